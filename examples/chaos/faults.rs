@@ -1,0 +1,206 @@
+//! The faults of a run, drawn from its seed.
+
+use crate::place::Place;
+use crate::proxy::Mode;
+use crate::roles::{Crew, RoleKind, THRESHOLD, send};
+use clap::ValueEnum;
+use rustix::process::Signal;
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// A kind of fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum Fault {
+    /// SIGKILL to a worker.
+    Kill,
+    /// SIGKILL to a supervisor: its children must notice.
+    KillSupervisor,
+    /// SIGKILL to an enqueuer.
+    KillEnqueuer,
+    /// SIGSTOP to a worker, SIGCONT before or after the threshold.
+    Stop,
+    /// SIGSTOP to a supervisor.
+    StopSupervisor,
+    /// SIGTERM to a worker.
+    Term,
+    /// SIGTERM to a supervisor.
+    TermSupervisor,
+    /// A supervisor with a threshold that is far too short prunes processes
+    /// that live.
+    Hasty,
+    /// Answers of a Postgres server get lost on their way.
+    LostAnswers,
+    /// Connections to a Postgres server are dead without a word for a while.
+    HalfOpen,
+    /// Ends some of the sessions of a Postgres server.
+    Sessions,
+    /// Restarts the server at once, without a checkpoint.
+    Restart,
+}
+
+const WEIGHTS: [(Fault, u32); 12] = [
+    (Fault::Kill, 40),
+    (Fault::KillSupervisor, 6),
+    (Fault::KillEnqueuer, 4),
+    (Fault::Stop, 25),
+    (Fault::StopSupervisor, 4),
+    (Fault::Term, 10),
+    (Fault::TermSupervisor, 3),
+    (Fault::Hasty, 25),
+    (Fault::LostAnswers, 12),
+    (Fault::HalfOpen, 3),
+    (Fault::Sessions, 10),
+    (Fault::Restart, 4),
+];
+
+/// What may be broken in this run, and what was.
+pub struct Faults<'a> {
+    place: &'a Place,
+    weights: Vec<(Fault, u32)>,
+    restart_command: Option<String>,
+    stopped: Vec<(u32, Instant)>,
+    pub given: BTreeMap<Fault, u64>,
+}
+
+impl<'a> Faults<'a> {
+    pub fn new(place: &'a Place, only: &[Fault], restart_command: Option<String>) -> Self {
+        let possible = |fault: &Fault| match fault {
+            Fault::Sessions => place.is_postgres(),
+            Fault::LostAnswers | Fault::HalfOpen => place.proxy.is_some(),
+            Fault::Restart => place.is_postgres() && restart_command.is_some(),
+            _ => true,
+        };
+        // Each seed has its own preferences: some faults are many, some few.
+        let weights = WEIGHTS
+            .into_iter()
+            .filter(|(fault, _)| possible(fault) && (only.is_empty() || only.contains(fault)))
+            .map(|(fault, weight)| (fault, weight * fastrand::u32(1..5)))
+            .collect();
+        Faults {
+            place,
+            weights,
+            restart_command,
+            stopped: Vec::new(),
+            given: BTreeMap::new(),
+        }
+    }
+
+    pub fn describe(&self) -> String {
+        let names: Vec<String> = self
+            .weights
+            .iter()
+            .map(|(fault, weight)| format!("{fault:?}:{weight}"))
+            .collect();
+        names.join(" ")
+    }
+
+    /// Whether only graceful faults are given, after which nothing at all may
+    /// run twice.
+    pub fn are_graceful(&self) -> bool {
+        self.weights
+            .iter()
+            .all(|(fault, _)| matches!(fault, Fault::Term | Fault::TermSupervisor))
+    }
+
+    /// Gives one fault.
+    pub fn give(&mut self, crew: &mut Crew) {
+        self.resume(false);
+        let total: u32 = self.weights.iter().map(|(_, weight)| weight).sum();
+        if total == 0 {
+            return;
+        }
+        let mut drawn = fastrand::u32(..total);
+        for (fault, weight) in self.weights.clone() {
+            if drawn < weight {
+                if self.give_one(fault, crew) {
+                    *self.given.entry(fault).or_default() += 1;
+                }
+                return;
+            }
+            drawn -= weight;
+        }
+    }
+
+    fn give_one(&mut self, fault: Fault, crew: &mut Crew) -> bool {
+        match fault {
+            Fault::Kill => self.signal_worker(Signal::KILL).is_some(),
+            Fault::KillSupervisor => crew.signal(RoleKind::Supervisor, Signal::KILL).is_some(),
+            Fault::KillEnqueuer => crew.signal(RoleKind::Enqueuer, Signal::KILL).is_some(),
+            Fault::Stop => self.freeze(self.signal_worker(Signal::STOP)),
+            Fault::StopSupervisor => self.freeze(crew.signal(RoleKind::Supervisor, Signal::STOP)),
+            Fault::Term => self.signal_worker(Signal::TERM).is_some(),
+            Fault::TermSupervisor => crew.signal(RoleKind::Supervisor, Signal::TERM).is_some(),
+            Fault::Hasty => crew.be_hasty().is_ok(),
+            Fault::LostAnswers => self.lose(Mode::LoseAnswers, 5..60),
+            Fault::HalfOpen => self.lose(Mode::LoseAll, 200..2000),
+            Fault::Sessions => self.end_sessions(),
+            Fault::Restart => self.restart(),
+        }
+    }
+
+    /// Workers are found in the process table: most are children of the
+    /// supervisors. A frozen SQLite writer blocks this look, so it may fail.
+    fn signal_worker(&self, signal: Signal) -> Option<u32> {
+        let pids = self
+            .place
+            .texts("SELECT CAST(pid AS text) AS t FROM solid_queue_processes WHERE kind = 'Worker'")
+            .ok()?;
+        let pid: u32 = fastrand::choice(pids)?.parse().ok()?;
+        send(pid, signal).then_some(pid)
+    }
+
+    fn freeze(&mut self, pid: Option<u32>) -> bool {
+        let Some(pid) = pid else { return false };
+        let least = THRESHOLD.as_millis() as u64 * 2 / 5;
+        let pause = Duration::from_millis(fastrand::u64(least..least * 7));
+        self.stopped.push((pid, Instant::now() + pause));
+        true
+    }
+
+    fn resume(&mut self, all: bool) {
+        self.stopped.retain(|(pid, until)| {
+            let due = all || Instant::now() >= *until;
+            if due {
+                send(*pid, Signal::CONT);
+            }
+            !due
+        });
+    }
+
+    fn end_sessions(&self) -> bool {
+        let Some(schema) = self.place.schema() else {
+            return false;
+        };
+        self.place
+            .texts(&format!(
+                "SELECT CAST(pg_terminate_backend(a.pid) AS text) AS t FROM pg_stat_activity a \
+                 WHERE a.application_name = 'windlass' AND a.pid <> pg_backend_pid() AND random() < 0.4 \
+                 AND EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = '{schema}')"
+            ))
+            .is_ok()
+    }
+
+    fn lose(&self, mode: Mode, millis: std::ops::Range<u64>) -> bool {
+        let Some(proxy) = &self.place.proxy else {
+            return false;
+        };
+        proxy.lose(mode, Duration::from_millis(fastrand::u64(millis)));
+        true
+    }
+
+    fn restart(&self) -> bool {
+        let Some(command) = &self.restart_command else {
+            return false;
+        };
+        Command::new("sh")
+            .args(["-c", command])
+            .output()
+            .is_ok_and(|output| output.status.success())
+    }
+
+    /// Undoes what can be undone; nobody is frozen afterwards.
+    pub fn heal(&mut self, _crew: &mut Crew) {
+        self.resume(true);
+    }
+}

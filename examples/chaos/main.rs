@@ -1,0 +1,114 @@
+//! Breaks a running Windlass in every way that a seed draws, and then checks
+//! that nothing was lost and nothing was done twice without need.
+//!
+//! ```text
+//! cargo run --release --example chaos -- --seconds 60 --seed 7
+//! cargo run --release --features postgres --example chaos -- --database postgres://... --seconds 60
+//! ```
+//!
+//! It makes tables of its own in the database (a schema on Postgres, a file
+//! when no database is given) and starts real supervisors, workers and
+//! enqueuers. It ends with a table of the faults, jobs, executions and
+//! violations, and with an exit code other than 0 on any violation.
+
+#![allow(
+    unreachable_pub,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    reason = "a program of its own, that speaks to a terminal and waits for faults to happen"
+)]
+
+mod check;
+mod faults;
+mod jobs;
+mod place;
+mod proxy;
+mod report;
+mod roles;
+
+use clap::Parser;
+use faults::{Fault, Faults};
+use place::Place;
+use roles::{Crew, Role};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// What to break, for how long.
+#[derive(Debug, Clone, Parser)]
+struct Options {
+    /// The database to work in; a SQLite file of its own when left out.
+    #[arg(long)]
+    database: Option<String>,
+    /// How long faults are given.
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// How long the queues may take to drain after the last fault.
+    #[arg(long, default_value_t = 120)]
+    drain_seconds: u64,
+    /// Of a thousand jobs, how many end their process.
+    #[arg(long, default_value_t = 1)]
+    killers: u32,
+    /// Draws the faults and the jobs; printed, so that a run can be repeated.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Only these kinds of faults, by comma.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<Fault>,
+    /// Restarts the database server; without it, it is never restarted.
+    #[arg(long)]
+    restart_command: Option<String>,
+    /// Plays a part in another run; not for people.
+    #[arg(long, hide = true)]
+    role: Option<String>,
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    if let Some(role) = &options.role {
+        return Role::parse(role).play();
+    }
+    match run(&options) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+type Result<T, E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
+
+fn run(options: &Options) -> Result<bool> {
+    let seed = options.seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
+    println!("seed {seed}");
+    fastrand::seed(seed);
+    let place = Place::create(options.database.as_deref())?;
+    check::install_audit(&place)?;
+    let mut faults = Faults::new(&place, &options.only, options.restart_command.clone());
+    // A job that ends its process is no graceful fault.
+    let killers = if faults.are_graceful() {
+        0
+    } else {
+        options.killers
+    };
+    let mut crew = Crew::new(&place, seed, killers)?;
+    println!("faults {}", faults.describe());
+    let mut violations = check::Violations::default();
+    let end = Instant::now() + Duration::from_secs(options.seconds);
+    while Instant::now() < end {
+        crew.keep_staffed()?;
+        faults.give(&mut crew);
+        std::thread::sleep(Duration::from_millis(fastrand::u64(20..400)));
+        check::while_running(&place, &mut violations);
+    }
+    faults.heal(&mut crew);
+    crew.end_enqueuing();
+    let drained = crew.drain(&place, Duration::from_secs(options.drain_seconds))?;
+    crew.stop_all(&mut violations)?;
+    check::at_the_end(&place, drained, &faults, &mut violations)?;
+    let facts = report::Facts::gather(&place, &faults)?;
+    Ok(report::print(&facts, &violations))
+}

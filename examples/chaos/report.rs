@@ -1,0 +1,114 @@
+//! The table at the end.
+
+use crate::Result;
+use crate::check::{INVARIANTS, Violations};
+use crate::faults::Faults;
+use crate::place::Place;
+use comfy_table::{Table, presets::ASCII_MARKDOWN};
+
+/// What happened, in numbers.
+pub struct Facts<'a> {
+    place: &'a Place,
+    rows: Vec<(String, String)>,
+}
+
+impl<'a> Facts<'a> {
+    pub fn gather(place: &'a Place, faults: &Faults<'_>) -> Result<Self> {
+        let log = std::fs::read_to_string(place.directory.join("log")).unwrap_or_default();
+        let lines = |what: &str| {
+            log.lines()
+                .filter(|line| line.contains(what))
+                .count()
+                .to_string()
+        };
+        let count = |query: &str| place.count(query).map(|n| n.to_string());
+        let effects = std::fs::read_to_string(place.effects())?;
+        let starts = effects
+            .lines()
+            .filter(|line| line.starts_with("start"))
+            .count();
+        let mut rows: Vec<(String, String)> = faults
+            .given
+            .iter()
+            .map(|(fault, n)| (format!("fault: {fault:?}"), n.to_string()))
+            .collect();
+        let more = [
+            ("jobs", count("SELECT count(*) AS n FROM solid_queue_jobs")?),
+            (
+                "finished",
+                count("SELECT count(*) AS n FROM solid_queue_jobs WHERE finished_at IS NOT NULL")?,
+            ),
+            (
+                "failed",
+                count("SELECT count(*) AS n FROM solid_queue_failed_executions")?,
+            ),
+            (
+                "parked after crashes",
+                count(
+                    "SELECT count(*) AS n FROM solid_queue_failed_executions WHERE error LIKE '%\"crashed\"%'",
+                )?,
+            ),
+            (
+                "of them innocent",
+                count(
+                    "SELECT count(*) AS n FROM solid_queue_failed_executions f JOIN solid_queue_jobs j ON j.id = f.job_id \
+                WHERE f.error LIKE '%\"crashed\"%' AND j.arguments NOT LIKE '%Aborts%'",
+                )?,
+            ),
+            (
+                "outcome unknown (at most once)",
+                count(
+                    "SELECT count(*) AS n FROM solid_queue_failed_executions WHERE error LIKE '%outcome_unknown%'",
+                )?,
+            ),
+            ("executions", starts.to_string()),
+            ("processes pruned", lines("pruned ")),
+            ("jobs recovered (stalled)", lines("stalled: ")),
+            ("late ends fenced", lines("fenced: ")),
+            ("registrations lost", lines("lost the registration")),
+            (
+                "claims reconciled",
+                lines("the answer to their claim was lost"),
+            ),
+        ];
+        rows.extend(more.into_iter().map(|(what, n)| (what.to_owned(), n)));
+        if log.contains("deadlock") {
+            rows.push(("deadlocks seen".to_owned(), lines("deadlock")));
+        }
+        Ok(Facts { place, rows })
+    }
+}
+
+/// Prints everything; true when nothing was violated.
+pub fn print(facts: &Facts<'_>, violations: &Violations) -> bool {
+    let mut table = Table::new();
+    table
+        .load_style(ASCII_MARKDOWN)
+        .set_header(["what", "count"]);
+    for (what, n) in &facts.rows {
+        table.add_row([what, n]);
+    }
+    println!("{table}\n");
+    let mut table = Table::new();
+    table
+        .load_style(ASCII_MARKDOWN)
+        .set_header(["invariant", "", "violations"]);
+    for (name, words) in INVARIANTS {
+        table.add_row([name, words, &violations.of(name).len().to_string()]);
+    }
+    println!("{table}");
+    for (name, _) in INVARIANTS {
+        for case in violations.of(name).iter().take(5) {
+            println!("violated {name}: {case}");
+        }
+    }
+    if violations.any() {
+        println!(
+            "what is left to look at: {}",
+            facts.place.directory.display()
+        );
+    } else {
+        facts.place.remove();
+    }
+    !violations.any()
+}

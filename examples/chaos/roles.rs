@@ -1,0 +1,331 @@
+//! The processes of a run: two supervisors with children, workers without a
+//! supervisor, enqueuers. Each is this program again, in a role.
+
+use crate::Result;
+use crate::check::Violations;
+use crate::jobs::{Log, OnceOnly, Work};
+use crate::place::Place;
+use rustix::process::{Pid, Signal, kill_process};
+use serde::{Deserialize, Serialize};
+use std::fs::OpenOptions;
+use std::path::PathBuf;
+use std::process::{Child as Program, Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use windlass::{Child, Database, Dispatcher, NewJob, Registry, Supervisor, Worker};
+
+/// Short, so that a minute holds many deaths.
+const HEARTBEAT: Duration = Duration::from_millis(150);
+pub const THRESHOLD: Duration = Duration::from_secs(1);
+/// Long enough for the longest job: a graceful stop cuts nothing short.
+const SHUTDOWN: Duration = Duration::from_secs(10);
+
+/// A part to play.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Role {
+    kind: RoleKind,
+    url: String,
+    directory: PathBuf,
+    seed: u64,
+    /// Of a thousand jobs, how many end their process.
+    killers: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RoleKind {
+    Supervisor,
+    Worker,
+    Enqueuer,
+    /// A supervisor whose threshold is far too short: it prunes the living.
+    Hasty,
+}
+
+impl Role {
+    pub fn parse(text: &str) -> Self {
+        serde_json::from_str(text).expect("a role is written by the run itself")
+    }
+
+    fn text(&self) -> String {
+        serde_json::to_string(self).expect("a role is plain data")
+    }
+
+    pub fn play(&self) -> ExitCode {
+        env_logger::init();
+        match self.work() {
+            Ok(code) => code,
+            Err(error) => {
+                eprintln!("error: {error}");
+                ExitCode::FAILURE
+            }
+        }
+    }
+
+    fn work(&self) -> Result<ExitCode> {
+        let database = Database::open(&self.url)?;
+        match self.kind {
+            RoleKind::Supervisor => self.supervise(&database),
+            RoleKind::Worker => {
+                let log = Arc::new(Log::open(&self.directory.join("effects"))?);
+                let registry = Registry::new()
+                    .register::<Work>(Arc::clone(&log))
+                    .register::<OnceOnly>(log);
+                let worker = Worker::new(&database, registry)
+                    .threads(4)
+                    .heartbeat_interval(HEARTBEAT)
+                    .alive_threshold(THRESHOLD)
+                    .shutdown_timeout(SHUTDOWN)
+                    .polling_interval(Duration::from_secs(1));
+                Ok(worker.run()?.exit_code())
+            }
+            RoleKind::Enqueuer => self.enqueue(&database),
+            RoleKind::Hasty => Ok(Supervisor::new(&database)
+                .heartbeat_interval(Duration::from_millis(5))
+                .alive_threshold(Duration::from_millis(100))
+                .run()?
+                .exit_code()),
+        }
+    }
+
+    fn supervise(&self, database: &Database) -> Result<ExitCode> {
+        let worker = Role {
+            kind: RoleKind::Worker,
+            ..self.clone()
+        };
+        let child = Child::this_program(["--role".to_owned(), worker.text()])?.processes(2);
+        let dispatcher = Dispatcher::new(database)
+            .heartbeat_interval(HEARTBEAT)
+            .alive_threshold(THRESHOLD);
+        let stopped = Supervisor::new(database)
+            .child(child)
+            .dispatcher(dispatcher)
+            .heartbeat_interval(HEARTBEAT)
+            .alive_threshold(THRESHOLD)
+            .shutdown_timeout(SHUTDOWN)
+            .run()?;
+        Ok(stopped.exit_code())
+    }
+
+    /// Enqueues until it is ended, repeating what got no answer under the
+    /// same key, and notes every answer.
+    fn enqueue(&self, database: &Database) -> Result<ExitCode> {
+        let acknowledged = Log::open(&self.directory.join("acknowledged"))?;
+        fastrand::seed(self.seed);
+        let end = self.directory.join("enough");
+        let mut connection = None;
+        for number in 0.. {
+            let key = self.seed ^ (number << 20);
+            let job = draw(key, self.killers)?;
+            while !end.exists() {
+                let mut conn = match connection.take().map_or_else(|| database.connect(), Ok) {
+                    Ok(conn) => conn,
+                    Err(_) => {
+                        std::thread::sleep(Duration::from_millis(20));
+                        continue;
+                    }
+                };
+                if let Ok(enqueued) = job.clone().enqueue(&mut conn) {
+                    acknowledged.line(&format!("{} {key:x}", enqueued.id));
+                    connection = Some(conn);
+                    break;
+                }
+            }
+            if end.exists() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(fastrand::u64(1..12)));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn draw(key: u64, killers: u32) -> Result<NewJob> {
+    let work = Work::draw(key, killers);
+    let job = if fastrand::u32(..5) == 0 {
+        NewJob::new(&OnceOnly(work))?
+    } else {
+        NewJob::new(&work)?
+    };
+    let job = job
+        .idempotency_key(format!("{key:x}"))
+        .priority(fastrand::i32(0..3));
+    Ok(if fastrand::u32(..10) == 0 {
+        job.after(Duration::from_millis(fastrand::u64(0..2000)))
+    } else {
+        job
+    })
+}
+
+/// A process of the run.
+pub struct Member {
+    pub kind: RoleKind,
+    program: Program,
+}
+
+/// All processes that the run has started itself.
+pub struct Crew {
+    role: Role,
+    pub members: Vec<Member>,
+    count: u64,
+}
+
+const STAFF: [(RoleKind, usize); 3] = [
+    (RoleKind::Supervisor, 2),
+    (RoleKind::Worker, 2),
+    (RoleKind::Enqueuer, 2),
+];
+
+impl Crew {
+    pub fn new(place: &Place, seed: u64, killers: u32) -> Result<Self> {
+        let role = Role {
+            kind: RoleKind::Worker,
+            url: place.url_of_processes.clone(),
+            directory: place.directory.clone(),
+            seed,
+            killers,
+        };
+        let mut crew = Crew {
+            role,
+            members: Vec::new(),
+            count: 0,
+        };
+        crew.keep_staffed()?;
+        Ok(crew)
+    }
+
+    /// Replaces who has ended, as systemd would.
+    pub fn keep_staffed(&mut self) -> Result<()> {
+        self.members
+            .retain_mut(|member| !matches!(member.program.try_wait(), Ok(Some(_))));
+        for (kind, wanted) in STAFF {
+            let enough = kind == RoleKind::Enqueuer && self.role.directory.join("enough").exists();
+            while !enough
+                && self
+                    .members
+                    .iter()
+                    .filter(|member| member.kind == kind)
+                    .count()
+                    < wanted
+            {
+                self.start(kind)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets the living be pruned for a while.
+    pub fn be_hasty(&mut self) -> Result<()> {
+        self.start(RoleKind::Hasty)?;
+        std::thread::sleep(Duration::from_millis(fastrand::u64(300..900)));
+        self.signal(RoleKind::Hasty, Signal::KILL);
+        Ok(())
+    }
+
+    fn start(&mut self, kind: RoleKind) -> Result<()> {
+        self.count += 1;
+        let role = Role {
+            kind,
+            seed: self.role.seed.wrapping_add(self.count << 40),
+            ..self.role.clone()
+        };
+        let log = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.role.directory.join("log"))?;
+        let program = Command::new(std::env::current_exe()?)
+            .args(["--role", &role.text()])
+            .env("RUST_LOG", "warn,windlass=info")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()?;
+        self.members.push(Member { kind, program });
+        Ok(())
+    }
+
+    /// Signals a random process of this kind that the run started itself.
+    pub fn signal(&self, kind: RoleKind, signal: Signal) -> Option<u32> {
+        let members: Vec<&Member> = self
+            .members
+            .iter()
+            .filter(|member| member.kind == kind)
+            .collect();
+        let pid = fastrand::choice(members)?.program.id();
+        send(pid, signal).then_some(pid)
+    }
+
+    pub fn end_enqueuing(&mut self) {
+        if let Err(error) = std::fs::write(self.role.directory.join("enough"), "") {
+            eprintln!("error: cannot end the enqueuers: {error}");
+        }
+    }
+
+    /// Waits until nothing waits and nothing runs.
+    pub fn drain(&mut self, place: &Place, patience: Duration) -> Result<bool> {
+        let deadline = Instant::now() + patience;
+        while Instant::now() < deadline {
+            self.keep_staffed()?;
+            // After a crash jobs wait for a while; the run does not.
+            let hurry = "UPDATE solid_queue_scheduled_executions SET scheduled_at = created_at";
+            let left = place.execute(&[hurry]).and_then(|()| {
+                place.count(
+                    "SELECT (SELECT count(*) FROM solid_queue_ready_executions) \
+                     + (SELECT count(*) FROM solid_queue_scheduled_executions) \
+                     + (SELECT count(*) FROM solid_queue_claimed_executions) AS n",
+                )
+            });
+            let enqueuing = self
+                .members
+                .iter()
+                .any(|member| member.kind == RoleKind::Enqueuer);
+            if left.is_ok_and(|left| left == 0) && !enqueuing {
+                return Ok(true);
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        Ok(false)
+    }
+
+    /// TERM for all; every process must end by itself and drained.
+    pub fn stop_all(&mut self, violations: &mut Violations) -> Result<()> {
+        for member in &self.members {
+            send(member.program.id(), Signal::TERM);
+        }
+        let deadline = Instant::now() + SHUTDOWN + Duration::from_secs(10);
+        for member in &mut self.members {
+            let status = loop {
+                match member.program.try_wait()? {
+                    Some(status) => break Some(status),
+                    None if Instant::now() >= deadline => break None,
+                    None => std::thread::sleep(Duration::from_millis(10)),
+                }
+            };
+            if !status.is_some_and(|status| status.success()) {
+                violations.add(
+                    "I14",
+                    format!("a {:?} did not stop in order: {status:?}", member.kind),
+                );
+                let _ = member.program.kill();
+                let _ = member.program.wait();
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        for member in &mut self.members {
+            let _ = member.program.kill();
+            let _ = member.program.wait();
+        }
+    }
+}
+
+/// Only to a process that is surely ours: its command line names the run.
+pub fn send(pid: u32, signal: Signal) -> bool {
+    let command = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    if !command.contains("--role") {
+        return false;
+    }
+    Pid::from_raw(pid.cast_signed()).is_some_and(|pid| kill_process(pid, signal).is_ok())
+}

@@ -1,0 +1,14 @@
+ALTER TABLE solid_queue_processes DROP COLUMN listening;
+ALTER TABLE solid_queue_processes DROP COLUMN draining;
+ALTER TABLE solid_queue_processes DROP COLUMN heartbeat_seq;
+ALTER TABLE solid_queue_claimed_executions DROP COLUMN started_at;
+ALTER TABLE solid_queue_ready_executions DROP COLUMN class_name;
+DROP INDEX index_windlass_jobs_on_idempotency_key;
+ALTER TABLE solid_queue_jobs DROP COLUMN idempotency_key;
+ALTER TABLE solid_queue_jobs DROP COLUMN last_claim_id;
+ALTER TABLE solid_queue_jobs DROP COLUMN at_most_once;
+ALTER TABLE solid_queue_jobs DROP COLUMN max_crashes;
+ALTER TABLE solid_queue_jobs DROP COLUMN crash_count;
+ALTER TABLE solid_queue_jobs DROP COLUMN max_attempts;
+ALTER TABLE solid_queue_jobs DROP COLUMN attempts;
+DELETE FROM windlass_schema_migrations WHERE version = '20261121000002';

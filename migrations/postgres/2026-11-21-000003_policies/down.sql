@@ -1,0 +1,12 @@
+DROP TABLE windlass_steps;
+DROP TABLE windlass_unique_jobs;
+DROP TABLE windlass_waiters;
+DROP TABLE windlass_results;
+DROP TABLE windlass_attempts;
+ALTER TABLE solid_queue_claimed_executions DROP COLUMN note;
+ALTER TABLE solid_queue_claimed_executions DROP COLUMN verdict;
+ALTER TABLE solid_queue_claimed_executions DROP COLUMN cancel_requested_at;
+DROP INDEX index_windlass_jobs_on_unique_id;
+ALTER TABLE solid_queue_jobs DROP COLUMN unique_id;
+ALTER TABLE solid_queue_jobs DROP COLUMN policy;
+DELETE FROM windlass_schema_migrations WHERE version = '20261121000003';

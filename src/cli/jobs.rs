@@ -1,0 +1,182 @@
+//! `windlass jobs ...`.
+
+use super::select::{Done, How, Listed, Which, connect, name};
+use crate::JobState;
+use crate::db::Database;
+use crate::error::Result;
+use crate::operate::{Change, Jobs};
+use chrono::{DateTime, Utc};
+use std::time::Duration;
+
+/// Look at jobs, and cancel, discard or move those that wait
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum Command {
+    List(List),
+    Cancel(Cancel),
+    Discard(Discard),
+    Reschedule(Reschedule),
+    Priority(Priority),
+}
+
+/// List jobs: of each state those whose turn comes first, ended ones newest first
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  windlass jobs list
+  windlass jobs list --state scheduled --class import --limit 20
+  windlass jobs list --state finished --json")]
+pub(super) struct List {
+    /// Only jobs that stand here [default: all but finished]
+    #[arg(long, value_parser = states(), value_name = "STATE")]
+    state: Option<JobState>,
+
+    /// Only jobs of this class
+    #[arg(long, value_name = "NAME")]
+    class: Option<String>,
+
+    /// Only jobs on this queue
+    #[arg(long, value_name = "NAME")]
+    queue: Option<String>,
+
+    /// At most so many jobs
+    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    limit: u64,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+fn states() -> impl clap::builder::TypedValueParser<Value = JobState> {
+    use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+    const STATES: [JobState; 6] = [
+        JobState::Ready,
+        JobState::Scheduled,
+        JobState::Blocked,
+        JobState::Claimed,
+        JobState::Failed,
+        JobState::Finished,
+    ];
+    PossibleValuesParser::new(STATES.map(name)).try_map(|text| {
+        let found = STATES.into_iter().find(|state| name(*state) == text);
+        found.ok_or("no such state")
+    })
+}
+
+impl List {
+    pub(super) fn run(&self, database: &Database) -> Result<Listed> {
+        let mut jobs = self
+            .state
+            .map_or_else(Jobs::unfinished, Jobs::in_state)
+            .limit(self.limit);
+        if let Some(class) = &self.class {
+            jobs = jobs.class(class);
+        }
+        if let Some(queue) = &self.queue {
+            jobs = jobs.queue(queue);
+        }
+        let jobs = jobs.list(&mut connect(database)?)?;
+        Ok(Listed { jobs })
+    }
+}
+
+/// Cancel jobs: those that wait at once, those that run when they hear of it
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  windlass jobs cancel 4711
+  windlass jobs cancel --class import --dry-run")]
+pub(super) struct Cancel {
+    #[command(flatten)]
+    which: Which,
+    #[command(flatten)]
+    pub(super) how: How,
+}
+
+impl Cancel {
+    pub(super) fn run(&self, database: &Database) -> Result<Done> {
+        let jobs = self.which.of(Jobs::waiting_or_running(), false)?;
+        self.how.run(database, &jobs, Change::Cancel, "cancelled")
+    }
+}
+
+/// Delete jobs that wait
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  windlass jobs discard 4711 4712
+  windlass jobs discard --queue imports --dry-run")]
+pub(super) struct Discard {
+    #[command(flatten)]
+    which: Which,
+    #[command(flatten)]
+    pub(super) how: How,
+}
+
+impl Discard {
+    pub(super) fn run(&self, database: &Database) -> Result<Done> {
+        let jobs = self.which.of(Jobs::waiting(), false)?;
+        self.how.run(database, &jobs, Change::Discard, "discarded")
+    }
+}
+
+/// Let jobs that are ready or scheduled run at another time
+#[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("when").required(true), after_help = "\
+Examples:
+  windlass jobs reschedule 4711 --in '2h 30m'
+  windlass jobs reschedule --class import --at 2026-12-24T18:00:00Z
+  windlass jobs reschedule --queue mail --in 0s")]
+pub(super) struct Reschedule {
+    #[command(flatten)]
+    which: Which,
+
+    /// After so much time; at once, for 0s
+    #[arg(long = "in", value_name = "TIME", value_parser = humantime::parse_duration, group = "when")]
+    delay: Option<Duration>,
+
+    /// At this time, as 2026-12-24T18:00:00Z
+    #[arg(long, value_name = "TIME", group = "when")]
+    at: Option<DateTime<Utc>>,
+
+    #[command(flatten)]
+    pub(super) how: How,
+}
+
+impl Reschedule {
+    pub(super) fn run(&self, database: &Database) -> Result<Done> {
+        let change = match (self.at, self.delay) {
+            (Some(time), _) => Change::RunAt(time),
+            (None, delay) => Change::RunIn(delay.unwrap_or_default()),
+        };
+        let jobs = self.which.of(Jobs::waiting(), false)?;
+        self.how.run(database, &jobs, change, "rescheduled")
+    }
+}
+
+/// Give jobs that wait another priority; smaller is more important
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  windlass jobs priority --to -10 4711
+  windlass jobs priority --to 5 --class import")]
+pub(super) struct Priority {
+    #[command(flatten)]
+    which: Which,
+
+    /// The new priority
+    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
+    to: i32,
+
+    #[command(flatten)]
+    pub(super) how: How,
+}
+
+impl Priority {
+    pub(super) fn run(&self, database: &Database) -> Result<Done> {
+        let jobs = self.which.of(Jobs::waiting(), false)?;
+        let change = Change::Priority(self.to);
+        self.how
+            .run(database, &jobs, change, "given another priority")
+    }
+}

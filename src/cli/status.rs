@@ -1,0 +1,157 @@
+//! `windlass status`.
+
+use super::output::Report;
+use super::table::{Column, Table, printable};
+use crate::db::migrations;
+use crate::db::status::{ProcessStatus, QueueStatus, RunStatus};
+use crate::db::{AsConn as _, Database};
+use crate::error::Result;
+use serde::Serialize;
+use std::time::Duration;
+
+/// Show the queues and the processes
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  windlass status --database sqlite://jobs.db
+  windlass status --json | jq '.queues[] | select(.failed > 0)'")]
+pub(super) struct Status {
+    /// Print JSON; ages are in seconds
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// The queues and the processes at one moment.
+#[derive(Debug, Serialize)]
+pub(super) struct Seen {
+    queues: Vec<QueueStatus>,
+    processes: Vec<ProcessStatus>,
+}
+
+impl Status {
+    /// Looks at the queues and the processes.
+    pub(super) fn run(&self, database: &Database) -> Result<Seen> {
+        let mut connection = database.connect()?;
+        migrations::check(&mut connection.as_conn(), database)?;
+        Ok(Seen {
+            queues: crate::status::queues(&mut connection)?,
+            processes: crate::status::processes(&mut connection)?,
+        })
+    }
+}
+
+impl Report for Seen {
+    fn text(&self, width: Option<usize>) -> String {
+        let queues = if self.queues.is_empty() {
+            "No job is ready, scheduled, claimed, blocked or failed.\n".to_owned()
+        } else {
+            queues(&self.queues).text(width)
+        };
+        let processes = if self.processes.is_empty() {
+            "No process is registered: nothing works on jobs.\n".to_owned()
+        } else {
+            processes(&self.processes).text(width)
+        };
+        format!("{queues}\n{processes}")
+    }
+}
+
+fn queues(queues: &[QueueStatus]) -> Table {
+    let mut table = Table::new(&[
+        Column::text("QUEUE"),
+        Column::number("READY"),
+        Column::number("SCHEDULED"),
+        Column::number("CLAIMED"),
+        Column::number("BLOCKED"),
+        Column::number("FAILED"),
+        Column::text("OLDEST"),
+        Column::text("PAUSED"),
+    ]);
+    for queue in queues {
+        table.add(vec![
+            printable(&queue.queue_name),
+            queue.ready.to_string(),
+            queue.scheduled.to_string(),
+            queue.claimed.to_string(),
+            queue.blocked.to_string(),
+            queue.failed.to_string(),
+            queue.oldest_ready_seconds.map_or(String::new(), age),
+            if queue.paused { "paused" } else { "" }.to_owned(),
+        ]);
+    }
+    table
+}
+
+fn processes(processes: &[ProcessStatus]) -> Table {
+    let mut table = Table::new(&[
+        Column::text("PROCESS"),
+        Column::text("HOST"),
+        Column::number("PID"),
+        Column::text("HEARTBEAT"),
+        Column::text("STATE"),
+        Column::text("RUNS"),
+    ]);
+    for process in processes {
+        table.add(vec![
+            printable(&process.kind),
+            printable(process.hostname.as_deref().unwrap_or_default()),
+            process.pid.to_string(),
+            format!("{} ago", age(process.heartbeat_seconds)),
+            if process.draining { "draining" } else { "" }.to_owned(),
+            runs(&process.runs, process.claimed),
+        ]);
+    }
+    table
+}
+
+/// One line a job, and how many more there are.
+fn runs(runs: &[RunStatus], claimed: i64) -> String {
+    let mut lines: Vec<String> = runs
+        .iter()
+        .map(|run| {
+            let class = printable(&run.class_name);
+            format!("{class} #{} for {}", run.job_id, age(run.seconds))
+        })
+        .collect();
+    let more = claimed.saturating_sub(i64::try_from(runs.len()).unwrap_or(i64::MAX));
+    if more > 0 {
+        lines.push(format!("and {more} more"));
+    }
+    lines.join("\n")
+}
+
+/// Whole seconds, and of longer times only the two largest units: `3m 20s`.
+fn age(seconds: f64) -> String {
+    // A clock that was set back makes it negative.
+    let whole = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX);
+    let text = humantime::format_duration(Duration::from_secs(whole.as_secs())).to_string();
+    text.split(' ').take(2).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_are_short() {
+        for (seconds, text) in [
+            (-3.0, "0s"),
+            (0.9, "0s"),
+            (59.0, "59s"),
+            (200.0, "3m 20s"),
+            (93_784.0, "1day 2h"),
+        ] {
+            assert_eq!(age(seconds), text);
+        }
+    }
+
+    #[test]
+    fn more_jobs_than_are_listed_are_counted() {
+        let run = RunStatus {
+            job_id: 7,
+            class_name: "mail\u{1b}[2J".to_owned(),
+            seconds: 61.5,
+        };
+        assert_eq!(runs(&[run], 12), "mail\\u{1b}[2J #7 for 1m 1s\nand 11 more");
+    }
+}

@@ -1,0 +1,239 @@
+//! Taking away what has been kept for long enough, a bounded batch at a time.
+//!
+//! Finished jobs are found by walking the jobs in the order of their ids. An
+//! index over `finished_at` would find them at once, but every job would pay
+//! for it when it finishes; a walk costs only who clears, and it is short: it
+//! ends at the first job that is too young to have finished long ago.
+
+use super::conn::{Conn, on};
+use super::scheduled::micros;
+use super::sql::{cached, id_list, sql};
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Bool, Text};
+use std::time::Duration;
+
+/// Which finished jobs to take away.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Old {
+    /// Those that finished so long ago.
+    pub(crate) age: Duration,
+    /// Those up to this id, whatever their age.
+    pub(crate) up_to: i64,
+}
+
+/// One stretch of a walk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stretch {
+    /// The last id that was looked at; `None` at the end of the walk.
+    pub(crate) reached: Option<i64>,
+    /// How many jobs were taken away.
+    pub(crate) cleared: usize,
+}
+
+#[derive(QueryableByName)]
+struct Seen {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+    #[diesel(sql_type = Bool)]
+    due: bool,
+    #[diesel(sql_type = Bool)]
+    young: bool,
+}
+
+#[derive(QueryableByName)]
+struct Id {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+}
+
+/// Looks at `batch` jobs after the id `after`, and takes away those of them
+/// that are due.
+pub(crate) fn finished(
+    conn: &mut Conn<'_>,
+    old: Old,
+    after: i64,
+    batch: usize,
+) -> QueryResult<Stretch> {
+    let text = conn.write(
+        "SELECT id, finished_at IS NOT NULL AND (finished_at <= {later $1} OR id <= $2) AS due, \
+         created_at > {later $1} AND id > $2 AS young \
+         FROM solid_queue_jobs WHERE id > $3 ORDER BY id LIMIT $4",
+    );
+    let seen: Vec<Seen> = on!(conn, |c| cached(
+        sql(text)
+            .bind::<BigInt, _>(-micros(old.age))
+            .bind::<BigInt, _>(old.up_to)
+            .bind::<BigInt, _>(after)
+            .bind::<BigInt, _>(batch as i64)
+    )
+    .load(c))?;
+    let due: Vec<i64> = seen
+        .iter()
+        .filter(|job| job.due)
+        .map(|job| job.id)
+        .collect();
+    let more = seen.len() == batch && !seen.iter().any(|job| job.young);
+    let cleared = if due.is_empty() {
+        0
+    } else {
+        conn.transaction(|conn| delete_finished(conn, &due))?
+    };
+    Ok(Stretch {
+        reached: seen.last().filter(|_| more).map(|job| job.id),
+        cleared,
+    })
+}
+
+fn delete_finished(conn: &mut Conn<'_>, due: &[i64]) -> QueryResult<usize> {
+    // Locked in order, and what another supervisor is at is left to it.
+    let text = conn.write(
+        "SELECT id FROM solid_queue_jobs WHERE id IN {in $1} AND finished_at IS NOT NULL \
+         ORDER BY id {lock skip}",
+    );
+    let jobs: Vec<Id> = on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(due)))
+        .load(c))?;
+    let jobs: Vec<i64> = jobs.into_iter().map(|row| row.id).collect();
+    delete(conn, &jobs)
+}
+
+/// Deletes jobs, which the caller has locked, and what is kept beside them.
+/// A result stays for as long as it was promised.
+pub(super) fn delete(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<usize> {
+    if jobs.is_empty() {
+        return Ok(0);
+    }
+    let ids = id_list(jobs);
+    let mut deleted = 0;
+    for (table, condition) in [
+        ("solid_queue_jobs", "id IN {in $1}"),
+        ("windlass_attempts", "job_id IN {in $1}"),
+        ("windlass_steps", "job_id IN {in $1}"),
+        (
+            "windlass_unique_jobs",
+            "job_id IN {in $1} AND held_until IS NULL",
+        ),
+    ] {
+        let text = conn.write(&format!("DELETE FROM {table} WHERE {condition}"));
+        let count = on!(conn, |c| sql(text).bind::<Text, _>(&ids).execute(c))?;
+        deleted = deleted.max(if table == "solid_queue_jobs" {
+            count
+        } else {
+            0
+        });
+    }
+    Ok(deleted)
+}
+
+/// The id up to which finished jobs go when only the newest `count` may stay.
+pub(crate) fn surplus(conn: &mut Conn<'_>, count: u64) -> QueryResult<i64> {
+    let text = conn.write(
+        "SELECT id FROM solid_queue_jobs WHERE finished_at IS NOT NULL ORDER BY id DESC LIMIT 1 OFFSET $1",
+    );
+    let count = i64::try_from(count).unwrap_or(i64::MAX);
+    let last: Option<Id> = on!(conn, |c| cached(sql(text).bind::<BigInt, _>(count))
+        .get_result(c))
+    .optional()?;
+    Ok(last.map_or(0, |row| row.id))
+}
+
+/// Takes away up to `batch` jobs that failed so long ago, and says how many.
+pub(crate) fn failed(conn: &mut Conn<'_>, age: Duration, batch: usize) -> QueryResult<usize> {
+    conn.transaction(|conn| {
+        // The ids grow with time, so that only the oldest need to be looked at.
+        let text = conn.write(
+            "SELECT job_id AS id FROM (SELECT id, job_id, created_at FROM solid_queue_failed_executions \
+             ORDER BY id LIMIT $1 {lock skip}) AS oldest WHERE created_at <= {later $2}",
+        );
+        let jobs: Vec<Id> = on!(conn, |c| cached(
+            sql(text)
+                .bind::<BigInt, _>(batch as i64)
+                .bind::<BigInt, _>(-micros(age))
+        )
+        .load(c))?;
+        let mut jobs: Vec<i64> = jobs.into_iter().map(|row| row.id).collect();
+        jobs.sort_unstable();
+        let text = conn.write("DELETE FROM solid_queue_failed_executions WHERE job_id IN {in $1}");
+        on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(&jobs)))
+            .execute(c))?;
+        delete(conn, &jobs)
+    })
+}
+
+/// Takes away up to `batch` rows of each kind that say themselves until when
+/// they are good, and says how many results were among them.
+pub(crate) fn expired(conn: &mut Conn<'_>, batch: usize) -> QueryResult<usize> {
+    let mut results = 0;
+    for (table, key, until) in [
+        ("windlass_results", "job_id", "expires_at"),
+        ("windlass_waiters", "id", "expires_at"),
+        ("windlass_unique_jobs", "unique_id", "held_until"),
+    ] {
+        // Judged again under the lock: the row may have got a new life.
+        let text = conn.write(&format!(
+            "DELETE FROM {table} WHERE {key} IN (SELECT {key} FROM {table} WHERE {until} <= {{now}} \
+             ORDER BY {until} LIMIT $1 {{lock skip}}) AND {until} <= {{now}}"
+        ));
+        let count = on!(conn, |c| sql(text)
+            .bind::<BigInt, _>(batch as i64)
+            .execute(c))?;
+        results = results.max(if table == "windlass_results" {
+            count
+        } else {
+            0
+        });
+    }
+    Ok(results)
+}
+
+/// The tables whose rows may outlive their job, when something else than
+/// Windlass deleted it, or a worker that keeps no finished jobs.
+pub(crate) const BESIDE: [&str; 3] = [
+    "windlass_attempts",
+    "windlass_steps",
+    "windlass_unique_jobs",
+];
+
+/// Looks at `batch` jobs after the id `after` of which `table` has rows, and
+/// takes those rows away whose job is gone.
+pub(crate) fn orphans(
+    conn: &mut Conn<'_>,
+    table: &str,
+    after: i64,
+    batch: usize,
+) -> QueryResult<Stretch> {
+    let text = conn.write(&format!(
+        "SELECT seen.id, NOT EXISTS (SELECT 1 FROM solid_queue_jobs j WHERE j.id = seen.id) AS due, \
+         false AS young FROM (SELECT DISTINCT job_id AS id FROM {table} WHERE job_id > $1 \
+         ORDER BY job_id LIMIT $2) AS seen ORDER BY seen.id"
+    ));
+    let seen: Vec<Seen> = on!(conn, |c| cached(
+        sql(text)
+            .bind::<BigInt, _>(after)
+            .bind::<BigInt, _>(batch as i64)
+    )
+    .load(c))?;
+    let due: Vec<i64> = seen
+        .iter()
+        .filter(|job| job.due)
+        .map(|job| job.id)
+        .collect();
+    let mut cleared = 0;
+    if !due.is_empty() {
+        let text = conn.write(&match table {
+            "windlass_unique_jobs" => {
+                format!("DELETE FROM {table} WHERE job_id IN {{in $1}} AND held_until IS NULL")
+            }
+            _ => format!("DELETE FROM {table} WHERE job_id IN {{in $1}}"),
+        });
+        cleared = on!(conn, |c| sql(text)
+            .bind::<Text, _>(id_list(&due))
+            .execute(c))?;
+    }
+    Ok(Stretch {
+        reached: seen
+            .last()
+            .filter(|_| seen.len() == batch)
+            .map(|job| job.id),
+        cleared,
+    })
+}

@@ -1,0 +1,192 @@
+//! A borrowed connection of either database, and transactions on it.
+
+use super::sql::Dialect;
+use diesel::RunQueryDsl as _;
+use diesel::connection::Connection;
+#[cfg(feature = "sqlite")]
+use diesel::connection::TransactionManager;
+#[cfg(feature = "postgres")]
+use diesel::pg::PgConnection;
+use diesel::r2d2::{ConnectionManager, PooledConnection};
+#[cfg(feature = "sqlite")]
+use diesel::sqlite::SqliteConnection;
+
+/// A connection that somebody lends: the caller's own, inside the caller's
+/// own transaction if there is one.
+#[non_exhaustive]
+#[allow(
+    missing_debug_implementations,
+    reason = "Diesel's connections have none"
+)]
+pub enum Conn<'a> {
+    /// To Postgres.
+    #[cfg(feature = "postgres")]
+    Postgres(&'a mut PgConnection),
+    /// To SQLite.
+    #[cfg(feature = "sqlite")]
+    Sqlite(&'a mut SqliteConnection),
+}
+
+/// Runs one query, written once, on whichever database `$conn` is.
+///
+/// A macro because the query is type-checked once per backend, which no
+/// function or trait can ask of Diesel's types.
+macro_rules! on {
+    ($conn:expr, |$c:ident| $body:expr) => {
+        match $conn {
+            #[cfg(feature = "postgres")]
+            $crate::db::Conn::Postgres(conn) => {
+                let $c: &mut diesel::pg::PgConnection = conn;
+                $body
+            }
+            #[cfg(feature = "sqlite")]
+            $crate::db::Conn::Sqlite(conn) => {
+                let $c: &mut diesel::sqlite::SqliteConnection = conn;
+                $body
+            }
+        }
+    };
+}
+pub(crate) use on;
+
+impl Conn<'_> {
+    /// A shorter loan of the same connection.
+    pub(crate) fn reborrow(&mut self) -> Conn<'_> {
+        match self {
+            #[cfg(feature = "postgres")]
+            Conn::Postgres(conn) => Conn::Postgres(conn),
+            #[cfg(feature = "sqlite")]
+            Conn::Sqlite(conn) => Conn::Sqlite(conn),
+        }
+    }
+
+    pub(crate) fn dialect(&self) -> Dialect {
+        match self {
+            #[cfg(feature = "postgres")]
+            Conn::Postgres(_) => Dialect::Postgres,
+            #[cfg(feature = "sqlite")]
+            Conn::Sqlite(_) => Dialect::Sqlite,
+        }
+    }
+
+    /// The text of a statement in this connection's dialect.
+    pub(crate) fn write(&self, text: &str) -> String {
+        self.dialect().write(text)
+    }
+
+    /// All of `work` or nothing of it.
+    ///
+    /// On SQLite the write lock is taken at the beginning: a transaction that
+    /// reads first and writes later is refused at once, whatever the busy
+    /// timeout, when another process wrote in between. Inside a transaction
+    /// of the caller it is a savepoint on both databases.
+    pub(crate) fn transaction<T, E>(
+        &mut self,
+        work: impl FnOnce(&mut Conn<'_>) -> Result<T, E>,
+    ) -> Result<T, E>
+    where
+        E: From<diesel::result::Error>,
+    {
+        match self {
+            #[cfg(feature = "postgres")]
+            Conn::Postgres(conn) => conn.transaction(|conn| work(&mut Conn::Postgres(conn))),
+            #[cfg(feature = "sqlite")]
+            Conn::Sqlite(conn) => {
+                if in_transaction(*conn) {
+                    conn.transaction(|conn| work(&mut Conn::Sqlite(conn)))
+                } else {
+                    conn.immediate_transaction(|conn| work(&mut Conn::Sqlite(conn)))
+                }
+            }
+        }
+    }
+}
+
+/// Asks for an answer, and changes nothing.
+pub(crate) fn ping(conn: &mut Conn<'_>) -> diesel::QueryResult<()> {
+    on!(conn, |c| diesel::sql_query("SELECT 1").execute(c)).map(drop)
+}
+
+/// What the planner must not do on the connection of a loop: by statistics of
+/// a table that was empty a moment ago, in a plan that is kept, it would read
+/// a million rows to find one. Every statement of the loops has its index;
+/// these settings only make all else look dear, so dear that Postgres would
+/// compile what must be sorted all the same.
+pub(crate) fn prefer_indexes(conn: &mut Conn<'_>) -> diesel::QueryResult<()> {
+    match conn {
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(conn) => diesel::RunQueryDsl::execute(
+            diesel::sql_query(
+                "SELECT set_config('enable_seqscan', 'off', false), set_config('enable_sort', 'off', false), \
+                 set_config('enable_bitmapscan', 'off', false), set_config('enable_hashjoin', 'off', false), \
+                 set_config('enable_mergejoin', 'off', false), set_config('jit', 'off', false)",
+            ),
+            *conn,
+        )
+        .map(drop),
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(_) => Ok(()),
+    }
+}
+
+#[cfg(feature = "sqlite")]
+fn in_transaction<C: Connection>(conn: &mut C) -> bool {
+    C::TransactionManager::transaction_manager_status_mut(conn)
+        .transaction_depth()
+        .is_ok_and(|depth| depth.is_some())
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// What can be lent as a [`Conn`]: `PgConnection`, `SqliteConnection`, either
+/// of them out of an r2d2 pool, and a [`Connection`](super::Connection).
+pub trait AsConn: sealed::Sealed {
+    /// Lends the connection.
+    fn as_conn(&mut self) -> Conn<'_>;
+}
+
+#[cfg(feature = "postgres")]
+impl sealed::Sealed for PgConnection {}
+#[cfg(feature = "postgres")]
+impl AsConn for PgConnection {
+    fn as_conn(&mut self) -> Conn<'_> {
+        Conn::Postgres(self)
+    }
+}
+
+#[cfg(feature = "sqlite")]
+impl sealed::Sealed for SqliteConnection {}
+#[cfg(feature = "sqlite")]
+impl AsConn for SqliteConnection {
+    fn as_conn(&mut self) -> Conn<'_> {
+        Conn::Sqlite(self)
+    }
+}
+
+impl sealed::Sealed for Conn<'_> {}
+impl AsConn for Conn<'_> {
+    fn as_conn(&mut self) -> Conn<'_> {
+        self.reborrow()
+    }
+}
+
+impl<C: diesel::r2d2::R2D2Connection + AsConn + 'static> sealed::Sealed
+    for PooledConnection<ConnectionManager<C>>
+{
+}
+impl<C: diesel::r2d2::R2D2Connection + AsConn + 'static> AsConn
+    for PooledConnection<ConnectionManager<C>>
+{
+    fn as_conn(&mut self) -> Conn<'_> {
+        (**self).as_conn()
+    }
+}
+
+impl sealed::Sealed for super::Connection {}
+impl AsConn for super::Connection {
+    fn as_conn(&mut self) -> Conn<'_> {
+        self.lend()
+    }
+}

@@ -1,0 +1,127 @@
+//! Troubles that no waiting mends: a SQLite file that is removed, replaced or
+//! corrupt. A file that is busy, a full disk, a server that is down: those pass.
+#![cfg_attr(not(feature = "sqlite"), allow(dead_code))]
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+/// Which file a database is, so that its removal or replacement is seen:
+/// whoever has it open goes on reading and writing what nobody else will find.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FileId {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+}
+
+impl FileId {
+    /// The file at this path. `None`: there is none, or it cannot be told.
+    pub(super) fn of(path: &Path) -> Option<Self> {
+        let path = std::path::absolute(path).ok()?;
+        let found = std::fs::metadata(&path).ok()?;
+        Some(FileId {
+            device: found.dev(),
+            inode: found.ino(),
+            path,
+        })
+    }
+
+    /// Why this file is not the one at its path any more.
+    pub(crate) fn gone(&self) -> Option<String> {
+        let file = self.path.display();
+        match std::fs::metadata(&self.path) {
+            Ok(found) if (found.dev(), found.ino()) == (self.device, self.inode) => None,
+            Ok(_) => Some(format!(
+                "another file has taken the place of the database {file} while it was in use; \
+                 nothing was repaired: make sure that it is the right one, then start again"
+            )),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Some(format!(
+                "the database file {file} was removed while it was in use; \
+                 nothing was repaired: put it back or restore a backup, then start again"
+            )),
+            // It may be there: ask again at the next statement.
+            Err(_) => None,
+        }
+    }
+}
+
+/// Beginnings of what SQLite says of a file that is damaged.
+const CORRUPT: [&str; 4] = [
+    "database disk image is malformed",
+    "file is not a database",
+    "malformed database schema",
+    "unsupported file format",
+];
+
+/// Of a file whose tables were there at the start: it was emptied.
+const EMPTIED: [&str; 2] = ["no such table: solid_queue_", "no such table: windlass_"];
+
+/// Why SQLite can do nothing with its file, by its message.
+pub(super) fn corrupt(path: &Path, message: &str) -> Option<String> {
+    let file = path.display();
+    // Without the advice that `connect` adds.
+    let message = message.split(';').next().unwrap_or(message);
+    if CORRUPT.iter().any(|text| message.starts_with(text)) {
+        return Some(format!(
+            "the database file {file} is corrupt ({message}); nothing was repaired: stop all that \
+             use it, keep a copy, restore a backup, then start again"
+        ));
+    }
+    let emptied = EMPTIED.iter().any(|text| message.starts_with(text));
+    emptied.then(|| {
+        format!(
+            "the database file {file} was emptied while it was in use ({message}); nothing was \
+             repaired: restore a backup, then start again"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_passes_is_told_from_what_does_not() {
+        let path = Path::new("jobs.db");
+        for passing in [
+            "database is locked",
+            "database table is locked",
+            "database or disk is full",
+            "disk I/O error",
+            "attempt to write a readonly database",
+            "unable to open database file",
+            "out of memory",
+            "cannot rollback - no transaction is active",
+            "UNIQUE constraint failed: solid_queue_jobs.id",
+            "no such table: users",
+        ] {
+            assert_eq!(corrupt(path, passing), None, "{passing}");
+        }
+        for lasting in [
+            "database disk image is malformed",
+            "file is not a database; it holds something else; name another file",
+            "malformed database schema (?)",
+            "no such table: solid_queue_processes",
+        ] {
+            let reason = corrupt(path, lasting).unwrap();
+            assert!(reason.contains("restore a backup"), "{reason}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_known_by_more_than_its_path() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a");
+        std::fs::write(&path, "a").unwrap();
+        let file = FileId::of(&path).unwrap();
+        assert_eq!(file.gone(), None);
+        std::fs::write(&path, "b").unwrap();
+        assert_eq!(file.gone(), None, "changed is not replaced");
+        let other = directory.path().join("b");
+        std::fs::write(&other, "a").unwrap();
+        std::fs::rename(other, &path).unwrap();
+        assert!(file.gone().unwrap().contains("another file"));
+        std::fs::remove_file(path).unwrap();
+        assert!(file.gone().unwrap().contains("was removed"));
+    }
+}

@@ -1,0 +1,326 @@
+//! `solid_queue_jobs`: enqueueing, and looking a job up.
+
+use super::conn::{Conn, on};
+use super::sql::{cached, id_list, sql};
+use chrono::{Datelike, NaiveDateTime};
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
+
+/// One job to be inserted.
+#[derive(Debug, Clone)]
+pub(crate) struct NewRow {
+    pub(crate) queue_name: String,
+    pub(crate) class_name: String,
+    pub(crate) arguments: String,
+    pub(crate) priority: i32,
+    pub(crate) active_job_id: Option<String>,
+    /// Wins over `delay`.
+    pub(crate) at: Option<NaiveDateTime>,
+    /// Microseconds from the database's now.
+    pub(crate) delay: Option<i64>,
+    pub(crate) idempotency_key: Option<String>,
+    pub(crate) max_attempts: Option<i32>,
+    pub(crate) max_crashes: Option<i32>,
+    pub(crate) at_most_once: bool,
+    pub(crate) policy: Option<String>,
+    pub(crate) unique_id: Option<String>,
+}
+
+impl NewRow {
+    /// A job of which nothing else is said.
+    pub(crate) fn new(class: String, arguments: String, queue: String, priority: i32) -> Self {
+        NewRow {
+            queue_name: queue,
+            class_name: class,
+            arguments,
+            priority,
+            active_job_id: None,
+            at: None,
+            delay: None,
+            idempotency_key: None,
+            max_attempts: None,
+            max_crashes: None,
+            at_most_once: false,
+            policy: None,
+            unique_id: None,
+        }
+    }
+}
+
+/// What an insert did.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Inserted {
+    pub(crate) id: i64,
+    /// False when the idempotency key found a job that was there already.
+    pub(crate) is_new: bool,
+}
+
+#[derive(QueryableByName)]
+struct Id {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+}
+
+/// A text that both databases take for a timestamp, as Rails writes it. A
+/// year of five digits would come first in SQLite's order, so it is cut.
+pub(crate) fn timestamp(time: NaiveDateTime) -> String {
+    if time.year() > 9999 {
+        return "9999-12-31 23:59:59.000000".to_owned();
+    }
+    time.format("%Y-%m-%d %H:%M:%S%.6f").to_string()
+}
+
+/// Inserts one job and its ready or scheduled execution.
+pub(crate) fn insert(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Inserted> {
+    // A job that holds the key may be deleted between the two looks.
+    for _ in 0..3 {
+        if let Some(id) = insert_unless_known(conn, row)? {
+            return Ok(Inserted { id, is_new: true });
+        }
+        if let Some(id) = with_idempotency_key(conn, row.idempotency_key.as_deref())? {
+            return Ok(Inserted { id, is_new: false });
+        }
+    }
+    Err(diesel::result::Error::NotFound)
+}
+
+/// The columns of a new job, in the order of the binds; `$7` is left to the
+/// delay.
+const COLUMNS: &str = "queue_name, class_name, arguments, priority, active_job_id, scheduled_at, \
+     idempotency_key, max_attempts, max_crashes, at_most_once, policy, unique_id, created_at, updated_at";
+
+const VALUES: &str =
+    "$1, $2, $3, $4, $5, coalesce({time $6}, {later $7}), $8, $9, $10, $11, $12, $13, {now}, {now}";
+
+/// Only with a key: the speculative insertion of ON CONFLICT is not free.
+fn on_conflict(row: &NewRow) -> &'static str {
+    match row.idempotency_key {
+        Some(_) => "ON CONFLICT (idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING",
+        None => "",
+    }
+}
+
+fn insert_unless_known(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Option<i64>> {
+    match conn {
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(_) => insert_in_one_statement(conn, row),
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(_) => conn.transaction(|conn| insert_step_by_step(conn, row)),
+    }
+}
+
+/// Binds `COLUMNS` to a statement; `delay` is bound even when `at` wins.
+macro_rules! bind_row {
+    ($statement:expr, $row:expr) => {
+        cached(
+            $statement
+                .bind::<Text, _>(&$row.queue_name)
+                .bind::<Text, _>(&$row.class_name)
+                .bind::<Text, _>(&$row.arguments)
+                .bind::<Integer, _>($row.priority)
+                .bind::<Nullable<Text>, _>(&$row.active_job_id)
+                .bind::<Nullable<Text>, _>($row.at.map(timestamp))
+                .bind::<Nullable<BigInt>, _>($row.delay)
+                .bind::<Nullable<Text>, _>(&$row.idempotency_key)
+                .bind::<Nullable<Integer>, _>($row.max_attempts)
+                .bind::<Nullable<Integer>, _>($row.max_crashes)
+                .bind::<Bool, _>($row.at_most_once)
+                .bind::<Nullable<Text>, _>(&$row.policy)
+                .bind::<Nullable<Text>, _>(&$row.unique_id),
+        )
+    };
+}
+
+/// Postgres: one statement, so one round trip and, outside a transaction of
+/// the caller, one commit. Whoever sleeps is notified by the same statement.
+#[cfg(feature = "postgres")]
+fn insert_in_one_statement(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Option<i64>> {
+    let text = conn.write(&format!(
+        "WITH job AS (INSERT INTO solid_queue_jobs ({COLUMNS}) VALUES ({VALUES}) {} \
+           RETURNING id, queue_name, priority, class_name, scheduled_at), \
+         ready AS (INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, created_at) \
+           SELECT id, queue_name, priority, class_name, {{now}} FROM job \
+           WHERE scheduled_at IS NULL OR scheduled_at <= {{now}} RETURNING 1), \
+         later AS (INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at) \
+           SELECT id, queue_name, priority, scheduled_at, {{now}} FROM job WHERE scheduled_at > {{now}}) \
+         SELECT id, CASE WHEN EXISTS (SELECT 1 FROM ready) THEN {NOTIFY} END AS notified FROM job",
+        on_conflict(row),
+        NOTIFY = super::wakeup::NOTIFY,
+    ));
+    on!(conn, |c| bind_row!(sql(text), row).get_result::<Id>(c))
+        .optional()
+        .map(|row| row.map(|row| row.id))
+}
+
+#[cfg(feature = "sqlite")]
+#[derive(QueryableByName)]
+struct Due {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+    #[diesel(sql_type = Bool)]
+    due: bool,
+}
+
+#[cfg(feature = "sqlite")]
+fn insert_step_by_step(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Option<i64>> {
+    let text = conn.write(&format!(
+        "INSERT INTO solid_queue_jobs ({COLUMNS}) VALUES ({VALUES}) {} \
+         RETURNING id, scheduled_at IS NULL OR scheduled_at <= {{now}} AS due",
+        on_conflict(row)
+    ));
+    let Some(Due { id, due }) =
+        on!(conn, |c| bind_row!(sql(text), row).get_result::<Due>(c)).optional()?
+    else {
+        return Ok(None);
+    };
+    let text = conn.write(if due {
+        "INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, created_at) \
+         SELECT id, queue_name, priority, class_name, created_at FROM solid_queue_jobs WHERE id = $1"
+    } else {
+        "INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at) \
+         SELECT id, queue_name, priority, scheduled_at, created_at FROM solid_queue_jobs WHERE id = $1"
+    });
+    on!(conn, |c| cached(sql(text).bind::<BigInt, _>(id)).execute(c))?;
+    Ok(Some(id))
+}
+
+fn with_idempotency_key(conn: &mut Conn<'_>, key: Option<&str>) -> QueryResult<Option<i64>> {
+    use super::schema::solid_queue_jobs::dsl;
+    let Some(key) = key else { return Ok(None) };
+    on!(conn, |c| dsl::solid_queue_jobs
+        .select(dsl::id)
+        .filter(dsl::idempotency_key.eq(key))
+        .first(c)
+        .optional())
+}
+
+/// Rows of one statement: well below the limits on binds and message sizes.
+const CHUNK: usize = 1_000;
+
+/// Inserts many jobs, all or none, and returns what became of each, in order.
+pub(crate) fn insert_all(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<Inserted>> {
+    conn.transaction(|conn| {
+        let mut inserted = Vec::with_capacity(rows.len());
+        let mut rest = rows;
+        while let Some(first) = rest.first() {
+            // A key may find a job that is there already, so such rows go
+            // one by one: they can then not disturb the others.
+            if first.idempotency_key.is_some() {
+                inserted.push(insert(conn, first)?);
+                rest = &rest[1..];
+                continue;
+            }
+            let plain = rest
+                .iter()
+                .take(CHUNK)
+                .take_while(|row| row.idempotency_key.is_none())
+                .count();
+            let (chunk, after) = rest.split_at(plain);
+            let ids = insert_chunk(conn, chunk)?;
+            inserted.extend(ids.into_iter().map(|id| Inserted { id, is_new: true }));
+            rest = after;
+        }
+        Ok(inserted)
+    })
+}
+
+fn insert_chunk(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<i64>> {
+    match conn {
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(_) => insert_arrays(conn, rows),
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(_) => rows
+            .iter()
+            .map(|row| insert_step_by_step(conn, row)?.ok_or(diesel::result::Error::NotFound))
+            .collect(),
+    }
+}
+
+/// Postgres: the columns go as arrays, which is twice as fast as `VALUES`
+/// and always the same statement. Identities are given out in the order of
+/// the sorted select, so the sorted ids are those of the rows in order.
+#[cfg(feature = "postgres")]
+fn insert_arrays(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<i64>> {
+    use diesel::sql_types::Array;
+    let text = conn.write(&format!(
+        "WITH job AS (INSERT INTO solid_queue_jobs ({COLUMNS}) \
+           SELECT queue_name, class_name, arguments, priority, active_job_id, \
+             coalesce({{time scheduled_at}}, {{later delay}}), NULL, max_attempts, max_crashes, at_most_once, policy, NULL, {{now}}, {{now}} \
+           FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) WITH ORDINALITY AS input \
+             (queue_name, class_name, arguments, priority, active_job_id, scheduled_at, delay, max_attempts, max_crashes, \
+              at_most_once, policy, ord) \
+           ORDER BY ord \
+           RETURNING id, queue_name, priority, class_name, scheduled_at), \
+         ready AS (INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, created_at) \
+           SELECT id, queue_name, priority, class_name, {{now}} FROM job \
+           WHERE scheduled_at IS NULL OR scheduled_at <= {{now}} RETURNING 1), \
+         later AS (INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at) \
+           SELECT id, queue_name, priority, scheduled_at, {{now}} FROM job WHERE scheduled_at > {{now}}), \
+         woken AS (SELECT CASE WHEN EXISTS (SELECT 1 FROM ready) THEN {NOTIFY} END) \
+         SELECT id, (SELECT count(*) FROM woken) AS woken FROM job ORDER BY id",
+        NOTIFY = super::wakeup::NOTIFY,
+    ));
+    fn column<'r, T>(rows: &'r [NewRow], value: impl Fn(&'r NewRow) -> T) -> Vec<T> {
+        rows.iter().map(value).collect()
+    }
+    #[allow(
+        irrefutable_let_patterns,
+        reason = "with one feature there is one kind"
+    )]
+    let Conn::Postgres(c) = conn else {
+        return Ok(Vec::new());
+    };
+    let query = sql(text)
+        .bind::<Array<Text>, _>(column(rows, |row| &row.queue_name))
+        .bind::<Array<Text>, _>(column(rows, |row| &row.class_name))
+        .bind::<Array<Text>, _>(column(rows, |row| &row.arguments))
+        .bind::<Array<Integer>, _>(column(rows, |row| row.priority))
+        .bind::<Array<Nullable<Text>>, _>(column(rows, |row| row.active_job_id.as_ref()))
+        .bind::<Array<Nullable<Text>>, _>(column(rows, |row| row.at.map(timestamp)))
+        .bind::<Array<Nullable<BigInt>>, _>(column(rows, |row| row.delay))
+        .bind::<Array<Nullable<Integer>>, _>(column(rows, |row| row.max_attempts))
+        .bind::<Array<Nullable<Integer>>, _>(column(rows, |row| row.max_crashes))
+        .bind::<Array<Bool>, _>(column(rows, |row| row.at_most_once))
+        .bind::<Array<Nullable<Text>>, _>(column(rows, |row| row.policy.as_ref()));
+    let ids: Vec<Id> = cached(query).load(*c)?;
+    Ok(ids.into_iter().map(|row| row.id).collect())
+}
+
+#[derive(QueryableByName)]
+struct LastClaim {
+    #[diesel(sql_type = BigInt)]
+    last_claim_id: i64,
+}
+
+/// Of the claims `(claim, job)`, those whose job is gone: where finished jobs
+/// are deleted, an ending whose COMMIT got no answer leaves no other trace.
+pub(crate) fn claims_without_job(
+    conn: &mut Conn<'_>,
+    claims: &[(i64, i64)],
+) -> QueryResult<Vec<i64>> {
+    let jobs: Vec<i64> = claims.iter().map(|(_, job)| *job).collect();
+    let text = conn.write("SELECT id FROM solid_queue_jobs WHERE id IN {in $1}");
+    let there: Vec<Id> = on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(&jobs)))
+        .load(c))?;
+    Ok(claims
+        .iter()
+        .filter(|(_, job)| there.iter().all(|row| row.id != *job))
+        .map(|(claim, _)| *claim)
+        .collect())
+}
+
+/// Of the claims `(claim, job)`, those that their owner has ended: what a
+/// worker asks after an ending whose COMMIT got no answer.
+pub(crate) fn ended_claims(conn: &mut Conn<'_>, claims: &[(i64, i64)]) -> QueryResult<Vec<i64>> {
+    let jobs: Vec<i64> = claims.iter().map(|(_, job)| *job).collect();
+    let text = conn.write(
+        "SELECT last_claim_id FROM solid_queue_jobs WHERE id IN {in $1} AND last_claim_id IS NOT NULL",
+    );
+    let ended: Vec<LastClaim> = on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(&jobs)))
+        .load(c))?;
+    Ok(ended
+        .into_iter()
+        .map(|row| row.last_claim_id)
+        .filter(|id| claims.iter().any(|(claim, _)| claim == id))
+        .collect())
+}

@@ -1,0 +1,42 @@
+//! Everything that knows SQL: one file a table, one function a transition.
+//!
+//! No threads, no settings and no log lines here. Due times are judged by the
+//! database's clock (`{now}` in the statements), never by a host's.
+//!
+//! Lock order of every transaction, ascending within a table:
+//! processes, claimed, scheduled, ready, failed, jobs, and last the tables
+//! `windlass_*`. Steps that skip locked rows never wait and may come out of
+//! order.
+
+mod address;
+pub(crate) mod attempts;
+pub(crate) mod claimed;
+pub(crate) mod clear;
+mod conn;
+mod database;
+pub(crate) mod failed;
+mod fatal;
+mod foreign;
+pub(crate) mod jobs;
+pub(crate) mod migrations;
+pub(crate) mod moves;
+#[cfg(test)]
+#[path = "../../tests/internal/plans/mod.rs"]
+mod plans;
+pub(crate) mod processes;
+pub(crate) mod ready;
+pub(crate) mod scheduled;
+pub(crate) mod schema;
+pub(crate) mod select;
+mod sql;
+pub(crate) mod status;
+pub(crate) mod wakeup;
+
+pub use conn::{AsConn, Conn};
+pub(crate) use conn::{on, ping, prefer_indexes};
+pub use database::{Connection, Database};
+pub(crate) use fatal::FileId;
+
+#[cfg(test)]
+#[path = "../../tests/internal/mod.rs"]
+mod internal_tests;

@@ -1,0 +1,254 @@
+//! What people and programs do to jobs from outside: cancelling, discarding,
+//! retrying, moving them in time and in rank. Each takes the execution away
+//! first, and does the rest only to the jobs whose execution it got: so a job
+//! that a process holds is never touched, and nothing is done twice.
+
+use super::conn::{Conn, on};
+use super::jobs::timestamp;
+use super::select::JobState;
+use super::sql::{cached, id_list, sql};
+use chrono::NaiveDateTime;
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Integer, Nullable, Text};
+
+#[derive(QueryableByName)]
+struct Job {
+    #[diesel(sql_type = BigInt)]
+    job_id: i64,
+}
+
+fn ids(rows: Vec<Job>) -> Vec<i64> {
+    rows.into_iter().map(|row| row.job_id).collect()
+}
+
+/// Locks the executions of jobs in one state, in order, and returns the jobs
+/// that have one. Whoever was moving one of them is waited for.
+fn lock(conn: &mut Conn<'_>, state: JobState, jobs: &[i64]) -> QueryResult<Vec<i64>> {
+    let text = conn.write(&format!(
+        "SELECT job_id FROM {} WHERE job_id IN {{in $1}} ORDER BY id {{lock}}",
+        state.table()
+    ));
+    on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
+        .load(c))
+    .map(ids)
+}
+
+/// Takes the executions of jobs away where they stand in one of `states`, and
+/// returns the jobs that had one.
+fn take(conn: &mut Conn<'_>, states: &[JobState], jobs: &[i64]) -> QueryResult<Vec<i64>> {
+    let mut taken = Vec::new();
+    for state in JobState::WITH_EXECUTION {
+        if !states.contains(&state) {
+            continue;
+        }
+        let found = lock(conn, state, jobs)?;
+        if found.is_empty() {
+            continue;
+        }
+        let table = state.table();
+        let text = conn.write(&format!("DELETE FROM {table} WHERE job_id IN {{in $1}}"));
+        on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(&found)))
+            .execute(c))?;
+        taken.extend(found);
+    }
+    taken.sort_unstable();
+    Ok(taken)
+}
+
+/// The states of jobs that wait to be run.
+pub(crate) const WAITING: [JobState; 3] = [JobState::Scheduled, JobState::Blocked, JobState::Ready];
+
+/// What cancelling did.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Cancelled {
+    /// They waited, and have ended.
+    pub(crate) ended: Vec<i64>,
+    /// A process holds them, and is asked to end them.
+    pub(crate) asked: Vec<i64>,
+}
+
+/// Cancels jobs: those that wait, at once; those that a process holds, when
+/// it hears of it.
+pub(crate) fn cancel(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Cancelled> {
+    conn.transaction(|conn| {
+        let asked = lock(conn, JobState::Claimed, jobs)?;
+        if !asked.is_empty() {
+            let text = conn.write(
+                "UPDATE solid_queue_claimed_executions SET cancel_requested_at = coalesce(cancel_requested_at, {now}) \
+                 WHERE job_id IN {in $1}",
+            );
+            on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(&asked))).execute(c))?;
+        }
+        let ended = take(conn, &WAITING, jobs)?;
+        if !ended.is_empty() {
+            let text = conn.write(
+                "UPDATE solid_queue_jobs SET finished_at = {now}, updated_at = {now} WHERE id IN {in $1}",
+            );
+            on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(&ended))).execute(c))?;
+            super::attempts::insert_cancelled(conn, &ended)?;
+        }
+        Ok(Cancelled { ended, asked })
+    })
+}
+
+/// Deletes jobs that wait or have failed, and returns them.
+pub(crate) fn discard(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
+    conn.transaction(|conn| {
+        let mut states = WAITING.to_vec();
+        states.push(JobState::Failed);
+        let taken = take(conn, &states, jobs)?;
+        super::clear::delete(conn, &taken)?;
+        Ok(taken)
+    })
+}
+
+/// What retrying did.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Retried {
+    /// They are ready again.
+    pub(crate) ready: Vec<i64>,
+    /// They may run at most once and have run already.
+    pub(crate) risky: Vec<i64>,
+}
+
+/// Makes failed jobs ready again, with all their attempts before them. Those
+/// that may run at most once only when it is `allowed` to run them once more.
+pub(crate) fn retry(conn: &mut Conn<'_>, jobs: &[i64], allowed: bool) -> QueryResult<Retried> {
+    conn.transaction(|conn| {
+        let mut ready = lock(conn, JobState::Failed, jobs)?;
+        let mut risky = Vec::new();
+        if !allowed {
+            risky = at_most_once(conn, &ready)?;
+            ready.retain(|job| !risky.contains(job));
+        }
+        let ready = take(conn, &[JobState::Failed], &ready)?;
+        if ready.is_empty() {
+            return Ok(Retried { ready, risky });
+        }
+        super::ready::insert(conn, &ready)?;
+        let text = conn.write(
+            "UPDATE solid_queue_jobs SET attempts = 0, crash_count = 0, updated_at = {now} WHERE id IN {in $1}",
+        );
+        on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(&ready))).execute(c))?;
+        Ok(Retried { ready, risky })
+    })
+}
+
+fn at_most_once(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
+    let text = conn.write(
+        "SELECT id AS job_id FROM solid_queue_jobs WHERE id IN {in $1} AND at_most_once ORDER BY id",
+    );
+    on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
+        .load(c))
+    .map(ids)
+}
+
+/// When a job is to run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum When {
+    At(NaiveDateTime),
+    /// Microseconds from the database's now.
+    In(i64),
+}
+
+/// Lets jobs that are ready or scheduled wait for another time, and returns
+/// them. Jobs that are blocked have no time.
+pub(crate) fn reschedule(conn: &mut Conn<'_>, jobs: &[i64], when: When) -> QueryResult<Vec<i64>> {
+    conn.transaction(|conn| {
+        let taken = take(conn, &[JobState::Scheduled, JobState::Ready], jobs)?;
+        if taken.is_empty() {
+            return Ok(taken);
+        }
+        let (at, delay) = match when {
+            When::At(at) => (Some(timestamp(at)), None),
+            When::In(micros) => (None, Some(micros)),
+        };
+        let text = conn.write(
+            "UPDATE solid_queue_jobs SET scheduled_at = coalesce({time $1}, {later $2}), updated_at = {now} \
+             WHERE id IN {in $3}",
+        );
+        on!(conn, |c| cached(
+            sql(text)
+                .bind::<Nullable<Text>, _>(at)
+                .bind::<Nullable<BigInt>, _>(delay)
+                .bind::<Text, _>(id_list(&taken))
+        )
+        .execute(c))?;
+        place(conn, &taken)?;
+        Ok(taken)
+    })
+}
+
+/// Makes jobs without an execution ready or scheduled, as their time says.
+pub(super) fn place(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
+    let text = conn.write(
+        "INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at) \
+         SELECT id, queue_name, priority, scheduled_at, {now} FROM solid_queue_jobs \
+         WHERE id IN {in $1} AND scheduled_at > {now} ORDER BY id RETURNING job_id",
+    );
+    let later: Vec<Job> = on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
+        .load(c))?;
+    let later = ids(later);
+    let now: Vec<i64> = jobs
+        .iter()
+        .filter(|job| !later.contains(job))
+        .copied()
+        .collect();
+    if now.is_empty() {
+        return Ok(());
+    }
+    super::ready::insert(conn, &now)
+}
+
+/// Gives jobs that wait another priority, and returns them.
+pub(crate) fn change_priority(
+    conn: &mut Conn<'_>,
+    jobs: &[i64],
+    priority: i32,
+) -> QueryResult<Vec<i64>> {
+    conn.transaction(|conn| {
+        let mut changed = Vec::new();
+        for state in WAITING {
+            let found = lock(conn, state, jobs)?;
+            changed.extend(found.iter().copied());
+            set_priority(conn, state.table(), "job_id", &found, priority)?;
+        }
+        changed.sort_unstable();
+        set_priority(conn, "solid_queue_jobs", "id", &changed, priority)?;
+        Ok(changed)
+    })
+}
+
+fn set_priority(
+    conn: &mut Conn<'_>,
+    table: &str,
+    key: &str,
+    jobs: &[i64],
+    priority: i32,
+) -> QueryResult<()> {
+    if jobs.is_empty() {
+        return Ok(());
+    }
+    let text = conn.write(&format!(
+        "UPDATE {table} SET priority = $1 WHERE {key} IN {{in $2}}"
+    ));
+    on!(conn, |c| cached(
+        sql(text)
+            .bind::<Integer, _>(priority)
+            .bind::<Text, _>(id_list(jobs))
+    )
+    .execute(c))
+    .map(drop)
+}
+
+/// Of these jobs, those that have not ended: they may stand where nobody has
+/// looked for them, because they were moved meanwhile.
+pub(crate) fn open(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
+    let text = conn.write(
+        "SELECT id AS job_id FROM solid_queue_jobs j WHERE id IN {in $1} AND finished_at IS NULL \
+         AND NOT EXISTS (SELECT 1 FROM solid_queue_failed_executions f WHERE f.job_id = j.id) ORDER BY id",
+    );
+    on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
+        .load(c))
+    .map(ids)
+}

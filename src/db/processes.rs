@@ -1,0 +1,216 @@
+//! `solid_queue_processes`: who is there, who is gone.
+
+use super::claimed::{Death, Recovered};
+use super::conn::{Conn, on};
+use super::schema::solid_queue_processes::dsl;
+use super::sql::{cached, sql};
+use crate::mutant;
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
+
+/// A process that wants to be registered.
+#[derive(Debug)]
+pub(crate) struct NewProcess<'a> {
+    /// Never used before: a restarted process is another one.
+    pub(crate) name: &'a str,
+    pub(crate) kind: &'a str,
+    pub(crate) pid: i32,
+    pub(crate) hostname: &'a str,
+    pub(crate) supervisor_id: Option<i64>,
+    pub(crate) metadata: &'a str,
+}
+
+#[derive(QueryableByName)]
+struct Id {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+}
+
+/// Registers a process, and returns its id.
+pub(crate) fn register(conn: &mut Conn<'_>, new: &NewProcess<'_>) -> QueryResult<i64> {
+    let text = conn.write(
+        "INSERT INTO solid_queue_processes (name, kind, pid, hostname, supervisor_id, metadata, \
+         heartbeat_seq, listening, last_heartbeat_at, created_at) VALUES ($1, $2, $3, $4, $5, $6, 0, true, {now}, {now}) \
+         RETURNING id",
+    );
+    on!(conn, |c| cached(
+        sql(text)
+            .bind::<Text, _>(new.name)
+            .bind::<Text, _>(new.kind)
+            .bind::<Integer, _>(new.pid)
+            .bind::<Text, _>(new.hostname)
+            .bind::<Nullable<BigInt>, _>(new.supervisor_id)
+            .bind::<Text, _>(new.metadata)
+    )
+    .get_result::<Id>(c))
+    .map(|row| row.id)
+}
+
+/// What a heartbeat brings back.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Beat {
+    /// Claims of the process whose jobs somebody wants to end.
+    pub(crate) cancelled: Vec<i64>,
+}
+
+#[derive(QueryableByName)]
+struct Heard {
+    #[diesel(sql_type = Nullable<Text>)]
+    cancelled: Option<String>,
+}
+
+/// One heartbeat. `None`: the process was pruned.
+///
+/// The name is asked for too: after a failover to a replica that lagged, an
+/// id may be given out a second time.
+pub(crate) fn heartbeat(conn: &mut Conn<'_>, id: i64, name: &str) -> QueryResult<Option<Beat>> {
+    let list = match conn {
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(_) => "CAST(json_agg(c.id) AS text)",
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(_) => "json_group_array(c.id)",
+    };
+    let text = conn.write(&format!(
+        "UPDATE solid_queue_processes SET heartbeat_seq = heartbeat_seq + 1, last_heartbeat_at = {{now}} \
+         WHERE id = $1 AND name = $2 \
+         RETURNING (SELECT {list} FROM solid_queue_claimed_executions c \
+           WHERE c.process_id = solid_queue_processes.id AND c.cancel_requested_at IS NOT NULL) AS cancelled"
+    ));
+    // All rows, though there is but one: a statement of SQLite that is not
+    // read to its end does not say that its commit failed.
+    let heard: Vec<Heard> = on!(conn, |c| cached(
+        sql(text).bind::<BigInt, _>(id).bind::<Text, _>(name)
+    )
+    .load(c))?;
+    Ok(heard.into_iter().next().map(|heard| Beat {
+        cancelled: heard
+            .cancelled
+            .and_then(|list| serde_json::from_str(&list).ok())
+            .unwrap_or_default(),
+    }))
+}
+
+/// Says that the process claims no more.
+pub(crate) fn drain(conn: &mut Conn<'_>, id: i64) -> QueryResult<()> {
+    on!(conn, |c| diesel::update(
+        dsl::solid_queue_processes.find(id)
+    )
+    .set((dsl::draining.eq(true), dsl::listening.eq(false)))
+    .execute(c))
+    .map(drop)
+}
+
+/// Says whether the process wants to be notified of new work.
+pub(crate) fn listen(conn: &mut Conn<'_>, id: i64, listening: bool) -> QueryResult<()> {
+    let text = conn.write("UPDATE solid_queue_processes SET listening = $1 WHERE id = $2");
+    on!(conn, |c| cached(
+        sql(text).bind::<Bool, _>(listening).bind::<BigInt, _>(id)
+    )
+    .execute(c))
+    .map(drop)
+}
+
+/// Takes the row of a process away that holds no claim. False: it holds some,
+/// or it was gone.
+pub(crate) fn deregister(conn: &mut Conn<'_>, id: i64) -> QueryResult<bool> {
+    conn.transaction(|conn| {
+        // Locked first: a claim of this process would have to lock it too.
+        let text = conn.write("SELECT id FROM solid_queue_processes WHERE id = $1 {lock}");
+        let row: Option<Id> = on!(conn, |c| cached(sql(text).bind::<BigInt, _>(id))
+            .get_result(c))
+        .optional()?;
+        if row.is_none() || !super::claimed::held_by(conn, id)?.is_empty() {
+            return Ok(false);
+        }
+        on!(conn, |c| diesel::delete(
+            dsl::solid_queue_processes.find(id)
+        )
+        .execute(c))
+        .map(|rows| rows == 1)
+    })
+}
+
+/// A process as an observer sees it.
+#[derive(Debug, Clone, Queryable)]
+pub(crate) struct Observed {
+    pub(crate) id: i64,
+    pub(crate) name: String,
+    pub(crate) kind: String,
+    pub(crate) heartbeat_seq: i64,
+    /// It was stopping, so its end is no crash.
+    pub(crate) draining: bool,
+}
+
+/// Every process of Windlass; those of Rails, which count no heartbeats, are
+/// left to their own supervisor.
+pub(crate) fn observe(conn: &mut Conn<'_>) -> QueryResult<Vec<Observed>> {
+    on!(conn, |c| dsl::solid_queue_processes
+        .select((
+            dsl::id,
+            dsl::name,
+            dsl::kind,
+            dsl::heartbeat_seq.assume_not_null(),
+            dsl::draining,
+        ))
+        .filter(dsl::heartbeat_seq.is_not_null())
+        .order(dsl::id)
+        .load(c))
+}
+
+/// The processes that a child program registered, and whether each was
+/// draining: it names them all `<kind>-<token>.<number>`.
+pub(crate) fn of_child(conn: &mut Conn<'_>, token: &str) -> QueryResult<Vec<(i64, bool)>> {
+    on!(conn, |c| dsl::solid_queue_processes
+        .select((dsl::id, dsl::draining))
+        .filter(dsl::name.like(format!("%-{token}.%")))
+        .order(dsl::id)
+        .load(c))
+}
+
+/// Deletes a process that is gone and recovers its claims, in one
+/// transaction. `None`: it is alive after all, claiming right now, or
+/// somebody else has pruned it.
+///
+/// `heartbeat_seq` is the count that the observer saw unchanged; without it
+/// the death is certain, a child that was waited for.
+pub(crate) fn prune(
+    conn: &mut Conn<'_>,
+    id: i64,
+    heartbeat_seq: Option<i64>,
+    death: &Death,
+) -> QueryResult<Option<Recovered>> {
+    if heartbeat_seq.is_some() && mutant::is("prune_from_stale_snapshot") {
+        return prune_stale(conn, id, death);
+    }
+    conn.transaction(|conn| {
+        let lock = if heartbeat_seq.is_some() { "{lock skip}" } else { "{lock}" };
+        let text = conn.write(&format!(
+            "SELECT id FROM solid_queue_processes WHERE id = $1 AND heartbeat_seq = coalesce($2, heartbeat_seq) {lock}"
+        ));
+        let row: Option<Id> = on!(conn, |c| cached(
+            sql(text)
+                .bind::<BigInt, _>(id)
+                .bind::<Nullable<BigInt>, _>(heartbeat_seq)
+        )
+        .get_result(c))
+        .optional()?;
+        if row.is_none() {
+            return Ok(None);
+        }
+        let recovered = super::claimed::recover(conn, id, death)?;
+        super::claimed::drop_jobless(conn, id)?;
+        on!(conn, |c| diesel::delete(dsl::solid_queue_processes.find(id)).execute(c))?;
+        Ok(Some(recovered))
+    })
+}
+
+/// A deliberate fault: believes that nothing has changed since the look.
+fn prune_stale(conn: &mut Conn<'_>, id: i64, death: &Death) -> QueryResult<Option<Recovered>> {
+    let recovered = conn.transaction(|conn| super::claimed::recover(conn, id, death))?;
+    crate::clock::nap(std::time::Duration::from_millis(60));
+    on!(conn, |c| diesel::delete(
+        dsl::solid_queue_processes.find(id)
+    )
+    .execute(c))?;
+    Ok(Some(recovered))
+}

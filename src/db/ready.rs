@@ -1,0 +1,341 @@
+//! `solid_queue_ready_executions`: claiming.
+
+use super::conn::{Conn, on};
+use super::foreign::Lossy;
+use super::sql::{cached, id_list, sql};
+use crate::mutant;
+use chrono::NaiveDateTime;
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text, Timestamp};
+
+/// From which queues a worker takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Queues {
+    /// All, by priority and age across them.
+    All,
+    /// These in this order; by priority and age within each.
+    Named(Vec<String>),
+}
+
+/// What to claim, and for whom.
+#[derive(Debug)]
+pub(crate) struct Want<'a> {
+    pub(crate) process_id: i64,
+    pub(crate) queues: &'a Queues,
+    /// Rows of other classes are left for a worker that knows them. Rows made
+    /// by Rails name no class here and are taken.
+    pub(crate) classes: &'a [String],
+    pub(crate) limit: usize,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) enum Claims {
+    /// The process holds these now, most important first.
+    Held(Vec<Claimed>),
+    /// The process is no longer registered, or draining: nothing was taken.
+    Unregistered,
+}
+
+/// A job that a process holds.
+#[derive(Debug, Clone, QueryableByName)]
+pub(crate) struct Claimed {
+    /// The fence: every change to the job names it.
+    #[diesel(sql_type = BigInt)]
+    pub(crate) claim_id: i64,
+    /// Which of the wanted queues, in order, it came from.
+    #[diesel(sql_type = BigInt)]
+    pub(crate) place: i64,
+    #[diesel(sql_type = BigInt)]
+    pub(crate) job_id: i64,
+    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    pub(crate) queue_name: String,
+    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    pub(crate) class_name: String,
+    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    pub(crate) arguments: String,
+    #[diesel(sql_type = Integer)]
+    pub(crate) priority: i32,
+    #[diesel(sql_type = Integer)]
+    pub(crate) attempts: i32,
+    #[diesel(sql_type = Bool)]
+    pub(crate) at_most_once: bool,
+    #[diesel(sql_type = Timestamp)]
+    pub(crate) created_at: NaiveDateTime,
+    #[diesel(sql_type = Nullable<Timestamp>)]
+    pub(crate) scheduled_at: Option<NaiveDateTime>,
+    #[diesel(sql_type = Nullable<Integer>)]
+    pub(crate) max_attempts: Option<i32>,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub(crate) policy: Option<String>,
+}
+
+/// Moves up to `limit` ready executions to claimed ones of a process that is
+/// registered, oldest and most important first.
+pub(crate) fn claim(conn: &mut Conn<'_>, want: &Want<'_>) -> QueryResult<Claims> {
+    loop {
+        let rows = match conn {
+            #[cfg(feature = "postgres")]
+            Conn::Postgres(conn) => in_one_statement(conn, want)?,
+            #[cfg(feature = "sqlite")]
+            Conn::Sqlite(_) => match step_by_step(conn, want)? {
+                Some(rows) => rows,
+                None => return Ok(Claims::Unregistered),
+            },
+        };
+        if rows.is_empty() {
+            return Ok(Claims::Unregistered);
+        }
+        let (mut held, rest): (Vec<_>, Vec<_>) = rows
+            .into_iter()
+            .filter(|row| row.claim_id != NOTHING)
+            .partition(|row| row.job_id != NOTHING);
+        held.sort_by_key(|row| (row.place, row.priority, row.job_id));
+        let orphans: Vec<i64> = rest.iter().map(|row| row.claim_id).collect();
+        if !orphans.is_empty() {
+            super::claimed::drop_orphans(conn, want.process_id, &orphans)?;
+        }
+        // Nothing but orphans is not nothing: jobs may stand behind them.
+        if !held.is_empty() || orphans.is_empty() {
+            return Ok(Claims::Held(held));
+        }
+    }
+}
+
+/// No id is 0: it stands for the absent row of an outer join.
+const NOTHING: i64 = 0;
+
+const COLUMNS: &str = "coalesce(j.id, 0) AS job_id, coalesce(j.queue_name, '') AS queue_name, \
+     coalesce(j.class_name, '') AS class_name, coalesce(j.arguments, 'null') AS arguments, coalesce(j.priority, 0) AS priority, \
+     coalesce(j.attempts, 0) AS attempts, coalesce(j.at_most_once, false) AS at_most_once, \
+     coalesce({moment j.created_at}, {now}) AS created_at, {moment j.scheduled_at} AS scheduled_at, \
+     j.max_attempts, j.policy";
+
+/// Postgres: one statement in autocommit, so that a client that freezes can
+/// hold no lock. It locks the process' own row first: a process that was
+/// pruned must take nothing, and one that is taking cannot be pruned. That
+/// row always comes back; no row at all means that the process is gone.
+///
+/// A job that is claimed already, its ready execution put there by somebody's
+/// hand, loses that execution and holds up no other.
+///
+/// The picked rows are MATERIALIZED: the planner might otherwise run the
+/// LIMIT more than once and take too many.
+#[cfg(feature = "postgres")]
+fn in_one_statement(conn: &mut PgConnection, want: &Want<'_>) -> QueryResult<Vec<Claimed>> {
+    use diesel::sql_types::Array;
+    let picked = match want.queues {
+        Queues::All => {
+            "SELECT r.id, r.job_id, 0::bigint AS place FROM solid_queue_ready_executions r \
+             WHERE EXISTS (SELECT 1 FROM me) AND cardinality($4) = 0 \
+             AND (r.class_name IS NULL OR r.class_name = ANY ($3)) \
+             AND r.queue_name NOT IN (SELECT queue_name FROM solid_queue_pauses) \
+             ORDER BY r.priority, r.job_id LIMIT $2 FOR UPDATE OF r SKIP LOCKED"
+        }
+        Queues::Named(_) => {
+            "SELECT r.id, r.job_id, q.place FROM unnest($4) WITH ORDINALITY AS q (name, place) \
+             CROSS JOIN LATERAL ( \
+               SELECT id, job_id FROM solid_queue_ready_executions \
+               WHERE queue_name = q.name AND (class_name IS NULL OR class_name = ANY ($3)) \
+               ORDER BY priority, job_id LIMIT $2 FOR UPDATE SKIP LOCKED) AS r \
+             WHERE EXISTS (SELECT 1 FROM me) \
+             AND q.name NOT IN (SELECT queue_name FROM solid_queue_pauses) LIMIT $2"
+        }
+    };
+    let me = if mutant::is("claim_without_process") {
+        "SELECT $1::bigint AS id"
+    } else {
+        "SELECT id FROM solid_queue_processes WHERE id = $1 AND NOT draining FOR KEY SHARE"
+    };
+    let text = super::sql::Dialect::Postgres.write(&format!(
+        "WITH me AS MATERIALIZED ( \
+           {me}), \
+         picked AS MATERIALIZED ({picked}), \
+         gone AS (DELETE FROM solid_queue_ready_executions r USING picked WHERE r.id = picked.id \
+           RETURNING r.job_id, picked.place), \
+         held AS (INSERT INTO solid_queue_claimed_executions (job_id, process_id, created_at, started_at) \
+           SELECT job_id, $1, {{now}}, {{now}} FROM gone ON CONFLICT (job_id) DO NOTHING RETURNING id, job_id) \
+         SELECT coalesce(held.id, 0) AS claim_id, coalesce(gone.place, 0) AS place, {COLUMNS} \
+         FROM me LEFT JOIN (held JOIN gone USING (job_id)) ON true \
+         LEFT JOIN solid_queue_jobs j ON j.id = held.job_id",
+    ));
+    let none = Vec::new();
+    let names = match want.queues {
+        Queues::All => &none,
+        Queues::Named(names) => names,
+    };
+    cached(
+        sql(text)
+            .bind::<BigInt, _>(want.process_id)
+            .bind::<BigInt, _>(want.limit as i64)
+            .bind::<Array<Text>, _>(want.classes)
+            .bind::<Array<Text>, _>(names),
+    )
+    .load(conn)
+}
+
+#[cfg(feature = "sqlite")]
+#[derive(QueryableByName)]
+struct Pick {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+}
+
+/// SQLite: nobody else writes during the transaction, so nothing needs
+/// locking. `None`: the process is not registered.
+#[cfg(feature = "sqlite")]
+fn step_by_step(conn: &mut Conn<'_>, want: &Want<'_>) -> QueryResult<Option<Vec<Claimed>>> {
+    // A look without the write lock: idle workers must not fight over it.
+    if candidates(conn, want, 1)?.is_empty() {
+        return registered(conn, want.process_id).map(|is| is.then(nothing));
+    }
+    conn.transaction(|conn| {
+        if !registered(conn, want.process_id)? {
+            return Ok(None);
+        }
+        let picked = id_list(&candidates(conn, want, want.limit)?);
+        let text = conn.write(
+            "INSERT INTO solid_queue_claimed_executions (job_id, process_id, created_at, started_at) \
+             SELECT job_id, $1, {now}, {now} FROM solid_queue_ready_executions WHERE id IN {in $2} \
+             ORDER BY priority, job_id ON CONFLICT (job_id) DO NOTHING RETURNING id",
+        );
+        let claims: Vec<Pick> = on!(conn, |c| cached(
+            sql(text).bind::<BigInt, _>(want.process_id).bind::<Text, _>(&picked)
+        )
+        .load(c))?;
+        let text = conn.write("DELETE FROM solid_queue_ready_executions WHERE id IN {in $1}");
+        on!(conn, |c| cached(sql(text).bind::<Text, _>(&picked)).execute(c))?;
+        held(conn, want, &claims).map(Some)
+    })
+}
+
+#[cfg(feature = "sqlite")]
+fn held(conn: &mut Conn<'_>, want: &Want<'_>, claims: &[Pick]) -> QueryResult<Vec<Claimed>> {
+    let ids: Vec<i64> = claims.iter().map(|claim| claim.id).collect();
+    let text = conn.write(&format!(
+        "SELECT c.id AS claim_id, 0 AS place, {COLUMNS} FROM solid_queue_claimed_executions c \
+         LEFT JOIN solid_queue_jobs j ON j.id = c.job_id WHERE c.id IN {{in $1}}"
+    ));
+    let mut rows: Vec<Claimed> = on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(&ids)))
+        .load(c))?;
+    if let Queues::Named(names) = want.queues {
+        for row in &mut rows {
+            let place = names.iter().position(|name| *name == row.queue_name);
+            row.place = place.map_or(i64::MAX, |place| place as i64);
+        }
+    }
+    if rows.is_empty() {
+        rows = nothing();
+    }
+    Ok(rows)
+}
+
+/// The one row that says: registered, and nothing to do.
+#[cfg(feature = "sqlite")]
+fn nothing() -> Vec<Claimed> {
+    vec![Claimed {
+        claim_id: NOTHING,
+        place: 0,
+        job_id: NOTHING,
+        queue_name: String::new(),
+        class_name: String::new(),
+        arguments: String::new(),
+        priority: 0,
+        attempts: 0,
+        at_most_once: false,
+        created_at: NaiveDateTime::default(),
+        scheduled_at: None,
+        max_attempts: None,
+        policy: None,
+    }]
+}
+
+#[cfg(feature = "sqlite")]
+fn registered(conn: &mut Conn<'_>, process_id: i64) -> QueryResult<bool> {
+    if mutant::is("claim_without_process") {
+        return Ok(true);
+    }
+    use super::schema::solid_queue_processes::dsl;
+    on!(conn, |c| dsl::solid_queue_processes
+        .select(dsl::id)
+        .filter(dsl::id.eq(process_id).and(dsl::draining.eq(false)))
+        .first::<i64>(c)
+        .optional())
+    .map(|found| found.is_some())
+}
+
+#[cfg(feature = "sqlite")]
+fn candidates(conn: &mut Conn<'_>, want: &Want<'_>, limit: usize) -> QueryResult<Vec<i64>> {
+    let classes = serde_json::to_string(want.classes).unwrap_or_default();
+    let mut picked = Vec::new();
+    let names = match want.queues {
+        Queues::All => &[String::new()][..],
+        Queues::Named(names) => names,
+    };
+    let queue = match want.queues {
+        Queues::All => "$1 = ''",
+        Queues::Named(_) => "queue_name = $1",
+    };
+    let text = conn.write(&format!(
+        "SELECT id FROM solid_queue_ready_executions WHERE {queue} \
+         AND (class_name IS NULL OR class_name IN (SELECT value FROM json_each($2))) \
+         AND queue_name NOT IN (SELECT queue_name FROM solid_queue_pauses) \
+         ORDER BY priority, job_id LIMIT $3"
+    ));
+    for name in names {
+        let left = limit - picked.len();
+        if left == 0 {
+            break;
+        }
+        let rows: Vec<Pick> = on!(conn, |c| cached(
+            sql(text.clone())
+                .bind::<Text, _>(name)
+                .bind::<Text, _>(&classes)
+                .bind::<BigInt, _>(left as i64)
+        )
+        .load(c))?;
+        picked.extend(rows.into_iter().map(|row| row.id));
+    }
+    Ok(picked)
+}
+
+#[derive(QueryableByName)]
+struct Name {
+    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    queue_name: String,
+}
+
+/// The names of the queues with ready executions that begin with `prefix`, in
+/// order: one index probe a name, however many executions wait.
+///
+/// All names are walked: under most collations of Postgres those of one
+/// prefix do not stand together.
+pub(crate) fn queue_names(conn: &mut Conn<'_>, prefix: &str) -> QueryResult<Vec<String>> {
+    let text = conn.write(
+        "WITH RECURSIVE walk(queue_name) AS ( \
+           SELECT min(queue_name) FROM solid_queue_ready_executions \
+           UNION ALL \
+           SELECT (SELECT min(r.queue_name) FROM solid_queue_ready_executions r WHERE r.queue_name > walk.queue_name) \
+           FROM walk WHERE walk.queue_name IS NOT NULL) \
+         SELECT queue_name FROM walk WHERE queue_name IS NOT NULL",
+    );
+    let names: Vec<Name> = on!(conn, |c| cached(sql(text)).load(c))?;
+    Ok(names
+        .into_iter()
+        .map(|row| row.queue_name)
+        .filter(|name| name.starts_with(prefix))
+        .collect())
+}
+
+/// Makes jobs ready, and wakes who sleeps. One that is ready already, by
+/// somebody's hand, must not hold up the others.
+pub(super) fn insert(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
+    let text = conn.write(
+        "INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, created_at) \
+         SELECT id, queue_name, priority, class_name, {now} FROM solid_queue_jobs WHERE id IN {in $1} ORDER BY id \
+         ON CONFLICT (job_id) DO NOTHING",
+    );
+    on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
+        .execute(c))?;
+    super::wakeup::notify(conn)
+}

@@ -1,0 +1,192 @@
+//! What `windlass status` shows: counts of each queue, and the processes.
+
+use super::conn::{Conn, on};
+use super::sql::{cached, sql};
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Bool, Double, Integer, Nullable, Text};
+
+/// The executions of one queue.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, QueryableByName)]
+#[non_exhaustive]
+pub struct QueueStatus {
+    /// The queue's name.
+    #[diesel(sql_type = Text)]
+    pub queue_name: String,
+    /// Jobs that a worker may claim.
+    #[diesel(sql_type = BigInt)]
+    pub ready: i64,
+    /// Jobs that wait for their time.
+    #[diesel(sql_type = BigInt)]
+    pub scheduled: i64,
+    /// Jobs that a process holds.
+    #[diesel(sql_type = BigInt)]
+    pub claimed: i64,
+    /// Jobs that wait for others of their concurrency key.
+    #[diesel(sql_type = BigInt)]
+    pub blocked: i64,
+    /// Jobs that failed and are kept.
+    #[diesel(sql_type = BigInt)]
+    pub failed: i64,
+    /// Seconds since the oldest ready job became ready.
+    #[diesel(sql_type = Nullable<Double>)]
+    pub oldest_ready_seconds: Option<f64>,
+    /// Whether the queue is paused.
+    #[diesel(sql_type = Bool)]
+    pub paused: bool,
+}
+
+/// A registered process and what it runs.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[non_exhaustive]
+pub struct ProcessStatus {
+    /// Its id in the process table.
+    pub id: i64,
+    /// `Worker`, `Dispatcher`, `Supervisor`, or a kind of Solid Queue.
+    pub kind: String,
+    /// Its name, never used twice.
+    pub name: String,
+    /// The host it runs on.
+    pub hostname: Option<String>,
+    /// Its process id on that host.
+    pub pid: i32,
+    /// Seconds since its last heartbeat, by the database's clock.
+    pub heartbeat_seconds: f64,
+    /// Whether it is stopping and claims no more.
+    pub draining: bool,
+    /// The jobs it holds, the oldest first; at most ten.
+    pub runs: Vec<RunStatus>,
+    /// How many jobs it holds in all.
+    pub claimed: i64,
+}
+
+/// A job that a process holds.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[non_exhaustive]
+pub struct RunStatus {
+    /// The job's id.
+    pub job_id: i64,
+    /// The job's class.
+    pub class_name: String,
+    /// Seconds since it was claimed.
+    pub seconds: f64,
+}
+
+/// Seconds from a column to now, per dialect.
+fn age(conn: &Conn<'_>, column: &str) -> String {
+    match conn {
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(_) => format!("extract(epoch FROM {{now}} - {column})::float8"),
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(_) => {
+            format!("max(0.0, (julianday('now') - julianday({column})) * 86400.0)")
+        }
+    }
+}
+
+/// Counts every queue that has executions or is paused.
+pub(crate) fn queues(conn: &mut Conn<'_>) -> QueryResult<Vec<QueueStatus>> {
+    let age = age(conn, "oldest");
+    // A claimed or failed execution knows its queue only through its job.
+    let text = conn.write(&format!(
+        "WITH counts AS ( \
+           SELECT queue_name, count(*) AS ready, 0 AS scheduled, 0 AS claimed, 0 AS blocked, 0 AS failed, \
+             min(created_at) AS oldest FROM solid_queue_ready_executions GROUP BY queue_name \
+           UNION ALL SELECT queue_name, 0, count(*), 0, 0, 0, NULL FROM solid_queue_scheduled_executions GROUP BY queue_name \
+           UNION ALL SELECT j.queue_name, 0, 0, count(*), 0, 0, NULL FROM solid_queue_claimed_executions c \
+             JOIN solid_queue_jobs j ON j.id = c.job_id GROUP BY j.queue_name \
+           UNION ALL SELECT queue_name, 0, 0, 0, count(*), 0, NULL FROM solid_queue_blocked_executions GROUP BY queue_name \
+           UNION ALL SELECT j.queue_name, 0, 0, 0, 0, count(*), NULL FROM solid_queue_failed_executions f \
+             JOIN solid_queue_jobs j ON j.id = f.job_id GROUP BY j.queue_name \
+           UNION ALL SELECT queue_name, 0, 0, 0, 0, 0, NULL FROM solid_queue_pauses), \
+         sums AS (SELECT queue_name, CAST(sum(ready) AS bigint) AS ready, CAST(sum(scheduled) AS bigint) AS scheduled, \
+           CAST(sum(claimed) AS bigint) AS claimed, CAST(sum(blocked) AS bigint) AS blocked, \
+           CAST(sum(failed) AS bigint) AS failed, min(oldest) AS oldest FROM counts GROUP BY queue_name) \
+         SELECT queue_name, ready, scheduled, claimed, blocked, failed, {age} AS oldest_ready_seconds, \
+           queue_name IN (SELECT queue_name FROM solid_queue_pauses) AS paused \
+         FROM sums ORDER BY queue_name"
+    ));
+    let mut queues: Vec<QueueStatus> = on!(conn, |c| cached(sql(text)).load(c))?;
+    for queue in &mut queues {
+        queue.oldest_ready_seconds = queue.oldest_ready_seconds.filter(|_| queue.ready > 0);
+    }
+    Ok(queues)
+}
+
+#[derive(QueryableByName)]
+struct Row {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+    #[diesel(sql_type = Text)]
+    kind: String,
+    #[diesel(sql_type = Text)]
+    name: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    hostname: Option<String>,
+    #[diesel(sql_type = Integer)]
+    pid: i32,
+    #[diesel(sql_type = Double)]
+    heartbeat_seconds: f64,
+    #[diesel(sql_type = Bool)]
+    draining: bool,
+    #[diesel(sql_type = BigInt)]
+    claimed: i64,
+}
+
+#[derive(QueryableByName)]
+struct Run {
+    #[diesel(sql_type = BigInt)]
+    job_id: i64,
+    #[diesel(sql_type = Text)]
+    class_name: String,
+    #[diesel(sql_type = Double)]
+    seconds: f64,
+}
+
+/// Every registered process, those of Rails included.
+pub(crate) fn processes(conn: &mut Conn<'_>) -> QueryResult<Vec<ProcessStatus>> {
+    let age_of_heartbeat = age(conn, "last_heartbeat_at");
+    let text = conn.write(&format!(
+        "SELECT id, kind, name, hostname, pid, {age_of_heartbeat} AS heartbeat_seconds, draining, \
+         (SELECT count(*) FROM solid_queue_claimed_executions c WHERE c.process_id = solid_queue_processes.id) AS claimed \
+         FROM solid_queue_processes ORDER BY hostname, kind, id"
+    ));
+    let rows: Vec<Row> = on!(conn, |c| cached(sql(text)).load(c))?;
+    rows.into_iter()
+        .map(|row| {
+            let runs = if row.claimed > 0 {
+                runs(conn, row.id)?
+            } else {
+                Vec::new()
+            };
+            Ok(ProcessStatus {
+                id: row.id,
+                kind: row.kind,
+                name: row.name,
+                hostname: row.hostname,
+                pid: row.pid,
+                heartbeat_seconds: row.heartbeat_seconds,
+                draining: row.draining,
+                runs,
+                claimed: row.claimed,
+            })
+        })
+        .collect()
+}
+
+fn runs(conn: &mut Conn<'_>, process_id: i64) -> QueryResult<Vec<RunStatus>> {
+    let age = age(conn, "c.created_at");
+    let text = conn.write(&format!(
+        "SELECT c.job_id, j.class_name, {age} AS seconds FROM solid_queue_claimed_executions c \
+         JOIN solid_queue_jobs j ON j.id = c.job_id WHERE c.process_id = $1 ORDER BY c.id LIMIT 10"
+    ));
+    let runs: Vec<Run> = on!(conn, |c| cached(sql(text).bind::<BigInt, _>(process_id))
+        .load(c))?;
+    Ok(runs
+        .into_iter()
+        .map(|run| RunStatus {
+            job_id: run.job_id,
+            class_name: run.class_name,
+            seconds: run.seconds,
+        })
+        .collect())
+}

@@ -1,0 +1,122 @@
+//! LISTEN on a libpq connection of its own.
+//!
+//! Diesel can read the notifications that have arrived but cannot wait for
+//! them, and shows no socket to wait on; asking every few milliseconds costs
+//! either latency or a part of a core. So this file speaks to libpq itself.
+#![allow(
+    unsafe_code,
+    reason = "libpq is a C library; each call says why it is sound"
+)]
+
+use pq_sys as pq;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+use std::time::Duration;
+
+/// What the server says unasked, such as that it ends the session, libpq would
+/// print to the standard error of the program.
+extern "C" fn keep_quiet(_: *mut c_void, _: *const c_char) {}
+
+/// A session that has said LISTEN.
+pub(crate) struct Listener {
+    conn: NonNull<pq::PGconn>,
+}
+
+// SAFETY: a PGconn may be used by any thread, one at a time, and `Listener`
+// is neither cloned nor shared: all methods take `&mut self`.
+unsafe impl Send for Listener {}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // SAFETY: the pointer came from PQconnectdb and is freed only here.
+        unsafe { pq::PQfinish(self.conn.as_ptr()) }
+    }
+}
+
+impl Listener {
+    /// Connects and listens.
+    pub(crate) fn connect(url: &str) -> Result<Self, String> {
+        let url = CString::new(url).map_err(|_| "the address contains a NUL".to_owned())?;
+        // SAFETY: `url` is a valid C string for the time of the call.
+        let conn = unsafe { pq::PQconnectdb(url.as_ptr()) };
+        let conn = NonNull::new(conn).ok_or_else(|| "libpq is out of memory".to_owned())?;
+        let mut listener = Listener { conn };
+        // SAFETY: `conn` is a live connection, and the function uses nothing
+        // of what it is given.
+        unsafe { pq::PQsetNoticeProcessor(conn.as_ptr(), Some(keep_quiet), std::ptr::null_mut()) };
+        // SAFETY: `conn` is a live connection.
+        if unsafe { pq::PQstatus(listener.conn.as_ptr()) } != pq::ConnStatusType::CONNECTION_OK {
+            return Err(listener.error());
+        }
+        listener.execute(c"LISTEN windlass")?;
+        Ok(listener)
+    }
+
+    /// Waits up to `timeout`; see [`super::Listener::wait`].
+    pub(crate) fn wait(&mut self, timeout: Duration) -> Result<bool, String> {
+        // One may have come with the answer to LISTEN.
+        if self.take_notifications() {
+            return Ok(true);
+        }
+        // SAFETY: `conn` is a live connection.
+        let socket = unsafe { pq::PQsocket(self.conn.as_ptr()) };
+        if socket < 0 {
+            return Err("the connection has no socket any more".to_owned());
+        }
+        // SAFETY: libpq keeps this descriptor open until PQfinish or
+        // PQconsumeInput, and neither can run while `self` is borrowed here.
+        let socket = unsafe { BorrowedFd::borrow_raw(socket) };
+        let mut fds = [PollFd::new(&socket, PollFlags::IN)];
+        let timeout = Timespec::try_from(timeout).map_err(|error| error.to_string())?;
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(false),
+            Ok(_) => {}
+            Err(error) => return Err(error.to_string()),
+        }
+        // SAFETY: `conn` is a live connection.
+        if unsafe { pq::PQconsumeInput(self.conn.as_ptr()) } != 1 {
+            return Err(self.error());
+        }
+        Ok(self.take_notifications())
+    }
+
+    fn take_notifications(&mut self) -> bool {
+        let mut any = false;
+        loop {
+            // SAFETY: `conn` is a live connection; the answer is null or a
+            // block that PQfreemem takes back.
+            unsafe {
+                let notification = pq::PQnotifies(self.conn.as_ptr());
+                if notification.is_null() {
+                    return any;
+                }
+                pq::PQfreemem(notification.cast());
+            }
+            any = true;
+        }
+    }
+
+    fn execute(&mut self, statement: &CStr) -> Result<(), String> {
+        // SAFETY: both pointers are valid; the result is freed once.
+        let ok = unsafe {
+            let result = pq::PQexec(self.conn.as_ptr(), statement.as_ptr());
+            let ok = pq::PQresultStatus(result) == pq::ExecStatusType::PGRES_COMMAND_OK;
+            pq::PQclear(result);
+            ok
+        };
+        if ok { Ok(()) } else { Err(self.error()) }
+    }
+
+    fn error(&self) -> String {
+        // SAFETY: libpq gives a C string that lives until the next call.
+        let text: *const c_char = unsafe { pq::PQerrorMessage(self.conn.as_ptr()) };
+        if text.is_null() {
+            return "libpq gave no reason".to_owned();
+        }
+        // SAFETY: not null, see above; copied before any other call.
+        let text = unsafe { CStr::from_ptr(text) };
+        text.to_string_lossy().trim().to_owned()
+    }
+}

@@ -1,0 +1,328 @@
+//! Enqueueing: limits before any SQL, then one statement or few.
+
+use crate::db::AsConn;
+use crate::db::jobs::{self, NewRow};
+use crate::error::{Doing, Error, Result};
+use crate::job::{Job, JobId};
+use crate::policy::Policy;
+use crate::queue::{MAX_NAME, check_name};
+use chrono::{DateTime, Datelike, NaiveDateTime, Utc};
+use std::time::Duration;
+
+/// A job about to be enqueued, of whatever type.
+///
+/// ```
+/// # use serde::{Deserialize, Serialize};
+/// # use windlass::{Context, Job, JobResult, NewJob};
+/// # #[derive(Serialize, Deserialize)] struct Import { file: String }
+/// # impl Job for Import {
+/// #     const NAME: &'static str = "import";
+/// #     type State = (); type Output = ();
+/// #     fn perform(self, _: &Context<'_, ()>) -> JobResult { Ok(()) }
+/// # }
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use std::time::Duration;
+///
+/// let job = NewJob::new(&Import { file: "users.csv".into() })?
+///     .queue("slow")
+///     .priority(5)
+///     .after(Duration::from_secs(60))
+///     .idempotency_key("import/users.csv");
+/// let first = job.clone().enqueue(&mut conn)?;
+/// let again = job.enqueue(&mut conn)?; // the answer was lost, say
+/// assert_eq!(first.id, again.id);
+/// assert!(!again.is_new);
+/// # Ok::<(), windlass::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "a job is enqueued by `enqueue` or `enqueue_all`"]
+pub struct NewJob {
+    row: NewRow,
+    policy: Policy,
+    max_arguments: usize,
+}
+
+/// What an enqueue did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Enqueued {
+    /// The job's id.
+    pub id: JobId,
+    /// False when the idempotency key found a job that was there already;
+    /// `id` is that job's then.
+    pub is_new: bool,
+}
+
+impl NewJob {
+    /// Takes the job's arguments and the defaults of its type.
+    ///
+    /// # Errors
+    /// When the arguments cannot be written as JSON.
+    pub fn new<J: Job>(job: &J) -> Result<Self> {
+        let arguments = serde_json::to_string(job).map_err(|error| Error::InvalidJob {
+            class: J::NAME.to_owned(),
+            reason: format!("its arguments cannot be written as JSON: {error}"),
+        })?;
+        let mut new = Self::of_class(J::NAME, arguments)
+            .queue(J::QUEUE)
+            .priority(J::PRIORITY);
+        new.max_arguments = J::MAX_ARGUMENTS;
+        new.policy = J::policy();
+        Ok(new)
+    }
+
+    /// A job of a class that this program does not know, with its arguments
+    /// as JSON text: for tools, and for jobs that another program performs.
+    pub fn of_class(class: impl Into<String>, arguments: impl Into<String>) -> Self {
+        NewJob {
+            row: NewRow::new(class.into(), arguments.into(), "default".to_owned(), 0),
+            policy: Policy::new(),
+            max_arguments: 64 * 1024,
+        }
+    }
+
+    /// On this queue.
+    pub fn queue(mut self, name: impl Into<String>) -> Self {
+        self.row.queue_name = name.into();
+        self
+    }
+
+    /// With this priority; smaller is more important.
+    pub fn priority(mut self, priority: i32) -> Self {
+        self.row.priority = priority;
+        self
+    }
+
+    /// Not before this time, by the database's clock.
+    pub fn at(mut self, time: DateTime<Utc>) -> Self {
+        self.row.at = Some(time.naive_utc());
+        self.row.delay = None;
+        self
+    }
+
+    /// Not before so much time has passed, by the database's clock. At most
+    /// 1000 years.
+    pub fn after(mut self, delay: Duration) -> Self {
+        // Too long a one is refused, not shortened.
+        self.row.delay = Some(i64::try_from(delay.as_micros()).unwrap_or(i64::MAX));
+        self.row.at = None;
+        self
+    }
+
+    /// Up to 255 bytes by which the caller knows this job. Enqueueing again
+    /// with the same key changes nothing and answers with the first job, as
+    /// long as that job is kept: so a call whose answer was lost can be
+    /// repeated.
+    pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
+        self.row.idempotency_key = Some(key.into());
+        self
+    }
+
+    /// What this policy says wins over what the job's type says.
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy.or(&self.policy);
+        self
+    }
+
+    /// How many bytes the arguments may take as JSON.
+    pub fn max_arguments(mut self, bytes: usize) -> Self {
+        self.max_arguments = bytes;
+        self
+    }
+
+    /// Enqueues it, on the caller's own connection and in the caller's own
+    /// transaction, if there is one.
+    ///
+    /// # Errors
+    /// When a limit is broken (nothing was sent then) or a statement fails.
+    pub fn enqueue<C: AsConn + ?Sized>(self, conn: &mut C) -> Result<Enqueued> {
+        let row = self.into_row()?;
+        let inserted = jobs::insert(&mut conn.as_conn(), &row).doing("enqueue the job")?;
+        Ok(inserted.into())
+    }
+
+    fn into_row(mut self) -> Result<NewRow> {
+        self.check()?;
+        let column = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
+        self.row.max_attempts = self.policy.max_attempts.map(column);
+        self.row.max_crashes = self.policy.max_crashes.map(column);
+        self.row.at_most_once = self.policy.is_at_most_once();
+        self.row.policy = self.policy.to_column();
+        Ok(self.row)
+    }
+
+    /// Refuses what a database would refuse or a worker could not take.
+    fn check(&self) -> Result<()> {
+        check_name(&self.row.class_name, "class name")?;
+        check_name(&self.row.queue_name, "queue name")?;
+        let refused = |reason: String| {
+            Err(Error::InvalidJob {
+                class: self.row.class_name.clone(),
+                reason,
+            })
+        };
+        let size = self.row.arguments.len();
+        if size > self.max_arguments {
+            return refused(format!(
+                "its arguments take {size} bytes, more than the {} allowed; store the data elsewhere and \
+                 pass a reference, or raise `MAX_ARGUMENTS`",
+                self.max_arguments
+            ));
+        }
+        // In JSON a NUL can only stand escaped; a raw one is no JSON at all.
+        if self.row.arguments.contains('\0') || has_escaped_nul(&self.row.arguments) {
+            return refused(
+                "its arguments contain a NUL character, which Postgres cannot keep; encode binary data"
+                    .to_owned(),
+            );
+        }
+        if depth(&self.row.arguments) > MAX_DEPTH {
+            return refused(format!(
+                "its arguments are nested deeper than {MAX_DEPTH} arrays and objects, and could not be \
+                 decoded again; store the data elsewhere and pass a reference"
+            ));
+        }
+        if let Some(key) = &self.row.idempotency_key
+            && (key.is_empty() || key.len() > MAX_NAME || key.contains('\0'))
+        {
+            return refused("its idempotency key must have 1 to 255 bytes and no NUL".to_owned());
+        }
+        let is_kept = |time: NaiveDateTime| (1..=9999).contains(&time.year());
+        if self.row.delay.is_some_and(|delay| delay > LONGEST_DELAY)
+            || self.row.at.is_some_and(|time| !is_kept(time))
+        {
+            return refused(
+                "its time must lie in the years 1 to 9999, and a delay be at most 1000 years; what has \
+                 no time yet is better enqueued when it has"
+                    .to_owned(),
+            );
+        }
+        if self.policy.is_at_most_once() && self.policy.max_attempts.is_some_and(|max| max > 1) {
+            return refused(
+                "it is to run at most once, but also to be tried more than once; choose one"
+                    .to_owned(),
+            );
+        }
+        Ok(())
+    }
+}
+
+/// In microseconds. SQLite writes no year after 9999: a job for later would
+/// have no time, and be ready at once.
+const LONGEST_DELAY: i64 = 1_000 * 366 * 86_400 * 1_000_000;
+
+/// `serde_json` writes any depth but reads only 127; an envelope takes some.
+const MAX_DEPTH: usize = 120;
+
+/// How deep arrays and objects stand in each other in JSON text.
+fn depth(json: &str) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    let (mut in_text, mut is_escaped) = (false, false);
+    for byte in json.bytes() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = in_text,
+            b'"' => in_text = !in_text,
+            b'[' | b'{' if !in_text => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b']' | b'}' if !in_text => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
+/// Whether JSON text contains `\u0000` that is an escape, not `\\u0000`.
+fn has_escaped_nul(json: &str) -> bool {
+    json.match_indices("\\u0000").any(|(index, _)| {
+        let backslashes = json[..index]
+            .bytes()
+            .rev()
+            .take_while(|b| *b == b'\\')
+            .count();
+        backslashes % 2 == 0
+    })
+}
+
+impl From<jobs::Inserted> for Enqueued {
+    fn from(inserted: jobs::Inserted) -> Self {
+        Enqueued {
+            id: JobId(inserted.id),
+            is_new: inserted.is_new,
+        }
+    }
+}
+
+/// Enqueues many jobs, of different types if need be, in few statements: all
+/// of them or none. The answers stand in the order of the jobs.
+///
+/// ```
+/// # use serde::{Deserialize, Serialize};
+/// # use windlass::{Context, Job, JobResult, NewJob};
+/// # #[derive(Serialize, Deserialize)] struct Import { file: String }
+/// # impl Job for Import {
+/// #     const NAME: &'static str = "import";
+/// #     type State = (); type Output = ();
+/// #     fn perform(self, _: &Context<'_, ()>) -> JobResult { Ok(()) }
+/// # }
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// let jobs = ["a.csv", "b.csv"].map(|file| NewJob::new(&Import { file: file.into() }));
+/// let jobs = jobs.into_iter().collect::<windlass::Result<Vec<_>>>()?;
+/// assert_eq!(windlass::enqueue_all(&mut conn, jobs)?.len(), 2);
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
+/// # Errors
+/// When one job breaks a limit (nothing was sent then) or a statement fails.
+pub fn enqueue_all<C: AsConn + ?Sized>(
+    conn: &mut C,
+    jobs: impl IntoIterator<Item = NewJob>,
+) -> Result<Vec<Enqueued>> {
+    let rows = jobs
+        .into_iter()
+        .map(NewJob::into_row)
+        .collect::<Result<Vec<_>>>()?;
+    let inserted = jobs::insert_all(&mut conn.as_conn(), &rows).doing("enqueue the jobs")?;
+    Ok(inserted.into_iter().map(Enqueued::from).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_escaped_nuls_are_refused() {
+        assert!(has_escaped_nul(r#"{"a":"\u0000"}"#));
+        assert!(!has_escaped_nul(r#"{"a":"\\u0000"}"#));
+        assert!(has_escaped_nul(r#"{"a":"\\\u0000"}"#));
+    }
+
+    #[test]
+    fn brackets_in_texts_are_no_depth() {
+        assert_eq!(depth("null"), 0);
+        assert_eq!(depth(r#"{"a":[{}],"b":[]}"#), 3);
+        assert_eq!(depth(r#"["[[\"[[","\\","[["]"#), 1);
+    }
+
+    #[test]
+    fn limits_speak_before_the_database_does() {
+        let job = |arguments: &str| NewJob::of_class("a", arguments);
+        assert!(job("{}").check().is_ok());
+        assert!(job("{}").queue("").check().is_err());
+        assert!(job("{}").idempotency_key("").check().is_err());
+        let error = job(&"x".repeat(70_000)).check().unwrap_err().to_string();
+        assert!(error.contains("70000 bytes"), "{error}");
+        assert!(
+            job(&"x".repeat(70_000))
+                .max_arguments(80_000)
+                .check()
+                .is_ok()
+        );
+    }
+}

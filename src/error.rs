@@ -1,0 +1,136 @@
+//! The one error type of the crate.
+
+use std::path::PathBuf;
+
+/// What went wrong, with what was tried and what to do next.
+///
+/// No variant carries job arguments, and database addresses are shown
+/// without user, password or parameters.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The text given as a database address is none that this build serves.
+    #[error("`{url}` is no database that this program can open: {reason}")]
+    Url {
+        /// The address, without secrets.
+        url: String,
+        /// Why it was refused and what is accepted.
+        reason: String,
+    },
+    /// The database could not be reached or opened.
+    #[error("cannot open the database {target}: {reason}")]
+    Connect {
+        /// The address, without secrets.
+        target: String,
+        /// What the database or the file system answered, and what to do.
+        reason: String,
+    },
+    /// A statement failed.
+    #[error("cannot {action}: {source}")]
+    Query {
+        /// What was tried.
+        action: &'static str,
+        /// What the database answered.
+        #[source]
+        source: diesel::result::Error,
+    },
+    /// The tables are missing, too old or too new.
+    #[error("{0}")]
+    Schema(#[from] SchemaError),
+    /// A migration failed; nothing of it was kept.
+    #[error("migration {version} failed and was rolled back: {reason}")]
+    Migration {
+        /// The migration's version.
+        version: String,
+        /// What the database answered.
+        reason: String,
+    },
+    /// A job was refused before any SQL was sent.
+    #[error("cannot enqueue `{class}`: {reason}")]
+    InvalidJob {
+        /// The class name that was given.
+        class: String,
+        /// What is wrong with it and what is accepted.
+        reason: String,
+    },
+    /// A name of a queue or class is not acceptable.
+    #[error("`{name}` is no {what}: {reason}")]
+    InvalidName {
+        /// The name, cut and escaped.
+        name: String,
+        /// What the name was for.
+        what: &'static str,
+        /// What is accepted.
+        reason: &'static str,
+    },
+    /// Settings that cannot work together.
+    #[error("{0}")]
+    Settings(String),
+    /// A program or thread could not be started, or a file not written.
+    #[error("cannot {action} {path}: {source}")]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On which file or program.
+        path: PathBuf,
+        /// What the system answered.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// Why the tables of a database do not serve this version of Windlass.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SchemaError {
+    /// No table of ours is there.
+    #[error("{target} has no Windlass tables yet: run `windlass migrate --database URL`")]
+    Missing {
+        /// The address, without secrets.
+        target: String,
+    },
+    /// Some migrations were not applied.
+    #[error(
+        "the tables of {target} are of version {found}, this program needs {needed}: run `windlass migrate --database URL`"
+    )]
+    Old {
+        /// The address, without secrets.
+        target: String,
+        /// The newest version that is applied.
+        found: String,
+        /// The version this program was built for.
+        needed: String,
+    },
+}
+
+/// What most functions of this crate return.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A message of libpq in one line.
+pub(crate) fn one_line(message: &str) -> String {
+    let lines = message.lines().map(str::trim);
+    let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
+    lines.join("; ")
+}
+
+/// Says what a failed statement was for.
+pub(crate) trait Doing<T> {
+    /// Names the attempt, as in "cannot {action}: ...".
+    fn doing(self, action: &'static str) -> Result<T>;
+}
+
+impl<T> Doing<T> for diesel::QueryResult<T> {
+    fn doing(self, action: &'static str) -> Result<T> {
+        self.map_err(|source| Error::Query { action, source })
+    }
+}
+
+// Lets a caller write `conn.transaction::<_, windlass::Error, _>(..)`.
+impl From<diesel::result::Error> for Error {
+    fn from(source: diesel::result::Error) -> Self {
+        Error::Query {
+            action: "complete the transaction",
+            source,
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! What happened: to whom it matters, and one log line each.
+
+use crate::error::one_line;
+use crate::job::JobId;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Something that happened to a job or a process.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// A process was registered.
+    Registered {
+        /// `Worker`, `Dispatcher` or `Supervisor`.
+        kind: &'a str,
+        /// Its name.
+        name: &'a str,
+    },
+    /// A process ended in good order.
+    Deregistered {
+        /// Its kind.
+        kind: &'a str,
+        /// Its name.
+        name: &'a str,
+    },
+    /// A job finished.
+    Finished {
+        /// The job.
+        job: JobId,
+        /// Its class.
+        class: &'a str,
+        /// How long it ran.
+        ran: Duration,
+    },
+    /// A job failed for good.
+    Failed {
+        /// The job.
+        job: JobId,
+        /// Its class.
+        class: &'a str,
+        /// How long it ran.
+        ran: Duration,
+        /// The kind of its error; the message is in the failed execution.
+        kind: &'a str,
+    },
+    /// An attempt failed, and the job is tried again.
+    Retried {
+        /// The job.
+        job: JobId,
+        /// Its class.
+        class: &'a str,
+        /// How long it ran.
+        ran: Duration,
+        /// The kind of its error; the message is among its attempts.
+        kind: &'a str,
+        /// How long until the next attempt.
+        delay: Duration,
+    },
+    /// A job asked to be run later.
+    Snoozed {
+        /// The job.
+        job: JobId,
+        /// Its class.
+        class: &'a str,
+        /// How much later.
+        delay: Duration,
+    },
+    /// A job ended by its own word, without having failed.
+    Discarded {
+        /// The job.
+        job: JobId,
+        /// Its class.
+        class: &'a str,
+        /// The kind of the reason; the message is among its attempts.
+        kind: &'a str,
+    },
+    /// A job was cancelled while a process held it.
+    Cancelled {
+        /// The job.
+        job: JobId,
+    },
+    /// Claims were given back without having run to an end.
+    Released {
+        /// How many.
+        count: usize,
+        /// Why.
+        why: &'a str,
+    },
+    /// The end of a job came too late: its claim belonged to somebody else.
+    Fenced {
+        /// The job.
+        job: JobId,
+        /// The claim that was lost.
+        claim: i64,
+    },
+    /// Scheduled executions became ready.
+    Dispatched {
+        /// How many.
+        count: usize,
+    },
+    /// The supervisor took away what had been kept for long enough.
+    Cleared {
+        /// How many finished jobs.
+        finished: usize,
+        /// How many failed jobs.
+        failed: usize,
+        /// How many results.
+        results: usize,
+    },
+    /// A process lost its registration, or could not beat for too long.
+    Lost {
+        /// Its name.
+        name: &'a str,
+        /// Why.
+        why: &'a str,
+    },
+    /// A dead process was pruned and its claims recovered.
+    Pruned {
+        /// Its kind.
+        kind: &'a str,
+        /// Its name.
+        name: &'a str,
+        /// How it died.
+        how: &'a str,
+        /// How many jobs are ready again.
+        released: usize,
+        /// How many wait for a while first.
+        delayed: usize,
+        /// How many failed.
+        failed: usize,
+    },
+    /// A job was running when its process died.
+    Stalled {
+        /// The job.
+        job: JobId,
+        /// What became of it: `released`, `delayed` or `failed`.
+        outcome: &'a str,
+    },
+    /// The supervisor started a child program.
+    ChildStarted {
+        /// Its process id.
+        pid: u32,
+    },
+    /// A child program ended.
+    ChildExited {
+        /// Its process id.
+        pid: u32,
+        /// How it ended.
+        how: &'a str,
+    },
+    /// A loop could not reach the database, and keeps trying.
+    Unreachable {
+        /// What was tried.
+        action: &'a str,
+        /// What the database answered.
+        reason: &'a str,
+    },
+    /// The database is lost for good: a SQLite file that was removed,
+    /// replaced or corrupted, or tables that are missing. The process stops.
+    Broken {
+        /// What happened, and what to do.
+        reason: &'a str,
+    },
+}
+
+/// Hears every event, on the thread where it happened: be quick. A panic of
+/// its ends the process in good order, with exit code 70.
+#[derive(Clone, Default)]
+pub struct Subscriber {
+    hear: Option<Arc<Hear>>,
+    on_panic: Option<Arc<OnPanic>>,
+}
+
+type Hear = dyn Fn(&Event<'_>) + Send + Sync;
+type OnPanic = dyn Fn() + Send + Sync;
+
+impl Subscriber {
+    /// Calls `hear` for every event, after it was logged. A panic of it is
+    /// logged and goes no further.
+    pub fn new(hear: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
+        Subscriber {
+            hear: Some(Arc::new(hear)),
+            on_panic: None,
+        }
+    }
+
+    /// The same, for a process that does not outlive a panic of it.
+    pub(crate) fn on_panic(&self, then: impl Fn() + Send + Sync + 'static) -> Self {
+        Subscriber {
+            hear: self.hear.clone(),
+            on_panic: Some(Arc::new(then)),
+        }
+    }
+
+    /// Logs an event and passes it on.
+    pub(crate) fn emit(&self, event: &Event<'_>) {
+        log_event(event);
+        let Some(hear) = &self.hear else { return };
+        // It must not take along the thread it runs on: what a finisher or a
+        // heartbeat has begun, it has to end.
+        if catch_unwind(AssertUnwindSafe(|| hear(event))).is_err() {
+            log::error!("a subscriber panicked: this process stops");
+            if let Some(then) = &self.on_panic {
+                then();
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Subscriber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Subscriber")
+    }
+}
+
+/// One line an event, with key-values; never a job's arguments.
+fn log_event(event: &Event<'_>) {
+    if !log_job(event) {
+        log_process(event);
+    }
+}
+
+/// What happened to one job. False: the event is of another kind.
+fn log_job(event: &Event<'_>) -> bool {
+    match *event {
+        Event::Finished { job, class, ran } => {
+            let ms = millis(ran);
+            log::info!(job = job.0, class, ms; "finished job {job} ({class}) in {ms} ms");
+        }
+        Event::Failed {
+            job,
+            class,
+            ran,
+            kind,
+        } => {
+            log::error!(job = job.0, class, kind, ms = millis(ran); "failed job {job} ({class}): {kind}");
+        }
+        Event::Retried {
+            job,
+            class,
+            ran,
+            kind,
+            delay,
+        } => {
+            let delay_ms = millis(delay);
+            log::warn!(job = job.0, class, kind, ms = millis(ran), delay_ms;
+                "an attempt at job {job} ({class}) failed: {kind}; the next comes in {delay_ms} ms");
+        }
+        Event::Snoozed { job, class, delay } => {
+            let delay_ms = millis(delay);
+            log::info!(job = job.0, class, delay_ms; "snoozed job {job} ({class}) for {delay_ms} ms");
+        }
+        Event::Discarded { job, class, kind } => {
+            log::info!(job = job.0, class, kind; "discarded job {job} ({class}): {kind}");
+        }
+        Event::Cancelled { job } => log::info!(job = job.0; "cancelled job {job}"),
+        Event::Fenced { job, claim } => {
+            log::warn!(job = job.0, claim; "fenced: job {job} ended too late, claim {claim} was no longer ours");
+        }
+        Event::Stalled { job, outcome } => {
+            log::warn!(job = job.0, outcome; "stalled: job {job} was running when its process died; {outcome}");
+        }
+        _ => return false,
+    }
+    true
+}
+
+/// What happened to a process, or to many jobs at once.
+fn log_process(event: &Event<'_>) {
+    match *event {
+        Event::Registered { kind, name } => log::info!(kind, name; "registered {kind} {name}"),
+        Event::Deregistered { kind, name } => log::info!(kind, name; "deregistered {kind} {name}"),
+        Event::Released { count, why } => log::info!(count, why; "released {count} claims: {why}"),
+        Event::Dispatched { count } => {
+            log::debug!(count; "dispatched {count} scheduled executions");
+        }
+        Event::Cleared {
+            finished,
+            failed,
+            results,
+        } => {
+            log::info!(finished, failed, results;
+                "cleared {finished} finished jobs, {failed} failed jobs and {results} results");
+        }
+        Event::Lost { name, why } => log::error!(name, why; "lost the registration {name}: {why}"),
+        Event::Pruned {
+            kind,
+            name,
+            how,
+            released,
+            delayed,
+            failed,
+        } => {
+            log::warn!(kind, name, released, delayed, failed;
+                "pruned {kind} {name}, which {how}: {released} jobs released, {delayed} delayed, {failed} failed");
+        }
+        Event::ChildStarted { pid } => log::info!(pid; "started child {pid}"),
+        Event::ChildExited { pid, how } => log::info!(pid, how; "child {pid} {how}"),
+        Event::Unreachable { action, reason } => {
+            let reason = one_line(reason);
+            log::error!(action, reason = reason.as_str(); "cannot {action}, trying again: {reason}");
+        }
+        Event::Broken { reason } => log::error!(reason; "this process stops: {reason}"),
+        _ => {}
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,320 @@
+//! What a job is: the trait, what it sees while it runs, how it may end.
+
+use crate::clock;
+use crate::db::{AsConn, Connection, Database};
+use crate::enqueue::{Enqueued, NewJob};
+use crate::error::Result;
+use crate::live::Live;
+use crate::outcome::{Interrupted, JobError, JobResult};
+use crate::policy::Policy;
+use chrono::{DateTime, NaiveDateTime, Utc};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// The id of a job: its row in `solid_queue_jobs`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct JobId(pub i64);
+
+impl fmt::Display for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A type of job: its arguments are the fields of the type that implements it.
+///
+/// ```
+/// use serde::{Deserialize, Serialize};
+/// use windlass::{Context, Job, JobResult};
+///
+/// struct Mailer;
+/// impl Mailer {
+///     fn deliver(&self, _to: &str) -> Result<(), std::io::Error> { Ok(()) }
+/// }
+///
+/// #[derive(Serialize, Deserialize)]
+/// struct SendEmail {
+///     to: String,
+/// }
+///
+/// impl Job for SendEmail {
+///     const NAME: &'static str = "send_email";
+///     type State = Mailer;
+///     type Output = ();
+///
+///     fn perform(self, cx: &Context<'_, Mailer>) -> JobResult {
+///         cx.deliver(&self.to)?;
+///         Ok(())
+///     }
+/// }
+/// ```
+pub trait Job: Serialize + DeserializeOwned + Send + 'static {
+    /// The class name under which jobs of this type are stored. It stays the
+    /// same while such jobs wait; see [`ALIASES`](Self::ALIASES).
+    const NAME: &'static str;
+    /// Former names of this type, still performed.
+    const ALIASES: &'static [&'static str] = &[];
+    /// The queue, unless one enqueue says otherwise.
+    const QUEUE: &'static str = "default";
+    /// Smaller is more important.
+    const PRIORITY: i32 = 0;
+    /// How many bytes the arguments may take as JSON.
+    const MAX_ARGUMENTS: usize = 64 * 1024;
+
+    /// What the application lends to jobs of this type; `()` for nothing.
+    type State: Send + Sync + 'static;
+    /// What performing gives; `()` for nothing.
+    type Output: Serialize;
+
+    /// Does the work. An error or a panic is a failed attempt, after which the
+    /// [`policy`](Self::policy) decides; a [`JobError`] may decide itself.
+    ///
+    /// # Errors
+    /// Whatever goes wrong; `?` works on any error.
+    fn perform(self, cx: &Context<'_, Self::State>) -> JobResult<Self::Output>;
+
+    /// How often it is tried, how long it may take, and what is kept of it,
+    /// unless one enqueue says otherwise. Default: one attempt, at least
+    /// once, without a time limit.
+    fn policy() -> Policy {
+        Policy::new()
+    }
+
+    /// How long to wait before the next attempt, for a type that knows better
+    /// than a [`Backoff`](crate::Backoff); `attempt` is the one that failed, 1
+    /// the first. `None`: as the policy says.
+    fn retry_in(attempt: u32, error: &JobError) -> Option<Duration> {
+        let _ = (attempt, error);
+        None
+    }
+
+    /// Enqueues the job with the defaults of its type, on the caller's own
+    /// connection and in the caller's own transaction, if there is one: a
+    /// rollback takes the job along.
+    ///
+    /// On SQLite, begin a transaction that enqueues after reading with
+    /// `immediate_transaction`: a deferred one is refused at once when
+    /// another process writes in between.
+    ///
+    /// # Errors
+    /// When a limit is broken (nothing was sent then) or a statement fails.
+    fn enqueue<C: AsConn + ?Sized>(self, conn: &mut C) -> Result<Enqueued>
+    where
+        Self: Sized,
+    {
+        NewJob::new(&self)?.enqueue(conn)
+    }
+}
+
+/// How long a process may trust its claims: until a while after its last
+/// heartbeat, counted from when that beat was *sent*, so that a slow answer
+/// does not lengthen the trust.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    lasts: Duration,
+    /// Milliseconds since boot.
+    renewed: AtomicU64,
+    lost: AtomicBool,
+}
+
+impl Lease {
+    /// A lease that begins now.
+    pub(crate) fn new(lasts: Duration) -> Self {
+        let lease = Lease {
+            lasts,
+            renewed: AtomicU64::new(0),
+            lost: AtomicBool::new(false),
+        };
+        lease.renew(clock::since_boot());
+        lease
+    }
+
+    /// A heartbeat that was sent at `sent` has been accepted.
+    pub(crate) fn renew(&self, sent: Duration) {
+        let sent = u64::try_from(sent.as_millis()).unwrap_or(u64::MAX);
+        self.renewed.store(sent, Ordering::Relaxed);
+    }
+
+    /// Gives it up for good. False: it was lost before.
+    pub(crate) fn lose(&self) -> bool {
+        !self.lost.swap(true, Ordering::Relaxed)
+    }
+
+    /// Whether it was given up or has run out.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed) || self.has_run_out()
+    }
+
+    /// Whether too much time has passed since the last heartbeat.
+    pub(crate) fn has_run_out(&self) -> bool {
+        self.age() > self.lasts
+    }
+
+    /// The time since the last heartbeat that was accepted.
+    pub(crate) fn age(&self) -> Duration {
+        let renewed = Duration::from_millis(self.renewed.load(Ordering::Relaxed));
+        clock::since_boot().saturating_sub(renewed)
+    }
+}
+
+/// What a process tells the jobs it runs.
+#[derive(Debug, Clone)]
+pub(crate) struct Signals {
+    pub(crate) stopping: Arc<AtomicBool>,
+    pub(crate) lease: Arc<Lease>,
+    pub(crate) live: Arc<Live>,
+}
+
+/// One run of a job: what the framework knows about it.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) job_id: i64,
+    pub(crate) claim_id: i64,
+    pub(crate) class_name: String,
+    pub(crate) queue_name: String,
+    pub(crate) attempt: u32,
+    /// Of the enqueue, the type and the program together.
+    pub(crate) policy: Policy,
+    pub(crate) enqueued_at: NaiveDateTime,
+    pub(crate) scheduled_at: Option<NaiveDateTime>,
+    pub(crate) signals: Signals,
+    pub(crate) database: Database,
+}
+
+/// What a job sees while it runs. Dereferences to the application's state.
+pub struct Context<'a, S: ?Sized> {
+    state: &'a S,
+    run: &'a Run,
+}
+
+impl<'a, S: ?Sized> Context<'a, S> {
+    pub(crate) fn new(state: &'a S, run: &'a Run) -> Self {
+        Context { state, run }
+    }
+
+    /// What the application lent to this type of job.
+    pub fn state(&self) -> &'a S {
+        self.state
+    }
+
+    /// The job's id.
+    pub fn job_id(&self) -> JobId {
+        JobId(self.run.job_id)
+    }
+
+    /// The claim's id. It grows with every run of a job, and is never used
+    /// twice: hand it to outside systems as a fencing number, so that they
+    /// can refuse a run that was overtaken.
+    pub fn claim_id(&self) -> i64 {
+        self.run.claim_id
+    }
+
+    /// The class name under which the job was stored.
+    pub fn class_name(&self) -> &'a str {
+        &self.run.class_name
+    }
+
+    /// The job's queue.
+    pub fn queue_name(&self) -> &'a str {
+        &self.run.queue_name
+    }
+
+    /// 1 for the first attempt. Runs that were cut short by a stop or a crash
+    /// do not count, and neither do those that snoozed.
+    pub fn attempt(&self) -> u32 {
+        self.run.attempt
+    }
+
+    /// When the job was enqueued, by the database's clock.
+    pub fn enqueued_at(&self) -> DateTime<Utc> {
+        self.run.enqueued_at.and_utc()
+    }
+
+    /// Not before when the job was to run, if a time was given.
+    pub fn scheduled_at(&self) -> Option<DateTime<Utc>> {
+        self.run.scheduled_at.map(|time| time.and_utc())
+    }
+
+    /// Whether the process is asked to stop: a long job may end early with an
+    /// error, or go on for `shutdown_timeout`.
+    pub fn is_stopping(&self) -> bool {
+        self.run.signals.stopping.load(Ordering::Relaxed)
+    }
+
+    /// Whether the process lost its claim, so that the job may be running
+    /// elsewhere too. Ask before an effect that must not happen twice.
+    pub fn is_lost(&self) -> bool {
+        self.run.signals.lease.is_lost()
+    }
+
+    /// Whether somebody asked for the job to be cancelled; learnt with a
+    /// heartbeat, so some seconds later.
+    pub fn is_cancelled(&self) -> bool {
+        self.run.signals.live.is_cancelled()
+    }
+
+    /// For a loop in a long job: whether it should go on.
+    ///
+    /// ```
+    /// # use serde::{Deserialize, Serialize};
+    /// # use windlass::{Context, Job, JobResult};
+    /// # fn notify(_user: u64) {}
+    /// #[derive(Serialize, Deserialize)]
+    /// struct NotifyAll { users: Vec<u64> }
+    ///
+    /// impl Job for NotifyAll {
+    ///     const NAME: &'static str = "notify_all";
+    ///     type State = ();
+    ///     type Output = ();
+    ///     fn perform(self, cx: &Context<'_, ()>) -> JobResult {
+    ///         for user in self.users {
+    ///             cx.check()?; // ends here when somebody cancels the job
+    ///             notify(user);
+    ///         }
+    ///         Ok(())
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// Why the job should end; pass it on with `?`.
+    pub fn check(&self) -> std::result::Result<(), Interrupted> {
+        if self.is_lost() {
+            Err(Interrupted::Lost)
+        } else if self.is_cancelled() {
+            Err(Interrupted::Cancelled)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// A connection from the worker's pool, to work or to enqueue with.
+    ///
+    /// # Errors
+    /// When none becomes free or can be opened within 30 seconds.
+    pub fn connection(&self) -> Result<Connection> {
+        self.run.database.get()
+    }
+}
+
+impl<S: ?Sized> Deref for Context<'_, S> {
+    type Target = S;
+
+    fn deref(&self) -> &S {
+        self.state
+    }
+}
+
+impl<S: ?Sized> fmt::Debug for Context<'_, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context")
+            .field("run", self.run)
+            .finish_non_exhaustive()
+    }
+}

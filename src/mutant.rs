@@ -1,0 +1,37 @@
+//! Deliberate faults, to prove that the chaos run, the model test and the
+//! interleavings would find real ones.
+//!
+//! A build with the feature `mutants` has the one that the environment names,
+//! an in-crate test the one it asks for on its thread. No release has any.
+
+/// Whether this program is to be broken in this way.
+#[cfg(all(feature = "mutants", not(test)))]
+#[expect(clippy::disallowed_methods, reason = "no setting of a real program")]
+pub(crate) fn is(name: &str) -> bool {
+    static MUTANT: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
+    let mutant = MUTANT.get_or_init(|| std::env::var("WINDLASS_MUTANT").ok());
+    mutant.as_deref() == Some(name)
+}
+
+/// Never.
+#[cfg(not(any(feature = "mutants", test)))]
+pub(crate) const fn is(_name: &str) -> bool {
+    false
+}
+
+#[cfg(test)]
+thread_local! {
+    static OF_THIS_THREAD: std::cell::Cell<&'static str> = const { std::cell::Cell::new("") };
+}
+
+/// Whether this thread is to be broken in this way.
+#[cfg(test)]
+pub(crate) fn is(name: &str) -> bool {
+    OF_THIS_THREAD.get() == name
+}
+
+/// Breaks what this thread does from now on; mended by an empty name.
+#[cfg(test)]
+pub(crate) fn set(name: &'static str) {
+    OF_THIS_THREAD.set(name);
+}

@@ -1,0 +1,240 @@
+//! Child programs: started, watched and restarted, never forked.
+//!
+//! A child's standard input is held open; its end means stop, so that a child
+//! notices a supervisor that was killed. No descriptor, lock or database
+//! connection is shared with it.
+
+use crate::clock::{self, Backoff};
+use crate::error::{Error, Result};
+use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// A program that a supervisor runs, and how many of it.
+///
+/// ```no_run
+/// use windlass::Child;
+/// let workers = Child::this_program(["worker"])?.processes(2);
+/// # Ok::<(), windlass::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "a child is run by a supervisor"]
+pub struct Child {
+    program: PathBuf,
+    arguments: Vec<OsString>,
+    pub(crate) processes: usize,
+}
+
+impl Child {
+    /// The program at this path, with these arguments, once.
+    pub fn program<A: Into<OsString>>(
+        program: impl Into<PathBuf>,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Self {
+        Child {
+            program: program.into(),
+            arguments: arguments.into_iter().map(Into::into).collect(),
+            processes: 1,
+        }
+    }
+
+    /// This very program again, with other arguments.
+    ///
+    /// # Errors
+    /// When the system does not tell which file it was started from.
+    pub fn this_program<A: Into<OsString>>(arguments: impl IntoIterator<Item = A>) -> Result<Self> {
+        let program = std::env::current_exe().map_err(|source| Error::Io {
+            action: "find the program of",
+            path: PathBuf::from("this process"),
+            source,
+        })?;
+        Ok(Self::program(program, arguments))
+    }
+
+    /// How many of it run at once.
+    pub fn processes(mut self, count: usize) -> Self {
+        self.processes = count;
+        self
+    }
+}
+
+const TOKEN: &str = "WINDLASS_CHILD_TOKEN";
+const SUPERVISOR: &str = "WINDLASS_SUPERVISOR_ID";
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "how a supervisor speaks to its child"
+)]
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Whether this program is a supervisor's child.
+pub(crate) fn is_supervised() -> bool {
+    variable(TOKEN).is_some()
+}
+
+/// The supervisor's id in the process table, for people.
+pub(crate) fn supervisor_id() -> Option<i64> {
+    variable(SUPERVISOR)?.parse().ok()
+}
+
+/// What all names of this program's processes contain: given by the
+/// supervisor, which finds them by it when the program has died.
+pub(crate) fn token() -> &'static str {
+    static TOKEN_OF_THIS_PROGRAM: OnceLock<String> = OnceLock::new();
+    TOKEN_OF_THIS_PROGRAM.get_or_init(|| variable(TOKEN).unwrap_or_else(new_token))
+}
+
+fn new_token() -> String {
+    format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..))
+}
+
+/// How a child's life ended.
+#[derive(Debug, Clone)]
+pub(crate) struct Exit {
+    pub(crate) pid: u32,
+    pub(crate) token: String,
+    /// "was killed by signal 9", "exited with code 101".
+    pub(crate) how: String,
+    /// With a code of a graceful stop.
+    is_graceful: bool,
+    killed_by_us: bool,
+}
+
+impl Exit {
+    /// Whether the jobs of a process of this child may have ended it. A
+    /// graceful code says so little as long as the process was not draining:
+    /// a job may have called `exit`.
+    pub(crate) fn is_crash(&self, draining: bool) -> bool {
+        !(self.killed_by_us || (self.is_graceful && draining))
+    }
+}
+
+/// One place of a supervisor, where a child runs or will run again.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    child: Child,
+    running: Option<Running>,
+    restart_at: Instant,
+    backoff: Backoff,
+}
+
+#[derive(Debug)]
+struct Running {
+    process: std::process::Child,
+    token: String,
+    since: Instant,
+    killed_by_us: bool,
+}
+
+/// Who lives so long was well, and is restarted at once.
+const WELL: Duration = Duration::from_secs(10);
+const LONGEST_RESTART_DELAY: Duration = Duration::from_secs(60);
+
+impl Slot {
+    pub(crate) fn all_of(children: &[Child]) -> Vec<Slot> {
+        children
+            .iter()
+            .flat_map(|child| std::iter::repeat_n(child, child.processes))
+            .map(|child| Slot {
+                child: child.clone(),
+                running: None,
+                restart_at: clock::instant(),
+                backoff: Backoff::up_to(LONGEST_RESTART_DELAY),
+            })
+            .collect()
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// Starts the child if its time has come, and returns its process id.
+    pub(crate) fn start(&mut self, supervisor_id: Option<i64>) -> Result<Option<u32>> {
+        if self.running.is_some() || clock::instant() < self.restart_at {
+            return Ok(None);
+        }
+        let token = new_token();
+        let mut command = Command::new(&self.child.program);
+        command
+            .args(&self.child.arguments)
+            .stdin(Stdio::piped())
+            .env(TOKEN, &token)
+            .env_remove(SUPERVISOR);
+        if let Some(id) = supervisor_id {
+            command.env(SUPERVISOR, id.to_string());
+        }
+        let process = command.spawn().map_err(|source| {
+            self.restart_at = clock::instant() + self.backoff.delay();
+            Error::Io {
+                action: "start the program",
+                path: self.child.program.clone(),
+                source,
+            }
+        })?;
+        let pid = process.id();
+        self.running = Some(Running {
+            process,
+            token,
+            since: clock::instant(),
+            killed_by_us: false,
+        });
+        Ok(Some(pid))
+    }
+
+    /// Reaps the child if it has ended.
+    pub(crate) fn reap(&mut self) -> Option<Exit> {
+        let running = self.running.as_mut()?;
+        let status = running.process.try_wait().ok().flatten()?;
+        if running.since.elapsed() >= WELL {
+            self.backoff.reset();
+            self.restart_at = clock::instant();
+        } else {
+            self.restart_at = clock::instant() + self.backoff.delay();
+        }
+        let running = self.running.take()?;
+        Some(Exit {
+            pid: running.process.id(),
+            token: running.token,
+            how: describe(status),
+            is_graceful: is_graceful(status),
+            killed_by_us: running.killed_by_us,
+        })
+    }
+
+    /// Asks the child to stop: the end of its standard input, and SIGTERM for
+    /// programs that do not read it.
+    pub(crate) fn stop(&mut self) {
+        if let Some(running) = &mut self.running {
+            drop(running.process.stdin.take());
+            // Not reaped yet, so the number is still the child's.
+            if let Some(pid) = rustix::process::Pid::from_raw(running.process.id().cast_signed()) {
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+            }
+        }
+    }
+
+    /// SIGKILL; what it ran is not to blame.
+    pub(crate) fn kill(&mut self) {
+        if let Some(running) = &mut self.running {
+            running.killed_by_us = true;
+            let _ = running.process.kill();
+        }
+    }
+}
+
+fn is_graceful(status: ExitStatus) -> bool {
+    matches!(status.code(), Some(0)) || status.code() == Some(i32::from(super::handle::CUT_SHORT))
+}
+
+fn describe(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exited with code {code}"),
+        (None, Some(signal)) => format!("was killed by signal {signal}"),
+        (None, None) => "ended".to_owned(),
+    }
+}

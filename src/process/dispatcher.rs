@@ -1,0 +1,143 @@
+//! Makes due scheduled executions ready.
+
+use super::handle::{Ending, Handle, Stopped};
+use super::lifeline::Lifeline;
+use super::link::Link;
+use super::registration::{Heart, Pulse, Who};
+use super::stop::Stop;
+use super::{signals, threads};
+use crate::db::{Database, scheduled};
+use crate::error::{Error, Result};
+use crate::event::{Event, Subscriber};
+use std::time::Duration;
+
+/// Moves jobs whose time has come to the ready ones, in batches. Any number
+/// may run at once, on any host.
+#[derive(Debug, Clone)]
+#[must_use = "a dispatcher does nothing until `run` or `start`"]
+pub struct Dispatcher {
+    database: Database,
+    batch_size: usize,
+    polling_interval: Duration,
+    pulse: Pulse,
+    subscriber: Subscriber,
+}
+
+impl Dispatcher {
+    /// A dispatcher of batches of 500.
+    pub fn new(database: &Database) -> Self {
+        Dispatcher {
+            database: database.clone(),
+            batch_size: 500,
+            polling_interval: Duration::from_secs(1),
+            pulse: Pulse::default(),
+            subscriber: Subscriber::default(),
+        }
+    }
+
+    /// How many executions a transaction moves at most. Default: 500.
+    pub fn batch_size(mut self, jobs: usize) -> Self {
+        self.batch_size = jobs;
+        self
+    }
+
+    /// The longest time between two looks; it looks earlier when it knows of
+    /// an earlier due time. Default: 1 s.
+    pub fn polling_interval(mut self, interval: Duration) -> Self {
+        self.polling_interval = interval;
+        self
+    }
+
+    /// How often to beat. Default: 10 s.
+    pub fn heartbeat_interval(mut self, interval: Duration) -> Self {
+        self.pulse.interval = interval;
+        self
+    }
+
+    /// After how long without a heartbeat it is taken for dead. Default: 60 s.
+    pub fn alive_threshold(mut self, threshold: Duration) -> Self {
+        self.pulse.threshold = threshold;
+        self
+    }
+
+    /// Who hears of events.
+    pub fn subscriber(mut self, subscriber: Subscriber) -> Self {
+        self.subscriber = subscriber;
+        self
+    }
+
+    /// Dispatches until SIGTERM or SIGINT; see [`Worker::run`](super::Worker::run).
+    ///
+    /// # Errors
+    /// As for [`start`](Self::start).
+    pub fn run(self) -> Result<Stopped> {
+        signals::install()?;
+        let handle = self.start()?;
+        signals::forward(&handle);
+        Ok(handle.wait())
+    }
+
+    /// Starts dispatching on a thread of this program.
+    ///
+    /// # Errors
+    /// When the settings are impossible, or the tables missing or too old.
+    pub fn start(self) -> Result<Handle> {
+        if self.batch_size == 0 || self.polling_interval.is_zero() {
+            return Err(Error::Settings(
+                "a dispatcher needs a batch size and a polling interval above zero".to_owned(),
+            ));
+        }
+        self.pulse.check()?;
+        let lifeline = Lifeline::open(&self.database, &self.subscriber)?;
+        let who = Who {
+            kind: "Dispatcher",
+            metadata: serde_json::json!({
+                "polling_interval": self.polling_interval.as_secs_f64(),
+                "batch_size": self.batch_size,
+                "windlass": env!("CARGO_PKG_VERSION"),
+            })
+            .to_string(),
+        };
+        let heart = Heart::new(&lifeline, self.pulse, who);
+        let start = || heart.start(|_, _| {});
+        Handle::start(
+            "dispatcher",
+            &lifeline.stop.clone(),
+            start,
+            move |beats, stop| {
+                threads::guard("dispatcher", stop, || {
+                    self.work(&mut Link::new(&lifeline), stop);
+                });
+                drop(beats);
+                Ending::default()
+            },
+        )
+    }
+
+    fn work(&self, link: &mut Link, stop: &Stop) {
+        while !stop.is_stopped() {
+            let pause = match self.turn(link) {
+                Ok(pause) | Err(pause) => pause,
+            };
+            stop.wait(pause);
+        }
+    }
+
+    /// One batch; how long to wait for the next.
+    fn turn(&self, link: &mut Link) -> Result<Duration, Duration> {
+        let count = link.write("dispatch", |conn| {
+            scheduled::dispatch(conn, self.batch_size)
+        })?;
+        if count > 0 {
+            link.subscriber().emit(&Event::Dispatched { count });
+        }
+        if count == self.batch_size {
+            return Ok(Duration::ZERO);
+        }
+        let next = link.write("look for due jobs", scheduled::next_due)?;
+        // A little past the due time, so as not to come just before it.
+        Ok(next.map_or(self.polling_interval, |next| {
+            (next + Duration::from_millis(2)).min(self.polling_interval)
+        }))
+    }
+}

@@ -1,0 +1,338 @@
+//! Writes down how jobs ended, in batches that form while the last one is
+//! under way, and keeps what it cannot write until it can.
+
+use super::claims::Claims;
+use super::link::Link;
+use super::registration::Registration;
+use super::stop::Stop;
+use crate::clock;
+use crate::db::attempts::{self, Ending};
+use crate::db::claimed::{self, Fence, Finished};
+use crate::db::jobs;
+use crate::db::ready::Claimed;
+use crate::event::{Event, Subscriber};
+use crate::job::JobId;
+use crate::mutant;
+use crate::perform::Outcome;
+use crossbeam_channel::{Receiver, RecvTimeoutError};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A job that a thread is done with.
+pub(crate) struct Ended {
+    pub(crate) job: Arc<Claimed>,
+    pub(crate) registration: Arc<Registration>,
+    pub(crate) outcome: Outcome,
+    pub(crate) ran: Duration,
+    /// What becomes of its row, if the job has its own idea.
+    pub(crate) keep: Option<bool>,
+}
+
+/// Endings of one statement.
+const BATCH: usize = 500;
+
+/// How long a class that this worker does not know is left to others.
+const UNKNOWN_CLASS_DELAY: Duration = Duration::from_secs(30);
+
+/// The longest pause before an ending is tried again that the database
+/// refuses although it answers.
+const LONGEST_DEFERRAL: Duration = Duration::from_secs(30);
+
+/// The finisher of a worker.
+pub(crate) struct Finisher {
+    pub(crate) ended: Receiver<Ended>,
+    pub(crate) claims: Arc<Claims>,
+    pub(crate) link: Link,
+    pub(crate) subscriber: Subscriber,
+    pub(crate) finished: Finished,
+    /// Gives up what cannot be written: the process ends.
+    pub(crate) give_up: Stop,
+    pub(crate) deferred: Vec<Pending>,
+}
+
+/// An ending that is to be written.
+pub(crate) struct Pending {
+    ended: Ended,
+    /// Attempts so far: any of them may have been accepted unheard.
+    tries: u32,
+    again_at: Instant,
+}
+
+impl Pending {
+    fn claim(&self) -> i64 {
+        self.ended.job.claim_id
+    }
+
+    fn pair(&self) -> (i64, i64) {
+        (self.ended.job.claim_id, self.ended.job.job_id)
+    }
+}
+
+impl Finisher {
+    /// Runs until every job thread has ended and everything is written.
+    pub(crate) fn run(mut self) {
+        while !self.give_up.is_stopped() {
+            let due = self.deferred.iter().map(|pending| pending.again_at).min();
+            let first = match due {
+                None => self
+                    .ended
+                    .recv()
+                    .map_err(|_| RecvTimeoutError::Disconnected),
+                Some(due) => self.ended.recv_deadline(due),
+            };
+            let mut batch = self.take_due();
+            match first {
+                Ok(first) => {
+                    let more = self.ended.try_iter().take(BATCH - 1);
+                    batch.extend(std::iter::once(first).chain(more).map(pending));
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    let Some(due) = due else { return };
+                    if batch.is_empty() {
+                        let pause = due.saturating_duration_since(clock::instant());
+                        self.give_up.wait(pause);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            self.write_all(batch);
+        }
+    }
+
+    fn take_due(&mut self) -> Vec<Pending> {
+        let now = clock::instant();
+        let all = std::mem::take(&mut self.deferred);
+        let (due, later) = all.into_iter().partition(|pending| pending.again_at <= now);
+        self.deferred = later;
+        due
+    }
+
+    /// Successes in one statement a registration, everything else one by one.
+    fn write_all(&mut self, batch: Vec<Pending>) {
+        let (mut finished, others): (Vec<_>, Vec<_>) = batch
+            .into_iter()
+            .partition(|pending| matches!(pending.ended.outcome, Outcome::Finished));
+        while let Some(first) = finished.first() {
+            let kind = self.kind(first);
+            let (same, rest) = finished
+                .into_iter()
+                .partition(|pending| self.kind(pending) == kind);
+            self.write(same);
+            finished = rest;
+        }
+        for pending in others {
+            self.write(vec![pending]);
+        }
+    }
+
+    /// What the endings of one statement have in common.
+    fn kind(&self, pending: &Pending) -> (i64, Finished) {
+        (pending.ended.registration.id, self.keep(&pending.ended))
+    }
+
+    fn keep(&self, ended: &Ended) -> Finished {
+        match ended.keep {
+            Some(true) => Finished::Keep,
+            Some(false) => Finished::Delete,
+            None => self.finished,
+        }
+    }
+
+    /// Writes endings of one kind. While the database is away they wait
+    /// together; when it answers and yet refuses them, they are halved until
+    /// the one that it refuses stands alone and is put aside: a bad row must
+    /// not hold up another.
+    fn write(&mut self, mut group: Vec<Pending>) {
+        while let Err(delay) = self.try_write(&group) {
+            group.iter_mut().for_each(|pending| pending.tries += 1);
+            if self.give_up.wait(delay) {
+                return;
+            }
+            if !self.link.is_well() {
+                continue;
+            }
+            if group.len() > 1 {
+                let rest = group.split_off(group.len() / 2);
+                self.write(group);
+                self.write(rest);
+            } else {
+                self.deferred.extend(group.into_iter().map(put_aside));
+            }
+            return;
+        }
+    }
+
+    fn try_write(&mut self, group: &[Pending]) -> Result<(), Duration> {
+        let Some(first) = group.first() else {
+            return Ok(());
+        };
+        match &first.ended.outcome {
+            Outcome::Finished => self.finish(group),
+            Outcome::Ended(ending) => self.end(first, ending),
+            Outcome::UnknownClass => self.leave(first),
+        }
+    }
+
+    fn finish(&mut self, group: &[Pending]) -> Result<(), Duration> {
+        let Some((process_id, finished)) = group.first().map(|first| self.kind(first)) else {
+            return Ok(());
+        };
+        let claims: Vec<i64> = group.iter().map(Pending::claim).collect();
+        let pairs: Vec<(i64, i64)> = group.iter().map(Pending::pair).collect();
+        let repeated = group.iter().any(|pending| pending.tries > 0);
+        let accepted = self.link.write("finish jobs", |conn| {
+            if mutant::is("finish_without_fence") {
+                claimed::finish_unfenced(conn, &pairs)?;
+                return Ok(claims.clone());
+            }
+            let mut accepted = claimed::finish(conn, process_id, &claims, finished)?;
+            if repeated {
+                accepted.extend(already_ended(conn, &pairs, &accepted)?);
+            }
+            if repeated && finished == Finished::Delete {
+                accepted.extend(jobs::claims_without_job(conn, &pairs)?);
+            }
+            Ok(accepted)
+        })?;
+        for Pending { ended, .. } in group {
+            let claim = ended.job.claim_id;
+            self.claims.remove(claim);
+            if accepted.contains(&claim) {
+                self.subscriber.emit(&Event::Finished {
+                    job: JobId(ended.job.job_id),
+                    class: &ended.job.class_name,
+                    ran: ended.ran,
+                });
+            } else {
+                self.fenced(&ended.job);
+            }
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, pending: &Pending, ending: &Ending) -> Result<(), Duration> {
+        let ended = &pending.ended;
+        let (fence, finished) = (fence(ended), self.keep(ended));
+        let done = self.link.write("end a job", |conn| {
+            let done = attempts::end(conn, fence, ending, ended.ran, finished)?;
+            let before = done.is_none() && was_accepted(conn, pending)?;
+            Ok(if before { Some(ending.clone()) } else { done })
+        })?;
+        self.claims.remove(fence.claim_id);
+        match done {
+            Some(ending) => self.report(ended, &ending),
+            None => self.fenced(&ended.job),
+        }
+        Ok(())
+    }
+
+    /// A class that is not known here is left to others.
+    fn leave(&mut self, pending: &Pending) -> Result<(), Duration> {
+        let fence = fence(&pending.ended);
+        let delay = Some(clock::jittered(UNKNOWN_CLASS_DELAY));
+        let accepted = self.link.write("release a job", |conn| {
+            let released = claimed::release(conn, fence.process_id, &[fence.claim_id], delay)?;
+            Ok(!released.is_empty() || was_accepted(conn, pending)?)
+        })?;
+        self.claims.remove(fence.claim_id);
+        if accepted {
+            self.subscriber.emit(&Event::Released {
+                count: 1,
+                why: "its class is not known here",
+            });
+        } else {
+            self.fenced(&pending.ended.job);
+        }
+        Ok(())
+    }
+
+    fn report(&self, ended: &Ended, ending: &Ending) {
+        let (job, class) = (JobId(ended.job.job_id), &*ended.job.class_name);
+        let ran = ended.ran;
+        self.subscriber.emit(&match ending {
+            Ending::Fail(failure) => Event::Failed {
+                job,
+                class,
+                ran,
+                kind: &failure.kind,
+            },
+            Ending::Retry(failure, delay) => Event::Retried {
+                job,
+                class,
+                ran,
+                kind: &failure.kind,
+                delay: *delay,
+            },
+            Ending::Discard(failure) => Event::Discarded {
+                job,
+                class,
+                kind: &failure.kind,
+            },
+            Ending::Cancel(_) => Event::Cancelled { job },
+            Ending::Snooze(delay) => Event::Snoozed {
+                job,
+                class,
+                delay: *delay,
+            },
+        });
+    }
+
+    /// Not an error: the job was recovered and belongs to somebody else.
+    fn fenced(&self, job: &Claimed) {
+        self.subscriber.emit(&Event::Fenced {
+            job: JobId(job.job_id),
+            claim: job.claim_id,
+        });
+    }
+}
+
+fn pending(ended: Ended) -> Pending {
+    Pending {
+        ended,
+        tries: 0,
+        again_at: clock::instant(),
+    }
+}
+
+/// To be tried again after a growing pause, without the text that may be what
+/// the database refuses.
+fn put_aside(mut pending: Pending) -> Pending {
+    let pause = Duration::from_millis(50 << pending.tries.min(10));
+    pending.again_at = clock::instant() + clock::jittered(pause.min(LONGEST_DEFERRAL));
+    if pending.tries > 1
+        && let Outcome::Ended(ending) = &mut pending.ended.outcome
+    {
+        ending.drop_text();
+    }
+    pending
+}
+
+fn fence(ended: &Ended) -> Fence {
+    Fence {
+        process_id: ended.registration.id,
+        claim_id: ended.job.claim_id,
+    }
+}
+
+/// Whether an earlier attempt got through, unheard.
+fn was_accepted(conn: &mut crate::db::Conn<'_>, pending: &Pending) -> diesel::QueryResult<bool> {
+    Ok(pending.tries > 0 && !already_ended(conn, &[pending.pair()], &[])?.is_empty())
+}
+
+/// Of the claims that were not accepted, those that were ended by ourselves
+/// before, in a transaction whose COMMIT got no answer.
+fn already_ended(
+    conn: &mut crate::db::Conn<'_>,
+    pairs: &[(i64, i64)],
+    accepted: &[i64],
+) -> diesel::QueryResult<Vec<i64>> {
+    let open: Vec<(i64, i64)> = pairs
+        .iter()
+        .filter(|(claim, _)| !accepted.contains(claim))
+        .copied()
+        .collect();
+    if open.is_empty() {
+        return Ok(Vec::new());
+    }
+    jobs::ended_claims(conn, &open)
+}

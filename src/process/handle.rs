@@ -1,0 +1,163 @@
+//! Holding on to what runs within this program.
+
+use super::stop::Stop;
+use super::threads;
+use crate::error::Result;
+use crate::job::JobId;
+use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// How a process came to its end.
+#[derive(Debug, Default)]
+pub(crate) struct Ending {
+    pub(crate) unfinished: Vec<JobId>,
+    /// Something had to be killed.
+    pub(crate) cut_short: bool,
+}
+
+/// What a stop left behind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stopped {
+    /// The jobs that were still running at the deadline. They were given
+    /// back, or failed if they may run at most once.
+    pub unfinished: Vec<JobId>,
+    cut_short: bool,
+    broken: bool,
+}
+
+impl Stopped {
+    /// Whether every running job came to its end, and every child ended by
+    /// itself.
+    pub fn is_drained(&self) -> bool {
+        self.unfinished.is_empty() && !self.cut_short
+    }
+
+    /// Whether the process ended because a thread of the framework panicked or
+    /// the database was lost for good.
+    pub fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// 0 when drained, 75 (try again) when cut short, 70 when broken.
+    pub fn exit_code(&self) -> ExitCode {
+        if self.broken {
+            ExitCode::from(BROKEN)
+        } else if self.is_drained() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::from(CUT_SHORT)
+        }
+    }
+}
+
+/// `EX_SOFTWARE` of `sysexits.h`.
+const BROKEN: u8 = 70;
+
+/// `EX_TEMPFAIL` of `sysexits.h`.
+pub(crate) const CUT_SHORT: u8 = 75;
+
+/// A worker, dispatcher or supervisor that runs on threads of this program.
+/// Dropping it asks it to stop and waits.
+#[derive(Debug)]
+pub struct Handle {
+    stop: Stop,
+    ending: Receiver<Ending>,
+    ended: Option<Stopped>,
+}
+
+impl Handle {
+    /// Starts the thread that runs `work` on what `make` gives. The thread
+    /// comes first, so that nothing runs yet if it cannot be had; when `make`
+    /// fails, the stop ends whatever it has begun.
+    pub(crate) fn start<T: Send + 'static>(
+        name: &'static str,
+        stop: &Stop,
+        make: impl FnOnce() -> Result<T>,
+        work: impl FnOnce(T, &Stop) -> Ending + Send + 'static,
+    ) -> Result<Handle> {
+        let (sender, ending) = bounded(1);
+        let (made, parts) = bounded(1);
+        threads::spawn(name, {
+            let stop = stop.clone();
+            move || {
+                let ending = parts
+                    .recv()
+                    .ok()
+                    .and_then(|parts| threads::guard(name, &stop, || work(parts, &stop)));
+                let _ = sender.send(ending.unwrap_or_default());
+            }
+        })?;
+        let handle = Handle {
+            stop: stop.clone(),
+            ending,
+            ended: None,
+        };
+        match make() {
+            Ok(parts) => {
+                let _ = made.send(parts);
+                Ok(handle)
+            }
+            Err(error) => {
+                drop(made);
+                Err(error)
+            }
+        }
+    }
+
+    /// Asks for a graceful stop and returns at once.
+    pub fn stop(&self) {
+        self.stop.stop();
+    }
+
+    /// Asks for an end now: running jobs are not waited for.
+    pub fn stop_now(&self) {
+        self.stop.stop_now();
+    }
+
+    /// Waits up to `timeout` for the end. `None`: it still runs.
+    pub fn join(&mut self, timeout: Duration) -> Option<Stopped> {
+        if self.ended.is_none() {
+            let ending = match self.ending.recv_timeout(timeout) {
+                Ok(ending) => ending,
+                Err(RecvTimeoutError::Timeout) => return None,
+                // Its thread is gone without a word.
+                Err(RecvTimeoutError::Disconnected) => {
+                    self.stop.break_down();
+                    Ending::default()
+                }
+            };
+            self.ended = Some(Stopped {
+                unfinished: ending.unfinished,
+                cut_short: ending.cut_short,
+                broken: self.stop.is_broken(),
+            });
+        }
+        self.ended.clone()
+    }
+
+    /// Waits for the end, however long.
+    pub(crate) fn wait(mut self) -> Stopped {
+        loop {
+            if let Some(stopped) = self.join(Duration::from_secs(3600)) {
+                return stopped;
+            }
+        }
+    }
+
+    pub(crate) fn stopper(&self) -> Stop {
+        self.stop.clone()
+    }
+
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.join(Duration::ZERO).is_some()
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.stop.stop();
+        while self.join(Duration::from_secs(3600)).is_none() {}
+    }
+}

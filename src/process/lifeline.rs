@@ -1,0 +1,125 @@
+//! What a process cannot live without: its database, as it was at the start.
+
+use super::stop::Stop;
+use crate::db::{AsConn, Connection, Database, FileId, migrations};
+use crate::error::{Error, Result};
+use crate::event::{Event, Subscriber};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// Shared by all loops of a process. When the database is lost for good, it
+/// stops them all and nothing is written any more.
+#[derive(Debug, Clone)]
+pub(crate) struct Lifeline {
+    pub(crate) database: Database,
+    /// Its panics stop the process too.
+    pub(crate) subscriber: Subscriber,
+    /// Stops the process.
+    pub(crate) stop: Stop,
+    /// Ends a finisher even if it could not write everything.
+    pub(crate) give_up_writing: Stop,
+    state: Arc<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Set once the tables were found to serve.
+    checked: OnceLock<Option<FileId>>,
+    is_lost: AtomicBool,
+}
+
+/// Why a statement failed.
+pub(crate) enum Trouble {
+    /// It may go well next time.
+    Passing(String),
+    /// It never will.
+    Lasting(String),
+}
+
+impl Lifeline {
+    /// Refuses tables that are missing or too old, and a SQLite file that is
+    /// missing. A server that does not answer is no reason to refuse: it is
+    /// waited for, and its tables are looked at when it comes.
+    pub(crate) fn open(database: &Database, subscriber: &Subscriber) -> Result<Self> {
+        let stop = Stop::new();
+        let lifeline = Lifeline {
+            database: database.clone(),
+            subscriber: subscriber.on_panic({
+                let stop = stop.clone();
+                move || stop.break_down()
+            }),
+            stop,
+            give_up_writing: Stop::new(),
+            state: Arc::default(),
+        };
+        match database.connect() {
+            Ok(mut connection) => lifeline.check(&mut connection)?,
+            Err(error @ Error::Connect { .. }) if database.listens_by_notification() => {
+                lifeline.subscriber.emit(&Event::Unreachable {
+                    action: "check the tables",
+                    reason: &error.to_string(),
+                });
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(lifeline)
+    }
+
+    fn check(&self, connection: &mut Connection) -> Result<()> {
+        migrations::check(&mut connection.as_conn(), &self.database)?;
+        self.state.checked.get_or_init(|| self.database.file());
+        Ok(())
+    }
+
+    /// Opens a connection to the database that was there at the start.
+    pub(crate) fn connect(&self) -> Result<Connection, Trouble> {
+        let mut connection = self.database.connect().map_err(|error| match &error {
+            // The address in front of it would hide how it begins.
+            Error::Connect { reason, .. } => match self.judge(reason) {
+                Trouble::Passing(_) => Trouble::Passing(error.to_string()),
+                lasting => lasting,
+            },
+            other => Trouble::Passing(other.to_string()),
+        })?;
+        if self.state.checked.get().is_none() {
+            self.check(&mut connection).map_err(|error| match error {
+                Error::Schema(error) => Trouble::Lasting(error.to_string()),
+                other => Trouble::Passing(other.to_string()),
+            })?;
+        }
+        Ok(connection)
+    }
+
+    /// Whether the file is still the one that was opened: asked before every
+    /// statement, for SQLite itself would go on writing into a removed one.
+    pub(crate) fn look(&self) -> Result<(), Trouble> {
+        let file = self.state.checked.get().and_then(Option::as_ref);
+        match file.and_then(FileId::gone) {
+            Some(reason) => Err(Trouble::Lasting(reason)),
+            None => Ok(()),
+        }
+    }
+
+    /// What the message of a failed attempt means.
+    pub(crate) fn judge(&self, message: &str) -> Trouble {
+        match self.database.lasting_trouble(message) {
+            Some(reason) => Trouble::Lasting(reason),
+            None => Trouble::Passing(message.to_owned()),
+        }
+    }
+
+    /// The database is lost: from now on nothing is read or written, and the
+    /// process stops. Said once, by whoever sees it first.
+    pub(crate) fn lose(&self, reason: &str) {
+        if self.state.is_lost.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        self.subscriber.emit(&Event::Broken { reason });
+        self.give_up_writing.stop();
+        self.stop.break_down();
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        self.state.is_lost.load(Ordering::SeqCst)
+    }
+}

@@ -1,0 +1,127 @@
+//! The database connection of a loop: its own, reopened when it breaks.
+
+use super::lifeline::{Lifeline, Trouble};
+use crate::clock::{self, Backoff};
+use crate::db::{Conn, Connection, prefer_indexes};
+use crate::event::{Event, Subscriber};
+use diesel::QueryResult;
+use std::time::Duration;
+
+/// A loop's connection.
+#[derive(Debug)]
+pub(crate) struct Link {
+    lifeline: Lifeline,
+    connection: Option<Connection>,
+    backoff: Backoff,
+    /// What fails at present: its success, and no other, ends the trouble. On
+    /// a full disk, one in two statements goes well.
+    failing: Option<&'static str>,
+    /// When the present trouble was last reported.
+    reported: Option<std::time::Instant>,
+}
+
+/// Between attempts at a database that is away; between reports of it too.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+const REPORT_EVERY: Duration = Duration::from_secs(10);
+
+impl Link {
+    pub(crate) fn new(lifeline: &Lifeline) -> Self {
+        Link {
+            lifeline: lifeline.clone(),
+            connection: None,
+            backoff: Backoff::up_to(LONGEST_PAUSE),
+            failing: None,
+            reported: None,
+        }
+    }
+
+    pub(crate) fn subscriber(&self) -> &Subscriber {
+        &self.lifeline.subscriber
+    }
+
+    /// Does `work`, opening a connection first if there is none. After an
+    /// error the connection is thrown away, whatever the error was: it may
+    /// lead to a server that has become a replica, or be out of step.
+    ///
+    /// The error says how long to wait before the next attempt.
+    pub(crate) fn write<T>(
+        &mut self,
+        action: &'static str,
+        work: impl FnOnce(&mut Conn<'_>) -> QueryResult<T>,
+    ) -> Result<T, Duration> {
+        match self.attempt(work) {
+            Ok(value) => {
+                if self.failing == Some(action) {
+                    self.failing = None;
+                    self.backoff.reset();
+                    self.reported = None;
+                }
+                Ok(value)
+            }
+            Err(trouble) => {
+                self.suffer(action, trouble);
+                Err(self.backoff.delay())
+            }
+        }
+    }
+
+    /// Whether the database answers at all.
+    pub(crate) fn is_well(&mut self) -> bool {
+        self.attempt(crate::db::ping).is_ok()
+    }
+
+    fn suffer(&mut self, action: &'static str, trouble: Trouble) {
+        self.failing.get_or_insert(action);
+        match trouble {
+            Trouble::Passing(_) if self.lifeline.is_lost() => {}
+            Trouble::Passing(reason) => {
+                self.connection = None;
+                self.report(action, &reason);
+            }
+            Trouble::Lasting(reason) => self.lifeline.lose(&reason),
+        }
+    }
+
+    fn attempt<T>(
+        &mut self,
+        work: impl FnOnce(&mut Conn<'_>) -> QueryResult<T>,
+    ) -> Result<T, Trouble> {
+        if self.lifeline.is_lost() {
+            return Err(Trouble::Passing(String::new()));
+        }
+        self.lifeline.look()?;
+        let connection = match &mut self.connection {
+            Some(connection) => connection,
+            none => {
+                let mut connection = self.lifeline.connect()?;
+                connection
+                    .write(prefer_indexes)
+                    .map_err(|error| self.lifeline.judge(&error.to_string()))?;
+                none.insert(connection)
+            }
+        };
+        connection
+            .write(work)
+            .map_err(|error| self.lifeline.judge(&error.to_string()))
+    }
+
+    /// Once at the beginning of a trouble, then every ten seconds.
+    fn report(&mut self, action: &str, reason: &str) {
+        let now = clock::instant();
+        if self.reported.is_none_or(|last| now - last >= REPORT_EVERY) {
+            self.reported = Some(now);
+            self.subscriber()
+                .emit(&Event::Unreachable { action, reason });
+        }
+    }
+}
+
+impl Drop for Link {
+    /// Closing the last connection to a SQLite file writes the log back into
+    /// it. A file that is lost is left as it is.
+    fn drop(&mut self) {
+        if self.lifeline.is_lost() {
+            std::mem::forget(self.connection.take());
+        }
+    }
+}

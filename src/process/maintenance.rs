@@ -1,0 +1,264 @@
+//! Who is dead, judged by watching, and what is done about it.
+
+use super::children::Exit;
+use super::link::Link;
+use crate::clock;
+use crate::db::claimed::{Death, Recovered};
+use crate::db::processes::{self, Observed};
+use crate::event::{Event, Subscriber};
+use crate::job::JobId;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// Watches heartbeats. A process is dead when its count has not changed for
+/// the threshold on the watcher's own monotonic clock, while the watcher
+/// could read it all along. No two hosts' clocks are compared.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    threshold: Duration,
+    /// Two readings further apart than this leave a gap in what was seen.
+    gap: Duration,
+    last_reading: Option<Instant>,
+    seen: HashMap<i64, Seen>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    heartbeat_seq: i64,
+    since: Instant,
+}
+
+impl Watch {
+    pub(crate) fn new(threshold: Duration, reading_interval: Duration) -> Self {
+        Watch {
+            threshold,
+            gap: reading_interval * 3,
+            last_reading: None,
+            seen: HashMap::new(),
+        }
+    }
+
+    /// Nothing seen so far counts: the next reading begins anew.
+    pub(crate) fn forget(&mut self) {
+        self.last_reading = None;
+    }
+
+    /// Takes a reading in, and returns who is dead by it. `own` are never:
+    /// a supervisor does not prune itself.
+    pub(crate) fn read(
+        &mut self,
+        processes: &[Observed],
+        own: &[i64],
+        now: Instant,
+    ) -> Vec<Observed> {
+        let was_blind = self.last_reading.is_none_or(|last| now - last > self.gap);
+        self.last_reading = Some(now);
+        let mut seen = HashMap::new();
+        for process in processes {
+            let known = self
+                .seen
+                .get(&process.id)
+                .filter(|known| !was_blind && known.heartbeat_seq == process.heartbeat_seq);
+            let known = known.copied().unwrap_or(Seen {
+                heartbeat_seq: process.heartbeat_seq,
+                since: now,
+            });
+            seen.insert(process.id, known);
+        }
+        self.seen = seen;
+        let dead_for = |threshold: Duration| -> Vec<Observed> {
+            processes
+                .iter()
+                .filter(|process| !own.contains(&process.id))
+                .filter(|process| now - self.seen[&process.id].since >= threshold)
+                .cloned()
+                .collect()
+        };
+        let dead = dead_for(self.threshold);
+        // Many at once are more likely to be cut off than dead: wait as long again.
+        if dead.len() >= 3 && dead.len() * 2 > processes.len() {
+            return dead_for(self.threshold.saturating_mul(2));
+        }
+        dead
+    }
+}
+
+/// Prunes who is dead by the watch.
+pub(crate) fn prune_dead(
+    link: &mut Link,
+    watch: &mut Watch,
+    own: &[i64],
+    subscriber: &Subscriber,
+) -> Result<(), Duration> {
+    let processes = link.write("read the heartbeats", processes::observe)?;
+    for dead in watch.read(&processes, own, clock::instant()) {
+        let death = Death {
+            is_crash: !dead.draining,
+            how: "sent no heartbeat for too long".to_owned(),
+        };
+        let recovered = link.write("prune a process", |conn| {
+            processes::prune(conn, dead.id, Some(dead.heartbeat_seq), &death)
+        })?;
+        if let Some(recovered) = recovered {
+            report(subscriber, &dead.kind, &dead.name, &death, &recovered);
+        }
+    }
+    Ok(())
+}
+
+/// Prunes what a child had registered that was seen to end.
+pub(crate) fn prune_child(
+    link: &mut Link,
+    exit: &Exit,
+    subscriber: &Subscriber,
+) -> Result<(), Duration> {
+    let processes = link.write("find a child's processes", |conn| {
+        processes::of_child(conn, &exit.token)
+    })?;
+    for (id, draining) in processes {
+        let death = Death {
+            is_crash: exit.is_crash(draining),
+            how: exit.how.clone(),
+        };
+        let recovered = link.write("prune a process", |conn| {
+            processes::prune(conn, id, None, &death)
+        })?;
+        if let Some(recovered) = recovered {
+            report(subscriber, "child", &exit.token, &death, &recovered);
+        }
+    }
+    Ok(())
+}
+
+fn report(subscriber: &Subscriber, kind: &str, name: &str, death: &Death, recovered: &Recovered) {
+    subscriber.emit(&Event::Pruned {
+        kind,
+        name,
+        how: &death.how,
+        released: recovered.released.len(),
+        delayed: recovered.delayed.len(),
+        failed: recovered.failed.len(),
+    });
+    for job in &recovered.cancelled {
+        subscriber.emit(&Event::Cancelled { job: JobId(*job) });
+    }
+    if !death.is_crash {
+        return;
+    }
+    let outcomes = [
+        ("released", &recovered.released),
+        ("delayed", &recovered.delayed),
+        ("failed", &recovered.failed),
+    ];
+    for (outcome, jobs) in outcomes {
+        for job in jobs {
+            subscriber.emit(&Event::Stalled {
+                job: JobId(*job),
+                outcome,
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(id: i64, heartbeat_seq: i64) -> Observed {
+        Observed {
+            id,
+            name: format!("worker-{id}"),
+            kind: "Worker".to_owned(),
+            heartbeat_seq,
+            draining: false,
+        }
+    }
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn ids(dead: &[Observed]) -> Vec<i64> {
+        dead.iter().map(|process| process.id).collect()
+    }
+
+    #[test]
+    fn an_unchanged_heartbeat_is_death_after_the_threshold() {
+        let start = clock::instant();
+        let mut watch = Watch::new(3 * SECOND, SECOND);
+        for second in 0..3 {
+            assert!(
+                watch
+                    .read(
+                        &[process(1, 7), process(2, i64::from(second))],
+                        &[],
+                        start + SECOND * second
+                    )
+                    .is_empty()
+            );
+        }
+        let dead = watch.read(&[process(1, 7), process(2, 3)], &[], start + 3 * SECOND);
+        assert_eq!(ids(&dead), [1]);
+    }
+
+    #[test]
+    fn nobody_dies_while_or_just_after_the_database_was_away() {
+        let start = clock::instant();
+        let mut watch = Watch::new(3 * SECOND, SECOND);
+        watch.read(&[process(1, 7)], &[], start);
+        assert!(
+            watch
+                .read(&[process(1, 7)], &[], start + 10 * SECOND)
+                .is_empty()
+        );
+        for second in 11..13 {
+            assert!(
+                watch
+                    .read(&[process(1, 7)], &[], start + SECOND * second)
+                    .is_empty()
+            );
+        }
+        assert_eq!(
+            ids(&watch.read(&[process(1, 7)], &[], start + 13 * SECOND)),
+            [1]
+        );
+    }
+
+    #[test]
+    fn what_was_forgotten_does_not_count() {
+        let start = clock::instant();
+        let mut watch = Watch::new(2 * SECOND, SECOND);
+        watch.read(&[process(1, 7)], &[], start);
+        watch.forget();
+        for second in 1..3 {
+            let dead = watch.read(&[process(1, 7)], &[], start + SECOND * second);
+            assert!(dead.is_empty(), "{second}");
+        }
+        let dead = watch.read(&[process(1, 7)], &[], start + 3 * SECOND);
+        assert_eq!(ids(&dead), [1]);
+    }
+
+    #[test]
+    fn a_supervisor_never_prunes_itself() {
+        let start = clock::instant();
+        let mut watch = Watch::new(SECOND, SECOND);
+        watch.read(&[process(1, 7)], &[1], start);
+        assert!(
+            watch
+                .read(&[process(1, 7)], &[1], start + 2 * SECOND)
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn a_wave_of_deaths_waits_once_more() {
+        let start = clock::instant();
+        let mut watch = Watch::new(2 * SECOND, SECOND);
+        let all: Vec<Observed> = (1..=4).map(|id| process(id, 1)).collect();
+        for second in 0..4 {
+            assert!(watch.read(&all, &[], start + SECOND * second).is_empty());
+        }
+        assert_eq!(
+            ids(&watch.read(&all, &[], start + 4 * SECOND)),
+            [1, 2, 3, 4]
+        );
+    }
+}

@@ -1,0 +1,139 @@
+//! N named job threads.
+
+use super::claims::Claims;
+use super::finisher::Ended;
+use super::registration::Registration;
+use super::stop::Stop;
+use super::threads;
+use crate::clock;
+use crate::db::Database;
+use crate::db::ready::Claimed;
+use crate::error::Result;
+use crate::job::{Run, Signals};
+use crate::live::Live;
+use crate::perform::perform;
+use crate::policy::Policy;
+use crate::registry::Registry;
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+
+/// A claim on its way to a thread.
+pub(crate) struct Assignment {
+    pub(crate) job: Arc<Claimed>,
+    pub(crate) registration: Arc<Registration>,
+}
+
+/// What the threads share.
+pub(crate) struct Pool {
+    pub(crate) registry: Registry,
+    pub(crate) database: Database,
+    pub(crate) claims: Arc<Claims>,
+    pub(crate) stop: Stop,
+    /// Threads without work.
+    idle: AtomicUsize,
+    /// Told whenever a thread becomes idle.
+    rested: Sender<()>,
+    ended: Sender<Ended>,
+}
+
+impl Pool {
+    /// Starts `threads` threads that end when the sender of assignments is
+    /// dropped and all that was sent is done.
+    pub(crate) fn start(setup: PoolSetup, threads: usize) -> Result<Started> {
+        let pool = Arc::new(Pool {
+            registry: setup.registry,
+            database: setup.database,
+            claims: setup.claims,
+            stop: setup.stop,
+            idle: AtomicUsize::new(threads),
+            rested: setup.rested,
+            ended: setup.ended,
+        });
+        let (sender, receiver) = unbounded();
+        let handles = (1..=threads)
+            .map(|number| {
+                let (pool, receiver) = (Arc::clone(&pool), receiver.clone());
+                let stop = pool.stop.clone();
+                threads::spawn_vital(&format!("job-{number}"), &stop, move || {
+                    pool.work(&receiver)
+                })
+            })
+            .collect::<Result<_>>()?;
+        Ok((pool, sender, handles))
+    }
+
+    pub(crate) fn idle(&self) -> usize {
+        self.idle.load(Ordering::Acquire)
+    }
+
+    /// Counts a thread as busy, from before its assignment is sent.
+    pub(crate) fn occupy(&self) {
+        self.idle.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Counts it as idle again.
+    pub(crate) fn rest(&self) {
+        self.idle.fetch_add(1, Ordering::AcqRel);
+        // Full: the poller has not yet looked at the last one, and will.
+        let _ = self.rested.try_send(());
+    }
+
+    fn work(&self, assignments: &Receiver<Assignment>) {
+        for assignment in assignments {
+            // What a stop finds on its way to a thread is given back instead.
+            if !self.stop.is_stopped()
+                && let Some(live) = self.claims.start(assignment.job.claim_id)
+            {
+                let ended = self.perform(assignment, live);
+                // Only a finisher that is gone refuses, and then the process ends.
+                let _ = self.ended.send(ended);
+            }
+            self.rest();
+        }
+    }
+
+    fn perform(&self, assignment: Assignment, live: Arc<Live>) -> Ended {
+        let job = &assignment.job;
+        let stored = Policy::of_columns(job.policy.as_deref(), job.max_attempts, job.at_most_once);
+        let run = Run {
+            policy: self.registry.complete(&job.class_name, stored),
+            job_id: job.job_id,
+            claim_id: job.claim_id,
+            class_name: job.class_name.clone(),
+            queue_name: job.queue_name.clone(),
+            attempt: u32::try_from(job.attempts).unwrap_or(0) + 1,
+            enqueued_at: job.created_at,
+            scheduled_at: job.scheduled_at,
+            signals: Signals {
+                stopping: self.stop.flag(),
+                lease: Arc::clone(&assignment.registration.lease),
+                live,
+            },
+            database: self.database.clone(),
+        };
+        let begun = clock::instant();
+        let outcome = perform(&self.registry, &job.arguments, &run);
+        Ended {
+            job: assignment.job,
+            registration: assignment.registration,
+            outcome,
+            ran: begun.elapsed(),
+            keep: run.policy.keep_finished,
+        }
+    }
+}
+
+/// A pool, the way to its threads, and the threads.
+pub(crate) type Started = (Arc<Pool>, Sender<Assignment>, Vec<JoinHandle<()>>);
+
+/// What a pool is made of.
+pub(crate) struct PoolSetup {
+    pub(crate) registry: Registry,
+    pub(crate) database: Database,
+    pub(crate) claims: Arc<Claims>,
+    pub(crate) stop: Stop,
+    pub(crate) rested: Sender<()>,
+    pub(crate) ended: Sender<Ended>,
+}

@@ -1,0 +1,350 @@
+//! A process' row, kept alive by a heartbeat thread.
+
+use super::claims::Claims;
+use super::lifeline::Lifeline;
+use super::link::Link;
+use super::stop::Stop;
+use super::threads;
+use crate::clock;
+use crate::db::processes::{self, NewProcess};
+use crate::error::Result;
+use crate::event::Event;
+use crate::job::Lease;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// One registered process. A process that lost its registration takes a new
+/// one, under a new name: nothing of the old one is trusted again.
+#[derive(Debug)]
+pub(crate) struct Registration {
+    pub(crate) id: i64,
+    pub(crate) name: String,
+    pub(crate) lease: Arc<Lease>,
+}
+
+/// When processes beat, and when they are taken for dead.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pulse {
+    pub(crate) interval: Duration,
+    pub(crate) threshold: Duration,
+}
+
+impl Default for Pulse {
+    fn default() -> Self {
+        Pulse {
+            interval: Duration::from_secs(10),
+            threshold: Duration::from_secs(60),
+        }
+    }
+}
+
+impl Pulse {
+    /// How long a process trusts its claims after a heartbeat: it must stop
+    /// before anybody may take it for dead.
+    fn trust(self) -> Duration {
+        self.threshold.saturating_sub(self.interval)
+    }
+
+    /// # Errors
+    /// When a process would be taken for dead between two of its beats.
+    pub(crate) fn check(self) -> Result<()> {
+        let three = self.interval.checked_mul(3);
+        if self.interval.is_zero() || three.is_none_or(|three| self.threshold < three) {
+            return Err(crate::Error::Settings(format!(
+                "the alive threshold ({:?}) must be at least three heartbeat intervals ({:?})",
+                self.threshold, self.interval
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// What a process is, apart from its row.
+#[derive(Debug, Clone)]
+pub(crate) struct Who {
+    pub(crate) kind: &'static str,
+    /// JSON for people and for `windlass status`.
+    pub(crate) metadata: String,
+}
+
+/// Registers a process, beats for it, and registers it anew when it is lost.
+#[derive(Debug)]
+pub(crate) struct Heart {
+    lifeline: Lifeline,
+    pulse: Pulse,
+    who: Who,
+    /// What a worker holds, of which the heartbeat brings news.
+    claims: Option<Arc<Claims>>,
+    /// Ends the heartbeats: the last thing of all to stop.
+    quiet: Stop,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    current: Option<Arc<Registration>>,
+    /// Lost ones whose jobs still run. They are kept beating where their row
+    /// still exists: then nobody else runs those jobs meanwhile.
+    retired: Vec<Arc<Registration>>,
+}
+
+impl Heart {
+    pub(crate) fn new(lifeline: &Lifeline, pulse: Pulse, who: Who) -> Arc<Self> {
+        Self::of_worker(lifeline, pulse, who, None)
+    }
+
+    /// The heart of a process that holds claims.
+    pub(crate) fn of_worker(
+        lifeline: &Lifeline,
+        pulse: Pulse,
+        who: Who,
+        claims: Option<Arc<Claims>>,
+    ) -> Arc<Self> {
+        Arc::new(Heart {
+            claims,
+            lifeline: lifeline.clone(),
+            pulse,
+            who,
+            quiet: Stop::new(),
+            state: Mutex::default(),
+        })
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The registration, if there is one that may be trusted.
+    pub(crate) fn current(&self) -> Option<Arc<Registration>> {
+        let mut state = self.state();
+        let current = state.current.clone()?;
+        if current.lease.has_run_out() {
+            drop(state);
+            self.lose(&current, "no heartbeat got through for too long");
+            return None;
+        }
+        if current.lease.is_lost() {
+            state.current = None;
+            return None;
+        }
+        Some(current)
+    }
+
+    /// Whether a heartbeat of this process got through lately: well before
+    /// anybody else's silence could be taken for death.
+    pub(crate) fn is_beating(&self) -> bool {
+        let state = self.state();
+        let lease = state.current.as_ref().map(|current| &current.lease);
+        lease.is_some_and(|lease| lease.age() < self.pulse.threshold / 2)
+    }
+
+    /// The registration, trusted or not, and the lost ones that still count.
+    pub(crate) fn all(&self) -> Vec<Arc<Registration>> {
+        let state = self.state();
+        state
+            .current
+            .iter()
+            .chain(&state.retired)
+            .cloned()
+            .collect()
+    }
+
+    /// Stops trusting a registration. Its jobs are told by their context.
+    pub(crate) fn lose(&self, registration: &Arc<Registration>, why: &str) {
+        let first = registration.lease.lose();
+        let mut state = self.state();
+        if state
+            .current
+            .as_ref()
+            .is_some_and(|current| current.id == registration.id)
+        {
+            state.current = None;
+            state.retired.push(Arc::clone(registration));
+        }
+        drop(state);
+        if first {
+            self.lifeline.subscriber.emit(&Event::Lost {
+                name: &registration.name,
+                why,
+            });
+        }
+    }
+
+    /// Lets the heartbeat thread end.
+    pub(crate) fn quiet(&self) {
+        self.quiet.stop();
+    }
+
+    /// Starts the heartbeat thread. `each` is done after every beat, on the
+    /// same connection, with all registrations.
+    pub(crate) fn start(
+        self: &Arc<Self>,
+        each: impl FnMut(&mut Link, &[Arc<Registration>]) + Send + 'static,
+    ) -> Result<Beats> {
+        let thread = threads::spawn_vital("heartbeat", &self.lifeline.stop, {
+            let heart = Arc::clone(self);
+            move || heart.run(each)
+        })?;
+        Ok(Beats {
+            heart: Arc::clone(self),
+            thread: Some(thread),
+        })
+    }
+
+    fn run(&self, mut each: impl FnMut(&mut Link, &[Arc<Registration>])) {
+        let mut link = Link::new(&self.lifeline);
+        loop {
+            let pause = match self.turn(&mut link, &mut each) {
+                Ok(()) => clock::jittered(self.pulse.interval),
+                Err(delay) => delay.min(self.pulse.interval),
+            };
+            if self.quiet.wait(pause) {
+                return;
+            }
+        }
+    }
+
+    fn turn(
+        &self,
+        link: &mut Link,
+        each: &mut impl FnMut(&mut Link, &[Arc<Registration>]),
+    ) -> Result<(), Duration> {
+        for registration in self.all() {
+            let sent = clock::since_boot();
+            let beat = link.write("beat", |conn| {
+                processes::heartbeat(conn, registration.id, &registration.name)
+            })?;
+            if let Some(beat) = beat {
+                registration.lease.renew(sent);
+                if let Some(claims) = &self.claims {
+                    claims.cancel(&beat.cancelled);
+                }
+            } else {
+                self.lose(
+                    &registration,
+                    "its row is gone: it was taken for dead and pruned",
+                );
+                self.forget(&registration);
+            }
+        }
+        self.bury(link)?;
+        if self.current().is_none() && !self.lifeline.stop.is_stopped() {
+            self.register(link)?;
+        }
+        // The lost ones too: they may hold claims that no memory knows of, and
+        // would keep them for as long as they are kept beating.
+        each(link, &self.all());
+        Ok(())
+    }
+
+    fn register(&self, link: &mut Link) -> Result<(), Duration> {
+        let name = name(self.who.kind);
+        let hostname = hostname();
+        let sent = clock::since_boot();
+        let id = link.write("register", |conn| {
+            processes::register(
+                conn,
+                &NewProcess {
+                    name: &name,
+                    kind: self.who.kind,
+                    pid: i32::try_from(std::process::id()).unwrap_or(i32::MAX),
+                    hostname: &hostname,
+                    supervisor_id: super::children::supervisor_id(),
+                    metadata: &self.who.metadata,
+                },
+            )
+        })?;
+        let lease = Lease::new(self.pulse.trust());
+        lease.renew(sent);
+        self.lifeline.subscriber.emit(&Event::Registered {
+            kind: self.who.kind,
+            name: &name,
+        });
+        self.state().current = Some(Arc::new(Registration {
+            id,
+            name,
+            lease: Arc::new(lease),
+        }));
+        Ok(())
+    }
+
+    fn forget(&self, registration: &Registration) {
+        let mut state = self.state();
+        state
+            .retired
+            .retain(|retired| retired.id != registration.id);
+        state
+            .current
+            .take_if(|current| current.id == registration.id);
+    }
+
+    /// Deregisters lost registrations that hold no claim any more.
+    fn bury(&self, link: &mut Link) -> Result<(), Duration> {
+        let retired = self.state().retired.clone();
+        for registration in retired {
+            if link.write("deregister", |conn| {
+                processes::deregister(conn, registration.id)
+            })? {
+                self.forget(&registration);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the rows away that hold no claim.
+    fn deregister(&self, link: &mut Link) {
+        for registration in self.all() {
+            let gone = link.write("deregister", |conn| {
+                processes::deregister(conn, registration.id)
+            });
+            if gone == Ok(true) {
+                self.forget(&registration);
+                self.lifeline.subscriber.emit(&Event::Deregistered {
+                    kind: self.who.kind,
+                    name: &registration.name,
+                });
+            }
+        }
+    }
+}
+
+/// A heartbeat thread that runs, and ends when this is dropped: whatever
+/// becomes of a process, its row must not be kept beating without it.
+#[derive(Debug)]
+pub(crate) struct Beats {
+    heart: Arc<Heart>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Beats {
+    /// The row goes if it holds no claim, and then its heartbeat stops: the
+    /// last thing of all that a process does.
+    fn drop(&mut self) {
+        let mut link = Link::new(&self.heart.lifeline);
+        self.heart.deregister(&mut link);
+        self.heart.quiet();
+        if let Some(thread) = self.thread.take() {
+            threads::join(thread);
+        }
+        // A registration that was under way when the stop came.
+        self.heart.deregister(&mut link);
+    }
+}
+
+/// `worker-<token>.<number>`: the token is the program's, the number is
+/// counted within it, so that no name comes twice.
+fn name(kind: &str) -> String {
+    static NUMBER: AtomicU32 = AtomicU32::new(1);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    format!(
+        "{}-{}.{number}",
+        kind.to_lowercase(),
+        super::children::token()
+    )
+}
+
+pub(crate) fn hostname() -> String {
+    gethostname::gethostname().to_string_lossy().into_owned()
+}

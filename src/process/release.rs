@@ -1,0 +1,150 @@
+//! How a worker gives claims back: at a stop, and when its memory and the
+//! database differ.
+
+use super::children;
+use super::claims::{Claims, Held};
+use super::link::Link;
+use super::registration::Registration;
+use crate::db::attempts;
+use crate::db::claimed::{self, Finished};
+use crate::db::failed::Failure;
+use crate::event::Event;
+use crate::job::JobId;
+use crate::mutant;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// At a stop: what was claimed and no thread has begun is ready again.
+pub(crate) fn unstarted(claims: &Claims, link: &mut Link) {
+    let count = release(link, &claims.take_unstarted(), None);
+    if count > 0 {
+        link.subscriber().emit(&Event::Released {
+            count,
+            why: "the worker stops, and they had not begun",
+        });
+    }
+}
+
+/// Gives claims back, registration by registration, and says how many.
+fn release(link: &mut Link, claims: &[Held], delay: Option<Duration>) -> usize {
+    let mut processes: Vec<i64> = claims.iter().map(|held| held.registration.id).collect();
+    processes.sort_unstable();
+    processes.dedup();
+    let mut count = 0;
+    for process_id in processes {
+        let ids: Vec<i64> = claims
+            .iter()
+            .filter(|held| held.registration.id == process_id)
+            .map(|held| held.job.claim_id)
+            .collect();
+        let released = link.write("release claims", |conn| {
+            claimed::release(conn, process_id, &ids, delay)
+        });
+        count += released.map_or(0, |released| released.len());
+    }
+    count
+}
+
+/// At the deadline of a stop, what becomes of the jobs that still run.
+///
+/// A supervisor gives them back once it has seen this process end, so that
+/// they never run beside themselves; without one, they wait a moment. What is
+/// `drained` has ended and could not be written: nothing runs any more.
+pub(crate) fn give_back(claims: &Claims, link: &mut Link, drained: bool) -> Vec<JobId> {
+    let running = claims.all();
+    let (once, again): (Vec<_>, Vec<_>) = running
+        .iter()
+        .cloned()
+        .partition(|held| held.job.at_most_once);
+    for held in once {
+        fail_interrupted(&held, link);
+    }
+    if drained || !children::is_supervised() {
+        let delay = (!drained).then_some(Duration::from_secs(2));
+        let count = release(link, &again, delay);
+        if count > 0 {
+            link.subscriber().emit(&Event::Released {
+                count,
+                why: "the worker stops, and their end could not be awaited or written",
+            });
+        }
+    }
+    // A program that goes on, with the worker embedded in it, still runs them.
+    for held in &running {
+        held.registration.lease.lose();
+    }
+    running.iter().map(|held| JobId(held.job.job_id)).collect()
+}
+
+/// An at-most-once job that a stop cuts off: nobody knows what it has done.
+fn fail_interrupted(held: &Held, link: &mut Link) {
+    let failure = Failure::outcome_unknown("stopped");
+    let fence = claimed::Fence {
+        process_id: held.registration.id,
+        claim_id: held.job.claim_id,
+    };
+    let ending = attempts::Ending::Fail(failure);
+    let ended = link.write("fail a job", |conn| {
+        attempts::end(conn, fence, &ending, held.ran(), Finished::Keep)
+    });
+    if matches!(ended, Ok(Some(_))) {
+        link.subscriber().emit(&Event::Failed {
+            job: JobId(held.job.job_id),
+            class: &held.job.class_name,
+            ran: held.ran(),
+            kind: "outcome_unknown",
+        });
+    }
+}
+
+/// Every third heartbeat: gives back the claims that the database holds for
+/// this process and its memory does not. Their COMMIT got no answer, so no
+/// thread ever saw them.
+pub(crate) fn reconciler(
+    claims: &Arc<Claims>,
+) -> impl FnMut(&mut Link, &[Arc<Registration>]) + use<> {
+    let claims = Arc::clone(claims);
+    let mut beats = 0_u32;
+    move |link, registrations| {
+        beats += 1;
+        if beats < 3 || mutant::is("no_reconciliation") {
+            return;
+        }
+        // A claim that is under way is not waited for, but looked past soon.
+        let Some(_turn) = claims.try_turn() else {
+            return;
+        };
+        beats = 0;
+        for registration in registrations {
+            let _ = reconcile(&claims, link, registration);
+        }
+    }
+}
+
+/// Gives back the strays of one registration; the caller holds the turn of
+/// the claims, so that none is under way.
+pub(crate) fn reconcile(
+    claims: &Claims,
+    link: &mut Link,
+    registration: &Registration,
+) -> Result<(), Duration> {
+    let held = link.write("read the claims", |conn| {
+        claimed::held_by(conn, registration.id)
+    })?;
+    let strays: Vec<i64> = held
+        .into_iter()
+        .map(|(claim, _)| claim)
+        .filter(|claim| !claims.holds(*claim))
+        .collect();
+    if strays.is_empty() {
+        return Ok(());
+    }
+    let released = link.write("release stray claims", |conn| {
+        claimed::release(conn, registration.id, &strays, None)
+    })?;
+    link.subscriber().emit(&Event::Released {
+        count: released.len(),
+        why: "the answer to their claim was lost",
+    });
+    Ok(())
+}

@@ -1,0 +1,76 @@
+//! The signal that every loop waits on.
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Asks loops to stop: in good order, or now. Clones share the signal.
+#[derive(Debug, Clone)]
+pub(crate) struct Stop {
+    /// Dropping the sender wakes all who wait, however many and whenever.
+    sender: Arc<Mutex<Option<Sender<()>>>>,
+    receiver: Receiver<()>,
+    now: Arc<AtomicBool>,
+    /// For jobs, which only ask.
+    flag: Arc<AtomicBool>,
+    broken: Arc<AtomicBool>,
+}
+
+impl Stop {
+    pub(crate) fn new() -> Self {
+        let (sender, receiver) = bounded(0);
+        Stop {
+            sender: Arc::new(Mutex::new(Some(sender))),
+            receiver,
+            now: Arc::default(),
+            flag: Arc::default(),
+            broken: Arc::default(),
+        }
+    }
+
+    /// In good order. Asking twice is asking once.
+    pub(crate) fn stop(&self) {
+        self.flag.store(true, Ordering::Relaxed);
+        let mut sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
+        *sender = None;
+    }
+
+    /// Without waiting for what runs.
+    pub(crate) fn stop_now(&self) {
+        self.now.store(true, Ordering::Relaxed);
+        self.stop();
+    }
+
+    /// In good order, because a thread of the framework panicked.
+    pub(crate) fn break_down(&self) {
+        self.broken.store(true, Ordering::Relaxed);
+        self.stop();
+    }
+
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.flag.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_now(&self) -> bool {
+        self.now.load(Ordering::Relaxed)
+    }
+
+    /// Waits for the signal. False: the time was up first.
+    pub(crate) fn wait(&self, timeout: Duration) -> bool {
+        self.receiver.recv_timeout(timeout) == Err(RecvTimeoutError::Disconnected)
+    }
+
+    /// For `select!`: disconnected when stopped.
+    pub(crate) fn channel(&self) -> &Receiver<()> {
+        &self.receiver
+    }
+
+    pub(crate) fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.flag)
+    }
+}

@@ -1,0 +1,302 @@
+//! A worker: a poller, job threads, a finisher, a heartbeat, a listener.
+
+use super::claims::Claims;
+use super::finisher::Finisher;
+use super::handle::{Ending, Handle, Stopped};
+use super::lifeline::Lifeline;
+use super::link::Link;
+use super::poller::Poller;
+use super::pool::{Pool, PoolSetup};
+use super::registration::{Beats, Heart, Pulse, Who};
+use super::stop::Stop;
+use super::{listener, release, signals, threads};
+use crate::clock;
+use crate::db::claimed::Finished;
+use crate::db::{Database, processes};
+use crate::error::{Error, Result};
+use crate::event::Subscriber;
+use crate::mutant;
+use crate::queue::QueueSelector;
+use crate::registry::Registry;
+use crossbeam_channel::bounded;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Claims jobs and performs them on threads of its own.
+///
+/// ```no_run
+/// # use windlass::{Database, Registry, Worker};
+/// # fn registry() -> Registry { Registry::new() }
+/// # fn main() -> windlass::Result<()> {
+/// let database = Database::open("postgres://localhost/app")?;
+/// let stopped = Worker::new(&database, registry())
+///     .queues(["mail", "import*"])?
+///     .threads(5)
+///     .run()?; // until SIGTERM or SIGINT
+/// std::process::exit(if stopped.is_drained() { 0 } else { 75 });
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "a worker does nothing until `run` or `start`"]
+pub struct Worker {
+    database: Database,
+    registry: Registry,
+    queues: Vec<QueueSelector>,
+    threads: usize,
+    polling_interval: Duration,
+    pulse: Pulse,
+    shutdown_timeout: Duration,
+    finished: Finished,
+    subscriber: Subscriber,
+}
+
+impl Worker {
+    /// A worker for all queues, with 5 threads.
+    pub fn new(database: &Database, registry: Registry) -> Self {
+        Worker {
+            database: database.clone(),
+            registry,
+            queues: vec![QueueSelector::All],
+            threads: 5,
+            polling_interval: Duration::from_secs(5),
+            pulse: Pulse::default(),
+            shutdown_timeout: Duration::from_secs(25),
+            finished: Finished::Keep,
+            subscriber: Subscriber::default(),
+        }
+    }
+
+    /// The queues to serve, in this order: `mail`, `import*`, `*`.
+    ///
+    /// # Errors
+    /// When one is no name, prefix or `*`.
+    pub fn queues<S: AsRef<str>>(mut self, queues: impl IntoIterator<Item = S>) -> Result<Self> {
+        self.queues = queues
+            .into_iter()
+            .map(|queue| queue.as_ref().parse())
+            .collect::<Result<_>>()?;
+        Ok(self)
+    }
+
+    /// How many jobs run at once. Default: 5.
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    /// How often to look for work without having been woken. Default: 5 s.
+    pub fn polling_interval(mut self, interval: Duration) -> Self {
+        self.polling_interval = interval;
+        self
+    }
+
+    /// How often to beat. Default: 10 s.
+    pub fn heartbeat_interval(mut self, interval: Duration) -> Self {
+        self.pulse.interval = interval;
+        self
+    }
+
+    /// After how long without a heartbeat a supervisor takes the process for
+    /// dead; must be the supervisor's. Default: 60 s.
+    pub fn alive_threshold(mut self, threshold: Duration) -> Self {
+        self.pulse.threshold = threshold;
+        self
+    }
+
+    /// How long running jobs may go on after a stop. Default: 25 s.
+    pub fn shutdown_timeout(mut self, timeout: Duration) -> Self {
+        self.shutdown_timeout = timeout;
+        self
+    }
+
+    /// Whether the rows of finished jobs stay. Default: they do.
+    pub fn keep_finished(mut self, keep: bool) -> Self {
+        self.finished = if keep {
+            Finished::Keep
+        } else {
+            Finished::Delete
+        };
+        self
+    }
+
+    /// Who hears of events.
+    pub fn subscriber(mut self, subscriber: Subscriber) -> Self {
+        self.subscriber = subscriber;
+        self
+    }
+
+    /// Works until SIGTERM or SIGINT, or, as a supervisor's child, until its
+    /// standard input ends. For the main thread of a program.
+    ///
+    /// # Errors
+    /// As for [`start`](Self::start).
+    pub fn run(self) -> Result<Stopped> {
+        signals::install()?;
+        let handle = self.start()?;
+        signals::forward(&handle);
+        Ok(handle.wait())
+    }
+
+    /// Starts the worker's threads within this program and returns at once.
+    /// No signal handler is installed.
+    ///
+    /// # Errors
+    /// When the settings are impossible, or the database's tables are missing
+    /// or too old. A Postgres server that is down is waited for.
+    pub fn start(self) -> Result<Handle> {
+        self.check()?;
+        let lifeline = Lifeline::open(&self.database, &self.subscriber)?;
+        let stop = lifeline.stop.clone();
+        Handle::start(
+            "worker",
+            &stop,
+            || Running::start(self, lifeline),
+            |worker, give_up| worker.run(give_up),
+        )
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.threads == 0 {
+            return Err(Error::Settings(
+                "a worker needs at least one thread".to_owned(),
+            ));
+        }
+        if self.queues.is_empty() {
+            return Err(Error::Settings(
+                "a worker needs at least one queue; `*` serves all".to_owned(),
+            ));
+        }
+        if self.polling_interval.is_zero() {
+            return Err(Error::Settings(
+                "a worker needs a polling interval above zero: a notification may be missed"
+                    .to_owned(),
+            ));
+        }
+        self.pulse.check()
+    }
+
+    fn who(&self) -> Who {
+        let metadata = serde_json::json!({
+            "queues": self.queues.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
+            "thread_pool_size": self.threads,
+            "polling_interval": self.polling_interval.as_secs_f64(),
+            "classes": self.registry.classes().collect::<Vec<_>>(),
+            "windlass": env!("CARGO_PKG_VERSION"),
+        });
+        Who {
+            kind: "Worker",
+            metadata: metadata.to_string(),
+        }
+    }
+}
+
+/// A worker whose threads run.
+struct Running {
+    shutdown_timeout: Duration,
+    lifeline: Lifeline,
+    heart: Arc<Heart>,
+    claims: Arc<Claims>,
+    beats: Beats,
+    polls: JoinHandle<()>,
+    listens: JoinHandle<()>,
+    finishes: JoinHandle<()>,
+    jobs: Vec<JoinHandle<()>>,
+}
+
+impl Running {
+    /// The poller comes last: nothing is claimed before all else runs.
+    fn start(settings: Worker, lifeline: Lifeline) -> Result<Self> {
+        let (database, stop) = (&lifeline.database, &lifeline.stop);
+        let claims = Arc::new(Claims::default());
+        let ((rested_tx, rested), (woken_tx, woken)) = (bounded(1), bounded(1));
+        let (ended_tx, ended) = crossbeam_channel::unbounded();
+        let held = Some(Arc::clone(&claims));
+        let heart = Heart::of_worker(&lifeline, settings.pulse, settings.who(), held);
+        let setup = PoolSetup {
+            registry: settings.registry.clone(),
+            database: database.clone(),
+            claims: Arc::clone(&claims),
+            stop: stop.clone(),
+            rested: rested_tx,
+            ended: ended_tx,
+        };
+        let (pool, assign, jobs) = Pool::start(setup, settings.threads)?;
+        let poller = Poller {
+            heart: Arc::clone(&heart),
+            claims: Arc::clone(&claims),
+            pool,
+            assign,
+            link: Link::new(&lifeline),
+            stop: stop.clone(),
+            queues: settings.queues.clone(),
+            classes: settings.registry.classes().map(str::to_owned).collect(),
+            polling_interval: settings.polling_interval,
+            rested,
+            woken,
+            notified: database.listens_by_notification().then(Default::default),
+            idle_since: None,
+        };
+        let finisher = Finisher {
+            ended,
+            claims: Arc::clone(&claims),
+            link: Link::new(&lifeline),
+            subscriber: lifeline.subscriber.clone(),
+            finished: settings.finished,
+            give_up: lifeline.give_up_writing.clone(),
+            deferred: Vec::new(),
+        };
+        let beats = heart.start(release::reconciler(&claims))?;
+        let listens = threads::spawn_vital("listener", stop, {
+            let lifeline = lifeline.clone();
+            move || listener::run(&lifeline, &woken_tx)
+        })?;
+        Ok(Running {
+            beats,
+            listens,
+            finishes: threads::spawn_vital("finisher", stop, move || finisher.run())?,
+            polls: threads::spawn_vital("poller", stop, move || poller.run())?,
+            jobs,
+            heart,
+            claims,
+            shutdown_timeout: settings.shutdown_timeout,
+            lifeline,
+        })
+    }
+
+    /// Waits for the stop, then ends everything in order: claiming, what was
+    /// claimed and not begun, the running jobs, their endings, the heartbeat.
+    fn run(self, give_up: &Stop) -> Ending {
+        let lifeline = &self.lifeline;
+        let _ = lifeline.stop.channel().recv();
+        let deadline = clock::deadline(self.shutdown_timeout);
+        if mutant::is("heartbeat_stops_at_term") {
+            self.heart.quiet();
+        }
+        let mut link = Link::new(lifeline);
+        for registration in self.heart.all() {
+            let _ = link.write("drain", |conn| processes::drain(conn, registration.id));
+        }
+        threads::join(self.polls);
+        release::unstarted(&self.claims, &mut link);
+        let drained = threads::join_until(self.jobs, deadline, give_up);
+        let flush = clock::instant() + Duration::from_secs(2);
+        let flushed = threads::join_until(vec![self.finishes], flush.max(deadline), give_up);
+        lifeline.give_up_writing.stop();
+        let mut unfinished = Vec::new();
+        // Broken: a finisher that panicked has ended too, and a poller may
+        // have left claims that no memory knows of.
+        if !(drained && flushed) || lifeline.stop.is_broken() {
+            unfinished = release::give_back(&self.claims, &mut link, drained);
+            for registration in self.heart.all() {
+                let _ = release::reconcile(&self.claims, &mut link, &registration);
+            }
+        }
+        drop(self.beats);
+        threads::join(self.listens);
+        Ending {
+            unfinished,
+            cut_short: false,
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! The invariants, asked of the database itself, and what it says of each job.
+
+use super::db::{execute, texts};
+use crate::db::sql::{cached, sql};
+use crate::db::{Conn, on};
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Bool, Double, Integer, Nullable, Text};
+
+/// Writes down every begin and end of a claim, and every second finish.
+pub fn audit(conn: &mut Conn<'_>) {
+    let text = match conn {
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(_) => {
+            "CREATE TABLE audit (id bigint, what text, PRIMARY KEY (id, what)); \
+             CREATE TRIGGER audit_begin AFTER INSERT ON solid_queue_claimed_executions \
+               BEGIN INSERT INTO audit VALUES (NEW.id, 'begun'); END; \
+             CREATE TRIGGER audit_end AFTER DELETE ON solid_queue_claimed_executions \
+               BEGIN INSERT INTO audit VALUES (OLD.id, 'ended'); END; \
+             CREATE TRIGGER audit_finish AFTER UPDATE OF finished_at ON solid_queue_jobs \
+               WHEN OLD.finished_at IS NOT NULL \
+               BEGIN INSERT INTO audit VALUES (OLD.id, 'finished twice'); END;"
+        }
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(_) => {
+            "CREATE TABLE audit (id bigint, what text, PRIMARY KEY (id, what)); \
+             CREATE FUNCTION audit_begin() RETURNS trigger LANGUAGE plpgsql AS \
+               $$BEGIN INSERT INTO audit VALUES (NEW.id, 'begun'); RETURN NULL; END$$; \
+             CREATE FUNCTION audit_end() RETURNS trigger LANGUAGE plpgsql AS \
+               $$BEGIN INSERT INTO audit VALUES (OLD.id, 'ended'); RETURN NULL; END$$; \
+             CREATE FUNCTION audit_finish() RETURNS trigger LANGUAGE plpgsql AS \
+               $$BEGIN INSERT INTO audit VALUES (OLD.id, 'finished twice'); RETURN NULL; END$$; \
+             CREATE TRIGGER audit_begin AFTER INSERT ON solid_queue_claimed_executions \
+               FOR EACH ROW EXECUTE FUNCTION audit_begin(); \
+             CREATE TRIGGER audit_end AFTER DELETE ON solid_queue_claimed_executions \
+               FOR EACH ROW EXECUTE FUNCTION audit_end(); \
+             CREATE TRIGGER audit_finish AFTER UPDATE OF finished_at ON solid_queue_jobs \
+               FOR EACH ROW WHEN (OLD.finished_at IS NOT NULL) EXECUTE FUNCTION audit_finish();"
+        }
+    };
+    execute(conn, text);
+}
+
+/// Takes everything away; ids go on from where they were.
+pub fn clear(conn: &mut Conn<'_>) {
+    execute(
+        conn,
+        "BEGIN; DELETE FROM solid_queue_ready_executions; DELETE FROM solid_queue_scheduled_executions; \
+         DELETE FROM solid_queue_claimed_executions; DELETE FROM solid_queue_failed_executions; \
+         DELETE FROM solid_queue_jobs; DELETE FROM solid_queue_processes; DELETE FROM solid_queue_pauses; \
+         DELETE FROM windlass_attempts; DELETE FROM audit; COMMIT",
+    );
+}
+
+const VIOLATIONS: &str = "
+    SELECT 'I1: job ' || id || ' is in ' || places || ' places' AS t FROM (
+      SELECT id, CASE WHEN finished_at IS NULL THEN 0 ELSE 1 END
+        + (SELECT count(*) FROM solid_queue_ready_executions WHERE job_id = j.id)
+        + (SELECT count(*) FROM solid_queue_claimed_executions WHERE job_id = j.id)
+        + (SELECT count(*) FROM solid_queue_scheduled_executions WHERE job_id = j.id)
+        + (SELECT count(*) FROM solid_queue_blocked_executions WHERE job_id = j.id)
+        + (SELECT count(*) FROM solid_queue_failed_executions WHERE job_id = j.id) AS places
+      FROM solid_queue_jobs j) AS counted WHERE places <> 1
+    UNION ALL
+    SELECT 'I1: execution of job ' || job_id || ', which does not exist' FROM (
+      SELECT job_id FROM solid_queue_ready_executions UNION ALL SELECT job_id FROM solid_queue_claimed_executions
+      UNION ALL SELECT job_id FROM solid_queue_scheduled_executions UNION ALL SELECT job_id FROM solid_queue_failed_executions
+    ) AS e WHERE NOT EXISTS (SELECT 1 FROM solid_queue_jobs j WHERE j.id = e.job_id)
+    UNION ALL
+    SELECT 'I1: the execution of job ' || j.id || ' differs from it in queue, priority or class'
+    FROM solid_queue_jobs j LEFT JOIN solid_queue_ready_executions r ON r.job_id = j.id
+      LEFT JOIN solid_queue_scheduled_executions s ON s.job_id = j.id
+    WHERE coalesce(r.queue_name, s.queue_name, j.queue_name) <> j.queue_name
+      OR coalesce(r.priority, s.priority, j.priority) <> j.priority OR coalesce(r.class_name, j.class_name) <> j.class_name
+    UNION ALL
+    SELECT 'I2: claim ' || id || ' belongs to no process' FROM solid_queue_claimed_executions c
+    WHERE NOT EXISTS (SELECT 1 FROM solid_queue_processes p WHERE p.id = c.process_id)
+    UNION ALL
+    SELECT 'I3: job ' || id || ' was ' || what FROM audit WHERE what = 'finished twice'
+    UNION ALL
+    SELECT 'I3: claim ' || id || ' is neither held nor ended' FROM audit WHERE what = 'begun'
+      AND NOT EXISTS (SELECT 1 FROM audit e WHERE e.id = audit.id AND e.what = 'ended')
+      AND NOT EXISTS (SELECT 1 FROM solid_queue_claimed_executions c WHERE c.id = audit.id)
+    UNION ALL
+    SELECT 'I3: claim ' || id || ' is held though it has ended' FROM solid_queue_claimed_executions c
+    WHERE EXISTS (SELECT 1 FROM audit e WHERE e.id = c.id AND e.what = 'ended')
+    UNION ALL
+    SELECT 'I8: job ' || id || ' has crashed ' || crash_count || ' times' FROM solid_queue_jobs
+    WHERE crash_count > coalesce(max_crashes, 3) + 1 OR attempts > coalesce(max_attempts, attempts)";
+
+/// Which invariants do not hold of what is committed.
+pub fn violations(conn: &mut Conn<'_>) -> Vec<String> {
+    texts(conn, VIOLATIONS)
+}
+
+/// What a database says of a job.
+#[derive(QueryableByName, Debug, Clone, PartialEq)]
+pub struct JobRow {
+    #[diesel(sql_type = BigInt)]
+    pub id: i64,
+    /// `ready`, `claimed`, .., all of them without a gap if there are more.
+    #[diesel(sql_type = Text)]
+    pub place: String,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    pub claim_id: Option<i64>,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    pub process_id: Option<i64>,
+    /// From its making to the due time of a scheduled execution.
+    #[diesel(sql_type = Nullable<Double>)]
+    pub delay: Option<f64>,
+    #[diesel(sql_type = Bool)]
+    pub due: bool,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub error: Option<String>,
+    #[diesel(sql_type = Integer)]
+    pub attempts: i32,
+    #[diesel(sql_type = Integer)]
+    pub crash_count: i32,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    pub last_claim_id: Option<i64>,
+    /// Attempts that are written down.
+    #[diesel(sql_type = BigInt)]
+    pub attempts_kept: i64,
+    /// Whether its process is asked to end it.
+    #[diesel(sql_type = Bool)]
+    pub cancelled: bool,
+    /// What a job is enqueued with.
+    #[diesel(sql_type = Text)]
+    pub fixed: String,
+    /// Changes with everything that is done to the job.
+    #[diesel(sql_type = Text)]
+    pub times: String,
+}
+
+/// Every job, the oldest first.
+pub fn jobs(conn: &mut Conn<'_>) -> Vec<JobRow> {
+    let (delay, due) = match conn {
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(_) => (
+            "extract(epoch FROM s.scheduled_at - s.created_at)::float8",
+            "s.scheduled_at <= statement_timestamp() AT TIME ZONE 'UTC'",
+        ),
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(_) => (
+            "(julianday(s.scheduled_at) - julianday(s.created_at)) * 86400.0",
+            "s.scheduled_at <= strftime('%Y-%m-%d %H:%M:%f000', 'now')",
+        ),
+    };
+    let text = format!(
+        "SELECT j.id, CASE WHEN r.id IS NULL THEN '' ELSE 'ready' END || CASE WHEN c.id IS NULL THEN '' ELSE 'claimed' END
+           || CASE WHEN s.id IS NULL THEN '' ELSE 'scheduled' END || CASE WHEN f.id IS NULL THEN '' ELSE 'failed' END
+           || CASE WHEN j.finished_at IS NULL THEN '' ELSE 'finished' END AS place,
+         c.id AS claim_id, c.process_id, {delay} AS delay, coalesce({due}, false) AS due, f.error,
+         j.attempts, j.crash_count, j.last_claim_id, c.cancel_requested_at IS NOT NULL AS cancelled,
+         (SELECT count(*) FROM windlass_attempts a WHERE a.job_id = j.id) AS attempts_kept,
+         j.queue_name || ' ' || j.class_name || ' ' || j.priority || ' ' || coalesce(j.arguments, '')
+           || ' ' || CASE WHEN j.at_most_once THEN 'once' ELSE '' END
+           || ' ' || coalesce(CAST(j.max_crashes AS text), '') || ' ' || coalesce(j.idempotency_key, '') AS fixed,
+         coalesce(CAST(j.updated_at AS text), '') || ' ' || coalesce(CAST(j.finished_at AS text), '')
+           || ' ' || coalesce(CAST(j.scheduled_at AS text), '') || ' ' || coalesce(CAST(c.started_at AS text), '')
+           || ' ' || coalesce(CAST(r.id AS text), '') || ' ' || coalesce(CAST(s.id AS text), '') AS times
+         FROM solid_queue_jobs j LEFT JOIN solid_queue_ready_executions r ON r.job_id = j.id
+         LEFT JOIN solid_queue_claimed_executions c ON c.job_id = j.id
+         LEFT JOIN solid_queue_scheduled_executions s ON s.job_id = j.id
+         LEFT JOIN solid_queue_failed_executions f ON f.job_id = j.id ORDER BY j.id"
+    );
+    on!(conn, |c| cached(sql(text)).load(c)).unwrap()
+}
+
+/// What a database says of a process.
+#[derive(QueryableByName, Debug, Clone, PartialEq)]
+pub struct ProcessRow {
+    #[diesel(sql_type = BigInt)]
+    pub id: i64,
+    #[diesel(sql_type = BigInt)]
+    pub heartbeat_seq: i64,
+    #[diesel(sql_type = Bool)]
+    pub draining: bool,
+}
+
+/// Every process, the oldest first.
+pub fn processes(conn: &mut Conn<'_>) -> Vec<ProcessRow> {
+    let text =
+        "SELECT id, heartbeat_seq, draining FROM solid_queue_processes ORDER BY id".to_owned();
+    on!(conn, |c| cached(sql(text)).load(c)).unwrap()
+}

@@ -1,0 +1,149 @@
+//! A migrated database for one test: a SQLite file, or a schema of the
+//! Postgres server that `bin/test` starts. The twin of `tests/suite/support/db.rs`.
+
+use crate::db::sql::cached;
+use crate::db::{AsConn, Conn, Connection, Database, on};
+#[cfg(feature = "postgres")]
+use diesel::Connection as _;
+use diesel::connection::SimpleConnection;
+use diesel::prelude::*;
+
+/// Dropped with everything in it.
+pub struct TestDb {
+    pub database: Database,
+    _place: Place,
+}
+
+enum Place {
+    #[cfg(feature = "sqlite")]
+    #[allow(dead_code, reason = "kept for its destructor")]
+    File(tempfile::TempDir),
+    #[cfg(feature = "postgres")]
+    Schema { server: String, name: String },
+}
+
+impl TestDb {
+    #[cfg(feature = "sqlite")]
+    pub fn sqlite() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let url = format!("sqlite://{}", directory.path().join("jobs.db").display());
+        Self::migrated(&url, Place::File(directory))
+    }
+
+    #[cfg(feature = "postgres")]
+    pub fn postgres() -> Self {
+        let server = std::env::var("WINDLASS_TEST_POSTGRES").expect(
+            "run ./bin/test, or set WINDLASS_TEST_POSTGRES to the URL of a server whose user may create schemas",
+        );
+        let name = format!("test_{:016x}", fastrand::u64(..));
+        PgConnection::establish(&server)
+            .unwrap()
+            .batch_execute(&format!("CREATE SCHEMA {name}"))
+            .unwrap();
+        let url = format!("{server}?options=-csearch_path%3D{name}");
+        Self::migrated(&url, Place::Schema { server, name })
+    }
+
+    /// The same with the foreign keys that Rails makes, which lock rows too.
+    #[cfg(feature = "postgres")]
+    pub fn postgres_of_rails() -> Self {
+        let db = Self::postgres();
+        for table in ["ready", "claimed"] {
+            let add = format!(
+                "ALTER TABLE solid_queue_{table}_executions ADD FOREIGN KEY (job_id) \
+                 REFERENCES solid_queue_jobs (id) ON DELETE CASCADE"
+            );
+            execute(&mut db.connect().as_conn(), &add);
+        }
+        db
+    }
+
+    fn migrated(url: &str, place: Place) -> Self {
+        let database = Database::open(url).unwrap();
+        database.migrate().unwrap();
+        let db = TestDb {
+            database,
+            _place: place,
+        };
+        super::checks::audit(&mut db.connect().as_conn());
+        db
+    }
+
+    /// A connection that does not wait for the disk: no test here pulls a plug.
+    pub fn connect(&self) -> Connection {
+        let mut connection = self.database.connect().unwrap();
+        let hurry = match connection.as_conn() {
+            #[cfg(feature = "postgres")]
+            Conn::Postgres(_) => "SET synchronous_commit = off; SET jit = off",
+            #[cfg(feature = "sqlite")]
+            Conn::Sqlite(_) => "PRAGMA synchronous = OFF",
+        };
+        execute(&mut connection.as_conn(), hurry);
+        connection
+    }
+
+    pub fn is_postgres(&self) -> bool {
+        self.database.listens_by_notification()
+    }
+}
+
+impl Drop for TestDb {
+    fn drop(&mut self) {
+        #[cfg(feature = "postgres")]
+        #[allow(
+            irrefutable_let_patterns,
+            reason = "with one feature there is one place"
+        )]
+        if let Place::Schema { server, name } = &self._place
+            && let Ok(mut conn) = PgConnection::establish(server)
+        {
+            let drop = format!("SET lock_timeout = '2s'; DROP SCHEMA {name} CASCADE");
+            let _ = conn.batch_execute(&drop);
+        }
+    }
+}
+
+/// Runs statements for their effect.
+pub fn execute(conn: &mut Conn<'_>, sql: &str) {
+    on!(conn, |c| c.batch_execute(sql)).unwrap_or_else(|error| panic!("{error}: {sql}"));
+}
+
+#[derive(QueryableByName)]
+struct Text {
+    #[diesel(sql_type = diesel::sql_types::Text)]
+    t: String,
+}
+
+/// The texts that a query selects as `t`.
+pub fn texts(conn: &mut Conn<'_>, sql: &str) -> Vec<String> {
+    let rows: Vec<Text> = on!(conn, |c| cached(diesel::sql_query(sql)).load(c)).unwrap();
+    rows.into_iter().map(|row| row.t).collect()
+}
+
+/// Runs functions of the form `fn name(db: &TestDb)` on both databases, each
+/// in its own file or schema: `name::sqlite`, `name::postgres` and
+/// `name::postgres_of_rails`.
+macro_rules! on_each_database {
+    ($($name:ident),+ $(,)?) => {$(
+        mod $name {
+            #[cfg(feature = "sqlite")]
+            #[test]
+            fn sqlite() {
+                super::$name(&$crate::db::internal_tests::db::TestDb::sqlite());
+            }
+
+            #[cfg(feature = "postgres")]
+            #[test]
+            fn postgres() {
+                super::$name(&$crate::db::internal_tests::db::TestDb::postgres());
+            }
+
+            #[cfg(feature = "postgres")]
+            #[test]
+            fn postgres_of_rails() {
+                super::$name(&$crate::db::internal_tests::db::TestDb::postgres_of_rails());
+            }
+        }
+    )+};
+}
+pub(super) use on_each_database;

@@ -1,0 +1,302 @@
+//! What actors do, processes and claims by their numbers, and say of it.
+
+use super::world::{World, take, with_key};
+use crate::db::attempts::{self, Ending};
+use crate::db::claimed::{self, Death, Fence, Finished};
+use crate::db::clear::{self, Old};
+use crate::db::failed::Failure;
+use crate::db::jobs::{self, NewRow};
+use crate::db::moves::{self, When};
+use crate::db::{Conn, processes, scheduled};
+use diesel::QueryResult;
+use diesel::result::Error::RollbackTransaction;
+use std::time::Duration;
+
+pub const HOUR: Duration = Duration::from_secs(3600);
+
+pub fn claim(conn: &mut Conn<'_>, world: &World, process: usize) -> QueryResult<String> {
+    let taken = take(conn, world.processes[process - 1], 5)?;
+    Ok(taken.map_or_else(
+        || "refused".to_owned(),
+        |claims| format!("took {}", claims.len()),
+    ))
+}
+
+/// A worker that claims, performs and finishes.
+pub fn claim_and_finish(conn: &mut Conn<'_>, world: &World, process: usize) -> QueryResult<String> {
+    let process = world.processes[process - 1];
+    let Some(taken) = take(conn, process, 5)? else {
+        return Ok("refused".to_owned());
+    };
+    if taken.is_empty() {
+        return Ok("took 0".to_owned());
+    }
+    let claims: Vec<i64> = taken.iter().map(|(claim, _)| *claim).collect();
+    let ended = claimed::finish(conn, process, &claims, Finished::Keep)?;
+    Ok(format!("took {} finished {}", taken.len(), ended.len()))
+}
+
+fn ids(world: &World, claims: &[usize]) -> Vec<i64> {
+    claims
+        .iter()
+        .map(|number| world.claims[number - 1])
+        .collect()
+}
+
+pub fn finish(
+    conn: &mut Conn<'_>,
+    world: &World,
+    process: usize,
+    claims: &[usize],
+    finished: Finished,
+) -> QueryResult<String> {
+    let ended = claimed::finish(
+        conn,
+        world.processes[process - 1],
+        &ids(world, claims),
+        finished,
+    )?;
+    Ok(format!("{}", ended.len()))
+}
+
+pub fn fail(
+    conn: &mut Conn<'_>,
+    world: &World,
+    process: usize,
+    claim: usize,
+) -> QueryResult<String> {
+    let done = end(conn, world, (process, claim), &failing(), Finished::Keep)?;
+    Ok(if done == "fenced" { "0" } else { "1" }.to_owned())
+}
+
+pub fn failing() -> Ending {
+    Ending::Fail(Failure::new("test", "as told"))
+}
+
+pub fn retrying() -> Ending {
+    Ending::Retry(Failure::new("test", "as told"), Duration::ZERO)
+}
+
+pub fn release(
+    conn: &mut Conn<'_>,
+    world: &World,
+    process: usize,
+    claims: &[usize],
+    delay: Option<Duration>,
+) -> QueryResult<String> {
+    let ended = claimed::release(
+        conn,
+        world.processes[process - 1],
+        &ids(world, claims),
+        delay,
+    )?;
+    Ok(format!("{}", ended.len()))
+}
+
+/// Prunes after a look that saw `seen` heartbeats, or with certainty.
+pub fn prune(
+    conn: &mut Conn<'_>,
+    world: &World,
+    process: usize,
+    seen: Option<i64>,
+) -> QueryResult<String> {
+    let death = Death {
+        is_crash: true,
+        how: "was killed by signal 9".to_owned(),
+    };
+    let recovered = processes::prune(conn, world.processes[process - 1], seen, &death)?;
+    Ok(match recovered {
+        None => "refused".to_owned(),
+        Some(all) => format!(
+            "{}+{}+{}",
+            all.released.len(),
+            all.delayed.len(),
+            all.failed.len()
+        ),
+    })
+}
+
+pub fn heartbeat(conn: &mut Conn<'_>, world: &World, process: usize) -> QueryResult<String> {
+    let alive = processes::heartbeat(
+        conn,
+        world.processes[process - 1],
+        &format!("worker-{process}"),
+    )?;
+    Ok(if alive.is_some() { "alive" } else { "pruned" }.to_owned())
+}
+
+pub fn deregister(conn: &mut Conn<'_>, world: &World, process: usize) -> QueryResult<String> {
+    let gone = processes::deregister(conn, world.processes[process - 1])?;
+    Ok(if gone { "gone" } else { "refused" }.to_owned())
+}
+
+pub fn dispatch(conn: &mut Conn<'_>, batch: usize) -> QueryResult<String> {
+    Ok(format!("{}", scheduled::dispatch(conn, batch)?))
+}
+
+/// Enqueues in a transaction of the caller's own, as applications do.
+pub fn enqueue(conn: &mut Conn<'_>, row: &NewRow, commit: bool) -> QueryResult<String> {
+    let mut said = String::new();
+    let result: QueryResult<()> = conn.transaction(|conn| {
+        let inserted = jobs::insert(conn, row)?;
+        said = if inserted.is_new { "new" } else { "known" }.to_owned();
+        if commit {
+            Ok(())
+        } else {
+            Err(RollbackTransaction)
+        }
+    });
+    match result {
+        Ok(()) => Ok(said),
+        Err(RollbackTransaction) => Ok(format!("{said} undone")),
+        Err(error) => Err(error),
+    }
+}
+
+pub fn enqueue_all(conn: &mut Conn<'_>, keys: &[&str]) -> QueryResult<String> {
+    let rows: Vec<NewRow> = keys.iter().map(|key| with_key(key)).collect();
+    let inserted = jobs::insert_all(conn, &rows)?;
+    let new = inserted.iter().filter(|one| one.is_new).count();
+    Ok(format!("{new} new"))
+}
+
+/// A failing whose client goes away before the end.
+pub fn fail_undone(
+    conn: &mut Conn<'_>,
+    world: &World,
+    process: usize,
+    claim: usize,
+) -> QueryResult<String> {
+    undone(conn, |conn| fail(conn, world, process, claim))
+}
+
+pub fn dispatch_undone(conn: &mut Conn<'_>, batch: usize) -> QueryResult<String> {
+    undone(conn, |conn| dispatch(conn, batch))
+}
+
+fn undone(
+    conn: &mut Conn<'_>,
+    work: impl FnOnce(&mut Conn<'_>) -> QueryResult<String>,
+) -> QueryResult<String> {
+    let mut said = String::new();
+    let result: QueryResult<()> = conn.transaction(|conn| {
+        said = work(conn)?;
+        Err(RollbackTransaction)
+    });
+    match result {
+        Ok(()) | Err(RollbackTransaction) => Ok(said),
+        Err(error) => Err(error),
+    }
+}
+
+/// A worker that remembers nothing and gives everything back.
+pub fn reconcile(conn: &mut Conn<'_>, world: &World, process: usize) -> QueryResult<String> {
+    let process = world.processes[process - 1];
+    let held: Vec<i64> = claimed::held_by(conn, process)?
+        .into_iter()
+        .map(|(claim, _)| claim)
+        .collect();
+    let ended = claimed::release(conn, process, &held, None)?;
+    Ok(format!("{} of {}", ended.len(), held.len()))
+}
+
+pub fn drain(conn: &mut Conn<'_>, world: &World, process: usize) -> QueryResult<String> {
+    processes::drain(conn, world.processes[process - 1])?;
+    Ok("done".to_owned())
+}
+
+fn job_ids(world: &World, jobs: &[usize]) -> Vec<i64> {
+    jobs.iter().map(|number| world.jobs[number - 1]).collect()
+}
+
+/// Ends a claim otherwise than with success, and says how that was done.
+pub fn end(
+    conn: &mut Conn<'_>,
+    world: &World,
+    (process, claim): (usize, usize),
+    ending: &Ending,
+    finished: Finished,
+) -> QueryResult<String> {
+    let fence = Fence {
+        process_id: world.processes[process - 1],
+        claim_id: world.claims[claim - 1],
+    };
+    let done = attempts::end(conn, fence, ending, Duration::ZERO, finished)?;
+    Ok(match done {
+        None => "fenced",
+        Some(Ending::Fail(_)) => "failed",
+        Some(Ending::Retry(..)) => "retried",
+        Some(Ending::Discard(_)) => "discarded",
+        Some(Ending::Cancel(_)) => "cancelled",
+        Some(Ending::Snooze(_)) => "snoozed",
+    }
+    .to_owned())
+}
+
+pub fn cancel(conn: &mut Conn<'_>, world: &World, jobs: &[usize]) -> QueryResult<String> {
+    let done = moves::cancel(conn, &job_ids(world, jobs))?;
+    Ok(format!(
+        "{} ended {} asked",
+        done.ended.len(),
+        done.asked.len()
+    ))
+}
+
+pub fn discard(conn: &mut Conn<'_>, world: &World, jobs: &[usize]) -> QueryResult<String> {
+    Ok(moves::discard(conn, &job_ids(world, jobs))?
+        .len()
+        .to_string())
+}
+
+pub fn retry(conn: &mut Conn<'_>, world: &World, jobs: &[usize]) -> QueryResult<String> {
+    let done = moves::retry(conn, &job_ids(world, jobs), true)?;
+    Ok(done.ready.len().to_string())
+}
+
+/// To an hour from now, or to now.
+pub fn reschedule(
+    conn: &mut Conn<'_>,
+    world: &World,
+    jobs: &[usize],
+    later: bool,
+) -> QueryResult<String> {
+    let delay = if later { scheduled::micros(HOUR) } else { 0 };
+    let moved = moves::reschedule(conn, &job_ids(world, jobs), When::In(delay))?;
+    Ok(moved.len().to_string())
+}
+
+pub fn rank(
+    conn: &mut Conn<'_>,
+    world: &World,
+    jobs: &[usize],
+    priority: i32,
+) -> QueryResult<String> {
+    let ranked = moves::change_priority(conn, &job_ids(world, jobs), priority)?;
+    Ok(ranked.len().to_string())
+}
+
+/// Takes away all that has finished.
+pub fn clear_finished(conn: &mut Conn<'_>) -> QueryResult<String> {
+    let old = Old {
+        age: Duration::ZERO,
+        up_to: 0,
+    };
+    Ok(clear::finished(conn, old, 0, 100)?.cleared.to_string())
+}
+
+pub fn clear_failed(conn: &mut Conn<'_>) -> QueryResult<String> {
+    Ok(clear::failed(conn, Duration::ZERO, 100)?.to_string())
+}
+
+/// A worker that claims and then stops.
+pub fn claim_and_release(
+    conn: &mut Conn<'_>,
+    world: &World,
+    process: usize,
+) -> QueryResult<String> {
+    let process = world.processes[process - 1];
+    let taken = take(conn, process, 5)?.unwrap_or_default();
+    let claims: Vec<i64> = taken.iter().map(|(claim, _)| *claim).collect();
+    let released = claimed::release(conn, process, &claims, None)?;
+    Ok(format!("took {} released {}", taken.len(), released.len()))
+}

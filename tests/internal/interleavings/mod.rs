@@ -1,0 +1,295 @@
+//! Every order of the steps of two or three actors at once, on connections of
+//! their own: what each may answer, what is there afterwards, and every
+//! invariant whenever something was committed. No order may end in a deadlock
+//! or leave anybody waiting for nobody.
+//!
+//! On Postgres a step is a statement. On SQLite, where transactions are
+//! serial, it is a transaction, or a statement outside of one.
+
+mod acts;
+mod arrivals;
+mod batches;
+mod crew;
+mod faults;
+mod moves;
+mod pairs;
+mod processes;
+pub mod world;
+
+use super::checks;
+use super::db::{TestDb, texts};
+use crate::db::{AsConn, Conn, Connection};
+use crew::{Event, Habits, Hand, State, Work};
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use world::World;
+
+/// What happens at once, on a database.
+pub struct Play<'d> {
+    db: &'d TestDb,
+    hands: Vec<Hand>,
+    setup: fn(&mut Conn<'_>) -> World,
+    fault: &'static str,
+    habits: Habits,
+    expected: Vec<&'d str>,
+    observer: Connection,
+    events: Receiver<(usize, Event)>,
+    reports: Sender<(usize, Event)>,
+}
+
+/// More would mean that a play is cut too fine.
+const MOST_SCHEDULES: usize = 3_000;
+
+/// A statement that nobody blocks takes milliseconds.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How a schedule ended, and where it could have gone another way.
+struct Run {
+    outcome: String,
+    /// Which of how many actors went on, at each step.
+    choices: Vec<(usize, usize)>,
+}
+
+/// What must not happen, and after which steps it did.
+struct Broken {
+    what: String,
+    is_slow: bool,
+}
+
+impl<'d> Play<'d> {
+    pub fn new(db: &'d TestDb, setup: fn(&mut Conn<'_>) -> World) -> Self {
+        let (reports, events) = unbounded();
+        Play {
+            db,
+            hands: Vec::new(),
+            setup,
+            fault: "",
+            habits: Habits::default(),
+            expected: Vec::new(),
+            observer: db.connect(),
+            events,
+            reports,
+        }
+    }
+
+    /// Another actor, with the habits given so far.
+    pub fn actor(mut self, name: &'static str, work: Work) -> Self {
+        let number = self.hands.len();
+        let hand = Hand::hire(self.db, self.habits, (number, name), work, &self.reports);
+        self.hands.push(hand);
+        self
+    }
+
+    /// Takes the statements of a transaction that neither begin nor end it
+    /// nor wait for locks with the one before: for actors with many.
+    pub fn coarse(mut self) -> Self {
+        self.habits.coarse = true;
+        self
+    }
+
+    /// With this fault in the transitions.
+    pub fn with_fault(mut self, fault: &'static str) -> Self {
+        self.fault = fault;
+        self
+    }
+
+    /// What only Postgres, where transactions overlap, may end in.
+    pub fn also_on_postgres(mut self, outcomes: &'d [&'d str]) -> Self {
+        if self.db.is_postgres() {
+            self.expected.extend(outcomes);
+        }
+        self
+    }
+
+    /// Plays all schedules, and compares the set of their outcomes.
+    pub fn ends_in(mut self, outcomes: &[&str]) {
+        let mut expected = std::mem::take(&mut self.expected);
+        expected.extend(outcomes);
+        expected.sort_unstable();
+        let names: Vec<_> = self.hands.iter().map(|hand| hand.name).collect();
+        let start = Instant::now();
+        let outcomes = self.explore().unwrap_or_else(|what| panic!("{what}"));
+        let schedules: usize = outcomes.values().sum();
+        eprintln!(
+            "{}: {schedules} schedules in {:?}",
+            names.join(" x "),
+            start.elapsed()
+        );
+        let found: Vec<&str> = outcomes.keys().map(String::as_str).collect();
+        assert_eq!(found, expected, "the outcomes of all schedules");
+    }
+
+    /// Plays all schedules and counts the outcomes.
+    pub fn explore(mut self) -> Result<BTreeMap<String, usize>, String> {
+        let mut outcomes = BTreeMap::new();
+        let mut path: Vec<(usize, usize)> = Vec::new();
+        for _ in 0..MOST_SCHEDULES {
+            let run = match self.run(&path) {
+                // A busy machine is slow once, a fault always.
+                Err(broken) if broken.is_slow => {
+                    self.let_all_go();
+                    self.run(&path)
+                }
+                result => result,
+            };
+            let run = run.map_err(|broken| broken.what)?;
+            *outcomes.entry(run.outcome).or_default() += 1;
+            path = run.choices;
+            // The last step that could have been another's becomes the next one's.
+            while path
+                .last()
+                .is_some_and(|(choice, width)| choice + 1 == *width)
+            {
+                path.pop();
+            }
+            match path.last_mut() {
+                Some((choice, _)) => *choice += 1,
+                None => return Ok(outcomes),
+            }
+        }
+        Err(format!("more than {MOST_SCHEDULES} schedules"))
+    }
+
+    /// Plays one schedule: `path`, and then always the first actor.
+    fn run(&mut self, path: &[(usize, usize)]) -> Result<Run, Broken> {
+        checks::clear(&mut self.observer.as_conn());
+        let world = (self.setup)(&mut self.observer.as_conn());
+        let mut trace = Vec::new();
+        let mut choices = Vec::new();
+        for hand in 0..self.hands.len() {
+            self.hands[hand].begin(&world, self.fault);
+            self.settle(&trace)?;
+        }
+        loop {
+            let free: Vec<usize> = (0..self.hands.len())
+                .filter(|hand| self.hands[*hand].is_at_gate())
+                .collect();
+            if free.is_empty() {
+                break;
+            }
+            let wanted = path.get(choices.len()).map_or(0, |(choice, _)| *choice);
+            let choice = wanted.min(free.len() - 1);
+            choices.push((choice, free.len()));
+            let hand = &mut self.hands[free[choice]];
+            let statement = hand.go();
+            trace.push(format!("{}: {}", hand.name, shortened(&statement.text)));
+            let committed = self.settle(&trace)?;
+            if self.hands[free[choice]].is_running() {
+                trace.push(format!("{} waits", self.hands[free[choice]].name));
+            }
+            if committed
+                && let Some(violation) = checks::violations(&mut self.observer.as_conn()).first()
+            {
+                return Err(broken(violation, &trace));
+            }
+        }
+        let mut said = Vec::new();
+        for hand in &self.hands {
+            match &hand.state {
+                State::Done(Ok(answer)) => said.push(format!("{} {answer}", hand.name)),
+                State::Done(Err(error)) => {
+                    return Err(broken(&format!("{}: {error}", hand.name), &trace));
+                }
+                _ => return Err(broken("everybody waits for somebody: a deadlock", &trace)),
+            }
+        }
+        let state = world.describe(&mut self.observer.as_conn());
+        Ok(Run {
+            outcome: format!("{} -> {state}", said.join(", ")),
+            choices,
+        })
+    }
+
+    /// Lets everybody come to their end, in whatever order.
+    fn let_all_go(&mut self) {
+        while self.hands.iter().any(|hand| !hand.is_done()) {
+            for hand in self.hands.iter_mut().filter(|hand| hand.is_at_gate()) {
+                hand.go();
+            }
+            let event = self.events.recv_timeout(Duration::from_secs(30));
+            let (hand, event) = event.expect("the actors come to their end");
+            self.hands[hand].hear(event);
+        }
+    }
+
+    /// Waits until every actor is done, at a gate, or waiting for another.
+    /// True when something was committed.
+    fn settle(&mut self, trace: &[String]) -> Result<bool, Broken> {
+        let mut committed = false;
+        let mut confirmations = 0;
+        let mut free_since = Instant::now();
+        // Somebody was let go a moment ago; an answer is likely.
+        let mut wait = Duration::from_millis(1);
+        while self.hands.iter().any(Hand::is_running) {
+            if let Ok((hand, event)) = self.events.recv_timeout(wait) {
+                committed |= self.hands[hand].hear(event);
+                (free_since, confirmations, wait) = (Instant::now(), 0, Duration::ZERO);
+            } else if self.all_wait_for_others() {
+                // Looked at twice: one may just have been let go.
+                confirmations += 1;
+                if confirmations == 2 {
+                    return Ok(committed);
+                }
+                (free_since, wait) = (Instant::now(), Duration::ZERO);
+            } else if free_since.elapsed() > PATIENCE {
+                let mut slow = broken("somebody waits for nobody", trace);
+                slow.is_slow = true;
+                return Err(slow);
+            } else {
+                (confirmations, wait) = (0, Duration::from_millis(1));
+            }
+        }
+        Ok(committed)
+    }
+
+    /// Whether every actor that is in a statement waits for a lock that
+    /// another actor has.
+    fn all_wait_for_others(&mut self) -> bool {
+        let running: Vec<&Hand> = self.hands.iter().filter(|hand| hand.is_running()).collect();
+        if !self.db.is_postgres() {
+            return running.iter().all(|waiting| {
+                let mut others = self
+                    .hands
+                    .iter()
+                    .filter(|hand| !std::ptr::eq(*hand, *waiting));
+                matches!(&waiting.state, State::Running(statement) if statement.wants_write_lock())
+                    && others.any(Hand::in_transaction)
+            });
+        }
+        let pids = |hands: &mut dyn Iterator<Item = &Hand>| {
+            let pids: Vec<String> = hands.map(|hand| hand.backend.to_string()).collect();
+            format!("ARRAY[{}]", pids.join(","))
+        };
+        // Strangers block too, for a moment: NOTIFY has one lock for a server.
+        let text = format!(
+            "SELECT CAST(pid AS text) AS t FROM unnest({}) AS pid WHERE NOT pg_blocking_pids(pid) && {}",
+            pids(&mut running.into_iter()),
+            pids(&mut self.hands.iter()),
+        );
+        let free = texts(&mut self.observer.as_conn(), &text);
+        free.is_empty()
+    }
+}
+
+fn shortened(text: &str) -> String {
+    let text: Vec<&str> = text
+        .split("-- binds")
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .collect();
+    text.join(" ")
+        .replace("solid_queue_", "")
+        .chars()
+        .take(90)
+        .collect()
+}
+
+fn broken(what: &str, trace: &[String]) -> Broken {
+    let what = format!("{what}\nafter\n  {}", trace.join("\n  "));
+    Broken {
+        what,
+        is_slow: false,
+    }
+}

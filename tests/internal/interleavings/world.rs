@@ -1,0 +1,144 @@
+//! What is there before the actors begin, and in words what is there after.
+
+use crate::db::attempts::{self, Ending};
+use crate::db::claimed::{Fence, Finished};
+use crate::db::failed::Failure;
+use crate::db::internal_tests::checks;
+use crate::db::internal_tests::db::execute;
+use crate::db::jobs::{self, NewRow};
+use crate::db::ready::{self, Claims, Queues, Want};
+use crate::db::{Conn, processes};
+use diesel::QueryResult;
+use std::time::Duration;
+
+/// The ids of what was set up, in that order.
+#[derive(Debug, Clone, Default)]
+pub struct World {
+    pub processes: Vec<i64>,
+    pub jobs: Vec<i64>,
+    pub claims: Vec<i64>,
+}
+
+impl World {
+    /// A process p1, p2, ..
+    pub fn process(&mut self, conn: &mut Conn<'_>) {
+        let number = self.processes.len() + 1;
+        let new = processes::NewProcess {
+            name: &format!("worker-{number}"),
+            kind: "Worker",
+            pid: 1,
+            hostname: "host",
+            supervisor_id: None,
+            metadata: "{}",
+        };
+        self.processes
+            .push(processes::register(conn, &new).unwrap());
+    }
+
+    /// A job j1, j2, .., in whatever way `row` says.
+    pub fn job(&mut self, conn: &mut Conn<'_>, row: &NewRow) {
+        self.jobs.push(jobs::insert(conn, row).unwrap().id);
+    }
+
+    /// A job that is due and not dispatched.
+    pub fn due(&mut self, conn: &mut Conn<'_>) {
+        self.job(conn, &later());
+        let id = self.jobs[self.jobs.len() - 1];
+        execute(
+            conn,
+            &format!(
+                "UPDATE solid_queue_scheduled_executions SET scheduled_at = '2000-01-01 00:00:00.000000' WHERE job_id = {id}"
+            ),
+        );
+    }
+
+    /// A job, claimed by the process of that number.
+    pub fn claimed(&mut self, conn: &mut Conn<'_>, process: usize, row: &NewRow) {
+        self.job(conn, row);
+        let claims = take(conn, self.processes[process - 1], 1).unwrap().unwrap();
+        self.claims
+            .extend(claims.into_iter().map(|(claim, _)| claim));
+    }
+
+    /// A job that has failed, by the process of that number.
+    pub fn failed(&mut self, conn: &mut Conn<'_>, process: usize, row: &NewRow) {
+        self.claimed(conn, process, row);
+        let fence = Fence {
+            process_id: self.processes[process - 1],
+            claim_id: self.claims.pop().unwrap(),
+        };
+        let ending = Ending::Fail(Failure::new("test", "as told"));
+        attempts::end(conn, fence, &ending, Duration::ZERO, Finished::Keep).unwrap();
+    }
+
+    /// The state of everything, as `j1 ready, j2 claimed by p1; p1 p2`.
+    pub fn describe(&self, conn: &mut Conn<'_>) -> String {
+        let called =
+            |ids: &[i64], letter: char, id: i64| match ids.iter().position(|known| *known == id) {
+                Some(index) => format!("{letter}{}", index + 1),
+                None => "new".to_owned(),
+            };
+        let mut all = Vec::new();
+        for row in checks::jobs(conn) {
+            let mut text = format!("{} {}", called(&self.jobs, 'j', row.id), row.place);
+            if let Some(process) = row.process_id {
+                text.push_str(&format!(" by {}", called(&self.processes, 'p', process)));
+            }
+            if row.crash_count > 0 {
+                text.push_str(&format!(" ({} crash)", row.crash_count));
+            }
+            all.push(text);
+        }
+        let rows = checks::processes(conn);
+        let alive: Vec<String> = rows
+            .iter()
+            .map(|row| called(&self.processes, 'p', row.id))
+            .collect();
+        format!("{}; {}", all.join(", "), alive.join(" "))
+    }
+}
+
+/// A job that is ready at once.
+pub fn row() -> NewRow {
+    NewRow::new("a".to_owned(), "{}".to_owned(), "default".to_owned(), 0)
+}
+
+/// A job that is due in an hour.
+pub fn later() -> NewRow {
+    NewRow {
+        delay: Some(3_600_000_000),
+        ..row()
+    }
+}
+
+pub fn with_key(key: &str) -> NewRow {
+    NewRow {
+        idempotency_key: Some(key.to_owned()),
+        ..row()
+    }
+}
+
+pub fn once() -> NewRow {
+    NewRow {
+        at_most_once: true,
+        ..row()
+    }
+}
+
+/// Claims as `(claim, job)`; nothing when the process is not registered.
+pub fn take(
+    conn: &mut Conn<'_>,
+    process: i64,
+    limit: usize,
+) -> QueryResult<Option<Vec<(i64, i64)>>> {
+    let want = Want {
+        process_id: process,
+        queues: &Queues::All,
+        classes: &["a".to_owned()],
+        limit,
+    };
+    Ok(match ready::claim(conn, &want)? {
+        Claims::Unregistered => None,
+        Claims::Held(held) => Some(held.iter().map(|row| (row.claim_id, row.job_id)).collect()),
+    })
+}

@@ -1,0 +1,18 @@
+//! Proofs about the transitions of `src/db`, which only the crate itself can
+//! call: this directory is mounted there, as a module of its tests.
+
+#![allow(
+    unreachable_pub,
+    missing_docs,
+    missing_debug_implementations,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stderr,
+    clippy::disallowed_methods
+)]
+
+mod checks;
+mod db;
+mod edges;
+mod interleavings;
+mod model;

@@ -1,0 +1,159 @@
+//! How claims end, on a real database.
+
+use super::reference::Answer;
+use super::state::forgotten;
+use super::step::{By, End, Sight, Which};
+use super::subject::number;
+use super::transitions::{NOBODY, Taken};
+use crate::db::attempts::{self, Ending};
+use crate::db::claimed::{self, Death, Fence, Finished};
+use crate::db::failed::Failure;
+use crate::db::internal_tests::checks::JobRow;
+use crate::db::internal_tests::db::execute;
+use crate::db::{Conn, jobs, processes};
+use crate::mutant;
+use diesel::QueryResult;
+use std::time::Duration;
+
+impl Taken<'_> {
+    pub fn finish(&mut self, by: By, picks: &[Which], keep: bool) -> QueryResult<Answer> {
+        let (process, claims) = (self.owner(by, picks), self.claims(picks));
+        let ended = if mutant::is("finish_without_fence") {
+            let jobs = claims.iter().filter_map(|claim| {
+                let of_claim =
+                    |row: &&JobRow| [row.claim_id, row.last_claim_id].contains(&Some(*claim));
+                Some((*claim, self.rows.iter().find(of_claim)?.id))
+            });
+            claimed::finish_unfenced(&mut self.conn, &jobs.collect::<Vec<_>>())?;
+            claims
+        } else {
+            let finished = if keep {
+                Finished::Keep
+            } else {
+                Finished::Delete
+            };
+            claimed::finish(&mut self.conn, process, &claims, finished)?
+        };
+        Ok(Answer::Ended(self.claim_numbers(ended)))
+    }
+
+    pub fn end(&mut self, by: By, pick: Which, end: End, keep: bool) -> QueryResult<Answer> {
+        let fence = Fence {
+            process_id: self.owner(by, &[pick]),
+            claim_id: self.claims(&[pick]).first().copied().unwrap_or(NOBODY),
+        };
+        let finished = if keep {
+            Finished::Keep
+        } else {
+            Finished::Delete
+        };
+        let done = attempts::end(
+            &mut self.conn,
+            fence,
+            &ending(end),
+            Duration::ZERO,
+            finished,
+        )?;
+        Ok(Answer::EndedAs(done.map(|done| match done {
+            Ending::Fail(_) => End::Fail,
+            Ending::Retry(_, delay) => End::Retry(seconds(delay)),
+            Ending::Discard(_) => End::Discard,
+            Ending::Cancel(_) => End::Cancel,
+            Ending::Snooze(delay) => End::Snooze(seconds(delay)),
+        })))
+    }
+
+    pub fn decide(&mut self, pick: Which, end: End) -> Answer {
+        if let Some(claim) = self.claims(&[pick]).first() {
+            let verdict = serde_json::to_string(&ending(end)).unwrap();
+            let text = format!(
+                "UPDATE solid_queue_claimed_executions SET verdict = '{verdict}' WHERE id = {claim}"
+            );
+            execute(&mut self.conn, &text);
+        }
+        Answer::Nothing
+    }
+
+    pub fn release(&mut self, by: By, picks: &[Which], delay: Option<u16>) -> QueryResult<Answer> {
+        let (process, claims) = (self.owner(by, picks), self.claims(picks));
+        let delay = delay.map(|delay| Duration::from_secs(delay.into()));
+        let ended = claimed::release(&mut self.conn, process, &claims, delay)?;
+        if mutant::is("release_leaves_the_claim") {
+            for claim in &ended {
+                leave(&mut self.conn, process, *claim);
+            }
+        }
+        Ok(Answer::Ended(self.claim_numbers(ended)))
+    }
+
+    pub fn prune(&mut self, process: Which, sight: Sight, is_crash: bool) -> QueryResult<Answer> {
+        let number = self.before.process(process);
+        let beats = number.map_or(0, |number| self.before.processes[number].heartbeat_seq);
+        let seen = match sight {
+            Sight::Certain => None,
+            Sight::Fresh => Some(beats),
+            Sight::Stale => Some(beats - 1),
+        };
+        let how = "was killed by signal 9".to_owned();
+        let id = self.process(process);
+        let recovered = processes::prune(&mut self.conn, id, seen, &Death { is_crash, how })?;
+        Ok(Answer::Recovered(recovered.map(|all| {
+            [all.released, all.delayed, all.failed, all.cancelled]
+                .map(|jobs| self.job_numbers(jobs))
+        })))
+    }
+
+    pub fn reconcile(&mut self, process: Which, memory: u8) -> QueryResult<Answer> {
+        let process = self.process(process);
+        let ids = &mut self.ids;
+        let mut held: Vec<(usize, usize)> = claimed::held_by(&mut self.conn, process)?
+            .into_iter()
+            .map(|(claim, job)| (number(&mut ids.claims, claim), number(&mut ids.jobs, job)))
+            .collect();
+        held.sort_unstable();
+        let lost: Vec<i64> = forgotten(&held, memory)
+            .map(|claim| ids.claims[claim])
+            .collect();
+        let ended = claimed::release(&mut self.conn, process, &lost, None)?;
+        Ok(Answer::Reconciled(held, self.claim_numbers(ended)))
+    }
+
+    pub fn ended(&mut self, picks: &[Which]) -> QueryResult<Answer> {
+        let claims = self.before.picked(picks).into_iter();
+        let pairs: Vec<(i64, i64)> = claims
+            .map(|claim| {
+                (
+                    self.ids.claims[claim],
+                    self.ids.jobs[self.before.claims[claim].job],
+                )
+            })
+            .collect();
+        let ended = jobs::ended_claims(&mut self.conn, &pairs)?;
+        Ok(Answer::Ended(self.claim_numbers(ended)))
+    }
+}
+
+/// A fault: the claim stands where it stood before it was released.
+fn leave(conn: &mut Conn<'_>, process: i64, claim: i64) {
+    let text = format!(
+        "DELETE FROM audit WHERE id = {claim}; \
+         INSERT INTO solid_queue_claimed_executions (id, job_id, process_id, created_at) \
+         SELECT {claim}, id, {process}, created_at FROM solid_queue_jobs WHERE last_claim_id = {claim}"
+    );
+    execute(conn, &text);
+}
+
+fn ending(end: End) -> Ending {
+    let failure = || Failure::new("test", "as told");
+    match end {
+        End::Fail => Ending::Fail(failure()),
+        End::Retry(delay) => Ending::Retry(failure(), Duration::from_secs(delay.into())),
+        End::Discard => Ending::Discard(failure()),
+        End::Cancel => Ending::Cancel(failure()),
+        End::Snooze(delay) => Ending::Snooze(Duration::from_secs(delay.into())),
+    }
+}
+
+fn seconds(delay: Duration) -> u16 {
+    u16::try_from(delay.as_secs()).unwrap()
+}

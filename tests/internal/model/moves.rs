@@ -1,0 +1,127 @@
+//! What is done to jobs from outside, by the reference and by a database.
+
+use super::reference::{Answer, waiting};
+use super::state::{Model, Place};
+use super::step::Move;
+use super::transitions::Taken;
+use crate::db::clear::{self, Old};
+use crate::db::moves::{self, Cancelled, Retried, When};
+use crate::db::scheduled::micros;
+use diesel::QueryResult;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+impl Model {
+    pub fn move_jobs(&mut self, picks: &[u8], what: Move) -> Answer {
+        let (mut moved, mut others) = (BTreeSet::new(), BTreeSet::new());
+        for number in self.picked_jobs(picks) {
+            match self.move_job(number, what) {
+                Some(true) => moved.insert(number),
+                Some(false) => others.insert(number),
+                None => false,
+            };
+        }
+        Answer::Moved(moved, others)
+    }
+
+    /// Whether a job was moved; `None` when there is nothing to be said of it.
+    fn move_job(&mut self, number: usize, what: Move) -> Option<bool> {
+        let job = &mut self.jobs[number];
+        let waits = matches!(job.place, Place::Ready | Place::Scheduled(_));
+        let failed = matches!(job.place, Place::Failed(_));
+        match (what, job.place) {
+            (Move::Cancel, Place::Claimed(claim)) => {
+                job.version += 1;
+                self.claims[claim].cancelled = true;
+                Some(false)
+            }
+            (Move::Cancel, _) if waits => {
+                job.place = Place::Finished;
+                job.attempts_kept += 1;
+                Some(true)
+            }
+            (Move::Discard, _) if waits || failed => {
+                job.place = Place::Gone;
+                Some(true)
+            }
+            (Move::Retry { even_at_most_once }, Place::Failed(_)) => {
+                if job.new.at_most_once && !even_at_most_once {
+                    return Some(false);
+                }
+                job.place = Place::Ready;
+                (job.attempts, job.crash_count) = (0, 0);
+                Some(true)
+            }
+            (Move::Reschedule(seconds), _) if waits => {
+                job.place = waiting(seconds);
+                job.version += 1;
+                Some(true)
+            }
+            (Move::ChangePriority(priority), _) if waits => {
+                job.new.priority = priority;
+                Some(true)
+            }
+            _ => None,
+        }
+    }
+
+    pub fn clear(&mut self, failed: bool) -> Answer {
+        let mut count = 0;
+        for job in &mut self.jobs {
+            let goes = match job.place {
+                Place::Failed(_) => failed,
+                Place::Finished => !failed,
+                _ => false,
+            };
+            if goes {
+                job.place = Place::Gone;
+                count += 1;
+            }
+        }
+        Answer::Count(count)
+    }
+}
+
+impl Taken<'_> {
+    pub fn move_jobs(&mut self, picks: &[u8], what: Move) -> QueryResult<Answer> {
+        let numbers = self.before.picked_jobs(picks).into_iter();
+        let jobs: Vec<i64> = numbers.map(|number| self.ids.jobs[number]).collect();
+        let conn = &mut self.conn;
+        let (moved, others) = match what {
+            Move::Cancel => {
+                let Cancelled { ended, asked } = moves::cancel(conn, &jobs)?;
+                (ended, asked)
+            }
+            Move::Discard => (moves::discard(conn, &jobs)?, Vec::new()),
+            Move::Retry { even_at_most_once } => {
+                let Retried { ready, risky } = moves::retry(conn, &jobs, even_at_most_once)?;
+                (ready, risky)
+            }
+            Move::Reschedule(seconds) => {
+                let delay = micros(Duration::from_secs(seconds.into()));
+                (moves::reschedule(conn, &jobs, When::In(delay))?, Vec::new())
+            }
+            Move::ChangePriority(priority) => {
+                (moves::change_priority(conn, &jobs, priority)?, Vec::new())
+            }
+        };
+        Ok(Answer::Moved(
+            self.job_numbers(moved),
+            self.job_numbers(others),
+        ))
+    }
+
+    pub fn clear(&mut self, failed: bool) -> QueryResult<Answer> {
+        const ALL: usize = 1_000;
+        let count = if failed {
+            clear::failed(&mut self.conn, Duration::ZERO, ALL)?
+        } else {
+            let old = Old {
+                age: Duration::ZERO,
+                up_to: 0,
+            };
+            clear::finished(&mut self.conn, old, 0, ALL)?.cleared
+        };
+        Ok(Answer::Count(count))
+    }
+}

@@ -1,0 +1,341 @@
+//! What every transition must answer and change, in plain memory.
+
+use super::look::Seen;
+use super::state::{Claim, Due, Job, Model, Place, Process, forgotten};
+use super::step::{By, End, New, Sight, Step, When, Which};
+use std::collections::BTreeSet;
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Answer {
+    Nothing,
+    Process(usize),
+    Is(bool),
+    /// Claims that the process is asked to end; nothing when it was pruned.
+    Beat(Option<BTreeSet<usize>>),
+    Count(usize),
+    /// Which job each enqueue gave, and whether it is new.
+    Jobs(Vec<(usize, bool)>),
+    Unregistered,
+    /// Claims and their jobs, the most important first.
+    Held(Vec<(usize, usize)>),
+    Ended(BTreeSet<usize>),
+    /// How a claim has ended; nothing when it was fenced.
+    EndedAs(Option<End>),
+    /// Jobs released, delayed, failed and cancelled.
+    Recovered(Option<[BTreeSet<usize>; 4]>),
+    /// Jobs moved, and jobs of which more must be said.
+    Moved(BTreeSet<usize>, BTreeSet<usize>),
+    Reconciled(Vec<(usize, usize)>, BTreeSet<usize>),
+    Seen(Box<Seen>),
+}
+
+impl Model {
+    pub fn apply(&mut self, step: &Step) -> Answer {
+        match step {
+            Step::Register => self.register(),
+            Step::Heartbeat {
+                process,
+                right_name,
+            } => self.beat(*process, *right_name),
+            Step::Drain { process } => self.drain(*process),
+            Step::Deregister { process } => Answer::Is(self.deregister(*process)),
+            Step::Enqueue(new) => Answer::Jobs(vec![self.enqueue(new)]),
+            Step::EnqueueAll { jobs, roll_back } if !roll_back => {
+                Answer::Jobs(jobs.iter().map(|new| self.enqueue(new)).collect())
+            }
+            Step::Listen { .. } | Step::EnqueueAll { .. } => Answer::Nothing,
+            Step::MakeDue { job, rank } => self.make_due(*job, *rank),
+            Step::Dispatch { batch } => self.dispatch(*batch),
+            Step::Claim {
+                process,
+                queues,
+                classes,
+                limit,
+            } => self.take(*process, queues.as_deref(), *classes, *limit),
+            Step::Finish { by, claims, keep } => self.finish(*by, claims, *keep),
+            Step::End {
+                by,
+                claim,
+                end,
+                keep,
+            } => self.end_one(*by, *claim, *end, *keep),
+            Step::Decide { claim, end } => {
+                if let Some(claim) = self.claim(*claim).filter(|claim| self.is_held(*claim)) {
+                    self.claims[claim].verdict = Some(*end);
+                }
+                Answer::Nothing
+            }
+            Step::Move { jobs, what } => self.move_jobs(jobs, *what),
+            Step::Clear { failed } => self.clear(*failed),
+            Step::Release { by, claims, delay } => {
+                let ended = self.end(*by, claims);
+                self.release(&ended, delay.unwrap_or(0));
+                Answer::Ended(ended)
+            }
+            Step::Prune {
+                process,
+                sight,
+                crash,
+            } => {
+                let found = self.alive(*process).filter(|_| *sight != Sight::Stale);
+                Answer::Recovered(found.map(|process| self.prune(process, *crash)))
+            }
+            Step::Pause { queue } => {
+                self.paused.insert(*queue);
+                Answer::Nothing
+            }
+            Step::Unpause { queue } => {
+                self.paused.remove(queue);
+                Answer::Nothing
+            }
+            Step::Reconcile { process, memory } => self.reconcile(*process, *memory),
+            Step::Ended { claims } => Answer::Ended(self.ended_by_owner(claims)),
+            Step::Look => Answer::Seen(Box::new(self.look())),
+        }
+    }
+
+    /// After the step was compared: what was scheduled is not due by itself.
+    pub fn park(&mut self) -> bool {
+        let mut parked = false;
+        for job in &mut self.jobs {
+            if let Place::Scheduled(due @ Due::In(_)) = &mut job.place {
+                *due = Due::Far;
+                parked = true;
+            }
+        }
+        parked
+    }
+
+    fn register(&mut self) -> Answer {
+        self.processes.push(Process {
+            registered: true,
+            heartbeat_seq: 0,
+            draining: false,
+        });
+        Answer::Process(self.processes.len() - 1)
+    }
+
+    fn beat(&mut self, process: Which, right_name: bool) -> Answer {
+        let Some(process) = self.alive(process).filter(|_| right_name) else {
+            return Answer::Beat(None);
+        };
+        self.processes[process].heartbeat_seq += 1;
+        let mut claims = self.held_by(process);
+        claims.retain(|(claim, _)| self.claims[*claim].cancelled);
+        Answer::Beat(Some(claims.into_iter().map(|(claim, _)| claim).collect()))
+    }
+
+    fn drain(&mut self, process: Which) -> Answer {
+        if let Some(process) = self.alive(process) {
+            self.processes[process].draining = true;
+        }
+        Answer::Nothing
+    }
+
+    fn deregister(&mut self, process: Which) -> bool {
+        let idle = self.alive(process);
+        let Some(process) = idle.filter(|process| self.held_by(*process).is_empty()) else {
+            return false;
+        };
+        self.processes[process].registered = false;
+        true
+    }
+
+    fn enqueue(&mut self, new: &New) -> (usize, bool) {
+        let has_key =
+            |job: &Job| new.key.is_some() && job.new.key == new.key && job.place != Place::Gone;
+        if let Some(job) = self.jobs.iter().position(has_key) {
+            return (job, false);
+        }
+        let place = match new.when {
+            When::Now | When::Past => Place::Ready,
+            When::Future => Place::Scheduled(Due::Far),
+            When::After(seconds) => Place::Scheduled(Due::In(u32::from(seconds))),
+        };
+        self.jobs.push(Job {
+            new: new.clone(),
+            place,
+            attempts: 0,
+            crash_count: 0,
+            last_claim: None,
+            attempts_kept: 0,
+            version: 0,
+        });
+        (self.jobs.len() - 1, true)
+    }
+
+    fn make_due(&mut self, job: u8, rank: u8) -> Answer {
+        if let Some(job) = self.scheduled(job) {
+            self.jobs[job].place = Place::Scheduled(Due::Already(rank));
+        }
+        Answer::Nothing
+    }
+
+    fn dispatch(&mut self, batch: usize) -> Answer {
+        let jobs = self.jobs.iter().enumerate();
+        let mut due: Vec<_> = jobs
+            .filter_map(|(number, job)| match job.place {
+                Place::Scheduled(Due::Already(rank)) => Some((rank, job.new.priority, number)),
+                _ => None,
+            })
+            .collect();
+        due.sort_unstable();
+        due.truncate(batch);
+        for (_, _, job) in &due {
+            self.jobs[*job].place = Place::Ready;
+        }
+        Answer::Count(due.len())
+    }
+
+    fn take(&mut self, process: Which, queues: Option<&[u8]>, classes: u8, limit: usize) -> Answer {
+        let alive = self.alive(process);
+        let Some(process) = alive.filter(|process| !self.processes[*process].draining) else {
+            return Answer::Unregistered;
+        };
+        let place = |queue: u8| match queues {
+            None => Some(0),
+            Some(queues) => queues.iter().position(|name| *name == queue),
+        };
+        let jobs = self.jobs.iter().enumerate();
+        let mut ready: Vec<_> = jobs
+            .filter(|(_, job)| job.place == Place::Ready && classes & (1 << job.new.class) != 0)
+            .filter(|(_, job)| !self.paused.contains(&job.new.queue))
+            .filter_map(|(number, job)| Some((place(job.new.queue)?, job.new.priority, number)))
+            .collect();
+        ready.sort_unstable();
+        ready.truncate(limit);
+        let mut held = Vec::new();
+        for (_, _, job) in ready {
+            held.push((self.claims.len(), job));
+            self.jobs[job].place = Place::Claimed(self.claims.len());
+            self.claims.push(Claim {
+                job,
+                process,
+                cancelled: false,
+                verdict: None,
+            });
+        }
+        Answer::Held(held)
+    }
+
+    /// The fence: those of the claims that are current and held by `by`.
+    fn end(&self, by: By, claims: &[Which]) -> BTreeSet<usize> {
+        let owner = self.owner(by, claims);
+        self.picked(claims)
+            .into_iter()
+            .filter(|claim| self.is_held(*claim) && Some(self.claims[*claim].process) == owner)
+            .collect()
+    }
+
+    fn finish(&mut self, by: By, claims: &[Which], keep: bool) -> Answer {
+        let ended = self.end(by, claims);
+        for claim in &ended {
+            let job = self.job_of(*claim);
+            job.place = if keep { Place::Finished } else { Place::Gone };
+            (job.crash_count, job.last_claim) = (0, Some(*claim));
+        }
+        Answer::Ended(ended)
+    }
+
+    fn end_one(&mut self, by: By, claim: Which, end: End, keep: bool) -> Answer {
+        let Some(claim) = self.end(by, &[claim]).first().copied() else {
+            return Answer::EndedAs(None);
+        };
+        let is_cancelled = self.claims[claim].cancelled;
+        let end = if is_cancelled { End::Cancel } else { end };
+        self.follow(claim, end, true, keep);
+        Answer::EndedAs(Some(end))
+    }
+
+    /// What follows the end of a claim.
+    fn follow(&mut self, claim: usize, end: End, by_owner: bool, keep: bool) {
+        let job = self.job_of(claim);
+        job.place = match end {
+            End::Fail => Place::Failed("test"),
+            End::Retry(delay) | End::Snooze(delay) => waiting(delay),
+            End::Discard | End::Cancel if keep => Place::Finished,
+            End::Discard | End::Cancel => Place::Gone,
+        };
+        if by_owner {
+            job.last_claim = Some(claim);
+        }
+        if !matches!(end, End::Snooze(_)) {
+            job.attempts += 1;
+            job.attempts_kept += 1;
+        }
+    }
+
+    fn release(&mut self, claims: &BTreeSet<usize>, delay: u16) {
+        for claim in claims {
+            if self.claims[*claim].cancelled {
+                self.follow(*claim, End::Cancel, true, true);
+            } else {
+                self.follow(*claim, End::Snooze(delay), true, true);
+            }
+        }
+    }
+
+    fn prune(&mut self, process: usize, crash: bool) -> [BTreeSet<usize>; 4] {
+        let mut recovered: [BTreeSet<usize>; 4] = Default::default();
+        for (claim, job) in self.held_by(process) {
+            let cancel = self.claims[claim].cancelled.then_some(End::Cancel);
+            let outcome = match cancel.or(self.claims[claim].verdict) {
+                None => self.interrupt(job, crash),
+                Some(end) => {
+                    self.follow(claim, end, false, true);
+                    match end {
+                        End::Retry(_) | End::Snooze(_) => 1,
+                        End::Fail => 2,
+                        End::Discard | End::Cancel => 3,
+                    }
+                }
+            };
+            recovered[outcome].insert(job);
+        }
+        self.processes[process].registered = false;
+        recovered
+    }
+
+    fn interrupt(&mut self, job: usize, crash: bool) -> usize {
+        let job = &mut self.jobs[job];
+        job.crash_count += i32::from(crash);
+        let (place, outcome) = if job.new.at_most_once {
+            (Place::Failed("outcome_unknown"), 2)
+        } else if job.crash_count > job.new.max_crashes.unwrap_or(3) {
+            (Place::Failed("crashed"), 2)
+        } else if crash && job.crash_count >= 2 {
+            let delay = (5 << job.crash_count.min(8)).min(600);
+            (Place::Scheduled(Due::In(delay)), 1)
+        } else {
+            (Place::Ready, 0)
+        };
+        job.place = place;
+        job.attempts_kept += i64::from(crash || outcome == 2);
+        outcome
+    }
+
+    fn reconcile(&mut self, process: Which, memory: u8) -> Answer {
+        let process = self.process(process);
+        let held = process.map_or_else(Vec::new, |process| self.held_by(process));
+        let lost: BTreeSet<usize> = forgotten(&held, memory).collect();
+        self.release(&lost, 0);
+        Answer::Reconciled(held, lost)
+    }
+
+    fn ended_by_owner(&self, claims: &[Which]) -> BTreeSet<usize> {
+        let mut ended = self.picked(claims);
+        ended.retain(|claim| {
+            let job = &self.jobs[self.claims[*claim].job];
+            job.last_claim == Some(*claim) && job.place != Place::Gone
+        });
+        ended.into_iter().collect()
+    }
+}
+
+/// Where a job waits that may run after so many seconds.
+pub fn waiting(seconds: u16) -> Place {
+    match seconds {
+        0 => Place::Ready,
+        _ => Place::Scheduled(Due::In(u32::from(seconds))),
+    }
+}

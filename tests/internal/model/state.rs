@@ -1,0 +1,150 @@
+//! What the reference knows, and what the picks of a step mean in it.
+//!
+//! Jobs, processes and claims are numbered in the order in which they came
+//! to be; what a database calls them is not known here.
+
+use super::step::{By, End, New, Which};
+use std::collections::BTreeSet;
+
+/// Where a job is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    Ready,
+    Claimed(usize),
+    Scheduled(Due),
+    Failed(&'static str),
+    Finished,
+    /// Its row was deleted.
+    Gone,
+}
+
+/// When a scheduled job is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Due {
+    /// So many seconds after it was scheduled, just now.
+    In(u32),
+    /// Not within the test.
+    Far,
+    /// Already, in the order of these numbers.
+    Already(u8),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Job {
+    pub new: New,
+    pub place: Place,
+    pub attempts: i32,
+    pub crash_count: i32,
+    pub last_claim: Option<usize>,
+    /// How many attempts are written down.
+    pub attempts_kept: i64,
+    /// Grows when it is touched although nothing of the above changes.
+    pub version: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Process {
+    pub registered: bool,
+    pub heartbeat_seq: i64,
+    pub draining: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Claim {
+    pub job: usize,
+    pub process: usize,
+    pub cancelled: bool,
+    pub verdict: Option<End>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct Model {
+    pub jobs: Vec<Job>,
+    pub processes: Vec<Process>,
+    pub claims: Vec<Claim>,
+    pub paused: BTreeSet<u8>,
+}
+
+/// What the picks of a step mean at this moment.
+impl Model {
+    pub fn process(&self, which: Which) -> Option<usize> {
+        let all = 0..self.processes.len();
+        match which {
+            Which::Ever(number) => pick(all, number),
+            Which::Now(number) => pick(
+                all.filter(|process| self.processes[*process].registered),
+                number,
+            ),
+        }
+    }
+
+    pub fn claim(&self, which: Which) -> Option<usize> {
+        let all = 0..self.claims.len();
+        match which {
+            Which::Ever(number) => pick(all, number),
+            Which::Now(number) => pick(all.filter(|claim| self.is_held(*claim)), number),
+        }
+    }
+
+    pub fn picked(&self, claims: &[Which]) -> Vec<usize> {
+        claims
+            .iter()
+            .filter_map(|which| self.claim(*which))
+            .collect()
+    }
+
+    pub fn owner(&self, by: By, claims: &[Which]) -> Option<usize> {
+        match by {
+            By::Owner => self
+                .picked(claims)
+                .first()
+                .map(|claim| self.claims[*claim].process),
+            By::Process(which) => self.process(which),
+        }
+    }
+
+    /// Jobs that are there or were.
+    pub fn picked_jobs(&self, numbers: &[u8]) -> BTreeSet<usize> {
+        let pick = |number: &u8| pick(0..self.jobs.len(), *number);
+        numbers.iter().filter_map(pick).collect()
+    }
+
+    pub fn scheduled(&self, number: u8) -> Option<usize> {
+        let scheduled = |job: &usize| matches!(self.jobs[*job].place, Place::Scheduled(_));
+        pick((0..self.jobs.len()).filter(scheduled), number)
+    }
+
+    pub fn alive(&self, which: Which) -> Option<usize> {
+        self.process(which)
+            .filter(|process| self.processes[*process].registered)
+    }
+
+    pub fn is_held(&self, claim: usize) -> bool {
+        self.jobs[self.claims[claim].job].place == Place::Claimed(claim)
+    }
+
+    pub fn held_by(&self, process: usize) -> Vec<(usize, usize)> {
+        (0..self.claims.len())
+            .filter(|claim| self.is_held(*claim) && self.claims[*claim].process == process)
+            .map(|claim| (claim, self.claims[claim].job))
+            .collect()
+    }
+
+    pub fn job_of(&mut self, claim: usize) -> &mut Job {
+        &mut self.jobs[self.claims[claim].job]
+    }
+}
+
+fn pick(all: impl Iterator<Item = usize>, number: u8) -> Option<usize> {
+    let all: Vec<usize> = all.collect();
+    (!all.is_empty()).then(|| all[usize::from(number) % all.len()])
+}
+
+/// Of the claims that a process holds, those that it does not remember.
+pub fn forgotten(held: &[(usize, usize)], memory: u8) -> impl Iterator<Item = usize> {
+    let bit = move |index: usize| memory & (1 << (index % 8)) != 0;
+    held.iter()
+        .enumerate()
+        .filter(move |(index, _)| !bit(*index))
+        .map(|(_, (claim, _))| *claim)
+}

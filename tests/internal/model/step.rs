@@ -1,0 +1,289 @@
+//! What may happen, as data: drawn at random, printed and made smaller by
+//! proptest. Numbers are picks, taken modulo what there is at that moment, so
+//! that a step still means something after the steps before it went away.
+
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+
+#[derive(Debug, Clone)]
+pub enum Step {
+    Register,
+    Heartbeat {
+        process: Which,
+        right_name: bool,
+    },
+    Drain {
+        process: Which,
+    },
+    Listen {
+        process: Which,
+        listening: bool,
+    },
+    Deregister {
+        process: Which,
+    },
+    Enqueue(New),
+    EnqueueAll {
+        jobs: Vec<New>,
+        roll_back: bool,
+    },
+    /// A scheduled job's time comes, as if it had passed.
+    MakeDue {
+        job: u8,
+        rank: u8,
+    },
+    Dispatch {
+        batch: usize,
+    },
+    Claim {
+        process: Which,
+        queues: Option<Vec<u8>>,
+        classes: u8,
+        limit: usize,
+    },
+    Finish {
+        by: By,
+        claims: Vec<Which>,
+        keep: bool,
+    },
+    End {
+        by: By,
+        claim: Which,
+        end: End,
+        keep: bool,
+    },
+    Release {
+        by: By,
+        claims: Vec<Which>,
+        delay: Option<u16>,
+    },
+    Prune {
+        process: Which,
+        sight: Sight,
+        crash: bool,
+    },
+    /// Says what is to become of a job when its process ends.
+    Decide {
+        claim: Which,
+        end: End,
+    },
+    /// What people do to jobs from outside.
+    Move {
+        jobs: Vec<u8>,
+        what: Move,
+    },
+    /// Takes away what has finished, or what has failed, however young.
+    Clear {
+        failed: bool,
+    },
+    Pause {
+        queue: u8,
+    },
+    Unpause {
+        queue: u8,
+    },
+    /// A worker gives back what it does not remember: the bits of `memory`.
+    Reconcile {
+        process: Which,
+        memory: u8,
+    },
+    /// Asks, after a lost answer, which endings were its own.
+    Ended {
+        claims: Vec<Which>,
+    },
+    Look,
+}
+
+/// A process or a claim: of those that are there now, or of all that ever were.
+#[derive(Debug, Clone, Copy)]
+pub enum Which {
+    Now(u8),
+    Ever(u8),
+}
+
+/// In whose name a claim is ended.
+#[derive(Debug, Clone, Copy)]
+pub enum By {
+    /// The owner of the first of the claims.
+    Owner,
+    Process(Which),
+}
+
+/// What is to become of a job whose run did not succeed. Delays of zero are
+/// over at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    Fail,
+    Retry(u16),
+    Discard,
+    Cancel,
+    Snooze(u16),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Move {
+    Cancel,
+    Discard,
+    Retry {
+        even_at_most_once: bool,
+    },
+    /// After so many seconds; zero is at once.
+    Reschedule(u16),
+    ChangePriority(i32),
+}
+
+/// What a pruner goes by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sight {
+    /// It waited for the child.
+    Certain,
+    /// The heartbeat that the process sent last.
+    Fresh,
+    /// An older one.
+    Stale,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct New {
+    pub queue: u8,
+    pub class: u8,
+    pub priority: i32,
+    pub when: When,
+    pub at_most_once: bool,
+    pub key: Option<u8>,
+    pub max_crashes: Option<i32>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum When {
+    Now,
+    /// An absolute time that has passed.
+    Past,
+    /// An absolute time far ahead.
+    Future,
+    /// After so many seconds, never due within a test.
+    After(u16),
+}
+
+pub const QUEUES: [&str; 3] = ["alpha", "alpha_2", "beta"];
+pub const CLASSES: [&str; 3] = ["a", "b", "c"];
+
+/// Delays that no test lasts.
+fn delay() -> impl Strategy<Value = u16> {
+    1_000..60_000_u16
+}
+
+fn delay_or_none() -> impl Strategy<Value = u16> {
+    prop_oneof![3 => delay(), 1 => Just(0)]
+}
+
+fn end() -> impl Strategy<Value = End> {
+    prop_oneof![
+        3 => Just(End::Fail),
+        2 => delay_or_none().prop_map(End::Retry),
+        1 => Just(End::Discard),
+        1 => Just(End::Cancel),
+        1 => delay_or_none().prop_map(End::Snooze),
+    ]
+}
+
+fn moves() -> impl Strategy<Value = Step> {
+    let what = prop_oneof![
+        2 => Just(Move::Cancel),
+        1 => Just(Move::Discard),
+        3 => any::<bool>().prop_map(|even_at_most_once| Move::Retry { even_at_most_once }),
+        1 => delay_or_none().prop_map(Move::Reschedule),
+        2 => (0..3_i32).prop_map(Move::ChangePriority),
+    ];
+    (vec(any::<u8>(), 1..4), what).prop_map(|(jobs, what)| Step::Move { jobs, what })
+}
+
+fn which() -> impl Strategy<Value = Which> {
+    prop_oneof![4 => any::<u8>().prop_map(Which::Now), 1 => any::<u8>().prop_map(Which::Ever)]
+}
+
+fn by() -> impl Strategy<Value = By> {
+    prop_oneof![5 => Just(By::Owner), 1 => which().prop_map(By::Process)]
+}
+
+fn new() -> impl Strategy<Value = New> {
+    let when = prop_oneof![
+        6 => Just(When::Now),
+        1 => Just(When::Past),
+        1 => Just(When::Future),
+        2 => delay().prop_map(When::After),
+    ];
+    (
+        (0..3_u8, 0..3_u8, 0..3_i32),
+        when,
+        proptest::bool::weighted(0.2),
+        option::weighted(0.2, 0..4_u8),
+        option::weighted(0.3, 0..4_i32),
+    )
+        .prop_map(
+            |((queue, class, priority), when, at_most_once, key, max_crashes)| New {
+                queue,
+                class,
+                priority,
+                when,
+                at_most_once,
+                key,
+                max_crashes,
+            },
+        )
+}
+
+fn sight() -> impl Strategy<Value = Sight> {
+    prop_oneof![3 => Just(Sight::Fresh), 2 => Just(Sight::Certain), 2 => Just(Sight::Stale)]
+}
+
+fn claim() -> impl Strategy<Value = Step> {
+    let queues = option::of(vec(0..3_u8, 0..6).prop_map(|mut names| {
+        let mut seen = [false; 3];
+        names.retain(|name| !std::mem::replace(&mut seen[usize::from(*name)], true));
+        names
+    }));
+    let classes = prop_oneof![4 => Just(0b111_u8), 1 => 0..8_u8];
+    (which(), queues, classes, 0..8_usize).prop_map(|(process, queues, classes, limit)| {
+        Step::Claim {
+            process,
+            queues,
+            classes,
+            limit,
+        }
+    })
+}
+
+pub fn step() -> impl Strategy<Value = Step> {
+    let claims = || vec(which(), 1..4);
+    prop_oneof![
+        8 => Just(Step::Register),
+        2 => (which(), proptest::bool::weighted(0.8))
+            .prop_map(|(process, right_name)| Step::Heartbeat { process, right_name }),
+        1 => which().prop_map(|process| Step::Drain { process }),
+        1 => (which(), any::<bool>()).prop_map(|(process, listening)| Step::Listen { process, listening }),
+        1 => which().prop_map(|process| Step::Deregister { process }),
+        14 => new().prop_map(Step::Enqueue),
+        2 => (vec(new(), 0..5), proptest::bool::weighted(0.3))
+            .prop_map(|(jobs, roll_back)| Step::EnqueueAll { jobs, roll_back }),
+        6 => (any::<u8>(), 0..4_u8).prop_map(|(job, rank)| Step::MakeDue { job, rank }),
+        4 => (1..4_usize).prop_map(|batch| Step::Dispatch { batch }),
+        20 => claim(),
+        4 => (by(), claims(), any::<bool>()).prop_map(|(by, claims, keep)| Step::Finish { by, claims, keep }),
+        5 => (by(), which(), end(), any::<bool>())
+            .prop_map(|(by, claim, end, keep)| Step::End { by, claim, end, keep }),
+        1 => (which(), end()).prop_map(|(claim, end)| Step::Decide { claim, end }),
+        5 => moves(),
+        1 => any::<bool>().prop_map(|failed| Step::Clear { failed }),
+        4 => (by(), claims(), option::of(delay()))
+            .prop_map(|(by, claims, delay)| Step::Release { by, claims, delay }),
+        5 => (which(), sight(), proptest::bool::weighted(0.8))
+            .prop_map(|(process, sight, crash)| Step::Prune { process, sight, crash }),
+        1 => (0..3_u8).prop_map(|queue| Step::Pause { queue }),
+        4 => (0..3_u8).prop_map(|queue| Step::Unpause { queue }),
+        1 => (which(), any::<u8>()).prop_map(|(process, memory)| Step::Reconcile { process, memory }),
+        1 => claims().prop_map(|claims| Step::Ended { claims }),
+        1 => Just(Step::Look),
+    ]
+}

@@ -1,0 +1,212 @@
+//! A real database under the same steps as the reference, and how the two are
+//! compared.
+
+use super::reference::Answer;
+use super::state::{Due, Job, Model, Place};
+use super::step::{CLASSES, QUEUES, Step};
+use super::transitions::{Taken, set_due};
+use crate::db::internal_tests::checks::{self, JobRow};
+use crate::db::internal_tests::db::TestDb;
+use crate::db::{AsConn, Connection};
+use diesel::QueryResult;
+
+pub struct Subject {
+    pub name: &'static str,
+    connection: Connection,
+    ids: Ids,
+    /// The rows after the step before.
+    rows: Vec<JobRow>,
+}
+
+/// What the database calls the jobs, processes and claims of the reference.
+#[derive(Debug, Default)]
+pub struct Ids {
+    pub jobs: Vec<i64>,
+    pub processes: Vec<i64>,
+    pub claims: Vec<i64>,
+}
+
+/// The number of an id; those that nobody has named yet get the next one.
+pub fn number(ids: &mut Vec<i64>, id: i64) -> usize {
+    ids.iter()
+        .position(|known| *known == id)
+        .unwrap_or_else(|| {
+            ids.push(id);
+            ids.len() - 1
+        })
+}
+
+impl Subject {
+    pub fn new(db: &TestDb) -> Self {
+        Subject {
+            name: if db.is_postgres() {
+                "Postgres"
+            } else {
+                "SQLite"
+            },
+            connection: db.connect(),
+            ids: Ids::default(),
+            rows: Vec::new(),
+        }
+    }
+
+    pub fn clear(&mut self) {
+        checks::clear(&mut self.connection.as_conn());
+        self.ids = Ids::default();
+        self.rows.clear();
+    }
+
+    /// Takes the step; `before` says what its picks mean.
+    pub fn apply(&mut self, step: &Step, before: &Model) -> QueryResult<Answer> {
+        let mut taken = Taken {
+            conn: self.connection.as_conn(),
+            ids: &mut self.ids,
+            before,
+            rows: &self.rows,
+        };
+        taken.step(step)
+    }
+
+    /// Lets nothing become due while the test runs.
+    pub fn park(&mut self) {
+        let conn = &mut self.connection.as_conn();
+        set_due(
+            conn,
+            "2999-01-01 00:00:00.000000",
+            "scheduled_at > '2010-01-01'",
+        );
+    }
+
+    /// Compares the database with the reference after a step; `before` is the
+    /// reference before it. Gives what can be compared with another database.
+    pub fn check(&mut self, before: &Model, after: &Model) -> Result<Vec<String>, String> {
+        let conn = &mut self.connection.as_conn();
+        if let Some(violation) = checks::violations(conn).first() {
+            return Err(violation.clone());
+        }
+        self.check_processes(after)?;
+        let rows = checks::jobs(&mut self.connection.as_conn());
+        let mut seen = Vec::new();
+        for (number, job) in after.jobs.iter().enumerate() {
+            let id = self.ids.jobs[number];
+            let row = rows.iter().find(|row| row.id == id);
+            self.ids.compare(number, job, row, after)?;
+            // I3, I6: what no transition was entitled to change has not changed.
+            let old = self.rows.iter().find(|old| old.id == id);
+            if before.jobs.get(number) == Some(job) && old.map(undated) != row.map(undated) {
+                return Err(format!("job {number} was changed: {old:?} became {row:?}"));
+            }
+            seen.push(row.map_or_else(String::new, |row| format!("{} {:?}", row.fixed, row.error)));
+        }
+        if rows.iter().any(|row| !self.ids.jobs.contains(&row.id)) {
+            return Err("there is a job that nobody has enqueued".to_owned());
+        }
+        self.rows = rows;
+        Ok(seen)
+    }
+
+    fn check_processes(&mut self, after: &Model) -> Result<(), String> {
+        let rows = checks::processes(&mut self.connection.as_conn());
+        for (number, process) in after.processes.iter().enumerate() {
+            let row = rows.iter().find(|row| row.id == self.ids.processes[number]);
+            let found = row.map(|row| (row.heartbeat_seq, row.draining));
+            let expected = (process.heartbeat_seq, process.draining);
+            if found != process.registered.then_some(expected) {
+                return Err(format!(
+                    "process {number} should be {process:?}, and is {row:?}"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Ids {
+    fn compare(
+        &self,
+        number: usize,
+        job: &Job,
+        row: Option<&JobRow>,
+        model: &Model,
+    ) -> Result<(), String> {
+        let Some(row) = row else {
+            return match job.place {
+                Place::Gone => Ok(()),
+                _ => Err(format!("I4: job {number} is lost: {job:?}")),
+            };
+        };
+        let claim = |number: usize| self.claims.get(number).copied();
+        let holder = match job.place {
+            Place::Claimed(held) => {
+                let process = self.processes.get(model.claims[held].process);
+                (claim(held), process.copied())
+            }
+            _ => (None, None),
+        };
+        let is_cancelled = match job.place {
+            Place::Claimed(claim) => model.claims[claim].cancelled,
+            _ => false,
+        };
+        let agrees = is_at(row, job.place)
+            && holder == (row.claim_id, row.process_id)
+            && (row.attempts, row.crash_count) == (job.attempts, job.crash_count)
+            && row.attempts_kept == job.attempts_kept
+            && row.cancelled == is_cancelled
+            && row.fixed == fixed(job)
+            && row.last_claim_id == job.last_claim.and_then(claim);
+        if agrees {
+            Ok(())
+        } else {
+            Err(format!("job {number} should be {job:?}, and is {row:?}"))
+        }
+    }
+}
+
+fn is_at(row: &JobRow, place: Place) -> bool {
+    let name = match place {
+        Place::Ready => "ready",
+        Place::Claimed(_) => "claimed",
+        Place::Scheduled(_) => "scheduled",
+        Place::Failed(_) => "failed",
+        Place::Finished => "finished",
+        Place::Gone => return false,
+    };
+    let details = match place {
+        Place::Scheduled(Due::In(seconds)) => {
+            let off = row.delay.map(|delay| (delay - f64::from(seconds)).abs());
+            !row.due && off.is_some_and(|off| off < 5.0)
+        }
+        Place::Scheduled(due) => row.due == (due != Due::Far),
+        Place::Failed(kind) => {
+            let kind = format!("\"{kind}\"");
+            row.error
+                .as_ref()
+                .is_some_and(|error| error.contains(&kind))
+        }
+        _ => true,
+    };
+    row.place == name && details
+}
+
+/// What a job was enqueued with, and the priority that it has been given.
+fn fixed(job: &Job) -> String {
+    let new = &job.new;
+    format!(
+        "{} {} {} {{}} {} {} {}",
+        QUEUES[usize::from(new.queue)],
+        CLASSES[usize::from(new.class)],
+        new.priority,
+        if new.at_most_once { "once" } else { "" },
+        new.max_crashes
+            .map_or_else(String::new, |max| max.to_string()),
+        new.key.map_or_else(String::new, |key| format!("key {key}")),
+    )
+}
+
+/// A row without what the test itself moves.
+fn undated(row: &JobRow) -> JobRow {
+    JobRow {
+        delay: None,
+        ..row.clone()
+    }
+}

@@ -1,0 +1,263 @@
+//! The steps, taken on a real database by the functions under test.
+
+use super::look::look;
+use super::reference::Answer;
+use super::state::Model;
+use super::step::{By, CLASSES, New, QUEUES, Step, When, Which};
+use super::subject::{Ids, number};
+use crate::db::internal_tests::checks::JobRow;
+use crate::db::internal_tests::db::execute;
+use crate::db::jobs::{self, Inserted, NewRow};
+use crate::db::ready::{self, Claims, Queues, Want};
+use crate::db::{Conn, processes, scheduled};
+use diesel::QueryResult;
+use diesel::result::Error::RollbackTransaction;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// A step that is being taken.
+pub struct Taken<'a> {
+    pub conn: Conn<'a>,
+    pub ids: &'a mut Ids,
+    /// Says what the picks mean.
+    pub before: &'a Model,
+    pub rows: &'a [JobRow],
+}
+
+/// An id that is never given out.
+pub const NOBODY: i64 = i64::MAX;
+
+impl Taken<'_> {
+    pub fn step(&mut self, step: &Step) -> QueryResult<Answer> {
+        match step {
+            Step::Register => self.register(),
+            Step::Heartbeat {
+                process,
+                right_name,
+            } => self.beat(*process, *right_name),
+            Step::Drain { process } => {
+                let id = self.process(*process);
+                processes::drain(&mut self.conn, id).map(|()| Answer::Nothing)
+            }
+            Step::Listen { process, listening } => {
+                let id = self.process(*process);
+                processes::listen(&mut self.conn, id, *listening).map(|()| Answer::Nothing)
+            }
+            Step::Deregister { process } => {
+                let id = self.process(*process);
+                processes::deregister(&mut self.conn, id).map(Answer::Is)
+            }
+            Step::Enqueue(new) => {
+                let inserted = jobs::insert(&mut self.conn, &new_row(new))?;
+                Ok(self.jobs(&[inserted]))
+            }
+            Step::EnqueueAll { jobs, roll_back } => self.enqueue_all(jobs, *roll_back),
+            Step::MakeDue { job, rank } => Ok(self.make_due(*job, *rank)),
+            Step::Dispatch { batch } => {
+                scheduled::dispatch(&mut self.conn, *batch).map(Answer::Count)
+            }
+            Step::Claim {
+                process,
+                queues,
+                classes,
+                limit,
+            } => self.claim(*process, queues.as_deref(), *classes, *limit),
+            Step::Finish { by, claims, keep } => self.finish(*by, claims, *keep),
+            Step::End {
+                by,
+                claim,
+                end,
+                keep,
+            } => self.end(*by, *claim, *end, *keep),
+            Step::Decide { claim, end } => Ok(self.decide(*claim, *end)),
+            Step::Move { jobs, what } => self.move_jobs(jobs, *what),
+            Step::Clear { failed } => self.clear(*failed),
+            Step::Release { by, claims, delay } => self.release(*by, claims, *delay),
+            Step::Prune {
+                process,
+                sight,
+                crash,
+            } => self.prune(*process, *sight, *crash),
+            Step::Pause { queue } => Ok(self.pause(*queue, true)),
+            Step::Unpause { queue } => Ok(self.pause(*queue, false)),
+            Step::Reconcile { process, memory } => self.reconcile(*process, *memory),
+            Step::Ended { claims } => self.ended(claims),
+            Step::Look => look(&mut self.conn, self.ids).map(|seen| Answer::Seen(Box::new(seen))),
+        }
+    }
+
+    pub fn process(&self, which: Which) -> i64 {
+        let number = self.before.process(which);
+        number.map_or(NOBODY, |number| self.ids.processes[number])
+    }
+
+    pub fn owner(&self, by: By, claims: &[Which]) -> i64 {
+        let number = self.before.owner(by, claims);
+        number.map_or(NOBODY, |number| self.ids.processes[number])
+    }
+
+    pub fn claims(&self, picks: &[Which]) -> Vec<i64> {
+        let numbers = self.before.picked(picks).into_iter();
+        numbers.map(|number| self.ids.claims[number]).collect()
+    }
+
+    fn jobs(&mut self, inserted: &[Inserted]) -> Answer {
+        let numbered = inserted
+            .iter()
+            .map(|one| (number(&mut self.ids.jobs, one.id), one.is_new));
+        Answer::Jobs(numbered.collect())
+    }
+
+    pub fn claim_numbers(&mut self, ids: Vec<i64>) -> BTreeSet<usize> {
+        ids.into_iter()
+            .map(|id| number(&mut self.ids.claims, id))
+            .collect()
+    }
+
+    pub fn job_numbers(&mut self, ids: Vec<i64>) -> BTreeSet<usize> {
+        let jobs = &mut self.ids.jobs;
+        ids.into_iter().map(|id| number(jobs, id)).collect()
+    }
+
+    fn register(&mut self) -> QueryResult<Answer> {
+        let new = processes::NewProcess {
+            name: &name(self.ids.processes.len()),
+            kind: "Worker",
+            pid: 1,
+            hostname: "host",
+            supervisor_id: None,
+            metadata: "{}",
+        };
+        let id = processes::register(&mut self.conn, &new)?;
+        Ok(Answer::Process(number(&mut self.ids.processes, id)))
+    }
+
+    fn beat(&mut self, process: Which, right_name: bool) -> QueryResult<Answer> {
+        let id = self.process(process);
+        let number = self.before.process(process).filter(|_| right_name);
+        let name = number.map_or_else(|| "another".to_owned(), name);
+        let beat = processes::heartbeat(&mut self.conn, id, &name)?;
+        let cancelled = beat.map(|beat| beat.cancelled);
+        Ok(Answer::Beat(
+            cancelled.map(|claims| self.claim_numbers(claims)),
+        ))
+    }
+
+    fn enqueue_all(&mut self, new: &[New], roll_back: bool) -> QueryResult<Answer> {
+        let rows: Vec<NewRow> = new.iter().map(new_row).collect();
+        if !roll_back {
+            let inserted = jobs::insert_all(&mut self.conn, &rows)?;
+            return Ok(self.jobs(&inserted));
+        }
+        let result: QueryResult<()> = self.conn.transaction(|conn| {
+            jobs::insert_all(conn, &rows)?;
+            Err(RollbackTransaction)
+        });
+        match result {
+            Ok(()) | Err(RollbackTransaction) => Ok(Answer::Nothing),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn make_due(&mut self, job: u8, rank: u8) -> Answer {
+        if let Some(job) = self.before.scheduled(job) {
+            let time = format!("2000-01-01 00:00:0{rank}.000000");
+            set_due(
+                &mut self.conn,
+                &time,
+                &format!("job_id = {}", self.ids.jobs[job]),
+            );
+        }
+        Answer::Nothing
+    }
+
+    fn claim(
+        &mut self,
+        process: Which,
+        queues: Option<&[u8]>,
+        classes: u8,
+        limit: usize,
+    ) -> QueryResult<Answer> {
+        let classes = CLASSES
+            .iter()
+            .enumerate()
+            .filter(|(class, _)| classes & (1 << class) != 0);
+        let names = |queues: &[u8]| {
+            queues
+                .iter()
+                .map(|queue| QUEUES[usize::from(*queue)].to_owned())
+                .collect()
+        };
+        let want = Want {
+            process_id: self.process(process),
+            queues: &queues.map_or(Queues::All, |queues| Queues::Named(names(queues))),
+            classes: &classes
+                .map(|(_, name)| (*name).to_owned())
+                .collect::<Vec<_>>(),
+            limit,
+        };
+        let Claims::Held(held) = ready::claim(&mut self.conn, &want)? else {
+            return Ok(Answer::Unregistered);
+        };
+        let ids = &mut self.ids;
+        let numbered = held.iter().map(|row| {
+            (
+                number(&mut ids.claims, row.claim_id),
+                number(&mut ids.jobs, row.job_id),
+            )
+        });
+        Ok(Answer::Held(numbered.collect()))
+    }
+
+    fn pause(&mut self, queue: u8, paused: bool) -> Answer {
+        let queue = QUEUES[usize::from(queue)];
+        let text = if paused {
+            format!(
+                "INSERT INTO solid_queue_pauses (queue_name, created_at) \
+                 VALUES ('{queue}', '2000-01-01 00:00:00') ON CONFLICT (queue_name) DO NOTHING"
+            )
+        } else {
+            format!("DELETE FROM solid_queue_pauses WHERE queue_name = '{queue}'")
+        };
+        execute(&mut self.conn, &text);
+        Answer::Nothing
+    }
+}
+
+fn name(number: usize) -> String {
+    format!("worker-{number}")
+}
+
+fn new_row(new: &New) -> NewRow {
+    let day =
+        |year| chrono::NaiveDate::from_ymd_opt(year, 1, 1).and_then(|day| day.and_hms_opt(0, 0, 0));
+    let (at, delay) = match new.when {
+        When::Now => (None, None),
+        When::Past => (day(2001), None),
+        When::Future => (day(2999), None),
+        When::After(seconds) => (
+            None,
+            Some(scheduled::micros(Duration::from_secs(seconds.into()))),
+        ),
+    };
+    NewRow {
+        at,
+        delay,
+        idempotency_key: new.key.map(|key| format!("key {key}")),
+        max_crashes: new.max_crashes,
+        at_most_once: new.at_most_once,
+        ..NewRow::new(
+            CLASSES[usize::from(new.class)].to_owned(),
+            "{}".to_owned(),
+            QUEUES[usize::from(new.queue)].to_owned(),
+            new.priority,
+        )
+    }
+}
+
+pub fn set_due(conn: &mut Conn<'_>, time: &str, which: &str) {
+    let set = format!(
+        "UPDATE solid_queue_scheduled_executions SET scheduled_at = '{time}' WHERE {which}"
+    );
+    execute(conn, &set);
+}

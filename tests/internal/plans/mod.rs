@@ -1,0 +1,257 @@
+//! The plans of the statements that workers, dispatchers and supervisors run
+//! all day, with 100,000 rows: none may read a large table from end to end.
+//!
+//! The statements are those that the functions of `db` really send, heard by
+//! Diesel's instrumentation while each function runs once; a child of `db`,
+//! because nobody else may call them.
+
+use super::attempts::{self, Ending};
+use super::claimed::{Death, Fence, Finished};
+use super::failed::Failure;
+use super::jobs::NewRow;
+use super::processes::NewProcess;
+use super::ready::{Claims, Queues, Want};
+use super::{AsConn, Conn, Connection, Database, claimed, jobs, processes, ready, scheduled};
+use diesel::connection::{Connection as _, InstrumentationEvent};
+use diesel::prelude::*;
+use diesel::result::Error::RollbackTransaction;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+
+const LARGE: [&str; 4] = [
+    "jobs",
+    "ready_executions",
+    "scheduled_executions",
+    "claimed_executions",
+];
+
+/// A connection and the statements that it has been asked since.
+struct Heard {
+    connection: Connection,
+    statements: Arc<Mutex<BTreeSet<String>>>,
+}
+
+impl Heard {
+    fn new(database: &Database) -> Self {
+        let mut connection = database.connect().unwrap();
+        let statements = Arc::new(Mutex::new(BTreeSet::new()));
+        let heard = Arc::clone(&statements);
+        let hear = move |event: InstrumentationEvent<'_>| {
+            if let InstrumentationEvent::StartQuery { query, .. } = event {
+                let text = query.to_string();
+                let text = text.split(" -- binds").next().unwrap_or_default();
+                heard.lock().unwrap().insert(text.trim().to_owned());
+            }
+        };
+        match connection.as_conn() {
+            #[cfg(feature = "postgres")]
+            Conn::Postgres(conn) => conn.set_instrumentation(hear),
+            #[cfg(feature = "sqlite")]
+            Conn::Sqlite(conn) => conn.set_instrumentation(hear),
+        }
+        Heard {
+            connection,
+            statements,
+        }
+    }
+
+    /// Runs `work` on some rows of its own, takes them back, and returns the
+    /// statements that `work` sent.
+    fn statements_of(&mut self, work: fn(&mut Conn<'_>, &Rows) -> QueryResult<()>) -> Vec<String> {
+        let mut sent = Vec::new();
+        let result = self.connection.as_conn().transaction(|conn| {
+            let rows = Rows::insert(conn)?;
+            self.statements.lock().unwrap().clear();
+            work(conn, &rows)?;
+            sent.extend(std::mem::take(&mut *self.statements.lock().unwrap()));
+            Err::<(), _>(RollbackTransaction)
+        });
+        assert_eq!(result, Err(RollbackTransaction));
+        sent.retain(|text| !text.contains("SAVEPOINT"));
+        assert!(!sent.is_empty());
+        sent
+    }
+}
+
+/// A process that holds claims, and jobs that wait.
+struct Rows {
+    process: i64,
+    claims: Vec<i64>,
+    jobs: Vec<i64>,
+}
+
+const CLASS: &str = "plan";
+
+fn job(key: Option<&str>) -> NewRow {
+    NewRow {
+        idempotency_key: key.map(str::to_owned),
+        ..NewRow::new(CLASS.to_owned(), "{}".to_owned(), "q1".to_owned(), -1)
+    }
+}
+
+fn register(conn: &mut Conn<'_>) -> QueryResult<i64> {
+    let name = format!("worker-{:016x}.1", fastrand::u64(..));
+    processes::register(
+        conn,
+        &NewProcess {
+            name: &name,
+            kind: "Worker",
+            pid: 1,
+            hostname: "here",
+            supervisor_id: None,
+            metadata: "{}",
+        },
+    )
+}
+
+fn claim(conn: &mut Conn<'_>, process_id: i64, queues: &Queues) -> QueryResult<Claims> {
+    let classes = [CLASS.to_owned()];
+    ready::claim(
+        conn,
+        &Want {
+            process_id,
+            queues,
+            classes: &classes,
+            limit: 3,
+        },
+    )
+}
+
+fn named() -> Queues {
+    Queues::Named(vec!["q1".to_owned(), "q2".to_owned()])
+}
+
+impl Rows {
+    fn insert(conn: &mut Conn<'_>) -> QueryResult<Self> {
+        let process = register(conn)?;
+        let lot = jobs::insert_all(conn, &vec![job(None); 6])?;
+        let claims = match claim(conn, process, &named())? {
+            Claims::Held(held) => held.iter().map(|held| held.claim_id).collect(),
+            Claims::Unregistered => Vec::new(),
+        };
+        assert_eq!(claims.len(), 3);
+        Ok(Rows {
+            process,
+            claims,
+            jobs: lot.iter().map(|job| job.id).collect(),
+        })
+    }
+}
+
+fn death() -> Death {
+    Death {
+        is_crash: true,
+        how: "was killed".to_owned(),
+    }
+}
+
+type Work = fn(&mut Conn<'_>, &Rows) -> QueryResult<()>;
+
+/// What the loops of a process do, on connections of their own.
+const LOOPS: [(&str, Work); 20] = [
+    ("claim from all queues", |conn, rows| {
+        claim(conn, rows.process, &Queues::All).map(drop)
+    }),
+    ("claim from named queues", |conn, rows| {
+        claim(conn, rows.process, &named()).map(drop)
+    }),
+    ("list the queues", |conn, _| {
+        ready::queue_names(conn, "q").map(drop)
+    }),
+    ("finish and keep", |conn, rows| {
+        claimed::finish(conn, rows.process, &rows.claims, Finished::Keep).map(drop)
+    }),
+    ("finish and delete", |conn, rows| {
+        claimed::finish(conn, rows.process, &rows.claims, Finished::Delete).map(drop)
+    }),
+    ("fail", |conn, rows| {
+        let fence = Fence {
+            process_id: rows.process,
+            claim_id: rows.claims[0],
+        };
+        let ending = Ending::Fail(Failure::new("kind", "message"));
+        attempts::end(conn, fence, &ending, Duration::ZERO, Finished::Keep).map(drop)
+    }),
+    ("release", |conn, rows| {
+        claimed::release(conn, rows.process, &rows.claims, None).map(drop)
+    }),
+    ("release for later", |conn, rows| {
+        let delay = Some(Duration::from_secs(1));
+        claimed::release(conn, rows.process, &rows.claims, delay).map(drop)
+    }),
+    ("ask what has ended", |conn, rows| {
+        jobs::ended_claims(conn, &[(rows.claims[0], rows.jobs[0])]).map(drop)
+    }),
+    ("read the claims", |conn, rows| {
+        claimed::held_by(conn, rows.process).map(drop)
+    }),
+    ("beat", |conn, rows| {
+        processes::heartbeat(conn, rows.process, "x").map(drop)
+    }),
+    ("drain", |conn, rows| processes::drain(conn, rows.process)),
+    ("say who listens", |conn, rows| {
+        processes::listen(conn, rows.process, true)
+    }),
+    ("deregister", |conn, _| {
+        let process = register(conn)?;
+        processes::deregister(conn, process).map(drop)
+    }),
+    ("dispatch", |conn, rows| {
+        scheduled::insert(conn, &rows.jobs[3..4], Duration::ZERO)?;
+        ready_again(conn, &rows.jobs[3..4])?;
+        scheduled::dispatch(conn, 10).map(drop)
+    }),
+    ("look for due jobs", |conn, _| {
+        scheduled::next_due(conn).map(drop)
+    }),
+    ("watch", |conn, _| processes::observe(conn).map(drop)),
+    ("find a child's processes", |conn, _| {
+        processes::of_child(conn, "x").map(drop)
+    }),
+    ("prune", |conn, rows| {
+        processes::prune(conn, rows.process, None, &death()).map(drop)
+    }),
+    ("prune again and again", |conn, rows| {
+        let text = format!(
+            "UPDATE solid_queue_jobs SET crash_count = 2 + id % 3 WHERE id >= {}",
+            rows.jobs[0]
+        );
+        run(conn, &text)?;
+        processes::prune(conn, rows.process, Some(0), &death()).map(drop)
+    }),
+];
+
+/// What a program does on connections of its own.
+const CALLERS: [(&str, Work); 3] = [
+    ("enqueue", |conn, _| {
+        jobs::insert(conn, &job(None)).map(drop)
+    }),
+    ("enqueue with a key", |conn, _| {
+        jobs::insert(conn, &job(Some("k")))?;
+        jobs::insert(conn, &job(Some("k"))).map(drop)
+    }),
+    ("enqueue many", |conn, _| {
+        jobs::insert_all(conn, &vec![job(None); 3]).map(drop)
+    }),
+];
+
+/// Makes room for a dispatch of jobs that are ready.
+fn ready_again(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
+    run(
+        conn,
+        &format!(
+            "DELETE FROM solid_queue_ready_executions WHERE job_id = {}",
+            jobs[0]
+        ),
+    )
+}
+
+fn run(conn: &mut Conn<'_>, text: &str) -> QueryResult<()> {
+    super::on!(conn, |c| diesel::sql_query(text).execute(c)).map(drop)
+}

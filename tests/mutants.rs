@@ -1,0 +1,107 @@
+//! Proves that the chaos run finds what it looks for: programs broken on
+//! purpose must violate something. Needs the feature `mutants`, which compiles
+//! the faults in: `cargo test --features postgres,mutants --test mutants`.
+#![cfg(feature = "mutants")]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods
+)]
+
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Cargo builds the examples beside the tests.
+fn chaos() -> PathBuf {
+    let mut path = std::env::current_exe().unwrap();
+    path.pop();
+    path.pop();
+    path.join("examples/chaos")
+}
+
+/// Runs the broken program under the fault that hurts it: one of three runs
+/// must fail, and name one of these invariants. How often a fault strikes at
+/// the wrong moment depends on how busy the machine is.
+fn is_caught(mutant: &str, faults: &str, database: Option<String>, invariants: &[&str]) {
+    let mut said = String::new();
+    for seed in ["3", "4", "5"] {
+        let mut command = Command::new(chaos());
+        command
+            .args(["--seconds", "12", "--drain-seconds", "8", "--killers", "10"])
+            .args(["--seed", seed, "--only", faults])
+            .env("WINDLASS_MUTANT", mutant);
+        if let Some(url) = &database {
+            command.args(["--database", url]);
+        }
+        let output = command
+            .output()
+            .expect("`cargo build --example chaos` with the feature `mutants`");
+        said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let named = |name: &&str| said.contains(&format!("violated {name}:"));
+        if !output.status.success() && invariants.iter().any(named) {
+            return;
+        }
+    }
+    panic!("the mutant {mutant} violated none of {invariants:?}:\n{said}");
+}
+
+#[cfg(feature = "postgres")]
+fn postgres() -> Option<String> {
+    let url = std::env::var("WINDLASS_TEST_POSTGRES");
+    Some(url.expect("run ./bin/test, or set WINDLASS_TEST_POSTGRES to the URL of a server"))
+}
+
+macro_rules! mutants {
+    ($($name:ident: $faults:literal, $invariants:expr;)+) => {$(
+        mod $name {
+            #[test]
+            fn sqlite() {
+                super::is_caught(stringify!($name), $faults, None, &$invariants);
+            }
+
+            #[cfg(feature = "postgres")]
+            #[test]
+            fn postgres() {
+                super::is_caught(stringify!($name), $faults, super::postgres(), &$invariants);
+            }
+        }
+    )+};
+}
+
+mutants! {
+    finish_without_fence: "stop", ["I1", "I3"];
+    claim_without_process: "hasty", ["I2"];
+    prune_from_stale_snapshot: "hasty", ["I2"];
+    heartbeat_stops_at_term: "term", ["I12"];
+    crash_not_counted: "kill-enqueuer", ["I8", "I11"];
+}
+
+/// SQLite alone can give an id out twice.
+#[test]
+fn rowid_reuse() {
+    is_caught("rowid_reuse", "kill", None, &["I3"]);
+}
+
+/// Answers get lost between two programs, so on Postgres alone.
+#[cfg(feature = "postgres")]
+#[test]
+fn no_reconciliation() {
+    is_caught("no_reconciliation", "lost-answers", postgres(), &["I11"]);
+}
+
+/// And the same runs of the program as it is violate nothing.
+#[test]
+fn the_real_program_passes_the_same_runs() {
+    for faults in ["stop", "hasty", "term"] {
+        let output = Command::new(chaos())
+            .args(["--seconds", "5", "--seed", "3", "--only", faults])
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stdout)
+        );
+    }
+}

@@ -1,0 +1,234 @@
+//! What a file of `src/` imports, calls and says, read from its tokens: so
+//! comments do not count, and the bodies of macros do.
+
+use proc_macro2::{Delimiter, Group, Spacing, TokenStream, TokenTree};
+use std::path::Path;
+
+/// One file.
+#[derive(Debug, Default)]
+pub struct Source {
+    /// Below `src/`, for messages.
+    pub file: String,
+    /// Paths that begin with `crate`, `self` or `super`, without that.
+    pub imports: Vec<Import>,
+    /// Paths that begin with `diesel`.
+    pub diesel: Vec<Import>,
+    /// Names, and string literals but for documentation.
+    pub words: Vec<(usize, String)>,
+    pub functions: Vec<Function>,
+    /// Lines outside of unit tests.
+    pub lines: usize,
+}
+
+#[derive(Debug, PartialEq)]
+pub struct Import {
+    pub line: usize,
+    pub path: Vec<String>,
+    /// The name it has here.
+    pub name: String,
+}
+
+#[derive(Debug, PartialEq)]
+pub struct Function {
+    pub name: String,
+    pub line: usize,
+    pub lines: usize,
+}
+
+/// Every file of `src/`, sorted.
+pub fn all() -> Vec<Source> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    walkdir::WalkDir::new(&root)
+        .sort_by_file_name()
+        .into_iter()
+        .map(|entry| entry.unwrap().into_path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
+        .map(|path| {
+            let file = path.strip_prefix(&root).unwrap().to_str().unwrap();
+            Source::parse(file, &std::fs::read_to_string(&path).unwrap())
+        })
+        .collect()
+}
+
+impl Source {
+    pub fn parse(file: &str, text: &str) -> Self {
+        let mut source = Source {
+            file: file.to_owned(),
+            lines: text.lines().count(),
+            ..Source::default()
+        };
+        let tokens: TokenStream = text.parse().unwrap_or_else(|e| panic!("{file}: {e}"));
+        let module = source.module();
+        source.walk(tokens, &module, false);
+        source
+    }
+
+    /// `process/worker.rs` is `process::worker`, `process/mod.rs` is `process`.
+    pub fn module(&self) -> Vec<String> {
+        let path = self.file.trim_end_matches(".rs");
+        let path = path.strip_suffix("/mod").unwrap_or(path);
+        let path = if path == "lib" { "" } else { path };
+        let parts = path.split('/').filter(|part| !part.is_empty());
+        parts.map(str::to_owned).collect()
+    }
+
+    fn walk(&mut self, tokens: TokenStream, here: &[String], in_tests: bool) {
+        let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+        let mut is_test = false;
+        let mut at = 0;
+        while let Some(token) = tokens.get(at) {
+            match token {
+                TokenTree::Punct(punct) if punct.as_char() == '#' => {
+                    if let Some(attribute) = group(tokens.get(at + 1), Delimiter::Bracket) {
+                        let text = attribute.stream().to_string();
+                        is_test |= text == "cfg (test)" || text == "cfg(test)";
+                        at += usize::from(text.starts_with("doc"));
+                    }
+                }
+                TokenTree::Ident(word) => {
+                    let text = word.to_string();
+                    if text == "mod"
+                        && let Some(body) = group(tokens.get(at + 2), Delimiter::Brace)
+                    {
+                        self.enter(body, &tokens[at..], here, is_test || in_tests);
+                        is_test = false;
+                        at += 3;
+                        continue;
+                    }
+                    if text == "fn" && !in_tests {
+                        self.functions.extend(function(&tokens[at..]));
+                    }
+                    if is_root(&text) && is_path(&tokens[at + 1..]) {
+                        at = self.path(&tokens, at, here);
+                        continue;
+                    }
+                    self.words.push((line(token), text));
+                }
+                TokenTree::Group(group) => self.walk(group.stream(), here, in_tests),
+                TokenTree::Literal(literal) => {
+                    self.words.push((line(token), literal.to_string()));
+                }
+                TokenTree::Punct(_) => {}
+            }
+            at += 1;
+        }
+    }
+
+    /// An inline module: its lines do not count when it has tests.
+    fn enter(&mut self, body: &Group, tokens: &[TokenTree], here: &[String], is_test: bool) {
+        if is_test {
+            self.lines -= body.span_close().end().line - line(&tokens[0]) + 1;
+        }
+        let mut inside = here.to_vec();
+        inside.push(tokens[1].to_string());
+        self.walk(body.stream(), &inside, is_test);
+    }
+
+    /// Notes the path, or the tree of a `use`, that begins here; returns
+    /// where it ends.
+    fn path(&mut self, tokens: &[TokenTree], at: usize, here: &[String]) -> usize {
+        let mut found = Vec::new();
+        let end = tree(tokens, at, &[], &mut found);
+        for import in found {
+            match import.path[0].as_str() {
+                "diesel" => self.diesel.push(import),
+                _ => self.imports.push(resolve(import, here)),
+            }
+        }
+        end
+    }
+}
+
+fn line(token: &TokenTree) -> usize {
+    token.span().start().line
+}
+
+fn group(token: Option<&TokenTree>, delimiter: Delimiter) -> Option<&Group> {
+    match token {
+        Some(TokenTree::Group(group)) if group.delimiter() == delimiter => Some(group),
+        _ => None,
+    }
+}
+
+fn is_root(word: &str) -> bool {
+    ["crate", "self", "super", "diesel"].contains(&word)
+}
+
+/// Whether `::` comes next.
+fn is_path(tokens: &[TokenTree]) -> bool {
+    matches!(tokens, [TokenTree::Punct(a), TokenTree::Punct(b), ..]
+        if a.as_char() == ':' && a.spacing() == Spacing::Joint && b.as_char() == ':')
+}
+
+/// `a::b`, `a::{b, c::*}`, `a::b as c`: every leaf of it.
+fn tree(tokens: &[TokenTree], mut at: usize, prefix: &[String], out: &mut Vec<Import>) -> usize {
+    let mut path = prefix.to_vec();
+    let first = line(&tokens[at]);
+    loop {
+        match tokens.get(at) {
+            Some(TokenTree::Ident(word)) => path.push(word.to_string()),
+            Some(TokenTree::Punct(star)) if star.as_char() == '*' => path.push("*".to_owned()),
+            Some(TokenTree::Group(leaves)) if leaves.delimiter() == Delimiter::Brace => {
+                let leaves: Vec<TokenTree> = leaves.stream().into_iter().collect();
+                let is_comma = |token: &TokenTree| token.to_string() == ",";
+                for leaf in leaves.split(is_comma).filter(|leaf| !leaf.is_empty()) {
+                    tree(leaf, 0, &path, out);
+                }
+                return at + 1;
+            }
+            // `Vec::<..>`, or the end of a macro's pattern.
+            _ => break,
+        }
+        at += 1;
+        if !is_path(&tokens[at.min(tokens.len())..]) {
+            break;
+        }
+        at += 2;
+    }
+    let mut name = path.last().cloned().unwrap_or_default();
+    if let [TokenTree::Ident(word), TokenTree::Ident(alias), ..] = &tokens[at.min(tokens.len())..]
+        && word == "as"
+    {
+        name = alias.to_string();
+        at += 2;
+    }
+    out.push(Import {
+        line: first,
+        path,
+        name,
+    });
+    at
+}
+
+/// From `crate::`, `self::` and `super::` to the path from the crate's root.
+fn resolve(import: Import, here: &[String]) -> Import {
+    let mut path = match import.path[0].as_str() {
+        "crate" => Vec::new(),
+        _ => here.to_vec(),
+    };
+    for part in import.path {
+        match part.as_str() {
+            "crate" | "self" => {}
+            "super" => drop(path.pop()),
+            _ => path.push(part),
+        }
+    }
+    Import { path, ..import }
+}
+
+/// The function whose `fn` comes first; none for a type or a declaration.
+fn function(tokens: &[TokenTree]) -> Option<Function> {
+    let TokenTree::Ident(name) = tokens.get(1)? else {
+        return None;
+    };
+    let body = tokens.iter().find_map(|token| match token {
+        TokenTree::Punct(end) if end.as_char() == ';' => Some(None),
+        token => group(Some(token), Delimiter::Brace).map(Some),
+    })??;
+    let first = line(&tokens[0]);
+    Some(Function {
+        name: name.to_string(),
+        line: first,
+        lines: body.span_close().end().line - first + 1,
+    })
+}

@@ -1,0 +1,172 @@
+//! `windlass jobs` and `windlass failed`.
+
+use crate::on_each_database;
+use crate::support::TestDb;
+use crate::support::program::windlass;
+use windlass::NewJob;
+
+on_each_database!(
+    jobs_are_listed,
+    a_dry_run_changes_nothing,
+    failed_jobs_are_retried,
+    waiting_jobs_are_moved_cancelled_and_discarded,
+    everything_must_be_asked_for,
+);
+
+/// Two ready imports, a scheduled mail, and three failed imports, of which
+/// the last may run at most once.
+fn fill(db: &TestDb) {
+    let mut conn = db.connect();
+    for n in 1..=6 {
+        let class = if n == 3 { "mail" } else { "import" };
+        let mut job = NewJob::of_class(class, r#"{"secret":"hunter2"}"#).queue(format!("q{n}"));
+        if n == 3 {
+            job = job.after(std::time::Duration::from_secs(3600));
+        }
+        job.enqueue(&mut conn).unwrap();
+    }
+    db.execute("DELETE FROM solid_queue_ready_executions WHERE job_id > 3");
+    db.execute(
+        "INSERT INTO solid_queue_failed_executions (job_id, error, created_at) \
+         SELECT id, '{\"exception_class\":\"Io\",\"message\":\"no ' || id || '\"}', created_at \
+         FROM solid_queue_jobs WHERE id > 3 ORDER BY id",
+    );
+    db.execute("UPDATE solid_queue_jobs SET at_most_once = true WHERE id = 6");
+}
+
+fn jobs_are_listed(db: &TestDb) {
+    fill(db);
+    let said = windlass(&db.url, &["jobs", "list"]);
+    assert!(said.is_done(), "{said:?}");
+    assert_eq!(said.out.lines().count(), 7, "{}", said.out);
+    assert!(!said.out.contains("hunter2"), "{}", said.out);
+    let said = windlass(&db.url, &["jobs", "list", "--state", "scheduled", "--json"]).json();
+    assert_eq!(said["jobs"].as_array().unwrap().len(), 1);
+    assert_eq!(said["jobs"][0]["class_name"], "mail");
+    assert_eq!(said["jobs"][0]["state"], "scheduled");
+    let said = windlass(&db.url, &["failed", "list", "--error", "no 5"]);
+    assert!(said.out.contains("Io: no 5"), "{}", said.out);
+    assert_eq!(said.out.lines().count(), 2, "{}", said.out);
+    let said = windlass(&db.url, &["jobs", "list", "--class", "nobody"]);
+    assert_eq!(said.out, "No such job.\n");
+}
+
+fn a_dry_run_changes_nothing(db: &TestDb) {
+    fill(db);
+    for command in [
+        "failed retry",
+        "failed discard",
+        "jobs cancel",
+        "jobs discard",
+    ] {
+        let mut arguments: Vec<&str> = command.split(' ').collect();
+        arguments.extend(["--all", "--dry-run"]);
+        let said = windlass(&db.url, &arguments);
+        assert!(said.is_done(), "{said:?}");
+        assert!(
+            said.out.contains("A dry run: nothing was changed. 3 jobs"),
+            "{}",
+            said.out
+        );
+        arguments.push("--json");
+        let said = windlass(&db.url, &arguments).json();
+        assert_eq!(said["dry_run"], true);
+        let selected = said["selected"].as_array().unwrap();
+        let count = selected.iter().map(|row| row["count"].as_i64().unwrap());
+        assert_eq!(count.sum::<i64>(), 3, "{said}");
+    }
+    assert_eq!(db.rows("ready_executions"), 2);
+    assert_eq!(db.rows("scheduled_executions"), 1);
+    assert_eq!(db.rows("failed_executions"), 3);
+}
+
+fn failed_jobs_are_retried(db: &TestDb) {
+    fill(db);
+    let said = windlass(&db.url, &["failed", "retry", "4", "6"]);
+    assert!(said.is_done(), "{said:?}");
+    assert!(
+        said.out
+            .starts_with("1 jobs were retried.\n1 may run at most once"),
+        "{}",
+        said.out
+    );
+    assert_eq!(db.rows("ready_executions"), 3);
+    let arguments = ["failed", "retry", "--all", "--even-at-most-once", "--json"];
+    let said = windlass(&db.url, &arguments).json();
+    assert_eq!(
+        (&said["changed"], &said["at_most_once"]),
+        (&2.into(), &0.into()),
+        "{said}"
+    );
+    assert_eq!(db.rows("failed_executions"), 0);
+}
+
+fn waiting_jobs_are_moved_cancelled_and_discarded(db: &TestDb) {
+    fill(db);
+    let done = |arguments: &[&str], out: &str| {
+        let said = windlass(&db.url, arguments);
+        assert!(said.is_done(), "{said:?}");
+        assert_eq!(said.out, out);
+    };
+    done(
+        &["jobs", "reschedule", "--queue", "q1", "--in", "2h 30m"],
+        "1 jobs were rescheduled.\n",
+    );
+    done(
+        &[
+            "jobs",
+            "reschedule",
+            "1",
+            "3",
+            "--at",
+            "2101-02-03T04:05:06Z",
+        ],
+        "2 jobs were rescheduled.\n",
+    );
+    let year = "SELECT count(*) AS n FROM solid_queue_scheduled_executions WHERE scheduled_at > '2101-01-01'";
+    assert_eq!(db.count(year), 2);
+    done(
+        &["jobs", "reschedule", "1", "--in", "0s"],
+        "1 jobs were rescheduled.\n",
+    );
+    done(
+        &["jobs", "priority", "--to", "-7", "1"],
+        "1 jobs were given another priority.\n",
+    );
+    let first = "SELECT job_id AS n FROM solid_queue_ready_executions ORDER BY priority LIMIT 1";
+    assert_eq!(db.count(first), 1);
+    done(&["jobs", "cancel", "1"], "1 jobs were cancelled.\n");
+    assert_eq!(db.rows("ready_executions"), 1);
+    done(&["jobs", "discard", "--all"], "2 jobs were discarded.\n");
+    assert_eq!(
+        db.rows("ready_executions") + db.rows("scheduled_executions"),
+        0
+    );
+    assert_eq!(db.rows("jobs"), 4, "the cancelled and the failed ones");
+    done(
+        &["failed", "discard", "--class", "import"],
+        "3 jobs were discarded.\n",
+    );
+    assert_eq!(db.rows("jobs"), 1);
+}
+
+fn everything_must_be_asked_for(db: &TestDb) {
+    fill(db);
+    for (command, says) in [
+        ("failed retry", "no job is named"),
+        ("jobs cancel", "no job is named"),
+        ("jobs discard --limit 3", "no job is named"),
+        ("failed discard --all --error x", "cannot be used with"),
+        ("jobs reschedule 1", "--in <TIME>"),
+        ("jobs reschedule 1 --in 5", "time unit needed"),
+        ("jobs reschedule 1 --at tomorrow", "invalid value"),
+        ("jobs reschedule 1 --in 9999years", "1000 years"),
+        ("jobs list --state sleeping", "possible values: ready"),
+    ] {
+        let arguments: Vec<&str> = command.split(' ').collect();
+        let said = windlass(&db.url, &arguments);
+        assert_eq!(said.code, Some(2), "{command}: {said:?}");
+        assert!(said.err.contains(says), "{command}: {}", said.err);
+    }
+    assert_eq!(db.rows("ready_executions"), 2);
+}

@@ -1,0 +1,7 @@
+//! The commands of the program `windlass`.
+
+mod jobs;
+mod migrate;
+mod status;
+mod supervise;
+mod usage;

@@ -1,0 +1,280 @@
+//! Processes that die, freeze and are replaced.
+
+use crate::on_each_database;
+use crate::support::TestDb;
+use crate::support::process::{Do, Once, Scene, Work, signal};
+use crate::support::wait::until;
+use rustix::process::Signal;
+use windlass::Job;
+
+on_each_database!(
+    a_killed_child_is_replaced_and_its_job_runs_again,
+    a_killed_worker_is_pruned_after_the_threshold,
+    workers_of_a_killed_supervisor_drain,
+    everything_killed_is_recovered_by_the_next,
+    a_frozen_worker_finishes_too_late_and_changes_nothing,
+    a_frozen_worker_tells_its_jobs_and_registers_anew,
+    a_job_that_kills_is_parked,
+    an_at_most_once_job_never_starts_again,
+    a_long_job_is_not_taken_for_dead,
+    two_supervisors_recover_a_job_once,
+    a_job_that_exits_is_counted_too,
+);
+
+fn crash_count(db: &TestDb) -> i64 {
+    db.count("SELECT CAST(sum(crash_count) AS bigint) AS n FROM solid_queue_jobs")
+}
+
+fn a_killed_child_is_replaced_and_its_job_runs_again(db: &TestDb) {
+    let scene = Scene::new(db);
+    let _supervisor = scene.supervisor(1);
+    Work::new("a", Do::WaitFor(scene.gate("a")))
+        .enqueue(&mut db.connect())
+        .unwrap();
+    let first = scene.started("a", 1);
+    signal(first.pid, Signal::KILL);
+    let second = scene.started("a", 2);
+    assert_ne!(first.pid, second.pid);
+    assert!(second.claim > first.claim, "claim ids grow");
+    assert_eq!(crash_count(db), 1);
+    scene.open("a");
+    scene.drained();
+    assert_eq!(scene.count("end", "a"), 1);
+    assert_eq!(crash_count(db), 0, "success resets the count");
+}
+
+fn a_killed_worker_is_pruned_after_the_threshold(db: &TestDb) {
+    let scene = Scene::new(db);
+    let _supervisor = scene.supervisor(0);
+    let mut worker = scene.worker();
+    Work::new("a", Do::WaitFor(scene.gate("a")))
+        .enqueue(&mut db.connect())
+        .unwrap();
+    scene.started("a", 1);
+    worker.signal(Signal::KILL);
+    worker.exit();
+    let _other = scene.worker();
+    scene.started("a", 2);
+    scene.open("a");
+    scene.drained();
+    until("the dead worker's row is gone", || {
+        db.count("SELECT count(*) AS n FROM solid_queue_processes WHERE kind = 'Worker'") == 1
+    });
+}
+
+fn workers_of_a_killed_supervisor_drain(db: &TestDb) {
+    let scene = Scene::new(db);
+    let mut supervisor = scene.supervisor(1);
+    Work::new("a", Do::WaitFor(scene.gate("a")))
+        .enqueue(&mut db.connect())
+        .unwrap();
+    scene.started("a", 1);
+    supervisor.signal(Signal::KILL);
+    supervisor.exit();
+    until("the worker drains", || {
+        db.count(
+            "SELECT count(*) AS n FROM solid_queue_processes WHERE kind = 'Worker' AND draining",
+        ) == 1
+    });
+    Work::new("b", Do::Nothing)
+        .enqueue(&mut db.connect())
+        .unwrap();
+    scene.open("a");
+    scene.ended("a", 1);
+    until("the worker is gone", || {
+        db.count("SELECT count(*) AS n FROM solid_queue_processes WHERE kind = 'Worker'") == 0
+    });
+    assert_eq!(
+        scene.count("start", "b"),
+        0,
+        "nothing is claimed while draining"
+    );
+    let _next = scene.supervisor(1);
+    scene.drained();
+    assert_eq!(scene.count("start", "a"), 1);
+    until("the dead supervisor is pruned", || {
+        db.count("SELECT count(*) AS n FROM solid_queue_processes WHERE kind = 'Supervisor'") == 1
+    });
+}
+
+fn everything_killed_is_recovered_by_the_next(db: &TestDb) {
+    let scene = Scene::new(db);
+    let mut supervisor = scene.supervisor(1);
+    Work::new("a", Do::WaitFor(scene.gate("a")))
+        .enqueue(&mut db.connect())
+        .unwrap();
+    let first = scene.started("a", 1);
+    signal(first.pid, Signal::KILL);
+    supervisor.signal(Signal::KILL);
+    supervisor.exit();
+    let _next = scene.supervisor(1);
+    scene.started("a", 2);
+    scene.open("a");
+    scene.drained();
+    assert_eq!(scene.count("end", "a"), 1);
+}
+
+fn a_frozen_worker_finishes_too_late_and_changes_nothing(db: &TestDb) {
+    let scene = Scene::new(db);
+    let _supervisor = scene.supervisor(0);
+    let frozen = scene.worker();
+    Work::new("a", Do::WaitFor(scene.gate("a")))
+        .enqueue(&mut db.connect())
+        .unwrap();
+    let first = scene.started("a", 1);
+    frozen.signal(Signal::STOP);
+    until("the frozen worker is pruned", || {
+        db.count("SELECT count(*) AS n FROM solid_queue_processes WHERE kind = 'Worker'") == 0
+    });
+    let other = scene.worker();
+    let second = scene.started("a", 2);
+    assert_ne!(first.pid, second.pid);
+    // The first finishes while the second still holds the job.
+    other.signal(Signal::STOP);
+    scene.open("a");
+    frozen.signal(Signal::CONT);
+    scene.ended("a", 1);
+    until("the late finish is logged", || {
+        frozen.log().contains("fenced: job")
+    });
+    assert_eq!(
+        db.count("SELECT count(*) AS n FROM solid_queue_jobs WHERE finished_at IS NOT NULL"),
+        0
+    );
+    assert_eq!(
+        db.count(&format!(
+            "SELECT count(*) AS n FROM solid_queue_claimed_executions WHERE id = {}",
+            second.claim
+        )),
+        1
+    );
+    other.signal(Signal::CONT);
+    scene.drained();
+    assert_eq!(
+        db.count("SELECT last_claim_id AS n FROM solid_queue_jobs"),
+        second.claim
+    );
+}
+
+fn a_frozen_worker_tells_its_jobs_and_registers_anew(db: &TestDb) {
+    let scene = Scene::new(db);
+    let _supervisor = scene.supervisor(0);
+    let frozen = scene.worker();
+    Work::new("a", Do::WaitForOrLost(scene.gate("never")))
+        .enqueue(&mut db.connect())
+        .unwrap();
+    scene.started("a", 1);
+    frozen.signal(Signal::STOP);
+    until("the frozen worker is pruned", || {
+        db.count("SELECT count(*) AS n FROM solid_queue_processes WHERE kind = 'Worker'") == 0
+    });
+    frozen.signal(Signal::CONT);
+    scene.ended("a", 1);
+    until("it registers anew", || {
+        db.count("SELECT count(*) AS n FROM solid_queue_processes WHERE kind = 'Worker'") == 1
+    });
+    scene.started("a", 2);
+    Work::new("b", Do::Nothing)
+        .enqueue(&mut db.connect())
+        .unwrap();
+    scene.ended("b", 1);
+}
+
+fn a_job_that_kills_is_parked(db: &TestDb) {
+    let scene = Scene::new(db);
+    let _supervisor = scene.supervisor(1);
+    Work::new("bad", Do::Abort)
+        .enqueue(&mut db.connect())
+        .unwrap();
+    // From the second crash on it waits; the tests do not.
+    until("the job is parked", || {
+        db.execute("UPDATE solid_queue_scheduled_executions SET scheduled_at = created_at");
+        db.rows("failed_executions") == 1
+    });
+    assert_eq!(
+        scene.count("start", "bad"),
+        4,
+        "the first run and max_crashes more"
+    );
+    let error = db
+        .texts("SELECT error AS t FROM solid_queue_failed_executions")
+        .remove(0);
+    assert!(
+        error.contains("crashed") && error.contains("signal 6"),
+        "{error}"
+    );
+    Work::new("good", Do::Nothing)
+        .enqueue(&mut db.connect())
+        .unwrap();
+    scene.ended("good", 1);
+}
+
+fn an_at_most_once_job_never_starts_again(db: &TestDb) {
+    let scene = Scene::new(db);
+    let _supervisor = scene.supervisor(1);
+    Once(Work::new("a", Do::WaitFor(scene.gate("a"))))
+        .enqueue(&mut db.connect())
+        .unwrap();
+    let first = scene.started("a", 1);
+    signal(first.pid, Signal::KILL);
+    until("the job has failed", || db.rows("failed_executions") == 1);
+    let error = db
+        .texts("SELECT error AS t FROM solid_queue_failed_executions")
+        .remove(0);
+    assert!(
+        error.contains("outcome_unknown") && error.contains("signal 9"),
+        "{error}"
+    );
+    Work::new("b", Do::Nothing)
+        .enqueue(&mut db.connect())
+        .unwrap();
+    scene.ended("b", 1);
+    assert_eq!(scene.count("start", "a"), 1);
+}
+
+fn a_long_job_is_not_taken_for_dead(db: &TestDb) {
+    let scene = Scene::new(db);
+    let _supervisor = scene.supervisor(1);
+    // Three thresholds, without a pause; more such jobs than cores.
+    for name in ["a", "b"] {
+        Work::new(name, Do::Burn(3000))
+            .enqueue(&mut db.connect())
+            .unwrap();
+    }
+    scene.drained();
+    assert_eq!(scene.effects().len(), 4);
+}
+
+fn two_supervisors_recover_a_job_once(db: &TestDb) {
+    let scene = Scene::new(db);
+    let _first = scene.supervisor(0);
+    let _second = scene.supervisor(0);
+    let mut worker = scene.worker();
+    Work::new("a", Do::WaitFor(scene.gate("a")))
+        .enqueue(&mut db.connect())
+        .unwrap();
+    scene.started("a", 1);
+    worker.signal(Signal::KILL);
+    worker.exit();
+    until("the job is ready again", || {
+        db.rows("ready_executions") == 1
+    });
+    assert_eq!(crash_count(db), 1);
+    let _other = scene.worker();
+    scene.open("a");
+    scene.drained();
+}
+
+/// A job that ends its process with a code that looks like a graceful stop.
+fn a_job_that_exits_is_counted_too(db: &TestDb) {
+    let scene = Scene::new(db);
+    let _supervisor = scene.supervisor(1);
+    Work::new("bad", Do::Exit(0))
+        .enqueue(&mut db.connect())
+        .unwrap();
+    until("the job is parked", || {
+        db.execute("UPDATE solid_queue_scheduled_executions SET scheduled_at = created_at");
+        db.rows("failed_executions") == 1
+    });
+    assert_eq!(scene.count("start", "bad"), 4);
+}

@@ -1,0 +1,223 @@
+//! Dispatching: what is due becomes ready, once, in order, in time.
+
+use crate::support::TestDb;
+use crate::support::events::Events;
+use crate::support::jobs::{Log, Note};
+use crate::support::wait::until;
+use crate::{on_each_database, on_each_lone_database};
+use std::sync::Arc;
+use std::time::Duration;
+use windlass::{Dispatcher, NewJob, Registry, Worker, enqueue_all};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn later(text: impl Into<String>) -> NewJob {
+    NewJob::new(&Note::new(text)).unwrap().after(HOUR)
+}
+
+/// Lets the time of every scheduled job have come, a second apart.
+fn make_due(db: &TestDb) {
+    db.execute(if db.is_postgres() {
+        "UPDATE solid_queue_scheduled_executions SET scheduled_at = timestamp '2026-01-01' + id * interval '1 second'"
+    } else {
+        "UPDATE solid_queue_scheduled_executions \
+         SET scheduled_at = strftime('%Y-%m-%d %H:%M:%S.000000', '2026-01-01', id || ' seconds')"
+    });
+}
+
+/// The counts of all `Dispatched` events.
+fn counts(events: &Events) -> Vec<usize> {
+    let count = |event: &String| {
+        let digits: String = event.chars().filter(char::is_ascii_digit).collect();
+        digits.parse().unwrap()
+    };
+    events.of("Dispatched").iter().map(count).collect()
+}
+
+fn what_is_due_is_moved_in_batches(db: &TestDb) {
+    let jobs = (0..35).map(|n| later(n.to_string()));
+    enqueue_all(&mut db.connect(), jobs).unwrap();
+    make_due(db);
+    let events = Events::default();
+    let _dispatcher = Dispatcher::new(&db.database)
+        .batch_size(10)
+        .polling_interval(HOUR)
+        .subscriber(events.subscriber())
+        .start()
+        .unwrap();
+    until("all are ready", || db.rows("ready_executions") == 35);
+    until("all batches are told", || {
+        counts(&events).iter().sum::<usize>() == 35
+    });
+    assert_eq!(counts(&events), [10, 10, 10, 5]);
+    assert_eq!(db.rows("scheduled_executions"), 0);
+}
+
+fn only_what_is_due_is_moved(db: &TestDb) {
+    let mut conn = db.connect();
+    enqueue_all(
+        &mut conn,
+        [later("a"), later("b").queue("other").priority(-3)],
+    )
+    .unwrap();
+    make_due(db);
+    enqueue_all(&mut conn, (0..5).map(|_| later("not yet"))).unwrap();
+    let _dispatcher = Dispatcher::new(&db.database)
+        .polling_interval(Duration::from_millis(10))
+        .start()
+        .unwrap();
+    until("two are ready", || db.rows("ready_executions") == 2);
+    enqueue_all(&mut conn, (0..5).map(|_| later("nor these"))).unwrap();
+    make_due_of(db, "nor these", 1);
+    until("a third one is", || db.rows("ready_executions") == 3);
+    assert_eq!(db.rows("scheduled_executions"), 9);
+    // Their ready executions are as if they had been enqueued just now.
+    assert_eq!(
+        db.texts(
+            "SELECT queue_name || ' ' || priority || ' ' || class_name AS t FROM solid_queue_ready_executions ORDER BY job_id"
+        ),
+        ["default 0 note", "other -3 note", "default 0 note"]
+    );
+}
+
+/// Lets the time of the first `count` jobs of this text have come.
+fn make_due_of(db: &TestDb, text: &str, count: u32) {
+    db.execute(&format!(
+        "UPDATE solid_queue_scheduled_executions SET scheduled_at = '2026-01-01 00:00:00.000000' WHERE job_id IN \
+         (SELECT id FROM solid_queue_jobs WHERE arguments LIKE '%{text}%' ORDER BY id LIMIT {count})"
+    ));
+}
+
+/// By time, then importance, then age; batches of one tell the order.
+fn what_was_due_first_goes_first(db: &TestDb) {
+    let mut conn = db.connect();
+    for (priority, at) in [(0, 3), (0, 1), (5, 2), (-5, 2), (-5, 2), (9, 0)] {
+        later(at.to_string())
+            .priority(priority)
+            .enqueue(&mut conn)
+            .unwrap();
+        db.execute(&format!(
+            "UPDATE solid_queue_scheduled_executions SET scheduled_at = '2026-01-01 00:00:0{at}.000000' \
+             WHERE id = (SELECT max(id) FROM solid_queue_scheduled_executions)"
+        ));
+    }
+    let first = db.count("SELECT min(id) AS n FROM solid_queue_jobs");
+    let _dispatcher = Dispatcher::new(&db.database).batch_size(1).start().unwrap();
+    until("all are ready", || db.rows("ready_executions") == 6);
+    let order = db.texts(&format!(
+        "SELECT CAST(job_id - {first} AS text) AS t FROM solid_queue_ready_executions ORDER BY id"
+    ));
+    assert_eq!(order, ["5", "1", "3", "4", "2", "0"]);
+}
+
+fn three_dispatchers_move_each_job_once(db: &TestDb) {
+    let jobs = (0..2_000).map(|n| later(n.to_string()));
+    enqueue_all(&mut db.connect(), jobs).unwrap();
+    make_due(db);
+    let events = Events::default();
+    let dispatchers: Vec<_> = (0..3)
+        .map(|_| {
+            Dispatcher::new(&db.database)
+                .batch_size(50)
+                .subscriber(events.subscriber())
+                .start()
+                .unwrap()
+        })
+        .collect();
+    until("all are ready", || db.rows("ready_executions") == 2_000);
+    until("none is scheduled", || db.rows("scheduled_executions") == 0);
+    drop(dispatchers);
+    assert_eq!(counts(&events).iter().sum::<usize>(), 2_000);
+    assert!(counts(&events).iter().all(|count| *count <= 50));
+    assert_eq!(
+        events.count("Unreachable"),
+        0,
+        "{:?}",
+        events.of("Unreachable")
+    );
+    assert_eq!(
+        db.count("SELECT count(DISTINCT job_id) AS n FROM solid_queue_ready_executions"),
+        2_000
+    );
+}
+
+/// It cannot become ready a second time: somebody has put it there by hand.
+fn a_job_that_is_ready_already_holds_up_no_other(db: &TestDb) {
+    let jobs = (0..3).map(|n| later(n.to_string()));
+    enqueue_all(&mut db.connect(), jobs).unwrap();
+    make_due(db);
+    db.execute(
+        "INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, created_at) \
+         SELECT min(id), 'default', 0, 'note', '2026-01-01 00:00:00' FROM solid_queue_jobs",
+    );
+    let _dispatcher = Dispatcher::new(&db.database).start().unwrap();
+    until("the others are ready", || db.rows("ready_executions") == 3);
+    until("none is scheduled", || db.rows("scheduled_executions") == 0);
+}
+
+/// The dispatcher looks but once an hour, unless it knows better.
+fn the_next_due_time_is_waited_for(db: &TestDb) {
+    let log = Arc::new(Log::default());
+    let registry = Registry::new().register::<Note>(Arc::clone(&log));
+    let note = |text: &str| NewJob::new(&Note::new(text)).unwrap();
+    let jobs = [
+        note("later").after(Duration::from_millis(600)),
+        note("soon").after(Duration::from_millis(300)),
+        later("never"),
+    ];
+    enqueue_all(&mut db.connect(), jobs).unwrap();
+    let _dispatcher = Dispatcher::new(&db.database)
+        .polling_interval(HOUR)
+        .start()
+        .unwrap();
+    until("the first is dispatched", || {
+        db.rows("ready_executions") == 1
+    });
+    until("the second is", || db.rows("ready_executions") == 2);
+    // By the clock that counts, not a moment too early.
+    assert_eq!(
+        db.count(
+            "SELECT count(*) AS n FROM solid_queue_ready_executions r JOIN solid_queue_jobs j ON j.id = r.job_id \
+             WHERE r.created_at >= j.scheduled_at"
+        ),
+        2
+    );
+    let _worker = Worker::new(&db.database, registry).start().unwrap();
+    until("both are done", || log.len() == 2);
+}
+
+/// The worker is woken by a dispatcher, as by anybody who enqueues.
+fn a_worker_hears_of_what_was_dispatched(db: &TestDb) {
+    let log = Arc::new(Log::default());
+    let registry = Registry::new().register::<Note>(Arc::clone(&log));
+    let _worker = Worker::new(&db.database, registry)
+        .heartbeat_interval(HOUR)
+        .alive_threshold(3 * HOUR)
+        .polling_interval(HOUR)
+        .start()
+        .unwrap();
+    until("it is registered", || db.rows("processes") == 1);
+    // Later than it looks again by itself, see `wakeup.rs`.
+    let job = NewJob::new(&Note::new("a")).unwrap();
+    job.after(Duration::from_secs(6))
+        .enqueue(&mut db.connect())
+        .unwrap();
+    let _dispatcher = Dispatcher::new(&db.database)
+        .heartbeat_interval(HOUR)
+        .alive_threshold(3 * HOUR)
+        .start()
+        .unwrap();
+    until("it is dispatched", || db.rows("scheduled_executions") == 0);
+    crate::support::wait::within(Duration::from_secs(7), "it is done", || log.len() == 1);
+}
+
+on_each_database!(
+    what_is_due_is_moved_in_batches,
+    only_what_is_due_is_moved,
+    what_was_due_first_goes_first,
+    three_dispatchers_move_each_job_once,
+    a_job_that_is_ready_already_holds_up_no_other,
+    the_next_due_time_is_waited_for,
+);
+
+on_each_lone_database!(a_worker_hears_of_what_was_dispatched);

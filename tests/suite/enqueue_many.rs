@@ -1,0 +1,195 @@
+//! Many jobs in one call.
+
+use crate::support::TestDb;
+use crate::support::jobs::Note;
+use crate::{on_each_database, with_own_connection};
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::time::Duration;
+use windlass::{Context, Error, Job, JobId, JobResult, NewJob, enqueue_all};
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Count(u32);
+
+impl Job for Count {
+    const NAME: &'static str = "count";
+    const QUEUE: &'static str = "counting";
+    const PRIORITY: i32 = 3;
+    type State = ();
+    type Output = ();
+
+    fn perform(self, _cx: &Context<'_, ()>) -> JobResult {
+        Ok(())
+    }
+}
+
+fn note(text: &str) -> NewJob {
+    NewJob::new(&Note::new(text)).unwrap()
+}
+
+fn past() -> DateTime<Utc> {
+    "2026-01-01T00:00:00Z".parse().unwrap()
+}
+
+/// The n-th of a mixed lot, and what is to become of it.
+fn nth(n: u32) -> (NewJob, &'static str, &'static str) {
+    let (job, class) = if n.is_multiple_of(3) {
+        (NewJob::new(&Count(n)).unwrap(), "count")
+    } else {
+        (note(&n.to_string()), "note")
+    };
+    match n % 7 {
+        1 => (job.after(Duration::from_secs(3600)), class, "scheduled"),
+        2 => (
+            job.at("2999-01-01T00:00:00Z".parse().unwrap()),
+            class,
+            "scheduled",
+        ),
+        3 => (job.at(past()), class, "ready"),
+        4 => (job.idempotency_key(format!("key {n}")), class, "ready"),
+        _ => (job, class, "ready"),
+    }
+}
+
+/// Enough for three statements, and for keys to cut them up.
+fn a_mixed_lot_keeps_its_order(db: &TestDb) {
+    let jobs: Vec<_> = (0..2_500).map(nth).collect();
+    let enqueued = enqueue_all(&mut db.connect(), jobs.iter().map(|job| job.0.clone())).unwrap();
+    assert!(enqueued.iter().all(|enqueued| enqueued.is_new));
+    assert!(enqueued.is_sorted_by(|a, b| a.id < b.id));
+    let rows = db.texts(
+        "SELECT j.id || ' ' || j.class_name || ' ' || j.queue_name || ' ' || j.priority || ' ' || \
+         CASE WHEN r.id IS NOT NULL AND s.id IS NULL THEN 'ready' \
+           WHEN s.id IS NOT NULL AND r.id IS NULL THEN 'scheduled' ELSE 'lost' END \
+         || ' ' || j.arguments AS t FROM solid_queue_jobs j \
+         LEFT JOIN solid_queue_ready_executions r ON r.job_id = j.id AND r.queue_name = j.queue_name \
+           AND r.priority = j.priority AND r.class_name = j.class_name \
+         LEFT JOIN solid_queue_scheduled_executions s ON s.job_id = j.id AND s.queue_name = j.queue_name \
+           AND s.priority = j.priority AND s.scheduled_at = j.scheduled_at ORDER BY j.id",
+    );
+    assert_eq!(rows.len(), 2_500);
+    for (n, (row, (_, class, place))) in rows.iter().zip(&jobs).enumerate() {
+        let id = enqueued[n].id;
+        let expected = if *class == "count" {
+            format!("{id} count counting 3 {place} {n}")
+        } else {
+            format!(r#"{id} note default 0 {place} {{"text":"{n}"}}"#)
+        };
+        assert_eq!(*row, expected);
+    }
+}
+
+fn a_large_plain_lot_keeps_its_order(db: &TestDb) {
+    let jobs = (0..2_500).map(|n| NewJob::new(&Count(n)).unwrap());
+    let enqueued = enqueue_all(&mut db.connect(), jobs).unwrap();
+    let arguments: HashMap<i64, String> = db
+        .texts("SELECT id || ' ' || arguments AS t FROM solid_queue_jobs")
+        .iter()
+        .map(|row| {
+            let (id, arguments) = row.split_once(' ').unwrap();
+            (id.parse().unwrap(), arguments.to_owned())
+        })
+        .collect();
+    for (n, enqueued) in enqueued.iter().enumerate() {
+        assert_eq!(arguments[&enqueued.id.0], n.to_string());
+    }
+    assert_eq!(db.rows("ready_executions"), 2_500);
+}
+
+fn nothing_is_enqueued_as_nothing(db: &TestDb) {
+    assert!(enqueue_all(&mut db.connect(), []).unwrap().is_empty());
+    assert_eq!(db.rows("jobs"), 0);
+}
+
+fn keys_of_one_call_find_each_other(db: &TestDb) {
+    let mut conn = db.connect();
+    let known = note("known")
+        .idempotency_key("known")
+        .enqueue(&mut conn)
+        .unwrap();
+    let enqueued = enqueue_all(
+        &mut conn,
+        [
+            note("a").idempotency_key("same"),
+            note("plain"),
+            note("b").idempotency_key("same"),
+            note("c").idempotency_key("known"),
+            note("other")
+                .idempotency_key("other")
+                .after(Duration::from_secs(60)),
+            note("last"),
+        ],
+    )
+    .unwrap();
+    let is_new: Vec<bool> = enqueued.iter().map(|enqueued| enqueued.is_new).collect();
+    assert_eq!(is_new, [true, true, false, false, true, true]);
+    assert_eq!(enqueued[2].id, enqueued[0].id);
+    assert_eq!(enqueued[3].id, known.id);
+    assert_eq!(db.rows("jobs"), 5);
+    assert_eq!(db.rows("ready_executions"), 4);
+    assert_eq!(db.rows("scheduled_executions"), 1);
+    let kept =
+        db.texts("SELECT arguments AS t FROM solid_queue_jobs WHERE idempotency_key = 'same'");
+    assert_eq!(kept, [r#"{"text":"a"}"#]);
+}
+
+fn one_that_is_refused_refuses_all(db: &TestDb) {
+    let mut jobs: Vec<NewJob> = (0..1_500).map(|n| note(&n.to_string())).collect();
+    jobs.push(note("x").queue("not a name"));
+    let error = enqueue_all(&mut db.connect(), jobs).unwrap_err();
+    assert!(matches!(error, Error::InvalidName { .. }), "{error:?}");
+    assert_eq!(db.rows("jobs"), 0);
+}
+
+/// The last of three statements fails: there is no table for what is not due.
+fn a_statement_that_fails_takes_the_others_along(db: &TestDb) {
+    db.execute("DROP TABLE solid_queue_scheduled_executions");
+    let mut jobs: Vec<NewJob> = (0..2_100).map(|n| note(&n.to_string())).collect();
+    jobs.push(note("later").after(Duration::from_secs(60)));
+    with_own_connection!(db, |conn| {
+        let result = enqueue_all(&mut conn, jobs);
+        // Postgres plans the table into every statement and fails at the first.
+        assert!(matches!(result, Err(Error::Query { .. })), "{result:?}");
+        assert_eq!(db.rows("jobs"), 0);
+        assert_eq!(db.rows("ready_executions"), 0);
+        crate::support::db::execute(&mut conn, "SELECT 1");
+    });
+}
+
+fn ids_do_not_depend_on_the_order_of_the_outcomes(db: &TestDb) {
+    let jobs = (0..10).map(|n| {
+        if n % 2 == 0 {
+            note("x")
+        } else {
+            note("x").after(Duration::from_secs(9))
+        }
+    });
+    let enqueued = enqueue_all(&mut db.connect(), jobs).unwrap();
+    let scheduled: Vec<JobId> = enqueued
+        .iter()
+        .skip(1)
+        .step_by(2)
+        .map(|job| job.id)
+        .collect();
+    let rows = db.texts(
+        "SELECT CAST(job_id AS text) AS t FROM solid_queue_scheduled_executions ORDER BY job_id",
+    );
+    assert_eq!(
+        rows,
+        scheduled
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+    );
+}
+
+on_each_database!(
+    a_mixed_lot_keeps_its_order,
+    a_large_plain_lot_keeps_its_order,
+    nothing_is_enqueued_as_nothing,
+    keys_of_one_call_find_each_other,
+    one_that_is_refused_refuses_all,
+    a_statement_that_fails_takes_the_others_along,
+    ids_do_not_depend_on_the_order_of_the_outcomes,
+);

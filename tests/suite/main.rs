@@ -1,0 +1,42 @@
+//! The behaviour of Windlass, seen from outside, on SQLite and on Postgres.
+
+#![allow(
+    unreachable_pub,
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stderr,
+    clippy::disallowed_methods
+)]
+
+#[cfg(feature = "cli")]
+mod support;
+
+mod architecture;
+mod batch;
+mod claim;
+mod claim_refused;
+#[cfg(feature = "cli")]
+mod cli;
+mod context;
+mod crash;
+mod dispatch;
+mod embed;
+mod enqueue;
+mod enqueue_many;
+mod idempotency;
+mod ids;
+mod limits;
+mod migrations;
+mod panics;
+mod perform;
+mod policies;
+mod quickstart;
+mod rails;
+mod schema;
+mod settings;
+mod shutdown;
+mod smoke;
+#[cfg(feature = "cli")]
+mod troubles;
+mod wakeup;

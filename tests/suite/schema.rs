@@ -1,0 +1,162 @@
+//! The tables of a migrated database: as `src/db/schema.rs` tells Diesel, and
+//! as a Rails app with Solid Queue expects them.
+
+use crate::on_each_database;
+use crate::support::TestDb;
+use crate::support::catalog::Real;
+use crate::support::solid_queue;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// `table -> column -> (type, nullable)`, read from the text of `schema.rs`.
+fn declared() -> BTreeMap<String, BTreeMap<String, (String, bool)>> {
+    let mut tables = BTreeMap::new();
+    let mut table = String::new();
+    let mut name = None;
+    for line in include_str!("../../src/db/schema.rs").lines() {
+        let line = line.trim();
+        if let Some(text) = line.strip_prefix("#[sql_name = \"") {
+            name = Some(text.trim_end_matches("\"]").to_owned());
+        } else if let Some((head, _)) = line.split_once(" (").filter(|_| line.ends_with(") {")) {
+            table = head.to_owned();
+        } else if let Some((column, kind)) = line.split_once(" -> ") {
+            let kind = kind.trim_end_matches(',');
+            let inner = kind
+                .strip_prefix("Nullable<")
+                .map(|kind| kind.trim_end_matches('>'));
+            let column = name.take().unwrap_or_else(|| column.to_owned());
+            tables
+                .entry(table.clone())
+                .or_insert_with(BTreeMap::new)
+                .insert(column, (inner.unwrap_or(kind).to_owned(), inner.is_some()));
+        }
+    }
+    tables
+}
+
+/// The type that Diesel must be told for a column of the database.
+fn diesel_type(real: &Real) -> &'static str {
+    // SQLite's only spelling of an automatic 64-bit id.
+    if real.name == "id" {
+        return "BigInt";
+    }
+    match real.kind.split('(').next().unwrap() {
+        "bigint" => "BigInt",
+        "integer" => "Integer",
+        "varchar" | "character varying" | "text" => "Text",
+        "datetime" | "timestamp" => "Timestamp",
+        "boolean" => "Bool",
+        other => panic!("{}.{}: the type `{other}`", real.table, real.name),
+    }
+}
+
+fn diesel_is_told_the_truth(db: &TestDb) {
+    let mut real: BTreeMap<String, BTreeMap<String, (String, bool)>> = BTreeMap::new();
+    for column in db.columns() {
+        let kind = (diesel_type(&column).to_owned(), column.nullable);
+        let table = real.entry(column.table).or_default();
+        table.insert(column.name, kind);
+    }
+    let declared = declared();
+    assert!(declared.len() >= 12, "{declared:?}");
+    assert_eq!(declared, real);
+}
+
+fn every_column_of_solid_queue_is_there(db: &TestDb) {
+    let real = db.columns();
+    for (table, columns) in solid_queue::tables() {
+        let table = format!("solid_queue_{table}");
+        let find = |name: &str| {
+            real.iter()
+                .find(|real| real.table == table && real.name == name)
+                .unwrap_or_else(|| panic!("{table}.{name} is missing"))
+        };
+        assert!(find("id").is_generated, "{table}.id");
+        for column in columns {
+            let found = find(&column.name);
+            let kind = match (&*column.kind, db.is_postgres()) {
+                ("string", true) => "character varying",
+                ("string", false) => "varchar",
+                ("datetime", true) => "timestamp(6)",
+                ("datetime", false) => "datetime(6)",
+                (other, _) => other,
+            };
+            let what = format!("{table}.{}", column.name);
+            // Rails cuts a recurring task's command at 2048.
+            assert_eq!(found.kind.trim_end_matches("(2048)"), kind, "{what}");
+            assert_eq!(found.nullable, column.nullable, "{what}");
+            assert_eq!(found.default, column.default, "{what}");
+        }
+    }
+}
+
+fn our_own_columns_ask_nothing_of_rails(db: &TestDb) {
+    let theirs: BTreeSet<(String, String)> = solid_queue::tables()
+        .into_iter()
+        .flat_map(|(table, columns)| {
+            columns
+                .into_iter()
+                .map(move |column| (format!("solid_queue_{table}"), column.name))
+        })
+        .collect();
+    let mut ours = 0;
+    for column in db.columns() {
+        let is_theirs = column.name == "id"
+            || column.table.starts_with("windlass_")
+            || theirs.contains(&(column.table.clone(), column.name.clone()));
+        if !is_theirs {
+            ours += 1;
+            let is_optional = column.nullable || column.default.is_some();
+            assert!(is_optional, "{}.{}", column.table, column.name);
+        }
+    }
+    assert!(ours > 5, "only {ours} columns of ours were found");
+}
+
+fn every_unique_index_of_solid_queue_is_there(db: &TestDb) {
+    let real = db.unique_indexes();
+    for (table, columns) in solid_queue::unique_indexes() {
+        let wanted = format!("solid_queue_{table}: {}", columns.join(","));
+        assert!(real.contains(&wanted), "{wanted} is not among {real:?}");
+    }
+}
+
+/// A job that is deleted takes along what would otherwise point nowhere. The
+/// hot tables, ready and claimed, carry no such key.
+fn a_deleted_job_takes_its_executions_along(db: &TestDb) {
+    let now = "'2026-11-21 03:36:27.384057'";
+    db.execute(&format!(
+        "INSERT INTO solid_queue_jobs (id, queue_name, class_name, created_at, updated_at) \
+         VALUES (7, 'default', 'x', {now}, {now})"
+    ));
+    let tables = [
+        (
+            "scheduled",
+            "queue_name, scheduled_at",
+            format!("'q', {now}"),
+        ),
+        (
+            "blocked",
+            "queue_name, concurrency_key, expires_at",
+            format!("'q', 'k', {now}"),
+        ),
+        ("failed", "error", "'{}'".to_owned()),
+        ("recurring", "task_key, run_at", format!("'t', {now}")),
+    ];
+    for (table, columns, values) in &tables {
+        db.execute(&format!(
+            "INSERT INTO solid_queue_{table}_executions (job_id, {columns}, created_at) VALUES (7, {values}, {now})"
+        ));
+    }
+    db.execute("DELETE FROM solid_queue_jobs");
+    for (table, ..) in &tables {
+        assert_eq!(db.rows(&format!("{table}_executions")), 0, "{table}");
+    }
+}
+
+on_each_database!(
+    diesel_is_told_the_truth,
+    every_column_of_solid_queue_is_there,
+    our_own_columns_ask_nothing_of_rails,
+    every_unique_index_of_solid_queue_is_there,
+    a_deleted_job_takes_its_executions_along,
+);

@@ -1,0 +1,226 @@
+//! TERM, INT and QUIT, at every moment.
+
+use crate::on_each_database;
+use crate::support::TestDb;
+use crate::support::process::{Do, Once, Scene, Work};
+use crate::support::wait::until;
+use rustix::process::Signal;
+use std::time::Duration;
+use windlass::Job;
+
+on_each_database!(
+    term_lets_running_jobs_finish,
+    term_during_boot_is_honoured,
+    term_twice_at_once_is_once,
+    a_second_term_later_ends_at_once,
+    jobs_over_the_shutdown_timeout_are_given_back,
+    quit_ends_at_once_and_the_supervisor_gives_back,
+    a_supervisor_stops_its_children_in_order,
+    a_slow_drain_is_not_taken_for_death,
+    an_interrupted_at_most_once_job_fails,
+);
+
+fn processes(db: &TestDb) -> i64 {
+    db.rows("processes")
+}
+
+fn crash_count(db: &TestDb) -> i64 {
+    db.count("SELECT CAST(sum(crash_count) AS bigint) AS n FROM solid_queue_jobs")
+}
+
+fn term_lets_running_jobs_finish(db: &TestDb) {
+    let scene = Scene::new(db);
+    let mut worker = scene.worker();
+    let mut conn = db.connect();
+    for name in ["a", "b", "c"] {
+        Work::new(name, Do::WaitFor(scene.gate("go")))
+            .enqueue(&mut conn)
+            .unwrap();
+    }
+    scene.started("a", 1);
+    scene.started("b", 1);
+    worker.signal(Signal::TERM);
+    until("it drains", || {
+        db.count("SELECT count(*) AS n FROM solid_queue_processes WHERE draining") == 1
+    });
+    scene.open("go");
+    assert_eq!(worker.exit().code(), Some(0));
+    assert_eq!(
+        db.count("SELECT count(*) AS n FROM solid_queue_jobs WHERE finished_at IS NOT NULL"),
+        2
+    );
+    assert_eq!(
+        (
+            db.rows("ready_executions"),
+            db.rows("claimed_executions"),
+            processes(db)
+        ),
+        (1, 0, 0)
+    );
+}
+
+fn term_during_boot_is_honoured(db: &TestDb) {
+    let scene = Scene::new(db);
+    Work::new("a", Do::Nothing)
+        .enqueue(&mut db.connect())
+        .unwrap();
+    for delay in [0, 1, 3, 5, 8, 12, 20, 30, 50, 80] {
+        let mut worker = scene.worker();
+        // The one thing here that is a matter of time.
+        std::thread::sleep(Duration::from_millis(delay));
+        worker.signal(Signal::TERM);
+        let status = worker.exit();
+        // Before the handlers are there, the signal itself ends it.
+        assert!(
+            status.code() == Some(0)
+                || std::os::unix::process::ExitStatusExt::signal(&status) == Some(15),
+            "{status}"
+        );
+    }
+    assert_eq!((db.rows("claimed_executions"), processes(db)), (0, 0));
+    assert_eq!(scene.count("start", "a"), scene.count("end", "a"));
+}
+
+fn term_twice_at_once_is_once(db: &TestDb) {
+    let scene = Scene::new(db);
+    let mut worker = scene.worker();
+    Work::new("a", Do::WaitFor(scene.gate("a")))
+        .enqueue(&mut db.connect())
+        .unwrap();
+    scene.started("a", 1);
+    worker.signal(Signal::TERM);
+    until("it drains", || {
+        db.count("SELECT count(*) AS n FROM solid_queue_processes WHERE draining") == 1
+    });
+    worker.signal(Signal::TERM);
+    scene.open("a");
+    assert_eq!(worker.exit().code(), Some(0));
+    assert_eq!(scene.count("end", "a"), 1);
+}
+
+fn a_second_term_later_ends_at_once(db: &TestDb) {
+    let scene = Scene::new(db);
+    let mut worker = scene.worker();
+    Work::new("a", Do::WaitFor(scene.gate("never")))
+        .enqueue(&mut db.connect())
+        .unwrap();
+    scene.started("a", 1);
+    worker.signal(Signal::TERM);
+    // The second counts from two seconds on: repeat it until it does.
+    until("it exits", || {
+        if worker.is_running() {
+            worker.signal(Signal::TERM);
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        !worker.is_running()
+    });
+    assert_eq!(worker.exit().code(), Some(75));
+    assert_eq!((db.rows("claimed_executions"), processes(db)), (0, 0));
+    assert_eq!(
+        db.rows("scheduled_executions"),
+        1,
+        "given back, to run in a moment"
+    );
+}
+
+fn jobs_over_the_shutdown_timeout_are_given_back(db: &TestDb) {
+    let scene = Scene::new(db);
+    let mut supervisor = scene.worker_with(|role| {
+        role.workers = Some(1);
+        role.shutdown_ms = 300;
+    });
+    Work::new("a", Do::WaitFor(scene.gate("never")))
+        .enqueue(&mut db.connect())
+        .unwrap();
+    scene.started("a", 1);
+    supervisor.signal(Signal::TERM);
+    supervisor.exit();
+    assert_eq!(
+        (
+            db.rows("ready_executions"),
+            db.rows("claimed_executions"),
+            processes(db)
+        ),
+        (1, 0, 0)
+    );
+    assert_eq!(crash_count(db), 0, "a stop is no crash");
+}
+
+fn quit_ends_at_once_and_the_supervisor_gives_back(db: &TestDb) {
+    let scene = Scene::new(db);
+    let mut supervisor = scene.supervisor(1);
+    Work::new("a", Do::WaitFor(scene.gate("never")))
+        .enqueue(&mut db.connect())
+        .unwrap();
+    scene.started("a", 1);
+    supervisor.signal(Signal::QUIT);
+    assert_eq!(supervisor.exit().code(), Some(75));
+    assert_eq!(
+        (
+            db.rows("ready_executions"),
+            db.rows("claimed_executions"),
+            processes(db)
+        ),
+        (1, 0, 0)
+    );
+    assert_eq!(crash_count(db), 0);
+}
+
+fn a_supervisor_stops_its_children_in_order(db: &TestDb) {
+    let scene = Scene::new(db);
+    let mut supervisor = scene.supervisor(2);
+    let mut conn = db.connect();
+    for name in ["a", "b", "c"] {
+        Work::new(name, Do::WaitFor(scene.gate("go")))
+            .enqueue(&mut conn)
+            .unwrap();
+    }
+    for name in ["a", "b", "c"] {
+        scene.started(name, 1);
+    }
+    supervisor.signal(Signal::INT);
+    until("both drain", || {
+        db.count(
+            "SELECT count(*) AS n FROM solid_queue_processes WHERE kind = 'Worker' AND draining",
+        ) == 2
+    });
+    scene.open("go");
+    assert_eq!(supervisor.exit().code(), Some(0));
+    assert_eq!(scene.effects().len(), 6);
+    assert_eq!((db.rows("claimed_executions"), processes(db)), (0, 0));
+}
+
+fn a_slow_drain_is_not_taken_for_death(db: &TestDb) {
+    let scene = Scene::new(db);
+    let _watching = scene.supervisor(0);
+    let mut worker = scene.worker();
+    // Three thresholds long.
+    Work::new("a", Do::Sleep(3000))
+        .enqueue(&mut db.connect())
+        .unwrap();
+    scene.started("a", 1);
+    worker.signal(Signal::TERM);
+    assert_eq!(worker.exit().code(), Some(0));
+    scene.drained();
+    assert_eq!(scene.count("start", "a"), 1);
+    assert!(!worker.log().contains("fenced"));
+}
+
+fn an_interrupted_at_most_once_job_fails(db: &TestDb) {
+    let scene = Scene::new(db);
+    let mut worker = scene.worker_with(|role| role.shutdown_ms = 300);
+    Once(Work::new("a", Do::WaitFor(scene.gate("never"))))
+        .enqueue(&mut db.connect())
+        .unwrap();
+    scene.started("a", 1);
+    worker.signal(Signal::TERM);
+    assert_eq!(worker.exit().code(), Some(75));
+    assert_eq!(
+        (
+            db.rows("failed_executions"),
+            db.rows("claimed_executions"),
+            processes(db)
+        ),
+        (1, 0, 0)
+    );
+}

@@ -1,0 +1,237 @@
+//! A migrated database for one test: a SQLite file, or a schema of the
+//! Postgres server that `bin/test` starts.
+
+#[cfg(feature = "postgres")]
+use diesel::Connection as _;
+use diesel::prelude::*;
+use windlass::{AsConn, Conn, Connection, Database};
+
+/// Dropped with everything in it.
+pub struct TestDb {
+    pub url: String,
+    pub database: Database,
+    _place: Place,
+}
+
+enum Place {
+    #[allow(dead_code, reason = "kept for its destructor")]
+    File(tempfile::TempDir),
+    /// The test sees to it.
+    Elsewhere,
+    #[cfg(feature = "postgres")]
+    Schema { server: String, name: String },
+    #[cfg(feature = "postgres")]
+    Database { server: String, name: String },
+}
+
+impl TestDb {
+    /// A migrated SQLite file.
+    pub fn sqlite() -> Self {
+        let db = Self::empty_sqlite();
+        db.database.migrate().unwrap();
+        db
+    }
+
+    /// A migrated SQLite file in a directory of the test's own.
+    pub fn sqlite_in(directory: &std::path::Path) -> Self {
+        Self::at(&format!("sqlite://{}", directory.join("jobs.db").display()))
+    }
+
+    /// A database that the test itself has made, migrated.
+    pub fn at(url: &str) -> Self {
+        let database = Database::open(url).unwrap();
+        database.migrate().unwrap();
+        TestDb {
+            database,
+            url: url.to_owned(),
+            _place: Place::Elsewhere,
+        }
+    }
+
+    /// The address of a SQLite file that does not exist yet.
+    pub fn empty_sqlite() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let url = format!("sqlite://{}", directory.path().join("jobs.db").display());
+        TestDb {
+            database: Database::open(&url).unwrap(),
+            url,
+            _place: Place::File(directory),
+        }
+    }
+
+    /// A migrated schema of the Postgres server.
+    #[cfg(feature = "postgres")]
+    pub fn postgres() -> Self {
+        let db = Self::empty_postgres();
+        db.database.migrate().unwrap();
+        db
+    }
+
+    /// A schema without tables.
+    #[cfg(feature = "postgres")]
+    pub fn empty_postgres() -> Self {
+        let server = postgres_server();
+        let name = format!("test_{:016x}", fastrand::u64(..));
+        let mut conn = PgConnection::establish(&server).unwrap();
+        diesel::sql_query(format!("CREATE SCHEMA {name}"))
+            .execute(&mut conn)
+            .unwrap();
+        let url = format!("{server}?options=-csearch_path%3D{name}");
+        TestDb {
+            database: Database::open(&url).unwrap(),
+            url,
+            _place: Place::Schema { server, name },
+        }
+    }
+
+    /// A migrated database: NOTIFY is heard in all schemas of one, so other
+    /// tests would wake the workers of this one.
+    #[cfg(feature = "postgres")]
+    pub fn lone_postgres() -> Self {
+        let server = postgres_server();
+        let name = format!("test_{:016x}", fastrand::u64(..));
+        let mut conn = PgConnection::establish(&server).unwrap();
+        execute(&mut conn, &format!("CREATE DATABASE {name}"));
+        let url = format!("{}/{name}", server.rsplit_once('/').unwrap().0);
+        let database = Database::open(&url).unwrap();
+        database.migrate().unwrap();
+        TestDb {
+            database,
+            url,
+            _place: Place::Database { server, name },
+        }
+    }
+
+    pub fn connect(&self) -> Connection {
+        self.database.connect().unwrap()
+    }
+
+    /// What Diesel's own `establish` takes, for a connection that is the
+    /// user's and not ours.
+    pub fn address(&self) -> &str {
+        self.url.strip_prefix("sqlite://").unwrap_or(&self.url)
+    }
+
+    pub fn is_postgres(&self) -> bool {
+        self.url.starts_with("postgres")
+    }
+
+    /// Runs SQL for its effect.
+    pub fn execute(&self, sql: &str) -> usize {
+        execute(&mut self.connect(), sql)
+    }
+
+    /// Runs statements in one transaction.
+    pub fn in_transaction(&self, statements: &[&str]) {
+        let mut connection = self.connect();
+        execute(&mut connection, "BEGIN");
+        for statement in statements {
+            execute(&mut connection, statement);
+        }
+        execute(&mut connection, "COMMIT");
+    }
+
+    /// The one number that a query selects.
+    pub fn count(&self, sql: &str) -> i64 {
+        count(&mut self.connect(), sql)
+    }
+
+    /// The rows of a table, `solid_queue_` left out: `rows("ready_executions")`.
+    pub fn rows(&self, table: &str) -> i64 {
+        self.count(&format!("SELECT count(*) AS n FROM solid_queue_{table}"))
+    }
+
+    /// The texts that a query selects as `t`.
+    pub fn texts(&self, sql: &str) -> Vec<String> {
+        let mut connection = self.connect();
+        let rows: Vec<T> = match connection.as_conn() {
+            Conn::Sqlite(c) => diesel::sql_query(sql).load(c),
+            #[cfg(feature = "postgres")]
+            Conn::Postgres(c) => diesel::sql_query(sql).load(c),
+            _ => unreachable!(),
+        }
+        .unwrap();
+        rows.into_iter().map(|row| row.t).collect()
+    }
+}
+
+#[derive(QueryableByName)]
+struct N {
+    #[diesel(sql_type = diesel::sql_types::BigInt)]
+    n: i64,
+}
+
+#[derive(QueryableByName)]
+struct T {
+    #[diesel(sql_type = diesel::sql_types::Text)]
+    t: String,
+}
+
+/// Runs the body with a plain connection of the user's own: a
+/// `SqliteConnection` or a `PgConnection` that Windlass has not set up.
+#[macro_export]
+macro_rules! with_own_connection {
+    ($db:expr, |$conn:ident| $body:expr) => {{
+        use diesel::Connection as _;
+        if $db.is_postgres() {
+            #[cfg(feature = "postgres")]
+            {
+                #[allow(unused_mut)]
+                let mut $conn = diesel::PgConnection::establish($db.address()).unwrap();
+                $body
+            }
+            #[cfg(not(feature = "postgres"))]
+            unreachable!()
+        } else {
+            let mut $conn = diesel::SqliteConnection::establish($db.address()).unwrap();
+            $crate::support::db::execute(&mut $conn, "PRAGMA busy_timeout = 10000");
+            $body
+        }
+    }};
+}
+
+pub fn execute<C: AsConn>(conn: &mut C, sql: &str) -> usize {
+    match conn.as_conn() {
+        Conn::Sqlite(c) => diesel::sql_query(sql).execute(c),
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(c) => diesel::sql_query(sql).execute(c),
+        _ => unreachable!(),
+    }
+    .unwrap()
+}
+
+/// The query must call its number `n`.
+pub fn count<C: AsConn>(conn: &mut C, sql: &str) -> i64 {
+    match conn.as_conn() {
+        Conn::Sqlite(c) => diesel::sql_query(sql).get_result::<N>(c),
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(c) => diesel::sql_query(sql).get_result::<N>(c),
+        _ => unreachable!(),
+    }
+    .unwrap()
+    .n
+}
+
+/// The server that `bin/test` starts.
+#[cfg(feature = "postgres")]
+pub fn postgres_server() -> String {
+    std::env::var("WINDLASS_TEST_POSTGRES")
+        .expect("run ./bin/test, or set WINDLASS_TEST_POSTGRES to the URL of a server whose user may create schemas")
+}
+
+impl Drop for TestDb {
+    fn drop(&mut self) {
+        // A worker that still runs may hold locks; the server goes with the run anyway.
+        #[cfg(feature = "postgres")]
+        let (server, statement) = match &self._place {
+            Place::Schema { server, name } => (server, format!("DROP SCHEMA {name} CASCADE")),
+            Place::Database { server, name } => (server, format!("DROP DATABASE {name} (FORCE)")),
+            Place::File(_) | Place::Elsewhere => return,
+        };
+        #[cfg(feature = "postgres")]
+        if let Ok(mut conn) = PgConnection::establish(server) {
+            let _ = diesel::sql_query("SET lock_timeout = '2s'").execute(&mut conn);
+            let _ = diesel::sql_query(statement).execute(&mut conn);
+        }
+    }
+}

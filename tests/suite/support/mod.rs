@@ -1,0 +1,81 @@
+//! What all tests share: a database each, jobs, and waiting with a deadline.
+
+pub mod catalog;
+pub mod db;
+pub mod events;
+pub mod jobs;
+pub mod process;
+#[cfg(feature = "cli")]
+pub mod program;
+#[cfg(feature = "postgres")]
+pub mod proxy;
+#[cfg(feature = "postgres")]
+pub mod server;
+pub mod solid_queue;
+pub mod wait;
+
+pub use db::TestDb;
+
+/// The same for tests whose workers must not be woken by other tests.
+#[macro_export]
+macro_rules! on_each_lone_database {
+    ($($(#[$meta:meta])* $name:ident),+ $(,)?) => {$(
+        mod $name {
+            $(#[$meta])*
+            #[test]
+            fn sqlite() {
+                super::$name(&$crate::support::TestDb::sqlite());
+            }
+
+            $(#[$meta])*
+            #[cfg(feature = "postgres")]
+            #[test]
+            fn postgres() {
+                super::$name(&$crate::support::TestDb::lone_postgres());
+            }
+        }
+    )+};
+}
+
+/// The same for tests that begin without any table.
+#[macro_export]
+macro_rules! on_each_empty_database {
+    ($($(#[$meta:meta])* $name:ident),+ $(,)?) => {$(
+        mod $name {
+            $(#[$meta])*
+            #[test]
+            fn sqlite() {
+                super::$name(&$crate::support::TestDb::empty_sqlite());
+            }
+
+            $(#[$meta])*
+            #[cfg(feature = "postgres")]
+            #[test]
+            fn postgres() {
+                super::$name(&$crate::support::TestDb::empty_postgres());
+            }
+        }
+    )+};
+}
+
+/// Runs functions of the form `fn name(db: &TestDb)` on both databases, each
+/// in its own file or schema: `name::sqlite` and `name::postgres`.
+#[macro_export]
+macro_rules! on_each_database {
+    ($($(#[$meta:meta])* $name:ident),+ $(,)?) => {$(
+        mod $name {
+            $(#[$meta])*
+            #[test]
+            fn sqlite() {
+                super::$name(&$crate::support::TestDb::sqlite());
+            }
+
+            $(#[$meta])*
+            #[cfg(feature = "postgres")]
+            #[test]
+            fn postgres() {
+                super::$name(&$crate::support::TestDb::postgres());
+            }
+        }
+    )+};
+}

@@ -1,0 +1,386 @@
+//! Real processes: this test binary again, in another role.
+
+use super::TestDb;
+use super::wait::until;
+use rustix::process::{Pid, Signal, kill_process};
+use serde::{Deserialize, Serialize};
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child as Program, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+use windlass::{
+    Child, Context, Database, Delivery, Dispatcher, Job, JobResult, Policy, Registry, Subscriber,
+    Supervisor, Worker,
+};
+
+const ROLE: &str = "WINDLASS_TEST_ROLE";
+
+/// Heartbeats of tests, so that a death is noticed within a second or two.
+pub const HEARTBEAT: Duration = Duration::from_millis(100);
+pub const THRESHOLD: Duration = Duration::from_millis(1000);
+
+/// What another process is to be.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Role {
+    pub url: String,
+    pub log: PathBuf,
+    /// Child workers of a supervisor; `None` for a worker.
+    pub workers: Option<usize>,
+    pub threads: usize,
+    pub shutdown_ms: u64,
+    /// A worker's subscriber panics at every such event.
+    pub panics_at: Option<String>,
+}
+
+/// The entry of all roles: a test like any other, that does nothing unless
+/// the environment says which role it plays.
+#[test]
+fn role() {
+    if let Ok(role) = std::env::var(ROLE) {
+        env_logger::init();
+        let role: Role = serde_json::from_str(&role).unwrap();
+        std::process::exit(role.play());
+    }
+}
+
+impl Role {
+    fn play(&self) -> i32 {
+        let database = Database::open(&self.url).unwrap();
+        let stopped = match self.workers {
+            None => self.worker(&database).run(),
+            Some(workers) => self.supervisor(&database, workers).run(),
+        };
+        match stopped {
+            Ok(stopped) if stopped.is_broken() => 70,
+            Ok(stopped) if stopped.is_drained() => 0,
+            Ok(_) => 75,
+            Err(error) => {
+                eprintln!("{error}");
+                1
+            }
+        }
+    }
+
+    fn worker(&self, database: &Database) -> Worker {
+        let effects = Arc::new(Effects::open(&self.log));
+        Worker::new(
+            database,
+            Registry::new()
+                .register::<Work>(effects.clone())
+                .register::<Once>(effects),
+        )
+        .threads(self.threads)
+        .heartbeat_interval(HEARTBEAT)
+        .alive_threshold(THRESHOLD)
+        .shutdown_timeout(Duration::from_millis(self.shutdown_ms))
+        .subscriber(self.subscriber())
+    }
+
+    fn subscriber(&self) -> Subscriber {
+        let kind = self.panics_at.clone();
+        Subscriber::new(move |event| {
+            let is_it = |kind: &String| format!("{event:?}").starts_with(kind);
+            assert!(!kind.as_ref().is_some_and(is_it), "as told");
+        })
+    }
+
+    fn supervisor(&self, database: &Database, workers: usize) -> Supervisor {
+        let role = Role {
+            workers: None,
+            ..self.clone()
+        };
+        // The environment is inherited; the child's role replaces ours.
+        let program = Child::program(
+            "env",
+            [
+                format!("{ROLE}={}", serde_json::to_string(&role).unwrap()),
+                std::env::current_exe().unwrap().display().to_string(),
+                "support::process::role".to_owned(),
+                "--exact".to_owned(),
+                "--nocapture".to_owned(),
+            ],
+        );
+        Supervisor::new(database)
+            .child(program.processes(workers))
+            .dispatcher(
+                Dispatcher::new(database)
+                    .heartbeat_interval(HEARTBEAT)
+                    .alive_threshold(THRESHOLD),
+            )
+            .heartbeat_interval(HEARTBEAT)
+            .alive_threshold(THRESHOLD)
+            .shutdown_timeout(Duration::from_millis(self.shutdown_ms))
+    }
+}
+
+/// A scene: a database, a log of effects, and processes.
+pub struct Scene<'a> {
+    pub db: &'a TestDb,
+    directory: tempfile::TempDir,
+}
+
+impl<'a> Scene<'a> {
+    pub fn new(db: &'a TestDb) -> Self {
+        Scene {
+            db,
+            directory: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    fn role(&self) -> Role {
+        Role {
+            url: self.db.url.clone(),
+            log: self.directory.path().join("effects"),
+            workers: None,
+            threads: 2,
+            shutdown_ms: 20_000,
+            panics_at: None,
+        }
+    }
+
+    pub fn worker(&self) -> Process {
+        self.start(&self.role())
+    }
+
+    pub fn worker_with(&self, change: impl FnOnce(&mut Role)) -> Process {
+        let mut role = self.role();
+        change(&mut role);
+        self.start(&role)
+    }
+
+    pub fn supervisor(&self, workers: usize) -> Process {
+        self.worker_with(|role| role.workers = Some(workers))
+    }
+
+    fn start(&self, role: &Role) -> Process {
+        let name = format!("process-{:08x}.log", fastrand::u32(..));
+        let path = self.directory.path().join(name);
+        let output = File::create(&path).unwrap();
+        let program = Command::new(std::env::current_exe().unwrap())
+            .args(["support::process::role", "--exact", "--nocapture"])
+            .env(ROLE, serde_json::to_string(role).unwrap())
+            .env("RUST_LOG", "info")
+            .env_remove("WINDLASS_CHILD_TOKEN")
+            .stdin(Stdio::null())
+            .stdout(output.try_clone().unwrap())
+            .stderr(output)
+            .spawn()
+            .unwrap();
+        Process { program, log: path }
+    }
+
+    /// The lines `start|end name pid claim` that jobs have written so far.
+    pub fn effects(&self) -> Vec<Effect> {
+        let text =
+            std::fs::read_to_string(self.directory.path().join("effects")).unwrap_or_default();
+        text.lines()
+            .map(|line| {
+                let parts: Vec<&str> = line.split(' ').collect();
+                Effect {
+                    what: parts[0].to_owned(),
+                    name: parts[1].to_owned(),
+                    pid: parts[2].parse().unwrap(),
+                    claim: parts[3].parse().unwrap(),
+                }
+            })
+            .collect()
+    }
+
+    pub fn count(&self, what: &str, name: &str) -> usize {
+        self.effects()
+            .iter()
+            .filter(|effect| effect.what == what && effect.name == name)
+            .count()
+    }
+
+    /// Waits for a job's next start, and returns it.
+    pub fn started(&self, name: &str, times: usize) -> Effect {
+        super::wait::eventually(&format!("{name} starts {times} times"), || {
+            let mut starts = self
+                .effects()
+                .into_iter()
+                .filter(|effect| effect.what == "start" && effect.name == name);
+            starts.nth(times - 1)
+        })
+    }
+
+    pub fn ended(&self, name: &str, times: usize) {
+        until(&format!("{name} ends {times} times"), || {
+            self.count("end", name) == times
+        });
+    }
+
+    /// Waits until no execution is left and every job has finished.
+    pub fn drained(&self) {
+        until("every job has finished", || {
+            self.db
+                .count("SELECT count(*) AS n FROM solid_queue_jobs WHERE finished_at IS NULL")
+                == 0
+        });
+    }
+
+    /// Lets a job that waits for it go on.
+    pub fn open(&self, gate: &str) {
+        File::create(self.directory.path().join(gate)).unwrap();
+    }
+
+    /// The path of a gate that a job waits for.
+    pub fn gate(&self, gate: &str) -> String {
+        self.directory.path().join(gate).display().to_string()
+    }
+}
+
+/// A line of the effects.
+#[derive(Debug, Clone)]
+pub struct Effect {
+    pub what: String,
+    pub name: String,
+    pub pid: i32,
+    pub claim: i64,
+}
+
+/// A running process; killed when dropped.
+pub struct Process {
+    program: Program,
+    log: PathBuf,
+}
+
+impl Process {
+    pub fn pid(&self) -> i32 {
+        i32::try_from(self.program.id()).unwrap()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        self::signal(self.pid(), signal);
+    }
+
+    /// Waits for its end.
+    pub fn exit(&mut self) -> ExitStatus {
+        super::wait::eventually("the process exits", || self.program.try_wait().unwrap())
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        self.program.try_wait().unwrap().is_none()
+    }
+
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap()
+    }
+}
+
+pub fn signal(pid: i32, signal: Signal) {
+    kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.program.kill();
+        let _ = self.program.wait();
+        if std::thread::panicking() {
+            eprintln!("--- log of {}\n{}", self.program.id(), self.log());
+        }
+    }
+}
+
+/// Where jobs write what they do, one append a line.
+#[derive(Debug)]
+pub struct Effects(File);
+
+impl Effects {
+    fn open(path: &Path) -> Self {
+        Effects(
+            OpenOptions::new()
+                .create(true)
+                .append(true)
+                .open(path)
+                .unwrap(),
+        )
+    }
+
+    fn write(&self, what: &str, name: &str, claim: i64) {
+        let line = format!("{what} {name} {} {claim}\n", std::process::id());
+        (&self.0).write_all(line.as_bytes()).unwrap();
+    }
+}
+
+/// What a job of a test does between its two lines.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum Do {
+    Nothing,
+    /// Waits until the file exists.
+    WaitFor(String),
+    /// Waits until it exists or the claim is lost.
+    WaitForOrLost(String),
+    Sleep(u64),
+    Burn(u64),
+    Abort,
+    Exit(i32),
+    Panic,
+}
+
+impl Do {
+    fn run<S>(&self, cx: &Context<'_, S>) {
+        let start = std::time::Instant::now();
+        match self {
+            Do::Nothing => {}
+            Do::WaitFor(path) => until("the gate opens", || Path::new(path).exists()),
+            Do::WaitForOrLost(path) => until("the gate opens", || {
+                Path::new(path).exists() || cx.is_lost()
+            }),
+            Do::Sleep(ms) => std::thread::sleep(Duration::from_millis(*ms)),
+            Do::Burn(ms) => while start.elapsed() < Duration::from_millis(*ms) {},
+            Do::Abort => std::process::abort(),
+            Do::Exit(code) => std::process::exit(*code),
+            Do::Panic => panic!("as told"),
+        }
+    }
+}
+
+/// Writes a line, does something, writes another.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Work {
+    pub name: String,
+    pub what: Do,
+}
+
+impl Work {
+    pub fn new(name: &str, what: Do) -> Self {
+        Work {
+            name: name.to_owned(),
+            what,
+        }
+    }
+}
+
+impl Job for Work {
+    const NAME: &'static str = "work";
+    type State = Effects;
+    type Output = ();
+
+    fn perform(self, cx: &Context<'_, Effects>) -> JobResult {
+        cx.write("start", &self.name, cx.claim_id());
+        self.what.run(cx);
+        cx.write("end", &self.name, cx.claim_id());
+        Ok(())
+    }
+}
+
+/// The same, at most once.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Once(pub Work);
+
+impl Job for Once {
+    const NAME: &'static str = "once";
+    type State = Effects;
+    type Output = ();
+
+    fn policy() -> Policy {
+        Policy::new().delivery(Delivery::AtMostOnce)
+    }
+
+    fn perform(self, cx: &Context<'_, Effects>) -> JobResult {
+        self.0.perform(cx)
+    }
+}

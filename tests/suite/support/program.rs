@@ -1,0 +1,145 @@
+//! The program `windlass`, run as people run it.
+
+use super::wait::{eventually, until};
+use rustix::process::Signal;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+/// Where cargo has built it.
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_windlass");
+
+/// A command line of `windlass`, in an environment that says nothing.
+pub struct Windlass(Command);
+
+/// What a finished one has said.
+#[derive(Debug)]
+pub struct Said {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+/// Runs `windlass` on a database and waits for its end.
+pub fn windlass(url: &str, arguments: &[&str]) -> Said {
+    Windlass::new(arguments).env("DATABASE_URL", url).run()
+}
+
+impl Windlass {
+    pub fn new<A: AsRef<OsStr>>(arguments: &[A]) -> Self {
+        Self::at(Path::new(PROGRAM), arguments)
+    }
+
+    /// Through another program, or a copy of it.
+    pub fn at<A: AsRef<OsStr>>(program: &Path, arguments: &[A]) -> Self {
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null());
+        for name in [
+            "DATABASE_URL",
+            "RUST_LOG",
+            "WINDLASS_CHILD_TOKEN",
+            "WINDLASS_SUPERVISOR_ID",
+        ] {
+            command.env_remove(name);
+        }
+        Windlass(command)
+    }
+
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.0.env(name, value);
+        self
+    }
+
+    pub fn current_dir(mut self, directory: &Path) -> Self {
+        self.0.current_dir(directory);
+        self
+    }
+
+    /// As a user who may nothing.
+    pub fn by_nobody(mut self) -> Self {
+        self.0.uid(65534).gid(65534);
+        self
+    }
+
+    pub fn run(self) -> Said {
+        self.start().said()
+    }
+
+    pub fn start(mut self) -> Running {
+        let output = tempfile::tempdir().unwrap();
+        let file = |name| File::create(output.path().join(name)).unwrap();
+        self.0.stdout(file("out")).stderr(file("err"));
+        Running {
+            child: self.0.spawn().unwrap(),
+            output,
+        }
+    }
+}
+
+/// A running one; killed when dropped.
+pub struct Running {
+    child: Child,
+    output: tempfile::TempDir,
+}
+
+impl Running {
+    pub fn signal(&self, signal: Signal) {
+        super::process::signal(i32::try_from(self.child.id()).unwrap(), signal);
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    fn exit(&mut self) -> ExitStatus {
+        eventually("windlass exits", || self.child.try_wait().unwrap())
+    }
+
+    /// Waits for its end.
+    pub fn said(mut self) -> Said {
+        Said {
+            code: self.exit().code(),
+            out: self.read("out"),
+            err: self.read("err"),
+        }
+    }
+
+    /// Waits until it has logged a text.
+    pub fn logs(&self, text: &str) {
+        until(&format!("windlass logs `{text}`"), || {
+            self.read("err").contains(text)
+        });
+    }
+
+    fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.output.path().join(name)).unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!(
+                "--- windlass said\n{}{}",
+                self.read("out"),
+                self.read("err")
+            );
+        }
+    }
+}
+
+impl Said {
+    /// That it has done what it was asked for, and complained of nothing.
+    pub fn is_done(&self) -> bool {
+        self.code == Some(0) && self.err.is_empty()
+    }
+
+    pub fn json(&self) -> serde_json::Value {
+        assert!(self.is_done(), "{self:?}");
+        serde_json::from_str(&self.out).unwrap()
+    }
+}

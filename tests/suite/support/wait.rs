@@ -1,0 +1,43 @@
+//! Waiting for a condition, never for a time.
+
+use std::time::{Duration, Instant};
+
+/// How long any condition of a test may take on a busy machine.
+pub const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Waits until `condition` gives a value.
+///
+/// # Panics
+/// When it has not after 30 seconds.
+pub fn eventually<T>(what: &str, condition: impl FnMut() -> Option<T>) -> T {
+    eventually_within(DEADLINE, what, condition)
+}
+
+fn eventually_within<T>(
+    deadline: Duration,
+    what: &str,
+    mut condition: impl FnMut() -> Option<T>,
+) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(value) = condition() {
+            return value;
+        }
+        assert!(
+            start.elapsed() < deadline,
+            "not within {deadline:?}: {what}"
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Waits until `condition` is true.
+pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    eventually(what, || condition().then_some(()));
+}
+
+/// Waits until `condition` is true, where something else would make it true
+/// later on.
+pub fn within(deadline: Duration, what: &str, mut condition: impl FnMut() -> bool) {
+    eventually_within(deadline, what, || condition().then_some(()));
+}

@@ -1,0 +1,156 @@
+//! A Postgres server that comes later, or goes and comes back: nothing exits,
+//! and work goes on.
+
+use super::with_password;
+use crate::support::TestDb;
+use crate::support::jobs::{Log, Note};
+use crate::support::process::{HEARTBEAT, THRESHOLD};
+use crate::support::program::{Running, Windlass};
+use crate::support::proxy::Proxy;
+use crate::support::wait::until;
+use rustix::process::Signal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use windlass::{Database, Event, Handle, Job, NewJob, Registry, Subscriber, Worker};
+
+/// A worker and a `windlass supervise` whose way to the server can be cut.
+struct Scene {
+    db: TestDb,
+    proxy: Proxy,
+    log: Arc<Log>,
+    troubles: Arc<AtomicUsize>,
+    losses: Arc<AtomicUsize>,
+    worker: Handle,
+    supervisor: Running,
+}
+
+impl Scene {
+    fn new(db: TestDb, proxy: Proxy) -> Self {
+        let url = with_password(&proxy.url(&db.url));
+        let [troubles, losses] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
+        let counts = [Arc::clone(&troubles), Arc::clone(&losses)];
+        let log = Arc::new(Log::default());
+        let registry = Registry::new().register::<Note>(Arc::clone(&log));
+        let worker = Worker::new(&Database::open(&url).unwrap(), registry)
+            .heartbeat_interval(HEARTBEAT)
+            .alive_threshold(THRESHOLD)
+            .subscriber(Subscriber::new(move |event| {
+                match event {
+                    Event::Unreachable { .. } => counts[0].fetch_add(1, Ordering::SeqCst),
+                    Event::Lost { .. } => counts[1].fetch_add(1, Ordering::SeqCst),
+                    _ => 0,
+                };
+            }))
+            .start()
+            .unwrap();
+        let supervise = [
+            "supervise",
+            "--heartbeat-interval=100ms",
+            "--alive-threshold=1s",
+        ];
+        let supervisor = Windlass::new(&supervise).env("DATABASE_URL", &url).start();
+        Scene {
+            db,
+            proxy,
+            log,
+            troubles,
+            losses,
+            worker,
+            supervisor,
+        }
+    }
+
+    /// Waits until a job that is due now and one that is due soon are done.
+    fn works(&self) {
+        let mut conn = self.db.connect();
+        let before = self.log.len();
+        Note::new("now").enqueue(&mut conn).unwrap();
+        let later = NewJob::new(&Note::new("later")).unwrap();
+        later
+            .after(Duration::from_millis(20))
+            .enqueue(&mut conn)
+            .unwrap();
+        until("both jobs are done", || self.log.len() == before + 2);
+    }
+
+    /// That both have noticed the trouble, and that neither has ended.
+    fn suffers(&mut self, before: usize) {
+        until("the worker tells of the trouble", || {
+            self.troubles.load(Ordering::SeqCst) > before
+        });
+        self.supervisor.logs("trying again");
+        assert!(self.worker.join(Duration::ZERO).is_none());
+        assert!(self.supervisor.is_running());
+    }
+
+    fn ends_well(mut self) {
+        self.worker.stop();
+        let stopped = self.worker.join(Duration::from_secs(30)).unwrap();
+        assert!(stopped.is_drained());
+        self.supervisor.signal(Signal::TERM);
+        let said = self.supervisor.said();
+        assert_eq!(said.code, Some(0), "{said:?}");
+        // One line a trouble, though libpq tells it in several.
+        assert!(
+            said.err.lines().all(|line| line.starts_with('[')),
+            "{}",
+            said.err
+        );
+        assert!(!said.err.contains("hunter2"), "{}", said.err);
+        assert_eq!(self.db.rows("processes"), 0);
+        assert_eq!(self.db.rows("claimed_executions"), 0);
+    }
+}
+
+#[test]
+fn a_server_that_comes_later_is_waited_for() {
+    let db = TestDb::postgres();
+    let proxy = Proxy::closed(&db.url);
+    let mut scene = Scene::new(db, proxy);
+    scene.suffers(0);
+    scene.proxy.open();
+    scene.works();
+    scene.ends_well();
+}
+
+#[test]
+fn a_server_that_goes_and_comes_back_finds_all_at_work() {
+    let db = TestDb::postgres();
+    let proxy = Proxy::opened(&db.url);
+    let mut scene = Scene::new(db, proxy);
+    scene.works();
+    let before = scene.troubles.load(Ordering::SeqCst);
+    scene.proxy.close();
+    scene.suffers(before);
+    until("it no longer trusts its registration", || {
+        scene.losses.load(Ordering::SeqCst) > 0
+    });
+    assert!(scene.supervisor.is_running());
+    scene.proxy.open();
+    scene.works();
+    assert_eq!(scene.db.rows("failed_executions"), 0);
+    scene.ends_well();
+}
+
+/// What is not looked at when the server is down is looked at when it comes.
+#[test]
+fn a_server_that_comes_later_without_tables_is_refused_then() {
+    let db = TestDb::empty_postgres();
+    let mut proxy = Proxy::closed(&db.url);
+    let database = Database::open(&proxy.url(&db.url)).unwrap();
+    let heard = Arc::new(Log::default());
+    let hear = Arc::clone(&heard);
+    let mut worker = Worker::new(&database, Registry::new())
+        .subscriber(Subscriber::new(move |event| {
+            if let Event::Broken { reason } = event {
+                hear.add(*reason);
+            }
+        }))
+        .start()
+        .unwrap();
+    proxy.open();
+    let stopped = worker.join(Duration::from_secs(30)).unwrap();
+    assert!(stopped.is_broken());
+    assert!(heard.lines()[0].contains("run `windlass migrate"));
+}

@@ -1,0 +1,155 @@
+//! New work is heard of at once; polling would take an hour here.
+
+use crate::on_each_lone_database;
+use crate::support::TestDb;
+use crate::support::jobs::{Log, Note};
+use crate::support::wait::{until, within};
+use crate::with_own_connection;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+use windlass::{Error, Handle, Job, NewJob, Registry, Worker};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// A worker that went idle looks again after three times the time it has been
+/// idle, for what was not committed yet when it last looked: after 0.02, 0.06,
+/// .. 1.6, 4.9, 14.6 s. So long, and nothing but a wake-up comes for a while.
+const UNTIL_ASLEEP: Duration = Duration::from_millis(5_500);
+const BEFORE_THE_NEXT_LOOK: Duration = Duration::from_secs(8);
+
+/// Its heartbeat would be a commit that others hear of, too.
+fn worker(db: &TestDb, queue: &str, log: &Arc<Log>) -> Handle {
+    let registry = Registry::new().register::<Note>(Arc::clone(log));
+    Worker::new(&db.database, registry)
+        .queues([queue])
+        .unwrap()
+        .heartbeat_interval(HOUR)
+        .alive_threshold(3 * HOUR)
+        .polling_interval(HOUR)
+        .start()
+        .unwrap()
+}
+
+fn note(queue: &str) -> NewJob {
+    NewJob::new(&Note::new(queue)).unwrap().queue(queue)
+}
+
+const ELSEWHERE: &str = "WINDLASS_TEST_ENQUEUE";
+
+/// Not a test but the program that `new_work_is_heard_of` runs: this test
+/// program again, told by its environment where to enqueue.
+#[test]
+fn enqueue_elsewhere() {
+    if let Ok(url) = std::env::var(ELSEWHERE) {
+        let database = windlass::Database::open(&url).unwrap();
+        let mut conn = database.connect().unwrap();
+        note("process").enqueue(&mut conn).unwrap();
+    }
+}
+
+/// One worker for each way in which work arrives, so that all sleep when it
+/// does.
+fn new_work_is_heard_of(db: &TestDb) {
+    let log = Arc::new(Log::default());
+    let queues = ["connection", "process", "many", "reconnected"];
+    let _workers = queues.map(|queue| worker(db, queue, &log));
+    until("all are registered", || db.rows("processes") == 4);
+    std::thread::sleep(UNTIL_ASLEEP);
+    let done = |queue: &str| {
+        within(BEFORE_THE_NEXT_LOOK, queue, || {
+            log.lines().iter().any(|line| line == queue)
+        });
+    };
+    note("connection").enqueue(&mut db.connect()).unwrap();
+    done("connection");
+
+    let status = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "wakeup::enqueue_elsewhere"])
+        .env(ELSEWHERE, &db.url)
+        .output()
+        .unwrap()
+        .status;
+    assert!(status.success());
+    done("process");
+
+    with_own_connection!(db, |conn| {
+        conn.transaction::<_, Error, _>(|conn| {
+            windlass::enqueue_all(conn, [note("nobodys"), note("many")])
+        })
+        .unwrap();
+    });
+    done("many");
+
+    #[cfg(feature = "postgres")]
+    if db.is_postgres() {
+        cut_off_the_listeners(db);
+        note("reconnected").enqueue(&mut db.connect()).unwrap();
+        done("reconnected");
+    }
+}
+
+/// Ends the sessions that listen, and waits for others in their place.
+#[cfg(feature = "postgres")]
+fn cut_off_the_listeners(db: &TestDb) {
+    let listening = "SELECT CAST(pid AS text) AS t FROM pg_stat_activity \
+         WHERE datname = current_database() AND query = 'LISTEN windlass'";
+    let before = db.texts(listening);
+    assert_eq!(before.len(), 4);
+    for pid in &before {
+        db.execute(&format!("SELECT pg_terminate_backend({pid})"));
+    }
+    until("others listen", || {
+        let now = db.texts(listening);
+        now.len() == 4 && now.iter().all(|pid| !before.contains(pid))
+    });
+}
+
+/// It has notified nobody: when it enqueued, nobody listened. On SQLite it
+/// keeps the worker from registering.
+fn work_of_a_transaction_that_was_open_is_found(db: &TestDb) {
+    let log = Arc::new(Log::default());
+    with_own_connection!(db, |conn| {
+        let worker = conn
+            .transaction::<_, Error, _>(|conn| {
+                Note::new("slow").enqueue(conn)?;
+                let worker = worker(db, "*", &log);
+                if db.is_postgres() {
+                    until("it is registered", || db.rows("processes") == 1);
+                }
+                std::thread::sleep(Duration::from_secs(3));
+                Ok(worker)
+            })
+            .unwrap();
+        until("the job is done", || log.len() == 1);
+        drop(worker);
+    });
+}
+
+/// What was heard while the worker was idle must not use up its own looks.
+fn and_it_is_found_by_a_worker_that_others_wake(db: &TestDb) {
+    let log = Arc::new(Log::default());
+    with_own_connection!(db, |conn| {
+        let worker = conn
+            .transaction::<_, Error, _>(|conn| {
+                note("mine").enqueue(conn)?;
+                let worker = worker(db, "mine", &log);
+                if db.is_postgres() {
+                    until("it is registered", || db.rows("processes") == 1);
+                    for _ in 0..50 {
+                        note("nobodys").enqueue(&mut db.connect())?;
+                    }
+                }
+                Ok(worker)
+            })
+            .unwrap();
+        until("the job is done", || log.len() == 1);
+        drop(worker);
+    });
+}
+
+on_each_lone_database!(
+    new_work_is_heard_of,
+    work_of_a_transaction_that_was_open_is_found,
+    and_it_is_found_by_a_worker_that_others_wake,
+);
