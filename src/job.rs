@@ -86,6 +86,30 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
         Policy::new()
     }
 
+    /// What only one job at a time may be about, see
+    /// [`NewJob::unique_id`](crate::NewJob::unique_id), unless one enqueue
+    /// says otherwise. Default: nothing.
+    ///
+    /// ```
+    /// # use serde::{Deserialize, Serialize};
+    /// # use windlass::{Context, Job, JobResult};
+    /// #[derive(Serialize, Deserialize)]
+    /// struct Sync { customer: u64 }
+    ///
+    /// impl Job for Sync {
+    ///     const NAME: &'static str = "sync";
+    ///     type State = ();
+    ///     type Output = ();
+    ///     fn unique_id(&self) -> Option<String> {
+    ///         Some(format!("sync/{}", self.customer))
+    ///     }
+    ///     fn perform(self, _: &Context<'_, ()>) -> JobResult { Ok(()) }
+    /// }
+    /// ```
+    fn unique_id(&self) -> Option<String> {
+        None
+    }
+
     /// How long to wait before the next attempt, for a type that knows better
     /// than a [`Backoff`](crate::Backoff); `attempt` is the one that failed, 1
     /// the first. `None`: as the policy says.

@@ -27,9 +27,11 @@ mod retention;
 pub mod cli;
 
 pub use db::attempts::{Attempt, AttemptOutcome};
+pub use db::jobs::EnqueueOutcome;
 pub use db::migrations::{MigrationDialect, copy as copy_migrations, run as migrate};
 pub use db::select::{JobCount, JobState, JobSummary};
 pub use db::status::{ProcessStatus, QueueStatus, RunStatus};
+pub use db::unique::{OnConflict, UniqueScope};
 pub use db::{AsConn, Conn, Connection, Database};
 pub use diesel;
 pub use enqueue::{Enqueued, NewJob, enqueue_all};

@@ -6,7 +6,8 @@
 //! Lock order of every transaction, ascending within a table:
 //! processes, claimed, scheduled, ready, failed, jobs, and last the tables
 //! `windlass_*`. Steps that skip locked rows never wait and may come out of
-//! order.
+//! order. Whoever enqueues jobs with unique ids locks those first of all; see
+//! `unique`.
 
 mod address;
 pub(crate) mod attempts;
@@ -20,6 +21,7 @@ mod foreign;
 pub(crate) mod jobs;
 pub(crate) mod migrations;
 pub(crate) mod moves;
+mod named;
 #[cfg(test)]
 #[path = "../../tests/internal/plans/mod.rs"]
 mod plans;
@@ -30,6 +32,7 @@ pub(crate) mod schema;
 pub(crate) mod select;
 mod sql;
 pub(crate) mod status;
+pub(crate) mod unique;
 pub(crate) mod wakeup;
 
 pub use conn::{AsConn, Conn};

@@ -109,6 +109,8 @@ pub(crate) struct Retried {
     pub(crate) ready: Vec<i64>,
     /// They may run at most once and have run already.
     pub(crate) risky: Vec<i64>,
+    /// Other jobs hold their unique ids by now.
+    pub(crate) replaced: Vec<i64>,
 }
 
 /// Makes failed jobs ready again, with all their attempts before them. Those
@@ -121,16 +123,21 @@ pub(crate) fn retry(conn: &mut Conn<'_>, jobs: &[i64], allowed: bool) -> QueryRe
             risky = at_most_once(conn, &ready)?;
             ready.retain(|job| !risky.contains(job));
         }
+        let replaced = super::unique::retake(conn, &ready)?;
+        ready.retain(|job| !replaced.contains(job));
         let ready = take(conn, &[JobState::Failed], &ready)?;
         if ready.is_empty() {
-            return Ok(Retried { ready, risky });
+            return Ok(Retried { ready, risky, replaced });
         }
         super::ready::insert(conn, &ready)?;
         let text = conn.write(
             "UPDATE solid_queue_jobs SET attempts = 0, crash_count = 0, updated_at = {now} WHERE id IN {in $1}",
         );
         on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(&ready))).execute(c))?;
-        Ok(Retried { ready, risky })
+        // What is known of the end that it had is true no more.
+        let text = conn.write("DELETE FROM windlass_results WHERE job_id IN {in $1}");
+        on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(&ready))).execute(c))?;
+        Ok(Retried { ready, risky, replaced })
     })
 }
 

@@ -39,4 +39,5 @@ mod shutdown;
 mod smoke;
 #[cfg(feature = "cli")]
 mod troubles;
+mod unique;
 mod wakeup;
