@@ -268,10 +268,10 @@ impl NewJob {
 const LONGEST_DELAY: i64 = 1_000 * 366 * 86_400 * 1_000_000;
 
 /// `serde_json` writes any depth but reads only 127; an envelope takes some.
-const MAX_DEPTH: usize = 120;
+pub(crate) const MAX_DEPTH: usize = 120;
 
 /// How deep arrays and objects stand in each other in JSON text.
-fn depth(json: &str) -> usize {
+pub(crate) fn depth(json: &str) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0);
     let (mut in_text, mut is_escaped) = (false, false);
     for byte in json.bytes() {

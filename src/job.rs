@@ -67,9 +67,15 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
     /// How many bytes the arguments may take as JSON.
     const MAX_ARGUMENTS: usize = 64 * 1024;
 
+    /// How many bytes what it returns may take as JSON. A job that returns
+    /// more has succeeded, but its result is not kept: instead of it, the
+    /// [`TaskInfo`](crate::TaskInfo) has an `error` that says so.
+    const MAX_RESULT: usize = 64 * 1024;
+
     /// What the application lends to jobs of this type; `()` for nothing.
     type State: Send + Sync + 'static;
-    /// What performing gives; `()` for nothing.
+    /// What performing gives; `()` for nothing. Whoever enqueued the job can
+    /// ask for it, see [`wait_for`](crate::wait_for).
     type Output: Serialize;
 
     /// Does the work. An error or a panic is a failed attempt, after which the

@@ -29,6 +29,7 @@ pub mod cli;
 pub use db::attempts::{Attempt, AttemptOutcome};
 pub use db::jobs::EnqueueOutcome;
 pub use db::migrations::{MigrationDialect, copy as copy_migrations, run as migrate};
+pub use db::notes::Progress;
 pub use db::select::{JobCount, JobState, JobSummary};
 pub use db::status::{ProcessStatus, QueueStatus, RunStatus};
 pub use db::unique::{OnConflict, UniqueScope};
@@ -46,7 +47,7 @@ pub use queue::QueueSelector;
 pub use registry::Registry;
 pub use retention::Retention;
 pub use status::{processes, queues};
-pub use task_info::attempts;
+pub use task_info::{JobKey, TaskInfo, TaskStatus, attempts, task_info, wait_for};
 
 mod status;
 mod task_info;

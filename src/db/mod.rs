@@ -22,16 +22,19 @@ pub(crate) mod jobs;
 pub(crate) mod migrations;
 pub(crate) mod moves;
 mod named;
+pub(crate) mod notes;
 #[cfg(test)]
 #[path = "../../tests/internal/plans/mod.rs"]
 mod plans;
 pub(crate) mod processes;
 pub(crate) mod ready;
+pub(crate) mod results;
 pub(crate) mod scheduled;
 pub(crate) mod schema;
 pub(crate) mod select;
 mod sql;
 pub(crate) mod status;
+pub(crate) mod task;
 pub(crate) mod unique;
 pub(crate) mod wakeup;
 
