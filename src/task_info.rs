@@ -169,7 +169,7 @@ pub fn task_info<C: AsConn + ?Sized>(
 }
 
 /// The job first: where its row is gone, its result was there before.
-fn look(conn: &mut Conn<'_>, id: i64) -> Result<Option<TaskInfo>> {
+pub(crate) fn look(conn: &mut Conn<'_>, id: i64) -> Result<Option<TaskInfo>> {
     let doing = "look the job up";
     let job = task::job(conn, id).doing(doing)?;
     let is_open = job
