@@ -421,8 +421,8 @@ struct Policy {
 /// and returns those of the jobs whose unique id another holds by now.
 pub(super) fn retake(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
     let text = conn.write(
-        "SELECT id, unique_id, policy FROM solid_queue_jobs WHERE id IN {in $1} AND unique_id IS NOT NULL \
-         ORDER BY unique_id, id",
+        "WITH chosen AS MATERIALIZED (SELECT id, unique_id, policy FROM solid_queue_jobs WHERE id IN {in $1}) \
+         SELECT id, unique_id, policy FROM chosen WHERE unique_id IS NOT NULL ORDER BY unique_id, id",
     );
     let named: Vec<Named> = on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
         .load(c))?;
