@@ -262,8 +262,9 @@ const FIRST_LOOK: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// Waits until a job has ended, or until the time is over, and tells what has
-/// become of it by then: [`TaskStatus::has_ended`] says which. `None`: nothing
-/// is known of it (any more); a job that returns `()` and whose row does not
+/// become of it by then: [`TaskStatus::has_ended`] says which.
+///
+/// `None`: nothing is known of it (any more); a job that returns `()` and whose row does not
 /// stay leaves no trace, unless [`Policy::keep_result`] asks for one.
 ///
 /// It wakes up at the end of the job: by NOTIFY on Postgres, where it listens

@@ -5,7 +5,9 @@
 //! taken and jobs inserted in the order of their unique ids and keys, so that
 //! two lots with the same ones in another order never wait for each other.
 
-use super::conn::{Conn, on};
+use super::conn::Conn;
+#[cfg(feature = "sqlite")]
+use super::conn::on;
 use super::jobs::{CHUNK, EnqueueOutcome, Id, Inserted, NewRow};
 use super::sql::{cached, sql};
 use super::unique::{self, AGAIN, Taken};

@@ -203,6 +203,7 @@ fn dispatch_and_debounce(db: &TestDb) {
         world
     }
     Play::new(db, one_due)
+        .coarse()
         .actor("dispatch", |c, _| dispatch(c, 5))
         .actor("enqueue", |c, _| put(c, &named(OnConflict::Replace), true))
         .ends_in(&[
@@ -259,6 +260,7 @@ fn finish_that_deletes_and_run_again(db: &TestDb) {
 
 fn finish_and_dispatch_of_one_behind(db: &TestDb) {
     Play::new(db, one_behind)
+        .coarse()
         .actor("finish", |c, w| end_named(c, w, Finished::Keep))
         .actor("unblock", |c, _| {
             Ok(unique::unblock(c, None, 10)?.to_string())
@@ -308,6 +310,7 @@ fn discard_and_enqueue(db: &TestDb) {
 
 fn retry_and_enqueue(db: &TestDb) {
     Play::new(db, one_failed)
+        .coarse()
         .actor("retry", |c, w| retry(c, w, &[1]))
         .actor("enqueue", |c, _| put(c, &plain(), true))
         .ends_in(&[
