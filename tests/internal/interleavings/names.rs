@@ -149,19 +149,20 @@ fn one_of_two_takes_over_and_rolls_back(db: &TestDb) {
         ]);
 }
 
+fn lot(conn: &mut Conn<'_>, names: &[&str]) -> QueryResult<String> {
+    let rows: Vec<NewRow> = names
+        .iter()
+        .map(|name| NewRow {
+            unique_id: Some((*name).to_owned()),
+            ..row()
+        })
+        .collect();
+    let inserted = jobs::insert_all(conn, &rows)?;
+    let new = inserted.iter().filter(|one| one.is_new).count();
+    Ok(new.to_string())
+}
+
 fn lots_in_opposite_order(db: &TestDb) {
-    fn lot(conn: &mut Conn<'_>, names: &[&str]) -> QueryResult<String> {
-        let rows: Vec<NewRow> = names
-            .iter()
-            .map(|name| NewRow {
-                unique_id: Some((*name).to_owned()),
-                ..row()
-            })
-            .collect();
-        let inserted = jobs::insert_all(conn, &rows)?;
-        let new = inserted.iter().filter(|one| one.is_new).count();
-        Ok(new.to_string())
-    }
     Play::new(db, a_process)
         .actor("first", |c, _| lot(c, &["u", "v", "w"]))
         .actor("second", |c, _| lot(c, &["w", "v", "u"]))
@@ -169,6 +170,24 @@ fn lots_in_opposite_order(db: &TestDb) {
             "first 0, second 3 -> new ready, new ready, new ready; p1",
             "first 3, second 0 -> new ready, new ready, new ready; p1",
         ]);
+}
+
+/// They lock, one by one, what is there.
+fn lots_of_what_is_there_in_opposite_order(db: &TestDb) {
+    fn two_ready(conn: &mut Conn<'_>) -> World {
+        let mut world = one_ready(conn);
+        let other = NewRow {
+            unique_id: Some("v".to_owned()),
+            ..row()
+        };
+        world.job(conn, &other);
+        world
+    }
+    Play::new(db, two_ready)
+        .coarse()
+        .actor("first", |c, _| lot(c, &["u", "v"]))
+        .actor("second", |c, _| lot(c, &["v", "u"]))
+        .ends_in(&["first 0, second 0 -> j1 ready, j2 ready; p1"]);
 }
 
 fn claim_and_enqueue(db: &TestDb) {
@@ -366,6 +385,7 @@ on_each_database!(
     one_of_two_rolls_back,
     one_of_two_takes_over_and_rolls_back,
     lots_in_opposite_order,
+    lots_of_what_is_there_in_opposite_order,
     claim_and_enqueue,
     claim_and_debounce,
     dispatch_and_debounce,
