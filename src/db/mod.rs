@@ -25,6 +25,7 @@ pub(crate) mod moves;
 mod plans;
 pub(crate) mod processes;
 pub(crate) mod ready;
+pub(crate) mod recovery;
 pub(crate) mod scheduled;
 pub(crate) mod schema;
 pub(crate) mod select;

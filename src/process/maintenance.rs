@@ -3,8 +3,8 @@
 use super::children::Exit;
 use super::link::Link;
 use crate::clock;
-use crate::db::claimed::{Death, Recovered};
 use crate::db::processes::{self, Observed};
+use crate::db::recovery::{Death, Recovered};
 use crate::event::{Event, Subscriber};
 use crate::job::JobId;
 use std::collections::HashMap;

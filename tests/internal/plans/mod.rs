@@ -6,11 +6,12 @@
 //! because nobody else may call them.
 
 use super::attempts::{self, Ending};
-use super::claimed::{Death, Fence, Finished};
+use super::claimed::{Fence, Finished};
 use super::failed::Failure;
 use super::jobs::NewRow;
 use super::processes::NewProcess;
 use super::ready::{Claims, Queues, Want};
+use super::recovery::Death;
 use super::{AsConn, Conn, Connection, Database, claimed, jobs, processes, ready, scheduled};
 use diesel::connection::{Connection as _, InstrumentationEvent};
 use diesel::prelude::*;
