@@ -28,6 +28,7 @@ pub mod cli;
 
 pub use db::attempts::{Attempt, AttemptOutcome};
 pub use db::migrations::{MigrationDialect, copy as copy_migrations, run as migrate};
+pub use db::notes::Progress;
 pub use db::select::{JobCount, JobState, JobSummary};
 pub use db::status::{ProcessStatus, QueueStatus, RunStatus};
 pub use db::{AsConn, Conn, Connection, Database};
@@ -45,6 +46,9 @@ pub use registry::Registry;
 pub use retention::Retention;
 pub use status::{processes, queues};
 pub use task_info::attempts;
+pub use timeout::OnTimeout;
 
 mod status;
+mod step;
 mod task_info;
+mod timeout;

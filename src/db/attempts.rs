@@ -194,6 +194,7 @@ fn close(conn: &mut Conn<'_>, run: &EndedRun) -> QueryResult<()> {
     if run.finished == Finished::Delete {
         return super::clear::delete(conn, &[run.job_id]).map(drop);
     }
+    super::steps::remove(conn, &[run.job_id])?;
     count(conn, run)?;
     let text = conn.write("UPDATE solid_queue_jobs SET finished_at = {now} WHERE id = $1");
     on!(conn, |c| cached(sql(text).bind::<BigInt, _>(run.job_id))

@@ -20,6 +20,7 @@ mod foreign;
 pub(crate) mod jobs;
 pub(crate) mod migrations;
 pub(crate) mod moves;
+pub(crate) mod notes;
 #[cfg(test)]
 #[path = "../../tests/internal/plans/mod.rs"]
 mod plans;
@@ -31,6 +32,7 @@ pub(crate) mod schema;
 pub(crate) mod select;
 mod sql;
 pub(crate) mod status;
+pub(crate) mod steps;
 pub(crate) mod wakeup;
 
 pub use conn::{AsConn, Conn};

@@ -86,6 +86,7 @@ pub(crate) fn cancel(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Cancelled
             );
             on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(&ended))).execute(c))?;
             super::attempts::insert_cancelled(conn, &ended)?;
+            super::steps::remove(conn, &ended)?;
         }
         Ok(Cancelled { ended, asked })
     })

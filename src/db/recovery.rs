@@ -34,6 +34,12 @@ pub(crate) struct Recovered {
 }
 
 #[derive(QueryableByName)]
+struct Id {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+}
+
+#[derive(QueryableByName)]
 struct Lost {
     #[diesel(sql_type = BigInt)]
     claim_id: i64,
@@ -161,6 +167,36 @@ fn foregone(claim: &Lost) -> Option<Ending> {
         return Some(Ending::Cancel(attempts::cancelled()));
     }
     serde_json::from_str(claim.verdict.as_deref()?).ok()
+}
+
+/// Writes down what is to become of a job that has overrun its time, before
+/// its process ends for its sake, or dies otherwise; with `process_ends`, the
+/// process claims no more from then on, and its end is no crash. False: the
+/// claim is not ours any more.
+pub(crate) fn condemn(
+    conn: &mut Conn<'_>,
+    fence: Fence,
+    verdict: &Ending,
+    process_ends: bool,
+) -> QueryResult<bool> {
+    let verdict = serde_json::to_string(verdict).unwrap_or_default();
+    conn.transaction(|conn| {
+        if process_ends {
+            super::processes::drain(conn, fence.process_id)?;
+        }
+        let text = conn.write(
+            "UPDATE solid_queue_claimed_executions SET verdict = $1 WHERE id = $2 AND process_id = $3 \
+             RETURNING id",
+        );
+        let condemned: Vec<Id> = on!(conn, |c| cached(
+            sql(text)
+                .bind::<Text, _>(&verdict)
+                .bind::<BigInt, _>(fence.claim_id)
+                .bind::<BigInt, _>(fence.process_id)
+        )
+        .load(c))?;
+        Ok(condemned.iter().any(|row| row.id == fence.claim_id))
+    })
 }
 
 /// 20 s after the second crash, doubling up to 10 minutes.

@@ -8,10 +8,11 @@ use super::stop::Stop;
 use crate::clock;
 use crate::db::attempts::{self, Ending};
 use crate::db::claimed::{self, Fence, Finished};
-use crate::db::jobs;
 use crate::db::ready::Claimed;
+use crate::db::{jobs, steps};
 use crate::event::{Event, Subscriber};
 use crate::job::JobId;
+use crate::live::Live;
 use crate::mutant;
 use crate::perform::Outcome;
 use crossbeam_channel::{Receiver, RecvTimeoutError};
@@ -24,8 +25,9 @@ pub(crate) struct Ended {
     pub(crate) registration: Arc<Registration>,
     pub(crate) outcome: Outcome,
     pub(crate) ran: Duration,
-    /// What becomes of its row, if the job has its own idea.
-    pub(crate) keep: Option<bool>,
+    /// What becomes of its row.
+    pub(crate) finished: Finished,
+    pub(crate) live: Arc<Live>,
 }
 
 /// Endings of one statement.
@@ -44,7 +46,6 @@ pub(crate) struct Finisher {
     pub(crate) claims: Arc<Claims>,
     pub(crate) link: Link,
     pub(crate) subscriber: Subscriber,
-    pub(crate) finished: Finished,
     /// Gives up what cannot be written: the process ends.
     pub(crate) give_up: Stop,
     pub(crate) deferred: Vec<Pending>,
@@ -113,28 +114,15 @@ impl Finisher {
             .into_iter()
             .partition(|pending| matches!(pending.ended.outcome, Outcome::Finished));
         while let Some(first) = finished.first() {
-            let kind = self.kind(first);
+            let of_first = kind(first);
             let (same, rest) = finished
                 .into_iter()
-                .partition(|pending| self.kind(pending) == kind);
+                .partition(|pending| kind(pending) == of_first);
             self.write(same);
             finished = rest;
         }
         for pending in others {
             self.write(vec![pending]);
-        }
-    }
-
-    /// What the endings of one statement have in common.
-    fn kind(&self, pending: &Pending) -> (i64, Finished) {
-        (pending.ended.registration.id, self.keep(&pending.ended))
-    }
-
-    fn keep(&self, ended: &Ended) -> Finished {
-        match ended.keep {
-            Some(true) => Finished::Keep,
-            Some(false) => Finished::Delete,
-            None => self.finished,
         }
     }
 
@@ -174,18 +162,24 @@ impl Finisher {
     }
 
     fn finish(&mut self, group: &[Pending]) -> Result<(), Duration> {
-        let Some((process_id, finished)) = group.first().map(|first| self.kind(first)) else {
+        let Some((process_id, finished, has_steps)) = group.first().map(kind) else {
             return Ok(());
         };
         let claims: Vec<i64> = group.iter().map(Pending::claim).collect();
         let pairs: Vec<(i64, i64)> = group.iter().map(Pending::pair).collect();
-        let repeated = group.iter().any(|pending| pending.tries > 0);
+        let repeated = group
+            .iter()
+            .any(|pending| pending.tries > 0 || pending.ended.live.ends_itself());
         let accepted = self.link.write("finish jobs", |conn| {
             if mutant::is("finish_without_fence") {
                 claimed::finish_unfenced(conn, &pairs)?;
                 return Ok(claims.clone());
             }
-            let mut accepted = claimed::finish(conn, process_id, &claims, finished)?;
+            let mut accepted = if has_steps {
+                steps::finish(conn, process_id, &pairs, finished)?
+            } else {
+                claimed::finish(conn, process_id, &claims, finished)?
+            };
             if repeated {
                 accepted.extend(already_ended(conn, &pairs, &accepted)?);
             }
@@ -198,11 +192,7 @@ impl Finisher {
             let claim = ended.job.claim_id;
             self.claims.remove(claim);
             if accepted.contains(&claim) {
-                self.subscriber.emit(&Event::Finished {
-                    job: JobId(ended.job.job_id),
-                    class: &ended.job.class_name,
-                    ran: ended.ran,
-                });
+                self.report_finished(ended);
             } else {
                 self.fenced(&ended.job);
             }
@@ -212,16 +202,21 @@ impl Finisher {
 
     fn end(&mut self, pending: &Pending, ending: &Ending) -> Result<(), Duration> {
         let ended = &pending.ended;
-        let (fence, finished) = (fence(ended), self.keep(ended));
+        let (fence, finished) = (fence(ended), ended.finished);
         let done = self.link.write("end a job", |conn| {
             let done = attempts::end(conn, fence, ending, ended.ran, finished)?;
-            let before = done.is_none() && was_accepted(conn, pending)?;
-            Ok(if before { Some(ending.clone()) } else { done })
+            Ok(match done {
+                Some(ending) => Settled::Ended(ending),
+                None if finished_itself(conn, pending)? => Settled::Finished,
+                None if was_accepted(conn, pending)? => Settled::Ended(ending.clone()),
+                None => Settled::Fenced,
+            })
         })?;
         self.claims.remove(fence.claim_id);
         match done {
-            Some(ending) => self.report(ended, &ending),
-            None => self.fenced(&ended.job),
+            Settled::Ended(ending) => self.report(ended, &ending),
+            Settled::Finished => self.report_finished(ended),
+            Settled::Fenced => self.fenced(&ended.job),
         }
         Ok(())
     }
@@ -244,6 +239,14 @@ impl Finisher {
             self.fenced(&pending.ended.job);
         }
         Ok(())
+    }
+
+    fn report_finished(&self, ended: &Ended) {
+        self.subscriber.emit(&Event::Finished {
+            job: JobId(ended.job.job_id),
+            class: &ended.job.class_name,
+            ran: ended.ran,
+        });
     }
 
     fn report(&self, ended: &Ended, ending: &Ending) {
@@ -286,6 +289,25 @@ impl Finisher {
     }
 }
 
+/// What the endings of one statement have in common: the process, what
+/// becomes of the rows, and whether there are steps to be forgotten.
+fn kind(pending: &Pending) -> (i64, Finished, bool) {
+    let ended = &pending.ended;
+    (
+        ended.registration.id,
+        ended.finished,
+        ended.live.has_steps(),
+    )
+}
+
+/// How an ending came out that was no success.
+enum Settled {
+    Ended(Ending),
+    /// The job had finished in a transaction of its own before.
+    Finished,
+    Fenced,
+}
+
 fn pending(ended: Ended) -> Pending {
     Pending {
         ended,
@@ -317,6 +339,12 @@ fn fence(ended: &Ended) -> Fence {
 /// Whether an earlier attempt got through, unheard.
 fn was_accepted(conn: &mut crate::db::Conn<'_>, pending: &Pending) -> diesel::QueryResult<bool> {
     Ok(pending.tries > 0 && !already_ended(conn, &[pending.pair()], &[])?.is_empty())
+}
+
+/// Whether the job has ended its claim itself, and its transaction was
+/// committed: the database knows, and the job's own word does not count then.
+fn finished_itself(conn: &mut crate::db::Conn<'_>, pending: &Pending) -> diesel::QueryResult<bool> {
+    Ok(pending.ended.live.ends_itself() && jobs::ended_by_owner(conn, pending.pair())?)
 }
 
 /// Of the claims that were not accepted, those that were ended by ourselves

@@ -9,6 +9,7 @@ use super::poller::Poller;
 use super::pool::{Pool, PoolSetup};
 use super::registration::{Beats, Heart, Pulse, Who};
 use super::stop::Stop;
+use super::watchdog::{Bite, Watchdog};
 use super::{listener, release, signals, threads};
 use crate::clock;
 use crate::db::claimed::Finished;
@@ -49,6 +50,8 @@ pub struct Worker {
     shutdown_timeout: Duration,
     finished: Finished,
     subscriber: Subscriber,
+    /// Whether the program is the worker's, and its to end.
+    is_program: bool,
 }
 
 impl Worker {
@@ -64,6 +67,7 @@ impl Worker {
             shutdown_timeout: Duration::from_secs(25),
             finished: Finished::Keep,
             subscriber: Subscriber::default(),
+            is_program: false,
         }
     }
 
@@ -129,9 +133,14 @@ impl Worker {
     /// Works until SIGTERM or SIGINT, or, as a supervisor's child, until its
     /// standard input ends. For the main thread of a program.
     ///
+    /// It does not return when a job has overrun its
+    /// [timeout](crate::Policy::timeout) and does not end: then it stops, and
+    /// ends the program with exit code 124, for somebody to start it again.
+    ///
     /// # Errors
     /// As for [`start`](Self::start).
-    pub fn run(self) -> Result<Stopped> {
+    pub fn run(mut self) -> Result<Stopped> {
+        self.is_program = true;
         signals::install()?;
         let handle = self.start()?;
         signals::forward(&handle);
@@ -139,7 +148,9 @@ impl Worker {
     }
 
     /// Starts the worker's threads within this program and returns at once.
-    /// No signal handler is installed.
+    /// No signal handler is installed, and the program is never ended: a job
+    /// that overruns its [timeout](crate::Policy::timeout) and does not end
+    /// keeps its thread and its claim until it does.
     ///
     /// # Errors
     /// When the settings are impossible, or the database's tables are missing
@@ -202,6 +213,10 @@ struct Running {
     listens: JoinHandle<()>,
     finishes: JoinHandle<()>,
     jobs: Vec<JoinHandle<()>>,
+    watches: JoinHandle<()>,
+    /// Ends the watchdog.
+    quit: Stop,
+    bite: Option<Bite>,
 }
 
 impl Running {
@@ -211,6 +226,7 @@ impl Running {
         let claims = Arc::new(Claims::default());
         let ((rested_tx, rested), (woken_tx, woken)) = (bounded(1), bounded(1));
         let (ended_tx, ended) = crossbeam_channel::unbounded();
+        let (limited_tx, limited) = bounded(1);
         let held = Some(Arc::clone(&claims));
         let heart = Heart::of_worker(&lifeline, settings.pulse, settings.who(), held);
         let setup = PoolSetup {
@@ -220,6 +236,8 @@ impl Running {
             stop: stop.clone(),
             rested: rested_tx,
             ended: ended_tx,
+            limited: limited_tx,
+            finished: settings.finished,
         };
         let (pool, assign, jobs) = Pool::start(setup, settings.threads)?;
         let poller = Poller {
@@ -242,9 +260,23 @@ impl Running {
             claims: Arc::clone(&claims),
             link: Link::new(&lifeline),
             subscriber: lifeline.subscriber.clone(),
-            finished: settings.finished,
             give_up: lifeline.give_up_writing.clone(),
             deferred: Vec::new(),
+        };
+        let quit = Stop::new();
+        let bite = settings.is_program.then(|| Bite {
+            shutdown_timeout: settings.shutdown_timeout,
+            is_due: Arc::default(),
+        });
+        let watchdog = Watchdog {
+            claims: Arc::clone(&claims),
+            registry: settings.registry.clone(),
+            link: Link::new(&lifeline),
+            limited,
+            stop: stop.clone(),
+            quit: quit.clone(),
+            bite: bite.clone(),
+            refusals: 0,
         };
         let beats = heart.start(release::reconciler(&claims))?;
         let listens = threads::spawn_vital("listener", stop, {
@@ -255,8 +287,11 @@ impl Running {
             beats,
             listens,
             finishes: threads::spawn_vital("finisher", stop, move || finisher.run())?,
+            watches: threads::spawn_vital("watchdog", stop, move || watchdog.run())?,
             polls: threads::spawn_vital("poller", stop, move || poller.run())?,
             jobs,
+            quit,
+            bite,
             heart,
             claims,
             shutdown_timeout: settings.shutdown_timeout,
@@ -279,21 +314,29 @@ impl Running {
         }
         threads::join(self.polls);
         release::unstarted(&self.claims, &mut link);
-        let drained = threads::join_until(self.jobs, deadline, give_up);
-        let flush = clock::instant() + Duration::from_secs(2);
-        let flushed = threads::join_until(vec![self.finishes], flush.max(deadline), give_up);
+        // What has overrun its time does not end for being waited for.
+        let is_vain = || self.claims.only_overrun();
+        let drained = threads::join_until(self.jobs, deadline, give_up, is_vain);
+        let flush = (clock::instant() + Duration::from_secs(2)).max(deadline);
+        let flushed = threads::join_until(vec![self.finishes], flush, give_up, is_vain);
         lifeline.give_up_writing.stop();
+        self.quit.stop();
+        threads::join(self.watches);
         let mut unfinished = Vec::new();
         // Broken: a finisher that panicked has ended too, and a poller may
         // have left claims that no memory knows of.
         if !(drained && flushed) || lifeline.stop.is_broken() {
-            unfinished = release::give_back(&self.claims, &mut link, drained);
+            let leave_overrun = self.bite.is_some();
+            unfinished = release::give_back(&self.claims, &mut link, drained, leave_overrun);
             for registration in self.heart.all() {
                 let _ = release::reconcile(&self.claims, &mut link, &registration);
             }
         }
         drop(self.beats);
         threads::join(self.listens);
+        if let Some(bite) = self.bite {
+            bite.end_if_due();
+        }
         Ending {
             unfinished,
             cut_short: false,

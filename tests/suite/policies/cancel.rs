@@ -18,6 +18,7 @@ on_each_database!(
     a_cancelled_job_is_not_recovered,
     a_cancelled_job_is_not_given_back,
     cancelling_and_running_at_once,
+    cancelling_and_retrying_at_once,
 );
 
 fn cancel(db: &TestDb, job: JobId) -> Cancelled {
@@ -148,4 +149,25 @@ fn cancelling_and_running_at_once(db: &TestDb) {
     assert!(ended > 0 && ended < JOBS, "{ended} were cancelled: no race");
     let told = "SELECT count(*) AS n FROM windlass_attempts WHERE outcome = 'cancelled'";
     assert_eq!(db.count(told), ended as i64);
+}
+
+/// Whatever comes first, the end of an attempt or the request: no job is run
+/// for ever, and none gets lost.
+fn cancelling_and_retrying_at_once(db: &TestDb) {
+    const JOBS: usize = 60;
+    let bench = Bench::start(db);
+    let jobs: Vec<JobId> = (0..JOBS)
+        .map(|_| enqueue(db, "a", [Turn::Err("no".to_owned())], stubborn(u32::MAX)))
+        .collect();
+    until("they run and fail", || bench.log.len() >= JOBS);
+    let asked = jobs
+        .iter()
+        .filter(|job| cancel(db, **job) == Cancelled::Asked)
+        .count();
+    until("every job has ended", || finished(db) == JOBS as i64);
+    nothing_is_left(db);
+    for job in jobs {
+        assert_eq!(outcome(db, job), AttemptOutcome::Cancelled);
+    }
+    assert!(asked < JOBS, "some wait at any time: two threads run them");
 }

@@ -2,6 +2,7 @@
 
 use super::TestDb;
 use super::wait::until;
+use crate::policies::steps::{FinishAndWait, Walk};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
@@ -69,6 +70,8 @@ impl Role {
             database,
             Registry::new()
                 .register::<Work>(effects.clone())
+                .register::<Walk>(effects.clone())
+                .register::<FinishAndWait>(effects.clone())
                 .register::<Once>(effects),
         )
         .threads(self.threads)
@@ -299,7 +302,7 @@ impl Effects {
         )
     }
 
-    fn write(&self, what: &str, name: &str, claim: i64) {
+    pub fn write(&self, what: &str, name: &str, claim: i64) {
         let line = format!("{what} {name} {} {claim}\n", std::process::id());
         (&self.0).write_all(line.as_bytes()).unwrap();
     }
