@@ -53,12 +53,12 @@ impl Note {
 
 /// Writes the notes `(claim, note)` of claims that the process still holds. A
 /// claim that somebody has locked, the job itself in a long transaction, is
-/// left alone: a heartbeat waits for nobody.
+/// left alone: a heartbeat waits for nobody. Returns the others.
 pub(crate) fn write(
     conn: &mut Conn<'_>,
     process_id: i64,
     notes: &[(i64, &Note)],
-) -> QueryResult<()> {
+) -> QueryResult<Vec<i64>> {
     let text = conn.write(match conn {
         #[cfg(feature = "postgres")]
         Conn::Postgres(_) => {
@@ -67,12 +67,13 @@ pub(crate) fn write(
              held AS MATERIALIZED (SELECT c.id, told.note FROM told \
                JOIN solid_queue_claimed_executions c ON c.id = told.id \
                WHERE c.process_id = $2 ORDER BY c.id FOR UPDATE OF c SKIP LOCKED) \
-             UPDATE solid_queue_claimed_executions c SET note = held.note FROM held WHERE c.id = held.id"
+             UPDATE solid_queue_claimed_executions c SET note = held.note FROM held WHERE c.id = held.id \
+             RETURNING c.id"
         }
         #[cfg(feature = "sqlite")]
         Conn::Sqlite(_) => {
             "UPDATE solid_queue_claimed_executions SET note = told.value ->> 1 FROM json_each($1) AS told \
-             WHERE solid_queue_claimed_executions.id = told.value ->> 0 AND process_id = $2"
+             WHERE solid_queue_claimed_executions.id = told.value ->> 0 AND process_id = $2 RETURNING id"
         }
     });
     let told: Vec<(i64, String)> = notes
@@ -80,12 +81,19 @@ pub(crate) fn write(
         .map(|(claim, note)| (*claim, serde_json::to_string(note).unwrap_or_default()))
         .collect();
     let told = serde_json::to_string(&told).unwrap_or_default();
-    on!(conn, |c| cached(
+    let written: Vec<Id> = on!(conn, |c| cached(
         sql(text)
             .bind::<Text, _>(&told)
             .bind::<BigInt, _>(process_id)
     )
-    .execute(c))
+    .load(c))?;
+    Ok(written.into_iter().map(|row| row.id).collect())
+}
+
+#[derive(QueryableByName)]
+struct Id {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
 }
 
 #[cfg(test)]

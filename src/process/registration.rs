@@ -326,8 +326,9 @@ fn carry_notes(link: &mut Link, claims: &Claims, process_id: i64) {
     let written = link.write("note the progress of jobs", |conn| {
         notes::write(conn, process_id, &notes)
     });
-    if written.is_ok() {
-        news.iter().for_each(|(_, live, news)| live.carried(news));
+    let written = written.unwrap_or_default();
+    for (_, live, news) in news.iter().filter(|(id, ..)| written.contains(id)) {
+        live.carried(news);
     }
 }
 
