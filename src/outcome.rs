@@ -141,8 +141,11 @@ impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for JobError {
 }
 
 /// Why a running job should end, as [`Context::check`](crate::Context::check)
-/// tells it. Returned with `?`, it is understood: a cancelled job is
-/// cancelled, not failed, and one that timed out ends as its policy says.
+/// tells it.
+///
+/// Returned with `?`, also within an error of the job's own, it is
+/// understood: a cancelled job is cancelled, not failed, and one that timed
+/// out ends as its policy says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Interrupted {

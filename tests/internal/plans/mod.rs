@@ -9,10 +9,14 @@ use super::attempts::{self, Ending};
 use super::claimed::{Fence, Finished};
 use super::failed::Failure;
 use super::jobs::NewRow;
+use super::notes::Note;
 use super::processes::NewProcess;
 use super::ready::{Claims, Queues, Want};
 use super::recovery::Death;
-use super::{AsConn, Conn, Connection, Database, claimed, jobs, processes, ready, scheduled};
+use super::{
+    AsConn, Conn, Connection, Database, claimed, jobs, notes, processes, ready, recovery,
+    scheduled, steps,
+};
 use diesel::connection::{Connection as _, InstrumentationEvent};
 use diesel::prelude::*;
 use diesel::result::Error::RollbackTransaction;
@@ -152,10 +156,17 @@ fn death() -> Death {
     }
 }
 
+fn fence(rows: &Rows) -> Fence {
+    Fence {
+        process_id: rows.process,
+        claim_id: rows.claims[0],
+    }
+}
+
 type Work = fn(&mut Conn<'_>, &Rows) -> QueryResult<()>;
 
 /// What the loops of a process do, on connections of their own.
-const LOOPS: [(&str, Work); 20] = [
+const LOOPS: [(&str, Work); 23] = [
     ("claim from all queues", |conn, rows| {
         claim(conn, rows.process, &Queues::All).map(drop)
     }),
@@ -171,13 +182,22 @@ const LOOPS: [(&str, Work); 20] = [
     ("finish and delete", |conn, rows| {
         claimed::finish(conn, rows.process, &rows.claims, Finished::Delete).map(drop)
     }),
-    ("fail", |conn, rows| {
-        let fence = Fence {
-            process_id: rows.process,
-            claim_id: rows.claims[0],
-        };
+    ("finish a job with steps", |conn, rows| {
+        let claim = (rows.claims[0], rows.jobs[0]);
+        steps::finish(conn, rows.process, &[claim], Finished::Keep).map(drop)
+    }),
+    ("note the progress", |conn, rows| {
+        let note = Note::default();
+        let told: Vec<_> = rows.claims.iter().map(|claim| (*claim, &note)).collect();
+        notes::write(conn, rows.process, &told).map(drop)
+    }),
+    ("condemn", |conn, rows| {
         let ending = Ending::Fail(Failure::new("kind", "message"));
-        attempts::end(conn, fence, &ending, Duration::ZERO, Finished::Keep).map(drop)
+        recovery::condemn(conn, fence(rows), &ending, true).map(drop)
+    }),
+    ("fail", |conn, rows| {
+        let ending = Ending::Fail(Failure::new("kind", "message"));
+        attempts::end(conn, fence(rows), &ending, Duration::ZERO, Finished::Keep).map(drop)
     }),
     ("release", |conn, rows| {
         claimed::release(conn, rows.process, &rows.claims, None).map(drop)
@@ -229,7 +249,19 @@ const LOOPS: [(&str, Work); 20] = [
 ];
 
 /// What a program does on connections of its own.
-const CALLERS: [(&str, Work); 3] = [
+const CALLERS: [(&str, Work); 6] = [
+    ("do a step", |conn, rows| {
+        steps::begin(conn, fence(rows), "a")?;
+        steps::record(conn, rows.jobs[0], "a", "null")
+    }),
+    ("read the steps", |conn, rows| {
+        steps::of_job(conn, rows.jobs[0], 10).map(drop)
+    }),
+    ("finish in a transaction of the job", |conn, rows| {
+        let claim = (rows.claims[0], rows.jobs[0]);
+        steps::finish(conn, rows.process, &[claim], Finished::Keep)?;
+        jobs::ended_by_owner(conn, claim).map(drop)
+    }),
     ("enqueue", |conn, _| {
         jobs::insert(conn, &job(None)).map(drop)
     }),

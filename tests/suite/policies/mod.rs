@@ -2,6 +2,7 @@
 
 mod attempts;
 mod cancel;
+mod example;
 mod operate;
 mod progress;
 mod retention;
