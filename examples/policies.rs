@@ -21,6 +21,7 @@
 //! otherwise.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it is a program")]
+#![expect(clippy::disallowed_methods, reason = "it is no loop of the framework")]
 
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;

@@ -11,6 +11,7 @@
 //! 4. Whoever prunes the process does what the verdict says.
 
 use super::claims::{Claims, Held};
+use super::lifeline::Lifeline;
 use super::link::Link;
 use super::pool;
 use super::stop::Stop;
@@ -42,29 +43,36 @@ const MOST_REFUSALS: u32 = 3;
 
 /// The loop that watches the time of jobs.
 pub(crate) struct Watchdog {
-    pub(crate) claims: Arc<Claims>,
-    pub(crate) registry: Registry,
-    pub(crate) link: Link,
+    claims: Arc<Claims>,
+    registry: Registry,
+    link: Link,
     /// A job began whose time is limited.
-    pub(crate) limited: Receiver<()>,
+    limited: Receiver<()>,
     /// Stops the worker.
-    pub(crate) stop: Stop,
+    stop: Stop,
     /// Ends this loop.
-    pub(crate) quit: Stop,
+    quit: Stop,
     /// `None`: the program is not ours to end.
-    pub(crate) bite: Option<Bite>,
-    pub(crate) refusals: u32,
+    bite: Option<Bite>,
+    refusals: u32,
 }
 
 /// How a program is ended.
 #[derive(Debug, Clone)]
 pub(crate) struct Bite {
-    pub(crate) shutdown_timeout: Duration,
+    shutdown_timeout: Duration,
     /// Whether it was decided.
-    pub(crate) is_due: Arc<AtomicBool>,
+    is_due: Arc<AtomicBool>,
 }
 
 impl Bite {
+    pub(crate) fn new(shutdown_timeout: Duration) -> Self {
+        Bite {
+            shutdown_timeout,
+            is_due: Arc::default(),
+        }
+    }
+
     /// Ends the program, whatever it does, after what a stop may take at most:
     /// also when something that the stop waits for hangs.
     fn announce(&self) {
@@ -94,6 +102,27 @@ fn end_program(code: u8) -> ! {
 }
 
 impl Watchdog {
+    /// `limited` tells of jobs whose time is limited; `quit` ends the loop, and
+    /// without `bite` the program is not ours to end.
+    pub(crate) fn new(
+        lifeline: &Lifeline,
+        claims: &Arc<Claims>,
+        registry: Registry,
+        limited: Receiver<()>,
+        (quit, bite): (Stop, Option<Bite>),
+    ) -> Self {
+        Watchdog {
+            claims: Arc::clone(claims),
+            registry,
+            link: Link::new(lifeline),
+            limited,
+            stop: lifeline.stop.clone(),
+            quit,
+            bite,
+            refusals: 0,
+        }
+    }
+
     pub(crate) fn run(mut self) {
         while !self.quit.is_stopped() {
             let next = self.look();

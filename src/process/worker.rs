@@ -6,7 +6,7 @@ use super::handle::{Ending, Handle, Stopped};
 use super::lifeline::Lifeline;
 use super::link::Link;
 use super::poller::Poller;
-use super::pool::{Pool, PoolSetup};
+use super::pool::{Assignment, Pool, PoolSetup};
 use super::registration::{Beats, Heart, Pulse, Who};
 use super::stop::Stop;
 use super::watchdog::{Bite, Watchdog};
@@ -19,7 +19,7 @@ use crate::event::Subscriber;
 use crate::mutant;
 use crate::queue::QueueSelector;
 use crate::registry::Registry;
-use crossbeam_channel::bounded;
+use crossbeam_channel::{Receiver, Sender, bounded};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -219,6 +219,32 @@ struct Running {
     bite: Option<Bite>,
 }
 
+/// The loop that claims: `wakes` are an idle thread and new work.
+fn poller(
+    settings: &Worker,
+    lifeline: &Lifeline,
+    (heart, claims): (&Arc<Heart>, &Arc<Claims>),
+    (pool, assign): (Arc<Pool>, Sender<Assignment>),
+    (rested, woken): (Receiver<()>, Receiver<()>),
+) -> Poller {
+    let by_notification = lifeline.database.listens_by_notification();
+    Poller {
+        heart: Arc::clone(heart),
+        claims: Arc::clone(claims),
+        pool,
+        assign,
+        link: Link::new(lifeline),
+        stop: lifeline.stop.clone(),
+        queues: settings.queues.clone(),
+        classes: settings.registry.classes().map(str::to_owned).collect(),
+        polling_interval: settings.polling_interval,
+        rested,
+        woken,
+        notified: by_notification.then(Default::default),
+        idle_since: None,
+    }
+}
+
 impl Running {
     /// The poller comes last: nothing is claimed before all else runs.
     fn start(settings: Worker, lifeline: Lifeline) -> Result<Self> {
@@ -227,8 +253,8 @@ impl Running {
         let ((rested_tx, rested), (woken_tx, woken)) = (bounded(1), bounded(1));
         let (ended_tx, ended) = crossbeam_channel::unbounded();
         let (limited_tx, limited) = bounded(1);
-        let held = Some(Arc::clone(&claims));
-        let heart = Heart::of_worker(&lifeline, settings.pulse, settings.who(), held);
+        let (who, held) = (settings.who(), Some(Arc::clone(&claims)));
+        let heart = Heart::of_worker(&lifeline, settings.pulse, who, held);
         let setup = PoolSetup {
             registry: settings.registry.clone(),
             database: database.clone(),
@@ -240,21 +266,14 @@ impl Running {
             finished: settings.finished,
         };
         let (pool, assign, jobs) = Pool::start(setup, settings.threads)?;
-        let poller = Poller {
-            heart: Arc::clone(&heart),
-            claims: Arc::clone(&claims),
-            pool,
-            assign,
-            link: Link::new(&lifeline),
-            stop: stop.clone(),
-            queues: settings.queues.clone(),
-            classes: settings.registry.classes().map(str::to_owned).collect(),
-            polling_interval: settings.polling_interval,
-            rested,
-            woken,
-            notified: database.listens_by_notification().then(Default::default),
-            idle_since: None,
-        };
+        let wakes = (rested, woken);
+        let poller = poller(
+            &settings,
+            &lifeline,
+            (&heart, &claims),
+            (pool, assign),
+            wakes,
+        );
         let finisher = Finisher {
             ended,
             claims: Arc::clone(&claims),
@@ -263,21 +282,12 @@ impl Running {
             give_up: lifeline.give_up_writing.clone(),
             deferred: Vec::new(),
         };
-        let quit = Stop::new();
-        let bite = settings.is_program.then(|| Bite {
-            shutdown_timeout: settings.shutdown_timeout,
-            is_due: Arc::default(),
-        });
-        let watchdog = Watchdog {
-            claims: Arc::clone(&claims),
-            registry: settings.registry.clone(),
-            link: Link::new(&lifeline),
-            limited,
-            stop: stop.clone(),
-            quit: quit.clone(),
-            bite: bite.clone(),
-            refusals: 0,
-        };
+        let bite = settings
+            .is_program
+            .then(|| Bite::new(settings.shutdown_timeout));
+        let (quit, registry) = (Stop::new(), settings.registry.clone());
+        let bites = (quit.clone(), bite.clone());
+        let watchdog = Watchdog::new(&lifeline, &claims, registry, limited, bites);
         let beats = heart.start(release::reconciler(&claims))?;
         let listens = threads::spawn_vital("listener", stop, {
             let lifeline = lifeline.clone();
