@@ -2,6 +2,7 @@
 //! under way, and keeps what it cannot write until it can.
 
 use super::claims::Claims;
+use super::lifeline::Lifeline;
 use super::link::Link;
 use super::registration::Registration;
 use super::stop::Stop;
@@ -42,13 +43,13 @@ const LONGEST_DEFERRAL: Duration = Duration::from_secs(30);
 
 /// The finisher of a worker.
 pub(crate) struct Finisher {
-    pub(crate) ended: Receiver<Ended>,
-    pub(crate) claims: Arc<Claims>,
-    pub(crate) link: Link,
-    pub(crate) subscriber: Subscriber,
+    ended: Receiver<Ended>,
+    claims: Arc<Claims>,
+    link: Link,
+    subscriber: Subscriber,
     /// Gives up what cannot be written: the process ends.
-    pub(crate) give_up: Stop,
-    pub(crate) deferred: Vec<Pending>,
+    give_up: Stop,
+    deferred: Vec<Pending>,
 }
 
 /// An ending that is to be written.
@@ -70,6 +71,17 @@ impl Pending {
 }
 
 impl Finisher {
+    pub(crate) fn new(lifeline: &Lifeline, claims: &Arc<Claims>, ended: Receiver<Ended>) -> Self {
+        Finisher {
+            ended,
+            claims: Arc::clone(claims),
+            link: Link::new(lifeline),
+            subscriber: lifeline.subscriber.clone(),
+            give_up: lifeline.give_up_writing.clone(),
+            deferred: Vec::new(),
+        }
+    }
+
     /// Runs until every job thread has ended and everything is written.
     pub(crate) fn run(mut self) {
         while !self.give_up.is_stopped() {

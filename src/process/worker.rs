@@ -274,14 +274,7 @@ impl Running {
             (pool, assign),
             wakes,
         );
-        let finisher = Finisher {
-            ended,
-            claims: Arc::clone(&claims),
-            link: Link::new(&lifeline),
-            subscriber: lifeline.subscriber.clone(),
-            give_up: lifeline.give_up_writing.clone(),
-            deferred: Vec::new(),
-        };
+        let finisher = Finisher::new(&lifeline, &claims, ended);
         let bite = settings
             .is_program
             .then(|| Bite::new(settings.shutdown_timeout));
