@@ -453,6 +453,29 @@ fn finishing_needs_a_transaction(db: &TestDb) {
     assert_eq!(bench.log.lines(), ["run", "no_transaction"]);
 }
 
+/// Never ends its step, unless somebody has opened the gate.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Hoard {
+    pub gate: String,
+}
+
+impl Job for Hoard {
+    const NAME: &'static str = "hoard";
+    type State = Effects;
+    type Output = ();
+
+    fn perform(self, cx: &Context<'_, Effects>) -> JobResult {
+        let mut conn = cx.connection()?;
+        cx.step(&mut conn, "a", |_| {
+            cx.write("start", "hoard", cx.claim_id());
+            while !Path::new(&self.gate).exists() {
+                std::hint::spin_loop();
+            }
+            Ok(())
+        })
+    }
+}
+
 /// Finishes itself, then waits.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct FinishAndWait {

@@ -2,9 +2,10 @@
 
 use super::{Bench, Call, Doing, Turn, call, enqueue, executions, finished, stubborn};
 use crate::on_each_database;
+use crate::policies::steps::Hoard;
 use crate::support::TestDb;
 use crate::support::process::{Do, Once, Process, Scene, Work, signal};
-use crate::support::wait::until;
+use crate::support::wait::{until, within};
 use rustix::process::{Pid, Signal, test_kill_process};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,6 +26,7 @@ on_each_database!(
     an_at_most_once_job_has_an_unknown_outcome,
     without_a_supervisor_the_claim_stays_until_the_process_is_pruned,
     a_worker_that_is_killed_meanwhile_leaves_the_verdict,
+    a_job_that_holds_the_lock_of_its_claim_ends_its_process_too,
     a_program_of_ones_own_is_not_ended,
     a_stop_of_a_program_of_ones_own_heeds_the_verdict,
 );
@@ -282,6 +284,28 @@ fn a_worker_that_is_killed_meanwhile_leaves_the_verdict(db: &TestDb) {
     scene.started("b", 2);
     scene.open("b");
     scene.ended("b", 1);
+}
+
+/// The verdict cannot be written: it is a crash then, after three lock timeouts
+/// at most.
+fn a_job_that_holds_the_lock_of_its_claim_ends_its_process_too(db: &TestDb) {
+    let scene = Scene::new(db);
+    let supervisor = supervisor(&scene, 400);
+    let gate = scene.gate("go");
+    limited(db, &Hoard { gate }, stubborn(2));
+    let first = scene.started("hoard", 1);
+    let minutes = Duration::from_secs(120);
+    within(minutes, "its process has ended", || is_gone(first.pid));
+    scene.open("go");
+    within(minutes, "it has finished", || {
+        db.execute("UPDATE solid_queue_scheduled_executions SET scheduled_at = created_at");
+        finished(db) == 1
+    });
+    let log = supervisor.log();
+    assert!(
+        log.contains("exited with code 70") || log.contains("code 124"),
+        "{log}"
+    );
 }
 
 /// A bench whose job does not end before `end` is set.

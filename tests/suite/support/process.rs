@@ -2,7 +2,7 @@
 
 use super::TestDb;
 use super::wait::until;
-use crate::policies::steps::{FinishAndWait, Walk};
+use crate::policies::steps::{FinishAndWait, Hoard, Walk};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
@@ -72,6 +72,7 @@ impl Role {
                 .register::<Work>(effects.clone())
                 .register::<Walk>(effects.clone())
                 .register::<FinishAndWait>(effects.clone())
+                .register::<Hoard>(effects.clone())
                 .register::<Once>(effects),
         )
         .threads(self.threads)
