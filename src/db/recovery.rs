@@ -4,6 +4,7 @@ use super::attempts::{self, AttemptOutcome, Began, EndedRun, Ending};
 use super::claimed::{Fence, Finished, end_one, make_waiting};
 use super::conn::{Conn, on};
 use super::failed::{self, Failure};
+use super::foreign::Lossy;
 use super::sql::{cached, sql};
 use crate::mutant;
 use chrono::NaiveDateTime;
@@ -31,6 +32,9 @@ pub(crate) struct Recovered {
     pub(crate) failed: Vec<i64>,
     /// Jobs that have ended because somebody had asked for it.
     pub(crate) cancelled: Vec<i64>,
+    /// Jobs, with their classes, that have ended because they overran their
+    /// time, and their policy does not mind.
+    pub(crate) discarded: Vec<(i64, String)>,
 }
 
 #[derive(QueryableByName)]
@@ -51,6 +55,8 @@ struct Lost {
     cancelled: bool,
     #[diesel(sql_type = Nullable<Text>)]
     verdict: Option<String>,
+    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    class_name: String,
     #[diesel(sql_type = Integer)]
     crash_count: i32,
     #[diesel(sql_type = Integer)]
@@ -72,7 +78,7 @@ pub(super) fn recover(
 ) -> QueryResult<Recovered> {
     let text = conn.write(&format!(
         "SELECT c.id AS claim_id, c.job_id, c.started_at, c.verdict, c.cancel_requested_at IS NOT NULL AS cancelled, \
-         j.crash_count, \
+         j.class_name, j.crash_count, \
          coalesce(j.max_crashes, {MAX_CRASHES}) AS max_crashes, j.at_most_once \
          FROM solid_queue_claimed_executions c JOIN solid_queue_jobs j ON j.id = c.job_id \
          WHERE c.process_id = $1 ORDER BY c.id {{lock of c}}"
@@ -113,7 +119,11 @@ fn recover_one(
             match ending {
                 Ending::Retry(..) | Ending::Snooze(_) => recovered.delayed.push(claim.job_id),
                 Ending::Fail(_) => recovered.failed.push(claim.job_id),
-                Ending::Discard(_) | Ending::Cancel(_) => recovered.cancelled.push(claim.job_id),
+                Ending::Cancel(_) => recovered.cancelled.push(claim.job_id),
+                Ending::Discard(_) => {
+                    let class = claim.class_name.clone();
+                    recovered.discarded.push((claim.job_id, class));
+                }
             }
             Ok(())
         }

@@ -142,6 +142,13 @@ fn report(subscriber: &Subscriber, kind: &str, name: &str, death: &Death, recove
     for job in &recovered.cancelled {
         subscriber.emit(&Event::Cancelled { job: JobId(*job) });
     }
+    for (job, class) in &recovered.discarded {
+        subscriber.emit(&Event::Discarded {
+            job: JobId(*job),
+            class,
+            kind: "timeout",
+        });
+    }
     if !death.is_crash {
         return;
     }

@@ -328,7 +328,7 @@ fn two_threads_do_steps(db: &TestDb) {
 
 fn many_steps(db: &TestDb) {
     let bench = bench(db, |cx, conn| {
-        for step in 0..1500 {
+        for step in 0..500 {
             cx.step(conn, &step.to_string(), |_| Ok(step))?;
         }
         if cx.attempt() == 1 {

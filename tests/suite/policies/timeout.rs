@@ -142,9 +142,9 @@ fn an_enqueue_can_do_without(db: &TestDb) {
     assert_eq!(bench.log.lines(), ["false", "true"]);
 }
 
-/// Enqueues work that may take 300 ms and 100 more.
+/// Enqueues work that is ended by force after a second.
 fn limited(db: &TestDb, work: &impl Job, policy: Policy) -> JobId {
-    let (timeout, grace) = (Duration::from_millis(300), SHORT);
+    let (timeout, grace) = (Duration::from_millis(300), Duration::from_millis(700));
     let job = NewJob::new(work).unwrap();
     job.policy(policy.timeout(timeout).timeout_grace(grace))
         .enqueue(&mut db.connect())
@@ -169,7 +169,7 @@ fn a_blocked_job_ends_its_process_and_no_other_job_is_to_blame(db: &TestDb) {
     let innocent = Work::new("innocent", Do::WaitFor(scene.gate("go")));
     let innocent = innocent.enqueue(&mut db.connect()).unwrap().id;
     scene.started("innocent", 1);
-    let slow = Work::new("slow", Do::WaitFor(scene.gate("go")));
+    let slow = Work::new("slow", Do::StickOnce(scene.gate("stuck")));
     let slow = limited(db, &slow, stubborn(2));
     let first = scene.started("slow", 1);
     let second = scene.started("slow", 2);
@@ -205,7 +205,7 @@ fn a_spinning_job_ends_its_process(db: &TestDb) {
 
 fn the_policy_decides_after_an_end_by_force(db: &TestDb) {
     let scene = Scene::new(db);
-    let _supervisor = supervisor(&scene, 400);
+    let watching = supervisor(&scene, 400);
     let work = Work::new("a", Do::WaitFor(scene.gate("never")));
     let fail = limited(db, &work, stubborn(9).on_timeout(OnTimeout::Fail));
     until("it has failed", || executions(db, "failed") == 1);
@@ -215,6 +215,9 @@ fn the_policy_decides_after_an_end_by_force(db: &TestDb) {
     let discarded = [AttemptOutcome::Discarded];
     assert_eq!(outcomes(db, discard, "timeout"), discarded);
     assert_eq!(scene.count("start", "a"), 2);
+    until("it is said", || {
+        watching.log().contains("discarded job 2 (work): timeout")
+    });
 }
 
 fn who_ends_in_time_is_not_given_back(db: &TestDb) {
@@ -292,7 +295,10 @@ fn a_job_that_holds_the_lock_of_its_claim_ends_its_process_too(db: &TestDb) {
     let scene = Scene::new(db);
     let supervisor = supervisor(&scene, 400);
     let gate = scene.gate("go");
-    limited(db, &Hoard { gate }, stubborn(2));
+    let policy = stubborn(9).timeout(Duration::from_secs(2));
+    let job = NewJob::new(&Hoard { gate }).unwrap();
+    let job = job.policy(policy.timeout_grace(Duration::from_secs(1)));
+    job.enqueue(&mut db.connect()).unwrap();
     let first = scene.started("hoard", 1);
     let minutes = Duration::from_secs(120);
     within(minutes, "its process has ended", || is_gone(first.pid));
@@ -344,10 +350,7 @@ fn a_stop_of_a_program_of_ones_own_heeds_the_verdict(db: &TestDb) {
     let stopped = bench.worker.join(Duration::from_secs(20)).unwrap();
     assert_eq!(stopped.unfinished, [job]);
     assert_eq!(outcomes(db, job, "timeout"), [AttemptOutcome::Retried]);
-    assert_eq!(
-        db.rows("claimed_executions") + db.rows("ready_executions"),
-        0
-    );
+    assert_eq!(db.rows("claimed_executions"), 0);
     end.store(true, Ordering::SeqCst);
     until("its late end is fenced", || {
         bench.events.count("Fenced") == 1

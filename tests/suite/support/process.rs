@@ -317,6 +317,8 @@ pub enum Do {
     WaitFor(String),
     /// Waits until it exists or the claim is lost.
     WaitForOrLost(String),
+    /// Makes the file and never ends, unless it exists.
+    StickOnce(String),
     Sleep(u64),
     Burn(u64),
     Abort,
@@ -333,6 +335,13 @@ impl Do {
             Do::WaitForOrLost(path) => until("the gate opens", || {
                 Path::new(path).exists() || cx.is_lost()
             }),
+            Do::StickOnce(path) => {
+                if File::create_new(path).is_ok() {
+                    loop {
+                        std::thread::park();
+                    }
+                }
+            }
             Do::Sleep(ms) => std::thread::sleep(Duration::from_millis(*ms)),
             Do::Burn(ms) => while start.elapsed() < Duration::from_millis(*ms) {},
             Do::Abort => std::process::abort(),
