@@ -50,6 +50,9 @@ pub use registry::Registry;
 pub use retention::Retention;
 pub use status::{processes, queues};
 pub use task_info::{JobKey, TaskInfo, TaskStatus, attempts, task_info, wait_for};
+pub use timeout::OnTimeout;
 
 mod status;
+mod step;
 mod task_info;
+mod timeout;
