@@ -23,6 +23,10 @@ mod process;
 mod queue;
 mod registry;
 mod retention;
+mod status;
+mod step;
+mod task_info;
+mod timeout;
 
 #[cfg(feature = "cli")]
 pub mod cli;
@@ -51,8 +55,3 @@ pub use retention::Retention;
 pub use status::{processes, queues};
 pub use task_info::{JobKey, TaskInfo, TaskStatus, attempts, task_info, wait_for};
 pub use timeout::OnTimeout;
-
-mod status;
-mod step;
-mod task_info;
-mod timeout;
