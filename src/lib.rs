@@ -20,6 +20,7 @@ mod perform;
 mod policy;
 mod process;
 mod queue;
+mod queues;
 mod registry;
 mod retention;
 
@@ -41,6 +42,7 @@ pub use outcome::{Interrupted, JobError, JobResult};
 pub use policy::{Backoff, Delivery, JobFailed, Policy};
 pub use process::{Child, Dispatcher, Handle, Stopped, Supervisor, Worker};
 pub use queue::QueueSelector;
+pub use queues::{clear_queue, pause_queue, queue_latency, queue_size, resume_queue};
 pub use registry::Registry;
 pub use retention::Retention;
 pub use status::{processes, queues};

@@ -24,6 +24,9 @@ pub(crate) struct NewRow {
     pub(crate) at_most_once: bool,
     pub(crate) policy: Option<String>,
     pub(crate) unique_id: Option<String>,
+    /// The priority is to be the time, so many seconds ahead; see
+    /// [`rank_by_time`].
+    pub(crate) ahead_by: Option<i64>,
 }
 
 impl NewRow {
@@ -43,6 +46,7 @@ impl NewRow {
             at_most_once: false,
             policy: None,
             unique_id: None,
+            ahead_by: None,
         }
     }
 }

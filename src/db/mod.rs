@@ -20,10 +20,13 @@ mod foreign;
 pub(crate) mod jobs;
 pub(crate) mod migrations;
 pub(crate) mod moves;
+pub(crate) mod names;
+pub(crate) mod pauses;
 #[cfg(test)]
 #[path = "../../tests/internal/plans/mod.rs"]
 mod plans;
 pub(crate) mod processes;
+pub(crate) mod ranks;
 pub(crate) mod ready;
 pub(crate) mod scheduled;
 pub(crate) mod schema;

@@ -33,6 +33,15 @@ pub struct QueueStatus {
     /// Whether the queue is paused.
     #[diesel(sql_type = Bool)]
     pub paused: bool,
+    /// Who paused it, if that is known.
+    #[diesel(sql_type = Nullable<Text>)]
+    pub paused_by: Option<String>,
+    /// Why, if somebody said so.
+    #[diesel(sql_type = Nullable<Text>)]
+    pub pause_reason: Option<String>,
+    /// Seconds since it was paused.
+    #[diesel(sql_type = Nullable<Double>)]
+    pub paused_seconds: Option<f64>,
 }
 
 /// A registered process and what it runs.
@@ -72,7 +81,7 @@ pub struct RunStatus {
 }
 
 /// Seconds from a column to now, per dialect.
-fn age(conn: &Conn<'_>, column: &str) -> String {
+pub(super) fn age(conn: &Conn<'_>, column: &str) -> String {
     match conn {
         #[cfg(feature = "postgres")]
         Conn::Postgres(_) => format!("extract(epoch FROM {{now}} - {column})::float8"),
@@ -85,7 +94,7 @@ fn age(conn: &Conn<'_>, column: &str) -> String {
 
 /// Counts every queue that has executions or is paused.
 pub(crate) fn queues(conn: &mut Conn<'_>) -> QueryResult<Vec<QueueStatus>> {
-    let age = age(conn, "oldest");
+    let (waited, paused) = (age(conn, "oldest"), age(conn, "p.created_at"));
     // A claimed or failed execution knows its queue only through its job.
     let text = conn.write(&format!(
         "WITH counts AS ( \
@@ -101,9 +110,9 @@ pub(crate) fn queues(conn: &mut Conn<'_>) -> QueryResult<Vec<QueueStatus>> {
          sums AS (SELECT queue_name, CAST(sum(ready) AS bigint) AS ready, CAST(sum(scheduled) AS bigint) AS scheduled, \
            CAST(sum(claimed) AS bigint) AS claimed, CAST(sum(blocked) AS bigint) AS blocked, \
            CAST(sum(failed) AS bigint) AS failed, min(oldest) AS oldest FROM counts GROUP BY queue_name) \
-         SELECT queue_name, ready, scheduled, claimed, blocked, failed, {age} AS oldest_ready_seconds, \
-           queue_name IN (SELECT queue_name FROM solid_queue_pauses) AS paused \
-         FROM sums ORDER BY queue_name"
+         SELECT sums.queue_name, ready, scheduled, claimed, blocked, failed, {waited} AS oldest_ready_seconds, \
+           p.id IS NOT NULL AS paused, p.paused_by, p.pause_reason, {paused} AS paused_seconds \
+         FROM sums LEFT JOIN solid_queue_pauses p ON p.queue_name = sums.queue_name ORDER BY sums.queue_name"
     ));
     let mut queues: Vec<QueueStatus> = on!(conn, |c| cached(sql(text)).load(c))?;
     for queue in &mut queues {

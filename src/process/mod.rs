@@ -10,6 +10,7 @@ mod lifeline;
 mod link;
 mod listener;
 mod maintenance;
+mod places;
 mod poller;
 mod pool;
 mod registration;

@@ -5,6 +5,7 @@ use super::finisher::Finisher;
 use super::handle::{Ending, Handle, Stopped};
 use super::lifeline::Lifeline;
 use super::link::Link;
+use super::places::Places;
 use super::poller::Poller;
 use super::pool::{Pool, PoolSetup};
 use super::registration::{Beats, Heart, Pulse, Who};
@@ -229,7 +230,7 @@ impl Running {
             assign,
             link: Link::new(&lifeline),
             stop: stop.clone(),
-            queues: settings.queues.clone(),
+            places: Places::new(settings.queues.clone()),
             classes: settings.registry.classes().map(str::to_owned).collect(),
             polling_interval: settings.polling_interval,
             rested,

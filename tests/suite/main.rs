@@ -31,6 +31,7 @@ mod migrations;
 mod panics;
 mod perform;
 mod policies;
+mod queues;
 mod quickstart;
 mod rails;
 mod schema;

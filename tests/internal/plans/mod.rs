@@ -11,7 +11,9 @@ use super::failed::Failure;
 use super::jobs::NewRow;
 use super::processes::NewProcess;
 use super::ready::{Claims, Queues, Want};
-use super::{AsConn, Conn, Connection, Database, claimed, jobs, processes, ready, scheduled};
+use super::{
+    AsConn, Conn, Connection, Database, claimed, jobs, names, pauses, processes, ready, scheduled,
+};
 use diesel::connection::{Connection as _, InstrumentationEvent};
 use diesel::prelude::*;
 use diesel::result::Error::RollbackTransaction;
@@ -154,7 +156,7 @@ fn death() -> Death {
 type Work = fn(&mut Conn<'_>, &Rows) -> QueryResult<()>;
 
 /// What the loops of a process do, on connections of their own.
-const LOOPS: [(&str, Work); 20] = [
+const LOOPS: [(&str, Work); 22] = [
     ("claim from all queues", |conn, rows| {
         claim(conn, rows.process, &Queues::All).map(drop)
     }),
@@ -162,7 +164,14 @@ const LOOPS: [(&str, Work); 20] = [
         claim(conn, rows.process, &named()).map(drop)
     }),
     ("list the queues", |conn, _| {
-        ready::queue_names(conn, "q").map(drop)
+        names::queue_names(conn, "q").map(drop)
+    }),
+    ("list the foremost queues", |conn, _| {
+        names::foremost(conn, 3).map(drop)
+    }),
+    ("look at the paused queues", |conn, _| {
+        pauses::pause(conn, "q1", None, None)?;
+        names::are_pauses_crowded(conn).map(drop)
     }),
     ("finish and keep", |conn, rows| {
         claimed::finish(conn, rows.process, &rows.claims, Finished::Keep).map(drop)
