@@ -8,6 +8,7 @@ compile_error!(
 
 mod clock;
 mod db;
+mod doctor;
 mod enqueue;
 mod error;
 mod event;
@@ -33,6 +34,7 @@ pub use db::select::{JobCount, JobState, JobSummary};
 pub use db::status::{ProcessStatus, QueueStatus, RunStatus};
 pub use db::{AsConn, Conn, Connection, Database};
 pub use diesel;
+pub use doctor::{Finding, Verdict, doctor};
 pub use enqueue::{Enqueued, NewJob, enqueue_all};
 pub use error::{Error, Result, SchemaError};
 pub use event::{Event, Subscriber};

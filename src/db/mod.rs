@@ -14,6 +14,8 @@ pub(crate) mod claimed;
 pub(crate) mod clear;
 mod conn;
 mod database;
+pub(crate) mod declared;
+pub(crate) mod doctor;
 pub(crate) mod failed;
 mod fatal;
 mod foreign;

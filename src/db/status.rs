@@ -62,6 +62,11 @@ pub struct ProcessStatus {
     pub heartbeat_seconds: f64,
     /// Whether it is stopping and claims no more.
     pub draining: bool,
+    /// Seconds since it was registered.
+    pub age_seconds: f64,
+    /// What it says of itself: a worker its queues, threads and classes.
+    /// `null` when it says nothing that is JSON.
+    pub metadata: serde_json::Value,
     /// The jobs it holds, the oldest first; at most ten.
     pub runs: Vec<RunStatus>,
     /// How many jobs it holds in all.
@@ -137,6 +142,10 @@ struct Row {
     heartbeat_seconds: f64,
     #[diesel(sql_type = Bool)]
     draining: bool,
+    #[diesel(sql_type = Double)]
+    age_seconds: f64,
+    #[diesel(sql_type = Nullable<Text>)]
+    metadata: Option<String>,
     #[diesel(sql_type = BigInt)]
     claimed: i64,
 }
@@ -154,8 +163,9 @@ struct Run {
 /// Every registered process, those of Rails included.
 pub(crate) fn processes(conn: &mut Conn<'_>) -> QueryResult<Vec<ProcessStatus>> {
     let age_of_heartbeat = age(conn, "last_heartbeat_at");
+    let age_of_row = age(conn, "created_at");
     let text = conn.write(&format!(
-        "SELECT id, kind, name, hostname, pid, {age_of_heartbeat} AS heartbeat_seconds, draining, \
+        "SELECT id, kind, name, hostname, pid, {age_of_heartbeat} AS heartbeat_seconds, draining, {age_of_row} AS age_seconds, metadata, \
          (SELECT count(*) FROM solid_queue_claimed_executions c WHERE c.process_id = solid_queue_processes.id) AS claimed \
          FROM solid_queue_processes ORDER BY hostname, kind, id"
     ));
@@ -175,6 +185,11 @@ pub(crate) fn processes(conn: &mut Conn<'_>) -> QueryResult<Vec<ProcessStatus>> 
                 pid: row.pid,
                 heartbeat_seconds: row.heartbeat_seconds,
                 draining: row.draining,
+                age_seconds: row.age_seconds,
+                metadata: row
+                    .metadata
+                    .and_then(|text| serde_json::from_str(&text).ok())
+                    .unwrap_or_default(),
                 runs,
                 claimed: row.claimed,
             })

@@ -1,7 +1,13 @@
 //! The commands of the program `windlass`.
 
+mod doctor;
+mod enqueue;
 mod jobs;
 mod migrate;
+mod mount;
+mod pages;
+mod queues;
+mod snapshot;
 mod status;
 mod supervise;
 mod usage;

@@ -31,7 +31,7 @@ fn ago(db: &TestDb, seconds: u32) -> String {
 }
 
 /// Two ready, one of every other kind, and a worker that holds a job.
-fn fill(db: &TestDb) {
+pub fn fill(db: &TestDb) {
     let now = ago(db, 0);
     let process = "INSERT INTO solid_queue_processes (id, kind, name, pid, hostname, draining, created_at, last_heartbeat_at)";
     let (old, older) = (ago(db, 90), ago(db, 7200));
