@@ -268,7 +268,7 @@ impl Finisher {
                 class,
                 kind: &failure.kind,
             },
-            Ending::Cancel(_) => Event::Cancelled { job },
+            Ending::Cancel(_) => Event::Cancelled { job, class },
             Ending::Snooze(delay) => Event::Snoozed {
                 job,
                 class,

@@ -6,6 +6,7 @@ mod clearing;
 mod dispatcher;
 mod finisher;
 mod handle;
+mod hooked;
 mod lifeline;
 mod link;
 mod listener;

@@ -9,6 +9,8 @@ use super::stop::Stop;
 use crate::clock;
 use crate::db::processes;
 use crate::db::ready::{self, Claimed, Claims as Found, Want};
+use crate::event::Event;
+use crate::job::JobId;
 use crossbeam_channel::{Receiver, Sender, after, select_biased};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -142,6 +144,12 @@ impl Poller {
     /// given back by the thread that gets it, like any other ending.
     fn hand_out(&self, jobs: Vec<Arc<Claimed>>, registration: &Arc<Registration>) {
         for job in jobs {
+            self.link.subscriber().emit(&Event::Claimed {
+                job: JobId(job.job_id),
+                class: &job.class_name,
+                queue: &job.queue_name,
+                claim: job.claim_id,
+            });
             if self.stop.is_stopped() {
                 return;
             }

@@ -9,7 +9,8 @@ use crate::clock;
 use crate::db::Database;
 use crate::db::ready::Claimed;
 use crate::error::Result;
-use crate::job::{Run, Signals};
+use crate::event::{Event, Subscriber};
+use crate::job::{JobId, Run, Signals};
 use crate::live::Live;
 use crate::perform::perform;
 use crate::policy::Policy;
@@ -31,6 +32,7 @@ pub(crate) struct Pool {
     pub(crate) database: Database,
     pub(crate) claims: Arc<Claims>,
     pub(crate) stop: Stop,
+    subscriber: Subscriber,
     /// Threads without work.
     idle: AtomicUsize,
     /// Told whenever a thread becomes idle.
@@ -47,6 +49,7 @@ impl Pool {
             database: setup.database,
             claims: setup.claims,
             stop: setup.stop,
+            subscriber: setup.subscriber,
             idle: AtomicUsize::new(threads),
             rested: setup.rested,
             ended: setup.ended,
@@ -113,6 +116,11 @@ impl Pool {
             },
             database: self.database.clone(),
         };
+        self.subscriber.emit(&Event::Started {
+            job: JobId(job.job_id),
+            class: &job.class_name,
+            attempt: run.attempt,
+        });
         let begun = clock::instant();
         let outcome = perform(&self.registry, &job.arguments, &run);
         Ended {
@@ -134,6 +142,7 @@ pub(crate) struct PoolSetup {
     pub(crate) database: Database,
     pub(crate) claims: Arc<Claims>,
     pub(crate) stop: Stop,
+    pub(crate) subscriber: Subscriber,
     pub(crate) rested: Sender<()>,
     pub(crate) ended: Sender<Ended>,
 }

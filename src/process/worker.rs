@@ -3,6 +3,7 @@
 use super::claims::Claims;
 use super::finisher::Finisher;
 use super::handle::{Ending, Handle, Stopped};
+use super::hooked::Hooked;
 use super::lifeline::Lifeline;
 use super::link::Link;
 use super::places::Places;
@@ -15,7 +16,8 @@ use crate::clock;
 use crate::db::claimed::Finished;
 use crate::db::{Database, processes};
 use crate::error::{Error, Result};
-use crate::event::Subscriber;
+use crate::event::{Event, Subscriber};
+use crate::hooks::Hooks;
 use crate::mutant;
 use crate::queue::QueueSelector;
 use crate::registry::Registry;
@@ -50,6 +52,7 @@ pub struct Worker {
     shutdown_timeout: Duration,
     finished: Finished,
     subscriber: Subscriber,
+    hooks: Hooks,
 }
 
 impl Worker {
@@ -65,6 +68,7 @@ impl Worker {
             shutdown_timeout: Duration::from_secs(25),
             finished: Finished::Keep,
             subscriber: Subscriber::default(),
+            hooks: Hooks::new(),
         }
     }
 
@@ -121,6 +125,12 @@ impl Worker {
         self
     }
 
+    /// What to do when it starts, stops and ends.
+    pub fn hooks(mut self, hooks: Hooks) -> Self {
+        self.hooks = hooks;
+        self
+    }
+
     /// Who hears of events.
     pub fn subscriber(mut self, subscriber: Subscriber) -> Self {
         self.subscriber = subscriber;
@@ -152,6 +162,7 @@ impl Worker {
         Handle::start(
             "worker",
             &stop,
+            Hooked::new(&self.hooks, "Worker"),
             || Running::start(self, lifeline),
             |worker, give_up| worker.run(give_up),
         )
@@ -219,6 +230,7 @@ impl Running {
             database: database.clone(),
             claims: Arc::clone(&claims),
             stop: stop.clone(),
+            subscriber: lifeline.subscriber.clone(),
             rested: rested_tx,
             ended: ended_tx,
         };
@@ -270,6 +282,9 @@ impl Running {
     fn run(self, give_up: &Stop) -> Ending {
         let lifeline = &self.lifeline;
         let _ = lifeline.stop.channel().recv();
+        lifeline
+            .subscriber
+            .emit(&Event::Stopping { kind: "Worker" });
         let deadline = clock::deadline(self.shutdown_timeout);
         if mutant::is("heartbeat_stops_at_term") {
             self.heart.quiet();

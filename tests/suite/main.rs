@@ -24,6 +24,7 @@ mod dispatch;
 mod embed;
 mod enqueue;
 mod enqueue_many;
+mod hooks;
 mod idempotency;
 mod ids;
 mod limits;

@@ -43,6 +43,7 @@ const ROOMS: &[Room] = &[
             "queues",
             "schedule",
             "event",
+            "hooks",
             "config",
             "status",
         ],
