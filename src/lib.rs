@@ -25,6 +25,7 @@ mod queue;
 mod queues;
 mod registry;
 mod retention;
+pub mod testing;
 
 #[cfg(feature = "cli")]
 pub mod cli;

@@ -171,7 +171,7 @@ fn new_job<J: Job>(arguments: &str) -> Result<NewJob, String> {
 ///
 /// The envelope is tried first: a type whose fields may all be missing would
 /// decode from the envelope itself, and lose what is in it.
-fn decode<J: Job>(arguments: &str) -> Result<J, serde_json::Error> {
+pub(crate) fn decode<J: Job>(arguments: &str) -> Result<J, serde_json::Error> {
     let plain = serde_json::from_str(arguments);
     if !arguments.contains("\"job_class\"") {
         return plain;

@@ -35,11 +35,12 @@ pub(crate) mod schema;
 pub(crate) mod select;
 mod sql;
 pub(crate) mod status;
+pub(crate) mod test_bench;
 pub(crate) mod wakeup;
 
 pub use conn::{AsConn, Conn};
 pub(crate) use conn::{on, ping, prefer_indexes};
-pub use database::{Connection, Database};
+pub use database::{Connection, Database, TestDatabase};
 pub(crate) use fatal::FileId;
 
 #[cfg(test)]

@@ -39,6 +39,7 @@ mod schema;
 mod settings;
 mod shutdown;
 mod smoke;
+mod testing;
 #[cfg(feature = "cli")]
 mod troubles;
 mod wakeup;
