@@ -47,8 +47,9 @@ pub fn resume_queue<C: AsConn + ?Sized>(conn: &mut C, queue: &str) -> Result<boo
     pauses::resume(&mut conn.as_conn(), queue).doing("resume the queue")
 }
 
-/// How many jobs of a queue are ready: those that a worker could take now, or
-/// could if the queue were not paused. Scheduled, blocked and running ones are
+/// How many jobs of a queue are ready.
+///
+/// Those that a worker could take now, or could if the queue were not paused. Scheduled, blocked and running ones are
 /// not among them. It counts them, so it takes the longer the more they are.
 ///
 /// # Errors

@@ -6,8 +6,9 @@ use crate::registry::Registry;
 use clap::error::ErrorKind;
 use std::process::ExitCode;
 
-/// The commands of `windlass`, to be mounted in a program of yours: there the
-/// classes are known, so that `enqueue` can refuse what no worker could
+/// The commands of `windlass`, to be mounted in a program of yours.
+///
+/// There the classes are known, so that `enqueue` can refuse what no worker could
 /// perform and takes the queue, the priority and the policy of the type.
 ///
 /// ```
@@ -68,12 +69,21 @@ impl Commands {
 /// Which database.
 #[derive(Debug, clap::Args)]
 pub(super) struct Address {
-    /// The database, as `postgres://USER@HOST/NAME` or `sqlite://PATH` [env: DATABASE_URL]
+    /// The database, as `postgres://USER@HOST/NAME` or `sqlite://PATH` [env: `DATABASE_URL`]
     ///
     /// A password is better given by the environment: other users of this host
     /// can read a command line.
     #[arg(long, global = true, value_name = "URL")]
     database: Option<String>,
+}
+
+/// What the environment says.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the environment is read here and in `config`"
+)]
+pub(super) fn env(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }
 
 /// Where a command runs.
@@ -124,7 +134,7 @@ impl<'a> At<'a> {
             return Ok(database.clone());
         }
         let named = self.address.database.clone();
-        let url = named.or_else(|| std::env::var("DATABASE_URL").ok());
+        let url = named.or_else(|| env("DATABASE_URL"));
         match url.as_deref().map(str::trim) {
             None | Some("") => Err(Failure::Usage(
                 ErrorKind::MissingRequiredArgument,

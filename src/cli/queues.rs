@@ -1,6 +1,7 @@
 //! `windlass queues ...`.
 
 use super::Failure;
+use super::mount::env;
 use super::output::{self, Report};
 use super::select::{How, connect};
 use super::status::{age, queues};
@@ -258,8 +259,6 @@ impl Report for Turned {
 /// `ada@web-1`, as far as it is known.
 fn user() -> String {
     let host = gethostname::gethostname();
-    let name = ["USER", "LOGNAME"]
-        .into_iter()
-        .find_map(|name| std::env::var(name).ok());
+    let name = ["USER", "LOGNAME"].into_iter().find_map(env);
     format!("{}@{}", name.unwrap_or_default(), host.to_string_lossy())
 }

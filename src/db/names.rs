@@ -54,7 +54,7 @@ pub(crate) fn are_pauses_crowded(conn: &mut Conn<'_>) -> QueryResult<bool> {
 }
 
 /// Of the queues that are not paused, up to `limit` whose first execution is
-/// the most important and oldest: among theirs are the first `limit` of all.
+/// the most important and oldest, in the order of these.
 pub(crate) fn foremost(conn: &mut Conn<'_>, limit: usize) -> QueryResult<Vec<String>> {
     let first = |column: &str| {
         format!(

@@ -12,31 +12,38 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(crate) struct Places {
     selectors: Vec<QueueSelector>,
-    /// The names that the selectors stood for when they were read last.
+    /// The names that the selectors stood for when they were read last, and
+    /// until when that is good enough.
     known: Vec<String>,
-    read_at: Option<Instant>,
+    good_until: Option<Instant>,
     /// Whether the paused queues hold so much that a look at all queues has
-    /// to go around them, and when that was asked.
+    /// to go around them, and until when that is good enough.
     is_crowded: bool,
-    asked_at: Option<Instant>,
+    asked_until: Option<Instant>,
 }
 
-/// While jobs are found, how long the names of the queues are kept: with ten
-/// thousand of them, reading them costs more than many claims.
+/// While jobs are found, how long at least what was read is kept.
 const KEPT: Duration = Duration::from_secs(1);
+
+/// And at least so many times as long as reading took: with ten thousand
+/// names it costs more than many claims, and must not be what a worker does.
+const SHARE: u32 = 20;
 
 /// Names of one statement: so few that it costs the same however many queues
 /// there are, and enough to find jobs behind some that have none left.
 const CHUNK: usize = 64;
+
+/// Names to go around paused queues with.
+const FOREMOST: usize = 4 * CHUNK;
 
 impl Places {
     pub(crate) fn new(selectors: Vec<QueueSelector>) -> Self {
         Places {
             selectors,
             known: Vec::new(),
-            read_at: None,
+            good_until: None,
             is_crowded: false,
-            asked_at: None,
+            asked_until: None,
         }
     }
 
@@ -48,44 +55,52 @@ impl Places {
         limit: usize,
         mut claim: impl FnMut(&mut Conn<'_>, &Queues, usize) -> QueryResult<Claims>,
     ) -> QueryResult<Claims> {
-        if self.selectors.first() == Some(&QueueSelector::All) {
-            if !self.goes_around_pauses(conn)? {
-                return claim(conn, &Queues::All, limit);
-            }
-            let foremost = names::foremost(conn, limit)?;
-            return claim_in(conn, &foremost, limit, &mut claim);
+        if self.is_of_all() && !self.goes_around_pauses(conn)? {
+            return claim(conn, &Queues::All, limit);
         }
-        let is_fresh = self.refresh(conn, KEPT)?;
+        let is_fresh = self.refresh(conn)?;
         let found = claim_in(conn, &self.known, limit, &mut claim)?;
         let is_empty = matches!(&found, Claims::Held(held) if held.is_empty());
         if is_empty && !is_fresh {
             // Perhaps there is a queue by now that was not there before.
-            self.refresh(conn, Duration::ZERO)?;
+            self.good_until = None;
+            self.refresh(conn)?;
             return claim_in(conn, &self.known, limit, &mut claim);
         }
         Ok(found)
     }
 
-    /// Reads the names again when they are older than `age`. True: it did, or
-    /// they are always the same.
-    fn refresh(&mut self, conn: &mut Conn<'_>, age: Duration) -> QueryResult<bool> {
+    fn is_of_all(&self) -> bool {
+        self.selectors.first() == Some(&QueueSelector::All)
+    }
+
+    /// Reads the names again when they are no longer good enough. True: it
+    /// did, or they are always the same.
+    fn refresh(&mut self, conn: &mut Conn<'_>) -> QueryResult<bool> {
         let is_fixed = |selector: &QueueSelector| matches!(selector, QueueSelector::Name(_));
-        let (is_read, is_fixed) = (self.read_at.is_some(), self.selectors.iter().all(is_fixed));
-        if is_read && is_fixed {
-            return Ok(true);
+        let is_fixed = self.selectors.iter().all(is_fixed);
+        let begun = clock::instant();
+        match self.good_until {
+            Some(_) if is_fixed => return Ok(true),
+            Some(until) if begun < until => return Ok(false),
+            _ => {}
         }
-        if self.read_at.is_some_and(|read| read.elapsed() < age) {
-            return Ok(false);
-        }
-        self.known = resolve(conn, &self.selectors)?;
-        self.read_at = Some(clock::instant());
+        self.known = if self.is_of_all() {
+            names::foremost(conn, FOREMOST)?
+        } else {
+            resolve(conn, &self.selectors)?
+        };
+        self.good_until = Some(clock::deadline((begun.elapsed() * SHARE).max(KEPT)));
         Ok(true)
     }
 
     fn goes_around_pauses(&mut self, conn: &mut Conn<'_>) -> QueryResult<bool> {
-        if self.asked_at.is_none_or(|asked| asked.elapsed() >= KEPT) {
+        if self
+            .asked_until
+            .is_none_or(|until| until <= clock::instant())
+        {
             self.is_crowded = names::are_pauses_crowded(conn)?;
-            self.asked_at = Some(clock::instant());
+            self.asked_until = Some(clock::deadline(KEPT));
         }
         Ok(self.is_crowded)
     }

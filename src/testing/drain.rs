@@ -83,9 +83,10 @@ impl Drained {
 /// More runs than this are a job that enqueues itself for ever.
 const MOST: usize = 10_000;
 
-/// Performs the jobs that are ready or due and whose classes are registered,
-/// as a worker would, one after the other on this thread, until none is left:
-/// with those that they enqueue themselves, without those that are to run
+/// Performs the jobs that are ready or due, as a worker would.
+///
+/// One after the other on this thread, those whose classes are registered,
+/// until none is left: with those that they enqueue themselves, without those that are to run
 /// later. Paused queues are left alone.
 ///
 /// On a connection of the application's own, within its `test_transaction`:
@@ -291,7 +292,9 @@ fn signals() -> Signals {
 }
 
 /// Performs one job directly, without any database: for what it does and
-/// returns. Its arguments go to JSON and back, as they would on their way to
+/// returns.
+///
+/// Its arguments go to JSON and back, as they would on their way to
 /// a worker. A panic of the job is the test's. To the job it is its first
 /// attempt, enqueued at the beginning of 1970.
 ///

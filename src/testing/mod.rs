@@ -65,8 +65,9 @@ use crate::db::{AsConn, test_bench};
 use crate::error::{Doing, Result};
 use std::time::Duration;
 
-/// Lets so much time pass, as far as the tables are concerned: everything
-/// stored becomes so much older. What was to run in an hour is due after
+/// Lets so much time pass, as far as the tables are concerned.
+///
+/// Everything stored becomes so much older. What was to run in an hour is due after
 /// `travel(conn, hour)`, and a queue has waited for an hour longer.
 ///
 /// The database's clock is not touched, so times to come that a test computes

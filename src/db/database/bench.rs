@@ -9,8 +9,9 @@ use diesel::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A database of one test, on one connection, of which nothing stays: the
-/// test enqueues on it, has the jobs performed, and looks at what came of it.
+/// A database of one test, on one connection, of which nothing stays.
+///
+/// The test enqueues on it, has the jobs performed, and looks at what came of it.
 /// While a job runs, it borrows the connection by
 /// [`Context::connection`](crate::Context::connection) and sees what the test
 /// has written. See [`testing`](crate::testing).

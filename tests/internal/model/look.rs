@@ -3,7 +3,7 @@
 use super::state::{Due, Model, Place};
 use super::step::QUEUES;
 use super::subject::{Ids, number};
-use crate::db::{Conn, names, processes, ready, scheduled, status};
+use crate::db::{Conn, names, processes, scheduled, status};
 use diesel::QueryResult;
 use std::collections::BTreeSet;
 

@@ -31,7 +31,7 @@ pub fn break_everything(db: &TestDb) {
         Note::new("x").enqueue(conn).unwrap();
     }
     let now = now(db);
-    let old = format!("'2020-01-01 00:00:00.000000'");
+    let old = "'2020-01-01 00:00:00.000000'";
     for statement in [
         "DELETE FROM solid_queue_ready_executions WHERE job_id = 1".to_owned(),
         format!(
