@@ -5,7 +5,7 @@ use super::conn::{Conn, on};
 use super::foreign::Lossy;
 use super::sql::{cached, sql};
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Bool, Text};
+use diesel::sql_types::{Bool, Text};
 
 #[derive(QueryableByName)]
 struct Name {
@@ -53,9 +53,9 @@ pub(crate) fn are_pauses_crowded(conn: &mut Conn<'_>) -> QueryResult<bool> {
     on!(conn, |c| cached(sql(text)).get_result::<Crowded>(c)).map(|row| row.crowded)
 }
 
-/// Of the queues that are not paused, up to `limit` whose first execution is
-/// the most important and oldest, in the order of these.
-pub(crate) fn foremost(conn: &mut Conn<'_>, limit: usize) -> QueryResult<Vec<String>> {
+/// The queues that are not paused: those first whose first execution is the
+/// most important, and of equal ones the oldest.
+pub(crate) fn foremost(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
     let first = |column: &str| {
         format!(
             "(SELECT r.{column} FROM solid_queue_ready_executions r WHERE r.queue_name = walk.queue_name \
@@ -65,11 +65,10 @@ pub(crate) fn foremost(conn: &mut Conn<'_>, limit: usize) -> QueryResult<Vec<Str
     let text = conn.write(&format!(
         "{WALK}, heads AS (SELECT queue_name, {} AS priority, {} AS job_id FROM walk \
            WHERE queue_name IS NOT NULL AND queue_name NOT IN (SELECT queue_name FROM solid_queue_pauses)) \
-         SELECT queue_name FROM heads WHERE job_id IS NOT NULL ORDER BY priority, job_id LIMIT $1",
+         SELECT queue_name FROM heads WHERE job_id IS NOT NULL ORDER BY priority, job_id",
         first("priority"),
         first("job_id"),
     ));
-    let names: Vec<Name> = on!(conn, |c| cached(sql(text).bind::<BigInt, _>(limit as i64))
-        .load(c))?;
+    let names: Vec<Name> = on!(conn, |c| cached(sql(text)).load(c))?;
     Ok(names.into_iter().map(|row| row.queue_name).collect())
 }

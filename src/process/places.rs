@@ -33,9 +33,6 @@ const SHARE: u32 = 20;
 /// there are, and enough to find jobs behind some that have none left.
 const CHUNK: usize = 64;
 
-/// Names to go around paused queues with.
-const FOREMOST: usize = 4 * CHUNK;
-
 impl Places {
     pub(crate) fn new(selectors: Vec<QueueSelector>) -> Self {
         Places {
@@ -86,7 +83,7 @@ impl Places {
             _ => {}
         }
         self.known = if self.is_of_all() {
-            names::foremost(conn, FOREMOST)?
+            names::foremost(conn)?
         } else {
             resolve(conn, &self.selectors)?
         };

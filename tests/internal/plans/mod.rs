@@ -167,7 +167,7 @@ const LOOPS: [(&str, Work); 22] = [
         names::queue_names(conn, "q").map(drop)
     }),
     ("list the foremost queues", |conn, _| {
-        names::foremost(conn, 3).map(drop)
+        names::foremost(conn).map(drop)
     }),
     ("look at the paused queues", |conn, _| {
         pauses::pause(conn, "q1", None, None)?;
