@@ -1,6 +1,5 @@
 //! Whether a database and what works on it are in good order.
 
-pub(crate) use crate::db::doctor::FIRST;
 use crate::db::doctor::{self, Astray, Rule};
 use crate::db::{AsConn, Conn, status};
 use crate::error::{Doing, Result};

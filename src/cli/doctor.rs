@@ -3,7 +3,8 @@
 use super::output::{self, Report};
 use super::table::{Column, Table};
 use crate::db::Database;
-use crate::doctor::{FIRST, Finding, Verdict};
+use crate::db::doctor::FIRST;
+use crate::doctor::{Finding, Verdict};
 use crate::error::Result;
 use serde::Serialize;
 use std::process::ExitCode;

@@ -1,9 +1,13 @@
 //! Databases for tests: in memory, or in a transaction that never commits.
 
+#[cfg(feature = "sqlite")]
+use super::Kind;
 use super::lent::Shelf;
-use super::{Backend, Connection, Database, Kind};
+use super::{Backend, Connection, Database};
 use crate::db::conn::{AsConn, Conn};
-use crate::error::{Doing, Error, Result};
+#[cfg(feature = "sqlite")]
+use crate::error::Error;
+use crate::error::{Doing, Result};
 use diesel::connection::Connection as _;
 use diesel::prelude::*;
 use std::sync::Arc;
