@@ -29,6 +29,7 @@ const ROOMS: &[Room] = &[
     Room {
         name: "jobs",
         modules: &[
+            "doctor",
             "job",
             "live",
             "operate",
@@ -41,9 +42,11 @@ const ROOMS: &[Room] = &[
             "registry",
             "enqueue",
             "queue",
+            "queues",
             "schedule",
             "event",
             "explain",
+            "hooks",
             "config",
             "status",
         ],
