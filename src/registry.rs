@@ -1,7 +1,7 @@
 //! Which classes a program performs, and how. Types end here.
 
-use crate::enqueue::NewJob;
-use crate::enqueue::{MAX_DEPTH, depth};
+
+use crate::enqueue::{MAX_DEPTH, NewJob, depth};
 use crate::job::{Context, Job, Run};
 use crate::outcome::{JobError, Output};
 use crate::policy::Policy;

@@ -35,7 +35,7 @@ const LOCK: i64 = 0x7769_6e64_6c61_7373;
 /// ```
 /// use diesel::prelude::*;
 /// let mut conn = SqliteConnection::establish(":memory:").unwrap();
-/// assert_eq!(windlass::migrate(&mut conn).unwrap().len(), 4);
+/// assert_eq!(windlass::migrate(&mut conn).unwrap().len(), 5);
 /// assert_eq!(windlass::migrate(&mut conn).unwrap().len(), 0);
 /// ```
 ///
