@@ -12,6 +12,7 @@ mod doctor;
 mod enqueue;
 mod error;
 mod event;
+mod explain;
 mod hooks;
 mod job;
 mod live;
@@ -31,15 +32,19 @@ pub mod testing;
 pub mod cli;
 
 pub use db::attempts::{Attempt, AttemptOutcome};
+pub use db::jobs::EnqueueOutcome;
 pub use db::migrations::{MigrationDialect, copy as copy_migrations, run as migrate};
+pub use db::notes::Progress;
 pub use db::select::{JobCount, JobState, JobSummary};
 pub use db::status::{ProcessStatus, QueueStatus, RunStatus};
+pub use db::unique::{OnConflict, UniqueScope};
 pub use db::{AsConn, Conn, Connection, Database};
 pub use diesel;
 pub use doctor::{Finding, Verdict, doctor};
 pub use enqueue::{Enqueued, NewJob, enqueue_all};
 pub use error::{Error, Result, SchemaError};
 pub use event::{Event, Subscriber};
+pub use explain::{Explanation, Obstacle, Reason, explain};
 pub use hooks::{Hooks, ProcessInfo};
 pub use job::{Context, Job, JobId};
 pub use operate::{Cancelled, Change, Changed, Jobs, cancel};
@@ -51,7 +56,7 @@ pub use queues::{clear_queue, pause_queue, queue_latency, queue_size, resume_que
 pub use registry::Registry;
 pub use retention::Retention;
 pub use status::{processes, queues};
-pub use task_info::attempts;
+pub use task_info::{JobKey, TaskInfo, TaskStatus, attempts, task_info, wait_for};
 
 mod status;
 mod task_info;

@@ -79,7 +79,7 @@ impl Enqueue {
     ) -> Result<Enqueued, Failure> {
         let job = self.job(registry)?;
         let done = job.enqueue(&mut connect(database)?)?;
-        let enqueue::Enqueued { id, is_new } = done;
+        let enqueue::Enqueued { id, is_new, .. } = done;
         Ok(Enqueued {
             job_id: id.0,
             is_new,

@@ -6,6 +6,7 @@
 
 mod doctor;
 mod enqueue;
+mod explain;
 mod failed;
 mod jobs;
 mod migrate;
@@ -34,6 +35,7 @@ Examples:
   windlass migrate --database sqlite://jobs.db   create or update the tables
   windlass status --watch                        look at queues and processes
   windlass jobs list --state scheduled           look at jobs
+  windlass explain 4711                          tell why a job is not running
   windlass failed retry --error 'timed out'      run failed jobs again
   windlass queues pause mail --reason 'no SMTP'  let nobody take jobs of a queue
   windlass doctor                                look whether all is well
@@ -71,6 +73,7 @@ enum Command {
     Migrations(migrations::Migrations),
     Supervise(supervise::Supervise),
     Status(status::Status),
+    Explain(explain::Explain),
     #[command(subcommand)]
     Queues(queues::Command),
     Processes(processes::Processes),
@@ -137,6 +140,9 @@ impl Command {
             }
             Command::Supervise(supervise) => Ok(supervise.run(&at.database()?)?),
             Command::Status(status) => Ok(status.show(&at.database()?)?),
+            Command::Explain(explain) => {
+                Ok(output::show(&explain.run(&at.database()?)?, explain.json))
+            }
             Command::Queues(command) => command.show(&at.database()?),
             Command::Processes(processes) => Ok(output::show(
                 &processes.run(&at.database()?)?,

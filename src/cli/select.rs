@@ -134,8 +134,9 @@ impl How {
                     running,
                     at_most_once,
                     passed_over,
+                    id_taken,
                 } = done;
-                progress.reach(changed + running + at_most_once + passed_over);
+                progress.reach(changed + running + at_most_once + passed_over + id_taken);
             });
             progress.end();
             done.changed = Some(changed?);
@@ -207,6 +208,12 @@ fn told(changed: &Changed, word: &str) -> String {
             "{} may run at most once and were left alone: each has started before, and may have done all \
              or part of its work. `--even-at-most-once` runs them again nevertheless.\n",
             changed.at_most_once
+        ));
+    }
+    if changed.id_taken > 0 {
+        text.push_str(&format!(
+            "{} have a unique id that another job holds by now, and were left alone.\n",
+            changed.id_taken
         ));
     }
     if changed.passed_over > 0 {
@@ -295,6 +302,7 @@ mod tests {
             changed: 3,
             running: 2,
             at_most_once: 1,
+            id_taken: 1,
             passed_over: 0,
         };
         let text = told(&changed, "retried");
@@ -303,6 +311,7 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("--even-at-most-once"), "{text}");
+        assert!(text.contains("1 have a unique id"), "{text}");
         assert!(told(&changed, "cancelled").contains("2 more are running"));
     }
 }

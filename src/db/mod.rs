@@ -6,7 +6,8 @@
 //! Lock order of every transaction, ascending within a table:
 //! processes, claimed, scheduled, ready, failed, jobs, and last the tables
 //! `windlass_*`. Steps that skip locked rows never wait and may come out of
-//! order.
+//! order. Whoever enqueues jobs with unique ids locks those first of all; see
+//! `unique`.
 
 mod address;
 pub(crate) mod attempts;
@@ -16,13 +17,16 @@ mod conn;
 mod database;
 pub(crate) mod declared;
 pub(crate) mod doctor;
+pub(crate) mod explain;
 pub(crate) mod failed;
 mod fatal;
 mod foreign;
 pub(crate) mod jobs;
 pub(crate) mod migrations;
 pub(crate) mod moves;
+mod named;
 pub(crate) mod names;
+pub(crate) mod notes;
 pub(crate) mod pauses;
 #[cfg(test)]
 #[path = "../../tests/internal/plans/mod.rs"]
@@ -30,12 +34,15 @@ mod plans;
 pub(crate) mod processes;
 pub(crate) mod ranks;
 pub(crate) mod ready;
+pub(crate) mod results;
 pub(crate) mod scheduled;
 pub(crate) mod schema;
 pub(crate) mod select;
 mod sql;
 pub(crate) mod status;
+pub(crate) mod task;
 pub(crate) mod test_bench;
+pub(crate) mod unique;
 pub(crate) mod wakeup;
 
 pub use conn::{AsConn, Conn};

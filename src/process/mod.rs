@@ -24,6 +24,7 @@ mod worker;
 
 pub use children::Child;
 pub use dispatcher::Dispatcher;
+pub(crate) use finisher::traces;
 pub use handle::{Handle, Stopped};
 pub use supervisor::Supervisor;
 pub use worker::Worker;

@@ -11,6 +11,7 @@ use crate::live::Live;
 use crate::outcome::JobError;
 use crate::perform::{Outcome, perform as perform_claimed};
 use crate::policy::Policy;
+use crate::process::traces;
 use crate::registry::{Registry, decode};
 use std::sync::Arc;
 use std::time::Duration;
@@ -215,10 +216,14 @@ impl<'a> Crew<'a> {
         }
     }
 
-    fn perform(&self, job: &Claimed, database: &Database) -> Outcome {
+    fn policy(&self, job: &Claimed) -> Policy {
         let stored = Policy::of_columns(job.policy.as_deref(), job.max_attempts, job.at_most_once);
+        self.registry.complete(&job.class_name, stored)
+    }
+
+    fn perform(&self, job: &Claimed, database: &Database) -> Outcome {
         let run = Run {
-            policy: self.registry.complete(&job.class_name, stored),
+            policy: self.policy(job),
             job_id: job.job_id,
             claim_id: job.claim_id,
             class_name: job.class_name.clone(),
@@ -241,8 +246,10 @@ impl<'a> Crew<'a> {
     ) -> Result<Performed> {
         let claim_id = job.claim_id;
         let fate = match outcome {
-            Outcome::Finished => {
-                let ended = claimed::finish(conn, process_id, &[claim_id], Finished::Keep);
+            Outcome::Finished(_) => {
+                let keep_result = self.policy(job).keep_result;
+                let traces = vec![traces(job, &outcome, keep_result)];
+                let ended = claimed::finish_and_keep(conn, process_id, traces, Finished::Keep);
                 let is_ours = !ended.doing("finish a job")?.is_empty();
                 if is_ours { Fate::Finished } else { Fate::Lost }
             }

@@ -44,6 +44,7 @@ const ROOMS: &[Room] = &[
             "schedule",
             "event",
             "hooks",
+            "explain",
             "config",
             "status",
         ],

@@ -2,6 +2,7 @@
 
 mod doctor;
 mod enqueue;
+mod explain;
 mod jobs;
 mod migrate;
 mod mount;
