@@ -26,7 +26,11 @@ mod queue;
 mod queues;
 mod registry;
 mod retention;
+mod status;
+mod step;
+mod task_info;
 pub mod testing;
+mod timeout;
 
 #[cfg(feature = "cli")]
 pub mod cli;
@@ -57,6 +61,4 @@ pub use registry::Registry;
 pub use retention::Retention;
 pub use status::{processes, queues};
 pub use task_info::{JobKey, TaskInfo, TaskStatus, attempts, task_info, wait_for};
-
-mod status;
-mod task_info;
+pub use timeout::OnTimeout;

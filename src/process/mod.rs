@@ -20,11 +20,11 @@ mod signals;
 mod stop;
 mod supervisor;
 mod threads;
+mod watchdog;
 mod worker;
 
 pub use children::Child;
 pub use dispatcher::Dispatcher;
-pub(crate) use finisher::traces;
 pub use handle::{Handle, Stopped};
 pub use supervisor::Supervisor;
 pub use worker::Worker;

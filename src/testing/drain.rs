@@ -1,18 +1,20 @@
 //! Performing what was enqueued, here and now.
 
 use crate::db::attempts::{self, Ending};
-use crate::db::claimed::{self, Fence, Finished};
+use crate::db::claimed::{self, Fence, Finished, FinishedJob};
+use crate::db::jobs;
 use crate::db::processes::{self, NewProcess};
 use crate::db::ready::{self, Claimed, Claims, Queues, Want};
+use crate::db::results::NewResult;
 use crate::db::{AsConn, Conn, Database, TestDatabase, scheduled};
 use crate::error::{Doing, Error, Result};
 use crate::job::{Context, Job, JobId, Lease, Run, Signals};
 use crate::live::Live;
-use crate::outcome::JobError;
+use crate::outcome::{JobError, Output};
 use crate::perform::{Outcome, perform as perform_claimed};
 use crate::policy::Policy;
-use crate::process::traces;
 use crate::registry::{Registry, decode};
+use crate::step::Steps;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -127,8 +129,8 @@ pub fn drain<C: AsConn + ?Sized>(conn: &mut C, registry: &Registry) -> Result<Dr
     let process = crew.register(&mut conn)?;
     let mut drained = Drained::default();
     while let Some(job) = crew.claim(&mut conn, process)? {
-        let outcome = crew.perform(&job, &Database::none());
-        drained.add(crew.end(&mut conn, process, &job, outcome)?);
+        let ran = crew.perform(process, &job, &Database::none());
+        drained.add(crew.end(&mut conn, process, &job, ran)?);
     }
     crew.deregister(&mut conn, process)?;
     Ok(drained)
@@ -150,8 +152,8 @@ impl TestDatabase {
         let process = crew.register(&mut self.as_conn())?;
         let mut drained = Drained::default();
         while let Some(job) = crew.claim(&mut self.as_conn(), process)? {
-            let outcome = self.lending(|database| crew.perform(&job, database));
-            drained.add(crew.end(&mut self.as_conn(), process, &job, outcome)?);
+            let ran = self.lending(|database| crew.perform(process, &job, database));
+            drained.add(crew.end(&mut self.as_conn(), process, &job, ran)?);
         }
         crew.deregister(&mut self.as_conn(), process)?;
         Ok(drained)
@@ -221,20 +223,32 @@ impl<'a> Crew<'a> {
         self.registry.complete(&job.class_name, stored)
     }
 
-    fn perform(&self, job: &Claimed, database: &Database) -> Outcome {
+    /// Without the time limits of its policy: nobody watches over it.
+    fn perform(&self, process_id: i64, job: &Claimed, database: &Database) -> Ran {
+        let signals = signals();
+        let live = Arc::clone(&signals.live);
         let run = Run {
             policy: self.policy(job),
             job_id: job.job_id,
-            claim_id: job.claim_id,
+            fence: Fence {
+                process_id,
+                claim_id: job.claim_id,
+            },
             class_name: job.class_name.clone(),
+            unique_id: job.unique_id.clone(),
             queue_name: job.queue_name.clone(),
             attempt: u32::try_from(job.attempts).unwrap_or(0) + 1,
             enqueued_at: job.created_at,
             scheduled_at: job.scheduled_at,
-            signals: signals(),
+            signals,
             database: database.clone(),
+            finished: Finished::Keep,
+            steps: Steps::default(),
         };
-        perform_claimed(self.registry, &job.arguments, &run)
+        live.begin(None);
+        let outcome = perform_claimed(self.registry, &job.arguments, &run);
+        live.end();
+        Ran { outcome, live }
     }
 
     fn end(
@@ -242,23 +256,22 @@ impl<'a> Crew<'a> {
         conn: &mut Conn<'_>,
         process_id: i64,
         job: &Claimed,
-        outcome: Outcome,
+        ran: Ran,
     ) -> Result<Performed> {
         let claim_id = job.claim_id;
-        let fate = match outcome {
-            Outcome::Finished(_) => {
-                let keep_result = self.policy(job).keep_result;
-                let traces = vec![traces(job, &outcome, keep_result)];
+        let fence = Fence {
+            process_id,
+            claim_id,
+        };
+        let mut fate = match &ran.outcome {
+            Outcome::Finished(output) => {
+                let traces = vec![self.traces(job, output, &ran.live)];
                 let ended = claimed::finish_and_keep(conn, process_id, traces, Finished::Keep);
                 let is_ours = !ended.doing("finish a job")?.is_empty();
                 if is_ours { Fate::Finished } else { Fate::Lost }
             }
             Outcome::Ended(ending) => {
-                let fence = Fence {
-                    process_id,
-                    claim_id,
-                };
-                let ended = attempts::end(conn, fence, &ending, Duration::ZERO, Finished::Keep);
+                let ended = attempts::end(conn, fence, ending, Duration::ZERO, Finished::Keep);
                 ended.doing("end a job")?.map_or(Fate::Lost, fate)
             }
             // Rows of Rails name no class where it is looked for.
@@ -269,12 +282,41 @@ impl<'a> Crew<'a> {
                 Fate::Snoozed(Duration::from_secs(30))
             }
         };
+        if fate == Fate::Lost && ran.live.ends_itself() {
+            let ended = jobs::ended_by_owner(conn, (claim_id, job.job_id));
+            if ended.doing("look at a job")? {
+                fate = Fate::Finished;
+            }
+        }
         Ok(Performed {
             id: JobId(job.job_id),
             class_name: job.class_name.clone(),
             fate,
         })
     }
+
+    /// What is to stay of a job that has finished.
+    fn traces<'j>(&self, job: &'j Claimed, output: &'j Output, live: &Live) -> FinishedJob<'j> {
+        let attempt = u32::try_from(job.attempts).unwrap_or_default() + 1;
+        FinishedJob {
+            claim_id: job.claim_id,
+            result: NewResult::of_finished(
+                (job.job_id, attempt),
+                &job.class_name,
+                job.unique_id.as_deref(),
+                (output.text.as_deref(), output.problem.as_deref()),
+                self.policy(job).keep_result,
+            ),
+            named: job.unique_id.is_some().then_some(job.job_id),
+            steps: live.has_steps().then_some(job.job_id),
+        }
+    }
+}
+
+/// A job whose code has returned.
+struct Ran {
+    outcome: Outcome,
+    live: Arc<Live>,
 }
 
 fn fate(ending: Ending) -> Fate {
@@ -333,7 +375,11 @@ pub fn perform<J: Job>(job: J, state: &J::State) -> Result<J::Output, JobError> 
     let run = Run {
         policy: J::policy(),
         job_id: 1,
-        claim_id: 1,
+        fence: Fence {
+            process_id: 1,
+            claim_id: 1,
+        },
+        unique_id: None,
         class_name: J::NAME.to_owned(),
         queue_name: J::QUEUE.to_owned(),
         attempt: 1,
@@ -341,6 +387,8 @@ pub fn perform<J: Job>(job: J, state: &J::State) -> Result<J::Output, JobError> 
         scheduled_at: None,
         signals: signals(),
         database: Database::none(),
+        finished: Finished::Keep,
+        steps: Steps::default(),
     };
     job.perform(&Context::new(state, &run))
 }
