@@ -1,6 +1,5 @@
 //! Which classes a program performs, and how. Types end here.
 
-
 use crate::enqueue::{MAX_DEPTH, NewJob, depth};
 use crate::job::{Context, Job, Run};
 use crate::outcome::{JobError, Output};
