@@ -7,6 +7,8 @@ compile_error!(
 );
 
 mod clock;
+#[cfg(feature = "config")]
+mod config;
 mod db;
 mod enqueue;
 mod error;
@@ -20,12 +22,15 @@ mod perform;
 mod policy;
 mod process;
 mod queue;
+mod recycle;
 mod registry;
 mod retention;
 
 #[cfg(feature = "cli")]
 pub mod cli;
 
+#[cfg(feature = "config")]
+pub use config::{Config, ConnectionBudget, Origin, Setting};
 pub use db::attempts::{Attempt, AttemptOutcome};
 pub use db::migrations::{MigrationDialect, copy as copy_migrations, run as migrate};
 pub use db::select::{JobCount, JobState, JobSummary};
@@ -33,7 +38,7 @@ pub use db::status::{ProcessStatus, QueueStatus, RunStatus};
 pub use db::{AsConn, Conn, Connection, Database};
 pub use diesel;
 pub use enqueue::{Enqueued, NewJob, enqueue_all};
-pub use error::{Error, Result, SchemaError};
+pub use error::{Error, Problem, Result, SchemaError};
 pub use event::{Event, Subscriber};
 pub use job::{Context, Job, JobId};
 pub use operate::{Cancelled, Change, Changed, Jobs, cancel};
@@ -41,6 +46,7 @@ pub use outcome::{Interrupted, JobError, JobResult};
 pub use policy::{Backoff, Delivery, JobFailed, Policy};
 pub use process::{Child, Dispatcher, Handle, Stopped, Supervisor, Worker};
 pub use queue::QueueSelector;
+pub use recycle::Recycle;
 pub use registry::Registry;
 pub use retention::Retention;
 pub use status::{processes, queues};

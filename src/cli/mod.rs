@@ -4,6 +4,8 @@
 //! `clap`), doing it (`run`, which prints nothing), and showing what came of
 //! it (a [`Report`](output::Report), as text or as JSON).
 
+mod check;
+mod config;
 mod failed;
 mod jobs;
 mod migrate;
@@ -26,6 +28,7 @@ Examples:
   windlass status                                look at queues and processes
   windlass jobs list --state scheduled           look at jobs
   windlass failed retry --error 'timed out'      run failed jobs again
+  windlass check                                 look whether windlass.toml makes sense
   windlass supervise --processes 2 -- ./app worker
                                                  run two workers, and what they need
 
@@ -37,17 +40,11 @@ RUST_LOG sets what is logged on standard error, for example RUST_LOG=debug.";
 #[derive(Debug, clap::Parser)]
 #[command(name = "windlass", version, after_help = EXAMPLES)]
 struct Cli {
-    /// The database, as `postgres://USER@HOST/NAME` or `sqlite://PATH`
+    /// The database, as `postgres://USER@HOST/NAME` or `sqlite://PATH` [env: DATABASE_URL]
     ///
-    /// A password is better given by `DATABASE_URL`: other users of this host
-    /// can read a command line.
-    #[arg(
-        long,
-        global = true,
-        env = "DATABASE_URL",
-        hide_env_values = true,
-        value_name = "URL"
-    )]
+    /// A password is better given by the environment or the configuration: other
+    /// users of this host can read a command line.
+    #[arg(long, global = true, value_name = "URL")]
     database: Option<String>,
 
     #[command(subcommand)]
@@ -59,6 +56,7 @@ enum Command {
     Migrate(migrate::Migrate),
     #[command(subcommand)]
     Migrations(migrations::Migrations),
+    Check(check::Check),
     Supervise(supervise::Supervise),
     Status(status::Status),
     #[command(subcommand)]
@@ -98,7 +96,7 @@ enum Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         match error {
-            Error::Settings(reason) => usage(ErrorKind::ValueValidation, reason),
+            error if config::is_usage(&error) => usage(ErrorKind::ValueValidation, error),
             error => Failure::Error(error),
         }
     }
@@ -123,7 +121,16 @@ impl Cli {
                 };
                 Ok(output::show(&copy.run(dialect)?, copy.json))
             }
-            Command::Supervise(supervise) => Ok(supervise.run(&self.database()?)?),
+            Command::Check(check) => {
+                let checked = check.run(self.database.as_deref())?;
+                let shown = output::show(&checked, check.json);
+                Ok(if checked.is_fine() {
+                    shown
+                } else {
+                    ExitCode::FAILURE
+                })
+            }
+            Command::Supervise(supervise) => Ok(supervise.run(self.database.as_deref())?),
             Command::Status(status) => {
                 Ok(output::show(&status.run(&self.database()?)?, status.json))
             }
@@ -155,7 +162,11 @@ impl Cli {
     }
 
     fn database(&self) -> Result<Database, Failure> {
-        match self.database.as_deref().map(str::trim) {
+        let named = match &self.database {
+            Some(url) => Some(url.clone()),
+            None => crate::config::find_url()?,
+        };
+        match named.as_deref().map(str::trim) {
             None | Some("") => Err(usage(
                 ErrorKind::MissingRequiredArgument,
                 "no database is named: pass `--database URL` or set DATABASE_URL, \

@@ -25,6 +25,8 @@ pub(crate) mod moves;
 mod plans;
 pub(crate) mod processes;
 pub(crate) mod ready;
+#[cfg(feature = "cli")]
+mod room;
 pub(crate) mod scheduled;
 pub(crate) mod schema;
 pub(crate) mod select;
@@ -32,10 +34,14 @@ mod sql;
 pub(crate) mod status;
 pub(crate) mod wakeup;
 
+#[cfg(feature = "config")]
+pub(crate) use address::without_secrets;
 pub use conn::{AsConn, Conn};
 pub(crate) use conn::{on, ping, prefer_indexes};
 pub use database::{Connection, Database};
 pub(crate) use fatal::FileId;
+#[cfg(feature = "cli")]
+pub(crate) use room::{Room, room};
 
 #[cfg(test)]
 #[path = "../../tests/internal/mod.rs"]

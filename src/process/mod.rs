@@ -3,6 +3,8 @@
 mod children;
 mod claims;
 mod clearing;
+#[cfg(feature = "config")]
+mod configured;
 mod dispatcher;
 mod finisher;
 mod handle;
@@ -10,14 +12,19 @@ mod lifeline;
 mod link;
 mod listener;
 mod maintenance;
+mod notify;
+mod orphans;
+mod pidfile;
 mod poller;
 mod pool;
 mod registration;
 mod release;
+mod rest;
 mod signals;
 mod stop;
 mod supervisor;
 mod threads;
+mod wear;
 mod worker;
 
 pub use children::Child;

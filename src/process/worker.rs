@@ -5,9 +5,11 @@ use super::finisher::Finisher;
 use super::handle::{Ending, Handle, Stopped};
 use super::lifeline::Lifeline;
 use super::link::Link;
+use super::notify::{self, Vital};
 use super::poller::Poller;
 use super::pool::{Pool, PoolSetup};
 use super::registration::{Beats, Heart, Pulse, Who};
+use super::rest::Rest;
 use super::stop::Stop;
 use super::{listener, release, signals, threads};
 use crate::clock;
@@ -17,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::event::Subscriber;
 use crate::mutant;
 use crate::queue::QueueSelector;
+use crate::recycle::Recycle;
 use crate::registry::Registry;
 use crossbeam_channel::bounded;
 use std::sync::Arc;
@@ -49,6 +52,8 @@ pub struct Worker {
     shutdown_timeout: Duration,
     finished: Finished,
     subscriber: Subscriber,
+    recycle: Recycle,
+    begins_quiet: bool,
 }
 
 impl Worker {
@@ -64,6 +69,8 @@ impl Worker {
             shutdown_timeout: Duration::from_secs(25),
             finished: Finished::Keep,
             subscriber: Subscriber::default(),
+            recycle: Recycle::new(),
+            begins_quiet: false,
         }
     }
 
@@ -120,6 +127,18 @@ impl Worker {
         self
     }
 
+    /// When to make room for a new process. For a worker with a program of its
+    /// own; one that was started within a program just ends. Default: never.
+    pub fn recycle(mut self, recycle: Recycle) -> Self {
+        self.recycle = recycle;
+        self
+    }
+
+    /// Whether it is to be recycled some day.
+    pub(super) fn is_recycled(&self) -> bool {
+        !self.recycle.is_never()
+    }
+
     /// Who hears of events.
     pub fn subscriber(mut self, subscriber: Subscriber) -> Self {
         self.subscriber = subscriber;
@@ -131,11 +150,12 @@ impl Worker {
     ///
     /// # Errors
     /// As for [`start`](Self::start).
-    pub fn run(self) -> Result<Stopped> {
+    pub fn run(mut self) -> Result<Stopped> {
         signals::install()?;
+        self.begins_quiet = signals::is_quiet();
         let handle = self.start()?;
         signals::forward(&handle);
-        Ok(handle.wait())
+        Ok(notify::attend(handle, &Vital::of_a_thread()))
     }
 
     /// Starts the worker's threads within this program and returns at once.
@@ -171,6 +191,16 @@ impl Worker {
             return Err(Error::Settings(
                 "a worker needs a polling interval above zero: a notification may be missed"
                     .to_owned(),
+            ));
+        }
+        if self.recycle.after_jobs == Some(0) {
+            return Err(Error::Settings(
+                "a worker that is recycled after no job would never run one".to_owned(),
+            ));
+        }
+        if self.recycle.after.is_some_and(|age| age < Recycle::SOONEST) {
+            return Err(Error::Settings(
+                "a worker that is recycled after less than a second would hardly work".to_owned(),
             ));
         }
         self.pulse.check()
@@ -234,6 +264,7 @@ impl Running {
             polling_interval: settings.polling_interval,
             rested,
             woken,
+            rest: Rest::new(settings.recycle, settings.threads),
             notified: database.listens_by_notification().then(Default::default),
             idle_since: None,
         };
@@ -246,6 +277,9 @@ impl Running {
             give_up: lifeline.give_up_writing.clone(),
             deferred: Vec::new(),
         };
+        if settings.begins_quiet {
+            stop.quiet();
+        }
         let beats = heart.start(release::reconciler(&claims))?;
         let listens = threads::spawn_vital("listener", stop, {
             let lifeline = lifeline.clone();

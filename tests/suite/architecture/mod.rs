@@ -34,6 +34,7 @@ const ROOMS: &[Room] = &[
             "operate",
             "outcome",
             "policy",
+            "recycle",
             "retention",
             "task_info",
             "registry",
