@@ -40,7 +40,7 @@ RUST_LOG sets what is logged on standard error, for example RUST_LOG=debug.";
 #[derive(Debug, clap::Parser)]
 #[command(name = "windlass", version, after_help = EXAMPLES)]
 struct Cli {
-    /// The database, as `postgres://USER@HOST/NAME` or `sqlite://PATH` [env: DATABASE_URL]
+    /// The database, as `postgres://USER@HOST/NAME` or `sqlite://PATH` [env: `DATABASE_URL`]
     ///
     /// A password is better given by the environment or the configuration: other
     /// users of this host can read a command line.

@@ -169,7 +169,7 @@ impl Kind for Bytes {
 
     fn show(&self) -> String {
         let units = BYTES.iter().skip(4).rev();
-        let mut units = units.filter(|(_, unit)| self.0 % unit == 0);
+        let mut units = units.filter(|(_, unit)| self.0.is_multiple_of(*unit));
         let (name, unit) = units.next().unwrap_or(&BYTES[0]);
         quoted(&format!("{} {name}", self.0 / unit))
     }
@@ -436,7 +436,7 @@ mod tests {
                         .map(|item| text(item.as_str().unwrap()))
                         .collect(),
                 ),
-                other => panic!("{other}"),
+                other => panic!("{other:?}"),
             };
             assert_eq!(T::read(&written), Ok(value));
         }
