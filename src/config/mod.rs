@@ -15,7 +15,6 @@ mod value;
 use crate::error::{Error, Problem, Result};
 use crate::retention::Retention;
 pub use connections::ConnectionBudget;
-#[cfg_attr(not(feature = "cli"), expect(unused_imports))]
 pub(crate) use reader::Argument;
 use reader::Reader;
 pub use reader::Setting;

@@ -146,17 +146,51 @@ impl<'v> Manager<'v> {
         let Some(watchdog) = self.watchdog else {
             return;
         };
-        let (now, turns) = (clock::instant(), self.vital.turns());
-        if now >= self.next_pet && (turns != self.turns || self.vital.is_waiting()) {
-            self.turns = turns;
+        let now = clock::instant();
+        if now >= self.next_pet && self.is_alive() {
             self.next_pet = now + watchdog / 4;
             tell(&[NotifyState::Watchdog]);
         }
+    }
+
+    /// Whether the loop has gone round since the last time, or has a reason
+    /// not to.
+    fn is_alive(&mut self) -> bool {
+        let turns = self.vital.turns();
+        std::mem::replace(&mut self.turns, turns) != turns || self.vital.is_waiting()
     }
 }
 
 fn tell(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
         log::warn!("cannot tell the service manager ({state:?}): {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loop_that_hangs_is_not_alive() {
+        let vital = Vital::default();
+        let mut manager = Manager::new(&vital);
+        assert!(!manager.is_alive());
+        vital.turn(1, 2);
+        assert!(manager.is_alive());
+        assert!(!manager.is_alive());
+        // A database that does not answer is no reason to start again.
+        vital.waiting(|| assert!(manager.is_alive() && manager.is_alive()));
+        assert!(!manager.is_alive());
+        vital.rest();
+        assert!(manager.is_alive());
+    }
+
+    #[test]
+    fn the_manager_is_told_how_many_children_run() {
+        let vital = Vital::default();
+        assert_eq!(vital.status(), "running");
+        vital.turn(1, 2);
+        assert_eq!(vital.status(), "1 of 2 children run");
     }
 }
