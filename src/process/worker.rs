@@ -168,6 +168,7 @@ impl Worker {
         self.check()?;
         let lifeline = Lifeline::open(&self.database, &self.subscriber)?;
         let stop = lifeline.stop.clone();
+        stop.turn(self.begins_quiet);
         Handle::start(
             "worker",
             &stop,
@@ -277,9 +278,6 @@ impl Running {
             give_up: lifeline.give_up_writing.clone(),
             deferred: Vec::new(),
         };
-        if settings.begins_quiet {
-            stop.quiet();
-        }
         let beats = heart.start(release::reconciler(&claims))?;
         let listens = threads::spawn_vital("listener", stop, {
             let lifeline = lifeline.clone();
