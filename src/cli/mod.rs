@@ -6,6 +6,7 @@
 
 mod check;
 mod config;
+mod explain;
 mod failed;
 mod jobs;
 mod migrate;
@@ -27,6 +28,7 @@ Examples:
   windlass migrate --database sqlite://jobs.db   create or update the tables
   windlass status                                look at queues and processes
   windlass jobs list --state scheduled           look at jobs
+  windlass explain 4711                          tell why a job is not running
   windlass failed retry --error 'timed out'      run failed jobs again
   windlass check                                 look whether windlass.toml makes sense
   windlass supervise --processes 2 -- ./app worker
@@ -59,6 +61,7 @@ enum Command {
     Check(check::Check),
     Supervise(supervise::Supervise),
     Status(status::Status),
+    Explain(explain::Explain),
     #[command(subcommand)]
     Jobs(jobs::Command),
     #[command(subcommand)]
@@ -133,6 +136,9 @@ impl Cli {
             Command::Supervise(supervise) => Ok(supervise.run(self.database.as_deref())?),
             Command::Status(status) => {
                 Ok(output::show(&status.run(&self.database()?)?, status.json))
+            }
+            Command::Explain(explain) => {
+                Ok(output::show(&explain.run(&self.database()?)?, explain.json))
             }
             Command::Jobs(command) => self.jobs(command),
             Command::Failed(command) => self.failed(command),

@@ -1,6 +1,7 @@
 //! The commands of the program `windlass`.
 
 mod check;
+mod explain;
 mod jobs;
 mod migrate;
 mod status;
