@@ -26,6 +26,10 @@ mod queue;
 mod recycle;
 mod registry;
 mod retention;
+mod status;
+mod step;
+mod task_info;
+mod timeout;
 
 #[cfg(feature = "cli")]
 pub mod cli;
@@ -56,6 +60,4 @@ pub use registry::Registry;
 pub use retention::Retention;
 pub use status::{processes, queues};
 pub use task_info::{JobKey, TaskInfo, TaskStatus, attempts, task_info, wait_for};
-
-mod status;
-mod task_info;
+pub use timeout::OnTimeout;

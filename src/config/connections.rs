@@ -4,8 +4,9 @@ use super::Config;
 use std::fmt;
 
 /// What a worker process holds apart from its pool: one each for claiming,
-/// finishing, beating, listening, and one while it stops.
-pub(crate) const OF_A_WORKER: usize = 5;
+/// finishing, beating and listening, one once a job has overrun its time, and
+/// one while it stops.
+pub(crate) const OF_A_WORKER: usize = 6;
 
 /// What a dispatcher holds: for its work, and for beating.
 pub(crate) const OF_A_DISPATCHER: usize = 2;

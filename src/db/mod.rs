@@ -29,6 +29,7 @@ pub(crate) mod notes;
 mod plans;
 pub(crate) mod processes;
 pub(crate) mod ready;
+pub(crate) mod recovery;
 pub(crate) mod results;
 #[cfg(feature = "cli")]
 mod room;
@@ -37,6 +38,7 @@ pub(crate) mod schema;
 pub(crate) mod select;
 mod sql;
 pub(crate) mod status;
+pub(crate) mod steps;
 pub(crate) mod task;
 pub(crate) mod unique;
 pub(crate) mod wakeup;

@@ -5,6 +5,7 @@
 //! connection is shared with it.
 
 use super::handle::{CUT_SHORT, RECYCLED};
+use super::watchdog::TIMED_OUT;
 use crate::clock::{self, Backoff};
 use crate::error::{Error, Result};
 use std::ffi::OsString;
@@ -329,7 +330,7 @@ impl Slot {
 }
 
 fn is_graceful(status: ExitStatus) -> bool {
-    let graceful = [0, CUT_SHORT, RECYCLED];
+    let graceful = [0, CUT_SHORT, RECYCLED, TIMED_OUT];
     graceful.map(i32::from).map(Some).contains(&status.code())
 }
 

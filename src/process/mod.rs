@@ -24,6 +24,7 @@ mod signals;
 mod stop;
 mod supervisor;
 mod threads;
+mod watchdog;
 mod wear;
 mod worker;
 
