@@ -190,6 +190,26 @@ pub enum Event<'a> {
         /// How it ended.
         how: &'a str,
     },
+    /// A child program ends again and again, soon after each start: somebody
+    /// should look at it. Told from the fifth time in a row on.
+    CrashLoop {
+        /// The program.
+        program: &'a str,
+        /// How often in a row it has ended soon, or could not be started.
+        exits: u32,
+        /// How long until the next start.
+        delay: Duration,
+    },
+    /// A worker makes room for a new one: it claims no more, and ends when its
+    /// jobs have.
+    Recycling {
+        /// Why.
+        why: &'a str,
+    },
+    /// A worker or supervisor was told to claim no more.
+    Quieted,
+    /// A worker or supervisor was told to claim again.
+    Resumed,
     /// A loop could not reach the database, and keeps trying.
     Unreachable {
         /// What was tried.
@@ -372,6 +392,18 @@ fn log_process(event: &Event<'_>) {
         }
         Event::ChildStarted { pid } => log::info!(pid; "started child {pid}"),
         Event::ChildExited { pid, how } => log::info!(pid, how; "child {pid} {how}"),
+        Event::CrashLoop {
+            program,
+            exits,
+            delay,
+        } => {
+            let delay_ms = millis(delay);
+            log::error!(program, exits, delay_ms;
+                "{program} ended {exits} times in a row soon after its start; the next start comes in {delay_ms} ms");
+        }
+        Event::Recycling { why } => log::info!(why; "this worker makes room for a new one: {why}"),
+        Event::Quieted => log::info!("quiet: claiming nothing more"),
+        Event::Resumed => log::info!("claiming again"),
         Event::Unreachable { action, reason } => {
             let reason = one_line(reason);
             log::error!(action, reason = reason.as_str(); "cannot {action}, trying again: {reason}");

@@ -18,8 +18,12 @@ mod claim;
 mod claim_refused;
 #[cfg(feature = "cli")]
 mod cli;
+#[cfg(feature = "config")]
+mod configuration;
 mod context;
 mod crash;
+#[cfg(feature = "cli")]
+mod deploy;
 mod dispatch;
 mod embed;
 mod enqueue;

@@ -35,6 +35,7 @@ const ROOMS: &[Room] = &[
             "operate",
             "outcome",
             "policy",
+            "recycle",
             "retention",
             "step",
             "task_info",
