@@ -133,10 +133,10 @@ impl How {
                     changed,
                     running,
                     at_most_once,
-                    passed_over,
                     id_taken,
+                    passed_over,
                 } = done;
-                progress.reach(changed + running + at_most_once + passed_over + id_taken);
+                progress.reach(changed + running + at_most_once + id_taken + passed_over);
             });
             progress.end();
             done.changed = Some(changed?);

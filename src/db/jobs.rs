@@ -26,11 +26,11 @@ pub(crate) struct NewRow {
     pub(crate) at_most_once: bool,
     pub(crate) policy: Option<String>,
     pub(crate) unique_id: Option<String>,
+    pub(crate) unique_scope: UniqueScope,
+    pub(crate) on_conflict: OnConflict,
     /// The priority is to be the time, so many seconds ahead; see
     /// [`rank_by_time`].
     pub(crate) ahead_by: Option<i64>,
-    pub(crate) unique_scope: UniqueScope,
-    pub(crate) on_conflict: OnConflict,
 }
 
 impl NewRow {
@@ -50,9 +50,9 @@ impl NewRow {
             at_most_once: false,
             policy: None,
             unique_id: None,
-            ahead_by: None,
             unique_scope: UniqueScope::default(),
             on_conflict: OnConflict::default(),
+            ahead_by: None,
         }
     }
 

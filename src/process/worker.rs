@@ -53,9 +53,9 @@ pub struct Worker {
     shutdown_timeout: Duration,
     finished: Finished,
     subscriber: Subscriber,
-    hooks: Hooks,
     /// Whether the program is the worker's, and its to end.
     is_program: bool,
+    hooks: Hooks,
 }
 
 impl Worker {
@@ -71,8 +71,8 @@ impl Worker {
             shutdown_timeout: Duration::from_secs(25),
             finished: Finished::Keep,
             subscriber: Subscriber::default(),
-            hooks: Hooks::new(),
             is_program: false,
+            hooks: Hooks::new(),
         }
     }
 

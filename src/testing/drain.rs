@@ -2,15 +2,13 @@
 
 use crate::db::attempts::{self, Ending};
 use crate::db::claimed::{self, Fence, Finished, FinishedJob};
-use crate::db::jobs;
 use crate::db::processes::{self, NewProcess};
 use crate::db::ready::{self, Claimed, Claims, Queues, Want};
-use crate::db::results::NewResult;
-use crate::db::{AsConn, Conn, Database, TestDatabase, scheduled};
+use crate::db::{AsConn, Conn, Database, TestDatabase, jobs, scheduled};
 use crate::error::{Doing, Error, Result};
 use crate::job::{Context, Job, JobId, Lease, Run, Signals};
 use crate::live::Live;
-use crate::outcome::{JobError, Output};
+use crate::outcome::JobError;
 use crate::perform::{Outcome, perform as perform_claimed};
 use crate::policy::Policy;
 use crate::registry::{Registry, decode};
@@ -130,7 +128,7 @@ pub fn drain<C: AsConn + ?Sized>(conn: &mut C, registry: &Registry) -> Result<Dr
     let mut drained = Drained::default();
     while let Some(job) = crew.claim(&mut conn, process)? {
         let ran = crew.perform(process, &job, &Database::none());
-        drained.add(crew.end(&mut conn, process, &job, ran)?);
+        drained.add(crew.end(&mut conn, &job, ran)?);
     }
     crew.deregister(&mut conn, process)?;
     Ok(drained)
@@ -153,7 +151,7 @@ impl TestDatabase {
         let mut drained = Drained::default();
         while let Some(job) = crew.claim(&mut self.as_conn(), process)? {
             let ran = self.lending(|database| crew.perform(process, &job, database));
-            drained.add(crew.end(&mut self.as_conn(), process, &job, ran)?);
+            drained.add(crew.end(&mut self.as_conn(), &job, ran)?);
         }
         crew.deregister(&mut self.as_conn(), process)?;
         Ok(drained)
@@ -218,17 +216,13 @@ impl<'a> Crew<'a> {
         }
     }
 
-    fn policy(&self, job: &Claimed) -> Policy {
+    fn perform(&self, process_id: i64, job: &Claimed, database: &Database) -> (Run, Outcome) {
         let stored = Policy::of_columns(job.policy.as_deref(), job.max_attempts, job.at_most_once);
-        self.registry.complete(&job.class_name, stored)
-    }
-
-    /// Without the time limits of its policy: nobody watches over it.
-    fn perform(&self, process_id: i64, job: &Claimed, database: &Database) -> Ran {
+        let policy = self.registry.complete(&job.class_name, stored);
         let signals = signals();
-        let live = Arc::clone(&signals.live);
+        signals.live.begin(policy.limit());
         let run = Run {
-            policy: self.policy(job),
+            policy,
             job_id: job.job_id,
             fence: Fence {
                 process_id,
@@ -245,33 +239,35 @@ impl<'a> Crew<'a> {
             finished: Finished::Keep,
             steps: Steps::default(),
         };
-        live.begin(None);
         let outcome = perform_claimed(self.registry, &job.arguments, &run);
-        live.end();
-        Ran { outcome, live }
+        (run, outcome)
     }
 
     fn end(
         &self,
         conn: &mut Conn<'_>,
-        process_id: i64,
         job: &Claimed,
-        ran: Ran,
+        (run, outcome): (Run, Outcome),
     ) -> Result<Performed> {
-        let claim_id = job.claim_id;
-        let fence = Fence {
+        let Fence {
             process_id,
             claim_id,
-        };
-        let mut fate = match &ran.outcome {
+        } = run.fence;
+        let finished_itself = run.signals.live.ends_itself()
+            && jobs::ended_by_owner(conn, (claim_id, job.job_id)).doing("look at a job")?;
+        let fate = match outcome {
+            _ if finished_itself => Fate::Finished,
             Outcome::Finished(output) => {
-                let traces = vec![self.traces(job, output, &ran.live)];
-                let ended = claimed::finish_and_keep(conn, process_id, traces, Finished::Keep);
+                let output = (output.text.as_deref(), output.problem.as_deref());
+                let keep = run.policy.keep_result;
+                let has_steps = run.signals.live.has_steps();
+                let done = vec![FinishedJob::new(job, output, keep, has_steps)];
+                let ended = claimed::finish_and_keep(conn, process_id, done, Finished::Keep);
                 let is_ours = !ended.doing("finish a job")?.is_empty();
                 if is_ours { Fate::Finished } else { Fate::Lost }
             }
             Outcome::Ended(ending) => {
-                let ended = attempts::end(conn, fence, ending, Duration::ZERO, Finished::Keep);
+                let ended = attempts::end(conn, run.fence, &ending, Duration::ZERO, Finished::Keep);
                 ended.doing("end a job")?.map_or(Fate::Lost, fate)
             }
             // Rows of Rails name no class where it is looked for.
@@ -282,41 +278,12 @@ impl<'a> Crew<'a> {
                 Fate::Snoozed(Duration::from_secs(30))
             }
         };
-        if fate == Fate::Lost && ran.live.ends_itself() {
-            let ended = jobs::ended_by_owner(conn, (claim_id, job.job_id));
-            if ended.doing("look at a job")? {
-                fate = Fate::Finished;
-            }
-        }
         Ok(Performed {
             id: JobId(job.job_id),
             class_name: job.class_name.clone(),
             fate,
         })
     }
-
-    /// What is to stay of a job that has finished.
-    fn traces<'j>(&self, job: &'j Claimed, output: &'j Output, live: &Live) -> FinishedJob<'j> {
-        let attempt = u32::try_from(job.attempts).unwrap_or_default() + 1;
-        FinishedJob {
-            claim_id: job.claim_id,
-            result: NewResult::of_finished(
-                (job.job_id, attempt),
-                &job.class_name,
-                job.unique_id.as_deref(),
-                (output.text.as_deref(), output.problem.as_deref()),
-                self.policy(job).keep_result,
-            ),
-            named: job.unique_id.is_some().then_some(job.job_id),
-            steps: live.has_steps().then_some(job.job_id),
-        }
-    }
-}
-
-/// A job whose code has returned.
-struct Ran {
-    outcome: Outcome,
-    live: Arc<Live>,
 }
 
 fn fate(ending: Ending) -> Fate {
