@@ -22,6 +22,7 @@ mod process;
 mod queue;
 mod registry;
 mod retention;
+mod schedule;
 
 #[cfg(feature = "cli")]
 pub mod cli;
@@ -43,6 +44,7 @@ pub use process::{Child, Dispatcher, Handle, Stopped, Supervisor, Worker};
 pub use queue::QueueSelector;
 pub use registry::Registry;
 pub use retention::Retention;
+pub use schedule::Schedule;
 pub use status::{processes, queues};
 pub use task_info::attempts;
 
