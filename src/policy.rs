@@ -4,6 +4,7 @@ use crate::db::attempts::Ending;
 use crate::db::failed::{Failure, Hook};
 use crate::job::{Job, JobId};
 use crate::outcome::{Decision, Interrupted, JobError};
+use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::time::Duration;
@@ -45,6 +46,15 @@ pub struct Policy {
     pub(crate) on_failure: Option<Hook>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) keep_finished: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tick: Option<Tick>,
+}
+
+/// The tick of a recurring task for which a job was enqueued.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Tick {
+    pub(crate) task: String,
+    pub(crate) at: DateTime<Utc>,
 }
 
 /// How often a job may start.
@@ -178,6 +188,7 @@ impl Policy {
             backoff: self.backoff.or(other.backoff),
             on_failure: self.on_failure.or_else(|| other.on_failure.clone()),
             keep_finished: self.keep_finished.or(other.keep_finished),
+            tick: self.tick.or_else(|| other.tick.clone()),
         }
     }
 

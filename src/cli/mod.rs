@@ -9,6 +9,7 @@ mod jobs;
 mod migrate;
 mod migrations;
 mod output;
+mod recurring;
 mod select;
 mod status;
 mod supervise;
@@ -26,6 +27,7 @@ Examples:
   windlass status                                look at queues and processes
   windlass jobs list --state scheduled           look at jobs
   windlass failed retry --error 'timed out'      run failed jobs again
+  windlass recurring next                        look at what the clock will bring
   windlass supervise --processes 2 -- ./app worker
                                                  run two workers, and what they need
 
@@ -65,6 +67,8 @@ enum Command {
     Jobs(jobs::Command),
     #[command(subcommand)]
     Failed(failed::Command),
+    #[command(subcommand)]
+    Recurring(recurring::Command),
 }
 
 /// Runs the program `windlass` on the arguments of this process.
@@ -129,6 +133,7 @@ impl Cli {
             }
             Command::Jobs(command) => self.jobs(command),
             Command::Failed(command) => self.failed(command),
+            Command::Recurring(command) => self.recurring(command),
         }
     }
 
@@ -151,6 +156,18 @@ impl Cli {
             List(list) => output::show(&list.run(db)?, list.json),
             Retry(retry) => output::show(&retry.run(db)?, retry.how.json),
             Discard(discard) => output::show(&discard.run(db)?, discard.how.json),
+        })
+    }
+
+    fn recurring(&self, command: &recurring::Command) -> Result<ExitCode, Failure> {
+        use recurring::Command::{List, Next, Pause, Resume, Run};
+        let db = &self.database()?;
+        Ok(match command {
+            List(list) => output::show(&list.run(db)?, list.json),
+            Next(next) => output::show(&next.run(db)?, next.json),
+            Run(run) => output::show(&run.run(db)?, run.json),
+            Pause(pause) => output::show(&pause.run(db)?, pause.json),
+            Resume(resume) => output::show(&resume.run(db)?, resume.json),
         })
     }
 

@@ -2,15 +2,16 @@
 
 use crate::db::Database;
 use crate::error::Result;
-use crate::process::{Child, Dispatcher, Supervisor};
+use crate::process::{Child, Dispatcher, Scheduler, Supervisor};
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;
 
 /// Keep the jobs going: dispatch, recover, run workers
 ///
-/// Makes scheduled jobs ready when they are due, and gives back what dead
-/// processes held. With a PROGRAM it also starts worker processes, watches
+/// Makes scheduled jobs ready when they are due, enqueues those of recurring
+/// tasks that were scheduled at run time, and gives back what dead processes
+/// held. With a PROGRAM it also starts worker processes, watches
 /// them, and starts them again when they end. Any number of supervisors may
 /// run at once, on any host.
 ///
@@ -36,6 +37,10 @@ pub(super) struct Supervise {
     /// Do not make scheduled jobs ready: others do
     #[arg(long)]
     no_dispatcher: bool,
+
+    /// Do not enqueue the jobs of recurring tasks: others do
+    #[arg(long)]
+    no_scheduler: bool,
 
     /// How often to say that it is alive
     #[arg(long, value_name = "DURATION", default_value = "10s",
@@ -73,6 +78,13 @@ impl Supervise {
         if !self.no_dispatcher {
             supervisor = supervisor.dispatcher(
                 Dispatcher::new(database)
+                    .heartbeat_interval(self.heartbeat_interval)
+                    .alive_threshold(self.alive_threshold),
+            );
+        }
+        if !self.no_scheduler {
+            supervisor = supervisor.scheduler(
+                Scheduler::new(database)
                     .heartbeat_interval(self.heartbeat_interval)
                     .alive_threshold(self.alive_threshold),
             );

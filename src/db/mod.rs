@@ -6,7 +6,8 @@
 //! Lock order of every transaction, ascending within a table:
 //! processes, claimed, scheduled, ready, failed, jobs, and last the tables
 //! `windlass_*`. Steps that skip locked rows never wait and may come out of
-//! order.
+//! order. A recurring task is locked before the job that it enqueues, which
+//! nobody else can know yet.
 
 mod address;
 pub(crate) mod attempts;
@@ -25,11 +26,13 @@ pub(crate) mod moves;
 mod plans;
 pub(crate) mod processes;
 pub(crate) mod ready;
+pub(crate) mod recurring;
 pub(crate) mod scheduled;
 pub(crate) mod schema;
 pub(crate) mod select;
 mod sql;
 pub(crate) mod status;
+pub(crate) mod ticks;
 pub(crate) mod wakeup;
 
 pub use conn::{AsConn, Conn};

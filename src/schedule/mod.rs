@@ -95,6 +95,12 @@ impl Schedule {
         self.zone.map(Tz::name)
     }
 
+    /// In this zone, if it has none of its own.
+    pub(crate) fn or_in(mut self, zone: Tz) -> Self {
+        self.zone.get_or_insert(zone);
+        self
+    }
+
     /// The text without the time zone.
     pub fn text(&self) -> &str {
         &self.text

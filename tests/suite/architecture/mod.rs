@@ -39,6 +39,7 @@ const ROOMS: &[Room] = &[
             "registry",
             "enqueue",
             "queue",
+            "recurring",
             "schedule",
             "event",
             "config",
