@@ -209,7 +209,11 @@ impl Run {
 
 impl Report for Ran {
     fn text(&self, _width: Option<usize>) -> String {
-        format!("Enqueued job {} of {}.\n", self.job_id, printable(&self.key))
+        format!(
+            "Enqueued job {} of {}.\n",
+            self.job_id,
+            printable(&self.key)
+        )
     }
 }
 

@@ -137,9 +137,10 @@ fn change(
         _ => {}
     }
     if row.revision > new.revision {
-        let text = conn
-            .write("UPDATE solid_queue_recurring_tasks SET declared_at = {now} WHERE id = $1");
-        on!(conn, |c| cached(sql(text).bind::<BigInt, _>(row.id)).execute(c))?;
+        let text =
+            conn.write("UPDATE solid_queue_recurring_tasks SET declared_at = {now} WHERE id = $1");
+        on!(conn, |c| cached(sql(text).bind::<BigInt, _>(row.id))
+            .execute(c))?;
         return Ok(Scheduled::Newer);
     }
     let same_times = row.schedule == new.schedule && row.time_zone == new.time_zone;

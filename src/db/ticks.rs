@@ -253,5 +253,8 @@ pub(crate) fn history(
         .bind::<Text, _>(key)
         .bind::<BigInt, _>(count)
         .load(c))?;
-    Ok(ticks.into_iter().map(|row| (row.run_at, row.job_id)).collect())
+    Ok(ticks
+        .into_iter()
+        .map(|row| (row.run_at, row.job_id))
+        .collect())
 }

@@ -266,9 +266,11 @@ impl<'a> Scheduling<'a> {
                 Look::Taken => longest.min(Duration::from_millis(100)),
             };
         }
-        let next = self.link.write("look for the next recurring task", |conn| {
-            tasks::next_tick(conn, &declared)
-        })?;
+        let next = self
+            .link
+            .write("look for the next recurring task", |conn| {
+                tasks::next_tick(conn, &declared)
+            })?;
         // A little past the tick, so as not to come just before it.
         Ok(next.map_or(longest, |next| {
             (next + Duration::from_millis(2)).min(longest)
@@ -295,10 +297,9 @@ impl<'a> Scheduling<'a> {
                 refused => self.settings_error(&refusal(task.key(), refused)),
             }
         }
-        self.link
-            .write("forget what nobody declares", |conn| {
-                tasks::forget(conn, KEPT)
-            })?;
+        self.link.write("forget what nobody declares", |conn| {
+            tasks::forget(conn, KEPT)
+        })?;
         let keys = serde_json::json!(keys).to_string();
         self.declared = Some((keys.clone(), now));
         Ok(keys)

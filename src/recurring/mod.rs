@@ -223,12 +223,18 @@ pub fn history<C: AsConn + ?Sized>(
     let ticks = ticks::history(&mut conn.as_conn(), key, count)
         .doing("read the history of the recurring task")?;
     let ticks = ticks.into_iter();
-    Ok(ticks.map(|(tick, job)| (tick.and_utc(), JobId(job))).collect())
+    Ok(ticks
+        .map(|(tick, job)| (tick.and_utc(), JobId(job)))
+        .collect())
 }
 
 fn unknown(key: &str) -> Error {
     Error::RecurringTask {
-        key: key.chars().take(80).flat_map(char::escape_default).collect(),
+        key: key
+            .chars()
+            .take(80)
+            .flat_map(char::escape_default)
+            .collect(),
         reason: "is not known: `windlass recurring list` shows all tasks".to_owned(),
     }
 }

@@ -29,15 +29,15 @@ pub(crate) fn plan(
     let schedule = &task.schedule;
     let back = |age: Duration| {
         let age = TimeDelta::from_std(age).unwrap_or(TimeDelta::MAX);
-        now.checked_sub_signed(age).unwrap_or(NaiveDateTime::MIN).max(from)
+        now.checked_sub_signed(age)
+            .unwrap_or(NaiveDateTime::MIN)
+            .max(from)
     };
     let due_from = |time| schedule.from(time).filter(|tick| *tick <= now);
     let mut next = match task.missed {
         MissedTicks::AllWithin(age) => due_from(back(age.max(grace))),
         MissedTicks::Skip => due_from(back(grace)),
-        MissedTicks::Latest => {
-            due_from(back(grace)).or_else(|| schedule.last_between(from, now))
-        }
+        MissedTicks::Latest => due_from(back(grace)).or_else(|| schedule.last_between(from, now)),
     };
     let missed = due_from(from).filter(|first| next.is_none_or(|next| *first < next));
     let mut ticks = Vec::new();

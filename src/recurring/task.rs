@@ -194,7 +194,11 @@ impl RecurringTask {
         Ok(Definition {
             key: self.key.clone(),
             schedule: self.schedule.text().to_owned(),
-            time_zone: self.schedule.time_zone().unwrap_or(default.name()).to_owned(),
+            time_zone: self
+                .schedule
+                .time_zone()
+                .unwrap_or(default.name())
+                .to_owned(),
             class_name: self.class_name.clone(),
             arguments: self.arguments.clone(),
             queue_name: self.queue_name.clone(),
@@ -230,7 +234,10 @@ pub(crate) mod humane {
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<Duration, D::Error> {
         let text = String::deserialize(input)?;
         humantime::parse_duration(&text).map_err(|error| {
-            D::Error::custom(format!("`{}` is no duration such as `6h`: {error}", text.escape_default()))
+            D::Error::custom(format!(
+                "`{}` is no duration such as `6h`: {error}",
+                text.escape_default()
+            ))
         })
     }
 }

@@ -96,7 +96,9 @@ impl Cron {
             return Err("`?` belongs to six fields; of five, write `*`".to_owned());
         }
         if is_any(day) && is_any(week) {
-            return Err("`?` may stand for the day of the month or of the week, not for both".to_owned());
+            return Err(
+                "`?` may stand for the day of the month or of the week, not for both".to_owned(),
+            );
         }
         let days_of = |field: Field, text: &str| match text {
             "?" => field.read("*"),
@@ -218,7 +220,10 @@ impl Field {
         }
         let (low, high) = match range.split_once('-') {
             // 7 is a second name of Sunday, not a day more.
-            None if range == "*" => (self.first, self.last - u32::from(self.last == 7 && self.first == 0)),
+            None if range == "*" => (
+                self.first,
+                self.last - u32::from(self.last == 7 && self.first == 0),
+            ),
             None => {
                 let value = self.value(range)?;
                 (value, if step.is_some() { self.last } else { value })
@@ -237,7 +242,10 @@ impl Field {
     }
 
     fn value(&self, text: &str) -> Option<u32> {
-        let named = self.names.iter().position(|name| name.eq_ignore_ascii_case(text));
+        let named = self
+            .names
+            .iter()
+            .position(|name| name.eq_ignore_ascii_case(text));
         let value = match named {
             Some(index) => self.first + u32::try_from(index).ok()?,
             None => number(text)?,

@@ -72,7 +72,11 @@ impl FromStr for Schedule {
 
     fn from_str(text: &str) -> Result<Self> {
         Self::read(text.trim()).map_err(|reason| Error::Schedule {
-            text: text.chars().take(80).flat_map(char::escape_default).collect(),
+            text: text
+                .chars()
+                .take(80)
+                .flat_map(char::escape_default)
+                .collect(),
             reason,
         })
     }
@@ -147,7 +151,9 @@ impl Schedule {
         // Back from the end, as a long time may have passed since `from`.
         let mut width = chrono::TimeDelta::minutes(1);
         let mut last = loop {
-            let low = until.checked_sub_signed(width).map_or(from, |low| low.max(from));
+            let low = until
+                .checked_sub_signed(width)
+                .map_or(from, |low| low.max(from));
             match first(low) {
                 Some(tick) => break tick,
                 None if low == from => return None,
@@ -200,7 +206,11 @@ impl fmt::Display for Schedule {
 /// The zone of this name.
 pub(crate) fn time_zone(name: &str) -> Result<Tz> {
     name.parse().map_err(|_| Error::Schedule {
-        text: name.chars().take(80).flat_map(char::escape_default).collect(),
+        text: name
+            .chars()
+            .take(80)
+            .flat_map(char::escape_default)
+            .collect(),
         reason: "there is no such time zone; one is `UTC`, another `Europe/Berlin`".to_owned(),
     })
 }
@@ -226,7 +236,9 @@ fn interval(text: &str) -> Result<i64, String> {
     let units = text.split(|c: char| !c.is_ascii_alphabetic());
     for unit in units {
         if ["M", "month", "months", "y", "yr", "year", "years"].contains(&unit) {
-            return Err(format!("`{unit}` has no fixed length: write `@monthly` or five fields"));
+            return Err(format!(
+                "`{unit}` has no fixed length: write `@monthly` or five fields"
+            ));
         }
     }
     let duration = humantime::parse_duration(text).map_err(|_| WANTED.to_owned())?;
@@ -256,27 +268,87 @@ mod tests {
     fn fields_are_read_by_the_rules_of_their_number() {
         let saturday = "2026-11-21T12:00:00Z";
         for (text, ticks) in [
-            ("30 3 * * *", ["Sun 2026-11-22 03:30:00", "Mon 2026-11-23 03:30:00"]),
-            ("0 0 * * 0", ["Sun 2026-11-22 00:00:00", "Sun 2026-11-29 00:00:00"]),
-            ("0 0 * * 7", ["Sun 2026-11-22 00:00:00", "Sun 2026-11-29 00:00:00"]),
-            ("0 0 0 ? * 1", ["Sun 2026-11-22 00:00:00", "Sun 2026-11-29 00:00:00"]),
-            ("0 0 0 ? * 7", ["Sat 2026-11-28 00:00:00", "Sat 2026-12-05 00:00:00"]),
-            ("0 0 0 ? * fri-Mon", ["Sun 2026-11-22 00:00:00", "Mon 2026-11-23 00:00:00"]),
-            ("0 0 * * SAT-SUN", ["Sun 2026-11-22 00:00:00", "Sat 2026-11-28 00:00:00"]),
-            ("0 0 * * */2", ["Sun 2026-11-22 00:00:00", "Tue 2026-11-24 00:00:00"]),
-            ("0 0 0 * * */3", ["Sun 2026-11-22 00:00:00", "Wed 2026-11-25 00:00:00"]),
+            (
+                "30 3 * * *",
+                ["Sun 2026-11-22 03:30:00", "Mon 2026-11-23 03:30:00"],
+            ),
+            (
+                "0 0 * * 0",
+                ["Sun 2026-11-22 00:00:00", "Sun 2026-11-29 00:00:00"],
+            ),
+            (
+                "0 0 * * 7",
+                ["Sun 2026-11-22 00:00:00", "Sun 2026-11-29 00:00:00"],
+            ),
+            (
+                "0 0 0 ? * 1",
+                ["Sun 2026-11-22 00:00:00", "Sun 2026-11-29 00:00:00"],
+            ),
+            (
+                "0 0 0 ? * 7",
+                ["Sat 2026-11-28 00:00:00", "Sat 2026-12-05 00:00:00"],
+            ),
+            (
+                "0 0 0 ? * fri-Mon",
+                ["Sun 2026-11-22 00:00:00", "Mon 2026-11-23 00:00:00"],
+            ),
+            (
+                "0 0 * * SAT-SUN",
+                ["Sun 2026-11-22 00:00:00", "Sat 2026-11-28 00:00:00"],
+            ),
+            (
+                "0 0 * * */2",
+                ["Sun 2026-11-22 00:00:00", "Tue 2026-11-24 00:00:00"],
+            ),
+            (
+                "0 0 0 * * */3",
+                ["Sun 2026-11-22 00:00:00", "Wed 2026-11-25 00:00:00"],
+            ),
             // Either day will do, unless one field begins with an asterisk.
-            ("0 0 25 * MON", ["Mon 2026-11-23 00:00:00", "Wed 2026-11-25 00:00:00"]),
-            ("0 0 0 25 * MON", ["Mon 2026-11-23 00:00:00", "Wed 2026-11-25 00:00:00"]),
-            ("0 0 */2 * MON", ["Mon 2026-11-23 00:00:00", "Mon 2026-12-07 00:00:00"]),
-            ("0 0 29 feb *", ["Tue 2028-02-29 00:00:00", "Sun 2032-02-29 00:00:00"]),
-            ("*/20 8/10 * * *", ["Sat 2026-11-21 18:00:00", "Sat 2026-11-21 18:20:00"]),
-            ("5-7/2,9 12 * * *", ["Sat 2026-11-21 12:05:00", "Sat 2026-11-21 12:07:00"]),
-            ("15/30 0 12 ? * *", ["Sat 2026-11-21 12:00:15", "Sat 2026-11-21 12:00:45"]),
-            ("@daily", ["Sun 2026-11-22 00:00:00", "Mon 2026-11-23 00:00:00"]),
-            ("@Hourly Asia/Kolkata", ["Sat 2026-11-21 12:30:00", "Sat 2026-11-21 13:30:00"]),
-            ("every 45s", ["Sat 2026-11-21 12:00:45", "Sat 2026-11-21 12:01:30"]),
-            ("@every 1h 30m", ["Sat 2026-11-21 13:30:00", "Sat 2026-11-21 15:00:00"]),
+            (
+                "0 0 25 * MON",
+                ["Mon 2026-11-23 00:00:00", "Wed 2026-11-25 00:00:00"],
+            ),
+            (
+                "0 0 0 25 * MON",
+                ["Mon 2026-11-23 00:00:00", "Wed 2026-11-25 00:00:00"],
+            ),
+            (
+                "0 0 */2 * MON",
+                ["Mon 2026-11-23 00:00:00", "Mon 2026-12-07 00:00:00"],
+            ),
+            (
+                "0 0 29 feb *",
+                ["Tue 2028-02-29 00:00:00", "Sun 2032-02-29 00:00:00"],
+            ),
+            (
+                "*/20 8/10 * * *",
+                ["Sat 2026-11-21 18:00:00", "Sat 2026-11-21 18:20:00"],
+            ),
+            (
+                "5-7/2,9 12 * * *",
+                ["Sat 2026-11-21 12:05:00", "Sat 2026-11-21 12:07:00"],
+            ),
+            (
+                "15/30 0 12 ? * *",
+                ["Sat 2026-11-21 12:00:15", "Sat 2026-11-21 12:00:45"],
+            ),
+            (
+                "@daily",
+                ["Sun 2026-11-22 00:00:00", "Mon 2026-11-23 00:00:00"],
+            ),
+            (
+                "@Hourly Asia/Kolkata",
+                ["Sat 2026-11-21 12:30:00", "Sat 2026-11-21 13:30:00"],
+            ),
+            (
+                "every 45s",
+                ["Sat 2026-11-21 12:00:45", "Sat 2026-11-21 12:01:30"],
+            ),
+            (
+                "@every 1h 30m",
+                ["Sat 2026-11-21 13:30:00", "Sat 2026-11-21 15:00:00"],
+            ),
         ] {
             assert_eq!(next(text, saturday, 2), ticks, "{text}");
         }
@@ -285,16 +357,52 @@ mod tests {
     #[test]
     fn what_no_rule_allows_is_refused() {
         for text in [
-            "", "*", "* * * *", "0 0 0 1 1 ? 2026", "60 * * * *", "* 24 * * *", "0 0 0 * *",
-            "0 0 * * 8", "0 0 0 * * 0", "0 0 ? * *", "0 0 0 ? * ?", "? 0 0 * * *", "*/0 * * * *",
-            "*/60 * * * *", "1,,2 * * * *", "1, * * * *", "5-1 * * * *", "-1 * * * *", "+1 * * * *",
-            "1- * * * *", "1/ * * * *", "0 0 30 2 *", "0 0 31 4,6 *", "0 0 L * *", "0 0 * * MONTUE",
-            "0 0 * JANUARY *", "0 0 1#2 * *", "@reboot", "@dayly", "every", "every 0s", "every 500ms",
-            "every 1500ms", "every 1month", "every 2000years", "every -5s", "every day",
-            "0 3 * * * Europe/Berln", "0 3 * * * Berlin", "0 3 * * * UTC UTC",
+            "",
+            "*",
+            "* * * *",
+            "0 0 0 1 1 ? 2026",
+            "60 * * * *",
+            "* 24 * * *",
+            "0 0 0 * *",
+            "0 0 * * 8",
+            "0 0 0 * * 0",
+            "0 0 ? * *",
+            "0 0 0 ? * ?",
+            "? 0 0 * * *",
+            "*/0 * * * *",
+            "*/60 * * * *",
+            "1,,2 * * * *",
+            "1, * * * *",
+            "5-1 * * * *",
+            "-1 * * * *",
+            "+1 * * * *",
+            "1- * * * *",
+            "1/ * * * *",
+            "0 0 30 2 *",
+            "0 0 31 4,6 *",
+            "0 0 L * *",
+            "0 0 * * MONTUE",
+            "0 0 * JANUARY *",
+            "0 0 1#2 * *",
+            "@reboot",
+            "@dayly",
+            "every",
+            "every 0s",
+            "every 500ms",
+            "every 1500ms",
+            "every 1month",
+            "every 2000years",
+            "every -5s",
+            "every day",
+            "0 3 * * * Europe/Berln",
+            "0 3 * * * Berlin",
+            "0 3 * * * UTC UTC",
         ] {
             let result = text.parse::<Schedule>();
-            assert!(matches!(result, Err(Error::Schedule { .. })), "{text}: {result:?}");
+            assert!(
+                matches!(result, Err(Error::Schedule { .. })),
+                "{text}: {result:?}"
+            );
         }
         let error = "61 * * * *".parse::<Schedule>().unwrap_err().to_string();
         assert_eq!(
@@ -339,6 +447,9 @@ mod tests {
         let schedule: Schedule = "@daily".parse().unwrap();
         let midnight = time("2026-11-21 00:00:00");
         assert_eq!(schedule.last_between(midnight, now), Some(midnight));
-        assert_eq!(schedule.last_between(time("2026-11-21 00:00:01"), now), None);
+        assert_eq!(
+            schedule.last_between(time("2026-11-21 00:00:01"), now),
+            None
+        );
     }
 }

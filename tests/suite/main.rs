@@ -33,6 +33,7 @@ mod perform;
 mod policies;
 mod quickstart;
 mod rails;
+mod recurring;
 mod schema;
 mod settings;
 mod shutdown;
