@@ -14,6 +14,7 @@ mod faults;
 mod moves;
 mod pairs;
 mod processes;
+mod ticks;
 pub mod world;
 
 use super::checks;
