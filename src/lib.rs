@@ -52,3 +52,8 @@ pub use task_info::attempts;
 
 mod status;
 mod task_info;
+
+/// Compiles the examples of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/recurring-tasks.md")]
+mod recurring_tasks {}

@@ -97,10 +97,12 @@ impl From<Row> for RecurringStatus {
 }
 
 /// Schedules a task, on the caller's own connection and in the caller's own
-/// transaction, if there is one, and returns its next tick. Whatever task of
-/// this key was scheduled before becomes this one. If its times stay the same,
-/// it keeps its place among them; else it begins with the first one from now
-/// on, by the database's clock. A task that is paused stays so.
+/// transaction, if there is one, and returns its next tick.
+///
+/// Whatever task of this key was scheduled before becomes this one. If its
+/// times stay the same, it keeps its place among them; else it begins with the
+/// first one from now on, by the database's clock. A task that is paused stays
+/// so.
 ///
 /// # Errors
 /// When a program declares a task of this key or a Rails app has one, a limit

@@ -80,7 +80,7 @@ impl Cron {
 
     pub(super) fn of_fields(fields: &[&str]) -> Result<Self, String> {
         let (second, rest, weekday, shift) = match fields {
-            [rest @ ..] if rest.len() == 5 => ("0", rest, UNIX_WEEKDAY, 0),
+            rest if rest.len() == 5 => ("0", rest, UNIX_WEEKDAY, 0),
             [second, rest @ ..] if rest.len() == 5 => (*second, rest, WEEKDAY, 1),
             other => {
                 return Err(format!(
