@@ -316,16 +316,22 @@ fn fired(conn: &Conn<'_>) -> String {
     )
 }
 
-/// Up to 100 tasks that are due, or have a tick that waits; `declared` are
-/// the keys of the scheduler's own, as a JSON array.
-pub(crate) fn due(conn: &mut Conn<'_>, declared: &str) -> QueryResult<Vec<Row>> {
+/// Tasks of one page.
+pub(crate) const PAGE: usize = 100;
+
+/// The tasks after the id `after` that are due, or have a tick that waits, up
+/// to a page of them; `declared` are the keys of the scheduler's own, as a
+/// JSON array.
+pub(crate) fn due(conn: &mut Conn<'_>, declared: &str, after: i64) -> QueryResult<Vec<Row>> {
     let text = conn.write(&format!(
-        "SELECT {COLUMNS} FROM solid_queue_recurring_tasks WHERE {} \
-         AND (next_run_at <= {{now}} OR queued_run_at IS NOT NULL) ORDER BY next_run_at, id LIMIT 100",
+        "SELECT {COLUMNS} FROM solid_queue_recurring_tasks WHERE {} AND id > $2 \
+         AND (next_run_at <= {{now}} OR queued_run_at IS NOT NULL) ORDER BY id LIMIT {PAGE}",
         fired(conn)
     ));
-    on!(conn, |c| cached(sql(text).bind::<Text, _>(declared))
-        .load(c))
+    on!(conn, |c| cached(
+        sql(text).bind::<Text, _>(declared).bind::<BigInt, _>(after)
+    )
+    .load(c))
 }
 
 #[derive(QueryableByName)]

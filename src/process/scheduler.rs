@@ -245,7 +245,7 @@ impl<'a> Scheduling<'a> {
 
     fn run(&mut self, stop: &Stop) {
         while !stop.is_stopped() {
-            let pause = match self.turn() {
+            let pause = match self.turn(stop) {
                 Ok(pause) | Err(pause) => pause,
             };
             stop.wait(pause);
@@ -253,18 +253,29 @@ impl<'a> Scheduling<'a> {
     }
 
     /// Fires what is due; how long to wait for the next.
-    fn turn(&mut self) -> Result<Duration, Duration> {
+    fn turn(&mut self, stop: &Stop) -> Result<Duration, Duration> {
         let declared = self.declare()?;
-        let due = self.link.write("look for due recurring tasks", |conn| {
-            tasks::due(conn, &declared)
-        })?;
         let mut longest = self.settings.polling_interval;
-        for task in &due {
-            longest = match self.look_at(task)? {
-                Look::Done => longest,
-                Look::Partly => Duration::ZERO,
-                Look::Taken => longest.min(Duration::from_millis(100)),
-            };
+        let mut after = Some(0);
+        // All pages: no task may stand in the way of those behind it.
+        while let Some(last) = after {
+            let due = self.link.write("look for due recurring tasks", |conn| {
+                tasks::due(conn, &declared, last)
+            })?;
+            for task in &due {
+                if stop.is_stopped() {
+                    return Ok(Duration::ZERO);
+                }
+                longest = match self.look_at(task)? {
+                    Look::Done => longest,
+                    Look::Partly => Duration::ZERO,
+                    Look::Taken => longest.min(Duration::from_millis(100)),
+                };
+            }
+            after = due
+                .last()
+                .filter(|_| due.len() == tasks::PAGE)
+                .map(|task| task.id);
         }
         let next = self
             .link

@@ -43,7 +43,7 @@ fn nothing(_conn: &mut Conn<'_>) -> World {
 
 /// A scheduler: it looks, and then it fires what it has seen.
 fn fire(conn: &mut Conn<'_>) -> QueryResult<String> {
-    let due = recurring::due(conn, "[]")?;
+    let due = recurring::due(conn, "[]", 0)?;
     let Some(task) = due.first() else {
         return Ok("0".to_owned());
     };

@@ -1,12 +1,12 @@
 //! Each tick has one job, whoever fires it.
 
 use super::{Stamp, assert_each_second, rewind, schedule, scheduler, stamp, ticks, until_ticked};
-use crate::on_each_database;
 use crate::support::TestDb;
 use crate::support::db::execute;
 use crate::support::events::Events;
 use crate::support::jobs::Log;
 use crate::support::wait::until;
+use crate::{on_each_database, with_own_connection};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +19,7 @@ on_each_database!(
     a_tick_that_has_a_row_already_is_not_fired_again,
     a_task_that_somebody_else_has_locked_holds_up_no_other,
     what_cannot_be_read_holds_up_no_other,
+    many_tasks_are_due_at_once,
     a_scheduler_sleeps_until_the_next_tick,
     old_rows_of_ticks_are_deleted,
     a_job_reads_its_tick,
@@ -151,6 +152,26 @@ fn what_cannot_be_read_holds_up_no_other(db: &TestDb) {
     schedule(db, &stamp("a", "every 100000s"));
     rewind(db, "a", 150_000);
     until_ticked(db, "a", 1);
+}
+
+/// More than are looked at at once, and the first ones cannot be fired.
+fn many_tasks_are_due_at_once(db: &TestDb) {
+    with_own_connection!(db, |conn| conn
+        .transaction::<(), windlass::Error, _>(|conn| {
+            for number in 100..330 {
+                let task = stamp(&format!("t{number}"), "every 100000s");
+                recurring::schedule(conn, &task)?;
+            }
+            Ok(())
+        })
+        .unwrap());
+    let time = super::ago(db, 150_000);
+    db.execute(&format!(
+        "UPDATE solid_queue_recurring_tasks SET next_run_at = {time}, \
+         schedule = CASE WHEN key < 't210' THEN 'never' ELSE schedule END"
+    ));
+    let _schedulers = [scheduler(db), scheduler(db)].map(|scheduler| scheduler.start().unwrap());
+    until("the others are fired", || db.rows("jobs") == 120);
 }
 
 /// It looks but once an hour, unless it knows better.
