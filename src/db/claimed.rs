@@ -7,6 +7,9 @@
 use super::attempts::{self, AttemptOutcome, Began, EndedRun, Ending};
 use super::conn::{Conn, on};
 use super::failed::{self, Failure};
+#[cfg(feature = "postgres")]
+use super::results::notify_waiters;
+use super::results::{self, NewResult};
 use super::sql::{cached, id_list, sql};
 use crate::mutant;
 use chrono::NaiveDateTime;
@@ -65,6 +68,42 @@ pub(crate) fn finish(
     }
 }
 
+/// A job that has finished and left something to be kept.
+#[derive(Debug)]
+pub(crate) struct FinishedJob<'a> {
+    pub(crate) claim_id: i64,
+    /// What is kept of it; nothing, if nobody is to be told.
+    pub(crate) result: Option<NewResult<'a>>,
+    /// The job, if it has a unique id, behind which others may wait.
+    pub(crate) named: Option<i64>,
+}
+
+/// Like [`finish`], for jobs with results or unique ids: what they returned is
+/// kept, and who waits behind them goes on, in the same transaction.
+pub(crate) fn finish_and_keep(
+    conn: &mut Conn<'_>,
+    process_id: i64,
+    jobs: Vec<FinishedJob<'_>>,
+    finished: Finished,
+) -> QueryResult<Vec<i64>> {
+    conn.transaction(|conn| {
+        let claims: Vec<i64> = jobs.iter().map(|job| job.claim_id).collect();
+        let accepted = finish(conn, process_id, &claims, finished)?;
+        let (mut results, mut named) = (Vec::new(), Vec::new());
+        for job in jobs {
+            if accepted.contains(&job.claim_id) {
+                results.extend(job.result);
+                named.extend(job.named);
+            }
+        }
+        results::insert(conn, &results)?;
+        if !named.is_empty() {
+            super::unique::unblock(conn, Some(&named), named.len())?;
+        }
+        Ok(accepted)
+    })
+}
+
 /// A deliberate fault: finishes the jobs of claims whoever holds them now.
 pub(crate) fn finish_unfenced(conn: &mut Conn<'_>, claims: &[(i64, i64)]) -> QueryResult<()> {
     let text = conn.write("DELETE FROM solid_queue_claimed_executions WHERE job_id = $1");
@@ -104,8 +143,10 @@ fn finish_in_one_statement(
            WHERE id = ANY ($1) AND process_id = $2 ORDER BY id FOR UPDATE), \
          ended AS (DELETE FROM solid_queue_claimed_executions c USING held WHERE c.id = held.id \
            RETURNING c.id AS claim_id, c.job_id), \
-         jobs AS ({jobs}) \
-         SELECT claim_id, job_id, false AS cancelled FROM ended"
+         jobs AS ({jobs}), \
+         woken AS ({WAITERS}) \
+         SELECT claim_id, job_id, false AS cancelled, (SELECT * FROM woken) AS woken FROM ended",
+        WAITERS = notify_waiters!("ARRAY(SELECT job_id FROM ended)")
     ));
     cached(
         sql(text)

@@ -121,6 +121,7 @@ impl Pool {
             outcome,
             ran: begun.elapsed(),
             keep: run.policy.keep_finished,
+            keep_result: run.policy.keep_result,
         }
     }
 }

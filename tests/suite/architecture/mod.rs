@@ -42,6 +42,7 @@ const ROOMS: &[Room] = &[
             "recurring",
             "schedule",
             "event",
+            "explain",
             "config",
             "status",
         ],
