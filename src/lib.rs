@@ -25,6 +25,10 @@ pub mod recurring;
 mod registry;
 mod retention;
 mod schedule;
+mod status;
+mod step;
+mod task_info;
+mod timeout;
 
 #[cfg(feature = "cli")]
 pub mod cli;
@@ -54,9 +58,7 @@ pub use retention::Retention;
 pub use schedule::Schedule;
 pub use status::{processes, queues};
 pub use task_info::{JobKey, TaskInfo, TaskStatus, attempts, task_info, wait_for};
-
-mod status;
-mod task_info;
+pub use timeout::OnTimeout;
 
 /// Compiles the examples of the documentation.
 #[cfg(doctest)]

@@ -19,6 +19,7 @@ mod signals;
 mod stop;
 mod supervisor;
 mod threads;
+mod watchdog;
 mod worker;
 
 pub use children::Child;
