@@ -11,7 +11,7 @@ use super::notify::{self, Vital};
 use super::pidfile::Pidfile;
 use super::registration::{Beats, Heart, Pulse, Who};
 use super::stop::Stop;
-use super::{Dispatcher, Worker, orphans, signals, threads};
+use super::{Dispatcher, Scheduler, Worker, orphans, signals, threads};
 use crate::clock;
 use crate::db::Database;
 use crate::error::{Error, Result};
@@ -22,9 +22,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Runs child programs, dispatchers and workers, and prunes dead processes:
-/// a child at once, any other after the alive threshold. Any number of
-/// supervisors may run, on any host.
+/// Runs child programs, dispatchers, schedulers and workers, and prunes dead
+/// processes: a child at once, any other after the alive threshold. Any number
+/// of supervisors may run, on any host.
 ///
 /// ```no_run
 /// # use windlass::{Child, Database, Dispatcher, Supervisor};
@@ -42,6 +42,7 @@ pub struct Supervisor {
     database: Database,
     children: Vec<Child>,
     dispatchers: Vec<Dispatcher>,
+    schedulers: Vec<Scheduler>,
     workers: Vec<Worker>,
     pulse: Pulse,
     shutdown_timeout: Duration,
@@ -68,6 +69,7 @@ impl Supervisor {
             database: database.clone(),
             children: Vec::new(),
             dispatchers: Vec::new(),
+            schedulers: Vec::new(),
             workers: Vec::new(),
             pulse: Pulse::default(),
             shutdown_timeout: Duration::from_secs(25),
@@ -90,6 +92,12 @@ impl Supervisor {
     /// Runs a dispatcher on a thread of this process.
     pub fn dispatcher(mut self, dispatcher: Dispatcher) -> Self {
         self.dispatchers.push(dispatcher);
+        self
+    }
+
+    /// Runs a scheduler on a thread of this process.
+    pub fn scheduler(mut self, scheduler: Scheduler) -> Self {
+        self.schedulers.push(scheduler);
         self
     }
 
@@ -222,8 +230,9 @@ impl Supervisor {
 
     fn start_threads(&self) -> Result<Vec<Handle>> {
         let dispatchers = self.dispatchers.iter().cloned().map(Dispatcher::start);
+        let schedulers = self.schedulers.iter().cloned().map(Scheduler::start);
         let workers = self.workers.iter().cloned().map(Worker::start);
-        dispatchers.chain(workers).collect()
+        dispatchers.chain(schedulers).chain(workers).collect()
     }
 }
 
@@ -300,7 +309,7 @@ impl Supervising {
             // Nobody else stops them: who ends by itself has broken down.
             if self.threads.iter_mut().any(Handle::has_ended) {
                 log::error!(
-                    "a worker or dispatcher of this process broke down: this process stops"
+                    "a worker, dispatcher or scheduler of this process broke down: this process stops"
                 );
                 stop.break_down();
             }
