@@ -22,6 +22,7 @@ mod release;
 mod rest;
 mod signals;
 mod stop;
+mod supervising;
 mod supervisor;
 mod threads;
 mod watchdog;
