@@ -2,6 +2,7 @@
 
 use super::config::{Source, option};
 use crate::config::{Argument, Config};
+use crate::db::Database;
 use crate::error::Result;
 use crate::process::{Child, Supervisor};
 use std::ffi::OsString;
@@ -72,9 +73,13 @@ pub(super) struct Supervise {
 
 impl Supervise {
     /// Supervises until a signal says stop.
-    pub(super) fn run(&self, database: Option<&str>) -> Result<ExitCode> {
-        let config = self.source.read(database, self.arguments())?;
-        Ok(self.supervisor(config)?.run()?.exit_code())
+    pub(super) fn run(&self, option: Option<&str>, given: Option<&Database>) -> Result<ExitCode> {
+        let config = self.source.read(option, self.arguments())?;
+        let database = match given {
+            Some(database) => database.clone(),
+            None => config.database()?,
+        };
+        Ok(self.supervisor(config, &database)?.run()?.exit_code())
     }
 
     fn arguments(&self) -> Vec<Argument> {
@@ -109,7 +114,7 @@ impl Supervise {
         durations.chain(processes).chain(pidfile).collect()
     }
 
-    fn supervisor(&self, mut config: Config) -> Result<Supervisor> {
+    fn supervisor(&self, mut config: Config, database: &Database) -> Result<Supervisor> {
         if self.no_dispatcher {
             config.dispatchers.clear();
         }
@@ -121,6 +126,6 @@ impl Supervise {
                 worker.program.value.0.clear();
             }
         }
-        config.supervisor(&config.database()?, program)
+        config.supervisor(database, program)
     }
 }

@@ -1,6 +1,7 @@
 //! Makes due scheduled executions ready.
 
 use super::handle::{Ending, Handle, Stopped};
+use super::hooked::Hooked;
 use super::lifeline::Lifeline;
 use super::link::Link;
 use super::notify::{self, Vital};
@@ -10,6 +11,7 @@ use super::{signals, threads};
 use crate::db::{Database, scheduled, unique};
 use crate::error::{Error, Result};
 use crate::event::{Event, Subscriber};
+use crate::hooks::Hooks;
 use std::time::Duration;
 
 /// Moves jobs whose time has come to the ready ones, in batches. Any number
@@ -22,6 +24,7 @@ pub struct Dispatcher {
     polling_interval: Duration,
     pulse: Pulse,
     subscriber: Subscriber,
+    hooks: Hooks,
 }
 
 impl Dispatcher {
@@ -33,6 +36,7 @@ impl Dispatcher {
             polling_interval: Duration::from_secs(1),
             pulse: Pulse::default(),
             subscriber: Subscriber::default(),
+            hooks: Hooks::new(),
         }
     }
 
@@ -58,6 +62,12 @@ impl Dispatcher {
     /// After how long without a heartbeat it is taken for dead. Default: 60 s.
     pub fn alive_threshold(mut self, threshold: Duration) -> Self {
         self.pulse.threshold = threshold;
+        self
+    }
+
+    /// What to do when it starts, stops and ends.
+    pub fn hooks(mut self, hooks: Hooks) -> Self {
+        self.hooks = hooks;
         self
     }
 
@@ -104,11 +114,14 @@ impl Dispatcher {
         Handle::start(
             "dispatcher",
             &lifeline.stop.clone(),
+            Hooked::new(&self.hooks, "Dispatcher"),
             start,
             move |beats, stop| {
                 threads::guard("dispatcher", stop, || {
                     self.work(&mut Link::new(&lifeline), stop);
                 });
+                let stopping = Event::Stopping { kind: "Dispatcher" };
+                lifeline.subscriber.emit(&stopping);
                 drop(beats);
                 Ending::default()
             },

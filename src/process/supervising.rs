@@ -65,6 +65,8 @@ impl Supervising {
 
     pub(super) fn run(mut self, stop: &Stop, beats: Beats) -> Ending {
         threads::guard("supervisor", stop, || self.supervise(stop));
+        let stopping = Event::Stopping { kind: "Supervisor" };
+        self.subscriber.emit(&stopping);
         let cut_short = !self.stop_all(stop);
         drop(beats);
         let mut unfinished = Vec::new();

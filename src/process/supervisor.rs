@@ -3,6 +3,7 @@
 use super::children::Child;
 use super::clearing::Clearing;
 use super::handle::{Handle, Stopped};
+use super::hooked::Hooked;
 use super::lifeline::Lifeline;
 use super::notify::{self, Vital};
 use super::pidfile::Pidfile;
@@ -12,6 +13,7 @@ use super::{Dispatcher, Worker, signals, threads};
 use crate::db::Database;
 use crate::error::{Error, Result};
 use crate::event::Subscriber;
+use crate::hooks::Hooks;
 use crate::retention::Retention;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -47,6 +49,7 @@ pub struct Supervisor {
     pub(super) is_program: bool,
     begins_quiet: bool,
     pub(super) vital: Vital,
+    hooks: Hooks,
 }
 
 /// After the shutdown timeout, how long a child may take to end by itself.
@@ -68,6 +71,7 @@ impl Supervisor {
             is_program: false,
             begins_quiet: false,
             vital: Vital::default(),
+            hooks: Hooks::new(),
         }
     }
 
@@ -121,6 +125,12 @@ impl Supervisor {
     /// was left behind does no harm. Default: none.
     pub fn pidfile(mut self, path: impl Into<PathBuf>) -> Self {
         self.pidfile = Some(path.into());
+        self
+    }
+
+    /// What to do when it starts, stops and ends.
+    pub fn hooks(mut self, hooks: Hooks) -> Self {
+        self.hooks = hooks;
         self
     }
 
@@ -179,7 +189,8 @@ impl Supervisor {
             Ok((threads, beats, clears))
         };
         let settings = self.clone();
-        Handle::start("supervisor", &stop, start, {
+        let hooked = Hooked::new(&self.hooks, "Supervisor");
+        Handle::start("supervisor", &stop, hooked, start, {
             let heart = Arc::clone(&heart);
             move |(threads, beats, clears), stop| {
                 stop.turn(settings.begins_quiet);

@@ -3,9 +3,11 @@
 use super::claims::Claims;
 use super::finisher::Finisher;
 use super::handle::{Ending, Handle, Stopped};
+use super::hooked::Hooked;
 use super::lifeline::Lifeline;
 use super::link::Link;
 use super::notify::{self, Vital};
+use super::places::Places;
 use super::poller::Poller;
 use super::pool::{Assignment, Pool, PoolSetup};
 use super::registration::{Beats, Heart, Pulse, Who};
@@ -17,7 +19,8 @@ use crate::clock;
 use crate::db::claimed::Finished;
 use crate::db::{Database, processes};
 use crate::error::{Error, Result};
-use crate::event::Subscriber;
+use crate::event::{Event, Subscriber};
+use crate::hooks::Hooks;
 use crate::mutant;
 use crate::queue::QueueSelector;
 use crate::recycle::Recycle;
@@ -57,6 +60,7 @@ pub struct Worker {
     begins_quiet: bool,
     /// Whether the program is the worker's, and its to end.
     is_program: bool,
+    hooks: Hooks,
 }
 
 impl Worker {
@@ -75,6 +79,7 @@ impl Worker {
             recycle: Recycle::new(),
             begins_quiet: false,
             is_program: false,
+            hooks: Hooks::new(),
         }
     }
 
@@ -143,6 +148,12 @@ impl Worker {
         !self.recycle.is_never()
     }
 
+    /// What to do when it starts, stops and ends.
+    pub fn hooks(mut self, hooks: Hooks) -> Self {
+        self.hooks = hooks;
+        self
+    }
+
     /// Who hears of events.
     pub fn subscriber(mut self, subscriber: Subscriber) -> Self {
         self.subscriber = subscriber;
@@ -183,6 +194,7 @@ impl Worker {
         Handle::start(
             "worker",
             &stop,
+            Hooked::new(&self.hooks, "Worker"),
             || Running::start(self, lifeline),
             |worker, give_up| worker.run(give_up),
         )
@@ -271,7 +283,7 @@ fn poller(
         assign,
         link: Link::new(lifeline),
         stop: lifeline.stop.clone(),
-        queues: settings.queues.clone(),
+        places: Places::new(settings.queues.clone()),
         classes: settings.registry.classes().map(str::to_owned).collect(),
         polling_interval: settings.polling_interval,
         rested,
@@ -297,6 +309,7 @@ impl Running {
             database: database.clone(),
             claims: Arc::clone(&claims),
             stop: stop.clone(),
+            subscriber: lifeline.subscriber.clone(),
             rested: rested_tx,
             ended: ended_tx,
             limited: limited_tx,
@@ -344,6 +357,9 @@ impl Running {
     fn run(self, give_up: &Stop) -> Ending {
         let lifeline = &self.lifeline;
         let _ = lifeline.stop.channel().recv();
+        lifeline
+            .subscriber
+            .emit(&Event::Stopping { kind: "Worker" });
         let deadline = clock::deadline(self.shutdown_timeout);
         if mutant::is("heartbeat_stops_at_term") {
             self.heart.quiet();
