@@ -85,6 +85,15 @@ pub enum Error {
     /// Settings that cannot work together.
     #[error("{0}")]
     Settings(String),
+    /// A hook of `on_start` refused the start of a process.
+    #[error("a hook refused to start the {kind}: {source}")]
+    Hook {
+        /// `Worker`, `Dispatcher` or `Supervisor`.
+        kind: &'static str,
+        /// What the hook answered.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// A configuration in which something is wrong, all of it.
     #[error("the configuration is wrong:\n{}", lines(.0))]
     Configuration(Vec<Problem>),
@@ -97,15 +106,6 @@ pub enum Error {
         path: PathBuf,
         /// Who holds it: `process 4711`.
         holder: String,
-    },
-    /// A hook of `on_start` refused the start of a process.
-    #[error("a hook refused to start the {kind}: {source}")]
-    Hook {
-        /// `Worker`, `Dispatcher` or `Supervisor`.
-        kind: &'static str,
-        /// What the hook answered.
-        #[source]
-        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// A program or thread could not be started, or a file not written.
     #[error("cannot {action} {path}: {source}")]

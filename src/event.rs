@@ -277,13 +277,14 @@ impl fmt::Debug for Subscriber {
 
 /// One line an event, with key-values; never a job's arguments.
 fn log_event(event: &Event<'_>) {
-    if !log_job(event) {
+    if !log_run(event) && !log_end(event) {
         log_process(event);
     }
 }
 
-/// What happened to one job. False: the event is of another kind.
-fn log_job(event: &Event<'_>) -> bool {
+/// What happened to a job that has not ended. False: the event is of another
+/// kind.
+fn log_run(event: &Event<'_>) -> bool {
     match *event {
         // One line a job is enough: these are for who looks closer.
         Event::Claimed {
@@ -299,6 +300,31 @@ fn log_job(event: &Event<'_>) -> bool {
             class,
             attempt,
         } => log::debug!(job = job.0, class, attempt; "started job {job} ({class})"),
+        Event::TimedOut {
+            job,
+            class,
+            ran,
+            ends_process,
+        } => {
+            let (ms, what) = (
+                millis(ran),
+                if ends_process {
+                    "this process ends"
+                } else {
+                    "it keeps its thread and its claim"
+                },
+            );
+            log::error!(job = job.0, class, ms, ends_process;
+                "timed out: job {job} ({class}) still runs after {ms} ms; {what}");
+        }
+        _ => return false,
+    }
+    true
+}
+
+/// How one job ended, or its attempt. False: the event is of another kind.
+fn log_end(event: &Event<'_>) -> bool {
+    match *event {
         Event::Finished { job, class, ran } => {
             let ms = millis(ran);
             log::info!(job = job.0, class, ms; "finished job {job} ({class}) in {ms} ms");
@@ -328,23 +354,6 @@ fn log_job(event: &Event<'_>) -> bool {
         }
         Event::Discarded { job, class, kind } => {
             log::info!(job = job.0, class, kind; "discarded job {job} ({class}): {kind}");
-        }
-        Event::TimedOut {
-            job,
-            class,
-            ran,
-            ends_process,
-        } => {
-            let (ms, what) = (
-                millis(ran),
-                if ends_process {
-                    "this process ends"
-                } else {
-                    "it keeps its thread and its claim"
-                },
-            );
-            log::error!(job = job.0, class, ms, ends_process;
-                "timed out: job {job} ({class}) still runs after {ms} ms; {what}");
         }
         Event::Cancelled { job, class } => {
             log::info!(job = job.0, class; "cancelled job {job}");

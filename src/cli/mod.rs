@@ -39,9 +39,9 @@ Examples:
   windlass jobs list --state scheduled           look at jobs
   windlass explain 4711                          tell why a job is not running
   windlass failed retry --error 'timed out'      run failed jobs again
-  windlass check                                 look whether windlass.toml makes sense
   windlass queues pause mail --reason 'no SMTP'  let nobody take jobs of a queue
   windlass doctor                                look whether all is well
+  windlass check                                 look whether windlass.toml makes sense
   windlass supervise --processes 2 -- ./app worker
                                                  run two workers, and what they need
 
@@ -145,7 +145,7 @@ impl Command {
                 Ok(output::show(&copy.run(dialect)?, copy.json))
             }
             Command::Check(check) => {
-                let checked = check.run(at.option())?;
+                let checked = check.run(at.url())?;
                 let shown = output::show(&checked, check.json);
                 Ok(if checked.is_fine() {
                     shown
@@ -153,7 +153,7 @@ impl Command {
                     ExitCode::FAILURE
                 })
             }
-            Command::Supervise(supervise) => Ok(supervise.run(at.option(), at.given())?),
+            Command::Supervise(supervise) => Ok(supervise.run(at.url(), at.given())?),
             Command::Status(status) => Ok(status.show(&at.database()?)?),
             Command::Explain(explain) => {
                 Ok(output::show(&explain.run(&at.database()?)?, explain.json))

@@ -49,8 +49,8 @@ pub struct Commands {
 }
 
 impl Commands {
-    /// Runs the command on the database that `--database`, `DATABASE_URL` or the
-    /// configuration names, and says what the program should exit with; see
+    /// Runs the command on the database that `--database` or `DATABASE_URL`
+    /// names, and says what the program should exit with; see
     /// [`main`](super::main). Nothing but its output is printed: what the
     /// library logs goes where the program's log goes.
     pub fn run(&self, registry: &Registry) -> ExitCode {
@@ -71,20 +71,10 @@ impl Commands {
 pub(super) struct Address {
     /// The database, as `postgres://USER@HOST/NAME` or `sqlite://PATH` [env: `DATABASE_URL`]
     ///
-    /// Without it, `WINDLASS_DATABASE_URL`, `DATABASE_URL` or windlass.toml names
-    /// it. A password is better given by the environment: other users of this
-    /// host can read a command line.
+    /// A password is better given by the environment or the configuration: other
+    /// users of this host can read a command line.
     #[arg(long, global = true, value_name = "URL")]
     database: Option<String>,
-}
-
-/// What the environment says.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the environment is read here and in `config`"
-)]
-pub(super) fn env(name: &str) -> Option<String> {
-    std::env::var(name).ok()
 }
 
 /// Where a command runs.
@@ -131,21 +121,20 @@ impl<'a> At<'a> {
     }
 
     /// What `--database` says.
-    pub(super) fn option(&self) -> Option<&str> {
+    pub(super) fn url(&self) -> Option<&'a str> {
         self.address.database.as_deref()
     }
 
-    /// The database of the program in which the commands are mounted, unless
-    /// `--database` names another.
-    pub(super) fn given(&self) -> Option<&Database> {
-        self.database.filter(|_| self.option().is_none())
+    /// The program's own database, unless `--database` names another.
+    pub(super) fn given(&self) -> Option<&'a Database> {
+        self.database.filter(|_| self.url().is_none())
     }
 
     pub(super) fn database(&self) -> Result<Database, Failure> {
         if let Some(database) = self.given() {
             return Ok(database.clone());
         }
-        let url = match self.option() {
+        let url = match self.url() {
             Some(url) => Some(url.to_owned()),
             None => crate::config::find_url()?,
         };

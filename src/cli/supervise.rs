@@ -73,8 +73,8 @@ pub(super) struct Supervise {
 
 impl Supervise {
     /// Supervises until a signal says stop.
-    pub(super) fn run(&self, option: Option<&str>, given: Option<&Database>) -> Result<ExitCode> {
-        let config = self.source.read(option, self.arguments())?;
+    pub(super) fn run(&self, url: Option<&str>, given: Option<&Database>) -> Result<ExitCode> {
+        let config = self.source.read(url, self.arguments())?;
         let database = match given {
             Some(database) => database.clone(),
             None => config.database()?,

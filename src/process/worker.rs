@@ -136,6 +136,12 @@ impl Worker {
         self
     }
 
+    /// What to do when it starts, stops and ends.
+    pub fn hooks(mut self, hooks: Hooks) -> Self {
+        self.hooks = hooks;
+        self
+    }
+
     /// When to make room for a new process. For a worker with a program of its
     /// own; one that was started within a program just ends. Default: never.
     pub fn recycle(mut self, recycle: Recycle) -> Self {
@@ -146,12 +152,6 @@ impl Worker {
     /// Whether it is to be recycled some day.
     pub(super) fn is_recycled(&self) -> bool {
         !self.recycle.is_never()
-    }
-
-    /// What to do when it starts, stops and ends.
-    pub fn hooks(mut self, hooks: Hooks) -> Self {
-        self.hooks = hooks;
-        self
     }
 
     /// Who hears of events.
