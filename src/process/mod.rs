@@ -25,6 +25,7 @@ mod rest;
 mod scheduler;
 mod signals;
 mod stop;
+mod supervising;
 mod supervisor;
 mod threads;
 mod watchdog;
