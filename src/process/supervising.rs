@@ -91,7 +91,7 @@ impl Supervising {
             // Nobody else stops them: who ends by itself has broken down.
             if self.threads.iter_mut().any(Handle::has_ended) {
                 log::error!(
-                    "a worker or dispatcher of this process broke down: this process stops"
+                    "a worker, dispatcher or scheduler of this process broke down: this process stops"
                 );
                 stop.break_down();
             }

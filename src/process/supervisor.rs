@@ -9,7 +9,7 @@ use super::notify::{self, Vital};
 use super::pidfile::Pidfile;
 use super::registration::{Heart, Pulse, Who};
 use super::supervising::Supervising;
-use super::{Dispatcher, Worker, signals, threads};
+use super::{Dispatcher, Scheduler, Worker, signals, threads};
 use crate::db::Database;
 use crate::error::{Error, Result};
 use crate::event::Subscriber;
@@ -19,9 +19,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Runs child programs, dispatchers and workers, and prunes dead processes:
-/// a child at once, any other after the alive threshold. Any number of
-/// supervisors may run, on any host.
+/// Runs child programs, dispatchers, schedulers and workers, and prunes dead
+/// processes: a child at once, any other after the alive threshold. Any number
+/// of supervisors may run, on any host.
 ///
 /// ```no_run
 /// # use windlass::{Child, Database, Dispatcher, Supervisor};
@@ -39,6 +39,7 @@ pub struct Supervisor {
     database: Database,
     pub(super) children: Vec<Child>,
     dispatchers: Vec<Dispatcher>,
+    schedulers: Vec<Scheduler>,
     pub(super) workers: Vec<Worker>,
     pub(super) pulse: Pulse,
     pub(super) shutdown_timeout: Duration,
@@ -62,6 +63,7 @@ impl Supervisor {
             database: database.clone(),
             children: Vec::new(),
             dispatchers: Vec::new(),
+            schedulers: Vec::new(),
             workers: Vec::new(),
             pulse: Pulse::default(),
             shutdown_timeout: Duration::from_secs(25),
@@ -84,6 +86,12 @@ impl Supervisor {
     /// Runs a dispatcher on a thread of this process.
     pub fn dispatcher(mut self, dispatcher: Dispatcher) -> Self {
         self.dispatchers.push(dispatcher);
+        self
+    }
+
+    /// Runs a scheduler on a thread of this process.
+    pub fn scheduler(mut self, scheduler: Scheduler) -> Self {
+        self.schedulers.push(scheduler);
         self
     }
 
@@ -216,7 +224,8 @@ impl Supervisor {
 
     fn start_threads(&self) -> Result<Vec<Handle>> {
         let dispatchers = self.dispatchers.iter().cloned().map(Dispatcher::start);
+        let schedulers = self.schedulers.iter().cloned().map(Scheduler::start);
         let workers = self.workers.iter().cloned().map(Worker::start);
-        dispatchers.chain(workers).collect()
+        dispatchers.chain(schedulers).chain(workers).collect()
     }
 }
