@@ -100,6 +100,12 @@ pub enum Event<'a> {
         /// How many.
         count: usize,
     },
+    /// A concurrency key had a free slot that nobody was about to give to its
+    /// blocked jobs, as when a row was deleted by hand. They go on now.
+    Overlooked {
+        /// The key.
+        key: &'a str,
+    },
     /// The supervisor took away what had been kept for long enough.
     Cleared {
         /// How many finished jobs.
@@ -275,6 +281,9 @@ fn log_process(event: &Event<'_>) {
         Event::Released { count, why } => log::info!(count, why; "released {count} claims: {why}"),
         Event::Dispatched { count } => {
             log::debug!(count; "dispatched {count} scheduled executions");
+        }
+        Event::Overlooked { key } => {
+            log::warn!(key; "the concurrency key {key} had free slots that nobody was about to use, and blocked jobs; they go on now");
         }
         Event::Cleared {
             finished,

@@ -7,6 +7,7 @@ compile_error!(
 );
 
 mod clock;
+mod concurrency;
 mod db;
 mod enqueue;
 mod error;
@@ -26,11 +27,13 @@ mod retention;
 #[cfg(feature = "cli")]
 pub mod cli;
 
+pub use concurrency::{Concurrency, LimitConflict, semaphores};
 pub use db::attempts::{Attempt, AttemptOutcome};
 pub use db::jobs::EnqueueOutcome;
 pub use db::migrations::{MigrationDialect, copy as copy_migrations, run as migrate};
 pub use db::notes::Progress;
 pub use db::select::{JobCount, JobState, JobSummary};
+pub use db::semaphores::SemaphoreStatus;
 pub use db::status::{ProcessStatus, QueueStatus, RunStatus};
 pub use db::unique::{OnConflict, UniqueScope};
 pub use db::{AsConn, Conn, Connection, Database};

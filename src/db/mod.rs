@@ -11,6 +11,7 @@
 
 mod address;
 pub(crate) mod attempts;
+pub(crate) mod blocked;
 pub(crate) mod claimed;
 pub(crate) mod clear;
 mod conn;
@@ -32,6 +33,7 @@ pub(crate) mod results;
 pub(crate) mod scheduled;
 pub(crate) mod schema;
 pub(crate) mod select;
+pub(crate) mod semaphores;
 mod sql;
 pub(crate) mod status;
 pub(crate) mod task;

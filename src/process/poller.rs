@@ -6,8 +6,8 @@ use super::pool::{Assignment, Pool};
 use super::registration::{Heart, Registration};
 use super::stop::Stop;
 use crate::clock;
-use crate::db::processes;
 use crate::db::ready::{self, Claimed, Claims as Found, Queues, Want};
+use crate::db::{processes, semaphores};
 use crate::queue::QueueSelector;
 use crossbeam_channel::{Receiver, Sender, after, select_biased};
 use std::sync::Arc;
@@ -94,7 +94,7 @@ impl Poller {
             Ok(found) => found,
             Err(delay) => return Look::NotNow(delay),
         };
-        let Found::Held(jobs) = found else {
+        let Found::Held { jobs, is_wanted } = found else {
             drop(turn);
             if !self.stop.is_stopped() {
                 self.heart.lose(
@@ -118,6 +118,9 @@ impl Poller {
             self.idle_since = None;
         }
         self.hand_out(jobs, &registration);
+        if is_wanted && self.link.promote() {
+            return Look::Full;
+        }
         look
     }
 
@@ -126,7 +129,10 @@ impl Poller {
         self.link.write("claim jobs", |conn| {
             let queues = resolve(conn, selectors)?;
             if queues == Queues::Named(Vec::new()) {
-                return Ok(Found::Held(Vec::new()));
+                return Ok(Found::Held {
+                    jobs: Vec::new(),
+                    is_wanted: semaphores::is_wanted(conn)?,
+                });
             }
             ready::claim(
                 conn,

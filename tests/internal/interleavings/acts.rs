@@ -32,7 +32,7 @@ pub fn claim_and_finish(conn: &mut Conn<'_>, world: &World, process: usize) -> Q
         return Ok("took 0".to_owned());
     }
     let claims: Vec<i64> = taken.iter().map(|(claim, _)| *claim).collect();
-    let ended = claimed::finish(conn, process, &claims, Finished::Keep)?;
+    let ended = claimed::finish(conn, process, &claims, (Finished::Keep, true))?;
     Ok(format!("took {} finished {}", taken.len(), ended.len()))
 }
 
@@ -54,7 +54,7 @@ pub fn finish(
         conn,
         world.processes[process - 1],
         &ids(world, claims),
-        finished,
+        (finished, true),
     )?;
     Ok(format!("{}", ended.len()))
 }

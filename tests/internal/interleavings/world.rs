@@ -139,6 +139,6 @@ pub fn take(
     };
     Ok(match ready::claim(conn, &want)? {
         Claims::Unregistered => None,
-        Claims::Held(held) => Some(held.iter().map(|row| (row.claim_id, row.job_id)).collect()),
+        Claims::Held { jobs, .. } => Some(jobs.iter().map(|row| (row.claim_id, row.job_id)).collect()),
     })
 }

@@ -196,7 +196,7 @@ impl Taken<'_> {
                 .collect::<Vec<_>>(),
             limit,
         };
-        let Claims::Held(held) = ready::claim(&mut self.conn, &want)? else {
+        let Claims::Held { jobs: held, .. } = ready::claim(&mut self.conn, &want)? else {
             return Ok(Answer::Unregistered);
         };
         let ids = &mut self.ids;

@@ -132,7 +132,7 @@ impl Rows {
         let process = register(conn)?;
         let lot = jobs::insert_all(conn, &vec![job(None); 6])?;
         let claims = match claim(conn, process, &named())? {
-            Claims::Held(held) => held.iter().map(|held| held.claim_id).collect(),
+            Claims::Held { jobs, .. } => jobs.iter().map(|held| held.claim_id).collect(),
             Claims::Unregistered => Vec::new(),
         };
         assert_eq!(claims.len(), 3);
@@ -165,10 +165,10 @@ const LOOPS: [(&str, Work); 20] = [
         ready::queue_names(conn, "q").map(drop)
     }),
     ("finish and keep", |conn, rows| {
-        claimed::finish(conn, rows.process, &rows.claims, Finished::Keep).map(drop)
+        claimed::finish(conn, rows.process, &rows.claims, (Finished::Keep, false)).map(drop)
     }),
     ("finish and delete", |conn, rows| {
-        claimed::finish(conn, rows.process, &rows.claims, Finished::Delete).map(drop)
+        claimed::finish(conn, rows.process, &rows.claims, (Finished::Delete, true)).map(drop)
     }),
     ("fail", |conn, rows| {
         let fence = Fence {

@@ -29,6 +29,7 @@ const ROOMS: &[Room] = &[
     Room {
         name: "jobs",
         modules: &[
+            "concurrency",
             "job",
             "live",
             "operate",
