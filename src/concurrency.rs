@@ -145,6 +145,16 @@ pub fn semaphores<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<SemaphoreStatu
     semaphores::all(&mut conn.as_conn()).doing("look at the concurrency keys")
 }
 
+/// What of the limits does not hold, one sentence each: nothing, unless rows
+/// were changed by hand, or a limit was lowered while more jobs ran than the
+/// new one allows. Reads every job that is ready or runs.
+///
+/// # Errors
+/// When the database does not answer or has no tables.
+pub fn check_semaphores<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<String>> {
+    semaphores::check(&mut conn.as_conn()).doing("check the concurrency limits")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -27,7 +27,7 @@ mod retention;
 #[cfg(feature = "cli")]
 pub mod cli;
 
-pub use concurrency::{Concurrency, LimitConflict, semaphores};
+pub use concurrency::{Concurrency, LimitConflict, check_semaphores, semaphores};
 pub use db::attempts::{Attempt, AttemptOutcome};
 pub use db::jobs::EnqueueOutcome;
 pub use db::migrations::{MigrationDialect, copy as copy_migrations, run as migrate};

@@ -2,7 +2,7 @@
 
 use super::db::{execute, texts};
 use crate::db::sql::{cached, sql};
-use crate::db::{Conn, on};
+use crate::db::{Conn, on, semaphores};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Double, Integer, Nullable, Text};
 
@@ -47,7 +47,7 @@ pub fn clear(conn: &mut Conn<'_>) {
         "BEGIN; DELETE FROM solid_queue_ready_executions; DELETE FROM solid_queue_scheduled_executions; \
          DELETE FROM solid_queue_claimed_executions; DELETE FROM solid_queue_failed_executions; \
          DELETE FROM solid_queue_jobs; DELETE FROM solid_queue_processes; DELETE FROM solid_queue_pauses; \
-         DELETE FROM windlass_attempts; DELETE FROM audit; COMMIT",
+         DELETE FROM windlass_attempts; DELETE FROM windlass_wanted_keys; DELETE FROM solid_queue_blocked_executions; DELETE FROM audit; COMMIT",
     );
 }
 
@@ -89,7 +89,9 @@ const VIOLATIONS: &str = "
 
 /// Which invariants do not hold of what is committed.
 pub fn violations(conn: &mut Conn<'_>) -> Vec<String> {
-    texts(conn, VIOLATIONS)
+    let mut violations = texts(conn, VIOLATIONS);
+    violations.extend(semaphores::check(conn).unwrap());
+    violations
 }
 
 /// What a database says of a job.
@@ -147,7 +149,7 @@ pub fn jobs(conn: &mut Conn<'_>) -> Vec<JobRow> {
     };
     let text = format!(
         "SELECT j.id, CASE WHEN r.id IS NULL THEN '' ELSE 'ready' END || CASE WHEN c.id IS NULL THEN '' ELSE 'claimed' END
-           || CASE WHEN s.id IS NULL THEN '' ELSE 'scheduled' END || CASE WHEN f.id IS NULL THEN '' ELSE 'failed' END
+           || CASE WHEN s.id IS NULL THEN '' ELSE 'scheduled' END || CASE WHEN b.id IS NULL THEN '' ELSE 'blocked' END || CASE WHEN f.id IS NULL THEN '' ELSE 'failed' END
            || CASE WHEN j.finished_at IS NULL THEN '' ELSE 'finished' END AS place,
          c.id AS claim_id, c.process_id, {delay} AS delay, coalesce({due}, false) AS due, f.error,
          j.attempts, j.crash_count, j.last_claim_id, c.cancel_requested_at IS NOT NULL AS cancelled,
@@ -161,6 +163,7 @@ pub fn jobs(conn: &mut Conn<'_>) -> Vec<JobRow> {
          FROM solid_queue_jobs j LEFT JOIN solid_queue_ready_executions r ON r.job_id = j.id
          LEFT JOIN solid_queue_claimed_executions c ON c.job_id = j.id
          LEFT JOIN solid_queue_scheduled_executions s ON s.job_id = j.id
+         LEFT JOIN solid_queue_blocked_executions b ON b.job_id = j.id
          LEFT JOIN solid_queue_failed_executions f ON f.job_id = j.id ORDER BY j.id"
     );
     on!(conn, |c| cached(sql(text)).load(c)).unwrap()

@@ -7,7 +7,7 @@ use crate::db::clear::{self, Old};
 use crate::db::failed::Failure;
 use crate::db::jobs::{self, NewRow};
 use crate::db::moves::{self, When};
-use crate::db::{Conn, processes, scheduled};
+use crate::db::{Conn, blocked, processes, scheduled};
 use diesel::QueryResult;
 use diesel::result::Error::RollbackTransaction;
 use std::time::Duration;
@@ -231,6 +231,11 @@ pub fn end(
         Some(Ending::Snooze(_)) => "snoozed",
     }
     .to_owned())
+}
+
+/// Promotes blocked jobs of up to so many keys.
+pub fn promote(conn: &mut Conn<'_>, batch: usize) -> QueryResult<String> {
+    Ok(blocked::promote(conn, batch)?.ready.len().to_string())
 }
 
 pub fn cancel(conn: &mut Conn<'_>, world: &World, jobs: &[usize]) -> QueryResult<String> {
