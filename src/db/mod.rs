@@ -5,9 +5,11 @@
 //!
 //! Lock order of every transaction, ascending within a table:
 //! processes, claimed, scheduled, ready, failed, jobs, and last the tables
-//! `windlass_*`. Steps that skip locked rows never wait and may come out of
-//! order. Whoever enqueues jobs with unique ids locks those first of all; see
-//! `unique`.
+//! `windlass_*`. Concurrency keys are locked by promotions alone, which are
+//! transactions of their own and lock them first of all, ascending; blocked
+//! executions come after scheduled ones. Steps that skip locked rows never wait
+//! and may come out of order. Whoever enqueues jobs with unique ids locks those
+//! first of all; see `unique`.
 
 mod address;
 pub(crate) mod attempts;

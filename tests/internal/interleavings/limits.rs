@@ -45,6 +45,7 @@ fn promote_and_promote(db: &TestDb) {
 
 fn finish_and_promote(db: &TestDb) {
     Play::new(db, slot_taken_one_blocked)
+        .coarse()
         .actor("finish", |c, w| finish(c, w, 1, &[1], Keep))
         .actor("promote", |c, _| promote(c, 10))
         .ends_in(&[
@@ -73,6 +74,7 @@ fn finish_and_enqueue(db: &TestDb) {
 
 fn prune_and_promote(db: &TestDb) {
     Play::new(db, slot_taken_one_blocked)
+        .coarse()
         .actor("prune", |c, w| prune(c, w, 1, Some(0)))
         .actor("promote", |c, _| promote(c, 10))
         .ends_in(&["prune 1+0+0, promote 0 -> j1 ready (1 crash), j2 blocked; "]);
@@ -93,6 +95,7 @@ fn fail_and_promote_and_enqueue(db: &TestDb) {
 /// What somebody is moving is passed over, and its key stays wanted.
 fn cancel_and_promote(db: &TestDb) {
     Play::new(db, two_blocked)
+        .coarse()
         .actor("cancel", |c, w| cancel(c, w, &[1]))
         .actor("promote", |c, _| promote(c, 10))
         .ends_in(&[
@@ -103,6 +106,7 @@ fn cancel_and_promote(db: &TestDb) {
 
 fn rank_and_promote(db: &TestDb) {
     Play::new(db, two_blocked)
+        .coarse()
         .actor("rank", |c, w| rank(c, w, &[1, 2], 3))
         .actor("promote", |c, _| promote(c, 10))
         .also_on_postgres(&["rank 2, promote 0 -> j1 blocked, j2 blocked; p1"])

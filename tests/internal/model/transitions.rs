@@ -1,5 +1,6 @@
 //! The steps, taken on a real database by the functions under test.
 
+use super::limits;
 use super::look::look;
 use super::reference::Answer;
 use super::state::Model;
@@ -56,6 +57,7 @@ impl Taken<'_> {
             Step::Dispatch { batch } => {
                 scheduled::dispatch(&mut self.conn, *batch).map(Answer::Count)
             }
+            Step::Promote => self.promote(),
             Step::Claim {
                 process,
                 queues,
@@ -246,6 +248,7 @@ fn new_row(new: &New) -> NewRow {
         idempotency_key: new.key.map(|key| format!("key {key}")),
         max_crashes: new.max_crashes,
         at_most_once: new.at_most_once,
+        limit: new.limit.map(limits::new_limit),
         ..NewRow::new(
             CLASSES[usize::from(new.class)].to_owned(),
             "{}".to_owned(),
