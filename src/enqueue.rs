@@ -342,8 +342,9 @@ impl From<jobs::Inserted> for Enqueued {
 }
 
 /// Enqueues many jobs, of different types if need be, in few statements: all
-/// of them or none. The answers stand in the order of the jobs, one for each:
-/// a unique id that is held makes no difference to the other jobs, and what
+/// of them or none.
+///
+/// The answers stand in the order of the jobs, one for each: a unique id that is held makes no difference to the other jobs, and what
 /// [`OnConflict::Refuse`](crate::OnConflict::Refuse) refuses is no error here
 /// but [`EnqueueOutcome::Refused`].
 ///

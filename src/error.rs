@@ -63,6 +63,14 @@ pub enum Error {
         /// The id of the job that holds it.
         existing: i64,
     },
+    /// A job that was asked for is not known.
+    #[error(
+        "there is no job `{job}`, or nothing is left of it: `windlass jobs list` shows those that are there"
+    )]
+    NoSuchJob {
+        /// The id or the unique id, escaped.
+        job: String,
+    },
     /// A name of a queue or class is not acceptable.
     #[error("`{name}` is no {what}: {reason}")]
     InvalidName {

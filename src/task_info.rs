@@ -169,7 +169,7 @@ pub fn task_info<C: AsConn + ?Sized>(
 }
 
 /// The job first: where its row is gone, its result was there before.
-fn look(conn: &mut Conn<'_>, id: i64) -> Result<Option<TaskInfo>> {
+pub(crate) fn look(conn: &mut Conn<'_>, id: i64) -> Result<Option<TaskInfo>> {
     let doing = "look the job up";
     let job = task::job(conn, id).doing(doing)?;
     let is_open = job
@@ -262,8 +262,9 @@ const FIRST_LOOK: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// Waits until a job has ended, or until the time is over, and tells what has
-/// become of it by then: [`TaskStatus::has_ended`] says which. `None`: nothing
-/// is known of it (any more); a job that returns `()` and whose row does not
+/// become of it by then: [`TaskStatus::has_ended`] says which.
+///
+/// `None`: nothing is known of it (any more); a job that returns `()` and whose row does not
 /// stay leaves no trace, unless [`Policy::keep_result`] asks for one.
 ///
 /// It wakes up at the end of the job: by NOTIFY on Postgres, where it listens

@@ -186,13 +186,6 @@ fn insert_unless_known(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Option<
 }
 
 /// Binds `COLUMNS` to a statement; `delay` is bound even when `at` wins.
-macro_rules! bind_row {
-    ($statement:expr, $row:expr) => {
-        cached($crate::db::jobs::bind_columns!($statement, $row))
-    };
-}
-
-/// The binds of `VALUES`.
 macro_rules! bind_columns {
     ($statement:expr, $row:expr) => {
         $statement
@@ -214,7 +207,6 @@ macro_rules! bind_columns {
             .bind::<Nullable<Text>, _>($row.concurrency_on_conflict())
     };
 }
-pub(super) use bind_columns;
 
 /// Postgres: one statement, so one round trip and, outside a transaction of
 /// the caller, one commit. Whoever sleeps is notified by the same statement.
@@ -242,9 +234,10 @@ fn insert_in_one_statement(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Opt
         on_conflict(row),
         NOTIFY = super::wakeup::NOTIFY,
     ));
-    on!(conn, |c| bind_row!(sql(text), row).get_result::<Id>(c))
-        .optional()
-        .map(|row| row.map(|row| row.id))
+    on!(conn, |c| cached(bind_columns!(sql(text), row))
+        .get_result::<Id>(c))
+    .optional()
+    .map(|row| row.map(|row| row.id))
 }
 
 #[cfg(feature = "sqlite")]

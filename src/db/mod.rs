@@ -18,6 +18,7 @@ pub(crate) mod claimed;
 pub(crate) mod clear;
 mod conn;
 mod database;
+pub(crate) mod explain;
 pub(crate) mod failed;
 mod fatal;
 mod foreign;

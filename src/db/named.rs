@@ -6,7 +6,9 @@
 //! two lots with the same ones in another order never wait for each other.
 
 use super::blocked::FOR_EVER;
-use super::conn::{Conn, on};
+use super::conn::Conn;
+#[cfg(feature = "sqlite")]
+use super::conn::on;
 use super::jobs::{CHUNK, EnqueueOutcome, Id, Inserted, NewRow};
 use super::sql::{cached, sql};
 use super::unique::{self, AGAIN, Taken};
@@ -178,13 +180,20 @@ fn with_keys(conn: &mut Conn<'_>, keys: &[&str]) -> QueryResult<HashMap<String, 
     if keys.is_empty() {
         return Ok(HashMap::new());
     }
-    let text = conn.write(
-        "SELECT j.id, j.idempotency_key FROM (SELECT value ->> 0 AS key FROM {rows $1}) AS wanted \
-         JOIN solid_queue_jobs j ON j.idempotency_key = wanted.key",
-    );
-    let wanted: Vec<[&str; 1]> = keys.iter().map(|key| [*key]).collect();
-    let wanted = serde_json::to_string(&wanted).unwrap_or_default();
-    let rows: Vec<Keyed> = on!(conn, |c| cached(sql(text).bind::<Text, _>(&wanted)).load(c))?;
+    const FIND: &str = "SELECT id, idempotency_key FROM solid_queue_jobs WHERE idempotency_key";
+    let rows: Vec<Keyed> = match conn {
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(conn) => cached(
+            sql(format!("{FIND} = ANY ($1)")).bind::<diesel::sql_types::Array<Text>, _>(keys),
+        )
+        .load(*conn)?,
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(conn) => {
+            let keys = serde_json::to_string(keys).unwrap_or_default();
+            let text = format!("{FIND} IN (SELECT value FROM json_each($1))");
+            cached(sql(text).bind::<Text, _>(&keys)).load(*conn)?
+        }
+    };
     Ok(rows
         .into_iter()
         .map(|row| (row.idempotency_key, row.id))

@@ -13,6 +13,7 @@ use super::sql::{cached, id_list, sql};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// How long a job holds its unique id.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -138,14 +139,14 @@ pub(super) fn take(
         .iter()
         .filter_map(|(id, row)| Some((row.unique_id.as_deref()?, *id, row.unique_scope.column())))
         .collect();
-    let free = insert(conn, &wishes)?;
+    let free: BTreeSet<String> = insert(conn, &wishes)?.into_iter().collect();
     let mut taken = Vec::with_capacity(wanted.len());
     let mut others = Vec::new();
     for (id, row) in wanted {
         let Some(name) = row.unique_id.as_deref() else {
             continue;
         };
-        if free.iter().any(|free| free == name) {
+        if free.contains(name) {
             taken.push((*id, Taken::Free));
         } else {
             others.push((name, *id, *row));
@@ -431,8 +432,8 @@ struct Policy {
 /// and returns those of the jobs whose unique id another holds by now.
 pub(super) fn retake(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
     let text = conn.write(
-        "SELECT id, unique_id, policy FROM solid_queue_jobs WHERE id IN {in $1} AND unique_id IS NOT NULL \
-         ORDER BY unique_id, id",
+        "WITH chosen AS MATERIALIZED (SELECT id, unique_id, policy FROM solid_queue_jobs WHERE id IN {in $1}) \
+         SELECT id, unique_id, policy FROM chosen WHERE unique_id IS NOT NULL ORDER BY unique_id, id",
     );
     let named: Vec<Named> = on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
         .load(c))?;

@@ -12,8 +12,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use windlass::{
-    Change, Concurrency, Context, Dispatcher, Handle, Job, JobError, JobResult, JobState, Jobs,
-    LimitConflict, NewJob, Registry, Worker, enqueue_all, semaphores,
+    Change, Concurrency, Context, Dispatcher, Handle, Job, JobError, JobId, JobResult, JobState,
+    Jobs, LimitConflict, NewJob, Registry, Worker, enqueue_all, semaphores,
 };
 
 on_each_database!(
@@ -204,6 +204,13 @@ fn blocked_jobs_go_by_priority_and_then_by_age(db: &TestDb) {
         .unwrap();
     Note::new("free").enqueue(&mut conn).unwrap();
     until("those that may have run", || log.len() == 2);
+    let oldest = "SELECT min(job_id) AS n FROM solid_queue_blocked_executions";
+    let explained = windlass::explain(&mut conn, JobId(db.count(oldest))).unwrap();
+    let explained = format!("{explained:?}");
+    assert!(
+        explained.contains(r#"Limited { key: "g/k", by: Some("#),
+        "{explained}"
+    );
     assert_eq!(db.rows("blocked_executions"), 4);
     gate.open();
     until("all have", || log.len() == 6);

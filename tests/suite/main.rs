@@ -25,6 +25,7 @@ mod dispatch;
 mod embed;
 mod enqueue;
 mod enqueue_many;
+mod explain;
 mod idempotency;
 mod ids;
 mod limits;

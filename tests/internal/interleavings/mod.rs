@@ -13,6 +13,7 @@ mod crew;
 mod faults;
 mod limits;
 mod moves;
+mod names;
 mod pairs;
 mod processes;
 pub mod world;

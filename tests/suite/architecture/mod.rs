@@ -42,6 +42,7 @@ const ROOMS: &[Room] = &[
             "queue",
             "schedule",
             "event",
+            "explain",
             "config",
             "status",
         ],

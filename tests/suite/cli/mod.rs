@@ -1,5 +1,6 @@
 //! The commands of the program `windlass`.
 
+mod explain;
 mod jobs;
 mod migrate;
 mod status;
