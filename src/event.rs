@@ -76,6 +76,18 @@ pub enum Event<'a> {
         /// The kind of the reason; the message is among its attempts.
         kind: &'a str,
     },
+    /// A job has overrun its timeout and the grace, and still runs. What will
+    /// become of it is written down with its claim.
+    TimedOut {
+        /// The job.
+        job: JobId,
+        /// Its class.
+        class: &'a str,
+        /// How long it has run.
+        ran: Duration,
+        /// Whether the process ends for its sake.
+        ends_process: bool,
+    },
     /// A job was cancelled while a process held it.
     Cancelled {
         /// The job.
@@ -260,6 +272,23 @@ fn log_job(event: &Event<'_>) -> bool {
         }
         Event::Discarded { job, class, kind } => {
             log::info!(job = job.0, class, kind; "discarded job {job} ({class}): {kind}");
+        }
+        Event::TimedOut {
+            job,
+            class,
+            ran,
+            ends_process,
+        } => {
+            let (ms, what) = (
+                millis(ran),
+                if ends_process {
+                    "this process ends"
+                } else {
+                    "it keeps its thread and its claim"
+                },
+            );
+            log::error!(job = job.0, class, ms, ends_process;
+                "timed out: job {job} ({class}) still runs after {ms} ms; {what}");
         }
         Event::Cancelled { job } => log::info!(job = job.0; "cancelled job {job}"),
         Event::Fenced { job, claim } => {

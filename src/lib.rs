@@ -24,6 +24,10 @@ mod process;
 mod queue;
 mod registry;
 mod retention;
+mod status;
+mod step;
+mod task_info;
+mod timeout;
 
 #[cfg(feature = "cli")]
 pub mod cli;
@@ -53,6 +57,4 @@ pub use registry::Registry;
 pub use retention::Retention;
 pub use status::{processes, queues};
 pub use task_info::{JobKey, TaskInfo, TaskStatus, attempts, task_info, wait_for};
-
-mod status;
-mod task_info;
+pub use timeout::OnTimeout;

@@ -110,7 +110,12 @@ fn runs(runs: &[RunStatus], claimed: i64) -> String {
         .iter()
         .map(|run| {
             let class = printable(&run.class_name);
-            format!("{class} #{} for {}", run.job_id, age(run.seconds))
+            let progress = run.progress.as_ref().map_or(String::new(), |progress| {
+                let message = printable(&progress.message);
+                format!(", {:.0} % {message}", progress.percent)
+            });
+            let line = format!("{class} #{} for {}{progress}", run.job_id, age(run.seconds));
+            line.trim_end().to_owned()
         })
         .collect();
     let more = claimed.saturating_sub(i64::try_from(runs.len()).unwrap_or(i64::MAX));
@@ -131,6 +136,7 @@ pub(super) fn age(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::db::notes::Progress;
 
     #[test]
     fn ages_are_short() {
@@ -151,7 +157,16 @@ mod tests {
             job_id: 7,
             class_name: "mail\u{1b}[2J".to_owned(),
             seconds: 61.5,
+            thread: None,
+            progress: None,
         };
-        assert_eq!(runs(&[run], 12), "mail\\u{1b}[2J #7 for 1m 1s\nand 11 more");
+        let told = RunStatus {
+            progress: Some(Progress::new(41.6, "of\nall".to_owned())),
+            ..run.clone()
+        };
+        assert_eq!(
+            runs(&[run, told], 12),
+            "mail\\u{1b}[2J #7 for 1m 1s\nmail\\u{1b}[2J #7 for 1m 1s, 42 % of\\nall\nand 10 more"
+        );
     }
 }

@@ -407,6 +407,15 @@ pub(crate) fn claims_without_job(
         .collect())
 }
 
+/// Whether its owner has ended this claim `(claim, job)`: by the job's word, or
+/// because the row of a job that finished was not kept.
+pub(crate) fn ended_by_owner(conn: &mut Conn<'_>, claim: (i64, i64)) -> QueryResult<bool> {
+    Ok(
+        !ended_claims(conn, &[claim])?.is_empty()
+            || !claims_without_job(conn, &[claim])?.is_empty(),
+    )
+}
+
 /// Of the claims `(claim, job)`, those that their owner has ended: what a
 /// worker asks after an ending whose COMMIT got no answer.
 pub(crate) fn ended_claims(conn: &mut Conn<'_>, claims: &[(i64, i64)]) -> QueryResult<Vec<i64>> {

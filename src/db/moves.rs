@@ -114,7 +114,7 @@ pub(super) fn end_waiting(
     if !named.is_empty() {
         unique::unblock(conn, Some(&named), named.len())?;
     }
-    Ok(())
+    super::steps::remove(conn, jobs)
 }
 
 /// Deletes jobs that wait or have failed, and returns them.

@@ -1,6 +1,7 @@
 //! What `windlass status` shows: counts of each queue, and the processes.
 
 use super::conn::{Conn, on};
+use super::notes::{Note, Progress};
 use super::sql::{cached, sql};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Double, Integer, Nullable, Text};
@@ -69,6 +70,10 @@ pub struct RunStatus {
     pub class_name: String,
     /// Seconds since it was claimed.
     pub seconds: f64,
+    /// The name of the thread that performs it, once a heartbeat has told.
+    pub thread: Option<String>,
+    /// How far it is, as of its process' last heartbeat, if it tells.
+    pub progress: Option<Progress>,
 }
 
 /// Seconds from a column to now, per dialect.
@@ -140,6 +145,8 @@ struct Run {
     class_name: String,
     #[diesel(sql_type = Double)]
     seconds: f64,
+    #[diesel(sql_type = Nullable<Text>)]
+    note: Option<String>,
 }
 
 /// Every registered process, those of Rails included.
@@ -176,17 +183,22 @@ pub(crate) fn processes(conn: &mut Conn<'_>) -> QueryResult<Vec<ProcessStatus>> 
 fn runs(conn: &mut Conn<'_>, process_id: i64) -> QueryResult<Vec<RunStatus>> {
     let age = age(conn, "c.created_at");
     let text = conn.write(&format!(
-        "SELECT c.job_id, j.class_name, {age} AS seconds FROM solid_queue_claimed_executions c \
+        "SELECT c.job_id, j.class_name, {age} AS seconds, c.note FROM solid_queue_claimed_executions c \
          JOIN solid_queue_jobs j ON j.id = c.job_id WHERE c.process_id = $1 ORDER BY c.id LIMIT 10"
     ));
     let runs: Vec<Run> = on!(conn, |c| cached(sql(text).bind::<BigInt, _>(process_id))
         .load(c))?;
     Ok(runs
         .into_iter()
-        .map(|run| RunStatus {
-            job_id: run.job_id,
-            class_name: run.class_name,
-            seconds: run.seconds,
+        .map(|run| {
+            let note = Note::of_column(run.note.as_deref());
+            RunStatus {
+                job_id: run.job_id,
+                class_name: run.class_name,
+                seconds: run.seconds,
+                thread: note.thread,
+                progress: note.progress,
+            }
         })
         .collect())
 }

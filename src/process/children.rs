@@ -228,7 +228,8 @@ impl Slot {
 }
 
 fn is_graceful(status: ExitStatus) -> bool {
-    matches!(status.code(), Some(0)) || status.code() == Some(i32::from(super::handle::CUT_SHORT))
+    let graceful = [0, super::handle::CUT_SHORT, super::watchdog::TIMED_OUT];
+    graceful.map(i32::from).map(Some).contains(&status.code())
 }
 
 fn describe(status: ExitStatus) -> String {

@@ -2,6 +2,7 @@
 //! under way, and keeps what it cannot write until it can.
 
 use super::claims::Claims;
+use super::lifeline::Lifeline;
 use super::link::Link;
 use super::registration::Registration;
 use super::stop::Stop;
@@ -10,10 +11,10 @@ use crate::db::attempts::{self, Ending};
 use crate::db::claimed::{self, Fence, Finished, FinishedJob};
 use crate::db::jobs;
 use crate::db::ready::Claimed;
-use crate::db::results::{self, NewResult, ResultOutcome};
-use crate::db::scheduled::micros;
+use crate::db::results::NewResult;
 use crate::event::{Event, Subscriber};
 use crate::job::JobId;
+use crate::live::Live;
 use crate::mutant;
 use crate::perform::Outcome;
 use crossbeam_channel::{Receiver, RecvTimeoutError};
@@ -26,48 +27,43 @@ pub(crate) struct Ended {
     pub(crate) registration: Arc<Registration>,
     pub(crate) outcome: Outcome,
     pub(crate) ran: Duration,
-    /// What becomes of its row, if the job has its own idea.
-    pub(crate) keep: Option<bool>,
-    /// For how long what it came to is kept beside it, likewise.
+    /// What becomes of its row.
+    pub(crate) finished: Finished,
+    /// For how long what it came to is kept beside it, if that was said.
     pub(crate) keep_result: Option<Duration>,
+    pub(crate) live: Arc<Live>,
 }
 
 impl Ended {
-    /// Whether more than its row tells that the job has finished.
+    /// Whether its end is told or changes anything beyond its row.
     fn leaves_traces(&self) -> bool {
-        self.keeps_result() || self.job.unique_id.is_some()
+        self.live.has_steps() || self.job.unique_id.is_some() || self.result().is_some()
     }
 
-    fn keeps_result(&self) -> bool {
+    fn result(&self) -> Option<NewResult<'_>> {
         let Outcome::Finished(output) = &self.outcome else {
-            return false;
+            return None;
         };
-        let is_worth_it = self.keep_result.is_some()
-            || self.job.unique_id.is_some()
-            || output.text.is_some()
-            || output.problem.is_some();
-        is_worth_it && self.keep_result != Some(Duration::ZERO)
+        let job = &self.job;
+        NewResult::of_finished(
+            (
+                job.job_id,
+                u32::try_from(job.attempts).unwrap_or_default() + 1,
+            ),
+            &job.class_name,
+            job.unique_id.as_deref(),
+            (output.text.as_deref(), output.problem.as_deref()),
+            self.keep_result,
+        )
     }
 
     fn traces(&self) -> FinishedJob<'_> {
         let job = &self.job;
-        let result = match &self.outcome {
-            Outcome::Finished(output) if self.keeps_result() => Some(NewResult(
-                job.job_id,
-                job.unique_id.as_deref(),
-                &job.class_name,
-                ResultOutcome::Succeeded,
-                output.text.as_deref(),
-                output.problem.as_deref(),
-                job.attempts + 1,
-                micros(self.keep_result.unwrap_or(results::KEEP)),
-            )),
-            _ => None,
-        };
         FinishedJob {
             claim_id: job.claim_id,
-            result,
+            result: self.result(),
             named: job.unique_id.is_some().then_some(job.job_id),
+            steps: self.live.has_steps().then_some(job.job_id),
         }
     }
 }
@@ -84,14 +80,13 @@ const LONGEST_DEFERRAL: Duration = Duration::from_secs(30);
 
 /// The finisher of a worker.
 pub(crate) struct Finisher {
-    pub(crate) ended: Receiver<Ended>,
-    pub(crate) claims: Arc<Claims>,
-    pub(crate) link: Link,
-    pub(crate) subscriber: Subscriber,
-    pub(crate) finished: Finished,
+    ended: Receiver<Ended>,
+    claims: Arc<Claims>,
+    link: Link,
+    subscriber: Subscriber,
     /// Gives up what cannot be written: the process ends.
-    pub(crate) give_up: Stop,
-    pub(crate) deferred: Vec<Pending>,
+    give_up: Stop,
+    deferred: Vec<Pending>,
 }
 
 /// An ending that is to be written.
@@ -122,6 +117,17 @@ impl Pending {
 }
 
 impl Finisher {
+    pub(crate) fn new(lifeline: &Lifeline, claims: &Arc<Claims>, ended: Receiver<Ended>) -> Self {
+        Finisher {
+            ended,
+            claims: Arc::clone(claims),
+            link: Link::new(lifeline),
+            subscriber: lifeline.subscriber.clone(),
+            give_up: lifeline.give_up_writing.clone(),
+            deferred: Vec::new(),
+        }
+    }
+
     /// Runs until every job thread has ended and everything is written.
     pub(crate) fn run(mut self) {
         while !self.give_up.is_stopped() {
@@ -166,33 +172,15 @@ impl Finisher {
             .into_iter()
             .partition(|pending| matches!(pending.ended.outcome, Outcome::Finished(_)));
         while let Some(first) = finished.first() {
-            let kind = self.kind(first);
+            let of_first = kind(first);
             let (same, rest) = finished
                 .into_iter()
-                .partition(|pending| self.kind(pending) == kind);
+                .partition(|pending| kind(pending) == of_first);
             self.write(same);
             finished = rest;
         }
         for pending in others {
             self.write(vec![pending]);
-        }
-    }
-
-    fn kind(&self, pending: &Pending) -> Kind {
-        let ended = &pending.ended;
-        Kind {
-            process_id: ended.registration.id,
-            finished: self.keep(ended),
-            leaves_traces: ended.leaves_traces(),
-            is_limited: ended.job.is_limited,
-        }
-    }
-
-    fn keep(&self, ended: &Ended) -> Finished {
-        match ended.keep {
-            Some(true) => Finished::Keep,
-            Some(false) => Finished::Delete,
-            None => self.finished,
         }
     }
 
@@ -237,13 +225,15 @@ impl Finisher {
     }
 
     fn finish(&mut self, group: &[Pending]) -> Result<(), Duration> {
-        let Some(kind) = group.first().map(|first| self.kind(first)) else {
+        let Some(kind) = group.first().map(kind) else {
             return Ok(());
         };
         let (process_id, how) = (kind.process_id, (kind.finished, kind.is_limited));
         let claims: Vec<i64> = group.iter().map(Pending::claim).collect();
         let pairs: Vec<(i64, i64)> = group.iter().map(Pending::pair).collect();
-        let repeated = group.iter().any(|pending| pending.tries > 0);
+        let repeated = group
+            .iter()
+            .any(|pending| pending.tries > 0 || pending.ended.live.ends_itself());
         let accepted = self.link.write("finish jobs", |conn| {
             if mutant::is("finish_without_fence") {
                 claimed::finish_unfenced(conn, &pairs)?;
@@ -267,11 +257,7 @@ impl Finisher {
             let claim = ended.job.claim_id;
             self.claims.remove(claim);
             if accepted.contains(&claim) {
-                self.subscriber.emit(&Event::Finished {
-                    job: JobId(ended.job.job_id),
-                    class: &ended.job.class_name,
-                    ran: ended.ran,
-                });
+                self.report_finished(ended);
             } else {
                 self.fenced(&ended.job);
             }
@@ -281,16 +267,21 @@ impl Finisher {
 
     fn end(&mut self, pending: &Pending, ending: &Ending) -> Result<(), Duration> {
         let ended = &pending.ended;
-        let (fence, finished) = (fence(ended), self.keep(ended));
+        let (fence, finished) = (fence(ended), ended.finished);
         let done = self.link.write("end a job", |conn| {
             let done = attempts::end(conn, fence, ending, ended.ran, finished)?;
-            let before = done.is_none() && was_accepted(conn, pending)?;
-            Ok(if before { Some(ending.clone()) } else { done })
+            Ok(match done {
+                Some(ending) => Settled::Ended(ending),
+                None if finished_itself(conn, pending)? => Settled::Finished,
+                None if was_accepted(conn, pending)? => Settled::Ended(ending.clone()),
+                None => Settled::Fenced,
+            })
         })?;
         self.claims.remove(fence.claim_id);
         match done {
-            Some(ending) => self.report(ended, &ending),
-            None => self.fenced(&ended.job),
+            Settled::Ended(ending) => self.report(ended, &ending),
+            Settled::Finished => self.report_finished(ended),
+            Settled::Fenced => self.fenced(&ended.job),
         }
         Ok(())
     }
@@ -313,6 +304,14 @@ impl Finisher {
             self.fenced(&pending.ended.job);
         }
         Ok(())
+    }
+
+    fn report_finished(&self, ended: &Ended) {
+        self.subscriber.emit(&Event::Finished {
+            job: JobId(ended.job.job_id),
+            class: &ended.job.class_name,
+            ran: ended.ran,
+        });
     }
 
     fn report(&self, ended: &Ended, ending: &Ending) {
@@ -355,6 +354,26 @@ impl Finisher {
     }
 }
 
+/// What the endings of one statement have in common: the process, what
+/// becomes of the rows, and whether they leave more behind.
+fn kind(pending: &Pending) -> Kind {
+    let ended = &pending.ended;
+    Kind {
+        process_id: ended.registration.id,
+        finished: ended.finished,
+        leaves_traces: ended.leaves_traces(),
+        is_limited: ended.job.is_limited,
+    }
+}
+
+/// How an ending came out that was no success.
+enum Settled {
+    Ended(Ending),
+    /// The job had finished in a transaction of its own before.
+    Finished,
+    Fenced,
+}
+
 fn pending(ended: Ended) -> Pending {
     Pending {
         ended,
@@ -388,6 +407,12 @@ fn fence(ended: &Ended) -> Fence {
 /// Whether an earlier attempt got through, unheard.
 fn was_accepted(conn: &mut crate::db::Conn<'_>, pending: &Pending) -> diesel::QueryResult<bool> {
     Ok(pending.tries > 0 && !already_ended(conn, &[pending.pair()], &[])?.is_empty())
+}
+
+/// Whether the job has ended its claim itself, and its transaction was
+/// committed: the database knows, and the job's own word does not count then.
+fn finished_itself(conn: &mut crate::db::Conn<'_>, pending: &Pending) -> diesel::QueryResult<bool> {
+    Ok(pending.ended.live.ends_itself() && jobs::ended_by_owner(conn, pending.pair())?)
 }
 
 /// Of the claims that were not accepted, those that were ended by ourselves

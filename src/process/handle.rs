@@ -53,7 +53,7 @@ impl Stopped {
 }
 
 /// `EX_SOFTWARE` of `sysexits.h`.
-const BROKEN: u8 = 70;
+pub(crate) const BROKEN: u8 = 70;
 
 /// `EX_TEMPFAIL` of `sysexits.h`.
 pub(crate) const CUT_SHORT: u8 = 75;

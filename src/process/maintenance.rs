@@ -3,8 +3,8 @@
 use super::children::Exit;
 use super::link::Link;
 use crate::clock;
-use crate::db::claimed::{Death, Recovered};
 use crate::db::processes::{self, Observed};
+use crate::db::recovery::{Death, Recovered};
 use crate::event::{Event, Subscriber};
 use crate::job::JobId;
 use std::collections::HashMap;
@@ -141,6 +141,13 @@ fn report(subscriber: &Subscriber, kind: &str, name: &str, death: &Death, recove
     });
     for job in &recovered.cancelled {
         subscriber.emit(&Event::Cancelled { job: JobId(*job) });
+    }
+    for (job, class) in &recovered.discarded {
+        subscriber.emit(&Event::Discarded {
+            job: JobId(*job),
+            class,
+            kind: "timeout",
+        });
     }
     if !death.is_crash {
         return;

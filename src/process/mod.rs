@@ -18,6 +18,7 @@ mod signals;
 mod stop;
 mod supervisor;
 mod threads;
+mod watchdog;
 mod worker;
 
 pub use children::Child;

@@ -88,6 +88,9 @@ impl Poller {
         let Some(registration) = self.heart.current() else {
             return Look::NotNow(Duration::from_millis(20));
         };
+        if self.claims.is_closed() {
+            return Look::NotNow(Duration::from_millis(20));
+        }
         let turn = Arc::clone(&self.claims);
         let turn = turn.turn();
         let found = match self.claim(&registration, idle) {
@@ -96,7 +99,7 @@ impl Poller {
         };
         let Found::Held { jobs, is_wanted } = found else {
             drop(turn);
-            if !self.stop.is_stopped() {
+            if !self.stop.is_stopped() && !self.claims.is_closed() {
                 self.heart.lose(
                     &registration,
                     "its row is gone: it was taken for dead and pruned",

@@ -7,6 +7,7 @@ use super::stop::Stop;
 use super::threads;
 use crate::clock;
 use crate::db::Database;
+use crate::db::claimed::{Fence, Finished};
 use crate::db::ready::Claimed;
 use crate::error::Result;
 use crate::job::{Run, Signals};
@@ -14,6 +15,7 @@ use crate::live::Live;
 use crate::perform::perform;
 use crate::policy::Policy;
 use crate::registry::Registry;
+use crate::step::Steps;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -36,6 +38,10 @@ pub(crate) struct Pool {
     /// Told whenever a thread becomes idle.
     rested: Sender<()>,
     ended: Sender<Ended>,
+    /// Told whenever a job begins whose time is limited.
+    limited: Sender<()>,
+    /// What becomes of the rows of finished jobs that do not care.
+    finished: Finished,
 }
 
 impl Pool {
@@ -50,6 +56,8 @@ impl Pool {
             idle: AtomicUsize::new(threads),
             rested: setup.rested,
             ended: setup.ended,
+            limited: setup.limited,
+            finished: setup.finished,
         });
         let (sender, receiver) = unbounded();
         let handles = (1..=threads)
@@ -96,12 +104,17 @@ impl Pool {
 
     fn perform(&self, assignment: Assignment, live: Arc<Live>) -> Ended {
         let job = &assignment.job;
-        let stored = Policy::of_columns(job.policy.as_deref(), job.max_attempts, job.at_most_once);
+        let policy = policy(&self.registry, job);
+        let (limit, finished) = (policy.limit(), self.finished(&policy));
         let run = Run {
-            policy: self.registry.complete(&job.class_name, stored),
+            policy,
             job_id: job.job_id,
-            claim_id: job.claim_id,
+            fence: Fence {
+                process_id: assignment.registration.id,
+                claim_id: job.claim_id,
+            },
             class_name: job.class_name.clone(),
+            unique_id: job.unique_id.clone(),
             queue_name: job.queue_name.clone(),
             attempt: u32::try_from(job.attempts).unwrap_or(0) + 1,
             enqueued_at: job.created_at,
@@ -109,21 +122,44 @@ impl Pool {
             signals: Signals {
                 stopping: self.stop.flag(),
                 lease: Arc::clone(&assignment.registration.lease),
-                live,
+                live: Arc::clone(&live),
             },
             database: self.database.clone(),
+            finished,
+            steps: Steps::default(),
         };
         let begun = clock::instant();
+        live.begin(limit);
+        if limit.is_some() {
+            // Full: the watchdog has not yet looked at the last one, and will.
+            let _ = self.limited.try_send(());
+        }
         let outcome = perform(&self.registry, &job.arguments, &run);
+        live.end();
         Ended {
             job: assignment.job,
             registration: assignment.registration,
             outcome,
             ran: begun.elapsed(),
-            keep: run.policy.keep_finished,
+            finished,
             keep_result: run.policy.keep_result,
+            live,
         }
     }
+
+    fn finished(&self, policy: &Policy) -> Finished {
+        match policy.keep_finished {
+            Some(true) => Finished::Keep,
+            Some(false) => Finished::Delete,
+            None => self.finished,
+        }
+    }
+}
+
+/// The policy of a claimed job, completed by its type and the program.
+pub(crate) fn policy(registry: &Registry, job: &Claimed) -> Policy {
+    let stored = Policy::of_columns(job.policy.as_deref(), job.max_attempts, job.at_most_once);
+    registry.complete(&job.class_name, stored)
 }
 
 /// A pool, the way to its threads, and the threads.
@@ -137,4 +173,6 @@ pub(crate) struct PoolSetup {
     pub(crate) stop: Stop,
     pub(crate) rested: Sender<()>,
     pub(crate) ended: Sender<Ended>,
+    pub(crate) limited: Sender<()>,
+    pub(crate) finished: Finished,
 }

@@ -6,6 +6,7 @@ use super::link::Link;
 use super::stop::Stop;
 use super::threads;
 use crate::clock;
+use crate::db::notes;
 use crate::db::processes::{self, NewProcess};
 use crate::error::Result;
 use crate::event::Event;
@@ -164,6 +165,9 @@ impl Heart {
             state.retired.push(Arc::clone(registration));
         }
         drop(state);
+        if let Some(claims) = &self.claims {
+            claims.wake();
+        }
         if first {
             self.lifeline.subscriber.emit(&Event::Lost {
                 name: &registration.name,
@@ -220,6 +224,7 @@ impl Heart {
                 registration.lease.renew(sent);
                 if let Some(claims) = &self.claims {
                     claims.cancel(&beat.cancelled);
+                    carry_notes(link, claims, registration.id);
                 }
             } else {
                 self.lose(
@@ -307,6 +312,23 @@ impl Heart {
                 });
             }
         }
+    }
+}
+
+/// Writes down what the jobs of a process have to tell, if anything is new;
+/// what cannot be written is carried by the next heartbeat.
+fn carry_notes(link: &mut Link, claims: &Claims, process_id: i64) {
+    let news = claims.news(process_id);
+    if news.is_empty() {
+        return;
+    }
+    let notes: Vec<_> = news.iter().map(|(id, _, news)| (*id, &news.note)).collect();
+    let written = link.write("note the progress of jobs", |conn| {
+        notes::write(conn, process_id, &notes)
+    });
+    let written = written.unwrap_or_default();
+    for (_, live, news) in news.iter().filter(|(id, ..)| written.contains(id)) {
+        live.carried(news);
     }
 }
 

@@ -48,7 +48,7 @@ pub struct Supervisor {
 const LOOK: Duration = Duration::from_millis(20);
 
 /// After the shutdown timeout, how long a child may take to end by itself.
-const MERCY: Duration = Duration::from_secs(5);
+pub(super) const MERCY: Duration = Duration::from_secs(5);
 
 impl Supervisor {
     /// A supervisor that only prunes dead processes and clears what is old.

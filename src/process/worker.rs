@@ -6,9 +6,10 @@ use super::handle::{Ending, Handle, Stopped};
 use super::lifeline::Lifeline;
 use super::link::Link;
 use super::poller::Poller;
-use super::pool::{Pool, PoolSetup};
+use super::pool::{Assignment, Pool, PoolSetup};
 use super::registration::{Beats, Heart, Pulse, Who};
 use super::stop::Stop;
+use super::watchdog::{Bite, Watchdog};
 use super::{listener, release, signals, threads};
 use crate::clock;
 use crate::db::claimed::Finished;
@@ -18,7 +19,7 @@ use crate::event::Subscriber;
 use crate::mutant;
 use crate::queue::QueueSelector;
 use crate::registry::Registry;
-use crossbeam_channel::bounded;
+use crossbeam_channel::{Receiver, Sender, bounded};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -49,6 +50,8 @@ pub struct Worker {
     shutdown_timeout: Duration,
     finished: Finished,
     subscriber: Subscriber,
+    /// Whether the program is the worker's, and its to end.
+    is_program: bool,
 }
 
 impl Worker {
@@ -64,6 +67,7 @@ impl Worker {
             shutdown_timeout: Duration::from_secs(25),
             finished: Finished::Keep,
             subscriber: Subscriber::default(),
+            is_program: false,
         }
     }
 
@@ -129,9 +133,14 @@ impl Worker {
     /// Works until SIGTERM or SIGINT, or, as a supervisor's child, until its
     /// standard input ends. For the main thread of a program.
     ///
+    /// It does not return when a job has overrun its
+    /// [timeout](crate::Policy::timeout) and does not end: then it stops, and
+    /// ends the program with exit code 124, for somebody to start it again.
+    ///
     /// # Errors
     /// As for [`start`](Self::start).
-    pub fn run(self) -> Result<Stopped> {
+    pub fn run(mut self) -> Result<Stopped> {
+        self.is_program = true;
         signals::install()?;
         let handle = self.start()?;
         signals::forward(&handle);
@@ -139,7 +148,9 @@ impl Worker {
     }
 
     /// Starts the worker's threads within this program and returns at once.
-    /// No signal handler is installed.
+    /// No signal handler is installed, and the program is never ended: a job
+    /// that overruns its [timeout](crate::Policy::timeout) and does not end
+    /// keeps its thread and its claim until it does.
     ///
     /// # Errors
     /// When the settings are impossible, or the database's tables are missing
@@ -207,6 +218,36 @@ struct Running {
     listens: JoinHandle<()>,
     finishes: JoinHandle<()>,
     jobs: Vec<JoinHandle<()>>,
+    watches: JoinHandle<()>,
+    /// Ends the watchdog.
+    quit: Stop,
+    bite: Option<Bite>,
+}
+
+/// The loop that claims: `wakes` are an idle thread and new work.
+fn poller(
+    settings: &Worker,
+    lifeline: &Lifeline,
+    (heart, claims): (&Arc<Heart>, &Arc<Claims>),
+    (pool, assign): (Arc<Pool>, Sender<Assignment>),
+    (rested, woken): (Receiver<()>, Receiver<()>),
+) -> Poller {
+    let by_notification = lifeline.database.listens_by_notification();
+    Poller {
+        heart: Arc::clone(heart),
+        claims: Arc::clone(claims),
+        pool,
+        assign,
+        link: Link::new(lifeline),
+        stop: lifeline.stop.clone(),
+        queues: settings.queues.clone(),
+        classes: settings.registry.classes().map(str::to_owned).collect(),
+        polling_interval: settings.polling_interval,
+        rested,
+        woken,
+        notified: by_notification.then(Default::default),
+        idle_since: None,
+    }
 }
 
 impl Running {
@@ -216,8 +257,9 @@ impl Running {
         let claims = Arc::new(Claims::default());
         let ((rested_tx, rested), (woken_tx, woken)) = (bounded(1), bounded(1));
         let (ended_tx, ended) = crossbeam_channel::unbounded();
-        let held = Some(Arc::clone(&claims));
-        let heart = Heart::of_worker(&lifeline, settings.pulse, settings.who(), held);
+        let (limited_tx, limited) = bounded(1);
+        let (who, held) = (settings.who(), Some(Arc::clone(&claims)));
+        let heart = Heart::of_worker(&lifeline, settings.pulse, who, held);
         let setup = PoolSetup {
             registry: settings.registry.clone(),
             database: database.clone(),
@@ -225,32 +267,25 @@ impl Running {
             stop: stop.clone(),
             rested: rested_tx,
             ended: ended_tx,
+            limited: limited_tx,
+            finished: settings.finished,
         };
         let (pool, assign, jobs) = Pool::start(setup, settings.threads)?;
-        let poller = Poller {
-            heart: Arc::clone(&heart),
-            claims: Arc::clone(&claims),
-            pool,
-            assign,
-            link: Link::new(&lifeline),
-            stop: stop.clone(),
-            queues: settings.queues.clone(),
-            classes: settings.registry.classes().map(str::to_owned).collect(),
-            polling_interval: settings.polling_interval,
-            rested,
-            woken,
-            notified: database.listens_by_notification().then(Default::default),
-            idle_since: None,
-        };
-        let finisher = Finisher {
-            ended,
-            claims: Arc::clone(&claims),
-            link: Link::new(&lifeline),
-            subscriber: lifeline.subscriber.clone(),
-            finished: settings.finished,
-            give_up: lifeline.give_up_writing.clone(),
-            deferred: Vec::new(),
-        };
+        let wakes = (rested, woken);
+        let poller = poller(
+            &settings,
+            &lifeline,
+            (&heart, &claims),
+            (pool, assign),
+            wakes,
+        );
+        let finisher = Finisher::new(&lifeline, &claims, ended);
+        let bite = settings
+            .is_program
+            .then(|| Bite::new(settings.shutdown_timeout));
+        let (quit, registry) = (Stop::new(), settings.registry.clone());
+        let bites = (quit.clone(), bite.clone());
+        let watchdog = Watchdog::new(&lifeline, &claims, registry, limited, bites);
         let beats = heart.start(release::reconciler(&claims))?;
         let listens = threads::spawn_vital("listener", stop, {
             let lifeline = lifeline.clone();
@@ -260,8 +295,11 @@ impl Running {
             beats,
             listens,
             finishes: threads::spawn_vital("finisher", stop, move || finisher.run())?,
+            watches: threads::spawn_vital("watchdog", stop, move || watchdog.run())?,
             polls: threads::spawn_vital("poller", stop, move || poller.run())?,
             jobs,
+            quit,
+            bite,
             heart,
             claims,
             shutdown_timeout: settings.shutdown_timeout,
@@ -284,21 +322,29 @@ impl Running {
         }
         threads::join(self.polls);
         release::unstarted(&self.claims, &mut link);
-        let drained = threads::join_until(self.jobs, deadline, give_up);
-        let flush = clock::instant() + Duration::from_secs(2);
-        let flushed = threads::join_until(vec![self.finishes], flush.max(deadline), give_up);
+        // What has overrun its time does not end for being waited for.
+        let is_vain = || self.claims.only_overrun();
+        let drained = threads::join_until(self.jobs, deadline, give_up, is_vain);
+        let flush = (clock::instant() + Duration::from_secs(2)).max(deadline);
+        let flushed = threads::join_until(vec![self.finishes], flush, give_up, is_vain);
         lifeline.give_up_writing.stop();
+        self.quit.stop();
+        threads::join(self.watches);
         let mut unfinished = Vec::new();
         // Broken: a finisher that panicked has ended too, and a poller may
         // have left claims that no memory knows of.
         if !(drained && flushed) || lifeline.stop.is_broken() {
-            unfinished = release::give_back(&self.claims, &mut link, drained);
+            let leave_overrun = self.bite.is_some();
+            unfinished = release::give_back(&self.claims, &mut link, drained, leave_overrun);
             for registration in self.heart.all() {
                 let _ = release::reconcile(&self.claims, &mut link, &registration);
             }
         }
         drop(self.beats);
         threads::join(self.listens);
+        if let Some(bite) = self.bite {
+            bite.end_if_due();
+        }
         Ending {
             unfinished,
             cut_short: false,

@@ -16,6 +16,7 @@ mod moves;
 mod names;
 mod pairs;
 mod processes;
+mod runs;
 pub mod world;
 
 use super::checks;

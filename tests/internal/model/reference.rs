@@ -149,6 +149,9 @@ impl Model {
         if let Some(job) = self.jobs.iter().position(has_key) {
             return (job, false);
         }
+        if let Some(job) = self.holder(new.name) {
+            return (job, false);
+        }
         let place = match new.when {
             When::Now | When::Past => Place::Ready,
             When::Future => Place::Scheduled(Due::Far),
@@ -166,6 +169,19 @@ impl Model {
         let number = self.jobs.len() - 1;
         self.enter(number);
         (number, true)
+    }
+
+    /// Which job holds a unique id: one that waits or runs.
+    pub fn holder(&self, name: Option<u8>) -> Option<usize> {
+        let holds = |job: &Job| {
+            name.is_some()
+                && job.new.name == name
+                && matches!(
+                    job.place,
+                    Place::Ready | Place::Blocked { .. } | Place::Scheduled(_) | Place::Claimed(_)
+                )
+        };
+        self.jobs.iter().position(holds)
     }
 
     fn make_due(&mut self, job: u8, rank: u8) -> Answer {

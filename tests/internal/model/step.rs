@@ -156,6 +156,8 @@ pub struct New {
     pub key: Option<u8>,
     /// Its concurrency key.
     pub limit: Option<u8>,
+    /// The unique id.
+    pub name: Option<u8>,
     pub max_crashes: Option<i32>,
 }
 
@@ -222,12 +224,15 @@ fn new() -> impl Strategy<Value = New> {
         (0..3_u8, 0..3_u8, 0..3_i32),
         when,
         proptest::bool::weighted(0.2),
-        option::weighted(0.2, 0..4_u8),
-        option::weighted(0.3, 0..3_u8),
+        (
+            option::weighted(0.2, 0..4_u8),
+            option::weighted(0.3, 0..4_u8),
+            option::weighted(0.3, 0..3_u8),
+        ),
         option::weighted(0.3, 0..4_i32),
     )
         .prop_map(
-            |((queue, class, priority), when, at_most_once, key, limit, max_crashes)| New {
+            |((queue, class, priority), when, at_most_once, (key, name, limit), max_crashes)| New {
                 queue,
                 class,
                 priority,
@@ -235,6 +240,7 @@ fn new() -> impl Strategy<Value = New> {
                 at_most_once,
                 key,
                 limit,
+                name,
                 max_crashes,
             },
         )

@@ -2,6 +2,7 @@
 
 use super::TestDb;
 use super::wait::until;
+use crate::policies::steps::{FinishAndWait, Hoard, Walk};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
@@ -69,6 +70,9 @@ impl Role {
             database,
             Registry::new()
                 .register::<Work>(effects.clone())
+                .register::<Walk>(effects.clone())
+                .register::<FinishAndWait>(effects.clone())
+                .register::<Hoard>(effects.clone())
                 .register::<Once>(effects),
         )
         .threads(self.threads)
@@ -299,7 +303,7 @@ impl Effects {
         )
     }
 
-    fn write(&self, what: &str, name: &str, claim: i64) {
+    pub fn write(&self, what: &str, name: &str, claim: i64) {
         let line = format!("{what} {name} {} {claim}\n", std::process::id());
         (&self.0).write_all(line.as_bytes()).unwrap();
     }
@@ -313,6 +317,8 @@ pub enum Do {
     WaitFor(String),
     /// Waits until it exists or the claim is lost.
     WaitForOrLost(String),
+    /// Makes the file and never ends, unless it exists.
+    StickOnce(String),
     Sleep(u64),
     Burn(u64),
     Abort,
@@ -329,6 +335,13 @@ impl Do {
             Do::WaitForOrLost(path) => until("the gate opens", || {
                 Path::new(path).exists() || cx.is_lost()
             }),
+            Do::StickOnce(path) => {
+                if File::create_new(path).is_ok() {
+                    loop {
+                        std::thread::park();
+                    }
+                }
+            }
             Do::Sleep(ms) => std::thread::sleep(Duration::from_millis(*ms)),
             Do::Burn(ms) => while start.elapsed() < Duration::from_millis(*ms) {},
             Do::Abort => std::process::abort(),
