@@ -213,12 +213,11 @@ pub(super) fn block(conn: &mut Conn<'_>, job: i64) -> QueryResult<()> {
     .execute(c))
 }
 
-/// Postgres: one statement, in the order of the entries; returns the ids of
-/// the jobs that were not there already.
+/// The statement that inserts entries: those that are free and have no limit
+/// are ready, the others scheduled or blocked.
 #[cfg(feature = "postgres")]
-fn insert_arrays(conn: &mut Conn<'_>, entries: &[Entry<'_>]) -> QueryResult<BTreeSet<i64>> {
-    use diesel::sql_types::{Array, Bool, Integer, Nullable};
-    let text = conn.write(&format!(
+fn insert_text() -> String {
+    super::sql::Dialect::Postgres.write(&format!(
         "WITH job AS (INSERT INTO solid_queue_jobs (id, {COLUMNS}) \
            SELECT id, queue_name, class_name, arguments, priority, active_job_id, \
              coalesce({{time scheduled_at}}, {{later delay}}), idempotency_key, max_attempts, max_crashes, at_most_once, \
@@ -245,7 +244,15 @@ fn insert_arrays(conn: &mut Conn<'_>, entries: &[Entry<'_>]) -> QueryResult<BTre
         RETURNING = super::blocked::RETURNING,
         limited = super::blocked::limited_ctes("free", "wanted"),
         NOTIFY = super::wakeup::NOTIFY,
-    ));
+    ))
+}
+
+/// Postgres: one statement, in the order of the entries; returns the ids of
+/// the jobs that were not there already.
+#[cfg(feature = "postgres")]
+fn insert_arrays(conn: &mut Conn<'_>, entries: &[Entry<'_>]) -> QueryResult<BTreeSet<i64>> {
+    use diesel::sql_types::{Array, Bool, Integer, Nullable};
+    let text = insert_text();
     fn column<'r, T>(entries: &'r [Entry<'r>], value: impl Fn(&'r NewRow) -> T) -> Vec<T> {
         entries.iter().map(|entry| value(entry.row)).collect()
     }
