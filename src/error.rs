@@ -84,6 +84,15 @@ pub enum Error {
     /// Settings that cannot work together.
     #[error("{0}")]
     Settings(String),
+    /// A hook of `on_start` refused the start of a process.
+    #[error("a hook refused to start the {kind}: {source}")]
+    Hook {
+        /// `Worker`, `Dispatcher` or `Supervisor`.
+        kind: &'static str,
+        /// What the hook answered.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// A program or thread could not be started, or a file not written.
     #[error("cannot {action} {path}: {source}")]
     Io {

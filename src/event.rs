@@ -25,6 +25,32 @@ pub enum Event<'a> {
         /// Its name.
         name: &'a str,
     },
+    /// A process has begun to stop: it claims nothing more.
+    Stopping {
+        /// `Worker`, `Dispatcher` or `Supervisor`.
+        kind: &'a str,
+    },
+    /// A worker has taken a job. It begins as soon as a thread gets to it, or
+    /// is released when a stop comes first.
+    Claimed {
+        /// The job.
+        job: JobId,
+        /// Its class.
+        class: &'a str,
+        /// Its queue.
+        queue: &'a str,
+        /// The claim.
+        claim: i64,
+    },
+    /// A thread begins to perform a job.
+    Started {
+        /// The job.
+        job: JobId,
+        /// Its class.
+        class: &'a str,
+        /// 1 for the first attempt.
+        attempt: u32,
+    },
     /// A job finished.
     Finished {
         /// The job.
@@ -92,6 +118,8 @@ pub enum Event<'a> {
     Cancelled {
         /// The job.
         job: JobId,
+        /// Its class; empty where a supervisor ended it, which knows none.
+        class: &'a str,
     },
     /// Claims were given back without having run to an end.
     Released {
@@ -243,6 +271,20 @@ fn log_event(event: &Event<'_>) {
 /// What happened to one job. False: the event is of another kind.
 fn log_job(event: &Event<'_>) -> bool {
     match *event {
+        // One line a job is enough: these are for who looks closer.
+        Event::Claimed {
+            job,
+            class,
+            queue,
+            claim,
+        } => {
+            log::debug!(job = job.0, class, queue, claim; "claimed job {job} ({class}) of {queue}");
+        }
+        Event::Started {
+            job,
+            class,
+            attempt,
+        } => log::debug!(job = job.0, class, attempt; "started job {job} ({class})"),
         Event::Finished { job, class, ran } => {
             let ms = millis(ran);
             log::info!(job = job.0, class, ms; "finished job {job} ({class}) in {ms} ms");
@@ -290,7 +332,9 @@ fn log_job(event: &Event<'_>) -> bool {
             log::error!(job = job.0, class, ms, ends_process;
                 "timed out: job {job} ({class}) still runs after {ms} ms; {what}");
         }
-        Event::Cancelled { job } => log::info!(job = job.0; "cancelled job {job}"),
+        Event::Cancelled { job, class } => {
+            log::info!(job = job.0, class; "cancelled job {job}");
+        }
         Event::Fenced { job, claim } => {
             log::warn!(job = job.0, claim; "fenced: job {job} ended too late, claim {claim} was no longer ours");
         }
@@ -307,6 +351,7 @@ fn log_process(event: &Event<'_>) {
     match *event {
         Event::Registered { kind, name } => log::info!(kind, name; "registered {kind} {name}"),
         Event::Deregistered { kind, name } => log::info!(kind, name; "deregistered {kind} {name}"),
+        Event::Stopping { kind } => log::info!(kind; "stopping the {kind}"),
         Event::Released { count, why } => log::info!(count, why; "released {count} claims: {why}"),
         Event::Dispatched { count } => {
             log::debug!(count; "dispatched {count} scheduled executions");

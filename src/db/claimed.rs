@@ -6,6 +6,7 @@
 
 use super::attempts::{self, Began, EndedRun, Ending};
 use super::conn::{Conn, on};
+use super::ready::Claimed;
 #[cfg(feature = "postgres")]
 use super::results::notify_waiters;
 use super::results::{self, NewResult};
@@ -82,6 +83,34 @@ pub(crate) struct FinishedJob<'a> {
     pub(crate) named: Option<i64>,
     /// The job, if it has recorded steps, which are forgotten.
     pub(crate) steps: Option<i64>,
+}
+
+impl<'a> FinishedJob<'a> {
+    /// What a run leaves behind that gave `(text, problem)`: the JSON of its
+    /// output, and why there is none.
+    pub(crate) fn new(
+        job: &'a Claimed,
+        output: (Option<&'a str>, Option<&'a str>),
+        keep_result: Option<Duration>,
+        has_steps: bool,
+    ) -> Self {
+        let unique_id = job.unique_id.as_deref();
+        let run = (
+            job.job_id,
+            u32::try_from(job.attempts).unwrap_or_default() + 1,
+        );
+        FinishedJob {
+            claim_id: job.claim_id,
+            result: NewResult::of_finished(run, &job.class_name, unique_id, output, keep_result),
+            named: unique_id.map(|_| job.job_id),
+            steps: has_steps.then_some(job.job_id),
+        }
+    }
+
+    /// Whether there is more to do than to finish it.
+    pub(crate) fn leaves_traces(&self) -> bool {
+        self.result.is_some() || self.named.is_some() || self.steps.is_some()
+    }
 }
 
 /// Like [`finish`], for jobs with results, unique ids or steps: what they

@@ -164,7 +164,7 @@ fn in_transaction<C: Connection>(conn: &mut C) -> bool {
         .is_ok_and(|depth| depth.is_some())
 }
 
-mod sealed {
+pub(super) mod sealed {
     pub trait Sealed {}
 }
 

@@ -28,6 +28,9 @@ pub(crate) struct NewRow {
     pub(crate) unique_id: Option<String>,
     pub(crate) unique_scope: UniqueScope,
     pub(crate) on_conflict: OnConflict,
+    /// The priority is to be the time, so many seconds ahead; see
+    /// [`rank_by_time`].
+    pub(crate) ahead_by: Option<i64>,
     pub(crate) limit: Option<NewLimit>,
 }
 
@@ -60,6 +63,7 @@ impl NewRow {
             unique_id: None,
             unique_scope: UniqueScope::default(),
             on_conflict: OnConflict::default(),
+            ahead_by: None,
             limit: None,
         }
     }

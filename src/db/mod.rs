@@ -18,6 +18,8 @@ pub(crate) mod claimed;
 pub(crate) mod clear;
 mod conn;
 mod database;
+pub(crate) mod declared;
+pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod failed;
 mod fatal;
@@ -26,11 +28,14 @@ pub(crate) mod jobs;
 pub(crate) mod migrations;
 pub(crate) mod moves;
 mod named;
+pub(crate) mod names;
 pub(crate) mod notes;
+pub(crate) mod pauses;
 #[cfg(test)]
 #[path = "../../tests/internal/plans/mod.rs"]
 mod plans;
 pub(crate) mod processes;
+pub(crate) mod ranks;
 pub(crate) mod ready;
 pub(crate) mod recovery;
 pub(crate) mod results;
@@ -42,12 +47,13 @@ mod sql;
 pub(crate) mod status;
 pub(crate) mod steps;
 pub(crate) mod task;
+pub(crate) mod test_bench;
 pub(crate) mod unique;
 pub(crate) mod wakeup;
 
 pub use conn::{AsConn, Conn};
 pub(crate) use conn::{on, ping, prefer_indexes};
-pub use database::{Connection, Database};
+pub use database::{Connection, Database, TestDatabase};
 pub(crate) use fatal::FileId;
 
 #[cfg(test)]

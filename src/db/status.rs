@@ -34,6 +34,15 @@ pub struct QueueStatus {
     /// Whether the queue is paused.
     #[diesel(sql_type = Bool)]
     pub paused: bool,
+    /// Who paused it, if that is known.
+    #[diesel(sql_type = Nullable<Text>)]
+    pub paused_by: Option<String>,
+    /// Why, if somebody said so.
+    #[diesel(sql_type = Nullable<Text>)]
+    pub pause_reason: Option<String>,
+    /// Seconds since it was paused.
+    #[diesel(sql_type = Nullable<Double>)]
+    pub paused_seconds: Option<f64>,
 }
 
 /// A registered process and what it runs.
@@ -54,6 +63,11 @@ pub struct ProcessStatus {
     pub heartbeat_seconds: f64,
     /// Whether it is stopping and claims no more.
     pub draining: bool,
+    /// Seconds since it was registered.
+    pub age_seconds: f64,
+    /// What it says of itself: a worker its queues, threads and classes.
+    /// `null` when it says nothing that is JSON.
+    pub metadata: serde_json::Value,
     /// The jobs it holds, the oldest first; at most ten.
     pub runs: Vec<RunStatus>,
     /// How many jobs it holds in all.
@@ -90,7 +104,7 @@ pub(super) fn age(conn: &Conn<'_>, column: &str) -> String {
 
 /// Counts every queue that has executions or is paused.
 pub(crate) fn queues(conn: &mut Conn<'_>) -> QueryResult<Vec<QueueStatus>> {
-    let age = age(conn, "oldest");
+    let (waited, paused) = (age(conn, "oldest"), age(conn, "p.created_at"));
     // A claimed or failed execution knows its queue only through its job.
     let text = conn.write(&format!(
         "WITH counts AS ( \
@@ -106,9 +120,9 @@ pub(crate) fn queues(conn: &mut Conn<'_>) -> QueryResult<Vec<QueueStatus>> {
          sums AS (SELECT queue_name, CAST(sum(ready) AS bigint) AS ready, CAST(sum(scheduled) AS bigint) AS scheduled, \
            CAST(sum(claimed) AS bigint) AS claimed, CAST(sum(blocked) AS bigint) AS blocked, \
            CAST(sum(failed) AS bigint) AS failed, min(oldest) AS oldest FROM counts GROUP BY queue_name) \
-         SELECT queue_name, ready, scheduled, claimed, blocked, failed, {age} AS oldest_ready_seconds, \
-           queue_name IN (SELECT queue_name FROM solid_queue_pauses) AS paused \
-         FROM sums ORDER BY queue_name"
+         SELECT sums.queue_name, ready, scheduled, claimed, blocked, failed, {waited} AS oldest_ready_seconds, \
+           p.id IS NOT NULL AS paused, p.paused_by, p.pause_reason, {paused} AS paused_seconds \
+         FROM sums LEFT JOIN solid_queue_pauses p ON p.queue_name = sums.queue_name ORDER BY sums.queue_name"
     ));
     let mut queues: Vec<QueueStatus> = on!(conn, |c| cached(sql(text)).load(c))?;
     for queue in &mut queues {
@@ -133,6 +147,10 @@ struct Row {
     heartbeat_seconds: f64,
     #[diesel(sql_type = Bool)]
     draining: bool,
+    #[diesel(sql_type = Double)]
+    age_seconds: f64,
+    #[diesel(sql_type = Nullable<Text>)]
+    metadata: Option<String>,
     #[diesel(sql_type = BigInt)]
     claimed: i64,
 }
@@ -152,8 +170,9 @@ struct Run {
 /// Every registered process, those of Rails included.
 pub(crate) fn processes(conn: &mut Conn<'_>) -> QueryResult<Vec<ProcessStatus>> {
     let age_of_heartbeat = age(conn, "last_heartbeat_at");
+    let age_of_row = age(conn, "created_at");
     let text = conn.write(&format!(
-        "SELECT id, kind, name, hostname, pid, {age_of_heartbeat} AS heartbeat_seconds, draining, \
+        "SELECT id, kind, name, hostname, pid, {age_of_heartbeat} AS heartbeat_seconds, draining, {age_of_row} AS age_seconds, metadata, \
          (SELECT count(*) FROM solid_queue_claimed_executions c WHERE c.process_id = solid_queue_processes.id) AS claimed \
          FROM solid_queue_processes ORDER BY hostname, kind, id"
     ));
@@ -173,6 +192,11 @@ pub(crate) fn processes(conn: &mut Conn<'_>) -> QueryResult<Vec<ProcessStatus>> 
                 pid: row.pid,
                 heartbeat_seconds: row.heartbeat_seconds,
                 draining: row.draining,
+                age_seconds: row.age_seconds,
+                metadata: row
+                    .metadata
+                    .and_then(|text| serde_json::from_str(&text).ok())
+                    .unwrap_or_default(),
                 runs,
                 claimed: row.claimed,
             })

@@ -1,6 +1,7 @@
 //! Makes due scheduled executions ready.
 
 use super::handle::{Ending, Handle, Stopped};
+use super::hooked::Hooked;
 use super::lifeline::Lifeline;
 use super::link::Link;
 use super::registration::{Heart, Pulse, Who};
@@ -9,6 +10,7 @@ use super::{signals, threads};
 use crate::db::{Database, scheduled, semaphores, unique};
 use crate::error::{Error, Result};
 use crate::event::{Event, Subscriber};
+use crate::hooks::Hooks;
 use std::time::Duration;
 
 /// Concurrency keys that are looked at in a turn.
@@ -24,6 +26,7 @@ pub struct Dispatcher {
     polling_interval: Duration,
     pulse: Pulse,
     subscriber: Subscriber,
+    hooks: Hooks,
 }
 
 impl Dispatcher {
@@ -35,6 +38,7 @@ impl Dispatcher {
             polling_interval: Duration::from_secs(1),
             pulse: Pulse::default(),
             subscriber: Subscriber::default(),
+            hooks: Hooks::new(),
         }
     }
 
@@ -60,6 +64,12 @@ impl Dispatcher {
     /// After how long without a heartbeat it is taken for dead. Default: 60 s.
     pub fn alive_threshold(mut self, threshold: Duration) -> Self {
         self.pulse.threshold = threshold;
+        self
+    }
+
+    /// What to do when it starts, stops and ends.
+    pub fn hooks(mut self, hooks: Hooks) -> Self {
+        self.hooks = hooks;
         self
     }
 
@@ -106,11 +116,14 @@ impl Dispatcher {
         Handle::start(
             "dispatcher",
             &lifeline.stop.clone(),
+            Hooked::new(&self.hooks, "Dispatcher"),
             start,
             move |beats, stop| {
                 threads::guard("dispatcher", stop, || {
                     self.work(&mut Link::new(&lifeline), stop);
                 });
+                let stopping = Event::Stopping { kind: "Dispatcher" };
+                lifeline.subscriber.emit(&stopping);
                 drop(beats);
                 Ending::default()
             },

@@ -11,7 +11,6 @@ use crate::db::attempts::{self, Ending};
 use crate::db::claimed::{self, Fence, Finished, FinishedJob};
 use crate::db::jobs;
 use crate::db::ready::Claimed;
-use crate::db::results::NewResult;
 use crate::event::{Event, Subscriber};
 use crate::job::JobId;
 use crate::live::Live;
@@ -35,36 +34,17 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// Whether its end is told or changes anything beyond its row.
-    fn leaves_traces(&self) -> bool {
-        self.live.has_steps() || self.job.unique_id.is_some() || self.result().is_some()
-    }
-
-    fn result(&self) -> Option<NewResult<'_>> {
+    /// What it leaves behind, if it has finished.
+    fn traces(&self) -> Option<FinishedJob<'_>> {
         let Outcome::Finished(output) = &self.outcome else {
             return None;
         };
-        let job = &self.job;
-        NewResult::of_finished(
-            (
-                job.job_id,
-                u32::try_from(job.attempts).unwrap_or_default() + 1,
-            ),
-            &job.class_name,
-            job.unique_id.as_deref(),
+        Some(FinishedJob::new(
+            &self.job,
             (output.text.as_deref(), output.problem.as_deref()),
             self.keep_result,
-        )
-    }
-
-    fn traces(&self) -> FinishedJob<'_> {
-        let job = &self.job;
-        FinishedJob {
-            claim_id: job.claim_id,
-            result: self.result(),
-            named: job.unique_id.is_some().then_some(job.job_id),
-            steps: self.live.has_steps().then_some(job.job_id),
-        }
+            self.live.has_steps(),
+        ))
     }
 }
 
@@ -240,7 +220,7 @@ impl Finisher {
                 return Ok(claims.clone());
             }
             let mut accepted = if kind.leaves_traces {
-                let traces = group.iter().map(|pending| pending.ended.traces());
+                let traces = group.iter().filter_map(|pending| pending.ended.traces());
                 claimed::finish_and_keep(conn, process_id, traces.collect(), how)?
             } else {
                 claimed::finish(conn, process_id, &claims, how)?
@@ -336,7 +316,7 @@ impl Finisher {
                 class,
                 kind: &failure.kind,
             },
-            Ending::Cancel(_) => Event::Cancelled { job },
+            Ending::Cancel(_) => Event::Cancelled { job, class },
             Ending::Snooze(delay) => Event::Snoozed {
                 job,
                 class,
@@ -361,7 +341,7 @@ fn kind(pending: &Pending) -> Kind {
     Kind {
         process_id: ended.registration.id,
         finished: ended.finished,
-        leaves_traces: ended.leaves_traces(),
+        leaves_traces: ended.traces().is_some_and(|job| job.leaves_traces()),
         is_limited: ended.job.is_limited,
     }
 }

@@ -1,5 +1,6 @@
 //! Holding on to what runs within this program.
 
+use super::hooked::Hooked;
 use super::stop::Stop;
 use super::threads;
 use crate::error::Result;
@@ -70,22 +71,27 @@ pub struct Handle {
 impl Handle {
     /// Starts the thread that runs `work` on what `make` gives. The thread
     /// comes first, so that nothing runs yet if it cannot be had; when `make`
-    /// fails, the stop ends whatever it has begun.
+    /// or a hook fails, the stop ends whatever has begun.
     pub(crate) fn start<T: Send + 'static>(
         name: &'static str,
         stop: &Stop,
+        hooked: Hooked,
         make: impl FnOnce() -> Result<T>,
         work: impl FnOnce(T, &Stop) -> Ending + Send + 'static,
     ) -> Result<Handle> {
         let (sender, ending) = bounded(1);
         let (made, parts) = bounded(1);
         threads::spawn(name, {
-            let stop = stop.clone();
+            let (stop, hooked) = (stop.clone(), hooked.clone());
             move || {
-                let ending = parts
-                    .recv()
-                    .ok()
-                    .and_then(|parts| threads::guard(name, &stop, || work(parts, &stop)));
+                let ending = parts.recv().ok().and_then(|parts| {
+                    let awaiting = hooked.await_stop(&stop);
+                    let ending = threads::guard(name, &stop, || work(parts, &stop));
+                    // Whoever waits for it waits for no more than the end.
+                    stop.stop();
+                    hooked.exit(awaiting, &stop);
+                    ending
+                });
                 let _ = sender.send(ending.unwrap_or_default());
             }
         })?;
@@ -94,7 +100,7 @@ impl Handle {
             ending,
             ended: None,
         };
-        match make() {
+        match hooked.start().and_then(|()| make()) {
             Ok(parts) => {
                 let _ = made.send(parts);
                 Ok(handle)

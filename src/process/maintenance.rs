@@ -140,7 +140,10 @@ fn report(subscriber: &Subscriber, kind: &str, name: &str, death: &Death, recove
         failed: recovered.failed.len(),
     });
     for job in &recovered.cancelled {
-        subscriber.emit(&Event::Cancelled { job: JobId(*job) });
+        subscriber.emit(&Event::Cancelled {
+            job: JobId(*job),
+            class: "",
+        });
     }
     for (job, class) in &recovered.discarded {
         subscriber.emit(&Event::Discarded {

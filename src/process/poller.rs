@@ -2,13 +2,15 @@
 
 use super::claims::Claims;
 use super::link::Link;
+use super::places::Places;
 use super::pool::{Assignment, Pool};
 use super::registration::{Heart, Registration};
 use super::stop::Stop;
 use crate::clock;
-use crate::db::ready::{self, Claimed, Claims as Found, Queues, Want};
-use crate::db::{processes, semaphores};
-use crate::queue::QueueSelector;
+use crate::db::processes;
+use crate::db::ready::{self, Claimed, Claims as Found, Want};
+use crate::event::Event;
+use crate::job::JobId;
 use crossbeam_channel::{Receiver, Sender, after, select_biased};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,7 +23,7 @@ pub(crate) struct Poller {
     pub(crate) assign: Sender<Assignment>,
     pub(crate) link: Link,
     pub(crate) stop: Stop,
-    pub(crate) queues: Vec<QueueSelector>,
+    pub(crate) places: Places,
     pub(crate) classes: Vec<String>,
     pub(crate) polling_interval: Duration,
     /// A thread became idle.
@@ -128,24 +130,19 @@ impl Poller {
     }
 
     fn claim(&mut self, registration: &Registration, limit: usize) -> Result<Found, Duration> {
-        let (selectors, classes) = (&self.queues, &self.classes);
+        let (places, classes) = (&mut self.places, &self.classes);
         self.link.write("claim jobs", |conn| {
-            let queues = resolve(conn, selectors)?;
-            if queues == Queues::Named(Vec::new()) {
-                return Ok(Found::Held {
-                    jobs: Vec::new(),
-                    is_wanted: semaphores::is_wanted(conn)?,
-                });
-            }
-            ready::claim(
-                conn,
-                &Want {
-                    process_id: registration.id,
-                    queues: &queues,
-                    classes,
-                    limit,
-                },
-            )
+            places.sweep(conn, limit, |conn, queues, limit| {
+                ready::claim(
+                    conn,
+                    &Want {
+                        process_id: registration.id,
+                        queues,
+                        classes,
+                        limit,
+                    },
+                )
+            })
         })
     }
 
@@ -153,6 +150,12 @@ impl Poller {
     /// given back by the thread that gets it, like any other ending.
     fn hand_out(&self, jobs: Vec<Arc<Claimed>>, registration: &Arc<Registration>) {
         for job in jobs {
+            self.link.subscriber().emit(&Event::Claimed {
+                job: JobId(job.job_id),
+                class: &job.class_name,
+                queue: &job.queue_name,
+                claim: job.claim_id,
+            });
             if self.stop.is_stopped() {
                 return;
             }
@@ -214,28 +217,4 @@ impl Poller {
         }
         written.is_ok()
     }
-}
-
-/// The names of the queues that the selectors stand for, in order.
-fn resolve(
-    conn: &mut crate::db::Conn<'_>,
-    selectors: &[QueueSelector],
-) -> diesel::QueryResult<Queues> {
-    if selectors.first() == Some(&QueueSelector::All) {
-        return Ok(Queues::All);
-    }
-    let mut names: Vec<String> = Vec::new();
-    for selector in selectors {
-        let more = match selector {
-            QueueSelector::Name(name) => vec![name.clone()],
-            QueueSelector::Prefix(prefix) => ready::queue_names(conn, prefix)?,
-            QueueSelector::All => ready::queue_names(conn, "")?,
-        };
-        names.extend(
-            more.into_iter()
-                .filter(|name| !names.contains(name))
-                .collect::<Vec<_>>(),
-        );
-    }
-    Ok(Queues::Named(names))
 }

@@ -10,7 +10,8 @@ use crate::db::Database;
 use crate::db::claimed::{Fence, Finished};
 use crate::db::ready::Claimed;
 use crate::error::Result;
-use crate::job::{Run, Signals};
+use crate::event::{Event, Subscriber};
+use crate::job::{JobId, Run, Signals};
 use crate::live::Live;
 use crate::perform::perform;
 use crate::policy::Policy;
@@ -33,6 +34,7 @@ pub(crate) struct Pool {
     pub(crate) database: Database,
     pub(crate) claims: Arc<Claims>,
     pub(crate) stop: Stop,
+    subscriber: Subscriber,
     /// Threads without work.
     idle: AtomicUsize,
     /// Told whenever a thread becomes idle.
@@ -53,6 +55,7 @@ impl Pool {
             database: setup.database,
             claims: setup.claims,
             stop: setup.stop,
+            subscriber: setup.subscriber,
             idle: AtomicUsize::new(threads),
             rested: setup.rested,
             ended: setup.ended,
@@ -128,6 +131,11 @@ impl Pool {
             finished,
             steps: Steps::default(),
         };
+        self.subscriber.emit(&Event::Started {
+            job: JobId(job.job_id),
+            class: &job.class_name,
+            attempt: run.attempt,
+        });
         let begun = clock::instant();
         live.begin(limit);
         if limit.is_some() {
@@ -171,6 +179,7 @@ pub(crate) struct PoolSetup {
     pub(crate) database: Database,
     pub(crate) claims: Arc<Claims>,
     pub(crate) stop: Stop,
+    pub(crate) subscriber: Subscriber,
     pub(crate) rested: Sender<()>,
     pub(crate) ended: Sender<Ended>,
     pub(crate) limited: Sender<()>,

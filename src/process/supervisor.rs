@@ -3,6 +3,7 @@
 use super::children::{Child, Exit, Slot};
 use super::clearing::Clearing;
 use super::handle::{Ending, Handle, Stopped};
+use super::hooked::Hooked;
 use super::lifeline::Lifeline;
 use super::link::Link;
 use super::maintenance::{self, Watch};
@@ -13,6 +14,7 @@ use crate::clock;
 use crate::db::Database;
 use crate::error::Result;
 use crate::event::{Event, Subscriber};
+use crate::hooks::Hooks;
 use crate::retention::Retention;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -42,6 +44,7 @@ pub struct Supervisor {
     shutdown_timeout: Duration,
     retention: Retention,
     subscriber: Subscriber,
+    hooks: Hooks,
 }
 
 /// How often children are looked at: how late a death can be noticed.
@@ -62,6 +65,7 @@ impl Supervisor {
             shutdown_timeout: Duration::from_secs(25),
             retention: Retention::new(),
             subscriber: Subscriber::default(),
+            hooks: Hooks::new(),
         }
     }
 
@@ -110,6 +114,12 @@ impl Supervisor {
         self
     }
 
+    /// What to do when it starts, stops and ends.
+    pub fn hooks(mut self, hooks: Hooks) -> Self {
+        self.hooks = hooks;
+        self
+    }
+
     /// Who hears of events.
     pub fn subscriber(mut self, subscriber: Subscriber) -> Self {
         self.subscriber = subscriber;
@@ -153,7 +163,8 @@ impl Supervisor {
             Ok((threads, beats, clears))
         };
         let settings = self.clone();
-        Handle::start("supervisor", &stop, start, {
+        let hooked = Hooked::new(&self.hooks, "Supervisor");
+        Handle::start("supervisor", &stop, hooked, start, {
             let heart = Arc::clone(&heart);
             move |(threads, beats, clears), stop| {
                 let ending =
@@ -212,6 +223,8 @@ impl Supervising {
 
     fn run(mut self, stop: &Stop, beats: Beats) -> Ending {
         threads::guard("supervisor", stop, || self.supervise(stop));
+        let stopping = Event::Stopping { kind: "Supervisor" };
+        self.subscriber.emit(&stopping);
         let cut_short = !self.stop_all(stop);
         drop(beats);
         let mut unfinished = Vec::new();

@@ -3,8 +3,10 @@
 use super::claims::Claims;
 use super::finisher::Finisher;
 use super::handle::{Ending, Handle, Stopped};
+use super::hooked::Hooked;
 use super::lifeline::Lifeline;
 use super::link::Link;
+use super::places::Places;
 use super::poller::Poller;
 use super::pool::{Assignment, Pool, PoolSetup};
 use super::registration::{Beats, Heart, Pulse, Who};
@@ -15,7 +17,8 @@ use crate::clock;
 use crate::db::claimed::Finished;
 use crate::db::{Database, processes};
 use crate::error::{Error, Result};
-use crate::event::Subscriber;
+use crate::event::{Event, Subscriber};
+use crate::hooks::Hooks;
 use crate::mutant;
 use crate::queue::QueueSelector;
 use crate::registry::Registry;
@@ -52,6 +55,7 @@ pub struct Worker {
     subscriber: Subscriber,
     /// Whether the program is the worker's, and its to end.
     is_program: bool,
+    hooks: Hooks,
 }
 
 impl Worker {
@@ -68,6 +72,7 @@ impl Worker {
             finished: Finished::Keep,
             subscriber: Subscriber::default(),
             is_program: false,
+            hooks: Hooks::new(),
         }
     }
 
@@ -124,6 +129,12 @@ impl Worker {
         self
     }
 
+    /// What to do when it starts, stops and ends.
+    pub fn hooks(mut self, hooks: Hooks) -> Self {
+        self.hooks = hooks;
+        self
+    }
+
     /// Who hears of events.
     pub fn subscriber(mut self, subscriber: Subscriber) -> Self {
         self.subscriber = subscriber;
@@ -162,6 +173,7 @@ impl Worker {
         Handle::start(
             "worker",
             &stop,
+            Hooked::new(&self.hooks, "Worker"),
             || Running::start(self, lifeline),
             |worker, give_up| worker.run(give_up),
         )
@@ -240,7 +252,7 @@ fn poller(
         assign,
         link: Link::new(lifeline),
         stop: lifeline.stop.clone(),
-        queues: settings.queues.clone(),
+        places: Places::new(settings.queues.clone()),
         classes: settings.registry.classes().map(str::to_owned).collect(),
         polling_interval: settings.polling_interval,
         rested,
@@ -265,6 +277,7 @@ impl Running {
             database: database.clone(),
             claims: Arc::clone(&claims),
             stop: stop.clone(),
+            subscriber: lifeline.subscriber.clone(),
             rested: rested_tx,
             ended: ended_tx,
             limited: limited_tx,
@@ -312,6 +325,9 @@ impl Running {
     fn run(self, give_up: &Stop) -> Ending {
         let lifeline = &self.lifeline;
         let _ = lifeline.stop.channel().recv();
+        lifeline
+            .subscriber
+            .emit(&Event::Stopping { kind: "Worker" });
         let deadline = clock::deadline(self.shutdown_timeout);
         if mutant::is("heartbeat_stops_at_term") {
             self.heart.quiet();

@@ -16,8 +16,8 @@ use super::recovery::Death;
 use super::results::{NewResult, ResultOutcome};
 use super::unique::{self, OnConflict};
 use super::{
-    AsConn, Conn, Connection, Database, claimed, jobs, notes, processes, ready, recovery,
-    scheduled, steps, task,
+    AsConn, Conn, Connection, Database, claimed, jobs, names, notes, pauses, processes, ready,
+    recovery, scheduled, steps, task,
 };
 use diesel::connection::{Connection as _, InstrumentationEvent};
 use diesel::prelude::*;
@@ -177,7 +177,7 @@ fn with_steps(rows: &Rows) -> FinishedJob<'static> {
 type Work = fn(&mut Conn<'_>, &Rows) -> QueryResult<()>;
 
 /// What the loops of a process do, on connections of their own.
-const LOOPS: [(&str, Work); 25] = [
+const LOOPS: [(&str, Work); 27] = [
     ("claim from all queues", |conn, rows| {
         claim(conn, rows.process, &Queues::All).map(drop)
     }),
@@ -185,7 +185,14 @@ const LOOPS: [(&str, Work); 25] = [
         claim(conn, rows.process, &named()).map(drop)
     }),
     ("list the queues", |conn, _| {
-        ready::queue_names(conn, "q").map(drop)
+        names::queue_names(conn, "q").map(drop)
+    }),
+    ("list the foremost queues", |conn, _| {
+        names::foremost(conn).map(drop)
+    }),
+    ("look at the paused queues", |conn, _| {
+        pauses::pause(conn, "q1", None, None)?;
+        names::are_pauses_crowded(conn).map(drop)
     }),
     ("finish and keep", |conn, rows| {
         claimed::finish(conn, rows.process, &rows.claims, (Finished::Keep, false)).map(drop)

@@ -29,6 +29,7 @@ const ROOMS: &[Room] = &[
     Room {
         name: "jobs",
         modules: &[
+            "doctor",
             "concurrency",
             "job",
             "live",
@@ -42,9 +43,11 @@ const ROOMS: &[Room] = &[
             "registry",
             "enqueue",
             "queue",
+            "queues",
             "schedule",
             "event",
             "explain",
+            "hooks",
             "config",
             "status",
         ],

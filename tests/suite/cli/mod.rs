@@ -1,8 +1,14 @@
 //! The commands of the program `windlass`.
 
+mod doctor;
+mod enqueue;
 mod explain;
 mod jobs;
 mod migrate;
+mod mount;
+mod pages;
+mod queues;
+mod snapshot;
 mod status;
 mod supervise;
 mod usage;
