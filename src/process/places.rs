@@ -2,8 +2,8 @@
 
 use crate::clock;
 use crate::db::Conn;
-use crate::db::{names, semaphores};
 use crate::db::ready::{Claims, Queues};
+use crate::db::{names, semaphores};
 use crate::queue::QueueSelector;
 use diesel::QueryResult;
 use std::time::{Duration, Instant};

@@ -8,7 +8,7 @@
 use super::attempts::{self, Ending};
 use super::claimed::{Fence, Finished, FinishedJob};
 use super::failed::Failure;
-use super::jobs::NewRow;
+use super::jobs::{NewLimit, NewRow};
 use super::notes::Note;
 use super::processes::NewProcess;
 use super::ready::{Claims, Queues, Want};
@@ -16,8 +16,8 @@ use super::recovery::Death;
 use super::results::{NewResult, ResultOutcome};
 use super::unique::{self, OnConflict};
 use super::{
-    AsConn, Conn, Connection, Database, claimed, jobs, names, notes, pauses, processes, ready,
-    recovery, scheduled, steps, task,
+    AsConn, Conn, Connection, Database, blocked, claimed, jobs, names, notes, pauses, processes,
+    ready, recovery, scheduled, semaphores, steps, task,
 };
 use diesel::connection::{Connection as _, InstrumentationEvent};
 use diesel::prelude::*;
@@ -102,6 +102,17 @@ fn job(key: Option<&str>) -> NewRow {
     }
 }
 
+fn limited() -> NewRow {
+    NewRow {
+        limit: Some(NewLimit {
+            key: "plan/k".to_owned(),
+            slots: 1,
+            discards: false,
+        }),
+        ..job(None)
+    }
+}
+
 fn register(conn: &mut Conn<'_>) -> QueryResult<i64> {
     let name = format!("worker-{:016x}.1", fastrand::u64(..));
     processes::register(
@@ -177,7 +188,16 @@ fn with_steps(rows: &Rows) -> FinishedJob<'static> {
 type Work = fn(&mut Conn<'_>, &Rows) -> QueryResult<()>;
 
 /// What the loops of a process do, on connections of their own.
-const LOOPS: [(&str, Work); 27] = [
+const LOOPS: [(&str, Work); 29] = [
+    ("promote", |conn, _| {
+        jobs::insert_all(conn, &vec![limited(); 3])?;
+        assert_eq!(blocked::promote(conn, 10)?.ready.len(), 1);
+        Ok(())
+    }),
+    ("look for free slots", |conn, _| {
+        jobs::insert(conn, &limited())?;
+        semaphores::sweep(conn, "", 10).map(drop)
+    }),
     ("claim from all queues", |conn, rows| {
         claim(conn, rows.process, &Queues::All).map(drop)
     }),
