@@ -196,6 +196,26 @@ pub enum Event<'a> {
         /// How it ended.
         how: &'a str,
     },
+    /// A child program ends again and again, soon after each start: somebody
+    /// should look at it. Told from the fifth time in a row on.
+    CrashLoop {
+        /// The program.
+        program: &'a str,
+        /// How often in a row it has ended soon, or could not be started.
+        exits: u32,
+        /// How long until the next start.
+        delay: Duration,
+    },
+    /// A worker makes room for a new one: it claims no more, and ends when its
+    /// jobs have.
+    Recycling {
+        /// Why.
+        why: &'a str,
+    },
+    /// A worker or supervisor was told to claim no more.
+    Quieted,
+    /// A worker or supervisor was told to claim again.
+    Resumed,
     /// A loop could not reach the database, and keeps trying.
     Unreachable {
         /// What was tried.
@@ -263,13 +283,14 @@ impl fmt::Debug for Subscriber {
 
 /// One line an event, with key-values; never a job's arguments.
 fn log_event(event: &Event<'_>) {
-    if !log_job(event) {
+    if !log_run(event) && !log_end(event) {
         log_process(event);
     }
 }
 
-/// What happened to one job. False: the event is of another kind.
-fn log_job(event: &Event<'_>) -> bool {
+/// What happened to a job that has not ended. False: the event is of another
+/// kind.
+fn log_run(event: &Event<'_>) -> bool {
     match *event {
         // One line a job is enough: these are for who looks closer.
         Event::Claimed {
@@ -285,6 +306,31 @@ fn log_job(event: &Event<'_>) -> bool {
             class,
             attempt,
         } => log::debug!(job = job.0, class, attempt; "started job {job} ({class})"),
+        Event::TimedOut {
+            job,
+            class,
+            ran,
+            ends_process,
+        } => {
+            let (ms, what) = (
+                millis(ran),
+                if ends_process {
+                    "this process ends"
+                } else {
+                    "it keeps its thread and its claim"
+                },
+            );
+            log::error!(job = job.0, class, ms, ends_process;
+                "timed out: job {job} ({class}) still runs after {ms} ms; {what}");
+        }
+        _ => return false,
+    }
+    true
+}
+
+/// How one job ended, or its attempt. False: the event is of another kind.
+fn log_end(event: &Event<'_>) -> bool {
+    match *event {
         Event::Finished { job, class, ran } => {
             let ms = millis(ran);
             log::info!(job = job.0, class, ms; "finished job {job} ({class}) in {ms} ms");
@@ -314,23 +360,6 @@ fn log_job(event: &Event<'_>) -> bool {
         }
         Event::Discarded { job, class, kind } => {
             log::info!(job = job.0, class, kind; "discarded job {job} ({class}): {kind}");
-        }
-        Event::TimedOut {
-            job,
-            class,
-            ran,
-            ends_process,
-        } => {
-            let (ms, what) = (
-                millis(ran),
-                if ends_process {
-                    "this process ends"
-                } else {
-                    "it keeps its thread and its claim"
-                },
-            );
-            log::error!(job = job.0, class, ms, ends_process;
-                "timed out: job {job} ({class}) still runs after {ms} ms; {what}");
         }
         Event::Cancelled { job, class } => {
             log::info!(job = job.0, class; "cancelled job {job}");
@@ -381,6 +410,18 @@ fn log_process(event: &Event<'_>) {
         }
         Event::ChildStarted { pid } => log::info!(pid; "started child {pid}"),
         Event::ChildExited { pid, how } => log::info!(pid, how; "child {pid} {how}"),
+        Event::CrashLoop {
+            program,
+            exits,
+            delay,
+        } => {
+            let delay_ms = millis(delay);
+            log::error!(program, exits, delay_ms;
+                "{program} ended {exits} times in a row soon after its start; the next start comes in {delay_ms} ms");
+        }
+        Event::Recycling { why } => log::info!(why; "this worker makes room for a new one: {why}"),
+        Event::Quieted => log::info!("quiet: claiming nothing more"),
+        Event::Resumed => log::info!("claiming again"),
         Event::Unreachable { action, reason } => {
             let reason = one_line(reason);
             log::error!(action, reason = reason.as_str(); "cannot {action}, trying again: {reason}");

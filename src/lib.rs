@@ -8,6 +8,8 @@ compile_error!(
 
 mod clock;
 mod concurrency;
+#[cfg(feature = "config")]
+mod config;
 mod db;
 mod doctor;
 mod enqueue;
@@ -25,6 +27,7 @@ mod policy;
 mod process;
 mod queue;
 mod queues;
+mod recycle;
 mod registry;
 mod retention;
 mod status;
@@ -37,6 +40,8 @@ mod timeout;
 pub mod cli;
 
 pub use concurrency::{Concurrency, LimitConflict, check_semaphores, semaphores};
+#[cfg(feature = "config")]
+pub use config::{Config, ConnectionBudget, Origin, Setting};
 pub use db::attempts::{Attempt, AttemptOutcome};
 pub use db::jobs::EnqueueOutcome;
 pub use db::migrations::{MigrationDialect, copy as copy_migrations, run as migrate};
@@ -49,7 +54,7 @@ pub use db::{AsConn, Conn, Connection, Database};
 pub use diesel;
 pub use doctor::{Finding, Verdict, doctor};
 pub use enqueue::{Enqueued, NewJob, enqueue_all};
-pub use error::{Error, Result, SchemaError};
+pub use error::{Error, Problem, Result, SchemaError};
 pub use event::{Event, Subscriber};
 pub use explain::{Explanation, Obstacle, Reason, explain};
 pub use hooks::{Hooks, ProcessInfo};
@@ -60,6 +65,7 @@ pub use policy::{Backoff, Delivery, JobFailed, Policy};
 pub use process::{Child, Dispatcher, Handle, Stopped, Supervisor, Worker};
 pub use queue::QueueSelector;
 pub use queues::{clear_queue, pause_queue, queue_latency, queue_size, resume_queue};
+pub use recycle::Recycle;
 pub use registry::Registry;
 pub use retention::Retention;
 pub use status::{processes, queues};

@@ -4,6 +4,8 @@
 //! `clap`), doing it (`run`, which prints nothing), and showing what came of
 //! it (a [`Report`](output::Report), as text or as JSON).
 
+mod check;
+mod config;
 mod doctor;
 mod enqueue;
 mod explain;
@@ -39,6 +41,7 @@ Examples:
   windlass failed retry --error 'timed out'      run failed jobs again
   windlass queues pause mail --reason 'no SMTP'  let nobody take jobs of a queue
   windlass doctor                                look whether all is well
+  windlass check                                 look whether windlass.toml makes sense
   windlass supervise --processes 2 -- ./app worker
                                                  run two workers, and what they need
 
@@ -71,6 +74,7 @@ enum Command {
     Migrate(migrate::Migrate),
     #[command(subcommand)]
     Migrations(migrations::Migrations),
+    Check(check::Check),
     Supervise(supervise::Supervise),
     Status(status::Status),
     Explain(explain::Explain),
@@ -118,7 +122,9 @@ enum Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         match error {
-            Error::Settings(reason) => Failure::Usage(ErrorKind::ValueValidation, reason),
+            error if config::is_usage(&error) => {
+                Failure::Usage(ErrorKind::ValueValidation, error.to_string())
+            }
             error => Failure::Error(error),
         }
     }
@@ -138,7 +144,16 @@ impl Command {
                 };
                 Ok(output::show(&copy.run(dialect)?, copy.json))
             }
-            Command::Supervise(supervise) => Ok(supervise.run(&at.database()?)?),
+            Command::Check(check) => {
+                let checked = check.run(at.url())?;
+                let shown = output::show(&checked, check.json);
+                Ok(if checked.is_fine() {
+                    shown
+                } else {
+                    ExitCode::FAILURE
+                })
+            }
+            Command::Supervise(supervise) => Ok(supervise.run(at.url(), at.given())?),
             Command::Status(status) => Ok(status.show(&at.database()?)?),
             Command::Explain(explain) => {
                 Ok(output::show(&explain.run(&at.database()?)?, explain.json))

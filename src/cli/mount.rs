@@ -71,19 +71,10 @@ impl Commands {
 pub(super) struct Address {
     /// The database, as `postgres://USER@HOST/NAME` or `sqlite://PATH` [env: `DATABASE_URL`]
     ///
-    /// A password is better given by the environment: other users of this host
-    /// can read a command line.
+    /// A password is better given by the environment or the configuration: other
+    /// users of this host can read a command line.
     #[arg(long, global = true, value_name = "URL")]
     database: Option<String>,
-}
-
-/// What the environment says.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the environment is read here and in `config`"
-)]
-pub(super) fn env(name: &str) -> Option<String> {
-    std::env::var(name).ok()
 }
 
 /// Where a command runs.
@@ -129,12 +120,24 @@ impl<'a> At<'a> {
         }
     }
 
+    /// What `--database` says.
+    pub(super) fn url(&self) -> Option<&'a str> {
+        self.address.database.as_deref()
+    }
+
+    /// The program's own database, unless `--database` names another.
+    pub(super) fn given(&self) -> Option<&'a Database> {
+        self.database.filter(|_| self.url().is_none())
+    }
+
     pub(super) fn database(&self) -> Result<Database, Failure> {
-        if let (None, Some(database)) = (&self.address.database, self.database) {
+        if let Some(database) = self.given() {
             return Ok(database.clone());
         }
-        let named = self.address.database.clone();
-        let url = named.or_else(|| env("DATABASE_URL"));
+        let url = match self.url() {
+            Some(url) => Some(url.to_owned()),
+            None => crate::config::find_url()?,
+        };
         match url.as_deref().map(str::trim) {
             None | Some("") => Err(Failure::Usage(
                 ErrorKind::MissingRequiredArgument,

@@ -1,7 +1,6 @@
 //! `windlass queues ...`.
 
 use super::Failure;
-use super::mount::env;
 use super::output::{self, Report};
 use super::select::{How, connect};
 use super::status::{age, queues};
@@ -257,8 +256,14 @@ impl Report for Turned {
 }
 
 /// `ada@web-1`, as far as it is known.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "who asks is no setting, so `config` does not read it"
+)]
 fn user() -> String {
     let host = gethostname::gethostname();
-    let name = ["USER", "LOGNAME"].into_iter().find_map(env);
+    let name = ["USER", "LOGNAME"]
+        .into_iter()
+        .find_map(|name| std::env::var(name).ok());
     format!("{}@{}", name.unwrap_or_default(), host.to_string_lossy())
 }

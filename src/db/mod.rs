@@ -39,6 +39,8 @@ pub(crate) mod ranks;
 pub(crate) mod ready;
 pub(crate) mod recovery;
 pub(crate) mod results;
+#[cfg(feature = "cli")]
+mod room;
 pub(crate) mod scheduled;
 pub(crate) mod schema;
 pub(crate) mod select;
@@ -51,10 +53,14 @@ pub(crate) mod test_bench;
 pub(crate) mod unique;
 pub(crate) mod wakeup;
 
+#[cfg(feature = "config")]
+pub(crate) use address::without_secrets;
 pub use conn::{AsConn, Conn};
 pub(crate) use conn::{on, ping, prefer_indexes};
 pub use database::{Connection, Database, TestDatabase};
 pub(crate) use fatal::FileId;
+#[cfg(feature = "cli")]
+pub(crate) use room::{Room, room};
 
 #[cfg(test)]
 #[path = "../../tests/internal/mod.rs"]

@@ -4,6 +4,7 @@ use super::handle::{Ending, Handle, Stopped};
 use super::hooked::Hooked;
 use super::lifeline::Lifeline;
 use super::link::Link;
+use super::notify::{self, Vital};
 use super::registration::{Heart, Pulse, Who};
 use super::stop::Stop;
 use super::{signals, threads};
@@ -87,7 +88,7 @@ impl Dispatcher {
         signals::install()?;
         let handle = self.start()?;
         signals::forward(&handle);
-        Ok(handle.wait())
+        Ok(notify::attend(handle, &Vital::of_a_thread()))
     }
 
     /// Starts dispatching on a thread of this program.

@@ -1,5 +1,6 @@
 //! Holding on to what runs within this program.
 
+use super::children;
 use super::hooked::Hooked;
 use super::stop::Stop;
 use super::threads;
@@ -26,6 +27,7 @@ pub struct Stopped {
     pub unfinished: Vec<JobId>,
     cut_short: bool,
     broken: bool,
+    recycled: bool,
 }
 
 impl Stopped {
@@ -41,10 +43,20 @@ impl Stopped {
         self.broken
     }
 
-    /// 0 when drained, 75 (try again) when cut short, 70 when broken.
+    /// Whether the worker ended to make room for a new one; see
+    /// [`Recycle`](crate::Recycle).
+    pub fn is_recycled(&self) -> bool {
+        self.recycled
+    }
+
+    /// 0 when drained, 75 (try again) when cut short, 70 when broken. A
+    /// supervisor's child that was recycled says so with 79, so that the next
+    /// is started without any delay.
     pub fn exit_code(&self) -> ExitCode {
         if self.broken {
             ExitCode::from(BROKEN)
+        } else if self.recycled && self.is_drained() && children::is_supervised() {
+            ExitCode::from(RECYCLED)
         } else if self.is_drained() {
             ExitCode::SUCCESS
         } else {
@@ -58,6 +70,9 @@ pub(crate) const BROKEN: u8 = 70;
 
 /// `EX_TEMPFAIL` of `sysexits.h`.
 pub(crate) const CUT_SHORT: u8 = 75;
+
+/// The first that `sysexits.h` leaves free.
+pub(crate) const RECYCLED: u8 = 79;
 
 /// A worker, dispatcher or supervisor that runs on threads of this program.
 /// Dropping it asks it to stop and waits.
@@ -117,6 +132,18 @@ impl Handle {
         self.stop.stop();
     }
 
+    /// Lets workers claim no more; what they run goes on, and they stay. A
+    /// dispatcher takes no notice, and a supervisor passes it on to all that
+    /// it runs.
+    pub fn quiet(&self) {
+        self.stop.quiet();
+    }
+
+    /// Lets workers claim again.
+    pub fn resume(&self) {
+        self.stop.resume();
+    }
+
     /// Asks for an end now: running jobs are not waited for.
     pub fn stop_now(&self) {
         self.stop.stop_now();
@@ -138,6 +165,7 @@ impl Handle {
                 unfinished: ending.unfinished,
                 cut_short: ending.cut_short,
                 broken: self.stop.is_broken(),
+                recycled: self.stop.is_recycled(),
             });
         }
         self.ended.clone()

@@ -3,6 +3,8 @@
 mod children;
 mod claims;
 mod clearing;
+#[cfg(feature = "config")]
+mod configured;
 mod dispatcher;
 mod finisher;
 mod handle;
@@ -11,16 +13,21 @@ mod lifeline;
 mod link;
 mod listener;
 mod maintenance;
+mod notify;
+mod orphans;
+mod pidfile;
 mod places;
 mod poller;
 mod pool;
 mod registration;
 mod release;
+mod rest;
 mod signals;
 mod stop;
 mod supervisor;
 mod threads;
 mod watchdog;
+mod wear;
 mod worker;
 
 pub use children::Child;

@@ -5,6 +5,7 @@ use super::link::Link;
 use super::places::Places;
 use super::pool::{Assignment, Pool};
 use super::registration::{Heart, Registration};
+use super::rest::{Rest, Turn};
 use super::stop::Stop;
 use crate::clock;
 use crate::db::processes;
@@ -34,6 +35,7 @@ pub(crate) struct Poller {
     pub(crate) notified: Option<Listening>,
     /// Since when the queues are empty.
     pub(crate) idle_since: Option<Instant>,
+    pub(crate) rest: Rest,
 }
 
 /// Whether this process' row says that it listens. NOTIFY makes commits wait
@@ -62,6 +64,9 @@ enum Look {
 /// listening.
 const FULL_CLAIMS: u32 = 3;
 
+/// How long a poller that claims nothing goes without looking why.
+const REST: Duration = Duration::from_secs(60);
+
 /// When to look again first after the queues were found empty, and then after
 /// each time three times as long, up to the polling interval: a job whose
 /// transaction was open when the process began to listen has notified nobody.
@@ -71,6 +76,9 @@ impl Poller {
     /// Runs until stopped. Nothing is claimed after that.
     pub(crate) fn run(mut self) {
         while !self.stop.is_stopped() {
+            if self.rests() {
+                continue;
+            }
             match self.look() {
                 Look::Full => {}
                 Look::Busy => self.wait_for_rest(),
@@ -82,8 +90,25 @@ impl Poller {
         }
     }
 
+    /// Whether nothing is to be claimed at present; then it has waited for that
+    /// to change.
+    fn rests(&mut self) -> bool {
+        let subscriber = self.link.subscriber().clone();
+        match self.rest.turn(&self.stop, &self.pool, &subscriber) {
+            Turn::Claim => return false,
+            Turn::Recycle => self.stop.recycle(),
+            Turn::Wait => select_biased! {
+                recv(self.stop.channel()) -> _ => {}
+                recv(self.stop.turned()) -> _ => {}
+                recv(self.rested) -> _ => {}
+                recv(after(self.rest.wear.patience(REST))) -> _ => {}
+            },
+        }
+        true
+    }
+
     fn look(&mut self) -> Look {
-        let idle = self.pool.idle();
+        let idle = self.rest.wear.room(self.pool.idle());
         if idle == 0 {
             return Look::Busy;
         }
@@ -122,6 +147,7 @@ impl Poller {
         if !jobs.is_empty() {
             self.idle_since = None;
         }
+        self.rest.wear.count(jobs.len());
         self.hand_out(jobs, &registration);
         if is_wanted && self.link.promote() {
             return Look::Full;
@@ -184,6 +210,7 @@ impl Poller {
         }
         let idle = self.idle_since.get_or_insert_with(clock::instant).elapsed();
         let pause = (idle * 2).max(FIRST_LOOK).min(self.polling_interval);
+        let pause = self.rest.wear.patience(pause);
         select_biased! {
             recv(self.stop.channel()) -> _ => {}
             recv(self.woken) -> _ => {}

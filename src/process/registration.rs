@@ -89,6 +89,7 @@ struct State {
     /// Lost ones whose jobs still run. They are kept beating where their row
     /// still exists: then nobody else runs those jobs meanwhile.
     retired: Vec<Arc<Registration>>,
+    is_leaving: bool,
 }
 
 impl Heart {
@@ -227,10 +228,13 @@ impl Heart {
                     carry_notes(link, claims, registration.id);
                 }
             } else {
-                self.lose(
-                    &registration,
-                    "its row is gone: it was taken for dead and pruned",
-                );
+                // At the end it is we who take it away.
+                if !self.state().is_leaving {
+                    self.lose(
+                        &registration,
+                        "its row is gone: it was taken for dead and pruned",
+                    );
+                }
                 self.forget(&registration);
             }
         }
@@ -345,6 +349,7 @@ impl Drop for Beats {
     /// last thing of all that a process does.
     fn drop(&mut self) {
         let mut link = Link::new(&self.heart.lifeline);
+        self.heart.state().is_leaving = true;
         self.heart.deregister(&mut link);
         self.heart.quiet();
         if let Some(thread) = self.thread.take() {

@@ -6,10 +6,12 @@ use super::handle::{Ending, Handle, Stopped};
 use super::hooked::Hooked;
 use super::lifeline::Lifeline;
 use super::link::Link;
+use super::notify::{self, Vital};
 use super::places::Places;
 use super::poller::Poller;
 use super::pool::{Assignment, Pool, PoolSetup};
 use super::registration::{Beats, Heart, Pulse, Who};
+use super::rest::Rest;
 use super::stop::Stop;
 use super::watchdog::{Bite, Watchdog};
 use super::{listener, release, signals, threads};
@@ -21,6 +23,7 @@ use crate::event::{Event, Subscriber};
 use crate::hooks::Hooks;
 use crate::mutant;
 use crate::queue::QueueSelector;
+use crate::recycle::Recycle;
 use crate::registry::Registry;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::sync::Arc;
@@ -53,6 +56,8 @@ pub struct Worker {
     shutdown_timeout: Duration,
     finished: Finished,
     subscriber: Subscriber,
+    recycle: Recycle,
+    begins_quiet: bool,
     /// Whether the program is the worker's, and its to end.
     is_program: bool,
     hooks: Hooks,
@@ -71,6 +76,8 @@ impl Worker {
             shutdown_timeout: Duration::from_secs(25),
             finished: Finished::Keep,
             subscriber: Subscriber::default(),
+            recycle: Recycle::new(),
+            begins_quiet: false,
             is_program: false,
             hooks: Hooks::new(),
         }
@@ -135,6 +142,18 @@ impl Worker {
         self
     }
 
+    /// When to make room for a new process. For a worker with a program of its
+    /// own; one that was started within a program just ends. Default: never.
+    pub fn recycle(mut self, recycle: Recycle) -> Self {
+        self.recycle = recycle;
+        self
+    }
+
+    /// Whether it is to be recycled some day.
+    pub(super) fn is_recycled(&self) -> bool {
+        !self.recycle.is_never()
+    }
+
     /// Who hears of events.
     pub fn subscriber(mut self, subscriber: Subscriber) -> Self {
         self.subscriber = subscriber;
@@ -153,9 +172,10 @@ impl Worker {
     pub fn run(mut self) -> Result<Stopped> {
         self.is_program = true;
         signals::install()?;
+        self.begins_quiet = signals::is_quiet();
         let handle = self.start()?;
         signals::forward(&handle);
-        Ok(handle.wait())
+        Ok(notify::attend(handle, &Vital::of_a_thread()))
     }
 
     /// Starts the worker's threads within this program and returns at once.
@@ -170,6 +190,7 @@ impl Worker {
         self.check()?;
         let lifeline = Lifeline::open(&self.database, &self.subscriber)?;
         let stop = lifeline.stop.clone();
+        stop.turn(self.begins_quiet);
         Handle::start(
             "worker",
             &stop,
@@ -194,6 +215,16 @@ impl Worker {
             return Err(Error::Settings(
                 "a worker needs a polling interval above zero: a notification may be missed"
                     .to_owned(),
+            ));
+        }
+        if self.recycle.after_jobs == Some(0) {
+            return Err(Error::Settings(
+                "a worker that is recycled after no job would never run one".to_owned(),
+            ));
+        }
+        if self.recycle.after.is_some_and(|age| age < Recycle::SOONEST) {
+            return Err(Error::Settings(
+                "a worker that is recycled after less than a second would hardly work".to_owned(),
             ));
         }
         self.pulse.check()
@@ -259,6 +290,7 @@ fn poller(
         woken,
         notified: by_notification.then(Default::default),
         idle_since: None,
+        rest: Rest::new(settings.recycle, settings.threads),
     }
 }
 

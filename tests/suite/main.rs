@@ -19,8 +19,12 @@ mod claim_refused;
 #[cfg(feature = "cli")]
 mod cli;
 mod concurrency;
+#[cfg(feature = "config")]
+mod configuration;
 mod context;
 mod crash;
+#[cfg(feature = "cli")]
+mod deploy;
 mod dispatch;
 mod embed;
 mod enqueue;

@@ -99,8 +99,10 @@ impl Taken<'_> {
         let id = self.process(process);
         let recovered = processes::prune(&mut self.conn, id, seen, &Death { is_crash, how })?;
         Ok(Answer::Recovered(recovered.map(|all| {
-            [all.released, all.delayed, all.failed, all.cancelled]
-                .map(|jobs| self.job_numbers(jobs))
+            // To the reference, both have ended without having failed.
+            let discarded = all.discarded.iter().map(|(job, _)| *job);
+            let ended = all.cancelled.iter().copied().chain(discarded).collect();
+            [all.released, all.delayed, all.failed, ended].map(|jobs| self.job_numbers(jobs))
         })))
     }
 

@@ -36,6 +36,7 @@ const ROOMS: &[Room] = &[
             "operate",
             "outcome",
             "policy",
+            "recycle",
             "retention",
             "step",
             "task_info",
