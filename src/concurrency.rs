@@ -5,8 +5,9 @@ use crate::db::jobs::NewLimit;
 use crate::db::semaphores::{self, SemaphoreStatus};
 use crate::error::{Doing, Result};
 
-/// How many jobs of one key may be ready or running at once, and what becomes
-/// of the others. A job type says it in [`Job::concurrency`](crate::Job::concurrency), one enqueue in
+/// How many jobs of one key may be ready or running at once.
+///
+/// A job type says it in [`Job::concurrency`](crate::Job::concurrency), one enqueue in
 /// [`NewJob::concurrency`](crate::NewJob::concurrency).
 ///
 /// ```
@@ -145,9 +146,11 @@ pub fn semaphores<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<SemaphoreStatu
     semaphores::all(&mut conn.as_conn()).doing("look at the concurrency keys")
 }
 
-/// What of the limits does not hold, one sentence each: nothing, unless rows
-/// were changed by hand, or a limit was lowered while more jobs ran than the
-/// new one allows. Reads every job that is ready or runs.
+/// What of the limits does not hold, one sentence each.
+///
+/// Nothing, unless rows were changed by hand, or a limit was lowered while
+/// more jobs ran than the new one allows. Reads every job that is ready or
+/// runs.
 ///
 /// # Errors
 /// When the database does not answer or has no tables.
