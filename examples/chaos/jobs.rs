@@ -62,7 +62,7 @@ impl Job for Work {
 
     /// One short job in five, with one of three keys.
     fn concurrency(&self) -> Option<Concurrency> {
-        let is_limited = self.kind == Kind::Short && self.key % 5 == 0;
+        let is_limited = self.kind == Kind::Short && self.key.is_multiple_of(5);
         is_limited.then(|| Concurrency::new(self.key / 5 % 3).limit(SLOTS))
     }
 

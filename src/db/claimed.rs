@@ -53,6 +53,7 @@ fn claim_ids(rows: Vec<Ended>) -> Vec<i64> {
 /// Ends the claims of jobs that have finished, and returns those that were
 /// still held; the others belong to somebody else now. Some of those that are
 /// `limited` may hold slots of concurrency keys.
+#[cfg_attr(not(feature = "postgres"), allow(unused_variables))]
 pub(crate) fn finish(
     conn: &mut Conn<'_>,
     process_id: i64,
