@@ -17,6 +17,7 @@ mod names;
 mod pairs;
 mod processes;
 mod runs;
+mod ticks;
 pub mod world;
 
 use super::checks;

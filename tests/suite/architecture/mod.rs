@@ -45,6 +45,7 @@ const ROOMS: &[Room] = &[
             "enqueue",
             "queue",
             "queues",
+            "recurring",
             "schedule",
             "event",
             "explain",
