@@ -10,9 +10,10 @@ use super::ready::Claimed;
 #[cfg(feature = "postgres")]
 use super::results::notify_waiters;
 use super::results::{self, NewResult};
+use super::semaphores;
 use super::sql::{cached, id_list, sql};
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Bool, Text};
+use diesel::sql_types::{BigInt, Bool, Nullable, Text};
 use std::time::Duration;
 
 /// Who may end a claim: its id, and the process that holds it.
@@ -40,6 +41,9 @@ pub(super) struct Ended {
     /// Somebody had asked for it; a job that has finished does not care.
     #[diesel(sql_type = Bool)]
     pub(super) cancelled: bool,
+    /// The key of which it held a slot.
+    #[diesel(sql_type = Nullable<Text>)]
+    pub(super) concurrency_key: Option<String>,
 }
 
 fn claim_ids(rows: Vec<Ended>) -> Vec<i64> {
@@ -47,16 +51,20 @@ fn claim_ids(rows: Vec<Ended>) -> Vec<i64> {
 }
 
 /// Ends the claims of jobs that have finished, and returns those that were
-/// still held; the others belong to somebody else now.
+/// still held; the others belong to somebody else now. Some of those that are
+/// `limited` may hold slots of concurrency keys.
+#[cfg_attr(not(feature = "postgres"), allow(unused_variables))]
 pub(crate) fn finish(
     conn: &mut Conn<'_>,
     process_id: i64,
     claims: &[i64],
-    finished: Finished,
+    (finished, limited): (Finished, bool),
 ) -> QueryResult<Vec<i64>> {
     match conn {
         #[cfg(feature = "postgres")]
-        Conn::Postgres(conn) => finish_in_one_statement(conn, process_id, claims, finished),
+        Conn::Postgres(conn) => {
+            finish_in_one_statement(conn, process_id, claims, (finished, limited))
+        }
         #[cfg(feature = "sqlite")]
         Conn::Sqlite(_) => conn.transaction(|conn| {
             let ended = end(conn, process_id, claims)?;
@@ -113,7 +121,7 @@ pub(crate) fn finish_and_keep(
     conn: &mut Conn<'_>,
     process_id: i64,
     jobs: Vec<FinishedJob<'_>>,
-    finished: Finished,
+    finished: (Finished, bool),
 ) -> QueryResult<Vec<i64>> {
     conn.transaction(|conn| {
         let claims: Vec<i64> = jobs.iter().map(|job| job.claim_id).collect();
@@ -159,7 +167,7 @@ fn finish_in_one_statement(
     conn: &mut PgConnection,
     process_id: i64,
     claims: &[i64],
-    finished: Finished,
+    (finished, limited): (Finished, bool),
 ) -> QueryResult<Vec<i64>> {
     use diesel::sql_types::Array;
     let jobs = match finished {
@@ -169,14 +177,20 @@ fn finish_in_one_statement(
         }
         Finished::Delete => "DELETE FROM solid_queue_jobs j USING ended WHERE j.id = ended.job_id",
     };
+    let wanted = if limited {
+        "wanted AS (INSERT INTO windlass_wanted_keys (key) \
+           SELECT DISTINCT concurrency_key FROM ended WHERE concurrency_key IS NOT NULL), "
+    } else {
+        ""
+    };
     let text = super::sql::Dialect::Postgres.write(&format!(
         "WITH held AS MATERIALIZED (SELECT id FROM solid_queue_claimed_executions \
            WHERE id = ANY ($1) AND process_id = $2 ORDER BY id FOR UPDATE), \
          ended AS (DELETE FROM solid_queue_claimed_executions c USING held WHERE c.id = held.id \
-           RETURNING c.id AS claim_id, c.job_id), \
+           RETURNING c.id AS claim_id, c.job_id, c.concurrency_key), \
          jobs AS ({jobs}), \
-         woken AS ({WAITERS}) \
-         SELECT claim_id, job_id, false AS cancelled, (SELECT * FROM woken) AS woken FROM ended",
+         {wanted}woken AS ({WAITERS}) \
+         SELECT claim_id, job_id, false AS cancelled, concurrency_key, (SELECT * FROM woken) AS woken FROM ended",
         WAITERS = notify_waiters!("ARRAY(SELECT job_id FROM ended)")
     ));
     cached(
@@ -216,14 +230,18 @@ fn end(conn: &mut Conn<'_>, process_id: i64, claims: &[i64]) -> QueryResult<Vec<
         "WITH held AS MATERIALIZED (SELECT id FROM solid_queue_claimed_executions \
            WHERE process_id = $1 AND id IN {in $2} ORDER BY id {lock}) \
          DELETE FROM solid_queue_claimed_executions WHERE id IN (SELECT id FROM held) \
-         RETURNING id AS claim_id, job_id, cancel_requested_at IS NOT NULL AS cancelled",
+         RETURNING id AS claim_id, job_id, cancel_requested_at IS NOT NULL AS cancelled, concurrency_key",
     );
-    on!(conn, |c| cached(
+    let ended: Vec<Ended> = on!(conn, |c| cached(
         sql(text)
             .bind::<BigInt, _>(process_id)
             .bind::<Text, _>(id_list(claims))
     )
-    .load(c))
+    .load(c))?;
+    // Whatever the way in which it ends, its slot is free.
+    let keys = ended.iter().filter_map(|row| row.concurrency_key.clone());
+    semaphores::want(conn, &keys.collect())?;
+    Ok(ended)
 }
 
 /// Ends one claim; `None`: fenced.

@@ -2,6 +2,7 @@
 
 use super::conn::{Conn, on};
 use super::foreign::Lossy;
+use super::semaphores::{self, IS_WANTED, Key, keys};
 use super::sql::{cached, id_list, sql};
 use crate::mutant;
 use chrono::NaiveDateTime;
@@ -31,8 +32,13 @@ pub(crate) struct Want<'a> {
 /// What came of it.
 #[derive(Debug)]
 pub(crate) enum Claims {
-    /// The process holds these now, most important first.
-    Held(Vec<Claimed>),
+    /// The process holds these now.
+    Held {
+        /// The most important first.
+        jobs: Vec<Claimed>,
+        /// Blocked jobs are to be promoted, see [`super::blocked::promote`].
+        is_wanted: bool,
+    },
     /// The process is no longer registered, or draining: nothing was taken.
     Unregistered,
 }
@@ -70,6 +76,12 @@ pub(crate) struct Claimed {
     pub(crate) policy: Option<String>,
     #[diesel(sql_type = Nullable<Text>)]
     pub(crate) unique_id: Option<String>,
+    /// It holds a slot of its concurrency key.
+    #[diesel(sql_type = Bool)]
+    pub(crate) is_limited: bool,
+    /// Blocked jobs of whatever key are to be promoted.
+    #[diesel(sql_type = Bool)]
+    is_wanted: bool,
 }
 
 /// Moves up to `limit` ready executions to claimed ones of a process that is
@@ -85,9 +97,10 @@ pub(crate) fn claim(conn: &mut Conn<'_>, want: &Want<'_>) -> QueryResult<Claims>
                 None => return Ok(Claims::Unregistered),
             },
         };
-        if rows.is_empty() {
+        let Some(first) = rows.first() else {
             return Ok(Claims::Unregistered);
-        }
+        };
+        let is_wanted = first.is_wanted;
         let (mut held, rest): (Vec<_>, Vec<_>) = rows
             .into_iter()
             .filter(|row| row.claim_id != NOTHING)
@@ -99,7 +112,10 @@ pub(crate) fn claim(conn: &mut Conn<'_>, want: &Want<'_>) -> QueryResult<Claims>
         }
         // Nothing but orphans is not nothing: jobs may stand behind them.
         if !held.is_empty() || orphans.is_empty() {
-            return Ok(Claims::Held(held));
+            return Ok(Claims::Held {
+                jobs: held,
+                is_wanted,
+            });
         }
     }
 }
@@ -111,7 +127,7 @@ const COLUMNS: &str = "coalesce(j.id, 0) AS job_id, coalesce(j.queue_name, '') A
      coalesce(j.class_name, '') AS class_name, coalesce(j.arguments, 'null') AS arguments, coalesce(j.priority, 0) AS priority, \
      coalesce(j.attempts, 0) AS attempts, coalesce(j.at_most_once, false) AS at_most_once, \
      coalesce({moment j.created_at}, {now}) AS created_at, {moment j.scheduled_at} AS scheduled_at, \
-     j.max_attempts, j.policy, j.unique_id";
+     j.max_attempts, j.policy, j.unique_id, j.concurrency_limit IS NOT NULL AS is_limited";
 
 /// Postgres: one statement in autocommit, so that a client that freezes can
 /// hold no lock. It locks the process' own row first: a process that was
@@ -154,10 +170,10 @@ fn in_one_statement(conn: &mut PgConnection, want: &Want<'_>) -> QueryResult<Vec
            {me}), \
          picked AS MATERIALIZED ({picked}), \
          gone AS (DELETE FROM solid_queue_ready_executions r USING picked WHERE r.id = picked.id \
-           RETURNING r.job_id, picked.place), \
-         held AS (INSERT INTO solid_queue_claimed_executions (job_id, process_id, created_at, started_at) \
-           SELECT job_id, $1, {{now}}, {{now}} FROM gone ON CONFLICT (job_id) DO NOTHING RETURNING id, job_id) \
-         SELECT coalesce(held.id, 0) AS claim_id, coalesce(gone.place, 0) AS place, {COLUMNS} \
+           RETURNING r.job_id, r.concurrency_key, picked.place), \
+         held AS (INSERT INTO solid_queue_claimed_executions (job_id, process_id, created_at, started_at, concurrency_key) \
+           SELECT job_id, $1, {{now}}, {{now}}, concurrency_key FROM gone ON CONFLICT (job_id) DO NOTHING RETURNING id, job_id) \
+         SELECT coalesce(held.id, 0) AS claim_id, coalesce(gone.place, 0) AS place, {IS_WANTED} AS is_wanted, {COLUMNS} \
          FROM me LEFT JOIN (held JOIN gone USING (job_id)) ON true \
          LEFT JOIN solid_queue_jobs j ON j.id = held.job_id",
     ));
@@ -189,16 +205,16 @@ struct Pick {
 fn step_by_step(conn: &mut Conn<'_>, want: &Want<'_>) -> QueryResult<Option<Vec<Claimed>>> {
     // A look without the write lock: idle workers must not fight over it.
     if candidates(conn, want, 1)?.is_empty() {
-        return registered(conn, want.process_id).map(|is| is.then(nothing));
+        return Ok(registered(conn, want.process_id)?.map(nothing));
     }
     conn.transaction(|conn| {
-        if !registered(conn, want.process_id)? {
+        let Some(registered) = registered(conn, want.process_id)? else {
             return Ok(None);
-        }
+        };
         let picked = id_list(&candidates(conn, want, want.limit)?);
         let text = conn.write(
-            "INSERT INTO solid_queue_claimed_executions (job_id, process_id, created_at, started_at) \
-             SELECT job_id, $1, {now}, {now} FROM solid_queue_ready_executions WHERE id IN {in $2} \
+            "INSERT INTO solid_queue_claimed_executions (job_id, process_id, created_at, started_at, concurrency_key) \
+             SELECT job_id, $1, {now}, {now}, concurrency_key FROM solid_queue_ready_executions WHERE id IN {in $2} \
              ORDER BY priority, job_id ON CONFLICT (job_id) DO NOTHING RETURNING id",
         );
         let claims: Vec<Pick> = on!(conn, |c| cached(
@@ -207,7 +223,8 @@ fn step_by_step(conn: &mut Conn<'_>, want: &Want<'_>) -> QueryResult<Option<Vec<
         .load(c))?;
         let text = conn.write("DELETE FROM solid_queue_ready_executions WHERE id IN {in $1}");
         on!(conn, |c| cached(sql(text).bind::<Text, _>(&picked)).execute(c))?;
-        held(conn, want, &claims).map(Some)
+        let held = held(conn, want, &claims)?;
+        Ok(Some(if held.is_empty() { nothing(registered) } else { held }))
     })
 }
 
@@ -215,7 +232,7 @@ fn step_by_step(conn: &mut Conn<'_>, want: &Want<'_>) -> QueryResult<Option<Vec<
 fn held(conn: &mut Conn<'_>, want: &Want<'_>, claims: &[Pick]) -> QueryResult<Vec<Claimed>> {
     let ids: Vec<i64> = claims.iter().map(|claim| claim.id).collect();
     let text = conn.write(&format!(
-        "SELECT c.id AS claim_id, 0 AS place, {COLUMNS} FROM solid_queue_claimed_executions c \
+        "SELECT c.id AS claim_id, 0 AS place, {IS_WANTED} AS is_wanted, {COLUMNS} FROM solid_queue_claimed_executions c \
          LEFT JOIN solid_queue_jobs j ON j.id = c.job_id WHERE c.id IN {{in $1}}"
     ));
     let mut rows: Vec<Claimed> = on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(&ids)))
@@ -226,15 +243,12 @@ fn held(conn: &mut Conn<'_>, want: &Want<'_>, claims: &[Pick]) -> QueryResult<Ve
             row.place = place.map_or(i64::MAX, |place| place as i64);
         }
     }
-    if rows.is_empty() {
-        rows = nothing();
-    }
     Ok(rows)
 }
 
 /// The one row that says: registered, and nothing to do.
 #[cfg(feature = "sqlite")]
-fn nothing() -> Vec<Claimed> {
+fn nothing(registered: Registered) -> Vec<Claimed> {
     vec![Claimed {
         claim_id: NOTHING,
         place: 0,
@@ -250,21 +264,29 @@ fn nothing() -> Vec<Claimed> {
         max_attempts: None,
         policy: None,
         unique_id: None,
+        is_limited: false,
+        is_wanted: registered.is_wanted,
     }]
 }
 
 #[cfg(feature = "sqlite")]
-fn registered(conn: &mut Conn<'_>, process_id: i64) -> QueryResult<bool> {
-    if mutant::is("claim_without_process") {
-        return Ok(true);
-    }
-    use super::schema::solid_queue_processes::dsl;
-    on!(conn, |c| dsl::solid_queue_processes
-        .select(dsl::id)
-        .filter(dsl::id.eq(process_id).and(dsl::draining.eq(false)))
-        .first::<i64>(c)
-        .optional())
-    .map(|found| found.is_some())
+#[derive(QueryableByName)]
+struct Registered {
+    #[diesel(sql_type = Bool)]
+    is_wanted: bool,
+}
+
+#[cfg(feature = "sqlite")]
+fn registered(conn: &mut Conn<'_>, process_id: i64) -> QueryResult<Option<Registered>> {
+    let me = if mutant::is("claim_without_process") {
+        "(SELECT $1 AS id)"
+    } else {
+        "solid_queue_processes WHERE id = $1 AND NOT draining"
+    };
+    let text = format!("SELECT {IS_WANTED} AS is_wanted FROM {me}");
+    on!(conn, |c| cached(sql(text).bind::<BigInt, _>(process_id))
+        .get_result(c))
+    .optional()
 }
 
 #[cfg(feature = "sqlite")]
@@ -302,15 +324,27 @@ fn candidates(conn: &mut Conn<'_>, want: &Want<'_>, limit: usize) -> QueryResult
     Ok(picked)
 }
 
-/// Makes jobs ready, and wakes who sleeps. One that is ready already, by
-/// somebody's hand, must not hold up the others.
+/// Makes jobs ready, and wakes who sleeps; those with a limit must hold a slot
+/// already, or have just got one: see [`super::blocked`] for all others. One
+/// that is ready already, by somebody's hand, must not hold up the others.
 pub(super) fn insert(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     let text = conn.write(
-        "INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, created_at) \
-         SELECT id, queue_name, priority, class_name, {now} FROM solid_queue_jobs WHERE id IN {in $1} ORDER BY id \
-         ON CONFLICT (job_id) DO NOTHING",
+        "INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, created_at, concurrency_key) \
+         SELECT id, queue_name, priority, class_name, {now}, \
+           CASE WHEN concurrency_limit IS NOT NULL THEN concurrency_key END \
+         FROM solid_queue_jobs WHERE id IN {in $1} ORDER BY id ON CONFLICT (job_id) DO NOTHING",
     );
     on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
         .execute(c))?;
     super::wakeup::notify(conn)
+}
+
+/// Takes the ready executions of jobs away, and with them their slots.
+pub(super) fn delete(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
+    let text = conn.write(
+        "DELETE FROM solid_queue_ready_executions WHERE job_id IN {in $1} RETURNING concurrency_key",
+    );
+    let rows: Vec<Key> = on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
+        .load(c))?;
+    semaphores::want(conn, &keys(rows))
 }

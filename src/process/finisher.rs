@@ -77,6 +77,15 @@ pub(crate) struct Pending {
     again_at: Instant,
 }
 
+/// What the endings of one statement have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Kind {
+    process_id: i64,
+    finished: Finished,
+    leaves_traces: bool,
+    is_limited: bool,
+}
+
 impl Pending {
     fn claim(&self) -> i64 {
         self.ended.job.claim_id
@@ -184,16 +193,22 @@ impl Finisher {
             return Ok(());
         };
         match &first.ended.outcome {
-            Outcome::Finished(_) => self.finish(group),
-            Outcome::Ended(ending) => self.end(first, ending),
-            Outcome::UnknownClass => self.leave(first),
+            Outcome::Finished(_) => self.finish(group)?,
+            Outcome::Ended(ending) => self.end(first, ending)?,
+            Outcome::UnknownClass => self.leave(first)?,
         }
+        // A slot is free. Whoever comes by would see to it, but we are here.
+        if first.ended.job.is_limited {
+            self.link.promote();
+        }
+        Ok(())
     }
 
     fn finish(&mut self, group: &[Pending]) -> Result<(), Duration> {
-        let Some((process_id, finished, leaves_traces)) = group.first().map(kind) else {
+        let Some(kind) = group.first().map(kind) else {
             return Ok(());
         };
+        let (process_id, how) = (kind.process_id, (kind.finished, kind.is_limited));
         let claims: Vec<i64> = group.iter().map(Pending::claim).collect();
         let pairs: Vec<(i64, i64)> = group.iter().map(Pending::pair).collect();
         let repeated = group
@@ -204,16 +219,16 @@ impl Finisher {
                 claimed::finish_unfenced(conn, &pairs)?;
                 return Ok(claims.clone());
             }
-            let mut accepted = if leaves_traces {
+            let mut accepted = if kind.leaves_traces {
                 let traces = group.iter().filter_map(|pending| pending.ended.traces());
-                claimed::finish_and_keep(conn, process_id, traces.collect(), finished)?
+                claimed::finish_and_keep(conn, process_id, traces.collect(), how)?
             } else {
-                claimed::finish(conn, process_id, &claims, finished)?
+                claimed::finish(conn, process_id, &claims, how)?
             };
             if repeated {
                 accepted.extend(already_ended(conn, &pairs, &accepted)?);
             }
-            if repeated && finished == Finished::Delete {
+            if repeated && kind.finished == Finished::Delete {
                 accepted.extend(jobs::claims_without_job(conn, &pairs)?);
             }
             Ok(accepted)
@@ -321,13 +336,14 @@ impl Finisher {
 
 /// What the endings of one statement have in common: the process, what
 /// becomes of the rows, and whether they leave more behind.
-fn kind(pending: &Pending) -> (i64, Finished, bool) {
+fn kind(pending: &Pending) -> Kind {
     let ended = &pending.ended;
-    (
-        ended.registration.id,
-        ended.finished,
-        ended.traces().is_some_and(|job| job.leaves_traces()),
-    )
+    Kind {
+        process_id: ended.registration.id,
+        finished: ended.finished,
+        leaves_traces: ended.traces().is_some_and(|job| job.leaves_traces()),
+        is_limited: ended.job.is_limited,
+    }
 }
 
 /// How an ending came out that was no success.

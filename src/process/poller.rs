@@ -124,7 +124,7 @@ impl Poller {
             Ok(found) => found,
             Err(delay) => return Look::NotNow(delay),
         };
-        let Found::Held(jobs) = found else {
+        let Found::Held { jobs, is_wanted } = found else {
             drop(turn);
             if !self.stop.is_stopped() && !self.claims.is_closed() {
                 self.heart.lose(
@@ -149,6 +149,9 @@ impl Poller {
         }
         self.rest.wear.count(jobs.len());
         self.hand_out(jobs, &registration);
+        if is_wanted && self.link.promote() {
+            return Look::Full;
+        }
         look
     }
 

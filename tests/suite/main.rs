@@ -18,6 +18,7 @@ mod claim;
 mod claim_refused;
 #[cfg(feature = "cli")]
 mod cli;
+mod concurrency;
 #[cfg(feature = "config")]
 mod configuration;
 mod context;
