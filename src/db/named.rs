@@ -29,9 +29,7 @@ struct Entry<'r> {
 pub(super) fn insert(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<Inserted>> {
     let ids = reserve(conn, rows.len())?;
     let mut inserted: HashMap<i64, Inserted> = HashMap::with_capacity(rows.len());
-    let mut rest: Vec<(i64, &NewRow)> = ids.iter().copied().zip(rows).collect();
-    // Of several with one unique id, the second meets the first; and so does
-    // one with a key that another of the lot brings.
+    let mut rest: Vec<Numbered<'_>> = ids.iter().copied().zip(rows).collect();
     while !rest.is_empty() {
         // A key that was used already answers, whatever holds the unique id.
         let both = rest.iter().filter(|(_, row)| row.unique_id.is_some());
@@ -46,17 +44,7 @@ pub(super) fn insert(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<In
             }
             _ => true,
         });
-        let (mut names, mut keys) = (BTreeSet::new(), BTreeSet::new());
-        let (now, later): (Vec<_>, Vec<_>) = rest.into_iter().partition(|(_, row)| {
-            let has_new_key = row
-                .idempotency_key
-                .as_deref()
-                .is_none_or(|k| keys.insert(k));
-            match row.unique_id.as_deref() {
-                Some(name) => names.insert(name) && has_new_key,
-                None => true,
-            }
-        });
+        let (now, later) = first_round(rest);
         insert_round(conn, &now, &mut inserted)?;
         rest = later;
     }
@@ -68,6 +56,28 @@ pub(super) fn insert(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<In
                 .ok_or(diesel::result::Error::NotFound)
         })
         .collect()
+}
+
+/// A job on its way in, under the id that it will have.
+type Numbered<'r> = (i64, &'r NewRow);
+
+/// Those that do not depend on what becomes of one before them: of two with
+/// one unique id, or of one with a unique id and one whose key it shares, the
+/// second comes later, and whoever shares its key after it.
+fn first_round(rows: Vec<Numbered<'_>>) -> (Vec<Numbered<'_>>, Vec<Numbered<'_>>) {
+    let (mut names, mut keys, mut late) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    rows.into_iter().partition(|(_, row)| {
+        let (name, key) = (row.unique_id.as_deref(), row.idempotency_key.as_deref());
+        let meets_name = name.is_some_and(|name| !names.insert(name));
+        let meets_key = key.is_some_and(|key| !keys.insert(key));
+        let waits = meets_name
+            || (meets_key && name.is_some())
+            || key.is_some_and(|key| late.contains(key));
+        if waits {
+            late.extend(key);
+        }
+        !waits
+    })
 }
 
 fn key(row: &NewRow) -> &str {
