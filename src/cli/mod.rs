@@ -4,6 +4,7 @@
 //! `clap`), doing it (`run`, which prints nothing), and showing what came of
 //! it (a [`Report`](output::Report), as text or as JSON).
 
+mod bench;
 mod failed;
 mod jobs;
 mod migrate;
@@ -65,6 +66,8 @@ enum Command {
     Jobs(jobs::Command),
     #[command(subcommand)]
     Failed(failed::Command),
+    Bench(bench::Bench),
+    BenchWorker(bench::BenchWorker),
 }
 
 /// Runs the program `windlass` on the arguments of this process.
@@ -129,6 +132,8 @@ impl Cli {
             }
             Command::Jobs(command) => self.jobs(command),
             Command::Failed(command) => self.failed(command),
+            Command::Bench(bench) => Ok(output::show(&bench.run(self.url()?)?, bench.json)),
+            Command::BenchWorker(worker) => Ok(worker.run(&self.database()?)?),
         }
     }
 
@@ -155,13 +160,17 @@ impl Cli {
     }
 
     fn database(&self) -> Result<Database, Failure> {
+        Ok(Database::open(self.url()?)?)
+    }
+
+    fn url(&self) -> Result<&str, Failure> {
         match self.database.as_deref().map(str::trim) {
             None | Some("") => Err(usage(
                 ErrorKind::MissingRequiredArgument,
                 "no database is named: pass `--database URL` or set DATABASE_URL, \
                  to `sqlite://jobs.db` or `postgres://user@host/name`, for example",
             )),
-            Some(url) => Ok(Database::open(url)?),
+            Some(url) => Ok(url),
         }
     }
 }

@@ -30,6 +30,12 @@ pub(super) fn show(report: &impl Report, json: bool) -> ExitCode {
     }
 }
 
+/// Says one line to the program that reads.
+pub(super) fn line(text: &str) {
+    // Where nobody reads any more, nobody misses it.
+    let _ = writeln!(io::stdout(), "{text}");
+}
+
 fn terminal_width() -> Option<usize> {
     let stdout = io::stdout();
     if !stdout.is_terminal() {

@@ -10,6 +10,8 @@
 
 mod address;
 pub(crate) mod attempts;
+#[cfg(feature = "cli")]
+pub(crate) mod bench;
 pub(crate) mod claimed;
 pub(crate) mod clear;
 mod conn;

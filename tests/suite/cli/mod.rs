@@ -1,5 +1,6 @@
 //! The commands of the program `windlass`.
 
+mod bench;
 mod jobs;
 mod migrate;
 mod status;
