@@ -3,6 +3,7 @@
 use crate::db::conn::Conn;
 use diesel::connection::{Instrumentation, InstrumentationEvent, set_default_instrumentation};
 use diesel::prelude::*;
+#[cfg(feature = "postgres")]
 use diesel::sql_types::BigInt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -61,6 +62,7 @@ impl Instrumentation for Counter {
     }
 }
 
+#[cfg(feature = "postgres")]
 #[derive(QueryableByName)]
 struct Position {
     #[diesel(sql_type = BigInt)]

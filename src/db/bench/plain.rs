@@ -4,7 +4,9 @@
 
 use crate::db::claimed::Finished;
 use crate::db::conn::{Conn, on};
-use crate::db::sql::{cached, id_list, sql};
+use crate::db::sql::cached;
+#[cfg(feature = "sqlite")]
+use crate::db::sql::{id_list, sql};
 use diesel::connection::SimpleConnection as _;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
@@ -65,6 +67,7 @@ pub(crate) fn version(conn: &mut Conn<'_>) -> QueryResult<String> {
 #[derive(QueryableByName)]
 struct Id {
     #[diesel(sql_type = BigInt)]
+    #[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
     id: i64,
 }
 
