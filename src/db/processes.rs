@@ -33,7 +33,9 @@ pub(crate) fn register(conn: &mut Conn<'_>, new: &NewProcess<'_>) -> QueryResult
          heartbeat_seq, listening, last_heartbeat_at, created_at) VALUES ($1, $2, $3, $4, $5, $6, 0, true, {now}, {now}) \
          RETURNING id",
     );
-    on!(conn, |c| cached(
+    // All rows, though there is but one: a statement of SQLite that is not
+    // read to its end does not say that its commit failed.
+    let rows: Vec<Id> = on!(conn, |c| cached(
         sql(text)
             .bind::<Text, _>(new.name)
             .bind::<Text, _>(new.kind)
@@ -42,8 +44,9 @@ pub(crate) fn register(conn: &mut Conn<'_>, new: &NewProcess<'_>) -> QueryResult
             .bind::<Nullable<BigInt>, _>(new.supervisor_id)
             .bind::<Text, _>(new.metadata)
     )
-    .get_result::<Id>(c))
-    .map(|row| row.id)
+    .load(c))?;
+    let row = rows.into_iter().next().ok_or(diesel::NotFound)?;
+    Ok(row.id)
 }
 
 /// What a heartbeat brings back.
@@ -76,8 +79,7 @@ pub(crate) fn heartbeat(conn: &mut Conn<'_>, id: i64, name: &str) -> QueryResult
          RETURNING (SELECT {list} FROM solid_queue_claimed_executions c \
            WHERE c.process_id = solid_queue_processes.id AND c.cancel_requested_at IS NOT NULL) AS cancelled"
     ));
-    // All rows, though there is but one: a statement of SQLite that is not
-    // read to its end does not say that its commit failed.
+    // All rows, as above.
     let heard: Vec<Heard> = on!(conn, |c| cached(
         sql(text).bind::<BigInt, _>(id).bind::<Text, _>(name)
     )
