@@ -83,13 +83,51 @@ pub(crate) fn finish_unfenced(conn: &mut Conn<'_>, claims: &[(i64, i64)]) -> Que
     Ok(())
 }
 
-/// Postgres: one statement in autocommit, the rows locked in order.
+/// Postgres: one statement in autocommit, the rows locked in order and then
+/// deleted by where they stand, without a second look into an index.
+///
+/// A row that somebody changed between the beginning of the statement and its
+/// lock, to have the job cancelled for example, stands elsewhere by then and
+/// is not found; the second statement ends what the first has left out, if it
+/// is held at all.
 #[cfg(feature = "postgres")]
 fn finish_in_one_statement(
     conn: &mut PgConnection,
     process_id: i64,
     claims: &[i64],
     finished: Finished,
+) -> QueryResult<Vec<i64>> {
+    let by_spot = "SELECT ctid AS spot FROM solid_queue_claimed_executions \
+        WHERE id = ANY ($1) AND process_id = $2 ORDER BY id FOR UPDATE";
+    let spot = "c.ctid = ANY (ARRAY(SELECT spot FROM held))";
+    let mut ended = finish_where(conn, process_id, claims, finished, (by_spot, spot))?;
+    if ended.len() < claims.len() {
+        let rest: Vec<i64> = claims
+            .iter()
+            .copied()
+            .filter(|claim| !ended.contains(claim))
+            .collect();
+        let by_id = "SELECT id FROM solid_queue_claimed_executions \
+            WHERE id = ANY ($1) AND process_id = $2 ORDER BY id FOR UPDATE";
+        let id = "c.id IN (SELECT id FROM held)";
+        ended.extend(finish_where(
+            conn,
+            process_id,
+            &rest,
+            finished,
+            (by_id, id),
+        )?);
+    }
+    Ok(ended)
+}
+
+#[cfg(feature = "postgres")]
+fn finish_where(
+    conn: &mut PgConnection,
+    process_id: i64,
+    claims: &[i64],
+    finished: Finished,
+    (held, is_held): (&str, &str),
 ) -> QueryResult<Vec<i64>> {
     use diesel::sql_types::Array;
     let jobs = match finished {
@@ -100,9 +138,8 @@ fn finish_in_one_statement(
         Finished::Delete => "DELETE FROM solid_queue_jobs j USING ended WHERE j.id = ended.job_id",
     };
     let text = super::sql::Dialect::Postgres.write(&format!(
-        "WITH held AS MATERIALIZED (SELECT id FROM solid_queue_claimed_executions \
-           WHERE id = ANY ($1) AND process_id = $2 ORDER BY id FOR UPDATE), \
-         ended AS (DELETE FROM solid_queue_claimed_executions c USING held WHERE c.id = held.id \
+        "WITH held AS MATERIALIZED ({held}), \
+         ended AS (DELETE FROM solid_queue_claimed_executions c WHERE {is_held} \
            RETURNING c.id AS claim_id, c.job_id), \
          jobs AS ({jobs}) \
          SELECT claim_id, job_id, false AS cancelled FROM ended"
@@ -132,6 +169,23 @@ fn finish_jobs(conn: &mut Conn<'_>, ended: &[Ended], finished: Finished) -> Quer
     on!(conn, |c| cached(sql(text).bind::<Text, _>(&pairs))
         .execute(c))
     .map(drop)
+}
+
+/// Notes claims as begun, and returns those that were still held.
+pub(crate) fn begin(conn: &mut Conn<'_>, process_id: i64, claims: &[i64]) -> QueryResult<Vec<i64>> {
+    let text = conn.write(
+        "WITH held AS MATERIALIZED (SELECT id FROM solid_queue_claimed_executions \
+           WHERE process_id = $1 AND id IN {in $2} ORDER BY id {lock}) \
+         UPDATE solid_queue_claimed_executions SET started_at = {now} WHERE id IN (SELECT id FROM held) \
+         RETURNING id AS claim_id, job_id, false AS cancelled",
+    );
+    let begun: Vec<Ended> = on!(conn, |c| cached(
+        sql(text)
+            .bind::<BigInt, _>(process_id)
+            .bind::<Text, _>(id_list(claims))
+    )
+    .load(c))?;
+    Ok(claim_ids(begun))
 }
 
 /// The fence itself: ends those of the claims that the process holds.

@@ -93,6 +93,7 @@ diesel::table! {
         priority -> Integer,
         created_at -> Timestamp,
         class_name -> Nullable<Text>,
+        cautious -> Nullable<Bool>,
     }
 }
 

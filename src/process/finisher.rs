@@ -15,6 +15,7 @@ use crate::job::JobId;
 use crate::mutant;
 use crate::perform::Outcome;
 use crossbeam_channel::{Receiver, RecvTimeoutError};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -194,10 +195,10 @@ impl Finisher {
             }
             Ok(accepted)
         })?;
+        self.claims.remove(&claims);
+        let accepted: HashSet<i64> = accepted.into_iter().collect();
         for Pending { ended, .. } in group {
-            let claim = ended.job.claim_id;
-            self.claims.remove(claim);
-            if accepted.contains(&claim) {
+            if accepted.contains(&ended.job.claim_id) {
                 self.subscriber.emit(&Event::Finished {
                     job: JobId(ended.job.job_id),
                     class: &ended.job.class_name,
@@ -218,7 +219,7 @@ impl Finisher {
             let before = done.is_none() && was_accepted(conn, pending)?;
             Ok(if before { Some(ending.clone()) } else { done })
         })?;
-        self.claims.remove(fence.claim_id);
+        self.claims.remove(&[fence.claim_id]);
         match done {
             Some(ending) => self.report(ended, &ending),
             None => self.fenced(&ended.job),
@@ -234,7 +235,7 @@ impl Finisher {
             let released = claimed::release(conn, fence.process_id, &[fence.claim_id], delay)?;
             Ok(!released.is_empty() || was_accepted(conn, pending)?)
         })?;
-        self.claims.remove(fence.claim_id);
+        self.claims.remove(&[fence.claim_id]);
         if accepted {
             self.subscriber.emit(&Event::Released {
                 count: 1,

@@ -10,6 +10,8 @@ mod lifeline;
 mod link;
 mod listener;
 mod maintenance;
+mod marks;
+mod pace;
 mod poller;
 mod pool;
 mod registration;

@@ -1,15 +1,21 @@
-//! Claims for as many jobs as there are idle threads.
+//! Claims for as many jobs as there are idle threads, and for more where jobs
+//! are so short that the threads would wait for the next claim.
 
 use super::claims::Claims;
 use super::link::Link;
+use super::marks::Marks;
+use super::pace::TOO_LONG;
 use super::pool::{Assignment, Pool};
 use super::registration::{Heart, Registration};
+use super::release;
 use super::stop::Stop;
 use crate::clock;
+use crate::db::claimed;
 use crate::db::processes;
 use crate::db::ready::{self, Claimed, Claims as Found, Queues, Want};
 use crate::queue::QueueSelector;
-use crossbeam_channel::{Receiver, Sender, after, select_biased};
+use crossbeam_channel::{Receiver, Sender, after, never, select_biased};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -32,6 +38,12 @@ pub(crate) struct Poller {
     pub(crate) notified: Option<Listening>,
     /// Since when the queues are empty.
     pub(crate) idle_since: Option<Instant>,
+    pub(crate) marks: Marks,
+    /// Claimed ahead of the threads, and not to be noted as begun before one
+    /// is free.
+    pub(crate) cautious: VecDeque<Assignment>,
+    /// When more was last claimed than there were idle threads.
+    pub(crate) ahead_since: Option<Instant>,
 }
 
 /// Whether this process' row says that it listens. NOTIFY makes commits wait
@@ -46,14 +58,21 @@ pub(crate) struct Listening {
 
 /// What a look at the queues came to.
 enum Look {
-    /// As many as there were idle threads: there may be more.
+    /// As many as were wanted: there may be more.
     Full,
     /// Fewer: the queues are empty but for what others hold.
     Drained,
-    /// No thread is idle.
+    /// Nothing is wanted: no thread is idle, or will be soon.
     Busy,
     /// The database is away, or the process not registered.
     NotNow(Duration),
+}
+
+/// Where a claim looked.
+struct Place {
+    queues: Queues,
+    ahead: bool,
+    is_beginning: bool,
 }
 
 /// After how many claims in a row that found enough the process stops
@@ -70,7 +89,7 @@ impl Poller {
     pub(crate) fn run(mut self) {
         while !self.stop.is_stopped() {
             match self.look() {
-                Look::Full => {}
+                Look::Full => drop(self.listen(false)),
                 Look::Busy => self.wait_for_rest(),
                 Look::Drained => self.wait_for_work(),
                 Look::NotNow(delay) => {
@@ -80,17 +99,34 @@ impl Poller {
         }
     }
 
+    /// How many jobs to have on their way to the threads or with them, and
+    /// with how many left to claim more.
+    fn levels(&self) -> (usize, usize) {
+        let threads = self.pool.threads();
+        let most = threads + self.pool.pace.ahead(threads);
+        if self.cautious.is_empty() && most > threads {
+            (most, (most / 2).max(threads - 1))
+        } else {
+            (threads, threads - 1)
+        }
+    }
+
     fn look(&mut self) -> Look {
-        let idle = self.pool.idle();
-        if idle == 0 {
+        if !self.cautious.is_empty() {
+            return self.begin_cautious();
+        }
+        let (busy, idle) = (self.pool.busy(), self.pool.idle());
+        let (most, low) = self.levels();
+        if busy > low {
             return Look::Busy;
         }
+        let limit = most - busy;
         let Some(registration) = self.heart.current() else {
             return Look::NotNow(Duration::from_millis(20));
         };
         let turn = Arc::clone(&self.claims);
         let turn = turn.turn();
-        let found = match self.claim(&registration, idle) {
+        let (found, place) = match self.claim(&registration, limit, limit > idle) {
             Ok(found) => found,
             Err(delay) => return Look::NotNow(delay),
         };
@@ -105,53 +141,136 @@ impl Poller {
             return Look::NotNow(Duration::from_millis(20));
         };
         let jobs: Vec<Arc<Claimed>> = jobs.into_iter().map(Arc::new).collect();
-        for job in &jobs {
-            self.claims.enter(job, &registration);
-        }
+        self.claims.enter(&jobs, &registration);
         drop(turn);
-        let look = if jobs.len() < idle {
-            Look::Drained
-        } else {
-            Look::Full
-        };
         if !jobs.is_empty() {
             self.idle_since = None;
         }
-        self.hand_out(jobs, &registration);
+        let look = self.judge(&place, &jobs, limit);
+        if limit > idle {
+            self.ahead_since = Some(clock::instant());
+        }
+        self.take_over(jobs, &registration);
         look
     }
 
-    fn claim(&mut self, registration: &Registration, limit: usize) -> Result<Found, Duration> {
-        let (selectors, classes) = (&self.queues, &self.classes);
+    fn claim(
+        &mut self,
+        registration: &Registration,
+        limit: usize,
+        ahead: bool,
+    ) -> Result<(Found, Place), Duration> {
+        let (selectors, classes, marks) = (&self.queues, &self.classes, &mut self.marks);
         self.link.write("claim jobs", |conn| {
             let queues = resolve(conn, selectors)?;
-            if queues == Queues::Named(Vec::new()) {
-                return Ok(Found::Held(Vec::new()));
-            }
-            ready::claim(
-                conn,
-                &Want {
+            // Long jobs are claimed one by one, and exactly in their order.
+            let from = if ahead {
+                marks.from(&queues)
+            } else {
+                Vec::new()
+            };
+            let found = if queues == Queues::Named(Vec::new()) {
+                Found::Held(Vec::new())
+            } else {
+                let want = Want {
                     process_id: registration.id,
                     queues: &queues,
                     classes,
                     limit,
+                    ahead,
+                    from: &from,
+                };
+                ready::claim(conn, &want)?
+            };
+            let is_beginning = from.is_empty();
+            Ok((
+                found,
+                Place {
+                    queues,
+                    ahead,
+                    is_beginning,
                 },
-            )
+            ))
         })
+    }
+
+    /// Whether there may be more.
+    fn judge(&mut self, place: &Place, jobs: &[Arc<Claimed>], limit: usize) -> Look {
+        if jobs.len() >= limit {
+            if place.ahead {
+                self.marks.reach(&place.queues, jobs);
+            }
+            Look::Full
+        } else {
+            self.marks.forget();
+            if place.is_beginning {
+                Look::Drained
+            } else {
+                Look::Full
+            }
+        }
+    }
+
+    /// Hands out what was claimed, but for what must not be noted as begun
+    /// before a thread is free for it.
+    fn take_over(&mut self, jobs: Vec<Arc<Claimed>>, registration: &Arc<Registration>) {
+        let assignments = jobs.into_iter().map(|job| Assignment {
+            job,
+            registration: Arc::clone(registration),
+        });
+        let (begun, cautious): (Vec<_>, Vec<_>) = assignments.partition(|one| one.job.begun);
+        self.cautious.extend(cautious);
+        self.hand_out(begun);
+    }
+
+    /// Notes claims as begun for the threads that are idle, and hands them out.
+    fn begin_cautious(&mut self) -> Look {
+        let idle = self.pool.idle().min(self.cautious.len());
+        if idle == 0 {
+            return Look::Busy;
+        }
+        let first = self.cautious[0].registration.id;
+        let mut next: Vec<Assignment> = self.cautious.drain(..idle).collect();
+        let same = next
+            .iter()
+            .position(|one| one.registration.id != first)
+            .unwrap_or(next.len());
+        let others = next.split_off(same);
+        others
+            .into_iter()
+            .rev()
+            .for_each(|one| self.cautious.push_front(one));
+        let ids: Vec<i64> = next.iter().map(|one| one.job.claim_id).collect();
+        let begun = self
+            .link
+            .write("begin jobs", |conn| claimed::begin(conn, first, &ids));
+        match begun {
+            Ok(begun) => {
+                let (ours, lost): (Vec<_>, Vec<_>) = next
+                    .into_iter()
+                    .partition(|one| begun.contains(&one.job.claim_id));
+                let lost: Vec<i64> = lost.iter().map(|one| one.job.claim_id).collect();
+                self.claims.remove(&lost);
+                self.hand_out(ours);
+                Look::Full
+            }
+            Err(delay) => {
+                next.into_iter()
+                    .rev()
+                    .for_each(|one| self.cautious.push_front(one));
+                Look::NotNow(delay)
+            }
+        }
     }
 
     /// A job whose class is not known here (only Rails' rows come so far) is
     /// given back by the thread that gets it, like any other ending.
-    fn hand_out(&self, jobs: Vec<Arc<Claimed>>, registration: &Arc<Registration>) {
-        for job in jobs {
-            if self.stop.is_stopped() {
-                return;
-            }
-            self.pool.occupy();
-            let assignment = Assignment {
-                job,
-                registration: Arc::clone(registration),
-            };
+    fn hand_out(&self, jobs: Vec<Assignment>) {
+        if self.stop.is_stopped() {
+            return;
+        }
+        self.pool.occupy(jobs.len());
+        for assignment in jobs {
             // The threads live as long as this sender does.
             let _ = self.assign.send(assignment);
         }
@@ -159,10 +278,31 @@ impl Poller {
 
     fn wait_for_rest(&mut self) {
         self.listen(false);
+        let (_, low) = self.levels();
+        self.pool.tell_at(low);
+        if self.pool.busy() <= low {
+            return;
+        }
+        let waits = self.pool.busy() > self.pool.threads() || !self.cautious.is_empty();
+        let stuck = match self.ahead_since.filter(|_| waits) {
+            Some(since) => after(TOO_LONG.saturating_sub(since.elapsed())),
+            None => never(),
+        };
         select_biased! {
             recv(self.stop.channel()) -> _ => {}
             recv(self.rested) -> _ => {}
+            recv(stuck) -> _ => self.give_back(),
         }
+    }
+
+    /// Jobs turn out to take longer than those before: another worker may
+    /// have what no thread of this one has begun.
+    fn give_back(&mut self) {
+        self.cautious.clear();
+        self.pool.pace.slow_down();
+        self.marks.forget();
+        self.ahead_since = None;
+        release::waiting(&self.claims, &mut self.link);
     }
 
     fn wait_for_work(&mut self) {

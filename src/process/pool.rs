@@ -2,6 +2,7 @@
 
 use super::claims::Claims;
 use super::finisher::Ended;
+use super::pace::Pace;
 use super::registration::Registration;
 use super::stop::Stop;
 use super::threads;
@@ -31,9 +32,13 @@ pub(crate) struct Pool {
     pub(crate) database: Database,
     pub(crate) claims: Arc<Claims>,
     pub(crate) stop: Stop,
-    /// Threads without work.
-    idle: AtomicUsize,
-    /// Told whenever a thread becomes idle.
+    pub(crate) pace: Pace,
+    threads: usize,
+    /// Jobs on their way to a thread, or with one.
+    busy: AtomicUsize,
+    /// With how many of these left the poller wants to be told.
+    low: AtomicUsize,
+    /// Told when so few are left.
     rested: Sender<()>,
     ended: Sender<Ended>,
 }
@@ -47,7 +52,10 @@ impl Pool {
             database: setup.database,
             claims: setup.claims,
             stop: setup.stop,
-            idle: AtomicUsize::new(threads),
+            pace: Pace::default(),
+            threads,
+            busy: AtomicUsize::new(0),
+            low: AtomicUsize::new(threads - 1),
             rested: setup.rested,
             ended: setup.ended,
         });
@@ -64,20 +72,38 @@ impl Pool {
         Ok((pool, sender, handles))
     }
 
+    /// Jobs on their way to a thread, or with one.
+    pub(crate) fn busy(&self) -> usize {
+        self.busy.load(Ordering::SeqCst)
+    }
+
+    /// Threads that nothing is on its way to.
     pub(crate) fn idle(&self) -> usize {
-        self.idle.load(Ordering::Acquire)
+        self.threads.saturating_sub(self.busy())
     }
 
-    /// Counts a thread as busy, from before its assignment is sent.
-    pub(crate) fn occupy(&self) {
-        self.idle.fetch_sub(1, Ordering::AcqRel);
+    pub(crate) fn threads(&self) -> usize {
+        self.threads
     }
 
-    /// Counts it as idle again.
-    pub(crate) fn rest(&self) {
-        self.idle.fetch_add(1, Ordering::AcqRel);
-        // Full: the poller has not yet looked at the last one, and will.
-        let _ = self.rested.try_send(());
+    /// Asks to be told when `low` jobs are left. The caller looks once more
+    /// after that, lest they are already.
+    pub(crate) fn tell_at(&self, low: usize) {
+        self.low.store(low, Ordering::SeqCst);
+    }
+
+    /// Counts jobs from before they are sent to the threads.
+    pub(crate) fn occupy(&self, jobs: usize) {
+        self.busy.fetch_add(jobs, Ordering::SeqCst);
+    }
+
+    /// A thread is done with one.
+    fn rest(&self) {
+        let left = self.busy.fetch_sub(1, Ordering::SeqCst) - 1;
+        if left <= self.low.load(Ordering::SeqCst) {
+            // Full: the poller has not yet looked at the last one, and will.
+            let _ = self.rested.try_send(());
+        }
     }
 
     fn work(&self, assignments: &Receiver<Assignment>) {
@@ -115,11 +141,13 @@ impl Pool {
         };
         let begun = clock::instant();
         let outcome = perform(&self.registry, &job.arguments, &run);
+        let ran = begun.elapsed();
+        self.pace.note(ran);
         Ended {
             job: assignment.job,
             registration: assignment.registration,
             outcome,
-            ran: begun.elapsed(),
+            ran,
             keep: run.policy.keep_finished,
         }
     }

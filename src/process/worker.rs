@@ -5,6 +5,7 @@ use super::finisher::Finisher;
 use super::handle::{Ending, Handle, Stopped};
 use super::lifeline::Lifeline;
 use super::link::Link;
+use super::marks::Marks;
 use super::poller::Poller;
 use super::pool::{Pool, PoolSetup};
 use super::registration::{Beats, Heart, Pulse, Who};
@@ -19,6 +20,7 @@ use crate::mutant;
 use crate::queue::QueueSelector;
 use crate::registry::Registry;
 use crossbeam_channel::bounded;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -236,6 +238,9 @@ impl Running {
             woken,
             notified: database.listens_by_notification().then(Default::default),
             idle_since: None,
+            marks: Marks::default(),
+            cautious: VecDeque::new(),
+            ahead_since: None,
         };
         let finisher = Finisher {
             ended,

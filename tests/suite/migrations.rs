@@ -45,7 +45,12 @@ fn a_job_is_performed(db: &TestDb) {
 }
 
 /// Every migration there is, in order.
-const VERSIONS: [&str; 3] = ["20261121000001", "20261121000002", "20261121000003"];
+const VERSIONS: [&str; 4] = [
+    "20261121000001",
+    "20261121000002",
+    "20261121000003",
+    "20261121000006",
+];
 
 fn an_empty_database_gets_all_tables_once(db: &TestDb) {
     assert_eq!(db.database.migrate().unwrap(), VERSIONS);

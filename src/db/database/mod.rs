@@ -210,7 +210,7 @@ impl Database {
             }
             #[cfg(feature = "sqlite")]
             Backend::Sqlite { path, .. } => sqlite::connect(path)
-                .and_then(wakeup::listen_sqlite)
+                .and_then(|conn| wakeup::listen_sqlite(conn, path))
                 .map_err(|reason| self.refused(&path.display().to_string(), reason)),
         }
     }
