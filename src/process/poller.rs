@@ -42,8 +42,18 @@ pub(crate) struct Poller {
     /// Claimed ahead of the threads, and not to be noted as begun before one
     /// is free.
     pub(crate) cautious: VecDeque<Assignment>,
-    /// When more was last claimed than there were idle threads.
-    pub(crate) ahead_since: Option<Instant>,
+    pub(crate) progress: Progress,
+}
+
+/// Whether what was claimed ahead gets to the threads.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    /// How many jobs the threads had begun when it was last looked at.
+    begun: u64,
+    /// When that had last grown, or something was claimed ahead.
+    at: Option<Instant>,
+    /// When something was last claimed ahead.
+    ahead_at: Option<Instant>,
 }
 
 /// Whether this process' row says that it listens. NOTIFY makes commits wait
@@ -147,8 +157,8 @@ impl Poller {
             self.idle_since = None;
         }
         let look = self.judge(&place, &jobs, limit);
-        if limit > idle {
-            self.ahead_since = Some(clock::instant());
+        if jobs.len() > idle {
+            self.progress.ahead_at = Some(clock::instant());
         }
         self.take_over(jobs, &registration);
         look
@@ -283,11 +293,7 @@ impl Poller {
         if self.pool.busy() <= low {
             return;
         }
-        let waits = self.pool.busy() > self.pool.threads() || !self.cautious.is_empty();
-        let stuck = match self.ahead_since.filter(|_| waits) {
-            Some(since) => after(TOO_LONG.saturating_sub(since.elapsed())),
-            None => never(),
-        };
+        let stuck = self.stuck();
         select_biased! {
             recv(self.stop.channel()) -> _ => {}
             recv(self.rested) -> _ => {}
@@ -295,14 +301,44 @@ impl Poller {
         }
     }
 
+    /// When to look whether what was claimed ahead still waits.
+    fn stuck(&mut self) -> Receiver<Instant> {
+        self.patience().map_or_else(never, after)
+    }
+
+    /// For how long what was claimed ahead may still wait. `None`: nothing
+    /// waits.
+    fn patience(&mut self) -> Option<Duration> {
+        let busy = self.pool.busy();
+        if busy <= self.pool.threads() && self.cautious.is_empty() {
+            self.progress.at = None;
+            return None;
+        }
+        let begun = self.pool.begun();
+        let progress = &mut self.progress;
+        if progress.begun != begun || progress.at.is_none() {
+            progress.begun = begun;
+            progress.at = Some(clock::instant());
+        }
+        // Where the guess has changed meanwhile, too many wait already.
+        let since = if busy > self.levels().0 {
+            self.progress.ahead_at
+        } else {
+            self.progress.at
+        };
+        since.map(|since| TOO_LONG.saturating_sub(since.elapsed()))
+    }
+
     /// Jobs turn out to take longer than those before: another worker may
     /// have what no thread of this one has begun.
     fn give_back(&mut self) {
-        self.cautious.clear();
-        self.pool.pace.slow_down();
-        self.marks.forget();
-        self.ahead_since = None;
-        release::waiting(&self.claims, &mut self.link);
+        if self.patience().is_some_and(|left| left.is_zero()) {
+            self.cautious.clear();
+            self.pool.pace.slow_down();
+            self.marks.forget();
+            self.progress = Progress::default();
+            release::waiting(&self.claims, &mut self.link);
+        }
     }
 
     fn wait_for_work(&mut self) {
@@ -312,9 +348,11 @@ impl Poller {
         }
         let idle = self.idle_since.get_or_insert_with(clock::instant).elapsed();
         let pause = (idle * 2).max(FIRST_LOOK).min(self.polling_interval);
+        let stuck = self.stuck();
         select_biased! {
             recv(self.stop.channel()) -> _ => {}
             recv(self.woken) -> _ => {}
+            recv(stuck) -> _ => self.give_back(),
             recv(after(pause)) -> _ => {}
         }
     }

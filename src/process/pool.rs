@@ -17,7 +17,7 @@ use crate::policy::Policy;
 use crate::registry::Registry;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
 /// A claim on its way to a thread.
@@ -36,6 +36,8 @@ pub(crate) struct Pool {
     threads: usize,
     /// Jobs on their way to a thread, or with one.
     busy: AtomicUsize,
+    /// How many jobs threads have begun.
+    begun: AtomicU64,
     /// With how many of these left the poller wants to be told.
     low: AtomicUsize,
     /// Told when so few are left.
@@ -55,6 +57,7 @@ impl Pool {
             pace: Pace::default(),
             threads,
             busy: AtomicUsize::new(0),
+            begun: AtomicU64::new(0),
             low: AtomicUsize::new(threads - 1),
             rested: setup.rested,
             ended: setup.ended,
@@ -75,6 +78,11 @@ impl Pool {
     /// Jobs on their way to a thread, or with one.
     pub(crate) fn busy(&self) -> usize {
         self.busy.load(Ordering::SeqCst)
+    }
+
+    /// How many jobs threads have begun so far.
+    pub(crate) fn begun(&self) -> u64 {
+        self.begun.load(Ordering::Relaxed)
     }
 
     /// Threads that nothing is on its way to.
@@ -112,6 +120,7 @@ impl Pool {
             if !self.stop.is_stopped()
                 && let Some(live) = self.claims.start(assignment.job.claim_id)
             {
+                self.begun.fetch_add(1, Ordering::Relaxed);
                 let ended = self.perform(assignment, live);
                 // Only a finisher that is gone refuses, and then the process ends.
                 let _ = self.ended.send(ended);

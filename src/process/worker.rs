@@ -6,7 +6,7 @@ use super::handle::{Ending, Handle, Stopped};
 use super::lifeline::Lifeline;
 use super::link::Link;
 use super::marks::Marks;
-use super::poller::Poller;
+use super::poller::{Poller, Progress};
 use super::pool::{Pool, PoolSetup};
 use super::registration::{Beats, Heart, Pulse, Who};
 use super::stop::Stop;
@@ -240,7 +240,7 @@ impl Running {
             idle_since: None,
             marks: Marks::default(),
             cautious: VecDeque::new(),
-            ahead_since: None,
+            progress: Progress::default(),
         };
         let finisher = Finisher {
             ended,

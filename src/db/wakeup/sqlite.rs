@@ -20,7 +20,7 @@ const SELDOM: Duration = Duration::from_secs(5);
 /// and less often.
 const COMMIT: Duration = Duration::from_secs(2);
 const SHORTEST: Duration = Duration::from_micros(100);
-const LONGEST: Duration = Duration::from_millis(50);
+const LONGEST: Duration = Duration::from_millis(3);
 
 /// Whoever commits all the time is heard of no more often.
 const GAP: Duration = Duration::from_millis(1);
