@@ -1,7 +1,7 @@
 //! Enqueueing: limits before any SQL, then one statement or few.
 
 use crate::db::AsConn;
-use crate::db::jobs::{self, NewRow};
+use crate::db::jobs::{self, EnqueueOutcome, NewRow};
 use crate::error::{Doing, Error, Result};
 use crate::job::{Job, JobId};
 use crate::policy::Policy;
@@ -50,9 +50,11 @@ pub struct NewJob {
 pub struct Enqueued {
     /// The job's id.
     pub id: JobId,
-    /// False when the idempotency key found a job that was there already;
-    /// `id` is that job's then.
+    /// False when the idempotency key or the unique id found a job that was
+    /// there already; `id` is that job's then.
     pub is_new: bool,
+    /// What became of it.
+    pub outcome: EnqueueOutcome,
 }
 
 impl NewJob {
@@ -70,6 +72,7 @@ impl NewJob {
             .priority(J::PRIORITY);
         new.max_arguments = J::MAX_ARGUMENTS;
         new.policy = J::policy();
+        new.row.unique_id = job.unique_id();
         Ok(new)
     }
 
@@ -120,6 +123,42 @@ impl NewJob {
         self
     }
 
+    /// Up to 255 bytes that only one job at a time may have, of whatever type:
+    /// a constraint of the database, which holds whoever else enqueues at the
+    /// same moment. An enqueue that meets another's open transaction waits for
+    /// its end, and goes through if that rolls back.
+    ///
+    /// How long the job holds it is its [`UniqueScope`](crate::UniqueScope), and what becomes of
+    /// an enqueue that finds it held is [`OnConflict`](crate::OnConflict); both are part of the
+    /// [`Policy`]. A failed job gives it up; when it is retried by hand, it
+    /// takes it back, or stays failed where another job has it by then.
+    ///
+    /// ```
+    /// # use windlass::NewJob;
+    /// # use diesel::prelude::*;
+    /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+    /// # windlass::migrate(&mut conn).unwrap();
+    /// use std::time::Duration;
+    /// use windlass::{EnqueueOutcome, OnConflict, Policy};
+    ///
+    /// // The index is brought up to date a minute after the last change.
+    /// let reindex = |text: &str| {
+    ///     NewJob::of_class("reindex", text)
+    ///         .unique_id("reindex/article/7")
+    ///         .policy(Policy::new().on_conflict(OnConflict::Replace))
+    ///         .after(Duration::from_secs(60))
+    /// };
+    /// let first = reindex("1").enqueue(&mut conn)?;
+    /// let second = reindex("2").enqueue(&mut conn)?;
+    /// assert_eq!(second.id, first.id);
+    /// assert_eq!(second.outcome, EnqueueOutcome::Replaced);
+    /// # Ok::<(), windlass::Error>(())
+    /// ```
+    pub fn unique_id(mut self, id: impl Into<String>) -> Self {
+        self.row.unique_id = Some(id.into());
+        self
+    }
+
     /// What this policy says wins over what the job's type says.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy.or(&self.policy);
@@ -136,10 +175,18 @@ impl NewJob {
     /// transaction, if there is one.
     ///
     /// # Errors
-    /// When a limit is broken (nothing was sent then) or a statement fails.
+    /// When a limit is broken (nothing was sent then), a statement fails, or
+    /// the unique id is held and [`OnConflict::Refuse`](crate::OnConflict::Refuse) was asked for.
     pub fn enqueue<C: AsConn + ?Sized>(self, conn: &mut C) -> Result<Enqueued> {
         let row = self.into_row()?;
         let inserted = jobs::insert(&mut conn.as_conn(), &row).doing("enqueue the job")?;
+        if inserted.outcome == EnqueueOutcome::Refused {
+            return Err(Error::UniqueIdTaken {
+                class: row.class_name,
+                unique_id: row.unique_id.unwrap_or_default(),
+                existing: inserted.id,
+            });
+        }
         Ok(inserted.into())
     }
 
@@ -150,6 +197,8 @@ impl NewJob {
         self.row.max_crashes = self.policy.max_crashes.map(column);
         self.row.at_most_once = self.policy.is_at_most_once();
         self.row.policy = self.policy.to_column();
+        self.row.unique_scope = self.policy.unique_scope.unwrap_or_default();
+        self.row.on_conflict = self.policy.on_conflict.unwrap_or_default();
         Ok(self.row)
     }
 
@@ -184,10 +233,15 @@ impl NewJob {
                  decoded again; store the data elsewhere and pass a reference"
             ));
         }
-        if let Some(key) = &self.row.idempotency_key
-            && (key.is_empty() || key.len() > MAX_NAME || key.contains('\0'))
-        {
-            return refused("its idempotency key must have 1 to 255 bytes and no NUL".to_owned());
+        for (key, what) in [
+            (&self.row.idempotency_key, "idempotency key"),
+            (&self.row.unique_id, "unique id"),
+        ] {
+            if let Some(key) = key
+                && (key.is_empty() || key.len() > MAX_NAME || key.contains('\0'))
+            {
+                return refused(format!("its {what} must have 1 to 255 bytes and no NUL"));
+            }
         }
         let is_kept = |time: NaiveDateTime| (1..=9999).contains(&time.year());
         if self.row.delay.is_some_and(|delay| delay > LONGEST_DELAY)
@@ -214,10 +268,10 @@ impl NewJob {
 const LONGEST_DELAY: i64 = 1_000 * 366 * 86_400 * 1_000_000;
 
 /// `serde_json` writes any depth but reads only 127; an envelope takes some.
-const MAX_DEPTH: usize = 120;
+pub(crate) const MAX_DEPTH: usize = 120;
 
 /// How deep arrays and objects stand in each other in JSON text.
-fn depth(json: &str) -> usize {
+pub(crate) fn depth(json: &str) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0);
     let (mut in_text, mut is_escaped) = (false, false);
     for byte in json.bytes() {
@@ -253,12 +307,17 @@ impl From<jobs::Inserted> for Enqueued {
         Enqueued {
             id: JobId(inserted.id),
             is_new: inserted.is_new,
+            outcome: inserted.outcome,
         }
     }
 }
 
 /// Enqueues many jobs, of different types if need be, in few statements: all
-/// of them or none. The answers stand in the order of the jobs.
+/// of them or none.
+///
+/// The answers stand in the order of the jobs, one for each: a unique id that is held makes no difference to the other jobs, and what
+/// [`OnConflict::Refuse`](crate::OnConflict::Refuse) refuses is no error here
+/// but [`EnqueueOutcome::Refused`].
 ///
 /// ```
 /// # use serde::{Deserialize, Serialize};
@@ -316,6 +375,7 @@ mod tests {
         assert!(job("{}").check().is_ok());
         assert!(job("{}").queue("").check().is_err());
         assert!(job("{}").idempotency_key("").check().is_err());
+        assert!(job("{}").unique_id("x".repeat(256)).check().is_err());
         let error = job(&"x".repeat(70_000)).check().unwrap_err().to_string();
         assert!(error.contains("70000 bytes"), "{error}");
         assert!(

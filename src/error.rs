@@ -53,6 +53,24 @@ pub enum Error {
         /// What is wrong with it and what is accepted.
         reason: String,
     },
+    /// Another job holds the unique id, and the enqueue was to be refused then.
+    #[error("cannot enqueue `{class}`: job {existing} holds the unique id `{unique_id}`")]
+    UniqueIdTaken {
+        /// The class name that was given.
+        class: String,
+        /// The unique id.
+        unique_id: String,
+        /// The id of the job that holds it.
+        existing: i64,
+    },
+    /// A job that was asked for is not known.
+    #[error(
+        "there is no job `{job}`, or nothing is left of it: `windlass jobs list` shows those that are there"
+    )]
+    NoSuchJob {
+        /// The id or the unique id, escaped.
+        job: String,
+    },
     /// A name of a queue or class is not acceptable.
     #[error("`{name}` is no {what}: {reason}")]
     InvalidName {

@@ -67,9 +67,15 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
     /// How many bytes the arguments may take as JSON.
     const MAX_ARGUMENTS: usize = 64 * 1024;
 
+    /// How many bytes what it returns may take as JSON. A job that returns
+    /// more has succeeded, but its result is not kept: instead of it, the
+    /// [`TaskInfo`](crate::TaskInfo) has an `error` that says so.
+    const MAX_RESULT: usize = 64 * 1024;
+
     /// What the application lends to jobs of this type; `()` for nothing.
     type State: Send + Sync + 'static;
-    /// What performing gives; `()` for nothing.
+    /// What performing gives; `()` for nothing. Whoever enqueued the job can
+    /// ask for it, see [`wait_for`](crate::wait_for).
     type Output: Serialize;
 
     /// Does the work. An error or a panic is a failed attempt, after which the
@@ -84,6 +90,30 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
     /// once, without a time limit.
     fn policy() -> Policy {
         Policy::new()
+    }
+
+    /// What only one job at a time may be about, see
+    /// [`NewJob::unique_id`](crate::NewJob::unique_id), unless one enqueue
+    /// says otherwise. Default: nothing.
+    ///
+    /// ```
+    /// # use serde::{Deserialize, Serialize};
+    /// # use windlass::{Context, Job, JobResult};
+    /// #[derive(Serialize, Deserialize)]
+    /// struct Sync { customer: u64 }
+    ///
+    /// impl Job for Sync {
+    ///     const NAME: &'static str = "sync";
+    ///     type State = ();
+    ///     type Output = ();
+    ///     fn unique_id(&self) -> Option<String> {
+    ///         Some(format!("sync/{}", self.customer))
+    ///     }
+    ///     fn perform(self, _: &Context<'_, ()>) -> JobResult { Ok(()) }
+    /// }
+    /// ```
+    fn unique_id(&self) -> Option<String> {
+        None
     }
 
     /// How long to wait before the next attempt, for a type that knows better

@@ -108,6 +108,9 @@ pub struct Changed {
     pub running: u64,
     /// How many were not retried because they may run at most once.
     pub at_most_once: u64,
+    /// How many were not retried because another job holds their unique id by
+    /// now.
+    pub id_taken: u64,
     /// How many had been moved or had ended before their turn came, or stand
     /// where such a change means nothing.
     pub passed_over: u64,
@@ -278,6 +281,7 @@ impl Changed {
         self.changed += other.changed;
         self.running += other.running;
         self.at_most_once += other.at_most_once;
+        self.id_taken += other.id_taken;
         self.passed_over += other.passed_over;
     }
 }
@@ -326,6 +330,7 @@ impl Change {
                 let retried = moves::retry(conn, jobs, even_at_most_once).doing("retry jobs")?;
                 done.changed = retried.ready.len() as u64;
                 done.at_most_once = retried.risky.len() as u64;
+                done.id_taken = retried.replaced.len() as u64;
             }
             Change::Discard => {
                 let discarded = moves::discard(conn, jobs).doing("discard jobs")?;
@@ -346,7 +351,7 @@ impl Change {
                 done.changed = ranked.doing("change the priority of jobs")?.len() as u64;
             }
         }
-        done.passed_over = count - done.changed - done.running - done.at_most_once;
+        done.passed_over = count - done.changed - done.running - done.at_most_once - done.id_taken;
         Ok(done)
     }
 }

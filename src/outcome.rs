@@ -40,6 +40,25 @@ pub struct JobError {
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
+/// What a job has returned.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Output {
+    /// As JSON; nothing for `()` and whatever else is `null`.
+    pub(crate) text: Option<String>,
+    /// Why there is no text although it returned something.
+    pub(crate) problem: Option<String>,
+}
+
+impl Output {
+    /// Leaves out the text, which a database may refuse for reasons of its
+    /// own: a job must be able to finish all the same.
+    pub(crate) fn drop_text(&mut self) {
+        if self.text.take().is_some() {
+            self.problem = Some("unrecordable: the database refused the result".to_owned());
+        }
+    }
+}
+
 /// What the job's code wants to come of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Decision {

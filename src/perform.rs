@@ -2,7 +2,7 @@
 
 use crate::db::attempts::Ending;
 use crate::job::Run;
-use crate::outcome::JobError;
+use crate::outcome::{JobError, Output};
 use crate::registry::Registry;
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -12,8 +12,8 @@ use std::sync::Once;
 /// What performing came to.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// It returned.
-    Finished,
+    /// It returned this.
+    Finished(Output),
     /// It returned an error or panicked, or its arguments made no sense; what
     /// its policy makes of that.
     Ended(Ending),
@@ -31,7 +31,7 @@ pub(crate) fn perform(registry: &Registry, arguments: &str, run: &Run) -> Outcom
     let result = catch_unwind(AssertUnwindSafe(|| registry.perform(arguments, run)));
     PERFORMING.set(false);
     match result {
-        Ok(Some(Ok(_output))) => Outcome::Finished,
+        Ok(Some(Ok(output))) => Outcome::Finished(output),
         Ok(Some(Err(error))) => Outcome::Ended(judge(registry, run, &error)),
         Ok(None) => Outcome::UnknownClass,
         Err(payload) => Outcome::Ended(judge(registry, run, &panicked(payload))),

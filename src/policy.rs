@@ -2,6 +2,7 @@
 
 use crate::db::attempts::Ending;
 use crate::db::failed::{Failure, Hook};
+use crate::db::unique::{OnConflict, UniqueScope};
 use crate::job::{Job, JobId};
 use crate::outcome::{Decision, Interrupted, JobError};
 use serde::{Deserialize, Serialize};
@@ -45,6 +46,13 @@ pub struct Policy {
     pub(crate) on_failure: Option<Hook>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) keep_finished: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "opt_millis")]
+    pub(crate) keep_result: Option<Duration>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) unique_scope: Option<UniqueScope>,
+    // Only the enqueue asks for it.
+    #[serde(skip)]
+    pub(crate) on_conflict: Option<OnConflict>,
 }
 
 /// How often a job may start.
@@ -165,6 +173,33 @@ impl Policy {
         self
     }
 
+    /// For how long what the job returned can be asked for, by
+    /// [`task_info`](crate::task_info) and [`wait_for`](crate::wait_for), also
+    /// when its row has gone; and how it ended. Zero: not beyond its row.
+    /// Default: 5 minutes, for jobs that return something or have a unique id.
+    /// The end of one that returns `()` is told by its row, and only kept
+    /// beside it when this is said.
+    pub fn keep_result(mut self, time: Duration) -> Self {
+        self.keep_result = Some(time);
+        self
+    }
+
+    /// How long a job with a [unique id](crate::NewJob::unique_id) holds it.
+    /// Stored with the job when it is enqueued; a program-wide value has no
+    /// effect. Default: until it has finished or failed for good.
+    pub fn unique_scope(mut self, scope: UniqueScope) -> Self {
+        self.unique_scope = Some(scope);
+        self
+    }
+
+    /// What becomes of an enqueue whose unique id another job holds. Judged
+    /// when it is enqueued; a program-wide value has no effect. Default: it
+    /// answers with the job that is there.
+    pub fn on_conflict(mut self, policy: OnConflict) -> Self {
+        self.on_conflict = Some(policy);
+        self
+    }
+
     pub(crate) fn is_at_most_once(&self) -> bool {
         self.delivery == Some(Delivery::AtMostOnce)
     }
@@ -178,6 +213,9 @@ impl Policy {
             backoff: self.backoff.or(other.backoff),
             on_failure: self.on_failure.or_else(|| other.on_failure.clone()),
             keep_finished: self.keep_finished.or(other.keep_finished),
+            keep_result: self.keep_result.or(other.keep_result),
+            unique_scope: self.unique_scope.or(other.unique_scope),
+            on_conflict: self.on_conflict.or(other.on_conflict),
         }
     }
 
@@ -294,6 +332,25 @@ mod millis {
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<Duration, D::Error> {
         u64::deserialize(input).map(Duration::from_millis)
+    }
+}
+
+/// The same, where nothing may be said.
+mod opt_millis {
+    use serde::{Deserializer, Serializer};
+    use std::time::Duration;
+
+    pub(super) fn serialize<S: Serializer>(
+        value: &Option<Duration>,
+        out: S,
+    ) -> Result<S::Ok, S::Error> {
+        super::millis::serialize(&value.unwrap_or_default(), out)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        input: D,
+    ) -> Result<Option<Duration>, D::Error> {
+        super::millis::deserialize(input).map(Some)
     }
 }
 

@@ -1,7 +1,8 @@
 //! Which classes a program performs, and how. Types end here.
 
+use crate::enqueue::{MAX_DEPTH, depth};
 use crate::job::{Context, Job, Run};
-use crate::outcome::JobError;
+use crate::outcome::{JobError, Output};
 use crate::policy::Policy;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Performs one job from its arguments; the result is JSON.
-type Perform = dyn Fn(&str, &Run) -> Result<String, JobError> + Send + Sync;
+type Perform = dyn Fn(&str, &Run) -> Result<Output, JobError> + Send + Sync;
 
 /// A job type without its type.
 struct Class {
@@ -88,7 +89,7 @@ impl Registry {
     }
 
     /// `None`: no type of this name is registered.
-    pub(crate) fn perform(&self, arguments: &str, run: &Run) -> Option<Result<String, JobError>> {
+    pub(crate) fn perform(&self, arguments: &str, run: &Run) -> Option<Result<Output, JobError>> {
         let class = self.classes.get(&run.class_name)?;
         Some((class.perform)(arguments, run))
     }
@@ -118,7 +119,7 @@ impl fmt::Debug for Registry {
     }
 }
 
-fn perform<J: Job>(arguments: &str, state: &J::State, run: &Run) -> Result<String, JobError> {
+fn perform<J: Job>(arguments: &str, state: &J::State, run: &Run) -> Result<Output, JobError> {
     let job: J = decode(arguments).map_err(|error| {
         JobError::new(
             "undecodable_arguments",
@@ -126,8 +127,40 @@ fn perform<J: Job>(arguments: &str, state: &J::State, run: &Run) -> Result<Strin
         )
     })?;
     let output = job.perform(&Context::new(state, run))?;
-    serde_json::to_string(&output)
-        .map_err(|error| JobError::new("unserialisable_output", error.to_string()))
+    let text = serde_json::to_string(&output)
+        .map_err(|error| JobError::new("unserialisable_output", error.to_string()))?;
+    Ok(keepable::<J>(text))
+}
+
+/// What can be kept of what a job returned. One that returned too much has
+/// done its work all the same, and running it again would only repeat that:
+/// it has succeeded, and its result says why it is not there.
+fn keepable<J: Job>(text: String) -> Output {
+    if text == "null" {
+        return Output::default();
+    }
+    let problem = if text.len() > J::MAX_RESULT {
+        format!(
+            "result_too_large: it takes {} bytes as JSON, more than the {} allowed; store the data elsewhere and \
+             return a reference, or raise `MAX_RESULT`",
+            text.len(),
+            J::MAX_RESULT
+        )
+    } else if depth(&text) > MAX_DEPTH {
+        format!(
+            "result_too_deep: it is nested deeper than {MAX_DEPTH} arrays and objects, and could not be read again"
+        )
+    } else {
+        return Output {
+            text: Some(text),
+            problem: None,
+        };
+    };
+    log::warn!(class = J::NAME; "the result of a job of class {} is not kept: {problem}", J::NAME);
+    Output {
+        text: None,
+        problem: Some(problem),
+    }
 }
 
 /// Reads arguments: a job's own JSON, or Active Job's envelope around it when

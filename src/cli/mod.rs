@@ -5,6 +5,7 @@
 //! it (a [`Report`](output::Report), as text or as JSON).
 
 mod bench;
+mod explain;
 mod failed;
 mod jobs;
 mod migrate;
@@ -26,6 +27,7 @@ Examples:
   windlass migrate --database sqlite://jobs.db   create or update the tables
   windlass status                                look at queues and processes
   windlass jobs list --state scheduled           look at jobs
+  windlass explain 4711                          tell why a job is not running
   windlass failed retry --error 'timed out'      run failed jobs again
   windlass supervise --processes 2 -- ./app worker
                                                  run two workers, and what they need
@@ -62,6 +64,7 @@ enum Command {
     Migrations(migrations::Migrations),
     Supervise(supervise::Supervise),
     Status(status::Status),
+    Explain(explain::Explain),
     #[command(subcommand)]
     Jobs(jobs::Command),
     #[command(subcommand)]
@@ -129,6 +132,9 @@ impl Cli {
             Command::Supervise(supervise) => Ok(supervise.run(&self.database()?)?),
             Command::Status(status) => {
                 Ok(output::show(&status.run(&self.database()?)?, status.json))
+            }
+            Command::Explain(explain) => {
+                Ok(output::show(&explain.run(&self.database()?)?, explain.json))
             }
             Command::Jobs(command) => self.jobs(command),
             Command::Failed(command) => self.failed(command),

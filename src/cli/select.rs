@@ -201,6 +201,12 @@ fn told(changed: &Changed, word: &str) -> String {
             changed.at_most_once
         ));
     }
+    if changed.id_taken > 0 {
+        text.push_str(&format!(
+            "{} have a unique id that another job holds by now, and were left alone.\n",
+            changed.id_taken
+        ));
+    }
     if changed.passed_over > 0 {
         text.push_str(&format!(
             "{} had been moved or had ended before their turn came.\n",
@@ -287,6 +293,7 @@ mod tests {
             changed: 3,
             running: 2,
             at_most_once: 1,
+            id_taken: 1,
             passed_over: 0,
         };
         let text = told(&changed, "retried");
@@ -295,6 +302,7 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("--even-at-most-once"), "{text}");
+        assert!(text.contains("1 have a unique id"), "{text}");
         assert!(told(&changed, "cancelled").contains("2 more are running"));
     }
 }

@@ -121,7 +121,7 @@ fn runs(runs: &[RunStatus], claimed: i64) -> String {
 }
 
 /// Whole seconds, and of longer times only the two largest units: `3m 20s`.
-fn age(seconds: f64) -> String {
+pub(super) fn age(seconds: f64) -> String {
     // A clock that was set back makes it negative.
     let whole = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX);
     let text = humantime::format_duration(Duration::from_secs(whole.as_secs())).to_string();

@@ -5,8 +5,10 @@ use super::claimed::{self, Fence, Finished};
 use super::conn::{Conn, on};
 use super::failed::{self, Failure};
 use super::jobs::timestamp;
+use super::results::{self, ResultOutcome};
 use super::scheduled::micros;
 use super::sql::{cached, sql};
+use super::unique;
 use chrono::{DateTime, NaiveDateTime, Utc};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Integer, Nullable, Text, Timestamp};
@@ -158,11 +160,11 @@ pub(super) fn follow(conn: &mut Conn<'_>, run: &EndedRun, ending: &Ending) -> Qu
         }
         Ending::Discard(failure) => {
             insert(conn, run, AttemptOutcome::Discarded, failure)?;
-            close(conn, run)
+            close(conn, run, ResultOutcome::Discarded, failure)
         }
         Ending::Cancel(failure) => {
             insert(conn, run, AttemptOutcome::Cancelled, failure)?;
-            close(conn, run)
+            close(conn, run, ResultOutcome::Cancelled, failure)
         }
         Ending::Snooze(delay) => {
             claimed::make_waiting(conn, &[run.job_id], Some(*delay))?;
@@ -190,15 +192,25 @@ fn count(conn: &mut Conn<'_>, run: &EndedRun) -> QueryResult<()> {
 }
 
 /// The job has come to its end without having failed.
-fn close(conn: &mut Conn<'_>, run: &EndedRun) -> QueryResult<()> {
+fn close(
+    conn: &mut Conn<'_>,
+    run: &EndedRun,
+    outcome: ResultOutcome,
+    failure: &Failure,
+) -> QueryResult<()> {
+    let named = results::record(conn, &[run.job_id], outcome, failure, 1)?;
     if run.finished == Finished::Delete {
-        return super::clear::delete(conn, &[run.job_id]).map(drop);
+        super::clear::delete(conn, &[run.job_id])?;
+    } else {
+        count(conn, run)?;
+        let text = conn.write("UPDATE solid_queue_jobs SET finished_at = {now} WHERE id = $1");
+        on!(conn, |c| cached(sql(text).bind::<BigInt, _>(run.job_id))
+            .execute(c))?;
     }
-    count(conn, run)?;
-    let text = conn.write("UPDATE solid_queue_jobs SET finished_at = {now} WHERE id = $1");
-    on!(conn, |c| cached(sql(text).bind::<BigInt, _>(run.job_id))
-        .execute(c))
-    .map(drop)
+    if !named.is_empty() {
+        unique::unblock(conn, Some(&named), named.len())?;
+    }
+    Ok(())
 }
 
 /// How many attempts of a job are kept.

@@ -7,6 +7,7 @@
 use super::attempts::{self, AttemptOutcome, Began, EndedRun, Ending};
 use super::conn::{Conn, on};
 use super::failed::{self, Failure};
+pub(crate) use super::finish::{FinishedJob, finish, finish_and_keep, finish_unfenced};
 use super::sql::{cached, id_list, sql};
 use crate::mutant;
 use chrono::NaiveDateTime;
@@ -41,134 +42,8 @@ pub(super) struct Ended {
     pub(super) cancelled: bool,
 }
 
-fn claim_ids(rows: Vec<Ended>) -> Vec<i64> {
+pub(super) fn claim_ids(rows: Vec<Ended>) -> Vec<i64> {
     rows.into_iter().map(|row| row.claim_id).collect()
-}
-
-/// Ends the claims of jobs that have finished, and returns those that were
-/// still held; the others belong to somebody else now.
-pub(crate) fn finish(
-    conn: &mut Conn<'_>,
-    process_id: i64,
-    claims: &[i64],
-    finished: Finished,
-) -> QueryResult<Vec<i64>> {
-    match conn {
-        #[cfg(feature = "postgres")]
-        Conn::Postgres(conn) => finish_in_one_statement(conn, process_id, claims, finished),
-        #[cfg(feature = "sqlite")]
-        Conn::Sqlite(_) => conn.transaction(|conn| {
-            let ended = end(conn, process_id, claims)?;
-            finish_jobs(conn, &ended, finished)?;
-            Ok(claim_ids(ended))
-        }),
-    }
-}
-
-/// A deliberate fault: finishes the jobs of claims whoever holds them now.
-pub(crate) fn finish_unfenced(conn: &mut Conn<'_>, claims: &[(i64, i64)]) -> QueryResult<()> {
-    let text = conn.write("DELETE FROM solid_queue_claimed_executions WHERE job_id = $1");
-    let update = conn
-        .write("UPDATE solid_queue_jobs SET finished_at = {now}, last_claim_id = $1 WHERE id = $2");
-    for (claim, job) in claims {
-        on!(conn, |c| cached(sql(text.clone()).bind::<BigInt, _>(job))
-            .execute(c))?;
-        on!(conn, |c| cached(
-            sql(update.clone())
-                .bind::<BigInt, _>(claim)
-                .bind::<BigInt, _>(job)
-        )
-        .execute(c))?;
-    }
-    Ok(())
-}
-
-/// Postgres: one statement in autocommit, the rows locked in order and then
-/// deleted by where they stand, without a second look into an index.
-///
-/// A row that somebody changed between the beginning of the statement and its
-/// lock, to have the job cancelled for example, stands elsewhere by then and
-/// is not found; the second statement ends what the first has left out, if it
-/// is held at all.
-#[cfg(feature = "postgres")]
-fn finish_in_one_statement(
-    conn: &mut PgConnection,
-    process_id: i64,
-    claims: &[i64],
-    finished: Finished,
-) -> QueryResult<Vec<i64>> {
-    let by_spot = "SELECT ctid AS spot FROM solid_queue_claimed_executions \
-        WHERE id = ANY ($1) AND process_id = $2 ORDER BY id FOR UPDATE";
-    let spot = "c.ctid = ANY (ARRAY(SELECT spot FROM held))";
-    let mut ended = finish_where(conn, process_id, claims, finished, (by_spot, spot))?;
-    if ended.len() < claims.len() {
-        let rest: Vec<i64> = claims
-            .iter()
-            .copied()
-            .filter(|claim| !ended.contains(claim))
-            .collect();
-        let by_id = "SELECT id FROM solid_queue_claimed_executions \
-            WHERE id = ANY ($1) AND process_id = $2 ORDER BY id FOR UPDATE";
-        let id = "c.id IN (SELECT id FROM held)";
-        ended.extend(finish_where(
-            conn,
-            process_id,
-            &rest,
-            finished,
-            (by_id, id),
-        )?);
-    }
-    Ok(ended)
-}
-
-#[cfg(feature = "postgres")]
-fn finish_where(
-    conn: &mut PgConnection,
-    process_id: i64,
-    claims: &[i64],
-    finished: Finished,
-    (held, is_held): (&str, &str),
-) -> QueryResult<Vec<i64>> {
-    use diesel::sql_types::Array;
-    let jobs = match finished {
-        Finished::Keep => {
-            "UPDATE solid_queue_jobs j SET finished_at = {now}, updated_at = {now}, crash_count = 0, \
-             last_claim_id = ended.claim_id FROM ended WHERE j.id = ended.job_id"
-        }
-        Finished::Delete => "DELETE FROM solid_queue_jobs j USING ended WHERE j.id = ended.job_id",
-    };
-    let text = super::sql::Dialect::Postgres.write(&format!(
-        "WITH held AS MATERIALIZED ({held}), \
-         ended AS (DELETE FROM solid_queue_claimed_executions c WHERE {is_held} \
-           RETURNING c.id AS claim_id, c.job_id), \
-         jobs AS ({jobs}) \
-         SELECT claim_id, job_id, false AS cancelled FROM ended"
-    ));
-    cached(
-        sql(text)
-            .bind::<Array<BigInt>, _>(claims)
-            .bind::<BigInt, _>(process_id),
-    )
-    .load(conn)
-    .map(claim_ids)
-}
-
-#[cfg(feature = "sqlite")]
-fn finish_jobs(conn: &mut Conn<'_>, ended: &[Ended], finished: Finished) -> QueryResult<()> {
-    let text = match finished {
-        Finished::Keep => conn.write(
-            "UPDATE solid_queue_jobs SET finished_at = {now}, updated_at = {now}, crash_count = 0, \
-             last_claim_id = pair.value ->> 1 FROM json_each($1) AS pair WHERE solid_queue_jobs.id = pair.value ->> 0",
-        ),
-        Finished::Delete => conn.write(
-            "DELETE FROM solid_queue_jobs WHERE id IN (SELECT value ->> 0 FROM json_each($1))",
-        ),
-    };
-    let pairs: Vec<(i64, i64)> = ended.iter().map(|row| (row.job_id, row.claim_id)).collect();
-    let pairs = serde_json::to_string(&pairs).unwrap_or_default();
-    on!(conn, |c| cached(sql(text).bind::<Text, _>(&pairs))
-        .execute(c))
-    .map(drop)
 }
 
 /// Notes claims as begun, and returns those that were still held.
@@ -193,7 +68,7 @@ pub(crate) fn begin(conn: &mut Conn<'_>, process_id: i64, claims: &[i64]) -> Que
 /// They are locked in order first: a planner that follows the list would hold
 /// a later one while it waits for an earlier one, and who prunes the process
 /// the other way round.
-fn end(conn: &mut Conn<'_>, process_id: i64, claims: &[i64]) -> QueryResult<Vec<Ended>> {
+pub(super) fn end(conn: &mut Conn<'_>, process_id: i64, claims: &[i64]) -> QueryResult<Vec<Ended>> {
     let text = conn.write(
         "WITH held AS MATERIALIZED (SELECT id FROM solid_queue_claimed_executions \
            WHERE process_id = $1 AND id IN {in $2} ORDER BY id {lock}) \

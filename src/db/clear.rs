@@ -108,10 +108,6 @@ pub(super) fn delete(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<usize> {
         ("solid_queue_jobs", "id IN {in $1}"),
         ("windlass_attempts", "job_id IN {in $1}"),
         ("windlass_steps", "job_id IN {in $1}"),
-        (
-            "windlass_unique_jobs",
-            "job_id IN {in $1} AND held_until IS NULL",
-        ),
     ] {
         let text = conn.write(&format!("DELETE FROM {table} WHERE {condition}"));
         let count = on!(conn, |c| sql(text).bind::<Text, _>(&ids).execute(c))?;
@@ -121,6 +117,7 @@ pub(super) fn delete(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<usize> {
             0
         });
     }
+    super::unique::forget(conn, jobs)?;
     Ok(deleted)
 }
 
@@ -166,7 +163,6 @@ pub(crate) fn expired(conn: &mut Conn<'_>, batch: usize) -> QueryResult<usize> {
     for (table, key, until) in [
         ("windlass_results", "job_id", "expires_at"),
         ("windlass_waiters", "id", "expires_at"),
-        ("windlass_unique_jobs", "unique_id", "held_until"),
     ] {
         // Judged again under the lock: the row may have got a new life.
         let text = conn.write(&format!(
@@ -219,15 +215,14 @@ pub(crate) fn orphans(
         .collect();
     let mut cleared = 0;
     if !due.is_empty() {
-        let text = conn.write(&match table {
-            "windlass_unique_jobs" => {
-                format!("DELETE FROM {table} WHERE job_id IN {{in $1}} AND held_until IS NULL")
-            }
-            _ => format!("DELETE FROM {table} WHERE job_id IN {{in $1}}"),
-        });
-        cleared = on!(conn, |c| sql(text)
-            .bind::<Text, _>(id_list(&due))
-            .execute(c))?;
+        cleared = if table == "windlass_unique_jobs" {
+            super::unique::forget(conn, &due)?
+        } else {
+            let text = conn.write(&format!("DELETE FROM {table} WHERE job_id IN {{in $1}}"));
+            on!(conn, |c| sql(text)
+                .bind::<Text, _>(id_list(&due))
+                .execute(c))?
+        };
     }
     Ok(Stretch {
         reached: seen

@@ -2,7 +2,9 @@
 
 use super::conn::{Conn, on};
 use super::jobs::{self, NewRow};
+use super::results::{self, ResultOutcome};
 use super::sql::{cached, sql};
+use super::unique;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Integer, Nullable, Text};
 use serde::{Deserialize, Serialize};
@@ -52,6 +54,11 @@ impl Failure {
     pub(crate) fn at(mut self, place: Option<String>) -> Self {
         self.place = place.map(clean);
         self
+    }
+
+    /// The kind and the message.
+    pub(super) fn in_words(&self) -> String {
+        format!("{}: {}", self.kind, self.message)
     }
 
     /// As Solid Queue and its dashboard read it.
@@ -121,6 +128,10 @@ pub(super) fn insert(conn: &mut Conn<'_>, job_id: i64, failure: &Failure) -> Que
             .bind::<Text, _>(failure.to_json())
     )
     .execute(c))?;
+    let named = results::record(conn, &[job_id], ResultOutcome::Failed, failure, 1)?;
+    if !named.is_empty() {
+        unique::unblock(conn, Some(&named), named.len())?;
+    }
     follow_up(conn, job_id, failure)
 }
 

@@ -1,7 +1,9 @@
 //! `solid_queue_jobs`: enqueueing, and looking a job up.
 
 use super::conn::{Conn, on};
+use super::named;
 use super::sql::{cached, id_list, sql};
+use super::unique::{OnConflict, UniqueScope};
 use chrono::{Datelike, NaiveDateTime};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
@@ -24,6 +26,8 @@ pub(crate) struct NewRow {
     pub(crate) at_most_once: bool,
     pub(crate) policy: Option<String>,
     pub(crate) unique_id: Option<String>,
+    pub(crate) unique_scope: UniqueScope,
+    pub(crate) on_conflict: OnConflict,
 }
 
 impl NewRow {
@@ -43,22 +47,61 @@ impl NewRow {
             at_most_once: false,
             policy: None,
             unique_id: None,
+            unique_scope: UniqueScope::default(),
+            on_conflict: OnConflict::default(),
         }
     }
+
+    /// Whether it may find a job that is there already.
+    pub(super) fn is_named(&self) -> bool {
+        self.idempotency_key.is_some() || self.unique_id.is_some()
+    }
+}
+
+/// What an enqueue came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum EnqueueOutcome {
+    /// The job is new.
+    New,
+    /// It is new, and begins when the one that runs under its unique id has
+    /// ended.
+    Again,
+    /// A job with this idempotency key, or one that holds this unique id, was
+    /// there already, and stays as it is.
+    Existing,
+    /// The job that holds this unique id waited, and is now what the new one
+    /// would have been.
+    Replaced,
+    /// A job that holds this unique id was there already, and
+    /// [`OnConflict::Refuse`] minds.
+    Refused,
 }
 
 /// What an insert did.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Inserted {
     pub(crate) id: i64,
-    /// False when the idempotency key found a job that was there already.
+    /// False when a job was there already.
     pub(crate) is_new: bool,
+    pub(crate) outcome: EnqueueOutcome,
+}
+
+impl Inserted {
+    pub(super) fn new(id: i64, outcome: EnqueueOutcome) -> Self {
+        Inserted {
+            id,
+            is_new: matches!(outcome, EnqueueOutcome::New | EnqueueOutcome::Again),
+            outcome,
+        }
+    }
 }
 
 #[derive(QueryableByName)]
-struct Id {
+pub(super) struct Id {
     #[diesel(sql_type = BigInt)]
-    id: i64,
+    pub(super) id: i64,
 }
 
 /// A text that both databases take for a timestamp, as Rails writes it. A
@@ -72,13 +115,20 @@ pub(crate) fn timestamp(time: NaiveDateTime) -> String {
 
 /// Inserts one job and its ready or scheduled execution.
 pub(crate) fn insert(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Inserted> {
+    if row.unique_id.is_some() {
+        let inserted = conn.transaction(|conn| named::insert(conn, std::slice::from_ref(row)))?;
+        return inserted
+            .into_iter()
+            .next()
+            .ok_or(diesel::result::Error::NotFound);
+    }
     // A job that holds the key may be deleted between the two looks.
     for _ in 0..3 {
         if let Some(id) = insert_unless_known(conn, row)? {
-            return Ok(Inserted { id, is_new: true });
+            return Ok(Inserted::new(id, EnqueueOutcome::New));
         }
         if let Some(id) = with_idempotency_key(conn, row.idempotency_key.as_deref())? {
-            return Ok(Inserted { id, is_new: false });
+            return Ok(Inserted::new(id, EnqueueOutcome::Existing));
         }
     }
     Err(diesel::result::Error::NotFound)
@@ -86,10 +136,10 @@ pub(crate) fn insert(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Inserted>
 
 /// The columns of a new job, in the order of the binds; `$7` is left to the
 /// delay.
-const COLUMNS: &str = "queue_name, class_name, arguments, priority, active_job_id, scheduled_at, \
+pub(super) const COLUMNS: &str = "queue_name, class_name, arguments, priority, active_job_id, scheduled_at, \
      idempotency_key, max_attempts, max_crashes, at_most_once, policy, unique_id, created_at, updated_at";
 
-const VALUES: &str =
+pub(super) const VALUES: &str =
     "$1, $2, $3, $4, $5, coalesce({time $6}, {later $7}), $8, $9, $10, $11, $12, $13, {now}, {now}";
 
 /// Only with a key: the speculative insertion of ON CONFLICT is not free.
@@ -105,29 +155,27 @@ fn insert_unless_known(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Option<
         #[cfg(feature = "postgres")]
         Conn::Postgres(_) => insert_in_one_statement(conn, row),
         #[cfg(feature = "sqlite")]
-        Conn::Sqlite(_) => conn.transaction(|conn| insert_step_by_step(conn, row)),
+        Conn::Sqlite(_) => conn.transaction(|conn| insert_step_by_step(conn, row, (None, false))),
     }
 }
 
 /// Binds `COLUMNS` to a statement; `delay` is bound even when `at` wins.
-macro_rules! bind_row {
+macro_rules! bind_columns {
     ($statement:expr, $row:expr) => {
-        cached(
-            $statement
-                .bind::<Text, _>(&$row.queue_name)
-                .bind::<Text, _>(&$row.class_name)
-                .bind::<Text, _>(&$row.arguments)
-                .bind::<Integer, _>($row.priority)
-                .bind::<Nullable<Text>, _>(&$row.active_job_id)
-                .bind::<Nullable<Text>, _>($row.at.map(timestamp))
-                .bind::<Nullable<BigInt>, _>($row.delay)
-                .bind::<Nullable<Text>, _>(&$row.idempotency_key)
-                .bind::<Nullable<Integer>, _>($row.max_attempts)
-                .bind::<Nullable<Integer>, _>($row.max_crashes)
-                .bind::<Bool, _>($row.at_most_once)
-                .bind::<Nullable<Text>, _>(&$row.policy)
-                .bind::<Nullable<Text>, _>(&$row.unique_id),
-        )
+        $statement
+            .bind::<Text, _>(&$row.queue_name)
+            .bind::<Text, _>(&$row.class_name)
+            .bind::<Text, _>(&$row.arguments)
+            .bind::<Integer, _>($row.priority)
+            .bind::<Nullable<Text>, _>(&$row.active_job_id)
+            .bind::<Nullable<Text>, _>($row.at.map(timestamp))
+            .bind::<Nullable<BigInt>, _>($row.delay)
+            .bind::<Nullable<Text>, _>(&$row.idempotency_key)
+            .bind::<Nullable<Integer>, _>($row.max_attempts)
+            .bind::<Nullable<Integer>, _>($row.max_crashes)
+            .bind::<Bool, _>($row.at_most_once)
+            .bind::<Nullable<Text>, _>(&$row.policy)
+            .bind::<Nullable<Text>, _>(&$row.unique_id)
     };
 }
 
@@ -150,9 +198,10 @@ fn insert_in_one_statement(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Opt
         on_conflict(row),
         NOTIFY = super::wakeup::NOTIFY,
     ));
-    on!(conn, |c| bind_row!(sql(text), row).get_result::<Id>(c))
-        .optional()
-        .map(|row| row.map(|row| row.id))
+    on!(conn, |c| cached(bind_columns!(sql(text), row))
+        .get_result::<Id>(c))
+    .optional()
+    .map(|row| row.map(|row| row.id))
 }
 
 /// The same for a job that is due at once and has no key, as most have not:
@@ -195,17 +244,28 @@ struct Due {
 }
 
 #[cfg(feature = "sqlite")]
-fn insert_step_by_step(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Option<i64>> {
+pub(super) fn insert_step_by_step(
+    conn: &mut Conn<'_>,
+    row: &NewRow,
+    (id, is_blocked): (Option<i64>, bool),
+) -> QueryResult<Option<i64>> {
     let text = conn.write(&format!(
-        "INSERT INTO solid_queue_jobs ({COLUMNS}) VALUES ({VALUES}) {} \
+        "INSERT INTO solid_queue_jobs ({COLUMNS}, id) VALUES ({VALUES}, $14) {} \
          RETURNING id, scheduled_at IS NULL OR scheduled_at <= {{now}} AS due",
         on_conflict(row)
     ));
-    let Some(Due { id, due }) =
-        on!(conn, |c| bind_row!(sql(text), row).get_result::<Due>(c)).optional()?
+    let Some(Due { id, due }) = on!(conn, |c| cached(
+        bind_columns!(sql(text), row).bind::<Nullable<BigInt>, _>(id)
+    )
+    .get_result::<Due>(c))
+    .optional()?
     else {
         return Ok(None);
     };
+    if is_blocked {
+        named::block(conn, id)?;
+        return Ok(Some(id));
+    }
     let text = conn.write(if due {
         "INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at) \
          SELECT id, queue_name, priority, class_name, at_most_once, created_at FROM solid_queue_jobs WHERE id = $1"
@@ -228,30 +288,21 @@ fn with_idempotency_key(conn: &mut Conn<'_>, key: Option<&str>) -> QueryResult<O
 }
 
 /// Rows of one statement: well below the limits on binds and message sizes.
-const CHUNK: usize = 1_000;
+pub(super) const CHUNK: usize = 1_000;
 
 /// Inserts many jobs, all or none, and returns what became of each, in order.
 pub(crate) fn insert_all(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<Inserted>> {
     conn.transaction(|conn| {
+        if rows.iter().any(NewRow::is_named) {
+            return named::insert(conn, rows);
+        }
         let mut inserted = Vec::with_capacity(rows.len());
-        let mut rest = rows;
-        while let Some(first) = rest.first() {
-            // A key may find a job that is there already, so such rows go
-            // one by one: they can then not disturb the others.
-            if first.idempotency_key.is_some() {
-                inserted.push(insert(conn, first)?);
-                rest = &rest[1..];
-                continue;
-            }
-            let plain = rest
-                .iter()
-                .take(CHUNK)
-                .take_while(|row| row.idempotency_key.is_none())
-                .count();
-            let (chunk, after) = rest.split_at(plain);
+        for chunk in rows.chunks(CHUNK) {
             let ids = insert_chunk(conn, chunk)?;
-            inserted.extend(ids.into_iter().map(|id| Inserted { id, is_new: true }));
-            rest = after;
+            inserted.extend(
+                ids.into_iter()
+                    .map(|id| Inserted::new(id, EnqueueOutcome::New)),
+            );
         }
         Ok(inserted)
     })

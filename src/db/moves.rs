@@ -4,9 +4,12 @@
 //! that a process holds is never touched, and nothing is done twice.
 
 use super::conn::{Conn, on};
+use super::failed::Failure;
 use super::jobs::timestamp;
+use super::results::{self, ResultOutcome};
 use super::select::JobState;
 use super::sql::{cached, id_list, sql};
+use super::unique;
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Integer, Nullable, Text};
@@ -86,6 +89,11 @@ pub(crate) fn cancel(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Cancelled
             );
             on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(&ended))).execute(c))?;
             super::attempts::insert_cancelled(conn, &ended)?;
+            let failure = Failure::new("cancelled", "the job was cancelled while it waited");
+            let named = results::record(conn, &ended, ResultOutcome::Cancelled, &failure, 0)?;
+            if !named.is_empty() {
+                unique::unblock(conn, Some(&named), named.len())?;
+            }
         }
         Ok(Cancelled { ended, asked })
     })
@@ -97,7 +105,11 @@ pub(crate) fn discard(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>
         let mut states = WAITING.to_vec();
         states.push(JobState::Failed);
         let taken = take(conn, &states, jobs)?;
-        super::clear::delete(conn, &taken)?;
+        if !taken.is_empty() {
+            results::delete(conn, &taken)?;
+            super::clear::delete(conn, &taken)?;
+            unique::unblock(conn, Some(&taken), taken.len())?;
+        }
         Ok(taken)
     })
 }
@@ -109,6 +121,8 @@ pub(crate) struct Retried {
     pub(crate) ready: Vec<i64>,
     /// They may run at most once and have run already.
     pub(crate) risky: Vec<i64>,
+    /// Other jobs hold their unique ids by now.
+    pub(crate) replaced: Vec<i64>,
 }
 
 /// Makes failed jobs ready again, with all their attempts before them. Those
@@ -121,16 +135,20 @@ pub(crate) fn retry(conn: &mut Conn<'_>, jobs: &[i64], allowed: bool) -> QueryRe
             risky = at_most_once(conn, &ready)?;
             ready.retain(|job| !risky.contains(job));
         }
+        let replaced = unique::retake(conn, &ready)?;
+        ready.retain(|job| !replaced.contains(job));
         let ready = take(conn, &[JobState::Failed], &ready)?;
         if ready.is_empty() {
-            return Ok(Retried { ready, risky });
+            return Ok(Retried { ready, risky, replaced });
         }
         super::ready::insert(conn, &ready)?;
         let text = conn.write(
             "UPDATE solid_queue_jobs SET attempts = 0, crash_count = 0, updated_at = {now} WHERE id IN {in $1}",
         );
         on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(&ready))).execute(c))?;
-        Ok(Retried { ready, risky })
+        // What is known of the end that it had is true no more.
+        results::delete(conn, &ready)?;
+        Ok(Retried { ready, risky, replaced })
     })
 }
 

@@ -31,6 +31,7 @@ pub(crate) struct Want<'a> {
     pub(crate) ahead: bool,
     /// Where to begin to look, for each queue in order, or for all together.
     /// Missing ones begin at the beginning.
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) from: &'a [Mark],
 }
 
@@ -92,6 +93,8 @@ pub(crate) struct Claimed {
     pub(crate) max_attempts: Option<i32>,
     #[diesel(sql_type = Nullable<Text>)]
     pub(crate) policy: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub(crate) unique_id: Option<String>,
 }
 
 /// Moves up to `limit` ready executions to claimed ones of a process that is
@@ -142,7 +145,7 @@ const COLUMNS: &str = "coalesce(j.id, 0) AS job_id, coalesce(j.queue_name, '') A
      coalesce(j.class_name, '') AS class_name, coalesce(j.arguments, 'null') AS arguments, coalesce(j.priority, 0) AS priority, \
      coalesce(j.attempts, 0) AS attempts, coalesce(j.at_most_once, false) AS at_most_once, \
      coalesce({moment j.created_at}, {now}) AS created_at, {moment j.scheduled_at} AS scheduled_at, \
-     j.max_attempts, j.policy";
+     j.max_attempts, j.policy, j.unique_id";
 
 /// Postgres: one statement in autocommit, so that a client that freezes can
 /// hold no lock. It locks the process' own row first: a process that was
@@ -285,6 +288,7 @@ fn nothing() -> Vec<Claimed> {
         scheduled_at: None,
         max_attempts: None,
         policy: None,
+        unique_id: None,
     }]
 }
 

@@ -201,8 +201,7 @@ diesel::table! {
         unique_id -> Text,
         job_id -> BigInt,
         scope -> Text,
-        held_until -> Nullable<Timestamp>,
-        again -> Nullable<Text>,
+        after_job_id -> Nullable<BigInt>,
     }
 }
 

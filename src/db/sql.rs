@@ -26,11 +26,13 @@ impl Dialect {
     /// - `{now}`: the database's clock as a timestamp without zone, in UTC.
     /// - `IN {in $1}` .. `IN {in $9}`: whether it is one of the numbers of a
     ///   JSON array. There is no `NOT IN` of it.
+    /// - `{rows $1}`: the elements of a JSON array, as rows with a `value`; its
+    ///   parts are `value ->> 0`, `value ->> 1`, all of them texts.
     /// - `{later $1}`: the database's clock plus so many microseconds.
     /// - `{time $1}`: a text in the form `2026-11-21 10:00:00.000000`.
     /// - `{moment x}`: the timestamp x, or NULL where it is none that a
     ///   calendar has: `infinity`, or whatever else SQLite lets stand there.
-    /// - `{lock}`, `{lock skip}`, `{lock of c}`: the row locks that SQLite,
+    /// - `{lock}`, `{lock skip}`, `{lock of c}`, `{lock skip of c}`: the row locks that SQLite,
     ///   whose write lock is taken already, neither has nor needs.
     ///
     /// Placeholders are `$1, $2, ..`, numbered in the order in which they
@@ -68,6 +70,10 @@ impl Dialect {
             (Dialect::Sqlite, "in") => {
                 out.push_str(&format!("(SELECT value FROM json_each({argument}))"))
             }
+            (Dialect::Postgres, "rows") => out.push_str(&format!(
+                "json_array_elements(CAST({argument} AS json)) AS input (value)"
+            )),
+            (Dialect::Sqlite, "rows") => out.push_str(&format!("json_each({argument}) AS input")),
             (Dialect::Postgres, "later") => out.push_str(&format!(
                 "(statement_timestamp() AT TIME ZONE 'UTC' + {argument} * interval '1 microsecond')"
             )),
@@ -86,13 +92,16 @@ impl Dialect {
             )),
             (Dialect::Postgres, "lock") => {
                 out.push_str("FOR UPDATE");
-                if !argument.is_empty() {
-                    out.push_str(if argument == "skip" {
-                        " SKIP LOCKED"
-                    } else {
-                        " "
-                    });
-                    out.push_str(argument.strip_prefix("skip").unwrap_or(argument));
+                let (skips, of) = match argument.strip_prefix("skip") {
+                    Some(of) => (true, of.trim_start()),
+                    None => (false, argument),
+                };
+                if !of.is_empty() {
+                    out.push(' ');
+                    out.push_str(of);
+                }
+                if skips {
+                    out.push_str(" SKIP LOCKED");
                 }
             }
             (Dialect::Sqlite, "lock") => {}

@@ -72,7 +72,7 @@ pub struct RunStatus {
 }
 
 /// Seconds from a column to now, per dialect.
-fn age(conn: &Conn<'_>, column: &str) -> String {
+pub(super) fn age(conn: &Conn<'_>, column: &str) -> String {
     match conn {
         #[cfg(feature = "postgres")]
         Conn::Postgres(_) => format!("extract(epoch FROM {{now}} - {column})::float8"),

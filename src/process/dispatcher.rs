@@ -6,7 +6,7 @@ use super::link::Link;
 use super::registration::{Heart, Pulse, Who};
 use super::stop::Stop;
 use super::{signals, threads};
-use crate::db::{Database, scheduled};
+use crate::db::{Database, scheduled, unique};
 use crate::error::{Error, Result};
 use crate::event::{Event, Subscriber};
 use std::time::Duration;
@@ -134,6 +134,10 @@ impl Dispatcher {
         if count == self.batch_size {
             return Ok(Duration::ZERO);
         }
+        // Those that an end has not seen because they were not committed yet.
+        link.write("look for jobs whose turn has come", |conn| {
+            unique::unblock(conn, None, self.batch_size)
+        })?;
         let next = link.write("look for due jobs", scheduled::next_due)?;
         // A little past the due time, so as not to come just before it.
         Ok(next.map_or(self.polling_interval, |next| {

@@ -7,9 +7,11 @@ use super::registration::Registration;
 use super::stop::Stop;
 use crate::clock;
 use crate::db::attempts::{self, Ending};
-use crate::db::claimed::{self, Fence, Finished};
+use crate::db::claimed::{self, Fence, Finished, FinishedJob};
 use crate::db::jobs;
 use crate::db::ready::Claimed;
+use crate::db::results::{self, NewResult, ResultOutcome};
+use crate::db::scheduled::micros;
 use crate::event::{Event, Subscriber};
 use crate::job::JobId;
 use crate::mutant;
@@ -27,6 +29,48 @@ pub(crate) struct Ended {
     pub(crate) ran: Duration,
     /// What becomes of its row, if the job has its own idea.
     pub(crate) keep: Option<bool>,
+    /// For how long what it came to is kept beside it, likewise.
+    pub(crate) keep_result: Option<Duration>,
+}
+
+impl Ended {
+    /// Whether more than its row tells that the job has finished.
+    fn leaves_traces(&self) -> bool {
+        self.keeps_result() || self.job.unique_id.is_some()
+    }
+
+    fn keeps_result(&self) -> bool {
+        let Outcome::Finished(output) = &self.outcome else {
+            return false;
+        };
+        let is_worth_it = self.keep_result.is_some()
+            || self.job.unique_id.is_some()
+            || output.text.is_some()
+            || output.problem.is_some();
+        is_worth_it && self.keep_result != Some(Duration::ZERO)
+    }
+
+    fn traces(&self) -> FinishedJob<'_> {
+        let job = &self.job;
+        let result = match &self.outcome {
+            Outcome::Finished(output) if self.keeps_result() => Some(NewResult(
+                job.job_id,
+                job.unique_id.as_deref(),
+                &job.class_name,
+                ResultOutcome::Succeeded,
+                output.text.as_deref(),
+                output.problem.as_deref(),
+                job.attempts + 1,
+                micros(self.keep_result.unwrap_or(results::KEEP)),
+            )),
+            _ => None,
+        };
+        FinishedJob {
+            claim_id: job.claim_id,
+            result,
+            named: job.unique_id.is_some().then_some(job.job_id),
+        }
+    }
 }
 
 /// Endings of one statement.
@@ -112,7 +156,7 @@ impl Finisher {
     fn write_all(&mut self, batch: Vec<Pending>) {
         let (mut finished, others): (Vec<_>, Vec<_>) = batch
             .into_iter()
-            .partition(|pending| matches!(pending.ended.outcome, Outcome::Finished));
+            .partition(|pending| matches!(pending.ended.outcome, Outcome::Finished(_)));
         while let Some(first) = finished.first() {
             let kind = self.kind(first);
             let (same, rest) = finished
@@ -127,8 +171,13 @@ impl Finisher {
     }
 
     /// What the endings of one statement have in common.
-    fn kind(&self, pending: &Pending) -> (i64, Finished) {
-        (pending.ended.registration.id, self.keep(&pending.ended))
+    fn kind(&self, pending: &Pending) -> (i64, Finished, bool) {
+        let ended = &pending.ended;
+        (
+            ended.registration.id,
+            self.keep(ended),
+            ended.leaves_traces(),
+        )
     }
 
     fn keep(&self, ended: &Ended) -> Finished {
@@ -168,14 +217,16 @@ impl Finisher {
             return Ok(());
         };
         match &first.ended.outcome {
-            Outcome::Finished => self.finish(group),
+            Outcome::Finished(_) => self.finish(group),
             Outcome::Ended(ending) => self.end(first, ending),
             Outcome::UnknownClass => self.leave(first),
         }
     }
 
     fn finish(&mut self, group: &[Pending]) -> Result<(), Duration> {
-        let Some((process_id, finished)) = group.first().map(|first| self.kind(first)) else {
+        let Some((process_id, finished, leaves_traces)) =
+            group.first().map(|first| self.kind(first))
+        else {
             return Ok(());
         };
         let claims: Vec<i64> = group.iter().map(Pending::claim).collect();
@@ -186,7 +237,12 @@ impl Finisher {
                 claimed::finish_unfenced(conn, &pairs)?;
                 return Ok(claims.clone());
             }
-            let mut accepted = claimed::finish(conn, process_id, &claims, finished)?;
+            let mut accepted = if leaves_traces {
+                let traces = group.iter().map(|pending| pending.ended.traces());
+                claimed::finish_and_keep(conn, process_id, traces.collect(), finished)?
+            } else {
+                claimed::finish(conn, process_id, &claims, finished)?
+            };
             if repeated {
                 accepted.extend(already_ended(conn, &pairs, &accepted)?);
             }
@@ -300,10 +356,12 @@ fn pending(ended: Ended) -> Pending {
 fn put_aside(mut pending: Pending) -> Pending {
     let pause = Duration::from_millis(50 << pending.tries.min(10));
     pending.again_at = clock::instant() + clock::jittered(pause.min(LONGEST_DEFERRAL));
-    if pending.tries > 1
-        && let Outcome::Ended(ending) = &mut pending.ended.outcome
-    {
-        ending.drop_text();
+    if pending.tries > 1 {
+        match &mut pending.ended.outcome {
+            Outcome::Ended(ending) => ending.drop_text(),
+            Outcome::Finished(output) => output.drop_text(),
+            Outcome::UnknownClass => {}
+        }
     }
     pending
 }

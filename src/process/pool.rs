@@ -158,6 +158,7 @@ impl Pool {
             outcome,
             ran,
             keep: run.policy.keep_finished,
+            keep_result: run.policy.keep_result,
         }
     }
 }

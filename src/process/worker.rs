@@ -183,7 +183,8 @@ impl Worker {
             "queues": self.queues.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
             "thread_pool_size": self.threads,
             "polling_interval": self.polling_interval.as_secs_f64(),
-            "classes": self.registry.classes().collect::<Vec<_>>(),
+            "classes": self.registry.classes().take(MOST_CLASSES).collect::<Vec<_>>(),
+            "more_classes": self.registry.classes().count() > MOST_CLASSES,
             "windlass": env!("CARGO_PKG_VERSION"),
         });
         Who {
@@ -192,6 +193,10 @@ impl Worker {
         }
     }
 }
+
+/// A worker names so many of its classes in its row, for those who ask why a
+/// job is not running.
+const MOST_CLASSES: usize = 500;
 
 /// A worker whose threads run.
 struct Running {

@@ -47,7 +47,8 @@ pub fn clear(conn: &mut Conn<'_>) {
         "BEGIN; DELETE FROM solid_queue_ready_executions; DELETE FROM solid_queue_scheduled_executions; \
          DELETE FROM solid_queue_claimed_executions; DELETE FROM solid_queue_failed_executions; \
          DELETE FROM solid_queue_jobs; DELETE FROM solid_queue_processes; DELETE FROM solid_queue_pauses; \
-         DELETE FROM windlass_attempts; DELETE FROM audit; COMMIT",
+         DELETE FROM windlass_attempts; DELETE FROM windlass_results; DELETE FROM windlass_unique_jobs; \
+         DELETE FROM audit; COMMIT",
     );
 }
 
@@ -83,6 +84,13 @@ const VIOLATIONS: &str = "
     UNION ALL
     SELECT 'I3: claim ' || id || ' is held though it has ended' FROM solid_queue_claimed_executions c
     WHERE EXISTS (SELECT 1 FROM audit e WHERE e.id = c.id AND e.what = 'ended')
+    UNION ALL
+    SELECT 'I7: unique id ' || unique_id || ' is held by ' || count(*) || ' jobs' FROM solid_queue_jobs j
+    WHERE unique_id IS NOT NULL AND policy IS NULL AND (
+      EXISTS (SELECT 1 FROM solid_queue_ready_executions WHERE job_id = j.id)
+      OR EXISTS (SELECT 1 FROM solid_queue_scheduled_executions WHERE job_id = j.id)
+      OR EXISTS (SELECT 1 FROM solid_queue_claimed_executions WHERE job_id = j.id))
+    GROUP BY unique_id HAVING count(*) > 1
     UNION ALL
     SELECT 'I8: job ' || id || ' has crashed ' || crash_count || ' times' FROM solid_queue_jobs
     WHERE crash_count > coalesce(max_crashes, 3) + 1 OR attempts > coalesce(max_attempts, attempts)";
@@ -148,7 +156,7 @@ pub fn jobs(conn: &mut Conn<'_>) -> Vec<JobRow> {
     let text = format!(
         "SELECT j.id, CASE WHEN r.id IS NULL THEN '' ELSE 'ready' END || CASE WHEN c.id IS NULL THEN '' ELSE 'claimed' END
            || CASE WHEN s.id IS NULL THEN '' ELSE 'scheduled' END || CASE WHEN f.id IS NULL THEN '' ELSE 'failed' END
-           || CASE WHEN j.finished_at IS NULL THEN '' ELSE 'finished' END AS place,
+           || CASE WHEN b.id IS NULL THEN '' ELSE 'blocked' END || CASE WHEN j.finished_at IS NULL THEN '' ELSE 'finished' END AS place,
          c.id AS claim_id, c.process_id, {delay} AS delay, coalesce({due}, false) AS due, f.error,
          j.attempts, j.crash_count, j.last_claim_id, c.cancel_requested_at IS NOT NULL AS cancelled,
          (SELECT count(*) FROM windlass_attempts a WHERE a.job_id = j.id) AS attempts_kept,
@@ -161,6 +169,7 @@ pub fn jobs(conn: &mut Conn<'_>) -> Vec<JobRow> {
          FROM solid_queue_jobs j LEFT JOIN solid_queue_ready_executions r ON r.job_id = j.id
          LEFT JOIN solid_queue_claimed_executions c ON c.job_id = j.id
          LEFT JOIN solid_queue_scheduled_executions s ON s.job_id = j.id
+         LEFT JOIN solid_queue_blocked_executions b ON b.job_id = j.id
          LEFT JOIN solid_queue_failed_executions f ON f.job_id = j.id ORDER BY j.id"
     );
     on!(conn, |c| cached(sql(text)).load(c)).unwrap()

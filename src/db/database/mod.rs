@@ -203,10 +203,17 @@ impl Database {
 
     /// Opens what hears of new work.
     pub(crate) fn listen(&self) -> Result<Listener> {
+        self.listen_on("windlass")
+    }
+
+    /// Opens what hears of what is notified on this channel of Postgres, and
+    /// of every commit on SQLite.
+    #[cfg_attr(not(feature = "postgres"), allow(unused_variables))]
+    pub(crate) fn listen_on(&self, channel: &str) -> Result<Listener> {
         match &*self.inner {
             #[cfg(feature = "postgres")]
             Backend::Postgres { url, target, .. } => {
-                wakeup::listen_postgres(url).map_err(|reason| self.refused(target, reason))
+                wakeup::listen_postgres(url, channel).map_err(|reason| self.refused(target, reason))
             }
             #[cfg(feature = "sqlite")]
             Backend::Sqlite { path, .. } => sqlite::connect(path)
@@ -263,6 +270,11 @@ impl Database {
             #[cfg(feature = "sqlite")]
             Backend::Sqlite { path, .. } => crate::db::fatal::corrupt(path, message),
         }
+    }
+
+    /// What heard of commits does so no more.
+    pub(crate) fn deaf(&self, reason: String) -> Error {
+        self.refused(&self.target(), reason)
     }
 
     fn refused(&self, target: &str, reason: String) -> Error {

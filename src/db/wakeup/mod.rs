@@ -52,8 +52,8 @@ impl Listener {
 }
 
 #[cfg(feature = "postgres")]
-pub(super) fn listen_postgres(url: &str) -> Result<Listener, String> {
-    postgres::Listener::connect(url).map(Listener::Postgres)
+pub(super) fn listen_postgres(url: &str, channel: &str) -> Result<Listener, String> {
+    postgres::Listener::connect(url, channel).map(Listener::Postgres)
 }
 
 #[cfg(feature = "sqlite")]

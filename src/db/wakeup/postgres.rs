@@ -36,9 +36,11 @@ impl Drop for Listener {
 }
 
 impl Listener {
-    /// Connects and listens.
-    pub(crate) fn connect(url: &str) -> Result<Self, String> {
+    /// Connects and listens on a channel, whose name needs no quotes.
+    pub(crate) fn connect(url: &str, channel: &str) -> Result<Self, String> {
         let url = CString::new(url).map_err(|_| "the address contains a NUL".to_owned())?;
+        let listen = CString::new(format!("LISTEN {channel}"))
+            .map_err(|_| "the channel's name contains a NUL".to_owned())?;
         // SAFETY: `url` is a valid C string for the time of the call.
         let conn = unsafe { pq::PQconnectdb(url.as_ptr()) };
         let conn = NonNull::new(conn).ok_or_else(|| "libpq is out of memory".to_owned())?;
@@ -50,7 +52,7 @@ impl Listener {
         if unsafe { pq::PQstatus(listener.conn.as_ptr()) } != pq::ConnStatusType::CONNECTION_OK {
             return Err(listener.error());
         }
-        listener.execute(c"LISTEN windlass")?;
+        listener.execute(&listen)?;
         Ok(listener)
     }
 

@@ -12,6 +12,7 @@ mod batches;
 mod crew;
 mod faults;
 mod moves;
+mod names;
 mod pairs;
 mod processes;
 pub mod world;

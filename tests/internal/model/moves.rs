@@ -94,7 +94,7 @@ impl Taken<'_> {
             }
             Move::Discard => (moves::discard(conn, &jobs)?, Vec::new()),
             Move::Retry { even_at_most_once } => {
-                let Retried { ready, risky } = moves::retry(conn, &jobs, even_at_most_once)?;
+                let Retried { ready, risky, .. } = moves::retry(conn, &jobs, even_at_most_once)?;
                 (ready, risky)
             }
             Move::Reschedule(seconds) => {

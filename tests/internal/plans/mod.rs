@@ -6,12 +6,14 @@
 //! because nobody else may call them.
 
 use super::attempts::{self, Ending};
-use super::claimed::{Death, Fence, Finished};
+use super::claimed::{Death, Fence, Finished, FinishedJob};
 use super::failed::Failure;
 use super::jobs::NewRow;
 use super::processes::NewProcess;
 use super::ready::{Claims, Queues, Want};
-use super::{AsConn, Conn, Connection, Database, claimed, jobs, processes, ready, scheduled};
+use super::results::{NewResult, ResultOutcome};
+use super::unique::{self, OnConflict};
+use super::{AsConn, Conn, Connection, Database, claimed, jobs, processes, ready, scheduled, task};
 use diesel::connection::{Connection as _, InstrumentationEvent};
 use diesel::prelude::*;
 use diesel::result::Error::RollbackTransaction;
@@ -156,7 +158,7 @@ fn death() -> Death {
 type Work = fn(&mut Conn<'_>, &Rows) -> QueryResult<()>;
 
 /// What the loops of a process do, on connections of their own.
-const LOOPS: [(&str, Work); 20] = [
+const LOOPS: [(&str, Work); 22] = [
     ("claim from all queues", |conn, rows| {
         claim(conn, rows.process, &Queues::All).map(drop)
     }),
@@ -171,6 +173,27 @@ const LOOPS: [(&str, Work); 20] = [
     }),
     ("finish and delete", |conn, rows| {
         claimed::finish(conn, rows.process, &rows.claims, Finished::Delete).map(drop)
+    }),
+    ("finish and tell", |conn, rows| {
+        let jobs = rows.claims.iter().zip(&rows.jobs);
+        let jobs = jobs.map(|(claim, job)| FinishedJob {
+            claim_id: *claim,
+            result: Some(NewResult(
+                *job,
+                Some("u"),
+                CLASS,
+                ResultOutcome::Succeeded,
+                Some("1"),
+                None,
+                1,
+                1,
+            )),
+            named: Some(*job),
+        });
+        claimed::finish_and_keep(conn, rows.process, jobs.collect(), Finished::Keep).map(drop)
+    }),
+    ("look for jobs whose turn has come", |conn, _| {
+        unique::unblock(conn, None, 10).map(drop)
     }),
     ("fail", |conn, rows| {
         let fence = Fence {
@@ -230,7 +253,7 @@ const LOOPS: [(&str, Work); 20] = [
 ];
 
 /// What a program does on connections of its own.
-const CALLERS: [(&str, Work); 3] = [
+const CALLERS: [(&str, Work); 6] = [
     ("enqueue", |conn, _| {
         jobs::insert(conn, &job(None)).map(drop)
     }),
@@ -240,6 +263,27 @@ const CALLERS: [(&str, Work); 3] = [
     }),
     ("enqueue many", |conn, _| {
         jobs::insert_all(conn, &vec![job(None); 3]).map(drop)
+    }),
+    ("enqueue many with keys", |conn, _| {
+        let rows = [job(Some("k")), job(None), job(Some("l")), job(Some("k"))];
+        jobs::insert_all(conn, &rows).map(drop)
+    }),
+    ("enqueue with a unique id", |conn, rows| {
+        for on_conflict in [OnConflict::Existing, OnConflict::Replace] {
+            let row = NewRow {
+                unique_id: Some("u".to_owned()),
+                on_conflict,
+                ..job(None)
+            };
+            jobs::insert(conn, &row)?;
+            jobs::insert(conn, &row)?;
+        }
+        unique::retake(conn, &rows.jobs).map(drop)
+    }),
+    ("look a job up", |conn, rows| {
+        task::with_unique_id(conn, "u")?;
+        task::job(conn, rows.jobs[0])?;
+        task::kept(conn, rows.jobs[0]).map(drop)
     }),
 ];
 

@@ -41,6 +41,7 @@ const ROOMS: &[Room] = &[
             "queue",
             "schedule",
             "event",
+            "explain",
             "config",
             "status",
         ],

@@ -1,6 +1,7 @@
 //! The commands of the program `windlass`.
 
 mod bench;
+mod explain;
 mod jobs;
 mod migrate;
 mod status;

@@ -141,6 +141,11 @@ impl TestDb {
         self.count(&format!("SELECT count(*) AS n FROM solid_queue_{table}"))
     }
 
+    /// The rows of a table of our own.
+    pub fn rows_of(&self, table: &str) -> i64 {
+        self.count(&format!("SELECT count(*) AS n FROM {table}"))
+    }
+
     /// The texts that a query selects as `t`.
     pub fn texts(&self, sql: &str) -> Vec<String> {
         let mut connection = self.connect();

@@ -1,0 +1,481 @@
+//! `windlass_unique_jobs`: which job holds a unique id.
+//!
+//! The row is the constraint and the lock; whether it still counts follows
+//! from where its job stands. So nothing has to be given up when a job is
+//! claimed or ends, and who claims, ends or clears jobs never waits for a
+//! transaction that enqueues one. Only those that enqueue or retry jobs wait
+//! for these rows, in the order of the unique ids, before they lock anything
+//! of a job that waits.
+
+use super::conn::{Conn, on};
+use super::jobs::{EnqueueOutcome, NewRow, timestamp};
+use super::sql::{cached, id_list, sql};
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// How long a job holds its unique id.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum UniqueScope {
+    /// Until a worker has claimed it: one may run while the next waits. A job
+    /// that waits for another attempt holds it too, unless a younger one has
+    /// taken it meanwhile.
+    WhileWaiting,
+    /// Until it has finished, failed for good, or was cancelled or discarded.
+    #[default]
+    UntilFinished,
+    /// Until its result expires, see [`Policy::keep_result`](crate::Policy::keep_result).
+    UntilResultExpires,
+}
+
+impl UniqueScope {
+    fn column(self) -> &'static str {
+        match self {
+            UniqueScope::WhileWaiting => "while_waiting",
+            UniqueScope::UntilFinished => "until_finished",
+            UniqueScope::UntilResultExpires => "until_result_expires",
+        }
+    }
+
+    fn of_column(text: &str) -> Self {
+        match text {
+            "while_waiting" => UniqueScope::WhileWaiting,
+            "until_result_expires" => UniqueScope::UntilResultExpires,
+            _ => UniqueScope::UntilFinished,
+        }
+    }
+
+    /// Whether a job that stands there holds its unique id.
+    fn holds(self, standing: Standing) -> bool {
+        match standing {
+            Standing::Waiting(_) => true,
+            Standing::Claimed => self != UniqueScope::WhileWaiting,
+            Standing::Kept => self == UniqueScope::UntilResultExpires,
+            Standing::Over => false,
+        }
+    }
+}
+
+/// What an enqueue does when another job holds its unique id.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum OnConflict {
+    /// Nothing, and answers with the job that is there. One that waits does
+    /// not begin before the enqueueing transaction has ended, so it sees what
+    /// that has written.
+    #[default]
+    Existing,
+    /// Refuses, with an error that names the job that is there.
+    Refuse,
+    /// Gives the job that waits the arguments, the time and everything else
+    /// of the new one: of many in a row, only the last counts. When it runs
+    /// already, the new one runs after it.
+    Replace,
+    /// When the job that is there runs already, the new one runs after it,
+    /// once however often it is asked for. One that waits is enough.
+    RunAgain,
+}
+
+/// Where the job stands that a row names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// Nobody has begun it; its execution is in this table.
+    Waiting(&'static str),
+    /// A process holds it.
+    Claimed,
+    /// It has ended, and its result is kept.
+    Kept,
+    /// It has ended, or there is no such job.
+    Over,
+}
+
+const WAITING: [&str; 3] = [
+    "solid_queue_ready_executions",
+    "solid_queue_scheduled_executions",
+    BLOCKED,
+];
+
+const BLOCKED: &str = "solid_queue_blocked_executions";
+
+/// The concurrency key of executions that wait for the job before them. Ruby
+/// releases only those of keys that its own jobs have.
+pub(super) const AGAIN: &str = "windlass/again";
+
+/// What became of a wish for a unique id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// The new job holds it, and may be inserted.
+    Free,
+    /// The same, but another job has to end before it begins.
+    Behind,
+    /// No job is to be inserted: this one is there.
+    Known(i64, EnqueueOutcome),
+}
+
+#[derive(QueryableByName)]
+struct Hold {
+    #[diesel(sql_type = BigInt)]
+    job_id: i64,
+    #[diesel(sql_type = Text)]
+    scope: String,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    after_job_id: Option<i64>,
+}
+
+#[derive(QueryableByName)]
+struct Name {
+    #[diesel(sql_type = Text)]
+    unique_id: String,
+}
+
+/// Takes the unique ids of new jobs, whose ids are given out already, for
+/// them. No unique id may come twice. The answers stand in no order.
+pub(super) fn take(
+    conn: &mut Conn<'_>,
+    wanted: &[(i64, &NewRow)],
+) -> QueryResult<Vec<(i64, Taken)>> {
+    let wishes: Vec<(&str, i64, &str)> = wanted
+        .iter()
+        .filter_map(|(id, row)| Some((row.unique_id.as_deref()?, *id, row.unique_scope.column())))
+        .collect();
+    let free: BTreeSet<String> = insert(conn, &wishes)?.into_iter().collect();
+    let mut taken = Vec::with_capacity(wanted.len());
+    let mut others = Vec::new();
+    for (id, row) in wanted {
+        let Some(name) = row.unique_id.as_deref() else {
+            continue;
+        };
+        if free.contains(name) {
+            taken.push((*id, Taken::Free));
+        } else {
+            others.push((name, *id, *row));
+        }
+    }
+    others.sort_unstable_by_key(|(name, ..)| *name);
+    for (name, id, row) in others {
+        taken.push((id, contend(conn, name, id, row)?));
+    }
+    Ok(taken)
+}
+
+/// Inserts `(unique id, job, scope)` where nobody is, waiting for those who
+/// are about to, and returns the unique ids of the inserted.
+fn insert(conn: &mut Conn<'_>, wishes: &[(&str, i64, &str)]) -> QueryResult<Vec<String>> {
+    let text = conn.write(
+        "INSERT INTO windlass_unique_jobs (unique_id, job_id, scope) \
+         SELECT value ->> 0, CAST(value ->> 1 AS bigint), value ->> 2 FROM {rows $1} WHERE true \
+         ORDER BY 1 ON CONFLICT (unique_id) DO NOTHING RETURNING unique_id",
+    );
+    let wishes = serde_json::to_string(wishes).unwrap_or_default();
+    let rows: Vec<Name> = on!(conn, |c| cached(sql(text).bind::<Text, _>(&wishes)).load(c))?;
+    Ok(rows.into_iter().map(|row| row.unique_id).collect())
+}
+
+/// Each turn sees one more move of the job that is there; it can make few.
+const TURNS: usize = 10;
+
+fn contend(conn: &mut Conn<'_>, name: &str, id: i64, row: &NewRow) -> QueryResult<Taken> {
+    for _ in 0..TURNS {
+        let Some(hold) = lock(conn, name)? else {
+            // Swept away meanwhile.
+            if !insert(conn, &[(name, id, row.unique_scope.column())])?.is_empty() {
+                return Ok(Taken::Free);
+            }
+            continue;
+        };
+        let Some((job, standing)) = holder(conn, &hold)? else {
+            take_over(conn, name, (id, row.unique_scope), None)?;
+            return Ok(Taken::Free);
+        };
+        if let Some(taken) = settle(conn, (name, id, row), &hold, (job, standing))? {
+            return Ok(taken);
+        }
+    }
+    Err(diesel::result::Error::NotFound)
+}
+
+/// Locks the row of a unique id.
+fn lock(conn: &mut Conn<'_>, name: &str) -> QueryResult<Option<Hold>> {
+    let text = conn.write(
+        "SELECT job_id, scope, after_job_id FROM windlass_unique_jobs WHERE unique_id = $1 {lock}",
+    );
+    on!(conn, |c| cached(sql(text).bind::<Text, _>(name))
+        .get_result(c))
+    .optional()
+}
+
+/// The job that really holds it: the one that the row names, or else the one
+/// that has to end before it.
+fn holder(conn: &mut Conn<'_>, hold: &Hold) -> QueryResult<Option<(i64, Standing)>> {
+    let scope = UniqueScope::of_column(&hold.scope);
+    for job in std::iter::once(hold.job_id).chain(hold.after_job_id) {
+        let standing = standing(conn, job)?;
+        if scope.holds(standing) {
+            return Ok(Some((job, standing)));
+        }
+    }
+    Ok(None)
+}
+
+#[derive(QueryableByName)]
+struct Found {
+    #[diesel(sql_type = Integer)]
+    place: i32,
+    #[diesel(sql_type = Bool)]
+    kept: bool,
+}
+
+/// Where a job stands at this moment, in one look.
+fn standing(conn: &mut Conn<'_>, job: i64) -> QueryResult<Standing> {
+    let text = conn.write(
+        "SELECT CASE WHEN EXISTS (SELECT 1 FROM solid_queue_ready_executions WHERE job_id = $1) THEN 0 \
+           WHEN EXISTS (SELECT 1 FROM solid_queue_scheduled_executions WHERE job_id = $1) THEN 1 \
+           WHEN EXISTS (SELECT 1 FROM solid_queue_blocked_executions WHERE job_id = $1) THEN 2 \
+           WHEN EXISTS (SELECT 1 FROM solid_queue_claimed_executions WHERE job_id = $1) THEN 3 ELSE 4 END AS place, \
+         EXISTS (SELECT 1 FROM windlass_results WHERE job_id = $1 AND expires_at > {now}) AS kept",
+    );
+    let found: Found = on!(conn, |c| cached(sql(text).bind::<BigInt, _>(job))
+        .get_result(c))?;
+    let table = usize::try_from(found.place).ok();
+    Ok(match table.and_then(|place| WAITING.get(place)) {
+        Some(table) => Standing::Waiting(table),
+        None if found.place == 3 => Standing::Claimed,
+        None if found.kept => Standing::Kept,
+        None => Standing::Over,
+    })
+}
+
+/// What becomes of the new job when another holds its unique id. `None`: that
+/// one has moved meanwhile.
+fn settle(
+    conn: &mut Conn<'_>,
+    (name, id, row): (&str, i64, &NewRow),
+    hold: &Hold,
+    (job, standing): (i64, Standing),
+) -> QueryResult<Option<Taken>> {
+    let known = |outcome| Ok(Some(Taken::Known(job, outcome)));
+    if row.on_conflict == OnConflict::Refuse {
+        return known(EnqueueOutcome::Refused);
+    }
+    match (standing, row.on_conflict) {
+        (Standing::Waiting(table), policy) => {
+            // From here on nobody can claim it before this transaction ends.
+            if !lock_execution(conn, table, job)? {
+                return Ok(None);
+            }
+            if policy != OnConflict::Replace {
+                return known(EnqueueOutcome::Existing);
+            }
+            let after = hold.after_job_id.filter(|_| job == hold.job_id);
+            take_over(conn, name, (job, row.unique_scope), after)?;
+            replace(conn, table, job, row)?;
+            known(EnqueueOutcome::Replaced)
+        }
+        (Standing::Claimed, OnConflict::Replace | OnConflict::RunAgain) => {
+            take_over(conn, name, (id, row.unique_scope), Some(job))?;
+            Ok(Some(Taken::Behind))
+        }
+        _ => known(EnqueueOutcome::Existing),
+    }
+}
+
+#[derive(QueryableByName)]
+struct Job {
+    #[diesel(sql_type = BigInt)]
+    job_id: i64,
+}
+
+fn ids(rows: Vec<Job>) -> Vec<i64> {
+    rows.into_iter().map(|row| row.job_id).collect()
+}
+
+fn lock_execution(conn: &mut Conn<'_>, table: &str, job: i64) -> QueryResult<bool> {
+    let text = conn.write(&format!(
+        "SELECT job_id FROM {table} WHERE job_id = $1 {{lock}}"
+    ));
+    let found: Vec<Job> = on!(conn, |c| cached(sql(text).bind::<BigInt, _>(job)).load(c))?;
+    Ok(!found.is_empty())
+}
+
+/// Names another job in a row that is locked.
+fn take_over(
+    conn: &mut Conn<'_>,
+    name: &str,
+    (job, scope): (i64, UniqueScope),
+    after: Option<i64>,
+) -> QueryResult<()> {
+    let text = conn.write(
+        "UPDATE windlass_unique_jobs SET job_id = $1, scope = $2, after_job_id = $3 WHERE unique_id = $4",
+    );
+    on!(conn, |c| cached(
+        sql(text)
+            .bind::<BigInt, _>(job)
+            .bind::<Text, _>(scope.column())
+            .bind::<Nullable<BigInt>, _>(after)
+            .bind::<Text, _>(name)
+    )
+    .execute(c))
+}
+
+/// Makes a job that waits, and whose execution is locked, another one. It
+/// keeps its id, and nothing else.
+fn replace(conn: &mut Conn<'_>, table: &str, job: i64, row: &NewRow) -> QueryResult<()> {
+    let text = conn.write(
+        "UPDATE solid_queue_jobs SET queue_name = $1, class_name = $2, arguments = $3, priority = $4, \
+         scheduled_at = coalesce({time $5}, {later $6}), max_attempts = $7, max_crashes = $8, at_most_once = $9, \
+         policy = $10, attempts = 0, crash_count = 0, updated_at = {now} WHERE id = $11",
+    );
+    on!(conn, |c| cached(
+        sql(text)
+            .bind::<Text, _>(&row.queue_name)
+            .bind::<Text, _>(&row.class_name)
+            .bind::<Text, _>(&row.arguments)
+            .bind::<Integer, _>(row.priority)
+            .bind::<Nullable<Text>, _>(row.at.map(timestamp))
+            .bind::<Nullable<BigInt>, _>(row.delay)
+            .bind::<Nullable<Integer>, _>(row.max_attempts)
+            .bind::<Nullable<Integer>, _>(row.max_crashes)
+            .bind::<Bool, _>(row.at_most_once)
+            .bind::<Nullable<Text>, _>(&row.policy)
+            .bind::<BigInt, _>(job)
+    )
+    .execute(c))?;
+    if table == BLOCKED {
+        // It waits for the other job, whatever its time.
+        let text = conn.write(
+            "UPDATE solid_queue_blocked_executions SET queue_name = $1, priority = $2 WHERE job_id = $3",
+        );
+        return on!(conn, |c| cached(
+            sql(text)
+                .bind::<Text, _>(&row.queue_name)
+                .bind::<Integer, _>(row.priority)
+                .bind::<BigInt, _>(job)
+        )
+        .execute(c));
+    }
+    let text = conn.write(&format!("DELETE FROM {table} WHERE job_id = $1"));
+    on!(conn, |c| cached(sql(text).bind::<BigInt, _>(job))
+        .execute(c))?;
+    super::moves::place(conn, &[job])
+}
+
+/// Lets up to `batch` jobs go on whose unique id another had to give up
+/// first, and returns how many. With `ended`, only those that waited for one
+/// of these jobs.
+pub(crate) fn unblock(
+    conn: &mut Conn<'_>,
+    ended: Option<&[i64]>,
+    batch: usize,
+) -> QueryResult<usize> {
+    conn.transaction(|conn| {
+        let which = match ended {
+            Some(_) => {
+                "b.job_id IN (SELECT job_id FROM windlass_unique_jobs WHERE after_job_id IN {in $3})"
+            }
+            None => "$3 = ''",
+        };
+        let text = conn.write(&format!(
+            "SELECT b.job_id FROM solid_queue_blocked_executions b WHERE b.concurrency_key = $1 AND NOT EXISTS ( \
+               SELECT 1 FROM windlass_unique_jobs u JOIN solid_queue_jobs h ON h.id = u.after_job_id \
+               WHERE u.job_id = b.job_id AND h.finished_at IS NULL \
+               AND NOT EXISTS (SELECT 1 FROM solid_queue_failed_executions f WHERE f.job_id = h.id)) \
+             AND $2 > 0 AND {which} ORDER BY b.job_id LIMIT $2 {{lock skip of b}}"
+        ));
+        let free: Vec<Job> = on!(conn, |c| cached(
+            sql(text)
+                .bind::<Text, _>(AGAIN)
+                .bind::<BigInt, _>(batch as i64)
+                .bind::<Text, _>(ended.map(id_list).unwrap_or_default())
+        )
+        .load(c))?;
+        let free = ids(free);
+        if free.is_empty() {
+            return Ok(0);
+        }
+        let text = conn.write("DELETE FROM solid_queue_blocked_executions WHERE job_id IN {in $1}");
+        on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(&free))).execute(c))?;
+        super::moves::place(conn, &free)?;
+        Ok(free.len())
+    })
+}
+
+#[derive(QueryableByName)]
+struct Named {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+    #[diesel(sql_type = Text)]
+    unique_id: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    policy: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Policy {
+    unique_scope: Option<UniqueScope>,
+}
+
+/// Takes the unique ids back for jobs that have failed and are to run again,
+/// and returns those of the jobs whose unique id another holds by now.
+pub(super) fn retake(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
+    let text = conn.write(
+        "WITH chosen AS MATERIALIZED (SELECT id, unique_id, policy FROM solid_queue_jobs WHERE id IN {in $1}) \
+         SELECT id, unique_id, policy FROM chosen WHERE unique_id IS NOT NULL ORDER BY unique_id, id",
+    );
+    let named: Vec<Named> = on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
+        .load(c))?;
+    let mut refused = Vec::new();
+    let mut had = String::new();
+    for job in named {
+        // Of two with the same one, only the first can have it.
+        if job.unique_id == had || !retake_one(conn, &job)? {
+            refused.push(job.id);
+        } else {
+            had = job.unique_id;
+        }
+    }
+    Ok(refused)
+}
+
+fn retake_one(conn: &mut Conn<'_>, job: &Named) -> QueryResult<bool> {
+    let stored: Option<Policy> = job
+        .policy
+        .as_deref()
+        .and_then(|text| serde_json::from_str(text).ok());
+    let scope = stored
+        .and_then(|policy| policy.unique_scope)
+        .unwrap_or_default();
+    let name = &job.unique_id;
+    for _ in 0..TURNS {
+        if !insert(conn, &[(name, job.id, scope.column())])?.is_empty() {
+            return Ok(true);
+        }
+        let Some(hold) = lock(conn, name)? else {
+            continue;
+        };
+        if holder(conn, &hold)?.is_some_and(|(holder, _)| holder != job.id) {
+            return Ok(false);
+        }
+        take_over(conn, name, (job.id, scope), None)?;
+        return Ok(true);
+    }
+    Err(diesel::result::Error::NotFound)
+}
+
+/// Takes away the rows of jobs that are gone, but for those that a result
+/// still holds and those that somebody is about to change.
+pub(super) fn forget(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<usize> {
+    let text = conn.write(
+        "DELETE FROM windlass_unique_jobs WHERE unique_id IN (SELECT unique_id FROM windlass_unique_jobs u \
+         WHERE job_id IN {in $1} \
+         AND NOT EXISTS (SELECT 1 FROM windlass_results r WHERE r.job_id = u.job_id AND r.expires_at > {now}) \
+         AND NOT EXISTS (SELECT 1 FROM solid_queue_jobs h WHERE h.id = u.after_job_id AND h.finished_at IS NULL) \
+         ORDER BY unique_id {lock skip})",
+    );
+    on!(conn, |c| sql(text)
+        .bind::<Text, _>(id_list(jobs))
+        .execute(c))
+}
