@@ -8,10 +8,12 @@ pub(crate) fn instant() -> Instant {
     Instant::now()
 }
 
+/// As good as never.
+pub(crate) const NEVER: Duration = Duration::from_secs(30 * 365 * 86_400);
+
 /// That much from now, or as good as never when it is too long to be counted:
 /// `Duration::MAX` is how one writes "for ever".
 pub(crate) fn deadline(timeout: Duration) -> Instant {
-    const NEVER: Duration = Duration::from_secs(30 * 365 * 86_400);
     let now = instant();
     now.checked_add(timeout).unwrap_or(now + NEVER)
 }

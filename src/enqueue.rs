@@ -2,6 +2,7 @@
 
 use crate::db::AsConn;
 use crate::db::jobs::{self, EnqueueOutcome, NewRow};
+use crate::db::ranks::rank_by_time;
 use crate::error::{Doing, Error, Result};
 use crate::job::{Job, JobId};
 use crate::policy::Policy;
@@ -95,6 +96,36 @@ impl NewJob {
     /// With this priority; smaller is more important.
     pub fn priority(mut self, priority: i32) -> Self {
         self.row.priority = priority;
+        self.row.ahead_by = None;
+        self
+    }
+
+    /// With the time as its priority, so many seconds ahead of it: among jobs
+    /// of this kind the order is that in which they began to wait, whatever
+    /// their attempts and schedules, but this one is treated as if it had
+    /// begun so much earlier. It overtakes those that wait for less, and
+    /// nothing has to wait for ever. `Duration::ZERO` is plain order of time.
+    ///
+    /// The time is that of the enqueue by the database's clock, or the job's
+    /// due time when it has one. Counted in seconds from 2020, such priorities
+    /// are far greater than those that people write, which all come first:
+    /// give a queue one kind or the other.
+    ///
+    /// ```
+    /// # use diesel::prelude::*;
+    /// # use windlass::{JobState, Jobs, NewJob};
+    /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+    /// # windlass::migrate(&mut conn).unwrap();
+    /// use std::time::Duration;
+    /// NewJob::of_class("report", "{}").ahead_by(Duration::ZERO).enqueue(&mut conn)?;
+    /// let minutes = Duration::from_secs(600);
+    /// NewJob::of_class("receipt", "{}").ahead_by(minutes).enqueue(&mut conn)?;
+    /// let next = Jobs::in_state(JobState::Ready).list(&mut conn)?;
+    /// assert_eq!(next[0].class_name, "receipt");
+    /// # Ok::<(), windlass::Error>(())
+    /// ```
+    pub fn ahead_by(mut self, ahead: Duration) -> Self {
+        self.row.ahead_by = Some(i64::try_from(ahead.as_secs()).unwrap_or(i64::MAX));
         self
     }
 
@@ -178,8 +209,10 @@ impl NewJob {
     /// When a limit is broken (nothing was sent then), a statement fails, or
     /// the unique id is held and [`OnConflict::Refuse`](crate::OnConflict::Refuse) was asked for.
     pub fn enqueue<C: AsConn + ?Sized>(self, conn: &mut C) -> Result<Enqueued> {
-        let row = self.into_row()?;
-        let inserted = jobs::insert(&mut conn.as_conn(), &row).doing("enqueue the job")?;
+        let (mut rows, mut conn) = ([self.into_row()?], conn.as_conn());
+        rank_by_time(&mut conn, &mut rows).doing("read the time")?;
+        let [row] = rows;
+        let inserted = jobs::insert(&mut conn, &row).doing("enqueue the job")?;
         if inserted.outcome == EnqueueOutcome::Refused {
             return Err(Error::UniqueIdTaken {
                 class: row.class_name,
@@ -343,11 +376,13 @@ pub fn enqueue_all<C: AsConn + ?Sized>(
     conn: &mut C,
     jobs: impl IntoIterator<Item = NewJob>,
 ) -> Result<Vec<Enqueued>> {
-    let rows = jobs
+    let mut rows = jobs
         .into_iter()
         .map(NewJob::into_row)
         .collect::<Result<Vec<_>>>()?;
-    let inserted = jobs::insert_all(&mut conn.as_conn(), &rows).doing("enqueue the jobs")?;
+    let mut conn = conn.as_conn();
+    rank_by_time(&mut conn, &mut rows).doing("read the time")?;
+    let inserted = jobs::insert_all(&mut conn, &rows).doing("enqueue the jobs")?;
     Ok(inserted.into_iter().map(Enqueued::from).collect())
 }
 

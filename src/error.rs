@@ -1,5 +1,6 @@
 //! The one error type of the crate.
 
+use std::fmt;
 use std::path::PathBuf;
 
 /// What went wrong, with what was tried and what to do next.
@@ -84,6 +85,28 @@ pub enum Error {
     /// Settings that cannot work together.
     #[error("{0}")]
     Settings(String),
+    /// A hook of `on_start` refused the start of a process.
+    #[error("a hook refused to start the {kind}: {source}")]
+    Hook {
+        /// `Worker`, `Dispatcher` or `Supervisor`.
+        kind: &'static str,
+        /// What the hook answered.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A configuration in which something is wrong, all of it.
+    #[error("the configuration is wrong:\n{}", lines(.0))]
+    Configuration(Vec<Problem>),
+    /// Another supervisor of this host holds the pidfile.
+    #[error(
+        "cannot start a second supervisor: {path} is held by {holder}; stop it first, or give this one a pidfile of its own"
+    )]
+    AlreadyRunning {
+        /// The pidfile.
+        path: PathBuf,
+        /// Who holds it: `process 4711`.
+        holder: String,
+    },
     /// A program or thread could not be started, or a file not written.
     #[error("cannot {action} {path}: {source}")]
     Io {
@@ -95,6 +118,42 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
+}
+
+/// Something that is wrong with a configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Problem {
+    /// The file, the environment variable or the option. `None`: no single one
+    /// is to blame, or the configuration has no file.
+    pub place: Option<String>,
+    /// The line of the file, counted from 1.
+    pub line: Option<usize>,
+    /// What is wrong, and what would be right.
+    pub message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (
+            self.place.as_deref().filter(|place| !place.is_empty()),
+            self.line,
+        ) {
+            (Some(file), Some(line)) => write!(f, "{file}:{line}: ")?,
+            (Some(place), None) => write!(f, "{place}: ")?,
+            (None, Some(line)) => write!(f, "line {line}: ")?,
+            (None, None) => {}
+        }
+        f.write_str(&self.message)
+    }
+}
+
+fn lines(problems: &[Problem]) -> String {
+    let lines: Vec<String> = problems
+        .iter()
+        .map(|problem| format!("  {problem}"))
+        .collect();
+    lines.join("\n")
 }
 
 /// Why the tables of a database do not serve this version of Windlass.

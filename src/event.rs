@@ -25,6 +25,32 @@ pub enum Event<'a> {
         /// Its name.
         name: &'a str,
     },
+    /// A process has begun to stop: it claims nothing more.
+    Stopping {
+        /// `Worker`, `Dispatcher` or `Supervisor`.
+        kind: &'a str,
+    },
+    /// A worker has taken a job. It begins as soon as a thread gets to it, or
+    /// is released when a stop comes first.
+    Claimed {
+        /// The job.
+        job: JobId,
+        /// Its class.
+        class: &'a str,
+        /// Its queue.
+        queue: &'a str,
+        /// The claim.
+        claim: i64,
+    },
+    /// A thread begins to perform a job.
+    Started {
+        /// The job.
+        job: JobId,
+        /// Its class.
+        class: &'a str,
+        /// 1 for the first attempt.
+        attempt: u32,
+    },
     /// A job finished.
     Finished {
         /// The job.
@@ -76,10 +102,24 @@ pub enum Event<'a> {
         /// The kind of the reason; the message is among its attempts.
         kind: &'a str,
     },
+    /// A job has overrun its timeout and the grace, and still runs. What will
+    /// become of it is written down with its claim.
+    TimedOut {
+        /// The job.
+        job: JobId,
+        /// Its class.
+        class: &'a str,
+        /// How long it has run.
+        ran: Duration,
+        /// Whether the process ends for its sake.
+        ends_process: bool,
+    },
     /// A job was cancelled while a process held it.
     Cancelled {
         /// The job.
         job: JobId,
+        /// Its class; empty where a supervisor ended it, which knows none.
+        class: &'a str,
     },
     /// Claims were given back without having run to an end.
     Released {
@@ -150,6 +190,26 @@ pub enum Event<'a> {
         /// How it ended.
         how: &'a str,
     },
+    /// A child program ends again and again, soon after each start: somebody
+    /// should look at it. Told from the fifth time in a row on.
+    CrashLoop {
+        /// The program.
+        program: &'a str,
+        /// How often in a row it has ended soon, or could not be started.
+        exits: u32,
+        /// How long until the next start.
+        delay: Duration,
+    },
+    /// A worker makes room for a new one: it claims no more, and ends when its
+    /// jobs have.
+    Recycling {
+        /// Why.
+        why: &'a str,
+    },
+    /// A worker or supervisor was told to claim no more.
+    Quieted,
+    /// A worker or supervisor was told to claim again.
+    Resumed,
     /// A loop could not reach the database, and keeps trying.
     Unreachable {
         /// What was tried.
@@ -217,13 +277,53 @@ impl fmt::Debug for Subscriber {
 
 /// One line an event, with key-values; never a job's arguments.
 fn log_event(event: &Event<'_>) {
-    if !log_job(event) {
+    if !log_run(event) && !log_end(event) {
         log_process(event);
     }
 }
 
-/// What happened to one job. False: the event is of another kind.
-fn log_job(event: &Event<'_>) -> bool {
+/// What happened to a job that has not ended. False: the event is of another
+/// kind.
+fn log_run(event: &Event<'_>) -> bool {
+    match *event {
+        // One line a job is enough: these are for who looks closer.
+        Event::Claimed {
+            job,
+            class,
+            queue,
+            claim,
+        } => {
+            log::debug!(job = job.0, class, queue, claim; "claimed job {job} ({class}) of {queue}");
+        }
+        Event::Started {
+            job,
+            class,
+            attempt,
+        } => log::debug!(job = job.0, class, attempt; "started job {job} ({class})"),
+        Event::TimedOut {
+            job,
+            class,
+            ran,
+            ends_process,
+        } => {
+            let (ms, what) = (
+                millis(ran),
+                if ends_process {
+                    "this process ends"
+                } else {
+                    "it keeps its thread and its claim"
+                },
+            );
+            log::error!(job = job.0, class, ms, ends_process;
+                "timed out: job {job} ({class}) still runs after {ms} ms; {what}");
+        }
+        _ => return false,
+    }
+    true
+}
+
+/// How one job ended, or its attempt. False: the event is of another kind.
+fn log_end(event: &Event<'_>) -> bool {
     match *event {
         Event::Finished { job, class, ran } => {
             let ms = millis(ran);
@@ -255,7 +355,9 @@ fn log_job(event: &Event<'_>) -> bool {
         Event::Discarded { job, class, kind } => {
             log::info!(job = job.0, class, kind; "discarded job {job} ({class}): {kind}");
         }
-        Event::Cancelled { job } => log::info!(job = job.0; "cancelled job {job}"),
+        Event::Cancelled { job, class } => {
+            log::info!(job = job.0, class; "cancelled job {job}");
+        }
         Event::Fenced { job, claim } => {
             log::warn!(job = job.0, claim; "fenced: job {job} ended too late, claim {claim} was no longer ours");
         }
@@ -272,6 +374,7 @@ fn log_process(event: &Event<'_>) {
     match *event {
         Event::Registered { kind, name } => log::info!(kind, name; "registered {kind} {name}"),
         Event::Deregistered { kind, name } => log::info!(kind, name; "deregistered {kind} {name}"),
+        Event::Stopping { kind } => log::info!(kind; "stopping the {kind}"),
         Event::Released { count, why } => log::info!(count, why; "released {count} claims: {why}"),
         Event::Dispatched { count } => {
             log::debug!(count; "dispatched {count} scheduled executions");
@@ -298,6 +401,18 @@ fn log_process(event: &Event<'_>) {
         }
         Event::ChildStarted { pid } => log::info!(pid; "started child {pid}"),
         Event::ChildExited { pid, how } => log::info!(pid, how; "child {pid} {how}"),
+        Event::CrashLoop {
+            program,
+            exits,
+            delay,
+        } => {
+            let delay_ms = millis(delay);
+            log::error!(program, exits, delay_ms;
+                "{program} ended {exits} times in a row soon after its start; the next start comes in {delay_ms} ms");
+        }
+        Event::Recycling { why } => log::info!(why; "this worker makes room for a new one: {why}"),
+        Event::Quieted => log::info!("quiet: claiming nothing more"),
+        Event::Resumed => log::info!("claiming again"),
         Event::Unreachable { action, reason } => {
             let reason = one_line(reason);
             log::error!(action, reason = reason.as_str(); "cannot {action}, trying again: {reason}");

@@ -1,12 +1,14 @@
 //! What a job is: the trait, what it sees while it runs, how it may end.
 
 use crate::clock;
+use crate::db::claimed::{Fence, Finished};
 use crate::db::{AsConn, Connection, Database};
 use crate::enqueue::{Enqueued, NewJob};
 use crate::error::Result;
 use crate::live::Live;
-use crate::outcome::{Interrupted, JobError, JobResult};
+use crate::outcome::{JobError, JobResult};
 use crate::policy::Policy;
+use crate::step::Steps;
 use chrono::{DateTime, NaiveDateTime, Utc};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -186,6 +188,11 @@ impl Lease {
         self.age() > self.lasts
     }
 
+    /// How long it lasts without another heartbeat.
+    pub(crate) fn left(&self) -> Duration {
+        self.lasts.saturating_sub(self.age())
+    }
+
     /// The time since the last heartbeat that was accepted.
     pub(crate) fn age(&self) -> Duration {
         let renewed = Duration::from_millis(self.renewed.load(Ordering::Relaxed));
@@ -205,8 +212,9 @@ pub(crate) struct Signals {
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) job_id: i64,
-    pub(crate) claim_id: i64,
+    pub(crate) fence: Fence,
     pub(crate) class_name: String,
+    pub(crate) unique_id: Option<String>,
     pub(crate) queue_name: String,
     pub(crate) attempt: u32,
     /// Of the enqueue, the type and the program together.
@@ -215,6 +223,9 @@ pub(crate) struct Run {
     pub(crate) scheduled_at: Option<NaiveDateTime>,
     pub(crate) signals: Signals,
     pub(crate) database: Database,
+    /// What becomes of the job's row when it finishes.
+    pub(crate) finished: Finished,
+    pub(crate) steps: Steps,
 }
 
 /// What a job sees while it runs. Dereferences to the application's state.
@@ -242,7 +253,7 @@ impl<'a, S: ?Sized> Context<'a, S> {
     /// twice: hand it to outside systems as a fencing number, so that they
     /// can refuse a run that was overtaken.
     pub fn claim_id(&self) -> i64 {
-        self.run.claim_id
+        self.run.fence.claim_id
     }
 
     /// The class name under which the job was stored.
@@ -289,39 +300,12 @@ impl<'a, S: ?Sized> Context<'a, S> {
         self.run.signals.live.is_cancelled()
     }
 
-    /// For a loop in a long job: whether it should go on.
-    ///
-    /// ```
-    /// # use serde::{Deserialize, Serialize};
-    /// # use windlass::{Context, Job, JobResult};
-    /// # fn notify(_user: u64) {}
-    /// #[derive(Serialize, Deserialize)]
-    /// struct NotifyAll { users: Vec<u64> }
-    ///
-    /// impl Job for NotifyAll {
-    ///     const NAME: &'static str = "notify_all";
-    ///     type State = ();
-    ///     type Output = ();
-    ///     fn perform(self, cx: &Context<'_, ()>) -> JobResult {
-    ///         for user in self.users {
-    ///             cx.check()?; // ends here when somebody cancels the job
-    ///             notify(user);
-    ///         }
-    ///         Ok(())
-    ///     }
-    /// }
-    /// ```
-    ///
-    /// # Errors
-    /// Why the job should end; pass it on with `?`.
-    pub fn check(&self) -> std::result::Result<(), Interrupted> {
-        if self.is_lost() {
-            Err(Interrupted::Lost)
-        } else if self.is_cancelled() {
-            Err(Interrupted::Cancelled)
-        } else {
-            Ok(())
-        }
+    pub(crate) fn signals(&self) -> &'a Signals {
+        &self.run.signals
+    }
+
+    pub(crate) fn run(&self) -> &'a Run {
+        self.run
     }
 
     /// A connection from the worker's pool, to work or to enqueue with.

@@ -7,11 +7,15 @@ compile_error!(
 );
 
 mod clock;
+#[cfg(feature = "config")]
+mod config;
 mod db;
+mod doctor;
 mod enqueue;
 mod error;
 mod event;
 mod explain;
+mod hooks;
 mod job;
 mod live;
 mod mutant;
@@ -21,12 +25,21 @@ mod perform;
 mod policy;
 mod process;
 mod queue;
+mod queues;
+mod recycle;
 mod registry;
 mod retention;
+mod status;
+mod step;
+mod task_info;
+pub mod testing;
+mod timeout;
 
 #[cfg(feature = "cli")]
 pub mod cli;
 
+#[cfg(feature = "config")]
+pub use config::{Config, ConnectionBudget, Origin, Setting};
 pub use db::attempts::{Attempt, AttemptOutcome};
 pub use db::jobs::EnqueueOutcome;
 pub use db::migrations::{MigrationDialect, copy as copy_migrations, run as migrate};
@@ -36,20 +49,22 @@ pub use db::status::{ProcessStatus, QueueStatus, RunStatus};
 pub use db::unique::{OnConflict, UniqueScope};
 pub use db::{AsConn, Conn, Connection, Database};
 pub use diesel;
+pub use doctor::{Finding, Verdict, doctor};
 pub use enqueue::{Enqueued, NewJob, enqueue_all};
-pub use error::{Error, Result, SchemaError};
+pub use error::{Error, Problem, Result, SchemaError};
 pub use event::{Event, Subscriber};
 pub use explain::{Explanation, Obstacle, Reason, explain};
+pub use hooks::{Hooks, ProcessInfo};
 pub use job::{Context, Job, JobId};
 pub use operate::{Cancelled, Change, Changed, Jobs, cancel};
 pub use outcome::{Interrupted, JobError, JobResult};
 pub use policy::{Backoff, Delivery, JobFailed, Policy};
 pub use process::{Child, Dispatcher, Handle, Stopped, Supervisor, Worker};
 pub use queue::QueueSelector;
+pub use queues::{clear_queue, pause_queue, queue_latency, queue_size, resume_queue};
+pub use recycle::Recycle;
 pub use registry::Registry;
 pub use retention::Retention;
 pub use status::{processes, queues};
 pub use task_info::{JobKey, TaskInfo, TaskStatus, attempts, task_info, wait_for};
-
-mod status;
-mod task_info;
+pub use timeout::OnTimeout;

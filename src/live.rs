@@ -1,20 +1,387 @@
 //! What a running job and those who watch over it tell each other.
 
+use crate::clock;
+use crate::db::attempts::Ending;
+use crate::db::notes::{Note, Progress};
+use crate::job::{Context, Lease};
+use crate::outcome::Interrupted;
+use crate::timeout::Limit;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
 
 /// One run, from its claim to its end.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
     cancelled: AtomicBool,
+    /// Set when the job's code begins.
+    begun: OnceLock<Begun>,
+    /// The job's code has returned.
+    is_over: AtomicBool,
+    /// What becomes of the job when its process has been ended for its sake.
+    verdict: OnceLock<Ending>,
+    /// It has, or may have, recorded steps.
+    has_steps: AtomicBool,
+    /// It has ended its claim itself, if its transaction was committed.
+    ends_itself: AtomicBool,
+    progress: Mutex<Told>,
+    /// For a job that sleeps.
+    sleep: Mutex<()>,
+    woken: Condvar,
+}
+
+#[derive(Debug)]
+struct Begun {
+    thread: Thread,
+    /// When the job is told that its time is over; when it is ended by force.
+    deadline: Option<Instant>,
+    overrun: Option<Instant>,
+}
+
+#[derive(Debug, Default)]
+struct Told {
+    progress: Option<Progress>,
+    /// Counts the changes; the thread's name is the first.
+    change: u64,
+    /// The last one that a heartbeat has carried.
+    carried: Option<u64>,
+}
+
+/// A note that no heartbeat has carried yet.
+#[derive(Debug)]
+pub(crate) struct News {
+    pub(crate) note: Note,
+    change: u64,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Live {
+    /// The job's code begins now, on this thread.
+    pub(crate) fn begin(&self, limit: Option<Limit>) {
+        let now = clock::instant();
+        let deadline = limit.and_then(|limit| now.checked_add(limit.timeout));
+        let overrun = limit.and_then(|limit| deadline?.checked_add(limit.grace));
+        let _ = self.begun.set(Begun {
+            thread: std::thread::current(),
+            deadline,
+            overrun,
+        });
+    }
+
+    /// The job's code has returned.
+    pub(crate) fn end(&self) {
+        self.is_over.store(true, Ordering::Release);
+    }
+
+    /// When the job is told that its time is over.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.begun.get()?.deadline
+    }
+
+    /// When the process must be ended for this job's sake: not for one that
+    /// has returned, nor once that is decided.
+    pub(crate) fn overrun(&self) -> Option<Instant> {
+        if self.is_over.load(Ordering::Acquire) || self.verdict().is_some() {
+            return None;
+        }
+        self.begun.get()?.overrun
+    }
+
+    /// It has overrun its time, and this is what its end will be, written down
+    /// with its claim.
+    pub(crate) fn condemn(&self, verdict: Ending) {
+        let _ = self.verdict.set(verdict);
+    }
+
+    pub(crate) fn verdict(&self) -> Option<&Ending> {
+        self.verdict.get()
+    }
+
     /// Somebody has asked for the job to be cancelled.
     pub(crate) fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
+        self.wake();
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_steps(&self) {
+        self.has_steps.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_steps(&self) -> bool {
+        self.has_steps.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_own_end(&self) {
+        self.ends_itself.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn ends_itself(&self) -> bool {
+        self.ends_itself.load(Ordering::Relaxed)
+    }
+
+    fn tell(&self, progress: Progress) {
+        let mut told = lock(&self.progress);
+        if told.progress.as_ref() != Some(&progress) {
+            told.progress = Some(progress);
+            told.change += 1;
+        }
+    }
+
+    /// What the next heartbeat is to carry, unless nothing has changed.
+    pub(crate) fn news(&self) -> Option<News> {
+        let begun = self.begun.get()?;
+        let told = lock(&self.progress);
+        (told.carried != Some(told.change)).then(|| News {
+            note: Note {
+                thread: begun.thread.name().map(str::to_owned),
+                progress: told.progress.clone(),
+            },
+            change: told.change,
+        })
+    }
+
+    pub(crate) fn carried(&self, news: &News) {
+        lock(&self.progress).carried = Some(news.change);
+    }
+
+    /// Has a job that sleeps look again whether it should end.
+    pub(crate) fn wake(&self) {
+        // Taken, so that a job which has looked and does not wait yet is not
+        // missed.
+        let _sleep = lock(&self.sleep);
+        self.woken.notify_all();
+    }
+
+    fn check(&self, lease: &Lease) -> Result<(), Interrupted> {
+        if lease.is_lost() {
+            Err(Interrupted::Lost)
+        } else if self.is_cancelled() {
+            Err(Interrupted::Cancelled)
+        } else if self.deadline().is_some_and(|at| clock::instant() >= at) {
+            Err(Interrupted::TimedOut)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn sleep(&self, until: Instant, lease: &Lease) -> Result<(), Interrupted> {
+        let mut sleep = lock(&self.sleep);
+        loop {
+            self.check(lease)?;
+            let now = clock::instant();
+            if now >= until {
+                return Ok(());
+            }
+            let next = self.deadline().map_or(until, |at| at.min(until));
+            // A lease that is renewed meanwhile is looked at anew.
+            let lease_left = lease.left().max(Duration::from_millis(1));
+            let pause = next.saturating_duration_since(now).min(lease_left);
+            sleep = match self.woken.wait_timeout(sleep, pause) {
+                Ok((sleep, _)) => sleep,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+        }
+    }
+}
+
+impl<S: ?Sized> Context<'_, S> {
+    /// For a loop in a long job: whether it should go on.
+    ///
+    /// ```
+    /// # use serde::{Deserialize, Serialize};
+    /// # use windlass::{Context, Job, JobResult};
+    /// # fn notify(_user: u64) {}
+    /// #[derive(Serialize, Deserialize)]
+    /// struct NotifyAll { users: Vec<u64> }
+    ///
+    /// impl Job for NotifyAll {
+    ///     const NAME: &'static str = "notify_all";
+    ///     type State = ();
+    ///     type Output = ();
+    ///     fn perform(self, cx: &Context<'_, ()>) -> JobResult {
+    ///         for user in self.users {
+    ///             cx.check()?; // ends here when somebody cancels the job, or its time is over
+    ///             notify(user);
+    ///         }
+    ///         Ok(())
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// Why the job should end; pass it on with `?`.
+    pub fn check(&self) -> Result<(), Interrupted> {
+        let signals = self.signals();
+        signals.live.check(&signals.lease)
+    }
+
+    /// Sleeps, and wakes at once when [`check`](Self::check) would be an
+    /// error: for a job that waits for something. It sleeps on while the
+    /// process stops: ask [`is_stopping`](Self::is_stopping) now and then.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use serde::{Deserialize, Serialize};
+    /// # use windlass::{Context, Job, JobResult};
+    /// # fn is_there() -> bool { true }
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct AwaitFile;
+    /// # impl Job for AwaitFile {
+    /// #     const NAME: &'static str = "await_file";
+    /// #     type State = ();
+    /// #     type Output = ();
+    /// fn perform(self, cx: &Context<'_, ()>) -> JobResult {
+    ///     while !is_there() {
+    ///         cx.sleep(Duration::from_secs(1))?;
+    ///     }
+    ///     Ok(())
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Why the job should end; pass it on with `?`.
+    pub fn sleep(&self, duration: Duration) -> Result<(), Interrupted> {
+        let signals = self.signals();
+        signals
+            .live
+            .sleep(clock::deadline(duration), &signals.lease)
+    }
+
+    /// When the job's time is over, by the monotonic clock; `None` if its
+    /// policy has no [`timeout`](crate::Policy::timeout).
+    pub fn deadline(&self) -> Option<Instant> {
+        self.signals().live.deadline()
+    }
+
+    /// How much of its time the job has left, zero when it is over: a limit
+    /// for what it asks of others. `None` if its policy has no
+    /// [`timeout`](crate::Policy::timeout).
+    pub fn remaining(&self) -> Option<Duration> {
+        let deadline = self.deadline()?;
+        Some(deadline.saturating_duration_since(clock::instant()))
+    }
+
+    /// Tells how far the job is, in percent (0 to 100) and in words (at most
+    /// 500 bytes, the rest is cut). It costs nothing: the next heartbeat of
+    /// the process carries the newest, if it has changed, and so it can be
+    /// some seconds old for those who [read](crate::processes) it.
+    ///
+    /// ```
+    /// # use serde::{Deserialize, Serialize};
+    /// # use windlass::{Context, Job, JobResult};
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct Import { lines: Vec<String> }
+    /// # impl Job for Import {
+    /// #     const NAME: &'static str = "import";
+    /// #     type State = ();
+    /// #     type Output = ();
+    /// fn perform(self, cx: &Context<'_, ()>) -> JobResult {
+    ///     let all = self.lines.len();
+    ///     for (done, line) in self.lines.iter().enumerate() {
+    ///         cx.progress(100.0 * done as f64 / all as f64, format!("{done} of {all} lines"));
+    ///         // ...
+    /// #       let _ = line;
+    ///     }
+    ///     Ok(())
+    /// }
+    /// # }
+    /// ```
+    pub fn progress(&self, percent: f64, message: impl Into<String>) {
+        self.signals()
+            .live
+            .tell(Progress::new(percent, message.into()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn begun(timeout: Duration) -> Live {
+        let live = Live::default();
+        live.begin(Some(Limit {
+            timeout,
+            grace: SECOND,
+        }));
+        live
+    }
+
+    #[test]
+    fn a_sleep_ends_at_the_deadline() {
+        let (live, lease) = (begun(Duration::from_millis(10)), Lease::new(60 * SECOND));
+        let slept = live.sleep(clock::deadline(Duration::MAX), &lease);
+        assert_eq!(slept, Err(Interrupted::TimedOut));
+        assert_eq!(live.sleep(clock::instant(), &lease), slept);
+    }
+
+    #[test]
+    fn a_sleep_ends_with_the_lease() {
+        let live = Live::default();
+        let lease = Lease::new(Duration::from_millis(10));
+        let slept = live.sleep(clock::deadline(Duration::MAX), &lease);
+        assert_eq!(slept, Err(Interrupted::Lost));
+    }
+
+    #[test]
+    fn a_sleep_is_as_long_as_was_asked() {
+        let (live, lease) = (Live::default(), Lease::new(60 * SECOND));
+        let start = clock::instant();
+        live.sleep(start + Duration::from_millis(20), &lease)
+            .unwrap();
+        assert!(start.elapsed() >= Duration::from_millis(20));
+    }
+
+    #[test]
+    fn a_sleeper_is_woken() {
+        let (live, lease) = (Arc::new(Live::default()), Lease::new(600 * SECOND));
+        let other = Arc::clone(&live);
+        let cancels = std::thread::spawn(move || other.cancel());
+        let slept = live.sleep(clock::deadline(Duration::MAX), &lease);
+        assert_eq!(slept, Err(Interrupted::Cancelled));
+        cancels.join().unwrap();
+    }
+
+    #[test]
+    fn what_has_returned_overruns_nothing() {
+        let live = begun(SECOND);
+        assert!(live.overrun().unwrap() - live.deadline().unwrap() == SECOND);
+        live.end();
+        assert_eq!(live.overrun(), None);
+        assert!(begun(Duration::MAX).overrun().is_none());
+    }
+
+    #[test]
+    fn only_changes_are_news() {
+        let live = Live::default();
+        assert!(live.news().is_none(), "it has not begun");
+        live.begin(None);
+        let first = live.news().unwrap();
+        assert_eq!(first.note.progress, None);
+        live.carried(&first);
+        assert!(live.news().is_none());
+        live.tell(Progress::new(1.0, "a".to_owned()));
+        let second = live.news().unwrap();
+        live.tell(Progress::new(2.0, "a".to_owned()));
+        live.carried(&second);
+        let third = live.news().unwrap();
+        assert_eq!(
+            third.note.progress,
+            Some(Progress::new(2.0, "a".to_owned()))
+        );
+        live.carried(&third);
+        live.tell(Progress::new(2.0, "a".to_owned()));
+        assert!(live.news().is_none());
     }
 }

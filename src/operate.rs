@@ -362,7 +362,9 @@ impl Change {
 fn cancel_all(conn: &mut Conn<'_>, jobs: &[i64]) -> Result<Batch> {
     let mut batch = Batch::default();
     let mut open = jobs.to_vec();
-    for _ in 0..5 {
+    // Who waits for a move that is under way comes just in time for the next:
+    // a job that goes round and round can be missed many times.
+    for _ in 0..100 {
         let done = moves::cancel(conn, &open).doing("cancel jobs")?;
         batch.ended += done.ended.len();
         batch.asked += done.asked.len();

@@ -141,13 +141,15 @@ impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for JobError {
     fn from(error: E) -> Self {
         let error: Box<dyn StdError + Send + Sync> = error.into();
         let mut message = error.to_string();
+        let mut interrupted = error.downcast_ref::<Interrupted>().copied();
         let mut cause = error.source();
         while let Some(error) = cause {
             message.push_str(": ");
             message.push_str(&error.to_string());
+            // In an error of the job's own it is understood as well.
+            interrupted = interrupted.or(error.downcast_ref().copied());
             cause = error.source();
         }
-        let interrupted = error.downcast_ref::<Interrupted>().copied();
         let kind = interrupted.map_or(std::any::type_name::<E>(), Interrupted::kind);
         JobError {
             decision: interrupted.map_or(Decision::ByPolicy, Decision::Interrupted),
@@ -158,8 +160,11 @@ impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for JobError {
 }
 
 /// Why a running job should end, as [`Context::check`](crate::Context::check)
-/// tells it. Returned with `?`, it is understood: a cancelled job is
-/// cancelled, not failed.
+/// tells it.
+///
+/// Returned with `?`, also within an error of the job's own, it is
+/// understood: a cancelled job is cancelled, not failed, and one that timed
+/// out ends as its policy says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Interrupted {
@@ -170,6 +175,10 @@ pub enum Interrupted {
     /// Somebody asked for the job to be cancelled.
     #[error("the job was cancelled while it ran")]
     Cancelled,
+    /// The job has run for longer than its
+    /// [`timeout`](crate::Policy::timeout).
+    #[error("the job ran for longer than its timeout")]
+    TimedOut,
 }
 
 impl Interrupted {
@@ -177,6 +186,7 @@ impl Interrupted {
         match self {
             Interrupted::Lost => "lost",
             Interrupted::Cancelled => "cancelled",
+            Interrupted::TimedOut => "timeout",
         }
     }
 }

@@ -3,6 +3,7 @@
 use crate::db::attempts::Ending;
 use crate::job::Run;
 use crate::outcome::{JobError, Output};
+use crate::policy::Policy;
 use crate::registry::Registry;
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -32,21 +33,32 @@ pub(crate) fn perform(registry: &Registry, arguments: &str, run: &Run) -> Outcom
     PERFORMING.set(false);
     match result {
         Ok(Some(Ok(output))) => Outcome::Finished(output),
-        Ok(Some(Err(error))) => Outcome::Ended(judge(registry, run, &error)),
+        Ok(Some(Err(error))) => Outcome::Ended(judge_run(registry, run, &error)),
         Ok(None) => Outcome::UnknownClass,
-        Err(payload) => Outcome::Ended(judge(registry, run, &panicked(payload))),
+        Err(payload) => Outcome::Ended(judge_run(registry, run, &panicked(payload))),
     }
 }
 
-/// A `retry_in` that panics has no say.
-fn judge(registry: &Registry, run: &Run, error: &JobError) -> Ending {
+fn judge_run(registry: &Registry, run: &Run, error: &JobError) -> Ending {
+    judge(registry, &run.class_name, &run.policy, run.attempt, error)
+}
+
+/// What is to become of a job after an attempt that ended with `error`. A
+/// `retry_in` that panics has no say.
+pub(crate) fn judge(
+    registry: &Registry,
+    class_name: &str,
+    policy: &Policy,
+    attempt: u32,
+    error: &JobError,
+) -> Ending {
+    note_panics();
     PERFORMING.set(true);
     let computed = catch_unwind(AssertUnwindSafe(|| {
-        registry.retry_in(&run.class_name, run.attempt, error)
+        registry.retry_in(class_name, attempt, error)
     }));
     PERFORMING.set(false);
-    run.policy
-        .judge(run.attempt, error, computed.unwrap_or_default())
+    policy.judge(attempt, error, computed.unwrap_or_default())
 }
 
 thread_local! {

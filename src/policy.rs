@@ -5,6 +5,7 @@ use crate::db::failed::{Failure, Hook};
 use crate::db::unique::{OnConflict, UniqueScope};
 use crate::job::{Job, JobId};
 use crate::outcome::{Decision, Interrupted, JobError};
+use crate::timeout::{OnTimeout, Span};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::time::Duration;
@@ -53,6 +54,12 @@ pub struct Policy {
     // Only the enqueue asks for it.
     #[serde(skip)]
     pub(crate) on_conflict: Option<OnConflict>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) timeout: Option<Span>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) timeout_grace: Option<Span>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) on_timeout: Option<OnTimeout>,
 }
 
 /// How often a job may start.
@@ -200,6 +207,10 @@ impl Policy {
         self
     }
 
+    fn says(&self, on_timeout: OnTimeout) -> bool {
+        self.on_timeout == Some(on_timeout)
+    }
+
     pub(crate) fn is_at_most_once(&self) -> bool {
         self.delivery == Some(Delivery::AtMostOnce)
     }
@@ -216,6 +227,9 @@ impl Policy {
             keep_result: self.keep_result.or(other.keep_result),
             unique_scope: self.unique_scope.or(other.unique_scope),
             on_conflict: self.on_conflict.or(other.on_conflict),
+            timeout: self.timeout.or(other.timeout),
+            timeout_grace: self.timeout_grace.or(other.timeout_grace),
+            on_timeout: self.on_timeout.or(other.on_timeout),
         }
     }
 
@@ -256,11 +270,18 @@ impl Policy {
             Decision::Interrupted(Interrupted::Cancelled) => Ending::Cancel(failure),
             Decision::Discard => Ending::Discard(failure),
             Decision::Fail => Ending::Fail(failure),
+            Decision::Interrupted(Interrupted::TimedOut) if self.says(OnTimeout::Discard) => {
+                Ending::Discard(failure)
+            }
+            Decision::Interrupted(Interrupted::TimedOut) if self.says(OnTimeout::Fail) => {
+                Ending::Fail(failure)
+            }
             Decision::Snooze(_) | Decision::RetryAfter(_) if once => Ending::Fail(refused(failure)),
             Decision::Snooze(delay) => Ending::Snooze(delay),
             _ if once || !tries_left => Ending::Fail(failure),
             Decision::RetryAfter(delay) => Ending::Retry(failure, delay),
-            Decision::ByPolicy | Decision::Interrupted(Interrupted::Lost) => {
+            Decision::ByPolicy
+            | Decision::Interrupted(Interrupted::Lost | Interrupted::TimedOut) => {
                 let delay =
                     computed.unwrap_or_else(|| self.backoff.unwrap_or_default().after(attempt));
                 Ending::Retry(failure, delay)
@@ -322,15 +343,15 @@ pub struct JobFailed {
 }
 
 /// Durations as whole milliseconds, which people can read in a column.
-mod millis {
+pub(crate) mod millis {
     use serde::{Deserialize, Deserializer, Serializer};
     use std::time::Duration;
 
-    pub(super) fn serialize<S: Serializer>(value: &Duration, out: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(value: &Duration, out: S) -> Result<S::Ok, S::Error> {
         out.serialize_u64(u64::try_from(value.as_millis()).unwrap_or(u64::MAX))
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<Duration, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<Duration, D::Error> {
         u64::deserialize(input).map(Duration::from_millis)
     }
 }

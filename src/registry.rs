@@ -1,6 +1,6 @@
 //! Which classes a program performs, and how. Types end here.
 
-use crate::enqueue::{MAX_DEPTH, depth};
+use crate::enqueue::{MAX_DEPTH, NewJob, depth};
 use crate::job::{Context, Job, Run};
 use crate::outcome::{JobError, Output};
 use crate::policy::Policy;
@@ -18,6 +18,7 @@ struct Class {
     perform: Box<Perform>,
     policy: Policy,
     retry_in: fn(u32, &JobError) -> Option<Duration>,
+    new_job: fn(&str) -> Result<NewJob, String>,
 }
 
 /// The job types that a program performs, with the state lent to each.
@@ -59,6 +60,7 @@ impl Registry {
             perform: Box::new(move |arguments, run| perform::<J>(arguments, &state, run)),
             policy: J::policy(),
             retry_in: J::retry_in,
+            new_job: new_job::<J>,
         });
         for name in std::iter::once(&J::NAME).chain(J::ALIASES) {
             let taken = self.classes.insert((*name).to_owned(), Arc::clone(&class));
@@ -99,6 +101,28 @@ impl Registry {
         let of_type = self.classes.get(class_name);
         let known = of_type.map_or(stored.clone(), |class| stored.or(&class.policy));
         known.or(&self.defaults)
+    }
+
+    /// A job of a class that is known here only by its name, from arguments
+    /// as JSON text: with the queue, the priority and the policy of its type.
+    /// `null` stands for no arguments, whatever the type.
+    ///
+    /// # Errors
+    /// When the class is not registered, or the arguments are not those of
+    /// its type.
+    pub fn new_job(&self, class_name: &str, arguments: &str) -> crate::Result<NewJob> {
+        let refused = |reason: String| crate::Error::InvalidJob {
+            class: class_name.chars().take(80).collect(),
+            reason,
+        };
+        let Some(class) = self.classes.get(class_name) else {
+            let known: Vec<&str> = self.classes().collect();
+            let known = known.join("`, `");
+            return Err(refused(format!(
+                "no type of this name is registered in this program; it knows `{known}`"
+            )));
+        };
+        (class.new_job)(arguments).map_err(refused)
     }
 
     /// The delay that the job's type wants before its next attempt.
@@ -163,12 +187,23 @@ fn keepable<J: Job>(text: String) -> Output {
     }
 }
 
+fn new_job<J: Job>(arguments: &str) -> Result<NewJob, String> {
+    let decoded = decode::<J>(arguments);
+    // No arguments: a unit struct, or one without required fields.
+    let job = match (decoded, arguments.trim()) {
+        (Err(error), "null") => decode("{}").map_err(|_| error),
+        (decoded, _) => decoded,
+    };
+    let job = job.map_err(|error| format!("the arguments are not those of its type: {error}"))?;
+    NewJob::new(&job).map_err(|error| error.to_string())
+}
+
 /// Reads arguments: a job's own JSON, or Active Job's envelope around it when
 /// Ruby enqueued it, where the first argument must be the hash of fields.
 ///
 /// The envelope is tried first: a type whose fields may all be missing would
 /// decode from the envelope itself, and lose what is in it.
-fn decode<J: Job>(arguments: &str) -> Result<J, serde_json::Error> {
+pub(crate) fn decode<J: Job>(arguments: &str) -> Result<J, serde_json::Error> {
     let plain = serde_json::from_str(arguments);
     if !arguments.contains("\"job_class\"") {
         return plain;

@@ -1,60 +1,75 @@
-//! The program `windlass`.
+//! The program `windlass`, and its commands for a program of yours.
 //!
 //! A file a command, each in three parts: what was asked for (a struct of
 //! `clap`), doing it (`run`, which prints nothing), and showing what came of
 //! it (a [`Report`](output::Report), as text or as JSON).
 
 mod bench;
+mod check;
+mod config;
+mod doctor;
+mod enqueue;
 mod explain;
 mod failed;
 mod jobs;
 mod migrate;
 mod migrations;
+mod mount;
 mod output;
+mod pages;
+mod processes;
+mod queues;
 mod select;
 mod status;
 mod supervise;
 mod table;
 
+pub use mount::Commands;
+
 use crate::db::Database;
 use crate::error::Error;
 use clap::Parser as _;
 use clap::error::ErrorKind;
+use mount::At;
 use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
 Examples:
   windlass migrate --database sqlite://jobs.db   create or update the tables
-  windlass status                                look at queues and processes
+  windlass status --watch                        look at queues and processes
   windlass jobs list --state scheduled           look at jobs
   windlass explain 4711                          tell why a job is not running
   windlass failed retry --error 'timed out'      run failed jobs again
+  windlass queues pause mail --reason 'no SMTP'  let nobody take jobs of a queue
+  windlass doctor                                look whether all is well
+  windlass check                                 look whether windlass.toml makes sense
   windlass supervise --processes 2 -- ./app worker
                                                  run two workers, and what they need
 
-Exit codes: 0 done, 1 failed, 2 wrong usage, 70 broken (the log says why),
-75 stopped before all work was done.
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 something is wrong (doctor),
+70 broken (the log says why), 75 stopped before all work was done.
 RUST_LOG sets what is logged on standard error, for example RUST_LOG=debug.";
 
 /// Background jobs in a SQLite or Postgres database.
 #[derive(Debug, clap::Parser)]
 #[command(name = "windlass", version, after_help = EXAMPLES)]
 struct Cli {
-    /// The database, as `postgres://USER@HOST/NAME` or `sqlite://PATH`
-    ///
-    /// A password is better given by `DATABASE_URL`: other users of this host
-    /// can read a command line.
-    #[arg(
-        long,
-        global = true,
-        env = "DATABASE_URL",
-        hide_env_values = true,
-        value_name = "URL"
-    )]
-    database: Option<String>,
+    #[command(flatten)]
+    address: mount::Address,
 
     #[command(subcommand)]
-    command: Command,
+    command: Top,
+}
+
+/// What the program does, beyond what is mounted in others.
+#[derive(Debug, clap::Subcommand)]
+enum Top {
+    #[command(flatten)]
+    Command(Command),
+    Bench(bench::Bench),
+    BenchWorker(bench::BenchWorker),
+    Completions(pages::Completions),
+    Man(pages::Man),
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -62,41 +77,50 @@ enum Command {
     Migrate(migrate::Migrate),
     #[command(subcommand)]
     Migrations(migrations::Migrations),
+    Check(check::Check),
     Supervise(supervise::Supervise),
     Status(status::Status),
     Explain(explain::Explain),
     #[command(subcommand)]
+    Queues(queues::Command),
+    Processes(processes::Processes),
+    Enqueue(enqueue::Enqueue),
+    #[command(subcommand)]
     Jobs(jobs::Command),
     #[command(subcommand)]
     Failed(failed::Command),
-    Bench(bench::Bench),
-    BenchWorker(bench::BenchWorker),
+    Doctor(doctor::Doctor),
 }
 
 /// Runs the program `windlass` on the arguments of this process.
 ///
 /// Returns 0 when what was asked for is done, 1 when it failed, 2 when it was
-/// asked for wrongly, 70 when a thread or the database broke, and 75 when a
-/// stop cut work short.
+/// asked for wrongly, 3 when `doctor` found something wrong, 70 when a thread
+/// or the database broke, and 75 when a stop cut work short.
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(told) => return output::told(&told),
     };
-    output::log_to_stderr(match cli.command {
+    let at = At::own(&cli.address);
+    let command = match &cli.command {
+        Top::Command(command) => command,
+        Top::Bench(bench) => return at.end(bench.show(&at)),
+        Top::BenchWorker(worker) => return at.end(worker.run(&at)),
+        Top::Completions(completions) => return completions.run(),
+        Top::Man(man) => return man.run(),
+    };
+    output::log_to_stderr(match command {
         Command::Supervise(_) => log::LevelFilter::Info,
         _ => log::LevelFilter::Warn,
     });
-    cli.run().unwrap_or_else(|failure| match failure {
-        Failure::Usage(told) => output::told(&told),
-        Failure::Error(error) => output::failed(&error),
-    })
+    at.finish(command)
 }
 
 /// Why a command came to nothing.
 enum Failure {
     /// What was asked for makes no sense.
-    Usage(clap::Error),
+    Usage(ErrorKind, String),
     /// It was tried.
     Error(Error),
 }
@@ -104,81 +128,76 @@ enum Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         match error {
-            Error::Settings(reason) => usage(ErrorKind::ValueValidation, reason),
+            error if config::is_usage(&error) => {
+                Failure::Usage(ErrorKind::ValueValidation, error.to_string())
+            }
             error => Failure::Error(error),
         }
     }
 }
 
-fn usage(kind: ErrorKind, message: impl std::fmt::Display) -> Failure {
-    use clap::CommandFactory as _;
-    Failure::Usage(Cli::command().error(kind, message))
-}
-
-impl Cli {
-    fn run(&self) -> Result<ExitCode, Failure> {
+impl Command {
+    fn run(&self, at: &At<'_>) -> Result<ExitCode, Failure> {
         use migrations::Migrations;
-        match &self.command {
+        match self {
             Command::Migrate(migrate) => {
-                Ok(output::show(&migrate.run(&self.database()?)?, migrate.json))
+                Ok(output::show(&migrate.run(&at.database()?)?, migrate.json))
             }
             Command::Migrations(Migrations::Copy(copy)) => {
                 let dialect = match copy.dialect {
                     Some(dialect) => dialect,
-                    None => migrations::dialect_of(&self.database()?),
+                    None => migrations::dialect_of(&at.database()?),
                 };
                 Ok(output::show(&copy.run(dialect)?, copy.json))
             }
-            Command::Supervise(supervise) => Ok(supervise.run(&self.database()?)?),
-            Command::Status(status) => {
-                Ok(output::show(&status.run(&self.database()?)?, status.json))
+            Command::Check(check) => {
+                let checked = check.run(at.url())?;
+                let shown = output::show(&checked, check.json);
+                Ok(if checked.is_fine() {
+                    shown
+                } else {
+                    ExitCode::FAILURE
+                })
             }
+            Command::Supervise(supervise) => Ok(supervise.run(at.url(), at.given())?),
+            Command::Status(status) => Ok(status.show(&at.database()?)?),
             Command::Explain(explain) => {
-                Ok(output::show(&explain.run(&self.database()?)?, explain.json))
+                Ok(output::show(&explain.run(&at.database()?)?, explain.json))
             }
-            Command::Jobs(command) => self.jobs(command),
-            Command::Failed(command) => self.failed(command),
-            Command::Bench(bench) => Ok(output::show(&bench.run(self.url()?)?, bench.json)),
-            Command::BenchWorker(worker) => Ok(worker.run(&self.database()?)?),
-        }
-    }
-
-    fn jobs(&self, command: &jobs::Command) -> Result<ExitCode, Failure> {
-        use jobs::Command::{Cancel, Discard, List, Priority, Reschedule};
-        let db = &self.database()?;
-        Ok(match command {
-            List(list) => output::show(&list.run(db)?, list.json),
-            Cancel(cancel) => output::show(&cancel.run(db)?, cancel.how.json),
-            Discard(discard) => output::show(&discard.run(db)?, discard.how.json),
-            Reschedule(reschedule) => output::show(&reschedule.run(db)?, reschedule.how.json),
-            Priority(priority) => output::show(&priority.run(db)?, priority.how.json),
-        })
-    }
-
-    fn failed(&self, command: &failed::Command) -> Result<ExitCode, Failure> {
-        use failed::Command::{Discard, List, Retry};
-        let db = &self.database()?;
-        Ok(match command {
-            List(list) => output::show(&list.run(db)?, list.json),
-            Retry(retry) => output::show(&retry.run(db)?, retry.how.json),
-            Discard(discard) => output::show(&discard.run(db)?, discard.how.json),
-        })
-    }
-
-    fn database(&self) -> Result<Database, Failure> {
-        Ok(Database::open(self.url()?)?)
-    }
-
-    fn url(&self) -> Result<&str, Failure> {
-        match self.database.as_deref().map(str::trim) {
-            None | Some("") => Err(usage(
-                ErrorKind::MissingRequiredArgument,
-                "no database is named: pass `--database URL` or set DATABASE_URL, \
-                 to `sqlite://jobs.db` or `postgres://user@host/name`, for example",
+            Command::Queues(command) => command.show(&at.database()?),
+            Command::Processes(processes) => Ok(output::show(
+                &processes.run(&at.database()?)?,
+                processes.json,
             )),
-            Some(url) => Ok(url),
+            Command::Enqueue(enqueue) => {
+                let done = enqueue.run(&at.database()?, at.registry)?;
+                Ok(output::show(&done, enqueue.json))
+            }
+            Command::Jobs(command) => jobs(command, &at.database()?),
+            Command::Failed(command) => failed(command, &at.database()?),
+            Command::Doctor(doctor) => Ok(doctor.show(&at.database()?)?),
         }
     }
+}
+
+fn jobs(command: &jobs::Command, db: &Database) -> Result<ExitCode, Failure> {
+    use jobs::Command::{Cancel, Discard, List, Priority, Reschedule};
+    Ok(match command {
+        List(list) => output::show(&list.run(db)?, list.json),
+        Cancel(cancel) => output::show(&cancel.run(db)?, cancel.how.json),
+        Discard(discard) => output::show(&discard.run(db)?, discard.how.json),
+        Reschedule(reschedule) => output::show(&reschedule.run(db)?, reschedule.how.json),
+        Priority(priority) => output::show(&priority.run(db)?, priority.how.json),
+    })
+}
+
+fn failed(command: &failed::Command, db: &Database) -> Result<ExitCode, Failure> {
+    use failed::Command::{Discard, List, Retry};
+    Ok(match command {
+        List(list) => output::show(&list.run(db)?, list.json),
+        Retry(retry) => output::show(&retry.run(db)?, retry.how.json),
+        Discard(discard) => output::show(&discard.run(db)?, discard.how.json),
+    })
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The only place that writes to standard output and standard error.
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use serde::Serialize;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
@@ -20,20 +20,64 @@ pub(super) fn show(report: &impl Report, json: bool) -> ExitCode {
         Ok(report.text(terminal_width()))
     };
     match text.and_then(|text| writeln!(io::stdout(), "{}", text.trim_end())) {
-        // Whoever reads has seen enough, as `head` has.
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => failed(&Error::Io {
-            action: "write to",
-            path: "standard output".into(),
-            source: error,
-        }),
-        _ => ExitCode::SUCCESS,
+        Err(error) => unwritten(error),
+        Ok(()) => ExitCode::SUCCESS,
     }
+}
+
+/// The same, and ends with `code` when it could be printed.
+pub(super) fn show_and_end(report: &impl Report, json: bool, code: u8) -> ExitCode {
+    let shown = show(report, json);
+    if shown == ExitCode::SUCCESS {
+        ExitCode::from(code)
+    } else {
+        shown
+    }
+}
+
+/// Prints it once more: over the last time on a terminal, below it elsewhere,
+/// and JSON on one line. `Some`: nobody reads any more.
+pub(super) fn show_again(report: &impl Report, json: bool) -> Option<ExitCode> {
+    let text = if json {
+        serde_json::to_string(report).map_err(io::Error::from)
+    } else if io::stdout().is_terminal() {
+        // Home, the text, and nothing of the last time below it.
+        let lines = report.text(terminal_width()).replace('\n', "\x1b[K\n");
+        Ok(format!("\x1b[H{lines}\x1b[J"))
+    } else {
+        Ok(report.text(None))
+    };
+    let mut stdout = io::stdout();
+    text.and_then(|text| writeln!(stdout, "{text}"))
+        .and_then(|()| stdout.flush())
+        .err()
+        .map(unwritten)
 }
 
 /// Says one line to the program that reads.
 pub(super) fn line(text: &str) {
     // Where nobody reads any more, nobody misses it.
     let _ = writeln!(io::stdout(), "{text}");
+}
+
+/// Prints text as it is.
+pub(super) fn print(text: &[u8]) -> ExitCode {
+    match io::stdout().write_all(text) {
+        Err(error) => unwritten(error),
+        Ok(()) => ExitCode::SUCCESS,
+    }
+}
+
+fn unwritten(error: io::Error) -> ExitCode {
+    // Whoever reads has seen enough, as `head` has.
+    if error.kind() == io::ErrorKind::BrokenPipe {
+        return ExitCode::SUCCESS;
+    }
+    failed(&Error::Io {
+        action: "write to",
+        path: "standard output".into(),
+        source: error,
+    })
 }
 
 fn terminal_width() -> Option<usize> {
@@ -45,13 +89,47 @@ fn terminal_width() -> Option<usize> {
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
-/// Shows how far a command is, on one line of a terminal that the next call
-/// writes over; an empty text wipes it.
-pub(super) fn progress(text: &str) {
-    let mut stderr = io::stderr();
-    if stderr.is_terminal() {
-        let _ = write!(stderr, "\r\x1b[K{text}");
-        let _ = stderr.flush();
+/// Shows, on a terminal, how far a command is.
+pub(super) struct Progress(indicatif::ProgressBar);
+
+impl Progress {
+    /// Of `count` jobs, which is only asked when somebody sees it.
+    pub(super) fn of(word: &'static str, count: impl FnOnce() -> Result<u64>) -> Result<Self> {
+        if !io::stderr().is_terminal() {
+            return Ok(Progress(indicatif::ProgressBar::hidden()));
+        }
+        let bar = indicatif::ProgressBar::new(count()?);
+        let style = indicatif::ProgressStyle::with_template(
+            "{wide_bar} {human_pos} of {human_len} jobs {msg}, {eta} left",
+        );
+        Ok(Progress(match style {
+            Ok(style) => bar.with_style(style).with_message(word),
+            Err(_) => bar,
+        }))
+    }
+
+    /// Of nobody knows how much.
+    pub(super) fn of_something() -> Self {
+        Progress(if io::stderr().is_terminal() {
+            indicatif::ProgressBar::new_spinner()
+        } else {
+            indicatif::ProgressBar::hidden()
+        })
+    }
+
+    /// What is being done.
+    pub(super) fn say(&self, text: String) {
+        self.0.set_message(text);
+        self.0.tick();
+    }
+
+    pub(super) fn reach(&self, jobs: u64) {
+        self.0.set_position(jobs);
+    }
+
+    /// Takes it away again.
+    pub(super) fn end(self) {
+        self.0.finish_and_clear();
     }
 }
 

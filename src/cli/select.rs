@@ -1,6 +1,6 @@
 //! Which jobs a command is about, and what came of doing something to them.
 
-use super::output::{Report, progress};
+use super::output::{Progress, Report};
 use super::table::{Column, Table, printable};
 use crate::db::migrations;
 use crate::db::{AsConn as _, Connection, Database};
@@ -127,9 +127,18 @@ impl How {
                     .collect(),
             );
         } else {
-            let show = |done: &Changed| progress(&format!("{} jobs {word} so far", done.changed));
-            let changed = jobs.change_with_progress(&mut connection, change, show);
-            progress("");
+            let progress = Progress::of(word, || jobs.count(&mut connection))?;
+            let changed = jobs.change_with_progress(&mut connection, change, |done| {
+                let Changed {
+                    changed,
+                    running,
+                    at_most_once,
+                    id_taken,
+                    passed_over,
+                } = done;
+                progress.reach(changed + running + at_most_once + id_taken + passed_over);
+            });
+            progress.end();
             done.changed = Some(changed?);
         }
         Ok(done)

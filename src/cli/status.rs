@@ -1,24 +1,43 @@
 //! `windlass status`.
 
-use super::output::Report;
+use super::output::{self, Report};
 use super::table::{Column, Table, printable};
+use crate::clock;
 use crate::db::migrations;
 use crate::db::status::{ProcessStatus, QueueStatus, RunStatus};
 use crate::db::{AsConn as _, Database};
 use crate::error::Result;
 use serde::Serialize;
+use std::process::ExitCode;
 use std::time::Duration;
 
 /// Show the queues and the processes
+///
+/// A ready queue that grows, or whose oldest job gets older, has too few
+/// workers or none; a process whose heartbeat is older than a minute is dead.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   windlass status --database sqlite://jobs.db
+  windlass status --watch
   windlass status --json | jq '.queues[] | select(.failed > 0)'")]
 pub(super) struct Status {
-    /// Print JSON; ages are in seconds
+    /// Look again and again, until interrupted
     #[arg(long)]
-    pub(super) json: bool,
+    watch: bool,
+
+    /// How long to wait before the next look
+    #[arg(long, value_name = "DURATION", default_value = "2s", requires = "watch",
+        value_parser = humantime::parse_duration)]
+    every: Duration,
+
+    /// Look only so many times
+    #[arg(long, value_name = "COUNT", requires = "watch")]
+    times: Option<u64>,
+
+    /// Print JSON, with --watch an object a line; ages are in seconds
+    #[arg(long)]
+    json: bool,
 }
 
 /// The queues and the processes at one moment.
@@ -29,8 +48,32 @@ pub(super) struct Seen {
 }
 
 impl Status {
+    pub(super) fn show(&self, database: &Database) -> Result<ExitCode> {
+        if !self.watch {
+            return Ok(output::show(&self.run(database)?, self.json));
+        }
+        let mut looks = 0;
+        loop {
+            match self.run(database) {
+                Ok(seen) => {
+                    if let Some(end) = output::show_again(&seen, self.json) {
+                        return Ok(end);
+                    }
+                }
+                // The database may come back; at the first look it is wrong.
+                Err(error) if looks > 0 => drop(output::failed(&error)),
+                Err(error) => return Err(error),
+            }
+            looks += 1;
+            if self.times.is_some_and(|times| looks >= times) {
+                return Ok(ExitCode::SUCCESS);
+            }
+            clock::nap(self.every);
+        }
+    }
+
     /// Looks at the queues and the processes.
-    pub(super) fn run(&self, database: &Database) -> Result<Seen> {
+    fn run(&self, database: &Database) -> Result<Seen> {
         let mut connection = database.connect()?;
         migrations::check(&mut connection.as_conn(), database)?;
         Ok(Seen {
@@ -56,7 +99,7 @@ impl Report for Seen {
     }
 }
 
-fn queues(queues: &[QueueStatus]) -> Table {
+pub(super) fn queues(queues: &[QueueStatus]) -> Table {
     let mut table = Table::new(&[
         Column::text("QUEUE"),
         Column::number("READY"),
@@ -105,12 +148,17 @@ fn processes(processes: &[ProcessStatus]) -> Table {
 }
 
 /// One line a job, and how many more there are.
-fn runs(runs: &[RunStatus], claimed: i64) -> String {
+pub(super) fn runs(runs: &[RunStatus], claimed: i64) -> String {
     let mut lines: Vec<String> = runs
         .iter()
         .map(|run| {
             let class = printable(&run.class_name);
-            format!("{class} #{} for {}", run.job_id, age(run.seconds))
+            let progress = run.progress.as_ref().map_or(String::new(), |progress| {
+                let message = printable(&progress.message);
+                format!(", {:.0} % {message}", progress.percent)
+            });
+            let line = format!("{class} #{} for {}{progress}", run.job_id, age(run.seconds));
+            line.trim_end().to_owned()
         })
         .collect();
     let more = claimed.saturating_sub(i64::try_from(runs.len()).unwrap_or(i64::MAX));
@@ -131,6 +179,7 @@ pub(super) fn age(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::db::notes::Progress;
 
     #[test]
     fn ages_are_short() {
@@ -151,7 +200,16 @@ mod tests {
             job_id: 7,
             class_name: "mail\u{1b}[2J".to_owned(),
             seconds: 61.5,
+            thread: None,
+            progress: None,
         };
-        assert_eq!(runs(&[run], 12), "mail\\u{1b}[2J #7 for 1m 1s\nand 11 more");
+        let told = RunStatus {
+            progress: Some(Progress::new(41.6, "of\nall".to_owned())),
+            ..run.clone()
+        };
+        assert_eq!(
+            runs(&[run, told], 12),
+            "mail\\u{1b}[2J #7 for 1m 1s\nmail\\u{1b}[2J #7 for 1m 1s, 42 % of\\nall\nand 10 more"
+        );
     }
 }

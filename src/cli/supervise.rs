@@ -1,21 +1,28 @@
 //! `windlass supervise`.
 
+use super::config::{Source, option};
+use crate::config::{Argument, Config};
 use crate::db::Database;
 use crate::error::Result;
-use crate::process::{Child, Dispatcher, Supervisor};
+use crate::process::{Child, Supervisor};
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 /// Keep the jobs going: dispatch, recover, run workers
 ///
 /// Makes scheduled jobs ready when they are due, and gives back what dead
-/// processes held. With a PROGRAM it also starts worker processes, watches
-/// them, and starts them again when they end. Any number of supervisors may
-/// run at once, on any host.
+/// processes held. With a PROGRAM, here or in the configuration, it also starts
+/// worker processes, watches them, and starts them again when they end. Any
+/// number of supervisors may run at once, on any host.
+///
+/// What is not said here comes from the environment, then from the
+/// configuration file; see `windlass check --print`.
 ///
 /// SIGTERM and SIGINT stop it, and its workers, in good order; SIGQUIT, or a
-/// second SIGTERM, at once. The exit code is 0 when all ended by themselves, 75
+/// second SIGTERM, at once. SIGTSTP lets the workers claim no more, and SIGCONT
+/// lets them claim again. The exit code is 0 when all ended by themselves, 75
 /// when something had to be killed, and 70 when it cannot go on: the database
 /// file was removed, replaced or damaged, for example.
 #[derive(Debug, clap::Args)]
@@ -25,10 +32,14 @@ use std::time::Duration;
 Examples:
   windlass supervise                        where workers are started by others
   windlass supervise --processes 2 -- ./app worker
+  windlass supervise --config /etc/app/windlass.toml --pidfile /run/app/windlass.pid
   windlass supervise --heartbeat-interval 2s --alive-threshold 10s"
 )]
 pub(super) struct Supervise {
-    /// How many processes of PROGRAM to run [default: 1]
+    #[command(flatten)]
+    source: Source,
+
+    /// How many processes of PROGRAM to run, for each of the workers [default: 1]
     #[arg(long, value_name = "N", requires = "program",
         value_parser = clap::value_parser!(u16).range(1..))]
     processes: Option<u16>,
@@ -37,22 +48,23 @@ pub(super) struct Supervise {
     #[arg(long)]
     no_dispatcher: bool,
 
-    /// How often to say that it is alive
-    #[arg(long, value_name = "DURATION", default_value = "10s",
-        value_parser = humantime::parse_duration)]
-    heartbeat_interval: Duration,
+    /// How often to say that it is alive [default: 10s]
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    heartbeat_interval: Option<Duration>,
 
-    /// After how long without a heartbeat a process is taken for dead
+    /// After how long without a heartbeat a process is taken for dead [default: 60s]
     ///
     /// At least three heartbeat intervals, and the same in every worker.
-    #[arg(long, value_name = "DURATION", default_value = "60s",
-        value_parser = humantime::parse_duration)]
-    alive_threshold: Duration,
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    alive_threshold: Option<Duration>,
 
-    /// How long workers may take to stop; theirs should be as long
-    #[arg(long, value_name = "DURATION", default_value = "25s",
-        value_parser = humantime::parse_duration)]
-    shutdown_timeout: Duration,
+    /// How long workers may take to stop; theirs should be as long [default: 25s]
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    shutdown_timeout: Option<Duration>,
+
+    /// A file to hold, so that no second supervisor with it can run on this host
+    #[arg(long, value_name = "FILE")]
+    pidfile: Option<PathBuf>,
 
     /// A worker program and its arguments, run with this environment
     #[arg(last = true, value_name = "PROGRAM")]
@@ -61,26 +73,59 @@ pub(super) struct Supervise {
 
 impl Supervise {
     /// Supervises until a signal says stop.
-    pub(super) fn run(&self, database: &Database) -> Result<ExitCode> {
-        Ok(self.supervisor(database).run()?.exit_code())
+    pub(super) fn run(&self, url: Option<&str>, given: Option<&Database>) -> Result<ExitCode> {
+        let config = self.source.read(url, self.arguments())?;
+        let database = match given {
+            Some(database) => database.clone(),
+            None => config.database()?,
+        };
+        Ok(self.supervisor(config, &database)?.run()?.exit_code())
     }
 
-    fn supervisor(&self, database: &Database) -> Supervisor {
-        let mut supervisor = Supervisor::new(database)
-            .heartbeat_interval(self.heartbeat_interval)
-            .alive_threshold(self.alive_threshold)
-            .shutdown_timeout(self.shutdown_timeout);
-        if !self.no_dispatcher {
-            supervisor = supervisor.dispatcher(
-                Dispatcher::new(database)
-                    .heartbeat_interval(self.heartbeat_interval)
-                    .alive_threshold(self.alive_threshold),
-            );
+    fn arguments(&self) -> Vec<Argument> {
+        let durations = [
+            (
+                "heartbeat_interval",
+                "--heartbeat-interval",
+                self.heartbeat_interval,
+            ),
+            ("alive_threshold", "--alive-threshold", self.alive_threshold),
+            (
+                "shutdown_timeout",
+                "--shutdown-timeout",
+                self.shutdown_timeout,
+            ),
+        ];
+        let durations = durations.into_iter().filter_map(|(name, text, duration)| {
+            let duration = humantime::format_duration(duration?).to_string();
+            Some(option("supervisor", name, text, duration))
+        });
+        let processes = self
+            .processes
+            .map(|processes| option("workers", "processes", "--processes", processes.to_string()));
+        let pidfile = self.pidfile.as_ref().map(|path| {
+            option(
+                "supervisor",
+                "pidfile",
+                "--pidfile",
+                path.display().to_string(),
+            )
+        });
+        durations.chain(processes).chain(pidfile).collect()
+    }
+
+    fn supervisor(&self, mut config: Config, database: &Database) -> Result<Supervisor> {
+        if self.no_dispatcher {
+            config.dispatchers.clear();
         }
-        if let Some((program, arguments)) = self.program.split_first() {
-            let child = Child::program(program, arguments);
-            supervisor = supervisor.child(child.processes(self.processes.unwrap_or(1).into()));
+        let named = self.program.split_first();
+        let program = named.map(|(program, arguments)| Child::program(program, arguments));
+        if program.is_some() {
+            // What the command line names weighs more.
+            for worker in &mut config.workers {
+                worker.program.value.0.clear();
+            }
         }
-        supervisor
+        config.supervisor(database, program)
     }
 }

@@ -3,7 +3,7 @@
 
 /// An address without user, password and parameters; no more of it than the
 /// scheme where it is not certain which part is which.
-pub(super) fn without_secrets(url: &str) -> String {
+pub(crate) fn without_secrets(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
         return match url.split_once([':', '=']) {
             Some((word, _)) if is_word(word) => format!("{word}.."),

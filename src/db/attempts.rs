@@ -202,6 +202,7 @@ fn close(
     if run.finished == Finished::Delete {
         super::clear::delete(conn, &[run.job_id])?;
     } else {
+        super::steps::remove(conn, &[run.job_id])?;
         count(conn, run)?;
         let text = conn.write("UPDATE solid_queue_jobs SET finished_at = {now} WHERE id = $1");
         on!(conn, |c| cached(sql(text).bind::<BigInt, _>(run.job_id))

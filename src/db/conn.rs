@@ -3,8 +3,7 @@
 use super::sql::Dialect;
 use diesel::RunQueryDsl as _;
 use diesel::connection::Connection;
-#[cfg(feature = "sqlite")]
-use diesel::connection::TransactionManager;
+use diesel::connection::{AnsiTransactionManager, TransactionManager};
 #[cfg(feature = "postgres")]
 use diesel::pg::PgConnection;
 use diesel::r2d2::{ConnectionManager, PooledConnection};
@@ -100,6 +99,36 @@ impl Conn<'_> {
             }
         }
     }
+
+    /// Begins what [`transaction`](Self::transaction) does, for work that
+    /// needs the connection in the caller's own type.
+    pub(crate) fn begin(&mut self) -> diesel::QueryResult<()> {
+        match self {
+            #[cfg(feature = "postgres")]
+            Conn::Postgres(conn) => AnsiTransactionManager::begin_transaction(*conn),
+            #[cfg(feature = "sqlite")]
+            Conn::Sqlite(conn) => {
+                if in_transaction(*conn) {
+                    AnsiTransactionManager::begin_transaction(*conn)
+                } else {
+                    AnsiTransactionManager::begin_transaction_sql(*conn, "BEGIN IMMEDIATE")
+                }
+            }
+        }
+    }
+
+    pub(crate) fn commit(&mut self) -> diesel::QueryResult<()> {
+        on!(self, |c| AnsiTransactionManager::commit_transaction(c))
+    }
+
+    pub(crate) fn roll_back(&mut self) -> diesel::QueryResult<()> {
+        on!(self, |c| AnsiTransactionManager::rollback_transaction(c))
+    }
+
+    /// Whether a transaction is open.
+    pub(crate) fn is_in_transaction(&mut self) -> bool {
+        on!(self, |c| in_transaction(c))
+    }
 }
 
 /// Asks for an answer, and changes nothing.
@@ -129,14 +158,13 @@ pub(crate) fn prefer_indexes(conn: &mut Conn<'_>) -> diesel::QueryResult<()> {
     }
 }
 
-#[cfg(feature = "sqlite")]
 fn in_transaction<C: Connection>(conn: &mut C) -> bool {
     C::TransactionManager::transaction_manager_status_mut(conn)
         .transaction_depth()
         .is_ok_and(|depth| depth.is_some())
 }
 
-mod sealed {
+pub(super) mod sealed {
     pub trait Sealed {}
 }
 

@@ -5,6 +5,7 @@
 use super::claimed::{Ended, end};
 use super::claimed::{Finished, claim_ids};
 use super::conn::{Conn, on};
+use super::ready::Claimed;
 #[cfg(feature = "postgres")]
 use super::results::notify_waiters;
 use super::results::{self, NewResult};
@@ -13,6 +14,7 @@ use diesel::prelude::*;
 use diesel::sql_types::BigInt;
 #[cfg(feature = "sqlite")]
 use diesel::sql_types::Text;
+use std::time::Duration;
 
 /// Ends the claims of jobs that have finished, and returns those that were
 /// still held; the others belong to somebody else now.
@@ -42,10 +44,41 @@ pub(crate) struct FinishedJob<'a> {
     pub(crate) result: Option<NewResult<'a>>,
     /// The job, if it has a unique id, behind which others may wait.
     pub(crate) named: Option<i64>,
+    /// The job, if it has recorded steps, which are forgotten.
+    pub(crate) steps: Option<i64>,
 }
 
-/// Like [`finish`], for jobs with results or unique ids: what they returned is
-/// kept, and who waits behind them goes on, in the same transaction.
+impl<'a> FinishedJob<'a> {
+    /// What a run leaves behind that gave `(text, problem)`: the JSON of its
+    /// output, and why there is none.
+    pub(crate) fn new(
+        job: &'a Claimed,
+        output: (Option<&'a str>, Option<&'a str>),
+        keep_result: Option<Duration>,
+        has_steps: bool,
+    ) -> Self {
+        let unique_id = job.unique_id.as_deref();
+        let run = (
+            job.job_id,
+            u32::try_from(job.attempts).unwrap_or_default() + 1,
+        );
+        FinishedJob {
+            claim_id: job.claim_id,
+            result: NewResult::of_finished(run, &job.class_name, unique_id, output, keep_result),
+            named: unique_id.map(|_| job.job_id),
+            steps: has_steps.then_some(job.job_id),
+        }
+    }
+
+    /// Whether there is more to do than to finish it.
+    pub(crate) fn leaves_traces(&self) -> bool {
+        self.result.is_some() || self.named.is_some() || self.steps.is_some()
+    }
+}
+
+/// Like [`finish`], for jobs with results, unique ids or steps: what they
+/// returned is kept, who waits behind them goes on, and their steps are
+/// forgotten, in the same transaction.
 pub(crate) fn finish_and_keep(
     conn: &mut Conn<'_>,
     process_id: i64,
@@ -55,14 +88,16 @@ pub(crate) fn finish_and_keep(
     conn.transaction(|conn| {
         let claims: Vec<i64> = jobs.iter().map(|job| job.claim_id).collect();
         let accepted = finish(conn, process_id, &claims, finished)?;
-        let (mut results, mut named) = (Vec::new(), Vec::new());
+        let (mut results, mut named, mut steps) = (Vec::new(), Vec::new(), Vec::new());
         for job in jobs {
             if accepted.contains(&job.claim_id) {
                 results.extend(job.result);
                 named.extend(job.named);
+                steps.extend(job.steps);
             }
         }
         results::insert(conn, &results)?;
+        super::steps::remove(conn, &steps)?;
         if !named.is_empty() {
             super::unique::unblock(conn, Some(&named), named.len())?;
         }

@@ -28,6 +28,9 @@ pub(crate) struct NewRow {
     pub(crate) unique_id: Option<String>,
     pub(crate) unique_scope: UniqueScope,
     pub(crate) on_conflict: OnConflict,
+    /// The priority is to be the time, so many seconds ahead; see
+    /// [`rank_by_time`].
+    pub(crate) ahead_by: Option<i64>,
 }
 
 impl NewRow {
@@ -49,6 +52,7 @@ impl NewRow {
             unique_id: None,
             unique_scope: UniqueScope::default(),
             on_conflict: OnConflict::default(),
+            ahead_by: None,
         }
     }
 
@@ -440,6 +444,15 @@ pub(crate) fn claims_without_job(
         .filter(|(_, job)| there.iter().all(|row| row.id != *job))
         .map(|(claim, _)| *claim)
         .collect())
+}
+
+/// Whether its owner has ended this claim `(claim, job)`: by the job's word, or
+/// because the row of a job that finished was not kept.
+pub(crate) fn ended_by_owner(conn: &mut Conn<'_>, claim: (i64, i64)) -> QueryResult<bool> {
+    Ok(
+        !ended_claims(conn, &[claim])?.is_empty()
+            || !claims_without_job(conn, &[claim])?.is_empty(),
+    )
 }
 
 /// Of the claims `(claim, job)`, those that their owner has ended: what a

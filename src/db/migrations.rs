@@ -19,7 +19,7 @@ const POSTGRES: EmbeddedMigrations = embed_migrations!("migrations/postgres");
 const SQLITE: EmbeddedMigrations = embed_migrations!("migrations/sqlite");
 
 /// The newest migration: what the statements of this version need.
-const NEEDED: &str = "20261121000006";
+const NEEDED: &str = "20261121000008";
 
 /// Any number that no other program locks: "windlass" in ASCII, cut to 63 bits.
 #[cfg(feature = "postgres")]
@@ -35,7 +35,7 @@ const LOCK: i64 = 0x7769_6e64_6c61_7373;
 /// ```
 /// use diesel::prelude::*;
 /// let mut conn = SqliteConnection::establish(":memory:").unwrap();
-/// assert_eq!(windlass::migrate(&mut conn).unwrap().len(), 5);
+/// assert_eq!(windlass::migrate(&mut conn).unwrap().len(), 6);
 /// assert_eq!(windlass::migrate(&mut conn).unwrap().len(), 0);
 /// ```
 ///
@@ -131,7 +131,7 @@ struct Found {
     found: bool,
 }
 
-fn applied(conn: &mut Conn<'_>) -> Result<BTreeSet<String>> {
+pub(super) fn applied(conn: &mut Conn<'_>) -> Result<BTreeSet<String>> {
     use super::schema::windlass_schema_migrations::dsl;
     let look = match conn {
         #[cfg(feature = "postgres")]
@@ -188,7 +188,7 @@ pub enum MigrationDialect {
 }
 
 /// The migration files, as text: `(directory, up.sql, down.sql)`.
-const FILES: [(MigrationDialect, &str, &str, &str); 10] = [
+const FILES: [(MigrationDialect, &str, &str, &str); 12] = [
     (
         MigrationDialect::Postgres,
         "2026-11-21-000001_solid_queue",
@@ -220,6 +220,12 @@ const FILES: [(MigrationDialect, &str, &str, &str); 10] = [
         include_str!("../../migrations/postgres/2026-11-21-000006_speed/down.sql"),
     ),
     (
+        MigrationDialect::Postgres,
+        "2026-11-21-000008_pauses",
+        include_str!("../../migrations/postgres/2026-11-21-000008_pauses/up.sql"),
+        include_str!("../../migrations/postgres/2026-11-21-000008_pauses/down.sql"),
+    ),
+    (
         MigrationDialect::Sqlite,
         "2026-11-21-000001_solid_queue",
         include_str!("../../migrations/sqlite/2026-11-21-000001_solid_queue/up.sql"),
@@ -249,7 +255,46 @@ const FILES: [(MigrationDialect, &str, &str, &str); 10] = [
         include_str!("../../migrations/sqlite/2026-11-21-000006_speed/up.sql"),
         include_str!("../../migrations/sqlite/2026-11-21-000006_speed/down.sql"),
     ),
+    (
+        MigrationDialect::Sqlite,
+        "2026-11-21-000008_pauses",
+        include_str!("../../migrations/sqlite/2026-11-21-000008_pauses/up.sql"),
+        include_str!("../../migrations/sqlite/2026-11-21-000008_pauses/down.sql"),
+    ),
 ];
+
+/// The versions that this program would apply to a database of this kind.
+pub(super) fn versions(dialect: MigrationDialect) -> Vec<String> {
+    let files = FILES.iter().filter(|file| file.0 == dialect);
+    // Diesel takes a directory's name up to the first `_`, without the `-`.
+    files
+        .map(|(_, name, ..)| name.split('_').next().unwrap_or(name).replace('-', ""))
+        .collect()
+}
+
+/// The indexes that the migrations leave behind, each with its table.
+pub(super) fn indexes(dialect: MigrationDialect) -> Vec<(String, String)> {
+    let mut indexes: Vec<(String, String)> = Vec::new();
+    let files = FILES.iter().filter(|file| file.0 == dialect);
+    for statement in files.flat_map(|(_, _, up, _)| up.split(';')) {
+        let lines = statement
+            .lines()
+            .filter(|line| !line.trim_start().starts_with("--"));
+        let words: Vec<&str> = lines.flat_map(str::split_whitespace).collect();
+        let words: Vec<&str> = words
+            .into_iter()
+            .filter(|word| !["UNIQUE", "IF", "NOT", "EXISTS"].contains(word))
+            .collect();
+        match words[..] {
+            ["CREATE", "INDEX", index, "ON", table, ..] => {
+                indexes.push((index.to_owned(), table.to_owned()));
+            }
+            ["DROP", "INDEX", index, ..] => indexes.retain(|(name, _)| name != index),
+            _ => {}
+        }
+    }
+    indexes
+}
 
 /// Writes the migrations into the application's own `directory`, for those
 /// who run theirs with Diesel's tools, and returns the directories made.

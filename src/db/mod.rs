@@ -17,6 +17,8 @@ pub(crate) mod claimed;
 pub(crate) mod clear;
 mod conn;
 mod database;
+pub(crate) mod declared;
+pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod failed;
 mod fatal;
@@ -26,26 +28,38 @@ pub(crate) mod jobs;
 pub(crate) mod migrations;
 pub(crate) mod moves;
 mod named;
+pub(crate) mod names;
 pub(crate) mod notes;
+pub(crate) mod pauses;
 #[cfg(test)]
 #[path = "../../tests/internal/plans/mod.rs"]
 mod plans;
 pub(crate) mod processes;
+pub(crate) mod ranks;
 pub(crate) mod ready;
+pub(crate) mod recovery;
 pub(crate) mod results;
+#[cfg(feature = "cli")]
+mod room;
 pub(crate) mod scheduled;
 pub(crate) mod schema;
 pub(crate) mod select;
 mod sql;
 pub(crate) mod status;
+pub(crate) mod steps;
 pub(crate) mod task;
+pub(crate) mod test_bench;
 pub(crate) mod unique;
 pub(crate) mod wakeup;
 
+#[cfg(feature = "config")]
+pub(crate) use address::without_secrets;
 pub use conn::{AsConn, Conn};
 pub(crate) use conn::{on, ping, prefer_indexes};
-pub use database::{Connection, Database};
+pub use database::{Connection, Database, TestDatabase};
 pub(crate) use fatal::FileId;
+#[cfg(feature = "cli")]
+pub(crate) use room::{Room, room};
 
 #[cfg(test)]
 #[path = "../../tests/internal/mod.rs"]

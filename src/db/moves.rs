@@ -94,6 +94,7 @@ pub(crate) fn cancel(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Cancelled
             if !named.is_empty() {
                 unique::unblock(conn, Some(&named), named.len())?;
             }
+            super::steps::remove(conn, &ended)?;
         }
         Ok(Cancelled { ended, asked })
     })

@@ -29,21 +29,21 @@ pub(super) fn insert(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<In
     let ids = reserve(conn, rows.len())?;
     let mut inserted: HashMap<i64, Inserted> = HashMap::with_capacity(rows.len());
     let mut rest: Vec<(i64, &NewRow)> = ids.iter().copied().zip(rows).collect();
-    // A key that was used already answers, whatever holds the unique id.
-    let both = rest.iter().filter(|(_, row)| row.unique_id.is_some());
-    let keys: Vec<&str> = both
-        .filter_map(|(_, row)| row.idempotency_key.as_deref())
-        .collect();
-    let known = with_keys(conn, &keys)?;
-    rest.retain(|(id, row)| match known.get(key(row)) {
-        Some(job) => {
-            inserted.insert(*id, Inserted::new(*job, EnqueueOutcome::Existing));
-            false
-        }
-        None => true,
-    });
     // Of several with one unique id, the second meets the first.
     while !rest.is_empty() {
+        // A key that was used already answers, whatever holds the unique id.
+        let both = rest.iter().filter(|(_, row)| row.unique_id.is_some());
+        let keys: Vec<&str> = both
+            .filter_map(|(_, row)| row.idempotency_key.as_deref())
+            .collect();
+        let known = with_keys(conn, &keys)?;
+        rest.retain(|(id, row)| match known.get(key(row)) {
+            Some(job) if row.unique_id.is_some() => {
+                inserted.insert(*id, Inserted::new(*job, EnqueueOutcome::Existing));
+                false
+            }
+            _ => true,
+        });
         let mut seen = BTreeSet::new();
         let (now, later): (Vec<_>, Vec<_>) = rest.into_iter().partition(|(_, row)| {
             row.unique_id

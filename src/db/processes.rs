@@ -1,7 +1,7 @@
 //! `solid_queue_processes`: who is there, who is gone.
 
-use super::claimed::{Death, Recovered};
 use super::conn::{Conn, on};
+use super::recovery::{self, Death, Recovered};
 use super::schema::solid_queue_processes::dsl;
 use super::sql::{cached, sql};
 use crate::mutant;
@@ -199,8 +199,8 @@ pub(crate) fn prune(
         if row.is_none() {
             return Ok(None);
         }
-        let recovered = super::claimed::recover(conn, id, death)?;
-        super::claimed::drop_jobless(conn, id)?;
+        let recovered = recovery::recover(conn, id, death)?;
+        recovery::drop_jobless(conn, id)?;
         on!(conn, |c| diesel::delete(dsl::solid_queue_processes.find(id)).execute(c))?;
         Ok(Some(recovered))
     })
@@ -208,7 +208,7 @@ pub(crate) fn prune(
 
 /// A deliberate fault: believes that nothing has changed since the look.
 fn prune_stale(conn: &mut Conn<'_>, id: i64, death: &Death) -> QueryResult<Option<Recovered>> {
-    let recovered = conn.transaction(|conn| super::claimed::recover(conn, id, death))?;
+    let recovered = conn.transaction(|conn| recovery::recover(conn, id, death))?;
     crate::clock::nap(std::time::Duration::from_millis(60));
     on!(conn, |c| diesel::delete(
         dsl::solid_queue_processes.find(id)

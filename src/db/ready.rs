@@ -341,34 +341,6 @@ fn candidates(conn: &mut Conn<'_>, want: &Want<'_>, limit: usize) -> QueryResult
     Ok(picked)
 }
 
-#[derive(QueryableByName)]
-struct Name {
-    #[diesel(sql_type = Text, deserialize_as = Lossy)]
-    queue_name: String,
-}
-
-/// The names of the queues with ready executions that begin with `prefix`, in
-/// order: one index probe a name, however many executions wait.
-///
-/// All names are walked: under most collations of Postgres those of one
-/// prefix do not stand together.
-pub(crate) fn queue_names(conn: &mut Conn<'_>, prefix: &str) -> QueryResult<Vec<String>> {
-    let text = conn.write(
-        "WITH RECURSIVE walk(queue_name) AS ( \
-           SELECT min(queue_name) FROM solid_queue_ready_executions \
-           UNION ALL \
-           SELECT (SELECT min(r.queue_name) FROM solid_queue_ready_executions r WHERE r.queue_name > walk.queue_name) \
-           FROM walk WHERE walk.queue_name IS NOT NULL) \
-         SELECT queue_name FROM walk WHERE queue_name IS NOT NULL",
-    );
-    let names: Vec<Name> = on!(conn, |c| cached(sql(text)).load(c))?;
-    Ok(names
-        .into_iter()
-        .map(|row| row.queue_name)
-        .filter(|name| name.starts_with(prefix))
-        .collect())
-}
-
 /// Makes jobs ready, and wakes who sleeps. One that is ready already, by
 /// somebody's hand, must not hold up the others.
 pub(super) fn insert(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {

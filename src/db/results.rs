@@ -42,6 +42,34 @@ pub(crate) struct NewResult<'a>(
     pub(crate) i64,
 );
 
+impl<'a> NewResult<'a> {
+    /// What is kept of a job that has finished. Without a word about it
+    /// (`keep`), that is nothing for jobs which return nothing and have no
+    /// unique id: their row tells as much.
+    pub(crate) fn of_finished(
+        (job_id, attempt): (i64, u32),
+        class_name: &'a str,
+        unique_id: Option<&'a str>,
+        (text, problem): (Option<&'a str>, Option<&'a str>),
+        keep: Option<Duration>,
+    ) -> Option<Self> {
+        let is_worth_it =
+            keep.is_some() || unique_id.is_some() || text.is_some() || problem.is_some();
+        (is_worth_it && keep != Some(Duration::ZERO)).then(|| {
+            NewResult(
+                job_id,
+                unique_id,
+                class_name,
+                ResultOutcome::Succeeded,
+                text,
+                problem,
+                i32::try_from(attempt).unwrap_or(i32::MAX),
+                micros(keep.unwrap_or(KEEP)),
+            )
+        })
+    }
+}
+
 /// Keeps results, in the transaction that ends the jobs.
 pub(super) fn insert(conn: &mut Conn<'_>, results: &[NewResult<'_>]) -> QueryResult<()> {
     if results.is_empty() {

@@ -65,6 +65,8 @@ diesel::table! {
         id -> BigInt,
         queue_name -> Text,
         created_at -> Timestamp,
+        paused_by -> Nullable<Text>,
+        pause_reason -> Nullable<Text>,
     }
 }
 

@@ -1,6 +1,7 @@
 //! What `windlass status` shows: counts of each queue, and the processes.
 
 use super::conn::{Conn, on};
+use super::notes::{Note, Progress};
 use super::sql::{cached, sql};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Double, Integer, Nullable, Text};
@@ -33,6 +34,15 @@ pub struct QueueStatus {
     /// Whether the queue is paused.
     #[diesel(sql_type = Bool)]
     pub paused: bool,
+    /// Who paused it, if that is known.
+    #[diesel(sql_type = Nullable<Text>)]
+    pub paused_by: Option<String>,
+    /// Why, if somebody said so.
+    #[diesel(sql_type = Nullable<Text>)]
+    pub pause_reason: Option<String>,
+    /// Seconds since it was paused.
+    #[diesel(sql_type = Nullable<Double>)]
+    pub paused_seconds: Option<f64>,
 }
 
 /// A registered process and what it runs.
@@ -53,6 +63,11 @@ pub struct ProcessStatus {
     pub heartbeat_seconds: f64,
     /// Whether it is stopping and claims no more.
     pub draining: bool,
+    /// Seconds since it was registered.
+    pub age_seconds: f64,
+    /// What it says of itself: a worker its queues, threads and classes.
+    /// `null` when it says nothing that is JSON.
+    pub metadata: serde_json::Value,
     /// The jobs it holds, the oldest first; at most ten.
     pub runs: Vec<RunStatus>,
     /// How many jobs it holds in all.
@@ -69,6 +84,10 @@ pub struct RunStatus {
     pub class_name: String,
     /// Seconds since it was claimed.
     pub seconds: f64,
+    /// The name of the thread that performs it, once a heartbeat has told.
+    pub thread: Option<String>,
+    /// How far it is, as of its process' last heartbeat, if it tells.
+    pub progress: Option<Progress>,
 }
 
 /// Seconds from a column to now, per dialect.
@@ -85,7 +104,7 @@ pub(super) fn age(conn: &Conn<'_>, column: &str) -> String {
 
 /// Counts every queue that has executions or is paused.
 pub(crate) fn queues(conn: &mut Conn<'_>) -> QueryResult<Vec<QueueStatus>> {
-    let age = age(conn, "oldest");
+    let (waited, paused) = (age(conn, "oldest"), age(conn, "p.created_at"));
     // A claimed or failed execution knows its queue only through its job.
     let text = conn.write(&format!(
         "WITH counts AS ( \
@@ -101,9 +120,9 @@ pub(crate) fn queues(conn: &mut Conn<'_>) -> QueryResult<Vec<QueueStatus>> {
          sums AS (SELECT queue_name, CAST(sum(ready) AS bigint) AS ready, CAST(sum(scheduled) AS bigint) AS scheduled, \
            CAST(sum(claimed) AS bigint) AS claimed, CAST(sum(blocked) AS bigint) AS blocked, \
            CAST(sum(failed) AS bigint) AS failed, min(oldest) AS oldest FROM counts GROUP BY queue_name) \
-         SELECT queue_name, ready, scheduled, claimed, blocked, failed, {age} AS oldest_ready_seconds, \
-           queue_name IN (SELECT queue_name FROM solid_queue_pauses) AS paused \
-         FROM sums ORDER BY queue_name"
+         SELECT sums.queue_name, ready, scheduled, claimed, blocked, failed, {waited} AS oldest_ready_seconds, \
+           p.id IS NOT NULL AS paused, p.paused_by, p.pause_reason, {paused} AS paused_seconds \
+         FROM sums LEFT JOIN solid_queue_pauses p ON p.queue_name = sums.queue_name ORDER BY sums.queue_name"
     ));
     let mut queues: Vec<QueueStatus> = on!(conn, |c| cached(sql(text)).load(c))?;
     for queue in &mut queues {
@@ -128,6 +147,10 @@ struct Row {
     heartbeat_seconds: f64,
     #[diesel(sql_type = Bool)]
     draining: bool,
+    #[diesel(sql_type = Double)]
+    age_seconds: f64,
+    #[diesel(sql_type = Nullable<Text>)]
+    metadata: Option<String>,
     #[diesel(sql_type = BigInt)]
     claimed: i64,
 }
@@ -140,13 +163,16 @@ struct Run {
     class_name: String,
     #[diesel(sql_type = Double)]
     seconds: f64,
+    #[diesel(sql_type = Nullable<Text>)]
+    note: Option<String>,
 }
 
 /// Every registered process, those of Rails included.
 pub(crate) fn processes(conn: &mut Conn<'_>) -> QueryResult<Vec<ProcessStatus>> {
     let age_of_heartbeat = age(conn, "last_heartbeat_at");
+    let age_of_row = age(conn, "created_at");
     let text = conn.write(&format!(
-        "SELECT id, kind, name, hostname, pid, {age_of_heartbeat} AS heartbeat_seconds, draining, \
+        "SELECT id, kind, name, hostname, pid, {age_of_heartbeat} AS heartbeat_seconds, draining, {age_of_row} AS age_seconds, metadata, \
          (SELECT count(*) FROM solid_queue_claimed_executions c WHERE c.process_id = solid_queue_processes.id) AS claimed \
          FROM solid_queue_processes ORDER BY hostname, kind, id"
     ));
@@ -166,6 +192,11 @@ pub(crate) fn processes(conn: &mut Conn<'_>) -> QueryResult<Vec<ProcessStatus>> 
                 pid: row.pid,
                 heartbeat_seconds: row.heartbeat_seconds,
                 draining: row.draining,
+                age_seconds: row.age_seconds,
+                metadata: row
+                    .metadata
+                    .and_then(|text| serde_json::from_str(&text).ok())
+                    .unwrap_or_default(),
                 runs,
                 claimed: row.claimed,
             })
@@ -176,17 +207,22 @@ pub(crate) fn processes(conn: &mut Conn<'_>) -> QueryResult<Vec<ProcessStatus>> 
 fn runs(conn: &mut Conn<'_>, process_id: i64) -> QueryResult<Vec<RunStatus>> {
     let age = age(conn, "c.created_at");
     let text = conn.write(&format!(
-        "SELECT c.job_id, j.class_name, {age} AS seconds FROM solid_queue_claimed_executions c \
+        "SELECT c.job_id, j.class_name, {age} AS seconds, c.note FROM solid_queue_claimed_executions c \
          JOIN solid_queue_jobs j ON j.id = c.job_id WHERE c.process_id = $1 ORDER BY c.id LIMIT 10"
     ));
     let runs: Vec<Run> = on!(conn, |c| cached(sql(text).bind::<BigInt, _>(process_id))
         .load(c))?;
     Ok(runs
         .into_iter()
-        .map(|run| RunStatus {
-            job_id: run.job_id,
-            class_name: run.class_name,
-            seconds: run.seconds,
+        .map(|run| {
+            let note = Note::of_column(run.note.as_deref());
+            RunStatus {
+                job_id: run.job_id,
+                class_name: run.class_name,
+                seconds: run.seconds,
+                thread: note.thread,
+                progress: note.progress,
+            }
         })
         .collect())
 }

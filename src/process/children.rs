@@ -4,9 +4,12 @@
 //! notices a supervisor that was killed. No descriptor, lock or database
 //! connection is shared with it.
 
+use super::handle::{CUT_SHORT, RECYCLED};
+use super::watchdog::TIMED_OUT;
 use crate::clock::{self, Backoff};
 use crate::error::{Error, Result};
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
@@ -25,6 +28,7 @@ use std::time::{Duration, Instant};
 pub struct Child {
     program: PathBuf,
     arguments: Vec<OsString>,
+    environment: Vec<(OsString, OsString)>,
     pub(crate) processes: usize,
 }
 
@@ -37,6 +41,7 @@ impl Child {
         Child {
             program: program.into(),
             arguments: arguments.into_iter().map(Into::into).collect(),
+            environment: Vec::new(),
             processes: 1,
         }
     }
@@ -54,6 +59,12 @@ impl Child {
         Ok(Self::program(program, arguments))
     }
 
+    /// Sets an environment variable for it, beside those of this program.
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.environment.push((name.into(), value.into()));
+        self
+    }
+
     /// How many of it run at once.
     pub fn processes(mut self, count: usize) -> Self {
         self.processes = count;
@@ -63,6 +74,18 @@ impl Child {
 
 const TOKEN: &str = "WINDLASS_CHILD_TOKEN";
 const SUPERVISOR: &str = "WINDLASS_SUPERVISOR_ID";
+
+/// Set for a child that is to claim nothing until it is told to.
+const BEGIN_QUIET: &str = "WINDLASS_BEGIN_QUIET";
+
+/// What a supervisor writes to the standard input of its children. A signal
+/// would not do: a program that has not yet installed its handlers, or that
+/// is none of ours, would be suspended by it.
+pub(crate) const QUIET: u8 = b'q';
+pub(crate) const RESUME: u8 = b'r';
+
+/// What a service manager tells a process for itself alone.
+const OF_THE_MANAGER: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"];
 
 #[expect(
     clippy::disallowed_methods,
@@ -75,6 +98,16 @@ fn variable(name: &str) -> Option<String> {
 /// Whether this program is a supervisor's child.
 pub(crate) fn is_supervised() -> bool {
     variable(TOKEN).is_some()
+}
+
+/// Whether it begins without claiming.
+pub(crate) fn begins_quiet() -> bool {
+    variable(BEGIN_QUIET).is_some()
+}
+
+/// Whether a service manager wants to hear from this program.
+pub(crate) fn has_manager() -> bool {
+    variable(OF_THE_MANAGER[0]).is_some()
 }
 
 /// The supervisor's id in the process table, for people.
@@ -103,6 +136,9 @@ pub(crate) struct Exit {
     /// With a code of a graceful stop.
     is_graceful: bool,
     killed_by_us: bool,
+    /// How often in a row it has ended soon, if that is too often, and how
+    /// long it will stay away.
+    pub(crate) crash_loop: Option<(u32, Duration)>,
 }
 
 impl Exit {
@@ -114,6 +150,13 @@ impl Exit {
     }
 }
 
+/// What a child is told of its supervisor.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Parent {
+    pub(crate) id: Option<i64>,
+    pub(crate) is_quiet: bool,
+}
+
 /// One place of a supervisor, where a child runs or will run again.
 #[derive(Debug)]
 pub(crate) struct Slot {
@@ -121,6 +164,8 @@ pub(crate) struct Slot {
     running: Option<Running>,
     restart_at: Instant,
     backoff: Backoff,
+    /// How often in a row it ended soon after its start, or did not start.
+    falls: u32,
 }
 
 #[derive(Debug)]
@@ -133,6 +178,9 @@ struct Running {
 
 /// Who lives so long was well, and is restarted at once.
 const WELL: Duration = Duration::from_secs(10);
+/// That often in a row is no accident any more.
+const TOO_OFTEN: u32 = 5;
+
 const LONGEST_RESTART_DELAY: Duration = Duration::from_secs(60);
 
 impl Slot {
@@ -145,6 +193,7 @@ impl Slot {
                 running: None,
                 restart_at: clock::instant(),
                 backoff: Backoff::up_to(LONGEST_RESTART_DELAY),
+                falls: 0,
             })
             .collect()
     }
@@ -153,8 +202,17 @@ impl Slot {
         self.running.is_some()
     }
 
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.running.as_ref().map(|running| running.process.id())
+    }
+
+    /// The program, for people.
+    pub(crate) fn program(&self) -> std::borrow::Cow<'_, str> {
+        self.child.program.to_string_lossy()
+    }
+
     /// Starts the child if its time has come, and returns its process id.
-    pub(crate) fn start(&mut self, supervisor_id: Option<i64>) -> Result<Option<u32>> {
+    pub(crate) fn start(&mut self, parent: Parent) -> Result<Option<u32>> {
         if self.running.is_some() || clock::instant() < self.restart_at {
             return Ok(None);
         }
@@ -163,13 +221,26 @@ impl Slot {
         command
             .args(&self.child.arguments)
             .stdin(Stdio::piped())
+            .envs(
+                self.child
+                    .environment
+                    .iter()
+                    .map(|(name, value)| (name, value)),
+            )
             .env(TOKEN, &token)
-            .env_remove(SUPERVISOR);
-        if let Some(id) = supervisor_id {
+            .env_remove(SUPERVISOR)
+            .env_remove(BEGIN_QUIET);
+        for name in OF_THE_MANAGER {
+            command.env_remove(name);
+        }
+        if let Some(id) = parent.id {
             command.env(SUPERVISOR, id.to_string());
         }
+        if parent.is_quiet {
+            command.env(BEGIN_QUIET, "1");
+        }
         let process = command.spawn().map_err(|source| {
-            self.restart_at = clock::instant() + self.backoff.delay();
+            self.fall();
             Error::Io {
                 action: "start the program",
                 path: self.child.program.clone(),
@@ -177,6 +248,10 @@ impl Slot {
             }
         })?;
         let pid = process.id();
+        // A child that does not read must not make its supervisor wait.
+        if let Some(stdin) = &process.stdin {
+            let _ = rustix::io::ioctl_fionbio(stdin, true);
+        }
         self.running = Some(Running {
             process,
             token,
@@ -190,20 +265,47 @@ impl Slot {
     pub(crate) fn reap(&mut self) -> Option<Exit> {
         let running = self.running.as_mut()?;
         let status = running.process.try_wait().ok().flatten()?;
-        if running.since.elapsed() >= WELL {
+        self.end(status)
+    }
+
+    /// Takes in that the child has ended, and was reaped.
+    pub(crate) fn end(&mut self, status: ExitStatus) -> Option<Exit> {
+        let running = self.running.take()?;
+        let is_recycled = status.code() == Some(i32::from(RECYCLED));
+        let crash_loop = if is_recycled || running.since.elapsed() >= WELL {
+            self.falls = 0;
             self.backoff.reset();
             self.restart_at = clock::instant();
+            None
         } else {
-            self.restart_at = clock::instant() + self.backoff.delay();
-        }
-        let running = self.running.take()?;
+            let delay = self.fall();
+            (self.falls >= TOO_OFTEN).then_some((self.falls, delay))
+        };
         Some(Exit {
+            crash_loop,
             pid: running.process.id(),
             token: running.token,
             how: describe(status),
             is_graceful: is_graceful(status),
             killed_by_us: running.killed_by_us,
         })
+    }
+
+    /// It ended soon, or did not start: the next time comes later.
+    fn fall(&mut self) -> Duration {
+        let delay = self.backoff.delay();
+        self.falls = self.falls.saturating_add(1);
+        self.restart_at = clock::instant() + delay;
+        delay
+    }
+
+    /// Tells the child to claim no more, or to claim again. A program that is
+    /// none of ours may do with it as it likes.
+    pub(crate) fn turn(&self, quiet: bool) {
+        let running = self.running.as_ref();
+        if let Some(mut stdin) = running.and_then(|running| running.process.stdin.as_ref()) {
+            let _ = stdin.write_all(&[if quiet { QUIET } else { RESUME }]);
+        }
     }
 
     /// Asks the child to stop: the end of its standard input, and SIGTERM for
@@ -228,7 +330,8 @@ impl Slot {
 }
 
 fn is_graceful(status: ExitStatus) -> bool {
-    matches!(status.code(), Some(0)) || status.code() == Some(i32::from(super::handle::CUT_SHORT))
+    let graceful = [0, CUT_SHORT, RECYCLED, TIMED_OUT];
+    graceful.map(i32::from).map(Some).contains(&status.code())
 }
 
 fn describe(status: ExitStatus) -> String {

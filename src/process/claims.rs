@@ -3,8 +3,9 @@
 use super::registration::Registration;
 use crate::clock;
 use crate::db::ready::Claimed;
-use crate::live::Live;
+use crate::live::{Live, News};
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -33,11 +34,22 @@ pub(crate) struct Claims {
     /// Held while a claim is under way and until its rows are entered, so
     /// that whoever compares memory with database sees neither too early.
     turn: Mutex<()>,
+    /// Nothing more is to be claimed.
+    is_closed: AtomicBool,
 }
 
 impl Claims {
     fn held(&self) -> MutexGuard<'_, HashMap<i64, Held>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has nothing more claimed: the process is about to say that it drains.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::SeqCst)
     }
 
     /// To be held from before a claim until its rows are entered.
@@ -82,6 +94,41 @@ impl Claims {
                 held.live.cancel();
             }
         }
+    }
+
+    /// Has jobs that sleep look again whether they should end.
+    pub(crate) fn wake(&self) {
+        self.held().values().for_each(|held| held.live.wake());
+    }
+
+    /// Those that have overrun their time by now, and when the next one will.
+    pub(crate) fn overrun(&self, now: Instant) -> (Vec<Held>, Option<Instant>) {
+        let held = self.held();
+        let limited = held
+            .values()
+            .filter_map(|held| Some((held, held.live.overrun()?)));
+        let (due, later): (Vec<_>, Vec<_>) = limited.partition(|(_, overrun)| *overrun <= now);
+        let next = later.iter().map(|(_, overrun)| *overrun).min();
+        (
+            due.into_iter().map(|(held, _)| held.clone()).collect(),
+            next,
+        )
+    }
+
+    /// Whether nothing is left but what has overrun its time, and something is.
+    pub(crate) fn only_overrun(&self) -> bool {
+        let held = self.held();
+        !held.is_empty() && held.values().all(|held| held.live.verdict().is_some())
+    }
+
+    /// What the next heartbeat of a process is to carry.
+    pub(crate) fn news(&self, process_id: i64) -> Vec<(i64, Arc<Live>, News)> {
+        let held = self.held();
+        let held = held
+            .iter()
+            .filter(|(_, held)| held.registration.id == process_id);
+        held.filter_map(|(id, held)| Some((*id, Arc::clone(&held.live), held.live.news()?)))
+            .collect()
     }
 
     /// Their ends are settled.

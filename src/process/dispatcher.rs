@@ -1,14 +1,17 @@
 //! Makes due scheduled executions ready.
 
 use super::handle::{Ending, Handle, Stopped};
+use super::hooked::Hooked;
 use super::lifeline::Lifeline;
 use super::link::Link;
+use super::notify::{self, Vital};
 use super::registration::{Heart, Pulse, Who};
 use super::stop::Stop;
 use super::{signals, threads};
 use crate::db::{Database, scheduled, unique};
 use crate::error::{Error, Result};
 use crate::event::{Event, Subscriber};
+use crate::hooks::Hooks;
 use std::time::Duration;
 
 /// Moves jobs whose time has come to the ready ones, in batches. Any number
@@ -21,6 +24,7 @@ pub struct Dispatcher {
     polling_interval: Duration,
     pulse: Pulse,
     subscriber: Subscriber,
+    hooks: Hooks,
 }
 
 impl Dispatcher {
@@ -32,6 +36,7 @@ impl Dispatcher {
             polling_interval: Duration::from_secs(1),
             pulse: Pulse::default(),
             subscriber: Subscriber::default(),
+            hooks: Hooks::new(),
         }
     }
 
@@ -60,6 +65,12 @@ impl Dispatcher {
         self
     }
 
+    /// What to do when it starts, stops and ends.
+    pub fn hooks(mut self, hooks: Hooks) -> Self {
+        self.hooks = hooks;
+        self
+    }
+
     /// Who hears of events.
     pub fn subscriber(mut self, subscriber: Subscriber) -> Self {
         self.subscriber = subscriber;
@@ -74,7 +85,7 @@ impl Dispatcher {
         signals::install()?;
         let handle = self.start()?;
         signals::forward(&handle);
-        Ok(handle.wait())
+        Ok(notify::attend(handle, &Vital::of_a_thread()))
     }
 
     /// Starts dispatching on a thread of this program.
@@ -103,11 +114,14 @@ impl Dispatcher {
         Handle::start(
             "dispatcher",
             &lifeline.stop.clone(),
+            Hooked::new(&self.hooks, "Dispatcher"),
             start,
             move |beats, stop| {
                 threads::guard("dispatcher", stop, || {
                     self.work(&mut Link::new(&lifeline), stop);
                 });
+                let stopping = Event::Stopping { kind: "Dispatcher" };
+                lifeline.subscriber.emit(&stopping);
                 drop(beats);
                 Ending::default()
             },

@@ -2,6 +2,7 @@
 //! under way, and keeps what it cannot write until it can.
 
 use super::claims::Claims;
+use super::lifeline::Lifeline;
 use super::link::Link;
 use super::registration::Registration;
 use super::stop::Stop;
@@ -10,10 +11,9 @@ use crate::db::attempts::{self, Ending};
 use crate::db::claimed::{self, Fence, Finished, FinishedJob};
 use crate::db::jobs;
 use crate::db::ready::Claimed;
-use crate::db::results::{self, NewResult, ResultOutcome};
-use crate::db::scheduled::micros;
 use crate::event::{Event, Subscriber};
 use crate::job::JobId;
+use crate::live::Live;
 use crate::mutant;
 use crate::perform::Outcome;
 use crossbeam_channel::{Receiver, RecvTimeoutError};
@@ -27,49 +27,25 @@ pub(crate) struct Ended {
     pub(crate) registration: Arc<Registration>,
     pub(crate) outcome: Outcome,
     pub(crate) ran: Duration,
-    /// What becomes of its row, if the job has its own idea.
-    pub(crate) keep: Option<bool>,
-    /// For how long what it came to is kept beside it, likewise.
+    /// What becomes of its row.
+    pub(crate) finished: Finished,
+    /// For how long what it came to is kept beside it, if that was said.
     pub(crate) keep_result: Option<Duration>,
+    pub(crate) live: Arc<Live>,
 }
 
 impl Ended {
-    /// Whether more than its row tells that the job has finished.
-    fn leaves_traces(&self) -> bool {
-        self.keeps_result() || self.job.unique_id.is_some()
-    }
-
-    fn keeps_result(&self) -> bool {
+    /// What it leaves behind, if it has finished.
+    fn traces(&self) -> Option<FinishedJob<'_>> {
         let Outcome::Finished(output) = &self.outcome else {
-            return false;
+            return None;
         };
-        let is_worth_it = self.keep_result.is_some()
-            || self.job.unique_id.is_some()
-            || output.text.is_some()
-            || output.problem.is_some();
-        is_worth_it && self.keep_result != Some(Duration::ZERO)
-    }
-
-    fn traces(&self) -> FinishedJob<'_> {
-        let job = &self.job;
-        let result = match &self.outcome {
-            Outcome::Finished(output) if self.keeps_result() => Some(NewResult(
-                job.job_id,
-                job.unique_id.as_deref(),
-                &job.class_name,
-                ResultOutcome::Succeeded,
-                output.text.as_deref(),
-                output.problem.as_deref(),
-                job.attempts + 1,
-                micros(self.keep_result.unwrap_or(results::KEEP)),
-            )),
-            _ => None,
-        };
-        FinishedJob {
-            claim_id: job.claim_id,
-            result,
-            named: job.unique_id.is_some().then_some(job.job_id),
-        }
+        Some(FinishedJob::new(
+            &self.job,
+            (output.text.as_deref(), output.problem.as_deref()),
+            self.keep_result,
+            self.live.has_steps(),
+        ))
     }
 }
 
@@ -85,14 +61,13 @@ const LONGEST_DEFERRAL: Duration = Duration::from_secs(30);
 
 /// The finisher of a worker.
 pub(crate) struct Finisher {
-    pub(crate) ended: Receiver<Ended>,
-    pub(crate) claims: Arc<Claims>,
-    pub(crate) link: Link,
-    pub(crate) subscriber: Subscriber,
-    pub(crate) finished: Finished,
+    ended: Receiver<Ended>,
+    claims: Arc<Claims>,
+    link: Link,
+    subscriber: Subscriber,
     /// Gives up what cannot be written: the process ends.
-    pub(crate) give_up: Stop,
-    pub(crate) deferred: Vec<Pending>,
+    give_up: Stop,
+    deferred: Vec<Pending>,
 }
 
 /// An ending that is to be written.
@@ -114,6 +89,17 @@ impl Pending {
 }
 
 impl Finisher {
+    pub(crate) fn new(lifeline: &Lifeline, claims: &Arc<Claims>, ended: Receiver<Ended>) -> Self {
+        Finisher {
+            ended,
+            claims: Arc::clone(claims),
+            link: Link::new(lifeline),
+            subscriber: lifeline.subscriber.clone(),
+            give_up: lifeline.give_up_writing.clone(),
+            deferred: Vec::new(),
+        }
+    }
+
     /// Runs until every job thread has ended and everything is written.
     pub(crate) fn run(mut self) {
         while !self.give_up.is_stopped() {
@@ -158,33 +144,15 @@ impl Finisher {
             .into_iter()
             .partition(|pending| matches!(pending.ended.outcome, Outcome::Finished(_)));
         while let Some(first) = finished.first() {
-            let kind = self.kind(first);
+            let of_first = kind(first);
             let (same, rest) = finished
                 .into_iter()
-                .partition(|pending| self.kind(pending) == kind);
+                .partition(|pending| kind(pending) == of_first);
             self.write(same);
             finished = rest;
         }
         for pending in others {
             self.write(vec![pending]);
-        }
-    }
-
-    /// What the endings of one statement have in common.
-    fn kind(&self, pending: &Pending) -> (i64, Finished, bool) {
-        let ended = &pending.ended;
-        (
-            ended.registration.id,
-            self.keep(ended),
-            ended.leaves_traces(),
-        )
-    }
-
-    fn keep(&self, ended: &Ended) -> Finished {
-        match ended.keep {
-            Some(true) => Finished::Keep,
-            Some(false) => Finished::Delete,
-            None => self.finished,
         }
     }
 
@@ -224,21 +192,21 @@ impl Finisher {
     }
 
     fn finish(&mut self, group: &[Pending]) -> Result<(), Duration> {
-        let Some((process_id, finished, leaves_traces)) =
-            group.first().map(|first| self.kind(first))
-        else {
+        let Some((process_id, finished, leaves_traces)) = group.first().map(kind) else {
             return Ok(());
         };
         let claims: Vec<i64> = group.iter().map(Pending::claim).collect();
         let pairs: Vec<(i64, i64)> = group.iter().map(Pending::pair).collect();
-        let repeated = group.iter().any(|pending| pending.tries > 0);
+        let repeated = group
+            .iter()
+            .any(|pending| pending.tries > 0 || pending.ended.live.ends_itself());
         let accepted = self.link.write("finish jobs", |conn| {
             if mutant::is("finish_without_fence") {
                 claimed::finish_unfenced(conn, &pairs)?;
                 return Ok(claims.clone());
             }
             let mut accepted = if leaves_traces {
-                let traces = group.iter().map(|pending| pending.ended.traces());
+                let traces = group.iter().filter_map(|pending| pending.ended.traces());
                 claimed::finish_and_keep(conn, process_id, traces.collect(), finished)?
             } else {
                 claimed::finish(conn, process_id, &claims, finished)?
@@ -255,11 +223,7 @@ impl Finisher {
         let accepted: HashSet<i64> = accepted.into_iter().collect();
         for Pending { ended, .. } in group {
             if accepted.contains(&ended.job.claim_id) {
-                self.subscriber.emit(&Event::Finished {
-                    job: JobId(ended.job.job_id),
-                    class: &ended.job.class_name,
-                    ran: ended.ran,
-                });
+                self.report_finished(ended);
             } else {
                 self.fenced(&ended.job);
             }
@@ -269,16 +233,21 @@ impl Finisher {
 
     fn end(&mut self, pending: &Pending, ending: &Ending) -> Result<(), Duration> {
         let ended = &pending.ended;
-        let (fence, finished) = (fence(ended), self.keep(ended));
+        let (fence, finished) = (fence(ended), ended.finished);
         let done = self.link.write("end a job", |conn| {
             let done = attempts::end(conn, fence, ending, ended.ran, finished)?;
-            let before = done.is_none() && was_accepted(conn, pending)?;
-            Ok(if before { Some(ending.clone()) } else { done })
+            Ok(match done {
+                Some(ending) => Settled::Ended(ending),
+                None if finished_itself(conn, pending)? => Settled::Finished,
+                None if was_accepted(conn, pending)? => Settled::Ended(ending.clone()),
+                None => Settled::Fenced,
+            })
         })?;
         self.claims.remove(&[fence.claim_id]);
         match done {
-            Some(ending) => self.report(ended, &ending),
-            None => self.fenced(&ended.job),
+            Settled::Ended(ending) => self.report(ended, &ending),
+            Settled::Finished => self.report_finished(ended),
+            Settled::Fenced => self.fenced(&ended.job),
         }
         Ok(())
     }
@@ -303,6 +272,14 @@ impl Finisher {
         Ok(())
     }
 
+    fn report_finished(&self, ended: &Ended) {
+        self.subscriber.emit(&Event::Finished {
+            job: JobId(ended.job.job_id),
+            class: &ended.job.class_name,
+            ran: ended.ran,
+        });
+    }
+
     fn report(&self, ended: &Ended, ending: &Ending) {
         let (job, class) = (JobId(ended.job.job_id), &*ended.job.class_name);
         let ran = ended.ran;
@@ -325,7 +302,7 @@ impl Finisher {
                 class,
                 kind: &failure.kind,
             },
-            Ending::Cancel(_) => Event::Cancelled { job },
+            Ending::Cancel(_) => Event::Cancelled { job, class },
             Ending::Snooze(delay) => Event::Snoozed {
                 job,
                 class,
@@ -341,6 +318,25 @@ impl Finisher {
             claim: job.claim_id,
         });
     }
+}
+
+/// What the endings of one statement have in common: the process, what
+/// becomes of the rows, and whether they leave more behind.
+fn kind(pending: &Pending) -> (i64, Finished, bool) {
+    let ended = &pending.ended;
+    (
+        ended.registration.id,
+        ended.finished,
+        ended.traces().is_some_and(|job| job.leaves_traces()),
+    )
+}
+
+/// How an ending came out that was no success.
+enum Settled {
+    Ended(Ending),
+    /// The job had finished in a transaction of its own before.
+    Finished,
+    Fenced,
 }
 
 fn pending(ended: Ended) -> Pending {
@@ -376,6 +372,12 @@ fn fence(ended: &Ended) -> Fence {
 /// Whether an earlier attempt got through, unheard.
 fn was_accepted(conn: &mut crate::db::Conn<'_>, pending: &Pending) -> diesel::QueryResult<bool> {
     Ok(pending.tries > 0 && !already_ended(conn, &[pending.pair()], &[])?.is_empty())
+}
+
+/// Whether the job has ended its claim itself, and its transaction was
+/// committed: the database knows, and the job's own word does not count then.
+fn finished_itself(conn: &mut crate::db::Conn<'_>, pending: &Pending) -> diesel::QueryResult<bool> {
+    Ok(pending.ended.live.ends_itself() && jobs::ended_by_owner(conn, pending.pair())?)
 }
 
 /// Of the claims that were not accepted, those that were ended by ourselves

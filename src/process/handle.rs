@@ -1,5 +1,7 @@
 //! Holding on to what runs within this program.
 
+use super::children;
+use super::hooked::Hooked;
 use super::stop::Stop;
 use super::threads;
 use crate::error::Result;
@@ -25,6 +27,7 @@ pub struct Stopped {
     pub unfinished: Vec<JobId>,
     cut_short: bool,
     broken: bool,
+    recycled: bool,
 }
 
 impl Stopped {
@@ -40,10 +43,20 @@ impl Stopped {
         self.broken
     }
 
-    /// 0 when drained, 75 (try again) when cut short, 70 when broken.
+    /// Whether the worker ended to make room for a new one; see
+    /// [`Recycle`](crate::Recycle).
+    pub fn is_recycled(&self) -> bool {
+        self.recycled
+    }
+
+    /// 0 when drained, 75 (try again) when cut short, 70 when broken. A
+    /// supervisor's child that was recycled says so with 79, so that the next
+    /// is started without any delay.
     pub fn exit_code(&self) -> ExitCode {
         if self.broken {
             ExitCode::from(BROKEN)
+        } else if self.recycled && self.is_drained() && children::is_supervised() {
+            ExitCode::from(RECYCLED)
         } else if self.is_drained() {
             ExitCode::SUCCESS
         } else {
@@ -53,10 +66,13 @@ impl Stopped {
 }
 
 /// `EX_SOFTWARE` of `sysexits.h`.
-const BROKEN: u8 = 70;
+pub(crate) const BROKEN: u8 = 70;
 
 /// `EX_TEMPFAIL` of `sysexits.h`.
 pub(crate) const CUT_SHORT: u8 = 75;
+
+/// The first that `sysexits.h` leaves free.
+pub(crate) const RECYCLED: u8 = 79;
 
 /// A worker, dispatcher or supervisor that runs on threads of this program.
 /// Dropping it asks it to stop and waits.
@@ -70,22 +86,27 @@ pub struct Handle {
 impl Handle {
     /// Starts the thread that runs `work` on what `make` gives. The thread
     /// comes first, so that nothing runs yet if it cannot be had; when `make`
-    /// fails, the stop ends whatever it has begun.
+    /// or a hook fails, the stop ends whatever has begun.
     pub(crate) fn start<T: Send + 'static>(
         name: &'static str,
         stop: &Stop,
+        hooked: Hooked,
         make: impl FnOnce() -> Result<T>,
         work: impl FnOnce(T, &Stop) -> Ending + Send + 'static,
     ) -> Result<Handle> {
         let (sender, ending) = bounded(1);
         let (made, parts) = bounded(1);
         threads::spawn(name, {
-            let stop = stop.clone();
+            let (stop, hooked) = (stop.clone(), hooked.clone());
             move || {
-                let ending = parts
-                    .recv()
-                    .ok()
-                    .and_then(|parts| threads::guard(name, &stop, || work(parts, &stop)));
+                let ending = parts.recv().ok().and_then(|parts| {
+                    let awaiting = hooked.await_stop(&stop);
+                    let ending = threads::guard(name, &stop, || work(parts, &stop));
+                    // Whoever waits for it waits for no more than the end.
+                    stop.stop();
+                    hooked.exit(awaiting, &stop);
+                    ending
+                });
                 let _ = sender.send(ending.unwrap_or_default());
             }
         })?;
@@ -94,7 +115,7 @@ impl Handle {
             ending,
             ended: None,
         };
-        match make() {
+        match hooked.start().and_then(|()| make()) {
             Ok(parts) => {
                 let _ = made.send(parts);
                 Ok(handle)
@@ -109,6 +130,18 @@ impl Handle {
     /// Asks for a graceful stop and returns at once.
     pub fn stop(&self) {
         self.stop.stop();
+    }
+
+    /// Lets workers claim no more; what they run goes on, and they stay. A
+    /// dispatcher takes no notice, and a supervisor passes it on to all that
+    /// it runs.
+    pub fn quiet(&self) {
+        self.stop.quiet();
+    }
+
+    /// Lets workers claim again.
+    pub fn resume(&self) {
+        self.stop.resume();
     }
 
     /// Asks for an end now: running jobs are not waited for.
@@ -132,6 +165,7 @@ impl Handle {
                 unfinished: ending.unfinished,
                 cut_short: ending.cut_short,
                 broken: self.stop.is_broken(),
+                recycled: self.stop.is_recycled(),
             });
         }
         self.ended.clone()

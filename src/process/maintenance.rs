@@ -3,8 +3,8 @@
 use super::children::Exit;
 use super::link::Link;
 use crate::clock;
-use crate::db::claimed::{Death, Recovered};
 use crate::db::processes::{self, Observed};
+use crate::db::recovery::{Death, Recovered};
 use crate::event::{Event, Subscriber};
 use crate::job::JobId;
 use std::collections::HashMap;
@@ -140,7 +140,17 @@ fn report(subscriber: &Subscriber, kind: &str, name: &str, death: &Death, recove
         failed: recovered.failed.len(),
     });
     for job in &recovered.cancelled {
-        subscriber.emit(&Event::Cancelled { job: JobId(*job) });
+        subscriber.emit(&Event::Cancelled {
+            job: JobId(*job),
+            class: "",
+        });
+    }
+    for (job, class) in &recovered.discarded {
+        subscriber.emit(&Event::Discarded {
+            job: JobId(*job),
+            class,
+            kind: "timeout",
+        });
     }
     if !death.is_crash {
         return;

@@ -3,23 +3,33 @@
 mod children;
 mod claims;
 mod clearing;
+#[cfg(feature = "config")]
+mod configured;
 mod dispatcher;
 mod finisher;
 mod handle;
+mod hooked;
 mod lifeline;
 mod link;
 mod listener;
 mod maintenance;
 mod marks;
+mod notify;
+mod orphans;
 mod pace;
+mod pidfile;
+mod places;
 mod poller;
 mod pool;
 mod registration;
 mod release;
+mod rest;
 mod signals;
 mod stop;
 mod supervisor;
 mod threads;
+mod watchdog;
+mod wear;
 mod worker;
 
 pub use children::Child;

@@ -5,15 +5,18 @@ use super::claims::Claims;
 use super::link::Link;
 use super::marks::Marks;
 use super::pace::TOO_LONG;
+use super::places::Places;
 use super::pool::{Assignment, Pool};
 use super::registration::{Heart, Registration};
 use super::release;
+use super::rest::{Rest, Turn};
 use super::stop::Stop;
 use crate::clock;
 use crate::db::claimed;
 use crate::db::processes;
-use crate::db::ready::{self, Claimed, Claims as Found, Queues, Want};
-use crate::queue::QueueSelector;
+use crate::db::ready::{self, Claimed, Claims as Found, Want};
+use crate::event::Event;
+use crate::job::JobId;
 use crossbeam_channel::{Receiver, Sender, after, never, select_biased};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,7 +30,7 @@ pub(crate) struct Poller {
     pub(crate) assign: Sender<Assignment>,
     pub(crate) link: Link,
     pub(crate) stop: Stop,
-    pub(crate) queues: Vec<QueueSelector>,
+    pub(crate) places: Places,
     pub(crate) classes: Vec<String>,
     pub(crate) polling_interval: Duration,
     /// A thread became idle.
@@ -38,6 +41,7 @@ pub(crate) struct Poller {
     pub(crate) notified: Option<Listening>,
     /// Since when the queues are empty.
     pub(crate) idle_since: Option<Instant>,
+    pub(crate) rest: Rest,
     pub(crate) marks: Marks,
     /// Claimed ahead of the threads, and not to be noted as begun before one
     /// is free.
@@ -68,26 +72,22 @@ pub(crate) struct Listening {
 
 /// What a look at the queues came to.
 enum Look {
-    /// As many as were wanted: there may be more.
+    /// As many as there were idle threads: there may be more.
     Full,
     /// Fewer: the queues are empty but for what others hold.
     Drained,
-    /// Nothing is wanted: no thread is idle, or will be soon.
+    /// No thread is idle.
     Busy,
     /// The database is away, or the process not registered.
     NotNow(Duration),
 }
 
-/// Where a claim looked.
-struct Place {
-    queues: Queues,
-    ahead: bool,
-    is_beginning: bool,
-}
-
 /// After how many claims in a row that found enough the process stops
 /// listening.
 const FULL_CLAIMS: u32 = 3;
+
+/// How long a poller that claims nothing goes without looking why.
+const REST: Duration = Duration::from_secs(60);
 
 /// When to look again first after the queues were found empty, and then after
 /// each time three times as long, up to the polling interval: a job whose
@@ -98,6 +98,9 @@ impl Poller {
     /// Runs until stopped. Nothing is claimed after that.
     pub(crate) fn run(mut self) {
         while !self.stop.is_stopped() {
+            if self.rests() {
+                continue;
+            }
             match self.look() {
                 Look::Full => drop(self.listen(false)),
                 Look::Busy => self.wait_for_rest(),
@@ -107,6 +110,27 @@ impl Poller {
                 }
             }
         }
+    }
+
+    /// Whether nothing is to be claimed at present; then it has waited for that
+    /// to change.
+    fn rests(&mut self) -> bool {
+        let subscriber = self.link.subscriber().clone();
+        let turn = self.rest.turn(&self.stop, &self.pool, &subscriber);
+        if !matches!(turn, Turn::Claim) && !self.cautious.is_empty() {
+            self.give_back();
+        }
+        match turn {
+            Turn::Claim => return false,
+            Turn::Recycle => self.stop.recycle(),
+            Turn::Wait => select_biased! {
+                recv(self.stop.channel()) -> _ => {}
+                recv(self.stop.turned()) -> _ => {}
+                recv(self.rested) -> _ => {}
+                recv(after(self.rest.wear.patience(REST))) -> _ => {}
+            },
+        }
+        true
     }
 
     /// How many jobs to have on their way to the threads or with them, and
@@ -127,22 +151,25 @@ impl Poller {
         }
         let (busy, idle) = (self.pool.busy(), self.pool.idle());
         let (most, low) = self.levels();
-        if busy > low {
+        let limit = self.rest.wear.room(most.saturating_sub(busy));
+        if busy > low || limit == 0 {
             return Look::Busy;
         }
-        let limit = most - busy;
         let Some(registration) = self.heart.current() else {
             return Look::NotNow(Duration::from_millis(20));
         };
+        if self.claims.is_closed() {
+            return Look::NotNow(Duration::from_millis(20));
+        }
         let turn = Arc::clone(&self.claims);
         let turn = turn.turn();
-        let (found, place) = match self.claim(&registration, limit, limit > idle) {
+        let found = match self.claim(&registration, limit, limit > idle) {
             Ok(found) => found,
             Err(delay) => return Look::NotNow(delay),
         };
         let Found::Held(jobs) = found else {
             drop(turn);
-            if !self.stop.is_stopped() {
+            if !self.stop.is_stopped() && !self.claims.is_closed() {
                 self.heart.lose(
                     &registration,
                     "its row is gone: it was taken for dead and pruned",
@@ -156,12 +183,18 @@ impl Poller {
         if !jobs.is_empty() {
             self.idle_since = None;
         }
-        let look = self.judge(&place, &jobs, limit);
         if jobs.len() > idle {
             self.progress.ahead_at = Some(clock::instant());
         }
+        let there_is_more = jobs.len() >= limit || self.marks.passed_some();
+        self.marks.reach(&jobs, jobs.len() >= limit);
+        self.rest.wear.count(jobs.len());
         self.take_over(jobs, &registration);
-        look
+        if there_is_more {
+            Look::Full
+        } else {
+            Look::Drained
+        }
     }
 
     fn claim(
@@ -169,61 +202,36 @@ impl Poller {
         registration: &Registration,
         limit: usize,
         ahead: bool,
-    ) -> Result<(Found, Place), Duration> {
-        let (selectors, classes, marks) = (&self.queues, &self.classes, &mut self.marks);
+    ) -> Result<Found, Duration> {
+        let (places, classes, marks) = (&mut self.places, &self.classes, &mut self.marks);
+        // Long jobs are claimed one by one, and exactly in their order.
+        marks.begin(ahead);
         self.link.write("claim jobs", |conn| {
-            let queues = resolve(conn, selectors)?;
-            // Long jobs are claimed one by one, and exactly in their order.
-            let from = if ahead {
-                marks.from(&queues)
-            } else {
-                Vec::new()
-            };
-            let found = if queues == Queues::Named(Vec::new()) {
-                Found::Held(Vec::new())
-            } else {
+            places.sweep(conn, limit, |conn, queues, limit| {
                 let want = Want {
                     process_id: registration.id,
-                    queues: &queues,
+                    queues,
                     classes,
                     limit,
                     ahead,
-                    from: &from,
+                    from: &marks.from(queues),
                 };
-                ready::claim(conn, &want)?
-            };
-            let is_beginning = from.is_empty();
-            Ok((
-                found,
-                Place {
-                    queues,
-                    ahead,
-                    is_beginning,
-                },
-            ))
+                ready::claim(conn, &want)
+            })
         })
-    }
-
-    /// Whether there may be more.
-    fn judge(&mut self, place: &Place, jobs: &[Arc<Claimed>], limit: usize) -> Look {
-        if jobs.len() >= limit {
-            if place.ahead {
-                self.marks.reach(&place.queues, jobs);
-            }
-            Look::Full
-        } else {
-            self.marks.forget();
-            if place.is_beginning {
-                Look::Drained
-            } else {
-                Look::Full
-            }
-        }
     }
 
     /// Hands out what was claimed, but for what must not be noted as begun
     /// before a thread is free for it.
     fn take_over(&mut self, jobs: Vec<Arc<Claimed>>, registration: &Arc<Registration>) {
+        for job in &jobs {
+            self.link.subscriber().emit(&Event::Claimed {
+                job: JobId(job.job_id),
+                class: &job.class_name,
+                queue: &job.queue_name,
+                claim: job.claim_id,
+            });
+        }
         let assignments = jobs.into_iter().map(|job| Assignment {
             job,
             registration: Arc::clone(registration),
@@ -297,7 +305,7 @@ impl Poller {
         select_biased! {
             recv(self.stop.channel()) -> _ => {}
             recv(self.rested) -> _ => {}
-            recv(stuck) -> _ => self.give_back(),
+            recv(stuck) -> _ => self.give_back_stuck(),
         }
     }
 
@@ -331,14 +339,19 @@ impl Poller {
 
     /// Jobs turn out to take longer than those before: another worker may
     /// have what no thread of this one has begun.
-    fn give_back(&mut self) {
+    fn give_back_stuck(&mut self) {
         if self.patience().is_some_and(|left| left.is_zero()) {
-            self.cautious.clear();
             self.pool.pace.slow_down();
-            self.marks.forget();
-            self.progress = Progress::default();
-            release::waiting(&self.claims, &mut self.link);
+            self.give_back();
         }
+    }
+
+    /// Gives back what no thread has begun.
+    fn give_back(&mut self) {
+        self.cautious.clear();
+        self.marks.forget();
+        self.progress = Progress::default();
+        release::waiting(&self.claims, &mut self.link);
     }
 
     fn wait_for_work(&mut self) {
@@ -348,11 +361,12 @@ impl Poller {
         }
         let idle = self.idle_since.get_or_insert_with(clock::instant).elapsed();
         let pause = (idle * 2).max(FIRST_LOOK).min(self.polling_interval);
+        let pause = self.rest.wear.patience(pause);
         let stuck = self.stuck();
         select_biased! {
             recv(self.stop.channel()) -> _ => {}
             recv(self.woken) -> _ => {}
-            recv(stuck) -> _ => self.give_back(),
+            recv(stuck) -> _ => self.give_back_stuck(),
             recv(after(pause)) -> _ => {}
         }
     }
@@ -383,28 +397,4 @@ impl Poller {
         }
         written.is_ok()
     }
-}
-
-/// The names of the queues that the selectors stand for, in order.
-fn resolve(
-    conn: &mut crate::db::Conn<'_>,
-    selectors: &[QueueSelector],
-) -> diesel::QueryResult<Queues> {
-    if selectors.first() == Some(&QueueSelector::All) {
-        return Ok(Queues::All);
-    }
-    let mut names: Vec<String> = Vec::new();
-    for selector in selectors {
-        let more = match selector {
-            QueueSelector::Name(name) => vec![name.clone()],
-            QueueSelector::Prefix(prefix) => ready::queue_names(conn, prefix)?,
-            QueueSelector::All => ready::queue_names(conn, "")?,
-        };
-        names.extend(
-            more.into_iter()
-                .filter(|name| !names.contains(name))
-                .collect::<Vec<_>>(),
-        );
-    }
-    Ok(Queues::Named(names))
 }

@@ -8,13 +8,16 @@ use super::stop::Stop;
 use super::threads;
 use crate::clock;
 use crate::db::Database;
+use crate::db::claimed::{Fence, Finished};
 use crate::db::ready::Claimed;
 use crate::error::Result;
-use crate::job::{Run, Signals};
+use crate::event::{Event, Subscriber};
+use crate::job::{JobId, Run, Signals};
 use crate::live::Live;
 use crate::perform::perform;
 use crate::policy::Policy;
 use crate::registry::Registry;
+use crate::step::Steps;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -32,6 +35,7 @@ pub(crate) struct Pool {
     pub(crate) database: Database,
     pub(crate) claims: Arc<Claims>,
     pub(crate) stop: Stop,
+    subscriber: Subscriber,
     pub(crate) pace: Pace,
     threads: usize,
     /// Jobs on their way to a thread, or with one.
@@ -43,6 +47,10 @@ pub(crate) struct Pool {
     /// Told when so few are left.
     rested: Sender<()>,
     ended: Sender<Ended>,
+    /// Told whenever a job begins whose time is limited.
+    limited: Sender<()>,
+    /// What becomes of the rows of finished jobs that do not care.
+    finished: Finished,
 }
 
 impl Pool {
@@ -54,6 +62,7 @@ impl Pool {
             database: setup.database,
             claims: setup.claims,
             stop: setup.stop,
+            subscriber: setup.subscriber,
             pace: Pace::default(),
             threads,
             busy: AtomicUsize::new(0),
@@ -61,6 +70,8 @@ impl Pool {
             low: AtomicUsize::new(threads - 1),
             rested: setup.rested,
             ended: setup.ended,
+            limited: setup.limited,
+            finished: setup.finished,
         });
         let (sender, receiver) = unbounded();
         let handles = (1..=threads)
@@ -131,12 +142,17 @@ impl Pool {
 
     fn perform(&self, assignment: Assignment, live: Arc<Live>) -> Ended {
         let job = &assignment.job;
-        let stored = Policy::of_columns(job.policy.as_deref(), job.max_attempts, job.at_most_once);
+        let policy = policy(&self.registry, job);
+        let (limit, finished) = (policy.limit(), self.finished(&policy));
         let run = Run {
-            policy: self.registry.complete(&job.class_name, stored),
+            policy,
             job_id: job.job_id,
-            claim_id: job.claim_id,
+            fence: Fence {
+                process_id: assignment.registration.id,
+                claim_id: job.claim_id,
+            },
             class_name: job.class_name.clone(),
+            unique_id: job.unique_id.clone(),
             queue_name: job.queue_name.clone(),
             attempt: u32::try_from(job.attempts).unwrap_or(0) + 1,
             enqueued_at: job.created_at,
@@ -144,23 +160,51 @@ impl Pool {
             signals: Signals {
                 stopping: self.stop.flag(),
                 lease: Arc::clone(&assignment.registration.lease),
-                live,
+                live: Arc::clone(&live),
             },
             database: self.database.clone(),
+            finished,
+            steps: Steps::default(),
         };
+        self.subscriber.emit(&Event::Started {
+            job: JobId(job.job_id),
+            class: &job.class_name,
+            attempt: run.attempt,
+        });
         let begun = clock::instant();
+        live.begin(limit);
+        if limit.is_some() {
+            // Full: the watchdog has not yet looked at the last one, and will.
+            let _ = self.limited.try_send(());
+        }
         let outcome = perform(&self.registry, &job.arguments, &run);
         let ran = begun.elapsed();
         self.pace.note(ran);
+        live.end();
         Ended {
             job: assignment.job,
             registration: assignment.registration,
             outcome,
             ran,
-            keep: run.policy.keep_finished,
+            finished,
             keep_result: run.policy.keep_result,
+            live,
         }
     }
+
+    fn finished(&self, policy: &Policy) -> Finished {
+        match policy.keep_finished {
+            Some(true) => Finished::Keep,
+            Some(false) => Finished::Delete,
+            None => self.finished,
+        }
+    }
+}
+
+/// The policy of a claimed job, completed by its type and the program.
+pub(crate) fn policy(registry: &Registry, job: &Claimed) -> Policy {
+    let stored = Policy::of_columns(job.policy.as_deref(), job.max_attempts, job.at_most_once);
+    registry.complete(&job.class_name, stored)
 }
 
 /// A pool, the way to its threads, and the threads.
@@ -172,6 +216,9 @@ pub(crate) struct PoolSetup {
     pub(crate) database: Database,
     pub(crate) claims: Arc<Claims>,
     pub(crate) stop: Stop,
+    pub(crate) subscriber: Subscriber,
     pub(crate) rested: Sender<()>,
     pub(crate) ended: Sender<Ended>,
+    pub(crate) limited: Sender<()>,
+    pub(crate) finished: Finished,
 }

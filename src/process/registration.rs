@@ -6,6 +6,7 @@ use super::link::Link;
 use super::stop::Stop;
 use super::threads;
 use crate::clock;
+use crate::db::notes;
 use crate::db::processes::{self, NewProcess};
 use crate::error::Result;
 use crate::event::Event;
@@ -88,6 +89,7 @@ struct State {
     /// Lost ones whose jobs still run. They are kept beating where their row
     /// still exists: then nobody else runs those jobs meanwhile.
     retired: Vec<Arc<Registration>>,
+    is_leaving: bool,
 }
 
 impl Heart {
@@ -164,6 +166,9 @@ impl Heart {
             state.retired.push(Arc::clone(registration));
         }
         drop(state);
+        if let Some(claims) = &self.claims {
+            claims.wake();
+        }
         if first {
             self.lifeline.subscriber.emit(&Event::Lost {
                 name: &registration.name,
@@ -220,12 +225,16 @@ impl Heart {
                 registration.lease.renew(sent);
                 if let Some(claims) = &self.claims {
                     claims.cancel(&beat.cancelled);
+                    carry_notes(link, claims, registration.id);
                 }
             } else {
-                self.lose(
-                    &registration,
-                    "its row is gone: it was taken for dead and pruned",
-                );
+                // At the end it is we who take it away.
+                if !self.state().is_leaving {
+                    self.lose(
+                        &registration,
+                        "its row is gone: it was taken for dead and pruned",
+                    );
+                }
                 self.forget(&registration);
             }
         }
@@ -310,6 +319,23 @@ impl Heart {
     }
 }
 
+/// Writes down what the jobs of a process have to tell, if anything is new;
+/// what cannot be written is carried by the next heartbeat.
+fn carry_notes(link: &mut Link, claims: &Claims, process_id: i64) {
+    let news = claims.news(process_id);
+    if news.is_empty() {
+        return;
+    }
+    let notes: Vec<_> = news.iter().map(|(id, _, news)| (*id, &news.note)).collect();
+    let written = link.write("note the progress of jobs", |conn| {
+        notes::write(conn, process_id, &notes)
+    });
+    let written = written.unwrap_or_default();
+    for (_, live, news) in news.iter().filter(|(id, ..)| written.contains(id)) {
+        live.carried(news);
+    }
+}
+
 /// A heartbeat thread that runs, and ends when this is dropped: whatever
 /// becomes of a process, its row must not be kept beating without it.
 #[derive(Debug)]
@@ -323,6 +349,7 @@ impl Drop for Beats {
     /// last thing of all that a process does.
     fn drop(&mut self) {
         let mut link = Link::new(&self.heart.lifeline);
+        self.heart.state().is_leaving = true;
         self.heart.deregister(&mut link);
         self.heart.quiet();
         if let Some(thread) = self.thread.take() {

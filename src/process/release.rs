@@ -60,18 +60,31 @@ fn release(link: &mut Link, claims: &[Held], delay: Option<Duration>) -> usize {
 ///
 /// A supervisor gives them back once it has seen this process end, so that
 /// they never run beside themselves; without one, they wait a moment. What is
-/// `drained` has ended and could not be written: nothing runs any more.
-pub(crate) fn give_back(claims: &Claims, link: &mut Link, drained: bool) -> Vec<JobId> {
+/// `drained` has ended and could not be written: nothing runs any more. With
+/// `leave_overrun`, those that overran their time are left to whoever sees the
+/// end of the program, which comes now.
+pub(crate) fn give_back(
+    claims: &Claims,
+    link: &mut Link,
+    drained: bool,
+    leave_overrun: bool,
+) -> Vec<JobId> {
     let running = claims.all();
-    let (once, again): (Vec<_>, Vec<_>) = running
+    let leave = leave_overrun || (children::is_supervised() && !drained);
+    let (overrun, others): (Vec<_>, Vec<_>) = running
         .iter()
         .cloned()
-        .partition(|held| held.job.at_most_once);
+        .partition(|held| held.live.verdict().is_some());
+    for held in overrun.iter().filter(|_| !leave) {
+        end_overrun(held, link);
+    }
+    let (once, again): (Vec<_>, Vec<_>) =
+        others.into_iter().partition(|held| held.job.at_most_once);
     for held in once {
         fail_interrupted(&held, link);
     }
     if drained || !children::is_supervised() {
-        let delay = (!drained).then_some(Duration::from_secs(2));
+        let delay = (!drained).then_some(DELAY);
         let count = release(link, &again, delay);
         if count > 0 {
             link.subscriber().emit(&Event::Released {
@@ -84,7 +97,28 @@ pub(crate) fn give_back(claims: &Claims, link: &mut Link, drained: bool) -> Vec<
     for held in &running {
         held.registration.lease.lose();
     }
+    claims.wake();
     running.iter().map(|held| JobId(held.job.job_id)).collect()
+}
+
+/// How long what still runs must wait before it may run elsewhere.
+const DELAY: Duration = Duration::from_secs(2);
+
+/// A job that overran its time in a program that goes on without the worker.
+fn end_overrun(held: &Held, link: &mut Link) {
+    let Some(mut ending) = held.live.verdict().cloned() else {
+        return;
+    };
+    if let attempts::Ending::Retry(_, delay) = &mut ending {
+        *delay = (*delay).max(DELAY);
+    }
+    let fence = claimed::Fence {
+        process_id: held.registration.id,
+        claim_id: held.job.claim_id,
+    };
+    let _ = link.write("end a job", |conn| {
+        attempts::end(conn, fence, &ending, held.ran(), Finished::Keep)
+    });
 }
 
 /// An at-most-once job that a stop cuts off: nobody knows what it has done.

@@ -1,4 +1,5 @@
-//! SIGTERM and SIGINT: in good order. SIGQUIT, or a second one: now.
+//! SIGTERM and SIGINT: in good order. SIGQUIT, or a second one: now. SIGTSTP:
+//! claim no more; SIGCONT: claim again.
 
 use super::children;
 use super::handle::Handle;
@@ -6,6 +7,8 @@ use super::stop::Stop;
 use super::threads;
 use crate::clock;
 use crate::error::{Error, Result};
+use signal_hook::consts::{SIGCONT, SIGQUIT, SIGTSTP};
+use signal_hook::iterator::Signals;
 use std::io::Read;
 use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -16,6 +19,7 @@ use std::time::{Duration, Instant};
 struct Asked {
     stop_at: Option<Instant>,
     now: bool,
+    quiet: bool,
     told: Vec<Stop>,
 }
 
@@ -36,11 +40,20 @@ pub(crate) fn install() -> Result<()> {
     static INSTALLED: OnceLock<std::result::Result<(), String>> = OnceLock::new();
     let result = INSTALLED.get_or_init(|| {
         ctrlc::try_set_handler(terminate).map_err(|error| error.to_string())?;
-        let mut quits = signal_hook::iterator::Signals::new([signal_hook::consts::SIGQUIT])
-            .map_err(|error| error.to_string())?;
+        let mut others =
+            Signals::new([SIGQUIT, SIGTSTP, SIGCONT]).map_err(|error| error.to_string())?;
+        if children::begins_quiet() {
+            turn(true);
+        }
         std::thread::Builder::new()
             .name("windlass-signals".to_owned())
-            .spawn(move || quits.forever().for_each(|_| quit()))
+            .spawn(move || {
+                others.forever().for_each(|signal| match signal {
+                    SIGTSTP => turn(true),
+                    SIGCONT => turn(false),
+                    _ => quit(),
+                });
+            })
             .map_err(|error| error.to_string())?;
         Ok(())
     });
@@ -74,6 +87,19 @@ fn quit() {
     });
 }
 
+/// Lets everything claim no more, or claim again.
+fn turn(quiet: bool) {
+    with_asked(|asked| {
+        asked.quiet = quiet;
+        asked.told.iter().for_each(|stop| stop.turn(quiet));
+    });
+}
+
+/// Whether a worker that starts now is not to claim yet.
+pub(crate) fn is_quiet() -> bool {
+    with_asked(|asked| asked.quiet)
+}
+
 /// Passes signals on to what the handle holds, those that came before too;
 /// for a supervisor's child, the end of its standard input as well.
 pub(crate) fn forward(handle: &Handle) {
@@ -84,13 +110,24 @@ pub(crate) fn forward(handle: &Handle) {
         } else if asked.stop_at.is_some() {
             stop.stop();
         }
+        stop.turn(asked.quiet);
         asked.told.push(stop);
     });
     if children::is_supervised() {
         // Ends with the program: a blocked read cannot be called off.
         let _ = threads::spawn("stdin", || {
-            let mut rest = [0_u8; 64];
-            while matches!(std::io::stdin().read(&mut rest), Ok(count) if count > 0) {}
+            let mut words = [0_u8; 64];
+            while let Ok(count) = std::io::stdin().read(&mut words)
+                && count > 0
+            {
+                for word in &words[..count] {
+                    match *word {
+                        children::QUIET => turn(true),
+                        children::RESUME => turn(false),
+                        _ => {}
+                    }
+                }
+            }
             terminate();
         });
     }

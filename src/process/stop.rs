@@ -15,6 +15,10 @@ pub(crate) struct Stop {
     /// For jobs, which only ask.
     flag: Arc<AtomicBool>,
     broken: Arc<AtomicBool>,
+    quiet: Arc<AtomicBool>,
+    /// Told when that changes.
+    turned: (Sender<()>, Receiver<()>),
+    recycled: Arc<AtomicBool>,
 }
 
 impl Stop {
@@ -26,7 +30,46 @@ impl Stop {
             now: Arc::default(),
             flag: Arc::default(),
             broken: Arc::default(),
+            quiet: Arc::default(),
+            turned: bounded(1),
+            recycled: Arc::default(),
         }
+    }
+
+    /// Nothing more is claimed until [`resume`](Self::resume); all else goes
+    /// on.
+    pub(crate) fn quiet(&self) {
+        self.turn(true);
+    }
+
+    pub(crate) fn resume(&self) {
+        self.turn(false);
+    }
+
+    pub(crate) fn turn(&self, quiet: bool) {
+        if self.quiet.swap(quiet, Ordering::Relaxed) != quiet {
+            // Full: it is known that something changed.
+            let _ = self.turned.0.try_send(());
+        }
+    }
+
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.quiet.load(Ordering::Relaxed)
+    }
+
+    /// For `select!`, by one thread: it became quiet, or no longer is.
+    pub(crate) fn turned(&self) -> &Receiver<()> {
+        &self.turned.1
+    }
+
+    /// In good order, to make room for a new process.
+    pub(crate) fn recycle(&self) {
+        self.recycled.store(true, Ordering::Relaxed);
+        self.stop();
+    }
+
+    pub(crate) fn is_recycled(&self) -> bool {
+        self.recycled.load(Ordering::Relaxed)
     }
 
     /// In good order. Asking twice is asking once.

@@ -1,19 +1,24 @@
 //! Starts, watches and restarts what works; recovers what the dead held.
 
-use super::children::{Child, Exit, Slot};
+use super::children::{Child, Exit, Parent, Slot};
 use super::clearing::Clearing;
 use super::handle::{Ending, Handle, Stopped};
+use super::hooked::Hooked;
 use super::lifeline::Lifeline;
 use super::link::Link;
 use super::maintenance::{self, Watch};
+use super::notify::{self, Vital};
+use super::pidfile::Pidfile;
 use super::registration::{Beats, Heart, Pulse, Who};
 use super::stop::Stop;
-use super::{Dispatcher, Worker, signals, threads};
+use super::{Dispatcher, Worker, orphans, signals, threads};
 use crate::clock;
 use crate::db::Database;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::event::{Event, Subscriber};
+use crate::hooks::Hooks;
 use crate::retention::Retention;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -42,13 +47,19 @@ pub struct Supervisor {
     shutdown_timeout: Duration,
     retention: Retention,
     subscriber: Subscriber,
+    hooks: Hooks,
+    pidfile: Option<PathBuf>,
+    /// Whether the program is the supervisor's: all its children are.
+    is_program: bool,
+    begins_quiet: bool,
+    vital: Vital,
 }
 
 /// How often children are looked at: how late a death can be noticed.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// After the shutdown timeout, how long a child may take to end by itself.
-const MERCY: Duration = Duration::from_secs(5);
+pub(super) const MERCY: Duration = Duration::from_secs(5);
 
 impl Supervisor {
     /// A supervisor that only prunes dead processes and clears what is old.
@@ -62,6 +73,11 @@ impl Supervisor {
             shutdown_timeout: Duration::from_secs(25),
             retention: Retention::new(),
             subscriber: Subscriber::default(),
+            hooks: Hooks::new(),
+            pidfile: None,
+            is_program: false,
+            begins_quiet: false,
+            vital: Vital::default(),
         }
     }
 
@@ -110,6 +126,20 @@ impl Supervisor {
         self
     }
 
+    /// What to do when it starts, stops and ends.
+    pub fn hooks(mut self, hooks: Hooks) -> Self {
+        self.hooks = hooks;
+        self
+    }
+
+    /// A file that the supervisor holds for as long as it runs, with its
+    /// process id: a second one with the same file refuses to start. One that
+    /// was left behind does no harm. Default: none.
+    pub fn pidfile(mut self, path: impl Into<PathBuf>) -> Self {
+        self.pidfile = Some(path.into());
+        self
+    }
+
     /// Who hears of events.
     pub fn subscriber(mut self, subscriber: Subscriber) -> Self {
         self.subscriber = subscriber;
@@ -118,22 +148,34 @@ impl Supervisor {
 
     /// Supervises until SIGTERM or SIGINT. For the main thread of a program.
     ///
+    /// SIGTSTP lets all workers claim no more, SIGCONT lets them claim again.
+    /// Under systemd (`Type=notify`) it says when it is ready and when it
+    /// stops, and keeps the watchdog (`WatchdogSec=`) quiet for as long as its
+    /// loop goes round. As the first process of a container it reaps what jobs
+    /// leave behind, unless it runs workers on threads of its own, whose jobs
+    /// may have children themselves.
+    ///
     /// # Errors
     /// As for [`start`](Self::start).
-    pub fn run(self) -> Result<Stopped> {
+    pub fn run(mut self) -> Result<Stopped> {
         signals::install()?;
+        self.is_program = true;
+        self.begins_quiet = signals::is_quiet();
+        let vital = self.vital.clone();
         let handle = self.start()?;
         signals::forward(&handle);
-        Ok(handle.wait())
+        Ok(notify::attend(handle, &vital))
     }
 
     /// Starts supervising on threads of this program and returns at once. No
     /// signal handler is installed.
     ///
     /// # Errors
-    /// When the settings are impossible, or the tables missing or too old.
+    /// When the settings are impossible, the tables missing or too old, or the
+    /// pidfile held by another.
     pub fn start(self) -> Result<Handle> {
-        self.pulse.check()?;
+        self.check()?;
+        let pidfile = self.pidfile.as_deref().map(Pidfile::hold).transpose()?;
         let lifeline = Lifeline::open(&self.database, &self.subscriber)?;
         let who = Who {
             kind: "Supervisor",
@@ -153,15 +195,29 @@ impl Supervisor {
             Ok((threads, beats, clears))
         };
         let settings = self.clone();
-        Handle::start("supervisor", &stop, start, {
+        let hooked = Hooked::new(&self.hooks, "Supervisor");
+        Handle::start("supervisor", &stop, hooked, start, {
             let heart = Arc::clone(&heart);
             move |(threads, beats, clears), stop| {
+                stop.turn(settings.begins_quiet);
                 let ending =
                     Supervising::new(&settings, &lifeline, heart, threads).run(stop, beats);
                 threads::join(clears);
+                drop(pidfile);
                 ending
             }
         })
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.workers.iter().any(Worker::is_recycled) {
+            return Err(Error::Settings(
+                "a worker on threads of the supervisor cannot be recycled: \
+                 run it as a child, or without `recycle`"
+                    .to_owned(),
+            ));
+        }
+        self.pulse.check()
     }
 
     fn start_threads(&self) -> Result<Vec<Handle>> {
@@ -185,6 +241,9 @@ struct Supervising {
     /// Children that ended and whose claims could not be given back yet.
     unburied: Vec<Exit>,
     next_burial: Instant,
+    adopts: bool,
+    is_quiet: bool,
+    vital: Vital,
 }
 
 impl Supervising {
@@ -207,11 +266,16 @@ impl Supervising {
             next_watch: clock::instant(),
             unburied: Vec::new(),
             next_burial: clock::instant(),
+            adopts: settings.is_program && settings.workers.is_empty() && orphans::are_adopted(),
+            is_quiet: false,
+            vital: settings.vital.clone(),
         }
     }
 
     fn run(mut self, stop: &Stop, beats: Beats) -> Ending {
         threads::guard("supervisor", stop, || self.supervise(stop));
+        let stopping = Event::Stopping { kind: "Supervisor" };
+        self.subscriber.emit(&stopping);
         let cut_short = !self.stop_all(stop);
         drop(beats);
         let mut unfinished = Vec::new();
@@ -228,9 +292,11 @@ impl Supervising {
 
     fn supervise(&mut self, stop: &Stop) {
         while !stop.is_stopped() {
+            self.turn(stop.is_quiet());
             self.start_children();
             self.reap();
             self.watch();
+            self.show_life();
             // Nobody else stops them: who ends by itself has broken down.
             if self.threads.iter_mut().any(Handle::has_ended) {
                 log::error!(
@@ -242,10 +308,39 @@ impl Supervising {
         }
     }
 
+    /// Passes on that nothing is to be claimed, or that it is again.
+    fn turn(&mut self, quiet: bool) {
+        if self.is_quiet == quiet {
+            return;
+        }
+        self.is_quiet = quiet;
+        self.subscriber.emit(&if quiet {
+            Event::Quieted
+        } else {
+            Event::Resumed
+        });
+        self.slots.iter().for_each(|slot| slot.turn(quiet));
+        for handle in &self.threads {
+            if quiet {
+                handle.quiet();
+            } else {
+                handle.resume();
+            }
+        }
+    }
+
+    fn show_life(&self) {
+        let running = self.slots.iter().filter(|slot| slot.is_running()).count();
+        self.vital.turn(running, self.slots.len());
+    }
+
     fn start_children(&mut self) {
-        let id = self.heart.current().map(|registration| registration.id);
+        let parent = Parent {
+            id: self.heart.current().map(|registration| registration.id),
+            is_quiet: self.is_quiet,
+        };
         for slot in &mut self.slots {
-            match slot.start(id) {
+            match slot.start(parent) {
                 Ok(Some(pid)) => self.subscriber.emit(&Event::ChildStarted { pid }),
                 Ok(None) => {}
                 Err(error) => self.subscriber.emit(&Event::Unreachable {
@@ -256,21 +351,54 @@ impl Supervising {
         }
     }
 
-    fn reap(&mut self) {
-        for slot in &mut self.slots {
-            if let Some(exit) = slot.reap() {
-                self.subscriber.emit(&Event::ChildExited {
-                    pid: exit.pid,
-                    how: &exit.how,
-                });
-                self.unburied.push(exit);
+    /// The children that have ended, and with them what was adopted.
+    fn ended(&mut self) -> Vec<(usize, Exit)> {
+        let slots = self.slots.iter_mut().enumerate();
+        let mut ended: Vec<(usize, Exit)> = slots
+            .filter_map(|(index, slot)| Some((index, slot.reap()?)))
+            .collect();
+        while self.adopts
+            && let Some((pid, status)) = orphans::reap()
+        {
+            // It may be a child that has ended just now.
+            let mut slots = self.slots.iter_mut().enumerate();
+            match slots.find(|(_, slot)| slot.pid() == Some(pid)) {
+                Some((index, slot)) => ended.extend(slot.end(status).map(|exit| (index, exit))),
+                None => log::debug!(pid; "reaped process {pid}, which its parent had left behind"),
             }
         }
+        ended
+    }
+
+    fn reap(&mut self) {
+        for (index, exit) in self.ended() {
+            self.subscriber.emit(&Event::ChildExited {
+                pid: exit.pid,
+                how: &exit.how,
+            });
+            if let Some((exits, delay)) = exit.crash_loop {
+                self.subscriber.emit(&Event::CrashLoop {
+                    program: &self.slots[index].program(),
+                    exits,
+                    delay,
+                });
+            }
+            self.unburied.push(exit);
+        }
+        self.bury();
+    }
+
+    /// Gives back what the children that ended had claimed.
+    fn bury(&mut self) {
         if self.unburied.is_empty() || clock::instant() < self.next_burial {
             return;
         }
         while let Some(exit) = self.unburied.last() {
-            match maintenance::prune_child(&mut self.link, exit, &self.subscriber) {
+            let (link, subscriber) = (&mut self.link, &self.subscriber);
+            let pruned = self
+                .vital
+                .waiting(|| maintenance::prune_child(link, exit, subscriber));
+            match pruned {
                 Ok(()) => drop(self.unburied.pop()),
                 Err(delay) => {
                     self.next_burial = clock::instant() + delay;
@@ -297,8 +425,10 @@ impl Supervising {
             .iter()
             .map(|registration| registration.id)
             .collect();
-        let result =
-            maintenance::prune_dead(&mut self.link, &mut self.watch, &own, &self.subscriber);
+        let (link, watch, subscriber) = (&mut self.link, &mut self.watch, &self.subscriber);
+        let result = self
+            .vital
+            .waiting(|| maintenance::prune_dead(link, watch, &own, subscriber));
         self.next_watch =
             clock::deadline(result.map_or_else(|delay| delay, |()| self.watch_interval));
     }
@@ -319,9 +449,11 @@ impl Supervising {
                 self.threads.iter().for_each(Handle::stop_now);
             }
             self.reap();
+            self.show_life();
             clock::nap(Duration::from_millis(5));
         }
         self.reap();
+        self.vital.rest();
         graceful
     }
 }

@@ -56,13 +56,18 @@ pub(crate) fn join(handle: JoinHandle<()>) {
     let _ = handle.join();
 }
 
-/// Waits for threads to end, until the deadline or `give_up`. The standard
-/// library has no join with a deadline; a look every few milliseconds, only
-/// while stopping, does.
-pub(crate) fn join_until(handles: Vec<JoinHandle<()>>, deadline: Instant, give_up: &Stop) -> bool {
+/// Waits for threads to end, until the deadline, `give_up`, or `is_vain`. The
+/// standard library has no join with a deadline; a look every few
+/// milliseconds, only while stopping, does.
+pub(crate) fn join_until(
+    handles: Vec<JoinHandle<()>>,
+    deadline: Instant,
+    give_up: &Stop,
+    is_vain: impl Fn() -> bool,
+) -> bool {
     for handle in handles {
         while !handle.is_finished() {
-            if give_up.is_now() || clock::instant() >= deadline {
+            if give_up.is_now() || clock::instant() >= deadline || is_vain() {
                 return false;
             }
             clock::nap(Duration::from_millis(2));

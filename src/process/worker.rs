@@ -3,23 +3,30 @@
 use super::claims::Claims;
 use super::finisher::Finisher;
 use super::handle::{Ending, Handle, Stopped};
+use super::hooked::Hooked;
 use super::lifeline::Lifeline;
 use super::link::Link;
 use super::marks::Marks;
+use super::notify::{self, Vital};
+use super::places::Places;
 use super::poller::{Poller, Progress};
-use super::pool::{Pool, PoolSetup};
+use super::pool::{Assignment, Pool, PoolSetup};
 use super::registration::{Beats, Heart, Pulse, Who};
+use super::rest::Rest;
 use super::stop::Stop;
+use super::watchdog::{Bite, Watchdog};
 use super::{listener, release, signals, threads};
 use crate::clock;
 use crate::db::claimed::Finished;
 use crate::db::{Database, processes};
 use crate::error::{Error, Result};
-use crate::event::Subscriber;
+use crate::event::{Event, Subscriber};
+use crate::hooks::Hooks;
 use crate::mutant;
 use crate::queue::QueueSelector;
+use crate::recycle::Recycle;
 use crate::registry::Registry;
-use crossbeam_channel::bounded;
+use crossbeam_channel::{Receiver, Sender, bounded};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -51,6 +58,11 @@ pub struct Worker {
     shutdown_timeout: Duration,
     finished: Finished,
     subscriber: Subscriber,
+    recycle: Recycle,
+    begins_quiet: bool,
+    /// Whether the program is the worker's, and its to end.
+    is_program: bool,
+    hooks: Hooks,
 }
 
 impl Worker {
@@ -66,6 +78,10 @@ impl Worker {
             shutdown_timeout: Duration::from_secs(25),
             finished: Finished::Keep,
             subscriber: Subscriber::default(),
+            recycle: Recycle::new(),
+            begins_quiet: false,
+            is_program: false,
+            hooks: Hooks::new(),
         }
     }
 
@@ -122,6 +138,24 @@ impl Worker {
         self
     }
 
+    /// What to do when it starts, stops and ends.
+    pub fn hooks(mut self, hooks: Hooks) -> Self {
+        self.hooks = hooks;
+        self
+    }
+
+    /// When to make room for a new process. For a worker with a program of its
+    /// own; one that was started within a program just ends. Default: never.
+    pub fn recycle(mut self, recycle: Recycle) -> Self {
+        self.recycle = recycle;
+        self
+    }
+
+    /// Whether it is to be recycled some day.
+    pub(super) fn is_recycled(&self) -> bool {
+        !self.recycle.is_never()
+    }
+
     /// Who hears of events.
     pub fn subscriber(mut self, subscriber: Subscriber) -> Self {
         self.subscriber = subscriber;
@@ -131,17 +165,25 @@ impl Worker {
     /// Works until SIGTERM or SIGINT, or, as a supervisor's child, until its
     /// standard input ends. For the main thread of a program.
     ///
+    /// It does not return when a job has overrun its
+    /// [timeout](crate::Policy::timeout) and does not end: then it stops, and
+    /// ends the program with exit code 124, for somebody to start it again.
+    ///
     /// # Errors
     /// As for [`start`](Self::start).
-    pub fn run(self) -> Result<Stopped> {
+    pub fn run(mut self) -> Result<Stopped> {
+        self.is_program = true;
         signals::install()?;
+        self.begins_quiet = signals::is_quiet();
         let handle = self.start()?;
         signals::forward(&handle);
-        Ok(handle.wait())
+        Ok(notify::attend(handle, &Vital::of_a_thread()))
     }
 
     /// Starts the worker's threads within this program and returns at once.
-    /// No signal handler is installed.
+    /// No signal handler is installed, and the program is never ended: a job
+    /// that overruns its [timeout](crate::Policy::timeout) and does not end
+    /// keeps its thread and its claim until it does.
     ///
     /// # Errors
     /// When the settings are impossible, or the database's tables are missing
@@ -150,9 +192,11 @@ impl Worker {
         self.check()?;
         let lifeline = Lifeline::open(&self.database, &self.subscriber)?;
         let stop = lifeline.stop.clone();
+        stop.turn(self.begins_quiet);
         Handle::start(
             "worker",
             &stop,
+            Hooked::new(&self.hooks, "Worker"),
             || Running::start(self, lifeline),
             |worker, give_up| worker.run(give_up),
         )
@@ -173,6 +217,16 @@ impl Worker {
             return Err(Error::Settings(
                 "a worker needs a polling interval above zero: a notification may be missed"
                     .to_owned(),
+            ));
+        }
+        if self.recycle.after_jobs == Some(0) {
+            return Err(Error::Settings(
+                "a worker that is recycled after no job would never run one".to_owned(),
+            ));
+        }
+        if self.recycle.after.is_some_and(|age| age < Recycle::SOONEST) {
+            return Err(Error::Settings(
+                "a worker that is recycled after less than a second would hardly work".to_owned(),
             ));
         }
         self.pulse.check()
@@ -209,6 +263,40 @@ struct Running {
     listens: JoinHandle<()>,
     finishes: JoinHandle<()>,
     jobs: Vec<JoinHandle<()>>,
+    watches: JoinHandle<()>,
+    /// Ends the watchdog.
+    quit: Stop,
+    bite: Option<Bite>,
+}
+
+/// The loop that claims: `wakes` are an idle thread and new work.
+fn poller(
+    settings: &Worker,
+    lifeline: &Lifeline,
+    (heart, claims): (&Arc<Heart>, &Arc<Claims>),
+    (pool, assign): (Arc<Pool>, Sender<Assignment>),
+    (rested, woken): (Receiver<()>, Receiver<()>),
+) -> Poller {
+    let by_notification = lifeline.database.listens_by_notification();
+    Poller {
+        heart: Arc::clone(heart),
+        claims: Arc::clone(claims),
+        pool,
+        assign,
+        link: Link::new(lifeline),
+        stop: lifeline.stop.clone(),
+        places: Places::new(settings.queues.clone()),
+        classes: settings.registry.classes().map(str::to_owned).collect(),
+        polling_interval: settings.polling_interval,
+        rested,
+        woken,
+        notified: by_notification.then(Default::default),
+        idle_since: None,
+        marks: Marks::default(),
+        cautious: VecDeque::new(),
+        progress: Progress::default(),
+        rest: Rest::new(settings.recycle, settings.threads),
+    }
 }
 
 impl Running {
@@ -218,44 +306,36 @@ impl Running {
         let claims = Arc::new(Claims::default());
         let ((rested_tx, rested), (woken_tx, woken)) = (bounded(1), bounded(1));
         let (ended_tx, ended) = crossbeam_channel::unbounded();
-        let held = Some(Arc::clone(&claims));
-        let heart = Heart::of_worker(&lifeline, settings.pulse, settings.who(), held);
+        let (limited_tx, limited) = bounded(1);
+        let (who, held) = (settings.who(), Some(Arc::clone(&claims)));
+        let heart = Heart::of_worker(&lifeline, settings.pulse, who, held);
         let setup = PoolSetup {
             registry: settings.registry.clone(),
             database: database.clone(),
             claims: Arc::clone(&claims),
             stop: stop.clone(),
+            subscriber: lifeline.subscriber.clone(),
             rested: rested_tx,
             ended: ended_tx,
+            limited: limited_tx,
+            finished: settings.finished,
         };
         let (pool, assign, jobs) = Pool::start(setup, settings.threads)?;
-        let poller = Poller {
-            heart: Arc::clone(&heart),
-            claims: Arc::clone(&claims),
-            pool,
-            assign,
-            link: Link::new(&lifeline),
-            stop: stop.clone(),
-            queues: settings.queues.clone(),
-            classes: settings.registry.classes().map(str::to_owned).collect(),
-            polling_interval: settings.polling_interval,
-            rested,
-            woken,
-            notified: database.listens_by_notification().then(Default::default),
-            idle_since: None,
-            marks: Marks::default(),
-            cautious: VecDeque::new(),
-            progress: Progress::default(),
-        };
-        let finisher = Finisher {
-            ended,
-            claims: Arc::clone(&claims),
-            link: Link::new(&lifeline),
-            subscriber: lifeline.subscriber.clone(),
-            finished: settings.finished,
-            give_up: lifeline.give_up_writing.clone(),
-            deferred: Vec::new(),
-        };
+        let wakes = (rested, woken);
+        let poller = poller(
+            &settings,
+            &lifeline,
+            (&heart, &claims),
+            (pool, assign),
+            wakes,
+        );
+        let finisher = Finisher::new(&lifeline, &claims, ended);
+        let bite = settings
+            .is_program
+            .then(|| Bite::new(settings.shutdown_timeout));
+        let (quit, registry) = (Stop::new(), settings.registry.clone());
+        let bites = (quit.clone(), bite.clone());
+        let watchdog = Watchdog::new(&lifeline, &claims, registry, limited, bites);
         let beats = heart.start(release::reconciler(&claims))?;
         let listens = threads::spawn_vital("listener", stop, {
             let lifeline = lifeline.clone();
@@ -265,8 +345,11 @@ impl Running {
             beats,
             listens,
             finishes: threads::spawn_vital("finisher", stop, move || finisher.run())?,
+            watches: threads::spawn_vital("watchdog", stop, move || watchdog.run())?,
             polls: threads::spawn_vital("poller", stop, move || poller.run())?,
             jobs,
+            quit,
+            bite,
             heart,
             claims,
             shutdown_timeout: settings.shutdown_timeout,
@@ -279,6 +362,9 @@ impl Running {
     fn run(self, give_up: &Stop) -> Ending {
         let lifeline = &self.lifeline;
         let _ = lifeline.stop.channel().recv();
+        lifeline
+            .subscriber
+            .emit(&Event::Stopping { kind: "Worker" });
         let deadline = clock::deadline(self.shutdown_timeout);
         if mutant::is("heartbeat_stops_at_term") {
             self.heart.quiet();
@@ -289,21 +375,29 @@ impl Running {
         }
         threads::join(self.polls);
         release::unstarted(&self.claims, &mut link);
-        let drained = threads::join_until(self.jobs, deadline, give_up);
-        let flush = clock::instant() + Duration::from_secs(2);
-        let flushed = threads::join_until(vec![self.finishes], flush.max(deadline), give_up);
+        // What has overrun its time does not end for being waited for.
+        let is_vain = || self.claims.only_overrun();
+        let drained = threads::join_until(self.jobs, deadline, give_up, is_vain);
+        let flush = (clock::instant() + Duration::from_secs(2)).max(deadline);
+        let flushed = threads::join_until(vec![self.finishes], flush, give_up, is_vain);
         lifeline.give_up_writing.stop();
+        self.quit.stop();
+        threads::join(self.watches);
         let mut unfinished = Vec::new();
         // Broken: a finisher that panicked has ended too, and a poller may
         // have left claims that no memory knows of.
         if !(drained && flushed) || lifeline.stop.is_broken() {
-            unfinished = release::give_back(&self.claims, &mut link, drained);
+            let leave_overrun = self.bite.is_some();
+            unfinished = release::give_back(&self.claims, &mut link, drained, leave_overrun);
             for registration in self.heart.all() {
                 let _ = release::reconcile(&self.claims, &mut link, &registration);
             }
         }
         drop(self.beats);
         threads::join(self.listens);
+        if let Some(bite) = self.bite {
+            bite.end_if_due();
+        }
         Ending {
             unfinished,
             cut_short: false,

@@ -3,8 +3,9 @@
 use super::checks;
 use super::db::{TestDb, execute, on_each_database};
 use super::interleavings::world::{World, once, row};
-use crate::db::claimed::{self, Death, Recovered};
+use crate::db::claimed;
 use crate::db::ready::{self, Claimed, Claims, Mark, Queues, Want};
+use crate::db::recovery::{Death, Recovered};
 use crate::db::{AsConn, Conn, processes};
 
 on_each_database!(

@@ -162,7 +162,8 @@ pub fn jobs(conn: &mut Conn<'_>) -> Vec<JobRow> {
          (SELECT count(*) FROM windlass_attempts a WHERE a.job_id = j.id) AS attempts_kept,
          j.queue_name || ' ' || j.class_name || ' ' || j.priority || ' ' || coalesce(j.arguments, '')
            || ' ' || CASE WHEN j.at_most_once THEN 'once' ELSE '' END
-           || ' ' || coalesce(CAST(j.max_crashes AS text), '') || ' ' || coalesce(j.idempotency_key, '') AS fixed,
+           || ' ' || coalesce(CAST(j.max_crashes AS text), '') || ' ' || coalesce(j.idempotency_key, '')
+           || ' ' || coalesce(j.unique_id, '') AS fixed,
          coalesce(CAST(j.updated_at AS text), '') || ' ' || coalesce(CAST(j.finished_at AS text), '')
            || ' ' || coalesce(CAST(j.scheduled_at AS text), '') || ' ' || coalesce(CAST(c.started_at AS text), '')
            || ' ' || coalesce(CAST(r.id AS text), '') || ' ' || coalesce(CAST(s.id AS text), '') AS times

@@ -3,7 +3,8 @@
 use super::checks;
 use super::db::{TestDb, execute, on_each_database};
 use super::interleavings::world::{World, row, take};
-use crate::db::claimed::{self, Death};
+use crate::db::claimed;
+use crate::db::recovery::Death;
 use crate::db::{AsConn, processes};
 use std::time::Duration;
 

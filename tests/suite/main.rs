@@ -19,13 +19,18 @@ mod claim;
 mod claim_refused;
 #[cfg(feature = "cli")]
 mod cli;
+#[cfg(feature = "config")]
+mod configuration;
 mod context;
 mod crash;
+#[cfg(feature = "cli")]
+mod deploy;
 mod dispatch;
 mod embed;
 mod enqueue;
 mod enqueue_many;
 mod explain;
+mod hooks;
 mod idempotency;
 mod ids;
 mod limits;
@@ -33,6 +38,7 @@ mod migrations;
 mod panics;
 mod perform;
 mod policies;
+mod queues;
 mod quickstart;
 mod rails;
 mod results;
@@ -40,6 +46,7 @@ mod schema;
 mod settings;
 mod shutdown;
 mod smoke;
+mod testing;
 #[cfg(feature = "cli")]
 mod troubles;
 mod unique;

@@ -9,11 +9,13 @@ mod work;
 
 pub(super) use program::BenchWorker;
 
-use super::output;
+use super::mount::At;
+use super::{Failure, output};
 use crate::db::bench::{self, Place};
 use crate::db::{AsConn as _, Database};
 use crate::error::{Doing as _, Error, Result};
 use figures::{Figures, Results};
+use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -57,7 +59,7 @@ pub(super) struct Bench {
     limit: Duration,
     /// Print JSON
     #[arg(long)]
-    pub(super) json: bool,
+    json: bool,
 }
 
 /// What can be measured by itself.
@@ -81,6 +83,7 @@ struct Run {
     url: String,
     places: Places,
     figures: Figures,
+    progress: output::Progress,
 }
 
 /// Whoever interrupts a benchmark wants no remains of it. `None`: it was, and
@@ -88,9 +91,14 @@ struct Run {
 type Places = Arc<Mutex<Option<Vec<Arc<Place>>>>>;
 
 impl Bench {
+    /// Measures, and shows what came of it.
+    pub(super) fn show(&self, at: &At<'_>) -> Result<ExitCode, Failure> {
+        Ok(output::show(&self.run(&at.any_url()?)?, self.json))
+    }
+
     /// Measures all that was asked for. When a signal cuts it short, what it
     /// has put into the database is removed first.
-    pub(super) fn run(&self, url: &str) -> Result<Results> {
+    fn run(&self, url: &str) -> Result<Results> {
         let signals = signal_hook::iterator::Signals::new([
             signal_hook::consts::SIGINT,
             signal_hook::consts::SIGTERM,
@@ -107,6 +115,7 @@ impl Bench {
             url: url.to_owned(),
             places: Arc::clone(&places),
             figures: Figures::default(),
+            progress: output::Progress::of_something(),
         };
         let handle = signals.handle();
         std::thread::scope(|scope| {
@@ -121,7 +130,6 @@ impl Bench {
             handle.close();
             let left = places.lock().unwrap_or_else(PoisonError::into_inner).take();
             left.iter().flatten().for_each(|place| place.remove());
-            output::progress("");
             result.unwrap_or_else(|| Err(interrupted()))
         })
     }
@@ -153,6 +161,7 @@ impl Run {
                 }
             }
         }
+        self.progress.end();
         Ok(self.figures.results(version, self.settings.rounds))
     }
 
@@ -173,7 +182,8 @@ impl Run {
 
     fn saying(&self, what: &str) {
         let (round, rounds) = (self.figures.round, self.settings.rounds);
-        output::progress(&format!("round {round} of {rounds}: {what}"));
+        self.progress
+            .say(format!("round {round} of {rounds}: {what}"));
     }
 }
 

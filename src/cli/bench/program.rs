@@ -1,8 +1,9 @@
 //! The other process of a benchmark: a worker that tells what it has done.
 
-use crate::cli::output;
+use crate::cli::mount::At;
+use crate::cli::{Failure, output};
 use crate::clock;
-use crate::db::{Database, bench};
+use crate::db::bench;
 use crate::error::{Error, Result};
 use crate::event::{Event, Subscriber};
 use crate::job::{Context, Job};
@@ -86,7 +87,8 @@ pub(in crate::cli) struct BenchWorker {
 impl BenchWorker {
     /// Starts working at the first line of the standard input, tells what it
     /// has cost at each further one, and ends with it.
-    pub(in crate::cli) fn run(&self, database: &Database) -> Result<ExitCode> {
+    pub(in crate::cli) fn run(&self, at: &At<'_>) -> Result<ExitCode, Failure> {
+        let database = &at.database()?;
         bench::count_statements();
         let lines = lines(std::io::stdin());
         tell(&Told::Ready);

@@ -1,5 +1,7 @@
 //! A database by its address: opening connections of one's own, or from a pool.
 
+mod bench;
+mod lent;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "sqlite")]
@@ -55,6 +57,10 @@ enum Backend {
         /// fairly, instead of in SQLite's sleeping busy handler.
         turn: Arc<Mutex<()>>,
     },
+    /// Of a test that lends its own connection.
+    Lent(Arc<lent::Shelf>),
+    /// Of a test that has none.
+    Nowhere,
 }
 
 /// An owned connection that Windlass has opened and set up.
@@ -72,7 +78,10 @@ enum Kind {
     Sqlite(Box<SqliteConnection>),
     #[cfg(feature = "sqlite")]
     PooledSqlite(PooledConnection<ConnectionManager<SqliteConnection>>),
+    Lent(Box<lent::Lent>),
 }
+
+pub use bench::TestDatabase;
 
 impl Connection {
     pub(super) fn lend(&mut self) -> Conn<'_> {
@@ -85,6 +94,7 @@ impl Connection {
             Kind::Sqlite(conn) => Conn::Sqlite(conn),
             #[cfg(feature = "sqlite")]
             Kind::PooledSqlite(conn) => Conn::Sqlite(conn),
+            Kind::Lent(lent) => lent.lend(),
         }
     }
 
@@ -110,6 +120,9 @@ impl fmt::Debug for Database {
         write!(f, "Database({})", self.target())
     }
 }
+
+const LENT: &str = "its one connection is borrowed already: a job of a test can have one at a time";
+const NOWHERE: &str = "a test that gives jobs a connection is made with `testing::TestDatabase`";
 
 /// How many connections the pool lends at most, unless told otherwise.
 const POOL_SIZE: u32 = 10;
@@ -148,6 +161,7 @@ impl Database {
             Backend::Postgres { target, .. } => target.clone(),
             #[cfg(feature = "sqlite")]
             Backend::Sqlite { path, .. } => path.display().to_string(),
+            Backend::Lent(_) | Backend::Nowhere => "the database of this test".to_owned(),
         }
     }
 
@@ -173,6 +187,7 @@ impl Database {
                     turn: Some(Arc::clone(turn)),
                 })
                 .map_err(|reason| self.refused(&path.display().to_string(), reason)),
+            Backend::Lent(_) | Backend::Nowhere => self.get(),
         }
     }
 
@@ -198,6 +213,11 @@ impl Database {
                 }),
                 Err(error) => Err(self.refused(&path.display().to_string(), error.to_string())),
             },
+            Backend::Lent(shelf) => {
+                let lent = lent::Lent::from(shelf, Duration::from_secs(5));
+                lent.ok_or_else(|| self.refused(&self.target(), LENT.to_owned()))
+            }
+            Backend::Nowhere => Err(self.refused(&self.target(), NOWHERE.to_owned())),
         }
     }
 
@@ -219,6 +239,9 @@ impl Database {
             Backend::Sqlite { path, .. } => sqlite::connect(path)
                 .and_then(|conn| wakeup::listen_sqlite(conn, path))
                 .map_err(|reason| self.refused(&path.display().to_string(), reason)),
+            Backend::Lent(_) | Backend::Nowhere => {
+                Err(self.refused(&self.target(), LENT.to_owned()))
+            }
         }
     }
 
@@ -247,6 +270,7 @@ impl Database {
             Backend::Postgres { .. } => true,
             #[cfg(feature = "sqlite")]
             Backend::Sqlite { .. } => false,
+            Backend::Lent(_) | Backend::Nowhere => false,
         }
     }
 
@@ -257,6 +281,7 @@ impl Database {
             Backend::Postgres { .. } => None,
             #[cfg(feature = "sqlite")]
             Backend::Sqlite { path, .. } => FileId::of(path),
+            Backend::Lent(_) | Backend::Nowhere => None,
         }
     }
 
@@ -269,6 +294,7 @@ impl Database {
             Backend::Postgres { .. } => None,
             #[cfg(feature = "sqlite")]
             Backend::Sqlite { path, .. } => crate::db::fatal::corrupt(path, message),
+            Backend::Lent(_) | Backend::Nowhere => None,
         }
     }
 

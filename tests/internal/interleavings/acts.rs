@@ -2,11 +2,12 @@
 
 use super::world::{World, take, with_key};
 use crate::db::attempts::{self, Ending};
-use crate::db::claimed::{self, Death, Fence, Finished};
+use crate::db::claimed::{self, Fence, Finished};
 use crate::db::clear::{self, Old};
 use crate::db::failed::Failure;
 use crate::db::jobs::{self, NewRow};
 use crate::db::moves::{self, When};
+use crate::db::recovery::Death;
 use crate::db::{Conn, processes, scheduled};
 use diesel::QueryResult;
 use diesel::result::Error::RollbackTransaction;

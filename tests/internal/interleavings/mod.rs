@@ -15,6 +15,7 @@ mod moves;
 mod names;
 mod pairs;
 mod processes;
+mod runs;
 pub mod world;
 
 use super::checks;

@@ -64,6 +64,7 @@ fn end_named(conn: &mut Conn<'_>, world: &World, finished: Finished) -> QueryRes
         claim_id: world.claims[0],
         result: None,
         named: Some(world.jobs[0]),
+        steps: None,
     };
     let ended = claimed::finish_and_keep(conn, world.processes[0], vec![job], finished)?;
     Ok(ended.len().to_string())

@@ -6,10 +6,11 @@ use super::step::{By, End, Sight, Which};
 use super::subject::number;
 use super::transitions::{NOBODY, Taken};
 use crate::db::attempts::{self, Ending};
-use crate::db::claimed::{self, Death, Fence, Finished};
+use crate::db::claimed::{self, Fence, Finished};
 use crate::db::failed::Failure;
 use crate::db::internal_tests::checks::JobRow;
 use crate::db::internal_tests::db::execute;
+use crate::db::recovery::Death;
 use crate::db::{Conn, jobs, processes};
 use crate::mutant;
 use diesel::QueryResult;
@@ -98,8 +99,10 @@ impl Taken<'_> {
         let id = self.process(process);
         let recovered = processes::prune(&mut self.conn, id, seen, &Death { is_crash, how })?;
         Ok(Answer::Recovered(recovered.map(|all| {
-            [all.released, all.delayed, all.failed, all.cancelled]
-                .map(|jobs| self.job_numbers(jobs))
+            // To the reference, both have ended without having failed.
+            let discarded = all.discarded.iter().map(|(job, _)| *job);
+            let ended = all.cancelled.iter().copied().chain(discarded).collect();
+            [all.released, all.delayed, all.failed, ended].map(|jobs| self.job_numbers(jobs))
         })))
     }
 

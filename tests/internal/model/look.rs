@@ -3,7 +3,7 @@
 use super::state::{Due, Model, Place};
 use super::step::QUEUES;
 use super::subject::{Ids, number};
-use crate::db::{Conn, processes, ready, scheduled, status};
+use crate::db::{Conn, names, processes, scheduled, status};
 use diesel::QueryResult;
 use std::collections::BTreeSet;
 
@@ -82,7 +82,7 @@ pub fn look(conn: &mut Conn<'_>, ids: &mut Ids) -> QueryResult<Seen> {
         .collect();
     let observed = processes::observe(conn)?;
     Ok(Seen {
-        names: ready::queue_names(conn, "alpha")?
+        names: names::queue_names(conn, "alpha")?
             .iter()
             .filter_map(|name| QUEUES.into_iter().find(|known| known == name))
             .collect(),

@@ -5,7 +5,7 @@ use super::state::{Model, Place};
 use super::step::Move;
 use super::transitions::Taken;
 use crate::db::clear::{self, Old};
-use crate::db::moves::{self, Cancelled, Retried, When};
+use crate::db::moves::{self, Cancelled, When};
 use crate::db::scheduled::micros;
 use diesel::QueryResult;
 use std::collections::BTreeSet;
@@ -26,6 +26,7 @@ impl Model {
 
     /// Whether a job was moved; `None` when there is nothing to be said of it.
     fn move_job(&mut self, number: usize, what: Move) -> Option<bool> {
+        let is_held = self.holder(self.jobs[number].new.name).is_some();
         let job = &mut self.jobs[number];
         let waits = matches!(job.place, Place::Ready | Place::Scheduled(_));
         let failed = matches!(job.place, Place::Failed(_));
@@ -45,7 +46,7 @@ impl Model {
                 Some(true)
             }
             (Move::Retry { even_at_most_once }, Place::Failed(_)) => {
-                if job.new.at_most_once && !even_at_most_once {
+                if job.new.at_most_once && !even_at_most_once || is_held {
                     return Some(false);
                 }
                 job.place = Place::Ready;
@@ -94,8 +95,9 @@ impl Taken<'_> {
             }
             Move::Discard => (moves::discard(conn, &jobs)?, Vec::new()),
             Move::Retry { even_at_most_once } => {
-                let Retried { ready, risky, .. } = moves::retry(conn, &jobs, even_at_most_once)?;
-                (ready, risky)
+                let mut done = moves::retry(conn, &jobs, even_at_most_once)?;
+                done.risky.append(&mut done.replaced);
+                (done.ready, done.risky)
             }
             Move::Reschedule(seconds) => {
                 let delay = micros(Duration::from_secs(seconds.into()));

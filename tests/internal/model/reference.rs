@@ -147,6 +147,9 @@ impl Model {
         if let Some(job) = self.jobs.iter().position(has_key) {
             return (job, false);
         }
+        if let Some(job) = self.holder(new.name) {
+            return (job, false);
+        }
         let place = match new.when {
             When::Now | When::Past => Place::Ready,
             When::Future => Place::Scheduled(Due::Far),
@@ -162,6 +165,19 @@ impl Model {
             version: 0,
         });
         (self.jobs.len() - 1, true)
+    }
+
+    /// Which job holds a unique id: one that waits or runs.
+    pub fn holder(&self, name: Option<u8>) -> Option<usize> {
+        let holds = |job: &Job| {
+            name.is_some()
+                && job.new.name == name
+                && matches!(
+                    job.place,
+                    Place::Ready | Place::Scheduled(_) | Place::Claimed(_)
+                )
+        };
+        self.jobs.iter().position(holds)
     }
 
     fn make_due(&mut self, job: u8, rank: u8) -> Answer {

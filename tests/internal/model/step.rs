@@ -152,6 +152,8 @@ pub struct New {
     pub when: When,
     pub at_most_once: bool,
     pub key: Option<u8>,
+    /// The unique id.
+    pub name: Option<u8>,
     pub max_crashes: Option<i32>,
 }
 
@@ -218,17 +220,21 @@ fn new() -> impl Strategy<Value = New> {
         (0..3_u8, 0..3_u8, 0..3_i32),
         when,
         proptest::bool::weighted(0.2),
-        option::weighted(0.2, 0..4_u8),
+        (
+            option::weighted(0.2, 0..4_u8),
+            option::weighted(0.3, 0..4_u8),
+        ),
         option::weighted(0.3, 0..4_i32),
     )
         .prop_map(
-            |((queue, class, priority), when, at_most_once, key, max_crashes)| New {
+            |((queue, class, priority), when, at_most_once, (key, name), max_crashes)| New {
                 queue,
                 class,
                 priority,
                 when,
                 at_most_once,
                 key,
+                name,
                 max_crashes,
             },
         )

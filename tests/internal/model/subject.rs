@@ -192,7 +192,7 @@ fn is_at(row: &JobRow, place: Place) -> bool {
 fn fixed(job: &Job) -> String {
     let new = &job.new;
     format!(
-        "{} {} {} {{}} {} {} {}",
+        "{} {} {} {{}} {} {} {} {}",
         QUEUES[usize::from(new.queue)],
         CLASSES[usize::from(new.class)],
         new.priority,
@@ -200,6 +200,8 @@ fn fixed(job: &Job) -> String {
         new.max_crashes
             .map_or_else(String::new, |max| max.to_string()),
         new.key.map_or_else(String::new, |key| format!("key {key}")),
+        new.name
+            .map_or_else(String::new, |name| format!("name {name}")),
     )
 }
 

@@ -246,6 +246,7 @@ fn new_row(new: &New) -> NewRow {
         at,
         delay,
         idempotency_key: new.key.map(|key| format!("key {key}")),
+        unique_id: new.name.map(|name| format!("name {name}")),
         max_crashes: new.max_crashes,
         at_most_once: new.at_most_once,
         ..NewRow::new(

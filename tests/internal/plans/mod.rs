@@ -6,14 +6,19 @@
 //! because nobody else may call them.
 
 use super::attempts::{self, Ending};
-use super::claimed::{Death, Fence, Finished, FinishedJob};
+use super::claimed::{Fence, Finished, FinishedJob};
 use super::failed::Failure;
 use super::jobs::NewRow;
+use super::notes::Note;
 use super::processes::NewProcess;
 use super::ready::{Claims, Queues, Want};
+use super::recovery::Death;
 use super::results::{NewResult, ResultOutcome};
 use super::unique::{self, OnConflict};
-use super::{AsConn, Conn, Connection, Database, claimed, jobs, processes, ready, scheduled, task};
+use super::{
+    AsConn, Conn, Connection, Database, claimed, jobs, names, notes, pauses, processes, ready,
+    recovery, scheduled, steps, task,
+};
 use diesel::connection::{Connection as _, InstrumentationEvent};
 use diesel::prelude::*;
 use diesel::result::Error::RollbackTransaction;
@@ -155,10 +160,26 @@ fn death() -> Death {
     }
 }
 
+fn fence(rows: &Rows) -> Fence {
+    Fence {
+        process_id: rows.process,
+        claim_id: rows.claims[0],
+    }
+}
+
+fn with_steps(rows: &Rows) -> FinishedJob<'static> {
+    FinishedJob {
+        claim_id: rows.claims[0],
+        result: None,
+        named: None,
+        steps: Some(rows.jobs[0]),
+    }
+}
+
 type Work = fn(&mut Conn<'_>, &Rows) -> QueryResult<()>;
 
 /// What the loops of a process do, on connections of their own.
-const LOOPS: [(&str, Work); 22] = [
+const LOOPS: [(&str, Work); 27] = [
     ("claim from all queues", |conn, rows| {
         claim(conn, rows.process, &Queues::All).map(drop)
     }),
@@ -166,7 +187,14 @@ const LOOPS: [(&str, Work); 22] = [
         claim(conn, rows.process, &named()).map(drop)
     }),
     ("list the queues", |conn, _| {
-        ready::queue_names(conn, "q").map(drop)
+        names::queue_names(conn, "q").map(drop)
+    }),
+    ("list the foremost queues", |conn, _| {
+        names::foremost(conn).map(drop)
+    }),
+    ("look at the paused queues", |conn, _| {
+        pauses::pause(conn, "q1", None, None)?;
+        names::are_pauses_crowded(conn).map(drop)
     }),
     ("finish and keep", |conn, rows| {
         claimed::finish(conn, rows.process, &rows.claims, Finished::Keep).map(drop)
@@ -189,19 +217,29 @@ const LOOPS: [(&str, Work); 22] = [
                 1,
             )),
             named: Some(*job),
+            steps: None,
         });
         claimed::finish_and_keep(conn, rows.process, jobs.collect(), Finished::Keep).map(drop)
     }),
     ("look for jobs whose turn has come", |conn, _| {
         unique::unblock(conn, None, 10).map(drop)
     }),
-    ("fail", |conn, rows| {
-        let fence = Fence {
-            process_id: rows.process,
-            claim_id: rows.claims[0],
-        };
+    ("finish a job with steps", |conn, rows| {
+        let jobs = vec![with_steps(rows)];
+        claimed::finish_and_keep(conn, rows.process, jobs, Finished::Keep).map(drop)
+    }),
+    ("note the progress", |conn, rows| {
+        let note = Note::default();
+        let told: Vec<_> = rows.claims.iter().map(|claim| (*claim, &note)).collect();
+        notes::write(conn, rows.process, &told).map(drop)
+    }),
+    ("condemn", |conn, rows| {
         let ending = Ending::Fail(Failure::new("kind", "message"));
-        attempts::end(conn, fence, &ending, Duration::ZERO, Finished::Keep).map(drop)
+        recovery::condemn(conn, fence(rows), &ending, true).map(drop)
+    }),
+    ("fail", |conn, rows| {
+        let ending = Ending::Fail(Failure::new("kind", "message"));
+        attempts::end(conn, fence(rows), &ending, Duration::ZERO, Finished::Keep).map(drop)
     }),
     ("release", |conn, rows| {
         claimed::release(conn, rows.process, &rows.claims, None).map(drop)
@@ -253,7 +291,19 @@ const LOOPS: [(&str, Work); 22] = [
 ];
 
 /// What a program does on connections of its own.
-const CALLERS: [(&str, Work); 6] = [
+const CALLERS: [(&str, Work); 9] = [
+    ("do a step", |conn, rows| {
+        steps::begin(conn, fence(rows), "a")?;
+        steps::record(conn, rows.jobs[0], "a", "null")
+    }),
+    ("read the steps", |conn, rows| {
+        steps::of_job(conn, rows.jobs[0], 10).map(drop)
+    }),
+    ("finish in a transaction of the job", |conn, rows| {
+        let claim = (rows.claims[0], rows.jobs[0]);
+        claimed::finish_and_keep(conn, rows.process, vec![with_steps(rows)], Finished::Keep)?;
+        jobs::ended_by_owner(conn, claim).map(drop)
+    }),
     ("enqueue", |conn, _| {
         jobs::insert(conn, &job(None)).map(drop)
     }),

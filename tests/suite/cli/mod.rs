@@ -1,9 +1,16 @@
 //! The commands of the program `windlass`.
 
 mod bench;
+mod check;
+mod doctor;
+mod enqueue;
 mod explain;
 mod jobs;
 mod migrate;
+mod mount;
+mod pages;
+mod queues;
+mod snapshot;
 mod status;
 mod supervise;
 mod usage;

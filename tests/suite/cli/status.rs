@@ -8,6 +8,7 @@ on_each_database!(
     nothing_is_said_plainly,
     every_kind_of_row_is_counted,
     json_has_everything,
+    watching_looks_again_and_again,
 );
 
 fn nothing_is_said_plainly(db: &TestDb) {
@@ -31,7 +32,7 @@ fn ago(db: &TestDb, seconds: u32) -> String {
 }
 
 /// Two ready, one of every other kind, and a worker that holds a job.
-fn fill(db: &TestDb) {
+pub fn fill(db: &TestDb) {
     let now = ago(db, 0);
     let process = "INSERT INTO solid_queue_processes (id, kind, name, pid, hostname, draining, created_at, last_heartbeat_at)";
     let (old, older) = (ago(db, 90), ago(db, 7200));
@@ -173,4 +174,24 @@ fn json_has_everything(db: &TestDb) {
         (7200.0..7260.0).contains(&run["seconds"].as_f64().unwrap()),
         "{worker}"
     );
+}
+
+fn watching_looks_again_and_again(db: &TestDb) {
+    fill(db);
+    let watch = ["status", "--watch", "--every", "1ms", "--times", "3"];
+    let said = windlass(&db.url, &[&watch[..], &["--json"]].concat());
+    assert!(said.is_done(), "{said:?}");
+    let lines: Vec<serde_json::Value> = said
+        .out
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines.len(), 3);
+    assert_eq!(lines[2]["queues"][0]["ready"], 2);
+    let said = windlass(&db.url, &watch);
+    assert_eq!(said.out.matches("QUEUE ").count(), 3, "{}", said.out);
+    // A wrong address is told at once.
+    let said = windlass("sqlite:///no/such/file.db", &["status", "--watch"]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert_eq!(windlass(&db.url, &["status", "--times", "3"]).code, Some(2));
 }

@@ -14,6 +14,7 @@ fn help_has_examples_and_shows_no_password() {
     for command in [
         "migrate",
         "migrations copy",
+        "check",
         "supervise",
         "status",
         "jobs list",

@@ -18,6 +18,7 @@ on_each_database!(
     a_cancelled_job_is_not_recovered,
     a_cancelled_job_is_not_given_back,
     cancelling_and_running_at_once,
+    cancelling_and_retrying_at_once,
 );
 
 fn cancel(db: &TestDb, job: JobId) -> Cancelled {
@@ -100,7 +101,9 @@ fn a_cancelled_job_is_not_recovered(db: &TestDb) {
     assert_eq!(outcome(db, job), AttemptOutcome::Cancelled);
     nothing_is_left(db);
     assert_eq!(scene.count("start", "a"), 1);
-    assert!(supervisor.log().contains("cancelled job"));
+    until("the supervisor says so", || {
+        supervisor.log().contains("cancelled job")
+    });
 }
 
 fn a_cancelled_job_is_not_given_back(db: &TestDb) {
@@ -148,4 +151,23 @@ fn cancelling_and_running_at_once(db: &TestDb) {
     assert!(ended > 0 && ended < JOBS, "{ended} were cancelled: no race");
     let told = "SELECT count(*) AS n FROM windlass_attempts WHERE outcome = 'cancelled'";
     assert_eq!(db.count(told), ended as i64);
+}
+
+/// Whatever comes first, the end of an attempt or the request: it is never
+/// forgotten over a further attempt, wherever the job stands at that moment.
+fn cancelling_and_retrying_at_once(db: &TestDb) {
+    const JOBS: usize = 60;
+    let bench = Bench::start(db);
+    let jobs: Vec<JobId> = (0..JOBS)
+        .map(|_| enqueue(db, "a", [Turn::Err("no".to_owned())], stubborn(u32::MAX)))
+        .collect();
+    until("they run and fail", || bench.log.len() >= JOBS);
+    for job in &jobs {
+        assert_ne!(cancel(db, *job), Cancelled::NotThere);
+    }
+    until("every job has ended", || finished(db) == JOBS as i64);
+    nothing_is_left(db);
+    for job in jobs {
+        assert_eq!(outcome(db, job), AttemptOutcome::Cancelled);
+    }
 }

@@ -2,10 +2,15 @@
 
 mod attempts;
 mod cancel;
+mod example;
 mod operate;
+mod progress;
 mod retention;
+pub mod steps;
+mod timeout;
 
 use crate::support::TestDb;
+use crate::support::events::Events;
 use crate::support::jobs::Log;
 use crate::support::wait::until;
 use serde::{Deserialize, Serialize};
@@ -84,6 +89,37 @@ impl Job for Scripted {
     }
 }
 
+/// A job that does what its test says.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Call;
+
+type Body = dyn Fn(&Context<'_, Doing>) -> JobResult + Send + Sync;
+
+/// What it does.
+pub struct Doing(Box<Body>);
+
+impl Doing {
+    pub fn new(body: impl Fn(&Context<'_, Doing>) -> JobResult + Send + Sync + 'static) -> Self {
+        Doing(Box::new(body))
+    }
+}
+
+impl Job for Call {
+    const NAME: &'static str = "call";
+    type State = Doing;
+    type Output = ();
+
+    fn perform(self, cx: &Context<'_, Doing>) -> JobResult {
+        (cx.0)(cx)
+    }
+}
+
+/// Enqueues such a job.
+pub fn call(db: &TestDb, policy: Policy) -> JobId {
+    let job = NewJob::new(&Call).unwrap().policy(policy);
+    job.enqueue(&mut db.connect()).unwrap().id
+}
+
 /// As often as needed, at once.
 pub fn stubborn(attempts: u32) -> Policy {
     Policy::new()
@@ -94,7 +130,9 @@ pub fn stubborn(attempts: u32) -> Policy {
 /// A worker and a dispatcher in this process, with what their jobs write.
 pub struct Bench {
     pub log: Arc<Log>,
-    _handles: Vec<Handle>,
+    pub events: Events,
+    pub worker: Handle,
+    _dispatcher: Handle,
 }
 
 impl Bench {
@@ -105,13 +143,17 @@ impl Bench {
     pub fn with(db: &TestDb, register: impl FnOnce(Registry, &Arc<Log>) -> Registry) -> Self {
         let log = Arc::new(Log::default());
         let registry = register(Registry::new().register::<Scripted>(Arc::clone(&log)), &log);
+        let events = Events::default();
         let worker = Worker::new(&db.database, registry)
+            .subscriber(events.subscriber())
             .threads(2)
             .heartbeat_interval(Duration::from_millis(50))
             .alive_threshold(Duration::from_secs(20));
         let dispatcher = Dispatcher::new(&db.database).polling_interval(Duration::from_millis(20));
         Bench {
-            _handles: vec![worker.start().unwrap(), dispatcher.start().unwrap()],
+            worker: worker.start().unwrap(),
+            _dispatcher: dispatcher.start().unwrap(),
+            events,
             log,
         }
     }

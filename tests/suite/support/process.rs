@@ -2,6 +2,7 @@
 
 use super::TestDb;
 use super::wait::until;
+use crate::policies::steps::{FinishAndWait, Hoard, Walk};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
@@ -69,6 +70,9 @@ impl Role {
             database,
             Registry::new()
                 .register::<Work>(effects.clone())
+                .register::<Walk>(effects.clone())
+                .register::<FinishAndWait>(effects.clone())
+                .register::<Hoard>(effects.clone())
                 .register::<Once>(effects),
         )
         .threads(self.threads)
@@ -155,13 +159,22 @@ impl<'a> Scene<'a> {
     }
 
     fn start(&self, role: &Role) -> Process {
+        self.run("support::process::role", |command| {
+            command.env(ROLE, serde_json::to_string(role).unwrap());
+        })
+    }
+
+    /// Runs a test of this binary, which is a role, as a process of its own.
+    pub fn run(&self, test: &str, change: impl FnOnce(&mut Command)) -> Process {
         let name = format!("process-{:08x}.log", fastrand::u32(..));
         let path = self.directory.path().join(name);
         let output = File::create(&path).unwrap();
-        let program = Command::new(std::env::current_exe().unwrap())
-            .args(["support::process::role", "--exact", "--nocapture"])
-            .env(ROLE, serde_json::to_string(role).unwrap())
-            .env("RUST_LOG", "info")
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
+            .args([test, "--exact", "--nocapture"])
+            .env("RUST_LOG", "info");
+        change(&mut command);
+        let program = command
             .env_remove("WINDLASS_CHILD_TOKEN")
             .stdin(Stdio::null())
             .stdout(output.try_clone().unwrap())
@@ -169,6 +182,15 @@ impl<'a> Scene<'a> {
             .spawn()
             .unwrap();
         Process { program, log: path }
+    }
+
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Where jobs are to write their effects.
+    pub fn effects_file(&self) -> PathBuf {
+        self.directory.path().join("effects")
     }
 
     /// The lines `start|end name pid claim` that jobs have written so far.
@@ -265,6 +287,11 @@ impl Process {
         self.program.try_wait().unwrap().is_none()
     }
 
+    /// Waits until it has logged a text.
+    pub fn logs(&self, text: &str) {
+        until(&format!("it logs `{text}`"), || self.log().contains(text));
+    }
+
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap()
     }
@@ -289,7 +316,7 @@ impl Drop for Process {
 pub struct Effects(File);
 
 impl Effects {
-    fn open(path: &Path) -> Self {
+    pub fn open(path: &Path) -> Self {
         Effects(
             OpenOptions::new()
                 .create(true)
@@ -299,7 +326,7 @@ impl Effects {
         )
     }
 
-    fn write(&self, what: &str, name: &str, claim: i64) {
+    pub fn write(&self, what: &str, name: &str, claim: i64) {
         let line = format!("{what} {name} {} {claim}\n", std::process::id());
         (&self.0).write_all(line.as_bytes()).unwrap();
     }
@@ -313,6 +340,8 @@ pub enum Do {
     WaitFor(String),
     /// Waits until it exists or the claim is lost.
     WaitForOrLost(String),
+    /// Makes the file and never ends, unless it exists.
+    StickOnce(String),
     Sleep(u64),
     Burn(u64),
     Abort,
@@ -329,6 +358,13 @@ impl Do {
             Do::WaitForOrLost(path) => until("the gate opens", || {
                 Path::new(path).exists() || cx.is_lost()
             }),
+            Do::StickOnce(path) => {
+                if File::create_new(path).is_ok() {
+                    loop {
+                        std::thread::park();
+                    }
+                }
+            }
             Do::Sleep(ms) => std::thread::sleep(Duration::from_millis(*ms)),
             Do::Burn(ms) => while start.elapsed() < Duration::from_millis(*ms) {},
             Do::Abort => std::process::abort(),

@@ -41,6 +41,10 @@ impl Windlass {
             "RUST_LOG",
             "WINDLASS_CHILD_TOKEN",
             "WINDLASS_SUPERVISOR_ID",
+            "WINDLASS_CONFIG",
+            "WINDLASS_TEST_POSTGRES",
+            "WINDLASS_TEST_POSTGRES_BIN",
+            "WINDLASS_WORKER",
         ] {
             command.env_remove(name);
         }

@@ -1,0 +1,199 @@
+//! Many queues and very many waiting jobs: what a claim costs then.
+//!
+//! ```sh
+//! cargo run --release --example soak
+//! cargo run --release --features postgres --example soak -- --database "$URL" --queues 10000 --jobs 1000000
+//! ```
+//!
+//! Fills an empty database, lets workers of different selectors take jobs
+//! from it, and prints how long their statements took. The database must have
+//! no jobs yet; what is enqueued stays in it.
+
+#![allow(
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a program that measures and tells"
+)]
+
+use clap::Parser;
+use diesel::connection::{Instrumentation, InstrumentationEvent, set_default_instrumentation};
+use indicatif::ProgressBar;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use windlass::{Context, Database, Job, JobResult, NewJob, Registry, Worker, enqueue_all};
+
+/// Fill a database and measure claims.
+#[derive(Parser)]
+struct Options {
+    /// The database, empty [default: a SQLite file that is removed afterwards]
+    #[arg(long)]
+    database: Option<String>,
+
+    /// How many queues
+    #[arg(long, default_value_t = 10_000)]
+    queues: usize,
+
+    /// How many waiting jobs in them
+    #[arg(long, default_value_t = 1_000_000)]
+    jobs: usize,
+
+    /// How many of them each kind of worker takes
+    #[arg(long, default_value_t = 2_000)]
+    take: usize,
+}
+
+/// Does nothing, and counts it.
+#[derive(Serialize, Deserialize)]
+struct Nothing;
+
+impl Job for Nothing {
+    const NAME: &'static str = "nothing";
+    type State = AtomicUsize;
+    type Output = ();
+
+    fn perform(self, cx: &Context<'_, AtomicUsize>) -> JobResult {
+        cx.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+/// How long the statements of each kind took.
+static TOOK: Mutex<BTreeMap<&'static str, Vec<Duration>>> = Mutex::new(BTreeMap::new());
+
+/// Hears one connection.
+#[derive(Default)]
+struct Watch(Option<(&'static str, Instant)>);
+
+impl Instrumentation for Watch {
+    fn on_connection_event(&mut self, event: InstrumentationEvent<'_>) {
+        match event {
+            InstrumentationEvent::StartQuery { query, .. } => {
+                self.0 = kind(&query.to_string()).map(|kind| (kind, Instant::now()));
+            }
+            InstrumentationEvent::FinishQuery { .. } => {
+                if let Some((kind, begun)) = self.0.take() {
+                    let mut took = TOOK.lock().unwrap_or_else(PoisonError::into_inner);
+                    took.entry(kind).or_default().push(begun.elapsed());
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What of a claim a statement is. On Postgres the claim is one; on SQLite it
+/// looks first and then takes.
+fn kind(text: &str) -> Option<&'static str> {
+    if text.contains("WITH RECURSIVE walk") {
+        Some("names of queues")
+    } else if text.contains("WITH me AS MATERIALIZED") {
+        Some("claim")
+    } else if text.contains("AND queue_name NOT IN (SELECT queue_name FROM solid_queue_pauses)") {
+        Some("look")
+    } else if text.contains("INSERT INTO solid_queue_claimed_executions") {
+        Some("take")
+    } else {
+        None
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let options = Options::parse();
+    let directory = tempfile::tempdir()?;
+    let file = format!("sqlite://{}/soak.db", directory.path().display());
+    let database = Database::open(options.database.as_deref().unwrap_or(&file))?;
+    database.migrate()?;
+    set_default_instrumentation(|| Some(Box::new(Watch::default())))?;
+    fill(&database, &options)?;
+    let one = queue(options.queues / 2);
+    let last = format!("{}*", queue(options.queues.saturating_sub(1)));
+    for selectors in [
+        vec!["*"],
+        vec!["soak*"],
+        vec![one.as_str(), last.as_str(), "soak*"],
+        vec!["none", "*"],
+    ] {
+        measure(&database, &selectors, options.take)?;
+    }
+    // All queues but one, which is the most important and very full.
+    let mut connection = database.connect()?;
+    let full = (0..options.jobs / 10).map(|_| job("full").map(|job| job.priority(-1)));
+    for chunk in full.collect::<Result<Vec<_>, _>>()?.chunks(10_000) {
+        enqueue_all(&mut connection, chunk.to_vec())?;
+    }
+    windlass::pause_queue(&mut connection, "full", "soak", "to be in the way")?;
+    println!("one more queue, of {} jobs, is paused", options.jobs / 10);
+    measure(&database, &["*"], options.take)
+}
+
+fn queue(number: usize) -> String {
+    format!("soak{number:06}")
+}
+
+fn job(queue: &str) -> windlass::Result<NewJob> {
+    NewJob::new(&Nothing).map(|job| job.queue(queue))
+}
+
+fn fill(database: &Database, options: &Options) -> Result<(), Box<dyn Error>> {
+    let mut connection = database.connect()?;
+    let begun = Instant::now();
+    let bar = ProgressBar::new(options.jobs as u64);
+    let mut number = 0;
+    while number < options.jobs {
+        let until = (number + 10_000).min(options.jobs);
+        let jobs = (number..until).map(|n| job(&queue(n % options.queues)));
+        enqueue_all(&mut connection, jobs.collect::<Result<Vec<_>, _>>()?)?;
+        bar.set_position(until as u64);
+        number = until;
+    }
+    bar.finish_and_clear();
+    let seconds = begun.elapsed().as_secs_f64();
+    println!(
+        "{} jobs in {} queues of {}, enqueued in {seconds:.1} s: {:.0} a second",
+        options.jobs,
+        options.queues,
+        database.target(),
+        options.jobs as f64 / seconds
+    );
+    Ok(())
+}
+
+/// Lets a worker take some jobs, and tells how long that took.
+fn measure(database: &Database, queues: &[&str], jobs: usize) -> Result<(), Box<dyn Error>> {
+    TOOK.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    let performed = Arc::new(AtomicUsize::new(0));
+    let registry = Registry::new().register::<Nothing>(Arc::clone(&performed));
+    let begun = Instant::now();
+    let worker = Worker::new(database, registry).queues(queues)?.start()?;
+    while performed.load(Ordering::SeqCst) < jobs {
+        if begun.elapsed() > Duration::from_secs(600) {
+            return Err("the worker takes too long".into());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let rate = performed.load(Ordering::SeqCst) as f64 / begun.elapsed().as_secs_f64();
+    drop(worker);
+    println!("worker of {}: {rate:.0} jobs a second", queues.join(","));
+    let mut took = TOOK.lock().unwrap_or_else(PoisonError::into_inner);
+    for (kind, times) in std::mem::take(&mut *took) {
+        println!("  {kind:<16} {}", summary(times));
+    }
+    Ok(())
+}
+
+fn summary(mut times: Vec<Duration>) -> String {
+    times.sort_unstable();
+    let at = |share: usize| times[(times.len() - 1) * share / 100];
+    format!(
+        "{:>6} times, median {:>9.1?}, 99 of 100 {:>9.1?}, longest {:>9.1?}",
+        times.len(),
+        at(50),
+        at(99),
+        at(100)
+    )
+}

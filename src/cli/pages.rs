@@ -1,0 +1,58 @@
+//! `windlass completions` and `windlass man`.
+
+use super::{Cli, output};
+use crate::error::{Error, Result};
+use clap::CommandFactory as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Print what makes a shell complete the arguments
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  windlass completions bash > /etc/bash_completion.d/windlass
+  windlass completions zsh > ~/.zfunc/_windlass
+  windlass completions fish > ~/.config/fish/completions/windlass.fish")]
+pub(super) struct Completions {
+    /// For which shell
+    shell: clap_complete::Shell,
+}
+
+impl Completions {
+    pub(super) fn run(&self) -> ExitCode {
+        let mut text = Vec::new();
+        clap_complete::generate(self.shell, &mut Cli::command(), "windlass", &mut text);
+        output::print(&text)
+    }
+}
+
+/// Write the manual pages, one a command
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  windlass man /usr/local/share/man/man1
+  windlass man . && man ./windlass-failed-retry.1")]
+pub(super) struct Man {
+    /// The directory, created when it is missing
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+}
+
+impl Man {
+    pub(super) fn run(&self) -> ExitCode {
+        match write(&self.directory) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => output::failed(&error),
+        }
+    }
+}
+
+fn write(directory: &Path) -> Result<()> {
+    let failed = |source| Error::Io {
+        action: "write the manual pages to",
+        path: directory.to_owned(),
+        source,
+    };
+    std::fs::create_dir_all(directory).map_err(failed)?;
+    clap_mangen::generate_to(Cli::command(), directory).map_err(failed)
+}

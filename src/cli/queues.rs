@@ -1,0 +1,269 @@
+//! `windlass queues ...`.
+
+use super::Failure;
+use super::output::{self, Report};
+use super::select::{How, connect};
+use super::status::{age, queues};
+use super::table::printable;
+use crate::JobState;
+use crate::db::Database;
+use crate::db::status::QueueStatus;
+use crate::error::Result;
+use crate::operate::{Change, Jobs};
+use serde::Serialize;
+use std::process::ExitCode;
+
+/// Look at the queues, pause, resume and clear them
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum Command {
+    List(List),
+    Show(Show),
+    Pause(Pause),
+    Resume(Resume),
+    Clear(Clear),
+}
+
+impl Command {
+    pub(super) fn show(&self, db: &Database) -> Result<ExitCode, Failure> {
+        Ok(match self {
+            Command::List(list) => output::show(&list.run(db)?, list.json),
+            Command::Show(show) => output::show(&show.run(db)?, show.json),
+            Command::Pause(pause) => output::show(&pause.run(db)?, pause.json),
+            Command::Resume(resume) => output::show(&resume.run(db)?, resume.json),
+            Command::Clear(clear) => {
+                let ready = Jobs::in_state(JobState::Ready).queue(&clear.queue);
+                let done = clear.how.run(db, &ready, Change::Discard, "discarded")?;
+                output::show(&done, clear.how.json)
+            }
+        })
+    }
+}
+
+/// List the queues that have jobs or are paused
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  windlass queues list
+  windlass queues list --json | jq '.queues[] | select(.oldest_ready_seconds > 300)'")]
+pub(super) struct List {
+    /// Print JSON; ages are in seconds
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Listed {
+    queues: Vec<QueueStatus>,
+}
+
+impl List {
+    fn run(&self, database: &Database) -> Result<Listed> {
+        let queues = crate::status::queues(&mut connect(database)?)?;
+        Ok(Listed { queues })
+    }
+}
+
+impl Report for Listed {
+    fn text(&self, width: Option<usize>) -> String {
+        if self.queues.is_empty() {
+            return "No queue has a job, and none is paused.\n".to_owned();
+        }
+        let mut text = queues(&self.queues).text(width);
+        let paused = self.queues.iter().filter(|queue| queue.paused);
+        for (index, queue) in paused.enumerate() {
+            if index == 0 {
+                text.push('\n');
+            }
+            text.push_str(&pause(queue));
+        }
+        text
+    }
+}
+
+/// `mail was paused 3m ago by ada: the provider is down`
+fn pause(queue: &QueueStatus) -> String {
+    let mut text = printable(&queue.queue_name) + " was paused";
+    if let Some(seconds) = queue.paused_seconds {
+        text.push_str(&format!(" {} ago", age(seconds)));
+    }
+    if let Some(by) = &queue.paused_by {
+        text.push_str(&format!(" by {}", printable(by)));
+    }
+    if let Some(reason) = &queue.pause_reason {
+        text.push_str(&format!(": {}", printable(reason)));
+    }
+    text + "\n"
+}
+
+/// Show how many jobs of a queue are ready, and for how long the oldest has been
+///
+/// The fast way to ask for one queue, for a probe or an autoscaler.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  windlass queues show mail
+  windlass queues show mail --json | jq .latency_seconds")]
+pub(super) struct Show {
+    /// The queue's name
+    #[arg(value_name = "QUEUE")]
+    queue: String,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Shown {
+    queue_name: String,
+    size: u64,
+    latency_seconds: Option<f64>,
+}
+
+impl Show {
+    fn run(&self, database: &Database) -> Result<Shown> {
+        let mut connection = connect(database)?;
+        let latency = crate::queues::queue_latency(&mut connection, &self.queue)?;
+        Ok(Shown {
+            queue_name: self.queue.clone(),
+            size: crate::queues::queue_size(&mut connection, &self.queue)?,
+            latency_seconds: latency.map(|latency| latency.as_secs_f64()),
+        })
+    }
+}
+
+impl Report for Shown {
+    fn text(&self, _width: Option<usize>) -> String {
+        let queue = printable(&self.queue_name);
+        match self.latency_seconds {
+            None => format!("No job of {queue} is ready.\n"),
+            Some(latency) => format!(
+                "{} jobs of {queue} are ready, the oldest for {}.\n",
+                self.size,
+                age(latency)
+            ),
+        }
+    }
+}
+
+/// Let nobody take jobs of a queue; what runs goes on
+///
+/// Every worker keeps to it from its next look on. Who paused the queue, when
+/// and why is shown by `windlass queues list` and `windlass status`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  windlass queues pause mail
+  windlass queues pause mail --reason 'the provider is down'")]
+pub(super) struct Pause {
+    /// The queue's name; it need not have jobs yet
+    #[arg(value_name = "QUEUE")]
+    queue: String,
+
+    /// Why, for all who wonder
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true
+    )]
+    reason: String,
+
+    /// Who [default: the user of this process, at this host]
+    #[arg(long, value_name = "NAME")]
+    by: Option<String>,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Let workers take jobs of a queue again
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  windlass queues resume mail")]
+pub(super) struct Resume {
+    /// The queue's name
+    #[arg(value_name = "QUEUE")]
+    queue: String,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Delete the jobs of a queue that are ready
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  windlass queues clear imports --dry-run
+  windlass queues clear imports")]
+pub(super) struct Clear {
+    /// The queue's name
+    #[arg(value_name = "QUEUE")]
+    queue: String,
+
+    #[command(flatten)]
+    how: How,
+}
+
+/// What came of pausing or resuming.
+#[derive(Debug, Serialize)]
+struct Turned {
+    queue_name: String,
+    paused: bool,
+    /// Whether it was otherwise before.
+    changed: bool,
+}
+
+impl Pause {
+    fn run(&self, database: &Database) -> Result<Turned> {
+        let mut connection = connect(database)?;
+        let by = self.by.clone().unwrap_or_else(user);
+        let changed = crate::queues::pause_queue(&mut connection, &self.queue, &by, &self.reason)?;
+        Ok(Turned {
+            queue_name: self.queue.clone(),
+            paused: true,
+            changed,
+        })
+    }
+}
+
+impl Resume {
+    fn run(&self, database: &Database) -> Result<Turned> {
+        let mut connection = connect(database)?;
+        Ok(Turned {
+            queue_name: self.queue.clone(),
+            paused: false,
+            changed: crate::queues::resume_queue(&mut connection, &self.queue)?,
+        })
+    }
+}
+
+impl Report for Turned {
+    fn text(&self, _width: Option<usize>) -> String {
+        let queue = printable(&self.queue_name);
+        match (self.paused, self.changed) {
+            (true, true) => {
+                format!("{queue} is paused; `windlass queues resume {queue}` lets it go on.\n")
+            }
+            (true, false) => format!("{queue} was paused before and stays so.\n"),
+            (false, true) => format!("{queue} goes on.\n"),
+            (false, false) => format!("{queue} was not paused.\n"),
+        }
+    }
+}
+
+/// `ada@web-1`, as far as it is known.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "who asks is no setting, so `config` does not read it"
+)]
+fn user() -> String {
+    let host = gethostname::gethostname();
+    let name = ["USER", "LOGNAME"]
+        .into_iter()
+        .find_map(|name| std::env::var(name).ok());
+    format!("{}@{}", name.unwrap_or_default(), host.to_string_lossy())
+}

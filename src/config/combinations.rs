@@ -1,0 +1,78 @@
+//! Settings that are fine one by one and impossible together.
+
+use super::Config;
+use super::reader::{Reader, Sourced};
+use super::source::Origin;
+use crate::recycle::Recycle;
+
+/// The place to complain of: the first that somebody has set.
+fn place<'o>(origins: impl IntoIterator<Item = &'o Origin>) -> Origin {
+    let mut origins = origins.into_iter();
+    let set = origins.find(|origin| **origin != Origin::Default);
+    set.cloned().unwrap_or(Origin::Default)
+}
+
+/// `alive_threshold (windlass.toml:7)`
+fn named<T>(name: &str, setting: &Sourced<T>) -> String {
+    format!("{name} ({})", setting.origin)
+}
+
+pub(super) fn check(config: &Config, reader: &mut Reader) {
+    heartbeats(config, reader);
+    pool(config, reader);
+    recycling(config, reader);
+    if let Some(number) = config.entry
+        && !(1..=config.workers.len()).contains(&number)
+    {
+        let message = format!(
+            "there is no worker of this number: the configuration has {}",
+            config.workers.len()
+        );
+        let origin = Origin::Environment(super::WORKER_VARIABLE.to_owned());
+        reader.problem(&origin, message);
+    }
+}
+
+fn heartbeats(config: &Config, reader: &mut Reader) {
+    let (threshold, interval) = (
+        &config.supervisor.alive_threshold,
+        &config.supervisor.heartbeat_interval,
+    );
+    if threshold.value.0 < interval.value.0.saturating_mul(3) {
+        let message = format!(
+            "{} must be at least three heartbeat intervals: it is {}, and {} is {}",
+            named("supervisor.alive_threshold", threshold),
+            humantime::format_duration(threshold.value.0),
+            named("supervisor.heartbeat_interval", interval),
+            humantime::format_duration(interval.value.0),
+        );
+        reader.problem(&place([&threshold.origin, &interval.origin]), message);
+    }
+}
+
+fn recycling(config: &Config, reader: &mut Reader) {
+    for worker in &config.workers {
+        let age = &worker.recycle_after;
+        if age.value.0.is_some_and(|age| age.0 < Recycle::SOONEST) {
+            let message = "workers.recycle_after must be at least a second".to_owned();
+            reader.problem(&age.origin, message);
+        }
+    }
+}
+
+fn pool(config: &Config, reader: &mut Reader) {
+    let pool = &config.database.pool;
+    let Some(size) = pool.value.0 else { return };
+    for worker in &config.workers {
+        let needed = worker.threads.value.0.saturating_add(2);
+        if size.0 < needed {
+            let message = format!(
+                "{} must be at least {} + 2: it is {}, and needs to be {needed}",
+                named("database.pool", pool),
+                named("workers.threads", &worker.threads),
+                size.0,
+            );
+            reader.problem(&place([&pool.origin, &worker.threads.origin]), message);
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! The effective configuration, as a file that would have the same effect.
+
+use super::{Config, Setting};
+use std::fmt;
+
+impl fmt::Display for Config {
+    /// A file with every setting, and beside each where its value comes from.
+    /// Secrets are left out.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut previous = None;
+        for setting in &self.settings {
+            let table = (setting.table, setting.number);
+            if previous != Some(table) {
+                let begin = if previous.is_some() { "\n" } else { "" };
+                match setting.number {
+                    Some(_) => writeln!(f, "{begin}[[{}]]", setting.table)?,
+                    None => writeln!(f, "{begin}[{}]", setting.table)?,
+                }
+                previous = Some(table);
+            }
+            let Setting {
+                name,
+                value,
+                origin,
+                ..
+            } = setting;
+            writeln!(f, "{:<40} # {origin}", format!("{name} = {value}"))?;
+        }
+        for (table, is_empty) in [
+            ("workers", self.workers.is_empty()),
+            ("dispatchers", self.dispatchers.is_empty()),
+        ] {
+            if is_empty {
+                writeln!(f, "\n# No [[{table}]].")?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,316 @@
+//! Reads settings one by one, and remembers what it has come across.
+
+use super::source::{Entry, File, Item, Origin, Table};
+use super::value::{Kind, Value};
+use crate::error::Problem;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A setting as it is in effect, for people.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Setting {
+    /// The table it stands in: `workers`.
+    pub table: &'static str,
+    /// Which of several tables of that name, counted from 1.
+    pub number: Option<usize>,
+    /// Its name there: `threads`.
+    pub name: &'static str,
+    /// Its value, as it would stand in the file; without secrets.
+    pub value: String,
+    /// What it is when nobody sets it.
+    pub default: String,
+    /// What it can be: `duration`.
+    pub kind: &'static str,
+    /// What it is for.
+    pub meaning: &'static str,
+    /// The environment variable that sets it.
+    pub variable: String,
+    /// Where its value comes from.
+    pub origin: Origin,
+}
+
+impl Setting {
+    /// Its name with its table's: `workers.threads`.
+    pub fn key(&self) -> String {
+        format!("{}.{}", self.table, self.name)
+    }
+}
+
+/// A value that was read, and where it came from.
+#[derive(Debug, Clone)]
+pub(crate) struct Sourced<T> {
+    pub(crate) value: T,
+    pub(crate) origin: Origin,
+}
+
+/// An option of a command line that sets something for all tables of a name.
+#[derive(Debug, Clone)]
+pub(crate) struct Argument {
+    pub(crate) table: &'static str,
+    pub(crate) name: &'static str,
+    pub(crate) option: &'static str,
+    pub(crate) value: String,
+}
+
+/// Where settings are looked up, the most important place first: arguments,
+/// environment, file.
+#[derive(Debug, Default)]
+pub(super) struct Reader {
+    pub(super) arguments: Vec<Argument>,
+    pub(super) environment: BTreeMap<String, String>,
+    items: BTreeMap<String, Item>,
+    /// Lines that are no TOML: whatever else is wrong there follows from it.
+    broken_lines: BTreeSet<usize>,
+    used: BTreeSet<String>,
+    pub(super) settings: Vec<Setting>,
+    problems: Vec<Problem>,
+}
+
+/// One table, from wherever its values come.
+#[derive(Debug)]
+pub(super) struct Section {
+    table: &'static str,
+    number: Option<usize>,
+    pub(super) origin: Origin,
+    entries: BTreeMap<String, Entry>,
+    known: Vec<&'static str>,
+}
+
+/// Not settings, but what processes of Windlass tell each other.
+const OTHER_VARIABLES: [&str; 5] = [
+    super::FILE_VARIABLE,
+    super::WORKER_VARIABLE,
+    "WINDLASS_CHILD_TOKEN",
+    "WINDLASS_SUPERVISOR_ID",
+    "WINDLASS_BEGIN_QUIET",
+];
+
+impl Reader {
+    pub(super) fn of(file: File) -> Self {
+        let lines = file.problems.iter().filter_map(|problem| problem.line);
+        Reader {
+            broken_lines: lines.collect(),
+            items: file.items,
+            problems: file.problems,
+            ..Reader::default()
+        }
+    }
+
+    pub(super) fn problem(&mut self, origin: &Origin, message: String) {
+        let follows =
+            matches!(origin, Origin::File { line, .. } if self.broken_lines.contains(line));
+        if !follows {
+            self.problems.push(origin.problem(message));
+        }
+    }
+
+    /// The table of this name.
+    pub(super) fn one(&mut self, table: &'static str) -> Section {
+        let found = match self.items.remove(table) {
+            Some(Item::One(found)) => Some(found),
+            Some(Item::Many(tables)) => {
+                if let Some(second) = tables.get(1) {
+                    let message = format!("there is one `[{table}]`, not several");
+                    self.problem(&second.origin.clone(), message);
+                }
+                tables.into_iter().next()
+            }
+            Some(Item::Value(origin)) => {
+                self.problem(&origin, format!("`{table}` is a table: write `[{table}]`"));
+                None
+            }
+            None => None,
+        };
+        Section::new(table, None, found)
+    }
+
+    /// The tables of this name; one, with all defaults, where the file does
+    /// not mention it. `name = []` is none.
+    pub(super) fn many(&mut self, table: &'static str) -> Vec<Section> {
+        let tables = match self.items.remove(table) {
+            Some(Item::Many(tables)) => tables.into_iter().map(Some).collect(),
+            Some(Item::One(found)) => {
+                let message = format!("there may be several: write `[[{table}]]`");
+                self.problem(&found.origin.clone(), message);
+                vec![Some(found)]
+            }
+            Some(Item::Value(origin)) => {
+                let message = format!("`{table}` are tables: write `[[{table}]]`");
+                self.problem(&origin, message);
+                vec![None]
+            }
+            None => vec![None],
+        };
+        let tables = tables.into_iter().enumerate();
+        tables
+            .map(|(index, found)| Section::new(table, Some(index + 1), found))
+            .collect()
+    }
+
+    /// What else the file and the environment say is unknown. The warnings.
+    pub(super) fn end(&mut self) -> Vec<Problem> {
+        let tables: BTreeSet<&str> = self.settings.iter().map(|setting| setting.table).collect();
+        let strangers: Vec<(String, Origin)> = std::mem::take(&mut self.items)
+            .into_iter()
+            .map(|(name, item)| match item {
+                Item::One(table) => (name, table.origin),
+                Item::Many(tables) => {
+                    let first = tables.into_iter().next();
+                    (name, first.map_or(Origin::Default, |table| table.origin))
+                }
+                Item::Value(origin) => (name, origin),
+            })
+            .collect();
+        for (name, origin) in strangers {
+            let known = suggestion(&name, tables.iter().copied());
+            self.problem(&origin, format!("there is no table `{name}`{known}"));
+        }
+        let variables: Vec<String> = self.settings.iter().map(|s| s.variable.clone()).collect();
+        let strangers = self.environment.keys().filter(|name| {
+            name.starts_with("WINDLASS_")
+                && !self.used.contains(*name)
+                && !OTHER_VARIABLES.contains(&name.as_str())
+        });
+        strangers
+            .map(|name| {
+                let bare = |name: &str| name.trim_start_matches("WINDLASS_").to_owned();
+                let near = nearest(&bare(name), variables.iter().map(|name| bare(name)));
+                let known = near.map_or(String::new(), |near| {
+                    format!("; did you mean `WINDLASS_{near}`?")
+                });
+                let origin = Origin::Environment(name.clone());
+                origin.problem(format!("no setting has this variable{known}"))
+            })
+            .collect()
+    }
+
+    /// Everything that is wrong, in the order of the file.
+    pub(super) fn problems(&mut self) -> Vec<Problem> {
+        let mut problems = std::mem::take(&mut self.problems);
+        problems.sort_by_key(|problem| problem.line.unwrap_or(usize::MAX));
+        problems
+    }
+
+    /// The value with the most weight.
+    fn find(&mut self, section: &Section, name: &'static str) -> Option<Entry> {
+        let argument = self.arguments.iter();
+        let mut argument = argument.filter(|a| a.table == section.table && a.name == name);
+        if let Some(argument) = argument.next() {
+            return Some(Entry {
+                value: Value::Untyped(argument.value.clone()),
+                origin: Origin::Argument(argument.option.to_owned()),
+            });
+        }
+        let mut found = None;
+        for variable in section.variables(name) {
+            if let Some(value) = self.environment.get(&variable) {
+                self.used.insert(variable.clone());
+                found.get_or_insert(Entry {
+                    value: Value::Untyped(value.clone()),
+                    origin: Origin::Environment(variable),
+                });
+            }
+        }
+        found
+    }
+}
+
+impl Section {
+    fn new(table: &'static str, number: Option<usize>, found: Option<Table>) -> Self {
+        let (origin, entries) = found.map_or((Origin::Default, BTreeMap::new()), |found| {
+            (found.origin, found.entries)
+        });
+        Section {
+            table,
+            number,
+            origin,
+            entries,
+            known: Vec::new(),
+        }
+    }
+
+    /// The variables of a setting, the most important one first.
+    fn variables(&self, name: &str) -> Vec<String> {
+        let (table, name) = (self.table.to_uppercase(), name.to_uppercase());
+        let all = format!("WINDLASS_{table}_{name}");
+        let mut variables = match self.number {
+            Some(number) => vec![format!("WINDLASS_{table}_{number}_{name}"), all],
+            None => vec![all],
+        };
+        if (self.table, name.as_str()) == ("database", "URL") {
+            variables.push("DATABASE_URL".to_owned());
+        }
+        variables
+    }
+
+    /// Reads a setting. One that is wrong is a problem, and its default.
+    pub(super) fn read<T: Kind>(
+        &mut self,
+        reader: &mut Reader,
+        name: &'static str,
+        default: T,
+        meaning: &'static str,
+    ) -> Sourced<T> {
+        self.known.push(name);
+        let in_file = self.entries.remove(name);
+        let entry = reader.find(self, name).or(in_file);
+        let mut read = Sourced {
+            value: default.clone(),
+            origin: Origin::Default,
+        };
+        if let Some(entry) = entry {
+            match T::read(&entry.value) {
+                Ok(value) => read.value = value,
+                Err(message) => {
+                    let message = format!("{}.{name}: {message}", self.table);
+                    reader.problem(&entry.origin, message);
+                }
+            }
+            read.origin = entry.origin;
+        }
+        let mut variables = self.variables(name);
+        reader.settings.push(Setting {
+            table: self.table,
+            number: self.number,
+            name,
+            value: read.value.show(),
+            default: default.show(),
+            kind: T::NAME,
+            meaning,
+            variable: variables.swap_remove(usize::from(self.number.is_some())),
+            origin: read.origin.clone(),
+        });
+        read
+    }
+
+    /// What is left of the table is unknown.
+    pub(super) fn end(self, reader: &mut Reader) {
+        for (name, entry) in self.entries {
+            let known = suggestion(&name, self.known.iter().copied());
+            let message = format!("`{}` has no setting `{name}`{known}", self.table);
+            reader.problem(&entry.origin, message);
+        }
+    }
+}
+
+fn nearest<K: AsRef<str>>(name: &str, known: impl Iterator<Item = K>) -> Option<K> {
+    known
+        .map(|known| (strsim::jaro_winkler(name, known.as_ref()), known))
+        .filter(|(nearness, _)| *nearness > 0.85)
+        .max_by(|one, other| one.0.total_cmp(&other.0))
+        .map(|(_, known)| known)
+}
+
+/// `; did you mean ..?` when there is something like it, and otherwise what
+/// there is.
+fn suggestion<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> String {
+    let known: BTreeSet<&str> = known.collect();
+    match nearest(name, known.iter().copied()) {
+        Some(near) => format!("; did you mean `{near}`?"),
+        None if known.len() <= 12 => {
+            let known: Vec<&str> = known.into_iter().collect();
+            format!("; there are {}", known.join(", "))
+        }
+        None => String::new(),
+    }
+}

@@ -1,0 +1,187 @@
+//! Every setting: its name, its default, and what it is for.
+
+use super::reader::{Reader, Section, Sourced};
+use super::source::Origin;
+use super::value::{
+    Address, Auto, Bytes, Count, Forever, Interval, Never, Program, Queues, Unlimited,
+};
+use crate::queue::QueueSelector;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// `[database]`
+#[derive(Debug, Clone)]
+pub(crate) struct DatabaseSettings {
+    pub(crate) url: Sourced<Address>,
+    pub(crate) pool: Sourced<Auto>,
+}
+
+/// `[supervisor]`
+#[derive(Debug, Clone)]
+pub(crate) struct SupervisorSettings {
+    pub(crate) heartbeat_interval: Sourced<Interval>,
+    pub(crate) alive_threshold: Sourced<Interval>,
+    pub(crate) shutdown_timeout: Sourced<Duration>,
+    pub(crate) pidfile: Sourced<PathBuf>,
+}
+
+/// `[[workers]]`
+#[derive(Debug, Clone)]
+pub(crate) struct WorkerSettings {
+    /// Where its table begins.
+    pub(crate) origin: Origin,
+    pub(crate) queues: Sourced<Queues>,
+    pub(crate) threads: Sourced<Count>,
+    pub(crate) processes: Sourced<Count>,
+    pub(crate) polling_interval: Sourced<Interval>,
+    pub(crate) keep_finished: Sourced<bool>,
+    pub(crate) program: Sourced<Program>,
+    pub(crate) recycle_after: Sourced<Never<Interval>>,
+    pub(crate) recycle_after_jobs: Sourced<Never<Count>>,
+    pub(crate) recycle_above_memory: Sourced<Never<Bytes>>,
+}
+
+/// `[[dispatchers]]`
+#[derive(Debug, Clone)]
+pub(crate) struct DispatcherSettings {
+    pub(crate) batch_size: Sourced<Count>,
+    pub(crate) polling_interval: Sourced<Interval>,
+}
+
+/// `[retention]`
+#[derive(Debug, Clone)]
+pub(crate) struct RetentionSettings {
+    pub(crate) finished_for: Sourced<Forever>,
+    pub(crate) finished_at_most: Sourced<Unlimited>,
+    pub(crate) failed_for: Sourced<Forever>,
+    pub(crate) every: Sourced<Interval>,
+}
+
+const fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+impl DatabaseSettings {
+    pub(super) fn read(r: &mut Reader) -> Self {
+        let mut s = r.one("database");
+        let settings = DatabaseSettings {
+            url: s.read(r, "url", Address(String::new()),
+                "`sqlite://PATH` or `postgres://USER@HOST/NAME`. `DATABASE_URL` sets it too, with less weight than `WINDLASS_DATABASE_URL`."),
+            pool: s.read(r, "pool", Auto(None),
+                "How many connections the jobs of a worker process may borrow at once, at least `threads` + 2. `auto`: 10, or more where `threads` needs more."),
+        };
+        s.end(r);
+        settings
+    }
+}
+
+impl SupervisorSettings {
+    pub(super) fn read(r: &mut Reader) -> Self {
+        let mut s = r.one("supervisor");
+        let settings = SupervisorSettings {
+            heartbeat_interval: s.read(r, "heartbeat_interval", Interval(seconds(10)),
+                "How often every process, of whatever kind, says that it is alive."),
+            alive_threshold: s.read(r, "alive_threshold", Interval(seconds(60)),
+                "After how long without a heartbeat a process is taken for dead; at least three heartbeats, and the same for all that share a database."),
+            shutdown_timeout: s.read(r, "shutdown_timeout", seconds(25),
+                "How long running jobs may go on after a stop; the supervisor waits 5 s longer before it kills."),
+            pidfile: s.read(r, "pidfile", PathBuf::new(),
+                "A file that the supervisor locks and writes its process id to: a second one with the same file refuses to start. Empty: none."),
+        };
+        s.end(r);
+        settings
+    }
+}
+
+impl WorkerSettings {
+    pub(super) fn read_all(r: &mut Reader) -> Vec<Self> {
+        let sections = r.many("workers");
+        sections.into_iter().map(|s| Self::read(r, s)).collect()
+    }
+
+    fn read(r: &mut Reader, mut s: Section) -> Self {
+        let settings = WorkerSettings {
+            origin: s.origin.clone(),
+            queues: s.read(r, "queues", Queues(vec![QueueSelector::All]),
+                "The queues to serve, in this order: names, prefixes such as `mail*`, and `*` for all."),
+            threads: s.read(r, "threads", Count(5),
+                "How many jobs a process runs at once."),
+            processes: s.read(r, "processes", Count(1),
+                "How many such processes a supervisor runs."),
+            polling_interval: s.read(r, "polling_interval", Interval(seconds(5)),
+                "How often to look for work without having been woken."),
+            keep_finished: s.read(r, "keep_finished", true,
+                "Whether the rows of finished jobs stay, for as long as `retention` says."),
+            program: s.read(r, "program", Program(Vec::new()),
+                "The program that is the worker, and its arguments; the environment variable separates them by spaces. Empty: the supervisor's own program again."),
+            recycle_after: s.read(r, "recycle_after", Never(None),
+                "After how long a process makes room for a new one, up to a tenth earlier or later: it claims no more, ends its jobs and exits."),
+            recycle_after_jobs: s.read(r, "recycle_after_jobs", Never(None),
+                "The same, after that many jobs."),
+            recycle_above_memory: s.read(r, "recycle_above_memory", Never(None),
+                "The same, when the process takes up more of the host's memory (Linux only)."),
+        };
+        s.end(r);
+        settings
+    }
+}
+
+impl DispatcherSettings {
+    pub(super) fn read_all(r: &mut Reader) -> Vec<Self> {
+        let sections = r.many("dispatchers");
+        sections.into_iter().map(|s| Self::read(r, s)).collect()
+    }
+
+    fn read(r: &mut Reader, mut s: Section) -> Self {
+        let settings = DispatcherSettings {
+            batch_size: s.read(
+                r,
+                "batch_size",
+                Count(500),
+                "How many jobs a transaction makes ready at most.",
+            ),
+            polling_interval: s.read(
+                r,
+                "polling_interval",
+                Interval(seconds(1)),
+                "The longest time between two looks for jobs that are due.",
+            ),
+        };
+        s.end(r);
+        settings
+    }
+}
+
+impl RetentionSettings {
+    pub(super) fn read(r: &mut Reader) -> Self {
+        let mut s = r.one("retention");
+        let settings = RetentionSettings {
+            finished_for: s.read(
+                r,
+                "finished_for",
+                Forever(Some(seconds(86_400))),
+                "How long finished jobs stay.",
+            ),
+            finished_at_most: s.read(
+                r,
+                "finished_at_most",
+                Unlimited(None),
+                "How many finished jobs stay: those that were enqueued last.",
+            ),
+            failed_for: s.read(
+                r,
+                "failed_for",
+                Forever(None),
+                "How long failed jobs stay, counted from their failure.",
+            ),
+            every: s.read(
+                r,
+                "every",
+                Interval(seconds(60)),
+                "How often to look for what is to go.",
+            ),
+        };
+        s.end(r);
+        settings
+    }
+}

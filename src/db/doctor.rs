@@ -1,0 +1,256 @@
+//! What `windlass doctor` asks: only reading, one snapshot a question.
+
+use super::conn::{Conn, on};
+use super::declared;
+use super::migrations::{self, MigrationDialect};
+use super::sql::sql;
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Bool, Double, Integer, Nullable, Text};
+use std::collections::BTreeSet;
+
+/// A rule that every transaction keeps, and that only other hands break.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// A job that has not finished stands somewhere.
+    IsSomewhere,
+    /// No job stands in two places.
+    IsInOnePlace,
+    /// A finished job stands nowhere.
+    HasLeft,
+    /// What stands somewhere is a job.
+    IsThere,
+    /// A claim has a process.
+    IsHeld,
+}
+
+impl Rule {
+    pub(crate) const ALL: [Rule; 5] = [
+        Rule::IsSomewhere,
+        Rule::IsInOnePlace,
+        Rule::HasLeft,
+        Rule::IsThere,
+        Rule::IsHeld,
+    ];
+
+    /// Selects, as `id`, the jobs that break it.
+    fn query(self) -> String {
+        let places = ["ready", "claimed", "scheduled", "blocked", "failed"];
+        let table = |place: &str| format!("solid_queue_{place}_executions");
+        let all = places.map(|place| format!("SELECT job_id FROM {}", table(place)));
+        let all = all.join(" UNION ALL ");
+        match self {
+            Rule::IsSomewhere => {
+                let nowhere = places.map(|place| {
+                    format!(
+                        "NOT EXISTS (SELECT 1 FROM {} e WHERE e.job_id = j.id)",
+                        table(place)
+                    )
+                });
+                format!(
+                    "SELECT j.id FROM solid_queue_jobs j WHERE j.finished_at IS NULL AND {}",
+                    nowhere.join(" AND ")
+                )
+            }
+            Rule::IsInOnePlace => {
+                format!("SELECT job_id AS id FROM ({all}) AS e GROUP BY job_id HAVING count(*) > 1")
+            }
+            Rule::HasLeft => format!(
+                "SELECT j.id FROM ({all}) AS e JOIN solid_queue_jobs j ON j.id = e.job_id WHERE j.finished_at IS NOT NULL"
+            ),
+            Rule::IsThere => format!(
+                "SELECT e.job_id AS id FROM ({all}) AS e \
+                 WHERE NOT EXISTS (SELECT 1 FROM solid_queue_jobs j WHERE j.id = e.job_id)"
+            ),
+            Rule::IsHeld => "SELECT c.job_id AS id FROM solid_queue_claimed_executions c \
+                 WHERE NOT EXISTS (SELECT 1 FROM solid_queue_processes p WHERE p.id = c.process_id)"
+                .to_owned(),
+        }
+    }
+}
+
+/// The jobs that break a rule: how many, and the first few.
+#[derive(Debug, Default)]
+pub(crate) struct Astray {
+    pub(crate) count: i64,
+    pub(crate) jobs: Vec<i64>,
+}
+
+#[derive(QueryableByName)]
+struct One {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+    #[diesel(sql_type = BigInt)]
+    count: i64,
+}
+
+/// As many jobs are named as this.
+pub(crate) const FIRST: usize = 5;
+
+/// Looks for jobs that break a rule.
+pub(crate) fn astray(conn: &mut Conn<'_>, rule: Rule) -> QueryResult<Astray> {
+    let text = format!(
+        "WITH astray AS ({}) SELECT id, (SELECT count(*) FROM astray) AS count FROM astray ORDER BY id LIMIT {FIRST}",
+        rule.query()
+    );
+    let rows: Vec<One> = on!(conn, |c| sql(text).load(c))?;
+    Ok(Astray {
+        count: rows.first().map_or(0, |row| row.count),
+        jobs: rows.iter().map(|row| row.id).collect(),
+    })
+}
+
+#[derive(QueryableByName)]
+struct Named {
+    #[diesel(sql_type = Text)]
+    of: String,
+    #[diesel(sql_type = Text)]
+    name: String,
+    #[diesel(sql_type = Bool)]
+    valid: bool,
+}
+
+fn dialect(conn: &Conn<'_>) -> MigrationDialect {
+    match conn {
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(_) => MigrationDialect::Postgres,
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(_) => MigrationDialect::Sqlite,
+    }
+}
+
+/// The migrations that the database lacks, and those that it has and this
+/// program does not know.
+pub(crate) fn migrations(conn: &mut Conn<'_>) -> crate::Result<(Vec<String>, Vec<String>)> {
+    let known: BTreeSet<String> = migrations::versions(dialect(conn)).into_iter().collect();
+    let applied = migrations::applied(conn)?;
+    let less = |a: &BTreeSet<String>, b: &BTreeSet<String>| a.difference(b).cloned().collect();
+    Ok((less(&known, &applied), less(&applied, &known)))
+}
+
+/// What the migrations made and is not there any more, in words.
+pub(crate) fn drift(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
+    let (columns, indexes) = match conn {
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(_) => (
+            "SELECT c.relname::text AS of, a.attname::text AS name, true AS valid FROM pg_attribute a \
+             JOIN pg_class c ON c.oid = a.attrelid WHERE c.relkind IN ('r', 'p') AND pg_table_is_visible(c.oid) \
+             AND a.attnum > 0 AND NOT a.attisdropped",
+            "SELECT t.relname::text AS of, x.relname::text AS name, i.indisvalid AS valid FROM pg_index i \
+             JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_class t ON t.oid = i.indrelid \
+             WHERE pg_table_is_visible(t.oid)",
+        ),
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(_) => (
+            "SELECT m.name AS of, c.name AS name, true AS valid FROM sqlite_schema m, pragma_table_info(m.name) c \
+             WHERE m.type = 'table'",
+            "SELECT tbl_name AS of, name, true AS valid FROM sqlite_schema WHERE type = 'index'",
+        ),
+    };
+    let columns: Vec<Named> = on!(conn, |c| diesel::sql_query(columns).load(c))?;
+    let indexes: Vec<Named> = on!(conn, |c| diesel::sql_query(indexes).load(c))?;
+    Ok(missing(dialect(conn), &columns, &indexes))
+}
+
+fn missing(dialect: MigrationDialect, columns: &[Named], indexes: &[Named]) -> Vec<String> {
+    let mut missing = Vec::new();
+    for table in declared::tables() {
+        if !columns.iter().any(|found| found.of == table.name) {
+            missing.push(format!("the table {} is missing", table.name));
+            continue;
+        }
+        for column in &table.columns {
+            let is_it = |found: &&Named| found.of == table.name && found.name == column.name;
+            if columns.iter().find(is_it).is_none() {
+                let (table, column) = (table.name, column.name);
+                missing.push(format!("the column {table}.{column} is missing"));
+            }
+        }
+    }
+    for (index, table) in migrations::indexes(dialect) {
+        match indexes.iter().find(|found| found.name == index) {
+            None => missing.push(format!("the index {index} of {table} is missing")),
+            Some(found) if !found.valid => {
+                missing.push(format!(
+                    "the index {index} of {table} is not valid: REINDEX it"
+                ));
+            }
+            Some(_) => {}
+        }
+    }
+    missing
+}
+
+/// The database itself.
+#[derive(Debug, QueryableByName)]
+pub(crate) struct Version {
+    /// As it calls itself.
+    #[diesel(sql_type = Text)]
+    pub(crate) version: String,
+    /// In one number: 150004 for Postgres 15.4.
+    #[diesel(sql_type = Integer)]
+    pub(crate) number: i32,
+    /// SQLite's journal mode; `server` for Postgres.
+    #[diesel(sql_type = Text)]
+    pub(crate) journal: String,
+    /// SQLite's file; empty for a server and for a database in memory.
+    #[diesel(sql_type = Text)]
+    pub(crate) file: String,
+}
+
+pub(crate) fn version(conn: &mut Conn<'_>) -> QueryResult<Version> {
+    let text = match conn {
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(_) => {
+            "SELECT 'Postgres ' || current_setting('server_version') AS version, \
+             current_setting('server_version_num')::integer AS number, 'server' AS journal, '' AS file"
+        }
+        // Older ones are refused when a connection is opened.
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(_) => {
+            "SELECT 'SQLite ' || sqlite_version() AS version, 0 AS number, \
+             (SELECT journal_mode FROM pragma_journal_mode) AS journal, \
+             (SELECT file FROM pragma_database_list WHERE name = 'main') AS file"
+        }
+    };
+    on!(conn, |c| diesel::sql_query(text).get_result(c))
+}
+
+/// What waits, and what holds up the clearing of dead rows.
+#[derive(Debug, QueryableByName)]
+pub(crate) struct Load {
+    /// Seconds since the first scheduled job was due.
+    #[diesel(sql_type = Nullable<Double>)]
+    pub(crate) overdue: Option<f64>,
+    #[diesel(sql_type = Bool)]
+    pub(crate) has_ready: bool,
+    /// Seconds since the oldest open transaction of this database began, but
+    /// this one. `None`: there is none, or it cannot be known.
+    #[diesel(sql_type = Nullable<Double>)]
+    pub(crate) transaction: Option<f64>,
+    /// Whose it is.
+    #[diesel(sql_type = Nullable<Text>)]
+    pub(crate) holder: Option<String>,
+}
+
+pub(crate) fn load(conn: &mut Conn<'_>) -> QueryResult<Load> {
+    let overdue = super::status::age(conn, "min(scheduled_at)");
+    let oldest = match conn {
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(_) => {
+            "SELECT extract(epoch FROM clock_timestamp() - xact_start)::float8 AS \"transaction\", \
+             'pid ' || pid || coalesce(' (' || nullif(application_name, '') || ')', '') || ', ' || state AS holder \
+             FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() \
+             AND backend_type = 'client backend' AND xact_start IS NOT NULL ORDER BY xact_start LIMIT 1"
+        }
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(_) => {
+            "SELECT CAST(NULL AS double precision) AS \"transaction\", CAST(NULL AS text) AS holder"
+        }
+    };
+    let text = conn.write(&format!(
+        "SELECT (SELECT {overdue} FROM solid_queue_scheduled_executions WHERE scheduled_at <= {{now}}) AS overdue, \
+         EXISTS (SELECT 1 FROM solid_queue_ready_executions) AS has_ready, oldest.* \
+         FROM (SELECT 1) AS one LEFT JOIN ({oldest}) AS oldest ON true"
+    ));
+    on!(conn, |c| sql(text).get_result(c))
+}

@@ -1,0 +1,249 @@
+//! Whether a database and what works on it are in good order.
+
+use crate::db::doctor::{self, Astray, Rule};
+use crate::db::{AsConn, Conn, status};
+use crate::error::{Doing, Result};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How something was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Verdict {
+    /// As it should be.
+    Fine,
+    /// Jobs run, but perhaps late, or not for long.
+    Warning,
+    /// Jobs are lost, stuck or refused.
+    Problem,
+}
+
+/// What one check of [`doctor`] found.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
+pub struct Finding {
+    /// The check's name: `schema`, `places` and so on.
+    pub check: &'static str,
+    /// How it went.
+    pub verdict: Verdict,
+    /// What was found, and what to do about it.
+    pub says: String,
+    /// The first few of the jobs that it is about.
+    pub jobs: Vec<i64>,
+}
+
+/// A heartbeat older than this is a dead process, unless told otherwise.
+pub(crate) const ALIVE: Duration = Duration::from_secs(60);
+
+/// A transaction open for longer keeps dead rows from being cleared.
+const LONG: f64 = 300.0;
+
+/// A due job that waits for longer has no dispatcher.
+const OVERDUE: f64 = 60.0;
+
+/// A log larger than this is not being checkpointed: somebody reads for long.
+const LARGE_WAL: u64 = 256 * 1024 * 1024;
+
+/// Looks whether all is well: the schema, that each job stands in exactly one
+/// place, the processes, and the database itself. It only reads, and the
+/// larger the tables the longer it takes.
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::Verdict;
+/// let findings = windlass::doctor(&mut conn)?;
+/// assert!(findings.iter().all(|finding| finding.verdict == Verdict::Fine));
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
+/// # Errors
+/// When the database does not answer. A check that cannot be made is a
+/// warning.
+pub fn doctor<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<Finding>> {
+    let mut conn = conn.as_conn();
+    let version = doctor::version(&mut conn).doing("look at the database")?;
+    let mut findings = vec![database(&version)];
+    findings.extend(write_ahead_log(&version));
+    let schema = schema(&mut conn)?;
+    let is_whole = schema.verdict != Verdict::Problem;
+    findings.push(schema);
+    // Without its tables there is nothing more to ask.
+    if is_whole {
+        findings.extend(Rule::ALL.map(|rule| place(&mut conn, rule)));
+        let load = doctor::load(&mut conn).doing("look at the load")?;
+        findings.extend(processes(&mut conn, &load)?);
+        findings.extend(lateness(&load));
+    }
+    Ok(findings)
+}
+
+fn finding(check: &'static str, verdict: Verdict, says: impl Into<String>) -> Finding {
+    Finding {
+        check,
+        verdict,
+        says: says.into(),
+        jobs: Vec::new(),
+    }
+}
+
+fn database(version: &doctor::Version) -> Finding {
+    let name = &version.version;
+    if (1..140_000).contains(&version.number) {
+        let says = format!("{name}: Windlass is made for Postgres 14 or later; update the server");
+        return finding("database", Verdict::Warning, says);
+    }
+    // A database in memory has no other way, and needs none.
+    if !["server", "wal", "memory"].contains(&version.journal.as_str()) {
+        let journal = &version.journal;
+        let says = format!(
+            "{name}: the journal mode is `{journal}`, with which readers and writers wait for each \
+             other; something changed it: set `journal_mode` to WAL"
+        );
+        return finding("database", Verdict::Problem, says);
+    }
+    finding("database", Verdict::Fine, name)
+}
+
+fn write_ahead_log(version: &doctor::Version) -> Option<Finding> {
+    if version.file.is_empty() {
+        return None;
+    }
+    let log = PathBuf::from(format!("{}-wal", version.file));
+    let bytes = std::fs::metadata(log).map_or(0, |file| file.len());
+    let megabytes = bytes / (1024 * 1024);
+    Some(if bytes > LARGE_WAL {
+        let says = format!(
+            "the write-ahead log has {megabytes} MiB and is not getting shorter: some connection has \
+             been reading for long; end it"
+        );
+        finding("log", Verdict::Warning, says)
+    } else {
+        let says = format!("the write-ahead log has {megabytes} MiB");
+        finding("log", Verdict::Fine, says)
+    })
+}
+
+fn schema(conn: &mut Conn<'_>) -> Result<Finding> {
+    let (lacking, unknown) = doctor::migrations(conn)?;
+    let problem = |says: String| Ok(finding("schema", Verdict::Problem, says));
+    if !lacking.is_empty() {
+        let lacking = lacking.join(", ");
+        return problem(format!("not migrated: {lacking}; run `windlass migrate`"));
+    }
+    let drift = doctor::drift(conn).doing("read the catalogue")?;
+    if !drift.is_empty() {
+        return problem(format!(
+            "{}; something else changed the tables",
+            drift.join("; ")
+        ));
+    }
+    if !unknown.is_empty() {
+        let says = format!("newer than this program: {}", unknown.join(", "));
+        return Ok(finding("schema", Verdict::Fine, says));
+    }
+    Ok(finding(
+        "schema",
+        Verdict::Fine,
+        "all tables, columns and indexes are there",
+    ))
+}
+
+fn place(conn: &mut Conn<'_>, rule: Rule) -> Finding {
+    let (check, fine, wrong) = match rule {
+        Rule::IsSomewhere => (
+            "lost",
+            "every unfinished job stands somewhere",
+            "unfinished jobs stand nowhere and will never run; set their `finished_at`, delete them, or \
+             insert a ready execution",
+        ),
+        Rule::IsInOnePlace => (
+            "places",
+            "no job stands in two places",
+            "jobs stand in two places and may run twice; delete all but one of their executions",
+        ),
+        Rule::HasLeft => (
+            "finished",
+            "no finished job stands anywhere",
+            "finished jobs still have an execution and may run again; delete it",
+        ),
+        Rule::IsThere => (
+            "orphans",
+            "every execution has its job",
+            "executions have no job; delete them",
+        ),
+        Rule::IsHeld => (
+            "claims",
+            "every claim has its process",
+            "claims belong to no process; a supervisor of Windlass never leaves any: delete them and \
+             insert ready executions, or let Solid Queue's supervisor fail them",
+        ),
+    };
+    match doctor::astray(conn, rule) {
+        Ok(Astray { count: 0, .. }) => finding(check, Verdict::Fine, fine),
+        Ok(Astray { count, jobs }) => Finding {
+            jobs,
+            ..finding(check, Verdict::Problem, format!("{count} {wrong}"))
+        },
+        Err(error) => {
+            let says = format!("could not be looked at: {error}");
+            finding(check, Verdict::Warning, says)
+        }
+    }
+}
+
+fn processes(conn: &mut Conn<'_>, load: &doctor::Load) -> Result<Vec<Finding>> {
+    let all = status::processes(conn).doing("list the processes")?;
+    let is_dead = |beat: f64| beat > ALIVE.as_secs_f64();
+    let dead = all
+        .iter()
+        .filter(|one| is_dead(one.heartbeat_seconds))
+        .count();
+    let alive = all.iter().filter(|one| !is_dead(one.heartbeat_seconds));
+    let kinds: Vec<&str> = alive.map(|one| one.kind.as_str()).collect();
+    let mut findings = Vec::new();
+    if dead > 0 {
+        let seconds = ALIVE.as_secs();
+        let says = format!(
+            "{dead} processes have not beaten for {seconds} s and nobody has pruned them: run a supervisor"
+        );
+        findings.push(finding("processes", Verdict::Warning, says));
+    }
+    if !kinds.is_empty() && !kinds.iter().any(|kind| kind.starts_with("Supervisor")) {
+        let says = "no supervisor runs: the jobs of a process that dies would stay with it";
+        findings.push(finding("processes", Verdict::Warning, says));
+    }
+    if load.has_ready && !kinds.contains(&"Worker") {
+        let says = "jobs are ready and no worker runs";
+        findings.push(finding("processes", Verdict::Warning, says));
+    }
+    if findings.is_empty() {
+        let says = format!("{} run", kinds.len());
+        findings.push(finding("processes", Verdict::Fine, says));
+    }
+    Ok(findings)
+}
+
+fn lateness(load: &doctor::Load) -> Vec<Finding> {
+    let overdue = match load.overdue {
+        Some(seconds) if seconds > OVERDUE => {
+            let says = format!("a scheduled job has been due for {seconds:.0} s: run a dispatcher");
+            finding("scheduled", Verdict::Warning, says)
+        }
+        _ => finding("scheduled", Verdict::Fine, "no scheduled job is overdue"),
+    };
+    let transaction = match load.transaction {
+        Some(seconds) if seconds > LONG => {
+            let holder = load.holder.as_deref().unwrap_or("unknown");
+            let says = format!(
+                "a transaction has been open for {seconds:.0} s ({holder}): the rows of ended jobs cannot be \
+                 cleared while it is, and claiming gets slower; end it"
+            );
+            finding("transactions", Verdict::Warning, says)
+        }
+        _ => finding("transactions", Verdict::Fine, "none has been open for long"),
+    };
+    vec![overdue, transaction]
+}

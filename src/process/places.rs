@@ -1,0 +1,144 @@
+//! Where a worker looks for jobs: its selectors, as names of queues.
+
+use crate::clock;
+use crate::db::Conn;
+use crate::db::names;
+use crate::db::ready::{Claims, Queues};
+use crate::queue::QueueSelector;
+use diesel::QueryResult;
+use std::time::{Duration, Instant};
+
+/// The queues of a worker, in their order.
+#[derive(Debug)]
+pub(crate) struct Places {
+    selectors: Vec<QueueSelector>,
+    /// The names that the selectors stood for when they were read last, and
+    /// until when that is good enough.
+    known: Vec<String>,
+    good_until: Option<Instant>,
+    /// Whether the paused queues hold so much that a look at all queues has
+    /// to go around them, and until when that is good enough.
+    is_crowded: bool,
+    asked_until: Option<Instant>,
+}
+
+/// While jobs are found, how long at least what was read is kept.
+const KEPT: Duration = Duration::from_secs(1);
+
+/// And at least so many times as long as reading took: with ten thousand
+/// names it costs more than many claims, and must not be what a worker does.
+const SHARE: u32 = 20;
+
+/// Names of one statement: so few that it costs the same however many queues
+/// there are, and enough to find jobs behind some that have none left.
+const CHUNK: usize = 64;
+
+impl Places {
+    pub(crate) fn new(selectors: Vec<QueueSelector>) -> Self {
+        Places {
+            selectors,
+            known: Vec::new(),
+            good_until: None,
+            is_crowded: false,
+            asked_until: None,
+        }
+    }
+
+    /// Claims up to `limit` jobs, queue by queue, with as many calls of
+    /// `claim` as it takes.
+    pub(crate) fn sweep(
+        &mut self,
+        conn: &mut Conn<'_>,
+        limit: usize,
+        mut claim: impl FnMut(&mut Conn<'_>, &Queues, usize) -> QueryResult<Claims>,
+    ) -> QueryResult<Claims> {
+        if self.is_of_all() && !self.goes_around_pauses(conn)? {
+            return claim(conn, &Queues::All, limit);
+        }
+        let is_fresh = self.refresh(conn)?;
+        let found = claim_in(conn, &self.known, limit, &mut claim)?;
+        let is_empty = matches!(&found, Claims::Held(held) if held.is_empty());
+        if is_empty && !is_fresh {
+            // Perhaps there is a queue by now that was not there before.
+            self.good_until = None;
+            self.refresh(conn)?;
+            return claim_in(conn, &self.known, limit, &mut claim);
+        }
+        Ok(found)
+    }
+
+    fn is_of_all(&self) -> bool {
+        self.selectors.first() == Some(&QueueSelector::All)
+    }
+
+    /// Reads the names again when they are no longer good enough. True: it
+    /// did, or they are always the same.
+    fn refresh(&mut self, conn: &mut Conn<'_>) -> QueryResult<bool> {
+        let is_fixed = |selector: &QueueSelector| matches!(selector, QueueSelector::Name(_));
+        let is_fixed = self.selectors.iter().all(is_fixed);
+        let begun = clock::instant();
+        match self.good_until {
+            Some(_) if is_fixed => return Ok(true),
+            Some(until) if begun < until => return Ok(false),
+            _ => {}
+        }
+        self.known = if self.is_of_all() {
+            names::foremost(conn)?
+        } else {
+            resolve(conn, &self.selectors)?
+        };
+        self.good_until = Some(clock::deadline((begun.elapsed() * SHARE).max(KEPT)));
+        Ok(true)
+    }
+
+    fn goes_around_pauses(&mut self, conn: &mut Conn<'_>) -> QueryResult<bool> {
+        if self
+            .asked_until
+            .is_none_or(|until| until <= clock::instant())
+        {
+            self.is_crowded = names::are_pauses_crowded(conn)?;
+            self.asked_until = Some(clock::deadline(KEPT));
+        }
+        Ok(self.is_crowded)
+    }
+}
+
+/// Queue by queue until there are `limit`.
+fn claim_in(
+    conn: &mut Conn<'_>,
+    names: &[String],
+    limit: usize,
+    claim: &mut impl FnMut(&mut Conn<'_>, &Queues, usize) -> QueryResult<Claims>,
+) -> QueryResult<Claims> {
+    let mut held = Vec::new();
+    for chunk in names.chunks(CHUNK) {
+        let queues = Queues::Named(chunk.to_vec());
+        match claim(conn, &queues, limit - held.len()) {
+            Ok(Claims::Held(more)) => held.extend(more),
+            Ok(Claims::Unregistered) if held.is_empty() => return Ok(Claims::Unregistered),
+            // What is held is not to be forgotten; the next look will tell.
+            Ok(Claims::Unregistered) => break,
+            Err(error) if held.is_empty() => return Err(error),
+            Err(_) => break,
+        }
+        if held.len() >= limit {
+            break;
+        }
+    }
+    Ok(Claims::Held(held))
+}
+
+/// The names of the queues that the selectors stand for, in order.
+fn resolve(conn: &mut Conn<'_>, selectors: &[QueueSelector]) -> QueryResult<Vec<String>> {
+    let mut known: Vec<String> = Vec::new();
+    let mut seen = std::collections::HashSet::new();
+    for selector in selectors {
+        let more = match selector {
+            QueueSelector::Name(name) => vec![name.clone()],
+            QueueSelector::Prefix(prefix) => names::queue_names(conn, prefix)?,
+            QueueSelector::All => names::queue_names(conn, "")?,
+        };
+        known.extend(more.into_iter().filter(|name| seen.insert(name.clone())));
+    }
+    Ok(known)
+}

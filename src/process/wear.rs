@@ -1,0 +1,147 @@
+//! How worn a worker is.
+
+use crate::clock;
+use crate::recycle::Recycle;
+use std::time::{Duration, Instant};
+
+/// What tells a worker when to make room for a new one.
+#[derive(Debug)]
+pub(crate) struct Wear {
+    /// When it is old.
+    old_at: Option<Instant>,
+    /// How many jobs it may still claim.
+    jobs_left: Option<u64>,
+    memory: Option<u64>,
+    next_look: Instant,
+    /// It has claimed a job: a limit that it exceeds from the beginning lets it
+    /// do one all the same, and not just start again and again.
+    is_used: bool,
+}
+
+/// Between two looks at the memory.
+const LOOK: Duration = Duration::from_secs(1);
+
+impl Wear {
+    pub(crate) fn new(recycle: Recycle) -> Self {
+        Wear {
+            old_at: recycle.after.map(|age| {
+                // What is as good as never cannot be made a tenth longer.
+                clock::deadline(clock::jittered(age.min(clock::NEVER)))
+            }),
+            jobs_left: recycle.after_jobs,
+            memory: recycle.above_memory,
+            next_look: clock::instant(),
+            is_used: false,
+        }
+    }
+
+    /// How many jobs may be claimed for so many idle threads.
+    pub(crate) fn room(&self, idle: usize) -> usize {
+        self.jobs_left.map_or(idle, |left| {
+            usize::try_from(left).unwrap_or(usize::MAX).min(idle)
+        })
+    }
+
+    /// Counts claimed jobs.
+    pub(crate) fn count(&mut self, jobs: usize) {
+        self.is_used |= jobs > 0;
+        if let Some(left) = &mut self.jobs_left {
+            *left = left.saturating_sub(jobs as u64);
+        }
+    }
+
+    /// How long one may wait before asking again.
+    pub(crate) fn patience(&self, pause: Duration) -> Duration {
+        let old = self.old_at.map_or(Duration::MAX, |at| {
+            at.saturating_duration_since(clock::instant())
+        });
+        let look = if self.memory.is_some() {
+            LOOK
+        } else {
+            Duration::MAX
+        };
+        pause.min(old).min(look)
+    }
+
+    /// Why it is time to go.
+    pub(crate) fn reason(&mut self) -> Option<String> {
+        let now = clock::instant();
+        if self.jobs_left == Some(0) {
+            return Some("it has had its number of jobs".to_owned());
+        }
+        if self.old_at.is_some_and(|at| now >= at) {
+            return Some("it is old enough".to_owned());
+        }
+        let limit = self.memory?;
+        if now < self.next_look || !self.is_used {
+            return None;
+        }
+        self.next_look = now + LOOK;
+        let taken = resident_memory().filter(|taken| *taken > limit)?;
+        Some(format!(
+            "it takes up {} MiB of memory, more than {} MiB",
+            taken >> 20,
+            limit >> 20
+        ))
+    }
+}
+
+/// What the process takes up of the host's memory, in bytes.
+#[cfg(target_os = "linux")]
+fn resident_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;
+    Some(pages * rustix::param::page_size() as u64)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn resident_memory() -> Option<u64> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_wears_out_by_jobs() {
+        let mut wear = Wear::new(Recycle::new().after_jobs(5));
+        assert_eq!((wear.room(3), wear.room(9)), (3, 5));
+        wear.count(3);
+        assert_eq!((wear.room(3), wear.reason()), (2, None));
+        wear.count(2);
+        assert!(wear.reason().is_some());
+    }
+
+    #[test]
+    fn by_age() {
+        let mut wear = Wear::new(Recycle::new().after(Duration::ZERO));
+        assert!(wear.reason().is_some());
+        let mut wear = Wear::new(Recycle::new().after(Duration::from_secs(3600)));
+        assert_eq!(wear.reason(), None);
+        assert!(wear.patience(Duration::MAX) <= Duration::from_secs(3960));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn and_by_memory() {
+        let mut wear = Wear::new(Recycle::new().above_memory(1 << 10));
+        assert_eq!(wear.reason(), None);
+        wear.count(1);
+        let reason = wear.reason().unwrap();
+        assert!(reason.contains("of memory"), "{reason}");
+        // Not looked at again within a second.
+        assert_eq!(wear.reason(), None);
+        let mut wear = Wear::new(Recycle::new().above_memory(1 << 50));
+        wear.count(1);
+        assert_eq!(wear.reason(), None);
+    }
+
+    #[test]
+    fn or_never() {
+        let mut wear = Wear::new(Recycle::new());
+        wear.count(1_000_000);
+        assert_eq!((wear.room(7), wear.reason()), (7, None));
+        assert_eq!(wear.patience(Duration::MAX), Duration::MAX);
+    }
+}

@@ -1,0 +1,363 @@
+//! Performing what was enqueued, here and now.
+
+use crate::db::attempts::{self, Ending};
+use crate::db::claimed::{self, Fence, Finished, FinishedJob};
+use crate::db::processes::{self, NewProcess};
+use crate::db::ready::{self, Claimed, Claims, Queues, Want};
+use crate::db::{AsConn, Conn, Database, TestDatabase, jobs, scheduled};
+use crate::error::{Doing, Error, Result};
+use crate::job::{Context, Job, JobId, Lease, Run, Signals};
+use crate::live::Live;
+use crate::outcome::JobError;
+use crate::perform::{Outcome, perform as perform_claimed};
+use crate::policy::Policy;
+use crate::registry::{Registry, decode};
+use crate::step::Steps;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What became of a job that was performed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fate {
+    /// It finished.
+    Finished,
+    /// It failed for good, with an error of this kind and text.
+    Failed(String, String),
+    /// The attempt failed with an error of this kind and text, and the next is
+    /// after so much time.
+    Retried(String, String, Duration),
+    /// It ended by its own word or somebody else's, without having failed.
+    Discarded(String, String),
+    /// It asked to be run later.
+    Snoozed(Duration),
+    /// It was taken from under its run: deleted, by its own code for example.
+    Lost,
+}
+
+/// One run of a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Performed {
+    /// The job.
+    pub id: JobId,
+    /// Its class.
+    pub class_name: String,
+    /// What became of it.
+    pub fate: Fate,
+}
+
+/// What came of performing all that was ready.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+#[must_use = "a job may have failed: see `assert_all_finished`"]
+pub struct Drained {
+    /// Every run, in order.
+    pub runs: Vec<Performed>,
+}
+
+impl Drained {
+    /// How many jobs finished.
+    pub fn finished(&self) -> usize {
+        self.runs
+            .iter()
+            .filter(|run| run.fate == Fate::Finished)
+            .count()
+    }
+
+    /// That so many jobs ran, and that all of them finished.
+    ///
+    /// # Panics
+    /// When it is not so; the message names the errors.
+    #[track_caller]
+    pub fn assert_all_finished(&self, count: usize) {
+        let others = self.runs.iter().filter(|run| run.fate != Fate::Finished);
+        let others: Vec<_> = others.collect();
+        assert!(
+            others.is_empty(),
+            "these jobs have not finished: {others:#?}"
+        );
+        assert_eq!(self.runs.len(), count, "so many jobs ran: {:#?}", self.runs);
+    }
+}
+
+/// More runs than this are a job that enqueues itself for ever.
+const MOST: usize = 10_000;
+
+/// Performs the jobs that are ready or due, as a worker would.
+///
+/// One after the other on this thread, those whose classes are registered,
+/// until none is left: with those that they enqueue themselves, without those that are to run
+/// later. Paused queues are left alone.
+///
+/// On a connection of the application's own, within its `test_transaction`:
+/// jobs that borrow a connection by
+/// [`Context::connection`](crate::Context::connection) get none then, and need
+/// [`TestDatabase::drain`].
+///
+/// ```
+/// # use serde::{Deserialize, Serialize};
+/// # use windlass::{Context, Job, JobResult, Registry};
+/// # #[derive(Serialize, Deserialize)] struct Import;
+/// # impl Job for Import {
+/// #     const NAME: &'static str = "import";
+/// #     type State = (); type Output = ();
+/// #     fn perform(self, _: &Context<'_, ()>) -> JobResult { Ok(()) }
+/// # }
+/// use diesel::prelude::*;
+/// use windlass::testing;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// conn.test_transaction::<_, windlass::Error, _>(|conn| {
+///     Import.enqueue(conn)?;
+///     let registry = Registry::new().register::<Import>(());
+///     testing::drain(conn, &registry)?.assert_all_finished(1);
+///     Ok(())
+/// });
+/// ```
+///
+/// # Errors
+/// When the database does not answer or has no tables.
+///
+/// # Panics
+/// After 10,000 runs: a job enqueues itself for ever.
+pub fn drain<C: AsConn + ?Sized>(conn: &mut C, registry: &Registry) -> Result<Drained> {
+    let crew = Crew::new(registry);
+    let mut conn = conn.as_conn();
+    let process = crew.register(&mut conn)?;
+    let mut drained = Drained::default();
+    while let Some(job) = crew.claim(&mut conn, process)? {
+        let ran = crew.perform(process, &job, &Database::none());
+        drained.add(crew.end(&mut conn, &job, ran)?);
+    }
+    crew.deregister(&mut conn, process)?;
+    Ok(drained)
+}
+
+impl TestDatabase {
+    /// Performs the jobs that are ready or due and whose classes are
+    /// registered, until none is left; see [`drain`]. They may borrow the
+    /// connection, one at a time.
+    ///
+    /// # Errors
+    /// As for [`drain`].
+    ///
+    /// # Panics
+    /// After 10,000 runs: a job enqueues itself for ever. When a job keeps the
+    /// connection that it has borrowed.
+    pub fn drain(&mut self, registry: &Registry) -> Result<Drained> {
+        let crew = Crew::new(registry);
+        let process = crew.register(&mut self.as_conn())?;
+        let mut drained = Drained::default();
+        while let Some(job) = crew.claim(&mut self.as_conn(), process)? {
+            let ran = self.lending(|database| crew.perform(process, &job, database));
+            drained.add(crew.end(&mut self.as_conn(), &job, ran)?);
+        }
+        crew.deregister(&mut self.as_conn(), process)?;
+        Ok(drained)
+    }
+}
+
+impl Drained {
+    fn add(&mut self, run: Performed) {
+        self.runs.push(run);
+        assert!(
+            self.runs.len() < MOST,
+            "{MOST} jobs ran and more are ready: does `{}` enqueue itself for ever?",
+            self.runs[self.runs.len() - 1].class_name
+        );
+    }
+}
+
+/// A worker without threads.
+struct Crew<'a> {
+    registry: &'a Registry,
+    classes: Vec<String>,
+}
+
+impl<'a> Crew<'a> {
+    fn new(registry: &'a Registry) -> Self {
+        Crew {
+            registry,
+            classes: registry.classes().map(str::to_owned).collect(),
+        }
+    }
+
+    fn register(&self, conn: &mut Conn<'_>) -> Result<i64> {
+        let new = NewProcess {
+            name: &format!("test-{:016x}", fastrand::u64(..)),
+            kind: "Worker",
+            pid: i32::try_from(std::process::id()).unwrap_or(i32::MAX),
+            hostname: "localhost",
+            supervisor_id: None,
+            metadata: "{}",
+        };
+        processes::register(conn, &new).doing("register the test")
+    }
+
+    fn deregister(&self, conn: &mut Conn<'_>, process: i64) -> Result<()> {
+        processes::deregister(conn, process).doing("deregister the test")?;
+        Ok(())
+    }
+
+    fn claim(&self, conn: &mut Conn<'_>, process: i64) -> Result<Option<Claimed>> {
+        scheduled::dispatch(conn, 500).doing("dispatch jobs")?;
+        let want = Want {
+            process_id: process,
+            queues: &Queues::All,
+            classes: &self.classes,
+            limit: 1,
+            ahead: false,
+            from: &[],
+        };
+        match ready::claim(conn, &want).doing("claim a job")? {
+            Claims::Held(held) => Ok(held.into_iter().next()),
+            Claims::Unregistered => Err(Error::Settings(
+                "a job has deleted the process that runs it".to_owned(),
+            )),
+        }
+    }
+
+    fn perform(&self, process_id: i64, job: &Claimed, database: &Database) -> (Run, Outcome) {
+        let stored = Policy::of_columns(job.policy.as_deref(), job.max_attempts, job.at_most_once);
+        let policy = self.registry.complete(&job.class_name, stored);
+        let signals = signals();
+        signals.live.begin(policy.limit());
+        let run = Run {
+            policy,
+            job_id: job.job_id,
+            fence: Fence {
+                process_id,
+                claim_id: job.claim_id,
+            },
+            class_name: job.class_name.clone(),
+            unique_id: job.unique_id.clone(),
+            queue_name: job.queue_name.clone(),
+            attempt: u32::try_from(job.attempts).unwrap_or(0) + 1,
+            enqueued_at: job.created_at,
+            scheduled_at: job.scheduled_at,
+            signals,
+            database: database.clone(),
+            finished: Finished::Keep,
+            steps: Steps::default(),
+        };
+        let outcome = perform_claimed(self.registry, &job.arguments, &run);
+        (run, outcome)
+    }
+
+    fn end(
+        &self,
+        conn: &mut Conn<'_>,
+        job: &Claimed,
+        (run, outcome): (Run, Outcome),
+    ) -> Result<Performed> {
+        let Fence {
+            process_id,
+            claim_id,
+        } = run.fence;
+        let finished_itself = run.signals.live.ends_itself()
+            && jobs::ended_by_owner(conn, (claim_id, job.job_id)).doing("look at a job")?;
+        let fate = match outcome {
+            _ if finished_itself => Fate::Finished,
+            Outcome::Finished(output) => {
+                let output = (output.text.as_deref(), output.problem.as_deref());
+                let keep = run.policy.keep_result;
+                let has_steps = run.signals.live.has_steps();
+                let done = vec![FinishedJob::new(job, output, keep, has_steps)];
+                let ended = claimed::finish_and_keep(conn, process_id, done, Finished::Keep);
+                let is_ours = !ended.doing("finish a job")?.is_empty();
+                if is_ours { Fate::Finished } else { Fate::Lost }
+            }
+            Outcome::Ended(ending) => {
+                let ended = attempts::end(conn, run.fence, &ending, Duration::ZERO, Finished::Keep);
+                ended.doing("end a job")?.map_or(Fate::Lost, fate)
+            }
+            // Rows of Rails name no class where it is looked for.
+            Outcome::UnknownClass => {
+                let delay = Some(Duration::from_secs(30));
+                let released = claimed::release(conn, process_id, &[claim_id], delay);
+                released.doing("release a job")?;
+                Fate::Snoozed(Duration::from_secs(30))
+            }
+        };
+        Ok(Performed {
+            id: JobId(job.job_id),
+            class_name: job.class_name.clone(),
+            fate,
+        })
+    }
+}
+
+fn fate(ending: Ending) -> Fate {
+    match ending {
+        Ending::Fail(failure) => Fate::Failed(failure.kind, failure.message),
+        Ending::Retry(failure, delay) => Fate::Retried(failure.kind, failure.message, delay),
+        Ending::Discard(failure) | Ending::Cancel(failure) => {
+            Fate::Discarded(failure.kind, failure.message)
+        }
+        Ending::Snooze(delay) => Fate::Snoozed(delay),
+    }
+}
+
+/// Of a process that never stops and is never lost.
+fn signals() -> Signals {
+    const FOR_EVER: Duration = Duration::from_secs(365 * 86_400);
+    Signals {
+        stopping: Arc::default(),
+        lease: Arc::new(Lease::new(FOR_EVER)),
+        live: Arc::<Live>::default(),
+    }
+}
+
+/// Performs one job directly, without any database: for what it does and
+/// returns.
+///
+/// Its arguments go to JSON and back, as they would on their way to
+/// a worker. A panic of the job is the test's. To the job it is its first
+/// attempt, enqueued at the beginning of 1970.
+///
+/// ```
+/// # use serde::{Deserialize, Serialize};
+/// # use windlass::{Context, Job, JobResult};
+/// use windlass::testing;
+///
+/// #[derive(Serialize, Deserialize)]
+/// struct Add { numbers: Vec<i64> }
+///
+/// impl Job for Add {
+///     const NAME: &'static str = "add";
+///     type State = ();
+///     type Output = i64;
+///     fn perform(self, _: &Context<'_, ()>) -> JobResult<i64> {
+///         Ok(self.numbers.iter().sum())
+///     }
+/// }
+///
+/// assert_eq!(testing::perform(Add { numbers: vec![1, 2] }, &()).unwrap(), 3);
+/// ```
+///
+/// # Errors
+/// What the job returns, or why its arguments do not come back from JSON.
+pub fn perform<J: Job>(job: J, state: &J::State) -> Result<J::Output, JobError> {
+    let text = serde_json::to_string(&job)?;
+    let job: J = decode(&text)?;
+    let run = Run {
+        policy: J::policy(),
+        job_id: 1,
+        fence: Fence {
+            process_id: 1,
+            claim_id: 1,
+        },
+        unique_id: None,
+        class_name: J::NAME.to_owned(),
+        queue_name: J::QUEUE.to_owned(),
+        attempt: 1,
+        enqueued_at: chrono::NaiveDateTime::default(),
+        scheduled_at: None,
+        signals: signals(),
+        database: Database::none(),
+        finished: Finished::Keep,
+        steps: Steps::default(),
+    };
+    job.perform(&Context::new(state, &run))
+}

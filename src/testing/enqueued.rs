@@ -1,0 +1,143 @@
+//! What was enqueued.
+
+use crate::db::AsConn;
+use crate::db::test_bench::{self, Waiting};
+use crate::error::{Doing, Error, Result};
+use crate::job::{Job, JobId};
+use crate::registry::decode;
+use chrono::{DateTime, Utc};
+use std::time::Duration;
+
+/// A job that was enqueued and waits: for a worker, for its time, or for
+/// others of its concurrency key.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct EnqueuedJob<J> {
+    /// Its id.
+    pub id: JobId,
+    /// Its class.
+    pub class_name: String,
+    /// Its arguments: the job itself, or JSON where the type is not asked for.
+    pub arguments: J,
+    /// Its queue.
+    pub queue_name: String,
+    /// Smaller is more important.
+    pub priority: i32,
+    /// How many attempts it has behind it.
+    pub attempts: u32,
+    /// Its idempotency key.
+    pub idempotency_key: Option<String>,
+    /// Not before when it runs; `None` for as soon as possible.
+    pub scheduled_at: Option<DateTime<Utc>>,
+    /// How long until then, by the database's clock.
+    pub wait: Duration,
+}
+
+/// The waiting jobs of type `J`, in the order in which they were enqueued.
+///
+/// # Errors
+/// When the database does not answer, or arguments are not those of the type.
+pub fn enqueued<J: Job>(conn: &mut (impl AsConn + ?Sized)) -> Result<Vec<EnqueuedJob<J>>> {
+    let rows = test_bench::waiting(&mut conn.as_conn()).doing("list the jobs")?;
+    let is_it = |row: &Waiting| row.class_name == J::NAME || J::ALIASES.contains(&&*row.class_name);
+    let typed = rows
+        .into_iter()
+        .filter(is_it)
+        .map(|row| typed(row, decode::<J>));
+    typed.collect()
+}
+
+/// All waiting jobs, in the order in which they were enqueued.
+///
+/// ```
+/// # use windlass::NewJob;
+/// use windlass::testing::{self, TestDatabase};
+/// let mut db = TestDatabase::in_memory()?;
+/// NewJob::of_class("import", r#"{"file":"a.csv"}"#).enqueue(&mut db)?;
+/// let jobs = testing::enqueued_any(&mut db)?;
+/// assert_eq!(jobs[0].arguments["file"], "a.csv");
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
+/// # Errors
+/// When the database does not answer, or arguments are no JSON.
+pub fn enqueued_any(
+    conn: &mut (impl AsConn + ?Sized),
+) -> Result<Vec<EnqueuedJob<serde_json::Value>>> {
+    let rows = test_bench::waiting(&mut conn.as_conn()).doing("list the jobs")?;
+    let typed = rows
+        .into_iter()
+        .map(|row| typed(row, |text| serde_json::from_str(text)));
+    typed.collect()
+}
+
+fn typed<J>(
+    row: Waiting,
+    decode: impl FnOnce(&str) -> serde_json::Result<J>,
+) -> Result<EnqueuedJob<J>> {
+    let text = row.arguments.as_deref().unwrap_or("null");
+    let arguments = decode(text).map_err(|error| Error::InvalidJob {
+        class: row.class_name.clone(),
+        reason: format!("the arguments of job {} are not its own: {error}", row.id),
+    })?;
+    let wait = row.scheduled_at.map(|at| at - row.now);
+    Ok(EnqueuedJob {
+        id: JobId(row.id),
+        arguments,
+        queue_name: row.queue_name,
+        priority: row.priority,
+        attempts: u32::try_from(row.attempts).unwrap_or(0),
+        idempotency_key: row.idempotency_key,
+        scheduled_at: row.scheduled_at.map(|at| at.and_utc()),
+        wait: wait.and_then(|wait| wait.to_std().ok()).unwrap_or_default(),
+        class_name: row.class_name,
+    })
+}
+
+/// The one waiting job of type `J`.
+///
+/// # Panics
+/// When there is none or more than one, and says what is there instead.
+#[track_caller]
+pub fn assert_enqueued<J: Job>(conn: &mut (impl AsConn + ?Sized)) -> EnqueuedJob<J> {
+    let mut jobs = match enqueued::<J>(conn) {
+        Ok(jobs) => jobs,
+        Err(error) => panic!("{error}"),
+    };
+    match (jobs.pop(), jobs.len()) {
+        (Some(job), 0) => job,
+        (last, others) => panic!(
+            "{} jobs `{}` are enqueued, not one; enqueued are: {}",
+            others + usize::from(last.is_some()),
+            J::NAME,
+            listing(conn)
+        ),
+    }
+}
+
+/// That no job of type `J` waits.
+///
+/// # Panics
+/// When one does.
+#[track_caller]
+pub fn assert_not_enqueued<J: Job>(conn: &mut (impl AsConn + ?Sized)) {
+    match enqueued::<J>(conn) {
+        Ok(jobs) if jobs.is_empty() => {}
+        Ok(jobs) => panic!("{} jobs `{}` are enqueued, not none", jobs.len(), J::NAME),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Names and queues; no arguments, which may be secret.
+fn listing(conn: &mut (impl AsConn + ?Sized)) -> String {
+    let rows = test_bench::waiting(&mut conn.as_conn()).unwrap_or_default();
+    let rows = rows.iter();
+    let names: Vec<String> = rows
+        .map(|row| format!("`{}` on {}", row.class_name, row.queue_name))
+        .collect();
+    if names.is_empty() {
+        "none".to_owned()
+    } else {
+        names.join(", ")
+    }
+}

@@ -1,0 +1,36 @@
+//! `windlass queues`, on what a worker then does.
+
+use crate::on_each_database;
+use crate::support::TestDb;
+use crate::support::jobs::{Log, Note};
+use crate::support::program::windlass;
+use crate::support::wait::until;
+use std::sync::Arc;
+use std::time::Duration;
+use windlass::{Job as _, Registry, Worker};
+
+on_each_database!(a_worker_obeys, a_pause_names_its_user);
+
+fn a_worker_obeys(db: &TestDb) {
+    assert!(windlass(&db.url, &["queues", "pause", "default"]).is_done());
+    let log = Arc::new(Log::default());
+    Note::new("x").enqueue(&mut db.connect()).unwrap();
+    let registry = Registry::new().register::<Note>(Arc::clone(&log));
+    let worker = Worker::new(&db.database, registry).polling_interval(Duration::from_millis(50));
+    let _worker = worker.start().unwrap();
+    let shown = windlass(&db.url, &["queues", "show", "default", "--json"]).json();
+    assert_eq!(shown["size"], 1);
+    assert!(windlass(&db.url, &["queues", "resume", "default"]).is_done());
+    until("the job is done", || log.len() == 1);
+}
+
+fn a_pause_names_its_user(db: &TestDb) {
+    let said = crate::support::program::Windlass::new(&["queues", "pause", "mail"])
+        .env("DATABASE_URL", &db.url)
+        .env("USER", "ada")
+        .run();
+    assert!(said.is_done(), "{said:?}");
+    let queues = windlass::queues(&mut db.connect()).unwrap();
+    let by = queues[0].paused_by.clone().unwrap();
+    assert!(by.starts_with("ada@") && by.len() > 4, "{by}");
+}

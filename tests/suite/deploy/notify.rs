@@ -1,0 +1,84 @@
+//! Under a service manager that is told how things are.
+
+use crate::on_each_database;
+use crate::support::TestDb;
+use crate::support::program::{Running, Windlass};
+use crate::support::wait::{DEADLINE, until};
+use rustix::process::Signal;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+
+on_each_database!(
+    it_says_when_it_is_ready_alive_and_stopping,
+    a_manager_that_is_gone_does_not_matter,
+);
+
+/// The part of systemd.
+struct Manager(UnixDatagram);
+
+impl Manager {
+    fn at(path: &Path) -> Self {
+        let socket = UnixDatagram::bind(path).unwrap();
+        socket.set_read_timeout(Some(DEADLINE)).unwrap();
+        Manager(socket)
+    }
+
+    /// Takes messages in until one says this.
+    fn hears(&self, wanted: &str) -> Vec<String> {
+        let mut heard = Vec::new();
+        loop {
+            let mut bytes = [0; 512];
+            let length = self.0.recv(&mut bytes).expect(wanted);
+            let text = String::from_utf8(bytes[..length].to_vec()).unwrap();
+            heard.extend(text.lines().map(str::to_owned));
+            if heard.iter().any(|line| line == wanted) {
+                return heard;
+            }
+        }
+    }
+}
+
+fn supervise(db: &TestDb, socket: &Path, told: &Path) -> Running {
+    let script =
+        r#"echo "${NOTIFY_SOCKET:-none} ${WATCHDOG_USEC:-none}" >> "$0"; exec cat > /dev/null"#;
+    let told = told.to_str().unwrap();
+    Windlass::new(&["supervise", "--", "sh", "-c", script, told])
+        .env("DATABASE_URL", &db.url)
+        .env("NOTIFY_SOCKET", socket.to_str().unwrap())
+        .env("WATCHDOG_USEC", "2000000")
+        .start()
+}
+
+fn it_says_when_it_is_ready_alive_and_stopping(db: &TestDb) {
+    let directory = tempfile::tempdir().unwrap();
+    let (socket, told) = (
+        directory.path().join("notify"),
+        directory.path().join("told"),
+    );
+    let manager = Manager::at(&socket);
+    let supervisor = supervise(db, &socket, &told);
+    assert_eq!(manager.hears("READY=1"), ["READY=1"]);
+    manager.hears("STATUS=1 of 1 children run");
+    for _ in 0..3 {
+        let heard = manager.hears("WATCHDOG=1");
+        assert!(!heard.contains(&"STOPPING=1".to_owned()), "{heard:?}");
+    }
+    until("the child has started", || told.exists());
+    supervisor.signal(Signal::TERM);
+    manager.hears("STOPPING=1");
+    assert_eq!(supervisor.said().code, Some(0));
+    // That is between it and its manager.
+    until("the child has told", || {
+        std::fs::read_to_string(&told).unwrap() == "none none\n"
+    });
+}
+
+fn a_manager_that_is_gone_does_not_matter(db: &TestDb) {
+    let directory = tempfile::tempdir().unwrap();
+    let told = directory.path().join("told");
+    let supervisor = supervise(db, &directory.path().join("nobody"), &told);
+    until("the child has started", || told.exists());
+    supervisor.logs("cannot tell the service manager");
+    supervisor.signal(Signal::TERM);
+    assert_eq!(supervisor.said().code, Some(0));
+}

@@ -1,0 +1,91 @@
+//! Claiming no more, and claiming again.
+
+use super::app_with;
+use crate::on_each_database;
+use crate::support::TestDb;
+use crate::support::jobs::{Gate, Log, Note, Wait};
+use crate::support::process::{Do, Scene, Work, signal};
+use crate::support::wait::until;
+use rustix::process::Signal;
+use std::sync::Arc;
+use std::time::Duration;
+use windlass::{Job, Registry, Worker};
+
+on_each_database!(
+    a_quiet_supervisor_keeps_its_workers_from_claiming,
+    a_quiet_worker_goes_on_with_what_it_runs,
+);
+
+/// Long enough for a worker that claims to have done so.
+const A_WHILE: Duration = Duration::from_millis(300);
+
+fn enqueue(db: &TestDb, name: &str, what: Do) {
+    Work::new(name, what).enqueue(&mut db.connect()).unwrap();
+}
+
+fn a_quiet_supervisor_keeps_its_workers_from_claiming(db: &TestDb) {
+    let scene = Scene::new(db);
+    let mut app = app_with(
+        &scene,
+        "[[workers]]\nthreads = 2\npolling_interval = '50ms'\n",
+    );
+    enqueue(db, "long", Do::WaitFor(scene.gate("go")));
+    let started = scene.started("long", 1);
+    app.signal(Signal::TSTP);
+    let quieted = |times| {
+        let log = app.log();
+        log.matches("quiet: claiming nothing more").count() == times
+    };
+    // The supervisor's line, and its worker's.
+    until("both are quiet", || quieted(2));
+    enqueue(db, "next", Do::Nothing);
+    std::thread::sleep(A_WHILE);
+    assert_eq!(db.rows("ready_executions"), 1);
+    // A worker that is started meanwhile is quiet from the beginning.
+    signal(started.pid, Signal::KILL);
+    until("the next worker is quiet", || quieted(3));
+    std::thread::sleep(A_WHILE);
+    assert_eq!(
+        (scene.count("start", "long"), scene.count("start", "next")),
+        (1, 0)
+    );
+    scene.open("go");
+    app.signal(Signal::CONT);
+    scene.drained();
+    app.logs("claiming again");
+    app.signal(Signal::TERM);
+    assert_eq!(app.exit().code(), Some(0));
+}
+
+fn a_quiet_worker_goes_on_with_what_it_runs(db: &TestDb) {
+    let (log, gate) = (Arc::new(Log::default()), Arc::new(Gate::default()));
+    let registry = Registry::new()
+        .register::<Note>(Arc::clone(&log))
+        .register::<Wait>(Arc::clone(&gate));
+    let mut worker = Worker::new(&db.database, registry)
+        .polling_interval(Duration::from_millis(20))
+        .start()
+        .unwrap();
+    Wait.enqueue(&mut db.connect()).unwrap();
+    until("it runs", || gate.begun() == 1);
+    worker.quiet();
+    // The poller may be in the middle of its last claim.
+    std::thread::sleep(A_WHILE);
+    Note::new("a").enqueue(&mut db.connect()).unwrap();
+    gate.open();
+    until("what it ran is finished", || {
+        db.rows("claimed_executions") == 0
+    });
+    std::thread::sleep(A_WHILE);
+    assert_eq!(
+        (log.len(), gate.ended(), db.rows("ready_executions")),
+        (0, 1, 1)
+    );
+    assert_eq!(db.rows("processes"), 1);
+    worker.resume();
+    until("the other is done", || log.len() == 1);
+    // And a quiet one stops like any other.
+    worker.quiet();
+    worker.stop();
+    assert!(worker.join(Duration::from_secs(20)).unwrap().is_drained());
+}
