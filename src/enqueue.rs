@@ -223,7 +223,7 @@ impl NewJob {
         Ok(inserted.into())
     }
 
-    fn into_row(mut self) -> Result<NewRow> {
+    pub(crate) fn into_row(mut self) -> Result<NewRow> {
         self.check()?;
         let column = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
         self.row.max_attempts = self.policy.max_attempts.map(column);

@@ -82,6 +82,22 @@ pub enum Error {
         /// What is accepted.
         reason: &'static str,
     },
+    /// A text that says no time.
+    #[error("`{text}` is no schedule: {reason}")]
+    Schedule {
+        /// The text, cut and escaped.
+        text: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A recurring task that cannot be what is asked of it.
+    #[error("the recurring task `{key}` {reason}")]
+    RecurringTask {
+        /// Its key, cut and escaped.
+        key: String,
+        /// Why, and what to do.
+        reason: String,
+    },
     /// Settings that cannot work together.
     #[error("{0}")]
     Settings(String),

@@ -2,6 +2,7 @@
 
 use crate::error::one_line;
 use crate::job::JobId;
+use chrono::{DateTime, Utc};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use std::time::Duration;
 pub enum Event<'a> {
     /// A process was registered.
     Registered {
-        /// `Worker`, `Dispatcher` or `Supervisor`.
+        /// `Worker`, `Dispatcher`, `Scheduler` or `Supervisor`.
         kind: &'a str,
         /// Its name.
         name: &'a str,
@@ -139,6 +140,36 @@ pub enum Event<'a> {
     Dispatched {
         /// How many.
         count: usize,
+    },
+    /// A recurring task was due, and its job enqueued.
+    Ticked {
+        /// The task's key.
+        task: &'a str,
+        /// When it was due.
+        tick: DateTime<Utc>,
+        /// The job.
+        job: JobId,
+    },
+    /// A tick of a recurring task was dropped, because the job of the one
+    /// before it had not ended.
+    TickDropped {
+        /// The task's key.
+        task: &'a str,
+        /// When it was due.
+        tick: DateTime<Utc>,
+    },
+    /// Ticks of a recurring task had no job, because no scheduler was there
+    /// to fire them in time.
+    TicksMissed {
+        /// The task's key.
+        task: &'a str,
+        /// When the first of them was due.
+        since: DateTime<Utc>,
+    },
+    /// A recurring task is not fired, or not as this program has it.
+    TaskRefused {
+        /// Which, and why.
+        reason: &'a str,
     },
     /// The supervisor took away what had been kept for long enough.
     Cleared {
@@ -277,7 +308,7 @@ impl fmt::Debug for Subscriber {
 
 /// One line an event, with key-values; never a job's arguments.
 fn log_event(event: &Event<'_>) {
-    if !log_run(event) && !log_end(event) {
+    if !log_run(event) && !log_end(event) && !log_recurring(event) {
         log_process(event);
     }
 }
@@ -364,6 +395,28 @@ fn log_end(event: &Event<'_>) -> bool {
         Event::Stalled { job, outcome } => {
             log::warn!(job = job.0, outcome; "stalled: job {job} was running when its process died; {outcome}");
         }
+        _ => return false,
+    }
+    true
+}
+
+/// What happened to a recurring task. False: the event is of another kind.
+fn log_recurring(event: &Event<'_>) -> bool {
+    match *event {
+        Event::Ticked { task, tick, job } => {
+            let tick = tick.to_rfc3339();
+            log::debug!(task, tick = tick.as_str(), job = job.0; "recurring task {task} of {tick} has job {job}");
+        }
+        Event::TickDropped { task, tick } => {
+            let tick = tick.to_rfc3339();
+            log::info!(task, tick = tick.as_str();
+                "dropped the tick {tick} of recurring task {task}: the job before it has not ended");
+        }
+        Event::TicksMissed { task, since } => {
+            let since = since.to_rfc3339();
+            log::warn!(task, since = since.as_str(); "recurring task {task} missed ticks since {since}");
+        }
+        Event::TaskRefused { reason } => log::error!(reason; "{reason}"),
         _ => return false,
     }
     true

@@ -282,6 +282,18 @@ impl<'a, S: ?Sized> Context<'a, S> {
         self.run.scheduled_at.map(|time| time.and_utc())
     }
 
+    /// The tick of the recurring task for which the job was enqueued: the time
+    /// at which it was due, however late it is. For one that was run by hand,
+    /// when that was. `None`: the job is of no recurring task.
+    pub fn tick(&self) -> Option<DateTime<Utc>> {
+        self.run.policy.tick.as_ref().map(|tick| tick.at)
+    }
+
+    /// The key of the recurring task that enqueued the job.
+    pub fn recurring_task(&self) -> Option<&'a str> {
+        self.run.policy.tick.as_ref().map(|tick| tick.task.as_str())
+    }
+
     /// Whether the process is asked to stop: a long job may end early with an
     /// error, or go on for `shutdown_timeout`.
     pub fn is_stopping(&self) -> bool {

@@ -26,9 +26,11 @@ mod policy;
 mod process;
 mod queue;
 mod queues;
+pub mod recurring;
 mod recycle;
 mod registry;
 mod retention;
+mod schedule;
 mod status;
 mod step;
 mod task_info;
@@ -59,12 +61,19 @@ pub use job::{Context, Job, JobId};
 pub use operate::{Cancelled, Change, Changed, Jobs, cancel};
 pub use outcome::{Interrupted, JobError, JobResult};
 pub use policy::{Backoff, Delivery, JobFailed, Policy};
-pub use process::{Child, Dispatcher, Handle, Stopped, Supervisor, Worker};
+pub use process::{Child, Dispatcher, Handle, Scheduler, Stopped, Supervisor, Worker};
 pub use queue::QueueSelector;
 pub use queues::{clear_queue, pause_queue, queue_latency, queue_size, resume_queue};
+pub use recurring::{MissedTicks, Overlap, RecurringSettings, RecurringStatus, RecurringTask};
 pub use recycle::Recycle;
 pub use registry::Registry;
 pub use retention::Retention;
+pub use schedule::Schedule;
 pub use status::{processes, queues};
 pub use task_info::{JobKey, TaskInfo, TaskStatus, attempts, task_info, wait_for};
 pub use timeout::OnTimeout;
+
+/// Compiles the examples of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/recurring-tasks.md")]
+mod recurring_tasks {}

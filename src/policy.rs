@@ -6,6 +6,7 @@ use crate::db::unique::{OnConflict, UniqueScope};
 use crate::job::{Job, JobId};
 use crate::outcome::{Decision, Interrupted, JobError};
 use crate::timeout::{OnTimeout, Span};
+use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::time::Duration;
@@ -60,6 +61,15 @@ pub struct Policy {
     pub(crate) timeout_grace: Option<Span>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) on_timeout: Option<OnTimeout>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tick: Option<Tick>,
+}
+
+/// The tick of a recurring task for which a job was enqueued.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Tick {
+    pub(crate) task: String,
+    pub(crate) at: DateTime<Utc>,
 }
 
 /// How often a job may start.
@@ -230,6 +240,7 @@ impl Policy {
             timeout: self.timeout.or(other.timeout),
             timeout_grace: self.timeout_grace.or(other.timeout_grace),
             on_timeout: self.on_timeout.or(other.on_timeout),
+            tick: self.tick.or_else(|| other.tick.clone()),
         }
     }
 

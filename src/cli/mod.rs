@@ -19,6 +19,7 @@ mod output;
 mod pages;
 mod processes;
 mod queues;
+mod recurring;
 mod select;
 mod status;
 mod supervise;
@@ -43,6 +44,7 @@ Examples:
   windlass queues pause mail --reason 'no SMTP'  let nobody take jobs of a queue
   windlass doctor                                look whether all is well
   windlass check                                 look whether windlass.toml makes sense
+  windlass recurring next                        look at what the clock will bring
   windlass supervise --processes 2 -- ./app worker
                                                  run two workers, and what they need
 
@@ -90,6 +92,8 @@ enum Command {
     #[command(subcommand)]
     Failed(failed::Command),
     Doctor(doctor::Doctor),
+    #[command(subcommand)]
+    Recurring(recurring::Command),
 }
 
 /// Runs the program `windlass` on the arguments of this process.
@@ -175,6 +179,7 @@ impl Command {
             }
             Command::Jobs(command) => jobs(command, &at.database()?),
             Command::Failed(command) => failed(command, &at.database()?),
+            Command::Recurring(command) => recurring(command, &at.database()?),
             Command::Doctor(doctor) => Ok(doctor.show(&at.database()?)?),
         }
     }
@@ -197,6 +202,17 @@ fn failed(command: &failed::Command, db: &Database) -> Result<ExitCode, Failure>
         List(list) => output::show(&list.run(db)?, list.json),
         Retry(retry) => output::show(&retry.run(db)?, retry.how.json),
         Discard(discard) => output::show(&discard.run(db)?, discard.how.json),
+    })
+}
+
+fn recurring(command: &recurring::Command, db: &Database) -> Result<ExitCode, Failure> {
+    use recurring::Command::{List, Next, Pause, Resume, Run};
+    Ok(match command {
+        List(list) => output::show(&list.run(db)?, list.json),
+        Next(next) => output::show(&next.run(db)?, next.json),
+        Run(run) => output::show(&run.run(db)?, run.json),
+        Pause(pause) => output::show(&pause.run(db)?, pause.json),
+        Resume(resume) => output::show(&resume.run(db)?, resume.json),
     })
 }
 

@@ -12,10 +12,11 @@ use std::time::Duration;
 
 /// Keep the jobs going: dispatch, recover, run workers
 ///
-/// Makes scheduled jobs ready when they are due, and gives back what dead
-/// processes held. With a PROGRAM, here or in the configuration, it also starts
-/// worker processes, watches them, and starts them again when they end. Any
-/// number of supervisors may run at once, on any host.
+/// Makes scheduled jobs ready when they are due, enqueues those of recurring
+/// tasks, and gives back what dead processes held. With a PROGRAM, here or in
+/// the configuration, it also starts worker processes, watches them, and starts
+/// them again when they end. Any number of supervisors may run at once, on any
+/// host.
 ///
 /// What is not said here comes from the environment, then from the
 /// configuration file; see `windlass check --print`.
@@ -47,6 +48,10 @@ pub(super) struct Supervise {
     /// Do not make scheduled jobs ready: others do
     #[arg(long)]
     no_dispatcher: bool,
+
+    /// Do not enqueue the jobs of recurring tasks: others do
+    #[arg(long)]
+    no_scheduler: bool,
 
     /// How often to say that it is alive [default: 10s]
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
@@ -126,6 +131,11 @@ impl Supervise {
                 worker.program.value.0.clear();
             }
         }
-        config.supervisor(database, program)
+        let supervisor = config.supervisor(database, program)?;
+        Ok(if self.no_scheduler {
+            supervisor
+        } else {
+            supervisor.scheduler(config.scheduler(database))
+        })
     }
 }

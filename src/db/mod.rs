@@ -7,7 +7,8 @@
 //! processes, claimed, scheduled, ready, failed, jobs, and last the tables
 //! `windlass_*`. Steps that skip locked rows never wait and may come out of
 //! order. Whoever enqueues jobs with unique ids locks those first of all; see
-//! `unique`.
+//! `unique`. A recurring task is locked before the job that it enqueues, which
+//! nobody else can know yet.
 
 mod address;
 pub(crate) mod attempts;
@@ -38,6 +39,7 @@ pub(crate) mod processes;
 pub(crate) mod ranks;
 pub(crate) mod ready;
 pub(crate) mod recovery;
+pub(crate) mod recurring;
 pub(crate) mod results;
 #[cfg(feature = "cli")]
 mod room;
@@ -49,6 +51,7 @@ pub(crate) mod status;
 pub(crate) mod steps;
 pub(crate) mod task;
 pub(crate) mod test_bench;
+pub(crate) mod ticks;
 pub(crate) mod unique;
 pub(crate) mod wakeup;
 

@@ -29,7 +29,8 @@ pub(super) fn insert(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<In
     let ids = reserve(conn, rows.len())?;
     let mut inserted: HashMap<i64, Inserted> = HashMap::with_capacity(rows.len());
     let mut rest: Vec<(i64, &NewRow)> = ids.iter().copied().zip(rows).collect();
-    // Of several with one unique id, the second meets the first.
+    // Of several with one unique id, the second meets the first; and so does
+    // one with a key that another of the lot brings.
     while !rest.is_empty() {
         // A key that was used already answers, whatever holds the unique id.
         let both = rest.iter().filter(|(_, row)| row.unique_id.is_some());
@@ -44,11 +45,16 @@ pub(super) fn insert(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<In
             }
             _ => true,
         });
-        let mut seen = BTreeSet::new();
+        let (mut names, mut keys) = (BTreeSet::new(), BTreeSet::new());
         let (now, later): (Vec<_>, Vec<_>) = rest.into_iter().partition(|(_, row)| {
-            row.unique_id
+            let has_new_key = row
+                .idempotency_key
                 .as_deref()
-                .is_none_or(|name| seen.insert(name))
+                .is_none_or(|k| keys.insert(k));
+            match row.unique_id.as_deref() {
+                Some(name) => names.insert(name) && has_new_key,
+                None => true,
+            }
         });
         insert_round(conn, &now, &mut inserted)?;
         rest = later;

@@ -124,6 +124,16 @@ diesel::table! {
         description -> Nullable<Text>,
         created_at -> Timestamp,
         updated_at -> Timestamp,
+        next_run_at -> Nullable<Timestamp>,
+        last_run_at -> Nullable<Timestamp>,
+        queued_run_at -> Nullable<Timestamp>,
+        open_jobs -> Nullable<Text>,
+        time_zone -> Nullable<Text>,
+        options -> Nullable<Text>,
+        paused_at -> Nullable<Timestamp>,
+        declared_at -> Nullable<Timestamp>,
+        revision -> Nullable<BigInt>,
+        lock_version -> BigInt,
     }
 }
 

@@ -1,6 +1,6 @@
 //! What runs, as a configuration describes it.
 
-use super::{Child, Dispatcher, Stopped, Supervisor, Worker};
+use super::{Child, Dispatcher, Scheduler, Stopped, Supervisor, Worker};
 use crate::config::{Config, FILE_VARIABLE, Origin, WORKER_VARIABLE, WorkerSettings};
 use crate::db::Database;
 use crate::error::{Error, Problem, Result};
@@ -134,6 +134,13 @@ impl Config {
             supervisor = supervisor.child(self.child(index + 1, settings, program.clone())?);
         }
         Ok(supervisor)
+    }
+
+    /// A scheduler of the recurring tasks that are scheduled at run time.
+    pub fn scheduler(&self, database: &Database) -> Scheduler {
+        Scheduler::new(database)
+            .heartbeat_interval(self.supervisor.heartbeat_interval.value.0)
+            .alive_threshold(self.supervisor.alive_threshold.value.0)
     }
 
     fn child(

@@ -47,8 +47,8 @@ pub fn clear(conn: &mut Conn<'_>) {
         "BEGIN; DELETE FROM solid_queue_ready_executions; DELETE FROM solid_queue_scheduled_executions; \
          DELETE FROM solid_queue_claimed_executions; DELETE FROM solid_queue_failed_executions; \
          DELETE FROM solid_queue_jobs; DELETE FROM solid_queue_processes; DELETE FROM solid_queue_pauses; \
-         DELETE FROM windlass_attempts; DELETE FROM windlass_results; DELETE FROM windlass_unique_jobs; \
-         DELETE FROM audit; COMMIT",
+         DELETE FROM solid_queue_recurring_tasks; DELETE FROM windlass_attempts; \
+         DELETE FROM windlass_results; DELETE FROM windlass_unique_jobs; DELETE FROM audit; COMMIT",
     );
 }
 

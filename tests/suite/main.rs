@@ -41,6 +41,7 @@ mod policies;
 mod queues;
 mod quickstart;
 mod rails;
+mod recurring;
 mod results;
 mod schema;
 mod settings;

@@ -16,6 +16,7 @@ mod names;
 mod pairs;
 mod processes;
 mod runs;
+mod ticks;
 pub mod world;
 
 use super::checks;

@@ -44,6 +44,7 @@ const ROOMS: &[Room] = &[
             "enqueue",
             "queue",
             "queues",
+            "recurring",
             "schedule",
             "event",
             "explain",

@@ -43,10 +43,12 @@ fn due_jobs_are_dispatched_until_a_signal(db: &TestDb) {
     let supervisor = supervise(db, &[]);
     schedule(db);
     until("the job is ready", || db.rows("ready_executions") == 1);
-    until("both are registered", || db.rows("processes") == 2);
+    until("all are registered", || db.rows("processes") == 3);
     let status = windlass(&db.url, &["status"]).out;
     assert!(
-        status.contains("Supervisor") && status.contains("Dispatcher"),
+        ["Supervisor", "Dispatcher", "Scheduler"]
+            .iter()
+            .all(|kind| status.contains(kind)),
         "{status}"
     );
     supervisor.signal(Signal::TERM);
@@ -68,6 +70,7 @@ fn without_a_dispatcher_it_only_recovers(db: &TestDb) {
     let mut supervisor = Windlass::new(&[
         "supervise",
         "--no-dispatcher",
+        "--no-scheduler",
         "--heartbeat-interval=100ms",
         "--alive-threshold=1s",
     ])

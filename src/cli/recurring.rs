@@ -1,0 +1,276 @@
+//! `windlass recurring ...`.
+
+use super::output::Report;
+use super::select::connect;
+use super::table::{Column, Table, printable};
+use crate::db::Database;
+use crate::error::Result;
+use crate::job::JobId;
+use crate::recurring::{self, RecurringStatus};
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+
+/// Look at the recurring tasks, and run, pause or resume one
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum Command {
+    List(List),
+    Next(Next),
+    Run(Run),
+    Pause(Pause),
+    Resume(Resume),
+}
+
+/// List the recurring tasks
+///
+/// Those of a Rails app are not among them. A task that a program declares is
+/// fired as long as a scheduler of that program runs.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  windlass recurring list
+  windlass recurring list --json | jq '.tasks[] | select(.paused_at)'")]
+pub(super) struct List {
+    /// Print JSON
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// The tasks at one moment.
+#[derive(Debug, Serialize)]
+pub(super) struct Tasks {
+    tasks: Vec<RecurringStatus>,
+}
+
+impl List {
+    pub(super) fn run(&self, database: &Database) -> Result<Tasks> {
+        let tasks = recurring::list(&mut connect(database)?)?;
+        Ok(Tasks { tasks })
+    }
+}
+
+impl Report for Tasks {
+    fn text(&self, width: Option<usize>) -> String {
+        if self.tasks.is_empty() {
+            return "No recurring task is known.\n".to_owned();
+        }
+        let mut table = Table::new(&[
+            Column::text("KEY"),
+            Column::text("SCHEDULE"),
+            Column::text("CLASS"),
+            Column::text("QUEUE"),
+            Column::text("NEXT"),
+            Column::text("LAST"),
+            Column::text("STATE"),
+            Column::text("DESCRIPTION"),
+        ]);
+        for task in &self.tasks {
+            table.add(vec![
+                printable(&task.key),
+                printable(&format!("{} {}", task.schedule, task.time_zone)),
+                printable(&task.class_name),
+                printable(&task.queue_name),
+                task.next_run_at.map_or(String::new(), time),
+                task.last_run_at.map_or(String::new(), time),
+                state(task),
+                printable(task.description.as_deref().unwrap_or_default()),
+            ]);
+        }
+        table.text(width)
+    }
+}
+
+fn state(task: &RecurringStatus) -> String {
+    match (task.paused_at, task.queued_run_at) {
+        (Some(since), _) => format!("paused since {}", time(since)),
+        (None, Some(_)) => "waits for its job".to_owned(),
+        (None, None) => String::new(),
+    }
+}
+
+/// In UTC, as the database has it.
+fn time(time: DateTime<Utc>) -> String {
+    time.format("%Y-%m-%d %H:%M:%SZ").to_string()
+}
+
+/// Show when the recurring tasks are due next
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  windlass recurring next
+  windlass recurring next cleanup --count 20")]
+pub(super) struct Next {
+    /// Only this task [default: all]
+    #[arg(value_name = "KEY")]
+    key: Option<String>,
+
+    /// How many ticks of each task
+    #[arg(long, value_name = "COUNT", default_value_t = 5,
+        value_parser = clap::value_parser!(u16).range(1..=1000))]
+    count: u16,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// What is due when.
+#[derive(Debug, Serialize)]
+pub(super) struct Upcoming {
+    ticks: Vec<Tick>,
+}
+
+#[derive(Debug, Serialize)]
+struct Tick {
+    key: String,
+    at: DateTime<Utc>,
+    /// By the clock of the task's zone.
+    local: String,
+    /// It is not fired.
+    paused: bool,
+}
+
+impl Next {
+    pub(super) fn run(&self, database: &Database) -> Result<Upcoming> {
+        let mut connection = connect(database)?;
+        let all = recurring::list(&mut connection)?;
+        let keys = match &self.key {
+            Some(key) => vec![key.clone()],
+            None => all.iter().map(|task| task.key.clone()).collect(),
+        };
+        let mut ticks = Vec::new();
+        for key in keys {
+            let task = all.iter().find(|task| task.key == key);
+            let zone = task.and_then(|task| task.time_zone.parse().ok());
+            for at in recurring::upcoming(&mut connection, &key, self.count.into())? {
+                let local = at.with_timezone(&zone.unwrap_or(chrono_tz::UTC));
+                ticks.push(Tick {
+                    key: key.clone(),
+                    at,
+                    local: local.format("%a %Y-%m-%d %H:%M:%S %Z").to_string(),
+                    paused: task.is_some_and(|task| task.paused_at.is_some()),
+                });
+            }
+        }
+        ticks.sort_by(|one, other| (one.at, &one.key).cmp(&(other.at, &other.key)));
+        Ok(Upcoming { ticks })
+    }
+}
+
+impl Report for Upcoming {
+    fn text(&self, width: Option<usize>) -> String {
+        if self.ticks.is_empty() {
+            return "No recurring task is known.\n".to_owned();
+        }
+        let mut table = Table::new(&[
+            Column::text("AT"),
+            Column::text("LOCAL"),
+            Column::text("KEY"),
+            Column::text("STATE"),
+        ]);
+        for tick in &self.ticks {
+            table.add(vec![
+                time(tick.at),
+                tick.local.clone(),
+                printable(&tick.key),
+                if tick.paused { "paused" } else { "" }.to_owned(),
+            ]);
+        }
+        table.text(width)
+    }
+}
+
+/// Enqueue the job of a recurring task now, besides its ticks
+#[derive(Debug, clap::Args)]
+pub(super) struct Run {
+    /// The task
+    key: String,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// The job that was enqueued.
+#[derive(Debug, Serialize)]
+pub(super) struct Ran {
+    key: String,
+    job_id: JobId,
+}
+
+impl Run {
+    pub(super) fn run(&self, database: &Database) -> Result<Ran> {
+        let job_id = recurring::run_now(&mut connect(database)?, &self.key)?;
+        Ok(Ran {
+            key: self.key.clone(),
+            job_id,
+        })
+    }
+}
+
+impl Report for Ran {
+    fn text(&self, _width: Option<usize>) -> String {
+        format!(
+            "Enqueued job {} of {}.\n",
+            self.job_id,
+            printable(&self.key)
+        )
+    }
+}
+
+/// Fire no more ticks of a recurring task until it is resumed
+///
+/// It lasts, whatever is restarted or deployed meanwhile.
+#[derive(Debug, clap::Args)]
+pub(super) struct Pause {
+    /// The task
+    key: String,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// Fire the ticks of a recurring task again, from the next one on
+#[derive(Debug, clap::Args)]
+pub(super) struct Resume {
+    /// The task
+    key: String,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// How a task stands now.
+#[derive(Debug, Serialize)]
+pub(super) struct Standing {
+    key: String,
+    paused: bool,
+}
+
+impl Pause {
+    pub(super) fn run(&self, database: &Database) -> Result<Standing> {
+        recurring::pause(&mut connect(database)?, &self.key)?;
+        Ok(Standing {
+            key: self.key.clone(),
+            paused: true,
+        })
+    }
+}
+
+impl Resume {
+    pub(super) fn run(&self, database: &Database) -> Result<Standing> {
+        recurring::resume(&mut connect(database)?, &self.key)?;
+        Ok(Standing {
+            key: self.key.clone(),
+            paused: false,
+        })
+    }
+}
+
+impl Report for Standing {
+    fn text(&self, _width: Option<usize>) -> String {
+        let done = if self.paused { "Paused" } else { "Resumed" };
+        format!("{done} {}.\n", printable(&self.key))
+    }
+}

@@ -1,0 +1,366 @@
+//! `solid_queue_recurring_tasks`: what is to be enqueued again and again, and
+//! up to when that has been done.
+//!
+//! A row is ours when it has a `next_run_at`; a Rails app's has none and is
+//! left alone. Whoever changes one of ours locks it first and lets
+//! `lock_version` grow.
+
+use super::conn::{Conn, on};
+use super::jobs::{NewRow, timestamp};
+use super::sql::{cached, sql};
+use crate::error::{Doing, Result};
+use chrono::NaiveDateTime;
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Integer, Nullable, Text, Timestamp};
+use std::time::Duration;
+
+/// One task of ours, or the key of a Rails app's.
+#[derive(Debug, Clone, QueryableByName)]
+pub(crate) struct Row {
+    #[diesel(sql_type = BigInt)]
+    pub(crate) id: i64,
+    #[diesel(sql_type = Text)]
+    pub(crate) key: String,
+    #[diesel(sql_type = Text)]
+    pub(crate) schedule: String,
+    #[diesel(sql_type = Text)]
+    pub(crate) time_zone: String,
+    #[diesel(sql_type = Text)]
+    pub(crate) class_name: String,
+    #[diesel(sql_type = Text)]
+    pub(crate) arguments: String,
+    #[diesel(sql_type = Text)]
+    pub(crate) queue_name: String,
+    #[diesel(sql_type = Integer)]
+    pub(crate) priority: i32,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub(crate) description: Option<String>,
+    #[diesel(sql_type = Text)]
+    pub(crate) options: String,
+    /// `None`: a Rails app's, or no time that a calendar has.
+    #[diesel(sql_type = Nullable<Timestamp>)]
+    pub(crate) next_run_at: Option<NaiveDateTime>,
+    #[diesel(sql_type = Nullable<Timestamp>)]
+    pub(crate) last_run_at: Option<NaiveDateTime>,
+    #[diesel(sql_type = Nullable<Timestamp>)]
+    pub(crate) queued_run_at: Option<NaiveDateTime>,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub(crate) open_jobs: Option<String>,
+    #[diesel(sql_type = Nullable<Timestamp>)]
+    pub(crate) paused_at: Option<NaiveDateTime>,
+    #[diesel(sql_type = Nullable<Timestamp>)]
+    pub(crate) declared_at: Option<NaiveDateTime>,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    pub(crate) revision: Option<i64>,
+    #[diesel(sql_type = BigInt)]
+    pub(crate) lock_version: i64,
+    /// The database's clock when the row was read.
+    #[diesel(sql_type = Timestamp)]
+    pub(crate) now: NaiveDateTime,
+}
+
+const COLUMNS: &str = "id, key, schedule, coalesce(time_zone, 'UTC') AS time_zone, coalesce(class_name, '') AS class_name, \
+     coalesce(arguments, 'null') AS arguments, coalesce(queue_name, 'default') AS queue_name, \
+     coalesce(priority, 0) AS priority, description, coalesce(options, '') AS options, \
+     {moment next_run_at} AS next_run_at, {moment last_run_at} AS last_run_at, \
+     {moment queued_run_at} AS queued_run_at, open_jobs, {moment paused_at} AS paused_at, \
+     {moment declared_at} AS declared_at, revision, lock_version, {now} AS now";
+
+/// What somebody wants a task to be.
+#[derive(Debug, Clone)]
+pub(crate) struct Definition {
+    pub(crate) key: String,
+    pub(crate) schedule: String,
+    pub(crate) time_zone: String,
+    pub(crate) class_name: String,
+    pub(crate) arguments: String,
+    pub(crate) queue_name: String,
+    pub(crate) priority: i32,
+    pub(crate) description: Option<String>,
+    pub(crate) options: String,
+    /// The revision of the program whose code or configuration has it;
+    /// `None`: it is scheduled at run time.
+    pub(crate) revision: Option<i64>,
+}
+
+/// What scheduling came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scheduled {
+    /// It stands as wanted, and is due then.
+    Done(NaiveDateTime),
+    /// A Rails app has a task of this key.
+    Foreign,
+    /// A program's code or configuration has a task of this key.
+    Declared,
+    /// A task of this key was scheduled at run time.
+    AtRunTime,
+    /// A program of a higher revision has declared it: its word counts.
+    Newer,
+}
+
+/// The first tick after a moment of the database's clock.
+pub(crate) type Next<'a> = &'a dyn Fn(NaiveDateTime) -> NaiveDateTime;
+
+/// Creates or changes a task. It keeps its place among the ticks unless their
+/// times change; a new one begins with the first tick from now on.
+pub(crate) fn schedule(
+    conn: &mut Conn<'_>,
+    new: &Definition,
+    next: Next<'_>,
+) -> QueryResult<Scheduled> {
+    conn.transaction(|conn| {
+        // The row may come and go between the two statements.
+        for _ in 0..3 {
+            if let Some(row) = lock(conn, &new.key)? {
+                return change(conn, &row, new, next);
+            }
+            if let Some(first) = insert(conn, new, next)? {
+                return Ok(Scheduled::Done(first));
+            }
+        }
+        Err(diesel::result::Error::NotFound)
+    })
+}
+
+fn change(
+    conn: &mut Conn<'_>,
+    row: &Row,
+    new: &Definition,
+    next: Next<'_>,
+) -> QueryResult<Scheduled> {
+    let Some(next_run_at) = row.next_run_at else {
+        return Ok(Scheduled::Foreign);
+    };
+    match (row.declared_at.is_some(), new.revision) {
+        (true, None) => return Ok(Scheduled::Declared),
+        (false, Some(_)) => return Ok(Scheduled::AtRunTime),
+        _ => {}
+    }
+    if row.revision > new.revision {
+        let text =
+            conn.write("UPDATE solid_queue_recurring_tasks SET declared_at = {now} WHERE id = $1");
+        on!(conn, |c| cached(sql(text).bind::<BigInt, _>(row.id))
+            .execute(c))?;
+        return Ok(Scheduled::Newer);
+    }
+    let same_times = row.schedule == new.schedule && row.time_zone == new.time_zone;
+    let next_run_at = if same_times {
+        next_run_at
+    } else {
+        // Not the tick again that it had last, should the clock have been set back.
+        next(row.now.max(row.last_run_at.unwrap_or(row.now)))
+    };
+    write(conn, UPDATE, new, next_run_at)?;
+    Ok(Scheduled::Done(next_run_at))
+}
+
+const UPDATE: &str = "UPDATE solid_queue_recurring_tasks SET schedule = $1, time_zone = $2, class_name = $3, arguments = $4, \
+       queue_name = $5, priority = $6, description = $7, options = $8, revision = $9, next_run_at = {time $10}, \
+       declared_at = CASE WHEN CAST($9 AS bigint) IS NULL THEN NULL ELSE {now} END, \
+       updated_at = {now}, lock_version = lock_version + 1 WHERE key = $11 RETURNING id";
+
+const INSERT: &str = "INSERT INTO solid_queue_recurring_tasks (schedule, time_zone, class_name, arguments, queue_name, priority, \
+       description, options, revision, next_run_at, declared_at, key, static, created_at, updated_at) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, {time $10}, \
+       CASE WHEN CAST($9 AS bigint) IS NULL THEN NULL ELSE {now} END, $11, false, {now}, {now}) \
+     ON CONFLICT (key) DO NOTHING RETURNING id";
+
+#[derive(QueryableByName)]
+struct Id {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+}
+
+fn write(
+    conn: &mut Conn<'_>,
+    text: &str,
+    new: &Definition,
+    next_run_at: NaiveDateTime,
+) -> QueryResult<bool> {
+    let text = conn.write(text);
+    let written: Vec<Id> = on!(conn, |c| cached(
+        sql(text)
+            .bind::<Text, _>(&new.schedule)
+            .bind::<Text, _>(&new.time_zone)
+            .bind::<Text, _>(&new.class_name)
+            .bind::<Text, _>(&new.arguments)
+            .bind::<Text, _>(&new.queue_name)
+            .bind::<Integer, _>(new.priority)
+            .bind::<Nullable<Text>, _>(&new.description)
+            .bind::<Text, _>(&new.options)
+            .bind::<Nullable<BigInt>, _>(new.revision)
+            .bind::<Text, _>(timestamp(next_run_at))
+            .bind::<Text, _>(&new.key)
+    )
+    .load(c))?;
+    Ok(written.iter().any(|row| row.id > 0))
+}
+
+fn insert(
+    conn: &mut Conn<'_>,
+    new: &Definition,
+    next: Next<'_>,
+) -> QueryResult<Option<NaiveDateTime>> {
+    let first = next(now(conn)?);
+    Ok(write(conn, INSERT, new, first)?.then_some(first))
+}
+
+#[derive(QueryableByName)]
+struct Now {
+    #[diesel(sql_type = Timestamp)]
+    now: NaiveDateTime,
+}
+
+/// The database's clock.
+pub(crate) fn now(conn: &mut Conn<'_>) -> QueryResult<NaiveDateTime> {
+    let text = conn.write("SELECT {now} AS now");
+    on!(conn, |c| cached(sql(text)).get_result::<Now>(c)).map(|row| row.now)
+}
+
+/// Locks the task of a key, whosever it is.
+fn lock(conn: &mut Conn<'_>, key: &str) -> QueryResult<Option<Row>> {
+    let text = conn.write(&format!(
+        "SELECT {COLUMNS} FROM solid_queue_recurring_tasks WHERE key = $1 {{lock}}"
+    ));
+    on!(conn, |c| cached(sql(text).bind::<Text, _>(key))
+        .get_result(c))
+    .optional()
+}
+
+/// Locks a task of ours.
+fn lock_own(conn: &mut Conn<'_>, key: &str) -> QueryResult<Option<Row>> {
+    Ok(lock(conn, key)?.filter(|row| row.next_run_at.is_some()))
+}
+
+/// Deletes a task; its jobs stay. False: there is none of ours.
+pub(crate) fn unschedule(conn: &mut Conn<'_>, key: &str) -> QueryResult<bool> {
+    let text = conn.write(
+        "DELETE FROM solid_queue_recurring_tasks WHERE key = $1 AND next_run_at IS NOT NULL",
+    );
+    on!(conn, |c| sql(text).bind::<Text, _>(key).execute(c)).map(|count| count > 0)
+}
+
+/// Fires no ticks of the task until it is resumed. False: there is none.
+pub(crate) fn pause(conn: &mut Conn<'_>, key: &str) -> QueryResult<bool> {
+    let text = conn.write(
+        "UPDATE solid_queue_recurring_tasks SET paused_at = coalesce(paused_at, {now}), updated_at = {now}, \
+         lock_version = lock_version + 1 WHERE key = $1 AND next_run_at IS NOT NULL",
+    );
+    on!(conn, |c| sql(text).bind::<Text, _>(key).execute(c)).map(|count| count > 0)
+}
+
+/// Fires the ticks of the task again, from now on. False: there is none.
+pub(crate) fn resume<E: From<diesel::result::Error>>(
+    conn: &mut Conn<'_>,
+    key: &str,
+    next: impl FnOnce(&Row) -> Result<NaiveDateTime, E>,
+) -> Result<bool, E> {
+    conn.transaction(|conn| {
+        let Some(row) = lock_own(conn, key)? else {
+            return Ok(false);
+        };
+        if row.paused_at.is_none() {
+            return Ok(true);
+        }
+        let next_run_at = next(&row)?;
+        let text = conn.write(
+            "UPDATE solid_queue_recurring_tasks SET paused_at = NULL, next_run_at = {time $1}, updated_at = {now}, \
+             lock_version = lock_version + 1 WHERE id = $2",
+        );
+        on!(conn, |c| sql(text)
+            .bind::<Text, _>(timestamp(next_run_at))
+            .bind::<BigInt, _>(row.id)
+            .execute(c))?;
+        Ok(true)
+    })
+}
+
+/// Enqueues the task's job at once, whatever its ticks do, and returns its id.
+/// `None`: there is no such task.
+pub(crate) fn run_now(
+    conn: &mut Conn<'_>,
+    key: &str,
+    job: impl FnOnce(&Row) -> Result<NewRow>,
+) -> Result<Option<i64>> {
+    conn.transaction(|conn| {
+        let Some(row) = lock_own(conn, key).doing("read the recurring task")? else {
+            return Ok(None);
+        };
+        let inserted = super::jobs::insert(conn, &job(&row)?).doing("enqueue the job")?;
+        super::ticks::note_open(conn, &row, inserted.id).doing("note the job of the task")?;
+        Ok(Some(inserted.id))
+    })
+}
+
+/// All tasks of ours, or the one of this key, by key.
+pub(crate) fn list(conn: &mut Conn<'_>, key: Option<&str>) -> QueryResult<Vec<Row>> {
+    let text = conn.write(&format!(
+        "SELECT {COLUMNS} FROM solid_queue_recurring_tasks WHERE next_run_at IS NOT NULL \
+         AND (CAST($1 AS text) IS NULL OR key = $1) ORDER BY key"
+    ));
+    on!(conn, |c| sql(text).bind::<Nullable<Text>, _>(key).load(c))
+}
+
+/// Which tasks a scheduler fires: those that were scheduled at run time, and
+/// of the declared ones its own, `$1`. So a task that a new version of a
+/// program does not have ends with the last scheduler of the old one.
+fn fired(conn: &Conn<'_>) -> String {
+    let list = match conn {
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(_) => "SELECT json_array_elements_text(CAST($1 AS json))",
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(_) => "SELECT value FROM json_each($1)",
+    };
+    format!(
+        "next_run_at IS NOT NULL AND paused_at IS NULL AND (declared_at IS NULL OR key IN ({list}))"
+    )
+}
+
+/// Tasks of one page.
+pub(crate) const PAGE: usize = 100;
+
+/// The tasks after the id `after` that are due, or have a tick that waits, up
+/// to a page of them; `declared` are the keys of the scheduler's own, as a
+/// JSON array.
+pub(crate) fn due(conn: &mut Conn<'_>, declared: &str, after: i64) -> QueryResult<Vec<Row>> {
+    let text = conn.write(&format!(
+        "SELECT {COLUMNS} FROM solid_queue_recurring_tasks WHERE {} AND id > $2 \
+         AND (next_run_at <= {{now}} OR queued_run_at IS NOT NULL) ORDER BY id LIMIT {PAGE}",
+        fired(conn)
+    ));
+    on!(conn, |c| cached(
+        sql(text).bind::<Text, _>(declared).bind::<BigInt, _>(after)
+    )
+    .load(c))
+}
+
+#[derive(QueryableByName)]
+struct Ahead {
+    #[diesel(sql_type = Nullable<Timestamp>)]
+    next: Option<NaiveDateTime>,
+    #[diesel(sql_type = Timestamp)]
+    now: NaiveDateTime,
+}
+
+/// How long until the next tick that is not due yet, by the database's clock.
+pub(crate) fn next_tick(conn: &mut Conn<'_>, declared: &str) -> QueryResult<Option<Duration>> {
+    let text = conn.write(&format!(
+        "SELECT {{moment next_run_at}} AS next, {{now}} AS now FROM solid_queue_recurring_tasks \
+         WHERE {} AND next_run_at > {{now}} ORDER BY next_run_at LIMIT 1",
+        fired(conn),
+    ));
+    let ahead: Option<Ahead> = on!(conn, |c| cached(sql(text).bind::<Text, _>(declared))
+        .get_result(c))
+    .optional()?;
+    Ok(ahead.and_then(|ahead| (ahead.next? - ahead.now).to_std().ok()))
+}
+
+/// Deletes the declared tasks that no scheduler has declared for that long,
+/// and says how many.
+pub(crate) fn forget(conn: &mut Conn<'_>, age: Duration) -> QueryResult<usize> {
+    let text = conn.write(
+        "DELETE FROM solid_queue_recurring_tasks WHERE declared_at <= {later $1} AND next_run_at IS NOT NULL",
+    );
+    let age = -super::scheduled::micros(age);
+    on!(conn, |c| sql(text).bind::<BigInt, _>(age).execute(c))
+}

@@ -1,0 +1,250 @@
+//! Starts, watches and restarts what works; recovers what the dead held.
+
+use super::children::{Exit, Parent, Slot};
+use super::handle::{Ending, Handle};
+use super::lifeline::Lifeline;
+use super::link::Link;
+use super::maintenance::{self, Watch};
+use super::notify::Vital;
+use super::registration::{Beats, Heart};
+use super::stop::Stop;
+use super::supervisor::{MERCY, Supervisor};
+use super::{orphans, threads};
+use crate::clock;
+use crate::event::{Event, Subscriber};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How often children are looked at: how late a death can be noticed.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A supervisor at work.
+pub(super) struct Supervising {
+    shutdown_timeout: Duration,
+    subscriber: Subscriber,
+    heart: Arc<Heart>,
+    link: Link,
+    slots: Vec<Slot>,
+    threads: Vec<Handle>,
+    watch: Watch,
+    watch_interval: Duration,
+    next_watch: Instant,
+    /// Children that ended and whose claims could not be given back yet.
+    unburied: Vec<Exit>,
+    next_burial: Instant,
+    adopts: bool,
+    is_quiet: bool,
+    vital: Vital,
+}
+
+impl Supervising {
+    pub(super) fn new(
+        settings: &Supervisor,
+        lifeline: &Lifeline,
+        heart: Arc<Heart>,
+        threads: Vec<Handle>,
+    ) -> Self {
+        let interval = settings.pulse.threshold / 6;
+        Supervising {
+            shutdown_timeout: settings.shutdown_timeout,
+            subscriber: lifeline.subscriber.clone(),
+            heart,
+            link: Link::new(lifeline),
+            slots: Slot::all_of(&settings.children),
+            threads,
+            watch: Watch::new(settings.pulse.threshold, interval),
+            watch_interval: interval,
+            next_watch: clock::instant(),
+            unburied: Vec::new(),
+            next_burial: clock::instant(),
+            adopts: settings.is_program && settings.workers.is_empty() && orphans::are_adopted(),
+            is_quiet: false,
+            vital: settings.vital.clone(),
+        }
+    }
+
+    pub(super) fn run(mut self, stop: &Stop, beats: Beats) -> Ending {
+        threads::guard("supervisor", stop, || self.supervise(stop));
+        let stopping = Event::Stopping { kind: "Supervisor" };
+        self.subscriber.emit(&stopping);
+        let cut_short = !self.stop_all(stop);
+        drop(beats);
+        let mut unfinished = Vec::new();
+        for mut handle in self.threads {
+            if let Some(stopped) = handle.join(self.shutdown_timeout.saturating_add(MERCY)) {
+                unfinished.extend(stopped.unfinished);
+            }
+        }
+        Ending {
+            unfinished,
+            cut_short,
+        }
+    }
+
+    fn supervise(&mut self, stop: &Stop) {
+        while !stop.is_stopped() {
+            self.turn(stop.is_quiet());
+            self.start_children();
+            self.reap();
+            self.watch();
+            self.show_life();
+            // Nobody else stops them: who ends by itself has broken down.
+            if self.threads.iter_mut().any(Handle::has_ended) {
+                log::error!(
+                    "a worker, dispatcher or scheduler of this process broke down: this process stops"
+                );
+                stop.break_down();
+            }
+            stop.wait(LOOK);
+        }
+    }
+
+    /// Passes on that nothing is to be claimed, or that it is again.
+    fn turn(&mut self, quiet: bool) {
+        if self.is_quiet == quiet {
+            return;
+        }
+        self.is_quiet = quiet;
+        self.subscriber.emit(&if quiet {
+            Event::Quieted
+        } else {
+            Event::Resumed
+        });
+        self.slots.iter().for_each(|slot| slot.turn(quiet));
+        for handle in &self.threads {
+            if quiet {
+                handle.quiet();
+            } else {
+                handle.resume();
+            }
+        }
+    }
+
+    fn show_life(&self) {
+        let running = self.slots.iter().filter(|slot| slot.is_running()).count();
+        self.vital.turn(running, self.slots.len());
+    }
+
+    fn start_children(&mut self) {
+        let parent = Parent {
+            id: self.heart.current().map(|registration| registration.id),
+            is_quiet: self.is_quiet,
+        };
+        for slot in &mut self.slots {
+            match slot.start(parent) {
+                Ok(Some(pid)) => self.subscriber.emit(&Event::ChildStarted { pid }),
+                Ok(None) => {}
+                Err(error) => self.subscriber.emit(&Event::Unreachable {
+                    action: "start a child",
+                    reason: &error.to_string(),
+                }),
+            }
+        }
+    }
+
+    /// The children that have ended, and with them what was adopted.
+    fn ended(&mut self) -> Vec<(usize, Exit)> {
+        let slots = self.slots.iter_mut().enumerate();
+        let mut ended: Vec<(usize, Exit)> = slots
+            .filter_map(|(index, slot)| Some((index, slot.reap()?)))
+            .collect();
+        while self.adopts
+            && let Some((pid, status)) = orphans::reap()
+        {
+            // It may be a child that has ended just now.
+            let mut slots = self.slots.iter_mut().enumerate();
+            match slots.find(|(_, slot)| slot.pid() == Some(pid)) {
+                Some((index, slot)) => ended.extend(slot.end(status).map(|exit| (index, exit))),
+                None => log::debug!(pid; "reaped process {pid}, which its parent had left behind"),
+            }
+        }
+        ended
+    }
+
+    fn reap(&mut self) {
+        for (index, exit) in self.ended() {
+            self.subscriber.emit(&Event::ChildExited {
+                pid: exit.pid,
+                how: &exit.how,
+            });
+            if let Some((exits, delay)) = exit.crash_loop {
+                self.subscriber.emit(&Event::CrashLoop {
+                    program: &self.slots[index].program(),
+                    exits,
+                    delay,
+                });
+            }
+            self.unburied.push(exit);
+        }
+        self.bury();
+    }
+
+    /// Gives back what the children that ended had claimed.
+    fn bury(&mut self) {
+        if self.unburied.is_empty() || clock::instant() < self.next_burial {
+            return;
+        }
+        while let Some(exit) = self.unburied.last() {
+            let (link, subscriber) = (&mut self.link, &self.subscriber);
+            let pruned = self
+                .vital
+                .waiting(|| maintenance::prune_child(link, exit, subscriber));
+            match pruned {
+                Ok(()) => drop(self.unburied.pop()),
+                Err(delay) => {
+                    self.next_burial = clock::instant() + delay;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn watch(&mut self) {
+        let now = clock::instant();
+        if now < self.next_watch {
+            return;
+        }
+        // Where a supervisor cannot beat, perhaps nobody can: a full disk, or a
+        // database that is read-only, is still readable.
+        if !self.heart.is_beating() {
+            self.watch.forget();
+            return;
+        }
+        let own: Vec<i64> = self
+            .heart
+            .all()
+            .iter()
+            .map(|registration| registration.id)
+            .collect();
+        let (link, watch, subscriber) = (&mut self.link, &mut self.watch, &self.subscriber);
+        let result = self
+            .vital
+            .waiting(|| maintenance::prune_dead(link, watch, &own, subscriber));
+        self.next_watch =
+            clock::deadline(result.map_or_else(|delay| delay, |()| self.watch_interval));
+    }
+
+    /// Stops children and threads, reaping and giving back until the end.
+    /// False: something had to be killed.
+    fn stop_all(&mut self, stop: &Stop) -> bool {
+        self.slots.iter_mut().for_each(Slot::stop);
+        self.threads.iter().for_each(Handle::stop);
+        let deadline = clock::deadline(self.shutdown_timeout.saturating_add(MERCY));
+        let mut graceful = true;
+        while self.slots.iter().any(Slot::is_running)
+            || self.threads.iter_mut().any(|handle| !handle.has_ended())
+        {
+            if stop.is_now() || clock::instant() >= deadline {
+                graceful = false;
+                self.slots.iter_mut().for_each(Slot::kill);
+                self.threads.iter().for_each(Handle::stop_now);
+            }
+            self.reap();
+            self.show_life();
+            clock::nap(Duration::from_millis(5));
+        }
+        self.reap();
+        self.vital.rest();
+        graceful
+    }
+}

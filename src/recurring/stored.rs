@@ -1,0 +1,86 @@
+//! What a stored recurring task says, read back.
+
+use super::{MissedTicks, Overlap};
+use crate::db::jobs::NewRow;
+use crate::db::recurring::Row;
+use crate::enqueue::NewJob;
+use crate::error::{Error, Result};
+use crate::policy::{Delivery, Policy, Tick};
+use crate::schedule::{Schedule, time_zone};
+use chrono::NaiveDateTime;
+use serde::{Deserialize, Serialize};
+
+/// What the column `options` holds.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Options {
+    pub(super) missed: MissedTicks,
+    pub(super) overlap: Overlap,
+    pub(super) policy: Policy,
+    // Columns of a job, which its policy does not repeat.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) max_attempts: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) max_crashes: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) delivery: Option<Delivery>,
+}
+
+impl Options {
+    pub(super) fn to_column(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+/// A task as its row says it.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    pub(crate) schedule: Schedule,
+    pub(crate) missed: MissedTicks,
+    pub(crate) overlap: Overlap,
+    policy: Policy,
+}
+
+impl Stored {
+    /// # Errors
+    /// When somebody else wrote what this version cannot read.
+    pub(crate) fn read(row: &Row) -> Result<Self> {
+        let schedule: Schedule = row.schedule.parse()?;
+        let options: Options = match row.options.as_str() {
+            "" => Options::default(),
+            text => serde_json::from_str(text).map_err(|error| Error::RecurringTask {
+                key: row.key.clone(),
+                reason: format!("has options that this version cannot read: {error}"),
+            })?,
+        };
+        let mut policy = options.policy;
+        policy.max_attempts = options.max_attempts;
+        policy.max_crashes = options.max_crashes;
+        policy.delivery = options.delivery;
+        Ok(Stored {
+            schedule: schedule.or_in(time_zone(&row.time_zone)?),
+            missed: options.missed,
+            overlap: options.overlap,
+            policy,
+        })
+    }
+
+    /// The job of a tick.
+    ///
+    /// # Errors
+    /// When somebody else wrote what no job may have.
+    pub(crate) fn job(&self, row: &Row, tick: NaiveDateTime) -> Result<NewRow> {
+        let mut policy = self.policy.clone();
+        policy.tick = Some(Tick {
+            task: row.key.clone(),
+            at: tick.and_utc(),
+        });
+        NewJob::of_class(&row.class_name, &row.arguments)
+            .queue(&row.queue_name)
+            .priority(row.priority)
+            // It was looked at when the task was scheduled.
+            .max_arguments(usize::MAX)
+            .policy(policy)
+            .into_row()
+    }
+}

@@ -1,0 +1,243 @@
+//! What a program says a recurring task is.
+
+use super::Overlap;
+use super::stored::Options;
+use crate::db::recurring::Definition;
+use crate::enqueue::NewJob;
+use crate::error::Result;
+use crate::job::Job;
+use crate::policy::Policy;
+use crate::queue::check_name;
+use crate::schedule::Schedule;
+use chrono::{NaiveDate, NaiveDateTime, NaiveTime};
+use chrono_tz::Tz;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// What becomes of ticks that no scheduler was there to fire: of those that
+/// are overdue by more than [`Scheduler::grace`](crate::Scheduler::grace).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum MissedTicks {
+    /// The latest is fired, unless a later one is due anyway: one job, however
+    /// many ticks were missed. The default.
+    #[default]
+    Latest,
+    /// All are fired that are not older than this, each with a job of its own.
+    AllWithin(#[serde(with = "humane")] Duration),
+    /// None is fired.
+    Skip,
+}
+
+/// A job that is to be enqueued again and again, by the clock.
+///
+/// ```
+/// # use serde::{Deserialize, Serialize};
+/// # use windlass::{Context, Job, JobResult};
+/// # #[derive(Serialize, Deserialize)] struct Cleanup { days: u32 }
+/// # impl Job for Cleanup {
+/// #     const NAME: &'static str = "cleanup";
+/// #     type State = (); type Output = ();
+/// #     fn perform(self, _: &Context<'_, ()>) -> JobResult { Ok(()) }
+/// # }
+/// use std::time::Duration;
+/// use windlass::{MissedTicks, Overlap, RecurringTask};
+///
+/// let task = RecurringTask::new("cleanup", "30 3 * * *", &Cleanup { days: 30 })?
+///     .time_zone("Europe/Berlin")?
+///     .queue("slow")
+///     .missed(MissedTicks::AllWithin(Duration::from_secs(3 * 86_400)))
+///     .overlap(Overlap::Skip)
+///     .description("Deletes what is older than a month");
+/// # let _ = task;
+/// # Ok::<(), windlass::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "a task does nothing until it is given to a scheduler or scheduled"]
+pub struct RecurringTask {
+    key: String,
+    schedule: Schedule,
+    class_name: String,
+    arguments: String,
+    queue_name: String,
+    priority: i32,
+    description: Option<String>,
+    policy: Policy,
+    max_arguments: usize,
+    missed: MissedTicks,
+    overlap: Overlap,
+}
+
+impl RecurringTask {
+    /// A task with the defaults of its type: see [`Schedule`] for the text.
+    /// The key names it, in up to 255 letters, digits and `_` `.` `:` `/` `-`
+    /// of ASCII.
+    ///
+    /// # Errors
+    /// When the key or the schedule is none, or the arguments cannot be
+    /// written as JSON.
+    pub fn new<J: Job>(key: impl Into<String>, schedule: &str, job: &J) -> Result<Self> {
+        let arguments = serde_json::to_string(job).map_err(|error| crate::Error::InvalidJob {
+            class: J::NAME.to_owned(),
+            reason: format!("its arguments cannot be written as JSON: {error}"),
+        })?;
+        let mut task = Self::of_class(key, schedule, J::NAME, arguments)?
+            .queue(J::QUEUE)
+            .priority(J::PRIORITY)
+            .policy(J::policy());
+        task.max_arguments = J::MAX_ARGUMENTS;
+        Ok(task)
+    }
+
+    /// A task whose jobs are of a class that this program does not know, with
+    /// their arguments as JSON text.
+    ///
+    /// # Errors
+    /// When the key or the schedule is none.
+    pub fn of_class(
+        key: impl Into<String>,
+        schedule: &str,
+        class: impl Into<String>,
+        arguments: impl Into<String>,
+    ) -> Result<Self> {
+        let key = key.into();
+        check_name(&key, "key of a recurring task")?;
+        Ok(RecurringTask {
+            key,
+            schedule: schedule.parse()?,
+            class_name: class.into(),
+            arguments: arguments.into(),
+            queue_name: "default".to_owned(),
+            priority: 0,
+            description: None,
+            policy: Policy::new(),
+            max_arguments: 64 * 1024,
+            missed: MissedTicks::default(),
+            overlap: Overlap::default(),
+        })
+    }
+
+    /// Its key.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// When it is due.
+    pub fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
+
+    /// The time zone of its schedule, by name. Default: the one in the text
+    /// of the schedule, or else the scheduler's, or else UTC.
+    ///
+    /// # Errors
+    /// When there is no such time zone.
+    pub fn time_zone(mut self, name: &str) -> Result<Self> {
+        self.schedule = self.schedule.in_time_zone(name)?;
+        Ok(self)
+    }
+
+    /// The queue of its jobs.
+    pub fn queue(mut self, name: impl Into<String>) -> Self {
+        self.queue_name = name.into();
+        self
+    }
+
+    /// The priority of its jobs; smaller is more important.
+    pub fn priority(mut self, priority: i32) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// What it is for, for people.
+    pub fn description(mut self, text: impl Into<String>) -> Self {
+        self.description = Some(text.into());
+        self
+    }
+
+    /// What this policy says wins over what the type of the jobs says.
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy.or(&self.policy);
+        self
+    }
+
+    /// What to do with ticks that were missed. Default: fire the latest.
+    pub fn missed(mut self, missed: MissedTicks) -> Self {
+        self.missed = missed;
+        self
+    }
+
+    /// What to do with a tick while the job of the one before it has not
+    /// ended. Default: fire it.
+    pub fn overlap(mut self, overlap: Overlap) -> Self {
+        self.overlap = overlap;
+        self
+    }
+
+    /// What is stored, once the limits of its jobs have been looked at.
+    pub(crate) fn definition(&self, revision: Option<i64>, default: Tz) -> Result<Definition> {
+        // Whether a job could be enqueued is told now, not at every tick.
+        NewJob::of_class(&self.class_name, &self.arguments)
+            .queue(&self.queue_name)
+            .max_arguments(self.max_arguments)
+            .policy(self.policy.clone())
+            .into_row()?;
+        let options = Options {
+            missed: self.missed,
+            overlap: self.overlap,
+            policy: self.policy.clone(),
+            max_attempts: self.policy.max_attempts,
+            max_crashes: self.policy.max_crashes,
+            delivery: self.policy.delivery,
+        };
+        Ok(Definition {
+            key: self.key.clone(),
+            schedule: self.schedule.text().to_owned(),
+            time_zone: self
+                .schedule
+                .time_zone()
+                .unwrap_or(default.name())
+                .to_owned(),
+            class_name: self.class_name.clone(),
+            arguments: self.arguments.clone(),
+            queue_name: self.queue_name.clone(),
+            priority: self.priority,
+            description: self.description.clone(),
+            options: options.to_column(),
+            revision,
+        })
+    }
+
+    /// The first tick after a moment.
+    pub(crate) fn next_in(&self, default: Tz) -> impl Fn(NaiveDateTime) -> NaiveDateTime {
+        let schedule = self.schedule.clone().or_in(default);
+        move |time| schedule.after(time).unwrap_or(NEVER)
+    }
+}
+
+/// The end of the calendar.
+pub(crate) const NEVER: NaiveDateTime = match NaiveDate::from_ymd_opt(9999, 12, 31) {
+    Some(day) => day.and_time(NaiveTime::MIN),
+    None => NaiveDateTime::MAX,
+};
+
+/// Durations as people write them: `6h`, `2 days`.
+pub(crate) mod humane {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
+    use std::time::Duration;
+
+    pub(crate) fn serialize<S: Serializer>(value: &Duration, out: S) -> Result<S::Ok, S::Error> {
+        out.collect_str(&humantime::format_duration(*value))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<Duration, D::Error> {
+        let text = String::deserialize(input)?;
+        humantime::parse_duration(&text).map_err(|error| {
+            D::Error::custom(format!(
+                "`{}` is no duration such as `6h`: {error}",
+                text.escape_default()
+            ))
+        })
+    }
+}

@@ -1,0 +1,187 @@
+//! Schedulers at one tick, and whoever changes its task meanwhile.
+
+use super::super::db::{TestDb, execute, on_each_database};
+use super::Play;
+use super::world::{World, row};
+use crate::db::Conn;
+use crate::db::recurring::{self, Definition};
+use crate::db::ticks::{self, Firing, Overlap};
+use chrono::{NaiveDate, NaiveDateTime, TimeDelta};
+use diesel::QueryResult;
+use diesel::result::Error::RollbackTransaction;
+
+fn task(schedule: &str) -> Definition {
+    Definition {
+        key: "task".to_owned(),
+        schedule: schedule.to_owned(),
+        time_zone: "UTC".to_owned(),
+        class_name: "a".to_owned(),
+        arguments: "{}".to_owned(),
+        queue_name: "default".to_owned(),
+        priority: 0,
+        description: None,
+        options: String::new(),
+        revision: None,
+    }
+}
+
+fn tick() -> NaiveDateTime {
+    NaiveDate::from_ymd_opt(2026, 1, 1)
+        .unwrap()
+        .and_time(chrono::NaiveTime::MIN)
+}
+
+/// A task with one tick that is due.
+fn one_due(conn: &mut Conn<'_>) -> World {
+    recurring::schedule(conn, &task("@daily"), &|_| tick()).unwrap();
+    World::default()
+}
+
+fn nothing(_conn: &mut Conn<'_>) -> World {
+    World::default()
+}
+
+/// A scheduler: it looks, and then it fires what it has seen.
+fn fire(conn: &mut Conn<'_>) -> QueryResult<String> {
+    let due = recurring::due(conn, "[]", 0)?;
+    let Some(task) = due.first() else {
+        return Ok("0".to_owned());
+    };
+    let firing = Firing {
+        task,
+        ticks: &[(tick(), row())],
+        next_run_at: tick() + TimeDelta::days(100_000),
+        overlap: Overlap::Allow,
+    };
+    let fired = ticks::fire(conn, &firing)?;
+    Ok(fired.map_or(0, |fired| fired.jobs.len()).to_string())
+}
+
+/// One whose process dies before it commits.
+fn fire_and_die(conn: &mut Conn<'_>) -> QueryResult<String> {
+    let died = conn.transaction(|conn| {
+        fire(conn)?;
+        Err::<(), _>(RollbackTransaction)
+    });
+    assert_eq!(died, Err(RollbackTransaction));
+    Ok("died".to_owned())
+}
+
+/// Takes all jobs away, and the rows of ticks with them.
+fn clear(conn: &mut Conn<'_>) -> QueryResult<String> {
+    conn.transaction(|conn| {
+        execute(conn, "DELETE FROM solid_queue_ready_executions");
+        execute(conn, "DELETE FROM solid_queue_jobs");
+        Ok("done".to_owned())
+    })
+}
+
+fn two_schedulers(db: &TestDb) {
+    Play::new(db, one_due)
+        .actor("a", |c, _| fire(c))
+        .actor("b", |c, _| fire(c))
+        .ends_in(&["a 0, b 1 -> new ready; ", "a 1, b 0 -> new ready; "]);
+}
+
+/// No trace is left of the first one's job when the second one comes.
+fn two_schedulers_and_the_clearing(db: &TestDb) {
+    Play::new(db, one_due)
+        .coarse()
+        .actor("a", |c, _| fire(c))
+        .actor("b", |c, _| fire(c))
+        .actor("clear", |c, _| clear(c))
+        .ends_in(&[
+            "a 0, b 1, clear done -> ; ",
+            "a 0, b 1, clear done -> new ready; ",
+            "a 1, b 0, clear done -> ; ",
+            "a 1, b 0, clear done -> new ready; ",
+        ]);
+}
+
+/// The other one fires it or, if it comes while the dying one still holds the
+/// task, leaves it to whoever looks next.
+fn one_that_dies_and_another(db: &TestDb) {
+    Play::new(db, one_due)
+        .actor("one", |c, _| fire_and_die(c))
+        .actor("other", |c, _| fire(c))
+        .also_on_postgres(&["one died, other 0 -> ; "])
+        .ends_in(&["one died, other 1 -> new ready; "]);
+    let mut connection = db.connect();
+    let conn = &mut crate::db::AsConn::as_conn(&mut connection);
+    super::checks::clear(conn);
+    one_due(conn);
+    fire_and_die(conn).unwrap();
+    assert_eq!(
+        (fire(conn).unwrap(), fire(conn).unwrap()),
+        ("1".into(), "0".into())
+    );
+}
+
+fn a_scheduler_and_a_pause(db: &TestDb) {
+    Play::new(db, one_due)
+        .actor("fire", |c, _| fire(c))
+        .actor("pause", |c, _| {
+            recurring::pause(c, "task").map(|done| done.to_string())
+        })
+        .ends_in(&[
+            "fire 0, pause true -> ; ",
+            "fire 1, pause true -> new ready; ",
+        ]);
+}
+
+fn a_scheduler_and_a_change(db: &TestDb) {
+    Play::new(db, one_due)
+        .actor("fire", |c, _| fire(c))
+        .actor("change", |c, _| {
+            recurring::schedule(c, &task("@hourly"), &|now| now + TimeDelta::hours(1))?;
+            Ok("done".to_owned())
+        })
+        .ends_in(&[
+            "fire 0, change done -> ; ",
+            "fire 1, change done -> new ready; ",
+        ]);
+}
+
+fn a_scheduler_and_an_end(db: &TestDb) {
+    Play::new(db, one_due)
+        .actor("fire", |c, _| fire(c))
+        .actor("end", |c, _| {
+            recurring::unschedule(c, "task").map(|done| done.to_string())
+        })
+        .ends_in(&["fire 0, end true -> ; ", "fire 1, end true -> new ready; "]);
+}
+
+fn a_scheduler_and_a_run_by_hand(db: &TestDb) {
+    Play::new(db, one_due)
+        .actor("fire", |c, _| fire(c))
+        .actor("run", |c, _| {
+            let job = recurring::run_now(c, "task", |_| Ok(row())).unwrap();
+            Ok(if job.is_some() { "done" } else { "unknown" }.to_owned())
+        })
+        // It does not wait for who holds the task, and looks again.
+        .also_on_postgres(&["fire 0, run done -> new ready; "])
+        .ends_in(&["fire 1, run done -> new ready, new ready; "]);
+}
+
+fn schedule(conn: &mut Conn<'_>) -> QueryResult<String> {
+    recurring::schedule(conn, &task("@daily"), &|_| tick())?;
+    Ok(recurring::list(conn, None)?.len().to_string())
+}
+
+fn two_who_schedule_a_new_task(db: &TestDb) {
+    Play::new(db, nothing)
+        .actor("one", |c, _| schedule(c))
+        .actor("other", |c, _| schedule(c))
+        .ends_in(&["one 1, other 1 -> ; "]);
+}
+
+on_each_database!(
+    two_schedulers,
+    two_schedulers_and_the_clearing,
+    one_that_dies_and_another,
+    a_scheduler_and_a_pause,
+    a_scheduler_and_a_change,
+    a_scheduler_and_an_end,
+    a_scheduler_and_a_run_by_hand,
+    two_who_schedule_a_new_task,
+);
