@@ -216,11 +216,18 @@ macro_rules! bind_columns {
 /// the caller, one commit. Whoever sleeps is notified by the same statement.
 #[cfg(feature = "postgres")]
 fn insert_in_one_statement(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Option<i64>> {
+    if row.at.is_none()
+        && row.delay.is_none()
+        && row.idempotency_key.is_none()
+        && row.limit.is_none()
+    {
+        return insert_due(conn, row).map(Some);
+    }
     let (returning, entered) = match row.limit {
         None => (
-            "id, queue_name, priority, class_name, scheduled_at",
-            "entered AS (INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, created_at) \
-               SELECT id, queue_name, priority, class_name, {now} FROM job \
+            "id, queue_name, priority, class_name, at_most_once, scheduled_at",
+            "entered AS (INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at) \
+               SELECT id, queue_name, priority, class_name, at_most_once, {now} FROM job \
                WHERE scheduled_at IS NULL OR scheduled_at <= {now} RETURNING 1)"
                 .to_owned(),
         ),
@@ -242,6 +249,36 @@ fn insert_in_one_statement(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Opt
         .get_result::<Id>(c))
     .optional()
     .map(|row| row.map(|row| row.id))
+}
+
+/// The same for a job that is due at once and has no key, as most have not:
+/// what the others need costs a tenth of the statement.
+#[cfg(feature = "postgres")]
+fn insert_due(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<i64> {
+    let text = conn.write(&format!(
+        "WITH job AS (INSERT INTO solid_queue_jobs (queue_name, class_name, arguments, priority, active_job_id, \
+             max_attempts, max_crashes, at_most_once, policy, unique_id, created_at, updated_at) \
+           VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, {{now}}, {{now}}) RETURNING id), \
+         ready AS (INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at) \
+           SELECT id, $1, $4, $2, $8, {{now}} FROM job) \
+         SELECT id, {NOTIFY} AS notified FROM job",
+        NOTIFY = super::wakeup::NOTIFY,
+    ));
+    on!(conn, |c| cached(
+        sql(text)
+            .bind::<Text, _>(&row.queue_name)
+            .bind::<Text, _>(&row.class_name)
+            .bind::<Text, _>(&row.arguments)
+            .bind::<Integer, _>(row.priority)
+            .bind::<Nullable<Text>, _>(&row.active_job_id)
+            .bind::<Nullable<Integer>, _>(row.max_attempts)
+            .bind::<Nullable<Integer>, _>(row.max_crashes)
+            .bind::<Bool, _>(row.at_most_once)
+            .bind::<Nullable<Text>, _>(&row.policy)
+            .bind::<Nullable<Text>, _>(&row.unique_id)
+    )
+    .get_result::<Id>(c))
+    .map(|row| row.id)
 }
 
 #[cfg(feature = "sqlite")]
@@ -281,8 +318,8 @@ pub(super) fn insert_step_by_step(
         return Ok(Some(id));
     }
     let text = conn.write(if due {
-        "INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, created_at) \
-         SELECT id, queue_name, priority, class_name, created_at FROM solid_queue_jobs WHERE id = $1"
+        "INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at) \
+         SELECT id, queue_name, priority, class_name, at_most_once, created_at FROM solid_queue_jobs WHERE id = $1"
     } else {
         "INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at) \
          SELECT id, queue_name, priority, scheduled_at, created_at FROM solid_queue_jobs WHERE id = $1"
@@ -327,14 +364,60 @@ fn insert_chunk(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<i64>> {
         #[cfg(feature = "postgres")]
         Conn::Postgres(_) => insert_arrays(conn, rows),
         #[cfg(feature = "sqlite")]
-        Conn::Sqlite(_) => rows
-            .iter()
-            .map(|row| {
-                insert_step_by_step(conn, row, (None, false))?
-                    .ok_or(diesel::result::Error::NotFound)
-            })
-            .collect(),
+        Conn::Sqlite(_) => insert_json(conn, rows),
     }
+}
+
+/// SQLite: all rows as one JSON text, which is many times faster than one
+/// after the other. The caller's transaction holds the write lock, so that
+/// the ids from the first to the last are those of the rows, in order.
+#[cfg(feature = "sqlite")]
+fn insert_json(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<i64>> {
+    let values: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            let texts = (
+                &row.queue_name,
+                &row.class_name,
+                &row.arguments,
+                row.priority,
+            );
+            let limits = (row.max_attempts, row.max_crashes, row.at_most_once);
+            let time = (row.at.map(timestamp), row.delay);
+            (texts, limits, time, &row.active_job_id, &row.policy)
+        })
+        .map(|((a, b, c, d), (e, f, g), (h, i), j, k)| (a, b, c, d, e, f, g, h, i, j, k))
+        .collect();
+    let values = serde_json::to_string(&values)
+        .map_err(|error| diesel::result::Error::SerializationError(Box::new(error)))?;
+    let text = conn.write(
+        "INSERT INTO solid_queue_jobs (queue_name, class_name, arguments, priority, max_attempts, max_crashes, \
+           at_most_once, scheduled_at, active_job_id, policy, created_at, updated_at) \
+         SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, \
+           coalesce({time value ->> 7}, {later value ->> 8}), value ->> 9, value ->> 10, {now}, {now} \
+         FROM json_each($1) ORDER BY key RETURNING id",
+    );
+    let ids: Vec<Id> = on!(conn, |c| cached(sql(text).bind::<Text, _>(&values)).load(c))?;
+    let mut ids: Vec<i64> = ids.into_iter().map(|row| row.id).collect();
+    ids.sort_unstable();
+    let (Some(first), Some(last)) = (ids.first(), ids.last()) else {
+        return Ok(ids);
+    };
+    for text in [
+        "INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at) \
+         SELECT id, queue_name, priority, class_name, at_most_once, created_at FROM solid_queue_jobs \
+         WHERE id BETWEEN $1 AND $2 AND (scheduled_at IS NULL OR scheduled_at <= created_at) ORDER BY id",
+        "INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at) \
+         SELECT id, queue_name, priority, scheduled_at, created_at FROM solid_queue_jobs \
+         WHERE id BETWEEN $1 AND $2 AND scheduled_at > created_at ORDER BY id",
+    ] {
+        let text = conn.write(text);
+        on!(conn, |c| cached(
+            sql(text).bind::<BigInt, _>(first).bind::<BigInt, _>(last)
+        )
+        .execute(c))?;
+    }
+    Ok(ids)
 }
 
 /// Postgres: the columns go as arrays, which is twice as fast as `VALUES`
@@ -352,9 +435,9 @@ fn insert_arrays(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<i64>> 
              (queue_name, class_name, arguments, priority, active_job_id, scheduled_at, delay, max_attempts, max_crashes, \
               at_most_once, policy, ord) \
            ORDER BY ord \
-           RETURNING id, queue_name, priority, class_name, scheduled_at), \
-         ready AS (INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, created_at) \
-           SELECT id, queue_name, priority, class_name, {{now}} FROM job \
+           RETURNING id, queue_name, priority, class_name, at_most_once, scheduled_at), \
+         ready AS (INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at) \
+           SELECT id, queue_name, priority, class_name, at_most_once, {{now}} FROM job \
            WHERE scheduled_at IS NULL OR scheduled_at <= {{now}} RETURNING 1), \
          later AS (INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at) \
            SELECT id, queue_name, priority, scheduled_at, {{now}} FROM job WHERE scheduled_at > {{now}}), \

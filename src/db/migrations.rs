@@ -35,7 +35,7 @@ const LOCK: i64 = 0x7769_6e64_6c61_7373;
 /// ```
 /// use diesel::prelude::*;
 /// let mut conn = SqliteConnection::establish(":memory:").unwrap();
-/// assert_eq!(windlass::migrate(&mut conn).unwrap().len(), 7);
+/// assert_eq!(windlass::migrate(&mut conn).unwrap().len(), 8);
 /// assert_eq!(windlass::migrate(&mut conn).unwrap().len(), 0);
 /// ```
 ///
@@ -188,7 +188,7 @@ pub enum MigrationDialect {
 }
 
 /// The migration files, as text: `(directory, up.sql, down.sql)`.
-const FILES: [(MigrationDialect, &str, &str, &str); 14] = [
+const FILES: [(MigrationDialect, &str, &str, &str); 16] = [
     (
         MigrationDialect::Postgres,
         "2026-11-21-000001_solid_queue",
@@ -212,6 +212,12 @@ const FILES: [(MigrationDialect, &str, &str, &str); 14] = [
         "2026-11-21-000005_names",
         include_str!("../../migrations/postgres/2026-11-21-000005_names/up.sql"),
         include_str!("../../migrations/postgres/2026-11-21-000005_names/down.sql"),
+    ),
+    (
+        MigrationDialect::Postgres,
+        "2026-11-21-000006_speed",
+        include_str!("../../migrations/postgres/2026-11-21-000006_speed/up.sql"),
+        include_str!("../../migrations/postgres/2026-11-21-000006_speed/down.sql"),
     ),
     (
         MigrationDialect::Postgres,
@@ -254,6 +260,12 @@ const FILES: [(MigrationDialect, &str, &str, &str); 14] = [
         "2026-11-21-000005_names",
         include_str!("../../migrations/sqlite/2026-11-21-000005_names/up.sql"),
         include_str!("../../migrations/sqlite/2026-11-21-000005_names/down.sql"),
+    ),
+    (
+        MigrationDialect::Sqlite,
+        "2026-11-21-000006_speed",
+        include_str!("../../migrations/sqlite/2026-11-21-000006_speed/up.sql"),
+        include_str!("../../migrations/sqlite/2026-11-21-000006_speed/down.sql"),
     ),
     (
         MigrationDialect::Sqlite,

@@ -14,6 +14,8 @@
 
 mod address;
 pub(crate) mod attempts;
+#[cfg(feature = "cli")]
+pub(crate) mod bench;
 pub(crate) mod blocked;
 pub(crate) mod claimed;
 pub(crate) mod clear;
@@ -24,6 +26,7 @@ pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod failed;
 mod fatal;
+mod finish;
 mod foreign;
 pub(crate) mod jobs;
 pub(crate) mod migrations;

@@ -27,6 +27,31 @@ pub(crate) struct Want<'a> {
     /// by Rails name no class here and are taken.
     pub(crate) classes: &'a [String],
     pub(crate) limit: usize,
+    /// More than there are idle threads: those that must not be noted as begun
+    /// too early are not.
+    pub(crate) ahead: bool,
+    /// Where to begin to look, for each queue in order, or for all together.
+    /// Missing ones begin at the beginning.
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
+    pub(crate) from: &'a [Mark],
+}
+
+/// A place in the order of ready executions.
+///
+/// Postgres leaves what was taken in the index until the next vacuum, and
+/// whoever begins at the beginning has to pass all of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Mark {
+    pub(crate) priority: i32,
+    pub(crate) job_id: i64,
+}
+
+impl Mark {
+    /// Before all others.
+    pub(crate) const BEGINNING: Mark = Mark {
+        priority: i32::MIN,
+        job_id: i64::MIN,
+    };
 }
 
 /// What came of it.
@@ -49,9 +74,9 @@ pub(crate) struct Claimed {
     /// The fence: every change to the job names it.
     #[diesel(sql_type = BigInt)]
     pub(crate) claim_id: i64,
-    /// Which of the wanted queues, in order, it came from.
-    #[diesel(sql_type = BigInt)]
-    pub(crate) place: i64,
+    /// Noted as begun: a thread may have it at once.
+    #[diesel(sql_type = Bool)]
+    pub(crate) begun: bool,
     #[diesel(sql_type = BigInt)]
     pub(crate) job_id: i64,
     #[diesel(sql_type = Text, deserialize_as = Lossy)]
@@ -105,7 +130,7 @@ pub(crate) fn claim(conn: &mut Conn<'_>, want: &Want<'_>) -> QueryResult<Claims>
             .into_iter()
             .filter(|row| row.claim_id != NOTHING)
             .partition(|row| row.job_id != NOTHING);
-        held.sort_by_key(|row| (row.place, row.priority, row.job_id));
+        held.sort_by_cached_key(|row| (place(want.queues, row), row.priority, row.job_id));
         let orphans: Vec<i64> = rest.iter().map(|row| row.claim_id).collect();
         if !orphans.is_empty() {
             super::claimed::drop_orphans(conn, want.process_id, &orphans)?;
@@ -118,6 +143,15 @@ pub(crate) fn claim(conn: &mut Conn<'_>, want: &Want<'_>) -> QueryResult<Claims>
             });
         }
     }
+}
+
+/// Which of the wanted queues, in order, a job came from.
+fn place(queues: &Queues, row: &Claimed) -> usize {
+    let Queues::Named(names) = queues else {
+        return 0;
+    };
+    let found = names.iter().position(|name| *name == row.queue_name);
+    found.unwrap_or(names.len())
 }
 
 /// No id is 0: it stands for the absent row of an outer join.
@@ -138,23 +172,27 @@ const COLUMNS: &str = "coalesce(j.id, 0) AS job_id, coalesce(j.queue_name, '') A
 /// hand, loses that execution and holds up no other.
 ///
 /// The picked rows are MATERIALIZED: the planner might otherwise run the
-/// LIMIT more than once and take too many.
+/// LIMIT more than once and take too many. They are deleted by where they
+/// stand, without a second look into an index; one that somebody moved while
+/// it was being locked is left for the next claim.
 #[cfg(feature = "postgres")]
 fn in_one_statement(conn: &mut PgConnection, want: &Want<'_>) -> QueryResult<Vec<Claimed>> {
     use diesel::sql_types::Array;
     let picked = match want.queues {
         Queues::All => {
-            "SELECT r.id, r.job_id, 0::bigint AS place FROM solid_queue_ready_executions r \
+            "SELECT r.ctid AS spot FROM solid_queue_ready_executions r \
              WHERE EXISTS (SELECT 1 FROM me) AND cardinality($4) = 0 \
+             AND (r.priority, r.job_id) >= (($6)[1], ($7)[1]) \
              AND (r.class_name IS NULL OR r.class_name = ANY ($3)) \
              AND r.queue_name NOT IN (SELECT queue_name FROM solid_queue_pauses) \
              ORDER BY r.priority, r.job_id LIMIT $2 FOR UPDATE OF r SKIP LOCKED"
         }
         Queues::Named(_) => {
-            "SELECT r.id, r.job_id, q.place FROM unnest($4) WITH ORDINALITY AS q (name, place) \
+            "SELECT r.spot FROM unnest($4, $6, $7) WITH ORDINALITY AS q (name, priority, job_id, place) \
              CROSS JOIN LATERAL ( \
-               SELECT id, job_id FROM solid_queue_ready_executions \
-               WHERE queue_name = q.name AND (class_name IS NULL OR class_name = ANY ($3)) \
+               SELECT ctid AS spot FROM solid_queue_ready_executions \
+               WHERE queue_name = q.name AND (priority, job_id) >= (q.priority, q.job_id) \
+               AND (class_name IS NULL OR class_name = ANY ($3)) \
                ORDER BY priority, job_id LIMIT $2 FOR UPDATE SKIP LOCKED) AS r \
              WHERE EXISTS (SELECT 1 FROM me) \
              AND q.name NOT IN (SELECT queue_name FROM solid_queue_pauses) LIMIT $2"
@@ -169,25 +207,30 @@ fn in_one_statement(conn: &mut PgConnection, want: &Want<'_>) -> QueryResult<Vec
         "WITH me AS MATERIALIZED ( \
            {me}), \
          picked AS MATERIALIZED ({picked}), \
-         gone AS (DELETE FROM solid_queue_ready_executions r USING picked WHERE r.id = picked.id \
-           RETURNING r.job_id, r.concurrency_key, picked.place), \
+         gone AS (DELETE FROM solid_queue_ready_executions WHERE ctid = ANY (ARRAY(SELECT spot FROM picked)) \
+           RETURNING job_id, cautious, concurrency_key), \
          held AS (INSERT INTO solid_queue_claimed_executions (job_id, process_id, created_at, started_at, concurrency_key) \
-           SELECT job_id, $1, {{now}}, {{now}}, concurrency_key FROM gone ON CONFLICT (job_id) DO NOTHING RETURNING id, job_id) \
-         SELECT coalesce(held.id, 0) AS claim_id, coalesce(gone.place, 0) AS place, {IS_WANTED} AS is_wanted, {COLUMNS} \
-         FROM me LEFT JOIN (held JOIN gone USING (job_id)) ON true \
-         LEFT JOIN solid_queue_jobs j ON j.id = held.job_id",
+           SELECT job_id, $1, {{now}}, CASE WHEN $5 AND cautious THEN NULL ELSE {{now}} END, concurrency_key FROM gone \
+           ON CONFLICT (job_id) DO NOTHING RETURNING id, job_id, started_at) \
+         SELECT coalesce(held.id, 0) AS claim_id, held.started_at IS NOT NULL AS begun, {IS_WANTED} AS is_wanted, {COLUMNS} \
+         FROM me LEFT JOIN held ON true LEFT JOIN solid_queue_jobs j ON j.id = held.job_id",
     ));
-    let none = Vec::new();
-    let names = match want.queues {
-        Queues::All => &none,
-        Queues::Named(names) => names,
+    let (none, all) = (Vec::new(), [String::new()]);
+    let (names, slots) = match want.queues {
+        Queues::All => (&none, &all[..]),
+        Queues::Named(names) => (names, &names[..]),
     };
+    let from = |slot: usize| want.from.get(slot).copied().unwrap_or(Mark::BEGINNING);
+    let marks: Vec<Mark> = (0..slots.len()).map(from).collect();
     cached(
         sql(text)
             .bind::<BigInt, _>(want.process_id)
             .bind::<BigInt, _>(want.limit as i64)
             .bind::<Array<Text>, _>(want.classes)
-            .bind::<Array<Text>, _>(names),
+            .bind::<Array<Text>, _>(names)
+            .bind::<Bool, _>(want.ahead)
+            .bind::<Array<Integer>, _>(marks.iter().map(|mark| mark.priority).collect::<Vec<_>>())
+            .bind::<Array<BigInt>, _>(marks.iter().map(|mark| mark.job_id).collect::<Vec<_>>()),
     )
     .load(conn)
 }
@@ -214,35 +257,34 @@ fn step_by_step(conn: &mut Conn<'_>, want: &Want<'_>) -> QueryResult<Option<Vec<
         let picked = id_list(&candidates(conn, want, want.limit)?);
         let text = conn.write(
             "INSERT INTO solid_queue_claimed_executions (job_id, process_id, created_at, started_at, concurrency_key) \
-             SELECT job_id, $1, {now}, {now}, concurrency_key FROM solid_queue_ready_executions WHERE id IN {in $2} \
+             SELECT job_id, $1, {now}, CASE WHEN $2 AND cautious THEN NULL ELSE {now} END, concurrency_key \
+             FROM solid_queue_ready_executions WHERE id IN {in $3} \
              ORDER BY priority, job_id ON CONFLICT (job_id) DO NOTHING RETURNING id",
         );
         let claims: Vec<Pick> = on!(conn, |c| cached(
-            sql(text).bind::<BigInt, _>(want.process_id).bind::<Text, _>(&picked)
+            sql(text)
+                .bind::<BigInt, _>(want.process_id)
+                .bind::<Bool, _>(want.ahead)
+                .bind::<Text, _>(&picked)
         )
         .load(c))?;
         let text = conn.write("DELETE FROM solid_queue_ready_executions WHERE id IN {in $1}");
         on!(conn, |c| cached(sql(text).bind::<Text, _>(&picked)).execute(c))?;
-        let held = held(conn, want, &claims)?;
+        let held = held(conn, &claims)?;
         Ok(Some(if held.is_empty() { nothing(registered) } else { held }))
     })
 }
 
 #[cfg(feature = "sqlite")]
-fn held(conn: &mut Conn<'_>, want: &Want<'_>, claims: &[Pick]) -> QueryResult<Vec<Claimed>> {
+fn held(conn: &mut Conn<'_>, claims: &[Pick]) -> QueryResult<Vec<Claimed>> {
     let ids: Vec<i64> = claims.iter().map(|claim| claim.id).collect();
     let text = conn.write(&format!(
-        "SELECT c.id AS claim_id, 0 AS place, {IS_WANTED} AS is_wanted, {COLUMNS} FROM solid_queue_claimed_executions c \
+        "SELECT c.id AS claim_id, c.started_at IS NOT NULL AS begun, {IS_WANTED} AS is_wanted, {COLUMNS} \
+         FROM solid_queue_claimed_executions c \
          LEFT JOIN solid_queue_jobs j ON j.id = c.job_id WHERE c.id IN {{in $1}}"
     ));
-    let mut rows: Vec<Claimed> = on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(&ids)))
+    let rows: Vec<Claimed> = on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(&ids)))
         .load(c))?;
-    if let Queues::Named(names) = want.queues {
-        for row in &mut rows {
-            let place = names.iter().position(|name| *name == row.queue_name);
-            row.place = place.map_or(i64::MAX, |place| place as i64);
-        }
-    }
     Ok(rows)
 }
 
@@ -251,7 +293,7 @@ fn held(conn: &mut Conn<'_>, want: &Want<'_>, claims: &[Pick]) -> QueryResult<Ve
 fn nothing(registered: Registered) -> Vec<Claimed> {
     vec![Claimed {
         claim_id: NOTHING,
-        place: 0,
+        begun: false,
         job_id: NOTHING,
         queue_name: String::new(),
         class_name: String::new(),
@@ -329,8 +371,8 @@ fn candidates(conn: &mut Conn<'_>, want: &Want<'_>, limit: usize) -> QueryResult
 /// that is ready already, by somebody's hand, must not hold up the others.
 pub(super) fn insert(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     let text = conn.write(
-        "INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, created_at, concurrency_key) \
-         SELECT id, queue_name, priority, class_name, {now}, \
+        "INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at, concurrency_key) \
+         SELECT id, queue_name, priority, class_name, at_most_once OR crash_count > 0, {now}, \
            CASE WHEN concurrency_limit IS NOT NULL THEN concurrency_key END \
          FROM solid_queue_jobs WHERE id IN {in $1} ORDER BY id ON CONFLICT (job_id) DO NOTHING",
     );

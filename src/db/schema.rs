@@ -99,6 +99,7 @@ diesel::table! {
         created_at -> Timestamp,
         class_name -> Nullable<Text>,
         concurrency_key -> Nullable<Text>,
+        cautious -> Nullable<Bool>,
     }
 }
 

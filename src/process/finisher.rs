@@ -17,6 +17,7 @@ use crate::live::Live;
 use crate::mutant;
 use crate::perform::Outcome;
 use crossbeam_channel::{Receiver, RecvTimeoutError};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -233,10 +234,10 @@ impl Finisher {
             }
             Ok(accepted)
         })?;
+        self.claims.remove(&claims);
+        let accepted: HashSet<i64> = accepted.into_iter().collect();
         for Pending { ended, .. } in group {
-            let claim = ended.job.claim_id;
-            self.claims.remove(claim);
-            if accepted.contains(&claim) {
+            if accepted.contains(&ended.job.claim_id) {
                 self.report_finished(ended);
             } else {
                 self.fenced(&ended.job);
@@ -257,7 +258,7 @@ impl Finisher {
                 None => Settled::Fenced,
             })
         })?;
-        self.claims.remove(fence.claim_id);
+        self.claims.remove(&[fence.claim_id]);
         match done {
             Settled::Ended(ending) => self.report(ended, &ending),
             Settled::Finished => self.report_finished(ended),
@@ -274,7 +275,7 @@ impl Finisher {
             let released = claimed::release(conn, fence.process_id, &[fence.claim_id], delay)?;
             Ok(!released.is_empty() || was_accepted(conn, pending)?)
         })?;
-        self.claims.remove(fence.claim_id);
+        self.claims.remove(&[fence.claim_id]);
         if accepted {
             self.subscriber.emit(&Event::Released {
                 count: 1,

@@ -211,6 +211,8 @@ impl<'a> Crew<'a> {
             queues: &Queues::All,
             classes: &self.classes,
             limit: 1,
+            ahead: false,
+            from: &[],
         };
         match ready::claim(conn, &want).doing("claim a job")? {
             Claims::Held { jobs, .. } => Ok(jobs.into_iter().next()),

@@ -12,6 +12,7 @@
 #[cfg(feature = "cli")]
 mod support;
 
+mod ahead;
 mod architecture;
 mod batch;
 mod claim;

@@ -45,11 +45,12 @@ fn a_job_is_performed(db: &TestDb) {
 }
 
 /// Every migration there is, in order.
-const VERSIONS: [&str; 7] = [
+const VERSIONS: [&str; 8] = [
     "20261121000001",
     "20261121000002",
     "20261121000003",
     "20261121000005",
+    "20261121000006",
     "20261121000007",
     "20261121000008",
     "20261121000009",

@@ -149,6 +149,8 @@ pub fn take(
         queues: &Queues::All,
         classes: &["a".to_owned()],
         limit,
+        ahead: false,
+        from: &[],
     };
     Ok(match ready::claim(conn, &want)? {
         Claims::Unregistered => None,

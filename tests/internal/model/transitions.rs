@@ -197,6 +197,8 @@ impl Taken<'_> {
                 .map(|(_, name)| (*name).to_owned())
                 .collect::<Vec<_>>(),
             limit,
+            ahead: false,
+            from: &[],
         };
         let Claims::Held { jobs: held, .. } = ready::claim(&mut self.conn, &want)? else {
             return Ok(Answer::Unregistered);

@@ -137,6 +137,8 @@ fn claim(conn: &mut Conn<'_>, process_id: i64, queues: &Queues) -> QueryResult<C
             queues,
             classes: &classes,
             limit: 3,
+            ahead: false,
+            from: &[],
         },
     )
 }
