@@ -349,7 +349,7 @@ pub(crate) fn insert_all(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Ve
         }
         let mut inserted = Vec::with_capacity(rows.len());
         for chunk in rows.chunks(CHUNK) {
-            let ids = insert_chunk(conn, chunk)?;
+            let ids = super::bulk::insert(conn, chunk)?;
             inserted.extend(
                 ids.into_iter()
                     .map(|id| Inserted::new(id, EnqueueOutcome::New)),
@@ -357,118 +357,6 @@ pub(crate) fn insert_all(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Ve
         }
         Ok(inserted)
     })
-}
-
-fn insert_chunk(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<i64>> {
-    match conn {
-        #[cfg(feature = "postgres")]
-        Conn::Postgres(_) => insert_arrays(conn, rows),
-        #[cfg(feature = "sqlite")]
-        Conn::Sqlite(_) => insert_json(conn, rows),
-    }
-}
-
-/// SQLite: all rows as one JSON text, which is many times faster than one
-/// after the other. The caller's transaction holds the write lock, so that
-/// the ids from the first to the last are those of the rows, in order.
-#[cfg(feature = "sqlite")]
-fn insert_json(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<i64>> {
-    let values: Vec<_> = rows
-        .iter()
-        .map(|row| {
-            let texts = (
-                &row.queue_name,
-                &row.class_name,
-                &row.arguments,
-                row.priority,
-            );
-            let limits = (row.max_attempts, row.max_crashes, row.at_most_once);
-            let time = (row.at.map(timestamp), row.delay);
-            (texts, limits, time, &row.active_job_id, &row.policy)
-        })
-        .map(|((a, b, c, d), (e, f, g), (h, i), j, k)| (a, b, c, d, e, f, g, h, i, j, k))
-        .collect();
-    let values = serde_json::to_string(&values)
-        .map_err(|error| diesel::result::Error::SerializationError(Box::new(error)))?;
-    let text = conn.write(
-        "INSERT INTO solid_queue_jobs (queue_name, class_name, arguments, priority, max_attempts, max_crashes, \
-           at_most_once, scheduled_at, active_job_id, policy, created_at, updated_at) \
-         SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, \
-           coalesce({time value ->> 7}, {later value ->> 8}), value ->> 9, value ->> 10, {now}, {now} \
-         FROM json_each($1) ORDER BY key RETURNING id",
-    );
-    let ids: Vec<Id> = on!(conn, |c| cached(sql(text).bind::<Text, _>(&values)).load(c))?;
-    let mut ids: Vec<i64> = ids.into_iter().map(|row| row.id).collect();
-    ids.sort_unstable();
-    let (Some(first), Some(last)) = (ids.first(), ids.last()) else {
-        return Ok(ids);
-    };
-    for text in [
-        "INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at) \
-         SELECT id, queue_name, priority, class_name, at_most_once, created_at FROM solid_queue_jobs \
-         WHERE id BETWEEN $1 AND $2 AND (scheduled_at IS NULL OR scheduled_at <= created_at) ORDER BY id",
-        "INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at) \
-         SELECT id, queue_name, priority, scheduled_at, created_at FROM solid_queue_jobs \
-         WHERE id BETWEEN $1 AND $2 AND scheduled_at > created_at ORDER BY id",
-    ] {
-        let text = conn.write(text);
-        on!(conn, |c| cached(
-            sql(text).bind::<BigInt, _>(first).bind::<BigInt, _>(last)
-        )
-        .execute(c))?;
-    }
-    Ok(ids)
-}
-
-/// Postgres: the columns go as arrays, which is twice as fast as `VALUES`
-/// and always the same statement. Identities are given out in the order of
-/// the sorted select, so the sorted ids are those of the rows in order.
-#[cfg(feature = "postgres")]
-fn insert_arrays(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<i64>> {
-    use diesel::sql_types::Array;
-    let text = conn.write(&format!(
-        "WITH job AS (INSERT INTO solid_queue_jobs ({COLUMNS}) \
-           SELECT queue_name, class_name, arguments, priority, active_job_id, \
-             coalesce({{time scheduled_at}}, {{later delay}}), NULL, max_attempts, max_crashes, at_most_once, policy, \
-             NULL, NULL, NULL, NULL, {{now}}, {{now}} \
-           FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) WITH ORDINALITY AS input \
-             (queue_name, class_name, arguments, priority, active_job_id, scheduled_at, delay, max_attempts, max_crashes, \
-              at_most_once, policy, ord) \
-           ORDER BY ord \
-           RETURNING id, queue_name, priority, class_name, at_most_once, scheduled_at), \
-         ready AS (INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at) \
-           SELECT id, queue_name, priority, class_name, at_most_once, {{now}} FROM job \
-           WHERE scheduled_at IS NULL OR scheduled_at <= {{now}} RETURNING 1), \
-         later AS (INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at) \
-           SELECT id, queue_name, priority, scheduled_at, {{now}} FROM job WHERE scheduled_at > {{now}}), \
-         woken AS (SELECT CASE WHEN EXISTS (SELECT 1 FROM ready) THEN {NOTIFY} END) \
-         SELECT id, (SELECT count(*) FROM woken) AS woken FROM job ORDER BY id",
-        NOTIFY = super::wakeup::NOTIFY,
-    ));
-    fn column<'r, T>(rows: &'r [NewRow], value: impl Fn(&'r NewRow) -> T) -> Vec<T> {
-        rows.iter().map(value).collect()
-    }
-    #[allow(
-        irrefutable_let_patterns,
-        reason = "with one feature there is one kind"
-    )]
-    let Conn::Postgres(c) = conn else {
-        return Ok(Vec::new());
-    };
-    let query = sql(text)
-        .bind::<Array<Text>, _>(column(rows, |row| &row.queue_name))
-        .bind::<Array<Text>, _>(column(rows, |row| &row.class_name))
-        .bind::<Array<Text>, _>(column(rows, |row| &row.arguments))
-        .bind::<Array<Integer>, _>(column(rows, |row| row.priority))
-        .bind::<Array<Nullable<Text>>, _>(column(rows, |row| row.active_job_id.as_ref()))
-        .bind::<Array<Nullable<Text>>, _>(column(rows, |row| row.at.map(timestamp)))
-        .bind::<Array<Nullable<BigInt>>, _>(column(rows, |row| row.delay))
-        .bind::<Array<Nullable<Integer>>, _>(column(rows, |row| row.max_attempts))
-        .bind::<Array<Nullable<Integer>>, _>(column(rows, |row| row.max_crashes))
-        .bind::<Array<Bool>, _>(column(rows, |row| row.at_most_once))
-        .bind::<Array<Nullable<Text>>, _>(column(rows, |row| row.policy.as_ref()));
-    let ids: Vec<Id> = cached(query).load(*c)?;
-    Ok(ids.into_iter().map(|row| row.id).collect())
 }
 
 #[derive(QueryableByName)]

@@ -17,6 +17,7 @@ pub(crate) mod attempts;
 #[cfg(feature = "cli")]
 pub(crate) mod bench;
 pub(crate) mod blocked;
+mod bulk;
 pub(crate) mod claimed;
 pub(crate) mod clear;
 mod conn;
