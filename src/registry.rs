@@ -204,7 +204,11 @@ fn new_job<J: Job>(arguments: &str) -> Result<NewJob, String> {
 /// The envelope is tried first: a type whose fields may all be missing would
 /// decode from the envelope itself, and lose what is in it.
 pub(crate) fn decode<J: Job>(arguments: &str) -> Result<J, serde_json::Error> {
-    let plain = serde_json::from_str(arguments);
+    let plain = match (serde_json::from_str(arguments), arguments) {
+        // No arguments, whichever way they are not there.
+        (Err(error), "{}") => serde_json::from_str("null").map_err(|_| error),
+        (plain, _) => plain,
+    };
     if !arguments.contains("\"job_class\"") {
         return plain;
     }

@@ -188,10 +188,10 @@ fn with_a_database_it_says_how_many_connections_will_open(db: &TestDb) {
     );
     let said = check(directory.path(), &["--database", &db.url]);
     assert!(said.is_done(), "{said:?}");
-    // 3 + 2 + 2 * 6 + 2 * 12
-    assert!(said.out.contains("at most 41 connections"), "{}", said.out);
+    // 3 + 2 + 2 + 2 * 6 + 2 * 12
+    assert!(said.out.contains("at most 43 connections"), "{}", said.out);
     let json = check(directory.path(), &["--database", &db.url, "--json"]).json();
-    assert_eq!(json["connections"]["total"], 41);
+    assert_eq!(json["connections"]["total"], 43);
     assert_eq!(json["database"]["allows"].is_i64(), db.is_postgres());
     if db.is_postgres() {
         write(directory.path(), "[[workers]]\nprocesses = 1000\n");

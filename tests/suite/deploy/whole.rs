@@ -28,7 +28,7 @@ threads = 3
 fn workers_serve_what_the_configuration_gives_them(db: &TestDb) {
     let scene = Scene::new(db);
     let mut app = app_in(&scene, TWO, &[("WINDLASS_WORKERS_2_THREADS", "2")]);
-    until("all are registered", || db.rows("processes") == 5);
+    until("all are registered", || db.rows("processes") == 6);
     let mut workers = db.texts(
         "SELECT metadata AS t FROM solid_queue_processes WHERE kind = 'Worker' ORDER BY metadata",
     );
@@ -111,7 +111,7 @@ fn no_more_connections_are_opened_than_were_told() {
     }
     let told = windlass::Config::parse("[[workers]]\nthreads = 4\nprocesses = 2\n").unwrap();
     let told = told.connections();
-    let (most, least) = (told.total() - told.pools, 3 + 2 + 2 * 4);
+    let (most, least) = (told.total() - told.pools, 3 + 2 + 2 + 2 * 4);
     let opened = || -> usize {
         let sql = "SELECT CAST(count(*) AS text) AS t FROM pg_stat_activity \
                    WHERE datname = current_database() AND pid <> pg_backend_pid()";
