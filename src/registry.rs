@@ -278,6 +278,28 @@ mod tests {
         assert!(decode::<Import>("not json").is_err());
     }
 
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Bare;
+
+    impl Job for Bare {
+        const NAME: &'static str = "bare";
+        type State = ();
+        type Output = ();
+        fn perform(self, _cx: &Context<'_, ()>) -> JobResult {
+            Ok(())
+        }
+    }
+
+    /// What a recurring task of a file has that names no arguments.
+    #[test]
+    fn no_arguments_are_those_of_a_type_without_fields() {
+        for none in ["null", "{}"] {
+            assert_eq!(decode::<Bare>(none).unwrap(), Bare, "{none}");
+        }
+        assert!(decode::<Bare>(r#"{"a":1}"#).is_err());
+        assert!(decode::<Import>("{}").is_err());
+    }
+
     #[derive(Serialize, Deserialize)]
     struct Sweep {
         days: Option<u32>,

@@ -80,51 +80,14 @@ impl Fields {
             r.problem(&self.origin, error.to_string());
             self.is_wrong = true;
         }
-        let class = self.required(r, "class");
-        let class = class.and_then(|name| self.checked(r, "class", name));
-        let schedule = self.required(r, "schedule");
-        let of_schedule = schedule.as_deref().and_then(|text| self.schedule(r, text));
-        let time_zone = self.field(r, "time_zone", Tz::read);
-        if let Some((schedule, zone)) = of_schedule.as_ref().zip(time_zone)
-            && schedule.time_zone().is_some_and(|own| own != zone.name())
-        {
-            let message = "`schedule` names another time zone; leave one of them out";
-            self.wrong(r, "time_zone", message.to_owned());
-        }
-        let queue = self.field(r, "queue", text);
-        let settings = RecurringSettings {
-            class: class.unwrap_or_default(),
-            arguments: self.field(r, "arguments", json),
-            schedule: schedule.unwrap_or_default(),
-            time_zone: time_zone.map(|zone| zone.name().to_owned()),
-            queue: queue.and_then(|name| self.checked(r, "queue", name)),
-            priority: self.field(r, "priority", priority),
-            description: self.field(r, "description", text),
-            missed: self
-                .field(r, "missed", |value| {
-                    one_of(
-                        value,
-                        r#""latest", "skip" or { all_within = "3 days" }, for example"#,
-                    )
-                })
-                .unwrap_or_default(),
-            overlap: self
-                .field(r, "overlap", |value| {
-                    one_of(value, r#""allow", "skip" or "queue_one""#)
-                })
-                .unwrap_or_default(),
-            max_attempts: self
-                .field(r, "max_attempts", Count::read)
-                .map(|most| most.0),
-        };
+        let settings = self.settings(r);
         self.strangers(r);
         if self.is_wrong {
             return None;
         }
-        match settings.task(&self.key).and_then(|task| {
-            // Whether its jobs could be enqueued.
-            task.definition(None, Tz::UTC).map(|_| task)
-        }) {
+        let task = settings.task(&self.key);
+        // Whether its jobs could be enqueued.
+        match task.and_then(|task| task.definition(None, Tz::UTC).map(|_| task)) {
             Ok(task) => Some(Declared {
                 task: task.declared_at(&self.origin),
                 origin: self.origin,
@@ -137,6 +100,46 @@ impl Fields {
                 None
             }
         }
+    }
+
+    /// What is wrong has its default there.
+    fn settings(&mut self, r: &mut Reader) -> RecurringSettings {
+        let class = self.required(r, "class");
+        let class = class.and_then(|name| self.checked(r, "class", name));
+        let queue = self.field(r, "queue", text);
+        let (schedule, time_zone) = self.times(r);
+        let missed = r#""latest", "skip" or { all_within = "3 days" }, for example"#;
+        let missed = self.field(r, "missed", |value| one_of(value, missed));
+        let overlap = r#""allow", "skip" or "queue_one""#;
+        let overlap = self.field(r, "overlap", |value| one_of(value, overlap));
+        let max_attempts = self.field(r, "max_attempts", Count::read);
+        RecurringSettings {
+            class: class.unwrap_or_default(),
+            arguments: self.field(r, "arguments", json),
+            schedule,
+            time_zone: time_zone.map(|zone| zone.name().to_owned()),
+            queue: queue.and_then(|name| self.checked(r, "queue", name)),
+            priority: self.field(r, "priority", priority),
+            description: self.field(r, "description", text),
+            missed: missed.unwrap_or_default(),
+            overlap: overlap.unwrap_or_default(),
+            max_attempts: max_attempts.map(|most| most.0),
+        }
+    }
+
+    /// The schedule and its time zone.
+    fn times(&mut self, r: &mut Reader) -> (String, Option<Tz>) {
+        let text = self.required(r, "schedule");
+        let schedule = text.as_deref().and_then(|text| self.schedule(r, text));
+        let zone = self.field(r, "time_zone", Tz::read);
+        let own = schedule.as_ref().and_then(Schedule::time_zone);
+        if let Some((own, zone)) = own.zip(zone)
+            && own != zone.name()
+        {
+            let message = "`schedule` names another time zone; leave one of them out";
+            self.wrong(r, "time_zone", message.to_owned());
+        }
+        (text.unwrap_or_default(), zone)
     }
 
     fn field<T>(

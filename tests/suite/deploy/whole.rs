@@ -11,6 +11,7 @@ use windlass::NewJob;
 on_each_database!(
     workers_serve_what_the_configuration_gives_them,
     a_wrong_configuration_starts_nothing,
+    a_task_that_no_worker_could_perform_starts_nothing,
     a_child_that_keeps_failing_raises_an_alarm,
 );
 
@@ -74,6 +75,19 @@ fn a_wrong_configuration_starts_nothing(db: &TestDb) {
     );
     assert!(
         log.contains(".toml:6: `workers` has no setting `qeues`"),
+        "{log}"
+    );
+    assert_eq!(db.rows("processes"), 0);
+}
+
+fn a_task_that_no_worker_could_perform_starts_nothing(db: &TestDb) {
+    let scene = Scene::new(db);
+    let task = "[recurring.a]\nclass = 'wrok'\nschedule = '@daily'\n";
+    let mut app = app_with(&scene, task);
+    assert_eq!(app.exit().code(), Some(1));
+    let log = app.log();
+    assert!(
+        log.contains(".toml:5: recurring.a.class: no job type of this program is called `wrok`; did you mean `work`?"),
         "{log}"
     );
     assert_eq!(db.rows("processes"), 0);
