@@ -34,6 +34,13 @@ pub(crate) fn since_boot() -> Duration {
     START.get_or_init(instant).elapsed()
 }
 
+/// The processor time that this process has used.
+#[cfg(feature = "cli")]
+pub(crate) fn cpu() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::try_from(time).unwrap_or_default()
+}
+
 /// Sleeps; for a loop that looks at something that cannot be waited for.
 #[expect(clippy::disallowed_methods, reason = "this is the one source")]
 pub(crate) fn nap(duration: Duration) {

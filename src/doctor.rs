@@ -1,7 +1,7 @@
 //! Whether a database and what works on it are in good order.
 
 use crate::db::doctor::{self, Astray, Rule};
-use crate::db::{AsConn, Conn, status};
+use crate::db::{AsConn, Conn, semaphores, status};
 use crate::error::{Doing, Result};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -73,6 +73,7 @@ pub fn doctor<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<Finding>> {
     // Without its tables there is nothing more to ask.
     if is_whole {
         findings.extend(Rule::ALL.map(|rule| place(&mut conn, rule)));
+        findings.push(limits(&mut conn));
         let load = doctor::load(&mut conn).doing("look at the load")?;
         findings.extend(processes(&mut conn, &load)?);
         findings.extend(lateness(&load));
@@ -149,6 +150,28 @@ fn schema(conn: &mut Conn<'_>) -> Result<Finding> {
         Verdict::Fine,
         "all tables, columns and indexes are there",
     ))
+}
+
+fn limits(conn: &mut Conn<'_>) -> Finding {
+    match semaphores::check(conn) {
+        Ok(wrong) if wrong.is_empty() => finding(
+            "limits",
+            Verdict::Fine,
+            "the slots of every concurrency key are as its rows say",
+        ),
+        Ok(wrong) => {
+            let more = wrong.len().saturating_sub(doctor::FIRST);
+            let mut says = wrong[..wrong.len() - more].join("; ");
+            if more > 0 {
+                says.push_str(&format!("; and {more} more"));
+            }
+            finding("limits", Verdict::Warning, says)
+        }
+        Err(error) => {
+            let says = format!("could not be looked at: {error}");
+            finding("limits", Verdict::Warning, says)
+        }
+    }
 }
 
 fn place(conn: &mut Conn<'_>, rule: Rule) -> Finding {

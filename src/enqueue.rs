@@ -1,7 +1,8 @@
 //! Enqueueing: limits before any SQL, then one statement or few.
 
+use crate::concurrency::Concurrency;
 use crate::db::AsConn;
-use crate::db::jobs::{self, EnqueueOutcome, NewRow};
+use crate::db::jobs::{self, EnqueueOutcome, NewLimit, NewRow};
 use crate::db::ranks::rank_by_time;
 use crate::error::{Doing, Error, Result};
 use crate::job::{Job, JobId};
@@ -42,6 +43,7 @@ use std::time::Duration;
 pub struct NewJob {
     row: NewRow,
     policy: Policy,
+    concurrency: Option<Concurrency>,
     max_arguments: usize,
 }
 
@@ -74,6 +76,7 @@ impl NewJob {
         new.max_arguments = J::MAX_ARGUMENTS;
         new.policy = J::policy();
         new.row.unique_id = job.unique_id();
+        new.concurrency = job.concurrency();
         Ok(new)
     }
 
@@ -88,6 +91,7 @@ impl NewJob {
         NewJob {
             row: NewRow::new(class.into(), arguments.into(), "default".to_owned(), 0),
             policy: Policy::new(),
+            concurrency: None,
             max_arguments: 64 * 1024,
         }
     }
@@ -201,6 +205,20 @@ impl NewJob {
         self
     }
 
+    /// How many jobs of which key may be under way at once; wins over what the
+    /// job's type says.
+    pub fn concurrency(mut self, concurrency: Concurrency) -> Self {
+        self.concurrency = Some(concurrency);
+        self
+    }
+
+    /// Whatever the job's type says, this one runs beside any other and takes
+    /// no slot.
+    pub fn unlimited(mut self) -> Self {
+        self.concurrency = None;
+        self
+    }
+
     /// How many bytes the arguments may take as JSON.
     pub fn max_arguments(mut self, bytes: usize) -> Self {
         self.max_arguments = bytes;
@@ -235,9 +253,20 @@ impl NewJob {
         self.row.max_crashes = self.policy.max_crashes.map(column);
         self.row.at_most_once = self.policy.is_at_most_once();
         self.row.policy = self.policy.to_column();
+        self.row.limit = self.limit()?;
         self.row.unique_scope = self.policy.unique_scope.unwrap_or_default();
         self.row.on_conflict = self.policy.on_conflict.unwrap_or_default();
         Ok(self.row)
+    }
+
+    fn limit(&self) -> Result<Option<NewLimit>> {
+        let class = &self.row.class_name;
+        let limit = self.concurrency.as_ref();
+        let limit = limit.map(|limit| limit.of_class(class)).transpose();
+        limit.map_err(|reason| Error::InvalidJob {
+            class: class.clone(),
+            reason,
+        })
     }
 
     /// Refuses what a database would refuse or a worker could not take.

@@ -141,6 +141,12 @@ pub enum Event<'a> {
         /// How many.
         count: usize,
     },
+    /// A concurrency key had a free slot that nobody was about to give to its
+    /// blocked jobs, as when a row was deleted by hand. They go on now.
+    Overlooked {
+        /// The key.
+        key: &'a str,
+    },
     /// A recurring task was due, and its job enqueued.
     Ticked {
         /// The task's key.
@@ -431,6 +437,9 @@ fn log_process(event: &Event<'_>) {
         Event::Released { count, why } => log::info!(count, why; "released {count} claims: {why}"),
         Event::Dispatched { count } => {
             log::debug!(count; "dispatched {count} scheduled executions");
+        }
+        Event::Overlooked { key } => {
+            log::warn!(key; "the concurrency key {key} had free slots that nobody was about to use, and blocked jobs; they go on now");
         }
         Event::Cleared {
             finished,

@@ -55,6 +55,13 @@ pub enum Reason {
         /// What it shares with it.
         key: String,
     },
+    /// It waits for a slot of its concurrency key.
+    Limited {
+        /// The key.
+        key: String,
+        /// The oldest of the jobs that hold its slots.
+        by: Option<JobId>,
+    },
     /// A process holds it.
     Claimed {
         /// The process. `None`: it is gone, and its row with it.
@@ -184,8 +191,13 @@ fn reason(conn: &mut Conn<'_>, job: &Job) -> QueryResult<Reason> {
         });
     }
     if let Some(blocked) = look::blocked(conn, id)? {
+        let by = blocked.after_job_id.map(JobId);
+        if blocked.is_limited() {
+            let key = blocked.concurrency_key;
+            return Ok(Reason::Limited { key, by });
+        }
         return Ok(Reason::Blocked {
-            by: blocked.after_job_id.map(JobId),
+            by,
             key: job.unique_id.clone().unwrap_or(blocked.concurrency_key),
         });
     }
@@ -289,7 +301,7 @@ impl Explanation {
             Reason::Ready { obstacles, .. } | Reason::Scheduled { obstacles, .. } => obstacles
                 .iter()
                 .all(|obstacle| matches!(obstacle, Obstacle::ThreadsBusy { .. })),
-            Reason::Blocked { .. } | Reason::Claimed { .. } => true,
+            Reason::Blocked { .. } | Reason::Limited { .. } | Reason::Claimed { .. } => true,
             Reason::Ended => self.task.status == TaskStatus::Succeeded,
             Reason::Adrift => false,
         }

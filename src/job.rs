@@ -1,6 +1,7 @@
 //! What a job is: the trait, what it sees while it runs, how it may end.
 
 use crate::clock;
+use crate::concurrency::Concurrency;
 use crate::db::claimed::{Fence, Finished};
 use crate::db::{AsConn, Connection, Database};
 use crate::enqueue::{Enqueued, NewJob};
@@ -115,6 +116,12 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
     /// }
     /// ```
     fn unique_id(&self) -> Option<String> {
+        None
+    }
+
+    /// How many jobs of which key may be under way at once, see
+    /// [`Concurrency`], unless one enqueue says otherwise. Default: no limit.
+    fn concurrency(&self) -> Option<Concurrency> {
         None
     }
 

@@ -7,6 +7,7 @@ compile_error!(
 );
 
 mod clock;
+mod concurrency;
 #[cfg(feature = "config")]
 mod config;
 mod db;
@@ -40,6 +41,7 @@ mod timeout;
 #[cfg(feature = "cli")]
 pub mod cli;
 
+pub use concurrency::{Concurrency, LimitConflict, check_semaphores, semaphores};
 #[cfg(feature = "config")]
 pub use config::{Config, ConnectionBudget, Origin, Setting};
 pub use db::attempts::{Attempt, AttemptOutcome};
@@ -47,6 +49,7 @@ pub use db::jobs::EnqueueOutcome;
 pub use db::migrations::{MigrationDialect, copy as copy_migrations, run as migrate};
 pub use db::notes::Progress;
 pub use db::select::{JobCount, JobState, JobSummary};
+pub use db::semaphores::SemaphoreStatus;
 pub use db::status::{ProcessStatus, QueueStatus, RunStatus};
 pub use db::unique::{OnConflict, UniqueScope};
 pub use db::{AsConn, Conn, Connection, Database};

@@ -221,8 +221,9 @@ impl<S: ?Sized> Context<'_, S> {
         let claim = (run.fence.claim_id, run.job_id);
         let live = &run.signals.live;
         let process = run.fence.process_id;
-        let accepted = claimed::finish_and_keep(conn, process, vec![traces(run)], run.finished)
-            .doing("finish the job")?;
+        let accepted =
+            claimed::finish_and_keep(conn, process, vec![traces(run)], (run.finished, true))
+                .doing("finish the job")?;
         if accepted.is_empty() && !(live.ends_itself() && has_ended(conn, claim)?) {
             return Err(Interrupted::Lost.into());
         }

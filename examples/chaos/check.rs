@@ -3,6 +3,7 @@
 
 use crate::Result;
 use crate::faults::Faults;
+use crate::jobs::SLOTS;
 use crate::place::Place;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -11,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 pub struct Violations(BTreeMap<&'static str, Vec<String>>);
 
 /// The invariants that are checked, in words.
-pub const INVARIANTS: [(&str, &str); 9] = [
+pub const INVARIANTS: [(&str, &str); 10] = [
     ("I1", "every job is in exactly one place"),
     ("I2", "every claim belongs to a registered process"),
     (
@@ -20,6 +21,10 @@ pub const INVARIANTS: [(&str, &str); 9] = [
     ),
     ("I4", "no acknowledged job is lost"),
     ("I5", "an at-most-once job starts at most once"),
+    (
+        "I7",
+        "no more jobs of a concurrency key are under way than may be",
+    ),
     ("I8", "crashes are counted, and a job that kills is parked"),
     ("I11", "when the faults end, the queues drain"),
     (
@@ -129,6 +134,15 @@ pub fn while_running(place: &Place, violations: &mut Violations) {
     }
     if let Ok(n @ 1..) = place.count(ORPHANS) {
         violations.add("I2", format!("{n} claims without a process, while running"));
+    }
+    let crowded = format!(
+        "SELECT count(*) AS n FROM (SELECT concurrency_key FROM ( \
+           SELECT concurrency_key FROM solid_queue_ready_executions WHERE concurrency_key IS NOT NULL UNION ALL \
+           SELECT concurrency_key FROM solid_queue_claimed_executions WHERE concurrency_key IS NOT NULL) AS held \
+         GROUP BY concurrency_key HAVING count(*) > {SLOTS}) AS crowded"
+    );
+    if let Ok(n @ 1..) = place.count(&crowded) {
+        violations.add("I7", format!("{n} concurrency keys above their limit"));
     }
 }
 

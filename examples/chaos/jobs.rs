@@ -5,7 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use windlass::{Context, Delivery, Job, JobResult, Policy};
+use windlass::{Concurrency, Context, Delivery, Job, JobResult, Policy};
 
 /// An append-only log: one write a line, which the kernel keeps whole and in
 /// order, also when the writer is killed right after.
@@ -52,10 +52,19 @@ pub struct Work {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct OnceOnly(pub Work);
 
+/// How many jobs of a concurrency key may be under way at once.
+pub const SLOTS: u32 = 2;
+
 impl Job for Work {
     const NAME: &'static str = "chaos_work";
     type State = Log;
     type Output = ();
+
+    /// One short job in five, with one of three keys.
+    fn concurrency(&self) -> Option<Concurrency> {
+        let is_limited = self.kind == Kind::Short && self.key.is_multiple_of(5);
+        is_limited.then(|| Concurrency::new(self.key / 5 % 3).limit(SLOTS))
+    }
 
     fn perform(self, cx: &Context<'_, Log>) -> JobResult {
         let (job, claim) = (cx.job_id(), cx.claim_id());

@@ -103,6 +103,11 @@ impl Explanation {
             Reason::Blocked { by: None, key } => {
                 format!("It waits for others of the key {}.\n", printable(key))
             }
+            Reason::Limited { key, by } => {
+                let holder = by.map_or_else(String::new, |job| format!(", which job {job} has"));
+                let key = printable(key);
+                format!("It waits for a slot of the concurrency key {key}{holder}.\n")
+            }
             Reason::Claimed { .. } => self.claimed(),
             Reason::Ended => {
                 let how = match self.task.status {

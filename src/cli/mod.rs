@@ -4,6 +4,7 @@
 //! `clap`), doing it (`run`, which prints nothing), and showing what came of
 //! it (a [`Report`](output::Report), as text or as JSON).
 
+mod bench;
 mod check;
 mod config;
 mod doctor;
@@ -67,6 +68,8 @@ struct Cli {
 enum Top {
     #[command(flatten)]
     Command(Command),
+    Bench(bench::Bench),
+    BenchWorker(bench::BenchWorker),
     Completions(pages::Completions),
     Man(pages::Man),
 }
@@ -103,8 +106,11 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(told) => return output::told(&told),
     };
+    let at = At::own(&cli.address);
     let command = match &cli.command {
         Top::Command(command) => command,
+        Top::Bench(bench) => return at.end(bench.show(&at)),
+        Top::BenchWorker(worker) => return at.end(worker.run(&at)),
         Top::Completions(completions) => return completions.run(),
         Top::Man(man) => return man.run(),
     };
@@ -112,7 +118,7 @@ pub fn main() -> ExitCode {
         Command::Supervise(_) => log::LevelFilter::Info,
         _ => log::LevelFilter::Warn,
     });
-    At::own(&cli.address).finish(command)
+    at.finish(command)
 }
 
 /// Why a command came to nothing.

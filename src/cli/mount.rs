@@ -105,7 +105,12 @@ impl<'a> At<'a> {
 
     /// Runs a command and says why it came to nothing.
     pub(super) fn finish(&self, command: &Command) -> ExitCode {
-        command.run(self).unwrap_or_else(|failure| match failure {
+        self.end(command.run(self))
+    }
+
+    /// Says why something came to nothing.
+    pub(super) fn end(&self, result: Result<ExitCode, Failure>) -> ExitCode {
+        result.unwrap_or_else(|failure| match failure {
             Failure::Usage(kind, message) => output::told(&self.usage(kind, message)),
             Failure::Error(error) => output::failed(&error),
         })
@@ -131,9 +136,14 @@ impl<'a> At<'a> {
     }
 
     pub(super) fn database(&self) -> Result<Database, Failure> {
-        if let Some(database) = self.given() {
-            return Ok(database.clone());
+        match self.given() {
+            Some(database) => Ok(database.clone()),
+            None => Ok(Database::open(&self.any_url()?)?),
         }
+    }
+
+    /// The address that is given, on the command line or elsewhere.
+    pub(super) fn any_url(&self) -> Result<String, Failure> {
         let url = match self.url() {
             Some(url) => Some(url.to_owned()),
             None => crate::config::find_url()?,
@@ -145,7 +155,7 @@ impl<'a> At<'a> {
                  to `sqlite://jobs.db` or `postgres://user@host/name`, for example"
                     .to_owned(),
             )),
-            Some(url) => Ok(Database::open(url)?),
+            Some(url) => Ok(url.to_owned()),
         }
     }
 }

@@ -54,6 +54,12 @@ pub(super) fn show_again(report: &impl Report, json: bool) -> Option<ExitCode> {
         .map(unwritten)
 }
 
+/// Says one line to the program that reads.
+pub(super) fn line(text: &str) {
+    // Where nobody reads any more, nobody misses it.
+    let _ = writeln!(io::stdout(), "{text}");
+}
+
 /// Prints text as it is.
 pub(super) fn print(text: &[u8]) -> ExitCode {
     match io::stdout().write_all(text) {
@@ -100,6 +106,21 @@ impl Progress {
             Ok(style) => bar.with_style(style).with_message(word),
             Err(_) => bar,
         }))
+    }
+
+    /// Of nobody knows how much.
+    pub(super) fn of_something() -> Self {
+        Progress(if io::stderr().is_terminal() {
+            indicatif::ProgressBar::new_spinner()
+        } else {
+            indicatif::ProgressBar::hidden()
+        })
+    }
+
+    /// What is being done.
+    pub(super) fn say(&self, text: String) {
+        self.0.set_message(text);
+        self.0.tick();
     }
 
     pub(super) fn reach(&self, jobs: u64) {

@@ -261,15 +261,23 @@ pub(super) fn insert(
     .map(drop)
 }
 
-/// Writes down that jobs were cancelled before anybody had begun them.
-pub(super) fn insert_cancelled(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
+/// Writes down that jobs have ended before anybody had begun them.
+pub(super) fn insert_waiting(
+    conn: &mut Conn<'_>,
+    jobs: &[i64],
+    outcome: AttemptOutcome,
+    failure: &Failure,
+) -> QueryResult<()> {
     let text = conn.write(
         "INSERT INTO windlass_attempts (job_id, claim_id, attempt, outcome, kind, message, ended_at) \
-         SELECT id, 0, attempts, 'cancelled', 'cancelled', 'the job was cancelled while it waited', {now} \
-         FROM solid_queue_jobs WHERE id IN {in $1} ORDER BY id",
+         SELECT id, 0, attempts, $1, $2, $3, {now} FROM solid_queue_jobs WHERE id IN {in $4} ORDER BY id",
     );
     on!(conn, |c| cached(
-        sql(text).bind::<Text, _>(super::sql::id_list(jobs))
+        sql(text)
+            .bind::<Text, _>(outcome.column())
+            .bind::<Text, _>(&failure.kind)
+            .bind::<Text, _>(&failure.message)
+            .bind::<Text, _>(super::sql::id_list(jobs))
     )
     .execute(c))
     .map(drop)

@@ -4,6 +4,7 @@
 use super::conn::{Conn, on};
 use super::foreign::Lossy;
 use super::notes::Note;
+use super::semaphores::RESERVED;
 use super::sql::{cached, sql};
 use super::status::age;
 use chrono::NaiveDateTime;
@@ -130,12 +131,23 @@ pub(crate) struct Blocked {
     pub(crate) after_job_id: Option<i64>,
 }
 
+impl Blocked {
+    /// Whether it waits for a slot, and not for one job.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.concurrency_key != RESERVED
+    }
+}
+
 /// What blocks a job. `None`: nothing does.
 pub(crate) fn blocked(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<Blocked>> {
-    let text = conn.write(
-        "SELECT b.concurrency_key, u.after_job_id FROM solid_queue_blocked_executions b \
-         LEFT JOIN windlass_unique_jobs u ON u.job_id = b.job_id WHERE b.job_id = $1",
-    );
+    let text = conn.write(&format!(
+        "SELECT b.concurrency_key, CASE WHEN b.concurrency_key = '{RESERVED}' THEN u.after_job_id ELSE ( \
+           SELECT min(held.job_id) FROM ( \
+             SELECT job_id FROM solid_queue_ready_executions r WHERE r.concurrency_key = b.concurrency_key UNION ALL \
+             SELECT job_id FROM solid_queue_claimed_executions c WHERE c.concurrency_key = b.concurrency_key) AS held) \
+           END AS after_job_id FROM solid_queue_blocked_executions b \
+         LEFT JOIN windlass_unique_jobs u ON u.job_id = b.job_id WHERE b.job_id = $1"
+    ));
     on!(conn, |c| cached(sql(text).bind::<BigInt, _>(job))
         .get_result(c))
     .optional()

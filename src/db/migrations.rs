@@ -19,7 +19,7 @@ const POSTGRES: EmbeddedMigrations = embed_migrations!("migrations/postgres");
 const SQLITE: EmbeddedMigrations = embed_migrations!("migrations/sqlite");
 
 /// The newest migration: what the statements of this version need.
-const NEEDED: &str = "20261121000008";
+const NEEDED: &str = "20261121000009";
 
 /// Any number that no other program locks: "windlass" in ASCII, cut to 63 bits.
 #[cfg(feature = "postgres")]
@@ -35,7 +35,7 @@ const LOCK: i64 = 0x7769_6e64_6c61_7373;
 /// ```
 /// use diesel::prelude::*;
 /// let mut conn = SqliteConnection::establish(":memory:").unwrap();
-/// assert_eq!(windlass::migrate(&mut conn).unwrap().len(), 6);
+/// assert_eq!(windlass::migrate(&mut conn).unwrap().len(), 8);
 /// assert_eq!(windlass::migrate(&mut conn).unwrap().len(), 0);
 /// ```
 ///
@@ -188,7 +188,7 @@ pub enum MigrationDialect {
 }
 
 /// The migration files, as text: `(directory, up.sql, down.sql)`.
-const FILES: [(MigrationDialect, &str, &str, &str); 12] = [
+const FILES: [(MigrationDialect, &str, &str, &str); 16] = [
     (
         MigrationDialect::Postgres,
         "2026-11-21-000001_solid_queue",
@@ -215,6 +215,12 @@ const FILES: [(MigrationDialect, &str, &str, &str); 12] = [
     ),
     (
         MigrationDialect::Postgres,
+        "2026-11-21-000006_speed",
+        include_str!("../../migrations/postgres/2026-11-21-000006_speed/up.sql"),
+        include_str!("../../migrations/postgres/2026-11-21-000006_speed/down.sql"),
+    ),
+    (
+        MigrationDialect::Postgres,
         "2026-11-21-000007_recurring",
         include_str!("../../migrations/postgres/2026-11-21-000007_recurring/up.sql"),
         include_str!("../../migrations/postgres/2026-11-21-000007_recurring/down.sql"),
@@ -224,6 +230,12 @@ const FILES: [(MigrationDialect, &str, &str, &str); 12] = [
         "2026-11-21-000008_pauses",
         include_str!("../../migrations/postgres/2026-11-21-000008_pauses/up.sql"),
         include_str!("../../migrations/postgres/2026-11-21-000008_pauses/down.sql"),
+    ),
+    (
+        MigrationDialect::Postgres,
+        "2026-11-21-000009_concurrency",
+        include_str!("../../migrations/postgres/2026-11-21-000009_concurrency/up.sql"),
+        include_str!("../../migrations/postgres/2026-11-21-000009_concurrency/down.sql"),
     ),
     (
         MigrationDialect::Sqlite,
@@ -251,6 +263,12 @@ const FILES: [(MigrationDialect, &str, &str, &str); 12] = [
     ),
     (
         MigrationDialect::Sqlite,
+        "2026-11-21-000006_speed",
+        include_str!("../../migrations/sqlite/2026-11-21-000006_speed/up.sql"),
+        include_str!("../../migrations/sqlite/2026-11-21-000006_speed/down.sql"),
+    ),
+    (
+        MigrationDialect::Sqlite,
         "2026-11-21-000007_recurring",
         include_str!("../../migrations/sqlite/2026-11-21-000007_recurring/up.sql"),
         include_str!("../../migrations/sqlite/2026-11-21-000007_recurring/down.sql"),
@@ -260,6 +278,12 @@ const FILES: [(MigrationDialect, &str, &str, &str); 12] = [
         "2026-11-21-000008_pauses",
         include_str!("../../migrations/sqlite/2026-11-21-000008_pauses/up.sql"),
         include_str!("../../migrations/sqlite/2026-11-21-000008_pauses/down.sql"),
+    ),
+    (
+        MigrationDialect::Sqlite,
+        "2026-11-21-000009_concurrency",
+        include_str!("../../migrations/sqlite/2026-11-21-000009_concurrency/up.sql"),
+        include_str!("../../migrations/sqlite/2026-11-21-000009_concurrency/down.sql"),
     ),
 ];
 

@@ -5,13 +5,18 @@
 //!
 //! Lock order of every transaction, ascending within a table:
 //! processes, claimed, scheduled, ready, failed, jobs, and last the tables
-//! `windlass_*`. Steps that skip locked rows never wait and may come out of
-//! order. Whoever enqueues jobs with unique ids locks those first of all; see
-//! `unique`. A recurring task is locked before the job that it enqueues, which
-//! nobody else can know yet.
+//! `windlass_*`. Concurrency keys are locked by promotions alone, which are
+//! transactions of their own and lock them first of all, ascending; blocked
+//! executions come after scheduled ones. Steps that skip locked rows never wait
+//! and may come out of order. Whoever enqueues jobs with unique ids locks those
+//! first of all; see `unique`. A recurring task is locked before the
+//! job that it enqueues, which nobody else can know yet.
 
 mod address;
 pub(crate) mod attempts;
+#[cfg(feature = "cli")]
+pub(crate) mod bench;
+pub(crate) mod blocked;
 pub(crate) mod claimed;
 pub(crate) mod clear;
 mod conn;
@@ -21,6 +26,7 @@ pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod failed;
 mod fatal;
+mod finish;
 mod foreign;
 pub(crate) mod jobs;
 pub(crate) mod migrations;
@@ -43,6 +49,7 @@ mod room;
 pub(crate) mod scheduled;
 pub(crate) mod schema;
 pub(crate) mod select;
+pub(crate) mod semaphores;
 mod sql;
 pub(crate) mod status;
 pub(crate) mod steps;

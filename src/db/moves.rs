@@ -3,6 +3,7 @@
 //! first, and does the rest only to the jobs whose execution it got: so a job
 //! that a process holds is never touched, and nothing is done twice.
 
+use super::attempts::{self, AttemptOutcome};
 use super::conn::{Conn, on};
 use super::failed::Failure;
 use super::jobs::timestamp;
@@ -48,10 +49,14 @@ fn take(conn: &mut Conn<'_>, states: &[JobState], jobs: &[i64]) -> QueryResult<V
         if found.is_empty() {
             continue;
         }
-        let table = state.table();
-        let text = conn.write(&format!("DELETE FROM {table} WHERE job_id IN {{in $1}}"));
-        on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(&found)))
-            .execute(c))?;
+        if state == JobState::Ready {
+            super::ready::delete(conn, &found)?;
+        } else {
+            let table = state.table();
+            let text = conn.write(&format!("DELETE FROM {table} WHERE job_id IN {{in $1}}"));
+            on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(&found)))
+                .execute(c))?;
+        }
         taken.extend(found);
     }
     taken.sort_unstable();
@@ -84,20 +89,32 @@ pub(crate) fn cancel(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Cancelled
         }
         let ended = take(conn, &WAITING, jobs)?;
         if !ended.is_empty() {
-            let text = conn.write(
-                "UPDATE solid_queue_jobs SET finished_at = {now}, updated_at = {now} WHERE id IN {in $1}",
-            );
-            on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(&ended))).execute(c))?;
-            super::attempts::insert_cancelled(conn, &ended)?;
             let failure = Failure::new("cancelled", "the job was cancelled while it waited");
-            let named = results::record(conn, &ended, ResultOutcome::Cancelled, &failure, 0)?;
-            if !named.is_empty() {
-                unique::unblock(conn, Some(&named), named.len())?;
-            }
-            super::steps::remove(conn, &ended)?;
+            let how = (AttemptOutcome::Cancelled, ResultOutcome::Cancelled);
+            end_waiting(conn, &ended, how, &failure)?;
         }
         Ok(Cancelled { ended, asked })
     })
+}
+
+/// Ends jobs whose execution was just taken away, and which nobody had begun.
+pub(super) fn end_waiting(
+    conn: &mut Conn<'_>,
+    jobs: &[i64],
+    (attempt, result): (AttemptOutcome, ResultOutcome),
+    failure: &Failure,
+) -> QueryResult<()> {
+    let text = conn.write(
+        "UPDATE solid_queue_jobs SET finished_at = {now}, updated_at = {now} WHERE id IN {in $1}",
+    );
+    on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
+        .execute(c))?;
+    attempts::insert_waiting(conn, jobs, attempt, failure)?;
+    let named = results::record(conn, jobs, result, failure, 0)?;
+    if !named.is_empty() {
+        unique::unblock(conn, Some(&named), named.len())?;
+    }
+    super::steps::remove(conn, jobs)
 }
 
 /// Deletes jobs that wait or have failed, and returns them.
@@ -142,7 +159,7 @@ pub(crate) fn retry(conn: &mut Conn<'_>, jobs: &[i64], allowed: bool) -> QueryRe
         if ready.is_empty() {
             return Ok(Retried { ready, risky, replaced });
         }
-        super::ready::insert(conn, &ready)?;
+        super::blocked::enter(conn, &ready)?;
         let text = conn.write(
             "UPDATE solid_queue_jobs SET attempts = 0, crash_count = 0, updated_at = {now} WHERE id IN {in $1}",
         );
@@ -216,7 +233,7 @@ pub(super) fn place(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     if now.is_empty() {
         return Ok(());
     }
-    super::ready::insert(conn, &now)
+    super::blocked::enter(conn, &now)
 }
 
 /// Gives jobs that wait another priority, and returns them.

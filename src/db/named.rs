@@ -5,6 +5,7 @@
 //! taken and jobs inserted in the order of their unique ids and keys, so that
 //! two lots with the same ones in another order never wait for each other.
 
+use super::blocked::FOR_EVER;
 use super::conn::Conn;
 #[cfg(feature = "sqlite")]
 use super::conn::on;
@@ -28,9 +29,7 @@ struct Entry<'r> {
 pub(super) fn insert(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<Inserted>> {
     let ids = reserve(conn, rows.len())?;
     let mut inserted: HashMap<i64, Inserted> = HashMap::with_capacity(rows.len());
-    let mut rest: Vec<(i64, &NewRow)> = ids.iter().copied().zip(rows).collect();
-    // Of several with one unique id, the second meets the first; and so does
-    // one with a key that another of the lot brings.
+    let mut rest: Vec<Numbered<'_>> = ids.iter().copied().zip(rows).collect();
     while !rest.is_empty() {
         // A key that was used already answers, whatever holds the unique id.
         let both = rest.iter().filter(|(_, row)| row.unique_id.is_some());
@@ -45,17 +44,7 @@ pub(super) fn insert(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<In
             }
             _ => true,
         });
-        let (mut names, mut keys) = (BTreeSet::new(), BTreeSet::new());
-        let (now, later): (Vec<_>, Vec<_>) = rest.into_iter().partition(|(_, row)| {
-            let has_new_key = row
-                .idempotency_key
-                .as_deref()
-                .is_none_or(|k| keys.insert(k));
-            match row.unique_id.as_deref() {
-                Some(name) => names.insert(name) && has_new_key,
-                None => true,
-            }
-        });
+        let (now, later) = first_round(rest);
         insert_round(conn, &now, &mut inserted)?;
         rest = later;
     }
@@ -67,6 +56,28 @@ pub(super) fn insert(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<In
                 .ok_or(diesel::result::Error::NotFound)
         })
         .collect()
+}
+
+/// A job on its way in, under the id that it will have.
+type Numbered<'r> = (i64, &'r NewRow);
+
+/// Those that do not depend on what becomes of one before them: of two with
+/// one unique id, or of one with a unique id and one whose key it shares, the
+/// second comes later, and whoever shares its key after it.
+fn first_round(rows: Vec<Numbered<'_>>) -> (Vec<Numbered<'_>>, Vec<Numbered<'_>>) {
+    let (mut names, mut keys, mut late) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    rows.into_iter().partition(|(_, row)| {
+        let (name, key) = (row.unique_id.as_deref(), row.idempotency_key.as_deref());
+        let meets_name = name.is_some_and(|name| !names.insert(name));
+        let meets_key = key.is_some_and(|key| !keys.insert(key));
+        let waits = meets_name
+            || (meets_key && name.is_some())
+            || key.is_some_and(|key| late.contains(key));
+        if waits {
+            late.extend(key);
+        }
+        !waits
+    })
 }
 
 fn key(row: &NewRow) -> &str {
@@ -210,7 +221,7 @@ fn with_keys(conn: &mut Conn<'_>, keys: &[&str]) -> QueryResult<HashMap<String, 
 pub(super) fn block(conn: &mut Conn<'_>, job: i64) -> QueryResult<()> {
     let text = conn.write(&format!(
         "INSERT INTO solid_queue_blocked_executions (job_id, queue_name, priority, concurrency_key, expires_at, created_at) \
-         SELECT id, queue_name, priority, $1, '{NEVER}', created_at FROM solid_queue_jobs WHERE id = $2"
+         SELECT id, queue_name, priority, $1, '{FOR_EVER}', created_at FROM solid_queue_jobs WHERE id = $2"
     ));
     on!(conn, |c| cached(
         sql(text).bind::<Text, _>(AGAIN).bind::<BigInt, _>(job)
@@ -218,38 +229,46 @@ pub(super) fn block(conn: &mut Conn<'_>, job: i64) -> QueryResult<()> {
     .execute(c))
 }
 
-/// When such an execution expires: Ruby's dispatcher looks for those that have.
-const NEVER: &str = "9999-12-31 23:59:59.000000";
+/// The statement that inserts entries: those that are free and have no limit
+/// are ready, the others scheduled or blocked.
+#[cfg(feature = "postgres")]
+fn insert_text() -> String {
+    super::sql::Dialect::Postgres.write(&format!(
+        "WITH job AS (INSERT INTO solid_queue_jobs (id, {COLUMNS}) \
+           SELECT id, queue_name, class_name, arguments, priority, active_job_id, \
+             coalesce({{time scheduled_at}}, {{later delay}}), idempotency_key, max_attempts, max_crashes, at_most_once, \
+             policy, unique_id, concurrency_key, concurrency_limit, concurrency_on_conflict, {{now}}, {{now}} \
+           FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) WITH ORDINALITY AS input \
+             (id, queue_name, class_name, arguments, priority, active_job_id, scheduled_at, delay, idempotency_key, \
+              max_attempts, max_crashes, at_most_once, policy, unique_id, concurrency_key, concurrency_limit, \
+              concurrency_on_conflict, ord) \
+           ORDER BY ord ON CONFLICT (idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING \
+           RETURNING {RETURNING}), \
+         free AS (SELECT * FROM job WHERE id <> ALL ($18)), \
+         blocked AS (INSERT INTO solid_queue_blocked_executions \
+             (job_id, queue_name, priority, concurrency_key, expires_at, created_at) \
+           SELECT id, queue_name, priority, '{AGAIN}', timestamp '{FOR_EVER}', {{now}} FROM job WHERE id = ANY ($18)), \
+         {limited}, \
+         ready AS (INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at) \
+           SELECT id, queue_name, priority, class_name, at_most_once, {{now}} FROM free \
+           WHERE (scheduled_at IS NULL OR scheduled_at <= {{now}}) AND concurrency_key IS NULL ORDER BY id RETURNING 1), \
+         later AS (INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at) \
+           SELECT id, queue_name, priority, scheduled_at, {{now}} FROM free WHERE scheduled_at > {{now}} ORDER BY id), \
+         woken AS (SELECT CASE WHEN EXISTS (SELECT 1 FROM ready) OR EXISTS (SELECT 1 FROM wanted) THEN {NOTIFY} END) \
+         SELECT id, (SELECT count(*) FROM woken) AS woken FROM job",
+        COLUMNS = super::jobs::COLUMNS,
+        RETURNING = super::blocked::RETURNING,
+        limited = super::blocked::limited_ctes("free", "wanted"),
+        NOTIFY = super::wakeup::NOTIFY,
+    ))
+}
 
 /// Postgres: one statement, in the order of the entries; returns the ids of
 /// the jobs that were not there already.
 #[cfg(feature = "postgres")]
 fn insert_arrays(conn: &mut Conn<'_>, entries: &[Entry<'_>]) -> QueryResult<BTreeSet<i64>> {
     use diesel::sql_types::{Array, Bool, Integer, Nullable};
-    let text = conn.write(&format!(
-        "WITH job AS (INSERT INTO solid_queue_jobs (id, {COLUMNS}) \
-           SELECT id, queue_name, class_name, arguments, priority, active_job_id, \
-             coalesce({{time scheduled_at}}, {{later delay}}), idempotency_key, max_attempts, max_crashes, at_most_once, \
-             policy, unique_id, {{now}}, {{now}} \
-           FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) WITH ORDINALITY AS input \
-             (id, queue_name, class_name, arguments, priority, active_job_id, scheduled_at, delay, idempotency_key, \
-              max_attempts, max_crashes, at_most_once, policy, unique_id, ord) \
-           ORDER BY ord ON CONFLICT (idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING \
-           RETURNING id, queue_name, priority, class_name, scheduled_at), \
-         free AS (SELECT * FROM job WHERE id <> ALL ($15)), \
-         blocked AS (INSERT INTO solid_queue_blocked_executions \
-             (job_id, queue_name, priority, concurrency_key, expires_at, created_at) \
-           SELECT id, queue_name, priority, '{AGAIN}', timestamp '{NEVER}', {{now}} FROM job WHERE id = ANY ($15)), \
-         ready AS (INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, created_at) \
-           SELECT id, queue_name, priority, class_name, {{now}} FROM free \
-           WHERE scheduled_at IS NULL OR scheduled_at <= {{now}} ORDER BY id RETURNING 1), \
-         later AS (INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at) \
-           SELECT id, queue_name, priority, scheduled_at, {{now}} FROM free WHERE scheduled_at > {{now}} ORDER BY id), \
-         woken AS (SELECT CASE WHEN EXISTS (SELECT 1 FROM ready) THEN {NOTIFY} END) \
-         SELECT id, (SELECT count(*) FROM woken) AS woken FROM job",
-        COLUMNS = super::jobs::COLUMNS,
-        NOTIFY = super::wakeup::NOTIFY,
-    ));
+    let text = insert_text();
     fn column<'r, T>(entries: &'r [Entry<'r>], value: impl Fn(&'r NewRow) -> T) -> Vec<T> {
         entries.iter().map(|entry| value(entry.row)).collect()
     }
@@ -278,6 +297,9 @@ fn insert_arrays(conn: &mut Conn<'_>, entries: &[Entry<'_>]) -> QueryResult<BTre
         .bind::<Array<Bool>, _>(column(entries, |row| row.at_most_once))
         .bind::<Array<Nullable<Text>>, _>(column(entries, |row| row.policy.as_ref()))
         .bind::<Array<Nullable<Text>>, _>(column(entries, |row| row.unique_id.as_ref()))
+        .bind::<Array<Nullable<Text>>, _>(column(entries, NewRow::concurrency_key))
+        .bind::<Array<Nullable<Integer>>, _>(column(entries, NewRow::concurrency_limit))
+        .bind::<Array<Nullable<Text>>, _>(column(entries, NewRow::concurrency_on_conflict))
         .bind::<Array<BigInt>, _>(blocked);
     let rows: Vec<Id> = cached(query).load(*c)?;
     Ok(rows.into_iter().map(|row| row.id).collect())

@@ -2,6 +2,7 @@
 
 use super::conn::{Conn, on};
 use super::foreign::Lossy;
+use super::semaphores::{self, IS_WANTED, Key, keys};
 use super::sql::{cached, id_list, sql};
 use crate::mutant;
 use chrono::NaiveDateTime;
@@ -26,13 +27,43 @@ pub(crate) struct Want<'a> {
     /// by Rails name no class here and are taken.
     pub(crate) classes: &'a [String],
     pub(crate) limit: usize,
+    /// More than there are idle threads: those that must not be noted as begun
+    /// too early are not.
+    pub(crate) ahead: bool,
+    /// Where to begin to look, for each queue in order, or for all together.
+    /// Missing ones begin at the beginning.
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
+    pub(crate) from: &'a [Mark],
+}
+
+/// A place in the order of ready executions.
+///
+/// Postgres leaves what was taken in the index until the next vacuum, and
+/// whoever begins at the beginning has to pass all of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Mark {
+    pub(crate) priority: i32,
+    pub(crate) job_id: i64,
+}
+
+impl Mark {
+    /// Before all others.
+    pub(crate) const BEGINNING: Mark = Mark {
+        priority: i32::MIN,
+        job_id: i64::MIN,
+    };
 }
 
 /// What came of it.
 #[derive(Debug)]
 pub(crate) enum Claims {
-    /// The process holds these now, most important first.
-    Held(Vec<Claimed>),
+    /// The process holds these now.
+    Held {
+        /// The most important first.
+        jobs: Vec<Claimed>,
+        /// Blocked jobs are to be promoted, see [`super::blocked::promote`].
+        is_wanted: bool,
+    },
     /// The process is no longer registered, or draining: nothing was taken.
     Unregistered,
 }
@@ -43,9 +74,9 @@ pub(crate) struct Claimed {
     /// The fence: every change to the job names it.
     #[diesel(sql_type = BigInt)]
     pub(crate) claim_id: i64,
-    /// Which of the wanted queues, in order, it came from.
-    #[diesel(sql_type = BigInt)]
-    pub(crate) place: i64,
+    /// Noted as begun: a thread may have it at once.
+    #[diesel(sql_type = Bool)]
+    pub(crate) begun: bool,
     #[diesel(sql_type = BigInt)]
     pub(crate) job_id: i64,
     #[diesel(sql_type = Text, deserialize_as = Lossy)]
@@ -70,6 +101,12 @@ pub(crate) struct Claimed {
     pub(crate) policy: Option<String>,
     #[diesel(sql_type = Nullable<Text>)]
     pub(crate) unique_id: Option<String>,
+    /// It holds a slot of its concurrency key.
+    #[diesel(sql_type = Bool)]
+    pub(crate) is_limited: bool,
+    /// Blocked jobs of whatever key are to be promoted.
+    #[diesel(sql_type = Bool)]
+    is_wanted: bool,
 }
 
 /// Moves up to `limit` ready executions to claimed ones of a process that is
@@ -85,23 +122,36 @@ pub(crate) fn claim(conn: &mut Conn<'_>, want: &Want<'_>) -> QueryResult<Claims>
                 None => return Ok(Claims::Unregistered),
             },
         };
-        if rows.is_empty() {
+        let Some(first) = rows.first() else {
             return Ok(Claims::Unregistered);
-        }
+        };
+        let is_wanted = first.is_wanted;
         let (mut held, rest): (Vec<_>, Vec<_>) = rows
             .into_iter()
             .filter(|row| row.claim_id != NOTHING)
             .partition(|row| row.job_id != NOTHING);
-        held.sort_by_key(|row| (row.place, row.priority, row.job_id));
+        held.sort_by_cached_key(|row| (place(want.queues, row), row.priority, row.job_id));
         let orphans: Vec<i64> = rest.iter().map(|row| row.claim_id).collect();
         if !orphans.is_empty() {
             super::claimed::drop_orphans(conn, want.process_id, &orphans)?;
         }
         // Nothing but orphans is not nothing: jobs may stand behind them.
         if !held.is_empty() || orphans.is_empty() {
-            return Ok(Claims::Held(held));
+            return Ok(Claims::Held {
+                jobs: held,
+                is_wanted,
+            });
         }
     }
+}
+
+/// Which of the wanted queues, in order, a job came from.
+fn place(queues: &Queues, row: &Claimed) -> usize {
+    let Queues::Named(names) = queues else {
+        return 0;
+    };
+    let found = names.iter().position(|name| *name == row.queue_name);
+    found.unwrap_or(names.len())
 }
 
 /// No id is 0: it stands for the absent row of an outer join.
@@ -111,7 +161,7 @@ const COLUMNS: &str = "coalesce(j.id, 0) AS job_id, coalesce(j.queue_name, '') A
      coalesce(j.class_name, '') AS class_name, coalesce(j.arguments, 'null') AS arguments, coalesce(j.priority, 0) AS priority, \
      coalesce(j.attempts, 0) AS attempts, coalesce(j.at_most_once, false) AS at_most_once, \
      coalesce({moment j.created_at}, {now}) AS created_at, {moment j.scheduled_at} AS scheduled_at, \
-     j.max_attempts, j.policy, j.unique_id";
+     j.max_attempts, j.policy, j.unique_id, j.concurrency_limit IS NOT NULL AS is_limited";
 
 /// Postgres: one statement in autocommit, so that a client that freezes can
 /// hold no lock. It locks the process' own row first: a process that was
@@ -122,23 +172,27 @@ const COLUMNS: &str = "coalesce(j.id, 0) AS job_id, coalesce(j.queue_name, '') A
 /// hand, loses that execution and holds up no other.
 ///
 /// The picked rows are MATERIALIZED: the planner might otherwise run the
-/// LIMIT more than once and take too many.
+/// LIMIT more than once and take too many. They are deleted by where they
+/// stand, without a second look into an index; one that somebody moved while
+/// it was being locked is left for the next claim.
 #[cfg(feature = "postgres")]
 fn in_one_statement(conn: &mut PgConnection, want: &Want<'_>) -> QueryResult<Vec<Claimed>> {
     use diesel::sql_types::Array;
     let picked = match want.queues {
         Queues::All => {
-            "SELECT r.id, r.job_id, 0::bigint AS place FROM solid_queue_ready_executions r \
+            "SELECT r.ctid AS spot FROM solid_queue_ready_executions r \
              WHERE EXISTS (SELECT 1 FROM me) AND cardinality($4) = 0 \
+             AND (r.priority, r.job_id) >= (($6)[1], ($7)[1]) \
              AND (r.class_name IS NULL OR r.class_name = ANY ($3)) \
              AND r.queue_name NOT IN (SELECT queue_name FROM solid_queue_pauses) \
              ORDER BY r.priority, r.job_id LIMIT $2 FOR UPDATE OF r SKIP LOCKED"
         }
         Queues::Named(_) => {
-            "SELECT r.id, r.job_id, q.place FROM unnest($4) WITH ORDINALITY AS q (name, place) \
+            "SELECT r.spot FROM unnest($4, $6, $7) WITH ORDINALITY AS q (name, priority, job_id, place) \
              CROSS JOIN LATERAL ( \
-               SELECT id, job_id FROM solid_queue_ready_executions \
-               WHERE queue_name = q.name AND (class_name IS NULL OR class_name = ANY ($3)) \
+               SELECT ctid AS spot FROM solid_queue_ready_executions \
+               WHERE queue_name = q.name AND (priority, job_id) >= (q.priority, q.job_id) \
+               AND (class_name IS NULL OR class_name = ANY ($3)) \
                ORDER BY priority, job_id LIMIT $2 FOR UPDATE SKIP LOCKED) AS r \
              WHERE EXISTS (SELECT 1 FROM me) \
              AND q.name NOT IN (SELECT queue_name FROM solid_queue_pauses) LIMIT $2"
@@ -153,25 +207,30 @@ fn in_one_statement(conn: &mut PgConnection, want: &Want<'_>) -> QueryResult<Vec
         "WITH me AS MATERIALIZED ( \
            {me}), \
          picked AS MATERIALIZED ({picked}), \
-         gone AS (DELETE FROM solid_queue_ready_executions r USING picked WHERE r.id = picked.id \
-           RETURNING r.job_id, picked.place), \
-         held AS (INSERT INTO solid_queue_claimed_executions (job_id, process_id, created_at, started_at) \
-           SELECT job_id, $1, {{now}}, {{now}} FROM gone ON CONFLICT (job_id) DO NOTHING RETURNING id, job_id) \
-         SELECT coalesce(held.id, 0) AS claim_id, coalesce(gone.place, 0) AS place, {COLUMNS} \
-         FROM me LEFT JOIN (held JOIN gone USING (job_id)) ON true \
-         LEFT JOIN solid_queue_jobs j ON j.id = held.job_id",
+         gone AS (DELETE FROM solid_queue_ready_executions WHERE ctid = ANY (ARRAY(SELECT spot FROM picked)) \
+           RETURNING job_id, cautious, concurrency_key), \
+         held AS (INSERT INTO solid_queue_claimed_executions (job_id, process_id, created_at, started_at, concurrency_key) \
+           SELECT job_id, $1, {{now}}, CASE WHEN $5 AND cautious THEN NULL ELSE {{now}} END, concurrency_key FROM gone \
+           ON CONFLICT (job_id) DO NOTHING RETURNING id, job_id, started_at) \
+         SELECT coalesce(held.id, 0) AS claim_id, held.started_at IS NOT NULL AS begun, {IS_WANTED} AS is_wanted, {COLUMNS} \
+         FROM me LEFT JOIN held ON true LEFT JOIN solid_queue_jobs j ON j.id = held.job_id",
     ));
-    let none = Vec::new();
-    let names = match want.queues {
-        Queues::All => &none,
-        Queues::Named(names) => names,
+    let (none, all) = (Vec::new(), [String::new()]);
+    let (names, slots) = match want.queues {
+        Queues::All => (&none, &all[..]),
+        Queues::Named(names) => (names, &names[..]),
     };
+    let from = |slot: usize| want.from.get(slot).copied().unwrap_or(Mark::BEGINNING);
+    let marks: Vec<Mark> = (0..slots.len()).map(from).collect();
     cached(
         sql(text)
             .bind::<BigInt, _>(want.process_id)
             .bind::<BigInt, _>(want.limit as i64)
             .bind::<Array<Text>, _>(want.classes)
-            .bind::<Array<Text>, _>(names),
+            .bind::<Array<Text>, _>(names)
+            .bind::<Bool, _>(want.ahead)
+            .bind::<Array<Integer>, _>(marks.iter().map(|mark| mark.priority).collect::<Vec<_>>())
+            .bind::<Array<BigInt>, _>(marks.iter().map(|mark| mark.job_id).collect::<Vec<_>>()),
     )
     .load(conn)
 }
@@ -189,55 +248,52 @@ struct Pick {
 fn step_by_step(conn: &mut Conn<'_>, want: &Want<'_>) -> QueryResult<Option<Vec<Claimed>>> {
     // A look without the write lock: idle workers must not fight over it.
     if candidates(conn, want, 1)?.is_empty() {
-        return registered(conn, want.process_id).map(|is| is.then(nothing));
+        return Ok(registered(conn, want.process_id)?.map(nothing));
     }
     conn.transaction(|conn| {
-        if !registered(conn, want.process_id)? {
+        let Some(registered) = registered(conn, want.process_id)? else {
             return Ok(None);
-        }
+        };
         let picked = id_list(&candidates(conn, want, want.limit)?);
         let text = conn.write(
-            "INSERT INTO solid_queue_claimed_executions (job_id, process_id, created_at, started_at) \
-             SELECT job_id, $1, {now}, {now} FROM solid_queue_ready_executions WHERE id IN {in $2} \
+            "INSERT INTO solid_queue_claimed_executions (job_id, process_id, created_at, started_at, concurrency_key) \
+             SELECT job_id, $1, {now}, CASE WHEN $2 AND cautious THEN NULL ELSE {now} END, concurrency_key \
+             FROM solid_queue_ready_executions WHERE id IN {in $3} \
              ORDER BY priority, job_id ON CONFLICT (job_id) DO NOTHING RETURNING id",
         );
         let claims: Vec<Pick> = on!(conn, |c| cached(
-            sql(text).bind::<BigInt, _>(want.process_id).bind::<Text, _>(&picked)
+            sql(text)
+                .bind::<BigInt, _>(want.process_id)
+                .bind::<Bool, _>(want.ahead)
+                .bind::<Text, _>(&picked)
         )
         .load(c))?;
         let text = conn.write("DELETE FROM solid_queue_ready_executions WHERE id IN {in $1}");
         on!(conn, |c| cached(sql(text).bind::<Text, _>(&picked)).execute(c))?;
-        held(conn, want, &claims).map(Some)
+        let held = held(conn, &claims)?;
+        Ok(Some(if held.is_empty() { nothing(registered) } else { held }))
     })
 }
 
 #[cfg(feature = "sqlite")]
-fn held(conn: &mut Conn<'_>, want: &Want<'_>, claims: &[Pick]) -> QueryResult<Vec<Claimed>> {
+fn held(conn: &mut Conn<'_>, claims: &[Pick]) -> QueryResult<Vec<Claimed>> {
     let ids: Vec<i64> = claims.iter().map(|claim| claim.id).collect();
     let text = conn.write(&format!(
-        "SELECT c.id AS claim_id, 0 AS place, {COLUMNS} FROM solid_queue_claimed_executions c \
+        "SELECT c.id AS claim_id, c.started_at IS NOT NULL AS begun, {IS_WANTED} AS is_wanted, {COLUMNS} \
+         FROM solid_queue_claimed_executions c \
          LEFT JOIN solid_queue_jobs j ON j.id = c.job_id WHERE c.id IN {{in $1}}"
     ));
-    let mut rows: Vec<Claimed> = on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(&ids)))
+    let rows: Vec<Claimed> = on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(&ids)))
         .load(c))?;
-    if let Queues::Named(names) = want.queues {
-        for row in &mut rows {
-            let place = names.iter().position(|name| *name == row.queue_name);
-            row.place = place.map_or(i64::MAX, |place| place as i64);
-        }
-    }
-    if rows.is_empty() {
-        rows = nothing();
-    }
     Ok(rows)
 }
 
 /// The one row that says: registered, and nothing to do.
 #[cfg(feature = "sqlite")]
-fn nothing() -> Vec<Claimed> {
+fn nothing(registered: Registered) -> Vec<Claimed> {
     vec![Claimed {
         claim_id: NOTHING,
-        place: 0,
+        begun: false,
         job_id: NOTHING,
         queue_name: String::new(),
         class_name: String::new(),
@@ -250,21 +306,29 @@ fn nothing() -> Vec<Claimed> {
         max_attempts: None,
         policy: None,
         unique_id: None,
+        is_limited: false,
+        is_wanted: registered.is_wanted,
     }]
 }
 
 #[cfg(feature = "sqlite")]
-fn registered(conn: &mut Conn<'_>, process_id: i64) -> QueryResult<bool> {
-    if mutant::is("claim_without_process") {
-        return Ok(true);
-    }
-    use super::schema::solid_queue_processes::dsl;
-    on!(conn, |c| dsl::solid_queue_processes
-        .select(dsl::id)
-        .filter(dsl::id.eq(process_id).and(dsl::draining.eq(false)))
-        .first::<i64>(c)
-        .optional())
-    .map(|found| found.is_some())
+#[derive(QueryableByName)]
+struct Registered {
+    #[diesel(sql_type = Bool)]
+    is_wanted: bool,
+}
+
+#[cfg(feature = "sqlite")]
+fn registered(conn: &mut Conn<'_>, process_id: i64) -> QueryResult<Option<Registered>> {
+    let me = if mutant::is("claim_without_process") {
+        "(SELECT $1 AS id)"
+    } else {
+        "solid_queue_processes WHERE id = $1 AND NOT draining"
+    };
+    let text = format!("SELECT {IS_WANTED} AS is_wanted FROM {me}");
+    on!(conn, |c| cached(sql(text).bind::<BigInt, _>(process_id))
+        .get_result(c))
+    .optional()
 }
 
 #[cfg(feature = "sqlite")]
@@ -302,15 +366,27 @@ fn candidates(conn: &mut Conn<'_>, want: &Want<'_>, limit: usize) -> QueryResult
     Ok(picked)
 }
 
-/// Makes jobs ready, and wakes who sleeps. One that is ready already, by
-/// somebody's hand, must not hold up the others.
+/// Makes jobs ready, and wakes who sleeps; those with a limit must hold a slot
+/// already, or have just got one: see [`super::blocked`] for all others. One
+/// that is ready already, by somebody's hand, must not hold up the others.
 pub(super) fn insert(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     let text = conn.write(
-        "INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, created_at) \
-         SELECT id, queue_name, priority, class_name, {now} FROM solid_queue_jobs WHERE id IN {in $1} ORDER BY id \
-         ON CONFLICT (job_id) DO NOTHING",
+        "INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at, concurrency_key) \
+         SELECT id, queue_name, priority, class_name, at_most_once OR crash_count > 0, {now}, \
+           CASE WHEN concurrency_limit IS NOT NULL THEN concurrency_key END \
+         FROM solid_queue_jobs WHERE id IN {in $1} ORDER BY id ON CONFLICT (job_id) DO NOTHING",
     );
     on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
         .execute(c))?;
     super::wakeup::notify(conn)
+}
+
+/// Takes the ready executions of jobs away, and with them their slots.
+pub(super) fn delete(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
+    let text = conn.write(
+        "DELETE FROM solid_queue_ready_executions WHERE job_id IN {in $1} RETURNING concurrency_key",
+    );
+    let rows: Vec<Key> = on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
+        .load(c))?;
+    semaphores::want(conn, &keys(rows))
 }

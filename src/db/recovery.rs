@@ -5,6 +5,7 @@ use super::claimed::{Fence, Finished, end_one, make_waiting};
 use super::conn::{Conn, on};
 use super::failed::{self, Failure};
 use super::foreign::Lossy;
+use super::semaphores::{self, Key};
 use super::sql::{cached, sql};
 use crate::mutant;
 use chrono::NaiveDateTime;
@@ -229,9 +230,10 @@ fn count_crash(conn: &mut Conn<'_>, job_id: i64) -> QueryResult<()> {
 pub(super) fn drop_jobless(conn: &mut Conn<'_>, process_id: i64) -> QueryResult<()> {
     let text = conn.write(
         "DELETE FROM solid_queue_claimed_executions WHERE process_id = $1 \
-         AND NOT EXISTS (SELECT 1 FROM solid_queue_jobs j WHERE j.id = solid_queue_claimed_executions.job_id)",
+         AND NOT EXISTS (SELECT 1 FROM solid_queue_jobs j WHERE j.id = solid_queue_claimed_executions.job_id) \
+         RETURNING concurrency_key",
     );
-    on!(conn, |c| cached(sql(text).bind::<BigInt, _>(process_id))
-        .execute(c))
-    .map(drop)
+    let rows: Vec<Key> = on!(conn, |c| cached(sql(text).bind::<BigInt, _>(process_id))
+        .load(c))?;
+    semaphores::want(conn, &semaphores::keys(rows))
 }

@@ -54,7 +54,7 @@ pub(crate) fn dispatch(conn: &mut Conn<'_>, batch: usize) -> QueryResult<usize> 
             conn.write("DELETE FROM solid_queue_scheduled_executions WHERE job_id IN {in $1}");
         on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(&jobs)))
             .execute(c))?;
-        super::ready::insert(conn, &jobs)?;
+        super::blocked::enter(conn, &jobs)?;
         Ok(jobs.len())
     })
 }

@@ -23,6 +23,7 @@ diesel::table! {
         cancel_requested_at -> Nullable<Timestamp>,
         verdict -> Nullable<Text>,
         note -> Nullable<Text>,
+        concurrency_key -> Nullable<Text>,
     }
 }
 
@@ -57,6 +58,8 @@ diesel::table! {
         idempotency_key -> Nullable<Text>,
         policy -> Nullable<Text>,
         unique_id -> Nullable<Text>,
+        concurrency_limit -> Nullable<Integer>,
+        concurrency_on_conflict -> Nullable<Text>,
     }
 }
 
@@ -95,6 +98,8 @@ diesel::table! {
         priority -> Integer,
         created_at -> Timestamp,
         class_name -> Nullable<Text>,
+        concurrency_key -> Nullable<Text>,
+        cautious -> Nullable<Bool>,
     }
 }
 
@@ -224,6 +229,13 @@ diesel::table! {
     }
 }
 
+diesel::table! {
+    windlass_wanted_keys (id) {
+        id -> BigInt,
+        key -> Text,
+    }
+}
+
 diesel::allow_tables_to_appear_in_same_query!(
     solid_queue_blocked_executions,
     solid_queue_claimed_executions,
@@ -242,4 +254,5 @@ diesel::allow_tables_to_appear_in_same_query!(
     windlass_steps,
     windlass_unique_jobs,
     windlass_waiters,
+    windlass_wanted_keys,
 );

@@ -93,17 +93,14 @@ enum Standing {
     Over,
 }
 
-const WAITING: [&str; 3] = [
-    "solid_queue_ready_executions",
-    "solid_queue_scheduled_executions",
-    BLOCKED,
-];
+const WAITING: [&str; 3] = [READY, "solid_queue_scheduled_executions", BLOCKED];
 
+const READY: &str = "solid_queue_ready_executions";
 const BLOCKED: &str = "solid_queue_blocked_executions";
 
 /// The concurrency key of executions that wait for the job before them. Ruby
 /// releases only those of keys that its own jobs have.
-pub(super) const AGAIN: &str = "windlass/again";
+pub(crate) const AGAIN: &str = "windlass/again";
 
 /// What became of a wish for a unique id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -327,7 +324,8 @@ fn replace(conn: &mut Conn<'_>, table: &str, job: i64, row: &NewRow) -> QueryRes
     let text = conn.write(
         "UPDATE solid_queue_jobs SET queue_name = $1, class_name = $2, arguments = $3, priority = $4, \
          scheduled_at = coalesce({time $5}, {later $6}), max_attempts = $7, max_crashes = $8, at_most_once = $9, \
-         policy = $10, attempts = 0, crash_count = 0, updated_at = {now} WHERE id = $11",
+         policy = $10, concurrency_key = $11, concurrency_limit = $12, concurrency_on_conflict = $13, \
+         attempts = 0, crash_count = 0, updated_at = {now} WHERE id = $14",
     );
     on!(conn, |c| cached(
         sql(text)
@@ -341,21 +339,33 @@ fn replace(conn: &mut Conn<'_>, table: &str, job: i64, row: &NewRow) -> QueryRes
             .bind::<Nullable<Integer>, _>(row.max_crashes)
             .bind::<Bool, _>(row.at_most_once)
             .bind::<Nullable<Text>, _>(&row.policy)
+            .bind::<Nullable<Text>, _>(row.concurrency_key())
+            .bind::<Nullable<Integer>, _>(row.concurrency_limit())
+            .bind::<Nullable<Text>, _>(row.concurrency_on_conflict())
             .bind::<BigInt, _>(job)
     )
     .execute(c))?;
+    if table == READY {
+        super::ready::delete(conn, &[job])?;
+        return super::moves::place(conn, &[job]);
+    }
     if table == BLOCKED {
-        // It waits for the other job, whatever its time.
+        // One that waits for the other job does so whatever its time.
         let text = conn.write(
-            "UPDATE solid_queue_blocked_executions SET queue_name = $1, priority = $2 WHERE job_id = $3",
+            "UPDATE solid_queue_blocked_executions SET queue_name = $1, priority = $2 \
+             WHERE job_id = $3 AND concurrency_key = $4 RETURNING job_id",
         );
-        return on!(conn, |c| cached(
+        let waits: Vec<Job> = on!(conn, |c| cached(
             sql(text)
                 .bind::<Text, _>(&row.queue_name)
                 .bind::<Integer, _>(row.priority)
                 .bind::<BigInt, _>(job)
+                .bind::<Text, _>(AGAIN)
         )
-        .execute(c));
+        .load(c))?;
+        if !waits.is_empty() {
+            return Ok(());
+        }
     }
     let text = conn.write(&format!("DELETE FROM {table} WHERE job_id = $1"));
     on!(conn, |c| cached(sql(text).bind::<BigInt, _>(job))

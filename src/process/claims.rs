@@ -66,16 +66,16 @@ impl Claims {
         }
     }
 
-    pub(crate) fn enter(&self, job: &Arc<Claimed>, registration: &Arc<Registration>) {
-        self.held().insert(
-            job.claim_id,
-            Held {
+    pub(crate) fn enter(&self, jobs: &[Arc<Claimed>], registration: &Arc<Registration>) {
+        self.held().extend(jobs.iter().map(|job| {
+            let held = Held {
                 job: Arc::clone(job),
                 registration: Arc::clone(registration),
                 started: None,
                 live: Arc::default(),
-            },
-        );
+            };
+            (job.claim_id, held)
+        }));
     }
 
     /// Marks a claim as begun. `None`: it was given back meanwhile.
@@ -131,9 +131,12 @@ impl Claims {
             .collect()
     }
 
-    /// Its end is settled.
-    pub(crate) fn remove(&self, claim_id: i64) {
-        self.held().remove(&claim_id);
+    /// Their ends are settled.
+    pub(crate) fn remove(&self, claims: &[i64]) {
+        let mut held = self.held();
+        for claim in claims {
+            held.remove(claim);
+        }
     }
 
     /// Takes out those that no thread has begun.

@@ -8,11 +8,14 @@ use super::notify::{self, Vital};
 use super::registration::{Heart, Pulse, Who};
 use super::stop::Stop;
 use super::{signals, threads};
-use crate::db::{Database, scheduled, unique};
+use crate::db::{Database, scheduled, semaphores, unique};
 use crate::error::{Error, Result};
 use crate::event::{Event, Subscriber};
 use crate::hooks::Hooks;
 use std::time::Duration;
+
+/// Concurrency keys that are looked at in a turn.
+const SWEPT_KEYS: usize = 200;
 
 /// Moves jobs whose time has come to the ready ones, in batches. Any number
 /// may run at once, on any host.
@@ -129,8 +132,9 @@ impl Dispatcher {
     }
 
     fn work(&self, link: &mut Link, stop: &Stop) {
+        let mut walk = String::new();
         while !stop.is_stopped() {
-            let pause = match self.turn(link) {
+            let pause = match self.turn(link, stop, &mut walk) {
                 Ok(pause) | Err(pause) => pause,
             };
             stop.wait(pause);
@@ -138,7 +142,7 @@ impl Dispatcher {
     }
 
     /// One batch; how long to wait for the next.
-    fn turn(&self, link: &mut Link) -> Result<Duration, Duration> {
+    fn turn(&self, link: &mut Link, stop: &Stop, walk: &mut String) -> Result<Duration, Duration> {
         let count = link.write("dispatch", |conn| {
             scheduled::dispatch(conn, self.batch_size)
         })?;
@@ -152,10 +156,24 @@ impl Dispatcher {
         link.write("look for jobs whose turn has come", |conn| {
             unique::unblock(conn, None, self.batch_size)
         })?;
+        while link.promote() && !stop.is_stopped() {}
+        self.sweep(link, walk)?;
         let next = link.write("look for due jobs", scheduled::next_due)?;
         // A little past the due time, so as not to come just before it.
         Ok(next.map_or(self.polling_interval, |next| {
             (next + Duration::from_millis(2)).min(self.polling_interval)
         }))
+    }
+    /// One stretch of a walk over the concurrency keys with blocked jobs, for
+    /// slots that came free without anybody's saying so.
+    fn sweep(&self, link: &mut Link, walk: &mut String) -> Result<(), Duration> {
+        let stretch = link.write("look for free slots", |conn| {
+            semaphores::sweep(conn, walk, SWEPT_KEYS)
+        })?;
+        *walk = stretch.reached.unwrap_or_default();
+        for key in &stretch.overlooked {
+            link.subscriber().emit(&Event::Overlooked { key });
+        }
+        Ok(())
     }
 }

@@ -17,6 +17,7 @@ use crate::live::Live;
 use crate::mutant;
 use crate::perform::Outcome;
 use crossbeam_channel::{Receiver, RecvTimeoutError};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -75,6 +76,15 @@ pub(crate) struct Pending {
     /// Attempts so far: any of them may have been accepted unheard.
     tries: u32,
     again_at: Instant,
+}
+
+/// What the endings of one statement have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Kind {
+    process_id: i64,
+    finished: Finished,
+    leaves_traces: bool,
+    is_limited: bool,
 }
 
 impl Pending {
@@ -184,16 +194,22 @@ impl Finisher {
             return Ok(());
         };
         match &first.ended.outcome {
-            Outcome::Finished(_) => self.finish(group),
-            Outcome::Ended(ending) => self.end(first, ending),
-            Outcome::UnknownClass => self.leave(first),
+            Outcome::Finished(_) => self.finish(group)?,
+            Outcome::Ended(ending) => self.end(first, ending)?,
+            Outcome::UnknownClass => self.leave(first)?,
         }
+        // A slot is free. Whoever comes by would see to it, but we are here.
+        if first.ended.job.is_limited {
+            self.link.promote();
+        }
+        Ok(())
     }
 
     fn finish(&mut self, group: &[Pending]) -> Result<(), Duration> {
-        let Some((process_id, finished, leaves_traces)) = group.first().map(kind) else {
+        let Some(kind) = group.first().map(kind) else {
             return Ok(());
         };
+        let (process_id, how) = (kind.process_id, (kind.finished, kind.is_limited));
         let claims: Vec<i64> = group.iter().map(Pending::claim).collect();
         let pairs: Vec<(i64, i64)> = group.iter().map(Pending::pair).collect();
         let repeated = group
@@ -204,24 +220,24 @@ impl Finisher {
                 claimed::finish_unfenced(conn, &pairs)?;
                 return Ok(claims.clone());
             }
-            let mut accepted = if leaves_traces {
+            let mut accepted = if kind.leaves_traces {
                 let traces = group.iter().filter_map(|pending| pending.ended.traces());
-                claimed::finish_and_keep(conn, process_id, traces.collect(), finished)?
+                claimed::finish_and_keep(conn, process_id, traces.collect(), how)?
             } else {
-                claimed::finish(conn, process_id, &claims, finished)?
+                claimed::finish(conn, process_id, &claims, how)?
             };
             if repeated {
                 accepted.extend(already_ended(conn, &pairs, &accepted)?);
             }
-            if repeated && finished == Finished::Delete {
+            if repeated && kind.finished == Finished::Delete {
                 accepted.extend(jobs::claims_without_job(conn, &pairs)?);
             }
             Ok(accepted)
         })?;
+        self.claims.remove(&claims);
+        let accepted: HashSet<i64> = accepted.into_iter().collect();
         for Pending { ended, .. } in group {
-            let claim = ended.job.claim_id;
-            self.claims.remove(claim);
-            if accepted.contains(&claim) {
+            if accepted.contains(&ended.job.claim_id) {
                 self.report_finished(ended);
             } else {
                 self.fenced(&ended.job);
@@ -242,7 +258,7 @@ impl Finisher {
                 None => Settled::Fenced,
             })
         })?;
-        self.claims.remove(fence.claim_id);
+        self.claims.remove(&[fence.claim_id]);
         match done {
             Settled::Ended(ending) => self.report(ended, &ending),
             Settled::Finished => self.report_finished(ended),
@@ -259,7 +275,7 @@ impl Finisher {
             let released = claimed::release(conn, fence.process_id, &[fence.claim_id], delay)?;
             Ok(!released.is_empty() || was_accepted(conn, pending)?)
         })?;
-        self.claims.remove(fence.claim_id);
+        self.claims.remove(&[fence.claim_id]);
         if accepted {
             self.subscriber.emit(&Event::Released {
                 count: 1,
@@ -321,13 +337,14 @@ impl Finisher {
 
 /// What the endings of one statement have in common: the process, what
 /// becomes of the rows, and whether they leave more behind.
-fn kind(pending: &Pending) -> (i64, Finished, bool) {
+fn kind(pending: &Pending) -> Kind {
     let ended = &pending.ended;
-    (
-        ended.registration.id,
-        ended.finished,
-        ended.traces().is_some_and(|job| job.leaves_traces()),
-    )
+    Kind {
+        process_id: ended.registration.id,
+        finished: ended.finished,
+        leaves_traces: ended.traces().is_some_and(|job| job.leaves_traces()),
+        is_limited: ended.job.is_limited,
+    }
 }
 
 /// How an ending came out that was no success.

@@ -2,8 +2,9 @@
 
 use super::lifeline::{Lifeline, Trouble};
 use crate::clock::{self, Backoff};
-use crate::db::{Conn, Connection, prefer_indexes};
+use crate::db::{Conn, Connection, blocked, prefer_indexes};
 use crate::event::{Event, Subscriber};
+use crate::job::JobId;
 use diesel::QueryResult;
 use std::time::Duration;
 
@@ -23,6 +24,9 @@ pub(crate) struct Link {
 /// Between attempts at a database that is away; between reports of it too.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 const REPORT_EVERY: Duration = Duration::from_secs(10);
+
+/// Concurrency keys of one promotion: some milliseconds of work.
+const PROMOTED_KEYS: usize = 100;
 
 impl Link {
     pub(crate) fn new(lifeline: &Lifeline) -> Self {
@@ -68,6 +72,23 @@ impl Link {
     /// Whether the database answers at all.
     pub(crate) fn is_well(&mut self) -> bool {
         self.attempt(crate::db::ping).is_ok()
+    }
+
+    /// Promotes blocked jobs of keys that are wanted. True: there may be more to
+    /// do. If it does not work, somebody else does it, or it is done later.
+    pub(crate) fn promote(&mut self) -> bool {
+        let promoted = self.write("promote blocked jobs", |conn| {
+            blocked::promote(conn, PROMOTED_KEYS)
+        });
+        let Ok(promoted) = promoted else { return false };
+        for job in &promoted.discarded {
+            self.subscriber().emit(&Event::Discarded {
+                job: JobId(job.id),
+                class: &job.class_name,
+                kind: blocked::NO_SLOT,
+            });
+        }
+        promoted.is_progress(PROMOTED_KEYS)
     }
 
     fn suffer(&mut self, action: &'static str, trouble: Trouble) {

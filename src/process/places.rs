@@ -2,8 +2,8 @@
 
 use crate::clock;
 use crate::db::Conn;
-use crate::db::names;
 use crate::db::ready::{Claims, Queues};
+use crate::db::{names, semaphores};
 use crate::queue::QueueSelector;
 use diesel::QueryResult;
 use std::time::{Duration, Instant};
@@ -57,7 +57,7 @@ impl Places {
         }
         let is_fresh = self.refresh(conn)?;
         let found = claim_in(conn, &self.known, limit, &mut claim)?;
-        let is_empty = matches!(&found, Claims::Held(held) if held.is_empty());
+        let is_empty = matches!(&found, Claims::Held { jobs, .. } if jobs.is_empty());
         if is_empty && !is_fresh {
             // Perhaps there is a queue by now that was not there before.
             self.good_until = None;
@@ -111,10 +111,17 @@ fn claim_in(
     claim: &mut impl FnMut(&mut Conn<'_>, &Queues, usize) -> QueryResult<Claims>,
 ) -> QueryResult<Claims> {
     let mut held = Vec::new();
+    let mut is_wanted = names.is_empty() && semaphores::is_wanted(conn)?;
     for chunk in names.chunks(CHUNK) {
         let queues = Queues::Named(chunk.to_vec());
         match claim(conn, &queues, limit - held.len()) {
-            Ok(Claims::Held(more)) => held.extend(more),
+            Ok(Claims::Held {
+                jobs,
+                is_wanted: wanted,
+            }) => {
+                held.extend(jobs);
+                is_wanted |= wanted;
+            }
             Ok(Claims::Unregistered) if held.is_empty() => return Ok(Claims::Unregistered),
             // What is held is not to be forgotten; the next look will tell.
             Ok(Claims::Unregistered) => break,
@@ -125,7 +132,10 @@ fn claim_in(
             break;
         }
     }
-    Ok(Claims::Held(held))
+    Ok(Claims::Held {
+        jobs: held,
+        is_wanted,
+    })
 }
 
 /// The names of the queues that the selectors stand for, in order.

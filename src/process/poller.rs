@@ -1,18 +1,24 @@
-//! Claims for as many jobs as there are idle threads.
+//! Claims for as many jobs as there are idle threads, and for more where jobs
+//! are so short that the threads would wait for the next claim.
 
 use super::claims::Claims;
 use super::link::Link;
+use super::marks::Marks;
+use super::pace::TOO_LONG;
 use super::places::Places;
 use super::pool::{Assignment, Pool};
 use super::registration::{Heart, Registration};
+use super::release;
 use super::rest::{Rest, Turn};
 use super::stop::Stop;
 use crate::clock;
+use crate::db::claimed;
 use crate::db::processes;
 use crate::db::ready::{self, Claimed, Claims as Found, Want};
 use crate::event::Event;
 use crate::job::JobId;
-use crossbeam_channel::{Receiver, Sender, after, select_biased};
+use crossbeam_channel::{Receiver, Sender, after, never, select_biased};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -36,6 +42,22 @@ pub(crate) struct Poller {
     /// Since when the queues are empty.
     pub(crate) idle_since: Option<Instant>,
     pub(crate) rest: Rest,
+    pub(crate) marks: Marks,
+    /// Claimed ahead of the threads, and not to be noted as begun before one
+    /// is free.
+    pub(crate) cautious: VecDeque<Assignment>,
+    pub(crate) progress: Progress,
+}
+
+/// Whether what was claimed ahead gets to the threads.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    /// How many jobs the threads had begun when it was last looked at.
+    begun: u64,
+    /// When that had last grown, or something was claimed ahead.
+    at: Option<Instant>,
+    /// When something was last claimed ahead.
+    ahead_at: Option<Instant>,
 }
 
 /// Whether this process' row says that it listens. NOTIFY makes commits wait
@@ -80,7 +102,7 @@ impl Poller {
                 continue;
             }
             match self.look() {
-                Look::Full => {}
+                Look::Full => drop(self.listen(false)),
                 Look::Busy => self.wait_for_rest(),
                 Look::Drained => self.wait_for_work(),
                 Look::NotNow(delay) => {
@@ -94,7 +116,11 @@ impl Poller {
     /// to change.
     fn rests(&mut self) -> bool {
         let subscriber = self.link.subscriber().clone();
-        match self.rest.turn(&self.stop, &self.pool, &subscriber) {
+        let turn = self.rest.turn(&self.stop, &self.pool, &subscriber);
+        if !matches!(turn, Turn::Claim) && !self.cautious.is_empty() {
+            self.give_back();
+        }
+        match turn {
             Turn::Claim => return false,
             Turn::Recycle => self.stop.recycle(),
             Turn::Wait => select_biased! {
@@ -107,9 +133,26 @@ impl Poller {
         true
     }
 
+    /// How many jobs to have on their way to the threads or with them, and
+    /// with how many left to claim more.
+    fn levels(&self) -> (usize, usize) {
+        let threads = self.pool.threads();
+        let most = threads + self.pool.pace.ahead(threads);
+        if self.cautious.is_empty() && most > threads {
+            (most, (most / 2).max(threads - 1))
+        } else {
+            (threads, threads - 1)
+        }
+    }
+
     fn look(&mut self) -> Look {
-        let idle = self.rest.wear.room(self.pool.idle());
-        if idle == 0 {
+        if !self.cautious.is_empty() {
+            return self.begin_cautious();
+        }
+        let (busy, idle) = (self.pool.busy(), self.pool.idle());
+        let (most, low) = self.levels();
+        let limit = self.rest.wear.room(most.saturating_sub(busy));
+        if busy > low || limit == 0 {
             return Look::Busy;
         }
         let Some(registration) = self.heart.current() else {
@@ -120,11 +163,11 @@ impl Poller {
         }
         let turn = Arc::clone(&self.claims);
         let turn = turn.turn();
-        let found = match self.claim(&registration, idle) {
+        let found = match self.claim(&registration, limit, limit > idle) {
             Ok(found) => found,
             Err(delay) => return Look::NotNow(delay),
         };
-        let Found::Held(jobs) = found else {
+        let Found::Held { jobs, is_wanted } = found else {
             drop(turn);
             if !self.stop.is_stopped() && !self.claims.is_closed() {
                 self.heart.lose(
@@ -135,58 +178,117 @@ impl Poller {
             return Look::NotNow(Duration::from_millis(20));
         };
         let jobs: Vec<Arc<Claimed>> = jobs.into_iter().map(Arc::new).collect();
-        for job in &jobs {
-            self.claims.enter(job, &registration);
-        }
+        self.claims.enter(&jobs, &registration);
         drop(turn);
-        let look = if jobs.len() < idle {
-            Look::Drained
-        } else {
-            Look::Full
-        };
         if !jobs.is_empty() {
             self.idle_since = None;
         }
+        if jobs.len() > idle {
+            self.progress.ahead_at = Some(clock::instant());
+        }
+        let there_is_more = jobs.len() >= limit || self.marks.passed_some();
+        self.marks.reach(&jobs, jobs.len() >= limit);
         self.rest.wear.count(jobs.len());
-        self.hand_out(jobs, &registration);
-        look
+        self.take_over(jobs, &registration);
+        if there_is_more || (is_wanted && self.link.promote()) {
+            Look::Full
+        } else {
+            Look::Drained
+        }
     }
 
-    fn claim(&mut self, registration: &Registration, limit: usize) -> Result<Found, Duration> {
-        let (places, classes) = (&mut self.places, &self.classes);
+    fn claim(
+        &mut self,
+        registration: &Registration,
+        limit: usize,
+        ahead: bool,
+    ) -> Result<Found, Duration> {
+        let (places, classes, marks) = (&mut self.places, &self.classes, &mut self.marks);
+        // Long jobs are claimed one by one, and exactly in their order.
+        marks.begin(ahead);
         self.link.write("claim jobs", |conn| {
             places.sweep(conn, limit, |conn, queues, limit| {
-                ready::claim(
-                    conn,
-                    &Want {
-                        process_id: registration.id,
-                        queues,
-                        classes,
-                        limit,
-                    },
-                )
+                let want = Want {
+                    process_id: registration.id,
+                    queues,
+                    classes,
+                    limit,
+                    ahead,
+                    from: &marks.from(queues),
+                };
+                ready::claim(conn, &want)
             })
         })
     }
 
-    /// A job whose class is not known here (only Rails' rows come so far) is
-    /// given back by the thread that gets it, like any other ending.
-    fn hand_out(&self, jobs: Vec<Arc<Claimed>>, registration: &Arc<Registration>) {
-        for job in jobs {
+    /// Hands out what was claimed, but for what must not be noted as begun
+    /// before a thread is free for it.
+    fn take_over(&mut self, jobs: Vec<Arc<Claimed>>, registration: &Arc<Registration>) {
+        for job in &jobs {
             self.link.subscriber().emit(&Event::Claimed {
                 job: JobId(job.job_id),
                 class: &job.class_name,
                 queue: &job.queue_name,
                 claim: job.claim_id,
             });
-            if self.stop.is_stopped() {
-                return;
+        }
+        let assignments = jobs.into_iter().map(|job| Assignment {
+            job,
+            registration: Arc::clone(registration),
+        });
+        let (begun, cautious): (Vec<_>, Vec<_>) = assignments.partition(|one| one.job.begun);
+        self.cautious.extend(cautious);
+        self.hand_out(begun);
+    }
+
+    /// Notes claims as begun for the threads that are idle, and hands them out.
+    fn begin_cautious(&mut self) -> Look {
+        let idle = self.pool.idle().min(self.cautious.len());
+        if idle == 0 {
+            return Look::Busy;
+        }
+        let first = self.cautious[0].registration.id;
+        let mut next: Vec<Assignment> = self.cautious.drain(..idle).collect();
+        let same = next
+            .iter()
+            .position(|one| one.registration.id != first)
+            .unwrap_or(next.len());
+        let others = next.split_off(same);
+        others
+            .into_iter()
+            .rev()
+            .for_each(|one| self.cautious.push_front(one));
+        let ids: Vec<i64> = next.iter().map(|one| one.job.claim_id).collect();
+        let begun = self
+            .link
+            .write("begin jobs", |conn| claimed::begin(conn, first, &ids));
+        match begun {
+            Ok(begun) => {
+                let (ours, lost): (Vec<_>, Vec<_>) = next
+                    .into_iter()
+                    .partition(|one| begun.contains(&one.job.claim_id));
+                let lost: Vec<i64> = lost.iter().map(|one| one.job.claim_id).collect();
+                self.claims.remove(&lost);
+                self.hand_out(ours);
+                Look::Full
             }
-            self.pool.occupy();
-            let assignment = Assignment {
-                job,
-                registration: Arc::clone(registration),
-            };
+            Err(delay) => {
+                next.into_iter()
+                    .rev()
+                    .for_each(|one| self.cautious.push_front(one));
+                Look::NotNow(delay)
+            }
+        }
+    }
+
+    /// A job whose class is not known here (only Rails' rows come so far) is
+    /// given back by the thread that gets it, like any other ending.
+    fn hand_out(&self, jobs: Vec<Assignment>) {
+        if self.stop.is_stopped() {
+            return;
+        }
+        self.pool.occupy(jobs.len());
+        for assignment in jobs {
             // The threads live as long as this sender does.
             let _ = self.assign.send(assignment);
         }
@@ -194,10 +296,62 @@ impl Poller {
 
     fn wait_for_rest(&mut self) {
         self.listen(false);
+        let (_, low) = self.levels();
+        self.pool.tell_at(low);
+        if self.pool.busy() <= low {
+            return;
+        }
+        let stuck = self.stuck();
         select_biased! {
             recv(self.stop.channel()) -> _ => {}
             recv(self.rested) -> _ => {}
+            recv(stuck) -> _ => self.give_back_stuck(),
         }
+    }
+
+    /// When to look whether what was claimed ahead still waits.
+    fn stuck(&mut self) -> Receiver<Instant> {
+        self.patience().map_or_else(never, after)
+    }
+
+    /// For how long what was claimed ahead may still wait. `None`: nothing
+    /// waits.
+    fn patience(&mut self) -> Option<Duration> {
+        let busy = self.pool.busy();
+        if busy <= self.pool.threads() && self.cautious.is_empty() {
+            self.progress.at = None;
+            return None;
+        }
+        let begun = self.pool.begun();
+        let progress = &mut self.progress;
+        if progress.begun != begun || progress.at.is_none() {
+            progress.begun = begun;
+            progress.at = Some(clock::instant());
+        }
+        // Where the guess has changed meanwhile, too many wait already.
+        let since = if busy > self.levels().0 {
+            self.progress.ahead_at
+        } else {
+            self.progress.at
+        };
+        since.map(|since| TOO_LONG.saturating_sub(since.elapsed()))
+    }
+
+    /// Jobs turn out to take longer than those before: another worker may
+    /// have what no thread of this one has begun.
+    fn give_back_stuck(&mut self) {
+        if self.patience().is_some_and(|left| left.is_zero()) {
+            self.pool.pace.slow_down();
+            self.give_back();
+        }
+    }
+
+    /// Gives back what no thread has begun.
+    fn give_back(&mut self) {
+        self.cautious.clear();
+        self.marks.forget();
+        self.progress = Progress::default();
+        release::waiting(&self.claims, &mut self.link);
     }
 
     fn wait_for_work(&mut self) {
@@ -208,9 +362,11 @@ impl Poller {
         let idle = self.idle_since.get_or_insert_with(clock::instant).elapsed();
         let pause = (idle * 2).max(FIRST_LOOK).min(self.polling_interval);
         let pause = self.rest.wear.patience(pause);
+        let stuck = self.stuck();
         select_biased! {
             recv(self.stop.channel()) -> _ => {}
             recv(self.woken) -> _ => {}
+            recv(stuck) -> _ => self.give_back_stuck(),
             recv(after(pause)) -> _ => {}
         }
     }

@@ -2,6 +2,7 @@
 
 use super::claims::Claims;
 use super::finisher::Ended;
+use super::pace::Pace;
 use super::registration::Registration;
 use super::stop::Stop;
 use super::threads;
@@ -19,7 +20,7 @@ use crate::registry::Registry;
 use crate::step::Steps;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
 /// A claim on its way to a thread.
@@ -35,9 +36,15 @@ pub(crate) struct Pool {
     pub(crate) claims: Arc<Claims>,
     pub(crate) stop: Stop,
     subscriber: Subscriber,
-    /// Threads without work.
-    idle: AtomicUsize,
-    /// Told whenever a thread becomes idle.
+    pub(crate) pace: Pace,
+    threads: usize,
+    /// Jobs on their way to a thread, or with one.
+    busy: AtomicUsize,
+    /// How many jobs threads have begun.
+    begun: AtomicU64,
+    /// With how many of these left the poller wants to be told.
+    low: AtomicUsize,
+    /// Told when so few are left.
     rested: Sender<()>,
     ended: Sender<Ended>,
     /// Told whenever a job begins whose time is limited.
@@ -56,7 +63,11 @@ impl Pool {
             claims: setup.claims,
             stop: setup.stop,
             subscriber: setup.subscriber,
-            idle: AtomicUsize::new(threads),
+            pace: Pace::default(),
+            threads,
+            busy: AtomicUsize::new(0),
+            begun: AtomicU64::new(0),
+            low: AtomicUsize::new(threads - 1),
             rested: setup.rested,
             ended: setup.ended,
             limited: setup.limited,
@@ -75,20 +86,43 @@ impl Pool {
         Ok((pool, sender, handles))
     }
 
+    /// Jobs on their way to a thread, or with one.
+    pub(crate) fn busy(&self) -> usize {
+        self.busy.load(Ordering::SeqCst)
+    }
+
+    /// How many jobs threads have begun so far.
+    pub(crate) fn begun(&self) -> u64 {
+        self.begun.load(Ordering::Relaxed)
+    }
+
+    /// Threads that nothing is on its way to.
     pub(crate) fn idle(&self) -> usize {
-        self.idle.load(Ordering::Acquire)
+        self.threads.saturating_sub(self.busy())
     }
 
-    /// Counts a thread as busy, from before its assignment is sent.
-    pub(crate) fn occupy(&self) {
-        self.idle.fetch_sub(1, Ordering::AcqRel);
+    pub(crate) fn threads(&self) -> usize {
+        self.threads
     }
 
-    /// Counts it as idle again.
-    pub(crate) fn rest(&self) {
-        self.idle.fetch_add(1, Ordering::AcqRel);
-        // Full: the poller has not yet looked at the last one, and will.
-        let _ = self.rested.try_send(());
+    /// Asks to be told when `low` jobs are left. The caller looks once more
+    /// after that, lest they are already.
+    pub(crate) fn tell_at(&self, low: usize) {
+        self.low.store(low, Ordering::SeqCst);
+    }
+
+    /// Counts jobs from before they are sent to the threads.
+    pub(crate) fn occupy(&self, jobs: usize) {
+        self.busy.fetch_add(jobs, Ordering::SeqCst);
+    }
+
+    /// A thread is done with one.
+    fn rest(&self) {
+        let left = self.busy.fetch_sub(1, Ordering::SeqCst) - 1;
+        if left <= self.low.load(Ordering::SeqCst) {
+            // Full: the poller has not yet looked at the last one, and will.
+            let _ = self.rested.try_send(());
+        }
     }
 
     fn work(&self, assignments: &Receiver<Assignment>) {
@@ -97,6 +131,7 @@ impl Pool {
             if !self.stop.is_stopped()
                 && let Some(live) = self.claims.start(assignment.job.claim_id)
             {
+                self.begun.fetch_add(1, Ordering::Relaxed);
                 let ended = self.perform(assignment, live);
                 // Only a finisher that is gone refuses, and then the process ends.
                 let _ = self.ended.send(ended);
@@ -143,12 +178,14 @@ impl Pool {
             let _ = self.limited.try_send(());
         }
         let outcome = perform(&self.registry, &job.arguments, &run);
+        let ran = begun.elapsed();
+        self.pace.note(ran);
         live.end();
         Ended {
             job: assignment.job,
             registration: assignment.registration,
             outcome,
-            ran: begun.elapsed(),
+            ran,
             finished,
             keep_result: run.policy.keep_result,
             live,

@@ -25,6 +25,17 @@ pub(crate) fn unstarted(claims: &Claims, link: &mut Link) {
     }
 }
 
+/// While it works: what was claimed ahead and no thread has begun in time.
+pub(crate) fn waiting(claims: &Claims, link: &mut Link) {
+    let count = release(link, &claims.take_unstarted(), None);
+    if count > 0 {
+        link.subscriber().emit(&Event::Released {
+            count,
+            why: "they were claimed ahead, and the jobs before them take long",
+        });
+    }
+}
+
 /// Gives claims back, registration by registration, and says how many.
 fn release(link: &mut Link, claims: &[Held], delay: Option<Duration>) -> usize {
     let mut processes: Vec<i64> = claims.iter().map(|held| held.registration.id).collect();

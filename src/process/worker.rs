@@ -6,9 +6,10 @@ use super::handle::{Ending, Handle, Stopped};
 use super::hooked::Hooked;
 use super::lifeline::Lifeline;
 use super::link::Link;
+use super::marks::Marks;
 use super::notify::{self, Vital};
 use super::places::Places;
-use super::poller::Poller;
+use super::poller::{Poller, Progress};
 use super::pool::{Assignment, Pool, PoolSetup};
 use super::registration::{Beats, Heart, Pulse, Who};
 use super::rest::Rest;
@@ -26,6 +27,7 @@ use crate::queue::QueueSelector;
 use crate::recycle::Recycle;
 use crate::registry::Registry;
 use crossbeam_channel::{Receiver, Sender, bounded};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -290,6 +292,9 @@ fn poller(
         woken,
         notified: by_notification.then(Default::default),
         idle_since: None,
+        marks: Marks::default(),
+        cautious: VecDeque::new(),
+        progress: Progress::default(),
         rest: Rest::new(settings.recycle, settings.threads),
     }
 }

@@ -4,7 +4,7 @@ use crate::db::attempts::{self, Ending};
 use crate::db::claimed::{self, Fence, Finished, FinishedJob};
 use crate::db::processes::{self, NewProcess};
 use crate::db::ready::{self, Claimed, Claims, Queues, Want};
-use crate::db::{AsConn, Conn, Database, TestDatabase, jobs, scheduled};
+use crate::db::{AsConn, Conn, Database, TestDatabase, blocked, jobs, scheduled};
 use crate::error::{Doing, Error, Result};
 use crate::job::{Context, Job, JobId, Lease, Run, Signals};
 use crate::live::Live;
@@ -202,14 +202,20 @@ impl<'a> Crew<'a> {
 
     fn claim(&self, conn: &mut Conn<'_>, process: i64) -> Result<Option<Claimed>> {
         scheduled::dispatch(conn, 500).doing("dispatch jobs")?;
+        while blocked::promote(conn, 500)
+            .doing("promote blocked jobs")?
+            .is_progress(500)
+        {}
         let want = Want {
             process_id: process,
             queues: &Queues::All,
             classes: &self.classes,
             limit: 1,
+            ahead: false,
+            from: &[],
         };
         match ready::claim(conn, &want).doing("claim a job")? {
-            Claims::Held(held) => Ok(held.into_iter().next()),
+            Claims::Held { jobs, .. } => Ok(jobs.into_iter().next()),
             Claims::Unregistered => Err(Error::Settings(
                 "a job has deleted the process that runs it".to_owned(),
             )),
@@ -262,7 +268,8 @@ impl<'a> Crew<'a> {
                 let keep = run.policy.keep_result;
                 let has_steps = run.signals.live.has_steps();
                 let done = vec![FinishedJob::new(job, output, keep, has_steps)];
-                let ended = claimed::finish_and_keep(conn, process_id, done, Finished::Keep);
+                let ended =
+                    claimed::finish_and_keep(conn, process_id, done, (Finished::Keep, true));
                 let is_ours = !ended.doing("finish a job")?.is_empty();
                 if is_ours { Fate::Finished } else { Fate::Lost }
             }

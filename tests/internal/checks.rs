@@ -2,7 +2,7 @@
 
 use super::db::{execute, texts};
 use crate::db::sql::{cached, sql};
-use crate::db::{Conn, on};
+use crate::db::{Conn, on, semaphores};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Double, Integer, Nullable, Text};
 
@@ -48,7 +48,8 @@ pub fn clear(conn: &mut Conn<'_>) {
          DELETE FROM solid_queue_claimed_executions; DELETE FROM solid_queue_failed_executions; \
          DELETE FROM solid_queue_jobs; DELETE FROM solid_queue_processes; DELETE FROM solid_queue_pauses; \
          DELETE FROM solid_queue_recurring_tasks; DELETE FROM windlass_attempts; \
-         DELETE FROM windlass_results; DELETE FROM windlass_unique_jobs; DELETE FROM audit; COMMIT",
+         DELETE FROM windlass_results; DELETE FROM windlass_unique_jobs; DELETE FROM windlass_wanted_keys; \
+         DELETE FROM solid_queue_blocked_executions; DELETE FROM audit; COMMIT",
     );
 }
 
@@ -97,7 +98,9 @@ const VIOLATIONS: &str = "
 
 /// Which invariants do not hold of what is committed.
 pub fn violations(conn: &mut Conn<'_>) -> Vec<String> {
-    texts(conn, VIOLATIONS)
+    let mut violations = texts(conn, VIOLATIONS);
+    violations.extend(semaphores::check(conn).unwrap());
+    violations
 }
 
 /// What a database says of a job.

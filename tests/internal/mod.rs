@@ -11,6 +11,7 @@
     clippy::disallowed_methods
 )]
 
+mod ahead;
 mod checks;
 mod db;
 mod edges;

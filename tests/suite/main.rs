@@ -12,12 +12,14 @@
 #[cfg(feature = "cli")]
 mod support;
 
+mod ahead;
 mod architecture;
 mod batch;
 mod claim;
 mod claim_refused;
 #[cfg(feature = "cli")]
 mod cli;
+mod concurrency;
 #[cfg(feature = "config")]
 mod configuration;
 mod context;

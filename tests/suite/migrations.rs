@@ -45,19 +45,21 @@ fn a_job_is_performed(db: &TestDb) {
 }
 
 /// Every migration there is, in order.
-const VERSIONS: [&str; 6] = [
+const VERSIONS: [&str; 8] = [
     "20261121000001",
     "20261121000002",
     "20261121000003",
     "20261121000005",
+    "20261121000006",
     "20261121000007",
     "20261121000008",
+    "20261121000009",
 ];
 
 fn an_empty_database_gets_all_tables_once(db: &TestDb) {
     assert_eq!(db.database.migrate().unwrap(), VERSIONS);
     let shape_before = shape(db);
-    assert_eq!(tables(db).len(), 17);
+    assert_eq!(tables(db).len(), 18);
     assert_eq!(db.database.migrate().unwrap(), Vec::<String>::new());
     assert_eq!(shape(db), shape_before);
     a_job_is_performed(db);

@@ -237,7 +237,7 @@ impl Database {
             }
             #[cfg(feature = "sqlite")]
             Backend::Sqlite { path, .. } => sqlite::connect(path)
-                .and_then(wakeup::listen_sqlite)
+                .and_then(|conn| wakeup::listen_sqlite(conn, path))
                 .map_err(|reason| self.refused(&path.display().to_string(), reason)),
             Backend::Lent(_) | Backend::Nowhere => {
                 Err(self.refused(&self.target(), LENT.to_owned()))

@@ -33,7 +33,7 @@ pub(crate) enum Listener {
     /// LISTEN, and a wait on the socket.
     #[cfg(feature = "postgres")]
     Postgres(postgres::Listener),
-    /// `PRAGMA data_version`, looked at every few milliseconds.
+    /// `PRAGMA data_version`, looked at when the log was written.
     #[cfg(feature = "sqlite")]
     Sqlite(sqlite::Listener),
 }
@@ -57,6 +57,9 @@ pub(super) fn listen_postgres(url: &str, channel: &str) -> Result<Listener, Stri
 }
 
 #[cfg(feature = "sqlite")]
-pub(super) fn listen_sqlite(conn: SqliteConnection) -> Result<Listener, String> {
-    sqlite::Listener::new(conn).map(Listener::Sqlite)
+pub(super) fn listen_sqlite(
+    conn: SqliteConnection,
+    path: &std::path::Path,
+) -> Result<Listener, String> {
+    sqlite::Listener::new(conn, path).map(Listener::Sqlite)
 }

@@ -8,7 +8,7 @@ use crate::db::failed::Failure;
 use crate::db::jobs::{self, NewRow};
 use crate::db::moves::{self, When};
 use crate::db::recovery::Death;
-use crate::db::{Conn, processes, scheduled};
+use crate::db::{Conn, blocked, processes, scheduled};
 use diesel::QueryResult;
 use diesel::result::Error::RollbackTransaction;
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub fn claim_and_finish(conn: &mut Conn<'_>, world: &World, process: usize) -> Q
         return Ok("took 0".to_owned());
     }
     let claims: Vec<i64> = taken.iter().map(|(claim, _)| *claim).collect();
-    let ended = claimed::finish(conn, process, &claims, Finished::Keep)?;
+    let ended = claimed::finish(conn, process, &claims, (Finished::Keep, true))?;
     Ok(format!("took {} finished {}", taken.len(), ended.len()))
 }
 
@@ -55,7 +55,7 @@ pub fn finish(
         conn,
         world.processes[process - 1],
         &ids(world, claims),
-        finished,
+        (finished, true),
     )?;
     Ok(format!("{}", ended.len()))
 }
@@ -232,6 +232,11 @@ pub fn end(
         Some(Ending::Snooze(_)) => "snoozed",
     }
     .to_owned())
+}
+
+/// Promotes blocked jobs of up to so many keys.
+pub fn promote(conn: &mut Conn<'_>, batch: usize) -> QueryResult<String> {
+    Ok(blocked::promote(conn, batch)?.ready.len().to_string())
 }
 
 pub fn cancel(conn: &mut Conn<'_>, world: &World, jobs: &[usize]) -> QueryResult<String> {

@@ -11,6 +11,7 @@ mod arrivals;
 mod batches;
 mod crew;
 mod faults;
+mod limits;
 mod moves;
 mod names;
 mod pairs;

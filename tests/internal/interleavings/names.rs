@@ -66,7 +66,7 @@ fn end_named(conn: &mut Conn<'_>, world: &World, finished: Finished) -> QueryRes
         named: Some(world.jobs[0]),
         steps: None,
     };
-    let ended = claimed::finish_and_keep(conn, world.processes[0], vec![job], finished)?;
+    let ended = claimed::finish_and_keep(conn, world.processes[0], vec![job], (finished, true))?;
     Ok(ended.len().to_string())
 }
 
@@ -110,7 +110,7 @@ fn one_expired(conn: &mut Conn<'_>) -> World {
     let mut world = a_process(conn);
     world.claimed(conn, 1, &until_result_expires());
     let claims = [world.claims[0]];
-    claimed::finish(conn, world.processes[0], &claims, Finished::Keep).unwrap();
+    claimed::finish(conn, world.processes[0], &claims, (Finished::Keep, true)).unwrap();
     let text = format!(
         "INSERT INTO windlass_results (job_id, class_name, outcome, attempt, finished_at, expires_at) \
          VALUES ({}, 'a', 'succeeded', 1, '2020-01-01 00:00:00.000000', '2020-01-01 00:00:00.000000')",

@@ -52,7 +52,7 @@ fn finish_with_steps(
         named: None,
         steps: Some(world.jobs[0]),
     };
-    let ended = claimed::finish_and_keep(conn, world.processes[0], vec![job], finished)?;
+    let ended = claimed::finish_and_keep(conn, world.processes[0], vec![job], (finished, true))?;
     Ok(format!("{}", ended.len()))
 }
 

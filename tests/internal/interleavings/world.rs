@@ -5,9 +5,9 @@ use crate::db::claimed::{Fence, Finished};
 use crate::db::failed::Failure;
 use crate::db::internal_tests::checks;
 use crate::db::internal_tests::db::execute;
-use crate::db::jobs::{self, NewRow};
+use crate::db::jobs::{self, NewLimit, NewRow};
 use crate::db::ready::{self, Claims, Queues, Want};
-use crate::db::{Conn, processes};
+use crate::db::{Conn, blocked, processes};
 use diesel::QueryResult;
 use std::time::Duration;
 
@@ -55,6 +55,7 @@ impl World {
     /// A job, claimed by the process of that number.
     pub fn claimed(&mut self, conn: &mut Conn<'_>, process: usize, row: &NewRow) {
         self.job(conn, row);
+        blocked::promote(conn, 10).unwrap();
         let claims = take(conn, self.processes[process - 1], 1).unwrap().unwrap();
         self.claims
             .extend(claims.into_iter().map(|(claim, _)| claim));
@@ -118,6 +119,18 @@ pub fn with_key(key: &str) -> NewRow {
     }
 }
 
+/// A job that is ready alone of its key.
+pub fn limited() -> NewRow {
+    NewRow {
+        limit: Some(NewLimit {
+            key: "a/k".to_owned(),
+            slots: 1,
+            discards: false,
+        }),
+        ..row()
+    }
+}
+
 pub fn once() -> NewRow {
     NewRow {
         at_most_once: true,
@@ -136,9 +149,13 @@ pub fn take(
         queues: &Queues::All,
         classes: &["a".to_owned()],
         limit,
+        ahead: false,
+        from: &[],
     };
     Ok(match ready::claim(conn, &want)? {
         Claims::Unregistered => None,
-        Claims::Held(held) => Some(held.iter().map(|row| (row.claim_id, row.job_id)).collect()),
+        Claims::Held { jobs, .. } => {
+            Some(jobs.iter().map(|row| (row.claim_id, row.job_id)).collect())
+        }
     })
 }

@@ -33,7 +33,7 @@ impl Taken<'_> {
             } else {
                 Finished::Delete
             };
-            claimed::finish(&mut self.conn, process, &claims, finished)?
+            claimed::finish(&mut self.conn, process, &claims, (finished, true))?
         };
         Ok(Answer::Ended(self.claim_numbers(ended)))
     }

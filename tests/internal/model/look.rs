@@ -14,8 +14,8 @@ pub struct Seen {
     pub names: BTreeSet<&'static str>,
     /// Whether a scheduled job is due, if there is one.
     pub next_is_due: Option<bool>,
-    /// Ready, scheduled, claimed, failed, and whether it is paused.
-    pub queues: Vec<(&'static str, [i64; 4], bool)>,
+    /// Ready, scheduled, claimed, failed, blocked, and whether it is paused.
+    pub queues: Vec<(&'static str, [i64; 5], bool)>,
     /// Process, heartbeats, draining, claims.
     pub processes: Vec<(usize, i64, bool, i64)>,
 }
@@ -29,18 +29,19 @@ impl Model {
         };
         let mut seen = Seen::default();
         for (queue, name) in QUEUES.into_iter().enumerate() {
-            let mut counts = [0; 4];
+            let mut counts = [0; 5];
             for job in in_queue(queue) {
                 match job.place {
                     Place::Ready => counts[0] += 1,
                     Place::Scheduled(_) => counts[1] += 1,
                     Place::Claimed(_) => counts[2] += 1,
                     Place::Failed(_) => counts[3] += 1,
+                    Place::Blocked { .. } => counts[4] += 1,
                     Place::Finished | Place::Gone => {}
                 }
             }
             let paused = self.paused.contains(&(queue as u8));
-            if paused || counts != [0; 4] {
+            if paused || counts != [0; 5] {
                 seen.queues.push((name, counts, paused));
             }
             if counts[0] > 0 && name.starts_with("alpha") {
@@ -72,7 +73,13 @@ pub fn look(conn: &mut Conn<'_>, ids: &mut Ids) -> QueryResult<Seen> {
     let mut queues = Vec::new();
     for queue in &stat {
         let name = QUEUES.iter().find(|name| **name == queue.queue_name);
-        let counts = [queue.ready, queue.scheduled, queue.claimed, queue.failed];
+        let counts = [
+            queue.ready,
+            queue.scheduled,
+            queue.claimed,
+            queue.failed,
+            queue.blocked,
+        ];
         queues.push((*name.unwrap_or(&"?"), counts, queue.paused));
     }
     queues.sort_unstable();

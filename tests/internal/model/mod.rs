@@ -7,6 +7,7 @@
 //! being written below as a test, in the words in which it was printed.
 
 mod ends;
+mod limits;
 mod look;
 mod moves;
 mod reference;
@@ -113,7 +114,7 @@ fn kinds(step: &Step, answer: &Answer) -> Vec<String> {
 }
 
 /// What a run of all cases is nothing worth without.
-const MUST_HAPPEN: [&str; 35] = [
+const MUST_HAPPEN: [&str; 37] = [
     "Claim none",
     "Claim one",
     "Claim some",
@@ -137,6 +138,8 @@ const MUST_HAPPEN: [&str; 35] = [
     "Clear some",
     "Move some",
     "Move others one",
+    "Promote one",
+    "Promote others one",
     "Prune cancelled",
     "Finish none",
     "Finish some",

@@ -28,7 +28,8 @@ impl Model {
     fn move_job(&mut self, number: usize, what: Move) -> Option<bool> {
         let is_held = self.holder(self.jobs[number].new.name).is_some();
         let job = &mut self.jobs[number];
-        let waits = matches!(job.place, Place::Ready | Place::Scheduled(_));
+        let has_time = matches!(job.place, Place::Ready | Place::Scheduled(_));
+        let waits = has_time || matches!(job.place, Place::Blocked { .. });
         let failed = matches!(job.place, Place::Failed(_));
         match (what, job.place) {
             (Move::Cancel, Place::Claimed(claim)) => {
@@ -50,12 +51,16 @@ impl Model {
                     return Some(false);
                 }
                 job.place = Place::Ready;
+                // What it has behind it counts until it is where it belongs.
+                self.enter(number);
+                let job = &mut self.jobs[number];
                 (job.attempts, job.crash_count) = (0, 0);
                 Some(true)
             }
-            (Move::Reschedule(seconds), _) if waits => {
+            (Move::Reschedule(seconds), _) if has_time => {
                 job.place = waiting(seconds);
                 job.version += 1;
+                self.enter(number);
                 Some(true)
             }
             (Move::ChangePriority(priority), _) if waits => {

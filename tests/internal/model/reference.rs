@@ -1,5 +1,6 @@
 //! What every transition must answer and change, in plain memory.
 
+use super::limits;
 use super::look::Seen;
 use super::state::{Claim, Due, Job, Model, Place, Process, forgotten};
 use super::step::{By, End, New, Sight, Step, When, Which};
@@ -46,6 +47,7 @@ impl Model {
             Step::Listen { .. } | Step::EnqueueAll { .. } => Answer::Nothing,
             Step::MakeDue { job, rank } => self.make_due(*job, *rank),
             Step::Dispatch { batch } => self.dispatch(*batch),
+            Step::Promote => self.promote(),
             Step::Claim {
                 process,
                 queues,
@@ -164,7 +166,9 @@ impl Model {
             attempts_kept: 0,
             version: 0,
         });
-        (self.jobs.len() - 1, true)
+        let number = self.jobs.len() - 1;
+        self.enter(number);
+        (number, true)
     }
 
     /// Which job holds a unique id: one that waits or runs.
@@ -174,7 +178,7 @@ impl Model {
                 && job.new.name == name
                 && matches!(
                     job.place,
-                    Place::Ready | Place::Scheduled(_) | Place::Claimed(_)
+                    Place::Ready | Place::Blocked { .. } | Place::Scheduled(_) | Place::Claimed(_)
                 )
         };
         self.jobs.iter().position(holds)
@@ -199,8 +203,17 @@ impl Model {
         due.truncate(batch);
         for (_, _, job) in &due {
             self.jobs[*job].place = Place::Ready;
+            self.enter(*job);
         }
         Answer::Count(due.len())
+    }
+
+    /// A job that came to be ready, and holds no slot yet.
+    pub fn enter(&mut self, number: usize) {
+        let job = &mut self.jobs[number];
+        if job.place == Place::Ready {
+            job.place = limits::enter(job);
+        }
     }
 
     fn take(&mut self, process: Which, queues: Option<&[u8]>, classes: u8, limit: usize) -> Answer {

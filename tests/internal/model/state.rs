@@ -10,6 +10,10 @@ use std::collections::BTreeSet;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     Ready,
+    Blocked {
+        /// Otherwise it ends where it finds no slot.
+        waits: bool,
+    },
     Claimed(usize),
     Scheduled(Due),
     Failed(&'static str),

@@ -36,6 +36,8 @@ pub enum Step {
     Dispatch {
         batch: usize,
     },
+    /// Gives free slots to blocked jobs.
+    Promote,
     Claim {
         process: Which,
         queues: Option<Vec<u8>>,
@@ -152,6 +154,8 @@ pub struct New {
     pub when: When,
     pub at_most_once: bool,
     pub key: Option<u8>,
+    /// Its concurrency key.
+    pub limit: Option<u8>,
     /// The unique id.
     pub name: Option<u8>,
     pub max_crashes: Option<i32>,
@@ -223,17 +227,19 @@ fn new() -> impl Strategy<Value = New> {
         (
             option::weighted(0.2, 0..4_u8),
             option::weighted(0.3, 0..4_u8),
+            option::weighted(0.3, 0..3_u8),
         ),
         option::weighted(0.3, 0..4_i32),
     )
         .prop_map(
-            |((queue, class, priority), when, at_most_once, (key, name), max_crashes)| New {
+            |((queue, class, priority), when, at_most_once, (key, name, limit), max_crashes)| New {
                 queue,
                 class,
                 priority,
                 when,
                 at_most_once,
                 key,
+                limit,
                 name,
                 max_crashes,
             },
@@ -275,6 +281,7 @@ pub fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(jobs, roll_back)| Step::EnqueueAll { jobs, roll_back }),
         6 => (any::<u8>(), 0..4_u8).prop_map(|(job, rank)| Step::MakeDue { job, rank }),
         4 => (1..4_usize).prop_map(|batch| Step::Dispatch { batch }),
+        6 => Just(Step::Promote),
         20 => claim(),
         4 => (by(), claims(), any::<bool>()).prop_map(|(by, claims, keep)| Step::Finish { by, claims, keep }),
         5 => (by(), which(), end(), any::<bool>())

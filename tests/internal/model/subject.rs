@@ -165,6 +165,7 @@ impl Ids {
 fn is_at(row: &JobRow, place: Place) -> bool {
     let name = match place {
         Place::Ready => "ready",
+        Place::Blocked { .. } => "blocked",
         Place::Claimed(_) => "claimed",
         Place::Scheduled(_) => "scheduled",
         Place::Failed(_) => "failed",

@@ -1,5 +1,6 @@
 //! The steps, taken on a real database by the functions under test.
 
+use super::limits;
 use super::look::look;
 use super::reference::Answer;
 use super::state::Model;
@@ -56,6 +57,7 @@ impl Taken<'_> {
             Step::Dispatch { batch } => {
                 scheduled::dispatch(&mut self.conn, *batch).map(Answer::Count)
             }
+            Step::Promote => self.promote(),
             Step::Claim {
                 process,
                 queues,
@@ -195,8 +197,10 @@ impl Taken<'_> {
                 .map(|(_, name)| (*name).to_owned())
                 .collect::<Vec<_>>(),
             limit,
+            ahead: false,
+            from: &[],
         };
-        let Claims::Held(held) = ready::claim(&mut self.conn, &want)? else {
+        let Claims::Held { jobs: held, .. } = ready::claim(&mut self.conn, &want)? else {
             return Ok(Answer::Unregistered);
         };
         let ids = &mut self.ids;
@@ -247,6 +251,7 @@ fn new_row(new: &New) -> NewRow {
         unique_id: new.name.map(|name| format!("name {name}")),
         max_crashes: new.max_crashes,
         at_most_once: new.at_most_once,
+        limit: new.limit.map(limits::new_limit),
         ..NewRow::new(
             CLASSES[usize::from(new.class)].to_owned(),
             "{}".to_owned(),

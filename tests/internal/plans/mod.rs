@@ -8,7 +8,7 @@
 use super::attempts::{self, Ending};
 use super::claimed::{Fence, Finished, FinishedJob};
 use super::failed::Failure;
-use super::jobs::NewRow;
+use super::jobs::{NewLimit, NewRow};
 use super::notes::Note;
 use super::processes::NewProcess;
 use super::ready::{Claims, Queues, Want};
@@ -16,8 +16,8 @@ use super::recovery::Death;
 use super::results::{NewResult, ResultOutcome};
 use super::unique::{self, OnConflict};
 use super::{
-    AsConn, Conn, Connection, Database, claimed, jobs, names, notes, pauses, processes, ready,
-    recovery, scheduled, steps, task,
+    AsConn, Conn, Connection, Database, blocked, claimed, jobs, names, notes, pauses, processes,
+    ready, recovery, scheduled, semaphores, steps, task,
 };
 use diesel::connection::{Connection as _, InstrumentationEvent};
 use diesel::prelude::*;
@@ -102,6 +102,17 @@ fn job(key: Option<&str>) -> NewRow {
     }
 }
 
+fn limited() -> NewRow {
+    NewRow {
+        limit: Some(NewLimit {
+            key: "plan/k".to_owned(),
+            slots: 1,
+            discards: false,
+        }),
+        ..job(None)
+    }
+}
+
 fn register(conn: &mut Conn<'_>) -> QueryResult<i64> {
     let name = format!("worker-{:016x}.1", fastrand::u64(..));
     processes::register(
@@ -126,6 +137,8 @@ fn claim(conn: &mut Conn<'_>, process_id: i64, queues: &Queues) -> QueryResult<C
             queues,
             classes: &classes,
             limit: 3,
+            ahead: false,
+            from: &[],
         },
     )
 }
@@ -139,7 +152,7 @@ impl Rows {
         let process = register(conn)?;
         let lot = jobs::insert_all(conn, &vec![job(None); 6])?;
         let claims = match claim(conn, process, &named())? {
-            Claims::Held(held) => held.iter().map(|held| held.claim_id).collect(),
+            Claims::Held { jobs, .. } => jobs.iter().map(|held| held.claim_id).collect(),
             Claims::Unregistered => Vec::new(),
         };
         assert_eq!(claims.len(), 3);
@@ -177,7 +190,16 @@ fn with_steps(rows: &Rows) -> FinishedJob<'static> {
 type Work = fn(&mut Conn<'_>, &Rows) -> QueryResult<()>;
 
 /// What the loops of a process do, on connections of their own.
-const LOOPS: [(&str, Work); 27] = [
+const LOOPS: [(&str, Work); 29] = [
+    ("promote", |conn, _| {
+        jobs::insert_all(conn, &vec![limited(); 3])?;
+        assert_eq!(blocked::promote(conn, 10)?.ready.len(), 1);
+        Ok(())
+    }),
+    ("look for free slots", |conn, _| {
+        jobs::insert(conn, &limited())?;
+        semaphores::sweep(conn, "", 10).map(drop)
+    }),
     ("claim from all queues", |conn, rows| {
         claim(conn, rows.process, &Queues::All).map(drop)
     }),
@@ -195,10 +217,10 @@ const LOOPS: [(&str, Work); 27] = [
         names::are_pauses_crowded(conn).map(drop)
     }),
     ("finish and keep", |conn, rows| {
-        claimed::finish(conn, rows.process, &rows.claims, Finished::Keep).map(drop)
+        claimed::finish(conn, rows.process, &rows.claims, (Finished::Keep, false)).map(drop)
     }),
     ("finish and delete", |conn, rows| {
-        claimed::finish(conn, rows.process, &rows.claims, Finished::Delete).map(drop)
+        claimed::finish(conn, rows.process, &rows.claims, (Finished::Delete, true)).map(drop)
     }),
     ("finish and tell", |conn, rows| {
         let jobs = rows.claims.iter().zip(&rows.jobs);
@@ -217,14 +239,15 @@ const LOOPS: [(&str, Work); 27] = [
             named: Some(*job),
             steps: None,
         });
-        claimed::finish_and_keep(conn, rows.process, jobs.collect(), Finished::Keep).map(drop)
+        claimed::finish_and_keep(conn, rows.process, jobs.collect(), (Finished::Keep, true))
+            .map(drop)
     }),
     ("look for jobs whose turn has come", |conn, _| {
         unique::unblock(conn, None, 10).map(drop)
     }),
     ("finish a job with steps", |conn, rows| {
         let jobs = vec![with_steps(rows)];
-        claimed::finish_and_keep(conn, rows.process, jobs, Finished::Keep).map(drop)
+        claimed::finish_and_keep(conn, rows.process, jobs, (Finished::Keep, false)).map(drop)
     }),
     ("note the progress", |conn, rows| {
         let note = Note::default();
@@ -299,7 +322,12 @@ const CALLERS: [(&str, Work); 9] = [
     }),
     ("finish in a transaction of the job", |conn, rows| {
         let claim = (rows.claims[0], rows.jobs[0]);
-        claimed::finish_and_keep(conn, rows.process, vec![with_steps(rows)], Finished::Keep)?;
+        claimed::finish_and_keep(
+            conn,
+            rows.process,
+            vec![with_steps(rows)],
+            (Finished::Keep, false),
+        )?;
         jobs::ended_by_owner(conn, claim).map(drop)
     }),
     ("enqueue", |conn, _| {

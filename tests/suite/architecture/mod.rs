@@ -30,6 +30,7 @@ const ROOMS: &[Room] = &[
         name: "jobs",
         modules: &[
             "doctor",
+            "concurrency",
             "job",
             "live",
             "operate",

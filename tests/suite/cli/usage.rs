@@ -25,6 +25,7 @@ fn help_has_examples_and_shows_no_password() {
         "failed list",
         "failed retry",
         "failed discard",
+        "bench",
     ] {
         let arguments: Vec<&str> = command.split(' ').chain(["--help"]).collect();
         let said = Windlass::new(&arguments).run();

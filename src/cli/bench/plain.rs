@@ -1,0 +1,117 @@
+//! The ceilings: the same rows moved by plain SQL, by one or more clients.
+
+use super::{BULK, Run, rate};
+use crate::clock;
+use crate::db::bench::{self, Shape};
+use crate::db::{AsConn as _, Connection, Database, prefer_indexes};
+use crate::error::{Doing as _, Result};
+use std::time::Duration;
+
+/// What every client does.
+const ACTION: &str = "move the rows of the ceiling";
+
+/// The class of the jobs, as it stands in each row.
+pub(super) const CLASS: &str = "windlass_bench_nothing";
+
+/// The arguments of one job.
+pub(super) fn arguments(number: u64) -> String {
+    format!("{{\"number\":{number}}}")
+}
+
+/// One at a time, a connection each; jobs a second.
+pub(super) fn enqueues(run: &Run, clients: u32) -> Result<f64> {
+    let place = run.place()?;
+    let database = plain(place.url())?;
+    let each = u64::from(run.settings.singles);
+    let took = at_once(&database, clients, |connection| {
+        for number in 0..each {
+            let arguments = arguments(number);
+            connection
+                .write(|conn| bench::enqueue(conn, CLASS, &arguments))
+                .doing(ACTION)?;
+        }
+        Ok(())
+    })?;
+    Ok(rate(each * u64::from(clients), took))
+}
+
+/// In bulk; jobs a second.
+pub(super) fn bulk(run: &Run) -> Result<f64> {
+    let place = run.place()?;
+    let database = plain(place.url())?;
+    let jobs = run.settings.jobs;
+    let took = at_once(&database, 1, |connection| fill(connection, jobs))?;
+    Ok(rate(u64::from(jobs), took))
+}
+
+/// Claimed and finished in batches; jobs a second.
+pub(super) fn drain(run: &Run, clients: u32, shape: Shape) -> Result<f64> {
+    let place = run.place()?;
+    let database = plain(place.url())?;
+    let jobs = run.settings.jobs;
+    fill(&mut database.connect()?, jobs)?;
+    let took = at_once(&database, clients, |connection| {
+        loop {
+            let claims = connection
+                .write(|conn| bench::claim(conn, shape.batch))
+                .doing(ACTION)?;
+            if claims.is_empty() {
+                return Ok(());
+            }
+            connection
+                .write(|conn| bench::finish(conn, &claims, shape.finished))
+                .doing(ACTION)?;
+        }
+    })?;
+    Ok(rate(u64::from(jobs), took))
+}
+
+/// The plain tables, where there is nothing else.
+fn plain(url: &str) -> Result<Database> {
+    let database = Database::open(url)?;
+    if !database.listens_by_notification() {
+        // The file; the tables of Windlass beside the plain ones do no harm.
+        database.migrate()?;
+    }
+    bench::create(&mut database.connect()?.as_conn()).doing("create the plain tables")?;
+    Ok(database)
+}
+
+fn fill(connection: &mut Connection, jobs: u32) -> Result<()> {
+    let numbers: Vec<u64> = (0..u64::from(jobs)).collect();
+    for chunk in numbers.chunks(BULK) {
+        let arguments: Vec<String> = chunk.iter().copied().map(arguments).collect();
+        connection
+            .write(|conn| bench::enqueue_all(conn, CLASS, &arguments))
+            .doing(ACTION)?;
+    }
+    Ok(())
+}
+
+/// Does the same on so many connections, which are open before time is taken.
+pub(super) fn at_once(
+    database: &Database,
+    clients: u32,
+    work: impl Fn(&mut Connection) -> Result<()> + Sync,
+) -> Result<Duration> {
+    let mut connections = Vec::new();
+    for _ in 0..clients {
+        let mut connection = database.connect()?;
+        connection.write(prefer_indexes).doing(ACTION)?;
+        connections.push(connection);
+    }
+    let work = &work;
+    let begun = clock::instant();
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = connections
+            .iter_mut()
+            .map(|connection| scope.spawn(move || work(connection)))
+            .collect();
+        threads.into_iter().try_for_each(|thread| {
+            thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    })?;
+    Ok(begun.elapsed())
+}

@@ -1,0 +1,264 @@
+//! `solid_queue_blocked_executions`: jobs that wait for a slot of their
+//! concurrency key, and how they get one.
+
+use super::attempts::AttemptOutcome;
+use super::conn::{Conn, on};
+use super::failed::Failure;
+use super::results::ResultOutcome;
+use super::semaphores::{self, Key, Room, keys};
+use super::sql::{cached, id_list, sql};
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Text};
+use std::collections::BTreeSet;
+
+/// When the wait of a blocked execution is over: never. A Rails app's
+/// dispatcher takes those that have expired for its own.
+pub(super) const FOR_EVER: &str = "9999-12-31 23:59:59.000000";
+
+/// The same of a job that does not wait: it is promoted or discarded when its
+/// key is looked at next. Another time, so that an index finds them.
+pub(super) const NOT_AT_ALL: &str = "9999-12-31 00:00:00.000000";
+
+/// Until when a job waits, by its own columns. One that has begun before does
+/// wait, and is never thrown away half done; one of Rails is left to Rails,
+/// which looks for expired ones.
+fn expires_at() -> String {
+    format!(
+        "CASE WHEN concurrency_limit IS NULL THEN {{now}} \
+         WHEN concurrency_on_conflict = 'discard' AND last_claim_id IS NULL AND attempts = 0 AND crash_count = 0 \
+         THEN {{time '{NOT_AT_ALL}'}} ELSE {{time '{FOR_EVER}'}} END"
+    )
+}
+
+#[derive(QueryableByName)]
+struct Job {
+    #[diesel(sql_type = BigInt)]
+    job_id: i64,
+}
+
+fn ids(rows: Vec<Job>) -> Vec<i64> {
+    rows.into_iter().map(|row| row.job_id).collect()
+}
+
+/// Makes jobs without an execution ready, and wakes who sleeps. Those with a
+/// limit are blocked, until they are promoted a moment later if there is room.
+pub(super) fn enter(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
+    // One that is ready already, by somebody's hand, must not hold up others.
+    let text = conn.write(
+        "INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at) \
+         SELECT id, queue_name, priority, class_name, at_most_once OR crash_count > 0, {now} FROM solid_queue_jobs \
+         WHERE id IN {in $1} AND concurrency_key IS NULL ORDER BY id ON CONFLICT (job_id) DO NOTHING RETURNING job_id",
+    );
+    let ready: Vec<Job> = on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
+        .load(c))?;
+    if ready.len() < jobs.len() {
+        insert(conn, jobs)?;
+    }
+    super::wakeup::notify(conn)
+}
+
+/// Blocks those of these jobs that have a concurrency key.
+pub(super) fn insert(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
+    let text = conn.write(&format!(
+        "INSERT INTO solid_queue_blocked_executions (job_id, queue_name, priority, concurrency_key, expires_at, created_at) \
+         SELECT id, queue_name, priority, concurrency_key, {}, {{now}} FROM solid_queue_jobs \
+         WHERE id IN {{in $1}} AND concurrency_key IS NOT NULL ORDER BY id ON CONFLICT (job_id) DO NOTHING \
+         RETURNING concurrency_key",
+        expires_at()
+    ));
+    let rows: Vec<Key> = on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
+        .load(c))?;
+    semaphores::want(conn, &keys(rows))
+}
+
+/// What a statement that inserts jobs returns of them for [`limited_ctes`].
+#[cfg(feature = "postgres")]
+pub(super) const RETURNING: &str = "id, queue_name, priority, class_name, at_most_once, scheduled_at, concurrency_key, concurrency_limit, \
+     concurrency_on_conflict, last_claim_id, attempts, crash_count";
+
+/// What a statement of Postgres that inserts jobs does with those of them that
+/// are due and have a limit: they are blocked, and their keys wanted. `jobs`
+/// gives the jobs; `wanted` is what their keys are to be called.
+#[cfg(feature = "postgres")]
+pub(super) fn limited_ctes(jobs: &str, wanted: &str) -> String {
+    let due = format!(
+        "FROM {jobs} WHERE concurrency_key IS NOT NULL AND (scheduled_at IS NULL OR scheduled_at <= {{now}})"
+    );
+    format!(
+        "limited AS (INSERT INTO solid_queue_blocked_executions \
+           (job_id, queue_name, priority, concurrency_key, expires_at, created_at) \
+           SELECT id, queue_name, priority, concurrency_key, {}, {{now}} {due} ORDER BY id), \
+         {wanted} AS (INSERT INTO windlass_wanted_keys (key) SELECT DISTINCT concurrency_key {due} RETURNING 1)",
+        expires_at()
+    )
+}
+
+/// The kind of the reason for which a job ends that found no slot.
+pub(crate) const NO_SLOT: &str = "concurrency_limit";
+
+/// What a promotion did.
+#[derive(Debug, Default)]
+pub(crate) struct Promoted {
+    /// Jobs that are ready now.
+    pub(crate) ready: Vec<i64>,
+    /// Jobs that found no slot and did not want to wait.
+    pub(crate) discarded: Vec<Discarded>,
+    /// How many keys were looked at.
+    pub(crate) keys: usize,
+}
+
+/// A job that did not want to wait.
+#[derive(Debug, QueryableByName)]
+pub(crate) struct Discarded {
+    #[diesel(sql_type = BigInt)]
+    pub(crate) id: i64,
+    #[diesel(sql_type = Text)]
+    pub(crate) class_name: String,
+}
+
+impl Promoted {
+    /// Whether there may be more to do at once.
+    pub(crate) fn is_progress(&self, batch: usize) -> bool {
+        !self.ready.is_empty() || !self.discarded.is_empty() || self.keys >= batch
+    }
+}
+
+/// Gives the free slots of up to `batch` wanted keys to their blocked jobs, by
+/// priority and then age. Jobs that do not wait and are left over end.
+///
+/// A transaction of its own, which waits for nothing but the keys: so that an
+/// end never depends on who comes next, and nobody waits long.
+pub(crate) fn promote(conn: &mut Conn<'_>, batch: usize) -> QueryResult<Promoted> {
+    // A look without the write lock: there is mostly nothing to do.
+    if !semaphores::is_wanted(conn)? {
+        return Ok(Promoted::default());
+    }
+    conn.transaction(|conn| {
+        let keys = semaphores::take_wanted(conn, batch)?;
+        if keys.is_empty() {
+            return Ok(Promoted::default());
+        }
+        // Counted after the lock is there: by a statement of its own, which
+        // sees what those before us have committed.
+        let rooms = semaphores::rooms(conn, &keys)?;
+        let picked = pick(conn, &rooms)?;
+        let ready: Vec<i64> = picked.iter().map(|picked| picked.job_id).collect();
+        if !ready.is_empty() {
+            delete(conn, &ready)?;
+            super::ready::insert(conn, &ready)?;
+        }
+        let discarded = discard(conn, &keys)?;
+        want_left_over(conn, &rooms, &picked)?;
+        Ok(Promoted {
+            ready,
+            discarded,
+            keys: keys.len(),
+        })
+    })
+}
+
+fn delete(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
+    let text = conn.write("DELETE FROM solid_queue_blocked_executions WHERE job_id IN {in $1}");
+    on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
+        .execute(c))
+}
+
+#[derive(QueryableByName)]
+struct Picked {
+    #[diesel(sql_type = BigInt)]
+    job_id: i64,
+    #[diesel(sql_type = Text)]
+    key: String,
+}
+
+/// The jobs whose turn it is, locked. What somebody else is moving is passed
+/// over.
+fn pick(conn: &mut Conn<'_>, rooms: &[Room]) -> QueryResult<Vec<Picked>> {
+    let open: Vec<(&str, i64)> = rooms
+        .iter()
+        .filter(|room| room.room > 0)
+        .map(|room| (&*room.key, room.room))
+        .collect();
+    if open.is_empty() {
+        return Ok(Vec::new());
+    }
+    match conn {
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(conn) => {
+            let text = super::sql::Dialect::Postgres.write(&format!(
+                "SELECT b.job_id, open.key FROM (SELECT value ->> 0 AS key, CAST(value ->> 1 AS bigint) AS room \
+                   FROM {{rows $1}}) AS open CROSS JOIN LATERAL ( \
+                   SELECT job_id FROM solid_queue_blocked_executions WHERE concurrency_key = open.key \
+                   AND expires_at >= {{time '{NOT_AT_ALL}'}} ORDER BY priority, job_id LIMIT open.room \
+                   FOR UPDATE SKIP LOCKED) AS b"
+            ));
+            let open = serde_json::to_string(&open).unwrap_or_default();
+            cached(sql(text).bind::<Text, _>(open)).load(*conn)
+        }
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(conn) => {
+            let text = format!(
+                "SELECT job_id, concurrency_key AS key FROM solid_queue_blocked_executions WHERE concurrency_key = $1 \
+                 AND expires_at >= '{NOT_AT_ALL}' ORDER BY priority, job_id LIMIT $2"
+            );
+            let mut picked = Vec::new();
+            for (key, room) in open {
+                let query = sql(text.clone())
+                    .bind::<Text, _>(key)
+                    .bind::<BigInt, _>(room);
+                let jobs: Vec<Picked> = cached(query).load(*conn)?;
+                picked.extend(jobs);
+            }
+            Ok(picked)
+        }
+    }
+}
+
+/// Ends those of the jobs of these keys that do not wait.
+fn discard(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<Vec<Discarded>> {
+    let text = conn.write(&format!(
+        "SELECT b.job_id FROM solid_queue_blocked_executions b JOIN (SELECT value ->> 0 AS key FROM {{rows $1}}) AS w \
+         ON b.concurrency_key = w.key WHERE b.expires_at = {{time '{NOT_AT_ALL}'}} ORDER BY b.id {{lock skip of b}}"
+    ));
+    let list = semaphores::key_list(keys);
+    let jobs: Vec<Job> = on!(conn, |c| cached(sql(text).bind::<Text, _>(&list)).load(c))?;
+    let jobs = ids(jobs);
+    if jobs.is_empty() {
+        return Ok(Vec::new());
+    }
+    delete(conn, &jobs)?;
+    let failure = Failure::new(
+        NO_SLOT,
+        "as many jobs of its concurrency key as may were there already, and it does not wait",
+    );
+    let how = (AttemptOutcome::Discarded, ResultOutcome::Discarded);
+    super::moves::end_waiting(conn, &jobs, how, &failure)?;
+    let text = conn.write("SELECT id, class_name FROM solid_queue_jobs WHERE id IN {in $1}");
+    on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(&jobs)))
+        .load(c))
+}
+
+/// A job that was passed over because somebody was moving it may stay where it
+/// is after all: its key is looked at again.
+fn want_left_over(conn: &mut Conn<'_>, rooms: &[Room], picked: &[Picked]) -> QueryResult<()> {
+    let taken = |key: &str| picked.iter().filter(|job| job.key == key).count() as i64;
+    let keys: Vec<(&str, bool)> = rooms
+        .iter()
+        .map(|room| (&*room.key, taken(&room.key) < room.room))
+        .collect();
+    let left = |until: &str| {
+        format!(
+            "EXISTS (SELECT 1 FROM solid_queue_blocked_executions b \
+             WHERE b.expires_at = {{time '{until}'}} AND b.concurrency_key = w.key)"
+        )
+    };
+    let text = conn.write(&format!(
+        "SELECT w.key AS concurrency_key FROM (SELECT value ->> 0 AS key, CAST(value ->> 1 AS text) AS open \
+         FROM {{rows $1}}) AS w WHERE {} OR (w.open IN ('true', '1') AND {})",
+        left(NOT_AT_ALL),
+        left(FOR_EVER),
+    ));
+    let list = serde_json::to_string(&keys).unwrap_or_default();
+    let rows: Vec<Key> = on!(conn, |c| cached(sql(text).bind::<Text, _>(&list)).load(c))?;
+    semaphores::want(conn, &semaphores::keys(rows))
+}

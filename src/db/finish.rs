@@ -1,0 +1,224 @@
+//! How the claims of jobs end that have finished: in bulk, since every job
+//! passes here.
+
+#[cfg(feature = "sqlite")]
+use super::claimed::{Ended, end};
+use super::claimed::{Finished, claim_ids};
+use super::conn::{Conn, on};
+use super::ready::Claimed;
+#[cfg(feature = "postgres")]
+use super::results::notify_waiters;
+use super::results::{self, NewResult};
+use super::sql::{cached, sql};
+use diesel::prelude::*;
+use diesel::sql_types::BigInt;
+#[cfg(feature = "sqlite")]
+use diesel::sql_types::Text;
+use std::time::Duration;
+
+/// Ends the claims of jobs that have finished, and returns those that were
+/// still held; the others belong to somebody else now. Some of those that are
+/// `limited` may hold slots of concurrency keys.
+#[cfg_attr(not(feature = "postgres"), allow(unused_variables))]
+pub(crate) fn finish(
+    conn: &mut Conn<'_>,
+    process_id: i64,
+    claims: &[i64],
+    (finished, limited): (Finished, bool),
+) -> QueryResult<Vec<i64>> {
+    match conn {
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(conn) => {
+            finish_in_one_statement(conn, process_id, claims, (finished, limited))
+        }
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(_) => conn.transaction(|conn| {
+            let ended = end(conn, process_id, claims)?;
+            finish_jobs(conn, &ended, finished)?;
+            Ok(claim_ids(ended))
+        }),
+    }
+}
+
+/// A job that has finished and left something to be kept.
+#[derive(Debug)]
+pub(crate) struct FinishedJob<'a> {
+    pub(crate) claim_id: i64,
+    /// What is kept of it; nothing, if nobody is to be told.
+    pub(crate) result: Option<NewResult<'a>>,
+    /// The job, if it has a unique id, behind which others may wait.
+    pub(crate) named: Option<i64>,
+    /// The job, if it has recorded steps, which are forgotten.
+    pub(crate) steps: Option<i64>,
+}
+
+impl<'a> FinishedJob<'a> {
+    /// What a run leaves behind that gave `(text, problem)`: the JSON of its
+    /// output, and why there is none.
+    pub(crate) fn new(
+        job: &'a Claimed,
+        output: (Option<&'a str>, Option<&'a str>),
+        keep_result: Option<Duration>,
+        has_steps: bool,
+    ) -> Self {
+        let unique_id = job.unique_id.as_deref();
+        let run = (
+            job.job_id,
+            u32::try_from(job.attempts).unwrap_or_default() + 1,
+        );
+        FinishedJob {
+            claim_id: job.claim_id,
+            result: NewResult::of_finished(run, &job.class_name, unique_id, output, keep_result),
+            named: unique_id.map(|_| job.job_id),
+            steps: has_steps.then_some(job.job_id),
+        }
+    }
+
+    /// Whether there is more to do than to finish it.
+    pub(crate) fn leaves_traces(&self) -> bool {
+        self.result.is_some() || self.named.is_some() || self.steps.is_some()
+    }
+}
+
+/// Like [`finish`], for jobs with results, unique ids or steps: what they
+/// returned is kept, who waits behind them goes on, and their steps are
+/// forgotten, in the same transaction.
+pub(crate) fn finish_and_keep(
+    conn: &mut Conn<'_>,
+    process_id: i64,
+    jobs: Vec<FinishedJob<'_>>,
+    finished: (Finished, bool),
+) -> QueryResult<Vec<i64>> {
+    conn.transaction(|conn| {
+        let claims: Vec<i64> = jobs.iter().map(|job| job.claim_id).collect();
+        let accepted = finish(conn, process_id, &claims, finished)?;
+        let (mut results, mut named, mut steps) = (Vec::new(), Vec::new(), Vec::new());
+        for job in jobs {
+            if accepted.contains(&job.claim_id) {
+                results.extend(job.result);
+                named.extend(job.named);
+                steps.extend(job.steps);
+            }
+        }
+        results::insert(conn, &results)?;
+        super::steps::remove(conn, &steps)?;
+        if !named.is_empty() {
+            super::unique::unblock(conn, Some(&named), named.len())?;
+        }
+        Ok(accepted)
+    })
+}
+
+/// A deliberate fault: finishes the jobs of claims whoever holds them now.
+pub(crate) fn finish_unfenced(conn: &mut Conn<'_>, claims: &[(i64, i64)]) -> QueryResult<()> {
+    let text = conn.write("DELETE FROM solid_queue_claimed_executions WHERE job_id = $1");
+    let update = conn
+        .write("UPDATE solid_queue_jobs SET finished_at = {now}, last_claim_id = $1 WHERE id = $2");
+    for (claim, job) in claims {
+        on!(conn, |c| cached(sql(text.clone()).bind::<BigInt, _>(job))
+            .execute(c))?;
+        on!(conn, |c| cached(
+            sql(update.clone())
+                .bind::<BigInt, _>(claim)
+                .bind::<BigInt, _>(job)
+        )
+        .execute(c))?;
+    }
+    Ok(())
+}
+
+/// Postgres: one statement in autocommit, the rows locked in order and then
+/// deleted by where they stand, without a second look into an index.
+///
+/// A row that somebody changed between the beginning of the statement and its
+/// lock, to have the job cancelled for example, stands elsewhere by then and
+/// is not found; the second statement ends what the first has left out, if it
+/// is held at all.
+#[cfg(feature = "postgres")]
+fn finish_in_one_statement(
+    conn: &mut PgConnection,
+    process_id: i64,
+    claims: &[i64],
+    finished: (Finished, bool),
+) -> QueryResult<Vec<i64>> {
+    let by_spot = "SELECT ctid AS spot FROM solid_queue_claimed_executions \
+        WHERE id = ANY ($1) AND process_id = $2 ORDER BY id FOR UPDATE";
+    let spot = "c.ctid = ANY (ARRAY(SELECT spot FROM held))";
+    let mut ended = finish_where(conn, process_id, claims, finished, (by_spot, spot))?;
+    if ended.len() < claims.len() {
+        let rest: Vec<i64> = claims
+            .iter()
+            .copied()
+            .filter(|claim| !ended.contains(claim))
+            .collect();
+        let by_id = "SELECT id FROM solid_queue_claimed_executions \
+            WHERE id = ANY ($1) AND process_id = $2 ORDER BY id FOR UPDATE";
+        let id = "c.id IN (SELECT id FROM held)";
+        ended.extend(finish_where(
+            conn,
+            process_id,
+            &rest,
+            finished,
+            (by_id, id),
+        )?);
+    }
+    Ok(ended)
+}
+
+#[cfg(feature = "postgres")]
+fn finish_where(
+    conn: &mut PgConnection,
+    process_id: i64,
+    claims: &[i64],
+    (finished, limited): (Finished, bool),
+    (held, is_held): (&str, &str),
+) -> QueryResult<Vec<i64>> {
+    use diesel::sql_types::Array;
+    let jobs = match finished {
+        Finished::Keep => {
+            "UPDATE solid_queue_jobs j SET finished_at = {now}, updated_at = {now}, crash_count = 0, \
+             last_claim_id = ended.claim_id FROM ended WHERE j.id = ended.job_id"
+        }
+        Finished::Delete => "DELETE FROM solid_queue_jobs j USING ended WHERE j.id = ended.job_id",
+    };
+    let wanted = if limited {
+        "wanted AS (INSERT INTO windlass_wanted_keys (key) \
+           SELECT DISTINCT concurrency_key FROM ended WHERE concurrency_key IS NOT NULL), "
+    } else {
+        ""
+    };
+    let text = super::sql::Dialect::Postgres.write(&format!(
+        "WITH held AS MATERIALIZED ({held}), \
+         ended AS (DELETE FROM solid_queue_claimed_executions c WHERE {is_held} \
+           RETURNING c.id AS claim_id, c.job_id, c.concurrency_key), \
+         jobs AS ({jobs}), \
+         {wanted}woken AS ({WAITERS}) \
+         SELECT claim_id, job_id, false AS cancelled, concurrency_key, (SELECT * FROM woken) AS woken FROM ended",
+        WAITERS = notify_waiters!("ARRAY(SELECT job_id FROM ended)")
+    ));
+    cached(
+        sql(text)
+            .bind::<Array<BigInt>, _>(claims)
+            .bind::<BigInt, _>(process_id),
+    )
+    .load(conn)
+    .map(claim_ids)
+}
+
+#[cfg(feature = "sqlite")]
+fn finish_jobs(conn: &mut Conn<'_>, ended: &[Ended], finished: Finished) -> QueryResult<()> {
+    let text = match finished {
+        Finished::Keep => conn.write(
+            "UPDATE solid_queue_jobs SET finished_at = {now}, updated_at = {now}, crash_count = 0, \
+             last_claim_id = pair.value ->> 1 FROM json_each($1) AS pair WHERE solid_queue_jobs.id = pair.value ->> 0",
+        ),
+        Finished::Delete => conn.write(
+            "DELETE FROM solid_queue_jobs WHERE id IN (SELECT value ->> 0 FROM json_each($1))",
+        ),
+    };
+    let pairs: Vec<(i64, i64)> = ended.iter().map(|row| (row.job_id, row.claim_id)).collect();
+    let pairs = serde_json::to_string(&pairs).unwrap_or_default();
+    on!(conn, |c| cached(sql(text).bind::<Text, _>(&pairs))
+        .execute(c))
+    .map(drop)
+}

@@ -1,0 +1,112 @@
+//! How long this worker's jobs take, and how many it may therefore claim ahead
+//! of its threads: as many as these will begin within two milliseconds.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// The time of a job, guessed from those that ran: upwards quickly, downwards
+/// slowly, since what is claimed too early keeps other workers from it.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    /// Nanoseconds. Threads that write at once may lose a measurement.
+    guess: AtomicU64,
+}
+
+/// Until something is known, jobs are long.
+const UNKNOWN: Duration = Duration::from_secs(1);
+
+/// For so long a worker may hold claims that no thread has begun.
+const WINDOW: Duration = Duration::from_millis(2);
+
+/// More of them make no claim cheaper.
+const MOST: usize = 500;
+
+/// Claims that no thread has begun after so long are given back.
+pub(crate) const TOO_LONG: Duration = Duration::from_millis(50);
+
+impl Default for Pace {
+    fn default() -> Self {
+        Pace {
+            guess: AtomicU64::new(nanos(UNKNOWN)),
+        }
+    }
+}
+
+impl Pace {
+    /// Learns how long a job took.
+    pub(crate) fn note(&self, ran: Duration) {
+        let (guess, ran) = (self.guess.load(Ordering::Relaxed), nanos(ran));
+        let next = if ran > guess {
+            guess.midpoint(ran)
+        } else {
+            guess - (guess - ran) / 8
+        };
+        if next != guess {
+            self.guess.store(next, Ordering::Relaxed);
+        }
+    }
+
+    /// The guess was wrong: jobs take longer at present.
+    pub(crate) fn slow_down(&self) {
+        self.guess.fetch_max(nanos(UNKNOWN), Ordering::Relaxed);
+    }
+
+    /// How many jobs may be claimed beyond one for each thread.
+    pub(crate) fn ahead(&self, threads: usize) -> usize {
+        let guess = self.guess.load(Ordering::Relaxed).max(1);
+        let turns = nanos(WINDOW) / guess;
+        usize::try_from(turns)
+            .unwrap_or(MOST)
+            .saturating_mul(threads)
+            .min(MOST)
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn nothing_is_claimed_ahead_of_long_jobs() {
+        let pace = Pace::default();
+        assert_eq!(pace.ahead(16), 0);
+        for _ in 0..200 {
+            pace.note(100 * MS);
+        }
+        assert_eq!(pace.ahead(16), 0);
+        for _ in 0..200 {
+            pace.note(3 * MS);
+        }
+        assert_eq!(pace.ahead(16), 0);
+    }
+
+    #[test]
+    fn short_ones_are_claimed_ahead_once_they_are_known() {
+        let pace = Pace::default();
+        for _ in 0..200 {
+            pace.note(MS / 1000);
+        }
+        assert_eq!(pace.ahead(1), MOST);
+    }
+
+    #[test]
+    fn a_long_one_among_them_ends_that() {
+        let pace = Pace::default();
+        for _ in 0..200 {
+            pace.note(MS / 1000);
+        }
+        pace.note(100 * MS);
+        assert_eq!(pace.ahead(16), 0);
+        for _ in 0..200 {
+            pace.note(MS / 1000);
+        }
+        pace.slow_down();
+        assert_eq!(pace.ahead(16), 0);
+    }
+}

@@ -1,0 +1,142 @@
+//! Claims for which no thread is free yet.
+
+use super::checks;
+use super::db::{TestDb, execute, on_each_database};
+use super::interleavings::world::{World, once, row};
+use crate::db::claimed;
+use crate::db::ready::{self, Claimed, Claims, Mark, Queues, Want};
+use crate::db::recovery::{Death, Recovered};
+use crate::db::{AsConn, Conn, processes};
+
+on_each_database!(
+    what_may_run_once_has_not_begun_before_a_thread_is_free,
+    what_has_crashed_before_has_not_begun_either,
+    nobody_begins_what_another_holds,
+    a_look_from_a_mark_passes_what_comes_before,
+);
+
+fn claim(conn: &mut Conn<'_>, process_id: i64, ahead: bool, from: &[Mark]) -> Vec<Claimed> {
+    let want = Want {
+        process_id,
+        queues: &Queues::All,
+        classes: &["a".to_owned()],
+        limit: 10,
+        ahead,
+        from,
+    };
+    match ready::claim(conn, &want).unwrap() {
+        Claims::Held { jobs, .. } => jobs,
+        Claims::Unregistered => panic!("{process_id} is not registered"),
+    }
+}
+
+fn kill(conn: &mut Conn<'_>, process_id: i64) -> Recovered {
+    let death = Death {
+        is_crash: true,
+        how: "was killed by signal 9".to_owned(),
+    };
+    let recovered = processes::prune(conn, process_id, None, &death).unwrap();
+    assert_eq!(checks::violations(conn), Vec::<String>::new());
+    recovered.unwrap()
+}
+
+fn begun(claims: &[Claimed]) -> Vec<bool> {
+    claims.iter().map(|claim| claim.begun).collect()
+}
+
+fn what_may_run_once_has_not_begun_before_a_thread_is_free(db: &TestDb) {
+    let mut connection = db.connect();
+    let conn = &mut connection.as_conn();
+    let mut world = World::default();
+    for _ in 0..3 {
+        world.process(conn);
+    }
+    world.job(conn, &row());
+    world.job(conn, &once());
+    world.job(conn, &once());
+    let held = claim(conn, world.processes[0], true, &[]);
+    assert_eq!(begun(&held), [true, false, false]);
+    let second = [held[1].claim_id];
+    let noted = claimed::begin(conn, world.processes[0], &second).unwrap();
+    assert_eq!(noted, second);
+    let recovered = kill(conn, world.processes[0]);
+    assert_eq!(recovered.failed, [world.jobs[1]]);
+    assert_eq!(recovered.released, [world.jobs[0], world.jobs[2]]);
+    // For threads that are free it is one step.
+    let held = claim(conn, world.processes[1], false, &[]);
+    assert_eq!(begun(&held), [true, true]);
+    assert_eq!(kill(conn, world.processes[1]).failed, [world.jobs[2]]);
+}
+
+fn what_has_crashed_before_has_not_begun_either(db: &TestDb) {
+    let mut connection = db.connect();
+    let conn = &mut connection.as_conn();
+    let mut world = World::default();
+    for _ in 0..3 {
+        world.process(conn);
+    }
+    world.job(conn, &row());
+    assert_eq!(begun(&claim(conn, world.processes[0], true, &[])), [true]);
+    assert_eq!(kill(conn, world.processes[0]).released, world.jobs);
+    assert_eq!(begun(&claim(conn, world.processes[1], true, &[])), [false]);
+    // No thread has begun it, so that it was not the cause of this death.
+    assert_eq!(kill(conn, world.processes[1]).released, world.jobs);
+    let crashes: Vec<i32> = checks::jobs(conn)
+        .iter()
+        .map(|job| job.crash_count)
+        .collect();
+    assert_eq!(crashes, [1]);
+}
+
+fn nobody_begins_what_another_holds(db: &TestDb) {
+    let mut connection = db.connect();
+    let conn = &mut connection.as_conn();
+    let mut world = World::default();
+    world.process(conn);
+    world.process(conn);
+    world.job(conn, &once());
+    let held = claim(conn, world.processes[0], true, &[]);
+    let claims = [held[0].claim_id];
+    let others = claimed::begin(conn, world.processes[1], &claims).unwrap();
+    assert_eq!(others, Vec::<i64>::new());
+    assert_eq!(kill(conn, world.processes[0]).released, world.jobs);
+    let late = claimed::begin(conn, world.processes[0], &claims).unwrap();
+    assert_eq!(late, Vec::<i64>::new());
+}
+
+fn a_look_from_a_mark_passes_what_comes_before(db: &TestDb) {
+    let mut connection = db.connect();
+    let conn = &mut connection.as_conn();
+    let mut world = World::default();
+    world.process(conn);
+    for _ in 0..3 {
+        world.job(conn, &row());
+    }
+    execute(
+        conn,
+        &format!(
+            "UPDATE solid_queue_ready_executions SET priority = -5 WHERE job_id = {}",
+            world.jobs[2]
+        ),
+    );
+    let mark = Mark {
+        priority: 0,
+        job_id: world.jobs[1],
+    };
+    let found = |held: Vec<Claimed>| -> Vec<i64> {
+        let mut jobs: Vec<i64> = held.iter().map(|claim| claim.job_id).collect();
+        jobs.sort_unstable();
+        jobs
+    };
+    let first = found(claim(conn, world.processes[0], true, &[mark]));
+    let rest = found(claim(conn, world.processes[0], true, &[]));
+    if db.is_postgres() {
+        assert_eq!(
+            (first, rest),
+            (vec![world.jobs[1]], vec![world.jobs[0], world.jobs[2]])
+        );
+    } else {
+        // Nothing that was taken stays in its indexes, so it has no marks.
+        assert_eq!((first, rest), (world.jobs.clone(), Vec::new()));
+    }
+}

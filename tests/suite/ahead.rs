@@ -1,0 +1,105 @@
+//! Jobs that are claimed before a thread is free for them.
+
+use crate::on_each_database;
+use crate::support::TestDb;
+use crate::support::jobs::{Gate, Log, Note, Wait};
+use crate::support::wait::until;
+use std::sync::Arc;
+use windlass::{Delivery, Handle, NewJob, Policy, Registry, Worker, enqueue_all};
+
+on_each_database!(
+    long_jobs_are_left_to_who_is_free,
+    short_ones_are_done_whatever_their_delivery,
+    an_important_job_does_not_wait_for_all_others,
+);
+
+struct Bench {
+    log: Arc<Log>,
+    gate: Arc<Gate>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Bench {
+            log: Arc::default(),
+            gate: Arc::default(),
+        }
+    }
+
+    fn worker(&self, db: &TestDb) -> Handle {
+        let registry = Registry::new()
+            .register::<Note>(Arc::clone(&self.log))
+            .register::<Wait>(Arc::clone(&self.gate));
+        Worker::new(&db.database, registry)
+            .threads(4)
+            .start()
+            .unwrap()
+    }
+
+    /// Jobs so short that a worker which knows them claims many at once.
+    fn run_short_ones(&self, db: &TestDb) {
+        let before = self.log.len();
+        let jobs = (0..500).map(|n| NewJob::new(&Note::new(n.to_string())).unwrap());
+        enqueue_all(&mut db.connect(), jobs).unwrap();
+        until("the short ones are done", || self.log.len() == before + 500);
+    }
+}
+
+/// However short the jobs before them were.
+fn long_jobs_are_left_to_who_is_free(db: &TestDb) {
+    let bench = Bench::new();
+    let _first = bench.worker(db);
+    bench.run_short_ones(db);
+    let long = (0..8).map(|_| NewJob::new(&Wait).unwrap());
+    enqueue_all(&mut db.connect(), long).unwrap();
+    until("its threads are busy", || bench.gate.begun() == 4);
+    until("it holds no more", || db.rows("claimed_executions") == 4);
+    let _second = bench.worker(db);
+    until("the other runs the rest", || bench.gate.begun() == 8);
+    bench.gate.open();
+    until("all are finished", || db.rows("claimed_executions") == 0);
+    assert_eq!(bench.gate.ended(), 8);
+}
+
+fn short_ones_are_done_whatever_their_delivery(db: &TestDb) {
+    let bench = Bench::new();
+    let _worker = bench.worker(db);
+    bench.run_short_ones(db);
+    let once = Policy::new().delivery(Delivery::AtMostOnce);
+    let jobs = (0..400).map(|n| {
+        let job = NewJob::new(&Note::new(format!("mixed {n}"))).unwrap();
+        if n % 3 == 0 {
+            job.policy(once.clone())
+        } else {
+            job
+        }
+    });
+    enqueue_all(&mut db.connect(), jobs).unwrap();
+    let finished = "SELECT count(*) AS n FROM solid_queue_jobs WHERE finished_at IS NOT NULL";
+    until("all are finished", || db.count(finished) == 900);
+    let mut lines = bench.log.lines();
+    lines.sort();
+    lines.dedup();
+    assert_eq!(lines.len(), 900, "each has run, and no other twice");
+    assert_eq!(bench.log.len(), 900);
+}
+
+/// A busy worker looks past what it has taken already, and yet not past what
+/// came before that meanwhile.
+fn an_important_job_does_not_wait_for_all_others(db: &TestDb) {
+    let bench = Bench::new();
+    let _worker = bench.worker(db);
+    bench.run_short_ones(db);
+    let mut conn = db.connect();
+    for n in 0..20 {
+        let jobs = (0..200).map(|_| NewJob::new(&Note::new("usual")).unwrap());
+        enqueue_all(&mut conn, jobs).unwrap();
+        let important = NewJob::new(&Note::new(format!("important {n}"))).unwrap();
+        important.priority(-1).enqueue(&mut conn).unwrap();
+    }
+    until("all are done", || bench.log.len() == 500 + 20 * 201);
+    assert_eq!(bench.log.count("important"), 20);
+    until("none is left", || {
+        db.rows("ready_executions") + db.rows("claimed_executions") == 0
+    });
+}
