@@ -80,6 +80,11 @@ impl NewJob {
         Ok(new)
     }
 
+    /// What is stored, beside the policy, and how long the arguments may be.
+    pub(crate) fn into_parts(self) -> (NewRow, Policy, usize) {
+        (self.row, self.policy, self.max_arguments)
+    }
+
     /// A job of a class that this program does not know, with its arguments
     /// as JSON text: for tools, and for jobs that another program performs.
     pub fn of_class(class: impl Into<String>, arguments: impl Into<String>) -> Self {

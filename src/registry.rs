@@ -204,7 +204,11 @@ fn new_job<J: Job>(arguments: &str) -> Result<NewJob, String> {
 /// The envelope is tried first: a type whose fields may all be missing would
 /// decode from the envelope itself, and lose what is in it.
 pub(crate) fn decode<J: Job>(arguments: &str) -> Result<J, serde_json::Error> {
-    let plain = serde_json::from_str(arguments);
+    let plain = match (serde_json::from_str(arguments), arguments) {
+        // No arguments, whichever way they are not there.
+        (Err(error), "{}") => serde_json::from_str("null").map_err(|_| error),
+        (plain, _) => plain,
+    };
     if !arguments.contains("\"job_class\"") {
         return plain;
     }
@@ -272,6 +276,28 @@ mod tests {
         assert_eq!(decode::<Import>(ruby).unwrap(), expected);
         assert!(decode::<Import>(r#"{"job_class":"Import","arguments":[]}"#).is_err());
         assert!(decode::<Import>("not json").is_err());
+    }
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Bare;
+
+    impl Job for Bare {
+        const NAME: &'static str = "bare";
+        type State = ();
+        type Output = ();
+        fn perform(self, _cx: &Context<'_, ()>) -> JobResult {
+            Ok(())
+        }
+    }
+
+    /// What a recurring task of a file has that names no arguments.
+    #[test]
+    fn no_arguments_are_those_of_a_type_without_fields() {
+        for none in ["null", "{}"] {
+            assert_eq!(decode::<Bare>(none).unwrap(), Bare, "{none}");
+        }
+        assert!(decode::<Bare>(r#"{"a":1}"#).is_err());
+        assert!(decode::<Import>("{}").is_err());
     }
 
     #[derive(Serialize, Deserialize)]

@@ -2,9 +2,11 @@
 
 use super::config::Source;
 use super::output::Report;
-use crate::config::{Config, ConnectionBudget, Setting};
+use crate::config::{Config, ConnectionBudget, Declared, Setting};
 use crate::db::{AsConn as _, Room, migrations, room};
 use crate::error::{Error, Problem, Result};
+use crate::recurring::RecurringSettings;
+use crate::registry::Registry;
 use serde::Serialize;
 
 /// Look whether the configuration makes sense
@@ -50,6 +52,8 @@ pub(super) struct Checked {
     database: Option<Asked>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     settings: Vec<Shown>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    recurring: Vec<Task>,
     #[serde(skip)]
     print: Option<String>,
 }
@@ -90,6 +94,7 @@ impl From<String> for Told {
 struct Connections {
     supervisor: usize,
     dispatchers: usize,
+    schedulers: usize,
     workers: usize,
     pools: usize,
     total: usize,
@@ -102,6 +107,7 @@ impl From<ConnectionBudget> for Connections {
         Connections {
             supervisor: budget.supervisor,
             dispatchers: budget.dispatchers,
+            schedulers: budget.schedulers,
             workers: budget.workers,
             pools: budget.pools,
             total: budget.total(),
@@ -143,10 +149,38 @@ impl From<&Setting> for Shown {
     }
 }
 
+/// A recurring task of the file.
+#[derive(Debug, Serialize)]
+struct Task {
+    key: String,
+    #[serde(flatten)]
+    settings: RecurringSettings,
+    origin: String,
+}
+
+impl Task {
+    fn of(declared: &Declared) -> Option<Self> {
+        Some(Task {
+            key: declared.task.key().to_owned(),
+            settings: declared.settings.clone()?,
+            origin: declared.origin.to_string(),
+        })
+    }
+}
+
 impl Check {
     /// Looks. What is wrong with the configuration is no error here.
-    pub(super) fn run(&self, database: Option<&str>) -> Result<Checked> {
-        let config = match self.source.read(database, Vec::new()) {
+    pub(super) fn run(
+        &self,
+        database: Option<&str>,
+        registry: Option<&Registry>,
+    ) -> Result<Checked> {
+        let config = self.source.read(database, Vec::new());
+        let config = config.and_then(|config| match registry {
+            Some(registry) => config.knowing(registry),
+            None => Ok(config),
+        });
+        let config = match config {
             Ok(config) => config,
             Err(Error::Configuration(problems)) => return Ok(Checked::of_problems(&problems)),
             Err(error) => return Err(error),
@@ -155,6 +189,7 @@ impl Check {
         if self.print {
             checked.print = Some(config.to_string());
             checked.settings = config.settings().iter().map(Shown::from).collect();
+            checked.recurring = config.tasks.iter().filter_map(Task::of).collect();
         }
         if self.connect || database.is_some() {
             checked.ask(&config)?;
@@ -172,6 +207,7 @@ impl Checked {
             connections: None,
             database: None,
             settings: Vec::new(),
+            recurring: Vec::new(),
             print: None,
         }
     }

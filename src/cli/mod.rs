@@ -155,7 +155,7 @@ impl Command {
                 Ok(output::show(&copy.run(dialect)?, copy.json))
             }
             Command::Check(check) => {
-                let checked = check.run(at.url())?;
+                let checked = check.run(at.url(), at.registry)?;
                 let shown = output::show(&checked, check.json);
                 Ok(if checked.is_fine() {
                     shown
@@ -163,7 +163,7 @@ impl Command {
                     ExitCode::FAILURE
                 })
             }
-            Command::Supervise(supervise) => Ok(supervise.run(at.url(), at.given())?),
+            Command::Supervise(supervise) => Ok(supervise.run(at)?),
             Command::Status(status) => Ok(status.show(&at.database()?)?),
             Command::Explain(explain) => {
                 Ok(output::show(&explain.run(&at.database()?)?, explain.json))

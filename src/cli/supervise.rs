@@ -1,6 +1,7 @@
 //! `windlass supervise`.
 
 use super::config::{Source, option};
+use super::mount::At;
 use crate::config::{Argument, Config};
 use crate::db::Database;
 use crate::error::Result;
@@ -78,9 +79,14 @@ pub(super) struct Supervise {
 
 impl Supervise {
     /// Supervises until a signal says stop.
-    pub(super) fn run(&self, url: Option<&str>, given: Option<&Database>) -> Result<ExitCode> {
-        let config = self.source.read(url, self.arguments())?;
-        let database = match given {
+    pub(super) fn run(&self, at: &At<'_>) -> Result<ExitCode> {
+        let config = self.source.read(at.url(), self.arguments())?;
+        let config = match at.registry {
+            // The program that is named may know other classes.
+            Some(registry) => config.compared(registry, !self.program.is_empty())?,
+            None => config,
+        };
+        let database = match at.given() {
             Some(database) => database.clone(),
             None => config.database()?,
         };
@@ -123,6 +129,9 @@ impl Supervise {
         if self.no_dispatcher {
             config.dispatchers.clear();
         }
+        if self.no_scheduler {
+            config.scheduler.enabled.value = false;
+        }
         let named = self.program.split_first();
         let program = named.map(|(program, arguments)| Child::program(program, arguments));
         if program.is_some() {
@@ -131,11 +140,6 @@ impl Supervise {
                 worker.program.value.0.clear();
             }
         }
-        let supervisor = config.supervisor(database, program)?;
-        Ok(if self.no_scheduler {
-            supervisor
-        } else {
-            supervisor.scheduler(config.scheduler(database))
-        })
+        config.supervisor(database, program)
     }
 }

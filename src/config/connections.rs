@@ -11,6 +11,9 @@ pub(crate) const OF_A_WORKER: usize = 6;
 /// What a dispatcher holds: for its work, and for beating.
 pub(crate) const OF_A_DISPATCHER: usize = 2;
 
+/// What a scheduler holds: for its work, and for beating.
+pub(crate) const OF_A_SCHEDULER: usize = 2;
+
 /// What a supervisor holds: for its work, for clearing, and for beating.
 pub(crate) const OF_A_SUPERVISOR: usize = 3;
 
@@ -23,6 +26,8 @@ pub struct ConnectionBudget {
     pub supervisor: usize,
     /// Of its dispatchers together.
     pub dispatchers: usize,
+    /// Of its scheduler.
+    pub schedulers: usize,
     /// Of all worker processes, without their pools.
     pub workers: usize,
     /// Of the pools of all worker processes, if jobs borrow all they can.
@@ -32,7 +37,7 @@ pub struct ConnectionBudget {
 impl ConnectionBudget {
     /// All of them.
     pub fn total(&self) -> usize {
-        self.supervisor + self.dispatchers + self.workers + self.pools
+        self.supervisor + self.dispatchers + self.schedulers + self.workers + self.pools
     }
 }
 
@@ -40,10 +45,11 @@ impl fmt::Display for ConnectionBudget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "at most {} connections: {} of the supervisor, {} of dispatchers, {} of workers, {} of their pools",
+            "at most {} connections: {} of the supervisor, {} of dispatchers, {} of schedulers, {} of workers, {} of their pools",
             self.total(),
             self.supervisor,
             self.dispatchers,
+            self.schedulers,
             self.workers,
             self.pools
         )
@@ -62,6 +68,7 @@ impl Config {
         ConnectionBudget {
             supervisor: OF_A_SUPERVISOR,
             dispatchers: self.dispatchers.len() * OF_A_DISPATCHER,
+            schedulers: usize::from(self.scheduler.enabled.value) * OF_A_SCHEDULER,
             workers: self.workers.iter().map(processes).sum::<usize>() * OF_A_WORKER,
             pools: pools.sum(),
         }

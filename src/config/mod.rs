@@ -8,18 +8,23 @@ mod combinations;
 mod connections;
 mod print;
 mod reader;
+mod recurring;
 mod settings;
 mod source;
 mod value;
 
 use crate::error::{Error, Problem, Result};
+use crate::recurring::RecurringTask;
+use crate::registry::Registry;
 use crate::retention::Retention;
 pub use connections::ConnectionBudget;
 pub(crate) use reader::Argument;
 use reader::Reader;
 pub use reader::Setting;
+pub(crate) use recurring::Declared;
 pub(crate) use settings::{
-    DatabaseSettings, DispatcherSettings, RetentionSettings, SupervisorSettings, WorkerSettings,
+    DatabaseSettings, DispatcherSettings, RetentionSettings, SchedulerSettings, SupervisorSettings,
+    WorkerSettings,
 };
 pub use source::Origin;
 use std::path::{Path, PathBuf};
@@ -70,6 +75,8 @@ pub struct Config {
     pub(crate) supervisor: SupervisorSettings,
     pub(crate) workers: Vec<WorkerSettings>,
     pub(crate) dispatchers: Vec<DispatcherSettings>,
+    pub(crate) scheduler: SchedulerSettings,
+    pub(crate) tasks: Vec<Declared>,
     pub(crate) retention: RetentionSettings,
     settings: Vec<Setting>,
     warnings: Vec<Problem>,
@@ -137,6 +144,8 @@ impl Config {
             supervisor: SupervisorSettings::read(r),
             workers: WorkerSettings::read_all(r),
             dispatchers: DispatcherSettings::read_all(r),
+            scheduler: SchedulerSettings::read(r),
+            tasks: recurring::read_all(r),
             retention: RetentionSettings::read(r),
             settings: Vec::new(),
             warnings: Vec::new(),
@@ -153,6 +162,63 @@ impl Config {
     /// Every setting in effect, in the order of the reference.
     pub fn settings(&self) -> &[Setting] {
         &self.settings
+    }
+
+    /// The same, with a recurring task that the code declares beside those of
+    /// the file.
+    ///
+    /// # Errors
+    /// When there is one of this key already.
+    pub fn task(mut self, task: RecurringTask) -> Result<Self> {
+        let same = |other: &&Declared| other.task.key() == task.key();
+        if let Some(other) = self.tasks.iter().find(same) {
+            let message = format!(
+                "two recurring tasks have the key `{}`: the code declares one, too",
+                task.key()
+            );
+            return Err(Error::Configuration(vec![other.origin.problem(message)]));
+        }
+        self.tasks.push(Declared::by_code(task));
+        Ok(self)
+    }
+
+    /// The same, with the recurring tasks of the file compared with what the
+    /// program performs: their jobs have the queue, the priority and the
+    /// policy of their types, unless the file says otherwise.
+    /// [`run`](Self::run) does so by itself.
+    ///
+    /// # Errors
+    /// When arguments are not those of their type, and when a class is not
+    /// registered. The latter is none where others may know the class: when a
+    /// worker has a `program` of its own, or there are no `[[workers]]`.
+    /// [`Error::Configuration`] has it all.
+    pub fn knowing(&self, registry: &Registry) -> Result<Self> {
+        let is_another = |worker: &WorkerSettings| !worker.program.value.0.is_empty();
+        let others = self.workers.is_empty() || self.workers.iter().any(is_another);
+        self.compared(registry, others)
+    }
+
+    /// `others`: whether there are others that perform jobs, and may know more
+    /// classes.
+    pub(crate) fn compared(&self, registry: &Registry, others: bool) -> Result<Self> {
+        let mut config = self.clone();
+        let mut problems = Vec::new();
+        for declared in &mut config.tasks {
+            match declared.knowing(registry, !others) {
+                Ok(known) => *declared = known,
+                Err((origin, message)) => problems.push(origin.problem(message)),
+            }
+        }
+        problems.sort_by_key(|problem| problem.line);
+        match problems {
+            problems if problems.is_empty() => Ok(config),
+            problems => Err(Error::Configuration(problems)),
+        }
+    }
+
+    /// The recurring tasks, of the file and of the code.
+    pub fn tasks(&self) -> impl Iterator<Item = &RecurringTask> {
+        self.tasks.iter().map(|declared| &declared.task)
     }
 
     /// What looks like a mistake and is none for certain: environment

@@ -26,6 +26,17 @@ impl fmt::Display for Config {
             } = setting;
             writeln!(f, "{:<40} # {origin}", format!("{name} = {value}"))?;
         }
+        for declared in &self.tasks {
+            let key = super::recurring::name_of(declared.task.key());
+            if declared.settings.is_none() {
+                writeln!(f, "\n# The code declares [recurring.{key}].")?;
+                continue;
+            }
+            writeln!(f, "\n[recurring.{key}]")?;
+            for (name, value, origin) in declared.lines() {
+                writeln!(f, "{:<40} # {origin}", format!("{name} = {value}"))?;
+            }
+        }
         for (table, is_empty) in [
             ("workers", self.workers.is_empty()),
             ("dispatchers", self.dispatchers.is_empty()),

@@ -147,9 +147,43 @@ impl Reader {
             .collect()
     }
 
+    /// The tables within the table of this name.
+    pub(super) fn within(&mut self, table: &'static str) -> Vec<(String, Table)> {
+        let nested = format!("write `[{table}.KEY]`");
+        let found = match self.items.remove(table) {
+            Some(Item::One(found)) => found,
+            Some(Item::Many(tables)) => {
+                if let Some(first) = tables.first() {
+                    self.problem(
+                        &first.origin,
+                        format!("each has a table of its own: {nested}"),
+                    );
+                }
+                return Vec::new();
+            }
+            Some(Item::Value(origin)) => {
+                self.problem(&origin, format!("`{table}` is a table of tables: {nested}"));
+                return Vec::new();
+            }
+            None => return Vec::new(),
+        };
+        let mut tables = Vec::new();
+        for (key, entry) in found.entries {
+            match entry.value {
+                Value::Table(table) => tables.push((key, table)),
+                _ => {
+                    let message = format!("`{table}.{key}` is no table: {nested}");
+                    self.problem(&entry.origin, message);
+                }
+            }
+        }
+        tables
+    }
+
     /// What else the file and the environment say is unknown. The warnings.
     pub(super) fn end(&mut self) -> Vec<Problem> {
-        let tables: BTreeSet<&str> = self.settings.iter().map(|setting| setting.table).collect();
+        let mut tables: BTreeSet<&str> = self.settings.iter().map(|s| s.table).collect();
+        tables.insert(super::recurring::TABLE);
         let strangers: Vec<(String, Origin)> = std::mem::take(&mut self.items)
             .into_iter()
             .map(|(name, item)| match item {
@@ -303,7 +337,7 @@ fn nearest<K: AsRef<str>>(name: &str, known: impl Iterator<Item = K>) -> Option<
 
 /// `; did you mean ..?` when there is something like it, and otherwise what
 /// there is.
-fn suggestion<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> String {
+pub(super) fn suggestion<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> String {
     let known: BTreeSet<&str> = known.collect();
     match nearest(name, known.iter().copied()) {
         Some(near) => format!("; did you mean `{near}`?"),

@@ -3,9 +3,10 @@
 use super::reader::{Reader, Section, Sourced};
 use super::source::Origin;
 use super::value::{
-    Address, Auto, Bytes, Count, Forever, Interval, Never, Program, Queues, Unlimited,
+    Address, Auto, Bytes, Count, Forever, Interval, Never, Number, Program, Queues, Unlimited,
 };
 use crate::queue::QueueSelector;
+use chrono_tz::Tz;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -46,6 +47,16 @@ pub(crate) struct WorkerSettings {
 pub(crate) struct DispatcherSettings {
     pub(crate) batch_size: Sourced<Count>,
     pub(crate) polling_interval: Sourced<Interval>,
+}
+
+/// `[scheduler]`
+#[derive(Debug, Clone)]
+pub(crate) struct SchedulerSettings {
+    pub(crate) enabled: Sourced<bool>,
+    pub(crate) time_zone: Sourced<Tz>,
+    pub(crate) polling_interval: Sourced<Interval>,
+    pub(crate) grace: Sourced<Duration>,
+    pub(crate) revision: Sourced<Number>,
 }
 
 /// `[retention]`
@@ -146,6 +157,26 @@ impl DispatcherSettings {
                 Interval(seconds(1)),
                 "The longest time between two looks for jobs that are due.",
             ),
+        };
+        s.end(r);
+        settings
+    }
+}
+
+impl SchedulerSettings {
+    pub(super) fn read(r: &mut Reader) -> Self {
+        let mut s = r.one("scheduler");
+        let settings = SchedulerSettings {
+            enabled: s.read(r, "enabled", true,
+                "Whether the supervisor runs a scheduler: for the tasks of `[recurring]`, and for those that were scheduled at run time."),
+            time_zone: s.read(r, "time_zone", Tz::UTC,
+                "The time zone of the tasks of `[recurring]` that name none."),
+            polling_interval: s.read(r, "polling_interval", Interval(seconds(1)),
+                "The longest time between two looks for ticks that are due."),
+            grace: s.read(r, "grace", seconds(10),
+                "How late a tick may be without having been missed."),
+            revision: s.read(r, "revision", Number(0),
+                "Where versions of a program run side by side, the one with the highest number says how a task is."),
         };
         s.end(r);
         settings

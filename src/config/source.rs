@@ -29,6 +29,7 @@ impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Origin::Default => f.write_str("default"),
+            Origin::File { file, line } if file.is_empty() => write!(f, "line {line}"),
             Origin::File { file, line } => write!(f, "{file}:{line}"),
             Origin::Environment(name) | Origin::Argument(name) => f.write_str(name),
         }
@@ -65,7 +66,7 @@ pub(super) struct Entry {
 }
 
 /// A table of the file.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Table {
     pub(super) origin: Origin,
     pub(super) entries: BTreeMap<String, Entry>,
@@ -144,9 +145,10 @@ impl Place<'_> {
 
     fn table(&self, origin: Origin, table: &DeTable<'_>) -> Table {
         let entries = table.iter().map(|(key, value)| {
+            let origin = self.at(key.span().start);
             let entry = Entry {
-                value: plain(value.get_ref()),
-                origin: self.at(key.span().start),
+                value: self.value(&origin, value.get_ref()),
+                origin,
             };
             (key.get_ref().to_string(), entry)
         });
@@ -155,17 +157,30 @@ impl Place<'_> {
             entries: entries.collect(),
         }
     }
+
+    /// What stands at `origin`, or within what stands there.
+    fn value(&self, origin: &Origin, value: &DeValue<'_>) -> Value {
+        match value {
+            DeValue::String(text) => Value::Text(text.to_string()),
+            DeValue::Integer(number) => integer(number.as_str(), number.radix()),
+            DeValue::Float(number) => Value::Float(number.as_str().to_owned()),
+            DeValue::Boolean(value) => Value::Boolean(*value),
+            DeValue::Array(items) => {
+                let items = items.iter().map(|item| self.value(origin, item.get_ref()));
+                Value::List(items.collect())
+            }
+            DeValue::Table(table) => Value::Table(self.table(origin.clone(), table)),
+            DeValue::Datetime(_) => Value::Other("datetime"),
+        }
+    }
 }
 
-fn plain(value: &DeValue<'_>) -> Value {
-    match value {
-        DeValue::String(text) => Value::Text(text.to_string()),
-        DeValue::Integer(number) if number.radix() == 10 => {
-            Value::Integer(number.as_str().to_owned())
-        }
-        DeValue::Boolean(value) => Value::Boolean(*value),
-        DeValue::Array(items) => Value::List(items.iter().map(|i| plain(i.get_ref())).collect()),
-        other => Value::Other(other.type_str()),
+fn integer(digits: &str, radix: u32) -> Value {
+    match radix {
+        10 => Value::Integer(digits.to_owned()),
+        _ => i64::from_str_radix(digits, radix).map_or(Value::Other("number"), |number| {
+            Value::Integer(number.to_string())
+        }),
     }
 }
 

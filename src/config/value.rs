@@ -1,5 +1,6 @@
 //! The kinds of values, how they are read and how they are shown.
 
+use super::source::Table;
 use crate::queue::QueueSelector;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,8 +10,10 @@ use std::time::Duration;
 pub(super) enum Value {
     Text(String),
     Integer(String),
+    Float(String),
     Boolean(bool),
     List(Vec<Value>),
+    Table(Table),
     /// Of the environment or the command line, which know of no types.
     Untyped(String),
     /// What no setting takes, by its name.
@@ -29,19 +32,20 @@ pub(super) trait Kind: Sized + Clone {
     fn show(&self) -> String;
 }
 
-fn expected<T>(what: &str, value: &Value) -> Result<T, String> {
+pub(super) fn expected<T>(what: &str, value: &Value) -> Result<T, String> {
     let found = match value {
         Value::Text(text) | Value::Untyped(text) => format!("`{text}`"),
-        Value::Integer(number) => format!("the number {number}"),
+        Value::Integer(number) | Value::Float(number) => format!("the number {number}"),
         Value::Boolean(value) => format!("`{value}`"),
         Value::List(_) => "a list".to_owned(),
+        Value::Table(_) => "a table".to_owned(),
         Value::Other(name) => format!("a {name}"),
     };
     Err(format!("{found} is not {what}"))
 }
 
 /// JSON's strings are TOML's too.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
@@ -172,6 +176,59 @@ impl Kind for Bytes {
         let mut units = units.filter(|(_, unit)| self.0.is_multiple_of(*unit));
         let (name, unit) = units.next().unwrap_or(&BYTES[0]);
         quoted(&format!("{} {name}", self.0 / unit))
+    }
+}
+
+/// A whole number from 0 on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Number(pub(crate) u32);
+
+impl Kind for Number {
+    const NAME: &'static str = "number from 0 on";
+
+    fn read(value: &Value) -> Result<Self, String> {
+        let what = "a whole number from 0 on";
+        match value {
+            Value::Integer(number) | Value::Untyped(number) => number
+                .trim()
+                .parse()
+                .map(Number)
+                .or_else(|_| expected(what, value)),
+            _ => expected(what, value),
+        }
+    }
+
+    fn show(&self) -> String {
+        self.0.to_string()
+    }
+}
+
+impl Kind for chrono_tz::Tz {
+    const NAME: &'static str = "time zone";
+
+    fn read(value: &Value) -> Result<Self, String> {
+        match value {
+            Value::Text(text) | Value::Untyped(text) => {
+                let name = text.trim();
+                name.parse().map_err(|_| no_zone(name))
+            }
+            _ => expected("the name of a time zone in quotes", value),
+        }
+    }
+
+    fn show(&self) -> String {
+        quoted(self.name())
+    }
+}
+
+fn no_zone(name: &str) -> String {
+    let city = format!("/{}", name.to_lowercase());
+    let mut zones = chrono_tz::TZ_VARIANTS.iter().map(|zone| zone.name());
+    match zones.find(|zone| zone.to_lowercase().ends_with(&city)) {
+        Some(zone) => format!("there is no time zone `{name}`; did you mean `{zone}`?"),
+        None => {
+            format!("there is no time zone `{name}`; one is `UTC`, another `Europe/Berlin`")
+        }
     }
 }
 
@@ -451,6 +508,8 @@ mod tests {
         back(Forever(None));
         back(Unlimited(Some(Count(9))));
         back(Auto(None));
+        back(Number(0));
+        back(chrono_tz::Europe::Berlin);
         back(Queues(vec!["mail".parse().unwrap(), "a*".parse().unwrap()]));
         back(Program(vec!["a \"b\"".to_owned(), "c".to_owned()]));
         back(PathBuf::from("/run/a b.pid"));

@@ -30,18 +30,18 @@ impl Config {
     /// main thread; returns after SIGTERM or SIGINT.
     ///
     /// # Errors
-    /// As for [`Supervisor::start`] and [`Worker::start`], and when no database
-    /// is named.
+    /// As for [`Supervisor::start`] and [`Worker::start`], when no database is
+    /// named, and when a recurring task is not for this program: see
+    /// [`knowing`](Self::knowing).
     pub fn run(&self, registry: Registry) -> Result<Stopped> {
-        let database = self.database()?;
-        match self.entry {
-            Some(_) => self.worker(&database, registry)?.run(),
-            None => {
-                let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
-                let again = Child::this_program(arguments)?;
-                self.supervisor(&database, again)?.run()
-            }
+        if self.entry.is_some() {
+            return self.worker(&self.database()?, registry)?.run();
         }
+        let config = self.knowing(&registry)?;
+        let database = config.database()?;
+        let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+        let again = Child::this_program(arguments)?;
+        config.supervisor(&database, again)?.run()
     }
 
     /// The database, with a pool that is large enough for the worker that this
@@ -93,7 +93,8 @@ impl Config {
         Ok(worker)
     }
 
-    /// A supervisor with its dispatchers, and with its workers as children.
+    /// A supervisor with its dispatchers, its scheduler if that is enabled,
+    /// and with its workers as children.
     /// `program` is what those run that name no program of their own; each of
     /// them should call [`worker`](Self::worker).
     ///
@@ -126,6 +127,9 @@ impl Config {
                 .alive_threshold(threshold);
             supervisor = supervisor.dispatcher(dispatcher);
         }
+        if self.scheduler.enabled.value {
+            supervisor = supervisor.scheduler(self.scheduler(database));
+        }
         for (index, settings) in self.workers.iter().enumerate() {
             let is_assumed = settings.origin == Origin::Default;
             if is_assumed && program.is_none() && settings.program.value.0.is_empty() {
@@ -136,9 +140,17 @@ impl Config {
         Ok(supervisor)
     }
 
-    /// A scheduler of the recurring tasks that are scheduled at run time.
+    /// A scheduler of the configuration's recurring tasks, and of those that
+    /// are scheduled at run time, whether it is enabled or not.
+    /// [`supervisor`](Self::supervisor) has it already.
     pub fn scheduler(&self, database: &Database) -> Scheduler {
+        let settings = &self.scheduler;
         Scheduler::new(database)
+            .tasks(self.tasks().cloned())
+            .in_zone(settings.time_zone.value)
+            .polling_interval(settings.polling_interval.value.0)
+            .grace(settings.grace.value)
+            .revision(settings.revision.value.0)
             .heartbeat_interval(self.supervisor.heartbeat_interval.value.0)
             .alive_threshold(self.supervisor.alive_threshold.value.0)
     }

@@ -19,7 +19,7 @@ use crate::job::JobId;
 use crate::recurring::{RecurringTask, Stored, plan, refusal};
 use crate::schedule::time_zone;
 use chrono_tz::Tz;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 /// Fires the ticks of recurring tasks: of those it is given, and of all that
@@ -102,6 +102,13 @@ impl Scheduler {
     pub fn time_zone(mut self, name: &str) -> Result<Self> {
         self.zone = time_zone(name)?;
         Ok(self)
+    }
+
+    /// The same, of a zone that is known.
+    #[cfg(feature = "config")]
+    pub(super) fn in_zone(mut self, zone: Tz) -> Self {
+        self.zone = zone;
+        self
     }
 
     /// Where versions of a program run side by side that declare a task in
@@ -207,11 +214,13 @@ impl Scheduler {
                 "a scheduler needs a polling interval above zero".to_owned(),
             ));
         }
-        let mut keys = BTreeSet::new();
+        let mut keys = BTreeMap::new();
         for task in &self.tasks {
-            if !keys.insert(task.key()) {
+            if let Some(first) = keys.insert(task.key(), task.place()) {
+                let place = first.or(task.place());
+                let place = place.map_or(String::new(), |place| format!("; one is at {place}"));
                 return Err(Error::Settings(format!(
-                    "two recurring tasks have the key `{}`",
+                    "two recurring tasks have the key `{}`{place}",
                     task.key()
                 )));
             }

@@ -3,6 +3,7 @@
 use super::{MissedTicks, Overlap, RecurringTask};
 use crate::error::Result;
 use crate::policy::Policy;
+use crate::registry::Registry;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -45,12 +46,14 @@ pub struct RecurringSettings {
     /// The time zone of the schedule. Default: the scheduler's, UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_zone: Option<String>,
-    /// The queue of its jobs. Default: `default`.
+    /// The queue of its jobs. Default: their type's, where the program knows
+    /// it, and else `default`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
-    /// The priority of its jobs; smaller is more important. Default: 0.
-    #[serde(default)]
-    pub priority: i32,
+    /// The priority of its jobs; smaller is more important. Default: their
+    /// type's, where the program knows it, and else 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i32>,
     /// What it is for, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
@@ -61,13 +64,14 @@ pub struct RecurringSettings {
     /// fire it.
     #[serde(default)]
     pub overlap: Overlap,
-    /// How often each of its jobs is tried. Default: as the worker is set.
+    /// How often each of its jobs is tried. Default: as their type or the
+    /// worker says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_attempts: Option<u32>,
 }
 
 impl RecurringSettings {
-    /// The task of this key.
+    /// The task of this key, whatever its class.
     ///
     /// # Errors
     /// When the key, the schedule or the time zone is none.
@@ -76,10 +80,31 @@ impl RecurringSettings {
             Some(arguments) => arguments.to_string(),
             None => "{}".to_owned(),
         };
-        let mut task = RecurringTask::of_class(key, &self.schedule, &self.class, arguments)?
-            .priority(self.priority)
-            .missed(self.missed)
-            .overlap(self.overlap);
+        let task = RecurringTask::of_class(key, &self.schedule, &self.class, arguments)?;
+        self.over(task)
+    }
+
+    /// The task of this key, with the queue, the priority and the policy of
+    /// its type where nothing else is said here.
+    ///
+    /// # Errors
+    /// As for [`task`](Self::task), and when the class is not registered or
+    /// the arguments are not those of its type.
+    pub fn task_of(&self, key: &str, registry: &Registry) -> Result<RecurringTask> {
+        let arguments = match &self.arguments {
+            Some(arguments) => arguments.to_string(),
+            None => "null".to_owned(),
+        };
+        let job = registry.new_job(&self.class, &arguments)?;
+        self.over(RecurringTask::of_job(key, &self.schedule, job)?)
+    }
+
+    /// A task that is as it is said here.
+    fn over(&self, task: RecurringTask) -> Result<RecurringTask> {
+        let mut task = task.missed(self.missed).overlap(self.overlap);
+        if let Some(priority) = self.priority {
+            task = task.priority(priority);
+        }
         if let Some(zone) = &self.time_zone {
             task = task.time_zone(zone)?;
         }

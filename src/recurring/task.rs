@@ -67,6 +67,8 @@ pub struct RecurringTask {
     max_arguments: usize,
     missed: MissedTicks,
     overlap: Overlap,
+    /// Where a configuration declares it.
+    place: Option<String>,
 }
 
 impl RecurringTask {
@@ -115,7 +117,31 @@ impl RecurringTask {
             max_arguments: 64 * 1024,
             missed: MissedTicks::default(),
             overlap: Overlap::default(),
+            place: None,
         })
+    }
+
+    /// A task whose jobs are like this one.
+    pub(super) fn of_job(key: &str, schedule: &str, job: NewJob) -> Result<Self> {
+        let (row, policy, max_arguments) = job.into_parts();
+        let mut task = Self::of_class(key, schedule, row.class_name, row.arguments)?
+            .queue(row.queue_name)
+            .priority(row.priority)
+            .policy(policy);
+        task.max_arguments = max_arguments;
+        Ok(task)
+    }
+
+    /// Declared in a configuration, there.
+    #[cfg(feature = "config")]
+    pub(crate) fn declared_at(mut self, place: &impl std::fmt::Display) -> Self {
+        self.place = Some(place.to_string());
+        self
+    }
+
+    /// Where a configuration declares it.
+    pub(crate) fn place(&self) -> Option<&str> {
+        self.place.as_deref()
     }
 
     /// Its key.

@@ -19,9 +19,11 @@ fn everything_has_a_default() {
             .iter()
             .all(|s| s.origin == Origin::Default && s.value == s.default)
     );
-    assert_eq!(config.connections().total(), 3 + 2 + 6 + 10);
+    assert_eq!(config.connections().total(), 3 + 2 + 2 + 6 + 10);
     let none = Config::parse("workers = []\ndispatchers = []\n").unwrap();
-    assert_eq!(none.connections().total(), 3);
+    assert_eq!(none.connections().total(), 3 + 2);
+    let text = "workers = []\ndispatchers = []\n[scheduler]\nenabled = false\n";
+    assert_eq!(Config::parse(text).unwrap().connections().total(), 3);
 }
 
 #[test]

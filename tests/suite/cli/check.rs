@@ -151,6 +151,44 @@ fn the_configuration_in_effect_is_printed_with_its_origins() {
 }
 
 #[test]
+fn recurring_tasks_are_printed() {
+    let directory = tempfile::tempdir().unwrap();
+    let text =
+        "[recurring.report]\nclass = 'report'\narguments = { days = 7 }\nschedule = '@weekly'\n";
+    write(directory.path(), text);
+    let said = check(directory.path(), &["--print"]);
+    assert!(said.is_done(), "{said:?}");
+    let lines: Vec<&str> = said.out.lines().collect();
+    let begin = lines.iter().position(|line| *line == "[recurring.report]");
+    let shown: Vec<String> = lines[begin.unwrap() + 1..][..3]
+        .iter()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            "class = \"report\" # windlass.toml:2",
+            "arguments = { days = 7 } # windlass.toml:3",
+            "schedule = \"@weekly\" # windlass.toml:4",
+        ]
+    );
+    let json = check(directory.path(), &["--print", "--json"]).json();
+    let task = &json["recurring"][0];
+    assert_eq!(task["key"], "report");
+    assert_eq!(task["arguments"]["days"], 7);
+    assert_eq!(task["origin"], "windlass.toml:1");
+    let said = Windlass::new(&["check", "--print"])
+        .current_dir(directory.path())
+        .env("WINDLASS_SCHEDULER_TIME_ZONE", "Asia/Tokyo")
+        .run();
+    assert!(said.out.contains("time_zone = \"Asia/Tokyo\""), "{said:?}");
+    assert!(
+        said.out.contains("# WINDLASS_SCHEDULER_TIME_ZONE"),
+        "{said:?}"
+    );
+}
+
+#[test]
 fn variables_that_set_nothing_are_warned_of() {
     let directory = tempfile::tempdir().unwrap();
     let said = Windlass::new(&["check"])
@@ -188,10 +226,10 @@ fn with_a_database_it_says_how_many_connections_will_open(db: &TestDb) {
     );
     let said = check(directory.path(), &["--database", &db.url]);
     assert!(said.is_done(), "{said:?}");
-    // 3 + 2 + 2 * 6 + 2 * 12
-    assert!(said.out.contains("at most 41 connections"), "{}", said.out);
+    // 3 + 2 + 2 + 2 * 6 + 2 * 12
+    assert!(said.out.contains("at most 43 connections"), "{}", said.out);
     let json = check(directory.path(), &["--database", &db.url, "--json"]).json();
-    assert_eq!(json["connections"]["total"], 41);
+    assert_eq!(json["connections"]["total"], 43);
     assert_eq!(json["database"]["allows"].is_i64(), db.is_postgres());
     if db.is_postgres() {
         write(directory.path(), "[[workers]]\nprocesses = 1000\n");

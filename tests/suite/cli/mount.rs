@@ -10,6 +10,20 @@ use windlass::{Context, Job, JobResult, Registry};
 
 on_each_database!(the_classes_are_known, the_database_may_be_given);
 
+#[test]
+fn check_knows_the_classes_of_recurring_tasks() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("windlass.toml");
+    let check = |class: &str| {
+        let text = format!("[recurring.a]\nclass = '{class}'\nschedule = '@daily'\n");
+        std::fs::write(&file, text).unwrap();
+        let registry = Registry::new().register::<Import>(());
+        commands(&["check", "--config", file.to_str().unwrap()]).run(&registry)
+    };
+    assert_eq!(check("import"), ExitCode::SUCCESS);
+    assert_eq!(check("export"), ExitCode::FAILURE);
+}
+
 #[derive(Parser)]
 enum App {
     Jobs(Commands),

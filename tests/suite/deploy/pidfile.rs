@@ -16,7 +16,7 @@ fn a_second_supervisor_is_refused_and_a_stale_file_is_not(db: &TestDb) {
     let held_by = |pid: i32| std::fs::read_to_string(&path).is_ok_and(|t| t == format!("{pid}\n"));
     let mut first = app_with(&scene, &config);
     until("it has started", || {
-        held_by(first.pid()) && db.rows("processes") == 3
+        held_by(first.pid()) && db.rows("processes") == 4
     });
     let mut second = app_with(&scene, &config);
     assert_eq!(second.exit().code(), Some(1));
@@ -29,7 +29,7 @@ fn a_second_supervisor_is_refused_and_a_stale_file_is_not(db: &TestDb) {
     assert!(path.exists());
     let mut third = app_with(&scene, &config);
     until("another takes over", || held_by(third.pid()));
-    until("the dead ones are gone", || db.rows("processes") == 3);
+    until("the dead ones are gone", || db.rows("processes") == 4);
     third.signal(Signal::TERM);
     assert_eq!(third.exit().code(), Some(0));
     assert!(!path.exists());

@@ -11,6 +11,7 @@ use windlass::NewJob;
 on_each_database!(
     workers_serve_what_the_configuration_gives_them,
     a_wrong_configuration_starts_nothing,
+    a_task_that_no_worker_could_perform_starts_nothing,
     a_child_that_keeps_failing_raises_an_alarm,
 );
 
@@ -28,7 +29,7 @@ threads = 3
 fn workers_serve_what_the_configuration_gives_them(db: &TestDb) {
     let scene = Scene::new(db);
     let mut app = app_in(&scene, TWO, &[("WINDLASS_WORKERS_2_THREADS", "2")]);
-    until("all are registered", || db.rows("processes") == 5);
+    until("all are registered", || db.rows("processes") == 6);
     let mut workers = db.texts(
         "SELECT metadata AS t FROM solid_queue_processes WHERE kind = 'Worker' ORDER BY metadata",
     );
@@ -79,6 +80,19 @@ fn a_wrong_configuration_starts_nothing(db: &TestDb) {
     assert_eq!(db.rows("processes"), 0);
 }
 
+fn a_task_that_no_worker_could_perform_starts_nothing(db: &TestDb) {
+    let scene = Scene::new(db);
+    let task = "[recurring.a]\nclass = 'wrok'\nschedule = '@daily'\n";
+    let mut app = app_with(&scene, task);
+    assert_eq!(app.exit().code(), Some(1));
+    let log = app.log();
+    assert!(
+        log.contains(".toml:5: recurring.a.class: no job type of this program is called `wrok`; did you mean `work`?"),
+        "{log}"
+    );
+    assert_eq!(db.rows("processes"), 0);
+}
+
 fn a_child_that_keeps_failing_raises_an_alarm(db: &TestDb) {
     let scene = Scene::new(db);
     let mut app = app_with(&scene, "[[workers]]\nprogram = ['sh', '-c', 'exit 3']\n");
@@ -111,7 +125,7 @@ fn no_more_connections_are_opened_than_were_told() {
     }
     let told = windlass::Config::parse("[[workers]]\nthreads = 4\nprocesses = 2\n").unwrap();
     let told = told.connections();
-    let (most, least) = (told.total() - told.pools, 3 + 2 + 2 * 4);
+    let (most, least) = (told.total() - told.pools, 3 + 2 + 2 + 2 * 4);
     let opened = || -> usize {
         let sql = "SELECT CAST(count(*) AS text) AS t FROM pg_stat_activity \
                    WHERE datname = current_database() AND pid <> pg_backend_pid()";

@@ -5,6 +5,8 @@
 mod cli;
 mod crash;
 mod declared;
+#[cfg(feature = "cli")]
+mod file;
 mod firing;
 mod policies;
 mod tasks;
