@@ -4,6 +4,7 @@ use crate::db::AsConn;
 use crate::db::jobs::NewLimit;
 use crate::db::semaphores::{self, SemaphoreStatus};
 use crate::error::{Doing, Result};
+use serde::{Deserialize, Serialize};
 
 /// How many jobs of one key may be ready or running at once.
 ///
@@ -51,7 +52,7 @@ use crate::error::{Doing, Result};
 ///
 /// When the limit of a key is changed, that of the youngest job counts for all
 /// of them.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[must_use = "a limit does nothing until a job has it"]
 pub struct Concurrency {
     key: String,
@@ -61,7 +62,8 @@ pub struct Concurrency {
 }
 
 /// What becomes of a job for which there is no slot.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum LimitConflict {
     /// It is blocked until a slot is free. Blocked jobs go on by priority, and

@@ -81,8 +81,14 @@ impl NewJob {
     }
 
     /// What is stored, beside the policy, and how long the arguments may be.
-    pub(crate) fn into_parts(self) -> (NewRow, Policy, usize) {
-        (self.row, self.policy, self.max_arguments)
+    pub(crate) fn into_parts(self) -> (NewRow, Policy, Option<Concurrency>, usize) {
+        (self.row, self.policy, self.concurrency, self.max_arguments)
+    }
+
+    /// With this limit, or with none.
+    pub(crate) fn limited(mut self, limit: Option<Concurrency>) -> Self {
+        self.concurrency = limit;
+        self
     }
 
     /// A job of a class that this program does not know, with its arguments

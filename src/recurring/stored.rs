@@ -1,6 +1,7 @@
 //! What a stored recurring task says, read back.
 
 use super::{MissedTicks, Overlap};
+use crate::concurrency::Concurrency;
 use crate::db::jobs::NewRow;
 use crate::db::recurring::Row;
 use crate::enqueue::NewJob;
@@ -17,6 +18,8 @@ pub(super) struct Options {
     pub(super) missed: MissedTicks,
     pub(super) overlap: Overlap,
     pub(super) policy: Policy,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) concurrency: Option<Concurrency>,
     // Columns of a job, which its policy does not repeat.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) max_attempts: Option<u32>,
@@ -39,6 +42,7 @@ pub(crate) struct Stored {
     pub(crate) missed: MissedTicks,
     pub(crate) overlap: Overlap,
     policy: Policy,
+    concurrency: Option<Concurrency>,
 }
 
 impl Stored {
@@ -62,6 +66,7 @@ impl Stored {
             missed: options.missed,
             overlap: options.overlap,
             policy,
+            concurrency: options.concurrency,
         })
     }
 
@@ -81,6 +86,7 @@ impl Stored {
             // It was looked at when the task was scheduled.
             .max_arguments(usize::MAX)
             .policy(policy)
+            .limited(self.concurrency.clone())
             .into_row()
     }
 }

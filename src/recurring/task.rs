@@ -2,6 +2,7 @@
 
 use super::Overlap;
 use super::stored::Options;
+use crate::concurrency::Concurrency;
 use crate::db::recurring::Definition;
 use crate::enqueue::NewJob;
 use crate::error::Result;
@@ -64,6 +65,7 @@ pub struct RecurringTask {
     priority: i32,
     description: Option<String>,
     policy: Policy,
+    concurrency: Option<Concurrency>,
     max_arguments: usize,
     missed: MissedTicks,
     overlap: Overlap,
@@ -88,6 +90,7 @@ impl RecurringTask {
             .queue(J::QUEUE)
             .priority(J::PRIORITY)
             .policy(J::policy());
+        task.concurrency = job.concurrency();
         task.max_arguments = J::MAX_ARGUMENTS;
         Ok(task)
     }
@@ -114,6 +117,7 @@ impl RecurringTask {
             priority: 0,
             description: None,
             policy: Policy::new(),
+            concurrency: None,
             max_arguments: 64 * 1024,
             missed: MissedTicks::default(),
             overlap: Overlap::default(),
@@ -123,11 +127,12 @@ impl RecurringTask {
 
     /// A task whose jobs are like this one.
     pub(super) fn of_job(key: &str, schedule: &str, job: NewJob) -> Result<Self> {
-        let (row, policy, max_arguments) = job.into_parts();
+        let (row, policy, concurrency, max_arguments) = job.into_parts();
         let mut task = Self::of_class(key, schedule, row.class_name, row.arguments)?
             .queue(row.queue_name)
             .priority(row.priority)
             .policy(policy);
+        task.concurrency = concurrency;
         task.max_arguments = max_arguments;
         Ok(task)
     }
@@ -188,6 +193,13 @@ impl RecurringTask {
         self
     }
 
+    /// How many of its jobs, and of others with the same key, may be under way
+    /// at once. Default: as the type of the jobs says.
+    pub fn concurrency(mut self, limit: Concurrency) -> Self {
+        self.concurrency = Some(limit);
+        self
+    }
+
     /// What to do with ticks that were missed. Default: fire the latest.
     pub fn missed(mut self, missed: MissedTicks) -> Self {
         self.missed = missed;
@@ -208,11 +220,13 @@ impl RecurringTask {
             .queue(&self.queue_name)
             .max_arguments(self.max_arguments)
             .policy(self.policy.clone())
+            .limited(self.concurrency.clone())
             .into_row()?;
         let options = Options {
             missed: self.missed,
             overlap: self.overlap,
             policy: self.policy.clone(),
+            concurrency: self.concurrency.clone(),
             max_attempts: self.policy.max_attempts,
             max_crashes: self.policy.max_crashes,
             delivery: self.policy.delivery,

@@ -8,7 +8,7 @@ use crate::{on_each_database, with_own_connection};
 use chrono::{TimeDelta, Utc};
 use std::sync::Arc;
 use windlass::{
-    Delivery, Error, MissedTicks, Overlap, Policy, RecurringSettings, RecurringStatus,
+    Concurrency, Delivery, Error, MissedTicks, Overlap, Policy, RecurringSettings, RecurringStatus,
     RecurringTask, Registry, Worker, recurring,
 };
 
@@ -22,6 +22,7 @@ on_each_database!(
     what_is_unknown_is_told,
     settings_of_a_file_make_a_task,
     limits_speak_before_a_tick_does,
+    the_jobs_of_a_task_keep_the_limit_of_their_type,
 );
 
 fn only(db: &TestDb) -> RecurringStatus {
@@ -261,4 +262,20 @@ fn limits_speak_before_a_tick_does(db: &TestDb) {
     assert!(RecurringTask::of_class("a", "@dayly", "note", "{}").is_err());
     assert!(stamp("a", "@daily").time_zone("Berlin").is_err());
     assert_eq!(recurring::list(&mut conn).unwrap(), []);
+}
+
+/// Of two jobs of one key, the second waits.
+fn the_jobs_of_a_task_keep_the_limit_of_their_type(db: &TestDb) {
+    let task = stamp("a", "@daily").concurrency(Concurrency::new("clock").group("stamps"));
+    schedule(db, &task);
+    let mut conn = db.connect();
+    recurring::run_now(&mut conn, "a").unwrap();
+    recurring::run_now(&mut conn, "a").unwrap();
+    let key = "SELECT DISTINCT concurrency_key AS t FROM solid_queue_jobs";
+    assert_eq!(db.texts(key), ["stamps/clock"]);
+    assert_eq!(db.rows("ready_executions"), 0);
+    assert_eq!(db.rows("blocked_executions"), 2);
+    let too_long = Concurrency::new("x".repeat(300));
+    let task = stamp("b", "@daily").concurrency(too_long);
+    assert!(recurring::schedule(&mut conn, &task).is_err());
 }
