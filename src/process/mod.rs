@@ -9,6 +9,7 @@ mod dispatcher;
 mod finisher;
 mod handle;
 mod hooked;
+mod ignored;
 mod lifeline;
 mod link;
 mod listener;

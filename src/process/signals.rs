@@ -3,6 +3,7 @@
 
 use super::children;
 use super::handle::Handle;
+use super::ignored::Ignored;
 use super::stop::Stop;
 use super::threads;
 use crate::clock;
@@ -39,7 +40,10 @@ fn with_asked<T>(work: impl FnOnce(&mut Asked) -> T) -> T {
 pub(crate) fn install() -> Result<()> {
     static INSTALLED: OnceLock<std::result::Result<(), String>> = OnceLock::new();
     let result = INSTALLED.get_or_init(|| {
-        ctrlc::try_set_handler(terminate).map_err(|error| error.to_string())?;
+        let ignored = Ignored::lift();
+        let handled = ctrlc::try_set_handler(terminate);
+        ignored.restore();
+        handled.map_err(|error| error.to_string())?;
         let mut others =
             Signals::new([SIGQUIT, SIGTSTP, SIGCONT]).map_err(|error| error.to_string())?;
         if children::begins_quiet() {

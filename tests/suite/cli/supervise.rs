@@ -4,7 +4,7 @@ use crate::on_each_database;
 use crate::support::TestDb;
 use crate::support::jobs::Note;
 use crate::support::process::signal;
-use crate::support::program::{Running, Windlass, windlass};
+use crate::support::program::{PROGRAM, Running, Windlass, windlass};
 use crate::support::wait::until;
 use rustix::process::{Pid, Signal, test_kill_process};
 use std::path::Path;
@@ -17,6 +17,7 @@ on_each_database!(
     a_killed_program_is_started_again,
     a_program_that_will_not_stop_is_killed,
     a_missing_program_is_told_and_tried_again,
+    under_nohup_it_outlives_its_terminal,
 );
 
 fn supervise(db: &TestDb, arguments: &[&str]) -> Running {
@@ -146,4 +147,19 @@ fn a_missing_program_is_told_and_tried_again(db: &TestDb) {
     until("it has started", || pids(&pids_file).len() == 1);
     supervisor.signal(Signal::TERM);
     assert_eq!(supervisor.said().code, Some(0));
+}
+
+/// As `nohup windlass supervise &` in a script begins it.
+fn under_nohup_it_outlives_its_terminal(db: &TestDb) {
+    let script = format!("trap '' HUP INT QUIT; exec {PROGRAM} supervise");
+    let supervisor = Windlass::at(Path::new("/bin/sh"), &["-c", &script])
+        .env("DATABASE_URL", &db.url)
+        .start();
+    supervisor.logs("registered Supervisor");
+    supervisor.signal(Signal::HUP);
+    schedule(db);
+    until("the job is ready", || db.rows("ready_executions") == 1);
+    supervisor.signal(Signal::INT);
+    let said = supervisor.said();
+    assert_eq!(said.code, Some(0), "{said:?}");
 }
