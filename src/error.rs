@@ -104,7 +104,7 @@ pub enum Error {
     /// A hook of `on_start` refused the start of a process.
     #[error("a hook refused to start the {kind}: {source}")]
     Hook {
-        /// `Worker`, `Dispatcher` or `Supervisor`.
+        /// `Worker`, `Dispatcher`, `Scheduler` or `Supervisor`.
         kind: &'static str,
         /// What the hook answered.
         #[source]

@@ -6,11 +6,11 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// The worker, dispatcher or supervisor that a hook is called for.
+/// The worker, dispatcher, scheduler or supervisor that a hook is called for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProcessInfo {
-    /// `Worker`, `Dispatcher` or `Supervisor`.
+    /// `Worker`, `Dispatcher`, `Scheduler` or `Supervisor`.
     pub kind: &'static str,
     /// The host it runs on.
     pub hostname: String,

@@ -7,7 +7,8 @@ use crate::support::wait::until;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use windlass::{
-    Dispatcher, Error, Event, Hooks, Job as _, NewJob, Registry, Subscriber, Supervisor, Worker,
+    Dispatcher, Error, Event, Hooks, Job as _, NewJob, Registry, Scheduler, Subscriber, Supervisor,
+    Worker,
 };
 
 on_each_database!(
@@ -53,10 +54,11 @@ fn hooks_run_in_their_order(db: &TestDb) {
     assert!(worker.join(SOON).unwrap().is_drained());
     assert_eq!(log.lines(), ["start Worker", "stop Worker", "exit Worker"]);
     assert_eq!(db.rows("processes"), 0);
-    for kind in ["Dispatcher", "Supervisor"] {
+    for kind in ["Dispatcher", "Scheduler", "Supervisor"] {
         let log = Arc::new(Log::default());
         let handle = match kind {
             "Dispatcher" => Dispatcher::new(&db.database).hooks(noting(&log)).start(),
+            "Scheduler" => Scheduler::new(&db.database).hooks(noting(&log)).start(),
             _ => Supervisor::new(&db.database).hooks(noting(&log)).start(),
         };
         drop(handle.unwrap());
