@@ -45,7 +45,7 @@ struct Options {
     #[arg(long, default_value_t = 60)]
     seconds: u64,
     /// How long the queues may take to drain after the last fault.
-    #[arg(long, default_value_t = 120)]
+    #[arg(long, default_value_t = 300)]
     drain_seconds: u64,
     /// Of a thousand jobs, how many end their process.
     #[arg(long, default_value_t = 1)]
