@@ -5,7 +5,7 @@ use crate::proxy::Mode;
 use crate::roles::{Crew, RoleKind, THRESHOLD, send};
 use clap::ValueEnum;
 use rustix::process::Signal;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -60,6 +60,8 @@ pub struct Faults<'a> {
     weights: Vec<(Fault, u32)>,
     restart_command: Option<String>,
     stopped: Vec<(u32, Instant)>,
+    /// Whoever was asked to end: a second time would mean at once.
+    asked: BTreeSet<u32>,
     pub given: BTreeMap<Fault, u64>,
 }
 
@@ -82,6 +84,7 @@ impl<'a> Faults<'a> {
             weights,
             restart_command,
             stopped: Vec::new(),
+            asked: BTreeSet::new(),
             given: BTreeMap::new(),
         }
     }
@@ -129,8 +132,11 @@ impl<'a> Faults<'a> {
             Fault::KillEnqueuer => crew.signal(RoleKind::Enqueuer, Signal::KILL).is_some(),
             Fault::Stop => self.freeze(self.signal_worker(Signal::STOP)),
             Fault::StopSupervisor => self.freeze(crew.signal(RoleKind::Supervisor, Signal::STOP)),
-            Fault::Term => self.signal_worker(Signal::TERM).is_some(),
-            Fault::TermSupervisor => crew.signal(RoleKind::Supervisor, Signal::TERM).is_some(),
+            Fault::Term => {
+                let workers = self.workers();
+                self.ask(workers)
+            }
+            Fault::TermSupervisor => self.ask(crew.pids(RoleKind::Supervisor)),
             Fault::Hasty => crew.be_hasty().is_ok(),
             Fault::LostAnswers => self.lose(Mode::LoseAnswers, 5..60),
             Fault::HalfOpen => self.lose(Mode::LoseAll, 200..2000),
@@ -141,13 +147,27 @@ impl<'a> Faults<'a> {
 
     /// Workers are found in the process table: most are children of the
     /// supervisors. A frozen SQLite writer blocks this look, so it may fail.
+    fn workers(&self) -> Vec<u32> {
+        let pids = self.place.texts(
+            "SELECT CAST(pid AS text) AS t FROM solid_queue_processes WHERE kind = 'Worker'",
+        );
+        let pids = pids.unwrap_or_default();
+        pids.iter().filter_map(|pid| pid.parse().ok()).collect()
+    }
+
     fn signal_worker(&self, signal: Signal) -> Option<u32> {
-        let pids = self
-            .place
-            .texts("SELECT CAST(pid AS text) AS t FROM solid_queue_processes WHERE kind = 'Worker'")
-            .ok()?;
-        let pid: u32 = fastrand::choice(pids)?.parse().ok()?;
+        let pid = fastrand::choice(self.workers())?;
         send(pid, signal).then_some(pid)
+    }
+
+    /// TERM to one that was not asked before.
+    fn ask(&mut self, mut pids: Vec<u32>) -> bool {
+        pids.retain(|pid| !self.asked.contains(pid));
+        let Some(pid) = fastrand::choice(pids) else {
+            return false;
+        };
+        self.asked.insert(pid);
+        send(pid, Signal::TERM)
     }
 
     fn freeze(&mut self, pid: Option<u32>) -> bool {

@@ -242,6 +242,12 @@ impl Crew {
         Ok(())
     }
 
+    /// The processes of this kind that the run started itself.
+    pub fn pids(&self, kind: RoleKind) -> Vec<u32> {
+        let members = self.members.iter().filter(|member| member.kind == kind);
+        members.map(|member| member.program.id()).collect()
+    }
+
     /// Signals a random process of this kind that the run started itself.
     pub fn signal(&self, kind: RoleKind, signal: Signal) -> Option<u32> {
         let members: Vec<&Member> = self
