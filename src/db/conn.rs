@@ -73,6 +73,22 @@ impl Conn<'_> {
         self.dialect().write(text)
     }
 
+    /// The seconds from one moment to another, as an expression to be written
+    /// (see [`write`](Self::write)).
+    ///
+    /// SQLite counts days in floating point, in which an hour can be 13 µs
+    /// short. It knows no more than milliseconds, so it is rounded to them.
+    pub(crate) fn seconds(&self, from: &str, to: &str) -> String {
+        match self {
+            #[cfg(feature = "postgres")]
+            Conn::Postgres(_) => format!("extract(epoch FROM {to} - {from})::float8"),
+            #[cfg(feature = "sqlite")]
+            Conn::Sqlite(_) => {
+                format!("round((julianday({to}) - julianday({from})) * 86400.0, 3)")
+            }
+        }
+    }
+
     /// All of `work` or nothing of it.
     ///
     /// On SQLite the write lock is taken at the beginning: a transaction that

@@ -162,12 +162,7 @@ struct Wait {
 /// For how many seconds a scheduled job has been due, by the database's clock;
 /// below zero: until it is.
 pub(crate) fn due_for(conn: &mut Conn<'_>, job: i64) -> QueryResult<f64> {
-    let since = match conn {
-        #[cfg(feature = "postgres")]
-        Conn::Postgres(_) => "extract(epoch FROM {now} - scheduled_at)::float8",
-        #[cfg(feature = "sqlite")]
-        Conn::Sqlite(_) => "(julianday('now') - julianday(scheduled_at)) * 86400.0",
-    };
+    let since = conn.seconds("scheduled_at", "{now}");
     let text = conn.write(&format!(
         "SELECT {since} AS seconds FROM solid_queue_scheduled_executions WHERE job_id = $1"
     ));

@@ -67,12 +67,7 @@ struct Wait {
 
 /// How long until the next execution is due, by the database's clock.
 pub(crate) fn next_due(conn: &mut Conn<'_>) -> QueryResult<Option<Duration>> {
-    let seconds = match conn {
-        #[cfg(feature = "postgres")]
-        Conn::Postgres(_) => "extract(epoch FROM min(scheduled_at) - {now})::float8",
-        #[cfg(feature = "sqlite")]
-        Conn::Sqlite(_) => "(julianday(min(scheduled_at)) - julianday('now')) * 86400.0",
-    };
+    let seconds = conn.seconds("{now}", "min(scheduled_at)");
     let text = conn.write(&format!(
         "SELECT {seconds} AS seconds FROM solid_queue_scheduled_executions"
     ));

@@ -90,16 +90,9 @@ pub struct RunStatus {
     pub progress: Option<Progress>,
 }
 
-/// Seconds from a column to now, per dialect.
+/// Seconds from a column to now.
 pub(super) fn age(conn: &Conn<'_>, column: &str) -> String {
-    match conn {
-        #[cfg(feature = "postgres")]
-        Conn::Postgres(_) => format!("extract(epoch FROM {{now}} - {column})::float8"),
-        #[cfg(feature = "sqlite")]
-        Conn::Sqlite(_) => {
-            format!("max(0.0, (julianday('now') - julianday({column})) * 86400.0)")
-        }
-    }
+    conn.seconds(column, "{now}")
 }
 
 /// Counts every queue that has executions or is paused.
