@@ -79,12 +79,13 @@ pub(super) fn insert(conn: &mut PgConnection, rows: &[NewRow]) -> QueryResult<Ve
 }
 
 /// Gives out ids, ascending, with the database's time, and wakes at commit
-/// who sleeps.
+/// who sleeps. The sequence is looked up once: for each row that would take
+/// longer than the row itself.
 fn reserve(conn: &mut PgConnection, count: usize) -> QueryResult<Vec<Reserved>> {
     let text = super::sql::Dialect::Postgres.write(&format!(
-        "WITH woken AS MATERIALIZED (SELECT {NOTIFY} AS listeners) \
-         SELECT nextval(pg_get_serial_sequence('solid_queue_jobs', 'id')) AS id, {{now}} AS now \
-         FROM woken CROSS JOIN generate_series(1, $1) AS number"
+        "WITH once AS MATERIALIZED (SELECT {NOTIFY} AS listeners, \
+           pg_get_serial_sequence('solid_queue_jobs', 'id')::regclass AS ids) \
+         SELECT nextval(once.ids) AS id, {{now}} AS now FROM once CROSS JOIN generate_series(1, $1) AS number"
     ));
     cached(sql(text).bind::<BigInt, _>(count as i64)).load(conn)
 }
