@@ -239,9 +239,9 @@ const FILES: [(MigrationDialect, &str, &str, &str); 18] = [
     ),
     (
         MigrationDialect::Postgres,
-        "2026-11-21-000010_take_along",
-        include_str!("../../migrations/postgres/2026-11-21-000010_take_along/up.sql"),
-        include_str!("../../migrations/postgres/2026-11-21-000010_take_along/down.sql"),
+        "2026-11-21-000010_cheaper_ends",
+        include_str!("../../migrations/postgres/2026-11-21-000010_cheaper_ends/up.sql"),
+        include_str!("../../migrations/postgres/2026-11-21-000010_cheaper_ends/down.sql"),
     ),
     (
         MigrationDialect::Sqlite,
@@ -293,9 +293,9 @@ const FILES: [(MigrationDialect, &str, &str, &str); 18] = [
     ),
     (
         MigrationDialect::Sqlite,
-        "2026-11-21-000010_take_along",
-        include_str!("../../migrations/sqlite/2026-11-21-000010_take_along/up.sql"),
-        include_str!("../../migrations/sqlite/2026-11-21-000010_take_along/down.sql"),
+        "2026-11-21-000010_cheaper_ends",
+        include_str!("../../migrations/sqlite/2026-11-21-000010_cheaper_ends/up.sql"),
+        include_str!("../../migrations/sqlite/2026-11-21-000010_cheaper_ends/down.sql"),
     ),
 ];
 

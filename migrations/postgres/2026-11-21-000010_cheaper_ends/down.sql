@@ -1,3 +1,4 @@
+ALTER TABLE solid_queue_jobs RESET (fillfactor);
 DROP TRIGGER windlass_take_along ON solid_queue_jobs;
 DROP FUNCTION windlass_take_along();
 ALTER TABLE solid_queue_scheduled_executions ADD CONSTRAINT solid_queue_scheduled_executions_job_id_fkey
