@@ -44,7 +44,7 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..))]
     jobs: u32,
     /// Jobs that each caller enqueues one at a time
-    #[arg(long, default_value_t = 3_000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..))]
     singles: u32,
     /// Jobs whose way to an idle worker is timed, within three times the limit
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
@@ -96,31 +96,43 @@ fn main() -> Result<()> {
 
 /// Every figure of every system, those of one column soon after each other.
 fn compare(options: &Options) -> Result<Figures> {
-    let settings = Setting::ALL.into_iter();
     let asked =
         |setting: &Setting| options.only.is_empty() || options.only.contains(&setting.name());
-    let settings: Vec<Setting> = settings.filter(asked).collect();
+    let mut settings: Vec<Setting> = Setting::ALL.into_iter().filter(asked).collect();
     let mut figures = Figures::of(settings.clone());
     for round in 1..=options.rounds {
         for column in COLUMNS {
             for &setting in settings.iter().filter(|setting| setting.measures(column)) {
-                let (rounds, label) = (options.rounds, setting.label());
-                let what = format!("{}: {label}", column.heading());
-                eprintln!("round {round} of {rounds}: {what}");
-                let measured = measure(options, setting, column).context(what)?;
-                figures.note(setting, round, &measured);
+                let measured = measure(options, setting, column, round);
+                let what = || format!("{}: {}", column.heading(), setting.label());
+                figures.note(setting, round, &measured.with_context(what)?);
             }
         }
+        // So that nobody always comes first.
+        settings.rotate_left(1);
     }
     Ok(figures)
 }
 
-fn measure(options: &Options, setting: Setting, column: Column) -> Result<Measured> {
+fn measure(options: &Options, setting: Setting, column: Column, round: u32) -> Result<Measured> {
+    let saying = |what: &str| {
+        let (rounds, label) = (options.rounds, setting.label());
+        eprintln!("round {round} of {rounds}: {what}: {label}");
+    };
     match column {
-        Column::Enqueue(_) | Column::Bulk => measure::enqueue(options, setting, column),
-        Column::Drain(workers) => measure::drain(options, setting, workers),
-        Column::PickUpP50 => measure::pick_up(options, setting),
-        // Measured together with the other.
+        Column::Enqueue(_) | Column::Bulk => {
+            saying(&column.heading());
+            measure::enqueue(options, setting, column)
+        }
+        Column::Drain(workers) => {
+            saying(&column.heading());
+            measure::drain(options, setting, workers)
+        }
+        Column::PickUpP50 => {
+            saying("pick-up");
+            measure::pick_up(options, setting)
+        }
+        // Comes with the other.
         Column::PickUpP99 => Ok(Measured::new()),
     }
 }
