@@ -174,7 +174,8 @@ pub(crate) fn prefer_indexes(conn: &mut Conn<'_>) -> diesel::QueryResult<()> {
     }
 }
 
-fn in_transaction<C: Connection>(conn: &mut C) -> bool {
+/// Whether a transaction is open, as far as Diesel knows.
+pub(super) fn in_transaction<C: Connection>(conn: &mut C) -> bool {
     C::TransactionManager::transaction_manager_status_mut(conn)
         .transaction_depth()
         .is_ok_and(|depth| depth.is_some())

@@ -1,19 +1,34 @@
--- A deleted job takes its executions along, as before, at a seventh of the
--- price: a foreign key looks into each of these tables for each job that is
+-- A deleted job takes its executions along, as before, at a fraction of the
+-- price: foreign keys look into each of four tables for each job that is
 -- deleted (11 us a job), and one trigger looks once for all jobs of a
--- statement (1.6 us in batches of 100). Keys that Rails made stay.
+-- statement (1 us in batches of 100). Keys that Rails made stay.
 ALTER TABLE solid_queue_scheduled_executions DROP CONSTRAINT IF EXISTS solid_queue_scheduled_executions_job_id_fkey;
 ALTER TABLE solid_queue_blocked_executions DROP CONSTRAINT IF EXISTS solid_queue_blocked_executions_job_id_fkey;
 ALTER TABLE solid_queue_failed_executions DROP CONSTRAINT IF EXISTS solid_queue_failed_executions_job_id_fkey;
 ALTER TABLE solid_queue_recurring_executions DROP CONSTRAINT IF EXISTS solid_queue_recurring_executions_job_id_fkey;
 
--- The search path is that of the migration: whoever deletes may have another.
+-- Jobs that end together mostly have ids that lie together, and mostly nothing
+-- to take along: one look a table tells. The search path is that of the
+-- migration: whoever deletes may have another.
 CREATE FUNCTION windlass_take_along() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    low bigint;
+    high bigint;
+    wide boolean;
 BEGIN
-    DELETE FROM solid_queue_scheduled_executions WHERE job_id IN (SELECT id FROM gone);
-    DELETE FROM solid_queue_blocked_executions WHERE job_id IN (SELECT id FROM gone);
-    DELETE FROM solid_queue_failed_executions WHERE job_id IN (SELECT id FROM gone);
-    DELETE FROM solid_queue_recurring_executions WHERE job_id IN (SELECT id FROM gone);
+    SELECT min(id), max(id), max(id) - min(id) > 20 * count(*) INTO low, high, wide FROM gone;
+    IF wide OR EXISTS (SELECT 1 FROM solid_queue_scheduled_executions WHERE job_id BETWEEN low AND high) THEN
+        DELETE FROM solid_queue_scheduled_executions WHERE job_id IN (SELECT id FROM gone);
+    END IF;
+    IF wide OR EXISTS (SELECT 1 FROM solid_queue_blocked_executions WHERE job_id BETWEEN low AND high) THEN
+        DELETE FROM solid_queue_blocked_executions WHERE job_id IN (SELECT id FROM gone);
+    END IF;
+    IF wide OR EXISTS (SELECT 1 FROM solid_queue_failed_executions WHERE job_id BETWEEN low AND high) THEN
+        DELETE FROM solid_queue_failed_executions WHERE job_id IN (SELECT id FROM gone);
+    END IF;
+    IF wide OR EXISTS (SELECT 1 FROM solid_queue_recurring_executions WHERE job_id BETWEEN low AND high) THEN
+        DELETE FROM solid_queue_recurring_executions WHERE job_id IN (SELECT id FROM gone);
+    END IF;
     RETURN NULL;
 END
 $$;
