@@ -177,21 +177,25 @@ fn finish(criterion: &mut Criterion) -> Result<()> {
 fn beside(criterion: &mut Criterion) -> Result<()> {
     let queues: Vec<String> = (0..10).map(|number| format!("queue-{number}")).collect();
     let on = |queue: &String| Ok(NewJob::new(&Small::new())?.queue(queue));
-    let jobs = queues.iter().map(on).collect::<Result<_>>()?;
-    let crew = Crew::start(registry(), 1, jobs)?;
-    let jobs = crew.claimed(BATCH);
+    let crew = |queues: &[String]| {
+        let jobs = queues.iter().map(on).collect::<Result<_>>()?;
+        Crew::start(registry(), 1, jobs)
+    };
+    let (first, crew) = (crew(&queues[..1])?, crew(&queues)?);
+    let (of_one, jobs) = (first.claimed(BATCH), crew.claimed(BATCH));
     let mut group = criterion.benchmark_group("beside");
     group.throughput(Throughput::Elements(1));
     group.bench_function("pace", |b| {
         b.iter(|| crew.pace(black_box(Duration::from_micros(20))));
     });
     group.throughput(Throughput::Elements(BATCH as u64));
-    for (name, queues) in [
-        ("marks of all queues", &[][..]),
-        ("marks of 10 queues", &queues),
+    for (name, queues, jobs) in [
+        ("marks of all queues", &[][..], &jobs),
+        ("marks of one queue", &queues[..1], &of_one),
+        ("marks of 10 queues", &queues, &jobs),
     ] {
         let mut places = Places::default();
-        group.bench_function(name, |b| b.iter(|| places.look(queues, &jobs)));
+        group.bench_function(name, |b| b.iter(|| places.look(queues, jobs)));
     }
     group.bench_function("events unheard", |b| b.iter(|| tell(black_box(&jobs))));
     group.finish();
