@@ -119,13 +119,14 @@ fn clean(text: String) -> String {
 /// be a leftover: the newer reason wins.
 pub(super) fn insert(conn: &mut Conn<'_>, job_id: i64, failure: &Failure) -> QueryResult<()> {
     let text = conn.write(
-        "INSERT INTO solid_queue_failed_executions (job_id, error, created_at) VALUES ($1, $2, {now}) \
+        "INSERT INTO solid_queue_failed_executions (job_id, error, created_at) \
+         SELECT id, $1, {now} FROM solid_queue_jobs WHERE id = $2 \
          ON CONFLICT (job_id) DO UPDATE SET error = excluded.error, created_at = excluded.created_at",
     );
     on!(conn, |c| cached(
         sql(text)
-            .bind::<BigInt, _>(job_id)
             .bind::<Text, _>(failure.to_json())
+            .bind::<BigInt, _>(job_id)
     )
     .execute(c))?;
     let named = results::record(conn, &[job_id], ResultOutcome::Failed, failure, 1)?;

@@ -19,7 +19,7 @@ const POSTGRES: EmbeddedMigrations = embed_migrations!("migrations/postgres");
 const SQLITE: EmbeddedMigrations = embed_migrations!("migrations/sqlite");
 
 /// The newest migration: what the statements of this version need.
-const NEEDED: &str = "20261121000009";
+const NEEDED: &str = "20261121000010";
 
 /// Any number that no other program locks: "windlass" in ASCII, cut to 63 bits.
 #[cfg(feature = "postgres")]
@@ -35,7 +35,7 @@ const LOCK: i64 = 0x7769_6e64_6c61_7373;
 /// ```
 /// use diesel::prelude::*;
 /// let mut conn = SqliteConnection::establish(":memory:").unwrap();
-/// assert_eq!(windlass::migrate(&mut conn).unwrap().len(), 8);
+/// assert_eq!(windlass::migrate(&mut conn).unwrap().len(), 9);
 /// assert_eq!(windlass::migrate(&mut conn).unwrap().len(), 0);
 /// ```
 ///
@@ -188,7 +188,7 @@ pub enum MigrationDialect {
 }
 
 /// The migration files, as text: `(directory, up.sql, down.sql)`.
-const FILES: [(MigrationDialect, &str, &str, &str); 16] = [
+const FILES: [(MigrationDialect, &str, &str, &str); 18] = [
     (
         MigrationDialect::Postgres,
         "2026-11-21-000001_solid_queue",
@@ -238,6 +238,12 @@ const FILES: [(MigrationDialect, &str, &str, &str); 16] = [
         include_str!("../../migrations/postgres/2026-11-21-000009_concurrency/down.sql"),
     ),
     (
+        MigrationDialect::Postgres,
+        "2026-11-21-000010_cheaper_ends",
+        include_str!("../../migrations/postgres/2026-11-21-000010_cheaper_ends/up.sql"),
+        include_str!("../../migrations/postgres/2026-11-21-000010_cheaper_ends/down.sql"),
+    ),
+    (
         MigrationDialect::Sqlite,
         "2026-11-21-000001_solid_queue",
         include_str!("../../migrations/sqlite/2026-11-21-000001_solid_queue/up.sql"),
@@ -284,6 +290,12 @@ const FILES: [(MigrationDialect, &str, &str, &str); 16] = [
         "2026-11-21-000009_concurrency",
         include_str!("../../migrations/sqlite/2026-11-21-000009_concurrency/up.sql"),
         include_str!("../../migrations/sqlite/2026-11-21-000009_concurrency/down.sql"),
+    ),
+    (
+        MigrationDialect::Sqlite,
+        "2026-11-21-000010_cheaper_ends",
+        include_str!("../../migrations/sqlite/2026-11-21-000010_cheaper_ends/up.sql"),
+        include_str!("../../migrations/sqlite/2026-11-21-000010_cheaper_ends/down.sql"),
     ),
 ];
 

@@ -161,8 +161,8 @@ fn reserve(conn: &mut Conn<'_>, count: usize) -> QueryResult<Vec<i64>> {
     match conn {
         #[cfg(feature = "postgres")]
         Conn::Postgres(conn) => {
-            let text = "SELECT nextval(pg_get_serial_sequence('solid_queue_jobs', 'id')) AS id \
-                 FROM generate_series(1, $1) AS number";
+            let text = "WITH once AS MATERIALIZED (SELECT pg_get_serial_sequence('solid_queue_jobs', 'id')::regclass AS ids) \
+                 SELECT nextval(once.ids) AS id FROM once CROSS JOIN generate_series(1, $1) AS number";
             let ids: Vec<Id> =
                 cached(sql(text.to_owned()).bind::<BigInt, _>(count as i64)).load(*conn)?;
             Ok(ids.into_iter().map(|row| row.id).collect())

@@ -45,7 +45,7 @@ fn a_job_is_performed(db: &TestDb) {
 }
 
 /// Every migration there is, in order.
-const VERSIONS: [&str; 8] = [
+const VERSIONS: [&str; 9] = [
     "20261121000001",
     "20261121000002",
     "20261121000003",
@@ -54,6 +54,7 @@ const VERSIONS: [&str; 8] = [
     "20261121000007",
     "20261121000008",
     "20261121000009",
+    "20261121000010",
 ];
 
 fn an_empty_database_gets_all_tables_once(db: &TestDb) {
