@@ -169,9 +169,9 @@ const COLUMNS: &str = "coalesce(j.id, 0) AS job_id, coalesce(j.queue_name, '') A
 /// row always comes back; no row at all means that the process is gone.
 ///
 /// A job that is claimed already, its ready execution put there by somebody's
-/// hand, loses that execution and holds up no other. It is looked for, as ON
-/// CONFLICT would cost a tenth of the claim: an insertion on trial is written
-/// twice into the log.
+/// hand, loses that execution and holds up no other. ON CONFLICT costs a tenth
+/// of the claim; a NOT EXISTS would cost less, until the planner believes that
+/// nothing is claimed and reads, for each job, all that vacuum has left.
 ///
 /// The picked rows are MATERIALIZED: the planner might otherwise run the
 /// LIMIT more than once and take too many. They are deleted by where they
@@ -213,8 +213,7 @@ fn in_one_statement(conn: &mut PgConnection, want: &Want<'_>) -> QueryResult<Vec
            RETURNING job_id, cautious, concurrency_key), \
          held AS (INSERT INTO solid_queue_claimed_executions (job_id, process_id, created_at, started_at, concurrency_key) \
            SELECT job_id, $1, {{now}}, CASE WHEN $5 AND cautious THEN NULL ELSE {{now}} END, concurrency_key FROM gone \
-           WHERE NOT EXISTS (SELECT 1 FROM solid_queue_claimed_executions c WHERE c.job_id = gone.job_id) \
-           RETURNING id, job_id, started_at) \
+           ON CONFLICT (job_id) DO NOTHING RETURNING id, job_id, started_at) \
          SELECT coalesce(held.id, 0) AS claim_id, held.started_at IS NOT NULL AS begun, {IS_WANTED} AS is_wanted, {COLUMNS} \
          FROM me LEFT JOIN held ON true LEFT JOIN solid_queue_jobs j ON j.id = held.job_id",
     ));

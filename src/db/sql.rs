@@ -20,6 +20,8 @@ pub(crate) enum Dialect {
     Sqlite,
 }
 
+const CAUTIOUS: &str = "(at_most_once OR crash_count > 0 OR coalesce(max_crashes = 0, false))";
+
 impl Dialect {
     /// Replaces the words that differ:
     ///
@@ -57,9 +59,7 @@ impl Dialect {
     fn write_word(self, word: &str, out: &mut String) {
         let (name, argument) = word.split_once(' ').unwrap_or((word, ""));
         match (self, name) {
-            (_, "cautious") => {
-                out.push_str("(at_most_once OR crash_count > 0 OR coalesce(max_crashes = 0, false))")
-            }
+            (_, "cautious") => out.push_str(CAUTIOUS),
             (Dialect::Postgres, "now") => {
                 out.push_str("(statement_timestamp() AT TIME ZONE 'UTC')")
             }

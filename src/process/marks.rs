@@ -17,6 +17,9 @@ pub(crate) struct Marks {
     /// When a look is to begin at the beginning again.
     again_at: Option<Instant>,
     look: Look,
+    /// What the last looks from the beginning took, but for the jobs that they
+    /// found. The least of them counts: any one may have had to wait.
+    costs: [Duration; 3],
 }
 
 /// The look under way, or the last one.
@@ -33,6 +36,15 @@ struct Look {
 /// long themselves: then ten times as long as one.
 const INTERVAL: Duration = Duration::from_millis(50);
 
+/// A look from the beginning that takes longer has much to pass that was taken
+/// and not yet cleared away, as somebody's long transaction forbids it. Marks
+/// are then used for jobs of all kinds, and when the queues are empty too.
+const DEAR: Duration = Duration::from_millis(20);
+
+/// What a claim takes for each job at most, so that it is not mistaken for a
+/// look that is dear.
+const A_JOB: Duration = Duration::from_micros(50);
+
 impl Marks {
     /// A look begins, which may pass what came before the marks.
     pub(crate) fn begin(&mut self, by_marks: bool) {
@@ -41,6 +53,7 @@ impl Marks {
         if is_due {
             self.reached.clear();
         }
+        let by_marks = by_marks || self.is_dear();
         self.look = Look {
             by_marks,
             began: (is_due || !by_marks).then_some(now),
@@ -61,15 +74,32 @@ impl Marks {
         }
     }
 
-    /// Whether the look has not seen everything.
+    /// Whether the look has not seen everything, and another is to follow at
+    /// once.
     pub(crate) fn passed_some(&self) -> bool {
-        self.look.began.is_none()
+        self.look.began.is_none() && !self.is_dear()
+    }
+
+    /// For how long what the last look has passed may wait. `None`: it has
+    /// passed nothing.
+    pub(crate) fn patience(&self) -> Option<Duration> {
+        let again_at = self.again_at.filter(|_| self.look.began.is_none())?;
+        Some(again_at.saturating_duration_since(clock::instant()))
+    }
+
+    fn is_dear(&self) -> bool {
+        self.costs.iter().all(|cost| *cost > DEAR)
     }
 
     /// Notes what a look found, and whether that was as much as it wanted.
-    /// With less, the next one begins at the beginning.
+    /// With less, the next one begins at the beginning, unless that is dear.
     pub(crate) fn reach(&mut self, jobs: &[Arc<Claimed>], is_full: bool) {
-        if !is_full {
+        if let Some(began) = self.look.began {
+            let of_jobs = A_JOB * u32::try_from(jobs.len()).unwrap_or(u32::MAX);
+            self.costs.rotate_left(1);
+            self.costs[2] = began.elapsed().saturating_sub(of_jobs);
+        }
+        if !is_full && !self.is_dear() {
             return self.forget();
         }
         if !self.look.by_marks {
@@ -98,7 +128,10 @@ impl Marks {
 
     /// The next look begins at the beginning.
     pub(crate) fn forget(&mut self) {
-        *self = Marks::default();
+        *self = Marks {
+            costs: self.costs,
+            ..Marks::default()
+        };
     }
 }
 
@@ -106,5 +139,67 @@ fn place(job: &Claimed) -> Mark {
     Mark {
         priority: job.priority,
         job_id: job.job_id,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_millis(25);
+
+    /// A look that took so long and found nothing.
+    fn look(marks: &mut Marks, by_marks: bool, took: Duration) -> Vec<Mark> {
+        marks.begin(by_marks);
+        if let Some(began) = &mut marks.look.began {
+            *began = began.checked_sub(took).unwrap_or(*began);
+        }
+        let from = marks.from(&Queues::All);
+        marks.reach(&[], false);
+        from
+    }
+
+    fn with_a_mark(marks: &mut Marks) {
+        let mark = Mark {
+            priority: 0,
+            job_id: 7,
+        };
+        marks.reached.insert(String::new(), mark);
+    }
+
+    #[test]
+    fn marks_end_with_the_queue() {
+        let mut marks = Marks::default();
+        for _ in 0..5 {
+            with_a_mark(&mut marks);
+            assert_eq!(look(&mut marks, true, Duration::ZERO), []);
+            assert_eq!(marks.patience(), None);
+        }
+    }
+
+    #[test]
+    fn they_stay_where_a_look_from_the_beginning_is_dear() {
+        let mut marks = Marks::default();
+        for _ in 0..4 {
+            assert_eq!(look(&mut marks, false, LONG), []);
+        }
+        with_a_mark(&mut marks);
+        let from = look(&mut marks, false, LONG);
+        assert_eq!(from.len(), 1);
+        assert_eq!(from[0].job_id, 7);
+        // What comes before the mark is looked for, and not at once.
+        assert!(!marks.passed_some());
+        let patience = marks.patience().unwrap();
+        assert!(patience <= 10 * LONG, "{patience:?}");
+    }
+
+    #[test]
+    fn one_look_that_had_to_wait_proves_nothing() {
+        let mut marks = Marks::default();
+        for took in [LONG, Duration::ZERO, LONG, LONG] {
+            look(&mut marks, false, took);
+        }
+        assert_eq!(look(&mut marks, false, LONG), []);
+        assert_eq!(look(&mut marks, false, Duration::ZERO), []);
     }
 }

@@ -362,6 +362,7 @@ impl Poller {
         let idle = self.idle_since.get_or_insert_with(clock::instant).elapsed();
         let pause = (idle * 2).max(FIRST_LOOK).min(self.polling_interval);
         let pause = self.rest.wear.patience(pause);
+        let pause = self.marks.patience().map_or(pause, |most| most.min(pause));
         let stuck = self.stuck();
         select_biased! {
             recv(self.stop.channel()) -> _ => {}

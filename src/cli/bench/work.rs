@@ -23,7 +23,13 @@ enum Beside {
     Nothing,
     Backlog(u32),
     Queues(u64),
+    /// And behind what others have drained since somebody opened a transaction
+    /// that is open still, so that no vacuum may clear it away.
+    Transaction,
 }
+
+/// How often as many jobs are drained first as are counted then.
+const WAVES: u32 = 5;
 
 /// What a drain came to.
 struct Drained {
@@ -70,6 +76,10 @@ pub(super) fn backlogs(run: &mut Run) -> Result<()> {
             format!("{name}, {} jobs waiting", run.settings.backlog),
         ),
         (Beside::Queues(10_000), format!("{name}, 10000 queues")),
+        (
+            Beside::Transaction,
+            format!("{name}, a transaction open meanwhile"),
+        ),
     ] {
         run.saying(&what);
         let drained = drain(run, crew, beside)?;
@@ -146,6 +156,14 @@ fn drain(run: &Run, crew: Crew, beside: Beside) -> Result<Drained> {
     let place = run.place()?;
     let database = place.migrated()?;
     let jobs = run.settings.jobs;
+    let mut reader = database.connect()?;
+    if beside == Beside::Transaction {
+        bench::open_snapshot(&mut reader.as_conn()).doing("open a transaction")?;
+        for _ in 0..WAVES {
+            enqueues::fill_database(&database, jobs, |_| "default".to_owned())?;
+            move_jobs(run, place.url(), &database, crew)?;
+        }
+    }
     enqueues::fill_database(&database, jobs, |number| match beside {
         Beside::Queues(queues) => format!("queue_{}", number % queues),
         _ => "default".to_owned(),
@@ -153,19 +171,24 @@ fn drain(run: &Run, crew: Crew, beside: Beside) -> Result<Drained> {
     if let Beside::Backlog(jobs) = beside {
         enqueues::fill_database(&database, jobs, |_| "default".to_owned())?;
     }
+    move_jobs(run, place.url(), &database, crew)
+}
+
+/// From the start of the workers until all jobs have finished.
+fn move_jobs(run: &Run, url: &str, database: &Database, crew: Crew) -> Result<Drained> {
     let mut programs = Vec::new();
     for _ in 0..crew.processes {
         let delete = crew.finished == Finished::Delete;
-        programs.push(Program::start(place.url(), crew.threads, delete)?);
+        programs.push(Program::start(url, crew.threads, delete)?);
     }
-    let before = written(&database)?;
+    let before = written(database)?;
     let begun = clock::instant();
     for program in &mut programs {
         program.nudge()?;
     }
-    let done = wait(&programs, u64::from(jobs), run.settings.limit)?;
+    let done = wait(&programs, u64::from(run.settings.jobs), run.settings.limit)?;
     let took = begun.elapsed();
-    let after = written(&database)?;
+    let after = written(database)?;
     let costs = programs.iter_mut().map(Program::cost);
     let costs = costs.collect::<Result<Vec<_>>>()?;
     programs.into_iter().for_each(Program::stop);

@@ -1,7 +1,9 @@
 //! What this process has asked of databases, and what a database has written.
 
 use crate::db::conn::Conn;
-use diesel::connection::{Instrumentation, InstrumentationEvent, set_default_instrumentation};
+use diesel::connection::{
+    Instrumentation, InstrumentationEvent, SimpleConnection as _, set_default_instrumentation,
+};
 use diesel::prelude::*;
 #[cfg(feature = "postgres")]
 use diesel::sql_types::BigInt;
@@ -81,5 +83,19 @@ pub(crate) fn written(conn: &mut Conn<'_>) -> QueryResult<Option<i64>> {
         .map(|row| Some(row.position)),
         #[cfg(feature = "sqlite")]
         Conn::Sqlite(_) => Ok(None),
+    }
+}
+
+/// Opens a transaction that sees the database as it is now, for as long as the
+/// connection lives.
+pub(crate) fn open_snapshot(conn: &mut Conn<'_>) -> QueryResult<()> {
+    match conn {
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(conn) => conn.batch_execute(
+            "SET idle_in_transaction_session_timeout = 0; BEGIN ISOLATION LEVEL REPEATABLE READ; \
+             SELECT count(*) FROM solid_queue_pauses",
+        ),
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(conn) => conn.batch_execute("BEGIN; SELECT count(*) FROM solid_queue_pauses"),
     }
 }

@@ -5,6 +5,6 @@ mod counters;
 mod place;
 mod plain;
 
-pub(crate) use counters::{count_statements, counted, written};
+pub(crate) use counters::{count_statements, counted, open_snapshot, written};
 pub(crate) use place::Place;
 pub(crate) use plain::{Shape, claim, create, enqueue, enqueue_all, finish, version};

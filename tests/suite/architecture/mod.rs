@@ -1,6 +1,7 @@
 //! The order of the house: which room of `src/` imports which, where SQL may
 //! stand, and how long things get. CONTRIBUTING.md tells why.
 
+mod peers;
 mod source;
 
 use source::{Import, Source};

@@ -1,0 +1,32 @@
+//! `benches/peers` builds other job frameworks. They stay out of this crate.
+
+use std::path::Path;
+
+fn read(file: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+    std::fs::read_to_string(path).unwrap()
+}
+
+fn has_line(file: &str, line: &str) -> bool {
+    read(file).lines().any(|other| other == line)
+}
+
+#[test]
+fn the_peers_have_a_workspace_of_their_own() {
+    assert!(has_line("benches/peers/Cargo.toml", "[workspace]"));
+    assert!(has_line("benches/peers/Cargo.toml", "publish = false"));
+    assert!(!has_line("Cargo.toml", "[workspace]"));
+    let manifest = read("Cargo.toml");
+    let exclude = manifest.lines().find(|line| line.starts_with("exclude = "));
+    assert!(exclude.unwrap().contains("\"benches/peers\""));
+}
+
+#[test]
+fn no_dependency_is_a_peer() {
+    // The lock file lists what is optional, and what only tests need, too.
+    for peer in ["fang", "graphile_worker", "sqlx", "tokio"] {
+        let name = format!("name = \"{peer}\"");
+        assert!(has_line("benches/peers/Cargo.lock", &name), "{peer}");
+        assert!(!has_line("Cargo.lock", &name), "{peer}");
+    }
+}
