@@ -300,7 +300,7 @@ impl NewJob {
                     .to_owned(),
             );
         }
-        if depth(&self.row.arguments) > MAX_DEPTH {
+        if is_too_deep(&self.row.arguments) {
             return refused(format!(
                 "its arguments are nested deeper than {MAX_DEPTH} arrays and objects, and could not be \
                  decoded again; store the data elsewhere and pass a reference"
@@ -343,8 +343,15 @@ const LONGEST_DELAY: i64 = 1_000 * 366 * 86_400 * 1_000_000;
 /// `serde_json` writes any depth but reads only 127; an envelope takes some.
 pub(crate) const MAX_DEPTH: usize = 120;
 
+/// Whether JSON text is nested deeper than can be read again.
+pub(crate) fn is_too_deep(json: &str) -> bool {
+    // Most texts have fewer brackets at all, which is quickly seen.
+    let brackets = json.bytes().filter(|byte| matches!(byte, b'[' | b'{'));
+    brackets.count() > MAX_DEPTH && depth(json) > MAX_DEPTH
+}
+
 /// How deep arrays and objects stand in each other in JSON text.
-pub(crate) fn depth(json: &str) -> usize {
+fn depth(json: &str) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0);
     let (mut in_text, mut is_escaped) = (false, false);
     for byte in json.bytes() {
@@ -365,14 +372,16 @@ pub(crate) fn depth(json: &str) -> usize {
 
 /// Whether JSON text contains `\u0000` that is an escape, not `\\u0000`.
 fn has_escaped_nul(json: &str) -> bool {
-    json.match_indices("\\u0000").any(|(index, _)| {
-        let backslashes = json[..index]
-            .bytes()
-            .rev()
-            .take_while(|b| *b == b'\\')
-            .count();
-        backslashes % 2 == 0
-    })
+    // `contains` is many times faster than to look for every place.
+    json.contains("\\u0000")
+        && json.match_indices("\\u0000").any(|(index, _)| {
+            let backslashes = json[..index]
+                .bytes()
+                .rev()
+                .take_while(|b| *b == b'\\')
+                .count();
+            backslashes % 2 == 0
+        })
 }
 
 impl From<jobs::Inserted> for Enqueued {
@@ -442,6 +451,10 @@ mod tests {
         assert_eq!(depth("null"), 0);
         assert_eq!(depth(r#"{"a":[{}],"b":[]}"#), 3);
         assert_eq!(depth(r#"["[[\"[[","\\","[["]"#), 1);
+        let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
+        assert!(is_too_deep(&nested(MAX_DEPTH + 1)));
+        assert!(!is_too_deep(&nested(MAX_DEPTH)));
+        assert!(!is_too_deep(&"[]".repeat(MAX_DEPTH + 1)));
     }
 
     #[test]

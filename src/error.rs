@@ -184,14 +184,14 @@ pub enum SchemaError {
     },
     /// Some migrations were not applied.
     #[error(
-        "the tables of {target} are of version {found}, this program needs {needed}: run `windlass migrate --database URL`"
+        "the tables of {target} are of version {found}, this program needs {needed}, which was not applied: run `windlass migrate --database URL`"
     )]
     Old {
         /// The address, without secrets.
         target: String,
         /// The newest version that is applied.
         found: String,
-        /// The version this program was built for.
+        /// The first version that is not applied and that this program needs.
         needed: String,
     },
 }

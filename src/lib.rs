@@ -64,6 +64,9 @@ pub use job::{Context, Job, JobId};
 pub use operate::{Cancelled, Change, Changed, Jobs, cancel};
 pub use outcome::{Interrupted, JobError, JobResult};
 pub use policy::{Backoff, Delivery, JobFailed, Policy};
+#[cfg(feature = "benchmarks")]
+#[doc(hidden)]
+pub use process::benchmarks;
 pub use process::{Child, Dispatcher, Handle, Scheduler, Stopped, Supervisor, Worker};
 pub use queue::QueueSelector;
 pub use queues::{clear_queue, pause_queue, queue_latency, queue_size, resume_queue};

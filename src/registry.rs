@@ -1,6 +1,6 @@
 //! Which classes a program performs, and how. Types end here.
 
-use crate::enqueue::{MAX_DEPTH, NewJob, depth};
+use crate::enqueue::{MAX_DEPTH, NewJob, is_too_deep};
 use crate::job::{Context, Job, Run};
 use crate::outcome::{JobError, Output};
 use crate::policy::Policy;
@@ -98,8 +98,10 @@ impl Registry {
 
     /// Completes the policy that is stored with a job.
     pub(crate) fn complete(&self, class_name: &str, stored: Policy) -> Policy {
-        let of_type = self.classes.get(class_name);
-        let known = of_type.map_or(stored.clone(), |class| stored.or(&class.policy));
+        let known = match self.classes.get(class_name) {
+            Some(class) => stored.or(&class.policy),
+            None => stored,
+        };
         known.or(&self.defaults)
     }
 
@@ -170,7 +172,7 @@ fn keepable<J: Job>(text: String) -> Output {
             text.len(),
             J::MAX_RESULT
         )
-    } else if depth(&text) > MAX_DEPTH {
+    } else if is_too_deep(&text) {
         format!(
             "result_too_deep: it is nested deeper than {MAX_DEPTH} arrays and objects, and could not be read again"
         )

@@ -46,7 +46,7 @@ pub(super) fn enter(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     // One that is ready already, by somebody's hand, must not hold up others.
     let text = conn.write(
         "INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at) \
-         SELECT id, queue_name, priority, class_name, at_most_once OR crash_count > 0, {now} FROM solid_queue_jobs \
+         SELECT id, queue_name, priority, class_name, {cautious}, {now} FROM solid_queue_jobs \
          WHERE id IN {in $1} AND concurrency_key IS NULL ORDER BY id ON CONFLICT (job_id) DO NOTHING RETURNING job_id",
     );
     let ready: Vec<Job> = on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
@@ -74,7 +74,7 @@ pub(super) fn insert(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
 /// What a statement that inserts jobs returns of them for [`limited_ctes`].
 #[cfg(feature = "postgres")]
 pub(super) const RETURNING: &str = "id, queue_name, priority, class_name, at_most_once, scheduled_at, concurrency_key, concurrency_limit, \
-     concurrency_on_conflict, last_claim_id, attempts, crash_count";
+     concurrency_on_conflict, last_claim_id, attempts, crash_count, max_crashes";
 
 /// What a statement of Postgres that inserts jobs does with those of them that
 /// are due and have a limit: they are blocked, and their keys wanted. `jobs`

@@ -62,7 +62,7 @@ fn insert_json(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<i64>> {
     };
     for text in [
         "INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at) \
-         SELECT id, queue_name, priority, class_name, at_most_once, created_at FROM solid_queue_jobs \
+         SELECT id, queue_name, priority, class_name, {cautious}, created_at FROM solid_queue_jobs \
          WHERE id BETWEEN $1 AND $2 AND (scheduled_at IS NULL OR scheduled_at <= created_at) ORDER BY id",
         "INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at) \
          SELECT id, queue_name, priority, scheduled_at, created_at FROM solid_queue_jobs \
@@ -92,9 +92,9 @@ fn insert_arrays(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<i64>> 
              (queue_name, class_name, arguments, priority, active_job_id, scheduled_at, delay, max_attempts, max_crashes, \
               at_most_once, policy, ord) \
            ORDER BY ord \
-           RETURNING id, queue_name, priority, class_name, at_most_once, scheduled_at), \
+           RETURNING id, queue_name, priority, class_name, at_most_once, crash_count, max_crashes, scheduled_at), \
          ready AS (INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at) \
-           SELECT id, queue_name, priority, class_name, at_most_once, {{now}} FROM job \
+           SELECT id, queue_name, priority, class_name, {{cautious}}, {{now}} FROM job \
            WHERE scheduled_at IS NULL OR scheduled_at <= {{now}} RETURNING 1), \
          later AS (INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at) \
            SELECT id, queue_name, priority, scheduled_at, {{now}} FROM job WHERE scheduled_at > {{now}}), \

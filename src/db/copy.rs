@@ -113,7 +113,8 @@ fn ready<'a>(row: &'a NewRow, reserved: &Reserved) -> ReadyRow<'a> {
         queue_name: &row.queue_name,
         priority: row.priority,
         class_name: &row.class_name,
-        cautious: row.at_most_once,
+        // `{cautious}` of one that has not run yet.
+        cautious: row.at_most_once || row.max_crashes == Some(0),
         created_at: reserved.now,
     }
 }

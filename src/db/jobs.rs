@@ -225,9 +225,9 @@ fn insert_in_one_statement(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Opt
     }
     let (returning, entered) = match row.limit {
         None => (
-            "id, queue_name, priority, class_name, at_most_once, scheduled_at",
+            "id, queue_name, priority, class_name, at_most_once, crash_count, max_crashes, scheduled_at",
             "entered AS (INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at) \
-               SELECT id, queue_name, priority, class_name, at_most_once, {now} FROM job \
+               SELECT id, queue_name, priority, class_name, {cautious}, {now} FROM job \
                WHERE scheduled_at IS NULL OR scheduled_at <= {now} RETURNING 1)"
                 .to_owned(),
         ),
@@ -260,7 +260,7 @@ fn insert_due(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<i64> {
              max_attempts, max_crashes, at_most_once, policy, unique_id, created_at, updated_at) \
            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, {{now}}, {{now}}) RETURNING id), \
          ready AS (INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at) \
-           SELECT id, $1, $4, $2, $8, {{now}} FROM job) \
+           SELECT id, $1, $4, $2, $8 OR coalesce($7 = 0, false), {{now}} FROM job) \
          SELECT id, {NOTIFY} AS notified FROM job",
         NOTIFY = super::wakeup::NOTIFY,
     ));
@@ -319,7 +319,7 @@ pub(super) fn insert_step_by_step(
     }
     let text = conn.write(if due {
         "INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at) \
-         SELECT id, queue_name, priority, class_name, at_most_once, created_at FROM solid_queue_jobs WHERE id = $1"
+         SELECT id, queue_name, priority, class_name, {cautious}, created_at FROM solid_queue_jobs WHERE id = $1"
     } else {
         "INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at) \
          SELECT id, queue_name, priority, scheduled_at, created_at FROM solid_queue_jobs WHERE id = $1"

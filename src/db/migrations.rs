@@ -18,9 +18,6 @@ const POSTGRES: EmbeddedMigrations = embed_migrations!("migrations/postgres");
 #[cfg(feature = "sqlite")]
 const SQLITE: EmbeddedMigrations = embed_migrations!("migrations/sqlite");
 
-/// The newest migration: what the statements of this version need.
-const NEEDED: &str = "20261121000010";
-
 /// Any number that no other program locks: "windlass" in ASCII, cut to 63 bits.
 #[cfg(feature = "postgres")]
 const LOCK: i64 = 0x7769_6e64_6c61_7373;
@@ -166,15 +163,22 @@ pub(crate) fn check(conn: &mut Conn<'_>, database: &Database) -> Result<()> {
         }
         .into());
     };
-    if !applied.contains(NEEDED) {
-        return Err(SchemaError::Old {
+    let mut needed = FILES.iter().map(version);
+    match needed.find(|version| !applied.contains(version)) {
+        None => Ok(()),
+        Some(needed) => Err(SchemaError::Old {
             target: database.target(),
             found: found.clone(),
-            needed: NEEDED.to_owned(),
+            needed,
         }
-        .into());
+        .into()),
     }
-    Ok(())
+}
+
+/// As the version table has it: the digits in front of the name.
+fn version((_, directory, ..): &File) -> String {
+    let number = directory.split('_').next().unwrap_or_default();
+    number.replace('-', "")
 }
 
 /// Which of the two databases a set of migration files is for.
@@ -187,8 +191,12 @@ pub enum MigrationDialect {
     Sqlite,
 }
 
-/// The migration files, as text: `(directory, up.sql, down.sql)`.
-const FILES: [(MigrationDialect, &str, &str, &str); 18] = [
+/// A migration, as text: `(directory, up.sql, down.sql)`.
+type File = (MigrationDialect, &'static str, &'static str, &'static str);
+
+/// All migrations, in order: the statements of this version need every one,
+/// and both databases have the same.
+const FILES: [File; 18] = [
     (
         MigrationDialect::Postgres,
         "2026-11-21-000001_solid_queue",

@@ -250,7 +250,7 @@ fn insert_text() -> String {
            SELECT id, queue_name, priority, '{AGAIN}', timestamp '{FOR_EVER}', {{now}} FROM job WHERE id = ANY ($18)), \
          {limited}, \
          ready AS (INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at) \
-           SELECT id, queue_name, priority, class_name, at_most_once, {{now}} FROM free \
+           SELECT id, queue_name, priority, class_name, {{cautious}}, {{now}} FROM free \
            WHERE (scheduled_at IS NULL OR scheduled_at <= {{now}}) AND concurrency_key IS NULL ORDER BY id RETURNING 1), \
          later AS (INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at) \
            SELECT id, queue_name, priority, scheduled_at, {{now}} FROM free WHERE scheduled_at > {{now}} ORDER BY id), \

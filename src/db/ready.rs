@@ -392,7 +392,7 @@ fn candidates(conn: &mut Conn<'_>, want: &Want<'_>, limit: usize) -> QueryResult
 pub(super) fn insert(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     let text = conn.write(
         "INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at, concurrency_key) \
-         SELECT id, queue_name, priority, class_name, at_most_once OR crash_count > 0, {now}, \
+         SELECT id, queue_name, priority, class_name, {cautious}, {now}, \
            CASE WHEN concurrency_limit IS NOT NULL THEN concurrency_key END \
          FROM solid_queue_jobs WHERE id IN {in $1} ORDER BY id ON CONFLICT (job_id) DO NOTHING",
     );

@@ -20,6 +20,8 @@ pub(crate) enum Dialect {
     Sqlite,
 }
 
+const CAUTIOUS: &str = "(at_most_once OR crash_count > 0 OR coalesce(max_crashes = 0, false))";
+
 impl Dialect {
     /// Replaces the words that differ:
     ///
@@ -34,6 +36,10 @@ impl Dialect {
     ///   calendar has: `infinity`, or whatever else SQLite lets stand there.
     /// - `{lock}`, `{lock skip}`, `{lock of c}`, `{lock skip of c}`: the row locks that SQLite,
     ///   whose write lock is taken already, neither has nor needs.
+    ///
+    /// And one that does not: `{cautious}`, whether a job is not to be noted as
+    /// begun before a thread is free for it, because a crash that it has no
+    /// part in would fail it, or it has been suspected before.
     ///
     /// Placeholders are `$1, $2, ..`, numbered in the order in which they
     /// first appear: SQLite takes them as names and numbers them so.
@@ -53,6 +59,7 @@ impl Dialect {
     fn write_word(self, word: &str, out: &mut String) {
         let (name, argument) = word.split_once(' ').unwrap_or((word, ""));
         match (self, name) {
+            (_, "cautious") => out.push_str(CAUTIOUS),
             (Dialect::Postgres, "now") => {
                 out.push_str("(statement_timestamp() AT TIME ZONE 'UTC')")
             }

@@ -135,7 +135,9 @@ impl Finisher {
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            self.write_all(batch);
+            for group in grouped(batch) {
+                self.write(group);
+            }
         }
     }
 
@@ -145,24 +147,6 @@ impl Finisher {
         let (due, later) = all.into_iter().partition(|pending| pending.again_at <= now);
         self.deferred = later;
         due
-    }
-
-    /// Successes in one statement a registration, everything else one by one.
-    fn write_all(&mut self, batch: Vec<Pending>) {
-        let (mut finished, others): (Vec<_>, Vec<_>) = batch
-            .into_iter()
-            .partition(|pending| matches!(pending.ended.outcome, Outcome::Finished(_)));
-        while let Some(first) = finished.first() {
-            let of_first = kind(first);
-            let (same, rest) = finished
-                .into_iter()
-                .partition(|pending| kind(pending) == of_first);
-            self.write(same);
-            finished = rest;
-        }
-        for pending in others {
-            self.write(vec![pending]);
-        }
     }
 
     /// Writes endings of one kind. While the database is away they wait
@@ -335,6 +319,24 @@ impl Finisher {
     }
 }
 
+/// Successes of one kind together, everything else one by one.
+pub(super) fn grouped(batch: Vec<Pending>) -> Vec<Vec<Pending>> {
+    let (mut finished, others): (Vec<_>, Vec<_>) = batch
+        .into_iter()
+        .partition(|pending| matches!(pending.ended.outcome, Outcome::Finished(_)));
+    let mut groups = Vec::new();
+    while let Some(first) = finished.first() {
+        let of_first = kind(first);
+        let (same, rest) = finished
+            .into_iter()
+            .partition(|pending| kind(pending) == of_first);
+        groups.push(same);
+        finished = rest;
+    }
+    groups.extend(others.into_iter().map(|pending| vec![pending]));
+    groups
+}
+
 /// What the endings of one statement have in common: the process, what
 /// becomes of the rows, and whether they leave more behind.
 fn kind(pending: &Pending) -> Kind {
@@ -355,7 +357,7 @@ enum Settled {
     Fenced,
 }
 
-fn pending(ended: Ended) -> Pending {
+pub(super) fn pending(ended: Ended) -> Pending {
     Pending {
         ended,
         tries: 0,

@@ -109,20 +109,20 @@ impl Marks {
             let pause = (began.elapsed() * 10).max(INTERVAL);
             self.again_at = Some(clock::instant() + pause);
         }
-        for job in jobs {
-            let name = if self.look.of_all {
-                ""
-            } else {
-                &job.queue_name
-            };
-            let mark = Mark {
-                priority: job.priority,
-                job_id: job.job_id,
-            };
-            match self.reached.get_mut(name) {
-                Some(reached) => *reached = mark.max(*reached),
-                None => drop(self.reached.insert(name.to_owned(), mark)),
+        let of_all = self.look.of_all;
+        // One look into the map for jobs of one queue that come in a row.
+        for same in jobs.chunk_by(|one, next| of_all || one.queue_name == next.queue_name) {
+            let name = if of_all { "" } else { &same[0].queue_name };
+            if let Some(furthest) = same.iter().map(|job| place(job)).max() {
+                self.note(name, furthest);
             }
+        }
+    }
+
+    fn note(&mut self, name: &str, mark: Mark) {
+        match self.reached.get_mut(name) {
+            Some(reached) => *reached = mark.max(*reached),
+            None => drop(self.reached.insert(name.to_owned(), mark)),
         }
     }
 
@@ -132,6 +132,13 @@ impl Marks {
             costs: self.costs,
             ..Marks::default()
         };
+    }
+}
+
+fn place(job: &Claimed) -> Mark {
+    Mark {
+        priority: job.priority,
+        job_id: job.job_id,
     }
 }
 

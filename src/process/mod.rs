@@ -1,5 +1,7 @@
 //! What runs: workers, dispatchers, supervisors, and what they share.
 
+#[cfg(feature = "benchmarks")]
+pub mod benchmarks;
 mod children;
 mod claims;
 mod clearing;

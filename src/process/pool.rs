@@ -140,7 +140,7 @@ impl Pool {
         }
     }
 
-    fn perform(&self, assignment: Assignment, live: Arc<Live>) -> Ended {
+    pub(super) fn perform(&self, assignment: Assignment, live: Arc<Live>) -> Ended {
         let job = &assignment.job;
         let policy = policy(&self.registry, job);
         let (limit, finished) = (policy.limit(), self.finished(&policy));

@@ -2,25 +2,35 @@
 
 use super::checks;
 use super::db::{TestDb, execute, on_each_database};
-use super::interleavings::world::{World, once, row};
-use crate::db::claimed;
+use super::interleavings::world::{World, limited, once, row, with_key};
+use crate::db::jobs::{self, NewRow};
 use crate::db::ready::{self, Claimed, Claims, Mark, Queues, Want};
 use crate::db::recovery::{Death, Recovered};
-use crate::db::{AsConn, Conn, processes};
+use crate::db::{AsConn, Conn, blocked, claimed, processes};
 
 on_each_database!(
     what_may_run_once_has_not_begun_before_a_thread_is_free,
     what_has_crashed_before_has_not_begun_either,
+    what_no_crash_is_forgiven_has_not_begun_either,
     nobody_begins_what_another_holds,
     a_look_from_a_mark_passes_what_comes_before,
 );
 
 fn claim(conn: &mut Conn<'_>, process_id: i64, ahead: bool, from: &[Mark]) -> Vec<Claimed> {
+    claim_up_to(10, conn, process_id, (ahead, from))
+}
+
+fn claim_up_to(
+    limit: usize,
+    conn: &mut Conn<'_>,
+    process_id: i64,
+    (ahead, from): (bool, &[Mark]),
+) -> Vec<Claimed> {
     let want = Want {
         process_id,
         queues: &Queues::All,
         classes: &["a".to_owned()],
-        limit: 10,
+        limit,
         ahead,
         from,
     };
@@ -86,6 +96,50 @@ fn what_has_crashed_before_has_not_begun_either(db: &TestDb) {
         .map(|job| job.crash_count)
         .collect();
     assert_eq!(crashes, [1]);
+}
+
+/// Whichever way it became ready: no other job's crash may fail it.
+fn what_no_crash_is_forgiven_has_not_begun_either(db: &TestDb) {
+    let mut connection = db.connect();
+    let conn = &mut connection.as_conn();
+    let mut world = World::default();
+    world.process(conn);
+    world.process(conn);
+    let named = |name: &str| NewRow {
+        unique_id: Some(name.to_owned()),
+        ..row()
+    };
+    let fragile = |row: NewRow| NewRow {
+        max_crashes: Some(0),
+        ..row
+    };
+    let mut jobs = vec![jobs::insert(conn, &fragile(row())).unwrap().id];
+    for one in [with_key("k"), limited(), named("u")] {
+        jobs.push(jobs::insert(conn, &fragile(one)).unwrap().id);
+    }
+    // One statement for few, for those with a key or name, and for very many.
+    let few = [fragile(row()), fragile(row())];
+    let keyed = [fragile(with_key("l")), fragile(named("v"))];
+    let many = vec![fragile(row()); 200];
+    for lot in [&few[..], &keyed, &many] {
+        let lot = jobs::insert_all(conn, lot).unwrap();
+        jobs.extend(lot.into_iter().map(|one| one.id));
+    }
+    blocked::promote(conn, 10).unwrap();
+    let usual = jobs::insert(conn, &row()).unwrap().id;
+    let held = claim_up_to(500, conn, world.processes[0], (true, &[]));
+    let begun: Vec<i64> = held
+        .iter()
+        .filter(|claim| claim.begun)
+        .map(|claim| claim.job_id)
+        .collect();
+    assert_eq!((held.len(), begun), (jobs.len() + 1, vec![usual]));
+    assert_eq!(kill(conn, world.processes[0]).failed, Vec::<i64>::new());
+    // A second death, with one of them begun by a thread: it alone fails.
+    let held = claim_up_to(500, conn, world.processes[1], (true, &[]));
+    let first = held.iter().find(|claim| claim.job_id == jobs[0]).unwrap();
+    claimed::begin(conn, world.processes[1], &[first.claim_id]).unwrap();
+    assert_eq!(kill(conn, world.processes[1]).failed, [jobs[0]]);
 }
 
 fn nobody_begins_what_another_holds(db: &TestDb) {

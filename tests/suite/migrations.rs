@@ -10,7 +10,7 @@ use crate::{on_each_database, on_each_empty_database, with_own_connection};
 use diesel::connection::SimpleConnection;
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
-use windlass::{Error, Job, MigrationDialect, Registry, Worker};
+use windlass::{Error, Job, MigrationDialect, Registry, SchemaError, Worker};
 
 fn dialect(db: &TestDb) -> MigrationDialect {
     if db.is_postgres() {
@@ -115,6 +115,8 @@ fn a_migration_under_way_is_waited_for() {
                     })
                 });
                 until("the second one waits", || {
+                    // Within a transaction it would see what the first look saw.
+                    execute(conn, "SELECT pg_stat_clear_snapshot()");
                     count(
                         conn,
                         "SELECT count(*) AS n FROM pg_stat_activity WHERE wait_event = 'advisory' \
@@ -217,6 +219,30 @@ fn copied_migrations_run_forth_and_back(db: &TestDb) {
     a_job_is_performed(db);
 }
 
+/// One of those before the newest, too: statements need them all.
+fn a_migration_that_was_left_out_is_named(db: &TestDb) {
+    for left_out in [VERSIONS[4], VERSIONS[VERSIONS.len() - 1]] {
+        let forget = format!("DELETE FROM windlass_schema_migrations WHERE version = '{left_out}'");
+        assert_eq!(db.execute(&forget), 1);
+        let worker = Worker::new(&db.database, Registry::new()).start();
+        let error = worker.map(drop).unwrap_err();
+        assert!(
+            matches!(&error, Error::Schema(SchemaError::Old { needed, .. }) if needed == left_out),
+            "{error:?}"
+        );
+        let message = error.to_string();
+        assert!(
+            message.contains(&format!("needs {left_out}, which was not applied")),
+            "{message}"
+        );
+        let again = "INSERT INTO windlass_schema_migrations (version, applied_at) VALUES";
+        db.execute(&format!(
+            "{again} ('{left_out}', '2026-01-01 00:00:00.000000')"
+        ));
+    }
+    a_job_is_performed(db);
+}
+
 /// The second migration cannot add a column that somebody has added.
 fn a_failed_migration_keeps_nothing(db: &TestDb) {
     solid_queue::create(db);
@@ -288,7 +314,10 @@ fn processes_refuse_tables_that_are_missing_or_old(db: &TestDb) {
     assert!(worker.join(Duration::from_secs(10)).is_some());
 }
 
-on_each_database!(copied_migrations_run_forth_and_back);
+on_each_database!(
+    copied_migrations_run_forth_and_back,
+    a_migration_that_was_left_out_is_named,
+);
 
 on_each_empty_database!(
     an_empty_database_gets_all_tables_once,
