@@ -122,7 +122,7 @@ fn a_frozen_worker_finishes_too_late_and_changes_nothing(db: &TestDb) {
         .enqueue(&mut db.connect())
         .unwrap();
     let first = scene.started("a", 1);
-    frozen.signal(Signal::STOP);
+    frozen.freeze(db);
     until("the frozen worker is pruned", || {
         db.count("SELECT count(*) AS n FROM solid_queue_processes WHERE kind = 'Worker'") == 0
     });
@@ -130,7 +130,7 @@ fn a_frozen_worker_finishes_too_late_and_changes_nothing(db: &TestDb) {
     let second = scene.started("a", 2);
     assert_ne!(first.pid, second.pid);
     // The first finishes while the second still holds the job.
-    other.signal(Signal::STOP);
+    other.freeze(db);
     scene.open("a");
     frozen.signal(Signal::CONT);
     scene.ended("a", 1);
@@ -164,7 +164,7 @@ fn a_frozen_worker_tells_its_jobs_and_registers_anew(db: &TestDb) {
         .enqueue(&mut db.connect())
         .unwrap();
     scene.started("a", 1);
-    frozen.signal(Signal::STOP);
+    frozen.freeze(db);
     until("the frozen worker is pruned", || {
         db.count("SELECT count(*) AS n FROM solid_queue_processes WHERE kind = 'Worker'") == 0
     });

@@ -278,6 +278,24 @@ impl Process {
         self::signal(self.pid(), signal);
     }
 
+    /// Stops it as SIGSTOP does, but not while it holds SQLite's write lock,
+    /// for which everybody else would wait with it.
+    pub fn freeze(&self, db: &TestDb) {
+        let mut lock = (!db.is_postgres()).then(|| db.connect());
+        if let Some(lock) = &mut lock {
+            super::db::execute(lock, "BEGIN IMMEDIATE");
+        }
+        self.signal(Signal::STOP);
+        let stat = format!("/proc/{}/stat", self.pid());
+        until("the process stands still", || {
+            let stat = std::fs::read_to_string(&stat).unwrap();
+            stat.rsplit(')').next().unwrap().starts_with(" T")
+        });
+        if let Some(lock) = &mut lock {
+            super::db::execute(lock, "ROLLBACK");
+        }
+    }
+
     /// Waits for its end.
     pub fn exit(&mut self) -> ExitStatus {
         super::wait::eventually("the process exits", || self.program.try_wait().unwrap())

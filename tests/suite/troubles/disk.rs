@@ -104,7 +104,7 @@ fn fill_and_free(disk: &Disk) {
     assert!(worker.is_running() && supervisor.is_running());
     // The supervisor finds room first, and does not judge by what it saw when
     // nobody could write.
-    worker.signal(Signal::STOP);
+    worker.freeze(&db);
     std::fs::remove_file(filler).unwrap();
     until("the supervisor is back", || {
         supervisor.log().matches("registered Supervisor").count() == 2
