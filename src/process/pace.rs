@@ -19,7 +19,7 @@ const UNKNOWN: Duration = Duration::from_secs(1);
 const WINDOW: Duration = Duration::from_millis(2);
 
 /// More of them make no claim cheaper.
-const MOST: usize = 500;
+const MOST: usize = 1_000;
 
 /// Claims that no thread has begun after so long are given back.
 pub(crate) const TOO_LONG: Duration = Duration::from_millis(50);

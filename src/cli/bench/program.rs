@@ -116,21 +116,27 @@ impl BenchWorker {
     }
 }
 
+/// A worker that has finished nothing for so long is taken for idle.
+const IDLE: Duration = Duration::from_secs(2);
+
 /// Until the lines end.
 fn report(lines: &Receiver<String>, began: &Receiver<Duration>, finished: &AtomicU64) {
     let mut told = 0;
+    let mut told_at = clock::instant();
     loop {
-        // An idle process must not wake up for its own reports.
         let now = finished.load(Ordering::Relaxed);
-        let pause = if now > told || told == 0 {
+        if now > told {
+            told = now;
+            told_at = clock::instant();
+            tell(&Told::Finished(now));
+        }
+        // An idle process must not wake up for its own reports; one that
+        // pauses for the disk is not idle.
+        let pause = if told_at.elapsed() < IDLE {
             after(Duration::from_millis(5))
         } else {
             after(Duration::from_millis(500))
         };
-        if now > told {
-            told = now;
-            tell(&Told::Finished(now));
-        }
         select! {
             recv(lines) -> line => {
                 if line.is_err() {
