@@ -48,7 +48,14 @@ impl TestDb {
     #[cfg(feature = "postgres")]
     pub fn postgres_of_rails() -> Self {
         let db = Self::postgres();
-        for table in ["ready", "claimed"] {
+        for table in [
+            "ready",
+            "claimed",
+            "scheduled",
+            "blocked",
+            "failed",
+            "recurring",
+        ] {
             let add = format!(
                 "ALTER TABLE solid_queue_{table}_executions ADD FOREIGN KEY (job_id) \
                  REFERENCES solid_queue_jobs (id) ON DELETE CASCADE"

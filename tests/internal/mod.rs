@@ -17,3 +17,5 @@ mod db;
 mod edges;
 mod interleavings;
 mod model;
+#[cfg(feature = "sqlite")]
+mod wakeup;

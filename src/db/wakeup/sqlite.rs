@@ -17,7 +17,8 @@ const NAP: Duration = Duration::from_millis(3);
 const SELDOM: Duration = Duration::from_secs(5);
 
 /// What is written shows when it is committed: so long it is looked for, less
-/// and less often.
+/// and less often. Also when a change was seen meanwhile, which may have been
+/// the commit before: the writing of this one has been heard of already.
 const COMMIT: Duration = Duration::from_secs(2);
 const SHORTEST: Duration = Duration::from_micros(100);
 const LONGEST: Duration = Duration::from_millis(3);
@@ -31,8 +32,10 @@ pub(crate) struct Listener {
     log: Option<log::Watch>,
     looked_at: Instant,
     heard_at: Option<Instant>,
-    /// Since when something was written that does not show yet.
+    /// Since when something was written that may not show yet.
     written_at: Option<Instant>,
+    /// Something has shown since.
+    has_shown: bool,
 }
 
 #[derive(QueryableByName)]
@@ -54,6 +57,7 @@ impl Listener {
             looked_at: clock::instant(),
             heard_at: None,
             written_at: None,
+            has_shown: false,
         })
     }
 
@@ -82,7 +86,7 @@ impl Listener {
             return Ok(false);
         }
         self.seen = version;
-        self.written_at = None;
+        self.has_shown = true;
         self.heard_at = Some(self.looked_at);
         Ok(true)
     }
@@ -94,6 +98,7 @@ impl Listener {
         };
         let age = self.written_at.map(|at| at.elapsed());
         let pause = match age.filter(|age| *age < COMMIT) {
+            Some(age) if self.has_shown => age.max(SHORTEST),
             Some(age) => age.clamp(SHORTEST, LONGEST),
             None => {
                 self.written_at = None;
@@ -101,7 +106,10 @@ impl Listener {
             }
         };
         match log.wait(pause.min(left)) {
-            Ok(true) => self.written_at = Some(clock::instant()),
+            Ok(true) => {
+                self.written_at = Some(clock::instant());
+                self.has_shown = false;
+            }
             Ok(false) => {}
             // Looking does as well.
             Err(log::Gone) => self.log = None,

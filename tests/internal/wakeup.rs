@@ -1,0 +1,54 @@
+//! Whoever listens hears of every commit.
+
+use super::db::{TestDb, execute};
+use crate::clock;
+use crate::db::AsConn as _;
+use crate::db::status;
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+
+/// Much longer than a commit takes, and shorter than the pause after which a
+/// listener looks though it has heard nothing.
+const DEADLINE: Duration = Duration::from_secs(4);
+
+/// What an idle worker sees: two commits, one right behind the other, as a
+/// claim and its end. The second is written while the first is looked at.
+#[test]
+fn the_second_of_two_commits_is_heard_of() {
+    let db = TestDb::sqlite();
+    let mut listener = db.database.listen().unwrap();
+    let mut reader = db.connect();
+    let (next, writer) = writer(&db);
+    for round in 1..=150 {
+        next.send(()).unwrap();
+        let deadline = clock::deadline(DEADLINE);
+        // Only what was heard is a reason to look.
+        loop {
+            let heard = listener.wait(Duration::from_millis(50)).unwrap();
+            if heard && status::queues(&mut reader.as_conn()).unwrap().len() == 2 * round {
+                break;
+            }
+            assert!(clock::instant() < deadline, "not heard of in round {round}");
+        }
+    }
+    drop(next);
+    writer.join().unwrap();
+}
+
+/// Commits twice, durably, for each `()`.
+fn writer(db: &TestDb) -> (Sender<()>, std::thread::JoinHandle<()>) {
+    let (next, rounds) = channel();
+    let mut connections = [0, 1].map(|_| db.database.connect().unwrap());
+    let writer = std::thread::spawn(move || {
+        for ((), round) in rounds.iter().zip(0..) {
+            for (number, connection) in connections.iter_mut().enumerate() {
+                let text = format!(
+                    "INSERT INTO solid_queue_pauses (queue_name, created_at) \
+                     VALUES ('{round}-{number}', '2026-11-21 00:00:00')"
+                );
+                execute(&mut connection.as_conn(), &text);
+            }
+        }
+    });
+    (next, writer)
+}
