@@ -6,7 +6,7 @@ use super::sql::{cached, sql};
 use super::wakeup::NOTIFY;
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Timestamp};
+use diesel::sql_types::{Array, BigInt, Timestamp};
 
 /// With fewer jobs one statement is as quick: `COPY` takes five round trips
 /// more.
@@ -22,8 +22,9 @@ pub(super) fn suits(rows: &[NewRow]) -> bool {
 
 #[derive(QueryableByName)]
 struct Reserved {
-    #[diesel(sql_type = BigInt)]
-    id: i64,
+    /// Ascending, one for each job.
+    #[diesel(sql_type = Array<BigInt>)]
+    ids: Vec<i64>,
     #[diesel(sql_type = Timestamp)]
     now: NaiveDateTime,
 }
@@ -63,36 +64,34 @@ struct ReadyRow<'a> {
 /// no executor in between: half of the server's time is saved, and most of
 /// what is left goes into the indexes of the ready executions.
 pub(super) fn insert(conn: &mut PgConnection, rows: &[NewRow]) -> QueryResult<Vec<i64>> {
-    let reserved = reserve(conn, rows.len())?;
-    let pairs = || rows.iter().zip(&reserved);
-    let jobs: Vec<_> = pairs().map(|(row, reserved)| job(row, reserved)).collect();
+    let Reserved { ids, now } = reserve(conn, rows.len())?;
+    let pairs = || rows.iter().zip(&ids);
+    let jobs: Vec<_> = pairs().map(|(row, id)| job(row, *id, now)).collect();
     diesel::copy_from(solid_queue_jobs::table)
         .from_insertable(jobs)
         .execute(conn)?;
-    let ready: Vec<_> = pairs()
-        .map(|(row, reserved)| ready(row, reserved))
-        .collect();
+    let ready: Vec<_> = pairs().map(|(row, id)| ready(row, *id, now)).collect();
     diesel::copy_from(solid_queue_ready_executions::table)
         .from_insertable(ready)
         .execute(conn)?;
-    Ok(reserved.iter().map(|row| row.id).collect())
+    Ok(ids)
 }
 
 /// Gives out ids, ascending, with the database's time, and wakes at commit
 /// who sleeps. The sequence is looked up once: for each row that would take
 /// longer than the row itself.
-fn reserve(conn: &mut PgConnection, count: usize) -> QueryResult<Vec<Reserved>> {
+fn reserve(conn: &mut PgConnection, count: usize) -> QueryResult<Reserved> {
     let text = super::sql::Dialect::Postgres.write(&format!(
         "WITH once AS MATERIALIZED (SELECT {NOTIFY} AS listeners, \
            pg_get_serial_sequence('solid_queue_jobs', 'id')::regclass AS ids) \
-         SELECT nextval(once.ids) AS id, {{now}} AS now FROM once CROSS JOIN generate_series(1, $1) AS number"
+         SELECT ARRAY(SELECT nextval(once.ids) FROM generate_series(1, $1) AS number) AS ids, {{now}} AS now FROM once"
     ));
-    cached(sql(text).bind::<BigInt, _>(count as i64)).load(conn)
+    cached(sql(text).bind::<BigInt, _>(count as i64)).get_result(conn)
 }
 
-fn job<'a>(row: &'a NewRow, reserved: &Reserved) -> JobRow<'a> {
+fn job(row: &NewRow, id: i64, now: NaiveDateTime) -> JobRow<'_> {
     JobRow {
-        id: reserved.id,
+        id,
         queue_name: &row.queue_name,
         class_name: &row.class_name,
         arguments: &row.arguments,
@@ -102,19 +101,19 @@ fn job<'a>(row: &'a NewRow, reserved: &Reserved) -> JobRow<'a> {
         max_crashes: row.max_crashes,
         at_most_once: row.at_most_once,
         policy: row.policy.as_deref(),
-        created_at: reserved.now,
-        updated_at: reserved.now,
+        created_at: now,
+        updated_at: now,
     }
 }
 
-fn ready<'a>(row: &'a NewRow, reserved: &Reserved) -> ReadyRow<'a> {
+fn ready(row: &NewRow, id: i64, now: NaiveDateTime) -> ReadyRow<'_> {
     ReadyRow {
-        job_id: reserved.id,
+        job_id: id,
         queue_name: &row.queue_name,
         priority: row.priority,
         class_name: &row.class_name,
         // `{cautious}` of one that has not run yet.
         cautious: row.at_most_once || row.max_crashes == Some(0),
-        created_at: reserved.now,
+        created_at: now,
     }
 }
