@@ -17,8 +17,6 @@ use diesel::sql_types::{Bool, Integer, Nullable};
 pub(super) fn insert(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<i64>> {
     match conn {
         #[cfg(feature = "postgres")]
-        Conn::Postgres(conn) if super::copy::suits(rows) => super::copy::insert(conn, rows),
-        #[cfg(feature = "postgres")]
         Conn::Postgres(_) => insert_arrays(conn, rows),
         #[cfg(feature = "sqlite")]
         Conn::Sqlite(_) => insert_json(conn, rows),

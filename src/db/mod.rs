@@ -21,8 +21,6 @@ mod bulk;
 pub(crate) mod claimed;
 pub(crate) mod clear;
 mod conn;
-#[cfg(feature = "postgres")]
-mod copy;
 mod database;
 pub(crate) mod declared;
 pub(crate) mod doctor;

@@ -98,7 +98,7 @@ impl Listener {
         };
         let age = self.written_at.map(|at| at.elapsed());
         let pause = match age.filter(|age| *age < COMMIT) {
-            Some(age) if self.has_shown => age.max(SHORTEST),
+            Some(age) if self.has_shown => (age * 3).max(SHORTEST),
             Some(age) => age.clamp(SHORTEST, LONGEST),
             None => {
                 self.written_at = None;
