@@ -198,26 +198,7 @@ fn in_one_statement(
     on_conflict: &str,
 ) -> QueryResult<Vec<Claimed>> {
     use diesel::sql_types::Array;
-    let picked = match want.queues {
-        Queues::All => {
-            "SELECT r.ctid AS spot FROM solid_queue_ready_executions r \
-             WHERE EXISTS (SELECT 1 FROM me) AND cardinality($4) = 0 \
-             AND (r.priority, r.job_id) >= (($6)[1], ($7)[1]) \
-             AND (r.class_name IS NULL OR r.class_name = ANY ($3)) \
-             AND r.queue_name NOT IN (SELECT queue_name FROM solid_queue_pauses) \
-             ORDER BY r.priority, r.job_id LIMIT $2 FOR UPDATE OF r SKIP LOCKED"
-        }
-        Queues::Named(_) => {
-            "SELECT r.spot FROM unnest($4, $6, $7) WITH ORDINALITY AS q (name, priority, job_id, place) \
-             CROSS JOIN LATERAL ( \
-               SELECT ctid AS spot FROM solid_queue_ready_executions \
-               WHERE queue_name = q.name AND (priority, job_id) >= (q.priority, q.job_id) \
-               AND (class_name IS NULL OR class_name = ANY ($3)) \
-               ORDER BY priority, job_id LIMIT $2 FOR UPDATE SKIP LOCKED) AS r \
-             WHERE EXISTS (SELECT 1 FROM me) \
-             AND q.name NOT IN (SELECT queue_name FROM solid_queue_pauses) LIMIT $2"
-        }
-    };
+    let picked = picked(want.queues);
     let me = if mutant::is("claim_without_process") {
         "SELECT $1::bigint AS id"
     } else {
@@ -253,6 +234,31 @@ fn in_one_statement(
             .bind::<Array<BigInt>, _>(marks.iter().map(|mark| mark.job_id).collect::<Vec<_>>()),
     )
     .load(conn)
+}
+
+/// The places of the rows to be taken, locked.
+#[cfg(feature = "postgres")]
+fn picked(queues: &Queues) -> &'static str {
+    match queues {
+        Queues::All => {
+            "SELECT r.ctid AS spot FROM solid_queue_ready_executions r \
+             WHERE EXISTS (SELECT 1 FROM me) AND cardinality($4) = 0 \
+             AND (r.priority, r.job_id) >= (($6)[1], ($7)[1]) \
+             AND (r.class_name IS NULL OR r.class_name = ANY ($3)) \
+             AND r.queue_name NOT IN (SELECT queue_name FROM solid_queue_pauses) \
+             ORDER BY r.priority, r.job_id LIMIT $2 FOR UPDATE OF r SKIP LOCKED"
+        }
+        Queues::Named(_) => {
+            "SELECT r.spot FROM unnest($4, $6, $7) WITH ORDINALITY AS q (name, priority, job_id, place) \
+             CROSS JOIN LATERAL ( \
+               SELECT ctid AS spot FROM solid_queue_ready_executions \
+               WHERE queue_name = q.name AND (priority, job_id) >= (q.priority, q.job_id) \
+               AND (class_name IS NULL OR class_name = ANY ($3)) \
+               ORDER BY priority, job_id LIMIT $2 FOR UPDATE SKIP LOCKED) AS r \
+             WHERE EXISTS (SELECT 1 FROM me) \
+             AND q.name NOT IN (SELECT queue_name FROM solid_queue_pauses) LIMIT $2"
+        }
+    }
 }
 
 #[cfg(feature = "sqlite")]
