@@ -70,14 +70,15 @@ impl NewJob {
             class: J::NAME.to_owned(),
             reason: format!("its arguments cannot be written as JSON: {error}"),
         })?;
-        let mut new = Self::of_class(J::NAME, arguments)
-            .queue(J::QUEUE)
-            .priority(J::PRIORITY);
-        new.max_arguments = J::MAX_ARGUMENTS;
-        new.policy = J::policy();
-        new.row.unique_id = job.unique_id();
-        new.concurrency = job.concurrency();
-        Ok(new)
+        let (class, queue) = (J::NAME.to_owned(), J::QUEUE.to_owned());
+        let mut row = NewRow::new(class, arguments, queue, J::PRIORITY);
+        row.unique_id = job.unique_id();
+        Ok(NewJob {
+            row,
+            policy: J::policy(),
+            concurrency: job.concurrency(),
+            max_arguments: J::MAX_ARGUMENTS,
+        })
     }
 
     /// What is stored, beside the policy, and how long the arguments may be.

@@ -247,6 +247,10 @@ impl Policy {
     /// What the column of a job takes: nothing, when nothing is said that has
     /// no column of its own.
     pub(crate) fn to_column(&self) -> Option<String> {
+        // As most are.
+        if *self == Policy::new() {
+            return None;
+        }
         serde_json::to_string(self).ok().filter(|text| text != "{}")
     }
 

@@ -10,12 +10,14 @@ use super::sql::{cached, sql};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
 #[cfg(feature = "postgres")]
-use diesel::sql_types::{Bool, Integer, Nullable};
+use diesel::sql_types::{Array, Bool, Integer, Nullable};
 
 /// Inserts jobs that have no key and no limit, at most a [`CHUNK`](super::jobs::CHUNK),
 /// in the caller's transaction, and returns their ids in order.
 pub(super) fn insert(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<i64>> {
     match conn {
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(_) if are_alike(rows) => insert_alike(conn, rows),
         #[cfg(feature = "postgres")]
         Conn::Postgres(_) => insert_arrays(conn, rows),
         #[cfg(feature = "sqlite")]
@@ -75,12 +77,81 @@ fn insert_json(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<i64>> {
     Ok(ids)
 }
 
+/// The connection of those who bind arrays, which only Postgres has.
+#[cfg(feature = "postgres")]
+fn postgres<'c>(conn: &'c mut Conn<'_>) -> QueryResult<&'c mut PgConnection> {
+    match conn {
+        Conn::Postgres(conn) => Ok(conn),
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(_) => Err(diesel::result::Error::NotFound),
+    }
+}
+
+/// Whether the jobs are due at once and differ in their arguments only, as
+/// those of most lots do.
+#[cfg(feature = "postgres")]
+fn are_alike(rows: &[NewRow]) -> bool {
+    type Numbers = (i32, Option<i32>, Option<i32>, bool);
+    fn common(row: &NewRow) -> ([&str; 2], Option<&str>, Numbers) {
+        (
+            [&row.queue_name, &row.class_name],
+            row.policy.as_deref(),
+            (
+                row.priority,
+                row.max_attempts,
+                row.max_crashes,
+                row.at_most_once,
+            ),
+        )
+    }
+    let Some(first) = rows.first() else {
+        return false;
+    };
+    let first = common(first);
+    rows.iter().all(|row| {
+        row.at.is_none()
+            && row.delay.is_none()
+            && row.active_job_id.is_none()
+            && common(row) == first
+    })
+}
+
+/// Such jobs on Postgres: only the arguments go as an array, which takes a
+/// fifth off the server's time. `unnest` keeps the array's order, and the
+/// identities follow it.
+#[cfg(feature = "postgres")]
+fn insert_alike(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<i64>> {
+    let text = conn.write(&format!(
+        "WITH job AS (INSERT INTO solid_queue_jobs (queue_name, class_name, arguments, priority, max_attempts, \
+             max_crashes, at_most_once, policy, created_at, updated_at) \
+           SELECT $1, $2, arguments, $4, $5, $6, $7, $8, {{now}}, {{now}} FROM unnest($3) AS arguments RETURNING id), \
+         ready AS (INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at) \
+           SELECT id, $1, $4, $2, $7 OR coalesce($6 = 0, false), {{now}} FROM job) \
+         SELECT id, (SELECT {NOTIFY}) AS notified FROM job",
+        NOTIFY = super::wakeup::NOTIFY,
+    ));
+    let first = &rows[0];
+    let arguments: Vec<&String> = rows.iter().map(|row| &row.arguments).collect();
+    let query = sql(text)
+        .bind::<Text, _>(&first.queue_name)
+        .bind::<Text, _>(&first.class_name)
+        .bind::<Array<Text>, _>(arguments)
+        .bind::<Integer, _>(first.priority)
+        .bind::<Nullable<Integer>, _>(first.max_attempts)
+        .bind::<Nullable<Integer>, _>(first.max_crashes)
+        .bind::<Bool, _>(first.at_most_once)
+        .bind::<Nullable<Text>, _>(&first.policy);
+    let ids: Vec<Id> = cached(query).load(postgres(conn)?)?;
+    let mut ids: Vec<i64> = ids.into_iter().map(|row| row.id).collect();
+    ids.sort_unstable();
+    Ok(ids)
+}
+
 /// Postgres: the columns go as arrays, which is twice as fast as `VALUES`
 /// and always the same statement. Identities are given out in the order of
 /// the sorted select, so the sorted ids are those of the rows in order.
 #[cfg(feature = "postgres")]
 fn insert_arrays(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<i64>> {
-    use diesel::sql_types::Array;
     let text = conn.write(&format!(
         "WITH job AS (INSERT INTO solid_queue_jobs ({COLUMNS}) \
            SELECT queue_name, class_name, arguments, priority, active_job_id, \
@@ -103,13 +174,6 @@ fn insert_arrays(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<i64>> 
     fn column<'r, T>(rows: &'r [NewRow], value: impl Fn(&'r NewRow) -> T) -> Vec<T> {
         rows.iter().map(value).collect()
     }
-    #[allow(
-        irrefutable_let_patterns,
-        reason = "with one feature there is one kind"
-    )]
-    let Conn::Postgres(c) = conn else {
-        return Ok(Vec::new());
-    };
     let query = sql(text)
         .bind::<Array<Text>, _>(column(rows, |row| &row.queue_name))
         .bind::<Array<Text>, _>(column(rows, |row| &row.class_name))
@@ -122,6 +186,6 @@ fn insert_arrays(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<i64>> 
         .bind::<Array<Nullable<Integer>>, _>(column(rows, |row| row.max_crashes))
         .bind::<Array<Bool>, _>(column(rows, |row| row.at_most_once))
         .bind::<Array<Nullable<Text>>, _>(column(rows, |row| row.policy.as_ref()));
-    let ids: Vec<Id> = cached(query).load(*c)?;
+    let ids: Vec<Id> = cached(query).load(postgres(conn)?)?;
     Ok(ids.into_iter().map(|row| row.id).collect())
 }

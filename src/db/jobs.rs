@@ -2,7 +2,7 @@
 
 use super::conn::{Conn, on};
 use super::named;
-use super::sql::{cached, id_list, sql};
+use super::sql::{Dialect, cached, id_list, sql};
 use super::unique::{OnConflict, UniqueScope};
 use chrono::{Datelike, NaiveDateTime};
 use diesel::prelude::*;
@@ -343,20 +343,29 @@ pub(super) const CHUNK: usize = 1_000;
 
 /// Inserts many jobs, all or none, and returns what became of each, in order.
 pub(crate) fn insert_all(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<Inserted>> {
-    conn.transaction(|conn| {
-        if rows.iter().any(|row| row.is_named() || row.limit.is_some()) {
-            return named::insert(conn, rows);
-        }
-        let mut inserted = Vec::with_capacity(rows.len());
-        for chunk in rows.chunks(CHUNK) {
-            let ids = super::bulk::insert(conn, chunk)?;
-            inserted.extend(
-                ids.into_iter()
-                    .map(|id| Inserted::new(id, EnqueueOutcome::New)),
-            );
-        }
-        Ok(inserted)
-    })
+    if rows.is_empty() {
+        return Ok(Vec::new());
+    }
+    if rows.iter().any(|row| row.is_named() || row.limit.is_some()) {
+        return conn.transaction(|conn| named::insert(conn, rows));
+    }
+    // On Postgres one statement is a transaction; BEGIN and COMMIT would be
+    // round trips for nothing. Within the caller's own a savepoint keeps that
+    // alive should the statement fail.
+    let is_one_statement = rows.len() <= CHUNK && conn.dialect() == Dialect::Postgres;
+    let ids = if is_one_statement && !conn.is_in_transaction() {
+        super::bulk::insert(conn, rows)?
+    } else {
+        conn.transaction(|conn| {
+            let mut ids = Vec::with_capacity(rows.len());
+            for chunk in rows.chunks(CHUNK) {
+                ids.append(&mut super::bulk::insert(conn, chunk)?);
+            }
+            QueryResult::Ok(ids)
+        })?
+    };
+    let new = |id| Inserted::new(id, EnqueueOutcome::New);
+    Ok(ids.into_iter().map(new).collect())
 }
 
 #[derive(QueryableByName)]

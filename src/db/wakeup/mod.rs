@@ -10,11 +10,12 @@ use super::conn::Conn;
 use diesel::prelude::*;
 use std::time::Duration;
 
-/// Counts the notifications it sends: one when some process listens, and
-/// none otherwise, because NOTIFY makes commits wait for each other.
+/// Notifies when some process listens, and does nothing otherwise, because
+/// NOTIFY makes commits wait for each other. An expression for one row: where
+/// there are many, it belongs into a `(SELECT ..)` of its own.
 #[cfg(feature = "postgres")]
-pub(super) const NOTIFY: &str = "(SELECT count(pg_notify('windlass', '')) FROM \
-     (SELECT 1 FROM solid_queue_processes WHERE listening LIMIT 1) AS listener)";
+pub(super) const NOTIFY: &str = "CASE WHEN EXISTS (SELECT 1 FROM solid_queue_processes WHERE listening) \
+     THEN pg_notify('windlass', '') IS NULL END";
 
 /// Wakes, at commit, who listens. SQLite needs none: a commit is seen.
 pub(super) fn notify(conn: &mut Conn<'_>) -> QueryResult<()> {
