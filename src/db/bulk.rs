@@ -8,9 +8,9 @@ use super::jobs::COLUMNS;
 use super::jobs::{Id, NewRow, timestamp};
 use super::sql::{cached, sql};
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Text};
 #[cfg(feature = "postgres")]
 use diesel::sql_types::{Array, Bool, Integer, Nullable};
+use diesel::sql_types::{BigInt, Text};
 
 /// Inserts jobs that have no key and no limit, at most a [`CHUNK`](super::jobs::CHUNK),
 /// in the caller's transaction, and returns their ids in order.

@@ -273,11 +273,13 @@ struct Pick {
 #[cfg(feature = "sqlite")]
 fn step_by_step(conn: &mut Conn<'_>, want: &Want<'_>) -> QueryResult<Option<Vec<Claimed>>> {
     // A look without the write lock: idle workers must not fight over it.
-    if candidates(conn, want, 1)?.is_empty() {
-        return Ok(registered(conn, want.process_id)?.map(nothing));
+    match peek(conn, want)? {
+        None => return Ok(None),
+        Some(seen) if !seen.has_jobs => return Ok(Some(nothing(seen.is_wanted))),
+        Some(_) => {}
     }
     conn.transaction(|conn| {
-        let Some(registered) = registered(conn, want.process_id)? else {
+        let Some(seen) = peek(conn, want)? else {
             return Ok(None);
         };
         let picked = id_list(&candidates(conn, want, want.limit)?);
@@ -297,7 +299,7 @@ fn step_by_step(conn: &mut Conn<'_>, want: &Want<'_>) -> QueryResult<Option<Vec<
         let text = conn.write("DELETE FROM solid_queue_ready_executions WHERE id IN {in $1}");
         on!(conn, |c| cached(sql(text).bind::<Text, _>(&picked)).execute(c))?;
         let held = held(conn, &claims)?;
-        Ok(Some(if held.is_empty() { nothing(registered) } else { held }))
+        Ok(Some(if held.is_empty() { nothing(seen.is_wanted) } else { held }))
     })
 }
 
@@ -316,7 +318,7 @@ fn held(conn: &mut Conn<'_>, claims: &[Pick]) -> QueryResult<Vec<Claimed>> {
 
 /// The one row that says: registered, and nothing to do.
 #[cfg(feature = "sqlite")]
-fn nothing(registered: Registered) -> Vec<Claimed> {
+fn nothing(is_wanted: bool) -> Vec<Claimed> {
     vec![Claimed {
         claim_id: NOTHING,
         begun: false,
@@ -333,29 +335,54 @@ fn nothing(registered: Registered) -> Vec<Claimed> {
         policy: None,
         unique_id: None,
         is_limited: false,
-        is_wanted: registered.is_wanted,
+        is_wanted,
     }]
 }
 
 #[cfg(feature = "sqlite")]
 #[derive(QueryableByName)]
-struct Registered {
+struct Seen {
     #[diesel(sql_type = Bool)]
     is_wanted: bool,
+    #[diesel(sql_type = Bool)]
+    has_jobs: bool,
 }
 
+/// What a worker asks that may have nothing to do. `None`: the process is not
+/// registered.
 #[cfg(feature = "sqlite")]
-fn registered(conn: &mut Conn<'_>, process_id: i64) -> QueryResult<Option<Registered>> {
+fn peek(conn: &mut Conn<'_>, want: &Want<'_>) -> QueryResult<Option<Seen>> {
     let me = if mutant::is("claim_without_process") {
-        "(SELECT $1 AS id)"
+        "(SELECT $3 AS id)"
     } else {
-        "solid_queue_processes WHERE id = $1 AND NOT draining"
+        "solid_queue_processes WHERE id = $3 AND NOT draining"
     };
-    let text = format!("SELECT {IS_WANTED} AS is_wanted FROM {me}");
-    on!(conn, |c| cached(sql(text).bind::<BigInt, _>(process_id))
-        .get_result(c))
+    let (queues, names) = match want.queues {
+        Queues::All => ("$1 = '[]'", &[][..]),
+        Queues::Named(names) => (
+            "queue_name IN (SELECT value FROM json_each($1))",
+            &names[..],
+        ),
+    };
+    let text = format!(
+        "SELECT EXISTS (SELECT 1 FROM solid_queue_ready_executions WHERE {queues} AND {MAY_TAKE}) AS has_jobs, \
+         {IS_WANTED} AS is_wanted FROM {me}"
+    );
+    let json = |texts: &[String]| serde_json::to_string(texts).unwrap_or_default();
+    on!(conn, |c| cached(
+        sql(text)
+            .bind::<Text, _>(json(names))
+            .bind::<Text, _>(json(want.classes))
+            .bind::<BigInt, _>(want.process_id)
+    )
+    .get_result(c))
     .optional()
 }
+
+/// Of a known class, as bound to `$2`, and not of a paused queue.
+#[cfg(feature = "sqlite")]
+const MAY_TAKE: &str = "(class_name IS NULL OR class_name IN (SELECT value FROM json_each($2))) \
+     AND queue_name NOT IN (SELECT queue_name FROM solid_queue_pauses)";
 
 #[cfg(feature = "sqlite")]
 fn candidates(conn: &mut Conn<'_>, want: &Want<'_>, limit: usize) -> QueryResult<Vec<i64>> {
@@ -370,9 +397,7 @@ fn candidates(conn: &mut Conn<'_>, want: &Want<'_>, limit: usize) -> QueryResult
         Queues::Named(_) => "queue_name = $1",
     };
     let text = conn.write(&format!(
-        "SELECT id FROM solid_queue_ready_executions WHERE {queue} \
-         AND (class_name IS NULL OR class_name IN (SELECT value FROM json_each($2))) \
-         AND queue_name NOT IN (SELECT queue_name FROM solid_queue_pauses) \
+        "SELECT id FROM solid_queue_ready_executions WHERE {queue} AND {MAY_TAKE} \
          ORDER BY priority, job_id LIMIT $3"
     ));
     for name in names {

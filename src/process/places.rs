@@ -17,13 +17,18 @@ pub(crate) struct Places {
     known: Vec<String>,
     good_until: Option<Instant>,
     /// Whether the paused queues hold so much that a look at all queues has
-    /// to go around them, and until when that is good enough.
+    /// to go around them, and when that was asked.
     is_crowded: bool,
-    asked_until: Option<Instant>,
+    asked_at: Option<Instant>,
+    /// The last look at all queues found nothing.
+    is_idle: bool,
 }
 
 /// While jobs are found, how long at least what was read is kept.
 const KEPT: Duration = Duration::from_secs(1);
+
+/// While none are found, nothing costs much, and asking would.
+const KEPT_IDLE: Duration = Duration::from_secs(10);
 
 /// And at least so many times as long as reading took: with ten thousand
 /// names it costs more than many claims, and must not be what a worker does.
@@ -40,7 +45,8 @@ impl Places {
             known: Vec::new(),
             good_until: None,
             is_crowded: false,
-            asked_until: None,
+            asked_at: None,
+            is_idle: false,
         }
     }
 
@@ -53,12 +59,13 @@ impl Places {
         mut claim: impl FnMut(&mut Conn<'_>, &Queues, usize) -> QueryResult<Claims>,
     ) -> QueryResult<Claims> {
         if self.is_of_all() && !self.goes_around_pauses(conn)? {
-            return claim(conn, &Queues::All, limit);
+            let found = claim(conn, &Queues::All, limit)?;
+            self.is_idle = is_nothing(&found);
+            return Ok(found);
         }
         let is_fresh = self.refresh(conn)?;
         let found = claim_in(conn, &self.known, limit, &mut claim)?;
-        let is_empty = matches!(&found, Claims::Held { jobs, .. } if jobs.is_empty());
-        if is_empty && !is_fresh {
+        if is_nothing(&found) && !is_fresh {
             // Perhaps there is a queue by now that was not there before.
             self.good_until = None;
             self.refresh(conn)?;
@@ -92,15 +99,17 @@ impl Places {
     }
 
     fn goes_around_pauses(&mut self, conn: &mut Conn<'_>) -> QueryResult<bool> {
-        if self
-            .asked_until
-            .is_none_or(|until| until <= clock::instant())
-        {
+        let kept = if self.is_idle { KEPT_IDLE } else { KEPT };
+        if self.asked_at.is_none_or(|at| at.elapsed() >= kept) {
             self.is_crowded = names::are_pauses_crowded(conn)?;
-            self.asked_until = Some(clock::deadline(KEPT));
+            self.asked_at = Some(clock::instant());
         }
         Ok(self.is_crowded)
     }
+}
+
+fn is_nothing(found: &Claims) -> bool {
+    matches!(found, Claims::Held { jobs, .. } if jobs.is_empty())
 }
 
 /// Queue by queue until there are `limit`.

@@ -13,14 +13,15 @@ use std::time::{Duration, Instant};
 /// it causes is half of it.
 const NAP: Duration = Duration::from_millis(3);
 
-/// Between two looks where it does, in case it does not.
-const SELDOM: Duration = Duration::from_secs(5);
+/// Between two looks where it does, in case it does not. Whoever listens polls
+/// more often.
+const SELDOM: Duration = Duration::from_secs(60);
 
 /// What is written shows when it is committed: so long it is looked for, less
 /// and less often. Also when a change was seen meanwhile, which may have been
 /// the commit before: the writing of this one has been heard of already.
 const COMMIT: Duration = Duration::from_secs(2);
-const SHORTEST: Duration = Duration::from_micros(100);
+const SHORTEST: Duration = Duration::from_micros(200);
 const LONGEST: Duration = Duration::from_millis(3);
 
 /// Whoever commits all the time is heard of no more often.
@@ -67,16 +68,35 @@ impl Listener {
             clock::nap(GAP.saturating_sub(heard_at.elapsed()).min(timeout));
         }
         loop {
-            let is_due = self.looked_at.elapsed() >= SELDOM;
-            if (is_due || self.written_at.is_some() || self.log.is_none()) && self.has_changed()? {
-                return Ok(true);
+            let pause = self.until_next_look();
+            if pause.is_zero() {
+                if self.has_changed()? {
+                    return Ok(true);
+                }
+                continue;
             }
             let left = timeout.saturating_sub(start.elapsed());
             if left.is_zero() {
                 return Ok(false);
             }
-            self.pause(left);
+            self.pause(pause.min(left));
         }
+    }
+
+    /// For how long there is no reason to look, if nothing is written.
+    fn until_next_look(&self) -> Duration {
+        let pause = match self.written_at {
+            _ if self.log.is_none() => NAP,
+            // It has not been looked for yet.
+            Some(at) if self.looked_at < at => Duration::ZERO,
+            Some(at) => match self.looked_at - at {
+                age if age >= COMMIT => SELDOM,
+                age if self.has_shown => (age * 15).max(SHORTEST),
+                age => age.clamp(SHORTEST, LONGEST),
+            },
+            None => SELDOM,
+        };
+        pause.saturating_sub(self.looked_at.elapsed())
     }
 
     fn has_changed(&mut self) -> Result<bool, String> {
@@ -91,21 +111,12 @@ impl Listener {
         Ok(true)
     }
 
-    /// Until something is written, or it is time to look again.
-    fn pause(&mut self, left: Duration) {
+    /// So long, or until something is written.
+    fn pause(&mut self, pause: Duration) {
         let Some(log) = &mut self.log else {
-            return clock::nap(NAP.min(left));
+            return clock::nap(pause);
         };
-        let age = self.written_at.map(|at| at.elapsed());
-        let pause = match age.filter(|age| *age < COMMIT) {
-            Some(age) if self.has_shown => (age * 3).max(SHORTEST),
-            Some(age) => age.clamp(SHORTEST, LONGEST),
-            None => {
-                self.written_at = None;
-                SELDOM.saturating_sub(self.looked_at.elapsed())
-            }
-        };
-        match log.wait(pause.min(left)) {
+        match log.wait(pause) {
             Ok(true) => {
                 self.written_at = Some(clock::instant());
                 self.has_shown = false;
