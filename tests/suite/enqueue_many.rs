@@ -7,7 +7,9 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::time::Duration;
-use windlass::{Context, Error, Job, JobId, JobResult, NewJob, enqueue_all};
+use windlass::{
+    Backoff, Context, Delivery, Error, Job, JobId, JobResult, NewJob, Policy, enqueue_all,
+};
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Count(u32);
@@ -97,6 +99,75 @@ fn a_large_plain_lot_keeps_its_order(db: &TestDb) {
     assert_eq!(db.rows("ready_executions"), 2_500);
 }
 
+/// All that is kept of a job but for its id and its times.
+fn kept(db: &TestDb, id: JobId) -> String {
+    let text = format!(
+        "SELECT coalesce(j.queue_name, '?') || '|' || j.class_name || '|' || j.arguments || '|' || j.priority || '|' \
+           || coalesce(CAST(j.max_attempts AS text), '-') || '|' || coalesce(CAST(j.max_crashes AS text), '-') || '|' \
+           || CASE WHEN j.at_most_once THEN 'once' ELSE '-' END || '|' || coalesce(j.policy, '-') || '|' \
+           || CASE WHEN j.scheduled_at IS NULL THEN 'now' ELSE 'then' END || '|' \
+           || coalesce(r.queue_name || '|' || r.priority || '|' || r.class_name || '|' \
+             || CASE WHEN r.cautious THEN 'cautious' ELSE 'plain' END, 'not ready') AS t \
+         FROM solid_queue_jobs j LEFT JOIN solid_queue_ready_executions r ON r.job_id = j.id WHERE j.id = {id}"
+    );
+    let [row] = <[String; 1]>::try_from(db.texts(&text)).unwrap();
+    row
+}
+
+/// Jobs that are all alike, and those that differ in one thing from the
+/// others of their lot, are kept as if each was enqueued by itself.
+fn a_lot_is_as_its_jobs_one_by_one(db: &TestDb) {
+    let mut conn = db.connect();
+    let plain = || note("x");
+    let backoff = Backoff::Fixed(Duration::from_secs(7));
+    let special = [
+        plain(),
+        note("y"),
+        plain().queue("mail"),
+        plain().priority(-3),
+        plain().after(Duration::from_secs(3600)),
+        plain().at(past()),
+        plain().policy(Policy::new().max_attempts(4)),
+        plain().policy(Policy::new().max_crashes(0)),
+        plain().policy(Policy::new().max_crashes(9)),
+        plain().policy(Policy::new().delivery(Delivery::AtMostOnce)),
+        plain().policy(Policy::new().backoff(backoff)),
+        NewJob::new(&Count(1)).unwrap(),
+    ];
+    let alone = kept(db, plain().enqueue(&mut conn).unwrap().id);
+    for job in special {
+        let expected = kept(db, job.clone().enqueue(&mut conn).unwrap().id);
+        let alike = enqueue_all(&mut conn, [job.clone(), job.clone()]).unwrap();
+        let mixed = enqueue_all(&mut conn, [plain(), job]).unwrap();
+        for (id, expected) in [
+            (alike[0].id, &expected),
+            (alike[1].id, &expected),
+            (mixed[0].id, &alone),
+            (mixed[1].id, &expected),
+        ] {
+            assert_eq!(kept(db, id), *expected);
+        }
+    }
+}
+
+/// The caller's transaction goes on after a lot that failed, of one statement
+/// too.
+fn a_lot_that_fails_leaves_the_callers_transaction_alive(db: &TestDb) {
+    db.execute("DROP TABLE solid_queue_ready_executions");
+    with_own_connection!(db, |conn| {
+        let done = conn.transaction(|conn| {
+            assert!(enqueue_all(conn, [note("a"), note("b")]).is_err());
+            let text = "INSERT INTO solid_queue_pauses (queue_name, created_at) \
+                        VALUES ('after', '2026-01-01 00:00:00')";
+            crate::support::db::execute(conn, text);
+            Ok::<(), diesel::result::Error>(())
+        });
+        assert_eq!(done, Ok(()));
+    });
+    assert_eq!(db.rows("jobs"), 0);
+    assert_eq!(db.rows("pauses"), 1);
+}
+
 fn nothing_is_enqueued_as_nothing(db: &TestDb) {
     assert!(enqueue_all(&mut db.connect(), []).unwrap().is_empty());
     assert_eq!(db.rows("jobs"), 0);
@@ -149,7 +220,6 @@ fn a_statement_that_fails_takes_the_others_along(db: &TestDb) {
     jobs.push(note("later").after(Duration::from_secs(60)));
     with_own_connection!(db, |conn| {
         let result = enqueue_all(&mut conn, jobs);
-        // Postgres plans the table into every statement and fails at the first.
         assert!(matches!(result, Err(Error::Query { .. })), "{result:?}");
         assert_eq!(db.rows("jobs"), 0);
         assert_eq!(db.rows("ready_executions"), 0);
@@ -187,6 +257,8 @@ fn ids_do_not_depend_on_the_order_of_the_outcomes(db: &TestDb) {
 on_each_database!(
     a_mixed_lot_keeps_its_order,
     a_large_plain_lot_keeps_its_order,
+    a_lot_is_as_its_jobs_one_by_one,
+    a_lot_that_fails_leaves_the_callers_transaction_alive,
     nothing_is_enqueued_as_nothing,
     keys_of_one_call_find_each_other,
     one_that_is_refused_refuses_all,

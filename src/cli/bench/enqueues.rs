@@ -22,6 +22,9 @@ pub(super) fn measure(run: &mut Run) -> Result<()> {
     let ceiling = format!("plain SQL: enqueue {BULK} at a time");
     let most = plain::bulk(run)?;
     run.figures.note(&ceiling, "jobs/s", most);
+    let indexed = format!("plain SQL with Solid Queue's indexes: enqueue {BULK} at a time");
+    let value = plain::bulk_with_indexes(run)?;
+    run.figures.note_of(&indexed, "jobs/s", value, &ceiling);
     let value = bulk(run)?;
     let name = format!("enqueue {BULK} at a time");
     run.figures.note_of(&name, "jobs/s", value, &ceiling);

@@ -1,7 +1,7 @@
 //! An idle worker in another process: how soon it begins, what it costs.
 
-use super::Run;
 use super::program::{Program, Stamp, Told};
+use super::{Run, plain};
 use crate::clock;
 use crate::error::Result;
 use crate::job::Job as _;
@@ -18,8 +18,7 @@ pub(super) fn pick_ups(run: &mut Run) -> Result<()> {
     let (mut from_answer, mut from_call) = (Vec::new(), Vec::new());
     // The first one wakes up everything and is not counted.
     for sample in 0..=run.settings.samples {
-        // Long enough to become idle, and in step with nothing.
-        clock::nap(Duration::from_millis(fastrand::u64(20..80)));
+        until_idle();
         let called = clock::since_boot();
         Stamp {}.enqueue(&mut connection)?;
         let answered = clock::since_boot();
@@ -34,17 +33,38 @@ pub(super) fn pick_ups(run: &mut Run) -> Result<()> {
         }
     }
     program.stop();
-    for (what, mut values) in [
-        ("pick-up after the enqueue was answered", from_answer),
-        ("pick-up after the enqueue was called", from_call),
-    ] {
-        values.sort_by(f64::total_cmp);
-        for (name, part) in [("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("most", 1.0)] {
-            let figure = format!("{what}, {name}");
-            run.figures.note(&figure, "ms", quantile(&values, part));
+    let least = plain::pick_ups(run)?.into_iter().map(millis).collect();
+    note(run, LEAST, least, None);
+    note(
+        run,
+        "pick-up after the enqueue was answered",
+        from_answer,
+        Some(LEAST),
+    );
+    note(run, "pick-up after the enqueue was called", from_call, None);
+    Ok(())
+}
+
+const LEAST: &str = "plain SQL: heard of and claimed";
+
+/// The parts of a series of times, each beside that of the other series.
+fn note(run: &mut Run, what: &str, mut values: Vec<f64>, beside: Option<&str>) {
+    values.sort_by(f64::total_cmp);
+    for (name, part) in [("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("most", 1.0)] {
+        let figure = format!("{what}, {name}");
+        let value = quantile(&values, part);
+        match beside {
+            Some(other) => run
+                .figures
+                .note_of(&figure, "ms", value, &format!("{other}, {name}")),
+            None => run.figures.note(&figure, "ms", value),
         }
     }
-    Ok(())
+}
+
+/// Long enough for everybody to become idle, and in step with nothing.
+pub(super) fn until_idle() {
+    clock::nap(Duration::from_millis(fastrand::u64(20..80)));
 }
 
 fn millis(time: Duration) -> f64 {

@@ -1,10 +1,12 @@
 //! The ceilings: the same rows moved by plain SQL, by one or more clients.
 
-use super::{BULK, Run, rate};
+use super::{BULK, Run, latency, rate};
 use crate::clock;
 use crate::db::bench::{self, Shape};
 use crate::db::{AsConn as _, Connection, Database, prefer_indexes};
-use crate::error::{Doing as _, Result};
+use crate::error::{Doing as _, Error, Result};
+use crossbeam_channel::{Receiver, unbounded};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// What every client does.
@@ -42,6 +44,75 @@ pub(super) fn bulk(run: &Run) -> Result<f64> {
     let jobs = run.settings.jobs;
     let took = at_once(&database, 1, |connection| fill(connection, jobs))?;
     Ok(rate(u64::from(jobs), took))
+}
+
+/// The same where the tables have all of Solid Queue's indexes.
+pub(super) fn bulk_with_indexes(run: &Run) -> Result<f64> {
+    let place = run.place()?;
+    let database = plain(place.url())?;
+    bench::add_indexes(&mut database.connect()?.as_conn()).doing("add indexes")?;
+    let jobs = run.settings.jobs;
+    let took = at_once(&database, 1, |connection| fill(connection, jobs))?;
+    Ok(rate(u64::from(jobs), took))
+}
+
+/// The least that a pick-up can take here: a thread hears of a commit and
+/// claims the row, and nothing else. Sorted times from the answer to the
+/// enqueue until the claim was answered.
+pub(super) fn pick_ups(run: &Run) -> Result<Vec<Duration>> {
+    let place = run.place()?;
+    let database = plain(place.url())?;
+    let mut listener = database.listen()?;
+    let mut claimer = database.connect()?;
+    let mut enqueuer = database.connect()?;
+    let (claimed, claims) = unbounded();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) && listener.wait(TURN).is_ok() {
+                while matches!(claimer.write(|conn| bench::claim(conn, 1)), Ok(jobs) if !jobs.is_empty())
+                {
+                    let _ = claimed.send(clock::since_boot());
+                }
+            }
+        });
+        let times = enqueue_in_turn(run.settings.samples, &mut enqueuer, &claims);
+        is_over.store(true, Ordering::Relaxed);
+        times
+    })
+}
+
+/// How soon the listening thread sees that it is over.
+const TURN: Duration = Duration::from_millis(100);
+
+/// Whoever has heard of nothing for so long will not.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn enqueue_in_turn(
+    samples: u32,
+    connection: &mut Connection,
+    claims: &Receiver<Duration>,
+) -> Result<Vec<Duration>> {
+    let mut times = Vec::new();
+    // The first one wakes up everything and is not counted.
+    for sample in 0..=samples {
+        latency::until_idle();
+        let arguments = arguments(u64::from(sample));
+        connection
+            .write(|conn| bench::enqueue_and_tell(conn, CLASS, &arguments))
+            .doing(ACTION)?;
+        let answered = clock::since_boot();
+        let claimed = claims.recv_timeout(PATIENCE).map_err(|_| Error::Io {
+            action: "hear from",
+            path: "the listener of the ceiling".into(),
+            source: std::io::ErrorKind::TimedOut.into(),
+        })?;
+        if sample > 0 {
+            times.push(claimed.saturating_sub(answered));
+        }
+    }
+    times.sort_unstable();
+    Ok(times)
 }
 
 /// Claimed and finished in batches; jobs a second.

@@ -7,4 +7,6 @@ mod plain;
 
 pub(crate) use counters::{count_statements, counted, open_snapshot, written};
 pub(crate) use place::Place;
-pub(crate) use plain::{Shape, claim, create, enqueue, enqueue_all, finish, version};
+pub(crate) use plain::{
+    Shape, add_indexes, claim, create, enqueue, enqueue_all, enqueue_and_tell, finish, version,
+};

@@ -20,12 +20,27 @@ pub(crate) struct Shape {
 
 const TABLES: &str = "\
     CREATE TABLE plain_jobs (id {id}, queue_name varchar NOT NULL, class_name varchar NOT NULL, arguments text, \
-      priority integer NOT NULL DEFAULT 0, finished_at timestamp(6), created_at timestamp(6) NOT NULL, \
-      updated_at timestamp(6) NOT NULL); \
+      priority integer NOT NULL DEFAULT 0, active_job_id varchar, scheduled_at timestamp(6), finished_at timestamp(6), \
+      created_at timestamp(6) NOT NULL, updated_at timestamp(6) NOT NULL); \
     CREATE TABLE plain_ready (id {id}, job_id bigint NOT NULL, queue_name varchar NOT NULL, \
       priority integer NOT NULL DEFAULT 0, created_at timestamp(6) NOT NULL); \
     CREATE INDEX plain_poll_all ON plain_ready (priority, job_id); \
     CREATE TABLE plain_claimed (id {id}, job_id bigint NOT NULL, process_id bigint, created_at timestamp(6) NOT NULL);";
+
+/// What Solid Queue has on the first two beside those.
+const MORE_INDEXES: &str = "\
+    CREATE INDEX plain_jobs_class ON plain_jobs (class_name); \
+    CREATE INDEX plain_jobs_finished ON plain_jobs (finished_at); \
+    CREATE INDEX plain_jobs_active ON plain_jobs (active_job_id); \
+    CREATE INDEX plain_jobs_filtering ON plain_jobs (queue_name, finished_at); \
+    CREATE INDEX plain_jobs_alerting ON plain_jobs (scheduled_at, finished_at); \
+    CREATE UNIQUE INDEX plain_ready_job ON plain_ready (job_id); \
+    CREATE INDEX plain_poll_queue ON plain_ready (queue_name, priority, job_id);";
+
+/// Adds all the indexes that Solid Queue 1.5 has where jobs are enqueued.
+pub(crate) fn add_indexes(conn: &mut Conn<'_>) -> QueryResult<()> {
+    on!(conn, |c| c.batch_execute(MORE_INDEXES))
+}
 
 /// Creates the plain tables.
 pub(crate) fn create(conn: &mut Conn<'_>) -> QueryResult<()> {
@@ -103,6 +118,26 @@ pub(crate) fn enqueue(conn: &mut Conn<'_>, class: &str, arguments: &str) -> Quer
             on!(conn, |c| cached(sql(text).bind::<BigInt, _>(job.id)).execute(c))
         }),
     }
+}
+
+/// The same, and wakes at the commit who listens.
+pub(crate) fn enqueue_and_tell(
+    conn: &mut Conn<'_>,
+    class: &str,
+    arguments: &str,
+) -> QueryResult<()> {
+    conn.transaction(|conn| {
+        enqueue(conn, class, arguments)?;
+        match conn {
+            #[cfg(feature = "postgres")]
+            Conn::Postgres(conn) => {
+                let text = "SELECT count(pg_notify('windlass', '')) AS id";
+                cached(diesel::sql_query(text)).execute(*conn)
+            }
+            #[cfg(feature = "sqlite")]
+            Conn::Sqlite(_) => Ok(()),
+        }
+    })
 }
 
 /// As many rows as there are arguments, in one commit.
