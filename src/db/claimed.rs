@@ -3,6 +3,12 @@
 //! Each is fenced: the claim's row is deleted by its id and its process
 //! first, and the rest happens only to the rows that this deletion returned,
 //! in the same transaction. No row means that the claim is not ours any more.
+//!
+//! `+ 0` keeps Postgres to the primary key. Statistics made while nothing was
+//! claimed say that the table is empty, so that any index seems to do; but
+//! while somebody's long transaction holds vacuum back, that by process, or the
+//! whole of the key in order, leads past all that was claimed since: 300 ms
+//! after three million jobs, for each statement.
 
 use super::attempts::{self, Began, EndedRun, Ending};
 use super::conn::{Conn, on};
@@ -51,8 +57,8 @@ pub(super) fn claim_ids(rows: Vec<Ended>) -> Vec<i64> {
 pub(crate) fn begin(conn: &mut Conn<'_>, process_id: i64, claims: &[i64]) -> QueryResult<Vec<i64>> {
     let text = conn.write(
         "WITH held AS MATERIALIZED (SELECT id FROM solid_queue_claimed_executions \
-           WHERE process_id = $1 AND id IN {in $2} ORDER BY id {lock}) \
-         UPDATE solid_queue_claimed_executions SET started_at = {now} WHERE id IN (SELECT id FROM held) \
+           WHERE process_id + 0 = $1 AND id IN {in $2} ORDER BY id + 0 {lock}) \
+         UPDATE solid_queue_claimed_executions SET started_at = {now} WHERE id IN {in SELECT id FROM held} \
          RETURNING id AS claim_id, job_id, false AS cancelled, concurrency_key",
     );
     let begun: Vec<Ended> = on!(conn, |c| cached(
@@ -72,8 +78,8 @@ pub(crate) fn begin(conn: &mut Conn<'_>, process_id: i64, claims: &[i64]) -> Que
 pub(super) fn end(conn: &mut Conn<'_>, process_id: i64, claims: &[i64]) -> QueryResult<Vec<Ended>> {
     let text = conn.write(
         "WITH held AS MATERIALIZED (SELECT id FROM solid_queue_claimed_executions \
-           WHERE process_id = $1 AND id IN {in $2} ORDER BY id {lock}) \
-         DELETE FROM solid_queue_claimed_executions WHERE id IN (SELECT id FROM held) \
+           WHERE process_id + 0 = $1 AND id IN {in $2} ORDER BY id + 0 {lock}) \
+         DELETE FROM solid_queue_claimed_executions WHERE id IN {in SELECT id FROM held} \
          RETURNING id AS claim_id, job_id, cancel_requested_at IS NOT NULL AS cancelled, concurrency_key",
     );
     let ended: Vec<Ended> = on!(conn, |c| cached(

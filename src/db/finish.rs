@@ -128,7 +128,8 @@ pub(crate) fn finish_unfenced(conn: &mut Conn<'_>, claims: &[(i64, i64)]) -> Que
 }
 
 /// Postgres: one statement in autocommit, the rows locked in order and then
-/// deleted by where they stand, without a second look into an index.
+/// deleted by where they stand, without a second look into an index. The module
+/// of claims tells what `+ 0` is for.
 ///
 /// A row that somebody changed between the beginning of the statement and its
 /// lock, to have the job cancelled for example, stands elsewhere by then and
@@ -142,7 +143,7 @@ fn finish_in_one_statement(
     finished: (Finished, bool),
 ) -> QueryResult<Vec<i64>> {
     let by_spot = "SELECT ctid AS spot FROM solid_queue_claimed_executions \
-        WHERE id = ANY ($1) AND process_id = $2 ORDER BY id FOR UPDATE";
+        WHERE id = ANY ($1) AND process_id + 0 = $2 ORDER BY id + 0 FOR UPDATE";
     let spot = "c.ctid = ANY (ARRAY(SELECT spot FROM held))";
     let mut ended = finish_where(conn, process_id, claims, finished, (by_spot, spot))?;
     if ended.len() < claims.len() {
@@ -152,8 +153,8 @@ fn finish_in_one_statement(
             .filter(|claim| !ended.contains(claim))
             .collect();
         let by_id = "SELECT id FROM solid_queue_claimed_executions \
-            WHERE id = ANY ($1) AND process_id = $2 ORDER BY id FOR UPDATE";
-        let id = "c.id IN (SELECT id FROM held)";
+            WHERE id = ANY ($1) AND process_id + 0 = $2 ORDER BY id + 0 FOR UPDATE";
+        let id = "c.id = ANY (ARRAY(SELECT id FROM held))";
         ended.extend(finish_where(
             conn,
             process_id,
@@ -179,7 +180,9 @@ fn finish_where(
             "UPDATE solid_queue_jobs j SET finished_at = {now}, updated_at = {now}, crash_count = 0, \
              last_claim_id = ended.claim_id FROM ended WHERE j.id = ended.job_id"
         }
-        Finished::Delete => "DELETE FROM solid_queue_jobs j USING ended WHERE j.id = ended.job_id",
+        Finished::Delete => {
+            "DELETE FROM solid_queue_jobs WHERE id = ANY (ARRAY(SELECT job_id FROM ended))"
+        }
     };
     let wanted = if limited {
         "wanted AS (INSERT INTO windlass_wanted_keys (key) \

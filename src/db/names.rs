@@ -45,11 +45,22 @@ struct Crowded {
 /// Whether so many executions wait in paused queues that who looks for the
 /// most important of all queues must not meet them one by one.
 pub(crate) fn are_pauses_crowded(conn: &mut Conn<'_>) -> QueryResult<bool> {
-    // CROSS JOIN: SQLite then keeps to this order, and probes for each pause.
-    let text = conn.write(
-        "SELECT count(*) >= 1000 AS crowded FROM (SELECT 1 FROM solid_queue_pauses p \
-         CROSS JOIN solid_queue_ready_executions r WHERE r.queue_name = p.queue_name LIMIT 1000) AS waiting",
-    );
+    // Pause by pause: whoever begins with the ready executions reads them all
+    // to learn that nothing is paused.
+    let waiting = match conn {
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(_) => {
+            "SELECT 1 FROM solid_queue_pauses p CROSS JOIN LATERAL ( \
+               SELECT 1 FROM solid_queue_ready_executions r WHERE r.queue_name = p.queue_name LIMIT 1000) AS r"
+        }
+        // It keeps to the order of a CROSS JOIN.
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(_) => {
+            "SELECT 1 FROM solid_queue_pauses p \
+             CROSS JOIN solid_queue_ready_executions r WHERE r.queue_name = p.queue_name"
+        }
+    };
+    let text = format!("SELECT count(*) >= 1000 AS crowded FROM ({waiting} LIMIT 1000) AS waiting");
     on!(conn, |c| cached(sql(text)).get_result::<Crowded>(c)).map(|row| row.crowded)
 }
 

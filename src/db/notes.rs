@@ -62,13 +62,12 @@ pub(crate) fn write(
     let text = conn.write(match conn {
         #[cfg(feature = "postgres")]
         Conn::Postgres(_) => {
-            "WITH told AS (SELECT (value ->> 0)::bigint AS id, value ->> 1 AS note \
+            "WITH told AS MATERIALIZED (SELECT (value ->> 0)::bigint AS id, value ->> 1 AS note \
                FROM json_array_elements($1::json)), \
-             held AS MATERIALIZED (SELECT c.id, told.note FROM told \
-               JOIN solid_queue_claimed_executions c ON c.id = told.id \
-               WHERE c.process_id = $2 ORDER BY c.id FOR UPDATE OF c SKIP LOCKED) \
-             UPDATE solid_queue_claimed_executions c SET note = held.note FROM held WHERE c.id = held.id \
-             RETURNING c.id"
+             held AS MATERIALIZED (SELECT id FROM solid_queue_claimed_executions \
+               WHERE process_id + 0 = $2 AND id IN {in SELECT id FROM told} ORDER BY id + 0 {lock skip}) \
+             UPDATE solid_queue_claimed_executions c SET note = told.note FROM told \
+             WHERE c.id IN {in SELECT id FROM held} AND c.id + 0 = told.id RETURNING c.id"
         }
         #[cfg(feature = "sqlite")]
         Conn::Sqlite(_) => {

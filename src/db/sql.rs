@@ -27,7 +27,8 @@ impl Dialect {
     ///
     /// - `{now}`: the database's clock as a timestamp without zone, in UTC.
     /// - `IN {in $1}` .. `IN {in $9}`: whether it is one of the numbers of a
-    ///   JSON array. There is no `NOT IN` of it.
+    ///   JSON array, or, `IN {in SELECT id FROM held}`, of a few rows. There is
+    ///   no `NOT IN` of it.
     /// - `{rows $1}`: the elements of a JSON array, as rows with a `value`; its
     ///   parts are `value ->> 0`, `value ->> 1`, all of them texts.
     /// - `{later $1}`: the database's clock plus so many microseconds.
@@ -56,6 +57,17 @@ impl Dialect {
         out
     }
 
+    /// The rows of `{in ..}`.
+    fn numbers(self, argument: &str) -> String {
+        match self {
+            _ if argument.starts_with("SELECT ") => argument.to_owned(),
+            Dialect::Postgres => {
+                format!("SELECT value::bigint FROM json_array_elements_text({argument}::json)")
+            }
+            Dialect::Sqlite => format!("SELECT value FROM json_each({argument})"),
+        }
+    }
+
     fn write_word(self, word: &str, out: &mut String) {
         let (name, argument) = word.split_once(' ').unwrap_or((word, ""));
         match (self, name) {
@@ -70,13 +82,9 @@ impl Dialect {
                 if out.ends_with("IN ") {
                     out.truncate(out.len() - "IN ".len());
                 }
-                out.push_str(&format!(
-                    "= ANY (ARRAY(SELECT value::bigint FROM json_array_elements_text({argument}::json)))"
-                ));
+                out.push_str(&format!("= ANY (ARRAY({}))", self.numbers(argument)));
             }
-            (Dialect::Sqlite, "in") => {
-                out.push_str(&format!("(SELECT value FROM json_each({argument}))"))
-            }
+            (Dialect::Sqlite, "in") => out.push_str(&format!("({})", self.numbers(argument))),
             (Dialect::Postgres, "rows") => out.push_str(&format!(
                 "json_array_elements(CAST({argument} AS json)) AS input (value)"
             )),
@@ -200,6 +208,14 @@ mod tests {
         assert_eq!(
             Dialect::Sqlite.write("SELECT {now} WHERE id IN {in $1}"),
             "SELECT strftime('%Y-%m-%d %H:%M:%f000', 'now') WHERE id IN (SELECT value FROM json_each($1))"
+        );
+        assert_eq!(
+            Dialect::Postgres.write("SELECT 1 WHERE id IN {in SELECT id FROM held}"),
+            "SELECT 1 WHERE id = ANY (ARRAY(SELECT id FROM held))"
+        );
+        assert_eq!(
+            Dialect::Sqlite.write("SELECT 1 WHERE id IN {in SELECT id FROM held}"),
+            "SELECT 1 WHERE id IN (SELECT id FROM held)"
         );
         assert_eq!(
             Dialect::Postgres.write("SELECT 1 WHERE id IN {in $1} ORDER BY id"),

@@ -18,7 +18,7 @@ pub(crate) struct Marks {
     again_at: Option<Instant>,
     look: Look,
     /// What the last looks from the beginning took, but for the jobs that they
-    /// found. The least of them counts: any one may have had to wait.
+    /// found, the last one last.
     costs: [Duration; 3],
 }
 
@@ -41,6 +41,11 @@ const INTERVAL: Duration = Duration::from_millis(50);
 /// are then used for jobs of all kinds, and when the queues are empty too.
 const DEAR: Duration = Duration::from_millis(20);
 
+/// One that takes even longer says so by itself. Should it only have waited for
+/// something else, then what comes before the marks waits for ten times that,
+/// once.
+const VERY_DEAR: Duration = Duration::from_millis(100);
+
 /// What a claim takes for each job at most, so that it is not mistaken for a
 /// look that is dear.
 const A_JOB: Duration = Duration::from_micros(50);
@@ -49,10 +54,7 @@ impl Marks {
     /// A look begins, which may pass what came before the marks.
     pub(crate) fn begin(&mut self, by_marks: bool) {
         let now = clock::instant();
-        let is_due = self.again_at.is_none_or(|again_at| again_at <= now);
-        if is_due {
-            self.reached.clear();
-        }
+        let is_due = self.reached.is_empty() || self.again_at.is_none_or(|at| at <= now);
         let by_marks = by_marks || self.is_dear();
         self.look = Look {
             by_marks,
@@ -88,7 +90,7 @@ impl Marks {
     }
 
     fn is_dear(&self) -> bool {
-        self.costs.iter().all(|cost| *cost > DEAR)
+        self.costs.iter().all(|cost| *cost > DEAR) || self.costs[2] > VERY_DEAR
     }
 
     /// Notes what a look found, and whether that was as much as it wanted.
@@ -102,12 +104,16 @@ impl Marks {
         if !is_full && !self.is_dear() {
             return self.forget();
         }
-        if !self.look.by_marks {
+        if !self.look.by_marks && !self.is_dear() {
             return;
         }
         if let Some(began) = self.look.began {
             let pause = (began.elapsed() * 10).max(INTERVAL);
             self.again_at = Some(clock::instant() + pause);
+            // Where nothing was found, nothing stands before the old marks.
+            if !jobs.is_empty() {
+                self.reached.clear();
+            }
         }
         let of_all = self.look.of_all;
         // One look into the map for jobs of one queue that come in a row.
@@ -191,6 +197,25 @@ mod tests {
         assert!(!marks.passed_some());
         let patience = marks.patience().unwrap();
         assert!(patience <= 10 * LONG, "{patience:?}");
+    }
+
+    #[test]
+    fn one_very_dear_look_is_enough() {
+        let mut marks = Marks::default();
+        assert_eq!(look(&mut marks, false, 6 * LONG), []);
+        with_a_mark(&mut marks);
+        assert_eq!(look(&mut marks, false, Duration::ZERO).len(), 1);
+        assert!(marks.patience().is_some());
+    }
+
+    #[test]
+    fn they_stay_where_nothing_stands_before_them() {
+        let mut marks = Marks::default();
+        look(&mut marks, false, 6 * LONG);
+        with_a_mark(&mut marks);
+        marks.again_at = None;
+        assert_eq!(look(&mut marks, false, 6 * LONG), [], "it is time");
+        assert_eq!(look(&mut marks, false, Duration::ZERO)[0].job_id, 7);
     }
 
     #[test]

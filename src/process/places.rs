@@ -20,6 +20,7 @@ pub(crate) struct Places {
     /// to go around them, and when that was asked.
     is_crowded: bool,
     asked_at: Option<Instant>,
+    asking_took: Duration,
     /// The last look at all queues found nothing.
     is_idle: bool,
 }
@@ -30,8 +31,8 @@ const KEPT: Duration = Duration::from_secs(1);
 /// While none are found, nothing costs much, and asking would.
 const KEPT_IDLE: Duration = Duration::from_secs(10);
 
-/// And at least so many times as long as reading took: with ten thousand
-/// names it costs more than many claims, and must not be what a worker does.
+/// And at least so many times as long as reading or asking took: with ten
+/// thousand names it costs more than many claims, and must not be what a worker does.
 const SHARE: u32 = 20;
 
 /// Names of one statement: so few that it costs the same however many queues
@@ -46,6 +47,7 @@ impl Places {
             good_until: None,
             is_crowded: false,
             asked_at: None,
+            asking_took: Duration::ZERO,
             is_idle: false,
         }
     }
@@ -100,8 +102,11 @@ impl Places {
 
     fn goes_around_pauses(&mut self, conn: &mut Conn<'_>) -> QueryResult<bool> {
         let kept = if self.is_idle { KEPT_IDLE } else { KEPT };
+        let kept = kept.max(self.asking_took * SHARE);
         if self.asked_at.is_none_or(|at| at.elapsed() >= kept) {
+            let begun = clock::instant();
             self.is_crowded = names::are_pauses_crowded(conn)?;
+            self.asking_took = begun.elapsed();
             self.asked_at = Some(clock::instant());
         }
         Ok(self.is_crowded)
