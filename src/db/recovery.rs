@@ -196,7 +196,7 @@ pub(crate) fn condemn(
             super::processes::drain(conn, fence.process_id)?;
         }
         let text = conn.write(
-            "UPDATE solid_queue_claimed_executions SET verdict = $1 WHERE id = $2 AND process_id = $3 \
+            "UPDATE solid_queue_claimed_executions SET verdict = $1 WHERE id = $2 AND process_id + 0 = $3 \
              RETURNING id",
         );
         let condemned: Vec<Id> = on!(conn, |c| cached(

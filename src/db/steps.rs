@@ -30,7 +30,7 @@ pub(crate) fn begin(conn: &mut Conn<'_>, fence: Fence, name: &str) -> QueryResul
     let text = conn.write(
         "SELECT s.value FROM solid_queue_claimed_executions c \
          LEFT JOIN windlass_steps s ON s.job_id = c.job_id AND s.name = $1 \
-         WHERE c.id = $2 AND c.process_id = $3 {lock of c}",
+         WHERE c.id = $2 AND c.process_id + 0 = $3 {lock of c}",
     );
     let rows: Vec<Row> = on!(conn, |c| cached(
         sql(text)
