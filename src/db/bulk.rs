@@ -13,7 +13,8 @@ use diesel::sql_types::{Array, Bool, Integer, Nullable};
 use diesel::sql_types::{BigInt, Text};
 
 /// Inserts jobs that have no key and no limit, at most a [`CHUNK`](super::jobs::CHUNK),
-/// in the caller's transaction, and returns their ids in order.
+/// and returns their ids in order. SQLite needs a transaction of the caller;
+/// Postgres does it in one statement.
 pub(super) fn insert(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<i64>> {
     match conn {
         #[cfg(feature = "postgres")]

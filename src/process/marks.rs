@@ -33,7 +33,7 @@ struct Look {
 }
 
 /// The longest time between two looks from the beginning, unless these take
-/// long themselves: then ten times as long as one.
+/// long themselves: then ten times as long as one, at first [`PROBATION`] at most.
 const INTERVAL: Duration = Duration::from_millis(50);
 
 /// A look from the beginning that takes longer has much to pass that was taken
@@ -41,10 +41,11 @@ const INTERVAL: Duration = Duration::from_millis(50);
 /// are then used for jobs of all kinds, and when the queues are empty too.
 const DEAR: Duration = Duration::from_millis(20);
 
-/// One that takes even longer says so by itself. Should it only have waited for
-/// something else, then what comes before the marks waits for ten times that,
-/// once.
+/// One that takes even longer says so by itself, until the next one, which
+/// follows soon: it may only have waited for a lock, or stood still with its
+/// process, and jobs that are retried or were scheduled come before the marks.
 const VERY_DEAR: Duration = Duration::from_millis(100);
+const PROBATION: Duration = Duration::from_secs(1);
 
 /// What a claim takes for each job at most, so that it is not mistaken for a
 /// look that is dear.
@@ -90,7 +91,11 @@ impl Marks {
     }
 
     fn is_dear(&self) -> bool {
-        self.costs.iter().all(|cost| *cost > DEAR) || self.costs[2] > VERY_DEAR
+        self.is_proven() || self.costs[2] > VERY_DEAR
+    }
+
+    fn is_proven(&self) -> bool {
+        self.costs.iter().all(|cost| *cost > DEAR)
     }
 
     /// Notes what a look found, and whether that was as much as it wanted.
@@ -108,7 +113,12 @@ impl Marks {
             return;
         }
         if let Some(began) = self.look.began {
-            let pause = (began.elapsed() * 10).max(INTERVAL);
+            let longest = if self.is_proven() {
+                Duration::MAX
+            } else {
+                PROBATION
+            };
+            let pause = (began.elapsed() * 10).clamp(INTERVAL, longest);
             self.again_at = Some(clock::instant() + pause);
             // Where nothing was found, nothing stands before the old marks.
             if !jobs.is_empty() {
@@ -205,7 +215,9 @@ mod tests {
         assert_eq!(look(&mut marks, false, 6 * LONG), []);
         with_a_mark(&mut marks);
         assert_eq!(look(&mut marks, false, Duration::ZERO).len(), 1);
-        assert!(marks.patience().is_some());
+        // It may have stood still: what it passed does not wait ten times that.
+        let patience = marks.patience().unwrap();
+        assert!(patience <= PROBATION, "{patience:?}");
     }
 
     #[test]
