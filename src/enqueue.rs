@@ -1,5 +1,6 @@
 //! Enqueueing: limits before any SQL, then one statement or few.
 
+use crate::arguments::{MAX_DEPTH, has_escaped_nul, is_too_deep};
 use crate::concurrency::Concurrency;
 use crate::db::AsConn;
 use crate::db::jobs::{self, EnqueueOutcome, NewLimit, NewRow};
@@ -341,50 +342,6 @@ impl NewJob {
 /// have no time, and be ready at once.
 const LONGEST_DELAY: i64 = 1_000 * 366 * 86_400 * 1_000_000;
 
-/// `serde_json` writes any depth but reads only 127; an envelope takes some.
-pub(crate) const MAX_DEPTH: usize = 120;
-
-/// Whether JSON text is nested deeper than can be read again.
-pub(crate) fn is_too_deep(json: &str) -> bool {
-    // Most texts have fewer brackets at all, which is quickly seen.
-    let brackets = json.bytes().filter(|byte| matches!(byte, b'[' | b'{'));
-    brackets.count() > MAX_DEPTH && depth(json) > MAX_DEPTH
-}
-
-/// How deep arrays and objects stand in each other in JSON text.
-fn depth(json: &str) -> usize {
-    let (mut depth, mut deepest) = (0_usize, 0);
-    let (mut in_text, mut is_escaped) = (false, false);
-    for byte in json.bytes() {
-        match byte {
-            _ if is_escaped => is_escaped = false,
-            b'\\' => is_escaped = in_text,
-            b'"' => in_text = !in_text,
-            b'[' | b'{' if !in_text => {
-                depth += 1;
-                deepest = deepest.max(depth);
-            }
-            b']' | b'}' if !in_text => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-    }
-    deepest
-}
-
-/// Whether JSON text contains `\u0000` that is an escape, not `\\u0000`.
-fn has_escaped_nul(json: &str) -> bool {
-    // `contains` is many times faster than to look for every place.
-    json.contains("\\u0000")
-        && json.match_indices("\\u0000").any(|(index, _)| {
-            let backslashes = json[..index]
-                .bytes()
-                .rev()
-                .take_while(|b| *b == b'\\')
-                .count();
-            backslashes % 2 == 0
-        })
-}
-
 impl From<jobs::Inserted> for Enqueued {
     fn from(inserted: jobs::Inserted) -> Self {
         Enqueued {
@@ -439,24 +396,6 @@ pub fn enqueue_all<C: AsConn + ?Sized>(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_escaped_nuls_are_refused() {
-        assert!(has_escaped_nul(r#"{"a":"\u0000"}"#));
-        assert!(!has_escaped_nul(r#"{"a":"\\u0000"}"#));
-        assert!(has_escaped_nul(r#"{"a":"\\\u0000"}"#));
-    }
-
-    #[test]
-    fn brackets_in_texts_are_no_depth() {
-        assert_eq!(depth("null"), 0);
-        assert_eq!(depth(r#"{"a":[{}],"b":[]}"#), 3);
-        assert_eq!(depth(r#"["[[\"[[","\\","[["]"#), 1);
-        let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
-        assert!(is_too_deep(&nested(MAX_DEPTH + 1)));
-        assert!(!is_too_deep(&nested(MAX_DEPTH)));
-        assert!(!is_too_deep(&"[]".repeat(MAX_DEPTH + 1)));
-    }
 
     #[test]
     fn limits_speak_before_the_database_does() {

@@ -6,6 +6,7 @@ compile_error!(
      leave `panic` at \"unwind\" in the profile"
 );
 
+mod arguments;
 mod clock;
 mod concurrency;
 #[cfg(feature = "config")]

@@ -1,6 +1,7 @@
 //! Which classes a program performs, and how. Types end here.
 
-use crate::enqueue::{MAX_DEPTH, NewJob, is_too_deep};
+use crate::arguments::{MAX_DEPTH, is_too_deep};
+use crate::enqueue::NewJob;
 use crate::job::{Context, Job, Run};
 use crate::outcome::{JobError, Output};
 use crate::policy::Policy;

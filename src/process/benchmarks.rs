@@ -5,7 +5,7 @@
 //! needs, compiles it, and it changes whenever the inside does.
 
 use super::claims::Claims;
-use super::finisher::{Ended, Pending, grouped, pending};
+use super::endings::{Ended, Pending, grouped, pending};
 use super::marks::Marks;
 use super::pool::{Assignment, Pool, PoolSetup};
 use super::registration::Registration;

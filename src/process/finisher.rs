@@ -2,62 +2,29 @@
 //! under way, and keeps what it cannot write until it can.
 
 use super::claims::Claims;
+use super::endings::{Ended, Pending, fence, grouped, kind, pending, put_aside};
 use super::lifeline::Lifeline;
 use super::link::Link;
-use super::registration::Registration;
 use super::stop::Stop;
 use crate::clock;
 use crate::db::attempts::{self, Ending};
-use crate::db::claimed::{self, Fence, Finished, FinishedJob};
+use crate::db::claimed::{self, Finished};
 use crate::db::jobs;
 use crate::db::ready::Claimed;
 use crate::event::{Event, Subscriber};
 use crate::job::JobId;
-use crate::live::Live;
 use crate::mutant;
 use crate::perform::Outcome;
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// A job that a thread is done with.
-pub(crate) struct Ended {
-    pub(crate) job: Arc<Claimed>,
-    pub(crate) registration: Arc<Registration>,
-    pub(crate) outcome: Outcome,
-    pub(crate) ran: Duration,
-    /// What becomes of its row.
-    pub(crate) finished: Finished,
-    /// For how long what it came to is kept beside it, if that was said.
-    pub(crate) keep_result: Option<Duration>,
-    pub(crate) live: Arc<Live>,
-}
-
-impl Ended {
-    /// What it leaves behind, if it has finished.
-    fn traces(&self) -> Option<FinishedJob<'_>> {
-        let Outcome::Finished(output) = &self.outcome else {
-            return None;
-        };
-        Some(FinishedJob::new(
-            &self.job,
-            (output.text.as_deref(), output.problem.as_deref()),
-            self.keep_result,
-            self.live.has_steps(),
-        ))
-    }
-}
+use std::time::Duration;
 
 /// Endings of one statement.
 const BATCH: usize = 500;
 
 /// How long a class that this worker does not know is left to others.
 const UNKNOWN_CLASS_DELAY: Duration = Duration::from_secs(30);
-
-/// The longest pause before an ending is tried again that the database
-/// refuses although it answers.
-const LONGEST_DEFERRAL: Duration = Duration::from_secs(30);
 
 /// The finisher of a worker.
 pub(crate) struct Finisher {
@@ -68,33 +35,6 @@ pub(crate) struct Finisher {
     /// Gives up what cannot be written: the process ends.
     give_up: Stop,
     deferred: Vec<Pending>,
-}
-
-/// An ending that is to be written.
-pub(crate) struct Pending {
-    ended: Ended,
-    /// Attempts so far: any of them may have been accepted unheard.
-    tries: u32,
-    again_at: Instant,
-}
-
-/// What the endings of one statement have in common.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Kind {
-    process_id: i64,
-    finished: Finished,
-    leaves_traces: bool,
-    is_limited: bool,
-}
-
-impl Pending {
-    fn claim(&self) -> i64 {
-        self.ended.job.claim_id
-    }
-
-    fn pair(&self) -> (i64, i64) {
-        (self.ended.job.claim_id, self.ended.job.job_id)
-    }
 }
 
 impl Finisher {
@@ -319,72 +259,12 @@ impl Finisher {
     }
 }
 
-/// Successes of one kind together, everything else one by one.
-pub(super) fn grouped(batch: Vec<Pending>) -> Vec<Vec<Pending>> {
-    let (mut finished, others): (Vec<_>, Vec<_>) = batch
-        .into_iter()
-        .partition(|pending| matches!(pending.ended.outcome, Outcome::Finished(_)));
-    let mut groups = Vec::new();
-    while let Some(first) = finished.first() {
-        let of_first = kind(first);
-        let (same, rest) = finished
-            .into_iter()
-            .partition(|pending| kind(pending) == of_first);
-        groups.push(same);
-        finished = rest;
-    }
-    groups.extend(others.into_iter().map(|pending| vec![pending]));
-    groups
-}
-
-/// What the endings of one statement have in common: the process, what
-/// becomes of the rows, and whether they leave more behind.
-fn kind(pending: &Pending) -> Kind {
-    let ended = &pending.ended;
-    Kind {
-        process_id: ended.registration.id,
-        finished: ended.finished,
-        leaves_traces: ended.traces().is_some_and(|job| job.leaves_traces()),
-        is_limited: ended.job.is_limited,
-    }
-}
-
 /// How an ending came out that was no success.
 enum Settled {
     Ended(Ending),
     /// The job had finished in a transaction of its own before.
     Finished,
     Fenced,
-}
-
-pub(super) fn pending(ended: Ended) -> Pending {
-    Pending {
-        ended,
-        tries: 0,
-        again_at: clock::instant(),
-    }
-}
-
-/// To be tried again after a growing pause, without the text that may be what
-/// the database refuses.
-fn put_aside(mut pending: Pending) -> Pending {
-    let pause = Duration::from_millis(50 << pending.tries.min(10));
-    pending.again_at = clock::instant() + clock::jittered(pause.min(LONGEST_DEFERRAL));
-    if pending.tries > 1 {
-        match &mut pending.ended.outcome {
-            Outcome::Ended(ending) => ending.drop_text(),
-            Outcome::Finished(output) => output.drop_text(),
-            Outcome::UnknownClass => {}
-        }
-    }
-    pending
-}
-
-fn fence(ended: &Ended) -> Fence {
-    Fence {
-        process_id: ended.registration.id,
-        claim_id: ended.job.claim_id,
-    }
 }
 
 /// Whether an earlier attempt got through, unheard.

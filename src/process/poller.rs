@@ -3,6 +3,7 @@
 
 use super::claims::Claims;
 use super::link::Link;
+use super::listening::Listening;
 use super::marks::Marks;
 use super::pace::TOO_LONG;
 use super::places::Places;
@@ -60,16 +61,6 @@ pub(crate) struct Progress {
     ahead_at: Option<Instant>,
 }
 
-/// Whether this process' row says that it listens. NOTIFY makes commits wait
-/// for each other, so a worker that is busy anyway does without.
-#[derive(Debug, Default)]
-pub(crate) struct Listening {
-    /// The registration that the flag was written to; a new one listens.
-    registration: i64,
-    is_off: bool,
-    full_claims: u32,
-}
-
 /// What a look at the queues came to.
 enum Look {
     /// As many as there were idle threads: there may be more.
@@ -81,10 +72,6 @@ enum Look {
     /// The database is away, or the process not registered.
     NotNow(Duration),
 }
-
-/// After how many claims in a row that found enough the process stops
-/// listening.
-const FULL_CLAIMS: u32 = 3;
 
 /// How long a poller that claims nothing goes without looking why.
 const REST: Duration = Duration::from_secs(60);
@@ -379,22 +366,14 @@ impl Poller {
         else {
             return false;
         };
-        if listening.registration != registration.id {
-            *listening = Listening {
-                registration: registration.id,
-                ..Listening::default()
-            };
-        }
-        listening.full_claims = if idle { 0 } else { listening.full_claims + 1 };
-        let off = !idle && (listening.is_off || listening.full_claims >= FULL_CLAIMS);
-        if off == listening.is_off {
+        let Some(listens) = listening.after_look(registration.id, idle) else {
             return false;
-        }
+        };
         let written = self.link.write("say who listens", |conn| {
-            processes::listen(conn, registration.id, !off)
+            processes::listen(conn, registration.id, listens)
         });
         if written.is_ok() {
-            listening.is_off = off;
+            listening.note(listens);
         }
         written.is_ok()
     }

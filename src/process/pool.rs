@@ -1,7 +1,7 @@
 //! N named job threads.
 
 use super::claims::Claims;
-use super::finisher::Ended;
+use super::endings::Ended;
 use super::pace::Pace;
 use super::registration::Registration;
 use super::stop::Stop;

@@ -3,24 +3,20 @@
 use super::handle::{Ending, Handle, Stopped};
 use super::hooked::Hooked;
 use super::lifeline::Lifeline;
-use super::link::Link;
 use super::notify::{self, Vital};
 use super::registration::{Heart, Pulse, Who};
-use super::stop::Stop;
+use super::scheduling::Scheduling;
 use super::{signals, threads};
-use crate::clock;
 use crate::db::Database;
-use crate::db::recurring::{self as tasks, Definition, Row, Scheduled};
-use crate::db::ticks::{self, Fired, Firing};
+use crate::db::recurring::Definition;
 use crate::error::{Error, Result};
 use crate::event::{Event, Subscriber};
 use crate::hooks::Hooks;
-use crate::job::JobId;
-use crate::recurring::{RecurringTask, Stored, plan, refusal};
+use crate::recurring::RecurringTask;
 use crate::schedule::time_zone;
 use chrono_tz::Tz;
-use std::collections::{BTreeMap, HashMap};
-use std::time::{Duration, Instant};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Fires the ticks of recurring tasks: of those it is given, and of all that
 /// were scheduled at run time. Any number may run at once, on any host: each
@@ -48,21 +44,15 @@ use std::time::{Duration, Instant};
 #[must_use = "a scheduler does nothing until `run` or `start`"]
 pub struct Scheduler {
     database: Database,
-    tasks: Vec<RecurringTask>,
-    zone: Tz,
+    pub(super) tasks: Vec<RecurringTask>,
+    pub(super) zone: Tz,
     revision: u32,
-    grace: Duration,
-    polling_interval: Duration,
+    pub(super) grace: Duration,
+    pub(super) polling_interval: Duration,
     pulse: Pulse,
     subscriber: Subscriber,
     hooks: Hooks,
 }
-
-/// How often a scheduler says again which tasks it has.
-const DECLARE_EVERY: Duration = Duration::from_secs(3600);
-
-/// For how long a declared task is kept that no scheduler has any more.
-const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 impl Scheduler {
     /// A scheduler of the tasks that were scheduled at run time.
@@ -230,207 +220,5 @@ impl Scheduler {
         tasks
             .map(|task| task.definition(revision, self.zone))
             .collect()
-    }
-}
-
-/// A scheduler at work.
-struct Scheduling<'a> {
-    settings: &'a Scheduler,
-    declarations: Vec<Definition>,
-    link: Link,
-    /// The keys of the tasks that it has declared, as JSON, and since when.
-    declared: Option<(String, Instant)>,
-    /// What could not be read, by task and version: it is told once.
-    unreadable: HashMap<i64, i64>,
-}
-
-/// What a look at one task came to.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Look {
-    /// Its ticks up to now are dealt with, or wait.
-    Done,
-    /// Some are left for another transaction.
-    Partly,
-    /// Somebody else is at it.
-    Taken,
-}
-
-impl<'a> Scheduling<'a> {
-    fn new(settings: &'a Scheduler, declarations: Vec<Definition>, lifeline: &Lifeline) -> Self {
-        Scheduling {
-            settings,
-            declarations,
-            link: Link::new(lifeline),
-            declared: None,
-            unreadable: HashMap::new(),
-        }
-    }
-
-    fn run(&mut self, stop: &Stop) {
-        while !stop.is_stopped() {
-            let pause = match self.turn(stop) {
-                Ok(pause) | Err(pause) => pause,
-            };
-            stop.wait(pause);
-        }
-    }
-
-    /// Fires what is due; how long to wait for the next.
-    fn turn(&mut self, stop: &Stop) -> Result<Duration, Duration> {
-        let declared = self.declare()?;
-        let mut longest = self.settings.polling_interval;
-        let mut after = Some(0);
-        // All pages: no task may stand in the way of those behind it.
-        while let Some(last) = after {
-            let due = self.link.write("look for due recurring tasks", |conn| {
-                tasks::due(conn, &declared, last)
-            })?;
-            for task in &due {
-                if stop.is_stopped() {
-                    return Ok(Duration::ZERO);
-                }
-                longest = match self.look_at(task)? {
-                    Look::Done => longest,
-                    Look::Partly => Duration::ZERO,
-                    Look::Taken => longest.min(Duration::from_millis(100)),
-                };
-            }
-            after = due
-                .last()
-                .filter(|_| due.len() == tasks::PAGE)
-                .map(|task| task.id);
-        }
-        let next = self
-            .link
-            .write("look for the next recurring task", |conn| {
-                tasks::next_tick(conn, &declared)
-            })?;
-        // A little past the tick, so as not to come just before it.
-        Ok(next.map_or(longest, |next| {
-            (next + Duration::from_millis(2)).min(longest)
-        }))
-    }
-
-    /// Says which tasks this program has, at the start and then every hour,
-    /// and returns the keys of those that are this scheduler's to fire.
-    fn declare(&mut self) -> Result<String, Duration> {
-        let now = clock::instant();
-        if let Some((keys, since)) = &self.declared
-            && now - *since < DECLARE_EVERY
-        {
-            return Ok(keys.clone());
-        }
-        let mut keys = Vec::new();
-        for (task, definition) in self.settings.tasks.iter().zip(&self.declarations) {
-            let next = task.next_in(self.settings.zone);
-            let scheduled = self.link.write("declare a recurring task", |conn| {
-                tasks::schedule(conn, definition, &next)
-            })?;
-            match scheduled {
-                Scheduled::Done(_) | Scheduled::Newer => keys.push(task.key()),
-                refused => self.settings_error(&refusal(task.key(), refused)),
-            }
-        }
-        self.link.write("forget what nobody declares", |conn| {
-            tasks::forget(conn, KEPT)
-        })?;
-        let keys = serde_json::json!(keys).to_string();
-        self.declared = Some((keys.clone(), now));
-        Ok(keys)
-    }
-
-    fn settings_error(&self, error: &Error) {
-        self.link.subscriber().emit(&Event::TaskRefused {
-            reason: &error.to_string(),
-        });
-    }
-
-    fn look_at(&mut self, task: &Row) -> Result<Look, Duration> {
-        let Some(firing) = self.read(task) else {
-            return Ok(Look::Done);
-        };
-        let fired = self.link.write("fire a recurring task", |conn| {
-            ticks::fire(
-                conn,
-                &Firing {
-                    task,
-                    ticks: &firing.ticks,
-                    next_run_at: firing.next_run_at,
-                    overlap: firing.overlap,
-                },
-            )
-        })?;
-        let Some(fired) = fired else {
-            return Ok(Look::Taken);
-        };
-        self.tell(task, &firing, &fired);
-        Ok(match firing.next_run_at <= task.now {
-            true => Look::Partly,
-            false => Look::Done,
-        })
-    }
-
-    /// Which ticks of the task to fire, with their jobs. `None`: somebody has
-    /// written what cannot be read; the other tasks go on.
-    fn read(&mut self, task: &Row) -> Option<Ticks> {
-        match Ticks::of(task, self.settings.grace) {
-            Ok(ticks) => ticks,
-            Err(error) => {
-                let told = self.unreadable.insert(task.id, task.lock_version);
-                if told != Some(task.lock_version) {
-                    self.settings_error(&error);
-                }
-                None
-            }
-        }
-    }
-
-    fn tell(&self, task: &Row, firing: &Ticks, fired: &Fired) {
-        let subscriber = self.link.subscriber();
-        if let Some(tick) = firing.missed {
-            subscriber.emit(&Event::TicksMissed {
-                task: &task.key,
-                since: tick.and_utc(),
-            });
-        }
-        for (tick, job) in &fired.jobs {
-            subscriber.emit(&Event::Ticked {
-                task: &task.key,
-                tick: tick.and_utc(),
-                job: JobId(*job),
-            });
-        }
-        for tick in &fired.dropped {
-            subscriber.emit(&Event::TickDropped {
-                task: &task.key,
-                tick: tick.and_utc(),
-            });
-        }
-    }
-}
-
-/// The ticks of a task that are to be fired now.
-struct Ticks {
-    ticks: Vec<(chrono::NaiveDateTime, crate::db::jobs::NewRow)>,
-    next_run_at: chrono::NaiveDateTime,
-    missed: Option<chrono::NaiveDateTime>,
-    overlap: ticks::Overlap,
-}
-
-impl Ticks {
-    fn of(task: &Row, grace: Duration) -> Result<Option<Self>> {
-        let Some(from) = task.next_run_at else {
-            return Ok(None);
-        };
-        let stored = Stored::read(task)?;
-        let plan = plan(&stored, from, task.now, grace);
-        let due = task.queued_run_at.into_iter().chain(plan.ticks);
-        let ticks = due.map(|tick| Ok((tick, stored.job(task, tick)?)));
-        Ok(Some(Ticks {
-            ticks: ticks.collect::<Result<_>>()?,
-            next_run_at: plan.next_run_at,
-            missed: plan.missed,
-            overlap: stored.overlap,
-        }))
     }
 }

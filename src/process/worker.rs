@@ -1,35 +1,20 @@
 //! A worker: a poller, job threads, a finisher, a heartbeat, a listener.
 
-use super::claims::Claims;
-use super::finisher::Finisher;
-use super::handle::{Ending, Handle, Stopped};
+use super::handle::{Handle, Stopped};
 use super::hooked::Hooked;
 use super::lifeline::Lifeline;
-use super::link::Link;
-use super::marks::Marks;
 use super::notify::{self, Vital};
-use super::places::Places;
-use super::poller::{Poller, Progress};
-use super::pool::{Assignment, Pool, PoolSetup};
-use super::registration::{Beats, Heart, Pulse, Who};
-use super::rest::Rest;
-use super::stop::Stop;
-use super::watchdog::{Bite, Watchdog};
-use super::{listener, release, signals, threads};
-use crate::clock;
+use super::registration::{Pulse, Who};
+use super::signals;
+use super::working::Working;
+use crate::db::Database;
 use crate::db::claimed::Finished;
-use crate::db::{Database, processes};
 use crate::error::{Error, Result};
-use crate::event::{Event, Subscriber};
+use crate::event::Subscriber;
 use crate::hooks::Hooks;
-use crate::mutant;
 use crate::queue::QueueSelector;
 use crate::recycle::Recycle;
 use crate::registry::Registry;
-use crossbeam_channel::{Receiver, Sender, bounded};
-use std::collections::VecDeque;
-use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Claims jobs and performs them on threads of its own.
@@ -50,18 +35,18 @@ use std::time::Duration;
 #[must_use = "a worker does nothing until `run` or `start`"]
 pub struct Worker {
     database: Database,
-    registry: Registry,
-    queues: Vec<QueueSelector>,
-    threads: usize,
-    polling_interval: Duration,
-    pulse: Pulse,
-    shutdown_timeout: Duration,
-    finished: Finished,
+    pub(super) registry: Registry,
+    pub(super) queues: Vec<QueueSelector>,
+    pub(super) threads: usize,
+    pub(super) polling_interval: Duration,
+    pub(super) pulse: Pulse,
+    pub(super) shutdown_timeout: Duration,
+    pub(super) finished: Finished,
     subscriber: Subscriber,
-    recycle: Recycle,
+    pub(super) recycle: Recycle,
     begins_quiet: bool,
     /// Whether the program is the worker's, and its to end.
-    is_program: bool,
+    pub(super) is_program: bool,
     hooks: Hooks,
 }
 
@@ -197,7 +182,7 @@ impl Worker {
             "worker",
             &stop,
             Hooked::new(&self.hooks, "Worker"),
-            || Running::start(self, lifeline),
+            || Working::start(self, lifeline),
             |worker, give_up| worker.run(give_up),
         )
     }
@@ -232,7 +217,8 @@ impl Worker {
         self.pulse.check()
     }
 
-    fn who(&self) -> Who {
+    /// What its row says of it.
+    pub(super) fn who(&self) -> Who {
         let metadata = serde_json::json!({
             "queues": self.queues.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
             "thread_pool_size": self.threads,
@@ -251,156 +237,3 @@ impl Worker {
 /// A worker names so many of its classes in its row, for those who ask why a
 /// job is not running.
 const MOST_CLASSES: usize = 500;
-
-/// A worker whose threads run.
-struct Running {
-    shutdown_timeout: Duration,
-    lifeline: Lifeline,
-    heart: Arc<Heart>,
-    claims: Arc<Claims>,
-    beats: Beats,
-    polls: JoinHandle<()>,
-    listens: JoinHandle<()>,
-    finishes: JoinHandle<()>,
-    jobs: Vec<JoinHandle<()>>,
-    watches: JoinHandle<()>,
-    /// Ends the watchdog.
-    quit: Stop,
-    bite: Option<Bite>,
-}
-
-/// The loop that claims: `wakes` are an idle thread and new work.
-fn poller(
-    settings: &Worker,
-    lifeline: &Lifeline,
-    (heart, claims): (&Arc<Heart>, &Arc<Claims>),
-    (pool, assign): (Arc<Pool>, Sender<Assignment>),
-    (rested, woken): (Receiver<()>, Receiver<()>),
-) -> Poller {
-    let by_notification = lifeline.database.listens_by_notification();
-    Poller {
-        heart: Arc::clone(heart),
-        claims: Arc::clone(claims),
-        pool,
-        assign,
-        link: Link::new(lifeline),
-        stop: lifeline.stop.clone(),
-        places: Places::new(settings.queues.clone()),
-        classes: settings.registry.classes().map(str::to_owned).collect(),
-        polling_interval: settings.polling_interval,
-        rested,
-        woken,
-        notified: by_notification.then(Default::default),
-        idle_since: None,
-        marks: Marks::default(),
-        cautious: VecDeque::new(),
-        progress: Progress::default(),
-        rest: Rest::new(settings.recycle, settings.threads),
-    }
-}
-
-impl Running {
-    /// The poller comes last: nothing is claimed before all else runs.
-    fn start(settings: Worker, lifeline: Lifeline) -> Result<Self> {
-        let (database, stop) = (&lifeline.database, &lifeline.stop);
-        let claims = Arc::new(Claims::default());
-        let ((rested_tx, rested), (woken_tx, woken)) = (bounded(1), bounded(1));
-        let (ended_tx, ended) = crossbeam_channel::unbounded();
-        let (limited_tx, limited) = bounded(1);
-        let (who, held) = (settings.who(), Some(Arc::clone(&claims)));
-        let heart = Heart::of_worker(&lifeline, settings.pulse, who, held);
-        let setup = PoolSetup {
-            registry: settings.registry.clone(),
-            database: database.clone(),
-            claims: Arc::clone(&claims),
-            stop: stop.clone(),
-            subscriber: lifeline.subscriber.clone(),
-            rested: rested_tx,
-            ended: ended_tx,
-            limited: limited_tx,
-            finished: settings.finished,
-        };
-        let (pool, assign, jobs) = Pool::start(setup, settings.threads)?;
-        let wakes = (rested, woken);
-        let poller = poller(
-            &settings,
-            &lifeline,
-            (&heart, &claims),
-            (pool, assign),
-            wakes,
-        );
-        let finisher = Finisher::new(&lifeline, &claims, ended);
-        let bite = settings
-            .is_program
-            .then(|| Bite::new(settings.shutdown_timeout));
-        let (quit, registry) = (Stop::new(), settings.registry.clone());
-        let bites = (quit.clone(), bite.clone());
-        let watchdog = Watchdog::new(&lifeline, &claims, registry, limited, bites);
-        let beats = heart.start(release::reconciler(&claims))?;
-        let listens = threads::spawn_vital("listener", stop, {
-            let lifeline = lifeline.clone();
-            move || listener::run(&lifeline, &woken_tx)
-        })?;
-        Ok(Running {
-            beats,
-            listens,
-            finishes: threads::spawn_vital("finisher", stop, move || finisher.run())?,
-            watches: threads::spawn_vital("watchdog", stop, move || watchdog.run())?,
-            polls: threads::spawn_vital("poller", stop, move || poller.run())?,
-            jobs,
-            quit,
-            bite,
-            heart,
-            claims,
-            shutdown_timeout: settings.shutdown_timeout,
-            lifeline,
-        })
-    }
-
-    /// Waits for the stop, then ends everything in order: claiming, what was
-    /// claimed and not begun, the running jobs, their endings, the heartbeat.
-    fn run(self, give_up: &Stop) -> Ending {
-        let lifeline = &self.lifeline;
-        let _ = lifeline.stop.channel().recv();
-        lifeline
-            .subscriber
-            .emit(&Event::Stopping { kind: "Worker" });
-        let deadline = clock::deadline(self.shutdown_timeout);
-        if mutant::is("heartbeat_stops_at_term") {
-            self.heart.quiet();
-        }
-        let mut link = Link::new(lifeline);
-        for registration in self.heart.all() {
-            let _ = link.write("drain", |conn| processes::drain(conn, registration.id));
-        }
-        threads::join(self.polls);
-        release::unstarted(&self.claims, &mut link);
-        // What has overrun its time does not end for being waited for.
-        let is_vain = || self.claims.only_overrun();
-        let drained = threads::join_until(self.jobs, deadline, give_up, is_vain);
-        let flush = (clock::instant() + Duration::from_secs(2)).max(deadline);
-        let flushed = threads::join_until(vec![self.finishes], flush, give_up, is_vain);
-        lifeline.give_up_writing.stop();
-        self.quit.stop();
-        threads::join(self.watches);
-        let mut unfinished = Vec::new();
-        // Broken: a finisher that panicked has ended too, and a poller may
-        // have left claims that no memory knows of.
-        if !(drained && flushed) || lifeline.stop.is_broken() {
-            let leave_overrun = self.bite.is_some();
-            unfinished = release::give_back(&self.claims, &mut link, drained, leave_overrun);
-            for registration in self.heart.all() {
-                let _ = release::reconcile(&self.claims, &mut link, &registration);
-            }
-        }
-        drop(self.beats);
-        threads::join(self.listens);
-        if let Some(bite) = self.bite {
-            bite.end_if_due();
-        }
-        Ending {
-            unfinished,
-            cut_short: false,
-        }
-    }
-}

@@ -23,15 +23,25 @@ struct Table {
 }
 
 impl Address {
-    /// The address of the database for those who are to see this schema first.
+    /// The address of the database for those who are to see this schema
+    /// alone: whose tables stand in `public` are not to be worked on.
     pub(crate) fn url_of_schema(&self) -> String {
-        let Address { url, schema } = self;
-        let joiner = if url.contains('?') { '&' } else { '?' };
-        // An extension may have been installed into `public`.
-        format!("{url}{joiner}options=-csearch_path%3D{schema}%2Cpublic")
+        self.url_with_path(&self.schema)
     }
 
-    /// A connection that sees this schema first.
+    /// The address for those who need an extension that may have been
+    /// installed into `public`. They see this schema first.
+    pub(crate) fn url_with_extensions(&self) -> String {
+        self.url_with_path(&format!("{}%2Cpublic", self.schema))
+    }
+
+    fn url_with_path(&self, path: &str) -> String {
+        let url = &self.url;
+        let joiner = if url.contains('?') { '&' } else { '?' };
+        format!("{url}{joiner}options=-csearch_path%3D{path}")
+    }
+
+    /// A connection that sees this schema alone.
     pub(crate) fn connect(&self) -> Result<PgConnection> {
         PgConnection::establish(&self.url_of_schema()).context("connect to the database")
     }

@@ -30,6 +30,7 @@ const ROOMS: &[Room] = &[
     Room {
         name: "jobs",
         modules: &[
+            "arguments",
             "doctor",
             "concurrency",
             "job",

@@ -4,7 +4,7 @@ use super::{Enqueuer, Start, System, at_once};
 use crate::place::Address;
 use crate::worker;
 use anyhow::{Result, anyhow};
-use diesel::connection::SimpleConnection as _;
+use diesel::connection::{Connection as _, SimpleConnection as _};
 use diesel::pg::PgConnection;
 use diesel::r2d2::{ConnectionManager, Pool};
 use fang::{FangError, Queue, Queueable, Runnable, SleepParams, WorkerPool, typetag};
@@ -50,7 +50,7 @@ impl Runnable for Stamp {
 impl Fang {
     /// With so many connections, all open.
     fn queue(&self, address: &Address, connections: u32) -> Result<Queue> {
-        let manager = ConnectionManager::<PgConnection>::new(address.url_of_schema());
+        let manager = ConnectionManager::<PgConnection>::new(address.url_with_extensions());
         let pool = Pool::builder()
             .max_size(connections)
             .test_on_check_out(!self.tuned)
@@ -73,7 +73,8 @@ impl Fang {
 
 impl System for Fang {
     fn migrate(&self, address: &Address) -> Result<()> {
-        let migrated = fang::run_migrations_postgres(&mut address.connect()?);
+        let mut conn = PgConnection::establish(&address.url_with_extensions())?;
+        let migrated = fang::run_migrations_postgres(&mut conn);
         migrated.map_err(|error| anyhow!("create the tables of fang: {error}"))
     }
 

@@ -1,10 +1,14 @@
 //! What becomes of a job that does not simply succeed, and what is kept of it.
 
-use crate::db::attempts::Ending;
-use crate::db::failed::{Failure, Hook};
+mod backoff;
+mod judge;
+pub(crate) mod millis;
+
+pub use backoff::Backoff;
+
+use crate::db::failed::Hook;
 use crate::db::unique::{OnConflict, UniqueScope};
 use crate::job::{Job, JobId};
-use crate::outcome::{Decision, Interrupted, JobError};
 use crate::timeout::{OnTimeout, Span};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -48,7 +52,11 @@ pub struct Policy {
     pub(crate) on_failure: Option<Hook>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) keep_finished: Option<bool>,
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "opt_millis")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "millis::option"
+    )]
     pub(crate) keep_result: Option<Duration>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) unique_scope: Option<UniqueScope>,
@@ -87,50 +95,6 @@ pub enum Delivery {
     /// fails and waits for a person. Only what was claimed and not begun goes
     /// back to the queue.
     AtMostOnce,
-}
-
-/// How long to wait before the next attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Backoff {
-    /// The same time after every attempt.
-    Fixed(#[serde(with = "millis")] Duration),
-    /// `first` after the first attempt, twice as long after every further
-    /// one, up to `cap`. Each delay is between half and the whole of that, so
-    /// that jobs which failed together do not come back together.
-    Exponential {
-        /// After the first attempt.
-        #[serde(with = "millis")]
-        first: Duration,
-        /// The longest delay.
-        #[serde(with = "millis")]
-        cap: Duration,
-    },
-}
-
-impl Default for Backoff {
-    /// Exponential, from 10 seconds up to an hour.
-    fn default() -> Self {
-        Backoff::Exponential {
-            first: Duration::from_secs(10),
-            cap: Duration::from_secs(3600),
-        }
-    }
-}
-
-impl Backoff {
-    /// The delay after this attempt; 1 is the first.
-    pub(crate) fn after(self, attempt: u32) -> Duration {
-        match self {
-            Backoff::Fixed(delay) => delay,
-            Backoff::Exponential { first, cap } => {
-                let doubled = 2_u32.saturating_pow(attempt.saturating_sub(1));
-                let whole = first.saturating_mul(doubled).min(cap);
-                whole.mul_f64(0.5 + 0.5 * fastrand::f64())
-            }
-        }
-    }
 }
 
 impl Policy {
@@ -269,50 +233,6 @@ impl Policy {
         read.delivery = at_most_once.then_some(Delivery::AtMostOnce);
         read
     }
-
-    /// What is to become of a job after an attempt (1 is the first) that
-    /// ended with `error`. `computed` is the delay that the job's type wants.
-    pub(crate) fn judge(
-        &self,
-        attempt: u32,
-        error: &JobError,
-        computed: Option<Duration>,
-    ) -> Ending {
-        let failure = Failure::new(&error.kind, &error.message).at(error.place.clone());
-        let tries_left = attempt < self.max_attempts.unwrap_or(1);
-        let once = self.is_at_most_once();
-        match error.decision {
-            Decision::Interrupted(Interrupted::Cancelled) => Ending::Cancel(failure),
-            Decision::Discard => Ending::Discard(failure),
-            Decision::Fail => Ending::Fail(failure),
-            Decision::Interrupted(Interrupted::TimedOut) if self.says(OnTimeout::Discard) => {
-                Ending::Discard(failure)
-            }
-            Decision::Interrupted(Interrupted::TimedOut) if self.says(OnTimeout::Fail) => {
-                Ending::Fail(failure)
-            }
-            Decision::Snooze(_) | Decision::RetryAfter(_) if once => Ending::Fail(refused(failure)),
-            Decision::Snooze(delay) => Ending::Snooze(delay),
-            _ if once || !tries_left => Ending::Fail(failure),
-            Decision::RetryAfter(delay) => Ending::Retry(failure, delay),
-            Decision::ByPolicy
-            | Decision::Interrupted(Interrupted::Lost | Interrupted::TimedOut) => {
-                let delay =
-                    computed.unwrap_or_else(|| self.backoff.unwrap_or_default().after(attempt));
-                Ending::Retry(failure, delay)
-            }
-        }
-    }
-}
-
-fn refused(failure: Failure) -> Failure {
-    Failure::new(
-        "at_most_once",
-        format!(
-            "it asked to be run again, which an at-most-once job never is by itself: {}",
-            failure.message
-        ),
-    )
 }
 
 /// The arguments of a job that [`Policy::on_failure`] has enqueued: which job
@@ -357,48 +277,11 @@ pub struct JobFailed {
     pub message: String,
 }
 
-/// Durations as whole milliseconds, which people can read in a column.
-pub(crate) mod millis {
-    use serde::{Deserialize, Deserializer, Serializer};
-    use std::time::Duration;
-
-    pub(crate) fn serialize<S: Serializer>(value: &Duration, out: S) -> Result<S::Ok, S::Error> {
-        out.serialize_u64(u64::try_from(value.as_millis()).unwrap_or(u64::MAX))
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<Duration, D::Error> {
-        u64::deserialize(input).map(Duration::from_millis)
-    }
-}
-
-/// The same, where nothing may be said.
-mod opt_millis {
-    use serde::{Deserializer, Serializer};
-    use std::time::Duration;
-
-    pub(super) fn serialize<S: Serializer>(
-        value: &Option<Duration>,
-        out: S,
-    ) -> Result<S::Ok, S::Error> {
-        super::millis::serialize(&value.unwrap_or_default(), out)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        input: D,
-    ) -> Result<Option<Duration>, D::Error> {
-        super::millis::deserialize(input).map(Some)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
-
-    fn error() -> JobError {
-        JobError::from("no")
-    }
 
     #[test]
     fn nothing_said_is_nothing_stored() {
@@ -415,60 +298,5 @@ mod tests {
         assert_eq!(read.backoff, Some(Backoff::Fixed(Duration::from_millis(5))));
         assert_eq!(read.max_attempts, Some(2));
         assert_eq!(read.delivery, Some(Delivery::AtMostOnce));
-    }
-
-    #[test]
-    fn one_attempt_is_the_default() {
-        assert!(matches!(
-            Policy::new().judge(1, &error(), None),
-            Ending::Fail(_)
-        ));
-        let policy = Policy::new().max_attempts(2);
-        assert!(matches!(policy.judge(1, &error(), None), Ending::Retry(..)));
-        assert!(matches!(policy.judge(2, &error(), None), Ending::Fail(_)));
-    }
-
-    #[test]
-    fn the_body_decides_before_the_policy() {
-        let policy = Policy::new().max_attempts(2);
-        let judge = |error: JobError| policy.judge(1, &error, Some(SECOND));
-        assert!(matches!(judge(error().fail()), Ending::Fail(_)));
-        assert!(matches!(judge(error().discard()), Ending::Discard(_)));
-        assert!(matches!(judge(error()), Ending::Retry(_, SECOND)));
-        assert!(matches!(
-            judge(error().retry_after(2 * SECOND)),
-            Ending::Retry(_, delay) if delay == 2 * SECOND
-        ));
-        assert!(matches!(
-            judge(JobError::snooze(SECOND)),
-            Ending::Snooze(SECOND)
-        ));
-    }
-
-    #[test]
-    fn at_most_once_is_never_tried_again() {
-        let policy = Policy::new().max_attempts(9).delivery(Delivery::AtMostOnce);
-        for error in [
-            error(),
-            error().retry_after(SECOND),
-            JobError::snooze(SECOND),
-        ] {
-            assert!(matches!(policy.judge(1, &error, None), Ending::Fail(_)));
-        }
-    }
-
-    #[test]
-    fn delays_double_up_to_the_cap() {
-        let backoff = Backoff::Exponential {
-            first: SECOND,
-            cap: 10 * SECOND,
-        };
-        for (attempt, whole) in [(1, 1), (2, 2), (3, 4), (5, 10), (u32::MAX, 10)] {
-            let delay = backoff.after(attempt);
-            assert!(
-                delay >= whole * SECOND / 2 && delay <= whole * SECOND,
-                "{attempt}: {delay:?}"
-            );
-        }
     }
 }

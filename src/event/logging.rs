@@ -1,0 +1,181 @@
+//! One log line an event.
+
+use super::Event;
+use crate::error::one_line;
+use std::time::Duration;
+
+/// One line an event, with key-values; never a job's arguments.
+pub(super) fn log_event(event: &Event<'_>) {
+    if !log_run(event) && !log_end(event) && !log_recurring(event) {
+        log_process(event);
+    }
+}
+
+/// What happened to a job that has not ended. False: the event is of another
+/// kind.
+fn log_run(event: &Event<'_>) -> bool {
+    match *event {
+        // One line a job is enough: these are for who looks closer.
+        Event::Claimed {
+            job,
+            class,
+            queue,
+            claim,
+        } => {
+            log::debug!(job = job.0, class, queue, claim; "claimed job {job} ({class}) of {queue}");
+        }
+        Event::Started {
+            job,
+            class,
+            attempt,
+        } => log::debug!(job = job.0, class, attempt; "started job {job} ({class})"),
+        Event::TimedOut {
+            job,
+            class,
+            ran,
+            ends_process,
+        } => {
+            let (ms, what) = (
+                millis(ran),
+                if ends_process {
+                    "this process ends"
+                } else {
+                    "it keeps its thread and its claim"
+                },
+            );
+            log::error!(job = job.0, class, ms, ends_process;
+                "timed out: job {job} ({class}) still runs after {ms} ms; {what}");
+        }
+        _ => return false,
+    }
+    true
+}
+
+/// How one job ended, or its attempt. False: the event is of another kind.
+fn log_end(event: &Event<'_>) -> bool {
+    match *event {
+        Event::Finished { job, class, ran } => {
+            let ms = millis(ran);
+            log::info!(job = job.0, class, ms; "finished job {job} ({class}) in {ms} ms");
+        }
+        Event::Failed {
+            job,
+            class,
+            ran,
+            kind,
+        } => {
+            log::error!(job = job.0, class, kind, ms = millis(ran); "failed job {job} ({class}): {kind}");
+        }
+        Event::Retried {
+            job,
+            class,
+            ran,
+            kind,
+            delay,
+        } => {
+            let delay_ms = millis(delay);
+            log::warn!(job = job.0, class, kind, ms = millis(ran), delay_ms;
+                "an attempt at job {job} ({class}) failed: {kind}; the next comes in {delay_ms} ms");
+        }
+        Event::Snoozed { job, class, delay } => {
+            let delay_ms = millis(delay);
+            log::info!(job = job.0, class, delay_ms; "snoozed job {job} ({class}) for {delay_ms} ms");
+        }
+        Event::Discarded { job, class, kind } => {
+            log::info!(job = job.0, class, kind; "discarded job {job} ({class}): {kind}");
+        }
+        Event::Cancelled { job, class } => {
+            log::info!(job = job.0, class; "cancelled job {job}");
+        }
+        Event::Fenced { job, claim } => {
+            log::warn!(job = job.0, claim; "fenced: job {job} ended too late, claim {claim} was no longer ours");
+        }
+        Event::Stalled { job, outcome } => {
+            log::warn!(job = job.0, outcome; "stalled: job {job} was running when its process died; {outcome}");
+        }
+        _ => return false,
+    }
+    true
+}
+
+/// What happened to a recurring task. False: the event is of another kind.
+fn log_recurring(event: &Event<'_>) -> bool {
+    match *event {
+        Event::Ticked { task, tick, job } => {
+            let tick = tick.to_rfc3339();
+            log::debug!(task, tick = tick.as_str(), job = job.0; "recurring task {task} of {tick} has job {job}");
+        }
+        Event::TickDropped { task, tick } => {
+            let tick = tick.to_rfc3339();
+            log::info!(task, tick = tick.as_str();
+                "dropped the tick {tick} of recurring task {task}: the job before it has not ended");
+        }
+        Event::TicksMissed { task, since } => {
+            let since = since.to_rfc3339();
+            log::warn!(task, since = since.as_str(); "recurring task {task} missed ticks since {since}");
+        }
+        Event::TaskRefused { reason } => log::error!(reason; "{reason}"),
+        _ => return false,
+    }
+    true
+}
+
+/// What happened to a process, or to many jobs at once.
+fn log_process(event: &Event<'_>) {
+    match *event {
+        Event::Registered { kind, name } => log::info!(kind, name; "registered {kind} {name}"),
+        Event::Deregistered { kind, name } => log::info!(kind, name; "deregistered {kind} {name}"),
+        Event::Stopping { kind } => log::info!(kind; "stopping the {kind}"),
+        Event::Released { count, why } => log::info!(count, why; "released {count} claims: {why}"),
+        Event::Dispatched { count } => {
+            log::debug!(count; "dispatched {count} scheduled executions");
+        }
+        Event::Overlooked { key } => {
+            log::warn!(key; "the concurrency key {key} had free slots that nobody was about to use, and blocked jobs; they go on now");
+        }
+        Event::Cleared {
+            finished,
+            failed,
+            results,
+        } => {
+            log::info!(finished, failed, results;
+                "cleared {finished} finished jobs, {failed} failed jobs and {results} results");
+        }
+        Event::Lost { name, why } => log::error!(name, why; "lost the registration {name}: {why}"),
+        Event::Pruned {
+            kind,
+            name,
+            how,
+            released,
+            delayed,
+            failed,
+        } => {
+            log::warn!(kind, name, released, delayed, failed;
+                "pruned {kind} {name}, which {how}: {released} jobs released, {delayed} delayed, {failed} failed");
+        }
+        Event::ChildStarted { pid } => log::info!(pid; "started child {pid}"),
+        Event::ChildExited { pid, how } => log::info!(pid, how; "child {pid} {how}"),
+        Event::CrashLoop {
+            program,
+            exits,
+            delay,
+        } => {
+            let delay_ms = millis(delay);
+            log::error!(program, exits, delay_ms;
+                "{program} ended {exits} times in a row soon after its start; the next start comes in {delay_ms} ms");
+        }
+        Event::Recycling { why } => log::info!(why; "this worker makes room for a new one: {why}"),
+        Event::Quieted => log::info!("quiet: claiming nothing more"),
+        Event::Resumed => log::info!("claiming again"),
+        Event::Unreachable { action, reason } => {
+            let reason = one_line(reason);
+            log::error!(action, reason = reason.as_str(); "cannot {action}, trying again: {reason}");
+        }
+        Event::Broken { reason } => log::error!(reason; "this process stops: {reason}"),
+        _ => {}
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

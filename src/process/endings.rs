@@ -1,0 +1,130 @@
+//! How jobs ended, sorted into what one statement can write.
+
+use super::registration::Registration;
+use crate::clock;
+use crate::db::claimed::{Fence, Finished, FinishedJob};
+use crate::db::ready::Claimed;
+use crate::live::Live;
+use crate::perform::Outcome;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The longest pause before an ending is tried again that the database
+/// refuses although it answers.
+const LONGEST_DEFERRAL: Duration = Duration::from_secs(30);
+
+/// A job that a thread is done with.
+pub(crate) struct Ended {
+    pub(crate) job: Arc<Claimed>,
+    pub(crate) registration: Arc<Registration>,
+    pub(crate) outcome: Outcome,
+    pub(crate) ran: Duration,
+    /// What becomes of its row.
+    pub(crate) finished: Finished,
+    /// For how long what it came to is kept beside it, if that was said.
+    pub(crate) keep_result: Option<Duration>,
+    pub(crate) live: Arc<Live>,
+}
+
+impl Ended {
+    /// What it leaves behind, if it has finished.
+    pub(super) fn traces(&self) -> Option<FinishedJob<'_>> {
+        let Outcome::Finished(output) = &self.outcome else {
+            return None;
+        };
+        Some(FinishedJob::new(
+            &self.job,
+            (output.text.as_deref(), output.problem.as_deref()),
+            self.keep_result,
+            self.live.has_steps(),
+        ))
+    }
+}
+
+/// An ending that is to be written.
+pub(crate) struct Pending {
+    pub(super) ended: Ended,
+    /// Attempts so far: any of them may have been accepted unheard.
+    pub(super) tries: u32,
+    pub(super) again_at: Instant,
+}
+
+/// What the endings of one statement have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Kind {
+    pub(super) process_id: i64,
+    pub(super) finished: Finished,
+    pub(super) leaves_traces: bool,
+    pub(super) is_limited: bool,
+}
+
+impl Pending {
+    pub(super) fn claim(&self) -> i64 {
+        self.ended.job.claim_id
+    }
+
+    pub(super) fn pair(&self) -> (i64, i64) {
+        (self.ended.job.claim_id, self.ended.job.job_id)
+    }
+}
+
+/// One that has not been tried yet.
+pub(super) fn pending(ended: Ended) -> Pending {
+    Pending {
+        ended,
+        tries: 0,
+        again_at: clock::instant(),
+    }
+}
+
+/// To be tried again after a growing pause, without the text that may be what
+/// the database refuses.
+pub(super) fn put_aside(mut pending: Pending) -> Pending {
+    let pause = Duration::from_millis(50 << pending.tries.min(10));
+    pending.again_at = clock::instant() + clock::jittered(pause.min(LONGEST_DEFERRAL));
+    if pending.tries > 1 {
+        match &mut pending.ended.outcome {
+            Outcome::Ended(ending) => ending.drop_text(),
+            Outcome::Finished(output) => output.drop_text(),
+            Outcome::UnknownClass => {}
+        }
+    }
+    pending
+}
+
+pub(super) fn fence(ended: &Ended) -> Fence {
+    Fence {
+        process_id: ended.registration.id,
+        claim_id: ended.job.claim_id,
+    }
+}
+
+/// Successes of one kind together, everything else one by one.
+pub(super) fn grouped(batch: Vec<Pending>) -> Vec<Vec<Pending>> {
+    let (mut finished, others): (Vec<_>, Vec<_>) = batch
+        .into_iter()
+        .partition(|pending| matches!(pending.ended.outcome, Outcome::Finished(_)));
+    let mut groups = Vec::new();
+    while let Some(first) = finished.first() {
+        let of_first = kind(first);
+        let (same, rest) = finished
+            .into_iter()
+            .partition(|pending| kind(pending) == of_first);
+        groups.push(same);
+        finished = rest;
+    }
+    groups.extend(others.into_iter().map(|pending| vec![pending]));
+    groups
+}
+
+/// What the endings of one statement have in common: the process, what
+/// becomes of the rows, and whether they leave more behind.
+pub(super) fn kind(pending: &Pending) -> Kind {
+    let ended = &pending.ended;
+    Kind {
+        process_id: ended.registration.id,
+        finished: ended.finished,
+        leaves_traces: ended.traces().is_some_and(|job| job.leaves_traces()),
+        is_limited: ended.job.is_limited,
+    }
+}

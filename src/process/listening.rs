@@ -1,0 +1,72 @@
+//! Whether a worker asks to be notified.
+
+/// What this process' row says of that. NOTIFY makes commits wait for each
+/// other, so a worker that is busy anyway does without.
+#[derive(Debug, Default)]
+pub(crate) struct Listening {
+    /// The registration that the flag was written to; a new one listens.
+    registration: i64,
+    is_off: bool,
+    full_claims: u32,
+}
+
+/// After how many claims in a row that found enough the process stops
+/// listening.
+const FULL_CLAIMS: u32 = 3;
+
+impl Listening {
+    /// Counts a busy (`false`) or an idle (`true`) look of a registration.
+    /// What its row is to say now, if that is something else.
+    pub(crate) fn after_look(&mut self, registration: i64, idle: bool) -> Option<bool> {
+        if self.registration != registration {
+            *self = Listening {
+                registration,
+                ..Listening::default()
+            };
+        }
+        self.full_claims = if idle { 0 } else { self.full_claims + 1 };
+        let off = !idle && (self.is_off || self.full_claims >= FULL_CLAIMS);
+        (off != self.is_off).then_some(!off)
+    }
+
+    /// So it was written.
+    pub(crate) fn note(&mut self, listens: bool) {
+        self.is_off = !listens;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Looks, each written down; what the row said after each.
+    fn looks(listening: &mut Listening, registration: i64, idle: &[bool]) -> Vec<Option<bool>> {
+        let look = |idle: &bool| {
+            let listens = listening.after_look(registration, *idle);
+            listens.inspect(|listens| listening.note(*listens))
+        };
+        idle.iter().map(look).collect()
+    }
+
+    #[test]
+    fn whoever_finds_enough_does_without() {
+        let mut listening = Listening::default();
+        let said = looks(&mut listening, 1, &[true, false, false, false, false, true]);
+        assert_eq!(said, [None, None, None, Some(false), None, Some(true)]);
+    }
+
+    #[test]
+    fn only_in_a_row() {
+        let mut listening = Listening::default();
+        let said = looks(&mut listening, 1, &[false, false, true, false, false]);
+        assert_eq!(said, [None; 5]);
+    }
+
+    #[test]
+    fn a_new_registration_listens() {
+        let mut listening = Listening::default();
+        looks(&mut listening, 1, &[false; 3]);
+        assert_eq!(looks(&mut listening, 2, &[true]), [None]);
+        assert_eq!(looks(&mut listening, 2, &[false; 3])[2], Some(false));
+    }
+}

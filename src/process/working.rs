@@ -1,0 +1,180 @@
+//! A worker at work: its threads, from the first to the last.
+
+use super::claims::Claims;
+use super::finisher::Finisher;
+use super::handle::Ending;
+use super::lifeline::Lifeline;
+use super::link::Link;
+use super::marks::Marks;
+use super::places::Places;
+use super::poller::{Poller, Progress};
+use super::pool::{Assignment, Pool, PoolSetup};
+use super::registration::{Beats, Heart};
+use super::rest::Rest;
+use super::stop::Stop;
+use super::watchdog::{Bite, Watchdog};
+use super::worker::Worker;
+use super::{listener, release, threads};
+use crate::clock;
+use crate::db::processes;
+use crate::error::Result;
+use crate::event::Event;
+use crate::mutant;
+use crossbeam_channel::{Receiver, Sender, bounded};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// A worker whose threads run.
+pub(super) struct Working {
+    shutdown_timeout: Duration,
+    lifeline: Lifeline,
+    heart: Arc<Heart>,
+    claims: Arc<Claims>,
+    beats: Beats,
+    polls: JoinHandle<()>,
+    listens: JoinHandle<()>,
+    finishes: JoinHandle<()>,
+    jobs: Vec<JoinHandle<()>>,
+    watches: JoinHandle<()>,
+    /// Ends the watchdog.
+    quit: Stop,
+    bite: Option<Bite>,
+}
+
+/// The loop that claims: `wakes` are an idle thread and new work.
+fn poller(
+    settings: &Worker,
+    lifeline: &Lifeline,
+    (heart, claims): (&Arc<Heart>, &Arc<Claims>),
+    (pool, assign): (Arc<Pool>, Sender<Assignment>),
+    (rested, woken): (Receiver<()>, Receiver<()>),
+) -> Poller {
+    let by_notification = lifeline.database.listens_by_notification();
+    Poller {
+        heart: Arc::clone(heart),
+        claims: Arc::clone(claims),
+        pool,
+        assign,
+        link: Link::new(lifeline),
+        stop: lifeline.stop.clone(),
+        places: Places::new(settings.queues.clone()),
+        classes: settings.registry.classes().map(str::to_owned).collect(),
+        polling_interval: settings.polling_interval,
+        rested,
+        woken,
+        notified: by_notification.then(Default::default),
+        idle_since: None,
+        marks: Marks::default(),
+        cautious: VecDeque::new(),
+        progress: Progress::default(),
+        rest: Rest::new(settings.recycle, settings.threads),
+    }
+}
+
+impl Working {
+    /// The poller comes last: nothing is claimed before all else runs.
+    pub(super) fn start(settings: Worker, lifeline: Lifeline) -> Result<Self> {
+        let (database, stop) = (&lifeline.database, &lifeline.stop);
+        let claims = Arc::new(Claims::default());
+        let ((rested_tx, rested), (woken_tx, woken)) = (bounded(1), bounded(1));
+        let (ended_tx, ended) = crossbeam_channel::unbounded();
+        let (limited_tx, limited) = bounded(1);
+        let (who, held) = (settings.who(), Some(Arc::clone(&claims)));
+        let heart = Heart::of_worker(&lifeline, settings.pulse, who, held);
+        let setup = PoolSetup {
+            registry: settings.registry.clone(),
+            database: database.clone(),
+            claims: Arc::clone(&claims),
+            stop: stop.clone(),
+            subscriber: lifeline.subscriber.clone(),
+            rested: rested_tx,
+            ended: ended_tx,
+            limited: limited_tx,
+            finished: settings.finished,
+        };
+        let (pool, assign, jobs) = Pool::start(setup, settings.threads)?;
+        let wakes = (rested, woken);
+        let poller = poller(
+            &settings,
+            &lifeline,
+            (&heart, &claims),
+            (pool, assign),
+            wakes,
+        );
+        let finisher = Finisher::new(&lifeline, &claims, ended);
+        let bite = settings
+            .is_program
+            .then(|| Bite::new(settings.shutdown_timeout));
+        let (quit, registry) = (Stop::new(), settings.registry.clone());
+        let bites = (quit.clone(), bite.clone());
+        let watchdog = Watchdog::new(&lifeline, &claims, registry, limited, bites);
+        let beats = heart.start(release::reconciler(&claims))?;
+        let listens = threads::spawn_vital("listener", stop, {
+            let lifeline = lifeline.clone();
+            move || listener::run(&lifeline, &woken_tx)
+        })?;
+        Ok(Working {
+            beats,
+            listens,
+            finishes: threads::spawn_vital("finisher", stop, move || finisher.run())?,
+            watches: threads::spawn_vital("watchdog", stop, move || watchdog.run())?,
+            polls: threads::spawn_vital("poller", stop, move || poller.run())?,
+            jobs,
+            quit,
+            bite,
+            heart,
+            claims,
+            shutdown_timeout: settings.shutdown_timeout,
+            lifeline,
+        })
+    }
+
+    /// Waits for the stop, then ends everything in order: claiming, what was
+    /// claimed and not begun, the running jobs, their endings, the heartbeat.
+    pub(super) fn run(self, give_up: &Stop) -> Ending {
+        let lifeline = &self.lifeline;
+        let _ = lifeline.stop.channel().recv();
+        lifeline
+            .subscriber
+            .emit(&Event::Stopping { kind: "Worker" });
+        let deadline = clock::deadline(self.shutdown_timeout);
+        if mutant::is("heartbeat_stops_at_term") {
+            self.heart.quiet();
+        }
+        let mut link = Link::new(lifeline);
+        for registration in self.heart.all() {
+            let _ = link.write("drain", |conn| processes::drain(conn, registration.id));
+        }
+        threads::join(self.polls);
+        release::unstarted(&self.claims, &mut link);
+        // What has overrun its time does not end for being waited for.
+        let is_vain = || self.claims.only_overrun();
+        let drained = threads::join_until(self.jobs, deadline, give_up, is_vain);
+        let flush = (clock::instant() + Duration::from_secs(2)).max(deadline);
+        let flushed = threads::join_until(vec![self.finishes], flush, give_up, is_vain);
+        lifeline.give_up_writing.stop();
+        self.quit.stop();
+        threads::join(self.watches);
+        let mut unfinished = Vec::new();
+        // Broken: a finisher that panicked has ended too, and a poller may
+        // have left claims that no memory knows of.
+        if !(drained && flushed) || lifeline.stop.is_broken() {
+            let leave_overrun = self.bite.is_some();
+            unfinished = release::give_back(&self.claims, &mut link, drained, leave_overrun);
+            for registration in self.heart.all() {
+                let _ = release::reconcile(&self.claims, &mut link, &registration);
+            }
+        }
+        drop(self.beats);
+        threads::join(self.listens);
+        if let Some(bite) = self.bite {
+            bite.end_if_due();
+        }
+        Ending {
+            unfinished,
+            cut_short: false,
+        }
+    }
+}
