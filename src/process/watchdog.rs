@@ -101,6 +101,22 @@ fn end_program(code: u8) -> ! {
     signal_hook::low_level::exit(i32::from(code))
 }
 
+/// Until it is time, until a job begins whose time is limited, or until the end.
+fn wait(quit: &Stop, limited: &mut Receiver<()>, next: Option<Instant>) {
+    let until = next.map_or_else(never, |next| {
+        after(next.saturating_duration_since(clock::instant()))
+    });
+    select! {
+        recv(quit.channel()) -> _ => {}
+        // The threads have ended, while their last ends are still written: a
+        // channel without a sender would be ready for ever.
+        recv(limited) -> told => if told.is_err() {
+            *limited = never();
+        },
+        recv(until) -> _ => {}
+    }
+}
+
 impl Watchdog {
     /// `limited` tells of jobs whose time is limited; `quit` ends the loop, and
     /// without `bite` the program is not ours to end.
@@ -126,14 +142,7 @@ impl Watchdog {
     pub(crate) fn run(mut self) {
         while !self.quit.is_stopped() {
             let next = self.look();
-            let until = next.map_or_else(never, |next| {
-                after(next.saturating_duration_since(clock::instant()))
-            });
-            select! {
-                recv(self.quit.channel()) -> _ => {}
-                recv(self.limited) -> _ => {}
-                recv(until) -> _ => {}
-            }
+            wait(&self.quit, &mut self.limited, next);
         }
     }
 
@@ -220,5 +229,23 @@ impl Watchdog {
             )),
             ending => ending,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crossbeam_channel::{TryRecvError, bounded};
+
+    #[test]
+    fn without_threads_it_does_not_spin() {
+        let (threads, mut limited) = bounded(1);
+        threads.send(()).unwrap();
+        wait(&Stop::new(), &mut limited, None);
+        assert_eq!(limited.try_recv(), Err(TryRecvError::Empty));
+        drop(threads);
+        wait(&Stop::new(), &mut limited, None);
+        // Whoever waits for this one now, sleeps.
+        assert_eq!(limited.try_recv(), Err(TryRecvError::Empty));
     }
 }
