@@ -1,7 +1,7 @@
 //! `windlass_attempts`: how runs ended that did not succeed, and what the end
 //! of one means for its job.
 
-use super::claimed::{self, Fence, Finished};
+use super::claimed::{self, Ended, Fence, Finished};
 use super::conn::{Conn, on};
 use super::failed::{self, Failure};
 use super::jobs::timestamp;
@@ -13,6 +13,7 @@ use chrono::{DateTime, NaiveDateTime, Utc};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Integer, Nullable, Text, Timestamp};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// What is to become of a job whose run did not succeed.
@@ -109,6 +110,9 @@ pub(super) struct EndedRun {
     pub(super) finished: Finished,
 }
 
+/// A claim, how it is to end, and for how long its job ran.
+pub(crate) type End<'a> = (i64, &'a Ending, Duration);
+
 /// Ends a claim in the way that was decided, unless somebody has asked for
 /// the job to be cancelled meanwhile, and says which it was. `None`: fenced.
 pub(crate) fn end(
@@ -118,25 +122,45 @@ pub(crate) fn end(
     ran: Duration,
     finished: Finished,
 ) -> QueryResult<Option<Ending>> {
+    let ends = [(fence.claim_id, ending, ran)];
+    let mut ended = end_all(conn, fence.process_id, &ends, finished)?;
+    Ok(ended.pop().map(|(_, ending)| ending))
+}
+
+/// Ends claims of a process like [`end`], all in one transaction. Those that
+/// are missing in the answer were fenced.
+pub(crate) fn end_all(
+    conn: &mut Conn<'_>,
+    process_id: i64,
+    ends: &[End<'_>],
+    finished: Finished,
+) -> QueryResult<Vec<(i64, Ending)>> {
     conn.transaction(|conn| {
-        let Some(ended) = claimed::end_one(conn, fence)? else {
-            return Ok(None);
-        };
-        let ending = if ended.cancelled {
-            Ending::Cancel(cancelled())
-        } else {
-            ending.clone()
-        };
-        let run = EndedRun {
-            process_id: fence.process_id,
-            claim_id: ended.claim_id,
-            job_id: ended.job_id,
-            began: Began::Ago(ran),
-            by_owner: true,
-            finished,
-        };
-        follow(conn, &run, &ending)?;
-        Ok(Some(ending))
+        let claims: Vec<i64> = ends.iter().map(|(claim, ..)| *claim).collect();
+        let held = claimed::end(conn, process_id, &claims)?;
+        let held: BTreeMap<i64, Ended> = held.into_iter().map(|row| (row.claim_id, row)).collect();
+        let mut done = Vec::with_capacity(held.len());
+        for (claim_id, ending, ran) in ends {
+            let Some(ended) = held.get(claim_id) else {
+                continue;
+            };
+            let ending = if ended.cancelled {
+                Ending::Cancel(cancelled())
+            } else {
+                (*ending).clone()
+            };
+            let run = EndedRun {
+                process_id,
+                claim_id: *claim_id,
+                job_id: ended.job_id,
+                began: Began::Ago(*ran),
+                by_owner: true,
+                finished,
+            };
+            follow(conn, &run, &ending)?;
+            done.push((*claim_id, ending));
+        }
+        Ok(done)
     })
 }
 

@@ -2,6 +2,7 @@
 
 use super::registration::Registration;
 use crate::clock;
+use crate::db::attempts::End;
 use crate::db::claimed::{Fence, Finished, FinishedJob};
 use crate::db::ready::Claimed;
 use crate::live::Live;
@@ -12,6 +13,9 @@ use std::time::{Duration, Instant};
 /// The longest pause before an ending is tried again that the database
 /// refuses although it answers.
 const LONGEST_DEFERRAL: Duration = Duration::from_secs(30);
+
+/// Ends of one transaction that are no success: some tens of milliseconds.
+const FEW: usize = 50;
 
 /// A job that a thread is done with.
 pub(crate) struct Ended {
@@ -53,6 +57,8 @@ pub(crate) struct Pending {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Kind {
     pub(super) process_id: i64,
+    /// It has finished, rather than failed or the like.
+    is_success: bool,
     pub(super) finished: Finished,
     pub(super) leaves_traces: bool,
     pub(super) is_limited: bool,
@@ -61,6 +67,14 @@ pub(super) struct Kind {
 impl Pending {
     pub(super) fn claim(&self) -> i64 {
         self.ended.job.claim_id
+    }
+
+    /// What is to be written of it, unless it has finished.
+    pub(super) fn end(&self) -> Option<End<'_>> {
+        match &self.ended.outcome {
+            Outcome::Ended(ending) => Some((self.claim(), ending, self.ended.ran)),
+            Outcome::Finished(_) | Outcome::UnknownClass => None,
+        }
     }
 
     pub(super) fn pair(&self) -> (i64, i64) {
@@ -99,21 +113,25 @@ pub(super) fn fence(ended: &Ended) -> Fence {
     }
 }
 
-/// Successes of one kind together, everything else one by one.
+/// Successes of one kind together, other ends of one kind in small numbers, as
+/// each of them takes statements of its own; jobs of unknown classes one by one.
 pub(super) fn grouped(batch: Vec<Pending>) -> Vec<Vec<Pending>> {
-    let (mut finished, others): (Vec<_>, Vec<_>) = batch
+    let (unknown, mut known): (Vec<_>, Vec<_>) = batch
         .into_iter()
-        .partition(|pending| matches!(pending.ended.outcome, Outcome::Finished(_)));
+        .partition(|pending| matches!(pending.ended.outcome, Outcome::UnknownClass));
     let mut groups = Vec::new();
-    while let Some(first) = finished.first() {
+    while let Some(first) = known.first() {
         let of_first = kind(first);
-        let (same, rest) = finished
+        let (mut same, rest): (Vec<_>, Vec<_>) = known
             .into_iter()
             .partition(|pending| kind(pending) == of_first);
+        while !of_first.is_success && same.len() > FEW {
+            groups.push(same.drain(..FEW).collect());
+        }
         groups.push(same);
-        finished = rest;
+        known = rest;
     }
-    groups.extend(others.into_iter().map(|pending| vec![pending]));
+    groups.extend(unknown.into_iter().map(|pending| vec![pending]));
     groups
 }
 
@@ -123,6 +141,7 @@ pub(super) fn kind(pending: &Pending) -> Kind {
     let ended = &pending.ended;
     Kind {
         process_id: ended.registration.id,
+        is_success: matches!(ended.outcome, Outcome::Finished(_)),
         finished: ended.finished,
         leaves_traces: ended.traces().is_some_and(|job| job.leaves_traces()),
         is_limited: ended.job.is_limited,

@@ -7,7 +7,7 @@ use super::lifeline::Lifeline;
 use super::link::Link;
 use super::stop::Stop;
 use crate::clock;
-use crate::db::attempts::{self, Ending};
+use crate::db::attempts::{self, End, Ending};
 use crate::db::claimed::{self, Finished};
 use crate::db::jobs;
 use crate::db::ready::Claimed;
@@ -16,7 +16,8 @@ use crate::job::JobId;
 use crate::mutant;
 use crate::perform::Outcome;
 use crossbeam_channel::{Receiver, RecvTimeoutError};
-use std::collections::HashSet;
+use diesel::QueryResult;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -119,7 +120,7 @@ impl Finisher {
         };
         match &first.ended.outcome {
             Outcome::Finished(_) => self.finish(group)?,
-            Outcome::Ended(ending) => self.end(first, ending)?,
+            Outcome::Ended(_) => self.end(group)?,
             Outcome::UnknownClass => self.leave(first)?,
         }
         // A slot is free. Whoever comes by would see to it, but we are here.
@@ -170,23 +171,34 @@ impl Finisher {
         Ok(())
     }
 
-    fn end(&mut self, pending: &Pending, ending: &Ending) -> Result<(), Duration> {
-        let ended = &pending.ended;
-        let (fence, finished) = (fence(ended), ended.finished);
-        let done = self.link.write("end a job", |conn| {
-            let done = attempts::end(conn, fence, ending, ended.ran, finished)?;
-            Ok(match done {
-                Some(ending) => Settled::Ended(ending),
-                None if finished_itself(conn, pending)? => Settled::Finished,
-                None if was_accepted(conn, pending)? => Settled::Ended(ending.clone()),
-                None => Settled::Fenced,
-            })
+    fn end(&mut self, group: &[Pending]) -> Result<(), Duration> {
+        let Some(kind) = group.first().map(kind) else {
+            return Ok(());
+        };
+        let ends: Vec<End<'_>> = group.iter().filter_map(Pending::end).collect();
+        let settled = self.link.write("end jobs", |conn| {
+            let done = attempts::end_all(conn, kind.process_id, &ends, kind.finished)?;
+            let mut done: HashMap<i64, Ending> = done.into_iter().collect();
+            let settle = |pending: &Pending| {
+                Ok(match (done.remove(&pending.claim()), pending.end()) {
+                    (Some(ending), _) => Settled::Ended(ending),
+                    _ if finished_itself(conn, pending)? => Settled::Finished,
+                    (_, Some((_, ending, _))) if was_accepted(conn, pending)? => {
+                        Settled::Ended(ending.clone())
+                    }
+                    _ => Settled::Fenced,
+                })
+            };
+            group.iter().map(settle).collect::<QueryResult<Vec<_>>>()
         })?;
-        self.claims.remove(&[fence.claim_id]);
-        match done {
-            Settled::Ended(ending) => self.report(ended, &ending),
-            Settled::Finished => self.report_finished(ended),
-            Settled::Fenced => self.fenced(&ended.job),
+        let claims: Vec<i64> = group.iter().map(Pending::claim).collect();
+        self.claims.remove(&claims);
+        for (Pending { ended, .. }, settled) in group.iter().zip(settled) {
+            match settled {
+                Settled::Ended(ending) => self.report(ended, &ending),
+                Settled::Finished => self.report_finished(ended),
+                Settled::Fenced => self.fenced(&ended.job),
+            }
         }
         Ok(())
     }
@@ -268,13 +280,13 @@ enum Settled {
 }
 
 /// Whether an earlier attempt got through, unheard.
-fn was_accepted(conn: &mut crate::db::Conn<'_>, pending: &Pending) -> diesel::QueryResult<bool> {
+fn was_accepted(conn: &mut crate::db::Conn<'_>, pending: &Pending) -> QueryResult<bool> {
     Ok(pending.tries > 0 && !already_ended(conn, &[pending.pair()], &[])?.is_empty())
 }
 
 /// Whether the job has ended its claim itself, and its transaction was
 /// committed: the database knows, and the job's own word does not count then.
-fn finished_itself(conn: &mut crate::db::Conn<'_>, pending: &Pending) -> diesel::QueryResult<bool> {
+fn finished_itself(conn: &mut crate::db::Conn<'_>, pending: &Pending) -> QueryResult<bool> {
     Ok(pending.ended.live.ends_itself() && jobs::ended_by_owner(conn, pending.pair())?)
 }
 
@@ -284,7 +296,7 @@ fn already_ended(
     conn: &mut crate::db::Conn<'_>,
     pairs: &[(i64, i64)],
     accepted: &[i64],
-) -> diesel::QueryResult<Vec<i64>> {
+) -> QueryResult<Vec<i64>> {
     let open: Vec<(i64, i64)> = pairs
         .iter()
         .filter(|(claim, _)| !accepted.contains(claim))

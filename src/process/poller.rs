@@ -73,6 +73,13 @@ enum Look {
     NotNow(Duration),
 }
 
+/// So many jobs may have ended, and not in the database: whatever happens to
+/// the process then, they run once more. Four batches of the finisher.
+const MOST_UNWRITTEN: usize = 2_000;
+
+/// For how long the finisher is left alone that is so far behind.
+const FOR_THE_FINISHER: Duration = Duration::from_millis(5);
+
 /// How long a poller that claims nothing goes without looking why.
 const REST: Duration = Duration::from_secs(60);
 
@@ -137,6 +144,9 @@ impl Poller {
             return self.begin_cautious();
         }
         let (busy, idle) = (self.pool.busy(), self.pool.idle());
+        if self.claims.len().saturating_sub(busy) > MOST_UNWRITTEN {
+            return Look::NotNow(FOR_THE_FINISHER);
+        }
         let (most, low) = self.levels();
         let limit = self.rest.wear.room(most.saturating_sub(busy));
         if busy > low || limit == 0 {

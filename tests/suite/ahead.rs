@@ -4,13 +4,18 @@ use crate::on_each_database;
 use crate::support::TestDb;
 use crate::support::jobs::{Gate, Log, Note, Wait};
 use crate::support::wait::until;
+use crossbeam_channel::bounded;
 use std::sync::Arc;
-use windlass::{Delivery, Handle, NewJob, Policy, Registry, Worker, enqueue_all};
+use std::time::Duration;
+use windlass::{
+    Delivery, Event, Handle, NewJob, Policy, Registry, Subscriber, Worker, enqueue_all,
+};
 
 on_each_database!(
     long_jobs_are_left_to_who_is_free,
     short_ones_are_done_whatever_their_delivery,
     an_important_job_does_not_wait_for_all_others,
+    nothing_is_claimed_while_too_many_ends_are_unwritten,
 );
 
 struct Bench {
@@ -102,4 +107,38 @@ fn an_important_job_does_not_wait_for_all_others(db: &TestDb) {
     until("none is left", || {
         db.rows("ready_executions") + db.rows("claimed_executions") == 0
     });
+}
+
+/// They would all run again if the process died.
+fn nothing_is_claimed_while_too_many_ends_are_unwritten(db: &TestDb) {
+    const JOBS: usize = 12_000;
+    let jobs = (0..JOBS).map(|n| NewJob::new(&Note::new(n.to_string())).unwrap());
+    enqueue_all(&mut db.connect(), jobs).unwrap();
+    let log: Arc<Log> = Arc::default();
+    // The thread that writes the ends hears of the first one, and stands still.
+    let (go_on, wait) = bounded::<()>(0);
+    let subscriber = Subscriber::new(move |event| {
+        if let Event::Finished { .. } = event {
+            let _ = wait.recv();
+        }
+    });
+    let registry = Registry::new().register::<Note>(Arc::clone(&log));
+    let worker = Worker::new(&db.database, registry)
+        .threads(4)
+        .subscriber(subscriber)
+        .start()
+        .unwrap();
+    let mut last = 0;
+    until("no more jobs are begun", || {
+        std::thread::sleep(Duration::from_millis(300));
+        let before = std::mem::replace(&mut last, log.len());
+        last > 2_000 && before == last
+    });
+    assert!(last < 5_000, "{last} have run");
+    drop(go_on);
+    until("all are finished", || {
+        db.rows("ready_executions") + db.rows("claimed_executions") == 0
+    });
+    assert_eq!(log.len(), JOBS, "each has run, and none twice");
+    drop(worker);
 }

@@ -1,7 +1,7 @@
 //! What actors do, processes and claims by their numbers, and say of it.
 
 use super::world::{World, take, with_key};
-use crate::db::attempts::{self, Ending};
+use crate::db::attempts::{self, End, Ending};
 use crate::db::claimed::{self, Fence, Finished};
 use crate::db::clear::{self, Old};
 use crate::db::failed::Failure;
@@ -11,6 +11,7 @@ use crate::db::recovery::Death;
 use crate::db::{Conn, blocked, processes, scheduled};
 use diesel::QueryResult;
 use diesel::result::Error::RollbackTransaction;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub const HOUR: Duration = Duration::from_secs(3600);
@@ -223,7 +224,32 @@ pub fn end(
         claim_id: world.claims[claim - 1],
     };
     let done = attempts::end(conn, fence, ending, Duration::ZERO, finished)?;
-    Ok(match done {
+    Ok(in_a_word(done.as_ref()).to_owned())
+}
+
+/// Ends claims otherwise than with success, in this order and at once, and
+/// says how that was done.
+pub fn end_all(
+    conn: &mut Conn<'_>,
+    world: &World,
+    process: usize,
+    ends: &[(usize, &Ending)],
+) -> QueryResult<String> {
+    let ends = ends.iter().map(|(claim, ending)| {
+        let claim = world.claims[claim - 1];
+        (claim, *ending, Duration::ZERO)
+    });
+    let ends: Vec<End<'_>> = ends.collect();
+    let process = world.processes[process - 1];
+    let done: BTreeMap<i64, Ending> = attempts::end_all(conn, process, &ends, Finished::Keep)?
+        .into_iter()
+        .collect();
+    let words = ends.iter().map(|(claim, ..)| in_a_word(done.get(claim)));
+    Ok(words.collect::<Vec<_>>().join(" "))
+}
+
+fn in_a_word(done: Option<&Ending>) -> &'static str {
+    match done {
         None => "fenced",
         Some(Ending::Fail(_)) => "failed",
         Some(Ending::Retry(..)) => "retried",
@@ -231,7 +257,6 @@ pub fn end(
         Some(Ending::Cancel(_)) => "cancelled",
         Some(Ending::Snooze(_)) => "snoozed",
     }
-    .to_owned())
 }
 
 /// Promotes blocked jobs of up to so many keys.

@@ -108,6 +108,43 @@ fn release_and_reconcile_and_a_failing_that_is_undone(db: &TestDb) {
         ]);
 }
 
+/// Failures of one transaction, written in whatever order they came.
+fn batch_end_and_prune(db: &TestDb) {
+    Play::new(db, three_claims_in_disorder)
+        .coarse()
+        .actor("end", |c, w| {
+            end_all(c, w, 1, &[(3, &failing()), (1, &retrying())])
+        })
+        .actor("release", |c, w| release(c, w, 1, &[1, 2], None))
+        .actor("prune", |c, w| prune(c, w, 1, None))
+        .ends_in(&[
+            "end failed fenced, release 2, prune 0+0+0 -> j1 ready, j2 ready, j3 failed; ",
+            "end failed retried, release 0, prune 1+0+0 -> j1 ready, j2 ready (1 crash), j3 failed; ",
+            "end failed retried, release 1, prune 0+0+0 -> j1 ready, j2 ready, j3 failed; ",
+            "end fenced fenced, release 0, prune 3+0+0 -> j1 ready (1 crash), j2 ready (1 crash), j3 ready (1 crash); ",
+            "end fenced fenced, release 2, prune 1+0+0 -> j1 ready, j2 ready, j3 ready (1 crash); ",
+        ]);
+}
+
+/// One of them is asked for at the same time.
+fn batch_end_and_cancel(db: &TestDb) {
+    Play::new(db, three_claims)
+        .coarse()
+        .actor("end", |c, w| {
+            end_all(
+                c,
+                w,
+                1,
+                &[(3, &failing()), (2, &retrying()), (1, &failing())],
+            )
+        })
+        .actor("cancel", |c, w| cancel(c, w, &[1, 3]))
+        .ends_in(&[
+            "end cancelled retried cancelled, cancel 0 ended 2 asked -> j1 finished, j2 ready, j3 finished; p1",
+            "end failed retried failed, cancel 0 ended 0 asked -> j1 failed, j2 ready, j3 failed; p1",
+        ]);
+}
+
 on_each_database!(
     batch_finish_and_prune,
     batch_release_and_prune,
@@ -115,4 +152,6 @@ on_each_database!(
     batch_finish_and_the_reverse,
     release_and_fail_and_prune,
     release_and_reconcile_and_a_failing_that_is_undone,
+    batch_end_and_prune,
+    batch_end_and_cancel,
 );
