@@ -78,11 +78,6 @@ impl Claims {
         }));
     }
 
-    /// How many are held, whatever their jobs do.
-    pub(crate) fn len(&self) -> usize {
-        self.held().len()
-    }
-
     /// Marks a claim as begun. `None`: it was given back meanwhile.
     pub(crate) fn start(&self, claim_id: i64) -> Option<Arc<Live>> {
         let mut held = self.held();

@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 /// refuses although it answers.
 const LONGEST_DEFERRAL: Duration = Duration::from_secs(30);
 
-/// Ends of one transaction that are no success: some tens of milliseconds.
+/// Ends of one transaction that are no success: each takes some statements,
+/// and whoever wants to cancel one of the jobs waits for all.
 const FEW: usize = 50;
 
 /// A job that a thread is done with.
@@ -50,6 +51,8 @@ pub(crate) struct Pending {
     pub(super) ended: Ended,
     /// Attempts so far: any of them may have been accepted unheard.
     pub(super) tries: u32,
+    /// How often the database has refused it alone.
+    refusals: u32,
     pub(super) again_at: Instant,
 }
 
@@ -57,8 +60,6 @@ pub(crate) struct Pending {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Kind {
     pub(super) process_id: i64,
-    /// It has finished, rather than failed or the like.
-    is_success: bool,
     pub(super) finished: Finished,
     pub(super) leaves_traces: bool,
     pub(super) is_limited: bool,
@@ -87,6 +88,7 @@ pub(super) fn pending(ended: Ended) -> Pending {
     Pending {
         ended,
         tries: 0,
+        refusals: 0,
         again_at: clock::instant(),
     }
 }
@@ -94,9 +96,10 @@ pub(super) fn pending(ended: Ended) -> Pending {
 /// To be tried again after a growing pause, without the text that may be what
 /// the database refuses.
 pub(super) fn put_aside(mut pending: Pending) -> Pending {
-    let pause = Duration::from_millis(50 << pending.tries.min(10));
+    pending.refusals += 1;
+    let pause = Duration::from_millis(50 << pending.refusals.min(10));
     pending.again_at = clock::instant() + clock::jittered(pause.min(LONGEST_DEFERRAL));
-    if pending.tries > 1 {
+    if pending.refusals > 1 {
         match &mut pending.ended.outcome {
             Outcome::Ended(ending) => ending.drop_text(),
             Outcome::Finished(output) => output.drop_text(),
@@ -113,25 +116,36 @@ pub(super) fn fence(ended: &Ended) -> Fence {
     }
 }
 
-/// Successes of one kind together, other ends of one kind in small numbers, as
-/// each of them takes statements of its own; jobs of unknown classes one by one.
+/// Successes of one kind together, and first; then other ends of one kind in
+/// small numbers. One by one: what was refused before, lest it hold up others
+/// each time, and jobs of unknown classes.
 pub(super) fn grouped(batch: Vec<Pending>) -> Vec<Vec<Pending>> {
-    let (unknown, mut known): (Vec<_>, Vec<_>) = batch
+    let (single, rest): (Vec<_>, Vec<_>) = batch.into_iter().partition(|pending| {
+        pending.refusals > 0 || matches!(pending.ended.outcome, Outcome::UnknownClass)
+    });
+    let (finished, others): (Vec<_>, Vec<_>) = rest
         .into_iter()
-        .partition(|pending| matches!(pending.ended.outcome, Outcome::UnknownClass));
+        .partition(|pending| matches!(pending.ended.outcome, Outcome::Finished(_)));
+    let mut groups = alike(finished, usize::MAX);
+    groups.extend(alike(others, FEW));
+    groups.extend(single.into_iter().map(|pending| vec![pending]));
+    groups
+}
+
+/// Those of one kind together, but not more than `most`.
+fn alike(mut all: Vec<Pending>, most: usize) -> Vec<Vec<Pending>> {
     let mut groups = Vec::new();
-    while let Some(first) = known.first() {
+    while let Some(first) = all.first() {
         let of_first = kind(first);
-        let (mut same, rest): (Vec<_>, Vec<_>) = known
+        let (mut same, rest): (Vec<_>, Vec<_>) = all
             .into_iter()
             .partition(|pending| kind(pending) == of_first);
-        while !of_first.is_success && same.len() > FEW {
-            groups.push(same.drain(..FEW).collect());
+        while same.len() > most {
+            groups.push(same.drain(..most).collect());
         }
         groups.push(same);
-        known = rest;
+        all = rest;
     }
-    groups.extend(unknown.into_iter().map(|pending| vec![pending]));
     groups
 }
 
@@ -141,7 +155,6 @@ pub(super) fn kind(pending: &Pending) -> Kind {
     let ended = &pending.ended;
     Kind {
         process_id: ended.registration.id,
-        is_success: matches!(ended.outcome, Outcome::Finished(_)),
         finished: ended.finished,
         leaves_traces: ended.traces().is_some_and(|job| job.leaves_traces()),
         is_limited: ended.job.is_limited,

@@ -97,20 +97,19 @@ impl Finisher {
     fn write(&mut self, mut group: Vec<Pending>) {
         while let Err(delay) = self.try_write(&group) {
             group.iter_mut().for_each(|pending| pending.tries += 1);
+            if self.link.is_well() {
+                if group.len() > 1 {
+                    let rest = group.split_off(group.len() / 2);
+                    self.write(group);
+                    self.write(rest);
+                } else {
+                    self.deferred.extend(group.into_iter().map(put_aside));
+                }
+                return;
+            }
             if self.give_up.wait(delay) {
                 return;
             }
-            if !self.link.is_well() {
-                continue;
-            }
-            if group.len() > 1 {
-                let rest = group.split_off(group.len() / 2);
-                self.write(group);
-                self.write(rest);
-            } else {
-                self.deferred.extend(group.into_iter().map(put_aside));
-            }
-            return;
         }
     }
 
@@ -281,7 +280,13 @@ enum Settled {
 
 /// Whether an earlier attempt got through, unheard.
 fn was_accepted(conn: &mut crate::db::Conn<'_>, pending: &Pending) -> QueryResult<bool> {
-    Ok(pending.tries > 0 && !already_ended(conn, &[pending.pair()], &[])?.is_empty())
+    if pending.tries == 0 {
+        return Ok(false);
+    }
+    match pending.ended.finished {
+        Finished::Keep => Ok(!already_ended(conn, &[pending.pair()], &[])?.is_empty()),
+        Finished::Delete => jobs::ended_by_owner(conn, pending.pair()),
+    }
 }
 
 /// Whether the job has ended its claim itself, and its transaction was

@@ -45,7 +45,7 @@ const DEAR: Duration = Duration::from_millis(20);
 /// follows soon: it may only have waited for a lock, or stood still with its
 /// process, and jobs that are retried or were scheduled come before the marks.
 const VERY_DEAR: Duration = Duration::from_millis(100);
-const PROBATION: Duration = Duration::from_secs(1);
+const PROBATION: Duration = Duration::from_secs(3);
 
 /// What a claim takes for each job at most, so that it is not mistaken for a
 /// look that is dear.
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn one_very_dear_look_is_enough() {
         let mut marks = Marks::default();
-        assert_eq!(look(&mut marks, false, 6 * LONG), []);
+        assert_eq!(look(&mut marks, false, 60 * LONG), []);
         with_a_mark(&mut marks);
         assert_eq!(look(&mut marks, false, Duration::ZERO).len(), 1);
         // It may have stood still: what it passed does not wait ten times that.

@@ -73,12 +73,12 @@ enum Look {
     NotNow(Duration),
 }
 
-/// So many jobs may have ended, and not in the database: whatever happens to
-/// the process then, they run once more. Four batches of the finisher.
+/// So many ends may wait to be written before nothing more is claimed: whatever
+/// happens to the process then, those jobs run once more. Four batches.
 const MOST_UNWRITTEN: usize = 2_000;
 
 /// For how long the finisher is left alone that is so far behind.
-const FOR_THE_FINISHER: Duration = Duration::from_millis(5);
+const FOR_THE_FINISHER: Duration = Duration::from_millis(10);
 
 /// How long a poller that claims nothing goes without looking why.
 const REST: Duration = Duration::from_secs(60);
@@ -144,13 +144,13 @@ impl Poller {
             return self.begin_cautious();
         }
         let (busy, idle) = (self.pool.busy(), self.pool.idle());
-        if self.claims.len().saturating_sub(busy) > MOST_UNWRITTEN {
-            return Look::NotNow(FOR_THE_FINISHER);
-        }
         let (most, low) = self.levels();
         let limit = self.rest.wear.room(most.saturating_sub(busy));
         if busy > low || limit == 0 {
             return Look::Busy;
+        }
+        if self.pool.unwritten() > MOST_UNWRITTEN {
+            return Look::NotNow(FOR_THE_FINISHER);
         }
         let Some(registration) = self.heart.current() else {
             return Look::NotNow(Duration::from_millis(20));

@@ -96,6 +96,11 @@ impl Pool {
         self.begun.load(Ordering::Relaxed)
     }
 
+    /// Ends that the finisher has not looked at yet.
+    pub(crate) fn unwritten(&self) -> usize {
+        self.ended.len()
+    }
+
     /// Threads that nothing is on its way to.
     pub(crate) fn idle(&self) -> usize {
         self.threads.saturating_sub(self.busy())

@@ -4,13 +4,15 @@ use crate::on_each_database;
 use crate::support::TestDb;
 use crate::support::jobs::{Log, Note};
 use crate::support::wait::until;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
-use windlass::{NewJob, Registry, Worker, enqueue_all};
+use windlass::{Context, Job, JobResult, NewJob, Registry, Worker, enqueue_all};
 
 on_each_database!(
     a_finish_that_the_database_refuses_holds_up_no_other,
     a_failure_whose_text_is_refused_is_recorded_without_it,
+    a_failure_that_the_database_refuses_holds_up_no_other,
 );
 
 fn count(db: &TestDb, condition: &str) -> i64 {
@@ -98,4 +100,42 @@ fn a_failure_whose_text_is_refused_is_recorded_without_it(db: &TestDb) {
         .texts("SELECT error AS t FROM solid_queue_failed_executions")
         .remove(0);
     assert!(error.contains("unrecordable"), "{error}");
+}
+
+/// And costs none of them its text.
+fn a_failure_that_the_database_refuses_holds_up_no_other(db: &TestDb) {
+    refuse(
+        db,
+        "solid_queue_failed_executions",
+        "INSERT",
+        "NEW.error LIKE '%number 13;%'",
+    );
+    let registry = Registry::new().register::<Failing>(());
+    let _worker = Worker::new(&db.database, registry)
+        .threads(4)
+        .start()
+        .unwrap();
+    let jobs = (0..120).map(|number| NewJob::new(&Failing { number }).unwrap());
+    enqueue_all(&mut db.connect(), jobs).unwrap();
+    until("all have failed", || db.rows("failed_executions") == 120);
+    let errors = db.texts("SELECT error AS t FROM solid_queue_failed_executions");
+    let without = errors.iter().filter(|error| error.contains("unrecordable"));
+    assert_eq!(without.count(), 1);
+    let with = errors.iter().filter(|error| error.contains("; no luck"));
+    assert_eq!(with.count(), 119);
+}
+
+#[derive(Serialize, Deserialize)]
+struct Failing {
+    number: u32,
+}
+
+impl Job for Failing {
+    const NAME: &'static str = "failing";
+    type State = ();
+    type Output = ();
+
+    fn perform(self, _: &Context<'_, ()>) -> JobResult {
+        Err(format!("number {}; no luck", self.number).into())
+    }
 }

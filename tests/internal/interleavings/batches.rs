@@ -126,7 +126,7 @@ fn batch_end_and_prune(db: &TestDb) {
         ]);
 }
 
-/// One of them is asked for at the same time.
+/// Two of them are asked for at the same time.
 fn batch_end_and_cancel(db: &TestDb) {
     Play::new(db, three_claims)
         .coarse()
