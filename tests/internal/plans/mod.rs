@@ -14,10 +14,11 @@ use super::processes::NewProcess;
 use super::ready::{Claims, Queues, Want};
 use super::recovery::Death;
 use super::results::{NewResult, ResultOutcome};
+use super::ticks::{Firing, Overlap};
 use super::unique::{self, OnConflict};
 use super::{
     AsConn, Conn, Connection, Database, blocked, claimed, jobs, names, notes, pauses, processes,
-    ready, recovery, scheduled, semaphores, steps, task,
+    ready, recovery, recurring, scheduled, semaphores, steps, task, ticks,
 };
 use diesel::connection::{Connection as _, InstrumentationEvent};
 use diesel::prelude::*;
@@ -31,8 +32,9 @@ mod postgres;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
-const LARGE: [&str; 4] = [
+const LARGE: [&str; 5] = [
     "jobs",
+    "recurring_executions",
     "ready_executions",
     "scheduled_executions",
     "claimed_executions",
@@ -190,7 +192,7 @@ fn with_steps(rows: &Rows) -> FinishedJob<'static> {
 type Work = fn(&mut Conn<'_>, &Rows) -> QueryResult<()>;
 
 /// What the loops of a process do, on connections of their own.
-const LOOPS: [(&str, Work); 29] = [
+const LOOPS: [(&str, Work); 30] = [
     ("promote", |conn, _| {
         jobs::insert_all(conn, &vec![limited(); 3])?;
         assert_eq!(blocked::promote(conn, 10)?.ready.len(), 1);
@@ -291,6 +293,12 @@ const LOOPS: [(&str, Work); 29] = [
         ready_again(conn, &rows.jobs[3..4])?;
         scheduled::dispatch(conn, 10).map(drop)
     }),
+    ("fire recurring tasks", |conn, rows| {
+        fire(conn, rows, Overlap::QueueOne)?;
+        run(conn, "DELETE FROM solid_queue_recurring_tasks")?;
+        fire(conn, rows, Overlap::Allow)?;
+        recurring::next_tick(conn, r#"["t1"]"#).map(drop)
+    }),
     ("look for due jobs", |conn, _| {
         scheduled::next_due(conn).map(drop)
     }),
@@ -362,6 +370,28 @@ const CALLERS: [(&str, Work); 9] = [
         task::kept(conn, rows.jobs[0]).map(drop)
     }),
 ];
+
+/// Schedules a task, with two jobs that may not have ended, and fires its tick.
+fn fire(conn: &mut Conn<'_>, rows: &Rows, overlap: Overlap) -> QueryResult<()> {
+    let text = format!(
+        "INSERT INTO solid_queue_recurring_tasks \
+           (key, schedule, class_name, static, next_run_at, open_jobs, created_at, updated_at) \
+         VALUES ('t1', '@hourly', '{CLASS}', FALSE, '2026-01-01 00:00:00.000000', '[7,{}]', '2026-01-01', '2026-01-01')",
+        rows.jobs[5]
+    );
+    run(conn, &text)?;
+    let due = recurring::due(conn, r#"["t1"]"#, 0)?;
+    let tick = due[0].next_run_at.unwrap();
+    let firing = Firing {
+        task: &due[0],
+        ticks: &[(tick, job(None))],
+        next_run_at: tick + Duration::from_secs(3600),
+        overlap,
+    };
+    let fired = ticks::fire(conn, &firing)?.unwrap();
+    assert_eq!(fired.jobs.is_empty(), overlap == Overlap::QueueOne);
+    Ok(())
+}
 
 /// Makes room for a dispatch of jobs that are ready.
 fn ready_again(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {

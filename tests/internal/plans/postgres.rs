@@ -15,7 +15,9 @@ const FILL: &str = "INSERT INTO solid_queue_jobs (queue_name, class_name, argume
      INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, scheduled_at, created_at) \
        SELECT id, queue_name, timestamp '2030-01-01' + id * interval '1 second', created_at FROM solid_queue_jobs; \
      INSERT INTO solid_queue_claimed_executions (job_id, process_id, created_at) \
-       SELECT id, 1000000 + id % 1000, created_at FROM solid_queue_jobs;";
+       SELECT id, 1000000 + id % 1000, created_at FROM solid_queue_jobs; \
+     INSERT INTO solid_queue_recurring_executions (job_id, task_key, run_at, created_at) \
+       SELECT id, 't' || (id % 10), timestamp '2020-01-01' + id * interval '1 minute', created_at FROM solid_queue_jobs;";
 
 /// Where a server can be reached; `bin/test` starts one.
 #[expect(
@@ -191,6 +193,8 @@ fn prepared(
     let makes_room = |text: &String| {
         text.starts_with("DELETE FROM solid_queue_ready_executions WHERE job_id = ")
             || text.contains("2 + id % 3")
+            || text.contains("'@hourly'")
+            || text == "DELETE FROM solid_queue_recurring_tasks"
     };
     statements.retain(|(_, text)| !makes_room(text));
     statements.sort();

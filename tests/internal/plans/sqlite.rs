@@ -21,7 +21,9 @@ const FILL: &str = "INSERT INTO solid_queue_jobs (queue_name, class_name, argume
      INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, scheduled_at, created_at) \
        SELECT id, queue_name, strftime('%Y-%m-%d %H:%M:%f000', '2030-01-01', id || ' seconds'), created_at FROM solid_queue_jobs; \
      INSERT INTO solid_queue_claimed_executions (job_id, process_id, created_at) \
-       SELECT id, 1000000 + id % 1000, created_at FROM solid_queue_jobs;";
+       SELECT id, 1000000 + id % 1000, created_at FROM solid_queue_jobs; \
+     INSERT INTO solid_queue_recurring_executions (job_id, task_key, run_at, created_at) \
+       SELECT id, 't' || (id % 10), strftime('%Y-%m-%d %H:%M:%f000', '2020-01-01', id || ' minutes'), created_at FROM solid_queue_jobs;";
 
 fn plan(conn: &mut Conn<'_>, statement: &str) -> Vec<String> {
     let Conn::Sqlite(conn) = conn else {
