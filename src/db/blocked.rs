@@ -3,6 +3,7 @@
 
 use super::attempts::AttemptOutcome;
 use super::conn::{Conn, on};
+use super::execution::{Execution, job_ids};
 use super::failed::Failure;
 use super::results::ResultOutcome;
 use super::semaphores::{self, Key, Room, keys};
@@ -30,16 +31,6 @@ fn expires_at() -> String {
     )
 }
 
-#[derive(QueryableByName)]
-struct Job {
-    #[diesel(sql_type = BigInt)]
-    job_id: i64,
-}
-
-fn ids(rows: Vec<Job>) -> Vec<i64> {
-    rows.into_iter().map(|row| row.job_id).collect()
-}
-
 /// Makes jobs without an execution ready, and wakes who sleeps. Those with a
 /// limit are blocked, until they are promoted a moment later if there is room.
 pub(super) fn enter(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
@@ -49,7 +40,7 @@ pub(super) fn enter(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
          SELECT id, queue_name, priority, class_name, {cautious}, {now} FROM solid_queue_jobs \
          WHERE id IN {in $1} AND concurrency_key IS NULL ORDER BY id ON CONFLICT (job_id) DO NOTHING RETURNING job_id",
     );
-    let ready: Vec<Job> = on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
+    let ready: Vec<Execution> = on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
         .load(c))?;
     if ready.len() < jobs.len() {
         insert(conn, jobs)?;
@@ -221,8 +212,8 @@ fn discard(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<Vec<Disc
          ON b.concurrency_key = w.key WHERE b.expires_at = {{time '{NOT_AT_ALL}'}} ORDER BY b.id {{lock skip of b}}"
     ));
     let list = semaphores::key_list(keys);
-    let jobs: Vec<Job> = on!(conn, |c| cached(sql(text).bind::<Text, _>(&list)).load(c))?;
-    let jobs = ids(jobs);
+    let jobs: Vec<Execution> = on!(conn, |c| cached(sql(text).bind::<Text, _>(&list)).load(c))?;
+    let jobs = job_ids(jobs);
     if jobs.is_empty() {
         return Ok(Vec::new());
     }

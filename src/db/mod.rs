@@ -24,6 +24,7 @@ mod conn;
 mod database;
 pub(crate) mod declared;
 pub(crate) mod doctor;
+mod execution;
 pub(crate) mod explain;
 pub(crate) mod failed;
 mod fatal;

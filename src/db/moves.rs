@@ -5,6 +5,7 @@
 
 use super::attempts::{self, AttemptOutcome};
 use super::conn::{Conn, on};
+use super::execution::{Execution, job_ids};
 use super::failed::Failure;
 use super::jobs::timestamp;
 use super::results::{self, ResultOutcome};
@@ -15,16 +16,6 @@ use chrono::NaiveDateTime;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Integer, Nullable, Text};
 
-#[derive(QueryableByName)]
-struct Job {
-    #[diesel(sql_type = BigInt)]
-    job_id: i64,
-}
-
-fn ids(rows: Vec<Job>) -> Vec<i64> {
-    rows.into_iter().map(|row| row.job_id).collect()
-}
-
 /// Locks the executions of jobs in one state, in order, and returns the jobs
 /// that have one. Whoever was moving one of them is waited for.
 fn lock(conn: &mut Conn<'_>, state: JobState, jobs: &[i64]) -> QueryResult<Vec<i64>> {
@@ -34,7 +25,7 @@ fn lock(conn: &mut Conn<'_>, state: JobState, jobs: &[i64]) -> QueryResult<Vec<i
     ));
     on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
         .load(c))
-    .map(ids)
+    .map(job_ids)
 }
 
 /// Takes the executions of jobs away where they stand in one of `states`, and
@@ -176,7 +167,7 @@ fn at_most_once(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
     );
     on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
         .load(c))
-    .map(ids)
+    .map(job_ids)
 }
 
 /// When a job is to run.
@@ -222,9 +213,9 @@ pub(super) fn place(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
          SELECT id, queue_name, priority, scheduled_at, {now} FROM solid_queue_jobs \
          WHERE id IN {in $1} AND scheduled_at > {now} ORDER BY id RETURNING job_id",
     );
-    let later: Vec<Job> = on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
+    let later: Vec<Execution> = on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
         .load(c))?;
-    let later = ids(later);
+    let later = job_ids(later);
     let now: Vec<i64> = jobs
         .iter()
         .filter(|job| !later.contains(job))
@@ -286,5 +277,5 @@ pub(crate) fn open(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
     );
     on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
         .load(c))
-    .map(ids)
+    .map(job_ids)
 }

@@ -1,6 +1,7 @@
 //! `solid_queue_scheduled_executions`: dispatching what is due.
 
 use super::conn::{Conn, on};
+use super::execution::{Execution, job_ids};
 use super::sql::{cached, id_list, sql};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Double, Nullable, Text};
@@ -30,12 +31,6 @@ pub(super) fn insert(conn: &mut Conn<'_>, jobs: &[i64], delay: Duration) -> Quer
     .map(drop)
 }
 
-#[derive(QueryableByName)]
-struct Due {
-    #[diesel(sql_type = BigInt)]
-    job_id: i64,
-}
-
 /// Makes up to `batch` due jobs ready and returns how many. Any number of
 /// dispatchers may do so at once: each takes other rows.
 pub(crate) fn dispatch(conn: &mut Conn<'_>, batch: usize) -> QueryResult<usize> {
@@ -44,9 +39,9 @@ pub(crate) fn dispatch(conn: &mut Conn<'_>, batch: usize) -> QueryResult<usize> 
             "SELECT job_id FROM solid_queue_scheduled_executions WHERE scheduled_at <= {now} \
              ORDER BY scheduled_at, priority, job_id LIMIT $1 {lock skip}",
         );
-        let due: Vec<Due> = on!(conn, |c| cached(sql(text).bind::<BigInt, _>(batch as i64))
+        let due: Vec<Execution> = on!(conn, |c| cached(sql(text).bind::<BigInt, _>(batch as i64))
             .load(c))?;
-        let jobs: Vec<i64> = due.iter().map(|row| row.job_id).collect();
+        let jobs = job_ids(due);
         if jobs.is_empty() {
             return Ok(0);
         }

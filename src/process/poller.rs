@@ -152,6 +152,11 @@ impl Poller {
         if self.pool.unwritten() > MOST_UNWRITTEN {
             return Look::NotNow(FOR_THE_FINISHER);
         }
+        self.take(limit, idle)
+    }
+
+    /// Claims up to so many jobs, for `idle` threads that are free.
+    fn take(&mut self, limit: usize, idle: usize) -> Look {
         let Some(registration) = self.heart.current() else {
             return Look::NotNow(Duration::from_millis(20));
         };

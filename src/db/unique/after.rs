@@ -1,8 +1,9 @@
 //! What becomes of unique ids after a job: who waited for it goes on, a job
 //! that failed takes its own back, and those of jobs that are gone are free.
 
-use super::{AGAIN, Job, TURNS, UniqueScope, holder, ids, insert, lock, take_over};
+use super::{AGAIN, TURNS, UniqueScope, holder, insert, lock, take_over};
 use crate::db::conn::{Conn, on};
+use crate::db::execution::{Execution, job_ids};
 use crate::db::sql::{cached, id_list, sql};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Nullable, Text};
@@ -30,14 +31,14 @@ pub(crate) fn unblock(
                AND NOT EXISTS (SELECT 1 FROM solid_queue_failed_executions f WHERE f.job_id = h.id)) \
              AND $2 > 0 AND {which} ORDER BY b.job_id LIMIT $2 {{lock skip of b}}"
         ));
-        let free: Vec<Job> = on!(conn, |c| cached(
+        let free: Vec<Execution> = on!(conn, |c| cached(
             sql(text)
                 .bind::<Text, _>(AGAIN)
                 .bind::<BigInt, _>(batch as i64)
                 .bind::<Text, _>(ended.map(id_list).unwrap_or_default())
         )
         .load(c))?;
-        let free = ids(free);
+        let free = job_ids(free);
         if free.is_empty() {
             return Ok(0);
         }

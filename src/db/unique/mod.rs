@@ -13,6 +13,7 @@ pub(crate) use after::unblock;
 pub(super) use after::{forget, retake};
 
 use super::conn::{Conn, on};
+use super::execution::Execution;
 use super::jobs::{EnqueueOutcome, NewRow, timestamp};
 use super::sql::{cached, sql};
 use diesel::prelude::*;
@@ -285,21 +286,11 @@ fn settle(
     }
 }
 
-#[derive(QueryableByName)]
-struct Job {
-    #[diesel(sql_type = BigInt)]
-    job_id: i64,
-}
-
-fn ids(rows: Vec<Job>) -> Vec<i64> {
-    rows.into_iter().map(|row| row.job_id).collect()
-}
-
 fn lock_execution(conn: &mut Conn<'_>, table: &str, job: i64) -> QueryResult<bool> {
     let text = conn.write(&format!(
         "SELECT job_id FROM {table} WHERE job_id = $1 {{lock}}"
     ));
-    let found: Vec<Job> = on!(conn, |c| cached(sql(text).bind::<BigInt, _>(job)).load(c))?;
+    let found: Vec<Execution> = on!(conn, |c| cached(sql(text).bind::<BigInt, _>(job)).load(c))?;
     Ok(!found.is_empty())
 }
 
@@ -360,7 +351,7 @@ fn replace(conn: &mut Conn<'_>, table: &str, job: i64, row: &NewRow) -> QueryRes
             "UPDATE solid_queue_blocked_executions SET queue_name = $1, priority = $2 \
              WHERE job_id = $3 AND concurrency_key = $4 RETURNING job_id",
         );
-        let waits: Vec<Job> = on!(conn, |c| cached(
+        let waits: Vec<Execution> = on!(conn, |c| cached(
             sql(text)
                 .bind::<Text, _>(&row.queue_name)
                 .bind::<Integer, _>(row.priority)
