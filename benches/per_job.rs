@@ -1,5 +1,5 @@
 //! What each job costs beside the database, on its way from the enqueue to
-//! its end: `cargo bench --features benchmarks`. `docs/performance.md` tells
+//! its end: `cargo bench -p windlass-benches`. `docs/performance.md` tells
 //! how to compare two versions.
 
 use criterion::measurement::WallTime;

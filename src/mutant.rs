@@ -1,11 +1,11 @@
 //! Deliberate faults, to prove that the chaos run, the model test and the
 //! interleavings would find real ones.
 //!
-//! A build with the feature `mutants` has the one that the environment names,
-//! an in-crate test the one it asks for on its thread. No release has any.
+//! A build under `WINDLASS_MUTANTS=1` (see `build.rs`) has the one that `WINDLASS_MUTANT` names at run time, an
+//! in-crate test the one it asks for on its thread. No release has any.
 
 /// Whether this program is to be broken in this way.
-#[cfg(all(feature = "mutants", not(test)))]
+#[cfg(all(windlass_mutants, not(test)))]
 #[expect(clippy::disallowed_methods, reason = "no setting of a real program")]
 pub(crate) fn is(name: &str) -> bool {
     static MUTANT: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
@@ -14,7 +14,7 @@ pub(crate) fn is(name: &str) -> bool {
 }
 
 /// Never.
-#[cfg(not(any(feature = "mutants", test)))]
+#[cfg(not(any(windlass_mutants, test)))]
 pub(crate) const fn is(_name: &str) -> bool {
     false
 }
@@ -32,6 +32,7 @@ pub(crate) fn is(name: &str) -> bool {
 
 /// Breaks what this thread does from now on; mended by an empty name.
 #[cfg(test)]
+#[cfg(feature = "internal-tests")]
 pub(crate) fn set(name: &'static str) {
     OF_THIS_THREAD.set(name);
 }

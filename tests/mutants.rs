@@ -1,7 +1,6 @@
 //! Proves that the chaos run finds what it looks for: programs broken on
-//! purpose must violate something. Needs the feature `mutants`, which compiles
-//! the faults in: `cargo test --features postgres,mutants --test mutants`.
-#![cfg(feature = "mutants")]
+//! purpose must violate something. `bin/test all` runs them, in a build with
+//! the faults in it: `WINDLASS_MUTANTS=1 cargo test -p windlass-tests --test mutants`.
 #![allow(
     missing_docs,
     clippy::unwrap_used,
@@ -9,16 +8,9 @@
     clippy::disallowed_methods
 )]
 
-use std::path::PathBuf;
 use std::process::Command;
 
-/// Cargo builds the examples beside the tests.
-fn chaos() -> PathBuf {
-    let mut path = std::env::current_exe().unwrap();
-    path.pop();
-    path.pop();
-    path.join("examples/chaos")
-}
+const CHAOS: &str = env!("CARGO_BIN_EXE_chaos");
 
 /// Runs the broken program under the fault that hurts it: one of five runs
 /// must fail, and name one of these invariants. How often a fault strikes at
@@ -33,7 +25,7 @@ fn is_caught(mutant: &str, faults: &str, database: Option<String>, invariants: &
     };
     let mut said = String::new();
     for seed in ["3", "4", "5", "6", "7"] {
-        let mut command = Command::new(chaos());
+        let mut command = Command::new(CHAOS);
         command
             .args(["--seconds", "12", "--drain-seconds", "8"])
             .args(["--killers", killers])
@@ -42,9 +34,7 @@ fn is_caught(mutant: &str, faults: &str, database: Option<String>, invariants: &
         if let Some(url) = &database {
             command.args(["--database", url]);
         }
-        let output = command
-            .output()
-            .expect("`cargo build --example chaos` with the feature `mutants`");
+        let output = command.output().unwrap();
         said = String::from_utf8_lossy(&output.stdout).into_owned();
         let named = |name: &&str| said.contains(&format!("violated {name}:"));
         if !output.status.success() && invariants.iter().any(named) {
@@ -102,7 +92,7 @@ fn no_reconciliation() {
 #[test]
 fn the_real_program_passes_the_same_runs() {
     for faults in ["stop", "hasty", "term"] {
-        let output = Command::new(chaos())
+        let output = Command::new(CHAOS)
             .args(["--seconds", "5", "--seed", "3", "--only", faults])
             .output()
             .unwrap();

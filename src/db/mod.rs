@@ -38,6 +38,7 @@ pub(crate) mod names;
 pub(crate) mod notes;
 pub(crate) mod pauses;
 #[cfg(test)]
+#[cfg(feature = "internal-tests")]
 #[path = "../../tests/internal/plans/mod.rs"]
 mod plans;
 pub(crate) mod processes;
@@ -71,5 +72,6 @@ pub(crate) use fatal::FileId;
 pub(crate) use room::{Room, room};
 
 #[cfg(test)]
+#[cfg(feature = "internal-tests")]
 #[path = "../../tests/internal/mod.rs"]
 mod internal_tests;

@@ -63,7 +63,7 @@ fn a_recycling_that_never_ends_is_refused() {
 /// order of the code, and no other line is there.
 #[test]
 fn the_reference_lists_every_setting() {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/configuration.md");
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/configuration.md");
     let page = std::fs::read_to_string(page).unwrap();
     let rows: Vec<&str> = page
         .lines()

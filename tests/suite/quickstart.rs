@@ -7,24 +7,11 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
-/// Cargo builds the examples for `cargo test`, beside the test binaries.
-fn program() -> PathBuf {
-    let tests = std::env::current_exe().unwrap();
-    let program = tests
-        .parent()
-        .unwrap()
-        .with_file_name("examples/quickstart");
-    assert!(
-        program.exists(),
-        "{} is missing: run `cargo test` without `--test`, or `cargo build --example quickstart` first",
-        program.display()
-    );
-    program
-}
+const PROGRAM: &str = env!("CARGO_BIN_EXE_quickstart");
 
 /// A run of it, with a directory of its own for its temporary files.
 struct Run {
@@ -35,7 +22,7 @@ struct Run {
 impl Run {
     fn start(directory: &Path) -> Self {
         let temporary = tempfile::tempdir().unwrap();
-        let process = Command::new(program())
+        let process = Command::new(PROGRAM)
             .arg(directory)
             .env("TMPDIR", temporary.path())
             .stdin(Stdio::null())

@@ -179,10 +179,13 @@ impl<'d> Play<'d> {
             let statement = hand.go();
             trace.push(format!("{}: {}", hand.name, shortened(&statement.text)));
             let committed = self.settle(&trace)?;
+            // The steps up to here are those of the schedule before, which was asked after each of them.
+            let is_new = choices.len() >= path.len();
             if self.hands[free[choice]].is_running() {
                 trace.push(format!("{} waits", self.hands[free[choice]].name));
             }
             if committed
+                && is_new
                 && let Some(violation) = checks::violations(&mut self.observer.as_conn()).first()
             {
                 return Err(broken(violation, &trace));

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 fn read(file: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);
     std::fs::read_to_string(path).unwrap()
 }
 
@@ -15,10 +15,15 @@ fn has_line(file: &str, line: &str) -> bool {
 fn the_peers_have_a_workspace_of_their_own() {
     assert!(has_line("benches/peers/Cargo.toml", "[workspace]"));
     assert!(has_line("benches/peers/Cargo.toml", "publish = false"));
-    assert!(!has_line("Cargo.toml", "[workspace]"));
+    assert!(has_line("Cargo.toml", "exclude = [\"benches/peers\"]"));
     let manifest = read("Cargo.toml");
-    let exclude = manifest.lines().find(|line| line.starts_with("exclude = "));
-    assert!(exclude.unwrap().contains("\"benches/peers\""));
+    let members = manifest.lines().find(|line| line.starts_with("members = "));
+    assert!(!members.unwrap().contains("peers"));
+    // And nothing of the tests or benchmarks is published.
+    assert!(has_line(
+        "Cargo.toml",
+        "exclude = [\".ci\", \"benches\", \"bin\", \"tests\"]"
+    ));
 }
 
 #[test]

@@ -37,7 +37,7 @@ pub struct Function {
 
 /// Every file of `src/`, sorted.
 pub fn all() -> Vec<Source> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src");
     walkdir::WalkDir::new(&root)
         .sort_by_file_name()
         .into_iter()

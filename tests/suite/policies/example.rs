@@ -16,16 +16,8 @@ impl Drop for Run {
 
 #[test]
 fn nobody_is_notified_twice() {
-    let tests = std::env::current_exe().unwrap();
-    let program = tests.parent().unwrap();
-    let program = program.with_file_name("examples/policies");
-    assert!(
-        program.exists(),
-        "{} is missing: run `cargo test` without `--test`, or `cargo build --example policies` first",
-        program.display()
-    );
     let temporary = tempfile::tempdir().unwrap();
-    let mut run = Run(Command::new(program)
+    let mut run = Run(Command::new(env!("CARGO_BIN_EXE_policies"))
         .args(["--users", "400", "--kill-at", "60"])
         .env("TMPDIR", temporary.path())
         .env_remove("WINDLASS_CHILD_TOKEN")

@@ -2,8 +2,8 @@
 //! that nothing was lost and nothing was done twice without need.
 //!
 //! ```text
-//! cargo run --release --example chaos -- --seconds 60 --seed 7
-//! cargo run --release --features postgres --example chaos -- --database postgres://... --seconds 60
+//! cargo run --release -p windlass-tests --bin chaos -- --seconds 60 --seed 7
+//! cargo run --release -p windlass-tests --bin chaos -- --database postgres://... --seconds 60
 //! ```
 //!
 //! It makes tables of its own in the database (a schema on Postgres, a file

@@ -1,8 +1,8 @@
 //! Many queues and very many waiting jobs: what a claim costs then.
 //!
 //! ```sh
-//! cargo run --release --example soak
-//! cargo run --release --features postgres --example soak -- --database "$URL" --queues 10000 --jobs 1000000
+//! cargo run --release -p windlass-tests --bin soak
+//! cargo run --release -p windlass-tests --bin soak -- --database "$URL" --queues 10000 --jobs 1000000
 //! ```
 //!
 //! Fills an empty database, lets workers of different selectors take jobs

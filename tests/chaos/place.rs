@@ -141,7 +141,7 @@ fn postgres_schema(server: &str, statement: &str) -> Result<()> {
 
 #[cfg(not(feature = "postgres"))]
 fn postgres_schema(_server: &str, _statement: &str) -> Result<()> {
-    Err("this example was built without Postgres; add `--features postgres`".into())
+    Err("this program was built without Postgres; leave `--no-default-features` out".into())
 }
 
 /// Starts a proxy before the server of a `postgres://user@host:port/name`.
