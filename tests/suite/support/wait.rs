@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 /// How long any condition of a test may take on a busy machine.
-pub const DEADLINE: Duration = Duration::from_secs(30);
+pub const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Waits until `condition` gives a value.
 ///
 /// # Panics
-/// When it has not after 30 seconds.
+/// When it has not after [`DEADLINE`].
 pub fn eventually<T>(what: &str, condition: impl FnMut() -> Option<T>) -> T {
     eventually_within(DEADLINE, what, condition)
 }
