@@ -2,11 +2,12 @@
 
 use crate::on_each_database;
 use crate::support::TestDb;
+use crate::support::chance::Control;
 use crate::support::jobs::{Gate, Log, Note, Wait};
+use crate::support::process::HEARTBEAT;
 use crate::support::wait::until;
 use crossbeam_channel::bounded;
 use std::sync::Arc;
-use std::time::Duration;
 use windlass::{
     Delivery, Event, Handle, NewJob, Policy, Registry, Subscriber, Worker, enqueue_all,
 };
@@ -125,17 +126,22 @@ fn nothing_is_claimed_while_too_many_ends_are_unwritten(db: &TestDb) {
     let registry = Registry::new().register::<Note>(Arc::clone(&log));
     let worker = Worker::new(&db.database, registry)
         .threads(4)
+        .heartbeat_interval(HEARTBEAT)
         .subscriber(subscriber)
         .start()
         .unwrap();
     // Dropped before the worker, which would wait for that thread.
     let go_on = go_on;
+    until("it works", || log.len() > 2_000);
+    let control = Control::start(db);
     let mut last = 0;
     until("no more jobs are begun", || {
-        std::thread::sleep(Duration::from_millis(300));
-        let before = std::mem::replace(&mut last, log.len());
+        let before = log.len();
+        control.has_had_its_turn(db);
+        last = log.len();
         last > 2_000 && before == last
     });
+    control.has_stopped();
     // Written, being written, unwritten, claimed ahead, and with the threads.
     assert!(last <= 500 + 500 + 2_000 + 1_000 + 4, "{last} have run");
     drop(go_on);

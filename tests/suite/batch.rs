@@ -3,10 +3,9 @@
 use crate::on_each_database;
 use crate::support::TestDb;
 use crate::support::jobs::{Log, Note};
-use crate::support::wait::until;
+use crate::support::wait::{DEADLINE, until};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use std::time::Duration;
 use windlass::{Context, Job, JobResult, NewJob, Registry, Worker, enqueue_all};
 
 on_each_database!(
@@ -79,7 +78,7 @@ fn a_finish_that_the_database_refuses_holds_up_no_other(db: &TestDb) {
         count(db, "finished_at IS NOT NULL") == 101
     });
     worker.stop();
-    assert!(worker.join(Duration::from_secs(20)).unwrap().is_drained());
+    assert!(worker.join(DEADLINE).unwrap().is_drained());
     assert_eq!(log.len(), 101, "each ran once");
 }
 

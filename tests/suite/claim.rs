@@ -2,8 +2,10 @@
 
 use crate::on_each_database;
 use crate::support::TestDb;
+use crate::support::chance::Control;
 use crate::support::events::Events;
 use crate::support::jobs::{Gate, Log, Note, Wait};
+use crate::support::process::HEARTBEAT;
 use crate::support::wait::until;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -157,13 +159,15 @@ fn only_idle_threads_are_claimed_for(db: &TestDb) {
     let _worker = Worker::new(&db.database, registry)
         .threads(3)
         .polling_interval(Duration::from_millis(10))
+        .heartbeat_interval(HEARTBEAT)
         .start()
         .unwrap();
     until("three run", || gate.begun() == 3);
-    for _ in 0..20 {
-        assert_eq!(db.rows("claimed_executions"), 3);
-        assert_eq!(db.rows("ready_executions"), 7);
-    }
+    let control = Control::start(db);
+    control.has_had_its_turn(db);
+    control.has_stopped();
+    assert_eq!(db.rows("claimed_executions"), 3);
+    assert_eq!(db.rows("ready_executions"), 7);
     assert_eq!(gate.begun(), 3);
     gate.open();
     until("all are done", || gate.ended() == 10);

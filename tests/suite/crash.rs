@@ -44,7 +44,7 @@ fn a_killed_child_is_replaced_and_its_job_runs_again(db: &TestDb) {
 }
 
 fn a_killed_worker_is_pruned_after_the_threshold(db: &TestDb) {
-    let scene = Scene::new(db);
+    let scene = Scene::with_deaths(db);
     let _supervisor = scene.supervisor(0);
     let mut worker = scene.worker();
     Work::new("a", Do::WaitFor(scene.gate("a")))
@@ -63,7 +63,7 @@ fn a_killed_worker_is_pruned_after_the_threshold(db: &TestDb) {
 }
 
 fn workers_of_a_killed_supervisor_drain(db: &TestDb) {
-    let scene = Scene::new(db);
+    let scene = Scene::with_deaths(db);
     let mut supervisor = scene.supervisor(1);
     Work::new("a", Do::WaitFor(scene.gate("a")))
         .enqueue(&mut db.connect())
@@ -98,7 +98,7 @@ fn workers_of_a_killed_supervisor_drain(db: &TestDb) {
 }
 
 fn everything_killed_is_recovered_by_the_next(db: &TestDb) {
-    let scene = Scene::new(db);
+    let scene = Scene::with_deaths(db);
     let mut supervisor = scene.supervisor(1);
     Work::new("a", Do::WaitFor(scene.gate("a")))
         .enqueue(&mut db.connect())
@@ -115,8 +115,8 @@ fn everything_killed_is_recovered_by_the_next(db: &TestDb) {
 }
 
 fn a_frozen_worker_finishes_too_late_and_changes_nothing(db: &TestDb) {
-    let scene = Scene::new(db);
-    let _supervisor = scene.supervisor(0);
+    let scene = Scene::with_deaths(db);
+    let supervisor = scene.supervisor(0);
     let frozen = scene.worker();
     Work::new("a", Do::WaitFor(scene.gate("a")))
         .enqueue(&mut db.connect())
@@ -129,7 +129,9 @@ fn a_frozen_worker_finishes_too_late_and_changes_nothing(db: &TestDb) {
     let other = scene.worker();
     let second = scene.started("a", 2);
     assert_ne!(first.pid, second.pid);
-    // The first finishes while the second still holds the job.
+    // The first finishes while the second still holds the job, however long
+    // that takes: nothing is left that could take the second one for dead.
+    supervisor.freeze(db);
     other.freeze(db);
     scene.open("a");
     frozen.signal(Signal::CONT);
@@ -157,7 +159,7 @@ fn a_frozen_worker_finishes_too_late_and_changes_nothing(db: &TestDb) {
 }
 
 fn a_frozen_worker_tells_its_jobs_and_registers_anew(db: &TestDb) {
-    let scene = Scene::new(db);
+    let scene = Scene::with_deaths(db);
     let _supervisor = scene.supervisor(0);
     let frozen = scene.worker();
     Work::new("a", Do::WaitForOrLost(scene.gate("never")))
@@ -233,20 +235,23 @@ fn an_at_most_once_job_never_starts_again(db: &TestDb) {
 }
 
 fn a_long_job_is_not_taken_for_dead(db: &TestDb) {
-    let scene = Scene::new(db);
+    let scene = Scene::with_deaths(db);
     let _supervisor = scene.supervisor(1);
-    // Three thresholds, without a pause; more such jobs than cores.
     for name in ["a", "b"] {
-        Work::new(name, Do::Burn(3000))
+        Work::new(name, Do::SpinUntil(scene.gate("go")))
             .enqueue(&mut db.connect())
             .unwrap();
     }
+    scene.started("a", 1);
+    scene.started("b", 1);
+    scene.are_watched_for_a_threshold();
+    scene.open("go");
     scene.drained();
     assert_eq!(scene.effects().len(), 4);
 }
 
 fn two_supervisors_recover_a_job_once(db: &TestDb) {
-    let scene = Scene::new(db);
+    let scene = Scene::with_deaths(db);
     let _first = scene.supervisor(0);
     let _second = scene.supervisor(0);
     let mut worker = scene.worker();

@@ -3,18 +3,19 @@
 
 use crate::on_each_database;
 use crate::support::TestDb;
+use crate::support::chance::Control;
 use crate::support::events::Events;
 use crate::support::jobs::{Gate, Log, Note, Wait};
-use crate::support::wait::until;
+use crate::support::wait::{DEADLINE, until};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use windlass::{
     Context, Delivery, Dispatcher, Event, Handle, Job, JobId, JobResult, NewJob, Policy, Registry,
     Subscriber, Supervisor, Worker, enqueue_all,
 };
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = DEADLINE;
 
 /// A worker for jobs that wait at a gate.
 fn gated(db: &TestDb, gate: &Arc<Gate>, events: &Events) -> Worker {
@@ -71,6 +72,7 @@ fn no_signal_handler_is_installed(db: &TestDb) {
 fn a_stop_waits_for_what_runs(db: &TestDb) {
     let (gate, events) = (Arc::new(Gate::default()), Events::default());
     let mut worker = gated(db, &gate, &events).threads(2).start().unwrap();
+    let control = Control::start(db);
     let mut conn = db.connect();
     enqueue_all(&mut conn, (0..3).map(|_| NewJob::new(&Wait).unwrap())).unwrap();
     until("two run", || gate.begun() == 2);
@@ -83,10 +85,8 @@ fn a_stop_waits_for_what_runs(db: &TestDb) {
     until("it says that it drains", || {
         db.count("SELECT count(*) AS n FROM solid_queue_processes WHERE draining") == 1
     });
-    assert!(
-        worker.join(Duration::from_millis(300)).is_none(),
-        "they still run"
-    );
+    control.has_stopped();
+    assert!(worker.join(Duration::ZERO).is_none(), "they still run");
     assert_eq!(db.rows("claimed_executions"), 2);
     assert_eq!(gate.begun(), 2, "nothing more is begun");
     gate.open();
@@ -203,8 +203,10 @@ fn stop_now_waits_for_nobody(db: &TestDb) {
         .unwrap();
     let id = Wait.enqueue(&mut db.connect()).unwrap().id;
     until("it runs", || gate.begun() == 1);
+    let control = Control::start(db);
     worker.stop();
-    assert!(worker.join(Duration::from_millis(200)).is_none());
+    control.has_stopped();
+    assert!(worker.join(Duration::ZERO).is_none());
     worker.stop_now();
     assert_eq!(worker.join(SOON).unwrap().unfinished, [id]);
     gate.open();
@@ -317,15 +319,24 @@ fn a_supervisor_runs_workers_and_dispatchers_as_threads(db: &TestDb) {
     assert_eq!(events.count("Pruned"), 0);
 }
 
-/// Before it is registered, while it is, or just after.
+/// Before it is registered, while it is, or just after: after so many parts of
+/// the time that this takes here.
 fn a_stop_right_after_the_start_leaves_nothing_behind(db: &TestDb) {
-    for round in 0..40_u64 {
-        let handles = [
+    let start = || {
+        [
             Worker::new(&db.database, Registry::new()).start().unwrap(),
             Dispatcher::new(&db.database).start().unwrap(),
             Supervisor::new(&db.database).start().unwrap(),
-        ];
-        std::thread::sleep(Duration::from_micros(round * 150));
+        ]
+    };
+    let handles = start();
+    let started = Instant::now();
+    until("all are registered", || db.rows("processes") == 3);
+    let registration = started.elapsed();
+    drop(handles);
+    for round in 0..40 {
+        let handles = start();
+        std::thread::sleep(registration * round / 30);
         for mut handle in handles {
             handle.stop();
             assert!(handle.join(SOON).unwrap().is_drained());

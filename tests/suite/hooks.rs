@@ -3,7 +3,7 @@
 use crate::on_each_database;
 use crate::support::TestDb;
 use crate::support::jobs::{Gate, Log, Note, Wait};
-use crate::support::wait::until;
+use crate::support::wait::{DEADLINE, until};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use windlass::{
@@ -19,7 +19,7 @@ on_each_database!(
     a_job_is_heard_from_its_claim_to_its_end,
 );
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = DEADLINE;
 
 /// Notes what happens to a process in `log`.
 fn noting(log: &Arc<Log>) -> Hooks {

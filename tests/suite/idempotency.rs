@@ -2,11 +2,12 @@
 
 use crate::support::TestDb;
 use crate::support::jobs::{Log, Note};
+use crate::support::thread::{Watched, blocks};
 use crate::support::wait::until;
 use crate::{on_each_database, with_own_connection};
+use crossbeam_channel::bounded;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
-use std::time::Duration;
 use windlass::{Enqueued, Error, NewJob, Registry, Worker, enqueue_all};
 
 fn note(text: &str, key: &str) -> NewJob {
@@ -119,20 +120,23 @@ fn lots_with_the_same_keys_in_another_order_come_through(db: &TestDb) {
 
 /// The second one meets the first in the middle of its transaction.
 fn second_meets_first(db: &TestDb, commits: bool) -> (Enqueued, Enqueued) {
-    let begun = Barrier::new(2);
+    let (begin, begun) = bounded(0);
+    let (tell, told) = bounded(1);
     std::thread::scope(|scope| {
-        let second = scope.spawn(|| {
+        let second = scope.spawn(move || {
             let mut conn = db.connect();
-            begun.wait();
+            begun.recv().unwrap();
+            tell.send(Watched::this()).unwrap();
             note("second", "k").enqueue(&mut conn).unwrap()
         });
         let mut first = None;
         with_own_connection!(db, |conn| {
             let result = conn.transaction::<(), Error, _>(|conn| {
                 first = Some(note("first", "k").enqueue(conn)?);
-                begun.wait();
-                // Nothing tells on SQLite that the other one waits by now.
-                std::thread::sleep(Duration::from_millis(100));
+                begin.send(()).unwrap();
+                let other = told.recv().unwrap();
+                until("the second one waits", || blocks(conn, &other));
+                assert!(!second.is_finished());
                 if commits {
                     Ok(())
                 } else {

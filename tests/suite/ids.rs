@@ -3,10 +3,9 @@
 use crate::on_each_database;
 use crate::support::TestDb;
 use crate::support::jobs::Log;
-use crate::support::wait::until;
+use crate::support::wait::{DEADLINE, until};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use std::time::Duration;
 use windlass::{Context, Job, JobResult, Registry, Worker};
 
 /// Notes the id of its claim.
@@ -55,7 +54,7 @@ fn a_process_id_is_never_used_twice(db: &TestDb) {
         until("the worker is registered", || db.rows("processes") == 1);
         ids.push(db.count("SELECT id AS n FROM solid_queue_processes"));
         worker.stop();
-        assert!(worker.join(Duration::from_secs(10)).unwrap().is_drained());
+        assert!(worker.join(DEADLINE).unwrap().is_drained());
         assert_eq!(db.rows("processes"), 0);
     }
     assert!(ids.is_sorted_by(|a, b| a < b), "{ids:?}");

@@ -5,11 +5,10 @@ use crate::support::TestDb;
 use crate::support::db::{count, execute};
 use crate::support::jobs::{Log, Note};
 use crate::support::solid_queue;
-use crate::support::wait::until;
+use crate::support::wait::{DEADLINE, until};
 use crate::{on_each_database, on_each_empty_database, with_own_connection};
 use diesel::connection::SimpleConnection;
 use std::sync::{Arc, Barrier};
-use std::time::Duration;
 use windlass::{Error, Job, MigrationDialect, Registry, SchemaError, Worker};
 
 fn dialect(db: &TestDb) -> MigrationDialect {
@@ -311,7 +310,7 @@ fn processes_refuse_tables_that_are_missing_or_old(db: &TestDb) {
     ));
     let mut worker = Worker::new(&db.database, Registry::new()).start().unwrap();
     worker.stop();
-    assert!(worker.join(Duration::from_secs(10)).is_some());
+    assert!(worker.join(DEADLINE).is_some());
 }
 
 on_each_database!(

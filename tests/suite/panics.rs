@@ -3,9 +3,10 @@
 
 use crate::on_each_database;
 use crate::support::TestDb;
+use crate::support::chance::Control;
 use crate::support::jobs::{Log, Note};
 use crate::support::process::{Do, HEARTBEAT, Scene, THRESHOLD, Work};
-use crate::support::wait::until;
+use crate::support::wait::{DEADLINE, until};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -39,7 +40,7 @@ fn worker(db: &TestDb, log: &Arc<Log>) -> Worker {
 }
 
 fn breaks_down(mut handle: Handle) {
-    let stopped = handle.join(Duration::from_secs(20)).expect("it ends");
+    let stopped = handle.join(DEADLINE).expect("it ends");
     assert!(stopped.is_broken());
     assert_eq!(
         format!("{:?}", stopped.exit_code()),
@@ -135,10 +136,14 @@ fn a_start_that_fails_half_way_leaves_nothing(db: &TestDb) {
         .worker(worker(db, &log).threads(0));
     let error = supervisor.start().unwrap_err();
     assert!(error.to_string().contains("at least one thread"), "{error}");
-    // A heartbeat that was left behind would register within one interval.
-    std::thread::sleep(HEARTBEAT * 5);
-    assert_eq!(db.rows("processes"), 0);
+    // What was left behind would have registered before this one, and would
+    // have performed the job.
+    let control = Control::start(db);
+    until("the control is registered", || db.rows("processes") > 0);
     Note::new("a").enqueue(&mut db.connect()).unwrap();
-    std::thread::sleep(HEARTBEAT * 2);
+    control.has_had_its_turn(db);
+    assert_eq!(db.rows("processes"), 1);
     assert_eq!((log.len(), db.rows("ready_executions")), (0, 1));
+    control.has_stopped();
+    assert_eq!(db.rows("processes"), 0);
 }

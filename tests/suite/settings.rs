@@ -3,8 +3,9 @@
 
 use crate::on_each_database;
 use crate::support::TestDb;
+use crate::support::chance::Control;
 use crate::support::jobs::{Gate, Log, Note, Wait};
-use crate::support::wait::until;
+use crate::support::wait::{DEADLINE, until};
 use std::sync::Arc;
 use std::time::Duration;
 use windlass::{Database, Dispatcher, Error, Handle, Job, Registry, Result, Supervisor, Worker};
@@ -84,7 +85,7 @@ fn what_cannot_work_is_refused(db: &TestDb) {
         .start()
         .unwrap();
     just.stop();
-    assert!(just.join(20 * SECOND).is_some());
+    assert!(just.join(DEADLINE).is_some());
 }
 
 /// Nobody is left to beat for a supervisor that did not start.
@@ -94,8 +95,17 @@ fn a_refused_supervisor_leaves_nothing_behind(db: &TestDb) {
         .dispatcher(Dispatcher::new(&db.database))
         .worker(worker(db).threads(0));
     refused(supervisor.start(), "at least one thread");
-    // Long enough for a beat, if there were a heart.
-    std::thread::sleep(Duration::from_millis(300));
+    // What comes after it beats, and so would what it had left behind.
+    let mut control = Dispatcher::new(&db.database)
+        .heartbeat_interval(Duration::from_millis(10))
+        .start()
+        .unwrap();
+    let beats =
+        "SELECT CAST(coalesce(sum(heartbeat_seq), 0) AS bigint) AS n FROM solid_queue_processes";
+    until("the control beats", || db.count(beats) >= 20);
+    assert_eq!(db.rows("processes"), 1);
+    control.stop();
+    assert!(control.join(DEADLINE).is_some());
     assert_eq!(db.rows("processes"), 0);
 }
 
@@ -122,8 +132,10 @@ fn for_ever_is_a_duration(db: &TestDb) {
     until("one is done, one runs", || {
         log.len() == 1 && gate.begun() == 1
     });
+    let control = Control::start(db);
     supervisor.stop();
-    assert!(supervisor.join(Duration::from_millis(300)).is_none());
+    control.has_stopped();
+    assert!(supervisor.join(Duration::ZERO).is_none());
     gate.open();
     assert!(supervisor.join(Duration::MAX).unwrap().is_drained());
     assert_eq!(db.rows("processes") + db.rows("claimed_executions"), 0);

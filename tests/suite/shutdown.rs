@@ -5,7 +5,7 @@ use crate::support::TestDb;
 use crate::support::process::{Do, Once, Scene, Work};
 use crate::support::wait::until;
 use rustix::process::Signal;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use windlass::Job;
 
 on_each_database!(
@@ -61,13 +61,19 @@ fn term_lets_running_jobs_finish(db: &TestDb) {
 
 fn term_during_boot_is_honoured(db: &TestDb) {
     let scene = Scene::new(db);
+    let begin = Instant::now();
+    let first = scene.worker();
+    until("it is registered", || processes(db) == 1);
+    let boot = begin.elapsed();
+    drop(first);
+    db.execute("DELETE FROM solid_queue_processes");
     Work::new("a", Do::Nothing)
         .enqueue(&mut db.connect())
         .unwrap();
-    for delay in [0, 1, 3, 5, 8, 12, 20, 30, 50, 80] {
+    for moment in [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12] {
         let mut worker = scene.worker();
-        // The one thing here that is a matter of time.
-        std::thread::sleep(Duration::from_millis(delay));
+        // A matter of time: of as many tenths of what a start takes here.
+        std::thread::sleep(boot * moment / 10);
         worker.signal(Signal::TERM);
         let status = worker.exit();
         // Before the handlers are there, the signal itself ends it.
@@ -191,15 +197,19 @@ fn a_supervisor_stops_its_children_in_order(db: &TestDb) {
 }
 
 fn a_slow_drain_is_not_taken_for_death(db: &TestDb) {
-    let scene = Scene::new(db);
+    let scene = Scene::with_deaths(db);
     let _watching = scene.supervisor(0);
     let mut worker = scene.worker();
-    // Three thresholds long.
-    Work::new("a", Do::Sleep(3000))
+    Work::new("a", Do::WaitFor(scene.gate("go")))
         .enqueue(&mut db.connect())
         .unwrap();
     scene.started("a", 1);
     worker.signal(Signal::TERM);
+    until("it drains", || {
+        db.count("SELECT count(*) AS n FROM solid_queue_processes WHERE draining") == 1
+    });
+    scene.are_watched_for_a_threshold();
+    scene.open("go");
     assert_eq!(worker.exit().code(), Some(0));
     scene.drained();
     assert_eq!(scene.count("start", "a"), 1);

@@ -3,20 +3,38 @@
 use crate::on_each_lone_database;
 use crate::support::TestDb;
 use crate::support::jobs::{Log, Note};
-use crate::support::wait::{until, within};
+use crate::support::wait::until;
 use crate::with_own_connection;
 use std::process::Command;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use windlass::{Error, Handle, Job, NewJob, Registry, Worker};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// A worker that went idle looks again after three times the time it has been
 /// idle, for what was not committed yet when it last looked: after 0.02, 0.06,
-/// .. 1.6, 4.9, 14.6 s. So long, and nothing but a wake-up comes for a while.
-const UNTIL_ASLEEP: Duration = Duration::from_millis(5_500);
-const BEFORE_THE_NEXT_LOOK: Duration = Duration::from_secs(8);
+/// .. 1.6, 4.9, 14.6 s, each a little later on a busy machine. Between these
+/// times after its start, nothing but a wake-up comes.
+pub const ASLEEP_FROM: Duration = Duration::from_millis(6_500);
+pub const ASLEEP_UNTIL: Duration = Duration::from_secs(14);
+
+/// Lets a test try until it was fast enough to prove something: work that is
+/// found by a worker's own look, and not by a wake-up, is late every time.
+pub fn is_heard_in_time(test: impl FnMut(u32) -> bool) {
+    assert!((0..5).any(test), "the work was found too late, every time");
+}
+
+/// Whether something happens while a worker that started at `start` sleeps.
+pub fn while_asleep(start: Instant, mut condition: impl FnMut() -> bool) -> bool {
+    loop {
+        let in_time = start.elapsed() < ASLEEP_UNTIL;
+        if condition() || !in_time {
+            return in_time;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
 
 /// Its heartbeat would be a commit that others hear of, too.
 fn worker(db: &TestDb, queue: &str, log: &Arc<Log>) -> Handle {
@@ -48,21 +66,26 @@ fn enqueue_elsewhere() {
     }
 }
 
-/// One worker for each way in which work arrives, so that all sleep when it
-/// does.
 fn new_work_is_heard_of(db: &TestDb) {
+    is_heard_in_time(|_| new_work_is_heard_of_once(db));
+}
+
+/// One worker for each way in which work arrives, so that all sleep when it
+/// does. False: it was too late to tell.
+fn new_work_is_heard_of_once(db: &TestDb) -> bool {
+    // What an attempt before this one has left.
+    db.execute("DELETE FROM solid_queue_ready_executions");
+    let start = Instant::now();
     let log = Arc::new(Log::default());
     let queues = ["connection", "process", "many", "reconnected"];
     let _workers = queues.map(|queue| worker(db, queue, &log));
     until("all are registered", || db.rows("processes") == 4);
-    std::thread::sleep(UNTIL_ASLEEP);
-    let done = |queue: &str| {
-        within(BEFORE_THE_NEXT_LOOK, queue, || {
-            log.lines().iter().any(|line| line == queue)
-        });
-    };
+    std::thread::sleep(ASLEEP_FROM);
+    let done = |queue: &str| while_asleep(start, || log.lines().iter().any(|line| line == queue));
     note("connection").enqueue(&mut db.connect()).unwrap();
-    done("connection");
+    if !done("connection") {
+        return false;
+    }
 
     let status = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "wakeup::enqueue_elsewhere"])
@@ -71,7 +94,9 @@ fn new_work_is_heard_of(db: &TestDb) {
         .unwrap()
         .status;
     assert!(status.success());
-    done("process");
+    if !done("process") {
+        return false;
+    }
 
     with_own_connection!(db, |conn| {
         conn.transaction::<_, Error, _>(|conn| {
@@ -79,14 +104,17 @@ fn new_work_is_heard_of(db: &TestDb) {
         })
         .unwrap();
     });
-    done("many");
+    if !done("many") {
+        return false;
+    }
 
     #[cfg(feature = "postgres")]
     if db.is_postgres() {
         cut_off_the_listeners(db);
         note("reconnected").enqueue(&mut db.connect()).unwrap();
-        done("reconnected");
+        return done("reconnected");
     }
+    true
 }
 
 /// Ends the sessions that listen, and waits for others in their place.
@@ -115,13 +143,18 @@ fn work_of_a_transaction_that_was_open_is_found(db: &TestDb) {
                 Note::new("slow").enqueue(conn)?;
                 let worker = worker(db, "*", &log);
                 if db.is_postgres() {
-                    until("it is registered", || db.rows("processes") == 1);
+                    // It has looked, and has not seen the open one's work.
+                    note("seen").enqueue(&mut db.connect())?;
+                    until("it has looked", || log.lines() == ["seen"]);
                 }
+                // Its first looks, which come soon, find nothing.
                 std::thread::sleep(Duration::from_secs(3));
                 Ok(worker)
             })
             .unwrap();
-        until("the job is done", || log.len() == 1);
+        until("the job is done", || {
+            log.lines().contains(&"slow".to_owned())
+        });
         drop(worker);
     });
 }

@@ -47,6 +47,7 @@ const MOST_SCHEDULES: usize = 3_000;
 
 /// A statement that nobody blocks takes milliseconds.
 const PATIENCE: Duration = Duration::from_secs(1);
+const RETRIES: usize = 4;
 
 /// How a schedule ended, and where it could have gone another way.
 struct Run {
@@ -129,14 +130,14 @@ impl<'d> Play<'d> {
         let mut outcomes = BTreeMap::new();
         let mut path: Vec<(usize, usize)> = Vec::new();
         for _ in 0..MOST_SCHEDULES {
-            let run = match self.run(&path) {
-                // A busy machine is slow once, a fault always.
-                Err(broken) if broken.is_slow => {
+            let mut run = self.run(&path);
+            for _ in 0..RETRIES {
+                // A busy machine is slow a few times, a fault always.
+                if run.as_ref().is_err_and(|broken| broken.is_slow) {
                     self.let_all_go();
-                    self.run(&path)
+                    run = self.run(&path);
                 }
-                result => result,
-            };
+            }
             let run = run.map_err(|broken| broken.what)?;
             *outcomes.entry(run.outcome).or_default() += 1;
             path = run.choices;
@@ -214,7 +215,7 @@ impl<'d> Play<'d> {
             for hand in self.hands.iter_mut().filter(|hand| hand.is_at_gate()) {
                 hand.go();
             }
-            let event = self.events.recv_timeout(Duration::from_secs(30));
+            let event = self.events.recv_timeout(Duration::from_secs(60));
             let (hand, event) = event.expect("the actors come to their end");
             self.hands[hand].hear(event);
         }

@@ -7,7 +7,7 @@ use crate::support::program::windlass;
 use crate::support::wait::until;
 use std::sync::Arc;
 use std::time::Duration;
-use windlass::{Job as _, Registry, Worker};
+use windlass::{Job as _, NewJob, Registry, Worker};
 
 on_each_database!(a_worker_obeys, a_pause_names_its_user);
 
@@ -18,10 +18,14 @@ fn a_worker_obeys(db: &TestDb) {
     let registry = Registry::new().register::<Note>(Arc::clone(&log));
     let worker = Worker::new(&db.database, registry).polling_interval(Duration::from_millis(50));
     let _worker = worker.start().unwrap();
+    // It works, and has passed the paused one over.
+    let free = NewJob::new(&Note::new("free")).unwrap().queue("other");
+    free.enqueue(&mut db.connect()).unwrap();
+    until("the other queue goes on", || log.lines() == ["free"]);
     let shown = windlass(&db.url, &["queues", "show", "default", "--json"]).json();
     assert_eq!(shown["size"], 1);
     assert!(windlass(&db.url, &["queues", "resume", "default"]).is_done());
-    until("the job is done", || log.len() == 1);
+    until("the job is done", || log.lines() == ["free", "x"]);
 }
 
 fn a_pause_names_its_user(db: &TestDb) {

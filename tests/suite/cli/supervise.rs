@@ -26,7 +26,7 @@ fn supervise(db: &TestDb, arguments: &[&str]) -> Running {
         "--heartbeat-interval",
         "100ms",
         "--alive-threshold",
-        "1s",
+        "10min",
     ];
     all.extend(arguments);
     Windlass::new(&all).env("DATABASE_URL", &db.url).start()
@@ -73,7 +73,7 @@ fn without_a_dispatcher_it_only_recovers(db: &TestDb) {
         "--no-dispatcher",
         "--no-scheduler",
         "--heartbeat-interval=100ms",
-        "--alive-threshold=1s",
+        "--alive-threshold=3s",
     ])
     .env("DATABASE_URL", &db.url)
     .env("RUST_LOG", "off")

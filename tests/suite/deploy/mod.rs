@@ -43,10 +43,13 @@ fn app() {
     std::process::exit(code);
 }
 
-/// Heartbeats that notice a death within a second or two.
-const QUICK: &str = "[supervisor]\nheartbeat_interval = '100ms'\nalive_threshold = '1s'\n";
+/// Nothing is taken for dead on a slow machine.
+const PATIENT: &str = "[supervisor]\nheartbeat_interval = '100ms'\nalive_threshold = '10 min'\n";
 
-/// Runs the program with a configuration that begins with `QUICK`.
+/// Lets deaths be noticed, where there are any.
+const IMPATIENT: (&str, &str) = ("WINDLASS_SUPERVISOR_ALIVE_THRESHOLD", "3s");
+
+/// Runs the program with a configuration that begins with `PATIENT`.
 fn app_with(scene: &Scene<'_>, config: &str) -> Process {
     app_in(scene, config, &[])
 }
@@ -55,7 +58,7 @@ fn app_in(scene: &Scene<'_>, config: &str, environment: &[(&str, &str)]) -> Proc
     let name = format!("windlass-{:08x}.toml", fastrand::u32(..));
     let file = scene.directory().join(name);
     let url = &scene.db.url;
-    let text = format!("{QUICK}{config}\n[database]\nurl = {url:?}\n");
+    let text = format!("{PATIENT}{config}\n[database]\nurl = {url:?}\n");
     std::fs::write(&file, text).unwrap();
     scene.run("deploy::app", |command| {
         command

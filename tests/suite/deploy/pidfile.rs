@@ -1,6 +1,6 @@
 //! One supervisor a pidfile.
 
-use super::app_with;
+use super::{IMPATIENT, app_in};
 use crate::on_each_database;
 use crate::support::TestDb;
 use crate::support::process::Scene;
@@ -14,11 +14,11 @@ fn a_second_supervisor_is_refused_and_a_stale_file_is_not(db: &TestDb) {
     let path = scene.directory().join("windlass.pid");
     let config = format!("pidfile = {path:?}\n[[workers]]\nthreads = 1\n");
     let held_by = |pid: i32| std::fs::read_to_string(&path).is_ok_and(|t| t == format!("{pid}\n"));
-    let mut first = app_with(&scene, &config);
+    let mut first = app_in(&scene, &config, &[IMPATIENT]);
     until("it has started", || {
         held_by(first.pid()) && db.rows("processes") == 4
     });
-    let mut second = app_with(&scene, &config);
+    let mut second = app_in(&scene, &config, &[IMPATIENT]);
     assert_eq!(second.exit().code(), Some(1));
     let says = format!("is held by process {}", first.pid());
     assert!(second.log().contains(&says), "{}", second.log());
@@ -27,7 +27,7 @@ fn a_second_supervisor_is_refused_and_a_stale_file_is_not(db: &TestDb) {
     first.signal(Signal::KILL);
     first.exit();
     assert!(path.exists());
-    let mut third = app_with(&scene, &config);
+    let mut third = app_in(&scene, &config, &[IMPATIENT]);
     until("another takes over", || held_by(third.pid()));
     until("the dead ones are gone", || db.rows("processes") == 4);
     third.signal(Signal::TERM);

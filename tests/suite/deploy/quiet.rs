@@ -3,9 +3,11 @@
 use super::app_with;
 use crate::on_each_database;
 use crate::support::TestDb;
+use crate::support::chance::Control;
+use crate::support::events::Events;
 use crate::support::jobs::{Gate, Log, Note, Wait};
-use crate::support::process::{Do, Scene, Work, signal};
-use crate::support::wait::until;
+use crate::support::process::{Do, HEARTBEAT, Scene, Work, signal};
+use crate::support::wait::{DEADLINE, until};
 use rustix::process::Signal;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,9 +17,6 @@ on_each_database!(
     a_quiet_supervisor_keeps_its_workers_from_claiming,
     a_quiet_worker_goes_on_with_what_it_runs,
 );
-
-/// Long enough for a worker that claims to have done so.
-const A_WHILE: Duration = Duration::from_millis(300);
 
 fn enqueue(db: &TestDb, name: &str, what: Do) {
     Work::new(name, what).enqueue(&mut db.connect()).unwrap();
@@ -38,13 +37,15 @@ fn a_quiet_supervisor_keeps_its_workers_from_claiming(db: &TestDb) {
     };
     // The supervisor's line, and its worker's.
     until("both are quiet", || quieted(2));
+    let control = Control::start(db);
     enqueue(db, "next", Do::Nothing);
-    std::thread::sleep(A_WHILE);
+    control.has_had_its_turn(db);
     assert_eq!(db.rows("ready_executions"), 1);
     // A worker that is started meanwhile is quiet from the beginning.
     signal(started.pid, Signal::KILL);
     until("the next worker is quiet", || quieted(3));
-    std::thread::sleep(A_WHILE);
+    until("the job is given back", || db.rows("ready_executions") == 2);
+    control.has_had_its_turn(db);
     assert_eq!(
         (scene.count("start", "long"), scene.count("start", "next")),
         (1, 0)
@@ -59,24 +60,28 @@ fn a_quiet_supervisor_keeps_its_workers_from_claiming(db: &TestDb) {
 
 fn a_quiet_worker_goes_on_with_what_it_runs(db: &TestDb) {
     let (log, gate) = (Arc::new(Log::default()), Arc::new(Gate::default()));
+    let events = Events::default();
     let registry = Registry::new()
         .register::<Note>(Arc::clone(&log))
         .register::<Wait>(Arc::clone(&gate));
     let mut worker = Worker::new(&db.database, registry)
         .polling_interval(Duration::from_millis(20))
+        .heartbeat_interval(HEARTBEAT)
+        .subscriber(events.subscriber())
         .start()
         .unwrap();
     Wait.enqueue(&mut db.connect()).unwrap();
     until("it runs", || gate.begun() == 1);
     worker.quiet();
-    // The poller may be in the middle of its last claim.
-    std::thread::sleep(A_WHILE);
+    until("its last claim is over", || events.count("Quieted") == 1);
     Note::new("a").enqueue(&mut db.connect()).unwrap();
     gate.open();
     until("what it ran is finished", || {
         db.rows("claimed_executions") == 0
     });
-    std::thread::sleep(A_WHILE);
+    let control = Control::start(db);
+    control.has_had_its_turn(db);
+    control.has_stopped();
     assert_eq!(
         (log.len(), gate.ended(), db.rows("ready_executions")),
         (0, 1, 1)
@@ -87,5 +92,5 @@ fn a_quiet_worker_goes_on_with_what_it_runs(db: &TestDb) {
     // And a quiet one stops like any other.
     worker.quiet();
     worker.stop();
-    assert!(worker.join(Duration::from_secs(20)).unwrap().is_drained());
+    assert!(worker.join(DEADLINE).unwrap().is_drained());
 }

@@ -3,8 +3,9 @@
 use super::app_with;
 use crate::on_each_database;
 use crate::support::TestDb;
+use crate::support::chance::Control;
 use crate::support::process::{Do, Scene, Work};
-use crate::support::wait::until;
+use crate::support::wait::{DEADLINE, until};
 use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -79,7 +80,9 @@ fn what_runs_is_waited_for(db: &TestDb) {
     Work::new("next", Do::Nothing)
         .enqueue(&mut db.connect())
         .unwrap();
-    std::thread::sleep(Duration::from_millis(300));
+    let control = Control::start(db);
+    control.has_had_its_turn(db);
+    control.has_stopped();
     assert_eq!(
         (scene.count("start", "next"), scene.count("end", "long")),
         (0, 0)
@@ -118,7 +121,7 @@ fn what_would_never_work_is_refused(db: &TestDb) {
     let mut alone = worker(Recycle::new().after(Duration::from_secs(1)))
         .start()
         .unwrap();
-    let stopped = alone.join(Duration::from_secs(20)).unwrap();
+    let stopped = alone.join(DEADLINE).unwrap();
     assert!(stopped.is_recycled() && stopped.is_drained());
     assert_eq!(db.rows("processes"), 0);
 }

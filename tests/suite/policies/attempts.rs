@@ -188,16 +188,20 @@ fn a_snooze_is_no_attempt(db: &TestDb) {
 }
 
 fn back_off_is_waited_for(db: &TestDb) {
-    let _bench = Bench::start(db);
-    let policy = stubborn(2).backoff(Backoff::Fixed(Duration::from_millis(400)));
-    let start = Instant::now();
-    enqueue(db, [error(), Turn::Succeed], policy);
+    let bench = Bench::start(db);
+    let backoff = |delay| stubborn(2).backoff(Backoff::Fixed(delay));
+    enqueue(db, [error()], backoff(Duration::from_secs(3600)));
     until("the next attempt is scheduled", || {
         executions(db, "scheduled") == 1
     });
+    let start = Instant::now();
+    let turns = [error(), error(), Turn::Succeed];
+    enqueue(db, turns, backoff(Duration::from_millis(400)));
     until("the job has finished", || finished(db) == 1);
     assert!(start.elapsed() >= Duration::from_millis(400));
-    assert!(start.elapsed() < Duration::from_secs(10));
+    let retried = bench.events.of("Retried");
+    assert!(retried[1].contains("delay: 400ms"), "{retried:?}");
+    assert_eq!(executions(db, "scheduled"), 1, "the other one still waits");
 }
 
 /// Knows itself how long to wait.

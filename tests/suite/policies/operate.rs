@@ -3,6 +3,7 @@
 use super::{Bench, Scripted, Turn, enqueue, executions, finished, stubborn};
 use crate::on_each_database;
 use crate::support::TestDb;
+use crate::support::process::{HEARTBEAT, THRESHOLD};
 use crate::support::wait::until;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -152,8 +153,8 @@ fn retrying_while_a_dead_process_is_pruned(db: &TestDb) {
     );
     db.execute("DELETE FROM solid_queue_ready_executions");
     let _supervisor = Supervisor::new(&db.database)
-        .heartbeat_interval(Duration::from_millis(50))
-        .alive_threshold(Duration::from_millis(300))
+        .heartbeat_interval(HEARTBEAT)
+        .alive_threshold(THRESHOLD)
         .start()
         .unwrap();
     let retry = Change::Retry {

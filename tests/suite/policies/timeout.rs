@@ -5,7 +5,7 @@ use crate::on_each_database;
 use crate::policies::steps::Hoard;
 use crate::support::TestDb;
 use crate::support::process::{Do, Once, Process, Scene, Work, signal};
-use crate::support::wait::{until, within};
+use crate::support::wait::{DEADLINE, until, within};
 use rustix::process::{Pid, Signal, test_kill_process};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -142,9 +142,9 @@ fn an_enqueue_can_do_without(db: &TestDb) {
     assert_eq!(bench.log.lines(), ["false", "true"]);
 }
 
-/// Enqueues work that is ended by force after a second.
+/// Enqueues work that is ended by force after two seconds.
 fn limited(db: &TestDb, work: &impl Job, policy: Policy) -> JobId {
-    let (timeout, grace) = (Duration::from_millis(300), Duration::from_millis(700));
+    let (timeout, grace) = (Duration::from_millis(500), Duration::from_millis(1500));
     let job = NewJob::new(work).unwrap();
     job.policy(policy.timeout(timeout).timeout_grace(grace))
         .enqueue(&mut db.connect())
@@ -192,7 +192,11 @@ fn a_blocked_job_ends_its_process_and_no_other_job_is_to_blame(db: &TestDb) {
 fn a_spinning_job_ends_its_process(db: &TestDb) {
     let scene = Scene::new(db);
     let _supervisor = supervisor(&scene, 400);
-    let job = limited(db, &Work::new("a", Do::Burn(3_600_000)), stubborn(1));
+    let job = limited(
+        db,
+        &Work::new("a", Do::SpinUntil(scene.gate("never"))),
+        stubborn(1),
+    );
     until("it has failed", || executions(db, "failed") == 1);
     assert_eq!(outcomes(db, job, "timeout"), [AttemptOutcome::Failed]);
     Work::new("b", Do::Nothing)
@@ -227,7 +231,11 @@ fn who_ends_in_time_is_not_given_back(db: &TestDb) {
         .enqueue(&mut db.connect())
         .unwrap();
     scene.started("b", 1);
-    limited(db, &Work::new("a", Do::Burn(3_600_000)), stubborn(1));
+    limited(
+        db,
+        &Work::new("a", Do::SpinUntil(scene.gate("never"))),
+        stubborn(1),
+    );
     until("the process is to end", || verdicts(db) == 1);
     Work::new("c", Do::Nothing)
         .enqueue(&mut db.connect())
@@ -260,9 +268,13 @@ fn an_at_most_once_job_has_an_unknown_outcome(db: &TestDb) {
 }
 
 fn without_a_supervisor_the_claim_stays_until_the_process_is_pruned(db: &TestDb) {
-    let scene = Scene::new(db);
+    let scene = Scene::with_deaths(db);
     let mut worker = scene.worker();
-    let job = limited(db, &Work::new("a", Do::Burn(3_600_000)), stubborn(2));
+    let job = limited(
+        db,
+        &Work::new("a", Do::SpinUntil(scene.gate("never"))),
+        stubborn(2),
+    );
     assert_eq!(worker.exit().code(), Some(124));
     assert_eq!((verdicts(db), db.rows("processes")), (1, 1));
     let _watching = scene.supervisor(0);
@@ -347,7 +359,7 @@ fn a_stop_of_a_program_of_ones_own_heeds_the_verdict(db: &TestDb) {
     let job = call(db, stubborn(2).timeout(SHORT).timeout_grace(SHORT));
     until("it is said", || bench.events.count("TimedOut") == 1);
     bench.worker.stop();
-    let stopped = bench.worker.join(Duration::from_secs(20)).unwrap();
+    let stopped = bench.worker.join(DEADLINE).unwrap();
     assert_eq!(stopped.unfinished, [job]);
     assert_eq!(outcomes(db, job, "timeout"), [AttemptOutcome::Retried]);
     assert_eq!(db.rows("claimed_executions"), 0);

@@ -312,7 +312,7 @@ fn supervise(scene: &Scene<'_>, config: &str) -> Running {
     ];
     let text = format!(
         "[database]\nurl = {:?}\n\
-         [supervisor]\nheartbeat_interval = '100ms'\nalive_threshold = '1s'\n\
+         [supervisor]\nheartbeat_interval = '100ms'\nalive_threshold = '10 min'\n\
          [[workers]]\nprogram = {program:?}\nthreads = 1\npolling_interval = '100ms'\n{config}",
         scene.db.url
     );

@@ -1,6 +1,7 @@
 //! What all tests share: a database each, jobs, and waiting with a deadline.
 
 pub mod catalog;
+pub mod chance;
 pub mod db;
 pub mod events;
 pub mod jobs;
@@ -12,6 +13,7 @@ pub mod proxy;
 #[cfg(feature = "postgres")]
 pub mod server;
 pub mod solid_queue;
+pub mod thread;
 pub mod wait;
 
 pub use db::TestDb;

@@ -18,9 +18,14 @@ use windlass::{
 
 const ROLE: &str = "WINDLASS_TEST_ROLE";
 
-/// Heartbeats of tests, so that a death is noticed within a second or two.
 pub const HEARTBEAT: Duration = Duration::from_millis(100);
-pub const THRESHOLD: Duration = Duration::from_millis(1000);
+
+/// For tests that wait until a dead process is noticed. A machine that is busy
+/// with other tests must not let a living process appear dead so soon.
+pub const THRESHOLD: Duration = Duration::from_secs(3);
+
+/// For all other tests: no process is taken for dead, however slow it is.
+const NEVER: Duration = Duration::from_secs(600);
 
 /// What another process is to be.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -31,6 +36,7 @@ pub struct Role {
     pub workers: Option<usize>,
     pub threads: usize,
     pub shutdown_ms: u64,
+    pub alive_threshold: Duration,
     /// A worker's subscriber panics at every such event.
     pub panics_at: Option<String>,
 }
@@ -77,7 +83,7 @@ impl Role {
         )
         .threads(self.threads)
         .heartbeat_interval(HEARTBEAT)
-        .alive_threshold(THRESHOLD)
+        .alive_threshold(self.alive_threshold)
         .shutdown_timeout(Duration::from_millis(self.shutdown_ms))
         .subscriber(self.subscriber())
     }
@@ -111,10 +117,10 @@ impl Role {
             .dispatcher(
                 Dispatcher::new(database)
                     .heartbeat_interval(HEARTBEAT)
-                    .alive_threshold(THRESHOLD),
+                    .alive_threshold(self.alive_threshold),
             )
             .heartbeat_interval(HEARTBEAT)
-            .alive_threshold(THRESHOLD)
+            .alive_threshold(self.alive_threshold)
             .shutdown_timeout(Duration::from_millis(self.shutdown_ms))
     }
 }
@@ -123,6 +129,7 @@ impl Role {
 pub struct Scene<'a> {
     pub db: &'a TestDb,
     directory: tempfile::TempDir,
+    alive_threshold: Duration,
 }
 
 impl<'a> Scene<'a> {
@@ -130,6 +137,16 @@ impl<'a> Scene<'a> {
         Scene {
             db,
             directory: tempfile::tempdir().unwrap(),
+            alive_threshold: NEVER,
+        }
+    }
+
+    /// One where processes without a heartbeat are found dead after
+    /// [`THRESHOLD`].
+    pub fn with_deaths(db: &'a TestDb) -> Self {
+        Scene {
+            alive_threshold: THRESHOLD,
+            ..Scene::new(db)
         }
     }
 
@@ -140,6 +157,7 @@ impl<'a> Scene<'a> {
             workers: None,
             threads: 2,
             shutdown_ms: 20_000,
+            alive_threshold: self.alive_threshold,
             panics_at: None,
         }
     }
@@ -240,6 +258,19 @@ impl<'a> Scene<'a> {
             self.db
                 .count("SELECT count(*) AS n FROM solid_queue_jobs WHERE finished_at IS NULL")
                 == 0
+        });
+    }
+
+    /// Waits until a supervisor has found a process dead that sends no
+    /// heartbeat: it has watched all others for a threshold as well.
+    pub fn are_watched_for_a_threshold(&self) {
+        self.db.execute(
+            "INSERT INTO solid_queue_processes (kind, name, pid, heartbeat_seq, created_at, last_heartbeat_at) \
+             VALUES ('Worker', 'worker-dead', 1, 3, '2026-11-20 10:00:00.000000', '2026-11-20 10:00:00.000000')",
+        );
+        until("the dead process is pruned", || {
+            let dead = "SELECT count(*) AS n FROM solid_queue_processes WHERE name = 'worker-dead'";
+            self.db.count(dead) == 0
         });
     }
 
@@ -361,7 +392,8 @@ pub enum Do {
     /// Makes the file and never ends, unless it exists.
     StickOnce(String),
     Sleep(u64),
-    Burn(u64),
+    /// Keeps a core busy until the file exists.
+    SpinUntil(String),
     Abort,
     Exit(i32),
     Panic,
@@ -369,7 +401,6 @@ pub enum Do {
 
 impl Do {
     fn run<S>(&self, cx: &Context<'_, S>) {
-        let start = std::time::Instant::now();
         match self {
             Do::Nothing => {}
             Do::WaitFor(path) => until("the gate opens", || Path::new(path).exists()),
@@ -384,7 +415,11 @@ impl Do {
                 }
             }
             Do::Sleep(ms) => std::thread::sleep(Duration::from_millis(*ms)),
-            Do::Burn(ms) => while start.elapsed() < Duration::from_millis(*ms) {},
+            Do::SpinUntil(path) => {
+                while !Path::new(path).exists() {
+                    (0..10_000).for_each(|_| std::hint::spin_loop());
+                }
+            }
             Do::Abort => std::process::abort(),
             Do::Exit(code) => std::process::exit(*code),
             Do::Panic => panic!("as told"),

@@ -3,13 +3,15 @@
 
 use crate::support::TestDb;
 use crate::support::db::{count, execute};
-use crate::support::process::{Do, Scene, THRESHOLD, Work};
+use crate::support::process::{Do, Process, Scene, THRESHOLD, Work};
+use crate::support::thread::Watched;
 use crate::support::wait::until;
 use rustix::process::Signal;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Instant;
 use windlass::Job;
 
 /// A disk of four megabytes.
@@ -77,49 +79,109 @@ const JOBS: usize = 4;
 
 fn fill_and_free(disk: &Disk) {
     let db = TestDb::sqlite_in(disk.0.path());
-    let scene = Scene::new(&db);
-    let mut worker = scene.worker_with(|role| role.threads = JOBS);
-    let mut supervisor = scene.supervisor(0);
+    let mut crew = Crew::start(&db);
+    // A supervisor that was too slow for a look while it could has proved
+    // nothing.
+    let proved = (0..10).any(|round| crew.outlives_a_full_disk(disk, round));
+    assert!(proved, "the supervisor never looked at the frozen worker");
     let mut conn = db.connect();
-    let names: Vec<String> = (0..JOBS).map(|number| format!("job-{number}")).collect();
-    for name in &names {
-        let work = Work::new(name, Do::WaitFor(scene.gate("all")));
-        work.enqueue(&mut conn).unwrap();
-    }
-    names.iter().for_each(|name| drop(scene.started(name, 1)));
-    until("all are registered", || db.rows("processes") == 3);
-    // The next write needs room.
-    execute(&mut conn, "PRAGMA wal_checkpoint(TRUNCATE)");
-    let filler = disk.fill();
-    for process in [&worker, &supervisor] {
-        until("the full disk is told", || {
-            process.log().contains("disk is full")
-        });
-    }
-    scene.open("all");
-    names.iter().for_each(|name| scene.ended(name, 1));
-    // Long enough for whoever reads only to take the worker for dead.
-    std::thread::sleep(THRESHOLD * 2);
-    assert_eq!(unfinished(&mut conn), JOBS);
-    assert!(worker.is_running() && supervisor.is_running());
-    // The supervisor finds room first, and does not judge by what it saw when
-    // nobody could write.
-    worker.freeze(&db);
-    std::fs::remove_file(filler).unwrap();
-    until("the supervisor is back", || {
-        supervisor.log().matches("registered Supervisor").count() == 2
-    });
-    std::thread::sleep(THRESHOLD / 3);
-    worker.signal(Signal::CONT);
-    until("every job has finished", || unfinished(&mut conn) == 0);
-    for name in &names {
-        assert_eq!(scene.count("start", name), 1, "{name} ran twice");
-    }
-    assert_eq!(db.rows("failed_executions"), 0);
-    assert!(!worker.log().contains("fenced"), "{}", worker.log());
-    assert!(worker.is_running() && supervisor.is_running());
     Work::new("later", Do::Nothing).enqueue(&mut conn).unwrap();
-    scene.ended("later", 1);
+    crew.scene.ended("later", 1);
+}
+
+struct Crew<'a> {
+    /// Before the scene, which holds their logs.
+    worker: Process,
+    supervisor: Process,
+    scene: Scene<'a>,
+}
+
+/// Turns of the supervisor's loop, of 20 ms or more each, among which is a look
+/// at the heartbeats: there are six of these in a threshold of three seconds.
+const TURNS: u64 = 40;
+
+impl<'a> Crew<'a> {
+    fn start(db: &'a TestDb) -> Self {
+        let scene = Scene::with_deaths(db);
+        Crew {
+            worker: scene.worker_with(|role| role.threads = JOBS),
+            supervisor: scene.supervisor(0),
+            scene,
+        }
+    }
+
+    /// How often the worker and the supervisor have had no heartbeat for almost
+    /// a threshold.
+    fn losses(&self) -> [usize; 2] {
+        let of = |process: &Process, kind: &str| {
+            let text = format!("lost the registration {kind}-");
+            process.log().matches(&text).count()
+        };
+        [
+            of(&self.worker, "worker"),
+            of(&self.supervisor, "supervisor"),
+        ]
+    }
+
+    /// False: the supervisor had no time for the mistake that is looked for.
+    fn outlives_a_full_disk(&mut self, disk: &Disk, round: usize) -> bool {
+        let (scene, db) = (&self.scene, self.scene.db);
+        let mut conn = db.connect();
+        let gate = format!("all-{round}");
+        let name = |number: usize| format!("job-{round}-{number}");
+        let names: Vec<String> = (0..JOBS).map(name).collect();
+        for name in &names {
+            let work = Work::new(name, Do::WaitFor(scene.gate(&gate)));
+            work.enqueue(&mut conn).unwrap();
+        }
+        names.iter().for_each(|name| drop(scene.started(name, 1)));
+        until("all are registered", || db.rows("processes") == 3);
+        let before = self.losses();
+        // The next write needs room.
+        execute(&mut conn, "PRAGMA wal_checkpoint(TRUNCATE)");
+        let filler = disk.fill();
+        for process in [&self.worker, &self.supervisor] {
+            process.logs("disk is full");
+        }
+        scene.open(&gate);
+        names.iter().for_each(|name| scene.ended(name, 1));
+        // By what can be read, the worker is dead then.
+        until("neither is heard of", || {
+            let mut both = self.losses().into_iter().zip(before);
+            both.all(|(now, before)| now > before)
+        });
+        let watched = Watched::of(self.supervisor.pid(), "windlass-supervisor");
+        until("the supervisor has gone on", || watched.waits() >= TURNS);
+        let log = self.supervisor.log();
+        assert!(!log.contains("prune"), "it has judged: {log}");
+        assert_eq!(unfinished(&mut conn), JOBS);
+        assert!(self.worker.is_running() && self.supervisor.is_running());
+        // The supervisor finds room first, and does not judge by what it saw
+        // when nobody could write.
+        let registrations = |log: &str| log.matches("registered Supervisor").count();
+        let before = registrations(&log);
+        self.worker.freeze(db);
+        let frozen = Instant::now();
+        std::fs::remove_file(filler).unwrap();
+        until("the supervisor is back", || {
+            registrations(&self.supervisor.log()) > before
+        });
+        let watched = Watched::of(self.supervisor.pid(), "windlass-supervisor");
+        until("the supervisor has gone on", || {
+            watched.waits() >= TURNS || frozen.elapsed() > THRESHOLD / 2
+        });
+        let has_looked = watched.waits() >= TURNS;
+        self.worker.signal(Signal::CONT);
+        until("every job has finished", || unfinished(&mut conn) == 0);
+        for name in &names {
+            assert_eq!(scene.count("start", name), 1, "{name} ran twice");
+        }
+        assert_eq!(db.rows("failed_executions"), 0);
+        let log = self.worker.log();
+        assert!(!log.contains("fenced"), "{log}");
+        assert!(self.worker.is_running() && self.supervisor.is_running());
+        has_looked
+    }
 }
 
 fn unfinished(conn: &mut windlass::Connection) -> usize {

@@ -5,8 +5,7 @@ use crate::support::TestDb;
 use crate::support::db::execute;
 use crate::support::jobs::{Log, Note};
 use crate::support::process::{Do, Process, Scene, Work};
-use crate::support::wait::until;
-use crate::support::wait::within;
+use crate::support::wait::{DEADLINE, until};
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
@@ -150,7 +149,7 @@ fn a_program_learns_of_it() {
         .unwrap();
     until("it is registered", || db.rows("processes") == 1);
     std::fs::remove_file(db.address()).unwrap();
-    let stopped = worker.join(Duration::from_secs(10)).unwrap();
+    let stopped = worker.join(DEADLINE).unwrap();
     assert!(stopped.is_broken());
     assert_eq!(heard.len(), 1, "{:?}", heard.lines());
     assert!(heard.lines()[0].contains("was removed"));
@@ -172,9 +171,7 @@ fn a_locked_file_is_waited_for() {
     let mut holder = db.connect();
     execute(&mut holder, "BEGIN IMMEDIATE");
     scene.open("a");
-    within(Duration::from_secs(20), "the trouble is told", || {
-        worker.log().contains("trying again")
-    });
+    worker.logs("trying again");
     assert!(worker.is_running());
     execute(&mut holder, "COMMIT");
     scene.drained();

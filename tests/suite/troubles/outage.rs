@@ -7,7 +7,7 @@ use crate::support::jobs::{Log, Note};
 use crate::support::process::{HEARTBEAT, THRESHOLD};
 use crate::support::program::{Running, Windlass};
 use crate::support::proxy::Proxy;
-use crate::support::wait::until;
+use crate::support::wait::{DEADLINE, until};
 use rustix::process::Signal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -47,7 +47,7 @@ impl Scene {
         let supervise = [
             "supervise",
             "--heartbeat-interval=100ms",
-            "--alive-threshold=1s",
+            "--alive-threshold=3s",
         ];
         let supervisor = Windlass::new(&supervise).env("DATABASE_URL", &url).start();
         Scene {
@@ -86,7 +86,7 @@ impl Scene {
 
     fn ends_well(mut self) {
         self.worker.stop();
-        let stopped = self.worker.join(Duration::from_secs(30)).unwrap();
+        let stopped = self.worker.join(DEADLINE).unwrap();
         assert!(stopped.is_drained());
         self.supervisor.signal(Signal::TERM);
         let said = self.supervisor.said();
@@ -150,7 +150,7 @@ fn a_server_that_comes_later_without_tables_is_refused_then() {
         .start()
         .unwrap();
     proxy.open();
-    let stopped = worker.join(Duration::from_secs(30)).unwrap();
+    let stopped = worker.join(DEADLINE).unwrap();
     assert!(stopped.is_broken());
     assert!(heard.lines()[0].contains("run `windlass migrate"));
 }

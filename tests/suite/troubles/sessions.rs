@@ -8,7 +8,7 @@ use crate::support::events::Events;
 use crate::support::jobs::{Gate, Log, Wait};
 use crate::support::process::{HEARTBEAT, THRESHOLD};
 use crate::support::server::Server;
-use crate::support::wait::until;
+use crate::support::wait::{DEADLINE, until};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -88,7 +88,12 @@ impl Scene {
     }
 
     fn enqueue(&self, count: usize) {
-        let steps: Vec<Step> = (0..count).map(Step).collect();
+        self.enqueue_from(0, count);
+    }
+
+    /// Jobs with so many numbers from `first` on.
+    fn enqueue_from(&self, first: usize, count: usize) {
+        let steps: Vec<Step> = (first..first + count).map(Step).collect();
         let jobs = steps.iter().map(|step| NewJob::new(step).unwrap());
         enqueue_all(&mut self.db.connect(), jobs).unwrap();
     }
@@ -100,16 +105,27 @@ impl Scene {
         self.cut();
     }
 
-    fn cut(&self) {
+    /// How many sessions it has ended.
+    fn cut(&self) -> usize {
         let role = self.role.as_ref().unwrap();
-        self.db.execute(&format!(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '{role}'"
-        ));
+        let sessions = "SELECT CAST(pg_terminate_backend(pid) AS text) AS t FROM pg_stat_activity";
+        let ended = self
+            .db
+            .texts(&format!("{sessions} WHERE usename = '{role}'"));
+        ended.len()
     }
 
     fn finished(&self) -> usize {
         let jobs = "SELECT count(*) AS n FROM solid_queue_jobs WHERE finished_at IS NOT NULL";
         usize::try_from(self.db.count(jobs)).unwrap()
+    }
+
+    /// Waits until so much time has passed without a heartbeat that the worker
+    /// trusts its claims no longer.
+    fn goes_unheard(&self) {
+        until("the worker loses its registration", || {
+            self.events.count("Lost") > 0
+        });
     }
 
     /// Two jobs run when the trouble begins and end in it, twenty come in it.
@@ -121,11 +137,14 @@ impl Scene {
         trouble(&self);
         self.gate.open();
         until("both jobs have ended", || self.gate.ended() == 2);
-        until("the worker tells of the trouble", || {
-            self.events.count("Unreachable") > 0
-        });
         self.enqueue(20);
-        std::thread::sleep(THRESHOLD);
+        // It has tried, and was refused.
+        until("their ends cannot be written", || {
+            let troubles = self.events.of("Unreachable");
+            troubles
+                .iter()
+                .any(|trouble| trouble.contains("finish jobs"))
+        });
         let waits = "SELECT count(*) AS n FROM solid_queue_jobs \
                      WHERE class_name = 'wait' AND finished_at IS NULL";
         assert_eq!(self.db.count(waits), 2, "the trouble is none");
@@ -146,7 +165,7 @@ impl Scene {
         assert_eq!(self.db.rows("claimed_executions"), 0);
         assert!(self.worker.join(Duration::ZERO).is_none(), "it has ended");
         self.worker.stop();
-        let stopped = self.worker.join(Duration::from_secs(30)).unwrap();
+        let stopped = self.worker.join(DEADLINE).unwrap();
         assert!(stopped.is_drained() && !stopped.is_broken());
         assert_eq!(self.db.rows("processes"), 0);
     }
@@ -167,7 +186,10 @@ impl Drop for Scene {
 fn read_only() {
     Scene::new().outlives(
         |scene| scene.alter("SET default_transaction_read_only = on"),
-        |scene| scene.alter("RESET default_transaction_read_only"),
+        |scene| {
+            scene.goes_unheard();
+            scene.alter("RESET default_transaction_read_only");
+        },
     );
 }
 
@@ -175,7 +197,10 @@ fn read_only() {
 fn no_connection_left() {
     Scene::new().outlives(
         |scene| scene.alter("CONNECTION LIMIT 0"),
-        |scene| scene.alter("CONNECTION LIMIT -1"),
+        |scene| {
+            scene.goes_unheard();
+            scene.alter("CONNECTION LIMIT -1");
+        },
     );
 }
 
@@ -215,14 +240,15 @@ fn statements_that_time_out() {
 
 #[test]
 fn sessions_that_are_cut_off() {
-    const JOBS: usize = 300;
+    const ROUNDS: usize = 40;
     let scene = Scene::new();
-    scene.enqueue(JOBS);
-    for _ in 0..40 {
-        scene.cut();
-        std::thread::sleep(Duration::from_millis(30));
+    for round in 0..ROUNDS {
+        scene.enqueue_from(round * 10, 10);
+        // At any moment of what the worker does with them.
+        std::thread::sleep(Duration::from_millis(fastrand::u64(..40)));
+        until("there are sessions to cut", || scene.cut() > 0);
     }
-    scene.ends_well(JOBS, JOBS);
+    scene.ends_well(ROUNDS * 10, ROUNDS * 10);
 }
 
 #[test]
