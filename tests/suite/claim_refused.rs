@@ -4,7 +4,7 @@ use crate::support::TestDb;
 use crate::support::events::Events;
 use crate::support::jobs::{Log, Note};
 use crate::support::wait::until;
-use crate::{on_each_database, on_each_lone_database};
+use crate::{on_each_durable_database, on_each_lone_database};
 use std::sync::Arc;
 use std::time::Duration;
 use windlass::{Job, Registry, Worker};
@@ -121,7 +121,7 @@ fn a_pruned_process_goes_on_under_another_name(db: &TestDb) {
     until("it works", || log.len() == 1);
 }
 
-on_each_database!(
+on_each_durable_database!(
     a_ready_execution_without_a_job_disappears,
     a_draining_process_claims_nothing,
     a_pruned_process_claims_nothing,
@@ -142,6 +142,6 @@ fn a_job_that_is_claimed_already_holds_up_no_other(db: &TestDb) {
     assert_eq!(log.lines(), ["behind it"]);
 }
 
-on_each_database!(a_job_that_is_claimed_already_holds_up_no_other);
+on_each_durable_database!(a_job_that_is_claimed_already_holds_up_no_other);
 
 on_each_lone_database!(many_of_them_do_not_hold_up_the_jobs_behind);

@@ -1,13 +1,13 @@
 //! Processes that die, freeze and are replaced.
 
-use crate::on_each_database;
+use crate::on_each_durable_database;
 use crate::support::TestDb;
 use crate::support::process::{Do, Once, Scene, Work, signal};
 use crate::support::wait::until;
 use rustix::process::Signal;
 use windlass::Job;
 
-on_each_database!(
+on_each_durable_database!(
     a_killed_child_is_replaced_and_its_job_runs_again,
     a_killed_worker_is_pruned_after_the_threshold,
     workers_of_a_killed_supervisor_drain,

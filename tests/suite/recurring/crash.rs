@@ -1,13 +1,13 @@
 //! Schedulers in processes of their own, killed as they fire.
 
 use super::{assert_each_second, stamp, ticks, until_ticked};
-use crate::on_each_database;
+use crate::on_each_durable_database;
 use crate::support::TestDb;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use windlass::{Database, Scheduler};
 
-on_each_database!(killed_schedulers_neither_lose_nor_double_a_tick);
+on_each_durable_database!(killed_schedulers_neither_lose_nor_double_a_tick);
 
 const ROLE: &str = "WINDLASS_TEST_SCHEDULER";
 

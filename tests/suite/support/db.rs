@@ -59,18 +59,46 @@ impl TestDb {
         }
     }
 
+    /// A migrated SQLite file on a disk, where others are in memory.
+    pub fn durable_sqlite() -> Self {
+        let disk =
+            std::env::var_os("WINDLASS_TEST_DISK").map_or_else(std::env::temp_dir, Into::into);
+        let directory = tempfile::tempdir_in(disk).unwrap();
+        let db = Self::sqlite_in(directory.path());
+        TestDb {
+            _place: Place::File(directory),
+            database: db.database.clone(),
+            url: db.url.clone(),
+        }
+    }
+
     /// A migrated schema of the Postgres server.
     #[cfg(feature = "postgres")]
     pub fn postgres() -> Self {
-        let db = Self::empty_postgres();
-        db.database.migrate().unwrap();
-        db
+        Self::schema(postgres_server()).migrated()
+    }
+
+    /// A migrated schema of the server that is as durable as in production.
+    #[cfg(feature = "postgres")]
+    pub fn durable_postgres() -> Self {
+        let durable = std::env::var("WINDLASS_TEST_POSTGRES_DURABLE");
+        Self::schema(durable.unwrap_or_else(|_| postgres_server())).migrated()
     }
 
     /// A schema without tables.
     #[cfg(feature = "postgres")]
     pub fn empty_postgres() -> Self {
-        let server = postgres_server();
+        Self::schema(postgres_server())
+    }
+
+    #[cfg(feature = "postgres")]
+    fn migrated(self) -> Self {
+        self.database.migrate().unwrap();
+        self
+    }
+
+    #[cfg(feature = "postgres")]
+    fn schema(server: String) -> Self {
         let name = format!("test_{:016x}", fastrand::u64(..));
         let mut conn = PgConnection::establish(&server).unwrap();
         diesel::sql_query(format!("CREATE SCHEMA {name}"))

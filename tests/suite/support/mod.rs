@@ -39,6 +39,27 @@ macro_rules! on_each_lone_database {
     )+};
 }
 
+/// The same for tests about crashes and locks: as durable as in production.
+#[macro_export]
+macro_rules! on_each_durable_database {
+    ($($(#[$meta:meta])* $name:ident),+ $(,)?) => {$(
+        mod $name {
+            $(#[$meta])*
+            #[test]
+            fn sqlite() {
+                super::$name(&$crate::support::TestDb::durable_sqlite());
+            }
+
+            $(#[$meta])*
+            #[cfg(feature = "postgres")]
+            #[test]
+            fn postgres() {
+                super::$name(&$crate::support::TestDb::durable_postgres());
+            }
+        }
+    )+};
+}
+
 /// The same for tests that begin without any table.
 #[macro_export]
 macro_rules! on_each_empty_database {

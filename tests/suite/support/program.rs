@@ -14,6 +14,12 @@ pub const PROGRAM: &str = env!("CARGO_BIN_EXE_windlass");
 /// A command line of `windlass`, in an environment that says nothing.
 pub struct Windlass(Command);
 
+/// Whether Windlass reads a variable of this name.
+fn says_something(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    name.starts_with("WINDLASS_") || ["DATABASE_URL", "RUST_LOG"].contains(&&*name)
+}
+
 /// What a finished one has said.
 #[derive(Debug)]
 pub struct Said {
@@ -36,16 +42,8 @@ impl Windlass {
     pub fn at<A: AsRef<OsStr>>(program: &Path, arguments: &[A]) -> Self {
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null());
-        for name in [
-            "DATABASE_URL",
-            "RUST_LOG",
-            "WINDLASS_CHILD_TOKEN",
-            "WINDLASS_SUPERVISOR_ID",
-            "WINDLASS_CONFIG",
-            "WINDLASS_TEST_POSTGRES",
-            "WINDLASS_TEST_POSTGRES_BIN",
-            "WINDLASS_WORKER",
-        ] {
+        let names = std::env::vars_os().map(|(name, _)| name);
+        for name in names.filter(|name| says_something(name)) {
             command.env_remove(name);
         }
         Windlass(command)
