@@ -65,6 +65,12 @@ fn killed_schedulers_neither_lose_nor_double_a_tick(db: &TestDb) {
     let ticks = ticks(db, "fast");
     assert_each_second(&ticks);
     assert!(db.rows("jobs") >= ticks.len() as i64);
-    assert_eq!(db.rows("jobs"), db.rows("recurring_executions"));
-    assert_eq!(db.rows("jobs"), db.rows("ready_executions"));
+    // In one look each, as the last one goes on.
+    for table in ["recurring", "ready"] {
+        let difference = format!(
+            "SELECT (SELECT count(*) FROM solid_queue_jobs) \
+             - (SELECT count(*) FROM solid_queue_{table}_executions) AS n"
+        );
+        assert_eq!(db.count(&difference), 0, "{table}");
+    }
 }

@@ -36,6 +36,14 @@ pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
     eventually(what, || condition().then_some(()));
 }
 
+/// Waits until nothing is left, for as long as it becomes less.
+pub fn until_none_is_left(what: &str, mut left: impl FnMut() -> i64) {
+    let mut last = left();
+    while last > 0 {
+        last = eventually(what, || Some(left()).filter(|now| *now < last));
+    }
+}
+
 /// Waits until `condition` is true, where something else would make it true
 /// later on.
 pub fn within(deadline: Duration, what: &str, mut condition: impl FnMut() -> bool) {

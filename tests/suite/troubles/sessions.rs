@@ -159,7 +159,7 @@ impl Scene {
         let lines = self.log.lines();
         let different: BTreeSet<&String> = lines.iter().collect();
         assert_eq!((lines.len(), different.len()), (steps, steps));
-        assert_eq!(self.events.count("Finished"), jobs, "told once each");
+        until("each is told", || self.events.count("Finished") >= jobs);
         assert_eq!(self.events.count("Fenced"), 0);
         assert_eq!(self.db.rows("failed_executions"), 0);
         assert_eq!(self.db.rows("claimed_executions"), 0);
@@ -167,6 +167,7 @@ impl Scene {
         self.worker.stop();
         let stopped = self.worker.join(DEADLINE).unwrap();
         assert!(stopped.is_drained() && !stopped.is_broken());
+        assert_eq!(self.events.count("Finished"), jobs, "told once each");
         assert_eq!(self.db.rows("processes"), 0);
     }
 }
