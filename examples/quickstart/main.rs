@@ -120,6 +120,7 @@ fn run(directory: &Path) -> Result<ExitCode> {
     story.catch_up()?;
     let report = report::check(&jobs, &story, killed, failed, &interrupt)?;
     println!("{report}");
+    report.explain();
     Ok(report.exit_code())
 }
 

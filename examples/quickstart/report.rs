@@ -61,6 +61,17 @@ pub(crate) fn check(
 }
 
 impl Report {
+    /// Tells, on standard error, what doubled effects are.
+    pub(crate) fn explain(&self) {
+        if self.doubled > 0 {
+            eprintln!(
+                "doubled effects: the killed worker had written {} of its digests before the database knew of the end of \
+                 the job, so these jobs ran again: delivery is at least once, which is why jobs should be idempotent",
+                self.doubled
+            );
+        }
+    }
+
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(u8::from(self.lost + self.wrong + self.failed > 0))
     }
