@@ -205,11 +205,17 @@ fn pick(conn: &mut Conn<'_>, rooms: &[Room]) -> QueryResult<Vec<Picked>> {
     }
 }
 
-/// Ends those of the jobs of these keys that do not wait.
+/// Ends those of the jobs of these keys that do not wait, where no slot is free.
+///
+/// The slots are counted once more, in the look that finds the jobs: since the picking one may have become free, and a
+/// job been enqueued after that.
 fn discard(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<Vec<Discarded>> {
     let text = conn.write(&format!(
         "SELECT b.job_id FROM solid_queue_blocked_executions b JOIN (SELECT value ->> 0 AS key FROM {{rows $1}}) AS w \
-         ON b.concurrency_key = w.key WHERE b.expires_at = {{time '{NOT_AT_ALL}'}} ORDER BY b.id {{lock skip of b}}"
+         ON b.concurrency_key = w.key WHERE b.expires_at = {{time '{NOT_AT_ALL}'}} \
+         AND {} - ({}) <= 0 ORDER BY b.id {{lock skip of b}}",
+        semaphores::limit_of("w.key"),
+        semaphores::held_of("w.key"),
     ));
     let list = semaphores::key_list(keys);
     let jobs: Vec<Execution> = on!(conn, |c| cached(sql(text).bind::<Text, _>(&list)).load(c))?;

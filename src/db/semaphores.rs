@@ -133,7 +133,7 @@ fn lock(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<()> {
 
 /// How many may hold a slot of `key`: as the youngest job says that has it.
 /// Jobs of Rails say nothing here.
-fn limit_of(key: &str) -> String {
+pub(super) fn limit_of(key: &str) -> String {
     format!(
         "coalesce((SELECT j.concurrency_limit FROM solid_queue_jobs j WHERE j.concurrency_key = {key} \
          AND j.concurrency_limit IS NOT NULL ORDER BY j.id DESC LIMIT 1), 0)"
@@ -142,7 +142,7 @@ fn limit_of(key: &str) -> String {
 
 /// How many hold a slot of `key`. One look, so that none is missed on its way
 /// from the one table to the other.
-fn held_of(key: &str) -> String {
+pub(super) fn held_of(key: &str) -> String {
     format!(
         "(SELECT count(*) FROM solid_queue_ready_executions r WHERE r.concurrency_key = {key}) \
          + (SELECT count(*) FROM solid_queue_claimed_executions c WHERE c.concurrency_key = {key})"

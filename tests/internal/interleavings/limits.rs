@@ -4,8 +4,9 @@ use super::super::db::{TestDb, on_each_database};
 use super::Play;
 use super::acts::*;
 use super::world::{World, limited};
-use crate::db::Conn;
 use crate::db::claimed::Finished::{Delete, Keep};
+use crate::db::{Conn, semaphores};
+use std::collections::BTreeSet;
 
 /// p1 is idle; j1 and j2 are blocked, and their key is wanted once for each.
 fn two_blocked(conn: &mut Conn<'_>) -> World {
@@ -73,6 +74,32 @@ fn finish_and_enqueue(db: &TestDb) {
         ]);
 }
 
+/// p1 holds j1, and with it the only slot, and the key is wanted.
+fn slot_taken_and_wanted(conn: &mut Conn<'_>) -> World {
+    let world = slot_taken(conn);
+    semaphores::want(conn, &BTreeSet::from(["a/k".to_owned()])).unwrap();
+    world
+}
+
+/// A job that does not wait, enqueued when the slot is free, gets it.
+fn finish_and_then_enqueue_and_promote(db: &TestDb) {
+    Play::new(db, slot_taken_and_wanted)
+        .actor("finish", |c, w| {
+            finish(c, w, 1, &[1], Keep)?;
+            let mut row = limited();
+            row.limit.iter_mut().for_each(|limit| limit.discards = true);
+            enqueue(c, &row, true)
+        })
+        .actor("promote", |c, _| {
+            promote(c, 10)?;
+            Ok("done".to_owned())
+        })
+        .ends_in(&[
+            "finish new, promote done -> j1 finished, new blocked; p1",
+            "finish new, promote done -> j1 finished, new ready; p1",
+        ]);
+}
+
 fn prune_and_promote(db: &TestDb) {
     Play::new(db, slot_taken_one_blocked)
         .coarse()
@@ -118,6 +145,7 @@ on_each_database!(
     promote_and_promote,
     finish_and_promote,
     finish_and_enqueue,
+    finish_and_then_enqueue_and_promote,
     prune_and_promote,
     fail_and_promote_and_enqueue,
     cancel_and_promote,
