@@ -1,6 +1,7 @@
 //! A borrowed connection of either database, and transactions on it.
 
 use super::sql::Dialect;
+use crate::deadline::Armed;
 use diesel::RunQueryDsl as _;
 use diesel::connection::Connection;
 use diesel::connection::{AnsiTransactionManager, TransactionManager};
@@ -56,6 +57,17 @@ impl Conn<'_> {
             Conn::Postgres(conn) => Conn::Postgres(conn),
             #[cfg(feature = "sqlite")]
             Conn::Sqlite(conn) => Conn::Sqlite(conn),
+        }
+    }
+
+    /// Gives each statement of our own a deadline until the result is dropped,
+    /// if Windlass has opened the connection.
+    pub(crate) fn arm(&mut self) -> Armed {
+        match self {
+            #[cfg(feature = "postgres")]
+            Conn::Postgres(conn) => super::arm(conn),
+            #[cfg(feature = "sqlite")]
+            Conn::Sqlite(_) => Armed::not(),
         }
     }
 
