@@ -49,7 +49,7 @@ struct Slot {
     since: AtomicU64,
     /// Milliseconds for each statement.
     limit: AtomicU64,
-    /// No socket was found to shut down, which was logged.
+    /// It was shut down, or that it could not be was logged.
     is_reported: AtomicBool,
     hurry: Option<Hurry>,
 }
@@ -147,9 +147,16 @@ impl Deadline {
         static LOGGED: AtomicBool = AtomicBool::new(false);
         let found = sockets::with_tag(self.0.tag);
         if found != 1 && !LOGGED.swap(true, Ordering::Relaxed) {
-            log::warn!(
-                "statements have no deadline of this process: the socket of a connection \
-                 cannot be told apart ({found} found); over a Unix socket it never can"
+            // A Unix socket has no tag, and that is no trouble as such.
+            let level = if found == 0 {
+                log::Level::Info
+            } else {
+                log::Level::Warn
+            };
+            log::log!(
+                level,
+                "the database's answers are waited for without a deadline: {found} sockets, not \
+                 one, have the timeout of the new connection (a Unix socket has none)"
             );
         }
     }
@@ -286,7 +293,9 @@ fn shoot() {
     let tags: Vec<u32> = overdue.iter().map(|slot| slot.tag).collect();
     let shut = sockets::shut_down(&tags);
     for slot in overdue {
-        if !shut.contains(&slot.tag) && !slot.is_reported.swap(true, Ordering::Relaxed) {
+        // One that was cut may take a moment to be noticed.
+        let is_cut = shut.contains(&slot.tag);
+        if !slot.is_reported.swap(true, Ordering::Relaxed) && !is_cut {
             let limit = Duration::from_millis(slot.limit.load(Ordering::Relaxed));
             log::warn!(
                 "the database gives {}, and the connection cannot be cut",

@@ -240,11 +240,6 @@ impl Database {
         self
     }
 
-    /// How long each statement of a loop may take.
-    pub(crate) fn statement_limit(&self) -> Duration {
-        self.limit
-    }
-
     /// The address for people: without user, password and parameters.
     pub fn target(&self) -> String {
         match &*self.inner {

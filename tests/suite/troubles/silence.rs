@@ -6,7 +6,7 @@ use crate::support::db::{count, execute};
 use crate::support::process::{Do, Process, Role, Scene, Work};
 use crate::support::proxy::{Proxy, Swallow};
 use crate::support::server::Server;
-use crate::support::wait::{DEADLINE, until};
+use crate::support::wait::until;
 use diesel::prelude::*;
 use rustix::process::{Pid, Signal, kill_process};
 use std::time::{Duration, Instant};
@@ -178,17 +178,42 @@ impl Frozen {
         })
     }
 
-    /// Freezes the sessions of which this is true, and counts them.
+    /// Freezes the sessions of which this is true, and counts them. It must be
+    /// true of them when they are frozen: one that happens to hold a lock of
+    /// the server's own, for its log say, would freeze the whole server.
     fn freeze(&self, which: &str) -> usize {
-        let pids = self.db.texts(&format!(
-            "SELECT CAST(pid AS text) AS t FROM pg_stat_activity WHERE {THEIRS} AND {which}"
-        ));
-        for pid in &pids {
-            let pid = Pid::from_raw(pid.parse().unwrap()).unwrap();
-            kill_process(pid, Signal::STOP).unwrap();
-            self.stopped.borrow_mut().push(pid);
+        let (mut frozen, mut conn) = (0, self.db.connect());
+        for pid in self.pids(&format!("{THEIRS} AND {which}")) {
+            let process = Pid::from_raw(pid.parse().unwrap()).unwrap();
+            // It may have ended meanwhile.
+            if kill_process(process, Signal::STOP).is_err() {
+                continue;
+            }
+            let still =
+                format!("SELECT count(*) AS n FROM pg_stat_activity WHERE pid = {pid} AND {which}");
+            if count(&mut conn, &still) == 1 {
+                self.stopped.borrow_mut().push(process);
+                frozen += 1;
+            } else {
+                kill_process(process, Signal::CONT).unwrap();
+            }
         }
-        pids.len()
+        frozen
+    }
+
+    fn pids(&self, which: &str) -> Vec<String> {
+        self.db.texts(&format!(
+            "SELECT CAST(pid AS text) AS t FROM pg_stat_activity WHERE {which}"
+        ))
+    }
+
+    fn stopped(&self) -> String {
+        let pids = self.stopped.borrow();
+        let pids = pids.iter().map(|pid| pid.as_raw_nonzero().to_string());
+        std::iter::once("0".to_owned())
+            .chain(pids)
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 
     fn thaw(&self) {
@@ -240,7 +265,14 @@ fn frozen_sessions_are_left_behind() {
         r.workers = Some(1);
     });
     works(&scene, "before");
-    assert!(frozen.freeze("true") > 5);
+    // All of them, but for those that are opened from now on.
+    let all = frozen.pids(THEIRS).join(", ");
+    until("all sessions are frozen", || {
+        let left = format!("pid IN ({all}) AND pid NOT IN ({})", frozen.stopped());
+        frozen.freeze(&format!("state = 'idle' AND {left}"));
+        let left = format!("pid IN ({all}) AND pid NOT IN ({})", frozen.stopped());
+        frozen.pids(&left).is_empty()
+    });
     works(&scene, "after");
     frozen.thaw();
     works(&scene, "thawed");
