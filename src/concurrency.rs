@@ -1,8 +1,8 @@
 //! Concurrency limits: how many jobs of a key may be under way at once.
 
-use crate::db::AsConn;
 use crate::db::jobs::NewLimit;
 use crate::db::semaphores::{self, SemaphoreStatus};
+use crate::db::{AsConn, own};
 use crate::error::{Doing, Result};
 use serde::{Deserialize, Serialize};
 
@@ -145,7 +145,7 @@ const MAX_KEY: usize = 255;
 /// # Errors
 /// When the database does not answer or has no tables.
 pub fn semaphores<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<SemaphoreStatus>> {
-    semaphores::all(&mut conn.as_conn()).doing("look at the concurrency keys")
+    semaphores::all(&mut own(conn)).doing("look at the concurrency keys")
 }
 
 /// What of the limits does not hold, one sentence each.
@@ -157,7 +157,7 @@ pub fn semaphores<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<SemaphoreStatu
 /// # Errors
 /// When the database does not answer or has no tables.
 pub fn check_semaphores<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<String>> {
-    semaphores::check(&mut conn.as_conn()).doing("check the concurrency limits")
+    semaphores::check(&mut own(conn)).doing("check the concurrency limits")
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Whether a database and what works on it are in good order.
 
 use crate::db::doctor::{self, Astray, Rule};
-use crate::db::{AsConn, Conn, semaphores, status};
+use crate::db::{AsConn, Conn, own, semaphores, status};
 use crate::error::{Doing, Result};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -63,7 +63,7 @@ const LARGE_WAL: u64 = 256 * 1024 * 1024;
 /// When the database does not answer. A check that cannot be made is a
 /// warning.
 pub fn doctor<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<Finding>> {
-    let mut conn = conn.as_conn();
+    let mut conn = own(conn);
     let version = doctor::version(&mut conn).doing("look at the database")?;
     let mut findings = vec![database(&version)];
     findings.extend(write_ahead_log(&version));

@@ -2,9 +2,9 @@
 
 use crate::arguments::{MAX_DEPTH, has_escaped_nul, is_too_deep};
 use crate::concurrency::Concurrency;
-use crate::db::AsConn;
 use crate::db::jobs::{self, EnqueueOutcome, NewLimit, NewRow};
 use crate::db::ranks::rank_by_time;
+use crate::db::{AsConn, own};
 use crate::error::{Doing, Error, Result};
 use crate::job::{Job, JobId};
 use crate::policy::Policy;
@@ -240,7 +240,7 @@ impl NewJob {
     /// When a limit is broken (nothing was sent then), a statement fails, or
     /// the unique id is held and [`OnConflict::Refuse`](crate::OnConflict::Refuse) was asked for.
     pub fn enqueue<C: AsConn + ?Sized>(self, conn: &mut C) -> Result<Enqueued> {
-        let (mut rows, mut conn) = ([self.into_row()?], conn.as_conn());
+        let (mut rows, mut conn) = ([self.into_row()?], own(conn));
         rank_by_time(&mut conn, &mut rows).doing("read the time")?;
         let [row] = rows;
         let inserted = jobs::insert(&mut conn, &row).doing("enqueue the job")?;
@@ -387,7 +387,7 @@ pub fn enqueue_all<C: AsConn + ?Sized>(
         .into_iter()
         .map(NewJob::into_row)
         .collect::<Result<Vec<_>>>()?;
-    let mut conn = conn.as_conn();
+    let mut conn = own(conn);
     rank_by_time(&mut conn, &mut rows).doing("read the time")?;
     let inserted = jobs::insert_all(&mut conn, &rows).doing("enqueue the jobs")?;
     Ok(inserted.into_iter().map(Enqueued::from).collect())

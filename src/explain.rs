@@ -3,7 +3,7 @@
 use crate::db::explain::{self as look, Able, Holder};
 use crate::db::notes::Progress;
 use crate::db::task::{self, Job};
-use crate::db::{AsConn, Conn};
+use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Result};
 use crate::job::JobId;
 use crate::queue::QueueSelector;
@@ -139,7 +139,7 @@ pub fn explain<C: AsConn + ?Sized>(
     conn: &mut C,
     job: impl Into<JobKey>,
 ) -> Result<Option<Explanation>> {
-    let mut conn = conn.as_conn();
+    let mut conn = own(conn);
     let Some(id) = job.into().resolve(&mut conn)? else {
         return Ok(None);
     };

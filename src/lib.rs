@@ -12,6 +12,8 @@ mod concurrency;
 #[cfg(feature = "config")]
 mod config;
 mod db;
+#[cfg_attr(not(feature = "postgres"), allow(dead_code))]
+mod deadline;
 mod doctor;
 mod enqueue;
 mod error;

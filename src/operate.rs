@@ -2,7 +2,7 @@
 
 use crate::db::moves::{self, When};
 use crate::db::select::{self, Filter, JobCount, JobState, JobSummary};
-use crate::db::{AsConn, Conn};
+use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Error, Result};
 use crate::job::JobId;
 use chrono::{DateTime, Utc};
@@ -39,7 +39,7 @@ pub enum Cancelled {
 /// # Errors
 /// When the database does not answer or has no tables.
 pub fn cancel<C: AsConn + ?Sized>(conn: &mut C, job: JobId) -> Result<Cancelled> {
-    let done = cancel_all(&mut conn.as_conn(), &[job.0])?;
+    let done = cancel_all(&mut own(conn), &[job.0])?;
     Ok(if done.ended > 0 {
         Cancelled::Ended
     } else if done.asked > 0 {
@@ -206,7 +206,7 @@ impl Jobs {
     pub fn counts<C: AsConn + ?Sized>(&self, conn: &mut C) -> Result<Vec<(JobState, JobCount)>> {
         let mut all = Vec::new();
         for state in &self.states {
-            let counts = select::counts(&mut conn.as_conn(), *state, &self.filter);
+            let counts = select::counts(&mut own(conn), *state, &self.filter);
             let counts = counts.doing("count the jobs")?;
             all.extend(counts.into_iter().map(|count| (*state, count)));
         }
@@ -222,7 +222,7 @@ impl Jobs {
         let mut all = Vec::new();
         for state in &self.states {
             let left = limit.saturating_sub(if self.limit.is_some() { all.len() } else { 0 });
-            let jobs = select::list(&mut conn.as_conn(), *state, &self.filter, left);
+            let jobs = select::list(&mut own(conn), *state, &self.filter, left);
             all.extend(jobs.doing("list the jobs")?);
         }
         Ok(all)
@@ -249,7 +249,7 @@ impl Jobs {
         mut progress: impl FnMut(&Changed),
     ) -> Result<Changed> {
         change.check()?;
-        let mut conn = conn.as_conn();
+        let mut conn = own(conn);
         let mut done = Changed::default();
         let mut left = self.limit.unwrap_or(u64::MAX);
         // Where each walk ends is settled before anything is moved.

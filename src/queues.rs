@@ -1,8 +1,8 @@
 //! What is done to queues from outside: by people, and by other programs.
 
-use crate::db::AsConn;
 use crate::db::pauses;
 use crate::db::select::JobState;
+use crate::db::{AsConn, own};
 use crate::error::{Doing, Result};
 use crate::operate::{Change, Jobs};
 use std::time::Duration;
@@ -35,8 +35,7 @@ pub fn pause_queue<C: AsConn + ?Sized>(
 ) -> Result<bool> {
     let said = |text: &'_ str| (!text.is_empty()).then(|| text.to_owned());
     let (by, reason) = (said(by), said(reason));
-    pauses::pause(&mut conn.as_conn(), queue, by.as_deref(), reason.as_deref())
-        .doing("pause the queue")
+    pauses::pause(&mut own(conn), queue, by.as_deref(), reason.as_deref()).doing("pause the queue")
 }
 
 /// Lets workers claim from a queue again. False: it was not paused.
@@ -44,7 +43,7 @@ pub fn pause_queue<C: AsConn + ?Sized>(
 /// # Errors
 /// When the database does not answer or has no tables.
 pub fn resume_queue<C: AsConn + ?Sized>(conn: &mut C, queue: &str) -> Result<bool> {
-    pauses::resume(&mut conn.as_conn(), queue).doing("resume the queue")
+    pauses::resume(&mut own(conn), queue).doing("resume the queue")
 }
 
 /// How many jobs of a queue are ready.
@@ -55,7 +54,7 @@ pub fn resume_queue<C: AsConn + ?Sized>(conn: &mut C, queue: &str) -> Result<boo
 /// # Errors
 /// When the database does not answer or has no tables.
 pub fn queue_size<C: AsConn + ?Sized>(conn: &mut C, queue: &str) -> Result<u64> {
-    pauses::size(&mut conn.as_conn(), queue).doing("count the jobs of the queue")
+    pauses::size(&mut own(conn), queue).doing("count the jobs of the queue")
 }
 
 /// For how long the oldest ready job of a queue has been ready, by the
@@ -77,7 +76,7 @@ pub fn queue_size<C: AsConn + ?Sized>(conn: &mut C, queue: &str) -> Result<u64> 
 /// # Errors
 /// When the database does not answer or has no tables.
 pub fn queue_latency<C: AsConn + ?Sized>(conn: &mut C, queue: &str) -> Result<Option<Duration>> {
-    pauses::latency(&mut conn.as_conn(), queue).doing("look at the oldest job of the queue")
+    pauses::latency(&mut own(conn), queue).doing("look at the oldest job of the queue")
 }
 
 /// Deletes the ready jobs of a queue, in batches of 500, and says how many

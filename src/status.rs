@@ -1,7 +1,7 @@
 //! Looking at the queues and the processes.
 
-use crate::db::AsConn;
 use crate::db::status::{self, ProcessStatus, QueueStatus};
+use crate::db::{AsConn, own};
 use crate::error::{Doing, Result};
 
 /// The counts of every queue that has executions or is paused, by name.
@@ -19,7 +19,7 @@ use crate::error::{Doing, Result};
 /// # Errors
 /// When the database does not answer or has no tables.
 pub fn queues<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<QueueStatus>> {
-    status::queues(&mut conn.as_conn()).doing("count the executions")
+    status::queues(&mut own(conn)).doing("count the executions")
 }
 
 /// Every registered process, with the jobs it holds.
@@ -27,5 +27,5 @@ pub fn queues<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<QueueStatus>> {
 /// # Errors
 /// When the database does not answer or has no tables.
 pub fn processes<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<ProcessStatus>> {
-    status::processes(&mut conn.as_conn()).doing("list the processes")
+    status::processes(&mut own(conn)).doing("list the processes")
 }

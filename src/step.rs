@@ -4,7 +4,7 @@
 use crate::db::claimed::{self, FinishedJob};
 use crate::db::results::NewResult;
 use crate::db::steps::{self, Found};
-use crate::db::{AsConn, Conn, jobs};
+use crate::db::{AsConn, Conn, jobs, own};
 use crate::error::Doing;
 use crate::job::{Context, Run};
 use crate::outcome::{Interrupted, JobError, JobResult};
@@ -96,16 +96,16 @@ impl<S: ?Sized> Context<'_, S> {
         if let Some(value) = self.done_before(conn, name)? {
             return read(name, &value);
         }
-        conn.as_conn().begin().doing("begin a step")?;
+        own(conn).begin().doing("begin a step")?;
         match self.do_step(conn, name, work) {
             Ok(value) => {
-                conn.as_conn().commit().doing("commit a step")?;
+                own(conn).commit().doing("commit a step")?;
                 self.steps(|steps| steps.passed.insert(name.to_owned()));
                 Ok(value)
             }
             Err(error) => {
                 // What cannot be rolled back is when its connection ends.
-                let _ = conn.as_conn().roll_back();
+                let _ = own(conn).roll_back();
                 Err(error)
             }
         }
@@ -123,7 +123,7 @@ impl<S: ?Sized> Context<'_, S> {
         T: Serialize + DeserializeOwned,
     {
         let run = self.run();
-        let found = steps::begin(&mut conn.as_conn(), run.fence, name).doing("begin a step")?;
+        let found = steps::begin(&mut own(conn), run.fence, name).doing("begin a step")?;
         run.signals.live.note_steps();
         match found {
             Found::Lost => Err(Interrupted::Lost.into()),
@@ -137,8 +137,7 @@ impl<S: ?Sized> Context<'_, S> {
             Found::New => {
                 let value = work(conn)?;
                 let text = written(name, &value)?;
-                steps::record(&mut conn.as_conn(), run.job_id, name, &text)
-                    .doing("record a step")?;
+                steps::record(&mut own(conn), run.job_id, name, &text).doing("record a step")?;
                 Ok(value)
             }
         }
@@ -152,7 +151,7 @@ impl<S: ?Sized> Context<'_, S> {
             let behind = match &mut steps.behind {
                 Some(behind) => behind,
                 unread => {
-                    let read = steps::of_job(&mut conn.as_conn(), run.job_id, READ_AT_ONCE)
+                    let read = steps::of_job(&mut own(conn), run.job_id, READ_AT_ONCE)
                         .doing("read the steps of the job")?;
                     unread.insert(read.into_iter().collect())
                 }
@@ -210,7 +209,7 @@ impl<S: ?Sized> Context<'_, S> {
     /// When the claim is lost ([`Interrupted::Lost`]), when no transaction is
     /// open, or when the database refuses a statement. Roll back then.
     pub fn finish_in<C: AsConn + ?Sized>(&self, conn: &mut C) -> JobResult {
-        let (run, conn) = (self.run(), &mut conn.as_conn());
+        let (run, conn) = (self.run(), &mut own(conn));
         if !conn.is_in_transaction() {
             return Err(JobError::new(
                 "no_transaction",

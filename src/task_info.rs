@@ -4,7 +4,7 @@ use crate::clock;
 use crate::db::attempts::{self, Attempt};
 use crate::db::notes::Progress;
 use crate::db::task::{self, Job, Kept};
-use crate::db::{AsConn, Conn, Database, results};
+use crate::db::{AsConn, Conn, Database, own, results};
 use crate::error::{Doing, Result};
 use crate::job::JobId;
 use chrono::{DateTime, NaiveDateTime, Utc};
@@ -28,7 +28,7 @@ use std::time::Duration;
 /// # Errors
 /// When the database does not answer or has no tables.
 pub fn attempts<C: AsConn + ?Sized>(conn: &mut C, job: JobId) -> Result<Vec<Attempt>> {
-    attempts::of_job(&mut conn.as_conn(), job.0).doing("list the attempts of the job")
+    attempts::of_job(&mut own(conn), job.0).doing("list the attempts of the job")
 }
 
 /// A job by its id, or by its [unique id](crate::NewJob::unique_id): then the
@@ -161,7 +161,7 @@ pub fn task_info<C: AsConn + ?Sized>(
     conn: &mut C,
     job: impl Into<JobKey>,
 ) -> Result<Option<TaskInfo>> {
-    let mut conn = conn.as_conn();
+    let mut conn = own(conn);
     match job.into().resolve(&mut conn)? {
         Some(id) => look(&mut conn, id),
         None => Ok(None),
@@ -308,7 +308,7 @@ pub fn wait_for(
         .doing("say who waits for the job")?;
     let mut pause = FIRST_LOOK;
     let known = loop {
-        let known = look(&mut connection.as_conn(), id);
+        let known = look(&mut own(&mut connection), id);
         let left = deadline.saturating_duration_since(clock::instant());
         let has_ended = |info: &TaskInfo| info.status.has_ended();
         if left.is_zero() || !matches!(&known, Ok(Some(info)) if !has_ended(info)) {

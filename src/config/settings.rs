@@ -95,7 +95,7 @@ impl SupervisorSettings {
             alive_threshold: s.read(r, "alive_threshold", Interval(seconds(60)),
                 "After how long without a heartbeat a process is taken for dead; at least three heartbeats, and the same for all that share a database."),
             shutdown_timeout: s.read(r, "shutdown_timeout", seconds(25),
-                "How long running jobs may go on after a stop; the supervisor waits 5 s longer before it kills."),
+                "How long running jobs may go on after a stop; the supervisor waits 4 s longer before it kills."),
             pidfile: s.read(r, "pidfile", PathBuf::new(),
                 "A file that the supervisor locks and writes its process id to: a second one with the same file refuses to start. Empty: none."),
         };

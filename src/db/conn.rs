@@ -1,6 +1,7 @@
 //! A borrowed connection of either database, and transactions on it.
 
 use super::sql::Dialect;
+use crate::deadline::Armed;
 use diesel::RunQueryDsl as _;
 use diesel::connection::Connection;
 use diesel::connection::{AnsiTransactionManager, TransactionManager};
@@ -9,6 +10,7 @@ use diesel::pg::PgConnection;
 use diesel::r2d2::{ConnectionManager, PooledConnection};
 #[cfg(feature = "sqlite")]
 use diesel::sqlite::SqliteConnection;
+use std::ops::{Deref, DerefMut};
 
 /// A connection that somebody lends: the caller's own, inside the caller's
 /// own transaction if there is one.
@@ -56,6 +58,17 @@ impl Conn<'_> {
             Conn::Postgres(conn) => Conn::Postgres(conn),
             #[cfg(feature = "sqlite")]
             Conn::Sqlite(conn) => Conn::Sqlite(conn),
+        }
+    }
+
+    /// Gives each statement of our own a deadline until the result is dropped,
+    /// if Windlass has opened the connection.
+    fn arm(&mut self) -> Armed {
+        match self {
+            #[cfg(feature = "postgres")]
+            Conn::Postgres(conn) => super::arm(conn),
+            #[cfg(feature = "sqlite")]
+            Conn::Sqlite(_) => Armed::not(),
         }
     }
 
@@ -144,6 +157,34 @@ impl Conn<'_> {
     /// Whether a transaction is open.
     pub(crate) fn is_in_transaction(&mut self) -> bool {
         on!(self, |c| in_transaction(c))
+    }
+}
+
+/// A borrowed connection for statements of our own, which have a deadline if
+/// Windlass has opened it.
+pub(crate) struct Own<'c> {
+    conn: Conn<'c>,
+    _armed: Armed,
+}
+
+/// Borrows a connection of whatever kind for statements of our own.
+pub(crate) fn own<C: AsConn + ?Sized>(conn: &mut C) -> Own<'_> {
+    let mut conn = conn.as_conn();
+    let _armed = conn.arm();
+    Own { conn, _armed }
+}
+
+impl<'c> Deref for Own<'c> {
+    type Target = Conn<'c>;
+
+    fn deref(&self) -> &Conn<'c> {
+        &self.conn
+    }
+}
+
+impl<'c> DerefMut for Own<'c> {
+    fn deref_mut(&mut self) -> &mut Conn<'c> {
+        &mut self.conn
     }
 }
 

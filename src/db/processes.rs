@@ -92,6 +92,29 @@ pub(crate) fn heartbeat(conn: &mut Conn<'_>, id: i64, name: &str) -> QueryResult
     }))
 }
 
+#[derive(QueryableByName)]
+struct Locked {
+    #[diesel(sql_type = Bool)]
+    is_locked: bool,
+}
+
+/// Whether another transaction holds the row, so that no heartbeat gets
+/// through. On SQLite, none holds a single row.
+pub(crate) fn is_locked(conn: &mut Conn<'_>, id: i64) -> QueryResult<bool> {
+    let free = match conn {
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(_) => "FOR NO KEY UPDATE SKIP LOCKED",
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(_) => "",
+    };
+    let text = format!(
+        "SELECT EXISTS (SELECT 1 FROM solid_queue_processes WHERE id = $1) AND NOT EXISTS \
+         (SELECT 1 FROM (SELECT id FROM solid_queue_processes WHERE id = $1 {free}) free) AS is_locked"
+    );
+    let row: Locked = on!(conn, |c| sql(text).bind::<BigInt, _>(id).get_result(c))?;
+    Ok(row.is_locked)
+}
+
 /// Says that the process claims no more.
 pub(crate) fn drain(conn: &mut Conn<'_>, id: i64) -> QueryResult<()> {
     on!(conn, |c| diesel::update(

@@ -1,6 +1,6 @@
 //! Makes due scheduled executions ready.
 
-use super::handle::{Ending, Handle, Stopped};
+use super::handle::{Bounds, Ending, Handle, Stopped};
 use super::hooked::Hooked;
 use super::lifeline::Lifeline;
 use super::link::Link;
@@ -116,7 +116,7 @@ impl Dispatcher {
         let start = || heart.start(|_, _| {});
         Handle::start(
             "dispatcher",
-            &lifeline.stop.clone(),
+            (&lifeline.stop.clone(), Bounds::of_a_loop()),
             Hooked::new(&self.hooks, "Dispatcher"),
             start,
             move |beats, stop| {

@@ -4,11 +4,13 @@ use super::children;
 use super::hooked::Hooked;
 use super::stop::Stop;
 use super::threads;
+use crate::clock;
+use crate::deadline::is_silent;
 use crate::error::Result;
 use crate::job::JobId;
-use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
+use crossbeam_channel::{Receiver, bounded, select};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How a process came to its end.
 #[derive(Debug, Default)]
@@ -28,6 +30,7 @@ pub struct Stopped {
     cut_short: bool,
     broken: bool,
     recycled: bool,
+    overdue: bool,
 }
 
 impl Stopped {
@@ -35,6 +38,13 @@ impl Stopped {
     /// itself.
     pub fn is_drained(&self) -> bool {
         self.unfinished.is_empty() && !self.cut_short
+    }
+
+    /// Whether the stop took too long, because the database gave no answer for
+    /// example, and was not waited for: threads of the process may still run.
+    /// What it held is recovered like that of a process that died.
+    pub fn is_overdue(&self) -> bool {
+        self.overdue
     }
 
     /// Whether the process ended because a thread of the framework panicked or
@@ -75,12 +85,63 @@ pub(crate) const CUT_SHORT: u8 = 75;
 pub(crate) const RECYCLED: u8 = 79;
 
 /// A worker, dispatcher or supervisor that runs on threads of this program.
-/// Dropping it asks it to stop and waits.
+/// Dropping it asks it to stop and waits, until the end or until the stop is
+/// [overdue](Stopped::is_overdue).
 #[derive(Debug)]
 pub struct Handle {
     stop: Stop,
     ending: Receiver<Ending>,
     ended: Option<Stopped>,
+    bounds: Bounds,
+}
+
+/// How long a stop may take.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    /// What runs may go on for.
+    pub(crate) shutdown_timeout: Duration,
+    /// After that, to end what there is, while the database gives no answer.
+    pub(crate) mercy: Duration,
+}
+
+/// The mercy for all but supervisors.
+pub(crate) const MERCY: Duration = Duration::from_secs(3);
+
+/// The mercy after a stop that is to wait for nothing.
+const MERCY_NOW: Duration = Duration::from_secs(1);
+
+/// The mercy while the database answers, or hooks of the program still run.
+const LONG_MERCY: Duration = Duration::from_secs(20);
+
+/// A database that takes so long to answer gives none.
+const SILENT: Duration = Duration::from_millis(500);
+
+/// How often it is looked at whether a stop takes too long.
+const LOOK: Duration = Duration::from_millis(100);
+
+impl Bounds {
+    /// Of what runs no jobs.
+    pub(crate) fn of_a_loop() -> Self {
+        Bounds {
+            shutdown_timeout: Duration::ZERO,
+            mercy: MERCY,
+        }
+    }
+
+    /// How much longer a stop may take. `None`: it was not asked for.
+    fn left(self, stop: &Stop) -> Option<Duration> {
+        let asked = stop.asked_at()?;
+        let (mut mercy, mut mercy_now) = (self.mercy, MERCY_NOW);
+        if !is_silent(SILENT) {
+            (mercy, mercy_now) = (LONG_MERCY, LONG_MERCY);
+        }
+        let add = |at: Instant, more: Duration| at.checked_add(more);
+        let gently = add(asked, self.shutdown_timeout.saturating_add(mercy));
+        let now = stop.asked_now_at().and_then(|at| add(at, mercy_now));
+        let end = gently.into_iter().chain(now).min();
+        let left = end.map(|end| end.saturating_duration_since(clock::instant()));
+        Some(left.unwrap_or(clock::NEVER))
+    }
 }
 
 impl Handle {
@@ -89,7 +150,7 @@ impl Handle {
     /// or a hook fails, the stop ends whatever has begun.
     pub(crate) fn start<T: Send + 'static>(
         name: &'static str,
-        stop: &Stop,
+        (stop, bounds): (&Stop, Bounds),
         hooked: Hooked,
         make: impl FnOnce() -> Result<T>,
         work: impl FnOnce(T, &Stop) -> Ending + Send + 'static,
@@ -114,6 +175,7 @@ impl Handle {
             stop: stop.clone(),
             ending,
             ended: None,
+            bounds,
         };
         match hooked.start().and_then(|()| make()) {
             Ok(parts) => {
@@ -149,29 +211,62 @@ impl Handle {
         self.stop.stop_now();
     }
 
-    /// Waits up to `timeout` for the end. `None`: it still runs.
+    /// Waits up to `timeout` for the end. Returns `None` if it still runs.
+    ///
+    /// A stop that takes much longer than the shutdown timeout (3 s, or 5 s for
+    /// a supervisor, while the database gives no answer) is reported as
+    /// [overdue](Stopped::is_overdue) instead of being waited for.
     pub fn join(&mut self, timeout: Duration) -> Option<Stopped> {
-        if self.ended.is_none() {
-            let ending = match self.ending.recv_timeout(timeout) {
-                Ok(ending) => ending,
-                Err(RecvTimeoutError::Timeout) => return None,
-                // Its thread is gone without a word.
-                Err(RecvTimeoutError::Disconnected) => {
-                    self.stop.break_down();
-                    Ending::default()
-                }
-            };
-            self.ended = Some(Stopped {
-                unfinished: ending.unfinished,
-                cut_short: ending.cut_short,
-                broken: self.stop.is_broken(),
-                recycled: self.stop.is_recycled(),
-            });
+        let until = clock::deadline(timeout);
+        while self.ended.is_none() {
+            let left = until.saturating_duration_since(clock::instant());
+            self.ended = self.look(left);
+            if left.is_zero() {
+                break;
+            }
         }
         self.ended.clone()
     }
 
-    /// Waits for the end, however long.
+    /// Waits for the end, or for a moment in which a stop may be asked for or
+    /// become overdue.
+    fn look(&self, most: Duration) -> Option<Stopped> {
+        let left = self.bounds.left(&self.stop);
+        let ending = match left {
+            None => select! {
+                recv(self.ending) -> ending => Some(ending),
+                recv(self.stop.channel()) -> _ => None,
+                default(most) => None,
+            },
+            Some(_) => select! {
+                recv(self.ending) -> ending => Some(ending),
+                default(most.min(LOOK)) => None,
+            },
+        };
+        let overdue = ending.is_none();
+        let ending = match ending {
+            Some(Ok(ending)) => ending,
+            // Its thread is gone without a word.
+            Some(Err(_)) => {
+                self.stop.break_down();
+                Ending::default()
+            }
+            None if left == Some(Duration::ZERO) => Ending {
+                unfinished: Vec::new(),
+                cut_short: true,
+            },
+            None => return None,
+        };
+        Some(Stopped {
+            unfinished: ending.unfinished,
+            cut_short: ending.cut_short,
+            broken: self.stop.is_broken(),
+            recycled: self.stop.is_recycled(),
+            overdue,
+        })
+    }
+
+    /// Waits for the end.
     pub(crate) fn wait(mut self) -> Stopped {
         loop {
             if let Some(stopped) = self.join(Duration::from_secs(3600)) {

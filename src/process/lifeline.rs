@@ -1,7 +1,8 @@
 //! What a process cannot live without: its database, as it was at the start.
 
 use super::stop::Stop;
-use crate::db::{AsConn, Connection, Database, FileId, migrations};
+use crate::db::{Connection, Database, FileId, migrations};
+use crate::deadline::Hurry;
 use crate::error::{Error, Result};
 use crate::event::{Event, Subscriber};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -66,14 +67,15 @@ impl Lifeline {
     }
 
     fn check(&self, connection: &mut Connection) -> Result<()> {
-        migrations::check(&mut connection.as_conn(), &self.database)?;
+        connection.write(|conn| migrations::check(conn, &self.database))?;
         self.state.checked.get_or_init(|| self.database.file());
         Ok(())
     }
 
     /// Opens a connection to the database that was there at the start.
-    pub(crate) fn connect(&self) -> Result<Connection, Trouble> {
-        let mut connection = self.database.connect().map_err(|error| match &error {
+    pub(crate) fn connect(&self, hurry: Option<Hurry>) -> Result<Connection, Trouble> {
+        let opened = self.database.connect_in_haste(hurry);
+        let mut connection = opened.map_err(|error| match &error {
             // The address in front of it would hide how it begins.
             Error::Connect { reason, .. } => match self.judge(reason) {
                 Trouble::Passing(_) => Trouble::Passing(error.to_string()),

@@ -2,7 +2,8 @@
 
 use super::lifeline::{Lifeline, Trouble};
 use crate::clock::{self, Backoff};
-use crate::db::{Conn, Connection, blocked, prefer_indexes};
+use crate::db::{Conn, Connection, Session, blocked, prefer_indexes};
+use crate::deadline::{Hurry, no_answer};
 use crate::event::{Event, Subscriber};
 use crate::job::JobId;
 use diesel::QueryResult;
@@ -19,10 +20,22 @@ pub(crate) struct Link {
     failing: Option<&'static str>,
     /// When the present trouble was last reported.
     reported: Option<std::time::Instant>,
+    /// For each statement, where it is not what the database gives.
+    limit: Option<Duration>,
+    /// For each statement after a stop.
+    haste: Duration,
+    /// Sessions of the server that gave no answer, and may hold locks.
+    silent: Vec<Session>,
+    /// The last attempt got no answer: nobody knows what came of it.
+    has_missed: bool,
 }
+
+/// For each statement once a stop is asked for, also for the one under way.
+const HASTE: Duration = Duration::from_secs(3);
 
 /// Between attempts at a database that is away; between reports of it too.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+const SHORTEST_PAUSE: Duration = Duration::from_millis(25);
 const REPORT_EVERY: Duration = Duration::from_secs(10);
 
 /// Concurrency keys of one promotion: some milliseconds of work.
@@ -36,7 +49,28 @@ impl Link {
             backoff: Backoff::up_to(LONGEST_PAUSE),
             failing: None,
             reported: None,
+            limit: None,
+            haste: HASTE,
+            silent: Vec::new(),
+            has_missed: false,
         }
+    }
+
+    /// Gives each statement no more than this.
+    pub(crate) fn within(mut self, limit: Duration) -> Self {
+        self.limit = Some(limit);
+        self
+    }
+
+    /// Gives each statement no more than this once a stop is asked for.
+    pub(crate) fn in_haste(mut self, limit: Duration) -> Self {
+        self.haste = limit;
+        self
+    }
+
+    /// Whether the last attempt got no answer.
+    pub(crate) fn has_missed(&self) -> bool {
+        self.has_missed
     }
 
     pub(crate) fn subscriber(&self) -> &Subscriber {
@@ -53,6 +87,7 @@ impl Link {
         action: &'static str,
         work: impl FnOnce(&mut Conn<'_>) -> QueryResult<T>,
     ) -> Result<T, Duration> {
+        let start = clock::instant();
         match self.attempt(work) {
             Ok(value) => {
                 if self.failing == Some(action) {
@@ -64,14 +99,20 @@ impl Link {
             }
             Err(trouble) => {
                 self.suffer(action, trouble);
-                Err(self.backoff.delay())
+                // What was waited for in vain counts as a pause.
+                Err(self
+                    .backoff
+                    .delay()
+                    .saturating_sub(start.elapsed())
+                    .max(SHORTEST_PAUSE))
             }
         }
     }
 
-    /// Whether the database answers at all.
+    /// Whether the database answers, so that the error of the last attempt was
+    /// its answer to that.
     pub(crate) fn is_well(&mut self) -> bool {
-        self.attempt(crate::db::ping).is_ok()
+        !self.has_missed && self.attempt(crate::db::ping).is_ok()
     }
 
     /// Promotes blocked jobs of keys that are wanted. True: there may be more to
@@ -107,23 +148,41 @@ impl Link {
         &mut self,
         work: impl FnOnce(&mut Conn<'_>) -> QueryResult<T>,
     ) -> Result<T, Trouble> {
+        self.has_missed = false;
         if self.lifeline.is_lost() {
             return Err(Trouble::Passing(String::new()));
         }
         self.lifeline.look()?;
-        let connection = match &mut self.connection {
+        let mut connection = match self.connection.take() {
             Some(connection) => connection,
-            none => {
-                let mut connection = self.lifeline.connect()?;
-                connection
-                    .write(prefer_indexes)
-                    .map_err(|error| self.lifeline.judge(&error.to_string()))?;
-                none.insert(connection)
-            }
+            None => self.open()?,
         };
-        connection
-            .write(work)
-            .map_err(|error| self.lifeline.judge(&error.to_string()))
+        let result = connection.write(work);
+        let Some(limit) = connection.missed() else {
+            self.connection = Some(connection);
+            return result.map_err(|error| self.lifeline.judge(&error.to_string()));
+        };
+        self.has_missed = true;
+        self.silent.extend(connection.session());
+        result.map_err(|_| Trouble::Passing(no_answer(limit)))
+    }
+
+    /// Opens a connection, and ends the sessions that gave no answer: where
+    /// the server itself is not frozen, their locks go with them.
+    fn open(&mut self) -> Result<Connection, Trouble> {
+        let mut connection = self.lifeline.connect(Some(Hurry {
+            stopping: self.lifeline.stop.flag(),
+            limit: self.haste,
+        }))?;
+        let passing = |error: diesel::result::Error| self.lifeline.judge(&error.to_string());
+        if let Some(limit) = self.limit {
+            connection.hurry(limit).map_err(passing)?;
+        }
+        connection.write(prefer_indexes).map_err(passing)?;
+        for session in self.silent.drain(..) {
+            connection.end(&session).map_err(passing)?;
+        }
+        Ok(connection)
     }
 
     /// Once at the beginning of a trouble, then every ten seconds.

@@ -1,7 +1,8 @@
 //! Tells the service manager how a process is: systemd's `Type=notify`.
 
 use super::children;
-use super::handle::{Handle, Stopped};
+use super::handle::{CUT_SHORT, Handle, Stopped};
+use super::watchdog::end_program;
 use crate::clock;
 use sd_notify::NotifyState;
 use std::sync::Arc;
@@ -15,9 +16,14 @@ pub(crate) struct Vital(Arc<Signs>);
 #[derive(Debug, Default)]
 struct Signs {
     turns: AtomicU64,
-    /// A database that does not answer is waited for, and no reason to be
-    /// started again.
-    is_waiting: AtomicBool,
+    /// Since when a database is waited for that does not answer, which for a
+    /// while is no reason to be started again: milliseconds on the clock of
+    /// [`since_boot`](clock::since_boot), 0 for not.
+    waiting_since: AtomicU64,
+    /// For how long: milliseconds, 0 for without end.
+    patience: AtomicU64,
+    /// It has no loop that could hang.
+    is_thread: AtomicBool,
     running: AtomicU64,
     places: AtomicU64,
 }
@@ -30,23 +36,29 @@ impl Vital {
         self.0.turns.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Waiting for the database counts as alive for this long, and no longer.
+    pub(crate) fn waits_at_most(&self, patience: Duration) {
+        self.0.patience.store(millis(patience), Ordering::Relaxed);
+    }
+
     /// Does what may have to wait for the database.
     pub(crate) fn waiting<T>(&self, work: impl FnOnce() -> T) -> T {
-        self.0.is_waiting.store(true, Ordering::Relaxed);
+        self.rest();
         let done = work();
-        self.0.is_waiting.store(false, Ordering::Relaxed);
+        self.0.waiting_since.store(0, Ordering::Relaxed);
         done
     }
 
     /// The loop has ended: what is left is to leave the database.
     pub(crate) fn rest(&self) {
-        self.0.is_waiting.store(true, Ordering::Relaxed);
+        let now = millis(clock::since_boot()).max(1);
+        self.0.waiting_since.store(now, Ordering::Relaxed);
     }
 
     /// For what has no such loop.
     pub(crate) fn of_a_thread() -> Self {
         let vital = Self::default();
-        vital.rest();
+        vital.0.is_thread.store(true, Ordering::Relaxed);
         vital
     }
 
@@ -55,7 +67,11 @@ impl Vital {
     }
 
     fn is_waiting(&self) -> bool {
-        self.0.is_waiting.load(Ordering::Relaxed)
+        let since = self.0.waiting_since.load(Ordering::Relaxed);
+        let patience = self.0.patience.load(Ordering::Relaxed);
+        let waits = millis(clock::since_boot()).saturating_sub(since);
+        let in_time = patience == 0 || waits < patience;
+        self.0.is_thread.load(Ordering::Relaxed) || (since != 0 && in_time)
     }
 
     fn status(&self) -> String {
@@ -70,13 +86,31 @@ impl Vital {
     }
 }
 
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// How often the manager is told of what changed, and the least often a stop
 /// is looked for.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Waits for the end of what `handle` holds, and meanwhile tells the service
 /// manager, if there is one, that it is ready, alive, and stopping.
-pub(crate) fn attend(mut handle: Handle, vital: &Vital) -> Stopped {
+///
+/// Ends the program when its stop is overdue.
+pub(crate) fn attend(handle: Handle, vital: &Vital) -> Stopped {
+    let stopped = wait(handle, vital);
+    if stopped.is_overdue() {
+        log::error!(
+            "the stop takes too long, as the database gives no answer: this process ends as it is"
+        );
+        log::logger().flush();
+        end_program(CUT_SHORT);
+    }
+    stopped
+}
+
+fn wait(mut handle: Handle, vital: &Vital) -> Stopped {
     // A supervisor answers for its children.
     if children::is_supervised() || !children::has_manager() {
         return handle.wait();
@@ -184,6 +218,24 @@ mod tests {
         assert!(!manager.is_alive());
         vital.rest();
         assert!(manager.is_alive());
+    }
+
+    #[test]
+    fn waiting_for_the_database_is_life_for_a_while_only() {
+        let vital = Vital::default();
+        let mut manager = Manager::new(&vital);
+        vital.waits_at_most(Duration::from_millis(50));
+        let start = clock::instant();
+        vital.waiting(|| {
+            while manager.is_alive() {
+                assert!(start.elapsed() < Duration::from_secs(60));
+                clock::nap(Duration::from_millis(5));
+            }
+        });
+        assert!(start.elapsed() >= Duration::from_millis(45));
+        vital.waiting(|| assert!(manager.is_alive(), "the next wait starts anew"));
+        // What has no loop of its own never hangs.
+        assert!(Vital::of_a_thread().is_waiting());
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::job::Lease;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// One registered process. A process that lost its registration takes a new
 /// one, under a new name: nothing of the old one is trusted again.
@@ -41,11 +41,25 @@ impl Default for Pulse {
     }
 }
 
+/// A living server may be slow.
+const LEAST_PATIENCE: Duration = Duration::from_secs(2);
+
+/// After a heartbeat without an answer, how long its session may hold the lock
+/// of the row before the process takes a new one.
+const PATIENCE_FOR_A_LOCK: Duration = Duration::from_secs(2);
+
 impl Pulse {
     /// How long a process trusts its claims after a heartbeat: it must stop
     /// before anybody may take it for dead.
     fn trust(self) -> Duration {
         self.threshold.saturating_sub(self.interval)
+    }
+
+    /// How long a heartbeat is waited for: so short that another one, over a
+    /// fresh connection, still comes in time.
+    fn patience(self) -> Duration {
+        let patience = self.interval.saturating_mul(2).min(self.threshold / 3);
+        patience.max(LEAST_PATIENCE)
     }
 
     /// # Errors
@@ -90,6 +104,8 @@ struct State {
     /// still exists: then nobody else runs those jobs meanwhile.
     retired: Vec<Arc<Registration>>,
     is_leaving: bool,
+    /// When a heartbeat got no answer, until one gets through.
+    missed_at: Option<Instant>,
 }
 
 impl Heart {
@@ -199,7 +215,7 @@ impl Heart {
     }
 
     fn run(&self, mut each: impl FnMut(&mut Link, &[Arc<Registration>])) {
-        let mut link = Link::new(&self.lifeline);
+        let mut link = Link::new(&self.lifeline).within(self.pulse.patience());
         loop {
             let pause = match self.turn(&mut link, &mut each) {
                 Ok(()) => clock::jittered(self.pulse.interval),
@@ -216,36 +232,72 @@ impl Heart {
         link: &mut Link,
         each: &mut impl FnMut(&mut Link, &[Arc<Registration>]),
     ) -> Result<(), Duration> {
+        let mut late = Ok(());
         for registration in self.all() {
-            let sent = clock::since_boot();
-            let beat = link.write("beat", |conn| {
-                processes::heartbeat(conn, registration.id, &registration.name)
-            })?;
-            if let Some(beat) = beat {
-                registration.lease.renew(sent);
-                if let Some(claims) = &self.claims {
-                    claims.cancel(&beat.cancelled);
-                    carry_notes(link, claims, registration.id);
+            if let Err(delay) = self.beat(link, &registration) {
+                // A locked row is no reason to let the others wait.
+                if link.has_missed() || !self.is_locked(link, &registration)? {
+                    return Err(delay);
                 }
-            } else {
-                // At the end it is we who take it away.
-                if !self.state().is_leaving {
-                    self.lose(
-                        &registration,
-                        "its row is gone: it was taken for dead and pruned",
-                    );
-                }
-                self.forget(&registration);
+                late = Err(delay);
             }
         }
-        self.bury(link)?;
         if self.current().is_none() && !self.lifeline.stop.is_stopped() {
             self.register(link)?;
         }
+        self.bury(link)?;
         // The lost ones too: they may hold claims that no memory knows of, and
         // would keep them for as long as they are kept beating.
         each(link, &self.all());
+        late
+    }
+
+    fn beat(&self, link: &mut Link, registration: &Arc<Registration>) -> Result<(), Duration> {
+        let sent = clock::since_boot();
+        let beat = link.write("beat", |conn| {
+            processes::heartbeat(conn, registration.id, &registration.name)
+        });
+        if link.has_missed() {
+            self.state().missed_at.get_or_insert_with(clock::instant);
+        }
+        if let Some(beat) = beat? {
+            registration.lease.renew(sent);
+            self.state().missed_at = None;
+            if let Some(claims) = &self.claims {
+                claims.cancel(&beat.cancelled);
+                carry_notes(link, claims, registration.id);
+            }
+            return Ok(());
+        }
+        // At the end it is we who take it away.
+        if !self.state().is_leaving {
+            self.lose(
+                registration,
+                "its row is gone: it was taken for dead and pruned",
+            );
+        }
+        self.forget(registration);
         Ok(())
+    }
+
+    /// Whether another session holds the row. When that is our own of a
+    /// heartbeat that got no answer, nothing tells when it lets go.
+    fn is_locked(
+        &self,
+        link: &mut Link,
+        registration: &Arc<Registration>,
+    ) -> Result<bool, Duration> {
+        let is_locked = link.write("look at the lock of the row", |conn| {
+            processes::is_locked(conn, registration.id)
+        })?;
+        let missed_at = self.state().missed_at;
+        if is_locked && missed_at.is_some_and(|at| at.elapsed() >= PATIENCE_FOR_A_LOCK) {
+            self.lose(
+                registration,
+                "its row is locked by a session that gives no answer",
+            );
+        }
+        Ok(is_locked)
     }
 
     fn register(&self, link: &mut Link) -> Result<(), Duration> {
@@ -336,6 +388,9 @@ fn carry_notes(link: &mut Link, claims: &Claims, process_id: i64) {
     }
 }
 
+/// For a heartbeat under way when a process ends.
+const PATIENCE_FOR_THE_LAST: Duration = Duration::from_secs(3);
+
 /// A heartbeat thread that runs, and ends when this is dropped: whatever
 /// becomes of a process, its row must not be kept beating without it.
 #[derive(Debug)]
@@ -352,8 +407,9 @@ impl Drop for Beats {
         self.heart.state().is_leaving = true;
         self.heart.deregister(&mut link);
         self.heart.quiet();
-        if let Some(thread) = self.thread.take() {
-            threads::join(thread);
+        let thread = self.thread.take().into_iter().collect();
+        if !threads::join_within(thread, PATIENCE_FOR_THE_LAST) {
+            return;
         }
         // A registration that was under way when the stop came.
         self.heart.deregister(&mut link);

@@ -1,6 +1,6 @@
 //! Enqueues the jobs of recurring tasks when they are due.
 
-use super::handle::{Ending, Handle, Stopped};
+use super::handle::{Bounds, Ending, Handle, Stopped};
 use super::hooked::Hooked;
 use super::lifeline::Lifeline;
 use super::notify::{self, Vital};
@@ -182,7 +182,7 @@ impl Scheduler {
         let start = || heart.start(|_, _| {});
         Handle::start(
             "scheduler",
-            &lifeline.stop.clone(),
+            (&lifeline.stop.clone(), Bounds::of_a_loop()),
             Hooked::new(&self.hooks, "Scheduler"),
             start,
             move |beats, stop| {

@@ -1,9 +1,10 @@
 //! The signal that every loop waits on.
 
+use crate::clock;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Asks loops to stop: in good order, or now. Clones share the signal.
 #[derive(Debug, Clone)]
@@ -19,6 +20,8 @@ pub(crate) struct Stop {
     /// Told when that changes.
     turned: (Sender<()>, Receiver<()>),
     recycled: Arc<AtomicBool>,
+    /// When it was asked for: in good order, and now.
+    asked: Arc<[OnceLock<Instant>; 2]>,
 }
 
 impl Stop {
@@ -33,6 +36,7 @@ impl Stop {
             quiet: Arc::default(),
             turned: bounded(1),
             recycled: Arc::default(),
+            asked: Arc::default(),
         }
     }
 
@@ -74,6 +78,7 @@ impl Stop {
 
     /// In good order. Asking twice is asking once.
     pub(crate) fn stop(&self) {
+        self.asked[0].get_or_init(clock::instant);
         self.flag.store(true, Ordering::Relaxed);
         let mut sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
         *sender = None;
@@ -81,6 +86,7 @@ impl Stop {
 
     /// Without waiting for what runs.
     pub(crate) fn stop_now(&self) {
+        self.asked[1].get_or_init(clock::instant);
         self.now.store(true, Ordering::Relaxed);
         self.stop();
     }
@@ -101,6 +107,16 @@ impl Stop {
 
     pub(crate) fn is_now(&self) -> bool {
         self.now.load(Ordering::Relaxed)
+    }
+
+    /// When it was asked for, if it was.
+    pub(crate) fn asked_at(&self) -> Option<Instant> {
+        self.asked[0].get().copied()
+    }
+
+    /// When it was asked for without waiting, if it was.
+    pub(crate) fn asked_now_at(&self) -> Option<Instant> {
+        self.asked[1].get().copied()
     }
 
     /// Waits for the signal. False: the time was up first.

@@ -8,7 +8,7 @@ use super::maintenance::{self, Watch};
 use super::notify::Vital;
 use super::registration::{Beats, Heart};
 use super::stop::Stop;
-use super::supervisor::{MERCY, Supervisor};
+use super::supervisor::{MERCY, MERCY_FOR_CHILDREN, Supervisor};
 use super::{orphans, threads};
 use crate::clock;
 use crate::event::{Event, Subscriber};
@@ -17,6 +17,9 @@ use std::time::{Duration, Instant};
 
 /// How often children are looked at: how late a death can be noticed.
 const LOOK: Duration = Duration::from_millis(20);
+
+/// For each statement after a stop: children are looked after meanwhile.
+const HASTE: Duration = Duration::from_secs(1);
 
 /// A supervisor at work.
 pub(super) struct Supervising {
@@ -49,7 +52,7 @@ impl Supervising {
             shutdown_timeout: settings.shutdown_timeout,
             subscriber: lifeline.subscriber.clone(),
             heart,
-            link: Link::new(lifeline),
+            link: Link::new(lifeline).in_haste(HASTE),
             slots: Slot::all_of(&settings.children),
             threads,
             watch: Watch::new(settings.pulse.threshold, interval),
@@ -229,7 +232,8 @@ impl Supervising {
     fn stop_all(&mut self, stop: &Stop) -> bool {
         self.slots.iter_mut().for_each(Slot::stop);
         self.threads.iter().for_each(Handle::stop);
-        let deadline = clock::deadline(self.shutdown_timeout.saturating_add(MERCY));
+        let most = self.shutdown_timeout.saturating_add(MERCY_FOR_CHILDREN);
+        let deadline = clock::deadline(most);
         let mut graceful = true;
         while self.slots.iter().any(Slot::is_running)
             || self.threads.iter_mut().any(|handle| !handle.has_ended())
@@ -244,6 +248,12 @@ impl Supervising {
             clock::nap(Duration::from_millis(5));
         }
         self.reap();
+        // Their ends may have fallen into a moment without an answer.
+        let end = clock::deadline(HASTE);
+        while !self.unburied.is_empty() && clock::instant() < end {
+            clock::nap(Duration::from_millis(5));
+            self.bury();
+        }
         self.vital.rest();
         graceful
     }

@@ -2,7 +2,7 @@
 
 use super::children::Child;
 use super::clearing::Clearing;
-use super::handle::{Handle, Stopped};
+use super::handle::{Bounds, Handle, Stopped};
 use super::hooked::Hooked;
 use super::lifeline::Lifeline;
 use super::notify::{self, Vital};
@@ -53,8 +53,15 @@ pub struct Supervisor {
     hooks: Hooks,
 }
 
-/// After the shutdown timeout, how long a child may take to end by itself.
+/// After the shutdown timeout, how long a supervisor may take to end.
 pub(super) const MERCY: Duration = Duration::from_secs(5);
+
+/// How long a child may take to end by itself: a worker ends after 3 s,
+/// whatever hangs, and what is left of the mercy is for what the child held.
+pub(super) const MERCY_FOR_CHILDREN: Duration = Duration::from_secs(4);
+
+/// For a statement under way at the end.
+const A_STATEMENT: Duration = Duration::from_secs(3);
 
 impl Supervisor {
     /// A supervisor that only prunes dead processes and clears what is old.
@@ -190,6 +197,7 @@ impl Supervisor {
         let heart = Heart::new(&lifeline, self.pulse, who);
         // What fails drops the rest, and that ends it.
         let clearing = Clearing::new(&lifeline, self.retention);
+        self.vital.waits_at_most(self.pulse.threshold);
         let stop = lifeline.stop.clone();
         let start = || {
             let (threads, beats) = (self.start_threads()?, heart.start(|_, _| {})?);
@@ -198,13 +206,17 @@ impl Supervisor {
         };
         let settings = self.clone();
         let hooked = Hooked::new(&self.hooks, "Supervisor");
-        Handle::start("supervisor", &stop, hooked, start, {
+        let bounds = Bounds {
+            shutdown_timeout: self.shutdown_timeout,
+            mercy: MERCY,
+        };
+        Handle::start("supervisor", (&stop, bounds), hooked, start, {
             let heart = Arc::clone(&heart);
             move |(threads, beats, clears), stop| {
                 stop.turn(settings.begins_quiet);
                 let ending =
                     Supervising::new(&settings, &lifeline, heart, threads).run(stop, beats);
-                threads::join(clears);
+                threads::join_within(vec![clears], A_STATEMENT);
                 drop(pidfile);
                 ending
             }

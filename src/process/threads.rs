@@ -52,8 +52,15 @@ fn refused(source: std::io::Error) -> Error {
 }
 
 /// Waits for a thread to end. Its panic was reported by the panic hook.
-pub(crate) fn join(handle: JoinHandle<()>) {
+fn join(handle: JoinHandle<()>) {
     let _ = handle.join();
+}
+
+/// Waits for threads to end, so long at most. False: some go on, and end when
+/// what they wait for does.
+pub(crate) fn join_within(handles: Vec<JoinHandle<()>>, patience: Duration) -> bool {
+    let deadline = clock::deadline(patience);
+    join_until(handles, deadline, &Stop::new(), || false)
 }
 
 /// Waits for threads to end, until the deadline, `give_up`, or `is_vain`. The

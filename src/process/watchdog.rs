@@ -11,11 +11,11 @@
 //! 4. Whoever prunes the process does what the verdict says.
 
 use super::claims::{Claims, Held};
+use super::handle::MERCY;
 use super::lifeline::Lifeline;
 use super::link::Link;
 use super::pool;
 use super::stop::Stop;
-use super::supervisor::MERCY;
 use super::threads;
 use crate::clock;
 use crate::db::attempts::Ending;
@@ -79,7 +79,8 @@ impl Bite {
         if self.is_due.swap(true, Ordering::SeqCst) {
             return;
         }
-        let most = self.shutdown_timeout.saturating_add(MERCY);
+        // A moment before the program is ended because a stop is overdue.
+        let most = self.shutdown_timeout.saturating_add(MERCY * 9 / 10);
         let _ = threads::spawn("watchdog-end", move || {
             clock::nap(most);
             end_program(TIMED_OUT)
@@ -97,7 +98,7 @@ impl Bite {
 
 /// At once, and without the functions that a library may have registered for
 /// the end: they could wait for the very job that does not end.
-fn end_program(code: u8) -> ! {
+pub(super) fn end_program(code: u8) -> ! {
     signal_hook::low_level::exit(i32::from(code))
 }
 

@@ -1,6 +1,6 @@
 //! A worker: a poller, job threads, a finisher, a heartbeat, a listener.
 
-use super::handle::{Handle, Stopped};
+use super::handle::{Bounds, Handle, MERCY, Stopped};
 use super::hooked::Hooked;
 use super::lifeline::Lifeline;
 use super::notify::{self, Vital};
@@ -178,9 +178,13 @@ impl Worker {
         let lifeline = Lifeline::open(&self.database, &self.subscriber)?;
         let stop = lifeline.stop.clone();
         stop.turn(self.begins_quiet);
+        let bounds = Bounds {
+            shutdown_timeout: self.shutdown_timeout,
+            mercy: MERCY,
+        };
         Handle::start(
             "worker",
-            &stop,
+            (&stop, bounds),
             Hooked::new(&self.hooks, "Worker"),
             || Working::start(self, lifeline),
             |worker, give_up| worker.run(give_up),

@@ -26,6 +26,9 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+/// For the statement that a thread is at when it is to end.
+const PATIENCE: Duration = Duration::from_millis(500);
+
 /// A worker whose threads run.
 pub(super) struct Working {
     shutdown_timeout: Duration,
@@ -147,7 +150,11 @@ impl Working {
         for registration in self.heart.all() {
             let _ = link.write("drain", |conn| processes::drain(conn, registration.id));
         }
-        threads::join(self.polls);
+        let polled = threads::join_until(vec![self.polls], deadline, &Stop::new(), || {
+            give_up
+                .asked_now_at()
+                .is_some_and(|at| at.elapsed() > PATIENCE)
+        });
         release::unstarted(&self.claims, &mut link);
         // What has overrun its time does not end for being waited for.
         let is_vain = || self.claims.only_overrun();
@@ -156,7 +163,7 @@ impl Working {
         let flushed = threads::join_until(vec![self.finishes], flush, give_up, is_vain);
         lifeline.give_up_writing.stop();
         self.quit.stop();
-        threads::join(self.watches);
+        threads::join_within(vec![self.watches], PATIENCE);
         let mut unfinished = Vec::new();
         // Broken: a finisher that panicked has ended too, and a poller may
         // have left claims that no memory knows of.
@@ -168,13 +175,13 @@ impl Working {
             }
         }
         drop(self.beats);
-        threads::join(self.listens);
+        threads::join_within(vec![self.listens], PATIENCE);
         if let Some(bite) = self.bite {
             bite.end_if_due();
         }
         Ending {
             unfinished,
-            cut_short: false,
+            cut_short: !polled,
         }
     }
 }

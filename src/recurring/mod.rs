@@ -40,7 +40,7 @@ pub(crate) use stored::Stored;
 pub use task::{MissedTicks, RecurringTask};
 
 use crate::db::recurring::{self as tasks, Row, Scheduled};
-use crate::db::{AsConn, ticks};
+use crate::db::{AsConn, own, ticks};
 use crate::error::{Doing, Error, Result};
 use crate::job::JobId;
 use chrono::{DateTime, NaiveDateTime, Utc};
@@ -110,8 +110,8 @@ impl From<Row> for RecurringStatus {
 pub fn schedule<C: AsConn + ?Sized>(conn: &mut C, task: &RecurringTask) -> Result<DateTime<Utc>> {
     let definition = task.definition(None, chrono_tz::Tz::UTC)?;
     let next = task.next_in(chrono_tz::Tz::UTC);
-    let scheduled = tasks::schedule(&mut conn.as_conn(), &definition, &next)
-        .doing("schedule the recurring task")?;
+    let scheduled =
+        tasks::schedule(&mut own(conn), &definition, &next).doing("schedule the recurring task")?;
     match scheduled {
         Scheduled::Done(next) => Ok(next.and_utc()),
         other => Err(refusal(task.key(), other)),
@@ -144,7 +144,7 @@ pub(crate) fn refusal(key: &str, scheduled: Scheduled) -> Error {
 /// # Errors
 /// When the statement fails.
 pub fn unschedule<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<bool> {
-    tasks::unschedule(&mut conn.as_conn(), key).doing("unschedule the recurring task")
+    tasks::unschedule(&mut own(conn), key).doing("unschedule the recurring task")
 }
 
 /// Enqueues the task's job at once, even if it is paused or a job of it runs.
@@ -155,7 +155,7 @@ pub fn unschedule<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<bool> {
 /// When there is no such task, or a statement fails.
 pub fn run_now<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<JobId> {
     let job = |row: &Row| Stored::read(row)?.job(row, row.now);
-    let id = tasks::run_now(&mut conn.as_conn(), key, job)?;
+    let id = tasks::run_now(&mut own(conn), key, job)?;
     id.map(JobId).ok_or_else(|| unknown(key))
 }
 
@@ -164,7 +164,7 @@ pub fn run_now<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<JobId> {
 /// # Errors
 /// When there is no such task, or the statement fails.
 pub fn pause<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<()> {
-    let known = tasks::pause(&mut conn.as_conn(), key).doing("pause the recurring task")?;
+    let known = tasks::pause(&mut own(conn), key).doing("pause the recurring task")?;
     known.then_some(()).ok_or_else(|| unknown(key))
 }
 
@@ -179,7 +179,7 @@ pub fn resume<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<()> {
         let from = row.now.max(row.last_run_at.unwrap_or(row.now));
         Ok(schedule.after(from).unwrap_or(task::NEVER))
     };
-    let known = tasks::resume(&mut conn.as_conn(), key, next)?;
+    let known = tasks::resume(&mut own(conn), key, next)?;
     known.then_some(()).ok_or_else(|| unknown(key))
 }
 
@@ -188,7 +188,7 @@ pub fn resume<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<()> {
 /// # Errors
 /// When the database does not answer or has no tables.
 pub fn list<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<RecurringStatus>> {
-    let rows = tasks::list(&mut conn.as_conn(), None).doing("list the recurring tasks")?;
+    let rows = tasks::list(&mut own(conn), None).doing("list the recurring tasks")?;
     Ok(rows.into_iter().map(RecurringStatus::from).collect())
 }
 
@@ -202,7 +202,7 @@ pub fn upcoming<C: AsConn + ?Sized>(
     key: &str,
     count: usize,
 ) -> Result<Vec<DateTime<Utc>>> {
-    let mut conn = conn.as_conn();
+    let mut conn = own(conn);
     let rows = tasks::list(&mut conn, Some(key)).doing("read the recurring task")?;
     let row = rows.first().ok_or_else(|| unknown(key))?;
     let from = row.now.max(row.last_run_at.unwrap_or(row.now));
@@ -222,7 +222,7 @@ pub fn history<C: AsConn + ?Sized>(
     count: usize,
 ) -> Result<Vec<(DateTime<Utc>, JobId)>> {
     let count = i64::try_from(count).unwrap_or(i64::MAX);
-    let ticks = ticks::history(&mut conn.as_conn(), key, count)
+    let ticks = ticks::history(&mut own(conn), key, count)
         .doing("read the history of the recurring task")?;
     let ticks = ticks.into_iter();
     Ok(ticks

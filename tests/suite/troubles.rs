@@ -18,6 +18,8 @@ mod outage;
 mod server;
 #[cfg(feature = "postgres")]
 mod sessions;
+#[cfg(feature = "postgres")]
+mod silence;
 
 /// That it failed, with one line that has all of these texts in it.
 #[track_caller]

@@ -51,6 +51,7 @@ impl TestDatabase {
         Ok(Self::on(Connection {
             kind: Kind::Sqlite(Box::new(conn)),
             turn: None,
+            limit: super::STATEMENT,
         }))
     }
 
@@ -87,6 +88,7 @@ impl TestDatabase {
             connection: Some(connection),
             database: Database {
                 inner: Arc::new(Backend::Lent(Arc::clone(&shelf))),
+                limit: super::STATEMENT,
             },
             shelf,
         }
@@ -125,6 +127,7 @@ impl Database {
     pub(crate) fn none() -> Self {
         Database {
             inner: Arc::new(Backend::Nowhere),
+            limit: super::STATEMENT,
         }
     }
 }

@@ -59,6 +59,7 @@ impl Lent {
         Some(Connection {
             kind: Kind::Lent(Box::new(lent)),
             turn: None,
+            limit: super::STATEMENT,
         })
     }
 

@@ -11,9 +11,14 @@ use crate::db::address::{self, without_secrets};
 use crate::db::conn::Conn;
 use crate::db::fatal::FileId;
 use crate::db::wakeup::{self, Listener};
+#[cfg(feature = "postgres")]
+use crate::deadline::Armed;
+use crate::deadline::Hurry;
 use crate::error::{Error, Result};
 use diesel::prelude::*;
-use diesel::r2d2::{ConnectionManager, Pool, PooledConnection};
+#[cfg(feature = "sqlite")]
+use diesel::r2d2::ConnectionManager;
+use diesel::r2d2::{ManageConnection, Pool, PooledConnection};
 use std::fmt;
 #[cfg(feature = "sqlite")]
 use std::path::PathBuf;
@@ -40,6 +45,8 @@ compile_error!("windlass needs a database: switch on the feature `sqlite` or `po
 #[derive(Clone)]
 pub struct Database {
     inner: Arc<Backend>,
+    /// How long each statement of a loop may take, on Postgres.
+    limit: Duration,
 }
 
 enum Backend {
@@ -47,7 +54,7 @@ enum Backend {
     Postgres {
         url: String,
         target: String,
-        pool: Pool<ConnectionManager<PgConnection>>,
+        pool: Pool<postgres::Manager>,
     },
     #[cfg(feature = "sqlite")]
     Sqlite {
@@ -67,13 +74,15 @@ enum Backend {
 pub struct Connection {
     kind: Kind,
     turn: Option<Arc<Mutex<()>>>,
+    /// How long the server may take to answer a statement of ours.
+    limit: Duration,
 }
 
 enum Kind {
     #[cfg(feature = "postgres")]
-    Postgres(Box<PgConnection>),
+    Postgres(Box<postgres::Guarded>),
     #[cfg(feature = "postgres")]
-    PooledPostgres(PooledConnection<ConnectionManager<PgConnection>>),
+    PooledPostgres(PooledConnection<postgres::Manager>),
     #[cfg(feature = "sqlite")]
     Sqlite(Box<SqliteConnection>),
     #[cfg(feature = "sqlite")]
@@ -83,13 +92,27 @@ enum Kind {
 
 pub use bench::TestDatabase;
 
+/// For each statement of a loop. SQLite has its own deadlines.
+#[cfg(feature = "postgres")]
+const STATEMENT: Duration = postgres::STATEMENT;
+#[cfg(not(feature = "postgres"))]
+const STATEMENT: Duration = Duration::MAX;
+
+#[cfg(feature = "postgres")]
+pub(crate) use postgres::{Session, arm, tagged};
+
+/// SQLite has none.
+#[cfg(not(feature = "postgres"))]
+#[derive(Debug)]
+pub(crate) enum Session {}
+
 impl Connection {
     pub(super) fn lend(&mut self) -> Conn<'_> {
         match &mut self.kind {
             #[cfg(feature = "postgres")]
-            Kind::Postgres(conn) => Conn::Postgres(conn),
+            Kind::Postgres(guarded) => Conn::Postgres(&mut guarded.conn),
             #[cfg(feature = "postgres")]
-            Kind::PooledPostgres(conn) => Conn::Postgres(conn),
+            Kind::PooledPostgres(guarded) => Conn::Postgres(&mut guarded.conn),
             #[cfg(feature = "sqlite")]
             Kind::Sqlite(conn) => Conn::Sqlite(conn),
             #[cfg(feature = "sqlite")]
@@ -105,7 +128,61 @@ impl Connection {
         let _turn: Option<MutexGuard<'_, ()>> = turn
             .as_ref()
             .map(|turn| turn.lock().unwrap_or_else(PoisonError::into_inner));
+        #[cfg(feature = "postgres")]
+        let _armed = self
+            .guarded()
+            .map_or_else(Armed::not, |guarded| guarded.arm(self.limit));
         work(&mut self.lend())
+    }
+
+    #[cfg(feature = "postgres")]
+    fn guarded(&self) -> Option<&postgres::Guarded> {
+        match &self.kind {
+            Kind::Postgres(guarded) => Some(guarded),
+            Kind::PooledPostgres(guarded) => Some(guarded),
+            #[cfg(feature = "sqlite")]
+            Kind::Sqlite(_) | Kind::PooledSqlite(_) => None,
+            Kind::Lent(_) => None,
+        }
+    }
+
+    /// How long a statement was waited for in vain, if one was: then the
+    /// connection is of no use any more, whatever it answered in the end.
+    pub(crate) fn missed(&self) -> Option<Duration> {
+        #[cfg(feature = "postgres")]
+        return self.guarded()?.missed();
+        #[cfg(not(feature = "postgres"))]
+        None
+    }
+
+    /// The session that a server keeps for it.
+    pub(crate) fn session(&self) -> Option<Session> {
+        #[cfg(feature = "postgres")]
+        return Some(self.guarded()?.session.clone());
+        #[cfg(not(feature = "postgres"))]
+        None
+    }
+
+    /// Ends a session that gave no answer: it may hold locks.
+    #[cfg_attr(not(feature = "postgres"), allow(unused_variables))]
+    pub(crate) fn end(&mut self, session: &Session) -> QueryResult<()> {
+        self.write(|conn| match conn {
+            #[cfg(feature = "postgres")]
+            Conn::Postgres(conn) => postgres::end(conn, session),
+            #[cfg(feature = "sqlite")]
+            Conn::Sqlite(_) => Ok(()),
+        })
+    }
+
+    /// Gives each statement this much time; the server gives up before.
+    pub(crate) fn hurry(&mut self, limit: Duration) -> QueryResult<()> {
+        self.limit = limit;
+        self.write(|conn| match conn {
+            #[cfg(feature = "postgres")]
+            Conn::Postgres(conn) => postgres::hurry(conn, limit),
+            #[cfg(feature = "sqlite")]
+            Conn::Sqlite(_) => Ok(()),
+        })
     }
 }
 
@@ -151,7 +228,16 @@ impl Database {
         };
         Ok(Database {
             inner: Arc::new(inner),
+            limit: STATEMENT,
         })
+    }
+
+    /// The same database, with this much time for each statement of a loop
+    /// instead of 40 s: for tests.
+    #[doc(hidden)]
+    pub fn with_statement_limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
     }
 
     /// The address for people: without user, password and parameters.
@@ -172,12 +258,19 @@ impl Database {
     /// When the server does not answer within 5 seconds, or the file does not
     /// exist, is no SQLite database or may not be written.
     pub fn connect(&self) -> Result<Connection> {
+        self.connect_in_haste(None)
+    }
+
+    /// The same, for a process that can be asked to stop.
+    #[cfg_attr(not(feature = "postgres"), allow(unused_variables))]
+    pub(crate) fn connect_in_haste(&self, hurry: Option<Hurry>) -> Result<Connection> {
         match &*self.inner {
             #[cfg(feature = "postgres")]
-            Backend::Postgres { url, target, .. } => postgres::connect(url)
-                .map(|conn| Connection {
-                    kind: Kind::Postgres(Box::new(conn)),
+            Backend::Postgres { url, target, .. } => postgres::Guarded::connect(url, hurry)
+                .map(|guarded| Connection {
+                    kind: Kind::Postgres(Box::new(guarded)),
                     turn: None,
+                    limit: self.limit,
                 })
                 .map_err(|reason| self.refused(target, reason)),
             #[cfg(feature = "sqlite")]
@@ -185,6 +278,7 @@ impl Database {
                 .map(|conn| Connection {
                     kind: Kind::Sqlite(Box::new(conn)),
                     turn: Some(Arc::clone(turn)),
+                    limit: self.limit,
                 })
                 .map_err(|reason| self.refused(&path.display().to_string(), reason)),
             Backend::Lent(_) | Backend::Nowhere => self.get(),
@@ -202,6 +296,7 @@ impl Database {
                 Ok(conn) => Ok(Connection {
                     kind: Kind::PooledPostgres(conn),
                     turn: None,
+                    limit: self.limit,
                 }),
                 Err(error) => Err(self.refused(target, error.to_string())),
             },
@@ -210,6 +305,7 @@ impl Database {
                 Ok(conn) => Ok(Connection {
                     kind: Kind::PooledSqlite(conn),
                     turn: Some(Arc::clone(turn)),
+                    limit: self.limit,
                 }),
                 Err(error) => Err(self.refused(&path.display().to_string(), error.to_string())),
             },
@@ -311,41 +407,13 @@ impl Database {
     }
 }
 
-fn pool<C>(
-    manager: ConnectionManager<C>,
-    size: u32,
-    setup: impl Setup<C>,
-) -> Pool<ConnectionManager<C>>
-where
-    C: diesel::r2d2::R2D2Connection + 'static,
-{
+fn pool<M: ManageConnection>(size: u32) -> diesel::r2d2::Builder<M> {
     Pool::builder()
         .max_size(size.max(1))
         .min_idle(Some(0))
         // A job must not be handed the remains of a server's restart.
         .test_on_check_out(true)
         .connection_timeout(Duration::from_secs(30))
-        .connection_customizer(Box::new(Customizer(setup)))
-        .build_unchecked(manager)
-}
-
-trait Setup<C>: Fn(&mut C) -> QueryResult<()> + Send + Sync + 'static {}
-impl<C, F: Fn(&mut C) -> QueryResult<()> + Send + Sync + 'static> Setup<C> for F {}
-
-struct Customizer<F>(F);
-
-impl<F> fmt::Debug for Customizer<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Customizer")
-    }
-}
-
-impl<C: 'static, F: Setup<C>> diesel::r2d2::CustomizeConnection<C, diesel::r2d2::Error>
-    for Customizer<F>
-{
-    fn on_acquire(&self, conn: &mut C) -> std::result::Result<(), diesel::r2d2::Error> {
-        (self.0)(conn).map_err(diesel::r2d2::Error::QueryError)
-    }
 }
 
 #[cfg(feature = "postgres")]
@@ -359,7 +427,7 @@ fn open_postgres(url: &str, size: u32) -> Result<Backend> {
     let url = postgres::with_defaults(url);
     Ok(Backend::Postgres {
         target: without_secrets(&url),
-        pool: pool(ConnectionManager::new(&url), size, postgres::set_up),
+        pool: pool(size).build_unchecked(postgres::Manager { url: url.clone() }),
         url,
     })
 }
@@ -397,11 +465,9 @@ fn open_sqlite(url: &str, size: u32) -> Result<Backend> {
     } else {
         return Ok(Backend::Sqlite {
             path: PathBuf::from(path),
-            pool: pool(
-                ConnectionManager::new(sqlite::existing(path)),
-                size,
-                sqlite::set_up,
-            ),
+            pool: pool(size)
+                .connection_customizer(Box::new(sqlite::SetUp))
+                .build_unchecked(ConnectionManager::new(sqlite::existing(path))),
             turn: Arc::default(),
         });
     };

@@ -48,11 +48,21 @@ fn is_locked(error: &diesel::result::Error) -> bool {
 
 /// `synchronous=FULL`: what was committed, an enqueue or the claim of an
 /// at-most-once job, must survive a power cut.
-pub(super) fn set_up(conn: &mut SqliteConnection) -> QueryResult<()> {
+fn set_up(conn: &mut SqliteConnection) -> QueryResult<()> {
     use_wal(conn)?;
     conn.batch_execute(
         "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 67108864;",
     )
+}
+
+/// Sets up the connections of a pool.
+#[derive(Debug)]
+pub(super) struct SetUp;
+
+impl diesel::r2d2::CustomizeConnection<SqliteConnection, diesel::r2d2::Error> for SetUp {
+    fn on_acquire(&self, conn: &mut SqliteConnection) -> Result<(), diesel::r2d2::Error> {
+        set_up(conn).map_err(diesel::r2d2::Error::QueryError)
+    }
 }
 
 /// An empty file is an empty database: whoever else creates it at the same

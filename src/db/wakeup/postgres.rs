@@ -8,20 +8,36 @@
     reason = "libpq is a C library; each call says why it is sound"
 )]
 
+use crate::clock;
+use crate::db::tagged;
+use crate::deadline::{Deadline, no_answer};
 use pq_sys as pq;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What the server says unasked, such as that it ends the session, libpq would
 /// print to the standard error of the program.
 extern "C" fn keep_quiet(_: *mut c_void, _: *const c_char) {}
 
+/// A connection is quiet for as long as there is no work, and for ever when
+/// its way is broken: then it is asked.
+const QUIET: Duration = Duration::from_secs(30);
+
+/// For an answer of the server.
+const ANSWER: Duration = Duration::from_secs(10);
+
 /// A session that has said LISTEN.
 pub(crate) struct Listener {
     conn: NonNull<pq::PGconn>,
+    /// When the server was last heard of.
+    heard_at: Instant,
+    quiet: Duration,
+    answer: Duration,
+    /// Last, for it must outlive the connection.
+    deadline: Deadline,
 }
 
 // SAFETY: a PGconn may be used by any thread, one at a time, and `Listener`
@@ -30,6 +46,7 @@ unsafe impl Send for Listener {}
 
 impl Drop for Listener {
     fn drop(&mut self) {
+        self.deadline.start(self.answer);
         // SAFETY: the pointer came from PQconnectdb and is freed only here.
         unsafe { pq::PQfinish(self.conn.as_ptr()) }
     }
@@ -38,13 +55,21 @@ impl Drop for Listener {
 impl Listener {
     /// Connects and listens on a channel, whose name needs no quotes.
     pub(crate) fn connect(url: &str, channel: &str) -> Result<Self, String> {
+        let (deadline, url) = tagged(url, None);
+        let armed = deadline.arm(ANSWER);
         let url = CString::new(url).map_err(|_| "the address contains a NUL".to_owned())?;
         let listen = CString::new(format!("LISTEN {channel}"))
             .map_err(|_| "the channel's name contains a NUL".to_owned())?;
         // SAFETY: `url` is a valid C string for the time of the call.
         let conn = unsafe { pq::PQconnectdb(url.as_ptr()) };
         let conn = NonNull::new(conn).ok_or_else(|| "libpq is out of memory".to_owned())?;
-        let mut listener = Listener { conn };
+        let mut listener = Listener {
+            conn,
+            heard_at: clock::instant(),
+            quiet: QUIET,
+            answer: ANSWER,
+            deadline,
+        };
         // SAFETY: `conn` is a live connection, and the function uses nothing
         // of what it is given.
         unsafe { pq::PQsetNoticeProcessor(conn.as_ptr(), Some(keep_quiet), std::ptr::null_mut()) };
@@ -53,6 +78,8 @@ impl Listener {
             return Err(listener.error());
         }
         listener.execute(&listen)?;
+        drop(armed);
+        listener.deadline.check();
         Ok(listener)
     }
 
@@ -73,7 +100,7 @@ impl Listener {
         let mut fds = [PollFd::new(&socket, PollFlags::IN)];
         let timeout = Timespec::try_from(timeout).map_err(|error| error.to_string())?;
         match poll(&mut fds, Some(&timeout)) {
-            Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(false),
+            Ok(0) | Err(rustix::io::Errno::INTR) => return self.ask_if_quiet(),
             Ok(_) => {}
             Err(error) => return Err(error.to_string()),
         }
@@ -81,6 +108,20 @@ impl Listener {
         if unsafe { pq::PQconsumeInput(self.conn.as_ptr()) } != 1 {
             return Err(self.error());
         }
+        self.heard_at = clock::instant();
+        Ok(self.take_notifications())
+    }
+
+    /// Whether something came with the server's answer, when it is time to ask.
+    fn ask_if_quiet(&mut self) -> Result<bool, String> {
+        if self.heard_at.elapsed() < self.quiet {
+            return Ok(false);
+        }
+        let armed = self.deadline.arm(self.answer);
+        let asked = self.execute(c"SELECT 1");
+        drop(armed);
+        asked?;
+        self.heard_at = clock::instant();
         Ok(self.take_notifications())
     }
 
@@ -104,11 +145,17 @@ impl Listener {
         // SAFETY: both pointers are valid; the result is freed once.
         let ok = unsafe {
             let result = pq::PQexec(self.conn.as_ptr(), statement.as_ptr());
-            let ok = pq::PQresultStatus(result) == pq::ExecStatusType::PGRES_COMMAND_OK;
+            let status = pq::PQresultStatus(result);
+            let ok = status == pq::ExecStatusType::PGRES_COMMAND_OK
+                || status == pq::ExecStatusType::PGRES_TUPLES_OK;
             pq::PQclear(result);
             ok
         };
-        if ok { Ok(()) } else { Err(self.error()) }
+        match self.deadline.missed() {
+            Some(limit) => Err(no_answer(limit)),
+            None if ok => Ok(()),
+            None => Err(self.error()),
+        }
     }
 
     fn error(&self) -> String {

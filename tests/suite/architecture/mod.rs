@@ -19,7 +19,7 @@ struct Room {
 const ROOMS: &[Room] = &[
     Room {
         name: "ground",
-        modules: &["error", "clock", "mutant"],
+        modules: &["error", "clock", "deadline", "mutant"],
         imports: &[],
     },
     Room {

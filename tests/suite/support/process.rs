@@ -39,6 +39,8 @@ pub struct Role {
     pub alive_threshold: Duration,
     /// A worker's subscriber panics at every such event.
     pub panics_at: Option<String>,
+    /// How long a statement of a loop may take, if not 40 s.
+    pub statement_ms: Option<u64>,
 }
 
 /// The entry of all roles: a test like any other, that does nothing unless
@@ -54,7 +56,10 @@ fn role() {
 
 impl Role {
     fn play(&self) -> i32 {
-        let database = Database::open(&self.url).unwrap();
+        let mut database = Database::open(&self.url).unwrap();
+        if let Some(limit) = self.statement_ms {
+            database = database.with_statement_limit(Duration::from_millis(limit));
+        }
         let stopped = match self.workers {
             None => self.worker(&database).run(),
             Some(workers) => self.supervisor(&database, workers).run(),
@@ -159,6 +164,7 @@ impl<'a> Scene<'a> {
             shutdown_ms: 20_000,
             alive_threshold: self.alive_threshold,
             panics_at: None,
+            statement_ms: None,
         }
     }
 

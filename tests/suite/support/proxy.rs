@@ -1,15 +1,27 @@
-//! A way to a server that can be cut and opened again.
+//! A way to a server that can be cut and opened again, or swallow what comes.
 
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// Passes TCP connections on while it is open, and refuses them otherwise.
 pub struct Proxy {
     server: String,
     port: u16,
     open: Option<Open>,
+    /// The bits of [`Swallow`].
+    swallows: Arc<AtomicU8>,
+}
+
+/// What is acknowledged to its sender and never passed on.
+#[derive(Debug, Clone, Copy)]
+pub enum Swallow {
+    Questions = 1,
+    Answers = 2,
+    Everything = 3,
 }
 
 struct Open {
@@ -29,7 +41,19 @@ impl Proxy {
             server: server(url).to_owned(),
             port: port.unwrap(),
             open: None,
+            swallows: Arc::default(),
         }
+    }
+
+    /// From now on, on connections that exist and on new ones. Whether a side
+    /// has gone is not passed on either.
+    pub fn swallow(&self, what: Swallow) {
+        self.swallows.store(what as u8, Ordering::SeqCst);
+    }
+
+    /// Passes on what comes from now on. What was swallowed is lost.
+    pub fn pass(&self) {
+        self.swallows.store(0, Ordering::SeqCst);
     }
 
     /// An open one.
@@ -49,7 +73,8 @@ impl Proxy {
         let (stop, streams) = (Arc::new(AtomicBool::new(false)), Arc::default());
         let accepts = std::thread::spawn({
             let (server, stop, streams) = (self.server.clone(), stop.clone(), Arc::clone(&streams));
-            move || accept(&listener, &server, &stop, &streams)
+            let swallows = Arc::clone(&self.swallows);
+            move || accept(&listener, &server, &stop, (&streams, &swallows))
         });
         self.open = Some(Open {
             stop,
@@ -63,6 +88,7 @@ impl Proxy {
         let Some(open) = self.open.take() else {
             return;
         };
+        self.pass();
         open.stop.store(true, Ordering::SeqCst);
         // Wakes the thread that accepts.
         let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
@@ -92,7 +118,7 @@ fn accept(
     listener: &TcpListener,
     server: &str,
     stop: &AtomicBool,
-    streams: &Mutex<Vec<TcpStream>>,
+    (streams, swallows): (&Mutex<Vec<TcpStream>>, &Arc<AtomicU8>),
 ) {
     for client in listener.incoming() {
         if stop.load(Ordering::SeqCst) {
@@ -101,11 +127,25 @@ fn accept(
         let (Ok(client), Ok(upstream)) = (client, TcpStream::connect(server)) else {
             continue;
         };
-        for (from, to) in [(&client, &upstream), (&upstream, &client)] {
+        let ways = [
+            (&client, &upstream, Swallow::Questions),
+            (&upstream, &client, Swallow::Answers),
+        ];
+        for (from, to, way) in ways {
+            let swallows = Arc::clone(swallows);
             let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
             streams.lock().unwrap().push(from.try_clone().unwrap());
             std::thread::spawn(move || {
-                let _ = std::io::copy(&mut from, &mut to);
+                let is_swallowed = || swallows.load(Ordering::SeqCst) & way as u8 != 0;
+                let mut bytes = [0; 16 * 1024];
+                while let Ok(count @ 1..) = from.read(&mut bytes) {
+                    if !is_swallowed() && to.write_all(&bytes[..count]).is_err() {
+                        break;
+                    }
+                }
+                while is_swallowed() {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
                 let _ = to.shutdown(Shutdown::Both);
             });
         }
