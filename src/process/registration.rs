@@ -144,7 +144,9 @@ impl Heart {
             return None;
         }
         if current.lease.is_lost() {
-            state.current = None;
+            // Its row still stands: it goes when it holds no claim any more.
+            let lost = state.current.take();
+            state.retired.extend(lost);
             return None;
         }
         Some(current)
