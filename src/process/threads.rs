@@ -52,7 +52,7 @@ fn refused(source: std::io::Error) -> Error {
 }
 
 /// Waits for a thread to end. Its panic was reported by the panic hook.
-fn join(handle: JoinHandle<()>) {
+pub(crate) fn join(handle: JoinHandle<()>) {
     let _ = handle.join();
 }
 
