@@ -38,6 +38,13 @@ pub(crate) struct Recovered {
     pub(crate) discarded: Vec<(i64, String)>,
 }
 
+impl Recovered {
+    /// Whether there was a claim.
+    pub(crate) fn is_any(&self) -> bool {
+        *self != Self::default()
+    }
+}
+
 #[derive(QueryableByName)]
 struct Id {
     #[diesel(sql_type = BigInt)]
