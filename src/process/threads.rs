@@ -56,23 +56,23 @@ pub(crate) fn join(handle: JoinHandle<()>) {
     let _ = handle.join();
 }
 
-/// Waits for threads to end, until the deadline, `give_up`, or `is_vain`. The
-/// standard library has no join with a deadline; a look every few
-/// milliseconds, only while stopping, does.
+/// Waits for threads to end, until the deadline, `give_up`, or `is_vain`; those
+/// that still run are left in `handles`. The standard library has no join with
+/// a deadline; a look every few milliseconds, only while stopping, does.
 pub(crate) fn join_until(
-    handles: Vec<JoinHandle<()>>,
+    handles: &mut Vec<JoinHandle<()>>,
     deadline: Instant,
     give_up: &Stop,
     is_vain: impl Fn() -> bool,
 ) -> bool {
-    for handle in handles {
-        while !handle.is_finished() {
-            if give_up.is_now() || clock::instant() >= deadline || is_vain() {
-                return false;
-            }
+    while let Some(handle) = handles.last() {
+        if handle.is_finished() {
+            handles.pop().into_iter().for_each(join);
+        } else if give_up.is_now() || clock::instant() >= deadline || is_vain() {
+            return false;
+        } else {
             clock::nap(Duration::from_millis(2));
         }
-        join(handle);
     }
     true
 }
