@@ -301,8 +301,9 @@ impl<'a, S: ?Sized> Context<'a, S> {
         self.run.policy.tick.as_ref().map(|tick| tick.task.as_str())
     }
 
-    /// Whether the process is asked to stop: a long job may end early with an
-    /// error, or go on for `shutdown_timeout`.
+    /// Whether the process is asked to stop: a long job may end early with
+    /// [`Interrupted::Stopping`](crate::Interrupted::Stopping), which gives it
+    /// back, or go on for `shutdown_timeout`.
     pub fn is_stopping(&self) -> bool {
         self.run.signals.stopping.load(Ordering::Relaxed)
     }

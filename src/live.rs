@@ -3,10 +3,10 @@
 use crate::clock;
 use crate::db::attempts::Ending;
 use crate::db::notes::{Note, Progress};
-use crate::job::{Context, Lease};
+use crate::job::{Context, Lease, Signals};
 use crate::outcome::Interrupted;
 use crate::timeout::Limit;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -15,6 +15,12 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Default)]
 pub(crate) struct Live {
     cancelled: AtomicBool,
+    /// The process stops, and does not wait for the job any longer.
+    called_off: AtomicBool,
+    /// The interruptions that the job was told of.
+    raised: AtomicU8,
+    /// The stop of its process has ended this run.
+    is_cut_short: AtomicBool,
     /// Set when the job's code begins.
     begun: OnceLock<Begun>,
     /// The job's code has returned.
@@ -77,6 +83,10 @@ impl Live {
         self.is_over.store(true, Ordering::Release);
     }
 
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
     /// When the job is told that its time is over.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.begun.get()?.deadline
@@ -85,7 +95,7 @@ impl Live {
     /// When the process must be ended for this job's sake: not for one that
     /// has returned, nor once that is decided.
     pub(crate) fn overrun(&self) -> Option<Instant> {
-        if self.is_over.load(Ordering::Acquire) || self.verdict().is_some() {
+        if self.is_over() || self.verdict().is_some() {
             return None;
         }
         self.begun.get()?.overrun
@@ -99,6 +109,26 @@ impl Live {
 
     pub(crate) fn verdict(&self) -> Option<&Ending> {
         self.verdict.get()
+    }
+
+    /// The process stops, and does not wait for the job any longer.
+    pub(crate) fn call_off(&self) {
+        self.called_off.store(true, Ordering::Relaxed);
+        self.wake();
+    }
+
+    /// The job has been, or could have been, told of this interruption.
+    pub(crate) fn raise(&self, interrupted: Interrupted) {
+        self.raised.fetch_or(interrupted.bit(), Ordering::Relaxed);
+    }
+
+    /// The stop of the process has ended this run.
+    pub(crate) fn note_cut_short(&self) {
+        self.is_cut_short.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_cut_short(&self) -> bool {
+        self.is_cut_short.load(Ordering::Relaxed)
     }
 
     /// Somebody has asked for the job to be cancelled.
@@ -160,16 +190,25 @@ impl Live {
         self.woken.notify_all();
     }
 
+    fn has_timed_out(&self) -> bool {
+        self.deadline().is_some_and(|at| clock::instant() >= at)
+    }
+
     fn check(&self, lease: &Lease) -> Result<(), Interrupted> {
-        if lease.is_lost() {
-            Err(Interrupted::Lost)
+        let interrupted = if self.called_off.load(Ordering::Relaxed) && !self.has_timed_out() {
+            // Before the claim, which such a process gives up.
+            Interrupted::Stopping
+        } else if lease.is_lost() {
+            Interrupted::Lost
         } else if self.is_cancelled() {
-            Err(Interrupted::Cancelled)
-        } else if self.deadline().is_some_and(|at| clock::instant() >= at) {
-            Err(Interrupted::TimedOut)
+            Interrupted::Cancelled
+        } else if self.has_timed_out() {
+            Interrupted::TimedOut
         } else {
-            Ok(())
-        }
+            return Ok(());
+        };
+        self.raise(interrupted);
+        Err(interrupted)
     }
 
     fn sleep(&self, until: Instant, lease: &Lease) -> Result<(), Interrupted> {
@@ -189,6 +228,22 @@ impl Live {
                 Err(poisoned) => poisoned.into_inner().0,
             };
         }
+    }
+}
+
+impl Signals {
+    /// Whether the job was told of this interruption, or could see for itself
+    /// that it is so. What was told need not hold any more: a heartbeat may
+    /// have got through in the end.
+    pub(crate) fn has_raised(&self, interrupted: Interrupted) -> bool {
+        let live = &self.live;
+        live.raised.load(Ordering::Relaxed) & interrupted.bit() != 0
+            || match interrupted {
+                Interrupted::Lost => self.lease.is_lost(),
+                Interrupted::Stopping => self.stopping.load(Ordering::Relaxed),
+                Interrupted::Cancelled => live.is_cancelled(),
+                Interrupted::TimedOut => live.has_timed_out(),
+            }
     }
 }
 
@@ -224,8 +279,9 @@ impl<S: ?Sized> Context<'_, S> {
     }
 
     /// Sleeps, and wakes at once when [`check`](Self::check) would be an
-    /// error: for a job that waits for something. It sleeps on while the
-    /// process stops: ask [`is_stopping`](Self::is_stopping) now and then.
+    /// error: for a job that waits for something. While the process stops it
+    /// sleeps on, until the shutdown timeout is over: to end before, ask
+    /// [`is_stopping`](Self::is_stopping) now and then.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -332,6 +388,48 @@ mod tests {
         let lease = Lease::new(Duration::from_millis(10));
         let slept = live.sleep(clock::deadline(Duration::MAX), &lease);
         assert_eq!(slept, Err(Interrupted::Lost));
+    }
+
+    #[test]
+    fn a_sleep_ends_when_a_stop_waits_no_longer() {
+        let (live, lease) = (Arc::new(Live::default()), Lease::new(600 * SECOND));
+        let other = Arc::clone(&live);
+        let stops = std::thread::spawn(move || other.call_off());
+        let slept = live.sleep(clock::deadline(Duration::MAX), &lease);
+        assert_eq!(slept, Err(Interrupted::Stopping));
+        stops.join().unwrap();
+        lease.lose();
+        assert_eq!(live.check(&lease), Err(Interrupted::Stopping));
+    }
+
+    #[test]
+    fn a_stop_does_not_hide_that_the_time_was_over() {
+        let (live, lease) = (begun(Duration::ZERO), Lease::new(60 * SECOND));
+        live.call_off();
+        assert_eq!(live.check(&lease), Err(Interrupted::TimedOut));
+    }
+
+    #[test]
+    fn what_was_raised_counts_when_it_is_over() {
+        let signals = Signals {
+            stopping: Arc::default(),
+            lease: Arc::new(Lease::new(Duration::ZERO)),
+            live: Arc::default(),
+        };
+        clock::nap(Duration::from_millis(2));
+        let (live, lease) = (&signals.live, &signals.lease);
+        assert_eq!(live.check(lease), Err(Interrupted::Lost));
+        lease.renew(clock::since_boot() + 60 * SECOND);
+        assert!(!lease.is_lost() && signals.has_raised(Interrupted::Lost));
+        for other in [
+            Interrupted::Stopping,
+            Interrupted::Cancelled,
+            Interrupted::TimedOut,
+        ] {
+            assert!(!signals.has_raised(other), "{other:?}");
+        }
+        signals.stopping.store(true, Ordering::Relaxed);
+        assert!(signals.has_raised(Interrupted::Stopping));
     }
 
     #[test]

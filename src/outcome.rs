@@ -37,6 +37,8 @@ pub struct JobError {
     pub(crate) message: String,
     pub(crate) place: Option<String>,
     pub(crate) decision: Decision,
+    /// Names the type of the error that it was made of.
+    origin: Option<fn() -> &'static str>,
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
@@ -77,14 +79,44 @@ impl JobError {
             message: message.into(),
             place: None,
             decision: Decision::ByPolicy,
+            origin: None,
             source: None,
         }
     }
 
+    /// Takes an interruption for one only where it was raised for the job, and
+    /// takes it for one also where an error of the job's own has kept no more
+    /// of it than its text: many error types hide their causes.
+    pub(crate) fn heed(mut self, is_raised: impl Fn(Interrupted) -> bool) -> Self {
+        let Some(origin) = self.origin else {
+            return self;
+        };
+        match self.decision {
+            Decision::Interrupted(interrupted) if !is_raised(interrupted) => {
+                self.decision = Decision::ByPolicy;
+                origin().clone_into(&mut self.kind);
+                self.message = format!(
+                    "the job returned an interruption that was not raised for it: {}",
+                    self.message
+                );
+            }
+            Decision::ByPolicy => {
+                let mut all = Interrupted::ALL.into_iter();
+                let is_told = |one: &Interrupted| self.message.contains(&one.to_string());
+                if let Some(interrupted) = all.find(|one| is_raised(*one) && is_told(one)) {
+                    self.decision = Decision::Interrupted(interrupted);
+                    interrupted.kind().clone_into(&mut self.kind);
+                }
+            }
+            _ => {}
+        }
+        self
+    }
+
     /// Ends this run without counting it as an attempt, and runs the job
-    /// again after `delay`; at once with a delay of zero, for a job that
-    /// [is asked to stop](crate::Context::is_stopping). An at-most-once job
-    /// fails instead.
+    /// again after `delay`. An at-most-once job fails instead. A job that sees
+    /// that [its process stops](crate::Context::is_stopping) returns
+    /// [`Interrupted::Stopping`].
     pub fn snooze(delay: Duration) -> Self {
         let mut error = JobError::new("snoozed", "it is to run later");
         error.decision = Decision::Snooze(delay);
@@ -150,8 +182,9 @@ impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for JobError {
             interrupted = interrupted.or(error.downcast_ref().copied());
             cause = error.source();
         }
-        let kind = interrupted.map_or(std::any::type_name::<E>(), Interrupted::kind);
+        let kind = interrupted.map_or_else(std::any::type_name::<E>, Interrupted::kind);
         JobError {
+            origin: Some(std::any::type_name::<E>),
             decision: interrupted.map_or(Decision::ByPolicy, Decision::Interrupted),
             source: Some(error),
             ..JobError::new(kind, message)
@@ -160,33 +193,124 @@ impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for JobError {
 }
 
 /// Why a running job should end, as [`Context::check`](crate::Context::check)
-/// tells it.
+/// returns it.
 ///
-/// Returned with `?`, also within an error of the job's own, it is
-/// understood: a cancelled job is cancelled, not failed, and one that timed
-/// out ends as its policy says.
+/// Pass it on with `?`, also within an error of the job's own: the run then
+/// ends as each variant says. An interruption that was not raised for the job
+/// is an error like any other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Interrupted {
-    /// The process lost its claim on the job: it was taken for dead, or could
-    /// not reach the database for too long.
-    #[error("the claim on this job is lost: another process may be performing it")]
+    /// The process can no longer rely on its claim: no heartbeat was accepted
+    /// for too long, or the claim is gone. The job is given back, unless it
+    /// was recovered before; that counts neither as an attempt nor as a crash.
+    /// At most once: it fails as `outcome_unknown`.
+    #[error("the process can no longer rely on its claim on the job")]
     Lost,
-    /// Somebody asked for the job to be cancelled.
+    /// The process stops, and the job still ran after the shutdown timeout. The
+    /// job is given back, which counts neither as an attempt nor as a crash.
+    /// At most once: it fails as `outcome_unknown`. A job may return it before,
+    /// as soon as [`is_stopping`](crate::Context::is_stopping) is true.
+    #[error("the job was interrupted by the stop of its process")]
+    Stopping,
+    /// The job was [cancelled](crate::cancel). It ends as cancelled.
     #[error("the job was cancelled while it ran")]
     Cancelled,
     /// The job has run for longer than its
-    /// [`timeout`](crate::Policy::timeout).
+    /// [`timeout`](crate::Policy::timeout). The attempt counts, and
+    /// [`on_timeout`](crate::Policy::on_timeout) decides.
     #[error("the job ran for longer than its timeout")]
     TimedOut,
 }
 
 impl Interrupted {
+    const ALL: [Interrupted; 4] = [
+        Interrupted::Lost,
+        Interrupted::Stopping,
+        Interrupted::Cancelled,
+        Interrupted::TimedOut,
+    ];
+
+    /// Its bit in a set of them.
+    pub(crate) fn bit(self) -> u8 {
+        1 << self as u8
+    }
+
     fn kind(self) -> &'static str {
         match self {
             Interrupted::Lost => "lost",
+            Interrupted::Stopping => "stopping",
             Interrupted::Cancelled => "cancelled",
             Interrupted::TimedOut => "timeout",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("no luck")]
+    struct Wrapped(#[source] Interrupted);
+
+    const BY_POLICY: Decision = Decision::ByPolicy;
+
+    fn heeded(error: impl Into<JobError>, raised: &[Interrupted]) -> (Decision, String, String) {
+        let error = error.into().heed(|one| raised.contains(&one));
+        (error.decision, error.kind, error.message)
+    }
+
+    #[test]
+    fn only_what_was_raised_is_an_interruption() {
+        for one in Interrupted::ALL {
+            let text = one.to_string();
+            let raised = (
+                Decision::Interrupted(one),
+                one.kind().to_owned(),
+                text.clone(),
+            );
+            assert_eq!(heeded(one, &[one]), raised);
+            let others: Vec<_> = Interrupted::ALL.into_iter().filter(|i| *i != one).collect();
+            let (decision, kind, message) = heeded(one, &others);
+            assert_eq!(
+                (decision, &*kind),
+                (BY_POLICY, std::any::type_name::<Interrupted>())
+            );
+            assert!(
+                message.contains("not raised") && message.ends_with(&text),
+                "{message}"
+            );
+            let (decision, kind, _) = heeded(Wrapped(one), &others);
+            assert_eq!(
+                (decision, &*kind),
+                (BY_POLICY, std::any::type_name::<Wrapped>())
+            );
+        }
+    }
+
+    #[test]
+    fn an_error_of_ones_own_may_keep_no_more_than_the_text() {
+        for one in Interrupted::ALL {
+            for error in [
+                JobError::from(Wrapped(one)),
+                format!("no luck: {one}").into(),
+            ] {
+                let (decision, kind, _) = heeded(error, &[one]);
+                assert_eq!((decision, &*kind), (Decision::Interrupted(one), one.kind()));
+            }
+            let (decision, ..) = heeded(format!("no luck: {one}"), &[]);
+            assert_eq!(decision, BY_POLICY);
+            let (decision, ..) = heeded("no luck", &Interrupted::ALL);
+            assert_eq!(decision, BY_POLICY);
+        }
+    }
+
+    #[test]
+    fn the_job_decides_before_that() {
+        let error = JobError::from(Interrupted::Lost).fail();
+        assert_eq!(heeded(error, &[Interrupted::Lost]).0, Decision::Fail);
+        let panicked = JobError::new("panic", Interrupted::Lost.to_string());
+        assert_eq!(heeded(panicked, &[Interrupted::Lost]).0, BY_POLICY);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::db::attempts::Ending;
 use crate::job::Run;
-use crate::outcome::{JobError, Output};
+use crate::outcome::{Decision, Interrupted, JobError, Output};
 use crate::policy::Policy;
 use crate::registry::Registry;
 use std::any::Any;
@@ -33,14 +33,18 @@ pub(crate) fn perform(registry: &Registry, arguments: &str, run: &Run) -> Outcom
     PERFORMING.set(false);
     match result {
         Ok(Some(Ok(output))) => Outcome::Finished(output),
-        Ok(Some(Err(error))) => Outcome::Ended(judge_run(registry, run, &error)),
+        Ok(Some(Err(error))) => Outcome::Ended(judge_run(registry, run, error)),
         Ok(None) => Outcome::UnknownClass,
-        Err(payload) => Outcome::Ended(judge_run(registry, run, &panicked(payload))),
+        Err(payload) => Outcome::Ended(judge_run(registry, run, panicked(payload))),
     }
 }
 
-fn judge_run(registry: &Registry, run: &Run, error: &JobError) -> Ending {
-    judge(registry, &run.class_name, &run.policy, run.attempt, error)
+fn judge_run(registry: &Registry, run: &Run, error: JobError) -> Ending {
+    let error = error.heed(|interrupted| run.signals.has_raised(interrupted));
+    if error.decision == Decision::Interrupted(Interrupted::Stopping) {
+        run.signals.live.note_cut_short();
+    }
+    judge(registry, &run.class_name, &run.policy, run.attempt, &error)
 }
 
 /// What is to become of a job after an attempt that ended with `error`. A

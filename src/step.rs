@@ -126,7 +126,7 @@ impl<S: ?Sized> Context<'_, S> {
         let found = steps::begin(&mut own(conn), run.fence, name).doing("begin a step")?;
         run.signals.live.note_steps();
         match found {
-            Found::Lost => Err(Interrupted::Lost.into()),
+            Found::Lost => Err(lost(run)),
             // Recorded, but not known to be: the answer to its commit was lost.
             Found::Done(value) => {
                 if self.steps(|steps| steps.passed.contains(name)) {
@@ -224,11 +224,17 @@ impl<S: ?Sized> Context<'_, S> {
             claimed::finish_and_keep(conn, process, vec![traces(run)], (run.finished, true))
                 .doing("finish the job")?;
         if accepted.is_empty() && !(live.ends_itself() && has_ended(conn, claim)?) {
-            return Err(Interrupted::Lost.into());
+            return Err(lost(run));
         }
         live.note_own_end();
         Ok(())
     }
+}
+
+/// The claim is gone.
+fn lost(run: &Run) -> JobError {
+    run.signals.live.raise(Interrupted::Lost);
+    Interrupted::Lost.into()
 }
 
 /// What a job leaves behind that finishes before it returns anything.

@@ -24,8 +24,8 @@ use std::time::Duration;
 ///
 /// SIGTERM and SIGINT stop it, and its workers, in good order; SIGQUIT, or a
 /// second SIGTERM, at once. SIGTSTP lets the workers claim no more, and SIGCONT
-/// lets them claim again. The exit code is 0 when all ended by themselves, 75
-/// when something had to be killed, and 70 when it cannot go on: the database
+/// lets them claim again. The exit code is 0 when all jobs came to their end, 75
+/// when some were cut short, and 70 when it cannot go on: the database
 /// file was removed, replaced or damaged, for example.
 #[derive(Debug, clap::Args)]
 #[command(

@@ -30,6 +30,9 @@ pub(crate) enum Ending {
     Cancel(Failure),
     /// It runs again after the delay, and this run was no attempt.
     Snooze(Duration),
+    /// It was cut off by its process, for this reason: it runs again at once,
+    /// and this run was neither an attempt nor a crash.
+    Release(String),
 }
 
 impl Ending {
@@ -44,7 +47,7 @@ impl Ending {
                 *failure =
                     Failure::new("unrecordable", "the database refused the text of the error");
             }
-            Ending::Snooze(_) => {}
+            Ending::Snooze(_) | Ending::Release(_) => {}
         }
     }
 }
@@ -190,8 +193,12 @@ pub(super) fn follow(conn: &mut Conn<'_>, run: &EndedRun, ending: &Ending) -> Qu
             insert(conn, run, AttemptOutcome::Cancelled, failure)?;
             close(conn, run, ResultOutcome::Cancelled, failure)
         }
-        Ending::Snooze(delay) => {
-            claimed::make_waiting(conn, &[run.job_id], Some(*delay))?;
+        Ending::Snooze(_) | Ending::Release(_) => {
+            let delay = match ending {
+                Ending::Snooze(delay) => Some(*delay),
+                _ => None,
+            };
+            claimed::make_waiting(conn, &[run.job_id], delay)?;
             if run.by_owner {
                 claimed::note_claim(conn, run.claim_id, run.job_id)?;
             }

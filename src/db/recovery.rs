@@ -38,6 +38,13 @@ pub(crate) struct Recovered {
     pub(crate) discarded: Vec<(i64, String)>,
 }
 
+impl Recovered {
+    /// Whether there was a claim.
+    pub(crate) fn is_any(&self) -> bool {
+        *self != Self::default()
+    }
+}
+
 #[derive(QueryableByName)]
 struct Id {
     #[diesel(sql_type = BigInt)]
@@ -119,6 +126,7 @@ fn recover_one(
             attempts::follow(conn, &run, &ending)?;
             match ending {
                 Ending::Retry(..) | Ending::Snooze(_) => recovered.delayed.push(claim.job_id),
+                Ending::Release(_) => recovered.released.push(claim.job_id),
                 Ending::Fail(_) => recovered.failed.push(claim.job_id),
                 Ending::Cancel(_) => recovered.cancelled.push(claim.job_id),
                 Ending::Discard(_) => {

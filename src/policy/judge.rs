@@ -21,6 +21,11 @@ impl Policy {
         let once = self.is_at_most_once();
         match error.decision {
             Decision::Interrupted(Interrupted::Cancelled) => Ending::Cancel(failure),
+            // Nothing that the job has done, or failed to do.
+            Decision::Interrupted(Interrupted::Lost) => {
+                given_back(once, LOST, "could not rely on its claim any more")
+            }
+            Decision::Interrupted(Interrupted::Stopping) => given_back(once, STOPPED, "stopped"),
             Decision::Discard => Ending::Discard(failure),
             Decision::Fail => Ending::Fail(failure),
             Decision::Interrupted(Interrupted::TimedOut) if self.says(OnTimeout::Discard) => {
@@ -33,13 +38,25 @@ impl Policy {
             Decision::Snooze(delay) => Ending::Snooze(delay),
             _ if once || !tries_left => Ending::Fail(failure),
             Decision::RetryAfter(delay) => Ending::Retry(failure, delay),
-            Decision::ByPolicy
-            | Decision::Interrupted(Interrupted::Lost | Interrupted::TimedOut) => {
+            Decision::ByPolicy | Decision::Interrupted(Interrupted::TimedOut) => {
                 let delay =
                     computed.unwrap_or_else(|| self.backoff.unwrap_or_default().after(attempt));
                 Ending::Retry(failure, delay)
             }
         }
+    }
+}
+
+/// Why claims are given back, for people.
+const LOST: &str = "their process could not rely on them any more";
+const STOPPED: &str = "the stop of their process interrupted them";
+
+/// A run that its process has cut off.
+fn given_back(once: bool, why: &str, how: &str) -> Ending {
+    if once {
+        Ending::Fail(Failure::outcome_unknown(how))
+    } else {
+        Ending::Release(why.to_owned())
     }
 }
 
@@ -90,6 +107,25 @@ mod tests {
             judge(JobError::snooze(SECOND)),
             Ending::Snooze(SECOND)
         ));
+    }
+
+    #[test]
+    fn what_the_process_cuts_off_is_given_back_uncounted() {
+        let once = Policy::new().delivery(Delivery::AtMostOnce);
+        for interrupted in [Interrupted::Lost, Interrupted::Stopping] {
+            let error = JobError::from(interrupted);
+            for attempts in 1..3 {
+                let ending = Policy::new().max_attempts(attempts).judge(1, &error, None);
+                assert!(matches!(ending, Ending::Release(_)), "{ending:?}");
+            }
+            let ending = once.judge(1, &error, None);
+            let Ending::Fail(failure) = &ending else {
+                panic!("{ending:?}")
+            };
+            assert_eq!(failure.kind, "outcome_unknown");
+        }
+        let cancelled = once.judge(1, &JobError::from(Interrupted::Cancelled), None);
+        assert!(matches!(cancelled, Ending::Cancel(_)), "{cancelled:?}");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! notices a supervisor that was killed. No descriptor, lock or database
 //! connection is shared with it.
 
-use super::handle::{CUT_SHORT, RECYCLED};
+use super::handle::{BROKEN, CUT_SHORT, RECYCLED};
 use super::watchdog::TIMED_OUT;
 use crate::clock::{self, Backoff};
 use crate::error::{Error, Result};
@@ -135,6 +135,11 @@ pub(crate) struct Exit {
     pub(crate) how: String,
     /// With a code of a graceful stop.
     is_graceful: bool,
+    /// With a code that says that all its jobs came to their end.
+    is_drained: bool,
+    /// It left jobs behind, or has given some back.
+    pub(crate) is_cut_short: bool,
+    asked_to_stop: bool,
     killed_by_us: bool,
     /// How often in a row it has ended soon, if that is too often, and how
     /// long it will stay away.
@@ -144,9 +149,16 @@ pub(crate) struct Exit {
 impl Exit {
     /// Whether the jobs of a process of this child may have ended it. A
     /// graceful code says so little as long as the process was not draining:
-    /// a job may have called `exit`.
+    /// a job may have called `exit`. One that was asked to stop while the
+    /// database was away could not say that it drains.
     pub(crate) fn is_crash(&self, draining: bool) -> bool {
-        !(self.killed_by_us || (self.is_graceful && draining))
+        let was_stopping = draining || self.asked_to_stop;
+        !(self.killed_by_us || (self.is_graceful && was_stopping))
+    }
+
+    /// Whether it may still hold jobs, by its code.
+    pub(crate) fn may_hold_jobs(&self) -> bool {
+        !self.is_drained
     }
 }
 
@@ -173,6 +185,7 @@ struct Running {
     process: std::process::Child,
     token: String,
     since: Instant,
+    asked_to_stop: bool,
     killed_by_us: bool,
 }
 
@@ -256,6 +269,7 @@ impl Slot {
             process,
             token,
             since: clock::instant(),
+            asked_to_stop: false,
             killed_by_us: false,
         });
         Ok(Some(pid))
@@ -286,7 +300,10 @@ impl Slot {
             pid: running.process.id(),
             token: running.token,
             how: describe(status),
-            is_graceful: is_graceful(status),
+            is_graceful: has_code(status, &GRACEFUL),
+            is_drained: has_code(status, &[0, RECYCLED]),
+            is_cut_short: has_code(status, &[CUT_SHORT]),
+            asked_to_stop: running.asked_to_stop,
             killed_by_us: running.killed_by_us,
         })
     }
@@ -312,6 +329,7 @@ impl Slot {
     /// programs that do not read it.
     pub(crate) fn stop(&mut self) {
         if let Some(running) = &mut self.running {
+            running.asked_to_stop = true;
             drop(running.process.stdin.take());
             // Not reaped yet, so the number is still the child's.
             if let Some(pid) = rustix::process::Pid::from_raw(running.process.id().cast_signed()) {
@@ -329,9 +347,14 @@ impl Slot {
     }
 }
 
-fn is_graceful(status: ExitStatus) -> bool {
-    let graceful = [0, CUT_SHORT, RECYCLED, TIMED_OUT];
-    graceful.map(i32::from).map(Some).contains(&status.code())
+/// The codes of a stop in good order, if the process was stopping. One that
+/// broke down stops so too: no job has done that.
+const GRACEFUL: [u8; 5] = [0, CUT_SHORT, RECYCLED, TIMED_OUT, BROKEN];
+
+fn has_code(status: ExitStatus, codes: &[u8]) -> bool {
+    codes
+        .iter()
+        .any(|code| status.code() == Some(i32::from(*code)))
 }
 
 fn describe(status: ExitStatus) -> String {
@@ -339,5 +362,49 @@ fn describe(status: ExitStatus) -> String {
         (Some(code), _) => format!("exited with code {code}"),
         (None, Some(signal)) => format!("was killed by signal {signal}"),
         (None, None) => "ended".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exit(code: u8, asked_to_stop: bool) -> Exit {
+        let mut slot = Slot::all_of(&[Child::program("sh", ["-c", &format!("exit {code}")])]);
+        let slot = &mut slot[0];
+        let parent = Parent {
+            id: None,
+            is_quiet: false,
+        };
+        slot.start(parent).unwrap();
+        let running = slot.running.as_mut().unwrap();
+        running.asked_to_stop = asked_to_stop;
+        let status = running.process.wait().unwrap();
+        slot.end(status).unwrap()
+    }
+
+    #[test]
+    fn a_code_says_whether_jobs_are_to_blame() {
+        for code in GRACEFUL {
+            assert!(
+                exit(code, false).is_crash(false),
+                "a job may call `exit({code})`"
+            );
+            assert!(!exit(code, false).is_crash(true));
+            // The database did not take it that the process drains.
+            assert!(!exit(code, true).is_crash(false));
+        }
+        assert!(exit(101, true).is_crash(true));
+    }
+
+    #[test]
+    fn a_code_says_whether_jobs_were_cut_short() {
+        let said = |code| {
+            let exit = exit(code, true);
+            (exit.is_cut_short, exit.may_hold_jobs())
+        };
+        assert_eq!([said(0), said(RECYCLED)], [(false, false); 2]);
+        assert_eq!(said(CUT_SHORT), (true, true));
+        assert_eq!([said(TIMED_OUT), said(BROKEN), said(1)], [(false, true); 3]);
     }
 }

@@ -36,6 +36,8 @@ pub(crate) struct Claims {
     turn: Mutex<()>,
     /// Nothing more is to be claimed.
     is_closed: AtomicBool,
+    /// Jobs whose run the stop of the process has ended.
+    cut_short: Mutex<Vec<i64>>,
 }
 
 impl Claims {
@@ -99,6 +101,27 @@ impl Claims {
     /// Has jobs that sleep look again whether they should end.
     pub(crate) fn wake(&self) {
         self.held().values().for_each(|held| held.live.wake());
+    }
+
+    /// Tells the jobs that still run that the stop waits for them no longer.
+    pub(crate) fn call_off(&self) {
+        self.held().values().for_each(|held| held.live.call_off());
+    }
+
+    /// Whether no job has returned whose end is not settled.
+    pub(crate) fn are_settled(&self) -> bool {
+        !self.held().values().any(|held| held.live.is_over())
+    }
+
+    /// The stop of the process has ended a run of this job, which is settled.
+    pub(crate) fn note_cut_short(&self, job_id: i64) {
+        let jobs = self.cut_short.lock();
+        jobs.unwrap_or_else(PoisonError::into_inner).push(job_id);
+    }
+
+    pub(crate) fn cut_short(&self) -> Vec<i64> {
+        let jobs = self.cut_short.lock();
+        jobs.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Those that have overrun their time by now, and when the next one will.

@@ -17,7 +17,7 @@ use crate::mutant;
 use crate::perform::Outcome;
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use diesel::QueryResult;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,12 +27,18 @@ const BATCH: usize = 500;
 /// How long a class that this worker does not know is left to others.
 const UNKNOWN_CLASS_DELAY: Duration = Duration::from_secs(30);
 
+/// While the process stops, the longest pause before a database that is away is
+/// tried again.
+const HASTE: Duration = Duration::from_millis(200);
+
 /// The finisher of a worker.
 pub(crate) struct Finisher {
     ended: Receiver<Ended>,
     claims: Arc<Claims>,
     link: Link,
     subscriber: Subscriber,
+    /// The process stops, and has little time left for another attempt.
+    stop: Stop,
     /// Gives up what cannot be written: the process ends.
     give_up: Stop,
     deferred: Vec<Pending>,
@@ -45,6 +51,7 @@ impl Finisher {
             claims: Arc::clone(claims),
             link: Link::new(lifeline),
             subscriber: lifeline.subscriber.clone(),
+            stop: lifeline.stop.clone(),
             give_up: lifeline.give_up_writing.clone(),
             deferred: Vec::new(),
         }
@@ -107,7 +114,8 @@ impl Finisher {
                 }
                 return;
             }
-            if self.give_up.wait(delay) {
+            let most = if self.stop.is_stopped() { HASTE } else { delay };
+            if self.give_up.wait(delay.min(most)) {
                 return;
             }
         }
@@ -190,14 +198,26 @@ impl Finisher {
             };
             group.iter().map(settle).collect::<QueryResult<Vec<_>>>()
         })?;
+        // Before they are removed: a stop looks at both.
+        for (Pending { ended, .. }, settled) in group.iter().zip(&settled) {
+            if ended.live.is_cut_short() && settled.is_cut_short() {
+                self.claims.note_cut_short(ended.job.job_id);
+            }
+        }
         let claims: Vec<i64> = group.iter().map(Pending::claim).collect();
         self.claims.remove(&claims);
+        let mut released: BTreeMap<String, usize> = BTreeMap::new();
         for (Pending { ended, .. }, settled) in group.iter().zip(settled) {
             match settled {
+                Settled::Ended(Ending::Release(why)) => *released.entry(why).or_default() += 1,
                 Settled::Ended(ending) => self.report(ended, &ending),
                 Settled::Finished => self.report_finished(ended),
                 Settled::Fenced => self.fenced(&ended.job),
             }
+        }
+        for (why, count) in &released {
+            self.subscriber
+                .emit(&Event::Released { count: *count, why });
         }
         Ok(())
     }
@@ -258,6 +278,8 @@ impl Finisher {
                 class,
                 delay: *delay,
             },
+            // Many at once, and not of one job.
+            Ending::Release(why) => Event::Released { count: 1, why },
         });
     }
 
@@ -276,6 +298,13 @@ enum Settled {
     /// The job had finished in a transaction of its own before.
     Finished,
     Fenced,
+}
+
+impl Settled {
+    /// Whether a run that was interrupted has ended so, and in no other way.
+    fn is_cut_short(&self) -> bool {
+        matches!(self, Settled::Ended(Ending::Release(_) | Ending::Fail(_)))
+    }
 }
 
 /// Whether an earlier attempt got through, unheard.

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Default)]
 pub(crate) struct Ending {
     pub(crate) unfinished: Vec<JobId>,
-    /// Something had to be killed.
+    /// A child had to be killed, or left jobs behind.
     pub(crate) cut_short: bool,
 }
 
@@ -24,8 +24,9 @@ pub(crate) struct Ending {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stopped {
-    /// The jobs that were still running at the deadline. They were given
-    /// back, or failed if they may run at most once.
+    /// The jobs that were still running at the deadline, or ended with the
+    /// stop. They were given back, or failed if they may run at most once. A
+    /// supervisor lists those of its own threads, not those of its children.
     pub unfinished: Vec<JobId>,
     cut_short: bool,
     broken: bool,
@@ -34,8 +35,7 @@ pub struct Stopped {
 }
 
 impl Stopped {
-    /// Whether every running job came to its end, and every child ended by
-    /// itself.
+    /// Whether every running job came to its end, those of children too.
     pub fn is_drained(&self) -> bool {
         self.unfinished.is_empty() && !self.cut_short
     }

@@ -69,7 +69,7 @@ impl Hooked {
     fn wait_for(&self, hooks: Option<JoinHandle<()>>, stop: &Stop) {
         let deadline = clock::deadline(PATIENCE);
         let kind = self.process.kind;
-        if !threads::join_until(hooks.into_iter().collect(), deadline, stop, || false) {
+        if !threads::join_until(&mut hooks.into_iter().collect(), deadline, stop, || false) {
             log::error!(kind; "hooks of the {kind} have not returned; it ends without them");
         }
     }

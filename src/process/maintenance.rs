@@ -106,10 +106,11 @@ pub(crate) fn prune_dead(
     Ok(())
 }
 
-/// Prunes what a child had registered that was seen to end.
+/// Prunes what a child had registered that was seen to end, and notes whether
+/// it left jobs behind.
 pub(crate) fn prune_child(
     link: &mut Link,
-    exit: &Exit,
+    exit: &mut Exit,
     subscriber: &Subscriber,
 ) -> Result<(), Duration> {
     let processes = link.write("find a child's processes", |conn| {
@@ -124,6 +125,7 @@ pub(crate) fn prune_child(
             processes::prune(conn, id, None, &death)
         })?;
         if let Some(recovered) = recovered {
+            exit.is_cut_short |= recovered.is_any();
             report(subscriber, "child", &exit.token, &death, &recovered);
         }
     }

@@ -357,7 +357,7 @@ impl Heart {
     }
 
     /// Takes the rows away that hold no claim.
-    fn deregister(&self, link: &mut Link) {
+    pub(crate) fn deregister(&self, link: &mut Link) {
         for registration in self.all() {
             let gone = link.write("deregister", |conn| {
                 processes::deregister(conn, registration.id)

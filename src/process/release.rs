@@ -5,12 +5,15 @@ use super::children;
 use super::claims::{Claims, Held};
 use super::link::Link;
 use super::registration::Registration;
+use crate::clock;
 use crate::db::attempts;
 use crate::db::claimed::{self, Finished};
 use crate::db::failed::Failure;
+use crate::db::{Conn, processes};
 use crate::event::Event;
 use crate::job::JobId;
 use crate::mutant;
+use diesel::QueryResult;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,6 +39,37 @@ pub(crate) fn waiting(claims: &Claims, link: &mut Link) {
     }
 }
 
+/// What fails later than this is not tried again: nothing answers.
+const SOON: Duration = Duration::from_millis(500);
+
+/// Tries again once, at once: a connection that has been idle all through a
+/// stop may be broken, while the database is well. All this is fenced, so that
+/// an attempt which got through unheard does no harm.
+fn insist<T>(
+    link: &mut Link,
+    action: &'static str,
+    mut work: impl FnMut(&mut Conn<'_>) -> QueryResult<T>,
+) -> Result<T, Duration> {
+    let begun = clock::instant();
+    match link.write(action, &mut work) {
+        Err(_) if begun.elapsed() < SOON => link.write(action, work),
+        done => done,
+    }
+}
+
+/// At a stop: says that the process claims no more. What ends it from then on
+/// in good order is no crash. False: the database did not take it.
+pub(crate) fn drain(link: &mut Link, registrations: &[Arc<Registration>]) -> bool {
+    let mut all = true;
+    for registration in registrations {
+        let drained = insist(link, "drain", |conn| {
+            processes::drain(conn, registration.id)
+        });
+        all &= drained.is_ok();
+    }
+    all
+}
+
 /// Gives claims back, registration by registration, and says how many.
 fn release(link: &mut Link, claims: &[Held], delay: Option<Duration>) -> usize {
     let mut processes: Vec<i64> = claims.iter().map(|held| held.registration.id).collect();
@@ -48,7 +82,7 @@ fn release(link: &mut Link, claims: &[Held], delay: Option<Duration>) -> usize {
             .filter(|held| held.registration.id == process_id)
             .map(|held| held.job.claim_id)
             .collect();
-        let released = link.write("release claims", |conn| {
+        let released = insist(link, "release claims", |conn| {
             claimed::release(conn, process_id, &ids, delay)
         });
         count += released.map_or(0, |released| released.len());
@@ -93,12 +127,17 @@ pub(crate) fn give_back(
             });
         }
     }
-    // A program that goes on, with the worker embedded in it, still runs them.
-    for held in &running {
+    running.iter().map(|held| JobId(held.job.job_id)).collect()
+}
+
+/// A program that goes on, with the worker embedded in it, still runs what was
+/// given back: the jobs are told. After the process has left, which asks for
+/// its registrations.
+pub(crate) fn disown(claims: &Claims) {
+    for held in claims.all() {
         held.registration.lease.lose();
     }
     claims.wake();
-    running.iter().map(|held| JobId(held.job.job_id)).collect()
 }
 
 /// How long what still runs must wait before it may run elsewhere.
@@ -116,7 +155,7 @@ fn end_overrun(held: &Held, link: &mut Link) {
         process_id: held.registration.id,
         claim_id: held.job.claim_id,
     };
-    let _ = link.write("end a job", |conn| {
+    let _ = insist(link, "end a job", |conn| {
         attempts::end(conn, fence, &ending, held.ran(), Finished::Keep)
     });
 }
@@ -129,7 +168,7 @@ fn fail_interrupted(held: &Held, link: &mut Link) {
         claim_id: held.job.claim_id,
     };
     let ending = attempts::Ending::Fail(failure);
-    let ended = link.write("fail a job", |conn| {
+    let ended = insist(link, "fail a job", |conn| {
         attempts::end(conn, fence, &ending, held.ran(), Finished::Keep)
     });
     if matches!(ended, Ok(Some(_))) {
@@ -166,14 +205,28 @@ pub(crate) fn reconciler(
     }
 }
 
-/// Gives back the strays of one registration; the caller holds the turn of
-/// the claims, so that none is under way.
-pub(crate) fn reconcile(
+/// At a stop, when this process claims nothing any more: gives back what no
+/// memory has. True: it has given something back.
+pub(crate) fn strays(
+    claims: &Claims,
+    link: &mut Link,
+    registrations: &[Arc<Registration>],
+) -> bool {
+    let mut any = false;
+    for registration in registrations {
+        any |= reconcile(claims, link, registration) == Ok(true);
+    }
+    any
+}
+
+/// Gives back the strays of one registration; no claim is under way in this
+/// process meanwhile. True: there were some.
+fn reconcile(
     claims: &Claims,
     link: &mut Link,
     registration: &Registration,
-) -> Result<(), Duration> {
-    let held = link.write("read the claims", |conn| {
+) -> Result<bool, Duration> {
+    let held = insist(link, "read the claims", |conn| {
         claimed::held_by(conn, registration.id)
     })?;
     let strays: Vec<i64> = held
@@ -182,14 +235,17 @@ pub(crate) fn reconcile(
         .filter(|claim| !claims.holds(*claim))
         .collect();
     if strays.is_empty() {
-        return Ok(());
+        return Ok(false);
     }
-    let released = link.write("release stray claims", |conn| {
+    let released = insist(link, "release stray claims", |conn| {
         claimed::release(conn, registration.id, &strays, None)
     })?;
-    link.subscriber().emit(&Event::Released {
-        count: released.len(),
-        why: "the answer to their claim was lost",
-    });
-    Ok(())
+    // The heartbeat may have come first.
+    if !released.is_empty() {
+        link.subscriber().emit(&Event::Released {
+            count: released.len(),
+            why: "the answer to their claim was lost",
+        });
+    }
+    Ok(true)
 }

@@ -19,7 +19,13 @@ use std::time::{Duration, Instant};
 const LOOK: Duration = Duration::from_millis(20);
 
 /// For each statement after a stop: children are looked after meanwhile.
-const HASTE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// At a stop, how soon it is tried again to give back what children held.
+const HASTE: Duration = Duration::from_millis(200);
+
+/// For how long that is tried after a second signal.
+const LAST_TRY: Duration = Duration::from_secs(1);
 
 /// A supervisor at work.
 pub(super) struct Supervising {
@@ -35,6 +41,9 @@ pub(super) struct Supervising {
     /// Children that ended and whose claims could not be given back yet.
     unburied: Vec<Exit>,
     next_burial: Instant,
+    is_stopping: bool,
+    /// A child left jobs behind in the stop.
+    is_cut_short: bool,
     adopts: bool,
     is_quiet: bool,
     vital: Vital,
@@ -52,7 +61,7 @@ impl Supervising {
             shutdown_timeout: settings.shutdown_timeout,
             subscriber: lifeline.subscriber.clone(),
             heart,
-            link: Link::new(lifeline).in_haste(HASTE),
+            link: Link::new(lifeline).in_haste(PATIENCE),
             slots: Slot::all_of(&settings.children),
             threads,
             watch: Watch::new(settings.pulse.threshold, interval),
@@ -60,6 +69,8 @@ impl Supervising {
             next_watch: clock::instant(),
             unburied: Vec::new(),
             next_burial: clock::instant(),
+            is_stopping: false,
+            is_cut_short: false,
             adopts: settings.is_program && settings.workers.is_empty() && orphans::are_adopted(),
             is_quiet: false,
             vital: settings.vital.clone(),
@@ -187,15 +198,19 @@ impl Supervising {
         if self.unburied.is_empty() || clock::instant() < self.next_burial {
             return;
         }
-        while let Some(exit) = self.unburied.last() {
+        while let Some(exit) = self.unburied.last_mut() {
             let (link, subscriber) = (&mut self.link, &self.subscriber);
             let pruned = self
                 .vital
                 .waiting(|| maintenance::prune_child(link, exit, subscriber));
             match pruned {
-                Ok(()) => drop(self.unburied.pop()),
+                Ok(()) => {
+                    self.is_cut_short |= self.is_stopping && exit.is_cut_short;
+                    self.unburied.pop();
+                }
                 Err(delay) => {
-                    self.next_burial = clock::instant() + delay;
+                    let most = if self.is_stopping { HASTE } else { delay };
+                    self.next_burial = clock::instant() + delay.min(most);
                     return;
                 }
             }
@@ -228,33 +243,39 @@ impl Supervising {
     }
 
     /// Stops children and threads, reaping and giving back until the end.
-    /// False: something had to be killed.
+    /// False: something had to be killed, or left jobs behind.
     fn stop_all(&mut self, stop: &Stop) -> bool {
+        self.is_stopping = true;
         self.slots.iter_mut().for_each(Slot::stop);
         self.threads.iter().for_each(Handle::stop);
-        let most = self.shutdown_timeout.saturating_add(MERCY_FOR_CHILDREN);
-        let deadline = clock::deadline(most);
+        let after = |mercy| clock::deadline(self.shutdown_timeout.saturating_add(mercy));
+        let (deadline, mut give_up) = (after(MERCY_FOR_CHILDREN), after(MERCY));
         let mut graceful = true;
-        while self.slots.iter().any(Slot::is_running)
-            || self.threads.iter_mut().any(|handle| !handle.has_ended())
-        {
-            if stop.is_now() || clock::instant() >= deadline {
-                graceful = false;
-                self.slots.iter_mut().for_each(Slot::kill);
-                self.threads.iter().for_each(Handle::stop_now);
-            }
+        loop {
             self.reap();
             self.show_life();
+            let now = clock::instant();
+            if stop.is_now() {
+                give_up = give_up.min(now + LAST_TRY);
+            }
+            if self.is_anything_running() {
+                if stop.is_now() || now >= deadline {
+                    graceful = false;
+                    self.slots.iter_mut().for_each(Slot::kill);
+                    self.threads.iter().for_each(Handle::stop_now);
+                }
+            } else if now >= give_up || !self.unburied.iter().any(Exit::may_hold_jobs) {
+                break;
+            }
             clock::nap(Duration::from_millis(5));
-        }
-        self.reap();
-        // Their ends may have fallen into a moment without an answer.
-        let end = clock::deadline(HASTE);
-        while !self.unburied.is_empty() && clock::instant() < end {
-            clock::nap(Duration::from_millis(5));
-            self.bury();
         }
         self.vital.rest();
-        graceful
+        // What is not known to have been given back was cut short as well.
+        graceful && !self.is_cut_short && !self.unburied.iter().any(Exit::may_hold_jobs)
+    }
+
+    fn is_anything_running(&mut self) -> bool {
+        self.slots.iter().any(Slot::is_running)
+            || self.threads.iter_mut().any(|handle| !handle.has_ended())
     }
 }

@@ -58,28 +58,28 @@ pub(crate) fn join(handle: JoinHandle<()>) {
 
 /// Waits for threads to end, so long at most. False: some go on, and end when
 /// what they wait for does.
-pub(crate) fn join_within(handles: Vec<JoinHandle<()>>, patience: Duration) -> bool {
+pub(crate) fn join_within(mut handles: Vec<JoinHandle<()>>, patience: Duration) -> bool {
     let deadline = clock::deadline(patience);
-    join_until(handles, deadline, &Stop::new(), || false)
+    join_until(&mut handles, deadline, &Stop::new(), || false)
 }
 
-/// Waits for threads to end, until the deadline, `give_up`, or `is_vain`. The
-/// standard library has no join with a deadline; a look every few
-/// milliseconds, only while stopping, does.
+/// Waits for threads to end, until the deadline, `give_up`, or `is_vain`; those
+/// that still run are left in `handles`. The standard library has no join with
+/// a deadline; a look every few milliseconds, only while stopping, does.
 pub(crate) fn join_until(
-    handles: Vec<JoinHandle<()>>,
+    handles: &mut Vec<JoinHandle<()>>,
     deadline: Instant,
     give_up: &Stop,
     is_vain: impl Fn() -> bool,
 ) -> bool {
-    for handle in handles {
-        while !handle.is_finished() {
-            if give_up.is_now() || clock::instant() >= deadline || is_vain() {
-                return false;
-            }
+    while let Some(handle) = handles.last() {
+        if handle.is_finished() {
+            handles.pop().into_iter().for_each(join);
+        } else if give_up.is_now() || clock::instant() >= deadline || is_vain() {
+            return false;
+        } else {
             clock::nap(Duration::from_millis(2));
         }
-        join(handle);
     }
     true
 }

@@ -16,15 +16,22 @@ use super::watchdog::{Bite, Watchdog};
 use super::worker::Worker;
 use super::{listener, release, threads};
 use crate::clock;
-use crate::db::processes;
 use crate::error::Result;
 use crate::event::Event;
+use crate::job::JobId;
 use crate::mutant;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// How long the jobs that a stop interrupts have to end by themselves.
+const FAREWELL: Duration = Duration::from_millis(200);
+
+/// How long the ends of jobs may take to be written, once the threads have
+/// stopped, or their time is over.
+const FLUSH: Duration = Duration::from_secs(2);
 
 /// For the statement that a thread is at when it is to end.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -146,35 +153,43 @@ impl Working {
         if mutant::is("heartbeat_stops_at_term") {
             self.heart.quiet();
         }
-        let mut link = Link::new(lifeline);
-        for registration in self.heart.all() {
-            let _ = link.write("drain", |conn| processes::drain(conn, registration.id));
-        }
-        let polled = threads::join_until(vec![self.polls], deadline, &Stop::new(), || {
+        let (heart, claims, mut link) = (&self.heart, &*self.claims, Link::new(lifeline));
+        let drains = release::drain(&mut link, &heart.all());
+        let polled = threads::join_until(&mut vec![self.polls], deadline, &Stop::new(), || {
             give_up
                 .asked_now_at()
                 .is_some_and(|at| at.elapsed() > PATIENCE)
         });
-        release::unstarted(&self.claims, &mut link);
-        // What has overrun its time does not end for being waited for.
-        let is_vain = || self.claims.only_overrun();
-        let drained = threads::join_until(self.jobs, deadline, give_up, is_vain);
-        let flush = (clock::instant() + Duration::from_secs(2)).max(deadline);
-        let flushed = threads::join_until(vec![self.finishes], flush, give_up, is_vain);
+        release::unstarted(claims, &mut link);
+        // Not while a claim may be under way.
+        if polled {
+            release::strays(claims, &mut link, &heart.all());
+        }
+        let drained = let_end(claims, self.jobs, deadline, give_up);
+        let flushed = let_write(claims, self.finishes, (deadline, drained), give_up);
         lifeline.give_up_writing.stop();
         self.quit.stop();
         threads::join_within(vec![self.watches], PATIENCE);
+        if !drains {
+            release::drain(&mut link, &heart.all());
+        }
         let mut unfinished = Vec::new();
-        // Broken: a finisher that panicked has ended too, and a poller may
-        // have left claims that no memory knows of.
+        // Broken: a finisher that panicked has ended too.
         if !(drained && flushed) || lifeline.stop.is_broken() {
             let leave_overrun = self.bite.is_some();
-            unfinished = release::give_back(&self.claims, &mut link, drained, leave_overrun);
-            for registration in self.heart.all() {
-                let _ = release::reconcile(&self.claims, &mut link, &registration);
-            }
+            unfinished = release::give_back(claims, &mut link, drained, leave_overrun);
         }
+        // Those that the finisher has given back; it may be at it still.
+        unfinished.extend(claims.cut_short().into_iter().map(JobId));
+        unfinished.sort_unstable();
+        unfinished.dedup();
         drop(self.beats);
+        // The row was locked for that, so that a claim which the server was
+        // still at, over a connection that broke, has come to its end.
+        if polled && release::strays(claims, &mut link, &heart.all()) {
+            heart.deregister(&mut link);
+        }
+        release::disown(claims);
         threads::join_within(vec![self.listens], PATIENCE);
         if let Some(bite) = self.bite {
             bite.end_if_due();
@@ -184,4 +199,35 @@ impl Working {
             cut_short: !polled,
         }
     }
+}
+
+/// Lets the jobs that run end, and tells those that still run at the deadline.
+/// True: all have ended.
+fn let_end(
+    claims: &Claims,
+    mut jobs: Vec<JoinHandle<()>>,
+    deadline: Instant,
+    give_up: &Stop,
+) -> bool {
+    // What has overrun its time does not end for being waited for.
+    let is_vain = || claims.only_overrun();
+    if threads::join_until(&mut jobs, deadline, give_up, is_vain) {
+        return true;
+    }
+    claims.call_off();
+    let farewell = clock::deadline(FAREWELL);
+    threads::join_until(&mut jobs, farewell, give_up, is_vain)
+}
+
+/// Lets the ends of jobs be written. True: all are, and no job runs.
+fn let_write(
+    claims: &Claims,
+    finishes: JoinHandle<()>,
+    (deadline, drained): (Instant, bool),
+    give_up: &Stop,
+) -> bool {
+    // As long as a job runs, the finisher does not end.
+    let is_vain = || claims.only_overrun() || (!drained && claims.are_settled());
+    let flush = clock::deadline(FLUSH).max(deadline);
+    threads::join_until(&mut vec![finishes], flush, give_up, is_vain)
 }

@@ -301,6 +301,7 @@ fn fate(ending: Ending) -> Fate {
             Fate::Discarded(failure.kind, failure.message)
         }
         Ending::Snooze(delay) => Fate::Snoozed(delay),
+        Ending::Release(_) => Fate::Snoozed(Duration::ZERO),
     }
 }
 

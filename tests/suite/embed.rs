@@ -213,6 +213,25 @@ fn stop_now_waits_for_nobody(db: &TestDb) {
     until("its late end is fenced", || events.count("Fenced") == 1);
 }
 
+/// The least time of some: a busy machine may be slow at one or the other.
+fn a_stop_ends_soon_after_its_timeout(db: &TestDb) {
+    const TIMEOUT: Duration = Duration::from_millis(300);
+    let (gate, events) = (Arc::new(Gate::default()), Events::default());
+    let stop = |runs: usize| {
+        let worker = gated(db, &gate, &events).shutdown_timeout(TIMEOUT);
+        let mut worker = worker.start().unwrap();
+        Wait.enqueue(&mut db.connect()).unwrap();
+        until("it runs", || gate.begun() == runs);
+        let begin = Instant::now();
+        worker.stop();
+        assert!(!worker.join(SOON).unwrap().is_drained());
+        begin.elapsed()
+    };
+    let soon = (1..=20).any(|runs| stop(runs) < TIMEOUT + Duration::from_millis(500));
+    assert!(soon, "every stop took more than half a second too long");
+    gate.open();
+}
+
 /// Ends early when asked to.
 #[derive(Debug, Serialize, Deserialize)]
 struct Obedient;
@@ -395,6 +414,7 @@ on_each_database!(
     what_runs_too_long_is_given_back_and_fenced,
     an_at_most_once_job_that_runs_too_long_fails,
     stop_now_waits_for_nobody,
+    a_stop_ends_soon_after_its_timeout,
     a_job_can_see_the_stop,
     dropping_the_handle_stops,
     two_workers_live_in_one_program,

@@ -34,6 +34,7 @@ mod explain;
 mod hooks;
 mod idempotency;
 mod ids;
+mod interruptions;
 mod limits;
 mod migrations;
 mod panics;
@@ -48,6 +49,7 @@ mod schema;
 mod settings;
 mod shutdown;
 mod smoke;
+mod strays;
 mod testing;
 #[cfg(feature = "cli")]
 mod troubles;

@@ -18,6 +18,8 @@ on_each_database!(
     a_supervisor_stops_its_children_in_order,
     a_slow_drain_is_not_taken_for_death,
     an_interrupted_at_most_once_job_fails,
+    a_child_that_dies_in_the_stop_is_no_drain,
+    a_child_that_was_cut_short_before_the_stop_is_forgotten,
 );
 
 fn processes(db: &TestDb) -> i64 {
@@ -140,7 +142,7 @@ fn jobs_over_the_shutdown_timeout_are_given_back(db: &TestDb) {
         .unwrap();
     scene.started("a", 1);
     supervisor.signal(Signal::TERM);
-    supervisor.exit();
+    assert_eq!(supervisor.exit().code(), Some(75));
     assert_eq!(
         (
             db.rows("ready_executions"),
@@ -233,4 +235,38 @@ fn an_interrupted_at_most_once_job_fails(db: &TestDb) {
         ),
         (1, 0, 0)
     );
+}
+
+fn a_child_that_dies_in_the_stop_is_no_drain(db: &TestDb) {
+    let scene = Scene::new(db);
+    let mut supervisor = scene.supervisor(1);
+    Work::new("a", Do::WaitFor(scene.gate("never")))
+        .enqueue(&mut db.connect())
+        .unwrap();
+    let child = scene.started("a", 1).pid;
+    supervisor.signal(Signal::TERM);
+    supervisor.logs("stopping the Supervisor");
+    crate::support::process::signal(child, Signal::KILL);
+    assert_eq!(supervisor.exit().code(), Some(75));
+    assert_eq!((db.rows("claimed_executions"), processes(db)), (0, 0));
+}
+
+fn a_child_that_was_cut_short_before_the_stop_is_forgotten(db: &TestDb) {
+    let scene = Scene::new(db);
+    let mut supervisor = scene.worker_with(|role| {
+        role.workers = Some(1);
+        role.shutdown_ms = 300;
+    });
+    Work::new("a", Do::WaitFor(scene.gate("go")))
+        .enqueue(&mut db.connect())
+        .unwrap();
+    let child = scene.started("a", 1).pid;
+    crate::support::process::signal(child, Signal::TERM);
+    supervisor.logs("exited with code 75");
+    scene.started("a", 2);
+    scene.open("go");
+    scene.drained();
+    supervisor.signal(Signal::TERM);
+    assert_eq!(supervisor.exit().code(), Some(0));
+    assert_eq!(crash_count(db), 0);
 }

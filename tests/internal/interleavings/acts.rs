@@ -79,6 +79,10 @@ pub fn retrying() -> Ending {
     Ending::Retry(Failure::new("test", "as told"), Duration::ZERO)
 }
 
+pub fn releasing() -> Ending {
+    Ending::Release("as told".to_owned())
+}
+
 pub fn release(
     conn: &mut Conn<'_>,
     world: &World,
@@ -256,6 +260,7 @@ fn in_a_word(done: Option<&Ending>) -> &'static str {
         Some(Ending::Discard(_)) => "discarded",
         Some(Ending::Cancel(_)) => "cancelled",
         Some(Ending::Snooze(_)) => "snoozed",
+        Some(Ending::Release(_)) => "released",
     }
 }
 

@@ -70,6 +70,28 @@ fn release_and_prune(db: &TestDb) {
         ]);
 }
 
+/// The job was told that the claim is lost, while it still is its own or not.
+fn end_as_released_and_prune(db: &TestDb) {
+    Play::new(db, one_claim)
+        .actor("end", |c, w| end(c, w, (1, 1), &releasing(), Keep))
+        .actor("prune", |c, w| prune(c, w, 1, Some(0)))
+        .ends_in(&[
+            "end fenced, prune 1+0+0 -> j1 ready (1 crash); ",
+            "end released, prune 0+0+0 -> j1 ready; ",
+        ]);
+}
+
+/// A stop gives back what runs, while the job ends with the stop.
+fn end_as_released_and_release(db: &TestDb) {
+    Play::new(db, one_claim)
+        .actor("end", |c, w| end(c, w, (1, 1), &releasing(), Keep))
+        .actor("release", |c, w| release(c, w, 1, &[1], Some(HOUR)))
+        .ends_in(&[
+            "end fenced, release 1 -> j1 scheduled; p1",
+            "end released, release 0 -> j1 ready; p1",
+        ]);
+}
+
 fn release_for_later_and_prune(db: &TestDb) {
     Play::new(db, one_claim)
         .actor("release", |c, w| release(c, w, 1, &[1], Some(HOUR)))
@@ -201,6 +223,8 @@ on_each_database!(
     finish_that_deletes_and_prune,
     fail_and_prune,
     release_and_prune,
+    end_as_released_and_prune,
+    end_as_released_and_release,
     release_for_later_and_prune,
     finish_and_the_same_finish,
     fail_and_finish,

@@ -61,6 +61,7 @@ impl Taken<'_> {
             Ending::Discard(_) => End::Discard,
             Ending::Cancel(_) => End::Cancel,
             Ending::Snooze(delay) => End::Snooze(seconds(delay)),
+            Ending::Release(_) => End::Release,
         })))
     }
 
@@ -154,6 +155,7 @@ fn ending(end: End) -> Ending {
         End::Discard => Ending::Discard(failure()),
         End::Cancel => Ending::Cancel(failure()),
         End::Snooze(delay) => Ending::Snooze(Duration::from_secs(delay.into())),
+        End::Release => Ending::Release("as told".to_owned()),
     }
 }
 

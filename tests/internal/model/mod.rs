@@ -114,7 +114,7 @@ fn kinds(step: &Step, answer: &Answer) -> Vec<String> {
 }
 
 /// What a run of all cases is nothing worth without.
-const MUST_HAPPEN: [&str; 37] = [
+const MUST_HAPPEN: [&str; 38] = [
     "Claim none",
     "Claim one",
     "Claim some",
@@ -135,6 +135,7 @@ const MUST_HAPPEN: [&str; 37] = [
     "End Discard",
     "End Cancel",
     "End Snooze",
+    "End Release",
     "Clear some",
     "Move some",
     "Move others one",

@@ -282,13 +282,14 @@ impl Model {
         job.place = match end {
             End::Fail => Place::Failed("test"),
             End::Retry(delay) | End::Snooze(delay) => waiting(delay),
+            End::Release => waiting(0),
             End::Discard | End::Cancel if keep => Place::Finished,
             End::Discard | End::Cancel => Place::Gone,
         };
         if by_owner {
             job.last_claim = Some(claim);
         }
-        if !matches!(end, End::Snooze(_)) {
+        if !matches!(end, End::Snooze(_) | End::Release) {
             job.attempts += 1;
             job.attempts_kept += 1;
         }
@@ -313,6 +314,7 @@ impl Model {
                 Some(end) => {
                     self.follow(claim, end, false, true);
                     match end {
+                        End::Release => 0,
                         End::Retry(_) | End::Snooze(_) => 1,
                         End::Fail => 2,
                         End::Discard | End::Cancel => 3,

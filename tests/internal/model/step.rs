@@ -121,6 +121,7 @@ pub enum End {
     Discard,
     Cancel,
     Snooze(u16),
+    Release,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -191,6 +192,7 @@ fn end() -> impl Strategy<Value = End> {
         1 => Just(End::Discard),
         1 => Just(End::Cancel),
         1 => delay_or_none().prop_map(End::Snooze),
+        1 => Just(End::Release),
     ]
 }
 

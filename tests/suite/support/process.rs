@@ -12,8 +12,8 @@ use std::process::{Child as Program, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 use windlass::{
-    Child, Context, Database, Delivery, Dispatcher, Job, JobResult, Policy, Registry, Subscriber,
-    Supervisor, Worker,
+    Child, Context, Database, Delivery, Dispatcher, Interrupted, Job, JobError, JobResult, Policy,
+    Registry, Subscriber, Supervisor, Worker,
 };
 
 const ROLE: &str = "WINDLASS_TEST_ROLE";
@@ -395,6 +395,12 @@ pub enum Do {
     WaitFor(String),
     /// Waits until it exists or the claim is lost.
     WaitForOrLost(String),
+    /// Waits until it exists, and ends with whatever interrupts it.
+    Ask(String),
+    /// Ends with an interruption, raised or not.
+    Return(Raised),
+    /// Waits for a stop, and ends with it before it is interrupted.
+    ReturnOnceStopping,
     /// Makes the file and never ends, unless it exists.
     StickOnce(String),
     Sleep(u64),
@@ -405,14 +411,44 @@ pub enum Do {
     Panic,
 }
 
+/// The interruptions, for arguments of jobs.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub enum Raised {
+    Lost,
+    Cancelled,
+    TimedOut,
+    Stopping,
+}
+
+impl Raised {
+    fn interrupted(self) -> Interrupted {
+        match self {
+            Raised::Lost => Interrupted::Lost,
+            Raised::Cancelled => Interrupted::Cancelled,
+            Raised::TimedOut => Interrupted::TimedOut,
+            Raised::Stopping => Interrupted::Stopping,
+        }
+    }
+}
+
 impl Do {
-    fn run<S>(&self, cx: &Context<'_, S>) {
+    fn run<S>(&self, cx: &Context<'_, S>) -> JobResult {
         match self {
             Do::Nothing => {}
             Do::WaitFor(path) => until("the gate opens", || Path::new(path).exists()),
             Do::WaitForOrLost(path) => until("the gate opens", || {
                 Path::new(path).exists() || cx.is_lost()
             }),
+            Do::Ask(path) => {
+                while !Path::new(path).exists() {
+                    cx.sleep(Duration::from_millis(5))?;
+                }
+            }
+            Do::Return(raised) => return Err(raised.interrupted().into()),
+            Do::ReturnOnceStopping => {
+                until("the process stops", || cx.is_stopping());
+                return Err(Interrupted::Stopping.into());
+            }
             Do::StickOnce(path) => {
                 if File::create_new(path).is_ok() {
                     loop {
@@ -430,10 +466,12 @@ impl Do {
             Do::Exit(code) => std::process::exit(*code),
             Do::Panic => panic!("as told"),
         }
+        Ok(())
     }
 }
 
-/// Writes a line, does something, writes another.
+/// Writes a line, does something, writes another: `end`, or the kind of its
+/// error.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Work {
     pub name: String,
@@ -456,9 +494,10 @@ impl Job for Work {
 
     fn perform(self, cx: &Context<'_, Effects>) -> JobResult {
         cx.write("start", &self.name, cx.claim_id());
-        self.what.run(cx);
-        cx.write("end", &self.name, cx.claim_id());
-        Ok(())
+        let ended = self.what.run(cx);
+        let what = ended.as_ref().map_or_else(JobError::kind, |()| "end");
+        cx.write(what, &self.name, cx.claim_id());
+        ended
     }
 }
 
