@@ -124,6 +124,7 @@ fn a_cancelled_job_is_not_given_back(db: &TestDb) {
 fn cancelling_and_running_at_once(db: &TestDb) {
     const ROUND: usize = 100;
     let bench = Bench::start(db);
+    let told = "SELECT count(*) AS n FROM windlass_attempts WHERE outcome = 'cancelled'";
     let (mut jobs, mut ended) = (0, 0);
     // A round may be over before the other side has begun, whichever is
     // faster on this machine: there are rounds until both have won jobs.
@@ -132,11 +133,12 @@ fn cancelling_and_running_at_once(db: &TestDb) {
         jobs += ROUND;
         until("every job has ended", || finished(db) == jobs as i64);
         nothing_is_left(db);
-        assert_eq!(ended + bench.log.len(), jobs);
+        // A job that was claimed, but not begun, is asked to end, and ends without having run.
+        let cancelled = db.count(told);
+        assert_eq!(cancelled + bench.log.len() as i64, jobs as i64);
+        assert!(ended as i64 <= cancelled);
         jobs >= 3 * ROUND && ended > 0 && ended < jobs
     });
-    let told = "SELECT count(*) AS n FROM windlass_attempts WHERE outcome = 'cancelled'";
-    assert_eq!(db.count(told), ended as i64);
 }
 
 /// How many of so many jobs, half of which are soon due, ended because two
