@@ -342,9 +342,7 @@ mod tests {
 
     #[test]
     fn the_text_of_a_cause_comes_once() {
-        let error = JobError::from(Outer {
-            source: fmt::Error,
-        });
+        let error = JobError::from(Outer { source: fmt::Error });
         let cause = fmt::Error.to_string();
         assert_eq!(error.message(), format!("cannot begin: {cause}"));
         assert!(error.kind().ends_with("Outer"), "{}", error.kind());
