@@ -58,10 +58,11 @@ fn a_running_job_hears_of_it(db: &TestDb) {
     let job = enqueue(db, "a", [Turn::UntilCancelled], stubborn(5));
     until("the job runs", || bench.log.len() == 1);
     assert_eq!(cancel(db, job), Cancelled::Asked);
-    assert_eq!(
-        cancel(db, job),
-        Cancelled::Asked,
-        "asking twice is asking once"
+    // Asking twice is asking once, unless the job has heard of it and ended in between.
+    let again = cancel(db, job);
+    assert!(
+        again == Cancelled::Asked || finished(db) == 1,
+        "{again:?} though it runs"
     );
     until("the job has ended", || finished(db) == 1);
     assert_eq!(outcome(db, job), AttemptOutcome::Cancelled);
