@@ -136,32 +136,60 @@ pub(crate) fn end_all(
     finished: Finished,
 ) -> QueryResult<Vec<(i64, Ending)>> {
     conn.transaction(|conn| {
-        let claims: Vec<i64> = ends.iter().map(|(claim, ..)| *claim).collect();
-        let held = claimed::end(conn, process_id, &claims)?;
-        let held: BTreeMap<i64, Ended> = held.into_iter().map(|row| (row.claim_id, row)).collect();
-        let mut done = Vec::with_capacity(held.len());
-        for (claim_id, ending, ran) in ends {
-            let Some(ended) = held.get(claim_id) else {
-                continue;
-            };
-            let ending = if ended.cancelled {
-                Ending::Cancel(cancelled())
-            } else {
-                (*ending).clone()
-            };
-            let run = EndedRun {
-                process_id,
-                claim_id: *claim_id,
-                job_id: ended.job_id,
-                began: Began::Ago(*ran),
-                by_owner: true,
-                finished,
-            };
-            follow(conn, &run, &ending)?;
-            done.push((*claim_id, ending));
-        }
-        Ok(done)
+        let held = claimed::end(conn, process_id, &claims(ends))?;
+        follow_all(conn, process_id, ends, (held, finished))
     })
+}
+
+/// The same for those of the claims that no other transaction has locked; the
+/// others that are still held are returned too.
+pub(crate) fn end_free(
+    conn: &mut Conn<'_>,
+    process_id: i64,
+    ends: &[End<'_>],
+    finished: Finished,
+) -> QueryResult<(Vec<(i64, Ending)>, Vec<i64>)> {
+    conn.transaction(|conn| {
+        let (held, written) = claimed::end_free(conn, process_id, &claims(ends))?;
+        let done = follow_all(conn, process_id, ends, (held, finished))?;
+        Ok((done, written.busy))
+    })
+}
+
+fn claims(ends: &[End<'_>]) -> Vec<i64> {
+    ends.iter().map(|(claim, ..)| *claim).collect()
+}
+
+/// Does what follows the ends of claims.
+fn follow_all(
+    conn: &mut Conn<'_>,
+    process_id: i64,
+    ends: &[End<'_>],
+    (held, finished): (Vec<Ended>, Finished),
+) -> QueryResult<Vec<(i64, Ending)>> {
+    let held: BTreeMap<i64, Ended> = held.into_iter().map(|row| (row.claim_id, row)).collect();
+    let mut done = Vec::with_capacity(held.len());
+    for (claim_id, ending, ran) in ends {
+        let Some(ended) = held.get(claim_id) else {
+            continue;
+        };
+        let ending = if ended.cancelled {
+            Ending::Cancel(cancelled())
+        } else {
+            (*ending).clone()
+        };
+        let run = EndedRun {
+            process_id,
+            claim_id: *claim_id,
+            job_id: ended.job_id,
+            began: Began::Ago(*ran),
+            by_owner: true,
+            finished,
+        };
+        follow(conn, &run, &ending)?;
+        done.push((*claim_id, ending));
+    }
+    Ok(done)
 }
 
 /// The failure of a job that was cancelled while it ran.

@@ -65,9 +65,9 @@ pub(crate) mod wakeup;
 #[cfg(feature = "config")]
 pub(crate) use address::without_secrets;
 pub use conn::{AsConn, Conn};
-pub(crate) use conn::{on, ping, prefer_indexes};
+pub(crate) use conn::{briefly, on, ping, prefer_indexes};
 pub use database::{Connection, Database, TestDatabase};
-pub(crate) use fatal::FileId;
+pub(crate) use fatal::{FileId, Refusal};
 #[cfg(feature = "cli")]
 pub(crate) use room::{Room, room};
 

@@ -2,11 +2,12 @@
 
 use super::lifeline::{Lifeline, Trouble};
 use crate::clock::{self, Backoff};
-use crate::db::{Conn, Connection, blocked, prefer_indexes};
+use crate::db::{Conn, Connection, Refusal, blocked, prefer_indexes};
 use crate::event::{Event, Subscriber};
 use crate::job::JobId;
 use diesel::QueryResult;
-use std::time::Duration;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 /// A loop's connection.
 #[derive(Debug)]
@@ -17,8 +18,10 @@ pub(crate) struct Link {
     /// What fails at present: its success, and no other, ends the trouble. On
     /// a full disk, one in two statements goes well.
     failing: Option<&'static str>,
-    /// When the present trouble was last reported.
-    reported: Option<std::time::Instant>,
+    /// When the failure of each action was last reported.
+    reported: HashMap<&'static str, Instant>,
+    /// How the last attempt failed.
+    refusal: Refusal,
 }
 
 /// Between attempts at a database that is away; between reports of it too.
@@ -35,7 +38,8 @@ impl Link {
             connection: None,
             backoff: Backoff::up_to(LONGEST_PAUSE),
             failing: None,
-            reported: None,
+            reported: HashMap::new(),
+            refusal: Refusal::Trouble,
         }
     }
 
@@ -58,7 +62,6 @@ impl Link {
                 if self.failing == Some(action) {
                     self.failing = None;
                     self.backoff.reset();
-                    self.reported = None;
                 }
                 Ok(value)
             }
@@ -66,6 +69,31 @@ impl Link {
                 self.suffer(action, trouble);
                 Err(self.backoff.delay())
             }
+        }
+    }
+
+    /// How the last [`write`](Self::write) failed that did.
+    pub(crate) fn refusal(&self) -> Refusal {
+        self.refusal
+    }
+
+    /// How `work` would be refused now. `None`: it would be accepted. Nothing of
+    /// it is kept.
+    pub(crate) fn would_refuse(
+        &mut self,
+        work: impl FnOnce(&mut Conn<'_>) -> QueryResult<()>,
+    ) -> Option<Refusal> {
+        use diesel::result::Error::RollbackTransaction;
+        let tried = self.attempt(|conn| {
+            let result = conn.transaction(|conn| {
+                work(conn)?;
+                Err::<(), _>(RollbackTransaction)
+            });
+            Ok(result.err().filter(|error| *error != RollbackTransaction))
+        });
+        match tried {
+            Ok(error) => error.as_ref().map(Refusal::of),
+            Err(_) => Some(Refusal::Trouble),
         }
     }
 
@@ -97,7 +125,7 @@ impl Link {
             Trouble::Passing(_) if self.lifeline.is_lost() => {}
             Trouble::Passing(reason) => {
                 self.connection = None;
-                self.report(action, &reason);
+                self.complain(action, &reason);
             }
             Trouble::Lasting(reason) => self.lifeline.lose(&reason),
         }
@@ -107,6 +135,7 @@ impl Link {
         &mut self,
         work: impl FnOnce(&mut Conn<'_>) -> QueryResult<T>,
     ) -> Result<T, Trouble> {
+        self.refusal = Refusal::Trouble;
         if self.lifeline.is_lost() {
             return Err(Trouble::Passing(String::new()));
         }
@@ -121,16 +150,19 @@ impl Link {
                 none.insert(connection)
             }
         };
-        connection
-            .write(work)
-            .map_err(|error| self.lifeline.judge(&error.to_string()))
+        connection.write(work).map_err(|error| {
+            self.refusal = Refusal::of(&error);
+            self.lifeline.judge(&error.to_string())
+        })
     }
 
-    /// Once at the beginning of a trouble, then every ten seconds.
-    fn report(&mut self, action: &str, reason: &str) {
+    /// Reports that an action fails: at once, then every ten seconds at most,
+    /// whatever goes well in between.
+    pub(crate) fn complain(&mut self, action: &'static str, reason: &str) {
         let now = clock::instant();
-        if self.reported.is_none_or(|last| now - last >= REPORT_EVERY) {
-            self.reported = Some(now);
+        let last = self.reported.get(action);
+        if last.is_none_or(|last| now - *last >= REPORT_EVERY) {
+            self.reported.insert(action, now);
             self.subscriber()
                 .emit(&Event::Unreachable { action, reason });
         }

@@ -1,6 +1,8 @@
 //! One row that is locked, refused or gone holds up no other.
 
 mod claims;
+mod clearing;
+mod ends;
 
 #[cfg(feature = "postgres")]
 use crate::support::TestDb;
