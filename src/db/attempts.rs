@@ -231,7 +231,7 @@ pub(super) fn follow(conn: &mut Conn<'_>, run: &EndedRun, ending: &Ending) -> Qu
 /// One attempt was used.
 fn count(conn: &mut Conn<'_>, run: &EndedRun) -> QueryResult<()> {
     let text = conn.write(
-        "UPDATE solid_queue_jobs SET attempts = attempts + 1, last_claim_id = coalesce($1, last_claim_id), \
+        "UPDATE solid_queue_jobs SET attempts = {next attempts}, last_claim_id = coalesce($1, last_claim_id), \
          updated_at = {now} WHERE id = $2",
     );
     on!(conn, |c| cached(
@@ -283,7 +283,7 @@ pub(super) fn insert(
     let text = conn.write(
         "INSERT INTO windlass_attempts (job_id, claim_id, attempt, outcome, kind, message, place, \
            process_name, hostname, pid, started_at, ended_at) \
-         SELECT j.id, $1, j.attempts + 1, $2, $3, $4, $5, p.name, p.hostname, p.pid, \
+         SELECT j.id, $1, {next j.attempts}, $2, $3, $4, $5, p.name, p.hostname, p.pid, \
            coalesce({time $6}, {later $7}), {now} \
          FROM solid_queue_jobs j LEFT JOIN solid_queue_processes p ON p.id = $8 WHERE j.id = $9",
     );

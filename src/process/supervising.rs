@@ -11,6 +11,7 @@ use super::stop::Stop;
 use super::supervisor::{MERCY, Supervisor};
 use super::{orphans, threads};
 use crate::clock;
+use crate::db::Refusal;
 use crate::event::{Event, Subscriber};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -134,10 +135,7 @@ impl Supervising {
             match slot.start(parent) {
                 Ok(Some(pid)) => self.subscriber.emit(&Event::ChildStarted { pid }),
                 Ok(None) => {}
-                Err(error) => self.subscriber.emit(&Event::Unreachable {
-                    action: "start a child",
-                    reason: &error.to_string(),
-                }),
+                Err(error) => self.link.complain("start a child", &error.to_string()),
             }
         }
     }
@@ -184,17 +182,23 @@ impl Supervising {
         if self.unburied.is_empty() || clock::instant() < self.next_burial {
             return;
         }
-        while let Some(exit) = self.unburied.last() {
+        let mut is_away = false;
+        for exit in std::mem::take(&mut self.unburied) {
             let (link, subscriber) = (&mut self.link, &self.subscriber);
-            let pruned = self
-                .vital
-                .waiting(|| maintenance::prune_child(link, exit, subscriber));
-            match pruned {
-                Ok(()) => drop(self.unburied.pop()),
-                Err(delay) => {
-                    self.next_burial = clock::instant() + delay;
-                    return;
-                }
+            let pruned = if is_away {
+                Ok(true)
+            } else {
+                self.vital
+                    .waiting(|| maintenance::prune_child(link, &exit, subscriber))
+                    .map(|()| false)
+            };
+            if let Err(delay) = pruned {
+                self.next_burial = clock::instant() + delay;
+                // What others hold of one child holds up no other child.
+                is_away = self.link.refusal() == Refusal::Trouble;
+            }
+            if pruned != Ok(false) {
+                self.unburied.push(exit);
             }
         }
     }

@@ -2,6 +2,7 @@
 
 mod claims;
 mod clearing;
+mod dead;
 mod ends;
 
 #[cfg(feature = "postgres")]
