@@ -96,6 +96,9 @@ pub(crate) struct Promoted {
     pub(crate) discarded: Vec<Discarded>,
     /// How many keys were looked at.
     pub(crate) keys: usize,
+    /// How many of them are to be looked at again: another transaction has
+    /// locked jobs of theirs.
+    pub(crate) left_over: usize,
 }
 
 /// A job that did not want to wait.
@@ -108,9 +111,11 @@ pub(crate) struct Discarded {
 }
 
 impl Promoted {
-    /// Whether there may be more to do at once.
+    /// Whether there may be more to do at once: not if all that was looked at
+    /// is locked by others.
     pub(crate) fn is_progress(&self, batch: usize) -> bool {
-        !self.ready.is_empty() || !self.discarded.is_empty() || self.keys >= batch
+        let is_full = self.keys >= batch && self.left_over < self.keys;
+        !self.ready.is_empty() || !self.discarded.is_empty() || is_full
     }
 }
 
@@ -139,11 +144,12 @@ pub(crate) fn promote(conn: &mut Conn<'_>, batch: usize) -> QueryResult<Promoted
             super::ready::insert(conn, &ready)?;
         }
         let discarded = discard(conn, &keys)?;
-        want_left_over(conn, &rooms, &picked)?;
+        let left_over = want_left_over(conn, &rooms, &picked)?;
         Ok(Promoted {
             ready,
             discarded,
             keys: keys.len(),
+            left_over,
         })
     })
 }
@@ -229,9 +235,10 @@ fn discard(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<Vec<Disc
         .load(c))
 }
 
-/// A job that was passed over because somebody was moving it may stay where it
-/// is after all: its key is looked at again.
-fn want_left_over(conn: &mut Conn<'_>, rooms: &[Room], picked: &[Picked]) -> QueryResult<()> {
+/// A job that was passed over because another transaction had locked it may
+/// stay where it is after all: its key is looked at again, by the next worker
+/// or dispatcher that comes by. Returns how many keys that are.
+fn want_left_over(conn: &mut Conn<'_>, rooms: &[Room], picked: &[Picked]) -> QueryResult<usize> {
     let taken = |key: &str| picked.iter().filter(|job| job.key == key).count() as i64;
     let keys: Vec<(&str, bool)> = rooms
         .iter()
@@ -251,5 +258,7 @@ fn want_left_over(conn: &mut Conn<'_>, rooms: &[Room], picked: &[Picked]) -> Que
     ));
     let list = serde_json::to_string(&keys).unwrap_or_default();
     let rows: Vec<Key> = on!(conn, |c| cached(sql(text).bind::<Text, _>(&list)).load(c))?;
-    semaphores::want(conn, &semaphores::keys(rows))
+    let keys = semaphores::keys(rows);
+    semaphores::want_later(conn, &keys)?;
+    Ok(keys.len())
 }
