@@ -4,6 +4,8 @@ mod claims;
 mod clearing;
 mod dead;
 mod ends;
+#[cfg(feature = "postgres")]
+mod locked;
 
 #[cfg(feature = "postgres")]
 use crate::support::TestDb;
