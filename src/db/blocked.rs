@@ -211,11 +211,13 @@ fn pick(conn: &mut Conn<'_>, rooms: &[Room]) -> QueryResult<Vec<Picked>> {
     }
 }
 
-/// Ends those of the jobs of these keys that do not wait.
+/// Ends those of the jobs of these keys that do not wait. `+ 0` here and in
+/// its like keeps Postgres from walking through a whole table in the order that
+/// is asked for, where a sort is made to look dear to it.
 fn discard(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<Vec<Discarded>> {
     let text = conn.write(&format!(
         "SELECT b.job_id FROM solid_queue_blocked_executions b JOIN (SELECT value ->> 0 AS key FROM {{rows $1}}) AS w \
-         ON b.concurrency_key = w.key WHERE b.expires_at = {{time '{NOT_AT_ALL}'}} ORDER BY b.id {{lock skip of b}}"
+         ON b.concurrency_key = w.key WHERE b.expires_at = {{time '{NOT_AT_ALL}'}} ORDER BY b.id + 0 {{lock skip of b}}"
     ));
     let list = semaphores::key_list(keys);
     let jobs: Vec<Execution> = on!(conn, |c| cached(sql(text).bind::<Text, _>(&list)).load(c))?;
