@@ -1,5 +1,6 @@
 //! One row that is locked, refused or gone holds up no other.
 
+mod children;
 mod claims;
 mod clearing;
 mod dead;
