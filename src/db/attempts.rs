@@ -230,6 +230,7 @@ pub(super) fn follow(conn: &mut Conn<'_>, run: &EndedRun, ending: &Ending) -> Qu
 
 /// One attempt was used.
 fn count(conn: &mut Conn<'_>, run: &EndedRun) -> QueryResult<()> {
+    // A count that can grow no more, as other programs may leave it, stays.
     let text = conn.write(
         "UPDATE solid_queue_jobs SET attempts = {next attempts}, last_claim_id = coalesce($1, last_claim_id), \
          updated_at = {now} WHERE id = $2",
@@ -390,7 +391,8 @@ struct Row {
 /// The attempts that are kept of a job, the newest first.
 pub(crate) fn of_job(conn: &mut Conn<'_>, job_id: i64) -> QueryResult<Vec<Attempt>> {
     let text = conn.write(
-        "SELECT attempt, outcome, kind, message, place, process_name, hostname, pid, started_at, ended_at \
+        "SELECT attempt, outcome, kind, message, place, process_name, hostname, pid, \
+           {moment started_at} AS started_at, coalesce({moment ended_at}, {now}) AS ended_at \
          FROM windlass_attempts WHERE job_id = $1 ORDER BY id DESC",
     );
     let rows: Vec<Row> = on!(conn, |c| cached(sql(text).bind::<BigInt, _>(job_id))

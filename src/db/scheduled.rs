@@ -64,7 +64,7 @@ struct Wait {
 
 /// How long until the next execution is due, by the database's clock.
 pub(crate) fn next_due(conn: &mut Conn<'_>) -> QueryResult<Option<Duration>> {
-    let seconds = conn.seconds("{now}", "min(scheduled_at)");
+    let seconds = conn.seconds("{now}", "{moment min(scheduled_at)}");
     let text = conn.write(&format!(
         "SELECT {seconds} AS seconds FROM solid_queue_scheduled_executions"
     ));

@@ -7,6 +7,7 @@ mod dead;
 mod ends;
 #[cfg(feature = "postgres")]
 mod locked;
+mod tools;
 
 #[cfg(feature = "postgres")]
 use crate::support::TestDb;
