@@ -48,9 +48,9 @@ pub(crate) fn nap(duration: Duration) {
 }
 
 /// `base`, up to a tenth shorter or longer, so that many processes started
-/// at once do not beat at once.
+/// at once do not beat at once; at most about [`NEVER`].
 pub(crate) fn jittered(base: Duration) -> Duration {
-    base.mul_f64(0.9 + 0.2 * fastrand::f64())
+    base.min(NEVER).mul_f64(0.9 + 0.2 * fastrand::f64())
 }
 
 /// A growing delay between attempts at something that may come back.
@@ -81,5 +81,18 @@ impl Backoff {
     /// Forgets the failures.
     pub(crate) fn reset(&mut self) {
         self.next = Self::FIRST.min(self.cap);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_jitter_of_for_ever_is_for_ever() {
+        for _ in 0..1_000 {
+            assert!(jittered(Duration::MAX) > NEVER / 2);
+            assert!(jittered(Duration::ZERO).is_zero());
+        }
     }
 }

@@ -146,8 +146,9 @@ impl JobError {
         self
     }
 
-    /// The type of the error it was made of, or `panic`, `timeout`,
-    /// `undecodable_arguments` and the like.
+    /// The type of the error it was made of; `error` if that was a text or an
+    /// error in a box; or `panic`, `timeout`, `undecodable_arguments` and the
+    /// like.
     pub fn kind(&self) -> &str {
         &self.kind
     }
@@ -176,19 +177,37 @@ impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for JobError {
         let mut interrupted = error.downcast_ref::<Interrupted>().copied();
         let mut cause = error.source();
         while let Some(error) = cause {
-            message.push_str(": ");
-            message.push_str(&error.to_string());
+            // Many errors have the text of their cause in their own.
+            let text = error.to_string();
+            if !message.ends_with(&text) {
+                message.push_str(": ");
+                message.push_str(&text);
+            }
             // In an error of the job's own it is understood as well.
             interrupted = interrupted.or(error.downcast_ref().copied());
             cause = error.source();
         }
-        let kind = interrupted.map_or_else(std::any::type_name::<E>, Interrupted::kind);
+        let kind = interrupted.map_or_else(kind_of::<E>, Interrupted::kind);
         JobError {
-            origin: Some(std::any::type_name::<E>),
+            origin: Some(kind_of::<E>),
             decision: interrupted.map_or(Decision::ByPolicy, Decision::Interrupted),
             source: Some(error),
             ..JobError::new(kind, message)
         }
+    }
+}
+
+/// The name of an error's type, where that says anything: a text and a box have
+/// none of their own.
+fn kind_of<E>() -> &'static str {
+    use std::any::type_name;
+    let name = type_name::<E>();
+    let texts = [type_name::<String>(), type_name::<&str>()];
+    let wraps = ["alloc::boxed::Box<dyn ", "alloc::borrow::Cow<"];
+    if texts.contains(&name) || wraps.iter().any(|wrap| name.starts_with(wrap)) {
+        "error"
+    } else {
+        name
     }
 }
 
@@ -312,5 +331,36 @@ mod tests {
         assert_eq!(heeded(error, &[Interrupted::Lost]).0, Decision::Fail);
         let panicked = JobError::new("panic", Interrupted::Lost.to_string());
         assert_eq!(heeded(panicked, &[Interrupted::Lost]).0, BY_POLICY);
+    }
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("cannot begin: {source}")]
+    struct Outer {
+        #[source]
+        source: std::fmt::Error,
+    }
+
+    #[test]
+    fn the_text_of_a_cause_comes_once() {
+        let error = JobError::from(Outer {
+            source: std::fmt::Error,
+        });
+        let cause = std::fmt::Error.to_string();
+        assert_eq!(error.message(), format!("cannot begin: {cause}"));
+        assert!(error.kind().ends_with("Outer"), "{}", error.kind());
+    }
+
+    #[test]
+    fn texts_and_boxes_are_of_the_kind_error() {
+        let boxed: Box<dyn StdError + Send + Sync> = "boxed".into();
+        let all: [JobError; 4] = [
+            "a text".into(),
+            "a text".to_owned().into(),
+            std::borrow::Cow::from("a text").into(),
+            boxed.into(),
+        ];
+        for error in all {
+            assert_eq!(error.kind(), "error");
+        }
     }
 }

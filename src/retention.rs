@@ -77,7 +77,8 @@ impl Retention {
         self
     }
 
-    /// How often to look for what is to go. Default: once a minute.
+    /// How often to look for what is to go; not zero, with which a supervisor
+    /// refuses to start. Default: once a minute.
     pub fn every(mut self, interval: Duration) -> Self {
         self.every = interval;
         self

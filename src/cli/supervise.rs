@@ -80,7 +80,7 @@ pub(super) struct Supervise {
 impl Supervise {
     /// Supervises until a signal says stop.
     pub(super) fn run(&self, at: &At<'_>) -> Result<ExitCode> {
-        let config = self.source.read(at.url(), self.arguments())?;
+        let config = self.source.read(at.url(), self.arguments())?.warned();
         let config = match at.registry {
             // The program that is named may know other classes.
             Some(registry) => config.compared(registry, !self.program.is_empty())?,

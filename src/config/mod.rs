@@ -14,6 +14,8 @@ mod source;
 mod value;
 
 use crate::error::{Error, Problem, Result};
+use crate::event::Subscriber;
+use crate::hooks::Hooks;
 use crate::recurring::RecurringTask;
 use crate::registry::Registry;
 use crate::retention::Retention;
@@ -78,6 +80,9 @@ pub struct Config {
     pub(crate) scheduler: SchedulerSettings,
     pub(crate) tasks: Vec<Declared>,
     pub(crate) retention: RetentionSettings,
+    /// Of the program, for everything that is run.
+    pub(crate) hooks: Hooks,
+    subscriber: Subscriber,
     settings: Vec<Setting>,
     warnings: Vec<Problem>,
 }
@@ -89,7 +94,7 @@ impl Config {
     /// When the file cannot be read, and when anything in it or in the
     /// environment is wrong: then [`Error::Configuration`] has it all.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
-        Self::load_with(Some(path.as_ref()), Vec::new())
+        Self::load_with(Some(path.as_ref()), Vec::new()).map(Self::warned)
     }
 
     /// Reads the file that the environment variable `WINDLASS_CONFIG` names,
@@ -99,7 +104,7 @@ impl Config {
     /// # Errors
     /// As for [`load`](Self::load). That there is no `windlass.toml` is none.
     pub fn find() -> Result<Self> {
-        Self::load_with(None, Vec::new())
+        Self::load_with(None, Vec::new()).map(Self::warned)
     }
 
     /// Reads a text as if it were the file, and nothing else.
@@ -128,11 +133,15 @@ impl Config {
         let mut reader = Reader::of(file);
         reader.environment = environment;
         reader.arguments = arguments;
-        let config = Self::read(reader, path, entry)?;
-        for warning in &config.warnings {
+        Self::read(reader, path, entry)
+    }
+
+    /// Logs the warnings, for a program that does not print them.
+    pub(crate) fn warned(self) -> Self {
+        for warning in &self.warnings {
             log::warn!("{warning}");
         }
-        Ok(config)
+        self
     }
 
     fn read(mut reader: Reader, file: Option<PathBuf>, entry: Option<String>) -> Result<Self> {
@@ -147,6 +156,8 @@ impl Config {
             scheduler: SchedulerSettings::read(r),
             tasks: recurring::read_all(r),
             retention: RetentionSettings::read(r),
+            hooks: Hooks::new(),
+            subscriber: Subscriber::default(),
             settings: Vec::new(),
             warnings: Vec::new(),
         };
@@ -180,6 +191,40 @@ impl Config {
         }
         self.tasks.push(Declared::by_code(task));
         Ok(self)
+    }
+
+    /// The same, with what the program does when its supervisor, dispatchers,
+    /// scheduler and workers start, stop and end.
+    ///
+    /// ```no_run
+    /// # fn registry() -> windlass::Registry { windlass::Registry::new() }
+    /// use windlass::{Config, Hooks, Subscriber};
+    ///
+    /// let stopped = Config::find()?
+    ///     .hooks(Hooks::new().on_exit(|process| println!("a {} has ended", process.kind)))
+    ///     .subscriber(Subscriber::new(|event| println!("{event:?}")))
+    ///     .run(registry())?;
+    /// # Ok::<(), windlass::Error>(())
+    /// ```
+    pub fn hooks(mut self, hooks: Hooks) -> Self {
+        self.hooks = hooks;
+        self
+    }
+
+    /// The same, with a subscriber that hears the events of all that it runs.
+    pub fn subscriber(mut self, subscriber: Subscriber) -> Self {
+        self.subscriber = subscriber;
+        self
+    }
+
+    /// The subscriber, which logs as the settings say.
+    pub(crate) fn subscribed(&self) -> Subscriber {
+        let subscriber = self.subscriber.clone();
+        if self.supervisor.log_messages.value {
+            subscriber
+        } else {
+            subscriber.log_messages(false)
+        }
     }
 
     /// The same, with the recurring tasks of the file compared with what the

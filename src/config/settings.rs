@@ -24,6 +24,7 @@ pub(crate) struct SupervisorSettings {
     pub(crate) alive_threshold: Sourced<Interval>,
     pub(crate) shutdown_timeout: Sourced<Duration>,
     pub(crate) pidfile: Sourced<PathBuf>,
+    pub(crate) log_messages: Sourced<bool>,
 }
 
 /// `[[workers]]`
@@ -98,6 +99,8 @@ impl SupervisorSettings {
                 "How long running jobs may go on after a stop; the supervisor waits 4 s longer before it kills."),
             pidfile: s.read(r, "pidfile", PathBuf::new(),
                 "A file that the supervisor locks and writes its process id to: a second one with the same file refuses to start. Empty: none."),
+            log_messages: s.read(r, "log_messages", true,
+                "Whether the log of every process has the messages of errors of jobs, each in one line of at most 500 characters, beside their kinds."),
         };
         s.end(r);
         settings

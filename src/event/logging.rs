@@ -4,9 +4,10 @@ use super::Event;
 use crate::error::one_line;
 use std::time::Duration;
 
-/// One line an event, with key-values; never a job's arguments.
-pub(super) fn log_event(event: &Event<'_>) {
-    if !log_run(event) && !log_end(event) && !log_recurring(event) {
+/// One line an event, with key-values; never a job's arguments, except what the
+/// message of its error contains, if `messages` are to be logged.
+pub(super) fn log_event(event: &Event<'_>, messages: bool) {
+    if !log_run(event) && !log_end(event, messages) && !log_recurring(event) {
         log_process(event);
     }
 }
@@ -52,7 +53,8 @@ fn log_run(event: &Event<'_>) -> bool {
 }
 
 /// How one job ended, or its attempt. False: the event is of another kind.
-fn log_end(event: &Event<'_>) -> bool {
+fn log_end(event: &Event<'_>, messages: bool) -> bool {
+    let why = |kind: &str, message: &str| reason(kind, message, messages);
     match *event {
         Event::Finished { job, class, ran } => {
             let ms = millis(ran);
@@ -63,26 +65,35 @@ fn log_end(event: &Event<'_>) -> bool {
             class,
             ran,
             kind,
+            message,
         } => {
-            log::error!(job = job.0, class, kind, ms = millis(ran); "failed job {job} ({class}): {kind}");
+            let why = why(kind, message);
+            log::error!(job = job.0, class, kind, ms = millis(ran); "failed job {job} ({class}): {why}");
         }
         Event::Retried {
             job,
             class,
             ran,
             kind,
+            message,
             delay,
         } => {
-            let delay_ms = millis(delay);
+            let (why, delay_ms) = (why(kind, message), millis(delay));
             log::warn!(job = job.0, class, kind, ms = millis(ran), delay_ms;
-                "an attempt at job {job} ({class}) failed: {kind}; the next comes in {delay_ms} ms");
+                "an attempt at job {job} ({class}) failed: {why}; the next comes in {delay_ms} ms");
         }
         Event::Snoozed { job, class, delay } => {
             let delay_ms = millis(delay);
             log::info!(job = job.0, class, delay_ms; "snoozed job {job} ({class}) for {delay_ms} ms");
         }
-        Event::Discarded { job, class, kind } => {
-            log::info!(job = job.0, class, kind; "discarded job {job} ({class}): {kind}");
+        Event::Discarded {
+            job,
+            class,
+            kind,
+            message,
+        } => {
+            let why = why(kind, message);
+            log::info!(job = job.0, class, kind; "discarded job {job} ({class}): {why}");
         }
         Event::Cancelled { job, class } => {
             log::info!(job = job.0, class; "cancelled job {job}");
@@ -176,6 +187,42 @@ fn log_process(event: &Event<'_>) {
     }
 }
 
+/// The kind of an error, with its message if messages are logged.
+fn reason(kind: &str, message: &str, messages: bool) -> String {
+    if messages && !message.is_empty() {
+        format!("{kind}: {}", in_a_line(message))
+    } else {
+        kind.to_owned()
+    }
+}
+
+/// A message as one line, cut after 500 characters: each control character,
+/// line breaks among them, becomes a space, and spaces in a row become one.
+fn in_a_line(message: &str) -> String {
+    const MOST: usize = 500;
+    let is_gap = |c: char| c.is_control() || c.is_whitespace();
+    let words = message.split(is_gap).filter(|word| !word.is_empty());
+    let line = words.collect::<Vec<_>>().join(" ");
+    if line.chars().count() <= MOST {
+        return line;
+    }
+    line.chars().take(MOST - 1).chain(['…']).collect()
+}
+
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_one_line_of_bounded_length() {
+        assert_eq!(in_a_line("no\n\tstamp\r\n \u{1b}[2J"), "no stamp [2J");
+        assert_eq!(in_a_line(&"ä".repeat(500)).chars().count(), 500);
+        let cut = in_a_line(&"ä ".repeat(5_000));
+        assert_eq!(cut.chars().count(), 500);
+        assert!(cut.ends_with('…'));
+    }
 }

@@ -70,8 +70,10 @@ pub enum Event<'a> {
         class: &'a str,
         /// How long it ran.
         ran: Duration,
-        /// The kind of its error; the message is in the failed execution.
+        /// The kind of its error.
         kind: &'a str,
+        /// The message of its error, as it is kept with the job.
+        message: &'a str,
     },
     /// An attempt failed, and the job is tried again.
     Retried {
@@ -81,8 +83,10 @@ pub enum Event<'a> {
         class: &'a str,
         /// How long it ran.
         ran: Duration,
-        /// The kind of its error; the message is among its attempts.
+        /// The kind of its error.
         kind: &'a str,
+        /// The message of its error, as it is kept among its attempts.
+        message: &'a str,
         /// How long until the next attempt.
         delay: Duration,
     },
@@ -101,8 +105,10 @@ pub enum Event<'a> {
         job: JobId,
         /// Its class.
         class: &'a str,
-        /// The kind of the reason; the message is among its attempts.
+        /// The kind of the reason.
         kind: &'a str,
+        /// The message of the reason, as it is kept among its attempts.
+        message: &'a str,
     },
     /// A job has overrun its timeout and the grace, and still runs. What will
     /// become of it is written down with its claim.
@@ -263,25 +269,37 @@ pub enum Event<'a> {
     },
 }
 
-/// Hears every event, on the thread where it happened: be quick. A panic of
-/// its ends the process in good order, with exit code 70.
+/// Hears every event, on the thread where it happened: be quick. A panic in it
+/// is logged and ends the process in good order, with exit code 70.
 #[derive(Clone, Default)]
 pub struct Subscriber {
     hear: Option<Arc<Hear>>,
     on_panic: Option<Arc<OnPanic>>,
+    hides_messages: bool,
 }
 
 type Hear = dyn Fn(&Event<'_>) + Send + Sync;
 type OnPanic = dyn Fn() + Send + Sync;
 
 impl Subscriber {
-    /// Calls `hear` for every event, after it was logged. A panic of it is
-    /// logged and goes no further.
+    /// Calls `hear` for every event, after it was logged. A panic in `hear` is
+    /// logged, does not unwind into the thread that emitted the event, and
+    /// ends the process in good order, with exit code 70.
     pub fn new(hear: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
         Subscriber {
             hear: Some(Arc::new(hear)),
             on_panic: None,
+            hides_messages: false,
         }
+    }
+
+    /// Whether the log has the messages of errors of jobs, each in one line
+    /// of at most 500 characters, beside their kinds. Default: it has. Turn it
+    /// off where messages may contain what must not be in a log; they are kept
+    /// with the job all the same, and events have them.
+    pub fn log_messages(mut self, logged: bool) -> Self {
+        self.hides_messages = !logged;
+        self
     }
 
     /// The same, for a process that does not outlive a panic of it.
@@ -289,12 +307,13 @@ impl Subscriber {
         Subscriber {
             hear: self.hear.clone(),
             on_panic: Some(Arc::new(then)),
+            hides_messages: self.hides_messages,
         }
     }
 
     /// Logs an event and passes it on.
     pub(crate) fn emit(&self, event: &Event<'_>) {
-        logging::log_event(event);
+        logging::log_event(event, !self.hides_messages);
         let Some(hear) = &self.hear else { return };
         // It must not take along the thread it runs on: what a finisher or a
         // heartbeat has begun, it has to end.

@@ -89,7 +89,9 @@ impl Config {
             .alive_threshold(self.supervisor.alive_threshold.value.0)
             .shutdown_timeout(self.supervisor.shutdown_timeout.value)
             .keep_finished(settings.keep_finished.value)
-            .recycle(recycle);
+            .recycle(recycle)
+            .hooks(self.hooks.clone())
+            .subscriber(self.subscribed());
         Ok(worker)
     }
 
@@ -115,7 +117,9 @@ impl Config {
             .heartbeat_interval(interval)
             .alive_threshold(threshold)
             .shutdown_timeout(settings.shutdown_timeout.value)
-            .retention(self.retention());
+            .retention(self.retention())
+            .hooks(self.hooks.clone())
+            .subscriber(self.subscribed());
         if !settings.pidfile.value.as_os_str().is_empty() {
             supervisor = supervisor.pidfile(&settings.pidfile.value);
         }
@@ -124,7 +128,9 @@ impl Config {
                 .batch_size(settings.batch_size.value.0 as usize)
                 .polling_interval(settings.polling_interval.value.0)
                 .heartbeat_interval(interval)
-                .alive_threshold(threshold);
+                .alive_threshold(threshold)
+                .hooks(self.hooks.clone())
+                .subscriber(self.subscribed());
             supervisor = supervisor.dispatcher(dispatcher);
         }
         if self.scheduler.enabled.value {
@@ -153,6 +159,8 @@ impl Config {
             .revision(settings.revision.value.0)
             .heartbeat_interval(self.supervisor.heartbeat_interval.value.0)
             .alive_threshold(self.supervisor.alive_threshold.value.0)
+            .hooks(self.hooks.clone())
+            .subscriber(self.subscribed())
     }
 
     fn child(

@@ -346,18 +346,21 @@ impl Finisher {
                 class,
                 ran,
                 kind: &failure.kind,
+                message: &failure.message,
             },
             Ending::Retry(failure, delay) => Event::Retried {
                 job,
                 class,
                 ran,
                 kind: &failure.kind,
+                message: &failure.message,
                 delay: *delay,
             },
             Ending::Discard(failure) => Event::Discarded {
                 job,
                 class,
                 kind: &failure.kind,
+                message: &failure.message,
             },
             Ending::Cancel(_) => Event::Cancelled { job, class },
             Ending::Snooze(delay) => Event::Snoozed {

@@ -160,6 +160,7 @@ impl Link {
                 job: JobId(job.id),
                 class: &job.class_name,
                 kind: blocked::NO_SLOT,
+                message: "",
             });
         }
         promoted.is_progress(PROMOTED_KEYS)

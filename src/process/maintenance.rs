@@ -247,6 +247,7 @@ fn report(subscriber: &Subscriber, kind: &str, name: &str, death: &Death, recove
             job: JobId(*job),
             class,
             kind: "timeout",
+            message: "the job ran for longer than its timeout",
         });
     }
     if !death.is_crash {

@@ -4,7 +4,14 @@ use crate::error::{Error, Result};
 use rustix::fs::{FlockOperation, flock, fstat, stat};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+
+#[expect(
+    clippy::cast_possible_wrap,
+    reason = "a flag, and the standard library wants it signed"
+)]
+const NO_FOLLOW: i32 = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
 
 /// A pidfile that is held. The lock counts, not the number in it: the system
 /// releases it when its holder ends, however it ends, so that a stale file is
@@ -29,6 +36,9 @@ impl Pidfile {
                 .write(true)
                 .create(true)
                 .truncate(false)
+                // The file that a link points to is not ours to overwrite.
+                .custom_flags(NO_FOLLOW)
+                .mode(0o644)
                 .open(path)
                 .map_err(|source| io("open the pidfile", path, source))?;
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -128,6 +138,25 @@ mod tests {
         drop(first);
         assert!(path.exists());
         drop(second);
+    }
+
+    #[test]
+    fn a_link_is_not_followed() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let directory = tempfile::tempdir().unwrap();
+        let (path, victim) = (
+            directory.path().join("pid"),
+            directory.path().join("victim"),
+        );
+        std::fs::write(&victim, "precious").unwrap();
+        std::os::unix::fs::symlink(&victim, &path).unwrap();
+        assert!(Pidfile::hold(&path).is_err());
+        assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
+        assert!(path.symlink_metadata().is_ok(), "the link stays");
+        std::fs::remove_file(&path).unwrap();
+        let _held = Pidfile::hold(&path).unwrap();
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o133, 0, "{mode:o}");
     }
 
     #[test]

@@ -163,6 +163,7 @@ fn end_overrun(held: &Held, link: &mut Link) {
 /// An at-most-once job that a stop cuts off: nobody knows what it has done.
 fn fail_interrupted(held: &Held, link: &mut Link) {
     let failure = Failure::outcome_unknown("stopped");
+    let message = failure.message.clone();
     let fence = claimed::Fence {
         process_id: held.registration.id,
         claim_id: held.job.claim_id,
@@ -177,6 +178,7 @@ fn fail_interrupted(held: &Held, link: &mut Link) {
             class: &held.job.class_name,
             ran: held.ran(),
             kind: "outcome_unknown",
+            message: &message,
         });
     }
 }

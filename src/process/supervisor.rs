@@ -231,6 +231,11 @@ impl Supervisor {
                     .to_owned(),
             ));
         }
+        if self.retention.every.is_zero() {
+            return Err(Error::Settings(
+                "a retention needs an interval above zero: it would look all the time".to_owned(),
+            ));
+        }
         self.pulse.check()
     }
 

@@ -26,7 +26,7 @@ impl Wear {
         Wear {
             old_at: recycle.after.map(|age| {
                 // What is as good as never cannot be made a tenth longer.
-                clock::deadline(clock::jittered(age.min(clock::NEVER)))
+                clock::deadline(clock::jittered(age))
             }),
             jobs_left: recycle.after_jobs,
             memory: recycle.above_memory,

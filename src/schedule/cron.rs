@@ -200,6 +200,27 @@ impl Field {
     }
 
     fn refuse(&self, item: &str) -> String {
+        if item.is_empty() {
+            return format!(
+                "nothing stands before or after a comma where a {} should",
+                self.name
+            );
+        }
+        let range = item.split('/').next().unwrap_or_default();
+        if let Some((low, high)) = range.split_once('-')
+            && let (Some(first), Some(last)) = (self.value(low), self.value(high))
+            && last < first
+            && !self.is_round
+        {
+            return format!(
+                "`{}` runs backwards: a range of a {} begins with the smaller one; write `{low}-{},{}-{high}` to \
+                 go past the end",
+                item.escape_default(),
+                self.name,
+                self.last,
+                self.first
+            );
+        }
         format!(
             "`{}` is no {}, which is {} to {}, a range of these or `*`, and may have a step above zero",
             item.escape_default(),

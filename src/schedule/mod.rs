@@ -410,6 +410,12 @@ mod tests {
             "`61 * * * *` is no schedule: `61` is no minute, which is 0 to 59, a range of these or `*`, \
              and may have a step above zero"
         );
+        let error = "10-5 * * * *".parse::<Schedule>().unwrap_err().to_string();
+        assert!(error.contains("`10-5` runs backwards"), "{error}");
+        assert!(error.contains("write `10-59,0-5`"), "{error}");
+        assert!("10-59,0-5 * * * *".parse::<Schedule>().is_ok());
+        let error = "1,,2 * * * *".parse::<Schedule>().unwrap_err().to_string();
+        assert!(error.contains("before or after a comma"), "{error}");
     }
 
     #[test]

@@ -17,6 +17,7 @@ on_each_database!(
     a_panicking_hook_harms_nobody,
     a_hook_may_look_at_the_database,
     a_job_is_heard_from_its_claim_to_its_end,
+    a_configuration_has_hooks_and_a_subscriber,
 );
 
 const SOON: Duration = DEADLINE;
@@ -168,4 +169,31 @@ fn a_job_is_heard_from_its_claim_to_its_end(db: &TestDb) {
             "stopping Worker".to_owned(),
         ]
     );
+}
+
+fn a_configuration_has_hooks_and_a_subscriber(db: &TestDb) {
+    let log = Arc::new(Log::default());
+    let events = crate::support::events::Events::default();
+    let config = windlass::Config::parse("").unwrap();
+    let config = config.hooks(noting(&log)).subscriber(events.subscriber());
+    let registry = Registry::new().register::<Note>(Arc::new(Log::default()));
+    let handles = [
+        config.worker(&db.database, registry).unwrap().start(),
+        config.supervisor(&db.database, None).unwrap().start(),
+    ];
+    let all = ["Worker", "Dispatcher", "Scheduler", "Supervisor"];
+    until("all are registered", || {
+        events.count("Registered") == all.len()
+    });
+    let mut started = log.lines();
+    started.sort();
+    let mut expected = all.map(|kind| format!("start {kind}"));
+    expected.sort();
+    assert_eq!(started, expected);
+    for handle in handles {
+        let mut handle = handle.unwrap();
+        handle.stop();
+        assert!(handle.join(SOON).unwrap().is_drained());
+    }
+    assert_eq!(log.count("exit"), all.len());
 }
