@@ -238,16 +238,28 @@ pub(crate) fn expired(
     let seen: Vec<Id> = on!(conn, |c| cached(sql(text).bind::<BigInt, _>(batch as i64))
         .load(c))?;
     let seen: Vec<i64> = seen.into_iter().map(|row| row.id).collect();
+    if seen.is_empty() {
+        return Ok(Stretch {
+            reached: None,
+            cleared: 0,
+            left: None,
+        });
+    }
     // Judged again under the lock: the row may have got a new life.
     let text = conn.write(&format!(
         "DELETE FROM {table} WHERE {key} IN (SELECT {key} FROM {table} WHERE {key} IN {{in $1}} \
          AND expires_at <= {{now}} ORDER BY {key} {{lock skip}}) AND expires_at <= {{now}}"
     ));
-    let (cleared, left) = piecemeal(conn, &seen, |conn, ids| {
+    let delete = |conn: &mut Conn<'_>, ids: &[i64]| {
         on!(conn, |c| sql(text.clone())
             .bind::<Text, _>(id_list(ids))
             .execute(c))
-    })?;
+    };
+    // One statement, most often.
+    let (cleared, left) = match delete(conn, &seen) {
+        Err(error) if Refusal::of(&error) != Refusal::Trouble => piecemeal(conn, &seen, delete)?,
+        deleted => (deleted?, None),
+    };
     Ok(Stretch {
         reached: (seen.len() == batch && cleared > 0).then_some(0),
         cleared,
