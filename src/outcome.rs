@@ -337,15 +337,13 @@ mod tests {
     #[error("cannot begin: {source}")]
     struct Outer {
         #[source]
-        source: std::fmt::Error,
+        source: fmt::Error,
     }
 
     #[test]
     fn the_text_of_a_cause_comes_once() {
-        let error = JobError::from(Outer {
-            source: std::fmt::Error,
-        });
-        let cause = std::fmt::Error.to_string();
+        let error = JobError::from(Outer { source: fmt::Error });
+        let cause = fmt::Error.to_string();
         assert_eq!(error.message(), format!("cannot begin: {cause}"));
         assert!(error.kind().ends_with("Outer"), "{}", error.kind());
     }

@@ -130,6 +130,9 @@ pub(crate) fn end(
     Ok(ended.pop().map(|(_, ending)| ending))
 }
 
+/// Claims that have ended, and how.
+type Endings = Vec<(i64, Ending)>;
+
 /// Ends claims of a process like [`end`], all in one transaction. Those that
 /// are missing in the answer were fenced.
 pub(crate) fn end_all(
@@ -137,7 +140,7 @@ pub(crate) fn end_all(
     process_id: i64,
     ends: &[End<'_>],
     finished: Finished,
-) -> QueryResult<Vec<(i64, Ending)>> {
+) -> QueryResult<Endings> {
     conn.transaction(|conn| {
         let held = claimed::end(conn, process_id, &claims(ends))?;
         follow_all(conn, process_id, ends, (held, finished))
@@ -151,7 +154,7 @@ pub(crate) fn end_free(
     process_id: i64,
     ends: &[End<'_>],
     finished: Finished,
-) -> QueryResult<(Vec<(i64, Ending)>, Vec<i64>)> {
+) -> QueryResult<(Endings, Vec<i64>)> {
     conn.transaction(|conn| {
         let (held, written) = claimed::end_free(conn, process_id, &claims(ends))?;
         let done = follow_all(conn, process_id, ends, (held, finished))?;
@@ -169,7 +172,7 @@ fn follow_all(
     process_id: i64,
     ends: &[End<'_>],
     (held, finished): (Vec<Ended>, Finished),
-) -> QueryResult<Vec<(i64, Ending)>> {
+) -> QueryResult<Endings> {
     let held: BTreeMap<i64, Ended> = held.into_iter().map(|row| (row.claim_id, row)).collect();
     let mut done = Vec::with_capacity(held.len());
     for (claim_id, ending, ran) in ends {

@@ -12,7 +12,7 @@
 
 use super::attempts::{self, Began, EndedRun, Ending};
 use super::conn::{Conn, on};
-#[cfg(test)]
+#[cfg(all(test, feature = "internal-tests"))]
 pub(crate) use super::finish::finish;
 pub(crate) use super::finish::{
     FinishedJob, finish_and_keep, finish_and_keep_free, finish_free, finish_unfenced,

@@ -19,7 +19,7 @@ use std::time::Duration;
 /// Ends the claims of jobs that have finished, and returns those that were
 /// still held; the others belong to another process now. Some of those that are
 /// `limited` may hold slots of concurrency keys.
-#[cfg(test)]
+#[cfg(all(test, feature = "internal-tests"))]
 pub(crate) fn finish(
     conn: &mut Conn<'_>,
     process_id: i64,

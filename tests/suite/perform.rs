@@ -177,7 +177,7 @@ fn an_error_is_kept_with_its_type_and_its_causes(db: &TestDb) {
 }
 
 fn a_text_is_an_error_as_well(db: &TestDb) {
-    assert_failure(&failure(db, Ending::Text), "&str", "a plain text", None);
+    assert_failure(&failure(db, Ending::Text), "error", "a plain text", None);
 }
 
 fn a_panic_is_kept_with_its_place(db: &TestDb) {

@@ -72,7 +72,7 @@ fn is_left_behind(what: Swallow) {
     proxy.pass();
     let back = Instant::now();
     works(&scene, "after");
-    println!("{what:?}: at work again after {:?}", back.elapsed());
+    eprintln!("{what:?}: at work again after {:?}", back.elapsed());
     scene.drained();
     for name in ["across", "meanwhile", "before-now", "before-later"] {
         assert_eq!(scene.count("end", name), 1, "{name}");
@@ -119,7 +119,7 @@ fn ends(workers: Option<usize>, signal: Signal, most: Duration) {
     let start = Instant::now();
     let status = process.exit();
     let took = start.elapsed();
-    println!("{workers:?} {signal:?}: ended after {took:?}");
+    eprintln!("{workers:?} {signal:?}: ended after {took:?}");
     assert!(took < most + SLACK, "{took:?}");
     assert_eq!(status.code(), Some(75));
     // Its child as well.
