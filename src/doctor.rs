@@ -200,8 +200,9 @@ fn place(conn: &mut Conn<'_>, rule: Rule) -> Finding {
         Rule::IsHeld => (
             "claims",
             "every claim has its process",
-            "claims belong to no process; a supervisor of Windlass never leaves any: delete them and \
-             insert ready executions, or let Solid Queue's supervisor fail them",
+            "claims belong to no process: within the alive threshold, a supervisor of Windlass recovers those \
+             that Windlass has started, and Solid Queue's supervisor fails those of Rails; delete any others \
+             and insert ready executions",
         ),
     };
     match doctor::astray(conn, rule) {

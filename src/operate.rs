@@ -228,6 +228,24 @@ impl Jobs {
         Ok(all)
     }
 
+    /// The selection in parts that name few ids each, which a walk sends along
+    /// with every step. Where only the first few are wanted, it is one.
+    fn parts(&self) -> impl Iterator<Item = Filter> {
+        let parts = match &self.filter.ids {
+            Some(ids) if self.limit.is_none() && ids.len() > BATCH => {
+                let ids: std::collections::BTreeSet<i64> = ids.iter().copied().collect();
+                let ids: Vec<i64> = ids.into_iter().collect();
+                let part = |ids: &[i64]| Filter {
+                    ids: Some(ids.to_vec()),
+                    ..self.filter.clone()
+                };
+                ids.chunks(BATCH).map(part).collect()
+            }
+            _ => vec![self.filter.clone()],
+        };
+        parts.into_iter()
+    }
+
     /// Changes the jobs, in batches of 500, each all or not at all.
     ///
     /// # Errors
@@ -256,13 +274,13 @@ impl Jobs {
         let mut walks = Vec::new();
         for state in &self.states {
             let last = select::last(&mut conn, *state).doing("look at the jobs")?;
-            walks.push((*state, last));
+            walks.extend(self.parts().map(|part| (*state, last, part)));
         }
-        for (state, last) in walks {
+        for (state, last, part) in walks {
             let mut after = 0;
             while left > 0 {
                 let limit = BATCH.min(usize::try_from(left).unwrap_or(BATCH));
-                let met = select::next(&mut conn, state, &self.filter, (after, last), limit)
+                let met = select::next(&mut conn, state, &part, (after, last), limit)
                     .doing("look at the jobs")?;
                 let Some(end) = met.last() else { break };
                 after = end.execution_id;

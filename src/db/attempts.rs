@@ -130,6 +130,9 @@ pub(crate) fn end(
     Ok(ended.pop().map(|(_, ending)| ending))
 }
 
+/// Claims that have ended, and how.
+type Endings = Vec<(i64, Ending)>;
+
 /// Ends claims of a process like [`end`], all in one transaction. Those that
 /// are missing in the answer were fenced.
 pub(crate) fn end_all(
@@ -137,34 +140,62 @@ pub(crate) fn end_all(
     process_id: i64,
     ends: &[End<'_>],
     finished: Finished,
-) -> QueryResult<Vec<(i64, Ending)>> {
+) -> QueryResult<Endings> {
     conn.transaction(|conn| {
-        let claims: Vec<i64> = ends.iter().map(|(claim, ..)| *claim).collect();
-        let held = claimed::end(conn, process_id, &claims)?;
-        let held: BTreeMap<i64, Ended> = held.into_iter().map(|row| (row.claim_id, row)).collect();
-        let mut done = Vec::with_capacity(held.len());
-        for (claim_id, ending, ran) in ends {
-            let Some(ended) = held.get(claim_id) else {
-                continue;
-            };
-            let ending = if ended.cancelled {
-                Ending::Cancel(cancelled())
-            } else {
-                (*ending).clone()
-            };
-            let run = EndedRun {
-                process_id,
-                claim_id: *claim_id,
-                job_id: ended.job_id,
-                began: Began::Ago(*ran),
-                by_owner: true,
-                finished,
-            };
-            follow(conn, &run, &ending)?;
-            done.push((*claim_id, ending));
-        }
-        Ok(done)
+        let held = claimed::end(conn, process_id, &claims(ends))?;
+        follow_all(conn, process_id, ends, (held, finished))
     })
+}
+
+/// The same for those of the claims that no other transaction has locked; the
+/// others that are still held are returned too.
+pub(crate) fn end_free(
+    conn: &mut Conn<'_>,
+    process_id: i64,
+    ends: &[End<'_>],
+    finished: Finished,
+) -> QueryResult<(Endings, Vec<i64>)> {
+    conn.transaction(|conn| {
+        let (held, written) = claimed::end_free(conn, process_id, &claims(ends))?;
+        let done = follow_all(conn, process_id, ends, (held, finished))?;
+        Ok((done, written.busy))
+    })
+}
+
+fn claims(ends: &[End<'_>]) -> Vec<i64> {
+    ends.iter().map(|(claim, ..)| *claim).collect()
+}
+
+/// Does what follows the ends of claims.
+fn follow_all(
+    conn: &mut Conn<'_>,
+    process_id: i64,
+    ends: &[End<'_>],
+    (held, finished): (Vec<Ended>, Finished),
+) -> QueryResult<Endings> {
+    let held: BTreeMap<i64, Ended> = held.into_iter().map(|row| (row.claim_id, row)).collect();
+    let mut done = Vec::with_capacity(held.len());
+    for (claim_id, ending, ran) in ends {
+        let Some(ended) = held.get(claim_id) else {
+            continue;
+        };
+        let ending = if ended.cancelled {
+            Ending::Cancel(cancelled())
+        } else {
+            (*ending).clone()
+        };
+        let run = EndedRun {
+            process_id,
+            claim_id: *claim_id,
+            job_id: ended.job_id,
+            began: Began::Ago(*ran),
+            by_owner: true,
+            finished,
+        };
+        follow(conn, &run, &ending)?;
+        done.push((*claim_id, ending));
+    }
+    Ok(done)
 }
 
 /// The failure of a job that was cancelled while it ran.
@@ -209,8 +240,9 @@ pub(super) fn follow(conn: &mut Conn<'_>, run: &EndedRun, ending: &Ending) -> Qu
 
 /// One attempt was used.
 fn count(conn: &mut Conn<'_>, run: &EndedRun) -> QueryResult<()> {
+    // A count that can grow no more, as other programs may leave it, stays.
     let text = conn.write(
-        "UPDATE solid_queue_jobs SET attempts = attempts + 1, last_claim_id = coalesce($1, last_claim_id), \
+        "UPDATE solid_queue_jobs SET attempts = {next attempts}, last_claim_id = coalesce($1, last_claim_id), \
          updated_at = {now} WHERE id = $2",
     );
     on!(conn, |c| cached(
@@ -262,7 +294,7 @@ pub(super) fn insert(
     let text = conn.write(
         "INSERT INTO windlass_attempts (job_id, claim_id, attempt, outcome, kind, message, place, \
            process_name, hostname, pid, started_at, ended_at) \
-         SELECT j.id, $1, j.attempts + 1, $2, $3, $4, $5, p.name, p.hostname, p.pid, \
+         SELECT j.id, $1, {next j.attempts}, $2, $3, $4, $5, p.name, p.hostname, p.pid, \
            coalesce({time $6}, {later $7}), {now} \
          FROM solid_queue_jobs j LEFT JOIN solid_queue_processes p ON p.id = $8 WHERE j.id = $9",
     );
@@ -369,7 +401,8 @@ struct Row {
 /// The attempts that are kept of a job, the newest first.
 pub(crate) fn of_job(conn: &mut Conn<'_>, job_id: i64) -> QueryResult<Vec<Attempt>> {
     let text = conn.write(
-        "SELECT attempt, outcome, kind, message, place, process_name, hostname, pid, started_at, ended_at \
+        "SELECT attempt, outcome, kind, message, place, process_name, hostname, pid, \
+           {moment started_at} AS started_at, coalesce({moment ended_at}, {now}) AS ended_at \
          FROM windlass_attempts WHERE job_id = $1 ORDER BY id DESC",
     );
     let rows: Vec<Row> = on!(conn, |c| cached(sql(text).bind::<BigInt, _>(job_id))

@@ -96,6 +96,9 @@ pub(crate) struct Promoted {
     pub(crate) discarded: Vec<Discarded>,
     /// How many keys were looked at.
     pub(crate) keys: usize,
+    /// How many of them are to be looked at again: another transaction has
+    /// locked jobs of theirs.
+    pub(crate) left_over: usize,
 }
 
 /// A job that did not want to wait.
@@ -108,9 +111,11 @@ pub(crate) struct Discarded {
 }
 
 impl Promoted {
-    /// Whether there may be more to do at once.
+    /// Whether there may be more to do at once: not if all that was looked at
+    /// is locked by others.
     pub(crate) fn is_progress(&self, batch: usize) -> bool {
-        !self.ready.is_empty() || !self.discarded.is_empty() || self.keys >= batch
+        let is_full = self.keys >= batch && self.left_over < self.keys;
+        !self.ready.is_empty() || !self.discarded.is_empty() || is_full
     }
 }
 
@@ -139,11 +144,12 @@ pub(crate) fn promote(conn: &mut Conn<'_>, batch: usize) -> QueryResult<Promoted
             super::ready::insert(conn, &ready)?;
         }
         let discarded = discard(conn, &keys)?;
-        want_left_over(conn, &rooms, &picked)?;
+        let left_over = want_left_over(conn, &rooms, &picked)?;
         Ok(Promoted {
             ready,
             discarded,
             keys: keys.len(),
+            left_over,
         })
     })
 }
@@ -208,12 +214,13 @@ fn pick(conn: &mut Conn<'_>, rooms: &[Room]) -> QueryResult<Vec<Picked>> {
 /// Ends those of the jobs of these keys that do not wait, where no slot is free.
 ///
 /// The slots are counted once more, in the look that finds the jobs: since the picking one may have become free, and a
-/// job been enqueued after that.
+/// job been enqueued after that. `+ 0` here and in its like keeps Postgres from walking through a whole table in the
+/// order that is asked for, where a sort is made to look dear to it.
 fn discard(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<Vec<Discarded>> {
     let text = conn.write(&format!(
         "SELECT b.job_id FROM solid_queue_blocked_executions b JOIN (SELECT value ->> 0 AS key FROM {{rows $1}}) AS w \
          ON b.concurrency_key = w.key WHERE b.expires_at = {{time '{NOT_AT_ALL}'}} \
-         AND {} - ({}) <= 0 ORDER BY b.id {{lock skip of b}}",
+         AND {} - ({}) <= 0 ORDER BY b.id + 0 {{lock skip of b}}",
         semaphores::limit_of("w.key"),
         semaphores::held_of("w.key"),
     ));
@@ -235,9 +242,10 @@ fn discard(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<Vec<Disc
         .load(c))
 }
 
-/// A job that was passed over because somebody was moving it may stay where it
-/// is after all: its key is looked at again.
-fn want_left_over(conn: &mut Conn<'_>, rooms: &[Room], picked: &[Picked]) -> QueryResult<()> {
+/// A job that was passed over because another transaction had locked it may
+/// stay where it is after all: its key is looked at again, by the next worker
+/// or dispatcher that comes by. Returns how many keys that are.
+fn want_left_over(conn: &mut Conn<'_>, rooms: &[Room], picked: &[Picked]) -> QueryResult<usize> {
     let taken = |key: &str| picked.iter().filter(|job| job.key == key).count() as i64;
     let keys: Vec<(&str, bool)> = rooms
         .iter()
@@ -257,5 +265,7 @@ fn want_left_over(conn: &mut Conn<'_>, rooms: &[Room], picked: &[Picked]) -> Que
     ));
     let list = serde_json::to_string(&keys).unwrap_or_default();
     let rows: Vec<Key> = on!(conn, |c| cached(sql(text).bind::<Text, _>(&list)).load(c))?;
-    semaphores::want(conn, &semaphores::keys(rows))
+    let keys = semaphores::keys(rows);
+    semaphores::want_later(conn, &keys)?;
+    Ok(keys.len())
 }

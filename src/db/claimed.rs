@@ -12,11 +12,16 @@
 
 use super::attempts::{self, Began, EndedRun, Ending};
 use super::conn::{Conn, on};
-pub(crate) use super::finish::{FinishedJob, finish, finish_and_keep, finish_unfenced};
+#[cfg(all(test, feature = "internal-tests"))]
+pub(crate) use super::finish::finish;
+pub(crate) use super::finish::{
+    FinishedJob, finish_and_keep, finish_and_keep_free, finish_free, finish_unfenced,
+};
 use super::semaphores;
 use super::sql::{cached, id_list, sql};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Nullable, Text};
+use std::collections::HashSet;
 use std::time::Duration;
 
 /// Who may end a claim: its id, and the process that holds it.
@@ -49,6 +54,70 @@ pub(super) struct Ended {
     pub(super) concurrency_key: Option<String>,
 }
 
+/// What to do about claims that another transaction has locked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Locks {
+    Wait,
+    Skip,
+}
+
+impl Locks {
+    #[cfg(feature = "postgres")]
+    pub(super) fn skip(self) -> &'static str {
+        match self {
+            Locks::Wait => "",
+            Locks::Skip => " SKIP LOCKED",
+        }
+    }
+}
+
+/// What came of claims that were to be ended. Those that are missing in both
+/// lists were fenced.
+#[derive(Debug, Default)]
+pub(crate) struct Written {
+    /// They were held, and have ended.
+    pub(crate) accepted: Vec<i64>,
+    /// They are held, and locked by another transaction: nothing was done.
+    pub(crate) busy: Vec<i64>,
+}
+
+impl Written {
+    /// Looks for those that were passed over.
+    pub(super) fn of(
+        conn: &mut Conn<'_>,
+        process_id: i64,
+        claims: &[i64],
+        (accepted, locks): (Vec<i64>, Locks),
+    ) -> QueryResult<Self> {
+        if locks == Locks::Wait || accepted.len() == claims.len() {
+            return Ok(Written {
+                accepted,
+                busy: Vec::new(),
+            });
+        }
+        let ended: HashSet<i64> = accepted.iter().copied().collect();
+        let rest: Vec<i64> = claims
+            .iter()
+            .copied()
+            .filter(|claim| !ended.contains(claim))
+            .collect();
+        let text = conn.write(
+            "SELECT id AS claim_id, job_id, false AS cancelled, concurrency_key \
+             FROM solid_queue_claimed_executions WHERE process_id + 0 = $1 AND id IN {in $2}",
+        );
+        let held: Vec<Ended> = on!(conn, |c| cached(
+            sql(text)
+                .bind::<BigInt, _>(process_id)
+                .bind::<Text, _>(id_list(&rest))
+        )
+        .load(c))?;
+        Ok(Written {
+            accepted,
+            busy: claim_ids(held),
+        })
+    }
+}
+
 pub(super) fn claim_ids(rows: Vec<Ended>) -> Vec<i64> {
     rows.into_iter().map(|row| row.claim_id).collect()
 }
@@ -76,12 +145,37 @@ pub(crate) fn begin(conn: &mut Conn<'_>, process_id: i64, claims: &[i64]) -> Que
 /// a later one while it waits for an earlier one, and who prunes the process
 /// the other way round.
 pub(super) fn end(conn: &mut Conn<'_>, process_id: i64, claims: &[i64]) -> QueryResult<Vec<Ended>> {
-    let text = conn.write(
+    end_by(conn, process_id, claims, Locks::Wait)
+}
+
+/// The same for those of the claims that no other transaction has locked.
+pub(super) fn end_free(
+    conn: &mut Conn<'_>,
+    process_id: i64,
+    claims: &[i64],
+) -> QueryResult<(Vec<Ended>, Written)> {
+    let ended = end_by(conn, process_id, claims, Locks::Skip)?;
+    let ids = ended.iter().map(|row| row.claim_id).collect();
+    let written = Written::of(conn, process_id, claims, (ids, Locks::Skip))?;
+    Ok((ended, written))
+}
+
+fn end_by(
+    conn: &mut Conn<'_>,
+    process_id: i64,
+    claims: &[i64],
+    locks: Locks,
+) -> QueryResult<Vec<Ended>> {
+    let lock = match locks {
+        Locks::Wait => "{lock}",
+        Locks::Skip => "{lock skip}",
+    };
+    let text = conn.write(&format!(
         "WITH held AS MATERIALIZED (SELECT id FROM solid_queue_claimed_executions \
-           WHERE process_id + 0 = $1 AND id IN {in $2} ORDER BY id + 0 {lock}) \
-         DELETE FROM solid_queue_claimed_executions WHERE id IN {in SELECT id FROM held} \
-         RETURNING id AS claim_id, job_id, cancel_requested_at IS NOT NULL AS cancelled, concurrency_key",
-    );
+           WHERE process_id + 0 = $1 AND id IN {{in $2}} ORDER BY id + 0 {lock}) \
+         DELETE FROM solid_queue_claimed_executions WHERE id IN {{in SELECT id FROM held}} \
+         RETURNING id AS claim_id, job_id, cancel_requested_at IS NOT NULL AS cancelled, concurrency_key"
+    ));
     let ended: Vec<Ended> = on!(conn, |c| cached(
         sql(text)
             .bind::<BigInt, _>(process_id)

@@ -5,7 +5,9 @@
 //! for it when it finishes; a walk costs only who clears, and it is short: it
 //! ends at the first job that is too young to have finished long ago.
 
+use super::conn::briefly;
 use super::conn::{Conn, on};
+use super::fatal::Refusal;
 use super::scheduled::micros;
 use super::sql::{cached, id_list, sql};
 use diesel::prelude::*;
@@ -22,12 +24,40 @@ pub(crate) struct Old {
 }
 
 /// One stretch of a walk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Stretch {
     /// The last id that was looked at; `None` at the end of the walk.
     pub(crate) reached: Option<i64>,
-    /// How many jobs were taken away.
+    /// How many rows were taken away, those beside jobs not counted.
     pub(crate) cleared: usize,
+    /// Why something was left that is due, if something was.
+    pub(crate) left: Option<String>,
+}
+
+/// Does `work` for rows in as few transactions as possible: where the database
+/// refuses it, for the half of them each, until what is refused stands alone.
+/// That is left, as when a table of the application refers to a job. Returns
+/// how many rows `work` counted, and why the last of those is left.
+fn piecemeal(
+    conn: &mut Conn<'_>,
+    rows: &[i64],
+    work: impl Fn(&mut Conn<'_>, &[i64]) -> QueryResult<usize>,
+) -> QueryResult<(usize, Option<String>)> {
+    let (mut count, mut left) = (0, None);
+    let mut todo = vec![rows];
+    while let Some(part) = todo.pop().filter(|part| !part.is_empty()) {
+        let done = briefly(conn, true, |conn| work(conn, part));
+        match done {
+            Ok(done) => count += done,
+            Err(error) if Refusal::of(&error) == Refusal::Trouble => return Err(error),
+            Err(error) if part.len() == 1 => left = Some(format!("{}: {error}", part[0])),
+            Err(_) => {
+                let (first, rest) = part.split_at(part.len() / 2);
+                todo.extend([rest, first]);
+            }
+        }
+    }
+    Ok((count, left))
 }
 
 #[derive(QueryableByName)]
@@ -73,14 +103,11 @@ pub(crate) fn finished(
         .map(|job| job.id)
         .collect();
     let more = seen.len() == batch && !seen.iter().any(|job| job.young);
-    let cleared = if due.is_empty() {
-        0
-    } else {
-        conn.transaction(|conn| delete_finished(conn, &due))?
-    };
+    let (cleared, left) = piecemeal(conn, &due, delete_finished)?;
     Ok(Stretch {
         reached: seen.last().filter(|_| more).map(|job| job.id),
         cleared,
+        left,
     })
 }
 
@@ -133,52 +160,111 @@ pub(crate) fn surplus(conn: &mut Conn<'_>, count: u64) -> QueryResult<i64> {
     Ok(last.map_or(0, |row| row.id))
 }
 
-/// Takes away up to `batch` jobs that failed so long ago, and says how many.
-pub(crate) fn failed(conn: &mut Conn<'_>, age: Duration, batch: usize) -> QueryResult<usize> {
-    conn.transaction(|conn| {
-        // The ids grow with time, so that only the oldest need to be looked at.
-        let text = conn.write(
-            "SELECT job_id AS id FROM (SELECT id, job_id, created_at FROM solid_queue_failed_executions \
-             ORDER BY id LIMIT $1 {lock skip}) AS oldest WHERE created_at <= {later $2}",
-        );
-        let jobs: Vec<Id> = on!(conn, |c| cached(
-            sql(text)
-                .bind::<BigInt, _>(batch as i64)
-                .bind::<BigInt, _>(-micros(age))
-        )
-        .load(c))?;
-        let mut jobs: Vec<i64> = jobs.into_iter().map(|row| row.id).collect();
-        jobs.sort_unstable();
-        let text = conn.write("DELETE FROM solid_queue_failed_executions WHERE job_id IN {in $1}");
-        on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(&jobs)))
-            .execute(c))?;
-        delete(conn, &jobs)
+#[derive(QueryableByName)]
+struct Failed {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+    #[diesel(sql_type = BigInt)]
+    job_id: i64,
+    #[diesel(sql_type = Bool)]
+    due: bool,
+}
+
+/// Looks at `batch` failed executions after the id `after`, and takes away the
+/// jobs of those that failed so long ago.
+pub(crate) fn failed(
+    conn: &mut Conn<'_>,
+    age: Duration,
+    after: i64,
+    batch: usize,
+) -> QueryResult<Stretch> {
+    // The ids grow with time, so that only the oldest need to be looked at.
+    let text = conn.write(
+        "SELECT id, job_id, created_at <= {later $1} AS due FROM solid_queue_failed_executions \
+         WHERE id > $2 ORDER BY id LIMIT $3",
+    );
+    let seen: Vec<Failed> = on!(conn, |c| cached(
+        sql(text)
+            .bind::<BigInt, _>(-micros(age))
+            .bind::<BigInt, _>(after)
+            .bind::<BigInt, _>(batch as i64)
+    )
+    .load(c))?;
+    let more = seen.len() == batch && seen.last().is_some_and(|last| last.due);
+    let mut due: Vec<i64> = seen
+        .iter()
+        .filter(|row| row.due)
+        .map(|row| row.job_id)
+        .collect();
+    due.sort_unstable();
+    let (cleared, left) = piecemeal(conn, &due, delete_failed)?;
+    Ok(Stretch {
+        reached: seen.last().filter(|_| more).map(|row| row.id),
+        cleared,
+        left,
     })
 }
 
-/// Takes away up to `batch` rows of each kind that say themselves until when
-/// they are good, and says how many results were among them.
-pub(crate) fn expired(conn: &mut Conn<'_>, batch: usize) -> QueryResult<usize> {
-    let mut results = 0;
-    for (table, key, until) in [
-        ("windlass_results", "job_id", "expires_at"),
-        ("windlass_waiters", "id", "expires_at"),
-    ] {
-        // Judged again under the lock: the row may have got a new life.
-        let text = conn.write(&format!(
-            "DELETE FROM {table} WHERE {key} IN (SELECT {key} FROM {table} WHERE {until} <= {{now}} \
-             ORDER BY {until} LIMIT $1 {{lock skip}}) AND {until} <= {{now}}"
-        ));
-        let count = on!(conn, |c| sql(text)
-            .bind::<BigInt, _>(batch as i64)
-            .execute(c))?;
-        results = results.max(if table == "windlass_results" {
-            count
-        } else {
-            0
+fn delete_failed(conn: &mut Conn<'_>, due: &[i64]) -> QueryResult<usize> {
+    // What somebody retries at this moment is left.
+    let text = conn.write(
+        "SELECT job_id AS id FROM solid_queue_failed_executions WHERE job_id IN {in $1} \
+         ORDER BY id + 0 {lock skip}",
+    );
+    let jobs: Vec<Id> = on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(due)))
+        .load(c))?;
+    let mut jobs: Vec<i64> = jobs.into_iter().map(|row| row.id).collect();
+    jobs.sort_unstable();
+    let text = conn.write("DELETE FROM solid_queue_failed_executions WHERE job_id IN {in $1}");
+    on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(&jobs)))
+        .execute(c))?;
+    delete(conn, &jobs)
+}
+
+/// Tables whose rows say themselves until when they are good, and their keys.
+pub(crate) const EXPIRING: [(&str, &str); 2] =
+    [("windlass_results", "job_id"), ("windlass_waiters", "id")];
+
+/// Takes away up to `batch` rows of one of [`EXPIRING`] that are past their
+/// time. Where more may be, it is to be called again, with whatever number.
+pub(crate) fn expired(
+    conn: &mut Conn<'_>,
+    (table, key): (&str, &str),
+    batch: usize,
+) -> QueryResult<Stretch> {
+    let text = conn.write(&format!(
+        "SELECT {key} AS id FROM {table} WHERE expires_at <= {{now}} ORDER BY expires_at LIMIT $1"
+    ));
+    let seen: Vec<Id> = on!(conn, |c| cached(sql(text).bind::<BigInt, _>(batch as i64))
+        .load(c))?;
+    let seen: Vec<i64> = seen.into_iter().map(|row| row.id).collect();
+    if seen.is_empty() {
+        return Ok(Stretch {
+            reached: None,
+            cleared: 0,
+            left: None,
         });
     }
-    Ok(results)
+    // Judged again under the lock: the row may have got a new life.
+    let text = conn.write(&format!(
+        "DELETE FROM {table} WHERE {key} IN (SELECT {key} FROM {table} WHERE {key} IN {{in $1}} \
+         AND expires_at <= {{now}} ORDER BY {key} {{lock skip}}) AND expires_at <= {{now}}"
+    ));
+    let delete = |conn: &mut Conn<'_>, ids: &[i64]| {
+        on!(conn, |c| sql(text.clone())
+            .bind::<Text, _>(id_list(ids))
+            .execute(c))
+    };
+    // One statement, most often.
+    let (cleared, left) = match delete(conn, &seen) {
+        Err(error) if Refusal::of(&error) != Refusal::Trouble => piecemeal(conn, &seen, delete)?,
+        deleted => (deleted?, None),
+    };
+    Ok(Stretch {
+        reached: (seen.len() == batch && cleared > 0).then_some(0),
+        cleared,
+        left,
+    })
 }
 
 /// The tables whose rows may outlive their job, when something else than
@@ -213,22 +299,21 @@ pub(crate) fn orphans(
         .filter(|job| job.due)
         .map(|job| job.id)
         .collect();
-    let mut cleared = 0;
-    if !due.is_empty() {
-        cleared = if table == "windlass_unique_jobs" {
-            super::unique::forget(conn, &due)?
-        } else {
-            let text = conn.write(&format!("DELETE FROM {table} WHERE job_id IN {{in $1}}"));
-            on!(conn, |c| sql(text)
-                .bind::<Text, _>(id_list(&due))
-                .execute(c))?
-        };
-    }
+    let text = conn.write(&format!("DELETE FROM {table} WHERE job_id IN {{in $1}}"));
+    let (cleared, left) = piecemeal(conn, &due, |conn, due| {
+        if table == "windlass_unique_jobs" {
+            return super::unique::forget(conn, due);
+        }
+        on!(conn, |c| sql(text.clone())
+            .bind::<Text, _>(id_list(due))
+            .execute(c))
+    })?;
     Ok(Stretch {
         reached: seen
             .last()
             .filter(|_| seen.len() == batch)
             .map(|job| job.id),
         cleared,
+        left,
     })
 }

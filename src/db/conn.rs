@@ -215,6 +215,31 @@ pub(crate) fn prefer_indexes(conn: &mut Conn<'_>) -> diesel::QueryResult<()> {
     }
 }
 
+/// Does `work`, if it `is_brief` in a transaction in which no lock is waited for
+/// longer than a moment: once others' locks were met, each would hold up all that
+/// comes after it.
+pub(crate) fn briefly<T>(
+    conn: &mut Conn<'_>,
+    is_brief: bool,
+    work: impl FnOnce(&mut Conn<'_>) -> diesel::QueryResult<T>,
+) -> diesel::QueryResult<T> {
+    if !is_brief {
+        return work(conn);
+    }
+    conn.transaction(|conn| {
+        match conn {
+            #[cfg(feature = "postgres")]
+            Conn::Postgres(conn) => {
+                let text = "SELECT set_config('lock_timeout', '100ms', true)";
+                super::sql::cached(super::sql::sql(text.to_owned())).execute(*conn)?;
+            }
+            #[cfg(feature = "sqlite")]
+            Conn::Sqlite(_) => {}
+        }
+        work(conn)
+    })
+}
+
 /// Whether a transaction is open, as far as Diesel knows.
 pub(super) fn in_transaction<C: Connection>(conn: &mut C) -> bool {
     C::TransactionManager::transaction_manager_status_mut(conn)

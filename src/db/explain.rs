@@ -70,7 +70,7 @@ pub(crate) struct Able {
 pub(crate) fn able(conn: &mut Conn<'_>, kind: &str) -> QueryResult<Vec<Able>> {
     let beat = age(conn, "p.last_heartbeat_at");
     let text = conn.write(&format!(
-        "SELECT p.metadata, {beat} AS heartbeat_seconds, \
+        "SELECT p.metadata, coalesce({beat}, 0) AS heartbeat_seconds, \
          (SELECT count(*) FROM solid_queue_claimed_executions c WHERE c.process_id = p.id) AS claimed \
          FROM solid_queue_processes p WHERE p.kind = $1 AND p.heartbeat_seq IS NOT NULL AND NOT p.draining ORDER BY p.id"
     ));
@@ -110,9 +110,10 @@ pub(crate) fn holder(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<Holder
     let held = age(conn, "c.created_at");
     let beat = age(conn, "p.last_heartbeat_at");
     let text = conn.write(&format!(
-        "SELECT {{moment c.created_at}} AS since, coalesce({held}, 0) AS seconds, c.cancel_requested_at, c.note, \
+        "SELECT {{moment c.created_at}} AS since, coalesce({held}, 0) AS seconds, \
+         {{moment c.cancel_requested_at}} AS cancel_requested_at, c.note, \
          p.name AS process_name, p.hostname, p.pid, \
-         CASE WHEN p.id IS NOT NULL THEN {beat} END AS heartbeat_seconds \
+         CASE WHEN p.id IS NOT NULL THEN coalesce({beat}, 0) END AS heartbeat_seconds \
          FROM solid_queue_claimed_executions c LEFT JOIN solid_queue_processes p ON p.id = c.process_id \
          WHERE c.job_id = $1"
     ));
@@ -162,7 +163,7 @@ struct Wait {
 /// For how many seconds a scheduled job has been due, by the database's clock;
 /// below zero: until it is.
 pub(crate) fn due_for(conn: &mut Conn<'_>, job: i64) -> QueryResult<f64> {
-    let since = conn.seconds("scheduled_at", "{now}");
+    let since = conn.seconds("{moment scheduled_at}", "{now}");
     let text = conn.write(&format!(
         "SELECT {since} AS seconds FROM solid_queue_scheduled_executions WHERE job_id = $1"
     ));

@@ -183,7 +183,7 @@ fn follow_up(conn: &mut Conn<'_>, job_id: i64, failure: &Failure) -> QueryResult
         "class_name": job.class_name,
         "queue_name": job.queue_name,
         "arguments": serde_json::from_str(arguments).unwrap_or(Value::Null),
-        "attempts": job.attempts + 1,
+        "attempts": job.attempts.saturating_add(1),
         "kind": failure.kind,
         "message": failure.message,
     });

@@ -76,9 +76,106 @@ pub(super) fn corrupt(path: &Path, message: &str) -> Option<String> {
     })
 }
 
+/// What the failure of a statement says about trying it again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// It may be about what was to be written.
+    Content,
+    /// A row or table that others hold for now.
+    Busy,
+    /// The database or the way to it: whatever is written next would fail
+    /// likewise.
+    Trouble,
+}
+
+/// Beginnings or parts of messages about others' locks.
+const BUSY: [&str; 4] = [
+    "due to lock timeout",
+    "due to statement timeout",
+    "deadlock detected",
+    "could not obtain lock",
+];
+
+/// The same about the database as a whole. SQLite's come first. A server that
+/// speaks another language than English is understood by what Diesel knows of
+/// the error's code; all else of it counts as content.
+const TROUBLE: [&str; 19] = [
+    "database or disk is full",
+    "database is locked",
+    "database table is locked",
+    "disk I/O error",
+    "readonly database",
+    "unable to open database file",
+    "out of memory",
+    "No space left on device",
+    "could not extend file",
+    "could not write",
+    "could not open",
+    "out of shared memory",
+    "too many connections",
+    "terminating connection",
+    "the database system is",
+    "read-only transaction",
+    "due to user request",
+    "server closed the connection",
+    "Too many open files",
+];
+
+impl Refusal {
+    /// By what Diesel reports.
+    pub(crate) fn of(error: &diesel::result::Error) -> Self {
+        use diesel::result::{DatabaseErrorKind as Kind, Error};
+        let Error::DatabaseError(kind, information) = error else {
+            return match error {
+                Error::BrokenTransactionManager | Error::RollbackErrorOnCommit { .. } => {
+                    Refusal::Trouble
+                }
+                _ => Refusal::Content,
+            };
+        };
+        let message = information.message();
+        let says = |texts: &[&str]| texts.iter().any(|text| message.contains(text));
+        match kind {
+            Kind::SerializationFailure => Refusal::Busy,
+            Kind::ReadOnlyTransaction | Kind::ClosedConnection | Kind::UnableToSendCommand => {
+                Refusal::Trouble
+            }
+            _ if says(&BUSY) => Refusal::Busy,
+            _ if says(&TROUBLE) => Refusal::Trouble,
+            _ => Refusal::Content,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use diesel::result::{DatabaseErrorKind, Error};
+
+    #[test]
+    fn a_refusal_is_understood_by_its_message() {
+        let of = |message: &str| {
+            let message = Box::new(message.to_owned());
+            Refusal::of(&Error::DatabaseError(DatabaseErrorKind::Unknown, message))
+        };
+        let busy = of("canceling statement due to lock timeout");
+        assert_eq!(busy, Refusal::Busy);
+        for trouble in [
+            "database or disk is full",
+            "database is locked",
+            "could not extend file \"base/1/2\": No space left on device",
+            "cannot execute UPDATE in a read-only transaction",
+        ] {
+            assert_eq!(of(trouble), Refusal::Trouble, "{trouble}");
+        }
+        for content in [
+            "invalid byte sequence for encoding \"UTF8\": 0x00",
+            "CHECK constraint failed: short",
+            "integer out of range",
+        ] {
+            assert_eq!(of(content), Refusal::Content, "{content}");
+        }
+    }
 
     #[test]
     fn what_passes_is_told_from_what_does_not() {

@@ -3,7 +3,7 @@
 
 #[cfg(feature = "sqlite")]
 use super::claimed::{Ended, end};
-use super::claimed::{Finished, claim_ids};
+use super::claimed::{Finished, Locks, Written, claim_ids};
 use super::conn::{Conn, on};
 use super::ready::Claimed;
 #[cfg(feature = "postgres")]
@@ -17,27 +17,50 @@ use diesel::sql_types::Text;
 use std::time::Duration;
 
 /// Ends the claims of jobs that have finished, and returns those that were
-/// still held; the others belong to somebody else now. Some of those that are
+/// still held; the others belong to another process now. Some of those that are
 /// `limited` may hold slots of concurrency keys.
-#[cfg_attr(not(feature = "postgres"), allow(unused_variables))]
+#[cfg(all(test, feature = "internal-tests"))]
 pub(crate) fn finish(
     conn: &mut Conn<'_>,
     process_id: i64,
     claims: &[i64],
-    (finished, limited): (Finished, bool),
+    finished: (Finished, bool),
 ) -> QueryResult<Vec<i64>> {
-    match conn {
+    let written = finish_by(conn, process_id, claims, finished, Locks::Wait)?;
+    Ok(written.accepted)
+}
+
+/// The same for those of the claims that no other transaction has locked.
+pub(crate) fn finish_free(
+    conn: &mut Conn<'_>,
+    process_id: i64,
+    claims: &[i64],
+    finished: (Finished, bool),
+) -> QueryResult<Written> {
+    finish_by(conn, process_id, claims, finished, Locks::Skip)
+}
+
+#[cfg_attr(not(feature = "postgres"), allow(unused_variables))]
+fn finish_by(
+    conn: &mut Conn<'_>,
+    process_id: i64,
+    claims: &[i64],
+    (finished, limited): (Finished, bool),
+    locks: Locks,
+) -> QueryResult<Written> {
+    let accepted = match conn {
         #[cfg(feature = "postgres")]
         Conn::Postgres(conn) => {
-            finish_in_one_statement(conn, process_id, claims, (finished, limited))
+            finish_in_one_statement(conn, process_id, claims, (finished, limited), locks)?
         }
         #[cfg(feature = "sqlite")]
         Conn::Sqlite(_) => conn.transaction(|conn| {
             let ended = end(conn, process_id, claims)?;
             finish_jobs(conn, &ended, finished)?;
-            Ok(claim_ids(ended))
-        }),
-    }
+            QueryResult::Ok(claim_ids(ended))
+        })?,
+    };
+    Written::of(conn, process_id, claims, (accepted, locks))
 }
 
 /// A job that has finished and left something to be kept.
@@ -89,12 +112,33 @@ pub(crate) fn finish_and_keep(
     jobs: Vec<FinishedJob<'_>>,
     finished: (Finished, bool),
 ) -> QueryResult<Vec<i64>> {
+    let written = finish_and_keep_by(conn, process_id, jobs, finished, Locks::Wait)?;
+    Ok(written.accepted)
+}
+
+/// The same for those of the claims that no other transaction has locked.
+pub(crate) fn finish_and_keep_free(
+    conn: &mut Conn<'_>,
+    process_id: i64,
+    jobs: Vec<FinishedJob<'_>>,
+    finished: (Finished, bool),
+) -> QueryResult<Written> {
+    finish_and_keep_by(conn, process_id, jobs, finished, Locks::Skip)
+}
+
+fn finish_and_keep_by(
+    conn: &mut Conn<'_>,
+    process_id: i64,
+    jobs: Vec<FinishedJob<'_>>,
+    finished: (Finished, bool),
+    locks: Locks,
+) -> QueryResult<Written> {
     conn.transaction(|conn| {
         let claims: Vec<i64> = jobs.iter().map(|job| job.claim_id).collect();
-        let accepted = finish(conn, process_id, &claims, finished)?;
+        let written = finish_by(conn, process_id, &claims, finished, locks)?;
         let (mut results, mut named, mut steps) = (Vec::new(), Vec::new(), Vec::new());
         for job in jobs {
-            if accepted.contains(&job.claim_id) {
+            if written.accepted.contains(&job.claim_id) {
                 results.extend(job.result);
                 named.extend(job.named);
                 steps.extend(job.steps);
@@ -105,7 +149,7 @@ pub(crate) fn finish_and_keep(
         if !named.is_empty() {
             super::unique::unblock(conn, Some(&named), named.len())?;
         }
-        Ok(accepted)
+        Ok(written)
     })
 }
 
@@ -141,9 +185,16 @@ fn finish_in_one_statement(
     process_id: i64,
     claims: &[i64],
     finished: (Finished, bool),
+    locks: Locks,
 ) -> QueryResult<Vec<i64>> {
-    let by_spot = "SELECT ctid AS spot FROM solid_queue_claimed_executions \
-        WHERE id = ANY ($1) AND process_id + 0 = $2 ORDER BY id + 0 FOR UPDATE";
+    let by = |what: &str| {
+        format!(
+            "SELECT {what} FROM solid_queue_claimed_executions \
+             WHERE id = ANY ($1) AND process_id + 0 = $2 ORDER BY id + 0 FOR UPDATE{}",
+            locks.skip()
+        )
+    };
+    let by_spot = &*by("ctid AS spot");
     let spot = "c.ctid = ANY (ARRAY(SELECT spot FROM held))";
     let mut ended = finish_where(conn, process_id, claims, finished, (by_spot, spot))?;
     if ended.len() < claims.len() {
@@ -152,8 +203,7 @@ fn finish_in_one_statement(
             .copied()
             .filter(|claim| !ended.contains(claim))
             .collect();
-        let by_id = "SELECT id FROM solid_queue_claimed_executions \
-            WHERE id = ANY ($1) AND process_id + 0 = $2 ORDER BY id + 0 FOR UPDATE";
+        let by_id = &*by("id");
         let id = "c.id = ANY (ARRAY(SELECT id FROM held))";
         ended.extend(finish_where(
             conn,

@@ -65,12 +65,12 @@ pub(crate) mod wakeup;
 #[cfg(feature = "config")]
 pub(crate) use address::without_secrets;
 pub use conn::{AsConn, Conn};
-pub(crate) use conn::{on, own, ping, prefer_indexes};
+pub(crate) use conn::{briefly, on, own, ping, prefer_indexes};
 pub(crate) use database::Session;
 pub use database::{Connection, Database, TestDatabase};
 #[cfg(feature = "postgres")]
 pub(crate) use database::{arm, tagged};
-pub(crate) use fatal::FileId;
+pub(crate) use fatal::{FileId, Refusal};
 #[cfg(feature = "cli")]
 pub(crate) use room::{Room, room};
 

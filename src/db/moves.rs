@@ -211,7 +211,8 @@ pub(super) fn place(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     let text = conn.write(
         "INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at) \
          SELECT id, queue_name, priority, scheduled_at, {now} FROM solid_queue_jobs \
-         WHERE id IN {in $1} AND scheduled_at > {now} ORDER BY id RETURNING job_id",
+         WHERE id IN {in $1} AND scheduled_at > {now} ORDER BY id \
+         ON CONFLICT (job_id) DO UPDATE SET scheduled_at = excluded.scheduled_at RETURNING job_id",
     );
     let later: Vec<Execution> = on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
         .load(c))?;

@@ -169,7 +169,7 @@ pub(crate) struct Observed {
 /// Every process of Windlass; those of Rails, which count no heartbeats, are
 /// left to their own supervisor.
 pub(crate) fn observe(conn: &mut Conn<'_>) -> QueryResult<Vec<Observed>> {
-    on!(conn, |c| dsl::solid_queue_processes
+    let mut all: Vec<Observed> = on!(conn, |c| dsl::solid_queue_processes
         .select((
             dsl::id,
             dsl::name,
@@ -179,17 +179,32 @@ pub(crate) fn observe(conn: &mut Conn<'_>) -> QueryResult<Vec<Observed>> {
         ))
         .filter(dsl::heartbeat_seq.is_not_null())
         .order(dsl::id)
-        .load(c))
+        .load(c))?;
+    for process in &mut all {
+        process.draining &= !process.name.starts_with(CRASHED);
+    }
+    Ok(all)
 }
+
+/// What the name of a dead process begins with while claims of it are left: its
+/// row says that it drains, so that it claims nothing should it live after all,
+/// but its end was a crash (or was none).
+const CRASHED: &str = "crashed-";
+const ENDED: &str = "ended-";
 
 /// The processes that a child program registered, and whether each was
 /// draining: it names them all `<kind>-<token>.<number>`.
 pub(crate) fn of_child(conn: &mut Conn<'_>, token: &str) -> QueryResult<Vec<(i64, bool)>> {
-    on!(conn, |c| dsl::solid_queue_processes
-        .select((dsl::id, dsl::draining))
+    let rows: Vec<(i64, bool, String)> = on!(conn, |c| dsl::solid_queue_processes
+        .select((dsl::id, dsl::draining, dsl::name))
         .filter(dsl::name.like(format!("%-{token}.%")))
         .order(dsl::id)
-        .load(c))
+        .load(c))?;
+    let was_draining = |draining, name: &str| draining && !name.starts_with(CRASHED);
+    Ok(rows
+        .into_iter()
+        .map(|(id, draining, name)| (id, was_draining(draining, &name)))
+        .collect())
 }
 
 /// Deletes a process that is gone and recovers its claims, in one
@@ -208,24 +223,100 @@ pub(crate) fn prune(
         return prune_stale(conn, id, death);
     }
     conn.transaction(|conn| {
-        let lock = if heartbeat_seq.is_some() { "{lock skip}" } else { "{lock}" };
-        let text = conn.write(&format!(
-            "SELECT id FROM solid_queue_processes WHERE id = $1 AND heartbeat_seq = coalesce($2, heartbeat_seq) {lock}"
-        ));
-        let row: Option<Id> = on!(conn, |c| cached(
-            sql(text)
-                .bind::<BigInt, _>(id)
-                .bind::<Nullable<BigInt>, _>(heartbeat_seq)
-        )
-        .get_result(c))
-        .optional()?;
-        if row.is_none() {
+        if !lock(conn, id, heartbeat_seq)? {
             return Ok(None);
         }
         let recovered = recovery::recover(conn, id, death)?;
         recovery::drop_jobless(conn, id)?;
-        on!(conn, |c| diesel::delete(dsl::solid_queue_processes.find(id)).execute(c))?;
+        on!(conn, |c| diesel::delete(
+            dsl::solid_queue_processes.find(id)
+        )
+        .execute(c))?;
         Ok(Some(recovered))
+    })
+}
+
+/// Locks the row of a process that is gone. False: it is not to be pruned.
+fn lock(conn: &mut Conn<'_>, id: i64, heartbeat_seq: Option<i64>) -> QueryResult<bool> {
+    let lock = if heartbeat_seq.is_some() {
+        "{lock skip}"
+    } else {
+        "{lock}"
+    };
+    let text = conn.write(&format!(
+        "SELECT id FROM solid_queue_processes WHERE id = $1 AND heartbeat_seq = coalesce($2, heartbeat_seq) {lock}"
+    ));
+    let row: Option<Id> = on!(conn, |c| cached(
+        sql(text)
+            .bind::<BigInt, _>(id)
+            .bind::<Nullable<BigInt>, _>(heartbeat_seq)
+    )
+    .get_result(c))
+    .optional()?;
+    Ok(row.is_some())
+}
+
+/// The same as [`prune`], claim by claim. While some are left, so is the row of
+/// the process, under another name: its heartbeats find it no longer.
+pub(crate) fn prune_piecemeal(
+    conn: &mut Conn<'_>,
+    id: i64,
+    heartbeat_seq: Option<i64>,
+    death: &Death,
+) -> QueryResult<Option<Recovered>> {
+    conn.transaction(|conn| {
+        if !lock(conn, id, heartbeat_seq)? {
+            return Ok(None);
+        }
+        let recovered = recovery::recover_piecemeal(conn, id, death)?;
+        if recovered.left.is_none() {
+            on!(conn, |c| diesel::delete(
+                dsl::solid_queue_processes.find(id)
+            )
+            .execute(c))?;
+            return Ok(Some(recovered));
+        }
+        let text = conn.write(&format!(
+            "UPDATE solid_queue_processes SET draining = true, listening = false, \
+             name = CASE WHEN name LIKE '{CRASHED}%' OR name LIKE '{ENDED}%' THEN name ELSE $1 || name END \
+             WHERE id = $2"
+        ));
+        let prefix = if death.is_crash { CRASHED } else { ENDED };
+        on!(conn, |c| cached(
+            sql(text).bind::<Text, _>(prefix).bind::<BigInt, _>(id)
+        )
+        .execute(c))?;
+        Ok(Some(recovered))
+    })
+}
+
+/// Processes of Windlass that hold claims although they have no row: another
+/// program has deleted it. Only Windlass notes when a claim was begun, so that
+/// the claims of Rails are left to Rails.
+pub(crate) fn without_row(conn: &mut Conn<'_>) -> QueryResult<Vec<i64>> {
+    let text = "SELECT DISTINCT c.process_id AS id FROM solid_queue_claimed_executions c \
+         WHERE c.started_at IS NOT NULL AND c.process_id IS NOT NULL \
+         AND NOT EXISTS (SELECT 1 FROM solid_queue_processes p WHERE p.id = c.process_id)";
+    let rows: Vec<Id> = on!(conn, |c| cached(sql(text.to_owned())).load(c))?;
+    Ok(rows.into_iter().map(|row| row.id).collect())
+}
+
+/// Recovers the claims of a process without a row, claim by claim. `None`: it
+/// has one after all.
+pub(crate) fn recover_without_row(
+    conn: &mut Conn<'_>,
+    id: i64,
+    death: &Death,
+) -> QueryResult<Option<Recovered>> {
+    conn.transaction(|conn| {
+        let text = "SELECT id FROM solid_queue_processes WHERE id = $1";
+        let row: Option<Id> = on!(conn, |c| cached(sql(text.to_owned()).bind::<BigInt, _>(id))
+            .get_result(c))
+        .optional()?;
+        if row.is_some() {
+            return Ok(None);
+        }
+        recovery::recover_piecemeal(conn, id, death).map(Some)
     })
 }
 

@@ -4,6 +4,7 @@ use super::attempts::{self, AttemptOutcome, Began, EndedRun, Ending};
 use super::claimed::{Fence, Finished, end_one, make_waiting};
 use super::conn::{Conn, on};
 use super::failed::{self, Failure};
+use super::fatal::Refusal;
 use super::foreign::Lossy;
 use super::semaphores::{self, Key};
 use super::sql::{cached, sql};
@@ -36,6 +37,18 @@ pub(crate) struct Recovered {
     /// Jobs, with their classes, that have ended because they overran their
     /// time, and their policy does not mind.
     pub(crate) discarded: Vec<(i64, String)>,
+    /// Why claims are left, if some are: they are tried again later.
+    pub(crate) left: Option<String>,
+}
+
+impl Recovered {
+    fn extend(&mut self, other: Recovered) {
+        self.released.extend(other.released);
+        self.delayed.extend(other.delayed);
+        self.failed.extend(other.failed);
+        self.cancelled.extend(other.cancelled);
+        self.discarded.extend(other.discarded);
+    }
 }
 
 impl Recovered {
@@ -84,26 +97,72 @@ pub(super) fn recover(
     process_id: i64,
     death: &Death,
 ) -> QueryResult<Recovered> {
+    let mut recovered = Recovered::default();
+    for claim in lost(conn, process_id, "{lock of c}")? {
+        recover_claim(conn, process_id, &claim, death, &mut recovered)?;
+    }
+    Ok(recovered)
+}
+
+/// The same, claim by claim: what is locked or refused is left, and holds up no
+/// other.
+pub(super) fn recover_piecemeal(
+    conn: &mut Conn<'_>,
+    process_id: i64,
+    death: &Death,
+) -> QueryResult<Recovered> {
+    let mut recovered = Recovered::default();
+    let mut reason = None;
+    for claim in lost(conn, process_id, "{lock skip of c}")? {
+        let one = conn.transaction(|conn| {
+            let mut one = Recovered::default();
+            recover_claim(conn, process_id, &claim, death, &mut one)?;
+            Ok(one)
+        });
+        match one {
+            Ok(one) => recovered.extend(one),
+            Err(error) if Refusal::of(&error) == Refusal::Trouble => return Err(error),
+            Err(error) => reason = Some(format!("job {}: {error}", claim.job_id)),
+        }
+    }
+    // A claim without a job may be locked too.
+    let _ = conn.transaction(|conn| drop_jobless(conn, process_id));
+    let count = super::claimed::held_by(conn, process_id)?.len();
+    if count > 0 {
+        let why = reason.unwrap_or_else(|| "other transactions have locked them".to_owned());
+        recovered.left = Some(format!("{count} are left: {why}"));
+    }
+    Ok(recovered)
+}
+
+fn recover_claim(
+    conn: &mut Conn<'_>,
+    process_id: i64,
+    claim: &Lost,
+    death: &Death,
+    recovered: &mut Recovered,
+) -> QueryResult<()> {
+    let fence = Fence {
+        process_id,
+        claim_id: claim.claim_id,
+    };
+    if end_one(conn, fence)?.is_some() {
+        recover_one(conn, process_id, claim, death, recovered)?;
+    }
+    Ok(())
+}
+
+/// The claims of a process, locked.
+fn lost(conn: &mut Conn<'_>, process_id: i64, lock: &str) -> QueryResult<Vec<Lost>> {
     let text = conn.write(&format!(
         "SELECT c.id AS claim_id, c.job_id, c.started_at, c.verdict, c.cancel_requested_at IS NOT NULL AS cancelled, \
          j.class_name, j.crash_count, \
          coalesce(j.max_crashes, {MAX_CRASHES}) AS max_crashes, j.at_most_once \
          FROM solid_queue_claimed_executions c JOIN solid_queue_jobs j ON j.id = c.job_id \
-         WHERE c.process_id = $1 ORDER BY c.id {{lock of c}}"
+         WHERE c.process_id = $1 ORDER BY c.id {lock}"
     ));
-    let lost: Vec<Lost> = on!(conn, |c| cached(sql(text).bind::<BigInt, _>(process_id))
-        .load(c))?;
-    let mut recovered = Recovered::default();
-    for claim in lost {
-        let fence = Fence {
-            process_id,
-            claim_id: claim.claim_id,
-        };
-        if end_one(conn, fence)?.is_some() {
-            recover_one(conn, process_id, &claim, death, &mut recovered)?;
-        }
-    }
-    Ok(recovered)
+    on!(conn, |c| cached(sql(text).bind::<BigInt, _>(process_id))
+        .load(c))
 }
 
 fn recover_one(
@@ -151,7 +210,7 @@ fn recover_interrupted(
 ) -> QueryResult<()> {
     let started = claim.started_at.is_some();
     let counts = death.is_crash && started && !mutant::is("crash_not_counted");
-    let crashes = claim.crash_count + i32::from(counts);
+    let crashes = claim.crash_count.saturating_add(i32::from(counts));
     if counts {
         count_crash(conn, claim.job_id)?;
     }
@@ -226,7 +285,7 @@ fn crash_delay(crashes: i32) -> Duration {
 
 fn count_crash(conn: &mut Conn<'_>, job_id: i64) -> QueryResult<()> {
     let text = conn.write(
-        "UPDATE solid_queue_jobs SET crash_count = crash_count + 1, updated_at = {now} WHERE id = $1",
+        "UPDATE solid_queue_jobs SET crash_count = {next crash_count}, updated_at = {now} WHERE id = $1",
     );
     on!(conn, |c| cached(sql(text).bind::<BigInt, _>(job_id))
         .execute(c))

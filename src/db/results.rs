@@ -143,7 +143,7 @@ pub(super) fn record(
                 outcome,
                 None,
                 Some(&error),
-                job.attempts + running,
+                job.attempts.saturating_add(running),
                 keep,
             )
         })

@@ -16,11 +16,13 @@ pub(crate) fn micros(delay: Duration) -> i64 {
     i64::try_from(delay.min(LONGEST).as_micros()).unwrap_or(i64::MAX)
 }
 
-/// Lets jobs wait until `delay` from now, or for a thousand years.
+/// Lets jobs wait until `delay` from now, or for a thousand years. One that is
+/// scheduled already, put there by hand, must not hold up the others.
 pub(super) fn insert(conn: &mut Conn<'_>, jobs: &[i64], delay: Duration) -> QueryResult<()> {
     let text = conn.write(
         "INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at) \
-         SELECT id, queue_name, priority, {later $1}, {now} FROM solid_queue_jobs WHERE id IN {in $2} ORDER BY id",
+         SELECT id, queue_name, priority, {later $1}, {now} FROM solid_queue_jobs WHERE id IN {in $2} ORDER BY id \
+         ON CONFLICT (job_id) DO UPDATE SET scheduled_at = excluded.scheduled_at",
     );
     on!(conn, |c| cached(
         sql(text)
@@ -62,7 +64,7 @@ struct Wait {
 
 /// How long until the next execution is due, by the database's clock.
 pub(crate) fn next_due(conn: &mut Conn<'_>) -> QueryResult<Option<Duration>> {
-    let seconds = conn.seconds("{now}", "min(scheduled_at)");
+    let seconds = conn.seconds("{now}", "{moment min(scheduled_at)}");
     let text = conn.write(&format!(
         "SELECT {seconds} AS seconds FROM solid_queue_scheduled_executions"
     ));

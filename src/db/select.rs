@@ -255,8 +255,8 @@ pub(crate) fn list(
         _ => "NULL",
     };
     let text = conn.write(&format!(
-        "SELECT j.id AS job_id, j.class_name, j.queue_name, j.priority, j.attempts, j.created_at, \
-         {at} AS at, {error} AS error FROM {} WHERE {} ORDER BY {order} LIMIT $5",
+        "SELECT j.id AS job_id, j.class_name, j.queue_name, j.priority, j.attempts, \
+         coalesce({{moment j.created_at}}, {{now}}) AS created_at, coalesce({{moment {at}}}, {{now}}) AS at, {error} AS error FROM {} WHERE {} ORDER BY {order} LIMIT $5",
         joined(state),
         conditions(conn, state, filter)
     ));

@@ -48,6 +48,20 @@ pub(super) fn want(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<
     if keys.is_empty() {
         return Ok(());
     }
+    name(conn, keys)?;
+    super::wakeup::notify(conn)
+}
+
+/// Names them for the next worker or dispatcher that looks, and wakes none:
+/// at present they would find no more than the caller did.
+pub(super) fn want_later(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<()> {
+    if keys.is_empty() {
+        return Ok(());
+    }
+    name(conn, keys)
+}
+
+fn name(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<()> {
     // Where writers take turns, a key that is named already is enough: who
     // takes that name comes after this transaction. Elsewhere it may be taken
     // a moment before this transaction commits.
@@ -61,8 +75,8 @@ pub(super) fn want(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<
         "INSERT INTO windlass_wanted_keys (key) SELECT value ->> 0 FROM {{rows $1}} WHERE {unless_named}"
     ));
     on!(conn, |c| cached(sql(text).bind::<Text, _>(key_list(keys)))
-        .execute(c))?;
-    super::wakeup::notify(conn)
+        .execute(c))
+    .map(drop)
 }
 
 /// Whether any key is wanted: an expression for statements that are sent

@@ -38,7 +38,8 @@ impl Dialect {
     /// - `{lock}`, `{lock skip}`, `{lock of c}`, `{lock skip of c}`: the row locks that SQLite,
     ///   whose write lock is taken already, neither has nor needs.
     ///
-    /// And one that does not: `{cautious}`, whether a job is not to be noted as
+    /// And some that do not: `{next x}`, the integer after x, or x where there
+    /// is none; and `{cautious}`, whether a job is not to be noted as
     /// begun before a thread is free for it, because a crash that it has no
     /// part in would fail it, or it has been suspected before.
     ///
@@ -72,6 +73,10 @@ impl Dialect {
         let (name, argument) = word.split_once(' ').unwrap_or((word, ""));
         match (self, name) {
             (_, "cautious") => out.push_str(CAUTIOUS),
+            (_, "next") => out.push_str(&format!(
+                "CASE WHEN {argument} < {} THEN {argument} + 1 ELSE {argument} END",
+                i32::MAX
+            )),
             (Dialect::Postgres, "now") => {
                 out.push_str("(statement_timestamp() AT TIME ZONE 'UTC')")
             }

@@ -90,9 +90,9 @@ pub struct RunStatus {
     pub progress: Option<Progress>,
 }
 
-/// Seconds from a column to now.
+/// Seconds from a column to now; NULL if it holds no time that a calendar has.
 pub(super) fn age(conn: &Conn<'_>, column: &str) -> String {
-    conn.seconds(column, "{now}")
+    conn.seconds(&format!("{{moment {column}}}"), "{now}")
 }
 
 /// Counts every queue that has executions or is paused.
@@ -165,7 +165,7 @@ pub(crate) fn processes(conn: &mut Conn<'_>) -> QueryResult<Vec<ProcessStatus>> 
     let age_of_heartbeat = age(conn, "last_heartbeat_at");
     let age_of_row = age(conn, "created_at");
     let text = conn.write(&format!(
-        "SELECT id, kind, name, hostname, pid, {age_of_heartbeat} AS heartbeat_seconds, draining, {age_of_row} AS age_seconds, metadata, \
+        "SELECT id, kind, name, hostname, pid, coalesce({age_of_heartbeat}, 0) AS heartbeat_seconds, draining, coalesce({age_of_row}, 0) AS age_seconds, metadata, \
          (SELECT count(*) FROM solid_queue_claimed_executions c WHERE c.process_id = solid_queue_processes.id) AS claimed \
          FROM solid_queue_processes ORDER BY hostname, kind, id"
     ));
@@ -200,7 +200,7 @@ pub(crate) fn processes(conn: &mut Conn<'_>) -> QueryResult<Vec<ProcessStatus>> 
 fn runs(conn: &mut Conn<'_>, process_id: i64) -> QueryResult<Vec<RunStatus>> {
     let age = age(conn, "c.created_at");
     let text = conn.write(&format!(
-        "SELECT c.job_id, j.class_name, {age} AS seconds, c.note FROM solid_queue_claimed_executions c \
+        "SELECT c.job_id, j.class_name, coalesce({age}, 0) AS seconds, c.note FROM solid_queue_claimed_executions c \
          JOIN solid_queue_jobs j ON j.id = c.job_id WHERE c.process_id = $1 ORDER BY c.id LIMIT 10"
     ));
     let runs: Vec<Run> = on!(conn, |c| cached(sql(text).bind::<BigInt, _>(process_id))

@@ -278,14 +278,25 @@ impl Slot {
     /// Reaps the child if it has ended.
     pub(crate) fn reap(&mut self) -> Option<Exit> {
         let running = self.running.as_mut()?;
-        let status = running.process.try_wait().ok().flatten()?;
-        self.end(status)
+        match running.process.try_wait() {
+            Ok(status) => self.end(status?),
+            // Where SIGCHLD is ignored, or other code of this program waits for
+            // all children, a child that is gone leaves nothing to wait for.
+            Err(error) if error.raw_os_error() == Some(libc::ECHILD) => self.take(None),
+            Err(_) => None,
+        }
     }
 
     /// Takes in that the child has ended, and was reaped.
     pub(crate) fn end(&mut self, status: ExitStatus) -> Option<Exit> {
+        self.take(Some(status))
+    }
+
+    /// `None`: the system does not tell how it ended.
+    fn take(&mut self, status: Option<ExitStatus>) -> Option<Exit> {
         let running = self.running.take()?;
-        let is_recycled = status.code() == Some(i32::from(RECYCLED));
+        let code = status.and_then(|status| status.code());
+        let is_recycled = code == Some(i32::from(RECYCLED));
         let crash_loop = if is_recycled || running.since.elapsed() >= WELL {
             self.falls = 0;
             self.backoff.reset();
@@ -299,10 +310,11 @@ impl Slot {
             crash_loop,
             pid: running.process.id(),
             token: running.token,
-            how: describe(status),
-            is_graceful: has_code(status, &GRACEFUL),
-            is_drained: has_code(status, &[0, RECYCLED]),
-            is_cut_short: has_code(status, &[CUT_SHORT]),
+            how: status.map_or_else(|| "ended in an unknown way".to_owned(), describe),
+            // Where that is not known, its row tells whether it was stopping.
+            is_graceful: status.is_none_or(|status| has_code(status, &GRACEFUL)),
+            is_drained: status.is_some_and(|status| has_code(status, &[0, RECYCLED])),
+            is_cut_short: status.is_some_and(|status| has_code(status, &[CUT_SHORT])),
             asked_to_stop: running.asked_to_stop,
             killed_by_us: running.killed_by_us,
         })

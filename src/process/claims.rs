@@ -50,6 +50,11 @@ impl Claims {
         self.is_closed.store(true, Ordering::SeqCst);
     }
 
+    /// Lets it claim again: that could not be written.
+    pub(crate) fn reopen(&self) {
+        self.is_closed.store(false, Ordering::SeqCst);
+    }
+
     pub(crate) fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::SeqCst)
     }

@@ -11,12 +11,13 @@ use crate::retention::Retention;
 use diesel::QueryResult;
 use std::time::Duration;
 
-/// Jobs of one transaction: some milliseconds of work.
-const BATCH: usize = 500;
+/// Rows of one look.
+const BATCH: usize = 1_000;
 
-/// After a batch that took something away, so that others get their turn:
-/// clears up to 10,000 jobs a second.
-const PAUSE: Duration = Duration::from_millis(50);
+/// The bounds of the pause after a look that took something away, so that others
+/// get their turn. Within them it is half as long as the look took: two thirds
+/// of one connection's time.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(1));
 
 /// The clearing thread of a supervisor.
 pub(crate) struct Clearing {
@@ -32,6 +33,7 @@ struct Cleared {
     finished: usize,
     failed: usize,
     results: usize,
+    others: usize,
 }
 
 impl Clearing {
@@ -62,79 +64,149 @@ impl Clearing {
         }
     }
 
+    /// One walk over everything, the kinds of rows in turn, so that none waits
+    /// for the end of another. A kind that the database refuses is left until
+    /// the next pass.
     fn pass(&mut self, cleared: &mut Cleared) -> Result<(), Duration> {
-        self.finished(&mut cleared.finished)?;
-        if let Some(age) = self.retention.failed_for {
-            self.repeat(&mut cleared.failed, |conn| clear::failed(conn, age, BATCH))?;
-        }
-        self.repeat(&mut cleared.results, |conn| clear::expired(conn, BATCH))?;
-        for table in clear::BESIDE {
-            self.walk(&mut 0, |conn, after| {
-                clear::orphans(conn, table, after, BATCH)
-            })?;
+        let mut kinds = self.kinds()?;
+        while !kinds.is_empty() {
+            let mut going = Vec::new();
+            for mut kind in kinds {
+                let start = clock::instant();
+                let work = |conn: &mut Conn<'_>| (kind.look)(conn, kind.after);
+                match self.link.write(kind.action, work) {
+                    Ok(stretch) => {
+                        if let Some(left) = &stretch.left {
+                            self.link.complain(kind.action, left);
+                        }
+                        *cleared.count(kind.of) += stretch.cleared;
+                        if self.rest(stretch.cleared, start.elapsed()) {
+                            return Ok(());
+                        }
+                        if let Some(reached) = stretch.reached {
+                            kind.after = reached;
+                            going.push(kind);
+                        }
+                    }
+                    Err(delay) if !self.link.is_well() => return Err(delay),
+                    Err(_) => {}
+                }
+            }
+            kinds = going;
         }
         Ok(())
     }
 
-    fn finished(&mut self, count: &mut usize) -> Result<(), Duration> {
+    /// What is to be looked through.
+    fn kinds(&mut self) -> Result<Vec<Kind>, Duration> {
+        let mut kinds = Vec::new();
+        if let Some(old) = self.old()? {
+            kinds.push(Kind::new(
+                "clear finished jobs",
+                Of::Finished,
+                move |conn, after| clear::finished(conn, old, after, BATCH),
+            ));
+        }
+        if let Some(age) = self.retention.failed_for {
+            kinds.push(Kind::new(
+                "clear failed jobs",
+                Of::Failed,
+                move |conn, after| clear::failed(conn, age, after, BATCH),
+            ));
+        }
+        let [results, waiters] = clear::EXPIRING;
+        kinds.push(Kind::new("clear results", Of::Results, move |conn, _| {
+            clear::expired(conn, results, BATCH)
+        }));
+        kinds.push(Kind::new("clear waiters", Of::Others, move |conn, _| {
+            clear::expired(conn, waiters, BATCH)
+        }));
+        for table in clear::BESIDE {
+            kinds.push(Kind::new(
+                "clear what jobs left behind",
+                Of::Others,
+                move |conn, after| clear::orphans(conn, table, after, BATCH),
+            ));
+        }
+        Ok(kinds)
+    }
+
+    /// Which finished jobs are to go, if any.
+    fn old(&mut self) -> Result<Option<Old>, Duration> {
         let retention = self.retention;
         let up_to = match retention.finished_at_most {
-            Some(most) => self
-                .link
-                .write("count finished jobs", |conn| clear::surplus(conn, most))?,
+            Some(most) => {
+                let counted = self
+                    .link
+                    .write("count finished jobs", |conn| clear::surplus(conn, most));
+                match counted {
+                    Ok(up_to) => up_to,
+                    Err(delay) if !self.link.is_well() => return Err(delay),
+                    // Those that are old go all the same.
+                    Err(_) => 0,
+                }
+            }
             None => 0,
         };
-        if retention.finished_for.is_none() && up_to == 0 {
-            return Ok(());
-        }
         // Longer ago than any job: so the age takes nothing away.
         const NEVER: Duration = Duration::from_secs(1_000 * 366 * 24 * 3600);
         let old = Old {
             age: retention.finished_for.unwrap_or(NEVER),
             up_to,
         };
-        self.walk(count, |conn, after| {
-            clear::finished(conn, old, after, BATCH)
-        })
-    }
-
-    /// Stretch by stretch to the end.
-    fn walk(
-        &mut self,
-        count: &mut usize,
-        work: impl Fn(&mut Conn<'_>, i64) -> QueryResult<Stretch>,
-    ) -> Result<(), Duration> {
-        let mut after = Some(0);
-        while let Some(start) = after {
-            let stretch = self
-                .link
-                .write("clear what is old", |conn| work(conn, start))?;
-            *count += stretch.cleared;
-            after = stretch.reached.filter(|_| !self.rest(stretch.cleared));
-        }
-        Ok(())
-    }
-
-    /// Batch by batch while they are full.
-    fn repeat(
-        &mut self,
-        count: &mut usize,
-        work: impl Fn(&mut Conn<'_>) -> QueryResult<usize>,
-    ) -> Result<(), Duration> {
-        loop {
-            let cleared = self.link.write("clear what is old", &work)?;
-            *count += cleared;
-            if self.rest(cleared) || cleared < BATCH {
-                return Ok(());
-            }
-        }
+        Ok(Some(old).filter(|old| retention.finished_for.is_some() || old.up_to > 0))
     }
 
     /// Lets others have their turn. True: the process is to stop.
-    fn rest(&self, cleared: usize) -> bool {
+    fn rest(&self, cleared: usize, took: Duration) -> bool {
         if cleared == 0 {
             return self.stop.is_stopped();
         }
-        self.stop.wait(PAUSE)
+        self.stop.wait((took / 2).clamp(PAUSE.0, PAUSE.1))
+    }
+}
+
+/// What rows are counted as.
+#[derive(Debug, Clone, Copy)]
+enum Of {
+    Finished,
+    Failed,
+    Results,
+    Others,
+}
+
+impl Cleared {
+    fn count(&mut self, of: Of) -> &mut usize {
+        match of {
+            Of::Finished => &mut self.finished,
+            Of::Failed => &mut self.failed,
+            Of::Results => &mut self.results,
+            Of::Others => &mut self.others,
+        }
+    }
+}
+
+type Look = dyn Fn(&mut Conn<'_>, i64) -> QueryResult<Stretch>;
+
+/// One kind of rows, and how far it was looked through.
+struct Kind {
+    action: &'static str,
+    of: Of,
+    after: i64,
+    look: Box<Look>,
+}
+
+impl Kind {
+    fn new(
+        action: &'static str,
+        of: Of,
+        look: impl Fn(&mut Conn<'_>, i64) -> QueryResult<Stretch> + 'static,
+    ) -> Self {
+        Kind {
+            action,
+            of,
+            after: 0,
+            look: Box::new(look),
+        }
     }
 }

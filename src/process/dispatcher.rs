@@ -17,6 +17,10 @@ use std::time::Duration;
 /// Concurrency keys that are looked at in a turn.
 const SWEPT_KEYS: usize = 200;
 
+/// The first pause after a turn that could not move all that is due, because
+/// other transactions have locked it. It doubles with each such turn.
+const AFTER_LOCKED: Duration = Duration::from_millis(50);
+
 /// Moves jobs whose time has come to the ready ones, in batches. Any number
 /// may run at once, on any host.
 #[derive(Debug, Clone)]
@@ -133,8 +137,9 @@ impl Dispatcher {
 
     fn work(&self, link: &mut Link, stop: &Stop) {
         let mut walk = String::new();
+        let mut locked = AFTER_LOCKED;
         while !stop.is_stopped() {
-            let pause = match self.turn(link, stop, &mut walk) {
+            let pause = match self.turn(link, stop, &mut walk, &mut locked) {
                 Ok(pause) | Err(pause) => pause,
             };
             stop.wait(pause);
@@ -142,11 +147,18 @@ impl Dispatcher {
     }
 
     /// One batch; how long to wait for the next.
-    fn turn(&self, link: &mut Link, stop: &Stop, walk: &mut String) -> Result<Duration, Duration> {
+    fn turn(
+        &self,
+        link: &mut Link,
+        stop: &Stop,
+        walk: &mut String,
+        locked: &mut Duration,
+    ) -> Result<Duration, Duration> {
         let count = link.write("dispatch", |conn| {
             scheduled::dispatch(conn, self.batch_size)
         })?;
         if count > 0 {
+            *locked = AFTER_LOCKED;
             link.subscriber().emit(&Event::Dispatched { count });
         }
         if count == self.batch_size {
@@ -159,11 +171,23 @@ impl Dispatcher {
         while link.promote() && !stop.is_stopped() {}
         self.sweep(link, walk)?;
         let next = link.write("look for due jobs", scheduled::next_due)?;
-        // A little past the due time, so as not to come just before it.
-        Ok(next.map_or(self.polling_interval, |next| {
-            (next + Duration::from_millis(2)).min(self.polling_interval)
-        }))
+        let pause = match next {
+            // What is due was passed over: it is locked.
+            Some(Duration::ZERO) if count == 0 => {
+                let pause = *locked;
+                *locked = pause.saturating_mul(2).min(self.polling_interval);
+                pause
+            }
+            // A little past the due time, so as not to come just before it.
+            Some(next) => {
+                *locked = AFTER_LOCKED;
+                next + Duration::from_millis(2)
+            }
+            None => self.polling_interval,
+        };
+        Ok(pause.min(self.polling_interval))
     }
+
     /// One stretch of a walk over the concurrency keys with blocked jobs, for
     /// slots that came free without anybody's saying so.
     fn sweep(&self, link: &mut Link, walk: &mut String) -> Result<(), Duration> {

@@ -2,17 +2,19 @@
 
 use super::registration::Registration;
 use crate::clock;
-use crate::db::attempts::End;
-use crate::db::claimed::{Fence, Finished, FinishedJob};
+use crate::db::Conn;
+use crate::db::attempts::{self, End};
+use crate::db::claimed::{self, Fence, Finished, FinishedJob};
 use crate::db::ready::Claimed;
 use crate::live::Live;
 use crate::perform::Outcome;
+use diesel::QueryResult;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The longest pause before an ending is tried again that the database
-/// refuses although it answers.
-const LONGEST_DEFERRAL: Duration = Duration::from_secs(30);
+/// refuses although it answers, or whose claim is locked.
+const LONGEST_DEFERRAL: Duration = Duration::from_secs(5);
 
 /// Ends of one transaction that are no success: each takes some statements,
 /// and whoever wants to cancel one of the jobs waits for all.
@@ -34,7 +36,11 @@ pub(crate) struct Ended {
 impl Ended {
     /// What it leaves behind, if it has finished.
     pub(super) fn traces(&self) -> Option<FinishedJob<'_>> {
-        let Outcome::Finished(output) = &self.outcome else {
+        self.traces_of(&self.outcome)
+    }
+
+    fn traces_of<'a>(&'a self, outcome: &'a Outcome) -> Option<FinishedJob<'a>> {
+        let Outcome::Finished(output) = outcome else {
             return None;
         };
         Some(FinishedJob::new(
@@ -78,6 +84,11 @@ impl Pending {
         }
     }
 
+    /// Whether the database has refused it before, all else aside.
+    pub(super) fn was_refused(&self) -> bool {
+        self.refusals > 0
+    }
+
     pub(super) fn pair(&self) -> (i64, i64) {
         (self.ended.job.claim_id, self.ended.job.job_id)
     }
@@ -93,19 +104,32 @@ pub(super) fn pending(ended: Ended) -> Pending {
     }
 }
 
-/// To be tried again after a growing pause, without the text that may be what
-/// the database refuses.
+/// Leaves out the text, which may be what the database refuses.
+pub(super) fn drop_text(outcome: &mut Outcome) {
+    match outcome {
+        Outcome::Ended(ending) => ending.drop_text(),
+        Outcome::Finished(output) => output.drop_text(),
+        Outcome::UnknownClass => {}
+    }
+}
+
+/// Writes one ending, as if the job had come to `outcome`.
+pub(super) fn write(conn: &mut Conn<'_>, ended: &Ended, outcome: &Outcome) -> QueryResult<()> {
+    let fence = fence(ended);
+    if let Outcome::Ended(ending) = outcome {
+        attempts::end(conn, fence, ending, ended.ran, ended.finished)?;
+    } else if let Some(job) = ended.traces_of(outcome) {
+        let how = (ended.finished, ended.job.is_limited);
+        claimed::finish_and_keep(conn, fence.process_id, vec![job], how)?;
+    }
+    Ok(())
+}
+
+/// To be tried again after a growing pause.
 pub(super) fn put_aside(mut pending: Pending) -> Pending {
     pending.refusals += 1;
     let pause = Duration::from_millis(50 << pending.refusals.min(10));
     pending.again_at = clock::instant() + clock::jittered(pause.min(LONGEST_DEFERRAL));
-    if pending.refusals > 1 {
-        match &mut pending.ended.outcome {
-            Outcome::Ended(ending) => ending.drop_text(),
-            Outcome::Finished(output) => output.drop_text(),
-            Outcome::UnknownClass => {}
-        }
-    }
     pending
 }
 

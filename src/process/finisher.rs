@@ -1,16 +1,17 @@
 //! Writes down how jobs ended, in batches that form while the last one is
-//! under way, and keeps what it cannot write until it can.
+//! under way, and keeps what it cannot write until it can. A claim that another
+//! transaction has locked is passed over and tried again alone.
 
 use super::claims::Claims;
-use super::endings::{Ended, Pending, fence, grouped, kind, pending, put_aside};
+use super::endings::{self, Ended, Pending, fence, grouped, kind, pending};
 use super::lifeline::Lifeline;
 use super::link::Link;
 use super::stop::Stop;
 use crate::clock;
 use crate::db::attempts::{self, End, Ending};
 use crate::db::claimed::{self, Finished};
-use crate::db::jobs;
 use crate::db::ready::Claimed;
+use crate::db::{Conn, Refusal, briefly, jobs};
 use crate::event::{Event, Subscriber};
 use crate::job::JobId;
 use crate::mutant;
@@ -19,7 +20,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError};
 use diesel::QueryResult;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Endings of one statement.
 const BATCH: usize = 500;
@@ -42,7 +43,12 @@ pub(crate) struct Finisher {
     /// Gives up what cannot be written: the process ends.
     give_up: Stop,
     deferred: Vec<Pending>,
+    /// Until when no lock is waited for longer than a moment: others hold some.
+    brief_until: Option<Instant>,
 }
+
+/// For how long after a lock that was not to be had.
+const BRIEF: Duration = Duration::from_secs(10);
 
 impl Finisher {
     pub(crate) fn new(lifeline: &Lifeline, claims: &Arc<Claims>, ended: Receiver<Ended>) -> Self {
@@ -54,6 +60,7 @@ impl Finisher {
             stop: lifeline.stop.clone(),
             give_up: lifeline.give_up_writing.clone(),
             deferred: Vec::new(),
+            brief_until: None,
         }
     }
 
@@ -102,15 +109,28 @@ impl Finisher {
     /// the one that it refuses stands alone and is put aside: a bad row must
     /// not hold up another.
     fn write(&mut self, mut group: Vec<Pending>) {
-        while let Err(delay) = self.try_write(&group) {
+        loop {
+            let delay = match self.try_write(&group) {
+                Ok(busy) if busy.is_empty() => return,
+                Ok(busy) => return self.pass_over(group, &busy),
+                Err(delay) => delay,
+            };
+            let refusal = self.link.refusal();
             group.iter_mut().for_each(|pending| pending.tries += 1);
-            if self.link.is_well() {
+            if refusal == Some(Refusal::Busy) {
+                self.brief_until = Some(clock::deadline(BRIEF));
+            }
+            // A full disk refuses all alike at first, but what is small may fit.
+            let is_lasting = group.first().is_some_and(|pending| pending.tries > 3);
+            if (!self.link.is_in_trouble() || is_lasting) && self.link.is_well() {
                 if group.len() > 1 {
                     let rest = group.split_off(group.len() / 2);
                     self.write(group);
                     self.write(rest);
                 } else {
-                    self.deferred.extend(group.into_iter().map(put_aside));
+                    for pending in group {
+                        self.put_aside(pending, refusal);
+                    }
                 }
                 return;
             }
@@ -121,74 +141,133 @@ impl Finisher {
         }
     }
 
-    fn try_write(&mut self, group: &[Pending]) -> Result<(), Duration> {
+    /// The claims that another transaction has locked are tried again later.
+    fn pass_over(&mut self, group: Vec<Pending>, busy: &[i64]) {
+        let count = busy.len();
+        self.link.complain(
+            "end some claims",
+            &format!("{count} of them are locked by other transactions"),
+        );
+        let busy = group
+            .into_iter()
+            .filter(|pending| busy.contains(&pending.claim()));
+        self.deferred.extend(busy.map(endings::put_aside));
+    }
+
+    /// Tried again later too, and without its text if that is what is refused:
+    /// if all is accepted but for the text. What others hold or what is full
+    /// at present costs no text.
+    fn put_aside(&mut self, mut pending: Pending, refusal: Option<Refusal>) {
+        if refusal == Some(Refusal::Content) && pending.was_refused() {
+            let mut without = pending.ended.outcome.clone();
+            endings::drop_text(&mut without);
+            let ended = &pending.ended;
+            let mut refuses = |outcome: &Outcome| {
+                self.link
+                    .would_refuse(|conn| endings::write(conn, ended, outcome))
+            };
+            let is_the_text =
+                refuses(&without).is_none() && refuses(&ended.outcome) == Some(Refusal::Content);
+            if is_the_text {
+                pending.ended.outcome = without;
+            }
+        }
+        self.deferred.push(endings::put_aside(pending));
+    }
+
+    /// Whether no lock is to be waited for long.
+    fn is_brief(&self, group: &[Pending]) -> bool {
+        let met = self.brief_until.is_some_and(|at| clock::instant() < at);
+        met || group.iter().any(|pending| pending.tries > 0)
+    }
+
+    /// Returns the claims that another transaction has locked.
+    fn try_write(&mut self, group: &[Pending]) -> Result<Vec<i64>, Duration> {
         let Some(first) = group.first() else {
-            return Ok(());
+            return Ok(Vec::new());
         };
-        match &first.ended.outcome {
+        let busy = match &first.ended.outcome {
             Outcome::Finished(_) => self.finish(group)?,
             Outcome::Ended(_) => self.end(group)?,
-            Outcome::UnknownClass => self.leave(first)?,
-        }
+            Outcome::UnknownClass => {
+                self.leave(first)?;
+                Vec::new()
+            }
+        };
         // A slot is free. Whoever comes by would see to it, but we are here.
         if first.ended.job.is_limited {
             self.link.promote();
         }
-        Ok(())
+        Ok(busy)
     }
 
-    fn finish(&mut self, group: &[Pending]) -> Result<(), Duration> {
+    fn finish(&mut self, group: &[Pending]) -> Result<Vec<i64>, Duration> {
         let Some(kind) = group.first().map(kind) else {
-            return Ok(());
+            return Ok(Vec::new());
         };
+        let is_brief = self.is_brief(group);
         let (process_id, how) = (kind.process_id, (kind.finished, kind.is_limited));
         let claims: Vec<i64> = group.iter().map(Pending::claim).collect();
         let pairs: Vec<(i64, i64)> = group.iter().map(Pending::pair).collect();
         let repeated = group
             .iter()
             .any(|pending| pending.tries > 0 || pending.ended.live.ends_itself());
-        let accepted = self.link.write("finish jobs", |conn| {
+        let work = |conn: &mut Conn<'_>| {
             if mutant::is("finish_without_fence") {
                 claimed::finish_unfenced(conn, &pairs)?;
-                return Ok(claims.clone());
+                return Ok((claims.clone(), Vec::new()));
             }
-            let mut accepted = if kind.leaves_traces {
+            let written = if kind.leaves_traces {
                 let traces = group.iter().filter_map(|pending| pending.ended.traces());
-                claimed::finish_and_keep(conn, process_id, traces.collect(), how)?
+                claimed::finish_and_keep_free(conn, process_id, traces.collect(), how)?
             } else {
-                claimed::finish(conn, process_id, &claims, how)?
+                claimed::finish_free(conn, process_id, &claims, how)?
             };
+            let mut accepted = written.accepted;
             if repeated {
                 accepted.extend(already_ended(conn, &pairs, &accepted)?);
             }
             if repeated && kind.finished == Finished::Delete {
                 accepted.extend(jobs::claims_without_job(conn, &pairs)?);
             }
-            Ok(accepted)
-        })?;
-        self.claims.remove(&claims);
+            Ok((accepted, written.busy))
+        };
+        let (accepted, busy) = self
+            .link
+            .write("finish jobs", |conn| briefly(conn, is_brief, work))?;
         let accepted: HashSet<i64> = accepted.into_iter().collect();
+        self.settle(group, &busy);
         for Pending { ended, .. } in group {
-            if accepted.contains(&ended.job.claim_id) {
+            let claim = ended.job.claim_id;
+            if accepted.contains(&claim) {
                 self.report_finished(ended);
-            } else {
+            } else if !busy.contains(&claim) {
                 self.fenced(&ended.job);
             }
         }
-        Ok(())
+        Ok(busy)
     }
 
-    fn end(&mut self, group: &[Pending]) -> Result<(), Duration> {
+    /// Holds those claims no longer that are not to be tried again.
+    fn settle(&self, group: &[Pending], busy: &[i64]) {
+        let claims = group.iter().map(Pending::claim);
+        let settled: Vec<i64> = claims.filter(|claim| !busy.contains(claim)).collect();
+        self.claims.remove(&settled);
+    }
+
+    fn end(&mut self, group: &[Pending]) -> Result<Vec<i64>, Duration> {
         let Some(kind) = group.first().map(kind) else {
-            return Ok(());
+            return Ok(Vec::new());
         };
+        let is_brief = self.is_brief(group);
         let ends: Vec<End<'_>> = group.iter().filter_map(Pending::end).collect();
-        let settled = self.link.write("end jobs", |conn| {
-            let done = attempts::end_all(conn, kind.process_id, &ends, kind.finished)?;
+        let work = |conn: &mut Conn<'_>| {
+            let (done, busy) = attempts::end_free(conn, kind.process_id, &ends, kind.finished)?;
             let mut done: HashMap<i64, Ending> = done.into_iter().collect();
             let settle = |pending: &Pending| {
                 Ok(match (done.remove(&pending.claim()), pending.end()) {
                     (Some(ending), _) => Settled::Ended(ending),
+                    _ if busy.contains(&pending.claim()) => Settled::Busy,
                     _ if finished_itself(conn, pending)? => Settled::Finished,
                     (_, Some((_, ending, _))) if was_accepted(conn, pending)? => {
                         Settled::Ended(ending.clone())
@@ -196,16 +275,19 @@ impl Finisher {
                     _ => Settled::Fenced,
                 })
             };
-            group.iter().map(settle).collect::<QueryResult<Vec<_>>>()
-        })?;
+            let settled = group.iter().map(settle).collect::<QueryResult<Vec<_>>>()?;
+            Ok((settled, busy))
+        };
+        let (settled, busy) = self
+            .link
+            .write("end jobs", |conn| briefly(conn, is_brief, work))?;
         // Before they are removed: a stop looks at both.
         for (Pending { ended, .. }, settled) in group.iter().zip(&settled) {
             if ended.live.is_cut_short() && settled.is_cut_short() {
                 self.claims.note_cut_short(ended.job.job_id);
             }
         }
-        let claims: Vec<i64> = group.iter().map(Pending::claim).collect();
-        self.claims.remove(&claims);
+        self.settle(group, &busy);
         let mut released: BTreeMap<String, usize> = BTreeMap::new();
         for (Pending { ended, .. }, settled) in group.iter().zip(settled) {
             match settled {
@@ -213,23 +295,28 @@ impl Finisher {
                 Settled::Ended(ending) => self.report(ended, &ending),
                 Settled::Finished => self.report_finished(ended),
                 Settled::Fenced => self.fenced(&ended.job),
+                Settled::Busy => {}
             }
         }
         for (why, count) in &released {
             self.subscriber
                 .emit(&Event::Released { count: *count, why });
         }
-        Ok(())
+        Ok(busy)
     }
 
     /// A class that is not known here is left to others.
     fn leave(&mut self, pending: &Pending) -> Result<(), Duration> {
         let fence = fence(&pending.ended);
         let delay = Some(clock::jittered(UNKNOWN_CLASS_DELAY));
-        let accepted = self.link.write("release a job", |conn| {
+        let is_brief = self.is_brief(std::slice::from_ref(pending));
+        let work = |conn: &mut Conn<'_>| {
             let released = claimed::release(conn, fence.process_id, &[fence.claim_id], delay)?;
             Ok(!released.is_empty() || was_accepted(conn, pending)?)
-        })?;
+        };
+        let accepted = self
+            .link
+            .write("release a job", |conn| briefly(conn, is_brief, work))?;
         self.claims.remove(&[fence.claim_id]);
         if accepted {
             self.subscriber.emit(&Event::Released {
@@ -301,6 +388,8 @@ enum Settled {
     /// The job had finished in a transaction of its own before.
     Finished,
     Fenced,
+    /// Another transaction has locked the claim.
+    Busy,
 }
 
 impl Settled {
@@ -311,7 +400,7 @@ impl Settled {
 }
 
 /// Whether an earlier attempt got through, unheard.
-fn was_accepted(conn: &mut crate::db::Conn<'_>, pending: &Pending) -> QueryResult<bool> {
+fn was_accepted(conn: &mut Conn<'_>, pending: &Pending) -> QueryResult<bool> {
     if pending.tries == 0 {
         return Ok(false);
     }
@@ -323,14 +412,14 @@ fn was_accepted(conn: &mut crate::db::Conn<'_>, pending: &Pending) -> QueryResul
 
 /// Whether the job has ended its claim itself, and its transaction was
 /// committed: the database knows, and the job's own word does not count then.
-fn finished_itself(conn: &mut crate::db::Conn<'_>, pending: &Pending) -> QueryResult<bool> {
+fn finished_itself(conn: &mut Conn<'_>, pending: &Pending) -> QueryResult<bool> {
     Ok(pending.ended.live.ends_itself() && jobs::ended_by_owner(conn, pending.pair())?)
 }
 
 /// Of the claims that were not accepted, those that were ended by ourselves
 /// before, in a transaction whose COMMIT got no answer.
 fn already_ended(
-    conn: &mut crate::db::Conn<'_>,
+    conn: &mut Conn<'_>,
     pairs: &[(i64, i64)],
     accepted: &[i64],
 ) -> QueryResult<Vec<i64>> {

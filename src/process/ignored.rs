@@ -1,11 +1,11 @@
-//! Signals that were ignored when the program began, as `nohup` and shells
+//! Signals that were ignored when the program started, as `nohup` and shells
 //! that start something in the background have it.
 #![allow(
     unsafe_code,
     reason = "the handling of a signal is the operating system's; each call says why it is sound"
 )]
 
-use libc::{SIG_DFL, SIG_IGN, SIGHUP, SIGINT, SIGTERM, c_int};
+use libc::{SIG_DFL, SIG_IGN, SIGCHLD, SIGHUP, SIGINT, SIGTERM, c_int};
 
 /// What was ignored of the signals that end a program in good order.
 #[derive(Debug)]
@@ -15,10 +15,11 @@ pub(super) struct Ignored {
 
 impl Ignored {
     /// Ends that they are ignored, which would look as if somebody handled
-    /// them: who sends one of them by name means it.
+    /// them: who sends one of them by name means it. With SIGCHLD ignored, the
+    /// system would not keep how a child ended.
     pub(super) fn lift() -> Self {
         let hangup = is_ignored(SIGHUP);
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        for signal in [SIGINT, SIGTERM, SIGHUP, SIGCHLD] {
             if is_ignored(signal) {
                 set(signal, SIG_DFL);
             }

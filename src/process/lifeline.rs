@@ -1,12 +1,14 @@
 //! What a process cannot live without: its database, as it was at the start.
 
 use super::stop::Stop;
+use crate::clock;
 use crate::db::{Connection, Database, FileId, migrations};
 use crate::deadline::Hurry;
 use crate::error::{Error, Result};
 use crate::event::{Event, Subscriber};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Shared by all loops of a process. When the database is lost for good, it
 /// stops them all and nothing is written any more.
@@ -27,7 +29,14 @@ struct State {
     /// Set once the tables were found to serve.
     checked: OnceLock<Option<FileId>>,
     is_lost: AtomicBool,
+    /// Since when no file descriptor was to be had for a connection.
+    starved: Mutex<Option<Instant>>,
 }
+
+/// For how long a process goes on that cannot open a connection because all
+/// file descriptors are in use. Its heartbeat has one, so no supervisor would ever take it
+/// for dead, and what it holds would never end.
+const STARVED: Duration = Duration::from_secs(10);
 
 /// Why a statement failed.
 pub(crate) enum Trouble {
@@ -74,8 +83,9 @@ impl Lifeline {
 
     /// Opens a connection to the database that was there at the start.
     pub(crate) fn connect(&self, hurry: Option<Hurry>) -> Result<Connection, Trouble> {
-        let opened = self.database.connect_in_haste(hurry);
-        let mut connection = opened.map_err(|error| match &error {
+        let connected = self.database.connect_in_haste(hurry);
+        self.note_descriptors(connected.is_ok());
+        let mut connection = connected.map_err(|error| match &error {
             // The address in front of it would hide how it begins.
             Error::Connect { reason, .. } => match self.judge(reason) {
                 Trouble::Passing(_) => Trouble::Passing(error.to_string()),
@@ -90,6 +100,30 @@ impl Lifeline {
             })?;
         }
         Ok(connection)
+    }
+
+    /// Stops the process when it has had no file descriptor for a connection
+    /// for too long: something leaks them, and the end of the process frees all.
+    fn note_descriptors(&self, is_connected: bool) {
+        let mut starved = self
+            .state
+            .starved
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if is_connected || has_descriptor() {
+            *starved = None;
+            return;
+        }
+        let since = *starved.get_or_insert_with(clock::instant);
+        if since.elapsed() < STARVED || self.stop.is_broken() {
+            return;
+        }
+        drop(starved);
+        self.subscriber.emit(&Event::Broken {
+            reason: "it has no file descriptor left for a connection to the database; \
+                     find what opens files or sockets and does not close them, or raise the limit (ulimit -n)",
+        });
+        self.stop.break_down();
     }
 
     /// Whether the file is still the one that was opened: asked before every
@@ -124,4 +158,11 @@ impl Lifeline {
     pub(crate) fn is_lost(&self) -> bool {
         self.state.is_lost.load(Ordering::SeqCst)
     }
+}
+
+/// Whether a file can be opened.
+fn has_descriptor() -> bool {
+    let code = std::fs::File::open("/dev/null").err();
+    let code = code.and_then(|error| error.raw_os_error());
+    ![Some(libc::EMFILE), Some(libc::ENFILE)].contains(&code)
 }

@@ -2,12 +2,13 @@
 
 use super::lifeline::{Lifeline, Trouble};
 use crate::clock::{self, Backoff};
-use crate::db::{Conn, Connection, Session, blocked, prefer_indexes};
+use crate::db::{Conn, Connection, Refusal, Session, blocked, prefer_indexes};
 use crate::deadline::{Hurry, no_answer};
 use crate::event::{Event, Subscriber};
 use crate::job::JobId;
 use diesel::QueryResult;
-use std::time::Duration;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 /// A loop's connection.
 #[derive(Debug)]
@@ -18,8 +19,10 @@ pub(crate) struct Link {
     /// What fails at present: its success, and no other, ends the trouble. On
     /// a full disk, one in two statements goes well.
     failing: Option<&'static str>,
-    /// When the present trouble was last reported.
-    reported: Option<std::time::Instant>,
+    /// When the failure of each action was last reported.
+    reported: HashMap<&'static str, Instant>,
+    /// How the last attempt failed, if it did.
+    refusal: Option<Refusal>,
     /// For each statement, where it is not what the database gives.
     limit: Option<Duration>,
     /// For each statement after a stop.
@@ -48,7 +51,8 @@ impl Link {
             connection: None,
             backoff: Backoff::up_to(LONGEST_PAUSE),
             failing: None,
-            reported: None,
+            reported: HashMap::new(),
+            refusal: None,
             limit: None,
             haste: HASTE,
             silent: Vec::new(),
@@ -93,7 +97,6 @@ impl Link {
                 if self.failing == Some(action) {
                     self.failing = None;
                     self.backoff.reset();
-                    self.reported = None;
                 }
                 Ok(value)
             }
@@ -106,6 +109,36 @@ impl Link {
                     .saturating_sub(start.elapsed())
                     .max(SHORTEST_PAUSE))
             }
+        }
+    }
+
+    /// How the last attempt failed, if it did.
+    pub(crate) fn refusal(&self) -> Option<Refusal> {
+        self.refusal
+    }
+
+    /// Whether it failed so that another would fail likewise.
+    pub(crate) fn is_in_trouble(&self) -> bool {
+        self.refusal == Some(Refusal::Trouble)
+    }
+
+    /// How `work` would be refused now. `None`: it would be accepted. Nothing of
+    /// it is kept.
+    pub(crate) fn would_refuse(
+        &mut self,
+        work: impl FnOnce(&mut Conn<'_>) -> QueryResult<()>,
+    ) -> Option<Refusal> {
+        use diesel::result::Error::RollbackTransaction;
+        let tried = self.attempt(|conn| {
+            let result = conn.transaction(|conn| {
+                work(conn)?;
+                Err::<(), _>(RollbackTransaction)
+            });
+            Ok(result.err().filter(|error| *error != RollbackTransaction))
+        });
+        match tried {
+            Ok(error) if !self.has_missed => error.as_ref().map(Refusal::of),
+            _ => Some(Refusal::Trouble),
         }
     }
 
@@ -139,7 +172,7 @@ impl Link {
             Trouble::Passing(_) if self.lifeline.is_lost() => {}
             Trouble::Passing(reason) => {
                 self.connection = None;
-                self.report(action, &reason);
+                self.complain(action, &reason);
             }
             Trouble::Lasting(reason) => self.lifeline.lose(&reason),
         }
@@ -150,6 +183,7 @@ impl Link {
         work: impl FnOnce(&mut Conn<'_>) -> QueryResult<T>,
     ) -> Result<T, Trouble> {
         self.has_missed = false;
+        self.refusal = Some(Refusal::Trouble);
         if self.lifeline.is_lost() {
             return Err(Trouble::Passing(String::new()));
         }
@@ -161,6 +195,7 @@ impl Link {
         let result = connection.write(work);
         let Some(limit) = connection.missed() else {
             self.connection = Some(connection);
+            self.refusal = result.as_ref().err().map(Refusal::of);
             return result.map_err(|error| self.lifeline.judge(&error.to_string()));
         };
         self.has_missed = true;
@@ -186,11 +221,13 @@ impl Link {
         Ok(connection)
     }
 
-    /// Once at the beginning of a trouble, then every ten seconds.
-    fn report(&mut self, action: &str, reason: &str) {
+    /// Reports that an action fails: at once, then every ten seconds at most,
+    /// whatever goes well in between.
+    pub(crate) fn complain(&mut self, action: &'static str, reason: &str) {
         let now = clock::instant();
-        if self.reported.is_none_or(|last| now - last >= REPORT_EVERY) {
-            self.reported = Some(now);
+        let last = self.reported.get(action);
+        if last.is_none_or(|last| now - *last >= REPORT_EVERY) {
+            self.reported.insert(action, now);
             self.subscriber()
                 .emit(&Event::Unreachable { action, reason });
         }

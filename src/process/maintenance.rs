@@ -3,6 +3,7 @@
 use super::children::Exit;
 use super::link::Link;
 use crate::clock;
+use crate::db::briefly;
 use crate::db::processes::{self, Observed};
 use crate::db::recovery::{Death, Recovered};
 use crate::event::{Event, Subscriber};
@@ -20,6 +21,10 @@ pub(crate) struct Watch {
     gap: Duration,
     last_reading: Option<Instant>,
     seen: HashMap<i64, Seen>,
+    /// Since when processes have no row and yet claims.
+    without_row: HashMap<i64, Instant>,
+    /// Whether the last reading came after a gap.
+    was_blind: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -35,6 +40,8 @@ impl Watch {
             gap: reading_interval * 3,
             last_reading: None,
             seen: HashMap::new(),
+            without_row: HashMap::new(),
+            was_blind: true,
         }
     }
 
@@ -53,6 +60,7 @@ impl Watch {
     ) -> Vec<Observed> {
         let was_blind = self.last_reading.is_none_or(|last| now - last > self.gap);
         self.last_reading = Some(now);
+        self.was_blind = was_blind;
         let mut seen = HashMap::new();
         for process in processes {
             let known = self
@@ -81,9 +89,80 @@ impl Watch {
         }
         dead
     }
+
+    /// Takes in, after each reading, which processes hold claims without a row,
+    /// and returns those that did so at every reading for the threshold: one
+    /// that lives has noticed by then that its row is gone.
+    pub(crate) fn read_without_row(&mut self, processes: &[i64], now: Instant) -> Vec<i64> {
+        let known = std::mem::take(&mut self.without_row);
+        let since = |id: &i64| {
+            let since = known.get(id).filter(|_| !self.was_blind);
+            (*id, since.copied().unwrap_or(now))
+        };
+        self.without_row = processes.iter().map(since).collect();
+        let is_over = |id: &&i64| now - self.without_row[id] >= self.threshold;
+        processes.iter().filter(is_over).copied().collect()
+    }
 }
 
-/// Prunes who is dead by the watch.
+/// Prunes one process: all at once, or claim by claim where something of it is
+/// locked or refused. An error says that the database is in trouble.
+fn prune(
+    link: &mut Link,
+    (id, heartbeat_seq): (i64, Option<i64>),
+    death: &Death,
+) -> Result<Option<Recovered>, Duration> {
+    let whole = link.write("prune a process", |conn| {
+        briefly(conn, true, |conn| {
+            processes::prune(conn, id, heartbeat_seq, death)
+        })
+    });
+    match whole {
+        Err(_) if !link.is_in_trouble() && link.is_well() => {}
+        whole => return whole,
+    }
+    let pieces = link.write("prune a process claim by claim", |conn| {
+        briefly(conn, true, |conn| {
+            processes::prune_piecemeal(conn, id, heartbeat_seq, death)
+        })
+    })?;
+    Ok(pieces.inspect(|recovered| complain(link, recovered)))
+}
+
+fn complain(link: &mut Link, recovered: &Recovered) {
+    if let Some(left) = &recovered.left {
+        link.complain("recover all claims of a dead process", left);
+    }
+}
+
+/// Recovers the claims of processes whose row was deleted: as those of a crash,
+/// for nothing else is known.
+fn recover_without_row(
+    link: &mut Link,
+    watch: &mut Watch,
+    subscriber: &Subscriber,
+) -> Result<(), Duration> {
+    let found = link.write("look for claims without a process", processes::without_row)?;
+    for id in watch.read_without_row(&found, clock::instant()) {
+        let death = Death {
+            is_crash: true,
+            how: "had no row any more".to_owned(),
+        };
+        let recovered = link.write("recover claims without a process", |conn| {
+            briefly(conn, true, |conn| {
+                processes::recover_without_row(conn, id, &death)
+            })
+        })?;
+        if let Some(recovered) = recovered {
+            complain(link, &recovered);
+            report(subscriber, "process", &id.to_string(), &death, &recovered);
+        }
+    }
+    Ok(())
+}
+
+/// Prunes who is dead by the watch. One that cannot be pruned at present holds
+/// up no other.
 pub(crate) fn prune_dead(
     link: &mut Link,
     watch: &mut Watch,
@@ -96,18 +175,22 @@ pub(crate) fn prune_dead(
             is_crash: !dead.draining,
             how: "sent no heartbeat for too long".to_owned(),
         };
-        let recovered = link.write("prune a process", |conn| {
-            processes::prune(conn, dead.id, Some(dead.heartbeat_seq), &death)
-        })?;
-        if let Some(recovered) = recovered {
-            report(subscriber, &dead.kind, &dead.name, &death, &recovered);
+        match prune(link, (dead.id, Some(dead.heartbeat_seq)), &death) {
+            Ok(Some(recovered)) => report(subscriber, &dead.kind, &dead.name, &death, &recovered),
+            Ok(None) => {}
+            Err(delay) if link.is_in_trouble() => return Err(delay),
+            Err(_) => {}
         }
     }
-    Ok(())
+    recover_without_row(link, watch, subscriber)
 }
 
+/// How long a supervisor waits before it looks again at what it could not give
+/// back of a child's.
+const AGAIN: Duration = Duration::from_secs(1);
+
 /// Prunes what a child had registered that was seen to end, and notes whether
-/// it left jobs behind.
+/// it left jobs behind. An error says when to try again, as something is left.
 pub(crate) fn prune_child(
     link: &mut Link,
     exit: &mut Exit,
@@ -116,23 +199,35 @@ pub(crate) fn prune_child(
     let processes = link.write("find a child's processes", |conn| {
         processes::of_child(conn, &exit.token)
     })?;
+    let mut again = None;
     for (id, draining) in processes {
         let death = Death {
             is_crash: exit.is_crash(draining),
             how: exit.how.clone(),
         };
-        let recovered = link.write("prune a process", |conn| {
-            processes::prune(conn, id, None, &death)
-        })?;
-        if let Some(recovered) = recovered {
-            exit.is_cut_short |= recovered.is_any();
-            report(subscriber, "child", &exit.token, &death, &recovered);
+        match prune(link, (id, None), &death) {
+            Ok(Some(recovered)) => {
+                exit.is_cut_short |= recovered.is_any();
+                again = again.or(recovered.left.is_some().then_some(AGAIN));
+                report(subscriber, "child", &exit.token, &death, &recovered);
+            }
+            Ok(None) => {}
+            Err(delay) if link.is_in_trouble() => return Err(delay),
+            Err(delay) => again = Some(delay),
         }
     }
-    Ok(())
+    again.map_or(Ok(()), Err)
 }
 
 fn report(subscriber: &Subscriber, kind: &str, name: &str, death: &Death, recovered: &Recovered) {
+    // Tried once more, without success.
+    let nothing = Recovered {
+        left: recovered.left.clone(),
+        ..Recovered::default()
+    };
+    if recovered.left.is_some() && *recovered == nothing {
+        return;
+    }
     subscriber.emit(&Event::Pruned {
         kind,
         name,

@@ -105,6 +105,32 @@ impl Marks {
         self.reach_after(took, jobs, is_full);
     }
 
+    /// Notes that a look was given up because it took too long. One from the
+    /// beginning is not repeated at once: what stands behind the marks would
+    /// wait for ever.
+    pub(crate) fn give_up(&mut self) {
+        if let Some(took) = self.look.began.map(|began| began.elapsed()) {
+            self.give_up_after(took);
+        }
+    }
+
+    fn give_up_after(&mut self, took: Duration) {
+        self.costs.rotate_left(1);
+        self.costs[2] = took;
+        self.again_at = Some(clock::instant() + self.pause_after(took));
+    }
+
+    /// When a look from the beginning that took so long may be followed by
+    /// another.
+    fn pause_after(&self, took: Duration) -> Duration {
+        let longest = if self.is_proven() {
+            Duration::MAX
+        } else {
+            PROBATION
+        };
+        (took * 10).clamp(INTERVAL, longest)
+    }
+
     /// `took`: for how long it looked, if from the beginning.
     fn reach_after(&mut self, took: Option<Duration>, jobs: &[Arc<Claimed>], is_full: bool) {
         if let Some(took) = took {
@@ -119,13 +145,7 @@ impl Marks {
             return;
         }
         if let Some(took) = took {
-            let longest = if self.is_proven() {
-                Duration::MAX
-            } else {
-                PROBATION
-            };
-            let pause = (took * 10).clamp(INTERVAL, longest);
-            self.again_at = Some(clock::instant() + pause);
+            self.again_at = Some(clock::instant() + self.pause_after(took));
             // Where nothing was found, nothing stands before the old marks.
             if !jobs.is_empty() {
                 self.reached.clear();
@@ -232,6 +252,20 @@ mod tests {
         marks.again_at = None;
         assert_eq!(look(&mut marks, false, 6 * LONG), [], "it is time");
         assert_eq!(look(&mut marks, false, Duration::ZERO)[0].job_id, 7);
+    }
+
+    #[test]
+    fn a_look_that_was_given_up_is_not_repeated_at_once() {
+        let mut marks = Marks::default();
+        for _ in 0..3 {
+            with_a_mark(&mut marks);
+            marks.again_at = None;
+            marks.begin(false);
+            assert_eq!(marks.from(&Queues::All), [], "it is time");
+            marks.give_up_after(1200 * LONG);
+            assert_eq!(look(&mut marks, false, Duration::ZERO)[0].job_id, 7);
+        }
+        assert!(marks.patience().unwrap() > PROBATION);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use super::release;
 use super::rest::{Rest, Turn};
 use super::stop::Stop;
 use crate::clock;
+use crate::db::Refusal;
 use crate::db::claimed;
 use crate::db::processes;
 use crate::db::ready::{self, Claimed, Claims as Found, Want};
@@ -167,7 +168,12 @@ impl Poller {
         let turn = turn.turn();
         let found = match self.claim(&registration, limit, limit > idle) {
             Ok(found) => found,
-            Err(delay) => return Look::NotNow(delay),
+            Err(delay) => {
+                if self.link.refusal() == Some(Refusal::Busy) {
+                    self.marks.give_up();
+                }
+                return Look::NotNow(delay);
+            }
         };
         let Found::Held { jobs, is_wanted } = found else {
             drop(turn);

@@ -148,10 +148,7 @@ impl Supervising {
             match slot.start(parent) {
                 Ok(Some(pid)) => self.subscriber.emit(&Event::ChildStarted { pid }),
                 Ok(None) => {}
-                Err(error) => self.subscriber.emit(&Event::Unreachable {
-                    action: "start a child",
-                    reason: &error.to_string(),
-                }),
+                Err(error) => self.link.complain("start a child", &error.to_string()),
             }
         }
     }
@@ -198,21 +195,27 @@ impl Supervising {
         if self.unburied.is_empty() || clock::instant() < self.next_burial {
             return;
         }
-        while let Some(exit) = self.unburied.last_mut() {
+        let most = if self.is_stopping {
+            HASTE
+        } else {
+            Duration::MAX
+        };
+        let mut is_away = false;
+        for mut exit in std::mem::take(&mut self.unburied) {
+            if is_away {
+                self.unburied.push(exit);
+                continue;
+            }
             let (link, subscriber) = (&mut self.link, &self.subscriber);
             let pruned = self
                 .vital
-                .waiting(|| maintenance::prune_child(link, exit, subscriber));
-            match pruned {
-                Ok(()) => {
-                    self.is_cut_short |= self.is_stopping && exit.is_cut_short;
-                    self.unburied.pop();
-                }
-                Err(delay) => {
-                    let most = if self.is_stopping { HASTE } else { delay };
-                    self.next_burial = clock::instant() + delay.min(most);
-                    return;
-                }
+                .waiting(|| maintenance::prune_child(link, &mut exit, subscriber));
+            self.is_cut_short |= self.is_stopping && exit.is_cut_short;
+            if let Err(delay) = pruned {
+                self.next_burial = clock::instant() + delay.min(most);
+                // What others hold of one child holds up no other child.
+                is_away = self.link.is_in_trouble();
+                self.unburied.push(exit);
             }
         }
     }

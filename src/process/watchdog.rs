@@ -174,8 +174,14 @@ impl Watchdog {
             recovery::condemn(conn, fence, &verdict, process_ends)
         });
         // A claim that is lost makes no difference: the job runs on here, and
-        // somebody else may have it too.
+        // another process may have it too.
         if let Err(delay) = written {
+            // The job may end by itself before the next attempt, and then the
+            // process goes on. If the write did get through, its row says that
+            // it drains: the next claim learns of it and registers anew.
+            if process_ends && !self.stop.is_stopped() {
+                self.claims.reopen();
+            }
             return Err(self.refused(delay));
         }
         self.refusals = 0;

@@ -21,7 +21,7 @@ fn count(db: &TestDb, condition: &str) -> i64 {
 }
 
 /// Has the database refuse to write `when` into a table.
-fn refuse(db: &TestDb, table: &str, operation: &str, when: &str) {
+pub fn refuse(db: &TestDb, table: &str, operation: &str, when: &str) {
     if db.is_postgres() {
         db.execute(
             "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS \
@@ -38,7 +38,7 @@ fn refuse(db: &TestDb, table: &str, operation: &str, when: &str) {
     }
 }
 
-fn accept(db: &TestDb, table: &str) {
+pub fn accept(db: &TestDb, table: &str) {
     db.execute(&if db.is_postgres() {
         format!("DROP TRIGGER refuse ON {table}")
     } else {

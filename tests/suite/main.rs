@@ -45,6 +45,8 @@ mod quickstart;
 mod rails;
 mod recurring;
 mod results;
+#[cfg(feature = "cli")]
+mod rows;
 mod schema;
 mod settings;
 mod shutdown;

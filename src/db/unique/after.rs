@@ -29,7 +29,7 @@ pub(crate) fn unblock(
                SELECT 1 FROM windlass_unique_jobs u JOIN solid_queue_jobs h ON h.id = u.after_job_id \
                WHERE u.job_id = b.job_id AND h.finished_at IS NULL \
                AND NOT EXISTS (SELECT 1 FROM solid_queue_failed_executions f WHERE f.job_id = h.id)) \
-             AND $2 > 0 AND {which} ORDER BY b.job_id LIMIT $2 {{lock skip of b}}"
+             AND $2 > 0 AND {which} ORDER BY b.job_id + 0 LIMIT $2 {{lock skip of b}}"
         ));
         let free: Vec<Execution> = on!(conn, |c| cached(
             sql(text)
@@ -114,12 +114,13 @@ fn retake_one(conn: &mut Conn<'_>, job: &Named) -> QueryResult<bool> {
 /// Takes away the rows of jobs that are gone, but for those that a result
 /// still holds and those that somebody is about to change.
 pub(in crate::db) fn forget(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<usize> {
+    // Counts and not NOT EXISTS, for which the planner may read all jobs at once.
     let text = conn.write(
         "DELETE FROM windlass_unique_jobs WHERE unique_id IN (SELECT unique_id FROM windlass_unique_jobs u \
          WHERE job_id IN {in $1} \
-         AND NOT EXISTS (SELECT 1 FROM windlass_results r WHERE r.job_id = u.job_id AND r.expires_at > {now}) \
-         AND NOT EXISTS (SELECT 1 FROM solid_queue_jobs h WHERE h.id = u.after_job_id AND h.finished_at IS NULL) \
-         ORDER BY unique_id {lock skip})",
+         AND (SELECT count(*) FROM windlass_results r WHERE r.job_id = u.job_id AND r.expires_at > {now}) = 0 \
+         AND (SELECT count(*) FROM solid_queue_jobs h WHERE h.id = u.after_job_id AND h.finished_at IS NULL) = 0 \
+         ORDER BY unique_id || '' {lock skip})",
     );
     on!(conn, |c| sql(text)
         .bind::<Text, _>(id_list(jobs))

@@ -321,7 +321,9 @@ pub fn clear_finished(conn: &mut Conn<'_>) -> QueryResult<String> {
 }
 
 pub fn clear_failed(conn: &mut Conn<'_>) -> QueryResult<String> {
-    Ok(clear::failed(conn, Duration::ZERO, 100)?.to_string())
+    Ok(clear::failed(conn, Duration::ZERO, 0, 100)?
+        .cleared
+        .to_string())
 }
 
 /// A worker that claims and then stops.

@@ -176,7 +176,7 @@ struct Hook {
 
 impl Hook {
     /// What changes nothing for anybody, neither locks nor data, is no step:
-    /// on Postgres BEGIN and the notification, on SQLite, where nobody else
+    /// on Postgres BEGIN, the notification and the setting of a timeout, on SQLite, where nobody else
     /// can do anything that matters, the inside of a transaction.
     fn is_step(&self, text: &str) -> bool {
         if self.is_sqlite {
@@ -204,6 +204,7 @@ fn is_idle(text: &str) -> bool {
         "SAVEPOINT",
         "RELEASE",
         "SELECT (SELECT count(pg_notify",
+        "SELECT set_config('lock_timeout'",
     ];
     starts.iter().any(|start| text.starts_with(start))
 }

@@ -375,7 +375,11 @@ fn prune_and_retry(db: &TestDb) {
 fn expiry_and_enqueue(db: &TestDb) {
     Play::new(db, one_expired)
         .coarse()
-        .actor("expire", |c, _| Ok(clear::expired(c, 10)?.to_string()))
+        .actor("expire", |c, _| {
+            Ok(clear::expired(c, clear::EXPIRING[0], 10)?
+                .cleared
+                .to_string())
+        })
         .actor("clear", |c, _| clear_finished(c))
         .actor("enqueue", |c, _| put(c, &until_result_expires(), true))
         .ends_in(&["expire 1, clear 1, enqueue new -> new ready; p1"]);

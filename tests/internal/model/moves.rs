@@ -121,7 +121,7 @@ impl Taken<'_> {
     pub fn clear(&mut self, failed: bool) -> QueryResult<Answer> {
         const ALL: usize = 1_000;
         let count = if failed {
-            clear::failed(&mut self.conn, Duration::ZERO, ALL)?
+            clear::failed(&mut self.conn, Duration::ZERO, 0, ALL)?.cleared
         } else {
             let old = Old {
                 age: Duration::ZERO,

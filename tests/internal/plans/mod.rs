@@ -7,6 +7,7 @@
 
 use super::attempts::{self, Ending};
 use super::claimed::{Fence, Finished, FinishedJob};
+use super::clear::Old;
 use super::failed::Failure;
 use super::jobs::{NewLimit, NewRow};
 use super::notes::Note;
@@ -17,8 +18,8 @@ use super::results::{NewResult, ResultOutcome};
 use super::ticks::{Firing, Overlap};
 use super::unique::{self, OnConflict};
 use super::{
-    AsConn, Conn, Connection, Database, blocked, claimed, jobs, names, notes, pauses, processes,
-    ready, recovery, recurring, scheduled, semaphores, steps, task, ticks,
+    AsConn, Conn, Connection, Database, blocked, claimed, clear, jobs, moves, names, notes, pauses,
+    processes, ready, recovery, recurring, scheduled, semaphores, steps, task, ticks,
 };
 use diesel::connection::{Connection as _, InstrumentationEvent};
 use diesel::prelude::*;
@@ -32,13 +33,31 @@ mod postgres;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
-const LARGE: [&str; 5] = [
-    "jobs",
-    "recurring_executions",
-    "ready_executions",
-    "scheduled_executions",
-    "claimed_executions",
+const LARGE: [&str; 11] = [
+    "solid_queue_jobs",
+    "solid_queue_recurring_executions",
+    "solid_queue_ready_executions",
+    "solid_queue_scheduled_executions",
+    "solid_queue_claimed_executions",
+    "solid_queue_blocked_executions",
+    "solid_queue_failed_executions",
+    "windlass_attempts",
+    "windlass_steps",
+    "windlass_unique_jobs",
+    "windlass_results",
 ];
+
+/// The rows that both databases fill in alike, once there are jobs.
+const FILL_BESIDE: &str = "INSERT INTO solid_queue_blocked_executions (job_id, queue_name, priority, concurrency_key, expires_at, created_at) \
+       SELECT id, queue_name, id % 5, 'plan/' || (id % 10000), '9999-12-31 23:59:59.000000', created_at FROM solid_queue_jobs; \
+     INSERT INTO solid_queue_failed_executions (job_id, error, created_at) \
+       SELECT id, '{}', created_at FROM solid_queue_jobs; \
+     INSERT INTO windlass_attempts (job_id, claim_id, attempt, outcome, kind, message, ended_at) \
+       SELECT id, 1, 1, 'retried', 'kind', 'message', created_at FROM solid_queue_jobs; \
+     INSERT INTO windlass_steps (job_id, name, value, created_at) SELECT id, 'a', 'null', created_at FROM solid_queue_jobs; \
+     INSERT INTO windlass_unique_jobs (unique_id, job_id, scope) SELECT 'unique-' || id, id, 'until_finished' FROM solid_queue_jobs; \
+     INSERT INTO windlass_results (job_id, unique_id, class_name, outcome, attempt, finished_at, expires_at) \
+       SELECT id, 'unique-' || id, class_name, 'succeeded', 1, created_at, '2030-01-01' FROM solid_queue_jobs;";
 
 /// A connection and the statements that it has been asked since.
 struct Heard {
@@ -189,10 +208,63 @@ fn with_steps(rows: &Rows) -> FinishedJob<'static> {
     }
 }
 
+fn finish_and_tell(conn: &mut Conn<'_>, rows: &Rows) -> QueryResult<()> {
+    let jobs = rows.claims.iter().zip(&rows.jobs);
+    let jobs = jobs.map(|(claim, job)| FinishedJob {
+        claim_id: *claim,
+        result: Some(NewResult(
+            *job,
+            Some("u"),
+            CLASS,
+            ResultOutcome::Succeeded,
+            Some("1"),
+            None,
+            1,
+            1,
+        )),
+        named: Some(*job),
+        steps: None,
+    });
+    let how = (Finished::Keep, true);
+    claimed::finish_and_keep_free(conn, rows.process, jobs.collect(), how).map(drop)
+}
+
 type Work = fn(&mut Conn<'_>, &Rows) -> QueryResult<()>;
 
 /// What the loops of a process do, on connections of their own.
-const LOOPS: [(&str, Work); 30] = [
+const LOOPS: [(&str, Work); 34] = [
+    ("promote and discard", |conn, _| {
+        let mut row = limited();
+        row.limit.as_mut().unwrap().discards = true;
+        jobs::insert_all(conn, &vec![row; 3])?;
+        assert_eq!(blocked::promote(conn, 10)?.discarded.len(), 2);
+        Ok(())
+    }),
+    ("clear", |conn, rows| {
+        finish_and_tell(conn, rows)?;
+        let old = Old {
+            age: Duration::ZERO,
+            up_to: 0,
+        };
+        assert_eq!(clear::finished(conn, old, 0, 10)?.cleared, 3);
+        for table in clear::EXPIRING {
+            clear::expired(conn, table, 10)?;
+        }
+        for table in clear::BESIDE {
+            clear::orphans(conn, table, 0, 10)?;
+        }
+        Ok(())
+    }),
+    ("clear failed jobs", |conn, rows| {
+        let ending = Ending::Fail(Failure::new("kind", "message"));
+        attempts::end(conn, fence(rows), &ending, Duration::ZERO, Finished::Keep)?;
+        assert_eq!(clear::failed(conn, Duration::ZERO, 0, 10)?.cleared, 1);
+        Ok(())
+    }),
+    ("recover claim by claim", |conn, rows| {
+        processes::without_row(conn)?;
+        processes::prune_piecemeal(conn, rows.process, None, &death()).map(drop)
+    }),
     ("promote", |conn, _| {
         jobs::insert_all(conn, &vec![limited(); 3])?;
         assert_eq!(blocked::promote(conn, 10)?.ready.len(), 1);
@@ -219,31 +291,12 @@ const LOOPS: [(&str, Work); 30] = [
         names::are_pauses_crowded(conn).map(drop)
     }),
     ("finish and keep", |conn, rows| {
-        claimed::finish(conn, rows.process, &rows.claims, (Finished::Keep, false)).map(drop)
+        claimed::finish_free(conn, rows.process, &rows.claims, (Finished::Keep, false)).map(drop)
     }),
     ("finish and delete", |conn, rows| {
-        claimed::finish(conn, rows.process, &rows.claims, (Finished::Delete, true)).map(drop)
+        claimed::finish_free(conn, rows.process, &rows.claims, (Finished::Delete, true)).map(drop)
     }),
-    ("finish and tell", |conn, rows| {
-        let jobs = rows.claims.iter().zip(&rows.jobs);
-        let jobs = jobs.map(|(claim, job)| FinishedJob {
-            claim_id: *claim,
-            result: Some(NewResult(
-                *job,
-                Some("u"),
-                CLASS,
-                ResultOutcome::Succeeded,
-                Some("1"),
-                None,
-                1,
-                1,
-            )),
-            named: Some(*job),
-            steps: None,
-        });
-        claimed::finish_and_keep(conn, rows.process, jobs.collect(), (Finished::Keep, true))
-            .map(drop)
-    }),
+    ("finish and tell", |conn, rows| finish_and_tell(conn, rows)),
     ("look for jobs whose turn has come", |conn, _| {
         unique::unblock(conn, None, 10).map(drop)
     }),
@@ -320,7 +373,23 @@ const LOOPS: [(&str, Work); 30] = [
 ];
 
 /// What a program does on connections of its own.
-const CALLERS: [(&str, Work); 9] = [
+const CALLERS: [(&str, Work); 13] = [
+    ("cancel", |conn, rows| {
+        moves::cancel(conn, &rows.jobs).map(drop)
+    }),
+    ("discard", |conn, rows| {
+        moves::discard(conn, &rows.jobs).map(drop)
+    }),
+    ("retry", |conn, rows| {
+        let ending = Ending::Fail(Failure::new("kind", "message"));
+        attempts::end(conn, fence(rows), &ending, Duration::ZERO, Finished::Keep)?;
+        moves::retry(conn, &rows.jobs, false).map(drop)
+    }),
+    ("move", |conn, rows| {
+        moves::reschedule(conn, &rows.jobs, moves::When::In(1_000_000))?;
+        moves::change_priority(conn, &rows.jobs, 7)?;
+        moves::open(conn, &rows.jobs).map(drop)
+    }),
     ("do a step", |conn, rows| {
         steps::begin(conn, fence(rows), "a")?;
         steps::record(conn, rows.jobs[0], "a", "null")

@@ -5,7 +5,9 @@ use crate::on_each_database;
 use crate::support::TestDb;
 use crate::support::process::{HEARTBEAT, THRESHOLD};
 use crate::support::wait::until;
-use std::sync::atomic::{AtomicU64, Ordering};
+use diesel::connection::InstrumentationEvent;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use windlass::{Change, Delivery, JobId, JobState, Jobs, NewJob, Policy, Supervisor};
 
@@ -21,6 +23,7 @@ on_each_database!(
     jobs_are_moved_in_rank,
     many_jobs_are_changed_in_batches,
     jobs_are_listed_and_counted,
+    many_ids_are_sent_once,
 );
 
 const RETRY: Change = Change::Retry {
@@ -317,4 +320,29 @@ fn jobs_are_listed_and_counted(db: &TestDb) {
     let finished = Jobs::in_state(JobState::Finished);
     assert_eq!(finished.list(&mut conn).unwrap()[0].job_id, 1);
     assert_eq!(finished.count(&mut conn).unwrap(), 1);
+}
+
+/// And not once more with every batch.
+fn many_ids_are_sent_once(db: &TestDb) {
+    let jobs = enqueue_many(db, 4_000);
+    let mut twice = jobs.clone();
+    twice.extend(&jobs[..100]);
+    let all = Jobs::in_state(JobState::Ready).ids(twice);
+    let sent = Arc::new(AtomicUsize::new(0));
+    let changed = crate::with_own_connection!(db, |conn| {
+        let sent = Arc::clone(&sent);
+        conn.set_instrumentation(move |event: InstrumentationEvent<'_>| {
+            if let InstrumentationEvent::StartQuery { query, .. } = event {
+                let query = query.to_string();
+                if query.starts_with("SELECT e.id AS execution_id") {
+                    sent.fetch_add(query.len(), Ordering::SeqCst);
+                }
+            }
+        });
+        all.change(&mut conn, Change::Priority(7)).unwrap()
+    });
+    assert_eq!(changed.changed, 4_000);
+    let ids: usize = jobs.iter().map(|job| job.0.to_string().len() + 1).sum();
+    let sent = sent.load(Ordering::SeqCst);
+    assert!(sent < 3 * ids + 20_000, "{sent} bytes for ids of {ids}");
 }

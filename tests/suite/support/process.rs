@@ -182,6 +182,21 @@ impl<'a> Scene<'a> {
         self.worker_with(|role| role.workers = Some(workers))
     }
 
+    /// A supervisor of one worker that is started with a signal ignored.
+    pub fn supervisor_ignoring(&self, signal: &str) -> Process {
+        let role = Role {
+            workers: Some(1),
+            ..self.role()
+        };
+        let mut program = Command::new("env");
+        program
+            .arg(format!("--ignore-signal={signal}"))
+            .arg(std::env::current_exe().unwrap());
+        self.spawn(program, "support::process::role", |command| {
+            command.env(ROLE, serde_json::to_string(&role).unwrap());
+        })
+    }
+
     fn start(&self, role: &Role) -> Process {
         self.run("support::process::role", |command| {
             command.env(ROLE, serde_json::to_string(role).unwrap());
@@ -190,10 +205,18 @@ impl<'a> Scene<'a> {
 
     /// Runs a test of this binary, which is a role, as a process of its own.
     pub fn run(&self, test: &str, change: impl FnOnce(&mut Command)) -> Process {
+        self.spawn(Command::new(std::env::current_exe().unwrap()), test, change)
+    }
+
+    fn spawn(
+        &self,
+        mut command: Command,
+        test: &str,
+        change: impl FnOnce(&mut Command),
+    ) -> Process {
         let name = format!("process-{:08x}.log", fastrand::u32(..));
         let path = self.directory.path().join(name);
         let output = File::create(&path).unwrap();
-        let mut command = Command::new(std::env::current_exe().unwrap());
         command
             .args([test, "--exact", "--nocapture"])
             .env("RUST_LOG", "info");
@@ -409,6 +432,8 @@ pub enum Do {
     Abort,
     Exit(i32),
     Panic,
+    /// Leaves the process no file descriptor, and waits until the file exists.
+    Starve(String),
 }
 
 /// The interruptions, for arguments of jobs.
@@ -465,6 +490,13 @@ impl Do {
             Do::Abort => std::process::abort(),
             Do::Exit(code) => std::process::exit(*code),
             Do::Panic => panic!("as told"),
+            Do::Starve(path) => {
+                let resource = rustix::process::Resource::Nofile;
+                let mut limit = rustix::process::getrlimit(resource);
+                limit.current = Some(3);
+                rustix::process::setrlimit(resource, limit).unwrap();
+                until("the gate opens", || Path::new(path).exists());
+            }
         }
         Ok(())
     }

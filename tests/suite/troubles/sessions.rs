@@ -141,9 +141,9 @@ impl Scene {
         // It has tried, and was refused.
         until("their ends cannot be written", || {
             let troubles = self.events.of("Unreachable");
-            troubles
-                .iter()
-                .any(|trouble| trouble.contains("finish jobs"))
+            troubles.iter().any(|trouble| {
+                trouble.contains("finish jobs") || trouble.contains("end some claims")
+            })
         });
         let waits = "SELECT count(*) AS n FROM solid_queue_jobs \
                      WHERE class_name = 'wait' AND finished_at IS NULL";
