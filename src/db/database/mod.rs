@@ -82,7 +82,7 @@ enum Kind {
     #[cfg(feature = "postgres")]
     Postgres(Box<postgres::Guarded>),
     #[cfg(feature = "postgres")]
-    PooledPostgres(PooledConnection<postgres::Manager>),
+    PooledPostgres(Box<PooledConnection<postgres::Manager>>),
     #[cfg(feature = "sqlite")]
     Sqlite(Box<SqliteConnection>),
     #[cfg(feature = "sqlite")]
@@ -294,7 +294,7 @@ impl Database {
             #[cfg(feature = "postgres")]
             Backend::Postgres { pool, target, .. } => match pool.get() {
                 Ok(conn) => Ok(Connection {
-                    kind: Kind::PooledPostgres(conn),
+                    kind: Kind::PooledPostgres(Box::new(conn)),
                     turn: None,
                     limit: self.limit,
                 }),
