@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 pub struct Violations(BTreeMap<&'static str, Vec<String>>);
 
 /// The invariants that are checked, in words.
-pub const INVARIANTS: [(&str, &str); 10] = [
+pub const INVARIANTS: [(&str, &str); 12] = [
     ("I1", "every job is in exactly one place"),
     ("I2", "every claim belongs to a registered process"),
     (
@@ -21,6 +21,7 @@ pub const INVARIANTS: [(&str, &str); 10] = [
     ),
     ("I4", "no acknowledged job is lost"),
     ("I5", "an at-most-once job starts at most once"),
+    ("I6", "a recurring task fires once per tick"),
     (
         "I7",
         "no more jobs of a concurrency key are under way than may be",
@@ -32,6 +33,10 @@ pub const INVARIANTS: [(&str, &str); 10] = [
         "what is finished has done its work, and nothing runs again without need",
     ),
     ("I14", "processes stop in order and leave nothing behind"),
+    (
+        "I15",
+        "a job that ends because it was interrupted has not failed",
+    ),
 ];
 
 impl Violations {
@@ -202,6 +207,12 @@ pub fn at_the_end(
             "jobs that kill, and yet finished",
         ),
         (
+            "I15",
+            "SELECT count(*) AS n FROM solid_queue_failed_executions WHERE error LIKE '%\"lost\"%' \
+             OR error LIKE '%\"stopping\"%' OR error LIKE '%\"cancelled\"%'",
+            "jobs failed that had only been interrupted",
+        ),
+        (
             "I14",
             "SELECT count(*) AS n FROM solid_queue_claimed_executions",
             "claims left",
@@ -249,13 +260,24 @@ fn acknowledged_jobs(place: &Place, violations: &mut Violations) -> Result<()> {
 fn effects(place: &Place, faults: &Faults<'_>, violations: &mut Violations) -> Result<()> {
     let mut starts: HashMap<i64, Vec<i64>> = HashMap::new();
     let mut ends: HashSet<(i64, i64)> = HashSet::new();
+    let mut ticks: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for line in std::fs::read_to_string(place.effects())?.lines() {
         let parts: Vec<&str> = line.split(' ').collect();
+        if parts[0] == "tick" {
+            ticks
+                .entry(parts[2].to_owned())
+                .or_default()
+                .insert(parts[1].to_owned());
+            continue;
+        }
         let (what, job, claim) = (parts[0], parts[1].parse()?, parts[2].parse()?);
         match what {
             "start" => starts.entry(job).or_default().push(claim),
             _ => drop(ends.insert((job, claim))),
         }
+    }
+    for (tick, jobs) in ticks.iter().filter(|(_, jobs)| jobs.len() > 1) {
+        violations.add("I6", format!("the tick {tick} was enqueued as {jobs:?}"));
     }
     let ids = |query: &str| -> Result<BTreeSet<i64>> {
         Ok(place

@@ -2,7 +2,8 @@
 
 use crate::place::Place;
 use crate::proxy::Mode;
-use crate::roles::{Crew, RoleKind, THRESHOLD, send};
+use crate::roles::{Crew, RoleKind, SUPERVISORS, THRESHOLD, send};
+use crate::{Options, lock};
 use clap::ValueEnum;
 use rustix::process::Signal;
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,13 +34,18 @@ pub enum Fault {
     LostAnswers,
     /// Connections to a Postgres server are dead without a word for a while.
     HalfOpen,
+    /// A Postgres server's side acknowledges everything for a while and
+    /// answers nothing; connections stay.
+    BlackHole,
+    /// A stranger's transaction holds rows or a table; on SQLite, the file.
+    ForeignLock,
     /// Ends some of the sessions of a Postgres server.
     Sessions,
     /// Restarts the server at once, without a checkpoint.
     Restart,
 }
 
-const WEIGHTS: [(Fault, u32); 12] = [
+const WEIGHTS: [(Fault, u32); 14] = [
     (Fault::Kill, 40),
     (Fault::KillSupervisor, 6),
     (Fault::KillEnqueuer, 4),
@@ -50,9 +56,14 @@ const WEIGHTS: [(Fault, u32); 12] = [
     (Fault::Hasty, 25),
     (Fault::LostAnswers, 12),
     (Fault::HalfOpen, 3),
+    (Fault::BlackHole, 2),
+    (Fault::ForeignLock, 8),
     (Fault::Sessions, 10),
     (Fault::Restart, 4),
 ];
+
+/// The client's deadline for a statement, and a little more.
+const LONGEST_DEADLINE: Duration = Duration::from_secs(45);
 
 /// What may be broken in this run, and what was.
 pub struct Faults<'a> {
@@ -60,16 +71,21 @@ pub struct Faults<'a> {
     weights: Vec<(Fault, u32)>,
     restart_command: Option<String>,
     stopped: Vec<(u32, Instant)>,
+    /// Since when, or until when, no answer comes.
+    black_hole: Option<Instant>,
     /// Whoever was asked to end: a second time would mean at once.
     asked: BTreeSet<u32>,
     pub given: BTreeMap<Fault, u64>,
 }
 
 impl<'a> Faults<'a> {
-    pub fn new(place: &'a Place, only: &[Fault], restart_command: Option<String>) -> Self {
+    pub fn new(place: &'a Place, options: &Options) -> Self {
+        let (only, restart_command) = (&options.only, options.restart_command.clone());
         let possible = |fault: &Fault| match fault {
             Fault::Sessions => place.is_postgres(),
             Fault::LostAnswers | Fault::HalfOpen => place.proxy.is_some(),
+            // What hangs in it hangs until its deadline: too long for a short run.
+            Fault::BlackHole => place.proxy.is_some() && options.seconds >= 60,
             Fault::Restart => place.is_postgres() && restart_command.is_some(),
             _ => true,
         };
@@ -84,6 +100,7 @@ impl<'a> Faults<'a> {
             weights,
             restart_command,
             stopped: Vec::new(),
+            black_hole: None,
             asked: BTreeSet::new(),
             given: BTreeMap::new(),
         }
@@ -128,18 +145,20 @@ impl<'a> Faults<'a> {
     fn give_one(&mut self, fault: Fault, crew: &mut Crew) -> bool {
         match fault {
             Fault::Kill => self.signal_worker(Signal::KILL).is_some(),
-            Fault::KillSupervisor => crew.signal(RoleKind::Supervisor, Signal::KILL).is_some(),
-            Fault::KillEnqueuer => crew.signal(RoleKind::Enqueuer, Signal::KILL).is_some(),
+            Fault::KillSupervisor => crew.signal(&SUPERVISORS, Signal::KILL).is_some(),
+            Fault::KillEnqueuer => crew.signal(&[RoleKind::Enqueuer], Signal::KILL).is_some(),
             Fault::Stop => self.freeze(self.signal_worker(Signal::STOP)),
-            Fault::StopSupervisor => self.freeze(crew.signal(RoleKind::Supervisor, Signal::STOP)),
+            Fault::StopSupervisor => self.freeze(crew.signal(&SUPERVISORS, Signal::STOP)),
             Fault::Term => {
                 let workers = self.workers();
                 self.ask(workers)
             }
-            Fault::TermSupervisor => self.ask(crew.pids(RoleKind::Supervisor)),
+            Fault::TermSupervisor => self.ask(crew.pids(&SUPERVISORS)),
             Fault::Hasty => crew.be_hasty().is_ok(),
             Fault::LostAnswers => self.lose(Mode::LoseAnswers, 5..60),
             Fault::HalfOpen => self.lose(Mode::LoseAll, 200..2000),
+            Fault::BlackHole => self.swallow(),
+            Fault::ForeignLock => lock::hold(self.place),
             Fault::Sessions => self.end_sessions(),
             Fault::Restart => self.restart(),
         }
@@ -186,6 +205,37 @@ impl<'a> Faults<'a> {
             }
             !due
         });
+        if self
+            .black_hole
+            .is_some_and(|end| all || Instant::now() >= end)
+        {
+            self.end_black_hole();
+        }
+    }
+
+    fn swallow(&mut self) -> bool {
+        let Some(proxy) = &self.place.proxy else {
+            return false;
+        };
+        let modes = [Mode::LoseAnswers, Mode::LoseAll];
+        proxy.set(modes[fastrand::usize(..modes.len())]);
+        let time = Duration::from_millis(fastrand::u64(500..6000));
+        self.black_hole = Some(Instant::now() + time);
+        true
+    }
+
+    fn end_black_hole(&self) {
+        if let Some(proxy) = &self.place.proxy {
+            proxy.set(Mode::Pass);
+        }
+    }
+
+    /// After a black hole, what hung in it ends by its deadline.
+    pub fn await_deadlines(&self) {
+        if let Some(end) = self.black_hole {
+            let over = end + LONGEST_DEADLINE;
+            std::thread::sleep(over.saturating_duration_since(Instant::now()));
+        }
     }
 
     fn end_sessions(&self) -> bool {

@@ -23,6 +23,7 @@
 mod check;
 mod faults;
 mod jobs;
+mod lock;
 mod place;
 mod proxy;
 mod report;
@@ -31,7 +32,7 @@ mod roles;
 use clap::Parser;
 use faults::{Fault, Faults};
 use place::Place;
-use roles::{Crew, Role};
+use roles::{Crew, Mix, Role};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -50,6 +51,12 @@ struct Options {
     /// Of a thousand jobs, how many end their process.
     #[arg(long, default_value_t = 1)]
     killers: u32,
+    /// Of a thousand jobs, how many take seconds.
+    #[arg(long, default_value_t = 60)]
+    long: u32,
+    /// How many jobs are enqueued at once, at most.
+    #[arg(long, default_value_t = 1)]
+    lot: u32,
     /// Draws the faults and the jobs; printed, so that a run can be repeated.
     #[arg(long)]
     seed: Option<u64>,
@@ -87,14 +94,8 @@ fn run(options: &Options) -> Result<bool> {
     fastrand::seed(seed);
     let place = Place::create(options.database.as_deref())?;
     check::install_audit(&place)?;
-    let mut faults = Faults::new(&place, &options.only, options.restart_command.clone());
-    // A job that ends its process is no graceful fault.
-    let killers = if faults.are_graceful() {
-        0
-    } else {
-        options.killers
-    };
-    let mut crew = Crew::new(&place, seed, killers)?;
+    let mut faults = Faults::new(&place, options);
+    let mut crew = Crew::new(&place, seed, Mix::of(options, faults.are_graceful()))?;
     println!("faults {}", faults.describe());
     let mut violations = check::Violations::default();
     let end = Instant::now() + Duration::from_secs(options.seconds);
@@ -105,8 +106,9 @@ fn run(options: &Options) -> Result<bool> {
         check::while_running(&place, &mut violations);
     }
     faults.heal(&mut crew);
-    crew.end_enqueuing();
+    crew.end_enqueuing(&place);
     let drained = crew.drain(&place, Duration::from_secs(options.drain_seconds))?;
+    faults.await_deadlines();
     crew.stop_all(&mut violations)?;
     check::at_the_end(&place, drained, &faults, &mut violations)?;
     let facts = report::Facts::gather(&place, &faults)?;

@@ -50,6 +50,11 @@ impl Proxy {
         Ok(Proxy { shared, port })
     }
 
+    /// From now on; connections stay.
+    pub fn set(&self, mode: Mode) {
+        self.shared.mode.store(mode as u8, Ordering::SeqCst);
+    }
+
     /// Loses bytes for a while, then cuts every connection: a client must not
     /// read on in the middle of an answer.
     pub fn lose(&self, mode: Mode, time: Duration) {

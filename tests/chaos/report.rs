@@ -27,6 +27,10 @@ impl<'a> Facts<'a> {
             .lines()
             .filter(|line| line.starts_with("start"))
             .count();
+        let ticks = effects
+            .lines()
+            .filter(|line| line.starts_with("tick"))
+            .count();
         let mut rows: Vec<(String, String)> = faults
             .given
             .iter()
@@ -62,6 +66,7 @@ impl<'a> Facts<'a> {
                 )?,
             ),
             ("executions", starts.to_string()),
+            ("ticks of the recurring task", ticks.to_string()),
             ("processes pruned", lines("pruned ")),
             ("jobs recovered (stalled)", lines("stalled: ")),
             ("late ends fenced", lines("fenced: ")),

@@ -1,9 +1,10 @@
 //! The processes of a run: two supervisors with children, workers without a
 //! supervisor, enqueuers. Each is this program again, in a role.
 
+use crate::Options;
 use crate::Result;
 use crate::check::Violations;
-use crate::jobs::{Log, OnceOnly, Work};
+use crate::jobs::{Log, OnceOnly, TICK, Tick, Timed, Work};
 use crate::place::Place;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
@@ -12,13 +13,19 @@ use std::path::PathBuf;
 use std::process::{Child as Program, Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use windlass::{Child, Database, Dispatcher, NewJob, Registry, Supervisor, Worker};
+use windlass::{
+    Child, Database, Dispatcher, NewJob, RecurringTask, Registry, Scheduler, Supervisor, Worker,
+};
 
 /// Short, so that a minute holds many deaths.
 const HEARTBEAT: Duration = Duration::from_millis(150);
 pub const THRESHOLD: Duration = Duration::from_secs(1);
 /// Long enough for the longest job: a graceful stop cuts nothing short.
 const SHUTDOWN: Duration = Duration::from_secs(10);
+/// Cuts long jobs short.
+const BRISK: Duration = Duration::from_millis(300);
+/// What a process ends with that had to cut something short.
+const CUT_SHORT: i32 = 75;
 
 /// A part to play.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -27,13 +34,39 @@ pub struct Role {
     url: String,
     directory: PathBuf,
     seed: u64,
+    mix: Mix,
+    shutdown: Duration,
+}
+
+/// Which jobs there are.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Mix {
     /// Of a thousand jobs, how many end their process.
     killers: u32,
+    /// Of a thousand jobs, how many take seconds.
+    long: u32,
+    /// How many are enqueued at once, at most.
+    lot: u32,
+    /// Nothing may run twice: no job ends its process, no stop cuts one short.
+    is_graceful: bool,
+}
+
+impl Mix {
+    pub fn of(options: &Options, is_graceful: bool) -> Self {
+        Mix {
+            killers: if is_graceful { 0 } else { options.killers },
+            long: options.long,
+            lot: options.lot.max(1),
+            is_graceful,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RoleKind {
     Supervisor,
+    /// A supervisor whose stops cut jobs short.
+    Brisk,
     Worker,
     Enqueuer,
     /// A supervisor whose threshold is far too short: it prunes the living.
@@ -63,17 +96,19 @@ impl Role {
     fn work(&self) -> Result<ExitCode> {
         let database = Database::open(&self.url)?;
         match self.kind {
-            RoleKind::Supervisor => self.supervise(&database),
+            RoleKind::Supervisor | RoleKind::Brisk => self.supervise(&database),
             RoleKind::Worker => {
                 let log = Arc::new(Log::open(&self.directory.join("effects"))?);
                 let registry = Registry::new()
                     .register::<Work>(Arc::clone(&log))
+                    .register::<Timed>(Arc::clone(&log))
+                    .register::<Tick>(Arc::clone(&log))
                     .register::<OnceOnly>(log);
                 let worker = Worker::new(&database, registry)
                     .threads(4)
                     .heartbeat_interval(HEARTBEAT)
                     .alive_threshold(THRESHOLD)
-                    .shutdown_timeout(SHUTDOWN)
+                    .shutdown_timeout(self.shutdown)
                     .polling_interval(Duration::from_secs(1));
                 Ok(worker.run()?.exit_code())
             }
@@ -95,12 +130,17 @@ impl Role {
         let dispatcher = Dispatcher::new(database)
             .heartbeat_interval(HEARTBEAT)
             .alive_threshold(THRESHOLD);
+        let scheduler = Scheduler::new(database)
+            .task(RecurringTask::new(TICK, "every 1s", &Tick)?)
+            .heartbeat_interval(HEARTBEAT)
+            .alive_threshold(THRESHOLD);
         let stopped = Supervisor::new(database)
             .child(child)
             .dispatcher(dispatcher)
+            .scheduler(scheduler)
             .heartbeat_interval(HEARTBEAT)
             .alive_threshold(THRESHOLD)
-            .shutdown_timeout(SHUTDOWN)
+            .shutdown_timeout(self.shutdown)
             .run()?;
         Ok(stopped.exit_code())
     }
@@ -112,9 +152,14 @@ impl Role {
         fastrand::seed(self.seed);
         let end = self.directory.join("enough");
         let mut connection = None;
-        for number in 0.. {
-            let key = self.seed ^ (number << 20);
-            let job = draw(key, self.killers)?;
+        let mut number = 0;
+        while !end.exists() {
+            let keys: Vec<u64> = (0..fastrand::u64(1..=u64::from(self.mix.lot)))
+                .map(|place| self.seed ^ ((number + place) << 20))
+                .collect();
+            number += keys.len() as u64;
+            let jobs = keys.iter().map(|key| draw(*key, self.mix));
+            let jobs = jobs.collect::<Result<Vec<NewJob>>>()?;
             while !end.exists() {
                 let mut conn = match connection.take().map_or_else(|| database.connect(), Ok) {
                     Ok(conn) => conn,
@@ -123,14 +168,13 @@ impl Role {
                         continue;
                     }
                 };
-                if let Ok(enqueued) = job.clone().enqueue(&mut conn) {
-                    acknowledged.line(&format!("{} {key:x}", enqueued.id));
+                if let Ok(enqueued) = windlass::enqueue_all(&mut conn, jobs.clone()) {
+                    for (job, key) in enqueued.iter().zip(&keys) {
+                        acknowledged.line(&format!("{} {key:x}", job.id));
+                    }
                     connection = Some(conn);
                     break;
                 }
-            }
-            if end.exists() {
-                break;
             }
             std::thread::sleep(Duration::from_millis(fastrand::u64(1..12)));
         }
@@ -138,12 +182,12 @@ impl Role {
     }
 }
 
-fn draw(key: u64, killers: u32) -> Result<NewJob> {
-    let work = Work::draw(key, killers);
-    let job = if fastrand::u32(..5) == 0 {
-        NewJob::new(&OnceOnly(work))?
-    } else {
-        NewJob::new(&work)?
+fn draw(key: u64, mix: Mix) -> Result<NewJob> {
+    let work = Work::draw(key, mix.killers, mix.long);
+    let job = match fastrand::u32(..100) {
+        0..20 => NewJob::new(&OnceOnly(work))?,
+        n if n < 20 + mix.long / 20 => NewJob::new(&Timed::draw(key, !mix.is_graceful))?,
+        _ => NewJob::new(&work)?,
     };
     let job = job
         .idempotency_key(format!("{key:x}"))
@@ -168,20 +212,30 @@ pub struct Crew {
     count: u64,
 }
 
-const STAFF: [(RoleKind, usize); 3] = [
-    (RoleKind::Supervisor, 2),
-    (RoleKind::Worker, 2),
-    (RoleKind::Enqueuer, 2),
-];
+/// Both kinds of supervisors.
+pub const SUPERVISORS: [RoleKind; 2] = [RoleKind::Supervisor, RoleKind::Brisk];
+
+impl Mix {
+    fn staff(self) -> [(RoleKind, usize); 4] {
+        let brisk = usize::from(!self.is_graceful);
+        [
+            (RoleKind::Supervisor, 2 - brisk),
+            (RoleKind::Brisk, brisk),
+            (RoleKind::Worker, 2),
+            (RoleKind::Enqueuer, 2),
+        ]
+    }
+}
 
 impl Crew {
-    pub fn new(place: &Place, seed: u64, killers: u32) -> Result<Self> {
+    pub fn new(place: &Place, seed: u64, mix: Mix) -> Result<Self> {
         let role = Role {
             kind: RoleKind::Worker,
             url: place.url_of_processes.clone(),
             directory: place.directory.clone(),
             seed,
-            killers,
+            mix,
+            shutdown: SHUTDOWN,
         };
         let mut crew = Crew {
             role,
@@ -196,7 +250,7 @@ impl Crew {
     pub fn keep_staffed(&mut self) -> Result<()> {
         self.members
             .retain_mut(|member| !matches!(member.program.try_wait(), Ok(Some(_))));
-        for (kind, wanted) in STAFF {
+        for (kind, wanted) in self.role.mix.staff() {
             let enough = kind == RoleKind::Enqueuer && self.role.directory.join("enough").exists();
             while !enough
                 && self
@@ -216,7 +270,7 @@ impl Crew {
     pub fn be_hasty(&mut self) -> Result<()> {
         self.start(RoleKind::Hasty)?;
         std::thread::sleep(Duration::from_millis(fastrand::u64(300..900)));
-        self.signal(RoleKind::Hasty, Signal::KILL);
+        self.signal(&[RoleKind::Hasty], Signal::KILL);
         Ok(())
     }
 
@@ -225,6 +279,11 @@ impl Crew {
         let role = Role {
             kind,
             seed: self.role.seed.wrapping_add(self.count << 40),
+            shutdown: if kind == RoleKind::Brisk {
+                BRISK
+            } else {
+                SHUTDOWN
+            },
             ..self.role.clone()
         };
         let log = OpenOptions::new()
@@ -242,27 +301,32 @@ impl Crew {
         Ok(())
     }
 
-    /// The processes of this kind that the run started itself.
-    pub fn pids(&self, kind: RoleKind) -> Vec<u32> {
-        let members = self.members.iter().filter(|member| member.kind == kind);
+    /// The processes of these kinds that the run started itself.
+    pub fn pids(&self, kinds: &[RoleKind]) -> Vec<u32> {
+        let members = self.members.iter();
+        let members = members.filter(|member| kinds.contains(&member.kind));
         members.map(|member| member.program.id()).collect()
     }
 
-    /// Signals a random process of this kind that the run started itself.
-    pub fn signal(&self, kind: RoleKind, signal: Signal) -> Option<u32> {
-        let members: Vec<&Member> = self
-            .members
-            .iter()
-            .filter(|member| member.kind == kind)
-            .collect();
-        let pid = fastrand::choice(members)?.program.id();
+    /// Signals a random process of these kinds that the run started itself.
+    pub fn signal(&self, kinds: &[RoleKind], signal: Signal) -> Option<u32> {
+        let pid = fastrand::choice(self.pids(kinds))?;
         send(pid, signal).then_some(pid)
     }
 
-    pub fn end_enqueuing(&mut self) {
+    /// Ends the enqueuers and the recurring task.
+    pub fn end_enqueuing(&mut self, place: &Place) {
         if let Err(error) = std::fs::write(self.role.directory.join("enough"), "") {
             eprintln!("error: cannot end the enqueuers: {error}");
         }
+        for _ in 0..100 {
+            let pause = |mut conn| windlass::recurring::pause(&mut conn, TICK);
+            match place.database.connect().and_then(pause) {
+                Ok(()) => return,
+                Err(_) => std::thread::sleep(Duration::from_millis(200)),
+            }
+        }
+        eprintln!("error: cannot pause the recurring task");
     }
 
     /// Waits until nothing waits and nothing runs.
@@ -305,7 +369,8 @@ impl Crew {
                     None => std::thread::sleep(Duration::from_millis(10)),
                 }
             };
-            if !status.is_some_and(|status| status.success()) {
+            let may_cut = |code| member.kind == RoleKind::Brisk && code == Some(CUT_SHORT);
+            if !status.is_some_and(|status| status.success() || may_cut(status.code())) {
                 violations.add(
                     "I14",
                     format!("a {:?} did not stop in order: {status:?}", member.kind),
