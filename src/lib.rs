@@ -16,6 +16,7 @@ mod db;
 mod deadline;
 mod doctor;
 mod enqueue;
+mod envelope;
 mod error;
 mod event;
 mod explain;

@@ -2,6 +2,7 @@
 
 use crate::arguments::{MAX_DEPTH, is_too_deep};
 use crate::enqueue::NewJob;
+use crate::envelope;
 use crate::job::{Context, Job, Run};
 use crate::outcome::{JobError, Output};
 use crate::policy::Policy;
@@ -215,37 +216,20 @@ pub(crate) fn decode<J: Job>(arguments: &str) -> Result<J, serde_json::Error> {
     if !arguments.contains("\"job_class\"") {
         return plain;
     }
-    let Ok(Value::Object(mut envelope)) = serde_json::from_str(arguments) else {
+    let Ok(Value::Object(mut fields)) = serde_json::from_str(arguments) else {
         return plain;
     };
     // A type without required fields would take the envelope for its own JSON.
-    let is_from_ruby = envelope.contains_key("executions")
-        || envelope
+    let is_from_ruby = fields.contains_key("executions")
+        || fields
             .get("job_class")
             .and_then(Value::as_str)
             .is_some_and(|class| class == J::NAME || J::ALIASES.contains(&class));
-    match envelope.remove("arguments") {
+    match fields.remove("arguments") {
         Some(Value::Array(list)) if is_from_ruby || plain.is_err() => {
-            match list.into_iter().next() {
-                Some(first) => serde_json::from_value(without_ruby_marks(first)),
-                // No arguments: a unit struct, or one without required fields.
-                None => serde_json::from_str("null").or_else(|_| serde_json::from_str("{}")),
-            }
+            envelope::read(list, arguments)
         }
         _ => plain,
-    }
-}
-
-/// Takes away the `_aj_...` keys, in which Active Job notes Ruby's types.
-fn without_ruby_marks(value: Value) -> Value {
-    match value {
-        Value::Object(fields) => fields
-            .into_iter()
-            .filter(|(key, _)| !key.starts_with("_aj_"))
-            .map(|(key, value)| (key, without_ruby_marks(value)))
-            .collect(),
-        Value::Array(items) => items.into_iter().map(without_ruby_marks).collect(),
-        other => other,
     }
 }
 

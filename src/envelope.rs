@@ -1,0 +1,253 @@
+//! Active Job's envelope: the arguments of a job that Ruby enqueued.
+//!
+//! Ruby notes in keys that begin with `_aj_` what JSON cannot say. What has a
+//! plain meaning becomes plain JSON; everything else is refused, so that a job
+//! never runs with other arguments than it was given.
+
+use serde::de::{DeserializeOwned, Deserializer, Error as _, Visitor};
+use serde_json::{Error, Map, Value};
+
+/// Reads the list of arguments of an envelope, whose text is `envelope`: one
+/// hash of fields, or nothing for a type without required fields.
+pub(crate) fn read<J: DeserializeOwned>(list: Vec<Value>, envelope: &str) -> Result<J, Error> {
+    if let Some(number) = too_large(envelope) {
+        return Err(refused(&format!(
+            "the integer {number}, which needs more than 64 bits"
+        )));
+    }
+    if list.len() > 1 {
+        return Err(Error::custom(format!(
+            "Ruby enqueued it with {} arguments, and one hash of fields is expected; pass keywords alone",
+            list.len()
+        )));
+    }
+    match list.into_iter().next() {
+        Some(only) => J::deserialize(Argument(plain(only)?)),
+        None => serde_json::from_str("null").or_else(|_| serde_json::from_str("{}")),
+    }
+}
+
+fn refused(what: &str) -> Error {
+    Error::custom(format!(
+        "Ruby enqueued it with {what}; pass a text or a number instead"
+    ))
+}
+
+/// The same value without Ruby's notes.
+fn plain(value: Value) -> Result<Value, Error> {
+    match value {
+        Value::Object(mut fields) => match fields.remove("_aj_globalid") {
+            Some(id) => Ok(id),
+            None => object(fields),
+        },
+        Value::Array(items) => items.into_iter().map(plain).collect(),
+        other => Ok(other),
+    }
+}
+
+fn object(mut fields: Map<String, Value>) -> Result<Value, Error> {
+    let Some(serializer) = fields.remove("_aj_serialized") else {
+        let fields = fields
+            .into_iter()
+            .filter(|(key, _)| !key.starts_with("_aj_"));
+        return fields
+            .map(|(key, value)| Ok((key, plain(value)?)))
+            .collect();
+    };
+    let name = serializer.as_str().unwrap_or_default();
+    let name = name
+        .strip_prefix("ActiveJob::Serializers::")
+        .unwrap_or(name);
+    match (name, fields.remove("value")) {
+        // A duration's value is its seconds; the parts say how Ruby wrote it.
+        (
+            "SymbolSerializer"
+            | "TimeSerializer"
+            | "DateSerializer"
+            | "DateTimeSerializer"
+            | "TimeWithZoneSerializer"
+            | "BigDecimalSerializer"
+            | "ModuleSerializer"
+            | "DurationSerializer",
+            Some(value),
+        ) => plain(value),
+        _ => Err(refused(&format!("an object of `{name}`"))),
+    }
+}
+
+/// The first integer of JSON text that `serde_json` would round to a float.
+fn too_large(json: &str) -> Option<&str> {
+    let mut rest = json;
+    while let Some(start) = rest.find(['"', '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9'])
+    {
+        rest = &rest[start..];
+        if rest.starts_with('"') {
+            rest = after_text(rest);
+            continue;
+        }
+        let end = rest.find(|c: char| !matches!(c, '-' | '+' | '.' | 'e' | 'E' | '0'..='9'));
+        let (number, after) = rest.split_at(end.unwrap_or(rest.len()));
+        let is_integer = !number.contains(['.', 'e', 'E']);
+        if is_integer && number.parse::<u64>().is_err() && number.parse::<i64>().is_err() {
+            return Some(number);
+        }
+        rest = after;
+    }
+    None
+}
+
+/// What follows the text with which `json` begins.
+fn after_text(json: &str) -> &str {
+    let mut is_escaped = false;
+    for (index, byte) in json.bytes().enumerate().skip(1) {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = true,
+            b'"' => return &json[index + 1..],
+            _ => {}
+        }
+    }
+    ""
+}
+
+/// The one argument. JSON lets a list stand for a struct, field by field, and
+/// would so take a Ruby array of pairs for one.
+struct Argument(Value);
+
+impl<'de> Deserializer<'de> for Argument {
+    type Error = Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        self.0.deserialize_any(visitor)
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        if self.0.is_array() {
+            return Err(Error::custom(format!(
+                "Ruby enqueued it with an array, and a hash of the fields of `{name}` is expected"
+            )));
+        }
+        self.0.deserialize_struct(name, fields, visitor)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        self.0.deserialize_option(visitor)
+    }
+
+    fn deserialize_unit_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        self.0.deserialize_unit_struct(name, visitor)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        self.0.deserialize_enum(name, variants, visitor)
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf
+        unit seq tuple tuple_struct map identifier ignored_any
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+    use serde_json::json;
+
+    #[derive(Debug, PartialEq, Deserialize)]
+    struct Pair {
+        a: String,
+        b: String,
+    }
+
+    fn decoded(argument: &Value) -> Result<Value, String> {
+        read(vec![argument.clone()], &argument.to_string()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn types_of_ruby_become_plain_json() {
+        let of = |name: &str, value: Value| json!({"_aj_serialized": format!("ActiveJob::Serializers::{name}"), "value": value});
+        let cases = [
+            (
+                json!({"_aj_globalid": "gid://app/Widget/1"}),
+                json!("gid://app/Widget/1"),
+            ),
+            (of("SymbolSerializer", json!("a")), json!("a")),
+            (
+                of("DateSerializer", json!("2026-11-22")),
+                json!("2026-11-22"),
+            ),
+            (of("BigDecimalSerializer", json!("0.1")), json!("0.1")),
+        ];
+        for (ruby, plain) in cases {
+            let list = json!({"it": [ruby, 1.5], "_aj_symbol_keys": ["it"]});
+            assert_eq!(decoded(&list), Ok(json!({"it": [plain, 1.5]})));
+        }
+        let mut duration = of("DurationSerializer", json!(300));
+        duration["parts"] = json!([["minutes", 5]]);
+        assert_eq!(decoded(&json!({"it": duration})), Ok(json!({"it": 300})));
+    }
+
+    #[test]
+    fn what_has_no_plain_meaning_is_refused() {
+        let range = json!({"_aj_serialized": "ActiveJob::Serializers::RangeSerializer", "begin": 1, "end": 2});
+        let error = decoded(&json!({"it": range})).unwrap_err();
+        assert!(error.contains("`RangeSerializer`"), "{error}");
+        let mine = json!({"_aj_serialized": "MoneySerializer", "value": 1});
+        assert!(decoded(&mine).unwrap_err().contains("`MoneySerializer`"));
+    }
+
+    #[test]
+    fn integers_that_would_become_floats_are_refused() {
+        let text = r#"{"x\"1": "18446744073709551616", "n": [1e21, 18446744073709551616]}"#;
+        assert_eq!(too_large(text), Some("18446744073709551616"));
+        assert_eq!(
+            too_large("[-9223372036854775809]"),
+            Some("-9223372036854775809")
+        );
+        assert_eq!(
+            too_large("[-9223372036854775808, 18446744073709551615, -0.5]"),
+            None
+        );
+        let error = read::<Value>(Vec::new(), text).unwrap_err().to_string();
+        assert!(error.contains("18446744073709551616"), "{error}");
+    }
+
+    #[test]
+    fn only_one_argument_is_read() {
+        let two = read::<Value>(vec![json!({"a": 1}), json!("dropped")], "").unwrap_err();
+        assert!(two.to_string().contains("2 arguments"), "{two}");
+    }
+
+    #[test]
+    fn an_array_is_no_struct() {
+        let pairs = vec![json!([["a", "x"], ["b", "y"]])];
+        assert!(read::<Pair>(pairs, "").is_err());
+        let error = read::<Pair>(vec![json!(["a", "x"])], "").unwrap_err();
+        assert!(error.to_string().contains("`Pair`"), "{error}");
+        let list: Vec<u8> = read(vec![json!([1, 2])], "").unwrap();
+        assert_eq!(list, [1, 2]);
+    }
+}
