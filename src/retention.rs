@@ -6,8 +6,9 @@ use std::time::Duration;
 ///
 /// It clears the tables in small batches with pauses between them, so that
 /// work goes on meanwhile, however much there is to clear. Several
-/// supervisors may do so at once; the shortest retention of theirs counts. It
-/// counts for the jobs of a Rails app in the same tables too.
+/// supervisors may do so at once; the shortest retention of theirs counts. The
+/// finished jobs of a Rails app in the same tables are left to that app, unless
+/// [`jobs_of_ruby`](Self::jobs_of_ruby) says otherwise.
 ///
 /// ```
 /// use std::time::Duration;
@@ -26,6 +27,7 @@ pub struct Retention {
     pub(crate) finished_for: Option<Duration>,
     pub(crate) finished_at_most: Option<u64>,
     pub(crate) failed_for: Option<Duration>,
+    pub(crate) jobs_of_ruby: bool,
     pub(crate) every: Duration,
 }
 
@@ -42,6 +44,7 @@ impl Retention {
             finished_for: Some(Duration::from_secs(24 * 3600)),
             finished_at_most: None,
             failed_for: None,
+            jobs_of_ruby: false,
             every: Duration::from_secs(60),
         }
     }
@@ -74,6 +77,16 @@ impl Retention {
     /// ever, as somebody should look at them.
     pub fn failed_for(mut self, age: Duration) -> Self {
         self.failed_for = Some(age);
+        self
+    }
+
+    /// Whether [`finished_for`](Self::finished_for) and
+    /// [`finished_at_most`](Self::finished_at_most) also count for jobs that
+    /// Active Job enqueued and Solid Queue finished. Default: no, as the Rails
+    /// app has a retention of its own. Jobs that Ruby enqueued and Windlass
+    /// finished are cleared like all others.
+    pub fn jobs_of_ruby(mut self, clear: bool) -> Self {
+        self.jobs_of_ruby = clear;
         self
     }
 

@@ -294,6 +294,7 @@ impl Config {
                 .0
                 .map(|most| u64::from(most.0)),
             failed_for: settings.failed_for.value.0,
+            jobs_of_ruby: settings.jobs_of_ruby.value,
             every: settings.every.value.0,
         }
     }

@@ -66,6 +66,7 @@ pub(crate) struct RetentionSettings {
     pub(crate) finished_for: Sourced<Forever>,
     pub(crate) finished_at_most: Sourced<Unlimited>,
     pub(crate) failed_for: Sourced<Forever>,
+    pub(crate) jobs_of_ruby: Sourced<bool>,
     pub(crate) every: Sourced<Interval>,
 }
 
@@ -207,6 +208,12 @@ impl RetentionSettings {
                 "failed_for",
                 Forever(None),
                 "How long failed jobs stay, counted from their failure.",
+            ),
+            jobs_of_ruby: s.read(
+                r,
+                "jobs_of_ruby",
+                false,
+                "Whether this also counts for jobs that Active Job enqueued and Solid Queue finished.",
             ),
             every: s.read(
                 r,

@@ -21,6 +21,8 @@ pub(crate) struct Old {
     pub(crate) age: Duration,
     /// Those up to this id, whatever their age.
     pub(crate) up_to: i64,
+    /// Also those that Active Job enqueued and no worker of ours claimed.
+    pub(crate) of_ruby: bool,
 }
 
 /// One stretch of a walk.
@@ -85,7 +87,8 @@ pub(crate) fn finished(
     batch: usize,
 ) -> QueryResult<Stretch> {
     let text = conn.write(
-        "SELECT id, finished_at IS NOT NULL AND (finished_at <= {later $1} OR id <= $2) AS due, \
+        "SELECT id, finished_at IS NOT NULL AND (finished_at <= {later $1} OR id <= $2) \
+           AND ($5 OR active_job_id IS NULL OR last_claim_id IS NOT NULL) AS due, \
          created_at > {later $1} AND id > $2 AS young \
          FROM solid_queue_jobs WHERE id > $3 ORDER BY id LIMIT $4",
     );
@@ -95,6 +98,7 @@ pub(crate) fn finished(
             .bind::<BigInt, _>(old.up_to)
             .bind::<BigInt, _>(after)
             .bind::<BigInt, _>(batch as i64)
+            .bind::<Bool, _>(old.of_ruby)
     )
     .load(c))?;
     let due: Vec<i64> = seen

@@ -153,6 +153,7 @@ impl Clearing {
         let old = Old {
             age: retention.finished_for.unwrap_or(NEVER),
             up_to,
+            of_ruby: retention.jobs_of_ruby,
         };
         Ok(Some(old).filter(|old| retention.finished_for.is_some() || old.up_to > 0))
     }

@@ -316,6 +316,7 @@ pub fn clear_finished(conn: &mut Conn<'_>) -> QueryResult<String> {
     let old = Old {
         age: Duration::ZERO,
         up_to: 0,
+        of_ruby: true,
     };
     Ok(clear::finished(conn, old, 0, 100)?.cleared.to_string())
 }

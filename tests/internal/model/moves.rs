@@ -126,6 +126,7 @@ impl Taken<'_> {
             let old = Old {
                 age: Duration::ZERO,
                 up_to: 0,
+                of_ruby: true,
             };
             clear::finished(&mut self.conn, old, 0, ALL)?.cleared
         };

@@ -245,6 +245,7 @@ const LOOPS: [(&str, Work); 34] = [
         let old = Old {
             age: Duration::ZERO,
             up_to: 0,
+            of_ruby: true,
         };
         assert_eq!(clear::finished(conn, old, 0, 10)?.cleared, 3);
         for table in clear::EXPIRING {

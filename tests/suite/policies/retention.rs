@@ -17,6 +17,7 @@ on_each_database!(
     two_supervisors_clear_each_job_once,
     a_job_may_ask_not_to_be_kept,
     what_was_left_beside_a_deleted_job_goes,
+    finished_jobs_of_ruby_are_left_to_ruby,
 );
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -195,4 +196,23 @@ fn what_was_left_beside_a_deleted_job_goes(db: &TestDb) {
         db.count("SELECT max(job_id) AS n FROM windlass_attempts"),
         2
     );
+}
+
+fn finished_jobs_of_ruby_are_left_to_ruby(db: &TestDb) {
+    // Of each two, the first is Active Job's, and of these each second was claimed by a worker of ours.
+    enqueue(db, 8);
+    db.execute("UPDATE solid_queue_jobs SET active_job_id = 'a' WHERE id % 2 = 0");
+    db.execute("UPDATE solid_queue_jobs SET last_claim_id = 7 WHERE id % 4 = 0");
+    finish_long_ago(db, "id > 0");
+    let cleared = Arc::default();
+    let supervising = supervisor(db, Retention::new().finished_for(DAY), &cleared);
+    until("ours are gone", || jobs(db) == 2);
+    assert_eq!(
+        db.count("SELECT count(*) AS n FROM solid_queue_jobs WHERE last_claim_id IS NULL AND active_job_id = 'a'"),
+        2
+    );
+    supervising.stop();
+    let all = Retention::new().finished_for(DAY).jobs_of_ruby(true);
+    let _supervising = supervisor(db, all, &cleared);
+    until("Ruby's are gone too", || jobs(db) == 0);
 }
