@@ -88,17 +88,17 @@ pub(crate) fn finished(
 ) -> QueryResult<Stretch> {
     let text = conn.write(
         "SELECT id, finished_at IS NOT NULL AND (finished_at <= {later $1} OR id <= $2) \
-           AND ($5 OR active_job_id IS NULL OR last_claim_id IS NOT NULL) AS due, \
+           AND ($3 OR active_job_id IS NULL OR last_claim_id IS NOT NULL) AS due, \
          created_at > {later $1} AND id > $2 AS young \
-         FROM solid_queue_jobs WHERE id > $3 ORDER BY id LIMIT $4",
+         FROM solid_queue_jobs WHERE id > $4 ORDER BY id LIMIT $5",
     );
     let seen: Vec<Seen> = on!(conn, |c| cached(
         sql(text)
             .bind::<BigInt, _>(-micros(old.age))
             .bind::<BigInt, _>(old.up_to)
+            .bind::<Bool, _>(old.of_ruby)
             .bind::<BigInt, _>(after)
             .bind::<BigInt, _>(batch as i64)
-            .bind::<Bool, _>(old.of_ruby)
     )
     .load(c))?;
     let due: Vec<i64> = seen
