@@ -2,6 +2,7 @@
 //! stand, and how long things get. CONTRIBUTING.md tells why.
 
 mod peers;
+mod promises;
 mod source;
 
 use source::{Import, Source};
@@ -32,6 +33,7 @@ const ROOMS: &[Room] = &[
         modules: &[
             "arguments",
             "doctor",
+            "envelope",
             "concurrency",
             "job",
             "live",
