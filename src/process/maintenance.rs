@@ -8,6 +8,7 @@ use crate::db::processes::{self, Observed};
 use crate::db::recovery::{Death, Recovered};
 use crate::event::{Event, Subscriber};
 use crate::job::JobId;
+use crate::mutant;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -112,8 +113,10 @@ fn prune(
     (id, heartbeat_seq): (i64, Option<i64>),
     death: &Death,
 ) -> Result<Option<Recovered>, Duration> {
+    // The fault needs its statements apart, in no common transaction.
+    let is_brief = !mutant::is("prune_from_stale_snapshot");
     let whole = link.write("prune a process", |conn| {
-        briefly(conn, true, |conn| {
+        briefly(conn, is_brief, |conn| {
             processes::prune(conn, id, heartbeat_seq, death)
         })
     });

@@ -259,6 +259,7 @@ fn acknowledged_jobs(place: &Place, violations: &mut Violations) -> Result<()> {
 
 fn effects(place: &Place, faults: &Faults<'_>, violations: &mut Violations) -> Result<()> {
     let mut starts: HashMap<i64, Vec<i64>> = HashMap::new();
+    let mut runners: HashMap<i64, Vec<String>> = HashMap::new();
     let mut ends: HashSet<(i64, i64)> = HashSet::new();
     let mut ticks: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for line in std::fs::read_to_string(place.effects())?.lines() {
@@ -272,7 +273,10 @@ fn effects(place: &Place, faults: &Faults<'_>, violations: &mut Violations) -> R
         }
         let (what, job, claim) = (parts[0], parts[1].parse()?, parts[2].parse()?);
         match what {
-            "start" => starts.entry(job).or_default().push(claim),
+            "start" => {
+                starts.entry(job).or_default().push(claim);
+                runners.entry(job).or_default().push(parts[3].to_owned());
+            }
             _ => drop(ends.insert((job, claim))),
         }
     }
@@ -286,10 +290,7 @@ fn effects(place: &Place, faults: &Faults<'_>, violations: &mut Violations) -> R
             .filter_map(|text| text.parse().ok())
             .collect())
     };
-    // On a machine too busy for heartbeats the living are pruned as well; they
-    // say so, and then a second run was not without need.
-    let log = std::fs::read_to_string(place.directory.join("log")).unwrap_or_default();
-    let starved = log.contains("lost the registration");
+    let starved = starved(place);
     let once = ids("SELECT CAST(id AS text) AS t FROM solid_queue_jobs WHERE at_most_once")?;
     for (job, claims) in &starts {
         if once.contains(job) && claims.len() > 1 {
@@ -298,7 +299,8 @@ fn effects(place: &Place, faults: &Faults<'_>, violations: &mut Violations) -> R
                 format!("at-most-once job {job} started under the claims {claims:?}"),
             );
         }
-        if faults.are_graceful() && !starved && claims.len() > 1 {
+        let is_starved = runners[job].iter().any(|pid| starved.contains(pid));
+        if faults.are_graceful() && !is_starved && claims.len() > 1 {
             violations.add(
                 "I12",
                 format!(
@@ -326,4 +328,15 @@ fn effects(place: &Place, faults: &Faults<'_>, violations: &mut Violations) -> R
         }
     }
     Ok(())
+}
+
+/// On a machine too busy for heartbeats the living are pruned as well; they say
+/// so, and then a second run of their jobs was not without need.
+fn starved(place: &Place) -> HashSet<String> {
+    let log = std::fs::read_to_string(place.directory.join("log")).unwrap_or_default();
+    let lost = log
+        .lines()
+        .filter(|line| line.contains("lost the registration"));
+    let pids = lost.filter_map(|line| line.split(' ').next());
+    pids.map(str::to_owned).collect()
 }

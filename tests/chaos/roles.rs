@@ -9,6 +9,7 @@ use crate::place::Place;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use std::fs::OpenOptions;
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Child as Program, Command, ExitCode, Stdio};
 use std::sync::Arc;
@@ -83,7 +84,17 @@ impl Role {
     }
 
     pub fn play(&self) -> ExitCode {
-        env_logger::init();
+        // Each line names its process: see `check::starved`.
+        let line = |to: &mut env_logger::fmt::Formatter, record: &log::Record<'_>| {
+            writeln!(
+                to,
+                "{} {} {}",
+                std::process::id(),
+                record.level(),
+                record.args()
+            )
+        };
+        env_logger::builder().format(line).init();
         match self.work() {
             Ok(code) => code,
             Err(error) => {

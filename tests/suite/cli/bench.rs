@@ -83,7 +83,9 @@ fn every_figure_stands_beside_its_ceiling(db: &TestDb) {
         let figure = find(name);
         assert_eq!(figure["ceiling"], ceiling.as_str(), "{figure:#}");
         let number = |key: &str| figure[key].as_f64().unwrap();
-        assert!(number("ratio") > 0.0, "{figure:#}");
+        // A job may have begun before the caller has heard the answer to its enqueue.
+        let may_be_zero = name == "pick-up after the enqueue was answered, p99";
+        assert!(number("ratio") > 0.0 || may_be_zero, "{figure:#}");
         assert!(number("min") <= number("median") && number("median") <= number("max"));
         assert!(find(&ceiling)["ratio"].is_null());
     }
