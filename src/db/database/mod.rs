@@ -60,8 +60,8 @@ enum Backend {
     Sqlite {
         path: PathBuf,
         pool: Pool<ConnectionManager<SqliteConnection>>,
-        /// SQLite has one writer. Threads of this process take turns here,
-        /// fairly, instead of in SQLite's sleeping busy handler.
+        /// SQLite has one writer. Threads of this process take turns here, in
+        /// whatever order, instead of in SQLite's sleeping busy handler.
         turn: Arc<Mutex<()>>,
     },
     /// Of a test that lends its own connection.
