@@ -1,4 +1,8 @@
-//! What JSON texts a database can keep and a worker can read again.
+//! What JSON texts a database can keep and a worker can read again, and how
+//! Ruby writes them.
+
+use serde::de::{Deserializer, Error as _, IgnoredAny, Visitor};
+use serde_json::Value;
 
 /// `serde_json` writes any depth but reads only 127; an envelope takes some.
 pub(crate) const MAX_DEPTH: usize = 120;
@@ -44,9 +48,103 @@ pub(crate) fn has_escaped_nul(json: &str) -> bool {
         })
 }
 
+/// An argument that Ruby passed. A struct is read from a hash only: serde would
+/// take an array as well, its items as the fields in their order.
+pub(crate) struct FromRuby(pub(crate) Value);
+
+impl<'de> Deserializer<'de> for FromRuby {
+    type Error = serde_json::Error;
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Self::Error> {
+        if self.0.is_array() {
+            return Err(serde_json::Error::custom(format!(
+                "Ruby passed an array where `{name}` needs a hash, or keywords, with its fields"
+            )));
+        }
+        self.0.deserialize_struct(name, fields, visitor)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Self::Error> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Self::Error> {
+        match self.0 {
+            Value::Null => visitor.visit_none(),
+            _ => visitor.visit_some(self),
+        }
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Self::Error> {
+        self.0.deserialize_enum(name, variants, visitor)
+    }
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Self::Error> {
+        self.0.deserialize_any(visitor)
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit
+        unit_struct seq tuple tuple_struct map identifier ignored_any
+    }
+}
+
+/// The arguments of a recurring task as Solid Queue keeps them: a list, whose
+/// items it passes when Ruby enqueues the task.
+pub(crate) fn listed(arguments: &str) -> String {
+    let is_listed = arguments.trim_start().starts_with(['{', '[']);
+    if is_listed {
+        format!("[{arguments}]")
+    } else {
+        arguments.to_owned()
+    }
+}
+
+/// Takes arguments out of their list. Earlier versions kept them without.
+pub(crate) fn unlisted(arguments: &str) -> &str {
+    let inner = arguments
+        .trim()
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'));
+    let inner = inner.map(str::trim).filter(|inner| {
+        inner.starts_with(['{', '[']) && serde_json::from_str::<IgnoredAny>(inner).is_ok()
+    });
+    inner.unwrap_or(arguments)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn listed_arguments_come_back() {
+        for (own, theirs) in [
+            (r#"{"a":[1]}"#, r#"[{"a":[1]}]"#),
+            ("[1,2]", "[[1,2]]"),
+            ("null", "null"),
+            ("7", "7"),
+        ] {
+            assert_eq!(listed(own), theirs);
+            assert_eq!(unlisted(theirs), own);
+        }
+        for kept_before in [r#"{"a":1}"#, "[1,2]", r#"[{"a":1},{"b":2}]"#] {
+            assert_eq!(unlisted(kept_before), kept_before);
+        }
+    }
 
     #[test]
     fn only_escaped_nuls_are_refused() {

@@ -1,10 +1,11 @@
 //! Which classes a program performs, and how. Types end here.
 
-use crate::arguments::{MAX_DEPTH, is_too_deep};
+use crate::arguments::{FromRuby, MAX_DEPTH, is_too_deep};
 use crate::enqueue::NewJob;
 use crate::job::{Context, Job, Run};
 use crate::outcome::{JobError, Output};
 use crate::policy::Policy;
+use serde::de::Error as _;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -226,10 +227,15 @@ pub(crate) fn decode<J: Job>(arguments: &str) -> Result<J, serde_json::Error> {
             .is_some_and(|class| class == J::NAME || J::ALIASES.contains(&class));
     match envelope.remove("arguments") {
         Some(Value::Array(list)) if is_from_ruby || plain.is_err() => {
-            match list.into_iter().next() {
-                Some(first) => serde_json::from_value(without_ruby_marks(first)),
+            let mut list = list.into_iter();
+            match (list.next(), list.len()) {
+                (Some(first), 0) => J::deserialize(FromRuby(without_ruby_marks(first))),
+                (Some(_), more) => Err(serde_json::Error::custom(format!(
+                    "Ruby passed {} arguments, and a job of Rust takes one: a hash, or keywords, with its fields",
+                    more + 1
+                ))),
                 // No arguments: a unit struct, or one without required fields.
-                None => serde_json::from_str("null").or_else(|_| serde_json::from_str("{}")),
+                (None, _) => serde_json::from_str("null").or_else(|_| serde_json::from_str("{}")),
             }
         }
         _ => plain,

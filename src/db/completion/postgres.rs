@@ -192,30 +192,41 @@ fn at_once(conn: &mut PgConnection, steps: &[&Step], deadline: Instant) -> Resul
     Ok(())
 }
 
-/// Locks all `tables`. One of them is waited for, each in its turn: nothing is
-/// held then, so that nothing waits for this in turn but what comes after it in
-/// the queue of that table. The others are locked at once, or it fails.
+/// Locks all `tables`, mostly one. It is waited for while nothing is held, so
+/// that nothing waits for this in turn but what comes after it in the queue of
+/// that table. A foreign key takes two tables: both waits together are shorter
+/// than the 1 s after which Postgres looks for circles, and ends a transaction
+/// that is in one.
 fn lock(
     conn: &mut PgConnection,
     tables: &[&str],
     attempt: usize,
     wait: Duration,
 ) -> QueryResult<()> {
-    let patience = format!(
-        "SELECT set_config('lock_timeout', '{}ms', true)",
-        wait.as_millis()
-    );
-    diesel::sql_query(patience).execute(conn)?;
     diesel::sql_query("SELECT set_config('statement_timeout', '0', true)").execute(conn)?;
-    if tables.is_empty() {
-        return Ok(());
+    let (first, all) = match tables {
+        [] => return Ok(()),
+        [one] => (*one, None),
+        many => (many[attempt % many.len()], Some(many.join(", "))),
+    };
+    let half = Duration::from_millis(250);
+    let waits = [
+        (
+            Some(first.to_owned()),
+            if all.is_some() { wait.min(half) } else { wait },
+        ),
+        (all, half),
+    ];
+    for (tables, wait) in waits {
+        let Some(tables) = tables else { continue };
+        let patience = format!(
+            "SELECT set_config('lock_timeout', '{}ms', true)",
+            wait.as_millis()
+        );
+        diesel::sql_query(patience).execute(conn)?;
+        diesel::sql_query(format!("LOCK TABLE {tables} IN ACCESS EXCLUSIVE MODE")).execute(conn)?;
     }
-    let first = tables[attempt % tables.len()];
-    diesel::sql_query(format!("LOCK TABLE {first} IN ACCESS EXCLUSIVE MODE")).execute(conn)?;
-    let all = tables.join(", ");
-    diesel::sql_query(format!("LOCK TABLE {all} IN ACCESS EXCLUSIVE MODE NOWAIT"))
-        .execute(conn)
-        .map(drop)
+    Ok(())
 }
 
 /// Whether a lock was not to be had, by the message: Diesel keeps no code.

@@ -170,6 +170,13 @@ pub(super) fn change(statement: &str, version: &str) -> Change {
             }
             None => Change::Other,
         },
+        _ => dropped(&words),
+    }
+}
+
+/// What a statement that makes nothing takes away.
+fn dropped(words: &[&str]) -> Change {
+    match *words {
         ["ALTER", "TABLE", table, "DROP", "COLUMN", column] => Change::DropColumn {
             table: table.to_owned(),
             column: column.to_owned(),
