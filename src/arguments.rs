@@ -1,4 +1,7 @@
-//! What JSON texts a database can keep and a worker can read again.
+//! What JSON texts a database can keep and a worker can read again, and how
+//! Ruby writes them.
+
+use serde::de::IgnoredAny;
 
 /// `serde_json` writes any depth but reads only 127; an envelope takes some.
 pub(crate) const MAX_DEPTH: usize = 120;
@@ -44,9 +47,48 @@ pub(crate) fn has_escaped_nul(json: &str) -> bool {
         })
 }
 
+/// The arguments of a recurring task as Solid Queue keeps them: a list, whose
+/// items it passes when Ruby enqueues the task.
+pub(crate) fn listed(arguments: &str) -> String {
+    let is_listed = arguments.trim_start().starts_with(['{', '[']);
+    if is_listed {
+        format!("[{arguments}]")
+    } else {
+        arguments.to_owned()
+    }
+}
+
+/// Takes arguments out of their list. Earlier versions kept them without.
+pub(crate) fn unlisted(arguments: &str) -> &str {
+    let inner = arguments
+        .trim()
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'));
+    let inner = inner.map(str::trim).filter(|inner| {
+        inner.starts_with(['{', '[']) && serde_json::from_str::<IgnoredAny>(inner).is_ok()
+    });
+    inner.unwrap_or(arguments)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn listed_arguments_come_back() {
+        for (own, theirs) in [
+            (r#"{"a":[1]}"#, r#"[{"a":[1]}]"#),
+            ("[1,2]", "[[1,2]]"),
+            ("null", "null"),
+            ("7", "7"),
+        ] {
+            assert_eq!(listed(own), theirs);
+            assert_eq!(unlisted(theirs), own);
+        }
+        for kept_before in [r#"{"a":1}"#, "[1,2]", r#"[{"a":1},{"b":2}]"#] {
+            assert_eq!(unlisted(kept_before), kept_before);
+        }
+    }
 
     #[test]
     fn only_escaped_nuls_are_refused() {

@@ -1,7 +1,7 @@
 //! Whether a database and what works on it are in good order.
 
 use crate::db::doctor::{self, Astray, Rule};
-use crate::db::{AsConn, Conn, own, semaphores, status};
+use crate::db::{AsConn, Conn, completion, own, semaphores, status};
 use crate::error::{Doing, Result};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -134,11 +134,11 @@ fn schema(conn: &mut Conn<'_>) -> Result<Finding> {
         let lacking = lacking.join(", ");
         return problem(format!("not migrated: {lacking}; run `windlass migrate`"));
     }
-    let drift = doctor::drift(conn).doing("read the catalogue")?;
-    if !drift.is_empty() {
+    let missing = completion::missing(conn, false)?;
+    if !missing.is_empty() {
         return problem(format!(
-            "{}; something else changed the tables",
-            drift.join("; ")
+            "{}; something else changed the tables: run `windlass migrate`",
+            missing.join("; ")
         ));
     }
     if !unknown.is_empty() {

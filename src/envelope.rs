@@ -17,7 +17,7 @@ pub(crate) fn read<J: DeserializeOwned>(list: Vec<Value>, envelope: &str) -> Res
     }
     if list.len() > 1 {
         return Err(Error::custom(format!(
-            "Ruby enqueued it with {} arguments, and one hash of fields is expected; pass keywords alone",
+            "Ruby passed {} arguments, and a job of Rust takes one: a hash, or keywords, with its fields",
             list.len()
         )));
     }
@@ -29,7 +29,7 @@ pub(crate) fn read<J: DeserializeOwned>(list: Vec<Value>, envelope: &str) -> Res
 
 fn refused(what: &str) -> Error {
     Error::custom(format!(
-        "Ruby enqueued it with {what}; pass a text or a number instead"
+        "Ruby passed {what}; pass a text or a number instead"
     ))
 }
 
@@ -129,14 +129,17 @@ impl<'de> Deserializer<'de> for Argument {
     ) -> Result<V::Value, Error> {
         if self.0.is_array() {
             return Err(Error::custom(format!(
-                "Ruby enqueued it with an array, and a hash of the fields of `{name}` is expected"
+                "Ruby passed an array where `{name}` needs a hash, or keywords, with its fields"
             )));
         }
         self.0.deserialize_struct(name, fields, visitor)
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        self.0.deserialize_option(visitor)
+        match self.0 {
+            Value::Null => visitor.visit_none(),
+            _ => visitor.visit_some(self),
+        }
     }
 
     fn deserialize_unit_struct<V: Visitor<'de>>(

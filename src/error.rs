@@ -194,6 +194,18 @@ pub enum SchemaError {
         /// The first version that is not applied and that this program needs.
         needed: String,
     },
+    /// All migrations were applied, but something dropped or replaced a part of
+    /// the tables afterwards; Rails' schema load does.
+    #[error(
+        "the tables of {target} are incomplete: {missing}: run `windlass migrate --database URL`"
+    )]
+    Incomplete {
+        /// The address, without secrets.
+        target: String,
+        /// The first thing that is missing, as in
+        /// `the column solid_queue_jobs.policy is missing`.
+        missing: String,
+    },
 }
 
 /// What most functions of this crate return.

@@ -49,8 +49,9 @@ pub use concurrency::{Concurrency, LimitConflict, check_semaphores, semaphores};
 #[cfg(feature = "config")]
 pub use config::{Config, ConnectionBudget, Origin, Setting};
 pub use db::attempts::{Attempt, AttemptOutcome};
+pub use db::completion::{Migrated, migrate};
 pub use db::jobs::EnqueueOutcome;
-pub use db::migrations::{MigrationDialect, copy as copy_migrations, run as migrate};
+pub use db::migrations::{MigrationDialect, copy as copy_migrations};
 pub use db::notes::Progress;
 pub use db::select::{JobCount, JobState, JobSummary};
 pub use db::semaphores::SemaphoreStatus;

@@ -84,6 +84,44 @@ pub(super) fn limited_ctes(jobs: &str, wanted: &str) -> String {
     )
 }
 
+/// What a claim of Postgres does with those of `gone`, ready executions without
+/// a class, whose jobs have a limit: `over` has their ids. They are blocked, and
+/// their keys `wanted`.
+#[cfg(feature = "postgres")]
+pub(super) fn sorted_out_ctes(gone: &str) -> String {
+    format!(
+        "over AS MATERIALIZED (SELECT j.id, j.queue_name, j.priority, j.concurrency_key, {} AS expires_at \
+           FROM {gone} g JOIN solid_queue_jobs j ON j.id = g.job_id \
+           WHERE g.class_name IS NULL AND {HAS_LIMIT}), \
+         limited AS (INSERT INTO solid_queue_blocked_executions \
+           (job_id, queue_name, priority, concurrency_key, expires_at, created_at) \
+           SELECT id, queue_name, priority, concurrency_key, expires_at, {{now}} FROM over ORDER BY id \
+           ON CONFLICT (job_id) DO NOTHING), \
+         wanted AS (INSERT INTO windlass_wanted_keys (key) SELECT DISTINCT concurrency_key FROM over RETURNING 1)",
+        expires_at()
+    )
+}
+
+/// The same on SQLite, for ready executions by their ids: returns their jobs.
+#[cfg(feature = "sqlite")]
+pub(super) fn sort_out(conn: &mut Conn<'_>, ready: &[i64]) -> QueryResult<Vec<i64>> {
+    let text = conn.write(&format!(
+        "DELETE FROM solid_queue_ready_executions WHERE id IN {{in $1}} AND job_id IN ( \
+           SELECT j.id FROM solid_queue_ready_executions r JOIN solid_queue_jobs j ON j.id = r.job_id \
+           WHERE r.id IN {{in $1}} AND {HAS_LIMIT}) RETURNING job_id"
+    ));
+    let over: Vec<Execution> = on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(ready)))
+        .load(c))?;
+    let over = job_ids(over);
+    if !over.is_empty() {
+        insert(conn, &over)?;
+    }
+    Ok(over)
+}
+
+/// Whether the job `j` has a limit of Windlass.
+const HAS_LIMIT: &str = "j.concurrency_limit IS NOT NULL AND j.concurrency_key IS NOT NULL";
+
 /// The kind of the reason for which a job ends that found no slot.
 pub(crate) const NO_SLOT: &str = "concurrency_limit";
 

@@ -1,7 +1,6 @@
 //! What `windlass doctor` asks: only reading, one snapshot a question.
 
 use super::conn::{Conn, on};
-use super::declared;
 use super::migrations::{self, MigrationDialect};
 use super::sql::sql;
 use diesel::prelude::*;
@@ -99,16 +98,6 @@ pub(crate) fn astray(conn: &mut Conn<'_>, rule: Rule) -> QueryResult<Astray> {
     })
 }
 
-#[derive(QueryableByName)]
-struct Named {
-    #[diesel(sql_type = Text)]
-    of: String,
-    #[diesel(sql_type = Text)]
-    name: String,
-    #[diesel(sql_type = Bool)]
-    valid: bool,
-}
-
 fn dialect(conn: &Conn<'_>) -> MigrationDialect {
     match conn {
         #[cfg(feature = "postgres")]
@@ -121,63 +110,11 @@ fn dialect(conn: &Conn<'_>) -> MigrationDialect {
 /// The migrations that the database lacks, and those that it has and this
 /// program does not know.
 pub(crate) fn migrations(conn: &mut Conn<'_>) -> crate::Result<(Vec<String>, Vec<String>)> {
-    let known: BTreeSet<String> = migrations::versions(dialect(conn)).into_iter().collect();
+    let known = migrations::texts(dialect(conn)).into_iter();
+    let known: BTreeSet<String> = known.map(|(version, _)| version).collect();
     let applied = migrations::applied(conn)?;
     let less = |a: &BTreeSet<String>, b: &BTreeSet<String>| a.difference(b).cloned().collect();
     Ok((less(&known, &applied), less(&applied, &known)))
-}
-
-/// What the migrations made and is not there any more, in words.
-pub(crate) fn drift(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
-    let (columns, indexes) = match conn {
-        #[cfg(feature = "postgres")]
-        Conn::Postgres(_) => (
-            "SELECT c.relname::text AS of, a.attname::text AS name, true AS valid FROM pg_attribute a \
-             JOIN pg_class c ON c.oid = a.attrelid WHERE c.relkind IN ('r', 'p') AND pg_table_is_visible(c.oid) \
-             AND a.attnum > 0 AND NOT a.attisdropped",
-            "SELECT t.relname::text AS of, x.relname::text AS name, i.indisvalid AS valid FROM pg_index i \
-             JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_class t ON t.oid = i.indrelid \
-             WHERE pg_table_is_visible(t.oid)",
-        ),
-        #[cfg(feature = "sqlite")]
-        Conn::Sqlite(_) => (
-            "SELECT m.name AS of, c.name AS name, true AS valid FROM sqlite_schema m, pragma_table_info(m.name) c \
-             WHERE m.type = 'table'",
-            "SELECT tbl_name AS of, name, true AS valid FROM sqlite_schema WHERE type = 'index'",
-        ),
-    };
-    let columns: Vec<Named> = on!(conn, |c| diesel::sql_query(columns).load(c))?;
-    let indexes: Vec<Named> = on!(conn, |c| diesel::sql_query(indexes).load(c))?;
-    Ok(missing(dialect(conn), &columns, &indexes))
-}
-
-fn missing(dialect: MigrationDialect, columns: &[Named], indexes: &[Named]) -> Vec<String> {
-    let mut missing = Vec::new();
-    for table in declared::tables() {
-        if !columns.iter().any(|found| found.of == table.name) {
-            missing.push(format!("the table {} is missing", table.name));
-            continue;
-        }
-        for column in &table.columns {
-            let is_it = |found: &&Named| found.of == table.name && found.name == column.name;
-            if columns.iter().find(is_it).is_none() {
-                let (table, column) = (table.name, column.name);
-                missing.push(format!("the column {table}.{column} is missing"));
-            }
-        }
-    }
-    for (index, table) in migrations::indexes(dialect) {
-        match indexes.iter().find(|found| found.name == index) {
-            None => missing.push(format!("the index {index} of {table} is missing")),
-            Some(found) if !found.valid => {
-                missing.push(format!(
-                    "the index {index} of {table} is not valid: REINDEX it"
-                ));
-            }
-            Some(_) => {}
-        }
-    }
-    missing
 }
 
 /// The database itself.

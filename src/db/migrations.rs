@@ -4,123 +4,11 @@
 //! application, whose `diesel migration revert` would then stumble over a
 //! version it does not know.
 
-use super::{AsConn, Conn, Database, on};
+use super::{Conn, Database, completion, on};
 use crate::error::{Doing, Error, Result, SchemaError};
-use diesel::backend::Backend;
-use diesel::migration::{Migration, MigrationSource};
 use diesel::prelude::*;
-use diesel_migrations::{EmbeddedMigrations, embed_migrations};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-
-#[cfg(feature = "postgres")]
-const POSTGRES: EmbeddedMigrations = embed_migrations!("migrations/postgres");
-#[cfg(feature = "sqlite")]
-const SQLITE: EmbeddedMigrations = embed_migrations!("migrations/sqlite");
-
-/// Any number that no other program locks: "windlass" in ASCII, cut to 63 bits.
-#[cfg(feature = "postgres")]
-const LOCK: i64 = 0x7769_6e64_6c61_7373;
-
-/// Applies, to the database behind `conn`, the migrations that it lacks and
-/// returns their versions.
-///
-/// Works on an empty database and on one that a Rails app made (what exists
-/// is kept, what is missing is added). Safe to run twice, also at once: one
-/// transaction under a lock.
-///
-/// ```
-/// use diesel::prelude::*;
-/// let mut conn = SqliteConnection::establish(":memory:").unwrap();
-/// assert_eq!(windlass::migrate(&mut conn).unwrap().len(), 9);
-/// assert_eq!(windlass::migrate(&mut conn).unwrap().len(), 0);
-/// ```
-///
-/// # Errors
-/// When a migration fails; nothing is kept then.
-pub fn run<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<String>> {
-    let mut conn = conn.as_conn();
-    conn.transaction(|conn| {
-        lock(conn).doing("take the migration lock")?;
-        let applied = applied(conn)?;
-        match conn {
-            #[cfg(feature = "postgres")]
-            Conn::Postgres(conn) => run_missing(*conn, &POSTGRES, &applied),
-            #[cfg(feature = "sqlite")]
-            Conn::Sqlite(conn) => run_missing(*conn, &SQLITE, &applied),
-        }
-    })
-}
-
-fn run_missing<C, DB>(
-    conn: &mut C,
-    source: &impl MigrationSource<DB>,
-    applied: &BTreeSet<String>,
-) -> Result<Vec<String>>
-where
-    DB: Backend,
-    C: diesel::connection::BoxableConnection<DB>,
-{
-    let failed = |version: &str, reason: String| Error::Migration {
-        version: version.to_owned(),
-        reason,
-    };
-    let mut migrations: Vec<Box<dyn Migration<DB>>> = source
-        .migrations()
-        .map_err(|error| failed("list", error.to_string()))?;
-    migrations.sort_by_key(|migration| migration.name().version().to_string());
-    let mut done = Vec::new();
-    for migration in migrations {
-        let version = migration.name().version().to_string();
-        if !applied.contains(&version) {
-            migration
-                .run(conn)
-                .map_err(|error| failed(&version, explain(&error.to_string())))?;
-            done.push(version);
-        }
-    }
-    Ok(done)
-}
-
-/// The database's message, and what to do about the one that most meet: since
-/// version 15 Postgres lets only the owner of a database create tables in it.
-fn explain(message: &str) -> String {
-    if message.contains("permission denied for schema") {
-        format!("{message}; migrate as the owner of the database, or GRANT CREATE ON that schema")
-    } else {
-        message.to_owned()
-    }
-}
-
-/// On SQLite the transaction is the lock.
-fn lock(conn: &mut Conn<'_>) -> QueryResult<()> {
-    match conn {
-        #[cfg(feature = "postgres")]
-        Conn::Postgres(conn) => advisory_lock(conn),
-        #[cfg(feature = "sqlite")]
-        Conn::Sqlite(_) => Ok(()),
-    }
-}
-
-/// Waits for a migration that is under way, however long it takes: an index
-/// on a table of millions takes longer than our sessions let a statement or
-/// a lock wait. For table locks the session's own patience counts again.
-#[cfg(feature = "postgres")]
-fn advisory_lock(conn: &mut PgConnection) -> QueryResult<()> {
-    diesel::sql_query(
-        "SELECT set_config('windlass.lock_timeout', current_setting('lock_timeout'), true), \
-         set_config('lock_timeout', '0', true), set_config('statement_timeout', '0', true)",
-    )
-    .execute(conn)?;
-    diesel::sql_query("SELECT pg_advisory_xact_lock($1)")
-        .bind::<diesel::sql_types::BigInt, _>(LOCK)
-        .execute(conn)?;
-    diesel::sql_query(
-        "SELECT set_config('lock_timeout', current_setting('windlass.lock_timeout'), true)",
-    )
-    .execute(conn)
-    .map(drop)
-}
 
 #[derive(QueryableByName)]
 struct Found {
@@ -164,12 +52,19 @@ pub(crate) fn check(conn: &mut Conn<'_>, database: &Database) -> Result<()> {
         .into());
     };
     let mut needed = FILES.iter().map(version);
-    match needed.find(|version| !applied.contains(version)) {
-        None => Ok(()),
-        Some(needed) => Err(SchemaError::Old {
+    if let Some(needed) = needed.find(|version| !applied.contains(version)) {
+        return Err(SchemaError::Old {
             target: database.target(),
             found: found.clone(),
             needed,
+        }
+        .into());
+    }
+    match completion::missing(conn, true)?.into_iter().next() {
+        None => Ok(()),
+        Some(missing) => Err(SchemaError::Incomplete {
+            target: database.target(),
+            missing,
         }
         .into()),
     }
@@ -307,37 +202,11 @@ const FILES: [File; 18] = [
     ),
 ];
 
-/// The versions that this program would apply to a database of this kind.
-pub(super) fn versions(dialect: MigrationDialect) -> Vec<String> {
+/// The migrations for a database of this kind, in order: the version and the
+/// statements of each.
+pub(super) fn texts(dialect: MigrationDialect) -> Vec<(String, &'static str)> {
     let files = FILES.iter().filter(|file| file.0 == dialect);
-    // Diesel takes a directory's name up to the first `_`, without the `-`.
-    files
-        .map(|(_, name, ..)| name.split('_').next().unwrap_or(name).replace('-', ""))
-        .collect()
-}
-
-/// The indexes that the migrations leave behind, each with its table.
-pub(super) fn indexes(dialect: MigrationDialect) -> Vec<(String, String)> {
-    let mut indexes: Vec<(String, String)> = Vec::new();
-    let files = FILES.iter().filter(|file| file.0 == dialect);
-    for statement in files.flat_map(|(_, _, up, _)| up.split(';')) {
-        let lines = statement
-            .lines()
-            .filter(|line| !line.trim_start().starts_with("--"));
-        let words: Vec<&str> = lines.flat_map(str::split_whitespace).collect();
-        let words: Vec<&str> = words
-            .into_iter()
-            .filter(|word| !["UNIQUE", "IF", "NOT", "EXISTS"].contains(word))
-            .collect();
-        match words[..] {
-            ["CREATE", "INDEX", index, "ON", table, ..] => {
-                indexes.push((index.to_owned(), table.to_owned()));
-            }
-            ["DROP", "INDEX", index, ..] => indexes.retain(|(name, _)| name != index),
-            _ => {}
-        }
-    }
-    indexes
+    files.map(|file| (version(file), file.2)).collect()
 }
 
 /// Writes the migrations into the application's own `directory`, for those

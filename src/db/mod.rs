@@ -20,6 +20,7 @@ pub(crate) mod blocked;
 mod bulk;
 pub(crate) mod claimed;
 pub(crate) mod clear;
+pub(crate) mod completion;
 mod conn;
 mod database;
 pub(crate) mod declared;

@@ -1,6 +1,7 @@
 //! What a stored recurring task says, read back.
 
 use super::{MissedTicks, Overlap};
+use crate::arguments::unlisted;
 use crate::concurrency::Concurrency;
 use crate::db::jobs::NewRow;
 use crate::db::recurring::Row;
@@ -80,7 +81,7 @@ impl Stored {
             task: row.key.clone(),
             at: tick.and_utc(),
         });
-        NewJob::of_class(&row.class_name, &row.arguments)
+        NewJob::of_class(&row.class_name, unlisted(&row.arguments))
             .queue(&row.queue_name)
             .priority(row.priority)
             // It was looked at when the task was scheduled.

@@ -2,6 +2,7 @@
 
 use super::Overlap;
 use super::stored::Options;
+use crate::arguments::listed;
 use crate::concurrency::Concurrency;
 use crate::db::recurring::Definition;
 use crate::enqueue::NewJob;
@@ -240,7 +241,7 @@ impl RecurringTask {
                 .unwrap_or(default.name())
                 .to_owned(),
             class_name: self.class_name.clone(),
-            arguments: self.arguments.clone(),
+            arguments: listed(&self.arguments),
             queue_name: self.queue_name.clone(),
             priority: self.priority,
             description: self.description.clone(),

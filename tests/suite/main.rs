@@ -48,6 +48,8 @@ mod results;
 #[cfg(feature = "cli")]
 mod rows;
 mod schema;
+mod schema_life;
+mod schema_locks;
 mod settings;
 mod shutdown;
 mod smoke;

@@ -8,8 +8,11 @@ use crate::support::solid_queue;
 use crate::support::wait::until;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use windlass::{Context, Dispatcher, Job, JobResult, Registry, Worker};
+use windlass::{
+    Concurrency, Context, Dispatcher, Job, JobResult, NewJob, RecurringTask, Registry, Worker,
+};
 
 /// Rails notifies nobody, so Postgres has to be polled.
 const POLLING: Duration = Duration::from_millis(20);
@@ -139,7 +142,151 @@ fn a_class_that_only_rails_knows_is_given_back(db: &TestDb) {
     );
 }
 
+/// Runs at most one of its key at a time, and notes how many ran at once.
+#[derive(Debug, Serialize, Deserialize)]
+struct Alone {
+    number: u32,
+}
+
+#[derive(Debug, Default)]
+struct Gauge {
+    running: AtomicUsize,
+    most: AtomicUsize,
+    done: AtomicUsize,
+}
+
+impl Job for Alone {
+    const NAME: &'static str = "Alone";
+    type State = Gauge;
+    type Output = ();
+
+    fn concurrency(&self) -> Option<Concurrency> {
+        Some(Concurrency::new("one").limit(1))
+    }
+
+    fn perform(self, cx: &Context<'_, Gauge>) -> JobResult {
+        let running = cx.running.fetch_add(1, Ordering::SeqCst) + 1;
+        cx.most.fetch_max(running, Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(20));
+        cx.running.fetch_sub(1, Ordering::SeqCst);
+        cx.done.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+/// How Solid Queue makes jobs ready: those that are due, and those that failed
+/// and are tried again. It names its own columns alone.
+fn made_ready_by_ruby(db: &TestDb, from: &str) {
+    db.in_transaction(&[
+        &format!(
+            "INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, created_at) \
+             SELECT j.id, j.queue_name, j.priority, j.created_at FROM solid_queue_jobs j \
+             JOIN solid_queue_{from}_executions e ON e.job_id = j.id ORDER BY j.id"
+        ),
+        &format!("DELETE FROM solid_queue_{from}_executions"),
+    ]);
+}
+
+fn limits_hold_for_what_ruby_makes_ready(db: &TestDb) {
+    let later = Duration::from_secs(3_600);
+    for number in 0..20 {
+        let job = NewJob::new(&Alone { number }).unwrap();
+        job.after(later).enqueue(&mut db.connect()).unwrap();
+    }
+    db.execute(
+        "INSERT INTO solid_queue_failed_executions (job_id, error, created_at) \
+         SELECT job_id, '{}', created_at FROM solid_queue_scheduled_executions WHERE job_id > 10",
+    );
+    db.execute("DELETE FROM solid_queue_scheduled_executions WHERE job_id > 10");
+    made_ready_by_ruby(db, "scheduled");
+    made_ready_by_ruby(db, "failed");
+    // A job without a limit behind them is not held up.
+    solid_queue::enqueue(db, "note", r#"[{"text":"behind"}]"#);
+    let (gauge, log) = (Arc::new(Gauge::default()), Arc::new(Log::default()));
+    let registry = Registry::new()
+        .register::<Alone>(Arc::clone(&gauge))
+        .register::<Note>(Arc::clone(&log));
+    let _worker = Worker::new(&db.database, registry)
+        .threads(4)
+        .polling_interval(POLLING)
+        .start()
+        .unwrap();
+    until("all have run", || {
+        gauge.done.load(Ordering::SeqCst) == 20 && log.len() == 1
+    });
+    assert_eq!(gauge.most.load(Ordering::SeqCst), 1);
+    until("nothing is left", || {
+        ["ready", "blocked", "claimed"]
+            .iter()
+            .all(|place| db.rows(&format!("{place}_executions")) == 0)
+    });
+}
+
+/// What fails, and with which message.
+fn refused(db: &TestDb, arguments: &str) -> String {
+    let log = Arc::new(Log::default());
+    let registry = Registry::new().register::<Note>(Arc::clone(&log));
+    solid_queue::enqueue(db, "note", arguments);
+    let _worker = Worker::new(&db.database, registry)
+        .polling_interval(POLLING)
+        .start()
+        .unwrap();
+    until("the job has failed or run", || {
+        db.rows("failed_executions") == 1 || log.len() == 1
+    });
+    assert_eq!(log.len(), 0, "it ran");
+    let error = db
+        .texts("SELECT error AS t FROM solid_queue_failed_executions")
+        .remove(0);
+    db.execute("DELETE FROM solid_queue_failed_executions");
+    assert!(error.contains("undecodable_arguments"), "{error}");
+    error
+}
+
+fn further_arguments_are_refused_and_not_dropped(db: &TestDb) {
+    let error = refused(db, r#"[{"text":"first"},"dropped",2]"#);
+    assert!(error.contains("Ruby passed 3 arguments"), "{error}");
+    let error = refused(
+        db,
+        r#"[{"text":"first"},{"b":2,"_aj_ruby2_keywords":["b"]}]"#,
+    );
+    assert!(error.contains("Ruby passed 2 arguments"), "{error}");
+}
+
+fn an_array_is_not_taken_for_the_fields(db: &TestDb) {
+    let error = refused(db, r#"[["not the text"]]"#);
+    assert!(error.contains("Ruby passed an array"), "{error}");
+}
+
+/// Mission Control passes the items of the list on, when asked to run a task.
+fn recurring_arguments_are_a_list_as_ruby_keeps_them(db: &TestDb) {
+    let log = Arc::new(Log::default());
+    let registry = Registry::new().register::<Note>(Arc::clone(&log));
+    let mut conn = db.connect();
+    let task = RecurringTask::new("note", "0 0 1 1 *", &Note::new("of the task")).unwrap();
+    windlass::recurring::schedule(&mut conn, &task).unwrap();
+    let arguments = "SELECT arguments AS t FROM solid_queue_recurring_tasks";
+    assert_eq!(db.texts(arguments), [r#"[{"text":"of the task"}]"#]);
+    let _worker = Worker::new(&db.database, registry)
+        .polling_interval(POLLING)
+        .start()
+        .unwrap();
+    windlass::recurring::run_now(&mut conn, "note").unwrap();
+    until("it has run", || log.len() == 1);
+    solid_queue::enqueue(db, "note", &db.texts(arguments)[0]);
+    until("it has run for Ruby", || log.len() == 2);
+    // As earlier versions kept them.
+    db.execute(r#"UPDATE solid_queue_recurring_tasks SET arguments = '{"text":"of before"}'"#);
+    windlass::recurring::run_now(&mut conn, "note").unwrap();
+    until("it has run once more", || log.len() == 3);
+    assert_eq!(log.lines(), ["of the task", "of the task", "of before"]);
+}
+
 on_each_database!(
+    limits_hold_for_what_ruby_makes_ready,
+    further_arguments_are_refused_and_not_dropped,
+    an_array_is_not_taken_for_the_fields,
+    recurring_arguments_are_a_list_as_ruby_keeps_them,
     a_job_from_rails_is_performed,
     a_scheduled_job_from_rails_is_dispatched,
     the_envelope_is_opened_even_if_every_field_may_be_missing,

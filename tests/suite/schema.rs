@@ -84,7 +84,12 @@ fn every_column_of_solid_queue_is_there(db: &TestDb) {
             // Rails cuts a recurring task's command at 2048.
             assert_eq!(found.kind.trim_end_matches("(2048)"), kind, "{what}");
             assert_eq!(found.nullable, column.nullable, "{what}");
-            assert_eq!(found.default, column.default, "{what}");
+            // The adapter of Rails for SQLite reads numbers, and no words.
+            let default = match column.default.as_deref() {
+                Some("true") if !db.is_postgres() => Some("1"),
+                other => other,
+            };
+            assert_eq!(found.default.as_deref(), default, "{what}");
         }
     }
 }

@@ -120,7 +120,7 @@ CREATE TABLE IF NOT EXISTS solid_queue_recurring_tasks (
     arguments text,
     queue_name varchar,
     priority integer DEFAULT 0,
-    static boolean NOT NULL DEFAULT true,
+    static boolean NOT NULL DEFAULT 1,
     description text,
     created_at datetime(6) NOT NULL,
     updated_at datetime(6) NOT NULL

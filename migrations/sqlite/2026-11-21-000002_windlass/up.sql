@@ -6,7 +6,7 @@ ALTER TABLE solid_queue_jobs ADD COLUMN attempts integer NOT NULL DEFAULT 0;
 ALTER TABLE solid_queue_jobs ADD COLUMN max_attempts integer;
 ALTER TABLE solid_queue_jobs ADD COLUMN crash_count integer NOT NULL DEFAULT 0;
 ALTER TABLE solid_queue_jobs ADD COLUMN max_crashes integer;
-ALTER TABLE solid_queue_jobs ADD COLUMN at_most_once boolean NOT NULL DEFAULT false;
+ALTER TABLE solid_queue_jobs ADD COLUMN at_most_once boolean NOT NULL DEFAULT 0;
 -- The claim that ended last by its owner's own word: tells a worker whose
 -- COMMIT got no answer that the ending was its own.
 ALTER TABLE solid_queue_jobs ADD COLUMN last_claim_id bigint;
@@ -22,9 +22,9 @@ ALTER TABLE solid_queue_claimed_executions ADD COLUMN started_at datetime(6);
 
 -- NULL in the rows of Rails processes, which Windlass leaves alone.
 ALTER TABLE solid_queue_processes ADD COLUMN heartbeat_seq bigint;
-ALTER TABLE solid_queue_processes ADD COLUMN draining boolean NOT NULL DEFAULT false;
+ALTER TABLE solid_queue_processes ADD COLUMN draining boolean NOT NULL DEFAULT 0;
 -- Wants to be notified of new work.
-ALTER TABLE solid_queue_processes ADD COLUMN listening boolean NOT NULL DEFAULT false;
+ALTER TABLE solid_queue_processes ADD COLUMN listening boolean NOT NULL DEFAULT 0;
 
 INSERT INTO windlass_schema_migrations (version, applied_at)
 VALUES ('20261121000002', strftime('%Y-%m-%d %H:%M:%f000', 'now'))

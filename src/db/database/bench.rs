@@ -47,7 +47,7 @@ impl TestDatabase {
         diesel::sql_query("PRAGMA foreign_keys = ON")
             .execute(&mut conn)
             .doing("set up the database")?;
-        crate::db::migrations::run(&mut conn)?;
+        crate::db::completion::migrate(&mut conn)?;
         Ok(Self::on(Connection {
             kind: Kind::Sqlite(Box::new(conn)),
             turn: None,

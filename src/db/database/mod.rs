@@ -8,6 +8,7 @@ mod postgres;
 mod sqlite;
 
 use crate::db::address::{self, without_secrets};
+use crate::db::completion::Migrated;
 use crate::db::conn::Conn;
 use crate::db::fatal::FileId;
 use crate::db::wakeup::{self, Listener};
@@ -345,9 +346,8 @@ impl Database {
     /// SQLite file that does not exist is created.
     ///
     /// # Errors
-    /// When the database cannot be reached or a migration fails; then nothing
-    /// of that migration is kept.
-    pub fn migrate(&self) -> Result<Vec<String>> {
+    /// When the database cannot be reached, and as [`migrate`](crate::migrate).
+    pub fn migrate(&self) -> Result<Migrated> {
         #[cfg(feature = "sqlite")]
         #[allow(
             irrefutable_let_patterns,
@@ -356,7 +356,7 @@ impl Database {
         if let Backend::Sqlite { path, .. } = &*self.inner {
             sqlite::create(path).map_err(|reason| self.refused(&self.target(), reason))?;
         }
-        crate::db::migrations::run(&mut self.connect()?)
+        crate::db::completion::migrate(&mut self.connect()?)
     }
 
     /// Whether it is Postgres, which tells of new work by NOTIFY.

@@ -111,6 +111,9 @@ pub(crate) struct Claimed {
     /// Blocked jobs of whatever key are to be promoted.
     #[diesel(sql_type = Bool)]
     is_wanted: bool,
+    /// Others were picked as well, and blocked as they have a limit.
+    #[diesel(sql_type = Bool)]
+    has_blocked: bool,
 }
 
 /// Moves up to `limit` ready executions to claimed ones of a process that is
@@ -129,7 +132,7 @@ pub(crate) fn claim(conn: &mut Conn<'_>, want: &Want<'_>) -> QueryResult<Claims>
         let Some(first) = rows.first() else {
             return Ok(Claims::Unregistered);
         };
-        let is_wanted = first.is_wanted;
+        let (is_wanted, has_blocked) = (first.is_wanted, first.has_blocked);
         let (mut held, rest): (Vec<_>, Vec<_>) = rows
             .into_iter()
             .filter(|row| row.claim_id != NOTHING)
@@ -139,8 +142,9 @@ pub(crate) fn claim(conn: &mut Conn<'_>, want: &Want<'_>) -> QueryResult<Claims>
         if !orphans.is_empty() {
             super::claimed::drop_orphans(conn, want.process_id, &orphans)?;
         }
-        // Nothing but orphans is not nothing: jobs may stand behind them.
-        if !held.is_empty() || orphans.is_empty() {
+        // Nothing but these is not nothing: jobs may stand behind them.
+        let has_more = has_blocked || !orphans.is_empty();
+        if !held.is_empty() || !has_more {
             return Ok(Claims::Held {
                 jobs: held,
                 is_wanted,

@@ -1,6 +1,7 @@
 //! A claim on Postgres: one statement.
 
 use super::{COLUMNS, Claimed, Mark, Queues, Want};
+use crate::db::blocked;
 use crate::db::conn::in_transaction;
 use crate::db::semaphores::IS_WANTED;
 use crate::db::sql::{Dialect, cached, sql};
@@ -38,12 +39,17 @@ pub(super) fn insert_or_look(
 /// LIMIT more than once and take too many. They are deleted by where they
 /// stand, without a second look into an index; one that somebody moved while
 /// it was being locked is left for the next claim.
+///
+/// Ruby makes jobs ready without a look at the limits of Windlass, and names no
+/// class in the row. Those that have a limit are blocked, for a promotion to
+/// decide on them. Only for rows without a class is the job looked at.
 fn in_one_statement(
     conn: &mut PgConnection,
     want: &Want<'_>,
     on_conflict: &str,
 ) -> QueryResult<Vec<Claimed>> {
     let picked = picked(want.queues);
+    let sorted_out = blocked::sorted_out_ctes("gone");
     let me = if mutant::is("claim_without_process") {
         "SELECT $1::bigint AS id"
     } else {
@@ -54,11 +60,14 @@ fn in_one_statement(
            {me}), \
          picked AS MATERIALIZED ({picked}), \
          gone AS (DELETE FROM solid_queue_ready_executions WHERE ctid = ANY (ARRAY(SELECT spot FROM picked)) \
-           RETURNING job_id, cautious, concurrency_key), \
+           RETURNING job_id, cautious, concurrency_key, class_name), \
+         {sorted_out}, \
          held AS (INSERT INTO solid_queue_claimed_executions (job_id, process_id, created_at, started_at, concurrency_key) \
            SELECT job_id, $1, {{now}}, CASE WHEN $5 AND cautious THEN NULL ELSE {{now}} END, concurrency_key FROM gone \
-           {on_conflict} RETURNING id, job_id, started_at) \
-         SELECT coalesce(held.id, 0) AS claim_id, held.started_at IS NOT NULL AS begun, {IS_WANTED} AS is_wanted, {COLUMNS} \
+           WHERE class_name IS NOT NULL OR job_id NOT IN (SELECT id FROM over) {on_conflict} RETURNING id, job_id, started_at) \
+         SELECT coalesce(held.id, 0) AS claim_id, held.started_at IS NOT NULL AS begun, \
+           {IS_WANTED} OR EXISTS (SELECT 1 FROM wanted) AS is_wanted, \
+           EXISTS (SELECT 1 FROM over) AS has_blocked, {COLUMNS} \
          FROM me LEFT JOIN held ON true LEFT JOIN solid_queue_jobs j ON j.id = held.job_id",
     ));
     let (none, all) = (Vec::new(), [String::new()]);

@@ -1,6 +1,7 @@
 //! A claim on SQLite: step by step, under the write lock.
 
 use super::{COLUMNS, Claimed, NOTHING, Queues, Want};
+use crate::db::blocked;
 use crate::db::conn::{Conn, on};
 use crate::db::semaphores::IS_WANTED;
 use crate::db::sql::{cached, id_list, sql};
@@ -31,7 +32,13 @@ pub(super) fn step_by_step(
         let Some(seen) = peek(conn, want)? else {
             return Ok(None);
         };
-        let picked = id_list(&candidates(conn, want, want.limit)?);
+        let picked = candidates(conn, want, want.limit)?;
+        // Ruby makes jobs ready without a look at the limits of Windlass.
+        let foreign = picked.iter().filter(|one| one.is_foreign);
+        let foreign: Vec<i64> = foreign.map(|one| one.id).collect();
+        let has_blocked = !foreign.is_empty() && !blocked::sort_out(conn, &foreign)?.is_empty();
+        let picked: Vec<i64> = picked.iter().map(|one| one.id).collect();
+        let picked = id_list(&picked);
         let text = conn.write(
             "INSERT INTO solid_queue_claimed_executions (job_id, process_id, created_at, started_at, concurrency_key) \
              SELECT job_id, $1, {now}, CASE WHEN $2 AND cautious THEN NULL ELSE {now} END, concurrency_key \
@@ -47,15 +54,21 @@ pub(super) fn step_by_step(
         .load(c))?;
         let text = conn.write("DELETE FROM solid_queue_ready_executions WHERE id IN {in $1}");
         on!(conn, |c| cached(sql(text).bind::<Text, _>(&picked)).execute(c))?;
-        let held = held(conn, &claims)?;
-        Ok(Some(if held.is_empty() { nothing(seen.is_wanted) } else { held }))
+        let mut held = held(conn, &claims)?;
+        if held.is_empty() {
+            held = nothing(seen.is_wanted || has_blocked);
+        }
+        if let Some(first) = held.first_mut() {
+            first.has_blocked = has_blocked;
+        }
+        Ok(Some(held))
     })
 }
 
 fn held(conn: &mut Conn<'_>, claims: &[Pick]) -> QueryResult<Vec<Claimed>> {
     let ids: Vec<i64> = claims.iter().map(|claim| claim.id).collect();
     let text = conn.write(&format!(
-        "SELECT c.id AS claim_id, c.started_at IS NOT NULL AS begun, {IS_WANTED} AS is_wanted, {COLUMNS} \
+        "SELECT c.id AS claim_id, c.started_at IS NOT NULL AS begun, {IS_WANTED} AS is_wanted, false AS has_blocked, {COLUMNS} \
          FROM solid_queue_claimed_executions c \
          LEFT JOIN solid_queue_jobs j ON j.id = c.job_id WHERE c.id IN {{in $1}}"
     ));
@@ -83,6 +96,7 @@ fn nothing(is_wanted: bool) -> Vec<Claimed> {
         unique_id: None,
         is_limited: false,
         is_wanted,
+        has_blocked: false,
     }]
 }
 
@@ -135,7 +149,16 @@ fn peek(conn: &mut Conn<'_>, want: &Want<'_>) -> QueryResult<Option<Seen>> {
 const MAY_TAKE: &str = "(class_name IS NULL OR class_name IN (SELECT value FROM json_each($2))) \
      AND queue_name NOT IN (SELECT queue_name FROM solid_queue_pauses)";
 
-fn candidates(conn: &mut Conn<'_>, want: &Want<'_>, limit: usize) -> QueryResult<Vec<i64>> {
+/// No class in the row: Ruby made it ready.
+#[derive(QueryableByName)]
+struct Candidate {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+    #[diesel(sql_type = Bool)]
+    is_foreign: bool,
+}
+
+fn candidates(conn: &mut Conn<'_>, want: &Want<'_>, limit: usize) -> QueryResult<Vec<Candidate>> {
     let classes = serde_json::to_string(want.classes).unwrap_or_default();
     let mut picked = Vec::new();
     let names = match want.queues {
@@ -147,7 +170,7 @@ fn candidates(conn: &mut Conn<'_>, want: &Want<'_>, limit: usize) -> QueryResult
         Queues::Named(_) => "queue_name = $1",
     };
     let text = conn.write(&format!(
-        "SELECT id FROM solid_queue_ready_executions WHERE {queue} AND {MAY_TAKE} \
+        "SELECT id, class_name IS NULL AS is_foreign FROM solid_queue_ready_executions WHERE {queue} AND {MAY_TAKE} \
          ORDER BY priority, job_id LIMIT $3"
     ));
     for name in names {
@@ -155,14 +178,14 @@ fn candidates(conn: &mut Conn<'_>, want: &Want<'_>, limit: usize) -> QueryResult
         if left == 0 {
             break;
         }
-        let rows: Vec<Pick> = on!(conn, |c| cached(
+        let rows: Vec<Candidate> = on!(conn, |c| cached(
             sql(text.clone())
                 .bind::<Text, _>(name)
                 .bind::<Text, _>(&classes)
                 .bind::<BigInt, _>(left as i64)
         )
         .load(c))?;
-        picked.extend(rows.into_iter().map(|row| row.id));
+        picked.extend(rows);
     }
     Ok(picked)
 }

@@ -105,9 +105,13 @@ pub fn create(db: &TestDb) {
                 other => other,
             };
             let null = if column.nullable { "" } else { " NOT NULL" };
-            let default = column
-                .default
-                .map_or_else(String::new, |value| format!(" DEFAULT {value}"));
+            let default = column.default.map_or_else(String::new, |value| {
+                let value = match (&*value, db.is_postgres()) {
+                    ("true", false) => "1",
+                    (value, _) => value,
+                };
+                format!(" DEFAULT {value}")
+            });
             let key = if column.name == "job_id" {
                 " REFERENCES solid_queue_jobs (id) ON DELETE CASCADE"
             } else {
