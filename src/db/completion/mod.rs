@@ -4,6 +4,7 @@
 //! copied a schema without what its own format cannot tell.
 
 mod catalog;
+mod fresh;
 mod plan;
 #[cfg(feature = "postgres")]
 mod postgres;

@@ -7,7 +7,7 @@
 //! comes about. A process that dies in between leaves a part of what was
 //! missing, and the next migration completes it.
 
-use super::{Act, Plan, Step, check, failed, look};
+use super::{Act, Plan, Step, check, failed, fresh, look};
 use crate::clock;
 use crate::db::Conn;
 use crate::error::{Doing, Result};
@@ -82,6 +82,10 @@ fn take_turn(conn: &mut PgConnection, function: &str) -> Result<()> {
 fn all(conn: &mut PgConnection, patience: Duration) -> Result<Plan> {
     let plan = look(&mut Conn::Postgres(conn))?;
     check(&plan)?;
+    if plan.is_fresh {
+        fresh::run(&mut Conn::Postgres(conn))?;
+        return Ok(plan);
+    }
     let is_alone = !Conn::Postgres(conn).is_in_transaction();
     let mut later = BTreeSet::new();
     for (place, step) in plan.steps.iter().enumerate() {
@@ -96,7 +100,7 @@ fn all(conn: &mut PgConnection, patience: Duration) -> Result<Plan> {
         .partition(|(place, _)| later.contains(place));
     let brief: Vec<&Step> = brief.into_iter().map(|(_, step)| step).collect();
     let deadline = clock::deadline(patience);
-    let groups = if is_alone && !plan.is_fresh {
+    let groups = if is_alone {
         groups(&brief)
     } else {
         vec![brief]

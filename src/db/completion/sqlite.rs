@@ -1,6 +1,6 @@
 //! Completing a SQLite file: one transaction, which is the lock.
 
-use super::{Act, Plan, catalog, check, failed, look, reference};
+use super::{Act, Plan, catalog, check, failed, fresh, look, reference};
 use crate::db::Conn;
 use crate::error::Result;
 use diesel::prelude::*;
@@ -13,6 +13,10 @@ pub(super) fn complete(conn: &mut Conn<'_>) -> Result<Plan> {
         // Another one may have been faster.
         let plan = look(conn)?;
         check(&plan)?;
+        if plan.is_fresh {
+            fresh::run(conn)?;
+            return Ok(plan);
+        }
         for step in &plan.steps {
             for act in &step.acts {
                 run(conn, act).map_err(|error| {
