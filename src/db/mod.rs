@@ -43,6 +43,7 @@ pub(crate) mod pauses;
 #[path = "../../tests/internal/plans/mod.rs"]
 mod plans;
 pub(crate) mod processes;
+pub(crate) mod pruned;
 pub(crate) mod ranks;
 pub(crate) mod ready;
 pub(crate) mod recovery;

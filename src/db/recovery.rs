@@ -65,11 +65,11 @@ struct Id {
 }
 
 #[derive(QueryableByName)]
-struct Lost {
+pub(super) struct Lost {
     #[diesel(sql_type = BigInt)]
     claim_id: i64,
     #[diesel(sql_type = BigInt)]
-    job_id: i64,
+    pub(super) job_id: i64,
     #[diesel(sql_type = Nullable<Timestamp>)]
     started_at: Option<NaiveDateTime>,
     #[diesel(sql_type = Bool)]
@@ -88,7 +88,7 @@ struct Lost {
 
 /// How often a job may be running when its process dies, unless it says
 /// otherwise. One is too few: a job that kills takes its neighbours along.
-const MAX_CRASHES: i32 = 3;
+pub(super) const MAX_CRASHES: i32 = 3;
 
 /// Routes every claim of a process that is gone. The caller holds the lock of
 /// the process row, so no claim can be added meanwhile.
@@ -208,6 +208,27 @@ fn recover_interrupted(
     death: &Death,
     recovered: &mut Recovered,
 ) -> QueryResult<()> {
+    if let Next::Wait(delay) = judge(conn, run, claim, death, recovered)? {
+        make_waiting(conn, &[claim.job_id], delay)?;
+    }
+    Ok(())
+}
+
+/// What is to become of a job whose run death cut off.
+pub(super) enum Next {
+    Nothing,
+    /// It is to wait again, for a while first if that is said.
+    Wait(Option<Duration>),
+}
+
+/// Counts the crash, and fails the job if that is its end.
+pub(super) fn judge(
+    conn: &mut Conn<'_>,
+    run: &EndedRun,
+    claim: &Lost,
+    death: &Death,
+    recovered: &mut Recovered,
+) -> QueryResult<Next> {
     let started = claim.started_at.is_some();
     let counts = death.is_crash && started && !mutant::is("crash_not_counted");
     let crashes = claim.crash_count.saturating_add(i32::from(counts));
@@ -223,19 +244,18 @@ fn recover_interrupted(
         attempts::insert(conn, run, AttemptOutcome::Failed, &failure)?;
         failed::insert(conn, claim.job_id, &failure)?;
         recovered.failed.push(claim.job_id);
-        return Ok(());
+        return Ok(Next::Nothing);
     }
     if counts {
         let failure = Failure::crashed(&death.how, crashes);
         attempts::insert(conn, run, AttemptOutcome::Crashed, &failure)?;
     }
     let delay = Some(crash_delay(crashes)).filter(|_| counts && crashes >= 2);
-    make_waiting(conn, &[claim.job_id], delay)?;
     match delay {
         Some(_) => recovered.delayed.push(claim.job_id),
         None => recovered.released.push(claim.job_id),
     }
-    Ok(())
+    Ok(Next::Wait(delay))
 }
 
 /// What was decided before the process ended: by whoever cancelled the job,

@@ -5,6 +5,7 @@ use super::link::Link;
 use crate::clock;
 use crate::db::briefly;
 use crate::db::processes::{self, Observed};
+use crate::db::pruned;
 use crate::db::recovery::{Death, Recovered};
 use crate::event::{Event, Subscriber};
 use crate::job::JobId;
@@ -26,6 +27,10 @@ pub(crate) struct Watch {
     without_row: HashMap<i64, Instant>,
     /// Whether the last reading came after a gap.
     was_blind: bool,
+    /// Up to which id failed executions were looked at.
+    failed_before: i64,
+    /// The newest failed execution, and when it was seen.
+    failed_since: Option<(i64, Instant)>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -43,6 +48,8 @@ impl Watch {
             seen: HashMap::new(),
             without_row: HashMap::new(),
             was_blind: true,
+            failed_before: 0,
+            failed_since: None,
         }
     }
 
@@ -89,6 +96,24 @@ impl Watch {
             return dead_for(self.threshold.saturating_mul(2));
         }
         dead
+    }
+
+    /// Takes in the id of the newest failed execution. Returns those that were
+    /// there for the threshold, after the one id and up to the other: a process
+    /// that lives has noticed by then that its claims are gone.
+    fn read_failed(&mut self, newest: i64, now: Instant) -> Option<(i64, i64)> {
+        let (until, since) = *self.failed_since.get_or_insert((newest, now));
+        let is_over = now - since >= self.threshold && until > self.failed_before;
+        if until <= self.failed_before {
+            self.failed_since = None;
+        }
+        is_over.then_some((self.failed_before, until))
+    }
+
+    /// Nothing more is to be done about the failed executions up to this one.
+    fn looked_at_failed(&mut self, until: i64) {
+        self.failed_before = until;
+        self.failed_since = None;
     }
 
     /// Takes in, after each reading, which processes hold claims without a row,
@@ -164,6 +189,37 @@ fn recover_without_row(
     Ok(())
 }
 
+/// Takes back what a supervisor of Solid Queue failed because the process of
+/// Windlass that ran it sent no heartbeat, or none of its own was there to see.
+fn take_back(link: &mut Link, watch: &mut Watch, subscriber: &Subscriber) -> Result<(), Duration> {
+    let newest = link.write("look for failed jobs", pruned::newest)?;
+    let Some((after, until)) = watch.read_failed(newest, clock::instant()) else {
+        return Ok(());
+    };
+    let death = Death {
+        is_crash: true,
+        how: "was taken for dead by a supervisor of Solid Queue".to_owned(),
+    };
+    let recovered = link.write("take back what Solid Queue failed", |conn| {
+        briefly(conn, true, |conn| {
+            pruned::take_back(conn, (after, until), &death)
+        })
+    })?;
+    // The rest is in its place at the next reading.
+    if !recovered.is_any() {
+        watch.looked_at_failed(until);
+        return Ok(());
+    }
+    report(
+        subscriber,
+        "process",
+        "failed by Solid Queue",
+        &death,
+        &recovered,
+    );
+    Ok(())
+}
+
 /// Prunes who is dead by the watch. One that cannot be pruned at present holds
 /// up no other.
 pub(crate) fn prune_dead(
@@ -185,7 +241,8 @@ pub(crate) fn prune_dead(
             Err(_) => {}
         }
     }
-    recover_without_row(link, watch, subscriber)
+    recover_without_row(link, watch, subscriber)?;
+    take_back(link, watch, subscriber)
 }
 
 /// How long a supervisor waits before it looks again at what it could not give

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use windlass::{
-    Concurrency, Context, Dispatcher, Job, JobResult, NewJob, RecurringTask, Registry, Worker,
+    Concurrency, Context, Dispatcher, Job, JobResult, NewJob, RecurringTask, Registry, Supervisor,
+    Worker,
 };
 
 /// Rails notifies nobody, so Postgres has to be polled.
@@ -282,7 +283,72 @@ fn recurring_arguments_are_a_list_as_ruby_keeps_them(db: &TestDb) {
     assert_eq!(log.lines(), ["of the task", "of the task", "of before"]);
 }
 
+/// What Ruby's supervisor does with the claims of a process that it takes for
+/// dead, of Ruby or not.
+fn failed_by_ruby(db: &TestDb, kind: &str, condition: &str) {
+    let error = format!(
+        r#"{{"exception_class":"{kind}","message":"Process was found dead","backtrace":null}}"#
+    );
+    db.execute(&format!(
+        "INSERT INTO solid_queue_failed_executions (job_id, error, created_at) \
+         SELECT id, '{error}', created_at FROM solid_queue_jobs WHERE {condition}"
+    ));
+}
+
+fn what_ruby_took_for_dead_is_taken_back(db: &TestDb) {
+    for number in 0..3 {
+        let job = Alone { number };
+        job.enqueue(&mut db.connect()).unwrap();
+    }
+    for text in ["again", "too often", "at most once", "a failure of its own"] {
+        Note::new(text).enqueue(&mut db.connect()).unwrap();
+    }
+    solid_queue::enqueue(db, "ReportJob", "[1]");
+    for place in ["ready", "blocked"] {
+        db.execute(&format!("DELETE FROM solid_queue_{place}_executions"));
+    }
+    db.execute("UPDATE solid_queue_jobs SET crash_count = 3 WHERE arguments LIKE '%too often%'");
+    db.execute(
+        "UPDATE solid_queue_jobs SET at_most_once = (1 = 1) WHERE arguments LIKE '%at most once%'",
+    );
+    failed_by_ruby(
+        db,
+        "SolidQueue::Processes::ProcessPrunedError",
+        "id NOT IN (1, 7)",
+    );
+    failed_by_ruby(db, "SolidQueue::Processes::ProcessMissingError", "id = 1");
+    failed_by_ruby(db, "NoMethodError", "id = 7");
+    let _supervisor = Supervisor::new(&db.database)
+        .heartbeat_interval(Duration::from_millis(50))
+        .alive_threshold(Duration::from_millis(500))
+        .start()
+        .unwrap();
+    let (gauge, log) = (Arc::new(Gauge::default()), Arc::new(Log::default()));
+    let registry = Registry::new()
+        .register::<Alone>(Arc::clone(&gauge))
+        .register::<Note>(Arc::clone(&log));
+    let _worker = Worker::new(&db.database, registry).start().unwrap();
+    until("they have run again", || {
+        gauge.done.load(Ordering::SeqCst) == 3 && log.len() == 1
+    });
+    assert_eq!(gauge.most.load(Ordering::SeqCst), 1);
+    assert_eq!(log.lines(), ["again"]);
+    let crashes = "SELECT count(*) AS n FROM windlass_attempts WHERE kind = 'crashed' AND outcome = 'crashed'";
+    assert_eq!(db.count(crashes), 4);
+    let failed = |kind: &str, job: i64| {
+        db.count(&format!(
+            "SELECT count(*) AS n FROM solid_queue_failed_executions WHERE job_id = {job} AND error LIKE '%\"{kind}\"%'"
+        )) == 1
+    };
+    assert!(failed("crashed", 5));
+    assert!(failed("outcome_unknown", 6));
+    assert!(failed("NoMethodError", 7));
+    assert!(failed("SolidQueue::Processes::ProcessPrunedError", 8));
+    assert_eq!(db.rows("failed_executions"), 4);
+}
+
 on_each_database!(
+    what_ruby_took_for_dead_is_taken_back,
     limits_hold_for_what_ruby_makes_ready,
     further_arguments_are_refused_and_not_dropped,
     an_array_is_not_taken_for_the_fields,

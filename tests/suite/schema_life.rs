@@ -137,7 +137,7 @@ fn rails_inserts_into_tables_of_an_earlier_version(db: &TestDb) {
     }
     db.database.migrate().unwrap();
     assert!(
-        !db.is_postgres() == !shape(db).contains("\"false\""),
+        db.is_postgres() || !shape(db).contains("\"false\""),
         "{}",
         shape(db)
     );

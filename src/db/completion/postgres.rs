@@ -1,8 +1,8 @@
 //! Completing a schema of Postgres beside programs that write to it.
 //!
 //! One advisory lock keeps migrations apart. It is tried and never waited for:
-//! whoever waits in a statement holds a snapshot, for the end of which an index
-//! that is built `CONCURRENTLY` waits. Each table is changed in a transaction of
+//! a session that waits in a statement holds a snapshot, and an index that is
+//! built `CONCURRENTLY` waits for its end. Each table is changed in a transaction of
 //! its own, which waits for no lock once it has one, so that no circle of waits
 //! comes about. A process that dies in between leaves a part of what was
 //! missing, and the next migration completes it.
