@@ -180,6 +180,7 @@ fn claim(registry: &Registry, jobs: Vec<NewJob>) -> Result<Vec<Claimed>> {
         limit,
         ahead: false,
         from: &[],
+        wanted_after: 0,
     };
     match ready::claim(&mut conn, &want).doing("claim jobs")? {
         Found::Held { jobs, .. } if jobs.len() == limit => Ok(jobs),

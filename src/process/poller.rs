@@ -198,7 +198,8 @@ impl Poller {
         self.marks.reach(&jobs, jobs.len() >= limit);
         self.rest.wear.count(jobs.len());
         self.take_over(jobs, &registration);
-        if there_is_more || (is_wanted && self.link.promote()) {
+        let has_promoted = self.link.wanted.is_due() && self.link.promote();
+        if there_is_more || has_promoted || (is_wanted && self.link.promote()) {
             Look::Full
         } else {
             Look::Drained
@@ -214,8 +215,10 @@ impl Poller {
         let (places, classes, marks) = (&mut self.places, &self.classes, &mut self.marks);
         // Long jobs are claimed one by one, and exactly in their order.
         marks.begin(ahead);
-        self.link.write("claim jobs", |conn| {
-            places.sweep(conn, limit, |conn, queues, limit| {
+        let wanted_after = self.link.wanted.claim();
+        let begun = clock::instant();
+        let found = self.link.write("claim jobs", |conn| {
+            places.sweep(conn, (limit, wanted_after), |conn, queues, limit| {
                 let want = Want {
                     process_id: registration.id,
                     queues,
@@ -223,10 +226,13 @@ impl Poller {
                     limit,
                     ahead,
                     from: &marks.from(queues),
+                    wanted_after,
                 };
                 ready::claim(conn, &want)
             })
-        })
+        })?;
+        self.link.wanted.suspect(begun.elapsed());
+        Ok(found)
     }
 
     /// Hands out what was claimed, but for what must not be noted as begun
@@ -370,7 +376,8 @@ impl Poller {
         let idle = self.idle_since.get_or_insert_with(clock::instant).elapsed();
         let pause = (idle * 2).max(FIRST_LOOK).min(self.polling_interval);
         let pause = self.rest.wear.patience(pause);
-        let pause = self.marks.patience().map_or(pause, |most| most.min(pause));
+        let passed = [self.marks.patience(), self.link.wanted.patience()];
+        let pause = passed.into_iter().flatten().fold(pause, Duration::min);
         let stuck = self.stuck();
         select_biased! {
             recv(self.stop.channel()) -> _ => {}

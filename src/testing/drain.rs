@@ -213,6 +213,7 @@ impl<'a> Crew<'a> {
             limit: 1,
             ahead: false,
             from: &[],
+            wanted_after: 0,
         };
         match ready::claim(conn, &want).doing("claim a job")? {
             Claims::Held { jobs, .. } => Ok(jobs.into_iter().next()),

@@ -38,6 +38,8 @@ pub(crate) struct Want<'a> {
     /// Missing ones begin at the beginning.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) from: &'a [Mark],
+    /// The id after which to look for wanted keys.
+    pub(crate) wanted_after: i64,
 }
 
 /// A place in the order of ready executions.

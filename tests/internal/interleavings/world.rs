@@ -151,6 +151,7 @@ pub fn take(
         limit,
         ahead: false,
         from: &[],
+        wanted_after: 0,
     };
     Ok(match ready::claim(conn, &want)? {
         Claims::Unregistered => None,

@@ -199,6 +199,7 @@ impl Taken<'_> {
             limit,
             ahead: false,
             from: &[],
+            wanted_after: 0,
         };
         let Claims::Held { jobs: held, .. } = ready::claim(&mut self.conn, &want)? else {
             return Ok(Answer::Unregistered);

@@ -160,6 +160,7 @@ fn claim(conn: &mut Conn<'_>, process_id: i64, queues: &Queues) -> QueryResult<C
             limit: 3,
             ahead: false,
             from: &[],
+            wanted_after: 0,
         },
     )
 }
