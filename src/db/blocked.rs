@@ -47,7 +47,7 @@ pub(super) fn enter(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     if ready.len() < jobs.len() {
         insert(conn, jobs)?;
     }
-    super::wakeup::notify(conn)
+    super::wakeup::notify(conn, jobs.len())
 }
 
 /// Blocks those of these jobs that have a concurrency key.

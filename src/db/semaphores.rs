@@ -49,7 +49,7 @@ pub(super) fn want(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<
         return Ok(());
     }
     name(conn, keys)?;
-    super::wakeup::notify(conn)
+    super::wakeup::notify(conn, keys.len())
 }
 
 /// Names them for the next worker or dispatcher that looks, and wakes none:

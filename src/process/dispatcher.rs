@@ -120,6 +120,7 @@ impl Dispatcher {
         self.pulse.check()?;
         let lifeline = Lifeline::open(&self.database, &self.subscriber)?;
         let who = Who {
+            channel: None,
             kind: "Dispatcher",
             metadata: serde_json::json!({
                 "polling_interval": self.polling_interval.as_secs_f64(),

@@ -191,6 +191,7 @@ impl<'a> Crew<'a> {
             hostname: "localhost",
             supervisor_id: None,
             metadata: "{}",
+            channel: None,
         };
         processes::register(conn, &new).doing("register the test")
     }

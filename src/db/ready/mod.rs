@@ -181,7 +181,7 @@ pub(super) fn insert(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     );
     on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
         .execute(c))?;
-    super::wakeup::notify(conn)
+    super::wakeup::notify(conn, jobs.len())
 }
 
 /// Takes the ready executions of jobs away, and with them their slots.

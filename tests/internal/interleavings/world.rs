@@ -30,6 +30,7 @@ impl World {
             hostname: "host",
             supervisor_id: None,
             metadata: "{}",
+            channel: None,
         };
         self.processes
             .push(processes::register(conn, &new).unwrap());

@@ -129,6 +129,7 @@ impl Taken<'_> {
             hostname: "host",
             supervisor_id: None,
             metadata: "{}",
+            channel: None,
         };
         let id = processes::register(&mut self.conn, &new)?;
         Ok(Answer::Process(number(&mut self.ids.processes, id)))

@@ -145,6 +145,7 @@ fn register(conn: &mut Conn<'_>) -> QueryResult<i64> {
             hostname: "here",
             supervisor_id: None,
             metadata: "{}",
+            channel: None,
         },
     )
 }
