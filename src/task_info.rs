@@ -302,7 +302,7 @@ pub fn wait_for(
     let id = info.job_id.0;
     // Heard of from here on: first the listener, then the row that asks for a
     // notification, and then the next look.
-    let mut listener = database.listen_on(&results::channel(id))?;
+    let mut listener = database.listen_on(&[&results::channel(id)])?;
     let waiter = connection
         .write(|conn| results::wait(conn, id, timeout.saturating_add(GRACE)))
         .doing("say who waits for the job")?;

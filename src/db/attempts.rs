@@ -272,7 +272,7 @@ fn close(
             .execute(c))?;
     }
     if !named.is_empty() {
-        unique::unblock(conn, Some(&named), named.len())?;
+        unique::unblock(conn, &named)?;
     }
     Ok(())
 }

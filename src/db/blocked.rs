@@ -8,9 +8,11 @@ use super::failed::Failure;
 use super::results::ResultOutcome;
 use super::semaphores::{self, Key, Room, keys};
 use super::sql::{cached, id_list, sql};
+use crate::clock;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// When the wait of a blocked execution is over: never. A Rails app's
 /// dispatcher takes those that have expired for its own.
@@ -45,7 +47,7 @@ pub(super) fn enter(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     if ready.len() < jobs.len() {
         insert(conn, jobs)?;
     }
-    super::wakeup::notify(conn)
+    super::wakeup::notify(conn, jobs.len())
 }
 
 /// Blocks those of these jobs that have a concurrency key.
@@ -137,6 +139,8 @@ pub(crate) struct Promoted {
     /// How many of them are to be looked at again: another transaction has
     /// locked jobs of theirs.
     pub(crate) left_over: usize,
+    /// How long it took to see whether any key is wanted.
+    pub(crate) looked: Duration,
 }
 
 /// A job that did not want to wait.
@@ -163,14 +167,29 @@ impl Promoted {
 /// A transaction of its own, which waits for nothing but the keys: so that an
 /// end never depends on who comes next, and nobody waits long.
 pub(crate) fn promote(conn: &mut Conn<'_>, batch: usize) -> QueryResult<Promoted> {
+    promote_after(conn, semaphores::BEGINNING, batch)
+}
+
+/// The same for keys that were named after the one with the id `after`.
+pub(crate) fn promote_after(
+    conn: &mut Conn<'_>,
+    after: i64,
+    batch: usize,
+) -> QueryResult<Promoted> {
     // A look without the write lock: there is mostly nothing to do.
-    if !semaphores::is_wanted(conn)? {
-        return Ok(Promoted::default());
+    let begun = clock::instant();
+    let is_wanted = semaphores::is_wanted(conn, after)?;
+    let nothing = Promoted {
+        looked: begun.elapsed(),
+        ..Promoted::default()
+    };
+    if !is_wanted {
+        return Ok(nothing);
     }
     conn.transaction(|conn| {
-        let keys = semaphores::take_wanted(conn, batch)?;
+        let keys = semaphores::take_wanted(conn, after, batch)?;
         if keys.is_empty() {
-            return Ok(Promoted::default());
+            return Ok(nothing);
         }
         // Counted after the lock is there: by a statement of its own, which
         // sees what those before us have committed.
@@ -188,6 +207,7 @@ pub(crate) fn promote(conn: &mut Conn<'_>, batch: usize) -> QueryResult<Promoted
             discarded,
             keys: keys.len(),
             left_over,
+            ..nothing
         })
     })
 }

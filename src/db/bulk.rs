@@ -128,8 +128,8 @@ fn insert_alike(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<i64>> {
            SELECT $1, $2, arguments, $4, $5, $6, $7, $8, {{now}}, {{now}} FROM unnest($3) AS arguments RETURNING id), \
          ready AS (INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at) \
            SELECT id, $1, $4, $2, $7 OR coalesce($6 = 0, false), {{now}} FROM job) \
-         SELECT id, (SELECT {NOTIFY}) AS notified FROM job",
-        NOTIFY = super::wakeup::NOTIFY,
+         SELECT id, {wake} AS notified FROM job",
+        wake = super::wakeup::wake("(SELECT count(*) FROM job)"),
     ));
     let first = &rows[0];
     let arguments: Vec<&String> = rows.iter().map(|row| &row.arguments).collect();
@@ -168,9 +168,9 @@ fn insert_arrays(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<i64>> 
            WHERE scheduled_at IS NULL OR scheduled_at <= {{now}} RETURNING 1), \
          later AS (INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at) \
            SELECT id, queue_name, priority, scheduled_at, {{now}} FROM job WHERE scheduled_at > {{now}}), \
-         woken AS (SELECT CASE WHEN EXISTS (SELECT 1 FROM ready) THEN {NOTIFY} END) \
+         woken AS (SELECT CASE WHEN EXISTS (SELECT 1 FROM ready) THEN {wake} END) \
          SELECT id, (SELECT count(*) FROM woken) AS woken FROM job ORDER BY id",
-        NOTIFY = super::wakeup::NOTIFY,
+        wake = super::wakeup::wake("(SELECT count(*) FROM ready)"),
     ));
     fn column<'r, T>(rows: &'r [NewRow], value: impl Fn(&'r NewRow) -> T) -> Vec<T> {
         rows.iter().map(value).collect()

@@ -131,7 +131,7 @@ pub(super) fn insert(conn: &mut Conn<'_>, job_id: i64, failure: &Failure) -> Que
     .execute(c))?;
     let named = results::record(conn, &[job_id], ResultOutcome::Failed, failure, 1)?;
     if !named.is_empty() {
-        unique::unblock(conn, Some(&named), named.len())?;
+        unique::unblock(conn, &named)?;
     }
     follow_up(conn, job_id, failure)
 }

@@ -147,7 +147,7 @@ fn finish_and_keep_by(
         results::insert(conn, &results)?;
         super::steps::remove(conn, &steps)?;
         if !named.is_empty() {
-            super::unique::unblock(conn, Some(&named), named.len())?;
+            super::unique::unblock(conn, &named)?;
         }
         Ok(written)
     })

@@ -241,9 +241,9 @@ fn insert_in_one_statement(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Opt
          {entered}, \
          later AS (INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at) \
            SELECT id, queue_name, priority, scheduled_at, {{now}} FROM job WHERE scheduled_at > {{now}}) \
-         SELECT id, CASE WHEN EXISTS (SELECT 1 FROM entered) THEN {NOTIFY} END AS notified FROM job",
+         SELECT id, CASE WHEN EXISTS (SELECT 1 FROM entered) THEN {wake} END AS notified FROM job",
         on_conflict(row),
-        NOTIFY = super::wakeup::NOTIFY,
+        wake = super::wakeup::wake("1"),
     ));
     on!(conn, |c| cached(bind_columns!(sql(text), row))
         .get_result::<Id>(c))
@@ -261,8 +261,8 @@ fn insert_due(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<i64> {
            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, {{now}}, {{now}}) RETURNING id), \
          ready AS (INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at) \
            SELECT id, $1, $4, $2, $8 OR coalesce($7 = 0, false), {{now}} FROM job) \
-         SELECT id, {NOTIFY} AS notified FROM job",
-        NOTIFY = super::wakeup::NOTIFY,
+         SELECT id, {wake} AS notified FROM job",
+        wake = super::wakeup::wake("1"),
     ));
     on!(conn, |c| cached(
         sql(text)

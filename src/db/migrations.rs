@@ -91,7 +91,7 @@ type File = (MigrationDialect, &'static str, &'static str, &'static str);
 
 /// All migrations, in order: the statements of this version need every one,
 /// and both databases have the same.
-const FILES: [File; 18] = [
+const FILES: [File; 20] = [
     (
         MigrationDialect::Postgres,
         "2026-11-21-000001_solid_queue",
@@ -147,6 +147,12 @@ const FILES: [File; 18] = [
         include_str!("../../migrations/postgres/2026-11-21-000010_cheaper_ends/down.sql"),
     ),
     (
+        MigrationDialect::Postgres,
+        "2026-11-22-000001_channels",
+        include_str!("../../migrations/postgres/2026-11-22-000001_channels/up.sql"),
+        include_str!("../../migrations/postgres/2026-11-22-000001_channels/down.sql"),
+    ),
+    (
         MigrationDialect::Sqlite,
         "2026-11-21-000001_solid_queue",
         include_str!("../../migrations/sqlite/2026-11-21-000001_solid_queue/up.sql"),
@@ -199,6 +205,12 @@ const FILES: [File; 18] = [
         "2026-11-21-000010_cheaper_ends",
         include_str!("../../migrations/sqlite/2026-11-21-000010_cheaper_ends/up.sql"),
         include_str!("../../migrations/sqlite/2026-11-21-000010_cheaper_ends/down.sql"),
+    ),
+    (
+        MigrationDialect::Sqlite,
+        "2026-11-22-000001_channels",
+        include_str!("../../migrations/sqlite/2026-11-22-000001_channels/up.sql"),
+        include_str!("../../migrations/sqlite/2026-11-22-000001_channels/down.sql"),
     ),
 ];
 

@@ -103,7 +103,7 @@ pub(super) fn end_waiting(
     attempts::insert_waiting(conn, jobs, attempt, failure)?;
     let named = results::record(conn, jobs, result, failure, 0)?;
     if !named.is_empty() {
-        unique::unblock(conn, Some(&named), named.len())?;
+        unique::unblock(conn, &named)?;
     }
     super::steps::remove(conn, jobs)
 }
@@ -117,7 +117,7 @@ pub(crate) fn discard(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>
         if !taken.is_empty() {
             results::delete(conn, &taken)?;
             super::clear::delete(conn, &taken)?;
-            unique::unblock(conn, Some(&taken), taken.len())?;
+            unique::unblock(conn, &taken)?;
         }
         Ok(taken)
     })

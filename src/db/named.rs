@@ -254,12 +254,12 @@ fn insert_text() -> String {
            WHERE (scheduled_at IS NULL OR scheduled_at <= {{now}}) AND concurrency_key IS NULL ORDER BY id RETURNING 1), \
          later AS (INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at) \
            SELECT id, queue_name, priority, scheduled_at, {{now}} FROM free WHERE scheduled_at > {{now}} ORDER BY id), \
-         woken AS (SELECT CASE WHEN EXISTS (SELECT 1 FROM ready) OR EXISTS (SELECT 1 FROM wanted) THEN {NOTIFY} END) \
+         woken AS (SELECT CASE WHEN EXISTS (SELECT 1 FROM ready) OR EXISTS (SELECT 1 FROM wanted) THEN {wake} END) \
          SELECT id, (SELECT count(*) FROM woken) AS woken FROM job",
         COLUMNS = super::jobs::COLUMNS,
         RETURNING = super::blocked::RETURNING,
         limited = super::blocked::limited_ctes("free", "wanted"),
-        NOTIFY = super::wakeup::NOTIFY,
+        wake = super::wakeup::wake("(SELECT count(*) FROM ready) + (SELECT count(*) FROM wanted)"),
     ))
 }
 

@@ -46,7 +46,7 @@ pub(crate) fn resume(conn: &mut Conn<'_>, queue: &str) -> QueryResult<bool> {
         if rows.is_empty() {
             return Ok(false);
         }
-        super::wakeup::notify(conn)?;
+        super::wakeup::notify(conn, usize::MAX)?;
         Ok(true)
     })
 }

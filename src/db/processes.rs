@@ -18,6 +18,8 @@ pub(crate) struct NewProcess<'a> {
     pub(crate) hostname: &'a str,
     pub(crate) supervisor_id: Option<i64>,
     pub(crate) metadata: &'a str,
+    /// Where it is notified of new work. `None`: nowhere.
+    pub(crate) channel: Option<&'a str>,
 }
 
 #[derive(QueryableByName)]
@@ -30,7 +32,8 @@ struct Id {
 pub(crate) fn register(conn: &mut Conn<'_>, new: &NewProcess<'_>) -> QueryResult<i64> {
     let text = conn.write(
         "INSERT INTO solid_queue_processes (name, kind, pid, hostname, supervisor_id, metadata, \
-         heartbeat_seq, listening, last_heartbeat_at, created_at) VALUES ($1, $2, $3, $4, $5, $6, 0, true, {now}, {now}) \
+         channel, heartbeat_seq, listening, last_heartbeat_at, created_at) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, 0, $7 IS NOT NULL, {now}, {now}) \
          RETURNING id",
     );
     // All rows, though there is but one: a statement of SQLite that is not
@@ -43,6 +46,7 @@ pub(crate) fn register(conn: &mut Conn<'_>, new: &NewProcess<'_>) -> QueryResult
             .bind::<Text, _>(new.hostname)
             .bind::<Nullable<BigInt>, _>(new.supervisor_id)
             .bind::<Text, _>(new.metadata)
+            .bind::<Nullable<Text>, _>(new.channel)
     )
     .load(c))?;
     let row = rows.into_iter().next().ok_or(diesel::NotFound)?;

@@ -163,6 +163,10 @@ pub(super) fn delete(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
 
 /// Notifies who waits for the jobs of `$jobs`, an array of ids: nobody, for
 /// nearly all jobs, which then cost a look at an empty table.
+///
+/// Behind a transaction that stays open, this look grows by 4 ms for each
+/// 100,000 waits that ended since. A look into the index does not, but costs
+/// every job 0.5 us, at all times.
 #[cfg(feature = "postgres")]
 macro_rules! notify_waiters {
     ($jobs:literal) => {

@@ -87,6 +87,7 @@ diesel::table! {
         heartbeat_seq -> Nullable<BigInt>,
         draining -> Bool,
         listening -> Bool,
+        channel -> Nullable<Text>,
     }
 }
 

@@ -49,7 +49,7 @@ pub(super) fn want(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<
         return Ok(());
     }
     name(conn, keys)?;
-    super::wakeup::notify(conn)
+    super::wakeup::notify(conn, keys.len())
 }
 
 /// Names them for the next worker or dispatcher that looks, and wakes none:
@@ -79,9 +79,18 @@ fn name(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<()> {
     .map(drop)
 }
 
-/// Whether any key is wanted: an expression for statements that are sent
-/// anyway.
-pub(super) const IS_WANTED: &str = "EXISTS (SELECT 1 FROM windlass_wanted_keys WHERE id > 0)";
+/// The place before all wanted keys.
+pub(crate) const BEGINNING: i64 = 0;
+
+/// Whether a key is wanted that was named after the one with this id: an
+/// expression for statements that are sent anyway.
+///
+/// Postgres keeps the keys that were taken in the index until the next vacuum,
+/// which a long transaction puts off. A look from the beginning passes all of
+/// them, so a loop remembers how far it has come.
+pub(super) fn is_wanted_after(id: &str) -> String {
+    format!("EXISTS (SELECT 1 FROM windlass_wanted_keys WHERE id > {id})")
+}
 
 #[derive(QueryableByName)]
 struct Wanted {
@@ -89,10 +98,38 @@ struct Wanted {
     is_wanted: bool,
 }
 
-/// Whether any key is wanted.
-pub(crate) fn is_wanted(conn: &mut Conn<'_>) -> QueryResult<bool> {
-    let text = format!("SELECT {IS_WANTED} AS is_wanted");
-    on!(conn, |c| cached(sql(text)).get_result::<Wanted>(c)).map(|row| row.is_wanted)
+/// Whether a key is wanted that was named after the one with this id.
+pub(crate) fn is_wanted(conn: &mut Conn<'_>, after: i64) -> QueryResult<bool> {
+    let text = format!("SELECT {} AS is_wanted", is_wanted_after("$1"));
+    on!(conn, |c| cached(sql(text).bind::<BigInt, _>(after))
+        .get_result::<Wanted>(c))
+    .map(|row| row.is_wanted)
+}
+
+#[cfg(feature = "postgres")]
+#[derive(QueryableByName)]
+struct LastId {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+}
+
+/// The last id that was given to a wanted key, also by a transaction that is
+/// still open. [`BEGINNING`] where this cannot be read, and on SQLite, which
+/// keeps nothing that was taken.
+pub(crate) fn last_id(conn: &mut Conn<'_>) -> QueryResult<i64> {
+    match conn {
+        // A user that may insert need not have any right on the sequence.
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(conn) => cached(sql(
+            "SELECT coalesce(CASE WHEN has_sequence_privilege(name, 'SELECT') THEN pg_sequence_last_value(name) END, 0) \
+             AS id FROM (SELECT CAST(pg_get_serial_sequence('windlass_wanted_keys', 'id') AS regclass) AS name) AS ids"
+                .to_owned(),
+        ))
+        .get_result::<LastId>(*conn)
+        .map(|last| last.id),
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(_) => Ok(BEGINNING),
+    }
 }
 
 #[derive(QueryableByName)]
@@ -101,15 +138,23 @@ struct Name {
     key: String,
 }
 
-/// Takes the oldest wanted keys that nobody else is taking, and locks them
-/// until the transaction ends.
-pub(super) fn take_wanted(conn: &mut Conn<'_>, batch: usize) -> QueryResult<BTreeSet<String>> {
+/// Takes the oldest wanted keys after the one with the id `after` that no
+/// other transaction is taking, and locks them until the transaction ends.
+pub(super) fn take_wanted(
+    conn: &mut Conn<'_>,
+    after: i64,
+    batch: usize,
+) -> QueryResult<BTreeSet<String>> {
     let text = conn.write(
-        "DELETE FROM windlass_wanted_keys WHERE id IN (SELECT id FROM windlass_wanted_keys WHERE id > 0 \
-         ORDER BY id LIMIT $1 {lock skip}) RETURNING key",
+        "DELETE FROM windlass_wanted_keys WHERE id IN (SELECT id FROM windlass_wanted_keys WHERE id > $1 \
+         ORDER BY id LIMIT $2 {lock skip}) RETURNING key",
     );
-    let rows: Vec<Name> = on!(conn, |c| cached(sql(text).bind::<BigInt, _>(batch as i64))
-        .load(c))?;
+    let rows: Vec<Name> = on!(conn, |c| cached(
+        sql(text)
+            .bind::<BigInt, _>(after)
+            .bind::<BigInt, _>(batch as i64)
+    )
+    .load(c))?;
     let keys: BTreeSet<String> = rows.into_iter().map(|row| row.key).collect();
     if !keys.is_empty() {
         lock(conn, &keys)?;

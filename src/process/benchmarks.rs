@@ -170,6 +170,7 @@ fn claim(registry: &Registry, jobs: Vec<NewJob>) -> Result<Vec<Claimed>> {
         hostname: "localhost",
         supervisor_id: None,
         metadata: "{}",
+        channel: None,
     };
     let process_id = processes::register(&mut conn, &new).doing("register a process")?;
     let classes: Vec<String> = registry.classes().map(str::to_owned).collect();
@@ -180,6 +181,7 @@ fn claim(registry: &Registry, jobs: Vec<NewJob>) -> Result<Vec<Claimed>> {
         limit,
         ahead: false,
         from: &[],
+        wanted_after: 0,
     };
     match ready::claim(&mut conn, &want).doing("claim jobs")? {
         Found::Held { jobs, .. } if jobs.len() == limit => Ok(jobs),

@@ -8,6 +8,7 @@ use super::notify::{self, Vital};
 use super::registration::{Heart, Pulse, Who};
 use super::stop::Stop;
 use super::{signals, threads};
+use crate::db::ready::Mark;
 use crate::db::{Database, scheduled, semaphores, unique};
 use crate::error::{Error, Result};
 use crate::event::{Event, Subscriber};
@@ -16,6 +17,17 @@ use std::time::Duration;
 
 /// Concurrency keys that are looked at in a turn.
 const SWEPT_KEYS: usize = 200;
+
+/// Jobs that wait for another that are looked at in a turn.
+const SWEPT_JOBS: usize = 2_000;
+
+/// How far the walks have come that take a stretch in each turn.
+struct Walks {
+    /// The last concurrency key with blocked jobs that was looked at.
+    key: String,
+    /// The last job that waits for another.
+    waiting: Mark,
+}
 
 /// The first pause after a turn that could not move all that is due, because
 /// other transactions have locked it. It doubles with each such turn.
@@ -108,6 +120,7 @@ impl Dispatcher {
         self.pulse.check()?;
         let lifeline = Lifeline::open(&self.database, &self.subscriber)?;
         let who = Who {
+            channel: None,
             kind: "Dispatcher",
             metadata: serde_json::json!({
                 "polling_interval": self.polling_interval.as_secs_f64(),
@@ -136,10 +149,13 @@ impl Dispatcher {
     }
 
     fn work(&self, link: &mut Link, stop: &Stop) {
-        let mut walk = String::new();
+        let mut walks = Walks {
+            key: String::new(),
+            waiting: Mark::BEGINNING,
+        };
         let mut locked = AFTER_LOCKED;
         while !stop.is_stopped() {
-            let pause = match self.turn(link, stop, &mut walk, &mut locked) {
+            let pause = match self.turn(link, stop, &mut walks, &mut locked) {
                 Ok(pause) | Err(pause) => pause,
             };
             stop.wait(pause);
@@ -151,7 +167,7 @@ impl Dispatcher {
         &self,
         link: &mut Link,
         stop: &Stop,
-        walk: &mut String,
+        walks: &mut Walks,
         locked: &mut Duration,
     ) -> Result<Duration, Duration> {
         let count = link.write("dispatch", |conn| {
@@ -165,11 +181,12 @@ impl Dispatcher {
             return Ok(Duration::ZERO);
         }
         // Those that an end has not seen because they were not committed yet.
-        link.write("look for jobs whose turn has come", |conn| {
-            unique::unblock(conn, None, self.batch_size)
+        let (reached, _) = link.write("look for jobs whose turn has come", |conn| {
+            unique::sweep(conn, walks.waiting, SWEPT_JOBS)
         })?;
+        walks.waiting = reached.unwrap_or(Mark::BEGINNING);
         while link.promote() && !stop.is_stopped() {}
-        self.sweep(link, walk)?;
+        self.sweep(link, &mut walks.key)?;
         let next = link.write("look for due jobs", scheduled::next_due)?;
         let pause = match next {
             // What is due was passed over: it is locked.

@@ -1,8 +1,9 @@
 //! The database connection of a loop: its own, reopened when it breaks.
 
 use super::lifeline::{Lifeline, Trouble};
+use super::wanted::WantedMark;
 use crate::clock::{self, Backoff};
-use crate::db::{Conn, Connection, Refusal, Session, blocked, prefer_indexes};
+use crate::db::{Conn, Connection, Refusal, Session, blocked, prefer_indexes, semaphores};
 use crate::deadline::{Hurry, no_answer};
 use crate::event::{Event, Subscriber};
 use crate::job::JobId;
@@ -31,6 +32,8 @@ pub(crate) struct Link {
     silent: Vec<Session>,
     /// The last attempt got no answer: nobody knows what came of it.
     has_missed: bool,
+    /// From where to look for wanted keys.
+    pub(crate) wanted: WantedMark,
 }
 
 /// For each statement once a stop is asked for, also for the one under way.
@@ -57,6 +60,7 @@ impl Link {
             haste: HASTE,
             silent: Vec::new(),
             has_missed: false,
+            wanted: WantedMark::default(),
         }
     }
 
@@ -151,10 +155,18 @@ impl Link {
     /// Promotes blocked jobs of keys that are wanted. True: there may be more to
     /// do. If it does not work, somebody else does it, or it is done later.
     pub(crate) fn promote(&mut self) -> bool {
+        let look = self.wanted.begin();
         let promoted = self.write("promote blocked jobs", |conn| {
-            blocked::promote(conn, PROMOTED_KEYS)
+            let promoted = blocked::promote_after(conn, look.after, PROMOTED_KEYS)?;
+            let asks = look.asks_after(promoted.looked);
+            let last = asks.then(|| semaphores::last_id(conn)).transpose()?;
+            Ok((promoted, last))
         });
-        let Ok(promoted) = promoted else { return false };
+        let Ok((promoted, last)) = promoted else {
+            return false;
+        };
+        let is_full = promoted.keys >= PROMOTED_KEYS;
+        self.wanted.end(look, promoted.looked, is_full, last);
         for job in &promoted.discarded {
             self.subscriber().emit(&Event::Discarded {
                 job: JobId(job.id),

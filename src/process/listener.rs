@@ -14,12 +14,12 @@ const WAIT: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Runs until stopped. Whatever it cannot hear costs a polling interval.
-pub(crate) fn run(lifeline: &Lifeline, wake: &Sender<()>) {
+pub(crate) fn run(lifeline: &Lifeline, channel: Option<&str>, wake: &Sender<()>) {
     let stop = &lifeline.stop;
     let mut backoff = Backoff::up_to(LONGEST_PAUSE);
     let mut is_down = false;
     while !stop.is_stopped() {
-        match lifeline.database.listen() {
+        match lifeline.database.listen(channel) {
             Ok(mut listener) => {
                 backoff.reset();
                 is_down = false;

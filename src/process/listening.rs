@@ -29,6 +29,17 @@ impl Listening {
         (off != self.is_off).then_some(!off)
     }
 
+    /// The process takes nothing for a while. What its row is to say now, if
+    /// that is something else.
+    pub(crate) fn at_rest(&mut self, registration: i64) -> Option<bool> {
+        *self = Listening {
+            registration,
+            is_off: self.is_off && self.registration == registration,
+            full_claims: FULL_CLAIMS,
+        };
+        (!self.is_off).then_some(false)
+    }
+
     /// So it was written.
     pub(crate) fn note(&mut self, listens: bool) {
         self.is_off = !listens;
@@ -53,6 +64,16 @@ mod tests {
         let mut listening = Listening::default();
         let said = looks(&mut listening, 1, &[true, false, false, false, false, true]);
         assert_eq!(said, [None, None, None, Some(false), None, Some(true)]);
+    }
+
+    #[test]
+    fn at_rest_it_does_without_at_once() {
+        let mut listening = Listening::default();
+        assert_eq!(listening.at_rest(1), Some(false));
+        listening.note(false);
+        assert_eq!(listening.at_rest(1), None);
+        assert_eq!(looks(&mut listening, 1, &[false, true]), [None, Some(true)]);
+        assert_eq!(listening.at_rest(2), Some(false));
     }
 
     #[test]

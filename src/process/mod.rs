@@ -36,6 +36,7 @@ mod stop;
 mod supervising;
 mod supervisor;
 mod threads;
+mod wanted;
 mod watchdog;
 mod wear;
 mod worker;

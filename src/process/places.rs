@@ -53,11 +53,12 @@ impl Places {
     }
 
     /// Claims up to `limit` jobs, queue by queue, with as many calls of
-    /// `claim` as it takes.
+    /// `claim` as it takes. Where there are no queues, it only looks for keys
+    /// that are wanted after the id `wanted_after`.
     pub(crate) fn sweep(
         &mut self,
         conn: &mut Conn<'_>,
-        limit: usize,
+        (limit, wanted_after): (usize, i64),
         mut claim: impl FnMut(&mut Conn<'_>, &Queues, usize) -> QueryResult<Claims>,
     ) -> QueryResult<Claims> {
         if self.is_of_all() && !self.goes_around_pauses(conn)? {
@@ -66,12 +67,12 @@ impl Places {
             return Ok(found);
         }
         let is_fresh = self.refresh(conn)?;
-        let found = claim_in(conn, &self.known, limit, &mut claim)?;
+        let found = claim_in(conn, &self.known, (limit, wanted_after), &mut claim)?;
         if is_nothing(&found) && !is_fresh {
             // Perhaps there is a queue by now that was not there before.
             self.good_until = None;
             self.refresh(conn)?;
-            return claim_in(conn, &self.known, limit, &mut claim);
+            return claim_in(conn, &self.known, (limit, wanted_after), &mut claim);
         }
         Ok(found)
     }
@@ -121,11 +122,11 @@ fn is_nothing(found: &Claims) -> bool {
 fn claim_in(
     conn: &mut Conn<'_>,
     names: &[String],
-    limit: usize,
+    (limit, wanted_after): (usize, i64),
     claim: &mut impl FnMut(&mut Conn<'_>, &Queues, usize) -> QueryResult<Claims>,
 ) -> QueryResult<Claims> {
     let mut held = Vec::new();
-    let mut is_wanted = names.is_empty() && semaphores::is_wanted(conn)?;
+    let mut is_wanted = names.is_empty() && semaphores::is_wanted(conn, wanted_after)?;
     for chunk in names.chunks(CHUNK) {
         let queues = Queues::Named(chunk.to_vec());
         match claim(conn, &queues, limit - held.len()) {

@@ -17,6 +17,7 @@ use crate::db::Refusal;
 use crate::db::claimed;
 use crate::db::processes;
 use crate::db::ready::{self, Claimed, Claims as Found, Want};
+use crate::db::wakeup;
 use crate::event::Event;
 use crate::job::JobId;
 use crossbeam_channel::{Receiver, Sender, after, never, select_biased};
@@ -41,6 +42,9 @@ pub(crate) struct Poller {
     pub(crate) woken: Receiver<()>,
     /// Whether the database is asked to notify, and what it knows of that.
     pub(crate) notified: Option<Listening>,
+    /// Woken since the queues were last found empty: what there is has to be
+    /// taken, or others are to be woken.
+    pub(crate) is_woken: bool,
     /// Since when the queues are empty.
     pub(crate) idle_since: Option<Instant>,
     pub(crate) rest: Rest,
@@ -84,6 +88,10 @@ const FOR_THE_FINISHER: Duration = Duration::from_millis(10);
 /// How long a poller that claims nothing goes without looking why.
 const REST: Duration = Duration::from_secs(60);
 
+/// For how long a worker that was woken, and has no idle thread, waits for one
+/// before it wakes others.
+const TO_PASS_ON: Duration = Duration::from_millis(1);
+
 /// When to look again first after the queues were found empty, and then after
 /// each time three times as long, up to the polling interval: a job whose
 /// transaction was open when the process began to listen has notified nobody.
@@ -105,6 +113,21 @@ impl Poller {
                 }
             }
         }
+        self.pass_on();
+    }
+
+    /// Wakes others, when this worker was woken and takes no more for now.
+    fn pass_on(&mut self) {
+        self.is_woken |= self.woken.try_recv().is_ok();
+        let Some(registration) = self.heart.current().filter(|_| self.is_woken) else {
+            return;
+        };
+        self.is_woken = false;
+        if self.notified.is_some() {
+            let _ = self.link.write("wake other workers", |conn| {
+                wakeup::pass_on(conn, registration.id)
+            });
+        }
     }
 
     /// Whether nothing is to be claimed at present; then it has waited for that
@@ -118,12 +141,17 @@ impl Poller {
         match turn {
             Turn::Claim => return false,
             Turn::Recycle => self.stop.recycle(),
-            Turn::Wait => select_biased! {
-                recv(self.stop.channel()) -> _ => {}
-                recv(self.stop.turned()) -> _ => {}
-                recv(self.rested) -> _ => {}
-                recv(after(self.rest.wear.patience(REST))) -> _ => {}
-            },
+            Turn::Wait => {
+                self.listen_no_more();
+                self.pass_on();
+                select_biased! {
+                    recv(self.stop.channel()) -> _ => {}
+                    recv(self.stop.turned()) -> _ => {}
+                    recv(self.rested) -> _ => {}
+                    recv(self.woken) -> _ => self.is_woken = true,
+                    recv(after(self.rest.wear.patience(REST))) -> _ => {}
+                }
+            }
         }
         true
     }
@@ -164,6 +192,7 @@ impl Poller {
         if self.claims.is_closed() {
             return Look::NotNow(Duration::from_millis(20));
         }
+        self.is_woken |= self.woken.try_recv().is_ok();
         let turn = Arc::clone(&self.claims);
         let turn = turn.turn();
         let found = match self.claim(&registration, limit, limit > idle) {
@@ -198,9 +227,11 @@ impl Poller {
         self.marks.reach(&jobs, jobs.len() >= limit);
         self.rest.wear.count(jobs.len());
         self.take_over(jobs, &registration);
-        if there_is_more || (is_wanted && self.link.promote()) {
+        let has_promoted = self.link.wanted.is_due() && self.link.promote();
+        if there_is_more || has_promoted || (is_wanted && self.link.promote()) {
             Look::Full
         } else {
+            self.is_woken = false;
             Look::Drained
         }
     }
@@ -214,8 +245,10 @@ impl Poller {
         let (places, classes, marks) = (&mut self.places, &self.classes, &mut self.marks);
         // Long jobs are claimed one by one, and exactly in their order.
         marks.begin(ahead);
-        self.link.write("claim jobs", |conn| {
-            places.sweep(conn, limit, |conn, queues, limit| {
+        let wanted_after = self.link.wanted.claim();
+        let begun = clock::instant();
+        let found = self.link.write("claim jobs", |conn| {
+            places.sweep(conn, (limit, wanted_after), |conn, queues, limit| {
                 let want = Want {
                     process_id: registration.id,
                     queues,
@@ -223,10 +256,13 @@ impl Poller {
                     limit,
                     ahead,
                     from: &marks.from(queues),
+                    wanted_after,
                 };
                 ready::claim(conn, &want)
             })
-        })
+        })?;
+        self.link.wanted.suspect(begun.elapsed());
+        Ok(found)
     }
 
     /// Hands out what was claimed, but for what must not be noted as begun
@@ -310,10 +346,17 @@ impl Poller {
             return;
         }
         let stuck = self.stuck();
+        let to_pass_on = if self.is_woken {
+            after(TO_PASS_ON)
+        } else {
+            never()
+        };
         select_biased! {
             recv(self.stop.channel()) -> _ => {}
             recv(self.rested) -> _ => {}
             recv(stuck) -> _ => self.give_back_stuck(),
+            recv(self.woken) -> _ => self.is_woken = true,
+            recv(to_pass_on) -> _ => self.pass_on(),
         }
     }
 
@@ -370,11 +413,12 @@ impl Poller {
         let idle = self.idle_since.get_or_insert_with(clock::instant).elapsed();
         let pause = (idle * 2).max(FIRST_LOOK).min(self.polling_interval);
         let pause = self.rest.wear.patience(pause);
-        let pause = self.marks.patience().map_or(pause, |most| most.min(pause));
+        let passed = [self.marks.patience(), self.link.wanted.patience()];
+        let pause = passed.into_iter().flatten().fold(pause, Duration::min);
         let stuck = self.stuck();
         select_biased! {
             recv(self.stop.channel()) -> _ => {}
-            recv(self.woken) -> _ => {}
+            recv(self.woken) -> _ => self.is_woken = true,
             recv(stuck) -> _ => self.give_back_stuck(),
             recv(after(pause)) -> _ => {}
         }
@@ -387,11 +431,25 @@ impl Poller {
         else {
             return false;
         };
-        let Some(listens) = listening.after_look(registration.id, idle) else {
+        let listens = listening.after_look(registration.id, idle);
+        self.note_listening(registration.id, listens)
+    }
+
+    /// While it rests, others are to be woken in its stead.
+    fn listen_no_more(&mut self) {
+        if let (Some(listening), Some(registration)) = (&mut self.notified, self.heart.current()) {
+            let listens = listening.at_rest(registration.id);
+            self.note_listening(registration.id, listens);
+        }
+    }
+
+    /// Writes down whether it listens, if that changes. True: so it is written.
+    fn note_listening(&mut self, registration: i64, listens: Option<bool>) -> bool {
+        let (Some(listening), Some(listens)) = (&mut self.notified, listens) else {
             return false;
         };
         let written = self.link.write("say who listens", |conn| {
-            processes::listen(conn, registration.id, listens)
+            processes::listen(conn, registration, listens)
         });
         if written.is_ok() {
             listening.note(listens);

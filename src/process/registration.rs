@@ -82,6 +82,8 @@ pub(crate) struct Who {
     pub(crate) kind: &'static str,
     /// JSON for people and for `windlass status`.
     pub(crate) metadata: String,
+    /// The channel of Postgres on which it is notified of new work, if it is.
+    pub(crate) channel: Option<String>,
 }
 
 /// Registers a process, beats for it, and registers it anew when it is lost.
@@ -316,6 +318,7 @@ impl Heart {
                     hostname: &hostname,
                     supervisor_id: super::children::supervisor_id(),
                     metadata: &self.who.metadata,
+                    channel: self.who.channel.as_deref(),
                 },
             )
         })?;

@@ -170,6 +170,7 @@ impl Scheduler {
         let lifeline = Lifeline::open(&self.database, &self.subscriber)?;
         let keys: Vec<&str> = self.tasks.iter().map(RecurringTask::key).collect();
         let who = Who {
+            channel: None,
             kind: "Scheduler",
             metadata: serde_json::json!({
                 "polling_interval": self.polling_interval.as_secs_f64(),

@@ -187,6 +187,7 @@ impl Supervisor {
         let pidfile = self.pidfile.as_deref().map(Pidfile::hold).transpose()?;
         let lifeline = Lifeline::open(&self.database, &self.subscriber)?;
         let who = Who {
+            channel: None,
             kind: "Supervisor",
             metadata: serde_json::json!({
                 "children": self.children.iter().map(|child| child.processes).sum::<usize>(),

@@ -9,12 +9,15 @@ use super::signals;
 use super::working::Working;
 use crate::db::Database;
 use crate::db::claimed::Finished;
+use crate::db::wakeup;
 use crate::error::{Error, Result};
 use crate::event::Subscriber;
 use crate::hooks::Hooks;
 use crate::queue::QueueSelector;
 use crate::recycle::Recycle;
 use crate::registry::Registry;
+use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 /// Claims jobs and performs them on threads of its own.
@@ -221,6 +224,19 @@ impl Worker {
         self.pulse.check()
     }
 
+    /// A channel of its own, in the group of those that take the same jobs.
+    fn channel(&self) -> Option<String> {
+        let mut kind = DefaultHasher::new();
+        let queues = self.queues.iter().map(ToString::to_string);
+        queues.collect::<Vec<_>>().hash(&mut kind);
+        self.registry
+            .classes()
+            .collect::<BTreeSet<_>>()
+            .hash(&mut kind);
+        let is_notified = self.database.listens_by_notification();
+        is_notified.then(|| wakeup::channel(kind.finish()))
+    }
+
     /// What its row says of it.
     pub(super) fn who(&self) -> Who {
         let metadata = serde_json::json!({
@@ -234,6 +250,7 @@ impl Worker {
         Who {
             kind: "Worker",
             metadata: metadata.to_string(),
+            channel: self.channel(),
         }
     }
 }

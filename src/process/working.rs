@@ -75,6 +75,7 @@ fn poller(
         rested,
         woken,
         notified: by_notification.then(Default::default),
+        is_woken: false,
         idle_since: None,
         marks: Marks::default(),
         cautious: VecDeque::new(),
@@ -92,6 +93,7 @@ impl Working {
         let (ended_tx, ended) = crossbeam_channel::unbounded();
         let (limited_tx, limited) = bounded(1);
         let (who, held) = (settings.who(), Some(Arc::clone(&claims)));
+        let channel = who.channel.clone();
         let heart = Heart::of_worker(&lifeline, settings.pulse, who, held);
         let setup = PoolSetup {
             registry: settings.registry.clone(),
@@ -123,7 +125,7 @@ impl Working {
         let beats = heart.start(release::reconciler(&claims))?;
         let listens = threads::spawn_vital("listener", stop, {
             let lifeline = lifeline.clone();
-            move || listener::run(&lifeline, &woken_tx)
+            move || listener::run(&lifeline, channel.as_deref(), &woken_tx)
         })?;
         Ok(Working {
             beats,

@@ -191,6 +191,7 @@ impl<'a> Crew<'a> {
             hostname: "localhost",
             supervisor_id: None,
             metadata: "{}",
+            channel: None,
         };
         processes::register(conn, &new).doing("register the test")
     }
@@ -213,6 +214,7 @@ impl<'a> Crew<'a> {
             limit: 1,
             ahead: false,
             from: &[],
+            wanted_after: 0,
         };
         match ready::claim(conn, &want).doing("claim a job")? {
             Claims::Held { jobs, .. } => Ok(jobs.into_iter().next()),

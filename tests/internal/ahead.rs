@@ -33,6 +33,7 @@ fn claim_up_to(
         limit,
         ahead,
         from,
+        wanted_after: 0,
     };
     match ready::claim(conn, &want).unwrap() {
         Claims::Held { jobs, .. } => jobs,

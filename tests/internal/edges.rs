@@ -4,8 +4,12 @@ use super::checks;
 use super::db::{TestDb, execute, on_each_database};
 use super::interleavings::world::{World, row, take};
 use crate::db::claimed;
+use crate::db::jobs::NewRow;
+use crate::db::ready::Mark;
 use crate::db::recovery::Death;
-use crate::db::{AsConn, processes};
+use crate::db::unique::{self, OnConflict};
+use crate::db::{AsConn, Conn, processes};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 fn an_endless_delay_of_a_release_is_long(db: &TestDb) {
@@ -39,6 +43,45 @@ fn a_claim_without_a_job_goes_with_its_process(db: &TestDb) {
     assert_eq!(checks::violations(conn), Vec::<String>::new());
 }
 
+/// By a walk of several stretches. Their waits ended unseen.
+fn jobs_that_wait_for_none_go_on(db: &TestDb) {
+    let mut connection = db.connect();
+    let conn = &mut connection.as_conn();
+    let mut world = World::default();
+    world.process(conn);
+    for n in 0..5 {
+        let row = NewRow {
+            unique_id: Some(format!("u{n}")),
+            on_conflict: OnConflict::RunAgain,
+            priority: 5 - n,
+            ..row()
+        };
+        world.claimed(conn, 1, &row);
+        world.job(conn, &row);
+    }
+    let walk = |conn: &mut Conn<'_>| {
+        let (mut stretches, mut unblocked, mut beyond) = (0, 0, Some(Mark::BEGINNING));
+        while let Some(from) = beyond {
+            let (reached, count) = unique::sweep(conn, from, 2).unwrap();
+            (stretches, unblocked, beyond) = (stretches + 1, unblocked + count, reached);
+        }
+        (stretches, unblocked)
+    };
+    assert_eq!(walk(conn), (3, 0));
+    for n in [0, 3, 4] {
+        let finish = format!(
+            "UPDATE solid_queue_jobs SET finished_at = created_at WHERE id = {}",
+            world.jobs[2 * n]
+        );
+        execute(conn, &finish);
+    }
+    assert_eq!(walk(conn), (3, 3));
+    let ready = take(conn, world.processes[0], 10).unwrap().unwrap();
+    let ready: BTreeSet<i64> = ready.into_iter().map(|(_, job)| job).collect();
+    assert_eq!(ready, [1, 7, 9].map(|n| world.jobs[n]).into());
+    assert_eq!(walk(conn), (2, 0));
+}
+
 fn assert_waiting(rows: &[checks::JobRow], count: usize) {
     assert_eq!(rows.len(), count);
     for row in rows {
@@ -49,4 +92,5 @@ fn assert_waiting(rows: &[checks::JobRow], count: usize) {
 on_each_database!(
     an_endless_delay_of_a_release_is_long,
     a_claim_without_a_job_goes_with_its_process,
+    jobs_that_wait_for_none_go_on,
 );

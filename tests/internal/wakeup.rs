@@ -19,7 +19,7 @@ const LONG: Duration = Duration::from_secs(1);
 #[test]
 fn the_second_of_two_commits_is_heard_of() {
     let db = TestDb::sqlite();
-    let mut listener = db.database.listen().unwrap();
+    let mut listener = db.database.listen(None).unwrap();
     let mut reader = db.connect();
     let (next, done, writer) = writer(&db);
     for round in 1..=150 {

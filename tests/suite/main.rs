@@ -31,6 +31,7 @@ mod embed;
 mod enqueue;
 mod enqueue_many;
 mod explain;
+mod herd;
 mod hooks;
 mod idempotency;
 mod ids;

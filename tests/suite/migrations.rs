@@ -44,7 +44,7 @@ fn a_job_is_performed(db: &TestDb) {
 }
 
 /// Every migration there is, in order.
-const VERSIONS: [&str; 9] = [
+const VERSIONS: [&str; 10] = [
     "20261121000001",
     "20261121000002",
     "20261121000003",
@@ -54,6 +54,7 @@ const VERSIONS: [&str; 9] = [
     "20261121000008",
     "20261121000009",
     "20261121000010",
+    "20261122000001",
 ];
 
 fn an_empty_database_gets_all_tables_once(db: &TestDb) {

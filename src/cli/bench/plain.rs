@@ -62,7 +62,7 @@ pub(super) fn bulk_with_indexes(run: &Run) -> Result<f64> {
 pub(super) fn pick_ups(run: &Run) -> Result<Vec<Duration>> {
     let place = run.place()?;
     let database = plain(place.url())?;
-    let mut listener = database.listen()?;
+    let mut listener = database.listen(None)?;
     let mut claimer = database.connect()?;
     let mut enqueuer = database.connect()?;
     let (claimed, claims) = unbounded();

@@ -318,20 +318,20 @@ impl Database {
         }
     }
 
-    /// Opens what hears of new work.
-    pub(crate) fn listen(&self) -> Result<Listener> {
-        self.listen_on("windlass")
+    /// Opens what hears of new work, also by a channel of the listener's own.
+    pub(crate) fn listen(&self, channel: Option<&str>) -> Result<Listener> {
+        let channels: Vec<&str> = channel.into_iter().chain([wakeup::OF_ALL]).collect();
+        self.listen_on(&channels)
     }
 
-    /// Opens what hears of what is notified on this channel of Postgres, and
+    /// Opens what hears of what is notified on these channels of Postgres, and
     /// of every commit on SQLite.
     #[cfg_attr(not(feature = "postgres"), allow(unused_variables))]
-    pub(crate) fn listen_on(&self, channel: &str) -> Result<Listener> {
+    pub(crate) fn listen_on(&self, channels: &[&str]) -> Result<Listener> {
         match &*self.inner {
             #[cfg(feature = "postgres")]
-            Backend::Postgres { url, target, .. } => {
-                wakeup::listen_postgres(url, channel).map_err(|reason| self.refused(target, reason))
-            }
+            Backend::Postgres { url, target, .. } => wakeup::listen_postgres(url, channels)
+                .map_err(|reason| self.refused(target, reason)),
             #[cfg(feature = "sqlite")]
             Backend::Sqlite { path, .. } => sqlite::connect(path)
                 .and_then(|conn| wakeup::listen_sqlite(conn, path))

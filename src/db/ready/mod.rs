@@ -38,6 +38,8 @@ pub(crate) struct Want<'a> {
     /// Missing ones begin at the beginning.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) from: &'a [Mark],
+    /// The id after which to look for wanted keys.
+    pub(crate) wanted_after: i64,
 }
 
 /// A place in the order of ready executions.
@@ -183,7 +185,7 @@ pub(super) fn insert(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     );
     on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
         .execute(c))?;
-    super::wakeup::notify(conn)
+    super::wakeup::notify(conn, jobs.len())
 }
 
 /// Takes the ready executions of jobs away, and with them their slots.

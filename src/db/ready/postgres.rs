@@ -3,7 +3,7 @@
 use super::{COLUMNS, Claimed, Mark, Queues, Want};
 use crate::db::blocked;
 use crate::db::conn::in_transaction;
-use crate::db::semaphores::IS_WANTED;
+use crate::db::semaphores::is_wanted_after;
 use crate::db::sql::{Dialect, cached, sql};
 use crate::mutant;
 use diesel::prelude::*;
@@ -66,9 +66,10 @@ fn in_one_statement(
            SELECT job_id, $1, {{now}}, CASE WHEN $5 AND cautious THEN NULL ELSE {{now}} END, concurrency_key FROM gone \
            WHERE class_name IS NOT NULL OR job_id NOT IN (SELECT id FROM over) {on_conflict} RETURNING id, job_id, started_at) \
          SELECT coalesce(held.id, 0) AS claim_id, held.started_at IS NOT NULL AS begun, \
-           {IS_WANTED} OR EXISTS (SELECT 1 FROM wanted) AS is_wanted, \
+           {is_wanted} OR EXISTS (SELECT 1 FROM wanted) AS is_wanted, \
            EXISTS (SELECT 1 FROM over) AS has_blocked, {COLUMNS} \
          FROM me LEFT JOIN held ON true LEFT JOIN solid_queue_jobs j ON j.id = held.job_id",
+        is_wanted = is_wanted_after("$8"),
     ));
     let (none, all) = (Vec::new(), [String::new()]);
     let (names, slots) = match want.queues {
@@ -85,7 +86,8 @@ fn in_one_statement(
             .bind::<Array<Text>, _>(names)
             .bind::<Bool, _>(want.ahead)
             .bind::<Array<Integer>, _>(marks.iter().map(|mark| mark.priority).collect::<Vec<_>>())
-            .bind::<Array<BigInt>, _>(marks.iter().map(|mark| mark.job_id).collect::<Vec<_>>()),
+            .bind::<Array<BigInt>, _>(marks.iter().map(|mark| mark.job_id).collect::<Vec<_>>())
+            .bind::<BigInt, _>(want.wanted_after),
     )
     .load(conn)
 }

@@ -3,7 +3,7 @@
 use super::{COLUMNS, Claimed, NOTHING, Queues, Want};
 use crate::db::blocked;
 use crate::db::conn::{Conn, on};
-use crate::db::semaphores::IS_WANTED;
+use crate::db::semaphores::is_wanted_after;
 use crate::db::sql::{cached, id_list, sql};
 use crate::mutant;
 use chrono::NaiveDateTime;
@@ -68,9 +68,10 @@ pub(super) fn step_by_step(
 fn held(conn: &mut Conn<'_>, claims: &[Pick]) -> QueryResult<Vec<Claimed>> {
     let ids: Vec<i64> = claims.iter().map(|claim| claim.id).collect();
     let text = conn.write(&format!(
-        "SELECT c.id AS claim_id, c.started_at IS NOT NULL AS begun, {IS_WANTED} AS is_wanted, false AS has_blocked, {COLUMNS} \
+        "SELECT c.id AS claim_id, c.started_at IS NOT NULL AS begun, {} AS is_wanted, false AS has_blocked, {COLUMNS} \
          FROM solid_queue_claimed_executions c \
-         LEFT JOIN solid_queue_jobs j ON j.id = c.job_id WHERE c.id IN {{in $1}}"
+         LEFT JOIN solid_queue_jobs j ON j.id = c.job_id WHERE c.id IN {{in $1}}",
+        is_wanted_after("0"),
     ));
     let rows: Vec<Claimed> = on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(&ids)))
         .load(c))?;
@@ -133,7 +134,8 @@ fn peek(conn: &mut Conn<'_>, want: &Want<'_>) -> QueryResult<Option<Seen>> {
             &names[..],
         ),
     };
-    let text = format!("SELECT {has_jobs} AS has_jobs, {IS_WANTED} AS is_wanted FROM {me}");
+    let is_wanted = is_wanted_after("0");
+    let text = format!("SELECT {has_jobs} AS has_jobs, {is_wanted} AS is_wanted FROM {me}");
     let json = |texts: &[String]| serde_json::to_string(texts).unwrap_or_default();
     on!(conn, |c| cached(
         sql(text)

@@ -4,38 +4,39 @@
 use super::{AGAIN, TURNS, UniqueScope, holder, insert, lock, take_over};
 use crate::db::conn::{Conn, on};
 use crate::db::execution::{Execution, job_ids};
+use crate::db::ready::Mark;
 use crate::db::sql::{cached, id_list, sql};
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Nullable, Text};
+use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
 use serde::Deserialize;
 
-/// Lets up to `batch` jobs go on whose unique id another had to give up
-/// first, and returns how many. With `ended`, only those that waited for one
-/// of these jobs.
-pub(crate) fn unblock(
-    conn: &mut Conn<'_>,
-    ended: Option<&[i64]>,
-    batch: usize,
-) -> QueryResult<usize> {
+/// Whether no job is left that the one of a blocked execution `b` waits for.
+///
+/// Counts and not NOT EXISTS, for which the planner may read all jobs at once,
+/// and `coalesce`, lest it read, for each job, all that wait for another.
+const IS_FREE: &str = "(SELECT count(*) FROM windlass_unique_jobs u JOIN solid_queue_jobs h ON h.id = coalesce(u.after_job_id, 0) \
+     WHERE u.job_id = b.job_id AND h.finished_at IS NULL \
+     AND (SELECT count(*) FROM solid_queue_failed_executions f WHERE f.job_id = h.id) = 0) = 0";
+
+/// Lets those jobs go on that waited for one of these jobs to give a unique id
+/// up.
+pub(in crate::db) fn unblock(conn: &mut Conn<'_>, ended: &[i64]) -> QueryResult<()> {
+    let behind = "IN (SELECT job_id FROM windlass_unique_jobs WHERE after_job_id IN {in $2})";
+    let_go_on(conn, behind, ended).map(drop)
+}
+
+/// Lets those of the jobs go on that wait for none, and returns how many.
+/// `which` names them by the ids `$2`.
+fn let_go_on(conn: &mut Conn<'_>, which: &str, ids: &[i64]) -> QueryResult<usize> {
     conn.transaction(|conn| {
-        let which = match ended {
-            Some(_) => {
-                "b.job_id IN (SELECT job_id FROM windlass_unique_jobs WHERE after_job_id IN {in $3})"
-            }
-            None => "$3 = ''",
-        };
         let text = conn.write(&format!(
-            "SELECT b.job_id FROM solid_queue_blocked_executions b WHERE b.concurrency_key = $1 AND NOT EXISTS ( \
-               SELECT 1 FROM windlass_unique_jobs u JOIN solid_queue_jobs h ON h.id = u.after_job_id \
-               WHERE u.job_id = b.job_id AND h.finished_at IS NULL \
-               AND NOT EXISTS (SELECT 1 FROM solid_queue_failed_executions f WHERE f.job_id = h.id)) \
-             AND $2 > 0 AND {which} ORDER BY b.job_id + 0 LIMIT $2 {{lock skip of b}}"
+            "SELECT b.job_id FROM solid_queue_blocked_executions b WHERE b.concurrency_key = $1 \
+             AND {IS_FREE} AND b.job_id {which} ORDER BY b.job_id + 0 {{lock skip of b}}"
         ));
         let free: Vec<Execution> = on!(conn, |c| cached(
             sql(text)
                 .bind::<Text, _>(AGAIN)
-                .bind::<BigInt, _>(batch as i64)
-                .bind::<Text, _>(ended.map(id_list).unwrap_or_default())
+                .bind::<Text, _>(id_list(ids))
         )
         .load(c))?;
         let free = job_ids(free);
@@ -43,10 +44,60 @@ pub(crate) fn unblock(
             return Ok(0);
         }
         let text = conn.write("DELETE FROM solid_queue_blocked_executions WHERE job_id IN {in $1}");
-        on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(&free))).execute(c))?;
+        on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(&free)))
+            .execute(c))?;
         crate::db::moves::place(conn, &free)?;
         Ok(free.len())
     })
+}
+
+#[derive(QueryableByName)]
+struct Waiting {
+    #[diesel(sql_type = BigInt)]
+    job_id: i64,
+    #[diesel(sql_type = Integer)]
+    priority: i32,
+    #[diesel(sql_type = Bool)]
+    is_free: bool,
+}
+
+/// Looks at `batch` jobs that wait for another, beyond a place in their order,
+/// and lets those go on whose wait is over. The end of the other has not seen
+/// them: they were not committed yet.
+///
+/// Returns where to go on, `None` at the end of the walk, and how many jobs
+/// wait no longer.
+pub(crate) fn sweep(
+    conn: &mut Conn<'_>,
+    beyond: Mark,
+    batch: usize,
+) -> QueryResult<(Option<Mark>, usize)> {
+    let text = format!(
+        "SELECT b.job_id, b.priority, {IS_FREE} AS is_free FROM solid_queue_blocked_executions b \
+         WHERE b.concurrency_key = $1 AND (b.priority, b.job_id) > ($2, $3) \
+         ORDER BY b.priority, b.job_id LIMIT $4"
+    );
+    let seen: Vec<Waiting> = on!(conn, |c| cached(
+        sql(text)
+            .bind::<Text, _>(AGAIN)
+            .bind::<Integer, _>(beyond.priority)
+            .bind::<BigInt, _>(beyond.job_id)
+            .bind::<BigInt, _>(batch as i64)
+    )
+    .load(c))?;
+    let last = seen.last().filter(|_| seen.len() == batch);
+    let reached = last.map(|last| Mark {
+        priority: last.priority,
+        job_id: last.job_id,
+    });
+    let free = seen.iter().filter(|job| job.is_free);
+    let free: Vec<i64> = free.map(|job| job.job_id).collect();
+    let unblocked = if free.is_empty() {
+        0
+    } else {
+        let_go_on(conn, "IN {in $2}", &free)?
+    };
+    Ok((reached, unblocked))
 }
 
 #[derive(QueryableByName)]

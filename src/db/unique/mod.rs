@@ -9,8 +9,8 @@
 
 mod after;
 
-pub(crate) use after::unblock;
-pub(super) use after::{forget, retake};
+pub(crate) use after::sweep;
+pub(super) use after::{forget, retake, unblock};
 
 use super::conn::{Conn, on};
 use super::execution::Execution;

@@ -10,22 +10,79 @@ use super::conn::Conn;
 use diesel::prelude::*;
 use std::time::Duration;
 
-/// Notifies when some process listens, and does nothing otherwise, because
-/// NOTIFY makes commits wait for each other. An expression for one row: where
-/// there are many, it belongs into a `(SELECT ..)` of its own.
-#[cfg(feature = "postgres")]
-pub(super) const NOTIFY: &str = "CASE WHEN EXISTS (SELECT 1 FROM solid_queue_processes WHERE listening) \
-     THEN pg_notify('windlass', '') IS NULL END";
+/// The channel that every worker listens to, for programs that know no other.
+pub(super) const OF_ALL: &str = "windlass";
 
-/// Wakes, at commit, who listens. SQLite needs none: a commit is seen.
-pub(super) fn notify(conn: &mut Conn<'_>) -> QueryResult<()> {
+/// A channel's name up to here is the same for workers that take the same jobs.
+#[cfg(feature = "postgres")]
+const GROUP: usize = 25;
+
+/// A channel of a worker's own. Workers of the same `kind` take the same jobs.
+pub(crate) fn channel(kind: u64) -> String {
+    format!("{OF_ALL}_{kind:016x}_{:016x}", fastrand::u64(..))
+}
+
+/// Wakes as many of the workers that listen as there are `jobs`, and one more,
+/// drawn by lot from each group that takes the same jobs: an expression for one
+/// row. Where no worker listens it notifies none, because NOTIFY makes commits
+/// wait for each other.
+///
+/// A worker that is woken and cannot take all there is wakes others, see
+/// [`pass_on`]. One whose heartbeat is old may be dead, so it comes last.
+#[cfg(feature = "postgres")]
+pub(super) fn wake(jobs: &str) -> String {
+    wake_some(jobs, "true")
+}
+
+#[cfg(feature = "postgres")]
+fn wake_some(jobs: &str, which: &str) -> String {
+    format!(
+        "(SELECT count(pg_notify(w.channel, '')) FROM (SELECT coalesce(channel, '{OF_ALL}') AS channel, \
+           row_number() OVER (PARTITION BY left(channel, {GROUP}) \
+             ORDER BY last_heartbeat_at < {{now}} - interval '30 seconds', random()) AS place \
+           FROM solid_queue_processes WHERE listening AND {which}) AS w WHERE w.place <= {jobs} + 1)"
+    )
+}
+
+/// Wakes, at commit, workers for so many jobs. SQLite needs none of it: a
+/// commit is seen.
+pub(super) fn notify(conn: &mut Conn<'_>, jobs: usize) -> QueryResult<()> {
     match conn {
         #[cfg(feature = "postgres")]
-        Conn::Postgres(conn) => super::sql::cached(super::sql::sql(format!("SELECT {NOTIFY}")))
-            .execute(*conn)
-            .map(drop),
+        Conn::Postgres(conn) => {
+            use diesel::sql_types::BigInt;
+            let text = super::sql::Dialect::Postgres.write(&format!("SELECT {}", wake("$1")));
+            let jobs = i64::try_from(jobs).unwrap_or(i64::MAX).min(ALL);
+            super::sql::cached(super::sql::sql(text).bind::<BigInt, _>(jobs)).execute(*conn)
+        }
         #[cfg(feature = "sqlite")]
-        Conn::Sqlite(_) => Ok(()),
+        Conn::Sqlite(_) => {
+            let _ = jobs;
+            Ok(())
+        }
+    }
+}
+
+/// More jobs than there are workers.
+#[cfg(feature = "postgres")]
+const ALL: i64 = 1_000_000;
+
+/// Wakes other workers than the process that was woken and cannot take what
+/// there may be.
+pub(crate) fn pass_on(conn: &mut Conn<'_>, process_id: i64) -> QueryResult<()> {
+    match conn {
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(conn) => {
+            use diesel::sql_types::BigInt;
+            let text = format!("SELECT {}", wake_some("1", "id <> $1"));
+            let text = super::sql::Dialect::Postgres.write(&text);
+            super::sql::cached(super::sql::sql(text).bind::<BigInt, _>(process_id)).execute(*conn)
+        }
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(_) => {
+            let _ = process_id;
+            Ok(())
+        }
     }
 }
 
@@ -53,8 +110,8 @@ impl Listener {
 }
 
 #[cfg(feature = "postgres")]
-pub(super) fn listen_postgres(url: &str, channel: &str) -> Result<Listener, String> {
-    postgres::Listener::connect(url, channel).map(Listener::Postgres)
+pub(super) fn listen_postgres(url: &str, channels: &[&str]) -> Result<Listener, String> {
+    postgres::Listener::connect(url, channels).map(Listener::Postgres)
 }
 
 #[cfg(feature = "sqlite")]

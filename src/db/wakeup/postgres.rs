@@ -53,13 +53,14 @@ impl Drop for Listener {
 }
 
 impl Listener {
-    /// Connects and listens on a channel, whose name needs no quotes.
-    pub(crate) fn connect(url: &str, channel: &str) -> Result<Self, String> {
+    /// Connects and listens on channels, whose names need no quotes.
+    pub(crate) fn connect(url: &str, channels: &[&str]) -> Result<Self, String> {
         let (deadline, url) = tagged(url, None);
         let armed = deadline.arm(ANSWER);
         let url = CString::new(url).map_err(|_| "the address contains a NUL".to_owned())?;
-        let listen = CString::new(format!("LISTEN {channel}"))
-            .map_err(|_| "the channel's name contains a NUL".to_owned())?;
+        let listen = |channel: &&str| CString::new(format!("LISTEN {channel}"));
+        let listen: Result<Vec<CString>, _> = channels.iter().map(listen).collect();
+        let listen = listen.map_err(|_| "the channel's name contains a NUL".to_owned())?;
         // SAFETY: `url` is a valid C string for the time of the call.
         let conn = unsafe { pq::PQconnectdb(url.as_ptr()) };
         let conn = NonNull::new(conn).ok_or_else(|| "libpq is out of memory".to_owned())?;
@@ -77,7 +78,9 @@ impl Listener {
         if unsafe { pq::PQstatus(listener.conn.as_ptr()) } != pq::ConnStatusType::CONNECTION_OK {
             return Err(listener.error());
         }
-        listener.execute(&listen)?;
+        for statement in &listen {
+            listener.execute(statement)?;
+        }
         drop(armed);
         listener.deadline.check();
         Ok(listener)

@@ -7,6 +7,7 @@ use super::acts::*;
 use super::world::{World, row};
 use crate::db::claimed::{self, Finished, FinishedJob};
 use crate::db::jobs::{self, NewRow};
+use crate::db::ready::Mark;
 use crate::db::unique::{self, OnConflict, UniqueScope};
 use crate::db::{Conn, clear};
 use diesel::QueryResult;
@@ -54,7 +55,7 @@ fn put(conn: &mut Conn<'_>, row: &NewRow, commit: bool) -> QueryResult<String> {
 /// The same, and then what a dispatcher does sooner or later.
 fn put_and_unblock(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<String> {
     let said = put(conn, row, true)?;
-    unique::unblock(conn, None, 10)?;
+    unique::sweep(conn, Mark::BEGINNING, 10)?;
     Ok(said)
 }
 
@@ -283,7 +284,7 @@ fn finish_and_dispatch_of_one_behind(db: &TestDb) {
         .coarse()
         .actor("finish", |c, w| end_named(c, w, Finished::Keep))
         .actor("unblock", |c, _| {
-            Ok(unique::unblock(c, None, 10)?.to_string())
+            Ok(unique::sweep(c, Mark::BEGINNING, 10)?.1.to_string())
         })
         .actor("prune", |c, w| prune(c, w, 1, Some(0)))
         .ends_in(&[

@@ -30,6 +30,7 @@ impl World {
             hostname: "host",
             supervisor_id: None,
             metadata: "{}",
+            channel: None,
         };
         self.processes
             .push(processes::register(conn, &new).unwrap());
@@ -151,6 +152,7 @@ pub fn take(
         limit,
         ahead: false,
         from: &[],
+        wanted_after: 0,
     };
     Ok(match ready::claim(conn, &want)? {
         Claims::Unregistered => None,

@@ -129,6 +129,7 @@ impl Taken<'_> {
             hostname: "host",
             supervisor_id: None,
             metadata: "{}",
+            channel: None,
         };
         let id = processes::register(&mut self.conn, &new)?;
         Ok(Answer::Process(number(&mut self.ids.processes, id)))
@@ -199,6 +200,7 @@ impl Taken<'_> {
             limit,
             ahead: false,
             from: &[],
+            wanted_after: 0,
         };
         let Claims::Held { jobs: held, .. } = ready::claim(&mut self.conn, &want)? else {
             return Ok(Answer::Unregistered);

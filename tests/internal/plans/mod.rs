@@ -12,7 +12,7 @@ use super::failed::Failure;
 use super::jobs::{NewLimit, NewRow};
 use super::notes::Note;
 use super::processes::NewProcess;
-use super::ready::{Claims, Queues, Want};
+use super::ready::{Claims, Mark, Queues, Want};
 use super::recovery::Death;
 use super::results::{NewResult, ResultOutcome};
 use super::ticks::{Firing, Overlap};
@@ -145,6 +145,7 @@ fn register(conn: &mut Conn<'_>) -> QueryResult<i64> {
             hostname: "here",
             supervisor_id: None,
             metadata: "{}",
+            channel: None,
         },
     )
 }
@@ -160,6 +161,7 @@ fn claim(conn: &mut Conn<'_>, process_id: i64, queues: &Queues) -> QueryResult<C
             limit: 3,
             ahead: false,
             from: &[],
+            wanted_after: 0,
         },
     )
 }
@@ -298,8 +300,11 @@ const LOOPS: [(&str, Work); 34] = [
         claimed::finish_free(conn, rows.process, &rows.claims, (Finished::Delete, true)).map(drop)
     }),
     ("finish and tell", |conn, rows| finish_and_tell(conn, rows)),
-    ("look for jobs whose turn has come", |conn, _| {
-        unique::unblock(conn, None, 10).map(drop)
+    ("look for jobs whose turn has come", |conn, rows| {
+        ready_again(conn, &rows.jobs[3..4])?;
+        run(conn, &waits_for_another(rows.jobs[3]))?;
+        assert_eq!(unique::sweep(conn, Mark::BEGINNING, 10)?.1, 1);
+        Ok(())
     }),
     ("finish a job with steps", |conn, rows| {
         let jobs = vec![with_steps(rows)];
@@ -471,6 +476,15 @@ fn ready_again(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
             "DELETE FROM solid_queue_ready_executions WHERE job_id = {}",
             jobs[0]
         ),
+    )
+}
+
+/// Has a job wait for another, which is gone.
+fn waits_for_another(job: i64) -> String {
+    format!(
+        "INSERT INTO solid_queue_blocked_executions (job_id, queue_name, concurrency_key, expires_at, created_at) \
+         VALUES ({job}, 'q1', '{}', '9999-12-31 23:59:59.000000', '2026-01-01')",
+        unique::AGAIN
     )
 }
 

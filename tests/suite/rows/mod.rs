@@ -6,6 +6,8 @@ mod clearing;
 mod dead;
 mod ends;
 #[cfg(feature = "postgres")]
+mod kept;
+#[cfg(feature = "postgres")]
 mod locked;
 mod tools;
 
