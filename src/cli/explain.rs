@@ -118,7 +118,11 @@ impl Explanation {
                     TaskStatus::Queued | TaskStatus::Running => "ended",
                 };
                 let at = self.task.finished_at.map_or(String::new(), |at| {
-                    format!(" at {}, with attempt {}", time(at), self.task.attempt)
+                    let ran = match self.task.attempt {
+                        0 => ", and never ran".to_owned(),
+                        attempt => format!(", with attempt {attempt}"),
+                    };
+                    format!(" at {}{ran}", time(at))
                 });
                 format!("It {how}{at}.\n")
             }
@@ -191,6 +195,10 @@ fn words(obstacle: &Obstacle) -> String {
         }
         Obstacle::WorkersSilent => {
             "the workers that could take it have had no heartbeat for a minute".to_owned()
+        }
+        Obstacle::WorkersDraining => "the workers that could take it are stopping".to_owned(),
+        Obstacle::WorkersQuiet => {
+            "the workers that could take it are quiet: they claim nothing until SIGCONT".to_owned()
         }
         Obstacle::ThreadsBusy { threads } => {
             format!("all {threads} threads of the workers that could take it have work")

@@ -24,9 +24,9 @@ pub(super) enum Command {
 Examples:
   windlass jobs list
   windlass jobs list --state scheduled --class import --limit 20
-  windlass jobs list --state finished --json")]
+  windlass jobs list --state cancelled --json")]
 pub(super) struct List {
-    /// Only jobs that stand here [default: all but finished]
+    /// Only jobs that stand here [default: all that have not ended]
     #[arg(long, value_parser = states(), value_name = "STATE")]
     state: Option<JobState>,
 
@@ -49,13 +49,15 @@ pub(super) struct List {
 
 fn states() -> impl clap::builder::TypedValueParser<Value = JobState> {
     use clap::builder::{PossibleValuesParser, TypedValueParser as _};
-    const STATES: [JobState; 6] = [
+    const STATES: [JobState; 8] = [
         JobState::Ready,
         JobState::Scheduled,
         JobState::Blocked,
         JobState::Claimed,
         JobState::Failed,
         JobState::Finished,
+        JobState::Cancelled,
+        JobState::Discarded,
     ];
     PossibleValuesParser::new(STATES.map(name)).try_map(|text| {
         let found = STATES.into_iter().find(|state| name(*state) == text);

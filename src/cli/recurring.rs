@@ -3,7 +3,7 @@
 use super::output::Report;
 use super::select::connect;
 use super::table::{Column, Table, printable};
-use crate::db::Database;
+use crate::db::{AsConn as _, Database};
 use crate::error::Result;
 use crate::job::JobId;
 use crate::recurring::{self, RecurringStatus};
@@ -117,6 +117,8 @@ pub(super) struct Next {
 #[derive(Debug, Serialize)]
 pub(super) struct Upcoming {
     ticks: Vec<Tick>,
+    /// Whether a scheduler runs that may fire them.
+    scheduler_runs: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -152,7 +154,10 @@ impl Next {
             }
         }
         ticks.sort_by(|one, other| (one.at, &one.key).cmp(&(other.at, &other.key)));
-        Ok(Upcoming { ticks })
+        Ok(Upcoming {
+            ticks,
+            scheduler_runs: crate::doctor::has_scheduler(&mut connection.as_conn())?,
+        })
     }
 }
 
@@ -175,7 +180,11 @@ impl Report for Upcoming {
                 if tick.paused { "paused" } else { "" }.to_owned(),
             ]);
         }
-        table.text(width)
+        let mut text = table.text(width);
+        if !self.scheduler_runs {
+            text.push_str("\nNo scheduler runs: none of them is fired until one is started.\n");
+        }
+        text
     }
 }
 

@@ -234,6 +234,8 @@ pub(super) fn name(state: JobState) -> &'static str {
         JobState::Claimed => "claimed",
         JobState::Failed => "failed",
         JobState::Finished => "finished",
+        JobState::Cancelled => "cancelled",
+        JobState::Discarded => "discarded",
     }
 }
 

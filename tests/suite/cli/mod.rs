@@ -11,6 +11,7 @@ mod mount;
 mod pages;
 mod queues;
 mod snapshot;
+mod states;
 mod status;
 mod supervise;
 mod usage;
