@@ -143,20 +143,23 @@ pub fn explain<C: AsConn + ?Sized>(
     conn: &mut C,
     job: impl Into<JobKey>,
 ) -> Result<Option<Explanation>> {
-    let mut conn = own(conn);
-    let Some(id) = job.into().resolve(&mut conn)? else {
+    find(&mut own(conn), job.into())
+}
+
+pub(crate) fn find(conn: &mut Conn<'_>, job: JobKey) -> Result<Option<Explanation>> {
+    let Some(id) = job.resolve(conn)? else {
         return Ok(None);
     };
     // It may move between two looks, so it is looked at again.
     for _ in 0..3 {
-        let Some(explanation) = once(&mut conn, id)? else {
+        let Some(explanation) = once(conn, id)? else {
             return Ok(None);
         };
         if explanation.reason != Reason::Adrift {
             return Ok(Some(explanation));
         }
     }
-    once(&mut conn, id)
+    once(conn, id)
 }
 
 fn once(conn: &mut Conn<'_>, id: i64) -> Result<Option<Explanation>> {

@@ -75,6 +75,16 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
     /// [`TaskInfo`](crate::TaskInfo) has an `error` that says so.
     const MAX_RESULT: usize = 64 * 1024;
 
+    /// The fields of the arguments that are secret: `windlass`, the logs and
+    /// [`job_details`](crate::job_details) print them as `[hidden]`. A name
+    /// hides the fields of this name at any depth; with dots, as in
+    /// `card.number`, only those within such fields. They are stored as they
+    /// are: who reads the database sees them.
+    ///
+    /// A worker writes the names down when it starts; the arguments of classes
+    /// that no worker has named are hidden as a whole.
+    const REDACT: &'static [&'static str] = &[];
+
     /// What the application lends to jobs of this type; `()` for nothing.
     type State: Send + Sync + 'static;
     /// What performing gives; `()` for nothing. Whoever enqueued the job can

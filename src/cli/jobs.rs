@@ -1,6 +1,6 @@
 //! `windlass jobs ...`.
 
-use super::select::{Done, How, Listed, Which, connect, name};
+use super::select::{Deed, Done, How, Listed, Which, connect, name};
 use crate::JobState;
 use crate::db::Database;
 use crate::error::Result;
@@ -12,6 +12,7 @@ use std::time::Duration;
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
     List(List),
+    Show(super::show::Show),
     Cancel(Cancel),
     Discard(Discard),
     Reschedule(Reschedule),
@@ -78,7 +79,8 @@ impl List {
             jobs = jobs.queue(queue);
         }
         let jobs = jobs.list(&mut connect(database)?)?;
-        Ok(Listed { jobs })
+        let none = "No such job.";
+        Ok(Listed { jobs, none })
     }
 }
 
@@ -98,7 +100,12 @@ pub(super) struct Cancel {
 impl Cancel {
     pub(super) fn run(&self, database: &Database) -> Result<Done> {
         let jobs = self.which.of(Jobs::waiting_or_running(), false)?;
-        self.how.run(database, &jobs, Change::Cancel, "cancelled")
+        let deed = Deed {
+            done: "cancelled",
+            but: "has ended",
+        };
+        self.how
+            .run(database, (&jobs, &self.which.scope()), Change::Cancel, deed)
     }
 }
 
@@ -118,7 +125,16 @@ pub(super) struct Discard {
 impl Discard {
     pub(super) fn run(&self, database: &Database) -> Result<Done> {
         let jobs = self.which.of(Jobs::waiting(), false)?;
-        self.how.run(database, &jobs, Change::Discard, "discarded")
+        let deed = Deed {
+            done: "discarded",
+            but: "does not wait",
+        };
+        self.how.run(
+            database,
+            (&jobs, &self.which.scope()),
+            Change::Discard,
+            deed,
+        )
     }
 }
 
@@ -152,7 +168,12 @@ impl Reschedule {
             (None, delay) => Change::RunIn(delay.unwrap_or_default()),
         };
         let jobs = self.which.of(Jobs::waiting(), false)?;
-        self.how.run(database, &jobs, change, "rescheduled")
+        let deed = Deed {
+            done: "rescheduled",
+            but: "does not wait",
+        };
+        self.how
+            .run(database, (&jobs, &self.which.scope()), change, deed)
     }
 }
 
@@ -178,7 +199,11 @@ impl Priority {
     pub(super) fn run(&self, database: &Database) -> Result<Done> {
         let jobs = self.which.of(Jobs::waiting(), false)?;
         let change = Change::Priority(self.to);
+        let deed = Deed {
+            done: "given another priority",
+            but: "does not wait",
+        };
         self.how
-            .run(database, &jobs, change, "given another priority")
+            .run(database, (&jobs, &self.which.scope()), change, deed)
     }
 }

@@ -21,6 +21,7 @@ mod processes;
 mod queues;
 mod recurring;
 mod select;
+mod show;
 mod status;
 mod supervise;
 mod table;
@@ -40,6 +41,7 @@ Examples:
   windlass status --watch                        look at queues and processes
   windlass jobs list --state scheduled           look at jobs
   windlass explain 4711                          tell why a job is not running
+  windlass jobs show 4711                        look at all that is known of a job
   windlass failed retry --error 'timed out'      run failed jobs again
   windlass queues pause mail --reason 'no SMTP'  let nobody take jobs of a queue
   windlass doctor                                look whether all is well
@@ -185,14 +187,20 @@ impl Command {
     }
 }
 
+/// Shows what came of a change: 1, if not all that was named could be changed.
+fn changed(done: &select::Done, how: &select::How) -> ExitCode {
+    output::show_and_end(done, how.json, done.code())
+}
+
 fn jobs(command: &jobs::Command, db: &Database) -> Result<ExitCode, Failure> {
-    use jobs::Command::{Cancel, Discard, List, Priority, Reschedule};
+    use jobs::Command::{Cancel, Discard, List, Priority, Reschedule, Show};
     Ok(match command {
         List(list) => output::show(&list.run(db)?, list.json),
-        Cancel(cancel) => output::show(&cancel.run(db)?, cancel.how.json),
-        Discard(discard) => output::show(&discard.run(db)?, discard.how.json),
-        Reschedule(reschedule) => output::show(&reschedule.run(db)?, reschedule.how.json),
-        Priority(priority) => output::show(&priority.run(db)?, priority.how.json),
+        Show(show) => output::show(&show.run(db)?, show.json),
+        Cancel(cancel) => changed(&cancel.run(db)?, &cancel.how),
+        Discard(discard) => changed(&discard.run(db)?, &discard.how),
+        Reschedule(reschedule) => changed(&reschedule.run(db)?, &reschedule.how),
+        Priority(priority) => changed(&priority.run(db)?, &priority.how),
     })
 }
 
@@ -200,8 +208,8 @@ fn failed(command: &failed::Command, db: &Database) -> Result<ExitCode, Failure>
     use failed::Command::{Discard, List, Retry};
     Ok(match command {
         List(list) => output::show(&list.run(db)?, list.json),
-        Retry(retry) => output::show(&retry.run(db)?, retry.how.json),
-        Discard(discard) => output::show(&discard.run(db)?, discard.how.json),
+        Retry(retry) => changed(&retry.run(db)?, &retry.how),
+        Discard(discard) => changed(&discard.run(db)?, &discard.how),
     })
 }
 

@@ -32,7 +32,7 @@ const LOCK: i64 = 0x7769_6e64_6c61_7373;
 /// ```
 /// use diesel::prelude::*;
 /// let mut conn = SqliteConnection::establish(":memory:").unwrap();
-/// assert_eq!(windlass::migrate(&mut conn).unwrap().len(), 9);
+/// assert_eq!(windlass::migrate(&mut conn).unwrap().len(), 10);
 /// assert_eq!(windlass::migrate(&mut conn).unwrap().len(), 0);
 /// ```
 ///
@@ -196,7 +196,7 @@ type File = (MigrationDialect, &'static str, &'static str, &'static str);
 
 /// All migrations, in order: the statements of this version need every one,
 /// and both databases have the same.
-const FILES: [File; 18] = [
+const FILES: [File; 20] = [
     (
         MigrationDialect::Postgres,
         "2026-11-21-000001_solid_queue",
@@ -252,6 +252,12 @@ const FILES: [File; 18] = [
         include_str!("../../migrations/postgres/2026-11-21-000010_cheaper_ends/down.sql"),
     ),
     (
+        MigrationDialect::Postgres,
+        "2026-11-21-000013_classes",
+        include_str!("../../migrations/postgres/2026-11-21-000013_classes/up.sql"),
+        include_str!("../../migrations/postgres/2026-11-21-000013_classes/down.sql"),
+    ),
+    (
         MigrationDialect::Sqlite,
         "2026-11-21-000001_solid_queue",
         include_str!("../../migrations/sqlite/2026-11-21-000001_solid_queue/up.sql"),
@@ -304,6 +310,12 @@ const FILES: [File; 18] = [
         "2026-11-21-000010_cheaper_ends",
         include_str!("../../migrations/sqlite/2026-11-21-000010_cheaper_ends/up.sql"),
         include_str!("../../migrations/sqlite/2026-11-21-000010_cheaper_ends/down.sql"),
+    ),
+    (
+        MigrationDialect::Sqlite,
+        "2026-11-21-000013_classes",
+        include_str!("../../migrations/sqlite/2026-11-21-000013_classes/up.sql"),
+        include_str!("../../migrations/sqlite/2026-11-21-000013_classes/down.sql"),
     ),
 ];
 

@@ -44,7 +44,7 @@ fn a_job_is_performed(db: &TestDb) {
 }
 
 /// Every migration there is, in order.
-const VERSIONS: [&str; 9] = [
+const VERSIONS: [&str; 10] = [
     "20261121000001",
     "20261121000002",
     "20261121000003",
@@ -54,12 +54,13 @@ const VERSIONS: [&str; 9] = [
     "20261121000008",
     "20261121000009",
     "20261121000010",
+    "20261121000013",
 ];
 
 fn an_empty_database_gets_all_tables_once(db: &TestDb) {
     assert_eq!(db.database.migrate().unwrap(), VERSIONS);
     let shape_before = shape(db);
-    assert_eq!(tables(db).len(), 18);
+    assert_eq!(tables(db).len(), 19);
     assert_eq!(db.database.migrate().unwrap(), Vec::<String>::new());
     assert_eq!(shape(db), shape_before);
     a_job_is_performed(db);

@@ -31,6 +31,7 @@ const ROOMS: &[Room] = &[
         name: "jobs",
         modules: &[
             "arguments",
+            "details",
             "doctor",
             "concurrency",
             "job",
@@ -39,6 +40,7 @@ const ROOMS: &[Room] = &[
             "outcome",
             "policy",
             "recycle",
+            "redact",
             "retention",
             "step",
             "task_info",

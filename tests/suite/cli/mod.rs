@@ -10,6 +10,7 @@ mod migrate;
 mod mount;
 mod pages;
 mod queues;
+mod show;
 mod snapshot;
 mod states;
 mod status;
