@@ -3,7 +3,7 @@
 use crate::clock;
 use crate::concurrency::Concurrency;
 use crate::db::claimed::{Fence, Finished};
-use crate::db::{AsConn, Connection, Database};
+use crate::db::{AsConn, Database, DbConnection, Typed};
 use crate::enqueue::{Enqueued, NewJob};
 use crate::error::Result;
 use crate::live::Live;
@@ -342,8 +342,51 @@ impl<'a, S: ?Sized> Context<'a, S> {
     ///
     /// # Errors
     /// When none becomes free or can be opened within 30 seconds.
-    pub fn connection(&self) -> Result<Connection> {
+    pub fn connection(&self) -> Result<DbConnection> {
         self.run.database.get()
+    }
+
+    /// The same as Diesel's own type, to be passed on as `&mut *conn`.
+    ///
+    /// ```
+    /// # use serde::{Deserialize, Serialize};
+    /// use diesel::prelude::*;
+    /// use windlass::{Context, Job, JobResult};
+    ///
+    /// #[derive(Serialize, Deserialize)]
+    /// struct Activate { user: i64 }
+    ///
+    /// impl Job for Activate {
+    ///     const NAME: &'static str = "activate";
+    ///     type State = ();
+    ///     type Output = ();
+    ///     fn perform(self, cx: &Context<'_, ()>) -> JobResult {
+    ///         let conn = &mut *cx.postgres()?;
+    ///         diesel::sql_query("UPDATE users SET active = true WHERE id = $1")
+    ///             .bind::<diesel::sql_types::BigInt, _>(self.user)
+    ///             .execute(conn)?;
+    ///         Ok(())
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`connection`](Self::connection), and when the database of the
+    /// queue is SQLite.
+    #[cfg(feature = "postgres")]
+    pub fn postgres(&self) -> Result<crate::db::TypedPostgres> {
+        Typed::new(self.connection()?)
+    }
+
+    /// The same as Diesel's own type, to be passed on as `&mut *conn`; see
+    /// `postgres` for an example.
+    ///
+    /// # Errors
+    /// As for [`connection`](Self::connection), and when the database of the
+    /// queue is Postgres.
+    #[cfg(feature = "sqlite")]
+    pub fn sqlite(&self) -> Result<crate::db::TypedSqlite> {
+        Typed::new(self.connection()?)
     }
 }
 

@@ -49,6 +49,10 @@ pub mod cli;
 pub use concurrency::{Concurrency, LimitConflict, check_semaphores, semaphores};
 #[cfg(feature = "config")]
 pub use config::{Config, ConnectionBudget, Origin, Setting};
+#[cfg(feature = "postgres")]
+pub use db::TypedPostgres;
+#[cfg(feature = "sqlite")]
+pub use db::TypedSqlite;
 pub use db::attempts::{Attempt, AttemptOutcome};
 pub use db::jobs::EnqueueOutcome;
 pub use db::migrations::{MigrationDialect, copy as copy_migrations, run as migrate};
@@ -57,7 +61,7 @@ pub use db::select::{JobCount, JobState, JobSummary};
 pub use db::semaphores::SemaphoreStatus;
 pub use db::status::{ProcessStatus, QueueStatus, RunStatus};
 pub use db::unique::{OnConflict, UniqueScope};
-pub use db::{AsConn, Conn, Connection, Database};
+pub use db::{AsConn, Conn, Database, DbBackend, DbConnection, Typed};
 pub use details::{JobDetails, Moment, StepDone, job_details};
 pub use diesel;
 pub use doctor::{Finding, Verdict, doctor};

@@ -3,7 +3,7 @@
 use super::output::{self, Progress, Report};
 use super::table::{Column, Table, printable};
 use crate::db::migrations;
-use crate::db::{AsConn as _, Connection, Database};
+use crate::db::{AsConn as _, Database, DbConnection};
 use crate::error::{Error, Result};
 use crate::job::JobId;
 use crate::operate::{Change, Changed, Jobs};
@@ -12,7 +12,7 @@ use crate::{JobCount, JobState, JobSummary};
 use serde::Serialize;
 
 /// Opens a connection to a database with our tables.
-pub(super) fn connect(database: &Database) -> Result<Connection> {
+pub(super) fn connect(database: &Database) -> Result<DbConnection> {
     let mut connection = database.connect()?;
     migrations::check(&mut connection.as_conn(), database)?;
     Ok(connection)
@@ -187,7 +187,7 @@ impl How {
     /// Asks before many jobs are gone.
     fn is_wanted(
         &self,
-        connection: &mut Connection,
+        connection: &mut DbConnection,
         (jobs, scope): (&Jobs, &Scope),
         change: Change,
         deed: Deed,
@@ -210,7 +210,7 @@ impl How {
     }
 }
 
-fn make(connection: &mut Connection, jobs: &Jobs, change: Change, deed: Deed) -> Result<Changed> {
+fn make(connection: &mut DbConnection, jobs: &Jobs, change: Change, deed: Deed) -> Result<Changed> {
     let progress = Progress::of(deed.done, || jobs.count(connection))?;
     let changed = jobs.change_with_progress(connection, change, |done| {
         let Changed {
@@ -230,7 +230,7 @@ fn make(connection: &mut Connection, jobs: &Jobs, change: Change, deed: Deed) ->
 const MOST_NAMED: usize = 1000;
 
 /// Which of the jobs that were named are not among `jobs`, and how they are.
-fn missing(connection: &mut Connection, jobs: &Jobs, scope: &Scope) -> Result<Vec<Missing>> {
+fn missing(connection: &mut DbConnection, jobs: &Jobs, scope: &Scope) -> Result<Vec<Missing>> {
     let Scope::Ids(ids) = scope else {
         return Ok(Vec::new());
     };
@@ -418,6 +418,27 @@ impl Report for Listed {
         if self.jobs.is_empty() {
             return format!("{}\n", self.none);
         }
+        let Some(width) = width else {
+            return self.table(usize::MAX).text(None);
+        };
+        let room = width.saturating_sub(self.table(0).width() - ERROR.len());
+        if room >= LEAST_ROOM {
+            self.table(room).text(Some(width))
+        } else {
+            let room = width.saturating_sub("  error: ".len());
+            self.table(room.max(LEAST_ROOM)).text(Some(width))
+        }
+    }
+}
+
+const ERROR: &str = "ERROR";
+
+/// An error that has less room beside the other columns comes below them.
+const LEAST_ROOM: usize = 30;
+
+impl Listed {
+    /// With errors of at most so many letters.
+    fn table(&self, most: usize) -> Table {
         let mut table = Table::new(&[
             Column::number("JOB"),
             Column::text("CLASS"),
@@ -426,7 +447,7 @@ impl Report for Listed {
             Column::text("STATE"),
             Column::text("AT"),
             Column::number("ATTEMPTS"),
-            Column::text("ERROR"),
+            Column::text(ERROR),
         ]);
         for job in &self.jobs {
             let error = job.error.as_deref().unwrap_or_default();
@@ -438,32 +459,71 @@ impl Report for Listed {
                 name(job.state).to_owned(),
                 job.at.format("%Y-%m-%d %H:%M:%S").to_string(),
                 job.attempts.to_string(),
-                printable(&shortened(error)),
+                shortened(&printable(error), most),
             ]);
         }
-        table.text(width)
+        table
     }
 }
 
-/// The first line of an error, or as much of it as a table bears.
-fn shortened(error: &str) -> String {
-    const MOST: usize = 60;
-    let line = error.lines().next().unwrap_or_default();
-    if line.chars().count() <= MOST && line.len() == error.len() {
-        return line.to_owned();
+/// At most so many letters of a text, without its middle: what an error is
+/// about stands at its beginning, and its cause at its end.
+fn shortened(text: &str, most: usize) -> String {
+    let letters = text.chars().count();
+    if letters <= most {
+        return text.to_owned();
     }
-    line.chars().take(MOST).chain(['…']).collect()
+    let head = most.saturating_sub(1) / 3;
+    let tail = most.saturating_sub(1 + head);
+    let start = text.chars().take(head).chain((most > 0).then_some('…'));
+    start.chain(text.chars().skip(letters - tail)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use chrono::DateTime;
 
     #[test]
-    fn errors_are_shortened_to_a_line() {
-        assert_eq!(shortened("short"), "short");
-        assert_eq!(shortened("first\nsecond"), "first…");
-        assert_eq!(shortened(&"ä".repeat(80)).chars().count(), 61);
+    fn errors_lose_their_middle() {
+        assert_eq!(shortened("short", 5), "short");
+        assert_eq!(
+            shortened("what it is about: the cause", 13),
+            "what…he cause"
+        );
+        assert_eq!(shortened(&"ä".repeat(80), 61).chars().count(), 61);
+        assert_eq!(shortened("any", 0), "");
+    }
+
+    #[test]
+    fn a_table_of_jobs_uses_the_whole_width() {
+        let job = JobSummary {
+            job_id: 1,
+            class_name: "import".to_owned(),
+            queue_name: "default".to_owned(),
+            priority: 0,
+            state: JobState::Failed,
+            attempts: 1,
+            created_at: DateTime::default(),
+            at: DateTime::default(),
+            error: Some(format!("first {} the cause", "x".repeat(200))),
+        };
+        let listed = Listed {
+            jobs: vec![job],
+            none: "",
+        };
+        let whole = listed.text(None);
+        assert!(whole.contains(&"x".repeat(200)), "{whole}");
+        for (width, lines) in [(200, 2), (110, 2), (70, 8)] {
+            let text = listed.text(Some(width));
+            assert!(
+                text.contains("first x") && text.contains("x the cause"),
+                "{text}"
+            );
+            assert_eq!(text.lines().count(), lines, "{text}");
+            let longest = text.lines().map(|line| line.chars().count()).max();
+            assert_eq!(longest, Some(width), "{text}");
+        }
     }
 
     #[test]

@@ -69,7 +69,11 @@ pub(crate) use address::without_secrets;
 pub use conn::{AsConn, Conn};
 pub(crate) use conn::{briefly, on, own, ping, prefer_indexes};
 pub(crate) use database::Session;
-pub use database::{Connection, Database, TestDatabase};
+#[cfg(feature = "postgres")]
+pub use database::TypedPostgres;
+#[cfg(feature = "sqlite")]
+pub use database::TypedSqlite;
+pub use database::{Database, DbBackend, DbConnection, TestDatabase, Typed};
 #[cfg(feature = "postgres")]
 pub(crate) use database::{arm, tagged};
 pub(crate) use fatal::{FileId, Refusal};

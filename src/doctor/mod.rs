@@ -41,6 +41,7 @@ pub(crate) const ALIVE: Duration = Duration::from_secs(60);
 /// A log larger than this is not being checkpointed: somebody reads for long.
 const LARGE_WAL: u64 = 256 * 1024 * 1024;
 
+#[cfg(feature = "cli")]
 pub(crate) use processes::has_scheduler;
 
 /// Looks whether all is well: the schema, that each job stands in exactly one

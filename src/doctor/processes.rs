@@ -50,6 +50,7 @@ impl Processes {
 }
 
 /// Whether a scheduler of Windlass runs.
+#[cfg(feature = "cli")]
 pub(crate) fn has_scheduler(conn: &mut Conn<'_>) -> Result<bool> {
     Ok(Processes::of(conn)?.runs_scheduler())
 }

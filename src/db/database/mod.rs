@@ -6,6 +6,7 @@ mod lent;
 mod postgres;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+mod typed;
 
 use crate::db::address::{self, without_secrets};
 use crate::db::conn::Conn;
@@ -71,7 +72,7 @@ enum Backend {
 }
 
 /// An owned connection that Windlass has opened and set up.
-pub struct Connection {
+pub struct DbConnection {
     kind: Kind,
     turn: Option<Arc<Mutex<()>>>,
     /// How long the server may take to answer a statement of ours.
@@ -91,6 +92,11 @@ enum Kind {
 }
 
 pub use bench::TestDatabase;
+#[cfg(feature = "postgres")]
+pub use typed::TypedPostgres;
+#[cfg(feature = "sqlite")]
+pub use typed::TypedSqlite;
+pub use typed::{Backend as DbBackend, Typed};
 
 /// For each statement of a loop. SQLite has its own deadlines.
 #[cfg(feature = "postgres")]
@@ -106,7 +112,7 @@ pub(crate) use postgres::{Session, arm, tagged};
 #[derive(Debug)]
 pub(crate) enum Session {}
 
-impl Connection {
+impl DbConnection {
     pub(super) fn lend(&mut self) -> Conn<'_> {
         match &mut self.kind {
             #[cfg(feature = "postgres")]
@@ -186,9 +192,9 @@ impl Connection {
     }
 }
 
-impl fmt::Debug for Connection {
+impl fmt::Debug for DbConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Connection")
+        f.write_str("DbConnection")
     }
 }
 
@@ -257,17 +263,17 @@ impl Database {
     /// # Errors
     /// When the server does not answer within 5 seconds, or the file does not
     /// exist, is no SQLite database or may not be written.
-    pub fn connect(&self) -> Result<Connection> {
+    pub fn connect(&self) -> Result<DbConnection> {
         self.connect_in_haste(None)
     }
 
     /// The same, for a process that can be asked to stop.
     #[cfg_attr(not(feature = "postgres"), allow(unused_variables))]
-    pub(crate) fn connect_in_haste(&self, hurry: Option<Hurry>) -> Result<Connection> {
+    pub(crate) fn connect_in_haste(&self, hurry: Option<Hurry>) -> Result<DbConnection> {
         match &*self.inner {
             #[cfg(feature = "postgres")]
             Backend::Postgres { url, target, .. } => postgres::Guarded::connect(url, hurry)
-                .map(|guarded| Connection {
+                .map(|guarded| DbConnection {
                     kind: Kind::Postgres(Box::new(guarded)),
                     turn: None,
                     limit: self.limit,
@@ -275,7 +281,7 @@ impl Database {
                 .map_err(|reason| self.refused(target, reason)),
             #[cfg(feature = "sqlite")]
             Backend::Sqlite { path, turn, .. } => sqlite::connect(path)
-                .map(|conn| Connection {
+                .map(|conn| DbConnection {
                     kind: Kind::Sqlite(Box::new(conn)),
                     turn: Some(Arc::clone(turn)),
                     limit: self.limit,
@@ -289,11 +295,11 @@ impl Database {
     ///
     /// # Errors
     /// When none becomes free or can be opened within 30 seconds.
-    pub fn get(&self) -> Result<Connection> {
+    pub fn get(&self) -> Result<DbConnection> {
         match &*self.inner {
             #[cfg(feature = "postgres")]
             Backend::Postgres { pool, target, .. } => match pool.get() {
-                Ok(conn) => Ok(Connection {
+                Ok(conn) => Ok(DbConnection {
                     kind: Kind::PooledPostgres(Box::new(conn)),
                     turn: None,
                     limit: self.limit,
@@ -302,7 +308,7 @@ impl Database {
             },
             #[cfg(feature = "sqlite")]
             Backend::Sqlite { pool, turn, path } => match pool.get() {
-                Ok(conn) => Ok(Connection {
+                Ok(conn) => Ok(DbConnection {
                     kind: Kind::PooledSqlite(conn),
                     turn: Some(Arc::clone(turn)),
                     limit: self.limit,

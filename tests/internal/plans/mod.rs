@@ -18,7 +18,7 @@ use super::results::{NewResult, ResultOutcome};
 use super::ticks::{Firing, Overlap};
 use super::unique::{self, OnConflict};
 use super::{
-    AsConn, Conn, Connection, Database, blocked, claimed, classes, clear, details, jobs, moves,
+    AsConn, Conn, Database, DbConnection, blocked, claimed, classes, clear, details, jobs, moves,
     names, notes, pauses, processes, ready, recovery, recurring, scheduled, semaphores, steps,
     task, ticks,
 };
@@ -62,7 +62,7 @@ const FILL_BESIDE: &str = "INSERT INTO solid_queue_blocked_executions (job_id, q
 
 /// A connection and the statements that it has been asked since.
 struct Heard {
-    connection: Connection,
+    connection: DbConnection,
     statements: Arc<Mutex<BTreeSet<String>>>,
 }
 

@@ -14,6 +14,7 @@ on_each_database!(
     a_person_is_asked_first,
     jobs_that_cannot_be_changed_are_named,
     no_failures_are_no_missing_job,
+    a_pipe_gets_whole_errors,
 );
 
 /// Two ready imports, a scheduled mail, and three failed imports, of which
@@ -252,4 +253,27 @@ fn no_failures_are_no_missing_job(db: &TestDb) {
         out(&["failed", "list", "--class", "a"]),
         "No such job has failed.\n"
     );
+}
+
+fn a_pipe_gets_whole_errors(db: &TestDb) {
+    fill(db);
+    let long = "x".repeat(300);
+    db.execute(&format!(
+        "UPDATE solid_queue_failed_executions SET error = \
+         '{{\"exception_class\":\"Io\",\"message\":\"{long}: missing field `name`\"}}' WHERE job_id = 4"
+    ));
+    let said = windlass(&db.url, &["failed", "list"]);
+    assert!(
+        said.out
+            .contains(&format!("Io: {long}: missing field `name`\n")),
+        "{said:?}"
+    );
+    let command = Windlass::new(&["failed", "list"]).env("DATABASE_URL", &db.url);
+    let (_, seen) = command.on_a_terminal("");
+    assert!(
+        seen.contains("Io: xxx") && seen.contains("x: missing field `name`"),
+        "{seen}"
+    );
+    let longest = seen.lines().map(|line| line.chars().count()).max();
+    assert_eq!(longest, Some(110), "{seen}");
 }

@@ -71,13 +71,16 @@ impl Windlass {
         self.start().said()
     }
 
-    /// Runs it at a terminal where somebody types, and returns its exit code
+    /// Runs it at a terminal of 110 columns where somebody types, and returns its exit code
     /// with all that is seen there.
     pub fn on_a_terminal(mut self, typed: &str) -> (Option<i32>, String) {
         use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
+        let mut size = rustix::termios::tcgetwinsize(&master).unwrap();
+        size.ws_col = 110;
+        rustix::termios::tcsetwinsize(&master, size).unwrap();
         let name = ptsname(&master, Vec::new()).unwrap();
         let open = || {
             let path = Path::new(OsStr::from_bytes(name.to_bytes()));
