@@ -208,7 +208,7 @@ fn a_running_job_holds_it_behind_a_cancelled_one(db: &TestDb) {
 fn a_failed_job_gives_it_up_and_takes_it_back(db: &TestDb) {
     let mut conn = db.connect();
     let bad = |conn: &mut windlass::DbConnection| {
-        NewJob::of_class("note", "no arguments of it")
+        NewJob::of_class("note", "\"no arguments of it\"")
             .unique_id("a")
             .enqueue(conn)
             .unwrap()

@@ -89,6 +89,7 @@ impl TestDatabase {
             database: Database {
                 inner: Arc::new(Backend::Lent(Arc::clone(&shelf))),
                 limit: super::STATEMENT,
+                only_looks: false,
             },
             shelf,
         }
@@ -128,6 +129,7 @@ impl Database {
         Database {
             inner: Arc::new(Backend::Nowhere),
             limit: super::STATEMENT,
+            only_looks: false,
         }
     }
 }

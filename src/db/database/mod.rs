@@ -2,6 +2,7 @@
 
 mod bench;
 mod lent;
+mod looking;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "sqlite")]
@@ -48,6 +49,8 @@ pub struct Database {
     inner: Arc<Backend>,
     /// How long each statement of a loop may take, on Postgres.
     limit: Duration,
+    /// A SQLite file that may not be written is opened all the same.
+    only_looks: bool,
 }
 
 enum Backend {
@@ -235,6 +238,7 @@ impl Database {
         Ok(Database {
             inner: Arc::new(inner),
             limit: STATEMENT,
+            only_looks: false,
         })
     }
 
@@ -280,7 +284,8 @@ impl Database {
                 })
                 .map_err(|reason| self.refused(target, reason)),
             #[cfg(feature = "sqlite")]
-            Backend::Sqlite { path, turn, .. } => sqlite::connect(path)
+            Backend::Sqlite { path, turn, .. } => self
+                .open_file(path)
                 .map(|conn| DbConnection {
                     kind: Kind::Sqlite(Box::new(conn)),
                     turn: Some(Arc::clone(turn)),

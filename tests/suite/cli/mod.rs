@@ -6,6 +6,7 @@ mod doctor;
 mod enqueue;
 mod explain;
 mod jobs;
+mod looking;
 mod migrate;
 mod mount;
 mod pages;
