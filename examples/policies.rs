@@ -32,8 +32,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use windlass::{
-    AsConn, Backoff, Child, Conn, Connection, Context, Database, Dispatcher, Job, JobError,
-    JobResult, OnTimeout, Policy, Registry, Supervisor, Worker,
+    Backoff, Child, Context, Database, DbConnection, Dispatcher, Job, JobError, JobResult,
+    OnTimeout, Policy, Registry, Supervisor, Worker,
 };
 
 type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
@@ -60,7 +60,7 @@ impl Job for NotifyAll {
                 diesel::sql_query("INSERT INTO notifications (user_id, claim_id) VALUES (?, ?)")
                     .bind::<BigInt, _>(user)
                     .bind::<BigInt, _>(cx.claim_id())
-                    .execute(sqlite(conn)?)?;
+                    .execute(conn.sqlite()?)?;
                 Ok(())
             })?;
             cx.progress(
@@ -147,13 +147,6 @@ impl Home {
     }
 }
 
-fn sqlite(conn: &mut Connection) -> Result<&mut SqliteConnection> {
-    match conn.as_conn() {
-        Conn::Sqlite(conn) => Ok(conn),
-        _ => Err("this example keeps its jobs in SQLite".into()),
-    }
-}
-
 const WORKER: &str = "--as-worker";
 
 fn main() -> ExitCode {
@@ -224,7 +217,7 @@ fn run(numbers: Numbers) -> Result<ExitCode> {
     diesel::sql_query(
         "CREATE TABLE notifications (user_id bigint NOT NULL, claim_id bigint NOT NULL)",
     )
-    .execute(sqlite(conn)?)?;
+    .execute(conn.sqlite()?)?;
     let path = directory.path().as_os_str();
     let _supervisor = Supervisor::new(&database)
         .child(Child::this_program([WORKER.as_ref(), path])?)
@@ -237,7 +230,7 @@ fn run(numbers: Numbers) -> Result<ExitCode> {
 }
 
 /// The job over all users, and the kill.
-fn notify_all(conn: &mut Connection, home: &Home, numbers: &Numbers) -> Result<bool> {
+fn notify_all(conn: &mut DbConnection, home: &Home, numbers: &Numbers) -> Result<bool> {
     let users = numbers.users;
     NotifyAll { users }.enqueue(conn)?;
     let notified = "SELECT count(*) AS n FROM notifications";
@@ -267,14 +260,14 @@ fn notify_all(conn: &mut Connection, home: &Home, numbers: &Numbers) -> Result<b
 }
 
 /// The process that runs a job.
-fn worker(conn: &mut Connection) -> Result<Pid> {
+fn worker(conn: &mut DbConnection) -> Result<Pid> {
     let processes = windlass::processes(conn)?;
     let worker = processes.iter().find(|process| process.claimed > 0);
     let pid = worker.and_then(|worker| Pid::from_raw(worker.pid));
     pid.ok_or_else(|| "no worker runs the job".into())
 }
 
-fn retry(conn: &mut Connection) -> Result<()> {
+fn retry(conn: &mut DbConnection) -> Result<()> {
     let begun = Instant::now();
     let job = Flaky.enqueue(conn)?.id;
     wait(|| has_drained(conn))?;
@@ -289,7 +282,7 @@ fn retry(conn: &mut Connection) -> Result<()> {
     Ok(())
 }
 
-fn time_out(conn: &mut Connection) -> Result<()> {
+fn time_out(conn: &mut DbConnection) -> Result<()> {
     let begun = Instant::now();
     let job = Endless.enqueue(conn)?.id;
     wait(|| has_drained(conn))?;
@@ -308,20 +301,20 @@ fn time_out(conn: &mut Connection) -> Result<()> {
 }
 
 /// Whether every job has come to an end.
-fn has_drained(conn: &mut Connection) -> Result<bool> {
+fn has_drained(conn: &mut DbConnection) -> Result<bool> {
     let queues = windlass::queues(conn)?;
     let is_idle =
         |queue: &windlass::QueueStatus| queue.ready + queue.scheduled + queue.claimed == 0;
     Ok(queues.iter().all(is_idle))
 }
 
-fn count(conn: &mut Connection, query: &str) -> Result<i64> {
+fn count(conn: &mut DbConnection, query: &str) -> Result<i64> {
     #[derive(QueryableByName)]
     struct Count {
         #[diesel(sql_type = BigInt)]
         n: i64,
     }
-    let count: Count = diesel::sql_query(query).get_result(sqlite(conn)?)?;
+    let count: Count = diesel::sql_query(query).get_result(conn.sqlite()?)?;
     Ok(count.n)
 }
 

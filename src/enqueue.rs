@@ -46,6 +46,8 @@ pub struct NewJob {
     policy: Policy,
     concurrency: Option<Concurrency>,
     max_arguments: usize,
+    /// The arguments are the caller's text, which may be no JSON.
+    is_text: bool,
 }
 
 /// What an enqueue did.
@@ -79,6 +81,7 @@ impl NewJob {
             policy: J::policy(),
             concurrency: job.concurrency(),
             max_arguments: J::MAX_ARGUMENTS,
+            is_text: false,
         })
     }
 
@@ -94,13 +97,15 @@ impl NewJob {
     }
 
     /// A job of a class that this program does not know, with its arguments
-    /// as JSON text: for tools, and for jobs that another program performs.
+    /// as JSON text: for tools, and for jobs that another program performs. A
+    /// text that is not JSON is refused when the job is enqueued.
     pub fn of_class(class: impl Into<String>, arguments: impl Into<String>) -> Self {
         NewJob {
             row: NewRow::new(class.into(), arguments.into(), "default".to_owned(), 0),
             policy: Policy::new(),
             concurrency: None,
             max_arguments: 64 * 1024,
+            is_text: true,
         }
     }
 
@@ -278,9 +283,7 @@ impl NewJob {
     }
 
     /// Refuses what a database would refuse or a worker could not take.
-    fn check(&self) -> Result<()> {
-        check_name(&self.row.class_name, "class name")?;
-        check_name(&self.row.queue_name, "queue name")?;
+    fn check_arguments(&self) -> Result<()> {
         let refused = |reason: String| {
             Err(Error::InvalidJob {
                 class: self.row.class_name.clone(),
@@ -308,6 +311,25 @@ impl NewJob {
                  decoded again; store the data elsewhere and pass a reference"
             ));
         }
+        if self.is_text
+            && let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(&self.row.arguments)
+        {
+            // The text itself may be a secret.
+            return refused(format!("its arguments are not JSON: {error}"));
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<()> {
+        check_name(&self.row.class_name, "class name")?;
+        check_name(&self.row.queue_name, "queue name")?;
+        self.check_arguments()?;
+        let refused = |reason: String| {
+            Err(Error::InvalidJob {
+                class: self.row.class_name.clone(),
+                reason,
+            })
+        };
         for (key, what) in [
             (&self.row.idempotency_key, "idempotency key"),
             (&self.row.unique_id, "unique id"),
@@ -404,10 +426,13 @@ mod tests {
         assert!(job("{}").queue("").check().is_err());
         assert!(job("{}").idempotency_key("").check().is_err());
         assert!(job("{}").unique_id("x".repeat(256)).check().is_err());
+        let error = job("{to").check().unwrap_err().to_string();
+        assert!(error.contains("its arguments are not JSON"), "{error}");
+        assert!(job("").check().is_err());
         let error = job(&"x".repeat(70_000)).check().unwrap_err().to_string();
         assert!(error.contains("70000 bytes"), "{error}");
         assert!(
-            job(&"x".repeat(70_000))
+            job(&format!("\"{}\"", "x".repeat(70_000)))
                 .max_arguments(80_000)
                 .check()
                 .is_ok()

@@ -26,6 +26,16 @@ pub enum Error {
         /// What the database or the file system answered, and what to do.
         reason: String,
     },
+    /// The connection leads to another kind of database than was asked for.
+    #[error(
+        "this is a connection to {is}, not to {wanted}: ask it for {is}, or open a {wanted} database"
+    )]
+    OtherDatabase {
+        /// `Postgres` or `SQLite`: what it is.
+        is: &'static str,
+        /// The other.
+        wanted: &'static str,
+    },
     /// A statement failed.
     #[error("cannot {action}: {source}")]
     Query {

@@ -107,6 +107,10 @@ pub enum Obstacle {
     NoWorkerForClass,
     /// The workers that could take it have had no heartbeat for a minute.
     WorkersSilent,
+    /// The workers that could take it are stopping.
+    WorkersDraining,
+    /// The workers that could take it were asked to claim nothing (SIGTSTP).
+    WorkersQuiet,
     /// All threads of the workers that could take it have work.
     ThreadsBusy {
         /// How many threads they have.
@@ -139,20 +143,23 @@ pub fn explain<C: AsConn + ?Sized>(
     conn: &mut C,
     job: impl Into<JobKey>,
 ) -> Result<Option<Explanation>> {
-    let mut conn = own(conn);
-    let Some(id) = job.into().resolve(&mut conn)? else {
+    find(&mut own(conn), job.into())
+}
+
+pub(crate) fn find(conn: &mut Conn<'_>, job: JobKey) -> Result<Option<Explanation>> {
+    let Some(id) = job.resolve(conn)? else {
         return Ok(None);
     };
     // It may move between two looks, so it is looked at again.
     for _ in 0..3 {
-        let Some(explanation) = once(&mut conn, id)? else {
+        let Some(explanation) = once(conn, id)? else {
             return Ok(None);
         };
         if explanation.reason != Reason::Adrift {
             return Ok(Some(explanation));
         }
     }
-    once(&mut conn, id)
+    once(conn, id)
 }
 
 fn once(conn: &mut Conn<'_>, id: i64) -> Result<Option<Explanation>> {
@@ -231,7 +238,7 @@ fn claimed(holder: Holder) -> Reason {
 const SILENT: f64 = 60.0;
 
 fn is_beating(process: &Able) -> bool {
-    process.heartbeat_seconds < SILENT
+    process.heartbeat_seconds < SILENT && !process.draining
 }
 
 /// What a claim would find in its way.
@@ -265,9 +272,17 @@ fn missing(workers: &[Able], queue: &str, class: &str) -> Option<Obstacle> {
     if serving.is_empty() {
         return Some(Obstacle::NoWorkerForClass);
     }
+    serving.retain(|(worker, _)| !worker.draining);
+    if serving.is_empty() {
+        return Some(Obstacle::WorkersDraining);
+    }
     serving.retain(|(worker, _)| is_beating(worker));
     if serving.is_empty() {
         return Some(Obstacle::WorkersSilent);
+    }
+    serving.retain(|(_, says)| says["quiet"] != true);
+    if serving.is_empty() {
+        return Some(Obstacle::WorkersQuiet);
     }
     let threads = |says: &Value| says["thread_pool_size"].as_u64().unwrap_or(1);
     let is_busy = |(worker, says): &(&Able, Value)| {
@@ -317,6 +332,7 @@ mod tests {
             metadata: Some(metadata.to_owned()),
             heartbeat_seconds: 1.0,
             claimed,
+            draining: false,
         }
     }
 
@@ -343,6 +359,14 @@ mod tests {
         assert_eq!(
             missing(&[silent], "mail", "a"),
             Some(Obstacle::WorkersSilent)
+        );
+        let quiet = worker(r#"{"queues":"*","quiet":true}"#, 0);
+        assert_eq!(missing(&[quiet], "mail", "a"), Some(Obstacle::WorkersQuiet));
+        let mut draining = worker(says, 0);
+        draining.draining = true;
+        assert_eq!(
+            missing(&[draining], "mail", "a"),
+            Some(Obstacle::WorkersDraining)
         );
         assert_eq!(
             missing(&[worker("nonsense", 0)], "mail", "a"),

@@ -3,7 +3,7 @@
 use crate::clock;
 use crate::concurrency::Concurrency;
 use crate::db::claimed::{Fence, Finished};
-use crate::db::{AsConn, Connection, Database};
+use crate::db::{AsConn, Database, DbConnection, Typed};
 use crate::enqueue::{Enqueued, NewJob};
 use crate::error::Result;
 use crate::live::Live;
@@ -74,6 +74,16 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
     /// more has succeeded, but its result is not kept: instead of it, the
     /// [`TaskInfo`](crate::TaskInfo) has an `error` that says so.
     const MAX_RESULT: usize = 64 * 1024;
+
+    /// The fields of the arguments that are secret: `windlass`, the logs and
+    /// [`job_details`](crate::job_details) print them as `[hidden]`. A name
+    /// hides the fields of this name at any depth; with dots, as in
+    /// `card.number`, only those within such fields. They are stored as they
+    /// are: who reads the database sees them.
+    ///
+    /// A worker writes the names down when it starts; the arguments of classes
+    /// that no worker has named are hidden as a whole.
+    const REDACT: &'static [&'static str] = &[];
 
     /// What the application lends to jobs of this type; `()` for nothing.
     type State: Send + Sync + 'static;
@@ -332,8 +342,51 @@ impl<'a, S: ?Sized> Context<'a, S> {
     ///
     /// # Errors
     /// When none becomes free or can be opened within 30 seconds.
-    pub fn connection(&self) -> Result<Connection> {
+    pub fn connection(&self) -> Result<DbConnection> {
         self.run.database.get()
+    }
+
+    /// The same as Diesel's own type, to be passed on as `&mut *conn`.
+    ///
+    /// ```
+    /// # use serde::{Deserialize, Serialize};
+    /// use diesel::prelude::*;
+    /// use windlass::{Context, Job, JobResult};
+    ///
+    /// #[derive(Serialize, Deserialize)]
+    /// struct Activate { user: i64 }
+    ///
+    /// impl Job for Activate {
+    ///     const NAME: &'static str = "activate";
+    ///     type State = ();
+    ///     type Output = ();
+    ///     fn perform(self, cx: &Context<'_, ()>) -> JobResult {
+    ///         let conn = &mut *cx.postgres()?;
+    ///         diesel::sql_query("UPDATE users SET active = true WHERE id = $1")
+    ///             .bind::<diesel::sql_types::BigInt, _>(self.user)
+    ///             .execute(conn)?;
+    ///         Ok(())
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`connection`](Self::connection), and when the database of the
+    /// queue is SQLite.
+    #[cfg(feature = "postgres")]
+    pub fn postgres(&self) -> Result<crate::db::TypedPostgres> {
+        Typed::new(self.connection()?)
+    }
+
+    /// The same as Diesel's own type, to be passed on as `&mut *conn`; see
+    /// `postgres` for an example.
+    ///
+    /// # Errors
+    /// As for [`connection`](Self::connection), and when the database of the
+    /// queue is Postgres.
+    #[cfg(feature = "sqlite")]
+    pub fn sqlite(&self) -> Result<crate::db::TypedSqlite> {
+        Typed::new(self.connection()?)
     }
 }
 

@@ -14,6 +14,7 @@ mod config;
 mod db;
 #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
 mod deadline;
+mod details;
 mod doctor;
 mod enqueue;
 mod envelope;
@@ -33,6 +34,7 @@ mod queue;
 mod queues;
 pub mod recurring;
 mod recycle;
+mod redact;
 mod registry;
 mod retention;
 mod schedule;
@@ -48,6 +50,10 @@ pub mod cli;
 pub use concurrency::{Concurrency, LimitConflict, check_semaphores, semaphores};
 #[cfg(feature = "config")]
 pub use config::{Config, ConnectionBudget, Origin, Setting};
+#[cfg(feature = "postgres")]
+pub use db::TypedPostgres;
+#[cfg(feature = "sqlite")]
+pub use db::TypedSqlite;
 pub use db::attempts::{Attempt, AttemptOutcome};
 pub use db::completion::{Migrated, migrate};
 pub use db::jobs::EnqueueOutcome;
@@ -57,7 +63,8 @@ pub use db::select::{JobCount, JobState, JobSummary};
 pub use db::semaphores::SemaphoreStatus;
 pub use db::status::{ProcessStatus, QueueStatus, RunStatus};
 pub use db::unique::{OnConflict, UniqueScope};
-pub use db::{AsConn, Conn, Connection, Database};
+pub use db::{AsConn, Conn, Database, DbBackend, DbConnection, Typed};
+pub use details::{JobDetails, Moment, StepDone, job_details};
 pub use diesel;
 pub use doctor::{Finding, Verdict, doctor};
 pub use enqueue::{Enqueued, NewJob, enqueue_all};

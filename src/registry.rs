@@ -1,11 +1,13 @@
 //! Which classes a program performs, and how. Types end here.
 
 use crate::arguments::{MAX_DEPTH, is_too_deep};
+use crate::db::classes::NewClass;
 use crate::enqueue::NewJob;
 use crate::envelope;
 use crate::job::{Context, Job, Run};
 use crate::outcome::{JobError, Output};
 use crate::policy::Policy;
+use crate::redact;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,6 +23,8 @@ struct Class {
     policy: Policy,
     retry_in: fn(u32, &JobError) -> Option<Duration>,
     new_job: fn(&str) -> Result<NewJob, String>,
+    queue: &'static str,
+    redact: &'static [&'static str],
 }
 
 /// The job types that a program performs, with the state lent to each.
@@ -63,6 +67,8 @@ impl Registry {
             policy: J::policy(),
             retry_in: J::retry_in,
             new_job: new_job::<J>,
+            queue: J::QUEUE,
+            redact: J::REDACT,
         });
         for name in std::iter::once(&J::NAME).chain(J::ALIASES) {
             let taken = self.classes.insert((*name).to_owned(), Arc::clone(&class));
@@ -90,6 +96,15 @@ impl Registry {
     /// The names and aliases of all registered types, sorted.
     pub fn classes(&self) -> impl Iterator<Item = &str> {
         self.classes.keys().map(String::as_str)
+    }
+
+    /// What others are to know of the types, under each of their names.
+    pub(crate) fn described(&self) -> Vec<NewClass> {
+        let describe = |(name, class): (&String, &Arc<Class>)| {
+            let redact = serde_json::json!(class.redact).to_string();
+            NewClass(name.clone(), class.queue.to_owned(), redact)
+        };
+        self.classes.iter().map(describe).collect()
     }
 
     /// `None`: no type of this name is registered.
@@ -149,9 +164,10 @@ impl fmt::Debug for Registry {
 
 fn perform<J: Job>(arguments: &str, state: &J::State, run: &Run) -> Result<Output, JobError> {
     let job: J = decode(arguments).map_err(|error| {
+        let reason = redact::hide_in_text(error.to_string(), arguments, J::REDACT);
         JobError::new(
             "undecodable_arguments",
-            format!("the arguments are not those of `{}`: {error}", J::NAME),
+            format!("the arguments are not those of `{}`: {reason}", J::NAME),
         )
     })?;
     let output = job.perform(&Context::new(state, run))?;

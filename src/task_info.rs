@@ -119,8 +119,11 @@ pub struct TaskInfo {
     /// its last attempt failed; of one that succeeded, why its result could
     /// not be kept.
     pub error: Option<String>,
-    /// The attempt that runs or that ended it, 1 the first; of one that waits,
-    /// how many attempts it has had.
+    /// How often it has run since it was enqueued or retried, the run that is
+    /// under way included; 0: never. A run counts whether it succeeded, failed,
+    /// was cancelled, or ended with the death of its process. Runs that a stop
+    /// has given back, and those that snoozed, do not count. Of a job whose row
+    /// is deleted and which succeeded, crashes are not counted.
     pub attempt: u32,
     /// Not before when the next attempt comes, if one is to come.
     pub retry_at: Option<DateTime<Utc>>,
@@ -191,7 +194,6 @@ pub(crate) fn look(conn: &mut Conn<'_>, id: i64) -> Result<Option<TaskInfo>> {
 fn of_job(job: Job, kept: Option<Kept>) -> TaskInfo {
     let status = status(&job);
     let used = u32::try_from(job.attempts).unwrap_or(0);
-    let ran = matches!(status, TaskStatus::Running | TaskStatus::Succeeded);
     let in_utc = |time: NaiveDateTime| time.and_utc();
     let (result, problem) = kept.map_or((None, None), |kept| (kept.result, kept.error));
     TaskInfo {
@@ -204,7 +206,7 @@ fn of_job(job: Job, kept: Option<Kept>) -> TaskInfo {
         } else {
             job.error()
         },
-        attempt: if ran { used + 1 } else { used },
+        attempt: u32::try_from(job.runs).unwrap_or(u32::MAX),
         retry_at: job.scheduled_at.filter(|_| used > 0).map(in_utc),
         progress: job.progress(),
         class_name: job.class_name,

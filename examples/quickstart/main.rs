@@ -46,7 +46,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
-use windlass::{Connection, NewJob};
+use windlass::{DbConnection, NewJob};
 
 type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 
@@ -138,7 +138,7 @@ fn pause_for(jobs: usize) -> Duration {
 
 /// One job per file, a thousand in a call; and which job is whose.
 fn enqueue(
-    connection: &mut Connection,
+    connection: &mut DbConnection,
     files: Vec<PathBuf>,
     interrupt: &Interrupt,
 ) -> Result<BTreeMap<i64, PathBuf>> {
@@ -160,7 +160,7 @@ fn enqueue(
 
 /// Waits until no job is left to do, and says how many failed.
 fn wait_for_the_end(
-    connection: &mut Connection,
+    connection: &mut DbConnection,
     crew: &mut Crew,
     jobs: usize,
     interrupt: &Interrupt,

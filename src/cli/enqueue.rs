@@ -69,6 +69,9 @@ pub(super) struct Enqueue {
 pub(super) struct Enqueued {
     job_id: i64,
     is_new: bool,
+    /// What another job has already, if that may be.
+    #[serde(skip)]
+    shared: &'static str,
 }
 
 impl Enqueue {
@@ -83,6 +86,11 @@ impl Enqueue {
         Ok(Enqueued {
             job_id: id.0,
             is_new,
+            shared: match (&self.key, registry) {
+                (None, _) => "unique id",
+                (Some(_), None) => "idempotency key",
+                (Some(_), Some(_)) => "idempotency key or unique id",
+            },
         })
     }
 
@@ -142,7 +150,8 @@ impl Report for Enqueued {
         if self.is_new {
             format!("Enqueued job {id}.\n")
         } else {
-            format!("Job {id} has this key already; nothing was enqueued.\n")
+            let shared = self.shared;
+            format!("Job {id} has this {shared} already; nothing was enqueued.\n")
         }
     }
 }

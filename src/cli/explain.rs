@@ -8,7 +8,7 @@ use crate::db::Database;
 use crate::error::{Error, Result};
 use crate::explain::{Explanation, Obstacle, Reason, explain};
 use crate::job::JobId;
-use crate::task_info::TaskStatus;
+use crate::task_info::{JobKey, TaskStatus};
 use chrono::{DateTime, Utc};
 
 /// Tell why a job is not running, or what it does
@@ -30,15 +30,20 @@ pub(super) struct Explain {
 impl Explain {
     pub(super) fn run(&self, database: &Database) -> Result<Explanation> {
         let mut connection = connect(database)?;
-        if let Ok(id) = self.job.parse()
-            && let Some(found) = explain(&mut connection, JobId(id))?
-        {
-            return Ok(found);
-        }
-        explain(&mut connection, self.job.as_str())?.ok_or_else(|| Error::NoSuchJob {
-            job: printable(&self.job),
-        })
+        by_key(&self.job, |key| explain(&mut connection, key))
     }
+}
+
+/// Finds a job by its id, or else by its unique id.
+pub(super) fn by_key<T>(job: &str, mut find: impl FnMut(JobKey) -> Result<Option<T>>) -> Result<T> {
+    if let Ok(id) = job.parse()
+        && let Some(found) = find(JobId(id).into())?
+    {
+        return Ok(found);
+    }
+    find(job.into())?.ok_or_else(|| Error::NoSuchJob {
+        job: printable(job),
+    })
 }
 
 impl Report for Explanation {
@@ -118,7 +123,11 @@ impl Explanation {
                     TaskStatus::Queued | TaskStatus::Running => "ended",
                 };
                 let at = self.task.finished_at.map_or(String::new(), |at| {
-                    format!(" at {}, with attempt {}", time(at), self.task.attempt)
+                    let ran = match self.task.attempt {
+                        0 => ", and never ran".to_owned(),
+                        attempt => format!(", with attempt {attempt}"),
+                    };
+                    format!(" at {}{ran}", time(at))
                 });
                 format!("It {how}{at}.\n")
             }
@@ -192,6 +201,10 @@ fn words(obstacle: &Obstacle) -> String {
         Obstacle::WorkersSilent => {
             "the workers that could take it have had no heartbeat for a minute".to_owned()
         }
+        Obstacle::WorkersDraining => "the workers that could take it are stopping".to_owned(),
+        Obstacle::WorkersQuiet => {
+            "the workers that could take it are quiet: they claim nothing until SIGCONT".to_owned()
+        }
         Obstacle::ThreadsBusy { threads } => {
             format!("all {threads} threads of the workers that could take it have work")
         }
@@ -199,6 +212,6 @@ fn words(obstacle: &Obstacle) -> String {
     }
 }
 
-fn time(at: DateTime<Utc>) -> String {
+pub(super) fn time(at: DateTime<Utc>) -> String {
     at.format("%Y-%m-%d %H:%M:%S UTC").to_string()
 }

@@ -1,6 +1,6 @@
 //! `windlass failed ...`.
 
-use super::select::{Done, How, Listed, Which, connect};
+use super::select::{Deed, Done, How, Listed, Which, connect};
 use crate::db::Database;
 use crate::error::Result;
 use crate::operate::{Change, Jobs};
@@ -75,7 +75,13 @@ impl List {
             jobs = jobs.error_contains(error);
         }
         let jobs = jobs.list(&mut connect(database)?)?;
-        Ok(Listed { jobs })
+        let is_narrow = self.class.is_some() || self.queue.is_some() || self.error.is_some();
+        let none = if is_narrow {
+            "No such job has failed."
+        } else {
+            "No job has failed."
+        };
+        Ok(Listed { jobs, none })
     }
 }
 
@@ -103,8 +109,12 @@ impl Retry {
     pub(super) fn run(&self, database: &Database) -> Result<Done> {
         let even_at_most_once = self.even_at_most_once;
         let change = Change::Retry { even_at_most_once };
-        self.how
-            .run(database, &self.which.jobs()?, change, "retried")
+        let deed = Deed {
+            done: "retried",
+            but: "has not failed",
+        };
+        let jobs = (&self.which.jobs()?, &self.which.which.scope());
+        self.how.run(database, jobs, change, deed)
     }
 }
 
@@ -123,7 +133,11 @@ pub(super) struct Discard {
 
 impl Discard {
     pub(super) fn run(&self, database: &Database) -> Result<Done> {
-        self.how
-            .run(database, &self.which.jobs()?, Change::Discard, "discarded")
+        let deed = Deed {
+            done: "discarded",
+            but: "has not failed",
+        };
+        let jobs = (&self.which.jobs()?, &self.which.which.scope());
+        self.how.run(database, jobs, Change::Discard, deed)
     }
 }

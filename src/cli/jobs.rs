@@ -1,6 +1,6 @@
 //! `windlass jobs ...`.
 
-use super::select::{Done, How, Listed, Which, connect, name};
+use super::select::{Deed, Done, How, Listed, Which, connect, name};
 use crate::JobState;
 use crate::db::Database;
 use crate::error::Result;
@@ -12,6 +12,7 @@ use std::time::Duration;
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
     List(List),
+    Show(super::show::Show),
     Cancel(Cancel),
     Discard(Discard),
     Reschedule(Reschedule),
@@ -24,9 +25,9 @@ pub(super) enum Command {
 Examples:
   windlass jobs list
   windlass jobs list --state scheduled --class import --limit 20
-  windlass jobs list --state finished --json")]
+  windlass jobs list --state cancelled --json")]
 pub(super) struct List {
-    /// Only jobs that stand here [default: all but finished]
+    /// Only jobs that stand here [default: all that have not ended]
     #[arg(long, value_parser = states(), value_name = "STATE")]
     state: Option<JobState>,
 
@@ -49,13 +50,15 @@ pub(super) struct List {
 
 fn states() -> impl clap::builder::TypedValueParser<Value = JobState> {
     use clap::builder::{PossibleValuesParser, TypedValueParser as _};
-    const STATES: [JobState; 6] = [
+    const STATES: [JobState; 8] = [
         JobState::Ready,
         JobState::Scheduled,
         JobState::Blocked,
         JobState::Claimed,
         JobState::Failed,
         JobState::Finished,
+        JobState::Cancelled,
+        JobState::Discarded,
     ];
     PossibleValuesParser::new(STATES.map(name)).try_map(|text| {
         let found = STATES.into_iter().find(|state| name(*state) == text);
@@ -76,7 +79,8 @@ impl List {
             jobs = jobs.queue(queue);
         }
         let jobs = jobs.list(&mut connect(database)?)?;
-        Ok(Listed { jobs })
+        let none = "No such job.";
+        Ok(Listed { jobs, none })
     }
 }
 
@@ -96,7 +100,12 @@ pub(super) struct Cancel {
 impl Cancel {
     pub(super) fn run(&self, database: &Database) -> Result<Done> {
         let jobs = self.which.of(Jobs::waiting_or_running(), false)?;
-        self.how.run(database, &jobs, Change::Cancel, "cancelled")
+        let deed = Deed {
+            done: "cancelled",
+            but: "has ended",
+        };
+        self.how
+            .run(database, (&jobs, &self.which.scope()), Change::Cancel, deed)
     }
 }
 
@@ -116,7 +125,16 @@ pub(super) struct Discard {
 impl Discard {
     pub(super) fn run(&self, database: &Database) -> Result<Done> {
         let jobs = self.which.of(Jobs::waiting(), false)?;
-        self.how.run(database, &jobs, Change::Discard, "discarded")
+        let deed = Deed {
+            done: "discarded",
+            but: "does not wait",
+        };
+        self.how.run(
+            database,
+            (&jobs, &self.which.scope()),
+            Change::Discard,
+            deed,
+        )
     }
 }
 
@@ -150,7 +168,12 @@ impl Reschedule {
             (None, delay) => Change::RunIn(delay.unwrap_or_default()),
         };
         let jobs = self.which.of(Jobs::waiting(), false)?;
-        self.how.run(database, &jobs, change, "rescheduled")
+        let deed = Deed {
+            done: "rescheduled",
+            but: "does not wait",
+        };
+        self.how
+            .run(database, (&jobs, &self.which.scope()), change, deed)
     }
 }
 
@@ -176,7 +199,11 @@ impl Priority {
     pub(super) fn run(&self, database: &Database) -> Result<Done> {
         let jobs = self.which.of(Jobs::waiting(), false)?;
         let change = Change::Priority(self.to);
+        let deed = Deed {
+            done: "given another priority",
+            but: "does not wait",
+        };
         self.how
-            .run(database, &jobs, change, "given another priority")
+            .run(database, (&jobs, &self.which.scope()), change, deed)
     }
 }

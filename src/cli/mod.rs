@@ -21,6 +21,7 @@ mod processes;
 mod queues;
 mod recurring;
 mod select;
+mod show;
 mod status;
 mod supervise;
 mod table;
@@ -40,6 +41,7 @@ Examples:
   windlass status --watch                        look at queues and processes
   windlass jobs list --state scheduled           look at jobs
   windlass explain 4711                          tell why a job is not running
+  windlass jobs show 4711                        look at all that is known of a job
   windlass failed retry --error 'timed out'      run failed jobs again
   windlass queues pause mail --reason 'no SMTP'  let nobody take jobs of a queue
   windlass doctor                                look whether all is well
@@ -164,13 +166,14 @@ impl Command {
                 })
             }
             Command::Supervise(supervise) => Ok(supervise.run(at)?),
-            Command::Status(status) => Ok(status.show(&at.database()?)?),
+            Command::Status(status) => Ok(status.show(&at.database()?.to_look())?),
             Command::Explain(explain) => {
-                Ok(output::show(&explain.run(&at.database()?)?, explain.json))
+                let database = at.database()?.to_look();
+                Ok(output::show(&explain.run(&database)?, explain.json))
             }
             Command::Queues(command) => command.show(&at.database()?),
             Command::Processes(processes) => Ok(output::show(
-                &processes.run(&at.database()?)?,
+                &processes.run(&at.database()?.to_look())?,
                 processes.json,
             )),
             Command::Enqueue(enqueue) => {
@@ -180,36 +183,42 @@ impl Command {
             Command::Jobs(command) => jobs(command, &at.database()?),
             Command::Failed(command) => failed(command, &at.database()?),
             Command::Recurring(command) => recurring(command, &at.database()?),
-            Command::Doctor(doctor) => Ok(doctor.show(&at.database()?)?),
+            Command::Doctor(doctor) => Ok(doctor.show(&at.database()?.to_look())?),
         }
     }
 }
 
+/// Shows what came of a change: 1, if not all that was named could be changed.
+fn changed(done: &select::Done, how: &select::How) -> ExitCode {
+    output::show_and_end(done, how.json, done.code())
+}
+
 fn jobs(command: &jobs::Command, db: &Database) -> Result<ExitCode, Failure> {
-    use jobs::Command::{Cancel, Discard, List, Priority, Reschedule};
+    use jobs::Command::{Cancel, Discard, List, Priority, Reschedule, Show};
     Ok(match command {
-        List(list) => output::show(&list.run(db)?, list.json),
-        Cancel(cancel) => output::show(&cancel.run(db)?, cancel.how.json),
-        Discard(discard) => output::show(&discard.run(db)?, discard.how.json),
-        Reschedule(reschedule) => output::show(&reschedule.run(db)?, reschedule.how.json),
-        Priority(priority) => output::show(&priority.run(db)?, priority.how.json),
+        List(list) => output::show(&list.run(&db.clone().to_look())?, list.json),
+        Show(show) => output::show(&show.run(&db.clone().to_look())?, show.json),
+        Cancel(cancel) => changed(&cancel.run(db)?, &cancel.how),
+        Discard(discard) => changed(&discard.run(db)?, &discard.how),
+        Reschedule(reschedule) => changed(&reschedule.run(db)?, &reschedule.how),
+        Priority(priority) => changed(&priority.run(db)?, &priority.how),
     })
 }
 
 fn failed(command: &failed::Command, db: &Database) -> Result<ExitCode, Failure> {
     use failed::Command::{Discard, List, Retry};
     Ok(match command {
-        List(list) => output::show(&list.run(db)?, list.json),
-        Retry(retry) => output::show(&retry.run(db)?, retry.how.json),
-        Discard(discard) => output::show(&discard.run(db)?, discard.how.json),
+        List(list) => output::show(&list.run(&db.clone().to_look())?, list.json),
+        Retry(retry) => changed(&retry.run(db)?, &retry.how),
+        Discard(discard) => changed(&discard.run(db)?, &discard.how),
     })
 }
 
 fn recurring(command: &recurring::Command, db: &Database) -> Result<ExitCode, Failure> {
     use recurring::Command::{List, Next, Pause, Resume, Run};
     Ok(match command {
-        List(list) => output::show(&list.run(db)?, list.json),
-        Next(next) => output::show(&next.run(db)?, next.json),
+        List(list) => output::show(&list.run(&db.clone().to_look())?, list.json),
+        Next(next) => output::show(&next.run(&db.clone().to_look())?, next.json),
         Run(run) => output::show(&run.run(db)?, run.json),
         Pause(pause) => output::show(&pause.run(db)?, pause.json),
         Resume(resume) => output::show(&resume.run(db)?, resume.json),

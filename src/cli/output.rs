@@ -133,6 +133,18 @@ impl Progress {
     }
 }
 
+/// Asks the person at the terminal. `None`: there is none.
+pub(super) fn ask(question: &str) -> Option<bool> {
+    if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
+        return None;
+    }
+    let mut answer = String::new();
+    let asked = write!(io::stderr(), "{question} [y/N] ").and_then(|()| io::stderr().flush());
+    let read = asked.and_then(|()| io::stdin().read_line(&mut answer));
+    let answer = answer.trim().to_lowercase();
+    Some(read.is_ok() && ["y", "yes"].contains(&&*answer))
+}
+
 /// Says why a command failed.
 pub(super) fn failed(error: &Error) -> ExitCode {
     // Where not even this can be written, the exit code still tells.

@@ -2,7 +2,7 @@
 
 use super::output::Report;
 use super::select::connect;
-use super::status::{age, runs};
+use super::status::{age, runs, state};
 use super::table::{Column, Table, printable};
 use crate::db::Database;
 use crate::db::status::ProcessStatus;
@@ -14,7 +14,8 @@ use std::time::Duration;
 ///
 /// A process whose heartbeat is older than the threshold is late: a supervisor
 /// prunes it, and its jobs run again elsewhere. When it stays, no supervisor
-/// runs.
+/// runs. One that is draining stops; one that is quiet was asked to claim
+/// nothing (SIGTSTP), until it gets SIGCONT.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -70,7 +71,7 @@ impl Report for Seen {
                 printable(&process.name),
                 printable(process.hostname.as_deref().unwrap_or_default()),
                 process.pid.to_string(),
-                self.state(process).to_owned(),
+                state(process, self.threshold).to_owned(),
                 format!("{} ago", age(process.heartbeat_seconds)),
                 age(process.age_seconds),
                 said(process, "windlass"),
@@ -80,18 +81,6 @@ impl Report for Seen {
             ]);
         }
         table.text(width)
-    }
-}
-
-impl Seen {
-    fn state(&self, process: &ProcessStatus) -> &'static str {
-        if process.heartbeat_seconds > self.threshold {
-            "late"
-        } else if process.draining {
-            "draining"
-        } else {
-            "alive"
-        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::Failure;
 use super::output::{self, Report};
-use super::select::{How, connect};
+use super::select::{Deed, How, Scope, connect};
 use super::status::{age, queues};
 use super::table::printable;
 use crate::JobState;
@@ -26,14 +26,19 @@ pub(super) enum Command {
 impl Command {
     pub(super) fn show(&self, db: &Database) -> Result<ExitCode, Failure> {
         Ok(match self {
-            Command::List(list) => output::show(&list.run(db)?, list.json),
-            Command::Show(show) => output::show(&show.run(db)?, show.json),
+            Command::List(list) => output::show(&list.run(&db.clone().to_look())?, list.json),
+            Command::Show(show) => output::show(&show.run(&db.clone().to_look())?, show.json),
             Command::Pause(pause) => output::show(&pause.run(db)?, pause.json),
             Command::Resume(resume) => output::show(&resume.run(db)?, resume.json),
             Command::Clear(clear) => {
                 let ready = Jobs::in_state(JobState::Ready).queue(&clear.queue);
-                let done = clear.how.run(db, &ready, Change::Discard, "discarded")?;
-                output::show(&done, clear.how.json)
+                let deed = Deed {
+                    done: "discarded",
+                    but: "is not ready",
+                };
+                let jobs = (&ready, &Scope::Some);
+                let done = clear.how.run(db, jobs, Change::Discard, deed)?;
+                output::show_and_end(&done, clear.how.json, done.code())
             }
         })
     }
@@ -264,6 +269,7 @@ fn user() -> String {
     let host = gethostname::gethostname();
     let name = ["USER", "LOGNAME"]
         .into_iter()
-        .find_map(|name| std::env::var(name).ok());
-    format!("{}@{}", name.unwrap_or_default(), host.to_string_lossy())
+        .find_map(|name| std::env::var(name).ok().filter(|name| !name.is_empty()));
+    let name = name.unwrap_or_else(|| format!("uid {}", rustix::process::getuid().as_raw()));
+    format!("{name}@{}", host.to_string_lossy())
 }

@@ -1,13 +1,17 @@
 //! `windlass recurring ...`.
 
+use super::config::Source;
 use super::output::Report;
 use super::select::connect;
 use super::table::{Column, Table, printable};
-use crate::db::Database;
+use crate::config::Config;
+use crate::db::{AsConn as _, Database, DbConnection};
 use crate::error::Result;
 use crate::job::JobId;
 use crate::recurring::{self, RecurringStatus};
+use crate::schedule::Schedule;
 use chrono::{DateTime, Utc};
+use chrono_tz::Tz;
 use serde::Serialize;
 
 /// Look at the recurring tasks, and run, pause or resume one
@@ -93,6 +97,8 @@ fn time(time: DateTime<Utc>) -> String {
 }
 
 /// Show when the recurring tasks are due next
+///
+/// Those of the configuration are shown before any scheduler has declared them.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -102,6 +108,9 @@ pub(super) struct Next {
     /// Only this task [default: all]
     #[arg(value_name = "KEY")]
     key: Option<String>,
+
+    #[command(flatten)]
+    source: Source,
 
     /// How many ticks of each task
     #[arg(long, value_name = "COUNT", default_value_t = 5,
@@ -117,6 +126,8 @@ pub(super) struct Next {
 #[derive(Debug, Serialize)]
 pub(super) struct Upcoming {
     ticks: Vec<Tick>,
+    /// Whether a scheduler runs that may fire them.
+    scheduler_runs: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -127,33 +138,100 @@ struct Tick {
     local: String,
     /// It is not fired.
     paused: bool,
+    #[serde(skip)]
+    state: &'static str,
+}
+
+/// A task, and where it is known from.
+struct Known {
+    key: String,
+    zone: Tz,
+    paused: bool,
+    /// Of the configuration; `None`: of the database.
+    schedule: Option<Schedule>,
+    state: &'static str,
 }
 
 impl Next {
     pub(super) fn run(&self, database: &Database) -> Result<Upcoming> {
+        let config = self.source.read(None, Vec::new())?;
         let mut connection = connect(database)?;
-        let all = recurring::list(&mut connection)?;
-        let keys = match &self.key {
-            Some(key) => vec![key.clone()],
-            None => all.iter().map(|task| task.key.clone()).collect(),
-        };
-        let mut ticks = Vec::new();
-        for key in keys {
-            let task = all.iter().find(|task| task.key == key);
-            let zone = task.and_then(|task| task.time_zone.parse().ok());
-            for at in recurring::upcoming(&mut connection, &key, self.count.into())? {
-                let local = at.with_timezone(&zone.unwrap_or(chrono_tz::UTC));
-                ticks.push(Tick {
-                    key: key.clone(),
-                    at,
-                    local: local.format("%a %Y-%m-%d %H:%M:%S %Z").to_string(),
-                    paused: task.is_some_and(|task| task.paused_at.is_some()),
-                });
+        let mut all = known(&mut connection, &config)?;
+        if let Some(key) = &self.key {
+            all.retain(|task| task.key == *key);
+            if all.is_empty() {
+                return Err(recurring::unknown(key));
             }
         }
+        let now = recurring::now(&mut connection)?;
+        let mut ticks = Vec::new();
+        for task in all {
+            let count = usize::from(self.count);
+            let times = match &task.schedule {
+                Some(schedule) => schedule.upcoming(now).take(count).collect(),
+                None => recurring::upcoming(&mut connection, &task.key, count)?,
+            };
+            ticks.extend(times.into_iter().map(|at| {
+                Tick {
+                    key: task.key.clone(),
+                    at,
+                    local: at
+                        .with_timezone(&task.zone)
+                        .format("%a %Y-%m-%d %H:%M:%S %Z")
+                        .to_string(),
+                    paused: task.paused,
+                    state: task.state,
+                }
+            }));
+        }
         ticks.sort_by(|one, other| (one.at, &one.key).cmp(&(other.at, &other.key)));
-        Ok(Upcoming { ticks })
+        Ok(Upcoming {
+            ticks,
+            scheduler_runs: crate::doctor::has_scheduler(&mut connection.as_conn())?,
+        })
     }
+}
+
+/// The tasks of the database, and those of the configuration, which counts
+/// where both have one: so will its scheduler.
+fn known(connection: &mut DbConnection, config: &Config) -> Result<Vec<Known>> {
+    let stored = recurring::list(connection)?;
+    let of_config = config.declared_schedules();
+    let mut all: Vec<Known> = of_config
+        .into_iter()
+        .map(|(key, schedule)| {
+            let row = stored.iter().find(|task| task.key == key);
+            let paused = row.is_some_and(|task| task.paused_at.is_some());
+            Known {
+                key,
+                zone: schedule
+                    .time_zone()
+                    .and_then(|zone| zone.parse().ok())
+                    .unwrap_or(Tz::UTC),
+                paused,
+                schedule: Some(schedule),
+                state: match row {
+                    _ if paused => "paused",
+                    None => "not declared yet",
+                    Some(_) => "",
+                },
+            }
+        })
+        .collect();
+    for task in stored {
+        if all.iter().any(|known| known.key == task.key) {
+            continue;
+        }
+        let paused = task.paused_at.is_some();
+        all.push(Known {
+            zone: task.time_zone.parse().unwrap_or(chrono_tz::UTC),
+            state: if paused { "paused" } else { "" },
+            key: task.key,
+            paused,
+            schedule: None,
+        });
+    }
+    Ok(all)
 }
 
 impl Report for Upcoming {
@@ -172,10 +250,14 @@ impl Report for Upcoming {
                 time(tick.at),
                 tick.local.clone(),
                 printable(&tick.key),
-                if tick.paused { "paused" } else { "" }.to_owned(),
+                tick.state.to_owned(),
             ]);
         }
-        table.text(width)
+        let mut text = table.text(width);
+        if !self.scheduler_runs {
+            text.push_str("\nNo scheduler runs: none of them is fired until one is started.\n");
+        }
+        text
     }
 }
 

@@ -6,6 +6,7 @@ use crate::clock;
 use crate::db::migrations;
 use crate::db::status::{ProcessStatus, QueueStatus, RunStatus};
 use crate::db::{AsConn as _, Database};
+use crate::doctor::ALIVE;
 use crate::error::Result;
 use serde::Serialize;
 use std::process::ExitCode;
@@ -140,11 +141,28 @@ fn processes(processes: &[ProcessStatus]) -> Table {
             printable(process.hostname.as_deref().unwrap_or_default()),
             process.pid.to_string(),
             format!("{} ago", age(process.heartbeat_seconds)),
-            if process.draining { "draining" } else { "" }.to_owned(),
+            state(process, ALIVE.as_secs_f64()).to_owned(),
             runs(&process.runs, process.claimed),
         ]);
     }
     table
+}
+
+/// How a process is; late after so many seconds without a heartbeat.
+pub(super) fn state(process: &ProcessStatus, threshold: f64) -> &'static str {
+    if process.heartbeat_seconds > threshold {
+        if process.draining {
+            "late, draining"
+        } else {
+            "late"
+        }
+    } else if process.draining {
+        "draining"
+    } else if process.quiet {
+        "quiet"
+    } else {
+        "alive"
+    }
 }
 
 /// One line a job, and how many more there are.

@@ -50,14 +50,18 @@ impl Table {
 
     /// The lines, no longer than `width` columns where that can be.
     pub(super) fn text(&self, width: Option<usize>) -> String {
-        let table = self.table();
-        let widths = table.column_max_content_widths();
-        let needed: usize = widths.iter().map(|width| usize::from(width + GAP)).sum();
-        if width.is_some_and(|width| needed - usize::from(GAP) > width) {
+        if width.is_some_and(|width| self.width() > width) {
             self.blocks()
         } else {
-            table.trim_fmt() + "\n"
+            self.table().trim_fmt() + "\n"
         }
+    }
+
+    /// How many columns it takes as a table.
+    pub(super) fn width(&self) -> usize {
+        let widths = self.table().column_max_content_widths();
+        let all: usize = widths.iter().map(|width| usize::from(width + GAP)).sum();
+        all - usize::from(GAP)
     }
 
     fn table(&self) -> comfy_table::Table {

@@ -266,6 +266,16 @@ impl Config {
         self.tasks.iter().map(|declared| &declared.task)
     }
 
+    /// When each of them is due, in its time zone.
+    #[cfg(feature = "cli")]
+    pub(crate) fn declared_schedules(&self) -> Vec<(String, crate::Schedule)> {
+        let zone = self.scheduler.time_zone.value;
+        let tasks = self.tasks();
+        tasks
+            .map(|task| (task.key().to_owned(), task.schedule().clone().or_in(zone)))
+            .collect()
+    }
+
     /// What looks like a mistake and is none for certain: environment
     /// variables that begin with `WINDLASS_` and set nothing.
     pub fn warnings(&self) -> &[Problem] {

@@ -96,7 +96,7 @@ impl AttemptOutcome {
 pub(crate) enum Began {
     /// So long ago, by the runner's monotonic clock.
     Ago(Duration),
-    /// At this time, by the database's clock.
+    /// At this time, by the database's clock. `None`: it never began.
     At(Option<NaiveDateTime>),
 }
 
@@ -111,6 +111,13 @@ pub(super) struct EndedRun {
     pub(super) by_owner: bool,
     /// What becomes of the row of a job that ends without having failed.
     pub(super) finished: Finished,
+}
+
+impl EndedRun {
+    /// Whether a thread had it.
+    fn has_begun(&self) -> bool {
+        !matches!(self.began, Began::At(None))
+    }
 }
 
 /// A claim, how it is to end, and for how long its job ran.
@@ -220,6 +227,10 @@ pub(super) fn follow(conn: &mut Conn<'_>, run: &EndedRun, ending: &Ending) -> Qu
             insert(conn, run, AttemptOutcome::Discarded, failure)?;
             close(conn, run, ResultOutcome::Discarded, failure)
         }
+        Ending::Cancel(failure) if !run.has_begun() => {
+            insert_waiting(conn, &[run.job_id], AttemptOutcome::Cancelled, failure)?;
+            close(conn, run, ResultOutcome::Cancelled, failure)
+        }
         Ending::Cancel(failure) => {
             insert(conn, run, AttemptOutcome::Cancelled, failure)?;
             close(conn, run, ResultOutcome::Cancelled, failure)
@@ -239,7 +250,7 @@ pub(super) fn follow(conn: &mut Conn<'_>, run: &EndedRun, ending: &Ending) -> Qu
 }
 
 /// One attempt was used.
-fn count(conn: &mut Conn<'_>, run: &EndedRun) -> QueryResult<()> {
+pub(super) fn count(conn: &mut Conn<'_>, run: &EndedRun) -> QueryResult<()> {
     // A count that can grow no more, as other programs may leave it, stays.
     let text = conn.write(
         "UPDATE solid_queue_jobs SET attempts = {next attempts}, last_claim_id = coalesce($1, last_claim_id), \
@@ -261,12 +272,17 @@ fn close(
     outcome: ResultOutcome,
     failure: &Failure,
 ) -> QueryResult<()> {
-    let named = results::record(conn, &[run.job_id], outcome, failure, 1)?;
+    let ran = i32::from(run.has_begun());
+    let named = results::record(conn, &[run.job_id], outcome, failure, ran)?;
     if run.finished == Finished::Delete {
         super::clear::delete(conn, &[run.job_id])?;
     } else {
         super::steps::remove(conn, &[run.job_id])?;
-        count(conn, run)?;
+        if run.has_begun() {
+            count(conn, run)?;
+        } else if run.by_owner {
+            claimed::note_claim(conn, run.claim_id, run.job_id)?;
+        }
         let text = conn.write("UPDATE solid_queue_jobs SET finished_at = {now} WHERE id = $1");
         on!(conn, |c| cached(sql(text).bind::<BigInt, _>(run.job_id))
             .execute(c))?;

@@ -252,7 +252,7 @@ pub(super) mod sealed {
 }
 
 /// What can be lent as a [`Conn`]: `PgConnection`, `SqliteConnection`, either
-/// of them out of an r2d2 pool, and a [`Connection`](super::Connection).
+/// of them out of an r2d2 pool, and a [`DbConnection`](super::DbConnection).
 pub trait AsConn: sealed::Sealed {
     /// Lends the connection.
     fn as_conn(&mut self) -> Conn<'_>;
@@ -295,8 +295,8 @@ impl<C: diesel::r2d2::R2D2Connection + AsConn + 'static> AsConn
     }
 }
 
-impl sealed::Sealed for super::Connection {}
-impl AsConn for super::Connection {
+impl sealed::Sealed for super::DbConnection {}
+impl AsConn for super::DbConnection {
     fn as_conn(&mut self) -> Conn<'_> {
         self.lend()
     }

@@ -158,8 +158,13 @@ pub(crate) struct Load {
     /// Seconds since the first scheduled job was due.
     #[diesel(sql_type = Nullable<Double>)]
     pub(crate) overdue: Option<f64>,
+    /// Jobs are ready on a queue that is not paused.
     #[diesel(sql_type = Bool)]
     pub(crate) has_ready: bool,
+    #[diesel(sql_type = Bool)]
+    pub(crate) has_scheduled: bool,
+    #[diesel(sql_type = Bool)]
+    pub(crate) has_blocked: bool,
     /// Seconds since the oldest open transaction of this database began, but
     /// this one. `None`: there is none, or it cannot be known.
     #[diesel(sql_type = Nullable<Double>)]
@@ -186,8 +191,62 @@ pub(crate) fn load(conn: &mut Conn<'_>) -> QueryResult<Load> {
     };
     let text = conn.write(&format!(
         "SELECT (SELECT {overdue} FROM solid_queue_scheduled_executions WHERE scheduled_at <= {{now}}) AS overdue, \
-         EXISTS (SELECT 1 FROM solid_queue_ready_executions) AS has_ready, oldest.* \
+         EXISTS (SELECT 1 FROM solid_queue_ready_executions r WHERE r.queue_name NOT IN \
+           (SELECT p.queue_name FROM solid_queue_pauses p)) AS has_ready, \
+         EXISTS (SELECT 1 FROM solid_queue_scheduled_executions) AS has_scheduled, \
+         EXISTS (SELECT 1 FROM solid_queue_blocked_executions) AS has_blocked, oldest.* \
          FROM (SELECT 1) AS one LEFT JOIN ({oldest}) AS oldest ON true"
     ));
     on!(conn, |c| sql(text).get_result(c))
+}
+
+/// The recurring tasks of ours that are not paused.
+#[derive(Debug)]
+pub(crate) struct Tasks {
+    pub(crate) known: i64,
+    pub(crate) overdue: i64,
+    /// The one that has been due for longest, if it is overdue.
+    pub(crate) late: Option<LateTask>,
+}
+
+#[derive(Debug)]
+pub(crate) struct LateTask {
+    pub(crate) key: String,
+    pub(crate) seconds: f64,
+    /// By a program, whose schedulers alone fire it.
+    pub(crate) is_declared: bool,
+}
+
+#[derive(QueryableByName)]
+struct TaskRow {
+    #[diesel(sql_type = Text)]
+    key: String,
+    #[diesel(sql_type = Nullable<Double>)]
+    seconds: Option<f64>,
+    #[diesel(sql_type = Bool)]
+    is_declared: bool,
+}
+
+/// Looks at the recurring tasks; late are those that have been due for so many
+/// seconds, by the database's clock.
+pub(crate) fn tasks(conn: &mut Conn<'_>, late: f64) -> QueryResult<Tasks> {
+    let age = super::status::age(conn, "next_run_at");
+    let text = conn.write(&format!(
+        "SELECT key, {age} AS seconds, declared_at IS NOT NULL AS is_declared FROM solid_queue_recurring_tasks \
+         WHERE next_run_at IS NOT NULL AND paused_at IS NULL ORDER BY next_run_at, id"
+    ));
+    let rows: Vec<TaskRow> = on!(conn, |c| sql(text).load(c))?;
+    let known = rows.len() as i64;
+    let is_late = |row: &TaskRow| row.seconds.is_some_and(|seconds| seconds > late);
+    let mut overdue = rows.into_iter().filter(is_late);
+    let first = overdue.next();
+    Ok(Tasks {
+        known,
+        overdue: overdue.count() as i64 + i64::from(first.is_some()),
+        late: first.map(|row| LateTask {
+            key: row.key,
+            seconds: row.seconds.unwrap_or_default(),
+            is_declared: row.is_declared,
+        }),
+    })
 }

@@ -9,7 +9,7 @@ use super::sql::{cached, sql};
 use super::status::age;
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Double, Integer, Nullable, Text, Timestamp};
+use diesel::sql_types::{BigInt, Bool, Double, Integer, Nullable, Text, Timestamp};
 
 /// More than these are not counted.
 pub(crate) const MOST: u32 = 10_000;
@@ -63,16 +63,19 @@ pub(crate) struct Able {
     /// How many jobs it holds.
     #[diesel(sql_type = BigInt)]
     pub(crate) claimed: i64,
+    /// It stops, and claims nothing more.
+    #[diesel(sql_type = Bool)]
+    pub(crate) draining: bool,
 }
 
-/// The processes of a kind that are registered and not draining. Those of
+/// The processes of a kind that are registered. Those of
 /// Ruby, which count no heartbeats, take no jobs of ours.
 pub(crate) fn able(conn: &mut Conn<'_>, kind: &str) -> QueryResult<Vec<Able>> {
     let beat = age(conn, "p.last_heartbeat_at");
     let text = conn.write(&format!(
         "SELECT p.metadata, coalesce({beat}, 0) AS heartbeat_seconds, \
-         (SELECT count(*) FROM solid_queue_claimed_executions c WHERE c.process_id = p.id) AS claimed \
-         FROM solid_queue_processes p WHERE p.kind = $1 AND p.heartbeat_seq IS NOT NULL AND NOT p.draining ORDER BY p.id"
+         (SELECT count(*) FROM solid_queue_claimed_executions c WHERE c.process_id = p.id) AS claimed, p.draining \
+         FROM solid_queue_processes p WHERE p.kind = $1 AND p.heartbeat_seq IS NOT NULL ORDER BY p.id"
     ));
     on!(conn, |c| cached(sql(text).bind::<Text, _>(kind)).load(c))
 }

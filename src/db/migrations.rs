@@ -91,7 +91,7 @@ type File = (MigrationDialect, &'static str, &'static str, &'static str);
 
 /// All migrations, in order: the statements of this version need every one,
 /// and both databases have the same.
-const FILES: [File; 20] = [
+const FILES: [File; 22] = [
     (
         MigrationDialect::Postgres,
         "2026-11-21-000001_solid_queue",
@@ -145,6 +145,12 @@ const FILES: [File; 20] = [
         "2026-11-21-000010_cheaper_ends",
         include_str!("../../migrations/postgres/2026-11-21-000010_cheaper_ends/up.sql"),
         include_str!("../../migrations/postgres/2026-11-21-000010_cheaper_ends/down.sql"),
+    ),
+    (
+        MigrationDialect::Postgres,
+        "2026-11-21-000013_classes",
+        include_str!("../../migrations/postgres/2026-11-21-000013_classes/up.sql"),
+        include_str!("../../migrations/postgres/2026-11-21-000013_classes/down.sql"),
     ),
     (
         MigrationDialect::Postgres,
@@ -205,6 +211,12 @@ const FILES: [File; 20] = [
         "2026-11-21-000010_cheaper_ends",
         include_str!("../../migrations/sqlite/2026-11-21-000010_cheaper_ends/up.sql"),
         include_str!("../../migrations/sqlite/2026-11-21-000010_cheaper_ends/down.sql"),
+    ),
+    (
+        MigrationDialect::Sqlite,
+        "2026-11-21-000013_classes",
+        include_str!("../../migrations/sqlite/2026-11-21-000013_classes/up.sql"),
+        include_str!("../../migrations/sqlite/2026-11-21-000013_classes/down.sql"),
     ),
     (
         MigrationDialect::Sqlite,

@@ -19,11 +19,13 @@ pub(crate) mod bench;
 pub(crate) mod blocked;
 mod bulk;
 pub(crate) mod claimed;
+pub(crate) mod classes;
 pub(crate) mod clear;
 pub(crate) mod completion;
 mod conn;
 mod database;
 pub(crate) mod declared;
+pub(crate) mod details;
 pub(crate) mod doctor;
 mod execution;
 pub(crate) mod explain;
@@ -69,7 +71,11 @@ pub(crate) use address::without_secrets;
 pub use conn::{AsConn, Conn};
 pub(crate) use conn::{briefly, on, own, ping, prefer_indexes};
 pub(crate) use database::Session;
-pub use database::{Connection, Database, TestDatabase};
+#[cfg(feature = "postgres")]
+pub use database::TypedPostgres;
+#[cfg(feature = "sqlite")]
+pub use database::TypedSqlite;
+pub use database::{Database, DbBackend, DbConnection, TestDatabase, Typed};
 #[cfg(feature = "postgres")]
 pub(crate) use database::{arm, tagged};
 pub(crate) use fatal::{FileId, Refusal};

@@ -129,6 +129,16 @@ pub(crate) fn drain(conn: &mut Conn<'_>, id: i64) -> QueryResult<()> {
     .map(drop)
 }
 
+/// Has the row of a process say this of it.
+pub(crate) fn describe(conn: &mut Conn<'_>, id: i64, metadata: &str) -> QueryResult<()> {
+    on!(conn, |c| diesel::update(
+        dsl::solid_queue_processes.find(id)
+    )
+    .set(dsl::metadata.eq(metadata))
+    .execute(c))
+    .map(drop)
+}
+
 /// Says whether the process wants to be notified of new work.
 pub(crate) fn listen(conn: &mut Conn<'_>, id: i64, listening: bool) -> QueryResult<()> {
     let text = conn.write("UPDATE solid_queue_processes SET listening = $1 WHERE id = $2");

@@ -242,6 +242,10 @@ pub(super) fn judge(
     };
     if let Some(failure) = last {
         attempts::insert(conn, run, AttemptOutcome::Failed, &failure)?;
+        // A crash is counted already.
+        if started && !counts {
+            attempts::count(conn, run)?;
+        }
         failed::insert(conn, claim.job_id, &failure)?;
         recovered.failed.push(claim.job_id);
         return Ok(Next::Nothing);

@@ -98,6 +98,8 @@ struct Job {
     unique_id: Option<String>,
     #[diesel(sql_type = Integer)]
     attempts: i32,
+    #[diesel(sql_type = Integer)]
+    crash_count: i32,
     #[diesel(sql_type = Nullable<Text>)]
     policy: Option<String>,
 }
@@ -126,7 +128,7 @@ pub(super) fn record(
     running: i32,
 ) -> QueryResult<Vec<i64>> {
     let text = conn.write(
-        "SELECT id, class_name, unique_id, attempts, policy FROM solid_queue_jobs WHERE id IN {in $1} ORDER BY id",
+        "SELECT id, class_name, unique_id, attempts, crash_count, policy FROM solid_queue_jobs WHERE id IN {in $1} ORDER BY id",
     );
     let rows: Vec<Job> = on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
         .load(c))?;
@@ -143,7 +145,9 @@ pub(super) fn record(
                 outcome,
                 None,
                 Some(&error),
-                job.attempts.saturating_add(running),
+                job.attempts
+                    .saturating_add(job.crash_count)
+                    .saturating_add(running),
                 keep,
             )
         })

@@ -183,6 +183,15 @@ diesel::table! {
 }
 
 diesel::table! {
+    windlass_classes (class_name) {
+        class_name -> Text,
+        queue_name -> Text,
+        redact -> Text,
+        seen_at -> Timestamp,
+    }
+}
+
+diesel::table! {
     windlass_results (job_id) {
         job_id -> BigInt,
         unique_id -> Nullable<Text>,
@@ -250,6 +259,7 @@ diesel::allow_tables_to_appear_in_same_query!(
     solid_queue_scheduled_executions,
     solid_queue_semaphores,
     windlass_attempts,
+    windlass_classes,
     windlass_results,
     windlass_schema_migrations,
     windlass_steps,

@@ -22,8 +22,12 @@ pub enum JobState {
     Claimed,
     /// It failed and waits for a person.
     Failed,
-    /// It has ended in any other way.
+    /// It has ended with success.
     Finished,
+    /// It has ended because somebody asked for that.
+    Cancelled,
+    /// It has ended by its own word, without having failed.
+    Discarded,
 }
 
 impl JobState {
@@ -37,7 +41,8 @@ impl JobState {
         JobState::Failed,
     ];
 
-    /// The table of its executions; finished jobs have none.
+    /// The table of its executions. Finished jobs have none, and of those that
+    /// were cancelled or discarded their last attempt tells.
     pub(crate) fn table(self) -> &'static str {
         match self {
             JobState::Ready => "solid_queue_ready_executions",
@@ -46,6 +51,7 @@ impl JobState {
             JobState::Claimed => "solid_queue_claimed_executions",
             JobState::Failed => "solid_queue_failed_executions",
             JobState::Finished => "solid_queue_jobs",
+            JobState::Cancelled | JobState::Discarded => "windlass_attempts",
         }
     }
 }
@@ -78,7 +84,12 @@ fn conditions(conn: &Conn<'_>, state: JobState, filter: &Filter) -> String {
         _ => "false",
     };
     let finished = match state {
-        JobState::Finished => " AND j.finished_at IS NOT NULL",
+        JobState::Finished => {
+            " AND j.finished_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM windlass_attempts a \
+             WHERE a.job_id = j.id AND a.outcome IN ('cancelled', 'discarded'))"
+        }
+        JobState::Cancelled => " AND j.finished_at IS NOT NULL AND e.outcome = 'cancelled'",
+        JobState::Discarded => " AND j.finished_at IS NOT NULL AND e.outcome = 'discarded'",
         _ => "",
     };
     format!(
@@ -203,7 +214,10 @@ pub struct JobSummary {
     pub priority: i32,
     /// Where it stands.
     pub state: JobState,
-    /// How many attempts it has had.
+    /// How often it has run since it was enqueued or retried, the run that is
+    /// under way included: a run counts whether it succeeded, failed, was
+    /// cancelled, or ended with the death of its process. Runs that a stop has
+    /// given back, and those that snoozed, do not count.
     pub attempts: i32,
     /// When it was enqueued.
     pub created_at: DateTime<Utc>,
@@ -224,14 +238,29 @@ struct Row {
     queue_name: String,
     #[diesel(sql_type = Integer)]
     priority: i32,
-    #[diesel(sql_type = Integer)]
-    attempts: i32,
+    #[diesel(sql_type = BigInt)]
+    attempts: i64,
     #[diesel(sql_type = Timestamp)]
     created_at: NaiveDateTime,
     #[diesel(sql_type = Timestamp)]
     at: NaiveDateTime,
     #[diesel(sql_type = Nullable<Text>)]
     error: Option<String>,
+}
+
+/// How often a job `j` has run that stands in this state. Those that succeed
+/// count neither their last attempt nor their crashes in their row, as all jobs
+/// would pay for it: the crashes since the last failure are looked up.
+pub(super) fn runs(state: JobState) -> &'static str {
+    match state {
+        JobState::Finished => {
+            "(CAST(j.attempts AS bigint) + 1 + (SELECT count(*) FROM windlass_attempts a WHERE a.job_id = j.id \
+             AND a.outcome = 'crashed' AND a.id > coalesce((SELECT max(l.id) FROM windlass_attempts l \
+             WHERE l.job_id = j.id AND l.outcome = 'failed'), 0)))"
+        }
+        JobState::Claimed => "(CAST(j.attempts AS bigint) + j.crash_count + 1)",
+        _ => "(CAST(j.attempts AS bigint) + j.crash_count)",
+    }
 }
 
 /// The jobs of a state: the failed and finished ones newest first, of the
@@ -249,13 +278,16 @@ pub(crate) fn list(
         JobState::Claimed => ("e.created_at", "e.id"),
         JobState::Failed => ("e.created_at", "e.id DESC"),
         JobState::Finished => ("e.finished_at", "e.id DESC"),
+        JobState::Cancelled | JobState::Discarded => ("e.ended_at", "e.id DESC"),
     };
     let error = match state {
         JobState::Failed => "e.error",
+        JobState::Cancelled | JobState::Discarded => "e.kind || ': ' || e.message",
         _ => "NULL",
     };
+    let runs = runs(state);
     let text = conn.write(&format!(
-        "SELECT j.id AS job_id, j.class_name, j.queue_name, j.priority, j.attempts, \
+        "SELECT j.id AS job_id, j.class_name, j.queue_name, j.priority, {runs} AS attempts, \
          coalesce({{moment j.created_at}}, {{now}}) AS created_at, coalesce({{moment {at}}}, {{now}}) AS at, {error} AS error FROM {} WHERE {} ORDER BY {order} LIMIT $5",
         joined(state),
         conditions(conn, state, filter)
@@ -270,10 +302,13 @@ pub(crate) fn list(
         queue_name: row.queue_name,
         priority: row.priority,
         state,
-        attempts: row.attempts,
+        attempts: i32::try_from(row.attempts).unwrap_or(i32::MAX),
         created_at: row.created_at.and_utc(),
         at: row.at.and_utc(),
-        error: row.error.map(|error| super::failed::in_words(&error)),
+        error: match state {
+            JobState::Failed => row.error.map(|error| super::failed::in_words(&error)),
+            _ => row.error,
+        },
     });
     Ok(jobs.collect())
 }

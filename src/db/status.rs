@@ -63,6 +63,9 @@ pub struct ProcessStatus {
     pub heartbeat_seconds: f64,
     /// Whether it is stopping and claims no more.
     pub draining: bool,
+    /// Whether it was asked to claim nothing (SIGTSTP), and goes on with what
+    /// it runs.
+    pub quiet: bool,
     /// Seconds since it was registered.
     pub age_seconds: f64,
     /// What it says of itself: a worker its queues, threads and classes.
@@ -177,7 +180,13 @@ pub(crate) fn processes(conn: &mut Conn<'_>) -> QueryResult<Vec<ProcessStatus>> 
             } else {
                 Vec::new()
             };
+            let metadata: serde_json::Value = row
+                .metadata
+                .and_then(|text| serde_json::from_str(&text).ok())
+                .unwrap_or_default();
             Ok(ProcessStatus {
+                quiet: metadata["quiet"] == true,
+                metadata,
                 id: row.id,
                 kind: row.kind,
                 name: row.name,
@@ -186,10 +195,6 @@ pub(crate) fn processes(conn: &mut Conn<'_>) -> QueryResult<Vec<ProcessStatus>> 
                 heartbeat_seconds: row.heartbeat_seconds,
                 draining: row.draining,
                 age_seconds: row.age_seconds,
-                metadata: row
-                    .metadata
-                    .and_then(|text| serde_json::from_str(&text).ok())
-                    .unwrap_or_default(),
                 runs,
                 claimed: row.claimed,
             })

@@ -4,6 +4,7 @@ use super::conn::{Conn, on};
 use super::failed;
 use super::foreign::Lossy;
 use super::notes::{Note, Progress};
+use super::select::{self, JobState};
 use super::sql::{cached, sql};
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
@@ -22,6 +23,9 @@ pub(crate) struct Job {
     pub(crate) priority: i32,
     #[diesel(sql_type = Integer)]
     pub(crate) attempts: i32,
+    /// How often it has run, the run that is under way included.
+    #[diesel(sql_type = BigInt)]
+    pub(crate) runs: i64,
     #[diesel(sql_type = Nullable<Text>)]
     pub(crate) unique_id: Option<String>,
     #[diesel(sql_type = Nullable<Timestamp>)]
@@ -64,17 +68,21 @@ impl Job {
 
 /// Looks a job up. `None`: there is no row of it (any more).
 pub(crate) fn job(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<Job>> {
-    let text = conn.write(
+    let [succeeded, claimed, other] =
+        [JobState::Finished, JobState::Claimed, JobState::Failed].map(select::runs);
+    let text = conn.write(&format!(
         "SELECT j.id AS job_id, j.class_name, j.queue_name, j.priority, j.attempts, j.unique_id, \
-         {moment j.finished_at} AS finished_at, c.id IS NOT NULL AS is_claimed, c.note, \
-         {moment s.scheduled_at} AS scheduled_at, f.error, {moment f.created_at} AS failed_at, \
+         CASE WHEN c.id IS NOT NULL THEN {claimed} WHEN j.finished_at IS NULL \
+           OR a.outcome IN ('cancelled', 'discarded') THEN {other} ELSE {succeeded} END AS runs, \
+         {{moment j.finished_at}} AS finished_at, c.id IS NOT NULL AS is_claimed, c.note, \
+         {{moment s.scheduled_at}} AS scheduled_at, f.error, {{moment f.created_at}} AS failed_at, \
          a.outcome AS last_outcome, a.kind || ': ' || a.message AS last_error \
          FROM solid_queue_jobs j LEFT JOIN solid_queue_claimed_executions c ON c.job_id = j.id \
          LEFT JOIN solid_queue_scheduled_executions s ON s.job_id = j.id \
          LEFT JOIN solid_queue_failed_executions f ON f.job_id = j.id \
          LEFT JOIN windlass_attempts a ON a.id = (SELECT max(l.id) FROM windlass_attempts l WHERE l.job_id = j.id) \
-         WHERE j.id = $1",
-    );
+         WHERE j.id = $1"
+    ));
     on!(conn, |c| cached(sql(text).bind::<BigInt, _>(job))
         .get_result(c))
     .optional()

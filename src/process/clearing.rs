@@ -5,6 +5,7 @@ use super::link::Link;
 use super::stop::Stop;
 use crate::clock;
 use crate::db::Conn;
+use crate::db::classes;
 use crate::db::clear::{self, Old, Stretch};
 use crate::event::{Event, Subscriber};
 use crate::retention::Retention;
@@ -18,6 +19,9 @@ const BATCH: usize = 1_000;
 /// get their turn. Within them it is half as long as the look took: two thirds
 /// of one connection's time.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(1));
+
+/// For how long a class is known that no worker names any more.
+const CLASSES_FOR: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// The clearing thread of a supervisor.
 pub(crate) struct Clearing {
@@ -120,6 +124,13 @@ impl Clearing {
         }));
         kinds.push(Kind::new("clear waiters", Of::Others, move |conn, _| {
             clear::expired(conn, waiters, BATCH)
+        }));
+        kinds.push(Kind::new("clear classes", Of::Others, |conn, _| {
+            Ok(Stretch {
+                reached: None,
+                cleared: classes::forget(conn, CLASSES_FOR)?,
+                left: None,
+            })
         }));
         for table in clear::BESIDE {
             kinds.push(Kind::new(

@@ -2,7 +2,7 @@
 
 use super::stop::Stop;
 use crate::clock;
-use crate::db::{Connection, Database, FileId, migrations};
+use crate::db::{Database, DbConnection, FileId, migrations};
 use crate::deadline::Hurry;
 use crate::error::{Error, Result};
 use crate::event::{Event, Subscriber};
@@ -75,14 +75,14 @@ impl Lifeline {
         Ok(lifeline)
     }
 
-    fn check(&self, connection: &mut Connection) -> Result<()> {
+    fn check(&self, connection: &mut DbConnection) -> Result<()> {
         connection.write(|conn| migrations::check(conn, &self.database))?;
         self.state.checked.get_or_init(|| self.database.file());
         Ok(())
     }
 
     /// Opens a connection to the database that was there at the start.
-    pub(crate) fn connect(&self, hurry: Option<Hurry>) -> Result<Connection, Trouble> {
+    pub(crate) fn connect(&self, hurry: Option<Hurry>) -> Result<DbConnection, Trouble> {
         let connected = self.database.connect_in_haste(hurry);
         self.note_descriptors(connected.is_ok());
         let mut connection = connected.map_err(|error| match &error {

@@ -3,7 +3,7 @@
 use super::lifeline::{Lifeline, Trouble};
 use super::wanted::WantedMark;
 use crate::clock::{self, Backoff};
-use crate::db::{Conn, Connection, Refusal, Session, blocked, prefer_indexes, semaphores};
+use crate::db::{Conn, DbConnection, Refusal, Session, blocked, prefer_indexes, semaphores};
 use crate::deadline::{Hurry, no_answer};
 use crate::event::{Event, Subscriber};
 use crate::job::JobId;
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(crate) struct Link {
     lifeline: Lifeline,
-    connection: Option<Connection>,
+    connection: Option<DbConnection>,
     backoff: Backoff,
     /// What fails at present: its success, and no other, ends the trouble. On
     /// a full disk, one in two statements goes well.
@@ -217,7 +217,7 @@ impl Link {
 
     /// Opens a connection, and ends the sessions that gave no answer: where
     /// the server itself is not frozen, their locks go with them.
-    fn open(&mut self) -> Result<Connection, Trouble> {
+    fn open(&mut self) -> Result<DbConnection, Trouble> {
         let mut connection = self.lifeline.connect(Some(Hurry {
             stopping: self.lifeline.stop.flag(),
             limit: self.haste,

@@ -4,6 +4,7 @@
 pub mod benchmarks;
 mod children;
 mod claims;
+mod classes;
 mod clearing;
 #[cfg(feature = "config")]
 mod configured;

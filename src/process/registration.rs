@@ -86,6 +86,20 @@ pub(crate) struct Who {
     pub(crate) channel: Option<String>,
 }
 
+impl Who {
+    /// What its row says of it.
+    fn says(&self, is_quiet: bool) -> String {
+        let object = serde_json::from_str(&self.metadata);
+        match object {
+            Ok(serde_json::Value::Object(mut object)) if is_quiet => {
+                object.insert("quiet".to_owned(), true.into());
+                serde_json::Value::Object(object).to_string()
+            }
+            _ => self.metadata.clone(),
+        }
+    }
+}
+
 /// Registers a process, beats for it, and registers it anew when it is lost.
 #[derive(Debug)]
 pub(crate) struct Heart {
@@ -106,6 +120,8 @@ struct State {
     /// still exists: then nobody else runs those jobs meanwhile.
     retired: Vec<Arc<Registration>>,
     is_leaving: bool,
+    /// Whether the row of the current one says that it is quiet.
+    says_quiet: bool,
     /// When a heartbeat got no answer, until one gets through.
     missed_at: Option<Instant>,
 }
@@ -225,8 +241,10 @@ impl Heart {
                 Ok(()) => clock::jittered(self.pulse.interval),
                 Err(delay) => delay.min(self.pulse.interval),
             };
-            if self.quiet.wait(pause) {
-                return;
+            crossbeam_channel::select! {
+                recv(self.quiet.channel()) -> _ => return,
+                recv(self.lifeline.stop.turned_for_heartbeat()) -> _ => {}
+                default(pause) => {}
             }
         }
     }
@@ -249,6 +267,7 @@ impl Heart {
         if self.current().is_none() && !self.lifeline.stop.is_stopped() {
             self.register(link)?;
         }
+        self.say_quiet(link)?;
         self.bury(link)?;
         // The lost ones too: they may hold claims that no memory knows of, and
         // would keep them for as long as they are kept beating.
@@ -304,7 +323,30 @@ impl Heart {
         Ok(is_locked)
     }
 
+    /// Whether it claims nothing because it was asked to: of those that claim.
+    fn is_quiet(&self) -> bool {
+        ["Worker", "Supervisor"].contains(&self.who.kind) && self.lifeline.stop.is_quiet()
+    }
+
+    /// Has the row say whether the process is quiet: people would look in vain
+    /// for why nothing runs.
+    fn say_quiet(&self, link: &mut Link) -> Result<(), Duration> {
+        let is_quiet = self.is_quiet();
+        let current = self.state().current.clone();
+        let Some(current) = current.filter(|_| self.state().says_quiet != is_quiet) else {
+            return Ok(());
+        };
+        let metadata = self.who.says(is_quiet);
+        link.write("say whether it is quiet", |conn| {
+            processes::describe(conn, current.id, &metadata)
+        })?;
+        self.state().says_quiet = is_quiet;
+        Ok(())
+    }
+
     fn register(&self, link: &mut Link) -> Result<(), Duration> {
+        let is_quiet = self.is_quiet();
+        let metadata = self.who.says(is_quiet);
         let name = name(self.who.kind);
         let hostname = hostname();
         let sent = clock::since_boot();
@@ -317,7 +359,7 @@ impl Heart {
                     pid: i32::try_from(std::process::id()).unwrap_or(i32::MAX),
                     hostname: &hostname,
                     supervisor_id: super::children::supervisor_id(),
-                    metadata: &self.who.metadata,
+                    metadata: &metadata,
                     channel: self.who.channel.as_deref(),
                 },
             )
@@ -328,7 +370,9 @@ impl Heart {
             kind: self.who.kind,
             name: &name,
         });
-        self.state().current = Some(Arc::new(Registration {
+        let mut state = self.state();
+        state.says_quiet = is_quiet;
+        state.current = Some(Arc::new(Registration {
             id,
             name,
             lease: Arc::new(lease),

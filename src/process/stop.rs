@@ -17,8 +17,8 @@ pub(crate) struct Stop {
     flag: Arc<AtomicBool>,
     broken: Arc<AtomicBool>,
     quiet: Arc<AtomicBool>,
-    /// Told when that changes.
-    turned: (Sender<()>, Receiver<()>),
+    /// Told when that changes: the loop that claims, and the heartbeat.
+    turned: [(Sender<()>, Receiver<()>); 2],
     recycled: Arc<AtomicBool>,
     /// When it was asked for: in good order, and now.
     asked: Arc<[OnceLock<Instant>; 2]>,
@@ -34,7 +34,7 @@ impl Stop {
             flag: Arc::default(),
             broken: Arc::default(),
             quiet: Arc::default(),
-            turned: bounded(1),
+            turned: [bounded(1), bounded(1)],
             recycled: Arc::default(),
             asked: Arc::default(),
         }
@@ -52,8 +52,10 @@ impl Stop {
 
     pub(crate) fn turn(&self, quiet: bool) {
         if self.quiet.swap(quiet, Ordering::Relaxed) != quiet {
-            // Full: it is known that something changed.
-            let _ = self.turned.0.try_send(());
+            for (sender, _) in &self.turned {
+                // Full: it is known that something changed.
+                let _ = sender.try_send(());
+            }
         }
     }
 
@@ -63,7 +65,12 @@ impl Stop {
 
     /// For `select!`, by one thread: it became quiet, or no longer is.
     pub(crate) fn turned(&self) -> &Receiver<()> {
-        &self.turned.1
+        &self.turned[0].1
+    }
+
+    /// The same, for the heartbeat.
+    pub(crate) fn turned_for_heartbeat(&self) -> &Receiver<()> {
+        &self.turned[1].1
     }
 
     /// In good order, to make room for a new process.

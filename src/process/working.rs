@@ -1,6 +1,7 @@
 //! A worker at work: its threads, from the first to the last.
 
 use super::claims::Claims;
+use super::classes;
 use super::finisher::Finisher;
 use super::handle::Ending;
 use super::lifeline::Lifeline;
@@ -122,7 +123,12 @@ impl Working {
         let (quit, registry) = (Stop::new(), settings.registry.clone());
         let bites = (quit.clone(), bite.clone());
         let watchdog = Watchdog::new(&lifeline, &claims, registry, limited, bites);
-        let beats = heart.start(release::reconciler(&claims))?;
+        let mut reconcile = release::reconciler(&claims);
+        let mut tell = classes::teller(&settings.registry);
+        let beats = heart.start(move |link, registrations| {
+            reconcile(link, registrations);
+            tell(link);
+        })?;
         let listens = threads::spawn_vital("listener", stop, {
             let lifeline = lifeline.clone();
             move || listener::run(&lifeline, channel.as_deref(), &woken_tx)

@@ -211,6 +211,13 @@ pub fn upcoming<C: AsConn + ?Sized>(
     Ok(ticks.collect())
 }
 
+/// What time it is, by the database's clock.
+#[cfg(feature = "cli")]
+pub(crate) fn now<C: AsConn + ?Sized>(conn: &mut C) -> Result<DateTime<Utc>> {
+    let now = tasks::now(&mut own(conn)).doing("read the time")?;
+    Ok(now.and_utc())
+}
+
 /// The newest ticks of a task that had a job, newest first, with their jobs;
 /// what is older than seven days, or whose job was cleared, is forgotten.
 ///
@@ -230,7 +237,7 @@ pub fn history<C: AsConn + ?Sized>(
         .collect())
 }
 
-fn unknown(key: &str) -> Error {
+pub(crate) fn unknown(key: &str) -> Error {
     Error::RecurringTask {
         key: key
             .chars()

@@ -4,7 +4,7 @@ use crate::Result;
 use crate::proxy::Proxy;
 use diesel::prelude::*;
 use std::path::PathBuf;
-use windlass::{AsConn, Conn, Connection, Database};
+use windlass::{AsConn, Conn, Database, DbConnection};
 
 /// Removed at the end, unless something was violated.
 pub struct Place {
@@ -78,7 +78,7 @@ impl Place {
         self.directory.join("acknowledged")
     }
 
-    pub fn connect(&self) -> Result<Connection> {
+    pub fn connect(&self) -> Result<DbConnection> {
         Ok(self.database.connect()?)
     }
 
@@ -134,7 +134,7 @@ impl Place {
 
 #[cfg(feature = "postgres")]
 fn postgres_schema(server: &str, statement: &str) -> Result<()> {
-    let mut conn = <PgConnection as diesel::Connection>::establish(server)?;
+    let mut conn = <PgConnection as Connection>::establish(server)?;
     diesel::sql_query(statement).execute(&mut conn)?;
     Ok(())
 }

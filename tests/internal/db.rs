@@ -2,7 +2,7 @@
 //! Postgres server that `bin/test` starts. The twin of `tests/suite/support/db.rs`.
 
 use crate::db::sql::cached;
-use crate::db::{AsConn, Conn, Connection, Database, on};
+use crate::db::{AsConn, Conn, Database, DbConnection, on};
 #[cfg(feature = "postgres")]
 use diesel::Connection as _;
 use diesel::connection::SimpleConnection;
@@ -77,7 +77,7 @@ impl TestDb {
     }
 
     /// A connection that does not wait for the disk: no test here pulls a plug.
-    pub fn connect(&self) -> Connection {
+    pub fn connect(&self) -> DbConnection {
         let mut connection = self.database.connect().unwrap();
         let hurry = match connection.as_conn() {
             #[cfg(feature = "postgres")]

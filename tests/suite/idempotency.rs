@@ -54,7 +54,7 @@ fn a_finished_job_still_holds_its_key(db: &TestDb) {
 }
 
 /// Runs both at once, each with a connection of its own.
-fn race<T: Send>(db: &TestDb, work: impl Fn(&mut windlass::Connection) -> T + Sync) -> Vec<T> {
+fn race<T: Send>(db: &TestDb, work: impl Fn(&mut windlass::DbConnection) -> T + Sync) -> Vec<T> {
     let barrier = Barrier::new(2);
     std::thread::scope(|scope| {
         let run = || {

@@ -10,7 +10,7 @@ use crate::support::process::{Do, Process, Raised, Scene, Work};
 use crate::support::wait::until;
 use rustix::process::Signal;
 use std::time::Duration;
-use windlass::{AttemptOutcome, Connection, Delivery, JobId, NewJob, Policy};
+use windlass::{AttemptOutcome, DbConnection, Delivery, JobId, NewJob, Policy};
 
 on_each_database!(
     a_stop_interrupts,
@@ -193,7 +193,7 @@ fn a_stop_interrupts_under_a_supervisor(db: &TestDb) {
 }
 
 /// A database that answers no process, for as long as this exists.
-struct Outage(Connection);
+struct Outage(DbConnection);
 
 impl Outage {
     fn new(db: &TestDb) -> Self {

@@ -7,7 +7,9 @@ use crate::support::wait::until;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
-use windlass::{Connection, Context, Error, Job, JobResult, NewJob, Registry, Worker, enqueue_all};
+use windlass::{
+    Context, DbConnection, Error, Job, JobResult, NewJob, Registry, Worker, enqueue_all,
+};
 
 /// The same as a note, but it may be long.
 #[derive(Debug, Serialize, Deserialize)]
@@ -31,7 +33,7 @@ fn note(text: impl Into<String>) -> NewJob {
 }
 
 /// Refused alone and among others, with nothing written, for a reason.
-fn refused(db: &TestDb, conn: &mut Connection, job: NewJob, reason: &str) {
+fn refused(db: &TestDb, conn: &mut DbConnection, job: NewJob, reason: &str) {
     let error = job.clone().enqueue(conn).unwrap_err();
     assert!(
         matches!(error, Error::InvalidJob { .. } | Error::InvalidName { .. }),

@@ -58,5 +58,6 @@ mod strays;
 mod testing;
 #[cfg(feature = "cli")]
 mod troubles;
+mod typed;
 mod unique;
 mod wakeup;

@@ -201,7 +201,7 @@ fn every_end_has_its_status(db: &TestDb) {
 
 fn a_retry_forgets_the_old_end(db: &TestDb) {
     let worker = bench(db, true);
-    let bad = NewJob::of_class("repeat", "nonsense").unique_id("r");
+    let bad = NewJob::of_class("repeat", "\"nonsense\"").unique_id("r");
     let job = enqueue(db, bad).id;
     assert_eq!(ended(db, job).status, TaskStatus::Failed);
     drop(worker);

@@ -128,7 +128,7 @@ fn while_waiting_ends_with_the_claim(db: &TestDb) {
 
 fn the_last_of_many_counts(db: &TestDb) {
     let mut conn = db.connect();
-    let put = |conn: &mut windlass::Connection, text: &str, delay: u64| {
+    let put = |conn: &mut windlass::DbConnection, text: &str, delay: u64| {
         note(text, "a")
             .policy(when(OnConflict::Replace))
             .queue("later")
@@ -160,7 +160,7 @@ fn the_newest_runs_after_the_running_one(db: &TestDb) {
     let mut conn = db.connect();
     let first = wait("a").enqueue(&mut conn).unwrap();
     until("it runs", || crew.gate.begun() == 1);
-    let replace = |conn: &mut windlass::Connection, text: &str| {
+    let replace = |conn: &mut windlass::DbConnection, text: &str| {
         note(text, "a")
             .policy(when(OnConflict::Replace))
             .enqueue(conn)
@@ -207,8 +207,8 @@ fn a_running_job_holds_it_behind_a_cancelled_one(db: &TestDb) {
 
 fn a_failed_job_gives_it_up_and_takes_it_back(db: &TestDb) {
     let mut conn = db.connect();
-    let bad = |conn: &mut windlass::Connection| {
-        NewJob::of_class("note", "no arguments of it")
+    let bad = |conn: &mut windlass::DbConnection| {
+        NewJob::of_class("note", "\"no arguments of it\"")
             .unique_id("a")
             .enqueue(conn)
             .unwrap()
@@ -273,7 +273,7 @@ fn a_unique_row_never_stops_the_others(db: &TestDb) {
 }
 
 /// Runs both at once, each with a connection of its own.
-fn race<T: Send>(db: &TestDb, work: impl Fn(&mut windlass::Connection) -> T + Sync) -> Vec<T> {
+fn race<T: Send>(db: &TestDb, work: impl Fn(&mut windlass::DbConnection) -> T + Sync) -> Vec<T> {
     let barrier = Barrier::new(2);
     std::thread::scope(|scope| {
         let run = || {

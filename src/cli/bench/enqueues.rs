@@ -2,7 +2,7 @@
 
 use super::program::Nothing;
 use super::{BULK, Run, plain, rate};
-use crate::db::{Connection, Database};
+use crate::db::{Database, DbConnection};
 use crate::enqueue::{NewJob, enqueue_all};
 use crate::error::Result;
 use crate::job::Job as _;
@@ -53,7 +53,7 @@ fn bulk(run: &Run) -> Result<f64> {
 
 /// Enqueues so many jobs, each on the queue of its number.
 pub(super) fn fill(
-    connection: &mut Connection,
+    connection: &mut DbConnection,
     jobs: u32,
     queue: impl Fn(u64) -> String,
 ) -> Result<()> {

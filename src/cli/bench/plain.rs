@@ -3,7 +3,7 @@
 use super::{BULK, Run, latency, rate};
 use crate::clock;
 use crate::db::bench::{self, Shape};
-use crate::db::{AsConn as _, Connection, Database, prefer_indexes};
+use crate::db::{AsConn as _, Database, DbConnection, prefer_indexes};
 use crate::error::{Doing as _, Error, Result};
 use crossbeam_channel::{Receiver, unbounded};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -90,7 +90,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 fn enqueue_in_turn(
     samples: u32,
-    connection: &mut Connection,
+    connection: &mut DbConnection,
     claims: &Receiver<Duration>,
 ) -> Result<Vec<Duration>> {
     let mut times = Vec::new();
@@ -148,7 +148,7 @@ fn plain(url: &str) -> Result<Database> {
     Ok(database)
 }
 
-fn fill(connection: &mut Connection, jobs: u32) -> Result<()> {
+fn fill(connection: &mut DbConnection, jobs: u32) -> Result<()> {
     let numbers: Vec<u64> = (0..u64::from(jobs)).collect();
     for chunk in numbers.chunks(BULK) {
         let arguments: Vec<String> = chunk.iter().copied().map(arguments).collect();
@@ -163,7 +163,7 @@ fn fill(connection: &mut Connection, jobs: u32) -> Result<()> {
 pub(super) fn at_once(
     database: &Database,
     clients: u32,
-    work: impl Fn(&mut Connection) -> Result<()> + Sync,
+    work: impl Fn(&mut DbConnection) -> Result<()> + Sync,
 ) -> Result<Duration> {
     let mut connections = Vec::new();
     for _ in 0..clients {

@@ -81,7 +81,7 @@ fn look(conn: &mut Conn<'_>) -> Result<Plan> {
 /// ```
 /// use diesel::prelude::*;
 /// let mut conn = SqliteConnection::establish(":memory:").unwrap();
-/// assert_eq!(windlass::migrate(&mut conn).unwrap().versions.len(), 10);
+/// assert_eq!(windlass::migrate(&mut conn).unwrap().versions.len(), 11);
 /// assert!(windlass::migrate(&mut conn).unwrap().is_empty());
 /// ```
 ///

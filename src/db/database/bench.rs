@@ -3,7 +3,7 @@
 #[cfg(feature = "sqlite")]
 use super::Kind;
 use super::lent::Shelf;
-use super::{Backend, Connection, Database};
+use super::{Backend, Database, DbConnection};
 use crate::db::conn::{AsConn, Conn};
 #[cfg(feature = "sqlite")]
 use crate::error::Error;
@@ -22,7 +22,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct TestDatabase {
     /// `None`: it is lent to a job.
-    connection: Option<Connection>,
+    connection: Option<DbConnection>,
     database: Database,
     shelf: Arc<Shelf>,
 }
@@ -48,7 +48,7 @@ impl TestDatabase {
             .execute(&mut conn)
             .doing("set up the database")?;
         crate::db::completion::migrate(&mut conn)?;
-        Ok(Self::on(Connection {
+        Ok(Self::on(DbConnection {
             kind: Kind::Sqlite(Box::new(conn)),
             turn: None,
             limit: super::STATEMENT,
@@ -82,13 +82,14 @@ impl TestDatabase {
         Ok(Self::on(connection))
     }
 
-    fn on(connection: Connection) -> Self {
+    fn on(connection: DbConnection) -> Self {
         let shelf = Arc::new(Shelf::default());
         TestDatabase {
             connection: Some(connection),
             database: Database {
                 inner: Arc::new(Backend::Lent(Arc::clone(&shelf))),
                 limit: super::STATEMENT,
+                only_looks: false,
             },
             shelf,
         }
@@ -128,6 +129,7 @@ impl Database {
         Database {
             inner: Arc::new(Backend::Nowhere),
             limit: super::STATEMENT,
+            only_looks: false,
         }
     }
 }

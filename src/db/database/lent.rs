@@ -1,6 +1,6 @@
 //! One connection that a test and its jobs lend each other.
 
-use super::{Connection, Kind};
+use super::{DbConnection, Kind};
 use crate::db::conn::Conn;
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Where it lies while nobody has it.
 #[derive(Default)]
 pub(crate) struct Shelf {
-    connection: Mutex<Option<Connection>>,
+    connection: Mutex<Option<DbConnection>>,
     returned: Condvar,
 }
 
@@ -20,7 +20,7 @@ impl fmt::Debug for Shelf {
 }
 
 impl Shelf {
-    pub(crate) fn put(&self, connection: Connection) {
+    pub(crate) fn put(&self, connection: DbConnection) {
         let mut place = self
             .connection
             .lock()
@@ -30,7 +30,7 @@ impl Shelf {
     }
 
     /// Waits up to `patience` for whoever has it.
-    pub(crate) fn take(&self, patience: Duration) -> Option<Connection> {
+    pub(crate) fn take(&self, patience: Duration) -> Option<DbConnection> {
         let place = self
             .connection
             .lock()
@@ -45,22 +45,26 @@ impl Shelf {
 
 /// The connection, until this is dropped.
 pub(super) struct Lent {
-    connection: Option<Connection>,
+    connection: Option<DbConnection>,
     home: Arc<Shelf>,
 }
 
 impl Lent {
-    pub(super) fn from(home: &Arc<Shelf>, patience: Duration) -> Option<Connection> {
+    pub(super) fn from(home: &Arc<Shelf>, patience: Duration) -> Option<DbConnection> {
         let connection = home.take(patience)?;
         let lent = Lent {
             connection: Some(connection),
             home: Arc::clone(home),
         };
-        Some(Connection {
+        Some(DbConnection {
             kind: Kind::Lent(Box::new(lent)),
             turn: None,
             limit: super::STATEMENT,
         })
+    }
+
+    pub(super) fn shared(&self) -> Option<&DbConnection> {
+        self.connection.as_ref()
     }
 
     pub(super) fn lend(&mut self) -> Conn<'_> {

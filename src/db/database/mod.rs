@@ -2,10 +2,12 @@
 
 mod bench;
 mod lent;
+mod looking;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+mod typed;
 
 use crate::db::address::{self, without_secrets};
 use crate::db::completion::Migrated;
@@ -48,6 +50,8 @@ pub struct Database {
     inner: Arc<Backend>,
     /// How long each statement of a loop may take, on Postgres.
     limit: Duration,
+    /// A SQLite file that may not be written is opened all the same.
+    only_looks: bool,
 }
 
 enum Backend {
@@ -72,7 +76,7 @@ enum Backend {
 }
 
 /// An owned connection that Windlass has opened and set up.
-pub struct Connection {
+pub struct DbConnection {
     kind: Kind,
     turn: Option<Arc<Mutex<()>>>,
     /// How long the server may take to answer a statement of ours.
@@ -92,6 +96,11 @@ enum Kind {
 }
 
 pub use bench::TestDatabase;
+#[cfg(feature = "postgres")]
+pub use typed::TypedPostgres;
+#[cfg(feature = "sqlite")]
+pub use typed::TypedSqlite;
+pub use typed::{Backend as DbBackend, Typed};
 
 /// For each statement of a loop. SQLite has its own deadlines.
 #[cfg(feature = "postgres")]
@@ -107,7 +116,7 @@ pub(crate) use postgres::{Session, arm, tagged};
 #[derive(Debug)]
 pub(crate) enum Session {}
 
-impl Connection {
+impl DbConnection {
     pub(super) fn lend(&mut self) -> Conn<'_> {
         match &mut self.kind {
             #[cfg(feature = "postgres")]
@@ -187,9 +196,9 @@ impl Connection {
     }
 }
 
-impl fmt::Debug for Connection {
+impl fmt::Debug for DbConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Connection")
+        f.write_str("DbConnection")
     }
 }
 
@@ -230,6 +239,7 @@ impl Database {
         Ok(Database {
             inner: Arc::new(inner),
             limit: STATEMENT,
+            only_looks: false,
         })
     }
 
@@ -258,25 +268,26 @@ impl Database {
     /// # Errors
     /// When the server does not answer within 5 seconds, or the file does not
     /// exist, is no SQLite database or may not be written.
-    pub fn connect(&self) -> Result<Connection> {
+    pub fn connect(&self) -> Result<DbConnection> {
         self.connect_in_haste(None)
     }
 
     /// The same, for a process that can be asked to stop.
     #[cfg_attr(not(feature = "postgres"), allow(unused_variables))]
-    pub(crate) fn connect_in_haste(&self, hurry: Option<Hurry>) -> Result<Connection> {
+    pub(crate) fn connect_in_haste(&self, hurry: Option<Hurry>) -> Result<DbConnection> {
         match &*self.inner {
             #[cfg(feature = "postgres")]
             Backend::Postgres { url, target, .. } => postgres::Guarded::connect(url, hurry)
-                .map(|guarded| Connection {
+                .map(|guarded| DbConnection {
                     kind: Kind::Postgres(Box::new(guarded)),
                     turn: None,
                     limit: self.limit,
                 })
                 .map_err(|reason| self.refused(target, reason)),
             #[cfg(feature = "sqlite")]
-            Backend::Sqlite { path, turn, .. } => sqlite::connect(path)
-                .map(|conn| Connection {
+            Backend::Sqlite { path, turn, .. } => self
+                .open_file(path)
+                .map(|conn| DbConnection {
                     kind: Kind::Sqlite(Box::new(conn)),
                     turn: Some(Arc::clone(turn)),
                     limit: self.limit,
@@ -290,11 +301,11 @@ impl Database {
     ///
     /// # Errors
     /// When none becomes free or can be opened within 30 seconds.
-    pub fn get(&self) -> Result<Connection> {
+    pub fn get(&self) -> Result<DbConnection> {
         match &*self.inner {
             #[cfg(feature = "postgres")]
             Backend::Postgres { pool, target, .. } => match pool.get() {
-                Ok(conn) => Ok(Connection {
+                Ok(conn) => Ok(DbConnection {
                     kind: Kind::PooledPostgres(Box::new(conn)),
                     turn: None,
                     limit: self.limit,
@@ -303,7 +314,7 @@ impl Database {
             },
             #[cfg(feature = "sqlite")]
             Backend::Sqlite { pool, turn, path } => match pool.get() {
-                Ok(conn) => Ok(Connection {
+                Ok(conn) => Ok(DbConnection {
                     kind: Kind::PooledSqlite(conn),
                     turn: Some(Arc::clone(turn)),
                     limit: self.limit,

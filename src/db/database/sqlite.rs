@@ -66,13 +66,14 @@ impl diesel::r2d2::CustomizeConnection<SqliteConnection, diesel::r2d2::Error> fo
 }
 
 /// An empty file is an empty database: whoever else creates it at the same
-/// time finds nothing half done.
+/// time finds nothing half done. It holds the arguments of jobs, so other users
+/// of the host may not read it unless its owner lets them.
 pub(super) fn create(path: &Path) -> Result<(), String> {
     if path.exists() {
         return Ok(());
     }
     let mut options = std::fs::OpenOptions::new();
-    let created = options.create(true).append(true).mode(0o644).open(path);
+    let created = options.create(true).append(true).mode(0o600).open(path);
     created.map(drop).map_err(|error| {
         let directory = match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent.display().to_string(),
@@ -80,6 +81,36 @@ pub(super) fn create(path: &Path) -> Result<(), String> {
         };
         format!("{error}; the directory `{directory}` must exist and be writable by this user")
     })
+}
+
+/// Opens a file to look at it, also where this user may not write it.
+pub(super) fn look(path: &Path) -> Result<SqliteConnection, String> {
+    use rustix::fs::{Access, access};
+    let may = |path: &Path, what: Access| access(path, what).is_ok();
+    let directory = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    let is_ours =
+        may(path, Access::WRITE_OK) && may(directory.unwrap_or(Path::new(".")), Access::WRITE_OK);
+    match connect(path) {
+        Err(_) if !is_ours && may(path, Access::READ_OK) => only_read(path),
+        connected => connected,
+    }
+}
+
+fn only_read(path: &Path) -> Result<SqliteConnection, String> {
+    let mut options = "?mode=ro".to_owned();
+    let beside = |end: &str| Path::new(&format!("{}{end}", path.display())).exists();
+    // Nothing has it open, and all is in the file.
+    if !beside("-wal") && !beside("-shm") {
+        options.push_str("&immutable=1");
+    }
+    let address = address(&path.to_string_lossy(), &options);
+    let refused = |error: &dyn std::fmt::Display| explain(&error.to_string(), path);
+    let mut conn = SqliteConnection::establish(&address).map_err(|error| refused(&error))?;
+    conn.batch_execute("PRAGMA busy_timeout = 5000; SELECT count(*) FROM sqlite_schema")
+        .map_err(|error| refused(&error))?;
+    Ok(conn)
 }
 
 pub(super) fn connect(path: &Path) -> Result<SqliteConnection, String> {
@@ -104,6 +135,10 @@ pub(super) fn connect(path: &Path) -> Result<SqliteConnection, String> {
 /// The address of a file that is not to be created: by its path alone, a job
 /// would put an empty database where the real one was removed.
 pub(super) fn existing(path: &str) -> String {
+    address(path, "?mode=rw")
+}
+
+fn address(path: &str, options: &str) -> String {
     let mut address = String::from(if path.starts_with('/') {
         "file://"
     } else {
@@ -117,8 +152,7 @@ pub(super) fn existing(path: &str) -> String {
             c => address.push(c),
         }
     }
-    address.push_str("?mode=rw");
-    address
+    address + options
 }
 
 /// As long as a statement waits for the write lock.

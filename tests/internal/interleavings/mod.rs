@@ -22,7 +22,7 @@ pub mod world;
 
 use super::checks;
 use super::db::{TestDb, texts};
-use crate::db::{AsConn, Conn, Connection};
+use crate::db::{AsConn, Conn, DbConnection};
 use crew::{Event, Habits, Hand, State, Work};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ pub struct Play<'d> {
     fault: &'static str,
     habits: Habits,
     expected: Vec<&'d str>,
-    observer: Connection,
+    observer: DbConnection,
     events: Receiver<(usize, Event)>,
     reports: Sender<(usize, Event)>,
 }

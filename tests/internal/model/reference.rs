@@ -299,6 +299,8 @@ impl Model {
         for claim in claims {
             if self.claims[*claim].cancelled {
                 self.follow(*claim, End::Cancel, true, true);
+                // It never ran.
+                self.job_of(*claim).attempts -= 1;
             } else {
                 self.follow(*claim, End::Snooze(delay), true, true);
             }
@@ -341,6 +343,7 @@ impl Model {
             (Place::Ready, 0)
         };
         job.place = place;
+        job.attempts += i32::from(job.new.at_most_once && !crash);
         job.attempts_kept += i64::from(crash || outcome == 2);
         outcome
     }

@@ -7,12 +7,12 @@ use super::step::{CLASSES, QUEUES, Step};
 use super::transitions::{Taken, set_due};
 use crate::db::internal_tests::checks::{self, JobRow};
 use crate::db::internal_tests::db::TestDb;
-use crate::db::{AsConn, Connection};
+use crate::db::{AsConn, DbConnection};
 use diesel::QueryResult;
 
 pub struct Subject {
     pub name: &'static str,
-    connection: Connection,
+    connection: DbConnection,
     ids: Ids,
     /// The rows after the step before.
     rows: Vec<JobRow>,

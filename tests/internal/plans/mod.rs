@@ -18,8 +18,9 @@ use super::results::{NewResult, ResultOutcome};
 use super::ticks::{Firing, Overlap};
 use super::unique::{self, OnConflict};
 use super::{
-    AsConn, Conn, Connection, Database, blocked, claimed, clear, jobs, moves, names, notes, pauses,
-    processes, ready, recovery, recurring, scheduled, semaphores, steps, task, ticks,
+    AsConn, Conn, Database, DbConnection, blocked, claimed, classes, clear, details, jobs, moves,
+    names, notes, pauses, processes, ready, recovery, recurring, scheduled, semaphores, steps,
+    task, ticks,
 };
 use diesel::connection::{Connection as _, InstrumentationEvent};
 use diesel::prelude::*;
@@ -61,7 +62,7 @@ const FILL_BESIDE: &str = "INSERT INTO solid_queue_blocked_executions (job_id, q
 
 /// A connection and the statements that it has been asked since.
 struct Heard {
-    connection: Connection,
+    connection: DbConnection,
     statements: Arc<Mutex<BTreeSet<String>>>,
 }
 
@@ -234,7 +235,7 @@ fn finish_and_tell(conn: &mut Conn<'_>, rows: &Rows) -> QueryResult<()> {
 type Work = fn(&mut Conn<'_>, &Rows) -> QueryResult<()>;
 
 /// What the loops of a process do, on connections of their own.
-const LOOPS: [(&str, Work); 34] = [
+const LOOPS: [(&str, Work); 35] = [
     ("promote and discard", |conn, _| {
         let mut row = limited();
         row.limit.as_mut().unwrap().discards = true;
@@ -257,6 +258,12 @@ const LOOPS: [(&str, Work); 34] = [
             clear::orphans(conn, table, 0, 10)?;
         }
         Ok(())
+    }),
+    ("name the classes", |conn, _| {
+        let class = classes::NewClass("plan".into(), "q1".into(), "[]".into());
+        classes::see(conn, &[class])?;
+        assert_eq!(classes::redact(conn, "plan")?, Some(Vec::new()));
+        classes::forget(conn, Duration::ZERO).map(drop)
     }),
     ("clear failed jobs", |conn, rows| {
         let ending = Ending::Fail(Failure::new("kind", "message"));
@@ -379,7 +386,7 @@ const LOOPS: [(&str, Work); 34] = [
 ];
 
 /// What a program does on connections of its own.
-const CALLERS: [(&str, Work); 13] = [
+const CALLERS: [(&str, Work); 14] = [
     ("cancel", |conn, rows| {
         moves::cancel(conn, &rows.jobs).map(drop)
     }),
@@ -399,6 +406,10 @@ const CALLERS: [(&str, Work); 13] = [
     ("do a step", |conn, rows| {
         steps::begin(conn, fence(rows), "a")?;
         steps::record(conn, rows.jobs[0], "a", "null")
+    }),
+    ("show a job", |conn, rows| {
+        details::job(conn, rows.jobs[0])?;
+        details::steps(conn, rows.jobs[0], 10).map(drop)
     }),
     ("read the steps", |conn, rows| {
         steps::of_job(conn, rows.jobs[0], 10).map(drop)

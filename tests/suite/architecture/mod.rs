@@ -32,6 +32,7 @@ const ROOMS: &[Room] = &[
         name: "jobs",
         modules: &[
             "arguments",
+            "details",
             "doctor",
             "envelope",
             "concurrency",
@@ -41,6 +42,7 @@ const ROOMS: &[Room] = &[
             "outcome",
             "policy",
             "recycle",
+            "redact",
             "retention",
             "step",
             "task_info",

@@ -14,6 +14,8 @@ on_each_database!(
     each_fault_is_found_and_named,
     old_tables_are_told_to_be_migrated,
     warnings_count_when_asked,
+    a_deployment_that_does_not_run_is_a_problem,
+    a_recurring_task_that_nothing_fires_is_a_problem,
 );
 
 fn now(db: &TestDb) -> &'static str {
@@ -78,9 +80,11 @@ fn a_working_database_is_fine(db: &TestDb) {
         .unwrap();
     let registry = Registry::new().register::<Note>(Arc::clone(&log));
     let _worker = Worker::new(&db.database, registry).start().unwrap();
-    let _supervisor = windlass::Supervisor::new(&db.database).start().unwrap();
-    until("both are registered and the job is done", || {
-        log.len() == 1 && windlass::processes(conn).unwrap().len() == 2
+    let supervisor =
+        windlass::Supervisor::new(&db.database).dispatcher(windlass::Dispatcher::new(&db.database));
+    let _supervisor = supervisor.start().unwrap();
+    until("all are registered and the job is done", || {
+        log.len() == 1 && windlass::processes(conn).unwrap().len() == 3
     });
     let found = windlass::doctor(conn).unwrap();
     assert!(
@@ -99,9 +103,8 @@ fn each_fault_is_found_and_named(db: &TestDb) {
     assert_eq!(found["finished"], problem(&[3]));
     assert_eq!(found["orphans"], problem(&[4]));
     assert_eq!(found["claims"], problem(&[5]));
-    for check in ["processes", "scheduled"] {
-        assert_eq!(found[check].0, Verdict::Warning, "{check}");
-    }
+    assert_eq!(found["processes"].0, Verdict::Problem);
+    assert_eq!(found["scheduled"].0, Verdict::Warning);
     for check in ["schema", "database", "transactions"] {
         assert_eq!(found[check].0, Verdict::Fine, "{check}");
     }
@@ -120,8 +123,82 @@ fn old_tables_are_told_to_be_migrated(db: &TestDb) {
 }
 
 fn warnings_count_when_asked(db: &TestDb) {
-    Note::new("x").enqueue(&mut db.connect()).unwrap();
+    // No supervisor would recover what it holds, should it die.
+    let registry = Registry::new().register::<Note>(Arc::default());
+    let _worker = Worker::new(&db.database, registry).start().unwrap();
+    until("it is registered", || db.rows("processes") == 1);
     let said = windlass(&db.url, &["doctor", "--json"]).json();
     assert_eq!(said["verdict"], "warning");
     assert_eq!(windlass(&db.url, &["doctor", "--strict"]).code, Some(3));
+}
+
+/// What the doctor says of one check, all in one, when it exits with `code`.
+fn says(db: &TestDb, check: &str, code: i32) -> String {
+    let said = windlass(&db.url, &["doctor", "--json"]);
+    assert_eq!(said.code, Some(code), "{said:?}");
+    let found: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    let findings = found["findings"].as_array().unwrap().iter();
+    let texts = findings
+        .filter(|finding| finding["check"] == check)
+        .map(|finding| finding["says"].as_str().unwrap());
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+fn a_deployment_that_does_not_run_is_a_problem(db: &TestDb) {
+    assert_eq!(says(db, "processes", 0), "0 run", "nothing waits");
+    let conn = &mut db.connect();
+    let later = NewJob::new(&Note::new("b")).unwrap();
+    let later = later.after(std::time::Duration::from_secs(3600));
+    later.enqueue(conn).unwrap();
+    let found = says(db, "processes", 3);
+    assert!(found.contains("no dispatcher runs"), "{found}");
+    assert!(found.contains("no worker runs"), "{found}");
+    db.execute("DELETE FROM solid_queue_jobs");
+    NewJob::new(&Note::new("a"))
+        .unwrap()
+        .queue("mail")
+        .enqueue(conn)
+        .unwrap();
+    let found = says(db, "processes", 3);
+    assert!(
+        found.contains("jobs are ready and no worker runs"),
+        "{found}"
+    );
+    // Those of a paused queue wait because somebody wants it so.
+    windlass::pause_queue(conn, "mail", "ada", "").unwrap();
+    assert_eq!(says(db, "processes", 0), "0 run");
+}
+
+fn a_recurring_task_that_nothing_fires_is_a_problem(db: &TestDb) {
+    let conn = &mut db.connect();
+    let often = windlass::RecurringTask::new("often", "every 45s", &Note::new("a")).unwrap();
+    windlass::recurring::schedule(conn, &often).unwrap();
+    assert!(says(db, "processes", 3).contains("no scheduler runs"));
+    assert!(says(db, "recurring", 3).contains("1 known, none is overdue"));
+    let ago = if db.is_postgres() {
+        "statement_timestamp() AT TIME ZONE 'UTC' - interval '3 minutes'"
+    } else {
+        "strftime('%Y-%m-%d %H:%M:%f000', 'now', '-3 minutes')"
+    };
+    let late = format!("UPDATE solid_queue_recurring_tasks SET next_run_at = {ago}");
+    db.execute(&late);
+    let found = says(db, "recurring", 3);
+    assert!(
+        found.contains("1 of 1 tasks are overdue, `often`"),
+        "{found}"
+    );
+    assert!(found.contains("no scheduler runs"), "{found}");
+    let next = windlass(&db.url, &["recurring", "next", "--count", "1"]);
+    assert!(next.out.contains("No scheduler runs"), "{next:?}");
+    let _scheduler = windlass::Scheduler::new(&db.database).start().unwrap();
+    until("it is fired", || db.rows("jobs") > 0);
+    assert!(says(db, "recurring", 3).contains("none is overdue"));
+    assert!(!says(db, "processes", 3).contains("no scheduler runs"));
+    let next = windlass(&db.url, &["recurring", "next", "--count", "1"]);
+    assert!(!next.out.contains("No scheduler runs"), "{next:?}");
+    // A scheduler that does not get at it, or that is of another program.
+    db.execute("UPDATE solid_queue_recurring_tasks SET declared_at = created_at");
+    db.execute(&late);
+    let found = says(db, "recurring", 3);
+    assert!(found.contains("do not fire it"), "{found}");
 }

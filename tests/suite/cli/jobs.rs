@@ -2,7 +2,7 @@
 
 use crate::on_each_database;
 use crate::support::TestDb;
-use crate::support::program::windlass;
+use crate::support::program::{Windlass, windlass};
 use windlass::NewJob;
 
 on_each_database!(
@@ -11,6 +11,10 @@ on_each_database!(
     failed_jobs_are_retried,
     waiting_jobs_are_moved_cancelled_and_discarded,
     everything_must_be_asked_for,
+    a_person_is_asked_first,
+    jobs_that_cannot_be_changed_are_named,
+    no_failures_are_no_missing_job,
+    a_pipe_gets_whole_errors,
 );
 
 /// Two ready imports, a scheduled mail, and three failed imports, of which
@@ -86,7 +90,7 @@ fn failed_jobs_are_retried(db: &TestDb) {
     assert!(said.is_done(), "{said:?}");
     assert!(
         said.out
-            .starts_with("1 jobs were retried.\n1 may run at most once"),
+            .starts_with("1 job was retried.\n1 may run at most once and was left alone"),
         "{}",
         said.out
     );
@@ -110,7 +114,7 @@ fn waiting_jobs_are_moved_cancelled_and_discarded(db: &TestDb) {
     };
     done(
         &["jobs", "reschedule", "--queue", "q1", "--in", "2h 30m"],
-        "1 jobs were rescheduled.\n",
+        "1 job was rescheduled.\n",
     );
     done(
         &[
@@ -127,17 +131,20 @@ fn waiting_jobs_are_moved_cancelled_and_discarded(db: &TestDb) {
     assert_eq!(db.count(year), 2);
     done(
         &["jobs", "reschedule", "1", "--in", "0s"],
-        "1 jobs were rescheduled.\n",
+        "1 job was rescheduled.\n",
     );
     done(
         &["jobs", "priority", "--to", "-7", "1"],
-        "1 jobs were given another priority.\n",
+        "1 job was given another priority.\n",
     );
     let first = "SELECT job_id AS n FROM solid_queue_ready_executions ORDER BY priority LIMIT 1";
     assert_eq!(db.count(first), 1);
-    done(&["jobs", "cancel", "1"], "1 jobs were cancelled.\n");
+    done(&["jobs", "cancel", "1"], "1 job was cancelled.\n");
     assert_eq!(db.rows("ready_executions"), 1);
-    done(&["jobs", "discard", "--all"], "2 jobs were discarded.\n");
+    done(
+        &["jobs", "discard", "--all", "--yes"],
+        "2 jobs were discarded.\n",
+    );
     assert_eq!(
         db.rows("ready_executions") + db.rows("scheduled_executions"),
         0
@@ -155,6 +162,9 @@ fn everything_must_be_asked_for(db: &TestDb) {
     for (command, says) in [
         ("failed retry", "no job is named"),
         ("jobs cancel", "no job is named"),
+        ("jobs cancel --all", "3 jobs would be cancelled"),
+        ("jobs discard --all", "pass `--yes`"),
+        ("failed discard --all", "pass `--yes`"),
         ("jobs discard --limit 3", "no job is named"),
         ("failed discard --all --error x", "cannot be used with"),
         ("jobs reschedule 1", "--in <TIME>"),
@@ -169,4 +179,101 @@ fn everything_must_be_asked_for(db: &TestDb) {
         assert!(said.err.contains(says), "{command}: {}", said.err);
     }
     assert_eq!(db.rows("ready_executions"), 2);
+}
+
+fn a_person_is_asked_first(db: &TestDb) {
+    fill(db);
+    let terminal = |command: &str, typed: &str| {
+        let arguments: Vec<&str> = command.split(' ').collect();
+        let command = Windlass::new(&arguments).env("DATABASE_URL", &db.url);
+        command.on_a_terminal(typed)
+    };
+    let (code, text) = terminal("jobs cancel --all", "n\n");
+    assert!(
+        text.contains("3 jobs will be cancelled. Go on? [y/N]"),
+        "{text}"
+    );
+    assert!(text.contains("No job was cancelled."), "{text}");
+    assert_eq!(code, Some(1));
+    let (_, text) = terminal("failed discard --class import", "\n");
+    assert!(text.contains("3 jobs will be discarded"), "{text}");
+    assert_eq!(
+        db.rows("failed_executions") + db.rows("ready_executions"),
+        5
+    );
+    // What is named, counted or agreed to beforehand is not asked for.
+    for command in [
+        "jobs cancel 1",
+        "jobs cancel --all --dry-run",
+        "failed retry --all",
+    ] {
+        let (code, text) = terminal(command, "");
+        assert!(!text.contains("Go on?"), "{command}: {text}");
+        assert_eq!(code, Some(0), "{command}: {text}");
+    }
+    let (code, text) = terminal("jobs cancel --all", "y\n");
+    assert!(text.contains("jobs were cancelled."), "{text}");
+    assert_eq!((code, db.rows("ready_executions")), (Some(0), 0));
+    let (code, _) = terminal("failed discard --all --yes", "");
+    assert_eq!((code, db.rows("failed_executions")), (Some(0), 0));
+}
+
+fn jobs_that_cannot_be_changed_are_named(db: &TestDb) {
+    fill(db);
+    let said = windlass(&db.url, &["failed", "retry", "1", "4", "99"]);
+    assert_eq!(
+        said.out,
+        "Job 1 has not failed: it waits.\nThere is no job 99.\n1 job was retried.\n"
+    );
+    assert_eq!(said.code, Some(1));
+    let said = windlass(&db.url, &["failed", "retry", "1", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!(json["not_selected"][0]["status"], "queued", "{json}");
+    let said = windlass(&db.url, &["jobs", "reschedule", "5", "--in", "1h"]);
+    assert!(
+        said.out
+            .starts_with("Job 5 does not wait: it has failed.\n"),
+        "{said:?}"
+    );
+    assert_eq!(windlass(&db.url, &["jobs", "cancel", "1"]).code, Some(0));
+    let said = windlass(&db.url, &["jobs", "cancel", "1"]);
+    assert_eq!(
+        (said.code, &*said.out),
+        (
+            Some(1),
+            "Job 1 has ended: it was cancelled.\nNo job was cancelled.\n"
+        )
+    );
+}
+
+fn no_failures_are_no_missing_job(db: &TestDb) {
+    let out = |arguments: &[&str]| windlass(&db.url, arguments).out;
+    assert_eq!(out(&["failed", "list"]), "No job has failed.\n");
+    assert_eq!(
+        out(&["failed", "list", "--class", "a"]),
+        "No such job has failed.\n"
+    );
+}
+
+fn a_pipe_gets_whole_errors(db: &TestDb) {
+    fill(db);
+    let long = "x".repeat(300);
+    db.execute(&format!(
+        "UPDATE solid_queue_failed_executions SET error = \
+         '{{\"exception_class\":\"Io\",\"message\":\"{long}: missing field `name`\"}}' WHERE job_id = 4"
+    ));
+    let said = windlass(&db.url, &["failed", "list"]);
+    assert!(
+        said.out
+            .contains(&format!("Io: {long}: missing field `name`\n")),
+        "{said:?}"
+    );
+    let command = Windlass::new(&["failed", "list"]).env("DATABASE_URL", &db.url);
+    let (_, seen) = command.on_a_terminal("");
+    assert!(
+        seen.contains("Io: xxx") && seen.contains("x: missing field `name`"),
+        "{seen}"
+    );
+    let longest = seen.lines().map(|line| line.chars().count()).max();
+    assert_eq!(longest, Some(110), "{seen}");
 }

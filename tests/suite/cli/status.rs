@@ -113,7 +113,7 @@ fn every_kind_of_row_is_counted(db: &TestDb) {
     );
     let worker = words(&out, "Worker");
     assert_eq!(worker[..4], ["Worker", "web-1", "4711", "1m"]);
-    for word in ["draining", "send", "#4", "2h"] {
+    for word in ["late,", "draining", "send", "#4", "2h"] {
         assert!(worker.contains(&word), "{word}: {out}");
     }
     assert_eq!(

@@ -7,6 +7,7 @@ use crate::support::chance::Control;
 use crate::support::events::Events;
 use crate::support::jobs::{Gate, Log, Note, Wait};
 use crate::support::process::{Do, HEARTBEAT, Scene, Work, signal};
+use crate::support::program::windlass;
 use crate::support::wait::{DEADLINE, until};
 use rustix::process::Signal;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use windlass::{Job, Registry, Worker};
 on_each_database!(
     a_quiet_supervisor_keeps_its_workers_from_claiming,
     a_quiet_worker_goes_on_with_what_it_runs,
+    a_quiet_worker_is_seen_everywhere,
 );
 
 fn enqueue(db: &TestDb, name: &str, what: Do) {
@@ -93,4 +95,52 @@ fn a_quiet_worker_goes_on_with_what_it_runs(db: &TestDb) {
     worker.quiet();
     worker.stop();
     assert!(worker.join(DEADLINE).unwrap().is_drained());
+}
+
+fn a_quiet_worker_is_seen_everywhere(db: &TestDb) {
+    let registry = Registry::new().register::<Note>(Arc::default());
+    // Its next heartbeat is far away: it tells at once.
+    let worker = Worker::new(&db.database, registry).start().unwrap();
+    let state = |command: &str| {
+        let said = windlass(&db.url, &[command]);
+        let words = ["late", "draining", "quiet", "alive"];
+        let seen = words.into_iter().filter(|word| said.out.contains(word));
+        seen.collect::<Vec<_>>().join(" ")
+    };
+    until("it is registered", || db.rows("processes") == 1);
+    for command in ["status", "processes"] {
+        assert_eq!(state(command), "alive", "{command}");
+    }
+    worker.quiet();
+    until("its row says so", || {
+        windlass::processes(&mut db.connect()).unwrap()[0].quiet
+    });
+    for command in ["status", "processes"] {
+        assert_eq!(state(command), "quiet", "{command}");
+    }
+    let doctor = windlass(&db.url, &["doctor"]);
+    assert!(
+        doctor.out.contains("1 of 1 workers are quiet"),
+        "{doctor:?}"
+    );
+    assert_eq!(doctor.code, Some(0), "nothing waits: {doctor:?}");
+    let job = Note::new("a").enqueue(&mut db.connect()).unwrap().id;
+    let explained = windlass(&db.url, &["explain", &job.to_string()]);
+    assert!(
+        explained.out.contains("claim nothing until SIGCONT"),
+        "{explained:?}"
+    );
+    let doctor = windlass(&db.url, &["doctor"]);
+    assert_eq!(doctor.code, Some(3), "a job waits: {doctor:?}");
+    assert!(doctor.out.contains("no worker claims them"), "{doctor:?}");
+    // Those that are late are so for both.
+    db.execute("UPDATE solid_queue_processes SET last_heartbeat_at = '2020-01-01 00:00:00.000000'");
+    for command in ["status", "processes"] {
+        assert_eq!(state(command), "late", "{command}");
+    }
+    worker.resume();
+    until("the job is done and its row says so", || {
+        let process = &windlass::processes(&mut db.connect()).unwrap()[0];
+        !process.quiet && db.rows("ready_executions") == 0
+    });
 }

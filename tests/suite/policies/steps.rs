@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::Arc;
 use windlass::{
-    AsConn, Change, Connection, Context, Job, JobError, JobResult, Jobs, NewJob, Policy,
+    AsConn, Change, Context, DbConnection, Job, JobError, JobResult, Jobs, NewJob, Policy,
 };
 
 on_each_database!(
@@ -53,7 +53,7 @@ fn recorded(db: &TestDb) -> i64 {
 
 fn bench(
     db: &TestDb,
-    body: impl Fn(&Context<'_, Doing>, &mut Connection) -> JobResult + Send + Sync + 'static,
+    body: impl Fn(&Context<'_, Doing>, &mut DbConnection) -> JobResult + Send + Sync + 'static,
 ) -> Bench {
     table(db);
     Bench::with(db, |registry, log| {
@@ -200,7 +200,7 @@ fn a_name_stands_for_one_step(db: &TestDb) {
 
 fn steps_within_steps(db: &TestDb) {
     let _bench = bench(db, |cx, conn| {
-        let outer = |conn: &mut Connection, fail: bool| {
+        let outer = |conn: &mut DbConnection, fail: bool| {
             cx.step(conn, "outer", |conn| {
                 let inner: u32 = cx.step(conn, "inner", |conn| {
                     see(conn, "inner");
@@ -224,7 +224,7 @@ fn steps_within_steps(db: &TestDb) {
 
 fn steps_in_a_transaction_of_ones_own(db: &TestDb) {
     let _bench = bench(db, |cx, conn| {
-        let twice = |conn: &mut Connection| -> JobResult {
+        let twice = |conn: &mut DbConnection| -> JobResult {
             for name in ["a", "b"] {
                 cx.step(conn, name, |conn| {
                     see(conn, name);
@@ -248,7 +248,7 @@ fn steps_in_a_transaction_of_ones_own(db: &TestDb) {
 
 /// Diesel's own, which knows of savepoints. On SQLite it takes the write lock:
 /// one that reads first may be refused when it writes.
-fn begin(conn: &mut Connection) {
+fn begin(conn: &mut DbConnection) {
     use diesel::connection::{AnsiTransactionManager, TransactionManager};
     match conn.as_conn() {
         windlass::Conn::Sqlite(c) => {
@@ -261,7 +261,7 @@ fn begin(conn: &mut Connection) {
     .unwrap();
 }
 
-fn commit(conn: &mut Connection) {
+fn commit(conn: &mut DbConnection) {
     use diesel::connection::{AnsiTransactionManager, TransactionManager};
     match conn.as_conn() {
         windlass::Conn::Sqlite(c) => AnsiTransactionManager::commit_transaction(c),
@@ -272,7 +272,7 @@ fn commit(conn: &mut Connection) {
     .unwrap();
 }
 
-fn roll_back(conn: &mut Connection) {
+fn roll_back(conn: &mut DbConnection) {
     use diesel::connection::{AnsiTransactionManager, TransactionManager};
     match conn.as_conn() {
         windlass::Conn::Sqlite(c) => AnsiTransactionManager::rollback_transaction(c),
@@ -410,7 +410,7 @@ fn a_job_whose_row_goes_can_finish_itself(db: &TestDb) {
     assert_eq!(bench.events.count("Fenced"), 0);
 }
 
-fn seen_by(conn: &mut Connection) -> i64 {
+fn seen_by(conn: &mut DbConnection) -> i64 {
     crate::support::db::count(conn, "SELECT count(*) AS n FROM seen")
 }
 

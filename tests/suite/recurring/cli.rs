@@ -3,12 +3,13 @@
 use super::{rewind, schedule, stamp};
 use crate::on_each_database;
 use crate::support::TestDb;
-use crate::support::program::windlass;
+use crate::support::program::{Windlass, windlass};
 use windlass::recurring;
 
 on_each_database!(
     tasks_are_listed,
     ticks_are_foretold,
+    the_tasks_of_the_configuration_are_foretold,
     a_task_is_run_paused_and_resumed,
 );
 
@@ -40,7 +41,9 @@ fn ticks_are_foretold(db: &TestDb) {
     schedule(db, &stamp("a", "every 100000s"));
     let said = windlass(&db.url, &["recurring", "next"]);
     assert!(said.is_done(), "{said:?}");
-    assert_eq!(said.out.lines().count(), 11, "{}", said.out);
+    let (table, note) = said.out.split_once("\n\n").unwrap();
+    assert_eq!(table.lines().count(), 11, "{}", said.out);
+    assert!(note.starts_with("No scheduler runs"), "{note}");
     assert!(said.out.contains(" 03:30:00 CE"), "{}", said.out);
     let said = windlass(
         &db.url,
@@ -55,6 +58,35 @@ fn ticks_are_foretold(db: &TestDb) {
     let said = windlass(&db.url, &["recurring", "next", "nobody"]);
     assert_eq!(said.code, Some(1), "{said:?}");
     assert!(said.err.contains("`nobody` is not known"), "{}", said.err);
+}
+
+fn the_tasks_of_the_configuration_are_foretold(db: &TestDb) {
+    schedule(db, &stamp("a", "every 100000s"));
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("windlass.toml");
+    let text = "[scheduler]\ntime_zone = 'Europe/Berlin'\n\
+                [recurring.b]\nclass = 'cleanup'\nschedule = '30 3 * * *'\n";
+    std::fs::write(&file, text).unwrap();
+    let next = |arguments: &[&str], variable: &str| {
+        let arguments = [&["recurring", "next", "--count", "1"], arguments].concat();
+        let command = Windlass::new(&arguments).env("DATABASE_URL", &db.url);
+        command.env("WINDLASS_CONFIG", variable).run()
+    };
+    let file = file.to_str().unwrap();
+    for said in [next(&["--config", file], ""), next(&[], file)] {
+        assert!(said.is_done(), "{said:?}");
+        assert!(said.out.contains(" 03:30:00 CE"), "{}", said.out);
+        assert!(said.out.contains("not declared yet"), "{}", said.out);
+        let lines = said.out.lines().take_while(|line| !line.is_empty());
+        assert_eq!(
+            lines.count(),
+            3,
+            "the one of the database too: {}",
+            said.out
+        );
+    }
+    let said = next(&["b", "--config", file], "");
+    assert!(said.is_done(), "{said:?}");
 }
 
 fn a_task_is_run_paused_and_resumed(db: &TestDb) {

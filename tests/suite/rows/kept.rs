@@ -6,13 +6,13 @@ use crate::support::jobs::{Gate, Log, Note, Wait};
 use crate::support::wait::until;
 use std::sync::Arc;
 use std::time::Duration;
-use windlass::{Concurrency, Connection, Handle, NewJob, Registry, Worker};
+use windlass::{Concurrency, DbConnection, Handle, NewJob, Registry, Worker};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const KEPT: i64 = 100_000;
 
 /// A transaction that has read, and does not end until this is dropped.
-struct Long(#[allow(dead_code, reason = "holds the snapshot")] Connection);
+struct Long(#[allow(dead_code, reason = "holds the snapshot")] DbConnection);
 
 impl Long {
     fn begin(db: &TestDb) -> Self {

@@ -18,7 +18,7 @@ use crate::support::db::execute;
 
 /// Rows that a transaction of another program locks, until this is dropped.
 #[cfg(feature = "postgres")]
-struct Locked(#[allow(dead_code, reason = "holds the lock")] windlass::Connection);
+struct Locked(#[allow(dead_code, reason = "holds the lock")] windlass::DbConnection);
 
 #[cfg(feature = "postgres")]
 impl Locked {

@@ -4,7 +4,7 @@
 #[cfg(feature = "postgres")]
 use diesel::Connection as _;
 use diesel::prelude::*;
-use windlass::{AsConn, Conn, Connection, Database};
+use windlass::{AsConn, Conn, Database, DbConnection};
 
 /// Dropped with everything in it.
 pub struct TestDb {
@@ -130,7 +130,7 @@ impl TestDb {
         }
     }
 
-    pub fn connect(&self) -> Connection {
+    pub fn connect(&self) -> DbConnection {
         self.database.connect().unwrap()
     }
 

@@ -4,6 +4,8 @@ use super::wait::{eventually, until};
 use rustix::process::Signal;
 use std::ffi::OsStr;
 use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -67,6 +69,34 @@ impl Windlass {
 
     pub fn run(self) -> Said {
         self.start().said()
+    }
+
+    /// Runs it at a terminal of 110 columns where somebody types, and returns its exit code
+    /// with all that is seen there.
+    pub fn on_a_terminal(mut self, typed: &str) -> (Option<i32>, String) {
+        use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let mut size = rustix::termios::tcgetwinsize(&master).unwrap();
+        size.ws_col = 110;
+        rustix::termios::tcsetwinsize(&master, size).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap();
+        let open = || {
+            let path = Path::new(OsStr::from_bytes(name.to_bytes()));
+            File::options().read(true).write(true).open(path).unwrap()
+        };
+        self.0.stdin(open()).stdout(open()).stderr(open());
+        let mut child = self.0.spawn().unwrap();
+        // It holds the other end of the terminal, as long as it lives.
+        drop(self.0);
+        let mut master = File::from(master);
+        master.write_all(typed.as_bytes()).unwrap();
+        let mut seen = Vec::new();
+        // The end is an error here.
+        let _ = master.read_to_end(&mut seen);
+        let code = child.wait().unwrap().code();
+        (code, String::from_utf8_lossy(&seen).replace('\r', ""))
     }
 
     pub fn start(mut self) -> Running {

@@ -185,7 +185,7 @@ impl<'a> Crew<'a> {
     }
 }
 
-fn unfinished(conn: &mut windlass::Connection) -> usize {
+fn unfinished(conn: &mut windlass::DbConnection) -> usize {
     let jobs = "SELECT count(*) AS n FROM solid_queue_jobs WHERE finished_at IS NULL";
     usize::try_from(count(conn, jobs)).unwrap()
 }

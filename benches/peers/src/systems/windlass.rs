@@ -6,7 +6,7 @@ use crate::worker;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
-use windlass::{Connection, Context, Database, Job, JobResult, NewJob, Registry, Worker};
+use windlass::{DbConnection, Context, Database, Job, JobResult, NewJob, Registry, Worker};
 
 /// With its defaults.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ impl System for Windlass {
     fn enqueue_singly(&self, address: &Address, callers: u32, each: u32) -> Result<Duration> {
         let database = database(address)?;
         let own = (0..callers).map(|_| database.connect());
-        let own: Vec<Connection> = own.collect::<Result<_, _>>()?;
+        let own: Vec<DbConnection> = own.collect::<Result<_, _>>()?;
         at_once(own, |mut conn| {
             for number in 0..each {
                 Nothing { number }.enqueue(&mut conn)?;

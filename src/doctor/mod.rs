@@ -1,7 +1,9 @@
 //! Whether a database and what works on it are in good order.
 
+mod processes;
+
 use crate::db::doctor::{self, Astray, Rule};
-use crate::db::{AsConn, Conn, completion, own, semaphores, status};
+use crate::db::{AsConn, Conn, completion, own, semaphores};
 use crate::error::{Doing, Result};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -36,14 +38,11 @@ pub struct Finding {
 /// A heartbeat older than this is a dead process, unless told otherwise.
 pub(crate) const ALIVE: Duration = Duration::from_secs(60);
 
-/// A transaction open for longer keeps dead rows from being cleared.
-const LONG: f64 = 300.0;
-
-/// A due job that waits for longer has no dispatcher.
-const OVERDUE: f64 = 60.0;
-
 /// A log larger than this is not being checkpointed: somebody reads for long.
 const LARGE_WAL: u64 = 256 * 1024 * 1024;
+
+#[cfg(feature = "cli")]
+pub(crate) use processes::has_scheduler;
 
 /// Looks whether all is well: the schema, that each job stands in exactly one
 /// place, the processes, and the database itself. It only reads, and the
@@ -74,9 +73,7 @@ pub fn doctor<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<Finding>> {
     if is_whole {
         findings.extend(Rule::ALL.map(|rule| place(&mut conn, rule)));
         findings.push(limits(&mut conn));
-        let load = doctor::load(&mut conn).doing("look at the load")?;
-        findings.extend(processes(&mut conn, &load)?);
-        findings.extend(lateness(&load));
+        findings.extend(processes::look(&mut conn)?);
     }
     Ok(findings)
 }
@@ -216,58 +213,4 @@ fn place(conn: &mut Conn<'_>, rule: Rule) -> Finding {
             finding(check, Verdict::Warning, says)
         }
     }
-}
-
-fn processes(conn: &mut Conn<'_>, load: &doctor::Load) -> Result<Vec<Finding>> {
-    let all = status::processes(conn).doing("list the processes")?;
-    let is_dead = |beat: f64| beat > ALIVE.as_secs_f64();
-    let dead = all
-        .iter()
-        .filter(|one| is_dead(one.heartbeat_seconds))
-        .count();
-    let alive = all.iter().filter(|one| !is_dead(one.heartbeat_seconds));
-    let kinds: Vec<&str> = alive.map(|one| one.kind.as_str()).collect();
-    let mut findings = Vec::new();
-    if dead > 0 {
-        let seconds = ALIVE.as_secs();
-        let says = format!(
-            "{dead} processes have not beaten for {seconds} s and nobody has pruned them: run a supervisor"
-        );
-        findings.push(finding("processes", Verdict::Warning, says));
-    }
-    if !kinds.is_empty() && !kinds.iter().any(|kind| kind.starts_with("Supervisor")) {
-        let says = "no supervisor runs: the jobs of a process that dies would stay with it";
-        findings.push(finding("processes", Verdict::Warning, says));
-    }
-    if load.has_ready && !kinds.contains(&"Worker") {
-        let says = "jobs are ready and no worker runs";
-        findings.push(finding("processes", Verdict::Warning, says));
-    }
-    if findings.is_empty() {
-        let says = format!("{} run", kinds.len());
-        findings.push(finding("processes", Verdict::Fine, says));
-    }
-    Ok(findings)
-}
-
-fn lateness(load: &doctor::Load) -> Vec<Finding> {
-    let overdue = match load.overdue {
-        Some(seconds) if seconds > OVERDUE => {
-            let says = format!("a scheduled job has been due for {seconds:.0} s: run a dispatcher");
-            finding("scheduled", Verdict::Warning, says)
-        }
-        _ => finding("scheduled", Verdict::Fine, "no scheduled job is overdue"),
-    };
-    let transaction = match load.transaction {
-        Some(seconds) if seconds > LONG => {
-            let holder = load.holder.as_deref().unwrap_or("unknown");
-            let says = format!(
-                "a transaction has been open for {seconds:.0} s ({holder}): the rows of ended jobs cannot be \
-                 cleared while it is, and claiming gets slower; end it"
-            );
-            finding("transactions", Verdict::Warning, says)
-        }
-        _ => finding("transactions", Verdict::Fine, "none has been open for long"),
-    };
-    vec![overdue, transaction]
 }

@@ -1,0 +1,108 @@
+//! Hiding the secret fields of arguments.
+
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// What is shown instead of a secret.
+pub(crate) const HIDDEN: &str = "[hidden]";
+
+/// Hides the fields of these names, at any depth. A name with dots stands for a
+/// field within others: `card.number` hides `number` in `card`.
+pub(crate) fn hide<S: AsRef<str>>(value: &mut Value, names: &[S]) {
+    walk(value, &mut Vec::new(), names, &mut |secret| {
+        *secret = Value::from(HIDDEN);
+    });
+}
+
+/// Hides, in a text about arguments, what their secret fields hold.
+pub(crate) fn hide_in_text(text: String, arguments: &str, names: &[&str]) -> String {
+    let Ok(mut value) = serde_json::from_str::<Value>(arguments) else {
+        return text;
+    };
+    let mut secrets = BTreeSet::new();
+    walk(&mut value, &mut Vec::new(), names, &mut |secret| {
+        leaves(secret, &mut secrets);
+    });
+    // The longest first: one may be a part of another.
+    let mut secrets: Vec<String> = secrets.into_iter().collect();
+    secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+    let hide = |text: String, secret: &String| text.replace(secret.as_str(), HIDDEN);
+    secrets.iter().fold(text, hide)
+}
+
+/// What `value` holds besides brackets: its texts and numbers. Those of one
+/// letter hide nothing, and would make a text unreadable.
+fn leaves(value: &Value, found: &mut BTreeSet<String>) {
+    match value {
+        Value::String(text) if text.chars().count() > 1 => drop(found.insert(text.clone())),
+        Value::Number(number) if number.to_string().len() > 1 => {
+            found.insert(number.to_string());
+        }
+        Value::Array(items) => items.iter().for_each(|item| leaves(item, found)),
+        Value::Object(fields) => fields.values().for_each(|field| leaves(field, found)),
+        _ => {}
+    }
+}
+
+fn walk<S: AsRef<str>>(
+    value: &mut Value,
+    trail: &mut Vec<String>,
+    names: &[S],
+    secret: &mut impl FnMut(&mut Value),
+) {
+    match value {
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                trail.push(name.clone());
+                if names.iter().any(|name| ends_with(trail, name.as_ref())) {
+                    secret(field);
+                } else {
+                    walk(field, trail, names, secret);
+                }
+                trail.pop();
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                walk(item, trail, names, secret);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn ends_with(trail: &[String], name: &str) -> bool {
+    let mut trail = trail.iter().rev();
+    name.rsplit('.')
+        .all(|part| trail.next().is_some_and(|field| field == part))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn fields_are_hidden_at_any_depth() {
+        let mut value = json!({
+            "token": {"a": 1}, "number": 5, "card": {"number": "4711"},
+            "list": [{"token": null}, {"other": "token"}],
+        });
+        hide(&mut value, &["token", "card.number"]);
+        let expected = json!({
+            "token": HIDDEN, "number": 5, "card": {"number": HIDDEN},
+            "list": [{"token": HIDDEN}, {"other": "token"}],
+        });
+        assert_eq!(value, expected);
+    }
+
+    #[test]
+    fn texts_do_not_repeat_what_is_hidden() {
+        let arguments = r#"{"pin":"4711","pins":[47, "x"],"to":"ada"}"#;
+        let text = "invalid value: string \"4711\" or 47, for ada and x".to_owned();
+        assert_eq!(
+            hide_in_text(text, arguments, &["pin", "pins"]),
+            "invalid value: string \"[hidden]\" or [hidden], for ada and x"
+        );
+    }
+}
