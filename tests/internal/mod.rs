@@ -13,6 +13,8 @@
 
 mod ahead;
 mod checks;
+#[cfg(feature = "postgres")]
+mod completion;
 mod db;
 mod edges;
 mod interleavings;

@@ -49,6 +49,7 @@ mod results;
 #[cfg(feature = "cli")]
 mod rows;
 mod schema;
+mod schema_killed;
 mod schema_life;
 mod schema_locks;
 mod settings;

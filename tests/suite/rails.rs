@@ -318,11 +318,14 @@ fn what_ruby_took_for_dead_is_taken_back(db: &TestDb) {
     );
     failed_by_ruby(db, "SolidQueue::Processes::ProcessMissingError", "id = 1");
     failed_by_ruby(db, "NoMethodError", "id = 7");
-    let _supervisor = Supervisor::new(&db.database)
+    let supervisor = Supervisor::new(&db.database)
         .heartbeat_interval(Duration::from_millis(50))
         .alive_threshold(Duration::from_millis(500))
         .start()
         .unwrap();
+    until("they are taken back", || db.rows("failed_executions") == 4);
+    // It would take a worker for dead that has no time for a heartbeat.
+    drop(supervisor);
     let (gauge, log) = (Arc::new(Gauge::default()), Arc::new(Log::default()));
     let registry = Registry::new()
         .register::<Alone>(Arc::clone(&gauge))

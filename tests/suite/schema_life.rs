@@ -146,7 +146,7 @@ fn rails_inserts_into_tables_of_an_earlier_version(db: &TestDb) {
 }
 
 /// A job is enqueued and performed, and the doctor finds nothing.
-fn works(db: &TestDb) {
+pub fn works(db: &TestDb) {
     let log = Arc::new(Log::default());
     let registry = Registry::new().register::<Note>(Arc::clone(&log));
     let worker = Worker::new(&db.database, registry).start().unwrap();
@@ -161,7 +161,7 @@ fn works(db: &TestDb) {
 
 /// Everything there is about the tables, with the order of columns and the
 /// types aside: those are as Rails chose.
-fn names(db: &TestDb) -> Vec<String> {
+pub fn names(db: &TestDb) -> Vec<String> {
     let mut names: Vec<String> = db
         .columns()
         .iter()
@@ -189,7 +189,7 @@ fn names(db: &TestDb) -> Vec<String> {
     names
 }
 
-fn differences(is: &[String], expected: &[String]) -> Vec<String> {
+pub fn differences(is: &[String], expected: &[String]) -> Vec<String> {
     let lacks = expected
         .iter()
         .filter(|one| !is.contains(one))

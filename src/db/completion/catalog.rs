@@ -42,6 +42,7 @@ pub(super) struct Catalog {
     pub(super) others: Vec<Other>,
 }
 
+#[cfg(feature = "postgres")]
 const POSTGRES_COLUMNS: &str = "\
 SELECT c.relname::text AS of, a.attname::text AS name, format_type(a.atttypid, NULL) AS kind, \
   NOT a.attnotnull AS nullable, pg_get_expr(d.adbin, d.adrelid) AS standard, \
@@ -51,6 +52,7 @@ LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum \
 WHERE (c.relname LIKE 'solid\\_queue\\_%' OR c.relname LIKE 'windlass\\_%') AND c.relkind IN ('r', 'p') \
   AND pg_table_is_visible(c.oid) AND a.attnum > 0 AND NOT a.attisdropped";
 
+#[cfg(feature = "postgres")]
 const POSTGRES_OTHERS: &str = "\
 WITH ours AS (SELECT oid, relname::text AS name, reloptions FROM pg_class \
   WHERE (relname LIKE 'solid\\_queue\\_%' OR relname LIKE 'windlass\\_%') AND relkind IN ('r', 'p') \
@@ -64,12 +66,14 @@ UNION ALL SELECT 'option', t.name, split_part(o, '=', 1), true FROM ours t, unne
 UNION ALL SELECT 'function', '', proname::text, true FROM pg_proc \
   WHERE proname LIKE 'windlass\\_%' AND pg_function_is_visible(oid)";
 
+#[cfg(feature = "sqlite")]
 const SQLITE_COLUMNS: &str = "\
 SELECT m.name AS of, c.name AS name, lower(c.type) AS kind, NOT (c.\"notnull\" OR c.pk) AS nullable, \
   c.dflt_value AS standard, c.pk AND upper(m.sql) LIKE '%AUTOINCREMENT%' AS generated \
 FROM sqlite_schema m, pragma_table_xinfo(m.name) c WHERE m.type = 'table' \
   AND (m.name LIKE 'solid\\_queue\\_%' ESCAPE '\\' OR m.name LIKE 'windlass\\_%' ESCAPE '\\')";
 
+#[cfg(feature = "sqlite")]
 const SQLITE_OTHERS: &str = "SELECT type AS kind, tbl_name AS of, name, true AS valid FROM sqlite_schema \
  WHERE type IN ('index', 'trigger')";
 

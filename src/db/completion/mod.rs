@@ -7,7 +7,7 @@ mod catalog;
 mod fresh;
 mod plan;
 #[cfg(feature = "postgres")]
-mod postgres;
+pub(in crate::db) mod postgres;
 mod reference;
 #[cfg(feature = "sqlite")]
 mod sqlite;
@@ -101,10 +101,10 @@ pub fn migrate<C: AsConn + ?Sized>(conn: &mut C) -> Result<Migrated> {
         #[cfg(feature = "sqlite")]
         Conn::Sqlite(_) => sqlite::complete(&mut conn),
     }
-    .map(Migrated::of)
 }
 
 /// What [`migrate`] would do.
+#[cfg(feature = "cli")]
 pub(crate) fn pending(conn: &mut Conn<'_>) -> Result<Migrated> {
     look(conn).map(Migrated::of)
 }

@@ -17,7 +17,6 @@ pub(super) enum Act {
     },
     /// Makes an index; on a large table without keeping writers out.
     Index {
-        table: String,
         name: String,
         text: String,
         is_there: bool,
@@ -33,8 +32,10 @@ pub(super) struct Step {
     /// Of the migration that it belongs to.
     pub(super) version: String,
     /// The table that is there and is changed.
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(super) table: Option<String>,
     /// Others that the statements lock.
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(super) locks: Vec<String>,
     /// Empty where it takes a human.
     pub(super) acts: Vec<Act>,
@@ -200,7 +201,6 @@ fn index(item: &Item, catalog: &Catalog, lacking: impl Fn(String, Act) -> Step) 
         return None;
     }
     let act = Act::Index {
-        table: item.table.clone(),
         name: item.name.clone(),
         text: item.text.clone(),
         is_there: found.is_some(),

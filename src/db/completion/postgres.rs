@@ -7,7 +7,7 @@
 //! comes about. A process that dies in between leaves a part of what was
 //! missing, and the next migration completes it.
 
-use super::{Act, Plan, Step, check, failed, fresh, look};
+use super::{Act, Migrated, Plan, Step, check, failed, fresh, look};
 use crate::clock;
 use crate::db::Conn;
 use crate::error::{Doing, Result};
@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// How long locks of others are waited for, in all.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+pub(in crate::db) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long another migration is waited for: it may build large indexes.
 const TURN: Duration = Duration::from_secs(3_600);
@@ -41,10 +41,11 @@ struct Named {
     name: String,
 }
 
-pub(super) fn complete(conn: &mut PgConnection, patience: Duration) -> Result<Plan> {
+/// Adds what is missing, beside programs that write.
+pub(in crate::db) fn complete(conn: &mut PgConnection, patience: Duration) -> Result<Migrated> {
     if Conn::Postgres(conn).is_in_transaction() {
         take_turn(conn, "pg_try_advisory_xact_lock")?;
-        return all(conn, patience);
+        return all(conn, patience).map(Migrated::of);
     }
     take_turn(conn, "pg_try_advisory_lock")?;
     let done = all(conn, patience);
@@ -53,7 +54,7 @@ pub(super) fn complete(conn: &mut PgConnection, patience: Duration) -> Result<Pl
         .execute(conn);
     let done = done?;
     free.doing("release the migration lock")?;
-    Ok(done)
+    Ok(Migrated::of(done))
 }
 
 fn take_turn(conn: &mut PgConnection, function: &str) -> Result<()> {

@@ -1,6 +1,6 @@
 //! Completing a SQLite file: one transaction, which is the lock.
 
-use super::{Act, Plan, catalog, check, failed, fresh, look, reference};
+use super::{Act, Migrated, catalog, check, failed, fresh, look, reference};
 use crate::db::Conn;
 use crate::error::Result;
 use diesel::prelude::*;
@@ -8,14 +8,14 @@ use diesel::result::DatabaseErrorKind;
 use diesel::result::Error as QueryError;
 use diesel::sql_types::{BigInt, Text};
 
-pub(super) fn complete(conn: &mut Conn<'_>) -> Result<Plan> {
+pub(super) fn complete(conn: &mut Conn<'_>) -> Result<Migrated> {
     let done = conn.transaction(|conn| {
         // Another one may have been faster.
         let plan = look(conn)?;
         check(&plan)?;
         if plan.is_fresh {
             fresh::run(conn)?;
-            return Ok(plan);
+            return Ok(Migrated::of(plan));
         }
         for step in &plan.steps {
             for act in &step.acts {
@@ -25,30 +25,30 @@ pub(super) fn complete(conn: &mut Conn<'_>) -> Result<Plan> {
                 })?;
             }
         }
-        Ok(plan)
+        Ok(Migrated::of(plan))
     });
-    if done.is_err()
-        && let Conn::Sqlite(conn) = conn
-    {
+    if done.is_err() {
         // No transaction brings it back.
-        let _ = diesel::sql_query("PRAGMA writable_schema = OFF").execute(*conn);
+        let _ = run(conn, &Act::Run("PRAGMA writable_schema = OFF".to_owned()));
     }
     done
 }
 
 fn run(conn: &mut Conn<'_>, act: &Act) -> QueryResult<()> {
-    let Conn::Sqlite(conn) = conn else {
-        return Ok(());
-    };
-    match act {
-        Act::Run(text) | Act::Index { text, .. } => {
+    match (conn, act) {
+        (Conn::Sqlite(conn), Act::Run(text) | Act::Index { text, .. }) => {
             diesel::sql_query(text).execute(*conn).map(drop)
         }
-        Act::Define {
-            table,
-            column,
-            definition,
-        } => define(conn, table, column, definition),
+        (
+            Conn::Sqlite(conn),
+            Act::Define {
+                table,
+                column,
+                definition,
+            },
+        ) => define(conn, table, column, definition),
+        #[cfg(feature = "postgres")]
+        (Conn::Postgres(_), _) => Ok(()),
     }
 }
 

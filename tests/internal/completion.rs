@@ -1,0 +1,41 @@
+//! How long a migration waits for tables that others have locked.
+
+use super::db::{TestDb, execute};
+use crate::db::completion::postgres::complete;
+use crate::db::{AsConn as _, Conn};
+use std::time::Duration;
+
+/// One that reads and never ends.
+#[test]
+fn the_session_that_holds_a_table_is_named() {
+    let db = TestDb::postgres();
+    let (mut holder, mut other) = (db.connect(), db.connect());
+    let conn = &mut db.connect();
+    execute(
+        &mut conn.as_conn(),
+        "ALTER TABLE solid_queue_pauses DROP COLUMN paused_by",
+    );
+    for statement in [
+        "SET application_name = 'the one who reads'",
+        "BEGIN",
+        "SELECT count(*) FROM solid_queue_pauses",
+    ] {
+        execute(&mut holder.as_conn(), statement);
+    }
+    let patience = Duration::from_millis(300);
+    let mut tried = || match other.as_conn() {
+        Conn::Postgres(conn) => complete(conn, patience).map(drop),
+        Conn::Sqlite(_) => unreachable!(),
+    };
+    let error = tried().unwrap_err().to_string();
+    for part in [
+        "solid_queue_pauses",
+        "the one who reads",
+        "idle in transaction",
+        "pid ",
+    ] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    execute(&mut holder.as_conn(), "COMMIT");
+    tried().unwrap();
+}
