@@ -26,6 +26,18 @@ pub enum Error {
         /// What the database or the file system answered, and what to do.
         reason: String,
     },
+    /// A job stopped waiting for the database, which is away.
+    #[error("cannot open the database {target}: {reason}")]
+    GaveUp {
+        /// The address, without secrets.
+        target: String,
+        /// What the database or the file system answered.
+        reason: String,
+        /// Why the job should end: an [`Interrupted`](crate::Interrupted),
+        /// which [`JobError`](crate::JobError) takes over.
+        #[source]
+        why: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// A statement failed.
     #[error("cannot {action}: {source}")]
     Query {
