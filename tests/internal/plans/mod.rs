@@ -19,7 +19,7 @@ use super::ticks::{Firing, Overlap};
 use super::unique::{self, OnConflict};
 use super::{
     AsConn, Conn, Connection, Database, blocked, claimed, clear, jobs, moves, names, notes, pauses,
-    processes, ready, recovery, recurring, scheduled, semaphores, steps, task, ticks,
+    processes, ready, recovery, recurring, scheduled, semaphores, steps, task, ticks, wakeup,
 };
 use diesel::connection::{Connection as _, InstrumentationEvent};
 use diesel::prelude::*;
@@ -269,6 +269,7 @@ const LOOPS: [(&str, Work); 34] = [
     }),
     ("promote", |conn, _| {
         jobs::insert_all(conn, &vec![limited(); 3])?;
+        semaphores::last_id(conn)?;
         assert_eq!(blocked::promote(conn, 10)?.ready.len(), 1);
         Ok(())
     }),
@@ -340,7 +341,8 @@ const LOOPS: [(&str, Work); 34] = [
     }),
     ("drain", |conn, rows| processes::drain(conn, rows.process)),
     ("say who listens", |conn, rows| {
-        processes::listen(conn, rows.process, true)
+        processes::listen(conn, rows.process, true)?;
+        wakeup::pass_on(conn, rows.process)
     }),
     ("deregister", |conn, _| {
         let process = register(conn)?;
