@@ -117,14 +117,16 @@ fn it_waits_no_longer_when_the_process_stops() {
 
 #[test]
 fn nor_when_its_claim_is_lost() {
-    let scene = Scene::new(3 * SECOND, patient());
+    let mut scene = Scene::new(3 * SECOND, patient());
     scene.comes_to("Some(Lost)");
+    scene.proxy.open();
 }
 
 #[test]
 fn nor_when_its_time_is_over() {
-    let scene = Scene::new(600 * SECOND, patient().timeout(2 * SECOND));
+    let mut scene = Scene::new(600 * SECOND, patient().timeout(2 * SECOND));
     scene.comes_to("Some(TimedOut)");
+    scene.proxy.open();
 }
 
 #[test]
