@@ -36,6 +36,18 @@ pub enum Error {
         /// The other.
         wanted: &'static str,
     },
+    /// A job stopped waiting for the database, which is away.
+    #[error("cannot open the database {target}: {reason}")]
+    GaveUp {
+        /// The address, without secrets.
+        target: String,
+        /// What the database or the file system answered.
+        reason: String,
+        /// Why the job should end: an [`Interrupted`](crate::Interrupted),
+        /// which [`JobError`](crate::JobError) takes over.
+        #[source]
+        why: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// A statement failed.
     #[error("cannot {action}: {source}")]
     Query {

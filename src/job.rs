@@ -7,7 +7,7 @@ use crate::db::{AsConn, Database, DbConnection, Typed};
 use crate::enqueue::{Enqueued, NewJob};
 use crate::error::Result;
 use crate::live::Live;
-use crate::outcome::{JobError, JobResult};
+use crate::outcome::{Interrupted, JobError, JobResult};
 use crate::policy::Policy;
 use crate::step::Steps;
 use chrono::{DateTime, NaiveDateTime, Utc};
@@ -338,12 +338,26 @@ impl<'a, S: ?Sized> Context<'a, S> {
         self.run
     }
 
-    /// A connection from the worker's pool, to work or to enqueue with.
+    /// Returns a connection from the worker's pool, to work or to enqueue with.
+    ///
+    /// While the database is away, this waits up to 5 minutes, and ends
+    /// earlier when the process stops or [`check`](Self::check) is an error.
     ///
     /// # Errors
-    /// When none becomes free or can be opened within 30 seconds.
+    /// - [`Error::Connect`](crate::Error::Connect) when no connection becomes
+    ///   free within 30 seconds, or can be opened within 5 minutes.
+    /// - [`Error::GaveUp`](crate::Error::GaveUp) when the job should end before
+    ///   that. Pass it on with `?`: the job then ends as interrupted, not as
+    ///   failed because of the database.
     pub fn connection(&self) -> Result<DbConnection> {
-        self.run.database.get()
+        let check = || {
+            self.check()?;
+            if self.is_stopping() {
+                return Err(Interrupted::Stopping);
+            }
+            Ok(())
+        };
+        self.run.database.get_patiently(check)
     }
 
     /// The same as Diesel's own type, to be passed on as `&mut *conn`.

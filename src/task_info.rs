@@ -1,16 +1,16 @@
 //! What became of a job, for whoever enqueued it.
 
-use crate::clock;
+use crate::clock::{self, Backoff};
 use crate::db::attempts::{self, Attempt};
 use crate::db::notes::Progress;
 use crate::db::task::{self, Job, Kept};
-use crate::db::{AsConn, Conn, Database, own, results};
-use crate::error::{Doing, Result};
+use crate::db::{AsConn, Conn, Database, Refusal, own, results};
+use crate::error::{Doing, Error, Result};
 use crate::job::JobId;
 use chrono::{DateTime, NaiveDateTime, Utc};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The attempts at a job that did not succeed, the newest first; at most the
 /// last 20.
@@ -257,6 +257,9 @@ fn of_kept(id: i64, kept: Kept) -> TaskInfo {
 /// it for long.
 const GRACE: Duration = Duration::from_secs(60);
 
+/// How long a database that is away is waited for.
+const AWAY: Duration = Duration::from_secs(300);
+
 /// When to look first without having heard of anything, and then after each
 /// time twice as long, up to the longest pause: a job whose end was under way
 /// when the wait began has notified nobody.
@@ -288,16 +291,41 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 ///
 /// [`Policy::keep_result`]: crate::Policy::keep_result
 ///
+/// While the database is away, it waits for it as well, up to 5 minutes.
+///
 /// # Errors
-/// When the database does not answer or has no tables.
+/// When the database cannot be opened within that time, a statement fails, or there are no tables.
 pub fn wait_for(
     database: &Database,
     job: impl Into<JobKey>,
     timeout: Duration,
 ) -> Result<Option<TaskInfo>> {
-    let deadline = clock::deadline(timeout);
+    let (job, deadline) = (job.into(), clock::deadline(timeout));
+    let give_up = deadline.min(clock::deadline(AWAY));
+    let mut backoff = Backoff::up_to(LONGEST_PAUSE);
+    loop {
+        match wait_until(database, &job, deadline) {
+            Err(error) if is_away(&error) && clock::instant() < give_up => {
+                let left = give_up.saturating_duration_since(clock::instant());
+                clock::nap(backoff.delay().min(left));
+            }
+            done => return done,
+        }
+    }
+}
+
+fn is_away(error: &Error) -> bool {
+    match error {
+        Error::Connect { .. } => true,
+        Error::Query { source, .. } => Refusal::of(source) == Refusal::Trouble,
+        _ => false,
+    }
+}
+
+/// The same on one connection.
+fn wait_until(database: &Database, job: &JobKey, deadline: Instant) -> Result<Option<TaskInfo>> {
     let mut connection = database.connect()?;
-    let info = match task_info(&mut connection, job)? {
+    let info = match task_info(&mut connection, job.clone())? {
         Some(info) if !info.status.has_ended() => info,
         known => return Ok(known),
     };
@@ -305,8 +333,9 @@ pub fn wait_for(
     // Heard of from here on: first the listener, then the row that asks for a
     // notification, and then the next look.
     let mut listener = database.listen_on(&[&results::channel(id)])?;
+    let left = deadline.saturating_duration_since(clock::instant());
     let waiter = connection
-        .write(|conn| results::wait(conn, id, timeout.saturating_add(GRACE)))
+        .write(|conn| results::wait(conn, id, left.saturating_add(GRACE)))
         .doing("say who waits for the job")?;
     let mut pause = FIRST_LOOK;
     let known = loop {

@@ -178,6 +178,9 @@ fn log_process(event: &Event<'_>) {
         Event::Recycling { why } => log::info!(why; "this worker makes room for a new one: {why}"),
         Event::Quieted => log::info!("quiet: claiming nothing more"),
         Event::Resumed => log::info!("claiming again"),
+        Event::LeftBehind { pid, how } => log::error!(pid, how;
+            "the child {pid}, which {how}, may have left jobs behind: the database was away until the stop was over; \
+             any supervisor recovers them when the process counts as dead"),
         Event::Unreachable { action, reason } => {
             let reason = one_line(reason);
             log::error!(action, reason = reason.as_str(); "cannot {action}, trying again: {reason}");

@@ -254,6 +254,14 @@ pub enum Event<'a> {
     Quieted,
     /// A worker or supervisor was told to claim again.
     Resumed,
+    /// A supervisor stopped without recovering the jobs of a child, because the
+    /// database was away. The next supervisor recovers them.
+    LeftBehind {
+        /// The process id of the child.
+        pid: u32,
+        /// How it ended: `was killed by signal 9`, `exited with code 75`.
+        how: &'a str,
+    },
     /// A loop could not reach the database, and keeps trying.
     Unreachable {
         /// What was tried.

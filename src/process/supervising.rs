@@ -273,6 +273,12 @@ impl Supervising {
             clock::nap(Duration::from_millis(5));
         }
         self.vital.rest();
+        for exit in self.unburied.iter().filter(|exit| exit.may_hold_jobs()) {
+            self.subscriber.emit(&Event::LeftBehind {
+                pid: exit.pid,
+                how: &exit.how,
+            });
+        }
         // What is not known to have been given back was cut short as well.
         graceful && !self.is_cut_short && !self.unburied.iter().any(Exit::may_hold_jobs)
     }

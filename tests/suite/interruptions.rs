@@ -388,6 +388,33 @@ fn a_job_may_end_before_the_timeout_of_the_stop(db: &TestDb) {
     assert_eq!(state(db, once), UNKNOWN);
 }
 
+/// The supervisor has given up before the database is there again.
+#[cfg(feature = "postgres")]
+#[test]
+fn what_a_stop_in_an_outage_leaves_behind_is_said() {
+    use crate::support::proxy::Proxy;
+    let db = TestDb::postgres();
+    let mut proxy = Proxy::opened(&db.url);
+    let scene = Scene::new(&db);
+    let mut supervisor = scene.worker_with(|role| {
+        role.url = proxy.url(&db.url);
+        role.workers = Some(1);
+        role.shutdown_ms = 1_000;
+    });
+    CASES[1].enqueue(&scene, Policy::new());
+    let child = scene.started("again-deaf", 1).pid;
+    proxy.close();
+    supervisor.signal(Signal::TERM);
+    assert_eq!(supervisor.exit().code(), Some(75));
+    let log = supervisor.log();
+    let said = format!("the child {child}, which ");
+    assert!(
+        log.contains(&said) && log.contains("may have left jobs behind"),
+        "{log}"
+    );
+    assert_eq!(db.rows("claimed_executions"), 1);
+}
+
 /// Neither the child can say that it drains, nor its supervisor give back what
 /// it held, before the database is there again.
 #[cfg(feature = "postgres")]

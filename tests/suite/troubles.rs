@@ -20,6 +20,8 @@ mod server;
 mod sessions;
 #[cfg(feature = "postgres")]
 mod silence;
+#[cfg(feature = "postgres")]
+mod waits;
 
 /// That it failed, with one line that has all of these texts in it.
 #[track_caller]

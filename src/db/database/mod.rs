@@ -3,6 +3,7 @@
 mod bench;
 mod lent;
 mod looking;
+mod patient;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "sqlite")]
@@ -94,6 +95,9 @@ enum Kind {
     PooledSqlite(PooledConnection<ConnectionManager<SqliteConnection>>),
     Lent(Box<lent::Lent>),
 }
+
+/// How long a connection of the pool is waited for that others have.
+const BUSY: Duration = Duration::from_secs(30);
 
 pub use bench::TestDatabase;
 #[cfg(feature = "postgres")]
@@ -302,9 +306,13 @@ impl Database {
     /// # Errors
     /// When none becomes free or can be opened within 30 seconds.
     pub fn get(&self) -> Result<DbConnection> {
+        self.get_within(BUSY)
+    }
+
+    fn get_within(&self, timeout: Duration) -> Result<DbConnection> {
         match &*self.inner {
             #[cfg(feature = "postgres")]
-            Backend::Postgres { pool, target, .. } => match pool.get() {
+            Backend::Postgres { pool, target, .. } => match pool.get_timeout(timeout) {
                 Ok(conn) => Ok(DbConnection {
                     kind: Kind::PooledPostgres(Box::new(conn)),
                     turn: None,
@@ -313,7 +321,7 @@ impl Database {
                 Err(error) => Err(self.refused(target, error.to_string())),
             },
             #[cfg(feature = "sqlite")]
-            Backend::Sqlite { pool, turn, path } => match pool.get() {
+            Backend::Sqlite { pool, turn, path } => match pool.get_timeout(timeout) {
                 Ok(conn) => Ok(DbConnection {
                     kind: Kind::PooledSqlite(conn),
                     turn: Some(Arc::clone(turn)),
@@ -424,7 +432,7 @@ fn pool<M: ManageConnection>(size: u32) -> diesel::r2d2::Builder<M> {
         .min_idle(Some(0))
         // A job must not be handed the remains of a server's restart.
         .test_on_check_out(true)
-        .connection_timeout(Duration::from_secs(30))
+        .connection_timeout(BUSY)
 }
 
 #[cfg(feature = "postgres")]

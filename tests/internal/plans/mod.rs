@@ -20,7 +20,7 @@ use super::unique::{self, OnConflict};
 use super::{
     AsConn, Conn, Database, DbConnection, blocked, claimed, classes, clear, details, jobs, moves,
     names, notes, pauses, processes, ready, recovery, recurring, scheduled, semaphores, steps,
-    task, ticks,
+    task, ticks, wakeup,
 };
 use diesel::connection::{Connection as _, InstrumentationEvent};
 use diesel::prelude::*;
@@ -277,6 +277,7 @@ const LOOPS: [(&str, Work); 35] = [
     }),
     ("promote", |conn, _| {
         jobs::insert_all(conn, &vec![limited(); 3])?;
+        semaphores::last_id(conn)?;
         assert_eq!(blocked::promote(conn, 10)?.ready.len(), 1);
         Ok(())
     }),
@@ -348,7 +349,8 @@ const LOOPS: [(&str, Work); 35] = [
     }),
     ("drain", |conn, rows| processes::drain(conn, rows.process)),
     ("say who listens", |conn, rows| {
-        processes::listen(conn, rows.process, true)
+        processes::listen(conn, rows.process, true)?;
+        wakeup::pass_on(conn, rows.process)
     }),
     ("deregister", |conn, _| {
         let process = register(conn)?;
