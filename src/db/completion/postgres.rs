@@ -261,22 +261,40 @@ fn run(conn: &mut PgConnection, act: &Act) -> QueryResult<()> {
 }
 
 /// Builds an index beside writers. One that was not built to its end, by a
-/// process that died, is dropped first. The session's own limits come back.
+/// process that died or as others were in the way, is dropped first.
 fn concurrently(conn: &mut PgConnection, act: &Act, patience: Duration) -> QueryResult<()> {
     let Act::Index {
         name,
         text,
         is_there,
-        ..
     } = act
     else {
         return Ok(());
     };
+    let deadline = clock::deadline(patience);
+    let mut is_there = *is_there;
+    loop {
+        match build(conn, name, text, is_there, patience) {
+            Err(error) if is_locked(&error) && clock::instant() < deadline => is_there = true,
+            done => return done,
+        }
+        clock::nap(clock::jittered(Duration::from_millis(100)));
+    }
+}
+
+/// Tries once. The session's own limits come back.
+fn build(
+    conn: &mut PgConnection,
+    name: &str,
+    text: &str,
+    is_there: bool,
+    patience: Duration,
+) -> QueryResult<()> {
     let of = |name: &str| format!("SELECT current_setting('{name}') AS name");
     let locks: Named = diesel::sql_query(of("lock_timeout")).get_result(conn)?;
     let statements: Named = diesel::sql_query(of("statement_timeout")).get_result(conn)?;
     limit(conn, &format!("{}ms", patience.as_millis()), "0")?;
-    let dropped = if *is_there {
+    let dropped = if is_there {
         diesel::sql_query(format!("DROP INDEX CONCURRENTLY IF EXISTS {name}")).execute(conn)
     } else {
         Ok(0)
