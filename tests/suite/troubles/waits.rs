@@ -41,10 +41,11 @@ impl Job for Ask {
 }
 
 struct Scene {
-    db: TestDb,
-    proxy: Proxy,
-    log: Arc<Log>,
+    /// Stopped first, while there is a way to the server.
     worker: Handle,
+    proxy: Proxy,
+    db: TestDb,
+    log: Arc<Log>,
 }
 
 impl Scene {
