@@ -166,14 +166,14 @@ impl Command {
                 })
             }
             Command::Supervise(supervise) => Ok(supervise.run(at)?),
-            Command::Status(status) => Ok(status.show(&at.database()?.to_look())?),
+            Command::Status(status) => Ok(status.show(&at.database()?.read_only())?),
             Command::Explain(explain) => {
-                let database = at.database()?.to_look();
+                let database = at.database()?.read_only();
                 Ok(output::show(&explain.run(&database)?, explain.json))
             }
             Command::Queues(command) => command.show(&at.database()?),
             Command::Processes(processes) => Ok(output::show(
-                &processes.run(&at.database()?.to_look())?,
+                &processes.run(&at.database()?.read_only())?,
                 processes.json,
             )),
             Command::Enqueue(enqueue) => {
@@ -183,7 +183,7 @@ impl Command {
             Command::Jobs(command) => jobs(command, &at.database()?),
             Command::Failed(command) => failed(command, &at.database()?),
             Command::Recurring(command) => recurring(command, &at.database()?),
-            Command::Doctor(doctor) => Ok(doctor.show(&at.database()?.to_look())?),
+            Command::Doctor(doctor) => Ok(doctor.show(&at.database()?.read_only())?),
         }
     }
 }
@@ -196,8 +196,8 @@ fn changed(done: &select::Done, how: &select::How) -> ExitCode {
 fn jobs(command: &jobs::Command, db: &Database) -> Result<ExitCode, Failure> {
     use jobs::Command::{Cancel, Discard, List, Priority, Reschedule, Show};
     Ok(match command {
-        List(list) => output::show(&list.run(&db.clone().to_look())?, list.json),
-        Show(show) => output::show(&show.run(&db.clone().to_look())?, show.json),
+        List(list) => output::show(&list.run(&db.clone().read_only())?, list.json),
+        Show(show) => output::show(&show.run(&db.clone().read_only())?, show.json),
         Cancel(cancel) => changed(&cancel.run(db)?, &cancel.how),
         Discard(discard) => changed(&discard.run(db)?, &discard.how),
         Reschedule(reschedule) => changed(&reschedule.run(db)?, &reschedule.how),
@@ -208,7 +208,7 @@ fn jobs(command: &jobs::Command, db: &Database) -> Result<ExitCode, Failure> {
 fn failed(command: &failed::Command, db: &Database) -> Result<ExitCode, Failure> {
     use failed::Command::{Discard, List, Retry};
     Ok(match command {
-        List(list) => output::show(&list.run(&db.clone().to_look())?, list.json),
+        List(list) => output::show(&list.run(&db.clone().read_only())?, list.json),
         Retry(retry) => changed(&retry.run(db)?, &retry.how),
         Discard(discard) => changed(&discard.run(db)?, &discard.how),
     })
@@ -217,8 +217,8 @@ fn failed(command: &failed::Command, db: &Database) -> Result<ExitCode, Failure>
 fn recurring(command: &recurring::Command, db: &Database) -> Result<ExitCode, Failure> {
     use recurring::Command::{List, Next, Pause, Resume, Run};
     Ok(match command {
-        List(list) => output::show(&list.run(&db.clone().to_look())?, list.json),
-        Next(next) => output::show(&next.run(&db.clone().to_look())?, next.json),
+        List(list) => output::show(&list.run(&db.clone().read_only())?, list.json),
+        Next(next) => output::show(&next.run(&db.clone().read_only())?, next.json),
         Run(run) => output::show(&run.run(db)?, run.json),
         Pause(pause) => output::show(&pause.run(db)?, pause.json),
         Resume(resume) => output::show(&resume.run(db)?, resume.json),

@@ -26,8 +26,8 @@ pub(super) enum Command {
 impl Command {
     pub(super) fn show(&self, db: &Database) -> Result<ExitCode, Failure> {
         Ok(match self {
-            Command::List(list) => output::show(&list.run(&db.clone().to_look())?, list.json),
-            Command::Show(show) => output::show(&show.run(&db.clone().to_look())?, show.json),
+            Command::List(list) => output::show(&list.run(&db.clone().read_only())?, list.json),
+            Command::Show(show) => output::show(&show.run(&db.clone().read_only())?, show.json),
             Command::Pause(pause) => output::show(&pause.run(db)?, pause.json),
             Command::Resume(resume) => output::show(&resume.run(db)?, resume.json),
             Command::Clear(clear) => {

@@ -108,13 +108,12 @@ impl Working {
             finished: settings.finished,
         };
         let (pool, assign, jobs) = Pool::start(setup, settings.threads)?;
-        let wakes = (rested, woken);
         let poller = poller(
             &settings,
             &lifeline,
             (&heart, &claims),
             (pool, assign),
-            wakes,
+            (rested, woken),
         );
         let finisher = Finisher::new(&lifeline, &claims, ended);
         let bite = settings

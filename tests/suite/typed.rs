@@ -26,9 +26,9 @@ impl Job for Look {
 
     fn perform(self, cx: &Context<'_, ()>) -> JobResult<Vec<String>> {
         let insert = "INSERT INTO typed (name) VALUES ('a')";
-        let postgres = cx.postgres().and_then(|mut conn| {
+        let postgres = cx.postgres().map(|mut conn| {
             let done = diesel::sql_query(insert).execute(&mut *conn);
-            Ok(done.expect("it is a connection to Postgres"))
+            done.expect("it is a connection to Postgres")
         });
         let sqlite = match cx.sqlite() {
             Ok(mut conn) => Ok(diesel::sql_query(insert).execute(&mut *conn)?),

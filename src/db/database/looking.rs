@@ -10,7 +10,7 @@ impl Database {
     /// The same database, of which nothing is to be changed: a SQLite file may
     /// be one that this user cannot write.
     #[cfg(feature = "cli")]
-    pub(crate) fn to_look(mut self) -> Self {
+    pub(crate) fn read_only(mut self) -> Self {
         self.only_looks = true;
         self
     }

@@ -3,7 +3,7 @@
 mod bench;
 mod lent;
 mod looking;
-mod patient;
+mod pooled;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "sqlite")]
@@ -52,6 +52,7 @@ pub struct Database {
     /// How long each statement of a loop may take, on Postgres.
     limit: Duration,
     /// A SQLite file that may not be written is opened all the same.
+    #[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
     only_looks: bool,
 }
 
@@ -95,9 +96,6 @@ enum Kind {
     PooledSqlite(PooledConnection<ConnectionManager<SqliteConnection>>),
     Lent(Box<lent::Lent>),
 }
-
-/// How long a connection of the pool is waited for that others have.
-const BUSY: Duration = Duration::from_secs(30);
 
 pub use bench::TestDatabase;
 #[cfg(feature = "postgres")]
@@ -301,42 +299,6 @@ impl Database {
         }
     }
 
-    /// Borrows a connection from the pool: for jobs that touch the database.
-    ///
-    /// # Errors
-    /// When none becomes free or can be opened within 30 seconds.
-    pub fn get(&self) -> Result<DbConnection> {
-        self.get_within(BUSY)
-    }
-
-    fn get_within(&self, timeout: Duration) -> Result<DbConnection> {
-        match &*self.inner {
-            #[cfg(feature = "postgres")]
-            Backend::Postgres { pool, target, .. } => match pool.get_timeout(timeout) {
-                Ok(conn) => Ok(DbConnection {
-                    kind: Kind::PooledPostgres(Box::new(conn)),
-                    turn: None,
-                    limit: self.limit,
-                }),
-                Err(error) => Err(self.refused(target, error.to_string())),
-            },
-            #[cfg(feature = "sqlite")]
-            Backend::Sqlite { pool, turn, path } => match pool.get_timeout(timeout) {
-                Ok(conn) => Ok(DbConnection {
-                    kind: Kind::PooledSqlite(conn),
-                    turn: Some(Arc::clone(turn)),
-                    limit: self.limit,
-                }),
-                Err(error) => Err(self.refused(&path.display().to_string(), error.to_string())),
-            },
-            Backend::Lent(shelf) => {
-                let lent = lent::Lent::from(shelf, Duration::from_secs(5));
-                lent.ok_or_else(|| self.refused(&self.target(), LENT.to_owned()))
-            }
-            Backend::Nowhere => Err(self.refused(&self.target(), NOWHERE.to_owned())),
-        }
-    }
-
     /// Opens what hears of new work, also by a channel of the listener's own.
     pub(crate) fn listen(&self, channel: Option<&str>) -> Result<Listener> {
         let channels: Vec<&str> = channel.into_iter().chain([wakeup::OF_ALL]).collect();
@@ -432,7 +394,7 @@ fn pool<M: ManageConnection>(size: u32) -> diesel::r2d2::Builder<M> {
         .min_idle(Some(0))
         // A job must not be handed the remains of a server's restart.
         .test_on_check_out(true)
-        .connection_timeout(BUSY)
+        .connection_timeout(pooled::BUSY)
 }
 
 #[cfg(feature = "postgres")]

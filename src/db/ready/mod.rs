@@ -39,6 +39,7 @@ pub(crate) struct Want<'a> {
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) from: &'a [Mark],
     /// The id after which to look for wanted keys.
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) wanted_after: i64,
 }
 

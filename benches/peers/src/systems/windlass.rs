@@ -6,7 +6,7 @@ use crate::worker;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
-use windlass::{DbConnection, Context, Database, Job, JobResult, NewJob, Registry, Worker};
+use windlass::{Context, Database, DbConnection, Job, JobResult, NewJob, Registry, Worker};
 
 /// With its defaults.
 #[derive(Debug)]

@@ -1,9 +1,15 @@
-//! Connections for jobs, which wait for a database that is away.
+//! Connections that are borrowed from the pool: for jobs, which wait for a
+//! database that is away.
 
-use super::{BUSY, Backend, Database, DbConnection};
+use super::{Backend, Database, DbConnection, Kind, LENT, NOWHERE, lent};
 use crate::clock;
 use crate::error::{Error, Result};
+#[cfg(feature = "sqlite")]
+use std::sync::Arc;
 use std::time::Duration;
+
+/// How long a connection of the pool is waited for that others have.
+pub(super) const BUSY: Duration = Duration::from_secs(30);
 
 /// How long a job waits for a database that is away.
 const AWAY: Duration = Duration::from_secs(300);
@@ -12,6 +18,42 @@ const AWAY: Duration = Duration::from_secs(300);
 const ROUND: Duration = Duration::from_secs(1);
 
 impl Database {
+    /// Borrows a connection from the pool: for jobs that touch the database.
+    ///
+    /// # Errors
+    /// When none becomes free or can be opened within 30 seconds.
+    pub fn get(&self) -> Result<DbConnection> {
+        self.get_within(BUSY)
+    }
+
+    fn get_within(&self, timeout: Duration) -> Result<DbConnection> {
+        match &*self.inner {
+            #[cfg(feature = "postgres")]
+            Backend::Postgres { pool, target, .. } => match pool.get_timeout(timeout) {
+                Ok(conn) => Ok(DbConnection {
+                    kind: Kind::PooledPostgres(Box::new(conn)),
+                    turn: None,
+                    limit: self.limit,
+                }),
+                Err(error) => Err(self.refused(target, error.to_string())),
+            },
+            #[cfg(feature = "sqlite")]
+            Backend::Sqlite { pool, turn, path } => match pool.get_timeout(timeout) {
+                Ok(conn) => Ok(DbConnection {
+                    kind: Kind::PooledSqlite(conn),
+                    turn: Some(Arc::clone(turn)),
+                    limit: self.limit,
+                }),
+                Err(error) => Err(self.refused(&path.display().to_string(), error.to_string())),
+            },
+            Backend::Lent(shelf) => {
+                let lent = lent::Lent::from(shelf, Duration::from_secs(5));
+                lent.ok_or_else(|| self.refused(&self.target(), LENT.to_owned()))
+            }
+            Backend::Nowhere => Err(self.refused(&self.target(), NOWHERE.to_owned())),
+        }
+    }
+
     /// Borrows a connection from the pool, and waits up to 5 minutes for a
     /// database that is away, or until `check` gives a reason not to.
     pub(crate) fn get_patiently<E>(
