@@ -149,14 +149,15 @@ fn a_due_job_that_is_locked_keeps_no_dispatcher_busy() {
         let job = NewJob::new(&Note::new(text)).unwrap();
         job.after(HOUR).enqueue(&mut db.connect()).unwrap().id
     };
-    let locked_one = later("locked");
+    let (locked_one, other) = (later("locked"), later("other"));
     // It starts on tables only, not on a view.
     let _dispatcher = Dispatcher::new(&db.database)
         .polling_interval(Duration::from_millis(400))
         .start()
         .unwrap();
     count_looks(&db);
-    let locked = Locked::rows(&db, "SELECT 1 FROM scheduled");
+    let one = format!("SELECT 1 FROM scheduled WHERE job_id = {}", locked_one.0);
+    let locked = Locked::rows(&db, &one);
     let is_due = |job: JobId| db.execute(&format!("INSERT INTO due VALUES ({})", job.0));
     is_due(locked_one);
     let looks = || db.count("SELECT last_value AS n FROM looks");
@@ -166,7 +167,6 @@ fn a_due_job_that_is_locked_keeps_no_dispatcher_busy() {
     let took = start.elapsed();
     assert!(took > Duration::from_secs(2), "30 looks in {took:?}");
     // Others do not wait for it.
-    let other = later("other");
     is_due(other);
     until("the other is ready", || db.rows("ready_executions") == 1);
     drop(locked);
