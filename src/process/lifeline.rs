@@ -2,7 +2,7 @@
 
 use super::stop::Stop;
 use crate::clock;
-use crate::db::{Database, DbConnection, FileId, migrations};
+use crate::db::{Database, DbConnection, FileId, Refusal, migrations};
 use crate::deadline::Hurry;
 use crate::error::{Error, Result};
 use crate::event::{Event, Subscriber};
@@ -46,6 +46,15 @@ pub(crate) enum Trouble {
     Lasting(String),
 }
 
+/// Whether the server is away, or went away before it had answered.
+fn is_away(error: &Error) -> bool {
+    match error {
+        Error::Connect { .. } => true,
+        Error::Query { source, .. } => Refusal::of(source) != Refusal::Content,
+        _ => false,
+    }
+}
+
 impl Lifeline {
     /// Refuses tables that are missing or too old, and a SQLite file that is
     /// missing. A server that does not answer is no reason to refuse: it is
@@ -62,15 +71,18 @@ impl Lifeline {
             give_up_writing: Stop::new(),
             state: Arc::default(),
         };
-        match database.connect() {
-            Ok(mut connection) => lifeline.check(&mut connection)?,
-            Err(error @ Error::Connect { .. }) if database.listens_by_notification() => {
+        let checked = database
+            .connect()
+            .and_then(|mut connection| lifeline.check(&mut connection));
+        match checked {
+            // The first connection of a loop is checked then.
+            Err(error) if is_away(&error) && database.listens_by_notification() => {
                 lifeline.subscriber.emit(&Event::Unreachable {
                     action: "check the tables",
                     reason: &error.to_string(),
                 });
             }
-            Err(error) => return Err(error),
+            checked => checked?,
         }
         Ok(lifeline)
     }

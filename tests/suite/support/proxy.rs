@@ -105,6 +105,39 @@ impl Drop for Proxy {
     }
 }
 
+/// The address of a way to the server that ends the first connection on which a
+/// client says `text`, before the server hears of it.
+pub fn cut_once_at(url: &str, text: &'static str) -> String {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (to, cuts) = (server(url).to_owned(), Arc::new(AtomicBool::new(true)));
+    std::thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let upstream = TcpStream::connect(&to).unwrap();
+            let (mut answers, mut back) =
+                (upstream.try_clone().unwrap(), client.try_clone().unwrap());
+            std::thread::spawn(move || std::io::copy(&mut answers, &mut back));
+            let (cuts, mut client, mut upstream) = (Arc::clone(&cuts), client, upstream);
+            std::thread::spawn(move || {
+                let mut bytes = [0; 16 * 1024];
+                while let Ok(count @ 1..) = client.read(&mut bytes) {
+                    let says = bytes[..count]
+                        .windows(text.len())
+                        .any(|part| part == text.as_bytes());
+                    if says && cuts.swap(false, Ordering::SeqCst)
+                        || upstream.write_all(&bytes[..count]).is_err()
+                    {
+                        break;
+                    }
+                }
+                let _ = client.shutdown(Shutdown::Both);
+                let _ = upstream.shutdown(Shutdown::Both);
+            });
+        }
+    });
+    url.replacen(server(url), &format!("127.0.0.1:{port}"), 1)
+}
+
 /// `host:port` of a Postgres address.
 fn server(url: &str) -> &str {
     let (_, rest) = url.split_once("://").unwrap();

@@ -6,7 +6,7 @@ use crate::support::TestDb;
 use crate::support::jobs::{Log, Note};
 use crate::support::process::{HEARTBEAT, THRESHOLD};
 use crate::support::program::{Running, Windlass};
-use crate::support::proxy::Proxy;
+use crate::support::proxy::{Proxy, cut_once_at};
 use crate::support::wait::{DEADLINE, until};
 use rustix::process::Signal;
 use std::sync::Arc;
@@ -143,6 +143,20 @@ fn a_server_that_goes_and_comes_back_finds_all_at_work() {
     );
     assert_eq!(scene.db.rows("failed_executions"), 0);
     scene.ends_well();
+}
+
+/// Its tables are looked at when the way is open again.
+#[test]
+fn a_server_that_goes_while_its_tables_are_looked_at_is_waited_for() {
+    let db = TestDb::postgres();
+    for text in ["windlass_schema_migrations", "pg_attribute"] {
+        let database = Database::open(&cut_once_at(&db.url, text)).unwrap();
+        let log = Arc::new(Log::default());
+        let registry = Registry::new().register::<Note>(Arc::clone(&log));
+        let _worker = Worker::new(&database, registry).start().unwrap();
+        Note::new(text).enqueue(&mut db.connect()).unwrap();
+        until("it works", || log.len() == 1);
+    }
 }
 
 /// What is not looked at when the server is down is looked at when it comes.
