@@ -115,7 +115,11 @@ impl Deadline {
         };
         let mut slots = slots();
         let mut tags = (1..).map(|number| base.saturating_add(number * STEP));
-        let is_free = |tag: &u32| slots.all.iter().all(|slot| slot.tag != *tag);
+        // A program that was started while another thread opened a connection
+        // may have inherited a socket of its parent's with such a number.
+        let is_free = |tag: &u32| {
+            slots.all.iter().all(|slot| slot.tag != *tag) && sockets::with_tag(*tag) == 0
+        };
         let tag = tags.find(is_free).unwrap_or(base);
         let slot = Arc::new(Slot {
             tag,

@@ -85,3 +85,10 @@ fn a_descriptor_that_is_no_socket_is_left_alone() {
     assert_eq!(sockets::with_tag(1), 0);
     file.metadata().unwrap();
 }
+
+/// Another socket with the number would be shut down beside the connection's.
+#[test]
+fn a_number_that_a_socket_has_already_is_passed_over() {
+    let (_server, _stranger) = silent(12_010);
+    assert_eq!(Deadline::new(12_000, None).tag(), 12_020);
+}
