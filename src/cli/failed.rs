@@ -1,6 +1,8 @@
 //! `windlass failed ...`.
 
-use super::select::{Deed, Done, How, Listed, Which, connect};
+use super::done::{Deed, Done};
+use super::listed::Listed;
+use super::select::{How, Which, connect};
 use crate::db::Database;
 use crate::error::Result;
 use crate::operate::{Change, Jobs};

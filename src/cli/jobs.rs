@@ -1,6 +1,8 @@
 //! `windlass jobs ...`.
 
-use super::select::{Deed, Done, How, Listed, Which, connect, name};
+use super::done::{Deed, Done};
+use super::listed::{Listed, name};
+use super::select::{How, Which, connect};
 use crate::JobState;
 use crate::db::Database;
 use crate::error::Result;

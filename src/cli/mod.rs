@@ -8,10 +8,12 @@ mod bench;
 mod check;
 mod config;
 mod doctor;
+mod done;
 mod enqueue;
 mod explain;
 mod failed;
 mod jobs;
+mod listed;
 mod migrate;
 mod migrations;
 mod mount;
@@ -189,7 +191,7 @@ impl Command {
 }
 
 /// Shows what came of a change: 1, if not all that was named could be changed.
-fn changed(done: &select::Done, how: &select::How) -> ExitCode {
+fn changed(done: &done::Done, how: &select::How) -> ExitCode {
     output::show_and_end(done, how.json, done.code())
 }
 

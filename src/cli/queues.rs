@@ -1,8 +1,9 @@
 //! `windlass queues ...`.
 
 use super::Failure;
+use super::done::Deed;
 use super::output::{self, Report};
-use super::select::{Deed, How, Scope, connect};
+use super::select::{How, Scope, connect};
 use super::status::{age, queues};
 use super::table::printable;
 use crate::JobState;

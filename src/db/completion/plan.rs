@@ -238,41 +238,13 @@ fn family(dialect: MigrationDialect, kind: &str) -> &str {
 
 /// What is to be changed of a column that is there.
 fn differing(dialect: MigrationDialect, item: &Item, found: &Column) -> Option<Step> {
-    let Item { table, name, .. } = item;
-    let place = format!("{table}.{name}");
-    let step = |what: String, fault: String, acts: Vec<Act>, is_vital: bool| {
-        Some(Step {
-            what: Some(what),
-            fault,
-            version: item.version.clone(),
-            table: Some(table.clone()),
-            locks: Vec::new(),
-            acts,
-            is_vital,
-        })
-    };
+    let place = format!("{}.{}", item.table, item.name);
     if family(dialect, item.type_name()) != family(dialect, &found.kind) {
         let fault = format!("is {}, not {}", found.kind, item.type_name());
-        return step(format!("column {place}"), fault, Vec::new(), true);
+        return Some(changing(item, format!("column {place}"), fault, Vec::new()));
     }
     if item.is_generated() {
-        if found.generated {
-            return None;
-        }
-        let acts = match dialect {
-            MigrationDialect::Postgres => identity(table, name),
-            MigrationDialect::Sqlite => Vec::new(),
-        };
-        let what = match dialect {
-            MigrationDialect::Postgres => "identity",
-            MigrationDialect::Sqlite => "AUTOINCREMENT",
-        };
-        return step(
-            format!("{what} of {place}"),
-            "is missing".to_owned(),
-            acts,
-            true,
-        );
+        return (!found.generated).then(|| generating(dialect, item, &place));
     }
     let standard = found
         .standard
@@ -295,7 +267,37 @@ fn differing(dialect: MigrationDialect, item: &Item, found: &Column) -> Option<S
         _ => return None,
     };
     let acts = define(dialect, item, has_default, is_loose, is_strict);
-    step(format!("{what} {place}"), fault, acts, is_strict)
+    Some(Step {
+        is_vital: is_strict,
+        ..changing(item, format!("{what} {place}"), fault, acts)
+    })
+}
+
+/// A vital change of a column.
+fn changing(item: &Item, what: String, fault: String, acts: Vec<Act>) -> Step {
+    Step {
+        what: Some(what),
+        fault,
+        version: item.version.clone(),
+        table: Some(item.table.clone()),
+        locks: Vec::new(),
+        acts,
+        is_vital: true,
+    }
+}
+
+/// Ids have to be given by the database, and never twice.
+fn generating(dialect: MigrationDialect, item: &Item, place: &str) -> Step {
+    let (what, acts) = match dialect {
+        MigrationDialect::Postgres => ("identity", identity(&item.table, &item.name)),
+        MigrationDialect::Sqlite => ("AUTOINCREMENT", Vec::new()),
+    };
+    changing(
+        item,
+        format!("{what} of {place}"),
+        "is missing".to_owned(),
+        acts,
+    )
 }
 
 /// Ids continue after the largest that is there.

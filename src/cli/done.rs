@@ -1,0 +1,216 @@
+//! What came of doing something to jobs, in words and as JSON.
+
+use super::listed::name;
+use super::output::Report;
+use super::table::{Column, Table, printable};
+use crate::operate::Changed;
+use crate::task_info::TaskStatus;
+use crate::{JobCount, JobState};
+use serde::Serialize;
+
+/// What came of a change, or would.
+#[derive(Debug, Serialize)]
+pub(super) struct Done {
+    /// What was to be done.
+    #[serde(skip)]
+    pub(super) deed: Deed,
+    pub(super) dry_run: bool,
+    /// The person at the terminal did not want it.
+    #[serde(skip)]
+    pub(super) refused: bool,
+    /// Of a dry run: the jobs it would be about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) selected: Option<Vec<Selected>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(flatten)]
+    pub(super) changed: Option<Changed>,
+    /// Jobs that were named and are none of those that can be changed so.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) not_selected: Vec<Missing>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Selected {
+    pub(super) state: JobState,
+    #[serde(flatten)]
+    pub(super) jobs: JobCount,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Missing {
+    pub(super) job_id: i64,
+    /// `None`: there is no such job.
+    pub(super) status: Option<TaskStatus>,
+}
+
+/// A change in words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Deed {
+    /// `cancelled`, `retried` and so on.
+    pub(super) done: &'static str,
+    /// What is true of the jobs that cannot be changed so: `has not failed`.
+    pub(super) but: &'static str,
+}
+
+impl Done {
+    /// What the program is to exit with.
+    pub(super) fn code(&self) -> u8 {
+        u8::from(self.refused || !self.not_selected.is_empty())
+    }
+}
+
+impl Report for Done {
+    fn text(&self, width: Option<usize>) -> String {
+        let mut text: String = self
+            .not_selected
+            .iter()
+            .map(|missing| missing.text(self.deed.but))
+            .collect();
+        let done = self.deed.done;
+        text.push_str(&match (&self.selected, &self.changed) {
+            (Some(selected), _) => planned(selected, done, width),
+            (None, Some(changed)) => told(changed, done),
+            (None, None) => format!("No job was {done}.\n"),
+        });
+        text
+    }
+}
+
+impl Missing {
+    fn text(&self, but: &str) -> String {
+        let id = self.job_id;
+        let is = match self.status {
+            None => return format!("There is no job {id}.\n"),
+            Some(TaskStatus::Queued) => "it waits",
+            Some(TaskStatus::Running) => "it runs",
+            Some(TaskStatus::Succeeded) => "it has finished",
+            Some(TaskStatus::Failed) => "it has failed",
+            Some(TaskStatus::Cancelled) => "it was cancelled",
+            Some(TaskStatus::Discarded) => "it was discarded",
+        };
+        format!("Job {id} {but}: {is}.\n")
+    }
+}
+
+/// `1 job`, `2 jobs`.
+pub(super) fn plural(count: u64, word: &str) -> String {
+    format!("{count} {word}{}", if count == 1 { "" } else { "s" })
+}
+
+/// One of two words, as there is one or are many.
+fn by(count: u64, one: &'static str, many: &'static str) -> &'static str {
+    if count == 1 { one } else { many }
+}
+
+fn planned(selected: &[Selected], word: &str, width: Option<usize>) -> String {
+    let sum: i64 = selected.iter().map(|selected| selected.jobs.count).sum();
+    if sum == 0 {
+        return format!("No job would be {word}.\n");
+    }
+    let mut table = Table::new(&[
+        Column::text("STATE"),
+        Column::text("CLASS"),
+        Column::text("QUEUE"),
+        Column::text("DELIVERY"),
+        Column::number("JOBS"),
+    ]);
+    for Selected { state, jobs } in selected {
+        table.add(vec![
+            name(*state).to_owned(),
+            printable(&jobs.class_name),
+            printable(&jobs.queue_name),
+            delivery(jobs.at_most_once).to_owned(),
+            jobs.count.to_string(),
+        ]);
+    }
+    format!(
+        "{}\nA dry run: nothing was changed. {} would be looked at, to be {word}.\n",
+        table.text(width),
+        plural(u64::try_from(sum).unwrap_or_default(), "job")
+    )
+}
+
+fn delivery(at_most_once: bool) -> &'static str {
+    if at_most_once {
+        "at most once"
+    } else {
+        "at least once"
+    }
+}
+
+fn told(changed: &Changed, word: &str) -> String {
+    let Changed {
+        changed,
+        running,
+        at_most_once,
+        id_taken,
+        passed_over,
+    } = *changed;
+    let were = |count| by(count, "was", "were");
+    let mut text = match changed {
+        0 => format!("No job was {word}.\n"),
+        _ => format!("{} {} {word}.\n", plural(changed, "job"), were(changed)),
+    };
+    if running > 0 && word == "cancelled" {
+        let is = by(
+            running,
+            "more is running: it hears",
+            "more are running: they hear",
+        );
+        let their = by(running, "its", "their");
+        text.push_str(&format!(
+            "{running} {is} of it with the next heartbeat of {their} process.\n"
+        ));
+    } else if running > 0 {
+        let is = by(running, "is", "are");
+        text.push_str(&format!(
+            "{running} {is} running and {} left alone.\n",
+            were(running)
+        ));
+    }
+    if at_most_once > 0 {
+        text.push_str(&format!(
+            "{at_most_once} may run at most once and {} left alone: each has started before, and may have done \
+             all or part of its work. `--even-at-most-once` runs them again nevertheless.\n",
+            were(at_most_once)
+        ));
+    }
+    if id_taken > 0 {
+        let have = by(id_taken, "has", "have");
+        text.push_str(&format!(
+            "{id_taken} {have} a unique id that another job holds by now, and {} left alone.\n",
+            were(id_taken)
+        ));
+    }
+    if passed_over > 0 {
+        let turn = by(passed_over, "its", "their");
+        text.push_str(&format!(
+            "{passed_over} had been moved or had ended before {turn} turn came.\n"
+        ));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_left_alone_is_told() {
+        let changed = Changed {
+            changed: 3,
+            running: 2,
+            at_most_once: 1,
+            id_taken: 1,
+            passed_over: 0,
+        };
+        let text = told(&changed, "retried");
+        assert!(
+            text.starts_with("3 jobs were retried.\n2 are running and were"),
+            "{text}"
+        );
+        assert!(text.contains("--even-at-most-once"), "{text}");
+        assert!(text.contains("1 has a unique id"), "{text}");
+        assert!(told(&changed, "cancelled").contains("2 more are running"));
+    }
+}

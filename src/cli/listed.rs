@@ -1,0 +1,143 @@
+//! Jobs, one a row.
+
+use super::output::Report;
+use super::table::{Column, Table, printable};
+use crate::{JobState, JobSummary};
+use serde::Serialize;
+
+/// A state as people and `--state` write it.
+pub(super) fn name(state: JobState) -> &'static str {
+    match state {
+        JobState::Ready => "ready",
+        JobState::Scheduled => "scheduled",
+        JobState::Blocked => "blocked",
+        JobState::Claimed => "claimed",
+        JobState::Failed => "failed",
+        JobState::Finished => "finished",
+        JobState::Cancelled => "cancelled",
+        JobState::Discarded => "discarded",
+    }
+}
+
+/// Jobs, one a row.
+#[derive(Debug, Serialize)]
+pub(super) struct Listed {
+    pub(super) jobs: Vec<JobSummary>,
+    /// What is said of none.
+    #[serde(skip)]
+    pub(super) none: &'static str,
+}
+
+impl Report for Listed {
+    fn text(&self, width: Option<usize>) -> String {
+        if self.jobs.is_empty() {
+            return format!("{}\n", self.none);
+        }
+        let Some(width) = width else {
+            return self.table(usize::MAX).text(None);
+        };
+        let room = width.saturating_sub(self.table(0).width() - ERROR.len());
+        if room >= LEAST_ROOM {
+            self.table(room).text(Some(width))
+        } else {
+            let room = width.saturating_sub("  error: ".len());
+            self.table(room.max(LEAST_ROOM)).text(Some(width))
+        }
+    }
+}
+
+const ERROR: &str = "ERROR";
+
+/// An error that has less room beside the other columns comes below them.
+const LEAST_ROOM: usize = 30;
+
+impl Listed {
+    /// With errors of at most so many letters.
+    fn table(&self, most: usize) -> Table {
+        let mut table = Table::new(&[
+            Column::number("JOB"),
+            Column::text("CLASS"),
+            Column::text("QUEUE"),
+            Column::number("PRIORITY"),
+            Column::text("STATE"),
+            Column::text("AT"),
+            Column::number("ATTEMPTS"),
+            Column::text(ERROR),
+        ]);
+        for job in &self.jobs {
+            let error = job.error.as_deref().unwrap_or_default();
+            table.add(vec![
+                job.job_id.to_string(),
+                printable(&job.class_name),
+                printable(&job.queue_name),
+                job.priority.to_string(),
+                name(job.state).to_owned(),
+                job.at.format("%Y-%m-%d %H:%M:%S").to_string(),
+                job.attempts.to_string(),
+                shortened(&printable(error), most),
+            ]);
+        }
+        table
+    }
+}
+
+/// At most so many letters of a text, without its middle: what an error is
+/// about stands at its beginning, and its cause at its end.
+fn shortened(text: &str, most: usize) -> String {
+    let letters = text.chars().count();
+    if letters <= most {
+        return text.to_owned();
+    }
+    let head = most.saturating_sub(1) / 3;
+    let tail = most.saturating_sub(1 + head);
+    let start = text.chars().take(head).chain((most > 0).then_some('…'));
+    start.chain(text.chars().skip(letters - tail)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use chrono::DateTime;
+
+    #[test]
+    fn errors_lose_their_middle() {
+        assert_eq!(shortened("short", 5), "short");
+        assert_eq!(
+            shortened("what it is about: the cause", 13),
+            "what…he cause"
+        );
+        assert_eq!(shortened(&"ä".repeat(80), 61).chars().count(), 61);
+        assert_eq!(shortened("any", 0), "");
+    }
+
+    #[test]
+    fn a_table_of_jobs_uses_the_whole_width() {
+        let job = JobSummary {
+            job_id: 1,
+            class_name: "import".to_owned(),
+            queue_name: "default".to_owned(),
+            priority: 0,
+            state: JobState::Failed,
+            attempts: 1,
+            created_at: DateTime::default(),
+            at: DateTime::default(),
+            error: Some(format!("first {} the cause", "x".repeat(200))),
+        };
+        let listed = Listed {
+            jobs: vec![job],
+            none: "",
+        };
+        let whole = listed.text(None);
+        assert!(whole.contains(&"x".repeat(200)), "{whole}");
+        for (width, lines) in [(200, 2), (110, 2), (70, 8)] {
+            let text = listed.text(Some(width));
+            assert!(
+                text.contains("first x") && text.contains("x the cause"),
+                "{text}"
+            );
+            assert_eq!(text.lines().count(), lines, "{text}");
+            let longest = text.lines().map(|line| line.chars().count()).max();
+            assert_eq!(longest, Some(width), "{text}");
+        }
+    }
+}
