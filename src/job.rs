@@ -79,7 +79,7 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
     /// [`job_details`](crate::job_details) print them as `[hidden]`. A name
     /// hides the fields of this name at any depth; with dots, as in
     /// `card.number`, only those within such fields. They are stored as they
-    /// are: who reads the database sees them.
+    /// are: a reader of the database sees them.
     ///
     /// A worker writes the names down when it starts; the arguments of classes
     /// that no worker has named are hidden as a whole.

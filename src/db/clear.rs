@@ -210,7 +210,7 @@ pub(crate) fn failed(
 }
 
 fn delete_failed(conn: &mut Conn<'_>, due: &[i64]) -> QueryResult<usize> {
-    // What somebody retries at this moment is left.
+    // A job that is being retried at this moment is left.
     let text = conn.write(
         "SELECT job_id AS id FROM solid_queue_failed_executions WHERE job_id IN {in $1} \
          ORDER BY id + 0 {lock skip}",

@@ -24,7 +24,7 @@ pub enum JobState {
     Failed,
     /// It has ended with success.
     Finished,
-    /// It has ended because somebody asked for that.
+    /// It was cancelled.
     Cancelled,
     /// It has ended by its own word, without having failed.
     Discarded,

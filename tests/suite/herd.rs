@@ -117,7 +117,7 @@ fn worker(db: &TestDb, gate: &Arc<Gate>) -> Handle {
         .unwrap()
 }
 
-/// Whoever is woken and has no thread left wakes another.
+/// A worker that is woken and has no idle thread wakes another.
 fn each_idle_worker_gets_a_job(db: &TestDb) {
     const WORKERS: usize = 6;
     is_heard_in_time(|idle| {

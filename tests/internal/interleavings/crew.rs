@@ -175,9 +175,9 @@ struct Hook {
 }
 
 impl Hook {
-    /// What changes nothing for anybody, neither locks nor data, is no step:
-    /// on Postgres BEGIN, the notification and the setting of a timeout, on SQLite, where nobody else
-    /// can do anything that matters, the inside of a transaction.
+    /// A statement that changes neither locks nor data for others is no step:
+    /// on Postgres BEGIN, the notification and the setting of a timeout, on
+    /// SQLite, where writers take turns, the inside of a transaction.
     fn is_step(&self, text: &str) -> bool {
         if self.is_sqlite {
             return !self.in_transaction || is_end(text);

@@ -164,7 +164,7 @@ fn a_deployment_that_does_not_run_is_a_problem(db: &TestDb) {
         found.contains("jobs are ready and no worker runs"),
         "{found}"
     );
-    // Those of a paused queue wait because somebody wants it so.
+    // Those of a paused queue wait on purpose.
     windlass::pause_queue(conn, "mail", "ada", "").unwrap();
     assert_eq!(says(db, "processes", 0), "0 run");
 }

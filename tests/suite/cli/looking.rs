@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use windlass::{Database, Job as _};
 
-/// Runs it as a user who may nothing, from where such a user may run it.
+/// Runs it as a user without rights, from where such a user may run it.
 fn look(url: &str, arguments: &[&str]) -> crate::support::program::Said {
     let place = tempfile::tempdir().unwrap();
     let open = std::fs::Permissions::from_mode(0o755);

@@ -71,7 +71,7 @@ impl Windlass {
         self.start().said()
     }
 
-    /// Runs it at a terminal of 110 columns where somebody types, and returns its exit code
+    /// Runs it at a terminal of 110 columns with typed input, and returns its exit code
     /// with all that is seen there.
     pub fn on_a_terminal(mut self, typed: &str) -> (Option<i32>, String) {
         use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
