@@ -112,7 +112,7 @@ fn an_important_job_does_not_wait_for_all_others(db: &TestDb) {
 
 /// They would all run again if the process died.
 fn nothing_is_claimed_while_too_many_ends_are_unwritten(db: &TestDb) {
-    const JOBS: usize = 12_000;
+    const JOBS: usize = 6_000;
     let jobs = (0..JOBS).map(|n| NewJob::new(&Note::new(n.to_string())).unwrap());
     enqueue_all(&mut db.connect(), jobs).unwrap();
     let log: Arc<Log> = Arc::default();
