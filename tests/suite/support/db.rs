@@ -4,6 +4,7 @@
 #[cfg(feature = "postgres")]
 use diesel::Connection as _;
 use diesel::prelude::*;
+use std::sync::Mutex;
 use windlass::{AsConn, Conn, Database, DbConnection};
 
 /// Dropped with everything in it.
@@ -11,6 +12,10 @@ pub struct TestDb {
     pub url: String,
     pub database: Database,
     _place: Place,
+    /// A connection to Postgres for one look after another: each new one is a
+    /// new process of the server. A file that is kept open would be the old
+    /// one where a test puts another in its place.
+    looks: Mutex<Option<DbConnection>>,
 }
 
 enum Place {
@@ -45,6 +50,7 @@ impl TestDb {
             database,
             url: url.to_owned(),
             _place: Place::Elsewhere,
+            looks: Mutex::default(),
         }
     }
 
@@ -56,6 +62,7 @@ impl TestDb {
             database: Database::open(&url).unwrap(),
             url,
             _place: Place::File(directory),
+            looks: Mutex::default(),
         }
     }
 
@@ -67,6 +74,7 @@ impl TestDb {
         let db = Self::sqlite_in(directory.path());
         TestDb {
             _place: Place::File(directory),
+            looks: Mutex::default(),
             database: db.database.clone(),
             url: db.url.clone(),
         }
@@ -109,6 +117,7 @@ impl TestDb {
             database: Database::open(&url).unwrap(),
             url,
             _place: Place::Schema { server, name },
+            looks: Mutex::default(),
         }
     }
 
@@ -127,6 +136,7 @@ impl TestDb {
             database,
             url,
             _place: Place::Database { server, name },
+            looks: Mutex::default(),
         }
     }
 
@@ -161,7 +171,22 @@ impl TestDb {
 
     /// The one number that a query selects.
     pub fn count(&self, sql: &str) -> i64 {
-        count(&mut self.connect(), sql)
+        self.look(|connection| try_count(connection, sql))
+    }
+
+    /// On the connection that is kept, and on a new one where that is lost.
+    fn look<T>(&self, query: impl Fn(&mut DbConnection) -> QueryResult<T>) -> T {
+        if !self.is_postgres() {
+            return query(&mut self.connect()).unwrap();
+        }
+        let kept = self.looks.lock().unwrap().take();
+        let seen = kept.and_then(|mut kept| Some((query(&mut kept).ok()?, kept)));
+        let (found, connection) = seen.unwrap_or_else(|| {
+            let mut new = self.connect();
+            (query(&mut new).unwrap(), new)
+        });
+        *self.looks.lock().unwrap() = Some(connection);
+        found
     }
 
     /// The rows of a table, `solid_queue_` left out: `rows("ready_executions")`.
@@ -176,14 +201,12 @@ impl TestDb {
 
     /// The texts that a query selects as `t`.
     pub fn texts(&self, sql: &str) -> Vec<String> {
-        let mut connection = self.connect();
-        let rows: Vec<T> = match connection.as_conn() {
+        let rows: Vec<T> = self.look(|connection| match connection.as_conn() {
             Conn::Sqlite(c) => diesel::sql_query(sql).load(c),
             #[cfg(feature = "postgres")]
             Conn::Postgres(c) => diesel::sql_query(sql).load(c),
             _ => unreachable!(),
-        }
-        .unwrap();
+        });
         rows.into_iter().map(|row| row.t).collect()
     }
 }
@@ -235,14 +258,17 @@ pub fn execute<C: AsConn>(conn: &mut C, sql: &str) -> usize {
 
 /// The query must call its number `n`.
 pub fn count<C: AsConn>(conn: &mut C, sql: &str) -> i64 {
+    try_count(conn, sql).unwrap()
+}
+
+fn try_count<C: AsConn>(conn: &mut C, sql: &str) -> QueryResult<i64> {
     match conn.as_conn() {
         Conn::Sqlite(c) => diesel::sql_query(sql).get_result::<N>(c),
         #[cfg(feature = "postgres")]
         Conn::Postgres(c) => diesel::sql_query(sql).get_result::<N>(c),
         _ => unreachable!(),
     }
-    .unwrap()
-    .n
+    .map(|row| row.n)
 }
 
 /// The server that `bin/test` starts.
