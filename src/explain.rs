@@ -187,7 +187,8 @@ fn reason(conn: &mut Conn<'_>, job: &Job) -> QueryResult<Reason> {
     }
     if let Some(at) = job.scheduled_at {
         let mut obstacles = obstacles(conn, job)?;
-        let dispatchers = look::able(conn, "Dispatcher")?;
+        // Ruby's make every job ready.
+        let dispatchers = look::able(conn, "Dispatcher", true)?;
         if !dispatchers.iter().any(is_beating) {
             obstacles.insert(0, Obstacle::NoDispatcher);
         }
@@ -249,7 +250,7 @@ fn obstacles(conn: &mut Conn<'_>, job: &Job) -> QueryResult<Vec<Obstacle>> {
             since: since.and_utc(),
         });
     }
-    let workers = look::able(conn, "Worker")?;
+    let workers = look::able(conn, "Worker", job.of_ruby)?;
     all.extend(missing(&workers, &job.queue_name, &job.class_name));
     Ok(all)
 }

@@ -245,7 +245,11 @@ pub(crate) struct Run {
     pub(crate) steps: Steps,
 }
 
-/// What a job sees while it runs. Dereferences to the application's state.
+/// What a job sees while it runs.
+///
+/// It dereferences to the application's state: `cx.deliver(..)` calls a method
+/// of it. Should a later version give this type a method of the same name, that
+/// one is called; `cx.state().deliver(..)` always means the application's.
 pub struct Context<'a, S: ?Sized> {
     state: &'a S,
     run: &'a Run,

@@ -19,6 +19,8 @@ pub enum Cancelled {
     /// ends as cancelled as soon as it asks [`check`](crate::Context::check),
     /// or fails, or its process dies; if it succeeds before, it has succeeded.
     Asked,
+    /// A process of Ruby runs it, which cannot be asked: nothing was done.
+    InRuby,
     /// It had ended before, or there is no such job.
     NotThere,
 }
@@ -44,6 +46,8 @@ pub fn cancel<C: AsConn + ?Sized>(conn: &mut C, job: JobId) -> Result<Cancelled>
         Cancelled::Ended
     } else if done.asked > 0 {
         Cancelled::Asked
+    } else if done.in_ruby > 0 {
+        Cancelled::InRuby
     } else {
         Cancelled::NotThere
     })
@@ -106,6 +110,9 @@ pub struct Changed {
     /// How many are held by a process: asked to end, when they were to be
     /// cancelled, and otherwise left alone.
     pub running: u64,
+    /// How many were not cancelled because a process of Ruby runs them, which
+    /// cannot be asked.
+    pub in_ruby: u64,
     /// How many were not retried because they may run at most once.
     pub at_most_once: u64,
     /// How many were not retried because another job holds their unique id by
@@ -298,6 +305,7 @@ impl Changed {
     fn add(&mut self, other: Changed) {
         self.changed += other.changed;
         self.running += other.running;
+        self.in_ruby += other.in_ruby;
         self.at_most_once += other.at_most_once;
         self.id_taken += other.id_taken;
         self.passed_over += other.passed_over;
@@ -309,6 +317,7 @@ impl Changed {
 struct Batch {
     ended: usize,
     asked: usize,
+    in_ruby: usize,
 }
 
 impl Change {
@@ -343,6 +352,7 @@ impl Change {
                 let batch = cancel_all(conn, jobs)?;
                 done.changed = batch.ended as u64;
                 done.running = batch.asked as u64;
+                done.in_ruby = batch.in_ruby as u64;
             }
             Change::Retry { even_at_most_once } => {
                 let retried = moves::retry(conn, jobs, even_at_most_once).doing("retry jobs")?;
@@ -369,7 +379,8 @@ impl Change {
                 done.changed = ranked.doing("change the priority of jobs")?.len() as u64;
             }
         }
-        done.passed_over = count - done.changed - done.running - done.at_most_once - done.id_taken;
+        let left = done.running + done.in_ruby + done.at_most_once + done.id_taken;
+        done.passed_over = count - done.changed - left;
         Ok(done)
     }
 }
@@ -386,7 +397,9 @@ fn cancel_all(conn: &mut Conn<'_>, jobs: &[i64]) -> Result<Batch> {
         let done = moves::cancel(conn, &open).doing("cancel jobs")?;
         batch.ended += done.ended.len();
         batch.asked += done.asked.len();
-        open.retain(|job| !done.ended.contains(job) && !done.asked.contains(job));
+        batch.in_ruby += done.in_ruby.len();
+        let settled = [done.ended, done.asked, done.in_ruby].concat();
+        open.retain(|job| !settled.contains(job));
         if !open.is_empty() {
             open = moves::open(conn, &open).doing("cancel jobs")?;
         }

@@ -142,6 +142,7 @@ fn told(changed: &Changed, word: &str) -> String {
     let Changed {
         changed,
         running,
+        in_ruby,
         at_most_once,
         id_taken,
         passed_over,
@@ -166,6 +167,13 @@ fn told(changed: &Changed, word: &str) -> String {
         text.push_str(&format!(
             "{running} {is} running and {} left alone.\n",
             were(running)
+        ));
+    }
+    if in_ruby > 0 {
+        let is = by(in_ruby, "is", "are");
+        text.push_str(&format!(
+            "{in_ruby} {is} running in a process of Ruby, which cannot be asked to end a job, and {} left alone.\n",
+            were(in_ruby)
         ));
     }
     if at_most_once > 0 {
@@ -200,6 +208,7 @@ mod tests {
         let changed = Changed {
             changed: 3,
             running: 2,
+            in_ruby: 0,
             at_most_once: 1,
             id_taken: 1,
             passed_over: 0,

@@ -3,6 +3,7 @@
 use super::Failure;
 use super::output::Report;
 use super::select::connect;
+use super::values;
 use crate::db::Database;
 use crate::enqueue::{self, NewJob};
 use crate::error::{Error, Result};
@@ -52,7 +53,7 @@ pub(super) struct Enqueue {
     delay: Option<Duration>,
 
     /// Not before this time, as 2026-12-24T18:00:00Z
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = values::time)]
     at: Option<DateTime<Utc>>,
 
     /// An idempotency key: once only, however often this is run

@@ -3,6 +3,7 @@
 use super::done::{Deed, Done};
 use super::listed::{Listed, name};
 use super::select::{How, Which, connect};
+use super::values;
 use crate::JobState;
 use crate::db::Database;
 use crate::error::Result;
@@ -156,7 +157,7 @@ pub(super) struct Reschedule {
     delay: Option<Duration>,
 
     /// At this time, as 2026-12-24T18:00:00Z
-    #[arg(long, value_name = "TIME", group = "when")]
+    #[arg(long, value_name = "TIME", value_parser = values::time, group = "when")]
     at: Option<DateTime<Utc>>,
 
     #[command(flatten)]

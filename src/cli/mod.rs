@@ -27,6 +27,7 @@ mod show;
 mod status;
 mod supervise;
 mod table;
+mod values;
 
 pub use mount::Commands;
 

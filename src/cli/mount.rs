@@ -119,7 +119,7 @@ impl<'a> At<'a> {
     fn usage(&self, kind: ErrorKind, message: String) -> clap::Error {
         use clap::CommandFactory as _;
         match self.registry {
-            None => Cli::command().error(kind, message),
+            None => asked_for(Cli::command(), std::env::args()).error(kind, message),
             // How that program is called is not known here.
             Some(_) => clap::Error::raw(kind, message + "\n"),
         }
@@ -158,4 +158,15 @@ impl<'a> At<'a> {
             Some(url) => Ok(url.to_owned()),
         }
     }
+}
+
+/// The command that the words name, whose usage is to be shown.
+fn asked_for(mut command: clap::Command, words: impl Iterator<Item = String>) -> clap::Command {
+    command.build();
+    for word in words.skip(1) {
+        if let Some(named) = command.find_subcommand(word) {
+            command = named.clone();
+        }
+    }
+    command
 }

@@ -2,6 +2,7 @@
 
 use super::done::{Deed, Done, Missing, Selected, plural};
 use super::output::{self, Progress};
+use super::values;
 use crate::db::migrations;
 use crate::db::{AsConn as _, Database, DbConnection};
 use crate::error::{Error, Result};
@@ -20,7 +21,7 @@ pub(super) fn connect(database: &Database) -> Result<DbConnection> {
 #[derive(Debug, clap::Args)]
 pub(super) struct Which {
     /// The ids of the jobs
-    #[arg(value_name = "JOB", conflicts_with = "all")]
+    #[arg(value_name = "JOB", value_parser = values::job_id, conflicts_with = "all")]
     ids: Vec<i64>,
 
     /// Only jobs of this class
@@ -170,11 +171,12 @@ fn make(connection: &mut DbConnection, jobs: &Jobs, change: Change, deed: Deed) 
         let Changed {
             changed,
             running,
+            in_ruby,
             at_most_once,
             id_taken,
             passed_over,
         } = done;
-        progress.reach(changed + running + at_most_once + id_taken + passed_over);
+        progress.reach(changed + running + in_ruby + at_most_once + id_taken + passed_over);
     });
     progress.end();
     changed

@@ -266,9 +266,12 @@ pub(crate) fn drop_orphans(
 /// a worker compares with its memory.
 pub(crate) fn held_by(conn: &mut Conn<'_>, process_id: i64) -> QueryResult<Vec<(i64, i64)>> {
     use super::schema::solid_queue_claimed_executions::dsl;
-    on!(conn, |c| dsl::solid_queue_claimed_executions
+    // Not sorted by the database, which would read all claims in the order of
+    // their ids, dead ones too, where a sort is made to look dear to it.
+    let mut held: Vec<(i64, i64)> = on!(conn, |c| dsl::solid_queue_claimed_executions
         .select((dsl::id, dsl::job_id))
         .filter(dsl::process_id.eq(process_id))
-        .order(dsl::id)
-        .load(c))
+        .load(c))?;
+    held.sort_unstable();
+    Ok(held)
 }

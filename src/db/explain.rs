@@ -51,7 +51,7 @@ pub(crate) fn paused_since(conn: &mut Conn<'_>, queue: &str) -> QueryResult<Opti
     Ok(found.and_then(|row| row.since))
 }
 
-/// A process of ours that may take jobs.
+/// A process that may take jobs.
 #[derive(Debug, QueryableByName)]
 pub(crate) struct Able {
     /// What it says of itself, as JSON.
@@ -68,16 +68,19 @@ pub(crate) struct Able {
     pub(crate) draining: bool,
 }
 
-/// The processes of a kind that are registered. Those of
-/// Ruby, which count no heartbeats, take no jobs of ours.
-pub(crate) fn able(conn: &mut Conn<'_>, kind: &str) -> QueryResult<Vec<Able>> {
+/// The processes of a kind that are registered; with those of Ruby, which
+/// count no heartbeats, only where they are of use to a job.
+pub(crate) fn able(conn: &mut Conn<'_>, kind: &str, with_ruby: bool) -> QueryResult<Vec<Able>> {
     let beat = age(conn, "p.last_heartbeat_at");
     let text = conn.write(&format!(
         "SELECT p.metadata, coalesce({beat}, 0) AS heartbeat_seconds, \
          (SELECT count(*) FROM solid_queue_claimed_executions c WHERE c.process_id = p.id) AS claimed, p.draining \
-         FROM solid_queue_processes p WHERE p.kind = $1 AND p.heartbeat_seq IS NOT NULL ORDER BY p.id"
+         FROM solid_queue_processes p WHERE p.kind = $1 AND ($2 OR p.heartbeat_seq IS NOT NULL) ORDER BY p.id"
     ));
-    on!(conn, |c| cached(sql(text).bind::<Text, _>(kind)).load(c))
+    on!(conn, |c| cached(
+        sql(text).bind::<Text, _>(kind).bind::<Bool, _>(with_ruby)
+    )
+    .load(c))
 }
 
 /// A claim, and the process that holds it.

@@ -20,7 +20,7 @@ use diesel::sql_types::{BigInt, Integer, Nullable, Text};
 /// that have one. Whoever was moving one of them is waited for.
 fn lock(conn: &mut Conn<'_>, state: JobState, jobs: &[i64]) -> QueryResult<Vec<i64>> {
     let text = conn.write(&format!(
-        "SELECT job_id FROM {} WHERE job_id IN {{in $1}} ORDER BY id {{lock}}",
+        "SELECT job_id FROM {} WHERE job_id IN {{in $1}} ORDER BY id + 0 {{lock}}",
         state.table()
     ));
     on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
@@ -64,28 +64,48 @@ pub(crate) struct Cancelled {
     pub(crate) ended: Vec<i64>,
     /// A process holds them, and is asked to end them.
     pub(crate) asked: Vec<i64>,
+    /// A process of Ruby holds them, which cannot be asked.
+    pub(crate) in_ruby: Vec<i64>,
 }
 
 /// Cancels jobs: those that wait, at once; those that a process holds, when
 /// it hears of it.
 pub(crate) fn cancel(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Cancelled> {
     conn.transaction(|conn| {
-        let asked = lock(conn, JobState::Claimed, jobs)?;
-        if !asked.is_empty() {
-            let text = conn.write(
-                "UPDATE solid_queue_claimed_executions SET cancel_requested_at = coalesce(cancel_requested_at, {now}) \
-                 WHERE job_id IN {in $1}",
-            );
-            on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(&asked))).execute(c))?;
-        }
+        let mut in_ruby = lock(conn, JobState::Claimed, jobs)?;
+        let asked = if in_ruby.is_empty() {
+            Vec::new()
+        } else {
+            ask_to_cancel(conn, &in_ruby)?
+        };
+        in_ruby.retain(|job| !asked.contains(job));
         let ended = take(conn, &WAITING, jobs)?;
         if !ended.is_empty() {
             let failure = Failure::new("cancelled", "the job was cancelled while it waited");
             let how = (AttemptOutcome::Cancelled, ResultOutcome::Cancelled);
             end_waiting(conn, &ended, how, &failure)?;
         }
-        Ok(Cancelled { ended, asked })
+        Ok(Cancelled {
+            ended,
+            asked,
+            in_ruby,
+        })
     })
+}
+
+/// Asks the processes that hold these jobs to end them, and returns the jobs
+/// of those that can hear of it: Ruby's, which count no heartbeats, cannot.
+fn ask_to_cancel(conn: &mut Conn<'_>, claimed: &[i64]) -> QueryResult<Vec<i64>> {
+    let text = conn.write(
+        "UPDATE solid_queue_claimed_executions SET cancel_requested_at = coalesce(cancel_requested_at, {now}) \
+         WHERE job_id IN {in $1} AND NOT EXISTS (SELECT 1 FROM solid_queue_processes p \
+           WHERE p.id = solid_queue_claimed_executions.process_id AND p.heartbeat_seq IS NULL) RETURNING job_id",
+    );
+    on!(conn, |c| cached(
+        sql(text).bind::<Text, _>(id_list(claimed))
+    )
+    .load(c))
+    .map(job_ids)
 }
 
 /// Ends jobs whose execution was just taken away, and which nobody had begun.

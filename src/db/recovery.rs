@@ -159,7 +159,7 @@ fn lost(conn: &mut Conn<'_>, process_id: i64, lock: &str) -> QueryResult<Vec<Los
          j.class_name, j.crash_count, \
          coalesce(j.max_crashes, {MAX_CRASHES}) AS max_crashes, j.at_most_once \
          FROM solid_queue_claimed_executions c JOIN solid_queue_jobs j ON j.id = c.job_id \
-         WHERE c.process_id = $1 ORDER BY c.id {lock}"
+         WHERE c.process_id = $1 ORDER BY c.id + 0 {lock}"
     ));
     on!(conn, |c| cached(sql(text).bind::<BigInt, _>(process_id))
         .load(c))

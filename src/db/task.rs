@@ -28,6 +28,9 @@ pub(crate) struct Job {
     pub(crate) runs: i64,
     #[diesel(sql_type = Nullable<Text>)]
     pub(crate) unique_id: Option<String>,
+    /// Its class is one of Ruby's.
+    #[diesel(sql_type = Bool)]
+    pub(crate) of_ruby: bool,
     #[diesel(sql_type = Nullable<Timestamp>)]
     pub(crate) finished_at: Option<NaiveDateTime>,
     #[diesel(sql_type = Bool)]
@@ -71,7 +74,7 @@ pub(crate) fn job(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<Job>> {
     let [succeeded, claimed, other] =
         [JobState::Finished, JobState::Claimed, JobState::Failed].map(select::runs);
     let text = conn.write(&format!(
-        "SELECT j.id AS job_id, j.class_name, j.queue_name, j.priority, j.attempts, j.unique_id, \
+        "SELECT j.id AS job_id, j.class_name, j.queue_name, j.priority, j.attempts, j.unique_id, j.active_job_id IS NOT NULL AS of_ruby, \
          CASE WHEN c.id IS NOT NULL THEN {claimed} WHEN j.finished_at IS NULL \
            OR a.outcome IN ('cancelled', 'discarded') THEN {other} ELSE {succeeded} END AS runs, \
          {{moment j.finished_at}} AS finished_at, c.id IS NOT NULL AS is_claimed, c.note, \

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use windlass::{
-    Concurrency, Context, Dispatcher, Job, JobResult, NewJob, RecurringTask, Registry, Supervisor,
-    Worker,
+    Cancelled, Change, Concurrency, Context, Dispatcher, Job, JobId, JobResult, Jobs, NewJob,
+    Obstacle, Reason, RecurringTask, Registry, Supervisor, Worker, explain,
 };
 
 /// Rails notifies nobody, so Postgres has to be polled.
@@ -350,7 +350,84 @@ fn what_ruby_took_for_dead_is_taken_back(db: &TestDb) {
     assert_eq!(db.rows("failed_executions"), 4);
 }
 
+/// A process of Ruby's supervisor, which counts no heartbeats.
+fn ruby_process(db: &TestDb, kind: &str, metadata: &str) {
+    let now = if db.is_postgres() {
+        "CURRENT_TIMESTAMP AT TIME ZONE 'UTC'"
+    } else {
+        "strftime('%Y-%m-%d %H:%M:%f000', 'now')"
+    };
+    db.execute(&format!(
+        "INSERT INTO solid_queue_processes (kind, last_heartbeat_at, pid, hostname, metadata, name, created_at) \
+         VALUES ('{kind}', {now}, 1, 'here', '{metadata}', '{kind}-1', {now})"
+    ));
+}
+
+fn enqueue_by_ruby(db: &TestDb) -> JobId {
+    solid_queue::enqueue(db, "ReportJob", "[1]");
+    JobId(db.count("SELECT max(id) AS n FROM solid_queue_jobs"))
+}
+
+fn workers_of_ruby_count_for_jobs_of_ruby(db: &TestDb) {
+    let job = enqueue_by_ruby(db);
+    let ours = NewJob::new(&Note::new("ours")).unwrap();
+    let ours = ours.enqueue(&mut db.connect()).unwrap().id;
+    let obstacles = |job: JobId| match explain(&mut db.connect(), job).unwrap().unwrap().reason {
+        Reason::Ready { obstacles, .. } => obstacles,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(obstacles(job), [Obstacle::NoWorkerForQueue]);
+    ruby_process(
+        db,
+        "Worker",
+        r#"{"polling_interval":0.1,"queues":"*","thread_pool_size":3}"#,
+    );
+    assert_eq!(obstacles(job), []);
+    assert_eq!(obstacles(ours), [Obstacle::NoWorkerForQueue]);
+}
+
+fn a_dispatcher_of_ruby_dispatches_all(db: &TestDb) {
+    let later = NewJob::new(&Note::new("later"))
+        .unwrap()
+        .after(Duration::from_secs(3600));
+    let later = later.enqueue(&mut db.connect()).unwrap().id;
+    let obstacles = || match explain(&mut db.connect(), later).unwrap().unwrap().reason {
+        Reason::Scheduled { obstacles, .. } => obstacles,
+        other => panic!("{other:?}"),
+    };
+    assert!(obstacles().contains(&Obstacle::NoDispatcher));
+    ruby_process(
+        db,
+        "Dispatcher",
+        r#"{"polling_interval":1,"batch_size":500}"#,
+    );
+    assert!(!obstacles().contains(&Obstacle::NoDispatcher));
+}
+
+fn what_runs_in_ruby_cannot_be_cancelled(db: &TestDb) {
+    let job = enqueue_by_ruby(db);
+    ruby_process(db, "Worker", "{}");
+    db.in_transaction(&[
+        "DELETE FROM solid_queue_ready_executions",
+        "INSERT INTO solid_queue_claimed_executions (job_id, process_id, created_at) \
+         SELECT j.id, p.id, j.created_at FROM solid_queue_jobs j, solid_queue_processes p",
+    ]);
+    let cancelled = windlass::cancel(&mut db.connect(), job).unwrap();
+    assert_eq!(cancelled, Cancelled::InRuby);
+    let all = Jobs::waiting_or_running();
+    let changed = all.change(&mut db.connect(), Change::Cancel).unwrap();
+    assert_eq!(
+        (changed.in_ruby, changed.running, changed.passed_over),
+        (1, 0, 0)
+    );
+    let asked = "SELECT count(*) AS n FROM solid_queue_claimed_executions WHERE cancel_requested_at IS NOT NULL";
+    assert_eq!(db.count(asked), 0);
+}
+
 on_each_database!(
+    workers_of_ruby_count_for_jobs_of_ruby,
+    a_dispatcher_of_ruby_dispatches_all,
+    what_runs_in_ruby_cannot_be_cancelled,
     what_ruby_took_for_dead_is_taken_back,
     limits_hold_for_what_ruby_makes_ready,
     further_arguments_are_refused_and_not_dropped,

@@ -95,7 +95,7 @@ impl Taken<'_> {
         let conn = &mut self.conn;
         let (moved, others) = match what {
             Move::Cancel => {
-                let Cancelled { ended, asked } = moves::cancel(conn, &jobs)?;
+                let Cancelled { ended, asked, .. } = moves::cancel(conn, &jobs)?;
                 (ended, asked)
             }
             Move::Discard => (moves::discard(conn, &jobs)?, Vec::new()),

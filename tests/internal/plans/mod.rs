@@ -1,5 +1,5 @@
-//! The plans of the statements that workers, dispatchers and supervisors run
-//! all day, with 100,000 rows: none may read a large table from end to end.
+//! The plans of the statements of `src/db`, with a million jobs: none may read
+//! a large table from end to end.
 //!
 //! The statements are those that the functions of `db` really send, heard by
 //! Diesel's instrumentation while each function runs once; a child of `db`,
@@ -29,10 +29,17 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+mod looks;
 #[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(all(feature = "postgres", feature = "sqlite"))]
+mod sites;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+mod works;
+
+use looks::{LOOKS, READ_ALL};
+use works::{CALLERS, LOOPS, ready_again};
 
 const LARGE: [&str; 11] = [
     "solid_queue_jobs",
@@ -48,17 +55,90 @@ const LARGE: [&str; 11] = [
     "windlass_results",
 ];
 
-/// The rows that both databases fill in alike, once there are jobs.
-const FILL_BESIDE: &str = "INSERT INTO solid_queue_blocked_executions (job_id, queue_name, priority, concurrency_key, expires_at, created_at) \
-       SELECT id, queue_name, id % 5, 'plan/' || (id % 10000), '9999-12-31 23:59:59.000000', created_at FROM solid_queue_jobs; \
-     INSERT INTO solid_queue_failed_executions (job_id, error, created_at) \
-       SELECT id, '{}', created_at FROM solid_queue_jobs; \
-     INSERT INTO windlass_attempts (job_id, claim_id, attempt, outcome, kind, message, ended_at) \
-       SELECT id, 1, 1, 'retried', 'kind', 'message', created_at FROM solid_queue_jobs; \
-     INSERT INTO windlass_steps (job_id, name, value, created_at) SELECT id, 'a', 'null', created_at FROM solid_queue_jobs; \
-     INSERT INTO windlass_unique_jobs (unique_id, job_id, scope) SELECT 'unique-' || id, id, 'until_finished' FROM solid_queue_jobs; \
-     INSERT INTO windlass_results (job_id, unique_id, class_name, outcome, attempt, finished_at, expires_at) \
-       SELECT id, 'unique-' || id, class_name, 'succeeded', 1, created_at, '2030-01-01' FROM solid_queue_jobs;";
+/// How many rows there are.
+struct Size {
+    finished: u32,
+    /// Jobs that have not finished, of which there are executions.
+    live: u32,
+    blocked: u32,
+    unique: u32,
+}
+
+impl Size {
+    /// Of a large installation.
+    const LARGE: Size = Size {
+        finished: 1_000_000,
+        live: 300_000,
+        blocked: 200_000,
+        unique: 500_000,
+    };
+
+    /// The statements that fill the tables. The databases differ in how they
+    /// count (`numbers`, which gives `id` up to the number in the place of `{N}`),
+    /// and add (`time`, with a beginning, and a unit in which `id` counts).
+    fn fill(&self, numbers: &str, time: fn(&str, &str) -> String) -> String {
+        let numbers = numbers.replace("{N}", &(self.finished + self.live).to_string());
+        let newest = |count: u32| {
+            format!("(SELECT * FROM solid_queue_jobs ORDER BY id DESC LIMIT {count}) AS j")
+        };
+        let (some, live, blocked, unique) = (
+            newest(100_000),
+            newest(self.live),
+            newest(self.blocked),
+            newest(self.unique),
+        );
+        let (later, tick) = (time("2030-01-01", "second"), time("2020-01-01", "minute"));
+        let end = time("2026-01-01", "second");
+        let finished = self.finished;
+        let fills = [
+            format!(
+                "solid_queue_jobs (queue_name, class_name, arguments, finished_at, created_at, updated_at) \
+                 SELECT 'q' || (id % 10), 'note', '{{}}', CASE WHEN id <= {finished} THEN {end} END, \
+                   '2026-01-01', '2026-01-01' FROM {numbers}"
+            ),
+            format!(
+                "solid_queue_ready_executions (job_id, queue_name, priority, class_name, created_at) \
+                 SELECT id, queue_name, id % 5, class_name, created_at FROM {some}"
+            ),
+            format!(
+                "solid_queue_scheduled_executions (job_id, queue_name, scheduled_at, created_at) \
+                 SELECT id, queue_name, {later}, created_at FROM {some}"
+            ),
+            format!(
+                "solid_queue_claimed_executions (job_id, process_id, created_at) \
+                 SELECT id, 1000000 + id % 1000, created_at FROM {some}"
+            ),
+            format!(
+                "solid_queue_recurring_executions (job_id, task_key, run_at, created_at) \
+                 SELECT id, 't' || (id % 10), {tick}, created_at FROM {some}"
+            ),
+            format!(
+                "solid_queue_blocked_executions (job_id, queue_name, priority, concurrency_key, expires_at, created_at) \
+                 SELECT id, queue_name, id % 5, 'plan/' || (id % 10000), '9999-12-31 23:59:59.000000', created_at FROM {blocked}"
+            ),
+            format!(
+                "solid_queue_failed_executions (job_id, error, created_at) SELECT id, '{{}}', created_at FROM {live}"
+            ),
+            format!(
+                "windlass_attempts (job_id, claim_id, attempt, outcome, kind, message, ended_at) \
+                 SELECT id, 1, 1, 'retried', 'kind', 'message', created_at FROM {live}"
+            ),
+            format!(
+                "windlass_steps (job_id, name, value, created_at) SELECT id, 'a', 'null', created_at FROM {live}"
+            ),
+            format!(
+                "windlass_unique_jobs (unique_id, job_id, scope) SELECT 'unique-' || id, id, 'until_finished' FROM {unique}"
+            ),
+            format!(
+                "windlass_results (job_id, unique_id, class_name, outcome, attempt, finished_at, expires_at) \
+                 SELECT id, 'unique-' || id, class_name, 'succeeded', 1, created_at, '2030-01-01' FROM {unique}"
+            ),
+        ];
+        assert_eq!(fills.len(), LARGE.len());
+        let fills = fills.map(|fill| format!("INSERT INTO {fill};"));
+        fills.join(" ")
+    }
+}
 
 /// A connection and the statements that it has been asked since.
 struct Heard {
@@ -102,7 +182,7 @@ impl Heard {
             Err::<(), _>(RollbackTransaction)
         });
         assert_eq!(result, Err(RollbackTransaction));
-        sent.retain(|text| !text.contains("SAVEPOINT"));
+        sent.retain(|text| !text.contains("SAVEPOINT") && !text.starts_with(SET_UP));
         assert!(!sent.is_empty());
         sent
     }
@@ -234,273 +314,10 @@ fn finish_and_tell(conn: &mut Conn<'_>, rows: &Rows) -> QueryResult<()> {
 
 type Work = fn(&mut Conn<'_>, &Rows) -> QueryResult<()>;
 
-/// What the loops of a process do, on connections of their own.
-const LOOPS: [(&str, Work); 35] = [
-    ("promote and discard", |conn, _| {
-        let mut row = limited();
-        row.limit.as_mut().unwrap().discards = true;
-        jobs::insert_all(conn, &vec![row; 3])?;
-        assert_eq!(blocked::promote(conn, 10)?.discarded.len(), 2);
-        Ok(())
-    }),
-    ("clear", |conn, rows| {
-        finish_and_tell(conn, rows)?;
-        let old = Old {
-            age: Duration::ZERO,
-            up_to: 0,
-            of_ruby: true,
-        };
-        assert_eq!(clear::finished(conn, old, 0, 10)?.cleared, 3);
-        for table in clear::EXPIRING {
-            clear::expired(conn, table, 10)?;
-        }
-        for table in clear::BESIDE {
-            clear::orphans(conn, table, 0, 10)?;
-        }
-        Ok(())
-    }),
-    ("name the classes", |conn, _| {
-        let class = classes::NewClass("plan".into(), "q1".into(), "[]".into());
-        classes::see(conn, &[class])?;
-        assert_eq!(classes::redact(conn, "plan")?, Some(Vec::new()));
-        classes::forget(conn, Duration::ZERO).map(drop)
-    }),
-    ("clear failed jobs", |conn, rows| {
-        let ending = Ending::Fail(Failure::new("kind", "message"));
-        attempts::end(conn, fence(rows), &ending, Duration::ZERO, Finished::Keep)?;
-        assert_eq!(clear::failed(conn, Duration::ZERO, 0, 10)?.cleared, 1);
-        Ok(())
-    }),
-    ("recover claim by claim", |conn, rows| {
-        processes::without_row(conn)?;
-        processes::prune_piecemeal(conn, rows.process, None, &death()).map(drop)
-    }),
-    ("promote", |conn, _| {
-        jobs::insert_all(conn, &vec![limited(); 3])?;
-        semaphores::last_id(conn)?;
-        assert_eq!(blocked::promote(conn, 10)?.ready.len(), 1);
-        Ok(())
-    }),
-    ("look for free slots", |conn, _| {
-        jobs::insert(conn, &limited())?;
-        semaphores::sweep(conn, "", 10).map(drop)
-    }),
-    ("claim from all queues", |conn, rows| {
-        claim(conn, rows.process, &Queues::All).map(drop)
-    }),
-    ("claim from named queues", |conn, rows| {
-        claim(conn, rows.process, &named()).map(drop)
-    }),
-    ("list the queues", |conn, _| {
-        names::queue_names(conn, "q").map(drop)
-    }),
-    ("list the foremost queues", |conn, _| {
-        names::foremost(conn).map(drop)
-    }),
-    ("look at the paused queues", |conn, _| {
-        pauses::pause(conn, "q1", None, None)?;
-        names::are_pauses_crowded(conn).map(drop)
-    }),
-    ("finish and keep", |conn, rows| {
-        claimed::finish_free(conn, rows.process, &rows.claims, (Finished::Keep, false)).map(drop)
-    }),
-    ("finish and delete", |conn, rows| {
-        claimed::finish_free(conn, rows.process, &rows.claims, (Finished::Delete, true)).map(drop)
-    }),
-    ("finish and tell", |conn, rows| finish_and_tell(conn, rows)),
-    ("look for jobs whose turn has come", |conn, rows| {
-        ready_again(conn, &rows.jobs[3..4])?;
-        run(conn, &waits_for_another(rows.jobs[3]))?;
-        assert_eq!(unique::sweep(conn, Mark::BEGINNING, 10)?.1, 1);
-        Ok(())
-    }),
-    ("finish a job with steps", |conn, rows| {
-        let jobs = vec![with_steps(rows)];
-        claimed::finish_and_keep(conn, rows.process, jobs, (Finished::Keep, false)).map(drop)
-    }),
-    ("note the progress", |conn, rows| {
-        let note = Note::default();
-        let told: Vec<_> = rows.claims.iter().map(|claim| (*claim, &note)).collect();
-        notes::write(conn, rows.process, &told).map(drop)
-    }),
-    ("condemn", |conn, rows| {
-        let ending = Ending::Fail(Failure::new("kind", "message"));
-        recovery::condemn(conn, fence(rows), &ending, true).map(drop)
-    }),
-    ("fail", |conn, rows| {
-        let ending = Ending::Fail(Failure::new("kind", "message"));
-        attempts::end(conn, fence(rows), &ending, Duration::ZERO, Finished::Keep).map(drop)
-    }),
-    ("release", |conn, rows| {
-        claimed::release(conn, rows.process, &rows.claims, None).map(drop)
-    }),
-    ("release for later", |conn, rows| {
-        let delay = Some(Duration::from_secs(1));
-        claimed::release(conn, rows.process, &rows.claims, delay).map(drop)
-    }),
-    ("ask what has ended", |conn, rows| {
-        jobs::ended_claims(conn, &[(rows.claims[0], rows.jobs[0])]).map(drop)
-    }),
-    ("read the claims", |conn, rows| {
-        claimed::held_by(conn, rows.process).map(drop)
-    }),
-    ("beat", |conn, rows| {
-        processes::heartbeat(conn, rows.process, "x").map(drop)
-    }),
-    ("drain", |conn, rows| processes::drain(conn, rows.process)),
-    ("say who listens", |conn, rows| {
-        processes::listen(conn, rows.process, true)?;
-        wakeup::pass_on(conn, rows.process)
-    }),
-    ("deregister", |conn, _| {
-        let process = register(conn)?;
-        processes::deregister(conn, process).map(drop)
-    }),
-    ("dispatch", |conn, rows| {
-        scheduled::insert(conn, &rows.jobs[3..4], Duration::ZERO)?;
-        ready_again(conn, &rows.jobs[3..4])?;
-        scheduled::dispatch(conn, 10).map(drop)
-    }),
-    ("fire recurring tasks", |conn, rows| {
-        fire(conn, rows, Overlap::QueueOne)?;
-        run(conn, "DELETE FROM solid_queue_recurring_tasks")?;
-        fire(conn, rows, Overlap::Allow)?;
-        recurring::next_tick(conn, r#"["t1"]"#).map(drop)
-    }),
-    ("look for due jobs", |conn, _| {
-        scheduled::next_due(conn).map(drop)
-    }),
-    ("watch", |conn, _| processes::observe(conn).map(drop)),
-    ("find a child's processes", |conn, _| {
-        processes::of_child(conn, "x").map(drop)
-    }),
-    ("prune", |conn, rows| {
-        processes::prune(conn, rows.process, None, &death()).map(drop)
-    }),
-    ("prune again and again", |conn, rows| {
-        let text = format!(
-            "UPDATE solid_queue_jobs SET crash_count = 2 + id % 3 WHERE id >= {}",
-            rows.jobs[0]
-        );
-        run(conn, &text)?;
-        processes::prune(conn, rows.process, Some(0), &death()).map(drop)
-    }),
-];
-
-/// What a program does on connections of its own.
-const CALLERS: [(&str, Work); 14] = [
-    ("cancel", |conn, rows| {
-        moves::cancel(conn, &rows.jobs).map(drop)
-    }),
-    ("discard", |conn, rows| {
-        moves::discard(conn, &rows.jobs).map(drop)
-    }),
-    ("retry", |conn, rows| {
-        let ending = Ending::Fail(Failure::new("kind", "message"));
-        attempts::end(conn, fence(rows), &ending, Duration::ZERO, Finished::Keep)?;
-        moves::retry(conn, &rows.jobs, false).map(drop)
-    }),
-    ("move", |conn, rows| {
-        moves::reschedule(conn, &rows.jobs, moves::When::In(1_000_000))?;
-        moves::change_priority(conn, &rows.jobs, 7)?;
-        moves::open(conn, &rows.jobs).map(drop)
-    }),
-    ("do a step", |conn, rows| {
-        steps::begin(conn, fence(rows), "a")?;
-        steps::record(conn, rows.jobs[0], "a", "null")
-    }),
-    ("show a job", |conn, rows| {
-        details::job(conn, rows.jobs[0])?;
-        details::steps(conn, rows.jobs[0], 10).map(drop)
-    }),
-    ("read the steps", |conn, rows| {
-        steps::of_job(conn, rows.jobs[0], 10).map(drop)
-    }),
-    ("finish in a transaction of the job", |conn, rows| {
-        let claim = (rows.claims[0], rows.jobs[0]);
-        claimed::finish_and_keep(
-            conn,
-            rows.process,
-            vec![with_steps(rows)],
-            (Finished::Keep, false),
-        )?;
-        jobs::ended_by_owner(conn, claim).map(drop)
-    }),
-    ("enqueue", |conn, _| {
-        jobs::insert(conn, &job(None)).map(drop)
-    }),
-    ("enqueue with a key", |conn, _| {
-        jobs::insert(conn, &job(Some("k")))?;
-        jobs::insert(conn, &job(Some("k"))).map(drop)
-    }),
-    ("enqueue many", |conn, _| {
-        jobs::insert_all(conn, &vec![job(None); 3]).map(drop)
-    }),
-    ("enqueue many with keys", |conn, _| {
-        let rows = [job(Some("k")), job(None), job(Some("l")), job(Some("k"))];
-        jobs::insert_all(conn, &rows).map(drop)
-    }),
-    ("enqueue with a unique id", |conn, rows| {
-        for on_conflict in [OnConflict::Existing, OnConflict::Replace] {
-            let row = NewRow {
-                unique_id: Some("u".to_owned()),
-                on_conflict,
-                ..job(None)
-            };
-            jobs::insert(conn, &row)?;
-            jobs::insert(conn, &row)?;
-        }
-        unique::retake(conn, &rows.jobs).map(drop)
-    }),
-    ("look a job up", |conn, rows| {
-        task::with_unique_id(conn, "u")?;
-        task::job(conn, rows.jobs[0])?;
-        task::kept(conn, rows.jobs[0]).map(drop)
-    }),
-];
-
-/// Schedules a task, with two jobs that may not have ended, and fires its tick.
-fn fire(conn: &mut Conn<'_>, rows: &Rows, overlap: Overlap) -> QueryResult<()> {
-    let text = format!(
-        "INSERT INTO solid_queue_recurring_tasks \
-           (key, schedule, class_name, static, next_run_at, open_jobs, created_at, updated_at) \
-         VALUES ('t1', '@hourly', '{CLASS}', FALSE, '2026-01-01 00:00:00.000000', '[7,{}]', '2026-01-01', '2026-01-01')",
-        rows.jobs[5]
-    );
-    run(conn, &text)?;
-    let due = recurring::due(conn, r#"["t1"]"#, 0)?;
-    let tick = due[0].next_run_at.unwrap();
-    let firing = Firing {
-        task: &due[0],
-        ticks: &[(tick, job(None))],
-        next_run_at: tick + Duration::from_secs(3600),
-        overlap,
-    };
-    let fired = ticks::fire(conn, &firing)?.unwrap();
-    assert_eq!(fired.jobs.is_empty(), overlap == Overlap::QueueOne);
-    Ok(())
-}
-
-/// Makes room for a dispatch of jobs that are ready.
-fn ready_again(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
-    run(
-        conn,
-        &format!(
-            "DELETE FROM solid_queue_ready_executions WHERE job_id = {}",
-            jobs[0]
-        ),
-    )
-}
-
-/// Has a job wait for another, which is gone.
-fn waits_for_another(job: i64) -> String {
-    format!(
-        "INSERT INTO solid_queue_blocked_executions (job_id, queue_name, concurrency_key, expires_at, created_at) \
-         VALUES ({job}, 'q1', '{}', '9999-12-31 23:59:59.000000', '2026-01-01')",
-        unique::AGAIN
-    )
-}
+/// What statements of the tests' own begin with.
+const SET_UP: &str = "/* set up */ ";
 
 fn run(conn: &mut Conn<'_>, text: &str) -> QueryResult<()> {
+    let text = format!("{SET_UP}{text}");
     super::on!(conn, |c| diesel::sql_query(text).execute(c)).map(drop)
 }

@@ -13,17 +13,11 @@ struct Step {
     detail: String,
 }
 
-const FILL: &str = "INSERT INTO solid_queue_jobs (queue_name, class_name, arguments, created_at, updated_at) \
-       WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000) \
-       SELECT 'q' || (i % 10), 'note', '{}', '2026-01-01', '2026-01-01' FROM n; \
-     INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, created_at) \
-       SELECT id, queue_name, id % 5, class_name, created_at FROM solid_queue_jobs; \
-     INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, scheduled_at, created_at) \
-       SELECT id, queue_name, strftime('%Y-%m-%d %H:%M:%f000', '2030-01-01', id || ' seconds'), created_at FROM solid_queue_jobs; \
-     INSERT INTO solid_queue_claimed_executions (job_id, process_id, created_at) \
-       SELECT id, 1000000 + id % 1000, created_at FROM solid_queue_jobs; \
-     INSERT INTO solid_queue_recurring_executions (job_id, task_key, run_at, created_at) \
-       SELECT id, 't' || (id % 10), strftime('%Y-%m-%d %H:%M:%f000', '2020-01-01', id || ' minutes'), created_at FROM solid_queue_jobs;";
+const NUMBERS: &str = "(WITH RECURSIVE n(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM n WHERE id < {N}) SELECT id FROM n)";
+
+fn time(beginning: &str, unit: &str) -> String {
+    format!("strftime('%Y-%m-%d %H:%M:%f000', '{beginning}', id || ' {unit}s')")
+}
 
 fn plan(conn: &mut Conn<'_>, statement: &str) -> Vec<String> {
     let Conn::Sqlite(conn) = conn else {
@@ -57,7 +51,16 @@ fn check(conn: &mut Conn<'_>, what: &str, statement: &str) {
             && statement.contains("LIMIT")
             && step.contains("TEMP B-TREE")
     };
-    let bad = plan.iter().find(|step| reads_all(step) || sorts(step));
+    // Of a list, the first few are read in its order.
+    let is_list = what.starts_with("list") && what.ends_with("jobs") || what.starts_with("walk");
+    let is_bad = |step: &&String| {
+        if is_list {
+            return step.contains("TEMP B-TREE");
+        }
+        // The last id is where the tree of the table ends.
+        reads_all(step) && !statement.contains("max(id)") || sorts(step)
+    };
+    let bad = plan.iter().find(is_bad);
     assert!(bad.is_none(), "{what}: {bad:?}\n{statement}\n{plan:#?}");
 }
 
@@ -69,7 +72,8 @@ fn no_statement_reads_a_large_table_from_end_to_end() {
     database.migrate().unwrap();
     let mut heard = Heard::new(&database);
     let mut statements = Vec::new();
-    for (what, work) in LOOPS.iter().chain(&CALLERS) {
+    let looks = LOOKS.iter().filter(|(what, _)| !READ_ALL.contains(what));
+    for (what, work) in LOOPS.iter().chain(&CALLERS).chain(looks) {
         let sent = heard.statements_of(*work);
         statements.extend(sent.into_iter().map(|text| (*what, text)));
     }
@@ -77,8 +81,8 @@ fn no_statement_reads_a_large_table_from_end_to_end() {
     let Conn::Sqlite(c) = &mut conn else {
         unreachable!()
     };
-    diesel::connection::SimpleConnection::batch_execute(*c, FILL).unwrap();
-    diesel::connection::SimpleConnection::batch_execute(*c, FILL_BESIDE).unwrap();
+    let fill = Size::LARGE.fill(NUMBERS, time);
+    diesel::connection::SimpleConnection::batch_execute(*c, &fill).unwrap();
     for analyzed in [false, true] {
         for (what, statement) in &statements {
             check(&mut conn, what, statement);

@@ -47,6 +47,10 @@ fn wrong_command_lines_exit_with_2() {
     for (arguments, says) in [
         ("", "Usage: windlass"),
         ("statsu", "status"),
+        ("status", "Usage: windlass status"),
+        ("failed retry abc", "a job's id is a whole number"),
+        ("enqueue note {} --at tomorrow", "2026-12-24T18:00:00Z"),
+        ("jobs reschedule 1 --at soon", "2026-12-24T18:00:00Z"),
         ("status", "pass `--database URL` or set DATABASE_URL"),
         (
             "migrations copy m",

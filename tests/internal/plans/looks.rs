@@ -1,0 +1,221 @@
+//! What people and programs look at and change now and then.
+
+use super::*;
+use crate::db::recurring::Definition;
+use crate::db::room::room;
+use crate::db::select::{self, Filter, JobState};
+use crate::db::{doctor, explain, pruned, ranks, results, status};
+use chrono::NaiveDateTime;
+
+/// They count, compare or sort all that is there, pass over as many rows as
+/// are to be kept, or look for any row at all.
+pub(super) const READ_ALL: [&str; 7] = [
+    "count the queues",
+    "see how late a queue is",
+    "count the jobs of a state",
+    "look for what is astray",
+    "see what waits",
+    "list blocked jobs",
+    "keep the newest jobs only",
+];
+
+pub(super) const LOOKS: [(&str, Work); 33] = [
+    ("count the queues", |conn, _| {
+        status::queues(conn)?;
+        semaphores::all(conn)?;
+        pauses::size(conn, "q1").map(drop)
+    }),
+    ("see how late a queue is", |conn, _| {
+        pauses::latency(conn, "q1").map(drop)
+    }),
+    ("list the processes", |conn, _| {
+        status::processes(conn).map(drop)
+    }),
+    ("list ready jobs", |conn, _| list(conn, JobState::Ready)),
+    ("list scheduled jobs", |conn, _| {
+        list(conn, JobState::Scheduled)
+    }),
+    ("list blocked jobs", |conn, _| list(conn, JobState::Blocked)),
+    ("list claimed jobs", |conn, _| list(conn, JobState::Claimed)),
+    ("list failed jobs", |conn, _| list(conn, JobState::Failed)),
+    ("list finished jobs", |conn, _| {
+        list(conn, JobState::Finished)
+    }),
+    ("list cancelled jobs", |conn, _| {
+        list(conn, JobState::Cancelled)
+    }),
+    ("walk through the failed jobs", |conn, _| {
+        let last = select::last(conn, JobState::Failed)?;
+        let all = Filter::default();
+        select::next(conn, JobState::Failed, &all, (0, last), 10).map(drop)
+    }),
+    ("look named jobs up", |conn, rows| {
+        let named = Filter {
+            ids: Some(rows.jobs.clone()),
+            ..Filter::default()
+        };
+        select::counts(conn, JobState::Ready, &named).map(drop)
+    }),
+    ("count the jobs of a state", |conn, _| {
+        select::counts(conn, JobState::Ready, &Filter::default()).map(drop)
+    }),
+    ("explain", |conn, rows| {
+        let job = rows.jobs[3];
+        explain::ahead(conn, job)?;
+        explain::paused_since(conn, "q1")?;
+        explain::able(conn, "Worker", true)?;
+        explain::holder(conn, rows.jobs[0])?;
+        explain::blocked(conn, job)?;
+        explain::due_for(conn, job)?;
+        attempts::of_job(conn, job).map(drop)
+    }),
+    ("look for what is astray", |conn, _| {
+        for rule in doctor::Rule::ALL {
+            doctor::astray(conn, rule)?;
+        }
+        semaphores::check(conn).map(drop)
+    }),
+    ("ask how the database is", |conn, _| {
+        doctor::version(conn)?;
+        room(conn).map(drop)
+    }),
+    ("see what waits", |conn, _| doctor::load(conn).map(drop)),
+    ("see which tasks are late", |conn, _| {
+        doctor::tasks(conn, 1.0).map(drop)
+    }),
+    ("pause and resume", |conn, _| {
+        pauses::pause(conn, "q1", None, None)?;
+        pauses::resume(conn, "q1").map(drop)
+    }),
+    ("change a task", change_a_task),
+    ("take back what Ruby has failed", |conn, rows| {
+        let newest = pruned::newest(conn)?;
+        let text = format!(
+            "INSERT INTO solid_queue_failed_executions (job_id, error, created_at) VALUES \
+             ({}, '{{\"exception_class\":\"SolidQueue::Processes::ProcessPrunedError\"}}', '2026-01-01 00:00:00.000000')",
+            rows.jobs[3]
+        );
+        ready_again(conn, &rows.jobs[3..4])?;
+        run(conn, &text)?;
+        let taken = pruned::take_back(conn, (newest, i64::MAX), &death())?;
+        assert_eq!(taken.released, rows.jobs[3..4]);
+        Ok(())
+    }),
+    ("wait for the end of a job", |conn, rows| {
+        let waiter = results::wait(conn, rows.jobs[3], Duration::from_secs(60))?;
+        results::leave(conn, waiter)
+    }),
+    ("rank by time", |conn, _| {
+        let row = NewRow {
+            ahead_by: Some(60),
+            ..job(None)
+        };
+        ranks::rank_by_time(conn, &mut [row])
+    }),
+    ("begin what was claimed ahead", |conn, rows| {
+        assert_eq!(claimed::begin(conn, rows.process, &rows.claims)?.len(), 3);
+        claimed::drop_orphans(conn, rows.process, &rows.claims)
+    }),
+    ("see to a process", |conn, rows| {
+        processes::is_locked(conn, rows.process)?;
+        processes::describe(conn, rows.process, "{}")?;
+        processes::recover_without_row(conn, rows.process, &death()).map(drop)
+    }),
+    ("cancel what runs", |conn, rows| {
+        for finished in [Finished::Keep, Finished::Delete] {
+            let ending = Ending::Cancel(Failure::new("cancelled", "message"));
+            let fence = Fence {
+                claim_id: rows.claims[finished as usize],
+                ..fence(rows)
+            };
+            attempts::end(conn, fence, &ending, Duration::ZERO, finished)?;
+        }
+        Ok(())
+    }),
+    ("look for claims that are locked", |conn, rows| {
+        let gone = [rows.claims[0], i64::MAX];
+        claimed::finish_free(conn, rows.process, &gone, (Finished::Keep, false))?;
+        jobs::ended_by_owner(conn, (i64::MAX, i64::MAX)).map(drop)
+    }),
+    ("claim what Ruby has made ready", |conn, rows| {
+        let limit = "UPDATE solid_queue_jobs SET concurrency_key = 'plan/k', concurrency_limit = 1";
+        run(conn, &format!("{limit} WHERE id >= {}", rows.jobs[3]))?;
+        let unnamed = "UPDATE solid_queue_ready_executions SET class_name = NULL";
+        run(conn, &format!("{unnamed} WHERE job_id >= {}", rows.jobs[3]))?;
+        claim(conn, rows.process, &named()).map(drop)
+    }),
+    ("enqueue many that differ", |conn, _| {
+        let later = NewRow {
+            delay: Some(1_000_000),
+            ..job(None)
+        };
+        jobs::insert_all(conn, &[job(None), later]).map(drop)
+    }),
+    ("replace what waits behind another", |conn, rows| {
+        let again = |on_conflict| NewRow {
+            unique_id: Some("v".to_owned()),
+            priority: -9,
+            on_conflict,
+            ..job(None)
+        };
+        jobs::insert(conn, &again(OnConflict::Existing))?;
+        claim(conn, rows.process, &named())?;
+        for on_conflict in [OnConflict::RunAgain, OnConflict::Replace] {
+            jobs::insert(conn, &again(on_conflict))?;
+        }
+        Ok(())
+    }),
+    ("replace what is scheduled", |conn, _| {
+        let row = NewRow {
+            unique_id: Some("w".to_owned()),
+            on_conflict: OnConflict::Replace,
+            delay: Some(1_000_000),
+            ..job(None)
+        };
+        jobs::insert(conn, &row)?;
+        jobs::insert(conn, &row).map(drop)
+    }),
+    ("take away what has lost its job", |conn, rows| {
+        let lost = "INSERT INTO windlass_attempts (job_id, claim_id, attempt, outcome, kind, message, ended_at) \
+             SELECT id + 1000, 1, 1, 'retried', 'kind', 'message', created_at FROM solid_queue_jobs";
+        run(conn, &format!("{lost} WHERE id >= {}", rows.jobs[0]))?;
+        let after = rows.jobs[5];
+        clear::orphans(conn, "windlass_attempts", after, 10).map(drop)
+    }),
+    ("keep the newest jobs only", |conn, rows| {
+        claimed::finish_unfenced(conn, &[(rows.claims[0], rows.jobs[0])])?;
+        clear::surplus(conn, 10).map(drop)
+    }),
+];
+
+fn list(conn: &mut Conn<'_>, state: JobState) -> QueryResult<()> {
+    select::list(conn, state, &Filter::default(), 10).map(drop)
+}
+
+fn change_a_task(conn: &mut Conn<'_>, rows: &Rows) -> QueryResult<()> {
+    let mut task = Definition {
+        key: "t2".into(),
+        schedule: "@hourly".into(),
+        time_zone: "UTC".into(),
+        class_name: CLASS.into(),
+        arguments: "{}".into(),
+        queue_name: "q1".into(),
+        priority: 0,
+        description: None,
+        options: "{}".into(),
+        revision: Some(2),
+    };
+    let next = |now: NaiveDateTime| now + Duration::from_secs(60);
+    for revision in [2, 1] {
+        task.revision = Some(revision);
+        recurring::schedule(conn, &task, &next)?;
+    }
+    recurring::pause(conn, "t2")?;
+    recurring::resume(conn, "t2", |row| QueryResult::Ok(next(row.now)))?;
+    assert_eq!(recurring::list(conn, None)?.len(), 1);
+    let ran = recurring::run_now(conn, "t2", |_| Ok(job(None)));
+    assert!(ran.is_ok_and(|job| job > rows.jobs.last().copied()));
+    ticks::history(conn, "t2", 10)?;
+    recurring::forget(conn, Duration::from_secs(60))?;
+    recurring::unschedule(conn, "t2").map(drop)
+}

@@ -1,0 +1,271 @@
+//! Everything that processes and programs ask of the tables.
+
+use super::*;
+
+/// What the loops of a process do, on connections of their own.
+pub(super) const LOOPS: [(&str, Work); 35] = [
+    ("promote and discard", |conn, _| {
+        let mut row = limited();
+        row.limit.as_mut().unwrap().discards = true;
+        jobs::insert_all(conn, &vec![row; 3])?;
+        assert_eq!(blocked::promote(conn, 10)?.discarded.len(), 2);
+        Ok(())
+    }),
+    ("clear", |conn, rows| {
+        finish_and_tell(conn, rows)?;
+        let old = Old {
+            age: Duration::ZERO,
+            up_to: 0,
+            of_ruby: true,
+        };
+        let before = rows.jobs[0] - 1;
+        assert_eq!(clear::finished(conn, old, before, 10)?.cleared, 3);
+        for table in clear::EXPIRING {
+            clear::expired(conn, table, 10)?;
+        }
+        for table in clear::BESIDE {
+            clear::orphans(conn, table, 0, 10)?;
+        }
+        Ok(())
+    }),
+    ("name the classes", |conn, _| {
+        let class = classes::NewClass("plan".into(), "q1".into(), "[]".into());
+        classes::see(conn, &[class])?;
+        assert_eq!(classes::redact(conn, "plan")?, Some(Vec::new()));
+        classes::forget(conn, Duration::ZERO).map(drop)
+    }),
+    ("clear failed jobs", |conn, rows| {
+        let ending = Ending::Fail(Failure::new("kind", "message"));
+        attempts::end(conn, fence(rows), &ending, Duration::ZERO, Finished::Keep)?;
+        assert!(clear::failed(conn, Duration::ZERO, 0, 10)?.cleared > 0);
+        Ok(())
+    }),
+    ("recover claim by claim", |conn, rows| {
+        processes::without_row(conn)?;
+        processes::prune_piecemeal(conn, rows.process, None, &death()).map(drop)
+    }),
+    ("promote", |conn, _| {
+        jobs::insert_all(conn, &vec![limited(); 3])?;
+        semaphores::last_id(conn)?;
+        assert_eq!(blocked::promote(conn, 10)?.ready.len(), 1);
+        Ok(())
+    }),
+    ("look for free slots", |conn, _| {
+        jobs::insert(conn, &limited())?;
+        semaphores::sweep(conn, "", 10).map(drop)
+    }),
+    ("claim from all queues", |conn, rows| {
+        claim(conn, rows.process, &Queues::All).map(drop)
+    }),
+    ("claim from named queues", |conn, rows| {
+        claim(conn, rows.process, &named()).map(drop)
+    }),
+    ("list the queues", |conn, _| {
+        names::queue_names(conn, "q").map(drop)
+    }),
+    ("list the foremost queues", |conn, _| {
+        names::foremost(conn).map(drop)
+    }),
+    ("look at the paused queues", |conn, _| {
+        pauses::pause(conn, "q1", None, None)?;
+        names::are_pauses_crowded(conn).map(drop)
+    }),
+    ("finish and keep", |conn, rows| {
+        claimed::finish_free(conn, rows.process, &rows.claims, (Finished::Keep, false)).map(drop)
+    }),
+    ("finish and delete", |conn, rows| {
+        claimed::finish_free(conn, rows.process, &rows.claims, (Finished::Delete, true)).map(drop)
+    }),
+    ("finish and tell", |conn, rows| finish_and_tell(conn, rows)),
+    ("look for jobs whose turn has come", |conn, rows| {
+        ready_again(conn, &rows.jobs[3..4])?;
+        run(conn, &waits_for_another(rows.jobs[3]))?;
+        assert_eq!(unique::sweep(conn, Mark::BEGINNING, 10)?.1, 1);
+        Ok(())
+    }),
+    ("finish a job with steps", |conn, rows| {
+        let jobs = vec![with_steps(rows)];
+        claimed::finish_and_keep(conn, rows.process, jobs, (Finished::Keep, false)).map(drop)
+    }),
+    ("note the progress", |conn, rows| {
+        let note = Note::default();
+        let told: Vec<_> = rows.claims.iter().map(|claim| (*claim, &note)).collect();
+        notes::write(conn, rows.process, &told).map(drop)
+    }),
+    ("condemn", |conn, rows| {
+        let ending = Ending::Fail(Failure::new("kind", "message"));
+        recovery::condemn(conn, fence(rows), &ending, true).map(drop)
+    }),
+    ("fail", |conn, rows| {
+        let ending = Ending::Fail(Failure::new("kind", "message"));
+        attempts::end(conn, fence(rows), &ending, Duration::ZERO, Finished::Keep).map(drop)
+    }),
+    ("release", |conn, rows| {
+        claimed::release(conn, rows.process, &rows.claims, None).map(drop)
+    }),
+    ("release for later", |conn, rows| {
+        let delay = Some(Duration::from_secs(1));
+        claimed::release(conn, rows.process, &rows.claims, delay).map(drop)
+    }),
+    ("ask what has ended", |conn, rows| {
+        jobs::ended_claims(conn, &[(rows.claims[0], rows.jobs[0])]).map(drop)
+    }),
+    ("read the claims", |conn, rows| {
+        claimed::held_by(conn, rows.process).map(drop)
+    }),
+    ("beat", |conn, rows| {
+        processes::heartbeat(conn, rows.process, "x").map(drop)
+    }),
+    ("drain", |conn, rows| processes::drain(conn, rows.process)),
+    ("say who listens", |conn, rows| {
+        processes::listen(conn, rows.process, true)?;
+        wakeup::pass_on(conn, rows.process)
+    }),
+    ("deregister", |conn, _| {
+        let process = register(conn)?;
+        processes::deregister(conn, process).map(drop)
+    }),
+    ("dispatch", |conn, rows| {
+        scheduled::insert(conn, &rows.jobs[3..4], Duration::ZERO)?;
+        ready_again(conn, &rows.jobs[3..4])?;
+        scheduled::dispatch(conn, 10).map(drop)
+    }),
+    ("fire recurring tasks", |conn, rows| {
+        fire(conn, rows, Overlap::QueueOne)?;
+        run(conn, "DELETE FROM solid_queue_recurring_tasks")?;
+        fire(conn, rows, Overlap::Allow)?;
+        recurring::next_tick(conn, r#"["t1"]"#).map(drop)
+    }),
+    ("look for due jobs", |conn, _| {
+        scheduled::next_due(conn).map(drop)
+    }),
+    ("watch", |conn, _| processes::observe(conn).map(drop)),
+    ("find a child's processes", |conn, _| {
+        processes::of_child(conn, "x").map(drop)
+    }),
+    ("prune", |conn, rows| {
+        processes::prune(conn, rows.process, None, &death()).map(drop)
+    }),
+    ("prune again and again", |conn, rows| {
+        let text = format!(
+            "UPDATE solid_queue_jobs SET crash_count = 2 + id % 3 WHERE id >= {}",
+            rows.jobs[0]
+        );
+        run(conn, &text)?;
+        processes::prune(conn, rows.process, Some(0), &death()).map(drop)
+    }),
+];
+
+/// What a program does on connections of its own.
+pub(super) const CALLERS: [(&str, Work); 14] = [
+    ("cancel", |conn, rows| {
+        moves::cancel(conn, &rows.jobs).map(drop)
+    }),
+    ("discard", |conn, rows| {
+        moves::discard(conn, &rows.jobs).map(drop)
+    }),
+    ("retry", |conn, rows| {
+        let ending = Ending::Fail(Failure::new("kind", "message"));
+        attempts::end(conn, fence(rows), &ending, Duration::ZERO, Finished::Keep)?;
+        moves::retry(conn, &rows.jobs, false).map(drop)
+    }),
+    ("move", |conn, rows| {
+        moves::reschedule(conn, &rows.jobs, moves::When::In(1_000_000))?;
+        moves::change_priority(conn, &rows.jobs, 7)?;
+        moves::open(conn, &rows.jobs).map(drop)
+    }),
+    ("do a step", |conn, rows| {
+        steps::begin(conn, fence(rows), "a")?;
+        steps::record(conn, rows.jobs[0], "a", "null")
+    }),
+    ("show a job", |conn, rows| {
+        details::job(conn, rows.jobs[0])?;
+        details::steps(conn, rows.jobs[0], 10).map(drop)
+    }),
+    ("read the steps", |conn, rows| {
+        steps::of_job(conn, rows.jobs[0], 10).map(drop)
+    }),
+    ("finish in a transaction of the job", |conn, rows| {
+        let claim = (rows.claims[0], rows.jobs[0]);
+        claimed::finish_and_keep(
+            conn,
+            rows.process,
+            vec![with_steps(rows)],
+            (Finished::Keep, false),
+        )?;
+        jobs::ended_by_owner(conn, claim).map(drop)
+    }),
+    ("enqueue", |conn, _| {
+        jobs::insert(conn, &job(None)).map(drop)
+    }),
+    ("enqueue with a key", |conn, _| {
+        jobs::insert(conn, &job(Some("k")))?;
+        jobs::insert(conn, &job(Some("k"))).map(drop)
+    }),
+    ("enqueue many", |conn, _| {
+        jobs::insert_all(conn, &vec![job(None); 3]).map(drop)
+    }),
+    ("enqueue many with keys", |conn, _| {
+        let rows = [job(Some("k")), job(None), job(Some("l")), job(Some("k"))];
+        jobs::insert_all(conn, &rows).map(drop)
+    }),
+    ("enqueue with a unique id", |conn, rows| {
+        for on_conflict in [OnConflict::Existing, OnConflict::Replace] {
+            let row = NewRow {
+                unique_id: Some("u".to_owned()),
+                on_conflict,
+                ..job(None)
+            };
+            jobs::insert(conn, &row)?;
+            jobs::insert(conn, &row)?;
+        }
+        unique::retake(conn, &rows.jobs).map(drop)
+    }),
+    ("look a job up", |conn, rows| {
+        task::with_unique_id(conn, "u")?;
+        task::job(conn, rows.jobs[0])?;
+        task::kept(conn, rows.jobs[0]).map(drop)
+    }),
+];
+
+/// Schedules a task, with two jobs that may not have ended, and fires its tick.
+fn fire(conn: &mut Conn<'_>, rows: &Rows, overlap: Overlap) -> QueryResult<()> {
+    let text = format!(
+        "INSERT INTO solid_queue_recurring_tasks \
+           (key, schedule, class_name, static, next_run_at, open_jobs, created_at, updated_at) \
+         VALUES ('t1', '@hourly', '{CLASS}', FALSE, '2026-01-01 00:00:00.000000', '[7,{}]', '2026-01-01', '2026-01-01')",
+        rows.jobs[5]
+    );
+    run(conn, &text)?;
+    let due = recurring::due(conn, r#"["t1"]"#, 0)?;
+    let tick = due[0].next_run_at.unwrap();
+    let firing = Firing {
+        task: &due[0],
+        ticks: &[(tick, job(None))],
+        next_run_at: tick + Duration::from_secs(3600),
+        overlap,
+    };
+    let fired = ticks::fire(conn, &firing)?.unwrap();
+    assert_eq!(fired.jobs.is_empty(), overlap == Overlap::QueueOne);
+    Ok(())
+}
+
+/// Makes room for a dispatch of jobs that are ready.
+pub(super) fn ready_again(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
+    run(
+        conn,
+        &format!(
+            "DELETE FROM solid_queue_ready_executions WHERE job_id = {}",
+            jobs[0]
+        ),
+    )
+}
+
+/// Has a job wait for another, which is gone.
+fn waits_for_another(job: i64) -> String {
+    format!(
+        "INSERT INTO solid_queue_blocked_executions (job_id, queue_name, concurrency_key, expires_at, created_at) \
+         VALUES ({job}, 'q1', '{}', '9999-12-31 23:59:59.000000', '2026-01-01')",
+        unique::AGAIN
+    )
+}
