@@ -11,6 +11,9 @@ use std::process::ExitCode;
 /// There the classes are known, so that `enqueue` can refuse what no worker could
 /// perform and takes the queue, the priority and the policy of the type.
 ///
+/// Manual pages and completions are those of the whole program: `clap_mangen` and
+/// `clap_complete` make them of its own command.
+///
 /// ```
 /// use clap::Parser;
 /// use windlass::{Registry, cli::Commands};
@@ -21,7 +24,7 @@ use std::process::ExitCode;
 ///     /// Serve requests
 ///     Serve,
 ///     /// Look after the background jobs
-///     Jobs(Commands),
+///     Queue(Commands),
 /// }
 ///
 /// fn registry() -> Registry {
@@ -31,12 +34,12 @@ use std::process::ExitCode;
 /// fn run(app: App) -> std::process::ExitCode {
 ///     match app {
 ///         App::Serve => std::process::ExitCode::SUCCESS,
-///         // app jobs status, app jobs enqueue import '{"file":"a.csv"}', ...
-///         App::Jobs(commands) => commands.run(&registry()),
+///         // app queue status, app queue jobs list, ...
+///         App::Queue(commands) => commands.run(&registry()),
 ///     }
 /// }
-/// # let jobs = App::parse_from(["app", "jobs", "migrate", "--database", "no/such/directory/a.db"]);
-/// # assert_eq!(run(jobs), std::process::ExitCode::FAILURE);
+/// # let queue = App::parse_from(["app", "queue", "migrate", "--database", "no/such/directory/a.db"]);
+/// # assert_eq!(run(queue), std::process::ExitCode::FAILURE);
 /// ```
 #[derive(Debug, clap::Args)]
 #[must_use = "commands do nothing until they are run"]

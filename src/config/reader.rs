@@ -218,10 +218,13 @@ impl Reader {
             .collect()
     }
 
-    /// Everything that is wrong, in the order of the file.
+    /// Everything that is wrong, in the order of the file. A variable that is
+    /// wrong for each worker is told once.
     pub(super) fn problems(&mut self) -> Vec<Problem> {
         let mut problems = std::mem::take(&mut self.problems);
         problems.sort_by_key(|problem| problem.line.unwrap_or(usize::MAX));
+        let mut told = BTreeSet::new();
+        problems.retain(|problem| told.insert(problem.to_string()));
         problems
     }
 

@@ -57,6 +57,9 @@ struct Options {
     /// How many jobs are enqueued at once, at most.
     #[arg(long, default_value_t = 1)]
     lot: u32,
+    /// While more jobs than this are ready, none are enqueued.
+    #[arg(long, default_value_t = 10_000)]
+    waiting: u32,
     /// Draws the faults and the jobs; printed, so that a run can be repeated.
     #[arg(long)]
     seed: Option<u64>,

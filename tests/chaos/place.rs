@@ -99,15 +99,7 @@ impl Place {
 
     /// The number that a query calls `n`.
     pub fn count(&self, query: &str) -> Result<i64> {
-        let mut connection = self.connect()?;
-        let row: N = match connection.as_conn() {
-            #[cfg(feature = "sqlite")]
-            Conn::Sqlite(c) => diesel::sql_query(query).get_result(c)?,
-            #[cfg(feature = "postgres")]
-            Conn::Postgres(c) => diesel::sql_query(query).get_result(c)?,
-            _ => N { n: 0 },
-        };
-        Ok(row.n)
+        count(&mut self.connect()?, query)
     }
 
     /// The texts that a query calls `t`.
@@ -130,6 +122,18 @@ impl Place {
         }
         let _ = std::fs::remove_dir_all(&self.directory);
     }
+}
+
+/// The number that a query calls `n`.
+pub fn count(connection: &mut DbConnection, query: &str) -> Result<i64> {
+    let row: N = match connection.as_conn() {
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(c) => diesel::sql_query(query).get_result(c)?,
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(c) => diesel::sql_query(query).get_result(c)?,
+        _ => N { n: 0 },
+    };
+    Ok(row.n)
 }
 
 #[cfg(feature = "postgres")]

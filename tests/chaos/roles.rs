@@ -5,7 +5,7 @@ use crate::Options;
 use crate::Result;
 use crate::check::Violations;
 use crate::jobs::{Log, OnceOnly, TICK, Tick, Timed, Work};
-use crate::place::Place;
+use crate::place::{Place, count};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use std::fs::OpenOptions;
@@ -48,6 +48,8 @@ pub struct Mix {
     long: u32,
     /// How many are enqueued at once, at most.
     lot: u32,
+    /// How many may be ready at once.
+    waiting: u32,
     /// Nothing may run twice: no job ends its process, no stop cuts one short.
     is_graceful: bool,
 }
@@ -58,6 +60,7 @@ impl Mix {
             killers: if is_graceful { 0 } else { options.killers },
             long: options.long,
             lot: options.lot.max(1),
+            waiting: options.waiting,
             is_graceful,
         }
     }
@@ -163,6 +166,7 @@ impl Role {
         fastrand::seed(self.seed);
         let end = self.directory.join("enough");
         let mut connection = None;
+        let mut looked_at = Instant::now();
         let mut number = 0;
         while !end.exists() {
             let keys: Vec<u64> = (0..fastrand::u64(1..=u64::from(self.mix.lot)))
@@ -187,9 +191,27 @@ impl Role {
                     break;
                 }
             }
+            if looked_at.elapsed() > Duration::from_secs(1) {
+                looked_at = Instant::now();
+                self.wait_for_room(database, &end);
+            }
             std::thread::sleep(Duration::from_millis(fastrand::u64(1..12)));
         }
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Role {
+    /// Waits while too many jobs are ready.
+    fn wait_for_room(&self, database: &Database, end: &std::path::Path) {
+        let ready = "SELECT count(*) AS n FROM solid_queue_ready_executions";
+        let is_full = || -> Result<bool> {
+            let mut connection = database.connect()?;
+            Ok(count(&mut connection, ready)? > i64::from(self.mix.waiting))
+        };
+        while !end.exists() && is_full().unwrap_or(false) {
+            std::thread::sleep(Duration::from_millis(50));
+        }
     }
 }
 

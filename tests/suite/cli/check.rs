@@ -23,6 +23,20 @@ fn check(directory: &Path, arguments: &[&str]) -> Said {
     Windlass::new(&arguments).current_dir(directory).run()
 }
 
+#[test]
+fn a_variable_that_is_wrong_for_each_worker_is_told_once() {
+    let directory = tempfile::tempdir().unwrap();
+    write(directory.path(), "[[workers]]\n[[workers]]\n[[workers]]\n");
+    let said = Windlass::new(&["check"])
+        .current_dir(directory.path())
+        .env("WINDLASS_WORKERS_THREADS", "abc")
+        .run();
+    assert_eq!(said.code, Some(1), "{said:?}");
+    let told = said.out.matches("`abc` is not a whole number").count()
+        + said.err.matches("`abc` is not a whole number").count();
+    assert_eq!(told, 1, "{said:?}");
+}
+
 /// Everything at once, each with its line.
 #[test]
 fn what_is_wrong_is_told_at_once() {

@@ -1,5 +1,7 @@
 //! What all tests share: a database each, jobs, and waiting with a deadline.
 
+#[cfg(feature = "postgres")]
+pub mod bouncer;
 pub mod catalog;
 pub mod chance;
 pub mod db;

@@ -139,7 +139,7 @@ pub fn cut_once_at(url: &str, text: &'static str) -> String {
 }
 
 /// `host:port` of a Postgres address.
-fn server(url: &str) -> &str {
+pub fn server(url: &str) -> &str {
     let (_, rest) = url.split_once("://").unwrap();
     let rest = rest.split(['/', '?']).next().unwrap();
     let server = rest.rsplit_once('@').map_or(rest, |(_, server)| server);

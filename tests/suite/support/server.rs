@@ -16,7 +16,7 @@ pub struct Server {
 }
 
 /// Postgres refuses to run as root.
-const NOBODY: u32 = 65534;
+pub const NOBODY: u32 = 65534;
 
 impl Server {
     /// `None`: this run does not say where the server's programs are.

@@ -2,6 +2,7 @@
 //! everything: a black hole on the way, or sessions that are frozen.
 
 use crate::support::TestDb;
+use crate::support::bouncer::Bouncer;
 use crate::support::db::{count, execute};
 use crate::support::process::{Do, Process, Role, Scene, Work};
 use crate::support::proxy::{Proxy, Swallow};
@@ -46,22 +47,19 @@ fn works(scene: &Scene<'_>, name: &str) {
     scene.ended(&later, 1);
 }
 
-/// Two processes behind the proxy come back to work after a while in which
-/// nothing is answered, and run nothing twice.
-fn is_left_behind(what: Swallow) {
-    let db = TestDb::lone_postgres();
-    let mut proxy = Proxy::closed(&db.url);
-    proxy.open();
-    let scene = Scene::new(&db);
+/// Two processes behind `url` come back to work after a while in which nothing
+/// is answered, and run nothing twice.
+fn is_left_behind(db: &TestDb, url: &str, begin: impl FnOnce(), end: impl FnOnce()) {
+    let scene = Scene::new(db);
     let mut supervisor = scene.worker_with(|r| {
-        role(&proxy.url(&db.url))(r);
+        role(url)(r);
         r.workers = Some(1);
     });
     works(&scene, "before");
-    enqueue(&db, "across", Do::WaitFor(scene.gate("gate")));
+    enqueue(db, "across", Do::WaitFor(scene.gate("gate")));
     scene.started("across", 1);
-    proxy.swallow(what);
-    enqueue(&db, "meanwhile", Do::Nothing);
+    begin();
+    enqueue(db, "meanwhile", Do::Nothing);
     // Ends where its end cannot be written.
     scene.open("gate");
     scene.ended("across", 1);
@@ -69,10 +67,10 @@ fn is_left_behind(what: Swallow) {
     supervisor.logs("no answer within");
     std::thread::sleep(2 * STATEMENT);
     assert!(supervisor.is_running());
-    proxy.pass();
+    end();
     let back = Instant::now();
     works(&scene, "after");
-    eprintln!("{what:?}: at work again after {:?}", back.elapsed());
+    eprintln!("at work again after {:?}", back.elapsed());
     scene.drained();
     for name in ["across", "meanwhile", "before-now", "before-later"] {
         assert_eq!(scene.count("end", name), 1, "{name}");
@@ -84,19 +82,38 @@ fn is_left_behind(what: Swallow) {
     assert_eq!(db.rows("claimed_executions"), 0);
 }
 
+fn a_proxy_is_left_behind(what: Swallow) {
+    let db = TestDb::lone_postgres();
+    let proxy = Proxy::opened(&db.url);
+    let url = proxy.url(&db.url);
+    is_left_behind(&db, &url, || proxy.swallow(what), || proxy.pass());
+}
+
 #[test]
 fn a_black_hole_is_left_behind() {
-    is_left_behind(Swallow::Everything);
+    a_proxy_is_left_behind(Swallow::Everything);
 }
 
 #[test]
 fn lost_answers_are_left_behind() {
-    is_left_behind(Swallow::Answers);
+    a_proxy_is_left_behind(Swallow::Answers);
 }
 
 #[test]
 fn lost_questions_are_left_behind() {
-    is_left_behind(Swallow::Questions);
+    a_proxy_is_left_behind(Swallow::Questions);
+}
+
+/// It passes on in the end what it was sent while it stood still.
+#[test]
+fn a_frozen_pgbouncer_is_left_behind() {
+    let db = TestDb::lone_postgres();
+    let Some(bouncer) = Bouncer::start(&db.url) else {
+        eprintln!("NOT TESTED: `bin/test all` says where PgBouncer is");
+        return;
+    };
+    let url = bouncer.url(&db.url);
+    is_left_behind(&db, &url, || bouncer.freeze(), || bouncer.thaw());
 }
 
 /// Ends in a black hole, with a job that runs, in little more than this.
