@@ -5,6 +5,7 @@
 //! connection is shared with it.
 
 use super::handle::{BROKEN, CUT_SHORT, RECYCLED};
+use super::parent::{BEGIN_QUIET, OF_THE_MANAGER, SUPERVISOR, TOKEN, new_token};
 use super::watchdog::TIMED_OUT;
 use crate::clock::{self, Backoff};
 use crate::error::{Error, Result};
@@ -13,7 +14,6 @@ use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// A program that a supervisor runs, and how many of it.
@@ -72,59 +72,11 @@ impl Child {
     }
 }
 
-const TOKEN: &str = "WINDLASS_CHILD_TOKEN";
-const SUPERVISOR: &str = "WINDLASS_SUPERVISOR_ID";
-
-/// Set for a child that is to claim nothing until it is told to.
-const BEGIN_QUIET: &str = "WINDLASS_BEGIN_QUIET";
-
 /// What a supervisor writes to the standard input of its children. A signal
 /// would not do: a program that has not yet installed its handlers, or that
 /// is none of ours, would be suspended by it.
 pub(crate) const QUIET: u8 = b'q';
 pub(crate) const RESUME: u8 = b'r';
-
-/// What a service manager tells a process for itself alone.
-const OF_THE_MANAGER: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"];
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "how a supervisor speaks to its child"
-)]
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
-}
-
-/// Whether this program is a supervisor's child.
-pub(crate) fn is_supervised() -> bool {
-    variable(TOKEN).is_some()
-}
-
-/// Whether it begins without claiming.
-pub(crate) fn begins_quiet() -> bool {
-    variable(BEGIN_QUIET).is_some()
-}
-
-/// Whether a service manager wants to hear from this program.
-pub(crate) fn has_manager() -> bool {
-    variable(OF_THE_MANAGER[0]).is_some()
-}
-
-/// The supervisor's id in the process table, for people.
-pub(crate) fn supervisor_id() -> Option<i64> {
-    variable(SUPERVISOR)?.parse().ok()
-}
-
-/// What all names of this program's processes contain: given by the
-/// supervisor, which finds them by it when the program has died.
-pub(crate) fn token() -> &'static str {
-    static TOKEN_OF_THIS_PROGRAM: OnceLock<String> = OnceLock::new();
-    TOKEN_OF_THIS_PROGRAM.get_or_init(|| variable(TOKEN).unwrap_or_else(new_token))
-}
-
-fn new_token() -> String {
-    format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..))
-}
 
 /// How a child's life ended.
 #[derive(Debug, Clone)]

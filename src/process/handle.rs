@@ -1,7 +1,7 @@
 //! Holding on to what runs within this program.
 
-use super::children;
 use super::hooked::Hooked;
+use super::parent;
 use super::stop::Stop;
 use super::threads;
 use crate::clock;
@@ -65,7 +65,7 @@ impl Stopped {
     pub fn exit_code(&self) -> ExitCode {
         if self.broken {
             ExitCode::from(BROKEN)
-        } else if self.recycled && self.is_drained() && children::is_supervised() {
+        } else if self.recycled && self.is_drained() && parent::is_supervised() {
             ExitCode::from(RECYCLED)
         } else if self.is_drained() {
             ExitCode::SUCCESS

@@ -23,6 +23,7 @@ mod marks;
 mod notify;
 mod orphans;
 mod pace;
+mod parent;
 mod pidfile;
 mod places;
 mod poller;

@@ -1,7 +1,7 @@
 //! Tells the service manager how a process is: systemd's `Type=notify`.
 
-use super::children;
 use super::handle::{CUT_SHORT, Handle, Stopped};
+use super::parent;
 use super::watchdog::end_program;
 use crate::clock;
 use sd_notify::NotifyState;
@@ -112,7 +112,7 @@ pub(crate) fn attend(handle: Handle, vital: &Vital) -> Stopped {
 
 fn wait(mut handle: Handle, vital: &Vital) -> Stopped {
     // A supervisor answers for its children.
-    if children::is_supervised() || !children::has_manager() {
+    if parent::is_supervised() || !parent::has_manager() {
         return handle.wait();
     }
     let mut manager = Manager::new(vital);

@@ -358,7 +358,7 @@ impl Heart {
                     kind: self.who.kind,
                     pid: i32::try_from(std::process::id()).unwrap_or(i32::MAX),
                     hostname: &hostname,
-                    supervisor_id: super::children::supervisor_id(),
+                    supervisor_id: super::parent::supervisor_id(),
                     metadata: &metadata,
                     channel: self.who.channel.as_deref(),
                 },
@@ -473,7 +473,7 @@ fn name(kind: &str) -> String {
     format!(
         "{}-{}.{number}",
         kind.to_lowercase(),
-        super::children::token()
+        super::parent::token()
     )
 }
 

@@ -1,9 +1,9 @@
 //! How a worker gives claims back: at a stop, and when its memory and the
 //! database differ.
 
-use super::children;
 use super::claims::{Claims, Held};
 use super::link::Link;
+use super::parent;
 use super::registration::Registration;
 use crate::clock;
 use crate::db::attempts;
@@ -104,7 +104,7 @@ pub(crate) fn give_back(
     leave_overrun: bool,
 ) -> Vec<JobId> {
     let running = claims.all();
-    let leave = leave_overrun || (children::is_supervised() && !drained);
+    let leave = leave_overrun || (parent::is_supervised() && !drained);
     let (overrun, others): (Vec<_>, Vec<_>) = running
         .iter()
         .cloned()
@@ -117,7 +117,7 @@ pub(crate) fn give_back(
     for held in once {
         fail_interrupted(&held, link);
     }
-    if drained || !children::is_supervised() {
+    if drained || !parent::is_supervised() {
         let delay = (!drained).then_some(DELAY);
         let count = release(link, &again, delay);
         if count > 0 {

@@ -4,6 +4,7 @@
 use super::children;
 use super::handle::Handle;
 use super::ignored::Ignored;
+use super::parent;
 use super::stop::Stop;
 use super::threads;
 use crate::clock;
@@ -46,7 +47,7 @@ pub(crate) fn install() -> Result<()> {
         handled.map_err(|error| error.to_string())?;
         let mut others =
             Signals::new([SIGQUIT, SIGTSTP, SIGCONT]).map_err(|error| error.to_string())?;
-        if children::begins_quiet() {
+        if parent::begins_quiet() {
             turn(true);
         }
         std::thread::Builder::new()
@@ -117,7 +118,7 @@ pub(crate) fn forward(handle: &Handle) {
         stop.turn(asked.quiet);
         asked.told.push(stop);
     });
-    if children::is_supervised() {
+    if parent::is_supervised() {
         // Ends with the program: a blocked read cannot be called off.
         let _ = threads::spawn("stdin", || {
             let mut words = [0_u8; 64];

@@ -72,6 +72,7 @@ impl Hand {
     ) -> Self {
         let mut connection = db.connect();
         let backend = backend(&mut connection.as_conn());
+        wait_for_ever(&mut connection.as_conn());
         let (tasks, inbox) = unbounded::<(World, &'static str)>();
         let (go, gate) = unbounded();
         let events = events.clone();
@@ -230,6 +231,21 @@ impl Instrumentation for Hook {
             }
         }
         self.note(&text);
+    }
+}
+
+/// An actor may wait for as long as the others take to come to their end,
+/// however busy the machine is: a deadlock is seen otherwise.
+fn wait_for_ever(conn: &mut Conn<'_>) {
+    if let Conn::Postgres(conn) = conn {
+        for setting in [
+            "lock_timeout",
+            "statement_timeout",
+            "idle_in_transaction_session_timeout",
+        ] {
+            let text = format!("SET {setting} = 0");
+            diesel::sql_query(text).execute(*conn).unwrap();
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Programs as people deploy them: one binary with a `windlass.toml`, a
 //! service manager above it, a container around it.
 
+mod inherited;
 mod notify;
 mod orphans;
 mod pidfile;

@@ -434,6 +434,8 @@ pub enum Do {
     Panic,
     /// Leaves the process no file descriptor, and waits until the file exists.
     Starve(String),
+    /// Starts another process in the role of this one, and leaves it alone.
+    StartAnother,
 }
 
 /// The interruptions, for arguments of jobs.
@@ -496,6 +498,11 @@ impl Do {
                 limit.current = Some(3);
                 rustix::process::setrlimit(resource, limit).unwrap();
                 until("the gate opens", || Path::new(path).exists());
+            }
+            Do::StartAnother => {
+                let mut program = Command::new(std::env::current_exe()?);
+                program.args(["support::process::role", "--exact", "--nocapture"]);
+                program.stdin(Stdio::null()).spawn()?;
             }
         }
         Ok(())
