@@ -342,17 +342,26 @@ struct Ahead {
     now: NaiveDateTime,
 }
 
-/// How long until the next tick that is not due yet, by the database's clock.
-pub(crate) fn next_tick(conn: &mut Conn<'_>, declared: &str) -> QueryResult<Option<Duration>> {
+/// How long until the next tick after `since`, by the database's clock; zero,
+/// if it has become due meanwhile.
+pub(crate) fn next_tick(
+    conn: &mut Conn<'_>,
+    declared: &str,
+    since: NaiveDateTime,
+) -> QueryResult<Option<Duration>> {
     let text = conn.write(&format!(
         "SELECT {{moment next_run_at}} AS next, {{now}} AS now FROM solid_queue_recurring_tasks \
-         WHERE {} AND next_run_at > {{now}} ORDER BY next_run_at LIMIT 1",
+         WHERE {} AND next_run_at > {{time $2}} ORDER BY next_run_at LIMIT 1",
         fired(conn),
     ));
-    let ahead: Option<Ahead> = on!(conn, |c| cached(sql(text).bind::<Text, _>(declared))
-        .get_result(c))
+    let ahead: Option<Ahead> = on!(conn, |c| cached(
+        sql(text)
+            .bind::<Text, _>(declared)
+            .bind::<Text, _>(timestamp(since))
+    )
+    .get_result(c))
     .optional()?;
-    Ok(ahead.and_then(|ahead| (ahead.next? - ahead.now).to_std().ok()))
+    Ok(ahead.and_then(|ahead| Some((ahead.next? - ahead.now).to_std().unwrap_or_default())))
 }
 
 /// Deletes the declared tasks that no scheduler has declared for that long,

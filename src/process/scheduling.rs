@@ -70,6 +70,8 @@ impl<'a> Scheduling<'a> {
     /// Fires what is due; how long to wait for the next.
     fn turn(&mut self, stop: &Stop) -> Result<Duration, Duration> {
         let declared = self.declare()?;
+        // What becomes due from here on may be met below, and may not.
+        let since = self.link.write("read the database's clock", tasks::now)?;
         let mut longest = self.settings.polling_interval;
         let mut after = Some(0);
         // All pages: no task may stand in the way of those behind it.
@@ -95,7 +97,7 @@ impl<'a> Scheduling<'a> {
         let next = self
             .link
             .write("look for the next recurring task", |conn| {
-                tasks::next_tick(conn, &declared)
+                tasks::next_tick(conn, &declared, since)
             })?;
         // A little past the tick, so as not to come just before it.
         Ok(next.map_or(longest, |next| {

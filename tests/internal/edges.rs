@@ -7,6 +7,7 @@ use crate::db::claimed;
 use crate::db::jobs::NewRow;
 use crate::db::ready::Mark;
 use crate::db::recovery::Death;
+use crate::db::recurring::{self, Definition};
 use crate::db::unique::{self, OnConflict};
 use crate::db::{AsConn, Conn, processes};
 use std::collections::BTreeSet;
@@ -41,6 +42,32 @@ fn a_claim_without_a_job_goes_with_its_process(db: &TestDb) {
     let recovered = processes::prune(conn, world.processes[0], None, &death).unwrap();
     assert_eq!(recovered.unwrap().released, [world.jobs[1]]);
     assert_eq!(checks::violations(conn), Vec::<String>::new());
+}
+
+/// It became due after the look for what is due, and before the one for what
+/// comes next.
+fn a_tick_that_comes_during_a_look_is_not_slept_over(db: &TestDb) {
+    let mut connection = db.connect();
+    let conn = &mut connection.as_conn();
+    let began = recurring::now(conn).unwrap();
+    let task = Definition {
+        key: "t".into(),
+        schedule: "@hourly".into(),
+        time_zone: "UTC".into(),
+        class_name: "a".into(),
+        arguments: "[{}]".into(),
+        queue_name: "q".into(),
+        priority: 0,
+        description: None,
+        options: "{}".into(),
+        revision: None,
+    };
+    let soon = began + Duration::from_millis(1);
+    recurring::schedule(conn, &task, &|_| soon).unwrap();
+    while recurring::now(conn).unwrap() <= soon {}
+    let next = |conn: &mut Conn<'_>, since| recurring::next_tick(conn, "[]", since).unwrap();
+    assert_eq!(next(conn, began), Some(Duration::ZERO));
+    assert_eq!(next(conn, soon), None);
 }
 
 /// By a walk of several stretches. Their waits ended unseen.
@@ -90,6 +117,7 @@ fn assert_waiting(rows: &[checks::JobRow], count: usize) {
 }
 
 on_each_database!(
+    a_tick_that_comes_during_a_look_is_not_slept_over,
     an_endless_delay_of_a_release_is_long,
     a_claim_without_a_job_goes_with_its_process,
     jobs_that_wait_for_none_go_on,

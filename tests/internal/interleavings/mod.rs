@@ -49,6 +49,9 @@ const MOST_SCHEDULES: usize = 3_000;
 const PATIENCE: Duration = Duration::from_secs(1);
 const RETRIES: usize = 4;
 
+/// Between two looks whether all wait for each other.
+const LONGEST_WAIT: Duration = Duration::from_millis(16);
+
 /// How a schedule ended, and where it could have gone another way.
 struct Run {
     outcome: String,
@@ -245,7 +248,9 @@ impl<'d> Play<'d> {
                 slow.is_slow = true;
                 return Err(slow);
             } else {
-                (confirmations, wait) = (0, Duration::from_millis(1));
+                // The question is dear to the server, and a busy machine answers late.
+                let longer = (wait * 2).clamp(Duration::from_millis(1), LONGEST_WAIT);
+                (confirmations, wait) = (0, longer);
             }
         }
         Ok(committed)

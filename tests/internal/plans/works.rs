@@ -134,7 +134,8 @@ pub(super) const LOOPS: [(&str, Work); 35] = [
         fire(conn, rows, Overlap::QueueOne)?;
         run(conn, "DELETE FROM solid_queue_recurring_tasks")?;
         fire(conn, rows, Overlap::Allow)?;
-        recurring::next_tick(conn, r#"["t1"]"#).map(drop)
+        let now = recurring::now(conn)?;
+        recurring::next_tick(conn, r#"["t1"]"#, now).map(drop)
     }),
     ("look for due jobs", |conn, _| {
         scheduled::next_due(conn).map(drop)
