@@ -21,8 +21,8 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// The token of a child, as long as it lives its own. What a job of it starts
-/// inherits the variable, and finds the token taken.
+/// The token of a child, for as long as the child lives. A program that a job
+/// of the child starts inherits the variable, and finds the token taken.
 struct Held {
     token: String,
     /// No other process can listen under this name.
