@@ -302,6 +302,17 @@ impl Jobs {
 }
 
 impl Changed {
+    /// How many jobs were looked at.
+    #[cfg(feature = "cli")]
+    pub(crate) fn looked_at(&self) -> u64 {
+        self.changed + self.left() + self.passed_over
+    }
+
+    /// How many were left as they are for a reason.
+    fn left(&self) -> u64 {
+        self.running + self.in_ruby + self.at_most_once + self.id_taken
+    }
+
     fn add(&mut self, other: Changed) {
         self.changed += other.changed;
         self.running += other.running;
@@ -379,8 +390,7 @@ impl Change {
                 done.changed = ranked.doing("change the priority of jobs")?.len() as u64;
             }
         }
-        let left = done.running + done.in_ruby + done.at_most_once + done.id_taken;
-        done.passed_over = count - done.changed - left;
+        done.passed_over = count - done.changed - done.left();
         Ok(done)
     }
 }

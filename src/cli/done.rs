@@ -139,64 +139,71 @@ fn delivery(at_most_once: bool) -> &'static str {
 }
 
 fn told(changed: &Changed, word: &str) -> String {
-    let Changed {
-        changed,
-        running,
-        in_ruby,
-        at_most_once,
-        id_taken,
-        passed_over,
-    } = *changed;
-    let were = |count| by(count, "was", "were");
-    let mut text = match changed {
+    let count = changed.changed;
+    let mut text = match count {
         0 => format!("No job was {word}.\n"),
-        _ => format!("{} {} {word}.\n", plural(changed, "job"), were(changed)),
+        _ => format!("{} {} {word}.\n", plural(count, "job"), were(count)),
     };
-    if running > 0 && word == "cancelled" {
-        let is = by(
-            running,
-            "more is running: it hears",
-            "more are running: they hear",
-        );
-        let their = by(running, "its", "their");
+    let running = if word == "cancelled" {
+        asked(changed.running)
+    } else {
+        let is = by(changed.running, "is", "are");
+        left_alone(changed.running, is, "running", ".")
+    };
+    text.push_str(&running);
+    text.push_str(&left_alone(
+        changed.in_ruby,
+        by(changed.in_ruby, "is", "are"),
+        "running in a process of Ruby, which cannot be asked to end a job,",
+        ".",
+    ));
+    text.push_str(&left_alone(
+        changed.at_most_once,
+        "may",
+        "run at most once",
+        ": each has started before, and may have done all or part of its work. \
+         `--even-at-most-once` runs them again nevertheless.",
+    ));
+    text.push_str(&left_alone(
+        changed.id_taken,
+        by(changed.id_taken, "has", "have"),
+        "a unique id that another job holds by now,",
+        ".",
+    ));
+    if changed.passed_over > 0 {
+        let turn = by(changed.passed_over, "its", "their");
         text.push_str(&format!(
-            "{running} {is} of it with the next heartbeat of {their} process.\n"
-        ));
-    } else if running > 0 {
-        let is = by(running, "is", "are");
-        text.push_str(&format!(
-            "{running} {is} running and {} left alone.\n",
-            were(running)
-        ));
-    }
-    if in_ruby > 0 {
-        let is = by(in_ruby, "is", "are");
-        text.push_str(&format!(
-            "{in_ruby} {is} running in a process of Ruby, which cannot be asked to end a job, and {} left alone.\n",
-            were(in_ruby)
-        ));
-    }
-    if at_most_once > 0 {
-        text.push_str(&format!(
-            "{at_most_once} may run at most once and {} left alone: each has started before, and may have done \
-             all or part of its work. `--even-at-most-once` runs them again nevertheless.\n",
-            were(at_most_once)
-        ));
-    }
-    if id_taken > 0 {
-        let have = by(id_taken, "has", "have");
-        text.push_str(&format!(
-            "{id_taken} {have} a unique id that another job holds by now, and {} left alone.\n",
-            were(id_taken)
-        ));
-    }
-    if passed_over > 0 {
-        let turn = by(passed_over, "its", "their");
-        text.push_str(&format!(
-            "{passed_over} had been moved or had ended before {turn} turn came.\n"
+            "{} had been moved or had ended before {turn} turn came.\n",
+            changed.passed_over
         ));
     }
     text
+}
+
+fn were(count: u64) -> &'static str {
+    by(count, "was", "were")
+}
+
+/// Jobs that a change has left as they are, and why. Nothing, if there are none.
+fn left_alone(count: u64, verb: &str, why: &str, end: &str) -> String {
+    if count == 0 {
+        return String::new();
+    }
+    format!("{count} {verb} {why} and {} left alone{end}\n", were(count))
+}
+
+/// Jobs that run, and hear that they are cancelled. Nothing, if there are none.
+fn asked(running: u64) -> String {
+    if running == 0 {
+        return String::new();
+    }
+    let is = by(
+        running,
+        "more is running: it hears",
+        "more are running: they hear",
+    );
+    let their = by(running, "its", "their");
+    format!("{running} {is} of it with the next heartbeat of {their} process.\n")
 }
 
 #[cfg(test)]

@@ -168,15 +168,7 @@ impl How {
 fn make(connection: &mut DbConnection, jobs: &Jobs, change: Change, deed: Deed) -> Result<Changed> {
     let progress = Progress::of(deed.done, || jobs.count(connection))?;
     let changed = jobs.change_with_progress(connection, change, |done| {
-        let Changed {
-            changed,
-            running,
-            in_ruby,
-            at_most_once,
-            id_taken,
-            passed_over,
-        } = done;
-        progress.reach(changed + running + in_ruby + at_most_once + id_taken + passed_over);
+        progress.reach(done.looked_at());
     });
     progress.end();
     changed

@@ -218,8 +218,8 @@ impl Reader {
             .collect()
     }
 
-    /// Everything that is wrong, in the order of the file. A variable that is
-    /// wrong for each worker is told once.
+    /// Returns everything that is wrong, in the order of the file, each once: a
+    /// variable sets all workers.
     pub(super) fn problems(&mut self) -> Vec<Problem> {
         let mut problems = std::mem::take(&mut self.problems);
         problems.sort_by_key(|problem| problem.line.unwrap_or(usize::MAX));

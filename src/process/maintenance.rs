@@ -220,8 +220,8 @@ fn take_back(link: &mut Link, watch: &mut Watch, subscriber: &Subscriber) -> Res
     Ok(())
 }
 
-/// Prunes the processes that are dead by the watch. One that cannot be pruned at present holds
-/// up no other.
+/// Prunes the processes that are dead by the watch. One that cannot be pruned
+/// at present holds up no other.
 pub(crate) fn prune_dead(
     link: &mut Link,
     watch: &mut Watch,

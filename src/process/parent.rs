@@ -7,10 +7,10 @@ use std::sync::OnceLock;
 pub(super) const TOKEN: &str = "WINDLASS_CHILD_TOKEN";
 pub(super) const SUPERVISOR: &str = "WINDLASS_SUPERVISOR_ID";
 
-/// Set for a child that is to claim nothing until it is told to.
+/// Set for a child that must not claim before the supervisor resumes it.
 pub(super) const BEGIN_QUIET: &str = "WINDLASS_BEGIN_QUIET";
 
-/// What a service manager tells a process for itself alone.
+/// Variables of the service manager, for one process only.
 pub(super) const OF_THE_MANAGER: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"];
 
 #[expect(

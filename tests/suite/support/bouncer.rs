@@ -1,9 +1,8 @@
 //! `PgBouncer` in session mode, before the server of a Postgres address.
 
 use super::proxy::server;
-use super::server::NOBODY;
+use super::server::{NOBODY, free_port};
 use rustix::process::{Pid, Signal, kill_process};
-use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 
@@ -21,9 +20,7 @@ impl Bouncer {
         let program = std::env::var_os("WINDLASS_TEST_PGBOUNCER")?;
         let server = server(url).to_owned();
         let (host, to) = server.split_once(':').unwrap();
-        // Below the ports that outgoing connections get.
-        let mut ports = std::iter::repeat_with(|| fastrand::u16(10_000..30_000));
-        let port = ports.find(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok())?;
+        let port = free_port();
         let directory = tempfile::tempdir_in("/tmp").unwrap();
         let place = directory.path().display();
         let settings = format!(

@@ -1,5 +1,6 @@
 //! A way to a server that can be cut and opened again, or swallow what comes.
 
+use super::server::free_port;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -33,13 +34,9 @@ struct Open {
 impl Proxy {
     /// A closed way to the server of a Postgres address.
     pub fn closed(url: &str) -> Self {
-        // Below the ports that outgoing connections get, so that it stays
-        // free while it is closed.
-        let mut ports = std::iter::repeat_with(|| fastrand::u16(10_000..30_000));
-        let port = ports.find(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok());
         Proxy {
             server: server(url).to_owned(),
-            port: port.unwrap(),
+            port: free_port(),
             open: None,
             swallows: Arc::default(),
         }

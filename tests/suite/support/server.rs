@@ -15,6 +15,14 @@ pub struct Server {
     port: u16,
 }
 
+/// A port on which nothing listens, below those that outgoing connections get:
+/// so that it stays free.
+pub fn free_port() -> u16 {
+    let mut ports = std::iter::repeat_with(|| fastrand::u16(10_000..30_000));
+    let port = ports.find(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok());
+    port.unwrap()
+}
+
 /// Postgres refuses to run as root.
 pub const NOBODY: u32 = 65534;
 
@@ -22,9 +30,7 @@ impl Server {
     /// `None`: this run does not say where the server's programs are.
     pub fn start() -> Option<Self> {
         let programs = PathBuf::from(std::env::var_os("WINDLASS_TEST_POSTGRES_BIN")?);
-        // Below the ports that outgoing connections get.
-        let mut ports = std::iter::repeat_with(|| fastrand::u16(10_000..30_000));
-        let port = ports.find(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok())?;
+        let port = free_port();
         // In /tmp: its user may be let in nowhere else.
         let directory = tempfile::tempdir_in("/tmp").unwrap();
         if rustix::process::geteuid().is_root() {
