@@ -4,7 +4,7 @@ use super::handle::{Bounds, Ending, Handle, Stopped};
 use super::hooked::Hooked;
 use super::lifeline::Lifeline;
 use super::link::Link;
-use super::notify::{self, Vital};
+use super::notify;
 use super::registration::{Heart, Pulse, Who};
 use super::stop::Stop;
 use super::{signals, threads};
@@ -104,7 +104,7 @@ impl Dispatcher {
         signals::install()?;
         let handle = self.start()?;
         signals::forward(&handle);
-        Ok(notify::attend(handle, &Vital::of_a_thread()))
+        Ok(notify::attend(handle))
     }
 
     /// Starts dispatching on a thread of this program.
@@ -133,7 +133,7 @@ impl Dispatcher {
         let start = || heart.start(|_, _| {});
         Handle::start(
             "dispatcher",
-            (&lifeline.stop.clone(), Bounds::of_a_loop()),
+            (&lifeline.clone(), Bounds::of_a_loop()),
             Hooked::new(&self.hooks, "Dispatcher"),
             start,
             move |beats, stop| {

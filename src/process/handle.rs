@@ -1,6 +1,8 @@
 //! Holding on to what runs within this program.
 
 use super::hooked::Hooked;
+use super::lifeline::Lifeline;
+use super::liveness::Liveness;
 use super::parent;
 use super::stop::Stop;
 use super::threads;
@@ -93,6 +95,7 @@ pub struct Handle {
     ending: Receiver<Ending>,
     ended: Option<Stopped>,
     bounds: Bounds,
+    liveness: Liveness,
 }
 
 /// How long a stop may take.
@@ -150,7 +153,7 @@ impl Handle {
     /// or a hook fails, the stop ends whatever has begun.
     pub(crate) fn start<T: Send + 'static>(
         name: &'static str,
-        (stop, bounds): (&Stop, Bounds),
+        (lifeline, bounds): (&Lifeline, Bounds),
         hooked: Hooked,
         make: impl FnOnce() -> Result<T>,
         work: impl FnOnce(T, &Stop) -> Ending + Send + 'static,
@@ -158,7 +161,7 @@ impl Handle {
         let (sender, ending) = bounded(1);
         let (made, parts) = bounded(1);
         threads::spawn(name, {
-            let (stop, hooked) = (stop.clone(), hooked.clone());
+            let (stop, hooked) = (lifeline.stop.clone(), hooked.clone());
             move || {
                 let ending = parts.recv().ok().and_then(|parts| {
                     let awaiting = hooked.await_stop(&stop);
@@ -172,7 +175,8 @@ impl Handle {
             }
         })?;
         let handle = Handle {
-            stop: stop.clone(),
+            stop: lifeline.stop.clone(),
+            liveness: lifeline.liveness.clone(),
             ending,
             ended: None,
             bounds,
@@ -277,6 +281,10 @@ impl Handle {
 
     pub(crate) fn stopper(&self) -> Stop {
         self.stop.clone()
+    }
+
+    pub(crate) fn liveness(&self) -> Liveness {
+        self.liveness.clone()
     }
 
     pub(crate) fn has_ended(&mut self) -> bool {

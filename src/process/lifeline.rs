@@ -1,5 +1,6 @@
 //! What a process cannot live without: its database, as it was at the start.
 
+use super::liveness::Liveness;
 use super::stop::Stop;
 use crate::clock;
 use crate::db::{Database, DbConnection, FileId, Refusal, migrations};
@@ -19,6 +20,7 @@ pub(crate) struct Lifeline {
     pub(crate) subscriber: Subscriber,
     /// Stops the process.
     pub(crate) stop: Stop,
+    pub(crate) liveness: Liveness,
     /// Ends a finisher even if it could not write everything.
     pub(crate) give_up_writing: Stop,
     state: Arc<State>,
@@ -68,6 +70,7 @@ impl Lifeline {
                 move || stop.break_down()
             }),
             stop,
+            liveness: Liveness::default(),
             give_up_writing: Stop::new(),
             state: Arc::default(),
         };

@@ -18,6 +18,7 @@ mod lifeline;
 mod link;
 mod listener;
 mod listening;
+mod liveness;
 mod maintenance;
 mod marks;
 mod notify;

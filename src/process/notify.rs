@@ -1,94 +1,12 @@
 //! Tells the service manager how a process is: systemd's `Type=notify`.
 
 use super::handle::{CUT_SHORT, Handle, Stopped};
+use super::liveness::Liveness;
 use super::parent;
 use super::watchdog::end_program;
 use crate::clock;
 use sd_notify::NotifyState;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-
-/// Signs of life of a loop, for the thread that speaks to the manager.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Vital(Arc<Signs>);
-
-#[derive(Debug, Default)]
-struct Signs {
-    turns: AtomicU64,
-    /// Since when a database is waited for that does not answer, which for a
-    /// while is no reason to be started again: milliseconds on the clock of
-    /// [`since_boot`](clock::since_boot), 0 for not.
-    waiting_since: AtomicU64,
-    /// For how long: milliseconds, 0 for without end.
-    patience: AtomicU64,
-    /// It has no loop that could hang.
-    is_thread: AtomicBool,
-    running: AtomicU64,
-    places: AtomicU64,
-}
-
-impl Vital {
-    /// The loop has gone round once more.
-    pub(crate) fn turn(&self, running: usize, places: usize) {
-        self.0.running.store(running as u64, Ordering::Relaxed);
-        self.0.places.store(places as u64, Ordering::Relaxed);
-        self.0.turns.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Waiting for the database counts as alive for this long, and no longer.
-    pub(crate) fn waits_at_most(&self, patience: Duration) {
-        self.0.patience.store(millis(patience), Ordering::Relaxed);
-    }
-
-    /// Does what may have to wait for the database.
-    pub(crate) fn waiting<T>(&self, work: impl FnOnce() -> T) -> T {
-        self.rest();
-        let done = work();
-        self.0.waiting_since.store(0, Ordering::Relaxed);
-        done
-    }
-
-    /// The loop has ended: what is left is to leave the database.
-    pub(crate) fn rest(&self) {
-        let now = millis(clock::since_boot()).max(1);
-        self.0.waiting_since.store(now, Ordering::Relaxed);
-    }
-
-    /// For what has no such loop.
-    pub(crate) fn of_a_thread() -> Self {
-        let vital = Self::default();
-        vital.0.is_thread.store(true, Ordering::Relaxed);
-        vital
-    }
-
-    fn turns(&self) -> u64 {
-        self.0.turns.load(Ordering::Relaxed)
-    }
-
-    fn is_waiting(&self) -> bool {
-        let since = self.0.waiting_since.load(Ordering::Relaxed);
-        let patience = self.0.patience.load(Ordering::Relaxed);
-        let waits = millis(clock::since_boot()).saturating_sub(since);
-        let in_time = patience == 0 || waits < patience;
-        self.0.is_thread.load(Ordering::Relaxed) || (since != 0 && in_time)
-    }
-
-    fn status(&self) -> String {
-        let (running, places) = (&self.0.running, &self.0.places);
-        match places.load(Ordering::Relaxed) {
-            0 => "running".to_owned(),
-            places => {
-                let running = running.load(Ordering::Relaxed);
-                format!("{running} of {places} children run")
-            }
-        }
-    }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
 
 /// How often the manager is told of what changed, and the least often a stop
 /// is looked for.
@@ -98,8 +16,8 @@ const LOOK: Duration = Duration::from_millis(500);
 /// manager, if there is one, that it is ready, alive, and stopping.
 ///
 /// Ends the program when its stop is overdue.
-pub(crate) fn attend(handle: Handle, vital: &Vital) -> Stopped {
-    let stopped = wait(handle, vital);
+pub(crate) fn attend(handle: Handle) -> Stopped {
+    let stopped = wait(handle);
     if stopped.is_overdue() {
         log::error!(
             "the stop takes too long, as the database gives no answer: this process ends as it is"
@@ -110,12 +28,12 @@ pub(crate) fn attend(handle: Handle, vital: &Vital) -> Stopped {
     stopped
 }
 
-fn wait(mut handle: Handle, vital: &Vital) -> Stopped {
+fn wait(mut handle: Handle) -> Stopped {
     // A supervisor answers for its children.
     if parent::is_supervised() || !parent::has_manager() {
         return handle.wait();
     }
-    let mut manager = Manager::new(vital);
+    let mut manager = Manager::new(handle.liveness());
     let stop = handle.stopper();
     while !stop.is_stopped() {
         manager.look();
@@ -130,8 +48,8 @@ fn wait(mut handle: Handle, vital: &Vital) -> Stopped {
     }
 }
 
-struct Manager<'v> {
-    vital: &'v Vital,
+struct Manager {
+    liveness: Liveness,
     watchdog: Option<Duration>,
     is_ready: bool,
     turns: u64,
@@ -139,10 +57,10 @@ struct Manager<'v> {
     next_pet: std::time::Instant,
 }
 
-impl<'v> Manager<'v> {
-    fn new(vital: &'v Vital) -> Self {
+impl Manager {
+    fn new(liveness: Liveness) -> Self {
         Manager {
-            vital,
+            liveness,
             watchdog: sd_notify::watchdog_enabled(),
             is_ready: false,
             turns: 0,
@@ -160,14 +78,15 @@ impl<'v> Manager<'v> {
 
     fn look(&mut self) {
         if !self.is_ready {
-            // Children are started in the first turn.
-            if self.vital.turns() == 0 && !self.vital.is_waiting() {
+            // Children are started in the first turn, and what has no loop is
+            // ready once it is registered.
+            if self.liveness.turns() == 0 && !self.liveness.is_waiting() {
                 return;
             }
             self.is_ready = true;
             tell(&[NotifyState::Ready]);
         }
-        let status = self.vital.status();
+        let status = self.liveness.status();
         if status != self.status {
             tell(&[NotifyState::Status(&status)]);
             self.status = status;
@@ -187,11 +106,11 @@ impl<'v> Manager<'v> {
         }
     }
 
-    /// Whether the loop has gone round since the last time, or has a reason
-    /// not to.
+    /// Whether its loop has gone round since the last time, or has a reason
+    /// not to, or it has no loop and its heartbeat gets through.
     fn is_alive(&mut self) -> bool {
-        let turns = self.vital.turns();
-        std::mem::replace(&mut self.turns, turns) != turns || self.vital.is_waiting()
+        let turns = self.liveness.turns();
+        std::mem::replace(&mut self.turns, turns) != turns || self.liveness.is_waiting()
     }
 }
 
@@ -205,44 +124,67 @@ fn tell(state: &[NotifyState<'_>]) {
 mod tests {
     use super::*;
 
+    fn manager() -> (Manager, Liveness) {
+        let liveness = Liveness::default();
+        liveness.waits_at_most(Duration::from_secs(3600));
+        (Manager::new(liveness.clone()), liveness)
+    }
+
     #[test]
     fn a_loop_that_hangs_is_not_alive() {
-        let vital = Vital::default();
-        let mut manager = Manager::new(&vital);
+        let (mut manager, liveness) = manager();
+        liveness.has_loop();
         assert!(!manager.is_alive());
-        vital.turn(1, 2);
+        liveness.turn(1, 2);
         assert!(manager.is_alive());
+        assert!(!manager.is_alive());
+        // Its heartbeat is a thread of its own.
+        liveness.beat();
         assert!(!manager.is_alive());
         // A database that does not answer is no reason to start again.
-        vital.waiting(|| assert!(manager.is_alive() && manager.is_alive()));
+        liveness.waiting(|| assert!(manager.is_alive() && manager.is_alive()));
         assert!(!manager.is_alive());
-        vital.rest();
+        liveness.rest();
         assert!(manager.is_alive());
+    }
+
+    /// Waits until it is not alive any more, and returns how long it was.
+    fn dies(manager: &mut Manager) -> Duration {
+        let start = clock::instant();
+        while manager.is_alive() {
+            assert!(start.elapsed() < Duration::from_secs(60));
+            clock::nap(Duration::from_millis(5));
+        }
+        start.elapsed()
     }
 
     #[test]
     fn waiting_for_the_database_is_life_for_a_while_only() {
-        let vital = Vital::default();
-        let mut manager = Manager::new(&vital);
-        vital.waits_at_most(Duration::from_millis(50));
-        let start = clock::instant();
-        vital.waiting(|| {
-            while manager.is_alive() {
-                assert!(start.elapsed() < Duration::from_secs(60));
-                clock::nap(Duration::from_millis(5));
-            }
-        });
-        assert!(start.elapsed() >= Duration::from_millis(45));
-        vital.waiting(|| assert!(manager.is_alive(), "the next wait starts anew"));
-        // What has no loop of its own never hangs.
-        assert!(Vital::of_a_thread().is_waiting());
+        let (mut manager, liveness) = manager();
+        liveness.has_loop();
+        liveness.waits_at_most(Duration::from_millis(50));
+        let lived = liveness.waiting(|| dies(&mut manager));
+        assert!(lived >= Duration::from_millis(45), "{lived:?}");
+        liveness.waiting(|| assert!(manager.is_alive(), "the next wait starts anew"));
+    }
+
+    #[test]
+    fn what_has_no_loop_lives_while_it_beats() {
+        let (mut manager, liveness) = manager();
+        assert!(!manager.is_alive(), "it is not registered yet");
+        liveness.waits_at_most(Duration::from_millis(50));
+        liveness.beat();
+        let lived = dies(&mut manager);
+        assert!(lived >= Duration::from_millis(45), "{lived:?}");
+        liveness.beat();
+        assert!(manager.is_alive());
     }
 
     #[test]
     fn the_manager_is_told_how_many_children_run() {
-        let vital = Vital::default();
-        assert_eq!(vital.status(), "running");
-        vital.turn(1, 2);
-        assert_eq!(vital.status(), "1 of 2 children run");
+        let liveness = Liveness::default();
+        assert_eq!(liveness.status(), "running");
+        liveness.turn(1, 2);
+        assert_eq!(liveness.status(), "1 of 2 children run");
     }
 }

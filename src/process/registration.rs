@@ -138,6 +138,7 @@ impl Heart {
         who: Who,
         claims: Option<Arc<Claims>>,
     ) -> Arc<Self> {
+        lifeline.liveness.waits_at_most(pulse.threshold);
         Arc::new(Heart {
             claims,
             lifeline: lifeline.clone(),
@@ -285,6 +286,7 @@ impl Heart {
         }
         if let Some(beat) = beat? {
             registration.lease.renew(sent);
+            self.lifeline.liveness.beat();
             self.state().missed_at = None;
             if let Some(claims) = &self.claims {
                 claims.cancel(&beat.cancelled);
@@ -366,6 +368,7 @@ impl Heart {
         })?;
         let lease = Lease::new(self.pulse.trust());
         lease.renew(sent);
+        self.lifeline.liveness.beat();
         self.lifeline.subscriber.emit(&Event::Registered {
             kind: self.who.kind,
             name: &name,

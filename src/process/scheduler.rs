@@ -3,7 +3,7 @@
 use super::handle::{Bounds, Ending, Handle, Stopped};
 use super::hooked::Hooked;
 use super::lifeline::Lifeline;
-use super::notify::{self, Vital};
+use super::notify;
 use super::registration::{Heart, Pulse, Who};
 use super::scheduling::Scheduling;
 use super::{signals, threads};
@@ -156,7 +156,7 @@ impl Scheduler {
         signals::install()?;
         let handle = self.start()?;
         signals::forward(&handle);
-        Ok(notify::attend(handle, &Vital::of_a_thread()))
+        Ok(notify::attend(handle))
     }
 
     /// Starts scheduling on a thread of this program.
@@ -183,7 +183,7 @@ impl Scheduler {
         let start = || heart.start(|_, _| {});
         Handle::start(
             "scheduler",
-            (&lifeline.stop.clone(), Bounds::of_a_loop()),
+            (&lifeline.clone(), Bounds::of_a_loop()),
             Hooked::new(&self.hooks, "Scheduler"),
             start,
             move |beats, stop| {

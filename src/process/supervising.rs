@@ -4,8 +4,8 @@ use super::children::{Exit, Parent, Slot};
 use super::handle::{Ending, Handle};
 use super::lifeline::Lifeline;
 use super::link::Link;
+use super::liveness::Liveness;
 use super::maintenance::{self, Watch};
-use super::notify::Vital;
 use super::registration::{Beats, Heart};
 use super::stop::Stop;
 use super::supervisor::{MERCY, MERCY_FOR_CHILDREN, Supervisor};
@@ -46,7 +46,7 @@ pub(super) struct Supervising {
     is_cut_short: bool,
     adopts: bool,
     is_quiet: bool,
-    vital: Vital,
+    liveness: Liveness,
 }
 
 impl Supervising {
@@ -73,7 +73,7 @@ impl Supervising {
             is_cut_short: false,
             adopts: settings.is_program && settings.workers.is_empty() && orphans::are_adopted(),
             is_quiet: false,
-            vital: settings.vital.clone(),
+            liveness: lifeline.liveness.clone(),
         }
     }
 
@@ -136,7 +136,7 @@ impl Supervising {
 
     fn show_life(&self) {
         let running = self.slots.iter().filter(|slot| slot.is_running()).count();
-        self.vital.turn(running, self.slots.len());
+        self.liveness.turn(running, self.slots.len());
     }
 
     fn start_children(&mut self) {
@@ -208,7 +208,7 @@ impl Supervising {
             }
             let (link, subscriber) = (&mut self.link, &self.subscriber);
             let pruned = self
-                .vital
+                .liveness
                 .waiting(|| maintenance::prune_child(link, &mut exit, subscriber));
             self.is_cut_short |= self.is_stopping && exit.is_cut_short;
             if let Err(delay) = pruned {
@@ -239,7 +239,7 @@ impl Supervising {
             .collect();
         let (link, watch, subscriber) = (&mut self.link, &mut self.watch, &self.subscriber);
         let result = self
-            .vital
+            .liveness
             .waiting(|| maintenance::prune_dead(link, watch, &own, subscriber));
         self.next_watch =
             clock::deadline(result.map_or_else(|delay| delay, |()| self.watch_interval));
@@ -272,7 +272,7 @@ impl Supervising {
             }
             clock::nap(Duration::from_millis(5));
         }
-        self.vital.rest();
+        self.liveness.rest();
         for exit in self.unburied.iter().filter(|exit| exit.may_hold_jobs()) {
             self.subscriber.emit(&Event::LeftBehind {
                 pid: exit.pid,

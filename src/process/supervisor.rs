@@ -5,7 +5,7 @@ use super::clearing::Clearing;
 use super::handle::{Bounds, Handle, Stopped};
 use super::hooked::Hooked;
 use super::lifeline::Lifeline;
-use super::notify::{self, Vital};
+use super::notify;
 use super::pidfile::Pidfile;
 use super::registration::{Heart, Pulse, Who};
 use super::supervising::Supervising;
@@ -49,7 +49,6 @@ pub struct Supervisor {
     /// Whether the program is the supervisor's: all its children are.
     pub(super) is_program: bool,
     begins_quiet: bool,
-    pub(super) vital: Vital,
     hooks: Hooks,
 }
 
@@ -79,7 +78,6 @@ impl Supervisor {
             pidfile: None,
             is_program: false,
             begins_quiet: false,
-            vital: Vital::default(),
             hooks: Hooks::new(),
         }
     }
@@ -170,10 +168,9 @@ impl Supervisor {
         signals::install()?;
         self.is_program = true;
         self.begins_quiet = signals::is_quiet();
-        let vital = self.vital.clone();
         let handle = self.start()?;
         signals::forward(&handle);
-        Ok(notify::attend(handle, &vital))
+        Ok(notify::attend(handle))
     }
 
     /// Starts supervising on threads of this program and returns at once. No
@@ -198,7 +195,7 @@ impl Supervisor {
         let heart = Heart::new(&lifeline, self.pulse, who);
         // What fails drops the rest, and that ends it.
         let clearing = Clearing::new(&lifeline, self.retention);
-        self.vital.waits_at_most(self.pulse.threshold);
+        lifeline.liveness.has_loop();
         let stop = lifeline.stop.clone();
         let start = || {
             let (threads, beats) = (self.start_threads()?, heart.start(|_, _| {})?);
@@ -211,7 +208,7 @@ impl Supervisor {
             shutdown_timeout: self.shutdown_timeout,
             mercy: MERCY,
         };
-        Handle::start("supervisor", (&stop, bounds), hooked, start, {
+        Handle::start("supervisor", (&lifeline.clone(), bounds), hooked, start, {
             let heart = Arc::clone(&heart);
             move |(threads, beats, clears), stop| {
                 stop.turn(settings.begins_quiet);

@@ -3,7 +3,7 @@
 use super::handle::{Bounds, Handle, MERCY, Stopped};
 use super::hooked::Hooked;
 use super::lifeline::Lifeline;
-use super::notify::{self, Vital};
+use super::notify;
 use super::registration::{Pulse, Who};
 use super::signals;
 use super::working::Working;
@@ -165,7 +165,7 @@ impl Worker {
         self.begins_quiet = signals::is_quiet();
         let handle = self.start()?;
         signals::forward(&handle);
-        Ok(notify::attend(handle, &Vital::of_a_thread()))
+        Ok(notify::attend(handle))
     }
 
     /// Starts the worker's threads within this program and returns at once.
@@ -179,15 +179,14 @@ impl Worker {
     pub fn start(self) -> Result<Handle> {
         self.check()?;
         let lifeline = Lifeline::open(&self.database, &self.subscriber)?;
-        let stop = lifeline.stop.clone();
-        stop.turn(self.begins_quiet);
+        lifeline.stop.turn(self.begins_quiet);
         let bounds = Bounds {
             shutdown_timeout: self.shutdown_timeout,
             mercy: MERCY,
         };
         Handle::start(
             "worker",
-            (&stop, bounds),
+            (&lifeline.clone(), bounds),
             Hooked::new(&self.hooks, "Worker"),
             || Working::start(self, lifeline),
             |worker, give_up| worker.run(give_up),

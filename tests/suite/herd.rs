@@ -77,7 +77,12 @@ mod rows {
         all.push("windlass".to_owned());
         let mut ear = Ear::on(&db, &all);
         let mut seen = BTreeSet::new();
-        for jobs in [1, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1] {
+        // By lot: that one of six is left out 200 times has odds of 10 to the power of -35.
+        let lots = [1, 3].into_iter().chain(std::iter::repeat_n(1, 200));
+        for (place, jobs) in lots.enumerate() {
+            if place > 3 && kinds[0].iter().all(|one| seen.contains(one)) {
+                break;
+            }
             windlass::enqueue_all(&mut db.connect(), (0..jobs).map(|_| note())).unwrap();
             let heard = ear.heard();
             let of =
@@ -93,7 +98,10 @@ mod rows {
             assert!(!heard.contains("windlass"));
             seen.extend(heard);
         }
-        assert!(kinds[0].iter().all(|one| seen.contains(one)), "by lot");
+        assert!(
+            kinds[0].iter().all(|one| seen.contains(one)),
+            "by lot: {seen:?}"
+        );
         register(&db, "NULL", FRESH);
         note().enqueue(&mut db.connect()).unwrap();
         assert!(

@@ -39,6 +39,27 @@ impl Schema {
     }
 }
 
+/// A connection on which the server ends nothing, however busy the machine is.
+fn patient(database: &Database) -> DbConnection {
+    let mut connection = database.connect().unwrap();
+    for timeout in ["statement_timeout", "idle_in_transaction_session_timeout"] {
+        run(&mut connection.as_conn(), &format!("SET {timeout} = 0")).unwrap();
+    }
+    connection
+}
+
+/// A transaction that sees, until it ends, all that is there now.
+fn long_transaction(database: &Database) -> DbConnection {
+    let mut long = patient(database);
+    for text in [
+        "BEGIN ISOLATION LEVEL REPEATABLE READ",
+        "SELECT 1 FROM solid_queue_pauses",
+    ] {
+        run(&mut long.as_conn(), text).unwrap();
+    }
+    long
+}
+
 impl Drop for Schema {
     fn drop(&mut self) {
         if let Ok(mut connection) =
@@ -215,7 +236,7 @@ fn no_statement_reads_a_large_table_from_end_to_end() {
     let schema = Schema::new();
     let database = schema.database();
     database.migrate().unwrap();
-    let mut other = database.connect().unwrap();
+    let mut other = patient(&database);
     for table in LARGE {
         run(
             &mut other.as_conn(),
@@ -286,8 +307,7 @@ fn no_end_passes_what_a_long_transaction_keeps() {
     let schema = Schema::new();
     let database = schema.database();
     database.migrate().unwrap();
-    let mut other = database.connect().unwrap();
-    let mut long = database.connect().unwrap();
+    let mut other = patient(&database);
     let claims = "solid_queue_claimed_executions";
     for text in [
         format!("ALTER TABLE {claims} SET (autovacuum_enabled = off)"),
@@ -298,12 +318,7 @@ fn no_end_passes_what_a_long_transaction_keeps() {
     ] {
         run(&mut other.as_conn(), &text).unwrap();
     }
-    for text in [
-        "BEGIN ISOLATION LEVEL REPEATABLE READ",
-        "SELECT 1 FROM solid_queue_pauses",
-    ] {
-        run(&mut long.as_conn(), text).unwrap();
-    }
+    let mut long = long_transaction(&database);
     for text in [
         format!("DELETE FROM {claims}"),
         format!("VACUUM ANALYZE {claims}"),
@@ -324,7 +339,7 @@ fn no_end_passes_what_a_long_transaction_keeps() {
         let plan = plan(&mut conn, what, &statement);
         assert!(!passes_old_claims(&plan), "{what}\n{}", plan.join("\n"));
     }
-    drop(long);
+    run(&mut long.as_conn(), "COMMIT").expect("it was open all the time");
 }
 
 /// What a connection has read of this schema so far: entries of indexes, dead
@@ -354,7 +369,7 @@ fn nothing_reads_all_that_a_long_transaction_keeps() {
     let schema = Schema::new();
     let database = schema.database();
     database.migrate().unwrap();
-    let mut other = database.connect().unwrap();
+    let mut other = patient(&database);
     for table in LARGE {
         let off = format!("ALTER TABLE {table} SET (autovacuum_enabled = off)");
         run(&mut other.as_conn(), &off).unwrap();
@@ -369,13 +384,7 @@ fn nothing_reads_all_that_a_long_transaction_keeps() {
         unreachable!()
     };
     diesel::connection::SimpleConnection::batch_execute(c, &size.fill(NUMBERS, time)).unwrap();
-    let mut long = database.connect().unwrap();
-    for text in [
-        "BEGIN ISOLATION LEVEL REPEATABLE READ",
-        "SELECT 1 FROM solid_queue_pauses",
-    ] {
-        run(&mut long.as_conn(), text).unwrap();
-    }
+    let mut long = long_transaction(&database);
     for table in LARGE {
         let older = match table {
             "solid_queue_jobs" => format!("id <= {ROWS}"),
@@ -420,5 +429,5 @@ fn nothing_reads_all_that_a_long_transaction_keeps() {
         }
     }
     assert!(reads.is_empty(), "{}", reads.join("\n"));
-    drop(long);
+    run(&mut long.as_conn(), "COMMIT").expect("it was open all the time");
 }

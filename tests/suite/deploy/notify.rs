@@ -2,15 +2,19 @@
 
 use crate::on_each_database;
 use crate::support::TestDb;
+use crate::support::db::execute;
+use crate::support::process::Scene;
 use crate::support::program::{Running, Windlass};
 use crate::support::wait::{DEADLINE, until};
 use rustix::process::Signal;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
+use std::time::Duration;
 
 on_each_database!(
     it_says_when_it_is_ready_alive_and_stopping,
     a_manager_that_is_gone_does_not_matter,
+    a_lone_worker_is_alive_while_its_heartbeat_gets_through,
 );
 
 /// The part of systemd.
@@ -35,6 +39,15 @@ impl Manager {
                 return heard;
             }
         }
+    }
+
+    /// Waits until nothing has been said for so long.
+    fn hears_nothing_for(&self, silence: Duration) {
+        self.0.set_read_timeout(Some(silence)).unwrap();
+        until("nothing is said any more", || {
+            self.0.recv(&mut [0; 512]).is_err()
+        });
+        self.0.set_read_timeout(Some(DEADLINE)).unwrap();
     }
 }
 
@@ -81,4 +94,38 @@ fn a_manager_that_is_gone_does_not_matter(db: &TestDb) {
     supervisor.logs("cannot tell the service manager");
     supervisor.signal(Signal::TERM);
     assert_eq!(supervisor.said().code, Some(0));
+}
+
+fn a_lone_worker_is_alive_while_its_heartbeat_gets_through(db: &TestDb) {
+    let scene = Scene::with_deaths(db);
+    let socket = scene.directory().join("notify");
+    let manager = Manager::at(&socket);
+    let mut worker = scene.worker_told(&[
+        ("NOTIFY_SOCKET", socket.to_str().unwrap()),
+        ("WATCHDOG_USEC", "1200000"),
+    ]);
+    assert_eq!(manager.hears("READY=1"), ["READY=1"]);
+    for _ in 0..3 {
+        manager.hears("WATCHDOG=1");
+    }
+    // No heartbeat gets through.
+    let mut conn = db.connect();
+    execute(
+        &mut conn,
+        if db.is_postgres() {
+            "BEGIN"
+        } else {
+            "BEGIN IMMEDIATE"
+        },
+    );
+    if db.is_postgres() {
+        execute(&mut conn, "LOCK TABLE solid_queue_processes");
+    }
+    manager.hears_nothing_for(Duration::from_secs(3));
+    assert!(worker.is_running());
+    execute(&mut conn, "ROLLBACK");
+    manager.hears("WATCHDOG=1");
+    worker.signal(Signal::TERM);
+    manager.hears("STOPPING=1");
+    assert_eq!(worker.exit().code(), Some(0));
 }

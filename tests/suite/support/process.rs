@@ -197,6 +197,14 @@ impl<'a> Scene<'a> {
         })
     }
 
+    /// A worker with these in its environment.
+    pub fn worker_told(&self, variables: &[(&str, &str)]) -> Process {
+        let role = serde_json::to_string(&self.role()).unwrap();
+        self.run("support::process::role", |command| {
+            command.env(ROLE, role).envs(variables.iter().copied());
+        })
+    }
+
     fn start(&self, role: &Role) -> Process {
         self.run("support::process::role", |command| {
             command.env(ROLE, serde_json::to_string(role).unwrap());
