@@ -420,7 +420,7 @@ fn what_a_stop_in_an_outage_leaves_behind_is_said() {
 #[cfg(feature = "postgres")]
 #[test]
 fn a_stop_in_an_outage_blames_no_job() {
-    use crate::support::process::signal;
+    use crate::support::process::signal_if_there;
     use crate::support::proxy::Proxy;
     let db = TestDb::postgres();
     let mut proxy = Proxy::opened(&db.url);
@@ -436,9 +436,7 @@ fn a_stop_in_an_outage_blames_no_job() {
     // The second counts from two seconds on: repeat it until it does.
     until("the child exits", || {
         let has_exited = supervisor.log().contains("exited with code 75");
-        if !has_exited {
-            signal(child, Signal::TERM);
-        }
+        signal_if_there(child, Signal::TERM);
         has_exited
     });
     proxy.open();

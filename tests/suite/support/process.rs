@@ -3,6 +3,7 @@
 use super::TestDb;
 use super::wait::until;
 use crate::policies::steps::{FinishAndWait, Hoard, Walk};
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
@@ -380,6 +381,14 @@ impl Process {
 
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap()
+    }
+}
+
+/// For one that may have ended meanwhile.
+pub fn signal_if_there(pid: i32, signal: Signal) {
+    match kill_process(Pid::from_raw(pid).unwrap(), signal) {
+        Ok(()) | Err(Errno::SRCH) => {}
+        Err(error) => panic!("cannot signal {pid}: {error}"),
     }
 }
 
