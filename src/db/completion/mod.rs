@@ -36,9 +36,8 @@ impl Migrated {
     }
 
     fn of(plan: Plan) -> Self {
-        let steps = plan.steps.iter().filter(|_| !plan.is_fresh);
         Migrated {
-            completed: steps.filter_map(Step::says).collect(),
+            completed: plan.steps.iter().filter_map(Step::says).collect(),
             versions: plan.versions,
         }
     }

@@ -78,9 +78,10 @@ impl Plan {
             .iter()
             .filter(|(version, _)| !applied.contains(version));
         let missing: Vec<_> = missing.cloned().collect();
-        let mut steps = Vec::new();
-        // A newer program may have replaced things that this one knows.
-        if !is_newer || !missing.is_empty() {
+        let (mut steps, is_fresh) = (Vec::new(), catalog.is_empty());
+        // A newer program may have replaced things that this one knows. Where
+        // there is nothing, the migrations themselves run.
+        if !is_fresh && (!is_newer || !missing.is_empty()) {
             let items = reference::items(files.iter().cloned());
             for item in &items {
                 steps.extend(step(dialect, item, &items, catalog));
@@ -88,13 +89,13 @@ impl Plan {
         }
         // What matters most is named first. An index comes after its column.
         steps.sort_by_key(|step| !step.is_vital);
-        for (version, text) in &missing {
+        for (version, text) in missing.iter().filter(|_| !is_fresh) {
             steps.extend(remainder(version, text, catalog));
         }
         Plan {
             versions: missing.into_iter().map(|(version, _)| version).collect(),
             steps,
-            is_fresh: catalog.is_empty(),
+            is_fresh,
         }
     }
 }
