@@ -1,4 +1,4 @@
-//! Whether a process does what it is for, as its service manager is told.
+//! Whether a process is alive, for its service manager.
 
 use crate::clock;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::time::Duration;
 ///
 /// A supervisor lives while its loop goes round, and while the loop waits for
 /// the database, for at most its alive threshold. Any other process lives while
-/// its last heartbeat is younger than its alive threshold.
+/// its last heartbeat, or its start, is younger than its alive threshold.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Liveness(Arc<Signs>);
 
@@ -47,7 +47,8 @@ impl Liveness {
         self.0.turns.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A heartbeat has got through. It does not tell whether a loop goes round.
+    /// The process has started, or a heartbeat has got through. That does not
+    /// tell whether a loop goes round.
     pub(crate) fn beat(&self) {
         if !self.0.has_loop.load(Ordering::Relaxed) {
             self.rest();

@@ -78,8 +78,8 @@ impl Manager {
 
     fn look(&mut self) {
         if !self.is_ready {
-            // Children are started in the first turn, and what has no loop is
-            // ready once it is registered.
+            // Children are started in the first turn. What has no loop is ready
+            // at once: it may have to wait for the database.
             if self.liveness.turns() == 0 && !self.liveness.is_waiting() {
                 return;
             }
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn what_has_no_loop_lives_while_it_beats() {
         let (mut manager, liveness) = manager();
-        assert!(!manager.is_alive(), "it is not registered yet");
+        assert!(!manager.is_alive(), "it has not started");
         liveness.waits_at_most(Duration::from_millis(50));
         liveness.beat();
         let lived = dies(&mut manager);

@@ -139,6 +139,8 @@ impl Heart {
         claims: Option<Arc<Claims>>,
     ) -> Arc<Self> {
         lifeline.liveness.waits_at_most(pulse.threshold);
+        // A database that is away at the start is waited for, too.
+        lifeline.liveness.beat();
         Arc::new(Heart {
             claims,
             lifeline: lifeline.clone(),

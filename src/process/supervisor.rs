@@ -192,10 +192,10 @@ impl Supervisor {
             })
             .to_string(),
         };
+        lifeline.liveness.has_loop();
         let heart = Heart::new(&lifeline, self.pulse, who);
         // What fails drops the rest, and that ends it.
         let clearing = Clearing::new(&lifeline, self.retention);
-        lifeline.liveness.has_loop();
         let stop = lifeline.stop.clone();
         let start = || {
             let (threads, beats) = (self.start_threads()?, heart.start(|_, _| {})?);

@@ -3,7 +3,7 @@
 use crate::on_each_database;
 use crate::support::TestDb;
 use crate::support::db::execute;
-use crate::support::process::Scene;
+use crate::support::process::{Process, Scene};
 use crate::support::program::{Running, Windlass};
 use crate::support::wait::{DEADLINE, until};
 use rustix::process::Signal;
@@ -96,14 +96,36 @@ fn a_manager_that_is_gone_does_not_matter(db: &TestDb) {
     assert_eq!(supervisor.said().code, Some(0));
 }
 
+fn lone_worker(scene: &Scene<'_>, url: &str, socket: &Path) -> Process {
+    let socket = socket.to_str().unwrap();
+    scene.worker_told(
+        url,
+        &[("NOTIFY_SOCKET", socket), ("WATCHDOG_USEC", "1200000")],
+    )
+}
+
+/// systemd ends a program that is not ready for too long.
+#[cfg(feature = "postgres")]
+#[test]
+fn a_lone_worker_is_ready_while_it_waits_for_its_database() {
+    let db = TestDb::postgres();
+    let mut proxy = crate::support::proxy::Proxy::closed(&db.url);
+    let scene = Scene::new(&db);
+    let socket = scene.directory().join("notify");
+    let manager = Manager::at(&socket);
+    let mut worker = lone_worker(&scene, &proxy.url(&db.url), &socket);
+    manager.hears("READY=1");
+    proxy.open();
+    until("it is registered", || db.rows("processes") == 1);
+    worker.signal(Signal::TERM);
+    assert_eq!(worker.exit().code(), Some(0));
+}
+
 fn a_lone_worker_is_alive_while_its_heartbeat_gets_through(db: &TestDb) {
     let scene = Scene::with_deaths(db);
     let socket = scene.directory().join("notify");
     let manager = Manager::at(&socket);
-    let mut worker = scene.worker_told(&[
-        ("NOTIFY_SOCKET", socket.to_str().unwrap()),
-        ("WATCHDOG_USEC", "1200000"),
-    ]);
+    let mut worker = lone_worker(&scene, &db.url, &socket);
     assert_eq!(manager.hears("READY=1"), ["READY=1"]);
     for _ in 0..3 {
         manager.hears("WATCHDOG=1");

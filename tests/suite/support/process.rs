@@ -198,9 +198,11 @@ impl<'a> Scene<'a> {
         })
     }
 
-    /// A worker with these in its environment.
-    pub fn worker_told(&self, variables: &[(&str, &str)]) -> Process {
-        let role = serde_json::to_string(&self.role()).unwrap();
+    /// A worker of the database at `url` with these in its environment.
+    pub fn worker_told(&self, url: &str, variables: &[(&str, &str)]) -> Process {
+        let url = url.to_owned();
+        let role = Role { url, ..self.role() };
+        let role = serde_json::to_string(&role).unwrap();
         self.run("support::process::role", |command| {
             command.env(ROLE, role).envs(variables.iter().copied());
         })
