@@ -178,6 +178,7 @@ impl Dispatcher {
             link.subscriber().emit(&Event::Dispatched { count });
         }
         if count == self.batch_size {
+            link.promote();
             return Ok(Duration::ZERO);
         }
         // Those that an end has not seen because they were not committed yet.

@@ -34,7 +34,14 @@ pub(crate) struct Link {
     has_missed: bool,
     /// From where to look for wanted keys.
     pub(crate) wanted: WantedMark,
+    /// When blocked jobs were last promoted.
+    promoted_at: Option<Instant>,
 }
+
+/// The time between two promotions of a worker that always finds more to claim.
+/// Mostly the end of a job promotes the next one; but that process may have
+/// died in between.
+const PROMOTE_EVERY: Duration = Duration::from_millis(50);
 
 /// For each statement once a stop is asked for, also for the one under way.
 const HASTE: Duration = Duration::from_secs(3);
@@ -61,6 +68,7 @@ impl Link {
             silent: Vec::new(),
             has_missed: false,
             wanted: WantedMark::default(),
+            promoted_at: None,
         }
     }
 
@@ -152,9 +160,16 @@ impl Link {
         !self.has_missed && self.attempt(crate::db::ping).is_ok()
     }
 
+    /// Whether the last promotion is so long ago that another one costs little.
+    pub(crate) fn may_promote(&self) -> bool {
+        let is_recent = |at: Instant| at.elapsed() < PROMOTE_EVERY;
+        !self.promoted_at.is_some_and(is_recent)
+    }
+
     /// Promotes blocked jobs of keys that are wanted. True: there may be more to
     /// do. If it does not work, somebody else does it, or it is done later.
     pub(crate) fn promote(&mut self) -> bool {
+        self.promoted_at = Some(clock::instant());
         let look = self.wanted.begin();
         let promoted = self.write("promote blocked jobs", |conn| {
             let promoted = blocked::promote_after(conn, look.after, PROMOTED_KEYS)?;

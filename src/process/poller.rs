@@ -227,8 +227,10 @@ impl Poller {
         self.marks.reach(&jobs, jobs.len() >= limit);
         self.rest.wear.count(jobs.len());
         self.take_over(jobs, &registration);
-        let has_promoted = self.link.wanted.is_due() && self.link.promote();
-        if there_is_more || has_promoted || (is_wanted && self.link.promote()) {
+        let is_due = self.link.wanted.is_due();
+        let promotes = is_due || (is_wanted && (!there_is_more || self.link.may_promote()));
+        let has_promoted = promotes && self.link.promote();
+        if there_is_more || has_promoted {
             Look::Full
         } else {
             self.is_woken = false;

@@ -24,6 +24,8 @@ on_each_database!(
     one_that_has_begun_waits_all_the_same,
     however_a_run_ends_its_slot_is_free,
     however_a_ready_job_leaves_its_slot_is_free,
+    a_worker_that_is_never_idle_promotes_too,
+    a_dispatcher_with_a_full_batch_promotes_too,
     ten_thousand_of_three_keys_come_in_few_statements,
     due_jobs_get_no_more_slots_than_there_are,
     the_limit_of_the_youngest_job_counts,
@@ -379,6 +381,65 @@ fn however_a_ready_job_leaves_its_slot_is_free(db: &TestDb) {
         until("the queue is empty", || db.rows("blocked_executions") == 0);
         Jobs::waiting().change(&mut conn, Change::Discard).unwrap();
     }
+}
+
+/// A slot is free and its key is wanted, and no process has promoted it yet.
+fn a_free_slot_is_waited_for(db: &TestDb) {
+    note("next").enqueue(&mut db.connect()).unwrap();
+    assert_eq!(db.rows("blocked_executions"), 1);
+    assert_eq!(db.rows("ready_executions"), 0);
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Nap;
+
+impl Job for Nap {
+    const NAME: &'static str = "nap";
+    type State = Log;
+    type Output = ();
+
+    fn perform(self, cx: &Context<'_, Log>) -> JobResult {
+        std::thread::sleep(Duration::from_millis(3));
+        cx.add("nap");
+        Ok(())
+    }
+}
+
+fn a_worker_that_is_never_idle_promotes_too(db: &TestDb) {
+    a_free_slot_is_waited_for(db);
+    // Long enough that no more is claimed than there are idle threads: so no
+    // claim finds fewer than it asked for.
+    let many = (0..1_000).map(|_| NewJob::new(&Nap).unwrap());
+    enqueue_all(&mut db.connect(), many).unwrap();
+    let log = Arc::new(Log::default());
+    let registry = Registry::new()
+        .register::<Note>(Arc::clone(&log))
+        .register::<Nap>(Arc::clone(&log));
+    let _worker = Worker::new(&db.database, registry)
+        .threads(2)
+        .start()
+        .unwrap();
+    until("all have run", || log.len() == 1_001);
+    let place = log.lines().iter().position(|line| line == "next");
+    assert!(place < Some(900), "it ran as number {place:?}");
+}
+
+fn a_dispatcher_with_a_full_batch_promotes_too(db: &TestDb) {
+    a_free_slot_is_waited_for(db);
+    let soon = Duration::from_millis(1);
+    let many = (0..50).map(|_| NewJob::new(&Note::new("other")).unwrap().after(soon));
+    enqueue_all(&mut db.connect(), many).unwrap();
+    let due = "SELECT count(*) AS n FROM solid_queue_scheduled_executions";
+    assert_eq!(db.count(due), 50);
+    let _dispatcher = Dispatcher::new(&db.database)
+        .batch_size(1)
+        .polling_interval(Duration::from_millis(20))
+        .start()
+        .unwrap();
+    until("all are ready", || db.rows("ready_executions") == 51);
+    let after = "SELECT count(*) AS n FROM solid_queue_ready_executions WHERE id > \
+         (SELECT id FROM solid_queue_ready_executions WHERE concurrency_key IS NOT NULL)";
+    assert!(db.count(after) > 40, "{} came after it", db.count(after));
 }
 
 fn ten_thousand_of_three_keys_come_in_few_statements(db: &TestDb) {
