@@ -6,90 +6,99 @@ compile_error!(
      leave `panic` at \"unwind\" in the profile"
 );
 
-mod arguments;
+mod admin;
+#[cfg(any(feature = "cli", feature = "benchmarks"))]
+mod bench;
 mod clock;
-mod concurrency;
 #[cfg(feature = "config")]
 mod config;
 mod db;
 #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
 mod deadline;
-mod details;
-mod doctor;
-mod enqueue;
-mod envelope;
 mod error;
 mod event;
-mod explain;
-mod hooks;
 mod job;
-mod live;
 mod mutant;
-mod operate;
-mod outcome;
-mod perform;
-mod policy;
 mod process;
 mod queue;
-mod queues;
 pub mod recurring;
 mod recycle;
-mod redact;
-mod registry;
 mod retention;
-mod schedule;
-mod status;
-mod step;
-mod task_info;
+#[cfg(feature = "cli")]
+mod terminal;
 pub mod testing;
-mod timeout;
 
 #[cfg(feature = "cli")]
 pub mod cli;
 
-pub use concurrency::{Concurrency, LimitConflict, check_semaphores, semaphores};
-#[cfg(feature = "config")]
-pub use config::{Config, ConnectionBudget, Origin, Setting};
-#[cfg(feature = "postgres")]
-pub use db::TypedPostgres;
-#[cfg(feature = "sqlite")]
-pub use db::TypedSqlite;
-pub use db::attempts::{Attempt, AttemptOutcome};
-pub use db::completion::{Migrated, migrate};
-pub use db::jobs::EnqueueOutcome;
-pub use db::migrations::{MigrationDialect, copy as copy_migrations};
-pub use db::notes::Progress;
-pub use db::select::{JobCount, JobState, JobSummary};
-pub use db::semaphores::SemaphoreStatus;
-pub use db::status::{ProcessStatus, QueueStatus, RunStatus};
-pub use db::unique::{OnConflict, UniqueScope};
-pub use db::{AsConn, Conn, Database, DbBackend, DbConnection, Typed};
-pub use details::{JobDetails, Moment, StepDone, job_details};
-pub use diesel;
-pub use doctor::{Finding, Verdict, doctor};
-pub use enqueue::{Enqueued, NewJob, enqueue_all};
-pub use error::{Error, Problem, Result, SchemaError};
-pub use event::{Event, Subscriber};
-pub use explain::{Explanation, Obstacle, Reason, explain};
-pub use hooks::{Hooks, ProcessInfo};
-pub use job::{Context, Job, JobId};
-pub use operate::{Cancelled, Change, Changed, Jobs, cancel};
-pub use outcome::{Interrupted, JobError, JobResult};
-pub use policy::{Backoff, Delivery, JobFailed, Policy};
+pub use admin::details::{JobDetails, Moment, StepDone, job_details};
+pub use admin::doctor::doctor;
+pub use admin::explain::{Explanation, Obstacle, Reason, explain};
+pub use admin::finding::{Finding, Verdict};
+pub use admin::job_info::{JobKey, TaskInfo, TaskStatus, attempts, task_info, wait_for};
+pub use admin::jobs::{Cancelled, Change, Changed, Jobs, cancel};
+pub use admin::queues::{clear_queue, pause_queue, queue_latency, queue_size, resume_queue};
+pub use admin::status::{processes, queues};
 #[cfg(feature = "benchmarks")]
 #[doc(hidden)]
-pub use process::benchmarks;
-pub use process::{Child, Dispatcher, Handle, Scheduler, Stopped, Supervisor, Worker};
+pub use bench::per_job as benchmarks;
+#[cfg(feature = "config")]
+pub use config::configuration::Config;
+#[cfg(feature = "config")]
+pub use config::connections::ConnectionBudget;
+#[cfg(feature = "config")]
+pub use config::document::Origin;
+#[cfg(feature = "config")]
+pub use config::reader::Setting;
+pub use db::conn::connection::{AsConn, Conn};
+pub use db::conn::database::Database;
+pub use db::conn::owned::DbConnection;
+#[cfg(feature = "postgres")]
+pub use db::conn::typed::TypedPostgres;
+#[cfg(feature = "sqlite")]
+pub use db::conn::typed::TypedSqlite;
+pub use db::conn::typed::{Backend as DbBackend, Typed};
+pub use db::model::new_row::{EnqueueOutcome, OnConflict, UniqueScope};
+pub use db::model::outcome::AttemptOutcome;
+pub use db::model::recurring::Overlap;
+pub use db::model::state::JobState;
+pub use db::query::jobs::{JobCount, JobSummary};
+pub use db::query::status::{ProcessStatus, QueueStatus, RunStatus};
+pub use db::schema::compare::Migrated;
+pub use db::schema::migrate::migrate;
+pub use db::schema::migrations::{MigrationDialect, copy as copy_migrations};
+pub use db::table::attempts::Attempt;
+pub use db::table::progress::Progress;
+pub use db::table::semaphores::SemaphoreStatus;
+pub use diesel;
+pub use error::{Error, Problem, Result, SchemaError};
+pub use event::events::Event;
+pub use event::hooks::{Hooks, ProcessInfo};
+pub use event::subscriber::Subscriber;
+pub use job::backoff::Backoff;
+pub use job::class::Job;
+pub use job::concurrency::{Concurrency, LimitConflict, check_semaphores, semaphores};
+pub use job::context::Context;
+pub use job::error::{Interrupted, JobError, JobResult};
+pub use job::id::JobId;
+pub use job::new_job::{Enqueued, NewJob, enqueue_all};
+pub use job::policy::{Delivery, JobFailed, Policy};
+pub use job::registry::Registry;
+pub use job::timeout::OnTimeout;
+pub use process::base::handle::{Handle, Stopped};
+pub use process::dispatcher::builder::Dispatcher;
+pub use process::scheduler::builder::Scheduler;
+pub use process::supervisor::builder::Supervisor;
+pub use process::supervisor::children::Child;
+pub use process::worker::builder::Worker;
 pub use queue::QueueSelector;
-pub use queues::{clear_queue, pause_queue, queue_latency, queue_size, resume_queue};
-pub use recurring::{MissedTicks, Overlap, RecurringSettings, RecurringStatus, RecurringTask};
+pub use recurring::missed::MissedTicks;
+pub use recurring::schedule::Schedule;
+pub use recurring::settings::RecurringSettings;
+pub use recurring::task::RecurringTask;
+pub use recurring::tasks::RecurringStatus;
 pub use recycle::Recycle;
-pub use registry::Registry;
 pub use retention::Retention;
-pub use schedule::Schedule;
-pub use status::{processes, queues};
-pub use task_info::{JobKey, TaskInfo, TaskStatus, attempts, task_info, wait_for};
-pub use timeout::OnTimeout;
 
 /// Compiles the examples of the documentation.
 #[cfg(doctest)]

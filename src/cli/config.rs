@@ -1,12 +1,13 @@
 //! The options that name a configuration, and what overrules it.
 
-use crate::config::{Argument, Config};
+use crate::config::configuration::Config;
+use crate::config::reader::Argument;
 use crate::error::{Error, Result};
 use std::path::PathBuf;
 
 /// Which configuration.
 #[derive(Debug, clap::Args)]
-pub(super) struct Source {
+pub(crate) struct Source {
     /// The configuration [default: `WINDLASS_CONFIG`, or else windlass.toml if it is there]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -14,7 +15,7 @@ pub(super) struct Source {
 
 impl Source {
     /// Reads it; the options of the command line weigh the most.
-    pub(super) fn read(
+    pub(crate) fn read(
         &self,
         database: Option<&str>,
         mut arguments: Vec<Argument>,
@@ -28,7 +29,7 @@ impl Source {
 }
 
 /// An option that overrules a setting.
-pub(super) fn option(
+pub(crate) fn option(
     table: &'static str,
     name: &'static str,
     option: &'static str,
@@ -43,6 +44,6 @@ pub(super) fn option(
 }
 
 /// Whether it was asked for wrongly, and not tried.
-pub(super) fn is_usage(error: &Error) -> bool {
+pub(crate) fn is_usage(error: &Error) -> bool {
     matches!(error, Error::Settings(_) | Error::Configuration(_))
 }

@@ -1,60 +1,61 @@
 //! What came of doing something to jobs, in words and as JSON.
 
-use super::listed::name;
-use super::output::Report;
-use super::table::{Column, Table, printable};
-use crate::operate::Changed;
-use crate::task_info::TaskStatus;
-use crate::{JobCount, JobState};
+use crate::admin::job_info::TaskStatus;
+use crate::admin::jobs::Changed;
+use crate::cli::listed::name;
+use crate::db::model::state::JobState;
+use crate::db::query::jobs::JobCount;
+use crate::terminal::output::Report;
+use crate::terminal::table::{Column, Table, printable};
 use serde::Serialize;
 
 /// What came of a change, or would.
 #[derive(Debug, Serialize)]
-pub(super) struct Done {
+pub(crate) struct Done {
     /// What was to be done.
     #[serde(skip)]
-    pub(super) deed: Deed,
-    pub(super) dry_run: bool,
+    pub(crate) deed: Deed,
+    pub(crate) dry_run: bool,
     /// The person at the terminal did not want it.
     #[serde(skip)]
-    pub(super) refused: bool,
+    pub(crate) refused: bool,
     /// Of a dry run: the jobs it would be about.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) selected: Option<Vec<Selected>>,
+    pub(crate) selected: Option<Vec<Selected>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(flatten)]
-    pub(super) changed: Option<Changed>,
+    pub(crate) changed: Option<Changed>,
     /// Jobs that were named and are none of those that can be changed so.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) not_selected: Vec<Missing>,
+    pub(crate) not_selected: Vec<Missing>,
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct Selected {
-    pub(super) state: JobState,
+pub(crate) struct Selected {
+    pub(crate) state: JobState,
     #[serde(flatten)]
-    pub(super) jobs: JobCount,
+    pub(crate) jobs: JobCount,
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct Missing {
-    pub(super) job_id: i64,
+pub(crate) struct Missing {
+    pub(crate) job_id: i64,
     /// `None`: there is no such job.
-    pub(super) status: Option<TaskStatus>,
+    pub(crate) status: Option<TaskStatus>,
 }
 
 /// A change in words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Deed {
+pub(crate) struct Deed {
     /// `cancelled`, `retried` and so on.
-    pub(super) done: &'static str,
+    pub(crate) done: &'static str,
     /// What is true of the jobs that cannot be changed so: `has not failed`.
-    pub(super) but: &'static str,
+    pub(crate) but: &'static str,
 }
 
 impl Done {
     /// What the program is to exit with.
-    pub(super) fn code(&self) -> u8 {
+    pub(crate) fn code(&self) -> u8 {
         u8::from(self.refused || !self.not_selected.is_empty())
     }
 }
@@ -93,7 +94,7 @@ impl Missing {
 }
 
 /// `1 job`, `2 jobs`.
-pub(super) fn plural(count: u64, word: &str) -> String {
+pub(crate) fn plural(count: u64, word: &str) -> String {
     format!("{count} {word}{}", if count == 1 { "" } else { "s" })
 }
 

@@ -1,12 +1,13 @@
 //! Jobs, one a row.
 
-use super::output::Report;
-use super::table::{Column, Table, printable};
-use crate::{JobState, JobSummary};
+use crate::db::model::state::JobState;
+use crate::db::query::jobs::JobSummary;
+use crate::terminal::output::Report;
+use crate::terminal::table::{Column, Table, printable};
 use serde::Serialize;
 
 /// A state as people and `--state` write it.
-pub(super) fn name(state: JobState) -> &'static str {
+pub(crate) fn name(state: JobState) -> &'static str {
     match state {
         JobState::Ready => "ready",
         JobState::Scheduled => "scheduled",
@@ -21,11 +22,11 @@ pub(super) fn name(state: JobState) -> &'static str {
 
 /// Jobs, one a row.
 #[derive(Debug, Serialize)]
-pub(super) struct Listed {
-    pub(super) jobs: Vec<JobSummary>,
+pub(crate) struct Listed {
+    pub(crate) jobs: Vec<JobSummary>,
     /// What is said of none.
     #[serde(skip)]
-    pub(super) none: &'static str,
+    pub(crate) none: &'static str,
 }
 
 impl Report for Listed {

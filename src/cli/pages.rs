@@ -1,8 +1,7 @@
 //! `windlass completions` and `windlass man`.
 
-use super::{Cli, output};
 use crate::error::{Error, Result};
-use clap::CommandFactory as _;
+use crate::terminal::output;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -13,15 +12,15 @@ Examples:
   windlass completions bash > /etc/bash_completion.d/windlass
   windlass completions zsh > ~/.zfunc/_windlass
   windlass completions fish > ~/.config/fish/completions/windlass.fish")]
-pub(super) struct Completions {
+pub(crate) struct Completions {
     /// For which shell
     shell: clap_complete::Shell,
 }
 
 impl Completions {
-    pub(super) fn run(&self) -> ExitCode {
+    pub(crate) fn run(&self, program: &mut clap::Command) -> ExitCode {
         let mut text = Vec::new();
-        clap_complete::generate(self.shell, &mut Cli::command(), "windlass", &mut text);
+        clap_complete::generate(self.shell, program, "windlass", &mut text);
         output::print(&text)
     }
 }
@@ -32,27 +31,27 @@ impl Completions {
 Examples:
   windlass man /usr/local/share/man/man1
   windlass man . && man ./windlass-failed-retry.1")]
-pub(super) struct Man {
+pub(crate) struct Man {
     /// The directory, created when it is missing
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 }
 
 impl Man {
-    pub(super) fn run(&self) -> ExitCode {
-        match write(&self.directory) {
+    pub(crate) fn run(&self, program: clap::Command) -> ExitCode {
+        match write(program, &self.directory) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => output::failed(&error),
         }
     }
 }
 
-fn write(directory: &Path) -> Result<()> {
+fn write(program: clap::Command, directory: &Path) -> Result<()> {
     let failed = |source| Error::Io {
         action: "write the manual pages to",
         path: directory.to_owned(),
         source,
     };
     std::fs::create_dir_all(directory).map_err(failed)?;
-    clap_mangen::generate_to(Cli::command(), directory).map_err(failed)
+    clap_mangen::generate_to(program, directory).map_err(failed)
 }

@@ -1,25 +1,25 @@
 //! Which jobs a command is about, and doing something to them.
 
-use super::done::{Deed, Done, Missing, Selected, plural};
-use super::output::{self, Progress};
-use super::values;
-use crate::db::migrations;
+use crate::admin::job_info::task_info;
+use crate::admin::jobs::{Change, Changed, Jobs};
+use crate::cli::done::{Deed, Done, Missing, Selected, plural};
+use crate::cli::values;
+use crate::db::schema::migrate;
 use crate::db::{AsConn as _, Database, DbConnection};
 use crate::error::{Error, Result};
-use crate::job::JobId;
-use crate::operate::{Change, Changed, Jobs};
-use crate::task_info::task_info;
+use crate::job::id::JobId;
+use crate::terminal::output::{self, Progress};
 
 /// Opens a connection to a database with our tables.
-pub(super) fn connect(database: &Database) -> Result<DbConnection> {
+pub(crate) fn connect(database: &Database) -> Result<DbConnection> {
     let mut connection = database.connect()?;
-    migrations::check(&mut connection.as_conn(), database)?;
+    migrate::check(&mut connection.as_conn(), database)?;
     Ok(connection)
 }
 
 /// Which jobs.
 #[derive(Debug, clap::Args)]
-pub(super) struct Which {
+pub(crate) struct Which {
     /// The ids of the jobs
     #[arg(value_name = "JOB", value_parser = values::job_id, conflicts_with = "all")]
     ids: Vec<i64>,
@@ -43,7 +43,7 @@ pub(super) struct Which {
 
 /// How many jobs a command is about, by its own word.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Scope {
+pub(crate) enum Scope {
     /// Those with these ids.
     Ids(Vec<i64>),
     /// Those of a class, a queue, or with an error.
@@ -53,7 +53,7 @@ pub(super) enum Scope {
 }
 
 impl Which {
-    pub(super) fn scope(&self) -> Scope {
+    pub(crate) fn scope(&self) -> Scope {
         if self.all {
             Scope::All
         } else if self.ids.is_empty() {
@@ -65,7 +65,7 @@ impl Which {
 
     /// Of `jobs`, those that were asked for; `narrowed` when something else
     /// than these arguments has been said of them.
-    pub(super) fn of(&self, mut jobs: Jobs, narrowed: bool) -> Result<Jobs> {
+    pub(crate) fn of(&self, mut jobs: Jobs, narrowed: bool) -> Result<Jobs> {
         let says = !self.ids.is_empty() || self.class.is_some() || self.queue.is_some();
         if !(says || narrowed || self.all) {
             return Err(Error::Settings(
@@ -91,7 +91,7 @@ impl Which {
 
 /// How a change is made and shown.
 #[derive(Debug, clap::Args)]
-pub(super) struct How {
+pub(crate) struct How {
     /// Only count the jobs, and change nothing
     #[arg(long)]
     dry_run: bool,
@@ -102,12 +102,12 @@ pub(super) struct How {
 
     /// Print JSON
     #[arg(long)]
-    pub(super) json: bool,
+    pub(crate) json: bool,
 }
 
 impl How {
     /// Makes the change, or counts what it would be about.
-    pub(super) fn run(
+    pub(crate) fn run(
         &self,
         database: &Database,
         (jobs, scope): (&Jobs, &Scope),

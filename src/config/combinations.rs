@@ -1,8 +1,8 @@
 //! Settings that are fine one by one and impossible together.
 
-use super::Config;
-use super::reader::{Reader, Sourced};
-use super::source::Origin;
+use crate::config::configuration::Config;
+use crate::config::document::Origin;
+use crate::config::reader::{Reader, Sourced};
 use crate::recycle::Recycle;
 
 /// The place to complain of: the first that somebody has set.
@@ -17,7 +17,7 @@ fn named<T>(name: &str, setting: &Sourced<T>) -> String {
     format!("{name} ({})", setting.origin)
 }
 
-pub(super) fn check(config: &Config, reader: &mut Reader) {
+pub(crate) fn check(config: &Config, reader: &mut Reader) {
     heartbeats(config, reader);
     pool(config, reader);
     recycling(config, reader);
@@ -28,7 +28,7 @@ pub(super) fn check(config: &Config, reader: &mut Reader) {
             "there is no worker of this number: the configuration has {}",
             config.workers.len()
         );
-        let origin = Origin::Environment(super::WORKER_VARIABLE.to_owned());
+        let origin = Origin::Environment(crate::config::names::WORKER_VARIABLE.to_owned());
         reader.problem(&origin, message);
     }
 }

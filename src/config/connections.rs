@@ -1,6 +1,6 @@
 //! How many connections to the database the whole will open.
 
-use super::Config;
+use crate::config::configuration::Config;
 use std::fmt;
 
 /// What a worker process holds apart from its pool: one each for claiming,
@@ -60,7 +60,8 @@ impl Config {
     /// How many connections a supervisor with this configuration, and all that
     /// it runs, hold at most.
     pub fn connections(&self) -> ConnectionBudget {
-        let processes = |worker: &super::WorkerSettings| worker.processes.value.0 as usize;
+        let processes =
+            |worker: &crate::config::settings::WorkerSettings| worker.processes.value.0 as usize;
         let pools = self
             .workers
             .iter()

@@ -1,6 +1,7 @@
 //! The effective configuration, as a file that would have the same effect.
 
-use super::{Config, Setting};
+use crate::config::configuration::Config;
+use crate::config::reader::Setting;
 use std::fmt;
 
 impl fmt::Display for Config {
@@ -27,7 +28,7 @@ impl fmt::Display for Config {
             writeln!(f, "{:<40} # {origin}", format!("{name} = {value}"))?;
         }
         for declared in &self.tasks {
-            let key = super::recurring::name_of(declared.task.key());
+            let key = crate::config::recurring::name_of(declared.task.key());
             if declared.settings.is_none() {
                 writeln!(f, "\n# The code declares [recurring.{key}].")?;
                 continue;

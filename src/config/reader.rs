@@ -1,7 +1,7 @@
 //! Reads settings one by one, and remembers what it has come across.
 
-use super::source::{Entry, File, Item, Origin, Table};
-use super::value::{Kind, Value};
+use crate::config::document::{Entry, File, Item, Origin, Table, Value};
+use crate::config::value::Kind;
 use crate::error::Problem;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -55,38 +55,38 @@ pub(crate) struct Argument {
 /// Where settings are looked up, the most important place first: arguments,
 /// environment, file.
 #[derive(Debug, Default)]
-pub(super) struct Reader {
-    pub(super) arguments: Vec<Argument>,
-    pub(super) environment: BTreeMap<String, String>,
+pub(crate) struct Reader {
+    pub(crate) arguments: Vec<Argument>,
+    pub(crate) environment: BTreeMap<String, String>,
     items: BTreeMap<String, Item>,
     /// Lines that are no TOML: whatever else is wrong there follows from it.
     broken_lines: BTreeSet<usize>,
     used: BTreeSet<String>,
-    pub(super) settings: Vec<Setting>,
+    pub(crate) settings: Vec<Setting>,
     problems: Vec<Problem>,
 }
 
 /// One table, from wherever its values come.
 #[derive(Debug)]
-pub(super) struct Section {
+pub(crate) struct Section {
     table: &'static str,
     number: Option<usize>,
-    pub(super) origin: Origin,
+    pub(crate) origin: Origin,
     entries: BTreeMap<String, Entry>,
     known: Vec<&'static str>,
 }
 
 /// Not settings, but what processes of Windlass tell each other.
 const OTHER_VARIABLES: [&str; 5] = [
-    super::FILE_VARIABLE,
-    super::WORKER_VARIABLE,
+    crate::config::names::FILE_VARIABLE,
+    crate::config::names::WORKER_VARIABLE,
     "WINDLASS_CHILD_TOKEN",
     "WINDLASS_SUPERVISOR_ID",
     "WINDLASS_BEGIN_QUIET",
 ];
 
 impl Reader {
-    pub(super) fn of(file: File) -> Self {
+    pub(crate) fn of(file: File) -> Self {
         let lines = file.problems.iter().filter_map(|problem| problem.line);
         Reader {
             broken_lines: lines.collect(),
@@ -96,7 +96,7 @@ impl Reader {
         }
     }
 
-    pub(super) fn problem(&mut self, origin: &Origin, message: String) {
+    pub(crate) fn problem(&mut self, origin: &Origin, message: String) {
         let follows =
             matches!(origin, Origin::File { line, .. } if self.broken_lines.contains(line));
         if !follows {
@@ -105,7 +105,7 @@ impl Reader {
     }
 
     /// The table of this name.
-    pub(super) fn one(&mut self, table: &'static str) -> Section {
+    pub(crate) fn one(&mut self, table: &'static str) -> Section {
         let found = match self.items.remove(table) {
             Some(Item::One(found)) => Some(found),
             Some(Item::Many(tables)) => {
@@ -126,7 +126,7 @@ impl Reader {
 
     /// The tables of this name; one, with all defaults, where the file does
     /// not mention it. `name = []` is none.
-    pub(super) fn many(&mut self, table: &'static str) -> Vec<Section> {
+    pub(crate) fn many(&mut self, table: &'static str) -> Vec<Section> {
         let tables = match self.items.remove(table) {
             Some(Item::Many(tables)) => tables.into_iter().map(Some).collect(),
             Some(Item::One(found)) => {
@@ -148,7 +148,7 @@ impl Reader {
     }
 
     /// The tables within the table of this name.
-    pub(super) fn within(&mut self, table: &'static str) -> Vec<(String, Table)> {
+    pub(crate) fn within(&mut self, table: &'static str) -> Vec<(String, Table)> {
         let nested = format!("write `[{table}.KEY]`");
         let found = match self.items.remove(table) {
             Some(Item::One(found)) => found,
@@ -181,9 +181,9 @@ impl Reader {
     }
 
     /// What else the file and the environment say is unknown. The warnings.
-    pub(super) fn end(&mut self) -> Vec<Problem> {
+    pub(crate) fn end(&mut self) -> Vec<Problem> {
         let mut tables: BTreeSet<&str> = self.settings.iter().map(|s| s.table).collect();
-        tables.insert(super::recurring::TABLE);
+        tables.insert(crate::config::names::TABLE);
         let strangers: Vec<(String, Origin)> = std::mem::take(&mut self.items)
             .into_iter()
             .map(|(name, item)| match item {
@@ -220,7 +220,7 @@ impl Reader {
 
     /// Returns everything that is wrong, in the order of the file, each once: a
     /// variable sets all workers.
-    pub(super) fn problems(&mut self) -> Vec<Problem> {
+    pub(crate) fn problems(&mut self) -> Vec<Problem> {
         let mut problems = std::mem::take(&mut self.problems);
         problems.sort_by_key(|problem| problem.line.unwrap_or(usize::MAX));
         let mut told = BTreeSet::new();
@@ -281,7 +281,7 @@ impl Section {
     }
 
     /// Reads a setting. One that is wrong is a problem, and its default.
-    pub(super) fn read<T: Kind>(
+    pub(crate) fn read<T: Kind>(
         &mut self,
         reader: &mut Reader,
         name: &'static str,
@@ -321,7 +321,7 @@ impl Section {
     }
 
     /// What is left of the table is unknown.
-    pub(super) fn end(self, reader: &mut Reader) {
+    pub(crate) fn end(self, reader: &mut Reader) {
         for (name, entry) in self.entries {
             let known = suggestion(&name, self.known.iter().copied());
             let message = format!("`{}` has no setting `{name}`{known}", self.table);
@@ -340,7 +340,7 @@ fn nearest<K: AsRef<str>>(name: &str, known: impl Iterator<Item = K>) -> Option<
 
 /// `; did you mean ..?` when there is something like it, and otherwise what
 /// there is.
-pub(super) fn suggestion<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> String {
+pub(crate) fn suggestion<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> String {
     let known: BTreeSet<&str> = known.collect();
     match nearest(name, known.iter().copied()) {
         Some(near) => format!("; did you mean `{near}`?"),

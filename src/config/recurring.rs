@@ -1,19 +1,19 @@
 //! `[recurring.KEY]`: the recurring tasks of a configuration.
 
-use super::reader::{Reader, suggestion};
-use super::source::{Entry, Origin, Table};
-use super::value::{Count, Kind as _, Value, expected, quoted};
+use crate::config::amounts::Count;
+use crate::config::document::{Entry, Origin, Table, Value};
+use crate::config::names::TABLE;
+use crate::config::reader::{Reader, suggestion};
+use crate::config::value::{Kind as _, expected, quoted};
 use crate::error::{Error, Result};
+use crate::job::registry::Registry;
 use crate::queue::check_name;
-use crate::recurring::{RecurringSettings, RecurringTask};
-use crate::registry::Registry;
-use crate::schedule::Schedule;
+use crate::recurring::schedule::Schedule;
+use crate::recurring::settings::RecurringSettings;
+use crate::recurring::task::RecurringTask;
 use chrono_tz::Tz;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
-
-/// The table that holds them.
-pub(super) const TABLE: &str = "recurring";
 
 /// What a task may say, in the order in which it is shown.
 const NAMES: [&str; 10] = [
@@ -41,7 +41,7 @@ pub(crate) struct Declared {
 }
 
 /// All tasks of the file, by key.
-pub(super) fn read_all(r: &mut Reader) -> Vec<Declared> {
+pub(crate) fn read_all(r: &mut Reader) -> Vec<Declared> {
     let tables = r.within(TABLE);
     let tasks = tables.into_iter();
     tasks
@@ -211,7 +211,7 @@ impl Fields {
 
 impl Declared {
     /// One that the code declares.
-    pub(super) fn by_code(task: RecurringTask) -> Self {
+    pub(crate) fn by_code(task: RecurringTask) -> Self {
         Declared {
             task,
             origin: Origin::Default,
@@ -223,7 +223,7 @@ impl Declared {
     /// The same with the defaults of its type, if the registry has it. The
     /// error is where something is wrong, and what; `is_whole`: no class is
     /// performed that the registry does not have.
-    pub(super) fn knowing(
+    pub(crate) fn knowing(
         &self,
         registry: &Registry,
         is_whole: bool,
@@ -262,7 +262,7 @@ impl Declared {
     }
 
     /// Its settings as they would stand in the file, and where they stand.
-    pub(super) fn lines(&self) -> Vec<(&'static str, String, &Origin)> {
+    pub(crate) fn lines(&self) -> Vec<(&'static str, String, &Origin)> {
         let json = serde_json::to_value(&self.settings).unwrap_or_default();
         let set = self.origins.iter();
         let mut lines: Vec<_> = set
@@ -354,7 +354,7 @@ fn inline(json: &serde_json::Value) -> String {
 }
 
 /// A key, in quotes where TOML wants them.
-pub(super) fn name_of(name: &str) -> String {
+pub(crate) fn name_of(name: &str) -> String {
     let is_bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     match !name.is_empty() && name.chars().all(is_bare) {
         true => name.to_owned(),

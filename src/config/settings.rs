@@ -1,10 +1,11 @@
 //! Every setting: its name, its default, and what it is for.
 
-use super::reader::{Reader, Section, Sourced};
-use super::source::Origin;
-use super::value::{
-    Address, Auto, Bytes, Count, Forever, Interval, Never, Number, Program, Queues, Unlimited,
-};
+use crate::config::absent::{Auto, Forever, Never, Unlimited};
+use crate::config::amounts::{Bytes, Count, Interval, Number};
+use crate::config::document::Origin;
+use crate::config::lists::{Program, Queues};
+use crate::config::reader::{Reader, Section, Sourced};
+use crate::config::value::Address;
 use crate::queue::QueueSelector;
 use chrono_tz::Tz;
 use std::path::PathBuf;
@@ -75,7 +76,7 @@ const fn seconds(seconds: u64) -> Duration {
 }
 
 impl DatabaseSettings {
-    pub(super) fn read(r: &mut Reader) -> Self {
+    pub(crate) fn read(r: &mut Reader) -> Self {
         let mut s = r.one("database");
         let settings = DatabaseSettings {
             url: s.read(r, "url", Address(String::new()),
@@ -89,7 +90,7 @@ impl DatabaseSettings {
 }
 
 impl SupervisorSettings {
-    pub(super) fn read(r: &mut Reader) -> Self {
+    pub(crate) fn read(r: &mut Reader) -> Self {
         let mut s = r.one("supervisor");
         let settings = SupervisorSettings {
             heartbeat_interval: s.read(r, "heartbeat_interval", Interval(seconds(10)),
@@ -109,7 +110,7 @@ impl SupervisorSettings {
 }
 
 impl WorkerSettings {
-    pub(super) fn read_all(r: &mut Reader) -> Vec<Self> {
+    pub(crate) fn read_all(r: &mut Reader) -> Vec<Self> {
         let sections = r.many("workers");
         sections.into_iter().map(|s| Self::read(r, s)).collect()
     }
@@ -142,7 +143,7 @@ impl WorkerSettings {
 }
 
 impl DispatcherSettings {
-    pub(super) fn read_all(r: &mut Reader) -> Vec<Self> {
+    pub(crate) fn read_all(r: &mut Reader) -> Vec<Self> {
         let sections = r.many("dispatchers");
         sections.into_iter().map(|s| Self::read(r, s)).collect()
     }
@@ -168,7 +169,7 @@ impl DispatcherSettings {
 }
 
 impl SchedulerSettings {
-    pub(super) fn read(r: &mut Reader) -> Self {
+    pub(crate) fn read(r: &mut Reader) -> Self {
         let mut s = r.one("scheduler");
         let settings = SchedulerSettings {
             enabled: s.read(r, "enabled", true,
@@ -188,7 +189,7 @@ impl SchedulerSettings {
 }
 
 impl RetentionSettings {
-    pub(super) fn read(r: &mut Reader) -> Self {
+    pub(crate) fn read(r: &mut Reader) -> Self {
         let mut s = r.one("retention");
         let settings = RetentionSettings {
             finished_for: s.read(

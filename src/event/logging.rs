@@ -1,12 +1,12 @@
 //! One log line an event.
 
-use super::Event;
 use crate::error::one_line;
+use crate::event::events::Event;
 use std::time::Duration;
 
 /// One line an event, with key-values; never a job's arguments, except what the
 /// message of its error contains, if `messages` are to be logged.
-pub(super) fn log_event(event: &Event<'_>, messages: bool) {
+pub(crate) fn log_event(event: &Event<'_>, messages: bool) {
     if !log_run(event) && !log_end(event, messages) && !log_recurring(event) {
         log_process(event);
     }

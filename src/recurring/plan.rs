@@ -1,7 +1,8 @@
 //! Which ticks to fire, given the time: no clock and no database here.
 
-use super::task::NEVER;
-use super::{MissedTicks, Stored};
+use crate::recurring::missed::MissedTicks;
+use crate::recurring::stored::Stored;
+use crate::recurring::task::NEVER;
 use chrono::{NaiveDateTime, TimeDelta};
 use std::time::Duration;
 
@@ -59,7 +60,7 @@ pub(crate) fn plan(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::db::recurring::Row;
+    use crate::db::model::recurring::Row;
 
     fn time(seconds: i64) -> NaiveDateTime {
         let start = chrono::DateTime::from_timestamp(1_800_000_000, 0).unwrap();

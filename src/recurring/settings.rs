@@ -1,9 +1,11 @@
 //! A recurring task as a configuration file holds it.
 
-use super::{MissedTicks, Overlap, RecurringTask};
+use crate::db::model::recurring::Overlap;
 use crate::error::Result;
-use crate::policy::Policy;
-use crate::registry::Registry;
+use crate::job::policy::Policy;
+use crate::job::registry::Registry;
+use crate::recurring::missed::MissedTicks;
+use crate::recurring::task::RecurringTask;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

@@ -1,37 +1,37 @@
 //! What a stored recurring task says, read back.
 
-use super::{MissedTicks, Overlap};
-use crate::arguments::unlisted;
-use crate::concurrency::Concurrency;
-use crate::db::jobs::NewRow;
-use crate::db::recurring::Row;
-use crate::enqueue::NewJob;
+use crate::db::model::new_row::NewRow;
+use crate::db::model::recurring::{Overlap, Row};
 use crate::error::{Error, Result};
-use crate::policy::{Delivery, Policy, Tick};
-use crate::schedule::{Schedule, time_zone};
+use crate::job::arguments::unlisted;
+use crate::job::concurrency::Concurrency;
+use crate::job::new_job::NewJob;
+use crate::job::policy::{Delivery, Policy, Tick};
+use crate::recurring::missed::MissedTicks;
+use crate::recurring::schedule::{Schedule, time_zone};
 use chrono::NaiveDateTime;
 use serde::{Deserialize, Serialize};
 
 /// What the column `options` holds.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Options {
-    pub(super) missed: MissedTicks,
-    pub(super) overlap: Overlap,
-    pub(super) policy: Policy,
+pub(crate) struct Options {
+    pub(crate) missed: MissedTicks,
+    pub(crate) overlap: Overlap,
+    pub(crate) policy: Policy,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) concurrency: Option<Concurrency>,
+    pub(crate) concurrency: Option<Concurrency>,
     // Columns of a job, which its policy does not repeat.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) max_attempts: Option<u32>,
+    pub(crate) max_attempts: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) max_crashes: Option<u32>,
+    pub(crate) max_crashes: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) delivery: Option<Delivery>,
+    pub(crate) delivery: Option<Delivery>,
 }
 
 impl Options {
-    pub(super) fn to_column(&self) -> String {
+    pub(crate) fn to_column(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 }

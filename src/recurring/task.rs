@@ -1,36 +1,18 @@
 //! What a program says a recurring task is.
 
-use super::Overlap;
-use super::stored::Options;
-use crate::arguments::listed;
-use crate::concurrency::Concurrency;
-use crate::db::recurring::Definition;
-use crate::enqueue::NewJob;
+use crate::db::model::recurring::{Definition, Overlap};
 use crate::error::Result;
-use crate::job::Job;
-use crate::policy::Policy;
+use crate::job::arguments::listed;
+use crate::job::class::Job;
+use crate::job::concurrency::Concurrency;
+use crate::job::new_job::NewJob;
+use crate::job::policy::Policy;
 use crate::queue::check_name;
-use crate::schedule::Schedule;
+use crate::recurring::missed::MissedTicks;
+use crate::recurring::schedule::Schedule;
+use crate::recurring::stored::Options;
 use chrono::{NaiveDate, NaiveDateTime, NaiveTime};
 use chrono_tz::Tz;
-use serde::{Deserialize, Serialize};
-use std::time::Duration;
-
-/// What becomes of ticks that no scheduler was there to fire: of those that
-/// are overdue by more than [`Scheduler::grace`](crate::Scheduler::grace).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum MissedTicks {
-    /// The latest is fired, unless a later one is due anyway: one job, however
-    /// many ticks were missed. The default.
-    #[default]
-    Latest,
-    /// All are fired that are not older than this, each with a job of its own.
-    AllWithin(#[serde(with = "humane")] Duration),
-    /// None is fired.
-    Skip,
-}
 
 /// A job that is to be enqueued again and again, by the clock.
 ///
@@ -83,10 +65,11 @@ impl RecurringTask {
     /// When the key or the schedule is none, or the arguments cannot be
     /// written as JSON.
     pub fn new<J: Job>(key: impl Into<String>, schedule: &str, job: &J) -> Result<Self> {
-        let arguments = serde_json::to_string(job).map_err(|error| crate::Error::InvalidJob {
-            class: J::NAME.to_owned(),
-            reason: format!("its arguments cannot be written as JSON: {error}"),
-        })?;
+        let arguments =
+            serde_json::to_string(job).map_err(|error| crate::error::Error::InvalidJob {
+                class: J::NAME.to_owned(),
+                reason: format!("its arguments cannot be written as JSON: {error}"),
+            })?;
         let mut task = Self::of_class(key, schedule, J::NAME, arguments)?
             .queue(J::QUEUE)
             .priority(J::PRIORITY)
@@ -127,7 +110,7 @@ impl RecurringTask {
     }
 
     /// A task whose jobs are like this one.
-    pub(super) fn of_job(key: &str, schedule: &str, job: NewJob) -> Result<Self> {
+    pub(crate) fn of_job(key: &str, schedule: &str, job: NewJob) -> Result<Self> {
         let (row, policy, concurrency, max_arguments) = job.into_parts();
         let mut task = Self::of_class(key, schedule, row.class_name, row.arguments)?
             .queue(row.queue_name)
@@ -262,23 +245,3 @@ pub(crate) const NEVER: NaiveDateTime = match NaiveDate::from_ymd_opt(9999, 12, 
     Some(day) => day.and_time(NaiveTime::MIN),
     None => NaiveDateTime::MAX,
 };
-
-/// Durations as people write them: `6h`, `2 days`.
-pub(crate) mod humane {
-    use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
-    use std::time::Duration;
-
-    pub(crate) fn serialize<S: Serializer>(value: &Duration, out: S) -> Result<S::Ok, S::Error> {
-        out.collect_str(&humantime::format_duration(*value))
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<Duration, D::Error> {
-        let text = String::deserialize(input)?;
-        humantime::parse_duration(&text).map_err(|error| {
-            D::Error::custom(format!(
-                "`{}` is no duration such as `6h`: {error}",
-                text.escape_default()
-            ))
-        })
-    }
-}

@@ -1,18 +1,25 @@
 //! Performing what was enqueued, here and now.
 
-use crate::db::attempts::{self, Ending};
-use crate::db::claimed::{self, Fence, Finished, FinishedJob};
-use crate::db::processes::{self, NewProcess};
-use crate::db::ready::{self, Claimed, Claims, Queues, Want};
-use crate::db::{AsConn, Conn, Database, TestDatabase, blocked, jobs, scheduled};
+use crate::db::transition::prune;
+
+use crate::db::model::claim::{Claimed, Claims, Fence, Finished, Queues, Want};
+use crate::db::model::outcome::Ending;
+use crate::db::table::jobs;
+use crate::db::table::processes::{self, NewProcess};
+use crate::db::transition::finish::{self, FinishedJob};
+use crate::db::transition::{claim, dispatch, promote, release};
+use crate::db::{AsConn, Conn, Database, TestDatabase};
 use crate::error::{Doing, Error, Result};
-use crate::job::{Context, Job, JobId, Lease, Run, Signals};
-use crate::live::Live;
-use crate::outcome::JobError;
-use crate::perform::{Outcome, perform as perform_claimed};
-use crate::policy::Policy;
-use crate::registry::{Registry, decode};
-use crate::step::Steps;
+use crate::job::class::Job;
+use crate::job::context::{Context, Run, Signals};
+use crate::job::error::JobError;
+use crate::job::id::JobId;
+use crate::job::lease::Lease;
+use crate::job::perform::{Outcome, perform as perform_claimed};
+use crate::job::policy::Policy;
+use crate::job::registry::{Registry, decode};
+use crate::job::running::Live;
+use crate::job::step_memory::Steps;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -82,7 +89,7 @@ impl Drained {
 }
 
 /// More runs than this are a job that enqueues itself for ever.
-const MOST: usize = 10_000;
+pub(crate) const MOST: usize = 10_000;
 
 /// Performs the jobs that are ready or due, as a worker would.
 ///
@@ -197,13 +204,13 @@ impl<'a> Crew<'a> {
     }
 
     fn deregister(&self, conn: &mut Conn<'_>, process: i64) -> Result<()> {
-        processes::deregister(conn, process).doing("deregister the test")?;
+        prune::deregister(conn, process).doing("deregister the test")?;
         Ok(())
     }
 
     fn claim(&self, conn: &mut Conn<'_>, process: i64) -> Result<Option<Claimed>> {
-        scheduled::dispatch(conn, 500).doing("dispatch jobs")?;
-        while blocked::promote(conn, 500)
+        dispatch::dispatch(conn, 500).doing("dispatch jobs")?;
+        while promote::promote(conn, 500)
             .doing("promote blocked jobs")?
             .is_progress(500)
         {}
@@ -216,7 +223,7 @@ impl<'a> Crew<'a> {
             from: &[],
             wanted_after: 0,
         };
-        match ready::claim(conn, &want).doing("claim a job")? {
+        match claim::claim(conn, &want).doing("claim a job")? {
             Claims::Held { jobs, .. } => Ok(jobs.into_iter().next()),
             Claims::Unregistered => Err(Error::Settings(
                 "a job has deleted the process that runs it".to_owned(),
@@ -270,19 +277,18 @@ impl<'a> Crew<'a> {
                 let keep = run.policy.keep_result;
                 let has_steps = run.signals.live.has_steps();
                 let done = vec![FinishedJob::new(job, output, keep, has_steps)];
-                let ended =
-                    claimed::finish_and_keep(conn, process_id, done, (Finished::Keep, true));
+                let ended = finish::finish_and_keep(conn, process_id, done, (Finished::Keep, true));
                 let is_ours = !ended.doing("finish a job")?.is_empty();
                 if is_ours { Fate::Finished } else { Fate::Lost }
             }
             Outcome::Ended(ending) => {
-                let ended = attempts::end(conn, run.fence, &ending, Duration::ZERO, Finished::Keep);
+                let ended = finish::end(conn, run.fence, &ending, Duration::ZERO, Finished::Keep);
                 ended.doing("end a job")?.map_or(Fate::Lost, fate)
             }
             // Rows of Rails name no class where it is looked for.
             Outcome::UnknownClass => {
                 let delay = Some(Duration::from_secs(30));
-                let released = claimed::release(conn, process_id, &[claim_id], delay);
+                let released = release::release(conn, process_id, &[claim_id], delay);
                 released.doing("release a job")?;
                 Fate::Snoozed(Duration::from_secs(30))
             }

@@ -1,10 +1,11 @@
 //! What was enqueued.
 
 use crate::db::AsConn;
-use crate::db::test_bench::{self, Waiting};
+use crate::db::test_support::travel::{self, Waiting};
 use crate::error::{Doing, Error, Result};
-use crate::job::{Job, JobId};
-use crate::registry::decode;
+use crate::job::class::Job;
+use crate::job::id::JobId;
+use crate::job::registry::decode;
 use chrono::{DateTime, Utc};
 use std::time::Duration;
 
@@ -38,7 +39,7 @@ pub struct EnqueuedJob<J> {
 /// # Errors
 /// When the database does not answer, or arguments are not those of the type.
 pub fn enqueued<J: Job>(conn: &mut (impl AsConn + ?Sized)) -> Result<Vec<EnqueuedJob<J>>> {
-    let rows = test_bench::waiting(&mut conn.as_conn()).doing("list the jobs")?;
+    let rows = travel::waiting(&mut conn.as_conn()).doing("list the jobs")?;
     let is_it = |row: &Waiting| row.class_name == J::NAME || J::ALIASES.contains(&&*row.class_name);
     let typed = rows
         .into_iter()
@@ -64,7 +65,7 @@ pub fn enqueued<J: Job>(conn: &mut (impl AsConn + ?Sized)) -> Result<Vec<Enqueue
 pub fn enqueued_any(
     conn: &mut (impl AsConn + ?Sized),
 ) -> Result<Vec<EnqueuedJob<serde_json::Value>>> {
-    let rows = test_bench::waiting(&mut conn.as_conn()).doing("list the jobs")?;
+    let rows = travel::waiting(&mut conn.as_conn()).doing("list the jobs")?;
     let typed = rows
         .into_iter()
         .map(|row| typed(row, |text| serde_json::from_str(text)));
@@ -130,7 +131,7 @@ pub fn assert_not_enqueued<J: Job>(conn: &mut (impl AsConn + ?Sized)) {
 
 /// Names and queues; no arguments, which may be secret.
 fn listing(conn: &mut (impl AsConn + ?Sized)) -> String {
-    let rows = test_bench::waiting(&mut conn.as_conn()).unwrap_or_default();
+    let rows = travel::waiting(&mut conn.as_conn()).unwrap_or_default();
     let rows = rows.iter();
     let names: Vec<String> = rows
         .map(|row| format!("`{}` on {}", row.class_name, row.queue_name))

@@ -54,16 +54,17 @@
 //! What depends on processes (crashes, heartbeats, signals) needs real ones:
 //! start a [`Worker`](crate::Worker) on a database of its own for that.
 
-mod drain;
-mod enqueued;
+pub(crate) mod drain;
+pub(crate) mod enqueued;
 
-pub use crate::db::TestDatabase;
-pub use drain::{Drained, Fate, Performed, drain, perform};
-pub use enqueued::{EnqueuedJob, assert_enqueued, assert_not_enqueued, enqueued, enqueued_any};
-
-use crate::db::{AsConn, test_bench};
+use crate::db::AsConn;
+use crate::db::test_support::travel as rows;
 use crate::error::{Doing, Result};
 use std::time::Duration;
+
+pub use crate::db::test_support::database::TestDatabase;
+pub use drain::{Drained, Fate, Performed, drain, perform};
+pub use enqueued::{EnqueuedJob, assert_enqueued, assert_not_enqueued, enqueued, enqueued_any};
 
 /// Lets so much time pass, as far as the tables are concerned.
 ///
@@ -77,5 +78,5 @@ use std::time::Duration;
 /// # Errors
 /// When the database does not answer or has no tables.
 pub fn travel<C: AsConn + ?Sized>(conn: &mut C, by: Duration) -> Result<()> {
-    test_bench::travel(&mut conn.as_conn(), by).doing("let time pass")
+    rows::travel(&mut conn.as_conn(), by).doing("let time pass")
 }

@@ -1,12 +1,14 @@
 //! Claims for which no thread is free yet.
 
-use super::checks;
-use super::db::{TestDb, execute, on_each_database};
-use super::interleavings::world::{World, limited, once, row, with_key};
-use crate::db::jobs::{self, NewRow};
-use crate::db::ready::{self, Claimed, Claims, Mark, Queues, Want};
-use crate::db::recovery::{Death, Recovered};
-use crate::db::{AsConn, Conn, blocked, claimed, processes};
+use crate::db::conn::connection::{AsConn, Conn};
+use crate::db::internal_tests::checks;
+use crate::db::internal_tests::db::{TestDb, execute, on_each_database};
+use crate::db::internal_tests::interleavings::world::{World, limited, once, row, with_key};
+use crate::db::model::claim::{Claimed, Claims, Mark, Queues, Want};
+use crate::db::model::new_row::NewRow;
+use crate::db::table::claimed;
+use crate::db::transition::recover::{Death, Recovered};
+use crate::db::transition::{claim, enqueue, promote, prune};
 
 on_each_database!(
     what_may_run_once_has_not_begun_before_a_thread_is_free,
@@ -35,7 +37,7 @@ fn claim_up_to(
         from,
         wanted_after: 0,
     };
-    match ready::claim(conn, &want).unwrap() {
+    match claim::claim(conn, &want).unwrap() {
         Claims::Held { jobs, .. } => jobs,
         Claims::Unregistered => panic!("{process_id} is not registered"),
     }
@@ -46,7 +48,7 @@ fn kill(conn: &mut Conn<'_>, process_id: i64) -> Recovered {
         is_crash: true,
         how: "was killed by signal 9".to_owned(),
     };
-    let recovered = processes::prune(conn, process_id, None, &death).unwrap();
+    let recovered = prune::prune(conn, process_id, None, &death).unwrap();
     assert_eq!(checks::violations(conn), Vec::<String>::new());
     recovered.unwrap()
 }
@@ -114,20 +116,20 @@ fn what_no_crash_is_forgiven_has_not_begun_either(db: &TestDb) {
         max_crashes: Some(0),
         ..row
     };
-    let mut jobs = vec![jobs::insert(conn, &fragile(row())).unwrap().id];
+    let mut jobs = vec![enqueue::insert(conn, &fragile(row())).unwrap().id];
     for one in [with_key("k"), limited(), named("u")] {
-        jobs.push(jobs::insert(conn, &fragile(one)).unwrap().id);
+        jobs.push(enqueue::insert(conn, &fragile(one)).unwrap().id);
     }
     // One statement for few, for those with a key or name, and for very many.
     let few = [fragile(row()), fragile(row())];
     let keyed = [fragile(with_key("l")), fragile(named("v"))];
     let many = vec![fragile(row()); 200];
     for lot in [&few[..], &keyed, &many] {
-        let lot = jobs::insert_all(conn, lot).unwrap();
+        let lot = enqueue::insert_all(conn, lot).unwrap();
         jobs.extend(lot.into_iter().map(|one| one.id));
     }
-    blocked::promote(conn, 10).unwrap();
-    let usual = jobs::insert(conn, &row()).unwrap().id;
+    promote::promote(conn, 10).unwrap();
+    let usual = enqueue::insert(conn, &row()).unwrap().id;
     let held = claim_up_to(500, conn, world.processes[0], (true, &[]));
     let begun: Vec<i64> = held
         .iter()

@@ -1,8 +1,9 @@
 //! The invariants, asked of the database itself, and what it says of each job.
 
-use super::db::{execute, texts};
-use crate::db::sql::{cached, sql};
-use crate::db::{Conn, on, semaphores};
+use crate::db::conn::connection::{Conn, on};
+use crate::db::conn::sql::{cached, sql};
+use crate::db::internal_tests::db::{execute, texts};
+use crate::db::table::semaphores;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Double, Integer, Nullable, Text};
 

@@ -1,8 +1,8 @@
 //! How long a migration waits for tables that others have locked.
 
-use super::db::{TestDb, execute};
-use crate::db::completion::postgres::complete;
-use crate::db::{AsConn as _, Conn};
+use crate::db::conn::connection::{AsConn as _, Conn};
+use crate::db::internal_tests::db::{TestDb, execute};
+use crate::db::schema::migrate_postgres::complete;
 use std::time::Duration;
 
 /// One that reads and never ends.

@@ -1,8 +1,10 @@
 //! A migrated database for one test: a SQLite file, or a schema of the
 //! Postgres server that `bin/test` starts. The twin of `tests/suite/support/db.rs`.
 
-use crate::db::sql::cached;
-use crate::db::{AsConn, Conn, Database, DbConnection, on};
+use crate::db::conn::connection::{AsConn, Conn, on};
+use crate::db::conn::database::Database;
+use crate::db::conn::owned::DbConnection;
+use crate::db::conn::sql::cached;
 #[cfg(feature = "postgres")]
 use diesel::Connection as _;
 use diesel::connection::SimpleConnection;
@@ -72,7 +74,7 @@ impl TestDb {
             database,
             _place: place,
         };
-        super::checks::audit(&mut db.connect().as_conn());
+        crate::db::internal_tests::checks::audit(&mut db.connect().as_conn());
         db
     }
 

@@ -1,15 +1,17 @@
 //! What should not happen: times that no calendar has, rows that are not there.
 
-use super::checks;
-use super::db::{TestDb, execute, on_each_database};
-use super::interleavings::world::{World, row, take};
-use crate::db::claimed;
-use crate::db::jobs::NewRow;
-use crate::db::ready::Mark;
-use crate::db::recovery::Death;
-use crate::db::recurring::{self, Definition};
-use crate::db::unique::{self, OnConflict};
-use crate::db::{AsConn, Conn, processes};
+use crate::db::transition::schedule;
+
+use crate::db::conn::connection::{AsConn, Conn};
+use crate::db::internal_tests::checks;
+use crate::db::internal_tests::db::{TestDb, execute, on_each_database};
+use crate::db::internal_tests::interleavings::world::{World, row, take};
+use crate::db::model::claim::Mark;
+use crate::db::model::new_row::{NewRow, OnConflict};
+use crate::db::model::recurring::Definition;
+use crate::db::table::recurring_tasks;
+use crate::db::transition::recover::Death;
+use crate::db::transition::{prune, release, unblock};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -19,7 +21,7 @@ fn an_endless_delay_of_a_release_is_long(db: &TestDb) {
     let mut world = World::default();
     world.process(conn);
     world.claimed(conn, 1, &row());
-    let released = claimed::release(conn, world.processes[0], &world.claims, Some(Duration::MAX));
+    let released = release::release(conn, world.processes[0], &world.claims, Some(Duration::MAX));
     assert_eq!(released.unwrap(), world.claims);
     assert_waiting(&checks::jobs(conn), 1);
     assert_eq!(take(conn, world.processes[0], 1).unwrap(), Some(Vec::new()));
@@ -39,7 +41,7 @@ fn a_claim_without_a_job_goes_with_its_process(db: &TestDb) {
         is_crash: true,
         how: "was killed by signal 9".to_owned(),
     };
-    let recovered = processes::prune(conn, world.processes[0], None, &death).unwrap();
+    let recovered = prune::prune(conn, world.processes[0], None, &death).unwrap();
     assert_eq!(recovered.unwrap().released, [world.jobs[1]]);
     assert_eq!(checks::violations(conn), Vec::<String>::new());
 }
@@ -49,7 +51,7 @@ fn a_claim_without_a_job_goes_with_its_process(db: &TestDb) {
 fn a_tick_that_comes_during_a_look_is_not_slept_over(db: &TestDb) {
     let mut connection = db.connect();
     let conn = &mut connection.as_conn();
-    let began = recurring::now(conn).unwrap();
+    let began = recurring_tasks::now(conn).unwrap();
     let task = Definition {
         key: "t".into(),
         schedule: "@hourly".into(),
@@ -63,8 +65,8 @@ fn a_tick_that_comes_during_a_look_is_not_slept_over(db: &TestDb) {
         revision: None,
     };
     let tick = began - Duration::from_secs(1);
-    recurring::schedule(conn, &task, &|_| tick).unwrap();
-    let next = |conn: &mut Conn<'_>, since| recurring::next_tick(conn, "[]", since).unwrap();
+    schedule::schedule(conn, &task, &|_| tick).unwrap();
+    let next = |conn: &mut Conn<'_>, since| recurring_tasks::next_tick(conn, "[]", since).unwrap();
     let before = tick - Duration::from_secs(1);
     assert_eq!(next(conn, before), Some(Duration::ZERO));
     assert_eq!(next(conn, began), None);
@@ -89,7 +91,7 @@ fn jobs_that_wait_for_none_go_on(db: &TestDb) {
     let walk = |conn: &mut Conn<'_>| {
         let (mut stretches, mut unblocked, mut beyond) = (0, 0, Some(Mark::BEGINNING));
         while let Some(from) = beyond {
-            let (reached, count) = unique::sweep(conn, from, 2).unwrap();
+            let (reached, count) = unblock::sweep(conn, from, 2).unwrap();
             (stretches, unblocked, beyond) = (stretches + 1, unblocked + count, reached);
         }
         (stretches, unblocked)

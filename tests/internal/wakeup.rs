@@ -1,9 +1,9 @@
 //! Whoever listens hears of every commit.
 
-use super::db::{TestDb, execute};
 use crate::clock;
-use crate::db::AsConn as _;
-use crate::db::status;
+use crate::db::conn::connection::AsConn as _;
+use crate::db::internal_tests::db::{TestDb, execute};
+use crate::db::query::status;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 

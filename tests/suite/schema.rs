@@ -1,4 +1,4 @@
-//! The tables of a migrated database: as `src/db/schema.rs` tells Diesel, and
+//! The tables of a migrated database: as `src/db/schema/tables.rs` tells Diesel, and
 //! as a Rails app with Solid Queue expects them.
 
 use crate::on_each_database;
@@ -12,7 +12,7 @@ fn declared() -> BTreeMap<String, BTreeMap<String, (String, bool)>> {
     let mut tables = BTreeMap::new();
     let mut table = String::new();
     let mut name = None;
-    for line in include_str!("../../src/db/schema.rs").lines() {
+    for line in include_str!("../../src/db/schema/tables.rs").lines() {
         let line = line.trim();
         if let Some(text) = line.strip_prefix("#[sql_name = \"") {
             name = Some(text.trim_end_matches("\"]").to_owned());

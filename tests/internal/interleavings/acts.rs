@@ -1,14 +1,16 @@
 //! What actors do, processes and claims by their numbers, and say of it.
 
-use super::world::{World, take, with_key};
-use crate::db::attempts::{self, End, Ending};
-use crate::db::claimed::{self, Fence, Finished};
-use crate::db::clear::{self, Old};
-use crate::db::failed::Failure;
-use crate::db::jobs::{self, NewRow};
-use crate::db::moves::{self, When};
-use crate::db::recovery::Death;
-use crate::db::{Conn, blocked, processes, scheduled};
+use crate::db::conn::connection::Conn;
+use crate::db::conn::sql;
+use crate::db::internal_tests::interleavings::world::{World, take, with_key};
+use crate::db::model::claim::{Fence, Finished};
+use crate::db::model::new_row::NewRow;
+use crate::db::model::outcome::{End, Ending, Failure};
+use crate::db::table::{claimed, processes};
+use crate::db::transition::clear::{self, Old};
+use crate::db::transition::operate::{self, When};
+use crate::db::transition::recover::Death;
+use crate::db::transition::{dispatch, enqueue, finish, promote, prune, release};
 use diesel::QueryResult;
 use diesel::result::Error::RollbackTransaction;
 use std::collections::BTreeMap;
@@ -34,7 +36,7 @@ pub fn claim_and_finish(conn: &mut Conn<'_>, world: &World, process: usize) -> Q
         return Ok("took 0".to_owned());
     }
     let claims: Vec<i64> = taken.iter().map(|(claim, _)| *claim).collect();
-    let ended = claimed::finish(conn, process, &claims, (Finished::Keep, true))?;
+    let ended = finish::finish(conn, process, &claims, (Finished::Keep, true))?;
     Ok(format!("took {} finished {}", taken.len(), ended.len()))
 }
 
@@ -52,7 +54,7 @@ pub fn finish(
     claims: &[usize],
     finished: Finished,
 ) -> QueryResult<String> {
-    let ended = claimed::finish(
+    let ended = finish::finish(
         conn,
         world.processes[process - 1],
         &ids(world, claims),
@@ -90,7 +92,7 @@ pub fn release(
     claims: &[usize],
     delay: Option<Duration>,
 ) -> QueryResult<String> {
-    let ended = claimed::release(
+    let ended = release::release(
         conn,
         world.processes[process - 1],
         &ids(world, claims),
@@ -110,7 +112,7 @@ pub fn prune(
         is_crash: true,
         how: "was killed by signal 9".to_owned(),
     };
-    let recovered = processes::prune(conn, world.processes[process - 1], seen, &death)?;
+    let recovered = prune::prune(conn, world.processes[process - 1], seen, &death)?;
     Ok(match recovered {
         None => "refused".to_owned(),
         Some(all) => format!(
@@ -132,19 +134,19 @@ pub fn heartbeat(conn: &mut Conn<'_>, world: &World, process: usize) -> QueryRes
 }
 
 pub fn deregister(conn: &mut Conn<'_>, world: &World, process: usize) -> QueryResult<String> {
-    let gone = processes::deregister(conn, world.processes[process - 1])?;
+    let gone = prune::deregister(conn, world.processes[process - 1])?;
     Ok(if gone { "gone" } else { "refused" }.to_owned())
 }
 
 pub fn dispatch(conn: &mut Conn<'_>, batch: usize) -> QueryResult<String> {
-    Ok(format!("{}", scheduled::dispatch(conn, batch)?))
+    Ok(format!("{}", dispatch::dispatch(conn, batch)?))
 }
 
 /// Enqueues in a transaction of the caller's own, as applications do.
 pub fn enqueue(conn: &mut Conn<'_>, row: &NewRow, commit: bool) -> QueryResult<String> {
     let mut said = String::new();
     let result: QueryResult<()> = conn.transaction(|conn| {
-        let inserted = jobs::insert(conn, row)?;
+        let inserted = enqueue::insert(conn, row)?;
         said = if inserted.is_new { "new" } else { "known" }.to_owned();
         if commit {
             Ok(())
@@ -161,7 +163,7 @@ pub fn enqueue(conn: &mut Conn<'_>, row: &NewRow, commit: bool) -> QueryResult<S
 
 pub fn enqueue_all(conn: &mut Conn<'_>, keys: &[&str]) -> QueryResult<String> {
     let rows: Vec<NewRow> = keys.iter().map(|key| with_key(key)).collect();
-    let inserted = jobs::insert_all(conn, &rows)?;
+    let inserted = enqueue::insert_all(conn, &rows)?;
     let new = inserted.iter().filter(|one| one.is_new).count();
     Ok(format!("{new} new"))
 }
@@ -202,7 +204,7 @@ pub fn reconcile(conn: &mut Conn<'_>, world: &World, process: usize) -> QueryRes
         .into_iter()
         .map(|(claim, _)| claim)
         .collect();
-    let ended = claimed::release(conn, process, &held, None)?;
+    let ended = release::release(conn, process, &held, None)?;
     Ok(format!("{} of {}", ended.len(), held.len()))
 }
 
@@ -227,7 +229,7 @@ pub fn end(
         process_id: world.processes[process - 1],
         claim_id: world.claims[claim - 1],
     };
-    let done = attempts::end(conn, fence, ending, Duration::ZERO, finished)?;
+    let done = finish::end(conn, fence, ending, Duration::ZERO, finished)?;
     Ok(in_a_word(done.as_ref()).to_owned())
 }
 
@@ -245,7 +247,7 @@ pub fn end_all(
     });
     let ends: Vec<End<'_>> = ends.collect();
     let process = world.processes[process - 1];
-    let done: BTreeMap<i64, Ending> = attempts::end_all(conn, process, &ends, Finished::Keep)?
+    let done: BTreeMap<i64, Ending> = finish::end_all(conn, process, &ends, Finished::Keep)?
         .into_iter()
         .collect();
     let words = ends.iter().map(|(claim, ..)| in_a_word(done.get(claim)));
@@ -266,11 +268,11 @@ fn in_a_word(done: Option<&Ending>) -> &'static str {
 
 /// Promotes blocked jobs of up to so many keys.
 pub fn promote(conn: &mut Conn<'_>, batch: usize) -> QueryResult<String> {
-    Ok(blocked::promote(conn, batch)?.ready.len().to_string())
+    Ok(promote::promote(conn, batch)?.ready.len().to_string())
 }
 
 pub fn cancel(conn: &mut Conn<'_>, world: &World, jobs: &[usize]) -> QueryResult<String> {
-    let done = moves::cancel(conn, &job_ids(world, jobs))?;
+    let done = operate::cancel(conn, &job_ids(world, jobs))?;
     Ok(format!(
         "{} ended {} asked",
         done.ended.len(),
@@ -279,13 +281,13 @@ pub fn cancel(conn: &mut Conn<'_>, world: &World, jobs: &[usize]) -> QueryResult
 }
 
 pub fn discard(conn: &mut Conn<'_>, world: &World, jobs: &[usize]) -> QueryResult<String> {
-    Ok(moves::discard(conn, &job_ids(world, jobs))?
+    Ok(operate::discard(conn, &job_ids(world, jobs))?
         .len()
         .to_string())
 }
 
 pub fn retry(conn: &mut Conn<'_>, world: &World, jobs: &[usize]) -> QueryResult<String> {
-    let done = moves::retry(conn, &job_ids(world, jobs), true)?;
+    let done = operate::retry(conn, &job_ids(world, jobs), true)?;
     Ok(done.ready.len().to_string())
 }
 
@@ -296,8 +298,8 @@ pub fn reschedule(
     jobs: &[usize],
     later: bool,
 ) -> QueryResult<String> {
-    let delay = if later { scheduled::micros(HOUR) } else { 0 };
-    let moved = moves::reschedule(conn, &job_ids(world, jobs), When::In(delay))?;
+    let delay = if later { sql::micros(HOUR) } else { 0 };
+    let moved = operate::reschedule(conn, &job_ids(world, jobs), When::In(delay))?;
     Ok(moved.len().to_string())
 }
 
@@ -307,7 +309,7 @@ pub fn rank(
     jobs: &[usize],
     priority: i32,
 ) -> QueryResult<String> {
-    let ranked = moves::change_priority(conn, &job_ids(world, jobs), priority)?;
+    let ranked = operate::change_priority(conn, &job_ids(world, jobs), priority)?;
     Ok(ranked.len().to_string())
 }
 
@@ -336,6 +338,6 @@ pub fn claim_and_release(
     let process = world.processes[process - 1];
     let taken = take(conn, process, 5)?.unwrap_or_default();
     let claims: Vec<i64> = taken.iter().map(|(claim, _)| *claim).collect();
-    let released = claimed::release(conn, process, &claims, None)?;
+    let released = release::release(conn, process, &claims, None)?;
     Ok(format!("took {} released {}", taken.len(), released.len()))
 }

@@ -1,11 +1,11 @@
 //! Enqueueing and dispatching, by several at once.
 
-use super::super::db::{TestDb, on_each_database};
-use super::Play;
-use super::acts::*;
-use super::world::{World, later, row, with_key};
-use crate::db::Conn;
-use crate::db::claimed::Finished::{Delete, Keep};
+use crate::db::conn::connection::Conn;
+use crate::db::internal_tests::db::{TestDb, on_each_database};
+use crate::db::internal_tests::interleavings::Play;
+use crate::db::internal_tests::interleavings::acts::*;
+use crate::db::internal_tests::interleavings::world::{World, later, row, with_key};
+use crate::db::model::claim::Finished::{Delete, Keep};
 
 fn nothing(_: &mut Conn<'_>) -> World {
     World::default()

@@ -1,12 +1,12 @@
 //! Several rows at once: nobody may take them in an order in which two wait
 //! for each other.
 
-use super::super::db::{TestDb, execute, on_each_database};
-use super::Play;
-use super::acts::*;
-use super::world::{World, row};
-use crate::db::Conn;
-use crate::db::claimed::Finished::Keep;
+use crate::db::conn::connection::Conn;
+use crate::db::internal_tests::db::{TestDb, execute, on_each_database};
+use crate::db::internal_tests::interleavings::Play;
+use crate::db::internal_tests::interleavings::acts::*;
+use crate::db::internal_tests::interleavings::world::{World, row};
+use crate::db::model::claim::Finished::Keep;
 
 /// p1 holds j1, j2 and j3.
 fn three_claims(conn: &mut Conn<'_>) -> World {

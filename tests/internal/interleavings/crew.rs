@@ -1,9 +1,9 @@
 //! Actors on threads and connections of their own, each of which stops before
 //! every statement until it is let go.
 
-use super::world::World;
+use crate::db::conn::connection::{AsConn, Conn, on};
 use crate::db::internal_tests::db::TestDb;
-use crate::db::{AsConn, Conn, on};
+use crate::db::internal_tests::interleavings::world::World;
 use crate::mutant;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use diesel::connection::{Instrumentation, InstrumentationEvent};

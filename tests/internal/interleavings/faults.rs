@@ -1,13 +1,14 @@
 //! The proof of the proof: each of these faults is found.
 
+use crate::db::conn::connection::Conn;
 #[cfg(feature = "postgres")]
-use super::super::db::execute;
-use super::super::db::{TestDb, on_each_database};
-use super::Play;
-use super::acts::*;
-use super::world::{World, row};
-use crate::db::Conn;
-use crate::db::claimed::{self, Finished::Keep};
+use crate::db::internal_tests::db::execute;
+use crate::db::internal_tests::db::{TestDb, on_each_database};
+use crate::db::internal_tests::interleavings::Play;
+use crate::db::internal_tests::interleavings::acts::*;
+use crate::db::internal_tests::interleavings::world::{World, row};
+use crate::db::model::claim::Finished::Keep;
+use crate::db::transition::finish;
 #[cfg(feature = "postgres")]
 use diesel::QueryResult;
 
@@ -60,7 +61,7 @@ fn a_finish_without_the_fence(db: &TestDb) {
     let what = found(
         Play::new(db, a_claim_and_a_ready_job)
             .actor("late", |c, w| {
-                claimed::finish_unfenced(c, &[(w.claims[0], w.jobs[0])])?;
+                finish::finish_unfenced(c, &[(w.claims[0], w.jobs[0])])?;
                 Ok("done".to_owned())
             })
             .actor("prune", |c, w| prune(c, w, 1, Some(0)))

@@ -1,11 +1,12 @@
 //! Jobs of one concurrency key: who gets its slot when another gives it up.
 
-use super::super::db::{TestDb, on_each_database};
-use super::Play;
-use super::acts::*;
-use super::world::{World, limited};
-use crate::db::claimed::Finished::{Delete, Keep};
-use crate::db::{Conn, semaphores};
+use crate::db::conn::connection::Conn;
+use crate::db::internal_tests::db::{TestDb, on_each_database};
+use crate::db::internal_tests::interleavings::Play;
+use crate::db::internal_tests::interleavings::acts::*;
+use crate::db::internal_tests::interleavings::world::{World, limited};
+use crate::db::model::claim::Finished::{Delete, Keep};
+use crate::db::table::wanted_keys;
 use std::collections::BTreeSet;
 
 /// p1 is idle; j1 and j2 are blocked, and their key is wanted once for each.
@@ -77,7 +78,7 @@ fn finish_and_enqueue(db: &TestDb) {
 /// p1 holds j1, and with it the only slot, and the key is wanted.
 fn slot_taken_and_wanted(conn: &mut Conn<'_>) -> World {
     let world = slot_taken(conn);
-    semaphores::want(conn, &BTreeSet::from(["a/k".to_owned()])).unwrap();
+    wanted_keys::want(conn, &BTreeSet::from(["a/k".to_owned()])).unwrap();
     world
 }
 

@@ -20,14 +20,15 @@ mod runs;
 mod ticks;
 pub mod world;
 
-use super::checks;
-use super::db::{TestDb, texts};
-use crate::db::{AsConn, Conn, DbConnection};
-use crew::{Event, Habits, Hand, State, Work};
+use crate::db::conn::connection::{AsConn, Conn};
+use crate::db::conn::owned::DbConnection;
+use crate::db::internal_tests::checks;
+use crate::db::internal_tests::db::{TestDb, texts};
+use crate::db::internal_tests::interleavings::crew::{Event, Habits, Hand, State, Work};
+use crate::db::internal_tests::interleavings::world::World;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-use world::World;
 
 /// What happens at once, on a database.
 pub struct Play<'d> {

@@ -1,13 +1,13 @@
 //! What people do to jobs from outside, while workers, dispatchers and
 //! supervisors are at them.
 
-use super::super::db::{TestDb, on_each_database};
-use super::Play;
-use super::acts::*;
-use super::world::{World, row};
-use crate::db::Conn;
-use crate::db::claimed::Finished::{Delete, Keep};
-use crate::db::jobs::NewRow;
+use crate::db::conn::connection::Conn;
+use crate::db::internal_tests::db::{TestDb, on_each_database};
+use crate::db::internal_tests::interleavings::Play;
+use crate::db::internal_tests::interleavings::acts::*;
+use crate::db::internal_tests::interleavings::world::{World, row};
+use crate::db::model::claim::Finished::{Delete, Keep};
+use crate::db::model::new_row::NewRow;
 
 /// p1 is idle.
 fn a_process(conn: &mut Conn<'_>) -> World {

@@ -1,15 +1,15 @@
 //! Jobs with unique ids: who gets one, while others enqueue, claim, end and
 //! clear the jobs that hold them.
 
-use super::super::db::{TestDb, execute, on_each_database};
-use super::Play;
-use super::acts::*;
-use super::world::{World, row};
-use crate::db::claimed::{self, Finished, FinishedJob};
-use crate::db::jobs::{self, NewRow};
-use crate::db::ready::Mark;
-use crate::db::unique::{self, OnConflict, UniqueScope};
-use crate::db::{Conn, clear};
+use crate::db::conn::connection::Conn;
+use crate::db::internal_tests::db::{TestDb, execute, on_each_database};
+use crate::db::internal_tests::interleavings::Play;
+use crate::db::internal_tests::interleavings::acts::*;
+use crate::db::internal_tests::interleavings::world::{World, row};
+use crate::db::model::claim::{Finished, Mark};
+use crate::db::model::new_row::{NewRow, OnConflict, UniqueScope};
+use crate::db::transition::finish::{self, FinishedJob};
+use crate::db::transition::{clear, enqueue, unblock};
 use diesel::QueryResult;
 use diesel::result::Error::RollbackTransaction;
 
@@ -38,7 +38,7 @@ fn until_result_expires() -> NewRow {
 fn put(conn: &mut Conn<'_>, row: &NewRow, commit: bool) -> QueryResult<String> {
     let mut said = String::new();
     let result: QueryResult<()> = conn.transaction(|conn| {
-        said = format!("{:?}", jobs::insert(conn, row)?.outcome).to_lowercase();
+        said = format!("{:?}", enqueue::insert(conn, row)?.outcome).to_lowercase();
         if commit {
             Ok(())
         } else {
@@ -55,7 +55,7 @@ fn put(conn: &mut Conn<'_>, row: &NewRow, commit: bool) -> QueryResult<String> {
 /// The same, and then what a dispatcher does sooner or later.
 fn put_and_unblock(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<String> {
     let said = put(conn, row, true)?;
-    unique::sweep(conn, Mark::BEGINNING, 10)?;
+    unblock::sweep(conn, Mark::BEGINNING, 10)?;
     Ok(said)
 }
 
@@ -67,7 +67,7 @@ fn end_named(conn: &mut Conn<'_>, world: &World, finished: Finished) -> QueryRes
         named: Some(world.jobs[0]),
         steps: None,
     };
-    let ended = claimed::finish_and_keep(conn, world.processes[0], vec![job], (finished, true))?;
+    let ended = finish::finish_and_keep(conn, world.processes[0], vec![job], (finished, true))?;
     Ok(ended.len().to_string())
 }
 
@@ -111,7 +111,7 @@ fn one_expired(conn: &mut Conn<'_>) -> World {
     let mut world = a_process(conn);
     world.claimed(conn, 1, &until_result_expires());
     let claims = [world.claims[0]];
-    claimed::finish(conn, world.processes[0], &claims, (Finished::Keep, true)).unwrap();
+    finish::finish(conn, world.processes[0], &claims, (Finished::Keep, true)).unwrap();
     let text = format!(
         "INSERT INTO windlass_results (job_id, class_name, outcome, attempt, finished_at, expires_at) \
          VALUES ({}, 'a', 'succeeded', 1, '2020-01-01 00:00:00.000000', '2020-01-01 00:00:00.000000')",
@@ -159,7 +159,7 @@ fn lot(conn: &mut Conn<'_>, names: &[&str]) -> QueryResult<String> {
             ..row()
         })
         .collect();
-    let inserted = jobs::insert_all(conn, &rows)?;
+    let inserted = enqueue::insert_all(conn, &rows)?;
     let new = inserted.iter().filter(|one| one.is_new).count();
     Ok(new.to_string())
 }
@@ -284,7 +284,7 @@ fn finish_and_dispatch_of_one_behind(db: &TestDb) {
         .coarse()
         .actor("finish", |c, w| end_named(c, w, Finished::Keep))
         .actor("unblock", |c, _| {
-            Ok(unique::sweep(c, Mark::BEGINNING, 10)?.1.to_string())
+            Ok(unblock::sweep(c, Mark::BEGINNING, 10)?.1.to_string())
         })
         .actor("prune", |c, w| prune(c, w, 1, Some(0)))
         .ends_in(&[

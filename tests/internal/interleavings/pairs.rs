@@ -1,11 +1,11 @@
 //! Two or three actors and one claim: who ends it, and who comes too late.
 
-use super::super::db::{TestDb, on_each_database};
-use super::Play;
-use super::acts::*;
-use super::world::{World, once, row};
-use crate::db::Conn;
-use crate::db::claimed::Finished::{Delete, Keep};
+use crate::db::conn::connection::Conn;
+use crate::db::internal_tests::db::{TestDb, on_each_database};
+use crate::db::internal_tests::interleavings::Play;
+use crate::db::internal_tests::interleavings::acts::*;
+use crate::db::internal_tests::interleavings::world::{World, once, row};
+use crate::db::model::claim::Finished::{Delete, Keep};
 
 /// p1 holds j1.
 fn one_claim(conn: &mut Conn<'_>) -> World {

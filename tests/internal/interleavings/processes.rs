@@ -1,11 +1,11 @@
 //! Processes that come and go while others look.
 
-use super::super::db::{TestDb, on_each_database};
-use super::Play;
-use super::acts::*;
-use super::world::{World, row};
-use crate::db::Conn;
-use crate::db::claimed::Finished::Keep;
+use crate::db::conn::connection::Conn;
+use crate::db::internal_tests::db::{TestDb, on_each_database};
+use crate::db::internal_tests::interleavings::Play;
+use crate::db::internal_tests::interleavings::acts::*;
+use crate::db::internal_tests::interleavings::world::{World, row};
+use crate::db::model::claim::Finished::Keep;
 
 /// p1 is idle; j1 is ready.
 fn one_ready(conn: &mut Conn<'_>) -> World {

@@ -1,14 +1,16 @@
 //! What a run does under its claim, steps and verdicts, while others end it.
 
-use super::super::db::{TestDb, on_each_database};
-use super::Play;
-use super::acts::*;
-use super::world::{World, row};
-use crate::db::claimed::Finished::{Delete, Keep};
-use crate::db::claimed::{self, Fence, Finished, FinishedJob};
-use crate::db::notes::{self, Note};
-use crate::db::steps::{self, Found};
-use crate::db::{Conn, recovery};
+use crate::db::conn::connection::Conn;
+use crate::db::internal_tests::db::{TestDb, on_each_database};
+use crate::db::internal_tests::interleavings::Play;
+use crate::db::internal_tests::interleavings::acts::*;
+use crate::db::internal_tests::interleavings::world::{World, row};
+use crate::db::model::claim::Fence;
+use crate::db::model::claim::Finished::{self, Delete, Keep};
+use crate::db::table::progress::{self, Note};
+use crate::db::table::steps::{self, Found};
+use crate::db::transition::finish::{self, FinishedJob};
+use crate::db::transition::recover;
 use diesel::QueryResult;
 
 /// p1 holds j1 and j2.
@@ -52,12 +54,12 @@ fn finish_with_steps(
         named: None,
         steps: Some(world.jobs[0]),
     };
-    let ended = claimed::finish_and_keep(conn, world.processes[0], vec![job], (finished, true))?;
+    let ended = finish::finish_and_keep(conn, world.processes[0], vec![job], (finished, true))?;
     Ok(format!("{}", ended.len()))
 }
 
 fn condemn(conn: &mut Conn<'_>, world: &World) -> QueryResult<String> {
-    let held = recovery::condemn(conn, first(world), &retrying(), true)?;
+    let held = recover::condemn(conn, first(world), &retrying(), true)?;
     Ok(if held { "held" } else { "lost" }.to_owned())
 }
 
@@ -66,7 +68,7 @@ fn note(conn: &mut Conn<'_>, world: &World) -> QueryResult<String> {
     let told: Vec<_> = world.claims.iter().map(|claim| (*claim, &note)).collect();
     Ok(format!(
         "{}",
-        notes::write(conn, world.processes[0], &told)?.len()
+        progress::write(conn, world.processes[0], &told)?.len()
     ))
 }
 

@@ -1,11 +1,14 @@
 //! Schedulers at one tick, and whoever changes its task meanwhile.
 
-use super::super::db::{TestDb, execute, on_each_database};
-use super::Play;
-use super::world::{World, row};
-use crate::db::Conn;
-use crate::db::recurring::{self, Definition};
-use crate::db::ticks::{self, Firing, Overlap};
+use crate::db::transition::schedule;
+
+use crate::db::conn::connection::Conn;
+use crate::db::internal_tests::db::{TestDb, execute, on_each_database};
+use crate::db::internal_tests::interleavings::Play;
+use crate::db::internal_tests::interleavings::world::{World, row};
+use crate::db::model::recurring::{Definition, Firing, Overlap};
+use crate::db::table::recurring_tasks;
+use crate::db::transition::fire;
 use chrono::{NaiveDate, NaiveDateTime, TimeDelta};
 use diesel::QueryResult;
 use diesel::result::Error::RollbackTransaction;
@@ -33,7 +36,7 @@ fn tick() -> NaiveDateTime {
 
 /// A task with one tick that is due.
 fn one_due(conn: &mut Conn<'_>) -> World {
-    recurring::schedule(conn, &task("@daily"), &|_| tick()).unwrap();
+    schedule::schedule(conn, &task("@daily"), &|_| tick()).unwrap();
     World::default()
 }
 
@@ -43,7 +46,7 @@ fn nothing(_conn: &mut Conn<'_>) -> World {
 
 /// A scheduler: it looks, and then it fires what it has seen.
 fn fire(conn: &mut Conn<'_>) -> QueryResult<String> {
-    let due = recurring::due(conn, "[]", 0)?;
+    let due = recurring_tasks::due(conn, "[]", 0)?;
     let Some(task) = due.first() else {
         return Ok("0".to_owned());
     };
@@ -53,7 +56,7 @@ fn fire(conn: &mut Conn<'_>) -> QueryResult<String> {
         next_run_at: tick() + TimeDelta::days(100_000),
         overlap: Overlap::Allow,
     };
-    let fired = ticks::fire(conn, &firing)?;
+    let fired = fire::fire(conn, &firing)?;
     Ok(fired.map_or(0, |fired| fired.jobs.len()).to_string())
 }
 
@@ -107,8 +110,8 @@ fn one_that_dies_and_another(db: &TestDb) {
         .also_on_postgres(&["one died, other 0 -> ; "])
         .ends_in(&["one died, other 1 -> new ready; "]);
     let mut connection = db.connect();
-    let conn = &mut crate::db::AsConn::as_conn(&mut connection);
-    super::checks::clear(conn);
+    let conn = &mut crate::db::conn::connection::AsConn::as_conn(&mut connection);
+    crate::db::internal_tests::checks::clear(conn);
     one_due(conn);
     fire_and_die(conn).unwrap();
     assert_eq!(
@@ -121,7 +124,7 @@ fn a_scheduler_and_a_pause(db: &TestDb) {
     Play::new(db, one_due)
         .actor("fire", |c, _| fire(c))
         .actor("pause", |c, _| {
-            recurring::pause(c, "task").map(|done| done.to_string())
+            schedule::pause(c, "task").map(|done| done.to_string())
         })
         .ends_in(&[
             "fire 0, pause true -> ; ",
@@ -133,7 +136,7 @@ fn a_scheduler_and_a_change(db: &TestDb) {
     Play::new(db, one_due)
         .actor("fire", |c, _| fire(c))
         .actor("change", |c, _| {
-            recurring::schedule(c, &task("@hourly"), &|now| now + TimeDelta::hours(1))?;
+            schedule::schedule(c, &task("@hourly"), &|now| now + TimeDelta::hours(1))?;
             Ok("done".to_owned())
         })
         .ends_in(&[
@@ -146,7 +149,7 @@ fn a_scheduler_and_an_end(db: &TestDb) {
     Play::new(db, one_due)
         .actor("fire", |c, _| fire(c))
         .actor("end", |c, _| {
-            recurring::unschedule(c, "task").map(|done| done.to_string())
+            schedule::unschedule(c, "task").map(|done| done.to_string())
         })
         .ends_in(&["fire 0, end true -> ; ", "fire 1, end true -> new ready; "]);
 }
@@ -155,7 +158,7 @@ fn a_scheduler_and_a_run_by_hand(db: &TestDb) {
     Play::new(db, one_due)
         .actor("fire", |c, _| fire(c))
         .actor("run", |c, _| {
-            let job = recurring::run_now(c, "task", |_| Ok(row())).unwrap();
+            let job = fire::run_now(c, "task", |_| Ok(row())).unwrap();
             Ok(if job.is_some() { "done" } else { "unknown" }.to_owned())
         })
         // It does not wait for who holds the task, and looks again.
@@ -164,8 +167,8 @@ fn a_scheduler_and_a_run_by_hand(db: &TestDb) {
 }
 
 fn schedule(conn: &mut Conn<'_>) -> QueryResult<String> {
-    recurring::schedule(conn, &task("@daily"), &|_| tick())?;
-    Ok(recurring::list(conn, None)?.len().to_string())
+    schedule::schedule(conn, &task("@daily"), &|_| tick())?;
+    Ok(recurring_tasks::list(conn, None)?.len().to_string())
 }
 
 fn two_who_schedule_a_new_task(db: &TestDb) {

@@ -1,13 +1,13 @@
 //! What is there before the actors begin, and in words what is there after.
 
-use crate::db::attempts::{self, Ending};
-use crate::db::claimed::{Fence, Finished};
-use crate::db::failed::Failure;
+use crate::db::conn::connection::Conn;
 use crate::db::internal_tests::checks;
 use crate::db::internal_tests::db::execute;
-use crate::db::jobs::{self, NewLimit, NewRow};
-use crate::db::ready::{self, Claims, Queues, Want};
-use crate::db::{Conn, blocked, processes};
+use crate::db::model::claim::{Claims, Fence, Finished, Queues, Want};
+use crate::db::model::new_row::{NewLimit, NewRow};
+use crate::db::model::outcome::{Ending, Failure};
+use crate::db::table::processes;
+use crate::db::transition::{claim, enqueue, finish, promote};
 use diesel::QueryResult;
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ impl World {
 
     /// A job j1, j2, .., in whatever way `row` says.
     pub fn job(&mut self, conn: &mut Conn<'_>, row: &NewRow) {
-        self.jobs.push(jobs::insert(conn, row).unwrap().id);
+        self.jobs.push(enqueue::insert(conn, row).unwrap().id);
     }
 
     /// A job that is due and not dispatched.
@@ -56,7 +56,7 @@ impl World {
     /// A job, claimed by the process of that number.
     pub fn claimed(&mut self, conn: &mut Conn<'_>, process: usize, row: &NewRow) {
         self.job(conn, row);
-        blocked::promote(conn, 10).unwrap();
+        promote::promote(conn, 10).unwrap();
         let claims = take(conn, self.processes[process - 1], 1).unwrap().unwrap();
         self.claims
             .extend(claims.into_iter().map(|(claim, _)| claim));
@@ -70,7 +70,7 @@ impl World {
             claim_id: self.claims.pop().unwrap(),
         };
         let ending = Ending::Fail(Failure::new("test", "as told"));
-        attempts::end(conn, fence, &ending, Duration::ZERO, Finished::Keep).unwrap();
+        finish::end(conn, fence, &ending, Duration::ZERO, Finished::Keep).unwrap();
     }
 
     /// The state of everything, as `j1 ready, j2 claimed by p1; p1 p2`.
@@ -154,7 +154,7 @@ pub fn take(
         from: &[],
         wanted_after: 0,
     };
-    Ok(match ready::claim(conn, &want)? {
+    Ok(match claim::claim(conn, &want)? {
         Claims::Unregistered => None,
         Claims::Held { jobs, .. } => {
             Some(jobs.iter().map(|row| (row.claim_id, row.job_id)).collect())

@@ -1,17 +1,18 @@
 //! How claims end, on a real database.
 
-use super::reference::Answer;
-use super::state::forgotten;
-use super::step::{By, End, Sight, Which};
-use super::subject::number;
-use super::transitions::{NOBODY, Taken};
-use crate::db::attempts::{self, Ending};
-use crate::db::claimed::{self, Fence, Finished};
-use crate::db::failed::Failure;
+use crate::db::conn::connection::Conn;
 use crate::db::internal_tests::checks::JobRow;
 use crate::db::internal_tests::db::execute;
-use crate::db::recovery::Death;
-use crate::db::{Conn, jobs, processes};
+use crate::db::internal_tests::model::reference::Answer;
+use crate::db::internal_tests::model::state::forgotten;
+use crate::db::internal_tests::model::step::{By, End, Sight, Which};
+use crate::db::internal_tests::model::subject::number;
+use crate::db::internal_tests::model::transitions::{NOBODY, Taken};
+use crate::db::model::claim::{Fence, Finished};
+use crate::db::model::outcome::{Ending, Failure};
+use crate::db::table::{claimed, jobs};
+use crate::db::transition::recover::Death;
+use crate::db::transition::{finish, prune, release};
 use crate::mutant;
 use diesel::QueryResult;
 use std::time::Duration;
@@ -25,7 +26,7 @@ impl Taken<'_> {
                     |row: &&JobRow| [row.claim_id, row.last_claim_id].contains(&Some(*claim));
                 Some((*claim, self.rows.iter().find(of_claim)?.id))
             });
-            claimed::finish_unfenced(&mut self.conn, &jobs.collect::<Vec<_>>())?;
+            finish::finish_unfenced(&mut self.conn, &jobs.collect::<Vec<_>>())?;
             claims
         } else {
             let finished = if keep {
@@ -33,7 +34,7 @@ impl Taken<'_> {
             } else {
                 Finished::Delete
             };
-            claimed::finish(&mut self.conn, process, &claims, (finished, true))?
+            finish::finish(&mut self.conn, process, &claims, (finished, true))?
         };
         Ok(Answer::Ended(self.claim_numbers(ended)))
     }
@@ -48,7 +49,7 @@ impl Taken<'_> {
         } else {
             Finished::Delete
         };
-        let done = attempts::end(
+        let done = finish::end(
             &mut self.conn,
             fence,
             &ending(end),
@@ -79,7 +80,7 @@ impl Taken<'_> {
     pub fn release(&mut self, by: By, picks: &[Which], delay: Option<u16>) -> QueryResult<Answer> {
         let (process, claims) = (self.owner(by, picks), self.claims(picks));
         let delay = delay.map(|delay| Duration::from_secs(delay.into()));
-        let ended = claimed::release(&mut self.conn, process, &claims, delay)?;
+        let ended = release::release(&mut self.conn, process, &claims, delay)?;
         if mutant::is("release_leaves_the_claim") {
             for claim in &ended {
                 leave(&mut self.conn, process, *claim);
@@ -98,7 +99,7 @@ impl Taken<'_> {
         };
         let how = "was killed by signal 9".to_owned();
         let id = self.process(process);
-        let recovered = processes::prune(&mut self.conn, id, seen, &Death { is_crash, how })?;
+        let recovered = prune::prune(&mut self.conn, id, seen, &Death { is_crash, how })?;
         Ok(Answer::Recovered(recovered.map(|all| {
             // To the reference, both have ended without having failed.
             let discarded = all.discarded.iter().map(|(job, _)| *job);
@@ -118,7 +119,7 @@ impl Taken<'_> {
         let lost: Vec<i64> = forgotten(&held, memory)
             .map(|claim| ids.claims[claim])
             .collect();
-        let ended = claimed::release(&mut self.conn, process, &lost, None)?;
+        let ended = release::release(&mut self.conn, process, &lost, None)?;
         Ok(Answer::Reconciled(held, self.claim_numbers(ended)))
     }
 

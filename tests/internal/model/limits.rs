@@ -1,10 +1,10 @@
 //! Concurrency limits, by the reference and by a database.
 
-use super::reference::Answer;
-use super::state::{Job, Model, Place};
-use super::transitions::Taken;
-use crate::db::blocked;
-use crate::db::jobs::NewLimit;
+use crate::db::internal_tests::model::reference::Answer;
+use crate::db::internal_tests::model::state::{Job, Model, Place};
+use crate::db::internal_tests::model::transitions::Taken;
+use crate::db::model::new_row::NewLimit;
+use crate::db::transition::promote;
 use diesel::QueryResult;
 use std::collections::BTreeSet;
 
@@ -66,7 +66,7 @@ impl Model {
 impl Taken<'_> {
     /// With every key that is wanted: at most three, each named by few steps.
     pub fn promote(&mut self) -> QueryResult<Answer> {
-        let done = blocked::promote(&mut self.conn, 10_000)?;
+        let done = promote::promote(&mut self.conn, 10_000)?;
         let discarded = done.discarded.iter().map(|job| job.id).collect();
         Ok(Answer::Moved(
             self.job_numbers(done.ready),

@@ -1,9 +1,11 @@
 //! What those see who only look: `status`, the pollers, the watchers.
 
-use super::state::{Due, Model, Place};
-use super::step::QUEUES;
-use super::subject::{Ids, number};
-use crate::db::{Conn, names, processes, scheduled, status};
+use crate::db::conn::connection::Conn;
+use crate::db::internal_tests::model::state::{Due, Model, Place};
+use crate::db::internal_tests::model::step::QUEUES;
+use crate::db::internal_tests::model::subject::{Ids, number};
+use crate::db::query::status;
+use crate::db::table::{processes, queue_names, scheduled};
 use diesel::QueryResult;
 use std::collections::BTreeSet;
 
@@ -89,7 +91,7 @@ pub fn look(conn: &mut Conn<'_>, ids: &mut Ids) -> QueryResult<Seen> {
         .collect();
     let observed = processes::observe(conn)?;
     Ok(Seen {
-        names: names::queue_names(conn, "alpha")?
+        names: queue_names::queue_names(conn, "alpha")?
             .iter()
             .filter_map(|name| QUEUES.into_iter().find(|known| known == name))
             .collect(),

@@ -16,16 +16,16 @@ mod step;
 mod subject;
 mod transitions;
 
-use super::db::TestDb;
+use crate::db::internal_tests::db::TestDb;
+use crate::db::internal_tests::model::reference::Answer;
+use crate::db::internal_tests::model::state::Model;
+use crate::db::internal_tests::model::step::Step;
+use crate::db::internal_tests::model::subject::Subject;
 use crate::mutant;
 use proptest::collection::vec;
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestError, TestRunner};
-use reference::Answer;
-use state::Model;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use step::Step;
-use subject::Subject;
 
 /// Steps of a sequence, on average.
 const STEPS: usize = 60;

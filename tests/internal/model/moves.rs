@@ -1,12 +1,12 @@
 //! What is done to jobs from outside, by the reference and by a database.
 
-use super::reference::{Answer, waiting};
-use super::state::{Model, Place};
-use super::step::Move;
-use super::transitions::Taken;
-use crate::db::clear::{self, Old};
-use crate::db::moves::{self, Cancelled, When};
-use crate::db::scheduled::micros;
+use crate::db::conn::sql::micros;
+use crate::db::internal_tests::model::reference::{Answer, waiting};
+use crate::db::internal_tests::model::state::{Model, Place};
+use crate::db::internal_tests::model::step::Move;
+use crate::db::internal_tests::model::transitions::Taken;
+use crate::db::transition::clear::{self, Old};
+use crate::db::transition::operate::{self, Cancelled, When};
 use diesel::QueryResult;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -95,21 +95,24 @@ impl Taken<'_> {
         let conn = &mut self.conn;
         let (moved, others) = match what {
             Move::Cancel => {
-                let Cancelled { ended, asked, .. } = moves::cancel(conn, &jobs)?;
+                let Cancelled { ended, asked, .. } = operate::cancel(conn, &jobs)?;
                 (ended, asked)
             }
-            Move::Discard => (moves::discard(conn, &jobs)?, Vec::new()),
+            Move::Discard => (operate::discard(conn, &jobs)?, Vec::new()),
             Move::Retry { even_at_most_once } => {
-                let mut done = moves::retry(conn, &jobs, even_at_most_once)?;
+                let mut done = operate::retry(conn, &jobs, even_at_most_once)?;
                 done.risky.append(&mut done.replaced);
                 (done.ready, done.risky)
             }
             Move::Reschedule(seconds) => {
                 let delay = micros(Duration::from_secs(seconds.into()));
-                (moves::reschedule(conn, &jobs, When::In(delay))?, Vec::new())
+                (
+                    operate::reschedule(conn, &jobs, When::In(delay))?,
+                    Vec::new(),
+                )
             }
             Move::ChangePriority(priority) => {
-                (moves::change_priority(conn, &jobs, priority)?, Vec::new())
+                (operate::change_priority(conn, &jobs, priority)?, Vec::new())
             }
         };
         Ok(Answer::Moved(

@@ -1,9 +1,9 @@
 //! What every transition must answer and change, in plain memory.
 
-use super::limits;
-use super::look::Seen;
-use super::state::{Claim, Due, Job, Model, Place, Process, forgotten};
-use super::step::{By, End, New, Sight, Step, When, Which};
+use crate::db::internal_tests::model::limits;
+use crate::db::internal_tests::model::look::Seen;
+use crate::db::internal_tests::model::state::{Claim, Due, Job, Model, Place, Process, forgotten};
+use crate::db::internal_tests::model::step::{By, End, New, Sight, Step, When, Which};
 use std::collections::BTreeSet;
 
 #[derive(Debug, Clone, PartialEq)]

@@ -3,7 +3,7 @@
 //! Jobs, processes and claims are numbered in the order in which they came
 //! to be; what a database calls them is not known here.
 
-use super::step::{By, End, New, Which};
+use crate::db::internal_tests::model::step::{By, End, New, Which};
 use std::collections::BTreeSet;
 
 /// Where a job is.

@@ -1,13 +1,14 @@
 //! A real database under the same steps as the reference, and how the two are
 //! compared.
 
-use super::reference::Answer;
-use super::state::{Due, Job, Model, Place};
-use super::step::{CLASSES, QUEUES, Step};
-use super::transitions::{Taken, set_due};
+use crate::db::conn::connection::AsConn;
+use crate::db::conn::owned::DbConnection;
 use crate::db::internal_tests::checks::{self, JobRow};
 use crate::db::internal_tests::db::TestDb;
-use crate::db::{AsConn, DbConnection};
+use crate::db::internal_tests::model::reference::Answer;
+use crate::db::internal_tests::model::state::{Due, Job, Model, Place};
+use crate::db::internal_tests::model::step::{CLASSES, QUEUES, Step};
+use crate::db::internal_tests::model::transitions::{Taken, set_due};
 use diesel::QueryResult;
 
 pub struct Subject {

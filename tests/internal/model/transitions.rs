@@ -1,16 +1,21 @@
 //! The steps, taken on a real database by the functions under test.
 
-use super::limits;
-use super::look::look;
-use super::reference::Answer;
-use super::state::Model;
-use super::step::{By, CLASSES, New, QUEUES, Step, When, Which};
-use super::subject::{Ids, number};
+use crate::db::transition::prune;
+
+use crate::db::conn::connection::Conn;
+use crate::db::conn::sql;
 use crate::db::internal_tests::checks::JobRow;
 use crate::db::internal_tests::db::execute;
-use crate::db::jobs::{self, Inserted, NewRow};
-use crate::db::ready::{self, Claims, Queues, Want};
-use crate::db::{Conn, processes, scheduled};
+use crate::db::internal_tests::model::limits;
+use crate::db::internal_tests::model::look::look;
+use crate::db::internal_tests::model::reference::Answer;
+use crate::db::internal_tests::model::state::Model;
+use crate::db::internal_tests::model::step::{By, CLASSES, New, QUEUES, Step, When, Which};
+use crate::db::internal_tests::model::subject::{Ids, number};
+use crate::db::model::claim::{Claims, Queues, Want};
+use crate::db::model::new_row::{Inserted, NewRow};
+use crate::db::table::processes;
+use crate::db::transition::{claim, dispatch, enqueue};
 use diesel::QueryResult;
 use diesel::result::Error::RollbackTransaction;
 use std::collections::BTreeSet;
@@ -46,16 +51,16 @@ impl Taken<'_> {
             }
             Step::Deregister { process } => {
                 let id = self.process(*process);
-                processes::deregister(&mut self.conn, id).map(Answer::Is)
+                prune::deregister(&mut self.conn, id).map(Answer::Is)
             }
             Step::Enqueue(new) => {
-                let inserted = jobs::insert(&mut self.conn, &new_row(new))?;
+                let inserted = enqueue::insert(&mut self.conn, &new_row(new))?;
                 Ok(self.jobs(&[inserted]))
             }
             Step::EnqueueAll { jobs, roll_back } => self.enqueue_all(jobs, *roll_back),
             Step::MakeDue { job, rank } => Ok(self.make_due(*job, *rank)),
             Step::Dispatch { batch } => {
-                scheduled::dispatch(&mut self.conn, *batch).map(Answer::Count)
+                dispatch::dispatch(&mut self.conn, *batch).map(Answer::Count)
             }
             Step::Promote => self.promote(),
             Step::Claim {
@@ -149,11 +154,11 @@ impl Taken<'_> {
     fn enqueue_all(&mut self, new: &[New], roll_back: bool) -> QueryResult<Answer> {
         let rows: Vec<NewRow> = new.iter().map(new_row).collect();
         if !roll_back {
-            let inserted = jobs::insert_all(&mut self.conn, &rows)?;
+            let inserted = enqueue::insert_all(&mut self.conn, &rows)?;
             return Ok(self.jobs(&inserted));
         }
         let result: QueryResult<()> = self.conn.transaction(|conn| {
-            jobs::insert_all(conn, &rows)?;
+            enqueue::insert_all(conn, &rows)?;
             Err(RollbackTransaction)
         });
         match result {
@@ -202,7 +207,7 @@ impl Taken<'_> {
             from: &[],
             wanted_after: 0,
         };
-        let Claims::Held { jobs: held, .. } = ready::claim(&mut self.conn, &want)? else {
+        let Claims::Held { jobs: held, .. } = claim::claim(&mut self.conn, &want)? else {
             return Ok(Answer::Unregistered);
         };
         let ids = &mut self.ids;
@@ -241,10 +246,7 @@ fn new_row(new: &New) -> NewRow {
         When::Now => (None, None),
         When::Past => (day(2001), None),
         When::Future => (day(2999), None),
-        When::After(seconds) => (
-            None,
-            Some(scheduled::micros(Duration::from_secs(seconds.into()))),
-        ),
+        When::After(seconds) => (None, Some(sql::micros(Duration::from_secs(seconds.into())))),
     };
     NewRow {
         at,

@@ -1,15 +1,32 @@
 //! What people and programs look at and change now and then.
 
-use super::*;
-use crate::db::recurring::Definition;
-use crate::db::room::room;
-use crate::db::select::{self, Filter, JobState};
-use crate::db::{doctor, explain, pruned, ranks, results, status};
+use crate::db::transition::pause;
+
+use crate::db::transition::schedule;
+
+use crate::db::conn::connection::Conn;
+use crate::db::model::claim::{Fence, Finished};
+use crate::db::model::new_row::{NewRow, OnConflict};
+use crate::db::model::outcome::{Ending, Failure};
+use crate::db::model::recurring::Definition;
+use crate::db::model::state::JobState;
+use crate::db::plans::works::ready_again;
+use crate::db::plans::{CLASS, Rows, Work, claim, death, job, named, run, *};
+use crate::db::query::connection_limit::room;
+use crate::db::query::jobs::{self, Filter};
+use crate::db::query::{doctor, explain, status};
+use crate::db::table::{
+    attempts, claimed, pauses, processes, recurring_executions, recurring_tasks, results,
+    semaphores,
+};
+use crate::db::transition::enqueue::time_priority;
+use crate::db::transition::{clear, enqueue, finish, fire, prune, take_back};
 use chrono::NaiveDateTime;
+use std::time::Duration;
 
 /// They count, compare or sort all that is there, pass over as many rows as
 /// are to be kept, or look for any row at all.
-pub(super) const READ_ALL: [&str; 7] = [
+pub(crate) const READ_ALL: [&str; 7] = [
     "count the queues",
     "see how late a queue is",
     "count the jobs of a state",
@@ -19,7 +36,7 @@ pub(super) const READ_ALL: [&str; 7] = [
     "keep the newest jobs only",
 ];
 
-pub(super) const LOOKS: [(&str, Work); 33] = [
+pub(crate) const LOOKS: [(&str, Work); 33] = [
     ("count the queues", |conn, _| {
         status::queues(conn)?;
         semaphores::all(conn)?;
@@ -45,19 +62,19 @@ pub(super) const LOOKS: [(&str, Work); 33] = [
         list(conn, JobState::Cancelled)
     }),
     ("walk through the failed jobs", |conn, _| {
-        let last = select::last(conn, JobState::Failed)?;
+        let last = jobs::last(conn, JobState::Failed)?;
         let all = Filter::default();
-        select::next(conn, JobState::Failed, &all, (0, last), 10).map(drop)
+        jobs::next(conn, JobState::Failed, &all, (0, last), 10).map(drop)
     }),
     ("look named jobs up", |conn, rows| {
         let named = Filter {
             ids: Some(rows.jobs.clone()),
             ..Filter::default()
         };
-        select::counts(conn, JobState::Ready, &named).map(drop)
+        jobs::counts(conn, JobState::Ready, &named).map(drop)
     }),
     ("count the jobs of a state", |conn, _| {
-        select::counts(conn, JobState::Ready, &Filter::default()).map(drop)
+        jobs::counts(conn, JobState::Ready, &Filter::default()).map(drop)
     }),
     ("explain", |conn, rows| {
         let job = rows.jobs[3];
@@ -84,12 +101,12 @@ pub(super) const LOOKS: [(&str, Work); 33] = [
         doctor::tasks(conn, 1.0).map(drop)
     }),
     ("pause and resume", |conn, _| {
-        pauses::pause(conn, "q1", None, None)?;
-        pauses::resume(conn, "q1").map(drop)
+        pause::pause(conn, "q1", None, None)?;
+        pause::resume(conn, "q1").map(drop)
     }),
     ("change a task", change_a_task),
     ("take back what Ruby has failed", |conn, rows| {
-        let newest = pruned::newest(conn)?;
+        let newest = take_back::newest(conn)?;
         let text = format!(
             "INSERT INTO solid_queue_failed_executions (job_id, error, created_at) VALUES \
              ({}, '{{\"exception_class\":\"SolidQueue::Processes::ProcessPrunedError\"}}', '2026-01-01 00:00:00.000000')",
@@ -97,7 +114,7 @@ pub(super) const LOOKS: [(&str, Work); 33] = [
         );
         ready_again(conn, &rows.jobs[3..4])?;
         run(conn, &text)?;
-        let taken = pruned::take_back(conn, (newest, i64::MAX), &death())?;
+        let taken = take_back::take_back(conn, (newest, i64::MAX), &death())?;
         assert_eq!(taken.released, rows.jobs[3..4]);
         Ok(())
     }),
@@ -110,7 +127,7 @@ pub(super) const LOOKS: [(&str, Work); 33] = [
             ahead_by: Some(60),
             ..job(None)
         };
-        ranks::rank_by_time(conn, &mut [row])
+        time_priority::rank_by_time(conn, &mut [row])
     }),
     ("begin what was claimed ahead", |conn, rows| {
         assert_eq!(claimed::begin(conn, rows.process, &rows.claims)?.len(), 3);
@@ -119,7 +136,7 @@ pub(super) const LOOKS: [(&str, Work); 33] = [
     ("see to a process", |conn, rows| {
         processes::is_locked(conn, rows.process)?;
         processes::describe(conn, rows.process, "{}")?;
-        processes::recover_without_row(conn, rows.process, &death()).map(drop)
+        prune::recover_without_row(conn, rows.process, &death()).map(drop)
     }),
     ("cancel what runs", |conn, rows| {
         for finished in [Finished::Keep, Finished::Delete] {
@@ -128,14 +145,14 @@ pub(super) const LOOKS: [(&str, Work); 33] = [
                 claim_id: rows.claims[finished as usize],
                 ..fence(rows)
             };
-            attempts::end(conn, fence, &ending, Duration::ZERO, finished)?;
+            finish::end(conn, fence, &ending, Duration::ZERO, finished)?;
         }
         Ok(())
     }),
     ("look for claims that are locked", |conn, rows| {
         let gone = [rows.claims[0], i64::MAX];
-        claimed::finish_free(conn, rows.process, &gone, (Finished::Keep, false))?;
-        jobs::ended_by_owner(conn, (i64::MAX, i64::MAX)).map(drop)
+        finish::finish_free(conn, rows.process, &gone, (Finished::Keep, false))?;
+        crate::db::table::jobs::ended_by_owner(conn, (i64::MAX, i64::MAX)).map(drop)
     }),
     ("claim what Ruby has made ready", |conn, rows| {
         let limit = "UPDATE solid_queue_jobs SET concurrency_key = 'plan/k', concurrency_limit = 1";
@@ -149,7 +166,7 @@ pub(super) const LOOKS: [(&str, Work); 33] = [
             delay: Some(1_000_000),
             ..job(None)
         };
-        jobs::insert_all(conn, &[job(None), later]).map(drop)
+        enqueue::insert_all(conn, &[job(None), later]).map(drop)
     }),
     ("replace what waits behind another", |conn, rows| {
         let again = |on_conflict| NewRow {
@@ -158,10 +175,10 @@ pub(super) const LOOKS: [(&str, Work); 33] = [
             on_conflict,
             ..job(None)
         };
-        jobs::insert(conn, &again(OnConflict::Existing))?;
+        enqueue::insert(conn, &again(OnConflict::Existing))?;
         claim(conn, rows.process, &named())?;
         for on_conflict in [OnConflict::RunAgain, OnConflict::Replace] {
-            jobs::insert(conn, &again(on_conflict))?;
+            enqueue::insert(conn, &again(on_conflict))?;
         }
         Ok(())
     }),
@@ -172,8 +189,8 @@ pub(super) const LOOKS: [(&str, Work); 33] = [
             delay: Some(1_000_000),
             ..job(None)
         };
-        jobs::insert(conn, &row)?;
-        jobs::insert(conn, &row).map(drop)
+        enqueue::insert(conn, &row)?;
+        enqueue::insert(conn, &row).map(drop)
     }),
     ("take away what has lost its job", |conn, rows| {
         let lost = "INSERT INTO windlass_attempts (job_id, claim_id, attempt, outcome, kind, message, ended_at) \
@@ -183,13 +200,13 @@ pub(super) const LOOKS: [(&str, Work); 33] = [
         clear::orphans(conn, "windlass_attempts", after, 10).map(drop)
     }),
     ("keep the newest jobs only", |conn, rows| {
-        claimed::finish_unfenced(conn, &[(rows.claims[0], rows.jobs[0])])?;
+        finish::finish_unfenced(conn, &[(rows.claims[0], rows.jobs[0])])?;
         clear::surplus(conn, 10).map(drop)
     }),
 ];
 
 fn list(conn: &mut Conn<'_>, state: JobState) -> QueryResult<()> {
-    select::list(conn, state, &Filter::default(), 10).map(drop)
+    jobs::list(conn, state, &Filter::default(), 10).map(drop)
 }
 
 fn change_a_task(conn: &mut Conn<'_>, rows: &Rows) -> QueryResult<()> {
@@ -208,14 +225,14 @@ fn change_a_task(conn: &mut Conn<'_>, rows: &Rows) -> QueryResult<()> {
     let next = |now: NaiveDateTime| now + Duration::from_secs(60);
     for revision in [2, 1] {
         task.revision = Some(revision);
-        recurring::schedule(conn, &task, &next)?;
+        schedule::schedule(conn, &task, &next)?;
     }
-    recurring::pause(conn, "t2")?;
-    recurring::resume(conn, "t2", |row| QueryResult::Ok(next(row.now)))?;
-    assert_eq!(recurring::list(conn, None)?.len(), 1);
-    let ran = recurring::run_now(conn, "t2", |_| Ok(job(None)));
+    schedule::pause(conn, "t2")?;
+    schedule::resume(conn, "t2", |row| QueryResult::Ok(next(row.now)))?;
+    assert_eq!(recurring_tasks::list(conn, None)?.len(), 1);
+    let ran = fire::run_now(conn, "t2", |_| Ok(job(None)));
     assert!(ran.is_ok_and(|job| job > rows.jobs.last().copied()));
-    ticks::history(conn, "t2", 10)?;
-    recurring::forget(conn, Duration::from_secs(60))?;
-    recurring::unschedule(conn, "t2").map(drop)
+    recurring_executions::history(conn, "t2", 10)?;
+    recurring_tasks::forget(conn, Duration::from_secs(60))?;
+    schedule::unschedule(conn, "t2").map(drop)
 }

@@ -5,29 +5,21 @@
 //! Diesel's instrumentation while each function runs once; a child of `db`,
 //! because nobody else may call them.
 
-use super::attempts::{self, Ending};
-use super::claimed::{Fence, Finished, FinishedJob};
-use super::clear::Old;
-use super::failed::Failure;
-use super::jobs::{NewLimit, NewRow};
-use super::notes::Note;
-use super::processes::NewProcess;
-use super::ready::{Claims, Mark, Queues, Want};
-use super::recovery::Death;
-use super::results::{NewResult, ResultOutcome};
-use super::ticks::{Firing, Overlap};
-use super::unique::{self, OnConflict};
-use super::{
-    AsConn, Conn, Database, DbConnection, blocked, claimed, classes, clear, details, jobs, moves,
-    names, notes, pauses, processes, ready, recovery, recurring, scheduled, semaphores, steps,
-    task, ticks, wakeup,
-};
+use crate::db::conn::connection::{AsConn, Conn};
+use crate::db::conn::database::Database;
+use crate::db::conn::owned::DbConnection;
+use crate::db::model::claim::{Claims, Fence, Finished, Queues, Want};
+use crate::db::model::new_row::{NewLimit, NewRow};
+use crate::db::model::outcome::{NewResult, ResultOutcome};
+use crate::db::table::processes::{self, NewProcess};
+use crate::db::transition::finish::{self, FinishedJob};
+use crate::db::transition::recover::Death;
+use crate::db::transition::{claim, enqueue};
 use diesel::connection::{Connection as _, InstrumentationEvent};
 use diesel::prelude::*;
 use diesel::result::Error::RollbackTransaction;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 mod looks;
 #[cfg(feature = "postgres")]
@@ -37,9 +29,6 @@ mod sites;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod works;
-
-use looks::{LOOKS, READ_ALL};
-use works::{CALLERS, LOOPS, ready_again};
 
 const LARGE: [&str; 11] = [
     "solid_queue_jobs",
@@ -233,7 +222,7 @@ fn register(conn: &mut Conn<'_>) -> QueryResult<i64> {
 
 fn claim(conn: &mut Conn<'_>, process_id: i64, queues: &Queues) -> QueryResult<Claims> {
     let classes = [CLASS.to_owned()];
-    ready::claim(
+    claim::claim(
         conn,
         &Want {
             process_id,
@@ -254,7 +243,7 @@ fn named() -> Queues {
 impl Rows {
     fn insert(conn: &mut Conn<'_>) -> QueryResult<Self> {
         let process = register(conn)?;
-        let lot = jobs::insert_all(conn, &vec![job(None); 6])?;
+        let lot = enqueue::insert_all(conn, &vec![job(None); 6])?;
         let claims = match claim(conn, process, &named())? {
             Claims::Held { jobs, .. } => jobs.iter().map(|held| held.claim_id).collect(),
             Claims::Unregistered => Vec::new(),
@@ -309,7 +298,7 @@ fn finish_and_tell(conn: &mut Conn<'_>, rows: &Rows) -> QueryResult<()> {
         steps: None,
     });
     let how = (Finished::Keep, true);
-    claimed::finish_and_keep_free(conn, rows.process, jobs.collect(), how).map(drop)
+    finish::finish_and_keep_free(conn, rows.process, jobs.collect(), how).map(drop)
 }
 
 type Work = fn(&mut Conn<'_>, &Rows) -> QueryResult<()>;
@@ -319,5 +308,5 @@ const SET_UP: &str = "/* set up */ ";
 
 fn run(conn: &mut Conn<'_>, text: &str) -> QueryResult<()> {
     let text = format!("{SET_UP}{text}");
-    super::on!(conn, |c| diesel::sql_query(text).execute(c)).map(drop)
+    crate::db::conn::connection::on!(conn, |c| diesel::sql_query(text).execute(c)).map(drop)
 }

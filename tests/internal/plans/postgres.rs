@@ -4,8 +4,13 @@
     reason = "with one feature there is one kind of connection"
 )]
 
-use super::*;
-use crate::db::prefer_indexes;
+use crate::db::conn::connection::{Conn, prefer_indexes};
+use crate::db::conn::database::Database;
+use crate::db::conn::owned::DbConnection;
+use crate::db::plans::looks::{LOOKS, READ_ALL};
+use crate::db::plans::works::{CALLERS, LOOPS};
+use crate::db::plans::{Heard, LARGE, Rows, Size, Work, run, *};
+use diesel::result::Error::RollbackTransaction;
 use diesel::sql_types::Text;
 
 const NUMBERS: &str = "generate_series(1, {N}) AS id";
@@ -23,10 +28,10 @@ fn server() -> String {
     std::env::var("WINDLASS_TEST_POSTGRES").expect("run ./bin/test, or set WINDLASS_TEST_POSTGRES")
 }
 
-pub(super) struct Schema(String);
+pub(crate) struct Schema(String);
 
 impl Schema {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let name = format!("plans_{:016x}", fastrand::u64(..));
         let database = Database::open(&server()).unwrap();
         let mut connection = database.connect().unwrap();
@@ -34,7 +39,7 @@ impl Schema {
         Schema(name)
     }
 
-    pub(super) fn database(&self) -> Database {
+    pub(crate) fn database(&self) -> Database {
         Database::open(&format!("{}?options=-csearch_path%3D{}", server(), self.0)).unwrap()
     }
 }
@@ -80,7 +85,8 @@ struct Line {
 }
 
 fn lines(conn: &mut Conn<'_>, text: &str) -> Vec<String> {
-    let lines: QueryResult<Vec<Line>> = crate::db::on!(conn, |c| diesel::sql_query(text).load(c));
+    let lines: QueryResult<Vec<Line>> =
+        crate::db::conn::connection::on!(conn, |c| diesel::sql_query(text).load(c));
     lines
         .unwrap_or_else(|error| panic!("{error}: {text}"))
         .into_iter()

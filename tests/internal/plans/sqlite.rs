@@ -4,7 +4,11 @@
     reason = "with one feature there is one kind of connection"
 )]
 
-use super::*;
+use crate::db::conn::connection::Conn;
+use crate::db::conn::database::Database;
+use crate::db::plans::looks::{LOOKS, READ_ALL};
+use crate::db::plans::works::{CALLERS, LOOPS};
+use crate::db::plans::{Heard, LARGE, Size, run, *};
 use diesel::sql_types::Text;
 
 #[derive(QueryableByName)]

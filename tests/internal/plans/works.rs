@@ -1,14 +1,36 @@
 //! Everything that processes and programs ask of the tables.
 
-use super::*;
+use crate::db::transition::pause;
+
+use crate::db::conn::connection::Conn;
+use crate::db::conn::wakeup;
+use crate::db::model::claim::{Finished, Mark, Queues};
+use crate::db::model::new_row::{NewRow, OnConflict};
+use crate::db::model::outcome::{Ending, Failure};
+use crate::db::model::recurring::{Firing, Overlap};
+use crate::db::plans::{
+    CLASS, Rows, Work, claim, death, fence, finish_and_tell, job, limited, named, register, run,
+    with_steps, *,
+};
+use crate::db::query::{details, job_info};
+use crate::db::table::progress::{self, Note};
+use crate::db::table::{
+    claimed, classes, jobs, processes, queue_names, recurring_tasks, scheduled, semaphores, steps,
+    unique_jobs, wanted_keys,
+};
+use crate::db::transition::clear::{self, Old};
+use crate::db::transition::{
+    dispatch, enqueue, finish, fire, operate, promote, prune, recover, release, unblock,
+};
+use std::time::Duration;
 
 /// What the loops of a process do, on connections of their own.
-pub(super) const LOOPS: [(&str, Work); 35] = [
+pub(crate) const LOOPS: [(&str, Work); 35] = [
     ("promote and discard", |conn, _| {
         let mut row = limited();
         row.limit.as_mut().unwrap().discards = true;
-        jobs::insert_all(conn, &vec![row; 3])?;
-        assert_eq!(blocked::promote(conn, 10)?.discarded.len(), 2);
+        enqueue::insert_all(conn, &vec![row; 3])?;
+        assert_eq!(promote::promote(conn, 10)?.discarded.len(), 2);
         Ok(())
     }),
     ("clear", |conn, rows| {
@@ -36,22 +58,22 @@ pub(super) const LOOPS: [(&str, Work); 35] = [
     }),
     ("clear failed jobs", |conn, rows| {
         let ending = Ending::Fail(Failure::new("kind", "message"));
-        attempts::end(conn, fence(rows), &ending, Duration::ZERO, Finished::Keep)?;
+        finish::end(conn, fence(rows), &ending, Duration::ZERO, Finished::Keep)?;
         assert!(clear::failed(conn, Duration::ZERO, 0, 10)?.cleared > 0);
         Ok(())
     }),
     ("recover claim by claim", |conn, rows| {
-        processes::without_row(conn)?;
-        processes::prune_piecemeal(conn, rows.process, None, &death()).map(drop)
+        prune::without_row(conn)?;
+        prune::prune_piecemeal(conn, rows.process, None, &death()).map(drop)
     }),
     ("promote", |conn, _| {
-        jobs::insert_all(conn, &vec![limited(); 3])?;
-        semaphores::last_id(conn)?;
-        assert_eq!(blocked::promote(conn, 10)?.ready.len(), 1);
+        enqueue::insert_all(conn, &vec![limited(); 3])?;
+        wanted_keys::last_id(conn)?;
+        assert_eq!(promote::promote(conn, 10)?.ready.len(), 1);
         Ok(())
     }),
     ("look for free slots", |conn, _| {
-        jobs::insert(conn, &limited())?;
+        enqueue::insert(conn, &limited())?;
         semaphores::sweep(conn, "", 10).map(drop)
     }),
     ("claim from all queues", |conn, rows| {
@@ -61,51 +83,51 @@ pub(super) const LOOPS: [(&str, Work); 35] = [
         claim(conn, rows.process, &named()).map(drop)
     }),
     ("list the queues", |conn, _| {
-        names::queue_names(conn, "q").map(drop)
+        queue_names::queue_names(conn, "q").map(drop)
     }),
     ("list the foremost queues", |conn, _| {
-        names::foremost(conn).map(drop)
+        queue_names::foremost(conn).map(drop)
     }),
     ("look at the paused queues", |conn, _| {
-        pauses::pause(conn, "q1", None, None)?;
-        names::are_pauses_crowded(conn).map(drop)
+        pause::pause(conn, "q1", None, None)?;
+        queue_names::are_pauses_crowded(conn).map(drop)
     }),
     ("finish and keep", |conn, rows| {
-        claimed::finish_free(conn, rows.process, &rows.claims, (Finished::Keep, false)).map(drop)
+        finish::finish_free(conn, rows.process, &rows.claims, (Finished::Keep, false)).map(drop)
     }),
     ("finish and delete", |conn, rows| {
-        claimed::finish_free(conn, rows.process, &rows.claims, (Finished::Delete, true)).map(drop)
+        finish::finish_free(conn, rows.process, &rows.claims, (Finished::Delete, true)).map(drop)
     }),
     ("finish and tell", |conn, rows| finish_and_tell(conn, rows)),
     ("look for jobs whose turn has come", |conn, rows| {
         ready_again(conn, &rows.jobs[3..4])?;
         run(conn, &waits_for_another(rows.jobs[3]))?;
-        assert_eq!(unique::sweep(conn, Mark::BEGINNING, 10)?.1, 1);
+        assert_eq!(unblock::sweep(conn, Mark::BEGINNING, 10)?.1, 1);
         Ok(())
     }),
     ("finish a job with steps", |conn, rows| {
         let jobs = vec![with_steps(rows)];
-        claimed::finish_and_keep(conn, rows.process, jobs, (Finished::Keep, false)).map(drop)
+        finish::finish_and_keep(conn, rows.process, jobs, (Finished::Keep, false)).map(drop)
     }),
     ("note the progress", |conn, rows| {
         let note = Note::default();
         let told: Vec<_> = rows.claims.iter().map(|claim| (*claim, &note)).collect();
-        notes::write(conn, rows.process, &told).map(drop)
+        progress::write(conn, rows.process, &told).map(drop)
     }),
     ("condemn", |conn, rows| {
         let ending = Ending::Fail(Failure::new("kind", "message"));
-        recovery::condemn(conn, fence(rows), &ending, true).map(drop)
+        recover::condemn(conn, fence(rows), &ending, true).map(drop)
     }),
     ("fail", |conn, rows| {
         let ending = Ending::Fail(Failure::new("kind", "message"));
-        attempts::end(conn, fence(rows), &ending, Duration::ZERO, Finished::Keep).map(drop)
+        finish::end(conn, fence(rows), &ending, Duration::ZERO, Finished::Keep).map(drop)
     }),
     ("release", |conn, rows| {
-        claimed::release(conn, rows.process, &rows.claims, None).map(drop)
+        release::release(conn, rows.process, &rows.claims, None).map(drop)
     }),
     ("release for later", |conn, rows| {
         let delay = Some(Duration::from_secs(1));
-        claimed::release(conn, rows.process, &rows.claims, delay).map(drop)
+        release::release(conn, rows.process, &rows.claims, delay).map(drop)
     }),
     ("ask what has ended", |conn, rows| {
         jobs::ended_claims(conn, &[(rows.claims[0], rows.jobs[0])]).map(drop)
@@ -123,29 +145,29 @@ pub(super) const LOOPS: [(&str, Work); 35] = [
     }),
     ("deregister", |conn, _| {
         let process = register(conn)?;
-        processes::deregister(conn, process).map(drop)
+        prune::deregister(conn, process).map(drop)
     }),
     ("dispatch", |conn, rows| {
         scheduled::insert(conn, &rows.jobs[3..4], Duration::ZERO)?;
         ready_again(conn, &rows.jobs[3..4])?;
-        scheduled::dispatch(conn, 10).map(drop)
+        dispatch::dispatch(conn, 10).map(drop)
     }),
     ("fire recurring tasks", |conn, rows| {
         fire(conn, rows, Overlap::QueueOne)?;
         run(conn, "DELETE FROM solid_queue_recurring_tasks")?;
         fire(conn, rows, Overlap::Allow)?;
-        let now = recurring::now(conn)?;
-        recurring::next_tick(conn, r#"["t1"]"#, now).map(drop)
+        let now = recurring_tasks::now(conn)?;
+        recurring_tasks::next_tick(conn, r#"["t1"]"#, now).map(drop)
     }),
     ("look for due jobs", |conn, _| {
         scheduled::next_due(conn).map(drop)
     }),
     ("watch", |conn, _| processes::observe(conn).map(drop)),
     ("find a child's processes", |conn, _| {
-        processes::of_child(conn, "x").map(drop)
+        prune::of_child(conn, "x").map(drop)
     }),
     ("prune", |conn, rows| {
-        processes::prune(conn, rows.process, None, &death()).map(drop)
+        prune::prune(conn, rows.process, None, &death()).map(drop)
     }),
     ("prune again and again", |conn, rows| {
         let text = format!(
@@ -153,27 +175,27 @@ pub(super) const LOOPS: [(&str, Work); 35] = [
             rows.jobs[0]
         );
         run(conn, &text)?;
-        processes::prune(conn, rows.process, Some(0), &death()).map(drop)
+        prune::prune(conn, rows.process, Some(0), &death()).map(drop)
     }),
 ];
 
 /// What a program does on connections of its own.
-pub(super) const CALLERS: [(&str, Work); 14] = [
+pub(crate) const CALLERS: [(&str, Work); 14] = [
     ("cancel", |conn, rows| {
-        moves::cancel(conn, &rows.jobs).map(drop)
+        operate::cancel(conn, &rows.jobs).map(drop)
     }),
     ("discard", |conn, rows| {
-        moves::discard(conn, &rows.jobs).map(drop)
+        operate::discard(conn, &rows.jobs).map(drop)
     }),
     ("retry", |conn, rows| {
         let ending = Ending::Fail(Failure::new("kind", "message"));
-        attempts::end(conn, fence(rows), &ending, Duration::ZERO, Finished::Keep)?;
-        moves::retry(conn, &rows.jobs, false).map(drop)
+        finish::end(conn, fence(rows), &ending, Duration::ZERO, Finished::Keep)?;
+        operate::retry(conn, &rows.jobs, false).map(drop)
     }),
     ("move", |conn, rows| {
-        moves::reschedule(conn, &rows.jobs, moves::When::In(1_000_000))?;
-        moves::change_priority(conn, &rows.jobs, 7)?;
-        moves::open(conn, &rows.jobs).map(drop)
+        operate::reschedule(conn, &rows.jobs, operate::When::In(1_000_000))?;
+        operate::change_priority(conn, &rows.jobs, 7)?;
+        operate::open(conn, &rows.jobs).map(drop)
     }),
     ("do a step", |conn, rows| {
         steps::begin(conn, fence(rows), "a")?;
@@ -188,7 +210,7 @@ pub(super) const CALLERS: [(&str, Work); 14] = [
     }),
     ("finish in a transaction of the job", |conn, rows| {
         let claim = (rows.claims[0], rows.jobs[0]);
-        claimed::finish_and_keep(
+        finish::finish_and_keep(
             conn,
             rows.process,
             vec![with_steps(rows)],
@@ -197,18 +219,18 @@ pub(super) const CALLERS: [(&str, Work); 14] = [
         jobs::ended_by_owner(conn, claim).map(drop)
     }),
     ("enqueue", |conn, _| {
-        jobs::insert(conn, &job(None)).map(drop)
+        enqueue::insert(conn, &job(None)).map(drop)
     }),
     ("enqueue with a key", |conn, _| {
-        jobs::insert(conn, &job(Some("k")))?;
-        jobs::insert(conn, &job(Some("k"))).map(drop)
+        enqueue::insert(conn, &job(Some("k")))?;
+        enqueue::insert(conn, &job(Some("k"))).map(drop)
     }),
     ("enqueue many", |conn, _| {
-        jobs::insert_all(conn, &vec![job(None); 3]).map(drop)
+        enqueue::insert_all(conn, &vec![job(None); 3]).map(drop)
     }),
     ("enqueue many with keys", |conn, _| {
         let rows = [job(Some("k")), job(None), job(Some("l")), job(Some("k"))];
-        jobs::insert_all(conn, &rows).map(drop)
+        enqueue::insert_all(conn, &rows).map(drop)
     }),
     ("enqueue with a unique id", |conn, rows| {
         for on_conflict in [OnConflict::Existing, OnConflict::Replace] {
@@ -217,15 +239,15 @@ pub(super) const CALLERS: [(&str, Work); 14] = [
                 on_conflict,
                 ..job(None)
             };
-            jobs::insert(conn, &row)?;
-            jobs::insert(conn, &row)?;
+            enqueue::insert(conn, &row)?;
+            enqueue::insert(conn, &row)?;
         }
-        unique::retake(conn, &rows.jobs).map(drop)
+        unblock::retake(conn, &rows.jobs).map(drop)
     }),
     ("look a job up", |conn, rows| {
-        task::with_unique_id(conn, "u")?;
-        task::job(conn, rows.jobs[0])?;
-        task::kept(conn, rows.jobs[0]).map(drop)
+        job_info::with_unique_id(conn, "u")?;
+        job_info::job(conn, rows.jobs[0])?;
+        job_info::kept(conn, rows.jobs[0]).map(drop)
     }),
 ];
 
@@ -238,7 +260,7 @@ fn fire(conn: &mut Conn<'_>, rows: &Rows, overlap: Overlap) -> QueryResult<()> {
         rows.jobs[5]
     );
     run(conn, &text)?;
-    let due = recurring::due(conn, r#"["t1"]"#, 0)?;
+    let due = recurring_tasks::due(conn, r#"["t1"]"#, 0)?;
     let tick = due[0].next_run_at.unwrap();
     let firing = Firing {
         task: &due[0],
@@ -246,13 +268,13 @@ fn fire(conn: &mut Conn<'_>, rows: &Rows, overlap: Overlap) -> QueryResult<()> {
         next_run_at: tick + Duration::from_secs(3600),
         overlap,
     };
-    let fired = ticks::fire(conn, &firing)?.unwrap();
+    let fired = fire::fire(conn, &firing)?.unwrap();
     assert_eq!(fired.jobs.is_empty(), overlap == Overlap::QueueOne);
     Ok(())
 }
 
 /// Makes room for a dispatch of jobs that are ready.
-pub(super) fn ready_again(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
+pub(crate) fn ready_again(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     run(
         conn,
         &format!(
@@ -267,6 +289,6 @@ fn waits_for_another(job: i64) -> String {
     format!(
         "INSERT INTO solid_queue_blocked_executions (job_id, queue_name, concurrency_key, expires_at, created_at) \
          VALUES ({job}, 'q1', '{}', '9999-12-31 23:59:59.000000', '2026-01-01')",
-        unique::AGAIN
+        unique_jobs::AGAIN
     )
 }

@@ -15,6 +15,8 @@ pub struct Source {
     pub diesel: Vec<Import>,
     /// Names, and string literals but for documentation.
     pub words: Vec<(usize, String)>,
+    /// Methods that are called, `.name(`, with their lines.
+    pub calls: Vec<(usize, String)>,
     pub functions: Vec<Function>,
     /// Lines outside of unit tests.
     pub lines: usize,
@@ -26,6 +28,10 @@ pub struct Import {
     pub path: Vec<String>,
     /// The name it has here.
     pub name: String,
+    /// It is passed on: `pub use`, or `pub(crate) use`.
+    pub is_public: bool,
+    /// Only unit tests need it.
+    pub is_of_tests: bool,
 }
 
 #[derive(Debug, PartialEq)]
@@ -98,9 +104,20 @@ impl Source {
                     if text == "fn" && !in_tests {
                         self.functions.extend(function(&tokens[at..]));
                     }
-                    if is_root(&text) && is_path(&tokens[at + 1..]) {
+                    let is_public = is_passed_on(&tokens[..at]);
+                    if (is_root(&text) || is_public) && is_path(&tokens[at + 1..]) {
+                        let begin = self.imports.len();
                         at = self.path(&tokens, at, here);
+                        for import in &mut self.imports[begin..] {
+                            import.is_public = is_public;
+                            import.is_of_tests = in_tests;
+                        }
                         continue;
+                    }
+                    let is_method = matches!(tokens.get(at.wrapping_sub(1)),
+                        Some(TokenTree::Punct(dot)) if dot.as_char() == '.');
+                    if is_method && group(tokens.get(at + 1), Delimiter::Parenthesis).is_some() {
+                        self.calls.push((line(token), text.clone()));
                     }
                     self.words.push((line(token), text));
                 }
@@ -154,6 +171,18 @@ fn is_root(word: &str) -> bool {
     ["crate", "self", "super", "diesel"].contains(&word)
 }
 
+/// Whether these end with `pub use` or `pub(..) use`.
+fn is_passed_on(before: &[TokenTree]) -> bool {
+    let word = |token: &TokenTree, text: &str| token.to_string() == text;
+    match before {
+        [.., public, group, last] if word(last, "use") && word(public, "pub") => {
+            matches!(group, TokenTree::Group(_))
+        }
+        [.., public, last] => word(last, "use") && word(public, "pub"),
+        _ => false,
+    }
+}
+
 /// Whether `::` comes next.
 fn is_path(tokens: &[TokenTree]) -> bool {
     matches!(tokens, [TokenTree::Punct(a), TokenTree::Punct(b), ..]
@@ -196,6 +225,8 @@ fn tree(tokens: &[TokenTree], mut at: usize, prefix: &[String], out: &mut Vec<Im
         line: first,
         path,
         name,
+        is_public: false,
+        is_of_tests: false,
     });
     at
 }

@@ -1,0 +1,184 @@
+//! All that is known of one job.
+
+use crate::admin::explain::{self, Explanation, Reason};
+use crate::admin::job_info::JobKey;
+use crate::db::query::details;
+use crate::db::table::attempts::{self, Attempt};
+use crate::db::table::classes;
+use crate::db::{AsConn, Conn, own};
+use crate::error::{Doing, Result};
+use crate::job::arguments::redact::{self, HIDDEN};
+use crate::job::id::JobId;
+use chrono::{DateTime, NaiveDateTime, Utc};
+use serde_json::Value;
+
+/// All that is known of a job.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[non_exhaustive]
+pub struct JobDetails {
+    /// Where it stands, why, and what it came to.
+    #[serde(flatten)]
+    pub explanation: Explanation,
+    /// Its arguments, as JSON; a text, where they are none. Secret fields are
+    /// `[hidden]`, and so are all arguments of a class that no worker has
+    /// named. `None`: its row is gone.
+    pub arguments: Option<Value>,
+    /// Whether all arguments are hidden, because no worker has said which of
+    /// them are secret.
+    pub unknown_class: bool,
+    /// The runs that did not succeed, the oldest first; at most the last 20.
+    pub attempts: Vec<Attempt>,
+    /// The steps that it has behind it, until it has ended; at most 1000.
+    pub steps: Vec<StepDone>,
+    /// What happened when, by the database's clock.
+    pub timeline: Vec<Moment>,
+}
+
+/// A step that a job has behind it.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[non_exhaustive]
+pub struct StepDone {
+    /// Its name.
+    pub name: String,
+    /// What it gave, hidden like the arguments.
+    pub value: Value,
+    /// When it was done.
+    pub at: Option<DateTime<Utc>>,
+}
+
+/// Something that happened to a job, or is to happen.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
+pub struct Moment {
+    /// When.
+    pub at: DateTime<Utc>,
+    /// What, in words.
+    pub what: String,
+}
+
+/// Shows all that is known of a job. `None`: nothing is known of it.
+///
+/// The fields that its type names in [`Job::REDACT`](crate::Job::REDACT) are
+/// hidden, and all arguments of a class that no worker has named within the
+/// last 30 days; `reveal` shows everything.
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # use windlass::NewJob;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// let job = NewJob::of_class("import", r#"{"file":"a.csv"}"#).enqueue(&mut conn)?.id;
+/// let shown = windlass::job_details(&mut conn, job, true)?.expect("it is known");
+/// assert_eq!(shown.arguments.unwrap()["file"], "a.csv");
+/// let shown = windlass::job_details(&mut conn, job, false)?.expect("it is known");
+/// assert!(shown.unknown_class, "no worker performs it");
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
+/// # Errors
+/// When the database does not answer or has no tables.
+pub fn job_details<C: AsConn + ?Sized>(
+    conn: &mut C,
+    job: impl Into<JobKey>,
+    reveal: bool,
+) -> Result<Option<JobDetails>> {
+    let mut conn = own(conn);
+    let Some(explanation) = explain::find(&mut conn, job.into())? else {
+        return Ok(None);
+    };
+    look(&mut conn, explanation, reveal).map(Some)
+}
+
+const MOST_STEPS: i64 = 1000;
+
+fn look(conn: &mut Conn<'_>, explanation: Explanation, reveal: bool) -> Result<JobDetails> {
+    let doing = "look the job up";
+    let JobId(id) = explanation.task.job_id;
+    let secrets = match reveal {
+        true => Secrets::None,
+        false => match classes::redact(conn, &explanation.task.class_name).doing(doing)? {
+            Some(names) => Secrets::Named(names),
+            None => Secrets::All,
+        },
+    };
+    let row = details::job(conn, id).doing(doing)?;
+    let mut attempts = attempts::of_job(conn, id).doing(doing)?;
+    attempts.reverse();
+    let steps = details::steps(conn, id, MOST_STEPS).doing(doing)?;
+    let steps = steps.into_iter().map(|step| StepDone {
+        name: step.name,
+        value: secrets.show(&step.value),
+        at: step.created_at.map(|at| at.and_utc()),
+    });
+    Ok(JobDetails {
+        steps: steps.collect(),
+        timeline: timeline(&explanation, row.as_ref(), &attempts),
+        arguments: row.map(|row| secrets.show(&row.arguments)),
+        unknown_class: matches!(secrets, Secrets::All),
+        attempts,
+        explanation,
+    })
+}
+
+/// What is not shown.
+enum Secrets {
+    None,
+    Named(Vec<String>),
+    All,
+}
+
+impl Secrets {
+    fn show(&self, text: &str) -> Value {
+        let value = serde_json::from_str(text);
+        match (self, value) {
+            (Secrets::None, value) => value.unwrap_or_else(|_| text.into()),
+            // What cannot be read cannot be told apart either.
+            (Secrets::All, _) | (Secrets::Named(_), Err(_)) => HIDDEN.into(),
+            (Secrets::Named(names), Ok(mut value)) => {
+                redact::hide(&mut value, names);
+                value
+            }
+        }
+    }
+}
+
+fn timeline(
+    explanation: &Explanation,
+    row: Option<&details::Row>,
+    attempts: &[Attempt],
+) -> Vec<Moment> {
+    let mut moments = Vec::new();
+    let mut add = |at: Option<DateTime<Utc>>, what: String| {
+        moments.extend(at.map(|at| Moment { at, what }));
+    };
+    let in_utc = |time: Option<NaiveDateTime>| time.map(|time| time.and_utc());
+    if let Some(row) = row {
+        add(in_utc(row.created_at), "enqueued".to_owned());
+        add(in_utc(row.scheduled_at), "due".to_owned());
+    }
+    for attempt in attempts {
+        let host = attempt.hostname.as_deref().unwrap_or("an unknown host");
+        let by = attempt
+            .process_name
+            .as_ref()
+            .map(|name| format!("{name} on {host}"));
+        add(
+            attempt.started_at,
+            format!("started by {}", by.as_deref().unwrap_or("a process")),
+        );
+        let outcome = serde_json::to_value(attempt.outcome).unwrap_or_default();
+        let outcome = outcome.as_str().unwrap_or("ended").to_owned();
+        add(
+            Some(attempt.ended_at),
+            format!("{outcome}: {}", attempt.kind),
+        );
+    }
+    if let Reason::Claimed { since, .. } = &explanation.reason {
+        add(*since, "claimed by the process that holds it".to_owned());
+    }
+    if explanation.task.status == crate::admin::job_info::TaskStatus::Succeeded {
+        add(explanation.task.finished_at, "finished".to_owned());
+    }
+    moments.sort_by_key(|moment| moment.at);
+    moments
+}

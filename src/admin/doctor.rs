@@ -1,0 +1,175 @@
+//! Whether a database and what works on it are in good order.
+
+use crate::admin::doctor_processes;
+use crate::admin::finding::{Finding, Verdict, finding};
+use crate::db::query::doctor::{self, Astray, Rule};
+use crate::db::schema::compare;
+use crate::db::table::semaphores;
+use crate::db::{AsConn, Conn, own};
+use crate::error::{Doing, Result};
+use std::path::PathBuf;
+
+/// A log larger than this is not being checkpointed: somebody reads for long.
+const LARGE_WAL: u64 = 256 * 1024 * 1024;
+
+/// Looks whether all is well: the schema, that each job stands in exactly one
+/// place, the processes, and the database itself. It only reads, and the
+/// larger the tables the longer it takes.
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::Verdict;
+/// let findings = windlass::doctor(&mut conn)?;
+/// assert!(findings.iter().all(|finding| finding.verdict == Verdict::Fine));
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
+/// # Errors
+/// When the database does not answer. A check that cannot be made is a
+/// warning.
+pub fn doctor<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<Finding>> {
+    let mut conn = own(conn);
+    let version = doctor::version(&mut conn).doing("look at the database")?;
+    let mut findings = vec![database(&version)];
+    findings.extend(write_ahead_log(&version));
+    let schema = schema(&mut conn)?;
+    let is_whole = schema.verdict != Verdict::Problem;
+    findings.push(schema);
+    // Without its tables there is nothing more to ask.
+    if is_whole {
+        findings.extend(Rule::ALL.map(|rule| place(&mut conn, rule)));
+        findings.push(limits(&mut conn));
+        findings.extend(doctor_processes::look(&mut conn)?);
+    }
+    Ok(findings)
+}
+
+fn database(version: &doctor::Version) -> Finding {
+    let name = &version.version;
+    if (1..140_000).contains(&version.number) {
+        let says = format!("{name}: Windlass is made for Postgres 14 or later; update the server");
+        return finding("database", Verdict::Warning, says);
+    }
+    // A database in memory has no other way, and needs none.
+    if !["server", "wal", "memory"].contains(&version.journal.as_str()) {
+        let journal = &version.journal;
+        let says = format!(
+            "{name}: the journal mode is `{journal}`, with which readers and writers wait for each \
+             other; something changed it: set `journal_mode` to WAL"
+        );
+        return finding("database", Verdict::Problem, says);
+    }
+    finding("database", Verdict::Fine, name)
+}
+
+fn write_ahead_log(version: &doctor::Version) -> Option<Finding> {
+    if version.file.is_empty() {
+        return None;
+    }
+    let log = PathBuf::from(format!("{}-wal", version.file));
+    let bytes = std::fs::metadata(log).map_or(0, |file| file.len());
+    let megabytes = bytes / (1024 * 1024);
+    Some(if bytes > LARGE_WAL {
+        let says = format!(
+            "the write-ahead log has {megabytes} MiB and is not getting shorter: some connection has \
+             been reading for long; end it"
+        );
+        finding("log", Verdict::Warning, says)
+    } else {
+        let says = format!("the write-ahead log has {megabytes} MiB");
+        finding("log", Verdict::Fine, says)
+    })
+}
+
+fn schema(conn: &mut Conn<'_>) -> Result<Finding> {
+    let (lacking, unknown) = doctor::migrations(conn)?;
+    let problem = |says: String| Ok(finding("schema", Verdict::Problem, says));
+    if !lacking.is_empty() {
+        let lacking = lacking.join(", ");
+        return problem(format!("not migrated: {lacking}; run `windlass migrate`"));
+    }
+    let missing = compare::missing(conn, false)?;
+    if !missing.is_empty() {
+        return problem(format!(
+            "{}; something else changed the tables: run `windlass migrate`",
+            missing.join("; ")
+        ));
+    }
+    if !unknown.is_empty() {
+        let says = format!("newer than this program: {}", unknown.join(", "));
+        return Ok(finding("schema", Verdict::Fine, says));
+    }
+    Ok(finding(
+        "schema",
+        Verdict::Fine,
+        "all tables, columns and indexes are there",
+    ))
+}
+
+fn limits(conn: &mut Conn<'_>) -> Finding {
+    match semaphores::check(conn) {
+        Ok(wrong) if wrong.is_empty() => finding(
+            "limits",
+            Verdict::Fine,
+            "the slots of every concurrency key are as its rows say",
+        ),
+        Ok(wrong) => {
+            let more = wrong.len().saturating_sub(doctor::FIRST);
+            let mut says = wrong[..wrong.len() - more].join("; ");
+            if more > 0 {
+                says.push_str(&format!("; and {more} more"));
+            }
+            finding("limits", Verdict::Warning, says)
+        }
+        Err(error) => {
+            let says = format!("could not be looked at: {error}");
+            finding("limits", Verdict::Warning, says)
+        }
+    }
+}
+
+fn place(conn: &mut Conn<'_>, rule: Rule) -> Finding {
+    let (check, fine, wrong) = match rule {
+        Rule::IsSomewhere => (
+            "lost",
+            "every unfinished job stands somewhere",
+            "unfinished jobs stand nowhere and will never run; set their `finished_at`, delete them, or \
+             insert a ready execution",
+        ),
+        Rule::IsInOnePlace => (
+            "places",
+            "no job stands in two places",
+            "jobs stand in two places and may run twice; delete all but one of their executions",
+        ),
+        Rule::HasLeft => (
+            "finished",
+            "no finished job stands anywhere",
+            "finished jobs still have an execution and may run again; delete it",
+        ),
+        Rule::IsThere => (
+            "orphans",
+            "every execution has its job",
+            "executions have no job; delete them",
+        ),
+        Rule::IsHeld => (
+            "claims",
+            "every claim has its process",
+            "claims belong to no process: within the alive threshold, a supervisor of Windlass recovers those \
+             that Windlass has started, and Solid Queue's supervisor fails those of Rails; delete any others \
+             and insert ready executions",
+        ),
+    };
+    match doctor::astray(conn, rule) {
+        Ok(Astray { count: 0, .. }) => finding(check, Verdict::Fine, fine),
+        Ok(Astray { count, jobs }) => Finding {
+            jobs,
+            ..finding(check, Verdict::Problem, format!("{count} {wrong}"))
+        },
+        Err(error) => {
+            let says = format!("could not be looked at: {error}");
+            finding(check, Verdict::Warning, says)
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! Why a job is not running, or what it does.
+
+use crate::admin::job_info::{self, JobKey, TaskInfo, TaskStatus};
+use crate::db::query::explain::{self, Able, Holder};
+use crate::db::query::job_info::Job;
+use crate::db::table::progress::Progress;
+use crate::db::{AsConn, Conn, own};
+use crate::error::{Doing, Result};
+use crate::job::id::JobId;
+use crate::queue::QueueSelector;
+use chrono::{DateTime, NaiveDateTime, Utc};
+use diesel::QueryResult;
+use serde_json::Value;
+
+/// Where a job stands, and why.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[non_exhaustive]
+pub struct Explanation {
+    /// The job, as whoever enqueued it sees it.
+    pub task: TaskInfo,
+    /// Its queue. `None`: its row is gone, and only its result is left.
+    pub queue_name: Option<String>,
+    /// Smaller is more important.
+    pub priority: Option<i32>,
+    /// Where it stands.
+    pub reason: Reason,
+}
+
+/// Where a job stands, and what it waits for.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[serde(rename_all = "snake_case", tag = "is")]
+#[non_exhaustive]
+pub enum Reason {
+    /// A worker may claim it.
+    Ready {
+        /// How many jobs of its queue are claimed before it, being more
+        /// important or older; more than 10,000 are not counted.
+        ahead: u32,
+        /// What keeps it from being claimed, besides those. Empty: nothing.
+        obstacles: Vec<Obstacle>,
+    },
+    /// It waits for its time.
+    Scheduled {
+        /// When it is due, by the database's clock.
+        at: DateTime<Utc>,
+        /// For how many seconds it has been due; below zero, until it is.
+        overdue_seconds: f64,
+        /// What will keep it waiting beyond that.
+        obstacles: Vec<Obstacle>,
+    },
+    /// It waits for another job to end.
+    Blocked {
+        /// That job: the one that runs under the same unique id.
+        by: Option<JobId>,
+        /// What it shares with it.
+        key: String,
+    },
+    /// It waits for a slot of its concurrency key.
+    Limited {
+        /// The key.
+        key: String,
+        /// The oldest of the jobs that hold its slots.
+        by: Option<JobId>,
+    },
+    /// A process holds it.
+    Claimed {
+        /// The process. `None`: it is gone, and its row with it.
+        process_name: Option<String>,
+        /// The host it runs on.
+        hostname: Option<String>,
+        /// Its process id on that host.
+        pid: Option<i32>,
+        /// The thread that runs the job, as of the last heartbeat.
+        thread: Option<String>,
+        /// When it was claimed, by the database's clock.
+        since: Option<DateTime<Utc>>,
+        /// How many seconds ago that was.
+        seconds: f64,
+        /// Seconds since the last heartbeat of the process. When this grows to
+        /// the alive threshold, a supervisor gives the job to another.
+        heartbeat_seconds: Option<f64>,
+        /// When somebody asked for it to be cancelled.
+        cancel_requested_at: Option<DateTime<Utc>>,
+        /// How far it is, by its own word.
+        progress: Option<Progress>,
+    },
+    /// It has ended; its `task` says how.
+    Ended,
+    /// It is in no state that Windlass knows: somebody has deleted its
+    /// execution by hand.
+    Adrift,
+}
+
+/// What keeps a job from being claimed.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[serde(rename_all = "snake_case", tag = "is")]
+#[non_exhaustive]
+pub enum Obstacle {
+    /// Its queue is paused.
+    QueuePaused {
+        /// Since then, by the database's clock.
+        since: DateTime<Utc>,
+    },
+    /// No worker runs that serves its queue.
+    NoWorkerForQueue,
+    /// Workers that serve its queue run, but none knows its class.
+    NoWorkerForClass,
+    /// The workers that could take it have had no heartbeat for a minute.
+    WorkersSilent,
+    /// The workers that could take it are stopping.
+    WorkersDraining,
+    /// The workers that could take it were asked to claim nothing (SIGTSTP).
+    WorkersQuiet,
+    /// All threads of the workers that could take it have work.
+    ThreadsBusy {
+        /// How many threads they have.
+        threads: u64,
+    },
+    /// No dispatcher runs that would make it ready.
+    NoDispatcher,
+}
+
+/// Tells why a job is not running, or what it does. `None`: nothing is known
+/// of such a job.
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # use windlass::NewJob;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::{Obstacle, Reason};
+///
+/// let job = NewJob::of_class("import", "{}").enqueue(&mut conn)?.id;
+/// let explanation = windlass::explain(&mut conn, job)?.expect("it is known");
+/// let Reason::Ready { ahead, obstacles } = explanation.reason else { panic!() };
+/// assert_eq!((ahead, obstacles), (0, vec![Obstacle::NoWorkerForQueue]));
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
+/// # Errors
+/// When the database does not answer or has no tables.
+pub fn explain<C: AsConn + ?Sized>(
+    conn: &mut C,
+    job: impl Into<JobKey>,
+) -> Result<Option<Explanation>> {
+    find(&mut own(conn), job.into())
+}
+
+pub(crate) fn find(conn: &mut Conn<'_>, job: JobKey) -> Result<Option<Explanation>> {
+    let Some(id) = job.resolve(conn)? else {
+        return Ok(None);
+    };
+    // It may move between two looks, so it is looked at again.
+    for _ in 0..3 {
+        let Some(explanation) = once(conn, id)? else {
+            return Ok(None);
+        };
+        if explanation.reason != Reason::Adrift {
+            return Ok(Some(explanation));
+        }
+    }
+    once(conn, id)
+}
+
+fn once(conn: &mut Conn<'_>, id: i64) -> Result<Option<Explanation>> {
+    let Some(task) = job_info::look(conn, id)? else {
+        return Ok(None);
+    };
+    let doing = "look the job up";
+    let job = crate::db::query::job_info::job(conn, id).doing(doing)?;
+    let reason = match &job {
+        Some(job) if !task.status.has_ended() => reason(conn, job).doing(doing)?,
+        _ => Reason::Ended,
+    };
+    Ok(Some(Explanation {
+        task,
+        queue_name: job.as_ref().map(|job| job.queue_name.clone()),
+        priority: job.map(|job| job.priority),
+        reason,
+    }))
+}
+
+fn reason(conn: &mut Conn<'_>, job: &Job) -> QueryResult<Reason> {
+    let id = job.job_id;
+    if let Some(holder) = explain::holder(conn, id)? {
+        return Ok(claimed(holder));
+    }
+    if let Some(at) = job.scheduled_at {
+        let mut obstacles = obstacles(conn, job)?;
+        // Ruby's make every job ready.
+        let dispatchers = explain::able(conn, "Dispatcher", true)?;
+        if !dispatchers.iter().any(is_beating) {
+            obstacles.insert(0, Obstacle::NoDispatcher);
+        }
+        return Ok(Reason::Scheduled {
+            at: at.and_utc(),
+            overdue_seconds: explain::due_for(conn, id)?,
+            obstacles,
+        });
+    }
+    if let Some(blocked) = explain::blocked(conn, id)? {
+        let by = blocked.after_job_id.map(JobId);
+        if blocked.is_limited() {
+            let key = blocked.concurrency_key;
+            return Ok(Reason::Limited { key, by });
+        }
+        return Ok(Reason::Blocked {
+            by,
+            key: job.unique_id.clone().unwrap_or(blocked.concurrency_key),
+        });
+    }
+    Ok(match explain::ahead(conn, id)? {
+        Some(ahead) => Reason::Ready {
+            ahead,
+            obstacles: obstacles(conn, job)?,
+        },
+        None => Reason::Adrift,
+    })
+}
+
+fn claimed(holder: Holder) -> Reason {
+    let in_utc = |time: NaiveDateTime| time.and_utc();
+    let note = holder.note();
+    Reason::Claimed {
+        thread: note.thread,
+        progress: note.progress,
+        since: holder.since.map(in_utc),
+        seconds: holder.seconds,
+        heartbeat_seconds: holder.heartbeat_seconds,
+        cancel_requested_at: holder.cancel_requested_at.map(in_utc),
+        process_name: holder.process_name,
+        hostname: holder.hostname,
+        pid: holder.pid,
+    }
+}
+
+/// After as many seconds without a heartbeat a worker is taken for dead,
+/// unless it is set otherwise.
+const SILENT: f64 = 60.0;
+
+fn is_beating(process: &Able) -> bool {
+    process.heartbeat_seconds < SILENT && !process.draining
+}
+
+/// What a claim would find in its way.
+fn obstacles(conn: &mut Conn<'_>, job: &Job) -> QueryResult<Vec<Obstacle>> {
+    let mut all = Vec::new();
+    if let Some(since) = explain::paused_since(conn, &job.queue_name)? {
+        all.push(Obstacle::QueuePaused {
+            since: since.and_utc(),
+        });
+    }
+    let workers = explain::able(conn, "Worker", job.of_ruby)?;
+    all.extend(missing(&workers, &job.queue_name, &job.class_name));
+    Ok(all)
+}
+
+/// What is missing of a worker that would take the job.
+fn missing(workers: &[Able], queue: &str, class: &str) -> Option<Obstacle> {
+    let read = |worker: &Able| -> Value {
+        let text = worker.metadata.as_deref().unwrap_or_default();
+        serde_json::from_str(text).unwrap_or_default()
+    };
+    let mut serving: Vec<(&Able, Value)> = workers
+        .iter()
+        .map(|worker| (worker, read(worker)))
+        .filter(|(_, says)| serves(says, queue))
+        .collect();
+    if serving.is_empty() {
+        return Some(Obstacle::NoWorkerForQueue);
+    }
+    serving.retain(|(_, says)| knows(says, class));
+    if serving.is_empty() {
+        return Some(Obstacle::NoWorkerForClass);
+    }
+    serving.retain(|(worker, _)| !worker.draining);
+    if serving.is_empty() {
+        return Some(Obstacle::WorkersDraining);
+    }
+    serving.retain(|(worker, _)| is_beating(worker));
+    if serving.is_empty() {
+        return Some(Obstacle::WorkersSilent);
+    }
+    serving.retain(|(_, says)| says["quiet"] != true);
+    if serving.is_empty() {
+        return Some(Obstacle::WorkersQuiet);
+    }
+    let threads = |says: &Value| says["thread_pool_size"].as_u64().unwrap_or(1);
+    let is_busy = |(worker, says): &(&Able, Value)| {
+        u64::try_from(worker.claimed).is_ok_and(|claimed| claimed >= threads(says))
+    };
+    serving.iter().all(is_busy).then(|| Obstacle::ThreadsBusy {
+        threads: serving.iter().map(|(_, says)| threads(says)).sum(),
+    })
+}
+
+/// Whether a worker serves a queue, by what it says of itself.
+fn serves(says: &Value, queue: &str) -> bool {
+    let queues = says["queues"].as_str().unwrap_or_default();
+    queues
+        .split(',')
+        .filter_map(|selector| selector.parse::<QueueSelector>().ok())
+        .any(|selector| selector.matches(queue))
+}
+
+/// Whether it knows a class. One that names too many, or none, may know it.
+fn knows(says: &Value, class: &str) -> bool {
+    let known = says["classes"].as_array();
+    says["more_classes"].as_bool() == Some(true)
+        || known.is_none_or(|known| known.iter().any(|known| known == class))
+}
+
+impl Explanation {
+    /// Whether it will run without anybody doing anything.
+    pub fn is_on_its_way(&self) -> bool {
+        match &self.reason {
+            Reason::Ready { obstacles, .. } | Reason::Scheduled { obstacles, .. } => obstacles
+                .iter()
+                .all(|obstacle| matches!(obstacle, Obstacle::ThreadsBusy { .. })),
+            Reason::Blocked { .. } | Reason::Limited { .. } | Reason::Claimed { .. } => true,
+            Reason::Ended => self.task.status == TaskStatus::Succeeded,
+            Reason::Adrift => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn worker(metadata: &str, claimed: i64) -> Able {
+        Able {
+            metadata: Some(metadata.to_owned()),
+            heartbeat_seconds: 1.0,
+            claimed,
+            draining: false,
+        }
+    }
+
+    #[test]
+    fn what_a_worker_says_of_itself_is_read() {
+        let says = r#"{"queues":"mail,import*","thread_pool_size":2,"classes":["a"]}"#;
+        let missing = |workers: &[Able], queue: &str, class: &str| missing(workers, queue, class);
+        let one = [worker(says, 1)];
+        assert_eq!(missing(&one, "imports", "a"), None);
+        assert_eq!(missing(&one, "sms", "a"), Some(Obstacle::NoWorkerForQueue));
+        assert_eq!(missing(&one, "mail", "b"), Some(Obstacle::NoWorkerForClass));
+        let busy = [worker(says, 2), worker(says, 2)];
+        assert_eq!(
+            missing(&busy, "mail", "a"),
+            Some(Obstacle::ThreadsBusy { threads: 4 })
+        );
+        let many = [worker(
+            r#"{"queues":"*","classes":["a"],"more_classes":true}"#,
+            0,
+        )];
+        assert_eq!(missing(&many, "mail", "z"), None);
+        let mut silent = worker(says, 0);
+        silent.heartbeat_seconds = 61.0;
+        assert_eq!(
+            missing(&[silent], "mail", "a"),
+            Some(Obstacle::WorkersSilent)
+        );
+        let quiet = worker(r#"{"queues":"*","quiet":true}"#, 0);
+        assert_eq!(missing(&[quiet], "mail", "a"), Some(Obstacle::WorkersQuiet));
+        let mut draining = worker(says, 0);
+        draining.draining = true;
+        assert_eq!(
+            missing(&[draining], "mail", "a"),
+            Some(Obstacle::WorkersDraining)
+        );
+        assert_eq!(
+            missing(&[worker("nonsense", 0)], "mail", "a"),
+            Some(Obstacle::NoWorkerForQueue)
+        );
+    }
+}

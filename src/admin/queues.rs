@@ -1,0 +1,103 @@
+//! What is done to queues from outside: by people, and by other programs.
+
+use crate::db::transition::pause;
+
+use crate::admin::jobs::{Change, Jobs};
+use crate::db::model::state::JobState;
+use crate::db::table::pauses;
+use crate::db::{AsConn, own};
+use crate::error::{Doing, Result};
+use std::time::Duration;
+
+/// Stops the claiming of jobs from a queue: no worker takes any from its next
+/// look on. What runs goes on, and enqueueing does too.
+///
+/// `by` is who pauses it and `reason` why; both are shown wherever the queue
+/// is, and may be empty. Returns false when the queue was paused already: who
+/// did it, when and why stays as it was.
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// assert!(windlass::pause_queue(&mut conn, "mail", "ada", "the provider is down")?);
+/// let mail = &windlass::queues(&mut conn)?[0];
+/// assert_eq!(mail.paused_by.as_deref(), Some("ada"));
+/// assert!(windlass::resume_queue(&mut conn, "mail")?);
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
+/// # Errors
+/// When the database does not answer or has no tables.
+pub fn pause_queue<C: AsConn + ?Sized>(
+    conn: &mut C,
+    queue: &str,
+    by: &str,
+    reason: &str,
+) -> Result<bool> {
+    let said = |text: &'_ str| (!text.is_empty()).then(|| text.to_owned());
+    let (by, reason) = (said(by), said(reason));
+    pause::pause(&mut own(conn), queue, by.as_deref(), reason.as_deref()).doing("pause the queue")
+}
+
+/// Lets workers claim from a queue again. False: it was not paused.
+///
+/// # Errors
+/// When the database does not answer or has no tables.
+pub fn resume_queue<C: AsConn + ?Sized>(conn: &mut C, queue: &str) -> Result<bool> {
+    pause::resume(&mut own(conn), queue).doing("resume the queue")
+}
+
+/// How many jobs of a queue are ready.
+///
+/// Those that a worker could take now, or could if the queue were not paused. Scheduled, blocked and running ones are
+/// not among them. It counts them, so it takes the longer the more they are.
+///
+/// # Errors
+/// When the database does not answer or has no tables.
+pub fn queue_size<C: AsConn + ?Sized>(conn: &mut C, queue: &str) -> Result<u64> {
+    pauses::size(&mut own(conn), queue).doing("count the jobs of the queue")
+}
+
+/// For how long the oldest ready job of a queue has been ready, by the
+/// database's clock; `None` when no job is. The number to watch: how late the
+/// queue is, whatever its size.
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # use windlass::NewJob;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// assert_eq!(windlass::queue_latency(&mut conn, "mail")?, None);
+/// NewJob::of_class("send", "{}").queue("mail").enqueue(&mut conn)?;
+/// assert!(windlass::queue_latency(&mut conn, "mail")?.is_some());
+/// assert_eq!(windlass::queue_size(&mut conn, "mail")?, 1);
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
+/// # Errors
+/// When the database does not answer or has no tables.
+pub fn queue_latency<C: AsConn + ?Sized>(conn: &mut C, queue: &str) -> Result<Option<Duration>> {
+    pauses::latency(&mut own(conn), queue).doing("look at the oldest job of the queue")
+}
+
+/// Deletes the ready jobs of a queue, in batches of 500, and says how many
+/// they were. Others, [`Jobs`] discards.
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # use windlass::NewJob;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// NewJob::of_class("send", "{}").queue("mail").enqueue(&mut conn)?;
+/// assert_eq!(windlass::clear_queue(&mut conn, "mail")?, 1);
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
+/// # Errors
+/// When the database does not answer or has no tables; the batches before
+/// stay done.
+pub fn clear_queue<C: AsConn + ?Sized>(conn: &mut C, queue: &str) -> Result<u64> {
+    let ready = Jobs::in_state(JobState::Ready).queue(queue);
+    ready.change(conn, Change::Discard).map(|done| done.changed)
+}

@@ -1,0 +1,31 @@
+//! Looking at the queues and the processes.
+
+use crate::db::query::status::{self, ProcessStatus, QueueStatus};
+use crate::db::{AsConn, own};
+use crate::error::{Doing, Result};
+
+/// The counts of every queue that has executions or is paused, by name.
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// for queue in windlass::queues(&mut conn)? {
+///     println!("{}: {} ready", queue.queue_name, queue.ready);
+/// }
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
+/// # Errors
+/// When the database does not answer or has no tables.
+pub fn queues<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<QueueStatus>> {
+    status::queues(&mut own(conn)).doing("count the executions")
+}
+
+/// Every registered process, with the jobs it holds.
+///
+/// # Errors
+/// When the database does not answer or has no tables.
+pub fn processes<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<ProcessStatus>> {
+    status::processes(&mut own(conn)).doing("list the processes")
+}

@@ -1,0 +1,102 @@
+//! What this process has asked of databases, and what a database has written.
+
+use crate::db::Conn;
+use diesel::connection::{
+    Instrumentation, InstrumentationEvent, SimpleConnection as _, set_default_instrumentation,
+};
+use diesel::prelude::*;
+#[cfg(feature = "postgres")]
+use diesel::sql_types::BigInt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+static STATEMENTS: AtomicU64 = AtomicU64::new(0);
+
+static TRANSACTIONS: AtomicU64 = AtomicU64::new(0);
+
+/// Statements that this process has sent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Counted {
+    /// All, with those that begin and end transactions.
+    pub(crate) statements: u64,
+    /// Transactions, each statement outside of one counted as one.
+    pub(crate) transactions: u64,
+}
+
+/// Counts the statements of connections that are opened from now on.
+pub(crate) fn count_statements() {
+    // Fails only when a thread panicked while it did the same.
+    let _ = set_default_instrumentation(|| Some(Box::<Counter>::default()));
+}
+
+/// What was counted so far.
+pub(crate) fn counted() -> Counted {
+    Counted {
+        statements: STATEMENTS.load(Ordering::Relaxed),
+        transactions: TRANSACTIONS.load(Ordering::Relaxed),
+    }
+}
+
+#[derive(Debug, Default)]
+struct Counter {
+    in_transaction: bool,
+}
+
+impl Instrumentation for Counter {
+    fn on_connection_event(&mut self, event: InstrumentationEvent<'_>) {
+        match event {
+            InstrumentationEvent::BeginTransaction { depth, .. } if depth.get() == 1 => {
+                self.in_transaction = true;
+                TRANSACTIONS.fetch_add(1, Ordering::Relaxed);
+            }
+            InstrumentationEvent::CommitTransaction { depth, .. }
+            | InstrumentationEvent::RollbackTransaction { depth, .. }
+                if depth.get() == 1 =>
+            {
+                self.in_transaction = false;
+            }
+            InstrumentationEvent::FinishQuery { .. } => {
+                STATEMENTS.fetch_add(1, Ordering::Relaxed);
+                if !self.in_transaction {
+                    TRANSACTIONS.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(feature = "postgres")]
+#[derive(QueryableByName)]
+struct Position {
+    #[diesel(sql_type = BigInt)]
+    position: i64,
+}
+
+/// How many bytes the server has written to its log since it was set up, for
+/// whomever. `None` on SQLite, where the process writes itself.
+pub(crate) fn written(conn: &mut Conn<'_>) -> QueryResult<Option<i64>> {
+    match conn {
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(conn) => diesel::sql_query(
+            "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint AS position",
+        )
+        .get_result::<Position>(*conn)
+        .map(|row| Some(row.position)),
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(_) => Ok(None),
+    }
+}
+
+/// Opens a transaction that sees the database as it is now, for as long as the
+/// connection lives.
+pub(crate) fn open_snapshot(conn: &mut Conn<'_>) -> QueryResult<()> {
+    match conn {
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(conn) => conn.batch_execute(
+            "SET idle_in_transaction_session_timeout = 0; BEGIN ISOLATION LEVEL REPEATABLE READ; \
+             SELECT count(*) FROM solid_queue_pauses",
+        ),
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(conn) => conn.batch_execute("BEGIN; SELECT count(*) FROM solid_queue_pauses"),
+    }
+}

@@ -1,0 +1,267 @@
+//! The way in for `benches/per_job.rs`: what a worker does for each job beside
+//! the database, on its real parts.
+//!
+//! No part of the public API: only the feature `benchmarks`, which no program
+//! needs, compiles it, and it changes whenever the inside does.
+
+use crate::db::conn::connection::AsConn;
+use crate::db::model::claim::{Claimed, Claims as Found, Finished, Queues, Want};
+use crate::db::model::new_row::NewRow;
+use crate::db::table::processes::{self, NewProcess};
+use crate::db::transition::claim;
+use crate::db::{Conn, Database, TestDatabase};
+use crate::error::{Doing, Error, Result};
+use crate::event::events::Event;
+use crate::event::subscriber::Subscriber;
+use crate::job::id::JobId;
+use crate::job::lease::Lease;
+use crate::job::new_job::{NewJob, enqueue_all};
+use crate::job::registry::Registry;
+use crate::process::base::registration::Registration;
+use crate::process::base::stop::Stop;
+use crate::process::base::threads;
+use crate::process::worker::completion::{Ended, Pending, grouped, pending};
+use crate::process::worker::in_flight::Claims;
+use crate::process::worker::pool::{Assignment, Pool, PoolSetup};
+use crate::process::worker::scan_cursors::Marks;
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// What an enqueue sends.
+#[derive(Debug)]
+pub struct Row(#[expect(dead_code, reason = "only made")] NewRow);
+
+/// Checks a job and makes of it what an enqueue sends.
+///
+/// # Errors
+/// When the job breaks a limit.
+pub fn row(job: NewJob) -> Result<Row> {
+    job.into_row().map(Row)
+}
+
+/// Claimed jobs, as a claim returns them.
+#[derive(Debug)]
+pub struct Jobs(Vec<Arc<Claimed>>);
+
+/// Jobs that threads are done with.
+pub struct Endings(Vec<Ended>);
+
+/// Jobs on their way to the database, those of one statement together.
+pub struct Groups(Vec<Vec<Pending>>);
+
+/// A worker without a database: its threads, and what they share with the
+/// poller and the finisher.
+pub struct Crew {
+    pool: Arc<Pool>,
+    claims: Arc<Claims>,
+    registration: Arc<Registration>,
+    assign: Option<Sender<Assignment>>,
+    threads: Vec<JoinHandle<()>>,
+    ended: Receiver<Ended>,
+    /// Claimed jobs of which others are copies.
+    templates: Vec<Claimed>,
+    last_claim: AtomicI64,
+}
+
+impl Crew {
+    /// Starts so many threads. The jobs, which the registry must know, are
+    /// enqueued and claimed for once, in a database that is forgotten then.
+    ///
+    /// # Errors
+    /// When a job breaks a limit, or no thread can be started.
+    pub fn start(registry: Registry, threads: usize, jobs: Vec<NewJob>) -> Result<Self> {
+        let claims = Arc::new(Claims::default());
+        let (ended_tx, ended) = unbounded();
+        let templates = claim(&registry, jobs)?;
+        let setup = PoolSetup {
+            registry,
+            database: Database::none(),
+            claims: Arc::clone(&claims),
+            stop: Stop::new(),
+            subscriber: Subscriber::default(),
+            rested: bounded(1).0,
+            ended: ended_tx,
+            limited: bounded(1).0,
+            finished: Finished::Keep,
+        };
+        let (pool, assign, threads) = Pool::start(setup, threads)?;
+        Ok(Crew {
+            pool,
+            claims,
+            registration: Arc::new(Registration {
+                id: 1,
+                name: "worker-benchmarked".to_owned(),
+                lease: Arc::new(Lease::new(Duration::from_secs(86_400))),
+            }),
+            assign: Some(assign),
+            threads,
+            ended,
+            templates,
+            last_claim: AtomicI64::new(0),
+        })
+    }
+
+    /// So many claimed jobs: the crew's, over and over.
+    pub fn claimed(&self, count: usize) -> Jobs {
+        let copy = |job: &Claimed| {
+            let mut copy = job.clone();
+            copy.claim_id = self.last_claim.fetch_add(1, Ordering::Relaxed);
+            copy
+        };
+        let jobs = self.templates.iter().cycle().map(copy).map(Arc::new);
+        Jobs(jobs.take(count).collect())
+    }
+
+    /// From a claim's rows to a batch of endings: the jobs are entered, handed
+    /// to the threads, performed there, and sent to the finisher, and their
+    /// claims are forgotten.
+    pub fn dispatch(&self, jobs: Jobs) -> Endings {
+        let count = jobs.0.len();
+        self.claims.enter(&jobs.0, &self.registration);
+        self.pool.occupy(count);
+        for job in jobs.0 {
+            let assignment = self.assignment(job);
+            // The threads live as long as the crew does.
+            let _ = self.assign.as_ref().map(|assign| assign.send(assignment));
+        }
+        let endings: Vec<Ended> = self.ended.iter().take(count).collect();
+        let claims: Vec<i64> = endings.iter().map(|one| one.job.claim_id).collect();
+        self.claims.remove(&claims);
+        Endings(endings)
+    }
+
+    /// What a thread does with each job, on this one.
+    pub fn perform(&self, jobs: Jobs) -> Endings {
+        let perform = |job| self.pool.perform(self.assignment(job), Arc::default());
+        Endings(jobs.0.into_iter().map(perform).collect())
+    }
+
+    fn assignment(&self, job: Arc<Claimed>) -> Assignment {
+        Assignment {
+            job,
+            registration: Arc::clone(&self.registration),
+        }
+    }
+
+    /// Notes that a job took so long, and asks how many may be claimed ahead.
+    pub fn pace(&self, ran: Duration) -> usize {
+        self.pool.pace.note(ran);
+        self.pool.pace.ahead(self.pool.threads())
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        self.assign = None;
+        self.threads.drain(..).for_each(threads::join);
+    }
+}
+
+/// Enqueues and claims these jobs.
+fn claim(registry: &Registry, jobs: Vec<NewJob>) -> Result<Vec<Claimed>> {
+    let (mut database, limit) = (TestDatabase::in_memory()?, jobs.len());
+    let mut conn: Conn<'_> = database.as_conn();
+    enqueue_all(&mut conn, jobs)?;
+    let new = NewProcess {
+        name: "worker-benchmarked",
+        kind: "Worker",
+        pid: 1,
+        hostname: "localhost",
+        supervisor_id: None,
+        metadata: "{}",
+        channel: None,
+    };
+    let process_id = processes::register(&mut conn, &new).doing("register a process")?;
+    let classes: Vec<String> = registry.classes().map(str::to_owned).collect();
+    let want = Want {
+        process_id,
+        queues: &Queues::All,
+        classes: &classes,
+        limit,
+        ahead: false,
+        from: &[],
+        wanted_after: 0,
+    };
+    match claim::claim(&mut conn, &want).doing("claim jobs")? {
+        Found::Held { jobs, .. } if jobs.len() == limit => Ok(jobs),
+        _ => Err(Error::Settings(
+            "the registry does not know all of these jobs".to_owned(),
+        )),
+    }
+}
+
+/// Sorts endings into those of one statement each.
+pub fn group(endings: Endings) -> Groups {
+    Groups(grouped(endings.0.into_iter().map(pending).collect()))
+}
+
+impl Groups {
+    /// How many statements that makes.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// Where a busy worker's claims begin.
+#[derive(Debug, Default)]
+pub struct Places(Marks);
+
+impl Places {
+    /// What a look at these queues, or at all, notes that found these jobs.
+    pub fn look(&mut self, queues: &[String], jobs: &Jobs) -> usize {
+        self.0.begin(true);
+        let from = if queues.is_empty() {
+            self.0.from(&Queues::All)
+        } else {
+            self.0.from(&Queues::Named(queues.to_vec()))
+        };
+        self.0.reach(&jobs.0, true);
+        from.len()
+    }
+}
+
+/// Tells of these jobs what a worker tells, to nobody.
+pub fn tell(jobs: &Jobs) {
+    let nobody = Subscriber::default();
+    for job in &jobs.0 {
+        let (id, class) = (JobId(job.job_id), &*job.class_name);
+        nobody.emit(&Event::Claimed {
+            job: id,
+            class,
+            queue: &job.queue_name,
+            claim: job.claim_id,
+        });
+        nobody.emit(&Event::Started {
+            job: id,
+            class,
+            attempt: 1,
+        });
+        nobody.emit(&Event::Finished {
+            job: id,
+            class,
+            ran: Duration::ZERO,
+        });
+    }
+}
+
+impl fmt::Debug for Crew {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Crew").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Endings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Endings").field(&self.0.len()).finish()
+    }
+}
+
+impl fmt::Debug for Groups {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Groups").field(&self.0.len()).finish()
+    }
+}

@@ -1,0 +1,93 @@
+//! Where a benchmark works: a schema or a directory that nobody else uses.
+
+use crate::clock;
+use crate::db::Database;
+use crate::db::conn::connection::AsConn as _;
+use crate::db::conn::connection::on;
+use crate::error::{Doing as _, Error, Result};
+use diesel::prelude::*;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// An empty database; removed, with all that is in it, when dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    url: String,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Schema { server: Database, name: String },
+    Directory(PathBuf),
+}
+
+impl Place {
+    /// A schema in the database, or a directory beside the file that is named,
+    /// which need not exist.
+    pub(crate) fn create(url: &str) -> Result<Place> {
+        let server = Database::open(url)?;
+        let name = format!("windlass_bench_{:012x}", fastrand::u64(..1 << 48));
+        if !server.listens_by_notification() {
+            let path = PathBuf::from(format!("{}.{name}", server.target()));
+            std::fs::create_dir(&path).map_err(|source| Error::Io {
+                action: "create",
+                path: path.clone(),
+                source,
+            })?;
+            return Ok(Place {
+                url: format!("sqlite://{}", path.join("jobs.db").display()),
+                kind: Kind::Directory(path),
+            });
+        }
+        let mut connection = server.connect()?;
+        on!(connection.as_conn(), |c| diesel::sql_query(format!(
+            "CREATE SCHEMA {name}"
+        ))
+        .execute(c))
+        .doing("create the benchmark's own schema")?;
+        let joiner = if url.contains('?') { '&' } else { '?' };
+        Ok(Place {
+            url: format!("{}{joiner}options=-csearch_path%3D{name}", url.trim()),
+            kind: Kind::Schema { server, name },
+        })
+    }
+
+    /// Its address.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The database at its address, with Windlass' tables.
+    pub(crate) fn migrated(&self) -> Result<Database> {
+        let database = Database::open(&self.url)?;
+        database.migrate()?;
+        Ok(database)
+    }
+
+    /// Removes it, whoever still uses it. Removing it twice does no harm.
+    pub(crate) fn remove(&self) {
+        match &self.kind {
+            Kind::Schema { server, name } => {
+                if let Ok(mut connection) = server.connect() {
+                    let text = format!("DROP SCHEMA IF EXISTS {name} CASCADE");
+                    let _ = on!(connection.as_conn(), |c| diesel::sql_query(text).execute(c));
+                }
+            }
+            Kind::Directory(path) => {
+                // Whoever still writes may put a file there meanwhile.
+                let mut tries = 0;
+                while std::fs::remove_dir_all(path).is_err() && path.exists() && tries < 100 {
+                    tries += 1;
+                    clock::nap(Duration::from_millis(10));
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}

@@ -1,0 +1,146 @@
+//! The commands, and how each is run.
+
+use crate::cli::commands::{
+    check, doctor, enqueue, explain, failed, jobs, migrate, migrations, processes, queues,
+    recurring, status, supervise,
+};
+use crate::cli::failure::Failure;
+use crate::cli::mount::At;
+use crate::cli::{done, select};
+use crate::db::Database;
+use crate::terminal::output;
+use std::process::ExitCode;
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  windlass migrate --database sqlite://jobs.db   create or update the tables
+  windlass status --watch                        look at queues and processes
+  windlass jobs list --state scheduled           look at jobs
+  windlass explain 4711                          tell why a job is not running
+  windlass jobs show 4711                        look at all that is known of a job
+  windlass failed retry --error 'timed out'      run failed jobs again
+  windlass queues pause mail --reason 'no SMTP'  let nobody take jobs of a queue
+  windlass doctor                                look whether all is well
+  windlass check                                 look whether windlass.toml makes sense
+  windlass recurring next                        look at what the clock will bring
+  windlass supervise --processes 2 -- ./app worker
+                                                 run two workers, and what they need
+
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 something is wrong (doctor),
+70 broken (the log says why), 75 stopped before all work was done.
+RUST_LOG sets what is logged on standard error, for example RUST_LOG=debug.";
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Command {
+    Migrate(migrate::Migrate),
+    #[command(subcommand)]
+    Migrations(migrations::Migrations),
+    Check(check::Check),
+    Supervise(supervise::Supervise),
+    Status(status::Status),
+    Explain(explain::Explain),
+    #[command(subcommand)]
+    Queues(queues::Command),
+    Processes(processes::Processes),
+    Enqueue(enqueue::Enqueue),
+    #[command(subcommand)]
+    Jobs(jobs::Command),
+    #[command(subcommand)]
+    Failed(failed::Command),
+    Doctor(doctor::Doctor),
+    #[command(subcommand)]
+    Recurring(recurring::Command),
+}
+
+impl Command {
+    pub(crate) fn run(&self, at: &At<'_>) -> Result<ExitCode, Failure> {
+        use migrations::Migrations;
+        match self {
+            Command::Migrate(migrate) => {
+                Ok(output::show(&migrate.run(&at.database()?)?, migrate.json))
+            }
+            Command::Migrations(Migrations::Copy(copy)) => {
+                let dialect = match copy.dialect {
+                    Some(dialect) => dialect,
+                    None => migrations::dialect_of(&at.database()?),
+                };
+                Ok(output::show(&copy.run(dialect)?, copy.json))
+            }
+            Command::Check(check) => {
+                let checked = check.run(at.url(), at.registry)?;
+                let shown = output::show(&checked, check.json);
+                Ok(if checked.is_fine() {
+                    shown
+                } else {
+                    ExitCode::FAILURE
+                })
+            }
+            Command::Supervise(supervise) => Ok(supervise.run(at)?),
+            Command::Status(status) => Ok(status.show(&at.database()?.read_only())?),
+            Command::Explain(explain) => {
+                let database = at.database()?.read_only();
+                Ok(output::show(&explain.run(&database)?, explain.json))
+            }
+            Command::Queues(command) => command.show(&at.database()?),
+            Command::Processes(processes) => Ok(output::show(
+                &processes.run(&at.database()?.read_only())?,
+                processes.json,
+            )),
+            Command::Enqueue(enqueue) => {
+                let done = enqueue.run(&at.database()?, at.registry)?;
+                Ok(output::show(&done, enqueue.json))
+            }
+            Command::Jobs(command) => jobs(command, &at.database()?),
+            Command::Failed(command) => failed(command, &at.database()?),
+            Command::Recurring(command) => recurring(command, &at.database()?),
+            Command::Doctor(doctor) => Ok(doctor.show(&at.database()?.read_only())?),
+        }
+    }
+}
+
+/// Shows what came of a change: 1, if not all that was named could be changed.
+fn changed(done: &done::Done, how: &select::How) -> ExitCode {
+    output::show_and_end(done, how.json, done.code())
+}
+
+fn jobs(command: &jobs::Command, db: &Database) -> Result<ExitCode, Failure> {
+    use jobs::Command::{Cancel, Discard, List, Priority, Reschedule, Show};
+    Ok(match command {
+        List(list) => output::show(&list.run(&db.clone().read_only())?, list.json),
+        Show(show) => output::show(&show.run(&db.clone().read_only())?, show.json),
+        Cancel(cancel) => changed(&cancel.run(db)?, &cancel.how),
+        Discard(discard) => changed(&discard.run(db)?, &discard.how),
+        Reschedule(reschedule) => changed(&reschedule.run(db)?, &reschedule.how),
+        Priority(priority) => changed(&priority.run(db)?, &priority.how),
+    })
+}
+
+fn failed(command: &failed::Command, db: &Database) -> Result<ExitCode, Failure> {
+    use failed::Command::{Discard, List, Retry};
+    Ok(match command {
+        List(list) => output::show(&list.run(&db.clone().read_only())?, list.json),
+        Retry(retry) => changed(&retry.run(db)?, &retry.how),
+        Discard(discard) => changed(&discard.run(db)?, &discard.how),
+    })
+}
+
+fn recurring(command: &recurring::Command, db: &Database) -> Result<ExitCode, Failure> {
+    use recurring::Command::{List, Next, Pause, Resume, Run};
+    Ok(match command {
+        List(list) => output::show(&list.run(&db.clone().read_only())?, list.json),
+        Next(next) => output::show(&next.run(&db.clone().read_only())?, next.json),
+        Run(run) => output::show(&run.run(db)?, run.json),
+        Pause(pause) => output::show(&pause.run(db)?, pause.json),
+        Resume(resume) => output::show(&resume.run(db)?, resume.json),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_arguments_do_not_contradict_each_other() {
+        crate::cli::run::Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,298 @@
+//! `windlass check`.
+
+use crate::cli::config::Source;
+use crate::config::configuration::Config;
+use crate::config::connections::ConnectionBudget;
+use crate::config::reader::Setting;
+use crate::config::recurring::Declared;
+use crate::db::schema::migrate;
+use crate::db::{AsConn as _, Room};
+use crate::error::{Error, Problem, Result};
+use crate::job::registry::Registry;
+use crate::recurring::settings::RecurringSettings;
+use crate::terminal::output::Report;
+use serde::Serialize;
+
+/// Look whether the configuration makes sense
+///
+/// Reads the file and the environment, and reports everything that is wrong
+/// with them at once: unknown names, values without a unit, settings that
+/// cannot work together. Without `--database` and `--connect` no database is
+/// asked; with one of them its tables are looked at too, and whether it allows
+/// as many connections as the whole will open. The exit code is 1 when
+/// anything is wrong.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  windlass check
+  windlass check --config /etc/app/windlass.toml --connect
+  windlass check --print                    every setting, and where it comes from")]
+pub(crate) struct Check {
+    #[command(flatten)]
+    source: Source,
+
+    /// Ask the database that the configuration names, too
+    #[arg(long)]
+    connect: bool,
+
+    /// Print the configuration in effect as a file, without secrets
+    #[arg(long)]
+    print: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What was found.
+#[derive(Debug, Serialize)]
+pub(crate) struct Checked {
+    file: Option<String>,
+    problems: Vec<Told>,
+    warnings: Vec<Told>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    connections: Option<Connections>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    database: Option<Asked>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    settings: Vec<Shown>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    recurring: Vec<Task>,
+    #[serde(skip)]
+    print: Option<String>,
+}
+
+/// A problem.
+#[derive(Debug, Serialize)]
+struct Told {
+    place: Option<String>,
+    line: Option<usize>,
+    message: String,
+    #[serde(skip)]
+    text: String,
+}
+
+impl From<&Problem> for Told {
+    fn from(problem: &Problem) -> Self {
+        Told {
+            place: problem.place.clone(),
+            line: problem.line,
+            message: problem.message.clone(),
+            text: problem.to_string(),
+        }
+    }
+}
+
+impl From<String> for Told {
+    fn from(message: String) -> Self {
+        Told {
+            place: None,
+            line: None,
+            text: message.clone(),
+            message,
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Connections {
+    supervisor: usize,
+    dispatchers: usize,
+    schedulers: usize,
+    workers: usize,
+    pools: usize,
+    total: usize,
+    #[serde(skip)]
+    text: String,
+}
+
+impl From<ConnectionBudget> for Connections {
+    fn from(budget: ConnectionBudget) -> Self {
+        Connections {
+            supervisor: budget.supervisor,
+            dispatchers: budget.dispatchers,
+            schedulers: budget.schedulers,
+            workers: budget.workers,
+            pools: budget.pools,
+            total: budget.total(),
+            text: budget.to_string(),
+        }
+    }
+}
+
+/// What the database says.
+#[derive(Debug, Serialize)]
+struct Asked {
+    target: String,
+    /// How many connections it allows; `None` for a file.
+    allows: Option<i64>,
+    /// How many of them are open.
+    open: Option<i64>,
+}
+
+#[derive(Debug, Serialize)]
+struct Shown {
+    key: String,
+    number: Option<usize>,
+    value: String,
+    default: String,
+    variable: String,
+    origin: String,
+}
+
+impl From<&Setting> for Shown {
+    fn from(setting: &Setting) -> Self {
+        Shown {
+            key: setting.key(),
+            number: setting.number,
+            value: setting.value.clone(),
+            default: setting.default.clone(),
+            variable: setting.variable.clone(),
+            origin: setting.origin.to_string(),
+        }
+    }
+}
+
+/// A recurring task of the file.
+#[derive(Debug, Serialize)]
+struct Task {
+    key: String,
+    #[serde(flatten)]
+    settings: RecurringSettings,
+    origin: String,
+}
+
+impl Task {
+    fn of(declared: &Declared) -> Option<Self> {
+        Some(Task {
+            key: declared.task.key().to_owned(),
+            settings: declared.settings.clone()?,
+            origin: declared.origin.to_string(),
+        })
+    }
+}
+
+impl Check {
+    /// Looks. What is wrong with the configuration is no error here.
+    pub(crate) fn run(
+        &self,
+        database: Option<&str>,
+        registry: Option<&Registry>,
+    ) -> Result<Checked> {
+        let config = self.source.read(database, Vec::new());
+        let config = config.and_then(|config| match registry {
+            Some(registry) => config.knowing(registry),
+            None => Ok(config),
+        });
+        let config = match config {
+            Ok(config) => config,
+            Err(Error::Configuration(problems)) => return Ok(Checked::of_problems(&problems)),
+            Err(error) => return Err(error),
+        };
+        let mut checked = Checked::of(&config);
+        if self.print {
+            checked.print = Some(config.to_string());
+            checked.settings = config.settings().iter().map(Shown::from).collect();
+            checked.recurring = config.tasks.iter().filter_map(Task::of).collect();
+        }
+        if self.connect || database.is_some() {
+            checked.ask(&config)?;
+        }
+        Ok(checked)
+    }
+}
+
+impl Checked {
+    fn of_problems(problems: &[Problem]) -> Self {
+        Checked {
+            file: None,
+            problems: problems.iter().map(Told::from).collect(),
+            warnings: Vec::new(),
+            connections: None,
+            database: None,
+            settings: Vec::new(),
+            recurring: Vec::new(),
+            print: None,
+        }
+    }
+
+    fn of(config: &Config) -> Self {
+        let file = config.file.as_ref();
+        Checked {
+            file: file.map(|file| file.display().to_string()),
+            warnings: config.warnings().iter().map(Told::from).collect(),
+            connections: Some(config.connections().into()),
+            ..Self::of_problems(&[])
+        }
+    }
+
+    /// Asks the database.
+    fn ask(&mut self, config: &Config) -> Result<()> {
+        let database = config.database()?;
+        let mut connection = match database.connect() {
+            Ok(connection) => connection,
+            Err(error) => {
+                self.problems.push(error.to_string().into());
+                return Ok(());
+            }
+        };
+        if let Err(error) = migrate::check(&mut connection.as_conn(), &database) {
+            self.problems.push(error.to_string().into());
+        }
+        let room = crate::db::room(&mut connection.as_conn())?;
+        let needed = config.connections().total();
+        if let Some(Room { allowed, .. }) = room
+            && i64::try_from(needed).is_ok_and(|needed| needed > allowed)
+        {
+            self.problems.push(
+                format!(
+                    "the server allows {allowed} connections, and the whole may open {needed}: \
+                     raise its max_connections, or lower database.pool, threads or processes"
+                )
+                .into(),
+            );
+        }
+        self.database = Some(Asked {
+            target: database.target(),
+            allows: room.map(|room| room.allowed),
+            open: room.map(|room| room.open),
+        });
+        Ok(())
+    }
+
+    pub(crate) fn is_fine(&self) -> bool {
+        self.problems.is_empty()
+    }
+}
+
+impl Report for Checked {
+    fn text(&self, _width: Option<usize>) -> String {
+        let mut lines: Vec<String> = Vec::new();
+        if !self.is_fine() {
+            lines.push("The configuration is wrong:".to_owned());
+            lines.extend(self.problems.iter().map(|told| format!("  {}", told.text)));
+        } else if let Some(print) = &self.print {
+            return print.clone();
+        } else {
+            lines.push(match &self.file {
+                Some(file) => format!("{file} is fine."),
+                None => "There is no configuration file; the rest is fine.".to_owned(),
+            });
+        }
+        let warnings = self.warnings.iter();
+        lines.extend(warnings.map(|told| format!("Warning: {}", told.text)));
+        if let Some(connections) = &self.connections {
+            lines.push(format!("It opens {}.", connections.text));
+        }
+        if let Some(asked) = &self.database {
+            lines.push(match (asked.allows, asked.open) {
+                (Some(allows), Some(open)) => format!(
+                    "{} allows {allows} connections; {open} are open now.",
+                    asked.target
+                ),
+                _ => format!("{} is a file.", asked.target),
+            });
+        }
+        lines.join("\n")
+    }
+}

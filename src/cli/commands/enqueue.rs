@@ -1,0 +1,158 @@
+//! `windlass enqueue`.
+
+use crate::cli::failure::Failure;
+use crate::cli::select::connect;
+use crate::cli::values;
+use crate::db::Database;
+use crate::error::{Error, Result};
+use crate::job::new_job::{self, NewJob};
+use crate::job::registry::Registry;
+use crate::terminal::output::Report;
+use chrono::{DateTime, Utc};
+use clap::error::ErrorKind;
+use serde::Serialize;
+use std::io::Read as _;
+use std::time::Duration;
+
+/// Enqueue a job
+///
+/// In a program that has mounted this command the class must be registered,
+/// the arguments must be those of its type, and what is not given is taken
+/// from the type. The program `windlass` knows no classes and trusts you.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  windlass enqueue sweep
+  windlass enqueue import '{\"file\": \"users.csv\"}' --queue slow --priority 5
+  windlass enqueue report '{\"month\": 11}' --in '2h 30m' --key report/2026-11
+  jq -c . args.json | windlass enqueue import -")]
+pub(crate) struct Enqueue {
+    /// The job type's name
+    class: String,
+
+    /// Its arguments, or `-` to read them from standard input
+    #[arg(value_name = "JSON", default_value = "null")]
+    arguments: String,
+
+    /// On this queue [default: the type's, or `default`]
+    #[arg(long, value_name = "NAME")]
+    queue: Option<String>,
+
+    /// With this priority; smaller is more important [default: the type's, or 0]
+    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
+    priority: Option<i32>,
+
+    /// With the time as its priority, so much ahead of others of that kind
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration,
+        conflicts_with = "priority")]
+    ahead_by: Option<Duration>,
+
+    /// Not before so much time has passed
+    #[arg(long = "in", value_name = "TIME", value_parser = humantime::parse_duration,
+        conflicts_with = "at")]
+    delay: Option<Duration>,
+
+    /// Not before this time, as 2026-12-24T18:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = values::time)]
+    at: Option<DateTime<Utc>>,
+
+    /// An idempotency key: once only, however often this is run
+    #[arg(long, value_name = "TEXT")]
+    key: Option<String>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The job.
+#[derive(Debug, Serialize)]
+pub(crate) struct Enqueued {
+    job_id: i64,
+    is_new: bool,
+    /// What another job has already, if that may be.
+    #[serde(skip)]
+    shared: &'static str,
+}
+
+impl Enqueue {
+    pub(crate) fn run(
+        &self,
+        database: &Database,
+        registry: Option<&Registry>,
+    ) -> Result<Enqueued, Failure> {
+        let job = self.job(registry)?;
+        let done = job.enqueue(&mut connect(database)?)?;
+        let new_job::Enqueued { id, is_new, .. } = done;
+        Ok(Enqueued {
+            job_id: id.0,
+            is_new,
+            shared: match (&self.key, registry) {
+                (None, _) => "unique id",
+                (Some(_), None) => "idempotency key",
+                (Some(_), Some(_)) => "idempotency key or unique id",
+            },
+        })
+    }
+
+    fn job(&self, registry: Option<&Registry>) -> Result<NewJob, Failure> {
+        let arguments = self.arguments()?;
+        let mut job = match registry {
+            Some(registry) => registry.new_job(&self.class, &arguments)?,
+            None => NewJob::of_class(&self.class, arguments),
+        };
+        if let Some(queue) = &self.queue {
+            job = job.queue(queue);
+        }
+        if let Some(priority) = self.priority {
+            job = job.priority(priority);
+        }
+        if let Some(ahead) = self.ahead_by {
+            job = job.ahead_by(ahead);
+        }
+        if let Some(time) = self.at {
+            job = job.at(time);
+        }
+        if let Some(delay) = self.delay {
+            job = job.after(delay);
+        }
+        if let Some(key) = &self.key {
+            job = job.idempotency_key(key);
+        }
+        Ok(job)
+    }
+
+    fn arguments(&self) -> Result<String, Failure> {
+        let mut text = self.arguments.clone();
+        if text == "-" {
+            text.clear();
+            std::io::stdin()
+                .read_to_string(&mut text)
+                .map_err(|source| Error::Io {
+                    action: "read",
+                    path: "standard input".into(),
+                    source,
+                })?;
+        }
+        // Its text stays out of the message: it may be a secret.
+        match serde_json::from_str::<serde::de::IgnoredAny>(&text) {
+            Ok(_) => Ok(text.trim().to_owned()),
+            Err(error) => Err(Failure::Usage(
+                ErrorKind::ValueValidation,
+                format!("the arguments are no JSON: {error}; quote them for the shell"),
+            )),
+        }
+    }
+}
+
+impl Report for Enqueued {
+    fn text(&self, _width: Option<usize>) -> String {
+        let id = self.job_id;
+        if self.is_new {
+            format!("Enqueued job {id}.\n")
+        } else {
+            let shared = self.shared;
+            format!("Job {id} has this {shared} already; nothing was enqueued.\n")
+        }
+    }
+}

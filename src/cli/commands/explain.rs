@@ -1,0 +1,217 @@
+//! `windlass explain`.
+
+use crate::admin::explain::{Explanation, Obstacle, Reason, explain};
+use crate::admin::job_info::{JobKey, TaskStatus};
+use crate::cli::commands::status::age;
+use crate::cli::select::connect;
+use crate::db::Database;
+use crate::error::{Error, Result};
+use crate::job::id::JobId;
+use crate::terminal::output::Report;
+use crate::terminal::table::printable;
+use chrono::{DateTime, Utc};
+
+/// Tell why a job is not running, or what it does
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  windlass explain 4711
+  windlass explain sync/customer/7 --json")]
+pub(crate) struct Explain {
+    /// The id of the job, or its unique id
+    #[arg(value_name = "JOB")]
+    job: String,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl Explain {
+    pub(crate) fn run(&self, database: &Database) -> Result<Explanation> {
+        let mut connection = connect(database)?;
+        by_key(&self.job, |key| explain(&mut connection, key))
+    }
+}
+
+/// Finds a job by its id, or else by its unique id.
+pub(crate) fn by_key<T>(job: &str, mut find: impl FnMut(JobKey) -> Result<Option<T>>) -> Result<T> {
+    if let Ok(id) = job.parse()
+        && let Some(found) = find(JobId(id).into())?
+    {
+        return Ok(found);
+    }
+    find(job.into())?.ok_or_else(|| Error::NoSuchJob {
+        job: printable(job),
+    })
+}
+
+impl Report for Explanation {
+    fn text(&self, _width: Option<usize>) -> String {
+        let task = &self.task;
+        let mut text = format!("Job {} ({})", task.job_id, printable(&task.class_name));
+        if let (Some(queue), Some(priority)) = (&self.queue_name, self.priority) {
+            text.push_str(&format!(
+                " on the queue {}, priority {priority}",
+                printable(queue)
+            ));
+        }
+        if let Some(name) = &task.unique_id {
+            text.push_str(&format!(", unique id {}", printable(name)));
+        }
+        text.push('\n');
+        text.push_str(&self.sentence());
+        if let Reason::Ready { obstacles, .. } | Reason::Scheduled { obstacles, .. } = &self.reason
+        {
+            for obstacle in obstacles {
+                text.push_str(&format!("But {}.\n", words(obstacle)));
+            }
+        }
+        if let Some(error) = &task.error {
+            let what = match task.status {
+                TaskStatus::Queued | TaskStatus::Running => "Its last attempt ended with",
+                _ => "It ended with",
+            };
+            text.push_str(&format!("{what} {}\n", printable(error)));
+        }
+        text
+    }
+}
+
+impl Explanation {
+    fn sentence(&self) -> String {
+        match &self.reason {
+            Reason::Ready { ahead: 0, .. } => "It is ready, and next on its queue.\n".to_owned(),
+            Reason::Ready { ahead, .. } => {
+                format!("It is ready, behind {ahead} jobs of its queue.\n")
+            }
+            Reason::Scheduled {
+                at,
+                overdue_seconds,
+                ..
+            } => {
+                let which = match self.task.attempt {
+                    0 => String::new(),
+                    done => format!(", for its attempt {}", done + 1),
+                };
+                let when = if *overdue_seconds < 0.0 {
+                    format!("in {}", age(-overdue_seconds))
+                } else {
+                    format!("and has been due for {}", age(*overdue_seconds))
+                };
+                format!("It is scheduled for {}, {when}{which}.\n", time(*at))
+            }
+            Reason::Blocked { by: Some(by), key } => format!(
+                "It begins when job {by} has ended, which runs under {}.\n",
+                printable(key)
+            ),
+            Reason::Blocked { by: None, key } => {
+                format!("It waits for others of the key {}.\n", printable(key))
+            }
+            Reason::Limited { key, by } => {
+                let holder = by.map_or_else(String::new, |job| format!(", which job {job} has"));
+                let key = printable(key);
+                format!("It waits for a slot of the concurrency key {key}{holder}.\n")
+            }
+            Reason::Claimed { .. } => self.claimed(),
+            Reason::Ended => {
+                let how = match self.task.status {
+                    TaskStatus::Succeeded => "finished",
+                    TaskStatus::Failed => "failed",
+                    TaskStatus::Cancelled => "was cancelled",
+                    TaskStatus::Discarded => "was discarded",
+                    TaskStatus::Queued | TaskStatus::Running => "ended",
+                };
+                let at = self.task.finished_at.map_or(String::new(), |at| {
+                    let ran = match self.task.attempt {
+                        0 => ", and never ran".to_owned(),
+                        attempt => format!(", with attempt {attempt}"),
+                    };
+                    format!(" at {}{ran}", time(at))
+                });
+                format!("It {how}{at}.\n")
+            }
+            Reason::Adrift => "It has no execution: somebody has deleted it by hand. \
+                 `windlass jobs` cannot move it; enqueue it anew.\n"
+                .to_owned(),
+        }
+    }
+
+    fn claimed(&self) -> String {
+        let Reason::Claimed {
+            process_name,
+            hostname,
+            pid,
+            thread,
+            seconds,
+            heartbeat_seconds,
+            cancel_requested_at,
+            progress,
+            ..
+        } = &self.reason
+        else {
+            return String::new();
+        };
+        let mut text = match process_name {
+            None => "A process that is gone holds it: a supervisor has yet to see that".to_owned(),
+            Some(name) => {
+                let host = hostname.as_deref().unwrap_or("an unknown host");
+                let pid = pid.map_or(String::new(), |pid| format!(", pid {pid}"));
+                let thread = thread.as_ref().map_or(String::new(), |name| {
+                    format!(", thread {}", printable(name))
+                });
+                format!(
+                    "{} ({}{pid}{thread}) has held it for {}",
+                    printable(name),
+                    printable(host),
+                    age(*seconds)
+                )
+            }
+        };
+        if let Some(beat) = heartbeat_seconds {
+            text.push_str(&format!(", and had its last heartbeat {} ago", age(*beat)));
+        }
+        text.push_str(".\n");
+        if let Some(progress) = progress {
+            text.push_str(&format!(
+                "It is at {:.0} %: {}\n",
+                progress.percent,
+                printable(&progress.message)
+            ));
+        }
+        if let Some(at) = cancel_requested_at {
+            text.push_str(&format!(
+                "Somebody asked for it to be cancelled at {}.\n",
+                time(*at)
+            ));
+        }
+        text
+    }
+}
+
+fn words(obstacle: &Obstacle) -> String {
+    match obstacle {
+        Obstacle::QueuePaused { since } => {
+            format!("its queue is paused since {}", time(*since))
+        }
+        Obstacle::NoWorkerForQueue => "no worker runs that serves its queue".to_owned(),
+        Obstacle::NoWorkerForClass => {
+            "none of the workers that serve its queue knows its class".to_owned()
+        }
+        Obstacle::WorkersSilent => {
+            "the workers that could take it have had no heartbeat for a minute".to_owned()
+        }
+        Obstacle::WorkersDraining => "the workers that could take it are stopping".to_owned(),
+        Obstacle::WorkersQuiet => {
+            "the workers that could take it are quiet: they claim nothing until SIGCONT".to_owned()
+        }
+        Obstacle::ThreadsBusy { threads } => {
+            format!("all {threads} threads of the workers that could take it have work")
+        }
+        Obstacle::NoDispatcher => "no dispatcher runs that would make it ready".to_owned(),
+    }
+}
+
+pub(crate) fn time(at: DateTime<Utc>) -> String {
+    at.format("%Y-%m-%d %H:%M:%S UTC").to_string()
+}

@@ -1,0 +1,145 @@
+//! `windlass failed ...`.
+
+use crate::admin::jobs::{Change, Jobs};
+use crate::cli::done::{Deed, Done};
+use crate::cli::listed::Listed;
+use crate::cli::select::{How, Which, connect};
+use crate::db::Database;
+use crate::error::Result;
+
+/// Look at the jobs that have failed, and retry or discard them
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Command {
+    List(List),
+    Retry(Retry),
+    Discard(Discard),
+}
+
+/// Which of the failed jobs.
+#[derive(Debug, clap::Args)]
+struct WhichFailed {
+    #[command(flatten)]
+    which: Which,
+
+    /// Only jobs whose error contains this text
+    #[arg(long, value_name = "TEXT", conflicts_with = "all")]
+    error: Option<String>,
+}
+
+impl WhichFailed {
+    fn jobs(&self) -> Result<Jobs> {
+        let mut jobs = Jobs::failed();
+        if let Some(error) = &self.error {
+            jobs = jobs.error_contains(error);
+        }
+        self.which.of(jobs, self.error.is_some())
+    }
+}
+
+/// List the jobs that have failed, newest first
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  windlass failed list
+  windlass failed list --class import --error 'connection refused' --json")]
+pub(crate) struct List {
+    /// Only jobs of this class
+    #[arg(long, value_name = "NAME")]
+    class: Option<String>,
+
+    /// Only jobs on this queue
+    #[arg(long, value_name = "NAME")]
+    queue: Option<String>,
+
+    /// Only jobs whose error contains this text
+    #[arg(long, value_name = "TEXT")]
+    error: Option<String>,
+
+    /// At most so many jobs
+    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    limit: u64,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl List {
+    pub(crate) fn run(&self, database: &Database) -> Result<Listed> {
+        let mut jobs = Jobs::failed().limit(self.limit);
+        if let Some(class) = &self.class {
+            jobs = jobs.class(class);
+        }
+        if let Some(queue) = &self.queue {
+            jobs = jobs.queue(queue);
+        }
+        if let Some(error) = &self.error {
+            jobs = jobs.error_contains(error);
+        }
+        let jobs = jobs.list(&mut connect(database)?)?;
+        let is_narrow = self.class.is_some() || self.queue.is_some() || self.error.is_some();
+        let none = if is_narrow {
+            "No such job has failed."
+        } else {
+            "No job has failed."
+        };
+        Ok(Listed { jobs, none })
+    }
+}
+
+/// Run failed jobs again, with all their attempts before them
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  windlass failed retry 4711
+  windlass failed retry --error 'connection refused' --dry-run
+  windlass failed retry --all --limit 1000")]
+pub(crate) struct Retry {
+    #[command(flatten)]
+    which: WhichFailed,
+
+    /// Jobs that may run at most once, too: they have started before, and may
+    /// do their work twice
+    #[arg(long)]
+    even_at_most_once: bool,
+
+    #[command(flatten)]
+    pub(crate) how: How,
+}
+
+impl Retry {
+    pub(crate) fn run(&self, database: &Database) -> Result<Done> {
+        let even_at_most_once = self.even_at_most_once;
+        let change = Change::Retry { even_at_most_once };
+        let deed = Deed {
+            done: "retried",
+            but: "has not failed",
+        };
+        let jobs = (&self.which.jobs()?, &self.which.which.scope());
+        self.how.run(database, jobs, change, deed)
+    }
+}
+
+/// Delete failed jobs
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  windlass failed discard 4711
+  windlass failed discard --class import --dry-run")]
+pub(crate) struct Discard {
+    #[command(flatten)]
+    which: WhichFailed,
+    #[command(flatten)]
+    pub(crate) how: How,
+}
+
+impl Discard {
+    pub(crate) fn run(&self, database: &Database) -> Result<Done> {
+        let deed = Deed {
+            done: "discarded",
+            but: "has not failed",
+        };
+        let jobs = (&self.which.jobs()?, &self.which.which.scope());
+        self.how.run(database, jobs, Change::Discard, deed)
+    }
+}

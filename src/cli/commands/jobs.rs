@@ -1,0 +1,212 @@
+//! `windlass jobs ...`.
+
+use crate::admin::jobs::{Change, Jobs};
+use crate::cli::done::{Deed, Done};
+use crate::cli::listed::{Listed, name};
+use crate::cli::select::{How, Which, connect};
+use crate::cli::values;
+use crate::db::Database;
+use crate::db::model::state::JobState;
+use crate::error::Result;
+use chrono::{DateTime, Utc};
+use std::time::Duration;
+
+/// Look at jobs, and cancel, discard or move those that wait
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Command {
+    List(List),
+    Show(crate::cli::commands::show::Show),
+    Cancel(Cancel),
+    Discard(Discard),
+    Reschedule(Reschedule),
+    Priority(Priority),
+}
+
+/// List jobs: of each state those whose turn comes first, ended ones newest first
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  windlass jobs list
+  windlass jobs list --state scheduled --class import --limit 20
+  windlass jobs list --state cancelled --json")]
+pub(crate) struct List {
+    /// Only jobs that stand here [default: all that have not ended]
+    #[arg(long, value_parser = states(), value_name = "STATE")]
+    state: Option<JobState>,
+
+    /// Only jobs of this class
+    #[arg(long, value_name = "NAME")]
+    class: Option<String>,
+
+    /// Only jobs on this queue
+    #[arg(long, value_name = "NAME")]
+    queue: Option<String>,
+
+    /// At most so many jobs
+    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    limit: u64,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn states() -> impl clap::builder::TypedValueParser<Value = JobState> {
+    use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+    const STATES: [JobState; 8] = [
+        JobState::Ready,
+        JobState::Scheduled,
+        JobState::Blocked,
+        JobState::Claimed,
+        JobState::Failed,
+        JobState::Finished,
+        JobState::Cancelled,
+        JobState::Discarded,
+    ];
+    PossibleValuesParser::new(STATES.map(name)).try_map(|text| {
+        let found = STATES.into_iter().find(|state| name(*state) == text);
+        found.ok_or("no such state")
+    })
+}
+
+impl List {
+    pub(crate) fn run(&self, database: &Database) -> Result<Listed> {
+        let mut jobs = self
+            .state
+            .map_or_else(Jobs::unfinished, Jobs::in_state)
+            .limit(self.limit);
+        if let Some(class) = &self.class {
+            jobs = jobs.class(class);
+        }
+        if let Some(queue) = &self.queue {
+            jobs = jobs.queue(queue);
+        }
+        let jobs = jobs.list(&mut connect(database)?)?;
+        let none = "No such job.";
+        Ok(Listed { jobs, none })
+    }
+}
+
+/// Cancel jobs: those that wait at once, those that run when they hear of it
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  windlass jobs cancel 4711
+  windlass jobs cancel --class import --dry-run")]
+pub(crate) struct Cancel {
+    #[command(flatten)]
+    which: Which,
+    #[command(flatten)]
+    pub(crate) how: How,
+}
+
+impl Cancel {
+    pub(crate) fn run(&self, database: &Database) -> Result<Done> {
+        let jobs = self.which.of(Jobs::waiting_or_running(), false)?;
+        let deed = Deed {
+            done: "cancelled",
+            but: "has ended",
+        };
+        self.how
+            .run(database, (&jobs, &self.which.scope()), Change::Cancel, deed)
+    }
+}
+
+/// Delete jobs that wait
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  windlass jobs discard 4711 4712
+  windlass jobs discard --queue imports --dry-run")]
+pub(crate) struct Discard {
+    #[command(flatten)]
+    which: Which,
+    #[command(flatten)]
+    pub(crate) how: How,
+}
+
+impl Discard {
+    pub(crate) fn run(&self, database: &Database) -> Result<Done> {
+        let jobs = self.which.of(Jobs::waiting(), false)?;
+        let deed = Deed {
+            done: "discarded",
+            but: "does not wait",
+        };
+        self.how.run(
+            database,
+            (&jobs, &self.which.scope()),
+            Change::Discard,
+            deed,
+        )
+    }
+}
+
+/// Let jobs that are ready or scheduled run at another time
+#[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("when").required(true), after_help = "\
+Examples:
+  windlass jobs reschedule 4711 --in '2h 30m'
+  windlass jobs reschedule --class import --at 2026-12-24T18:00:00Z
+  windlass jobs reschedule --queue mail --in 0s")]
+pub(crate) struct Reschedule {
+    #[command(flatten)]
+    which: Which,
+
+    /// After so much time; at once, for 0s
+    #[arg(long = "in", value_name = "TIME", value_parser = humantime::parse_duration, group = "when")]
+    delay: Option<Duration>,
+
+    /// At this time, as 2026-12-24T18:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = values::time, group = "when")]
+    at: Option<DateTime<Utc>>,
+
+    #[command(flatten)]
+    pub(crate) how: How,
+}
+
+impl Reschedule {
+    pub(crate) fn run(&self, database: &Database) -> Result<Done> {
+        let change = match (self.at, self.delay) {
+            (Some(time), _) => Change::RunAt(time),
+            (None, delay) => Change::RunIn(delay.unwrap_or_default()),
+        };
+        let jobs = self.which.of(Jobs::waiting(), false)?;
+        let deed = Deed {
+            done: "rescheduled",
+            but: "does not wait",
+        };
+        self.how
+            .run(database, (&jobs, &self.which.scope()), change, deed)
+    }
+}
+
+/// Give jobs that wait another priority; smaller is more important
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  windlass jobs priority --to -10 4711
+  windlass jobs priority --to 5 --class import")]
+pub(crate) struct Priority {
+    #[command(flatten)]
+    which: Which,
+
+    /// The new priority
+    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
+    to: i32,
+
+    #[command(flatten)]
+    pub(crate) how: How,
+}
+
+impl Priority {
+    pub(crate) fn run(&self, database: &Database) -> Result<Done> {
+        let jobs = self.which.of(Jobs::waiting(), false)?;
+        let change = Change::Priority(self.to);
+        let deed = Deed {
+            done: "given another priority",
+            but: "does not wait",
+        };
+        self.how
+            .run(database, (&jobs, &self.which.scope()), change, deed)
+    }
+}

@@ -1,0 +1,83 @@
+//! `windlass migrate`.
+
+use crate::db::Database;
+use crate::db::conn::connection::AsConn as _;
+use crate::db::schema::compare;
+use crate::error::Result;
+use crate::terminal::output::Report;
+use serde::Serialize;
+
+/// Create the tables, or bring them up to date
+///
+/// Can be run at any time and by many at once: what is there already is left
+/// as it is, so also in the database of a Rails app with Solid Queue. What
+/// another program dropped is added again. A SQLite file that does not exist
+/// is created; a Postgres database must exist.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  windlass migrate --database sqlite://jobs.db
+  windlass migrate --dry-run
+  DATABASE_URL=postgres://app@localhost/app windlass migrate --json")]
+pub(crate) struct Migrate {
+    /// Print what would be done, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What was applied, or would be.
+#[derive(Debug, Serialize)]
+pub(crate) struct Done {
+    database: String,
+    dry_run: bool,
+    applied: Vec<String>,
+    completed: Vec<String>,
+}
+
+impl Migrate {
+    /// Applies the migrations that the database lacks, and completes the tables.
+    pub(crate) fn run(&self, database: &Database) -> Result<Done> {
+        let migrated = if self.dry_run {
+            compare::pending(&mut database.connect()?.as_conn())?
+        } else {
+            database.migrate()?
+        };
+        Ok(Done {
+            database: database.target(),
+            dry_run: self.dry_run,
+            applied: migrated.versions,
+            completed: migrated.completed,
+        })
+    }
+}
+
+impl Report for Done {
+    fn text(&self, _width: Option<usize>) -> String {
+        if self.applied.is_empty() && self.completed.is_empty() {
+            return format!(
+                "Nothing to do: the tables of {} are up to date.",
+                self.database
+            );
+        }
+        let mut text = String::new();
+        let (apply, complete) = if self.dry_run {
+            ("Would apply", "Would complete")
+        } else {
+            ("Applied", "Completed")
+        };
+        for (verb, lines) in [(apply, &self.applied), (complete, &self.completed)] {
+            if !lines.is_empty() {
+                let preposition = if lines == &self.applied { " to" } else { "" };
+                text.push_str(&format!("{verb}{preposition} {}:\n", self.database));
+            }
+            for line in lines {
+                text.push_str(&format!("  {line}\n"));
+            }
+        }
+        text
+    }
+}

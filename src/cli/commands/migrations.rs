@@ -1,0 +1,88 @@
+//! `windlass migrations copy`.
+
+use crate::db::Database;
+use crate::db::schema::migrations::{self, Copied, MigrationDialect, Outcome};
+use crate::error::Result;
+use crate::terminal::output::Report;
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// Have the migrations as files of your own
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Migrations {
+    Copy(Copy),
+}
+
+/// Write the migrations into a directory of your own
+///
+/// For those who run all their migrations with Diesel's tools. What exists in
+/// the directory is left as it is, so that the command can be repeated with a
+/// later version of this program.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  windlass migrations copy migrations --dialect postgres
+  windlass migrations copy migrations --database sqlite://jobs.db")]
+pub(crate) struct Copy {
+    /// The directory, created when it is missing
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+
+    /// For which database [default: the one that --database names]
+    #[arg(long, value_parser = dialects(), value_name = "DIALECT")]
+    pub(crate) dialect: Option<MigrationDialect>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn dialects() -> impl clap::builder::TypedValueParser<Value = MigrationDialect> {
+    use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+    PossibleValuesParser::new(["postgres", "sqlite"]).map(|name| {
+        if name == "postgres" {
+            MigrationDialect::Postgres
+        } else {
+            MigrationDialect::Sqlite
+        }
+    })
+}
+
+/// The dialect of a database, by its address: nothing is opened.
+pub(crate) fn dialect_of(database: &Database) -> MigrationDialect {
+    if database.listens_by_notification() {
+        MigrationDialect::Postgres
+    } else {
+        MigrationDialect::Sqlite
+    }
+}
+
+/// What was written and what was there.
+#[derive(Debug, Serialize)]
+pub(crate) struct Copies {
+    migrations: Vec<Copied>,
+}
+
+impl Copy {
+    /// Writes what the directory lacks.
+    pub(crate) fn run(&self, dialect: MigrationDialect) -> Result<Copies> {
+        migrations::copy_all(dialect, &self.directory).map(|migrations| Copies { migrations })
+    }
+}
+
+impl Report for Copies {
+    fn text(&self, _width: Option<usize>) -> String {
+        let mut text = String::new();
+        for copied in &self.migrations {
+            let directory = copied.directory.display();
+            text.push_str(&match copied.outcome {
+                Outcome::Written => format!("Wrote {directory}\n"),
+                Outcome::Kept => format!("Kept {directory}, which was there\n"),
+                Outcome::Differs => format!(
+                    "Kept {directory}, which was there and DIFFERS from what this program would write\n"
+                ),
+            });
+        }
+        text
+    }
+}

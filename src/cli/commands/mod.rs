@@ -1,0 +1,16 @@
+//! One file a command: what was asked for, doing it, and showing what came of it.
+
+pub(crate) mod check;
+pub(crate) mod doctor;
+pub(crate) mod enqueue;
+pub(crate) mod explain;
+pub(crate) mod failed;
+pub(crate) mod jobs;
+pub(crate) mod migrate;
+pub(crate) mod migrations;
+pub(crate) mod processes;
+pub(crate) mod queues;
+pub(crate) mod recurring;
+pub(crate) mod show;
+pub(crate) mod status;
+pub(crate) mod supervise;

@@ -1,0 +1,277 @@
+//! `windlass queues ...`.
+
+use crate::admin::jobs::{Change, Jobs};
+use crate::cli::commands::status::{age, queues};
+use crate::cli::done::Deed;
+use crate::cli::failure::Failure;
+use crate::cli::select::{How, Scope, connect};
+use crate::db::Database;
+use crate::db::model::state::JobState;
+use crate::db::query::status::QueueStatus;
+use crate::error::Result;
+use crate::terminal::output::{self, Report};
+use crate::terminal::table::printable;
+use serde::Serialize;
+use std::process::ExitCode;
+
+/// Look at the queues, pause, resume and clear them
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Command {
+    List(List),
+    Show(Show),
+    Pause(Pause),
+    Resume(Resume),
+    Clear(Clear),
+}
+
+impl Command {
+    pub(crate) fn show(&self, db: &Database) -> Result<ExitCode, Failure> {
+        Ok(match self {
+            Command::List(list) => output::show(&list.run(&db.clone().read_only())?, list.json),
+            Command::Show(show) => output::show(&show.run(&db.clone().read_only())?, show.json),
+            Command::Pause(pause) => output::show(&pause.run(db)?, pause.json),
+            Command::Resume(resume) => output::show(&resume.run(db)?, resume.json),
+            Command::Clear(clear) => {
+                let ready = Jobs::in_state(JobState::Ready).queue(&clear.queue);
+                let deed = Deed {
+                    done: "discarded",
+                    but: "is not ready",
+                };
+                let jobs = (&ready, &Scope::Some);
+                let done = clear.how.run(db, jobs, Change::Discard, deed)?;
+                output::show_and_end(&done, clear.how.json, done.code())
+            }
+        })
+    }
+}
+
+/// List the queues that have jobs or are paused
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  windlass queues list
+  windlass queues list --json | jq '.queues[] | select(.oldest_ready_seconds > 300)'")]
+pub(crate) struct List {
+    /// Print JSON; ages are in seconds
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Listed {
+    queues: Vec<QueueStatus>,
+}
+
+impl List {
+    fn run(&self, database: &Database) -> Result<Listed> {
+        let queues = crate::admin::status::queues(&mut connect(database)?)?;
+        Ok(Listed { queues })
+    }
+}
+
+impl Report for Listed {
+    fn text(&self, width: Option<usize>) -> String {
+        if self.queues.is_empty() {
+            return "No queue has a job, and none is paused.\n".to_owned();
+        }
+        let mut text = queues(&self.queues).text(width);
+        let paused = self.queues.iter().filter(|queue| queue.paused);
+        for (index, queue) in paused.enumerate() {
+            if index == 0 {
+                text.push('\n');
+            }
+            text.push_str(&pause(queue));
+        }
+        text
+    }
+}
+
+/// `mail was paused 3m ago by ada: the provider is down`
+fn pause(queue: &QueueStatus) -> String {
+    let mut text = printable(&queue.queue_name) + " was paused";
+    if let Some(seconds) = queue.paused_seconds {
+        text.push_str(&format!(" {} ago", age(seconds)));
+    }
+    if let Some(by) = &queue.paused_by {
+        text.push_str(&format!(" by {}", printable(by)));
+    }
+    if let Some(reason) = &queue.pause_reason {
+        text.push_str(&format!(": {}", printable(reason)));
+    }
+    text + "\n"
+}
+
+/// Show how many jobs of a queue are ready, and for how long the oldest has been
+///
+/// The fast way to ask for one queue, for a probe or an autoscaler.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  windlass queues show mail
+  windlass queues show mail --json | jq .latency_seconds")]
+pub(crate) struct Show {
+    /// The queue's name
+    #[arg(value_name = "QUEUE")]
+    queue: String,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Shown {
+    queue_name: String,
+    size: u64,
+    latency_seconds: Option<f64>,
+}
+
+impl Show {
+    fn run(&self, database: &Database) -> Result<Shown> {
+        let mut connection = connect(database)?;
+        let latency = crate::admin::queues::queue_latency(&mut connection, &self.queue)?;
+        Ok(Shown {
+            queue_name: self.queue.clone(),
+            size: crate::admin::queues::queue_size(&mut connection, &self.queue)?,
+            latency_seconds: latency.map(|latency| latency.as_secs_f64()),
+        })
+    }
+}
+
+impl Report for Shown {
+    fn text(&self, _width: Option<usize>) -> String {
+        let queue = printable(&self.queue_name);
+        match self.latency_seconds {
+            None => format!("No job of {queue} is ready.\n"),
+            Some(latency) => format!(
+                "{} jobs of {queue} are ready, the oldest for {}.\n",
+                self.size,
+                age(latency)
+            ),
+        }
+    }
+}
+
+/// Let nobody take jobs of a queue; what runs goes on
+///
+/// Every worker keeps to it from its next look on. Who paused the queue, when
+/// and why is shown by `windlass queues list` and `windlass status`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  windlass queues pause mail
+  windlass queues pause mail --reason 'the provider is down'")]
+pub(crate) struct Pause {
+    /// The queue's name; it need not have jobs yet
+    #[arg(value_name = "QUEUE")]
+    queue: String,
+
+    /// Why, for all who wonder
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true
+    )]
+    reason: String,
+
+    /// Who [default: the user of this process, at this host]
+    #[arg(long, value_name = "NAME")]
+    by: Option<String>,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Let workers take jobs of a queue again
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  windlass queues resume mail")]
+pub(crate) struct Resume {
+    /// The queue's name
+    #[arg(value_name = "QUEUE")]
+    queue: String,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Delete the jobs of a queue that are ready
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  windlass queues clear imports --dry-run
+  windlass queues clear imports")]
+pub(crate) struct Clear {
+    /// The queue's name
+    #[arg(value_name = "QUEUE")]
+    queue: String,
+
+    #[command(flatten)]
+    how: How,
+}
+
+/// What came of pausing or resuming.
+#[derive(Debug, Serialize)]
+struct Turned {
+    queue_name: String,
+    paused: bool,
+    /// Whether it was otherwise before.
+    changed: bool,
+}
+
+impl Pause {
+    fn run(&self, database: &Database) -> Result<Turned> {
+        let mut connection = connect(database)?;
+        let by = self.by.clone().unwrap_or_else(user);
+        let changed =
+            crate::admin::queues::pause_queue(&mut connection, &self.queue, &by, &self.reason)?;
+        Ok(Turned {
+            queue_name: self.queue.clone(),
+            paused: true,
+            changed,
+        })
+    }
+}
+
+impl Resume {
+    fn run(&self, database: &Database) -> Result<Turned> {
+        let mut connection = connect(database)?;
+        Ok(Turned {
+            queue_name: self.queue.clone(),
+            paused: false,
+            changed: crate::admin::queues::resume_queue(&mut connection, &self.queue)?,
+        })
+    }
+}
+
+impl Report for Turned {
+    fn text(&self, _width: Option<usize>) -> String {
+        let queue = printable(&self.queue_name);
+        match (self.paused, self.changed) {
+            (true, true) => {
+                format!("{queue} is paused; `windlass queues resume {queue}` lets it go on.\n")
+            }
+            (true, false) => format!("{queue} was paused before and stays so.\n"),
+            (false, true) => format!("{queue} goes on.\n"),
+            (false, false) => format!("{queue} was not paused.\n"),
+        }
+    }
+}
+
+/// `ada@web-1`, as far as it is known.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "who asks is no setting, so `config` does not read it"
+)]
+fn user() -> String {
+    let host = gethostname::gethostname();
+    let name = ["USER", "LOGNAME"]
+        .into_iter()
+        .find_map(|name| std::env::var(name).ok().filter(|name| !name.is_empty()));
+    let name = name.unwrap_or_else(|| format!("uid {}", rustix::process::getuid().as_raw()));
+    format!("{name}@{}", host.to_string_lossy())
+}

@@ -1,0 +1,106 @@
+//! `windlass jobs show`.
+
+use crate::admin::details::{JobDetails, job_details};
+use crate::cli::commands::explain::{by_key, time};
+use crate::cli::select::connect;
+use crate::db::Database;
+use crate::db::table::attempts::Attempt;
+use crate::error::Result;
+use crate::terminal::output::Report;
+use crate::terminal::table::printable;
+use serde_json::Value;
+
+/// Show all that is known of a job: arguments, attempts, steps, result
+///
+/// Fields that its type calls secret are `[hidden]`. When no worker has said
+/// which they are, all arguments are.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  windlass jobs show 4711
+  windlass jobs show sync/customer/7 --json
+  windlass jobs show 4711 --show-arguments")]
+pub(crate) struct Show {
+    /// The id of the job, or its unique id
+    #[arg(value_name = "JOB")]
+    job: String,
+
+    /// Show what is secret, too
+    #[arg(long)]
+    show_arguments: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl Show {
+    pub(crate) fn run(&self, database: &Database) -> Result<JobDetails> {
+        let mut connection = connect(database)?;
+        by_key(&self.job, |key| {
+            job_details(&mut connection, key, self.show_arguments)
+        })
+    }
+}
+
+impl Report for JobDetails {
+    fn text(&self, width: Option<usize>) -> String {
+        let mut text = self.explanation.text(width);
+        let mut part = |title: &str, lines: String| {
+            if !lines.is_empty() {
+                text.push_str(&format!("\n{title}:\n{lines}"));
+            }
+        };
+        if self.unknown_class && self.arguments.is_some() {
+            part(
+                "Arguments",
+                "  [hidden]: no worker has said which of them are secret; `--show-arguments` shows them\n".to_owned(),
+            );
+        } else if let Some(arguments) = &self.arguments {
+            part("Arguments", json(arguments));
+        }
+        part("Attempts", self.attempts.iter().map(attempt).collect());
+        let steps = self.steps.iter().map(|step| {
+            let at = step
+                .at
+                .map_or(String::new(), |at| format!("{}  ", time(at)));
+            let value = printable(&step.value.to_string());
+            format!("  {at}{}: {value}\n", printable(&step.name))
+        });
+        part("Steps", steps.collect());
+        if let Some(result) = &self.explanation.task.result {
+            part("Result", json(result));
+        }
+        let moments = self.timeline.iter();
+        let lines =
+            moments.map(|moment| format!("  {}  {}\n", time(moment.at), printable(&moment.what)));
+        part("Timeline", lines.collect());
+        text
+    }
+}
+
+/// JSON over several lines, indented.
+fn json(value: &Value) -> String {
+    let text = serde_json::to_string_pretty(value).unwrap_or_default();
+    text.lines()
+        .map(|line| format!("  {}\n", printable(line)))
+        .collect()
+}
+
+fn attempt(attempt: &Attempt) -> String {
+    let place = attempt.place.as_ref();
+    let place = place.map_or(String::new(), |place| format!(" at {}", printable(place)));
+    let outcome = serde_json::to_value(attempt.outcome).unwrap_or_default();
+    let mut lines = attempt.message.lines();
+    let mut text = format!(
+        "  {} {}{place}: {}: {}\n",
+        attempt.attempt,
+        outcome.as_str().unwrap_or_default(),
+        printable(&attempt.kind),
+        printable(lines.next().unwrap_or_default())
+    );
+    for line in lines {
+        text.push_str(&format!("    {}\n", printable(line)));
+    }
+    text
+}

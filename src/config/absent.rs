@@ -1,0 +1,108 @@
+//! Settings whose absence has a word of its own.
+
+use crate::config::amounts::{Bytes, Count, Interval};
+use crate::config::document::Value;
+use crate::config::value::{Kind, quoted};
+use std::time::Duration;
+
+/// What a word stands for the absence of.
+fn absent_or<T: Kind>(word: &str, value: &Value) -> Result<Option<T>, String> {
+    match value {
+        Value::Text(text) | Value::Untyped(text) if text.trim() == word => Ok(None),
+        _ => T::read(value)
+            .map(Some)
+            .map_err(|message| format!("{message}, or \"{word}\"")),
+    }
+}
+
+fn shown_or<T: Kind>(word: &str, value: Option<&T>) -> String {
+    value.map_or_else(|| quoted(word), Kind::show)
+}
+
+/// Something that need not happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Never<T>(pub(crate) Option<T>);
+
+impl Kind for Never<Interval> {
+    const NAME: &'static str = "duration or \"never\"";
+
+    fn read(value: &Value) -> Result<Self, String> {
+        absent_or("never", value).map(Never)
+    }
+
+    fn show(&self) -> String {
+        shown_or("never", self.0.as_ref())
+    }
+}
+
+impl Kind for Never<Count> {
+    const NAME: &'static str = "number or \"never\"";
+
+    fn read(value: &Value) -> Result<Self, String> {
+        absent_or("never", value).map(Never)
+    }
+
+    fn show(&self) -> String {
+        shown_or("never", self.0.as_ref())
+    }
+}
+
+impl Kind for Never<Bytes> {
+    const NAME: &'static str = "size or \"never\"";
+
+    fn read(value: &Value) -> Result<Self, String> {
+        absent_or("never", value).map(Never)
+    }
+
+    fn show(&self) -> String {
+        shown_or("never", self.0.as_ref())
+    }
+}
+
+/// How long something stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Forever(pub(crate) Option<Duration>);
+
+impl Kind for Forever {
+    const NAME: &'static str = "duration or \"forever\"";
+
+    fn read(value: &Value) -> Result<Self, String> {
+        absent_or("forever", value).map(Forever)
+    }
+
+    fn show(&self) -> String {
+        shown_or("forever", self.0.as_ref())
+    }
+}
+
+/// How many there may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Unlimited(pub(crate) Option<Count>);
+
+impl Kind for Unlimited {
+    const NAME: &'static str = "number or \"unlimited\"";
+
+    fn read(value: &Value) -> Result<Self, String> {
+        absent_or("unlimited", value).map(Unlimited)
+    }
+
+    fn show(&self) -> String {
+        shown_or("unlimited", self.0.as_ref())
+    }
+}
+
+/// A number that follows from other settings unless it is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Auto(pub(crate) Option<Count>);
+
+impl Kind for Auto {
+    const NAME: &'static str = "number or \"auto\"";
+
+    fn read(value: &Value) -> Result<Self, String> {
+        absent_or("auto", value).map(Auto)
+    }
+
+    fn show(&self) -> String {
+        shown_or("auto", self.0.as_ref())
+    }
+}

@@ -1,0 +1,199 @@
+//! A configuration file as a tree of values, each with its place.
+
+use crate::error::Problem;
+use std::collections::BTreeMap;
+use std::fmt;
+use toml::de::{DeTable, DeValue};
+
+/// Where the value of a setting comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Origin {
+    /// Nobody has set it.
+    Default,
+    /// A line of the configuration file, counted from 1.
+    File {
+        /// The file's name, as it was given.
+        file: String,
+        /// The line.
+        line: usize,
+    },
+    /// An environment variable, by its name.
+    Environment(String),
+    /// An option of the command line.
+    Argument(String),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Default => f.write_str("default"),
+            Origin::File { file, line } if file.is_empty() => write!(f, "line {line}"),
+            Origin::File { file, line } => write!(f, "{file}:{line}"),
+            Origin::Environment(name) | Origin::Argument(name) => f.write_str(name),
+        }
+    }
+}
+
+impl Origin {
+    pub(crate) fn problem(&self, message: String) -> Problem {
+        match self {
+            Origin::File { file, line } => Problem {
+                place: Some(file.clone()),
+                line: Some(*line),
+                message,
+            },
+            Origin::Environment(name) | Origin::Argument(name) => Problem {
+                place: Some(name.clone()),
+                line: None,
+                message,
+            },
+            Origin::Default => Problem {
+                place: None,
+                line: None,
+                message,
+            },
+        }
+    }
+}
+
+/// A value and where it comes from.
+#[derive(Debug, Clone)]
+pub(crate) struct Entry {
+    pub(crate) value: Value,
+    pub(crate) origin: Origin,
+}
+
+/// A table of the file.
+#[derive(Debug, Clone)]
+pub(crate) struct Table {
+    pub(crate) origin: Origin,
+    pub(crate) entries: BTreeMap<String, Entry>,
+}
+
+/// What stands under a name at the top of the file.
+#[derive(Debug)]
+pub(crate) enum Item {
+    /// `[supervisor]`
+    One(Table),
+    /// `[[workers]]`
+    Many(Vec<Table>),
+    /// `threads = 5`, outside of any table.
+    Value(Origin),
+}
+
+/// A configuration file.
+#[derive(Debug, Default)]
+pub(crate) struct File {
+    pub(crate) items: BTreeMap<String, Item>,
+    pub(crate) problems: Vec<Problem>,
+}
+
+impl File {
+    /// Reads a text. What cannot be understood is among the problems; the rest
+    /// is there all the same.
+    pub(crate) fn parse(name: &str, text: &str) -> File {
+        let place = Place { name, text };
+        let (document, errors) = DeTable::parse_recoverable(text);
+        let problems = errors.iter().map(|error| {
+            let at = error.span().map_or(text.len(), |span| span.start);
+            place.at(at).problem(error.message().replace('\n', ", "))
+        });
+        File {
+            problems: problems.collect(),
+            items: document
+                .get_ref()
+                .iter()
+                .map(|(key, value)| {
+                    let origin = place.at(key.span().start);
+                    let item = place.item(origin, value.get_ref());
+                    (key.get_ref().to_string(), item)
+                })
+                .collect(),
+        }
+    }
+}
+
+struct Place<'t> {
+    name: &'t str,
+    text: &'t str,
+}
+
+impl Place<'_> {
+    fn at(&self, offset: usize) -> Origin {
+        let before = self.text.as_bytes().iter().take(offset);
+        Origin::File {
+            file: self.name.to_owned(),
+            line: 1 + before.filter(|byte| **byte == b'\n').count(),
+        }
+    }
+
+    fn item(&self, origin: Origin, value: &DeValue<'_>) -> Item {
+        match value {
+            DeValue::Table(table) => Item::One(self.table(origin, table)),
+            DeValue::Array(tables) if tables.iter().all(|table| table.get_ref().is_table()) => {
+                let tables = tables.iter().filter_map(|table| {
+                    let origin = self.at(table.span().start);
+                    Some(self.table(origin, table.get_ref().as_table()?))
+                });
+                Item::Many(tables.collect())
+            }
+            _ => Item::Value(origin),
+        }
+    }
+
+    fn table(&self, origin: Origin, table: &DeTable<'_>) -> Table {
+        let entries = table.iter().map(|(key, value)| {
+            let origin = self.at(key.span().start);
+            let entry = Entry {
+                value: self.value(&origin, value.get_ref()),
+                origin,
+            };
+            (key.get_ref().to_string(), entry)
+        });
+        Table {
+            origin,
+            entries: entries.collect(),
+        }
+    }
+
+    /// What stands at `origin`, or within what stands there.
+    fn value(&self, origin: &Origin, value: &DeValue<'_>) -> Value {
+        match value {
+            DeValue::String(text) => Value::Text(text.to_string()),
+            DeValue::Integer(number) => integer(number.as_str(), number.radix()),
+            DeValue::Float(number) => Value::Float(number.as_str().to_owned()),
+            DeValue::Boolean(value) => Value::Boolean(*value),
+            DeValue::Array(items) => {
+                let items = items.iter().map(|item| self.value(origin, item.get_ref()));
+                Value::List(items.collect())
+            }
+            DeValue::Table(table) => Value::Table(self.table(origin.clone(), table)),
+            DeValue::Datetime(_) => Value::Other("datetime"),
+        }
+    }
+}
+
+fn integer(digits: &str, radix: u32) -> Value {
+    match radix {
+        10 => Value::Integer(digits.to_owned()),
+        _ => i64::from_str_radix(digits, radix).map_or(Value::Other("number"), |number| {
+            Value::Integer(number.to_string())
+        }),
+    }
+}
+
+/// A value as it was written.
+#[derive(Debug, Clone)]
+pub(crate) enum Value {
+    Text(String),
+    Integer(String),
+    Float(String),
+    Boolean(bool),
+    List(Vec<Value>),
+    Table(Table),
+    /// Of the environment or the command line, which know of no types.
+    Untyped(String),
+    /// What no setting takes, by its name.
+    Other(&'static str),
+}

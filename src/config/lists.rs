@@ -1,0 +1,72 @@
+//! Lists, which may also be written as one text.
+
+use crate::config::document::Value;
+use crate::config::value::{Kind, expected, quoted};
+use crate::queue::QueueSelector;
+
+/// Queues to serve, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Queues(pub(crate) Vec<QueueSelector>);
+
+impl Kind for Queues {
+    const NAME: &'static str = "list of queues";
+
+    fn read(value: &Value) -> Result<Self, String> {
+        let names = texts(value, ',')?;
+        if names.is_empty() {
+            return Err("it names no queue; \"*\" serves all".to_owned());
+        }
+        let names = names.iter().map(|name| name.trim().parse());
+        let names: crate::error::Result<_> = names.collect();
+        names.map(Queues).map_err(|error| error.to_string())
+    }
+
+    fn show(&self) -> String {
+        list(self.0.iter().map(ToString::to_string))
+    }
+}
+
+/// A program and its arguments; empty when none is named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Program(pub(crate) Vec<String>);
+
+impl Kind for Program {
+    const NAME: &'static str = "list of texts";
+
+    fn read(value: &Value) -> Result<Self, String> {
+        match value {
+            Value::Text(path) => Ok(Program(vec![path.clone()])),
+            _ => texts(value, ' ').map(Program),
+        }
+    }
+
+    fn show(&self) -> String {
+        list(self.0.iter().cloned())
+    }
+}
+
+/// A list, or its items in one text.
+fn texts(value: &Value, between: char) -> Result<Vec<String>, String> {
+    match value {
+        Value::Text(text) | Value::Untyped(text) => {
+            let items = text.split(between).map(str::trim);
+            Ok(items
+                .filter(|item| !item.is_empty())
+                .map(str::to_owned)
+                .collect())
+        }
+        Value::List(items) => items
+            .iter()
+            .map(|item| match item {
+                Value::Text(text) => Ok(text.clone()),
+                other => expected("a text in quotes", other),
+            })
+            .collect(),
+        _ => expected("a list of texts", value),
+    }
+}
+
+fn list(items: impl Iterator<Item = String>) -> String {
+    let items: Vec<String> = items.map(|item| quoted(&item)).collect();
+    format!("[{}]", items.join(", "))
+}

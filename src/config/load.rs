@@ -1,0 +1,117 @@
+//! Settings from a file, the environment and the command line.
+//!
+//! `source` finds what was written and where, `reader` looks a setting up and
+//! remembers what it came across, `settings` names them all, `combinations`
+//! compares them. What is wrong is gathered, and told at once.
+
+use crate::config::configuration::Config;
+use crate::config::names::{FILE_VARIABLE, WORKER_VARIABLE};
+use crate::config::reader::{Argument, Reader};
+use crate::config::settings::{
+    DatabaseSettings, DispatcherSettings, RetentionSettings, SchedulerSettings, SupervisorSettings,
+    WorkerSettings,
+};
+use crate::config::{combinations, document, recurring, source};
+use crate::error::{Error, Result};
+use crate::event::hooks::Hooks;
+use crate::event::subscriber::Subscriber;
+use std::path::{Path, PathBuf};
+
+/// The file that is looked for when none is named.
+const DEFAULT_FILE: &str = "windlass.toml";
+
+impl Config {
+    /// Reads a file, and what the environment sets.
+    ///
+    /// # Errors
+    /// When the file cannot be read, and when anything in it or in the
+    /// environment is wrong: then [`Error::Configuration`] has it all.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self> {
+        Self::load_with(Some(path.as_ref()), Vec::new()).map(Self::warned)
+    }
+
+    /// Reads the file that the environment variable `WINDLASS_CONFIG` names,
+    /// or else `windlass.toml` in the current directory if there is one, and
+    /// what the environment sets.
+    ///
+    /// # Errors
+    /// As for [`load`](Self::load). That there is no `windlass.toml` is none.
+    pub fn find() -> Result<Self> {
+        Self::load_with(None, Vec::new()).map(Self::warned)
+    }
+
+    /// Reads a text as if it were the file, and nothing else.
+    ///
+    /// # Errors
+    /// When anything in it is wrong: [`Error::Configuration`] has it all.
+    pub fn parse(text: &str) -> Result<Self> {
+        let file = document::File::parse("", text);
+        Self::read(Reader::of(file), None, None)
+    }
+
+    /// What the options of a command line say weighs the most.
+    pub(crate) fn load_with(path: Option<&Path>, arguments: Vec<Argument>) -> Result<Self> {
+        let mut environment = source::environment();
+        let named = path.map(Path::to_owned);
+        let named = named.or_else(|| environment.get(FILE_VARIABLE).map(PathBuf::from));
+        let path = match named {
+            Some(path) => Some(path),
+            None => Some(PathBuf::from(DEFAULT_FILE)).filter(|path| path.exists()),
+        };
+        let file = match &path {
+            Some(path) => document::File::parse(&path.display().to_string(), &text_of(path)?),
+            None => document::File::default(),
+        };
+        let entry = environment.remove(WORKER_VARIABLE);
+        let mut reader = Reader::of(file);
+        reader.environment = environment;
+        reader.arguments = arguments;
+        Self::read(reader, path, entry)
+    }
+
+    fn read(mut reader: Reader, file: Option<PathBuf>, entry: Option<String>) -> Result<Self> {
+        let r = &mut reader;
+        let mut config = Config {
+            file,
+            entry: entry.map(|entry| entry.parse().unwrap_or(0)),
+            database: DatabaseSettings::read(r),
+            supervisor: SupervisorSettings::read(r),
+            workers: WorkerSettings::read_all(r),
+            dispatchers: DispatcherSettings::read_all(r),
+            scheduler: SchedulerSettings::read(r),
+            tasks: recurring::read_all(r),
+            retention: RetentionSettings::read(r),
+            hooks: Hooks::new(),
+            subscriber: Subscriber::default(),
+            settings: Vec::new(),
+            warnings: Vec::new(),
+        };
+        combinations::check(&config, r);
+        config.warnings = r.end();
+        config.settings = std::mem::take(&mut r.settings);
+        match r.problems() {
+            problems if problems.is_empty() => Ok(config),
+            problems => Err(Error::Configuration(problems)),
+        }
+    }
+}
+
+/// The address that the environment names, or else the configuration that is
+/// found.
+#[cfg(feature = "cli")]
+pub(crate) fn find_url() -> Result<Option<String>> {
+    let environment = source::environment();
+    let named = ["WINDLASS_DATABASE_URL", "DATABASE_URL"];
+    match named.iter().find_map(|name| environment.get(*name)) {
+        Some(url) => Ok(Some(url.clone())),
+        None => Ok(Config::find()?.url().map(str::to_owned)),
+    }
+}
+
+fn text_of(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).map_err(|source| Error::Io {
+        action: "read the configuration",
+        path: path.to_owned(),
+        source,
+    })
+}

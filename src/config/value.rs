@@ -1,0 +1,211 @@
+//! The kinds of values, how they are read and how they are shown.
+
+use crate::config::document::Value;
+use std::path::PathBuf;
+
+/// What a setting can be.
+pub(crate) trait Kind: Sized + Clone {
+    /// What the reference calls it.
+    const NAME: &'static str;
+
+    /// The error says what is expected, not where.
+    fn read(value: &Value) -> Result<Self, String>;
+
+    /// As it would stand in the file, without secrets.
+    fn show(&self) -> String;
+}
+
+pub(crate) fn expected<T>(what: &str, value: &Value) -> Result<T, String> {
+    let found = match value {
+        Value::Text(text) | Value::Untyped(text) => format!("`{text}`"),
+        Value::Integer(number) | Value::Float(number) => format!("the number {number}"),
+        Value::Boolean(value) => format!("`{value}`"),
+        Value::List(_) => "a list".to_owned(),
+        Value::Table(_) => "a table".to_owned(),
+        Value::Other(name) => format!("a {name}"),
+    };
+    Err(format!("{found} is not {what}"))
+}
+
+/// JSON's strings are TOML's too.
+pub(crate) fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+impl Kind for bool {
+    const NAME: &'static str = "true or false";
+
+    fn read(value: &Value) -> Result<Self, String> {
+        match value {
+            Value::Boolean(value) => Ok(*value),
+            Value::Untyped(text) if ["true", "1"].contains(&text.trim()) => Ok(true),
+            Value::Untyped(text) if ["false", "0"].contains(&text.trim()) => Ok(false),
+            _ => expected("`true` or `false`", value),
+        }
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Kind for chrono_tz::Tz {
+    const NAME: &'static str = "time zone";
+
+    fn read(value: &Value) -> Result<Self, String> {
+        match value {
+            Value::Text(text) | Value::Untyped(text) => {
+                let name = text.trim();
+                name.parse().map_err(|_| no_zone(name))
+            }
+            _ => expected("the name of a time zone in quotes", value),
+        }
+    }
+
+    fn show(&self) -> String {
+        quoted(self.name())
+    }
+}
+
+fn no_zone(name: &str) -> String {
+    let city = format!("/{}", name.to_lowercase());
+    let mut zones = chrono_tz::TZ_VARIANTS.iter().map(|zone| zone.name());
+    match zones.find(|zone| zone.to_lowercase().ends_with(&city)) {
+        Some(zone) => format!("there is no time zone `{name}`; did you mean `{zone}`?"),
+        None => {
+            format!("there is no time zone `{name}`; one is `UTC`, another `Europe/Berlin`")
+        }
+    }
+}
+
+/// A path; empty when there is none.
+impl Kind for PathBuf {
+    const NAME: &'static str = "path";
+
+    fn read(value: &Value) -> Result<Self, String> {
+        match value {
+            Value::Text(text) | Value::Untyped(text) => Ok(PathBuf::from(text)),
+            _ => expected("a path in quotes", value),
+        }
+    }
+
+    fn show(&self) -> String {
+        quoted(&self.display().to_string())
+    }
+}
+
+/// The address of a database, which may hold a password; empty when unknown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Address(pub(crate) String);
+
+impl Kind for Address {
+    const NAME: &'static str = "address";
+
+    fn read(value: &Value) -> Result<Self, String> {
+        match value {
+            Value::Text(text) | Value::Untyped(text) => match text.trim() {
+                "" => Ok(Address(String::new())),
+                text => match crate::db::conn::database::Database::open(text) {
+                    Ok(_) => Ok(Address(text.to_owned())),
+                    Err(error) => Err(error.to_string()),
+                },
+            },
+            // What it was is not shown: it may hold a password.
+            _ => Err("it is not an address in quotes".to_owned()),
+        }
+    }
+
+    fn show(&self) -> String {
+        quoted(&crate::db::conn::address::without_secrets(&self.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::absent::Auto;
+    use crate::config::absent::Forever;
+    use crate::config::absent::Never;
+    use crate::config::absent::Unlimited;
+    use crate::config::amounts::Bytes;
+    use crate::config::amounts::Count;
+    use crate::config::amounts::Interval;
+    use crate::config::amounts::Number;
+    use crate::config::lists::Program;
+    use crate::config::lists::Queues;
+    use std::time::Duration;
+
+    fn text(text: &str) -> Value {
+        Value::Text(text.to_owned())
+    }
+
+    #[test]
+    fn durations_have_units() {
+        assert_eq!(Duration::read(&text("10s")), Ok(Duration::from_secs(10)));
+        assert_eq!(Duration::read(&text("5 min")), Ok(Duration::from_secs(300)));
+        assert_eq!(Duration::read(&text("0s")), Ok(Duration::ZERO));
+        let naked = Duration::read(&Value::Integer("10".to_owned()));
+        assert!(naked.unwrap_err().contains("write \"10s\""));
+        assert!(Duration::read(&text("10 parsecs")).is_err());
+        assert!(Interval::read(&text("0s")).is_err());
+        assert_eq!(Duration::from_secs(90).show(), "\"1m 30s\"");
+    }
+
+    #[test]
+    fn sizes_have_units() {
+        for (written, bytes, shown) in [
+            ("512 MiB", 512 << 20, "\"512 MiB\""),
+            ("1024MiB", 1 << 30, "\"1 GiB\""),
+            ("2 GB", 2_000_000_000, "\"1953125 KiB\""),
+            ("7B", 7, "\"7 B\""),
+        ] {
+            let read = Bytes::read(&text(written)).unwrap();
+            assert_eq!((read.0, read.show().as_str()), (bytes, shown), "{written}");
+        }
+        for wrong in ["512", "MiB", "5 mib", "0 B", "99999999999 TiB", "-5 B", ""] {
+            assert!(Bytes::read(&text(wrong)).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_reads_back() {
+        fn back<T: Kind + PartialEq + std::fmt::Debug>(value: T) {
+            let shown: toml::Table = format!("x = {}", value.show()).parse().unwrap();
+            let written = match &shown["x"] {
+                toml::Value::String(text) => Value::Text(text.clone()),
+                toml::Value::Integer(number) => Value::Integer(number.to_string()),
+                toml::Value::Boolean(value) => Value::Boolean(*value),
+                toml::Value::Array(items) => Value::List(
+                    items
+                        .iter()
+                        .map(|item| text(item.as_str().unwrap()))
+                        .collect(),
+                ),
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(T::read(&written), Ok(value));
+        }
+        back(Duration::from_millis(1500));
+        back(Interval(Duration::from_secs(60)));
+        back(Count(7));
+        back(true);
+        back(Bytes(3 << 20));
+        back(Never::<Bytes>(None));
+        back(Never(Some(Count(3))));
+        back(Never(Some(Interval(Duration::from_secs(6 * 3600)))));
+        back(Forever(None));
+        back(Unlimited(Some(Count(9))));
+        back(Auto(None));
+        back(Number(0));
+        back(chrono_tz::Europe::Berlin);
+        back(Queues(vec!["mail".parse().unwrap(), "a*".parse().unwrap()]));
+        back(Program(vec!["a \"b\"".to_owned(), "c".to_owned()]));
+        back(PathBuf::from("/run/a b.pid"));
+    }
+
+    #[test]
+    fn a_password_is_not_shown() {
+        let address = Address("postgres://me:hunter2@db/app".to_owned());
+        assert_eq!(address.show(), "\"postgres://db/app\"");
+    }
+}

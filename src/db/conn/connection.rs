@@ -1,0 +1,305 @@
+//! A borrowed connection of either database, and transactions on it.
+
+use crate::db::conn::sql::Dialect;
+use crate::deadline::Armed;
+use diesel::RunQueryDsl as _;
+use diesel::connection::{AnsiTransactionManager, Connection, TransactionManager};
+#[cfg(feature = "postgres")]
+use diesel::pg::PgConnection;
+use diesel::r2d2::{ConnectionManager, PooledConnection};
+#[cfg(feature = "sqlite")]
+use diesel::sqlite::SqliteConnection;
+use std::ops::{Deref, DerefMut};
+
+/// A connection that somebody lends: the caller's own, inside the caller's
+/// own transaction if there is one.
+#[non_exhaustive]
+#[allow(
+    missing_debug_implementations,
+    reason = "Diesel's connections have none"
+)]
+pub enum Conn<'a> {
+    /// To Postgres.
+    #[cfg(feature = "postgres")]
+    Postgres(&'a mut PgConnection),
+    /// To SQLite.
+    #[cfg(feature = "sqlite")]
+    Sqlite(&'a mut SqliteConnection),
+}
+
+/// Runs one query, written once, on whichever database `$conn` is.
+///
+/// A macro because the query is type-checked once per backend, which no
+/// function or trait can ask of Diesel's types.
+macro_rules! on {
+    ($conn:expr, |$c:ident| $body:expr) => {
+        match $conn {
+            #[cfg(feature = "postgres")]
+            $crate::db::conn::connection::Conn::Postgres(conn) => {
+                let $c: &mut diesel::pg::PgConnection = conn;
+                $body
+            }
+            #[cfg(feature = "sqlite")]
+            $crate::db::conn::connection::Conn::Sqlite(conn) => {
+                let $c: &mut diesel::sqlite::SqliteConnection = conn;
+                $body
+            }
+        }
+    };
+}
+pub(crate) use on;
+
+impl Conn<'_> {
+    /// A shorter loan of the same connection.
+    pub(crate) fn reborrow(&mut self) -> Conn<'_> {
+        match self {
+            #[cfg(feature = "postgres")]
+            Conn::Postgres(conn) => Conn::Postgres(conn),
+            #[cfg(feature = "sqlite")]
+            Conn::Sqlite(conn) => Conn::Sqlite(conn),
+        }
+    }
+
+    /// Gives each statement of our own a deadline until the result is dropped,
+    /// if Windlass has opened the connection.
+    fn arm(&mut self) -> Armed {
+        match self {
+            #[cfg(feature = "postgres")]
+            Conn::Postgres(conn) => crate::db::conn::postgres::arm(conn),
+            #[cfg(feature = "sqlite")]
+            Conn::Sqlite(_) => Armed::not(),
+        }
+    }
+
+    pub(crate) fn dialect(&self) -> Dialect {
+        match self {
+            #[cfg(feature = "postgres")]
+            Conn::Postgres(_) => Dialect::Postgres,
+            #[cfg(feature = "sqlite")]
+            Conn::Sqlite(_) => Dialect::Sqlite,
+        }
+    }
+
+    /// The text of a statement in this connection's dialect.
+    pub(crate) fn write(&self, text: &str) -> String {
+        self.dialect().write(text)
+    }
+
+    /// The seconds from one moment to another, as an expression to be written
+    /// (see [`write`](Self::write)).
+    ///
+    /// SQLite counts days in floating point, in which an hour can be 13 µs
+    /// short. It knows no more than milliseconds, so it is rounded to them.
+    pub(crate) fn seconds(&self, from: &str, to: &str) -> String {
+        match self {
+            #[cfg(feature = "postgres")]
+            Conn::Postgres(_) => format!("extract(epoch FROM {to} - {from})::float8"),
+            #[cfg(feature = "sqlite")]
+            Conn::Sqlite(_) => {
+                format!("round((julianday({to}) - julianday({from})) * 86400.0, 3)")
+            }
+        }
+    }
+
+    /// All of `work` or nothing of it.
+    ///
+    /// On SQLite the write lock is taken at the beginning: a transaction that
+    /// reads first and writes later is refused at once, whatever the busy
+    /// timeout, when another process wrote in between. Inside a transaction
+    /// of the caller it is a savepoint on both databases.
+    pub(crate) fn transaction<T, E>(
+        &mut self,
+        work: impl FnOnce(&mut Conn<'_>) -> Result<T, E>,
+    ) -> Result<T, E>
+    where
+        E: From<diesel::result::Error>,
+    {
+        match self {
+            #[cfg(feature = "postgres")]
+            Conn::Postgres(conn) => conn.transaction(|conn| work(&mut Conn::Postgres(conn))),
+            #[cfg(feature = "sqlite")]
+            Conn::Sqlite(conn) => {
+                if in_transaction(*conn) {
+                    conn.transaction(|conn| work(&mut Conn::Sqlite(conn)))
+                } else {
+                    conn.immediate_transaction(|conn| work(&mut Conn::Sqlite(conn)))
+                }
+            }
+        }
+    }
+
+    /// Begins what [`transaction`](Self::transaction) does, for work that
+    /// needs the connection in the caller's own type.
+    pub(crate) fn begin(&mut self) -> diesel::QueryResult<()> {
+        match self {
+            #[cfg(feature = "postgres")]
+            Conn::Postgres(conn) => AnsiTransactionManager::begin_transaction(*conn),
+            #[cfg(feature = "sqlite")]
+            Conn::Sqlite(conn) => {
+                if in_transaction(*conn) {
+                    AnsiTransactionManager::begin_transaction(*conn)
+                } else {
+                    AnsiTransactionManager::begin_transaction_sql(*conn, "BEGIN IMMEDIATE")
+                }
+            }
+        }
+    }
+
+    pub(crate) fn commit(&mut self) -> diesel::QueryResult<()> {
+        on!(self, |c| AnsiTransactionManager::commit_transaction(c))
+    }
+
+    pub(crate) fn roll_back(&mut self) -> diesel::QueryResult<()> {
+        on!(self, |c| AnsiTransactionManager::rollback_transaction(c))
+    }
+
+    /// Whether a transaction is open.
+    pub(crate) fn is_in_transaction(&mut self) -> bool {
+        on!(self, |c| in_transaction(c))
+    }
+}
+
+/// A borrowed connection for statements of our own, which have a deadline if
+/// Windlass has opened it.
+pub(crate) struct Own<'c> {
+    conn: Conn<'c>,
+    _armed: Armed,
+}
+
+/// Borrows a connection of whatever kind for statements of our own.
+pub(crate) fn own<C: AsConn + ?Sized>(conn: &mut C) -> Own<'_> {
+    let mut conn = conn.as_conn();
+    let _armed = conn.arm();
+    Own { conn, _armed }
+}
+
+impl<'c> Deref for Own<'c> {
+    type Target = Conn<'c>;
+
+    fn deref(&self) -> &Conn<'c> {
+        &self.conn
+    }
+}
+
+impl<'c> DerefMut for Own<'c> {
+    fn deref_mut(&mut self) -> &mut Conn<'c> {
+        &mut self.conn
+    }
+}
+
+/// Asks for an answer, and changes nothing.
+pub(crate) fn ping(conn: &mut Conn<'_>) -> diesel::QueryResult<()> {
+    on!(conn, |c| diesel::sql_query("SELECT 1").execute(c)).map(drop)
+}
+
+/// What the planner must not do on the connection of a loop: by statistics of
+/// a table that was empty a moment ago, in a plan that is kept, it would read
+/// a million rows to find one. Every statement of the loops has its index;
+/// these settings only make all else look dear, so dear that Postgres would
+/// compile what must be sorted all the same.
+pub(crate) fn prefer_indexes(conn: &mut Conn<'_>) -> diesel::QueryResult<()> {
+    match conn {
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(conn) => diesel::RunQueryDsl::execute(
+            diesel::sql_query(
+                "SELECT set_config('enable_seqscan', 'off', false), set_config('enable_sort', 'off', false), \
+                 set_config('enable_bitmapscan', 'off', false), set_config('enable_hashjoin', 'off', false), \
+                 set_config('enable_mergejoin', 'off', false), set_config('jit', 'off', false)",
+            ),
+            *conn,
+        )
+        .map(drop),
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(_) => Ok(()),
+    }
+}
+
+/// Does `work`, if it `is_brief` in a transaction in which no lock is waited for
+/// longer than a moment: once others' locks were met, each would hold up all that
+/// comes after it.
+pub(crate) fn briefly<T>(
+    conn: &mut Conn<'_>,
+    is_brief: bool,
+    work: impl FnOnce(&mut Conn<'_>) -> diesel::QueryResult<T>,
+) -> diesel::QueryResult<T> {
+    if !is_brief {
+        return work(conn);
+    }
+    conn.transaction(|conn| {
+        match conn {
+            #[cfg(feature = "postgres")]
+            Conn::Postgres(conn) => {
+                let text = "SELECT set_config('lock_timeout', '100ms', true)";
+                crate::db::conn::sql::cached(crate::db::conn::sql::sql(text.to_owned()))
+                    .execute(*conn)?;
+            }
+            #[cfg(feature = "sqlite")]
+            Conn::Sqlite(_) => {}
+        }
+        work(conn)
+    })
+}
+
+/// Whether a transaction is open, as far as Diesel knows.
+pub(crate) fn in_transaction<C: Connection>(conn: &mut C) -> bool {
+    C::TransactionManager::transaction_manager_status_mut(conn)
+        .transaction_depth()
+        .is_ok_and(|depth| depth.is_some())
+}
+
+pub(crate) mod sealed {
+    pub trait Sealed {}
+}
+
+/// What can be lent as a [`Conn`]: `PgConnection`, `SqliteConnection`, either
+/// of them out of an r2d2 pool, and a [`DbConnection`](super::DbConnection).
+pub trait AsConn: sealed::Sealed {
+    /// Lends the connection.
+    fn as_conn(&mut self) -> Conn<'_>;
+}
+
+#[cfg(feature = "postgres")]
+impl sealed::Sealed for PgConnection {}
+
+#[cfg(feature = "postgres")]
+impl AsConn for PgConnection {
+    fn as_conn(&mut self) -> Conn<'_> {
+        Conn::Postgres(self)
+    }
+}
+
+#[cfg(feature = "sqlite")]
+impl sealed::Sealed for SqliteConnection {}
+
+#[cfg(feature = "sqlite")]
+impl AsConn for SqliteConnection {
+    fn as_conn(&mut self) -> Conn<'_> {
+        Conn::Sqlite(self)
+    }
+}
+
+impl sealed::Sealed for Conn<'_> {}
+
+impl AsConn for Conn<'_> {
+    fn as_conn(&mut self) -> Conn<'_> {
+        self.reborrow()
+    }
+}
+
+impl<C: diesel::r2d2::R2D2Connection + AsConn + 'static> sealed::Sealed
+    for PooledConnection<ConnectionManager<C>>
+{
+}
+
+impl<C: diesel::r2d2::R2D2Connection + AsConn + 'static> AsConn
+    for PooledConnection<ConnectionManager<C>>
+{
+    fn as_conn(&mut self) -> Conn<'_> {
+        (**self).as_conn()
+    }
+}
+
+/// Seconds from a column to now; NULL if it holds no time that a calendar has.
+pub(crate) fn age(conn: &Conn<'_>, column: &str) -> String {
+    conn.seconds(&format!("{{moment {column}}}"), "{now}")
+}

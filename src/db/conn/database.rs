@@ -1,0 +1,336 @@
+//! A database by its address: opening connections of one's own, or from a pool.
+
+use crate::db::conn::address::{self, without_secrets};
+use crate::db::conn::owned::{self, DbConnection, Kind, STATEMENT};
+#[cfg(feature = "postgres")]
+use crate::db::conn::postgres;
+#[cfg(feature = "sqlite")]
+use crate::db::conn::sqlite;
+use crate::db::conn::sqlite_file::FileId;
+use crate::db::conn::wakeup::{self, Listener};
+use crate::deadline::Hurry;
+use crate::error::{Error, Result};
+#[cfg(feature = "sqlite")]
+use diesel::prelude::*;
+#[cfg(feature = "sqlite")]
+use diesel::r2d2::ConnectionManager;
+use diesel::r2d2::{ManageConnection, Pool};
+use std::fmt;
+#[cfg(feature = "sqlite")]
+use std::path::PathBuf;
+use std::sync::Arc;
+#[cfg(feature = "sqlite")]
+use std::sync::Mutex;
+use std::time::Duration;
+
+#[cfg(not(any(feature = "sqlite", feature = "postgres")))]
+compile_error!("windlass needs a database: switch on the feature `sqlite` or `postgres`");
+
+/// A SQLite file or a Postgres database, by its address.
+///
+/// Cheap to clone. Opening one connects to nothing: a server that is down
+/// delays work, it does not end programs.
+///
+/// ```
+/// # fn main() -> windlass::Result<()> {
+/// # let directory = tempfile::tempdir().unwrap();
+/// # std::env::set_current_dir(&directory).unwrap();
+/// let database = windlass::Database::open("sqlite://jobs.db")?;
+/// database.migrate()?;
+/// let mut connection = database.connect()?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Database {
+    pub(crate) inner: Arc<Backend>,
+    /// How long each statement of a loop may take, on Postgres.
+    pub(crate) limit: Duration,
+    /// A SQLite file that may not be written is opened all the same.
+    #[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
+    pub(crate) only_looks: bool,
+}
+
+pub(crate) enum Backend {
+    #[cfg(feature = "postgres")]
+    Postgres {
+        url: String,
+        target: String,
+        pool: Pool<postgres::Manager>,
+    },
+    #[cfg(feature = "sqlite")]
+    Sqlite {
+        path: PathBuf,
+        pool: Pool<ConnectionManager<SqliteConnection>>,
+        /// SQLite has one writer. Threads of this process take turns here, in
+        /// whatever order, instead of in SQLite's sleeping busy handler.
+        turn: Arc<Mutex<()>>,
+    },
+    /// Of a test that lends its own connection.
+    Lent(Arc<owned::Shelf>),
+    /// Of a test that has none.
+    Nowhere,
+}
+
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Database({})", self.target())
+    }
+}
+
+pub(crate) const LENT: &str =
+    "its one connection is borrowed already: a job of a test can have one at a time";
+
+pub(crate) const NOWHERE: &str =
+    "a test that gives jobs a connection is made with `testing::TestDatabase`";
+
+/// How many connections the pool lends at most, unless told otherwise.
+const POOL_SIZE: u32 = 10;
+
+impl Database {
+    /// Reads an address: `postgres://user@host/name`, `sqlite://path/to.db`,
+    /// or a plain path, which is a SQLite file. At most 10 pooled connections.
+    ///
+    /// # Errors
+    /// When the address is none of these, or names a database for which this
+    /// program was built without the Cargo feature.
+    pub fn open(url: &str) -> Result<Self> {
+        Self::open_with_pool(url, POOL_SIZE)
+    }
+
+    /// Like [`open`](Self::open), with a pool of `size` connections for jobs.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    pub fn open_with_pool(url: &str, size: u32) -> Result<Self> {
+        let url = url.trim();
+        let inner = if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+            open_postgres(url, size)?
+        } else {
+            open_sqlite(url, size)?
+        };
+        Ok(Database {
+            inner: Arc::new(inner),
+            limit: STATEMENT,
+            only_looks: false,
+        })
+    }
+
+    /// The same database, with this much time for each statement of a loop
+    /// instead of 40 s: for tests.
+    #[doc(hidden)]
+    pub fn with_statement_limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// The address for people: without user, password and parameters.
+    pub fn target(&self) -> String {
+        match &*self.inner {
+            #[cfg(feature = "postgres")]
+            Backend::Postgres { target, .. } => target.clone(),
+            #[cfg(feature = "sqlite")]
+            Backend::Sqlite { path, .. } => path.display().to_string(),
+            Backend::Lent(_) | Backend::Nowhere => "the database of this test".to_owned(),
+        }
+    }
+
+    /// Opens a connection of its own, outside the pool, for a loop that keeps
+    /// it or for a program that needs just one.
+    ///
+    /// # Errors
+    /// When the server does not answer within 5 seconds, or the file does not
+    /// exist, is no SQLite database or may not be written.
+    pub fn connect(&self) -> Result<DbConnection> {
+        self.connect_in_haste(None)
+    }
+
+    /// The same, for a process that can be asked to stop.
+    #[cfg_attr(not(feature = "postgres"), allow(unused_variables))]
+    pub(crate) fn connect_in_haste(&self, hurry: Option<Hurry>) -> Result<DbConnection> {
+        match &*self.inner {
+            #[cfg(feature = "postgres")]
+            Backend::Postgres { url, target, .. } => postgres::Guarded::connect(url, hurry)
+                .map(|guarded| DbConnection {
+                    kind: Kind::Postgres(Box::new(guarded)),
+                    turn: None,
+                    limit: self.limit,
+                })
+                .map_err(|reason| self.refused(target, reason)),
+            #[cfg(feature = "sqlite")]
+            Backend::Sqlite { path, turn, .. } => self
+                .open_file(path)
+                .map(|conn| DbConnection {
+                    kind: Kind::Sqlite(Box::new(conn)),
+                    turn: Some(Arc::clone(turn)),
+                    limit: self.limit,
+                })
+                .map_err(|reason| self.refused(&path.display().to_string(), reason)),
+            Backend::Lent(_) | Backend::Nowhere => self.get(),
+        }
+    }
+
+    /// Opens what hears of new work, also by a channel of the listener's own.
+    pub(crate) fn listen(&self, channel: Option<&str>) -> Result<Listener> {
+        let channels: Vec<&str> = channel.into_iter().chain([wakeup::OF_ALL]).collect();
+        self.listen_on(&channels)
+    }
+
+    /// Opens what hears of what is notified on these channels of Postgres, and
+    /// of every commit on SQLite.
+    #[cfg_attr(not(feature = "postgres"), allow(unused_variables))]
+    pub(crate) fn listen_on(&self, channels: &[&str]) -> Result<Listener> {
+        match &*self.inner {
+            #[cfg(feature = "postgres")]
+            Backend::Postgres { url, target, .. } => wakeup::listen_postgres(url, channels)
+                .map_err(|reason| self.refused(target, reason)),
+            #[cfg(feature = "sqlite")]
+            Backend::Sqlite { path, .. } => sqlite::connect(path)
+                .and_then(|conn| wakeup::listen_sqlite(conn, path))
+                .map_err(|reason| self.refused(&path.display().to_string(), reason)),
+            Backend::Lent(_) | Backend::Nowhere => {
+                Err(self.refused(&self.target(), LENT.to_owned()))
+            }
+        }
+    }
+
+    /// Creates the file of a SQLite database that does not exist.
+    pub(crate) fn create(&self) -> Result<()> {
+        #[cfg(feature = "sqlite")]
+        #[allow(
+            irrefutable_let_patterns,
+            reason = "with one feature there is one kind"
+        )]
+        if let Backend::Sqlite { path, .. } = &*self.inner {
+            sqlite::create(path).map_err(|reason| self.refused(&self.target(), reason))?;
+        }
+        Ok(())
+    }
+
+    /// Whether it is Postgres, which tells of new work by NOTIFY.
+    pub(crate) fn listens_by_notification(&self) -> bool {
+        match &*self.inner {
+            #[cfg(feature = "postgres")]
+            Backend::Postgres { .. } => true,
+            #[cfg(feature = "sqlite")]
+            Backend::Sqlite { .. } => false,
+            Backend::Lent(_) | Backend::Nowhere => false,
+        }
+    }
+
+    /// Which file it is, once it is open. `None` for a server.
+    pub(crate) fn file(&self) -> Option<FileId> {
+        match &*self.inner {
+            #[cfg(feature = "postgres")]
+            Backend::Postgres { .. } => None,
+            #[cfg(feature = "sqlite")]
+            Backend::Sqlite { path, .. } => FileId::of(path),
+            Backend::Lent(_) | Backend::Nowhere => None,
+        }
+    }
+
+    /// Why no further attempt can go well, if the message of a failed one
+    /// says so. A server may always come back.
+    #[cfg_attr(not(feature = "sqlite"), allow(unused_variables))]
+    pub(crate) fn lasting_trouble(&self, message: &str) -> Option<String> {
+        match &*self.inner {
+            #[cfg(feature = "postgres")]
+            Backend::Postgres { .. } => None,
+            #[cfg(feature = "sqlite")]
+            Backend::Sqlite { path, .. } => crate::db::conn::sqlite_file::corrupt(path, message),
+            Backend::Lent(_) | Backend::Nowhere => None,
+        }
+    }
+
+    /// What heard of commits does so no more.
+    pub(crate) fn deaf(&self, reason: String) -> Error {
+        self.refused(&self.target(), reason)
+    }
+
+    pub(crate) fn refused(&self, target: &str, reason: String) -> Error {
+        Error::Connect {
+            target: target.to_owned(),
+            reason,
+        }
+    }
+}
+
+fn pool<M: ManageConnection>(size: u32) -> diesel::r2d2::Builder<M> {
+    Pool::builder()
+        .max_size(size.max(1))
+        .min_idle(Some(0))
+        // A job must not be handed the remains of a server's restart.
+        .test_on_check_out(true)
+        .connection_timeout(BUSY)
+}
+
+#[cfg(feature = "postgres")]
+fn open_postgres(url: &str, size: u32) -> Result<Backend> {
+    if let Some(reason) = address::misread(url) {
+        return Err(Error::Url {
+            url: without_secrets(url),
+            reason: reason.to_owned(),
+        });
+    }
+    let url = postgres::with_defaults(url);
+    Ok(Backend::Postgres {
+        target: without_secrets(&url),
+        pool: pool(size).build_unchecked(postgres::Manager { url: url.clone() }),
+        url,
+    })
+}
+
+#[cfg(not(feature = "postgres"))]
+fn open_postgres(url: &str, _size: u32) -> Result<Backend> {
+    Err(Error::Url {
+        url: without_secrets(url),
+        reason: "it was built without Postgres; build it with `--features postgres`".to_owned(),
+    })
+}
+
+#[cfg(feature = "sqlite")]
+fn open_sqlite(url: &str, size: u32) -> Result<Backend> {
+    let named = url
+        .strip_prefix("sqlite://")
+        .or_else(|| url.strip_prefix("sqlite:"));
+    let path = named.unwrap_or(url);
+    let has_scheme = named.is_none()
+        && path
+            .split_once(':')
+            .is_some_and(|(word, _)| address::is_word(word));
+    let reason = if path.is_empty() {
+        "the path is empty; write `sqlite://path/to.db` or `postgres://host/name`"
+    } else if has_scheme
+        || path.contains("://")
+        || path.contains("dbname=")
+        || path.contains("password=")
+    {
+        "write `sqlite://path/to.db` or `postgres://host/name`"
+    } else if named.is_some() && path.contains('?') {
+        "the address of a SQLite file takes no parameters; write `sqlite://path/to.db`"
+    } else if path == ":memory:" {
+        "a database in memory ends with its connection and cannot be shared by threads; name a file"
+    } else {
+        return Ok(Backend::Sqlite {
+            path: PathBuf::from(path),
+            pool: pool(size)
+                .connection_customizer(Box::new(sqlite::SetUp))
+                .build_unchecked(ConnectionManager::new(sqlite::existing(path))),
+            turn: Arc::default(),
+        });
+    };
+    Err(Error::Url {
+        url: without_secrets(url),
+        reason: reason.to_owned(),
+    })
+}
+
+#[cfg(not(feature = "sqlite"))]
+fn open_sqlite(url: &str, _size: u32) -> Result<Backend> {
+    Err(Error::Url {
+        url: without_secrets(url),
+        reason: "it is no Postgres address, and SQLite was left out of this build".to_owned(),
+    })
+}
+
+/// How long a connection of the pool is waited for that others have.
+pub(crate) const BUSY: Duration = Duration::from_secs(30);

@@ -1,0 +1,22 @@
+//! Connections: addresses, pools, deadlines, transactions, statements and wake-
+//! up. No table is named here.
+
+pub(crate) mod address;
+pub(crate) mod connection;
+pub(crate) mod database;
+pub(crate) mod lossy;
+pub(crate) mod owned;
+pub(crate) mod pooled;
+#[cfg(feature = "postgres")]
+pub(crate) mod postgres;
+pub(crate) mod read_only;
+pub(crate) mod sql;
+#[cfg(feature = "sqlite")]
+pub(crate) mod sqlite;
+pub(crate) mod sqlite_file;
+pub(crate) mod typed;
+pub(crate) mod wakeup;
+#[cfg(feature = "postgres")]
+pub(crate) mod wakeup_postgres;
+#[cfg(feature = "sqlite")]
+pub(crate) mod wakeup_sqlite;

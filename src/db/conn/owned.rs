@@ -1,0 +1,217 @@
+//! One connection that a test and its jobs lend each other.
+
+use crate::db::conn::connection::{AsConn, Conn, sealed};
+#[cfg(feature = "postgres")]
+use crate::db::conn::postgres::{self, Session};
+#[cfg(feature = "postgres")]
+use crate::deadline::Armed;
+use diesel::prelude::*;
+#[cfg(feature = "sqlite")]
+use diesel::r2d2::ConnectionManager;
+use diesel::r2d2::PooledConnection;
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Where it lies while nobody has it.
+#[derive(Default)]
+pub(crate) struct Shelf {
+    connection: Mutex<Option<DbConnection>>,
+    returned: Condvar,
+}
+
+impl fmt::Debug for Shelf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Shelf")
+    }
+}
+
+impl Shelf {
+    pub(crate) fn put(&self, connection: DbConnection) {
+        let mut place = self
+            .connection
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *place = Some(connection);
+        self.returned.notify_one();
+    }
+
+    /// Waits up to `patience` for whoever has it.
+    pub(crate) fn take(&self, patience: Duration) -> Option<DbConnection> {
+        let place = self
+            .connection
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let wait = self
+            .returned
+            .wait_timeout_while(place, patience, |place| place.is_none());
+        let (mut place, _) = wait.unwrap_or_else(PoisonError::into_inner);
+        place.take()
+    }
+}
+
+/// The connection, until this is dropped.
+pub(crate) struct Lent {
+    connection: Option<DbConnection>,
+    home: Arc<Shelf>,
+}
+
+impl Lent {
+    pub(crate) fn from(home: &Arc<Shelf>, patience: Duration) -> Option<DbConnection> {
+        let connection = home.take(patience)?;
+        let lent = Lent {
+            connection: Some(connection),
+            home: Arc::clone(home),
+        };
+        Some(DbConnection {
+            kind: Kind::Lent(Box::new(lent)),
+            turn: None,
+            limit: STATEMENT,
+        })
+    }
+
+    pub(crate) fn shared(&self) -> Option<&DbConnection> {
+        self.connection.as_ref()
+    }
+
+    pub(crate) fn lend(&mut self) -> Conn<'_> {
+        match &mut self.connection {
+            Some(connection) => connection.lend(),
+            None => unreachable!("it is returned by `drop` only"),
+        }
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            self.home.put(connection);
+        }
+    }
+}
+
+impl sealed::Sealed for DbConnection {}
+
+impl AsConn for DbConnection {
+    fn as_conn(&mut self) -> Conn<'_> {
+        self.lend()
+    }
+}
+
+/// An owned connection that Windlass has opened and set up.
+pub struct DbConnection {
+    pub(crate) kind: Kind,
+    pub(crate) turn: Option<Arc<Mutex<()>>>,
+    /// How long the server may take to answer a statement of ours.
+    pub(crate) limit: Duration,
+}
+
+pub(crate) enum Kind {
+    #[cfg(feature = "postgres")]
+    Postgres(Box<postgres::Guarded>),
+    #[cfg(feature = "postgres")]
+    PooledPostgres(Box<PooledConnection<postgres::Manager>>),
+    #[cfg(feature = "sqlite")]
+    Sqlite(Box<SqliteConnection>),
+    #[cfg(feature = "sqlite")]
+    PooledSqlite(PooledConnection<ConnectionManager<SqliteConnection>>),
+    Lent(Box<Lent>),
+}
+
+/// For each statement of a loop. SQLite has its own deadlines.
+#[cfg(feature = "postgres")]
+pub(crate) const STATEMENT: Duration = postgres::STATEMENT;
+
+#[cfg(not(feature = "postgres"))]
+pub(crate) const STATEMENT: Duration = Duration::MAX;
+
+/// SQLite has none.
+#[cfg(not(feature = "postgres"))]
+#[derive(Debug)]
+pub(crate) enum Session {}
+
+impl DbConnection {
+    pub(crate) fn lend(&mut self) -> Conn<'_> {
+        match &mut self.kind {
+            #[cfg(feature = "postgres")]
+            Kind::Postgres(guarded) => Conn::Postgres(&mut guarded.conn),
+            #[cfg(feature = "postgres")]
+            Kind::PooledPostgres(guarded) => Conn::Postgres(&mut guarded.conn),
+            #[cfg(feature = "sqlite")]
+            Kind::Sqlite(conn) => Conn::Sqlite(conn),
+            #[cfg(feature = "sqlite")]
+            Kind::PooledSqlite(conn) => Conn::Sqlite(conn),
+            Kind::Lent(lent) => lent.lend(),
+        }
+    }
+
+    /// Lends the connection for a statement that writes, waiting for this
+    /// process' turn where the database has one writer.
+    pub(crate) fn write<T>(&mut self, work: impl FnOnce(&mut Conn<'_>) -> T) -> T {
+        let turn = self.turn.clone();
+        let _turn: Option<MutexGuard<'_, ()>> = turn
+            .as_ref()
+            .map(|turn| turn.lock().unwrap_or_else(PoisonError::into_inner));
+        #[cfg(feature = "postgres")]
+        let _armed = self
+            .guarded()
+            .map_or_else(Armed::not, |guarded| guarded.arm(self.limit));
+        work(&mut self.lend())
+    }
+
+    #[cfg(feature = "postgres")]
+    fn guarded(&self) -> Option<&postgres::Guarded> {
+        match &self.kind {
+            Kind::Postgres(guarded) => Some(guarded),
+            Kind::PooledPostgres(guarded) => Some(guarded),
+            #[cfg(feature = "sqlite")]
+            Kind::Sqlite(_) | Kind::PooledSqlite(_) => None,
+            Kind::Lent(_) => None,
+        }
+    }
+
+    /// How long a statement was waited for in vain, if one was: then the
+    /// connection is of no use any more, whatever it answered in the end.
+    pub(crate) fn missed(&self) -> Option<Duration> {
+        #[cfg(feature = "postgres")]
+        return self.guarded()?.missed();
+        #[cfg(not(feature = "postgres"))]
+        None
+    }
+
+    /// The session that a server keeps for it.
+    pub(crate) fn session(&self) -> Option<Session> {
+        #[cfg(feature = "postgres")]
+        return Some(self.guarded()?.session.clone());
+        #[cfg(not(feature = "postgres"))]
+        None
+    }
+
+    /// Ends a session that gave no answer: it may hold locks.
+    #[cfg_attr(not(feature = "postgres"), allow(unused_variables))]
+    pub(crate) fn end(&mut self, session: &Session) -> QueryResult<()> {
+        self.write(|conn| match conn {
+            #[cfg(feature = "postgres")]
+            Conn::Postgres(conn) => postgres::end(conn, session),
+            #[cfg(feature = "sqlite")]
+            Conn::Sqlite(_) => Ok(()),
+        })
+    }
+
+    /// Gives each statement this much time; the server gives up before.
+    pub(crate) fn hurry(&mut self, limit: Duration) -> QueryResult<()> {
+        self.limit = limit;
+        self.write(|conn| match conn {
+            #[cfg(feature = "postgres")]
+            Conn::Postgres(conn) => postgres::hurry(conn, limit),
+            #[cfg(feature = "sqlite")]
+            Conn::Sqlite(_) => Ok(()),
+        })
+    }
+}
+
+impl fmt::Debug for DbConnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DbConnection")
+    }
+}

@@ -1,0 +1,96 @@
+//! Connections that are borrowed from the pool: for jobs, which wait for a
+//! database that is away.
+
+use crate::clock;
+use crate::db::conn::database::{BUSY, Backend, Database, LENT, NOWHERE};
+use crate::db::conn::owned::{self, DbConnection, Kind};
+use crate::error::{Error, Result};
+#[cfg(feature = "sqlite")]
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a job waits for a database that is away.
+const AWAY: Duration = Duration::from_secs(300);
+
+/// How often it looks meanwhile whether it should end.
+const ROUND: Duration = Duration::from_secs(1);
+
+impl Database {
+    /// Borrows a connection from the pool: for jobs that touch the database.
+    ///
+    /// # Errors
+    /// When none becomes free or can be opened within 30 seconds.
+    pub fn get(&self) -> Result<DbConnection> {
+        self.get_within(BUSY)
+    }
+
+    fn get_within(&self, timeout: Duration) -> Result<DbConnection> {
+        match &*self.inner {
+            #[cfg(feature = "postgres")]
+            Backend::Postgres { pool, target, .. } => match pool.get_timeout(timeout) {
+                Ok(conn) => Ok(DbConnection {
+                    kind: Kind::PooledPostgres(Box::new(conn)),
+                    turn: None,
+                    limit: self.limit,
+                }),
+                Err(error) => Err(self.refused(target, error.to_string())),
+            },
+            #[cfg(feature = "sqlite")]
+            Backend::Sqlite { pool, turn, path } => match pool.get_timeout(timeout) {
+                Ok(conn) => Ok(DbConnection {
+                    kind: Kind::PooledSqlite(conn),
+                    turn: Some(Arc::clone(turn)),
+                    limit: self.limit,
+                }),
+                Err(error) => Err(self.refused(&path.display().to_string(), error.to_string())),
+            },
+            Backend::Lent(shelf) => {
+                let lent = owned::Lent::from(shelf, Duration::from_secs(5));
+                lent.ok_or_else(|| self.refused(&self.target(), LENT.to_owned()))
+            }
+            Backend::Nowhere => Err(self.refused(&self.target(), NOWHERE.to_owned())),
+        }
+    }
+
+    /// Borrows a connection from the pool, and waits up to 5 minutes for a
+    /// database that is away, or until `check` gives a reason not to.
+    pub(crate) fn get_patiently<E>(
+        &self,
+        check: impl Fn() -> std::result::Result<(), E>,
+    ) -> Result<DbConnection>
+    where
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let start = clock::instant();
+        loop {
+            let (target, reason) = match self.get_within(ROUND) {
+                Err(Error::Connect { target, reason }) => (target, reason),
+                done => return done,
+            };
+            if let Err(why) = check() {
+                let why = why.into();
+                return Err(Error::GaveUp {
+                    target,
+                    reason,
+                    why,
+                });
+            }
+            let patience = if self.is_full() { BUSY } else { AWAY };
+            if start.elapsed() >= patience {
+                return Err(Error::Connect { target, reason });
+            }
+        }
+    }
+
+    /// Whether all connections of the pool are open, and in use if none can be
+    /// had. None are kept idle for a test that lends its own.
+    fn is_full(&self) -> bool {
+        match &*self.inner {
+            #[cfg(feature = "postgres")]
+            Backend::Postgres { pool, .. } => pool.state().connections >= pool.max_size(),
+            #[cfg(feature = "sqlite")]
+            Backend::Sqlite { pool, .. } => pool.state().connections >= pool.max_size(),
+            Backend::Lent(_) | Backend::Nowhere => true,
+        }
+    }
+}

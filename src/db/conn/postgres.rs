@@ -1,0 +1,257 @@
+//! Connections to Postgres, and their deadlines.
+
+use crate::deadline::{Armed, Deadline, Hurry, no_answer};
+use crate::error::one_line;
+use diesel::connection::{
+    Connection as _, Instrumentation, InstrumentationEvent, get_default_instrumentation,
+};
+use diesel::prelude::*;
+use diesel::r2d2::{ManageConnection, R2D2Connection as _};
+use diesel::sql_types::{Integer, Nullable, Text};
+use std::time::Duration;
+
+/// What libpq should do with a server that does not answer: without
+/// these, a half-open connection hangs for hours.
+const PARAMETERS: [(&str, &str); 7] = [
+    ("connect_timeout", "5"),
+    ("keepalives_idle", "10"),
+    ("keepalives_interval", "5"),
+    ("keepalives_count", "3"),
+    (TCP_USER_TIMEOUT, "20000"),
+    ("target_session_attrs", "read-write"),
+    ("application_name", "windlass"),
+];
+
+/// By which the socket of a connection is found; see [`crate::deadline`].
+pub(crate) const TCP_USER_TIMEOUT: &str = "tcp_user_timeout";
+
+/// For each statement of a loop, above the `statement_timeout` of [`set_up`]:
+/// a server that is slow and alive answers for itself.
+pub(crate) const STATEMENT: Duration = Duration::from_secs(40);
+
+/// To connect, and to set the session up.
+pub(crate) const CONNECT: Duration = Duration::from_secs(10);
+
+/// To say goodbye.
+const CLOSE: Duration = Duration::from_secs(2);
+
+pub(crate) fn with_defaults(url: &str) -> String {
+    let mut url = url.to_owned();
+    for (name, value) in PARAMETERS {
+        if !url.contains(&format!("{name}=")) {
+            url.push(if url.contains('?') { '&' } else { '?' });
+            url.push_str(&format!("{name}={value}"));
+        }
+    }
+    url
+}
+
+/// The place of the value of `tcp_user_timeout` in an address.
+fn user_timeout(url: &str) -> Option<std::ops::Range<usize>> {
+    let name = format!("{TCP_USER_TIMEOUT}=");
+    let start = url.find(&name)? + name.len();
+    let length = url[start..].find('&').unwrap_or(url.len() - start);
+    Some(start..start + length)
+}
+
+/// A deadline for a connection to be opened, and the address that gives its
+/// socket the tag.
+pub(crate) fn tagged(url: &str, hurry: Option<Hurry>) -> (Deadline, String) {
+    let place = user_timeout(url);
+    let own = place.clone().and_then(|place| url[place].parse().ok());
+    let deadline = Deadline::new(own.unwrap_or(20_000), hurry);
+    let mut url = url.to_owned();
+    if let Some(place) = place {
+        url.replace_range(place, &deadline.tag().to_string());
+    }
+    (deadline, url)
+}
+
+/// A session of the server, which no other one is ever mistaken for.
+#[derive(Debug, Clone, PartialEq, Eq, QueryableByName)]
+pub(crate) struct Session {
+    #[diesel(sql_type = Integer)]
+    pid: i32,
+    /// Process ids are used again.
+    #[diesel(sql_type = Nullable<Text>)]
+    since: Option<String>,
+}
+
+/// Gives each statement of an armed connection its own time, and passes all
+/// events on to what the program has set for its connections.
+struct Rearm {
+    deadline: Deadline,
+    next: Option<Box<dyn Instrumentation>>,
+}
+
+impl Instrumentation for Rearm {
+    fn on_connection_event(&mut self, event: InstrumentationEvent<'_>) {
+        if let InstrumentationEvent::StartQuery { .. } = event {
+            self.deadline.again();
+        }
+        self.next.on_connection_event(event);
+    }
+}
+
+/// Arms a connection that Windlass has opened, for statements of its own; any
+/// other has no deadline.
+pub(crate) fn arm(conn: &mut PgConnection) -> Armed {
+    let rearm = conn.instrumentation().downcast_ref::<Rearm>();
+    rearm.map_or_else(Armed::not, |rearm| rearm.deadline.arm(STATEMENT))
+}
+
+/// A connection whose statements have a deadline when it is armed.
+pub(crate) struct Guarded {
+    pub(crate) conn: PgConnection,
+    pub(crate) session: Session,
+    /// Last, for it must outlive the connection.
+    deadline: Deadline,
+}
+
+impl Guarded {
+    /// Connects and sets the session up.
+    pub(crate) fn connect(url: &str, hurry: Option<Hurry>) -> Result<Self, String> {
+        let (deadline, url) = tagged(url, hurry);
+        let armed = deadline.arm(CONNECT);
+        let opened = PgConnection::establish(&url)
+            .map_err(|error| error.to_string())
+            .and_then(|mut conn| {
+                let session = set_up(&mut conn).map_err(|error| error.to_string());
+                session.map(|session| (conn, session))
+            });
+        // The connection that was not set up is dropped by now, while armed.
+        drop(armed);
+        let (mut conn, session) = match (opened, deadline.missed()) {
+            (_, Some(limit)) => return Err(no_answer(limit)),
+            (Err(error), None) => return Err(explain(&error)),
+            (Ok(opened), None) => opened,
+        };
+        deadline.check();
+        conn.set_instrumentation(Rearm {
+            deadline: deadline.clone(),
+            next: get_default_instrumentation(),
+        });
+        Ok(Guarded {
+            conn,
+            session,
+            deadline,
+        })
+    }
+
+    pub(crate) fn arm(&self, limit: Duration) -> Armed {
+        self.deadline.arm(limit)
+    }
+
+    pub(crate) fn missed(&self) -> Option<Duration> {
+        self.deadline.missed()
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        self.deadline.start(CLOSE);
+    }
+}
+
+/// Opens the connections of a pool, each with a tag of its own: of one address
+/// for all, a shot would end them all.
+#[derive(Debug)]
+pub(crate) struct Manager {
+    pub(crate) url: String,
+}
+
+/// Why a connection of the pool could not be had.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Refused(String);
+
+impl ManageConnection for Manager {
+    type Connection = Guarded;
+    type Error = Refused;
+
+    fn connect(&self) -> Result<Guarded, Refused> {
+        Guarded::connect(&self.url, None).map_err(Refused)
+    }
+
+    fn is_valid(&self, guarded: &mut Guarded) -> Result<(), Refused> {
+        let armed = guarded.arm(CONNECT);
+        let pinged = guarded.conn.ping();
+        drop(armed);
+        match guarded.missed() {
+            Some(limit) => Err(Refused(no_answer(limit))),
+            None => pinged.map_err(|error| Refused(error.to_string())),
+        }
+    }
+
+    fn has_broken(&self, guarded: &mut Guarded) -> bool {
+        std::thread::panicking() || guarded.conn.is_broken() || guarded.missed().is_some()
+    }
+}
+
+/// Deadlines in the server, so that a frozen client cannot hold a row; and
+/// which session it is.
+fn set_up(conn: &mut PgConnection) -> QueryResult<Session> {
+    diesel::sql_query(
+        "SELECT set_config('statement_timeout', '30s', false), \
+         set_config('lock_timeout', '5s', false), \
+         set_config('idle_in_transaction_session_timeout', '15s', false), \
+         set_config('default_transaction_isolation', 'read committed', false), \
+         pg_backend_pid() AS pid, \
+         (SELECT CAST(backend_start AS text) FROM pg_stat_get_activity(pg_backend_pid())) AS since",
+    )
+    .get_result(conn)
+}
+
+/// Ends a session that gives no answer, if it is still there: it may hold
+/// locks. One whose process is stopped ends when it goes on.
+pub(crate) fn end(conn: &mut PgConnection, session: &Session) -> QueryResult<()> {
+    diesel::sql_query(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_get_activity($1) \
+         WHERE CAST(backend_start AS text) = $2",
+    )
+    .bind::<Integer, _>(session.pid)
+    .bind::<Nullable<Text>, _>(&session.since)
+    .execute(conn)
+    .map(drop)
+}
+
+/// Lets the server itself give up what takes nearly as long as `limit`.
+pub(crate) fn hurry(conn: &mut PgConnection, limit: Duration) -> QueryResult<()> {
+    let millis = |limit: Duration, most: Duration| limit.min(most).as_millis().max(1).to_string();
+    let statement = millis(limit * 3 / 4, Duration::from_secs(30));
+    let lock = millis(limit / 4, Duration::from_secs(2));
+    diesel::sql_query(
+        "SELECT set_config('statement_timeout', $1, false), set_config('lock_timeout', $2, false)",
+    )
+    .bind::<Text, _>(statement)
+    .bind::<Text, _>(lock)
+    .execute(conn)
+    .map(drop)
+}
+
+/// libpq's message in one line, and what to do where it does not say so.
+fn explain(message: &str) -> String {
+    let mut text = one_line(message);
+    if message.contains("database \"") && message.contains("does not exist") {
+        text.push_str("; create it first, with `createdb` for example");
+    } else if message.contains("role \"") || message.contains("password") {
+        text.push_str("; check user and password in the address");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tag_comes_on_top_of_the_users_own_timeout() {
+        for (parameter, base) in [("", 20_000), ("tcp_user_timeout=0", 86_400_000)] {
+            let url = with_defaults(&format!("postgres://h/d?{parameter}"));
+            let (deadline, url) = tagged(&url, None);
+            assert!(deadline.tag() > base && deadline.tag() < base + 10_000);
+            assert!(url.contains(&format!("tcp_user_timeout={}", deadline.tag())));
+            assert_eq!(url.matches("tcp_user_timeout").count(), 1, "{url}");
+        }
+    }
+}

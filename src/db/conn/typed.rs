@@ -1,0 +1,212 @@
+//! Connections in Diesel's own types, for queries of the application.
+
+use crate::db::conn::connection::{AsConn, Conn, sealed};
+use crate::db::conn::owned::{DbConnection, Kind};
+use crate::error::{Error, Result};
+#[cfg(feature = "postgres")]
+use diesel::pg::PgConnection;
+#[cfg(feature = "sqlite")]
+use diesel::sqlite::SqliteConnection;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+
+/// A kind of connection that a [`DbConnection`] may be.
+pub trait Backend: sealed::Sealed + 'static {
+    #[doc(hidden)]
+    fn of(conn: Conn<'_>) -> Result<&mut Self>;
+    #[doc(hidden)]
+    fn within(conn: &DbConnection) -> Option<&Self>;
+}
+
+#[allow(dead_code, reason = "needs both features")]
+fn other<T>(is: &'static str, wanted: &'static str) -> Result<T> {
+    Err(Error::OtherDatabase { is, wanted })
+}
+
+#[cfg(feature = "postgres")]
+impl Backend for PgConnection {
+    fn of(conn: Conn<'_>) -> Result<&mut Self> {
+        match conn {
+            Conn::Postgres(conn) => Ok(conn),
+            #[cfg(feature = "sqlite")]
+            Conn::Sqlite(_) => other("SQLite", "Postgres"),
+        }
+    }
+
+    fn within(conn: &DbConnection) -> Option<&Self> {
+        match &conn.kind {
+            Kind::Postgres(guarded) => Some(&guarded.conn),
+            Kind::PooledPostgres(guarded) => Some(&guarded.conn),
+            Kind::Lent(lent) => Self::within(lent.shared()?),
+            #[cfg(feature = "sqlite")]
+            _ => None,
+        }
+    }
+}
+
+#[cfg(feature = "sqlite")]
+impl Backend for SqliteConnection {
+    fn of(conn: Conn<'_>) -> Result<&mut Self> {
+        match conn {
+            #[cfg(feature = "postgres")]
+            Conn::Postgres(_) => other("Postgres", "SQLite"),
+            Conn::Sqlite(conn) => Ok(conn),
+        }
+    }
+
+    fn within(conn: &DbConnection) -> Option<&Self> {
+        match &conn.kind {
+            Kind::Sqlite(conn) => Some(conn),
+            Kind::PooledSqlite(conn) => Some(conn),
+            Kind::Lent(lent) => Self::within(lent.shared()?),
+            #[cfg(feature = "postgres")]
+            _ => None,
+        }
+    }
+}
+
+impl<'a> Conn<'a> {
+    /// The connection in Diesel's type.
+    ///
+    /// # Errors
+    /// When it leads to SQLite.
+    #[cfg(feature = "postgres")]
+    pub fn postgres(self) -> Result<&'a mut PgConnection> {
+        PgConnection::of(self)
+    }
+
+    /// The connection in Diesel's type.
+    ///
+    /// # Errors
+    /// When it leads to Postgres.
+    #[cfg(feature = "sqlite")]
+    pub fn sqlite(self) -> Result<&'a mut SqliteConnection> {
+        SqliteConnection::of(self)
+    }
+}
+
+impl DbConnection {
+    /// The connection in Diesel's type, for queries of your own.
+    ///
+    /// # Errors
+    /// When it leads to SQLite.
+    #[cfg(feature = "postgres")]
+    pub fn postgres(&mut self) -> Result<&mut PgConnection> {
+        self.as_conn().postgres()
+    }
+
+    /// The connection in Diesel's type, for queries of your own.
+    ///
+    /// # Errors
+    /// When it leads to Postgres.
+    #[cfg(feature = "sqlite")]
+    pub fn sqlite(&mut self) -> Result<&mut SqliteConnection> {
+        self.as_conn().sqlite()
+    }
+
+    /// Does all of `work` or nothing of it: commits when it returns `Ok`, and
+    /// rolls back when it returns an error. Within a transaction that is open
+    /// it is a savepoint. On SQLite it takes the write lock at the beginning.
+    ///
+    /// ```
+    /// use diesel::prelude::*;
+    /// use windlass::{Database, NewJob};
+    ///
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("jobs.db");
+    /// let database = Database::open(&format!("sqlite://{}", path.display()))?;
+    /// database.migrate()?;
+    /// let mut conn = database.connect()?;
+    /// diesel::sql_query("CREATE TABLE users (email text)").execute(conn.sqlite()?)?;
+    /// conn.transaction(|conn| {
+    ///     diesel::sql_query("INSERT INTO users VALUES ('ada')").execute(conn.sqlite()?)?;
+    ///     NewJob::of_class("welcome", r#"{"to":"ada"}"#).enqueue(conn)?;
+    ///     Ok::<_, Box<dyn std::error::Error>>(())
+    /// })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What `work` returns, and when the transaction cannot be begun or
+    /// committed.
+    pub fn transaction<T, E>(
+        &mut self,
+        work: impl FnOnce(&mut DbConnection) -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E>
+    where
+        E: From<diesel::result::Error>,
+    {
+        self.as_conn().begin()?;
+        match work(self) {
+            Ok(value) => {
+                self.as_conn().commit()?;
+                Ok(value)
+            }
+            Err(error) => {
+                // Where this fails too, the connection is broken, and with it
+                // the transaction is gone.
+                let _ = self.as_conn().roll_back();
+                Err(error)
+            }
+        }
+    }
+}
+
+/// A connection of its own, in Diesel's type: pass `&mut *conn` to Diesel.
+pub struct Typed<C> {
+    connection: DbConnection,
+    kind: PhantomData<fn() -> C>,
+}
+
+/// To Postgres.
+#[cfg(feature = "postgres")]
+pub type TypedPostgres = Typed<PgConnection>;
+
+/// To SQLite.
+#[cfg(feature = "sqlite")]
+pub type TypedSqlite = Typed<SqliteConnection>;
+
+impl<C: Backend> Typed<C> {
+    pub(crate) fn new(mut connection: DbConnection) -> Result<Self> {
+        C::of(connection.as_conn())?;
+        Ok(Typed {
+            connection,
+            kind: PhantomData,
+        })
+    }
+}
+
+impl<C: Backend> Deref for Typed<C> {
+    type Target = C;
+
+    fn deref(&self) -> &C {
+        match C::within(&self.connection) {
+            Some(conn) => conn,
+            None => unreachable!("its kind was looked at when it was made"),
+        }
+    }
+}
+
+impl<C: Backend> DerefMut for Typed<C> {
+    fn deref_mut(&mut self) -> &mut C {
+        match C::of(self.connection.as_conn()) {
+            Ok(conn) => conn,
+            Err(_) => unreachable!("its kind was looked at when it was made"),
+        }
+    }
+}
+
+impl<C: Backend> sealed::Sealed for Typed<C> {}
+
+impl<C: Backend> AsConn for Typed<C> {
+    fn as_conn(&mut self) -> Conn<'_> {
+        self.connection.as_conn()
+    }
+}
+
+impl<C: Backend> fmt::Debug for Typed<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.connection.fmt(f)
+    }
+}

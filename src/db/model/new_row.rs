@@ -1,0 +1,201 @@
+//! A job that is to be inserted, and what became of it.
+
+use chrono::NaiveDateTime;
+use serde::{Deserialize, Serialize};
+
+/// One job to be inserted.
+#[derive(Debug, Clone)]
+pub(crate) struct NewRow {
+    pub(crate) queue_name: String,
+    pub(crate) class_name: String,
+    pub(crate) arguments: String,
+    pub(crate) priority: i32,
+    pub(crate) active_job_id: Option<String>,
+    /// Wins over `delay`.
+    pub(crate) at: Option<NaiveDateTime>,
+    /// Microseconds from the database's now.
+    pub(crate) delay: Option<i64>,
+    pub(crate) idempotency_key: Option<String>,
+    pub(crate) max_attempts: Option<i32>,
+    pub(crate) max_crashes: Option<i32>,
+    pub(crate) at_most_once: bool,
+    pub(crate) policy: Option<String>,
+    pub(crate) unique_id: Option<String>,
+    pub(crate) unique_scope: UniqueScope,
+    pub(crate) on_conflict: OnConflict,
+    /// The priority is to be the time, so many seconds ahead; see
+    /// [`rank_by_time`].
+    pub(crate) ahead_by: Option<i64>,
+    pub(crate) limit: Option<NewLimit>,
+}
+
+/// How many jobs of a key may be ready or claimed at once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NewLimit {
+    /// With its group: `import/7`.
+    pub(crate) key: String,
+    pub(crate) slots: i32,
+    /// Ends a job that finds no slot, instead of letting it wait.
+    pub(crate) discards: bool,
+}
+
+impl NewRow {
+    /// A job of which nothing else is said.
+    pub(crate) fn new(class: String, arguments: String, queue: String, priority: i32) -> Self {
+        NewRow {
+            queue_name: queue,
+            class_name: class,
+            arguments,
+            priority,
+            active_job_id: None,
+            at: None,
+            delay: None,
+            idempotency_key: None,
+            max_attempts: None,
+            max_crashes: None,
+            at_most_once: false,
+            policy: None,
+            unique_id: None,
+            unique_scope: UniqueScope::default(),
+            on_conflict: OnConflict::default(),
+            ahead_by: None,
+            limit: None,
+        }
+    }
+
+    pub(crate) fn concurrency_key(&self) -> Option<&str> {
+        self.limit.as_ref().map(|limit| &*limit.key)
+    }
+
+    pub(crate) fn concurrency_limit(&self) -> Option<i32> {
+        self.limit.as_ref().map(|limit| limit.slots)
+    }
+
+    pub(crate) fn concurrency_on_conflict(&self) -> Option<&'static str> {
+        let limit = self.limit.as_ref()?;
+        limit.discards.then_some("discard")
+    }
+
+    /// Whether it may find a job that is there already.
+    pub(crate) fn is_named(&self) -> bool {
+        self.idempotency_key.is_some() || self.unique_id.is_some()
+    }
+}
+
+/// What an enqueue came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum EnqueueOutcome {
+    /// The job is new.
+    New,
+    /// It is new, and begins when the one that runs under its unique id has
+    /// ended.
+    Again,
+    /// A job with this idempotency key, or one that holds this unique id, was
+    /// there already, and stays as it is.
+    Existing,
+    /// The job that holds this unique id waited, and is now what the new one
+    /// would have been.
+    Replaced,
+    /// A job that holds this unique id was there already, and
+    /// [`OnConflict::Refuse`] minds.
+    Refused,
+}
+
+/// What an insert did.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Inserted {
+    pub(crate) id: i64,
+    /// False when a job was there already.
+    pub(crate) is_new: bool,
+    pub(crate) outcome: EnqueueOutcome,
+}
+
+impl Inserted {
+    pub(crate) fn new(id: i64, outcome: EnqueueOutcome) -> Self {
+        Inserted {
+            id,
+            is_new: matches!(outcome, EnqueueOutcome::New | EnqueueOutcome::Again),
+            outcome,
+        }
+    }
+}
+
+/// How long a job holds its unique id.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum UniqueScope {
+    /// Until a worker has claimed it: one may run while the next waits. A job
+    /// that waits for another attempt holds it too, unless a younger one has
+    /// taken it meanwhile.
+    WhileWaiting,
+    /// Until it has finished, failed for good, or was cancelled or discarded.
+    #[default]
+    UntilFinished,
+    /// Until its result expires, see [`Policy::keep_result`](crate::Policy::keep_result).
+    UntilResultExpires,
+}
+
+impl UniqueScope {
+    pub(crate) fn column(self) -> &'static str {
+        match self {
+            UniqueScope::WhileWaiting => "while_waiting",
+            UniqueScope::UntilFinished => "until_finished",
+            UniqueScope::UntilResultExpires => "until_result_expires",
+        }
+    }
+
+    pub(crate) fn of_column(text: &str) -> Self {
+        match text {
+            "while_waiting" => UniqueScope::WhileWaiting,
+            "until_result_expires" => UniqueScope::UntilResultExpires,
+            _ => UniqueScope::UntilFinished,
+        }
+    }
+
+    /// Whether a job that stands there holds its unique id.
+    pub(crate) fn holds(self, standing: Standing) -> bool {
+        match standing {
+            Standing::Waiting(_) => true,
+            Standing::Claimed => self != UniqueScope::WhileWaiting,
+            Standing::Kept => self == UniqueScope::UntilResultExpires,
+            Standing::Over => false,
+        }
+    }
+}
+
+/// What an enqueue does when another job holds its unique id.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum OnConflict {
+    /// Nothing, and answers with the job that is there. One that waits does
+    /// not begin before the enqueueing transaction has ended, so it sees what
+    /// that has written.
+    #[default]
+    Existing,
+    /// Refuses, with an error that names the job that is there.
+    Refuse,
+    /// Gives the job that waits the arguments, the time and everything else
+    /// of the new one: of many in a row, only the last counts. When it runs
+    /// already, the new one runs after it.
+    Replace,
+    /// When the job that is there runs already, the new one runs after it,
+    /// once however often it is asked for. One that waits is enough.
+    RunAgain,
+}
+
+/// Where the job stands that a row names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Nobody has begun it; its execution is in this table.
+    Waiting(&'static str),
+    /// A process holds it.
+    Claimed,
+    /// It has ended, and its result is kept.
+    Kept,
+    /// It has ended, or there is no such job.
+    Over,
+}

@@ -1,0 +1,252 @@
+//! What `windlass doctor` asks: only reading, one snapshot a question.
+
+use crate::db::conn::connection::{Conn, on};
+use crate::db::conn::sql::sql;
+use crate::db::schema::migrations::{self, MigrationDialect};
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Bool, Double, Integer, Nullable, Text};
+use std::collections::BTreeSet;
+
+/// A rule that every transaction keeps, and that only other hands break.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// A job that has not finished stands somewhere.
+    IsSomewhere,
+    /// No job stands in two places.
+    IsInOnePlace,
+    /// A finished job stands nowhere.
+    HasLeft,
+    /// What stands somewhere is a job.
+    IsThere,
+    /// A claim has a process.
+    IsHeld,
+}
+
+impl Rule {
+    pub(crate) const ALL: [Rule; 5] = [
+        Rule::IsSomewhere,
+        Rule::IsInOnePlace,
+        Rule::HasLeft,
+        Rule::IsThere,
+        Rule::IsHeld,
+    ];
+
+    /// Selects, as `id`, the jobs that break it.
+    fn query(self) -> String {
+        let places = ["ready", "claimed", "scheduled", "blocked", "failed"];
+        let table = |place: &str| format!("solid_queue_{place}_executions");
+        let all = places.map(|place| format!("SELECT job_id FROM {}", table(place)));
+        let all = all.join(" UNION ALL ");
+        match self {
+            Rule::IsSomewhere => {
+                let nowhere = places.map(|place| {
+                    format!(
+                        "NOT EXISTS (SELECT 1 FROM {} e WHERE e.job_id = j.id)",
+                        table(place)
+                    )
+                });
+                format!(
+                    "SELECT j.id FROM solid_queue_jobs j WHERE j.finished_at IS NULL AND {}",
+                    nowhere.join(" AND ")
+                )
+            }
+            Rule::IsInOnePlace => {
+                format!("SELECT job_id AS id FROM ({all}) AS e GROUP BY job_id HAVING count(*) > 1")
+            }
+            Rule::HasLeft => format!(
+                "SELECT j.id FROM ({all}) AS e JOIN solid_queue_jobs j ON j.id = e.job_id WHERE j.finished_at IS NOT NULL"
+            ),
+            Rule::IsThere => format!(
+                "SELECT e.job_id AS id FROM ({all}) AS e \
+                 WHERE NOT EXISTS (SELECT 1 FROM solid_queue_jobs j WHERE j.id = e.job_id)"
+            ),
+            Rule::IsHeld => "SELECT c.job_id AS id FROM solid_queue_claimed_executions c \
+                 WHERE NOT EXISTS (SELECT 1 FROM solid_queue_processes p WHERE p.id = c.process_id)"
+                .to_owned(),
+        }
+    }
+}
+
+/// The jobs that break a rule: how many, and the first few.
+#[derive(Debug, Default)]
+pub(crate) struct Astray {
+    pub(crate) count: i64,
+    pub(crate) jobs: Vec<i64>,
+}
+
+#[derive(QueryableByName)]
+struct One {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+    #[diesel(sql_type = BigInt)]
+    count: i64,
+}
+
+/// As many jobs are named as this.
+pub(crate) const FIRST: usize = 5;
+
+/// Looks for jobs that break a rule.
+pub(crate) fn astray(conn: &mut Conn<'_>, rule: Rule) -> QueryResult<Astray> {
+    let text = format!(
+        "WITH astray AS ({}) SELECT id, (SELECT count(*) FROM astray) AS count FROM astray ORDER BY id LIMIT {FIRST}",
+        rule.query()
+    );
+    let rows: Vec<One> = on!(conn, |c| sql(text).load(c))?;
+    Ok(Astray {
+        count: rows.first().map_or(0, |row| row.count),
+        jobs: rows.iter().map(|row| row.id).collect(),
+    })
+}
+
+fn dialect(conn: &Conn<'_>) -> MigrationDialect {
+    match conn {
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(_) => MigrationDialect::Postgres,
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(_) => MigrationDialect::Sqlite,
+    }
+}
+
+/// The migrations that the database lacks, and those that it has and this
+/// program does not know.
+pub(crate) fn migrations(conn: &mut Conn<'_>) -> crate::error::Result<(Vec<String>, Vec<String>)> {
+    let known = migrations::texts(dialect(conn)).into_iter();
+    let known: BTreeSet<String> = known.map(|(version, _)| version).collect();
+    let applied = migrations::applied(conn)?;
+    let less = |a: &BTreeSet<String>, b: &BTreeSet<String>| a.difference(b).cloned().collect();
+    Ok((less(&known, &applied), less(&applied, &known)))
+}
+
+/// The database itself.
+#[derive(Debug, QueryableByName)]
+pub(crate) struct Version {
+    /// As it calls itself.
+    #[diesel(sql_type = Text)]
+    pub(crate) version: String,
+    /// In one number: 150004 for Postgres 15.4.
+    #[diesel(sql_type = Integer)]
+    pub(crate) number: i32,
+    /// SQLite's journal mode; `server` for Postgres.
+    #[diesel(sql_type = Text)]
+    pub(crate) journal: String,
+    /// SQLite's file; empty for a server and for a database in memory.
+    #[diesel(sql_type = Text)]
+    pub(crate) file: String,
+}
+
+pub(crate) fn version(conn: &mut Conn<'_>) -> QueryResult<Version> {
+    let text = match conn {
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(_) => {
+            "SELECT 'Postgres ' || current_setting('server_version') AS version, \
+             current_setting('server_version_num')::integer AS number, 'server' AS journal, '' AS file"
+        }
+        // Older ones are refused when a connection is opened.
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(_) => {
+            "SELECT 'SQLite ' || sqlite_version() AS version, 0 AS number, \
+             (SELECT journal_mode FROM pragma_journal_mode) AS journal, \
+             (SELECT file FROM pragma_database_list WHERE name = 'main') AS file"
+        }
+    };
+    on!(conn, |c| diesel::sql_query(text).get_result(c))
+}
+
+/// What waits, and what holds up the clearing of dead rows.
+#[derive(Debug, QueryableByName)]
+pub(crate) struct Load {
+    /// Seconds since the first scheduled job was due.
+    #[diesel(sql_type = Nullable<Double>)]
+    pub(crate) overdue: Option<f64>,
+    /// Jobs are ready on a queue that is not paused.
+    #[diesel(sql_type = Bool)]
+    pub(crate) has_ready: bool,
+    #[diesel(sql_type = Bool)]
+    pub(crate) has_scheduled: bool,
+    #[diesel(sql_type = Bool)]
+    pub(crate) has_blocked: bool,
+    /// Seconds since the oldest open transaction of this database began, but
+    /// this one. `None`: there is none, or it cannot be known.
+    #[diesel(sql_type = Nullable<Double>)]
+    pub(crate) transaction: Option<f64>,
+    /// Whose it is.
+    #[diesel(sql_type = Nullable<Text>)]
+    pub(crate) holder: Option<String>,
+}
+
+pub(crate) fn load(conn: &mut Conn<'_>) -> QueryResult<Load> {
+    let overdue = crate::db::conn::connection::age(conn, "min(scheduled_at)");
+    let oldest = match conn {
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(_) => {
+            "SELECT extract(epoch FROM clock_timestamp() - xact_start)::float8 AS \"transaction\", \
+             'pid ' || pid || coalesce(' (' || nullif(application_name, '') || ')', '') || ', ' || state AS holder \
+             FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() \
+             AND backend_type = 'client backend' AND xact_start IS NOT NULL ORDER BY xact_start LIMIT 1"
+        }
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(_) => {
+            "SELECT CAST(NULL AS double precision) AS \"transaction\", CAST(NULL AS text) AS holder"
+        }
+    };
+    let text = conn.write(&format!(
+        "SELECT (SELECT {overdue} FROM solid_queue_scheduled_executions WHERE scheduled_at <= {{now}}) AS overdue, \
+         EXISTS (SELECT 1 FROM solid_queue_ready_executions r WHERE r.queue_name NOT IN \
+           (SELECT p.queue_name FROM solid_queue_pauses p)) AS has_ready, \
+         EXISTS (SELECT 1 FROM solid_queue_scheduled_executions) AS has_scheduled, \
+         EXISTS (SELECT 1 FROM solid_queue_blocked_executions) AS has_blocked, oldest.* \
+         FROM (SELECT 1) AS one LEFT JOIN ({oldest}) AS oldest ON true"
+    ));
+    on!(conn, |c| sql(text).get_result(c))
+}
+
+/// The recurring tasks of ours that are not paused.
+#[derive(Debug)]
+pub(crate) struct Tasks {
+    pub(crate) known: i64,
+    pub(crate) overdue: i64,
+    /// The one that has been due for longest, if it is overdue.
+    pub(crate) late: Option<LateTask>,
+}
+
+#[derive(Debug)]
+pub(crate) struct LateTask {
+    pub(crate) key: String,
+    pub(crate) seconds: f64,
+    /// By a program, whose schedulers alone fire it.
+    pub(crate) is_declared: bool,
+}
+
+#[derive(QueryableByName)]
+struct TaskRow {
+    #[diesel(sql_type = Text)]
+    key: String,
+    #[diesel(sql_type = Nullable<Double>)]
+    seconds: Option<f64>,
+    #[diesel(sql_type = Bool)]
+    is_declared: bool,
+}
+
+/// Looks at the recurring tasks; late are those that have been due for so many
+/// seconds, by the database's clock.
+pub(crate) fn tasks(conn: &mut Conn<'_>, late: f64) -> QueryResult<Tasks> {
+    let age = crate::db::conn::connection::age(conn, "next_run_at");
+    let text = conn.write(&format!(
+        "SELECT key, {age} AS seconds, declared_at IS NOT NULL AS is_declared FROM solid_queue_recurring_tasks \
+         WHERE next_run_at IS NOT NULL AND paused_at IS NULL ORDER BY next_run_at, id"
+    ));
+    let rows: Vec<TaskRow> = on!(conn, |c| sql(text).load(c))?;
+    let known = rows.len() as i64;
+    let is_late = |row: &TaskRow| row.seconds.is_some_and(|seconds| seconds > late);
+    let mut overdue = rows.into_iter().filter(is_late);
+    let first = overdue.next();
+    Ok(Tasks {
+        known,
+        overdue: overdue.count() as i64 + i64::from(first.is_some()),
+        late: first.map(|row| LateTask {
+            key: row.key,
+            seconds: row.seconds.unwrap_or_default(),
+            is_declared: row.is_declared,
+        }),
+    })
+}

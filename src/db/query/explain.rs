@@ -1,0 +1,179 @@
+//! What stands between a job and its run: the conditions that dispatching and
+//! claiming have, asked one by one.
+
+use crate::db::conn::connection::{Conn, age, on};
+use crate::db::conn::lossy::Lossy;
+use crate::db::conn::sql::{cached, sql};
+use crate::db::table::progress::Note;
+use crate::db::table::unique_jobs::AGAIN as RESERVED;
+use chrono::NaiveDateTime;
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Bool, Double, Integer, Nullable, Text, Timestamp};
+
+/// More than these are not counted.
+pub(crate) const MOST: u32 = 10_000;
+
+#[derive(QueryableByName)]
+struct Count {
+    #[diesel(sql_type = BigInt)]
+    count: i64,
+}
+
+/// How many ready executions of its queue come before that of a job. `None`:
+/// it is not ready.
+pub(crate) fn ahead(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<u32>> {
+    let text = conn.write(&format!(
+        "SELECT (SELECT count(*) FROM (SELECT 1 FROM solid_queue_ready_executions o \
+           WHERE o.queue_name = r.queue_name AND (o.priority, o.job_id) < (r.priority, r.job_id) LIMIT {MOST}) AS before) \
+         AS count FROM solid_queue_ready_executions r WHERE r.job_id = $1"
+    ));
+    let found: Option<Count> = on!(conn, |c| cached(sql(text).bind::<BigInt, _>(job))
+        .get_result(c))
+    .optional()?;
+    Ok(found.map(|row| u32::try_from(row.count).unwrap_or(MOST)))
+}
+
+#[derive(QueryableByName)]
+struct Since {
+    #[diesel(sql_type = Nullable<Timestamp>)]
+    since: Option<NaiveDateTime>,
+}
+
+/// Since when a queue is paused.
+pub(crate) fn paused_since(conn: &mut Conn<'_>, queue: &str) -> QueryResult<Option<NaiveDateTime>> {
+    let text = conn.write(
+        "SELECT coalesce({moment created_at}, {now}) AS since FROM solid_queue_pauses WHERE queue_name = $1",
+    );
+    let found: Option<Since> = on!(conn, |c| cached(sql(text).bind::<Text, _>(queue))
+        .get_result(c))
+    .optional()?;
+    Ok(found.and_then(|row| row.since))
+}
+
+/// A process that may take jobs.
+#[derive(Debug, QueryableByName)]
+pub(crate) struct Able {
+    /// What it says of itself, as JSON.
+    #[diesel(sql_type = Nullable<Text>)]
+    pub(crate) metadata: Option<String>,
+    /// Seconds since its last heartbeat.
+    #[diesel(sql_type = Double)]
+    pub(crate) heartbeat_seconds: f64,
+    /// How many jobs it holds.
+    #[diesel(sql_type = BigInt)]
+    pub(crate) claimed: i64,
+    /// It stops, and claims nothing more.
+    #[diesel(sql_type = Bool)]
+    pub(crate) draining: bool,
+}
+
+/// The processes of a kind that are registered; with those of Ruby, which
+/// count no heartbeats, only where they are of use to a job.
+pub(crate) fn able(conn: &mut Conn<'_>, kind: &str, with_ruby: bool) -> QueryResult<Vec<Able>> {
+    let beat = age(conn, "p.last_heartbeat_at");
+    let text = conn.write(&format!(
+        "SELECT p.metadata, coalesce({beat}, 0) AS heartbeat_seconds, \
+         (SELECT count(*) FROM solid_queue_claimed_executions c WHERE c.process_id = p.id) AS claimed, p.draining \
+         FROM solid_queue_processes p WHERE p.kind = $1 AND ($2 OR p.heartbeat_seq IS NOT NULL) ORDER BY p.id"
+    ));
+    on!(conn, |c| cached(
+        sql(text).bind::<Text, _>(kind).bind::<Bool, _>(with_ruby)
+    )
+    .load(c))
+}
+
+/// A claim, and the process that holds it.
+#[derive(Debug, QueryableByName)]
+pub(crate) struct Holder {
+    #[diesel(sql_type = Nullable<Timestamp>)]
+    pub(crate) since: Option<NaiveDateTime>,
+    #[diesel(sql_type = Double)]
+    pub(crate) seconds: f64,
+    #[diesel(sql_type = Nullable<Timestamp>)]
+    pub(crate) cancel_requested_at: Option<NaiveDateTime>,
+    #[diesel(sql_type = Nullable<Text>)]
+    note: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub(crate) process_name: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub(crate) hostname: Option<String>,
+    #[diesel(sql_type = Nullable<Integer>)]
+    pub(crate) pid: Option<i32>,
+    #[diesel(sql_type = Nullable<Double>)]
+    pub(crate) heartbeat_seconds: Option<f64>,
+}
+
+impl Holder {
+    /// What the process tells of the run.
+    pub(crate) fn note(&self) -> Note {
+        Note::of_column(self.note.as_deref())
+    }
+}
+
+/// Who holds a job. `None`: nobody does.
+pub(crate) fn holder(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<Holder>> {
+    let held = age(conn, "c.created_at");
+    let beat = age(conn, "p.last_heartbeat_at");
+    let text = conn.write(&format!(
+        "SELECT {{moment c.created_at}} AS since, coalesce({held}, 0) AS seconds, \
+         {{moment c.cancel_requested_at}} AS cancel_requested_at, c.note, \
+         p.name AS process_name, p.hostname, p.pid, \
+         CASE WHEN p.id IS NOT NULL THEN coalesce({beat}, 0) END AS heartbeat_seconds \
+         FROM solid_queue_claimed_executions c LEFT JOIN solid_queue_processes p ON p.id = c.process_id \
+         WHERE c.job_id = $1"
+    ));
+    on!(conn, |c| cached(sql(text).bind::<BigInt, _>(job))
+        .get_result(c))
+    .optional()
+}
+
+/// What a job waits for that is blocked.
+#[derive(Debug, QueryableByName)]
+pub(crate) struct Blocked {
+    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    pub(crate) concurrency_key: String,
+    /// The job that has to end first, where it is known.
+    #[diesel(sql_type = Nullable<BigInt>)]
+    pub(crate) after_job_id: Option<i64>,
+}
+
+impl Blocked {
+    /// Whether it waits for a slot, and not for one job.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.concurrency_key != RESERVED
+    }
+}
+
+/// What blocks a job. `None`: nothing does.
+pub(crate) fn blocked(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<Blocked>> {
+    let text = conn.write(&format!(
+        "SELECT b.concurrency_key, CASE WHEN b.concurrency_key = '{RESERVED}' THEN u.after_job_id ELSE ( \
+           SELECT min(held.job_id) FROM ( \
+             SELECT job_id FROM solid_queue_ready_executions r WHERE r.concurrency_key = b.concurrency_key UNION ALL \
+             SELECT job_id FROM solid_queue_claimed_executions c WHERE c.concurrency_key = b.concurrency_key) AS held) \
+           END AS after_job_id FROM solid_queue_blocked_executions b \
+         LEFT JOIN windlass_unique_jobs u ON u.job_id = b.job_id WHERE b.job_id = $1"
+    ));
+    on!(conn, |c| cached(sql(text).bind::<BigInt, _>(job))
+        .get_result(c))
+    .optional()
+}
+
+#[derive(QueryableByName)]
+struct Wait {
+    #[diesel(sql_type = Nullable<Double>)]
+    seconds: Option<f64>,
+}
+
+/// For how many seconds a scheduled job has been due, by the database's clock;
+/// below zero: until it is.
+pub(crate) fn due_for(conn: &mut Conn<'_>, job: i64) -> QueryResult<f64> {
+    let since = conn.seconds("{moment scheduled_at}", "{now}");
+    let text = conn.write(&format!(
+        "SELECT {since} AS seconds FROM solid_queue_scheduled_executions WHERE job_id = $1"
+    ));
+    let found: Option<Wait> = on!(conn, |c| cached(sql(text).bind::<BigInt, _>(job))
+        .get_result(c))
+    .optional()?;
+    Ok(found.and_then(|row| row.seconds).unwrap_or_default())
+}

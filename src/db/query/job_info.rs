@@ -1,0 +1,140 @@
+//! One job as whoever enqueued it sees it, put together from all tables.
+
+use crate::db::conn::connection::{Conn, on};
+use crate::db::conn::lossy::Lossy;
+use crate::db::conn::sql::{cached, sql};
+use crate::db::model::outcome;
+use crate::db::model::state::JobState;
+use crate::db::query::jobs;
+use crate::db::table::progress::{Note, Progress};
+use chrono::NaiveDateTime;
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text, Timestamp};
+
+/// What is known of a job that has ended, or of one that has not.
+#[derive(Debug, Clone, QueryableByName)]
+pub(crate) struct Job {
+    #[diesel(sql_type = BigInt)]
+    pub(crate) job_id: i64,
+    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    pub(crate) class_name: String,
+    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    pub(crate) queue_name: String,
+    #[diesel(sql_type = Integer)]
+    pub(crate) priority: i32,
+    #[diesel(sql_type = Integer)]
+    pub(crate) attempts: i32,
+    /// How often it has run, the run that is under way included.
+    #[diesel(sql_type = BigInt)]
+    pub(crate) runs: i64,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub(crate) unique_id: Option<String>,
+    /// Its class is one of Ruby's.
+    #[diesel(sql_type = Bool)]
+    pub(crate) of_ruby: bool,
+    #[diesel(sql_type = Nullable<Timestamp>)]
+    pub(crate) finished_at: Option<NaiveDateTime>,
+    #[diesel(sql_type = Bool)]
+    pub(crate) is_claimed: bool,
+    #[diesel(sql_type = Nullable<Text>)]
+    note: Option<String>,
+    #[diesel(sql_type = Nullable<Timestamp>)]
+    pub(crate) scheduled_at: Option<NaiveDateTime>,
+    #[diesel(sql_type = Nullable<Text>)]
+    error: Option<String>,
+    #[diesel(sql_type = Nullable<Timestamp>)]
+    pub(crate) failed_at: Option<NaiveDateTime>,
+    /// How the last attempt ended that did not succeed.
+    #[diesel(sql_type = Nullable<Text>)]
+    pub(crate) last_outcome: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    last_error: Option<String>,
+}
+
+impl Job {
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed_at.is_some()
+    }
+
+    /// Why it failed, or why its last attempt did.
+    pub(crate) fn error(&self) -> Option<String> {
+        match (&self.error, &self.last_error) {
+            (Some(error), _) => Some(outcome::in_words(error)),
+            (None, last) => last.clone(),
+        }
+    }
+
+    /// How far it is, by its own word.
+    pub(crate) fn progress(&self) -> Option<Progress> {
+        Note::of_column(self.note.as_deref()).progress
+    }
+}
+
+/// Looks a job up. `None`: there is no row of it (any more).
+pub(crate) fn job(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<Job>> {
+    let [succeeded, claimed, other] =
+        [JobState::Finished, JobState::Claimed, JobState::Failed].map(jobs::runs);
+    let text = conn.write(&format!(
+        "SELECT j.id AS job_id, j.class_name, j.queue_name, j.priority, j.attempts, j.unique_id, j.active_job_id IS NOT NULL AS of_ruby, \
+         CASE WHEN c.id IS NOT NULL THEN {claimed} WHEN j.finished_at IS NULL \
+           OR a.outcome IN ('cancelled', 'discarded') THEN {other} ELSE {succeeded} END AS runs, \
+         {{moment j.finished_at}} AS finished_at, c.id IS NOT NULL AS is_claimed, c.note, \
+         {{moment s.scheduled_at}} AS scheduled_at, f.error, {{moment f.created_at}} AS failed_at, \
+         a.outcome AS last_outcome, a.kind || ': ' || a.message AS last_error \
+         FROM solid_queue_jobs j LEFT JOIN solid_queue_claimed_executions c ON c.job_id = j.id \
+         LEFT JOIN solid_queue_scheduled_executions s ON s.job_id = j.id \
+         LEFT JOIN solid_queue_failed_executions f ON f.job_id = j.id \
+         LEFT JOIN windlass_attempts a ON a.id = (SELECT max(l.id) FROM windlass_attempts l WHERE l.job_id = j.id) \
+         WHERE j.id = $1"
+    ));
+    on!(conn, |c| cached(sql(text).bind::<BigInt, _>(job))
+        .get_result(c))
+    .optional()
+}
+
+/// What is kept of the end of a job.
+#[derive(Debug, Clone, QueryableByName)]
+pub(crate) struct Kept {
+    #[diesel(sql_type = Text)]
+    pub(crate) class_name: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub(crate) unique_id: Option<String>,
+    #[diesel(sql_type = Text)]
+    pub(crate) outcome: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub(crate) result: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub(crate) error: Option<String>,
+    #[diesel(sql_type = Integer)]
+    pub(crate) attempt: i32,
+    #[diesel(sql_type = Timestamp)]
+    pub(crate) finished_at: NaiveDateTime,
+}
+
+/// The result of a job, as long as it is good.
+pub(crate) fn kept(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<Kept>> {
+    let text = conn.write(
+        "SELECT class_name, unique_id, outcome, result, error, attempt, finished_at FROM windlass_results \
+         WHERE job_id = $1 AND expires_at > {now}",
+    );
+    on!(conn, |c| cached(sql(text).bind::<BigInt, _>(job))
+        .get_result(c))
+    .optional()
+}
+
+#[derive(QueryableByName)]
+struct Newest {
+    #[diesel(sql_type = Nullable<BigInt>)]
+    id: Option<i64>,
+}
+
+/// The job that was enqueued last with this unique id, of those that are known.
+pub(crate) fn with_unique_id(conn: &mut Conn<'_>, name: &str) -> QueryResult<Option<i64>> {
+    let text = conn.write(
+        "SELECT max(id) AS id FROM (SELECT max(id) AS id FROM solid_queue_jobs WHERE unique_id = $1 \
+         UNION ALL SELECT max(job_id) FROM windlass_results WHERE unique_id = $1 AND expires_at > {now}) AS known",
+    );
+    on!(conn, |c| cached(sql(text).bind::<Text, _>(name))
+        .get_result::<Newest>(c))
+    .map(|row| row.id)
+}

@@ -1,0 +1,268 @@
+//! Choosing jobs: for lists, for counts, and for what is done to many.
+
+use crate::db::conn::connection::{Conn, on};
+use crate::db::conn::sql::{cached, id_list, sql};
+use crate::db::model::state::JobState;
+use chrono::{DateTime, NaiveDateTime, Utc};
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text, Timestamp};
+use serde::Serialize;
+
+/// Which jobs; what is not said selects all.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Filter {
+    pub(crate) ids: Option<Vec<i64>>,
+    pub(crate) class: Option<String>,
+    pub(crate) queue: Option<String>,
+    /// A part of the error that a failed job is kept with.
+    pub(crate) error: Option<String>,
+}
+
+/// The conditions on an execution `e` and its job `j`. The binds are `$1` to
+/// `$4`.
+fn conditions(conn: &Conn<'_>, state: JobState, filter: &Filter) -> String {
+    // Named ids are looked up; anything else would read the whole table.
+    let named = match filter.ids {
+        Some(_) => "j.id IN {in $1}",
+        None => "$1 IS NULL",
+    };
+    let contains = match (state, conn) {
+        (JobState::Failed, _) => match conn {
+            #[cfg(feature = "postgres")]
+            Conn::Postgres(_) => "strpos(e.error, $4) > 0",
+            #[cfg(feature = "sqlite")]
+            Conn::Sqlite(_) => "instr(e.error, $4) > 0",
+        },
+        _ => "false",
+    };
+    let finished = match state {
+        JobState::Finished => {
+            " AND j.finished_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM windlass_attempts a \
+             WHERE a.job_id = j.id AND a.outcome IN ('cancelled', 'discarded'))"
+        }
+        JobState::Cancelled => " AND j.finished_at IS NOT NULL AND e.outcome = 'cancelled'",
+        JobState::Discarded => " AND j.finished_at IS NOT NULL AND e.outcome = 'discarded'",
+        _ => "",
+    };
+    format!(
+        "{named} AND ($2 IS NULL OR j.class_name = $2) \
+         AND ($3 IS NULL OR j.queue_name = $3) AND ($4 IS NULL OR {contains}){finished}"
+    )
+}
+
+/// What an execution is called to its job, and how the two are joined.
+fn joined(state: JobState) -> String {
+    match state {
+        JobState::Finished => {
+            "solid_queue_jobs e JOIN solid_queue_jobs j ON j.id = e.id".to_owned()
+        }
+        _ => format!(
+            "{} e JOIN solid_queue_jobs j ON j.id = e.job_id",
+            state.table()
+        ),
+    }
+}
+
+/// Binds `$1` to `$4`.
+macro_rules! bind_filter {
+    ($statement:expr, $filter:expr) => {
+        $statement
+            .bind::<Nullable<Text>, _>($filter.ids.as_deref().map(id_list))
+            .bind::<Nullable<Text>, _>(&$filter.class)
+            .bind::<Nullable<Text>, _>(&$filter.queue)
+            .bind::<Nullable<Text>, _>(&$filter.error)
+    };
+}
+
+#[derive(QueryableByName)]
+struct Last {
+    #[diesel(sql_type = Nullable<BigInt>)]
+    last: Option<i64>,
+}
+
+/// The last execution of a state: where a walk over them ends, so that what
+/// is moved there meanwhile is not met again.
+pub(crate) fn last(conn: &mut Conn<'_>, state: JobState) -> QueryResult<i64> {
+    let text = conn.write(&format!("SELECT max(id) AS last FROM {}", state.table()));
+    on!(conn, |c| cached(sql(text)).get_result::<Last>(c)).map(|row| row.last.unwrap_or(0))
+}
+
+/// A job that a walk has met.
+#[derive(Debug, Clone, Copy, QueryableByName)]
+pub(crate) struct Met {
+    #[diesel(sql_type = BigInt)]
+    pub(crate) execution_id: i64,
+    #[diesel(sql_type = BigInt)]
+    pub(crate) job_id: i64,
+}
+
+/// The next jobs of a state, in the order of their executions.
+pub(crate) fn next(
+    conn: &mut Conn<'_>,
+    state: JobState,
+    filter: &Filter,
+    (after, last): (i64, i64),
+    limit: usize,
+) -> QueryResult<Vec<Met>> {
+    let text = conn.write(&format!(
+        "SELECT e.id AS execution_id, j.id AS job_id FROM {} WHERE {} AND e.id > $5 AND e.id <= $6 \
+         ORDER BY e.id LIMIT $7",
+        joined(state),
+        conditions(conn, state, filter)
+    ));
+    on!(conn, |c| cached(
+        bind_filter!(sql(text), filter)
+            .bind::<BigInt, _>(after)
+            .bind::<BigInt, _>(last)
+            .bind::<BigInt, _>(limit as i64)
+    )
+    .load(c))
+}
+
+/// How many jobs of a class and a queue stand somewhere.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, QueryableByName)]
+#[non_exhaustive]
+pub struct JobCount {
+    /// Their class.
+    #[diesel(sql_type = Text)]
+    pub class_name: String,
+    /// Their queue.
+    #[diesel(sql_type = Text)]
+    pub queue_name: String,
+    /// Whether they may run at most once.
+    #[diesel(sql_type = Bool)]
+    pub at_most_once: bool,
+    /// How many they are.
+    #[diesel(sql_type = BigInt)]
+    pub count: i64,
+}
+
+/// Counts the jobs of a state.
+pub(crate) fn counts(
+    conn: &mut Conn<'_>,
+    state: JobState,
+    filter: &Filter,
+) -> QueryResult<Vec<JobCount>> {
+    let text = conn.write(&format!(
+        "SELECT j.class_name, j.queue_name, j.at_most_once, count(*) AS count FROM {} WHERE {} \
+         GROUP BY j.class_name, j.queue_name, j.at_most_once ORDER BY j.class_name, j.queue_name",
+        joined(state),
+        conditions(conn, state, filter)
+    ));
+    on!(conn, |c| cached(bind_filter!(sql(text), filter)).load(c))
+}
+
+/// A job in a list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct JobSummary {
+    /// Its id.
+    pub job_id: i64,
+    /// Its class.
+    pub class_name: String,
+    /// Its queue.
+    pub queue_name: String,
+    /// Smaller is more important.
+    pub priority: i32,
+    /// Where it stands.
+    pub state: JobState,
+    /// How often it has run since it was enqueued or retried, the run that is
+    /// under way included: a run counts whether it succeeded, failed, was
+    /// cancelled, or ended with the death of its process. Runs that a stop has
+    /// given back, and those that snoozed, do not count.
+    pub attempts: i32,
+    /// When it was enqueued.
+    pub created_at: DateTime<Utc>,
+    /// Since when it stands where it stands, or until when, for a scheduled
+    /// one.
+    pub at: DateTime<Utc>,
+    /// Why it failed.
+    pub error: Option<String>,
+}
+
+#[derive(QueryableByName)]
+struct Row {
+    #[diesel(sql_type = BigInt)]
+    job_id: i64,
+    #[diesel(sql_type = Text)]
+    class_name: String,
+    #[diesel(sql_type = Text)]
+    queue_name: String,
+    #[diesel(sql_type = Integer)]
+    priority: i32,
+    #[diesel(sql_type = BigInt)]
+    attempts: i64,
+    #[diesel(sql_type = Timestamp)]
+    created_at: NaiveDateTime,
+    #[diesel(sql_type = Timestamp)]
+    at: NaiveDateTime,
+    #[diesel(sql_type = Nullable<Text>)]
+    error: Option<String>,
+}
+
+/// How often a job `j` has run that stands in this state. Those that succeed
+/// count neither their last attempt nor their crashes in their row, as all jobs
+/// would pay for it: the crashes since the last failure are looked up.
+pub(crate) fn runs(state: JobState) -> &'static str {
+    match state {
+        JobState::Finished => {
+            "(CAST(j.attempts AS bigint) + 1 + (SELECT count(*) FROM windlass_attempts a WHERE a.job_id = j.id \
+             AND a.outcome = 'crashed' AND a.id > coalesce((SELECT max(l.id) FROM windlass_attempts l \
+             WHERE l.job_id = j.id AND l.outcome = 'failed'), 0)))"
+        }
+        JobState::Claimed => "(CAST(j.attempts AS bigint) + j.crash_count + 1)",
+        _ => "(CAST(j.attempts AS bigint) + j.crash_count)",
+    }
+}
+
+/// The jobs of a state: the failed and finished ones newest first, of the
+/// others those whose turn comes first.
+pub(crate) fn list(
+    conn: &mut Conn<'_>,
+    state: JobState,
+    filter: &Filter,
+    limit: usize,
+) -> QueryResult<Vec<JobSummary>> {
+    let (at, order) = match state {
+        JobState::Ready => ("e.created_at", "e.priority, e.job_id"),
+        JobState::Scheduled => ("e.scheduled_at", "e.scheduled_at, e.priority, e.job_id"),
+        JobState::Blocked => ("e.created_at", "e.priority, e.job_id"),
+        JobState::Claimed => ("e.created_at", "e.id"),
+        JobState::Failed => ("e.created_at", "e.id DESC"),
+        JobState::Finished => ("e.finished_at", "e.id DESC"),
+        JobState::Cancelled | JobState::Discarded => ("e.ended_at", "e.id DESC"),
+    };
+    let error = match state {
+        JobState::Failed => "e.error",
+        JobState::Cancelled | JobState::Discarded => "e.kind || ': ' || e.message",
+        _ => "NULL",
+    };
+    let runs = runs(state);
+    let text = conn.write(&format!(
+        "SELECT j.id AS job_id, j.class_name, j.queue_name, j.priority, {runs} AS attempts, \
+         coalesce({{moment j.created_at}}, {{now}}) AS created_at, coalesce({{moment {at}}}, {{now}}) AS at, {error} AS error FROM {} WHERE {} ORDER BY {order} LIMIT $5",
+        joined(state),
+        conditions(conn, state, filter)
+    ));
+    let rows: Vec<Row> = on!(conn, |c| cached(
+        bind_filter!(sql(text), filter).bind::<BigInt, _>(limit as i64)
+    )
+    .load(c))?;
+    let jobs = rows.into_iter().map(|row| JobSummary {
+        job_id: row.job_id,
+        class_name: row.class_name,
+        queue_name: row.queue_name,
+        priority: row.priority,
+        state,
+        attempts: i32::try_from(row.attempts).unwrap_or(i32::MAX),
+        created_at: row.created_at.and_utc(),
+        at: row.at.and_utc(),
+        error: match state {
+            JobState::Failed => row
+                .error
+                .map(|error| crate::db::model::outcome::in_words(&error)),
+            _ => row.error,
+        },
+    });
+    Ok(jobs.collect())
+}

@@ -1,0 +1,11 @@
+//! What is read and never written: for status pages, lists, `explain` and
+//! `doctor`.
+
+#[cfg(feature = "cli")]
+pub(crate) mod connection_limit;
+pub(crate) mod details;
+pub(crate) mod doctor;
+pub(crate) mod explain;
+pub(crate) mod job_info;
+pub(crate) mod jobs;
+pub(crate) mod status;

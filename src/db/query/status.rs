@@ -1,0 +1,221 @@
+//! What `windlass status` shows: counts of each queue, and the processes.
+
+use crate::db::conn::connection::{Conn, age, on};
+use crate::db::conn::sql::{cached, sql};
+use crate::db::table::progress::{Note, Progress};
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Bool, Double, Integer, Nullable, Text};
+
+/// The executions of one queue.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, QueryableByName)]
+#[non_exhaustive]
+pub struct QueueStatus {
+    /// The queue's name.
+    #[diesel(sql_type = Text)]
+    pub queue_name: String,
+    /// Jobs that a worker may claim.
+    #[diesel(sql_type = BigInt)]
+    pub ready: i64,
+    /// Jobs that wait for their time.
+    #[diesel(sql_type = BigInt)]
+    pub scheduled: i64,
+    /// Jobs that a process holds.
+    #[diesel(sql_type = BigInt)]
+    pub claimed: i64,
+    /// Jobs that wait for others of their concurrency key.
+    #[diesel(sql_type = BigInt)]
+    pub blocked: i64,
+    /// Jobs that failed and are kept.
+    #[diesel(sql_type = BigInt)]
+    pub failed: i64,
+    /// Seconds since the oldest ready job became ready.
+    #[diesel(sql_type = Nullable<Double>)]
+    pub oldest_ready_seconds: Option<f64>,
+    /// Whether the queue is paused.
+    #[diesel(sql_type = Bool)]
+    pub paused: bool,
+    /// Who paused it, if that is known.
+    #[diesel(sql_type = Nullable<Text>)]
+    pub paused_by: Option<String>,
+    /// Why, if somebody said so.
+    #[diesel(sql_type = Nullable<Text>)]
+    pub pause_reason: Option<String>,
+    /// Seconds since it was paused.
+    #[diesel(sql_type = Nullable<Double>)]
+    pub paused_seconds: Option<f64>,
+}
+
+/// A registered process and what it runs.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[non_exhaustive]
+pub struct ProcessStatus {
+    /// Its id in the process table.
+    pub id: i64,
+    /// `Worker`, `Dispatcher`, `Supervisor`, or a kind of Solid Queue.
+    pub kind: String,
+    /// Its name, never used twice.
+    pub name: String,
+    /// The host it runs on.
+    pub hostname: Option<String>,
+    /// Its process id on that host.
+    pub pid: i32,
+    /// Seconds since its last heartbeat, by the database's clock.
+    pub heartbeat_seconds: f64,
+    /// Whether it is stopping and claims no more.
+    pub draining: bool,
+    /// Whether it was asked to claim nothing (SIGTSTP), and goes on with what
+    /// it runs.
+    pub quiet: bool,
+    /// Seconds since it was registered.
+    pub age_seconds: f64,
+    /// What it says of itself: a worker its queues, threads and classes.
+    /// `null` when it says nothing that is JSON.
+    pub metadata: serde_json::Value,
+    /// The jobs it holds, the oldest first; at most ten.
+    pub runs: Vec<RunStatus>,
+    /// How many jobs it holds in all.
+    pub claimed: i64,
+}
+
+/// A job that a process holds.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[non_exhaustive]
+pub struct RunStatus {
+    /// The job's id.
+    pub job_id: i64,
+    /// The job's class.
+    pub class_name: String,
+    /// Seconds since it was claimed.
+    pub seconds: f64,
+    /// The name of the thread that performs it, once a heartbeat has told.
+    pub thread: Option<String>,
+    /// How far it is, as of its process' last heartbeat, if it tells.
+    pub progress: Option<Progress>,
+}
+
+/// Counts every queue that has executions or is paused.
+pub(crate) fn queues(conn: &mut Conn<'_>) -> QueryResult<Vec<QueueStatus>> {
+    let (waited, paused) = (age(conn, "oldest"), age(conn, "p.created_at"));
+    // A claimed or failed execution knows its queue only through its job.
+    let text = conn.write(&format!(
+        "WITH counts AS ( \
+           SELECT queue_name, count(*) AS ready, 0 AS scheduled, 0 AS claimed, 0 AS blocked, 0 AS failed, \
+             min(created_at) AS oldest FROM solid_queue_ready_executions GROUP BY queue_name \
+           UNION ALL SELECT queue_name, 0, count(*), 0, 0, 0, NULL FROM solid_queue_scheduled_executions GROUP BY queue_name \
+           UNION ALL SELECT j.queue_name, 0, 0, count(*), 0, 0, NULL FROM solid_queue_claimed_executions c \
+             JOIN solid_queue_jobs j ON j.id = c.job_id GROUP BY j.queue_name \
+           UNION ALL SELECT queue_name, 0, 0, 0, count(*), 0, NULL FROM solid_queue_blocked_executions GROUP BY queue_name \
+           UNION ALL SELECT j.queue_name, 0, 0, 0, 0, count(*), NULL FROM solid_queue_failed_executions f \
+             JOIN solid_queue_jobs j ON j.id = f.job_id GROUP BY j.queue_name \
+           UNION ALL SELECT queue_name, 0, 0, 0, 0, 0, NULL FROM solid_queue_pauses), \
+         sums AS (SELECT queue_name, CAST(sum(ready) AS bigint) AS ready, CAST(sum(scheduled) AS bigint) AS scheduled, \
+           CAST(sum(claimed) AS bigint) AS claimed, CAST(sum(blocked) AS bigint) AS blocked, \
+           CAST(sum(failed) AS bigint) AS failed, min(oldest) AS oldest FROM counts GROUP BY queue_name) \
+         SELECT sums.queue_name, ready, scheduled, claimed, blocked, failed, {waited} AS oldest_ready_seconds, \
+           p.id IS NOT NULL AS paused, p.paused_by, p.pause_reason, {paused} AS paused_seconds \
+         FROM sums LEFT JOIN solid_queue_pauses p ON p.queue_name = sums.queue_name ORDER BY sums.queue_name"
+    ));
+    let mut queues: Vec<QueueStatus> = on!(conn, |c| cached(sql(text)).load(c))?;
+    for queue in &mut queues {
+        queue.oldest_ready_seconds = queue.oldest_ready_seconds.filter(|_| queue.ready > 0);
+    }
+    Ok(queues)
+}
+
+#[derive(QueryableByName)]
+struct Row {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+    #[diesel(sql_type = Text)]
+    kind: String,
+    #[diesel(sql_type = Text)]
+    name: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    hostname: Option<String>,
+    #[diesel(sql_type = Integer)]
+    pid: i32,
+    #[diesel(sql_type = Double)]
+    heartbeat_seconds: f64,
+    #[diesel(sql_type = Bool)]
+    draining: bool,
+    #[diesel(sql_type = Double)]
+    age_seconds: f64,
+    #[diesel(sql_type = Nullable<Text>)]
+    metadata: Option<String>,
+    #[diesel(sql_type = BigInt)]
+    claimed: i64,
+}
+
+#[derive(QueryableByName)]
+struct Run {
+    #[diesel(sql_type = BigInt)]
+    job_id: i64,
+    #[diesel(sql_type = Text)]
+    class_name: String,
+    #[diesel(sql_type = Double)]
+    seconds: f64,
+    #[diesel(sql_type = Nullable<Text>)]
+    note: Option<String>,
+}
+
+/// Every registered process, those of Rails included.
+pub(crate) fn processes(conn: &mut Conn<'_>) -> QueryResult<Vec<ProcessStatus>> {
+    let age_of_heartbeat = age(conn, "last_heartbeat_at");
+    let age_of_row = age(conn, "created_at");
+    let text = conn.write(&format!(
+        "SELECT id, kind, name, hostname, pid, coalesce({age_of_heartbeat}, 0) AS heartbeat_seconds, draining, coalesce({age_of_row}, 0) AS age_seconds, metadata, \
+         (SELECT count(*) FROM solid_queue_claimed_executions c WHERE c.process_id = solid_queue_processes.id) AS claimed \
+         FROM solid_queue_processes ORDER BY hostname, kind, id"
+    ));
+    let rows: Vec<Row> = on!(conn, |c| cached(sql(text)).load(c))?;
+    rows.into_iter()
+        .map(|row| {
+            let runs = if row.claimed > 0 {
+                runs(conn, row.id)?
+            } else {
+                Vec::new()
+            };
+            let metadata: serde_json::Value = row
+                .metadata
+                .and_then(|text| serde_json::from_str(&text).ok())
+                .unwrap_or_default();
+            Ok(ProcessStatus {
+                quiet: metadata["quiet"] == true,
+                metadata,
+                id: row.id,
+                kind: row.kind,
+                name: row.name,
+                hostname: row.hostname,
+                pid: row.pid,
+                heartbeat_seconds: row.heartbeat_seconds,
+                draining: row.draining,
+                age_seconds: row.age_seconds,
+                runs,
+                claimed: row.claimed,
+            })
+        })
+        .collect()
+}
+
+fn runs(conn: &mut Conn<'_>, process_id: i64) -> QueryResult<Vec<RunStatus>> {
+    let age = age(conn, "c.created_at");
+    let text = conn.write(&format!(
+        "SELECT c.job_id, j.class_name, coalesce({age}, 0) AS seconds, c.note FROM solid_queue_claimed_executions c \
+         JOIN solid_queue_jobs j ON j.id = c.job_id WHERE c.process_id = $1 ORDER BY c.id LIMIT 10"
+    ));
+    let runs: Vec<Run> = on!(conn, |c| cached(sql(text).bind::<BigInt, _>(process_id))
+        .load(c))?;
+    Ok(runs
+        .into_iter()
+        .map(|run| {
+            let note = Note::of_column(run.note.as_deref());
+            RunStatus {
+                job_id: run.job_id,
+                class_name: run.class_name,
+                seconds: run.seconds,
+                thread: note.thread,
+                progress: note.progress,
+            }
+        })
+        .collect())
+}

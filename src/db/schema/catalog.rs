@@ -1,0 +1,112 @@
+//! What a database has, as far as the items of the reference go.
+
+use crate::db::conn::connection::{Conn, on};
+use diesel::prelude::*;
+use diesel::sql_types::{Bool, Nullable, Text};
+
+/// A column of a table of Solid Queue's or our own.
+#[derive(Debug, Clone, PartialEq, Eq, QueryableByName)]
+pub(crate) struct Column {
+    #[diesel(sql_type = Text)]
+    pub(crate) of: String,
+    #[diesel(sql_type = Text)]
+    pub(crate) name: String,
+    #[diesel(sql_type = Text)]
+    pub(crate) kind: String,
+    #[diesel(sql_type = Bool)]
+    pub(crate) nullable: bool,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub(crate) standard: Option<String>,
+    #[diesel(sql_type = Bool)]
+    pub(crate) generated: bool,
+}
+
+/// An index, function, trigger or option.
+#[derive(Debug, QueryableByName)]
+pub(crate) struct Other {
+    #[diesel(sql_type = Text)]
+    pub(crate) kind: String,
+    #[diesel(sql_type = Text)]
+    pub(crate) of: String,
+    #[diesel(sql_type = Text)]
+    pub(crate) name: String,
+    /// False for an index that was not built to its end.
+    #[diesel(sql_type = Bool)]
+    pub(crate) valid: bool,
+}
+
+/// All of it.
+#[derive(Debug)]
+pub(crate) struct Catalog {
+    pub(crate) columns: Vec<Column>,
+    pub(crate) others: Vec<Other>,
+}
+
+#[cfg(feature = "postgres")]
+const POSTGRES_COLUMNS: &str = "\
+SELECT c.relname::text AS of, a.attname::text AS name, format_type(a.atttypid, NULL) AS kind, \
+  NOT a.attnotnull AS nullable, pg_get_expr(d.adbin, d.adrelid) AS standard, \
+  a.attidentity <> '' OR coalesce(pg_get_expr(d.adbin, d.adrelid) LIKE 'nextval(%', false) AS generated \
+FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid \
+LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum \
+WHERE (c.relname LIKE 'solid\\_queue\\_%' OR c.relname LIKE 'windlass\\_%') AND c.relkind IN ('r', 'p') \
+  AND pg_table_is_visible(c.oid) AND a.attnum > 0 AND NOT a.attisdropped";
+
+#[cfg(feature = "postgres")]
+const POSTGRES_OTHERS: &str = "\
+WITH ours AS (SELECT oid, relname::text AS name, reloptions FROM pg_class \
+  WHERE (relname LIKE 'solid\\_queue\\_%' OR relname LIKE 'windlass\\_%') AND relkind IN ('r', 'p') \
+  AND pg_table_is_visible(oid)) \
+SELECT 'index' AS kind, t.name AS of, x.relname::text AS name, i.indisvalid AS valid \
+  FROM ours t JOIN pg_index i ON i.indrelid = t.oid JOIN pg_class x ON x.oid = i.indexrelid \
+UNION ALL SELECT 'trigger', t.name, g.tgname::text, true FROM ours t JOIN pg_trigger g ON g.tgrelid = t.oid \
+UNION ALL SELECT 'key', t.name, k.conname::text, true FROM ours t JOIN pg_constraint k ON k.conrelid = t.oid \
+  WHERE k.contype = 'f' \
+UNION ALL SELECT 'option', t.name, split_part(o, '=', 1), true FROM ours t, unnest(t.reloptions) o \
+UNION ALL SELECT 'function', '', proname::text, true FROM pg_proc \
+  WHERE proname LIKE 'windlass\\_%' AND pg_function_is_visible(oid)";
+
+#[cfg(feature = "sqlite")]
+const SQLITE_COLUMNS: &str = "\
+SELECT m.name AS of, c.name AS name, lower(c.type) AS kind, NOT (c.\"notnull\" OR c.pk) AS nullable, \
+  c.dflt_value AS standard, c.pk AND upper(m.sql) LIKE '%AUTOINCREMENT%' AS generated \
+FROM sqlite_schema m, pragma_table_xinfo(m.name) c WHERE m.type = 'table' \
+  AND (m.name LIKE 'solid\\_queue\\_%' ESCAPE '\\' OR m.name LIKE 'windlass\\_%' ESCAPE '\\')";
+
+#[cfg(feature = "sqlite")]
+const SQLITE_OTHERS: &str = "SELECT type AS kind, tbl_name AS of, name, true AS valid FROM sqlite_schema \
+ WHERE type IN ('index', 'trigger')";
+
+impl Catalog {
+    /// Reads it: two queries, no lock that anything would wait for.
+    pub(crate) fn read(conn: &mut Conn<'_>) -> QueryResult<Self> {
+        let (columns, others) = match conn {
+            #[cfg(feature = "postgres")]
+            Conn::Postgres(_) => (POSTGRES_COLUMNS, POSTGRES_OTHERS),
+            #[cfg(feature = "sqlite")]
+            Conn::Sqlite(_) => (SQLITE_COLUMNS, SQLITE_OTHERS),
+        };
+        Ok(Catalog {
+            columns: on!(conn, |c| diesel::sql_query(columns).load(c))?,
+            others: on!(conn, |c| diesel::sql_query(others).load(c))?,
+        })
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.columns.is_empty()
+    }
+
+    pub(crate) fn has_table(&self, table: &str) -> bool {
+        self.columns.iter().any(|column| column.of == table)
+    }
+
+    pub(crate) fn column(&self, table: &str, name: &str) -> Option<&Column> {
+        let mut columns = self.columns.iter();
+        columns.find(|column| column.of == table && column.name == name)
+    }
+
+    pub(crate) fn other(&self, kind: &str, name: &str) -> Option<&Other> {
+        let mut others = self.others.iter();
+        others.find(|other| other.kind == kind && other.name == name)
+    }
+}

@@ -1,0 +1,97 @@
+//! Compares the tables of a database with those that the migrations make.
+
+use crate::db::conn::connection::Conn;
+use crate::db::schema::catalog::Catalog;
+use crate::db::schema::migrations::{self, MigrationDialect};
+use crate::db::schema::plan::{Plan, Step};
+use crate::error::{Doing, Error, Result};
+
+/// What [`migrate`](crate::migrate) did.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
+pub struct Migrated {
+    /// The versions that were applied.
+    pub versions: Vec<String>,
+    /// What was missing of a database that had tables already, one line each,
+    /// as in `the column solid_queue_jobs.policy is missing`.
+    pub completed: Vec<String>,
+}
+
+impl Migrated {
+    /// Returns `true` if the tables were complete, so that nothing was done.
+    pub fn is_empty(&self) -> bool {
+        self.versions.is_empty() && self.completed.is_empty()
+    }
+
+    pub(crate) fn of(plan: Plan) -> Self {
+        Migrated {
+            completed: plan.steps.iter().filter_map(Step::says).collect(),
+            versions: plan.versions,
+        }
+    }
+}
+
+fn dialect(conn: &Conn<'_>) -> MigrationDialect {
+    match conn {
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(_) => MigrationDialect::Postgres,
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(_) => MigrationDialect::Sqlite,
+    }
+}
+
+pub(crate) fn look(conn: &mut Conn<'_>) -> Result<Plan> {
+    let applied = migrations::applied(conn)?;
+    let catalog = Catalog::read(conn).doing("read the catalog of the database")?;
+    let dialect = dialect(conn);
+    Ok(Plan::new(
+        dialect,
+        &migrations::texts(dialect),
+        &applied,
+        &catalog,
+    ))
+}
+
+/// What [`migrate`] would do.
+#[cfg(feature = "cli")]
+pub(crate) fn pending(conn: &mut Conn<'_>) -> Result<Migrated> {
+    look(conn).map(Migrated::of)
+}
+
+/// What is missing of a database to which all migrations were applied. Only
+/// what programs cannot work without, if asked so.
+pub(crate) fn missing(conn: &mut Conn<'_>, only_vital: bool) -> Result<Vec<String>> {
+    let steps = look(conn)?.steps.into_iter();
+    let steps = steps.filter(|step| step.is_vital || !only_vital);
+    Ok(steps.filter_map(|step| step.says()).collect())
+}
+
+/// Refuses what takes a human, before anything is changed.
+pub(crate) fn check(plan: &Plan) -> Result<()> {
+    match plan.steps.iter().find(|step| step.acts.is_empty()) {
+        Some(step) => {
+            let says = step.says().unwrap_or_default();
+            Err(failed(step, format!("{says}; change the table by hand")))
+        }
+        None => Ok(()),
+    }
+}
+
+pub(crate) fn failed(step: &Step, reason: String) -> Error {
+    Error::Migration {
+        version: step.version.clone(),
+        reason: explain(reason),
+    }
+}
+
+/// The database's message, and what to do about the ones that most meet: since
+/// version 15 Postgres lets only the owner of a database create tables in it.
+pub(crate) fn explain(message: String) -> String {
+    if message.contains("permission denied for schema") {
+        format!("{message}; migrate as the owner of the database, or GRANT CREATE ON that schema")
+    } else if message.contains("must be owner of") {
+        format!("{message}; migrate as the role that owns the tables")
+    } else {
+        message
+    }
+}

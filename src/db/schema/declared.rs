@@ -1,0 +1,60 @@
+//! The tables as the program believes them to be: what `schema.rs` tells
+//! Diesel, read as text, for those who compare or walk all of them.
+
+/// A table of Solid Queue or of our own.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) name: &'static str,
+    pub(crate) columns: Vec<Column>,
+}
+
+/// One of its columns.
+#[derive(Debug)]
+pub(crate) struct Column {
+    pub(crate) name: &'static str,
+    pub(crate) is_time: bool,
+}
+
+/// Every table, in the order of the file.
+pub(crate) fn tables() -> Vec<Table> {
+    let mut tables: Vec<Table> = Vec::new();
+    let mut renamed = None;
+    for line in include_str!("tables.rs").lines().map(str::trim) {
+        if let Some(name) = line.strip_prefix("#[sql_name = \"") {
+            renamed = Some(name.trim_end_matches("\"]"));
+        } else if let Some((name, _)) = line.split_once(" (").filter(|_| line.ends_with(") {")) {
+            tables.push(Table {
+                name,
+                columns: Vec::new(),
+            });
+        } else if let Some((name, kind)) = line.split_once(" -> ")
+            && let Some(table) = tables.last_mut()
+        {
+            table.columns.push(Column {
+                name: renamed.take().unwrap_or(name),
+                is_time: kind.contains("Timestamp"),
+            });
+        }
+    }
+    tables
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_table_is_read() {
+        let tables = tables();
+        let of = |name| tables.iter().find(|table| table.name == name).unwrap();
+        assert!(tables.len() >= 16);
+        let jobs = of("solid_queue_jobs");
+        let times = jobs.columns.iter().filter(|column| column.is_time);
+        assert_eq!(
+            times.map(|column| column.name).collect::<Vec<_>>(),
+            ["scheduled_at", "finished_at", "created_at", "updated_at"]
+        );
+        let tasks = of("solid_queue_recurring_tasks");
+        assert!(tasks.columns.iter().any(|column| column.name == "static"));
+    }
+}

@@ -1,0 +1,274 @@
+//! The embedded migrations and the version table of our own.
+//!
+//! Diesel's own harness would share `__diesel_schema_migrations` with the
+//! application, whose `diesel migration revert` would then stumble over a
+//! version it does not know.
+
+use crate::db::conn::connection::{Conn, on};
+use crate::error::{Doing, Error, Result};
+use diesel::prelude::*;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+#[derive(QueryableByName)]
+struct Found {
+    #[diesel(sql_type = diesel::sql_types::Bool)]
+    found: bool,
+}
+
+pub(crate) fn applied(conn: &mut Conn<'_>) -> Result<BTreeSet<String>> {
+    use crate::db::schema::tables::windlass_schema_migrations::dsl;
+    let look = match conn {
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(_) => {
+            "SELECT to_regclass('windlass_schema_migrations') IS NOT NULL AS found"
+        }
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(_) => {
+            "SELECT count(*) > 0 AS found FROM sqlite_schema WHERE name = 'windlass_schema_migrations'"
+        }
+    };
+    let exists = on!(conn, |c| diesel::sql_query(look).get_result::<Found>(c))
+        .doing("look for the version table")?
+        .found;
+    if !exists {
+        return Ok(BTreeSet::new());
+    }
+    on!(conn, |c| dsl::windlass_schema_migrations
+        .select(dsl::version)
+        .load::<String>(c))
+    .map(BTreeSet::from_iter)
+    .doing("read the version table")
+}
+
+/// As the version table has it: the digits in front of the name.
+pub(crate) fn version((_, directory, ..): &File) -> String {
+    let number = directory.split('_').next().unwrap_or_default();
+    number.replace('-', "")
+}
+
+/// Which of the two databases a set of migration files is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MigrationDialect {
+    /// For Postgres.
+    Postgres,
+    /// For SQLite.
+    Sqlite,
+}
+
+/// A migration, as text: `(directory, up.sql, down.sql)`.
+type File = (MigrationDialect, &'static str, &'static str, &'static str);
+
+/// All migrations, in order: the statements of this version need every one,
+/// and both databases have the same.
+pub(crate) const FILES: [File; 22] = [
+    (
+        MigrationDialect::Postgres,
+        "2026-11-21-000001_solid_queue",
+        include_str!("../../../migrations/postgres/2026-11-21-000001_solid_queue/up.sql"),
+        include_str!("../../../migrations/postgres/2026-11-21-000001_solid_queue/down.sql"),
+    ),
+    (
+        MigrationDialect::Postgres,
+        "2026-11-21-000002_windlass",
+        include_str!("../../../migrations/postgres/2026-11-21-000002_windlass/up.sql"),
+        include_str!("../../../migrations/postgres/2026-11-21-000002_windlass/down.sql"),
+    ),
+    (
+        MigrationDialect::Postgres,
+        "2026-11-21-000003_policies",
+        include_str!("../../../migrations/postgres/2026-11-21-000003_policies/up.sql"),
+        include_str!("../../../migrations/postgres/2026-11-21-000003_policies/down.sql"),
+    ),
+    (
+        MigrationDialect::Postgres,
+        "2026-11-21-000005_names",
+        include_str!("../../../migrations/postgres/2026-11-21-000005_names/up.sql"),
+        include_str!("../../../migrations/postgres/2026-11-21-000005_names/down.sql"),
+    ),
+    (
+        MigrationDialect::Postgres,
+        "2026-11-21-000006_speed",
+        include_str!("../../../migrations/postgres/2026-11-21-000006_speed/up.sql"),
+        include_str!("../../../migrations/postgres/2026-11-21-000006_speed/down.sql"),
+    ),
+    (
+        MigrationDialect::Postgres,
+        "2026-11-21-000007_recurring",
+        include_str!("../../../migrations/postgres/2026-11-21-000007_recurring/up.sql"),
+        include_str!("../../../migrations/postgres/2026-11-21-000007_recurring/down.sql"),
+    ),
+    (
+        MigrationDialect::Postgres,
+        "2026-11-21-000008_pauses",
+        include_str!("../../../migrations/postgres/2026-11-21-000008_pauses/up.sql"),
+        include_str!("../../../migrations/postgres/2026-11-21-000008_pauses/down.sql"),
+    ),
+    (
+        MigrationDialect::Postgres,
+        "2026-11-21-000009_concurrency",
+        include_str!("../../../migrations/postgres/2026-11-21-000009_concurrency/up.sql"),
+        include_str!("../../../migrations/postgres/2026-11-21-000009_concurrency/down.sql"),
+    ),
+    (
+        MigrationDialect::Postgres,
+        "2026-11-21-000010_cheaper_ends",
+        include_str!("../../../migrations/postgres/2026-11-21-000010_cheaper_ends/up.sql"),
+        include_str!("../../../migrations/postgres/2026-11-21-000010_cheaper_ends/down.sql"),
+    ),
+    (
+        MigrationDialect::Postgres,
+        "2026-11-21-000013_classes",
+        include_str!("../../../migrations/postgres/2026-11-21-000013_classes/up.sql"),
+        include_str!("../../../migrations/postgres/2026-11-21-000013_classes/down.sql"),
+    ),
+    (
+        MigrationDialect::Postgres,
+        "2026-11-22-000001_channels",
+        include_str!("../../../migrations/postgres/2026-11-22-000001_channels/up.sql"),
+        include_str!("../../../migrations/postgres/2026-11-22-000001_channels/down.sql"),
+    ),
+    (
+        MigrationDialect::Sqlite,
+        "2026-11-21-000001_solid_queue",
+        include_str!("../../../migrations/sqlite/2026-11-21-000001_solid_queue/up.sql"),
+        include_str!("../../../migrations/sqlite/2026-11-21-000001_solid_queue/down.sql"),
+    ),
+    (
+        MigrationDialect::Sqlite,
+        "2026-11-21-000002_windlass",
+        include_str!("../../../migrations/sqlite/2026-11-21-000002_windlass/up.sql"),
+        include_str!("../../../migrations/sqlite/2026-11-21-000002_windlass/down.sql"),
+    ),
+    (
+        MigrationDialect::Sqlite,
+        "2026-11-21-000003_policies",
+        include_str!("../../../migrations/sqlite/2026-11-21-000003_policies/up.sql"),
+        include_str!("../../../migrations/sqlite/2026-11-21-000003_policies/down.sql"),
+    ),
+    (
+        MigrationDialect::Sqlite,
+        "2026-11-21-000005_names",
+        include_str!("../../../migrations/sqlite/2026-11-21-000005_names/up.sql"),
+        include_str!("../../../migrations/sqlite/2026-11-21-000005_names/down.sql"),
+    ),
+    (
+        MigrationDialect::Sqlite,
+        "2026-11-21-000006_speed",
+        include_str!("../../../migrations/sqlite/2026-11-21-000006_speed/up.sql"),
+        include_str!("../../../migrations/sqlite/2026-11-21-000006_speed/down.sql"),
+    ),
+    (
+        MigrationDialect::Sqlite,
+        "2026-11-21-000007_recurring",
+        include_str!("../../../migrations/sqlite/2026-11-21-000007_recurring/up.sql"),
+        include_str!("../../../migrations/sqlite/2026-11-21-000007_recurring/down.sql"),
+    ),
+    (
+        MigrationDialect::Sqlite,
+        "2026-11-21-000008_pauses",
+        include_str!("../../../migrations/sqlite/2026-11-21-000008_pauses/up.sql"),
+        include_str!("../../../migrations/sqlite/2026-11-21-000008_pauses/down.sql"),
+    ),
+    (
+        MigrationDialect::Sqlite,
+        "2026-11-21-000009_concurrency",
+        include_str!("../../../migrations/sqlite/2026-11-21-000009_concurrency/up.sql"),
+        include_str!("../../../migrations/sqlite/2026-11-21-000009_concurrency/down.sql"),
+    ),
+    (
+        MigrationDialect::Sqlite,
+        "2026-11-21-000010_cheaper_ends",
+        include_str!("../../../migrations/sqlite/2026-11-21-000010_cheaper_ends/up.sql"),
+        include_str!("../../../migrations/sqlite/2026-11-21-000010_cheaper_ends/down.sql"),
+    ),
+    (
+        MigrationDialect::Sqlite,
+        "2026-11-21-000013_classes",
+        include_str!("../../../migrations/sqlite/2026-11-21-000013_classes/up.sql"),
+        include_str!("../../../migrations/sqlite/2026-11-21-000013_classes/down.sql"),
+    ),
+    (
+        MigrationDialect::Sqlite,
+        "2026-11-22-000001_channels",
+        include_str!("../../../migrations/sqlite/2026-11-22-000001_channels/up.sql"),
+        include_str!("../../../migrations/sqlite/2026-11-22-000001_channels/down.sql"),
+    ),
+];
+
+/// The migrations for a database of this kind, in order: the version and the
+/// statements of each.
+pub(crate) fn texts(dialect: MigrationDialect) -> Vec<(String, &'static str)> {
+    let files = FILES.iter().filter(|file| file.0 == dialect);
+    files.map(|file| (version(file), file.2)).collect()
+}
+
+/// Writes the migrations into the application's own `directory`, for those
+/// who run theirs with Diesel's tools, and returns the directories made.
+/// Those that exist are left as they are.
+///
+/// # Errors
+/// When a file cannot be written.
+pub fn copy(dialect: MigrationDialect, directory: &Path) -> Result<Vec<PathBuf>> {
+    let mut copies = copy_all(dialect, directory)?;
+    copies.retain(|copied| copied.outcome == Outcome::Written);
+    Ok(copies.into_iter().map(|copied| copied.directory).collect())
+}
+
+/// One migration of a [`copy_all`].
+#[derive(Debug, serde::Serialize)]
+pub(crate) struct Copied {
+    pub(crate) directory: PathBuf,
+    pub(crate) outcome: Outcome,
+}
+
+/// What became of its files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Outcome {
+    Written,
+    /// They were there.
+    Kept,
+    /// They were there and are others: edited, of another version or for the
+    /// other database.
+    Differs,
+}
+
+/// Like [`copy`], and tells of what existed.
+pub(crate) fn copy_all(dialect: MigrationDialect, directory: &Path) -> Result<Vec<Copied>> {
+    let files = FILES.iter().filter(|file| file.0 == dialect);
+    files
+        .map(|(_, name, up, down)| {
+            let directory = directory.join(name);
+            let outcome = if !directory.exists() {
+                write(&directory, &[("up.sql", up), ("down.sql", down)])?;
+                Outcome::Written
+            } else if std::fs::read(directory.join("up.sql"))
+                .is_ok_and(|text| text == up.as_bytes())
+            {
+                Outcome::Kept
+            } else {
+                Outcome::Differs
+            };
+            Ok(Copied { directory, outcome })
+        })
+        .collect()
+}
+
+fn write(directory: &Path, files: &[(&str, &str)]) -> Result<()> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| Error::Io {
+            action: "write",
+            path,
+            source,
+        }
+    };
+    std::fs::create_dir_all(directory).map_err(failed(directory))?;
+    for (name, text) in files {
+        let path = directory.join(name);
+        std::fs::write(&path, text).map_err(failed(&path))?;
+    }
+    Ok(())
+}

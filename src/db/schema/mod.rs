@@ -1,0 +1,16 @@
+//! The tables: what they are, the migrations that make them, and adding what a
+//! database lacks.
+
+pub(crate) mod catalog;
+pub(crate) mod compare;
+pub(crate) mod declared;
+pub(crate) mod fresh;
+pub(crate) mod migrate;
+#[cfg(feature = "postgres")]
+pub(crate) mod migrate_postgres;
+#[cfg(feature = "sqlite")]
+pub(crate) mod migrate_sqlite;
+pub(crate) mod migrations;
+pub(crate) mod plan;
+pub(crate) mod reference;
+pub(crate) mod tables;

@@ -1,0 +1,265 @@
+//! What the migrations lead to, read from their own text: each table, column,
+//! index, function, trigger and option as one item, with the text that makes
+//! it. A migration that is added needs nothing here.
+
+/// What an [`Item`] is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Table,
+    Column,
+    Index,
+    Function,
+    Trigger,
+    /// A storage parameter of a table of Postgres.
+    Option,
+}
+
+/// Something that a complete database has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Item {
+    pub(crate) kind: Kind,
+    pub(crate) table: String,
+    pub(crate) name: String,
+    /// Of a column its definition, of a table its constraints, of an option
+    /// its value, and of the others the statement.
+    pub(crate) text: String,
+    /// Of the migration that added it.
+    pub(crate) version: String,
+}
+
+impl Item {
+    /// The name of a column's type, without its length.
+    pub(crate) fn type_name(&self) -> &str {
+        let word = self.text.split_whitespace().next().unwrap_or_default();
+        word.split('(').next().unwrap_or_default()
+    }
+
+    pub(crate) fn is_not_null(&self) -> bool {
+        self.text.contains("NOT NULL") || self.text.contains("PRIMARY KEY")
+    }
+
+    /// Whether the database gives out the values, none of them twice.
+    pub(crate) fn is_generated(&self) -> bool {
+        self.text.contains("AS IDENTITY") || self.text.contains("AUTOINCREMENT")
+    }
+
+    pub(crate) fn default(&self) -> Option<&str> {
+        let (_, after) = self.text.split_once("DEFAULT ")?;
+        let value = after.split_whitespace().next()?;
+        (value != "AS").then_some(value)
+    }
+
+    pub(crate) fn is_unique(&self) -> bool {
+        self.text.starts_with("CREATE UNIQUE INDEX ")
+    }
+}
+
+/// What one statement of a migration does to the items.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    Make(Vec<Item>),
+    Drop(Kind, String),
+    DropColumn {
+        table: String,
+        column: String,
+    },
+    DropKey {
+        table: String,
+        column: String,
+    },
+    /// Nothing.
+    Other,
+}
+
+/// The statements of a migration's file, without comments.
+pub(crate) fn statements(file: &str) -> Vec<String> {
+    let lines = file
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("--"));
+    let mut statements = Vec::new();
+    let mut statement = String::new();
+    for line in lines {
+        statement.push_str(line);
+        statement.push('\n');
+        let is_quoted = statement.matches("$$").count() % 2 == 1;
+        let has_body = statement.trim_start().starts_with("CREATE TRIGGER")
+            && statement.split_whitespace().any(|word| word == "BEGIN");
+        let has_ended = !has_body || line.trim() == "END;";
+        if line.trim_end().ends_with(';') && !is_quoted && has_ended {
+            statements.push(statement.trim().trim_end_matches(';').to_owned());
+            statement.clear();
+        }
+    }
+    statements
+}
+
+/// The parts between commas that no parentheses or quotes enclose.
+pub(crate) fn parts(text: &str) -> Vec<&str> {
+    let (mut parts, mut start, mut depth, mut quote) = (Vec::new(), 0, 0, None);
+    for (at, character) in text.char_indices() {
+        match (quote, character) {
+            (Some(open), _) if character == open => quote = None,
+            (Some(_), _) => {}
+            (None, '"' | '\'' | '`') => quote = Some(character),
+            (None, '(') => depth += 1,
+            (None, ')') => depth -= 1,
+            (None, ',') if depth == 0 => {
+                parts.push(&text[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&text[start..]);
+    parts
+}
+
+/// What stands between the outermost parentheses.
+fn enclosed(statement: &str) -> &str {
+    let start = statement.find('(').map_or(0, |at| at + 1);
+    let end = statement.rfind(')').unwrap_or(statement.len());
+    statement.get(start..end).unwrap_or_default()
+}
+
+/// Reads a statement of a migration.
+pub(crate) fn change(statement: &str, version: &str) -> Change {
+    let text = statement
+        .replacen("IF NOT EXISTS ", "", 1)
+        .replacen("IF EXISTS ", "", 1);
+    let item = |kind, table: &str, name: &str, text: &str| Item {
+        kind,
+        table: table.to_owned(),
+        name: name.trim_end_matches("()").to_owned(),
+        text: text.split_whitespace().collect::<Vec<_>>().join(" "),
+        version: version.to_owned(),
+    };
+    // Its body is kept as it is.
+    let whole = |kind, table: &str, name: &str| {
+        let made = item(kind, table, name, "");
+        Change::Make(vec![Item {
+            text: text.clone(),
+            ..made
+        }])
+    };
+    let words: Vec<&str> = text.split_whitespace().collect();
+    match words[..] {
+        ["CREATE", "TABLE", table, ..] => Change::Make(columns(table, &text, &item)),
+        [
+            "ALTER",
+            "TABLE",
+            table,
+            "ADD",
+            "COLUMN",
+            column,
+            ref rest @ ..,
+        ] => Change::Make(vec![item(Kind::Column, table, column, &rest.join(" "))]),
+        ["CREATE", "INDEX", index, "ON", table, ..]
+        | ["CREATE", "UNIQUE", "INDEX", index, "ON", table, ..] => {
+            Change::Make(vec![item(Kind::Index, table, index, &text)])
+        }
+        ["CREATE", "FUNCTION", name, ..] | ["CREATE", "OR", "REPLACE", "FUNCTION", name, ..] => {
+            whole(Kind::Function, "", name)
+        }
+        ["CREATE", "TRIGGER", name, ref rest @ ..] => {
+            let mut rest = rest.iter().skip_while(|word| **word != "ON");
+            whole(Kind::Trigger, rest.nth(1).unwrap_or(&""), name)
+        }
+        ["ALTER", "TABLE", table, "SET", ..] => match enclosed(&text).split_once('=') {
+            Some((name, value)) => {
+                Change::Make(vec![item(Kind::Option, table, name.trim(), value)])
+            }
+            None => Change::Other,
+        },
+        _ => dropped(&words),
+    }
+}
+
+/// What a statement that makes nothing takes away.
+fn dropped(words: &[&str]) -> Change {
+    match *words {
+        ["ALTER", "TABLE", table, "DROP", "COLUMN", column] => Change::DropColumn {
+            table: table.to_owned(),
+            column: column.to_owned(),
+        },
+        ["ALTER", "TABLE", table, "DROP", "CONSTRAINT", key] => {
+            let column = key
+                .strip_prefix(table)
+                .and_then(|key| key.strip_suffix("_fkey"));
+            Change::DropKey {
+                table: table.to_owned(),
+                column: column
+                    .unwrap_or_default()
+                    .trim_start_matches('_')
+                    .to_owned(),
+            }
+        }
+        ["DROP", "INDEX", name] => Change::Drop(Kind::Index, name.to_owned()),
+        ["DROP", "TABLE", name] => Change::Drop(Kind::Table, name.to_owned()),
+        ["DROP", "FUNCTION", name, ..] => {
+            Change::Drop(Kind::Function, name.trim_end_matches("()").to_owned())
+        }
+        ["DROP", "TRIGGER", name, ..] => Change::Drop(Kind::Trigger, name.to_owned()),
+        _ => Change::Other,
+    }
+}
+
+/// A table, and each of its columns.
+fn columns(table: &str, text: &str, item: &dyn Fn(Kind, &str, &str, &str) -> Item) -> Vec<Item> {
+    let mut items = vec![item(Kind::Table, table, table, "")];
+    for part in parts(enclosed(text)).into_iter().map(str::trim) {
+        match part.split_once(char::is_whitespace) {
+            Some(("PRIMARY" | "UNIQUE" | "FOREIGN" | "CHECK" | "CONSTRAINT", _)) => {
+                items[0].text.push_str(", ");
+                items[0].text.push_str(part);
+            }
+            Some((column, definition)) => {
+                items.push(item(Kind::Column, table, column, definition));
+            }
+            None => {}
+        }
+    }
+    items
+}
+
+/// Everything that a database has to which all `files` were applied, each of
+/// them given as its version and its text.
+pub(crate) fn items<'a>(files: impl Iterator<Item = (String, &'a str)>) -> Vec<Item> {
+    let mut items: Vec<Item> = Vec::new();
+    for (version, text) in files {
+        for statement in statements(text) {
+            match change(&statement, &version) {
+                Change::Make(made) => {
+                    for one in made {
+                        let is_it = |item: &Item| {
+                            (item.kind, &item.table, &item.name)
+                                == (one.kind, &one.table, &one.name)
+                        };
+                        match items.iter_mut().find(|item| is_it(item)) {
+                            Some(item) => *item = one,
+                            None => items.push(one),
+                        }
+                    }
+                }
+                Change::Drop(Kind::Table, name) => items.retain(|item| item.table != name),
+                Change::Drop(kind, name) => {
+                    items.retain(|item| item.kind != kind || item.name != name);
+                }
+                Change::DropColumn { table, column } => items.retain(|item| {
+                    item.kind != Kind::Column || item.table != table || item.name != column
+                }),
+                Change::DropKey { table, column } => {
+                    let key = items.iter_mut().find(|item| {
+                        item.kind == Kind::Column && item.table == table && item.name == column
+                    });
+                    if let Some(item) = key
+                        && let Some(at) = item.text.find(" REFERENCES")
+                    {
+                        item.text.truncate(at);
+                    }
+                }
+                Change::Other => {}
+            }
+        }
+    }
+    items
+}

@@ -1,0 +1,67 @@
+//! `windlass_classes`: the classes that workers perform, and which fields of
+//! their arguments are secret.
+
+use crate::db::conn::connection::{Conn, on};
+use crate::db::conn::sql::{cached, micros, sql};
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Text};
+use serde::Serialize;
+use std::time::Duration;
+
+/// A class as a worker knows it: an array in the order of the columns.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct NewClass(
+    pub(crate) String,
+    /// Its queue, unless one enqueue says otherwise.
+    pub(crate) String,
+    /// The names of the secret fields, as a JSON array.
+    pub(crate) String,
+);
+
+/// Writes down which classes a worker performs. Rows that say so already, and
+/// were written lately, are left as they are.
+pub(crate) fn see(conn: &mut Conn<'_>, classes: &[NewClass]) -> QueryResult<()> {
+    const LATELY: Duration = Duration::from_secs(3600);
+    let text = conn.write(
+        "INSERT INTO windlass_classes (class_name, queue_name, redact, seen_at) \
+         SELECT value ->> 0, value ->> 1, value ->> 2, {now} FROM {rows $1} WHERE true ORDER BY 1 \
+         ON CONFLICT (class_name) DO UPDATE SET queue_name = excluded.queue_name, redact = excluded.redact, \
+           seen_at = excluded.seen_at WHERE windlass_classes.queue_name <> excluded.queue_name \
+           OR windlass_classes.redact <> excluded.redact OR windlass_classes.seen_at <= {later $2}",
+    );
+    let rows = serde_json::to_string(classes).unwrap_or_default();
+    on!(conn, |c| cached(
+        sql(text)
+            .bind::<Text, _>(&rows)
+            .bind::<BigInt, _>(-micros(LATELY))
+    )
+    .execute(c))
+    .map(drop)
+}
+
+#[derive(QueryableByName)]
+struct Row {
+    #[diesel(sql_type = Text)]
+    redact: String,
+}
+
+/// The names of the secret fields of a class. `None`: no worker has said so,
+/// or what it said cannot be read.
+pub(crate) fn redact(conn: &mut Conn<'_>, class_name: &str) -> QueryResult<Option<Vec<String>>> {
+    let text = "SELECT redact FROM windlass_classes WHERE class_name = $1";
+    let row: Option<Row> = on!(conn, |c| cached(
+        sql(text.to_owned()).bind::<Text, _>(class_name)
+    )
+    .get_result(c))
+    .optional()?;
+    Ok(row.and_then(|row| serde_json::from_str(&row.redact).ok()))
+}
+
+/// Takes away the classes that no worker has named for that long, and says how
+/// many.
+pub(crate) fn forget(conn: &mut Conn<'_>, age: Duration) -> QueryResult<usize> {
+    let text = conn.write("DELETE FROM windlass_classes WHERE seen_at <= {later $1}");
+    on!(conn, |c| sql(text)
+        .bind::<BigInt, _>(-micros(age))
+        .execute(c))
+}

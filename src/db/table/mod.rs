@@ -1,0 +1,22 @@
+//! One file a table: its statements. No file calls the transition of another
+//! table.
+
+pub(crate) mod attempts;
+pub(crate) mod blocked;
+pub(crate) mod claimed;
+pub(crate) mod classes;
+pub(crate) mod failed;
+pub(crate) mod jobs;
+pub(crate) mod pauses;
+pub(crate) mod processes;
+pub(crate) mod progress;
+pub(crate) mod queue_names;
+pub(crate) mod ready;
+pub(crate) mod recurring_executions;
+pub(crate) mod recurring_tasks;
+pub(crate) mod results;
+pub(crate) mod scheduled;
+pub(crate) mod semaphores;
+pub(crate) mod steps;
+pub(crate) mod unique_jobs;
+pub(crate) mod wanted_keys;

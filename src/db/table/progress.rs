@@ -1,0 +1,117 @@
+//! The note of a claim: what its process tells of a job that runs.
+
+use crate::db::conn::connection::{Conn, on};
+use crate::db::conn::sql::{cached, sql};
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Text};
+use serde::{Deserialize, Serialize};
+
+/// How far a running job is, by its own word.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Progress {
+    /// From 0 to 100.
+    pub percent: f64,
+    /// In words.
+    pub message: String,
+}
+
+/// Bytes of a message.
+const LONGEST: usize = 500;
+
+impl Progress {
+    pub(crate) fn new(percent: f64, mut message: String) -> Self {
+        let end = (0..=LONGEST.min(message.len()))
+            .rev()
+            .find(|end| message.is_char_boundary(*end));
+        message.truncate(end.unwrap_or(0));
+        let percent = if percent.is_nan() { 0.0 } else { percent };
+        Progress {
+            percent: percent.clamp(0.0, 100.0),
+            message,
+        }
+    }
+}
+
+/// What stands in the column, as JSON.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Note {
+    /// The name of the thread that performs the job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) thread: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) progress: Option<Progress>,
+}
+
+impl Note {
+    /// What another version has written and this one cannot read is no note.
+    pub(crate) fn of_column(text: Option<&str>) -> Note {
+        text.and_then(|text| serde_json::from_str(text).ok())
+            .unwrap_or_default()
+    }
+}
+
+/// Writes the notes `(claim, note)` of claims that the process still holds. A
+/// claim that somebody has locked, the job itself in a long transaction, is
+/// left alone: a heartbeat waits for nobody. Returns the others.
+pub(crate) fn write(
+    conn: &mut Conn<'_>,
+    process_id: i64,
+    notes: &[(i64, &Note)],
+) -> QueryResult<Vec<i64>> {
+    let text = conn.write(match conn {
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(_) => {
+            "WITH told AS MATERIALIZED (SELECT (value ->> 0)::bigint AS id, value ->> 1 AS note \
+               FROM json_array_elements($1::json)), \
+             held AS MATERIALIZED (SELECT id FROM solid_queue_claimed_executions \
+               WHERE process_id + 0 = $2 AND id IN {in SELECT id FROM told} ORDER BY id + 0 {lock skip}) \
+             UPDATE solid_queue_claimed_executions c SET note = told.note FROM told \
+             WHERE c.id IN {in SELECT id FROM held} AND c.id + 0 = told.id RETURNING c.id"
+        }
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(_) => {
+            "UPDATE solid_queue_claimed_executions SET note = told.value ->> 1 FROM json_each($1) AS told \
+             WHERE solid_queue_claimed_executions.id = told.value ->> 0 AND process_id = $2 RETURNING id"
+        }
+    });
+    let told: Vec<(i64, String)> = notes
+        .iter()
+        .map(|(claim, note)| (*claim, serde_json::to_string(note).unwrap_or_default()))
+        .collect();
+    let told = serde_json::to_string(&told).unwrap_or_default();
+    let written: Vec<Id> = on!(conn, |c| cached(
+        sql(text)
+            .bind::<Text, _>(&told)
+            .bind::<BigInt, _>(process_id)
+    )
+    .load(c))?;
+    Ok(written.into_iter().map(|row| row.id).collect())
+}
+
+#[derive(QueryableByName)]
+struct Id {
+    #[diesel(sql_type = BigInt)]
+    pub(crate) id: i64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_is_kept_within_bounds() {
+        let told = Progress::new(f64::NAN, "ä".repeat(LONGEST));
+        assert_eq!((told.percent, told.message.len()), (0.0, LONGEST));
+        assert_eq!(Progress::new(-1.0, String::new()).percent, 0.0);
+        assert_eq!(Progress::new(f64::INFINITY, String::new()).percent, 100.0);
+    }
+
+    #[test]
+    fn a_note_of_another_version_is_passed_over() {
+        let note = Note::of_column(Some(r#"{"thread":"a","new":1}"#));
+        assert_eq!(note.thread.as_deref(), Some("a"));
+        assert_eq!(Note::of_column(Some("nonsense")), Note::default());
+        assert_eq!(Note::of_column(None), Note::default());
+    }
+}

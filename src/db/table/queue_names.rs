@@ -1,0 +1,85 @@
+//! The names of the queues that have ready executions, found by walking an
+//! index: one probe a name, however many executions wait.
+
+use crate::db::conn::connection::{Conn, on};
+use crate::db::conn::lossy::Lossy;
+use crate::db::conn::sql::{cached, sql};
+use diesel::prelude::*;
+use diesel::sql_types::{Bool, Text};
+
+#[derive(QueryableByName)]
+struct Name {
+    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    queue_name: String,
+}
+
+pub(crate) const WALK: &str = "WITH RECURSIVE walk(queue_name) AS ( \
+       SELECT min(queue_name) FROM solid_queue_ready_executions \
+       UNION ALL \
+       SELECT (SELECT min(r.queue_name) FROM solid_queue_ready_executions r WHERE r.queue_name > walk.queue_name) \
+       FROM walk WHERE walk.queue_name IS NOT NULL)";
+
+/// The names of the queues with ready executions that begin with `prefix`, in
+/// order: one index probe a name, however many executions wait.
+///
+/// All names are walked: under most collations of Postgres those of one
+/// prefix do not stand together.
+pub(crate) fn queue_names(conn: &mut Conn<'_>, prefix: &str) -> QueryResult<Vec<String>> {
+    let text = conn.write(&format!(
+        "{WALK} SELECT queue_name FROM walk WHERE queue_name IS NOT NULL"
+    ));
+    let names: Vec<Name> = on!(conn, |c| cached(sql(text)).load(c))?;
+    Ok(names
+        .into_iter()
+        .map(|row| row.queue_name)
+        .filter(|name| name.starts_with(prefix))
+        .collect())
+}
+
+#[derive(QueryableByName)]
+struct Crowded {
+    #[diesel(sql_type = Bool)]
+    crowded: bool,
+}
+
+/// Whether so many executions wait in paused queues that who looks for the
+/// most important of all queues must not meet them one by one.
+pub(crate) fn are_pauses_crowded(conn: &mut Conn<'_>) -> QueryResult<bool> {
+    // Pause by pause: whoever begins with the ready executions reads them all
+    // to learn that nothing is paused.
+    let waiting = match conn {
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(_) => {
+            "SELECT 1 FROM solid_queue_pauses p CROSS JOIN LATERAL ( \
+               SELECT 1 FROM solid_queue_ready_executions r WHERE r.queue_name = p.queue_name LIMIT 1000) AS r"
+        }
+        // It keeps to the order of a CROSS JOIN.
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(_) => {
+            "SELECT 1 FROM solid_queue_pauses p \
+             CROSS JOIN solid_queue_ready_executions r WHERE r.queue_name = p.queue_name"
+        }
+    };
+    let text = format!("SELECT count(*) >= 1000 AS crowded FROM ({waiting} LIMIT 1000) AS waiting");
+    on!(conn, |c| cached(sql(text)).get_result::<Crowded>(c)).map(|row| row.crowded)
+}
+
+/// The queues that are not paused: those first whose first execution is the
+/// most important, and of equal ones the oldest.
+pub(crate) fn foremost(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
+    let first = |column: &str| {
+        format!(
+            "(SELECT r.{column} FROM solid_queue_ready_executions r WHERE r.queue_name = walk.queue_name \
+             ORDER BY r.priority, r.job_id LIMIT 1)"
+        )
+    };
+    let text = conn.write(&format!(
+        "{WALK}, heads AS (SELECT queue_name, {} AS priority, {} AS job_id FROM walk \
+           WHERE queue_name IS NOT NULL AND queue_name NOT IN (SELECT queue_name FROM solid_queue_pauses)) \
+         SELECT queue_name FROM heads WHERE job_id IS NOT NULL ORDER BY priority, job_id",
+        first("priority"),
+        first("job_id"),
+    ));
+    let names: Vec<Name> = on!(conn, |c| cached(sql(text)).load(c))?;
+    Ok(names.into_iter().map(|row| row.queue_name).collect())
+}

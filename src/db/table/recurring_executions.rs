@@ -1,0 +1,145 @@
+//! `solid_queue_recurring_executions`: firing the ticks of recurring tasks.
+//!
+//! A tick is fired in one transaction: the task's row is locked and must be as
+//! it was when the ticks were computed, its `next_run_at` moves past them, and
+//! their jobs come into being. So a tick is fired once, by whichever scheduler
+//! comes first; one that dies has fired it or not. The rows here, unique by
+//! task and time, say the same again, and to a Rails app too; but they go with
+//! their jobs, and `next_run_at` does not.
+
+use crate::db::conn::connection::{Conn, on};
+use crate::db::conn::sql::{cached, id_list, sql, timestamp};
+use crate::db::model::recurring::{Fired, Firing, Row};
+use chrono::NaiveDateTime;
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Nullable, Text, Timestamp};
+use std::time::Duration;
+
+/// For how long it can be seen which ticks had a job.
+const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
+
+#[derive(QueryableByName)]
+struct Locked {
+    #[diesel(sql_type = Nullable<Text>)]
+    open_jobs: Option<String>,
+}
+
+/// Locks a task that is still as it was seen, without waiting for anybody who
+/// is at it, and returns the jobs that had not ended.
+pub(crate) fn lock(conn: &mut Conn<'_>, task: &Row) -> QueryResult<Option<Vec<i64>>> {
+    let text = conn.write(
+        "SELECT open_jobs FROM solid_queue_recurring_tasks WHERE id = $1 AND lock_version = $2 {lock skip}",
+    );
+    let locked: Option<Locked> = on!(conn, |c| cached(
+        sql(text)
+            .bind::<BigInt, _>(task.id)
+            .bind::<BigInt, _>(task.lock_version)
+    )
+    .get_result(c))
+    .optional()?;
+    Ok(locked.map(|locked| ids(locked.open_jobs.as_deref())))
+}
+
+fn ids(list: Option<&str>) -> Vec<i64> {
+    list.and_then(|list| serde_json::from_str(list).ok())
+        .unwrap_or_default()
+}
+
+#[derive(QueryableByName)]
+pub(crate) struct Id {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+}
+
+/// Of these jobs, those that have neither finished nor failed.
+pub(crate) fn unended(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
+    if jobs.is_empty() {
+        return Ok(Vec::new());
+    }
+    let text = conn.write(
+        "SELECT id FROM solid_queue_jobs j WHERE id IN {in $1} AND finished_at IS NULL \
+         AND NOT EXISTS (SELECT 1 FROM solid_queue_failed_executions f WHERE f.job_id = j.id) ORDER BY id",
+    );
+    let rows: Vec<Id> = on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
+        .load(c))?;
+    Ok(rows.into_iter().map(|row| row.id).collect())
+}
+
+pub(crate) fn move_on(
+    conn: &mut Conn<'_>,
+    firing: &Firing<'_>,
+    fired: &Fired,
+    open: Option<String>,
+) -> QueryResult<()> {
+    let text = conn.write(
+        "UPDATE solid_queue_recurring_tasks SET next_run_at = {time $1}, last_run_at = coalesce({time $2}, last_run_at), \
+         queued_run_at = {time $3}, open_jobs = $4, updated_at = {now}, lock_version = lock_version + 1 WHERE id = $5",
+    );
+    let last = fired.jobs.iter().map(|(tick, _)| *tick).max();
+    on!(conn, |c| cached(
+        sql(text)
+            .bind::<Text, _>(timestamp(firing.next_run_at))
+            .bind::<Nullable<Text>, _>(last.map(timestamp))
+            .bind::<Nullable<Text>, _>(fired.queued.map(timestamp))
+            .bind::<Nullable<Text>, _>(open)
+            .bind::<BigInt, _>(firing.task.id)
+    )
+    .execute(c))
+}
+
+/// Notes a job that the ticks after it must not overlap. The caller holds the
+/// lock of the task.
+pub(crate) fn note_open(conn: &mut Conn<'_>, task: &Row, job: i64) -> QueryResult<()> {
+    let mut open = unended(conn, &ids(task.open_jobs.as_deref()))?;
+    open.push(job);
+    // Where jobs may overlap, nobody asks, and the list stays short.
+    let first = open.len().saturating_sub(1_000);
+    let text = conn.write("UPDATE solid_queue_recurring_tasks SET open_jobs = $1 WHERE id = $2");
+    on!(conn, |c| cached(
+        sql(text)
+            .bind::<Text, _>(id_list(&open[first..]))
+            .bind::<BigInt, _>(task.id)
+    )
+    .execute(c))
+}
+
+/// Deletes some rows of the task's oldest ticks, which nobody asks for.
+pub(crate) fn delete_old(conn: &mut Conn<'_>, key: &str) -> QueryResult<()> {
+    let text = conn.write(
+        "DELETE FROM solid_queue_recurring_executions WHERE id IN (SELECT id FROM solid_queue_recurring_executions \
+         WHERE task_key = $1 AND run_at < {later $2} ORDER BY run_at LIMIT 200)",
+    );
+    on!(conn, |c| cached(
+        sql(text)
+            .bind::<Text, _>(key)
+            .bind::<BigInt, _>(-crate::db::conn::sql::micros(KEPT))
+    )
+    .execute(c))
+}
+
+/// The newest ticks of a task that had a job, and their jobs' ids.
+pub(crate) fn history(
+    conn: &mut Conn<'_>,
+    key: &str,
+    count: i64,
+) -> QueryResult<Vec<(NaiveDateTime, i64)>> {
+    #[derive(QueryableByName)]
+    struct Tick {
+        #[diesel(sql_type = Timestamp)]
+        run_at: NaiveDateTime,
+        #[diesel(sql_type = BigInt)]
+        job_id: i64,
+    }
+    let text = conn.write(
+        "SELECT {moment run_at} AS run_at, job_id FROM solid_queue_recurring_executions WHERE task_key = $1 \
+         ORDER BY run_at DESC LIMIT $2",
+    );
+    let ticks: Vec<Tick> = on!(conn, |c| sql(text)
+        .bind::<Text, _>(key)
+        .bind::<BigInt, _>(count)
+        .load(c))?;
+    Ok(ticks
+        .into_iter()
+        .map(|row| (row.run_at, row.job_id))
+        .collect())
+}

@@ -1,0 +1,198 @@
+//! `solid_queue_recurring_tasks`: what is to be enqueued again and again, and
+//! up to when that has been done.
+//!
+//! A row is ours when it has a `next_run_at`; a Rails app's has none and is
+//! left alone. Whoever changes one of ours locks it first and lets
+//! `lock_version` grow.
+
+use crate::db::conn::connection::{Conn, on};
+use crate::db::conn::sql::{cached, sql, timestamp};
+use crate::db::model::recurring::{Definition, Next, Row, Scheduled};
+use chrono::NaiveDateTime;
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Integer, Nullable, Text, Timestamp};
+use std::time::Duration;
+
+pub(crate) const COLUMNS: &str = "id, key, schedule, coalesce(time_zone, 'UTC') AS time_zone, coalesce(class_name, '') AS class_name, \
+     coalesce(arguments, 'null') AS arguments, coalesce(queue_name, 'default') AS queue_name, \
+     coalesce(priority, 0) AS priority, description, coalesce(options, '') AS options, \
+     {moment next_run_at} AS next_run_at, {moment last_run_at} AS last_run_at, \
+     {moment queued_run_at} AS queued_run_at, open_jobs, {moment paused_at} AS paused_at, \
+     {moment declared_at} AS declared_at, revision, lock_version, {now} AS now";
+
+pub(crate) fn change(
+    conn: &mut Conn<'_>,
+    row: &Row,
+    new: &Definition,
+    next: Next<'_>,
+) -> QueryResult<Scheduled> {
+    let Some(next_run_at) = row.next_run_at else {
+        return Ok(Scheduled::Foreign);
+    };
+    match (row.declared_at.is_some(), new.revision) {
+        (true, None) => return Ok(Scheduled::Declared),
+        (false, Some(_)) => return Ok(Scheduled::AtRunTime),
+        _ => {}
+    }
+    if row.revision > new.revision {
+        let text =
+            conn.write("UPDATE solid_queue_recurring_tasks SET declared_at = {now} WHERE id = $1");
+        on!(conn, |c| cached(sql(text).bind::<BigInt, _>(row.id))
+            .execute(c))?;
+        return Ok(Scheduled::Newer);
+    }
+    let same_times = row.schedule == new.schedule && row.time_zone == new.time_zone;
+    let next_run_at = if same_times {
+        next_run_at
+    } else {
+        // Not the tick again that it had last, should the clock have been set back.
+        next(row.now.max(row.last_run_at.unwrap_or(row.now)))
+    };
+    write(conn, UPDATE, new, next_run_at)?;
+    Ok(Scheduled::Done(next_run_at))
+}
+
+pub(crate) const UPDATE: &str = "UPDATE solid_queue_recurring_tasks SET schedule = $1, time_zone = $2, class_name = $3, arguments = $4, \
+       queue_name = $5, priority = $6, description = $7, options = $8, revision = $9, next_run_at = {time $10}, \
+       declared_at = CASE WHEN CAST($9 AS bigint) IS NULL THEN NULL ELSE {now} END, \
+       updated_at = {now}, lock_version = lock_version + 1 WHERE key = $11 RETURNING id";
+
+const INSERT: &str = "INSERT INTO solid_queue_recurring_tasks (schedule, time_zone, class_name, arguments, queue_name, priority, \
+       description, options, revision, next_run_at, declared_at, key, static, created_at, updated_at) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, {time $10}, \
+       CASE WHEN CAST($9 AS bigint) IS NULL THEN NULL ELSE {now} END, $11, false, {now}, {now}) \
+     ON CONFLICT (key) DO NOTHING RETURNING id";
+
+#[derive(QueryableByName)]
+struct Id {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+}
+
+fn write(
+    conn: &mut Conn<'_>,
+    text: &str,
+    new: &Definition,
+    next_run_at: NaiveDateTime,
+) -> QueryResult<bool> {
+    let text = conn.write(text);
+    let written: Vec<Id> = on!(conn, |c| cached(
+        sql(text)
+            .bind::<Text, _>(&new.schedule)
+            .bind::<Text, _>(&new.time_zone)
+            .bind::<Text, _>(&new.class_name)
+            .bind::<Text, _>(&new.arguments)
+            .bind::<Text, _>(&new.queue_name)
+            .bind::<Integer, _>(new.priority)
+            .bind::<Nullable<Text>, _>(&new.description)
+            .bind::<Text, _>(&new.options)
+            .bind::<Nullable<BigInt>, _>(new.revision)
+            .bind::<Text, _>(timestamp(next_run_at))
+            .bind::<Text, _>(&new.key)
+    )
+    .load(c))?;
+    Ok(written.iter().any(|row| row.id > 0))
+}
+
+pub(crate) fn insert(
+    conn: &mut Conn<'_>,
+    new: &Definition,
+    next: Next<'_>,
+) -> QueryResult<Option<NaiveDateTime>> {
+    let first = next(now(conn)?);
+    Ok(write(conn, INSERT, new, first)?.then_some(first))
+}
+
+#[derive(QueryableByName)]
+struct Now {
+    #[diesel(sql_type = Timestamp)]
+    now: NaiveDateTime,
+}
+
+/// The database's clock.
+pub(crate) fn now(conn: &mut Conn<'_>) -> QueryResult<NaiveDateTime> {
+    let text = conn.write("SELECT {now} AS now");
+    on!(conn, |c| cached(sql(text)).get_result::<Now>(c)).map(|row| row.now)
+}
+
+/// All tasks of ours, or the one of this key, by key.
+pub(crate) fn list(conn: &mut Conn<'_>, key: Option<&str>) -> QueryResult<Vec<Row>> {
+    let text = conn.write(&format!(
+        "SELECT {COLUMNS} FROM solid_queue_recurring_tasks WHERE next_run_at IS NOT NULL \
+         AND (CAST($1 AS text) IS NULL OR key = $1) ORDER BY key"
+    ));
+    on!(conn, |c| sql(text).bind::<Nullable<Text>, _>(key).load(c))
+}
+
+/// Which tasks a scheduler fires: those that were scheduled at run time, and
+/// of the declared ones its own, `$1`. So a task that a new version of a
+/// program does not have ends with the last scheduler of the old one.
+fn fired(conn: &Conn<'_>) -> String {
+    let list = match conn {
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(_) => "SELECT json_array_elements_text(CAST($1 AS json))",
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(_) => "SELECT value FROM json_each($1)",
+    };
+    format!(
+        "next_run_at IS NOT NULL AND paused_at IS NULL AND (declared_at IS NULL OR key IN ({list}))"
+    )
+}
+
+/// Tasks of one page.
+pub(crate) const PAGE: usize = 100;
+
+/// The tasks after the id `after` that are due, or have a tick that waits, up
+/// to a page of them; `declared` are the keys of the scheduler's own, as a
+/// JSON array.
+pub(crate) fn due(conn: &mut Conn<'_>, declared: &str, after: i64) -> QueryResult<Vec<Row>> {
+    let text = conn.write(&format!(
+        "SELECT {COLUMNS} FROM solid_queue_recurring_tasks WHERE {} AND id > $2 \
+         AND (next_run_at <= {{now}} OR queued_run_at IS NOT NULL) ORDER BY id LIMIT {PAGE}",
+        fired(conn)
+    ));
+    on!(conn, |c| cached(
+        sql(text).bind::<Text, _>(declared).bind::<BigInt, _>(after)
+    )
+    .load(c))
+}
+
+#[derive(QueryableByName)]
+struct Ahead {
+    #[diesel(sql_type = Nullable<Timestamp>)]
+    next: Option<NaiveDateTime>,
+    #[diesel(sql_type = Timestamp)]
+    now: NaiveDateTime,
+}
+
+/// How long until the next tick after `since`, by the database's clock; zero,
+/// if it has become due meanwhile.
+pub(crate) fn next_tick(
+    conn: &mut Conn<'_>,
+    declared: &str,
+    since: NaiveDateTime,
+) -> QueryResult<Option<Duration>> {
+    let text = conn.write(&format!(
+        "SELECT {{moment next_run_at}} AS next, {{now}} AS now FROM solid_queue_recurring_tasks \
+         WHERE {} AND next_run_at > {{time $2}} ORDER BY next_run_at LIMIT 1",
+        fired(conn),
+    ));
+    let ahead: Option<Ahead> = on!(conn, |c| cached(
+        sql(text)
+            .bind::<Text, _>(declared)
+            .bind::<Text, _>(timestamp(since))
+    )
+    .get_result(c))
+    .optional()?;
+    Ok(ahead.and_then(|ahead| Some((ahead.next? - ahead.now).to_std().unwrap_or_default())))
+}
+
+/// Deletes the declared tasks that no scheduler has declared for that long,
+/// and says how many.
+pub(crate) fn forget(conn: &mut Conn<'_>, age: Duration) -> QueryResult<usize> {
+    let text = conn.write(
+        "DELETE FROM solid_queue_recurring_tasks WHERE declared_at <= {later $1} AND next_run_at IS NOT NULL",
+    );
+    let age = -crate::db::conn::sql::micros(age);
+    on!(conn, |c| sql(text).bind::<BigInt, _>(age).execute(c))
+}

@@ -1,0 +1,271 @@
+//! The semaphore of a concurrency key: who holds its slots, who waits for it
+//! while its jobs are promoted, and which keys are to be looked at.
+//!
+//! Who holds a slot is seen by the rows: a ready or claimed execution that
+//! names the key. A claim that ends gives its slot back by ending, whatever
+//! the way, so there is no count to keep and none that could leak; and a slot
+//! is only ever taken by [`blocked::promote`](super::blocked::promote), under
+//! the lock of the key, so that nobody takes one that is not there.
+//!
+//! Whoever blocks a job or gives a slot up names the key in
+//! `windlass_wanted_keys`, in the same transaction. That is an insert, so a
+//! transaction that enqueues makes nobody wait, however long it stays open.
+//! This holds of whatever is committed: where a job is blocked and a slot is
+//! free, the key is wanted.
+
+use crate::db::conn::connection::{Conn, on};
+use crate::db::conn::sql::{cached, sql};
+use crate::db::table::wanted_keys::{Name, Wanted, is_wanted_after, key_list, want};
+use crate::mutant;
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Bool, Text};
+use serde::Serialize;
+use std::collections::BTreeSet;
+
+/// Whether a key is wanted that was named after the one with this id.
+pub(crate) fn is_wanted(conn: &mut Conn<'_>, after: i64) -> QueryResult<bool> {
+    let text = format!("SELECT {} AS is_wanted", is_wanted_after("$1"));
+    on!(conn, |c| cached(sql(text).bind::<BigInt, _>(after))
+        .get_result::<Wanted>(c))
+    .map(|row| row.is_wanted)
+}
+
+/// Takes the oldest wanted keys after the one with the id `after` that no
+/// other transaction is taking, and locks them until the transaction ends.
+pub(crate) fn take_wanted(
+    conn: &mut Conn<'_>,
+    after: i64,
+    batch: usize,
+) -> QueryResult<BTreeSet<String>> {
+    let text = conn.write(
+        "DELETE FROM windlass_wanted_keys WHERE id IN (SELECT id FROM windlass_wanted_keys WHERE id > $1 \
+         ORDER BY id LIMIT $2 {lock skip}) RETURNING key",
+    );
+    let rows: Vec<Name> = on!(conn, |c| cached(
+        sql(text)
+            .bind::<BigInt, _>(after)
+            .bind::<BigInt, _>(batch as i64)
+    )
+    .load(c))?;
+    let keys: BTreeSet<String> = rows.into_iter().map(|row| row.key).collect();
+    if !keys.is_empty() {
+        lock(conn, &keys)?;
+    }
+    Ok(keys)
+}
+
+/// Locks keys, in an order that all share. It is a lock of the server's and no
+/// row: there is nothing to keep or to clean for a key that nobody uses, and a
+/// Rails app's own semaphores stay its own.
+fn lock(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<()> {
+    if mutant::is("promote_without_lock") {
+        return Ok(());
+    }
+    match conn {
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(conn) => {
+            // The first number ("WIND") keeps clear of the application's own
+            // locks, the table's of other schemas of the same database.
+            let text = crate::db::conn::sql::Dialect::Postgres.write(
+                "SELECT pg_advisory_xact_lock(1464422980, slot) FROM (SELECT DISTINCT \
+                 hashtext(CAST(CAST(CAST('windlass_wanted_keys' AS regclass) AS oid) AS text) || ' ' || (value ->> 0)) \
+                 AS slot FROM {rows $1} ORDER BY slot) AS slots",
+            );
+            cached(sql(text).bind::<Text, _>(key_list(keys))).execute(*conn)
+        }
+        // Nobody else writes during the transaction.
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(_) => {
+            let _ = keys;
+            Ok(())
+        }
+    }
+}
+
+/// How many may hold a slot of `key`: as the youngest job says that has it.
+/// Jobs of Rails say nothing here.
+pub(crate) fn limit_of(key: &str) -> String {
+    format!(
+        "coalesce((SELECT j.concurrency_limit FROM solid_queue_jobs j WHERE j.concurrency_key = {key} \
+         AND j.concurrency_limit IS NOT NULL ORDER BY j.id DESC LIMIT 1), 0)"
+    )
+}
+
+/// How many hold a slot of `key`. One look, so that none is missed on its way
+/// from the one table to the other.
+pub(crate) fn held_of(key: &str) -> String {
+    format!(
+        "(SELECT count(*) FROM solid_queue_ready_executions r WHERE r.concurrency_key = {key}) \
+         + (SELECT count(*) FROM solid_queue_claimed_executions c WHERE c.concurrency_key = {key})"
+    )
+}
+
+/// The free slots of a key, which may be fewer than none after its limit was
+/// lowered.
+#[derive(Debug, QueryableByName)]
+pub(crate) struct Room {
+    #[diesel(sql_type = Text)]
+    pub(crate) key: String,
+    #[diesel(sql_type = BigInt)]
+    pub(crate) room: i64,
+}
+
+/// Counts the free slots of keys that the caller has locked.
+pub(crate) fn rooms(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<Vec<Room>> {
+    let text = conn.write(&format!(
+        "SELECT wanted.key, {} - ({}) AS room FROM (SELECT value ->> 0 AS key FROM {{rows $1}}) AS wanted",
+        limit_of("wanted.key"),
+        held_of("wanted.key"),
+    ));
+    on!(conn, |c| cached(sql(text).bind::<Text, _>(key_list(keys)))
+        .load(c))
+}
+
+#[derive(QueryableByName)]
+struct Seen {
+    #[diesel(sql_type = Text)]
+    key: String,
+    #[diesel(sql_type = Bool)]
+    is_overlooked: bool,
+}
+
+/// One stretch of a walk over the keys with blocked jobs.
+#[derive(Debug, Default)]
+pub(crate) struct Stretch {
+    /// The last key that was looked at; `None` at the end of the walk.
+    pub(crate) reached: Option<String>,
+    /// Keys that had a free slot which nobody was about to take.
+    pub(crate) overlooked: Vec<String>,
+}
+
+/// Looks at `batch` keys with blocked jobs after the key `after`. One that has
+/// a free slot and is not wanted, because a row of its holders was deleted by
+/// somebody's hand, is wanted now.
+pub(crate) fn sweep(conn: &mut Conn<'_>, after: &str, batch: usize) -> QueryResult<Stretch> {
+    let next = |beyond: &str| {
+        format!(
+            "(SELECT min(b.concurrency_key) FROM solid_queue_blocked_executions b \
+             WHERE b.expires_at = {{time '{}'}} AND b.concurrency_key > {beyond})",
+            FOR_EVER
+        )
+    };
+    let text = conn.write(&format!(
+        "WITH RECURSIVE walk(key, place) AS (SELECT {}, 1 \
+           UNION ALL SELECT {}, walk.place + 1 FROM walk WHERE walk.key IS NOT NULL AND walk.place < $2) \
+         SELECT walk.key, walk.key <> '{}' AND {} > {} \
+           AND NOT EXISTS (SELECT 1 FROM windlass_wanted_keys w WHERE w.key = walk.key) AS is_overlooked \
+         FROM walk WHERE walk.key IS NOT NULL ORDER BY walk.place",
+        next("$1"),
+        next("walk.key"),
+        crate::db::table::unique_jobs::AGAIN,
+        limit_of("walk.key"),
+        held_of("walk.key"),
+    ));
+    let seen: Vec<Seen> = on!(conn, |c| cached(
+        sql(text)
+            .bind::<Text, _>(after)
+            .bind::<BigInt, _>(batch as i64)
+    )
+    .load(c))?;
+    let reached = seen
+        .last()
+        .filter(|_| seen.len() == batch)
+        .map(|last| last.key.clone());
+    let overlooked = seen.into_iter().filter(|seen| seen.is_overlooked);
+    let overlooked: BTreeSet<String> = overlooked.map(|seen| seen.key).collect();
+    want(conn, &overlooked)?;
+    Ok(Stretch {
+        reached,
+        overlooked: overlooked.into_iter().collect(),
+    })
+}
+
+/// How the slots of a concurrency key stand.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, QueryableByName)]
+#[non_exhaustive]
+pub struct SemaphoreStatus {
+    /// The key, with its group: `import/7`.
+    #[diesel(sql_type = Text)]
+    pub key: String,
+    /// How many jobs may hold a slot: as the youngest of them says.
+    #[diesel(sql_type = BigInt)]
+    pub limit: i64,
+    /// Jobs that hold a slot and wait for a worker.
+    #[diesel(sql_type = BigInt)]
+    pub ready: i64,
+    /// Jobs that hold a slot and that a process holds.
+    #[diesel(sql_type = BigInt)]
+    pub claimed: i64,
+    /// Jobs that wait for a slot.
+    #[diesel(sql_type = BigInt)]
+    pub blocked: i64,
+}
+
+/// Every key with jobs that wait or run.
+pub(crate) fn all(conn: &mut Conn<'_>) -> QueryResult<Vec<SemaphoreStatus>> {
+    let text = conn.write(&format!(
+        "WITH counts AS ( \
+           SELECT concurrency_key AS key, count(*) AS ready, 0 AS claimed, 0 AS blocked \
+             FROM solid_queue_ready_executions WHERE concurrency_key IS NOT NULL GROUP BY concurrency_key \
+           UNION ALL SELECT concurrency_key, 0, count(*), 0 \
+             FROM solid_queue_claimed_executions WHERE concurrency_key IS NOT NULL GROUP BY concurrency_key \
+           UNION ALL SELECT concurrency_key, 0, 0, count(*) FROM solid_queue_blocked_executions \
+             WHERE expires_at >= {{time '{}'}} AND concurrency_key <> '{}' GROUP BY concurrency_key), \
+         sums AS (SELECT key, CAST(sum(ready) AS bigint) AS ready, CAST(sum(claimed) AS bigint) AS claimed, \
+           CAST(sum(blocked) AS bigint) AS blocked FROM counts GROUP BY key) \
+         SELECT key, CAST({} AS bigint) AS \"limit\", ready, claimed, blocked FROM sums ORDER BY key",
+        NOT_AT_ALL,
+        crate::db::table::unique_jobs::AGAIN,
+        limit_of("sums.key"),
+    ));
+    on!(conn, |c| cached(sql(text)).load(c))
+}
+
+#[derive(QueryableByName)]
+struct Wrong {
+    #[diesel(sql_type = Text)]
+    what: String,
+}
+
+/// What of the limits does not hold of what is committed, in words; nothing,
+/// unless rows were changed by hand. A key above its limit is one whose limit
+/// was lowered while its jobs ran, or a fault.
+pub(crate) fn check(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
+    let mut wrong = Vec::new();
+    for semaphore in all(conn)? {
+        let held = semaphore.ready + semaphore.claimed;
+        let SemaphoreStatus { key, limit, .. } = &semaphore;
+        if held > *limit {
+            wrong.push(format!(
+                "{held} jobs hold a slot of the concurrency key `{key}`, whose limit is {limit}"
+            ));
+        }
+    }
+    let text = conn.write(&format!(
+        "SELECT 'job ' || j.id || ' is ' || e.place || ' without the slot of its concurrency key `' \
+           || j.concurrency_key || '`' AS what \
+         FROM (SELECT 'ready' AS place, job_id, concurrency_key FROM solid_queue_ready_executions \
+           UNION ALL SELECT 'claimed', job_id, concurrency_key FROM solid_queue_claimed_executions) AS e \
+         JOIN solid_queue_jobs j ON j.id = e.job_id \
+         WHERE j.concurrency_limit IS NOT NULL AND coalesce(e.concurrency_key, '') <> j.concurrency_key \
+         UNION ALL SELECT DISTINCT 'a slot of the concurrency key `' || b.concurrency_key \
+           || '` is free, and nobody is about to promote its blocked jobs' \
+         FROM solid_queue_blocked_executions b WHERE b.expires_at >= {{time '{}'}} AND b.concurrency_key <> '{}' \
+         AND {} > {} AND NOT EXISTS (SELECT 1 FROM windlass_wanted_keys w WHERE w.key = b.concurrency_key)",
+        NOT_AT_ALL,
+        crate::db::table::unique_jobs::AGAIN,
+        limit_of("b.concurrency_key"),
+        held_of("b.concurrency_key"),
+    ));
+    let rows: Vec<Wrong> = on!(conn, |c| cached(sql(text)).load(c))?;
+    wrong.extend(rows.into_iter().map(|row| row.what));
+    Ok(wrong)
+}
+
+/// When the wait of a blocked execution is over: never. A Rails app's
+/// dispatcher takes those that have expired for its own.
+pub(crate) const FOR_EVER: &str = "9999-12-31 23:59:59.000000";
+
+/// The same of a job that does not wait: it is promoted or discarded when its
+/// key is looked at next. Another time, so that an index finds them.
+pub(crate) const NOT_AT_ALL: &str = "9999-12-31 00:00:00.000000";

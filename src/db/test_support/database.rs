@@ -1,0 +1,136 @@
+//! Databases for tests: in memory, or in a transaction that never commits.
+
+use crate::db::conn::connection::{AsConn, Conn};
+use crate::db::conn::database::{Backend, Database};
+#[cfg(feature = "sqlite")]
+use crate::db::conn::owned::Kind;
+use crate::db::conn::owned::{DbConnection, Shelf};
+#[cfg(feature = "sqlite")]
+use crate::error::Error;
+use crate::error::{Doing, Result};
+use diesel::connection::Connection as _;
+use diesel::prelude::*;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A database of one test, on one connection, of which nothing stays.
+///
+/// The test enqueues on it, has the jobs performed, and looks at what came of it.
+/// While a job runs, it borrows the connection by
+/// [`Context::connection`](crate::Context::connection) and sees what the test
+/// has written. See [`testing`](crate::testing).
+#[derive(Debug)]
+pub struct TestDatabase {
+    /// `None`: it is lent to a job.
+    connection: Option<DbConnection>,
+    database: Database,
+    shelf: Arc<Shelf>,
+}
+
+/// How long a test waits for a job that has kept the connection.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+impl TestDatabase {
+    /// SQLite in memory, migrated. Where to begin: it needs nothing, takes a
+    /// few milliseconds, and any number of tests run side by side.
+    ///
+    /// # Errors
+    /// When SQLite cannot be set up, which it always can.
+    #[cfg(feature = "sqlite")]
+    pub fn in_memory() -> Result<Self> {
+        let refused = |error: String| Error::Connect {
+            target: ":memory:".to_owned(),
+            reason: error,
+        };
+        let mut conn =
+            SqliteConnection::establish(":memory:").map_err(|error| refused(error.to_string()))?;
+        diesel::sql_query("PRAGMA foreign_keys = ON")
+            .execute(&mut conn)
+            .doing("set up the database")?;
+        crate::db::schema::migrate::migrate(&mut conn)?;
+        Ok(Self::on(DbConnection {
+            kind: Kind::Sqlite(Box::new(conn)),
+            turn: None,
+            limit: crate::db::conn::owned::STATEMENT,
+        }))
+    }
+
+    /// A database that exists, within a transaction that is rolled back when
+    /// this is dropped. The tables must be there. On Postgres, tests run side
+    /// by side; on a SQLite file, one of them holds the write lock, and
+    /// [`in_memory`](Self::in_memory) is better.
+    ///
+    /// # Errors
+    /// When the database cannot be reached, or its tables are missing or too
+    /// old.
+    pub fn open(url: &str) -> Result<Self> {
+        let database = Database::open(url)?;
+        let mut connection = database.connect()?;
+        crate::db::schema::migrate::check(&mut connection.as_conn(), &database)?;
+        match connection.lend() {
+            #[cfg(feature = "postgres")]
+            Conn::Postgres(conn) => {
+                // A person at a breakpoint is no frozen client.
+                diesel::sql_query("SET idle_in_transaction_session_timeout = 0")
+                    .execute(conn)
+                    .doing("set up the connection")?;
+                conn.begin_test_transaction().doing("begin the test")?;
+            }
+            #[cfg(feature = "sqlite")]
+            Conn::Sqlite(conn) => conn.begin_test_transaction().doing("begin the test")?,
+        }
+        Ok(Self::on(connection))
+    }
+
+    fn on(connection: DbConnection) -> Self {
+        let shelf = Arc::new(Shelf::default());
+        TestDatabase {
+            connection: Some(connection),
+            database: Database {
+                inner: Arc::new(Backend::Lent(Arc::clone(&shelf))),
+                limit: crate::db::conn::owned::STATEMENT,
+                only_looks: false,
+            },
+            shelf,
+        }
+    }
+
+    /// Does something that may borrow the connection by way of the database.
+    ///
+    /// # Panics
+    /// When it is not given back.
+    pub(crate) fn lending<T>(&mut self, work: impl FnOnce(&Database) -> T) -> T {
+        if let Some(connection) = self.connection.take() {
+            self.shelf.put(connection);
+        }
+        let done = work(&self.database);
+        self.connection = self.shelf.take(PATIENCE);
+        assert!(
+            self.connection.is_some(),
+            "a job has kept the connection that it borrowed; it must drop it before it returns"
+        );
+        done
+    }
+}
+
+impl crate::db::conn::connection::sealed::Sealed for TestDatabase {}
+
+impl AsConn for TestDatabase {
+    fn as_conn(&mut self) -> Conn<'_> {
+        match &mut self.connection {
+            Some(connection) => connection.lend(),
+            None => unreachable!("it is lent within `lending` only"),
+        }
+    }
+}
+
+impl Database {
+    /// One that lends no connection: for a job that a test performs alone.
+    pub(crate) fn none() -> Self {
+        Database {
+            inner: Arc::new(Backend::Nowhere),
+            limit: crate::db::conn::owned::STATEMENT,
+            only_looks: false,
+        }
+    }
+}

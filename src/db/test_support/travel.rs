@@ -1,0 +1,82 @@
+//! What only tests of applications do to the tables.
+
+use crate::db::conn::connection::{Conn, on};
+use crate::db::conn::sql::sql;
+use crate::db::schema::declared;
+use chrono::NaiveDateTime;
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Integer, Nullable, Text, Timestamp};
+use std::time::Duration;
+
+/// A job that waits.
+#[derive(Debug, QueryableByName)]
+pub(crate) struct Waiting {
+    #[diesel(sql_type = BigInt)]
+    pub(crate) id: i64,
+    #[diesel(sql_type = Text)]
+    pub(crate) class_name: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub(crate) arguments: Option<String>,
+    #[diesel(sql_type = Text)]
+    pub(crate) queue_name: String,
+    #[diesel(sql_type = Integer)]
+    pub(crate) priority: i32,
+    #[diesel(sql_type = Integer)]
+    pub(crate) attempts: i32,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub(crate) idempotency_key: Option<String>,
+    /// Not before; `None` when it may run now.
+    #[diesel(sql_type = Nullable<Timestamp>)]
+    pub(crate) scheduled_at: Option<NaiveDateTime>,
+    #[diesel(sql_type = Timestamp)]
+    pub(crate) now: NaiveDateTime,
+}
+
+/// The jobs that are ready, scheduled or blocked, in the order of their
+/// enqueue.
+pub(crate) fn waiting(conn: &mut Conn<'_>) -> QueryResult<Vec<Waiting>> {
+    let text = conn.write(
+        "SELECT j.id, j.class_name, j.arguments, j.queue_name, j.priority, j.attempts, j.idempotency_key, \
+         s.scheduled_at, {now} AS now FROM solid_queue_jobs j \
+         LEFT JOIN solid_queue_scheduled_executions s ON s.job_id = j.id \
+         WHERE s.id IS NOT NULL \
+         OR EXISTS (SELECT 1 FROM solid_queue_ready_executions r WHERE r.job_id = j.id) \
+         OR EXISTS (SELECT 1 FROM solid_queue_blocked_executions b WHERE b.job_id = j.id) ORDER BY j.id",
+    );
+    on!(conn, |c| sql(text).load(c))
+}
+
+/// What is not moved: migrations, and ticks of recurring tasks, which are
+/// times of the calendar.
+const FIXED: [&str; 2] = [
+    "windlass_schema_migrations",
+    "solid_queue_recurring_executions",
+];
+
+/// Makes all that is stored so much older, as if so much time had passed.
+pub(crate) fn travel(conn: &mut Conn<'_>, by: Duration) -> QueryResult<()> {
+    let micros = crate::db::conn::sql::micros(by);
+    conn.transaction(|conn| {
+        for table in declared::tables() {
+            let times = table.columns.iter().filter(|column| column.is_time);
+            let earlier: Vec<String> = times.map(|column| earlier(conn, column.name)).collect();
+            if earlier.is_empty() || FIXED.contains(&table.name) {
+                continue;
+            }
+            let text = format!("UPDATE {} SET {}", table.name, earlier.join(", "));
+            on!(conn, |c| sql(text).bind::<BigInt, _>(micros).execute(c))?;
+        }
+        Ok(())
+    })
+}
+
+fn earlier(conn: &Conn<'_>, column: &str) -> String {
+    match conn {
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(_) => format!("{column} = {column} - $1 * interval '1 microsecond'"),
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(_) => format!(
+            "{column} = strftime('%Y-%m-%d %H:%M:%f000', {column}, (-$1 / 1000000.0) || ' seconds')"
+        ),
+    }
+}

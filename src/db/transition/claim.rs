@@ -1,0 +1,56 @@
+//! Claims ready executions.
+
+use crate::db::conn::connection::Conn;
+use crate::db::model::claim::{Claimed, Claims, Queues, Want};
+use crate::db::table::ready::NOTHING;
+#[cfg(feature = "postgres")]
+use crate::db::transition::claim_postgres;
+#[cfg(feature = "sqlite")]
+use crate::db::transition::claim_sqlite;
+use diesel::prelude::*;
+
+/// Moves up to `limit` ready executions to claimed ones of a process that is
+/// registered, oldest and most important first.
+pub(crate) fn claim(conn: &mut Conn<'_>, want: &Want<'_>) -> QueryResult<Claims> {
+    loop {
+        let rows = match conn {
+            #[cfg(feature = "postgres")]
+            Conn::Postgres(conn) => claim_postgres::insert_or_look(conn, want)?,
+            #[cfg(feature = "sqlite")]
+            Conn::Sqlite(_) => match claim_sqlite::step_by_step(conn, want)? {
+                Some(rows) => rows,
+                None => return Ok(Claims::Unregistered),
+            },
+        };
+        let Some(first) = rows.first() else {
+            return Ok(Claims::Unregistered);
+        };
+        let (is_wanted, has_blocked) = (first.is_wanted, first.has_blocked);
+        let (mut held, rest): (Vec<_>, Vec<_>) = rows
+            .into_iter()
+            .filter(|row| row.claim_id != NOTHING)
+            .partition(|row| row.job_id != NOTHING);
+        held.sort_by_cached_key(|row| (place(want.queues, row), row.priority, row.job_id));
+        let orphans: Vec<i64> = rest.iter().map(|row| row.claim_id).collect();
+        if !orphans.is_empty() {
+            crate::db::table::claimed::drop_orphans(conn, want.process_id, &orphans)?;
+        }
+        // Nothing but these is not nothing: jobs may stand behind them.
+        let has_more = has_blocked || !orphans.is_empty();
+        if !held.is_empty() || !has_more {
+            return Ok(Claims::Held {
+                jobs: held,
+                is_wanted,
+            });
+        }
+    }
+}
+
+/// Which of the wanted queues, in order, a job came from.
+fn place(queues: &Queues, row: &Claimed) -> usize {
+    let Queues::Named(names) = queues else {
+        return 0;
+    };
+    let found = names.iter().position(|name| *name == row.queue_name);
+    found.unwrap_or(names.len())
+}

@@ -1,0 +1,118 @@
+//! A claim on Postgres: one statement.
+
+use crate::db::conn::connection::in_transaction;
+use crate::db::conn::sql::{Dialect, cached, sql};
+use crate::db::model::claim::{Claimed, Mark, Queues, Want};
+use crate::db::table::blocked;
+use crate::db::table::claimed::COLUMNS;
+use crate::db::table::wanted_keys::is_wanted_after;
+use crate::mutant;
+use diesel::prelude::*;
+use diesel::sql_types::{Array, BigInt, Bool, Integer, Text};
+
+/// A job that is claimed already, its ready execution put there by somebody's
+/// hand, loses that execution and holds up no other. That is so rare that the
+/// claim looks out for it only when it has met one: an insertion on trial is
+/// written twice into the log, a tenth of the claim's time. (A NOT EXISTS costs
+/// less, until the planner believes that nothing is claimed and reads, for
+/// each job, all that vacuum has left.)
+pub(crate) fn insert_or_look(
+    conn: &mut PgConnection,
+    want: &Want<'_>,
+) -> QueryResult<Vec<Claimed>> {
+    use diesel::result::{DatabaseErrorKind::UniqueViolation, Error::DatabaseError};
+    // An error would end the caller's transaction.
+    if !in_transaction(conn) {
+        match in_one_statement(conn, want, "") {
+            Err(DatabaseError(UniqueViolation, _)) => {}
+            done => return done,
+        }
+    }
+    in_one_statement(conn, want, "ON CONFLICT (job_id) DO NOTHING")
+}
+
+/// One statement in autocommit, so that a client that freezes can
+/// hold no lock. It locks the process' own row first: a process that was
+/// pruned must take nothing, and one that is taking cannot be pruned. That
+/// row always comes back; no row at all means that the process is gone.
+///
+/// The picked rows are MATERIALIZED: the planner might otherwise run the
+/// LIMIT more than once and take too many. They are deleted by where they
+/// stand, without a second look into an index; one that somebody moved while
+/// it was being locked is left for the next claim.
+///
+/// Ruby makes jobs ready without a look at the limits of Windlass, and names no
+/// class in the row. Those that have a limit are blocked, for a promotion to
+/// decide on them. Only for rows without a class is the job looked at.
+fn in_one_statement(
+    conn: &mut PgConnection,
+    want: &Want<'_>,
+    on_conflict: &str,
+) -> QueryResult<Vec<Claimed>> {
+    let picked = picked(want.queues);
+    let sorted_out = blocked::sorted_out_ctes("gone");
+    let me = if mutant::is("claim_without_process") {
+        "SELECT $1::bigint AS id"
+    } else {
+        "SELECT id FROM solid_queue_processes WHERE id = $1 AND NOT draining FOR KEY SHARE"
+    };
+    let text = Dialect::Postgres.write(&format!(
+        "WITH me AS MATERIALIZED ( \
+           {me}), \
+         picked AS MATERIALIZED ({picked}), \
+         gone AS (DELETE FROM solid_queue_ready_executions WHERE ctid = ANY (ARRAY(SELECT spot FROM picked)) \
+           RETURNING job_id, cautious, concurrency_key, class_name), \
+         {sorted_out}, \
+         held AS (INSERT INTO solid_queue_claimed_executions (job_id, process_id, created_at, started_at, concurrency_key) \
+           SELECT job_id, $1, {{now}}, CASE WHEN $5 AND cautious THEN NULL ELSE {{now}} END, concurrency_key FROM gone \
+           WHERE class_name IS NOT NULL OR job_id NOT IN (SELECT id FROM over) {on_conflict} RETURNING id, job_id, started_at) \
+         SELECT coalesce(held.id, 0) AS claim_id, held.started_at IS NOT NULL AS begun, \
+           {is_wanted} OR EXISTS (SELECT 1 FROM wanted) AS is_wanted, \
+           EXISTS (SELECT 1 FROM over) AS has_blocked, {COLUMNS} \
+         FROM me LEFT JOIN held ON true LEFT JOIN solid_queue_jobs j ON j.id = held.job_id",
+        is_wanted = is_wanted_after("$8"),
+    ));
+    let (none, all) = (Vec::new(), [String::new()]);
+    let (names, slots) = match want.queues {
+        Queues::All => (&none, &all[..]),
+        Queues::Named(names) => (names, &names[..]),
+    };
+    let from = |slot: usize| want.from.get(slot).copied().unwrap_or(Mark::BEGINNING);
+    let marks: Vec<Mark> = (0..slots.len()).map(from).collect();
+    cached(
+        sql(text)
+            .bind::<BigInt, _>(want.process_id)
+            .bind::<BigInt, _>(want.limit as i64)
+            .bind::<Array<Text>, _>(want.classes)
+            .bind::<Array<Text>, _>(names)
+            .bind::<Bool, _>(want.ahead)
+            .bind::<Array<Integer>, _>(marks.iter().map(|mark| mark.priority).collect::<Vec<_>>())
+            .bind::<Array<BigInt>, _>(marks.iter().map(|mark| mark.job_id).collect::<Vec<_>>())
+            .bind::<BigInt, _>(want.wanted_after),
+    )
+    .load(conn)
+}
+
+/// The places of the rows to be taken, locked.
+fn picked(queues: &Queues) -> &'static str {
+    match queues {
+        Queues::All => {
+            "SELECT r.ctid AS spot FROM solid_queue_ready_executions r \
+             WHERE EXISTS (SELECT 1 FROM me) AND cardinality($4) = 0 \
+             AND (r.priority, r.job_id) >= (($6)[1], ($7)[1]) \
+             AND (r.class_name IS NULL OR r.class_name = ANY ($3)) \
+             AND r.queue_name NOT IN (SELECT queue_name FROM solid_queue_pauses) \
+             ORDER BY r.priority, r.job_id LIMIT $2 FOR UPDATE OF r SKIP LOCKED"
+        }
+        Queues::Named(_) => {
+            "SELECT r.spot FROM unnest($4, $6, $7) WITH ORDINALITY AS q (name, priority, job_id, place) \
+             CROSS JOIN LATERAL ( \
+               SELECT ctid AS spot FROM solid_queue_ready_executions \
+               WHERE queue_name = q.name AND (priority, job_id) >= (q.priority, q.job_id) \
+               AND (class_name IS NULL OR class_name = ANY ($3)) \
+               ORDER BY priority, job_id LIMIT $2 FOR UPDATE SKIP LOCKED) AS r \
+             WHERE EXISTS (SELECT 1 FROM me) \
+             AND q.name NOT IN (SELECT queue_name FROM solid_queue_pauses) LIMIT $2"
+        }
+    }
+}

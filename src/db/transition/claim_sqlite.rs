@@ -1,0 +1,195 @@
+//! A claim on SQLite: step by step, under the write lock.
+
+use crate::db::conn::connection::{Conn, on};
+use crate::db::conn::sql::{cached, id_list, sql};
+use crate::db::model::claim::{Claimed, Queues, Want};
+use crate::db::table::blocked;
+use crate::db::table::claimed::COLUMNS;
+use crate::db::table::ready::NOTHING;
+use crate::db::table::wanted_keys::is_wanted_after;
+use crate::mutant;
+use chrono::NaiveDateTime;
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Bool, Text};
+
+#[derive(QueryableByName)]
+struct Pick {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+}
+
+/// Nobody else writes during the transaction, so nothing needs
+/// locking. `None`: the process is not registered.
+pub(crate) fn step_by_step(
+    conn: &mut Conn<'_>,
+    want: &Want<'_>,
+) -> QueryResult<Option<Vec<Claimed>>> {
+    // A look without the write lock: idle workers must not fight over it.
+    match peek(conn, want)? {
+        None => return Ok(None),
+        Some(seen) if !seen.has_jobs => return Ok(Some(nothing(seen.is_wanted))),
+        Some(_) => {}
+    }
+    conn.transaction(|conn| {
+        let Some(seen) = peek(conn, want)? else {
+            return Ok(None);
+        };
+        let picked = candidates(conn, want, want.limit)?;
+        // Ruby makes jobs ready without a look at the limits of Windlass.
+        let foreign = picked.iter().filter(|one| one.is_foreign);
+        let foreign: Vec<i64> = foreign.map(|one| one.id).collect();
+        let has_blocked = !foreign.is_empty() && !blocked::sort_out(conn, &foreign)?.is_empty();
+        let picked: Vec<i64> = picked.iter().map(|one| one.id).collect();
+        let picked = id_list(&picked);
+        let text = conn.write(
+            "INSERT INTO solid_queue_claimed_executions (job_id, process_id, created_at, started_at, concurrency_key) \
+             SELECT job_id, $1, {now}, CASE WHEN $2 AND cautious THEN NULL ELSE {now} END, concurrency_key \
+             FROM solid_queue_ready_executions WHERE id IN {in $3} \
+             ORDER BY priority, job_id ON CONFLICT (job_id) DO NOTHING RETURNING id",
+        );
+        let claims: Vec<Pick> = on!(conn, |c| cached(
+            sql(text)
+                .bind::<BigInt, _>(want.process_id)
+                .bind::<Bool, _>(want.ahead)
+                .bind::<Text, _>(&picked)
+        )
+        .load(c))?;
+        let text = conn.write("DELETE FROM solid_queue_ready_executions WHERE id IN {in $1}");
+        on!(conn, |c| cached(sql(text).bind::<Text, _>(&picked)).execute(c))?;
+        let mut held = held(conn, &claims)?;
+        if held.is_empty() {
+            held = nothing(seen.is_wanted || has_blocked);
+        }
+        if let Some(first) = held.first_mut() {
+            first.has_blocked = has_blocked;
+        }
+        Ok(Some(held))
+    })
+}
+
+fn held(conn: &mut Conn<'_>, claims: &[Pick]) -> QueryResult<Vec<Claimed>> {
+    let ids: Vec<i64> = claims.iter().map(|claim| claim.id).collect();
+    let text = conn.write(&format!(
+        "SELECT c.id AS claim_id, c.started_at IS NOT NULL AS begun, {} AS is_wanted, false AS has_blocked, {COLUMNS} \
+         FROM solid_queue_claimed_executions c \
+         LEFT JOIN solid_queue_jobs j ON j.id = c.job_id WHERE c.id IN {{in $1}}",
+        is_wanted_after("0"),
+    ));
+    let rows: Vec<Claimed> = on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(&ids)))
+        .load(c))?;
+    Ok(rows)
+}
+
+/// The one row that says: registered, and nothing to do.
+fn nothing(is_wanted: bool) -> Vec<Claimed> {
+    vec![Claimed {
+        claim_id: NOTHING,
+        begun: false,
+        job_id: NOTHING,
+        queue_name: String::new(),
+        class_name: String::new(),
+        arguments: String::new(),
+        priority: 0,
+        attempts: 0,
+        at_most_once: false,
+        created_at: NaiveDateTime::default(),
+        scheduled_at: None,
+        max_attempts: None,
+        policy: None,
+        unique_id: None,
+        is_limited: false,
+        is_wanted,
+        has_blocked: false,
+    }]
+}
+
+#[derive(QueryableByName)]
+struct Seen {
+    #[diesel(sql_type = Bool)]
+    is_wanted: bool,
+    #[diesel(sql_type = Bool)]
+    has_jobs: bool,
+}
+
+/// What a worker asks that may have nothing to do. `None`: the process is not
+/// registered.
+fn peek(conn: &mut Conn<'_>, want: &Want<'_>) -> QueryResult<Option<Seen>> {
+    let me = if mutant::is("claim_without_process") {
+        "(SELECT $3 AS id)"
+    } else {
+        "solid_queue_processes WHERE id = $3 AND NOT draining"
+    };
+    // By an index, whatever the planner knows: the table may be large.
+    let (has_jobs, names) = match want.queues {
+        Queues::All => (
+            format!(
+                "(SELECT 1 FROM solid_queue_ready_executions WHERE $1 = '[]' AND {MAY_TAKE} \
+                 ORDER BY priority, job_id LIMIT 1) IS NOT NULL"
+            ),
+            &[][..],
+        ),
+        Queues::Named(names) => (
+            format!(
+                "EXISTS (SELECT 1 FROM json_each($1) AS name CROSS JOIN solid_queue_ready_executions \
+                 WHERE queue_name = name.value AND {MAY_TAKE})"
+            ),
+            &names[..],
+        ),
+    };
+    let is_wanted = is_wanted_after("0");
+    let text = format!("SELECT {has_jobs} AS has_jobs, {is_wanted} AS is_wanted FROM {me}");
+    let json = |texts: &[String]| serde_json::to_string(texts).unwrap_or_default();
+    on!(conn, |c| cached(
+        sql(text)
+            .bind::<Text, _>(json(names))
+            .bind::<Text, _>(json(want.classes))
+            .bind::<BigInt, _>(want.process_id)
+    )
+    .get_result(c))
+    .optional()
+}
+
+/// Of a known class, as bound to `$2`, and not of a paused queue.
+pub(crate) const MAY_TAKE: &str = "(class_name IS NULL OR class_name IN (SELECT value FROM json_each($2))) \
+     AND queue_name NOT IN (SELECT queue_name FROM solid_queue_pauses)";
+
+/// No class in the row: Ruby made it ready.
+#[derive(QueryableByName)]
+struct Candidate {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+    #[diesel(sql_type = Bool)]
+    is_foreign: bool,
+}
+
+fn candidates(conn: &mut Conn<'_>, want: &Want<'_>, limit: usize) -> QueryResult<Vec<Candidate>> {
+    let classes = serde_json::to_string(want.classes).unwrap_or_default();
+    let mut picked = Vec::new();
+    let names = match want.queues {
+        Queues::All => &[String::new()][..],
+        Queues::Named(names) => names,
+    };
+    let queue = match want.queues {
+        Queues::All => "$1 = ''",
+        Queues::Named(_) => "queue_name = $1",
+    };
+    let text = conn.write(&format!(
+        "SELECT id, class_name IS NULL AS is_foreign FROM solid_queue_ready_executions WHERE {queue} AND {MAY_TAKE} \
+         ORDER BY priority, job_id LIMIT $3"
+    ));
+    for name in names {
+        let left = limit - picked.len();
+        if left == 0 {
+            break;
+        }
+        let rows: Vec<Candidate> = on!(conn, |c| cached(
+            sql(text.clone())
+                .bind::<Text, _>(name)
+                .bind::<Text, _>(&classes)
+                .bind::<BigInt, _>(left as i64)
+        )
+        .load(c))?;
+        picked.extend(rows);
+    }
+    Ok(picked)
+}

@@ -1,0 +1,321 @@
+//! Taking away what has been kept for long enough, a bounded batch at a time.
+//!
+//! Finished jobs are found by walking the jobs in the order of their ids. An
+//! index over `finished_at` would find them at once, but every job would pay
+//! for it when it finishes; a walk costs only who clears, and it is short: it
+//! ends at the first job that is too young to have finished long ago.
+
+use crate::db::conn::connection::{Conn, briefly, on};
+use crate::db::conn::sql::{cached, id_list, micros, sql};
+use crate::db::conn::sqlite_file::Refusal;
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Bool, Text};
+use std::time::Duration;
+
+/// Which finished jobs to take away.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Old {
+    /// Those that finished so long ago.
+    pub(crate) age: Duration,
+    /// Those up to this id, whatever their age.
+    pub(crate) up_to: i64,
+    /// Also those that Active Job enqueued and no worker of ours claimed.
+    pub(crate) of_ruby: bool,
+}
+
+/// One stretch of a walk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Stretch {
+    /// The last id that was looked at; `None` at the end of the walk.
+    pub(crate) reached: Option<i64>,
+    /// How many rows were taken away, those beside jobs not counted.
+    pub(crate) cleared: usize,
+    /// Why something was left that is due, if something was.
+    pub(crate) left: Option<String>,
+}
+
+/// Does `work` for rows in as few transactions as possible: where the database
+/// refuses it, for the half of them each, until what is refused stands alone.
+/// That is left, as when a table of the application refers to a job. Returns
+/// how many rows `work` counted, and why the last of those is left.
+fn piecemeal(
+    conn: &mut Conn<'_>,
+    rows: &[i64],
+    work: impl Fn(&mut Conn<'_>, &[i64]) -> QueryResult<usize>,
+) -> QueryResult<(usize, Option<String>)> {
+    let (mut count, mut left) = (0, None);
+    let mut todo = vec![rows];
+    while let Some(part) = todo.pop().filter(|part| !part.is_empty()) {
+        let done = briefly(conn, true, |conn| work(conn, part));
+        match done {
+            Ok(done) => count += done,
+            Err(error) if Refusal::of(&error) == Refusal::Trouble => return Err(error),
+            Err(error) if part.len() == 1 => left = Some(format!("{}: {error}", part[0])),
+            Err(_) => {
+                let (first, rest) = part.split_at(part.len() / 2);
+                todo.extend([rest, first]);
+            }
+        }
+    }
+    Ok((count, left))
+}
+
+#[derive(QueryableByName)]
+struct Seen {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+    #[diesel(sql_type = Bool)]
+    due: bool,
+    #[diesel(sql_type = Bool)]
+    young: bool,
+}
+
+#[derive(QueryableByName)]
+struct Id {
+    #[diesel(sql_type = BigInt)]
+    pub(crate) id: i64,
+}
+
+/// Looks at `batch` jobs after the id `after`, and takes away those of them
+/// that are due.
+pub(crate) fn finished(
+    conn: &mut Conn<'_>,
+    old: Old,
+    after: i64,
+    batch: usize,
+) -> QueryResult<Stretch> {
+    let text = conn.write(
+        "SELECT id, finished_at IS NOT NULL AND (finished_at <= {later $1} OR id <= $2) \
+           AND ($3 OR active_job_id IS NULL OR last_claim_id IS NOT NULL) AS due, \
+         created_at > {later $1} AND id > $2 AS young \
+         FROM solid_queue_jobs WHERE id > $4 ORDER BY id LIMIT $5",
+    );
+    let seen: Vec<Seen> = on!(conn, |c| cached(
+        sql(text)
+            .bind::<BigInt, _>(-micros(old.age))
+            .bind::<BigInt, _>(old.up_to)
+            .bind::<Bool, _>(old.of_ruby)
+            .bind::<BigInt, _>(after)
+            .bind::<BigInt, _>(batch as i64)
+    )
+    .load(c))?;
+    let due: Vec<i64> = seen
+        .iter()
+        .filter(|job| job.due)
+        .map(|job| job.id)
+        .collect();
+    let more = seen.len() == batch && !seen.iter().any(|job| job.young);
+    let (cleared, left) = piecemeal(conn, &due, delete_finished)?;
+    Ok(Stretch {
+        reached: seen.last().filter(|_| more).map(|job| job.id),
+        cleared,
+        left,
+    })
+}
+
+fn delete_finished(conn: &mut Conn<'_>, due: &[i64]) -> QueryResult<usize> {
+    // Locked in order, and what another supervisor is at is left to it.
+    let text = conn.write(
+        "SELECT id FROM solid_queue_jobs WHERE id IN {in $1} AND finished_at IS NOT NULL \
+         ORDER BY id {lock skip}",
+    );
+    let jobs: Vec<Id> = on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(due)))
+        .load(c))?;
+    let jobs: Vec<i64> = jobs.into_iter().map(|row| row.id).collect();
+    delete(conn, &jobs)
+}
+
+/// Deletes jobs, which the caller has locked, and what is kept beside them.
+/// A result stays for as long as it was promised.
+pub(crate) fn delete(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<usize> {
+    if jobs.is_empty() {
+        return Ok(0);
+    }
+    let ids = id_list(jobs);
+    let mut deleted = 0;
+    for (table, condition) in [
+        ("solid_queue_jobs", "id IN {in $1}"),
+        ("windlass_attempts", "job_id IN {in $1}"),
+        ("windlass_steps", "job_id IN {in $1}"),
+    ] {
+        let text = conn.write(&format!("DELETE FROM {table} WHERE {condition}"));
+        let count = on!(conn, |c| sql(text).bind::<Text, _>(&ids).execute(c))?;
+        deleted = deleted.max(if table == "solid_queue_jobs" {
+            count
+        } else {
+            0
+        });
+    }
+    crate::db::transition::unblock::forget(conn, jobs)?;
+    Ok(deleted)
+}
+
+/// The id up to which finished jobs go when only the newest `count` may stay.
+pub(crate) fn surplus(conn: &mut Conn<'_>, count: u64) -> QueryResult<i64> {
+    let text = conn.write(
+        "SELECT id FROM solid_queue_jobs WHERE finished_at IS NOT NULL ORDER BY id DESC LIMIT 1 OFFSET $1",
+    );
+    let count = i64::try_from(count).unwrap_or(i64::MAX);
+    let last: Option<Id> = on!(conn, |c| cached(sql(text).bind::<BigInt, _>(count))
+        .get_result(c))
+    .optional()?;
+    Ok(last.map_or(0, |row| row.id))
+}
+
+#[derive(QueryableByName)]
+struct Failed {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+    #[diesel(sql_type = BigInt)]
+    job_id: i64,
+    #[diesel(sql_type = Bool)]
+    due: bool,
+}
+
+/// Looks at `batch` failed executions after the id `after`, and takes away the
+/// jobs of those that failed so long ago.
+pub(crate) fn failed(
+    conn: &mut Conn<'_>,
+    age: Duration,
+    after: i64,
+    batch: usize,
+) -> QueryResult<Stretch> {
+    // The ids grow with time, so that only the oldest need to be looked at.
+    let text = conn.write(
+        "SELECT id, job_id, created_at <= {later $1} AS due FROM solid_queue_failed_executions \
+         WHERE id > $2 ORDER BY id LIMIT $3",
+    );
+    let seen: Vec<Failed> = on!(conn, |c| cached(
+        sql(text)
+            .bind::<BigInt, _>(-micros(age))
+            .bind::<BigInt, _>(after)
+            .bind::<BigInt, _>(batch as i64)
+    )
+    .load(c))?;
+    let more = seen.len() == batch && seen.last().is_some_and(|last| last.due);
+    let mut due: Vec<i64> = seen
+        .iter()
+        .filter(|row| row.due)
+        .map(|row| row.job_id)
+        .collect();
+    due.sort_unstable();
+    let (cleared, left) = piecemeal(conn, &due, delete_failed)?;
+    Ok(Stretch {
+        reached: seen.last().filter(|_| more).map(|row| row.id),
+        cleared,
+        left,
+    })
+}
+
+fn delete_failed(conn: &mut Conn<'_>, due: &[i64]) -> QueryResult<usize> {
+    // A job that is being retried at this moment is left.
+    let text = conn.write(
+        "SELECT job_id AS id FROM solid_queue_failed_executions WHERE job_id IN {in $1} \
+         ORDER BY id + 0 {lock skip}",
+    );
+    let jobs: Vec<Id> = on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(due)))
+        .load(c))?;
+    let mut jobs: Vec<i64> = jobs.into_iter().map(|row| row.id).collect();
+    jobs.sort_unstable();
+    let text = conn.write("DELETE FROM solid_queue_failed_executions WHERE job_id IN {in $1}");
+    on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(&jobs)))
+        .execute(c))?;
+    delete(conn, &jobs)
+}
+
+/// Tables whose rows say themselves until when they are good, and their keys.
+pub(crate) const EXPIRING: [(&str, &str); 2] =
+    [("windlass_results", "job_id"), ("windlass_waiters", "id")];
+
+/// Takes away up to `batch` rows of one of [`EXPIRING`] that are past their
+/// time. Where more may be, it is to be called again, with whatever number.
+pub(crate) fn expired(
+    conn: &mut Conn<'_>,
+    (table, key): (&str, &str),
+    batch: usize,
+) -> QueryResult<Stretch> {
+    let text = conn.write(&format!(
+        "SELECT {key} AS id FROM {table} WHERE expires_at <= {{now}} ORDER BY expires_at LIMIT $1"
+    ));
+    let seen: Vec<Id> = on!(conn, |c| cached(sql(text).bind::<BigInt, _>(batch as i64))
+        .load(c))?;
+    let seen: Vec<i64> = seen.into_iter().map(|row| row.id).collect();
+    if seen.is_empty() {
+        return Ok(Stretch {
+            reached: None,
+            cleared: 0,
+            left: None,
+        });
+    }
+    // Judged again under the lock: the row may have got a new life.
+    let text = conn.write(&format!(
+        "DELETE FROM {table} WHERE {key} IN (SELECT {key} FROM {table} WHERE {key} IN {{in $1}} \
+         AND expires_at <= {{now}} ORDER BY {key} {{lock skip}}) AND expires_at <= {{now}}"
+    ));
+    let delete = |conn: &mut Conn<'_>, ids: &[i64]| {
+        on!(conn, |c| sql(text.clone())
+            .bind::<Text, _>(id_list(ids))
+            .execute(c))
+    };
+    // One statement, most often.
+    let (cleared, left) = match delete(conn, &seen) {
+        Err(error) if Refusal::of(&error) != Refusal::Trouble => piecemeal(conn, &seen, delete)?,
+        deleted => (deleted?, None),
+    };
+    Ok(Stretch {
+        reached: (seen.len() == batch && cleared > 0).then_some(0),
+        cleared,
+        left,
+    })
+}
+
+/// The tables whose rows may outlive their job, when something else than
+/// Windlass deleted it, or a worker that keeps no finished jobs.
+pub(crate) const BESIDE: [&str; 3] = [
+    "windlass_attempts",
+    "windlass_steps",
+    "windlass_unique_jobs",
+];
+
+/// Looks at `batch` jobs after the id `after` of which `table` has rows, and
+/// takes those rows away whose job is gone.
+pub(crate) fn orphans(
+    conn: &mut Conn<'_>,
+    table: &str,
+    after: i64,
+    batch: usize,
+) -> QueryResult<Stretch> {
+    let text = conn.write(&format!(
+        "SELECT seen.id, NOT EXISTS (SELECT 1 FROM solid_queue_jobs j WHERE j.id = seen.id) AS due, \
+         false AS young FROM (SELECT DISTINCT job_id AS id FROM {table} WHERE job_id > $1 \
+         ORDER BY job_id LIMIT $2) AS seen ORDER BY seen.id"
+    ));
+    let seen: Vec<Seen> = on!(conn, |c| cached(
+        sql(text)
+            .bind::<BigInt, _>(after)
+            .bind::<BigInt, _>(batch as i64)
+    )
+    .load(c))?;
+    let due: Vec<i64> = seen
+        .iter()
+        .filter(|job| job.due)
+        .map(|job| job.id)
+        .collect();
+    let text = conn.write(&format!("DELETE FROM {table} WHERE job_id IN {{in $1}}"));
+    let (cleared, left) = piecemeal(conn, &due, |conn, due| {
+        if table == "windlass_unique_jobs" {
+            return crate::db::transition::unblock::forget(conn, due);
+        }
+        on!(conn, |c| sql(text.clone())
+            .bind::<Text, _>(id_list(due))
+            .execute(c))
+    })?;
+    Ok(Stretch {
+        reached: seen
+            .last()
+            .filter(|_| seen.len() == batch)
+            .map(|job| job.id),
+        cleared,
+        left,
+    })
+}

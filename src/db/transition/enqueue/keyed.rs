@@ -1,0 +1,302 @@
+//! Inserting jobs that may be there already: with idempotency keys, or with
+//! unique ids.
+//!
+//! Ids are given out first, in the order of the jobs; then unique ids are
+//! taken and jobs inserted in the order of their unique ids and keys, so that
+//! two lots with the same ones in another order never wait for each other.
+
+use crate::db::conn::connection::Conn;
+use crate::db::conn::sql::{Id, cached, sql};
+#[cfg(feature = "postgres")]
+use crate::db::conn::wakeup;
+
+use crate::db::model::new_row::{EnqueueOutcome, Inserted, NewRow};
+#[cfg(feature = "postgres")]
+use crate::db::table::blocked;
+#[cfg(feature = "postgres")]
+use crate::db::table::semaphores::FOR_EVER;
+#[cfg(feature = "postgres")]
+use crate::db::table::unique_jobs::AGAIN;
+use crate::db::transition::enqueue::insert::{self, CHUNK};
+use crate::db::transition::enqueue::resolve_conflict::{self, Taken};
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Text};
+use std::collections::{BTreeSet, HashMap};
+
+/// A job on its way in.
+struct Entry<'r> {
+    id: i64,
+    row: &'r NewRow,
+    /// It waits for another job to end.
+    is_blocked: bool,
+}
+
+/// Inserts jobs in the caller's transaction, and returns what became of each,
+/// in order.
+pub(crate) fn insert(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<Inserted>> {
+    let ids = reserve(conn, rows.len())?;
+    let mut inserted: HashMap<i64, Inserted> = HashMap::with_capacity(rows.len());
+    let mut rest: Vec<Numbered<'_>> = ids.iter().copied().zip(rows).collect();
+    while !rest.is_empty() {
+        // A key that was used already answers, whatever holds the unique id.
+        let both = rest.iter().filter(|(_, row)| row.unique_id.is_some());
+        let keys: Vec<&str> = both
+            .filter_map(|(_, row)| row.idempotency_key.as_deref())
+            .collect();
+        let known = with_keys(conn, &keys)?;
+        rest.retain(|(id, row)| match known.get(key(row)) {
+            Some(job) if row.unique_id.is_some() => {
+                inserted.insert(*id, Inserted::new(*job, EnqueueOutcome::Existing));
+                false
+            }
+            _ => true,
+        });
+        let (now, later) = first_round(rest);
+        insert_round(conn, &now, &mut inserted)?;
+        rest = later;
+    }
+    ids.iter()
+        .map(|id| {
+            inserted
+                .get(id)
+                .copied()
+                .ok_or(diesel::result::Error::NotFound)
+        })
+        .collect()
+}
+
+/// A job on its way in, under the id that it will have.
+type Numbered<'r> = (i64, &'r NewRow);
+
+/// Those that do not depend on what becomes of one before them: of two with
+/// one unique id, or of one with a unique id and one whose key it shares, the
+/// second comes later, and whoever shares its key after it.
+fn first_round(rows: Vec<Numbered<'_>>) -> (Vec<Numbered<'_>>, Vec<Numbered<'_>>) {
+    let (mut names, mut keys, mut late) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    rows.into_iter().partition(|(_, row)| {
+        let (name, key) = (row.unique_id.as_deref(), row.idempotency_key.as_deref());
+        let meets_name = name.is_some_and(|name| !names.insert(name));
+        let meets_key = key.is_some_and(|key| !keys.insert(key));
+        let waits = meets_name
+            || (meets_key && name.is_some())
+            || key.is_some_and(|key| late.contains(key));
+        if waits {
+            late.extend(key);
+        }
+        !waits
+    })
+}
+
+fn key(row: &NewRow) -> &str {
+    row.idempotency_key.as_deref().unwrap_or_default()
+}
+
+/// Jobs of which no two want one unique id.
+fn insert_round(
+    conn: &mut Conn<'_>,
+    rows: &[(i64, &NewRow)],
+    inserted: &mut HashMap<i64, Inserted>,
+) -> QueryResult<()> {
+    let taken: HashMap<i64, Taken> = resolve_conflict::take(conn, rows)?.into_iter().collect();
+    let mut entries = Vec::with_capacity(rows.len());
+    for (id, row) in rows {
+        let is_blocked = match taken.get(id) {
+            Some(Taken::Known(job, outcome)) => {
+                inserted.insert(*id, Inserted::new(*job, *outcome));
+                continue;
+            }
+            Some(Taken::Behind) => true,
+            Some(Taken::Free) | None => false,
+        };
+        entries.push(Entry {
+            id: *id,
+            row,
+            is_blocked,
+        });
+    }
+    entries.sort_by_key(|entry| (entry.row.idempotency_key.is_some(), key(entry.row)));
+    for chunk in entries.chunks(CHUNK) {
+        insert_entries(conn, chunk, inserted)?;
+    }
+    Ok(())
+}
+
+fn insert_entries(
+    conn: &mut Conn<'_>,
+    entries: &[Entry<'_>],
+    inserted: &mut HashMap<i64, Inserted>,
+) -> QueryResult<()> {
+    let new: BTreeSet<i64> = match conn {
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(_) => insert_arrays(conn, entries)?,
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(_) => entries
+            .iter()
+            .filter_map(|entry| {
+                let how = (Some(entry.id), entry.is_blocked);
+                insert::insert_step_by_step(conn, entry.row, how).transpose()
+            })
+            .collect::<QueryResult<_>>()?,
+    };
+    let (new, known): (Vec<_>, Vec<_>) = entries.iter().partition(|entry| new.contains(&entry.id));
+    for entry in new {
+        let outcome = if entry.is_blocked {
+            EnqueueOutcome::Again
+        } else {
+            EnqueueOutcome::New
+        };
+        inserted.insert(entry.id, Inserted::new(entry.id, outcome));
+    }
+    if known.is_empty() {
+        return Ok(());
+    }
+    let keys: Vec<&str> = known.iter().map(|entry| key(entry.row)).collect();
+    let jobs = with_keys(conn, &keys)?;
+    for entry in known {
+        let one = match jobs.get(key(entry.row)) {
+            Some(job) => Inserted::new(*job, EnqueueOutcome::Existing),
+            // The job with the key was deleted between the two looks.
+            None => insert::insert_unnamed(conn, entry.row)?,
+        };
+        inserted.insert(entry.id, one);
+    }
+    Ok(())
+}
+
+/// Gives out the ids of as many jobs, ascending. The jobs need not come to be.
+fn reserve(conn: &mut Conn<'_>, count: usize) -> QueryResult<Vec<i64>> {
+    match conn {
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(conn) => {
+            let text = "WITH once AS MATERIALIZED (SELECT pg_get_serial_sequence('solid_queue_jobs', 'id')::regclass AS ids) \
+                 SELECT nextval(once.ids) AS id FROM once CROSS JOIN generate_series(1, $1) AS number";
+            let ids: Vec<Id> =
+                cached(sql(text.to_owned()).bind::<BigInt, _>(count as i64)).load(*conn)?;
+            Ok(ids.into_iter().map(|row| row.id).collect())
+        }
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(conn) => {
+            // There is no row before the first job, and no constraint on it.
+            let text = "INSERT INTO sqlite_sequence (name, seq) SELECT 'solid_queue_jobs', 0 \
+                 WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'solid_queue_jobs')";
+            cached(sql(text.to_owned())).execute(*conn)?;
+            let text = "UPDATE sqlite_sequence SET seq = seq + $1 WHERE name = 'solid_queue_jobs' \
+                 RETURNING seq AS id";
+            let last: Vec<Id> =
+                cached(sql(text.to_owned()).bind::<BigInt, _>(count as i64)).load(*conn)?;
+            let last = last.first().map_or(0, |row| row.id);
+            Ok((last - count as i64 + 1..=last).collect())
+        }
+    }
+}
+
+#[derive(QueryableByName)]
+struct Keyed {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+    #[diesel(sql_type = Text)]
+    idempotency_key: String,
+}
+
+/// The jobs that have these keys.
+fn with_keys(conn: &mut Conn<'_>, keys: &[&str]) -> QueryResult<HashMap<String, i64>> {
+    if keys.is_empty() {
+        return Ok(HashMap::new());
+    }
+    const FIND: &str = "SELECT id, idempotency_key FROM solid_queue_jobs WHERE idempotency_key";
+    let rows: Vec<Keyed> = match conn {
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(conn) => cached(
+            sql(format!("{FIND} = ANY ($1)")).bind::<diesel::sql_types::Array<Text>, _>(keys),
+        )
+        .load(*conn)?,
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(conn) => {
+            let keys = serde_json::to_string(keys).unwrap_or_default();
+            let text = format!("{FIND} IN (SELECT value FROM json_each($1))");
+            cached(sql(text).bind::<Text, _>(&keys)).load(*conn)?
+        }
+    };
+    Ok(rows
+        .into_iter()
+        .map(|row| (row.idempotency_key, row.id))
+        .collect())
+}
+
+/// The statement that inserts entries: those that are free and have no limit
+/// are ready, the others scheduled or blocked.
+#[cfg(feature = "postgres")]
+fn insert_text() -> String {
+    crate::db::conn::sql::Dialect::Postgres.write(&format!(
+        "WITH job AS (INSERT INTO solid_queue_jobs (id, {COLUMNS}) \
+           SELECT id, queue_name, class_name, arguments, priority, active_job_id, \
+             coalesce({{time scheduled_at}}, {{later delay}}), idempotency_key, max_attempts, max_crashes, at_most_once, \
+             policy, unique_id, concurrency_key, concurrency_limit, concurrency_on_conflict, {{now}}, {{now}} \
+           FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) WITH ORDINALITY AS input \
+             (id, queue_name, class_name, arguments, priority, active_job_id, scheduled_at, delay, idempotency_key, \
+              max_attempts, max_crashes, at_most_once, policy, unique_id, concurrency_key, concurrency_limit, \
+              concurrency_on_conflict, ord) \
+           ORDER BY ord ON CONFLICT (idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING \
+           RETURNING {RETURNING}), \
+         free AS (SELECT * FROM job WHERE id <> ALL ($18)), \
+         blocked AS (INSERT INTO solid_queue_blocked_executions \
+             (job_id, queue_name, priority, concurrency_key, expires_at, created_at) \
+           SELECT id, queue_name, priority, '{AGAIN}', timestamp '{FOR_EVER}', {{now}} FROM job WHERE id = ANY ($18)), \
+         {limited}, \
+         ready AS (INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at) \
+           SELECT id, queue_name, priority, class_name, {{cautious}}, {{now}} FROM free \
+           WHERE (scheduled_at IS NULL OR scheduled_at <= {{now}}) AND concurrency_key IS NULL ORDER BY id RETURNING 1), \
+         later AS (INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at) \
+           SELECT id, queue_name, priority, scheduled_at, {{now}} FROM free WHERE scheduled_at > {{now}} ORDER BY id), \
+         woken AS (SELECT CASE WHEN EXISTS (SELECT 1 FROM ready) OR EXISTS (SELECT 1 FROM wanted) THEN {wake} END) \
+         SELECT id, (SELECT count(*) FROM woken) AS woken FROM job",
+        COLUMNS = insert::COLUMNS,
+        RETURNING = blocked::RETURNING,
+        limited = blocked::limited_ctes("free", "wanted"),
+        wake = wakeup::wake("(SELECT count(*) FROM ready) + (SELECT count(*) FROM wanted)"),
+    ))
+}
+
+/// Postgres: one statement, in the order of the entries; returns the ids of
+/// the jobs that were not there already.
+#[cfg(feature = "postgres")]
+fn insert_arrays(conn: &mut Conn<'_>, entries: &[Entry<'_>]) -> QueryResult<BTreeSet<i64>> {
+    use diesel::sql_types::{Array, Bool, Integer, Nullable};
+    let text = insert_text();
+    fn column<'r, T>(entries: &'r [Entry<'r>], value: impl Fn(&'r NewRow) -> T) -> Vec<T> {
+        entries.iter().map(|entry| value(entry.row)).collect()
+    }
+    let ids: Vec<i64> = entries.iter().map(|entry| entry.id).collect();
+    let blocked = entries.iter().filter(|entry| entry.is_blocked);
+    let blocked: Vec<i64> = blocked.map(|entry| entry.id).collect();
+    #[allow(
+        irrefutable_let_patterns,
+        reason = "with one feature there is one kind"
+    )]
+    let Conn::Postgres(c) = conn else {
+        return Ok(BTreeSet::new());
+    };
+    let query = sql(text)
+        .bind::<Array<BigInt>, _>(ids)
+        .bind::<Array<Text>, _>(column(entries, |row| &row.queue_name))
+        .bind::<Array<Text>, _>(column(entries, |row| &row.class_name))
+        .bind::<Array<Text>, _>(column(entries, |row| &row.arguments))
+        .bind::<Array<Integer>, _>(column(entries, |row| row.priority))
+        .bind::<Array<Nullable<Text>>, _>(column(entries, |row| row.active_job_id.as_ref()))
+        .bind::<Array<Nullable<Text>>, _>(column(entries, |row| {
+            row.at.map(crate::db::conn::sql::timestamp)
+        }))
+        .bind::<Array<Nullable<BigInt>>, _>(column(entries, |row| row.delay))
+        .bind::<Array<Nullable<Text>>, _>(column(entries, |row| row.idempotency_key.as_ref()))
+        .bind::<Array<Nullable<Integer>>, _>(column(entries, |row| row.max_attempts))
+        .bind::<Array<Nullable<Integer>>, _>(column(entries, |row| row.max_crashes))
+        .bind::<Array<Bool>, _>(column(entries, |row| row.at_most_once))
+        .bind::<Array<Nullable<Text>>, _>(column(entries, |row| row.policy.as_ref()))
+        .bind::<Array<Nullable<Text>>, _>(column(entries, |row| row.unique_id.as_ref()))
+        .bind::<Array<Nullable<Text>>, _>(column(entries, NewRow::concurrency_key))
+        .bind::<Array<Nullable<Integer>>, _>(column(entries, NewRow::concurrency_limit))
+        .bind::<Array<Nullable<Text>>, _>(column(entries, NewRow::concurrency_on_conflict))
+        .bind::<Array<BigInt>, _>(blocked);
+    let rows: Vec<Id> = cached(query).load(*c)?;
+    Ok(rows.into_iter().map(|row| row.id).collect())
+}

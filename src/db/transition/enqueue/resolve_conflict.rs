@@ -1,0 +1,273 @@
+//! Decides what becomes of a job whose unique id another job holds.
+
+use crate::db::conn::connection::{Conn, on};
+use crate::db::conn::sql::{Execution, cached, sql, timestamp};
+use crate::db::model::new_row::{EnqueueOutcome, NewRow, OnConflict, Standing, UniqueScope};
+use crate::db::table::unique_jobs::{AGAIN, BLOCKED, READY, WAITING};
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
+use std::collections::BTreeSet;
+
+/// What became of a wish for a unique id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// The new job holds it, and may be inserted.
+    Free,
+    /// The same, but another job has to end before it begins.
+    Behind,
+    /// No job is to be inserted: this one is there.
+    Known(i64, EnqueueOutcome),
+}
+
+#[derive(QueryableByName)]
+pub(crate) struct Hold {
+    #[diesel(sql_type = BigInt)]
+    job_id: i64,
+    #[diesel(sql_type = Text)]
+    scope: String,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    after_job_id: Option<i64>,
+}
+
+#[derive(QueryableByName)]
+struct Name {
+    #[diesel(sql_type = Text)]
+    unique_id: String,
+}
+
+/// Takes the unique ids of new jobs, whose ids are given out already, for
+/// them. No unique id may come twice. The answers stand in no order.
+pub(crate) fn take(
+    conn: &mut Conn<'_>,
+    wanted: &[(i64, &NewRow)],
+) -> QueryResult<Vec<(i64, Taken)>> {
+    let wishes: Vec<(&str, i64, &str)> = wanted
+        .iter()
+        .filter_map(|(id, row)| Some((row.unique_id.as_deref()?, *id, row.unique_scope.column())))
+        .collect();
+    let free: BTreeSet<String> = insert(conn, &wishes)?.into_iter().collect();
+    let mut taken = Vec::with_capacity(wanted.len());
+    let mut others = Vec::new();
+    for (id, row) in wanted {
+        let Some(name) = row.unique_id.as_deref() else {
+            continue;
+        };
+        if free.contains(name) {
+            taken.push((*id, Taken::Free));
+        } else {
+            others.push((name, *id, *row));
+        }
+    }
+    others.sort_unstable_by_key(|(name, ..)| *name);
+    for (name, id, row) in others {
+        taken.push((id, contend(conn, name, id, row)?));
+    }
+    Ok(taken)
+}
+
+/// Inserts `(unique id, job, scope)` where nobody is, waiting for those who
+/// are about to, and returns the unique ids of the inserted.
+pub(crate) fn insert(
+    conn: &mut Conn<'_>,
+    wishes: &[(&str, i64, &str)],
+) -> QueryResult<Vec<String>> {
+    let text = conn.write(
+        "INSERT INTO windlass_unique_jobs (unique_id, job_id, scope) \
+         SELECT value ->> 0, CAST(value ->> 1 AS bigint), value ->> 2 FROM {rows $1} WHERE true \
+         ORDER BY 1 ON CONFLICT (unique_id) DO NOTHING RETURNING unique_id",
+    );
+    let wishes = serde_json::to_string(wishes).unwrap_or_default();
+    let rows: Vec<Name> = on!(conn, |c| cached(sql(text).bind::<Text, _>(&wishes)).load(c))?;
+    Ok(rows.into_iter().map(|row| row.unique_id).collect())
+}
+
+/// Each turn sees one more move of the job that is there; it can make few.
+pub(crate) const TURNS: usize = 10;
+
+fn contend(conn: &mut Conn<'_>, name: &str, id: i64, row: &NewRow) -> QueryResult<Taken> {
+    for _ in 0..TURNS {
+        let Some(hold) = lock(conn, name)? else {
+            // Swept away meanwhile.
+            if !insert(conn, &[(name, id, row.unique_scope.column())])?.is_empty() {
+                return Ok(Taken::Free);
+            }
+            continue;
+        };
+        let Some((job, standing)) = holder(conn, &hold)? else {
+            take_over(conn, name, (id, row.unique_scope), None)?;
+            return Ok(Taken::Free);
+        };
+        if let Some(taken) = settle(conn, (name, id, row), &hold, (job, standing))? {
+            return Ok(taken);
+        }
+    }
+    Err(diesel::result::Error::NotFound)
+}
+
+/// Locks the row of a unique id.
+pub(crate) fn lock(conn: &mut Conn<'_>, name: &str) -> QueryResult<Option<Hold>> {
+    let text = conn.write(
+        "SELECT job_id, scope, after_job_id FROM windlass_unique_jobs WHERE unique_id = $1 {lock}",
+    );
+    on!(conn, |c| cached(sql(text).bind::<Text, _>(name))
+        .get_result(c))
+    .optional()
+}
+
+/// The job that really holds it: the one that the row names, or else the one
+/// that has to end before it.
+pub(crate) fn holder(conn: &mut Conn<'_>, hold: &Hold) -> QueryResult<Option<(i64, Standing)>> {
+    let scope = UniqueScope::of_column(&hold.scope);
+    for job in std::iter::once(hold.job_id).chain(hold.after_job_id) {
+        let standing = standing(conn, job)?;
+        if scope.holds(standing) {
+            return Ok(Some((job, standing)));
+        }
+    }
+    Ok(None)
+}
+
+#[derive(QueryableByName)]
+struct Found {
+    #[diesel(sql_type = Integer)]
+    place: i32,
+    #[diesel(sql_type = Bool)]
+    kept: bool,
+}
+
+/// Where a job stands at this moment, in one look.
+fn standing(conn: &mut Conn<'_>, job: i64) -> QueryResult<Standing> {
+    let text = conn.write(
+        "SELECT CASE WHEN EXISTS (SELECT 1 FROM solid_queue_ready_executions WHERE job_id = $1) THEN 0 \
+           WHEN EXISTS (SELECT 1 FROM solid_queue_scheduled_executions WHERE job_id = $1) THEN 1 \
+           WHEN EXISTS (SELECT 1 FROM solid_queue_blocked_executions WHERE job_id = $1) THEN 2 \
+           WHEN EXISTS (SELECT 1 FROM solid_queue_claimed_executions WHERE job_id = $1) THEN 3 ELSE 4 END AS place, \
+         EXISTS (SELECT 1 FROM windlass_results WHERE job_id = $1 AND expires_at > {now}) AS kept",
+    );
+    let found: Found = on!(conn, |c| cached(sql(text).bind::<BigInt, _>(job))
+        .get_result(c))?;
+    let table = usize::try_from(found.place).ok();
+    Ok(match table.and_then(|place| WAITING.get(place)) {
+        Some(table) => Standing::Waiting(table),
+        None if found.place == 3 => Standing::Claimed,
+        None if found.kept => Standing::Kept,
+        None => Standing::Over,
+    })
+}
+
+/// What becomes of the new job when another holds its unique id. `None`: that
+/// one has moved meanwhile.
+fn settle(
+    conn: &mut Conn<'_>,
+    (name, id, row): (&str, i64, &NewRow),
+    hold: &Hold,
+    (job, standing): (i64, Standing),
+) -> QueryResult<Option<Taken>> {
+    let known = |outcome| Ok(Some(Taken::Known(job, outcome)));
+    if row.on_conflict == OnConflict::Refuse {
+        return known(EnqueueOutcome::Refused);
+    }
+    match (standing, row.on_conflict) {
+        (Standing::Waiting(table), policy) => {
+            // From here on nobody can claim it before this transaction ends.
+            if !lock_execution(conn, table, job)? {
+                return Ok(None);
+            }
+            if policy != OnConflict::Replace {
+                return known(EnqueueOutcome::Existing);
+            }
+            let after = hold.after_job_id.filter(|_| job == hold.job_id);
+            take_over(conn, name, (job, row.unique_scope), after)?;
+            replace(conn, table, job, row)?;
+            known(EnqueueOutcome::Replaced)
+        }
+        (Standing::Claimed, OnConflict::Replace | OnConflict::RunAgain) => {
+            take_over(conn, name, (id, row.unique_scope), Some(job))?;
+            Ok(Some(Taken::Behind))
+        }
+        _ => known(EnqueueOutcome::Existing),
+    }
+}
+
+fn lock_execution(conn: &mut Conn<'_>, table: &str, job: i64) -> QueryResult<bool> {
+    let text = conn.write(&format!(
+        "SELECT job_id FROM {table} WHERE job_id = $1 {{lock}}"
+    ));
+    let found: Vec<Execution> = on!(conn, |c| cached(sql(text).bind::<BigInt, _>(job)).load(c))?;
+    Ok(!found.is_empty())
+}
+
+/// Names another job in a row that is locked.
+pub(crate) fn take_over(
+    conn: &mut Conn<'_>,
+    name: &str,
+    (job, scope): (i64, UniqueScope),
+    after: Option<i64>,
+) -> QueryResult<()> {
+    let text = conn.write(
+        "UPDATE windlass_unique_jobs SET job_id = $1, scope = $2, after_job_id = $3 WHERE unique_id = $4",
+    );
+    on!(conn, |c| cached(
+        sql(text)
+            .bind::<BigInt, _>(job)
+            .bind::<Text, _>(scope.column())
+            .bind::<Nullable<BigInt>, _>(after)
+            .bind::<Text, _>(name)
+    )
+    .execute(c))
+}
+
+/// Makes a job that waits, and whose execution is locked, another one. It
+/// keeps its id, and nothing else.
+fn replace(conn: &mut Conn<'_>, table: &str, job: i64, row: &NewRow) -> QueryResult<()> {
+    let text = conn.write(
+        "UPDATE solid_queue_jobs SET queue_name = $1, class_name = $2, arguments = $3, priority = $4, \
+         scheduled_at = coalesce({time $5}, {later $6}), max_attempts = $7, max_crashes = $8, at_most_once = $9, \
+         policy = $10, concurrency_key = $11, concurrency_limit = $12, concurrency_on_conflict = $13, \
+         attempts = 0, crash_count = 0, updated_at = {now} WHERE id = $14",
+    );
+    on!(conn, |c| cached(
+        sql(text)
+            .bind::<Text, _>(&row.queue_name)
+            .bind::<Text, _>(&row.class_name)
+            .bind::<Text, _>(&row.arguments)
+            .bind::<Integer, _>(row.priority)
+            .bind::<Nullable<Text>, _>(row.at.map(timestamp))
+            .bind::<Nullable<BigInt>, _>(row.delay)
+            .bind::<Nullable<Integer>, _>(row.max_attempts)
+            .bind::<Nullable<Integer>, _>(row.max_crashes)
+            .bind::<Bool, _>(row.at_most_once)
+            .bind::<Nullable<Text>, _>(&row.policy)
+            .bind::<Nullable<Text>, _>(row.concurrency_key())
+            .bind::<Nullable<Integer>, _>(row.concurrency_limit())
+            .bind::<Nullable<Text>, _>(row.concurrency_on_conflict())
+            .bind::<BigInt, _>(job)
+    )
+    .execute(c))?;
+    if table == READY {
+        crate::db::table::ready::delete(conn, &[job])?;
+        return crate::db::transition::place::place(conn, &[job]);
+    }
+    if table == BLOCKED {
+        // One that waits for the other job does so whatever its time.
+        let text = conn.write(
+            "UPDATE solid_queue_blocked_executions SET queue_name = $1, priority = $2 \
+             WHERE job_id = $3 AND concurrency_key = $4 RETURNING job_id",
+        );
+        let waits: Vec<Execution> = on!(conn, |c| cached(
+            sql(text)
+                .bind::<Text, _>(&row.queue_name)
+                .bind::<Integer, _>(row.priority)
+                .bind::<BigInt, _>(job)
+                .bind::<Text, _>(AGAIN)
+        )
+        .load(c))?;
+        if !waits.is_empty() {
+            return Ok(());
+        }
+    }
+    let text = conn.write(&format!("DELETE FROM {table} WHERE job_id = $1"));
+    on!(conn, |c| cached(sql(text).bind::<BigInt, _>(job))
+        .execute(c))?;
+    crate::db::transition::place::place(conn, &[job])
+}

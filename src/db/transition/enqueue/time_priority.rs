@@ -1,0 +1,62 @@
+//! Priorities that are times.
+
+use crate::db::conn::connection::{Conn, on};
+use crate::db::conn::sql::{cached, sql};
+use crate::db::model::new_row::NewRow;
+use chrono::NaiveDate;
+use diesel::prelude::*;
+use diesel::sql_types::BigInt;
+
+/// Gives the rows that ask for it the second from which they wait as their
+/// priority: by the database's clock now, or when they are due. Their order is
+/// then that of these times, whatever was enqueued in between.
+///
+/// Asked for apart from the insert, which has no word for it: only who uses
+/// this pays for it.
+pub(crate) fn rank_by_time(conn: &mut Conn<'_>, rows: &mut [NewRow]) -> QueryResult<()> {
+    if rows.iter().all(|row| row.ahead_by.is_none()) {
+        return Ok(());
+    }
+    let now = now(conn)?;
+    for row in rows {
+        let Some(ahead_by) = row.ahead_by else {
+            continue;
+        };
+        let due = match (row.at, row.delay) {
+            (Some(at), _) => at.and_utc().timestamp() - epoch(),
+            (None, delay) => now.saturating_add(delay.unwrap_or(0) / 1_000_000),
+        };
+        let rank = due.max(now).saturating_sub(ahead_by);
+        row.priority = i32::try_from(rank).unwrap_or(if rank < 0 { i32::MIN } else { i32::MAX });
+    }
+    Ok(())
+}
+
+/// 2020 in the seconds of Unix: so a priority, which has 32 bits, reaches
+/// from 1952 to 2088.
+fn epoch() -> i64 {
+    NaiveDate::from_ymd_opt(2020, 1, 1)
+        .unwrap_or_default()
+        .and_time(chrono::NaiveTime::MIN)
+        .and_utc()
+        .timestamp()
+}
+
+#[derive(QueryableByName)]
+struct Now {
+    #[diesel(sql_type = BigInt)]
+    seconds: i64,
+}
+
+fn now(conn: &mut Conn<'_>) -> QueryResult<i64> {
+    let text = match conn {
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(_) => {
+            "SELECT CAST(floor(extract(epoch FROM statement_timestamp())) AS bigint) AS seconds"
+        }
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(_) => "SELECT CAST(strftime('%s', 'now') AS bigint) AS seconds",
+    };
+    let now: Now = on!(conn, |c| cached(sql(text.to_owned())).get_result(c))?;
+    Ok(now.seconds - epoch())
+}

@@ -1,0 +1,326 @@
+//! How the claims of jobs end that have finished: in bulk, since every job
+//! passes here.
+
+use crate::db::conn::connection::{Conn, on};
+use crate::db::conn::sql::{cached, sql};
+#[cfg(feature = "sqlite")]
+use crate::db::model::claim::Ended;
+use crate::db::model::claim::{Claimed, Fence, Finished};
+use crate::db::model::outcome::{End, Ending, Endings, NewResult};
+use crate::db::table::claimed::{self, Locks, Written, claim_ids};
+use crate::db::table::results;
+#[cfg(feature = "postgres")]
+use crate::db::table::results::notify_waiters;
+use crate::db::transition::settle::follow_all;
+use diesel::prelude::*;
+use diesel::sql_types::BigInt;
+#[cfg(feature = "sqlite")]
+use diesel::sql_types::Text;
+use std::time::Duration;
+
+/// Ends the claims of jobs that have finished, and returns those that were
+/// still held; the others belong to another process now. Some of those that are
+/// `limited` may hold slots of concurrency keys.
+#[cfg(all(test, feature = "internal-tests"))]
+pub(crate) fn finish(
+    conn: &mut Conn<'_>,
+    process_id: i64,
+    claims: &[i64],
+    finished: (Finished, bool),
+) -> QueryResult<Vec<i64>> {
+    let written = finish_by(conn, process_id, claims, finished, Locks::Wait)?;
+    Ok(written.accepted)
+}
+
+/// The same for those of the claims that no other transaction has locked.
+pub(crate) fn finish_free(
+    conn: &mut Conn<'_>,
+    process_id: i64,
+    claims: &[i64],
+    finished: (Finished, bool),
+) -> QueryResult<Written> {
+    finish_by(conn, process_id, claims, finished, Locks::Skip)
+}
+
+#[cfg_attr(not(feature = "postgres"), allow(unused_variables))]
+fn finish_by(
+    conn: &mut Conn<'_>,
+    process_id: i64,
+    claims: &[i64],
+    (finished, limited): (Finished, bool),
+    locks: Locks,
+) -> QueryResult<Written> {
+    let accepted = match conn {
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(conn) => {
+            finish_in_one_statement(conn, process_id, claims, (finished, limited), locks)?
+        }
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(_) => conn.transaction(|conn| {
+            let ended = claimed::end(conn, process_id, claims)?;
+            finish_jobs(conn, &ended, finished)?;
+            QueryResult::Ok(claim_ids(ended))
+        })?,
+    };
+    Written::of(conn, process_id, claims, (accepted, locks))
+}
+
+/// A job that has finished and left something to be kept.
+#[derive(Debug)]
+pub(crate) struct FinishedJob<'a> {
+    pub(crate) claim_id: i64,
+    /// What is kept of it; nothing, if nobody is to be told.
+    pub(crate) result: Option<NewResult<'a>>,
+    /// The job, if it has a unique id, behind which others may wait.
+    pub(crate) named: Option<i64>,
+    /// The job, if it has recorded steps, which are forgotten.
+    pub(crate) steps: Option<i64>,
+}
+
+impl<'a> FinishedJob<'a> {
+    /// What a run leaves behind that gave `(text, problem)`: the JSON of its
+    /// output, and why there is none.
+    pub(crate) fn new(
+        job: &'a Claimed,
+        output: (Option<&'a str>, Option<&'a str>),
+        keep_result: Option<Duration>,
+        has_steps: bool,
+    ) -> Self {
+        let unique_id = job.unique_id.as_deref();
+        let run = (
+            job.job_id,
+            u32::try_from(job.attempts).unwrap_or_default() + 1,
+        );
+        FinishedJob {
+            claim_id: job.claim_id,
+            result: NewResult::of_finished(run, &job.class_name, unique_id, output, keep_result),
+            named: unique_id.map(|_| job.job_id),
+            steps: has_steps.then_some(job.job_id),
+        }
+    }
+
+    /// Whether there is more to do than to finish it.
+    pub(crate) fn leaves_traces(&self) -> bool {
+        self.result.is_some() || self.named.is_some() || self.steps.is_some()
+    }
+}
+
+/// Like [`finish`], for jobs with results, unique ids or steps: what they
+/// returned is kept, who waits behind them goes on, and their steps are
+/// forgotten, in the same transaction.
+pub(crate) fn finish_and_keep(
+    conn: &mut Conn<'_>,
+    process_id: i64,
+    jobs: Vec<FinishedJob<'_>>,
+    finished: (Finished, bool),
+) -> QueryResult<Vec<i64>> {
+    let written = finish_and_keep_by(conn, process_id, jobs, finished, Locks::Wait)?;
+    Ok(written.accepted)
+}
+
+/// The same for those of the claims that no other transaction has locked.
+pub(crate) fn finish_and_keep_free(
+    conn: &mut Conn<'_>,
+    process_id: i64,
+    jobs: Vec<FinishedJob<'_>>,
+    finished: (Finished, bool),
+) -> QueryResult<Written> {
+    finish_and_keep_by(conn, process_id, jobs, finished, Locks::Skip)
+}
+
+fn finish_and_keep_by(
+    conn: &mut Conn<'_>,
+    process_id: i64,
+    jobs: Vec<FinishedJob<'_>>,
+    finished: (Finished, bool),
+    locks: Locks,
+) -> QueryResult<Written> {
+    conn.transaction(|conn| {
+        let claims: Vec<i64> = jobs.iter().map(|job| job.claim_id).collect();
+        let written = finish_by(conn, process_id, &claims, finished, locks)?;
+        let (mut results, mut named, mut steps) = (Vec::new(), Vec::new(), Vec::new());
+        for job in jobs {
+            if written.accepted.contains(&job.claim_id) {
+                results.extend(job.result);
+                named.extend(job.named);
+                steps.extend(job.steps);
+            }
+        }
+        results::insert(conn, &results)?;
+        crate::db::table::steps::remove(conn, &steps)?;
+        if !named.is_empty() {
+            crate::db::transition::unblock::unblock(conn, &named)?;
+        }
+        Ok(written)
+    })
+}
+
+/// A deliberate fault: finishes the jobs of claims whoever holds them now.
+pub(crate) fn finish_unfenced(conn: &mut Conn<'_>, claims: &[(i64, i64)]) -> QueryResult<()> {
+    let text = conn.write("DELETE FROM solid_queue_claimed_executions WHERE job_id = $1");
+    let update = conn
+        .write("UPDATE solid_queue_jobs SET finished_at = {now}, last_claim_id = $1 WHERE id = $2");
+    for (claim, job) in claims {
+        on!(conn, |c| cached(sql(text.clone()).bind::<BigInt, _>(job))
+            .execute(c))?;
+        on!(conn, |c| cached(
+            sql(update.clone())
+                .bind::<BigInt, _>(claim)
+                .bind::<BigInt, _>(job)
+        )
+        .execute(c))?;
+    }
+    Ok(())
+}
+
+/// Postgres: one statement in autocommit, the rows locked in order and then
+/// deleted by where they stand, without a second look into an index. The module
+/// of claims tells what `+ 0` is for.
+///
+/// A row that somebody changed between the beginning of the statement and its
+/// lock, to have the job cancelled for example, stands elsewhere by then and
+/// is not found; the second statement ends what the first has left out, if it
+/// is held at all.
+#[cfg(feature = "postgres")]
+fn finish_in_one_statement(
+    conn: &mut PgConnection,
+    process_id: i64,
+    claims: &[i64],
+    finished: (Finished, bool),
+    locks: Locks,
+) -> QueryResult<Vec<i64>> {
+    let by = |what: &str| {
+        format!(
+            "SELECT {what} FROM solid_queue_claimed_executions \
+             WHERE id = ANY ($1) AND process_id + 0 = $2 ORDER BY id + 0 FOR UPDATE{}",
+            locks.skip()
+        )
+    };
+    let by_spot = &*by("ctid AS spot");
+    let spot = "c.ctid = ANY (ARRAY(SELECT spot FROM held))";
+    let mut ended = finish_where(conn, process_id, claims, finished, (by_spot, spot))?;
+    if ended.len() < claims.len() {
+        let rest: Vec<i64> = claims
+            .iter()
+            .copied()
+            .filter(|claim| !ended.contains(claim))
+            .collect();
+        let by_id = &*by("id");
+        let id = "c.id = ANY (ARRAY(SELECT id FROM held))";
+        ended.extend(finish_where(
+            conn,
+            process_id,
+            &rest,
+            finished,
+            (by_id, id),
+        )?);
+    }
+    Ok(ended)
+}
+
+#[cfg(feature = "postgres")]
+fn finish_where(
+    conn: &mut PgConnection,
+    process_id: i64,
+    claims: &[i64],
+    (finished, limited): (Finished, bool),
+    (held, is_held): (&str, &str),
+) -> QueryResult<Vec<i64>> {
+    use diesel::sql_types::Array;
+    let jobs = match finished {
+        Finished::Keep => {
+            "UPDATE solid_queue_jobs j SET finished_at = {now}, updated_at = {now}, crash_count = 0, \
+             last_claim_id = ended.claim_id FROM ended WHERE j.id = ended.job_id"
+        }
+        Finished::Delete => {
+            "DELETE FROM solid_queue_jobs WHERE id = ANY (ARRAY(SELECT job_id FROM ended))"
+        }
+    };
+    let wanted = if limited {
+        "wanted AS (INSERT INTO windlass_wanted_keys (key) \
+           SELECT DISTINCT concurrency_key FROM ended WHERE concurrency_key IS NOT NULL), "
+    } else {
+        ""
+    };
+    let text = crate::db::conn::sql::Dialect::Postgres.write(&format!(
+        "WITH held AS MATERIALIZED ({held}), \
+         ended AS (DELETE FROM solid_queue_claimed_executions c WHERE {is_held} \
+           RETURNING c.id AS claim_id, c.job_id, c.concurrency_key), \
+         jobs AS ({jobs}), \
+         {wanted}woken AS ({WAITERS}) \
+         SELECT claim_id, job_id, false AS cancelled, concurrency_key, (SELECT * FROM woken) AS woken FROM ended",
+        WAITERS = notify_waiters!("ARRAY(SELECT job_id FROM ended)")
+    ));
+    cached(
+        sql(text)
+            .bind::<Array<BigInt>, _>(claims)
+            .bind::<BigInt, _>(process_id),
+    )
+    .load(conn)
+    .map(claim_ids)
+}
+
+#[cfg(feature = "sqlite")]
+fn finish_jobs(conn: &mut Conn<'_>, ended: &[Ended], finished: Finished) -> QueryResult<()> {
+    let text = match finished {
+        Finished::Keep => conn.write(
+            "UPDATE solid_queue_jobs SET finished_at = {now}, updated_at = {now}, crash_count = 0, \
+             last_claim_id = pair.value ->> 1 FROM json_each($1) AS pair WHERE solid_queue_jobs.id = pair.value ->> 0",
+        ),
+        Finished::Delete => conn.write(
+            "DELETE FROM solid_queue_jobs WHERE id IN (SELECT value ->> 0 FROM json_each($1))",
+        ),
+    };
+    let pairs: Vec<(i64, i64)> = ended.iter().map(|row| (row.job_id, row.claim_id)).collect();
+    let pairs = serde_json::to_string(&pairs).unwrap_or_default();
+    on!(conn, |c| cached(sql(text).bind::<Text, _>(&pairs))
+        .execute(c))
+    .map(drop)
+}
+
+/// Ends a claim in the way that was decided, unless somebody has asked for
+/// the job to be cancelled meanwhile, and says which it was. `None`: fenced.
+pub(crate) fn end(
+    conn: &mut Conn<'_>,
+    fence: Fence,
+    ending: &Ending,
+    ran: Duration,
+    finished: Finished,
+) -> QueryResult<Option<Ending>> {
+    let ends = [(fence.claim_id, ending, ran)];
+    let mut ended = end_all(conn, fence.process_id, &ends, finished)?;
+    Ok(ended.pop().map(|(_, ending)| ending))
+}
+
+/// Ends claims of a process like [`end`], all in one transaction. Those that
+/// are missing in the answer were fenced.
+pub(crate) fn end_all(
+    conn: &mut Conn<'_>,
+    process_id: i64,
+    ends: &[End<'_>],
+    finished: Finished,
+) -> QueryResult<Endings> {
+    conn.transaction(|conn| {
+        let held = claimed::end(conn, process_id, &claims(ends))?;
+        follow_all(conn, process_id, ends, (held, finished))
+    })
+}
+
+/// The same for those of the claims that no other transaction has locked; the
+/// others that are still held are returned too.
+pub(crate) fn end_free(
+    conn: &mut Conn<'_>,
+    process_id: i64,
+    ends: &[End<'_>],
+    finished: Finished,
+) -> QueryResult<(Endings, Vec<i64>)> {
+    conn.transaction(|conn| {
+        let (held, written) = claimed::end_free(conn, process_id, &claims(ends))?;
+        let done = follow_all(conn, process_id, ends, (held, finished))?;
+        Ok((done, written.busy))
+    })
+}
+
+fn claims(ends: &[End<'_>]) -> Vec<i64> {
+    ends.iter().map(|(claim, ..)| *claim).collect()
+}

@@ -1,0 +1,107 @@
+//! Fires ticks of recurring tasks.
+
+use crate::db::conn::connection::{Conn, on};
+use crate::db::conn::sql::{cached, id_list, sql, timestamp};
+use crate::db::model::new_row::NewRow;
+use crate::db::model::recurring::{Fired, Firing, Overlap, Row};
+use crate::db::table::recurring_executions::{Id, delete_old, lock, move_on, unended};
+use crate::db::transition::enqueue;
+use crate::db::transition::schedule::lock_own;
+use crate::error::{Doing, Result};
+use chrono::NaiveDateTime;
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Text};
+
+/// Fires ticks. `None`: somebody else is at the task, or has changed it.
+pub(crate) fn fire(conn: &mut Conn<'_>, firing: &Firing<'_>) -> QueryResult<Option<Fired>> {
+    conn.transaction(|conn| {
+        let Some(open) = lock(conn, firing.task)? else {
+            return Ok(None);
+        };
+        let mut open = match firing.overlap {
+            Overlap::Allow => Vec::new(),
+            _ => unended(conn, &open)?,
+        };
+        let mut fired = Fired::default();
+        for (tick, job) in firing.ticks {
+            match firing.overlap {
+                Overlap::Skip if !open.is_empty() => fired.dropped.push(*tick),
+                Overlap::QueueOne if !open.is_empty() => {
+                    fired.dropped.extend(fired.queued.replace(*tick));
+                }
+                _ => {
+                    if let Some(id) = insert(conn, &firing.task.key, *tick, job)? {
+                        open.push(id);
+                        fired.jobs.push((*tick, id));
+                    }
+                }
+            }
+        }
+        let open = match firing.overlap {
+            Overlap::Allow => None,
+            _ => Some(id_list(&open)),
+        };
+        let waits_on = fired.jobs.is_empty() && fired.queued == firing.task.queued_run_at;
+        if waits_on && firing.task.next_run_at == Some(firing.next_run_at) {
+            return Ok(Some(fired));
+        }
+        move_on(conn, firing, &fired, open)?;
+        delete_old(conn, &firing.task.key)?;
+        Ok(Some(fired))
+    })
+}
+
+/// Enqueues the job of a tick. `None`: the tick has had one.
+fn insert(
+    conn: &mut Conn<'_>,
+    key: &str,
+    tick: NaiveDateTime,
+    job: &NewRow,
+) -> QueryResult<Option<i64>> {
+    let text = conn.write(
+        "SELECT job_id AS id FROM solid_queue_recurring_executions WHERE task_key = $1 AND run_at = {time $2}",
+    );
+    let known: Option<Id> = on!(conn, |c| cached(
+        sql(text)
+            .bind::<Text, _>(key)
+            .bind::<Text, _>(timestamp(tick))
+    )
+    .get_result(c))
+    .optional()?;
+    if known.is_some() {
+        return Ok(None);
+    }
+    let inserted = enqueue::insert(conn, job)?;
+    if inserted.is_new {
+        let text = conn.write(
+            "INSERT INTO solid_queue_recurring_executions (job_id, task_key, run_at, created_at) \
+             VALUES ($1, $2, {time $3}, {now})",
+        );
+        on!(conn, |c| cached(
+            sql(text)
+                .bind::<BigInt, _>(inserted.id)
+                .bind::<Text, _>(key)
+                .bind::<Text, _>(timestamp(tick))
+        )
+        .execute(c))?;
+    }
+    Ok(Some(inserted.id))
+}
+
+/// Enqueues the task's job at once, whatever its ticks do, and returns its id.
+/// `None`: there is no such task.
+pub(crate) fn run_now(
+    conn: &mut Conn<'_>,
+    key: &str,
+    job: impl FnOnce(&Row) -> Result<NewRow>,
+) -> Result<Option<i64>> {
+    conn.transaction(|conn| {
+        let Some(row) = lock_own(conn, key).doing("read the recurring task")? else {
+            return Ok(None);
+        };
+        let inserted = enqueue::insert(conn, &job(&row)?).doing("enqueue the job")?;
+        crate::db::table::recurring_executions::note_open(conn, &row, inserted.id)
+            .doing("note the job of the task")?;
+        Ok(Some(inserted.id))
+    })
+}

@@ -1,0 +1,24 @@
+//! One file a verb: what changes several tables at once, in one fenced
+//! transaction.
+
+pub(crate) mod claim;
+#[cfg(feature = "postgres")]
+pub(crate) mod claim_postgres;
+#[cfg(feature = "sqlite")]
+pub(crate) mod claim_sqlite;
+pub(crate) mod clear;
+pub(crate) mod dispatch;
+pub(crate) mod enqueue;
+pub(crate) mod finish;
+pub(crate) mod fire;
+pub(crate) mod operate;
+pub(crate) mod pause;
+pub(crate) mod place;
+pub(crate) mod promote;
+pub(crate) mod prune;
+pub(crate) mod recover;
+pub(crate) mod release;
+pub(crate) mod schedule;
+pub(crate) mod settle;
+pub(crate) mod take_back;
+pub(crate) mod unblock;

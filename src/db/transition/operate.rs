@@ -1,0 +1,278 @@
+//! What people and programs do to jobs from outside: cancelling, discarding,
+//! retrying, moving them in time and in rank. Each takes the execution away
+//! first, and does the rest only to the jobs whose execution it got: so a job
+//! that a process holds is never touched, and nothing is done twice.
+
+use crate::db::conn::connection::{Conn, on};
+use crate::db::conn::sql::{cached, id_list, job_ids, sql, timestamp};
+use crate::db::model::outcome::{AttemptOutcome, Failure, ResultOutcome};
+use crate::db::model::state::JobState;
+use crate::db::table::{attempts, results};
+use crate::db::transition::place::place;
+use crate::db::transition::unblock;
+use chrono::NaiveDateTime;
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Integer, Nullable, Text};
+
+/// Locks the executions of jobs in one state, in order, and returns the jobs
+/// that have one. Whoever was moving one of them is waited for.
+fn lock(conn: &mut Conn<'_>, state: JobState, jobs: &[i64]) -> QueryResult<Vec<i64>> {
+    let text = conn.write(&format!(
+        "SELECT job_id FROM {} WHERE job_id IN {{in $1}} ORDER BY id + 0 {{lock}}",
+        state.table()
+    ));
+    on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
+        .load(c))
+    .map(job_ids)
+}
+
+/// Takes the executions of jobs away where they stand in one of `states`, and
+/// returns the jobs that had one.
+fn take(conn: &mut Conn<'_>, states: &[JobState], jobs: &[i64]) -> QueryResult<Vec<i64>> {
+    let mut taken = Vec::new();
+    for state in JobState::WITH_EXECUTION {
+        if !states.contains(&state) {
+            continue;
+        }
+        let found = lock(conn, state, jobs)?;
+        if found.is_empty() {
+            continue;
+        }
+        if state == JobState::Ready {
+            crate::db::table::ready::delete(conn, &found)?;
+        } else {
+            let table = state.table();
+            let text = conn.write(&format!("DELETE FROM {table} WHERE job_id IN {{in $1}}"));
+            on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(&found)))
+                .execute(c))?;
+        }
+        taken.extend(found);
+    }
+    taken.sort_unstable();
+    Ok(taken)
+}
+
+/// The states of jobs that wait to be run.
+pub(crate) const WAITING: [JobState; 3] = [JobState::Scheduled, JobState::Blocked, JobState::Ready];
+
+/// What cancelling did.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Cancelled {
+    /// They waited, and have ended.
+    pub(crate) ended: Vec<i64>,
+    /// A process holds them, and is asked to end them.
+    pub(crate) asked: Vec<i64>,
+    /// A process of Ruby holds them, which cannot be asked.
+    pub(crate) in_ruby: Vec<i64>,
+}
+
+/// Cancels jobs: those that wait, at once; those that a process holds, when
+/// it hears of it.
+pub(crate) fn cancel(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Cancelled> {
+    conn.transaction(|conn| {
+        let mut in_ruby = lock(conn, JobState::Claimed, jobs)?;
+        let asked = if in_ruby.is_empty() {
+            Vec::new()
+        } else {
+            ask_to_cancel(conn, &in_ruby)?
+        };
+        in_ruby.retain(|job| !asked.contains(job));
+        let ended = take(conn, &WAITING, jobs)?;
+        if !ended.is_empty() {
+            let failure = Failure::new("cancelled", "the job was cancelled while it waited");
+            let how = (AttemptOutcome::Cancelled, ResultOutcome::Cancelled);
+            end_waiting(conn, &ended, how, &failure)?;
+        }
+        Ok(Cancelled {
+            ended,
+            asked,
+            in_ruby,
+        })
+    })
+}
+
+/// Asks the processes that hold these jobs to end them, and returns the jobs
+/// of those that can hear of it: Ruby's, which count no heartbeats, cannot.
+fn ask_to_cancel(conn: &mut Conn<'_>, claimed: &[i64]) -> QueryResult<Vec<i64>> {
+    let text = conn.write(
+        "UPDATE solid_queue_claimed_executions SET cancel_requested_at = coalesce(cancel_requested_at, {now}) \
+         WHERE job_id IN {in $1} AND NOT EXISTS (SELECT 1 FROM solid_queue_processes p \
+           WHERE p.id = solid_queue_claimed_executions.process_id AND p.heartbeat_seq IS NULL) RETURNING job_id",
+    );
+    on!(conn, |c| cached(
+        sql(text).bind::<Text, _>(id_list(claimed))
+    )
+    .load(c))
+    .map(job_ids)
+}
+
+/// Ends jobs whose execution was just taken away, and which nobody had begun.
+pub(crate) fn end_waiting(
+    conn: &mut Conn<'_>,
+    jobs: &[i64],
+    (attempt, result): (AttemptOutcome, ResultOutcome),
+    failure: &Failure,
+) -> QueryResult<()> {
+    let text = conn.write(
+        "UPDATE solid_queue_jobs SET finished_at = {now}, updated_at = {now} WHERE id IN {in $1}",
+    );
+    on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
+        .execute(c))?;
+    attempts::insert_waiting(conn, jobs, attempt, failure)?;
+    let named = results::record(conn, jobs, result, failure, 0)?;
+    if !named.is_empty() {
+        unblock::unblock(conn, &named)?;
+    }
+    crate::db::table::steps::remove(conn, jobs)
+}
+
+/// Deletes jobs that wait or have failed, and returns them.
+pub(crate) fn discard(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
+    conn.transaction(|conn| {
+        let mut states = WAITING.to_vec();
+        states.push(JobState::Failed);
+        let taken = take(conn, &states, jobs)?;
+        if !taken.is_empty() {
+            results::delete(conn, &taken)?;
+            crate::db::transition::clear::delete(conn, &taken)?;
+            unblock::unblock(conn, &taken)?;
+        }
+        Ok(taken)
+    })
+}
+
+/// What retrying did.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Retried {
+    /// They are ready again.
+    pub(crate) ready: Vec<i64>,
+    /// They may run at most once and have run already.
+    pub(crate) risky: Vec<i64>,
+    /// Other jobs hold their unique ids by now.
+    pub(crate) replaced: Vec<i64>,
+}
+
+/// Makes failed jobs ready again, with all their attempts before them. Those
+/// that may run at most once only when it is `allowed` to run them once more.
+pub(crate) fn retry(conn: &mut Conn<'_>, jobs: &[i64], allowed: bool) -> QueryResult<Retried> {
+    conn.transaction(|conn| {
+        let mut ready = lock(conn, JobState::Failed, jobs)?;
+        let mut risky = Vec::new();
+        if !allowed {
+            risky = at_most_once(conn, &ready)?;
+            ready.retain(|job| !risky.contains(job));
+        }
+        let replaced = unblock::retake(conn, &ready)?;
+        ready.retain(|job| !replaced.contains(job));
+        let ready = take(conn, &[JobState::Failed], &ready)?;
+        if ready.is_empty() {
+            return Ok(Retried { ready, risky, replaced });
+        }
+        crate::db::transition::place::enter(conn, &ready)?;
+        let text = conn.write(
+            "UPDATE solid_queue_jobs SET attempts = 0, crash_count = 0, updated_at = {now} WHERE id IN {in $1}",
+        );
+        on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(&ready))).execute(c))?;
+        // What is known of the end that it had is true no more.
+        results::delete(conn, &ready)?;
+        Ok(Retried { ready, risky, replaced })
+    })
+}
+
+fn at_most_once(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
+    let text = conn.write(
+        "SELECT id AS job_id FROM solid_queue_jobs WHERE id IN {in $1} AND at_most_once ORDER BY id",
+    );
+    on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
+        .load(c))
+    .map(job_ids)
+}
+
+/// When a job is to run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum When {
+    At(NaiveDateTime),
+    /// Microseconds from the database's now.
+    In(i64),
+}
+
+/// Lets jobs that are ready or scheduled wait for another time, and returns
+/// them. Jobs that are blocked have no time.
+pub(crate) fn reschedule(conn: &mut Conn<'_>, jobs: &[i64], when: When) -> QueryResult<Vec<i64>> {
+    conn.transaction(|conn| {
+        let taken = take(conn, &[JobState::Scheduled, JobState::Ready], jobs)?;
+        if taken.is_empty() {
+            return Ok(taken);
+        }
+        let (at, delay) = match when {
+            When::At(at) => (Some(timestamp(at)), None),
+            When::In(micros) => (None, Some(micros)),
+        };
+        let text = conn.write(
+            "UPDATE solid_queue_jobs SET scheduled_at = coalesce({time $1}, {later $2}), updated_at = {now} \
+             WHERE id IN {in $3}",
+        );
+        on!(conn, |c| cached(
+            sql(text)
+                .bind::<Nullable<Text>, _>(at)
+                .bind::<Nullable<BigInt>, _>(delay)
+                .bind::<Text, _>(id_list(&taken))
+        )
+        .execute(c))?;
+        place(conn, &taken)?;
+        Ok(taken)
+    })
+}
+
+/// Gives jobs that wait another priority, and returns them.
+pub(crate) fn change_priority(
+    conn: &mut Conn<'_>,
+    jobs: &[i64],
+    priority: i32,
+) -> QueryResult<Vec<i64>> {
+    conn.transaction(|conn| {
+        let mut changed = Vec::new();
+        for state in WAITING {
+            let found = lock(conn, state, jobs)?;
+            changed.extend(found.iter().copied());
+            set_priority(conn, state.table(), "job_id", &found, priority)?;
+        }
+        changed.sort_unstable();
+        set_priority(conn, "solid_queue_jobs", "id", &changed, priority)?;
+        Ok(changed)
+    })
+}
+
+fn set_priority(
+    conn: &mut Conn<'_>,
+    table: &str,
+    key: &str,
+    jobs: &[i64],
+    priority: i32,
+) -> QueryResult<()> {
+    if jobs.is_empty() {
+        return Ok(());
+    }
+    let text = conn.write(&format!(
+        "UPDATE {table} SET priority = $1 WHERE {key} IN {{in $2}}"
+    ));
+    on!(conn, |c| cached(
+        sql(text)
+            .bind::<Integer, _>(priority)
+            .bind::<Text, _>(id_list(jobs))
+    )
+    .execute(c))
+    .map(drop)
+}
+
+/// Of these jobs, those that have not ended: they may stand where nobody has
+/// looked for them, because they were moved meanwhile.
+pub(crate) fn open(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
+    let text = conn.write(
+        "SELECT id AS job_id FROM solid_queue_jobs j WHERE id IN {in $1} AND finished_at IS NULL \
+         AND NOT EXISTS (SELECT 1 FROM solid_queue_failed_executions f WHERE f.job_id = j.id) ORDER BY id",
+    );
+    on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
+        .load(c))
+    .map(job_ids)
+}

@@ -1,0 +1,62 @@
+//! Lets a job wait again: ready, scheduled or blocked.
+
+use crate::db::conn::connection::{Conn, on};
+use crate::db::conn::sql::{Execution, cached, id_list, job_ids, sql};
+use crate::db::table::blocked::insert;
+use diesel::prelude::*;
+use diesel::sql_types::Text;
+use std::time::Duration;
+
+/// Makes jobs without an execution ready or scheduled, as their time says.
+pub(crate) fn place(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
+    let text = conn.write(
+        "INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at) \
+         SELECT id, queue_name, priority, scheduled_at, {now} FROM solid_queue_jobs \
+         WHERE id IN {in $1} AND scheduled_at > {now} ORDER BY id \
+         ON CONFLICT (job_id) DO UPDATE SET scheduled_at = excluded.scheduled_at RETURNING job_id",
+    );
+    let later: Vec<Execution> = on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
+        .load(c))?;
+    let later = job_ids(later);
+    let now: Vec<i64> = jobs
+        .iter()
+        .filter(|job| !later.contains(job))
+        .copied()
+        .collect();
+    if now.is_empty() {
+        return Ok(());
+    }
+    enter(conn, &now)
+}
+
+/// Lets jobs wait again: ready, or scheduled after `delay`.
+pub(crate) fn make_waiting(
+    conn: &mut Conn<'_>,
+    jobs: &[i64],
+    delay: Option<Duration>,
+) -> QueryResult<()> {
+    if jobs.is_empty() {
+        return Ok(());
+    }
+    match delay.filter(|delay| !delay.is_zero()) {
+        None => crate::db::table::ready::insert(conn, jobs),
+        Some(delay) => crate::db::table::scheduled::insert(conn, jobs, delay),
+    }
+}
+
+/// Makes jobs without an execution ready, and wakes who sleeps. Those with a
+/// limit are blocked, until they are promoted a moment later if there is room.
+pub(crate) fn enter(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
+    // One that is ready already, by somebody's hand, must not hold up others.
+    let text = conn.write(
+        "INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at) \
+         SELECT id, queue_name, priority, class_name, {cautious}, {now} FROM solid_queue_jobs \
+         WHERE id IN {in $1} AND concurrency_key IS NULL ORDER BY id ON CONFLICT (job_id) DO NOTHING RETURNING job_id",
+    );
+    let ready: Vec<Execution> = on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
+        .load(c))?;
+    if ready.len() < jobs.len() {
+        insert(conn, jobs)?;
+    }
+    crate::db::conn::wakeup::notify(conn, jobs.len())
+}

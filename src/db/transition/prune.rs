@@ -1,0 +1,169 @@
+//! Deletes processes that are gone and recovers their claims.
+
+use crate::db::conn::connection::{Conn, on};
+use crate::db::conn::sql::{cached, sql};
+use crate::db::schema::tables::solid_queue_processes::dsl;
+use crate::db::table::processes::{CRASHED, ENDED, Id};
+use crate::db::transition::recover::{self, Death, Recovered};
+use crate::mutant;
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Nullable, Text};
+
+/// The processes that a child program registered, and whether each was
+/// draining: it names them all `<kind>-<token>.<number>`.
+pub(crate) fn of_child(conn: &mut Conn<'_>, token: &str) -> QueryResult<Vec<(i64, bool)>> {
+    let rows: Vec<(i64, bool, String)> = on!(conn, |c| dsl::solid_queue_processes
+        .select((dsl::id, dsl::draining, dsl::name))
+        .filter(dsl::name.like(format!("%-{token}.%")))
+        .order(dsl::id)
+        .load(c))?;
+    let was_draining = |draining, name: &str| draining && !name.starts_with(CRASHED);
+    Ok(rows
+        .into_iter()
+        .map(|(id, draining, name)| (id, was_draining(draining, &name)))
+        .collect())
+}
+
+/// Deletes a process that is gone and recovers its claims, in one
+/// transaction. `None`: it is alive after all, claiming right now, or
+/// somebody else has pruned it.
+///
+/// `heartbeat_seq` is the count that the observer saw unchanged; without it
+/// the death is certain, a child that was waited for.
+pub(crate) fn prune(
+    conn: &mut Conn<'_>,
+    id: i64,
+    heartbeat_seq: Option<i64>,
+    death: &Death,
+) -> QueryResult<Option<Recovered>> {
+    if heartbeat_seq.is_some() && mutant::is("prune_from_stale_snapshot") {
+        return prune_stale(conn, id, death);
+    }
+    conn.transaction(|conn| {
+        if !lock(conn, id, heartbeat_seq)? {
+            return Ok(None);
+        }
+        let recovered = recover::recover(conn, id, death)?;
+        recover::drop_jobless(conn, id)?;
+        on!(conn, |c| diesel::delete(
+            dsl::solid_queue_processes.find(id)
+        )
+        .execute(c))?;
+        Ok(Some(recovered))
+    })
+}
+
+/// Locks the row of a process that is gone. False: it is not to be pruned.
+fn lock(conn: &mut Conn<'_>, id: i64, heartbeat_seq: Option<i64>) -> QueryResult<bool> {
+    let lock = if heartbeat_seq.is_some() {
+        "{lock skip}"
+    } else {
+        "{lock}"
+    };
+    let text = conn.write(&format!(
+        "SELECT id FROM solid_queue_processes WHERE id = $1 AND heartbeat_seq = coalesce($2, heartbeat_seq) {lock}"
+    ));
+    let row: Option<Id> = on!(conn, |c| cached(
+        sql(text)
+            .bind::<BigInt, _>(id)
+            .bind::<Nullable<BigInt>, _>(heartbeat_seq)
+    )
+    .get_result(c))
+    .optional()?;
+    Ok(row.is_some())
+}
+
+/// The same as [`prune`], claim by claim. While some are left, so is the row of
+/// the process, under another name: its heartbeats find it no longer.
+pub(crate) fn prune_piecemeal(
+    conn: &mut Conn<'_>,
+    id: i64,
+    heartbeat_seq: Option<i64>,
+    death: &Death,
+) -> QueryResult<Option<Recovered>> {
+    conn.transaction(|conn| {
+        if !lock(conn, id, heartbeat_seq)? {
+            return Ok(None);
+        }
+        let recovered = recover::recover_piecemeal(conn, id, death)?;
+        if recovered.left.is_none() {
+            on!(conn, |c| diesel::delete(
+                dsl::solid_queue_processes.find(id)
+            )
+            .execute(c))?;
+            return Ok(Some(recovered));
+        }
+        let text = conn.write(&format!(
+            "UPDATE solid_queue_processes SET draining = true, listening = false, \
+             name = CASE WHEN name LIKE '{CRASHED}%' OR name LIKE '{ENDED}%' THEN name ELSE $1 || name END \
+             WHERE id = $2"
+        ));
+        let prefix = if death.is_crash { CRASHED } else { ENDED };
+        on!(conn, |c| cached(
+            sql(text).bind::<Text, _>(prefix).bind::<BigInt, _>(id)
+        )
+        .execute(c))?;
+        Ok(Some(recovered))
+    })
+}
+
+/// Processes of Windlass that hold claims although they have no row: another
+/// program has deleted it. Only Windlass notes when a claim was begun, so that
+/// the claims of Rails are left to Rails.
+pub(crate) fn without_row(conn: &mut Conn<'_>) -> QueryResult<Vec<i64>> {
+    let text = "SELECT DISTINCT c.process_id AS id FROM solid_queue_claimed_executions c \
+         WHERE c.started_at IS NOT NULL AND c.process_id IS NOT NULL \
+         AND NOT EXISTS (SELECT 1 FROM solid_queue_processes p WHERE p.id = c.process_id)";
+    let rows: Vec<Id> = on!(conn, |c| cached(sql(text.to_owned())).load(c))?;
+    Ok(rows.into_iter().map(|row| row.id).collect())
+}
+
+/// Recovers the claims of a process without a row, claim by claim. `None`: it
+/// has one after all.
+pub(crate) fn recover_without_row(
+    conn: &mut Conn<'_>,
+    id: i64,
+    death: &Death,
+) -> QueryResult<Option<Recovered>> {
+    conn.transaction(|conn| {
+        let text = "SELECT id FROM solid_queue_processes WHERE id = $1";
+        let row: Option<Id> = on!(conn, |c| cached(sql(text.to_owned()).bind::<BigInt, _>(id))
+            .get_result(c))
+        .optional()?;
+        if row.is_some() {
+            return Ok(None);
+        }
+        recover::recover_piecemeal(conn, id, death).map(Some)
+    })
+}
+
+/// A deliberate fault: believes that nothing has changed since the look.
+fn prune_stale(conn: &mut Conn<'_>, id: i64, death: &Death) -> QueryResult<Option<Recovered>> {
+    let recovered = conn.transaction(|conn| recover::recover(conn, id, death))?;
+    crate::clock::nap(std::time::Duration::from_millis(60));
+    on!(conn, |c| diesel::delete(
+        dsl::solid_queue_processes.find(id)
+    )
+    .execute(c))?;
+    Ok(Some(recovered))
+}
+
+/// Takes the row of a process away that holds no claim. False: it holds some,
+/// or it was gone.
+pub(crate) fn deregister(conn: &mut Conn<'_>, id: i64) -> QueryResult<bool> {
+    conn.transaction(|conn| {
+        // Locked first: a claim of this process would have to lock it too.
+        let text = conn.write("SELECT id FROM solid_queue_processes WHERE id = $1 {lock}");
+        let row: Option<Id> = on!(conn, |c| cached(sql(text).bind::<BigInt, _>(id))
+            .get_result(c))
+        .optional()?;
+        if row.is_none() || !crate::db::table::claimed::held_by(conn, id)?.is_empty() {
+            return Ok(false);
+        }
+        on!(conn, |c| diesel::delete(
+            dsl::solid_queue_processes.find(id)
+        )
+        .execute(c))
+        .map(|rows| rows == 1)
+    })
+}

@@ -1,0 +1,118 @@
+//! Jobs of Windlass that a supervisor of Solid Queue has failed, as it took
+//! their process for dead: taken back, as after any other crash.
+
+use crate::db::conn::connection::{Conn, on};
+use crate::db::conn::sql::{cached, id_list, sql};
+use crate::db::model::claim::Finished;
+use crate::db::model::outcome::{self, Began, EndedRun};
+use crate::db::table::scheduled;
+use crate::db::transition::place;
+use crate::db::transition::recover::{self, Death, Lost, MAX_CRASHES, Next, Recovered};
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Nullable, Text};
+
+/// How Solid Queue names the death of a process.
+const KINDS: [&str; 3] = [
+    "SolidQueue::Processes::ProcessPrunedError",
+    "SolidQueue::Processes::ProcessMissingError",
+    "SolidQueue::Processes::ProcessExitError",
+];
+
+/// How many jobs one transaction takes back.
+const BATCH: i64 = 100;
+
+#[derive(QueryableByName)]
+struct Id {
+    #[diesel(sql_type = BigInt)]
+    pub(crate) id: i64,
+}
+
+/// The id of the failed execution that is the newest.
+pub(crate) fn newest(conn: &mut Conn<'_>) -> QueryResult<i64> {
+    let text = "SELECT coalesce(max(id), 0) AS id FROM solid_queue_failed_executions";
+    let row: Id = on!(conn, |c| cached(sql(text.to_owned())).get_result(c))?;
+    Ok(row.id)
+}
+
+#[derive(QueryableByName)]
+struct Failed {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+    #[diesel(sql_type = Nullable<Text>)]
+    error: Option<String>,
+    #[diesel(embed)]
+    lost: Lost,
+}
+
+/// Takes jobs back whose failed executions have ids after the first and up to
+/// the second. A job of Ruby has an `active_job_id`, and stays failed.
+///
+/// The claim is gone, and with it the slot of a concurrency key: a job with a
+/// key is blocked again. To delete the failed execution is the fence.
+pub(crate) fn take_back(
+    conn: &mut Conn<'_>,
+    (after, until): (i64, i64),
+    death: &Death,
+) -> QueryResult<Recovered> {
+    let mut recovered = Recovered::default();
+    conn.transaction(|conn| {
+        for failed in failed_by_ruby(conn, after, until)? {
+            take_back_one(conn, &failed, death, &mut recovered)?;
+        }
+        Ok(recovered)
+    })
+}
+
+fn failed_by_ruby(conn: &mut Conn<'_>, after: i64, until: i64) -> QueryResult<Vec<Failed>> {
+    let text = conn.write(&format!(
+        "SELECT f.id, f.error, CAST(0 AS bigint) AS claim_id, f.job_id, f.created_at AS started_at, CAST(NULL AS text) AS verdict, \
+         false AS cancelled, j.class_name, j.crash_count, \
+         coalesce(j.max_crashes, {MAX_CRASHES}) AS max_crashes, j.at_most_once \
+         FROM solid_queue_failed_executions f JOIN solid_queue_jobs j ON j.id = f.job_id \
+         WHERE f.id > $1 AND f.id <= $2 AND f.error LIKE '%SolidQueue::Processes::Process%Error%' \
+         AND j.active_job_id IS NULL AND j.finished_at IS NULL ORDER BY f.id LIMIT $3 {{lock skip of f}}"
+    ));
+    let rows: Vec<Failed> = on!(conn, |c| cached(
+        sql(text)
+            .bind::<BigInt, _>(after)
+            .bind::<BigInt, _>(until)
+            .bind::<BigInt, _>(BATCH)
+    )
+    .load(c))?;
+    let is_death = |row: &Failed| {
+        let (kind, _) = outcome::parts(row.error.as_deref().unwrap_or_default());
+        KINDS.contains(&kind.as_str())
+    };
+    Ok(rows.into_iter().filter(is_death).collect())
+}
+
+fn take_back_one(
+    conn: &mut Conn<'_>,
+    failed: &Failed,
+    death: &Death,
+    recovered: &mut Recovered,
+) -> QueryResult<()> {
+    let text =
+        conn.write("DELETE FROM solid_queue_failed_executions WHERE id IN {in $1} RETURNING id");
+    let gone: Vec<Id> = on!(conn, |c| cached(
+        sql(text).bind::<Text, _>(id_list(&[failed.id]))
+    )
+    .load(c))?;
+    if gone.iter().all(|row| row.id != failed.id) {
+        return Ok(());
+    }
+    let job = failed.lost.job_id;
+    let run = EndedRun {
+        process_id: 0,
+        claim_id: 0,
+        job_id: job,
+        began: Began::At(None),
+        by_owner: false,
+        finished: Finished::Keep,
+    };
+    match recover::judge(conn, &run, &failed.lost, death, recovered)? {
+        Next::Nothing => Ok(()),
+        Next::Wait(None) => place::enter(conn, &[job]),
+        Next::Wait(Some(delay)) => scheduled::insert(conn, &[job], delay),
+    }
+}

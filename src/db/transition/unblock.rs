@@ -1,0 +1,180 @@
+//! What becomes of unique ids after a job: who waited for it goes on, a job
+//! that failed takes its own back, and those of jobs that are gone are free.
+
+use crate::db::conn::connection::{Conn, on};
+use crate::db::conn::sql::{Execution, cached, id_list, job_ids, sql};
+use crate::db::model::claim::Mark;
+use crate::db::model::new_row::UniqueScope;
+use crate::db::table::unique_jobs::AGAIN;
+use crate::db::transition::enqueue::resolve_conflict::{self, holder, insert, lock, take_over};
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
+use serde::Deserialize;
+
+/// Whether no job is left that the one of a blocked execution `b` waits for.
+///
+/// Counts and not NOT EXISTS, for which the planner may read all jobs at once,
+/// and `coalesce`, lest it read, for each job, all that wait for another.
+pub(crate) const IS_FREE: &str = "(SELECT count(*) FROM windlass_unique_jobs u JOIN solid_queue_jobs h ON h.id = coalesce(u.after_job_id, 0) \
+     WHERE u.job_id = b.job_id AND h.finished_at IS NULL \
+     AND (SELECT count(*) FROM solid_queue_failed_executions f WHERE f.job_id = h.id) = 0) = 0";
+
+/// Lets those jobs go on that waited for one of these jobs to give a unique id
+/// up.
+pub(crate) fn unblock(conn: &mut Conn<'_>, ended: &[i64]) -> QueryResult<()> {
+    let behind = "IN (SELECT job_id FROM windlass_unique_jobs WHERE after_job_id IN {in $2})";
+    let_go_on(conn, behind, ended).map(drop)
+}
+
+/// Lets those of the jobs go on that wait for none, and returns how many.
+/// `which` names them by the ids `$2`.
+fn let_go_on(conn: &mut Conn<'_>, which: &str, ids: &[i64]) -> QueryResult<usize> {
+    conn.transaction(|conn| {
+        let text = conn.write(&format!(
+            "SELECT b.job_id FROM solid_queue_blocked_executions b WHERE b.concurrency_key = $1 \
+             AND {IS_FREE} AND b.job_id {which} ORDER BY b.job_id + 0 {{lock skip of b}}"
+        ));
+        let free: Vec<Execution> = on!(conn, |c| cached(
+            sql(text)
+                .bind::<Text, _>(AGAIN)
+                .bind::<Text, _>(id_list(ids))
+        )
+        .load(c))?;
+        let free = job_ids(free);
+        if free.is_empty() {
+            return Ok(0);
+        }
+        let text = conn.write("DELETE FROM solid_queue_blocked_executions WHERE job_id IN {in $1}");
+        on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(&free)))
+            .execute(c))?;
+        crate::db::transition::place::place(conn, &free)?;
+        Ok(free.len())
+    })
+}
+
+#[derive(QueryableByName)]
+struct Waiting {
+    #[diesel(sql_type = BigInt)]
+    job_id: i64,
+    #[diesel(sql_type = Integer)]
+    priority: i32,
+    #[diesel(sql_type = Bool)]
+    is_free: bool,
+}
+
+/// Looks at `batch` jobs that wait for another, beyond a place in their order,
+/// and lets those go on whose wait is over. The end of the other has not seen
+/// them: they were not committed yet.
+///
+/// Returns where to go on, `None` at the end of the walk, and how many jobs
+/// wait no longer.
+pub(crate) fn sweep(
+    conn: &mut Conn<'_>,
+    beyond: Mark,
+    batch: usize,
+) -> QueryResult<(Option<Mark>, usize)> {
+    let text = format!(
+        "SELECT b.job_id, b.priority, {IS_FREE} AS is_free FROM solid_queue_blocked_executions b \
+         WHERE b.concurrency_key = $1 AND (b.priority, b.job_id) > ($2, $3) \
+         ORDER BY b.priority, b.job_id LIMIT $4"
+    );
+    let seen: Vec<Waiting> = on!(conn, |c| cached(
+        sql(text)
+            .bind::<Text, _>(AGAIN)
+            .bind::<Integer, _>(beyond.priority)
+            .bind::<BigInt, _>(beyond.job_id)
+            .bind::<BigInt, _>(batch as i64)
+    )
+    .load(c))?;
+    let last = seen.last().filter(|_| seen.len() == batch);
+    let reached = last.map(|last| Mark {
+        priority: last.priority,
+        job_id: last.job_id,
+    });
+    let free = seen.iter().filter(|job| job.is_free);
+    let free: Vec<i64> = free.map(|job| job.job_id).collect();
+    let unblocked = if free.is_empty() {
+        0
+    } else {
+        let_go_on(conn, "IN {in $2}", &free)?
+    };
+    Ok((reached, unblocked))
+}
+
+#[derive(QueryableByName)]
+struct Named {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+    #[diesel(sql_type = Text)]
+    unique_id: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    policy: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Policy {
+    unique_scope: Option<UniqueScope>,
+}
+
+/// Takes the unique ids back for jobs that have failed and are to run again,
+/// and returns those of the jobs whose unique id another holds by now.
+pub(crate) fn retake(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
+    let text = conn.write(
+        "WITH chosen AS MATERIALIZED (SELECT id, unique_id, policy FROM solid_queue_jobs WHERE id IN {in $1}) \
+         SELECT id, unique_id, policy FROM chosen WHERE unique_id IS NOT NULL ORDER BY unique_id, id",
+    );
+    let named: Vec<Named> = on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
+        .load(c))?;
+    let mut refused = Vec::new();
+    let mut had = String::new();
+    for job in named {
+        // Of two with the same one, only the first can have it.
+        if job.unique_id == had || !retake_one(conn, &job)? {
+            refused.push(job.id);
+        } else {
+            had = job.unique_id;
+        }
+    }
+    Ok(refused)
+}
+
+fn retake_one(conn: &mut Conn<'_>, job: &Named) -> QueryResult<bool> {
+    let stored: Option<Policy> = job
+        .policy
+        .as_deref()
+        .and_then(|text| serde_json::from_str(text).ok());
+    let scope = stored
+        .and_then(|policy| policy.unique_scope)
+        .unwrap_or_default();
+    let name = &job.unique_id;
+    for _ in 0..resolve_conflict::TURNS {
+        if !insert(conn, &[(name, job.id, scope.column())])?.is_empty() {
+            return Ok(true);
+        }
+        let Some(hold) = lock(conn, name)? else {
+            continue;
+        };
+        if holder(conn, &hold)?.is_some_and(|(holder, _)| holder != job.id) {
+            return Ok(false);
+        }
+        take_over(conn, name, (job.id, scope), None)?;
+        return Ok(true);
+    }
+    Err(diesel::result::Error::NotFound)
+}
+
+/// Takes away the rows of jobs that are gone, but for those that a result
+/// still holds and those that somebody is about to change.
+pub(crate) fn forget(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<usize> {
+    // Counts and not NOT EXISTS, for which the planner may read all jobs at once.
+    let text = conn.write(
+        "DELETE FROM windlass_unique_jobs WHERE unique_id IN (SELECT unique_id FROM windlass_unique_jobs u \
+         WHERE job_id IN {in $1} \
+         AND (SELECT count(*) FROM windlass_results r WHERE r.job_id = u.job_id AND r.expires_at > {now}) = 0 \
+         AND (SELECT count(*) FROM solid_queue_jobs h WHERE h.id = u.after_job_id AND h.finished_at IS NULL) = 0 \
+         ORDER BY unique_id || '' {lock skip})",
+    );
+    on!(conn, |c| sql(text)
+        .bind::<Text, _>(id_list(jobs))
+        .execute(c))
+}

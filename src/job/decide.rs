@@ -1,0 +1,142 @@
+//! What a policy makes of an attempt that ended with an error.
+
+use crate::db::model::outcome::{Ending, Failure};
+use crate::job::error::{Decision, Interrupted, JobError};
+use crate::job::policy::Policy;
+use crate::job::timeout::OnTimeout;
+use std::time::Duration;
+
+impl Policy {
+    /// What is to become of a job after an attempt (1 is the first) that
+    /// ended with `error`. `computed` is the delay that the job's type wants.
+    pub(crate) fn judge(
+        &self,
+        attempt: u32,
+        error: &JobError,
+        computed: Option<Duration>,
+    ) -> Ending {
+        let failure = Failure::new(&error.kind, &error.message).at(error.place.clone());
+        let tries_left = attempt < self.max_attempts.unwrap_or(1);
+        let once = self.is_at_most_once();
+        match error.decision {
+            Decision::Interrupted(Interrupted::Cancelled) => Ending::Cancel(failure),
+            // Nothing that the job has done, or failed to do.
+            Decision::Interrupted(Interrupted::Lost) => {
+                given_back(once, LOST, "could not rely on its claim any more")
+            }
+            Decision::Interrupted(Interrupted::Stopping) => given_back(once, STOPPED, "stopped"),
+            Decision::Discard => Ending::Discard(failure),
+            Decision::Fail => Ending::Fail(failure),
+            Decision::Interrupted(Interrupted::TimedOut) if self.says(OnTimeout::Discard) => {
+                Ending::Discard(failure)
+            }
+            Decision::Interrupted(Interrupted::TimedOut) if self.says(OnTimeout::Fail) => {
+                Ending::Fail(failure)
+            }
+            Decision::Snooze(_) | Decision::RetryAfter(_) if once => Ending::Fail(refused(failure)),
+            Decision::Snooze(delay) => Ending::Snooze(delay),
+            _ if once || !tries_left => Ending::Fail(failure),
+            Decision::RetryAfter(delay) => Ending::Retry(failure, delay),
+            Decision::ByPolicy | Decision::Interrupted(Interrupted::TimedOut) => {
+                let delay =
+                    computed.unwrap_or_else(|| self.backoff.unwrap_or_default().after(attempt));
+                Ending::Retry(failure, delay)
+            }
+        }
+    }
+}
+
+/// Why claims are given back, for people.
+const LOST: &str = "their process could not rely on them any more";
+
+const STOPPED: &str = "the stop of their process interrupted them";
+
+/// A run that its process has cut off.
+fn given_back(once: bool, why: &str, how: &str) -> Ending {
+    if once {
+        Ending::Fail(Failure::outcome_unknown(how))
+    } else {
+        Ending::Release(why.to_owned())
+    }
+}
+
+fn refused(failure: Failure) -> Failure {
+    Failure::new(
+        "at_most_once",
+        format!(
+            "it asked to be run again, which an at-most-once job never is by itself: {}",
+            failure.message
+        ),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::policy::Delivery;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn error() -> JobError {
+        JobError::from("no")
+    }
+
+    #[test]
+    fn one_attempt_is_the_default() {
+        assert!(matches!(
+            Policy::new().judge(1, &error(), None),
+            Ending::Fail(_)
+        ));
+        let policy = Policy::new().max_attempts(2);
+        assert!(matches!(policy.judge(1, &error(), None), Ending::Retry(..)));
+        assert!(matches!(policy.judge(2, &error(), None), Ending::Fail(_)));
+    }
+
+    #[test]
+    fn the_body_decides_before_the_policy() {
+        let policy = Policy::new().max_attempts(2);
+        let judge = |error: JobError| policy.judge(1, &error, Some(SECOND));
+        assert!(matches!(judge(error().fail()), Ending::Fail(_)));
+        assert!(matches!(judge(error().discard()), Ending::Discard(_)));
+        assert!(matches!(judge(error()), Ending::Retry(_, SECOND)));
+        assert!(matches!(
+            judge(error().retry_after(2 * SECOND)),
+            Ending::Retry(_, delay) if delay == 2 * SECOND
+        ));
+        assert!(matches!(
+            judge(JobError::snooze(SECOND)),
+            Ending::Snooze(SECOND)
+        ));
+    }
+
+    #[test]
+    fn what_the_process_cuts_off_is_given_back_uncounted() {
+        let once = Policy::new().delivery(Delivery::AtMostOnce);
+        for interrupted in [Interrupted::Lost, Interrupted::Stopping] {
+            let error = JobError::from(interrupted);
+            for attempts in 1..3 {
+                let ending = Policy::new().max_attempts(attempts).judge(1, &error, None);
+                assert!(matches!(ending, Ending::Release(_)), "{ending:?}");
+            }
+            let ending = once.judge(1, &error, None);
+            let Ending::Fail(failure) = &ending else {
+                panic!("{ending:?}")
+            };
+            assert_eq!(failure.kind, "outcome_unknown");
+        }
+        let cancelled = once.judge(1, &JobError::from(Interrupted::Cancelled), None);
+        assert!(matches!(cancelled, Ending::Cancel(_)), "{cancelled:?}");
+    }
+
+    #[test]
+    fn at_most_once_is_never_tried_again() {
+        let policy = Policy::new().max_attempts(9).delivery(Delivery::AtMostOnce);
+        for error in [
+            error(),
+            error().retry_after(SECOND),
+            JobError::snooze(SECOND),
+        ] {
+            assert!(matches!(policy.judge(1, &error, None), Ending::Fail(_)));
+        }
+    }
+}

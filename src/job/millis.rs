@@ -1,0 +1,31 @@
+//! Durations as whole milliseconds, which people can read in a column.
+
+use serde::{Deserialize, Deserializer, Serializer};
+use std::time::Duration;
+
+pub(crate) fn serialize<S: Serializer>(value: &Duration, out: S) -> Result<S::Ok, S::Error> {
+    out.serialize_u64(u64::try_from(value.as_millis()).unwrap_or(u64::MAX))
+}
+
+pub(crate) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<Duration, D::Error> {
+    u64::deserialize(input).map(Duration::from_millis)
+}
+
+/// The same, where nothing may be said.
+pub(crate) mod option {
+    use serde::{Deserializer, Serializer};
+    use std::time::Duration;
+
+    pub(crate) fn serialize<S: Serializer>(
+        value: &Option<Duration>,
+        out: S,
+    ) -> Result<S::Ok, S::Error> {
+        super::serialize(&value.unwrap_or_default(), out)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        input: D,
+    ) -> Result<Option<Duration>, D::Error> {
+        super::deserialize(input).map(Some)
+    }
+}

@@ -1,0 +1,103 @@
+//! One claimed job, from its arguments to its outcome.
+
+use crate::db::model::outcome::Ending;
+use crate::job::context::Run;
+use crate::job::error::{Decision, Interrupted, JobError, Output};
+use crate::job::policy::Policy;
+use crate::job::registry::Registry;
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Once;
+
+/// What performing came to.
+#[derive(Debug, Clone)]
+pub(crate) enum Outcome {
+    /// It returned this.
+    Finished(Output),
+    /// It returned an error or panicked, or its arguments made no sense; what
+    /// its policy makes of that.
+    Ended(Ending),
+    /// No type of this class is registered here.
+    UnknownClass,
+}
+
+/// Decodes, runs, and catches what the job throws.
+pub(crate) fn perform(registry: &Registry, arguments: &str, run: &Run) -> Outcome {
+    note_panics();
+    // An earlier job may have caught its panic, and one that is only passed
+    // on notes no place of its own.
+    PANICKED_AT.take();
+    PERFORMING.set(true);
+    let result = catch_unwind(AssertUnwindSafe(|| registry.perform(arguments, run)));
+    PERFORMING.set(false);
+    match result {
+        Ok(Some(Ok(output))) => Outcome::Finished(output),
+        Ok(Some(Err(error))) => Outcome::Ended(judge_run(registry, run, error)),
+        Ok(None) => Outcome::UnknownClass,
+        Err(payload) => Outcome::Ended(judge_run(registry, run, panicked(payload))),
+    }
+}
+
+fn judge_run(registry: &Registry, run: &Run, error: JobError) -> Ending {
+    let error = error.heed(|interrupted| run.signals.has_raised(interrupted));
+    if error.decision == Decision::Interrupted(Interrupted::Stopping) {
+        run.signals.live.note_cut_short();
+    }
+    judge(registry, &run.class_name, &run.policy, run.attempt, &error)
+}
+
+/// What is to become of a job after an attempt that ended with `error`. A
+/// `retry_in` that panics has no say.
+pub(crate) fn judge(
+    registry: &Registry,
+    class_name: &str,
+    policy: &Policy,
+    attempt: u32,
+    error: &JobError,
+) -> Ending {
+    note_panics();
+    PERFORMING.set(true);
+    let computed = catch_unwind(AssertUnwindSafe(|| {
+        registry.retry_in(class_name, attempt, error)
+    }));
+    PERFORMING.set(false);
+    policy.judge(attempt, error, computed.unwrap_or_default())
+}
+
+thread_local! {
+    static PERFORMING: Cell<bool> = const { Cell::new(false) };
+    static PANICKED_AT: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Has the place of a panic noted, which its payload does not tell. The hook
+/// that was there before still runs for all other threads; a job's panic is
+/// reported as its failure instead.
+fn note_panics() {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| {
+        let previous = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if PERFORMING.get() {
+                let place = info.location().map(ToString::to_string);
+                PANICKED_AT.with_borrow_mut(|noted| *noted = place);
+            } else {
+                previous(info);
+            }
+        }));
+    });
+}
+
+fn panicked(payload: Box<dyn Any + Send>) -> JobError {
+    // `&*`: a `&Box<dyn Any>` would itself be taken for the payload.
+    let message = payload
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| (*payload).downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "the panic carried no text".to_owned());
+    // The payload's own destructor may panic as well.
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(payload)));
+    let mut error = JobError::new("panic", message);
+    error.place = PANICKED_AT.take();
+    error
+}

@@ -1,0 +1,374 @@
+//! Which classes a program performs, and how. Types end here.
+
+use crate::db::table::classes::NewClass;
+use crate::job::arguments::envelope;
+use crate::job::arguments::redact;
+use crate::job::arguments::{MAX_DEPTH, is_too_deep};
+use crate::job::class::Job;
+use crate::job::context::{Context, Run};
+use crate::job::error::{JobError, Output};
+use crate::job::new_job::NewJob;
+use crate::job::policy::Policy;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Performs one job from its arguments; the result is JSON.
+type Perform = dyn Fn(&str, &Run) -> Result<Output, JobError> + Send + Sync;
+
+/// A job type without its type.
+struct Class {
+    perform: Box<Perform>,
+    policy: Policy,
+    retry_in: fn(u32, &JobError) -> Option<Duration>,
+    new_job: fn(&str) -> Result<NewJob, String>,
+    queue: &'static str,
+    redact: &'static [&'static str],
+}
+
+/// The job types that a program performs, with the state lent to each.
+///
+/// ```
+/// # use serde::{Deserialize, Serialize};
+/// # use windlass::{Context, Job, JobResult, Registry};
+/// # #[derive(Serialize, Deserialize)] struct Import;
+/// # impl Job for Import {
+/// #     const NAME: &'static str = "import";
+/// #     type State = String; type Output = ();
+/// #     fn perform(self, _: &Context<'_, String>) -> JobResult { Ok(()) }
+/// # }
+/// let registry = Registry::new().register::<Import>("state of the application".to_string());
+/// assert!(registry.classes().any(|class| class == "import"));
+/// ```
+#[derive(Clone, Default)]
+pub struct Registry {
+    classes: BTreeMap<String, Arc<Class>>,
+    defaults: Policy,
+}
+
+impl Registry {
+    /// Performs nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Performs jobs of type `J`, under its name and its aliases, lending
+    /// them `state`: a value, or an `Arc` that others have too.
+    ///
+    /// # Panics
+    /// When another type has one of the names: a mistake of the program, that
+    /// no job should have to find.
+    #[must_use]
+    pub fn register<J: Job>(mut self, state: impl Into<Arc<J::State>>) -> Self {
+        let state = state.into();
+        let class = Arc::new(Class {
+            perform: Box::new(move |arguments, run| perform::<J>(arguments, &state, run)),
+            policy: J::policy(),
+            retry_in: J::retry_in,
+            new_job: new_job::<J>,
+            queue: J::QUEUE,
+            redact: J::REDACT,
+        });
+        for name in std::iter::once(&J::NAME).chain(J::ALIASES) {
+            let taken = self.classes.insert((*name).to_owned(), Arc::clone(&class));
+            assert!(taken.is_none(), "two job types are registered as `{name}`");
+        }
+        self
+    }
+
+    /// What this program does with jobs of which neither their enqueue nor
+    /// their type says it: attempts, back-off, and whatever else a worker
+    /// decides. What a supervisor must know, the delivery and the crash cap,
+    /// is stored with each job when it is enqueued, and not taken from here.
+    ///
+    /// ```
+    /// use windlass::{Policy, Registry};
+    /// let registry = Registry::new().defaults(Policy::new().max_attempts(5));
+    /// # let _ = registry;
+    /// ```
+    #[must_use]
+    pub fn defaults(mut self, policy: Policy) -> Self {
+        self.defaults = policy;
+        self
+    }
+
+    /// The names and aliases of all registered types, sorted.
+    pub fn classes(&self) -> impl Iterator<Item = &str> {
+        self.classes.keys().map(String::as_str)
+    }
+
+    /// What others are to know of the types, under each of their names.
+    pub(crate) fn described(&self) -> Vec<NewClass> {
+        let describe = |(name, class): (&String, &Arc<Class>)| {
+            let redact = serde_json::json!(class.redact).to_string();
+            NewClass(name.clone(), class.queue.to_owned(), redact)
+        };
+        self.classes.iter().map(describe).collect()
+    }
+
+    /// `None`: no type of this name is registered.
+    pub(crate) fn perform(&self, arguments: &str, run: &Run) -> Option<Result<Output, JobError>> {
+        let class = self.classes.get(&run.class_name)?;
+        Some((class.perform)(arguments, run))
+    }
+
+    /// Completes the policy that is stored with a job.
+    pub(crate) fn complete(&self, class_name: &str, stored: Policy) -> Policy {
+        let known = match self.classes.get(class_name) {
+            Some(class) => stored.or(&class.policy),
+            None => stored,
+        };
+        known.or(&self.defaults)
+    }
+
+    /// A job of a class that is known here only by its name, from arguments
+    /// as JSON text: with the queue, the priority and the policy of its type.
+    /// `null` stands for no arguments, whatever the type.
+    ///
+    /// # Errors
+    /// When the class is not registered, or the arguments are not those of
+    /// its type.
+    pub fn new_job(&self, class_name: &str, arguments: &str) -> crate::error::Result<NewJob> {
+        let refused = |reason: String| crate::error::Error::InvalidJob {
+            class: class_name.chars().take(80).collect(),
+            reason,
+        };
+        let Some(class) = self.classes.get(class_name) else {
+            let known: Vec<&str> = self.classes().collect();
+            let known = known.join("`, `");
+            return Err(refused(format!(
+                "no type of this name is registered in this program; it knows `{known}`"
+            )));
+        };
+        (class.new_job)(arguments).map_err(refused)
+    }
+
+    /// The delay that the job's type wants before its next attempt.
+    pub(crate) fn retry_in(
+        &self,
+        class_name: &str,
+        attempt: u32,
+        error: &JobError,
+    ) -> Option<Duration> {
+        let class = self.classes.get(class_name)?;
+        (class.retry_in)(attempt, error)
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.classes.keys()).finish()
+    }
+}
+
+fn perform<J: Job>(arguments: &str, state: &J::State, run: &Run) -> Result<Output, JobError> {
+    let job: J = decode(arguments).map_err(|error| {
+        let reason = redact::hide_in_text(error.to_string(), arguments, J::REDACT);
+        JobError::new(
+            "undecodable_arguments",
+            format!("the arguments are not those of `{}`: {reason}", J::NAME),
+        )
+    })?;
+    let output = job.perform(&Context::new(state, run))?;
+    let text = serde_json::to_string(&output)
+        .map_err(|error| JobError::new("unserialisable_output", error.to_string()))?;
+    Ok(keepable::<J>(text))
+}
+
+/// What can be kept of what a job returned. One that returned too much has
+/// done its work all the same, and running it again would only repeat that:
+/// it has succeeded, and its result says why it is not there.
+fn keepable<J: Job>(text: String) -> Output {
+    if text == "null" {
+        return Output::default();
+    }
+    let problem = if text.len() > J::MAX_RESULT {
+        format!(
+            "result_too_large: it takes {} bytes as JSON, more than the {} allowed; store the data elsewhere and \
+             return a reference, or raise `MAX_RESULT`",
+            text.len(),
+            J::MAX_RESULT
+        )
+    } else if is_too_deep(&text) {
+        format!(
+            "result_too_deep: it is nested deeper than {MAX_DEPTH} arrays and objects, and could not be read again"
+        )
+    } else {
+        return Output {
+            text: Some(text),
+            problem: None,
+        };
+    };
+    log::warn!(class = J::NAME; "the result of a job of class {} is not kept: {problem}", J::NAME);
+    Output {
+        text: None,
+        problem: Some(problem),
+    }
+}
+
+fn new_job<J: Job>(arguments: &str) -> Result<NewJob, String> {
+    let decoded = decode::<J>(arguments);
+    // No arguments: a unit struct, or one without required fields.
+    let job = match (decoded, arguments.trim()) {
+        (Err(error), "null") => decode("{}").map_err(|_| error),
+        (decoded, _) => decoded,
+    };
+    let job = job.map_err(|error| format!("the arguments are not those of its type: {error}"))?;
+    NewJob::new(&job).map_err(|error| error.to_string())
+}
+
+/// Reads arguments: a job's own JSON, or Active Job's envelope around it when
+/// Ruby enqueued it, where the first argument must be the hash of fields.
+///
+/// The envelope is tried first: a type whose fields may all be missing would
+/// decode from the envelope itself, and lose what is in it.
+pub(crate) fn decode<J: Job>(arguments: &str) -> Result<J, serde_json::Error> {
+    let plain = match (serde_json::from_str(arguments), arguments) {
+        // No arguments, whichever way they are not there.
+        (Err(error), "{}") => serde_json::from_str("null").map_err(|_| error),
+        (plain, _) => plain,
+    };
+    if !arguments.contains("\"job_class\"") {
+        return plain;
+    }
+    let Ok(Value::Object(mut fields)) = serde_json::from_str(arguments) else {
+        return plain;
+    };
+    // A type without required fields would take the envelope for its own JSON.
+    let is_from_ruby = fields.contains_key("executions")
+        || fields
+            .get("job_class")
+            .and_then(Value::as_str)
+            .is_some_and(|class| class == J::NAME || J::ALIASES.contains(&class));
+    match fields.remove("arguments") {
+        Some(Value::Array(list)) if is_from_ruby || plain.is_err() => {
+            envelope::read(list, arguments)
+        }
+        _ => plain,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::error::JobResult;
+    use serde::{Deserialize, Serialize};
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Import {
+        file: String,
+    }
+
+    impl Job for Import {
+        const NAME: &'static str = "import";
+        const ALIASES: &'static [&'static str] = &["old_import"];
+        type State = ();
+        type Output = ();
+        fn perform(self, _cx: &Context<'_, ()>) -> JobResult {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn arguments_come_plain_or_in_an_envelope() {
+        let expected = Import { file: "a".into() };
+        let plain: Import = decode(r#"{"file":"a"}"#).unwrap();
+        assert_eq!(plain, expected);
+        let ruby = r#"{"job_class":"Import","arguments":[{"file":"a","_aj_symbol_keys":["file"]}],"executions":0}"#;
+        assert_eq!(decode::<Import>(ruby).unwrap(), expected);
+        assert!(decode::<Import>(r#"{"job_class":"Import","arguments":[]}"#).is_err());
+        assert!(decode::<Import>("not json").is_err());
+    }
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Bare;
+
+    impl Job for Bare {
+        const NAME: &'static str = "bare";
+        type State = ();
+        type Output = ();
+        fn perform(self, _cx: &Context<'_, ()>) -> JobResult {
+            Ok(())
+        }
+    }
+
+    /// What a recurring task of a file has that names no arguments.
+    #[test]
+    fn no_arguments_are_those_of_a_type_without_fields() {
+        for none in ["null", "{}"] {
+            assert_eq!(decode::<Bare>(none).unwrap(), Bare, "{none}");
+        }
+        assert!(decode::<Bare>(r#"{"a":1}"#).is_err());
+        assert!(decode::<Import>("{}").is_err());
+    }
+
+    #[derive(Serialize, Deserialize)]
+    struct Sweep {
+        days: Option<u32>,
+    }
+
+    impl Job for Sweep {
+        const NAME: &'static str = "SweepJob";
+        type State = ();
+        type Output = ();
+        fn perform(self, _cx: &Context<'_, ()>) -> JobResult {
+            Ok(())
+        }
+    }
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Loose {
+        file: Option<String>,
+        arguments: Option<Vec<u32>>,
+        job_class: Option<String>,
+    }
+
+    impl Job for Loose {
+        const NAME: &'static str = "loose";
+        type State = ();
+        type Output = ();
+        fn perform(self, _cx: &Context<'_, ()>) -> JobResult {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn an_envelope_is_not_taken_for_optional_fields() {
+        let ruby = r#"{"job_class":"SweepJob","arguments":[{"days":3}],"executions":0}"#;
+        assert_eq!(decode::<Sweep>(ruby).unwrap().days, Some(3));
+        let none = r#"{"job_class":"SweepJob","arguments":[]}"#;
+        assert_eq!(decode::<Sweep>(none).unwrap().days, None);
+        let positional = r#"{"job_class":"SweepJob","arguments":["3"]}"#;
+        assert!(decode::<Sweep>(positional).is_err());
+        assert_eq!(decode::<Sweep>("{}").unwrap().days, None);
+    }
+
+    #[test]
+    fn an_envelope_is_never_taken_for_the_job_in_it() {
+        let ruby = r#"{"job_class":"Loose","arguments":[{"file":"a"}],"executions":0}"#;
+        assert_eq!(decode::<Loose>(ruby).unwrap().file.as_deref(), Some("a"));
+        let wrong = r#"{"job_class":"Loose","arguments":[{"file":1}],"executions":0}"#;
+        assert!(decode::<Loose>(wrong).is_err());
+        let own = r#"{"file":"a","job_class":"x","arguments":[1]}"#;
+        assert_eq!(decode::<Loose>(own).unwrap().arguments, Some(vec![1]));
+    }
+
+    #[test]
+    fn aliases_are_classes_too() {
+        let registry = Registry::new().register::<Import>(());
+        assert_eq!(
+            registry.classes().collect::<Vec<_>>(),
+            ["import", "old_import"]
+        );
+    }
+
+    #[test]
+    #[should_panic(expected = "two job types are registered as `import`")]
+    fn two_types_of_one_name_are_refused() {
+        let _ = Registry::new()
+            .register::<Import>(())
+            .register::<Import>(());
+    }
+}

@@ -1,0 +1,359 @@
+//! What a running job and those who watch over it tell each other.
+
+use crate::clock;
+use crate::db::model::outcome::Ending;
+use crate::db::table::progress::{Note, Progress};
+use crate::job::error::Interrupted;
+use crate::job::lease::Lease;
+use crate::job::timeout::Limit;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+/// One run, from its claim to its end.
+#[derive(Debug, Default)]
+pub(crate) struct Live {
+    cancelled: AtomicBool,
+    /// The process stops, and does not wait for the job any longer.
+    called_off: AtomicBool,
+    /// The interruptions that the job was told of.
+    pub(crate) raised: AtomicU8,
+    /// The stop of its process has ended this run.
+    is_cut_short: AtomicBool,
+    /// Set when the job's code begins.
+    begun: OnceLock<Begun>,
+    /// The job's code has returned.
+    is_over: AtomicBool,
+    /// What becomes of the job when its process has been ended for its sake.
+    verdict: OnceLock<Ending>,
+    /// It has, or may have, recorded steps.
+    has_steps: AtomicBool,
+    /// It has ended its claim itself, if its transaction was committed.
+    ends_itself: AtomicBool,
+    progress: Mutex<Told>,
+    /// For a job that sleeps.
+    sleep: Mutex<()>,
+    woken: Condvar,
+}
+
+#[derive(Debug)]
+struct Begun {
+    thread: Thread,
+    /// When the job is told that its time is over; when it is ended by force.
+    deadline: Option<Instant>,
+    overrun: Option<Instant>,
+}
+
+#[derive(Debug, Default)]
+struct Told {
+    progress: Option<Progress>,
+    /// Counts the changes; the thread's name is the first.
+    change: u64,
+    /// The last one that a heartbeat has carried.
+    carried: Option<u64>,
+}
+
+/// A note that no heartbeat has carried yet.
+#[derive(Debug)]
+pub(crate) struct News {
+    pub(crate) note: Note,
+    change: u64,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Live {
+    /// The job's code begins now, on this thread.
+    pub(crate) fn begin(&self, limit: Option<Limit>) {
+        let now = clock::instant();
+        let deadline = limit.and_then(|limit| now.checked_add(limit.timeout));
+        let overrun = limit.and_then(|limit| deadline?.checked_add(limit.grace));
+        let _ = self.begun.set(Begun {
+            thread: std::thread::current(),
+            deadline,
+            overrun,
+        });
+    }
+
+    /// The job's code has returned.
+    pub(crate) fn end(&self) {
+        self.is_over.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    /// When the job is told that its time is over.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.begun.get()?.deadline
+    }
+
+    /// When the process must be ended for this job's sake: not for one that
+    /// has returned, nor once that is decided.
+    pub(crate) fn overrun(&self) -> Option<Instant> {
+        if self.is_over() || self.verdict().is_some() {
+            return None;
+        }
+        self.begun.get()?.overrun
+    }
+
+    /// It has overrun its time, and this is what its end will be, written down
+    /// with its claim.
+    pub(crate) fn condemn(&self, verdict: Ending) {
+        let _ = self.verdict.set(verdict);
+    }
+
+    pub(crate) fn verdict(&self) -> Option<&Ending> {
+        self.verdict.get()
+    }
+
+    /// The process stops, and does not wait for the job any longer.
+    pub(crate) fn call_off(&self) {
+        self.called_off.store(true, Ordering::Relaxed);
+        self.wake();
+    }
+
+    /// The job has been, or could have been, told of this interruption.
+    pub(crate) fn raise(&self, interrupted: Interrupted) {
+        self.raised.fetch_or(interrupted.bit(), Ordering::Relaxed);
+    }
+
+    /// The stop of the process has ended this run.
+    pub(crate) fn note_cut_short(&self) {
+        self.is_cut_short.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_cut_short(&self) -> bool {
+        self.is_cut_short.load(Ordering::Relaxed)
+    }
+
+    /// Somebody has asked for the job to be cancelled.
+    pub(crate) fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Relaxed);
+        self.wake();
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_steps(&self) {
+        self.has_steps.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_steps(&self) -> bool {
+        self.has_steps.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_own_end(&self) {
+        self.ends_itself.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn ends_itself(&self) -> bool {
+        self.ends_itself.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn tell(&self, progress: Progress) {
+        let mut told = lock(&self.progress);
+        if told.progress.as_ref() != Some(&progress) {
+            told.progress = Some(progress);
+            told.change += 1;
+        }
+    }
+
+    /// What the next heartbeat is to carry, unless nothing has changed.
+    pub(crate) fn news(&self) -> Option<News> {
+        let begun = self.begun.get()?;
+        let told = lock(&self.progress);
+        (told.carried != Some(told.change)).then(|| News {
+            note: Note {
+                thread: begun.thread.name().map(str::to_owned),
+                progress: told.progress.clone(),
+            },
+            change: told.change,
+        })
+    }
+
+    pub(crate) fn carried(&self, news: &News) {
+        lock(&self.progress).carried = Some(news.change);
+    }
+
+    /// Has a job that sleeps look again whether it should end.
+    pub(crate) fn wake(&self) {
+        // Taken, so that a job which has looked and does not wait yet is not
+        // missed.
+        let _sleep = lock(&self.sleep);
+        self.woken.notify_all();
+    }
+
+    pub(crate) fn has_timed_out(&self) -> bool {
+        self.deadline().is_some_and(|at| clock::instant() >= at)
+    }
+
+    pub(crate) fn check(&self, lease: &Lease) -> Result<(), Interrupted> {
+        let interrupted = if self.called_off.load(Ordering::Relaxed) && !self.has_timed_out() {
+            // Before the claim, which such a process gives up.
+            Interrupted::Stopping
+        } else if lease.is_lost() {
+            Interrupted::Lost
+        } else if self.is_cancelled() {
+            Interrupted::Cancelled
+        } else if self.has_timed_out() {
+            Interrupted::TimedOut
+        } else {
+            return Ok(());
+        };
+        self.raise(interrupted);
+        Err(interrupted)
+    }
+
+    pub(crate) fn sleep(&self, until: Instant, lease: &Lease) -> Result<(), Interrupted> {
+        let mut sleep = lock(&self.sleep);
+        loop {
+            self.check(lease)?;
+            let now = clock::instant();
+            if now >= until {
+                return Ok(());
+            }
+            let next = self.deadline().map_or(until, |at| at.min(until));
+            // A lease that is renewed meanwhile is looked at anew.
+            let lease_left = lease.left().max(Duration::from_millis(1));
+            let pause = next.saturating_duration_since(now).min(lease_left);
+            sleep = match self.woken.wait_timeout(sleep, pause) {
+                Ok((sleep, _)) => sleep,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::context::Signals;
+    use std::sync::Arc;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn begun(timeout: Duration) -> Live {
+        let live = Live::default();
+        live.begin(Some(Limit {
+            timeout,
+            grace: SECOND,
+        }));
+        live
+    }
+
+    #[test]
+    fn a_sleep_ends_at_the_deadline() {
+        let (live, lease) = (begun(Duration::from_millis(10)), Lease::new(60 * SECOND));
+        let slept = live.sleep(clock::deadline(Duration::MAX), &lease);
+        assert_eq!(slept, Err(Interrupted::TimedOut));
+        assert_eq!(live.sleep(clock::instant(), &lease), slept);
+    }
+
+    #[test]
+    fn a_sleep_ends_with_the_lease() {
+        let live = Live::default();
+        let lease = Lease::new(Duration::from_millis(10));
+        let slept = live.sleep(clock::deadline(Duration::MAX), &lease);
+        assert_eq!(slept, Err(Interrupted::Lost));
+    }
+
+    #[test]
+    fn a_sleep_ends_when_a_stop_waits_no_longer() {
+        let (live, lease) = (Arc::new(Live::default()), Lease::new(600 * SECOND));
+        let other = Arc::clone(&live);
+        let stops = std::thread::spawn(move || other.call_off());
+        let slept = live.sleep(clock::deadline(Duration::MAX), &lease);
+        assert_eq!(slept, Err(Interrupted::Stopping));
+        stops.join().unwrap();
+        lease.lose();
+        assert_eq!(live.check(&lease), Err(Interrupted::Stopping));
+    }
+
+    #[test]
+    fn a_stop_does_not_hide_that_the_time_was_over() {
+        let (live, lease) = (begun(Duration::ZERO), Lease::new(60 * SECOND));
+        live.call_off();
+        assert_eq!(live.check(&lease), Err(Interrupted::TimedOut));
+    }
+
+    #[test]
+    fn what_was_raised_counts_when_it_is_over() {
+        let signals = Signals {
+            stopping: Arc::default(),
+            lease: Arc::new(Lease::new(Duration::ZERO)),
+            live: Arc::default(),
+        };
+        clock::nap(Duration::from_millis(2));
+        let (live, lease) = (&signals.live, &signals.lease);
+        assert_eq!(live.check(lease), Err(Interrupted::Lost));
+        lease.renew(clock::since_boot() + 60 * SECOND);
+        assert!(!lease.is_lost() && signals.has_raised(Interrupted::Lost));
+        for other in [
+            Interrupted::Stopping,
+            Interrupted::Cancelled,
+            Interrupted::TimedOut,
+        ] {
+            assert!(!signals.has_raised(other), "{other:?}");
+        }
+        signals.stopping.store(true, Ordering::Relaxed);
+        assert!(signals.has_raised(Interrupted::Stopping));
+    }
+
+    #[test]
+    fn a_sleep_is_as_long_as_was_asked() {
+        let (live, lease) = (Live::default(), Lease::new(60 * SECOND));
+        let start = clock::instant();
+        live.sleep(start + Duration::from_millis(20), &lease)
+            .unwrap();
+        assert!(start.elapsed() >= Duration::from_millis(20));
+    }
+
+    #[test]
+    fn a_sleeper_is_woken() {
+        let (live, lease) = (Arc::new(Live::default()), Lease::new(600 * SECOND));
+        let other = Arc::clone(&live);
+        let cancels = std::thread::spawn(move || other.cancel());
+        let slept = live.sleep(clock::deadline(Duration::MAX), &lease);
+        assert_eq!(slept, Err(Interrupted::Cancelled));
+        cancels.join().unwrap();
+    }
+
+    #[test]
+    fn what_has_returned_overruns_nothing() {
+        let live = begun(SECOND);
+        assert!(live.overrun().unwrap() - live.deadline().unwrap() == SECOND);
+        live.end();
+        assert_eq!(live.overrun(), None);
+        assert!(begun(Duration::MAX).overrun().is_none());
+    }
+
+    #[test]
+    fn only_changes_are_news() {
+        let live = Live::default();
+        assert!(live.news().is_none(), "it has not begun");
+        live.begin(None);
+        let first = live.news().unwrap();
+        assert_eq!(first.note.progress, None);
+        live.carried(&first);
+        assert!(live.news().is_none());
+        live.tell(Progress::new(1.0, "a".to_owned()));
+        let second = live.news().unwrap();
+        live.tell(Progress::new(2.0, "a".to_owned()));
+        live.carried(&second);
+        let third = live.news().unwrap();
+        assert_eq!(
+            third.note.progress,
+            Some(Progress::new(2.0, "a".to_owned()))
+        );
+        live.carried(&third);
+        live.tell(Progress::new(2.0, "a".to_owned()));
+        assert!(live.news().is_none());
+    }
+}

@@ -1,0 +1,93 @@
+//! How long a run of a job may take, and what becomes of one that takes longer.
+
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// What becomes of a job that has overrun its
+/// [`timeout`](Policy::timeout).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum OnTimeout {
+    /// It was an attempt like any other that failed: the next one comes after
+    /// the back-off, if one is left. An at-most-once job fails.
+    #[default]
+    Retry,
+    /// The job has failed, however many attempts are left.
+    Fail,
+    /// The job has ended without having failed, and is kept like a finished
+    /// one, with the reason.
+    Discard,
+}
+
+/// A duration as a column holds it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Span(#[serde(with = "crate::job::millis")] pub(crate) Duration);
+
+/// After the timeout, until the process of a job that does not end is ended.
+pub(crate) const GRACE: Duration = Duration::from_secs(5);
+
+/// The time that one run has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Limit {
+    pub(crate) timeout: Duration,
+    pub(crate) grace: Duration,
+}
+
+/// What is as good as no limit: `Duration::MAX`, cut to what a column holds.
+pub(crate) const NEVER: Duration = Duration::from_millis(u64::MAX);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::db::model::outcome::Ending;
+    use crate::job::error::{Interrupted, JobError};
+    use crate::job::policy::Delivery;
+    use crate::job::policy::Policy;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn an_endless_timeout_is_none_stored_or_not() {
+        let policy = Policy::new().timeout(Duration::MAX);
+        assert_eq!(policy.limit(), None);
+        let column = policy.to_column().unwrap();
+        let read = Policy::of_columns(Some(&column), None, false);
+        assert_eq!(read.limit(), None);
+        let stubborn = read.or(&Policy::new().timeout(SECOND));
+        assert_eq!(stubborn.limit(), None, "it overrides the type's");
+    }
+
+    #[test]
+    fn a_column_holds_all_of_it() {
+        let policy = Policy::new()
+            .timeout(2 * SECOND)
+            .timeout_grace(SECOND)
+            .on_timeout(OnTimeout::Discard);
+        let column = policy.to_column().unwrap();
+        assert_eq!(
+            column,
+            r#"{"timeout":2000,"timeout_grace":1000,"on_timeout":"discard"}"#
+        );
+        assert_eq!(Policy::of_columns(Some(&column), None, false), policy);
+    }
+
+    #[test]
+    fn the_policy_decides_what_a_timeout_means() {
+        let judge = |policy: &Policy, attempt| {
+            policy.judge(attempt, &JobError::from(Interrupted::TimedOut), None)
+        };
+        let policy = Policy::new().max_attempts(2).timeout(SECOND);
+        assert!(
+            matches!(judge(&policy, 1), Ending::Retry(failure, _) if failure.kind == "timeout")
+        );
+        assert!(matches!(judge(&policy, 2), Ending::Fail(_)));
+        let fail = policy.clone().on_timeout(OnTimeout::Fail);
+        assert!(matches!(judge(&fail, 1), Ending::Fail(_)));
+        let discard = policy.clone().on_timeout(OnTimeout::Discard);
+        assert!(matches!(judge(&discard, 2), Ending::Discard(_)));
+        let once = policy.delivery(Delivery::AtMostOnce);
+        assert!(matches!(judge(&once, 1), Ending::Fail(_)));
+    }
+}

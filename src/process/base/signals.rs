@@ -1,0 +1,137 @@
+//! SIGTERM and SIGINT: in good order. SIGQUIT, or a second one: now. SIGTSTP:
+//! claim no more; SIGCONT: claim again.
+
+use crate::clock;
+use crate::error::{Error, Result};
+use crate::process::base::handle::Handle;
+use crate::process::base::ignored::Ignored;
+use crate::process::base::stop::Stop;
+use crate::process::base::{environment, parent, threads};
+use signal_hook::consts::{SIGCONT, SIGQUIT, SIGTSTP};
+use signal_hook::iterator::Signals;
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What the signals of this program have asked for so far.
+#[derive(Default)]
+struct Asked {
+    stop_at: Option<Instant>,
+    now: bool,
+    quiet: bool,
+    told: Vec<Stop>,
+}
+
+static ASKED: Mutex<Option<Asked>> = Mutex::new(None);
+
+/// A second signal within this time is the first one delivered twice, as
+/// systemd does to a whole control group.
+const SAME: Duration = Duration::from_secs(2);
+
+fn with_asked<T>(work: impl FnOnce(&mut Asked) -> T) -> T {
+    let mut asked = ASKED.lock().unwrap_or_else(PoisonError::into_inner);
+    work(asked.get_or_insert_default())
+}
+
+/// Installs the handlers, once a program; to be called before anything is
+/// claimed or started, so that a signal during the start is not lost.
+pub(crate) fn install() -> Result<()> {
+    static INSTALLED: OnceLock<std::result::Result<(), String>> = OnceLock::new();
+    let result = INSTALLED.get_or_init(|| {
+        let ignored = Ignored::lift();
+        let handled = ctrlc::try_set_handler(terminate);
+        ignored.restore();
+        handled.map_err(|error| error.to_string())?;
+        let mut others =
+            Signals::new([SIGQUIT, SIGTSTP, SIGCONT]).map_err(|error| error.to_string())?;
+        if parent::begins_quiet() {
+            turn(true);
+        }
+        std::thread::Builder::new()
+            .name("windlass-signals".to_owned())
+            .spawn(move || {
+                others.forever().for_each(|signal| match signal {
+                    SIGTSTP => turn(true),
+                    SIGCONT => turn(false),
+                    _ => quit(),
+                });
+            })
+            .map_err(|error| error.to_string())?;
+        Ok(())
+    });
+    result.clone().map_err(|reason| Error::Io {
+        action: "install the signal handlers of",
+        path: PathBuf::from("windlass"),
+        source: std::io::Error::other(reason),
+    })
+}
+
+/// TERM, INT or HUP.
+fn terminate() {
+    with_asked(|asked| match asked.stop_at {
+        None => {
+            asked.stop_at = Some(clock::instant());
+            asked.told.iter().for_each(Stop::stop);
+        }
+        Some(first) if first.elapsed() >= SAME => {
+            asked.now = true;
+            asked.told.iter().for_each(Stop::stop_now);
+        }
+        Some(_) => {}
+    });
+}
+
+fn quit() {
+    with_asked(|asked| {
+        asked.stop_at.get_or_insert_with(clock::instant);
+        asked.now = true;
+        asked.told.iter().for_each(Stop::stop_now);
+    });
+}
+
+/// Lets everything claim no more, or claim again.
+fn turn(quiet: bool) {
+    with_asked(|asked| {
+        asked.quiet = quiet;
+        asked.told.iter().for_each(|stop| stop.turn(quiet));
+    });
+}
+
+/// Whether a worker that starts now is not to claim yet.
+pub(crate) fn is_quiet() -> bool {
+    with_asked(|asked| asked.quiet)
+}
+
+/// Passes signals on to what the handle holds, those that came before too;
+/// for a supervisor's child, the end of its standard input as well.
+pub(crate) fn forward(handle: &Handle) {
+    let stop = handle.stopper();
+    with_asked(|asked| {
+        if asked.now {
+            stop.stop_now();
+        } else if asked.stop_at.is_some() {
+            stop.stop();
+        }
+        stop.turn(asked.quiet);
+        asked.told.push(stop);
+    });
+    if parent::is_supervised() {
+        // Ends with the program: a blocked read cannot be called off.
+        let _ = threads::spawn("stdin", || {
+            let mut words = [0_u8; 64];
+            while let Ok(count) = std::io::stdin().read(&mut words)
+                && count > 0
+            {
+                for word in &words[..count] {
+                    match *word {
+                        environment::QUIET => turn(true),
+                        environment::RESUME => turn(false),
+                        _ => {}
+                    }
+                }
+            }
+            terminate();
+        });
+    }
+}

@@ -1,0 +1,222 @@
+//! Makes due scheduled executions ready.
+
+use crate::db::Database;
+use crate::db::model::claim::Mark;
+use crate::db::table::{scheduled, semaphores};
+use crate::db::transition::{dispatch, unblock};
+use crate::error::{Error, Result};
+use crate::event::events::Event;
+use crate::event::hooks::Hooks;
+use crate::event::subscriber::Subscriber;
+use crate::process::base::context::Lifeline;
+use crate::process::base::handle::{Bounds, Ending, Handle, Stopped};
+use crate::process::base::heartbeat::Heart;
+use crate::process::base::registration::{Pulse, Who};
+use crate::process::base::run_hooks::Hooked;
+use crate::process::base::session::Link;
+use crate::process::base::stop::Stop;
+use crate::process::base::{service_manager, signals, threads};
+use std::time::Duration;
+
+/// Concurrency keys that are looked at in a turn.
+const SWEPT_KEYS: usize = 200;
+
+/// Jobs that wait for another that are looked at in a turn.
+const SWEPT_JOBS: usize = 2_000;
+
+/// How far the walks have come that take a stretch in each turn.
+struct Walks {
+    /// The last concurrency key with blocked jobs that was looked at.
+    key: String,
+    /// The last job that waits for another.
+    waiting: Mark,
+}
+
+/// The first pause after a turn that could not move all that is due, because
+/// other transactions have locked it. It doubles with each such turn.
+const AFTER_LOCKED: Duration = Duration::from_millis(50);
+
+/// Moves jobs whose time has come to the ready ones, in batches. Any number
+/// may run at once, on any host.
+#[derive(Debug, Clone)]
+#[must_use = "a dispatcher does nothing until `run` or `start`"]
+pub struct Dispatcher {
+    database: Database,
+    batch_size: usize,
+    polling_interval: Duration,
+    pulse: Pulse,
+    subscriber: Subscriber,
+    hooks: Hooks,
+}
+
+impl Dispatcher {
+    /// A dispatcher of batches of 500.
+    pub fn new(database: &Database) -> Self {
+        Dispatcher {
+            database: database.clone(),
+            batch_size: 500,
+            polling_interval: Duration::from_secs(1),
+            pulse: Pulse::default(),
+            subscriber: Subscriber::default(),
+            hooks: Hooks::new(),
+        }
+    }
+
+    /// How many executions a transaction moves at most. Default: 500.
+    pub fn batch_size(mut self, jobs: usize) -> Self {
+        self.batch_size = jobs;
+        self
+    }
+
+    /// The longest time between two looks; it looks earlier when it knows of
+    /// an earlier due time. Default: 1 s.
+    pub fn polling_interval(mut self, interval: Duration) -> Self {
+        self.polling_interval = interval;
+        self
+    }
+
+    /// How often to beat. Default: 10 s.
+    pub fn heartbeat_interval(mut self, interval: Duration) -> Self {
+        self.pulse.interval = interval;
+        self
+    }
+
+    /// After how long without a heartbeat it is taken for dead. Default: 60 s.
+    pub fn alive_threshold(mut self, threshold: Duration) -> Self {
+        self.pulse.threshold = threshold;
+        self
+    }
+
+    /// What to do when it starts, stops and ends.
+    pub fn hooks(mut self, hooks: Hooks) -> Self {
+        self.hooks = hooks;
+        self
+    }
+
+    /// Who hears of events.
+    pub fn subscriber(mut self, subscriber: Subscriber) -> Self {
+        self.subscriber = subscriber;
+        self
+    }
+
+    /// Dispatches until SIGTERM or SIGINT; see [`Worker::run`](super::Worker::run).
+    ///
+    /// # Errors
+    /// As for [`start`](Self::start).
+    pub fn run(self) -> Result<Stopped> {
+        signals::install()?;
+        let handle = self.start()?;
+        signals::forward(&handle);
+        Ok(service_manager::attend(handle))
+    }
+
+    /// Starts dispatching on a thread of this program.
+    ///
+    /// # Errors
+    /// When the settings are impossible, or the tables missing or too old.
+    pub fn start(self) -> Result<Handle> {
+        if self.batch_size == 0 || self.polling_interval.is_zero() {
+            return Err(Error::Settings(
+                "a dispatcher needs a batch size and a polling interval above zero".to_owned(),
+            ));
+        }
+        self.pulse.check()?;
+        let lifeline = Lifeline::open(&self.database, &self.subscriber)?;
+        let who = Who {
+            channel: None,
+            kind: "Dispatcher",
+            metadata: serde_json::json!({
+                "polling_interval": self.polling_interval.as_secs_f64(),
+                "batch_size": self.batch_size,
+                "windlass": env!("CARGO_PKG_VERSION"),
+            })
+            .to_string(),
+        };
+        let heart = Heart::new(&lifeline, self.pulse, who);
+        let start = || heart.start(|_, _| {});
+        Handle::start(
+            "dispatcher",
+            (&lifeline.clone(), Bounds::of_a_loop()),
+            Hooked::new(&self.hooks, "Dispatcher"),
+            start,
+            move |beats, stop| {
+                threads::guard("dispatcher", stop, || {
+                    self.work(&mut Link::new(&lifeline), stop);
+                });
+                let stopping = Event::Stopping { kind: "Dispatcher" };
+                lifeline.subscriber.emit(&stopping);
+                drop(beats);
+                Ending::default()
+            },
+        )
+    }
+
+    fn work(&self, link: &mut Link, stop: &Stop) {
+        let mut walks = Walks {
+            key: String::new(),
+            waiting: Mark::BEGINNING,
+        };
+        let mut locked = AFTER_LOCKED;
+        while !stop.is_stopped() {
+            let pause = match self.turn(link, stop, &mut walks, &mut locked) {
+                Ok(pause) | Err(pause) => pause,
+            };
+            stop.wait(pause);
+        }
+    }
+
+    /// One batch; how long to wait for the next.
+    fn turn(
+        &self,
+        link: &mut Link,
+        stop: &Stop,
+        walks: &mut Walks,
+        locked: &mut Duration,
+    ) -> Result<Duration, Duration> {
+        let count = link.write("dispatch", |conn| dispatch::dispatch(conn, self.batch_size))?;
+        if count > 0 {
+            *locked = AFTER_LOCKED;
+            link.subscriber().emit(&Event::Dispatched { count });
+        }
+        if count == self.batch_size {
+            link.promote();
+            return Ok(Duration::ZERO);
+        }
+        // Those that an end has not seen because they were not committed yet.
+        let (reached, _) = link.write("look for jobs whose turn has come", |conn| {
+            unblock::sweep(conn, walks.waiting, SWEPT_JOBS)
+        })?;
+        walks.waiting = reached.unwrap_or(Mark::BEGINNING);
+        while link.promote() && !stop.is_stopped() {}
+        self.sweep(link, &mut walks.key)?;
+        let next = link.write("look for due jobs", scheduled::next_due)?;
+        let pause = match next {
+            // What is due was passed over: it is locked.
+            Some(Duration::ZERO) if count == 0 => {
+                let pause = *locked;
+                *locked = pause.saturating_mul(2).min(self.polling_interval);
+                pause
+            }
+            // A little past the due time, so as not to come just before it.
+            Some(next) => {
+                *locked = AFTER_LOCKED;
+                next + Duration::from_millis(2)
+            }
+            None => self.polling_interval,
+        };
+        Ok(pause.min(self.polling_interval))
+    }
+
+    /// One stretch of a walk over the concurrency keys with blocked jobs, for
+    /// slots that came free without anybody's saying so.
+    fn sweep(&self, link: &mut Link, walk: &mut String) -> Result<(), Duration> {
+        let stretch = link.write("look for free slots", |conn| {
+            semaphores::sweep(conn, walk, SWEPT_KEYS)
+        })?;
+        *walk = stretch.reached.unwrap_or_default();
+        for key in &stretch.overlooked {
+            link.subscriber().emit(&Event::Overlooked { key });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,4 @@
+//! The dispatcher: makes scheduled jobs ready when they are due, and promotes
+//! blocked ones.
+
+pub(crate) mod builder;

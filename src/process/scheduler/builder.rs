@@ -1,0 +1,235 @@
+//! Enqueues the jobs of recurring tasks when they are due.
+
+use crate::db::Database;
+use crate::db::model::recurring::Definition;
+use crate::error::{Error, Result};
+use crate::event::events::Event;
+use crate::event::hooks::Hooks;
+use crate::event::subscriber::Subscriber;
+use crate::process::base::context::Lifeline;
+use crate::process::base::handle::{Bounds, Ending, Handle, Stopped};
+use crate::process::base::heartbeat::Heart;
+use crate::process::base::registration::{Pulse, Who};
+use crate::process::base::run_hooks::Hooked;
+use crate::process::base::{service_manager, signals, threads};
+use crate::process::scheduler::run::{Scheduling, Settings};
+use crate::recurring::schedule::time_zone;
+use crate::recurring::task::RecurringTask;
+use chrono_tz::Tz;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Fires the ticks of recurring tasks: of those it is given, and of all that
+/// were scheduled at run time. Any number may run at once, on any host: each
+/// tick is fired once, by whichever comes first.
+///
+/// ```no_run
+/// # use serde::{Deserialize, Serialize};
+/// # use windlass::{Context, Job, JobResult};
+/// # #[derive(Serialize, Deserialize)] struct Cleanup { days: u32 }
+/// # impl Job for Cleanup {
+/// #     const NAME: &'static str = "cleanup";
+/// #     type State = (); type Output = ();
+/// #     fn perform(self, _: &Context<'_, ()>) -> JobResult { Ok(()) }
+/// # }
+/// # use windlass::{Database, RecurringTask, Scheduler, Supervisor};
+/// # fn main() -> windlass::Result<()> {
+/// # let database = Database::open("app.db")?;
+/// let scheduler = Scheduler::new(&database)
+///     .time_zone("Europe/Berlin")?
+///     .task(RecurringTask::new("cleanup", "30 3 * * *", &Cleanup { days: 30 })?);
+/// Supervisor::new(&database).scheduler(scheduler).run()?;
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "a scheduler does nothing until `run` or `start`"]
+pub struct Scheduler {
+    database: Database,
+    pub(crate) tasks: Vec<RecurringTask>,
+    pub(crate) zone: Tz,
+    revision: u32,
+    pub(crate) grace: Duration,
+    pub(crate) polling_interval: Duration,
+    pulse: Pulse,
+    subscriber: Subscriber,
+    hooks: Hooks,
+}
+
+impl Scheduler {
+    /// A scheduler of the tasks that were scheduled at run time.
+    pub fn new(database: &Database) -> Self {
+        Scheduler {
+            database: database.clone(),
+            tasks: Vec::new(),
+            zone: Tz::UTC,
+            revision: 0,
+            grace: Duration::from_secs(10),
+            polling_interval: Duration::from_secs(1),
+            pulse: Pulse::default(),
+            subscriber: Subscriber::default(),
+            hooks: Hooks::new(),
+        }
+    }
+
+    /// Declares a task. It is fired by the schedulers that declare it, and by
+    /// no other: what a new version of a program does not have any more ends
+    /// with the last process of the old one.
+    pub fn task(mut self, task: RecurringTask) -> Self {
+        self.tasks.push(task);
+        self
+    }
+
+    /// Declares several tasks.
+    pub fn tasks(mut self, tasks: impl IntoIterator<Item = RecurringTask>) -> Self {
+        self.tasks.extend(tasks);
+        self
+    }
+
+    /// The time zone of declared tasks that have none of their own. Default:
+    /// UTC.
+    ///
+    /// # Errors
+    /// When there is no time zone of this name.
+    pub fn time_zone(mut self, name: &str) -> Result<Self> {
+        self.zone = time_zone(name)?;
+        Ok(self)
+    }
+
+    /// The same, of a zone that is known.
+    #[cfg(feature = "config")]
+    pub(crate) fn in_zone(mut self, zone: Tz) -> Self {
+        self.zone = zone;
+        self
+    }
+
+    /// Where versions of a program run side by side that declare a task in
+    /// different ways, the one with the highest number says how it is. Among
+    /// equal ones it is the one that was started last. Default: 0.
+    pub fn revision(mut self, number: u32) -> Self {
+        self.revision = number;
+        self
+    }
+
+    /// How late a tick may be without having been missed: so late, every tick
+    /// is still fired. Default: 10 s.
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// The longest time between two looks, and so how late a task that is
+    /// scheduled at run time may be noticed; it looks earlier when it knows of
+    /// an earlier tick. Default: 1 s.
+    pub fn polling_interval(mut self, interval: Duration) -> Self {
+        self.polling_interval = interval;
+        self
+    }
+
+    /// How often to beat. Default: 10 s.
+    pub fn heartbeat_interval(mut self, interval: Duration) -> Self {
+        self.pulse.interval = interval;
+        self
+    }
+
+    /// After how long without a heartbeat it is taken for dead. Default: 60 s.
+    pub fn alive_threshold(mut self, threshold: Duration) -> Self {
+        self.pulse.threshold = threshold;
+        self
+    }
+
+    /// What to do when it starts, stops and ends.
+    pub fn hooks(mut self, hooks: Hooks) -> Self {
+        self.hooks = hooks;
+        self
+    }
+
+    /// Who hears of events.
+    pub fn subscriber(mut self, subscriber: Subscriber) -> Self {
+        self.subscriber = subscriber;
+        self
+    }
+
+    /// Schedules until SIGTERM or SIGINT; see [`Worker::run`](super::Worker::run).
+    ///
+    /// # Errors
+    /// As for [`start`](Self::start).
+    pub fn run(self) -> Result<Stopped> {
+        signals::install()?;
+        let handle = self.start()?;
+        signals::forward(&handle);
+        Ok(service_manager::attend(handle))
+    }
+
+    /// Starts scheduling on a thread of this program.
+    ///
+    /// # Errors
+    /// When the settings are impossible, two tasks have one key, a limit of a
+    /// task's jobs is broken, or the tables are missing or too old.
+    pub fn start(self) -> Result<Handle> {
+        let declarations = self.declarations()?;
+        self.pulse.check()?;
+        let lifeline = Lifeline::open(&self.database, &self.subscriber)?;
+        let keys: Vec<&str> = self.tasks.iter().map(RecurringTask::key).collect();
+        let who = Who {
+            channel: None,
+            kind: "Scheduler",
+            metadata: serde_json::json!({
+                "polling_interval": self.polling_interval.as_secs_f64(),
+                "recurring_schedule": keys,
+                "windlass": env!("CARGO_PKG_VERSION"),
+            })
+            .to_string(),
+        };
+        let heart = Heart::new(&lifeline, self.pulse, who);
+        let start = || heart.start(|_, _| {});
+        Handle::start(
+            "scheduler",
+            (&lifeline.clone(), Bounds::of_a_loop()),
+            Hooked::new(&self.hooks, "Scheduler"),
+            start,
+            move |beats, stop| {
+                threads::guard("scheduler", stop, || {
+                    Scheduling::new(self.settings(), declarations, &lifeline).run(stop);
+                });
+                let stopping = Event::Stopping { kind: "Scheduler" };
+                lifeline.subscriber.emit(&stopping);
+                drop(beats);
+                Ending::default()
+            },
+        )
+    }
+
+    fn settings(&self) -> Settings<'_> {
+        Settings {
+            tasks: &self.tasks,
+            zone: self.zone,
+            grace: self.grace,
+            polling_interval: self.polling_interval,
+        }
+    }
+
+    /// What is stored of the tasks, once nothing is wrong with them.
+    fn declarations(&self) -> Result<Vec<Definition>> {
+        if self.polling_interval.is_zero() {
+            return Err(Error::Settings(
+                "a scheduler needs a polling interval above zero".to_owned(),
+            ));
+        }
+        let mut keys = BTreeMap::new();
+        for task in &self.tasks {
+            if let Some(first) = keys.insert(task.key(), task.place()) {
+                let place = first.or(task.place());
+                let place = place.map_or(String::new(), |place| format!("; one is at {place}"));
+                return Err(Error::Settings(format!(
+                    "two recurring tasks have the key `{}`{place}",
+                    task.key()
+                )));
+            }
+        }
+        let revision = Some(i64::from(self.revision));
+        let tasks = self.tasks.iter();
+        tasks
+            .map(|task| task.definition(revision, self.zone))
+            .collect()
+    }
+}

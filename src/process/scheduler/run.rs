@@ -1,0 +1,247 @@
+//! A scheduler at work: it declares its tasks and fires their ticks.
+
+use crate::db::transition::schedule;
+
+use crate::clock;
+use crate::db::model::recurring::{self, Definition, Fired, Firing, Row, Scheduled};
+use crate::db::table::recurring_tasks;
+use crate::db::transition::fire;
+use crate::error::{Error, Result};
+use crate::event::events::Event;
+use crate::job::id::JobId;
+use crate::process::base::context::Lifeline;
+use crate::process::base::session::Link;
+use crate::process::base::stop::Stop;
+use crate::recurring::plan;
+use crate::recurring::stored::Stored;
+use crate::recurring::task::RecurringTask;
+use crate::recurring::tasks::refusal;
+use chrono_tz::Tz;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// How often a scheduler says again which tasks it has.
+const DECLARE_EVERY: Duration = Duration::from_secs(3600);
+
+/// For how long a declared task is kept that no scheduler has any more.
+const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// What a [`Scheduler`](crate::Scheduler) is set to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Settings<'a> {
+    pub(crate) tasks: &'a [RecurringTask],
+    pub(crate) zone: Tz,
+    pub(crate) grace: Duration,
+    pub(crate) polling_interval: Duration,
+}
+
+/// A scheduler at work.
+pub(crate) struct Scheduling<'a> {
+    settings: Settings<'a>,
+    declarations: Vec<Definition>,
+    link: Link,
+    /// The keys of the tasks that it has declared, as JSON, and since when.
+    declared: Option<(String, Instant)>,
+    /// What could not be read, by task and version: it is told once.
+    unreadable: HashMap<i64, i64>,
+}
+
+/// What a look at one task came to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Look {
+    /// Its ticks up to now are dealt with, or wait.
+    Done,
+    /// Some are left for another transaction.
+    Partly,
+    /// Somebody else is at it.
+    Taken,
+}
+
+impl<'a> Scheduling<'a> {
+    pub(crate) fn new(
+        settings: Settings<'a>,
+        declarations: Vec<Definition>,
+        lifeline: &Lifeline,
+    ) -> Self {
+        Scheduling {
+            settings,
+            declarations,
+            link: Link::new(lifeline),
+            declared: None,
+            unreadable: HashMap::new(),
+        }
+    }
+
+    /// Fires what is due until it is stopped.
+    pub(crate) fn run(&mut self, stop: &Stop) {
+        while !stop.is_stopped() {
+            let pause = match self.turn(stop) {
+                Ok(pause) | Err(pause) => pause,
+            };
+            stop.wait(pause);
+        }
+    }
+
+    /// Fires what is due; how long to wait for the next.
+    fn turn(&mut self, stop: &Stop) -> Result<Duration, Duration> {
+        let declared = self.declare()?;
+        // What becomes due from here on may be met below, and may not.
+        let since = self
+            .link
+            .write("read the database's clock", recurring_tasks::now)?;
+        let mut longest = self.settings.polling_interval;
+        let mut after = Some(0);
+        // All pages: no task may stand in the way of those behind it.
+        while let Some(last) = after {
+            let due = self.link.write("look for due recurring tasks", |conn| {
+                recurring_tasks::due(conn, &declared, last)
+            })?;
+            for task in &due {
+                if stop.is_stopped() {
+                    return Ok(Duration::ZERO);
+                }
+                longest = match self.look_at(task)? {
+                    Look::Done => longest,
+                    Look::Partly => Duration::ZERO,
+                    Look::Taken => longest.min(Duration::from_millis(100)),
+                };
+            }
+            after = due
+                .last()
+                .filter(|_| due.len() == recurring_tasks::PAGE)
+                .map(|task| task.id);
+        }
+        let next = self
+            .link
+            .write("look for the next recurring task", |conn| {
+                recurring_tasks::next_tick(conn, &declared, since)
+            })?;
+        // A little past the tick, so as not to come just before it.
+        Ok(next.map_or(longest, |next| {
+            (next + Duration::from_millis(2)).min(longest)
+        }))
+    }
+
+    /// Says which tasks this program has, at the start and then every hour,
+    /// and returns the keys of those that are this scheduler's to fire.
+    fn declare(&mut self) -> Result<String, Duration> {
+        let now = clock::instant();
+        if let Some((keys, since)) = &self.declared
+            && now - *since < DECLARE_EVERY
+        {
+            return Ok(keys.clone());
+        }
+        let mut keys = Vec::new();
+        for (task, definition) in self.settings.tasks.iter().zip(&self.declarations) {
+            let next = task.next_in(self.settings.zone);
+            let scheduled = self.link.write("declare a recurring task", |conn| {
+                schedule::schedule(conn, definition, &next)
+            })?;
+            match scheduled {
+                Scheduled::Done(_) | Scheduled::Newer => keys.push(task.key()),
+                refused => self.settings_error(&refusal(task.key(), refused)),
+            }
+        }
+        self.link.write("forget what nobody declares", |conn| {
+            recurring_tasks::forget(conn, KEPT)
+        })?;
+        let keys = serde_json::json!(keys).to_string();
+        self.declared = Some((keys.clone(), now));
+        Ok(keys)
+    }
+
+    fn settings_error(&self, error: &Error) {
+        self.link.subscriber().emit(&Event::TaskRefused {
+            reason: &error.to_string(),
+        });
+    }
+
+    fn look_at(&mut self, task: &Row) -> Result<Look, Duration> {
+        let Some(firing) = self.read(task) else {
+            return Ok(Look::Done);
+        };
+        let fired = self.link.write("fire a recurring task", |conn| {
+            fire::fire(
+                conn,
+                &Firing {
+                    task,
+                    ticks: &firing.ticks,
+                    next_run_at: firing.next_run_at,
+                    overlap: firing.overlap,
+                },
+            )
+        })?;
+        let Some(fired) = fired else {
+            return Ok(Look::Taken);
+        };
+        self.tell(task, &firing, &fired);
+        Ok(match firing.next_run_at <= task.now {
+            true => Look::Partly,
+            false => Look::Done,
+        })
+    }
+
+    /// Which ticks of the task to fire, with their jobs. `None`: somebody has
+    /// written what cannot be read; the other tasks go on.
+    fn read(&mut self, task: &Row) -> Option<Ticks> {
+        match Ticks::of(task, self.settings.grace) {
+            Ok(ticks) => ticks,
+            Err(error) => {
+                let told = self.unreadable.insert(task.id, task.lock_version);
+                if told != Some(task.lock_version) {
+                    self.settings_error(&error);
+                }
+                None
+            }
+        }
+    }
+
+    fn tell(&self, task: &Row, firing: &Ticks, fired: &Fired) {
+        let subscriber = self.link.subscriber();
+        if let Some(tick) = firing.missed {
+            subscriber.emit(&Event::TicksMissed {
+                task: &task.key,
+                since: tick.and_utc(),
+            });
+        }
+        for (tick, job) in &fired.jobs {
+            subscriber.emit(&Event::Ticked {
+                task: &task.key,
+                tick: tick.and_utc(),
+                job: JobId(*job),
+            });
+        }
+        for tick in &fired.dropped {
+            subscriber.emit(&Event::TickDropped {
+                task: &task.key,
+                tick: tick.and_utc(),
+            });
+        }
+    }
+}
+
+/// The ticks of a task that are to be fired now.
+struct Ticks {
+    ticks: Vec<(chrono::NaiveDateTime, crate::db::model::new_row::NewRow)>,
+    next_run_at: chrono::NaiveDateTime,
+    missed: Option<chrono::NaiveDateTime>,
+    overlap: recurring::Overlap,
+}
+
+impl Ticks {
+    fn of(task: &Row, grace: Duration) -> Result<Option<Self>> {
+        let Some(from) = task.next_run_at else {
+            return Ok(None);
+        };
+        let stored = Stored::read(task)?;
+        let plan = plan::plan(&stored, from, task.now, grace);
+        let due = task.queued_run_at.into_iter().chain(plan.ticks);
+        let ticks = due.map(|tick| Ok((tick, stored.job(task, tick)?)));
+        Ok(Some(Ticks {
+            ticks: ticks.collect::<Result<_>>()?,
+            next_run_at: plan.next_run_at,
+            missed: plan.missed,
+            overlap: stored.overlap,
+        }))
+    }
+}

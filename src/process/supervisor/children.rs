@@ -1,0 +1,370 @@
+//! Child programs: started, watched and restarted, never forked.
+//!
+//! A child's standard input is held open; its end means stop, so that a child
+//! notices a supervisor that was killed. No descriptor, lock or database
+//! connection is shared with it.
+
+use crate::clock::{self, Backoff};
+use crate::error::{Error, Result};
+use crate::process::base::environment::{
+    BEGIN_QUIET, OF_THE_MANAGER, QUIET, RESUME, SUPERVISOR, TOKEN, new_token,
+};
+use crate::process::base::exit_codes::{BROKEN, CUT_SHORT, RECYCLED, TIMED_OUT};
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// A program that a supervisor runs, and how many of it.
+///
+/// ```no_run
+/// use windlass::Child;
+/// let workers = Child::this_program(["worker"])?.processes(2);
+/// # Ok::<(), windlass::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "a child is run by a supervisor"]
+pub struct Child {
+    program: PathBuf,
+    arguments: Vec<OsString>,
+    environment: Vec<(OsString, OsString)>,
+    pub(crate) processes: usize,
+}
+
+impl Child {
+    /// The program at this path, with these arguments, once.
+    pub fn program<A: Into<OsString>>(
+        program: impl Into<PathBuf>,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Self {
+        Child {
+            program: program.into(),
+            arguments: arguments.into_iter().map(Into::into).collect(),
+            environment: Vec::new(),
+            processes: 1,
+        }
+    }
+
+    /// This very program again, with other arguments.
+    ///
+    /// # Errors
+    /// When the system does not tell which file it was started from.
+    pub fn this_program<A: Into<OsString>>(arguments: impl IntoIterator<Item = A>) -> Result<Self> {
+        let program = std::env::current_exe().map_err(|source| Error::Io {
+            action: "find the program of",
+            path: PathBuf::from("this process"),
+            source,
+        })?;
+        Ok(Self::program(program, arguments))
+    }
+
+    /// Sets an environment variable for it, beside those of this program.
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.environment.push((name.into(), value.into()));
+        self
+    }
+
+    /// How many of it run at once.
+    pub fn processes(mut self, count: usize) -> Self {
+        self.processes = count;
+        self
+    }
+}
+
+/// How a child's life ended.
+#[derive(Debug, Clone)]
+pub(crate) struct Exit {
+    pub(crate) pid: u32,
+    pub(crate) token: String,
+    /// "was killed by signal 9", "exited with code 101".
+    pub(crate) how: String,
+    /// With a code of a graceful stop.
+    is_graceful: bool,
+    /// With a code that says that all its jobs came to their end.
+    is_drained: bool,
+    /// It left jobs behind, or has given some back.
+    pub(crate) is_cut_short: bool,
+    asked_to_stop: bool,
+    killed_by_us: bool,
+    /// How often in a row it has ended soon, if that is too often, and how
+    /// long it will stay away.
+    pub(crate) crash_loop: Option<(u32, Duration)>,
+}
+
+impl Exit {
+    /// Whether the jobs of a process of this child may have ended it. A
+    /// graceful code says so little as long as the process was not draining:
+    /// a job may have called `exit`. One that was asked to stop while the
+    /// database was away could not say that it drains.
+    pub(crate) fn is_crash(&self, draining: bool) -> bool {
+        let was_stopping = draining || self.asked_to_stop;
+        !(self.killed_by_us || (self.is_graceful && was_stopping))
+    }
+
+    /// Whether it may still hold jobs, by its code.
+    pub(crate) fn may_hold_jobs(&self) -> bool {
+        !self.is_drained
+    }
+}
+
+/// What a child is told of its supervisor.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Parent {
+    pub(crate) id: Option<i64>,
+    pub(crate) is_quiet: bool,
+}
+
+/// One place of a supervisor, where a child runs or will run again.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    child: Child,
+    running: Option<Running>,
+    restart_at: Instant,
+    backoff: Backoff,
+    /// How often in a row it ended soon after its start, or did not start.
+    falls: u32,
+}
+
+#[derive(Debug)]
+struct Running {
+    process: std::process::Child,
+    token: String,
+    since: Instant,
+    asked_to_stop: bool,
+    killed_by_us: bool,
+}
+
+/// Who lives so long was well, and is restarted at once.
+const WELL: Duration = Duration::from_secs(10);
+
+/// That often in a row is no accident any more.
+const TOO_OFTEN: u32 = 5;
+
+const LONGEST_RESTART_DELAY: Duration = Duration::from_secs(60);
+
+impl Slot {
+    pub(crate) fn all_of(children: &[Child]) -> Vec<Slot> {
+        children
+            .iter()
+            .flat_map(|child| std::iter::repeat_n(child, child.processes))
+            .map(|child| Slot {
+                child: child.clone(),
+                running: None,
+                restart_at: clock::instant(),
+                backoff: Backoff::up_to(LONGEST_RESTART_DELAY),
+                falls: 0,
+            })
+            .collect()
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.running.as_ref().map(|running| running.process.id())
+    }
+
+    /// The program, for people.
+    pub(crate) fn program(&self) -> std::borrow::Cow<'_, str> {
+        self.child.program.to_string_lossy()
+    }
+
+    /// Starts the child if its time has come, and returns its process id.
+    pub(crate) fn start(&mut self, parent: Parent) -> Result<Option<u32>> {
+        if self.running.is_some() || clock::instant() < self.restart_at {
+            return Ok(None);
+        }
+        let token = new_token();
+        let mut command = Command::new(&self.child.program);
+        command
+            .args(&self.child.arguments)
+            .stdin(Stdio::piped())
+            .envs(
+                self.child
+                    .environment
+                    .iter()
+                    .map(|(name, value)| (name, value)),
+            )
+            .env(TOKEN, &token)
+            .env_remove(SUPERVISOR)
+            .env_remove(BEGIN_QUIET);
+        for name in OF_THE_MANAGER {
+            command.env_remove(name);
+        }
+        if let Some(id) = parent.id {
+            command.env(SUPERVISOR, id.to_string());
+        }
+        if parent.is_quiet {
+            command.env(BEGIN_QUIET, "1");
+        }
+        let process = command.spawn().map_err(|source| {
+            self.fall();
+            Error::Io {
+                action: "start the program",
+                path: self.child.program.clone(),
+                source,
+            }
+        })?;
+        let pid = process.id();
+        // A child that does not read must not make its supervisor wait.
+        if let Some(stdin) = &process.stdin {
+            let _ = rustix::io::ioctl_fionbio(stdin, true);
+        }
+        self.running = Some(Running {
+            process,
+            token,
+            since: clock::instant(),
+            asked_to_stop: false,
+            killed_by_us: false,
+        });
+        Ok(Some(pid))
+    }
+
+    /// Reaps the child if it has ended.
+    pub(crate) fn reap(&mut self) -> Option<Exit> {
+        let running = self.running.as_mut()?;
+        match running.process.try_wait() {
+            Ok(status) => self.end(status?),
+            // Where SIGCHLD is ignored, or other code of this program waits for
+            // all children, a child that is gone leaves nothing to wait for.
+            Err(error) if error.raw_os_error() == Some(libc::ECHILD) => self.take(None),
+            Err(_) => None,
+        }
+    }
+
+    /// Takes in that the child has ended, and was reaped.
+    pub(crate) fn end(&mut self, status: ExitStatus) -> Option<Exit> {
+        self.take(Some(status))
+    }
+
+    /// `None`: the system does not tell how it ended.
+    fn take(&mut self, status: Option<ExitStatus>) -> Option<Exit> {
+        let running = self.running.take()?;
+        let code = status.and_then(|status| status.code());
+        let is_recycled = code == Some(i32::from(RECYCLED));
+        let crash_loop = if is_recycled || running.since.elapsed() >= WELL {
+            self.falls = 0;
+            self.backoff.reset();
+            self.restart_at = clock::instant();
+            None
+        } else {
+            let delay = self.fall();
+            (self.falls >= TOO_OFTEN).then_some((self.falls, delay))
+        };
+        Some(Exit {
+            crash_loop,
+            pid: running.process.id(),
+            token: running.token,
+            how: status.map_or_else(|| "ended in an unknown way".to_owned(), describe),
+            // Where that is not known, its row tells whether it was stopping.
+            is_graceful: status.is_none_or(|status| has_code(status, &GRACEFUL)),
+            is_drained: status.is_some_and(|status| has_code(status, &[0, RECYCLED])),
+            is_cut_short: status.is_some_and(|status| has_code(status, &[CUT_SHORT])),
+            asked_to_stop: running.asked_to_stop,
+            killed_by_us: running.killed_by_us,
+        })
+    }
+
+    /// It ended soon, or did not start: the next time comes later.
+    fn fall(&mut self) -> Duration {
+        let delay = self.backoff.delay();
+        self.falls = self.falls.saturating_add(1);
+        self.restart_at = clock::instant() + delay;
+        delay
+    }
+
+    /// Tells the child to claim no more, or to claim again. A program that is
+    /// none of ours may do with it as it likes.
+    pub(crate) fn turn(&self, quiet: bool) {
+        let running = self.running.as_ref();
+        if let Some(mut stdin) = running.and_then(|running| running.process.stdin.as_ref()) {
+            let _ = stdin.write_all(&[if quiet { QUIET } else { RESUME }]);
+        }
+    }
+
+    /// Asks the child to stop: the end of its standard input, and SIGTERM for
+    /// programs that do not read it.
+    pub(crate) fn stop(&mut self) {
+        if let Some(running) = &mut self.running {
+            running.asked_to_stop = true;
+            drop(running.process.stdin.take());
+            // Not reaped yet, so the number is still the child's.
+            if let Some(pid) = rustix::process::Pid::from_raw(running.process.id().cast_signed()) {
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+            }
+        }
+    }
+
+    /// SIGKILL; what it ran is not to blame.
+    pub(crate) fn kill(&mut self) {
+        if let Some(running) = &mut self.running {
+            running.killed_by_us = true;
+            let _ = running.process.kill();
+        }
+    }
+}
+
+/// The codes of a stop in good order, if the process was stopping. One that
+/// broke down stops so too: no job has done that.
+const GRACEFUL: [u8; 5] = [0, CUT_SHORT, RECYCLED, TIMED_OUT, BROKEN];
+
+fn has_code(status: ExitStatus, codes: &[u8]) -> bool {
+    codes
+        .iter()
+        .any(|code| status.code() == Some(i32::from(*code)))
+}
+
+fn describe(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exited with code {code}"),
+        (None, Some(signal)) => format!("was killed by signal {signal}"),
+        (None, None) => "ended".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exit(code: u8, asked_to_stop: bool) -> Exit {
+        let mut slot = Slot::all_of(&[Child::program("sh", ["-c", &format!("exit {code}")])]);
+        let slot = &mut slot[0];
+        let parent = Parent {
+            id: None,
+            is_quiet: false,
+        };
+        slot.start(parent).unwrap();
+        let running = slot.running.as_mut().unwrap();
+        running.asked_to_stop = asked_to_stop;
+        let status = running.process.wait().unwrap();
+        slot.end(status).unwrap()
+    }
+
+    #[test]
+    fn a_code_says_whether_jobs_are_to_blame() {
+        for code in GRACEFUL {
+            assert!(
+                exit(code, false).is_crash(false),
+                "a job may call `exit({code})`"
+            );
+            assert!(!exit(code, false).is_crash(true));
+            // The database did not take it that the process drains.
+            assert!(!exit(code, true).is_crash(false));
+        }
+        assert!(exit(101, true).is_crash(true));
+    }
+
+    #[test]
+    fn a_code_says_whether_jobs_were_cut_short() {
+        let said = |code| {
+            let exit = exit(code, true);
+            (exit.is_cut_short, exit.may_hold_jobs())
+        };
+        assert_eq!([said(0), said(RECYCLED)], [(false, false); 2]);
+        assert_eq!(said(CUT_SHORT), (true, true));
+        assert_eq!([said(TIMED_OUT), said(BROKEN), said(1)], [(false, true); 3]);
+    }
+}

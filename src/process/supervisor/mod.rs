@@ -1,0 +1,9 @@
+//! The supervisor: starts workers, prunes dead processes, clears what is old.
+
+pub(crate) mod builder;
+pub(crate) mod children;
+pub(crate) mod pidfile;
+pub(crate) mod prune;
+pub(crate) mod reaper;
+pub(crate) mod retention;
+pub(crate) mod run;

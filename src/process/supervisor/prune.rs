@@ -1,0 +1,432 @@
+//! Who is dead, judged by watching, and what is done about it.
+
+use crate::db::briefly;
+use crate::db::table::processes::{self, Observed};
+use crate::db::transition::recover::{Death, Recovered};
+use crate::db::transition::{prune, take_back};
+use crate::event::events::Event;
+use crate::event::subscriber::Subscriber;
+use crate::job::id::JobId;
+use crate::process::base::session::Link;
+use crate::process::supervisor::children::Exit;
+use crate::{clock, mutant};
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// Watches heartbeats. A process is dead when its count has not changed for
+/// the threshold on the watcher's own monotonic clock, while the watcher
+/// could read it all along. No two hosts' clocks are compared.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    threshold: Duration,
+    /// Two readings further apart than this leave a gap in what was seen.
+    gap: Duration,
+    last_reading: Option<Instant>,
+    seen: HashMap<i64, Seen>,
+    /// Since when processes have no row and yet claims.
+    without_row: HashMap<i64, Instant>,
+    /// Whether the last reading came after a gap.
+    was_blind: bool,
+    /// Up to which id failed executions were looked at.
+    failed_before: i64,
+    /// The newest failed execution, and when it was seen.
+    failed_since: Option<(i64, Instant)>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    heartbeat_seq: i64,
+    since: Instant,
+}
+
+impl Watch {
+    pub(crate) fn new(threshold: Duration, reading_interval: Duration) -> Self {
+        Watch {
+            threshold,
+            gap: reading_interval * 3,
+            last_reading: None,
+            seen: HashMap::new(),
+            without_row: HashMap::new(),
+            was_blind: true,
+            failed_before: 0,
+            failed_since: None,
+        }
+    }
+
+    /// Nothing seen so far counts: the next reading begins anew.
+    pub(crate) fn forget(&mut self) {
+        self.last_reading = None;
+    }
+
+    /// Takes a reading in, and returns who is dead by it. `own` are never:
+    /// a supervisor does not prune itself.
+    pub(crate) fn read(
+        &mut self,
+        processes: &[Observed],
+        own: &[i64],
+        now: Instant,
+    ) -> Vec<Observed> {
+        let was_blind = self.last_reading.is_none_or(|last| now - last > self.gap);
+        self.last_reading = Some(now);
+        self.was_blind = was_blind;
+        let mut seen = HashMap::new();
+        for process in processes {
+            let known = self
+                .seen
+                .get(&process.id)
+                .filter(|known| !was_blind && known.heartbeat_seq == process.heartbeat_seq);
+            let known = known.copied().unwrap_or(Seen {
+                heartbeat_seq: process.heartbeat_seq,
+                since: now,
+            });
+            seen.insert(process.id, known);
+        }
+        self.seen = seen;
+        let dead_for = |threshold: Duration| -> Vec<Observed> {
+            processes
+                .iter()
+                .filter(|process| !own.contains(&process.id))
+                .filter(|process| now - self.seen[&process.id].since >= threshold)
+                .cloned()
+                .collect()
+        };
+        let dead = dead_for(self.threshold);
+        // Many at once are more likely to be cut off than dead: wait as long again.
+        if dead.len() >= 3 && dead.len() * 2 > processes.len() {
+            return dead_for(self.threshold.saturating_mul(2));
+        }
+        dead
+    }
+
+    /// Takes in the id of the newest failed execution. Returns those that were
+    /// there for the threshold, after the one id and up to the other: a process
+    /// that lives has noticed by then that its claims are gone.
+    fn read_failed(&mut self, newest: i64, now: Instant) -> Option<(i64, i64)> {
+        let (until, since) = *self.failed_since.get_or_insert((newest, now));
+        let is_over = now - since >= self.threshold && until > self.failed_before;
+        if until <= self.failed_before {
+            self.failed_since = None;
+        }
+        is_over.then_some((self.failed_before, until))
+    }
+
+    /// Nothing more is to be done about the failed executions up to this one.
+    fn looked_at_failed(&mut self, until: i64) {
+        self.failed_before = until;
+        self.failed_since = None;
+    }
+
+    /// Takes in, after each reading, which processes hold claims without a row,
+    /// and returns those that did so at every reading for the threshold: one
+    /// that lives has noticed by then that its row is gone.
+    pub(crate) fn read_without_row(&mut self, processes: &[i64], now: Instant) -> Vec<i64> {
+        let known = std::mem::take(&mut self.without_row);
+        let since = |id: &i64| {
+            let since = known.get(id).filter(|_| !self.was_blind);
+            (*id, since.copied().unwrap_or(now))
+        };
+        self.without_row = processes.iter().map(since).collect();
+        let is_over = |id: &&i64| now - self.without_row[id] >= self.threshold;
+        processes.iter().filter(is_over).copied().collect()
+    }
+}
+
+/// Prunes one process: all at once, or claim by claim where something of it is
+/// locked or refused. An error says that the database is in trouble.
+fn prune(
+    link: &mut Link,
+    (id, heartbeat_seq): (i64, Option<i64>),
+    death: &Death,
+) -> Result<Option<Recovered>, Duration> {
+    // The fault needs its statements apart, in no common transaction.
+    let is_brief = !mutant::is("prune_from_stale_snapshot");
+    let whole = link.write("prune a process", |conn| {
+        briefly(conn, is_brief, |conn| {
+            prune::prune(conn, id, heartbeat_seq, death)
+        })
+    });
+    match whole {
+        Err(_) if !link.is_in_trouble() && link.is_well() => {}
+        whole => return whole,
+    }
+    let pieces = link.write("prune a process claim by claim", |conn| {
+        briefly(conn, true, |conn| {
+            prune::prune_piecemeal(conn, id, heartbeat_seq, death)
+        })
+    })?;
+    Ok(pieces.inspect(|recovered| complain(link, recovered)))
+}
+
+fn complain(link: &mut Link, recovered: &Recovered) {
+    if let Some(left) = &recovered.left {
+        link.complain("recover all claims of a dead process", left);
+    }
+}
+
+/// Recovers the claims of processes whose row was deleted: as those of a crash,
+/// for nothing else is known.
+fn recover_without_row(
+    link: &mut Link,
+    watch: &mut Watch,
+    subscriber: &Subscriber,
+) -> Result<(), Duration> {
+    let found = link.write("look for claims without a process", prune::without_row)?;
+    for id in watch.read_without_row(&found, clock::instant()) {
+        let death = Death {
+            is_crash: true,
+            how: "had no row any more".to_owned(),
+        };
+        let recovered = link.write("recover claims without a process", |conn| {
+            briefly(conn, true, |conn| {
+                prune::recover_without_row(conn, id, &death)
+            })
+        })?;
+        if let Some(recovered) = recovered {
+            complain(link, &recovered);
+            report(subscriber, "process", &id.to_string(), &death, &recovered);
+        }
+    }
+    Ok(())
+}
+
+/// Takes back what a supervisor of Solid Queue failed because the process of
+/// Windlass that ran it sent no heartbeat, or none of its own was there to see.
+fn take_back(link: &mut Link, watch: &mut Watch, subscriber: &Subscriber) -> Result<(), Duration> {
+    let newest = link.write("look for failed jobs", take_back::newest)?;
+    let Some((after, until)) = watch.read_failed(newest, clock::instant()) else {
+        return Ok(());
+    };
+    let death = Death {
+        is_crash: true,
+        how: "was taken for dead by a supervisor of Solid Queue".to_owned(),
+    };
+    let recovered = link.write("take back what Solid Queue failed", |conn| {
+        briefly(conn, true, |conn| {
+            take_back::take_back(conn, (after, until), &death)
+        })
+    })?;
+    // The rest is in its place at the next reading.
+    if !recovered.is_any() {
+        watch.looked_at_failed(until);
+        return Ok(());
+    }
+    report(
+        subscriber,
+        "process",
+        "failed by Solid Queue",
+        &death,
+        &recovered,
+    );
+    Ok(())
+}
+
+/// Prunes the processes that are dead by the watch. One that cannot be pruned
+/// at present holds up no other.
+pub(crate) fn prune_dead(
+    link: &mut Link,
+    watch: &mut Watch,
+    own: &[i64],
+    subscriber: &Subscriber,
+) -> Result<(), Duration> {
+    let processes = link.write("read the heartbeats", processes::observe)?;
+    for dead in watch.read(&processes, own, clock::instant()) {
+        let death = Death {
+            is_crash: !dead.draining,
+            how: "sent no heartbeat for too long".to_owned(),
+        };
+        match prune(link, (dead.id, Some(dead.heartbeat_seq)), &death) {
+            Ok(Some(recovered)) => report(subscriber, &dead.kind, &dead.name, &death, &recovered),
+            Ok(None) => {}
+            Err(delay) if link.is_in_trouble() => return Err(delay),
+            Err(_) => {}
+        }
+    }
+    recover_without_row(link, watch, subscriber)?;
+    take_back(link, watch, subscriber)
+}
+
+/// How long a supervisor waits before it looks again at what it could not give
+/// back of a child's.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Prunes what a child had registered that was seen to end, and notes whether
+/// it left jobs behind. An error says when to try again, as something is left.
+pub(crate) fn prune_child(
+    link: &mut Link,
+    exit: &mut Exit,
+    subscriber: &Subscriber,
+) -> Result<(), Duration> {
+    let processes = link.write("find a child's processes", |conn| {
+        prune::of_child(conn, &exit.token)
+    })?;
+    let mut again = None;
+    for (id, draining) in processes {
+        let death = Death {
+            is_crash: exit.is_crash(draining),
+            how: exit.how.clone(),
+        };
+        match prune(link, (id, None), &death) {
+            Ok(Some(recovered)) => {
+                exit.is_cut_short |= recovered.is_any();
+                again = again.or(recovered.left.is_some().then_some(AGAIN));
+                report(subscriber, "child", &exit.token, &death, &recovered);
+            }
+            Ok(None) => {}
+            Err(delay) if link.is_in_trouble() => return Err(delay),
+            Err(delay) => again = Some(delay),
+        }
+    }
+    again.map_or(Ok(()), Err)
+}
+
+fn report(subscriber: &Subscriber, kind: &str, name: &str, death: &Death, recovered: &Recovered) {
+    // Tried once more, without success.
+    let nothing = Recovered {
+        left: recovered.left.clone(),
+        ..Recovered::default()
+    };
+    if recovered.left.is_some() && *recovered == nothing {
+        return;
+    }
+    subscriber.emit(&Event::Pruned {
+        kind,
+        name,
+        how: &death.how,
+        released: recovered.released.len(),
+        delayed: recovered.delayed.len(),
+        failed: recovered.failed.len(),
+    });
+    for job in &recovered.cancelled {
+        subscriber.emit(&Event::Cancelled {
+            job: JobId(*job),
+            class: "",
+        });
+    }
+    for (job, class) in &recovered.discarded {
+        subscriber.emit(&Event::Discarded {
+            job: JobId(*job),
+            class,
+            kind: "timeout",
+            message: "the job ran for longer than its timeout",
+        });
+    }
+    if !death.is_crash {
+        return;
+    }
+    let outcomes = [
+        ("released", &recovered.released),
+        ("delayed", &recovered.delayed),
+        ("failed", &recovered.failed),
+    ];
+    for (outcome, jobs) in outcomes {
+        for job in jobs {
+            subscriber.emit(&Event::Stalled {
+                job: JobId(*job),
+                outcome,
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(id: i64, heartbeat_seq: i64) -> Observed {
+        Observed {
+            id,
+            name: format!("worker-{id}"),
+            kind: "Worker".to_owned(),
+            heartbeat_seq,
+            draining: false,
+        }
+    }
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn ids(dead: &[Observed]) -> Vec<i64> {
+        dead.iter().map(|process| process.id).collect()
+    }
+
+    #[test]
+    fn an_unchanged_heartbeat_is_death_after_the_threshold() {
+        let start = clock::instant();
+        let mut watch = Watch::new(3 * SECOND, SECOND);
+        for second in 0..3 {
+            assert!(
+                watch
+                    .read(
+                        &[process(1, 7), process(2, i64::from(second))],
+                        &[],
+                        start + SECOND * second
+                    )
+                    .is_empty()
+            );
+        }
+        let dead = watch.read(&[process(1, 7), process(2, 3)], &[], start + 3 * SECOND);
+        assert_eq!(ids(&dead), [1]);
+    }
+
+    #[test]
+    fn nobody_dies_while_or_just_after_the_database_was_away() {
+        let start = clock::instant();
+        let mut watch = Watch::new(3 * SECOND, SECOND);
+        watch.read(&[process(1, 7)], &[], start);
+        assert!(
+            watch
+                .read(&[process(1, 7)], &[], start + 10 * SECOND)
+                .is_empty()
+        );
+        for second in 11..13 {
+            assert!(
+                watch
+                    .read(&[process(1, 7)], &[], start + SECOND * second)
+                    .is_empty()
+            );
+        }
+        assert_eq!(
+            ids(&watch.read(&[process(1, 7)], &[], start + 13 * SECOND)),
+            [1]
+        );
+    }
+
+    #[test]
+    fn what_was_forgotten_does_not_count() {
+        let start = clock::instant();
+        let mut watch = Watch::new(2 * SECOND, SECOND);
+        watch.read(&[process(1, 7)], &[], start);
+        watch.forget();
+        for second in 1..3 {
+            let dead = watch.read(&[process(1, 7)], &[], start + SECOND * second);
+            assert!(dead.is_empty(), "{second}");
+        }
+        let dead = watch.read(&[process(1, 7)], &[], start + 3 * SECOND);
+        assert_eq!(ids(&dead), [1]);
+    }
+
+    #[test]
+    fn a_supervisor_never_prunes_itself() {
+        let start = clock::instant();
+        let mut watch = Watch::new(SECOND, SECOND);
+        watch.read(&[process(1, 7)], &[1], start);
+        assert!(
+            watch
+                .read(&[process(1, 7)], &[1], start + 2 * SECOND)
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn a_wave_of_deaths_waits_once_more() {
+        let start = clock::instant();
+        let mut watch = Watch::new(2 * SECOND, SECOND);
+        let all: Vec<Observed> = (1..=4).map(|id| process(id, 1)).collect();
+        for second in 0..4 {
+            assert!(watch.read(&all, &[], start + SECOND * second).is_empty());
+        }
+        assert_eq!(
+            ids(&watch.read(&all, &[], start + 4 * SECOND)),
+            [1, 2, 3, 4]
+        );
+    }
+}

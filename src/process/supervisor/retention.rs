@@ -1,0 +1,225 @@
+//! Takes away what has been kept for long enough, with a bounded load.
+
+use crate::clock;
+use crate::db::Conn;
+use crate::db::table::classes;
+use crate::db::transition::clear::{self, Old, Stretch};
+use crate::event::events::Event;
+use crate::event::subscriber::Subscriber;
+use crate::process::base::context::Lifeline;
+use crate::process::base::session::Link;
+use crate::process::base::stop::Stop;
+use crate::retention::Retention;
+use diesel::QueryResult;
+use std::time::Duration;
+
+/// Rows of one look.
+const BATCH: usize = 1_000;
+
+/// The bounds of the pause after a look that took something away, so that others
+/// get their turn. Within them it is half as long as the look took: two thirds
+/// of one connection's time.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(1));
+
+/// For how long a class is known that no worker names any more.
+const CLASSES_FOR: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// The clearing thread of a supervisor.
+pub(crate) struct Clearing {
+    link: Link,
+    retention: Retention,
+    subscriber: Subscriber,
+    stop: Stop,
+}
+
+/// What one pass took away.
+#[derive(Debug, Default)]
+struct Cleared {
+    finished: usize,
+    failed: usize,
+    results: usize,
+    others: usize,
+}
+
+impl Clearing {
+    pub(crate) fn new(lifeline: &Lifeline, retention: Retention) -> Self {
+        Clearing {
+            link: Link::new(lifeline),
+            retention,
+            subscriber: lifeline.subscriber.clone(),
+            stop: lifeline.stop.clone(),
+        }
+    }
+
+    pub(crate) fn run(mut self) {
+        while !self.stop.is_stopped() {
+            let mut cleared = Cleared::default();
+            let pause = match self.pass(&mut cleared) {
+                Ok(()) => clock::jittered(self.retention.every),
+                Err(delay) => delay,
+            };
+            if cleared.finished + cleared.failed + cleared.results > 0 {
+                self.subscriber.emit(&Event::Cleared {
+                    finished: cleared.finished,
+                    failed: cleared.failed,
+                    results: cleared.results,
+                });
+            }
+            self.stop.wait(pause);
+        }
+    }
+
+    /// One walk over everything, the kinds of rows in turn, so that none waits
+    /// for the end of another. A kind that the database refuses is left until
+    /// the next pass.
+    fn pass(&mut self, cleared: &mut Cleared) -> Result<(), Duration> {
+        let mut kinds = self.kinds()?;
+        while !kinds.is_empty() {
+            let mut going = Vec::new();
+            for mut kind in kinds {
+                let start = clock::instant();
+                let work = |conn: &mut Conn<'_>| (kind.look)(conn, kind.after);
+                match self.link.write(kind.action, work) {
+                    Ok(stretch) => {
+                        if let Some(left) = &stretch.left {
+                            self.link.complain(kind.action, left);
+                        }
+                        *cleared.count(kind.of) += stretch.cleared;
+                        if self.rest(stretch.cleared, start.elapsed()) {
+                            return Ok(());
+                        }
+                        if let Some(reached) = stretch.reached {
+                            kind.after = reached;
+                            going.push(kind);
+                        }
+                    }
+                    Err(delay) if !self.link.is_well() => return Err(delay),
+                    Err(_) => {}
+                }
+            }
+            kinds = going;
+        }
+        Ok(())
+    }
+
+    /// What is to be looked through.
+    fn kinds(&mut self) -> Result<Vec<Kind>, Duration> {
+        let mut kinds = Vec::new();
+        if let Some(old) = self.old()? {
+            kinds.push(Kind::new(
+                "clear finished jobs",
+                Of::Finished,
+                move |conn, after| clear::finished(conn, old, after, BATCH),
+            ));
+        }
+        if let Some(age) = self.retention.failed_for {
+            kinds.push(Kind::new(
+                "clear failed jobs",
+                Of::Failed,
+                move |conn, after| clear::failed(conn, age, after, BATCH),
+            ));
+        }
+        let [results, waiters] = clear::EXPIRING;
+        kinds.push(Kind::new("clear results", Of::Results, move |conn, _| {
+            clear::expired(conn, results, BATCH)
+        }));
+        kinds.push(Kind::new("clear waiters", Of::Others, move |conn, _| {
+            clear::expired(conn, waiters, BATCH)
+        }));
+        kinds.push(Kind::new("clear classes", Of::Others, |conn, _| {
+            Ok(Stretch {
+                reached: None,
+                cleared: classes::forget(conn, CLASSES_FOR)?,
+                left: None,
+            })
+        }));
+        for table in clear::BESIDE {
+            kinds.push(Kind::new(
+                "clear what jobs left behind",
+                Of::Others,
+                move |conn, after| clear::orphans(conn, table, after, BATCH),
+            ));
+        }
+        Ok(kinds)
+    }
+
+    /// Which finished jobs are to go, if any.
+    fn old(&mut self) -> Result<Option<Old>, Duration> {
+        let retention = self.retention;
+        let up_to = match retention.finished_at_most {
+            Some(most) => {
+                let counted = self
+                    .link
+                    .write("count finished jobs", |conn| clear::surplus(conn, most));
+                match counted {
+                    Ok(up_to) => up_to,
+                    Err(delay) if !self.link.is_well() => return Err(delay),
+                    // Those that are old go all the same.
+                    Err(_) => 0,
+                }
+            }
+            None => 0,
+        };
+        // Longer ago than any job: so the age takes nothing away.
+        const NEVER: Duration = Duration::from_secs(1_000 * 366 * 24 * 3600);
+        let old = Old {
+            age: retention.finished_for.unwrap_or(NEVER),
+            up_to,
+            of_ruby: retention.jobs_of_ruby,
+        };
+        Ok(Some(old).filter(|old| retention.finished_for.is_some() || old.up_to > 0))
+    }
+
+    /// Lets others have their turn. True: the process is to stop.
+    fn rest(&self, cleared: usize, took: Duration) -> bool {
+        if cleared == 0 {
+            return self.stop.is_stopped();
+        }
+        self.stop.wait((took / 2).clamp(PAUSE.0, PAUSE.1))
+    }
+}
+
+/// What rows are counted as.
+#[derive(Debug, Clone, Copy)]
+enum Of {
+    Finished,
+    Failed,
+    Results,
+    Others,
+}
+
+impl Cleared {
+    fn count(&mut self, of: Of) -> &mut usize {
+        match of {
+            Of::Finished => &mut self.finished,
+            Of::Failed => &mut self.failed,
+            Of::Results => &mut self.results,
+            Of::Others => &mut self.others,
+        }
+    }
+}
+
+type Look = dyn Fn(&mut Conn<'_>, i64) -> QueryResult<Stretch>;
+
+/// One kind of rows, and how far it was looked through.
+struct Kind {
+    action: &'static str,
+    of: Of,
+    after: i64,
+    look: Box<Look>,
+}
+
+impl Kind {
+    fn new(
+        action: &'static str,
+        of: Of,
+        look: impl Fn(&mut Conn<'_>, i64) -> QueryResult<Stretch> + 'static,
+    ) -> Self {
+        Kind {
+            action,
+            of,
+            after: 0,
+            look: Box::new(look),
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! What a worker writes with its heartbeat: the progress of its jobs.
+
+use crate::db::table::processes::Beat;
+use crate::db::table::progress;
+use crate::process::base::heartbeat::HoldsClaims;
+use crate::process::base::session::Link;
+use crate::process::worker::in_flight::Claims;
+
+/// Writes down what the jobs of a process have to tell, if anything is new;
+/// what cannot be written is carried by the next heartbeat.
+fn carry_notes(link: &mut Link, claims: &Claims, process_id: i64) {
+    let news = claims.news(process_id);
+    if news.is_empty() {
+        return;
+    }
+    let notes: Vec<_> = news.iter().map(|(id, _, news)| (*id, &news.note)).collect();
+    let written = link.write("note the progress of jobs", |conn| {
+        progress::write(conn, process_id, &notes)
+    });
+    let written = written.unwrap_or_default();
+    for (_, live, news) in news.iter().filter(|(id, ..)| written.contains(id)) {
+        live.carried(news);
+    }
+}
+
+impl HoldsClaims for Claims {
+    fn wake(&self) {
+        Claims::wake(self);
+    }
+
+    fn after_heartbeat(&self, link: &mut Link, process_id: i64, beat: &Beat) {
+        self.cancel(&beat.cancelled);
+        carry_notes(link, self, process_id);
+    }
+}

@@ -1,0 +1,216 @@
+//! A worker: a poller, job threads, a finisher, a heartbeat, a listener.
+
+use crate::db::Database;
+use crate::db::model::claim::Finished;
+use crate::error::{Error, Result};
+use crate::event::hooks::Hooks;
+use crate::event::subscriber::Subscriber;
+use crate::job::registry::Registry;
+use crate::process::base::context::Lifeline;
+use crate::process::base::handle::{Bounds, Handle, MERCY, Stopped};
+use crate::process::base::registration::Pulse;
+use crate::process::base::run_hooks::Hooked;
+use crate::process::base::{service_manager, signals};
+use crate::process::worker::run::Working;
+use crate::process::worker::settings::Settings;
+use crate::queue::QueueSelector;
+use crate::recycle::Recycle;
+use std::time::Duration;
+
+/// Claims jobs and performs them on threads of its own.
+///
+/// ```no_run
+/// # use windlass::{Database, Registry, Worker};
+/// # fn registry() -> Registry { Registry::new() }
+/// # fn main() -> windlass::Result<()> {
+/// let database = Database::open("postgres://localhost/app")?;
+/// let stopped = Worker::new(&database, registry())
+///     .queues(["mail", "import*"])?
+///     .threads(5)
+///     .run()?; // until SIGTERM or SIGINT
+/// std::process::exit(if stopped.is_drained() { 0 } else { 75 });
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "a worker does nothing until `run` or `start`"]
+pub struct Worker {
+    settings: Settings,
+}
+
+impl Worker {
+    /// A worker for all queues, with 5 threads.
+    pub fn new(database: &Database, registry: Registry) -> Self {
+        Worker {
+            settings: Settings {
+                database: database.clone(),
+                registry,
+                queues: vec![QueueSelector::All],
+                threads: 5,
+                polling_interval: Duration::from_secs(5),
+                pulse: Pulse::default(),
+                shutdown_timeout: Duration::from_secs(25),
+                finished: Finished::Keep,
+                subscriber: Subscriber::default(),
+                recycle: Recycle::new(),
+                begins_quiet: false,
+                is_program: false,
+                hooks: Hooks::new(),
+            },
+        }
+    }
+
+    /// The queues to serve, in this order: `mail`, `import*`, `*`.
+    ///
+    /// # Errors
+    /// When one is no name, prefix or `*`.
+    pub fn queues<S: AsRef<str>>(mut self, queues: impl IntoIterator<Item = S>) -> Result<Self> {
+        self.settings.queues = queues
+            .into_iter()
+            .map(|queue| queue.as_ref().parse())
+            .collect::<Result<_>>()?;
+        Ok(self)
+    }
+
+    /// How many jobs run at once. Default: 5.
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.settings.threads = threads;
+        self
+    }
+
+    /// How often to look for work without having been woken. Default: 5 s.
+    pub fn polling_interval(mut self, interval: Duration) -> Self {
+        self.settings.polling_interval = interval;
+        self
+    }
+
+    /// How often to beat. Default: 10 s.
+    pub fn heartbeat_interval(mut self, interval: Duration) -> Self {
+        self.settings.pulse.interval = interval;
+        self
+    }
+
+    /// After how long without a heartbeat a supervisor takes the process for
+    /// dead; must be the supervisor's. Default: 60 s.
+    pub fn alive_threshold(mut self, threshold: Duration) -> Self {
+        self.settings.pulse.threshold = threshold;
+        self
+    }
+
+    /// How long running jobs may go on after a stop. Default: 25 s.
+    pub fn shutdown_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.shutdown_timeout = timeout;
+        self
+    }
+
+    /// Whether the rows of finished jobs stay. Default: they do.
+    pub fn keep_finished(mut self, keep: bool) -> Self {
+        self.settings.finished = if keep {
+            Finished::Keep
+        } else {
+            Finished::Delete
+        };
+        self
+    }
+
+    /// What to do when it starts, stops and ends.
+    pub fn hooks(mut self, hooks: Hooks) -> Self {
+        self.settings.hooks = hooks;
+        self
+    }
+
+    /// When to make room for a new process. For a worker with a program of its
+    /// own; one that was started within a program just ends. Default: never.
+    pub fn recycle(mut self, recycle: Recycle) -> Self {
+        self.settings.recycle = recycle;
+        self
+    }
+
+    /// Whether it is to be recycled some day.
+    pub(crate) fn is_recycled(&self) -> bool {
+        !self.settings.recycle.is_never()
+    }
+
+    /// Who hears of events.
+    pub fn subscriber(mut self, subscriber: Subscriber) -> Self {
+        self.settings.subscriber = subscriber;
+        self
+    }
+
+    /// Works until SIGTERM or SIGINT, or, as a supervisor's child, until its
+    /// standard input ends. For the main thread of a program.
+    ///
+    /// It does not return when a job has overrun its
+    /// [timeout](crate::Policy::timeout) and does not end: then it stops, and
+    /// ends the program with exit code 124, for somebody to start it again.
+    ///
+    /// # Errors
+    /// As for [`start`](Self::start).
+    pub fn run(mut self) -> Result<Stopped> {
+        self.settings.is_program = true;
+        signals::install()?;
+        self.settings.begins_quiet = signals::is_quiet();
+        let handle = self.start()?;
+        signals::forward(&handle);
+        Ok(service_manager::attend(handle))
+    }
+
+    /// Starts the worker's threads within this program and returns at once.
+    /// No signal handler is installed, and the program is never ended: a job
+    /// that overruns its [timeout](crate::Policy::timeout) and does not end
+    /// keeps its thread and its claim until it does.
+    ///
+    /// # Errors
+    /// When the settings are impossible, or the database's tables are missing
+    /// or too old. A Postgres server that is down is waited for.
+    pub fn start(self) -> Result<Handle> {
+        self.check()?;
+        let lifeline = Lifeline::open(&self.settings.database, &self.settings.subscriber)?;
+        lifeline.stop.turn(self.settings.begins_quiet);
+        let bounds = Bounds {
+            shutdown_timeout: self.settings.shutdown_timeout,
+            mercy: MERCY,
+        };
+        Handle::start(
+            "worker",
+            (&lifeline.clone(), bounds),
+            Hooked::new(&self.settings.hooks, "Worker"),
+            || Working::start(self.settings, lifeline),
+            |worker, give_up| worker.run(give_up),
+        )
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.settings.threads == 0 {
+            return Err(Error::Settings(
+                "a worker needs at least one thread".to_owned(),
+            ));
+        }
+        if self.settings.queues.is_empty() {
+            return Err(Error::Settings(
+                "a worker needs at least one queue; `*` serves all".to_owned(),
+            ));
+        }
+        if self.settings.polling_interval.is_zero() {
+            return Err(Error::Settings(
+                "a worker needs a polling interval above zero: a notification may be missed"
+                    .to_owned(),
+            ));
+        }
+        if self.settings.recycle.after_jobs == Some(0) {
+            return Err(Error::Settings(
+                "a worker that is recycled after no job would never run one".to_owned(),
+            ));
+        }
+        if self
+            .settings
+            .recycle
+            .after
+            .is_some_and(|age| age < Recycle::SOONEST)
+        {
+            return Err(Error::Settings(
+                "a worker that is recycled after less than a second would hardly work".to_owned(),
+            ));
+        }
+        self.settings.pulse.check()
+    }
+}

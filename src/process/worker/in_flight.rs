@@ -1,0 +1,188 @@
+//! What a worker holds, in memory: the other side of its claimed executions.
+
+use crate::clock;
+use crate::db::model::claim::Claimed;
+use crate::job::running::{Live, News};
+use crate::process::base::registration::Registration;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+/// A claim that this worker holds.
+#[derive(Debug, Clone)]
+pub(crate) struct Held {
+    pub(crate) job: Arc<Claimed>,
+    pub(crate) registration: Arc<Registration>,
+    /// When a thread began it.
+    pub(crate) started: Option<Instant>,
+    pub(crate) live: Arc<Live>,
+}
+
+impl Held {
+    /// For how long a thread has been at it.
+    pub(crate) fn ran(&self) -> Duration {
+        self.started.map_or(Duration::ZERO, |began| began.elapsed())
+    }
+}
+
+/// The claims of a worker, from before they are asked for until their end
+/// was accepted by the database.
+#[derive(Debug, Default)]
+pub(crate) struct Claims {
+    held: Mutex<HashMap<i64, Held>>,
+    /// Held while a claim is under way and until its rows are entered, so
+    /// that whoever compares memory with database sees neither too early.
+    turn: Mutex<()>,
+    /// Nothing more is to be claimed.
+    is_closed: AtomicBool,
+    /// Jobs whose run the stop of the process has ended.
+    cut_short: Mutex<Vec<i64>>,
+}
+
+impl Claims {
+    fn held(&self) -> MutexGuard<'_, HashMap<i64, Held>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has nothing more claimed: the process is about to say that it drains.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::SeqCst);
+    }
+
+    /// Lets it claim again: that could not be written.
+    pub(crate) fn reopen(&self) {
+        self.is_closed.store(false, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::SeqCst)
+    }
+
+    /// To be held from before a claim until its rows are entered.
+    pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same, unless a claim is under way: a heartbeat waits for nobody.
+    pub(crate) fn try_turn(&self) -> Option<MutexGuard<'_, ()>> {
+        match self.turn.try_lock() {
+            Ok(turn) => Some(turn),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    pub(crate) fn enter(&self, jobs: &[Arc<Claimed>], registration: &Arc<Registration>) {
+        self.held().extend(jobs.iter().map(|job| {
+            let held = Held {
+                job: Arc::clone(job),
+                registration: Arc::clone(registration),
+                started: None,
+                live: Arc::default(),
+            };
+            (job.claim_id, held)
+        }));
+    }
+
+    /// Marks a claim as begun. `None`: it was given back meanwhile.
+    pub(crate) fn start(&self, claim_id: i64) -> Option<Arc<Live>> {
+        let mut held = self.held();
+        let held = held.get_mut(&claim_id)?;
+        held.started = Some(clock::instant());
+        Some(Arc::clone(&held.live))
+    }
+
+    /// Tells the jobs of these claims that somebody wants them to end.
+    pub(crate) fn cancel(&self, claims: &[i64]) {
+        let held = self.held();
+        for claim in claims {
+            if let Some(held) = held.get(claim) {
+                held.live.cancel();
+            }
+        }
+    }
+
+    /// Has jobs that sleep look again whether they should end.
+    pub(crate) fn wake(&self) {
+        self.held().values().for_each(|held| held.live.wake());
+    }
+
+    /// Tells the jobs that still run that the stop waits for them no longer.
+    pub(crate) fn call_off(&self) {
+        self.held().values().for_each(|held| held.live.call_off());
+    }
+
+    /// Whether no job has returned whose end is not settled.
+    pub(crate) fn are_settled(&self) -> bool {
+        !self.held().values().any(|held| held.live.is_over())
+    }
+
+    /// The stop of the process has ended a run of this job, which is settled.
+    pub(crate) fn note_cut_short(&self, job_id: i64) {
+        let jobs = self.cut_short.lock();
+        jobs.unwrap_or_else(PoisonError::into_inner).push(job_id);
+    }
+
+    pub(crate) fn cut_short(&self) -> Vec<i64> {
+        let jobs = self.cut_short.lock();
+        jobs.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Those that have overrun their time by now, and when the next one will.
+    pub(crate) fn overrun(&self, now: Instant) -> (Vec<Held>, Option<Instant>) {
+        let held = self.held();
+        let limited = held
+            .values()
+            .filter_map(|held| Some((held, held.live.overrun()?)));
+        let (due, later): (Vec<_>, Vec<_>) = limited.partition(|(_, overrun)| *overrun <= now);
+        let next = later.iter().map(|(_, overrun)| *overrun).min();
+        (
+            due.into_iter().map(|(held, _)| held.clone()).collect(),
+            next,
+        )
+    }
+
+    /// Whether nothing is left but what has overrun its time, and something is.
+    pub(crate) fn only_overrun(&self) -> bool {
+        let held = self.held();
+        !held.is_empty() && held.values().all(|held| held.live.verdict().is_some())
+    }
+
+    /// What the next heartbeat of a process is to carry.
+    pub(crate) fn news(&self, process_id: i64) -> Vec<(i64, Arc<Live>, News)> {
+        let held = self.held();
+        let held = held
+            .iter()
+            .filter(|(_, held)| held.registration.id == process_id);
+        held.filter_map(|(id, held)| Some((*id, Arc::clone(&held.live), held.live.news()?)))
+            .collect()
+    }
+
+    /// Their ends are settled.
+    pub(crate) fn remove(&self, claims: &[i64]) {
+        let mut held = self.held();
+        for claim in claims {
+            held.remove(claim);
+        }
+    }
+
+    /// Takes out those that no thread has begun.
+    pub(crate) fn take_unstarted(&self) -> Vec<Held> {
+        let mut held = self.held();
+        let unstarted: Vec<i64> = held
+            .iter()
+            .filter(|(_, held)| held.started.is_none())
+            .map(|(id, _)| *id)
+            .collect();
+        unstarted.iter().filter_map(|id| held.remove(id)).collect()
+    }
+
+    pub(crate) fn all(&self) -> Vec<Held> {
+        self.held().values().cloned().collect()
+    }
+
+    pub(crate) fn holds(&self, claim_id: i64) -> bool {
+        self.held().contains_key(&claim_id)
+    }
+}

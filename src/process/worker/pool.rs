@@ -1,0 +1,230 @@
+//! N named job threads.
+
+use crate::clock;
+use crate::db::Database;
+use crate::db::model::claim::{Claimed, Fence, Finished};
+use crate::error::Result;
+use crate::event::events::Event;
+use crate::event::subscriber::Subscriber;
+use crate::job::context::{Run, Signals};
+use crate::job::id::JobId;
+use crate::job::perform::perform;
+use crate::job::policy::Policy;
+use crate::job::registry::Registry;
+use crate::job::running::Live;
+use crate::job::step_memory::Steps;
+use crate::process::base::registration::Registration;
+use crate::process::base::stop::Stop;
+use crate::process::base::threads;
+use crate::process::worker::completion::Ended;
+use crate::process::worker::in_flight::Claims;
+use crate::process::worker::prefetch::Pace;
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+
+/// A claim on its way to a thread.
+pub(crate) struct Assignment {
+    pub(crate) job: Arc<Claimed>,
+    pub(crate) registration: Arc<Registration>,
+}
+
+/// What the threads share.
+pub(crate) struct Pool {
+    pub(crate) registry: Registry,
+    pub(crate) database: Database,
+    pub(crate) claims: Arc<Claims>,
+    pub(crate) stop: Stop,
+    subscriber: Subscriber,
+    pub(crate) pace: Pace,
+    threads: usize,
+    /// Jobs on their way to a thread, or with one.
+    busy: AtomicUsize,
+    /// How many jobs threads have begun.
+    begun: AtomicU64,
+    /// With how many of these left the poller wants to be told.
+    low: AtomicUsize,
+    /// Told when so few are left.
+    rested: Sender<()>,
+    ended: Sender<Ended>,
+    /// Told whenever a job begins whose time is limited.
+    limited: Sender<()>,
+    /// What becomes of the rows of finished jobs that do not care.
+    finished: Finished,
+}
+
+impl Pool {
+    /// Starts `threads` threads that end when the sender of assignments is
+    /// dropped and all that was sent is done.
+    pub(crate) fn start(setup: PoolSetup, threads: usize) -> Result<Started> {
+        let pool = Arc::new(Pool {
+            registry: setup.registry,
+            database: setup.database,
+            claims: setup.claims,
+            stop: setup.stop,
+            subscriber: setup.subscriber,
+            pace: Pace::default(),
+            threads,
+            busy: AtomicUsize::new(0),
+            begun: AtomicU64::new(0),
+            low: AtomicUsize::new(threads - 1),
+            rested: setup.rested,
+            ended: setup.ended,
+            limited: setup.limited,
+            finished: setup.finished,
+        });
+        let (sender, receiver) = unbounded();
+        let handles = (1..=threads)
+            .map(|number| {
+                let (pool, receiver) = (Arc::clone(&pool), receiver.clone());
+                let stop = pool.stop.clone();
+                threads::spawn_vital(&format!("job-{number}"), &stop, move || {
+                    pool.work(&receiver)
+                })
+            })
+            .collect::<Result<_>>()?;
+        Ok((pool, sender, handles))
+    }
+
+    /// Jobs on their way to a thread, or with one.
+    pub(crate) fn busy(&self) -> usize {
+        self.busy.load(Ordering::SeqCst)
+    }
+
+    /// How many jobs threads have begun so far.
+    pub(crate) fn begun(&self) -> u64 {
+        self.begun.load(Ordering::Relaxed)
+    }
+
+    /// Ends that the finisher has not looked at yet.
+    pub(crate) fn unwritten(&self) -> usize {
+        self.ended.len()
+    }
+
+    /// Threads that nothing is on its way to.
+    pub(crate) fn idle(&self) -> usize {
+        self.threads.saturating_sub(self.busy())
+    }
+
+    pub(crate) fn threads(&self) -> usize {
+        self.threads
+    }
+
+    /// Asks to be told when `low` jobs are left. The caller looks once more
+    /// after that, lest they are already.
+    pub(crate) fn tell_at(&self, low: usize) {
+        self.low.store(low, Ordering::SeqCst);
+    }
+
+    /// Counts jobs from before they are sent to the threads.
+    pub(crate) fn occupy(&self, jobs: usize) {
+        self.busy.fetch_add(jobs, Ordering::SeqCst);
+    }
+
+    /// A thread is done with one.
+    fn rest(&self) {
+        let left = self.busy.fetch_sub(1, Ordering::SeqCst) - 1;
+        if left <= self.low.load(Ordering::SeqCst) {
+            // Full: the poller has not yet looked at the last one, and will.
+            let _ = self.rested.try_send(());
+        }
+    }
+
+    fn work(&self, assignments: &Receiver<Assignment>) {
+        for assignment in assignments {
+            // What a stop finds on its way to a thread is given back instead.
+            if !self.stop.is_stopped()
+                && let Some(live) = self.claims.start(assignment.job.claim_id)
+            {
+                self.begun.fetch_add(1, Ordering::Relaxed);
+                let ended = self.perform(assignment, live);
+                // Only a finisher that is gone refuses, and then the process ends.
+                let _ = self.ended.send(ended);
+            }
+            self.rest();
+        }
+    }
+
+    pub(crate) fn perform(&self, assignment: Assignment, live: Arc<Live>) -> Ended {
+        let job = &assignment.job;
+        let policy = policy(&self.registry, job);
+        let (limit, finished) = (policy.limit(), self.finished(&policy));
+        let run = Run {
+            policy,
+            job_id: job.job_id,
+            fence: Fence {
+                process_id: assignment.registration.id,
+                claim_id: job.claim_id,
+            },
+            class_name: job.class_name.clone(),
+            unique_id: job.unique_id.clone(),
+            queue_name: job.queue_name.clone(),
+            attempt: u32::try_from(job.attempts).unwrap_or(0) + 1,
+            enqueued_at: job.created_at,
+            scheduled_at: job.scheduled_at,
+            signals: Signals {
+                stopping: self.stop.flag(),
+                lease: Arc::clone(&assignment.registration.lease),
+                live: Arc::clone(&live),
+            },
+            database: self.database.clone(),
+            finished,
+            steps: Steps::default(),
+        };
+        self.subscriber.emit(&Event::Started {
+            job: JobId(job.job_id),
+            class: &job.class_name,
+            attempt: run.attempt,
+        });
+        let begun = clock::instant();
+        live.begin(limit);
+        if limit.is_some() {
+            // Full: the watchdog has not yet looked at the last one, and will.
+            let _ = self.limited.try_send(());
+        }
+        let outcome = perform(&self.registry, &job.arguments, &run);
+        let ran = begun.elapsed();
+        self.pace.note(ran);
+        live.end();
+        Ended {
+            job: assignment.job,
+            registration: assignment.registration,
+            outcome,
+            ran,
+            finished,
+            keep_result: run.policy.keep_result,
+            live,
+        }
+    }
+
+    fn finished(&self, policy: &Policy) -> Finished {
+        match policy.keep_finished {
+            Some(true) => Finished::Keep,
+            Some(false) => Finished::Delete,
+            None => self.finished,
+        }
+    }
+}
+
+/// The policy of a claimed job, completed by its type and the program.
+pub(crate) fn policy(registry: &Registry, job: &Claimed) -> Policy {
+    let stored = Policy::of_columns(job.policy.as_deref(), job.max_attempts, job.at_most_once);
+    registry.complete(&job.class_name, stored)
+}
+
+/// A pool, the way to its threads, and the threads.
+pub(crate) type Started = (Arc<Pool>, Sender<Assignment>, Vec<JoinHandle<()>>);
+
+/// What a pool is made of.
+pub(crate) struct PoolSetup {
+    pub(crate) registry: Registry,
+    pub(crate) database: Database,
+    pub(crate) claims: Arc<Claims>,
+    pub(crate) stop: Stop,
+    pub(crate) subscriber: Subscriber,
+    pub(crate) rested: Sender<()>,
+    pub(crate) ended: Sender<Ended>,
+    pub(crate) limited: Sender<()>,
+    pub(crate) finished: Finished,
+}

@@ -1,0 +1,169 @@
+//! Where a worker looks for jobs: its selectors, as names of queues.
+
+use crate::clock;
+use crate::db::Conn;
+use crate::db::model::claim::{Claims, Queues};
+use crate::db::table::{queue_names, semaphores};
+use crate::queue::QueueSelector;
+use diesel::QueryResult;
+use std::time::{Duration, Instant};
+
+/// The queues of a worker, in their order.
+#[derive(Debug)]
+pub(crate) struct Places {
+    selectors: Vec<QueueSelector>,
+    /// The names that the selectors stood for when they were read last, and
+    /// until when that is good enough.
+    known: Vec<String>,
+    good_until: Option<Instant>,
+    /// Whether the paused queues hold so much that a look at all queues has
+    /// to go around them, and when that was asked.
+    is_crowded: bool,
+    asked_at: Option<Instant>,
+    asking_took: Duration,
+    /// The last look at all queues found nothing.
+    is_idle: bool,
+}
+
+/// While jobs are found, how long at least what was read is kept.
+const KEPT: Duration = Duration::from_secs(1);
+
+/// While none are found, nothing costs much, and asking would.
+const KEPT_IDLE: Duration = Duration::from_secs(10);
+
+/// And at least so many times as long as reading or asking took: with ten
+/// thousand names it costs more than many claims, and must not be what a worker does.
+const SHARE: u32 = 20;
+
+/// Names of one statement: so few that it costs the same however many queues
+/// there are, and enough to find jobs behind some that have none left.
+const CHUNK: usize = 64;
+
+impl Places {
+    pub(crate) fn new(selectors: Vec<QueueSelector>) -> Self {
+        Places {
+            selectors,
+            known: Vec::new(),
+            good_until: None,
+            is_crowded: false,
+            asked_at: None,
+            asking_took: Duration::ZERO,
+            is_idle: false,
+        }
+    }
+
+    /// Claims up to `limit` jobs, queue by queue, with as many calls of
+    /// `claim` as it takes. Where there are no queues, it only looks for keys
+    /// that are wanted after the id `wanted_after`.
+    pub(crate) fn sweep(
+        &mut self,
+        conn: &mut Conn<'_>,
+        (limit, wanted_after): (usize, i64),
+        mut claim: impl FnMut(&mut Conn<'_>, &Queues, usize) -> QueryResult<Claims>,
+    ) -> QueryResult<Claims> {
+        if self.is_of_all() && !self.goes_around_pauses(conn)? {
+            let found = claim(conn, &Queues::All, limit)?;
+            self.is_idle = is_nothing(&found);
+            return Ok(found);
+        }
+        let is_fresh = self.refresh(conn)?;
+        let found = claim_in(conn, &self.known, (limit, wanted_after), &mut claim)?;
+        if is_nothing(&found) && !is_fresh {
+            // Perhaps there is a queue by now that was not there before.
+            self.good_until = None;
+            self.refresh(conn)?;
+            return claim_in(conn, &self.known, (limit, wanted_after), &mut claim);
+        }
+        Ok(found)
+    }
+
+    fn is_of_all(&self) -> bool {
+        self.selectors.first() == Some(&QueueSelector::All)
+    }
+
+    /// Reads the names again when they are no longer good enough. True: it
+    /// did, or they are always the same.
+    fn refresh(&mut self, conn: &mut Conn<'_>) -> QueryResult<bool> {
+        let is_fixed = |selector: &QueueSelector| matches!(selector, QueueSelector::Name(_));
+        let is_fixed = self.selectors.iter().all(is_fixed);
+        let begun = clock::instant();
+        match self.good_until {
+            Some(_) if is_fixed => return Ok(true),
+            Some(until) if begun < until => return Ok(false),
+            _ => {}
+        }
+        self.known = if self.is_of_all() {
+            queue_names::foremost(conn)?
+        } else {
+            resolve(conn, &self.selectors)?
+        };
+        self.good_until = Some(clock::deadline((begun.elapsed() * SHARE).max(KEPT)));
+        Ok(true)
+    }
+
+    fn goes_around_pauses(&mut self, conn: &mut Conn<'_>) -> QueryResult<bool> {
+        let kept = if self.is_idle { KEPT_IDLE } else { KEPT };
+        let kept = kept.max(self.asking_took * SHARE);
+        if self.asked_at.is_none_or(|at| at.elapsed() >= kept) {
+            let begun = clock::instant();
+            self.is_crowded = queue_names::are_pauses_crowded(conn)?;
+            self.asking_took = begun.elapsed();
+            self.asked_at = Some(clock::instant());
+        }
+        Ok(self.is_crowded)
+    }
+}
+
+fn is_nothing(found: &Claims) -> bool {
+    matches!(found, Claims::Held { jobs, .. } if jobs.is_empty())
+}
+
+/// Queue by queue until there are `limit`.
+fn claim_in(
+    conn: &mut Conn<'_>,
+    names: &[String],
+    (limit, wanted_after): (usize, i64),
+    claim: &mut impl FnMut(&mut Conn<'_>, &Queues, usize) -> QueryResult<Claims>,
+) -> QueryResult<Claims> {
+    let mut held = Vec::new();
+    let mut is_wanted = names.is_empty() && semaphores::is_wanted(conn, wanted_after)?;
+    for chunk in names.chunks(CHUNK) {
+        let queues = Queues::Named(chunk.to_vec());
+        match claim(conn, &queues, limit - held.len()) {
+            Ok(Claims::Held {
+                jobs,
+                is_wanted: wanted,
+            }) => {
+                held.extend(jobs);
+                is_wanted |= wanted;
+            }
+            Ok(Claims::Unregistered) if held.is_empty() => return Ok(Claims::Unregistered),
+            // What is held is not to be forgotten; the next look will tell.
+            Ok(Claims::Unregistered) => break,
+            Err(error) if held.is_empty() => return Err(error),
+            Err(_) => break,
+        }
+        if held.len() >= limit {
+            break;
+        }
+    }
+    Ok(Claims::Held {
+        jobs: held,
+        is_wanted,
+    })
+}
+
+/// The names of the queues that the selectors stand for, in order.
+fn resolve(conn: &mut Conn<'_>, selectors: &[QueueSelector]) -> QueryResult<Vec<String>> {
+    let mut known: Vec<String> = Vec::new();
+    let mut seen = std::collections::HashSet::new();
+    for selector in selectors {
+        let more = match selector {
+            QueueSelector::Name(name) => vec![name.clone()],
+            QueueSelector::Prefix(prefix) => queue_names::queue_names(conn, prefix)?,
+            QueueSelector::All => queue_names::queue_names(conn, "")?,
+        };
+        known.extend(more.into_iter().filter(|name| seen.insert(name.clone())));
+    }
+    Ok(known)
+}

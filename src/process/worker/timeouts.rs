@@ -1,0 +1,248 @@
+//! Ends the program for the sake of a job that overran its time and does not
+//! end: no thread can be ended by itself. The order matters, for the process
+//! may die between any two steps:
+//!
+//! 1. The verdict is written beside the claim, and the process says in the
+//!    same transaction that it claims no more.
+//! 2. The other jobs have the shutdown timeout to end, as at every stop; what
+//!    still runs then is given back, and not to blame.
+//! 3. The program ends. The claim is still there, so the job cannot have begun
+//!    anywhere else.
+//! 4. Whoever prunes the process does what the verdict says.
+
+use crate::clock;
+use crate::db::model::claim::Fence;
+use crate::db::model::outcome::{Ending, Failure};
+use crate::db::transition::recover;
+use crate::event::events::Event;
+use crate::job::error::{Interrupted, JobError};
+use crate::job::id::JobId;
+use crate::job::perform;
+use crate::job::registry::Registry;
+use crate::process::base::context::Lifeline;
+use crate::process::base::exit_codes::{self, BROKEN, TIMED_OUT};
+use crate::process::base::handle::MERCY;
+use crate::process::base::session::Link;
+use crate::process::base::stop::Stop;
+use crate::process::base::threads;
+use crate::process::worker::in_flight::{Claims, Held};
+use crate::process::worker::pool;
+use crossbeam_channel::{Receiver, after, never, select};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How often the verdict is refused by a database that answers before the
+/// program ends without it: the job itself may hold the lock that is in the
+/// way, and will not give it back.
+const MOST_REFUSALS: u32 = 3;
+
+/// The loop that watches the time of jobs.
+pub(crate) struct Watchdog {
+    claims: Arc<Claims>,
+    registry: Registry,
+    link: Link,
+    /// A job began whose time is limited.
+    limited: Receiver<()>,
+    /// Stops the worker.
+    stop: Stop,
+    /// Ends this loop.
+    quit: Stop,
+    /// `None`: the program is not ours to end.
+    bite: Option<Bite>,
+    refusals: u32,
+}
+
+/// How a program is ended.
+#[derive(Debug, Clone)]
+pub(crate) struct Bite {
+    shutdown_timeout: Duration,
+    /// Whether it was decided.
+    is_due: Arc<AtomicBool>,
+}
+
+impl Bite {
+    pub(crate) fn new(shutdown_timeout: Duration) -> Self {
+        Bite {
+            shutdown_timeout,
+            is_due: Arc::default(),
+        }
+    }
+
+    /// Ends the program, whatever it does, after what a stop may take at most:
+    /// also when something that the stop waits for hangs.
+    fn announce(&self) {
+        if self.is_due.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        // A moment before the program is ended because a stop is overdue.
+        let most = self.shutdown_timeout.saturating_add(MERCY * 9 / 10);
+        let _ = threads::spawn("watchdog-end", move || {
+            clock::nap(most);
+            exit_codes::end_program(TIMED_OUT)
+        });
+    }
+
+    /// Ends the program if that was decided.
+    pub(crate) fn end_if_due(&self) {
+        if self.is_due.load(Ordering::SeqCst) {
+            log::logger().flush();
+            exit_codes::end_program(TIMED_OUT);
+        }
+    }
+}
+
+/// Until it is time, until a job begins whose time is limited, or until the end.
+fn wait(quit: &Stop, limited: &mut Receiver<()>, next: Option<Instant>) {
+    let until = next.map_or_else(never, |next| {
+        after(next.saturating_duration_since(clock::instant()))
+    });
+    select! {
+        recv(quit.channel()) -> _ => {}
+        // The threads have ended, while their last ends are still written: a
+        // channel without a sender would be ready for ever.
+        recv(limited) -> told => if told.is_err() {
+            *limited = never();
+        },
+        recv(until) -> _ => {}
+    }
+}
+
+impl Watchdog {
+    /// `limited` tells of jobs whose time is limited; `quit` ends the loop, and
+    /// without `bite` the program is not ours to end.
+    pub(crate) fn new(
+        lifeline: &Lifeline,
+        claims: &Arc<Claims>,
+        registry: Registry,
+        limited: Receiver<()>,
+        (quit, bite): (Stop, Option<Bite>),
+    ) -> Self {
+        Watchdog {
+            claims: Arc::clone(claims),
+            registry,
+            link: Link::new(lifeline),
+            limited,
+            stop: lifeline.stop.clone(),
+            quit,
+            bite,
+            refusals: 0,
+        }
+    }
+
+    pub(crate) fn run(mut self) {
+        while !self.quit.is_stopped() {
+            let next = self.look();
+            wait(&self.quit, &mut self.limited, next);
+        }
+    }
+
+    /// Deals with the jobs that have overrun their time, and returns when to
+    /// look again.
+    fn look(&mut self) -> Option<Instant> {
+        let (due, mut next) = self.claims.overrun(clock::instant());
+        for held in due {
+            if let Err(delay) = self.condemn(&held) {
+                let again = clock::deadline(delay);
+                next = Some(next.map_or(again, |next| next.min(again)));
+            }
+        }
+        next
+    }
+
+    fn condemn(&mut self, held: &Held) -> Result<(), Duration> {
+        let verdict = self.verdict(held);
+        let fence = Fence {
+            process_id: held.registration.id,
+            claim_id: held.job.claim_id,
+        };
+        let process_ends = self.bite.is_some();
+        if process_ends {
+            self.claims.close();
+        }
+        let written = self.link.write("write down that a job timed out", |conn| {
+            recover::condemn(conn, fence, &verdict, process_ends)
+        });
+        // A claim that is lost makes no difference: the job runs on here, and
+        // another process may have it too.
+        if let Err(delay) = written {
+            // The job may end by itself before the next attempt, and then the
+            // process goes on. If the write did get through, its row says that
+            // it drains: the next claim learns of it and registers anew.
+            if process_ends && !self.stop.is_stopped() {
+                self.claims.reopen();
+            }
+            return Err(self.refused(delay));
+        }
+        self.refusals = 0;
+        held.live.condemn(verdict);
+        if let Some(bite) = &self.bite {
+            bite.announce();
+            self.stop.stop();
+        }
+        self.link.subscriber().emit(&Event::TimedOut {
+            job: JobId(held.job.job_id),
+            class: &held.job.class_name,
+            ran: held.ran(),
+            ends_process: self.bite.is_some(),
+        });
+        Ok(())
+    }
+
+    /// While the database is away nobody else can have the job either, and the
+    /// verdict can wait. One that answers and yet refuses is not waited for:
+    /// the end is that of a crash then, and counted so.
+    fn refused(&mut self, delay: Duration) -> Duration {
+        if self.link.is_well() {
+            self.refusals += 1;
+        }
+        if self.refusals >= MOST_REFUSALS && self.bite.is_some() {
+            log::error!(
+                "a job overran its time, and the database refuses to write that down: this process ends"
+            );
+            log::logger().flush();
+            exit_codes::end_program(BROKEN);
+        }
+        delay
+    }
+
+    /// What is to become of the job, when its process has ended.
+    fn verdict(&self, held: &Held) -> Ending {
+        let job = &held.job;
+        let policy = pool::policy(&self.registry, job);
+        let attempt = u32::try_from(job.attempts).unwrap_or(0) + 1;
+        let mut error = JobError::from(Interrupted::TimedOut);
+        let timeout = policy
+            .limit()
+            .map(|limit| limit.timeout)
+            .unwrap_or_default();
+        error.message = format!(
+            "the job ran for longer than its timeout of {timeout:?} and did not end when it was told so"
+        );
+        let ending = perform::judge(&self.registry, &job.class_name, &policy, attempt, &error);
+        match ending {
+            Ending::Fail(_) if policy.is_at_most_once() => Ending::Fail(Failure::outcome_unknown(
+                &format!("had to be ended, as the job overran its timeout of {timeout:?},"),
+            )),
+            ending => ending,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crossbeam_channel::{TryRecvError, bounded};
+
+    #[test]
+    fn without_threads_it_does_not_spin() {
+        let (threads, mut limited) = bounded(1);
+        threads.send(()).unwrap();
+        wait(&Stop::new(), &mut limited, None);
+        assert_eq!(limited.try_recv(), Err(TryRecvError::Empty));
+        drop(threads);
+        wait(&Stop::new(), &mut limited, None);
+        // Whoever waits for this one now, sleeps.
+        assert_eq!(limited.try_recv(), Err(TryRecvError::Empty));
+    }
+}

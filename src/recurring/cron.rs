@@ -1,0 +1,289 @@
+//! Five or six cron fields, and the walk along a calendar without zones.
+
+use chrono::{Datelike, Days, NaiveDate, NaiveDateTime, NaiveTime, Timelike};
+
+/// The values of each field as bits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Cron {
+    seconds: u64,
+    minutes: u64,
+    hours: u64,
+    days: u64,
+    months: u64,
+    /// Bit 0 is Sunday.
+    weekdays: u64,
+    /// A day of the month or of the week will do; else it must be both.
+    either_day: bool,
+    /// Elapsed time counts, not the clock's.
+    pub(crate) every_hour: bool,
+}
+
+/// What a field may hold.
+struct Field {
+    name: &'static str,
+    first: u32,
+    last: u32,
+    /// In order, from `first` on.
+    names: &'static [&'static str],
+    /// Ranges may go past the end: `FRI-MON`.
+    is_round: bool,
+}
+
+const MONTHS: [&str; 12] = [
+    "JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC",
+];
+
+const WEEKDAYS: [&str; 7] = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"];
+
+const SECOND: Field = Field::new("second", 0, 59);
+
+const MINUTE: Field = Field::new("minute", 0, 59);
+
+const HOUR: Field = Field::new("hour", 0, 23);
+
+const DAY: Field = Field::new("day of the month", 1, 31);
+
+const MONTH: Field = Field {
+    names: &MONTHS,
+    ..Field::new("month", 1, 12)
+};
+
+/// Of five fields: Sunday is 0, and 7.
+const UNIX_WEEKDAY: Field = Field {
+    names: &WEEKDAYS,
+    is_round: true,
+    ..Field::new("day of the week", 0, 7)
+};
+
+/// Of six fields: from Sunday to Saturday.
+const WEEKDAY: Field = Field {
+    names: &WEEKDAYS,
+    is_round: true,
+    ..Field::new("day of the week (1 is Sunday, 7 Saturday)", 1, 7)
+};
+
+/// A February 29 comes at least every eight years.
+const HORIZON: u64 = 9 * 366;
+
+impl Cron {
+    /// `@daily` and its kin.
+    pub(crate) fn named(name: &str) -> Result<Self, String> {
+        let fields = match name.to_ascii_lowercase().as_str() {
+            "@yearly" | "@annually" => ["0", "0", "1", "1", "*"],
+            "@monthly" => ["0", "0", "1", "*", "*"],
+            "@weekly" => ["0", "0", "*", "*", "0"],
+            "@daily" | "@midnight" => ["0", "0", "*", "*", "*"],
+            "@hourly" => ["0", "*", "*", "*", "*"],
+            _ => {
+                return Err(
+                    "of the words with `@` there are @yearly, @annually, @monthly, @weekly, @daily, \
+                     @midnight and @hourly"
+                        .to_owned(),
+                );
+            }
+        };
+        Self::of_fields(&fields)
+    }
+
+    pub(crate) fn of_fields(fields: &[&str]) -> Result<Self, String> {
+        let (second, rest, weekday, shift) = match fields {
+            rest if rest.len() == 5 => ("0", rest, UNIX_WEEKDAY, 0),
+            [second, rest @ ..] if rest.len() == 5 => (*second, rest, WEEKDAY, 1),
+            other => {
+                return Err(format!(
+                    "it has {} fields instead of five (minute, hour, day of month, month, day of week) or \
+                     six (second first); `@daily` and `every 45s` are understood too",
+                    other.len()
+                ));
+            }
+        };
+        let (hour, day, week) = (rest[1], rest[2], rest[4]);
+        let is_any = |field: &str| field == "?";
+        if shift == 0 && (is_any(day) || is_any(week)) {
+            return Err("`?` belongs to six fields; of five, write `*`".to_owned());
+        }
+        if is_any(day) && is_any(week) {
+            return Err(
+                "`?` may stand for the day of the month or of the week, not for both".to_owned(),
+            );
+        }
+        let days_of = |field: Field, text: &str| match text {
+            "?" => field.read("*"),
+            text => field.read(text),
+        };
+        let weekdays = days_of(weekday, week)? >> shift;
+        let gives_none = |text: &str| text.starts_with(['*', '?']);
+        let hours = HOUR.read(hour)?;
+        let cron = Cron {
+            seconds: SECOND.read(second)?,
+            minutes: MINUTE.read(rest[0])?,
+            hours,
+            days: days_of(DAY, day)?,
+            months: MONTH.read(rest[3])?,
+            weekdays: (weekdays | (weekdays >> 7)) & 0x7f,
+            either_day: !gives_none(day) && !gives_none(week),
+            every_hour: hour.contains('*') || hours.count_ones() == 24,
+        };
+        let some_day = NaiveDate::from_ymd_opt(2001, 1, 1).unwrap_or_default();
+        match cron.next(some_day.and_time(NaiveTime::MIN)) {
+            Some(_) => Ok(cron),
+            None => Err("no such day ever comes".to_owned()),
+        }
+    }
+
+    /// The first time of the clock at `time` or after it.
+    pub(crate) fn next(&self, time: NaiveDateTime) -> Option<NaiveDateTime> {
+        let from = match time.nanosecond() {
+            0 => time,
+            _ => time.with_nanosecond(0)? + chrono::TimeDelta::seconds(1),
+        };
+        if self.has_day(from.date())
+            && let Some(found) = self.time_from(from.time())
+        {
+            return Some(from.date().and_time(found));
+        }
+        let first = self.time_from(NaiveTime::MIN)?;
+        (1..=HORIZON)
+            .map_while(|count| from.date().checked_add_days(Days::new(count)))
+            .find(|day| self.has_day(*day))
+            .map(|day| day.and_time(first))
+    }
+
+    fn has_day(&self, day: NaiveDate) -> bool {
+        let in_month = has(self.days, day.day());
+        let in_week = has(self.weekdays, day.weekday().num_days_from_sunday());
+        let is_day = match self.either_day {
+            true => in_month || in_week,
+            false => in_month && in_week,
+        };
+        is_day && has(self.months, day.month())
+    }
+
+    fn time_from(&self, from: NaiveTime) -> Option<NaiveTime> {
+        let (hour, minute) = (from.hour(), from.minute());
+        if has(self.hours, hour) {
+            if has(self.minutes, minute)
+                && let Some(second) = first(self.seconds, from.second())
+            {
+                return NaiveTime::from_hms_opt(hour, minute, second);
+            }
+            if let Some(minute) = first(self.minutes, minute + 1) {
+                return NaiveTime::from_hms_opt(hour, minute, first(self.seconds, 0)?);
+            }
+        }
+        let hour = first(self.hours, hour + 1)?;
+        NaiveTime::from_hms_opt(hour, first(self.minutes, 0)?, first(self.seconds, 0)?)
+    }
+}
+
+fn has(bits: u64, value: u32) -> bool {
+    bits >> value & 1 == 1
+}
+
+/// The smallest value from `from` on.
+fn first(bits: u64, from: u32) -> Option<u32> {
+    let rest = bits.checked_shr(from).filter(|rest| *rest != 0)?;
+    Some(from + rest.trailing_zeros())
+}
+
+impl Field {
+    const fn new(name: &'static str, first: u32, last: u32) -> Self {
+        Field {
+            name,
+            first,
+            last,
+            names: &[],
+            is_round: false,
+        }
+    }
+
+    /// The values of a field as bits.
+    fn read(&self, text: &str) -> Result<u64, String> {
+        text.split(',').try_fold(0, |bits, item| {
+            self.item(item)
+                .map(|more| bits | more)
+                .ok_or_else(|| self.refuse(item))
+        })
+    }
+
+    fn refuse(&self, item: &str) -> String {
+        if item.is_empty() {
+            return format!(
+                "nothing stands before or after a comma where a {} should",
+                self.name
+            );
+        }
+        let range = item.split('/').next().unwrap_or_default();
+        if let Some((low, high)) = range.split_once('-')
+            && let (Some(first), Some(last)) = (self.value(low), self.value(high))
+            && last < first
+            && !self.is_round
+        {
+            return format!(
+                "`{}` runs backwards: a range of a {} begins with the smaller one; write `{low}-{},{}-{high}` to \
+                 go past the end",
+                item.escape_default(),
+                self.name,
+                self.last,
+                self.first
+            );
+        }
+        format!(
+            "`{}` is no {}, which is {} to {}, a range of these or `*`, and may have a step above zero",
+            item.escape_default(),
+            self.name,
+            self.first,
+            self.last
+        )
+    }
+
+    /// `*`, `5`, `1-5`, each with a step or without.
+    fn item(&self, text: &str) -> Option<u64> {
+        let (range, step) = match text.split_once('/') {
+            Some((range, step)) => (range, Some(number(step)?)),
+            None => (text, None),
+        };
+        if step.is_some_and(|step| step == 0 || step > self.last) {
+            return None;
+        }
+        let (low, high) = match range.split_once('-') {
+            // 7 is a second name of Sunday, not a day more.
+            None if range == "*" => (
+                self.first,
+                self.last - u32::from(self.last == 7 && self.first == 0),
+            ),
+            None => {
+                let value = self.value(range)?;
+                (value, if step.is_some() { self.last } else { value })
+            }
+            Some((low, high)) => (self.value(low)?, self.value(high)?),
+        };
+        let high = match high < low {
+            false => high,
+            true if self.is_round => high + 7,
+            true => return None,
+        };
+        let values = (low..=high).step_by(usize::try_from(step.unwrap_or(1)).ok()?);
+        Some(values.fold(0, |bits, value| {
+            bits | 1 << if value > self.last { value - 7 } else { value }
+        }))
+    }
+
+    fn value(&self, text: &str) -> Option<u32> {
+        let named = self
+            .names
+            .iter()
+            .position(|name| name.eq_ignore_ascii_case(text));
+        let value = match named {
+            Some(index) => self.first + u32::try_from(index).ok()?,
+            None => number(text)?,
+        };
+        Some(value).filter(|value| (self.first..=self.last).contains(value))
+    }
+}
+
+/// Digits and nothing else.
+fn number(text: &str) -> Option<u32> {
+    let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| plain)
+}

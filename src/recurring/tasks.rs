@@ -1,0 +1,216 @@
+//! What a program does with recurring tasks: schedule, list, pause, run.
+
+use crate::db::transition::schedule;
+
+use crate::db::model::recurring::{Row, Scheduled};
+use crate::db::table::{recurring_executions, recurring_tasks};
+use crate::db::transition::fire;
+use crate::db::{AsConn, own};
+use crate::error::{Doing, Error, Result};
+use crate::job::id::JobId;
+use crate::recurring::stored::Stored;
+use crate::recurring::task::{self, RecurringTask};
+use chrono::{DateTime, NaiveDateTime, Utc};
+
+/// How a recurring task stands. Times are by the database's clock.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
+pub struct RecurringStatus {
+    /// Its key.
+    pub key: String,
+    /// Its schedule, without the time zone.
+    pub schedule: String,
+    /// The time zone of its schedule.
+    pub time_zone: String,
+    /// The class of its jobs.
+    pub class_name: String,
+    /// Their queue.
+    pub queue_name: String,
+    /// Their priority; smaller is more important.
+    pub priority: i32,
+    /// What it is for.
+    pub description: Option<String>,
+    /// The next tick, unless it is paused.
+    pub next_run_at: Option<DateTime<Utc>>,
+    /// The last tick that had a job.
+    pub last_run_at: Option<DateTime<Utc>>,
+    /// The tick that waits for the job before it to end.
+    pub queued_run_at: Option<DateTime<Utc>>,
+    /// Since when it is paused.
+    pub paused_at: Option<DateTime<Utc>>,
+    /// When a scheduler of a program that declares it last said so; `None`: it
+    /// was scheduled at run time.
+    pub declared_at: Option<DateTime<Utc>>,
+}
+
+impl From<Row> for RecurringStatus {
+    fn from(row: Row) -> Self {
+        let utc = |time: Option<NaiveDateTime>| time.map(|time| time.and_utc());
+        RecurringStatus {
+            next_run_at: utc(row.next_run_at).filter(|_| row.paused_at.is_none()),
+            last_run_at: utc(row.last_run_at),
+            queued_run_at: utc(row.queued_run_at),
+            paused_at: utc(row.paused_at),
+            declared_at: utc(row.declared_at),
+            key: row.key,
+            schedule: row.schedule,
+            time_zone: row.time_zone,
+            class_name: row.class_name,
+            queue_name: row.queue_name,
+            priority: row.priority,
+            description: row.description,
+        }
+    }
+}
+
+/// Schedules a task, on the caller's own connection and in the caller's own
+/// transaction, if there is one, and returns its next tick.
+///
+/// Whatever task of this key was scheduled before becomes this one. If its
+/// times stay the same, it keeps its place among them; else it begins with the
+/// first one from now on, by the database's clock. A task that is paused stays
+/// so.
+///
+/// # Errors
+/// When a program declares a task of this key or a Rails app has one, a limit
+/// of its jobs is broken, or a statement fails.
+pub fn schedule<C: AsConn + ?Sized>(conn: &mut C, task: &RecurringTask) -> Result<DateTime<Utc>> {
+    let definition = task.definition(None, chrono_tz::Tz::UTC)?;
+    let next = task.next_in(chrono_tz::Tz::UTC);
+    let scheduled = schedule::schedule(&mut own(conn), &definition, &next)
+        .doing("schedule the recurring task")?;
+    match scheduled {
+        Scheduled::Done(next) => Ok(next.and_utc()),
+        other => Err(refusal(task.key(), other)),
+    }
+}
+
+/// Why a task could not be scheduled or declared.
+pub(crate) fn refusal(key: &str, scheduled: Scheduled) -> Error {
+    let reason = match scheduled {
+        Scheduled::Declared => {
+            "is declared by a program's code or configuration: change it there, or take another key"
+        }
+        Scheduled::AtRunTime => {
+            "was scheduled at run time: unschedule it before a program declares it, or take another key"
+        }
+        Scheduled::Newer => "was declared by a program of a higher revision, whose word counts",
+        Scheduled::Foreign | Scheduled::Done(_) => "belongs to a Rails app: take another key",
+    };
+    Error::RecurringTask {
+        key: key.to_owned(),
+        reason: reason.to_owned(),
+    }
+}
+
+/// Ends a task. Its jobs stay. False: there is no such task.
+///
+/// A declared one comes back when a scheduler declares it again, within an
+/// hour; [`pause`] lasts.
+///
+/// # Errors
+/// When the statement fails.
+pub fn unschedule<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<bool> {
+    schedule::unschedule(&mut own(conn), key).doing("unschedule the recurring task")
+}
+
+/// Enqueues the task's job at once, even if it is paused or a job of it runs.
+/// The ticks go on as if nothing had happened, except that they do not
+/// overlap with this job where they must not.
+///
+/// # Errors
+/// When there is no such task, or a statement fails.
+pub fn run_now<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<JobId> {
+    let job = |row: &Row| Stored::read(row)?.job(row, row.now);
+    let id = fire::run_now(&mut own(conn), key, job)?;
+    id.map(JobId).ok_or_else(|| unknown(key))
+}
+
+/// Fires no more ticks of the task, until [`resume`].
+///
+/// # Errors
+/// When there is no such task, or the statement fails.
+pub fn pause<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<()> {
+    let known = schedule::pause(&mut own(conn), key).doing("pause the recurring task")?;
+    known.then_some(()).ok_or_else(|| unknown(key))
+}
+
+/// Fires the task's ticks again, beginning with the next one from now on:
+/// those that came while it was paused are not missed, they were not to be.
+///
+/// # Errors
+/// When there is no such task, or a statement fails.
+pub fn resume<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<()> {
+    let next = |row: &Row| -> Result<NaiveDateTime> {
+        let schedule = Stored::read(row)?.schedule;
+        let from = row.now.max(row.last_run_at.unwrap_or(row.now));
+        Ok(schedule.after(from).unwrap_or(task::NEVER))
+    };
+    let known = schedule::resume(&mut own(conn), key, next)?;
+    known.then_some(()).ok_or_else(|| unknown(key))
+}
+
+/// All tasks, by key; those of a Rails app are not among them.
+///
+/// # Errors
+/// When the database does not answer or has no tables.
+pub fn list<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<RecurringStatus>> {
+    let rows = recurring_tasks::list(&mut own(conn), None).doing("list the recurring tasks")?;
+    Ok(rows.into_iter().map(RecurringStatus::from).collect())
+}
+
+/// The next `count` ticks of a task, as if it were not paused, by the
+/// database's clock.
+///
+/// # Errors
+/// When there is no such task, or the database does not answer.
+pub fn upcoming<C: AsConn + ?Sized>(
+    conn: &mut C,
+    key: &str,
+    count: usize,
+) -> Result<Vec<DateTime<Utc>>> {
+    let mut conn = own(conn);
+    let rows = recurring_tasks::list(&mut conn, Some(key)).doing("read the recurring task")?;
+    let row = rows.first().ok_or_else(|| unknown(key))?;
+    let from = row.now.max(row.last_run_at.unwrap_or(row.now));
+    let stored = Stored::read(row)?;
+    let ticks = stored.schedule.upcoming(from.and_utc()).take(count);
+    Ok(ticks.collect())
+}
+
+/// What time it is, by the database's clock.
+#[cfg(feature = "cli")]
+pub(crate) fn now<C: AsConn + ?Sized>(conn: &mut C) -> Result<DateTime<Utc>> {
+    let now = recurring_tasks::now(&mut own(conn)).doing("read the time")?;
+    Ok(now.and_utc())
+}
+
+/// The newest ticks of a task that had a job, newest first, with their jobs;
+/// what is older than seven days, or whose job was cleared, is forgotten.
+///
+/// # Errors
+/// When the database does not answer or has no tables.
+pub fn history<C: AsConn + ?Sized>(
+    conn: &mut C,
+    key: &str,
+    count: usize,
+) -> Result<Vec<(DateTime<Utc>, JobId)>> {
+    let count = i64::try_from(count).unwrap_or(i64::MAX);
+    let ticks = recurring_executions::history(&mut own(conn), key, count)
+        .doing("read the history of the recurring task")?;
+    let ticks = ticks.into_iter();
+    Ok(ticks
+        .map(|(tick, job)| (tick.and_utc(), JobId(job)))
+        .collect())
+}
+
+pub(crate) fn unknown(key: &str) -> Error {
+    Error::RecurringTask {
+        key: key
+            .chars()
+            .take(80)
+            .flat_map(char::escape_default)
+            .collect(),
+        reason: "is not known: `windlass recurring list` shows all tasks".to_owned(),
+    }
+}
