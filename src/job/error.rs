@@ -206,6 +206,9 @@ fn kind_of<E>() -> &'static str {
     let wraps = ["alloc::boxed::Box<dyn ", "alloc::borrow::Cow<"];
     if texts.contains(&name) || wraps.iter().any(|wrap| name.starts_with(wrap)) {
         "error"
+    } else if name == type_name::<Interrupted>() {
+        // Under its public name, wherever its file is.
+        "windlass::Interrupted"
     } else {
         name
     }

@@ -5,9 +5,10 @@ use crate::db::internal_tests::checks;
 use crate::db::internal_tests::db::{TestDb, execute, on_each_database};
 use crate::db::internal_tests::interleavings::world::{World, limited, once, row, with_key};
 use crate::db::model::claim::{Claimed, Claims, Mark, Queues, Want};
+use crate::db::model::decision::Death;
 use crate::db::model::new_row::NewRow;
 use crate::db::table::claimed;
-use crate::db::transition::recover::{Death, Recovered};
+use crate::db::transition::recover::Recovered;
 use crate::db::transition::{claim, enqueue, promote, prune};
 
 on_each_database!(

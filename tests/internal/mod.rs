@@ -19,5 +19,6 @@ mod db;
 mod edges;
 mod interleavings;
 mod model;
+mod statements;
 #[cfg(feature = "sqlite")]
 mod wakeup;

@@ -331,7 +331,7 @@ fn not_raised(db: &TestDb, supervised: bool) {
             until("it has failed", || state(db, job).starts_with("failed"));
             let tried = windlass::attempts(&mut db.connect(), job).unwrap();
             for attempt in &tried {
-                assert_eq!(attempt.kind, "windlass::outcome::Interrupted");
+                assert_eq!(attempt.kind, "windlass::Interrupted");
                 let says = "the job returned an interruption that was not raised for it: ";
                 assert!(attempt.message.starts_with(says), "{attempt:?}");
             }

@@ -1,6 +1,7 @@
 //! The values that transitions take and return. Data only.
 
 pub(crate) mod claim;
+pub(crate) mod decision;
 pub(crate) mod new_row;
 pub(crate) mod outcome;
 pub(crate) mod recurring;

@@ -3,8 +3,6 @@
 use crate::db::conn::sql::micros;
 use crate::db::model::claim::Finished;
 use chrono::NaiveDateTime;
-use diesel::prelude::*;
-use diesel::sql_types::{Integer, Nullable, Text};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -122,23 +120,12 @@ pub(crate) struct Hook {
     pub(crate) priority: i32,
 }
 
-#[derive(Deserialize)]
-pub(crate) struct Policy {
+/// Of the policy that is stored with a job, what its end needs.
+#[derive(Debug, Deserialize)]
+pub(crate) struct StoredPolicy {
     pub(crate) on_failure: Option<Hook>,
-}
-
-#[derive(QueryableByName)]
-pub(crate) struct FailedJob {
-    #[diesel(sql_type = Text)]
-    pub(crate) class_name: String,
-    #[diesel(sql_type = Text)]
-    pub(crate) queue_name: String,
-    #[diesel(sql_type = Nullable<Text>)]
-    pub(crate) arguments: Option<String>,
-    #[diesel(sql_type = Integer)]
-    pub(crate) attempts: i32,
-    #[diesel(sql_type = Text)]
-    pub(crate) policy: String,
+    /// In milliseconds.
+    pub(crate) keep_result: Option<u64>,
 }
 
 /// For how long a result is kept of which nothing else is said.
@@ -198,6 +185,28 @@ impl<'a> NewResult<'a> {
                 micros(keep.unwrap_or(KEEP)),
             )
         })
+    }
+
+    /// What is kept of a job that has ended otherwise, unless its policy says
+    /// nothing is: `keep_result`, in milliseconds.
+    pub(crate) fn of_failed(
+        (job_id, attempt): (i64, i32),
+        class_name: &'a str,
+        unique_id: Option<&'a str>,
+        (outcome, error): (ResultOutcome, &'a str),
+        keep_result: Option<u64>,
+    ) -> Option<Self> {
+        let keep = micros(keep_result.map_or(KEEP, Duration::from_millis));
+        (keep > 0).then_some(NewResult(
+            job_id,
+            unique_id,
+            class_name,
+            outcome,
+            None,
+            Some(error),
+            attempt,
+            keep,
+        ))
     }
 }
 

@@ -2,7 +2,7 @@
 //! of one means for its job.
 
 use crate::db::conn::connection::{Conn, on};
-use crate::db::conn::sql::{cached, micros, sql, timestamp};
+use crate::db::conn::sql::{cached, id_list, micros, sql, timestamp};
 use crate::db::model::outcome::{AttemptOutcome, Began, EndedRun, Failure};
 use chrono::{DateTime, NaiveDateTime, Utc};
 use diesel::prelude::*;
@@ -12,48 +12,93 @@ use serde::Serialize;
 /// How many attempts of a job are kept.
 const KEPT: i64 = 20;
 
-/// Writes an attempt down, before its job's count has changed.
-pub(crate) fn insert(
-    conn: &mut Conn<'_>,
-    run: &EndedRun,
-    outcome: AttemptOutcome,
-    failure: &Failure,
-) -> QueryResult<()> {
-    let (at, ago) = match run.began {
-        Began::At(at) => (at.map(timestamp), None),
-        Began::Ago(ran) => (None, Some(-micros(ran))),
+/// A run to be written down: an array in the order in which the statement
+/// reads it.
+#[derive(Debug, Serialize)]
+pub(crate) struct NewAttempt<'a>(
+    /// The job.
+    i64,
+    /// The claim.
+    i64,
+    /// The number of the attempt.
+    i32,
+    &'static str,
+    /// The kind of the failure, its message and its place.
+    &'a str,
+    &'a str,
+    Option<&'a str>,
+    /// When the run began, or how many microseconds ago, negative.
+    Option<String>,
+    Option<i64>,
+    /// The process that had it.
+    Option<i64>,
+);
+
+impl<'a> NewAttempt<'a> {
+    /// A run of a job with so many attempts behind it. One that never began
+    /// has the number of the last attempt, and no process.
+    pub(crate) fn new(
+        attempts: i32,
+        run: &EndedRun,
+        outcome: AttemptOutcome,
+        failure: &'a Failure,
+    ) -> Self {
+        let begun = run.has_begun() || outcome != AttemptOutcome::Cancelled;
+        let (at, ago) = match run.began {
+            Began::At(at) => (at.map(timestamp), None),
+            Began::Ago(ran) => (None, Some(-micros(ran))),
+        };
+        NewAttempt(
+            run.job_id,
+            if begun { run.claim_id } else { 0 },
+            attempts.saturating_add(begun.into()),
+            outcome.column(),
+            &failure.kind,
+            &failure.message,
+            failure.place.as_deref(),
+            at,
+            ago,
+            begun.then_some(run.process_id),
+        )
+    }
+}
+
+/// Writes runs down, and forgets all but the newest of their jobs.
+pub(crate) fn insert(conn: &mut Conn<'_>, new: &[NewAttempt<'_>]) -> QueryResult<()> {
+    if new.is_empty() {
+        return Ok(());
+    }
+    let of_process = |column: &str| {
+        format!(
+            "(SELECT {column} FROM solid_queue_processes WHERE id = CAST(value ->> 9 AS bigint))"
+        )
     };
-    let text = conn.write(
+    let text = conn.write(&format!(
         "INSERT INTO windlass_attempts (job_id, claim_id, attempt, outcome, kind, message, place, \
-           process_name, hostname, pid, started_at, ended_at) \
-         SELECT j.id, $1, {next j.attempts}, $2, $3, $4, $5, p.name, p.hostname, p.pid, \
-           coalesce({time $6}, {later $7}), {now} \
-         FROM solid_queue_jobs j LEFT JOIN solid_queue_processes p ON p.id = $8 WHERE j.id = $9",
-    );
-    on!(conn, |c| cached(
-        sql(text)
-            .bind::<BigInt, _>(run.claim_id)
-            .bind::<Text, _>(outcome.column())
-            .bind::<Text, _>(&failure.kind)
-            .bind::<Text, _>(&failure.message)
-            .bind::<Nullable<Text>, _>(&failure.place)
-            .bind::<Nullable<Text>, _>(at)
-            .bind::<Nullable<BigInt>, _>(ago)
-            .bind::<BigInt, _>(run.process_id)
-            .bind::<BigInt, _>(run.job_id)
-    )
-    .execute(c))?;
+           started_at, process_name, hostname, pid, ended_at) \
+         SELECT CAST(value ->> 0 AS bigint), CAST(value ->> 1 AS bigint), CAST(value ->> 2 AS integer), \
+           value ->> 3, value ->> 4, value ->> 5, value ->> 6, \
+           coalesce({{time value ->> 7}}, {{later CAST(value ->> 8 AS bigint)}}), {}, {}, {}, {{now}} \
+         FROM {{rows $1}}",
+        of_process("name"),
+        of_process("hostname"),
+        of_process("pid"),
+    ));
+    let rows = serde_json::to_string(new).unwrap_or_default();
+    on!(conn, |c| cached(sql(text).bind::<Text, _>(&rows))
+        .execute(c))?;
+    let jobs: Vec<i64> = new.iter().map(|attempt| attempt.0).collect();
     let text = conn.write(
-        "DELETE FROM windlass_attempts WHERE job_id = $1 AND id <= \
-         (SELECT id FROM windlass_attempts WHERE job_id = $1 ORDER BY id DESC LIMIT 1 OFFSET $2)",
+        "DELETE FROM windlass_attempts WHERE job_id IN {in $1} AND id <= \
+         (SELECT older.id FROM windlass_attempts older WHERE older.job_id = windlass_attempts.job_id \
+          ORDER BY older.id DESC LIMIT 1 OFFSET $2)",
     );
     on!(conn, |c| cached(
         sql(text)
-            .bind::<BigInt, _>(run.job_id)
+            .bind::<Text, _>(id_list(&jobs))
             .bind::<BigInt, _>(KEPT)
     )
     .execute(c))
-    .map(drop)
 }
 
 /// Writes down that jobs have ended before anybody had begun them.
@@ -72,7 +117,7 @@ pub(crate) fn insert_waiting(
             .bind::<Text, _>(outcome.column())
             .bind::<Text, _>(&failure.kind)
             .bind::<Text, _>(&failure.message)
-            .bind::<Text, _>(crate::db::conn::sql::id_list(jobs))
+            .bind::<Text, _>(id_list(jobs))
     )
     .execute(c))
     .map(drop)

@@ -14,7 +14,7 @@
 #[cfg(feature = "sqlite")]
 use crate::db::conn::connection::{Conn, on};
 use crate::db::conn::sql::{cached, id_list, sql};
-use crate::db::model::claim::{Ended, Fence};
+use crate::db::model::claim::Ended;
 use crate::db::table::wanted_keys;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
@@ -152,24 +152,6 @@ fn end_by(
     let keys = ended.iter().filter_map(|row| row.concurrency_key.clone());
     wanted_keys::want(conn, &keys.collect())?;
     Ok(ended)
-}
-
-/// Ends one claim; `None`: fenced.
-pub(crate) fn end_one(conn: &mut Conn<'_>, fence: Fence) -> QueryResult<Option<Ended>> {
-    Ok(end(conn, fence.process_id, &[fence.claim_id])?.pop())
-}
-
-/// Notes which claim its owner has ended last.
-pub(crate) fn note_claim(conn: &mut Conn<'_>, claim_id: i64, job_id: i64) -> QueryResult<()> {
-    let text = conn
-        .write("UPDATE solid_queue_jobs SET last_claim_id = $1, updated_at = {now} WHERE id = $2");
-    on!(conn, |c| cached(
-        sql(text)
-            .bind::<BigInt, _>(claim_id)
-            .bind::<BigInt, _>(job_id)
-    )
-    .execute(c))
-    .map(drop)
 }
 
 /// Takes away claims whose job does not exist: somebody deleted it while its

@@ -4,20 +4,24 @@ use crate::db::conn::connection::{Conn, on};
 use crate::db::conn::sql::{cached, sql};
 use crate::db::model::outcome::Failure;
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Text};
+use diesel::sql_types::Text;
 
-/// Records why a job failed. A failed execution that is there already would
-/// be a leftover: the newer reason wins.
-pub(crate) fn insert(conn: &mut Conn<'_>, job_id: i64, failure: &Failure) -> QueryResult<()> {
+/// Records why jobs failed. A failed execution that is there already would be
+/// a leftover: the newer reason wins.
+pub(crate) fn insert(conn: &mut Conn<'_>, failures: &[(i64, &Failure)]) -> QueryResult<()> {
+    if failures.is_empty() {
+        return Ok(());
+    }
     let text = conn.write(
         "INSERT INTO solid_queue_failed_executions (job_id, error, created_at) \
-         SELECT id, $1, {now} FROM solid_queue_jobs WHERE id = $2 \
+         SELECT CAST(value ->> 0 AS bigint), value ->> 1, {now} FROM {rows $1} WHERE true ORDER BY 1 \
          ON CONFLICT (job_id) DO UPDATE SET error = excluded.error, created_at = excluded.created_at",
     );
-    on!(conn, |c| cached(
-        sql(text)
-            .bind::<Text, _>(failure.to_json())
-            .bind::<BigInt, _>(job_id)
-    )
-    .execute(c))
+    let rows: Vec<(i64, String)> = failures
+        .iter()
+        .map(|(job, failure)| (*job, failure.to_json()))
+        .collect();
+    let rows = serde_json::to_string(&rows).unwrap_or_default();
+    on!(conn, |c| cached(sql(text).bind::<Text, _>(&rows))
+        .execute(c))
 }

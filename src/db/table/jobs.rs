@@ -1,9 +1,13 @@
 //! `solid_queue_jobs`: enqueueing, and looking a job up.
 
 use crate::db::conn::connection::{Conn, on};
+use crate::db::conn::lossy::Lossy;
 use crate::db::conn::sql::{Id, cached, id_list, sql};
+use crate::db::model::outcome::{Hook, NewResult, ResultOutcome, StoredPolicy};
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Text};
+use diesel::sql_types::{BigInt, Integer, Nullable, Text};
+use serde::Serialize;
+use std::collections::BTreeMap;
 
 #[derive(QueryableByName)]
 struct LastClaim {
@@ -51,4 +55,141 @@ pub(crate) fn ended_claims(conn: &mut Conn<'_>, claims: &[(i64, i64)]) -> QueryR
         .map(|row| row.last_claim_id)
         .filter(|id| claims.iter().any(|(claim, _)| claim == id))
         .collect())
+}
+
+/// What the end of a run asks of its job's row.
+#[derive(Debug, QueryableByName)]
+pub(crate) struct EndedJob {
+    #[diesel(sql_type = BigInt)]
+    pub(crate) id: i64,
+    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    pub(crate) class_name: String,
+    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    pub(crate) queue_name: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub(crate) unique_id: Option<String>,
+    #[diesel(sql_type = Integer)]
+    pub(crate) attempts: i32,
+    #[diesel(sql_type = Integer)]
+    crash_count: i32,
+    #[diesel(sql_type = Nullable<Text>)]
+    policy: Option<String>,
+}
+
+impl EndedJob {
+    fn policy(&self) -> Option<StoredPolicy> {
+        serde_json::from_str(self.policy.as_deref()?).ok()
+    }
+
+    /// The job that its policy names for its failure.
+    pub(crate) fn on_failure(&self) -> Option<Hook> {
+        self.policy()?.on_failure
+    }
+
+    /// What is kept of the job, if its policy wants that: `uncounted` of its
+    /// runs are not counted in the row that was read.
+    pub(crate) fn result<'j>(
+        &'j self,
+        outcome: ResultOutcome,
+        error: &'j str,
+        uncounted: i32,
+    ) -> Option<NewResult<'j>> {
+        let runs = self.attempts.saturating_add(self.crash_count);
+        NewResult::of_failed(
+            (self.id, runs.saturating_add(uncounted)),
+            &self.class_name,
+            self.unique_id.as_deref(),
+            (outcome, error),
+            self.policy().and_then(|policy| policy.keep_result),
+        )
+    }
+}
+
+/// Reads the rows of jobs whose claims have ended in this transaction.
+pub(crate) fn ended(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<EndedJob>> {
+    let text = conn.write(
+        "SELECT id, class_name, queue_name, unique_id, attempts, crash_count, policy FROM solid_queue_jobs \
+         WHERE id IN {in $1}",
+    );
+    on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
+        .load(c))
+}
+
+#[derive(QueryableByName)]
+struct Arguments {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    arguments: String,
+}
+
+/// The arguments of jobs that have some, by their ids.
+pub(crate) fn arguments_of(
+    conn: &mut Conn<'_>,
+    jobs: &[i64],
+) -> QueryResult<BTreeMap<i64, String>> {
+    let text = conn.write(
+        "SELECT id, arguments FROM solid_queue_jobs WHERE id IN {in $1} AND arguments IS NOT NULL",
+    );
+    let rows: Vec<Arguments> = on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
+        .load(c))?;
+    Ok(rows
+        .into_iter()
+        .map(|row| (row.id, row.arguments))
+        .collect())
+}
+
+/// What changes in the row of a job whose run has ended.
+#[derive(Debug)]
+pub(crate) struct JobUpdate {
+    pub(crate) id: i64,
+    pub(crate) uses_attempt: bool,
+    pub(crate) is_crash: bool,
+    /// The claim that its owner has ended.
+    pub(crate) last_claim: Option<i64>,
+    pub(crate) is_finished: bool,
+}
+
+impl JobUpdate {
+    /// Whether anything changes.
+    pub(crate) fn is_any(&self) -> bool {
+        self.uses_attempt || self.is_crash || self.is_finished || self.last_claim.is_some()
+    }
+}
+
+/// An array in the order in which the statement reads it.
+#[derive(Serialize)]
+struct UpdatedRow(i64, i32, i32, Option<i64>, i32);
+
+/// Writes the counts, and the ends, of jobs whose runs have ended. A count that
+/// can grow no more, as other programs may leave it, stays.
+pub(crate) fn update_ended(conn: &mut Conn<'_>, updates: &[JobUpdate]) -> QueryResult<()> {
+    if updates.is_empty() {
+        return Ok(());
+    }
+    let rows: Vec<UpdatedRow> = updates
+        .iter()
+        .map(|update| {
+            let (attempt, crash) = (update.uses_attempt.into(), update.is_crash.into());
+            UpdatedRow(
+                update.id,
+                attempt,
+                crash,
+                update.last_claim,
+                update.is_finished.into(),
+            )
+        })
+        .collect();
+    let text = conn.write(
+        "UPDATE solid_queue_jobs SET \
+           attempts = CASE WHEN CAST(value ->> 1 AS integer) = 1 THEN {next attempts} ELSE attempts END, \
+           crash_count = CASE WHEN CAST(value ->> 2 AS integer) = 1 THEN {next crash_count} ELSE crash_count END, \
+           last_claim_id = coalesce(CAST(value ->> 3 AS bigint), last_claim_id), \
+           finished_at = CASE WHEN CAST(value ->> 4 AS integer) = 1 THEN {now} ELSE finished_at END, \
+           updated_at = {now} \
+         FROM {rows $1} WHERE solid_queue_jobs.id = CAST(value ->> 0 AS bigint)",
+    );
+    let rows = serde_json::to_string(&rows).unwrap_or_default();
+    on!(conn, |c| cached(sql(text).bind::<Text, _>(&rows))
+        .execute(c))
 }

@@ -3,10 +3,9 @@
 
 use crate::db::conn::connection::{Conn, on};
 use crate::db::conn::sql::{cached, id_list, micros, sql};
-use crate::db::model::outcome::{Failure, KEEP, NewResult, ResultOutcome};
+use crate::db::model::outcome::NewResult;
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Integer, Nullable, Text};
-use serde::Deserialize;
+use diesel::sql_types::{BigInt, Text};
 use std::time::Duration;
 
 /// Keeps results, in the transaction that ends the jobs.
@@ -25,76 +24,6 @@ pub(crate) fn insert(conn: &mut Conn<'_>, results: &[NewResult<'_>]) -> QueryRes
     let rows = serde_json::to_string(results).unwrap_or_default();
     on!(conn, |c| cached(sql(text).bind::<Text, _>(&rows))
         .execute(c))
-}
-
-#[derive(QueryableByName)]
-struct Job {
-    #[diesel(sql_type = BigInt)]
-    id: i64,
-    #[diesel(sql_type = Text)]
-    class_name: String,
-    #[diesel(sql_type = Nullable<Text>)]
-    unique_id: Option<String>,
-    #[diesel(sql_type = Integer)]
-    attempts: i32,
-    #[diesel(sql_type = Integer)]
-    crash_count: i32,
-    #[diesel(sql_type = Nullable<Text>)]
-    policy: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Policy {
-    keep_result: Option<u64>,
-}
-
-/// How many microseconds the policy that is stored with a job wants its
-/// result kept.
-fn keep(policy: Option<&str>) -> i64 {
-    let policy: Option<Policy> = policy.and_then(|text| serde_json::from_str(text).ok());
-    let said = policy.and_then(|policy| policy.keep_result);
-    micros(said.map_or(KEEP, Duration::from_millis))
-}
-
-/// Keeps that jobs have ended otherwise than with success, and wakes who
-/// waits for that. `running` is 1 when their last attempt is not yet counted.
-/// Returns those with a unique id, behind which others may wait.
-pub(crate) fn record(
-    conn: &mut Conn<'_>,
-    jobs: &[i64],
-    outcome: ResultOutcome,
-    failure: &Failure,
-    running: i32,
-) -> QueryResult<Vec<i64>> {
-    let text = conn.write(
-        "SELECT id, class_name, unique_id, attempts, crash_count, policy FROM solid_queue_jobs WHERE id IN {in $1} ORDER BY id",
-    );
-    let rows: Vec<Job> = on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
-        .load(c))?;
-    let error = failure.in_words();
-    let results: Vec<NewResult<'_>> = rows
-        .iter()
-        .map(|job| (job, keep(job.policy.as_deref())))
-        .filter(|(_, keep)| *keep > 0)
-        .map(|(job, keep)| {
-            NewResult(
-                job.id,
-                job.unique_id.as_deref(),
-                &job.class_name,
-                outcome,
-                None,
-                Some(&error),
-                job.attempts
-                    .saturating_add(job.crash_count)
-                    .saturating_add(running),
-                keep,
-            )
-        })
-        .collect();
-    insert(conn, &results)?;
-    wake(conn, jobs)?;
-    let named = rows.iter().filter(|job| job.unique_id.is_some());
-    Ok(named.map(|job| job.id).collect())
 }
 
 /// Forgets what jobs came to.
@@ -124,8 +53,8 @@ macro_rules! notify_waiters {
 #[cfg(feature = "postgres")]
 pub(crate) use notify_waiters;
 
-/// Wakes, at commit, who waits for these jobs. SQLite needs none of it.
-fn wake(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
+/// Wakes, at commit, the callers that wait for these jobs. SQLite needs none of it.
+pub(crate) fn wake(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     match conn {
         #[cfg(feature = "postgres")]
         Conn::Postgres(conn) => cached(

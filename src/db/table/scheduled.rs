@@ -1,26 +1,30 @@
 //! `solid_queue_scheduled_executions`: dispatching what is due.
 
 use crate::db::conn::connection::{Conn, on};
-use crate::db::conn::sql::{cached, id_list, micros, sql};
+use crate::db::conn::sql::{cached, micros, sql};
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Double, Nullable, Text};
+use diesel::sql_types::{Double, Nullable, Text};
 use std::time::Duration;
 
-/// Lets jobs wait until `delay` from now, or for a thousand years. One that is
-/// scheduled already, put there by hand, must not hold up the others.
-pub(crate) fn insert(conn: &mut Conn<'_>, jobs: &[i64], delay: Duration) -> QueryResult<()> {
+/// Lets jobs wait, each for so long from now, or for a thousand years. One that
+/// is scheduled already, put there by hand, must not hold up the others.
+pub(crate) fn insert_each(conn: &mut Conn<'_>, jobs: &[(i64, Duration)]) -> QueryResult<()> {
+    if jobs.is_empty() {
+        return Ok(());
+    }
     let text = conn.write(
         "INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at) \
-         SELECT id, queue_name, priority, {later $1}, {now} FROM solid_queue_jobs WHERE id IN {in $2} ORDER BY id \
+         SELECT j.id, j.queue_name, j.priority, {later CAST(value ->> 1 AS bigint)}, {now} \
+         FROM {rows $1} CROSS JOIN solid_queue_jobs j WHERE j.id = CAST(value ->> 0 AS bigint) ORDER BY j.id + 0 \
          ON CONFLICT (job_id) DO UPDATE SET scheduled_at = excluded.scheduled_at",
     );
-    on!(conn, |c| cached(
-        sql(text)
-            .bind::<BigInt, _>(micros(delay))
-            .bind::<Text, _>(id_list(jobs))
-    )
-    .execute(c))
-    .map(drop)
+    let rows: Vec<(i64, i64)> = jobs
+        .iter()
+        .map(|(job, delay)| (*job, micros(*delay)))
+        .collect();
+    let rows = serde_json::to_string(&rows).unwrap_or_default();
+    on!(conn, |c| cached(sql(text).bind::<Text, _>(&rows))
+        .execute(c))
 }
 
 #[derive(QueryableByName)]

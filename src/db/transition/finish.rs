@@ -3,19 +3,19 @@
 
 use crate::db::conn::connection::{Conn, on};
 use crate::db::conn::sql::{cached, sql};
-#[cfg(feature = "sqlite")]
-use crate::db::model::claim::Ended;
-use crate::db::model::claim::{Claimed, Fence, Finished};
-use crate::db::model::outcome::{End, Ending, Endings, NewResult};
+use crate::db::model::claim::{Claimed, Ended, Fence, Finished};
+use crate::db::model::decision::Decision;
+use crate::db::model::outcome::{Began, End, EndedRun, Ending, Endings, NewResult, cancelled};
 use crate::db::table::claimed::{self, Locks, Written, claim_ids};
 use crate::db::table::results;
 #[cfg(feature = "postgres")]
 use crate::db::table::results::notify_waiters;
-use crate::db::transition::settle::follow_all;
+use crate::db::transition::settle::settle;
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
 #[cfg(feature = "sqlite")]
 use diesel::sql_types::Text;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Ends the claims of jobs that have finished, and returns those that were
@@ -302,7 +302,7 @@ pub(crate) fn end_all(
 ) -> QueryResult<Endings> {
     conn.transaction(|conn| {
         let held = claimed::end(conn, process_id, &claims(ends))?;
-        follow_all(conn, process_id, ends, (held, finished))
+        settle_ended(conn, process_id, ends, (held, finished))
     })
 }
 
@@ -316,11 +316,43 @@ pub(crate) fn end_free(
 ) -> QueryResult<(Endings, Vec<i64>)> {
     conn.transaction(|conn| {
         let (held, written) = claimed::end_free(conn, process_id, &claims(ends))?;
-        let done = follow_all(conn, process_id, ends, (held, finished))?;
+        let done = settle_ended(conn, process_id, ends, (held, finished))?;
         Ok((done, written.busy))
     })
 }
 
 fn claims(ends: &[End<'_>]) -> Vec<i64> {
     ends.iter().map(|(claim, ..)| *claim).collect()
+}
+
+/// Decides about the jobs of claims that have ended, and applies that.
+fn settle_ended(
+    conn: &mut Conn<'_>,
+    process_id: i64,
+    ends: &[End<'_>],
+    (held, finished): (Vec<Ended>, Finished),
+) -> QueryResult<Endings> {
+    let held: BTreeMap<i64, Ended> = held.into_iter().map(|row| (row.claim_id, row)).collect();
+    let (mut done, mut decisions) = (Vec::new(), Vec::new());
+    for (claim_id, ending, ran) in ends {
+        let Some(ended) = held.get(claim_id) else {
+            continue;
+        };
+        let ending = match ended.cancelled {
+            true => Ending::Cancel(cancelled()),
+            false => (*ending).clone(),
+        };
+        let run = EndedRun {
+            process_id,
+            claim_id: *claim_id,
+            job_id: ended.job_id,
+            began: Began::Ago(*ran),
+            by_owner: true,
+            finished,
+        };
+        decisions.push(Decision::of_ending(run, ending.clone()));
+        done.push((*claim_id, ending));
+    }
+    settle(conn, &decisions)?;
+    Ok(done)
 }

@@ -5,9 +5,9 @@
 
 use crate::db::conn::connection::{Conn, on};
 use crate::db::conn::sql::{cached, id_list, job_ids, sql, timestamp};
-use crate::db::model::outcome::{AttemptOutcome, Failure, ResultOutcome};
+use crate::db::model::outcome::{AttemptOutcome, Failure, NewResult, ResultOutcome};
 use crate::db::model::state::JobState;
-use crate::db::table::{attempts, results};
+use crate::db::table::{attempts, jobs, results};
 use crate::db::transition::place::place;
 use crate::db::transition::unblock;
 use chrono::NaiveDateTime;
@@ -109,21 +109,30 @@ fn ask_to_cancel(conn: &mut Conn<'_>, claimed: &[i64]) -> QueryResult<Vec<i64>> 
 /// Ends jobs whose execution was just taken away, and which nobody had begun.
 pub(crate) fn end_waiting(
     conn: &mut Conn<'_>,
-    jobs: &[i64],
+    ids: &[i64],
     (attempt, result): (AttemptOutcome, ResultOutcome),
     failure: &Failure,
 ) -> QueryResult<()> {
     let text = conn.write(
         "UPDATE solid_queue_jobs SET finished_at = {now}, updated_at = {now} WHERE id IN {in $1}",
     );
-    on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
+    on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(ids)))
         .execute(c))?;
-    attempts::insert_waiting(conn, jobs, attempt, failure)?;
-    let named = results::record(conn, jobs, result, failure, 0)?;
+    attempts::insert_waiting(conn, ids, attempt, failure)?;
+    let rows = jobs::ended(conn, ids)?;
+    let error = failure.in_words();
+    let new: Vec<NewResult<'_>> = rows
+        .iter()
+        .filter_map(|job| job.result(result, &error, 0))
+        .collect();
+    results::insert(conn, &new)?;
+    results::wake(conn, ids)?;
+    let named = rows.iter().filter(|job| job.unique_id.is_some());
+    let named: Vec<i64> = named.map(|job| job.id).collect();
     if !named.is_empty() {
         unblock::unblock(conn, &named)?;
     }
-    crate::db::table::steps::remove(conn, jobs)
+    crate::db::table::steps::remove(conn, ids)
 }
 
 /// Deletes jobs that wait or have failed, and returns them.

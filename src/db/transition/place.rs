@@ -5,7 +5,6 @@ use crate::db::conn::sql::{Execution, cached, id_list, job_ids, sql};
 use crate::db::table::blocked::insert;
 use diesel::prelude::*;
 use diesel::sql_types::Text;
-use std::time::Duration;
 
 /// Makes jobs without an execution ready or scheduled, as their time says.
 pub(crate) fn place(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
@@ -27,21 +26,6 @@ pub(crate) fn place(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
         return Ok(());
     }
     enter(conn, &now)
-}
-
-/// Lets jobs wait again: ready, or scheduled after `delay`.
-pub(crate) fn make_waiting(
-    conn: &mut Conn<'_>,
-    jobs: &[i64],
-    delay: Option<Duration>,
-) -> QueryResult<()> {
-    if jobs.is_empty() {
-        return Ok(());
-    }
-    match delay.filter(|delay| !delay.is_zero()) {
-        None => crate::db::table::ready::insert(conn, jobs),
-        Some(delay) => crate::db::table::scheduled::insert(conn, jobs, delay),
-    }
 }
 
 /// Makes jobs without an execution ready, and wakes who sleeps. Those with a

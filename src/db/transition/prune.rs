@@ -2,9 +2,10 @@
 
 use crate::db::conn::connection::{Conn, on};
 use crate::db::conn::sql::{cached, sql};
+use crate::db::model::decision::Death;
 use crate::db::schema::tables::solid_queue_processes::dsl;
 use crate::db::table::processes::{CRASHED, ENDED, Id};
-use crate::db::transition::recover::{self, Death, Recovered};
+use crate::db::transition::recover::{self, Recovered};
 use crate::mutant;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Nullable, Text};

@@ -1,30 +1,17 @@
 //! What becomes of the claims of a process that is gone.
 
 use crate::db::conn::connection::{Conn, on};
-use crate::db::conn::lossy::Lossy;
 use crate::db::conn::sql::{cached, sql};
 use crate::db::conn::sqlite_file::Refusal;
 use crate::db::model::claim::{Fence, Finished};
-use crate::db::model::outcome::{self, AttemptOutcome, Began, EndedRun, Ending, Failure};
-use crate::db::table::attempts;
-use crate::db::table::claimed::end_one;
+use crate::db::model::decision::{Death, Decision, Destination, LostClaim, MAX_CRASHES};
+use crate::db::model::outcome::{Began, EndedRun, Ending, ResultOutcome};
+use crate::db::table::claimed::{self, claim_ids};
 use crate::db::table::wanted_keys::{self, Key};
-use crate::db::transition::place::make_waiting;
 use crate::db::transition::settle;
-use crate::mutant;
-use chrono::NaiveDateTime;
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text, Timestamp};
-use std::time::Duration;
-
-/// How the process that held a claim ended.
-#[derive(Debug, Clone)]
-pub(crate) struct Death {
-    /// Whether its jobs may have caused it; a graceful stop did not.
-    pub(crate) is_crash: bool,
-    /// For the failures that come of it: "was killed by signal 9".
-    pub(crate) how: String,
-}
+use diesel::sql_types::{BigInt, Text};
+use std::collections::HashSet;
 
 /// What became of the claims of a process that is gone.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -45,6 +32,18 @@ pub(crate) struct Recovered {
 }
 
 impl Recovered {
+    /// Notes what was decided about a job.
+    pub(crate) fn note(&mut self, decision: &Decision, class_name: &str) {
+        let job = decision.run.job_id;
+        match &decision.destination {
+            Destination::Wait(None) => self.released.push(job),
+            Destination::Wait(Some(_)) => self.delayed.push(job),
+            Destination::Failed(_) => self.failed.push(job),
+            Destination::Closed(ResultOutcome::Cancelled, _) => self.cancelled.push(job),
+            Destination::Closed(..) => self.discarded.push((job, class_name.to_owned())),
+        }
+    }
+
     fn extend(&mut self, other: Recovered) {
         self.released.extend(other.released);
         self.delayed.extend(other.delayed);
@@ -67,48 +66,19 @@ struct Id {
     pub(crate) id: i64,
 }
 
-#[derive(QueryableByName)]
-pub(crate) struct Lost {
-    #[diesel(sql_type = BigInt)]
-    claim_id: i64,
-    #[diesel(sql_type = BigInt)]
-    pub(crate) job_id: i64,
-    #[diesel(sql_type = Nullable<Timestamp>)]
-    started_at: Option<NaiveDateTime>,
-    #[diesel(sql_type = Bool)]
-    cancelled: bool,
-    #[diesel(sql_type = Nullable<Text>)]
-    verdict: Option<String>,
-    #[diesel(sql_type = Text, deserialize_as = Lossy)]
-    class_name: String,
-    #[diesel(sql_type = Integer)]
-    crash_count: i32,
-    #[diesel(sql_type = Integer)]
-    max_crashes: i32,
-    #[diesel(sql_type = Bool)]
-    at_most_once: bool,
-}
-
-/// How often a job may be running when its process dies, unless it says
-/// otherwise. One is too few: a job that kills takes its neighbours along.
-pub(crate) const MAX_CRASHES: i32 = 3;
-
-/// Routes every claim of a process that is gone. The caller holds the lock of
-/// the process row, so no claim can be added meanwhile.
+/// Ends every claim of a process that is gone, and routes their jobs. The
+/// caller holds the lock of the process row, so no claim can be added meanwhile.
 pub(crate) fn recover(
     conn: &mut Conn<'_>,
     process_id: i64,
     death: &Death,
 ) -> QueryResult<Recovered> {
-    let mut recovered = Recovered::default();
-    for claim in lost(conn, process_id, "{lock of c}")? {
-        recover_claim(conn, process_id, &claim, death, &mut recovered)?;
-    }
-    Ok(recovered)
+    let claims = lost(conn, process_id, "{lock of c}")?;
+    recover_claims(conn, process_id, &claims, death)
 }
 
-/// The same, claim by claim: what is locked or refused is left, and holds up no
-/// other.
+/// The same, passing over claims that are locked. Where the rest is refused, it
+/// is halved until what cannot be written is left alone, and holds up no other.
 pub(crate) fn recover_piecemeal(
     conn: &mut Conn<'_>,
     process_id: i64,
@@ -116,21 +86,23 @@ pub(crate) fn recover_piecemeal(
 ) -> QueryResult<Recovered> {
     let mut recovered = Recovered::default();
     let mut reason = None;
-    for claim in lost(conn, process_id, "{lock skip of c}")? {
-        let one = conn.transaction(|conn| {
-            let mut one = Recovered::default();
-            recover_claim(conn, process_id, &claim, death, &mut one)?;
-            Ok(one)
-        });
-        match one {
-            Ok(one) => recovered.extend(one),
-            Err(error) if Refusal::of(&error) == Refusal::Trouble => return Err(error),
-            Err(error) => reason = Some(format!("job {}: {error}", claim.job_id)),
+    let claims = lost(conn, process_id, "{lock skip of c}")?;
+    let mut rest = vec![claims.as_slice()];
+    while let Some(claims) = rest.pop() {
+        let part = conn.transaction(|conn| recover_claims(conn, process_id, claims, death));
+        match (part, claims) {
+            (Ok(part), _) => recovered.extend(part),
+            (Err(error), _) if Refusal::of(&error) == Refusal::Trouble => return Err(error),
+            (Err(error), [claim]) => reason = Some(format!("job {}: {error}", claim.job_id)),
+            (Err(_), _) => {
+                let (first, second) = claims.split_at(claims.len() / 2);
+                rest.extend([second, first]);
+            }
         }
     }
     // A claim without a job may be locked too.
     let _ = conn.transaction(|conn| drop_jobless(conn, process_id));
-    let count = crate::db::table::claimed::held_by(conn, process_id)?.len();
+    let count = claimed::held_by(conn, process_id)?.len();
     if count > 0 {
         let why = reason.unwrap_or_else(|| "other transactions have locked them".to_owned());
         recovered.left = Some(format!("{count} are left: {why}"));
@@ -138,25 +110,47 @@ pub(crate) fn recover_piecemeal(
     Ok(recovered)
 }
 
-fn recover_claim(
+/// Fences, decides and applies.
+fn recover_claims(
     conn: &mut Conn<'_>,
     process_id: i64,
-    claim: &Lost,
+    claims: &[LostClaim],
     death: &Death,
-    recovered: &mut Recovered,
-) -> QueryResult<()> {
-    let fence = Fence {
+) -> QueryResult<Recovered> {
+    let mut recovered = Recovered::default();
+    if claims.is_empty() {
+        return Ok(recovered);
+    }
+    let ids: Vec<i64> = claims.iter().map(|claim| claim.claim_id).collect();
+    let ended = claimed::end(conn, process_id, &ids)?;
+    let ended: HashSet<i64> = claim_ids(ended).into_iter().collect();
+    let decisions: Vec<Decision> = claims
+        .iter()
+        .filter(|claim| ended.contains(&claim.claim_id))
+        .map(|claim| {
+            let decision = Decision::of_death(run_of(process_id, claim), claim, death);
+            recovered.note(&decision, &claim.class_name);
+            decision
+        })
+        .collect();
+    settle::settle(conn, &decisions)?;
+    Ok(recovered)
+}
+
+/// The run that a lost claim was for.
+pub(crate) fn run_of(process_id: i64, claim: &LostClaim) -> EndedRun {
+    EndedRun {
         process_id,
         claim_id: claim.claim_id,
-    };
-    if end_one(conn, fence)?.is_some() {
-        recover_one(conn, process_id, claim, death, recovered)?;
+        job_id: claim.job_id,
+        began: Began::At(claim.started_at),
+        by_owner: false,
+        finished: Finished::Keep,
     }
-    Ok(())
 }
 
 /// The claims of a process, locked.
-fn lost(conn: &mut Conn<'_>, process_id: i64, lock: &str) -> QueryResult<Vec<Lost>> {
+fn lost(conn: &mut Conn<'_>, process_id: i64, lock: &str) -> QueryResult<Vec<LostClaim>> {
     let text = conn.write(&format!(
         "SELECT c.id AS claim_id, c.job_id, c.started_at, c.verdict, c.cancel_requested_at IS NOT NULL AS cancelled, \
          j.class_name, j.crash_count, \
@@ -166,112 +160,6 @@ fn lost(conn: &mut Conn<'_>, process_id: i64, lock: &str) -> QueryResult<Vec<Los
     ));
     on!(conn, |c| cached(sql(text).bind::<BigInt, _>(process_id))
         .load(c))
-}
-
-fn recover_one(
-    conn: &mut Conn<'_>,
-    process_id: i64,
-    claim: &Lost,
-    death: &Death,
-    recovered: &mut Recovered,
-) -> QueryResult<()> {
-    let run = EndedRun {
-        process_id,
-        claim_id: claim.claim_id,
-        job_id: claim.job_id,
-        began: Began::At(claim.started_at),
-        by_owner: false,
-        finished: Finished::Keep,
-    };
-    match foregone(claim) {
-        Some(ending) => {
-            settle::follow(conn, &run, &ending)?;
-            match ending {
-                Ending::Retry(..) | Ending::Snooze(_) => recovered.delayed.push(claim.job_id),
-                Ending::Release(_) => recovered.released.push(claim.job_id),
-                Ending::Fail(_) => recovered.failed.push(claim.job_id),
-                Ending::Cancel(_) => recovered.cancelled.push(claim.job_id),
-                Ending::Discard(_) => {
-                    let class = claim.class_name.clone();
-                    recovered.discarded.push((claim.job_id, class));
-                }
-            }
-            Ok(())
-        }
-        None => recover_interrupted(conn, &run, claim, death, recovered),
-    }
-}
-
-/// A run that death cut off: the job waits again, unless it may run at most
-/// once or has cost too many processes.
-fn recover_interrupted(
-    conn: &mut Conn<'_>,
-    run: &EndedRun,
-    claim: &Lost,
-    death: &Death,
-    recovered: &mut Recovered,
-) -> QueryResult<()> {
-    if let Next::Wait(delay) = judge(conn, run, claim, death, recovered)? {
-        make_waiting(conn, &[claim.job_id], delay)?;
-    }
-    Ok(())
-}
-
-/// What is to become of a job whose run death cut off.
-pub(crate) enum Next {
-    Nothing,
-    /// It is to wait again, for a while first if that is said.
-    Wait(Option<Duration>),
-}
-
-/// Counts the crash, and fails the job if that is its end.
-pub(crate) fn judge(
-    conn: &mut Conn<'_>,
-    run: &EndedRun,
-    claim: &Lost,
-    death: &Death,
-    recovered: &mut Recovered,
-) -> QueryResult<Next> {
-    let started = claim.started_at.is_some();
-    let counts = death.is_crash && started && !mutant::is("crash_not_counted");
-    let crashes = claim.crash_count.saturating_add(i32::from(counts));
-    if counts {
-        count_crash(conn, claim.job_id)?;
-    }
-    let last = if claim.at_most_once && started {
-        Some(Failure::outcome_unknown(&death.how))
-    } else {
-        Some(Failure::crashed(&death.how, crashes)).filter(|_| crashes > claim.max_crashes)
-    };
-    if let Some(failure) = last {
-        attempts::insert(conn, run, AttemptOutcome::Failed, &failure)?;
-        // A crash is counted already.
-        if started && !counts {
-            settle::count(conn, run)?;
-        }
-        settle::fail(conn, claim.job_id, &failure)?;
-        recovered.failed.push(claim.job_id);
-        return Ok(Next::Nothing);
-    }
-    if counts {
-        let failure = Failure::crashed(&death.how, crashes);
-        attempts::insert(conn, run, AttemptOutcome::Crashed, &failure)?;
-    }
-    let delay = Some(crash_delay(crashes)).filter(|_| counts && crashes >= 2);
-    match delay {
-        Some(_) => recovered.delayed.push(claim.job_id),
-        None => recovered.released.push(claim.job_id),
-    }
-    Ok(Next::Wait(delay))
-}
-
-/// What was decided before the process ended: by whoever cancelled the job,
-/// or by the process itself when the job overran its time.
-fn foregone(claim: &Lost) -> Option<Ending> {
-    if claim.cancelled {
-        return Some(Ending::Cancel(outcome::cancelled()));
-    }
-    serde_json::from_str(claim.verdict.as_deref()?).ok()
 }
 
 /// Writes down what is to become of a job that has overrun its time, before
@@ -302,21 +190,6 @@ pub(crate) fn condemn(
         .load(c))?;
         Ok(condemned.iter().any(|row| row.id == fence.claim_id))
     })
-}
-
-/// 20 s after the second crash, doubling up to 10 minutes.
-fn crash_delay(crashes: i32) -> Duration {
-    let exponent = u32::try_from(crashes).unwrap_or(0).min(8);
-    Duration::from_secs((5 << exponent).min(600))
-}
-
-fn count_crash(conn: &mut Conn<'_>, job_id: i64) -> QueryResult<()> {
-    let text = conn.write(
-        "UPDATE solid_queue_jobs SET crash_count = {next crash_count}, updated_at = {now} WHERE id = $1",
-    );
-    on!(conn, |c| cached(sql(text).bind::<BigInt, _>(job_id))
-        .execute(c))
-    .map(drop)
 }
 
 /// Takes away the claims of a process whose job somebody deleted: without it

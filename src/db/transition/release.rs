@@ -2,9 +2,9 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::model::claim::Finished;
+use crate::db::model::decision::Decision;
 use crate::db::model::outcome::{self, Began, EndedRun, Ending};
-use crate::db::table::claimed::{claim_ids, end, note_claim};
-use crate::db::transition::place::make_waiting;
+use crate::db::table::claimed::{claim_ids, end};
 use crate::db::transition::settle;
 use diesel::prelude::*;
 use std::time::Duration;
@@ -19,23 +19,26 @@ pub(crate) fn release(
 ) -> QueryResult<Vec<i64>> {
     conn.transaction(|conn| {
         let ended = end(conn, process_id, claims)?;
-        let (cancelled, waiting): (Vec<_>, Vec<_>) = ended.iter().partition(|row| row.cancelled);
-        let jobs: Vec<i64> = waiting.iter().map(|row| row.job_id).collect();
-        make_waiting(conn, &jobs, delay)?;
-        for row in waiting {
-            note_claim(conn, row.claim_id, row.job_id)?;
-        }
-        for row in cancelled {
-            let run = EndedRun {
-                process_id,
-                claim_id: row.claim_id,
-                job_id: row.job_id,
-                began: Began::At(None),
-                by_owner: true,
-                finished: Finished::Keep,
-            };
-            settle::follow(conn, &run, &Ending::Cancel(outcome::cancelled()))?;
-        }
+        let decisions: Vec<Decision> = ended
+            .iter()
+            .map(|row| {
+                let run = EndedRun {
+                    process_id,
+                    claim_id: row.claim_id,
+                    job_id: row.job_id,
+                    began: Began::At(None),
+                    by_owner: true,
+                    finished: Finished::Keep,
+                };
+                let ending = match (row.cancelled, delay) {
+                    (true, _) => Ending::Cancel(outcome::cancelled()),
+                    (false, Some(delay)) => Ending::Snooze(delay),
+                    (false, None) => Ending::Release(String::new()),
+                };
+                Decision::of_ending(run, ending)
+            })
+            .collect();
+        settle::settle(conn, &decisions)?;
         Ok(claim_ids(ended))
     })
 }

@@ -1,170 +1,184 @@
-//! What follows the end of a run that did not finish.
+//! What follows the end of runs that did not finish: the decisions about their
+//! jobs are written table by table, each table once for all of them.
+//!
+//! The caller has ended the claims in the same transaction. So no other
+//! transaction changes the rows of these jobs.
 
-use crate::db::conn::connection::{Conn, on};
-use crate::db::conn::sql::{cached, sql};
-use crate::db::model::claim::{Ended, Finished};
+use crate::db::conn::connection::Conn;
+use crate::db::model::claim::Finished;
+use crate::db::model::decision::{Decision, Destination};
 use crate::db::model::new_row::NewRow;
-use crate::db::model::outcome::{
-    AttemptOutcome, Began, End, EndedRun, Ending, Endings, FailedJob, Failure, Policy,
-    ResultOutcome, cancelled,
-};
-use crate::db::table::{attempts, claimed, failed, results};
-use crate::db::transition::{enqueue, place, unblock};
-use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Nullable};
+use crate::db::model::outcome::{Failure, NewResult, ResultOutcome};
+use crate::db::table::attempts::{self, NewAttempt};
+use crate::db::table::jobs::{self, EndedJob, JobUpdate};
+use crate::db::table::{failed, ready, results, scheduled, steps};
+use crate::db::transition::{clear, enqueue, place, unblock};
+use diesel::QueryResult;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Fails a job for good: keeps the reason and the result, lets the next job
-/// with its unique id go on, and enqueues the job that its policy names.
-pub(crate) fn fail(conn: &mut Conn<'_>, job_id: i64, failure: &Failure) -> QueryResult<()> {
-    failed::insert(conn, job_id, failure)?;
-    let named = results::record(conn, &[job_id], ResultOutcome::Failed, failure, 1)?;
-    if !named.is_empty() {
-        unblock::unblock(conn, &named)?;
-    }
-    follow_up(conn, job_id, failure)
-}
-
-/// Enqueues the job that its policy names for the failure.
-fn follow_up(conn: &mut Conn<'_>, job_id: i64, failure: &Failure) -> QueryResult<()> {
-    let text = conn.write(
-        "SELECT class_name, queue_name, arguments, attempts, policy FROM solid_queue_jobs \
-         WHERE id = $1 AND policy IS NOT NULL",
-    );
-    let job: Option<FailedJob> = on!(conn, |c| cached(sql(text).bind::<BigInt, _>(job_id))
-        .get_result(c))
-    .optional()?;
-    let Some(job) = job else { return Ok(()) };
-    let policy: Option<Policy> = serde_json::from_str(&job.policy).ok();
-    let Some(hook) = policy.and_then(|policy| policy.on_failure) else {
+/// Writes down what is to become of the jobs. One that is not there any more
+/// is passed over.
+pub(crate) fn settle(conn: &mut Conn<'_>, decisions: &[Decision]) -> QueryResult<()> {
+    if decisions.is_empty() {
         return Ok(());
-    };
-    let arguments = job.arguments.as_deref().unwrap_or("null");
-    let arguments = json!({
-        "job_id": job_id,
-        "class_name": job.class_name,
-        "queue_name": job.queue_name,
-        "arguments": serde_json::from_str(arguments).unwrap_or(Value::Null),
-        "attempts": job.attempts.saturating_add(1),
-        "kind": failure.kind,
-        "message": failure.message,
-    });
-    let row = NewRow::new(hook.class, arguments.to_string(), hook.queue, hook.priority);
-    enqueue::insert(conn, &row).map(drop)
-}
-
-/// Does what follows the ends of claims.
-pub(crate) fn follow_all(
-    conn: &mut Conn<'_>,
-    process_id: i64,
-    ends: &[End<'_>],
-    (held, finished): (Vec<Ended>, Finished),
-) -> QueryResult<Endings> {
-    let held: BTreeMap<i64, Ended> = held.into_iter().map(|row| (row.claim_id, row)).collect();
-    let mut done = Vec::with_capacity(held.len());
-    for (claim_id, ending, ran) in ends {
-        let Some(ended) = held.get(claim_id) else {
-            continue;
-        };
-        let ending = if ended.cancelled {
-            Ending::Cancel(cancelled())
-        } else {
-            (*ending).clone()
-        };
-        let run = EndedRun {
-            process_id,
-            claim_id: *claim_id,
-            job_id: ended.job_id,
-            began: Began::Ago(*ran),
-            by_owner: true,
-            finished,
-        };
-        follow(conn, &run, &ending)?;
-        done.push((*claim_id, ending));
     }
-    Ok(done)
+    let ids: Vec<i64> = decisions.iter().map(|one| one.run.job_id).collect();
+    let jobs = jobs::ended(conn, &ids)?;
+    let jobs: BTreeMap<i64, EndedJob> = jobs.into_iter().map(|job| (job.id, job)).collect();
+    let mut settled: Vec<Settled<'_>> = decisions
+        .iter()
+        .filter_map(|decision| Some((jobs.get(&decision.run.job_id)?, decision)))
+        .collect();
+    settled.sort_by_key(|(job, _)| job.id);
+    // First the counts: whether a ready job is to be started with caution
+    // depends on them.
+    jobs::update_ended(conn, &updates(&settled))?;
+    wait_again(conn, &settled)?;
+    failed::insert(conn, &failures(&settled))?;
+    attempts::insert(conn, &new_attempts(&settled))?;
+    close(conn, &settled)?;
+    follow_up(conn, &settled)
 }
 
-/// Does what follows the end of a claim.
-pub(crate) fn follow(conn: &mut Conn<'_>, run: &EndedRun, ending: &Ending) -> QueryResult<()> {
-    match ending {
-        Ending::Fail(failure) => {
-            fail(conn, run.job_id, failure)?;
-            attempts::insert(conn, run, AttemptOutcome::Failed, failure)?;
-            count(conn, run)
-        }
-        Ending::Retry(failure, delay) => {
-            place::make_waiting(conn, &[run.job_id], Some(*delay))?;
-            attempts::insert(conn, run, AttemptOutcome::Retried, failure)?;
-            count(conn, run)
-        }
-        Ending::Discard(failure) => {
-            attempts::insert(conn, run, AttemptOutcome::Discarded, failure)?;
-            close(conn, run, ResultOutcome::Discarded, failure)
-        }
-        Ending::Cancel(failure) if !run.has_begun() => {
-            attempts::insert_waiting(conn, &[run.job_id], AttemptOutcome::Cancelled, failure)?;
-            close(conn, run, ResultOutcome::Cancelled, failure)
-        }
-        Ending::Cancel(failure) => {
-            attempts::insert(conn, run, AttemptOutcome::Cancelled, failure)?;
-            close(conn, run, ResultOutcome::Cancelled, failure)
-        }
-        Ending::Snooze(_) | Ending::Release(_) => {
-            let delay = match ending {
-                Ending::Snooze(delay) => Some(*delay),
-                _ => None,
-            };
-            place::make_waiting(conn, &[run.job_id], delay)?;
-            if run.by_owner {
-                claimed::note_claim(conn, run.claim_id, run.job_id)?;
-            }
-            Ok(())
+/// A job, and what was decided.
+type Settled<'s> = (&'s EndedJob, &'s Decision);
+
+/// Whether the job's row goes.
+fn is_deleted(decision: &Decision) -> bool {
+    matches!(decision.destination, Destination::Closed(..))
+        && decision.run.finished == Finished::Delete
+}
+
+fn updates(settled: &[Settled<'_>]) -> Vec<JobUpdate> {
+    let staying = settled.iter().filter(|(_, decision)| !is_deleted(decision));
+    staying
+        .map(|(job, decision)| JobUpdate {
+            id: job.id,
+            uses_attempt: decision.uses_attempt,
+            is_crash: decision.is_crash,
+            last_claim: decision.last_claim(),
+            is_finished: matches!(decision.destination, Destination::Closed(..)),
+        })
+        .filter(JobUpdate::is_any)
+        .collect()
+}
+
+fn wait_again(conn: &mut Conn<'_>, settled: &[Settled<'_>]) -> QueryResult<()> {
+    let (mut now, mut later, mut without_slot) = (Vec::new(), Vec::new(), Vec::new());
+    for (job, decision) in settled {
+        match decision.destination {
+            Destination::Wait(Some(delay)) if !delay.is_zero() => later.push((job.id, delay)),
+            Destination::Wait(_) if decision.has_slot => now.push(job.id),
+            Destination::Wait(_) => without_slot.push(job.id),
+            Destination::Failed(_) | Destination::Closed(..) => {}
         }
     }
-}
-
-/// One attempt was used.
-pub(crate) fn count(conn: &mut Conn<'_>, run: &EndedRun) -> QueryResult<()> {
-    // A count that can grow no more, as other programs may leave it, stays.
-    let text = conn.write(
-        "UPDATE solid_queue_jobs SET attempts = {next attempts}, last_claim_id = coalesce($1, last_claim_id), \
-         updated_at = {now} WHERE id = $2",
-    );
-    on!(conn, |c| cached(
-        sql(text)
-            .bind::<Nullable<BigInt>, _>(run.by_owner.then_some(run.claim_id))
-            .bind::<BigInt, _>(run.job_id)
-    )
-    .execute(c))
-    .map(drop)
-}
-
-/// The job has come to its end without having failed.
-fn close(
-    conn: &mut Conn<'_>,
-    run: &EndedRun,
-    outcome: ResultOutcome,
-    failure: &Failure,
-) -> QueryResult<()> {
-    let ran = i32::from(run.has_begun());
-    let named = results::record(conn, &[run.job_id], outcome, failure, ran)?;
-    if run.finished == Finished::Delete {
-        crate::db::transition::clear::delete(conn, &[run.job_id])?;
-    } else {
-        crate::db::table::steps::remove(conn, &[run.job_id])?;
-        if run.has_begun() {
-            count(conn, run)?;
-        } else if run.by_owner {
-            claimed::note_claim(conn, run.claim_id, run.job_id)?;
-        }
-        let text = conn.write("UPDATE solid_queue_jobs SET finished_at = {now} WHERE id = $1");
-        on!(conn, |c| cached(sql(text).bind::<BigInt, _>(run.job_id))
-            .execute(c))?;
+    scheduled::insert_each(conn, &later)?;
+    if !now.is_empty() {
+        ready::insert(conn, &now)?;
     }
-    if !named.is_empty() {
-        unblock::unblock(conn, &named)?;
+    if !without_slot.is_empty() {
+        place::enter(conn, &without_slot)?;
     }
     Ok(())
+}
+
+/// The failure of a job that has failed for good.
+fn failure_of<'s>(decision: &'s Decision) -> Option<&'s Failure> {
+    match &decision.destination {
+        Destination::Failed(failure) => Some(failure),
+        Destination::Wait(_) | Destination::Closed(..) => None,
+    }
+}
+
+fn failures<'s>(settled: &[Settled<'s>]) -> Vec<(i64, &'s Failure)> {
+    let failed = settled.iter();
+    failed
+        .filter_map(|(job, decision)| Some((job.id, failure_of(decision)?)))
+        .collect()
+}
+
+fn new_attempts<'s>(settled: &[Settled<'s>]) -> Vec<NewAttempt<'s>> {
+    let staying = settled.iter().filter(|(_, decision)| !is_deleted(decision));
+    staying
+        .filter_map(|(job, decision)| {
+            let (outcome, failure) = decision.attempt.as_ref()?;
+            Some(NewAttempt::new(
+                job.attempts,
+                &decision.run,
+                *outcome,
+                failure,
+            ))
+        })
+        .collect()
+}
+
+/// For jobs that do not run again: their results are kept, the rows of those
+/// that are not kept go, and the jobs that waited behind them go on.
+fn close(conn: &mut Conn<'_>, settled: &[Settled<'_>]) -> QueryResult<()> {
+    let mut ended = Vec::new();
+    for (job, decision) in settled {
+        let (outcome, failure) = match &decision.destination {
+            Destination::Wait(_) => continue,
+            Destination::Failed(failure) => (ResultOutcome::Failed, failure),
+            Destination::Closed(outcome, failure) => (*outcome, failure),
+        };
+        ended.push((*job, *decision, outcome, failure.in_words()));
+    }
+    if ended.is_empty() {
+        return Ok(());
+    }
+    let new: Vec<NewResult<'_>> = ended
+        .iter()
+        .filter_map(|(job, decision, outcome, error)| {
+            job.result(*outcome, error, decision.uncounted_runs())
+        })
+        .collect();
+    results::insert(conn, &new)?;
+    let ids: Vec<i64> = ended.iter().map(|(job, ..)| job.id).collect();
+    results::wake(conn, &ids)?;
+    let of = |wanted: fn(&Decision) -> bool| -> Vec<i64> {
+        let jobs = ended.iter().filter(|(_, decision, ..)| wanted(decision));
+        jobs.map(|(job, ..)| job.id).collect()
+    };
+    clear::delete(conn, &of(is_deleted))?;
+    let is_kept = |decision: &Decision| !is_deleted(decision) && failure_of(decision).is_none();
+    steps::remove(conn, &of(is_kept))?;
+    let named = ended.iter().filter(|(job, ..)| job.unique_id.is_some());
+    let named: Vec<i64> = named.map(|(job, ..)| job.id).collect();
+    if named.is_empty() {
+        return Ok(());
+    }
+    unblock::unblock(conn, &named)
+}
+
+/// Enqueues the jobs that the policies of failed ones name for the failure.
+fn follow_up(conn: &mut Conn<'_>, settled: &[Settled<'_>]) -> QueryResult<()> {
+    let hooks: Vec<_> = settled
+        .iter()
+        .filter_map(|(job, decision)| Some((*job, failure_of(decision)?, job.on_failure()?)))
+        .collect();
+    if hooks.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<i64> = hooks.iter().map(|(job, ..)| job.id).collect();
+    let arguments = jobs::arguments_of(conn, &ids)?;
+    let rows: Vec<NewRow> = hooks
+        .into_iter()
+        .map(|(job, failure, hook)| {
+            let arguments = arguments.get(&job.id).map_or("null", String::as_str);
+            let arguments = json!({
+                "job_id": job.id,
+                "class_name": job.class_name,
+                "queue_name": job.queue_name,
+                "arguments": serde_json::from_str(arguments).unwrap_or(Value::Null),
+                "attempts": job.attempts.saturating_add(1),
+                "kind": failure.kind,
+                "message": failure.message,
+            });
+            NewRow::new(hook.class, arguments.to_string(), hook.queue, hook.priority)
+        })
+        .collect();
+    enqueue::insert_all(conn, &rows).map(drop)
 }

@@ -4,10 +4,10 @@
 use crate::db::conn::connection::{Conn, on};
 use crate::db::conn::sql::{cached, id_list, sql};
 use crate::db::model::claim::Finished;
+use crate::db::model::decision::{Death, Decision, LostClaim, MAX_CRASHES};
 use crate::db::model::outcome::{self, Began, EndedRun};
-use crate::db::table::scheduled;
-use crate::db::transition::place;
-use crate::db::transition::recover::{self, Death, Lost, MAX_CRASHES, Next, Recovered};
+use crate::db::transition::recover::Recovered;
+use crate::db::transition::settle;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Nullable, Text};
 
@@ -41,7 +41,7 @@ struct Failed {
     #[diesel(sql_type = Nullable<Text>)]
     error: Option<String>,
     #[diesel(embed)]
-    lost: Lost,
+    lost: LostClaim,
 }
 
 /// Takes jobs back whose failed executions have ids after the first and up to
@@ -56,9 +56,18 @@ pub(crate) fn take_back(
 ) -> QueryResult<Recovered> {
     let mut recovered = Recovered::default();
     conn.transaction(|conn| {
-        for failed in failed_by_ruby(conn, after, until)? {
-            take_back_one(conn, &failed, death, &mut recovered)?;
-        }
+        let failed = failed_by_ruby(conn, after, until)?;
+        let ids: Vec<i64> = failed.iter().map(|row| row.id).collect();
+        let gone: Vec<i64> = delete(conn, &ids)?;
+        let taken = failed.iter().filter(|row| gone.contains(&row.id));
+        let decisions: Vec<Decision> = taken
+            .map(|row| {
+                let decision = decide(&row.lost, death);
+                recovered.note(&decision, &row.lost.class_name);
+                decision
+            })
+            .collect();
+        settle::settle(conn, &decisions)?;
         Ok(recovered)
     })
 }
@@ -86,33 +95,28 @@ fn failed_by_ruby(conn: &mut Conn<'_>, after: i64, until: i64) -> QueryResult<Ve
     Ok(rows.into_iter().filter(is_death).collect())
 }
 
-fn take_back_one(
-    conn: &mut Conn<'_>,
-    failed: &Failed,
-    death: &Death,
-    recovered: &mut Recovered,
-) -> QueryResult<()> {
+/// Takes failed executions away, and returns those that were there.
+fn delete(conn: &mut Conn<'_>, ids: &[i64]) -> QueryResult<Vec<i64>> {
     let text =
         conn.write("DELETE FROM solid_queue_failed_executions WHERE id IN {in $1} RETURNING id");
-    let gone: Vec<Id> = on!(conn, |c| cached(
-        sql(text).bind::<Text, _>(id_list(&[failed.id]))
-    )
-    .load(c))?;
-    if gone.iter().all(|row| row.id != failed.id) {
-        return Ok(());
-    }
-    let job = failed.lost.job_id;
+    let gone: Vec<Id> = on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(ids)))
+        .load(c))?;
+    Ok(gone.into_iter().map(|row| row.id).collect())
+}
+
+/// As after any other crash; but neither the process nor the start of the run
+/// is known, and its slot is free.
+fn decide(claim: &LostClaim, death: &Death) -> Decision {
     let run = EndedRun {
         process_id: 0,
         claim_id: 0,
-        job_id: job,
+        job_id: claim.job_id,
         began: Began::At(None),
         by_owner: false,
         finished: Finished::Keep,
     };
-    match recover::judge(conn, &run, &failed.lost, death, recovered)? {
-        Next::Nothing => Ok(()),
-        Next::Wait(None) => place::enter(conn, &[job]),
-        Next::Wait(Some(delay)) => scheduled::insert(conn, &[job], delay),
+    Decision {
+        has_slot: false,
+        ..Decision::of_death(run, claim, death)
     }
 }

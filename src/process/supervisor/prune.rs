@@ -1,8 +1,9 @@
 //! Who is dead, judged by watching, and what is done about it.
 
 use crate::db::briefly;
+use crate::db::model::decision::Death;
 use crate::db::table::processes::{self, Observed};
-use crate::db::transition::recover::{Death, Recovered};
+use crate::db::transition::recover::Recovered;
 use crate::db::transition::{prune, take_back};
 use crate::event::events::Event;
 use crate::event::subscriber::Subscriber;

@@ -25,7 +25,7 @@ use crate::db::transition::{
 use std::time::Duration;
 
 /// What the loops of a process do, on connections of their own.
-pub(crate) const LOOPS: [(&str, Work); 35] = [
+pub(crate) const LOOPS: [(&str, Work); 36] = [
     ("promote and discard", |conn, _| {
         let mut row = limited();
         row.limit.as_mut().unwrap().discards = true;
@@ -132,6 +132,9 @@ pub(crate) const LOOPS: [(&str, Work); 35] = [
     ("ask what has ended", |conn, rows| {
         jobs::ended_claims(conn, &[(rows.claims[0], rows.jobs[0])]).map(drop)
     }),
+    ("read the arguments for a follow-up", |conn, rows| {
+        jobs::arguments_of(conn, &rows.jobs).map(drop)
+    }),
     ("read the claims", |conn, rows| {
         claimed::held_by(conn, rows.process).map(drop)
     }),
@@ -148,7 +151,7 @@ pub(crate) const LOOPS: [(&str, Work); 35] = [
         prune::deregister(conn, process).map(drop)
     }),
     ("dispatch", |conn, rows| {
-        scheduled::insert(conn, &rows.jobs[3..4], Duration::ZERO)?;
+        scheduled::insert_each(conn, &[(rows.jobs[3], Duration::ZERO)])?;
         ready_again(conn, &rows.jobs[3..4])?;
         dispatch::dispatch(conn, 10).map(drop)
     }),

@@ -61,7 +61,10 @@ fn rank(path: &[String]) -> Option<usize> {
 /// What each file passes on under another path: `crate::db::Conn` is
 /// `crate::db::conn::connection::Conn`.
 #[derive(Debug, Default)]
-struct ReExports(BTreeMap<Vec<String>, Vec<String>>);
+struct ReExports {
+    paths: BTreeMap<Vec<String>, Vec<String>>,
+    modules: BTreeSet<Vec<String>>,
+}
 
 impl ReExports {
     fn of(sources: &[Source]) -> Self {
@@ -73,16 +76,23 @@ impl ReExports {
                 found.insert(path, import.path.clone());
             }
         }
-        ReExports(found)
+        ReExports {
+            paths: found,
+            modules: sources.iter().map(Source::module).collect(),
+        }
     }
 
     /// Where what a path names really is.
     fn resolve(&self, path: &[String]) -> Vec<String> {
         let mut path = path.to_vec();
         for _ in 0..8 {
+            // A module and a function may have one name.
+            let is_function =
+                |length: usize| length == path.len() || !self.modules.contains(&path[..length]);
             let Some((length, to)) = (1..=path.len())
                 .rev()
-                .find_map(|length| Some((length, self.0.get(&path[..length])?)))
+                .filter(|length| is_function(*length))
+                .find_map(|length| Some((length, self.paths.get(&path[..length])?)))
             else {
                 break;
             };

@@ -1,0 +1,331 @@
+//! What is to become of jobs whose claims have ended: decided from the rows
+//! that the fence returned, before anything is written.
+
+use crate::db::conn::lossy::Lossy;
+use crate::db::model::outcome::{
+    AttemptOutcome, EndedRun, Ending, Failure, ResultOutcome, cancelled,
+};
+use crate::mutant;
+use chrono::NaiveDateTime;
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text, Timestamp};
+use std::time::Duration;
+
+/// Where a job goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Destination {
+    /// It waits again: ready, or scheduled after the delay.
+    Wait(Option<Duration>),
+    /// It has failed for good.
+    Failed(Failure),
+    /// It has ended without having failed.
+    Closed(ResultOutcome, Failure),
+}
+
+/// What is to become of one job whose claim has ended.
+#[derive(Debug, Clone)]
+pub(crate) struct Decision {
+    pub(crate) run: EndedRun,
+    pub(crate) destination: Destination,
+    /// What is written down of the run, if it is.
+    pub(crate) attempt: Option<(AttemptOutcome, Failure)>,
+    /// Whether the run counts as an attempt.
+    pub(crate) uses_attempt: bool,
+    /// Whether the run counts as a crash.
+    pub(crate) is_crash: bool,
+    /// Whether the slot that the run had of its concurrency key may pass on to
+    /// the next one at once.
+    pub(crate) has_slot: bool,
+}
+
+impl Decision {
+    /// As the run's ending says.
+    pub(crate) fn of_ending(run: EndedRun, ending: Ending) -> Self {
+        let begun = run.has_begun();
+        let (destination, attempt, uses_attempt) = match ending {
+            Ending::Fail(failure) => {
+                let attempt = (AttemptOutcome::Failed, failure.clone());
+                (Destination::Failed(failure), Some(attempt), true)
+            }
+            Ending::Retry(failure, delay) => {
+                let attempt = (AttemptOutcome::Retried, failure);
+                (Destination::Wait(Some(delay)), Some(attempt), true)
+            }
+            Ending::Discard(failure) => {
+                let attempt = (AttemptOutcome::Discarded, failure.clone());
+                let closed = Destination::Closed(ResultOutcome::Discarded, failure);
+                (closed, Some(attempt), begun)
+            }
+            Ending::Cancel(failure) => {
+                let attempt = (AttemptOutcome::Cancelled, failure.clone());
+                let closed = Destination::Closed(ResultOutcome::Cancelled, failure);
+                (closed, Some(attempt), begun)
+            }
+            Ending::Snooze(delay) => (Destination::Wait(Some(delay)), None, false),
+            Ending::Release(_) => (Destination::Wait(None), None, false),
+        };
+        Decision {
+            run,
+            destination,
+            attempt,
+            uses_attempt,
+            is_crash: false,
+            has_slot: true,
+        }
+    }
+
+    /// After the death of the process that held the claim: as was decided
+    /// before it, or as the death demands.
+    pub(crate) fn of_death(run: EndedRun, claim: &LostClaim, death: &Death) -> Self {
+        match claim.foregone() {
+            Some(ending) => Self::of_ending(run, ending),
+            None => Self::of_interruption(run, claim, death),
+        }
+    }
+
+    /// A run that death cut off: the job waits again, unless it may run at most
+    /// once or has cost too many processes.
+    fn of_interruption(run: EndedRun, claim: &LostClaim, death: &Death) -> Self {
+        let started = claim.started_at.is_some();
+        let is_crash = death.is_crash && started && !mutant::is("crash_not_counted");
+        let crashes = claim.crash_count.saturating_add(i32::from(is_crash));
+        let last = if claim.at_most_once && started {
+            Some(Failure::outcome_unknown(&death.how))
+        } else {
+            Some(Failure::crashed(&death.how, crashes)).filter(|_| crashes > claim.max_crashes)
+        };
+        if let Some(failure) = last {
+            return Decision {
+                run,
+                attempt: Some((AttemptOutcome::Failed, failure.clone())),
+                destination: Destination::Failed(failure),
+                uses_attempt: started && !is_crash,
+                is_crash,
+                has_slot: true,
+            };
+        }
+        let crashed = (
+            AttemptOutcome::Crashed,
+            Failure::crashed(&death.how, crashes),
+        );
+        let delay = Some(crash_delay(crashes)).filter(|_| is_crash && crashes >= 2);
+        Decision {
+            run,
+            destination: Destination::Wait(delay),
+            attempt: Some(crashed).filter(|_| is_crash),
+            uses_attempt: false,
+            is_crash,
+            has_slot: true,
+        }
+    }
+
+    /// The claim that the job's row names as ended by its owner, who may ask
+    /// later whether that got through.
+    pub(crate) fn last_claim(&self) -> Option<i64> {
+        self.run.by_owner.then_some(self.run.claim_id)
+    }
+
+    /// How many runs the job has behind it, beyond those that are counted.
+    pub(crate) fn uncounted_runs(&self) -> i32 {
+        i32::from(self.uses_attempt) + i32::from(self.is_crash)
+    }
+}
+
+/// 20 s after the second crash, doubling up to 10 minutes.
+fn crash_delay(crashes: i32) -> Duration {
+    let exponent = u32::try_from(crashes).unwrap_or(0).min(8);
+    Duration::from_secs((5 << exponent).min(600))
+}
+
+/// How the process that held a claim ended.
+#[derive(Debug, Clone)]
+pub(crate) struct Death {
+    /// Whether its jobs may have caused it; a graceful stop did not.
+    pub(crate) is_crash: bool,
+    /// For the failures that come of it: "was killed by signal 9".
+    pub(crate) how: String,
+}
+
+/// A claim of a process that is gone, with what its job's row says.
+#[derive(Debug, QueryableByName)]
+pub(crate) struct LostClaim {
+    #[diesel(sql_type = BigInt)]
+    pub(crate) claim_id: i64,
+    #[diesel(sql_type = BigInt)]
+    pub(crate) job_id: i64,
+    #[diesel(sql_type = Nullable<Timestamp>)]
+    pub(crate) started_at: Option<NaiveDateTime>,
+    #[diesel(sql_type = Bool)]
+    pub(crate) cancelled: bool,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub(crate) verdict: Option<String>,
+    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    pub(crate) class_name: String,
+    #[diesel(sql_type = Integer)]
+    pub(crate) crash_count: i32,
+    #[diesel(sql_type = Integer)]
+    pub(crate) max_crashes: i32,
+    #[diesel(sql_type = Bool)]
+    pub(crate) at_most_once: bool,
+}
+
+impl LostClaim {
+    /// What was decided before the process ended: by a request to cancel the
+    /// job, or by the process itself when the job overran its timeout.
+    fn foregone(&self) -> Option<Ending> {
+        if self.cancelled {
+            return Some(Ending::Cancel(cancelled()));
+        }
+        serde_json::from_str(self.verdict.as_deref()?).ok()
+    }
+}
+
+/// How often a job may be running when its process dies, unless it says
+/// otherwise. One is too few: a job that kills takes its neighbours along.
+pub(crate) const MAX_CRASHES: i32 = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::db::model::claim::Finished;
+    use crate::db::model::outcome::Began;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn run(begun: bool, by_owner: bool) -> EndedRun {
+        let at = begun.then(NaiveDateTime::default);
+        EndedRun {
+            process_id: 1,
+            claim_id: 7,
+            job_id: 3,
+            began: Began::At(at),
+            by_owner,
+            finished: Finished::Keep,
+        }
+    }
+
+    fn failure() -> Failure {
+        Failure::new("kind", "message")
+    }
+
+    /// Destination, attempt, whether it counts as an attempt and as a crash,
+    /// and the claim that is noted, each in a word.
+    fn told(decision: &Decision) -> String {
+        let to = match &decision.destination {
+            Destination::Wait(None) => "ready".to_owned(),
+            Destination::Wait(Some(delay)) => format!("in {}s", delay.as_secs()),
+            Destination::Failed(failure) => format!("failed {}", failure.kind),
+            Destination::Closed(outcome, _) => format!("closed {outcome:?}"),
+        };
+        let attempt = decision.attempt.as_ref();
+        let attempt = attempt.map_or("-", |(outcome, _)| outcome.column());
+        let counts = match (decision.uses_attempt, decision.is_crash) {
+            (true, false) => "attempt",
+            (false, true) => "crash",
+            (false, false) => "nothing",
+            (true, true) => "both",
+        };
+        let noted = decision.last_claim().map_or("-", |_| "noted");
+        format!("{to} | {attempt} | {counts} | {noted}")
+    }
+
+    #[test]
+    fn an_ending_decides() {
+        for (ending, begun, expected) in [
+            (
+                Ending::Fail(failure()),
+                true,
+                "failed kind | failed | attempt | noted",
+            ),
+            (
+                Ending::Retry(failure(), SECOND),
+                true,
+                "in 1s | retried | attempt | noted",
+            ),
+            (
+                Ending::Discard(failure()),
+                true,
+                "closed Discarded | discarded | attempt | noted",
+            ),
+            (
+                Ending::Cancel(failure()),
+                true,
+                "closed Cancelled | cancelled | attempt | noted",
+            ),
+            (
+                Ending::Cancel(failure()),
+                false,
+                "closed Cancelled | cancelled | nothing | noted",
+            ),
+            (Ending::Snooze(SECOND), true, "in 1s | - | nothing | noted"),
+            (
+                Ending::Release(String::new()),
+                true,
+                "ready | - | nothing | noted",
+            ),
+        ] {
+            let decision = Decision::of_ending(run(begun, true), ending.clone());
+            assert_eq!(told(&decision), expected, "{ending:?}");
+            let decision = Decision::of_ending(run(begun, false), ending.clone());
+            let expected = expected.replace("noted", "-");
+            assert_eq!(told(&decision), expected, "{ending:?}, by a supervisor");
+        }
+    }
+
+    #[test]
+    fn a_death_decides() {
+        let claim = |crash_count, at_most_once, begun: bool| LostClaim {
+            claim_id: 7,
+            job_id: 3,
+            started_at: begun.then(NaiveDateTime::default),
+            cancelled: false,
+            verdict: None,
+            class_name: "job".to_owned(),
+            crash_count,
+            max_crashes: MAX_CRASHES,
+            at_most_once,
+        };
+        let death = |is_crash| Death {
+            is_crash,
+            how: "was killed".to_owned(),
+        };
+        for (crashes, once, is_crash, begun, expected) in [
+            (0, false, true, true, "ready | crashed | crash | -"),
+            (1, false, true, true, "in 20s | crashed | crash | -"),
+            (2, false, true, true, "in 40s | crashed | crash | -"),
+            (3, false, true, true, "failed crashed | failed | crash | -"),
+            (3, false, true, false, "ready | - | nothing | -"),
+            (1, false, false, true, "ready | - | nothing | -"),
+            (
+                0,
+                true,
+                true,
+                true,
+                "failed outcome_unknown | failed | crash | -",
+            ),
+            (
+                0,
+                true,
+                false,
+                true,
+                "failed outcome_unknown | failed | attempt | -",
+            ),
+            (0, true, true, false, "ready | - | nothing | -"),
+        ] {
+            let (claim, death) = (claim(crashes, once, begun), death(is_crash));
+            let decision = Decision::of_death(run(begun, false), &claim, &death);
+            assert_eq!(
+                told(&decision),
+                expected,
+                "{crashes} {once} {is_crash} {begun}"
+            );
+        }
+        let mut asked = claim(3, true, true);
+        asked.cancelled = true;
+        let decision = Decision::of_death(run(true, false), &asked, &death(true));
+        assert_eq!(
+            told(&decision),
+            "closed Cancelled | cancelled | attempt | -"
+        );
+    }
+}
