@@ -2,58 +2,60 @@
 
 use std::time::{Duration, Instant};
 
-/// The monotonic clock: for every wait, deadline and judgement of death.
+/// The monotonic clock, used for every wait and deadline, and to decide that a process is dead.
 #[expect(clippy::disallowed_methods, reason = "this is the one source")]
 pub(crate) fn instant() -> Instant {
     Instant::now()
 }
 
-/// As good as never.
+/// Practically never.
 pub(crate) const NEVER: Duration = Duration::from_secs(30 * 365 * 86_400);
 
-/// That much from now, or as good as never when it is too long to be counted:
-/// `Duration::MAX` is how one writes "for ever".
+/// Returns the instant after `timeout`.
+///
+/// A timeout too long to add, such as `Duration::MAX`, becomes [`NEVER`].
 pub(crate) fn deadline(timeout: Duration) -> Instant {
     let now = instant();
     now.checked_add(timeout).unwrap_or(now + NEVER)
 }
 
-/// Time since the host was started, including the time it was suspended: a
-/// process on a laptop that slept must notice that its trust has run out.
+/// Returns the time since the host was started, including time in suspension.
+///
+/// A process on a laptop that slept must notice that its lease has run out.
 #[cfg(target_os = "linux")]
 pub(crate) fn since_boot() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     Duration::try_from(time).unwrap_or_default()
 }
 
-/// Time since the first call; elsewhere than on Linux a suspended host's
-/// pause is not seen.
+/// Returns the time since the first call. Outside Linux, time in suspension is not counted.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn since_boot() -> Duration {
     static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
     START.get_or_init(instant).elapsed()
 }
 
-/// The processor time that this process has used.
-#[cfg(feature = "cli")]
+/// Returns the processor time that this process has used.
+#[cfg(feature = "bench")]
 pub(crate) fn cpu() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::try_from(time).unwrap_or_default()
 }
 
-/// Sleeps; for a loop that looks at something that cannot be waited for.
+/// Sleeps, for loops that poll something that cannot be waited for.
 #[expect(clippy::disallowed_methods, reason = "this is the one source")]
 pub(crate) fn nap(duration: Duration) {
     std::thread::sleep(duration);
 }
 
-/// `base`, up to a tenth shorter or longer, so that many processes started
-/// at once do not beat at once; at most about [`NEVER`].
+/// Returns `base` with a jitter of up to a tenth either way, at most about [`NEVER`].
+///
+/// It keeps processes that started together from sending their heartbeats together.
 pub(crate) fn jittered(base: Duration) -> Duration {
     base.min(NEVER).mul_f64(0.9 + 0.2 * fastrand::f64())
 }
 
-/// A growing delay between attempts at something that may come back.
+/// A growing delay between attempts at something that may recover.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     next: Duration,
@@ -71,7 +73,7 @@ impl Backoff {
         }
     }
 
-    /// The delay before the next attempt, between half and the whole of it.
+    /// Returns the delay before the next attempt: a random part, between half and all of it.
     pub(crate) fn delay(&mut self) -> Duration {
         let delay = self.next.mul_f64(0.5 + 0.5 * fastrand::f64());
         self.next = (self.next * 2).min(self.cap);

@@ -3,19 +3,19 @@
 use std::fmt;
 use std::path::PathBuf;
 
-/// What went wrong, with what was tried and what to do next.
+/// An error of this crate: what was tried, what went wrong and what to do next.
 ///
-/// No variant carries job arguments, and database addresses are shown
-/// without user, password or parameters.
+/// No variant contains job arguments. Database addresses are shown without user, password or
+/// parameters.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The text given as a database address is none that this build serves.
-    #[error("`{url}` is no database that this program can open: {reason}")]
+    /// The database address is not one that this build supports.
+    #[error("`{url}` is not a database that this program can open: {reason}")]
     Url {
         /// The address, without secrets.
         url: String,
-        /// Why it was refused and what is accepted.
+        /// Why it was rejected, and what is accepted.
         reason: String,
     },
     /// The database could not be reached or opened.
@@ -23,28 +23,28 @@ pub enum Error {
     Connect {
         /// The address, without secrets.
         target: String,
-        /// What the database or the file system answered, and what to do.
+        /// What the database or the file system reported, and what to do.
         reason: String,
     },
-    /// The connection leads to another kind of database than was asked for.
+    /// The connection leads to a different kind of database than was requested.
     #[error(
-        "this is a connection to {is}, not to {wanted}: ask it for {is}, or open a {wanted} database"
+        "this is a connection to {is}, not to {wanted}: request {is}, or open a {wanted} database"
     )]
     OtherDatabase {
-        /// `Postgres` or `SQLite`: what it is.
+        /// The kind of database that the connection leads to: `Postgres` or `SQLite`.
         is: &'static str,
-        /// The other.
+        /// The kind of database that was requested.
         wanted: &'static str,
     },
-    /// A job stopped waiting for the database, which is away.
+    /// A job stopped waiting for a database that is unavailable.
     #[error("cannot open the database {target}: {reason}")]
     GaveUp {
         /// The address, without secrets.
         target: String,
-        /// What the database or the file system answered.
+        /// What the database or the file system reported.
         reason: String,
-        /// Why the job should end: an [`Interrupted`](crate::Interrupted),
-        /// which [`JobError`](crate::JobError) takes over.
+        /// Why the job should stop: an [`Interrupted`](crate::Interrupted), which
+        /// [`JobError`](crate::JobError) preserves.
         #[source]
         why: Box<dyn std::error::Error + Send + Sync>,
     },
@@ -53,30 +53,30 @@ pub enum Error {
     Query {
         /// What was tried.
         action: &'static str,
-        /// What the database answered.
+        /// What the database reported.
         #[source]
         source: diesel::result::Error,
     },
     /// The tables are missing, too old or too new.
     #[error("{0}")]
     Schema(#[from] SchemaError),
-    /// A migration failed; nothing of it was kept.
+    /// A migration failed and was rolled back.
     #[error("migration {version} failed and was rolled back: {reason}")]
     Migration {
         /// The migration's version.
         version: String,
-        /// What the database answered.
+        /// What the database reported.
         reason: String,
     },
-    /// A job was refused before any SQL was sent.
+    /// A job was rejected before any SQL was sent.
     #[error("cannot enqueue `{class}`: {reason}")]
     InvalidJob {
         /// The class name that was given.
         class: String,
-        /// What is wrong with it and what is accepted.
+        /// What is wrong with the job, and what is accepted.
         reason: String,
     },
-    /// Another job holds the unique id, and the enqueue was to be refused then.
+    /// Another job holds the unique id, and the conflict policy is to refuse.
     #[error("cannot enqueue `{class}`: job {existing} holds the unique id `{unique_id}`")]
     UniqueIdTaken {
         /// The class name that was given.
@@ -86,88 +86,89 @@ pub enum Error {
         /// The id of the job that holds it.
         existing: i64,
     },
-    /// A job that was asked for is not known.
+    /// The requested job does not exist.
     #[error(
-        "there is no job `{job}`, or nothing is left of it: `windlass jobs list` shows those that are there"
+        "there is no job `{job}`, or its rows were removed: `windlass jobs list` shows the existing jobs"
     )]
     NoSuchJob {
         /// The id or the unique id, escaped.
         job: String,
     },
-    /// A name of a queue or class is not acceptable.
-    #[error("`{name}` is no {what}: {reason}")]
+    /// The name of a queue or class is invalid.
+    #[error("`{name}` is not a valid {what}: {reason}")]
     InvalidName {
-        /// The name, cut and escaped.
+        /// The name, shortened and escaped.
         name: String,
         /// What the name was for.
         what: &'static str,
         /// What is accepted.
         reason: &'static str,
     },
-    /// A text that says no time.
-    #[error("`{text}` is no schedule: {reason}")]
+    /// A text is not a valid schedule.
+    #[error("`{text}` is not a valid schedule: {reason}")]
     Schedule {
-        /// The text, cut and escaped.
+        /// The text, shortened and escaped.
         text: String,
         /// What is wrong with it.
         reason: String,
     },
-    /// A recurring task that cannot be what is asked of it.
+    /// A recurring task cannot be changed or run as requested.
     #[error("the recurring task `{key}` {reason}")]
     RecurringTask {
-        /// Its key, cut and escaped.
+        /// The key, shortened and escaped.
         key: String,
         /// Why, and what to do.
         reason: String,
     },
-    /// Settings that cannot work together.
+    /// Settings contradict each other.
     #[error("{0}")]
     Settings(String),
-    /// A hook of `on_start` refused the start of a process.
+    /// An `on_start` hook refused to start a process.
     #[error("a hook refused to start the {kind}: {source}")]
     Hook {
         /// `Worker`, `Dispatcher`, `Scheduler` or `Supervisor`.
         kind: &'static str,
-        /// What the hook answered.
+        /// What the hook returned.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// A configuration in which something is wrong, all of it.
-    #[error("the configuration is wrong:\n{}", lines(.0))]
+    /// The configuration is invalid; this lists every problem found.
+    #[error("the configuration is invalid:\n{}", lines(.0))]
     Configuration(Vec<Problem>),
-    /// Another supervisor of this host holds the pidfile.
+    /// Another supervisor on this host holds the pidfile.
     #[error(
         "cannot start a second supervisor: {path} is held by {holder}; stop it first, or give this one a pidfile of its own"
     )]
     AlreadyRunning {
         /// The pidfile.
         path: PathBuf,
-        /// Who holds it: `process 4711`.
+        /// The holder, such as `process 4711`.
         holder: String,
     },
-    /// A program or thread could not be started, or a file not written.
+    /// A program or thread could not be started, or a file could not be written.
     #[error("cannot {action} {path}: {source}")]
     Io {
         /// What was tried.
         action: &'static str,
-        /// On which file or program.
+        /// The file or program.
         path: PathBuf,
-        /// What the system answered.
+        /// What the operating system reported.
         #[source]
         source: std::io::Error,
     },
 }
 
-/// Something that is wrong with a configuration.
+/// One problem found in a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Problem {
-    /// The file, the environment variable or the option. `None`: no single one
-    /// is to blame, or the configuration has no file.
+    /// The file, the environment variable or the option.
+    ///
+    /// `None` if no single one is at fault, or the configuration does not come from a file.
     pub place: Option<String>,
-    /// The line of the file, counted from 1.
+    /// The line of the file, starting at 1.
     pub line: Option<usize>,
-    /// What is wrong, and what would be right.
+    /// What is wrong, and what would be valid.
     pub message: String,
 }
 
@@ -194,53 +195,53 @@ fn lines(problems: &[Problem]) -> String {
     lines.join("\n")
 }
 
-/// Why the tables of a database do not serve this version of Windlass.
+/// Why the tables of a database cannot be used by this version of Windlass.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SchemaError {
-    /// No table of ours is there.
+    /// The database has no Windlass tables.
     #[error("{target} has no Windlass tables yet: run `windlass migrate --database URL`")]
     Missing {
-        /// The address, without secrets.
+        /// The database's address, without secrets.
         target: String,
     },
-    /// Some migrations were not applied.
+    /// Some migrations have not been applied.
     #[error(
-        "the tables of {target} are of version {found}, this program needs {needed}, which was not applied: run `windlass migrate --database URL`"
+        "the tables of {target} are of version {found}, this program needs {needed}, which has not been applied: run `windlass migrate --database URL`"
     )]
     Old {
-        /// The address, without secrets.
+        /// The database's address, without secrets.
         target: String,
-        /// The newest version that is applied.
+        /// The newest applied migration.
         found: String,
-        /// The first version that is not applied and that this program needs.
+        /// The first missing migration that this program needs.
         needed: String,
     },
-    /// All migrations were applied, but something dropped or replaced a part of
-    /// the tables afterwards; Rails' schema load does.
+    /// All migrations were applied, but part of the tables was dropped or replaced afterwards.
+    ///
+    /// Loading a Rails schema file does this.
     #[error(
         "the tables of {target} are incomplete: {missing}: run `windlass migrate --database URL`"
     )]
     Incomplete {
-        /// The address, without secrets.
+        /// The database's address, without secrets.
         target: String,
-        /// The first thing that is missing, as in
-        /// `the column solid_queue_jobs.policy is missing`.
+        /// The first missing part, such as `the column solid_queue_jobs.policy is missing`.
         missing: String,
     },
 }
 
-/// What most functions of this crate return.
+/// The result type of most functions in this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A message of libpq in one line.
+/// Returns a message of libpq on one line.
 pub(crate) fn one_line(message: &str) -> String {
     let lines = message.lines().map(str::trim);
     let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
     lines.join("; ")
 }
 
-/// Says what a failed statement was for.
+/// Adds to an error what the failed statement was for.
 pub(crate) trait Doing<T> {
     /// Names the attempt, as in "cannot {action}: ...".
     fn doing(self, action: &'static str) -> Result<T>;

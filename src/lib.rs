@@ -1,13 +1,15 @@
+#![doc = include_str!("guide/links.md")]
 #![doc = include_str!("../README.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(panic = "abort")]
 compile_error!(
-    "windlass catches the panics of jobs: with `panic = \"abort\"` one bad job would end them all; \
-     leave `panic` at \"unwind\" in the profile"
+    "windlass catches the panics of jobs: with `panic = \"abort\"` one panicking job would stop all \
+     jobs; leave `panic` at \"unwind\" in the profile"
 );
 
 mod admin;
-#[cfg(any(feature = "cli", feature = "benchmarks"))]
+#[cfg(any(feature = "bench", feature = "benchmarks"))]
 mod bench;
 mod clock;
 #[cfg(feature = "config")]
@@ -30,15 +32,20 @@ pub mod testing;
 
 #[cfg(feature = "cli")]
 pub mod cli;
+#[cfg(any(doc, doctest))]
+pub mod guide;
 
+pub use admin::cancel::{Cancelled, cancel};
+pub use admin::changed::Changed;
 pub use admin::details::{JobDetails, Moment, StepDone, job_details};
 pub use admin::doctor::doctor;
 pub use admin::explain::{Explanation, Obstacle, Reason, explain};
 pub use admin::finding::{Finding, Verdict};
-pub use admin::job_info::{JobKey, TaskInfo, TaskStatus, attempts, task_info, wait_for};
-pub use admin::jobs::{Cancelled, Change, Changed, Jobs, cancel};
+pub use admin::job_info::{JobKey, TaskInfo, TaskStatus, attempts, task_info};
+pub use admin::jobs::{Change, Jobs};
 pub use admin::queues::{clear_queue, pause_queue, queue_latency, queue_size, resume_queue};
 pub use admin::status::{processes, queues};
+pub use admin::wait::wait_for;
 #[cfg(feature = "benchmarks")]
 #[doc(hidden)]
 pub use bench::per_job as benchmarks;
@@ -75,13 +82,15 @@ pub use error::{Error, Problem, Result, SchemaError};
 pub use event::events::Event;
 pub use event::hooks::{Hooks, ProcessInfo};
 pub use event::subscriber::Subscriber;
-pub use job::backoff::Backoff;
 pub use job::class::Job;
 pub use job::concurrency::{Concurrency, LimitConflict, check_semaphores, semaphores};
 pub use job::context::Context;
+pub use job::enqueue_all::enqueue_all;
+pub use job::enqueued::Enqueued;
 pub use job::error::{Interrupted, JobError, JobResult};
 pub use job::id::JobId;
-pub use job::new_job::{Enqueued, NewJob, enqueue_all};
+pub use job::new_job::NewJob;
+pub use job::policy::backoff::Backoff;
 pub use job::policy::{Delivery, JobFailed, Policy};
 pub use job::registry::Registry;
 pub use job::timeout::OnTimeout;
@@ -99,8 +108,3 @@ pub use recurring::task::RecurringTask;
 pub use recurring::tasks::RecurringStatus;
 pub use recycle::Recycle;
 pub use retention::Retention;
-
-/// Compiles the examples of the documentation.
-#[cfg(doctest)]
-#[doc = include_str!("../docs/recurring-tasks.md")]
-mod recurring_tasks {}

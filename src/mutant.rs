@@ -1,10 +1,10 @@
-//! Deliberate faults, to prove that the chaos run, the model test and the
-//! interleavings would find real ones.
+//! Deliberate faults, which prove that the chaos run, the model test and the interleavings would
+//! find real ones.
 //!
-//! A build under `WINDLASS_MUTANTS=1` (see `build.rs`) has the one that `WINDLASS_MUTANT` names at run time, an
-//! in-crate test the one it asks for on its thread. No release has any.
+//! A build under `WINDLASS_MUTANTS=1` (see `build.rs`) has the fault that `WINDLASS_MUTANT` names
+//! at run time. In unit tests, each thread can set its own. Releases contain none.
 
-/// Whether this program is to be broken in this way.
+/// Whether this program runs with the fault of this name.
 #[cfg(all(windlass_mutants, not(test)))]
 #[expect(clippy::disallowed_methods, reason = "no setting of a real program")]
 pub(crate) fn is(name: &str) -> bool {
@@ -13,7 +13,7 @@ pub(crate) fn is(name: &str) -> bool {
     mutant.as_deref() == Some(name)
 }
 
-/// Never.
+/// Always `false`.
 #[cfg(not(any(windlass_mutants, test)))]
 pub(crate) const fn is(_name: &str) -> bool {
     false
@@ -24,13 +24,13 @@ thread_local! {
     static OF_THIS_THREAD: std::cell::Cell<&'static str> = const { std::cell::Cell::new("") };
 }
 
-/// Whether this thread is to be broken in this way.
+/// Whether this thread runs with the fault of this name.
 #[cfg(test)]
 pub(crate) fn is(name: &str) -> bool {
     OF_THIS_THREAD.get() == name
 }
 
-/// Breaks what this thread does from now on; mended by an empty name.
+/// Sets the fault of this thread from now on; an empty name removes it.
 #[cfg(test)]
 #[cfg(feature = "internal-tests")]
 pub(crate) fn set(name: &'static str) {

@@ -1,4 +1,4 @@
-//! Names of queues, and which of them a worker serves.
+//! Queue names, and the selection of the queues that a worker serves.
 
 use crate::error::{Error, Result};
 use std::fmt;
@@ -7,7 +7,7 @@ use std::str::FromStr;
 /// The longest name of a queue, a class or a key, in bytes.
 pub(crate) const MAX_NAME: usize = 255;
 
-/// Accepts what may stand in a log line, an address and a pattern unescaped.
+/// Accepts only names that are safe without escaping in a log line, an address and a pattern.
 pub(crate) fn check_name(name: &str, what: &'static str) -> Result<()> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "_.:/-".contains(c);
     let reason = if name.is_empty() {
@@ -15,7 +15,7 @@ pub(crate) fn check_name(name: &str, what: &'static str) -> Result<()> {
     } else if name.len() > MAX_NAME {
         "it is longer than 255 bytes"
     } else if !name.chars().all(allowed) {
-        "only letters and digits of ASCII and `_` `.` `:` `/` `-` are allowed"
+        "only ASCII letters, digits and `_` `.` `:` `/` `-` are allowed"
     } else {
         return Ok(());
     };
@@ -30,7 +30,7 @@ pub(crate) fn check_name(name: &str, what: &'static str) -> Result<()> {
     })
 }
 
-/// Queues that a worker serves: one by name, those with a prefix, or all.
+/// Selects the queues that a worker serves: one by name, all with a prefix, or all.
 ///
 /// ```
 /// use windlass::QueueSelector;
@@ -43,16 +43,16 @@ pub(crate) fn check_name(name: &str, what: &'static str) -> Result<()> {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum QueueSelector {
-    /// `*`: every queue.
+    /// `*`: all queues.
     All,
     /// `mail`: this queue.
     Name(String),
-    /// `import*`: every queue whose name begins so.
+    /// `import*`: every queue whose name starts with the prefix.
     Prefix(String),
 }
 
 impl QueueSelector {
-    /// Whether it selects the queue of this name.
+    /// Returns `true` if this selects the queue with the given name.
     pub fn matches(&self, queue: &str) -> bool {
         match self {
             QueueSelector::All => true,

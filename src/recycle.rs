@@ -1,13 +1,12 @@
-//! When a worker makes room for a new one.
+//! When a worker process is replaced by a new one.
 
 use std::time::Duration;
 
-/// When a worker process makes room for a new one: what jobs leave behind,
-/// mostly memory, goes with it.
+/// When a worker process is replaced by a new one, to free what jobs leave behind, mostly memory.
 ///
-/// The worker claims no more, lets its jobs end, however long they take, and
-/// ends as at a stop; its supervisor starts the next at once. That counts as
-/// no crash, and no job runs twice for it.
+/// The worker stops claiming, waits for its jobs to finish without a time limit, and exits as at a
+/// normal stop. Its supervisor starts the replacement immediately. This does not count as a crash,
+/// and no job runs twice because of it.
 ///
 /// ```
 /// use std::time::Duration;
@@ -28,34 +27,35 @@ pub struct Recycle {
 }
 
 impl Recycle {
-    /// Never.
+    /// Creates settings under which a worker is never replaced.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// After how long, up to a tenth earlier or later, so that processes that
-    /// were started together do not go together. At least a second. Default:
-    /// never.
+    /// Replaces the process after this time, at least 1 s. Default: never.
+    ///
+    /// The time varies by up to a tenth either way, so that processes started together are not
+    /// replaced together.
     pub fn after(mut self, age: Duration) -> Self {
         self.after = Some(age);
         self
     }
 
-    /// After how many jobs. Default: any number.
+    /// Replaces the process after this many jobs. Default: no limit.
     pub fn after_jobs(mut self, jobs: u64) -> Self {
         self.after_jobs = Some(jobs);
         self
     }
 
-    /// When the process takes up more of the host's memory (its resident set)
-    /// than this, in bytes. It is looked at about once a second, from the first
-    /// job on; only Linux tells. Default: any amount.
+    /// Replaces the process when its resident set exceeds this many bytes. Default: no limit.
+    ///
+    /// The memory is checked about once a second, once the worker has run a job. Linux only.
     pub fn above_memory(mut self, bytes: u64) -> Self {
         self.above_memory = Some(bytes);
         self
     }
 
-    /// Less would be nothing but starting.
+    /// With a shorter age, a worker would do nothing but start.
     pub(crate) const SOONEST: Duration = Duration::from_secs(1);
 
     pub(crate) fn is_never(&self) -> bool {

@@ -1,14 +1,14 @@
-//! How long what has ended is kept.
+//! How long finished and failed jobs are kept.
 
 use std::time::Duration;
 
-/// How long a supervisor keeps jobs that have ended.
+/// How long a supervisor keeps finished and failed jobs.
 ///
-/// It clears the tables in small batches with pauses between them, so that
-/// work goes on meanwhile, however much there is to clear. Several
-/// supervisors may do so at once; the shortest retention of theirs counts. The
-/// finished jobs of a Rails app in the same tables are left to that app, unless
-/// [`jobs_of_ruby`](Self::jobs_of_ruby) says otherwise.
+/// The supervisor deletes rows in small batches with pauses between them, so that workers continue
+/// undisturbed. Several supervisors may do this at once; then the shortest retention applies.
+///
+/// Jobs that a Rails app finished in the same tables are left to that app, unless
+/// [`jobs_of_ruby`](Self::jobs_of_ruby) is set.
 ///
 /// ```
 /// use std::time::Duration;
@@ -38,7 +38,7 @@ impl Default for Retention {
 }
 
 impl Retention {
-    /// Finished jobs stay for a day, failed ones for ever.
+    /// Creates the default: finished jobs are kept for one day, failed jobs permanently.
     pub fn new() -> Self {
         Retention {
             finished_for: Some(Duration::from_secs(24 * 3600)),
@@ -49,7 +49,7 @@ impl Retention {
         }
     }
 
-    /// Everything stays for ever; results still expire.
+    /// Keeps all jobs permanently; results still expire.
     pub fn forever() -> Self {
         Retention {
             finished_for: None,
@@ -57,41 +57,42 @@ impl Retention {
         }
     }
 
-    /// For how long finished jobs stay. Default: a day. For jobs that are not
-    /// to stay at all, see [`Policy::keep_finished`](crate::Policy::keep_finished)
-    /// and [`Worker::keep_finished`](crate::Worker::keep_finished), which cost
-    /// less.
+    /// Sets how long finished jobs are kept. Default: 1 day.
+    ///
+    /// If jobs need not be kept at all, use [`Policy::keep_finished`](crate::Policy::keep_finished)
+    /// or [`Worker::keep_finished`](crate::Worker::keep_finished), which cost less.
     pub fn finished_for(mut self, age: Duration) -> Self {
         self.finished_for = Some(age);
         self
     }
 
-    /// How many finished jobs stay at most: those that were enqueued last.
-    /// Default: any number.
+    /// Sets how many finished jobs are kept at most: the most recently enqueued. Default: no limit.
     pub fn finished_at_most(mut self, jobs: u64) -> Self {
         self.finished_at_most = Some(jobs);
         self
     }
 
-    /// For how long failed jobs stay, counted from their failure. Default: for
-    /// ever, as somebody should look at them.
+    /// Sets how long failed jobs are kept, counted from their failure. Default: permanently, so
+    /// that they can be inspected.
     pub fn failed_for(mut self, age: Duration) -> Self {
         self.failed_for = Some(age);
         self
     }
 
-    /// Whether [`finished_for`](Self::finished_for) and
-    /// [`finished_at_most`](Self::finished_at_most) also count for jobs that
-    /// Active Job enqueued and Solid Queue finished. Default: no, as the Rails
-    /// app has a retention of its own. Jobs that Ruby enqueued and Windlass
-    /// finished are cleared like all others.
+    /// Sets whether [`finished_for`](Self::finished_for) and
+    /// [`finished_at_most`](Self::finished_at_most) also apply to jobs that Active Job enqueued and
+    /// Solid Queue finished.
+    ///
+    /// Default: `false`, because the Rails app has its own retention. Jobs that Ruby enqueued and
+    /// Windlass finished are always deleted like all others.
     pub fn jobs_of_ruby(mut self, clear: bool) -> Self {
         self.jobs_of_ruby = clear;
         self
     }
 
-    /// How often to look for what is to go; not zero, with which a supervisor
-    /// refuses to start. Default: once a minute.
+    /// Sets how often expired jobs are searched for. Default: 60 s.
+    ///
+    /// A supervisor with an interval of zero does not start.
     pub fn every(mut self, interval: Duration) -> Self {
         self.every = interval;
         self

@@ -1,4 +1,4 @@
-//! All that is known of one job.
+//! All stored information about one job.
 
 use crate::admin::explain::{self, Explanation, Reason};
 use crate::admin::job_info::JobKey;
@@ -12,55 +12,54 @@ use crate::job::id::JobId;
 use chrono::{DateTime, NaiveDateTime, Utc};
 use serde_json::Value;
 
-/// All that is known of a job.
+/// All stored information about one job.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct JobDetails {
-    /// Where it stands, why, and what it came to.
+    /// Its state, the reason for it, and its outcome.
     #[serde(flatten)]
     pub explanation: Explanation,
-    /// Its arguments, as JSON; a text, where they are none. Secret fields are
-    /// `[hidden]`, and so are all arguments of a class that no worker has
-    /// named. `None`: its row is gone.
+    /// Its arguments as JSON, or as text if they are not valid JSON. `None` if its row was deleted.
+    ///
+    /// Secret fields are `[hidden]`. If no worker has registered the class, all arguments are
+    /// hidden.
     pub arguments: Option<Value>,
-    /// Whether all arguments are hidden, because no worker has said which of
-    /// them are secret.
+    /// Whether all arguments are hidden because no worker has registered which of them are secret.
     pub unknown_class: bool,
-    /// The runs that did not succeed, the oldest first; at most the last 20.
+    /// The runs that did not succeed, oldest first; at most the last 20.
     pub attempts: Vec<Attempt>,
-    /// The steps that it has behind it, until it has ended; at most 1000.
+    /// The steps it has completed, until it has ended; at most 1000.
     pub steps: Vec<StepDone>,
-    /// What happened when, by the database's clock.
+    /// Its events in order, by the database's clock.
     pub timeline: Vec<Moment>,
 }
 
-/// A step that a job has behind it.
+/// A completed step of a job.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct StepDone {
     /// Its name.
     pub name: String,
-    /// What it gave, hidden like the arguments.
+    /// Its result, hidden like the arguments.
     pub value: Value,
-    /// When it was done.
+    /// When it was completed.
     pub at: Option<DateTime<Utc>>,
 }
 
-/// Something that happened to a job, or is to happen.
+/// A past or future event of a job.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Moment {
     /// When.
     pub at: DateTime<Utc>,
-    /// What, in words.
+    /// A description of the event.
     pub what: String,
 }
 
-/// Shows all that is known of a job. `None`: nothing is known of it.
+/// Returns all stored information about a job. Returns `None` if nothing is stored.
 ///
-/// The fields that its type names in [`Job::REDACT`](crate::Job::REDACT) are
-/// hidden, and all arguments of a class that no worker has named within the
-/// last 30 days; `reveal` shows everything.
+/// Fields named in [`Job::REDACT`](crate::Job::REDACT) are hidden. If no worker has registered the
+/// class within the last 30 days, all arguments are hidden. `reveal` shows everything.
 ///
 /// ```
 /// # use diesel::prelude::*;
@@ -76,7 +75,7 @@ pub struct Moment {
 /// ```
 ///
 /// # Errors
-/// When the database does not answer or has no tables.
+/// If the database does not answer or has no tables.
 pub fn job_details<C: AsConn + ?Sized>(
     conn: &mut C,
     job: impl Into<JobKey>,
@@ -120,7 +119,7 @@ fn look(conn: &mut Conn<'_>, explanation: Explanation, reveal: bool) -> Result<J
     })
 }
 
-/// What is not shown.
+/// Which arguments are hidden.
 enum Secrets {
     None,
     Named(Vec<String>),
@@ -132,7 +131,7 @@ impl Secrets {
         let value = serde_json::from_str(text);
         match (self, value) {
             (Secrets::None, value) => value.unwrap_or_else(|_| text.into()),
-            // What cannot be read cannot be told apart either.
+            // If it cannot be read, its secret parts are unknown too.
             (Secrets::All, _) | (Secrets::Named(_), Err(_)) => HIDDEN.into(),
             (Secrets::Named(names), Ok(mut value)) => {
                 redact::hide(&mut value, names);

@@ -1,4 +1,4 @@
-//! Whether a database and what works on it are in good order.
+//! Checks of a database and the processes that use it.
 
 use crate::admin::doctor_processes;
 use crate::admin::finding::{Finding, Verdict, finding};
@@ -9,12 +9,12 @@ use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Result};
 use std::path::PathBuf;
 
-/// A log larger than this is not being checkpointed: somebody reads for long.
+/// A larger log is not being checkpointed, because a connection has been reading for a long time.
 const LARGE_WAL: u64 = 256 * 1024 * 1024;
 
-/// Looks whether all is well: the schema, that each job stands in exactly one
-/// place, the processes, and the database itself. It only reads, and the
-/// larger the tables the longer it takes.
+/// Checks the schema, the processes, the database, and that each job is in exactly one state.
+///
+/// It only reads; the time grows with the size of the tables.
 ///
 /// ```
 /// # use diesel::prelude::*;
@@ -27,8 +27,7 @@ const LARGE_WAL: u64 = 256 * 1024 * 1024;
 /// ```
 ///
 /// # Errors
-/// When the database does not answer. A check that cannot be made is a
-/// warning.
+/// If the database does not answer. A check that cannot run is reported as a warning.
 pub fn doctor<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<Finding>> {
     let mut conn = own(conn);
     let version = doctor::version(&mut conn).doing("look at the database")?;
@@ -37,7 +36,7 @@ pub fn doctor<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<Finding>> {
     let schema = schema(&mut conn)?;
     let is_whole = schema.verdict != Verdict::Problem;
     findings.push(schema);
-    // Without its tables there is nothing more to ask.
+    // Without its tables there is nothing more to check.
     if is_whole {
         findings.extend(Rule::ALL.map(|rule| place(&mut conn, rule)));
         findings.push(limits(&mut conn));
@@ -49,10 +48,10 @@ pub fn doctor<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<Finding>> {
 fn database(version: &doctor::Version) -> Finding {
     let name = &version.version;
     if (1..140_000).contains(&version.number) {
-        let says = format!("{name}: Windlass is made for Postgres 14 or later; update the server");
+        let says = format!("{name}: Windlass needs Postgres 14 or later; update the server");
         return finding("database", Verdict::Warning, says);
     }
-    // A database in memory has no other way, and needs none.
+    // A database in memory has no other mode, and needs none.
     if !["server", "wal", "memory"].contains(&version.journal.as_str()) {
         let journal = &version.journal;
         let says = format!(
@@ -113,7 +112,7 @@ fn limits(conn: &mut Conn<'_>) -> Finding {
         Ok(wrong) if wrong.is_empty() => finding(
             "limits",
             Verdict::Fine,
-            "the slots of every concurrency key are as its rows say",
+            "the slots of every concurrency key match its rows",
         ),
         Ok(wrong) => {
             let more = wrong.len().saturating_sub(doctor::FIRST);
@@ -124,7 +123,7 @@ fn limits(conn: &mut Conn<'_>) -> Finding {
             finding("limits", Verdict::Warning, says)
         }
         Err(error) => {
-            let says = format!("could not be looked at: {error}");
+            let says = format!("could not be checked: {error}");
             finding("limits", Verdict::Warning, says)
         }
     }
@@ -134,18 +133,18 @@ fn place(conn: &mut Conn<'_>, rule: Rule) -> Finding {
     let (check, fine, wrong) = match rule {
         Rule::IsSomewhere => (
             "lost",
-            "every unfinished job stands somewhere",
-            "unfinished jobs stand nowhere and will never run; set their `finished_at`, delete them, or \
+            "every unfinished job has a state",
+            "unfinished jobs have no state and will never run; set their `finished_at`, delete them, or \
              insert a ready execution",
         ),
         Rule::IsInOnePlace => (
             "places",
-            "no job stands in two places",
-            "jobs stand in two places and may run twice; delete all but one of their executions",
+            "no job is in two states",
+            "jobs are in two states and may run twice; delete all but one of their executions",
         ),
         Rule::HasLeft => (
             "finished",
-            "no finished job stands anywhere",
+            "no finished job has an execution left",
             "finished jobs still have an execution and may run again; delete it",
         ),
         Rule::IsThere => (
@@ -168,7 +167,7 @@ fn place(conn: &mut Conn<'_>, rule: Rule) -> Finding {
             ..finding(check, Verdict::Problem, format!("{count} {wrong}"))
         },
         Err(error) => {
-            let says = format!("could not be looked at: {error}");
+            let says = format!("could not be checked: {error}");
             finding(check, Verdict::Warning, says)
         }
     }

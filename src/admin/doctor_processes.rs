@@ -1,4 +1,4 @@
-//! Whether what waits has processes that work on it.
+//! Checks that waiting jobs have processes to run them.
 
 use crate::admin::finding::{ALIVE, Finding, Verdict, finding};
 use crate::db::Conn;
@@ -6,13 +6,13 @@ use crate::db::query::doctor::{self, Load, Tasks};
 use crate::db::query::status::{self, ProcessStatus};
 use crate::error::{Doing, Result};
 
-/// A transaction open for longer keeps dead rows from being cleared.
+/// In seconds. A transaction open for longer keeps dead rows from being removed.
 const LONG: f64 = 300.0;
 
-/// What has been due for longer, nothing makes run.
+/// In seconds. A job or task due for longer is not being picked up by any process.
 const OVERDUE: f64 = 60.0;
 
-/// The registered processes, by what they are to this check.
+/// The registered processes, grouped for this check.
 struct Processes {
     alive: Vec<ProcessStatus>,
     dead: usize,
@@ -38,12 +38,12 @@ impl Processes {
         self.has(|one| one.kind == kind)
     }
 
-    /// Of Windlass: Solid Queue's has other tasks.
+    /// Whether a scheduler of Windlass runs: Solid Queue's has other tasks.
     fn runs_scheduler(&self) -> bool {
         self.has(|one| one.kind == "Scheduler" && one.metadata.get("windlass").is_some())
     }
 
-    /// Solid Queue's is called `Supervisor(fork)`.
+    /// Whether a supervisor runs; Solid Queue's is called `Supervisor(fork)`.
     fn runs_supervisor(&self) -> bool {
         self.has(|one| one.kind.starts_with("Supervisor"))
     }
@@ -55,7 +55,7 @@ pub(crate) fn has_scheduler(conn: &mut Conn<'_>) -> Result<bool> {
     Ok(Processes::of(conn)?.runs_scheduler())
 }
 
-/// Looks at the processes, and at what they are late with.
+/// Checks the processes and their overdue work.
 pub(crate) fn look(conn: &mut Conn<'_>) -> Result<Vec<Finding>> {
     let load = doctor::load(conn).doing("look at the load")?;
     let tasks = doctor::tasks(conn, OVERDUE).doing("look at the recurring tasks")?;
@@ -90,13 +90,13 @@ fn registrations(processes: &Processes) -> Vec<Finding> {
         );
         findings.push(finding("processes", Verdict::Warning, says));
     } else if !processes.alive.is_empty() && !processes.runs_supervisor() {
-        let says = "no supervisor runs: the jobs of a process that dies would stay with it";
+        let says = "no supervisor runs: the jobs of a process that dies would not be recovered";
         findings.push(finding("processes", Verdict::Warning, says));
     }
     findings
 }
 
-/// What waits although nothing runs that would take it.
+/// Returns work that waits although no process would take it.
 fn missing(processes: &Processes, load: &Load, tasks: &Tasks) -> Vec<Finding> {
     let waits = load.has_ready || load.has_scheduled || load.has_blocked;
     let mut findings = Vec::new();
@@ -105,19 +105,19 @@ fn missing(processes: &Processes, load: &Load, tasks: &Tasks) -> Vec<Finding> {
         problem(if load.has_ready {
             "jobs are ready and no worker runs: start one"
         } else {
-            "jobs wait and no worker runs that will take them: start one"
+            "jobs wait and no running worker would take them: start one"
         });
     }
     if load.has_scheduled && !processes.runs("Dispatcher") {
-        problem("jobs are scheduled and no dispatcher runs that makes them ready: start one");
+        problem("jobs are scheduled and no dispatcher runs to make them ready: start one");
     }
     if tasks.known > 0 && !processes.runs_scheduler() {
-        problem("recurring tasks are known and no scheduler runs that fires them: start one");
+        problem("recurring tasks exist and no scheduler runs to fire them: start one");
     }
     findings
 }
 
-/// Workers that run and claim nothing.
+/// Returns workers that run and claim nothing.
 fn quiet(processes: &Processes, load: &Load) -> Vec<Finding> {
     let is_worker = |one: &&ProcessStatus| one.kind == "Worker";
     let workers: Vec<&ProcessStatus> = processes.alive.iter().filter(is_worker).collect();
@@ -140,7 +140,7 @@ fn quiet(processes: &Processes, load: &Load) -> Vec<Finding> {
         ""
     };
     let says = format!(
-        "{} of {} workers are quiet, and claim nothing until SIGCONT ({}{more})",
+        "{} of {} workers are quiet: they claim nothing until SIGCONT ({}{more})",
         quiet.len(),
         workers.len(),
         names.join(", ")
@@ -165,7 +165,7 @@ fn scheduled(load: &Load) -> Finding {
 
 fn recurring(tasks: &Tasks, processes: &Processes) -> Finding {
     let Some(late) = &tasks.late else {
-        let says = format!("{} known, none is overdue", tasks.known);
+        let says = format!("{} tasks, none is overdue", tasks.known);
         return finding("recurring", Verdict::Fine, says);
     };
     let says = format!(
@@ -176,7 +176,7 @@ fn recurring(tasks: &Tasks, processes: &Processes) -> Finding {
         let says = format!("{says}: no scheduler runs; start one");
         return finding("recurring", Verdict::Problem, says);
     }
-    // A program that no longer has a task leaves it behind for a while.
+    // A program that no longer has a task leaves its row for a while.
     let verdict = if late.is_declared {
         Verdict::Warning
     } else {
@@ -194,11 +194,15 @@ fn transactions(load: &Load) -> Finding {
         Some(seconds) if seconds > LONG => {
             let holder = load.holder.as_deref().unwrap_or("unknown");
             let says = format!(
-                "a transaction has been open for {seconds:.0} s ({holder}): the rows of ended jobs cannot be \
+                "a transaction has been open for {seconds:.0} s ({holder}): the rows of finished jobs cannot be \
                  cleared while it is, and claiming gets slower; end it"
             );
             finding("transactions", Verdict::Warning, says)
         }
-        _ => finding("transactions", Verdict::Fine, "none has been open for long"),
+        _ => finding(
+            "transactions",
+            Verdict::Fine,
+            "none has been open for a long time",
+        ),
     }
 }

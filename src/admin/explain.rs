@@ -1,4 +1,4 @@
-//! Why a job is not running, or what it does.
+//! Explains why a job is not running, or what it is doing.
 
 use crate::admin::job_info::{self, JobKey, TaskInfo, TaskStatus};
 use crate::db::query::explain::{self, Able, Holder};
@@ -12,47 +12,47 @@ use chrono::{DateTime, NaiveDateTime, Utc};
 use diesel::QueryResult;
 use serde_json::Value;
 
-/// Where a job stands, and why.
+/// The state of a job, and the reason for it.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Explanation {
-    /// The job, as whoever enqueued it sees it.
+    /// The job, as seen by the caller that enqueued it.
     pub task: TaskInfo,
-    /// Its queue. `None`: its row is gone, and only its result is left.
+    /// Its queue. `None` if its row was deleted and only its result is left.
     pub queue_name: Option<String>,
-    /// Smaller is more important.
+    /// Its priority; a smaller number is more important.
     pub priority: Option<i32>,
-    /// Where it stands.
+    /// Its state, and what it waits for.
     pub reason: Reason,
 }
 
-/// Where a job stands, and what it waits for.
+/// The state of a job, and what it waits for.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 #[serde(rename_all = "snake_case", tag = "is")]
 #[non_exhaustive]
 pub enum Reason {
     /// A worker may claim it.
     Ready {
-        /// How many jobs of its queue are claimed before it, being more
-        /// important or older; more than 10,000 are not counted.
+        /// How many jobs of its queue are claimed before it, because they are more important or
+        /// older. The count stops at 10,000.
         ahead: u32,
-        /// What keeps it from being claimed, besides those. Empty: nothing.
+        /// What else prevents it from being claimed; empty if nothing does.
         obstacles: Vec<Obstacle>,
     },
-    /// It waits for its time.
+    /// It waits until it is due.
     Scheduled {
         /// When it is due, by the database's clock.
         at: DateTime<Utc>,
-        /// For how many seconds it has been due; below zero, until it is.
+        /// The seconds since it was due; negative before that.
         overdue_seconds: f64,
-        /// What will keep it waiting beyond that.
+        /// What will prevent it from being claimed even then.
         obstacles: Vec<Obstacle>,
     },
-    /// It waits for another job to end.
+    /// It waits until another job has ended.
     Blocked {
-        /// That job: the one that runs under the same unique id.
+        /// The other job, which runs with the same unique id.
         by: Option<JobId>,
-        /// What it shares with it.
+        /// The unique id that both share.
         key: String,
     },
     /// It waits for a slot of its concurrency key.
@@ -64,7 +64,7 @@ pub enum Reason {
     },
     /// A process holds it.
     Claimed {
-        /// The process. `None`: it is gone, and its row with it.
+        /// The process. `None` if its row was deleted.
         process_name: Option<String>,
         /// The host it runs on.
         hostname: Option<String>,
@@ -74,54 +74,53 @@ pub enum Reason {
         thread: Option<String>,
         /// When it was claimed, by the database's clock.
         since: Option<DateTime<Utc>>,
-        /// How many seconds ago that was.
+        /// Seconds since it was claimed.
         seconds: f64,
-        /// Seconds since the last heartbeat of the process. When this grows to
-        /// the alive threshold, a supervisor gives the job to another.
+        /// Seconds since the last heartbeat of the process. If this reaches the alive threshold, a
+        /// supervisor recovers the job.
         heartbeat_seconds: Option<f64>,
-        /// When somebody asked for it to be cancelled.
+        /// When its cancellation was requested.
         cancel_requested_at: Option<DateTime<Utc>>,
-        /// How far it is, by its own word.
+        /// Its progress, as it reported it.
         progress: Option<Progress>,
     },
-    /// It has ended; its `task` says how.
+    /// It has ended; `task` has the outcome.
     Ended,
-    /// It is in no state that Windlass knows: somebody has deleted its
-    /// execution by hand.
+    /// It is in no state that Windlass uses: its execution was deleted by hand.
     Adrift,
 }
 
-/// What keeps a job from being claimed.
+/// A reason why a job cannot be claimed.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 #[serde(rename_all = "snake_case", tag = "is")]
 #[non_exhaustive]
 pub enum Obstacle {
     /// Its queue is paused.
     QueuePaused {
-        /// Since then, by the database's clock.
+        /// When it was paused, by the database's clock.
         since: DateTime<Utc>,
     },
-    /// No worker runs that serves its queue.
+    /// No running worker serves its queue.
     NoWorkerForQueue,
-    /// Workers that serve its queue run, but none knows its class.
+    /// Workers that serve its queue are running, but none has its class registered.
     NoWorkerForClass,
-    /// The workers that could take it have had no heartbeat for a minute.
+    /// The workers that could take it have had no heartbeat for 60 s.
     WorkersSilent,
     /// The workers that could take it are stopping.
     WorkersDraining,
-    /// The workers that could take it were asked to claim nothing (SIGTSTP).
+    /// The workers that could take it are quiet (SIGTSTP) and claim nothing.
     WorkersQuiet,
-    /// All threads of the workers that could take it have work.
+    /// All threads of the workers that could take it are busy.
     ThreadsBusy {
         /// How many threads they have.
         threads: u64,
     },
-    /// No dispatcher runs that would make it ready.
+    /// No running dispatcher would make it ready.
     NoDispatcher,
 }
 
-/// Tells why a job is not running, or what it does. `None`: nothing is known
-/// of such a job.
+/// Explains why a job is not running, or what it is doing. Returns `None` if nothing is stored
+/// about the job.
 ///
 /// ```
 /// # use diesel::prelude::*;
@@ -138,7 +137,7 @@ pub enum Obstacle {
 /// ```
 ///
 /// # Errors
-/// When the database does not answer or has no tables.
+/// If the database does not answer or has no tables.
 pub fn explain<C: AsConn + ?Sized>(
     conn: &mut C,
     job: impl Into<JobKey>,
@@ -150,7 +149,7 @@ pub(crate) fn find(conn: &mut Conn<'_>, job: JobKey) -> Result<Option<Explanatio
     let Some(id) = job.resolve(conn)? else {
         return Ok(None);
     };
-    // It may move between two looks, so it is looked at again.
+    // It may move between two reads, so it is read again.
     for _ in 0..3 {
         let Some(explanation) = once(conn, id)? else {
             return Ok(None);
@@ -187,7 +186,7 @@ fn reason(conn: &mut Conn<'_>, job: &Job) -> QueryResult<Reason> {
     }
     if let Some(at) = job.scheduled_at {
         let mut obstacles = obstacles(conn, job)?;
-        // Ruby's make every job ready.
+        // Ruby's dispatchers make every job ready.
         let dispatchers = explain::able(conn, "Dispatcher", true)?;
         if !dispatchers.iter().any(is_beating) {
             obstacles.insert(0, Obstacle::NoDispatcher);
@@ -234,15 +233,15 @@ fn claimed(holder: Holder) -> Reason {
     }
 }
 
-/// After as many seconds without a heartbeat a worker is taken for dead,
-/// unless it is set otherwise.
+/// In seconds. A worker without a heartbeat for this long is treated as dead, unless configured
+/// otherwise.
 const SILENT: f64 = 60.0;
 
 fn is_beating(process: &Able) -> bool {
     process.heartbeat_seconds < SILENT && !process.draining
 }
 
-/// What a claim would find in its way.
+/// Returns what would prevent a claim of the job.
 fn obstacles(conn: &mut Conn<'_>, job: &Job) -> QueryResult<Vec<Obstacle>> {
     let mut all = Vec::new();
     if let Some(since) = explain::paused_since(conn, &job.queue_name)? {
@@ -255,7 +254,7 @@ fn obstacles(conn: &mut Conn<'_>, job: &Job) -> QueryResult<Vec<Obstacle>> {
     Ok(all)
 }
 
-/// What is missing of a worker that would take the job.
+/// Returns what is missing for a worker to take the job.
 fn missing(workers: &[Able], queue: &str, class: &str) -> Option<Obstacle> {
     let read = |worker: &Able| -> Value {
         let text = worker.metadata.as_deref().unwrap_or_default();
@@ -294,7 +293,7 @@ fn missing(workers: &[Able], queue: &str, class: &str) -> Option<Obstacle> {
     })
 }
 
-/// Whether a worker serves a queue, by what it says of itself.
+/// Whether a worker serves a queue, according to its metadata.
 fn serves(says: &Value, queue: &str) -> bool {
     let queues = says["queues"].as_str().unwrap_or_default();
     queues
@@ -303,7 +302,8 @@ fn serves(says: &Value, queue: &str) -> bool {
         .any(|selector| selector.matches(queue))
 }
 
-/// Whether it knows a class. One that names too many, or none, may know it.
+/// Whether a worker may have a class registered. A worker that lists too many classes, or none, may
+/// have it.
 fn knows(says: &Value, class: &str) -> bool {
     let known = says["classes"].as_array();
     says["more_classes"].as_bool() == Some(true)
@@ -311,7 +311,7 @@ fn knows(says: &Value, class: &str) -> bool {
 }
 
 impl Explanation {
-    /// Whether it will run without anybody doing anything.
+    /// Returns `true` if the job will run without any intervention.
     pub fn is_on_its_way(&self) -> bool {
         match &self.reason {
             Reason::Ready { obstacles, .. } | Reason::Scheduled { obstacles, .. } => obstacles

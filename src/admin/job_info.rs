@@ -1,20 +1,16 @@
-//! What became of a job, for whoever enqueued it.
+//! The outcome of a job, for the caller that enqueued it.
 
-use crate::clock::{self, Backoff};
 use crate::db::query::job_info::{self, Job, Kept};
 use crate::db::table::attempts::{self, Attempt};
 use crate::db::table::progress::Progress;
-use crate::db::table::results;
-use crate::db::{AsConn, Conn, Database, Refusal, own};
-use crate::error::{Doing, Error, Result};
+use crate::db::{AsConn, Conn, own};
+use crate::error::{Doing, Result};
 use crate::job::id::JobId;
 use chrono::{DateTime, NaiveDateTime, Utc};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use std::time::{Duration, Instant};
 
-/// The attempts at a job that did not succeed, the newest first; at most the
-/// last 20.
+/// Returns the attempts at a job that did not succeed, newest first; at most the last 20.
 ///
 /// ```
 /// # use diesel::prelude::*;
@@ -27,13 +23,14 @@ use std::time::{Duration, Instant};
 /// ```
 ///
 /// # Errors
-/// When the database does not answer or has no tables.
+/// If the database does not answer or has no tables.
 pub fn attempts<C: AsConn + ?Sized>(conn: &mut C, job: JobId) -> Result<Vec<Attempt>> {
     attempts::of_job(&mut own(conn), job.0).doing("list the attempts of the job")
 }
 
-/// A job by its id, or by its [unique id](crate::NewJob::unique_id): then the
-/// one that was enqueued last with it, of those that are still known.
+/// Identifies a job by its id or by its [unique id](crate::NewJob::unique_id).
+///
+/// If several stored jobs had the unique id, it means the one enqueued last.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum JobKey {
@@ -62,7 +59,7 @@ impl From<String> for JobKey {
 }
 
 impl JobKey {
-    /// The id of the job.
+    /// Returns the id of the job.
     pub(crate) fn resolve(&self, conn: &mut Conn<'_>) -> Result<Option<i64>> {
         match self {
             JobKey::Id(id) => Ok(Some(id.0)),
@@ -73,33 +70,33 @@ impl JobKey {
     }
 }
 
-/// How far a job has come.
+/// The progress or outcome of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum TaskStatus {
-    /// It waits, for its first attempt or for another.
+    /// It waits for its first or another attempt.
     Queued,
-    /// A process has it.
+    /// A process holds it.
     Running,
     /// It has finished.
     Succeeded,
-    /// It has failed for good.
+    /// It has failed permanently.
     Failed,
-    /// It has ended because somebody asked for that.
+    /// It was cancelled.
     Cancelled,
-    /// It has ended by its own word, without having failed.
+    /// It was discarded: it ended without success, but has not failed.
     Discarded,
 }
 
 impl TaskStatus {
-    /// Whether nothing more will come of it by itself.
+    /// Returns `true` if the job will not change any more by itself.
     pub fn has_ended(self) -> bool {
         !matches!(self, TaskStatus::Queued | TaskStatus::Running)
     }
 }
 
-/// A job as whoever enqueued it sees it.
+/// A job, as seen by the caller that enqueued it.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct TaskInfo {
@@ -109,41 +106,41 @@ pub struct TaskInfo {
     pub class_name: String,
     /// Its unique id, if it has one.
     pub unique_id: Option<String>,
-    /// How far it has come.
+    /// Its progress or outcome.
     pub status: TaskStatus,
     /// When it ended, by the database's clock.
     pub finished_at: Option<DateTime<Utc>>,
-    /// What it returned, for as long as that is kept; `None` for `()`. See
+    /// The value it returned, while that is kept; `None` for `()`. See
     /// [`result_as`](Self::result_as).
     pub result: Option<Value>,
-    /// Why it failed or ended without success; of one that waits again, why
-    /// its last attempt failed; of one that succeeded, why its result could
-    /// not be kept.
+    /// Why the job failed or ended without success. For a waiting job, why its last attempt failed.
+    /// For a job that succeeded, why its result could not be kept.
     pub error: Option<String>,
-    /// How often it has run since it was enqueued or retried, the run that is
-    /// under way included; 0: never. A run counts whether it succeeded, failed,
-    /// was cancelled, or ended with the death of its process. Runs that a stop
-    /// has given back, and those that snoozed, do not count. Of a job whose row
-    /// is deleted and which succeeded, crashes are not counted.
+    /// The number of runs since it was enqueued or retried, including the current one; 0 if it has
+    /// never run.
+    ///
+    /// A run counts if it succeeded, failed, was cancelled or ended with the death of its process.
+    /// Runs released by a stop and runs that snoozed do not count. If the row of a successful job
+    /// was deleted, its crashes are not counted.
     pub attempt: u32,
-    /// Not before when the next attempt comes, if one is to come.
+    /// The time before which the next attempt does not start, if there is one.
     pub retry_at: Option<DateTime<Utc>>,
-    /// How far it is by its own word, as of the last heartbeat.
+    /// The progress it reported, as of the last heartbeat.
     pub progress: Option<Progress>,
 }
 
 impl TaskInfo {
-    /// What it returned, as the type it is of. `None`: it is not there.
+    /// Returns the job's result as type `T`, or `None` if there is none.
     ///
     /// # Errors
-    /// When it is of another type.
+    /// If the result is of another type.
     pub fn result_as<T: DeserializeOwned>(&self) -> serde_json::Result<Option<T>> {
         self.result.clone().map(serde_json::from_value).transpose()
     }
 }
 
-/// What has become of a job. `None`: nothing is known of it; it never was, or
-/// both its row and its result are gone.
+/// Returns the status of a job. Returns `None` if nothing is stored: it never existed, or both its
+/// row and its result were deleted.
 ///
 /// ```
 /// # use diesel::prelude::*;
@@ -160,7 +157,7 @@ impl TaskInfo {
 /// ```
 ///
 /// # Errors
-/// When the database does not answer or has no tables.
+/// If the database does not answer or has no tables.
 pub fn task_info<C: AsConn + ?Sized>(
     conn: &mut C,
     job: impl Into<JobKey>,
@@ -172,14 +169,14 @@ pub fn task_info<C: AsConn + ?Sized>(
     }
 }
 
-/// The job first: where its row is gone, its result was there before.
+/// The job is read first: if its row was deleted, its result was written before.
 pub(crate) fn look(conn: &mut Conn<'_>, id: i64) -> Result<Option<TaskInfo>> {
     let doing = "look the job up";
     let job = job_info::job(conn, id).doing(doing)?;
     let is_open = job
         .as_ref()
         .is_some_and(|job| job.finished_at.is_none() && !job.has_failed());
-    // A result that an earlier end has left says nothing of a job that goes on.
+    // A result of an earlier run does not apply to a job that continues.
     let kept = if is_open {
         None
     } else {
@@ -215,11 +212,11 @@ fn of_job(job: Job, kept: Option<Kept>) -> TaskInfo {
     }
 }
 
-fn status(job: &Job) -> TaskStatus {
+pub(crate) fn status(job: &Job) -> TaskStatus {
     if job.has_failed() {
         TaskStatus::Failed
     } else if job.finished_at.is_some() {
-        // Attempts that did not succeed may come before one that did.
+        // Attempts that did not succeed may precede one that did.
         match job.last_outcome.as_deref() {
             Some("cancelled") => TaskStatus::Cancelled,
             Some("discarded") => TaskStatus::Discarded,
@@ -252,108 +249,4 @@ fn of_kept(id: i64, kept: Kept) -> TaskInfo {
         retry_at: None,
         progress: None,
     }
-}
-
-/// How long a waiter is known beyond its time: should it die, nobody notifies
-/// it for long.
-const GRACE: Duration = Duration::from_secs(60);
-
-/// How long a database that is away is waited for.
-const AWAY: Duration = Duration::from_secs(300);
-
-/// When to look first without having heard of anything, and then after each
-/// time twice as long, up to the longest pause: a job whose end was under way
-/// when the wait began has notified nobody.
-const FIRST_LOOK: Duration = Duration::from_millis(20);
-
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-
-/// Waits until a job has ended, or until the time is over, and tells what has
-/// become of it by then: [`TaskStatus::has_ended`] says which.
-///
-/// `None`: nothing is known of it (any more); a job that returns `()` and whose row does not
-/// stay leaves no trace, unless [`Policy::keep_result`] asks for one.
-///
-/// It wakes up at the end of the job: by NOTIFY on Postgres, where it listens
-/// on a connection of its own, and by the commit on SQLite. It must not wait
-/// within the transaction that enqueues the job.
-///
-/// ```no_run
-/// # use windlass::{Database, NewJob};
-/// use std::time::Duration;
-///
-/// let database = Database::open("sqlite://jobs.db")?;
-/// let job = NewJob::of_class("sum", "[1,2]").enqueue(&mut database.connect()?)?;
-/// match windlass::wait_for(&database, job.id, Duration::from_secs(10))? {
-///     Some(info) if info.status.has_ended() => println!("{:?}", info.result),
-///     _ => println!("not yet"),
-/// }
-/// # Ok::<(), windlass::Error>(())
-/// ```
-///
-/// [`Policy::keep_result`]: crate::Policy::keep_result
-///
-/// While the database is away, it waits for it as well, up to 5 minutes.
-///
-/// # Errors
-/// When the database cannot be opened within that time, a statement fails, or there are no tables.
-pub fn wait_for(
-    database: &Database,
-    job: impl Into<JobKey>,
-    timeout: Duration,
-) -> Result<Option<TaskInfo>> {
-    let (job, deadline) = (job.into(), clock::deadline(timeout));
-    let give_up = deadline.min(clock::deadline(AWAY));
-    let mut backoff = Backoff::up_to(LONGEST_PAUSE);
-    loop {
-        match wait_until(database, &job, deadline) {
-            Err(error) if is_away(&error) && clock::instant() < give_up => {
-                let left = give_up.saturating_duration_since(clock::instant());
-                clock::nap(backoff.delay().min(left));
-            }
-            done => return done,
-        }
-    }
-}
-
-fn is_away(error: &Error) -> bool {
-    match error {
-        Error::Connect { .. } => true,
-        Error::Query { source, .. } => Refusal::of(source) == Refusal::Trouble,
-        _ => false,
-    }
-}
-
-/// The same on one connection.
-fn wait_until(database: &Database, job: &JobKey, deadline: Instant) -> Result<Option<TaskInfo>> {
-    let mut connection = database.connect()?;
-    let info = match task_info(&mut connection, job.clone())? {
-        Some(info) if !info.status.has_ended() => info,
-        known => return Ok(known),
-    };
-    let id = info.job_id.0;
-    // Heard of from here on: first the listener, then the row that asks for a
-    // notification, and then the next look.
-    let mut listener = database.listen_on(&[&results::channel(id)])?;
-    let left = deadline.saturating_duration_since(clock::instant());
-    let waiter = connection
-        .write(|conn| results::wait(conn, id, left.saturating_add(GRACE)))
-        .doing("say who waits for the job")?;
-    let mut pause = FIRST_LOOK;
-    let known = loop {
-        let known = look(&mut own(&mut connection), id);
-        let left = deadline.saturating_duration_since(clock::instant());
-        let has_ended = |info: &TaskInfo| info.status.has_ended();
-        if left.is_zero() || !matches!(&known, Ok(Some(info)) if !has_ended(info)) {
-            break known;
-        }
-        match listener.wait(pause.min(left)) {
-            Ok(true) => {}
-            Ok(false) => pause = (pause * 2).min(LONGEST_PAUSE),
-            Err(reason) => break Err(database.deaf(reason)),
-        }
-    };
-    // It expires if this fails.
-    let _ = connection.write(|conn| results::leave(conn, waiter));
-    known
 }

@@ -1,4 +1,6 @@
-//! What is done to jobs from outside: by people, and by other programs.
+//! Changes to jobs by operators and by other programs.
+
+use crate::admin::changed::{Batch, Changed};
 
 use crate::db::model::state::JobState;
 use crate::db::query::jobs::{self, Filter, JobCount, JobSummary};
@@ -9,52 +11,7 @@ use crate::job::id::JobId;
 use chrono::{DateTime, Utc};
 use std::time::Duration;
 
-/// What [`cancel`] did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Cancelled {
-    /// It had not begun, and has ended now.
-    Ended,
-    /// A process holds it, and hears of it with its next heartbeat. The job
-    /// ends as cancelled as soon as it asks [`check`](crate::Context::check),
-    /// or fails, or its process dies; if it succeeds before, it has succeeded.
-    Asked,
-    /// A process of Ruby runs it, which cannot be asked: nothing was done.
-    InRuby,
-    /// It had ended before, or there is no such job.
-    NotThere,
-}
-
-/// Cancels a job.
-///
-/// ```
-/// # use diesel::prelude::*;
-/// # use windlass::{Cancelled, NewJob};
-/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
-/// # windlass::migrate(&mut conn).unwrap();
-/// let job = NewJob::of_class("import", "{}").enqueue(&mut conn)?.id;
-/// assert_eq!(windlass::cancel(&mut conn, job)?, Cancelled::Ended);
-/// assert_eq!(windlass::cancel(&mut conn, job)?, Cancelled::NotThere);
-/// # Ok::<(), windlass::Error>(())
-/// ```
-///
-/// # Errors
-/// When the database does not answer or has no tables.
-pub fn cancel<C: AsConn + ?Sized>(conn: &mut C, job: JobId) -> Result<Cancelled> {
-    let done = cancel_all(&mut own(conn), &[job.0])?;
-    Ok(if done.ended > 0 {
-        Cancelled::Ended
-    } else if done.asked > 0 {
-        Cancelled::Asked
-    } else if done.in_ruby > 0 {
-        Cancelled::InRuby
-    } else {
-        Cancelled::NotThere
-    })
-}
-
-/// Which jobs something is done to, or are listed.
+/// Selects jobs to list, count or change.
 ///
 /// ```
 /// # use diesel::prelude::*;
@@ -76,55 +33,32 @@ pub struct Jobs {
     limit: Option<u64>,
 }
 
-/// What to do to jobs. A job that a process holds is only ever touched by
-/// `Cancel`, and then its own code decides.
+/// A change to jobs. A job that a process holds is only affected by `Cancel`, and its own code
+/// decides when to stop.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum Change {
-    /// Ends those that wait, and asks those that run to end. They are kept
-    /// like finished ones.
+    /// Cancels waiting jobs, and asks running ones to stop. Cancelled jobs are kept like finished
+    /// ones.
     Cancel,
-    /// Deletes those that wait or have failed, with all that is known of them.
+    /// Deletes waiting and failed jobs, with everything stored about them.
     Discard,
-    /// Makes those that have failed ready again, with all their attempts
-    /// before them.
+    /// Makes failed jobs ready again, with all their attempts available.
     Retry {
-        /// Those that may run at most once, too. They have started already,
-        /// and may have done all or part of their work.
+        /// Also retries at-most-once jobs. They have already started, and may have done all or part
+        /// of their work.
         even_at_most_once: bool,
     },
-    /// Lets those that are ready or scheduled run at another time, not before.
+    /// Reschedules ready and scheduled jobs to this time.
     RunAt(DateTime<Utc>),
-    /// Lets those that are ready or scheduled run after so much time, by the
-    /// database's clock; at once, for a time of zero.
+    /// Reschedules ready and scheduled jobs to run after this time, by the database's clock; zero
+    /// makes them ready immediately.
     RunIn(Duration),
-    /// Gives those that wait another priority; smaller is more important.
+    /// Sets the priority of waiting jobs; a smaller number is more important.
     Priority(i32),
 }
 
-/// What came of a change.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
-#[non_exhaustive]
-pub struct Changed {
-    /// How many jobs were changed.
-    pub changed: u64,
-    /// How many are held by a process: asked to end, when they were to be
-    /// cancelled, and otherwise left alone.
-    pub running: u64,
-    /// How many were not cancelled because a process of Ruby runs them, which
-    /// cannot be asked.
-    pub in_ruby: u64,
-    /// How many were not retried because they may run at most once.
-    pub at_most_once: u64,
-    /// How many were not retried because another job holds their unique id by
-    /// now.
-    pub id_taken: u64,
-    /// How many had been moved or had ended before their turn came, or stand
-    /// where such a change means nothing.
-    pub passed_over: u64,
-}
-
-/// Jobs of one transaction.
+/// The number of jobs in one transaction.
 const BATCH: usize = 500;
 
 impl Jobs {
@@ -136,17 +70,17 @@ impl Jobs {
         }
     }
 
-    /// Those that have failed.
+    /// Selects failed jobs.
     pub fn failed() -> Self {
         Self::in_states([JobState::Failed])
     }
 
-    /// Those that wait: ready, scheduled and blocked ones.
+    /// Selects waiting jobs: ready, scheduled and blocked.
     pub fn waiting() -> Self {
         Self::in_states(operate::WAITING)
     }
 
-    /// Those that wait and those that run.
+    /// Selects waiting and running jobs.
     pub fn waiting_or_running() -> Self {
         Self::in_states([
             JobState::Claimed,
@@ -156,50 +90,50 @@ impl Jobs {
         ])
     }
 
-    /// Those that wait, run, or have failed.
+    /// Selects waiting, running and failed jobs.
     pub fn unfinished() -> Self {
         Self::in_states(JobState::WITH_EXECUTION)
     }
 
-    /// Those that stand here.
+    /// Selects the jobs in this state.
     pub fn in_state(state: JobState) -> Self {
         Self::in_states([state])
     }
 
-    /// Of them, these.
+    /// Restricts the selection to these ids.
     pub fn ids(mut self, ids: impl IntoIterator<Item = JobId>) -> Self {
         self.filter.ids = Some(ids.into_iter().map(|id| id.0).collect());
         self
     }
 
-    /// Of them, those of this class.
+    /// Restricts the selection to this class.
     pub fn class(mut self, class: impl Into<String>) -> Self {
         self.filter.class = Some(class.into());
         self
     }
 
-    /// Of them, those on this queue.
+    /// Restricts the selection to this queue.
     pub fn queue(mut self, queue: impl Into<String>) -> Self {
         self.filter.queue = Some(queue.into());
         self
     }
 
-    /// Of them, those that failed with an error that contains this text.
+    /// Restricts the selection to jobs that failed with an error that contains this text.
     pub fn error_contains(mut self, text: impl Into<String>) -> Self {
         self.filter.error = Some(text.into());
         self
     }
 
-    /// Of them, only so many.
+    /// Restricts the selection to this many jobs.
     pub fn limit(mut self, jobs: u64) -> Self {
         self.limit = Some(jobs);
         self
     }
 
-    /// How many they are.
+    /// Returns the number of selected jobs.
     ///
     /// # Errors
-    /// When the database does not answer or has no tables.
+    /// If the database does not answer or has no tables.
     pub fn count<C: AsConn + ?Sized>(&self, conn: &mut C) -> Result<u64> {
         let counts = self.counts(conn)?;
         let sum = counts.iter().map(|(_, count)| count.count).sum::<i64>();
@@ -207,10 +141,10 @@ impl Jobs {
         Ok(self.limit.map_or(all, |limit| limit.min(all)))
     }
 
-    /// How many they are by state, class and queue, whatever the limit.
+    /// Returns the number of selected jobs by state, class and queue, regardless of the limit.
     ///
     /// # Errors
-    /// When the database does not answer or has no tables.
+    /// If the database does not answer or has no tables.
     pub fn counts<C: AsConn + ?Sized>(&self, conn: &mut C) -> Result<Vec<(JobState, JobCount)>> {
         let mut all = Vec::new();
         for state in &self.states {
@@ -221,10 +155,10 @@ impl Jobs {
         Ok(all)
     }
 
-    /// The jobs, state by state; at most 100 of each unless there is a limit.
+    /// Returns the jobs, state by state; at most 100 of each state unless there is a limit.
     ///
     /// # Errors
-    /// When the database does not answer or has no tables.
+    /// If the database does not answer or has no tables.
     pub fn list<C: AsConn + ?Sized>(&self, conn: &mut C) -> Result<Vec<JobSummary>> {
         let limit = usize::try_from(self.limit.unwrap_or(100)).unwrap_or(usize::MAX);
         let mut all = Vec::new();
@@ -236,8 +170,8 @@ impl Jobs {
         Ok(all)
     }
 
-    /// The selection in parts that name few ids each, which a walk sends along
-    /// with every step. Where only the first few are wanted, it is one.
+    /// Splits the selection into parts with few ids each, which are sent with every step. If only a
+    /// few jobs are wanted, there is one part.
     fn parts(&self) -> impl Iterator<Item = Filter> {
         let parts = match &self.filter.ids {
             Some(ids) if self.limit.is_none() && ids.len() > BATCH => {
@@ -254,17 +188,17 @@ impl Jobs {
         parts.into_iter()
     }
 
-    /// Changes the jobs, in batches of 500, each all or not at all.
+    /// Changes the jobs in batches of 500, each in one transaction.
     ///
     /// # Errors
-    /// When the database does not answer or has no tables; the batches before
-    /// stay done. When the time of a [`Change::RunAt`] or [`Change::RunIn`] is
-    /// out of bounds, before anything is done.
+    /// - If the database does not answer or has no tables; completed batches stay changed.
+    /// - If the time of a [`Change::RunAt`] or [`Change::RunIn`] is out of range, before any job is
+    ///   changed.
     pub fn change<C: AsConn + ?Sized>(&self, conn: &mut C, change: Change) -> Result<Changed> {
         self.change_with_progress(conn, change, |_| {})
     }
 
-    /// The same, and tells after every batch what has come of it so far.
+    /// Changes the jobs and calls `progress` after every batch with the totals so far.
     ///
     /// # Errors
     /// As for [`change`](Self::change).
@@ -278,10 +212,10 @@ impl Jobs {
         let mut conn = own(conn);
         let mut done = Changed::default();
         let mut left = self.limit.unwrap_or(u64::MAX);
-        // Where each walk ends is settled before anything is moved.
+        // The end of each walk is fixed before any job is moved.
         let mut walks = Vec::new();
         for state in &self.states {
-            let last = jobs::last(&mut conn, *state).doing("look at the jobs")?;
+            let last = jobs::last(&mut conn, *state).doing("read the jobs")?;
             walks.extend(self.parts().map(|part| (*state, last, part)));
         }
         for (state, last, part) in walks {
@@ -289,7 +223,7 @@ impl Jobs {
             while left > 0 {
                 let limit = BATCH.min(usize::try_from(left).unwrap_or(BATCH));
                 let met = jobs::next(&mut conn, state, &part, (after, last), limit)
-                    .doing("look at the jobs")?;
+                    .doing("read the jobs")?;
                 let Some(end) = met.last() else { break };
                 after = end.execution_id;
                 left -= met.len() as u64;
@@ -300,36 +234,6 @@ impl Jobs {
         }
         Ok(done)
     }
-}
-
-impl Changed {
-    /// How many jobs were looked at.
-    #[cfg(feature = "cli")]
-    pub(crate) fn looked_at(&self) -> u64 {
-        self.changed + self.left() + self.passed_over
-    }
-
-    /// How many were left as they are for a reason.
-    fn left(&self) -> u64 {
-        self.running + self.in_ruby + self.at_most_once + self.id_taken
-    }
-
-    fn add(&mut self, other: Changed) {
-        self.changed += other.changed;
-        self.running += other.running;
-        self.in_ruby += other.in_ruby;
-        self.at_most_once += other.at_most_once;
-        self.id_taken += other.id_taken;
-        self.passed_over += other.passed_over;
-    }
-}
-
-/// What was done to one batch.
-#[derive(Default)]
-struct Batch {
-    ended: usize,
-    asked: usize,
-    in_ruby: usize,
 }
 
 impl Change {
@@ -344,7 +248,7 @@ impl Change {
             Ok(())
         } else {
             Err(Error::Settings(
-                "the time must lie in the years 1 to 9999, and a delay be at most 1000 years"
+                "the time must be in the years 1 to 9999, and a delay at most 1000 years"
                     .to_owned(),
             ))
         }
@@ -396,14 +300,13 @@ impl Change {
     }
 }
 
-/// A job may be moved while it is looked for, from where we have yet to look
-/// to where we have looked. Then it is looked for again, in a transaction of
-/// its own so that locks are taken in order.
-fn cancel_all(conn: &mut Conn<'_>, jobs: &[i64]) -> Result<Batch> {
+/// A job may move during the search, from a table not yet searched to one already searched. Then it
+/// is searched for again, in a new transaction so that locks are taken in order.
+pub(crate) fn cancel_all(conn: &mut Conn<'_>, jobs: &[i64]) -> Result<Batch> {
     let mut batch = Batch::default();
     let mut open = jobs.to_vec();
-    // Who waits for a move that is under way comes just in time for the next:
-    // a job that goes round and round can be missed many times.
+    // A search that waits for a current move continues just in time for the next one, so a job that
+    // moves repeatedly can be missed many times.
     for _ in 0..100 {
         let done = operate::cancel(conn, &open).doing("cancel jobs")?;
         batch.ended += done.ended.len();

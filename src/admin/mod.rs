@@ -1,6 +1,7 @@
-//! What people and programs ask about jobs, queues and processes, and what they
-//! do to them.
+//! Queries and changes of jobs, queues and processes.
 
+pub(crate) mod cancel;
+pub(crate) mod changed;
 pub(crate) mod details;
 pub(crate) mod doctor;
 pub(crate) mod doctor_processes;
@@ -10,3 +11,4 @@ pub(crate) mod job_info;
 pub(crate) mod jobs;
 pub(crate) mod queues;
 pub(crate) mod status;
+pub(crate) mod wait;

@@ -1,4 +1,4 @@
-//! What is done to queues from outside: by people, and by other programs.
+//! Changes to queues by operators and by other programs.
 
 use crate::db::transition::pause;
 
@@ -9,12 +9,12 @@ use crate::db::{AsConn, own};
 use crate::error::{Doing, Result};
 use std::time::Duration;
 
-/// Stops the claiming of jobs from a queue: no worker takes any from its next
-/// look on. What runs goes on, and enqueueing does too.
+/// Pauses a queue: workers take no more jobs from it from their next poll on. Running jobs
+/// continue, and jobs can still be enqueued.
 ///
-/// `by` is who pauses it and `reason` why; both are shown wherever the queue
-/// is, and may be empty. Returns false when the queue was paused already: who
-/// did it, when and why stays as it was.
+/// `by` and `reason` are shown with the queue and may be empty.
+///
+/// Returns `false` if the queue was already paused; its original `by`, `reason` and time are kept.
 ///
 /// ```
 /// # use diesel::prelude::*;
@@ -28,7 +28,7 @@ use std::time::Duration;
 /// ```
 ///
 /// # Errors
-/// When the database does not answer or has no tables.
+/// If the database does not answer or has no tables.
 pub fn pause_queue<C: AsConn + ?Sized>(
     conn: &mut C,
     queue: &str,
@@ -40,28 +40,30 @@ pub fn pause_queue<C: AsConn + ?Sized>(
     pause::pause(&mut own(conn), queue, by.as_deref(), reason.as_deref()).doing("pause the queue")
 }
 
-/// Lets workers claim from a queue again. False: it was not paused.
+/// Resumes a paused queue. Returns `false` if it was not paused.
 ///
 /// # Errors
-/// When the database does not answer or has no tables.
+/// If the database does not answer or has no tables.
 pub fn resume_queue<C: AsConn + ?Sized>(conn: &mut C, queue: &str) -> Result<bool> {
     pause::resume(&mut own(conn), queue).doing("resume the queue")
 }
 
-/// How many jobs of a queue are ready.
+/// Returns the number of ready jobs in a queue.
 ///
-/// Those that a worker could take now, or could if the queue were not paused. Scheduled, blocked and running ones are
-/// not among them. It counts them, so it takes the longer the more they are.
+/// These are the jobs that a worker could take now, or could if the queue were not paused.
+/// Scheduled, blocked and running jobs are not included. The jobs are counted one by one, so the
+/// time grows with their number.
 ///
 /// # Errors
-/// When the database does not answer or has no tables.
+/// If the database does not answer or has no tables.
 pub fn queue_size<C: AsConn + ?Sized>(conn: &mut C, queue: &str) -> Result<u64> {
     pauses::size(&mut own(conn), queue).doing("count the jobs of the queue")
 }
 
-/// For how long the oldest ready job of a queue has been ready, by the
-/// database's clock; `None` when no job is. The number to watch: how late the
-/// queue is, whatever its size.
+/// Returns how long the oldest ready job of a queue has been ready, by the database's clock.
+/// Returns `None` if no job is ready.
+///
+/// This is the number to monitor: it shows how late the queue is, whatever its size.
 ///
 /// ```
 /// # use diesel::prelude::*;
@@ -76,13 +78,14 @@ pub fn queue_size<C: AsConn + ?Sized>(conn: &mut C, queue: &str) -> Result<u64> 
 /// ```
 ///
 /// # Errors
-/// When the database does not answer or has no tables.
+/// If the database does not answer or has no tables.
 pub fn queue_latency<C: AsConn + ?Sized>(conn: &mut C, queue: &str) -> Result<Option<Duration>> {
-    pauses::latency(&mut own(conn), queue).doing("look at the oldest job of the queue")
+    pauses::latency(&mut own(conn), queue).doing("read the oldest job of the queue")
 }
 
-/// Deletes the ready jobs of a queue, in batches of 500, and says how many
-/// they were. Others, [`Jobs`] discards.
+/// Deletes the ready jobs of a queue in batches of 500, and returns their number.
+///
+/// To delete jobs in other states, use [`Jobs`].
 ///
 /// ```
 /// # use diesel::prelude::*;
@@ -95,8 +98,7 @@ pub fn queue_latency<C: AsConn + ?Sized>(conn: &mut C, queue: &str) -> Result<Op
 /// ```
 ///
 /// # Errors
-/// When the database does not answer or has no tables; the batches before
-/// stay done.
+/// If the database does not answer or has no tables; completed batches stay deleted.
 pub fn clear_queue<C: AsConn + ?Sized>(conn: &mut C, queue: &str) -> Result<u64> {
     let ready = Jobs::in_state(JobState::Ready).queue(queue);
     ready.change(conn, Change::Discard).map(|done| done.changed)

@@ -1,10 +1,10 @@
-//! Looking at the queues and the processes.
+//! Reads the state of queues and processes.
 
 use crate::db::query::status::{self, ProcessStatus, QueueStatus};
 use crate::db::{AsConn, own};
 use crate::error::{Doing, Result};
 
-/// The counts of every queue that has executions or is paused, by name.
+/// Returns the counts of every queue that has executions or is paused, by name.
 ///
 /// ```
 /// # use diesel::prelude::*;
@@ -17,15 +17,15 @@ use crate::error::{Doing, Result};
 /// ```
 ///
 /// # Errors
-/// When the database does not answer or has no tables.
+/// If the database does not answer or has no tables.
 pub fn queues<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<QueueStatus>> {
     status::queues(&mut own(conn)).doing("count the executions")
 }
 
-/// Every registered process, with the jobs it holds.
+/// Returns every registered process with the jobs it holds.
 ///
 /// # Errors
-/// When the database does not answer or has no tables.
+/// If the database does not answer or has no tables.
 pub fn processes<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<ProcessStatus>> {
     status::processes(&mut own(conn)).doing("list the processes")
 }

@@ -11,15 +11,15 @@ use crossbeam_channel::{Receiver, unbounded};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// What every client does.
+/// The action of every client.
 const ACTION: &str = "move the rows of the ceiling";
 
-/// The arguments of one job.
+/// Returns the arguments of one job.
 pub(crate) fn arguments(number: u64) -> String {
     format!("{{\"number\":{number}}}")
 }
 
-/// One at a time, a connection each; jobs a second.
+/// Enqueues one job at a time, with one connection per client. Returns jobs per second.
 pub(crate) fn enqueues(run: &Run, clients: u32) -> Result<f64> {
     let place = run.place()?;
     let database = plain(place.url())?;
@@ -36,7 +36,7 @@ pub(crate) fn enqueues(run: &Run, clients: u32) -> Result<f64> {
     Ok(rate(each * u64::from(clients), took))
 }
 
-/// In bulk; jobs a second.
+/// Enqueues in bulk. Returns jobs per second.
 pub(crate) fn bulk(run: &Run) -> Result<f64> {
     let place = run.place()?;
     let database = plain(place.url())?;
@@ -45,7 +45,7 @@ pub(crate) fn bulk(run: &Run) -> Result<f64> {
     Ok(rate(u64::from(jobs), took))
 }
 
-/// The same where the tables have all of Solid Queue's indexes.
+/// Enqueues in bulk into tables with all of Solid Queue's indexes. Returns jobs per second.
 pub(crate) fn bulk_with_indexes(run: &Run) -> Result<f64> {
     let place = run.place()?;
     let database = plain(place.url())?;
@@ -55,9 +55,10 @@ pub(crate) fn bulk_with_indexes(run: &Run) -> Result<f64> {
     Ok(rate(u64::from(jobs), took))
 }
 
-/// The least that a pick-up can take here: a thread hears of a commit and
-/// claims the row, and nothing else. Sorted times from the answer to the
-/// enqueue until the claim was answered.
+/// Measures the minimum pick-up time: a thread is notified of a commit and claims the row, nothing
+/// else.
+///
+/// Returns the sorted times from the answer to the enqueue until the answer to the claim.
 pub(crate) fn pick_ups(run: &Run) -> Result<Vec<Duration>> {
     let place = run.place()?;
     let database = plain(place.url())?;
@@ -81,10 +82,10 @@ pub(crate) fn pick_ups(run: &Run) -> Result<Vec<Duration>> {
     })
 }
 
-/// How soon the listening thread sees that it is over.
+/// How often the listening thread checks whether it is over.
 const TURN: Duration = Duration::from_millis(100);
 
-/// Whoever has heard of nothing for so long will not.
+/// If there is no notification for this long, none will come.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn enqueue_in_turn(
@@ -114,7 +115,7 @@ fn enqueue_in_turn(
     Ok(times)
 }
 
-/// Claimed and finished in batches; jobs a second.
+/// Claims and finishes jobs in batches. Returns jobs per second.
 pub(crate) fn drain(run: &Run, clients: u32, shape: Shape) -> Result<f64> {
     let place = run.place()?;
     let database = plain(place.url())?;
@@ -136,11 +137,11 @@ pub(crate) fn drain(run: &Run, clients: u32, shape: Shape) -> Result<f64> {
     Ok(rate(u64::from(jobs), took))
 }
 
-/// The plain tables, where there is nothing else.
+/// Creates the plain tables in an empty database.
 fn plain(url: &str) -> Result<Database> {
     let database = Database::open(url)?;
     if !database.listens_by_notification() {
-        // The file; the tables of Windlass beside the plain ones do no harm.
+        // Creates the file; the Windlass tables beside the plain ones do not matter.
         database.migrate()?;
     }
     plain_sql::create(&mut database.connect()?.as_conn()).doing("create the plain tables")?;
@@ -158,7 +159,7 @@ fn fill(connection: &mut DbConnection, jobs: u32) -> Result<()> {
     Ok(())
 }
 
-/// Does the same on so many connections, which are open before time is taken.
+/// Does the same on several connections, which are opened before the time is taken.
 pub(crate) fn at_once(
     database: &Database,
     clients: u32,

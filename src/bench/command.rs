@@ -1,4 +1,4 @@
-//! `windlass bench`: how fast this database moves jobs, and how fast it could.
+//! `windlass bench`: measures how fast this database moves jobs, and how fast it could.
 
 use crate::bench::figures::{Figures, Results};
 use crate::bench::run::{Bench, Part, Places, Run, interrupted};
@@ -10,8 +10,8 @@ use crate::terminal::output;
 use std::sync::{Arc, Mutex, PoisonError};
 
 impl Bench {
-    /// Measures all that was asked for. When a signal cuts it short, what it
-    /// has put into the database is removed first.
+    /// Runs the requested measurements. If a signal interrupts them, their data is first removed
+    /// from the database.
     pub(crate) fn run(&self, url: &str) -> Result<Results> {
         let signals = signal_hook::iterator::Signals::new([
             signal_hook::consts::SIGINT,

@@ -1,4 +1,4 @@
-//! What this process has asked of databases, and what a database has written.
+//! Counts the statements of this process and the bytes written by a database.
 
 use crate::db::Conn;
 use diesel::connection::{
@@ -13,22 +13,22 @@ static STATEMENTS: AtomicU64 = AtomicU64::new(0);
 
 static TRANSACTIONS: AtomicU64 = AtomicU64::new(0);
 
-/// Statements that this process has sent.
+/// The statements that this process has sent.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Counted {
-    /// All, with those that begin and end transactions.
+    /// All statements, including those that start and end transactions.
     pub(crate) statements: u64,
-    /// Transactions, each statement outside of one counted as one.
+    /// Transactions; each statement outside a transaction counts as one.
     pub(crate) transactions: u64,
 }
 
 /// Counts the statements of connections that are opened from now on.
 pub(crate) fn count_statements() {
-    // Fails only when a thread panicked while it did the same.
+    // Fails only if a thread panicked while doing the same.
     let _ = set_default_instrumentation(|| Some(Box::<Counter>::default()));
 }
 
-/// What was counted so far.
+/// Returns the counts so far.
 pub(crate) fn counted() -> Counted {
     Counted {
         statements: STATEMENTS.load(Ordering::Relaxed),
@@ -72,8 +72,8 @@ struct Position {
     position: i64,
 }
 
-/// How many bytes the server has written to its log since it was set up, for
-/// whomever. `None` on SQLite, where the process writes itself.
+/// Returns how many bytes the server has written to its log since it was set up, for all clients.
+/// Returns `None` on SQLite, where the process writes itself.
 pub(crate) fn written(conn: &mut Conn<'_>) -> QueryResult<Option<i64>> {
     match conn {
         #[cfg(feature = "postgres")]
@@ -87,8 +87,7 @@ pub(crate) fn written(conn: &mut Conn<'_>) -> QueryResult<Option<i64>> {
     }
 }
 
-/// Opens a transaction that sees the database as it is now, for as long as the
-/// connection lives.
+/// Opens a transaction that keeps its snapshot of the database for as long as the connection lives.
 pub(crate) fn open_snapshot(conn: &mut Conn<'_>) -> QueryResult<()> {
     match conn {
         #[cfg(feature = "postgres")]

@@ -6,9 +6,10 @@ use crate::bench::run::{BULK, Run, rate};
 use crate::db::{Database, DbConnection};
 use crate::error::Result;
 use crate::job::class::Job as _;
-use crate::job::new_job::{NewJob, enqueue_all};
+use crate::job::enqueue_all::enqueue_all;
+use crate::job::new_job::NewJob;
 
-/// Every way of enqueueing, each beside its ceiling.
+/// Measures every way of enqueueing, each beside its ceiling.
 pub(crate) fn measure(run: &mut Run) -> Result<()> {
     for clients in [1, 8] {
         run.saying(&format!("enqueue one at a time, {clients} threads"));
@@ -52,7 +53,7 @@ fn bulk(run: &Run) -> Result<f64> {
     Ok(rate(u64::from(jobs), took))
 }
 
-/// Enqueues so many jobs, each on the queue of its number.
+/// Enqueues this many jobs, each on the queue of its number.
 pub(crate) fn fill(
     connection: &mut DbConnection,
     jobs: u32,
@@ -68,7 +69,7 @@ pub(crate) fn fill(
     Ok(())
 }
 
-/// The same on a connection of its own.
+/// Does the same on its own connection.
 pub(crate) fn fill_database(
     database: &Database,
     jobs: u32,

@@ -1,10 +1,10 @@
-//! What was measured: medians, spread, and ratios to the ceiling.
+//! The results: medians, spread, and ratios to the ceiling.
 
 use crate::terminal::output::Report;
 use crate::terminal::table::{Column, Table};
 use serde::Serialize;
 
-/// Measurements under way, in the order in which they were first made.
+/// The current measurements, in the order in which they were first made.
 #[derive(Debug, Default)]
 pub(crate) struct Figures {
     pub(crate) round: u32,
@@ -15,19 +15,18 @@ pub(crate) struct Figures {
 struct Series {
     name: String,
     unit: &'static str,
-    /// One a round.
+    /// One value per round.
     samples: Vec<f64>,
     ceiling: Option<String>,
 }
 
 impl Figures {
-    /// Notes a figure of this round.
+    /// Records a figure of this round.
     pub(crate) fn note(&mut self, name: &str, unit: &'static str, value: f64) {
         self.note_beside(name, unit, value, None);
     }
 
-    /// Notes one that is to be read as a part of another, which is measured
-    /// in the same rounds.
+    /// Records a figure that is compared with another, measured in the same rounds.
     pub(crate) fn note_of(&mut self, name: &str, unit: &'static str, value: f64, ceiling: &str) {
         self.note_beside(name, unit, value, Some(ceiling.to_owned()));
     }
@@ -59,7 +58,7 @@ impl Figures {
             .ceiling
             .as_ref()
             .and_then(|name| self.series.iter().find(|other| other.name == *name));
-        // The ratio within each round, since a disturbed round disturbs both.
+        // The ratio is taken within each round, since a disturbed round disturbs both.
         let ratio = ceiling.map(|ceiling| {
             let pairs = series.samples.iter().zip(&ceiling.samples);
             median(pairs.map(|(value, most)| value / most).collect())
@@ -78,7 +77,7 @@ impl Figures {
     }
 }
 
-/// The middle one, or the mean of the two in the middle.
+/// Returns the middle value, or the mean of the two middle values.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
@@ -107,7 +106,7 @@ struct Figure {
     median: f64,
     min: f64,
     max: f64,
-    /// The figure that it is to be read beside.
+    /// The figure to compare it with.
     #[serde(skip_serializing_if = "Option::is_none")]
     ceiling: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -153,7 +152,7 @@ impl Report for Results {
     }
 }
 
-/// Three digits that matter, or all before the point.
+/// Formats three significant digits, or all before the point.
 fn number(value: f64) -> String {
     match value {
         value if value >= 100.0 => format!("{value:.0}"),

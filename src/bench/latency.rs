@@ -1,4 +1,4 @@
-//! An idle worker in another process: how soon it begins, what it costs.
+//! An idle worker in another process: how soon it starts a job, and what it costs.
 
 use crate::bench::ceilings;
 use crate::bench::program::{Program, Stamp, Told, until_idle};
@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::job::class::Job as _;
 use std::time::Duration;
 
-/// From the enqueue to the beginning of the job.
+/// Measures the time from the enqueue to the start of the job.
 pub(crate) fn pick_ups(run: &mut Run) -> Result<()> {
     run.saying("pick-up by an idle worker");
     let place = run.place()?;
@@ -48,7 +48,7 @@ pub(crate) fn pick_ups(run: &mut Run) -> Result<()> {
 
 const LEAST: &str = "plain SQL: heard of and claimed";
 
-/// The parts of a series of times, each beside that of the other series.
+/// Records quantiles of a series of times, each beside that of the other series.
 fn note(run: &mut Run, what: &str, mut values: Vec<f64>, beside: Option<&str>) {
     values.sort_by(f64::total_cmp);
     for (name, part) in [("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("most", 1.0)] {
@@ -67,20 +67,20 @@ fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// The value that so large a part does not exceed, of sorted ones.
+/// Returns the quantile `part` of sorted values.
 fn quantile(sorted: &[f64], part: f64) -> f64 {
     let rank = (part * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.max(1) - 1).copied().unwrap_or(0.0)
 }
 
-/// What a worker costs that has nothing to do.
+/// Measures the cost of an idle worker.
 pub(crate) fn idle(run: &mut Run) -> Result<()> {
     run.saying("an idle worker");
     let place = run.place()?;
     place.migrated()?;
     let mut program = Program::start(place.url(), 5, false)?;
     program.nudge()?;
-    // It looks more often at first.
+    // It polls more often at first.
     clock::nap(run.settings.idle.min(Duration::from_secs(10)));
     let before = program.cost()?;
     let begun = clock::instant();

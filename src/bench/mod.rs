@@ -1,26 +1,26 @@
 //! `windlass bench`: how fast a database is, beside plain SQL on the same one.
 
-#[cfg(feature = "cli")]
+#[cfg(feature = "bench")]
 pub(crate) mod ceilings;
-#[cfg(feature = "cli")]
+#[cfg(feature = "bench")]
 pub(crate) mod command;
-#[cfg(feature = "cli")]
+#[cfg(feature = "bench")]
 pub(crate) mod counters;
-#[cfg(feature = "cli")]
+#[cfg(feature = "bench")]
 pub(crate) mod enqueues;
-#[cfg(feature = "cli")]
+#[cfg(feature = "bench")]
 pub(crate) mod figures;
-#[cfg(feature = "cli")]
+#[cfg(feature = "bench")]
 pub(crate) mod latency;
 #[cfg(feature = "benchmarks")]
 pub mod per_job;
-#[cfg(feature = "cli")]
+#[cfg(feature = "bench")]
 pub(crate) mod place;
-#[cfg(feature = "cli")]
+#[cfg(feature = "bench")]
 pub(crate) mod plain_sql;
-#[cfg(feature = "cli")]
+#[cfg(feature = "bench")]
 pub(crate) mod program;
-#[cfg(feature = "cli")]
+#[cfg(feature = "bench")]
 pub(crate) mod run;
-#[cfg(feature = "cli")]
+#[cfg(feature = "bench")]
 pub(crate) mod work;

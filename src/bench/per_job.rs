@@ -1,8 +1,8 @@
-//! The way in for `benches/per_job.rs`: what a worker does for each job beside
-//! the database, on its real parts.
+//! The interface of `benches/per_job.rs`: the work of a worker for each job apart from the
+//! database, with the worker's real parts.
 //!
-//! No part of the public API: only the feature `benchmarks`, which no program
-//! needs, compiles it, and it changes whenever the inside does.
+//! This is not part of the public API. It is only compiled with the feature `benchmarks`, which no
+//! application needs, and changes with the internals.
 
 use crate::db::conn::connection::AsConn;
 use crate::db::model::claim::{Claimed, Claims as Found, Finished, Queues, Want};
@@ -13,17 +13,18 @@ use crate::db::{Conn, Database, TestDatabase};
 use crate::error::{Doing, Error, Result};
 use crate::event::events::Event;
 use crate::event::subscriber::Subscriber;
+use crate::job::enqueue_all::enqueue_all;
 use crate::job::id::JobId;
 use crate::job::lease::Lease;
-use crate::job::new_job::{NewJob, enqueue_all};
+use crate::job::new_job::NewJob;
 use crate::job::registry::Registry;
 use crate::process::base::registration::Registration;
 use crate::process::base::stop::Stop;
 use crate::process::base::threads;
-use crate::process::worker::completion::{Ended, Pending, grouped, pending};
-use crate::process::worker::in_flight::Claims;
+use crate::process::worker::claim::scan_cursors::ScanCursors;
+use crate::process::worker::completion::{CompletedRun, PendingCompletion, grouped, pending};
+use crate::process::worker::in_flight::InFlight;
 use crate::process::worker::pool::{Assignment, Pool, PoolSetup};
-use crate::process::worker::scan_cursors::Marks;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use std::fmt;
 use std::sync::Arc;
@@ -31,14 +32,14 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// What an enqueue sends.
+/// The data that an enqueue sends.
 #[derive(Debug)]
 pub struct Row(#[expect(dead_code, reason = "only made")] NewRow);
 
-/// Checks a job and makes of it what an enqueue sends.
+/// Checks a job and returns the data that an enqueue sends.
 ///
 /// # Errors
-/// When the job breaks a limit.
+/// If the job exceeds a limit.
 pub fn row(job: NewJob) -> Result<Row> {
     job.into_row().map(Row)
 }
@@ -47,51 +48,51 @@ pub fn row(job: NewJob) -> Result<Row> {
 #[derive(Debug)]
 pub struct Jobs(Vec<Arc<Claimed>>);
 
-/// Jobs that threads are done with.
-pub struct Endings(Vec<Ended>);
+/// Jobs that threads have performed.
+pub struct Endings(Vec<CompletedRun>);
 
-/// Jobs on their way to the database, those of one statement together.
-pub struct Groups(Vec<Vec<Pending>>);
+/// Jobs whose outcomes are about to be saved, grouped by statement.
+pub struct Groups(Vec<Vec<PendingCompletion>>);
 
 /// A worker without a database: its threads, and what they share with the
-/// poller and the finisher.
+/// poller and the completer.
 pub struct Crew {
     pool: Arc<Pool>,
-    claims: Arc<Claims>,
+    in_flight: Arc<InFlight>,
     registration: Arc<Registration>,
     assign: Option<Sender<Assignment>>,
     threads: Vec<JoinHandle<()>>,
-    ended: Receiver<Ended>,
-    /// Claimed jobs of which others are copies.
+    ended: Receiver<CompletedRun>,
+    /// Claimed jobs that are copied.
     templates: Vec<Claimed>,
     last_claim: AtomicI64,
 }
 
 impl Crew {
-    /// Starts so many threads. The jobs, which the registry must know, are
-    /// enqueued and claimed for once, in a database that is forgotten then.
+    /// Starts the threads. The registry must contain the jobs, which are enqueued and claimed once
+    /// in a temporary database.
     ///
     /// # Errors
-    /// When a job breaks a limit, or no thread can be started.
+    /// If a job exceeds a limit, or no thread can be started.
     pub fn start(registry: Registry, threads: usize, jobs: Vec<NewJob>) -> Result<Self> {
-        let claims = Arc::new(Claims::default());
+        let in_flight = Arc::new(InFlight::default());
         let (ended_tx, ended) = unbounded();
         let templates = claim(&registry, jobs)?;
         let setup = PoolSetup {
             registry,
             database: Database::none(),
-            claims: Arc::clone(&claims),
+            in_flight: Arc::clone(&in_flight),
             stop: Stop::new(),
             subscriber: Subscriber::default(),
             rested: bounded(1).0,
-            ended: ended_tx,
+            completed: ended_tx,
             limited: bounded(1).0,
             finished: Finished::Keep,
         };
         let (pool, assign, threads) = Pool::start(setup, threads)?;
         Ok(Crew {
             pool,
-            claims,
+            in_flight,
             registration: Arc::new(Registration {
                 id: 1,
                 name: "worker-benchmarked".to_owned(),
@@ -105,7 +106,7 @@ impl Crew {
         })
     }
 
-    /// So many claimed jobs: the crew's, over and over.
+    /// Returns `count` claimed jobs, which repeat the given ones.
     pub fn claimed(&self, count: usize) -> Jobs {
         let copy = |job: &Claimed| {
             let mut copy = job.clone();
@@ -117,24 +118,24 @@ impl Crew {
     }
 
     /// From a claim's rows to a batch of endings: the jobs are entered, handed
-    /// to the threads, performed there, and sent to the finisher, and their
+    /// to the threads, performed there, and sent to the completer, and their
     /// claims are forgotten.
     pub fn dispatch(&self, jobs: Jobs) -> Endings {
         let count = jobs.0.len();
-        self.claims.enter(&jobs.0, &self.registration);
+        self.in_flight.enter(&jobs.0, &self.registration);
         self.pool.occupy(count);
         for job in jobs.0 {
             let assignment = self.assignment(job);
-            // The threads live as long as the crew does.
+            // The threads live as long as this value.
             let _ = self.assign.as_ref().map(|assign| assign.send(assignment));
         }
-        let endings: Vec<Ended> = self.ended.iter().take(count).collect();
+        let endings: Vec<CompletedRun> = self.ended.iter().take(count).collect();
         let claims: Vec<i64> = endings.iter().map(|one| one.job.claim_id).collect();
-        self.claims.remove(&claims);
+        self.in_flight.remove(&claims);
         Endings(endings)
     }
 
-    /// What a thread does with each job, on this one.
+    /// Performs each job on this thread, as a worker thread does.
     pub fn perform(&self, jobs: Jobs) -> Endings {
         let perform = |job| self.pool.perform(self.assignment(job), Arc::default());
         Endings(jobs.0.into_iter().map(perform).collect())
@@ -147,10 +148,10 @@ impl Crew {
         }
     }
 
-    /// Notes that a job took so long, and asks how many may be claimed ahead.
+    /// Records how long a job took, and returns how many may be claimed ahead.
     pub fn pace(&self, ran: Duration) -> usize {
-        self.pool.pace.note(ran);
-        self.pool.pace.ahead(self.pool.threads())
+        self.pool.prefetch.note(ran);
+        self.pool.prefetch.ahead(self.pool.threads())
     }
 }
 
@@ -189,29 +190,29 @@ fn claim(registry: &Registry, jobs: Vec<NewJob>) -> Result<Vec<Claimed>> {
     match claim::claim(&mut conn, &want).doing("claim jobs")? {
         Found::Held { jobs, .. } if jobs.len() == limit => Ok(jobs),
         _ => Err(Error::Settings(
-            "the registry does not know all of these jobs".to_owned(),
+            "the registry does not contain all of these jobs".to_owned(),
         )),
     }
 }
 
-/// Sorts endings into those of one statement each.
+/// Groups outcomes by statement.
 pub fn group(endings: Endings) -> Groups {
     Groups(grouped(endings.0.into_iter().map(pending).collect()))
 }
 
 impl Groups {
-    /// How many statements that makes.
+    /// Returns the number of statements.
     pub fn count(&self) -> usize {
         self.0.len()
     }
 }
 
-/// Where a busy worker's claims begin.
+/// The positions at which a busy worker's claims start.
 #[derive(Debug, Default)]
-pub struct Places(Marks);
+pub struct Places(ScanCursors);
 
 impl Places {
-    /// What a look at these queues, or at all, notes that found these jobs.
+    /// Records the jobs that a search of these queues, or of all, found.
     pub fn look(&mut self, queues: &[String], jobs: &Jobs) -> usize {
         self.0.begin(true);
         let from = if queues.is_empty() {
@@ -224,7 +225,7 @@ impl Places {
     }
 }
 
-/// Tells of these jobs what a worker tells, to nobody.
+/// Emits a worker's events for these jobs, without a subscriber.
 pub fn tell(jobs: &Jobs) {
     let nobody = Subscriber::default();
     for job in &jobs.0 {

@@ -1,4 +1,4 @@
-//! Where a benchmark works: a schema or a directory that nobody else uses.
+//! Where a benchmark works: a schema or a directory of its own.
 
 use crate::clock;
 use crate::db::Database;
@@ -9,7 +9,7 @@ use diesel::prelude::*;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// An empty database; removed, with all that is in it, when dropped.
+/// An empty database, which is removed with all its contents when dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
     url: String,
@@ -23,8 +23,8 @@ enum Kind {
 }
 
 impl Place {
-    /// A schema in the database, or a directory beside the file that is named,
-    /// which need not exist.
+    /// Creates a schema in the database, or a directory beside the given file, which need not
+    /// exist.
     pub(crate) fn create(url: &str) -> Result<Place> {
         let server = Database::open(url)?;
         let name = format!("windlass_bench_{:012x}", fastrand::u64(..1 << 48));
@@ -53,19 +53,19 @@ impl Place {
         })
     }
 
-    /// Its address.
+    /// Returns its address.
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
 
-    /// The database at its address, with Windlass' tables.
+    /// Returns the database at its address, with the Windlass tables.
     pub(crate) fn migrated(&self) -> Result<Database> {
         let database = Database::open(&self.url)?;
         database.migrate()?;
         Ok(database)
     }
 
-    /// Removes it, whoever still uses it. Removing it twice does no harm.
+    /// Removes it, even if it is still in use. Removing it twice does no harm.
     pub(crate) fn remove(&self) {
         match &self.kind {
             Kind::Schema { server, name } => {
@@ -75,7 +75,7 @@ impl Place {
                 }
             }
             Kind::Directory(path) => {
-                // Whoever still writes may put a file there meanwhile.
+                // A process that still writes may create a file meanwhile.
                 let mut tries = 0;
                 while std::fs::remove_dir_all(path).is_err() && path.exists() && tries < 100 {
                     tries += 1;

@@ -1,6 +1,5 @@
-//! The ceiling: what a job needs moved by plain statements, without a
-//! framework. Three tables as Solid Queue has them, each with as few indexes
-//! as the statements need, and no foreign key.
+//! The ceiling: plain statements that move the data of a job, without a framework. There are three
+//! tables as in Solid Queue, with only the indexes that the statements need, and no foreign keys.
 
 use crate::db::conn::connection::{Conn, on};
 use crate::db::conn::sql::cached;
@@ -11,7 +10,7 @@ use diesel::connection::SimpleConnection as _;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
 
-/// What becomes of a job that was moved to its end, and in what batches.
+/// What happens to a finished job, and the size of the batches.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) batch: usize,
@@ -27,7 +26,7 @@ const TABLES: &str = "\
     CREATE INDEX plain_poll_all ON plain_ready (priority, job_id); \
     CREATE TABLE plain_claimed (id {id}, job_id bigint NOT NULL, process_id bigint, created_at timestamp(6) NOT NULL);";
 
-/// What Solid Queue has on the first two beside those.
+/// The further indexes that Solid Queue has on the first two tables.
 const MORE_INDEXES: &str = "\
     CREATE INDEX plain_jobs_class ON plain_jobs (class_name); \
     CREATE INDEX plain_jobs_finished ON plain_jobs (finished_at); \
@@ -64,7 +63,7 @@ struct Version {
     version: String,
 }
 
-/// Which database it is.
+/// Returns the name and version of the database.
 pub(crate) fn version(conn: &mut Conn<'_>) -> QueryResult<String> {
     let (name, text) = match conn {
         #[cfg(feature = "postgres")]
@@ -120,7 +119,7 @@ pub(crate) fn enqueue(conn: &mut Conn<'_>, class: &str, arguments: &str) -> Quer
     }
 }
 
-/// The same, and wakes at the commit who listens.
+/// Does the same, and notifies listeners at the commit.
 pub(crate) fn enqueue_and_tell(
     conn: &mut Conn<'_>,
     class: &str,
@@ -140,7 +139,7 @@ pub(crate) fn enqueue_and_tell(
     })
 }
 
-/// As many rows as there are arguments, in one commit.
+/// Inserts as many rows as there are arguments, in one commit.
 pub(crate) fn enqueue_all(
     conn: &mut Conn<'_>,
     class: &str,
@@ -231,7 +230,7 @@ fn claim_step_by_step(conn: &mut Conn<'_>, batch: usize) -> QueryResult<Vec<Clai
         .load(c))
 }
 
-/// Ends a batch, in one commit.
+/// Finishes a batch, in one commit.
 pub(crate) fn finish(
     conn: &mut Conn<'_>,
     claims: &[(i64, i64)],

@@ -1,4 +1,4 @@
-//! The other process of a benchmark: a worker that tells what it has done.
+//! The other process of a benchmark: a worker that reports its progress.
 
 use crate::bench::counters;
 use crate::clock;
@@ -36,7 +36,7 @@ impl Job for Nothing {
     }
 }
 
-/// A job that tells when it began.
+/// A job that reports when it started.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Stamp {}
 
@@ -51,28 +51,28 @@ impl Job for Stamp {
     }
 }
 
-/// What such a process says, a line of JSON each.
+/// What such a process prints, one line of JSON each.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Told {
-    /// It is about to start its worker, when told to.
+    /// It is ready to start its worker when requested.
     Ready,
-    /// So many jobs have finished so far.
+    /// The number of jobs finished so far.
     Finished(u64),
-    /// A [`Stamp`] began, so long after the host.
+    /// A [`Stamp`] started, at this time since the host was started.
     Began(Duration),
-    /// What it has cost so far.
+    /// Its cost so far.
     Cost(Cost),
 }
 
-/// What a process has used.
+/// The resources that a process has used.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Cost {
     pub(crate) statements: u64,
     pub(crate) transactions: u64,
     pub(crate) cpu: Duration,
-    /// The most memory it ever held, where the system tells.
+    /// The peak memory, if the system reports it.
     pub(crate) peak_kib: Option<u64>,
-    /// Bytes given to files and sockets, where the system tells.
+    /// Bytes written to files and sockets, if the system reports them.
     pub(crate) written: Option<u64>,
 }
 
@@ -87,8 +87,8 @@ pub(crate) struct BenchWorker {
 }
 
 impl BenchWorker {
-    /// Starts working at the first line of the standard input, tells what it
-    /// has cost at each further one, and ends with it.
+    /// Starts working at the first line on standard input, reports its cost at each further line,
+    /// and stops when the input ends.
     pub(crate) fn run(&self, database: &Database) -> Result<ExitCode> {
         counters::count_statements();
         let lines = lines(std::io::stdin());
@@ -117,10 +117,10 @@ impl BenchWorker {
     }
 }
 
-/// A worker that has finished nothing for so long is taken for idle.
+/// A worker that has finished nothing for this long is treated as idle.
 const IDLE: Duration = Duration::from_secs(2);
 
-/// Until the lines end.
+/// Reports until the lines end.
 fn report(lines: &Receiver<String>, began: &Receiver<Duration>, finished: &AtomicU64) {
     let mut told = 0;
     let mut told_at = clock::instant();
@@ -131,8 +131,8 @@ fn report(lines: &Receiver<String>, began: &Receiver<Duration>, finished: &Atomi
             told_at = clock::instant();
             tell(&Told::Finished(now));
         }
-        // An idle process must not wake up for its own reports; one that
-        // pauses for the disk is not idle.
+        // An idle process must not wake up for its own reports; one that waits for the disk is not
+        // idle.
         let pause = if told_at.elapsed() < IDLE {
             after(Duration::from_millis(5))
         } else {
@@ -172,14 +172,14 @@ fn cost() -> Cost {
     }
 }
 
-/// A number of a file of Linux' about this process.
+/// Returns a number from a file of Linux about this process.
 fn entry(file: &str, name: &str) -> Option<u64> {
     let text = std::fs::read_to_string(file).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// The lines that come from elsewhere, on a thread of their own.
+/// Reads lines from elsewhere, on a thread of their own.
 fn lines(from: impl std::io::Read + Send + 'static) -> Receiver<String> {
     let (sender, receiver) = unbounded();
     std::thread::spawn(move || {
@@ -193,7 +193,7 @@ fn lines(from: impl std::io::Read + Send + 'static) -> Receiver<String> {
     receiver
 }
 
-/// One that runs; killed when dropped.
+/// A running process, killed when dropped.
 pub(crate) struct Program {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -201,7 +201,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Starts one, which waits before it starts its worker.
+    /// Starts a process, which waits before it starts its worker.
     pub(crate) fn start(url: &str, threads: u32, delete: bool) -> Result<Program> {
         let failed = |source| Error::Io {
             action: "start",
@@ -226,7 +226,7 @@ impl Program {
         }
     }
 
-    /// Sends a line: the first starts the worker, each other asks for its cost.
+    /// Sends a line: the first starts the worker, each further one requests its cost.
     pub(crate) fn nudge(&mut self) -> Result<()> {
         let stdin = self.stdin.as_mut();
         stdin
@@ -234,12 +234,12 @@ impl Program {
             .map_err(|_| gone())
     }
 
-    /// What it says next.
+    /// Returns its next report.
     pub(crate) fn next(&self) -> Result<Told> {
         self.next_within(PATIENCE)?.ok_or_else(gone)
     }
 
-    /// What it says within a time.
+    /// Returns its next report within a time.
     pub(crate) fn next_within(&self, time: Duration) -> Result<Option<Told>> {
         use crossbeam_channel::RecvTimeoutError::{Disconnected, Timeout};
         match self.told.recv_timeout(time) {
@@ -249,7 +249,7 @@ impl Program {
         }
     }
 
-    /// What it has cost so far.
+    /// Returns its cost so far.
     pub(crate) fn cost(&mut self) -> Result<Cost> {
         self.nudge()?;
         loop {
@@ -259,7 +259,7 @@ impl Program {
         }
     }
 
-    /// Ends it in good order.
+    /// Stops it gracefully.
     pub(crate) fn stop(mut self) {
         self.stdin = None;
         let _ = self.child.wait();
@@ -273,7 +273,7 @@ impl Drop for Program {
     }
 }
 
-/// Whoever says nothing for so long will say nothing more.
+/// If there is no report for this long, none will come.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn gone() -> Error {
@@ -284,10 +284,10 @@ fn gone() -> Error {
     }
 }
 
-/// Long enough for everybody to become idle, and in step with nothing.
+/// Long enough for all processes to become idle, and not a multiple of any interval.
 pub(crate) fn until_idle() {
     clock::nap(Duration::from_millis(fastrand::u64(20..80)));
 }
 
-/// The class of the jobs, as it stands in each row.
+/// The class of the jobs, as stored in each row.
 pub(crate) const CLASS: &str = "windlass_bench_nothing";

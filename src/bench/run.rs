@@ -8,11 +8,10 @@ use crate::terminal::output;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Measure how fast a database moves jobs, beside plain SQL on the same one
+/// Measure how fast a database moves jobs, compared with plain SQL
 ///
-/// Works in a schema of its own, or on SQLite in a directory beside the
-/// file that is named, and removes it. Takes some minutes and needs the
-/// machine for itself.
+/// Works in its own schema, or on SQLite in a directory beside the given file, and removes it
+/// afterwards. It takes some minutes; nothing else should run on the machine.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -25,25 +24,25 @@ pub(crate) struct Bench {
     /// Only these parts
     #[arg(long, value_enum, value_name = "PART")]
     pub(crate) only: Vec<Part>,
-    /// How often everything is measured
+    /// How many times everything is measured
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: u32,
-    /// Jobs that are drained, or enqueued in bulk, for one figure
+    /// Jobs that are drained, or enqueued in bulk, for each figure
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) jobs: u32,
     /// Jobs that each thread enqueues one at a time
     #[arg(long, default_value_t = 3_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) singles: u32,
-    /// Jobs that wait behind those that are drained
+    /// Jobs that wait behind the drained ones
     #[arg(long, default_value_t = 1_000_000)]
     pub(crate) backlog: u32,
-    /// Jobs whose way to an idle worker is timed
+    /// Jobs whose time to reach an idle worker is measured
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) samples: u32,
-    /// How long an idle worker is watched
+    /// How long an idle worker is observed
     #[arg(long, default_value = "10s", value_parser = humantime::parse_duration, value_name = "TIME")]
     pub(crate) idle: Duration,
-    /// After how long a drain is cut off and judged by what was done
+    /// The time after which a drain is stopped and judged by the jobs done
     #[arg(long, default_value = "10s", value_parser = humantime::parse_duration, value_name = "TIME")]
     pub(crate) limit: Duration,
     /// Print JSON
@@ -51,22 +50,22 @@ pub(crate) struct Bench {
     pub(crate) json: bool,
 }
 
-/// What can be measured by itself.
+/// A part that can be measured by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Part {
     /// One at a time and in bulk
     Enqueue,
     /// No-op jobs, by 1 to 16 threads
     Drain,
-    /// The same with very many jobs or queues waiting
+    /// The same with very many waiting jobs or queues
     Backlog,
     /// From the enqueue to an idle worker
     Latency,
-    /// What a worker without work costs
+    /// The cost of an idle worker
     Idle,
 }
 
-/// Everything that is measured goes through here.
+/// The context of all measurements.
 pub(crate) struct Run {
     pub(crate) settings: Bench,
     pub(crate) url: String,
@@ -75,8 +74,8 @@ pub(crate) struct Run {
     pub(crate) progress: output::Progress,
 }
 
-/// Whoever interrupts a benchmark wants no remains of it. `None`: it was, and
-/// nothing more may be made.
+/// An interrupted benchmark must leave nothing behind. `None` after an interruption: nothing more
+/// may be created.
 pub(crate) type Places = Arc<Mutex<Option<Vec<Arc<Place>>>>>;
 
 impl Run {
@@ -84,7 +83,7 @@ impl Run {
     pub(crate) fn place(&self) -> Result<Arc<Place>> {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         let places = places.as_mut().ok_or_else(interrupted)?;
-        // Those that nobody uses any more.
+        // Keep only those still in use.
         places.retain(|place| Arc::strong_count(place) > 1);
         let place = Arc::new(Place::create(&self.url)?);
         places.push(Arc::clone(&place));
@@ -110,10 +109,10 @@ pub(crate) fn interrupted() -> Error {
     }
 }
 
-/// Rows of one call, where jobs come in bulk.
+/// Rows in one call, for jobs in bulk.
 pub(crate) const BULK: usize = 1_000;
 
-/// How many there are, a second.
+/// Returns the rate per second.
 pub(crate) fn rate(count: u64, took: Duration) -> f64 {
     count as f64 / took.as_secs_f64().max(1e-9)
 }

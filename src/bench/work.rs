@@ -1,4 +1,4 @@
-//! Draining: jobs that do nothing, through real workers in other processes.
+//! Draining: no-op jobs, run by real workers in other processes.
 
 use crate::bench::plain_sql::Shape;
 use crate::bench::program::{Cost, Program, Told};
@@ -11,7 +11,7 @@ use crate::db::model::claim::Finished;
 use crate::error::{Doing as _, Result};
 use std::time::Duration;
 
-/// Who works, and on what.
+/// The workers and the jobs of a measurement.
 #[derive(Debug, Clone, Copy)]
 struct Crew {
     processes: u32,
@@ -19,21 +19,21 @@ struct Crew {
     finished: Finished,
 }
 
-/// Jobs that wait beside those that are counted.
+/// Jobs that wait beside the counted ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Beside {
     Nothing,
     Backlog(u32),
     Queues(u64),
-    /// And behind what others have drained since somebody opened a transaction
-    /// that is open still, so that no vacuum may clear it away.
+    /// Also behind dead rows: others have drained jobs while a transaction stays open, so that no
+    /// vacuum can remove their rows.
     Transaction,
 }
 
-/// How often as many jobs are drained first as are counted then.
+/// How many times the counted number of jobs is drained first.
 const WAVES: u32 = 5;
 
-/// What a drain came to.
+/// The result of a drain.
 struct Drained {
     rate: f64,
     jobs: u64,
@@ -42,7 +42,7 @@ struct Drained {
     written: Option<u64>,
 }
 
-/// Every crew, each beside its ceiling, finished jobs kept and deleted.
+/// Measures every combination of workers beside its ceiling, with finished jobs kept and deleted.
 pub(crate) fn drains(run: &mut Run) -> Result<()> {
     for finished in [Finished::Keep, Finished::Delete] {
         let ceiling = ceilings(run, finished)?;
@@ -62,7 +62,7 @@ pub(crate) fn drains(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// Behind very many jobs, and over very many queues.
+/// Measures with very many jobs waiting, and with very many queues.
 pub(crate) fn backlogs(run: &mut Run) -> Result<()> {
     let crew = Crew {
         processes: 1,
@@ -94,8 +94,8 @@ pub(crate) fn backlogs(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// By one client and two, in small batches and large ones. Returns the name
-/// of the one that drains are compared with.
+/// Measures one and two clients, with small and large batches. Returns the name of the figure that
+/// drains are compared with.
 fn ceilings(run: &mut Run, finished: Finished) -> Result<String> {
     for batch in [500, 100] {
         for clients in [1, 2] {
@@ -176,7 +176,7 @@ fn drain(run: &Run, crew: Crew, beside: Beside) -> Result<Drained> {
     move_jobs(run, place.url(), &database, crew)
 }
 
-/// From the start of the workers until all jobs have finished.
+/// Measures from the start of the workers until all jobs have finished.
 fn move_jobs(run: &Run, url: &str, database: &Database, crew: Crew) -> Result<Drained> {
     let mut programs = Vec::new();
     for _ in 0..crew.processes {
@@ -202,7 +202,7 @@ fn move_jobs(run: &Run, url: &str, database: &Database, crew: Crew) -> Result<Dr
     })
 }
 
-/// Until so many have finished, or time is up. Returns how many have.
+/// Waits until this many have finished, or time is up. Returns how many have.
 fn wait(programs: &[Program], jobs: u64, limit: Duration) -> Result<u64> {
     let deadline = clock::deadline(limit);
     let mut finished = vec![0; programs.len()];

@@ -14,20 +14,20 @@ use std::process::ExitCode;
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   windlass migrate --database sqlite://jobs.db   create or update the tables
-  windlass status --watch                        look at queues and processes
-  windlass jobs list --state scheduled           look at jobs
-  windlass explain 4711                          tell why a job is not running
-  windlass jobs show 4711                        look at all that is known of a job
-  windlass failed retry --error 'timed out'      run failed jobs again
-  windlass queues pause mail --reason 'no SMTP'  let nobody take jobs of a queue
-  windlass doctor                                look whether all is well
-  windlass check                                 look whether windlass.toml makes sense
-  windlass recurring next                        look at what the clock will bring
+  windlass status --watch                        show queues and processes
+  windlass jobs list --state scheduled           list jobs
+  windlass explain 4711                          explain why a job is not running
+  windlass jobs show 4711                        show everything stored about a job
+  windlass failed retry --error 'timed out'      retry failed jobs
+  windlass queues pause mail --reason 'no SMTP'  pause a queue
+  windlass doctor                                check the database and the processes
+  windlass check                                 check windlass.toml
+  windlass recurring next                        show upcoming runs
   windlass supervise --processes 2 -- ./app worker
-                                                 run two workers, and what they need
+                                                 run two workers and a supervisor
 
-Exit codes: 0 done, 1 failed, 2 wrong usage, 3 something is wrong (doctor),
-70 broken (the log says why), 75 stopped before all work was done.
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 problem found (doctor),
+70 cannot continue (see the log), 75 stopped before all jobs finished.
 RUST_LOG sets what is logged on standard error, for example RUST_LOG=debug.";
 
 #[derive(Debug, clap::Subcommand)]
@@ -98,7 +98,7 @@ impl Command {
     }
 }
 
-/// Shows what came of a change: 1, if not all that was named could be changed.
+/// Shows the result of a change. Returns 1 if not all of the named jobs could be changed.
 fn changed(done: &done::Done, how: &select::How) -> ExitCode {
     output::show_and_end(done, how.json, done.code())
 }

@@ -1,20 +1,20 @@
-//! The options that name a configuration, and what overrules it.
+//! The options that name a configuration, and those that override it.
 
 use crate::config::configuration::Config;
 use crate::config::reader::Argument;
 use crate::error::{Error, Result};
 use std::path::PathBuf;
 
-/// Which configuration.
+/// The configuration to read.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Source {
-    /// The configuration [default: `WINDLASS_CONFIG`, or else windlass.toml if it is there]
+    /// The configuration file [default: `WINDLASS_CONFIG`, or windlass.toml if it exists]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
 
 impl Source {
-    /// Reads it; the options of the command line weigh the most.
+    /// Reads the configuration; options of the command line have priority.
     pub(crate) fn read(
         &self,
         database: Option<&str>,
@@ -28,7 +28,7 @@ impl Source {
     }
 }
 
-/// An option that overrules a setting.
+/// Returns an option that overrides a setting.
 pub(crate) fn option(
     table: &'static str,
     name: &'static str,
@@ -43,7 +43,7 @@ pub(crate) fn option(
     }
 }
 
-/// Whether it was asked for wrongly, and not tried.
+/// Whether this is a usage error, so that nothing was tried.
 pub(crate) fn is_usage(error: &Error) -> bool {
     matches!(error, Error::Settings(_) | Error::Configuration(_))
 }

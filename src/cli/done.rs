@@ -1,7 +1,7 @@
-//! What came of doing something to jobs, in words and as JSON.
+//! The result of a change to jobs, as text and as JSON.
 
+use crate::admin::changed::Changed;
 use crate::admin::job_info::TaskStatus;
-use crate::admin::jobs::Changed;
 use crate::cli::listed::name;
 use crate::db::model::state::JobState;
 use crate::db::query::jobs::JobCount;
@@ -9,23 +9,23 @@ use crate::terminal::output::Report;
 use crate::terminal::table::{Column, Table, printable};
 use serde::Serialize;
 
-/// What came of a change, or would.
+/// The result of a change, or of a dry run.
 #[derive(Debug, Serialize)]
 pub(crate) struct Done {
-    /// What was to be done.
+    /// The change.
     #[serde(skip)]
     pub(crate) deed: Deed,
     pub(crate) dry_run: bool,
-    /// The person at the terminal did not want it.
+    /// The user declined the change.
     #[serde(skip)]
     pub(crate) refused: bool,
-    /// Of a dry run: the jobs it would be about.
+    /// The jobs that a dry run selected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) selected: Option<Vec<Selected>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(flatten)]
     pub(crate) changed: Option<Changed>,
-    /// Jobs that were named and are none of those that can be changed so.
+    /// Named jobs that are not in a state that allows the change.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) not_selected: Vec<Missing>,
 }
@@ -40,7 +40,7 @@ pub(crate) struct Selected {
 #[derive(Debug, Serialize)]
 pub(crate) struct Missing {
     pub(crate) job_id: i64,
-    /// `None`: there is no such job.
+    /// `None` if there is no such job.
     pub(crate) status: Option<TaskStatus>,
 }
 
@@ -49,12 +49,12 @@ pub(crate) struct Missing {
 pub(crate) struct Deed {
     /// `cancelled`, `retried` and so on.
     pub(crate) done: &'static str,
-    /// What is true of the jobs that cannot be changed so: `has not failed`.
+    /// What is true of the jobs that cannot be changed: `has not failed`.
     pub(crate) but: &'static str,
 }
 
 impl Done {
-    /// What the program is to exit with.
+    /// Returns the exit code.
     pub(crate) fn code(&self) -> u8 {
         u8::from(self.refused || !self.not_selected.is_empty())
     }
@@ -98,7 +98,7 @@ pub(crate) fn plural(count: u64, word: &str) -> String {
     format!("{count} {word}{}", if count == 1 { "" } else { "s" })
 }
 
-/// One of two words, as there is one or are many.
+/// Returns one of two words, for one or for many.
 fn by(count: u64, one: &'static str, many: &'static str) -> &'static str {
     if count == 1 { one } else { many }
 }
@@ -125,7 +125,7 @@ fn planned(selected: &[Selected], word: &str, width: Option<usize>) -> String {
         ]);
     }
     format!(
-        "{}\nA dry run: nothing was changed. {} would be looked at, to be {word}.\n",
+        "{}\nA dry run: nothing was changed. Selected to be {word}: {}.\n",
         table.text(width),
         plural(u64::try_from(sum).unwrap_or_default(), "job")
     )
@@ -155,7 +155,7 @@ fn told(changed: &Changed, word: &str) -> String {
     text.push_str(&left_alone(
         changed.in_ruby,
         by(changed.in_ruby, "is", "are"),
-        "running in a process of Ruby, which cannot be asked to end a job,",
+        "running in a Ruby process, which cannot be asked to stop a job,",
         ".",
     ));
     text.push_str(&left_alone(
@@ -185,7 +185,7 @@ fn were(count: u64) -> &'static str {
     by(count, "was", "were")
 }
 
-/// Jobs that a change has left as they are, and why. Nothing, if there are none.
+/// Returns a line about jobs that a change left as they are, or nothing if there are none.
 fn left_alone(count: u64, verb: &str, why: &str, end: &str) -> String {
     if count == 0 {
         return String::new();
@@ -193,7 +193,7 @@ fn left_alone(count: u64, verb: &str, why: &str, end: &str) -> String {
     format!("{count} {verb} {why} and {} left alone{end}\n", were(count))
 }
 
-/// Jobs that run, and hear that they are cancelled. Nothing, if there are none.
+/// Returns a line about running jobs that were asked to stop, or nothing if there are none.
 fn asked(running: u64) -> String {
     if running == 0 {
         return String::new();

@@ -4,11 +4,11 @@ use crate::cli::config;
 use crate::error::Error;
 use clap::error::ErrorKind;
 
-/// Why a command came to nothing.
+/// Why a command failed.
 pub(crate) enum Failure {
-    /// What was asked for makes no sense.
+    /// The arguments are invalid.
     Usage(ErrorKind, String),
-    /// It was tried.
+    /// The command failed while running.
     Error(Error),
 }
 

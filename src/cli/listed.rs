@@ -1,4 +1,4 @@
-//! Jobs, one a row.
+//! A list of jobs, one per row.
 
 use crate::db::model::state::JobState;
 use crate::db::query::jobs::JobSummary;
@@ -6,7 +6,7 @@ use crate::terminal::output::Report;
 use crate::terminal::table::{Column, Table, printable};
 use serde::Serialize;
 
-/// A state as people and `--state` write it.
+/// Returns a state as it is shown and as `--state` accepts it.
 pub(crate) fn name(state: JobState) -> &'static str {
     match state {
         JobState::Ready => "ready",
@@ -20,11 +20,11 @@ pub(crate) fn name(state: JobState) -> &'static str {
     }
 }
 
-/// Jobs, one a row.
+/// A list of jobs, one per row.
 #[derive(Debug, Serialize)]
 pub(crate) struct Listed {
     pub(crate) jobs: Vec<JobSummary>,
-    /// What is said of none.
+    /// The text if there are none.
     #[serde(skip)]
     pub(crate) none: &'static str,
 }
@@ -49,11 +49,11 @@ impl Report for Listed {
 
 const ERROR: &str = "ERROR";
 
-/// An error that has less room beside the other columns comes below them.
+/// If an error has less space than this beside the other columns, it is shown below them.
 const LEAST_ROOM: usize = 30;
 
 impl Listed {
-    /// With errors of at most so many letters.
+    /// Builds the table, with errors of at most `most` letters.
     fn table(&self, most: usize) -> Table {
         let mut table = Table::new(&[
             Column::number("JOB"),
@@ -82,8 +82,8 @@ impl Listed {
     }
 }
 
-/// At most so many letters of a text, without its middle: what an error is
-/// about stands at its beginning, and its cause at its end.
+/// Shortens a text to at most `most` letters by removing its middle: an error starts with its
+/// subject and ends with its cause.
 fn shortened(text: &str, most: usize) -> String {
     let letters = text.chars().count();
     if letters <= most {

@@ -1,8 +1,8 @@
-//! The program `windlass`, and its commands for a program of yours.
+//! The program `windlass`, and its commands for use in your own program.
 //!
-//! A file a command, each in three parts: what was asked for (a struct of
-//! `clap`), doing it (`run`, which prints nothing), and showing what came of
-//! it (a [`Report`](crate::terminal::output::Report), as text or as JSON).
+//! Each command is a file with three parts: its arguments (a struct of `clap`), its work (`run`,
+//! which prints nothing) and its output (a [`Report`](crate::terminal::output::Report), as text or
+//! as JSON).
 
 pub(crate) mod command;
 pub(crate) mod commands;

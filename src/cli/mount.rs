@@ -1,31 +1,31 @@
-//! The commands within a program of somebody's own.
+//! The commands within an application's own program.
 
 use crate::cli::failure::Failure;
 use crate::db::Database;
 use crate::job::registry::Registry;
 use clap::error::ErrorKind;
 
-/// Which database.
+/// The database to use.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Address {
     /// The database, as `postgres://USER@HOST/NAME` or `sqlite://PATH` [env: `DATABASE_URL`]
     ///
-    /// A password is better given by the environment or the configuration: other
-    /// users of this host can read a command line.
+    /// Pass a password through the environment or the configuration instead: other users of this host
+    /// can read a command line.
     #[arg(long, global = true, value_name = "URL")]
     database: Option<String>,
 }
 
-/// Where a command runs.
+/// The context in which a command runs.
 pub(crate) struct At<'a> {
     address: &'a Address,
     pub(crate) database: Option<&'a Database>,
-    /// What is known of classes: nothing, in the program `windlass`.
+    /// The registered classes; `None` in the program `windlass`.
     pub(crate) registry: Option<&'a Registry>,
 }
 
 impl<'a> At<'a> {
-    /// In the program `windlass`.
+    /// Returns the context in the program `windlass`.
     pub(crate) fn own(address: &'a Address) -> Self {
         At {
             address,
@@ -42,12 +42,12 @@ impl<'a> At<'a> {
         }
     }
 
-    /// What `--database` says.
+    /// Returns the value of `--database`.
     pub(crate) fn url(&self) -> Option<&'a str> {
         self.address.database.as_deref()
     }
 
-    /// The program's own database, unless `--database` names another.
+    /// Returns the program's own database, unless `--database` names another.
     pub(crate) fn given(&self) -> Option<&'a Database> {
         self.database.filter(|_| self.url().is_none())
     }
@@ -59,7 +59,7 @@ impl<'a> At<'a> {
         }
     }
 
-    /// The address that is given, on the command line or elsewhere.
+    /// Returns the address from the command line or any other source.
     pub(crate) fn any_url(&self) -> Result<String, Failure> {
         let url = match self.url() {
             Some(url) => Some(url.to_owned()),

@@ -5,7 +5,7 @@ use crate::terminal::output;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Print what makes a shell complete the arguments
+/// Print the completion script for a shell
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -13,7 +13,7 @@ Examples:
   windlass completions zsh > ~/.zfunc/_windlass
   windlass completions fish > ~/.config/fish/completions/windlass.fish")]
 pub(crate) struct Completions {
-    /// For which shell
+    /// The shell
     shell: clap_complete::Shell,
 }
 
@@ -25,14 +25,14 @@ impl Completions {
     }
 }
 
-/// Write the manual pages, one a command
+/// Write the manual pages, one for each command
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   windlass man /usr/local/share/man/man1
   windlass man . && man ./windlass-failed-retry.1")]
 pub(crate) struct Man {
-    /// The directory, created when it is missing
+    /// The directory; it is created if it does not exist
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 }

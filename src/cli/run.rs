@@ -1,5 +1,6 @@
 //! Reads the command line, and runs the command that it names.
 
+#[cfg(feature = "bench")]
 use crate::bench::{program, run};
 use crate::cli::command::{Command, EXAMPLES};
 use crate::cli::failure::Failure;
@@ -12,13 +13,13 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser as _};
 use std::process::ExitCode;
 
-/// The commands of `windlass`, to be mounted in a program of yours.
+/// The commands of `windlass`, to be mounted in your own program.
 ///
-/// There the classes are known, so that `enqueue` can refuse what no worker could
-/// perform and takes the queue, the priority and the policy of the type.
+/// There the classes are registered. So `enqueue` can reject jobs that no worker could perform, and
+/// it uses the queue, priority and policy of the type.
 ///
-/// Manual pages and completions are those of the whole program: `clap_mangen` and
-/// `clap_complete` make them of its own command.
+/// To create manual pages and completions for the whole program, use `clap_mangen` and
+/// `clap_complete` with its own command.
 ///
 /// ```
 /// use clap::Parser;
@@ -34,7 +35,7 @@ use std::process::ExitCode;
 /// }
 ///
 /// fn registry() -> Registry {
-///     Registry::new() // with all that workers perform
+///     Registry::new() // with all job types of the workers
 /// }
 ///
 /// fn run(app: App) -> std::process::ExitCode {
@@ -58,16 +59,16 @@ pub struct Commands {
 }
 
 impl Commands {
-    /// Runs the command on the database that `--database` or `DATABASE_URL`
-    /// names, and says what the program should exit with; see
-    /// [`main`](super::main). Nothing but its output is printed: what the
-    /// library logs goes where the program's log goes.
+    /// Runs the command on the database that `--database` or `DATABASE_URL` names, and returns the
+    /// exit code; see [`main`](super::main).
+    ///
+    /// Only the command's output is printed: log messages go to the program's own logger.
     pub fn run(&self, registry: &Registry) -> ExitCode {
         At::mounted(&self.address, registry).finish(&self.command)
     }
 
-    /// The same on this database, unless `--database` names another.
-    /// `DATABASE_URL` is not asked.
+    /// Runs the command on this database, unless `--database` names another. `DATABASE_URL` is
+    /// ignored.
     pub fn run_on(&self, database: &Database, registry: &Registry) -> ExitCode {
         let mut at = At::mounted(&self.address, registry);
         at.database = Some(database);
@@ -76,12 +77,12 @@ impl Commands {
 }
 
 impl At<'_> {
-    /// Runs a command and says why it came to nothing.
+    /// Runs a command and reports why it failed.
     fn finish(&self, command: &Command) -> ExitCode {
         self.end(command.run(self))
     }
 
-    /// Says why something came to nothing.
+    /// Reports why a command failed.
     fn end(&self, result: Result<ExitCode, Failure>) -> ExitCode {
         result.unwrap_or_else(|failure| match failure {
             Failure::Usage(kind, message) => output::told(&self.usage(kind, message)),
@@ -92,13 +93,13 @@ impl At<'_> {
     fn usage(&self, kind: ErrorKind, message: String) -> clap::Error {
         match self.registry {
             None => asked_for(Cli::command(), std::env::args()).error(kind, message),
-            // How that program is called is not known here.
+            // The name of that program is not available here.
             Some(_) => clap::Error::raw(kind, message + "\n"),
         }
     }
 }
 
-/// The command that the words name, whose usage is to be shown.
+/// Returns the command with this path, to show its usage.
 pub(crate) fn asked_for(
     mut command: clap::Command,
     words: impl Iterator<Item = String>,
@@ -123,30 +124,33 @@ pub(crate) struct Cli {
     command: Top,
 }
 
-/// What the program does, beyond what is mounted in others.
+/// The commands of the program that are not mounted in others.
 #[derive(Debug, clap::Subcommand)]
 enum Top {
     #[command(flatten)]
     Command(Command),
+    #[cfg(feature = "bench")]
     Bench(run::Bench),
+    #[cfg(feature = "bench")]
     BenchWorker(program::BenchWorker),
     Completions(pages::Completions),
     Man(pages::Man),
 }
 
+#[cfg(feature = "bench")]
 fn benchmark(bench: &run::Bench, at: &At<'_>) -> Result<ExitCode, Failure> {
     Ok(output::show(&bench.run(&at.any_url()?)?, bench.json))
 }
 
+#[cfg(feature = "bench")]
 fn worked(worker: &program::BenchWorker, at: &At<'_>) -> Result<ExitCode, Failure> {
     Ok(worker.run(&at.database()?)?)
 }
 
-/// Runs the program `windlass` on the arguments of this process.
+/// Runs the program `windlass` with the arguments of this process.
 ///
-/// Returns 0 when what was asked for is done, 1 when it failed, 2 when it was
-/// asked for wrongly, 3 when `doctor` found something wrong, 70 when a thread
-/// or the database broke, and 75 when a stop cut work short.
+/// Returns the exit code: 0 for success, 1 for a failure, 2 for a usage error and 3 for a problem
+/// found by `doctor`. It is 70 if a thread or the database failed, and 75 if a stop cut work short.
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -155,7 +159,9 @@ pub fn main() -> ExitCode {
     let at = At::own(&cli.address);
     let command = match &cli.command {
         Top::Command(command) => command,
+        #[cfg(feature = "bench")]
         Top::Bench(bench) => return at.end(benchmark(bench, &at)),
+        #[cfg(feature = "bench")]
         Top::BenchWorker(worker) => return at.end(worked(worker, &at)),
         Top::Completions(completions) => return completions.run(&mut Cli::command()),
         Top::Man(man) => return man.run(Cli::command()),

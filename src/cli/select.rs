@@ -1,7 +1,8 @@
-//! Which jobs a command is about, and doing something to them.
+//! Selects the jobs of a command, and changes them.
 
+use crate::admin::changed::Changed;
 use crate::admin::job_info::task_info;
-use crate::admin::jobs::{Change, Changed, Jobs};
+use crate::admin::jobs::{Change, Jobs};
 use crate::cli::done::{Deed, Done, Missing, Selected, plural};
 use crate::cli::values;
 use crate::db::schema::migrate;
@@ -10,14 +11,14 @@ use crate::error::{Error, Result};
 use crate::job::id::JobId;
 use crate::terminal::output::{self, Progress};
 
-/// Opens a connection to a database with our tables.
+/// Opens a connection to a database that has the Windlass tables.
 pub(crate) fn connect(database: &Database) -> Result<DbConnection> {
     let mut connection = database.connect()?;
     migrate::check(&mut connection.as_conn(), database)?;
     Ok(connection)
 }
 
-/// Which jobs.
+/// Selects jobs.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Which {
     /// The ids of the jobs
@@ -32,23 +33,23 @@ pub(crate) struct Which {
     #[arg(long, value_name = "NAME", conflicts_with = "all")]
     queue: Option<String>,
 
-    /// Every job that can be
+    /// All jobs that the command can change
     #[arg(long)]
     all: bool,
 
-    /// At most so many jobs
+    /// Change at most this many jobs
     #[arg(long, value_name = "COUNT")]
     limit: Option<u64>,
 }
 
-/// How many jobs a command is about, by its own word.
+/// How the jobs of a command were selected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// Those with these ids.
+    /// By these ids.
     Ids(Vec<i64>),
-    /// Those of a class, a queue, or with an error.
+    /// By class, queue or error.
     Some,
-    /// All.
+    /// All jobs.
     All,
 }
 
@@ -63,13 +64,12 @@ impl Which {
         }
     }
 
-    /// Of `jobs`, those that were asked for; `narrowed` when something else
-    /// than these arguments has been said of them.
+    /// Returns those of `jobs` that were selected; `narrowed` if other arguments restrict them too.
     pub(crate) fn of(&self, mut jobs: Jobs, narrowed: bool) -> Result<Jobs> {
         let says = !self.ids.is_empty() || self.class.is_some() || self.queue.is_some();
         if !(says || narrowed || self.all) {
             return Err(Error::Settings(
-                "no job is named: give ids, `--class` or `--queue`, or `--all` for every one"
+                "no jobs are selected: pass ids, `--class` or `--queue`, or `--all` for every one"
                     .to_owned(),
             ));
         }
@@ -96,7 +96,7 @@ pub(crate) struct How {
     #[arg(long)]
     dry_run: bool,
 
-    /// Do not ask before jobs that are not named by id are cancelled or deleted
+    /// Do not ask for confirmation before cancelling or deleting jobs that are not named by id
     #[arg(long)]
     yes: bool,
 
@@ -106,7 +106,7 @@ pub(crate) struct How {
 }
 
 impl How {
-    /// Makes the change, or counts what it would be about.
+    /// Makes the change, or counts the jobs that it would affect.
     pub(crate) fn run(
         &self,
         database: &Database,
@@ -139,7 +139,7 @@ impl How {
         Ok(done)
     }
 
-    /// Asks before many jobs are gone.
+    /// Asks for confirmation before a change to many jobs.
     fn is_wanted(
         &self,
         connection: &mut DbConnection,
@@ -153,10 +153,13 @@ impl How {
         }
         let count = jobs.count(connection)?;
         let done = deed.done;
-        match output::ask(&format!("{} will be {done}. Go on?", plural(count, "job"))) {
+        match output::ask(&format!(
+            "{} will be {done}. Continue?",
+            plural(count, "job")
+        )) {
             Some(answer) => Ok(answer),
             None if *scope == Scope::All => Err(Error::Settings(format!(
-                "{} would be {done}, and there is no terminal to ask at: pass `--yes`, or look first with \
+                "{} would be {done}, and there is no terminal for a confirmation: pass `--yes`, or check first with \
                  `--dry-run`",
                 plural(count, "job")
             ))),
@@ -174,10 +177,10 @@ fn make(connection: &mut DbConnection, jobs: &Jobs, change: Change, deed: Deed) 
     changed
 }
 
-/// As many named jobs are looked at one by one.
+/// Up to this many named jobs are checked one by one.
 const MOST_NAMED: usize = 1000;
 
-/// Which of the jobs that were named are not among `jobs`, and how they are.
+/// Returns the named jobs that are not among `jobs`, with their status.
 fn missing(connection: &mut DbConnection, jobs: &Jobs, scope: &Scope) -> Result<Vec<Missing>> {
     let Scope::Ids(ids) = scope else {
         return Ok(Vec::new());

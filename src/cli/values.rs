@@ -1,14 +1,14 @@
-//! Values of arguments whose own errors would say too little.
+//! Argument values whose default error messages would not help.
 
 use chrono::{DateTime, Utc};
 
-/// A job's id.
+/// Parses a job's id.
 pub(crate) fn job_id(text: &str) -> Result<i64, String> {
     text.parse()
         .map_err(|_| "a job's id is a whole number, as `jobs list` shows it".to_owned())
 }
 
-/// A time with its zone.
+/// Parses a time with its zone.
 pub(crate) fn time(text: &str) -> Result<DateTime<Utc>, String> {
     text.parse().map_err(|error| {
         format!("{error}; a time is written with its date and zone, as 2026-12-24T18:00:00Z or 2026-12-24T18:00:00+02:00")

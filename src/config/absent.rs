@@ -1,11 +1,11 @@
-//! Settings whose absence has a word of its own.
+//! Settings that have a word for the absence of a value.
 
 use crate::config::amounts::{Bytes, Count, Interval};
 use crate::config::document::Value;
 use crate::config::value::{Kind, quoted};
 use std::time::Duration;
 
-/// What a word stands for the absence of.
+/// Returns `None` if the value is the word for absence.
 fn absent_or<T: Kind>(word: &str, value: &Value) -> Result<Option<T>, String> {
     match value {
         Value::Text(text) | Value::Untyped(text) if text.trim() == word => Ok(None),
@@ -19,7 +19,7 @@ fn shown_or<T: Kind>(word: &str, value: Option<&T>) -> String {
     value.map_or_else(|| quoted(word), Kind::show)
 }
 
-/// Something that need not happen.
+/// A value or "never".
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Never<T>(pub(crate) Option<T>);
 
@@ -59,7 +59,7 @@ impl Kind for Never<Bytes> {
     }
 }
 
-/// How long something stays.
+/// A duration or "forever".
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Forever(pub(crate) Option<Duration>);
 
@@ -75,7 +75,7 @@ impl Kind for Forever {
     }
 }
 
-/// How many there may be.
+/// A number or "unlimited".
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Unlimited(pub(crate) Option<Count>);
 
@@ -91,7 +91,7 @@ impl Kind for Unlimited {
     }
 }
 
-/// A number that follows from other settings unless it is given.
+/// A number, or "auto" to derive it from other settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Auto(pub(crate) Option<Count>);
 

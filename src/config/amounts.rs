@@ -45,7 +45,7 @@ impl Kind for Interval {
     }
 }
 
-/// A whole number above zero.
+/// A whole number, at least 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Count(pub(crate) u32);
 
@@ -53,7 +53,7 @@ impl Kind for Count {
     const NAME: &'static str = "number";
 
     fn read(value: &Value) -> Result<Self, String> {
-        let what = "a whole number from 1 on";
+        let what = "a whole number of at least 1";
         match value {
             Value::Integer(number) | Value::Untyped(number) => match number.trim().parse() {
                 Ok(0) | Err(_) => expected(what, value),
@@ -75,7 +75,7 @@ impl Kind for Count {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bytes(pub(crate) u64);
 
-/// The binary ones last and in order: `show` takes the largest that fits.
+/// The binary units are last and in ascending order: `show` uses the largest that fits.
 const BYTES: [(&str, u64); 8] = [
     ("B", 1),
     ("kB", 1000),
@@ -104,7 +104,7 @@ impl Kind for Bytes {
             (Ok(number), Some((_, unit))) if number > 0 => number
                 .checked_mul(*unit)
                 .map(Bytes)
-                .ok_or_else(|| format!("`{text}` is too much")),
+                .ok_or_else(|| format!("`{text}` is too large")),
             _ => expected(what, value),
         }
     }
@@ -117,7 +117,7 @@ impl Kind for Bytes {
     }
 }
 
-/// A whole number from 0 on.
+/// A whole number, at least 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Number(pub(crate) u32);
 
@@ -125,7 +125,7 @@ impl Kind for Number {
     const NAME: &'static str = "number from 0 on";
 
     fn read(value: &Value) -> Result<Self, String> {
-        let what = "a whole number from 0 on";
+        let what = "a whole number of at least 0";
         match value {
             Value::Integer(number) | Value::Untyped(number) => number
                 .trim()

@@ -1,11 +1,11 @@
-//! Settings that are fine one by one and impossible together.
+//! Settings that are valid alone and conflict with each other.
 
 use crate::config::configuration::Config;
 use crate::config::document::Origin;
 use crate::config::reader::{Reader, Sourced};
 use crate::recycle::Recycle;
 
-/// The place to complain of: the first that somebody has set.
+/// Returns the place to report: the first one that was set explicitly.
 fn place<'o>(origins: impl IntoIterator<Item = &'o Origin>) -> Origin {
     let mut origins = origins.into_iter();
     let set = origins.find(|origin| **origin != Origin::Default);

@@ -1,4 +1,4 @@
-//! The settings of a supervisor and all that it runs.
+//! The settings of a supervisor and everything it runs.
 
 use crate::config::reader::Setting;
 use crate::config::recurring::Declared;
@@ -14,14 +14,13 @@ use crate::recurring::task::RecurringTask;
 use crate::retention::Retention;
 use std::path::PathBuf;
 
-/// The settings of a supervisor and all it runs, from `windlass.toml`, from
-/// environment variables, or both.
+/// The settings of a supervisor and everything it runs, from `windlass.toml`, environment
+/// variables, or both.
 ///
-/// The environment weighs more than the file, and the file more than the
-/// defaults. Everything that is wrong is reported at once: unknown names,
-/// values without a unit, settings that cannot work together.
-/// `docs/configuration.md` lists them all; printed, a configuration shows each
-/// setting in effect and where it comes from.
+/// The environment overrides the file, and the file overrides the defaults. All problems are
+/// reported at once: unknown names, values without a unit, conflicting settings.
+/// `docs/configuration.md` lists all settings. A printed configuration shows each effective setting
+/// and its source.
 ///
 /// ```
 /// use windlass::Config;
@@ -43,9 +42,9 @@ use std::path::PathBuf;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Where it was read from, for the workers.
+    /// The file it was read from, for the workers.
     pub(crate) file: Option<PathBuf>,
-    /// Which of the workers this process is, counted from 1.
+    /// The number of the worker that this process is, starting at 1.
     pub(crate) entry: Option<usize>,
     pub(crate) database: DatabaseSettings,
     pub(crate) supervisor: SupervisorSettings,
@@ -54,7 +53,7 @@ pub struct Config {
     pub(crate) scheduler: SchedulerSettings,
     pub(crate) tasks: Vec<Declared>,
     pub(crate) retention: RetentionSettings,
-    /// Of the program, for everything that is run.
+    /// The program's hooks, for all processes it runs.
     pub(crate) hooks: Hooks,
     pub(crate) subscriber: Subscriber,
     pub(crate) settings: Vec<Setting>,
@@ -70,21 +69,20 @@ impl Config {
         self
     }
 
-    /// Every setting in effect, in the order of the reference.
+    /// Returns every effective setting, in the order of the reference.
     pub fn settings(&self) -> &[Setting] {
         &self.settings
     }
 
-    /// The same, with a recurring task that the code declares beside those of
-    /// the file.
+    /// Adds a recurring task declared in code to those of the file.
     ///
     /// # Errors
-    /// When there is one of this key already.
+    /// If there is already a task with this key.
     pub fn task(mut self, task: RecurringTask) -> Result<Self> {
         let same = |other: &&Declared| other.task.key() == task.key();
         if let Some(other) = self.tasks.iter().find(same) {
             let message = format!(
-                "two recurring tasks have the key `{}`: the code declares one, too",
+                "two recurring tasks have the key `{}`: the code also declares one",
                 task.key()
             );
             return Err(Error::Configuration(vec![other.origin.problem(message)]));
@@ -93,8 +91,7 @@ impl Config {
         Ok(self)
     }
 
-    /// The same, with what the program does when its supervisor, dispatchers,
-    /// scheduler and workers start, stop and end.
+    /// Sets the hooks for the supervisor, dispatchers, scheduler and workers of this program.
     ///
     /// ```no_run
     /// # fn registry() -> windlass::Registry { windlass::Registry::new() }
@@ -111,13 +108,13 @@ impl Config {
         self
     }
 
-    /// The same, with a subscriber that hears the events of all that it runs.
+    /// Sets a subscriber that receives the events of everything that runs.
     pub fn subscriber(mut self, subscriber: Subscriber) -> Self {
         self.subscriber = subscriber;
         self
     }
 
-    /// The subscriber, which logs as the settings say.
+    /// Returns the subscriber, which logs as configured.
     pub(crate) fn subscribed(&self) -> Subscriber {
         let subscriber = self.subscriber.clone();
         if self.supervisor.log_messages.value {
@@ -127,24 +124,22 @@ impl Config {
         }
     }
 
-    /// The same, with the recurring tasks of the file compared with what the
-    /// program performs: their jobs have the queue, the priority and the
-    /// policy of their types, unless the file says otherwise.
-    /// [`run`](Self::run) does so by itself.
+    /// Checks the recurring tasks of the file against the registry. Their jobs get the queue,
+    /// priority and policy of their types, unless the file sets them. [`run`](Self::run) does this
+    /// automatically.
     ///
     /// # Errors
-    /// When arguments are not those of their type, and when a class is not
-    /// registered. The latter is none where others may know the class: when a
-    /// worker has a `program` of its own, or there are no `[[workers]]`.
-    /// [`Error::Configuration`] has it all.
+    /// [`Error::Configuration`] with all problems: arguments that do not match their type, and
+    /// classes that are not registered. An unknown class is accepted if another program may have it
+    /// registered: if a worker sets `program`, or there are no `[[workers]]`.
     pub fn knowing(&self, registry: &Registry) -> Result<Self> {
         let is_another = |worker: &WorkerSettings| !worker.program.value.0.is_empty();
         let others = self.workers.is_empty() || self.workers.iter().any(is_another);
         self.compared(registry, others)
     }
 
-    /// `others`: whether there are others that perform jobs, and may know more
-    /// classes.
+    /// Does the same; with `others`, other programs perform jobs and may have more classes
+    /// registered.
     pub(crate) fn compared(&self, registry: &Registry, others: bool) -> Result<Self> {
         let mut config = self.clone();
         let mut problems = Vec::new();
@@ -161,12 +156,12 @@ impl Config {
         }
     }
 
-    /// The recurring tasks, of the file and of the code.
+    /// Returns the recurring tasks of the file and of the code.
     pub fn tasks(&self) -> impl Iterator<Item = &RecurringTask> {
         self.tasks.iter().map(|declared| &declared.task)
     }
 
-    /// When each of them is due, in its time zone.
+    /// Returns the schedule of each task, in its time zone.
     #[cfg(feature = "cli")]
     pub(crate) fn declared_schedules(&self) -> Vec<(String, crate::recurring::schedule::Schedule)> {
         let zone = self.scheduler.time_zone.value;
@@ -176,24 +171,24 @@ impl Config {
             .collect()
     }
 
-    /// What looks like a mistake and is none for certain: environment
-    /// variables that begin with `WINDLASS_` and set nothing.
+    /// Returns possible mistakes: environment variables that start with `WINDLASS_` and set
+    /// nothing.
     pub fn warnings(&self) -> &[Problem] {
         &self.warnings
     }
 
-    /// The address of the database, as it was given.
+    /// Returns the address of the database, as given.
     pub(crate) fn url(&self) -> Option<&str> {
         Some(self.database.url.value.0.as_str()).filter(|url| !url.is_empty())
     }
 
-    /// How many connections the jobs of a process of this worker may borrow.
+    /// Returns how many connections the jobs of one process of this worker may borrow.
     pub(crate) fn pool_of(&self, worker: &WorkerSettings) -> u32 {
         let auto = worker.threads.value.0.saturating_add(2).max(10);
         self.database.pool.value.0.map_or(auto, |size| size.0)
     }
 
-    /// How long jobs that have ended are kept.
+    /// Returns how long finished and failed jobs are kept.
     pub fn retention(&self) -> Retention {
         let settings = &self.retention;
         Retention {

@@ -1,41 +1,40 @@
-//! How many connections to the database the whole will open.
+//! The number of database connections that all processes may open.
 
 use crate::config::configuration::Config;
 use std::fmt;
 
-/// What a worker process holds apart from its pool: one each for claiming,
-/// finishing, beating and listening, one once a job has overrun its time, and
-/// one while it stops.
+/// The connections of a worker process besides its pool: one each for claiming, finishing,
+/// heartbeats and listening, one once a job exceeds its timeout, and one during a stop.
 pub(crate) const OF_A_WORKER: usize = 6;
 
-/// What a dispatcher holds: for its work, and for beating.
+/// The connections of a dispatcher: for its work, and for heartbeats.
 pub(crate) const OF_A_DISPATCHER: usize = 2;
 
-/// What a scheduler holds: for its work, and for beating.
+/// The connections of a scheduler: for its work, and for heartbeats.
 pub(crate) const OF_A_SCHEDULER: usize = 2;
 
-/// What a supervisor holds: for its work, for clearing, and for beating.
+/// The connections of a supervisor: for its work, for deleting old jobs, and for heartbeats.
 pub(crate) const OF_A_SUPERVISOR: usize = 3;
 
-/// The most connections to the database that a supervisor and all it runs
-/// hold at once.
+/// The maximum number of database connections that a supervisor and everything it runs hold at
+/// once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConnectionBudget {
-    /// Of the supervisor itself.
+    /// The connections of the supervisor itself.
     pub supervisor: usize,
-    /// Of its dispatchers together.
+    /// The connections of its dispatchers together.
     pub dispatchers: usize,
-    /// Of its scheduler.
+    /// The connections of its scheduler.
     pub schedulers: usize,
-    /// Of all worker processes, without their pools.
+    /// The connections of all worker processes, without their pools.
     pub workers: usize,
-    /// Of the pools of all worker processes, if jobs borrow all they can.
+    /// The connections in the pools of all worker processes, if jobs borrow the maximum.
     pub pools: usize,
 }
 
 impl ConnectionBudget {
-    /// All of them.
+    /// Returns the sum.
     pub fn total(&self) -> usize {
         self.supervisor + self.dispatchers + self.schedulers + self.workers + self.pools
     }
@@ -57,8 +56,8 @@ impl fmt::Display for ConnectionBudget {
 }
 
 impl Config {
-    /// How many connections a supervisor with this configuration, and all that
-    /// it runs, hold at most.
+    /// Returns the maximum number of connections of a supervisor with this configuration and
+    /// everything it runs.
     pub fn connections(&self) -> ConnectionBudget {
         let processes =
             |worker: &crate::config::settings::WorkerSettings| worker.processes.value.0 as usize;

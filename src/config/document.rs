@@ -1,26 +1,26 @@
-//! A configuration file as a tree of values, each with its place.
+//! A configuration file as a tree of values, each with its position.
 
 use crate::error::Problem;
 use std::collections::BTreeMap;
 use std::fmt;
 use toml::de::{DeTable, DeValue};
 
-/// Where the value of a setting comes from.
+/// The source of a setting's value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Origin {
-    /// Nobody has set it.
+    /// The default; the setting was not set.
     Default,
-    /// A line of the configuration file, counted from 1.
+    /// A line of the configuration file, starting at 1.
     File {
-        /// The file's name, as it was given.
+        /// The file's name, as given.
         file: String,
         /// The line.
         line: usize,
     },
-    /// An environment variable, by its name.
+    /// The environment variable with this name.
     Environment(String),
-    /// An option of the command line.
+    /// A command-line option.
     Argument(String),
 }
 
@@ -57,7 +57,7 @@ impl Origin {
     }
 }
 
-/// A value and where it comes from.
+/// A value and its source.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
     pub(crate) value: Value,
@@ -71,14 +71,14 @@ pub(crate) struct Table {
     pub(crate) entries: BTreeMap<String, Entry>,
 }
 
-/// What stands under a name at the top of the file.
+/// A top-level item of the file.
 #[derive(Debug)]
 pub(crate) enum Item {
     /// `[supervisor]`
     One(Table),
     /// `[[workers]]`
     Many(Vec<Table>),
-    /// `threads = 5`, outside of any table.
+    /// `threads = 5`, outside any table.
     Value(Origin),
 }
 
@@ -90,8 +90,7 @@ pub(crate) struct File {
 }
 
 impl File {
-    /// Reads a text. What cannot be understood is among the problems; the rest
-    /// is there all the same.
+    /// Parses a text. Invalid parts are reported as problems, and the rest is still returned.
     pub(crate) fn parse(name: &str, text: &str) -> File {
         let place = Place { name, text };
         let (document, errors) = DeTable::parse_recoverable(text);
@@ -157,7 +156,7 @@ impl Place<'_> {
         }
     }
 
-    /// What stands at `origin`, or within what stands there.
+    /// Converts the value at `origin`, with everything in it.
     fn value(&self, origin: &Origin, value: &DeValue<'_>) -> Value {
         match value {
             DeValue::String(text) => Value::Text(text.to_string()),
@@ -183,7 +182,7 @@ fn integer(digits: &str, radix: u32) -> Value {
     }
 }
 
-/// A value as it was written.
+/// A value as written.
 #[derive(Debug, Clone)]
 pub(crate) enum Value {
     Text(String),
@@ -192,8 +191,8 @@ pub(crate) enum Value {
     Boolean(bool),
     List(Vec<Value>),
     Table(Table),
-    /// Of the environment or the command line, which know of no types.
+    /// From the environment or the command line, which have no types.
     Untyped(String),
-    /// What no setting takes, by its name.
+    /// The name of a type that no setting accepts.
     Other(&'static str),
 }

@@ -1,4 +1,4 @@
-//! Lists, which may also be written as one text.
+//! Lists, which may also be written as one string.
 
 use crate::config::document::Value;
 use crate::config::value::{Kind, expected, quoted};
@@ -26,7 +26,7 @@ impl Kind for Queues {
     }
 }
 
-/// A program and its arguments; empty when none is named.
+/// A program and its arguments; empty if not set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Program(pub(crate) Vec<String>);
 
@@ -45,7 +45,7 @@ impl Kind for Program {
     }
 }
 
-/// A list, or its items in one text.
+/// Reads a list, or its items from one string.
 fn texts(value: &Value, between: char) -> Result<Vec<String>, String> {
     match value {
         Value::Text(text) | Value::Untyped(text) => {

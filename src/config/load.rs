@@ -1,8 +1,8 @@
 //! Settings from a file, the environment and the command line.
 //!
-//! `source` finds what was written and where, `reader` looks a setting up and
-//! remembers what it came across, `settings` names them all, `combinations`
-//! compares them. What is wrong is gathered, and told at once.
+//! `source` finds the values and their places, `reader` looks settings up and records problems,
+//! `settings` lists all settings, and `combinations` compares them. All problems are collected and
+//! reported at once.
 
 use crate::config::configuration::Config;
 use crate::config::names::{FILE_VARIABLE, WORKER_VARIABLE};
@@ -17,39 +17,38 @@ use crate::event::hooks::Hooks;
 use crate::event::subscriber::Subscriber;
 use std::path::{Path, PathBuf};
 
-/// The file that is looked for when none is named.
+/// The file that is read if none is named.
 const DEFAULT_FILE: &str = "windlass.toml";
 
 impl Config {
-    /// Reads a file, and what the environment sets.
+    /// Reads a file and the environment.
     ///
     /// # Errors
-    /// When the file cannot be read, and when anything in it or in the
-    /// environment is wrong: then [`Error::Configuration`] has it all.
+    /// If the file cannot be read. [`Error::Configuration`] with all problems if the file or the
+    /// environment is invalid.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         Self::load_with(Some(path.as_ref()), Vec::new()).map(Self::warned)
     }
 
-    /// Reads the file that the environment variable `WINDLASS_CONFIG` names,
-    /// or else `windlass.toml` in the current directory if there is one, and
-    /// what the environment sets.
+    /// Reads the file named by the environment variable `WINDLASS_CONFIG`, or else `windlass.toml`
+    /// in the current directory if it exists, and the environment.
     ///
     /// # Errors
-    /// As for [`load`](Self::load). That there is no `windlass.toml` is none.
+    /// As for [`load`](Self::load). A missing `windlass.toml` is not an error.
     pub fn find() -> Result<Self> {
         Self::load_with(None, Vec::new()).map(Self::warned)
     }
 
-    /// Reads a text as if it were the file, and nothing else.
+    /// Reads a text as if it were the file, without the environment.
     ///
     /// # Errors
-    /// When anything in it is wrong: [`Error::Configuration`] has it all.
+    /// [`Error::Configuration`] with all problems if the text is invalid.
     pub fn parse(text: &str) -> Result<Self> {
         let file = document::File::parse("", text);
         Self::read(Reader::of(file), None, None)
     }
 
-    /// What the options of a command line say weighs the most.
+    /// Reads the file and the environment; options of the command line override both.
     pub(crate) fn load_with(path: Option<&Path>, arguments: Vec<Argument>) -> Result<Self> {
         let mut environment = source::environment();
         let named = path.map(Path::to_owned);
@@ -96,8 +95,7 @@ impl Config {
     }
 }
 
-/// The address that the environment names, or else the configuration that is
-/// found.
+/// Returns the address that the environment names, or that of the configuration that is found.
 #[cfg(feature = "cli")]
 pub(crate) fn find_url() -> Result<Option<String>> {
     let environment = source::environment();

@@ -13,6 +13,7 @@ pub(crate) mod names;
 pub(crate) mod print;
 pub(crate) mod reader;
 pub(crate) mod recurring;
+pub(crate) mod recurring_values;
 #[cfg(feature = "config")]
 pub(crate) mod run;
 pub(crate) mod settings;

@@ -1,10 +1,10 @@
-//! Names that the configuration and its readers share.
+//! Names shared by the configuration and its readers.
 
-/// The table that holds them.
+/// The table of recurring tasks.
 pub(crate) const TABLE: &str = "recurring";
 
-/// Names the file, for a program and for the workers that it starts.
+/// The variable with the path of the file, for a program and the workers that it starts.
 pub(crate) const FILE_VARIABLE: &str = "WINDLASS_CONFIG";
 
-/// Says which of the `[[workers]]` a process is, counted from 1.
+/// The variable with the number of the `[[workers]]` entry that a process runs, starting at 1.
 pub(crate) const WORKER_VARIABLE: &str = "WINDLASS_WORKER";

@@ -1,12 +1,11 @@
-//! The effective configuration, as a file that would have the same effect.
+//! The effective configuration, as an equivalent file.
 
 use crate::config::configuration::Config;
 use crate::config::reader::Setting;
 use std::fmt;
 
 impl fmt::Display for Config {
-    /// A file with every setting, and beside each where its value comes from.
-    /// Secrets are left out.
+    /// Writes a file with every setting and its source. Secrets are left out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut previous = None;
         for setting in &self.settings {
@@ -28,7 +27,7 @@ impl fmt::Display for Config {
             writeln!(f, "{:<40} # {origin}", format!("{name} = {value}"))?;
         }
         for declared in &self.tasks {
-            let key = crate::config::recurring::name_of(declared.task.key());
+            let key = crate::config::recurring_values::name_of(declared.task.key());
             if declared.settings.is_none() {
                 writeln!(f, "\n# The code declares [recurring.{key}].")?;
                 continue;

@@ -1,49 +1,49 @@
-//! Reads settings one by one, and remembers what it has come across.
+//! Reads settings one by one, and records which were read.
 
 use crate::config::document::{Entry, File, Item, Origin, Table, Value};
 use crate::config::value::Kind;
 use crate::error::Problem;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A setting as it is in effect, for people.
+/// An effective setting, for display.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Setting {
-    /// The table it stands in: `workers`.
+    /// The table that contains it: `workers`.
     pub table: &'static str,
-    /// Which of several tables of that name, counted from 1.
+    /// The number of the table, if there may be several with this name, starting at 1.
     pub number: Option<usize>,
-    /// Its name there: `threads`.
+    /// Its name in the table: `threads`.
     pub name: &'static str,
-    /// Its value, as it would stand in the file; without secrets.
+    /// Its value as written in the file, without secrets.
     pub value: String,
-    /// What it is when nobody sets it.
+    /// The default.
     pub default: String,
-    /// What it can be: `duration`.
+    /// The kind of value: `duration`.
     pub kind: &'static str,
-    /// What it is for.
+    /// A description.
     pub meaning: &'static str,
     /// The environment variable that sets it.
     pub variable: String,
-    /// Where its value comes from.
+    /// The source of its value.
     pub origin: Origin,
 }
 
 impl Setting {
-    /// Its name with its table's: `workers.threads`.
+    /// Returns its name with the table's: `workers.threads`.
     pub fn key(&self) -> String {
         format!("{}.{}", self.table, self.name)
     }
 }
 
-/// A value that was read, and where it came from.
+/// A value that was read, and its source.
 #[derive(Debug, Clone)]
 pub(crate) struct Sourced<T> {
     pub(crate) value: T,
     pub(crate) origin: Origin,
 }
 
-/// An option of a command line that sets something for all tables of a name.
+/// A command-line option that sets a value for all tables with a name.
 #[derive(Debug, Clone)]
 pub(crate) struct Argument {
     pub(crate) table: &'static str,
@@ -52,21 +52,20 @@ pub(crate) struct Argument {
     pub(crate) value: String,
 }
 
-/// Where settings are looked up, the most important place first: arguments,
-/// environment, file.
+/// The sources of settings, in order of priority: arguments, environment, file.
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
     pub(crate) arguments: Vec<Argument>,
     pub(crate) environment: BTreeMap<String, String>,
     items: BTreeMap<String, Item>,
-    /// Lines that are no TOML: whatever else is wrong there follows from it.
+    /// Lines that are not valid TOML: other problems there are consequences.
     broken_lines: BTreeSet<usize>,
     used: BTreeSet<String>,
     pub(crate) settings: Vec<Setting>,
     problems: Vec<Problem>,
 }
 
-/// One table, from wherever its values come.
+/// One table, from all sources.
 #[derive(Debug)]
 pub(crate) struct Section {
     table: &'static str,
@@ -76,7 +75,7 @@ pub(crate) struct Section {
     known: Vec<&'static str>,
 }
 
-/// Not settings, but what processes of Windlass tell each other.
+/// Not settings, but messages between Windlass processes.
 const OTHER_VARIABLES: [&str; 5] = [
     crate::config::names::FILE_VARIABLE,
     crate::config::names::WORKER_VARIABLE,
@@ -104,13 +103,13 @@ impl Reader {
         }
     }
 
-    /// The table of this name.
+    /// Returns the table with this name.
     pub(crate) fn one(&mut self, table: &'static str) -> Section {
         let found = match self.items.remove(table) {
             Some(Item::One(found)) => Some(found),
             Some(Item::Many(tables)) => {
                 if let Some(second) = tables.get(1) {
-                    let message = format!("there is one `[{table}]`, not several");
+                    let message = format!("there may be only one `[{table}]`");
                     self.problem(&second.origin.clone(), message);
                 }
                 tables.into_iter().next()
@@ -124,13 +123,13 @@ impl Reader {
         Section::new(table, None, found)
     }
 
-    /// The tables of this name; one, with all defaults, where the file does
-    /// not mention it. `name = []` is none.
+    /// Returns the tables with this name. If the file does not mention it, there is one with all
+    /// defaults; `name = []` means none.
     pub(crate) fn many(&mut self, table: &'static str) -> Vec<Section> {
         let tables = match self.items.remove(table) {
             Some(Item::Many(tables)) => tables.into_iter().map(Some).collect(),
             Some(Item::One(found)) => {
-                let message = format!("there may be several: write `[[{table}]]`");
+                let message = format!("there may be several of these: write `[[{table}]]`");
                 self.problem(&found.origin.clone(), message);
                 vec![Some(found)]
             }
@@ -147,17 +146,14 @@ impl Reader {
             .collect()
     }
 
-    /// The tables within the table of this name.
+    /// Returns the tables within the table with this name.
     pub(crate) fn within(&mut self, table: &'static str) -> Vec<(String, Table)> {
         let nested = format!("write `[{table}.KEY]`");
         let found = match self.items.remove(table) {
             Some(Item::One(found)) => found,
             Some(Item::Many(tables)) => {
                 if let Some(first) = tables.first() {
-                    self.problem(
-                        &first.origin,
-                        format!("each has a table of its own: {nested}"),
-                    );
+                    self.problem(&first.origin, format!("each needs its own table: {nested}"));
                 }
                 return Vec::new();
             }
@@ -172,7 +168,7 @@ impl Reader {
             match entry.value {
                 Value::Table(table) => tables.push((key, table)),
                 _ => {
-                    let message = format!("`{table}.{key}` is no table: {nested}");
+                    let message = format!("`{table}.{key}` is not a table: {nested}");
                     self.problem(&entry.origin, message);
                 }
             }
@@ -180,7 +176,7 @@ impl Reader {
         tables
     }
 
-    /// What else the file and the environment say is unknown. The warnings.
+    /// Reports everything else in the file and the environment as unknown. Returns the warnings.
     pub(crate) fn end(&mut self) -> Vec<Problem> {
         let mut tables: BTreeSet<&str> = self.settings.iter().map(|s| s.table).collect();
         tables.insert(crate::config::names::TABLE);
@@ -213,13 +209,12 @@ impl Reader {
                     format!("; did you mean `WINDLASS_{near}`?")
                 });
                 let origin = Origin::Environment(name.clone());
-                origin.problem(format!("no setting has this variable{known}"))
+                origin.problem(format!("this variable does not set anything{known}"))
             })
             .collect()
     }
 
-    /// Returns everything that is wrong, in the order of the file, each once: a
-    /// variable sets all workers.
+    /// Returns all problems in the order of the file, each once: a variable applies to all workers.
     pub(crate) fn problems(&mut self) -> Vec<Problem> {
         let mut problems = std::mem::take(&mut self.problems);
         problems.sort_by_key(|problem| problem.line.unwrap_or(usize::MAX));
@@ -228,7 +223,7 @@ impl Reader {
         problems
     }
 
-    /// The value with the most weight.
+    /// Returns the value with the highest priority.
     fn find(&mut self, section: &Section, name: &'static str) -> Option<Entry> {
         let argument = self.arguments.iter();
         let mut argument = argument.filter(|a| a.table == section.table && a.name == name);
@@ -266,7 +261,7 @@ impl Section {
         }
     }
 
-    /// The variables of a setting, the most important one first.
+    /// Returns the variables of a setting, in order of priority.
     fn variables(&self, name: &str) -> Vec<String> {
         let (table, name) = (self.table.to_uppercase(), name.to_uppercase());
         let all = format!("WINDLASS_{table}_{name}");
@@ -280,7 +275,7 @@ impl Section {
         variables
     }
 
-    /// Reads a setting. One that is wrong is a problem, and its default.
+    /// Reads a setting. An invalid value is reported, and the default is returned.
     pub(crate) fn read<T: Kind>(
         &mut self,
         reader: &mut Reader,
@@ -320,7 +315,7 @@ impl Section {
         read
     }
 
-    /// What is left of the table is unknown.
+    /// Reports the rest of the table as unknown.
     pub(crate) fn end(self, reader: &mut Reader) {
         for (name, entry) in self.entries {
             let known = suggestion(&name, self.known.iter().copied());
@@ -338,8 +333,7 @@ fn nearest<K: AsRef<str>>(name: &str, known: impl Iterator<Item = K>) -> Option<
         .map(|(_, known)| known)
 }
 
-/// `; did you mean ..?` when there is something like it, and otherwise what
-/// there is.
+/// Returns `; did you mean ..?` if a similar name exists, and otherwise the existing names.
 pub(crate) fn suggestion<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> String {
     let known: BTreeSet<&str> = known.collect();
     match nearest(name, known.iter().copied()) {

@@ -1,21 +1,22 @@
 //! `[recurring.KEY]`: the recurring tasks of a configuration.
 
+use crate::config::recurring_values::{inline, json, name_of, one_of, priority, text};
+
 use crate::config::amounts::Count;
 use crate::config::document::{Entry, Origin, Table, Value};
 use crate::config::names::TABLE;
 use crate::config::reader::{Reader, suggestion};
-use crate::config::value::{Kind as _, expected, quoted};
-use crate::error::{Error, Result};
+use crate::config::value::Kind as _;
+use crate::error::Error;
 use crate::job::registry::Registry;
 use crate::queue::check_name;
 use crate::recurring::schedule::Schedule;
 use crate::recurring::settings::RecurringSettings;
 use crate::recurring::task::RecurringTask;
 use chrono_tz::Tz;
-use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 
-/// What a task may say, in the order in which it is shown.
+/// The settings of a task, in the order in which they are shown.
 const NAMES: [&str; 10] = [
     "class",
     "arguments",
@@ -34,9 +35,9 @@ const NAMES: [&str; 10] = [
 pub(crate) struct Declared {
     pub(crate) task: RecurringTask,
     pub(crate) origin: Origin,
-    /// As the file says it; `None`: the code has declared it.
+    /// As in the file; `None` if the code declared the task.
     pub(crate) settings: Option<RecurringSettings>,
-    /// Where each of its settings stands.
+    /// The place of each of its settings.
     origins: BTreeMap<&'static str, Origin>,
 }
 
@@ -74,7 +75,7 @@ impl Fields {
         format!("{TABLE}.{}", name_of(&self.key))
     }
 
-    /// `None`: something is wrong with it, and was told.
+    /// Returns `None` if the task is invalid, which was reported.
     fn read(mut self, r: &mut Reader) -> Option<Declared> {
         if let Err(error) = check_name(&self.key, "key of a recurring task") {
             r.problem(&self.origin, error.to_string());
@@ -86,7 +87,7 @@ impl Fields {
             return None;
         }
         let task = settings.task(&self.key);
-        // Whether its jobs could be enqueued.
+        // Checks that its jobs could be enqueued.
         match task.and_then(|task| task.definition(None, Tz::UTC).map(|_| task)) {
             Ok(task) => Some(Declared {
                 task: task.declared_at(&self.origin),
@@ -102,7 +103,7 @@ impl Fields {
         }
     }
 
-    /// What is wrong has its default there.
+    /// Reads the settings; invalid ones get their defaults.
     fn settings(&mut self, r: &mut Reader) -> RecurringSettings {
         let class = self.required(r, "class");
         let class = class.and_then(|name| self.checked(r, "class", name));
@@ -127,7 +128,7 @@ impl Fields {
         }
     }
 
-    /// The schedule and its time zone.
+    /// Reads the schedule and its time zone.
     fn times(&mut self, r: &mut Reader) -> (String, Option<Tz>) {
         let text = self.required(r, "schedule");
         let schedule = text.as_deref().and_then(|text| self.schedule(r, text));
@@ -136,7 +137,7 @@ impl Fields {
         if let Some((own, zone)) = own.zip(zone)
             && own != zone.name()
         {
-            let message = "`schedule` names another time zone; leave one of them out";
+            let message = "`schedule` names another time zone; remove one of them";
             self.wrong(r, "time_zone", message.to_owned());
         }
         (text.unwrap_or_default(), zone)
@@ -146,7 +147,7 @@ impl Fields {
         &mut self,
         r: &mut Reader,
         name: &'static str,
-        read: impl FnOnce(&Value) -> std::result::Result<T, String>,
+        read: impl FnOnce(&Value) -> Result<T, String>,
     ) -> Option<T> {
         let entry = self.entries.remove(name)?;
         self.origins.insert(name, entry.origin);
@@ -168,7 +169,7 @@ impl Fields {
         self.field(r, name, text)
     }
 
-    /// A name that it may be.
+    /// Checks a name.
     fn checked(&mut self, r: &mut Reader, name: &'static str, value: String) -> Option<String> {
         match check_name(&value, name) {
             Ok(()) => Some(value),
@@ -210,7 +211,7 @@ impl Fields {
 }
 
 impl Declared {
-    /// One that the code declares.
+    /// Returns a task that the code declares.
     pub(crate) fn by_code(task: RecurringTask) -> Self {
         Declared {
             task,
@@ -220,14 +221,15 @@ impl Declared {
         }
     }
 
-    /// The same with the defaults of its type, if the registry has it. The
-    /// error is where something is wrong, and what; `is_whole`: no class is
-    /// performed that the registry does not have.
+    /// Returns the task with the defaults of its type, if the class is registered.
+    ///
+    /// The error contains the place and the problem. With `is_whole`, no other program has further
+    /// classes.
     pub(crate) fn knowing(
         &self,
         registry: &Registry,
         is_whole: bool,
-    ) -> std::result::Result<Self, (Origin, String)> {
+    ) -> Result<Self, (Origin, String)> {
         let Some(settings) = &self.settings else {
             return Ok(self.clone());
         };
@@ -261,7 +263,7 @@ impl Declared {
         }
     }
 
-    /// Its settings as they would stand in the file, and where they stand.
+    /// Returns its settings as written in the file, with their places.
     pub(crate) fn lines(&self) -> Vec<(&'static str, String, &Origin)> {
         let json = serde_json::to_value(&self.settings).unwrap_or_default();
         let set = self.origins.iter();
@@ -273,91 +275,10 @@ impl Declared {
     }
 }
 
-/// What an error says of a job, without saying that it could not be enqueued.
+/// Returns the reason of an error about a job, without "cannot enqueue".
 fn reason(error: Error) -> String {
     match error {
         Error::InvalidJob { reason, .. } => reason,
         error => error.to_string(),
-    }
-}
-
-fn text(value: &Value) -> std::result::Result<String, String> {
-    match value {
-        Value::Text(text) => Ok(text.clone()),
-        _ => expected("a text in quotes", value),
-    }
-}
-
-fn priority(value: &Value) -> std::result::Result<i32, String> {
-    let what = "a whole number between -2147483648 and 2147483647";
-    match value {
-        Value::Integer(number) => number.parse().or_else(|_| expected(what, value)),
-        _ => expected(what, value),
-    }
-}
-
-/// A word, or a table of one.
-fn one_of<T: DeserializeOwned>(value: &Value, what: &str) -> std::result::Result<T, String> {
-    serde_json::from_value(json(value)?).or_else(|error| match value {
-        Value::Table(_) => Err(format!("{error}; it may be {what}")),
-        _ => expected(what, value),
-    })
-}
-
-/// JSON knows more of numbers than TOML, and nothing of dates.
-fn json(value: &Value) -> std::result::Result<serde_json::Value, String> {
-    use serde_json::{Number, Value as Json};
-    Ok(match value {
-        Value::Text(text) | Value::Untyped(text) => Json::String(text.clone()),
-        Value::Boolean(value) => Json::Bool(*value),
-        Value::Integer(number) => {
-            let number = number
-                .parse()
-                .map(|number: i64| Json::Number(number.into()));
-            number.or_else(|_| expected("between -2^63 and 2^63", value))?
-        }
-        Value::Float(number) => {
-            let number = number.parse().ok().and_then(Number::from_f64);
-            match number {
-                Some(number) => Json::Number(number),
-                None => return expected("a number in JSON, which the arguments become", value),
-            }
-        }
-        Value::List(items) => Json::Array(items.iter().map(json).collect::<Result<_, _>>()?),
-        Value::Table(table) => {
-            let fields = table.entries.iter();
-            let fields = fields.map(|(name, entry)| Ok((name.clone(), json(&entry.value)?)));
-            Json::Object(fields.collect::<Result<_, String>>()?)
-        }
-        Value::Other(_) => return expected("a value in JSON; write it in quotes", value),
-    })
-}
-
-/// JSON as TOML would have it, on one line.
-fn inline(json: &serde_json::Value) -> String {
-    use serde_json::Value as Json;
-    match json {
-        Json::Object(fields) if fields.is_empty() => "{}".to_owned(),
-        Json::Object(fields) => {
-            let fields = fields.iter();
-            let fields: Vec<String> = fields
-                .map(|(name, value)| format!("{} = {}", name_of(name), inline(value)))
-                .collect();
-            format!("{{ {} }}", fields.join(", "))
-        }
-        Json::Array(items) => {
-            let items: Vec<String> = items.iter().map(inline).collect();
-            format!("[{}]", items.join(", "))
-        }
-        other => other.to_string(),
-    }
-}
-
-/// A key, in quotes where TOML wants them.
-pub(crate) fn name_of(name: &str) -> String {
-    let is_bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    match !name.is_empty() && name.chars().all(is_bare) {
-        true => name.to_owned(),
-        false => quoted(name),
     }
 }

@@ -1,4 +1,4 @@
-//! What runs, as a configuration describes it.
+//! Runs the processes that a configuration describes.
 
 use crate::config::configuration::Config;
 use crate::config::document::Origin;
@@ -16,7 +16,7 @@ use crate::process::worker::builder::Worker;
 use crate::recycle::Recycle;
 use std::ffi::OsString;
 
-/// A program that a configuration runs: whatever it is to be.
+/// Runs a program as the configuration describes.
 ///
 /// ```no_run
 /// use windlass::{Config, Registry};
@@ -33,14 +33,14 @@ use std::ffi::OsString;
 /// }
 /// ```
 impl Config {
-    /// Runs a supervisor whose workers are this very program again, started
-    /// with the same arguments; and, being such a worker, that one. For the
-    /// main thread; returns after SIGTERM or SIGINT.
+    /// Runs a supervisor whose workers are this same program, started again with the same
+    /// arguments. In such a worker process, it runs the worker.
+    ///
+    /// Call it on the main thread; it returns after SIGTERM or SIGINT.
     ///
     /// # Errors
-    /// As for [`Supervisor::start`] and [`Worker::start`], when no database is
-    /// named, and when a recurring task is not for this program: see
-    /// [`knowing`](Self::knowing).
+    /// As for [`Supervisor::start`] and [`Worker::start`]. Also if no database is set, or a
+    /// recurring task does not match the program: see [`knowing`](Self::knowing).
     pub fn run(&self, registry: Registry) -> Result<Stopped> {
         if self.entry.is_some() {
             return self.worker(&self.database()?, registry)?.run();
@@ -52,15 +52,15 @@ impl Config {
         config.supervisor(&database, again)?.run()
     }
 
-    /// The database, with a pool that is large enough for the worker that this
-    /// process is, or for any of them.
+    /// Returns the database, with a pool that is large enough for the worker that this process is,
+    /// or for any of them.
     ///
     /// # Errors
-    /// When none is named.
+    /// If no database is set.
     pub fn database(&self) -> Result<Database> {
         let Some(url) = self.url() else {
             return Err(wrong(
-                "no database is named: set `url` in `[database]`, or WINDLASS_DATABASE_URL"
+                "no database is set: set `url` in `[database]`, or WINDLASS_DATABASE_URL"
                     .to_owned(),
             ));
         };
@@ -70,11 +70,11 @@ impl Config {
         Database::open_with_pool(url, own.or(largest).unwrap_or(10))
     }
 
-    /// The worker that a supervisor has started this process as; without one,
-    /// the first of the configuration.
+    /// Returns the worker as which a supervisor started this process; otherwise the first worker of
+    /// the configuration.
     ///
     /// # Errors
-    /// When the configuration has no worker.
+    /// If the configuration has no worker.
     pub fn worker(&self, database: &Database, registry: Registry) -> Result<Worker> {
         let Some(settings) = self.own().or(self.workers.first()) else {
             return Err(wrong("there are no `[[workers]]`".to_owned()));
@@ -103,13 +103,14 @@ impl Config {
         Ok(worker)
     }
 
-    /// A supervisor with its dispatchers, its scheduler if that is enabled,
-    /// and with its workers as children.
-    /// `program` is what those run that name no program of their own; each of
-    /// them should call [`worker`](Self::worker).
+    /// Returns a supervisor with its dispatchers, its scheduler if enabled, and its workers as
+    /// children.
+    ///
+    /// `program` is run for workers that set no program of their own; it should call
+    /// [`worker`](Self::worker).
     ///
     /// # Errors
-    /// When a worker that the configuration names has no program.
+    /// If a worker in the configuration has no program.
     pub fn supervisor(
         &self,
         database: &Database,
@@ -154,9 +155,8 @@ impl Config {
         Ok(supervisor)
     }
 
-    /// A scheduler of the configuration's recurring tasks, and of those that
-    /// are scheduled at run time, whether it is enabled or not.
-    /// [`supervisor`](Self::supervisor) has it already.
+    /// Returns a scheduler for the configuration's recurring tasks and those scheduled at run time,
+    /// even if it is not enabled. [`supervisor`](Self::supervisor) includes it.
     pub fn scheduler(&self, database: &Database) -> Scheduler {
         let settings = &self.scheduler;
         Scheduler::new(database)
@@ -189,7 +189,7 @@ impl Config {
             ]));
         };
         if let Some(file) = &self.file {
-            // Wherever the child makes itself at home.
+            // Absolute, because the child may change its directory.
             let file = std::path::absolute(file).unwrap_or_else(|_| file.clone());
             child = child.env(FILE_VARIABLE, file);
         }
@@ -198,7 +198,7 @@ impl Config {
             .processes(settings.processes.value.0 as usize))
     }
 
-    /// The settings of the worker that this process is.
+    /// Returns the settings of the worker that this process is.
     fn own(&self) -> Option<&WorkerSettings> {
         self.workers.get(self.entry?.checked_sub(1)?)
     }

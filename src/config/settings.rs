@@ -1,4 +1,4 @@
-//! Every setting: its name, its default, and what it is for.
+//! All settings: name, default and description.
 
 use crate::config::absent::{Auto, Forever, Never, Unlimited};
 use crate::config::amounts::{Bytes, Count, Interval, Number};
@@ -31,7 +31,7 @@ pub(crate) struct SupervisorSettings {
 /// `[[workers]]`
 #[derive(Debug, Clone)]
 pub(crate) struct WorkerSettings {
-    /// Where its table begins.
+    /// The place where its table starts.
     pub(crate) origin: Origin,
     pub(crate) queues: Sourced<Queues>,
     pub(crate) threads: Sourced<Count>,
@@ -80,9 +80,9 @@ impl DatabaseSettings {
         let mut s = r.one("database");
         let settings = DatabaseSettings {
             url: s.read(r, "url", Address(String::new()),
-                "`sqlite://PATH` or `postgres://USER@HOST/NAME`. `DATABASE_URL` sets it too, with less weight than `WINDLASS_DATABASE_URL`."),
+                "`sqlite://PATH` or `postgres://USER@HOST/NAME`. `DATABASE_URL` also sets it, unless `WINDLASS_DATABASE_URL` is set."),
             pool: s.read(r, "pool", Auto(None),
-                "How many connections the jobs of a worker process may borrow at once, at least `threads` + 2. `auto`: 10, or more where `threads` needs more."),
+                "How many connections the jobs of a worker process may borrow at once, at least `threads` + 2. `auto`: 10, or more if `threads` needs more."),
         };
         s.end(r);
         settings
@@ -94,15 +94,15 @@ impl SupervisorSettings {
         let mut s = r.one("supervisor");
         let settings = SupervisorSettings {
             heartbeat_interval: s.read(r, "heartbeat_interval", Interval(seconds(10)),
-                "How often every process, of whatever kind, says that it is alive."),
+                "The time between two heartbeats of each process."),
             alive_threshold: s.read(r, "alive_threshold", Interval(seconds(60)),
-                "After how long without a heartbeat a process is taken for dead; at least three heartbeats, and the same for all that share a database."),
+                "The time without a heartbeat after which a process is treated as dead; at least three heartbeat intervals, and the same for all processes that share a database."),
             shutdown_timeout: s.read(r, "shutdown_timeout", seconds(25),
-                "How long running jobs may go on after a stop; the supervisor waits 4 s longer before it kills."),
+                "How long running jobs may continue after a stop; the supervisor waits 4 s longer before it kills a process."),
             pidfile: s.read(r, "pidfile", PathBuf::new(),
-                "A file that the supervisor locks and writes its process id to: a second one with the same file refuses to start. Empty: none."),
+                "A file that the supervisor locks and writes its process id to; a second supervisor with the same file does not start. Empty: none."),
             log_messages: s.read(r, "log_messages", true,
-                "Whether the log of every process has the messages of errors of jobs, each in one line of at most 500 characters, beside their kinds."),
+                "Whether log lines contain the error messages of jobs, beside their kinds, on one line of at most 500 characters."),
         };
         s.end(r);
         settings
@@ -123,19 +123,19 @@ impl WorkerSettings {
             threads: s.read(r, "threads", Count(5),
                 "How many jobs a process runs at once."),
             processes: s.read(r, "processes", Count(1),
-                "How many such processes a supervisor runs."),
+                "How many of these worker processes a supervisor runs."),
             polling_interval: s.read(r, "polling_interval", Interval(seconds(5)),
-                "How often to look for work without having been woken."),
+                "How often an idle worker polls for jobs without a notification."),
             keep_finished: s.read(r, "keep_finished", true,
-                "Whether the rows of finished jobs stay, for as long as `retention` says."),
+                "Whether the rows of finished jobs are kept, for the time that `retention` sets."),
             program: s.read(r, "program", Program(Vec::new()),
-                "The program that is the worker, and its arguments; the environment variable separates them by spaces. Empty: the supervisor's own program again."),
+                "The worker program and its arguments; in the environment variable they are separated by spaces. Empty: the supervisor's own program."),
             recycle_after: s.read(r, "recycle_after", Never(None),
-                "After how long a process makes room for a new one, up to a tenth earlier or later: it claims no more, ends its jobs and exits."),
+                "The age at which a process is replaced by a new one, up to a tenth earlier or later: it claims no more, finishes its jobs and exits."),
             recycle_after_jobs: s.read(r, "recycle_after_jobs", Never(None),
-                "The same, after that many jobs."),
+                "The same, after this many jobs."),
             recycle_above_memory: s.read(r, "recycle_above_memory", Never(None),
-                "The same, when the process takes up more of the host's memory (Linux only)."),
+                "The same, when the process uses more memory (resident set, Linux only)."),
         };
         s.end(r);
         settings
@@ -154,13 +154,13 @@ impl DispatcherSettings {
                 r,
                 "batch_size",
                 Count(500),
-                "How many jobs a transaction makes ready at most.",
+                "The maximum number of jobs made ready in one transaction.",
             ),
             polling_interval: s.read(
                 r,
                 "polling_interval",
                 Interval(seconds(1)),
-                "The longest time between two looks for jobs that are due.",
+                "The longest time between two checks for jobs that are due.",
             ),
         };
         s.end(r);
@@ -173,15 +173,15 @@ impl SchedulerSettings {
         let mut s = r.one("scheduler");
         let settings = SchedulerSettings {
             enabled: s.read(r, "enabled", true,
-                "Whether the supervisor runs a scheduler: for the tasks of `[recurring]`, and for those that were scheduled at run time."),
+                "Whether the supervisor runs a scheduler, for the tasks of `[recurring]` and for those scheduled at run time."),
             time_zone: s.read(r, "time_zone", Tz::UTC,
-                "The time zone of the tasks of `[recurring]` that name none."),
+                "The time zone of the tasks of `[recurring]` that do not set one."),
             polling_interval: s.read(r, "polling_interval", Interval(seconds(1)),
-                "The longest time between two looks for ticks that are due."),
+                "The longest time between two checks for ticks that are due."),
             grace: s.read(r, "grace", seconds(10),
-                "How late a tick may be without having been missed."),
+                "How late a tick may be before it counts as missed."),
             revision: s.read(r, "revision", Number(0),
-                "Where versions of a program run side by side, the one with the highest number says how a task is."),
+                "If several versions of a program run at once, the task definitions of the version with the highest number are used."),
         };
         s.end(r);
         settings
@@ -196,31 +196,31 @@ impl RetentionSettings {
                 r,
                 "finished_for",
                 Forever(Some(seconds(86_400))),
-                "How long finished jobs stay.",
+                "How long finished jobs are kept.",
             ),
             finished_at_most: s.read(
                 r,
                 "finished_at_most",
                 Unlimited(None),
-                "How many finished jobs stay: those that were enqueued last.",
+                "How many finished jobs are kept at most: the most recently enqueued.",
             ),
             failed_for: s.read(
                 r,
                 "failed_for",
                 Forever(None),
-                "How long failed jobs stay, counted from their failure.",
+                "How long failed jobs are kept, counted from their failure.",
             ),
             jobs_of_ruby: s.read(
                 r,
                 "jobs_of_ruby",
                 false,
-                "Whether this also counts for jobs that Active Job enqueued and Solid Queue finished.",
+                "Whether `finished_for` and `finished_at_most` also apply to jobs that Active Job enqueued and Solid Queue finished.",
             ),
             every: s.read(
                 r,
                 "every",
                 Interval(seconds(60)),
-                "How often to look for what is to go.",
+                "How often expired jobs are searched for.",
             ),
         };
         s.end(r);

@@ -1,17 +1,17 @@
-//! The kinds of values, how they are read and how they are shown.
+//! The kinds of values, and how they are read and shown.
 
 use crate::config::document::Value;
 use std::path::PathBuf;
 
-/// What a setting can be.
+/// A kind of value that a setting can have.
 pub(crate) trait Kind: Sized + Clone {
-    /// What the reference calls it.
+    /// Its name in the reference.
     const NAME: &'static str;
 
-    /// The error says what is expected, not where.
+    /// Reads a value. The error contains what is expected, not the place.
     fn read(value: &Value) -> Result<Self, String>;
 
-    /// As it would stand in the file, without secrets.
+    /// Returns the value as written in the file, without secrets.
     fn show(&self) -> String;
 }
 
@@ -27,7 +27,7 @@ pub(crate) fn expected<T>(what: &str, value: &Value) -> Result<T, String> {
     Err(format!("{found} is not {what}"))
 }
 
-/// JSON's strings are TOML's too.
+/// Quotes a text; JSON's strings are valid in TOML too.
 pub(crate) fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
@@ -73,12 +73,12 @@ fn no_zone(name: &str) -> String {
     match zones.find(|zone| zone.to_lowercase().ends_with(&city)) {
         Some(zone) => format!("there is no time zone `{name}`; did you mean `{zone}`?"),
         None => {
-            format!("there is no time zone `{name}`; one is `UTC`, another `Europe/Berlin`")
+            format!("there is no time zone `{name}`; examples are `UTC` and `Europe/Berlin`")
         }
     }
 }
 
-/// A path; empty when there is none.
+/// A path; empty if not set.
 impl Kind for PathBuf {
     const NAME: &'static str = "path";
 
@@ -94,7 +94,7 @@ impl Kind for PathBuf {
     }
 }
 
-/// The address of a database, which may hold a password; empty when unknown.
+/// The address of a database, which may contain a password; empty if not set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Address(pub(crate) String);
 
@@ -110,7 +110,7 @@ impl Kind for Address {
                     Err(error) => Err(error.to_string()),
                 },
             },
-            // What it was is not shown: it may hold a password.
+            // The value is not shown, because it may contain a password.
             _ => Err("it is not an address in quotes".to_owned()),
         }
     }

@@ -1,11 +1,11 @@
-//! Where sockets have no `TCP_USER_TIMEOUT`, there is no tag to find them by.
+//! On systems whose sockets have no `TCP_USER_TIMEOUT`, there is no tag to find them by.
 
-/// How many sockets bear the tag.
+/// Returns how many sockets have the tag.
 pub(super) fn with_tag(_tag: u32) -> usize {
     0
 }
 
-/// Shuts down none.
+/// Shuts down nothing.
 pub(super) fn shut_down(_tags: &[u32]) -> Vec<u32> {
     Vec::new()
 }

@@ -1,14 +1,14 @@
 //! Deadlines that this process enforces on its own connections.
 //!
-//! TCP acknowledges what a frozen server, or a proxy in front of it, never
-//! answers, and neither libpq nor Diesel has a deadline for that. So each
-//! connection carries a `tcp_user_timeout` of its own, a *tag* that libpq sets
-//! before it connects. A guard thread looks at the deadlines of all
-//! connections; when one has passed, it finds the socket with that tag among
-//! the descriptors of this process and shuts it down. libpq's `poll` returns
-//! at once, and Diesel reports a closed connection.
+//! TCP acknowledges data even if a frozen server, or a proxy in front of it, never answers. Neither
+//! libpq nor Diesel has a deadline for that. So each connection has its own `tcp_user_timeout`, a
+//! *tag* that libpq sets before it connects.
 //!
-//! The descriptor itself is never closed here, for it is libpq's.
+//! A guard thread checks the deadlines of all connections. When one has passed, the guard finds the
+//! socket with that tag among this process's descriptors and shuts it down. libpq's `poll` then
+//! returns immediately, and Diesel reports a closed connection.
+//!
+//! The descriptor itself is never closed here, because it belongs to libpq.
 
 #[cfg(target_os = "linux")]
 #[path = "linux.rs"]
@@ -22,21 +22,20 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often the guard looks: so much later than its deadline a statement may
-/// end.
+/// How often the guard checks, and so how late a statement may be cut off.
 const TICK: Duration = Duration::from_millis(100);
 
-/// A guard that comes so much too late has been suspended with its process,
-/// and answers that have come meanwhile are read first.
+/// If the guard runs this much too late, it was suspended with its process. Answers that arrived
+/// meanwhile are read first.
 const SUSPENDED: Duration = Duration::from_secs(1);
 
-/// Between two tags. Kernels before 4.19 round them to 1/HZ, 10 ms at most.
+/// The distance between two tags. Kernels before 4.19 round them to 1/HZ, at most 10 ms.
 const STEP: u32 = 10;
 
 /// No deadline.
 const DISARMED: u64 = 0;
 
-/// The deadline has passed; the socket is shut down until this is disarmed.
+/// The deadline has passed; the socket stays shut down until this is disarmed.
 const FIRED: u64 = u64::MAX;
 
 /// One connection.
@@ -45,30 +44,30 @@ struct Slot {
     tag: u32,
     /// Milliseconds since [`epoch`], [`DISARMED`] or [`FIRED`].
     deadline: AtomicU64,
-    /// When the wait under way started, likewise.
+    /// When the current wait started, in the same unit.
     since: AtomicU64,
-    /// Milliseconds for each statement.
+    /// The limit for each statement, in milliseconds.
     limit: AtomicU64,
-    /// It was shut down, or that it could not be was logged.
+    /// Its shutdown, or the failure to shut it down, was logged.
     is_reported: AtomicBool,
     hurry: Option<Hurry>,
 }
 
-/// A shorter limit, also for what is under way, once a stop is asked for.
+/// A shorter limit, also for the current statement, once a stop is requested.
 #[derive(Debug, Clone)]
 pub(crate) struct Hurry {
     pub(crate) stopping: Arc<AtomicBool>,
     pub(crate) limit: Duration,
 }
 
-/// The deadline of a connection: declare it behind the connection in a struct,
-/// so that it is dropped last.
+/// The deadline of a connection. Declare it after the connection in a struct, so that it is dropped
+/// last.
 #[derive(Debug, Clone)]
 pub(crate) struct Deadline(Arc<Slot>);
 
 /// Disarms on drop.
 #[derive(Debug)]
-#[must_use = "without it nothing is armed"]
+#[must_use = "without it there is no deadline"]
 pub(crate) struct Armed(Option<Deadline>);
 
 #[derive(Debug, Default)]
@@ -104,10 +103,11 @@ fn millis(duration: Duration) -> u64 {
 }
 
 impl Deadline {
-    /// For a connection that is about to be opened, with the user's own
-    /// `tcp_user_timeout` in milliseconds, 0 for none.
+    /// Creates the deadline of a connection about to be opened.
+    ///
+    /// `user_timeout` is the user's own `tcp_user_timeout` in milliseconds, 0 for none.
     pub(crate) fn new(user_timeout: u32, hurry: Option<Hurry>) -> Self {
-        // As good as none: 24 hours.
+        // Practically none: 24 hours.
         let base = if user_timeout == 0 {
             86_400_000
         } else {
@@ -115,8 +115,8 @@ impl Deadline {
         };
         let mut slots = slots();
         let mut tags = (1..).map(|number| base.saturating_add(number * STEP));
-        // A program that was started while another thread opened a connection
-        // may have inherited a socket of its parent's with such a number.
+        // A program that was started while another thread opened a connection may have inherited
+        // one of its parent's sockets with such a number.
         let is_free = |tag: &u32| {
             slots.all.iter().all(|slot| slot.tag != *tag) && sockets::with_tag(*tag) == 0
         };
@@ -140,18 +140,18 @@ impl Deadline {
         Deadline(slot)
     }
 
-    /// The `tcp_user_timeout` by which the socket is found.
+    /// Returns the `tcp_user_timeout` by which the socket is found.
     pub(crate) fn tag(&self) -> u32 {
         self.0.tag
     }
 
-    /// Whether one socket, and no other, bears the tag; if not, its statements
-    /// have no deadline, which is logged once.
+    /// Checks that exactly one socket has the tag. If not, statements have no deadline, which is
+    /// logged once.
     pub(crate) fn check(&self) {
         static LOGGED: AtomicBool = AtomicBool::new(false);
         let found = sockets::with_tag(self.0.tag);
         if found != 1 && !LOGGED.swap(true, Ordering::Relaxed) {
-            // A Unix socket has no tag, and that is no trouble as such.
+            // A Unix socket has no tag, which is not a problem in itself.
             let level = if found == 0 {
                 log::Level::Info
             } else {
@@ -159,19 +159,19 @@ impl Deadline {
             };
             log::log!(
                 level,
-                "the database's answers are waited for without a deadline: {found} sockets, not \
+                "statements of this database run without a deadline: {found} sockets, not \
                  one, have the timeout of the new connection (a Unix socket has none)"
             );
         }
     }
 
-    /// Gives each statement `limit` until the result is dropped.
+    /// Limits each statement to `limit` until the result is dropped.
     pub(crate) fn arm(&self, limit: Duration) -> Armed {
         self.start(limit);
         Armed(Some(self.clone()))
     }
 
-    /// The same, until the connection and this are gone.
+    /// Limits each statement to `limit` until both the connection and this value are dropped.
     pub(crate) fn start(&self, limit: Duration) {
         let (slot, now) = (&self.0, now());
         slot.limit.store(millis(limit), Ordering::Relaxed);
@@ -181,7 +181,7 @@ impl Deadline {
         }
     }
 
-    /// The next statement of a unit of work: its time starts anew.
+    /// Restarts the time for the next statement of a unit of work.
     pub(crate) fn again(&self) {
         let slot = &self.0;
         let deadline = slot.deadline.load(Ordering::Relaxed);
@@ -191,13 +191,13 @@ impl Deadline {
         let now = now();
         let next = now + slot.limit.load(Ordering::Relaxed);
         slot.since.store(now, Ordering::Relaxed);
-        // Shot just now: it stays so.
+        // Shut down just now: it stays so.
         let _ = slot
             .deadline
             .compare_exchange(deadline, next, Ordering::SeqCst, Ordering::Relaxed);
     }
 
-    /// A shot connection stays shot: it is thrown away.
+    /// A connection that was shut down stays so and is discarded.
     fn disarm(&self) {
         let slot = &self.0;
         let deadline = slot.deadline.load(Ordering::Relaxed);
@@ -212,8 +212,9 @@ impl Deadline {
         slot.since.store(DISARMED, Ordering::Relaxed);
     }
 
-    /// The limit that has passed without an answer, if one has. The connection
-    /// is of no use then, whatever its last answer was.
+    /// Returns the limit that passed without an answer, if one did.
+    ///
+    /// The connection is unusable then, whatever it answered last.
     pub(crate) fn missed(&self) -> Option<Duration> {
         let has_fired = self.0.deadline.load(Ordering::SeqCst) == FIRED;
         has_fired.then(|| Duration::from_millis(self.0.limit.load(Ordering::Relaxed)))
@@ -221,7 +222,7 @@ impl Deadline {
 }
 
 impl Armed {
-    /// Of a connection without a deadline.
+    /// Returns the state of a connection without a deadline.
     pub(crate) fn not() -> Self {
         Armed(None)
     }
@@ -235,12 +236,12 @@ impl Drop for Armed {
     }
 }
 
-/// A connection and the listed slot hold it together: two.
+/// The connection and its registered slot hold one reference each: two.
 const OF_A_CONNECTION: usize = 2;
 
 impl Drop for Deadline {
     fn drop(&mut self) {
-        // A clone: its original, or `Armed`, is still there.
+        // This is a clone: its original, or `Armed`, still exists.
         if Arc::strong_count(&self.0) > OF_A_CONNECTION {
             return;
         }
@@ -248,13 +249,15 @@ impl Drop for Deadline {
     }
 }
 
-/// The text of an error for a statement that got no answer.
+/// Returns the error text for a statement that got no answer.
 pub(crate) fn no_answer(within: Duration) -> String {
     format!("no answer within {within:?}")
 }
 
-/// Whether the database does not answer at present: something has waited for
-/// it for longer than `patience`, or waited in vain a moment ago.
+/// Whether the database does not answer at present.
+///
+/// That is so if a statement has waited for longer than `patience`, or reached its deadline shortly
+/// before.
 pub(crate) fn is_silent(patience: Duration) -> bool {
     let now = now();
     let last = LAST_SHOT.load(Ordering::Relaxed);
@@ -268,8 +271,7 @@ pub(crate) fn is_silent(patience: Duration) -> bool {
 /// Milliseconds.
 const LATELY: u64 = 10_000;
 
-/// The thread that shuts down the sockets of connections whose deadline has
-/// passed.
+/// Runs the thread that shuts down the sockets of connections whose deadline has passed.
 fn guard() {
     let mut last = clock::instant();
     loop {
@@ -297,7 +299,7 @@ fn shoot() {
     let tags: Vec<u32> = overdue.iter().map(|slot| slot.tag).collect();
     let shut = sockets::shut_down(&tags);
     for slot in overdue {
-        // One that was cut may take a moment to be noticed.
+        // A shutdown may take a moment to be noticed.
         let is_cut = shut.contains(&slot.tag);
         if !slot.is_reported.swap(true, Ordering::Relaxed) && !is_cut {
             let limit = Duration::from_millis(slot.limit.load(Ordering::Relaxed));
@@ -309,8 +311,9 @@ fn shoot() {
     }
 }
 
-/// Whether its deadline has passed and it still waits. While it waits it is
-/// shot at every tick: libpq may have gone on to its next host.
+/// Whether its deadline has passed and it still waits.
+///
+/// While it waits, the socket is shut down at every tick: libpq may have moved on to its next host.
 fn is_overdue(slot: &Slot, now: u64) -> bool {
     let deadline = slot.deadline.load(Ordering::SeqCst);
     let since = slot.since.load(Ordering::Relaxed);

@@ -54,7 +54,7 @@ fn each_statement_has_its_own_time() {
     drop(armed);
     deadline.again();
     assert_eq!(deadline.0.deadline.load(Ordering::SeqCst), DISARMED);
-    // Nothing ends it now.
+    // Nothing closes it now.
     stream.set_read_timeout(Some(SOON)).unwrap();
     assert!(stream.read(&mut [0]).is_err());
     assert_eq!(deadline.missed(), None);
@@ -86,7 +86,7 @@ fn a_descriptor_that_is_no_socket_is_left_alone() {
     file.metadata().unwrap();
 }
 
-/// Another socket with the number would be shut down beside the connection's.
+/// Another socket with this number would be shut down together with the connection's.
 #[test]
 fn a_number_that_a_socket_has_already_is_passed_over() {
     let (_server, _stranger) = silent(12_010);

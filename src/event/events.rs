@@ -1,10 +1,10 @@
-//! What happened: to whom it matters, and one log line each.
+//! Events: what happened and to which job or process, with one log line each.
 
 use crate::job::id::JobId;
 use chrono::{DateTime, Utc};
 use std::time::Duration;
 
-/// Something that happened to a job or a process.
+/// An event of a job or a process.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Event<'a> {
@@ -15,20 +15,20 @@ pub enum Event<'a> {
         /// Its name.
         name: &'a str,
     },
-    /// A process ended in good order.
+    /// A process stopped normally.
     Deregistered {
         /// Its kind.
         kind: &'a str,
         /// Its name.
         name: &'a str,
     },
-    /// A process has begun to stop: it claims nothing more.
+    /// A process has started to stop and claims no more jobs.
     Stopping {
         /// `Worker`, `Dispatcher` or `Supervisor`.
         kind: &'a str,
     },
-    /// A worker has taken a job. It begins as soon as a thread gets to it, or
-    /// is released when a stop comes first.
+    /// A worker claimed a job. The job starts as soon as a thread is free, or is released if a stop
+    /// comes first.
     Claimed {
         /// The job.
         job: JobId,
@@ -39,13 +39,13 @@ pub enum Event<'a> {
         /// The claim.
         claim: i64,
     },
-    /// A thread begins to perform a job.
+    /// A thread starts to perform a job.
     Started {
         /// The job.
         job: JobId,
         /// Its class.
         class: &'a str,
-        /// 1 for the first attempt.
+        /// The number of the attempt, starting at 1.
         attempt: u32,
     },
     /// A job finished.
@@ -57,7 +57,7 @@ pub enum Event<'a> {
         /// How long it ran.
         ran: Duration,
     },
-    /// A job failed for good.
+    /// A job failed permanently.
     Failed {
         /// The job.
         job: JobId,
@@ -67,10 +67,10 @@ pub enum Event<'a> {
         ran: Duration,
         /// The kind of its error.
         kind: &'a str,
-        /// The message of its error, as it is kept with the job.
+        /// The message of its error, as stored with the job.
         message: &'a str,
     },
-    /// An attempt failed, and the job is tried again.
+    /// An attempt failed, and the job will be retried.
     Retried {
         /// The job.
         job: JobId,
@@ -80,21 +80,21 @@ pub enum Event<'a> {
         ran: Duration,
         /// The kind of its error.
         kind: &'a str,
-        /// The message of its error, as it is kept among its attempts.
+        /// The message of its error, as stored with its attempts.
         message: &'a str,
-        /// How long until the next attempt.
+        /// The delay until the next attempt.
         delay: Duration,
     },
-    /// A job asked to be run later.
+    /// A job asked to run again later.
     Snoozed {
         /// The job.
         job: JobId,
         /// Its class.
         class: &'a str,
-        /// How much later.
+        /// The delay until its next run.
         delay: Duration,
     },
-    /// A job ended by its own word, without having failed.
+    /// A job was discarded: its code ended it without success, but it has not failed.
     Discarded {
         /// The job.
         job: JobId,
@@ -102,11 +102,11 @@ pub enum Event<'a> {
         class: &'a str,
         /// The kind of the reason.
         kind: &'a str,
-        /// The message of the reason, as it is kept among its attempts.
+        /// The message of the reason, as stored with its attempts.
         message: &'a str,
     },
-    /// A job has overrun its timeout and the grace, and still runs. What will
-    /// become of it is written down with its claim.
+    /// A job has exceeded its timeout and the grace, and is still running. Its outcome is stored
+    /// with its claim.
     TimedOut {
         /// The job.
         job: JobId,
@@ -114,24 +114,24 @@ pub enum Event<'a> {
         class: &'a str,
         /// How long it has run.
         ran: Duration,
-        /// Whether the process ends for its sake.
+        /// Whether the process exits because of it.
         ends_process: bool,
     },
     /// A job was cancelled while a process held it.
     Cancelled {
         /// The job.
         job: JobId,
-        /// Its class; empty where a supervisor ended it, which knows none.
+        /// Its class; empty if a supervisor ended it, which does not read it.
         class: &'a str,
     },
-    /// Claims were given back without having run to an end.
+    /// Claims were released before their jobs completed.
     Released {
         /// How many.
         count: usize,
-        /// Why.
+        /// The reason.
         why: &'a str,
     },
-    /// The end of a job came too late: its claim belonged to somebody else.
+    /// A job ended too late: its claim had been taken over.
     Fenced {
         /// The job.
         job: JobId,
@@ -143,13 +143,13 @@ pub enum Event<'a> {
         /// How many.
         count: usize,
     },
-    /// A concurrency key had a free slot that nobody was about to give to its
-    /// blocked jobs, as when a row was deleted by hand. They go on now.
+    /// A concurrency key had a free slot and blocked jobs that no process was about to promote, for
+    /// example after a row was deleted by hand. The jobs continue now.
     Overlooked {
         /// The key.
         key: &'a str,
     },
-    /// A recurring task was due, and its job enqueued.
+    /// A recurring task was due, and its job was enqueued.
     Ticked {
         /// The task's key.
         task: &'a str,
@@ -158,41 +158,39 @@ pub enum Event<'a> {
         /// The job.
         job: JobId,
     },
-    /// A tick of a recurring task was dropped, because the job of the one
-    /// before it had not ended.
+    /// A tick of a recurring task was dropped because the job of the previous tick had not ended.
     TickDropped {
         /// The task's key.
         task: &'a str,
         /// When it was due.
         tick: DateTime<Utc>,
     },
-    /// Ticks of a recurring task had no job, because no scheduler was there
-    /// to fire them in time.
+    /// Ticks of a recurring task had no job because no scheduler was running to fire them in time.
     TicksMissed {
         /// The task's key.
         task: &'a str,
-        /// When the first of them was due.
+        /// When the first missed tick was due.
         since: DateTime<Utc>,
     },
-    /// A recurring task is not fired, or not as this program has it.
+    /// A recurring task is not fired, or not with this program's definition.
     TaskRefused {
-        /// Which, and why.
+        /// The task and the reason.
         reason: &'a str,
     },
-    /// The supervisor took away what had been kept for long enough.
+    /// The supervisor deleted jobs and results whose retention was over.
     Cleared {
-        /// How many finished jobs.
+        /// The number of finished jobs.
         finished: usize,
-        /// How many failed jobs.
+        /// The number of failed jobs.
         failed: usize,
-        /// How many results.
+        /// The number of results.
         results: usize,
     },
-    /// A process lost its registration, or could not beat for too long.
+    /// A process lost its registration, or could not send a heartbeat for too long.
     Lost {
         /// Its name.
         name: &'a str,
-        /// Why.
+        /// The reason.
         why: &'a str,
     },
     /// A dead process was pruned and its claims recovered.
@@ -203,18 +201,18 @@ pub enum Event<'a> {
         name: &'a str,
         /// How it died.
         how: &'a str,
-        /// How many jobs are ready again.
+        /// The number of jobs that are ready again.
         released: usize,
-        /// How many wait for a while first.
+        /// The number of jobs that become ready after a delay.
         delayed: usize,
-        /// How many failed.
+        /// The number of failed jobs.
         failed: usize,
     },
     /// A job was running when its process died.
     Stalled {
         /// The job.
         job: JobId,
-        /// What became of it: `released`, `delayed` or `failed`.
+        /// Its outcome: `released`, `delayed` or `failed`.
         outcome: &'a str,
     },
     /// The supervisor started a child program.
@@ -222,50 +220,50 @@ pub enum Event<'a> {
         /// Its process id.
         pid: u32,
     },
-    /// A child program ended.
+    /// A child program exited.
     ChildExited {
         /// Its process id.
         pid: u32,
-        /// How it ended.
+        /// How it exited.
         how: &'a str,
     },
-    /// A child program ends again and again, soon after each start: somebody
-    /// should look at it. Told from the fifth time in a row on.
+    /// A child program repeatedly exits soon after its start and should be examined. Reported from
+    /// the fifth time in a row on.
     CrashLoop {
         /// The program.
         program: &'a str,
-        /// How often in a row it has ended soon, or could not be started.
+        /// The number of consecutive times that it exited early or could not be started.
         exits: u32,
-        /// How long until the next start.
+        /// The delay until the next start.
         delay: Duration,
     },
-    /// A worker makes room for a new one: it claims no more, and ends when its
-    /// jobs have.
+    /// A worker is being replaced by a new one: it claims no more, and exits when its jobs have
+    /// ended.
     Recycling {
-        /// Why.
+        /// The reason.
         why: &'a str,
     },
-    /// A worker or supervisor was told to claim no more.
+    /// A worker or supervisor became quiet and claims no more jobs.
     Quieted,
-    /// A worker or supervisor was told to claim again.
+    /// A worker or supervisor resumed claiming.
     Resumed,
-    /// A supervisor stopped without recovering the jobs of a child, because the
-    /// database was away. The next supervisor recovers them.
+    /// A supervisor stopped without recovering the jobs of a child, because the database was
+    /// unavailable. The next supervisor recovers them.
     LeftBehind {
         /// The process id of the child.
         pid: u32,
-        /// How it ended: `was killed by signal 9`, `exited with code 75`.
+        /// How it exited, such as `was killed by signal 9` or `exited with code 75`.
         how: &'a str,
     },
     /// A loop could not reach the database, and keeps trying.
     Unreachable {
         /// What was tried.
         action: &'a str,
-        /// What the database answered.
+        /// What the database reported.
         reason: &'a str,
     },
-    /// The database is lost for good: a SQLite file that was removed,
-    /// replaced or corrupted, or tables that are missing. The process stops.
+    /// The database is permanently unusable: a SQLite file was removed, replaced or corrupted, or
+    /// tables are missing. The process stops.
     Broken {
         /// What happened, and what to do.
         reason: &'a str,

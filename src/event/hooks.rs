@@ -1,4 +1,4 @@
-//! What an application does when its processes start, stop and end.
+//! Application code that runs when processes start, stop and exit.
 
 use crate::error::{Error, Result};
 use std::any::Any;
@@ -6,7 +6,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// The worker, dispatcher, scheduler or supervisor that a hook is called for.
+/// The worker, dispatcher, scheduler or supervisor for which a hook is called.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProcessInfo {
@@ -14,22 +14,22 @@ pub struct ProcessInfo {
     pub kind: &'static str,
     /// The host it runs on.
     pub hostname: String,
-    /// The id of the operating system's process.
+    /// The id of the operating system process.
     pub pid: u32,
 }
 
-/// What to do when a process starts, stops and ends. Each of them may be asked
-/// several times, and runs what it was given in that order.
+/// Functions to call when a process starts, stops and exits. Each kind may be added several times;
+/// they run in that order.
 ///
 /// | hook | when | where |
 /// |---|---|---|
-/// | [`on_start`](Hooks::on_start) | the settings and the tables serve; nothing is registered or claimed yet | on the thread that starts it |
-/// | [`on_stop`](Hooks::on_stop) | a stop has begun, whoever asked for it; jobs still run | beside the stop, on a thread of its own |
-/// | [`on_exit`](Hooks::on_exit) | all has ended: the jobs, the heartbeat and the process' row | on a thread of its own |
+/// | [`on_start`](Hooks::on_start) | the settings and the tables were checked; nothing is registered or claimed yet | on the thread that starts it |
+/// | [`on_stop`](Hooks::on_stop) | a stop has started, whatever its cause; jobs still run | during the stop, on a thread of its own |
+/// | [`on_exit`](Hooks::on_exit) | everything has ended: the jobs, the heartbeat and the process row | on a thread of its own |
 ///
-/// A process that is killed runs none. A hook that panics is logged, and the
-/// others run. The end waits 5 seconds for those of `on_stop` and of `on_exit`
-/// and then goes on without them.
+/// A process that is killed runs none. A panic in a hook is logged, and the other hooks still run.
+/// The process waits up to 5 s each for the hooks of `on_stop` and of `on_exit`, then exits without
+/// them.
 ///
 /// ```
 /// use windlass::Hooks;
@@ -56,13 +56,13 @@ type Start =
 type Hook = dyn Fn(&ProcessInfo) + Send + Sync;
 
 impl Hooks {
-    /// Does nothing yet.
+    /// Creates an empty set of hooks.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Before the process registers and claims anything. An error refuses the
-    /// start, which then fails with [`Error::Hook`](crate::Error::Hook).
+    /// Adds a hook that runs before the process registers and claims anything. If it returns an
+    /// error, the process does not start and returns [`Error::Hook`](crate::Error::Hook).
     pub fn on_start(
         mut self,
         hook: impl Fn(&ProcessInfo) -> Result<(), Box<dyn std::error::Error + Send + Sync>>
@@ -74,13 +74,13 @@ impl Hooks {
         self
     }
 
-    /// When a stop has begun, while jobs still run.
+    /// Adds a hook that runs when a stop has started, while jobs still run.
     pub fn on_stop(mut self, hook: impl Fn(&ProcessInfo) + Send + Sync + 'static) -> Self {
         self.stop.push(Arc::new(hook));
         self
     }
 
-    /// When all has ended.
+    /// Adds a hook that runs when everything has ended.
     pub fn on_exit(mut self, hook: impl Fn(&ProcessInfo) + Send + Sync + 'static) -> Self {
         self.exit.push(Arc::new(hook));
         self
@@ -94,7 +94,7 @@ impl Hooks {
         !self.exit.is_empty()
     }
 
-    /// The first error ends it.
+    /// Runs the hooks until the first error.
     pub(crate) fn run_start(&self, process: &ProcessInfo) -> Result<()> {
         for hook in &self.start {
             let refused = caught("on_start", process, || hook(process));
@@ -119,7 +119,7 @@ impl Hooks {
     }
 }
 
-/// `None`: it panicked, which is logged and goes no further.
+/// Returns `None` if it panicked, which is logged and stops there.
 fn caught<T>(hook: &str, process: &ProcessInfo, work: impl FnOnce() -> T) -> Option<T> {
     let result = catch_unwind(AssertUnwindSafe(work));
     let payload: Box<dyn Any + Send> = match result {
@@ -127,7 +127,7 @@ fn caught<T>(hook: &str, process: &ProcessInfo, work: impl FnOnce() -> T) -> Opt
         Err(payload) => payload,
     };
     let kind = process.kind;
-    log::error!(hook, kind; "a hook of {hook} panicked; the {kind} goes on");
+    log::error!(hook, kind; "a hook of {hook} panicked; the {kind} continues");
     // The payload's own destructor may panic as well.
     let _ = catch_unwind(AssertUnwindSafe(|| drop(payload)));
     None

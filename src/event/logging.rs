@@ -1,22 +1,23 @@
-//! One log line an event.
+//! One log line for each event.
 
 use crate::error::one_line;
 use crate::event::events::Event;
 use std::time::Duration;
 
-/// One line an event, with key-values; never a job's arguments, except what the
-/// message of its error contains, if `messages` are to be logged.
+/// Logs one line for each event, with key-values.
+///
+/// A job's arguments are never logged, except where the message of its error contains them and
+/// `messages` is set.
 pub(crate) fn log_event(event: &Event<'_>, messages: bool) {
     if !log_run(event) && !log_end(event, messages) && !log_recurring(event) {
         log_process(event);
     }
 }
 
-/// What happened to a job that has not ended. False: the event is of another
-/// kind.
+/// Logs events of jobs that have not ended. Returns `false` if the event is of another kind.
 fn log_run(event: &Event<'_>) -> bool {
     match *event {
-        // One line a job is enough: these are for who looks closer.
+        // One line for each job is enough; these are for closer examination.
         Event::Claimed {
             job,
             class,
@@ -52,7 +53,7 @@ fn log_run(event: &Event<'_>) -> bool {
     true
 }
 
-/// How one job ended, or its attempt. False: the event is of another kind.
+/// Logs the outcome of a job or an attempt. Returns `false` if the event is of another kind.
 fn log_end(event: &Event<'_>, messages: bool) -> bool {
     let why = |kind: &str, message: &str| reason(kind, message, messages);
     match *event {
@@ -99,7 +100,7 @@ fn log_end(event: &Event<'_>, messages: bool) -> bool {
             log::info!(job = job.0, class; "cancelled job {job}");
         }
         Event::Fenced { job, claim } => {
-            log::warn!(job = job.0, claim; "fenced: job {job} ended too late, claim {claim} was no longer ours");
+            log::warn!(job = job.0, claim; "fenced: job {job} ended too late, claim {claim} was lost before");
         }
         Event::Stalled { job, outcome } => {
             log::warn!(job = job.0, outcome; "stalled: job {job} was running when its process died; {outcome}");
@@ -109,7 +110,7 @@ fn log_end(event: &Event<'_>, messages: bool) -> bool {
     true
 }
 
-/// What happened to a recurring task. False: the event is of another kind.
+/// Logs events of recurring tasks. Returns `false` if the event is of another kind.
 fn log_recurring(event: &Event<'_>) -> bool {
     match *event {
         Event::Ticked { task, tick, job } => {
@@ -131,7 +132,7 @@ fn log_recurring(event: &Event<'_>) -> bool {
     true
 }
 
-/// What happened to a process, or to many jobs at once.
+/// Logs events of a process, or of many jobs at once.
 fn log_process(event: &Event<'_>) {
     match *event {
         Event::Registered { kind, name } => log::info!(kind, name; "registered {kind} {name}"),
@@ -142,7 +143,7 @@ fn log_process(event: &Event<'_>) {
             log::debug!(count; "dispatched {count} scheduled executions");
         }
         Event::Overlooked { key } => {
-            log::warn!(key; "the concurrency key {key} had free slots that nobody was about to use, and blocked jobs; they go on now");
+            log::warn!(key; "the concurrency key {key} had free slots and blocked jobs that were not promoted; they continue now");
         }
         Event::Cleared {
             finished,
@@ -175,7 +176,9 @@ fn log_process(event: &Event<'_>) {
             log::error!(program, exits, delay_ms;
                 "{program} ended {exits} times in a row soon after its start; the next start comes in {delay_ms} ms");
         }
-        Event::Recycling { why } => log::info!(why; "this worker makes room for a new one: {why}"),
+        Event::Recycling { why } => {
+            log::info!(why; "this worker is being replaced by a new one: {why}")
+        }
         Event::Quieted => log::info!("quiet: claiming nothing more"),
         Event::Resumed => log::info!("claiming again"),
         Event::LeftBehind { pid, how } => log::error!(pid, how;
@@ -190,7 +193,7 @@ fn log_process(event: &Event<'_>) {
     }
 }
 
-/// The kind of an error, with its message if messages are logged.
+/// Returns the kind of an error, with its message if messages are logged.
 fn reason(kind: &str, message: &str, messages: bool) -> String {
     if messages && !message.is_empty() {
         format!("{kind}: {}", in_a_line(message))
@@ -199,8 +202,9 @@ fn reason(kind: &str, message: &str, messages: bool) -> String {
     }
 }
 
-/// A message as one line, cut after 500 characters: each control character,
-/// line breaks among them, becomes a space, and spaces in a row become one.
+/// Returns a message as one line, cut after 500 characters.
+///
+/// Each control character, including line breaks, becomes a space, and several spaces become one.
 fn in_a_line(message: &str) -> String {
     const MOST: usize = 500;
     let is_gap = |c: char| c.is_control() || c.is_whitespace();

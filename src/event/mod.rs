@@ -1,4 +1,4 @@
-//! What happens in a process: events, subscribers, log lines and hooks.
+//! Events of a process, with subscribers, log lines and hooks.
 
 pub(crate) mod events;
 pub(crate) mod hooks;

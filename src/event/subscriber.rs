@@ -1,4 +1,4 @@
-//! Passes events to the log and to the program's own functions.
+//! Passes events to the log and to the application's functions.
 
 use crate::event::events::Event;
 use crate::event::logging;
@@ -6,8 +6,9 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// Hears every event, on the thread where it happened: be quick. A panic in it
-/// is logged and ends the process in good order, with exit code 70.
+/// Receives every event, on the thread where it happened, so it must return quickly.
+///
+/// A panic in it is logged, and the process stops in an orderly way with exit code 70.
 #[derive(Clone, Default)]
 pub struct Subscriber {
     hear: Option<Arc<Hear>>,
@@ -20,9 +21,10 @@ type Hear = dyn Fn(&Event<'_>) + Send + Sync;
 type OnPanic = dyn Fn() + Send + Sync;
 
 impl Subscriber {
-    /// Calls `hear` for every event, after it was logged. A panic in `hear` is
-    /// logged, does not unwind into the thread that emitted the event, and
-    /// ends the process in good order, with exit code 70.
+    /// Creates a subscriber that calls `hear` for every event, after the event was logged.
+    ///
+    /// A panic in `hear` is logged and does not unwind into the thread that emitted the event. The
+    /// process then stops in an orderly way, with exit code 70.
     pub fn new(hear: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
         Subscriber {
             hear: Some(Arc::new(hear)),
@@ -31,16 +33,17 @@ impl Subscriber {
         }
     }
 
-    /// Whether the log has the messages of errors of jobs, each in one line
-    /// of at most 500 characters, beside their kinds. Default: it has. Turn it
-    /// off where messages may contain what must not be in a log; they are kept
-    /// with the job all the same, and events have them.
+    /// Sets whether the log contains the error messages of jobs, beside their kinds. Default:
+    /// `true`.
+    ///
+    /// Each message is one line of at most 500 characters. Turn this off if messages may contain
+    /// data that must not be logged. The job and its events keep them in any case.
     pub fn log_messages(mut self, logged: bool) -> Self {
         self.hides_messages = !logged;
         self
     }
 
-    /// The same, for a process that does not outlive a panic of it.
+    /// Sets what happens after a panic, for a process that stops then.
     pub(crate) fn on_panic(&self, then: impl Fn() + Send + Sync + 'static) -> Self {
         Subscriber {
             hear: self.hear.clone(),
@@ -49,12 +52,12 @@ impl Subscriber {
         }
     }
 
-    /// Logs an event and passes it on.
+    /// Logs an event and passes it to the function.
     pub(crate) fn emit(&self, event: &Event<'_>) {
         logging::log_event(event, !self.hides_messages);
         let Some(hear) = &self.hear else { return };
-        // It must not take along the thread it runs on: what a finisher or a
-        // heartbeat has begun, it has to end.
+        // A panic must not unwind the thread it runs on: a finisher or a heartbeat must complete
+        // what it has started.
         if catch_unwind(AssertUnwindSafe(|| hear(event))).is_err() {
             log::error!("a subscriber panicked: this process stops");
             if let Some(then) = &self.on_panic {

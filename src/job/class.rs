@@ -1,4 +1,4 @@
-//! What a job is: the trait, what it sees while it runs, how it may end.
+//! The `Job` trait.
 
 use crate::db::AsConn;
 use crate::db::model::new_row::NewRow;
@@ -6,14 +6,15 @@ use crate::db::model::outcome::Hook;
 use crate::error::{Error, Result};
 use crate::job::concurrency::Concurrency;
 use crate::job::context::Context;
+use crate::job::enqueued::Enqueued;
 use crate::job::error::{JobError, JobResult};
-use crate::job::new_job::{Enqueued, NewJob};
+use crate::job::new_job::NewJob;
 use crate::job::policy::Policy;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::time::Duration;
 
-/// A type of job: its arguments are the fields of the type that implements it.
+/// A type of job, whose fields are the job's arguments.
 ///
 /// ```
 /// use serde::{Deserialize, Serialize};
@@ -41,56 +42,61 @@ use std::time::Duration;
 /// }
 /// ```
 pub trait Job: Serialize + DeserializeOwned + Send + 'static {
-    /// The class name under which jobs of this type are stored. It stays the
-    /// same while such jobs wait; see [`ALIASES`](Self::ALIASES).
+    /// The class name under which jobs of this type are stored.
+    ///
+    /// Do not change it while such jobs wait; see [`ALIASES`](Self::ALIASES).
     const NAME: &'static str;
-    /// Former names of this type, still performed.
+    /// Former names of this type, which are still performed.
     const ALIASES: &'static [&'static str] = &[];
-    /// The queue, unless one enqueue says otherwise.
+    /// The queue, unless the enqueue sets another.
     const QUEUE: &'static str = "default";
-    /// Smaller is more important.
+    /// The priority; a smaller number is more important.
     const PRIORITY: i32 = 0;
-    /// How many bytes the arguments may take as JSON.
+    /// The maximum size of the arguments as JSON, in bytes. Default: 64 KiB.
     const MAX_ARGUMENTS: usize = 64 * 1024;
 
-    /// How many bytes what it returns may take as JSON. A job that returns
-    /// more has succeeded, but its result is not kept: instead of it, the
-    /// [`TaskInfo`](crate::TaskInfo) has an `error` that says so.
+    /// The maximum size of the returned value as JSON, in bytes. Default: 64 KiB.
+    ///
+    /// A job that returns more succeeds, but its result is not kept: its
+    /// [`TaskInfo`](crate::TaskInfo) has an `error` that explains this.
     const MAX_RESULT: usize = 64 * 1024;
 
     /// The fields of the arguments that are secret: `windlass`, the logs and
-    /// [`job_details`](crate::job_details) print them as `[hidden]`. A name
-    /// hides the fields of this name at any depth; with dots, as in
-    /// `card.number`, only those within such fields. They are stored as they
-    /// are: a reader of the database sees them.
+    /// [`job_details`](crate::job_details) print them as `[hidden]`.
     ///
-    /// A worker writes the names down when it starts; the arguments of classes
-    /// that no worker has named are hidden as a whole.
+    /// A name hides every field with this name, at any depth. A name with dots is a path:
+    /// `card.number` hides only `number` within `card`. The database still contains the values, so
+    /// anyone who can read it sees them.
+    ///
+    /// A worker records these names when it starts. Until a worker has done so for a class, all
+    /// arguments of that class are hidden.
     const REDACT: &'static [&'static str] = &[];
 
-    /// What the application lends to jobs of this type; `()` for nothing.
+    /// The application's state, which jobs of this type borrow; `()` for none.
     type State: Send + Sync + 'static;
-    /// What performing gives; `()` for nothing. Whoever enqueued the job can
-    /// ask for it, see [`wait_for`](crate::wait_for).
+    /// The value that the job returns; `()` for none. Callers can read it with
+    /// [`wait_for`](crate::wait_for).
     type Output: Serialize;
 
-    /// Does the work. An error or a panic is a failed attempt, after which the
-    /// [`policy`](Self::policy) decides; a [`JobError`] may decide itself.
+    /// Does the work of the job.
+    ///
+    /// An error or a panic makes the attempt fail, and the [`policy`](Self::policy) decides what
+    /// happens next. A [`JobError`] can override the policy.
     ///
     /// # Errors
-    /// Whatever goes wrong; `?` works on any error.
+    /// Any error that makes the attempt fail; `?` accepts every error type.
     fn perform(self, cx: &Context<'_, Self::State>) -> JobResult<Self::Output>;
 
-    /// How often it is tried, how long it may take, and what is kept of it,
-    /// unless one enqueue says otherwise. Default: one attempt, at least
-    /// once, without a time limit.
+    /// Returns how often the job is tried, how long it may run and what is kept of it, unless the
+    /// enqueue sets otherwise.
+    ///
+    /// Default: one attempt, at least once, without a time limit.
     fn policy() -> Policy {
         Policy::new()
     }
 
-    /// What only one job at a time may be about, see
-    /// [`NewJob::unique_id`](crate::NewJob::unique_id), unless one enqueue
-    /// says otherwise. Default: nothing.
+    /// Returns the [unique id](crate::NewJob::unique_id), which only one job may hold at a time,
+    /// unless the enqueue sets another. Default: `None`.
     ///
     /// ```
     /// # use serde::{Deserialize, Serialize};
@@ -112,30 +118,32 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
         None
     }
 
-    /// How many jobs of which key may be under way at once, see
-    /// [`Concurrency`], unless one enqueue says otherwise. Default: no limit.
+    /// Returns the [concurrency limit](Concurrency) of this job, unless the enqueue sets another.
+    /// Default: `None`, no limit.
     fn concurrency(&self) -> Option<Concurrency> {
         None
     }
 
-    /// How long to wait before the next attempt, for a type that knows better
-    /// than a [`Backoff`](crate::Backoff); `attempt` is the one that failed, 1
-    /// the first. `None`: as the policy says.
+    /// Returns the delay before the next attempt, for types that need more than a
+    /// [`Backoff`](crate::Backoff).
+    ///
+    /// `attempt` is the attempt that failed, starting at 1. Returns `None` to use the policy's
+    /// back-off.
     fn retry_in(attempt: u32, error: &JobError) -> Option<Duration> {
         let _ = (attempt, error);
         None
     }
 
-    /// Enqueues the job with the defaults of its type, on the caller's own
-    /// connection and in the caller's own transaction, if there is one: a
-    /// rollback takes the job along.
+    /// Enqueues the job with the defaults of its type, on the given connection.
     ///
-    /// On SQLite, begin a transaction that enqueues after reading with
-    /// `immediate_transaction`: a deferred one is refused at once when
-    /// another process writes in between.
+    /// If a transaction is open on the connection, the job is part of it: a rollback also removes
+    /// the job.
+    ///
+    /// On SQLite, use `immediate_transaction` for a transaction that enqueues after reading. SQLite
+    /// rejects a deferred one immediately if another process writes in between.
     ///
     /// # Errors
-    /// When a limit is broken (nothing was sent then) or a statement fails.
+    /// If a limit is exceeded (before any SQL is sent) or a statement fails.
     fn enqueue<C: AsConn + ?Sized>(self, conn: &mut C) -> Result<Enqueued>
     where
         Self: Sized,
@@ -145,10 +153,10 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
 }
 
 impl NewJob {
-    /// Takes the job's arguments and the defaults of its type.
+    /// Creates a job with the given arguments and the defaults of its type.
     ///
     /// # Errors
-    /// When the arguments cannot be written as JSON.
+    /// If the arguments cannot be serialized to JSON.
     pub fn new<J: Job>(job: &J) -> Result<Self> {
         let arguments = serde_json::to_string(job).map_err(|error| Error::InvalidJob {
             class: J::NAME.to_owned(),
@@ -168,9 +176,10 @@ impl NewJob {
 }
 
 impl Policy {
-    /// When the job has failed for good, enqueues a job of type `J` in the
-    /// same transaction, whoever notices: also a supervisor that has none of
-    /// the program's code. It gets a [`JobFailed`] as its arguments.
+    /// Enqueues a job of type `J` when this job has failed permanently, in the same transaction.
+    ///
+    /// It receives a [`JobFailed`](crate::JobFailed) as its arguments. This also works if a
+    /// supervisor detects the failure, even one without the program's code.
     pub fn on_failure<J: Job>(mut self) -> Self {
         self.on_failure = Some(Hook {
             class: J::NAME.to_owned(),

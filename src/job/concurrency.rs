@@ -1,4 +1,4 @@
-//! Concurrency limits: how many jobs of a key may be under way at once.
+//! Concurrency limits: how many jobs with the same key may run at once.
 
 use crate::db::model::new_row::NewLimit;
 use crate::db::table::semaphores::{self, SemaphoreStatus};
@@ -7,9 +7,9 @@ use crate::db::{AsConn, own};
 use crate::error::{Doing, Result};
 use serde::{Deserialize, Serialize};
 
-/// How many jobs of one key may be ready or running at once.
+/// Limits how many jobs with the same key are ready or running at once.
 ///
-/// A job type says it in [`Job::concurrency`](crate::Job::concurrency), one enqueue in
+/// Set it for a job type in [`Job::concurrency`](crate::Job::concurrency), or for one enqueue in
 /// [`NewJob::concurrency`](crate::NewJob::concurrency).
 ///
 /// ```
@@ -45,14 +45,14 @@ use serde::{Deserialize, Serialize};
 /// # Ok::<(), windlass::Error>(())
 /// ```
 ///
-/// A job has a slot from when it is ready to when its run has ended, whatever
-/// the way, and gives it up while it waits for another attempt. The job that
-/// holds a slot is known by its row: a slot is given back in the transaction
-/// that ends the run, also when that is the pruning of a dead process, so no
-/// time needs to be set after which it would be free.
+/// A job holds a slot from when it becomes ready until its run is over, whatever the outcome. It
+/// releases the slot while it waits for another attempt.
 ///
-/// When the limit of a key is changed, that of the youngest job counts for all
-/// of them.
+/// A slot is released in the transaction that ends the run, even if a supervisor recovers the job
+/// of a dead process. So slots need no expiry time.
+///
+/// If jobs with the same key have different limits, the limit of the most recently enqueued job
+/// applies to all of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[must_use = "a limit does nothing until a job has it"]
 pub struct Concurrency {
@@ -62,25 +62,27 @@ pub struct Concurrency {
     on_conflict: LimitConflict,
 }
 
-/// What becomes of a job for which there is no slot.
+/// What happens to a job if no slot is free.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum LimitConflict {
-    /// It is blocked until a slot is free. Blocked jobs go on by priority, and
-    /// then by age.
+    /// The job is blocked until a slot is free. Blocked jobs continue in order of priority, then
+    /// age.
     #[default]
     Block,
-    /// It ends as [discarded](crate::AttemptOutcome::Discarded), a moment after its enqueue was
-    /// committed or its time has come. One that has begun before, and comes
-    /// back for another attempt, waits.
+    /// The job is [discarded](crate::AttemptOutcome::Discarded), shortly after its enqueue was
+    /// committed or it became due.
+    ///
+    /// A job that has already run and waits for another attempt is blocked instead.
     Discard,
 }
 
 impl Concurrency {
-    /// One at a time for this key, which may be anything that can be written:
-    /// a number, a name; a constant, for one at a time in all. With its group
-    /// it has at most 255 bytes.
+    /// Creates a limit of one job at a time for this key.
+    ///
+    /// The key is anything that implements `ToString`. Use a constant to limit all jobs of the type
+    /// together. Key and group may have at most 255 bytes together.
     pub fn new(key: impl ToString) -> Self {
         Concurrency {
             key: key.to_string(),
@@ -90,26 +92,26 @@ impl Concurrency {
         }
     }
 
-    /// So many at once; at least 1. Default: 1.
+    /// Sets how many jobs may hold a slot at once, at least 1. Default: 1.
     pub fn limit(mut self, jobs: u32) -> Self {
         self.limit = jobs;
         self
     }
 
-    /// Job types that name the same group share their keys. Default: the name
-    /// of the type, whose keys are its own then.
+    /// Sets the group: job types with the same group share their keys. Default: the name of the
+    /// type, so that its keys are its own.
     pub fn group(mut self, name: impl Into<String>) -> Self {
         self.group = Some(name.into());
         self
     }
 
-    /// What becomes of those that find no slot. Default: they wait.
+    /// Sets what happens to jobs that find no free slot. Default: they wait.
     pub fn on_conflict(mut self, policy: LimitConflict) -> Self {
         self.on_conflict = policy;
         self
     }
 
-    /// The columns of a job of this class; an error says what is wrong.
+    /// Returns the columns for a job of this class, or the reason why the limit is invalid.
     pub(crate) fn of_class(&self, class: &str) -> std::result::Result<NewLimit, String> {
         let group = self.group.as_deref().unwrap_or(class);
         let key = format!("{group}/{}", self.key);
@@ -121,13 +123,13 @@ impl Concurrency {
         }
         if key == unique_jobs::AGAIN {
             return Err(format!(
-                "the concurrency key `{key}` is taken by Windlass itself"
+                "the concurrency key `{key}` is reserved by Windlass"
             ));
         }
         let slots = i32::try_from(self.limit).unwrap_or(i32::MAX);
         if slots == 0 {
             return Err(
-                "its concurrency limit is 0, so that it could never run; pause its queue instead"
+                "its concurrency limit is 0, so it could never run; pause its queue instead"
                     .to_owned(),
             );
         }
@@ -141,22 +143,21 @@ impl Concurrency {
 
 const MAX_KEY: usize = 255;
 
-/// Every concurrency key with jobs that wait or run, and how its slots stand.
+/// Returns every concurrency key with waiting or running jobs, and the state of its slots.
 ///
 /// # Errors
-/// When the database does not answer or has no tables.
+/// If the database does not answer or has no tables.
 pub fn semaphores<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<SemaphoreStatus>> {
-    semaphores::all(&mut own(conn)).doing("look at the concurrency keys")
+    semaphores::all(&mut own(conn)).doing("read the concurrency keys")
 }
 
-/// What of the limits does not hold, one sentence each.
+/// Returns the violations of concurrency limits, one sentence each.
 ///
-/// Nothing, unless rows were changed by hand, or a limit was lowered while
-/// more jobs ran than the new one allows. Reads every job that is ready or
-/// runs.
+/// The list is empty unless rows were changed by hand, or a limit was lowered while more jobs were
+/// running than it allows. This reads every ready or running job.
 ///
 /// # Errors
-/// When the database does not answer or has no tables.
+/// If the database does not answer or has no tables.
 pub fn check_semaphores<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<String>> {
     semaphores::check(&mut own(conn)).doing("check the concurrency limits")
 }

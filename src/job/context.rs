@@ -1,4 +1,6 @@
-//! What a job sees of its run.
+//! The context of a run.
+
+use crate::job::signals::Signals;
 
 use crate::clock;
 use crate::db::model::claim::{Fence, Finished};
@@ -7,26 +9,15 @@ use crate::db::{Database, DbConnection, Typed};
 use crate::error::Result;
 use crate::job::error::Interrupted;
 use crate::job::id::JobId;
-use crate::job::lease::Lease;
 use crate::job::policy::Policy;
-use crate::job::running::Live;
 use crate::job::step_memory::Steps;
 use chrono::{DateTime, NaiveDateTime, Utc};
 use std::fmt;
 use std::ops::Deref;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// What a process tells the jobs it runs.
-#[derive(Debug, Clone)]
-pub(crate) struct Signals {
-    pub(crate) stopping: Arc<AtomicBool>,
-    pub(crate) lease: Arc<Lease>,
-    pub(crate) live: Arc<Live>,
-}
-
-/// One run of a job: what the framework knows about it.
+/// One run of a job, as the framework sees it.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) job_id: i64,
@@ -35,22 +26,22 @@ pub(crate) struct Run {
     pub(crate) unique_id: Option<String>,
     pub(crate) queue_name: String,
     pub(crate) attempt: u32,
-    /// Of the enqueue, the type and the program together.
+    /// The policies of the enqueue, the type and the program combined.
     pub(crate) policy: Policy,
     pub(crate) enqueued_at: NaiveDateTime,
     pub(crate) scheduled_at: Option<NaiveDateTime>,
     pub(crate) signals: Signals,
     pub(crate) database: Database,
-    /// What becomes of the job's row when it finishes.
+    /// What happens to the job's row when it finishes.
     pub(crate) finished: Finished,
     pub(crate) steps: Steps,
 }
 
-/// What a job sees while it runs.
+/// The context that a job receives in [`Job::perform`](crate::Job::perform).
 ///
-/// It dereferences to the application's state: `cx.deliver(..)` calls a method
-/// of it. Should a later version give this type a method of the same name, that
-/// one is called; `cx.state().deliver(..)` always means the application's.
+/// It dereferences to the application's state: `cx.deliver(..)` calls a method of the state. If a
+/// later version adds a method with the same name to this type, that method is called instead.
+/// `cx.state().deliver(..)` always calls the application's method.
 pub struct Context<'a, S: ?Sized> {
     state: &'a S,
     run: &'a Run,
@@ -61,75 +52,79 @@ impl<'a, S: ?Sized> Context<'a, S> {
         Context { state, run }
     }
 
-    /// What the application lent to this type of job.
+    /// Returns the application's state for this type of job.
     pub fn state(&self) -> &'a S {
         self.state
     }
 
-    /// The job's id.
+    /// Returns the job's id.
     pub fn job_id(&self) -> JobId {
         JobId(self.run.job_id)
     }
 
-    /// The claim's id. It grows with every run of a job, and is never used
-    /// twice: hand it to outside systems as a fencing number, so that they
-    /// can refuse a run that was overtaken.
+    /// Returns the claim's id, which grows with every run of a job and is never reused.
+    ///
+    /// Pass it to external systems as a fencing number, so that they can reject a run that was
+    /// superseded.
     pub fn claim_id(&self) -> i64 {
         self.run.fence.claim_id
     }
 
-    /// The class name under which the job was stored.
+    /// Returns the class name under which the job was stored.
     pub fn class_name(&self) -> &'a str {
         &self.run.class_name
     }
 
-    /// The job's queue.
+    /// Returns the job's queue.
     pub fn queue_name(&self) -> &'a str {
         &self.run.queue_name
     }
 
-    /// 1 for the first attempt. Runs that were cut short by a stop or a crash
-    /// do not count, and neither do those that snoozed.
+    /// Returns the number of this attempt, starting at 1.
+    ///
+    /// Runs that were cut short by a stop or a crash do not count; neither do runs that snoozed.
     pub fn attempt(&self) -> u32 {
         self.run.attempt
     }
 
-    /// When the job was enqueued, by the database's clock.
+    /// Returns when the job was enqueued, by the database's clock.
     pub fn enqueued_at(&self) -> DateTime<Utc> {
         self.run.enqueued_at.and_utc()
     }
 
-    /// Not before when the job was to run, if a time was given.
+    /// Returns the time before which the job was not to run. Returns `None` if no time was set.
     pub fn scheduled_at(&self) -> Option<DateTime<Utc>> {
         self.run.scheduled_at.map(|time| time.and_utc())
     }
 
-    /// The tick of the recurring task for which the job was enqueued: the time
-    /// at which it was due, however late it is. For one that was run by hand,
-    /// when that was. `None`: the job is of no recurring task.
+    /// Returns the tick of the recurring task for which the job was enqueued.
+    ///
+    /// This is the time at which the run was due, even if it is late. For a task that was run by
+    /// hand, it is the time of that. Returns `None` if the job does not belong to a recurring task.
     pub fn tick(&self) -> Option<DateTime<Utc>> {
         self.run.policy.tick.as_ref().map(|tick| tick.at)
     }
 
-    /// The key of the recurring task that enqueued the job.
+    /// Returns the key of the recurring task that enqueued the job, or `None` if there is none.
     pub fn recurring_task(&self) -> Option<&'a str> {
         self.run.policy.tick.as_ref().map(|tick| tick.task.as_str())
     }
 
-    /// Whether the process is asked to stop: a long job may end early with
-    /// [`Interrupted::Stopping`](crate::Interrupted::Stopping), which gives it
-    /// back, or go on for `shutdown_timeout`.
+    /// Returns `true` once the process is stopping.
+    ///
+    /// A long job can return [`Interrupted::Stopping`](crate::Interrupted::Stopping), which
+    /// releases it, or continue for up to `shutdown_timeout`.
     pub fn is_stopping(&self) -> bool {
         self.run.signals.stopping.load(Ordering::Relaxed)
     }
 
-    /// Whether the process lost its claim, so that the job may be running
-    /// elsewhere too. Ask before an effect that must not happen twice.
+    /// Returns `true` if the process lost its claim, so that the job may also be running elsewhere.
+    /// Check this before an effect that must not happen twice.
     pub fn is_lost(&self) -> bool {
         self.run.signals.lease.is_lost()
     }
 
-    /// Whether somebody asked for the job to be cancelled; learnt with a
+    /// Returns `true` once cancellation of the job was requested. The process learns of it with a
     /// heartbeat, so some seconds later.
     pub fn is_cancelled(&self) -> bool {
         self.run.signals.live.is_cancelled()
@@ -143,17 +138,16 @@ impl<'a, S: ?Sized> Context<'a, S> {
         self.run
     }
 
-    /// Returns a connection from the worker's pool, to work or to enqueue with.
+    /// Returns a connection from the worker's pool, for work or for enqueueing.
     ///
-    /// While the database is away, this waits up to 5 minutes, and ends
-    /// earlier when the process stops or [`check`](Self::check) is an error.
+    /// While the database is unavailable, this waits for up to 5 min. It returns earlier if the
+    /// process stops or [`check`](Self::check) returns an error.
     ///
     /// # Errors
-    /// - [`Error::Connect`](crate::Error::Connect) when no connection becomes
-    ///   free within 30 seconds, or can be opened within 5 minutes.
-    /// - [`Error::GaveUp`](crate::Error::GaveUp) when the job should end before
-    ///   that. Pass it on with `?`: the job then ends as interrupted, not as
-    ///   failed because of the database.
+    /// - [`Error::Connect`](crate::Error::Connect) if no connection becomes free within 30 s, or
+    ///   none can be opened within 5 min.
+    /// - [`Error::GaveUp`](crate::Error::GaveUp) if the job should stop before that. Return it with
+    ///   `?`: the job then counts as interrupted, not as failed.
     pub fn connection(&self) -> Result<DbConnection> {
         let check = || {
             self.check()?;
@@ -165,7 +159,7 @@ impl<'a, S: ?Sized> Context<'a, S> {
         self.run.database.get_patiently(check)
     }
 
-    /// The same as Diesel's own type, to be passed on as `&mut *conn`.
+    /// Returns a connection as Diesel's own type, which you pass on as `&mut *conn`.
     ///
     /// ```
     /// # use serde::{Deserialize, Serialize};
@@ -190,19 +184,17 @@ impl<'a, S: ?Sized> Context<'a, S> {
     /// ```
     ///
     /// # Errors
-    /// As for [`connection`](Self::connection), and when the database of the
-    /// queue is SQLite.
+    /// As for [`connection`](Self::connection), and if the queue's database is SQLite.
     #[cfg(feature = "postgres")]
     pub fn postgres(&self) -> Result<crate::db::conn::typed::TypedPostgres> {
         Typed::new(self.connection()?)
     }
 
-    /// The same as Diesel's own type, to be passed on as `&mut *conn`; see
-    /// `postgres` for an example.
+    /// Returns a connection as Diesel's own type, which you pass on as `&mut *conn`. See `postgres`
+    /// for an example.
     ///
     /// # Errors
-    /// As for [`connection`](Self::connection), and when the database of the
-    /// queue is Postgres.
+    /// As for [`connection`](Self::connection), and if the queue's database is Postgres.
     #[cfg(feature = "sqlite")]
     pub fn sqlite(&self) -> Result<crate::db::conn::typed::TypedSqlite> {
         Typed::new(self.connection()?)
@@ -225,24 +217,8 @@ impl<S: ?Sized> fmt::Debug for Context<'_, S> {
     }
 }
 
-impl Signals {
-    /// Whether the job was told of this interruption, or could see for itself
-    /// that it is so. What was told need not hold any more: a heartbeat may
-    /// have got through in the end.
-    pub(crate) fn has_raised(&self, interrupted: Interrupted) -> bool {
-        let live = &self.live;
-        live.raised.load(Ordering::Relaxed) & interrupted.bit() != 0
-            || match interrupted {
-                Interrupted::Lost => self.lease.is_lost(),
-                Interrupted::Stopping => self.stopping.load(Ordering::Relaxed),
-                Interrupted::Cancelled => live.is_cancelled(),
-                Interrupted::TimedOut => live.has_timed_out(),
-            }
-    }
-}
-
 impl<S: ?Sized> Context<'_, S> {
-    /// For a loop in a long job: whether it should go on.
+    /// Returns an error if the job should stop; for loops in long jobs.
     ///
     /// ```
     /// # use serde::{Deserialize, Serialize};
@@ -257,7 +233,7 @@ impl<S: ?Sized> Context<'_, S> {
     ///     type Output = ();
     ///     fn perform(self, cx: &Context<'_, ()>) -> JobResult {
     ///         for user in self.users {
-    ///             cx.check()?; // ends here when somebody cancels the job, or its time is over
+    ///             cx.check()?; // ends here once the job is cancelled or times out
     ///             notify(user);
     ///         }
     ///         Ok(())
@@ -266,16 +242,17 @@ impl<S: ?Sized> Context<'_, S> {
     /// ```
     ///
     /// # Errors
-    /// Why the job should end; pass it on with `?`.
+    /// The reason to stop, an [`Interrupted`]. Return it with `?`.
     pub fn check(&self) -> Result<(), Interrupted> {
         let signals = self.signals();
         signals.live.check(&signals.lease)
     }
 
-    /// Sleeps, and wakes at once when [`check`](Self::check) would be an
-    /// error: for a job that waits for something. While the process stops it
-    /// sleeps on, until the shutdown timeout is over: to end before, ask
-    /// [`is_stopping`](Self::is_stopping) now and then.
+    /// Sleeps for `duration`, and wakes immediately if [`check`](Self::check) would return an
+    /// error.
+    ///
+    /// While the process stops, the sleep continues until the shutdown timeout. To stop earlier,
+    /// check [`is_stopping`](Self::is_stopping) now and then.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -298,7 +275,7 @@ impl<S: ?Sized> Context<'_, S> {
     /// ```
     ///
     /// # Errors
-    /// Why the job should end; pass it on with `?`.
+    /// The reason to stop, an [`Interrupted`]. Return it with `?`.
     pub fn sleep(&self, duration: Duration) -> Result<(), Interrupted> {
         let signals = self.signals();
         signals
@@ -306,24 +283,27 @@ impl<S: ?Sized> Context<'_, S> {
             .sleep(clock::deadline(duration), &signals.lease)
     }
 
-    /// When the job's time is over, by the monotonic clock; `None` if its
-    /// policy has no [`timeout`](crate::Policy::timeout).
+    /// Returns when the job times out, by the monotonic clock.
+    ///
+    /// Returns `None` if its policy has no [`timeout`](crate::Policy::timeout).
     pub fn deadline(&self) -> Option<Instant> {
         self.signals().live.deadline()
     }
 
-    /// How much of its time the job has left, zero when it is over: a limit
-    /// for what it asks of others. `None` if its policy has no
+    /// Returns the time left until the job times out, zero once it has.
+    ///
+    /// Use it as a limit for calls to other systems. Returns `None` if its policy has no
     /// [`timeout`](crate::Policy::timeout).
     pub fn remaining(&self) -> Option<Duration> {
         let deadline = self.deadline()?;
         Some(deadline.saturating_duration_since(clock::instant()))
     }
 
-    /// Tells how far the job is, in percent (0 to 100) and in words (at most
-    /// 500 bytes, the rest is cut). It costs nothing: the next heartbeat of
-    /// the process carries the newest, if it has changed, and so it can be
-    /// some seconds old for those who [read](crate::processes) it.
+    /// Reports the job's progress: a percentage from 0 to 100 and a text of at most 500 bytes,
+    /// longer ones are cut.
+    ///
+    /// The call sends no SQL. The next heartbeat of the process stores the latest progress if it
+    /// has changed, so [readers](crate::processes) see it some seconds late.
     ///
     /// ```
     /// # use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! What a policy makes of an attempt that ended with an error.
+//! Decides what happens after an attempt that ended with an error.
 
 use crate::db::model::outcome::{Ending, Failure};
 use crate::job::error::{Decision, Interrupted, JobError};
@@ -7,8 +7,9 @@ use crate::job::timeout::OnTimeout;
 use std::time::Duration;
 
 impl Policy {
-    /// What is to become of a job after an attempt (1 is the first) that
-    /// ended with `error`. `computed` is the delay that the job's type wants.
+    /// Returns what happens to a job after an attempt (starting at 1) that ended with `error`.
+    ///
+    /// `computed` is the delay that the job's type returned.
     pub(crate) fn judge(
         &self,
         attempt: u32,
@@ -20,7 +21,7 @@ impl Policy {
         let once = self.is_at_most_once();
         match error.decision {
             Decision::Interrupted(Interrupted::Cancelled) => Ending::Cancel(failure),
-            // Nothing that the job has done, or failed to do.
+            // Not caused by anything that the job did or failed to do.
             Decision::Interrupted(Interrupted::Lost) => {
                 given_back(once, LOST, "could not rely on its claim any more")
             }
@@ -46,12 +47,12 @@ impl Policy {
     }
 }
 
-/// Why claims are given back, for people.
+/// Why claims are released, for readers.
 const LOST: &str = "their process could not rely on them any more";
 
 const STOPPED: &str = "the stop of their process interrupted them";
 
-/// A run that its process has cut off.
+/// Returns the ending of a run that its process cut off.
 fn given_back(once: bool, why: &str, how: &str) -> Ending {
     if once {
         Ending::Fail(Failure::outcome_unknown(how))

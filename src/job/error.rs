@@ -1,15 +1,15 @@
-//! How a job's own code may end: with a value, an error, or a wish.
+//! How a job's own code can end: with a value, an error, or a request.
 
 use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
 
-/// What [`Job::perform`](crate::Job::perform) returns.
+/// The return type of [`Job::perform`](crate::Job::perform).
 pub type JobResult<T = ()> = Result<T, JobError>;
 
-/// Why an attempt ended without a result; made of any error, or of a text, by
-/// `?` and `into`. The job's [`Policy`](crate::Policy) says what comes of it,
-/// unless the job decides:
+/// The reason why an attempt ended without a result. `?` and `into` create it from any error or
+/// text. The job's [`Policy`](crate::Policy) decides what happens next, unless the job overrides
+/// it:
 ///
 /// ```
 /// use std::time::Duration;
@@ -18,13 +18,13 @@ pub type JobResult<T = ()> = Result<T, JobError>;
 /// fn charge(status: u16) -> JobResult {
 ///     match status {
 ///         200 => Ok(()),
-///         // A further attempt, if one is left, but not before.
+///         // Try again later, if an attempt is left.
 ///         429 => Err(JobError::from("too many requests").retry_after(Duration::from_secs(60))),
-///         // No attempt would help.
+///         // Further attempts would not help.
 ///         402 => Err(JobError::from("the card was refused").fail()),
-///         // It does not matter any more.
+///         // The result is no longer needed.
 ///         404 => Err(JobError::from("the order is gone").discard()),
-///         // Not an attempt at all: it was too early.
+///         // Too early: this does not count as an attempt.
 ///         425 => Err(JobError::snooze(Duration::from_secs(600))),
 ///         _ => Err("the server is in trouble".into()),
 ///     }
@@ -37,23 +37,23 @@ pub struct JobError {
     pub(crate) message: String,
     pub(crate) place: Option<String>,
     pub(crate) decision: Decision,
-    /// Names the type of the error that it was made of.
+    /// Returns the type name of the error that it was created from.
     origin: Option<fn() -> &'static str>,
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
-/// What a job has returned.
+/// The value that a job returned.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Output {
-    /// As JSON; nothing for `()` and whatever else is `null`.
+    /// As JSON; `None` for `()` and everything else that is `null`.
     pub(crate) text: Option<String>,
-    /// Why there is no text although it returned something.
+    /// The reason why there is no text although a value was returned.
     pub(crate) problem: Option<String>,
 }
 
 impl Output {
-    /// Leaves out the text, which a database may refuse for reasons of its
-    /// own: a job must be able to finish all the same.
+    /// Drops the text, which a database may reject for its own reasons: the job must be able to
+    /// finish anyway.
     pub(crate) fn drop_text(&mut self) {
         if self.text.take().is_some() {
             self.problem = Some("unrecordable: the database refused the result".to_owned());
@@ -61,7 +61,7 @@ impl Output {
     }
 }
 
-/// What the job's code wants to come of it.
+/// What the job's code requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Decision {
     ByPolicy,
@@ -84,9 +84,10 @@ impl JobError {
         }
     }
 
-    /// Takes an interruption for one only where it was raised for the job, and
-    /// takes it for one also where an error of the job's own has kept no more
-    /// of it than its text: many error types hide their causes.
+    /// Treats an interruption as one only if it was raised for the job.
+    ///
+    /// It also recognizes one if the job's own error kept only its text: many error types hide
+    /// their causes.
     pub(crate) fn heed(mut self, is_raised: impl Fn(Interrupted) -> bool) -> Self {
         let Some(origin) = self.origin else {
             return self;
@@ -113,52 +114,53 @@ impl JobError {
         self
     }
 
-    /// Ends this run without counting it as an attempt, and runs the job
-    /// again after `delay`. An at-most-once job fails instead. A job that sees
-    /// that [its process stops](crate::Context::is_stopping) returns
-    /// [`Interrupted::Stopping`].
+    /// Ends this run without counting it as an attempt, and runs the job again after `delay`.
+    ///
+    /// An at-most-once job fails instead. If [the process stops](crate::Context::is_stopping),
+    /// return [`Interrupted::Stopping`] rather than this.
     pub fn snooze(delay: Duration) -> Self {
         let mut error = JobError::new("snoozed", "it is to run later");
         error.decision = Decision::Snooze(delay);
         error
     }
 
-    /// The next attempt, if one is left, comes after `delay`, whatever the
-    /// back-off says. An at-most-once job fails instead.
+    /// Sets the delay before the next attempt, if one is left, regardless of the back-off. An
+    /// at-most-once job fails instead.
     #[must_use]
     pub fn retry_after(mut self, delay: Duration) -> Self {
         self.decision = Decision::RetryAfter(delay);
         self
     }
 
-    /// The job has failed for good, however many attempts are left.
+    /// Fails the job permanently, even if attempts are left.
     #[must_use]
     pub fn fail(mut self) -> Self {
         self.decision = Decision::Fail;
         self
     }
 
-    /// The job has ended and is not tried again, and it has not failed either:
-    /// it is kept like a finished one, with this as the reason.
+    /// Discards the job: it is not tried again, and has not failed either. It is kept like a
+    /// finished job, with this error as the reason.
     #[must_use]
     pub fn discard(mut self) -> Self {
         self.decision = Decision::Discard;
         self
     }
 
-    /// The type of the error it was made of; `error` if that was a text or an
-    /// error in a box; or `panic`, `timeout`, `undecodable_arguments` and the
-    /// like.
+    /// Returns the type name of the error that this was created from.
+    ///
+    /// It is `error` for a text or a boxed error. Errors of the framework have names such as
+    /// `panic`, `timeout` or `undecodable_arguments`.
     pub fn kind(&self) -> &str {
         &self.kind
     }
 
-    /// The error's message, with those of its causes.
+    /// Returns the error's message, including the messages of its causes.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// The error it was made of, if that was an `E`.
+    /// Returns the error that this was created from, if it was an `E`.
     pub fn downcast_ref<E: StdError + 'static>(&self) -> Option<&E> {
         self.source.as_ref()?.downcast_ref()
     }
@@ -177,13 +179,13 @@ impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for JobError {
         let mut interrupted = error.downcast_ref::<Interrupted>().copied();
         let mut cause = error.source();
         while let Some(error) = cause {
-            // Many errors have the text of their cause in their own.
+            // Many errors include the text of their cause.
             let text = error.to_string();
             if !message.ends_with(&text) {
                 message.push_str(": ");
                 message.push_str(&text);
             }
-            // In an error of the job's own it is understood as well.
+            // An interruption is also recognized inside an error of the job's own.
             interrupted = interrupted.or(error.downcast_ref().copied());
             cause = error.source();
         }
@@ -197,8 +199,7 @@ impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for JobError {
     }
 }
 
-/// The name of an error's type, where that says anything: a text and a box have
-/// none of their own.
+/// Returns the name of an error's type if it is meaningful: a text or a box has none of its own.
 fn kind_of<E>() -> &'static str {
     use std::any::type_name;
     let name = type_name::<E>();
@@ -214,33 +215,33 @@ fn kind_of<E>() -> &'static str {
     }
 }
 
-/// Why a running job should end, as [`Context::check`](crate::Context::check)
-/// returns it.
+/// The reason why a running job should stop, as returned by
+/// [`Context::check`](crate::Context::check).
 ///
-/// Pass it on with `?`, also within an error of the job's own: the run then
-/// ends as each variant says. An interruption that was not raised for the job
-/// is an error like any other.
+/// Return it with `?`, directly or within an error of the job's own. The run then ends as each
+/// variant describes. An interruption that was not raised for the job is an ordinary error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Interrupted {
-    /// The process can no longer rely on its claim: no heartbeat was accepted
-    /// for too long, or the claim is gone. The job is given back, unless it
-    /// was recovered before; that counts neither as an attempt nor as a crash.
-    /// At most once: it fails as `outcome_unknown`.
+    /// The process can no longer rely on its claim: no heartbeat was accepted for too long, or the
+    /// claim is gone.
+    ///
+    /// The job is released, unless it was recovered before. This counts neither as an attempt nor
+    /// as a crash. An at-most-once job fails as `outcome_unknown`.
     #[error("the process can no longer rely on its claim on the job")]
     Lost,
-    /// The process stops, and the job still ran after the shutdown timeout. The
-    /// job is given back, which counts neither as an attempt nor as a crash.
-    /// At most once: it fails as `outcome_unknown`. A job may return it before,
-    /// as soon as [`is_stopping`](crate::Context::is_stopping) is true.
+    /// The process is stopping, and the job was still running after the shutdown timeout.
+    ///
+    /// The job is released, which counts neither as an attempt nor as a crash. An at-most-once job
+    /// fails as `outcome_unknown`. A job may return this earlier, as soon as
+    /// [`is_stopping`](crate::Context::is_stopping) returns `true`.
     #[error("the job was interrupted by the stop of its process")]
     Stopping,
-    /// The job was [cancelled](crate::cancel). It ends as cancelled.
+    /// The job was [cancelled](crate::cancel), and its outcome is "cancelled".
     #[error("the job was cancelled while it ran")]
     Cancelled,
-    /// The job has run for longer than its
-    /// [`timeout`](crate::Policy::timeout). The attempt counts, and
-    /// [`on_timeout`](crate::Policy::on_timeout) decides.
+    /// The job has run for longer than its [`timeout`](crate::Policy::timeout). The attempt counts,
+    /// and [`on_timeout`](crate::Policy::on_timeout) decides what happens next.
     #[error("the job ran for longer than its timeout")]
     TimedOut,
 }
@@ -253,7 +254,7 @@ impl Interrupted {
         Interrupted::TimedOut,
     ];
 
-    /// Its bit in a set of them.
+    /// Returns its bit in a set of interruptions.
     pub(crate) fn bit(self) -> u8 {
         1 << self as u8
     }

@@ -1,12 +1,12 @@
-//! How long a process trusts its claims.
+//! How long a process relies on its claims.
 
 use crate::clock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How long a process may trust its claims: until a while after its last
-/// heartbeat, counted from when that beat was *sent*, so that a slow answer
-/// does not lengthen the trust.
+/// How long a process may rely on its claims: for a limited time after its last heartbeat.
+///
+/// The time counts from when that heartbeat was *sent*, so that a slow answer does not extend it.
 #[derive(Debug)]
 pub(crate) struct Lease {
     lasts: Duration,
@@ -16,7 +16,7 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// A lease that begins now.
+    /// Creates a lease that starts now.
     pub(crate) fn new(lasts: Duration) -> Self {
         let lease = Lease {
             lasts,
@@ -27,13 +27,13 @@ impl Lease {
         lease
     }
 
-    /// A heartbeat that was sent at `sent` has been accepted.
+    /// Records that a heartbeat sent at `sent` was accepted.
     pub(crate) fn renew(&self, sent: Duration) {
         let sent = u64::try_from(sent.as_millis()).unwrap_or(u64::MAX);
         self.renewed.store(sent, Ordering::Relaxed);
     }
 
-    /// Gives it up for good. False: it was lost before.
+    /// Gives the lease up permanently. Returns `false` if it was lost before.
     pub(crate) fn lose(&self) -> bool {
         !self.lost.swap(true, Ordering::Relaxed)
     }
@@ -43,17 +43,17 @@ impl Lease {
         self.lost.load(Ordering::Relaxed) || self.has_run_out()
     }
 
-    /// Whether too much time has passed since the last heartbeat.
+    /// Whether the last heartbeat is too long ago.
     pub(crate) fn has_run_out(&self) -> bool {
         self.age() > self.lasts
     }
 
-    /// How long it lasts without another heartbeat.
+    /// Returns how long it lasts without another heartbeat.
     pub(crate) fn left(&self) -> Duration {
         self.lasts.saturating_sub(self.age())
     }
 
-    /// The time since the last heartbeat that was accepted.
+    /// Returns the time since the last accepted heartbeat.
     pub(crate) fn age(&self) -> Duration {
         let renewed = Duration::from_millis(self.renewed.load(Ordering::Relaxed));
         clock::since_boot().saturating_sub(renewed)

@@ -1,21 +1,22 @@
-//! What users write and enqueue: job types, contexts, policies, steps, and
-//! performing one job.
+//! What applications write and enqueue: job types, contexts, policies, steps, and performing one
+//! job.
 
 pub(crate) mod arguments;
-pub(crate) mod backoff;
 pub(crate) mod class;
 pub(crate) mod concurrency;
 pub(crate) mod context;
 pub(crate) mod decide;
+pub(crate) mod enqueue_all;
+pub(crate) mod enqueued;
 pub(crate) mod error;
 pub(crate) mod id;
 pub(crate) mod lease;
-pub(crate) mod millis;
 pub(crate) mod new_job;
 pub(crate) mod perform;
 pub(crate) mod policy;
 pub(crate) mod registry;
 pub(crate) mod running;
+pub(crate) mod signals;
 pub(crate) mod step_memory;
 pub(crate) mod steps;
 pub(crate) mod timeout;

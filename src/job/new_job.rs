@@ -1,19 +1,20 @@
-//! Enqueueing: limits before any SQL, then one statement or few.
+//! Enqueueing: limits are checked before any SQL, then one statement or a few are sent.
 
-use crate::db::model::new_row::{self, EnqueueOutcome, NewLimit, NewRow};
+use crate::job::enqueued::Enqueued;
+
+use crate::db::model::new_row::{EnqueueOutcome, NewLimit, NewRow};
 use crate::db::transition::enqueue;
 use crate::db::transition::enqueue::time_priority::rank_by_time;
 use crate::db::{AsConn, own};
 use crate::error::{Doing, Error, Result};
 use crate::job::arguments::{MAX_DEPTH, has_escaped_nul, is_too_deep};
 use crate::job::concurrency::Concurrency;
-use crate::job::id::JobId;
 use crate::job::policy::Policy;
 use crate::queue::{MAX_NAME, check_name};
 use chrono::{DateTime, Datelike, NaiveDateTime, Utc};
 use std::time::Duration;
 
-/// A job about to be enqueued, of whatever type.
+/// A job about to be enqueued, of any type.
 ///
 /// ```
 /// # use serde::{Deserialize, Serialize};
@@ -35,7 +36,7 @@ use std::time::Duration;
 ///     .after(Duration::from_secs(60))
 ///     .idempotency_key("import/users.csv");
 /// let first = job.clone().enqueue(&mut conn)?;
-/// let again = job.enqueue(&mut conn)?; // the answer was lost, say
+/// let again = job.enqueue(&mut conn)?; // for example because the answer was lost
 /// assert_eq!(first.id, again.id);
 /// assert!(!again.is_new);
 /// # Ok::<(), windlass::Error>(())
@@ -47,38 +48,27 @@ pub struct NewJob {
     pub(crate) policy: Policy,
     pub(crate) concurrency: Option<Concurrency>,
     pub(crate) max_arguments: usize,
-    /// The arguments are the caller's text, which may be no JSON.
+    /// The arguments are text from the caller and may be invalid JSON.
     pub(crate) is_text: bool,
 }
 
-/// What an enqueue did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Enqueued {
-    /// The job's id.
-    pub id: JobId,
-    /// False when the idempotency key or the unique id found a job that was
-    /// there already; `id` is that job's then.
-    pub is_new: bool,
-    /// What became of it.
-    pub outcome: EnqueueOutcome,
-}
-
 impl NewJob {
-    /// What is stored, beside the policy, and how long the arguments may be.
+    /// Returns what is stored, the policy, the concurrency limit, and the maximum size of the
+    /// arguments.
     pub(crate) fn into_parts(self) -> (NewRow, Policy, Option<Concurrency>, usize) {
         (self.row, self.policy, self.concurrency, self.max_arguments)
     }
 
-    /// With this limit, or with none.
+    /// Sets or removes the limit.
     pub(crate) fn limited(mut self, limit: Option<Concurrency>) -> Self {
         self.concurrency = limit;
         self
     }
 
-    /// A job of a class that this program does not know, with its arguments
-    /// as JSON text: for tools, and for jobs that another program performs. A
-    /// text that is not JSON is refused when the job is enqueued.
+    /// Creates a job of a class that this program does not define, with its arguments as JSON text.
+    ///
+    /// This is for tools, and for jobs that another program performs. Invalid JSON is rejected when
+    /// the job is enqueued.
     pub fn of_class(class: impl Into<String>, arguments: impl Into<String>) -> Self {
         NewJob {
             row: NewRow::new(class.into(), arguments.into(), "default".to_owned(), 0),
@@ -89,29 +79,29 @@ impl NewJob {
         }
     }
 
-    /// On this queue.
+    /// Sets the queue.
     pub fn queue(mut self, name: impl Into<String>) -> Self {
         self.row.queue_name = name.into();
         self
     }
 
-    /// With this priority; smaller is more important.
+    /// Sets the priority; a smaller number is more important.
     pub fn priority(mut self, priority: i32) -> Self {
         self.row.priority = priority;
         self.row.ahead_by = None;
         self
     }
 
-    /// With the time as its priority, so many seconds ahead of it: among jobs
-    /// of this kind the order is that in which they began to wait, whatever
-    /// their attempts and schedules, but this one is treated as if it had
-    /// begun so much earlier. It overtakes those that wait for less, and
-    /// nothing has to wait for ever. `Duration::ZERO` is plain order of time.
+    /// Sets the priority to the enqueue time minus `ahead`, so that the job runs before jobs that
+    /// have waited for less.
     ///
-    /// The time is that of the enqueue by the database's clock, or the job's
-    /// due time when it has one. Counted in seconds from 2020, such priorities
-    /// are far greater than those that people write, which all come first:
-    /// give a queue one kind or the other.
+    /// Jobs with such priorities run in the order in which they started to wait, whatever their
+    /// attempts and schedules. This one is treated as if it had been enqueued earlier by the given
+    /// time. So every job runs eventually. `Duration::ZERO` gives plain order of time.
+    ///
+    /// The time is the enqueue time by the database's clock, or the time at which the job is due,
+    /// if it has one. It is counted in seconds from 2020, so the number is much larger than usual
+    /// priorities, and jobs with those run first. Use only one kind of priority in a queue.
     ///
     /// ```
     /// # use diesel::prelude::*;
@@ -131,40 +121,42 @@ impl NewJob {
         self
     }
 
-    /// Not before this time, by the database's clock.
+    /// Runs the job at this time or later, by the database's clock.
     pub fn at(mut self, time: DateTime<Utc>) -> Self {
         self.row.at = Some(time.naive_utc());
         self.row.delay = None;
         self
     }
 
-    /// Not before so much time has passed, by the database's clock. At most
-    /// 1000 years.
+    /// Runs the job after this delay or later, by the database's clock. At most 1000 years.
     pub fn after(mut self, delay: Duration) -> Self {
-        // Too long a one is refused, not shortened.
+        // A longer delay is rejected, not shortened.
         self.row.delay = Some(i64::try_from(delay.as_micros()).unwrap_or(i64::MAX));
         self.row.at = None;
         self
     }
 
-    /// Up to 255 bytes by which the caller knows this job. Enqueueing again
-    /// with the same key changes nothing and answers with the first job, as
-    /// long as that job is kept: so a call whose answer was lost can be
-    /// repeated.
+    /// Sets an idempotency key of up to 255 bytes.
+    ///
+    /// Enqueueing again with the same key changes nothing and returns the first job, as long as
+    /// that job is kept. So a call whose answer was lost can be repeated safely.
     pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
         self.row.idempotency_key = Some(key.into());
         self
     }
 
-    /// Up to 255 bytes that only one job at a time may have, of whatever type:
-    /// a constraint of the database, which holds whoever else enqueues at the
-    /// same moment. An enqueue that meets another's open transaction waits for
-    /// its end, and goes through if that rolls back.
+    /// Sets a unique id of up to 255 bytes, which only one job may hold at a time, whatever its
+    /// type.
     ///
-    /// How long the job holds it is its [`UniqueScope`](crate::UniqueScope), and what becomes of
-    /// an enqueue that finds it held is [`OnConflict`](crate::OnConflict); both are part of the
-    /// [`Policy`]. A failed job gives it up; when it is retried by hand, it
-    /// takes it back, or stays failed where another job has it by then.
+    /// A database constraint enforces this, also between concurrent enqueues. An enqueue that
+    /// conflicts with an open transaction waits until that ends, and succeeds if it rolls back.
+    ///
+    /// The [`UniqueScope`](crate::UniqueScope) of the [`Policy`] sets how long the job holds the
+    /// id. Its [`OnConflict`](crate::OnConflict) sets what happens to an enqueue if another job
+    /// holds it.
+    ///
+    /// A failed job releases the id. When the job is retried by hand, it takes the id again; if
+    /// another job holds it by then, the job stays failed.
     ///
     /// ```
     /// # use windlass::NewJob;
@@ -192,38 +184,36 @@ impl NewJob {
         self
     }
 
-    /// What this policy says wins over what the job's type says.
+    /// Sets the policy; its values override those of the job's type.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy.or(&self.policy);
         self
     }
 
-    /// How many jobs of which key may be under way at once; wins over what the
-    /// job's type says.
+    /// Sets the concurrency limit; it overrides that of the job's type.
     pub fn concurrency(mut self, concurrency: Concurrency) -> Self {
         self.concurrency = Some(concurrency);
         self
     }
 
-    /// Whatever the job's type says, this one runs beside any other and takes
-    /// no slot.
+    /// Removes the concurrency limit of the job's type: this job takes no slot and runs beside all
+    /// others.
     pub fn unlimited(mut self) -> Self {
         self.concurrency = None;
         self
     }
 
-    /// How many bytes the arguments may take as JSON.
+    /// Sets the maximum size of the arguments as JSON, in bytes.
     pub fn max_arguments(mut self, bytes: usize) -> Self {
         self.max_arguments = bytes;
         self
     }
 
-    /// Enqueues it, on the caller's own connection and in the caller's own
-    /// transaction, if there is one.
+    /// Enqueues the job on the given connection, as part of its transaction if one is open.
     ///
     /// # Errors
-    /// When a limit is broken (nothing was sent then), a statement fails, or
-    /// the unique id is held and [`OnConflict::Refuse`](crate::OnConflict::Refuse) was asked for.
+    /// If a limit is exceeded (before any SQL is sent) or a statement fails. Also if another job
+    /// holds the unique id and the policy is [`OnConflict::Refuse`](crate::OnConflict::Refuse).
     pub fn enqueue<C: AsConn + ?Sized>(self, conn: &mut C) -> Result<Enqueued> {
         let (mut rows, mut conn) = ([self.into_row()?], own(conn));
         rank_by_time(&mut conn, &mut rows).doing("read the time")?;
@@ -262,7 +252,7 @@ impl NewJob {
         })
     }
 
-    /// Refuses what a database would refuse or a worker could not take.
+    /// Rejects arguments that a database would reject or a worker could not read.
     fn check_arguments(&self) -> Result<()> {
         let refused = |reason: String| {
             Err(Error::InvalidJob {
@@ -278,7 +268,7 @@ impl NewJob {
                 self.max_arguments
             ));
         }
-        // In JSON a NUL can only stand escaped; a raw one is no JSON at all.
+        // In JSON a NUL is always escaped; text with a raw one is not JSON.
         if self.row.arguments.contains('\0') || has_escaped_nul(&self.row.arguments) {
             return refused(
                 "its arguments contain a NUL character, which Postgres cannot keep; encode binary data"
@@ -294,7 +284,7 @@ impl NewJob {
         if self.is_text
             && let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(&self.row.arguments)
         {
-            // The text itself may be a secret.
+            // The text itself may be a secret, so it is not quoted.
             return refused(format!("its arguments are not JSON: {error}"));
         }
         Ok(())
@@ -325,75 +315,23 @@ impl NewJob {
             || self.row.at.is_some_and(|time| !is_kept(time))
         {
             return refused(
-                "its time must lie in the years 1 to 9999, and a delay be at most 1000 years; what has \
+                "its time must be in the years 1 to 9999, and a delay at most 1000 years; what has \
                  no time yet is better enqueued when it has"
                     .to_owned(),
             );
         }
         if self.policy.is_at_most_once() && self.policy.max_attempts.is_some_and(|max| max > 1) {
             return refused(
-                "it is to run at most once, but also to be tried more than once; choose one"
-                    .to_owned(),
+                "it has at-most-once delivery and more than one attempt; choose one".to_owned(),
             );
         }
         Ok(())
     }
 }
 
-/// In microseconds. SQLite writes no year after 9999: a job for later would
-/// have no time, and be ready at once.
+/// In microseconds. SQLite writes no year after 9999: a job due later would have no time, and be
+/// ready immediately.
 const LONGEST_DELAY: i64 = 1_000 * 366 * 86_400 * 1_000_000;
-
-impl From<new_row::Inserted> for Enqueued {
-    fn from(inserted: new_row::Inserted) -> Self {
-        Enqueued {
-            id: JobId(inserted.id),
-            is_new: inserted.is_new,
-            outcome: inserted.outcome,
-        }
-    }
-}
-
-/// Enqueues many jobs, of different types if need be, in few statements: all
-/// of them or none.
-///
-/// The answers stand in the order of the jobs, one for each: a unique id that is held makes no difference to the other jobs, and what
-/// [`OnConflict::Refuse`](crate::OnConflict::Refuse) refuses is no error here
-/// but [`EnqueueOutcome::Refused`].
-///
-/// ```
-/// # use serde::{Deserialize, Serialize};
-/// # use windlass::{Context, Job, JobResult, NewJob};
-/// # #[derive(Serialize, Deserialize)] struct Import { file: String }
-/// # impl Job for Import {
-/// #     const NAME: &'static str = "import";
-/// #     type State = (); type Output = ();
-/// #     fn perform(self, _: &Context<'_, ()>) -> JobResult { Ok(()) }
-/// # }
-/// # use diesel::prelude::*;
-/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
-/// # windlass::migrate(&mut conn).unwrap();
-/// let jobs = ["a.csv", "b.csv"].map(|file| NewJob::new(&Import { file: file.into() }));
-/// let jobs = jobs.into_iter().collect::<windlass::Result<Vec<_>>>()?;
-/// assert_eq!(windlass::enqueue_all(&mut conn, jobs)?.len(), 2);
-/// # Ok::<(), windlass::Error>(())
-/// ```
-///
-/// # Errors
-/// When one job breaks a limit (nothing was sent then) or a statement fails.
-pub fn enqueue_all<C: AsConn + ?Sized>(
-    conn: &mut C,
-    jobs: impl IntoIterator<Item = NewJob>,
-) -> Result<Vec<Enqueued>> {
-    let mut rows = jobs
-        .into_iter()
-        .map(NewJob::into_row)
-        .collect::<Result<Vec<_>>>()?;
-    let mut conn = own(conn);
-    rank_by_time(&mut conn, &mut rows).doing("read the time")?;
-    let inserted = enqueue::insert_all(&mut conn, &rows).doing("enqueue the jobs")?;
-    Ok(inserted.into_iter().map(Enqueued::from).collect())
-}
 
 #[cfg(test)]
 mod tests {

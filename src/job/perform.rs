@@ -1,4 +1,4 @@
-//! One claimed job, from its arguments to its outcome.
+//! Performs one claimed job, from its arguments to its outcome.
 
 use crate::db::model::outcome::Ending;
 use crate::job::context::Run;
@@ -10,23 +10,23 @@ use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
-/// What performing came to.
+/// The outcome of performing a job.
 #[derive(Debug, Clone)]
 pub(crate) enum Outcome {
-    /// It returned this.
+    /// The job returned this.
     Finished(Output),
-    /// It returned an error or panicked, or its arguments made no sense; what
-    /// its policy makes of that.
+    /// The job returned an error or panicked, or its arguments were invalid; this is what its
+    /// policy decided.
     Ended(Ending),
-    /// No type of this class is registered here.
+    /// No type of this class is registered in this program.
     UnknownClass,
 }
 
-/// Decodes, runs, and catches what the job throws.
+/// Decodes the arguments, runs the job and catches its panics.
 pub(crate) fn perform(registry: &Registry, arguments: &str, run: &Run) -> Outcome {
     note_panics();
-    // An earlier job may have caught its panic, and one that is only passed
-    // on notes no place of its own.
+    // An earlier job may have caught its own panic, and a panic that is only resumed records no new
+    // location.
     PANICKED_AT.take();
     PERFORMING.set(true);
     let result = catch_unwind(AssertUnwindSafe(|| registry.perform(arguments, run)));
@@ -47,8 +47,8 @@ fn judge_run(registry: &Registry, run: &Run, error: JobError) -> Ending {
     judge(registry, &run.class_name, &run.policy, run.attempt, &error)
 }
 
-/// What is to become of a job after an attempt that ended with `error`. A
-/// `retry_in` that panics has no say.
+/// Returns what happens to a job after an attempt that ended with `error`. A `retry_in` that panics
+/// is ignored.
 pub(crate) fn judge(
     registry: &Registry,
     class_name: &str,
@@ -70,9 +70,10 @@ thread_local! {
     static PANICKED_AT: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Has the place of a panic noted, which its payload does not tell. The hook
-/// that was there before still runs for all other threads; a job's panic is
-/// reported as its failure instead.
+/// Records the location of a panic, which its payload does not contain.
+///
+/// The previous hook still runs for all other threads; the panic of a job is reported as its
+/// failure instead.
 fn note_panics() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
@@ -94,7 +95,7 @@ fn panicked(payload: Box<dyn Any + Send>) -> JobError {
         .downcast_ref::<&str>()
         .map(|text| (*text).to_owned())
         .or_else(|| (*payload).downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "the panic carried no text".to_owned());
+        .unwrap_or_else(|| "the panic had no message".to_owned());
     // The payload's own destructor may panic as well.
     let _ = catch_unwind(AssertUnwindSafe(|| drop(payload)));
     let mut error = JobError::new("panic", message);

@@ -1,4 +1,4 @@
-//! Which classes a program performs, and how. Types end here.
+//! The classes that a program performs, and how. Generic types end here.
 
 use crate::db::table::classes::NewClass;
 use crate::job::arguments::envelope;
@@ -15,10 +15,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Performs one job from its arguments; the result is JSON.
+/// Performs one job from its arguments and returns its result as JSON.
 type Perform = dyn Fn(&str, &Run) -> Result<Output, JobError> + Send + Sync;
 
-/// A job type without its type.
+/// A job type without its generic parameter.
 struct Class {
     perform: Box<Perform>,
     policy: Policy,
@@ -28,7 +28,7 @@ struct Class {
     redact: &'static [&'static str],
 }
 
-/// The job types that a program performs, with the state lent to each.
+/// The job types that a program performs, and the state that each type borrows.
 ///
 /// ```
 /// # use serde::{Deserialize, Serialize};
@@ -49,17 +49,18 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Performs nothing yet.
+    /// Creates an empty registry.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Performs jobs of type `J`, under its name and its aliases, lending
-    /// them `state`: a value, or an `Arc` that others have too.
+    /// Registers job type `J` under its name and its aliases.
+    ///
+    /// Its jobs borrow `state`, which is a value or a shared `Arc`.
     ///
     /// # Panics
-    /// When another type has one of the names: a mistake of the program, that
-    /// no job should have to find.
+    /// If another type has one of the names. This is a mistake in the program, which should show
+    /// before any job runs.
     #[must_use]
     pub fn register<J: Job>(mut self, state: impl Into<Arc<J::State>>) -> Self {
         let state = state.into();
@@ -78,10 +79,11 @@ impl Registry {
         self
     }
 
-    /// What this program does with jobs of which neither their enqueue nor
-    /// their type says it: attempts, back-off, and whatever else a worker
-    /// decides. What a supervisor must know, the delivery and the crash cap,
-    /// is stored with each job when it is enqueued, and not taken from here.
+    /// Sets the policy for values that neither the enqueue nor the job type sets: attempts,
+    /// back-off and everything else that a worker decides.
+    ///
+    /// Delivery and the crash limit are not taken from here. A supervisor needs them, so they are
+    /// stored with each job when it is enqueued.
     ///
     /// ```
     /// use windlass::{Policy, Registry};
@@ -94,12 +96,13 @@ impl Registry {
         self
     }
 
-    /// The names and aliases of all registered types, sorted.
+    /// Returns the names and aliases of all registered types, sorted.
     pub fn classes(&self) -> impl Iterator<Item = &str> {
         self.classes.keys().map(String::as_str)
     }
 
-    /// What others are to know of the types, under each of their names.
+    /// Returns the description of each type that is stored for other programs, under each of its
+    /// names.
     pub(crate) fn described(&self) -> Vec<NewClass> {
         let describe = |(name, class): (&String, &Arc<Class>)| {
             let redact = serde_json::json!(class.redact).to_string();
@@ -108,13 +111,13 @@ impl Registry {
         self.classes.iter().map(describe).collect()
     }
 
-    /// `None`: no type of this name is registered.
+    /// Returns `None` if no type of this name is registered.
     pub(crate) fn perform(&self, arguments: &str, run: &Run) -> Option<Result<Output, JobError>> {
         let class = self.classes.get(&run.class_name)?;
         Some((class.perform)(arguments, run))
     }
 
-    /// Completes the policy that is stored with a job.
+    /// Completes the stored policy of a job.
     pub(crate) fn complete(&self, class_name: &str, stored: Policy) -> Policy {
         let known = match self.classes.get(class_name) {
             Some(class) => stored.or(&class.policy),
@@ -123,13 +126,13 @@ impl Registry {
         known.or(&self.defaults)
     }
 
-    /// A job of a class that is known here only by its name, from arguments
-    /// as JSON text: with the queue, the priority and the policy of its type.
-    /// `null` stands for no arguments, whatever the type.
+    /// Creates a job from the name of its class and its arguments as JSON text, with the queue,
+    /// priority and policy of its type.
+    ///
+    /// `null` means no arguments, whatever the type.
     ///
     /// # Errors
-    /// When the class is not registered, or the arguments are not those of
-    /// its type.
+    /// If the class is not registered, or the arguments do not match its type.
     pub fn new_job(&self, class_name: &str, arguments: &str) -> crate::error::Result<NewJob> {
         let refused = |reason: String| crate::error::Error::InvalidJob {
             class: class_name.chars().take(80).collect(),
@@ -139,13 +142,13 @@ impl Registry {
             let known: Vec<&str> = self.classes().collect();
             let known = known.join("`, `");
             return Err(refused(format!(
-                "no type of this name is registered in this program; it knows `{known}`"
+                "no type of this name is registered in this program; registered are `{known}`"
             )));
         };
         (class.new_job)(arguments).map_err(refused)
     }
 
-    /// The delay that the job's type wants before its next attempt.
+    /// Returns the delay that the job's type requests before its next attempt.
     pub(crate) fn retry_in(
         &self,
         class_name: &str,
@@ -168,7 +171,7 @@ fn perform<J: Job>(arguments: &str, state: &J::State, run: &Run) -> Result<Outpu
         let reason = redact::hide_in_text(error.to_string(), arguments, J::REDACT);
         JobError::new(
             "undecodable_arguments",
-            format!("the arguments are not those of `{}`: {reason}", J::NAME),
+            format!("the arguments do not match `{}`: {reason}", J::NAME),
         )
     })?;
     let output = job.perform(&Context::new(state, run))?;
@@ -177,9 +180,10 @@ fn perform<J: Job>(arguments: &str, state: &J::State, run: &Run) -> Result<Outpu
     Ok(keepable::<J>(text))
 }
 
-/// What can be kept of what a job returned. One that returned too much has
-/// done its work all the same, and running it again would only repeat that:
-/// it has succeeded, and its result says why it is not there.
+/// Returns what can be kept of a job's return value.
+///
+/// A job that returned too much has done its work, and running it again would only repeat that. It
+/// succeeds, and its result explains why the value is missing.
 fn keepable<J: Job>(text: String) -> Output {
     if text == "null" {
         return Output::default();
@@ -210,23 +214,23 @@ fn keepable<J: Job>(text: String) -> Output {
 
 fn new_job<J: Job>(arguments: &str) -> Result<NewJob, String> {
     let decoded = decode::<J>(arguments);
-    // No arguments: a unit struct, or one without required fields.
+    // No arguments: a unit struct, or a type without required fields.
     let job = match (decoded, arguments.trim()) {
         (Err(error), "null") => decode("{}").map_err(|_| error),
         (decoded, _) => decoded,
     };
-    let job = job.map_err(|error| format!("the arguments are not those of its type: {error}"))?;
+    let job = job.map_err(|error| format!("the arguments do not match its type: {error}"))?;
     NewJob::new(&job).map_err(|error| error.to_string())
 }
 
-/// Reads arguments: a job's own JSON, or Active Job's envelope around it when
-/// Ruby enqueued it, where the first argument must be the hash of fields.
+/// Reads arguments: the job's own JSON, or Active Job's envelope if Ruby enqueued it, whose first
+/// argument must be the hash of fields.
 ///
-/// The envelope is tried first: a type whose fields may all be missing would
-/// decode from the envelope itself, and lose what is in it.
+/// The envelope is tried first: a type without required fields would also decode from the envelope
+/// itself, and lose its contents.
 pub(crate) fn decode<J: Job>(arguments: &str) -> Result<J, serde_json::Error> {
     let plain = match (serde_json::from_str(arguments), arguments) {
-        // No arguments, whichever way they are not there.
+        // No arguments, in either notation.
         (Err(error), "{}") => serde_json::from_str("null").map_err(|_| error),
         (plain, _) => plain,
     };
@@ -236,7 +240,7 @@ pub(crate) fn decode<J: Job>(arguments: &str) -> Result<J, serde_json::Error> {
     let Ok(Value::Object(mut fields)) = serde_json::from_str(arguments) else {
         return plain;
     };
-    // A type without required fields would take the envelope for its own JSON.
+    // A type without required fields would accept the envelope as its own JSON.
     let is_from_ruby = fields.contains_key("executions")
         || fields
             .get("job_class")
@@ -294,7 +298,7 @@ mod tests {
         }
     }
 
-    /// What a recurring task of a file has that names no arguments.
+    /// The arguments of a recurring task from a file that names none.
     #[test]
     fn no_arguments_are_those_of_a_type_without_fields() {
         for none in ["null", "{}"] {

@@ -1,4 +1,4 @@
-//! What a running job and those who watch over it tell each other.
+//! The state shared by a running job and the threads that supervise it.
 
 use crate::clock;
 use crate::db::model::outcome::Ending;
@@ -15,24 +15,24 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Default)]
 pub(crate) struct Live {
     cancelled: AtomicBool,
-    /// The process stops, and does not wait for the job any longer.
+    /// The process is stopping and no longer waits for the job.
     called_off: AtomicBool,
-    /// The interruptions that the job was told of.
+    /// The interruptions that were raised for the job.
     pub(crate) raised: AtomicU8,
-    /// The stop of its process has ended this run.
+    /// This run was ended by the stop of its process.
     is_cut_short: AtomicBool,
-    /// Set when the job's code begins.
+    /// Set when the job's code starts.
     begun: OnceLock<Begun>,
     /// The job's code has returned.
     is_over: AtomicBool,
-    /// What becomes of the job when its process has been ended for its sake.
+    /// The job's outcome, if its process exits because of it.
     verdict: OnceLock<Ending>,
-    /// It has, or may have, recorded steps.
+    /// The job has, or may have, recorded steps.
     has_steps: AtomicBool,
-    /// It has ended its claim itself, if its transaction was committed.
+    /// The job ended its claim itself, provided that its transaction was committed.
     ends_itself: AtomicBool,
     progress: Mutex<Told>,
-    /// For a job that sleeps.
+    /// For a sleeping job.
     sleep: Mutex<()>,
     woken: Condvar,
 }
@@ -40,7 +40,7 @@ pub(crate) struct Live {
 #[derive(Debug)]
 struct Begun {
     thread: Thread,
-    /// When the job is told that its time is over; when it is ended by force.
+    /// When the timeout is raised, and when the job is stopped by force.
     deadline: Option<Instant>,
     overrun: Option<Instant>,
 }
@@ -48,13 +48,13 @@ struct Begun {
 #[derive(Debug, Default)]
 struct Told {
     progress: Option<Progress>,
-    /// Counts the changes; the thread's name is the first.
+    /// The number of changes; the name of the thread is the first.
     change: u64,
-    /// The last one that a heartbeat has carried.
+    /// The last change that a heartbeat has stored.
     carried: Option<u64>,
 }
 
-/// A note that no heartbeat has carried yet.
+/// A note that no heartbeat has stored yet.
 #[derive(Debug)]
 pub(crate) struct News {
     pub(crate) note: Note,
@@ -66,7 +66,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Live {
-    /// The job's code begins now, on this thread.
+    /// Marks the start of the job's code, on this thread.
     pub(crate) fn begin(&self, limit: Option<Limit>) {
         let now = clock::instant();
         let deadline = limit.and_then(|limit| now.checked_add(limit.timeout));
@@ -87,13 +87,13 @@ impl Live {
         self.is_over.load(Ordering::Acquire)
     }
 
-    /// When the job is told that its time is over.
+    /// Returns when the job times out.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.begun.get()?.deadline
     }
 
-    /// When the process must be ended for this job's sake: not for one that
-    /// has returned, nor once that is decided.
+    /// Returns when the process must exit because of this job. Returns `None` once the job has
+    /// returned, or that has been decided.
     pub(crate) fn overrun(&self) -> Option<Instant> {
         if self.is_over() || self.verdict().is_some() {
             return None;
@@ -101,8 +101,7 @@ impl Live {
         self.begun.get()?.overrun
     }
 
-    /// It has overrun its time, and this is what its end will be, written down
-    /// with its claim.
+    /// Records that the job overran its time, with the outcome that is stored with its claim.
     pub(crate) fn condemn(&self, verdict: Ending) {
         let _ = self.verdict.set(verdict);
     }
@@ -111,18 +110,18 @@ impl Live {
         self.verdict.get()
     }
 
-    /// The process stops, and does not wait for the job any longer.
+    /// Marks that the process is stopping and no longer waits for the job.
     pub(crate) fn call_off(&self) {
         self.called_off.store(true, Ordering::Relaxed);
         self.wake();
     }
 
-    /// The job has been, or could have been, told of this interruption.
+    /// Marks that this interruption was, or could have been, seen by the job.
     pub(crate) fn raise(&self, interrupted: Interrupted) {
         self.raised.fetch_or(interrupted.bit(), Ordering::Relaxed);
     }
 
-    /// The stop of the process has ended this run.
+    /// Marks that the stop of the process ended this run.
     pub(crate) fn note_cut_short(&self) {
         self.is_cut_short.store(true, Ordering::Relaxed);
     }
@@ -131,7 +130,7 @@ impl Live {
         self.is_cut_short.load(Ordering::Relaxed)
     }
 
-    /// Somebody has asked for the job to be cancelled.
+    /// Marks the job as cancelled.
     pub(crate) fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
         self.wake();
@@ -165,7 +164,7 @@ impl Live {
         }
     }
 
-    /// What the next heartbeat is to carry, unless nothing has changed.
+    /// Returns what the next heartbeat stores, or `None` if nothing has changed.
     pub(crate) fn news(&self) -> Option<News> {
         let begun = self.begun.get()?;
         let told = lock(&self.progress);
@@ -182,10 +181,9 @@ impl Live {
         lock(&self.progress).carried = Some(news.change);
     }
 
-    /// Has a job that sleeps look again whether it should end.
+    /// Wakes a sleeping job, so that it checks whether it should stop.
     pub(crate) fn wake(&self) {
-        // Taken, so that a job which has looked and does not wait yet is not
-        // missed.
+        // Locked, so that a job which has checked but does not wait yet is not missed.
         let _sleep = lock(&self.sleep);
         self.woken.notify_all();
     }
@@ -220,7 +218,7 @@ impl Live {
                 return Ok(());
             }
             let next = self.deadline().map_or(until, |at| at.min(until));
-            // A lease that is renewed meanwhile is looked at anew.
+            // A lease that is renewed meanwhile is checked again.
             let lease_left = lease.left().max(Duration::from_millis(1));
             let pause = next.saturating_duration_since(now).min(lease_left);
             sleep = match self.woken.wait_timeout(sleep, pause) {
@@ -234,7 +232,7 @@ impl Live {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::context::Signals;
+    use crate::job::signals::Signals;
     use std::sync::Arc;
 
     const SECOND: Duration = Duration::from_secs(1);

@@ -1,16 +1,16 @@
-//! What a run knows of the steps of its job.
+//! The steps of a job, as its current run has them.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
 
-/// What a run knows of the steps of its job.
+/// The steps of a job, as its current run has them.
 #[derive(Debug, Default)]
 pub(crate) struct Steps(pub(crate) Mutex<Memory>);
 
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
-    /// Those of earlier runs that are still ahead, once they have been read.
+    /// Steps of earlier runs that this run has not reached yet, once they have been read.
     pub(crate) behind: Option<HashMap<String, String>>,
-    /// Those that this run has come by.
+    /// Steps that this run has reached.
     pub(crate) passed: HashSet<String>,
 }

@@ -1,5 +1,5 @@
-//! Steps that a job has behind it, and the end in its own transaction: what a
-//! job does in the database of the queue, exactly once.
+//! Steps of a job, and finishing in its own transaction: effects in the queue's database that
+//! happen exactly once.
 
 use crate::db::model::outcome::NewResult;
 use crate::db::table::jobs;
@@ -14,31 +14,32 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::PoisonError;
 
-/// How many steps are read at once; others are looked up when they come.
+/// How many steps are read at once; further ones are looked up when they are reached.
 const READ_AT_ONCE: usize = 20_000;
 
-/// Bytes of a name, and of a value as JSON.
+/// The maximum size of a name and of a value as JSON, in bytes.
 pub(crate) const LONGEST_NAME: usize = 255;
 
 pub(crate) const LARGEST_VALUE: usize = 64 * 1024;
 
 impl<S: ?Sized> Context<'_, S> {
-    /// Does a part of the job, and records in the same transaction that it is
-    /// done and what it gave: a later run of the job, after a crash, a stop or
-    /// a failed attempt, passes it over and gets that value. So its effects on
-    /// this database happen exactly once, as often as the job is run.
+    /// Does a part of the job, and records in the same transaction that it is done, with its
+    /// result.
     ///
-    /// The connection must lead to the database of the queue, and `work` must
-    /// do its part on it. The transaction is begun and committed here, or is a
-    /// savepoint of one that is open. It locks the claim first: as long as it
-    /// lasts, nobody can recover the job or ask for its end, so keep it short.
+    /// A later run of the job, after a crash, a stop or a failed attempt, skips the step and gets
+    /// the recorded result. So the effects on this database happen exactly once, however often the
+    /// job runs.
     ///
-    /// A name stands for one step of the job: numbers belong into it where
-    /// steps are many (up to 255 bytes). Steps may be nested; the inner ones
-    /// are undone with the outer one. Two threads may do steps at once, on
-    /// connections of their own, one after the other. What the job did by
-    /// steps is forgotten when it has ended, but not when it has failed: when
-    /// somebody [retries](crate::Change::Retry) it, it goes on where it was.
+    /// The connection must lead to the queue's database, and `work` must use that connection. The
+    /// step starts and commits a transaction, or uses a savepoint if one is open. It locks the
+    /// claim first, so no process can recover or cancel the job during the step: keep it short.
+    ///
+    /// A name identifies one step of the job and has up to 255 bytes; for many steps, include a
+    /// number. Steps may be nested; an outer step that rolls back also undoes the inner ones. Two
+    /// threads may run steps on connections of their own, and take turns.
+    ///
+    /// The steps are deleted when the job has ended, unless it failed. When a failed job is
+    /// [retried](crate::Change::Retry), it continues where it was.
     ///
     /// ```
     /// # use diesel::prelude::*;
@@ -49,7 +50,7 @@ impl<S: ?Sized> Context<'_, S> {
     ///
     /// impl Job for NotifyAll {
     ///     const NAME: &'static str = "notify_all";
-    ///     type State = String; // where the database is
+    ///     type State = String; // the address of the database
     ///     type Output = ();
     ///     fn perform(self, cx: &Context<'_, String>) -> JobResult {
     ///         let mut conn = SqliteConnection::establish(cx)?;
@@ -68,10 +69,10 @@ impl<S: ?Sized> Context<'_, S> {
     /// ```
     ///
     /// # Errors
-    /// What `work` returns, and then nothing of it is kept; also when the
-    /// claim is lost ([`Interrupted::Lost`]), when the database refuses a
-    /// statement, when the name has been used before in this run, and when the
-    /// value takes more than 64 KiB as JSON, or cannot be read back.
+    /// - The error of `work`; then nothing of the step is kept.
+    /// - [`Interrupted::Lost`] if the claim is lost.
+    /// - An error if the database rejects a statement, or if the name was used before in this run.
+    /// - An error if the value takes more than 64 KiB as JSON, or cannot be read back.
     pub fn step<C, T>(
         &self,
         conn: &mut C,
@@ -86,7 +87,7 @@ impl<S: ?Sized> Context<'_, S> {
         if let Some(value) = self.done_before(conn, name)? {
             return read(name, &value);
         }
-        own(conn).begin().doing("begin a step")?;
+        own(conn).begin().doing("start a step")?;
         match self.do_step(conn, name, work) {
             Ok(value) => {
                 own(conn).commit().doing("commit a step")?;
@@ -94,14 +95,14 @@ impl<S: ?Sized> Context<'_, S> {
                 Ok(value)
             }
             Err(error) => {
-                // What cannot be rolled back is when its connection ends.
+                // If it cannot be rolled back, it is undone when its connection closes.
                 let _ = own(conn).roll_back();
                 Err(error)
             }
         }
     }
 
-    /// The part of a step in its transaction.
+    /// Does the part of a step within its transaction.
     fn do_step<C, T>(
         &self,
         conn: &mut C,
@@ -113,11 +114,11 @@ impl<S: ?Sized> Context<'_, S> {
         T: Serialize + DeserializeOwned,
     {
         let run = self.run();
-        let found = steps::begin(&mut own(conn), run.fence, name).doing("begin a step")?;
+        let found = steps::begin(&mut own(conn), run.fence, name).doing("start a step")?;
         run.signals.live.note_steps();
         match found {
             Found::Lost => Err(lost(run)),
-            // Recorded, but not known to be: the answer to its commit was lost.
+            // Recorded without this run having seen it: the answer to its commit was lost.
             Found::Done(value) => {
                 if self.steps(|steps| steps.passed.contains(name)) {
                     return Err(twice(name));
@@ -133,8 +134,9 @@ impl<S: ?Sized> Context<'_, S> {
         }
     }
 
-    /// The value of a step that an earlier run has done, read with all others
-    /// at the first step of this one: then those cost nothing.
+    /// Returns the value of a step that an earlier run has done.
+    ///
+    /// All such values are read at the first step of this run, so further ones need no query.
     fn done_before<C: AsConn>(&self, conn: &mut C, name: &str) -> JobResult<Option<String>> {
         let run = self.run();
         self.steps(|steps| {
@@ -160,16 +162,15 @@ impl<S: ?Sized> Context<'_, S> {
         work(&mut memory.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Ends the job as finished, in the transaction that is open on this
-    /// connection to the database of the queue. When it is committed, the job
-    /// has finished, together with all else that was done in it: exactly once,
-    /// also for an effect that could not bear repetition. When it is rolled
-    /// back, or the process dies before, nothing has happened.
+    /// Finishes the job in the transaction that is open on this connection to the queue's database.
     ///
-    /// It is the last thing that the job does under its claim: no
-    /// [`step`](Self::step) can follow in this or another transaction. What
-    /// `perform` returns afterwards counts only if the transaction was not
-    /// committed.
+    /// After the commit, the job has finished, together with everything else in the transaction. So
+    /// effects that are not idempotent also happen exactly once. After a rollback, or if the
+    /// process dies before, nothing has happened.
+    ///
+    /// This is the last thing that the job does under its claim: no [`step`](Self::step) can
+    /// follow, in this transaction or another. The value that `perform` returns afterwards counts
+    /// only if the transaction was not committed.
     ///
     /// ```
     /// # use diesel::prelude::*;
@@ -180,7 +181,7 @@ impl<S: ?Sized> Context<'_, S> {
     ///
     /// impl Job for Charge {
     ///     const NAME: &'static str = "charge";
-    ///     type State = String; // where the database is
+    ///     type State = String; // the address of the database
     ///     type Output = ();
     ///     fn perform(self, cx: &Context<'_, String>) -> JobResult {
     ///         let mut conn = SqliteConnection::establish(cx)?;
@@ -196,14 +197,14 @@ impl<S: ?Sized> Context<'_, S> {
     /// ```
     ///
     /// # Errors
-    /// When the claim is lost ([`Interrupted::Lost`]), when no transaction is
-    /// open, or when the database refuses a statement. Roll back then.
+    /// If the claim is lost ([`Interrupted::Lost`]), if no transaction is open, or if the database
+    /// rejects a statement. Roll back in these cases.
     pub fn finish_in<C: AsConn + ?Sized>(&self, conn: &mut C) -> JobResult {
         let (run, conn) = (self.run(), &mut own(conn));
         if !conn.is_in_transaction() {
             return Err(JobError::new(
                 "no_transaction",
-                "`finish_in` belongs into the transaction of the job's work: begin one first",
+                "`finish_in` needs the open transaction of the job's work: start one first",
             )
             .fail());
         }
@@ -227,7 +228,7 @@ fn lost(run: &Run) -> JobError {
     Interrupted::Lost.into()
 }
 
-/// What a job leaves behind that finishes before it returns anything.
+/// Returns what remains of a job that finishes before it returns a value.
 fn traces(run: &Run) -> FinishedJob<'_> {
     let unique_id = run.unique_id.as_deref();
     FinishedJob {
@@ -244,7 +245,7 @@ fn traces(run: &Run) -> FinishedJob<'_> {
     }
 }
 
-/// Whether the job has ended its claim before: asked only of one that tried.
+/// Whether the job has ended its claim before; checked only for a job that tried to.
 fn has_ended(conn: &mut Conn<'_>, claim: (i64, i64)) -> crate::error::Result<bool> {
     let ended = jobs::ended_by_owner(conn, claim);
     ended.doing("look whether the job has finished")
@@ -260,16 +261,15 @@ fn check_name(name: &str) -> JobResult {
 }
 
 fn twice(name: &str) -> JobError {
-    let message = format!(
-        "the step `{name}` has been done before in this run: each step needs a name of its own"
-    );
+    let message =
+        format!("the step `{name}` was already done in this run: each step needs its own name");
     JobError::new("duplicate_step", message).fail()
 }
 
 fn read<T: DeserializeOwned>(name: &str, value: &str) -> JobResult<T> {
     serde_json::from_str(value).map_err(|error| {
         let message = format!(
-            "the value that the step `{name}` gave in an earlier run cannot be read: {error}; \
+            "the value of the step `{name}` from an earlier run cannot be read: {error}; \
              a step whose type changes needs another name"
         );
         JobError::new("unreadable_step", message)
@@ -283,7 +283,7 @@ fn written<T: Serialize>(name: &str, value: &T) -> JobResult<String> {
     })?;
     if text.len() > LARGEST_VALUE {
         let message = format!(
-            "the value of the step `{name}` takes {} bytes, and {LARGEST_VALUE} are the most: \
+            "the value of the step `{name}` takes {} bytes, more than the maximum of {LARGEST_VALUE}: \
              keep it elsewhere, and give a reference to it",
             text.len()
         );

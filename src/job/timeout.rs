@@ -1,41 +1,39 @@
-//! How long a run of a job may take, and what becomes of one that takes longer.
+//! How long a run of a job may take, and what happens to one that takes longer.
 
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// What becomes of a job that has overrun its
-/// [`timeout`](Policy::timeout).
+/// What happens to a job that exceeded its [`timeout`](crate::Policy::timeout).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum OnTimeout {
-    /// It was an attempt like any other that failed: the next one comes after
-    /// the back-off, if one is left. An at-most-once job fails.
+    /// The attempt has failed like any other: the job is retried after the back-off, if an attempt
+    /// is left. An at-most-once job fails.
     #[default]
     Retry,
-    /// The job has failed, however many attempts are left.
+    /// The job fails, even if attempts are left.
     Fail,
-    /// The job has ended without having failed, and is kept like a finished
-    /// one, with the reason.
+    /// The job is discarded: it has not failed, and is kept like a finished job, with the reason.
     Discard,
 }
 
-/// A duration as a column holds it.
+/// A duration as stored in a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct Span(#[serde(with = "crate::job::millis")] pub(crate) Duration);
+pub(crate) struct Span(#[serde(with = "crate::job::policy::millis")] pub(crate) Duration);
 
-/// After the timeout, until the process of a job that does not end is ended.
+/// How long after the timeout the process of a job that continues is stopped.
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
 
-/// The time that one run has.
+/// The time limits of one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Limit {
     pub(crate) timeout: Duration,
     pub(crate) grace: Duration,
 }
 
-/// What is as good as no limit: `Duration::MAX`, cut to what a column holds.
+/// Practically no limit: `Duration::MAX`, shortened to what a column holds.
 pub(crate) const NEVER: Duration = Duration::from_millis(u64::MAX);
 
 #[cfg(test)]

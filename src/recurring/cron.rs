@@ -1,4 +1,4 @@
-//! Five or six cron fields, and the walk along a calendar without zones.
+//! Five or six cron fields, and the search in a calendar without time zones.
 
 use chrono::{Datelike, Days, NaiveDate, NaiveDateTime, NaiveTime, Timelike};
 
@@ -12,20 +12,20 @@ pub(crate) struct Cron {
     months: u64,
     /// Bit 0 is Sunday.
     weekdays: u64,
-    /// A day of the month or of the week will do; else it must be both.
+    /// Whether a day of the month or of the week is enough; otherwise both must match.
     either_day: bool,
-    /// Elapsed time counts, not the clock's.
+    /// Whether elapsed time counts, not the clock's.
     pub(crate) every_hour: bool,
 }
 
-/// What a field may hold.
+/// The range of a field.
 struct Field {
     name: &'static str,
     first: u32,
     last: u32,
-    /// In order, from `first` on.
+    /// In order, starting with `first`.
     names: &'static [&'static str],
-    /// Ranges may go past the end: `FRI-MON`.
+    /// Whether ranges may wrap around: `FRI-MON`.
     is_round: bool,
 }
 
@@ -48,25 +48,25 @@ const MONTH: Field = Field {
     ..Field::new("month", 1, 12)
 };
 
-/// Of five fields: Sunday is 0, and 7.
+/// In five fields: Sunday is 0, and 7.
 const UNIX_WEEKDAY: Field = Field {
     names: &WEEKDAYS,
     is_round: true,
     ..Field::new("day of the week", 0, 7)
 };
 
-/// Of six fields: from Sunday to Saturday.
+/// In six fields: from Sunday to Saturday.
 const WEEKDAY: Field = Field {
     names: &WEEKDAYS,
     is_round: true,
     ..Field::new("day of the week (1 is Sunday, 7 Saturday)", 1, 7)
 };
 
-/// A February 29 comes at least every eight years.
+/// A February 29 occurs at least every eight years.
 const HORIZON: u64 = 9 * 366;
 
 impl Cron {
-    /// `@daily` and its kin.
+    /// Parses `@daily` and similar words.
     pub(crate) fn named(name: &str) -> Result<Self, String> {
         let fields = match name.to_ascii_lowercase().as_str() {
             "@yearly" | "@annually" => ["0", "0", "1", "1", "*"],
@@ -76,7 +76,7 @@ impl Cron {
             "@hourly" => ["0", "*", "*", "*", "*"],
             _ => {
                 return Err(
-                    "of the words with `@` there are @yearly, @annually, @monthly, @weekly, @daily, \
+                    "the words with `@` are @yearly, @annually, @monthly, @weekly, @daily, \
                      @midnight and @hourly"
                         .to_owned(),
                 );
@@ -100,11 +100,11 @@ impl Cron {
         let (hour, day, week) = (rest[1], rest[2], rest[4]);
         let is_any = |field: &str| field == "?";
         if shift == 0 && (is_any(day) || is_any(week)) {
-            return Err("`?` belongs to six fields; of five, write `*`".to_owned());
+            return Err("`?` is only allowed in six fields; in five, write `*`".to_owned());
         }
         if is_any(day) && is_any(week) {
             return Err(
-                "`?` may stand for the day of the month or of the week, not for both".to_owned(),
+                "`?` is allowed for the day of the month or of the week, not for both".to_owned(),
             );
         }
         let days_of = |field: Field, text: &str| match text {
@@ -127,11 +127,11 @@ impl Cron {
         let some_day = NaiveDate::from_ymd_opt(2001, 1, 1).unwrap_or_default();
         match cron.next(some_day.and_time(NaiveTime::MIN)) {
             Some(_) => Ok(cron),
-            None => Err("no such day ever comes".to_owned()),
+            None => Err("there is no such day".to_owned()),
         }
     }
 
-    /// The first time of the clock at `time` or after it.
+    /// Returns the first matching time at `time` or after it.
     pub(crate) fn next(&self, time: NaiveDateTime) -> Option<NaiveDateTime> {
         let from = match time.nanosecond() {
             0 => time,
@@ -180,7 +180,7 @@ fn has(bits: u64, value: u32) -> bool {
     bits >> value & 1 == 1
 }
 
-/// The smallest value from `from` on.
+/// Returns the smallest value that is at least `from`.
 fn first(bits: u64, from: u32) -> Option<u32> {
     let rest = bits.checked_shr(from).filter(|rest| *rest != 0)?;
     Some(from + rest.trailing_zeros())
@@ -197,7 +197,7 @@ impl Field {
         }
     }
 
-    /// The values of a field as bits.
+    /// Parses the values of a field.
     fn read(&self, text: &str) -> Result<u64, String> {
         text.split(',').try_fold(0, |bits, item| {
             self.item(item)
@@ -208,10 +208,7 @@ impl Field {
 
     fn refuse(&self, item: &str) -> String {
         if item.is_empty() {
-            return format!(
-                "nothing stands before or after a comma where a {} should",
-                self.name
-            );
+            return format!("a {} is missing before or after a comma", self.name);
         }
         let range = item.split('/').next().unwrap_or_default();
         if let Some((low, high)) = range.split_once('-')
@@ -220,7 +217,7 @@ impl Field {
             && !self.is_round
         {
             return format!(
-                "`{}` runs backwards: a range of a {} begins with the smaller one; write `{low}-{},{}-{high}` to \
+                "`{}` runs backwards: a range of a {} starts with the smaller one; write `{low}-{},{}-{high}` to \
                  go past the end",
                 item.escape_default(),
                 self.name,
@@ -229,7 +226,7 @@ impl Field {
             );
         }
         format!(
-            "`{}` is no {}, which is {} to {}, a range of these or `*`, and may have a step above zero",
+            "`{}` is not a {}, which is {} to {}, a range of these or `*`, and may have a step above zero",
             item.escape_default(),
             self.name,
             self.first,
@@ -237,7 +234,7 @@ impl Field {
         )
     }
 
-    /// `*`, `5`, `1-5`, each with a step or without.
+    /// Parses `*`, `5` or `1-5`, each with or without a step.
     fn item(&self, text: &str) -> Option<u64> {
         let (range, step) = match text.split_once('/') {
             Some((range, step)) => (range, Some(number(step)?)),
@@ -247,7 +244,7 @@ impl Field {
             return None;
         }
         let (low, high) = match range.split_once('-') {
-            // 7 is a second name of Sunday, not a day more.
+            // 7 is a second name for Sunday, not a further day.
             None if range == "*" => (
                 self.first,
                 self.last - u32::from(self.last == 7 && self.first == 0),
@@ -282,7 +279,7 @@ impl Field {
     }
 }
 
-/// Digits and nothing else.
+/// Parses digits and nothing else.
 fn number(text: &str) -> Option<u32> {
     let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| plain)

@@ -1,25 +1,25 @@
-//! What becomes of missed ticks.
+//! What happens to missed ticks.
 
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// What becomes of ticks that no scheduler was there to fire: of those that
-/// are overdue by more than [`Scheduler::grace`](crate::Scheduler::grace).
+/// What happens to ticks that no scheduler fired in time: those overdue by more than
+/// [`Scheduler::grace`](crate::Scheduler::grace).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum MissedTicks {
-    /// The latest is fired, unless a later one is due anyway: one job, however
-    /// many ticks were missed. The default.
+    /// Fires the latest one, unless a later tick is due anyway: one job, however many ticks were
+    /// missed. This is the default.
     #[default]
     Latest,
-    /// All are fired that are not older than this, each with a job of its own.
+    /// Fires each of them that is not older than this, with a job of its own.
     AllWithin(#[serde(with = "humane")] Duration),
-    /// None is fired.
+    /// Fires none of them.
     Skip,
 }
 
-/// Durations as people write them: `6h`, `2 days`.
+/// Durations as users write them: `6h`, `2 days`.
 pub(crate) mod humane {
     use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
     use std::time::Duration;
@@ -32,7 +32,7 @@ pub(crate) mod humane {
         let text = String::deserialize(input)?;
         humantime::parse_duration(&text).map_err(|error| {
             D::Error::custom(format!(
-                "`{}` is no duration such as `6h`: {error}",
+                "`{}` is not a duration such as `6h`: {error}",
                 text.escape_default()
             ))
         })

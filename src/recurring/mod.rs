@@ -1,9 +1,8 @@
-//! Recurring tasks: jobs that are enqueued again and again, by the clock.
+//! Recurring tasks: jobs that are enqueued repeatedly on a schedule.
 //!
-//! A scheduler ([`Scheduler`](crate::Scheduler)) fires them. A task is either
-//! *declared*, by the code or the configuration of a program whose scheduler
-//! has it, or *scheduled at run time*, by [`schedule`], and then fired by any
-//! scheduler until somebody calls [`unschedule`].
+//! A [`Scheduler`](crate::Scheduler) fires them. A task is *declared* if it is part of the code or
+//! configuration of a program with a scheduler. Otherwise it is *scheduled at run time* with
+//! [`schedule`]; then any scheduler fires it until [`unschedule`] is called.
 //!
 //! ```
 //! # use serde::{Deserialize, Serialize};
@@ -21,7 +20,7 @@
 //!
 //! let task = RecurringTask::new("weekly_report", "0 9 * * MON Europe/Berlin", &Report { days: 7 })?;
 //! recurring::schedule(&mut conn, &task)?;
-//! recurring::run_now(&mut conn, "weekly_report")?; // once more, whatever the time
+//! recurring::run_now(&mut conn, "weekly_report")?; // an additional run, at any time
 //! recurring::pause(&mut conn, "weekly_report")?;
 //! recurring::resume(&mut conn, "weekly_report")?;
 //! assert!(recurring::unschedule(&mut conn, "weekly_report")?);

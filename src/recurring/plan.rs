@@ -1,4 +1,4 @@
-//! Which ticks to fire, given the time: no clock and no database here.
+//! Decides which ticks to fire at a given time, without a clock or a database.
 
 use crate::recurring::missed::MissedTicks;
 use crate::recurring::stored::Stored;
@@ -6,21 +6,21 @@ use crate::recurring::task::NEVER;
 use chrono::{NaiveDateTime, TimeDelta};
 use std::time::Duration;
 
-/// Ticks of one transaction; the others come in the next one.
+/// The number of ticks in one transaction; further ones follow in the next.
 const MOST: usize = 100;
 
-/// What to do about a task.
+/// The decision about a task.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// In order.
     pub(crate) ticks: Vec<NaiveDateTime>,
-    /// The first tick after those, and after what is passed over.
+    /// The first tick after those, and after any that are skipped.
     pub(crate) next_run_at: NaiveDateTime,
-    /// The first of the ticks that are passed over.
+    /// The first skipped tick.
     pub(crate) missed: Option<NaiveDateTime>,
 }
 
-/// `from` is the first tick that nobody has dealt with.
+/// Plans the ticks from `from`, the first that was not handled yet.
 pub(crate) fn plan(
     task: &Stored,
     from: NaiveDateTime,
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!((ticks.len(), ticks[99], next), (MOST, 6_000, 6_060));
     }
 
-    /// The place among the ticks may be no tick: the zone's rules are new.
+    /// The stored time may not be a tick if the zone's rules have changed.
     #[test]
     fn a_place_between_ticks_is_as_good_as_the_next_one() {
         assert_eq!(planned("\"latest\"", 61, 90, 10), (vec![], 120, None));

@@ -1,9 +1,9 @@
-//! When a recurring task is due: cron text or an interval, in a time zone.
+//! The schedule of a recurring task: cron text or an interval, in a time zone.
 //!
-//! Zones are `chrono-tz`'s. The cron fields and the walk along the calendar
-//! are few lines of our own: the crates for it read texts that the rules here
-//! refuse (`1,,2`, `MONTUE`), take `*/2` among the days for no asterisk, and
-//! drop or double what a change of the clock touches.
+//! Time zones are from `chrono-tz`. The cron fields and the calendar search are implemented here in
+//! a few lines. Existing crates accept texts that are rejected here (`1,,2`, `MONTUE`), and do not
+//! treat `*/2` among the days as an asterisk. They also drop or repeat times that a clock change
+//! affects.
 
 use crate::error::{Error, Result};
 use crate::recurring::cron::Cron;
@@ -14,7 +14,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// When a recurring task is due.
+/// The schedule of a recurring task.
 ///
 /// | text | due |
 /// |---|---|
@@ -23,24 +23,24 @@ use std::time::Duration;
 /// | `@daily` | also `@yearly`, `@annually`, `@monthly`, `@weekly`, `@midnight`, `@hourly` |
 /// | `every 45s` | every 45 seconds; also `every 5m`, `every 1h 30m`, `every 2 days` |
 ///
-/// A field is `*`, a number, a range `1-5`, either of them with a step, `*/10`
-/// or `8-18/2`, or several of these with commas between them. `8/5` means from
-/// 8 on, every 5. Months and days of the week have names too: `JAN`, `sun`.
-/// Where both a day of the month and a day of the week are given, either of
-/// them will do; a field that begins with `*` gives none. Of six fields, one
-/// of these two may be `?`, which is the same as `*`.
+/// A field is `*`, a number or a range `1-5`. A step may follow, as in `*/10` or `8-18/2`; `8/5`
+/// means every 5 from 8 on. Several of these may be separated by commas. Months and days of the
+/// week also have names: `JAN`, `sun`.
 ///
-/// A time zone may follow: `0 3 * * * Europe/Berlin`. What happens when its
-/// clocks change:
+/// If both a day of the month and a day of the week are given, a day that matches either is enough.
+/// A field that starts with `*` does not count as given. In six fields, one of these two may be
+/// `?`, which means the same as `*`.
 ///
-/// - Where the hour is given (`30 2 * * *`, `0 9-17 * * *`), every time of the
-///   clock counts once. What the clock jumps over is due when it has jumped,
-///   once, however much it was. What comes twice is due the first time.
-/// - Where the hour is `*` or `*/n`, or names all 24, elapsed time counts:
-///   `*/15 * * * *` is due every quarter of an hour, whatever the clock does.
+/// A time zone may follow: `0 3 * * * Europe/Berlin`. When its clocks change:
 ///
-/// Intervals count from 1970-01-01 00:00 UTC, and so are the same for all
-/// schedulers; no zone and no clock change matters to them.
+/// - If the hour is given (`30 2 * * *`, `0 9-17 * * *`), every clock time counts once. If the
+///   clock skips one or more due times, the task is due once, right after the change. If a time
+///   occurs twice, the task is due the first time.
+/// - If the hour is `*` or `*/n`, or lists all 24, elapsed time counts: `*/15 * * * *` is due every
+///   15 minutes, whatever the clock shows.
+///
+/// Intervals count from 1970-01-01 00:00 UTC, so they are the same for all schedulers and
+/// independent of time zones and clock changes.
 ///
 /// ```
 /// use windlass::Schedule;
@@ -81,46 +81,46 @@ impl FromStr for Schedule {
 }
 
 impl Schedule {
-    /// The same, in the time zone of this name: `Europe/Berlin`, `UTC`. It
-    /// replaces one that the text has named.
+    /// Sets the time zone by name, such as `Europe/Berlin` or `UTC`. It replaces a time zone in the
+    /// text.
     ///
     /// # Errors
-    /// When there is no such time zone.
+    /// If there is no such time zone.
     pub fn in_time_zone(mut self, name: &str) -> Result<Self> {
         self.zone = Some(time_zone(name)?);
         Ok(self)
     }
 
-    /// The name of its time zone; `None`: it has none of its own, and UTC or
-    /// the program's counts.
+    /// Returns the name of its time zone. Returns `None` if it has none, and uses the scheduler's,
+    /// which is UTC by default.
     pub fn time_zone(&self) -> Option<&'static str> {
         self.zone.map(Tz::name)
     }
 
-    /// In this zone, if it has none of its own.
+    /// Sets the time zone, if it has none of its own.
     pub(crate) fn or_in(mut self, zone: Tz) -> Self {
         self.zone.get_or_insert(zone);
         self
     }
 
-    /// The text without the time zone.
+    /// Returns the text without the time zone.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The first time after `time` at which it is due. `None`: not before the
-    /// year 9999.
+    /// Returns the first due time after `time`. Returns `None` if there is none before the year
+    /// 9999.
     pub fn next_after(&self, time: DateTime<Utc>) -> Option<DateTime<Utc>> {
         self.after(time.naive_utc()).map(|tick| tick.and_utc())
     }
 
-    /// All times after `time` at which it is due, in order.
+    /// Returns all due times after `time`, in order.
     pub fn upcoming(&self, time: DateTime<Utc>) -> impl Iterator<Item = DateTime<Utc>> + '_ {
         let next = move |tick: &DateTime<Utc>| self.next_after(*tick);
         std::iter::successors(self.next_after(time), next)
     }
 
-    /// The same in UTC without saying so.
+    /// Does the same with times in UTC that carry no zone.
     pub(crate) fn after(&self, time: NaiveDateTime) -> Option<NaiveDateTime> {
         let zone = self.zone.unwrap_or(Tz::UTC);
         let tick = match &self.timing {
@@ -134,19 +134,19 @@ impl Schedule {
         Some(tick).filter(|tick| tick.year() <= 9999)
     }
 
-    /// The first tick at `time` or after it.
+    /// Returns the first tick at `time` or after it.
     pub(crate) fn from(&self, time: NaiveDateTime) -> Option<NaiveDateTime> {
         self.after(time.checked_sub_signed(chrono::TimeDelta::microseconds(1))?)
     }
 
-    /// The last tick between `from` and `until`, both of them included.
+    /// Returns the last tick between `from` and `until`, both included.
     pub(crate) fn last_between(
         &self,
         from: NaiveDateTime,
         until: NaiveDateTime,
     ) -> Option<NaiveDateTime> {
         let first = |low| self.from(low).filter(|tick| *tick <= until);
-        // Back from the end, as a long time may have passed since `from`.
+        // The search goes back from the end, because `from` may be long ago.
         let mut width = chrono::TimeDelta::minutes(1);
         let mut last = loop {
             let low = until
@@ -201,7 +201,7 @@ impl fmt::Display for Schedule {
     }
 }
 
-/// The zone of this name.
+/// Returns the zone with this name.
 pub(crate) fn time_zone(name: &str) -> Result<Tz> {
     name.parse().map_err(|_| Error::Schedule {
         text: name
@@ -209,16 +209,16 @@ pub(crate) fn time_zone(name: &str) -> Result<Tz> {
             .take(80)
             .flat_map(char::escape_default)
             .collect(),
-        reason: "there is no such time zone; one is `UTC`, another `Europe/Berlin`".to_owned(),
+        reason: "there is no such time zone; examples are `UTC` and `Europe/Berlin`".to_owned(),
     })
 }
 
-/// The last word, if it is the name of a zone.
+/// Returns the zone if the last word is the name of one.
 fn zone_at_the_end(word: &str) -> Result<Option<Tz>, String> {
     if let Ok(zone) = word.parse() {
         return Ok(Some(zone));
     }
-    // No step begins with a letter, so a name was meant.
+    // A step does not start with a letter, so a name was intended.
     let is_name = word
         .split_once('/')
         .is_some_and(|(_, after)| after.starts_with(|c: char| c.is_ascii_alphabetic()));
@@ -228,9 +228,10 @@ fn zone_at_the_end(word: &str) -> Result<Option<Tz>, String> {
     Ok(None)
 }
 
-/// Whole seconds, at least one.
+/// Parses an interval in whole seconds, at least one.
 fn interval(text: &str) -> Result<i64, String> {
-    const WANTED: &str = "after `every` a time of at least a second is wanted, such as `45s`, `5m`, `1h 30m` or `2 days`";
+    const WANTED: &str =
+        "`every` needs a time of at least 1 s, such as `45s`, `5m`, `1h 30m` or `2 days`";
     let units = text.split(|c: char| !c.is_ascii_alphabetic());
     for unit in units {
         if ["M", "month", "months", "y", "yr", "year", "years"].contains(&unit) {
@@ -246,7 +247,7 @@ fn interval(text: &str) -> Result<i64, String> {
     i64::try_from(duration.as_secs())
         .ok()
         .filter(|seconds| *seconds <= 1_000 * 366 * 86_400)
-        .ok_or_else(|| "an interval has at most 1000 years".to_owned())
+        .ok_or_else(|| "an interval may be at most 1000 years".to_owned())
 }
 
 #[cfg(test)]
@@ -302,7 +303,7 @@ mod tests {
                 "0 0 0 * * */3",
                 ["Sun 2026-11-22 00:00:00", "Wed 2026-11-25 00:00:00"],
             ),
-            // Either day will do, unless one field begins with an asterisk.
+            // Either day is enough, unless one field starts with an asterisk.
             (
                 "0 0 25 * MON",
                 ["Mon 2026-11-23 00:00:00", "Wed 2026-11-25 00:00:00"],
@@ -405,7 +406,7 @@ mod tests {
         let error = "61 * * * *".parse::<Schedule>().unwrap_err().to_string();
         assert_eq!(
             error,
-            "`61 * * * *` is no schedule: `61` is no minute, which is 0 to 59, a range of these or `*`, \
+            "`61 * * * *` is not a valid schedule: `61` is not a minute, which is 0 to 59, a range of these or `*`, \
              and may have a step above zero"
         );
         let error = "10-5 * * * *".parse::<Schedule>().unwrap_err().to_string();

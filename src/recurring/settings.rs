@@ -1,4 +1,4 @@
-//! A recurring task as a configuration file holds it.
+//! A recurring task in a configuration file.
 
 use crate::db::model::recurring::Overlap;
 use crate::error::Result;
@@ -9,7 +9,7 @@ use crate::recurring::task::RecurringTask;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// One recurring task of a configuration file, beside its key:
+/// One recurring task of a configuration file, without its key:
 ///
 /// ```toml
 /// [recurring.cleanup]
@@ -25,7 +25,7 @@ use serde_json::Value;
 /// max_attempts = 3
 /// ```
 ///
-/// Only `class` and `schedule` must be there.
+/// Only `class` and `schedule` are required.
 ///
 /// ```
 /// let settings: windlass::RecurringSettings =
@@ -40,43 +40,41 @@ use serde_json::Value;
 pub struct RecurringSettings {
     /// The class of its jobs.
     pub class: String,
-    /// Their arguments. Default: none, an empty object.
+    /// The arguments of its jobs. Default: none, an empty object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Value>,
-    /// When it is due; see [`Schedule`](crate::Schedule).
+    /// The schedule as text; see [`Schedule`](crate::Schedule).
     pub schedule: String,
-    /// The time zone of the schedule. Default: the scheduler's, UTC.
+    /// The time zone of the schedule. Default: the scheduler's, which is UTC unless set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_zone: Option<String>,
-    /// The queue of its jobs. Default: their type's, where the program knows
-    /// it, and else `default`.
+    /// The queue of its jobs. Default: that of their type if its class is registered, otherwise
+    /// `default`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
-    /// The priority of its jobs; smaller is more important. Default: their
-    /// type's, where the program knows it, and else 0.
+    /// The priority of its jobs; a smaller number is more important. Default: that of their type if
+    /// its class is registered, otherwise 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<i32>,
-    /// What it is for, for people.
+    /// A description for readers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// What to do with missed ticks. Default: fire the latest.
     #[serde(default)]
     pub missed: MissedTicks,
-    /// What to do with a tick while the job before it has not ended. Default:
-    /// fire it.
+    /// What to do with a tick if the previous job has not ended. Default: fire it.
     #[serde(default)]
     pub overlap: Overlap,
-    /// How often each of its jobs is tried. Default: as their type or the
-    /// worker says.
+    /// The number of attempts of each job. Default: that of their type or the worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_attempts: Option<u32>,
 }
 
 impl RecurringSettings {
-    /// The task of this key, whatever its class.
+    /// Returns the task with this key, whatever its class.
     ///
     /// # Errors
-    /// When the key, the schedule or the time zone is none.
+    /// If the key, the schedule or the time zone is invalid.
     pub fn task(&self, key: &str) -> Result<RecurringTask> {
         let arguments = match &self.arguments {
             Some(arguments) => arguments.to_string(),
@@ -86,12 +84,12 @@ impl RecurringSettings {
         self.over(task)
     }
 
-    /// The task of this key, with the queue, the priority and the policy of
-    /// its type where nothing else is said here.
+    /// Returns the task with this key, with the queue, priority and policy of its type where they
+    /// are not set here.
     ///
     /// # Errors
-    /// As for [`task`](Self::task), and when the class is not registered or
-    /// the arguments are not those of its type.
+    /// As for [`task`](Self::task), and if the class is not registered or the arguments do not
+    /// match its type.
     pub fn task_of(&self, key: &str, registry: &Registry) -> Result<RecurringTask> {
         let arguments = match &self.arguments {
             Some(arguments) => arguments.to_string(),
@@ -101,7 +99,7 @@ impl RecurringSettings {
         self.over(RecurringTask::of_job(key, &self.schedule, job)?)
     }
 
-    /// A task that is as it is said here.
+    /// Applies these settings to a task.
     fn over(&self, task: RecurringTask) -> Result<RecurringTask> {
         let mut task = task.missed(self.missed).overlap(self.overlap);
         if let Some(priority) = self.priority {

@@ -1,4 +1,4 @@
-//! What a stored recurring task says, read back.
+//! Reads stored recurring tasks.
 
 use crate::db::model::new_row::NewRow;
 use crate::db::model::recurring::{Overlap, Row};
@@ -12,7 +12,7 @@ use crate::recurring::schedule::{Schedule, time_zone};
 use chrono::NaiveDateTime;
 use serde::{Deserialize, Serialize};
 
-/// What the column `options` holds.
+/// The contents of the column `options`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Options {
@@ -36,7 +36,7 @@ impl Options {
     }
 }
 
-/// A task as its row says it.
+/// A task as stored in its row.
 #[derive(Debug)]
 pub(crate) struct Stored {
     pub(crate) schedule: Schedule,
@@ -48,7 +48,7 @@ pub(crate) struct Stored {
 
 impl Stored {
     /// # Errors
-    /// When somebody else wrote what this version cannot read.
+    /// If another program wrote options that this version cannot read.
     pub(crate) fn read(row: &Row) -> Result<Self> {
         let schedule: Schedule = row.schedule.parse()?;
         let options: Options = match row.options.as_str() {
@@ -71,10 +71,10 @@ impl Stored {
         })
     }
 
-    /// The job of a tick.
+    /// Returns the job of a tick.
     ///
     /// # Errors
-    /// When somebody else wrote what no job may have.
+    /// If another program wrote values that no job may have.
     pub(crate) fn job(&self, row: &Row, tick: NaiveDateTime) -> Result<NewRow> {
         let mut policy = self.policy.clone();
         policy.tick = Some(Tick {
@@ -84,7 +84,7 @@ impl Stored {
         NewJob::of_class(&row.class_name, unlisted(&row.arguments))
             .queue(&row.queue_name)
             .priority(row.priority)
-            // It was looked at when the task was scheduled.
+            // The size was checked when the task was scheduled.
             .max_arguments(usize::MAX)
             .policy(policy)
             .limited(self.concurrency.clone())

@@ -1,4 +1,4 @@
-//! What a program says a recurring task is.
+//! The definition of a recurring task in a program.
 
 use crate::db::model::recurring::{Definition, Overlap};
 use crate::error::Result;
@@ -14,7 +14,7 @@ use crate::recurring::stored::Options;
 use chrono::{NaiveDate, NaiveDateTime, NaiveTime};
 use chrono_tz::Tz;
 
-/// A job that is to be enqueued again and again, by the clock.
+/// A job that is enqueued repeatedly on a schedule.
 ///
 /// ```
 /// # use serde::{Deserialize, Serialize};
@@ -52,18 +52,17 @@ pub struct RecurringTask {
     max_arguments: usize,
     missed: MissedTicks,
     overlap: Overlap,
-    /// Where a configuration declares it.
+    /// The place in the configuration that declares it.
     place: Option<String>,
 }
 
 impl RecurringTask {
-    /// A task with the defaults of its type: see [`Schedule`] for the text.
-    /// The key names it, in up to 255 letters, digits and `_` `.` `:` `/` `-`
-    /// of ASCII.
+    /// Creates a task with the defaults of its job type; see [`Schedule`] for the text.
+    ///
+    /// The key identifies the task, with up to 255 ASCII letters, digits and `_` `.` `:` `/` `-`.
     ///
     /// # Errors
-    /// When the key or the schedule is none, or the arguments cannot be
-    /// written as JSON.
+    /// If the key or the schedule is invalid, or the arguments cannot be serialized to JSON.
     pub fn new<J: Job>(key: impl Into<String>, schedule: &str, job: &J) -> Result<Self> {
         let arguments =
             serde_json::to_string(job).map_err(|error| crate::error::Error::InvalidJob {
@@ -79,11 +78,11 @@ impl RecurringTask {
         Ok(task)
     }
 
-    /// A task whose jobs are of a class that this program does not know, with
-    /// their arguments as JSON text.
+    /// Creates a task whose jobs are of a class that this program does not define, with their
+    /// arguments as JSON text.
     ///
     /// # Errors
-    /// When the key or the schedule is none.
+    /// If the key or the schedule is invalid.
     pub fn of_class(
         key: impl Into<String>,
         schedule: &str,
@@ -109,7 +108,7 @@ impl RecurringTask {
         })
     }
 
-    /// A task whose jobs are like this one.
+    /// Creates a task whose jobs are like this one.
     pub(crate) fn of_job(key: &str, schedule: &str, job: NewJob) -> Result<Self> {
         let (row, policy, concurrency, max_arguments) = job.into_parts();
         let mut task = Self::of_class(key, schedule, row.class_name, row.arguments)?
@@ -121,85 +120,84 @@ impl RecurringTask {
         Ok(task)
     }
 
-    /// Declared in a configuration, there.
+    /// Records the place in a configuration that declares it.
     #[cfg(feature = "config")]
     pub(crate) fn declared_at(mut self, place: &impl std::fmt::Display) -> Self {
         self.place = Some(place.to_string());
         self
     }
 
-    /// Where a configuration declares it.
+    /// Returns the place in a configuration that declares it.
     pub(crate) fn place(&self) -> Option<&str> {
         self.place.as_deref()
     }
 
-    /// Its key.
+    /// Returns its key.
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// When it is due.
+    /// Returns its schedule.
     pub fn schedule(&self) -> &Schedule {
         &self.schedule
     }
 
-    /// The time zone of its schedule, by name. Default: the one in the text
-    /// of the schedule, or else the scheduler's, or else UTC.
+    /// Sets the time zone of its schedule by name. Default: the one in the schedule's text,
+    /// otherwise the scheduler's, otherwise UTC.
     ///
     /// # Errors
-    /// When there is no such time zone.
+    /// If there is no such time zone.
     pub fn time_zone(mut self, name: &str) -> Result<Self> {
         self.schedule = self.schedule.in_time_zone(name)?;
         Ok(self)
     }
 
-    /// The queue of its jobs.
+    /// Sets the queue of its jobs.
     pub fn queue(mut self, name: impl Into<String>) -> Self {
         self.queue_name = name.into();
         self
     }
 
-    /// The priority of its jobs; smaller is more important.
+    /// Sets the priority of its jobs; a smaller number is more important.
     pub fn priority(mut self, priority: i32) -> Self {
         self.priority = priority;
         self
     }
 
-    /// What it is for, for people.
+    /// Sets a description for readers.
     pub fn description(mut self, text: impl Into<String>) -> Self {
         self.description = Some(text.into());
         self
     }
 
-    /// What this policy says wins over what the type of the jobs says.
+    /// Sets the policy of its jobs; its values override those of their type.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy.or(&self.policy);
         self
     }
 
-    /// How many of its jobs, and of others with the same key, may be under way
-    /// at once. Default: as the type of the jobs says.
+    /// Sets the concurrency limit of its jobs. Default: that of their type.
     pub fn concurrency(mut self, limit: Concurrency) -> Self {
         self.concurrency = Some(limit);
         self
     }
 
-    /// What to do with ticks that were missed. Default: fire the latest.
+    /// Sets what happens to missed ticks. Default: the latest is fired.
     pub fn missed(mut self, missed: MissedTicks) -> Self {
         self.missed = missed;
         self
     }
 
-    /// What to do with a tick while the job of the one before it has not
-    /// ended. Default: fire it.
+    /// Sets what happens to a tick if the job of the previous one has not ended. Default: it is
+    /// fired.
     pub fn overlap(mut self, overlap: Overlap) -> Self {
         self.overlap = overlap;
         self
     }
 
-    /// What is stored, once the limits of its jobs have been looked at.
+    /// Returns what is stored, after checking the limits of its jobs.
     pub(crate) fn definition(&self, revision: Option<i64>, default: Tz) -> Result<Definition> {
-        // Whether a job could be enqueued is told now, not at every tick.
+        // Whether a job can be enqueued is checked now, not at every tick.
         NewJob::of_class(&self.class_name, &self.arguments)
             .queue(&self.queue_name)
             .max_arguments(self.max_arguments)
@@ -233,7 +231,7 @@ impl RecurringTask {
         })
     }
 
-    /// The first tick after a moment.
+    /// Returns a function that computes the first tick after a time.
     pub(crate) fn next_in(&self, default: Tz) -> impl Fn(NaiveDateTime) -> NaiveDateTime {
         let schedule = self.schedule.clone().or_in(default);
         move |time| schedule.after(time).unwrap_or(NEVER)

@@ -1,4 +1,4 @@
-//! What a program does with recurring tasks: schedule, list, pause, run.
+//! Operations on recurring tasks: schedule, list, pause, run.
 
 use crate::db::transition::schedule;
 
@@ -12,7 +12,7 @@ use crate::recurring::stored::Stored;
 use crate::recurring::task::{self, RecurringTask};
 use chrono::{DateTime, NaiveDateTime, Utc};
 
-/// How a recurring task stands. Times are by the database's clock.
+/// The state of a recurring task. Times are by the database's clock.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct RecurringStatus {
@@ -24,22 +24,22 @@ pub struct RecurringStatus {
     pub time_zone: String,
     /// The class of its jobs.
     pub class_name: String,
-    /// Their queue.
+    /// The queue of its jobs.
     pub queue_name: String,
-    /// Their priority; smaller is more important.
+    /// The priority of its jobs; a smaller number is more important.
     pub priority: i32,
-    /// What it is for.
+    /// Its description.
     pub description: Option<String>,
-    /// The next tick, unless it is paused.
+    /// The next tick; `None` while it is paused.
     pub next_run_at: Option<DateTime<Utc>>,
     /// The last tick that had a job.
     pub last_run_at: Option<DateTime<Utc>>,
-    /// The tick that waits for the job before it to end.
+    /// The tick that waits until the previous job has ended.
     pub queued_run_at: Option<DateTime<Utc>>,
-    /// Since when it is paused.
+    /// When it was paused; `None` if it is not.
     pub paused_at: Option<DateTime<Utc>>,
-    /// When a scheduler of a program that declares it last said so; `None`: it
-    /// was scheduled at run time.
+    /// When a scheduler of a program that declares it last confirmed it; `None` if it was scheduled
+    /// at run time.
     pub declared_at: Option<DateTime<Utc>>,
 }
 
@@ -63,17 +63,16 @@ impl From<Row> for RecurringStatus {
     }
 }
 
-/// Schedules a task, on the caller's own connection and in the caller's own
-/// transaction, if there is one, and returns its next tick.
+/// Schedules a task on the given connection, as part of its transaction if one is open, and returns
+/// its next tick.
 ///
-/// Whatever task of this key was scheduled before becomes this one. If its
-/// times stay the same, it keeps its place among them; else it begins with the
-/// first one from now on, by the database's clock. A task that is paused stays
-/// so.
+/// A task that was scheduled with this key is replaced. If its schedule is unchanged, its next tick
+/// is kept; otherwise it starts with the first tick from now on, by the database's clock. A paused
+/// task stays paused.
 ///
 /// # Errors
-/// When a program declares a task of this key or a Rails app has one, a limit
-/// of its jobs is broken, or a statement fails.
+/// If a program declares a task with this key or a Rails app has one, a limit of its jobs is
+/// exceeded, or a statement fails.
 pub fn schedule<C: AsConn + ?Sized>(conn: &mut C, task: &RecurringTask) -> Result<DateTime<Utc>> {
     let definition = task.definition(None, chrono_tz::Tz::UTC)?;
     let next = task.next_in(chrono_tz::Tz::UTC);
@@ -85,17 +84,17 @@ pub fn schedule<C: AsConn + ?Sized>(conn: &mut C, task: &RecurringTask) -> Resul
     }
 }
 
-/// Why a task could not be scheduled or declared.
+/// Returns why a task could not be scheduled or declared.
 pub(crate) fn refusal(key: &str, scheduled: Scheduled) -> Error {
     let reason = match scheduled {
         Scheduled::Declared => {
-            "is declared by a program's code or configuration: change it there, or take another key"
+            "is declared by a program's code or configuration: change it there, or use another key"
         }
         Scheduled::AtRunTime => {
-            "was scheduled at run time: unschedule it before a program declares it, or take another key"
+            "was scheduled at run time: unschedule it before a program declares it, or use another key"
         }
-        Scheduled::Newer => "was declared by a program of a higher revision, whose word counts",
-        Scheduled::Foreign | Scheduled::Done(_) => "belongs to a Rails app: take another key",
+        Scheduled::Newer => "was declared by a program with a higher revision, which has priority",
+        Scheduled::Foreign | Scheduled::Done(_) => "belongs to a Rails app: use another key",
     };
     Error::RecurringTask {
         key: key.to_owned(),
@@ -103,43 +102,43 @@ pub(crate) fn refusal(key: &str, scheduled: Scheduled) -> Error {
     }
 }
 
-/// Ends a task. Its jobs stay. False: there is no such task.
+/// Removes a task; its jobs stay. Returns `false` if there is no such task.
 ///
-/// A declared one comes back when a scheduler declares it again, within an
-/// hour; [`pause`] lasts.
+/// A declared task is created again when a scheduler declares it again, within an hour. To stop it
+/// permanently, use [`pause`].
 ///
 /// # Errors
-/// When the statement fails.
+/// If the statement fails.
 pub fn unschedule<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<bool> {
     schedule::unschedule(&mut own(conn), key).doing("unschedule the recurring task")
 }
 
-/// Enqueues the task's job at once, even if it is paused or a job of it runs.
-/// The ticks go on as if nothing had happened, except that they do not
-/// overlap with this job where they must not.
+/// Enqueues the task's job immediately, even if the task is paused or one of its jobs is running.
+///
+/// The schedule is not affected, except that [`Overlap`](crate::Overlap) also applies to this job.
 ///
 /// # Errors
-/// When there is no such task, or a statement fails.
+/// If there is no such task, or a statement fails.
 pub fn run_now<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<JobId> {
     let job = |row: &Row| Stored::read(row)?.job(row, row.now);
     let id = fire::run_now(&mut own(conn), key, job)?;
     id.map(JobId).ok_or_else(|| unknown(key))
 }
 
-/// Fires no more ticks of the task, until [`resume`].
+/// Pauses a task: no ticks are fired until [`resume`].
 ///
 /// # Errors
-/// When there is no such task, or the statement fails.
+/// If there is no such task, or the statement fails.
 pub fn pause<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<()> {
     let known = schedule::pause(&mut own(conn), key).doing("pause the recurring task")?;
     known.then_some(()).ok_or_else(|| unknown(key))
 }
 
-/// Fires the task's ticks again, beginning with the next one from now on:
-/// those that came while it was paused are not missed, they were not to be.
+/// Resumes a task, starting with the next tick. Ticks during the pause are skipped; they do not
+/// count as missed.
 ///
 /// # Errors
-/// When there is no such task, or a statement fails.
+/// If there is no such task, or a statement fails.
 pub fn resume<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<()> {
     let next = |row: &Row| -> Result<NaiveDateTime> {
         let schedule = Stored::read(row)?.schedule;
@@ -150,20 +149,19 @@ pub fn resume<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<()> {
     known.then_some(()).ok_or_else(|| unknown(key))
 }
 
-/// All tasks, by key; those of a Rails app are not among them.
+/// Returns all tasks, by key, without those of a Rails app.
 ///
 /// # Errors
-/// When the database does not answer or has no tables.
+/// If the database does not answer or has no tables.
 pub fn list<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<RecurringStatus>> {
     let rows = recurring_tasks::list(&mut own(conn), None).doing("list the recurring tasks")?;
     Ok(rows.into_iter().map(RecurringStatus::from).collect())
 }
 
-/// The next `count` ticks of a task, as if it were not paused, by the
-/// database's clock.
+/// Returns the next `count` ticks of a task by the database's clock, as if it were not paused.
 ///
 /// # Errors
-/// When there is no such task, or the database does not answer.
+/// If there is no such task, or the database does not answer.
 pub fn upcoming<C: AsConn + ?Sized>(
     conn: &mut C,
     key: &str,
@@ -178,18 +176,19 @@ pub fn upcoming<C: AsConn + ?Sized>(
     Ok(ticks.collect())
 }
 
-/// What time it is, by the database's clock.
+/// Returns the current time, by the database's clock.
 #[cfg(feature = "cli")]
 pub(crate) fn now<C: AsConn + ?Sized>(conn: &mut C) -> Result<DateTime<Utc>> {
     let now = recurring_tasks::now(&mut own(conn)).doing("read the time")?;
     Ok(now.and_utc())
 }
 
-/// The newest ticks of a task that had a job, newest first, with their jobs;
-/// what is older than seven days, or whose job was cleared, is forgotten.
+/// Returns the latest ticks of a task that had a job, newest first, with their jobs.
+///
+/// Ticks older than seven days, and those whose job was deleted, are not included.
 ///
 /// # Errors
-/// When the database does not answer or has no tables.
+/// If the database does not answer or has no tables.
 pub fn history<C: AsConn + ?Sized>(
     conn: &mut C,
     key: &str,
@@ -211,6 +210,6 @@ pub(crate) fn unknown(key: &str) -> Error {
             .take(80)
             .flat_map(char::escape_default)
             .collect(),
-        reason: "is not known: `windlass recurring list` shows all tasks".to_owned(),
+        reason: "does not exist: `windlass recurring list` shows all tasks".to_owned(),
     }
 }

@@ -1,11 +1,11 @@
-//! From the clock on the wall to moments: what a change of the clock does.
+//! From local clock times to moments: the effects of clock changes.
 
 use crate::recurring::cron::Cron;
 use chrono::{MappedLocalTime, NaiveDateTime, Offset, TimeDelta, TimeZone};
 use chrono_tz::Tz;
 
-/// The first moment after `after` at which the schedule is due. Moments are
-/// in UTC; all else is the clock's time.
+/// Returns the first moment after `after` at which the schedule is due. Moments are in UTC; all
+/// else is local time.
 pub(crate) fn next(cron: &Cron, zone: Tz, after: NaiveDateTime) -> Option<NaiveDateTime> {
     if cron.every_hour {
         next_elapsed(cron, zone, after)
@@ -14,7 +14,7 @@ pub(crate) fn next(cron: &Cron, zone: Tz, after: NaiveDateTime) -> Option<NaiveD
     }
 }
 
-/// How far the zone's clock is ahead of UTC at a moment.
+/// Returns how far the zone's clock is ahead of UTC at a moment.
 fn ahead(zone: Tz, moment: NaiveDateTime) -> TimeDelta {
     let offset = zone.offset_from_utc_datetime(&moment).fix();
     TimeDelta::seconds(offset.local_minus_utc().into())
@@ -22,8 +22,8 @@ fn ahead(zone: Tz, moment: NaiveDateTime) -> TimeDelta {
 
 const SECOND: TimeDelta = TimeDelta::seconds(1);
 
-/// Every time of the clock is due once. Times map to moments in order, so the
-/// times up to the clock's present one are behind us.
+/// Each local time is due once. Times map to moments in order, so the times up to the clock's
+/// current one have passed.
 fn next_once(cron: &Cron, zone: Tz, after: NaiveDateTime) -> Option<NaiveDateTime> {
     let mut time = after.checked_add_signed(ahead(zone, after))?;
     loop {
@@ -35,7 +35,7 @@ fn next_once(cron: &Cron, zone: Tz, after: NaiveDateTime) -> Option<NaiveDateTim
     }
 }
 
-/// When the clock shows a time first or, if it never does, jumps over it.
+/// Returns when the clock first shows a time or, if it never does, skips it.
 fn first_moment(zone: Tz, time: NaiveDateTime) -> Option<NaiveDateTime> {
     let minus = |offset: chrono_tz::TzOffset| {
         time.checked_sub_signed(TimeDelta::seconds(offset.fix().local_minus_utc().into()))
@@ -47,7 +47,7 @@ fn first_moment(zone: Tz, time: NaiveDateTime) -> Option<NaiveDateTime> {
     }
 }
 
-/// No clock is further from UTC than that.
+/// No clock is further from UTC than this.
 const FARTHEST: TimeDelta = TimeDelta::hours(26);
 
 fn jump_over(zone: Tz, time: NaiveDateTime) -> Option<NaiveDateTime> {
@@ -62,8 +62,8 @@ fn jump_over(zone: Tz, time: NaiveDateTime) -> Option<NaiveDateTime> {
     }
 }
 
-/// Elapsed time counts: the clock is followed from one change to the next, and
-/// what it shows twice is due twice.
+/// Elapsed time counts: the clock is followed from one change to the next, and a time that it shows
+/// twice is due twice.
 fn next_elapsed(cron: &Cron, zone: Tz, after: NaiveDateTime) -> Option<NaiveDateTime> {
     let mut from = after.checked_add_signed(TimeDelta::microseconds(1))?;
     loop {
@@ -76,8 +76,8 @@ fn next_elapsed(cron: &Cron, zone: Tz, after: NaiveDateTime) -> Option<NaiveDate
     }
 }
 
-/// The first moment after `from`, up to `until`, at which the clock is
-/// another one than at `from`. No clock changes twice within six hours.
+/// Returns the first moment after `from`, up to `until`, at which the UTC offset differs from that
+/// at `from`. No clock changes twice within six hours.
 fn first_change(zone: Tz, from: NaiveDateTime, until: NaiveDateTime) -> Option<NaiveDateTime> {
     let before = ahead(zone, from);
     let mut same = from;
@@ -87,7 +87,7 @@ fn first_change(zone: Tz, from: NaiveDateTime, until: NaiveDateTime) -> Option<N
             same = other;
             continue;
         }
-        // Changes happen at whole seconds.
+        // Changes occur at whole seconds.
         while other - same > SECOND {
             let middle = same + (other - same) / 2;
             if ahead(zone, middle) == before {

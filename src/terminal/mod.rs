@@ -1,4 +1,4 @@
-//! Printing: reports as text or JSON, tables, progress, questions.
+//! Output: reports as text or JSON, tables, progress, questions.
 
 pub(crate) mod output;
 pub(crate) mod table;

@@ -5,14 +5,14 @@ use serde::Serialize;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
-/// What came of a command: JSON for programs, text for people.
+/// The result of a command: JSON for programs, text for readers.
 pub(crate) trait Report: Serialize {
-    /// Lines for people, at best no longer than `width` columns. `None`: no
-    /// terminal will break them.
+    /// Returns the text, if possible no wider than `width` columns. `None` means that no terminal
+    /// wraps the lines.
     fn text(&self, width: Option<usize>) -> String;
 }
 
-/// Prints what came of a command.
+/// Prints the result of a command.
 pub(crate) fn show(report: &impl Report, json: bool) -> ExitCode {
     let text = if json {
         serde_json::to_string_pretty(report).map_err(io::Error::from)
@@ -25,7 +25,7 @@ pub(crate) fn show(report: &impl Report, json: bool) -> ExitCode {
     }
 }
 
-/// The same, and ends with `code` when it could be printed.
+/// Prints the result, and returns `code` if it could be printed.
 pub(crate) fn show_and_end(report: &impl Report, json: bool, code: u8) -> ExitCode {
     let shown = show(report, json);
     if shown == ExitCode::SUCCESS {
@@ -35,13 +35,15 @@ pub(crate) fn show_and_end(report: &impl Report, json: bool, code: u8) -> ExitCo
     }
 }
 
-/// Prints it once more: over the last time on a terminal, below it elsewhere,
-/// and JSON on one line. `Some`: nobody reads any more.
+/// Prints the report again: over the previous one on a terminal, below it elsewhere, and JSON on
+/// one line.
+///
+/// Returns `Some` once the output is closed.
 pub(crate) fn show_again(report: &impl Report, json: bool) -> Option<ExitCode> {
     let text = if json {
         serde_json::to_string(report).map_err(io::Error::from)
     } else if io::stdout().is_terminal() {
-        // Home, the text, and nothing of the last time below it.
+        // Home, the text, and nothing of the previous report below it.
         let lines = report.text(terminal_width()).replace('\n', "\x1b[K\n");
         Ok(format!("\x1b[H{lines}\x1b[J"))
     } else {
@@ -54,13 +56,14 @@ pub(crate) fn show_again(report: &impl Report, json: bool) -> Option<ExitCode> {
         .map(unwritten)
 }
 
-/// Says one line to the program that reads.
+/// Prints one line for the program that reads the output.
+#[cfg(feature = "bench")]
 pub(crate) fn line(text: &str) {
-    // Where nobody reads any more, nobody misses it.
+    // If the output is closed, the line is not needed.
     let _ = writeln!(io::stdout(), "{text}");
 }
 
-/// Prints text as it is.
+/// Prints text unchanged.
 pub(crate) fn print(text: &[u8]) -> ExitCode {
     match io::stdout().write_all(text) {
         Err(error) => unwritten(error),
@@ -69,7 +72,7 @@ pub(crate) fn print(text: &[u8]) -> ExitCode {
 }
 
 fn unwritten(error: io::Error) -> ExitCode {
-    // Whoever reads has seen enough, as `head` has.
+    // The reader has closed the output, as `head` does.
     if error.kind() == io::ErrorKind::BrokenPipe {
         return ExitCode::SUCCESS;
     }
@@ -89,11 +92,11 @@ fn terminal_width() -> Option<usize> {
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
-/// Shows, on a terminal, how far a command is.
+/// Shows the progress of a command on a terminal.
 pub(crate) struct Progress(indicatif::ProgressBar);
 
 impl Progress {
-    /// Of `count` jobs, which is only asked when somebody sees it.
+    /// Creates progress over `count` jobs. `count` is only called if the progress is visible.
     pub(crate) fn of(word: &'static str, count: impl FnOnce() -> Result<u64>) -> Result<Self> {
         if !io::stderr().is_terminal() {
             return Ok(Progress(indicatif::ProgressBar::hidden()));
@@ -108,7 +111,8 @@ impl Progress {
         }))
     }
 
-    /// Of nobody knows how much.
+    /// Creates progress without a known total.
+    #[cfg(feature = "bench")]
     pub(crate) fn of_something() -> Self {
         Progress(if io::stderr().is_terminal() {
             indicatif::ProgressBar::new_spinner()
@@ -117,7 +121,8 @@ impl Progress {
         })
     }
 
-    /// What is being done.
+    /// Shows the current action.
+    #[cfg(feature = "bench")]
     pub(crate) fn say(&self, text: String) {
         self.0.set_message(text);
         self.0.tick();
@@ -127,13 +132,13 @@ impl Progress {
         self.0.set_position(jobs);
     }
 
-    /// Takes it away again.
+    /// Removes it from the terminal.
     pub(crate) fn end(self) {
         self.0.finish_and_clear();
     }
 }
 
-/// Asks the person at the terminal. `None`: there is none.
+/// Asks a question on the terminal. Returns `None` if there is no terminal.
 pub(crate) fn ask(question: &str) -> Option<bool> {
     if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
         return None;
@@ -145,23 +150,22 @@ pub(crate) fn ask(question: &str) -> Option<bool> {
     Some(read.is_ok() && ["y", "yes"].contains(&&*answer))
 }
 
-/// Says why a command failed.
+/// Reports why a command failed.
 pub(crate) fn failed(error: &Error) -> ExitCode {
-    // Where not even this can be written, the exit code still tells.
+    // If even this cannot be written, the exit code still reports it.
     let _ = writeln!(io::stderr(), "error: {error}");
     ExitCode::FAILURE
 }
 
-/// Prints what the parser of the arguments has to say: help, the version, or
-/// what is wrong with them.
+/// Prints a message of the argument parser: help, the version, or an error.
 pub(crate) fn told(told: &clap::Error) -> ExitCode {
     let _ = told.print();
     u8::try_from(told.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
 }
 
-/// Logs to standard error, from `level` on unless `RUST_LOG` says otherwise.
+/// Logs to standard error, from `level` on unless `RUST_LOG` is set.
 pub(crate) fn log_to_stderr(level: log::LevelFilter) {
     let env = env_logger::Env::default().default_filter_or(level.as_str());
-    // Fails when the program that runs this command logs already: all the better.
+    // Fails if the program that runs this command already logs, which is fine.
     let _ = env_logger::Builder::from_env(env).try_init();
 }

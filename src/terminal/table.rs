@@ -1,9 +1,8 @@
-//! Rows for people: a table, or a block a row where the terminal is too
-//! narrow for one.
+//! Rows of text: a table, or one block per row if the terminal is too narrow for a table.
 
 use comfy_table::{CellAlignment, presets};
 
-/// A heading and how what stands under it is aligned.
+/// A heading and the alignment of its column.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Column {
     heading: &'static str,
@@ -43,12 +42,12 @@ impl Table {
         }
     }
 
-    /// Adds a row, a cell a column. A cell may have several lines.
+    /// Adds a row with one cell per column. A cell may have several lines.
     pub(crate) fn add(&mut self, cells: Vec<String>) {
         self.rows.push(cells);
     }
 
-    /// The lines, no longer than `width` columns where that can be.
+    /// Returns the lines, if possible no wider than `width` columns.
     pub(crate) fn text(&self, width: Option<usize>) -> String {
         if width.is_some_and(|width| self.width() > width) {
             self.blocks()
@@ -57,7 +56,7 @@ impl Table {
         }
     }
 
-    /// How many columns it takes as a table.
+    /// Returns its width as a table.
     pub(crate) fn width(&self) -> usize {
         let widths = self.table().column_max_content_widths();
         let all: usize = widths.iter().map(|width| usize::from(width + GAP)).sum();
@@ -76,7 +75,7 @@ impl Table {
         table
     }
 
-    /// The first cell of each row, and under it the others that say anything.
+    /// Returns the first cell of each row, with the other cells that are not empty below it.
     fn blocks(&self) -> String {
         let mut text = String::new();
         for row in &self.rows {
@@ -98,8 +97,8 @@ impl Table {
 /// Between two columns.
 const GAP: u16 = 2;
 
-/// Names come from whoever enqueued: what would move a terminal's cursor or
-/// break the table is shown escaped.
+/// Returns a name with control characters escaped, so that it cannot move the cursor of a terminal
+/// or break the table. Names come from any program that enqueues.
 pub(crate) fn printable(name: &str) -> String {
     let mut text = String::with_capacity(name.len());
     for letter in name.chars() {

@@ -1,4 +1,8 @@
-//! Performing what was enqueued, here and now.
+//! Performs enqueued jobs immediately, in the test itself.
+
+use crate::db::transition::end;
+
+use crate::testing::drained::{Drained, Fate, Performed};
 
 use crate::db::transition::prune;
 
@@ -11,7 +15,7 @@ use crate::db::transition::{claim, dispatch, promote, release};
 use crate::db::{AsConn, Conn, Database, TestDatabase};
 use crate::error::{Doing, Error, Result};
 use crate::job::class::Job;
-use crate::job::context::{Context, Run, Signals};
+use crate::job::context::{Context, Run};
 use crate::job::error::JobError;
 use crate::job::id::JobId;
 use crate::job::lease::Lease;
@@ -19,88 +23,20 @@ use crate::job::perform::{Outcome, perform as perform_claimed};
 use crate::job::policy::Policy;
 use crate::job::registry::{Registry, decode};
 use crate::job::running::Live;
+use crate::job::signals::Signals;
 use crate::job::step_memory::Steps;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What became of a job that was performed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Fate {
-    /// It finished.
-    Finished,
-    /// It failed for good, with an error of this kind and text.
-    Failed(String, String),
-    /// The attempt failed with an error of this kind and text, and the next is
-    /// after so much time.
-    Retried(String, String, Duration),
-    /// It ended by its own word or somebody else's, without having failed.
-    Discarded(String, String),
-    /// It asked to be run later.
-    Snoozed(Duration),
-    /// It was taken from under its run: deleted, by its own code for example.
-    Lost,
-}
-
-/// One run of a job.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Performed {
-    /// The job.
-    pub id: JobId,
-    /// Its class.
-    pub class_name: String,
-    /// What became of it.
-    pub fate: Fate,
-}
-
-/// What came of performing all that was ready.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[non_exhaustive]
-#[must_use = "a job may have failed: see `assert_all_finished`"]
-pub struct Drained {
-    /// Every run, in order.
-    pub runs: Vec<Performed>,
-}
-
-impl Drained {
-    /// How many jobs finished.
-    pub fn finished(&self) -> usize {
-        self.runs
-            .iter()
-            .filter(|run| run.fate == Fate::Finished)
-            .count()
-    }
-
-    /// That so many jobs ran, and that all of them finished.
-    ///
-    /// # Panics
-    /// When it is not so; the message names the errors.
-    #[track_caller]
-    pub fn assert_all_finished(&self, count: usize) {
-        let others = self.runs.iter().filter(|run| run.fate != Fate::Finished);
-        let others: Vec<_> = others.collect();
-        assert!(
-            others.is_empty(),
-            "these jobs have not finished: {others:#?}"
-        );
-        assert_eq!(self.runs.len(), count, "so many jobs ran: {:#?}", self.runs);
-    }
-}
-
-/// More runs than this are a job that enqueues itself for ever.
-pub(crate) const MOST: usize = 10_000;
-
 /// Performs the jobs that are ready or due, as a worker would.
 ///
-/// One after the other on this thread, those whose classes are registered,
-/// until none is left: with those that they enqueue themselves, without those that are to run
-/// later. Paused queues are left alone.
+/// Jobs whose classes are registered run one after the other on this thread, until none is left.
+/// That includes jobs that they enqueue, but not jobs that are due later. Paused queues are
+/// skipped.
 ///
-/// On a connection of the application's own, within its `test_transaction`:
-/// jobs that borrow a connection by
-/// [`Context::connection`](crate::Context::connection) get none then, and need
-/// [`TestDatabase::drain`].
+/// With the application's own connection inside `test_transaction`,
+/// [`Context::connection`](crate::Context::connection) returns no connection. Jobs that call it
+/// need [`TestDatabase::drain`].
 ///
 /// ```
 /// # use serde::{Deserialize, Serialize};
@@ -124,10 +60,10 @@ pub(crate) const MOST: usize = 10_000;
 /// ```
 ///
 /// # Errors
-/// When the database does not answer or has no tables.
+/// If the database does not answer or has no tables.
 ///
 /// # Panics
-/// After 10,000 runs: a job enqueues itself for ever.
+/// After 10,000 runs, because a job enqueues itself endlessly.
 pub fn drain<C: AsConn + ?Sized>(conn: &mut C, registry: &Registry) -> Result<Drained> {
     let crew = Crew::new(registry);
     let mut conn = conn.as_conn();
@@ -142,16 +78,17 @@ pub fn drain<C: AsConn + ?Sized>(conn: &mut C, registry: &Registry) -> Result<Dr
 }
 
 impl TestDatabase {
-    /// Performs the jobs that are ready or due and whose classes are
-    /// registered, until none is left; see [`drain`]. They may borrow the
-    /// connection, one at a time.
+    /// Performs the jobs that are ready or due and whose classes are registered, until none is
+    /// left; see [`drain`].
+    ///
+    /// Jobs may borrow the connection, one at a time.
     ///
     /// # Errors
     /// As for [`drain`].
     ///
     /// # Panics
-    /// After 10,000 runs: a job enqueues itself for ever. When a job keeps the
-    /// connection that it has borrowed.
+    /// After 10,000 runs, because a job enqueues itself endlessly. Also if a job does not return
+    /// the connection that it borrowed.
     pub fn drain(&mut self, registry: &Registry) -> Result<Drained> {
         let crew = Crew::new(registry);
         let process = crew.register(&mut self.as_conn())?;
@@ -162,17 +99,6 @@ impl TestDatabase {
         }
         crew.deregister(&mut self.as_conn(), process)?;
         Ok(drained)
-    }
-}
-
-impl Drained {
-    fn add(&mut self, run: Performed) {
-        self.runs.push(run);
-        assert!(
-            self.runs.len() < MOST,
-            "{MOST} jobs ran and more are ready: does `{}` enqueue itself for ever?",
-            self.runs[self.runs.len() - 1].class_name
-        );
     }
 }
 
@@ -269,7 +195,7 @@ impl<'a> Crew<'a> {
             claim_id,
         } = run.fence;
         let finished_itself = run.signals.live.ends_itself()
-            && jobs::ended_by_owner(conn, (claim_id, job.job_id)).doing("look at a job")?;
+            && jobs::ended_by_owner(conn, (claim_id, job.job_id)).doing("read a job")?;
         let fate = match outcome {
             _ if finished_itself => Fate::Finished,
             Outcome::Finished(output) => {
@@ -282,10 +208,10 @@ impl<'a> Crew<'a> {
                 if is_ours { Fate::Finished } else { Fate::Lost }
             }
             Outcome::Ended(ending) => {
-                let ended = finish::end(conn, run.fence, &ending, Duration::ZERO, Finished::Keep);
+                let ended = end::end(conn, run.fence, &ending, Duration::ZERO, Finished::Keep);
                 ended.doing("end a job")?.map_or(Fate::Lost, fate)
             }
-            // Rows of Rails name no class where it is looked for.
+            // Rows of Rails do not name a class in this column.
             Outcome::UnknownClass => {
                 let delay = Some(Duration::from_secs(30));
                 let released = release::release(conn, process_id, &[claim_id], delay);
@@ -301,7 +227,7 @@ impl<'a> Crew<'a> {
     }
 }
 
-fn fate(ending: Ending) -> Fate {
+pub(crate) fn fate(ending: Ending) -> Fate {
     match ending {
         Ending::Fail(failure) => Fate::Failed(failure.kind, failure.message),
         Ending::Retry(failure, delay) => Fate::Retried(failure.kind, failure.message, delay),
@@ -313,7 +239,7 @@ fn fate(ending: Ending) -> Fate {
     }
 }
 
-/// Of a process that never stops and is never lost.
+/// Returns the signals of a process that never stops and is never lost.
 fn signals() -> Signals {
     const FOR_EVER: Duration = Duration::from_secs(365 * 86_400);
     Signals {
@@ -323,12 +249,10 @@ fn signals() -> Signals {
     }
 }
 
-/// Performs one job directly, without any database: for what it does and
-/// returns.
+/// Performs one job directly, without a database, to test its effects and its return value.
 ///
-/// Its arguments go to JSON and back, as they would on their way to
-/// a worker. A panic of the job is the test's. To the job it is its first
-/// attempt, enqueued at the beginning of 1970.
+/// The arguments are converted to JSON and back, as for a worker. A panic of the job is a panic of
+/// the test. The job sees its first attempt, enqueued at the start of 1970.
 ///
 /// ```
 /// # use serde::{Deserialize, Serialize};
@@ -351,7 +275,7 @@ fn signals() -> Signals {
 /// ```
 ///
 /// # Errors
-/// What the job returns, or why its arguments do not come back from JSON.
+/// The error of the job, or the reason why its arguments cannot be read back from JSON.
 pub fn perform<J: Job>(job: J, state: &J::State) -> Result<J::Output, JobError> {
     let text = serde_json::to_string(&job)?;
     let job: J = decode(&text)?;

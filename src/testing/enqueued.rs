@@ -1,4 +1,4 @@
-//! What was enqueued.
+//! Assertions about enqueued jobs.
 
 use crate::db::AsConn;
 use crate::db::test_support::travel::{self, Waiting};
@@ -9,8 +9,7 @@ use crate::job::registry::decode;
 use chrono::{DateTime, Utc};
 use std::time::Duration;
 
-/// A job that was enqueued and waits: for a worker, for its time, or for
-/// others of its concurrency key.
+/// An enqueued job that waits for a worker, until it is due, or for a slot of its concurrency key.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct EnqueuedJob<J> {
@@ -18,26 +17,26 @@ pub struct EnqueuedJob<J> {
     pub id: JobId,
     /// Its class.
     pub class_name: String,
-    /// Its arguments: the job itself, or JSON where the type is not asked for.
+    /// Its arguments: the job itself, or JSON if the type is not given.
     pub arguments: J,
     /// Its queue.
     pub queue_name: String,
-    /// Smaller is more important.
+    /// Its priority; a smaller number is more important.
     pub priority: i32,
-    /// How many attempts it has behind it.
+    /// The number of attempts made.
     pub attempts: u32,
     /// Its idempotency key.
     pub idempotency_key: Option<String>,
-    /// Not before when it runs; `None` for as soon as possible.
+    /// The time before which it does not run; `None` if it may run immediately.
     pub scheduled_at: Option<DateTime<Utc>>,
-    /// How long until then, by the database's clock.
+    /// The time until then, by the database's clock.
     pub wait: Duration,
 }
 
-/// The waiting jobs of type `J`, in the order in which they were enqueued.
+/// Returns the waiting jobs of type `J`, in the order in which they were enqueued.
 ///
 /// # Errors
-/// When the database does not answer, or arguments are not those of the type.
+/// If the database does not answer, or the arguments of a job do not match the type.
 pub fn enqueued<J: Job>(conn: &mut (impl AsConn + ?Sized)) -> Result<Vec<EnqueuedJob<J>>> {
     let rows = travel::waiting(&mut conn.as_conn()).doing("list the jobs")?;
     let is_it = |row: &Waiting| row.class_name == J::NAME || J::ALIASES.contains(&&*row.class_name);
@@ -48,7 +47,7 @@ pub fn enqueued<J: Job>(conn: &mut (impl AsConn + ?Sized)) -> Result<Vec<Enqueue
     typed.collect()
 }
 
-/// All waiting jobs, in the order in which they were enqueued.
+/// Returns all waiting jobs, in the order in which they were enqueued.
 ///
 /// ```
 /// # use windlass::NewJob;
@@ -61,7 +60,7 @@ pub fn enqueued<J: Job>(conn: &mut (impl AsConn + ?Sized)) -> Result<Vec<Enqueue
 /// ```
 ///
 /// # Errors
-/// When the database does not answer, or arguments are no JSON.
+/// If the database does not answer, or the arguments of a job are not JSON.
 pub fn enqueued_any(
     conn: &mut (impl AsConn + ?Sized),
 ) -> Result<Vec<EnqueuedJob<serde_json::Value>>> {
@@ -79,7 +78,10 @@ fn typed<J>(
     let text = row.arguments.as_deref().unwrap_or("null");
     let arguments = decode(text).map_err(|error| Error::InvalidJob {
         class: row.class_name.clone(),
-        reason: format!("the arguments of job {} are not its own: {error}", row.id),
+        reason: format!(
+            "the arguments of job {} do not match its type: {error}",
+            row.id
+        ),
     })?;
     let wait = row.scheduled_at.map(|at| at - row.now);
     Ok(EnqueuedJob {
@@ -95,10 +97,10 @@ fn typed<J>(
     })
 }
 
-/// The one waiting job of type `J`.
+/// Asserts that exactly one job of type `J` waits, and returns it.
 ///
 /// # Panics
-/// When there is none or more than one, and says what is there instead.
+/// If there is none or more than one; the message lists the waiting jobs.
 #[track_caller]
 pub fn assert_enqueued<J: Job>(conn: &mut (impl AsConn + ?Sized)) -> EnqueuedJob<J> {
     let mut jobs = match enqueued::<J>(conn) {
@@ -116,10 +118,10 @@ pub fn assert_enqueued<J: Job>(conn: &mut (impl AsConn + ?Sized)) -> EnqueuedJob
     }
 }
 
-/// That no job of type `J` waits.
+/// Asserts that no job of type `J` waits.
 ///
 /// # Panics
-/// When one does.
+/// If one does.
 #[track_caller]
 pub fn assert_not_enqueued<J: Job>(conn: &mut (impl AsConn + ?Sized)) {
     match enqueued::<J>(conn) {
@@ -129,7 +131,7 @@ pub fn assert_not_enqueued<J: Job>(conn: &mut (impl AsConn + ?Sized)) {
     }
 }
 
-/// Names and queues; no arguments, which may be secret.
+/// Lists classes and queues, without arguments, which may be secret.
 fn listing(conn: &mut (impl AsConn + ?Sized)) -> String {
     let rows = travel::waiting(&mut conn.as_conn()).unwrap_or_default();
     let rows = rows.iter();

@@ -1,9 +1,8 @@
-//! For the tests of applications: what was enqueued, performing it at once,
-//! and letting time pass.
+//! Helpers for tests of applications: inspect enqueued jobs, perform them immediately, and advance
+//! time.
 //!
-//! Nothing here starts a thread, waits, or needs a file. Each test has a
-//! database of its own: a [`TestDatabase`], or a connection of the
-//! application's within `test_transaction` of Diesel.
+//! These helpers start no threads, do not wait and need no files. Each test has its own database: a
+//! [`TestDatabase`], or an application's connection within Diesel's `test_transaction`.
 //!
 //! ```
 //! # use serde::{Deserialize, Serialize};
@@ -36,7 +35,7 @@
 //! let mut db = TestDatabase::in_memory()?;
 //! let registry = Registry::new().register::<SendWelcome>(()).register::<Remind>(());
 //!
-//! SendWelcome { email: "ada@example.com".into() }.enqueue(&mut db)?; // what is tested
+//! SendWelcome { email: "ada@example.com".into() }.enqueue(&mut db)?; // the code under test
 //!
 //! let job = testing::assert_enqueued::<SendWelcome>(&mut db);
 //! assert_eq!((job.queue_name.as_str(), job.arguments.email.as_str()), ("default", "ada@example.com"));
@@ -51,10 +50,11 @@
 //! # Ok::<(), windlass::Error>(())
 //! ```
 //!
-//! What depends on processes (crashes, heartbeats, signals) needs real ones:
-//! start a [`Worker`](crate::Worker) on a database of its own for that.
+//! Tests of process behaviour (crashes, heartbeats, signals) need real processes: start a
+//! [`Worker`](crate::Worker) on a separate database.
 
 pub(crate) mod drain;
+pub(crate) mod drained;
 pub(crate) mod enqueued;
 
 use crate::db::AsConn;
@@ -63,20 +63,21 @@ use crate::error::{Doing, Result};
 use std::time::Duration;
 
 pub use crate::db::test_support::database::TestDatabase;
-pub use drain::{Drained, Fate, Performed, drain, perform};
+pub use drain::{drain, perform};
+pub use drained::{Drained, Fate, Performed};
 pub use enqueued::{EnqueuedJob, assert_enqueued, assert_not_enqueued, enqueued, enqueued_any};
 
-/// Lets so much time pass, as far as the tables are concerned.
+/// Advances time by `by`, as far as the tables are concerned.
 ///
-/// Everything stored becomes so much older. What was to run in an hour is due after
-/// `travel(conn, hour)`, and a queue has waited for an hour longer.
+/// All stored times move into the past by this much. A job scheduled in an hour is due after
+/// `travel(conn, hour)`, and the latency of a queue grows by an hour.
 ///
-/// The database's clock is not touched, so times to come that a test computes
-/// from it, or from its own clock, are as before: a job enqueued afterwards
-/// waits for as long as it says. Times in arguments and priorities stay.
+/// The database's clock does not change. So a job enqueued afterwards waits for its full delay, and
+/// a test may compute future times from any clock. Times in arguments and priorities do not change
+/// either.
 ///
 /// # Errors
-/// When the database does not answer or has no tables.
+/// If the database does not answer or has no tables.
 pub fn travel<C: AsConn + ?Sized>(conn: &mut C, by: Duration) -> Result<()> {
     rows::travel(&mut conn.as_conn(), by).doing("let time pass")
 }

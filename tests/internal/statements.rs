@@ -1,11 +1,13 @@
 //! How many statements a transition sends, however many jobs it is about.
 
+use crate::db::transition::end;
+
 use super::db::{TestDb, execute, on_each_database};
 use crate::db::model::claim::Finished;
 use crate::db::model::decision::Death;
 use crate::db::model::new_row::NewRow;
 use crate::db::model::outcome::{End, Ending, Failure};
-use crate::db::transition::{enqueue, finish, prune};
+use crate::db::transition::{enqueue, prune};
 use crate::db::{AsConn, Conn, DbConnection};
 use diesel::connection::{Connection as _, InstrumentationEvent};
 use diesel::prelude::*;
@@ -125,7 +127,7 @@ fn fifty_jobs_fail_by_few_statements(db: &TestDb) {
         .map(|claim| (claim, &failure, Duration::from_secs(1)))
         .collect();
     let sent = counted(&mut conn, |conn| {
-        let ended = finish::end_all(conn, 9, &ends, Finished::Keep).unwrap();
+        let ended = end::end_all(conn, 9, &ends, Finished::Keep).unwrap();
         assert_eq!(ended.len(), 50);
     });
     eprintln!("50 failures, each with a follow-up: {sent} statements");
@@ -163,7 +165,7 @@ fn every_kind_of_ending_at_once_takes_few_statements(db: &TestDb) {
             .map(|(claim, ending)| (claim, ending, Duration::from_secs(1)))
             .collect();
         let sent = counted(&mut conn, |conn| {
-            let ended = finish::end_all(conn, 9, &ends, finished).unwrap();
+            let ended = end::end_all(conn, 9, &ends, finished).unwrap();
             assert_eq!(ended.len(), 30);
         });
         eprintln!("30 endings of six kinds, {finished:?}: {sent} statements");

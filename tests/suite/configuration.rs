@@ -44,7 +44,7 @@ fn tables_that_are_none_are_told() {
     );
     assert_eq!(
         wrong("[[retention]]\n[[retention]]\n"),
-        ["line 2: there is one `[retention]`, not several"]
+        ["line 2: there may be only one `[retention]`"]
     );
     let told = wrong("[[workers]]\nthreads = { many = 1 }\nqueues = [1]\n");
     assert_eq!(told.len(), 2, "{told:?}");
@@ -63,7 +63,7 @@ fn a_recycling_that_never_ends_is_refused() {
 /// order of the code, and no other line is there.
 #[test]
 fn the_reference_lists_every_setting() {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/configuration.md");
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/settings.md");
     let page = std::fs::read_to_string(page).unwrap();
     let rows: Vec<&str> = page
         .lines()

@@ -56,14 +56,14 @@ fn names_have_limits(db: &TestDb) {
     for (name, reason) in [
         ("", "it is empty"),
         (&*long, "longer than 255 bytes"),
-        ("with space", "only letters and digits"),
-        ("with*star", "only letters and digits"),
-        ("größe", "only letters and digits"),
-        ("nul\0", "only letters and digits"),
-        ("line\nfeed", "only letters and digits"),
+        ("with space", "only ASCII letters, digits"),
+        ("with*star", "only ASCII letters, digits"),
+        ("größe", "only ASCII letters, digits"),
+        ("nul\0", "only ASCII letters, digits"),
+        ("line\nfeed", "only ASCII letters, digits"),
         (
             "'; DROP TABLE solid_queue_jobs; --",
-            "only letters and digits",
+            "only ASCII letters, digits",
         ),
     ] {
         refused(db, conn, note("x").queue(name), reason);

@@ -27,6 +27,7 @@ mod crash;
 #[cfg(feature = "cli")]
 mod deploy;
 mod dispatch;
+mod documentation;
 mod embed;
 mod enqueue;
 mod enqueue_many;

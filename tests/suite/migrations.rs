@@ -233,7 +233,7 @@ fn a_migration_that_was_left_out_is_named(db: &TestDb) {
         );
         let message = error.to_string();
         assert!(
-            message.contains(&format!("needs {left_out}, which was not applied")),
+            message.contains(&format!("needs {left_out}, which has not been applied")),
             "{message}"
         );
         let again = "INSERT INTO windlass_schema_migrations (version, applied_at) VALUES";

@@ -203,8 +203,8 @@ fn a_panic_is_kept_with_its_place(db: &TestDb) {
     let here = Some("tests/suite/perform.rs:");
     assert_failure(&failures[0], "panic", "a literal", here);
     assert_failure(&failures[1], "panic", "a text with 42", here);
-    assert_failure(&failures[2], "panic", "the panic carried no text", here);
-    assert_failure(&failures[3], "panic", "the panic carried no text", here);
+    assert_failure(&failures[2], "panic", "the panic had no message", here);
+    assert_failure(&failures[3], "panic", "the panic had no message", here);
     assert_ne!(failures[0]["backtrace"], failures[1]["backtrace"]);
 }
 
@@ -249,7 +249,7 @@ fn undecodable_arguments_are_a_failure_with_the_reason(db: &TestDb) {
         assert_eq!(failure["exception_class"], "undecodable_arguments");
         let message = failure["message"].as_str().unwrap();
         assert!(
-            message.starts_with("the arguments are not those of `"),
+            message.starts_with("the arguments do not match `"),
             "{message}"
         );
         assert!(message.contains(reason), "{message}");

@@ -37,7 +37,7 @@ fn what_cannot_work_is_refused(db: &TestDb) {
     for name in ["", "a b", "a*b", "**", "ä"] {
         refused(
             worker(db).queues(["fine", name]).and_then(Worker::start),
-            "is no queue name",
+            "is not a valid queue name",
         );
     }
     refused(

@@ -13,14 +13,12 @@ use crate::recurring::settings::RecurringSettings;
 use crate::terminal::output::Report;
 use serde::Serialize;
 
-/// Look whether the configuration makes sense
+/// Check the configuration
 ///
-/// Reads the file and the environment, and reports everything that is wrong
-/// with them at once: unknown names, values without a unit, settings that
-/// cannot work together. Without `--database` and `--connect` no database is
-/// asked; with one of them its tables are looked at too, and whether it allows
-/// as many connections as the whole will open. The exit code is 1 when
-/// anything is wrong.
+/// Reads the file and the environment, and reports all problems at once: unknown names, values
+/// without a unit, conflicting settings. With `--database` or `--connect` it also checks the tables
+/// of the database, and whether the server allows as many connections as all processes may open.
+/// Without them no database is opened. The exit code is 1 if there is a problem.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -31,11 +29,11 @@ pub(crate) struct Check {
     #[command(flatten)]
     source: Source,
 
-    /// Ask the database that the configuration names, too
+    /// Also check the database that the configuration names
     #[arg(long)]
     connect: bool,
 
-    /// Print the configuration in effect as a file, without secrets
+    /// Print the effective configuration as a file, without secrets
     #[arg(long)]
     print: bool,
 
@@ -44,7 +42,7 @@ pub(crate) struct Check {
     pub(crate) json: bool,
 }
 
-/// What was found.
+/// The result of the checks.
 #[derive(Debug, Serialize)]
 pub(crate) struct Checked {
     file: Option<String>,
@@ -120,13 +118,13 @@ impl From<ConnectionBudget> for Connections {
     }
 }
 
-/// What the database says.
+/// What the database reports.
 #[derive(Debug, Serialize)]
 struct Asked {
     target: String,
-    /// How many connections it allows; `None` for a file.
+    /// The number of connections it allows; `None` for a file.
     allows: Option<i64>,
-    /// How many of them are open.
+    /// The number of open connections.
     open: Option<i64>,
 }
 
@@ -153,7 +151,7 @@ impl From<&Setting> for Shown {
     }
 }
 
-/// A recurring task of the file.
+/// A recurring task from the file.
 #[derive(Debug, Serialize)]
 struct Task {
     key: String,
@@ -173,7 +171,7 @@ impl Task {
 }
 
 impl Check {
-    /// Looks. What is wrong with the configuration is no error here.
+    /// Runs the checks. Problems in the configuration are not returned as an error.
     pub(crate) fn run(
         &self,
         database: Option<&str>,
@@ -226,7 +224,7 @@ impl Checked {
         }
     }
 
-    /// Asks the database.
+    /// Checks the database.
     fn ask(&mut self, config: &Config) -> Result<()> {
         let database = config.database()?;
         let mut connection = match database.connect() {
@@ -246,7 +244,7 @@ impl Checked {
         {
             self.problems.push(
                 format!(
-                    "the server allows {allowed} connections, and the whole may open {needed}: \
+                    "the server allows {allowed} connections, but all processes may open {needed}: \
                      raise its max_connections, or lower database.pool, threads or processes"
                 )
                 .into(),
@@ -269,7 +267,7 @@ impl Report for Checked {
     fn text(&self, _width: Option<usize>) -> String {
         let mut lines: Vec<String> = Vec::new();
         if !self.is_fine() {
-            lines.push("The configuration is wrong:".to_owned());
+            lines.push("The configuration is invalid:".to_owned());
             lines.extend(self.problems.iter().map(|told| format!("  {}", told.text)));
         } else if let Some(print) = &self.print {
             return print.clone();

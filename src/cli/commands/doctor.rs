@@ -9,20 +9,19 @@ use crate::terminal::table::{Column, Table};
 use serde::Serialize;
 use std::process::ExitCode;
 
-/// Look whether all is well: the schema, the jobs, the processes, the database
+/// Check the schema, the jobs, the processes and the database
 ///
-/// It only reads. Problems are what loses or holds up jobs: tables that are not
-/// as the migrations made them, jobs that stand in two places or in none.
-/// Warnings are what may: processes that nobody prunes, due jobs that nobody
-/// dispatches, a transaction or a write-ahead log that grows old. Exits with 3
-/// when there is a problem.
+/// It only reads. Problems lose or block jobs, such as tables that differ from the migrations, or
+/// jobs that are in two states or in none. Warnings may become problems, such as dead processes
+/// that are not pruned, due jobs that are not dispatched, or an old transaction or write-ahead log.
+/// The exit code is 3 if there is a problem.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   windlass doctor
   windlass doctor --strict --json | jq '.findings[] | select(.verdict != \"fine\")'")]
 pub(crate) struct Doctor {
-    /// Exit with 3 when there is a warning, too
+    /// Also exit with 3 if there is a warning
     #[arg(long)]
     strict: bool,
 
@@ -31,14 +30,14 @@ pub(crate) struct Doctor {
     json: bool,
 }
 
-/// What was found.
+/// The findings.
 #[derive(Debug, Serialize)]
 struct Found {
     verdict: Verdict,
     findings: Vec<Finding>,
 }
 
-/// What the program exits with when it found a problem.
+/// The exit code if there is a problem.
 const WRONG: u8 = 3;
 
 impl Doctor {

@@ -1,11 +1,13 @@
 //! `windlass enqueue`.
 
+use crate::job::enqueued;
+
 use crate::cli::failure::Failure;
 use crate::cli::select::connect;
 use crate::cli::values;
 use crate::db::Database;
 use crate::error::{Error, Result};
-use crate::job::new_job::{self, NewJob};
+use crate::job::new_job::NewJob;
 use crate::job::registry::Registry;
 use crate::terminal::output::Report;
 use chrono::{DateTime, Utc};
@@ -16,9 +18,9 @@ use std::time::Duration;
 
 /// Enqueue a job
 ///
-/// In a program that has mounted this command the class must be registered,
-/// the arguments must be those of its type, and what is not given is taken
-/// from the type. The program `windlass` knows no classes and trusts you.
+/// In a program that mounts this command, the class must be registered, and the arguments must
+/// match its type. Options that are not given come from the type. The program `windlass` has no
+/// classes and checks neither.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -34,29 +36,29 @@ pub(crate) struct Enqueue {
     #[arg(value_name = "JSON", default_value = "null")]
     arguments: String,
 
-    /// On this queue [default: the type's, or `default`]
+    /// The queue [default: the type's, or `default`]
     #[arg(long, value_name = "NAME")]
     queue: Option<String>,
 
-    /// With this priority; smaller is more important [default: the type's, or 0]
+    /// The priority; a smaller number is more important [default: the type's, or 0]
     #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
     priority: Option<i32>,
 
-    /// With the time as its priority, so much ahead of others of that kind
+    /// Use the enqueue time as the priority, minus this time
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration,
         conflicts_with = "priority")]
     ahead_by: Option<Duration>,
 
-    /// Not before so much time has passed
+    /// Run no earlier than after this time
     #[arg(long = "in", value_name = "TIME", value_parser = humantime::parse_duration,
         conflicts_with = "at")]
     delay: Option<Duration>,
 
-    /// Not before this time, as 2026-12-24T18:00:00Z
+    /// Run no earlier than at this time, as 2026-12-24T18:00:00Z
     #[arg(long, value_name = "TIME", value_parser = values::time)]
     at: Option<DateTime<Utc>>,
 
-    /// An idempotency key: once only, however often this is run
+    /// An idempotency key: enqueue the job only once, however often this is run
     #[arg(long, value_name = "TEXT")]
     key: Option<String>,
 
@@ -65,12 +67,12 @@ pub(crate) struct Enqueue {
     pub(crate) json: bool,
 }
 
-/// The job.
+/// The enqueued job.
 #[derive(Debug, Serialize)]
 pub(crate) struct Enqueued {
     job_id: i64,
     is_new: bool,
-    /// What another job has already, if that may be.
+    /// What another job already has, if that was possible.
     #[serde(skip)]
     shared: &'static str,
 }
@@ -83,7 +85,7 @@ impl Enqueue {
     ) -> Result<Enqueued, Failure> {
         let job = self.job(registry)?;
         let done = job.enqueue(&mut connect(database)?)?;
-        let new_job::Enqueued { id, is_new, .. } = done;
+        let enqueued::Enqueued { id, is_new, .. } = done;
         Ok(Enqueued {
             job_id: id.0,
             is_new,
@@ -134,12 +136,12 @@ impl Enqueue {
                     source,
                 })?;
         }
-        // Its text stays out of the message: it may be a secret.
+        // Its text is not part of the message, because it may be a secret.
         match serde_json::from_str::<serde::de::IgnoredAny>(&text) {
             Ok(_) => Ok(text.trim().to_owned()),
             Err(error) => Err(Failure::Usage(
                 ErrorKind::ValueValidation,
-                format!("the arguments are no JSON: {error}; quote them for the shell"),
+                format!("the arguments are not JSON: {error}; quote them for the shell"),
             )),
         }
     }
@@ -152,7 +154,7 @@ impl Report for Enqueued {
             format!("Enqueued job {id}.\n")
         } else {
             let shared = self.shared;
-            format!("Job {id} has this {shared} already; nothing was enqueued.\n")
+            format!("Job {id} already has this {shared}; nothing was enqueued.\n")
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::terminal::output::Report;
 use crate::terminal::table::printable;
 use chrono::{DateTime, Utc};
 
-/// Tell why a job is not running, or what it does
+/// Explain why a job is not running, or what it is doing
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -34,7 +34,7 @@ impl Explain {
     }
 }
 
-/// Finds a job by its id, or else by its unique id.
+/// Finds a job by its id, or otherwise by its unique id.
 pub(crate) fn by_key<T>(job: &str, mut find: impl FnMut(JobKey) -> Result<Option<T>>) -> Result<T> {
     if let Ok(id) = job.parse()
         && let Some(found) = find(JobId(id).into())?
@@ -83,7 +83,7 @@ impl Explanation {
         match &self.reason {
             Reason::Ready { ahead: 0, .. } => "It is ready, and next on its queue.\n".to_owned(),
             Reason::Ready { ahead, .. } => {
-                format!("It is ready, behind {ahead} jobs of its queue.\n")
+                format!("It is ready, behind {ahead} jobs in its queue.\n")
             }
             Reason::Scheduled {
                 at,
@@ -102,14 +102,17 @@ impl Explanation {
                 format!("It is scheduled for {}, {when}{which}.\n", time(*at))
             }
             Reason::Blocked { by: Some(by), key } => format!(
-                "It begins when job {by} has ended, which runs under {}.\n",
+                "It starts when job {by} has ended, which runs with the unique id {}.\n",
                 printable(key)
             ),
             Reason::Blocked { by: None, key } => {
-                format!("It waits for others of the key {}.\n", printable(key))
+                format!(
+                    "It waits for another job with the key {}.\n",
+                    printable(key)
+                )
             }
             Reason::Limited { key, by } => {
-                let holder = by.map_or_else(String::new, |job| format!(", which job {job} has"));
+                let holder = by.map_or_else(String::new, |job| format!(", which job {job} holds"));
                 let key = printable(key);
                 format!("It waits for a slot of the concurrency key {key}{holder}.\n")
             }
@@ -131,7 +134,7 @@ impl Explanation {
                 });
                 format!("It {how}{at}.\n")
             }
-            Reason::Adrift => "It has no execution: somebody has deleted it by hand. \
+            Reason::Adrift => "It has no execution: the row was deleted by hand. \
                  `windlass jobs` cannot move it; enqueue it anew.\n"
                 .to_owned(),
         }
@@ -153,7 +156,7 @@ impl Explanation {
             return String::new();
         };
         let mut text = match process_name {
-            None => "A process that is gone holds it: a supervisor has yet to see that".to_owned(),
+            None => "A dead process holds it: no supervisor has recovered it yet".to_owned(),
             Some(name) => {
                 let host = hostname.as_deref().unwrap_or("an unknown host");
                 let pid = pid.map_or(String::new(), |pid| format!(", pid {pid}"));
@@ -181,7 +184,7 @@ impl Explanation {
         }
         if let Some(at) = cancel_requested_at {
             text.push_str(&format!(
-                "Somebody asked for it to be cancelled at {}.\n",
+                "Its cancellation was requested at {}.\n",
                 time(*at)
             ));
         }
@@ -192,23 +195,23 @@ impl Explanation {
 fn words(obstacle: &Obstacle) -> String {
     match obstacle {
         Obstacle::QueuePaused { since } => {
-            format!("its queue is paused since {}", time(*since))
+            format!("its queue has been paused since {}", time(*since))
         }
-        Obstacle::NoWorkerForQueue => "no worker runs that serves its queue".to_owned(),
+        Obstacle::NoWorkerForQueue => "no running worker serves its queue".to_owned(),
         Obstacle::NoWorkerForClass => {
-            "none of the workers that serve its queue knows its class".to_owned()
+            "none of the workers that serve its queue has its class registered".to_owned()
         }
         Obstacle::WorkersSilent => {
-            "the workers that could take it have had no heartbeat for a minute".to_owned()
+            "the workers that could take it have had no heartbeat for 60 s".to_owned()
         }
         Obstacle::WorkersDraining => "the workers that could take it are stopping".to_owned(),
         Obstacle::WorkersQuiet => {
             "the workers that could take it are quiet: they claim nothing until SIGCONT".to_owned()
         }
         Obstacle::ThreadsBusy { threads } => {
-            format!("all {threads} threads of the workers that could take it have work")
+            format!("all {threads} threads of the workers that could take it are busy")
         }
-        Obstacle::NoDispatcher => "no dispatcher runs that would make it ready".to_owned(),
+        Obstacle::NoDispatcher => "no running dispatcher would make it ready".to_owned(),
     }
 }
 

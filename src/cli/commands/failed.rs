@@ -7,7 +7,7 @@ use crate::cli::select::{How, Which, connect};
 use crate::db::Database;
 use crate::error::Result;
 
-/// Look at the jobs that have failed, and retry or discard them
+/// List failed jobs, and retry or discard them
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
     List(List),
@@ -15,7 +15,7 @@ pub(crate) enum Command {
     Discard(Discard),
 }
 
-/// Which of the failed jobs.
+/// Selects failed jobs.
 #[derive(Debug, clap::Args)]
 struct WhichFailed {
     #[command(flatten)]
@@ -36,7 +36,7 @@ impl WhichFailed {
     }
 }
 
-/// List the jobs that have failed, newest first
+/// List failed jobs, newest first
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -55,7 +55,7 @@ pub(crate) struct List {
     #[arg(long, value_name = "TEXT")]
     error: Option<String>,
 
-    /// At most so many jobs
+    /// Show at most this many jobs
     #[arg(long, value_name = "COUNT", default_value_t = 100)]
     limit: u64,
 
@@ -87,7 +87,7 @@ impl List {
     }
 }
 
-/// Run failed jobs again, with all their attempts before them
+/// Retry failed jobs, with all their attempts available again
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -98,8 +98,7 @@ pub(crate) struct Retry {
     #[command(flatten)]
     which: WhichFailed,
 
-    /// Jobs that may run at most once, too: they have started before, and may
-    /// do their work twice
+    /// Also retry at-most-once jobs: they have started before, and may do their work twice
     #[arg(long)]
     even_at_most_once: bool,
 

@@ -11,7 +11,7 @@ use crate::error::Result;
 use chrono::{DateTime, Utc};
 use std::time::Duration;
 
-/// Look at jobs, and cancel, discard or move those that wait
+/// List jobs, and cancel, discard or move waiting jobs
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
     List(List),
@@ -22,7 +22,7 @@ pub(crate) enum Command {
     Priority(Priority),
 }
 
-/// List jobs: of each state those whose turn comes first, ended ones newest first
+/// List jobs by state: waiting jobs in the order in which they run, ended jobs newest first
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -30,7 +30,7 @@ Examples:
   windlass jobs list --state scheduled --class import --limit 20
   windlass jobs list --state cancelled --json")]
 pub(crate) struct List {
-    /// Only jobs that stand here [default: all that have not ended]
+    /// Only jobs in this state [default: all that have not ended]
     #[arg(long, value_parser = states(), value_name = "STATE")]
     state: Option<JobState>,
 
@@ -42,7 +42,7 @@ pub(crate) struct List {
     #[arg(long, value_name = "NAME")]
     queue: Option<String>,
 
-    /// At most so many jobs
+    /// Show at most this many jobs
     #[arg(long, value_name = "COUNT", default_value_t = 100)]
     limit: u64,
 
@@ -87,7 +87,7 @@ impl List {
     }
 }
 
-/// Cancel jobs: those that wait at once, those that run when they hear of it
+/// Cancel jobs: waiting jobs immediately, running jobs when they notice the request
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -112,7 +112,7 @@ impl Cancel {
     }
 }
 
-/// Delete jobs that wait
+/// Delete waiting jobs
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -141,7 +141,7 @@ impl Discard {
     }
 }
 
-/// Let jobs that are ready or scheduled run at another time
+/// Reschedule ready or scheduled jobs
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("when").required(true), after_help = "\
 Examples:
@@ -152,11 +152,11 @@ pub(crate) struct Reschedule {
     #[command(flatten)]
     which: Which,
 
-    /// After so much time; at once, for 0s
+    /// Run after this time; 0s runs them immediately
     #[arg(long = "in", value_name = "TIME", value_parser = humantime::parse_duration, group = "when")]
     delay: Option<Duration>,
 
-    /// At this time, as 2026-12-24T18:00:00Z
+    /// Run at this time, as 2026-12-24T18:00:00Z
     #[arg(long, value_name = "TIME", value_parser = values::time, group = "when")]
     at: Option<DateTime<Utc>>,
 
@@ -180,7 +180,7 @@ impl Reschedule {
     }
 }
 
-/// Give jobs that wait another priority; smaller is more important
+/// Change the priority of waiting jobs; a smaller number is more important
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

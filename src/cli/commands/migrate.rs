@@ -7,12 +7,11 @@ use crate::error::Result;
 use crate::terminal::output::Report;
 use serde::Serialize;
 
-/// Create the tables, or bring them up to date
+/// Create the tables, or update them
 ///
-/// Can be run at any time and by many at once: what is there already is left
-/// as it is, so also in the database of a Rails app with Solid Queue. What
-/// another program dropped is added again. A SQLite file that does not exist
-/// is created; a Postgres database must exist.
+/// The command can be run at any time, and several times at once. Existing tables are kept, also
+/// those of a Rails app with Solid Queue. Missing parts that another program dropped are added
+/// again. A SQLite file is created if it does not exist; a Postgres database must exist.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -20,7 +19,7 @@ Examples:
   windlass migrate --dry-run
   DATABASE_URL=postgres://app@localhost/app windlass migrate --json")]
 pub(crate) struct Migrate {
-    /// Print what would be done, and do nothing
+    /// Print what would be done, and change nothing
     #[arg(long)]
     dry_run: bool,
 
@@ -29,7 +28,7 @@ pub(crate) struct Migrate {
     pub(crate) json: bool,
 }
 
-/// What was applied, or would be.
+/// The migrations that were or would be applied.
 #[derive(Debug, Serialize)]
 pub(crate) struct Done {
     database: String,

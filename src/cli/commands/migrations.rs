@@ -7,28 +7,27 @@ use crate::terminal::output::Report;
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// Have the migrations as files of your own
+/// Copy the migrations into your own project
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Migrations {
     Copy(Copy),
 }
 
-/// Write the migrations into a directory of your own
+/// Write the migrations into a directory
 ///
-/// For those who run all their migrations with Diesel's tools. What exists in
-/// the directory is left as it is, so that the command can be repeated with a
-/// later version of this program.
+/// For applications that run all migrations with Diesel's tools. Existing files are kept, so the
+/// command can be repeated with a later version of this program.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   windlass migrations copy migrations --dialect postgres
   windlass migrations copy migrations --database sqlite://jobs.db")]
 pub(crate) struct Copy {
-    /// The directory, created when it is missing
+    /// The directory; it is created if it does not exist
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 
-    /// For which database [default: the one that --database names]
+    /// The type of database [default: that of --database]
     #[arg(long, value_parser = dialects(), value_name = "DIALECT")]
     pub(crate) dialect: Option<MigrationDialect>,
 
@@ -48,7 +47,7 @@ fn dialects() -> impl clap::builder::TypedValueParser<Value = MigrationDialect> 
     })
 }
 
-/// The dialect of a database, by its address: nothing is opened.
+/// Returns the dialect of a database from its address, without opening it.
 pub(crate) fn dialect_of(database: &Database) -> MigrationDialect {
     if database.listens_by_notification() {
         MigrationDialect::Postgres
@@ -57,14 +56,14 @@ pub(crate) fn dialect_of(database: &Database) -> MigrationDialect {
     }
 }
 
-/// What was written and what was there.
+/// The files that were written and those that existed.
 #[derive(Debug, Serialize)]
 pub(crate) struct Copies {
     migrations: Vec<Copied>,
 }
 
 impl Copy {
-    /// Writes what the directory lacks.
+    /// Writes the missing files.
     pub(crate) fn run(&self, dialect: MigrationDialect) -> Result<Copies> {
         migrations::copy_all(dialect, &self.directory).map(|migrations| Copies { migrations })
     }
@@ -77,9 +76,9 @@ impl Report for Copies {
             let directory = copied.directory.display();
             text.push_str(&match copied.outcome {
                 Outcome::Written => format!("Wrote {directory}\n"),
-                Outcome::Kept => format!("Kept {directory}, which was there\n"),
+                Outcome::Kept => format!("Kept {directory}, which exists\n"),
                 Outcome::Differs => format!(
-                    "Kept {directory}, which was there and DIFFERS from what this program would write\n"
+                    "Kept {directory}, which exists and DIFFERS from this program's version\n"
                 ),
             });
         }

@@ -1,4 +1,4 @@
-//! One file a command: what was asked for, doing it, and showing what came of it.
+//! One file for each command: its arguments, its work and its output.
 
 pub(crate) mod check;
 pub(crate) mod doctor;
@@ -11,6 +11,7 @@ pub(crate) mod migrations;
 pub(crate) mod processes;
 pub(crate) mod queues;
 pub(crate) mod recurring;
+pub(crate) mod recurring_next;
 pub(crate) mod show;
 pub(crate) mod status;
 pub(crate) mod supervise;

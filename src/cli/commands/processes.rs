@@ -10,19 +10,18 @@ use crate::terminal::table::{Column, Table, printable};
 use serde::Serialize;
 use std::time::Duration;
 
-/// Show the processes: what each serves, and what it runs
+/// Show the processes, the queues they serve and the jobs they run
 ///
-/// A process whose heartbeat is older than the threshold is late: a supervisor
-/// prunes it, and its jobs run again elsewhere. When it stays, no supervisor
-/// runs. One that is draining stops; one that is quiet was asked to claim
-/// nothing (SIGTSTP), until it gets SIGCONT.
+/// A process whose heartbeat is older than the threshold is late. A supervisor prunes it, and its
+/// jobs run again elsewhere. If it stays late, no supervisor is running. A draining process is
+/// stopping. A quiet process claims nothing (after SIGTSTP) until it receives SIGCONT.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   windlass processes
   windlass processes --json | jq '.processes[] | select(.heartbeat_seconds > 60)'")]
 pub(crate) struct Processes {
-    /// After how long without a heartbeat a process is late
+    /// The time without a heartbeat after which a process is late
     #[arg(long, value_name = "DURATION", default_value = "60s",
         value_parser = humantime::parse_duration)]
     alive_threshold: Duration,
@@ -52,7 +51,7 @@ impl Processes {
 impl Report for Seen {
     fn text(&self, width: Option<usize>) -> String {
         if self.processes.is_empty() {
-            return "No process is registered: nothing works on jobs.\n".to_owned();
+            return "No process is registered: no jobs are processed.\n".to_owned();
         }
         let mut table = Table::new(&[
             Column::text("NAME"),
@@ -84,7 +83,7 @@ impl Report for Seen {
     }
 }
 
-/// What a process says of itself, as text.
+/// Returns a value from the metadata of a process, as text.
 fn said(process: &ProcessStatus, key: &str) -> String {
     match process.metadata.get(key) {
         None => String::new(),

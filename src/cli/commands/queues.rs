@@ -14,7 +14,7 @@ use crate::terminal::table::printable;
 use serde::Serialize;
 use std::process::ExitCode;
 
-/// Look at the queues, pause, resume and clear them
+/// List, pause, resume and clear queues
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
     List(List),
@@ -101,9 +101,9 @@ fn pause(queue: &QueueStatus) -> String {
     text + "\n"
 }
 
-/// Show how many jobs of a queue are ready, and for how long the oldest has been
+/// Show the number of ready jobs of a queue, and the age of the oldest
 ///
-/// The fast way to ask for one queue, for a probe or an autoscaler.
+/// The fastest way to check one queue, for a probe or an autoscaler.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -152,21 +152,21 @@ impl Report for Shown {
     }
 }
 
-/// Let nobody take jobs of a queue; what runs goes on
+/// Pause a queue: workers take no more of its jobs, and running jobs continue
 ///
-/// Every worker keeps to it from its next look on. Who paused the queue, when
-/// and why is shown by `windlass queues list` and `windlass status`.
+/// Each worker applies this from its next poll on. `windlass queues list` and `windlass status`
+/// show by whom, when and why the queue was paused.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   windlass queues pause mail
   windlass queues pause mail --reason 'the provider is down'")]
 pub(crate) struct Pause {
-    /// The queue's name; it need not have jobs yet
+    /// The queue's name; it need not have any jobs yet
     #[arg(value_name = "QUEUE")]
     queue: String,
 
-    /// Why, for all who wonder
+    /// The reason, shown with the queue
     #[arg(
         long,
         value_name = "TEXT",
@@ -175,7 +175,7 @@ pub(crate) struct Pause {
     )]
     reason: String,
 
-    /// Who [default: the user of this process, at this host]
+    /// The name to record [default: the user of this process, at this host]
     #[arg(long, value_name = "NAME")]
     by: Option<String>,
 
@@ -184,7 +184,7 @@ pub(crate) struct Pause {
     json: bool,
 }
 
-/// Let workers take jobs of a queue again
+/// Resume a queue: workers take its jobs again
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -199,7 +199,7 @@ pub(crate) struct Resume {
     json: bool,
 }
 
-/// Delete the jobs of a queue that are ready
+/// Delete the ready jobs of a queue
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -214,12 +214,12 @@ pub(crate) struct Clear {
     how: How,
 }
 
-/// What came of pausing or resuming.
+/// The result of pausing or resuming.
 #[derive(Debug, Serialize)]
 struct Turned {
     queue_name: String,
     paused: bool,
-    /// Whether it was otherwise before.
+    /// Whether the state changed.
     changed: bool,
 }
 
@@ -253,19 +253,19 @@ impl Report for Turned {
         let queue = printable(&self.queue_name);
         match (self.paused, self.changed) {
             (true, true) => {
-                format!("{queue} is paused; `windlass queues resume {queue}` lets it go on.\n")
+                format!("{queue} is paused; `windlass queues resume {queue}` resumes it.\n")
             }
-            (true, false) => format!("{queue} was paused before and stays so.\n"),
+            (true, false) => format!("{queue} is already paused.\n"),
             (false, true) => format!("{queue} goes on.\n"),
             (false, false) => format!("{queue} was not paused.\n"),
         }
     }
 }
 
-/// `ada@web-1`, as far as it is known.
+/// Returns `ada@web-1`, as far as it can be determined.
 #[expect(
     clippy::disallowed_methods,
-    reason = "who asks is no setting, so `config` does not read it"
+    reason = "the name of the user is not a setting, so `config` does not read it"
 )]
 fn user() -> String {
     let host = gethostname::gethostname();

@@ -10,10 +10,10 @@ use crate::terminal::output::Report;
 use crate::terminal::table::printable;
 use serde_json::Value;
 
-/// Show all that is known of a job: arguments, attempts, steps, result
+/// Show everything stored about a job: arguments, attempts, steps, result
 ///
-/// Fields that its type calls secret are `[hidden]`. When no worker has said
-/// which they are, all arguments are.
+/// Fields that its type declares as secret are shown as `[hidden]`. If no worker has registered the
+/// class, all arguments are hidden.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -25,7 +25,7 @@ pub(crate) struct Show {
     #[arg(value_name = "JOB")]
     job: String,
 
-    /// Show what is secret, too
+    /// Also show secret fields
     #[arg(long)]
     show_arguments: bool,
 
@@ -54,7 +54,7 @@ impl Report for JobDetails {
         if self.unknown_class && self.arguments.is_some() {
             part(
                 "Arguments",
-                "  [hidden]: no worker has said which of them are secret; `--show-arguments` shows them\n".to_owned(),
+                "  [hidden]: no worker has registered which of them are secret; `--show-arguments` shows them\n".to_owned(),
             );
         } else if let Some(arguments) = &self.arguments {
             part("Arguments", json(arguments));
@@ -79,7 +79,7 @@ impl Report for JobDetails {
     }
 }
 
-/// JSON over several lines, indented.
+/// Returns JSON on several lines, indented.
 fn json(value: &Value) -> String {
     let text = serde_json::to_string_pretty(value).unwrap_or_default();
     text.lines()

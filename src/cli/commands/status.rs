@@ -14,8 +14,8 @@ use std::time::Duration;
 
 /// Show the queues and the processes
 ///
-/// A ready queue that grows, or whose oldest job gets older, has too few
-/// workers or none; a process whose heartbeat is older than a minute is dead.
+/// If a queue has more and more ready jobs, or its oldest job gets older, it has too few workers or
+/// none. A process without a heartbeat for 60 s is dead.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -23,20 +23,20 @@ Examples:
   windlass status --watch
   windlass status --json | jq '.queues[] | select(.failed > 0)'")]
 pub(crate) struct Status {
-    /// Look again and again, until interrupted
+    /// Refresh repeatedly, until interrupted
     #[arg(long)]
     watch: bool,
 
-    /// How long to wait before the next look
+    /// The time between two refreshes
     #[arg(long, value_name = "DURATION", default_value = "2s", requires = "watch",
         value_parser = humantime::parse_duration)]
     every: Duration,
 
-    /// Look only so many times
+    /// Refresh this many times, then exit
     #[arg(long, value_name = "COUNT", requires = "watch")]
     times: Option<u64>,
 
-    /// Print JSON, with --watch an object a line; ages are in seconds
+    /// Print JSON, with --watch one object per line; ages are in seconds
     #[arg(long)]
     json: bool,
 }
@@ -61,7 +61,7 @@ impl Status {
                         return Ok(end);
                     }
                 }
-                // The database may come back; at the first look it is wrong.
+                // The database may become available again; at the first read this is an error.
                 Err(error) if looks > 0 => drop(output::failed(&error)),
                 Err(error) => return Err(error),
             }
@@ -73,7 +73,7 @@ impl Status {
         }
     }
 
-    /// Looks at the queues and the processes.
+    /// Reads the queues and the processes.
     fn run(&self, database: &Database) -> Result<Seen> {
         let mut connection = database.connect()?;
         migrate::check(&mut connection.as_conn(), database)?;
@@ -92,7 +92,7 @@ impl Report for Seen {
             queues(&self.queues).text(width)
         };
         let processes = if self.processes.is_empty() {
-            "No process is registered: nothing works on jobs.\n".to_owned()
+            "No process is registered: no jobs are processed.\n".to_owned()
         } else {
             processes(&self.processes).text(width)
         };
@@ -148,7 +148,7 @@ fn processes(processes: &[ProcessStatus]) -> Table {
     table
 }
 
-/// How a process is; late after so many seconds without a heartbeat.
+/// Returns the state of a process, which is late after `threshold` seconds without a heartbeat.
 pub(crate) fn state(process: &ProcessStatus, threshold: f64) -> &'static str {
     if process.heartbeat_seconds > threshold {
         if process.draining {
@@ -165,7 +165,7 @@ pub(crate) fn state(process: &ProcessStatus, threshold: f64) -> &'static str {
     }
 }
 
-/// One line a job, and how many more there are.
+/// Returns one line for each job, and how many more there are.
 pub(crate) fn runs(runs: &[RunStatus], claimed: i64) -> String {
     let mut lines: Vec<String> = runs
         .iter()
@@ -186,7 +186,7 @@ pub(crate) fn runs(runs: &[RunStatus], claimed: i64) -> String {
     lines.join("\n")
 }
 
-/// Whole seconds, and of longer times only the two largest units: `3m 20s`.
+/// Returns whole seconds, and for longer times only the two largest units: `3m 20s`.
 pub(crate) fn age(seconds: f64) -> String {
     // A clock that was set back makes it negative.
     let whole = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX);

@@ -13,22 +13,20 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Keep the jobs going: dispatch, recover, run workers
+/// Run a supervisor: dispatch jobs, recover them, run workers
 ///
-/// Makes scheduled jobs ready when they are due, enqueues those of recurring
-/// tasks, and gives back what dead processes held. With a PROGRAM, here or in
-/// the configuration, it also starts worker processes, watches them, and starts
-/// them again when they end. Any number of supervisors may run at once, on any
+/// Makes scheduled jobs ready when they are due, enqueues the jobs of recurring tasks, and recovers
+/// the jobs of dead processes. With a PROGRAM, here or in the configuration, it also starts worker
+/// processes, and restarts them when they exit. Any number of supervisors may run at once, on any
 /// host.
 ///
-/// What is not said here comes from the environment, then from the
-/// configuration file; see `windlass check --print`.
+/// Settings that are not given here come from the environment, then from the configuration file;
+/// see `windlass check --print`.
 ///
-/// SIGTERM and SIGINT stop it, and its workers, in good order; SIGQUIT, or a
-/// second SIGTERM, at once. SIGTSTP lets the workers claim no more, and SIGCONT
-/// lets them claim again. The exit code is 0 when all jobs came to their end, 75
-/// when some were cut short, and 70 when it cannot go on: the database
-/// file was removed, replaced or damaged, for example.
+/// SIGTERM and SIGINT stop it and its workers gracefully; SIGQUIT or a second SIGTERM stops them
+/// immediately. After SIGTSTP the workers claim no more jobs; after SIGCONT they claim again. The
+/// exit code is 0 if all jobs finished and 75 if some were cut short. It is 70 if the supervisor
+/// cannot continue, for example because the database file was removed, replaced or damaged.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "windlass supervise [OPTIONS] [-- PROGRAM [ARGS]...]",
@@ -43,34 +41,34 @@ pub(crate) struct Supervise {
     #[command(flatten)]
     source: Source,
 
-    /// How many processes of PROGRAM to run, for each of the workers [default: 1]
+    /// The number of processes of PROGRAM, for each of the workers [default: 1]
     #[arg(long, value_name = "N", requires = "program",
         value_parser = clap::value_parser!(u16).range(1..))]
     processes: Option<u16>,
 
-    /// Do not make scheduled jobs ready: others do
+    /// Do not make scheduled jobs ready; another supervisor must do it
     #[arg(long)]
     no_dispatcher: bool,
 
-    /// Do not enqueue the jobs of recurring tasks: others do
+    /// Do not enqueue the jobs of recurring tasks; another supervisor must do it
     #[arg(long)]
     no_scheduler: bool,
 
-    /// How often to say that it is alive [default: 10s]
+    /// The time between two heartbeats [default: 10s]
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     heartbeat_interval: Option<Duration>,
 
-    /// After how long without a heartbeat a process is taken for dead [default: 60s]
+    /// The time without a heartbeat after which a process is treated as dead [default: 60s]
     ///
-    /// At least three heartbeat intervals, and the same in every worker.
+    /// At least three heartbeat intervals, and the same for every worker.
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     alive_threshold: Option<Duration>,
 
-    /// How long workers may take to stop; theirs should be as long [default: 25s]
+    /// The time that workers have to stop; set the same in the workers [default: 25s]
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     shutdown_timeout: Option<Duration>,
 
-    /// A file to hold, so that no second supervisor with it can run on this host
+    /// A file to lock, so that no second supervisor with the same file can run on this host
     #[arg(long, value_name = "FILE")]
     pidfile: Option<PathBuf>,
 
@@ -80,11 +78,11 @@ pub(crate) struct Supervise {
 }
 
 impl Supervise {
-    /// Supervises until a signal says stop.
+    /// Runs the supervisor until a signal stops it.
     pub(crate) fn run(&self, at: &At<'_>) -> Result<ExitCode> {
         let config = self.source.read(at.url(), self.arguments())?.warned();
         let config = match at.registry {
-            // The program that is named may know other classes.
+            // The program that is named may have other classes.
             Some(registry) => config.compared(registry, !self.program.is_empty())?,
             None => config,
         };
@@ -137,7 +135,7 @@ impl Supervise {
         let named = self.program.split_first();
         let program = named.map(|(program, arguments)| Child::program(program, arguments));
         if program.is_some() {
-            // What the command line names weighs more.
+            // The command line has priority.
             for worker in &mut config.workers {
                 worker.program.value.0.clear();
             }

@@ -10,8 +10,6 @@
 //! whole of the key in order, leads past all that was claimed since: 300 ms
 //! after three million jobs, for each statement.
 
-#[cfg(feature = "postgres")]
-#[cfg(feature = "sqlite")]
 use crate::db::conn::connection::{Conn, on};
 use crate::db::conn::sql::{cached, id_list, sql};
 use crate::db::model::claim::Ended;

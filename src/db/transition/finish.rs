@@ -3,19 +3,20 @@
 
 use crate::db::conn::connection::{Conn, on};
 use crate::db::conn::sql::{cached, sql};
-use crate::db::model::claim::{Claimed, Ended, Fence, Finished};
-use crate::db::model::decision::Decision;
-use crate::db::model::outcome::{Began, End, EndedRun, Ending, Endings, NewResult, cancelled};
-use crate::db::table::claimed::{self, Locks, Written, claim_ids};
+#[cfg(feature = "sqlite")]
+use crate::db::model::claim::Ended;
+use crate::db::model::claim::{Claimed, Finished};
+use crate::db::model::outcome::NewResult;
+#[cfg(feature = "sqlite")]
+use crate::db::table::claimed;
+use crate::db::table::claimed::{Locks, Written, claim_ids};
 use crate::db::table::results;
 #[cfg(feature = "postgres")]
 use crate::db::table::results::notify_waiters;
-use crate::db::transition::settle::settle;
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
 #[cfg(feature = "sqlite")]
 use diesel::sql_types::Text;
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Ends the claims of jobs that have finished, and returns those that were
@@ -276,83 +277,4 @@ fn finish_jobs(conn: &mut Conn<'_>, ended: &[Ended], finished: Finished) -> Quer
     on!(conn, |c| cached(sql(text).bind::<Text, _>(&pairs))
         .execute(c))
     .map(drop)
-}
-
-/// Ends a claim in the way that was decided, unless somebody has asked for
-/// the job to be cancelled meanwhile, and says which it was. `None`: fenced.
-pub(crate) fn end(
-    conn: &mut Conn<'_>,
-    fence: Fence,
-    ending: &Ending,
-    ran: Duration,
-    finished: Finished,
-) -> QueryResult<Option<Ending>> {
-    let ends = [(fence.claim_id, ending, ran)];
-    let mut ended = end_all(conn, fence.process_id, &ends, finished)?;
-    Ok(ended.pop().map(|(_, ending)| ending))
-}
-
-/// Ends claims of a process like [`end`], all in one transaction. Those that
-/// are missing in the answer were fenced.
-pub(crate) fn end_all(
-    conn: &mut Conn<'_>,
-    process_id: i64,
-    ends: &[End<'_>],
-    finished: Finished,
-) -> QueryResult<Endings> {
-    conn.transaction(|conn| {
-        let held = claimed::end(conn, process_id, &claims(ends))?;
-        settle_ended(conn, process_id, ends, (held, finished))
-    })
-}
-
-/// The same for those of the claims that no other transaction has locked; the
-/// others that are still held are returned too.
-pub(crate) fn end_free(
-    conn: &mut Conn<'_>,
-    process_id: i64,
-    ends: &[End<'_>],
-    finished: Finished,
-) -> QueryResult<(Endings, Vec<i64>)> {
-    conn.transaction(|conn| {
-        let (held, written) = claimed::end_free(conn, process_id, &claims(ends))?;
-        let done = settle_ended(conn, process_id, ends, (held, finished))?;
-        Ok((done, written.busy))
-    })
-}
-
-fn claims(ends: &[End<'_>]) -> Vec<i64> {
-    ends.iter().map(|(claim, ..)| *claim).collect()
-}
-
-/// Decides about the jobs of claims that have ended, and applies that.
-fn settle_ended(
-    conn: &mut Conn<'_>,
-    process_id: i64,
-    ends: &[End<'_>],
-    (held, finished): (Vec<Ended>, Finished),
-) -> QueryResult<Endings> {
-    let held: BTreeMap<i64, Ended> = held.into_iter().map(|row| (row.claim_id, row)).collect();
-    let (mut done, mut decisions) = (Vec::new(), Vec::new());
-    for (claim_id, ending, ran) in ends {
-        let Some(ended) = held.get(claim_id) else {
-            continue;
-        };
-        let ending = match ended.cancelled {
-            true => Ending::Cancel(cancelled()),
-            false => (*ending).clone(),
-        };
-        let run = EndedRun {
-            process_id,
-            claim_id: *claim_id,
-            job_id: ended.job_id,
-            began: Began::Ago(*ran),
-            by_owner: true,
-            finished,
-        };
-        decisions.push(Decision::of_ending(run, ending.clone()));
-        done.push((*claim_id, ending));
-    }
-    settle(conn, &decisions)?;
-    Ok(done)
 }

@@ -8,6 +8,7 @@ pub(crate) mod claim_postgres;
 pub(crate) mod claim_sqlite;
 pub(crate) mod clear;
 pub(crate) mod dispatch;
+pub(crate) mod end;
 pub(crate) mod enqueue;
 pub(crate) mod finish;
 pub(crate) mod fire;

@@ -85,7 +85,7 @@ fn wait_again(conn: &mut Conn<'_>, settled: &[Settled<'_>]) -> QueryResult<()> {
 }
 
 /// The failure of a job that has failed for good.
-fn failure_of<'s>(decision: &'s Decision) -> Option<&'s Failure> {
+fn failure_of(decision: &Decision) -> Option<&Failure> {
     match &decision.destination {
         Destination::Failed(failure) => Some(failure),
         Destination::Wait(_) | Destination::Closed(..) => None,

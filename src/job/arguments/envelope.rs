@@ -1,14 +1,15 @@
 //! Active Job's envelope: the arguments of a job that Ruby enqueued.
 //!
-//! Ruby notes in keys that begin with `_aj_` what JSON cannot say. What has a
-//! plain meaning becomes plain JSON; everything else is refused, so that a job
-//! never runs with other arguments than it was given.
+//! Ruby uses keys that start with `_aj_` for values that JSON has no type for. Values with a plain
+//! meaning become plain JSON. Everything else is rejected, so that a job never runs with arguments
+//! other than those it was enqueued with.
 
 use serde::de::{DeserializeOwned, Deserializer, Error as _, Visitor};
 use serde_json::{Error, Map, Value};
 
-/// Reads the list of arguments of an envelope, whose text is `envelope`: one
-/// hash of fields, or nothing for a type without required fields.
+/// Reads the argument list of the envelope text `envelope`.
+///
+/// The list is one hash of fields, or empty for a type without required fields.
 pub(crate) fn read<J: DeserializeOwned>(list: Vec<Value>, envelope: &str) -> Result<J, Error> {
     if let Some(number) = too_large(envelope) {
         return Err(refused(&format!(
@@ -33,7 +34,7 @@ fn refused(what: &str) -> Error {
     ))
 }
 
-/// The same value without Ruby's notes.
+/// Returns the same value without Ruby's markers.
 fn plain(value: Value) -> Result<Value, Error> {
     match value {
         Value::Object(mut fields) => match fields.remove("_aj_globalid") {
@@ -75,7 +76,7 @@ fn object(mut fields: Map<String, Value>) -> Result<Value, Error> {
     }
 }
 
-/// The first integer of JSON text that `serde_json` would round to a float.
+/// Returns the first integer in JSON text that `serde_json` would round to a float.
 fn too_large(json: &str) -> Option<&str> {
     let mut rest = json;
     while let Some(start) = rest.find(['"', '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9'])
@@ -96,7 +97,7 @@ fn too_large(json: &str) -> Option<&str> {
     None
 }
 
-/// What follows the text with which `json` begins.
+/// Returns what follows the text at the start of `json`.
 fn after_text(json: &str) -> &str {
     let mut is_escaped = false;
     for (index, byte) in json.bytes().enumerate().skip(1) {
@@ -110,8 +111,8 @@ fn after_text(json: &str) -> &str {
     ""
 }
 
-/// The one argument. JSON lets a list stand for a struct, field by field, and
-/// would so take a Ruby array of pairs for one.
+/// The one argument. In JSON, a list may represent a struct, field by field; a Ruby array of pairs
+/// would then be taken for one.
 struct Argument(Value);
 
 impl<'de> Deserializer<'de> for Argument {

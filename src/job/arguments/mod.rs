@@ -1,22 +1,21 @@
-//! What JSON texts a database can keep and a worker can read again, and how
-//! Ruby writes them.
+//! Which JSON texts a database can store and a worker can read again, and how Ruby writes them.
 
 pub(crate) mod envelope;
 pub(crate) mod redact;
 
 use serde::de::IgnoredAny;
 
-/// `serde_json` writes any depth but reads only 127; an envelope takes some.
+/// `serde_json` writes any depth but reads only 127 levels, and an envelope needs some of them.
 pub(crate) const MAX_DEPTH: usize = 120;
 
-/// Whether JSON text is nested deeper than can be read again.
+/// Whether JSON text is nested too deeply to be read again.
 pub(crate) fn is_too_deep(json: &str) -> bool {
-    // Most texts have fewer brackets at all, which is quickly seen.
+    // Most texts contain fewer brackets in total, which is a fast check.
     let brackets = json.bytes().filter(|byte| matches!(byte, b'[' | b'{'));
     brackets.count() > MAX_DEPTH && depth(json) > MAX_DEPTH
 }
 
-/// How deep arrays and objects stand in each other in JSON text.
+/// Returns how deeply arrays and objects are nested in JSON text.
 fn depth(json: &str) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0);
     let (mut in_text, mut is_escaped) = (false, false);
@@ -38,7 +37,7 @@ fn depth(json: &str) -> usize {
 
 /// Whether JSON text contains `\u0000` that is an escape, not `\\u0000`.
 pub(crate) fn has_escaped_nul(json: &str) -> bool {
-    // `contains` is many times faster than to look for every place.
+    // `contains` is many times faster than checking each position.
     json.contains("\\u0000")
         && json.match_indices("\\u0000").any(|(index, _)| {
             let backslashes = json[..index]
@@ -50,8 +49,8 @@ pub(crate) fn has_escaped_nul(json: &str) -> bool {
         })
 }
 
-/// The arguments of a recurring task as Solid Queue keeps them: a list, whose
-/// items it passes when Ruby enqueues the task.
+/// Returns the arguments of a recurring task as Solid Queue stores them: a list, whose items are
+/// passed when Ruby enqueues the task.
 pub(crate) fn listed(arguments: &str) -> String {
     let is_listed = arguments.trim_start().starts_with(['{', '[']);
     if is_listed {
@@ -61,7 +60,7 @@ pub(crate) fn listed(arguments: &str) -> String {
     }
 }
 
-/// Takes arguments out of their list. Earlier versions kept them without.
+/// Takes arguments out of their list. Earlier versions stored them without one.
 pub(crate) fn unlisted(arguments: &str) -> &str {
     let inner = arguments
         .trim()

@@ -1,20 +1,21 @@
-//! Hiding the secret fields of arguments.
+//! Hides the secret fields of arguments.
 
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// What is shown instead of a secret.
+/// The text that replaces a secret.
 pub(crate) const HIDDEN: &str = "[hidden]";
 
-/// Hides the fields of these names, at any depth. A name with dots stands for a
-/// field within others: `card.number` hides `number` in `card`.
+/// Hides the fields with these names, at any depth.
+///
+/// A name with dots is a path: `card.number` hides `number` in `card`.
 pub(crate) fn hide<S: AsRef<str>>(value: &mut Value, names: &[S]) {
     walk(value, &mut Vec::new(), names, &mut |secret| {
         *secret = Value::from(HIDDEN);
     });
 }
 
-/// Hides, in a text about arguments, what their secret fields hold.
+/// Hides the values of secret fields in a text about arguments.
 pub(crate) fn hide_in_text(text: String, arguments: &str, names: &[&str]) -> String {
     let Ok(mut value) = serde_json::from_str::<Value>(arguments) else {
         return text;
@@ -23,15 +24,16 @@ pub(crate) fn hide_in_text(text: String, arguments: &str, names: &[&str]) -> Str
     walk(&mut value, &mut Vec::new(), names, &mut |secret| {
         leaves(secret, &mut secrets);
     });
-    // The longest first: one may be a part of another.
+    // Longest first, because one may be part of another.
     let mut secrets: Vec<String> = secrets.into_iter().collect();
     secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
     let hide = |text: String, secret: &String| text.replace(secret.as_str(), HIDDEN);
     secrets.iter().fold(text, hide)
 }
 
-/// What `value` holds besides brackets: its texts and numbers. Those of one
-/// letter hide nothing, and would make a text unreadable.
+/// Collects the texts and numbers in `value`.
+///
+/// Values of one character are left out: hiding them would make a text unreadable.
 fn leaves(value: &Value, found: &mut BTreeSet<String>) {
     match value {
         Value::String(text) if text.chars().count() > 1 => drop(found.insert(text.clone())),

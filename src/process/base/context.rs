@@ -1,4 +1,4 @@
-//! What a process cannot live without: its database, as it was at the start.
+//! What all loops of a process share: the database, the subscriber, the stop.
 
 use crate::clock;
 use crate::db::schema::migrate;
@@ -16,14 +16,14 @@ use std::time::{Duration, Instant};
 /// Shared by all loops of a process. When the database is lost for good, it
 /// stops them all and nothing is written any more.
 #[derive(Debug, Clone)]
-pub(crate) struct Lifeline {
+pub(crate) struct ProcessContext {
     pub(crate) database: Database,
     /// Its panics stop the process too.
     pub(crate) subscriber: Subscriber,
     /// Stops the process.
     pub(crate) stop: Stop,
     pub(crate) liveness: Liveness,
-    /// Ends a finisher even if it could not write everything.
+    /// Ends a completer even if it could not write everything.
     pub(crate) give_up_writing: Stop,
     state: Arc<State>,
 }
@@ -43,11 +43,11 @@ struct State {
 const STARVED: Duration = Duration::from_secs(10);
 
 /// Why a statement failed.
-pub(crate) enum Trouble {
-    /// It may go well next time.
-    Passing(String),
-    /// It never will.
-    Lasting(String),
+pub(crate) enum DbFailure {
+    /// The next attempt may succeed.
+    Transient(String),
+    /// No attempt will succeed.
+    Fatal(String),
 }
 
 /// Whether the server is away, or went away before it had answered.
@@ -59,13 +59,13 @@ fn is_away(error: &Error) -> bool {
     }
 }
 
-impl Lifeline {
+impl ProcessContext {
     /// Refuses tables that are missing or too old, and a SQLite file that is
     /// missing. A server that does not answer is no reason to refuse: it is
     /// waited for, and its tables are looked at when it comes.
     pub(crate) fn open(database: &Database, subscriber: &Subscriber) -> Result<Self> {
         let stop = Stop::new();
-        let lifeline = Lifeline {
+        let context = ProcessContext {
             database: database.clone(),
             subscriber: subscriber.on_panic({
                 let stop = stop.clone();
@@ -78,18 +78,18 @@ impl Lifeline {
         };
         let checked = database
             .connect()
-            .and_then(|mut connection| lifeline.check(&mut connection));
+            .and_then(|mut connection| context.check(&mut connection));
         match checked {
             // The first connection of a loop is checked then.
             Err(error) if is_away(&error) && database.listens_by_notification() => {
-                lifeline.subscriber.emit(&Event::Unreachable {
+                context.subscriber.emit(&Event::Unreachable {
                     action: "check the tables",
                     reason: &error.to_string(),
                 });
             }
             checked => checked?,
         }
-        Ok(lifeline)
+        Ok(context)
     }
 
     fn check(&self, connection: &mut DbConnection) -> Result<()> {
@@ -99,21 +99,21 @@ impl Lifeline {
     }
 
     /// Opens a connection to the database that was there at the start.
-    pub(crate) fn connect(&self, hurry: Option<Hurry>) -> Result<DbConnection, Trouble> {
+    pub(crate) fn connect(&self, hurry: Option<Hurry>) -> Result<DbConnection, DbFailure> {
         let connected = self.database.connect_in_haste(hurry);
         self.note_descriptors(connected.is_ok());
         let mut connection = connected.map_err(|error| match &error {
             // The address in front of it would hide how it begins.
             Error::Connect { reason, .. } => match self.judge(reason) {
-                Trouble::Passing(_) => Trouble::Passing(error.to_string()),
-                lasting => lasting,
+                DbFailure::Transient(_) => DbFailure::Transient(error.to_string()),
+                fatal => fatal,
             },
-            other => Trouble::Passing(other.to_string()),
+            other => DbFailure::Transient(other.to_string()),
         })?;
         if self.state.checked.get().is_none() {
             self.check(&mut connection).map_err(|error| match error {
-                Error::Schema(error) => Trouble::Lasting(error.to_string()),
-                other => Trouble::Passing(other.to_string()),
+                Error::Schema(error) => DbFailure::Fatal(error.to_string()),
+                other => DbFailure::Transient(other.to_string()),
             })?;
         }
         Ok(connection)
@@ -145,19 +145,19 @@ impl Lifeline {
 
     /// Whether the file is still the one that was opened: asked before every
     /// statement, for SQLite itself would go on writing into a removed one.
-    pub(crate) fn look(&self) -> Result<(), Trouble> {
+    pub(crate) fn look(&self) -> Result<(), DbFailure> {
         let file = self.state.checked.get().and_then(Option::as_ref);
         match file.and_then(FileId::gone) {
-            Some(reason) => Err(Trouble::Lasting(reason)),
+            Some(reason) => Err(DbFailure::Fatal(reason)),
             None => Ok(()),
         }
     }
 
     /// What the message of a failed attempt means.
-    pub(crate) fn judge(&self, message: &str) -> Trouble {
+    pub(crate) fn judge(&self, message: &str) -> DbFailure {
         match self.database.lasting_trouble(message) {
-            Some(reason) => Trouble::Lasting(reason),
-            None => Trouble::Passing(message.to_owned()),
+            Some(reason) => DbFailure::Fatal(reason),
+            None => DbFailure::Transient(message.to_owned()),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// After the shutdown timeout, how long a supervisor may take to end.
-pub(crate) const MERCY: Duration = Duration::from_secs(5);
+pub(crate) const KILL_GRACE: Duration = Duration::from_secs(5);
 
 /// The exit code of a program that was ended for a job that overran its time:
 /// that of `timeout(1)`.

@@ -4,7 +4,7 @@ use crate::clock;
 use crate::deadline::is_silent;
 use crate::error::Result;
 use crate::job::id::JobId;
-use crate::process::base::context::Lifeline;
+use crate::process::base::context::ProcessContext;
 use crate::process::base::exit_codes::{BROKEN, CUT_SHORT, RECYCLED};
 use crate::process::base::liveness::Liveness;
 use crate::process::base::run_hooks::Hooked;
@@ -95,17 +95,17 @@ pub(crate) struct Bounds {
     /// What runs may go on for.
     pub(crate) shutdown_timeout: Duration,
     /// After that, to end what there is, while the database gives no answer.
-    pub(crate) mercy: Duration,
+    pub(crate) kill_grace: Duration,
 }
 
-/// The mercy for all but supervisors.
-pub(crate) const MERCY: Duration = Duration::from_secs(3);
+/// The kill grace for all but supervisors.
+pub(crate) const KILL_GRACE: Duration = Duration::from_secs(3);
 
-/// The mercy after a stop that is to wait for nothing.
-const MERCY_NOW: Duration = Duration::from_secs(1);
+/// The kill grace after a stop that is to wait for nothing.
+const KILL_GRACE_NOW: Duration = Duration::from_secs(1);
 
-/// The mercy while the database answers, or hooks of the program still run.
-const LONG_MERCY: Duration = Duration::from_secs(20);
+/// The kill grace while the database answers, or hooks of the program run.
+const LONG_KILL_GRACE: Duration = Duration::from_secs(20);
 
 /// A database that takes so long to answer gives none.
 const SILENT: Duration = Duration::from_millis(500);
@@ -118,20 +118,20 @@ impl Bounds {
     pub(crate) fn of_a_loop() -> Self {
         Bounds {
             shutdown_timeout: Duration::ZERO,
-            mercy: MERCY,
+            kill_grace: KILL_GRACE,
         }
     }
 
     /// How much longer a stop may take. `None`: it was not asked for.
     fn left(self, stop: &Stop) -> Option<Duration> {
         let asked = stop.asked_at()?;
-        let (mut mercy, mut mercy_now) = (self.mercy, MERCY_NOW);
+        let (mut kill_grace, mut kill_grace_now) = (self.kill_grace, KILL_GRACE_NOW);
         if !is_silent(SILENT) {
-            (mercy, mercy_now) = (LONG_MERCY, LONG_MERCY);
+            (kill_grace, kill_grace_now) = (LONG_KILL_GRACE, LONG_KILL_GRACE);
         }
         let add = |at: Instant, more: Duration| at.checked_add(more);
-        let gently = add(asked, self.shutdown_timeout.saturating_add(mercy));
-        let now = stop.asked_now_at().and_then(|at| add(at, mercy_now));
+        let gently = add(asked, self.shutdown_timeout.saturating_add(kill_grace));
+        let now = stop.asked_now_at().and_then(|at| add(at, kill_grace_now));
         let end = gently.into_iter().chain(now).min();
         let left = end.map(|end| end.saturating_duration_since(clock::instant()));
         Some(left.unwrap_or(clock::NEVER))
@@ -144,7 +144,7 @@ impl Handle {
     /// or a hook fails, the stop ends whatever has begun.
     pub(crate) fn start<T: Send + 'static>(
         name: &'static str,
-        (lifeline, bounds): (&Lifeline, Bounds),
+        (context, bounds): (&ProcessContext, Bounds),
         hooked: Hooked,
         make: impl FnOnce() -> Result<T>,
         work: impl FnOnce(T, &Stop) -> Ending + Send + 'static,
@@ -152,7 +152,7 @@ impl Handle {
         let (sender, ending) = bounded(1);
         let (made, parts) = bounded(1);
         threads::spawn(name, {
-            let (stop, hooked) = (lifeline.stop.clone(), hooked.clone());
+            let (stop, hooked) = (context.stop.clone(), hooked.clone());
             move || {
                 let ending = parts.recv().ok().and_then(|parts| {
                     let awaiting = hooked.await_stop(&stop);
@@ -166,8 +166,8 @@ impl Handle {
             }
         })?;
         let handle = Handle {
-            stop: lifeline.stop.clone(),
-            liveness: lifeline.liveness.clone(),
+            stop: context.stop.clone(),
+            liveness: context.liveness.clone(),
             ending,
             ended: None,
             bounds,

@@ -1,40 +1,35 @@
 //! A process' row, kept alive by a heartbeat thread.
 
-use crate::db::transition::prune;
-
 use crate::clock;
-use crate::db::table::processes::{self, Beat, NewProcess};
-use crate::error::Result;
+use crate::db::table::processes::{self, Beat};
+use crate::db::transition::prune;
 use crate::event::events::Event;
-use crate::job::lease::Lease;
-use crate::process::base::context::Lifeline;
+use crate::process::base::context::ProcessContext;
 use crate::process::base::registration::{
-    PATIENCE_FOR_A_LOCK, Pulse, Registration, Who, hostname, name,
+    HeartbeatSettings, Identity, PATIENCE_FOR_A_LOCK, Registration, Registrations,
 };
-use crate::process::base::session::Link;
+use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;
-use crate::process::base::threads;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What a process holds that needs to hear of its heartbeats: a worker's
-/// claims.
+/// What a process holds that depends on its heartbeats: a worker's claims.
 pub(crate) trait HoldsClaims: std::fmt::Debug + Send + Sync {
     /// The registration was lost: its jobs look whether they should end.
     fn wake(&self);
 
     /// A heartbeat got through.
-    fn after_heartbeat(&self, link: &mut Link, process_id: i64, beat: &Beat);
+    fn after_heartbeat(&self, session: &mut Session, process_id: i64, beat: &Beat);
 }
 
-/// Registers a process, beats for it, and registers it anew when it is lost.
+/// Registers a process, sends its heartbeats, and registers it anew when its
+/// registration is lost.
 #[derive(Debug)]
-pub(crate) struct Heart {
-    lifeline: Lifeline,
-    pulse: Pulse,
-    who: Who,
-    /// What a worker holds, of which the heartbeat brings news.
+pub(crate) struct Heartbeat {
+    context: ProcessContext,
+    settings: HeartbeatSettings,
+    identity: Identity,
+    /// What a worker holds, whose progress is written with the heartbeat.
     claims: Option<Arc<dyn HoldsClaims>>,
     /// Ends the heartbeats: the last thing of all to stop.
     quiet: Stop,
@@ -43,10 +38,7 @@ pub(crate) struct Heart {
 
 #[derive(Debug, Default)]
 struct State {
-    current: Option<Arc<Registration>>,
-    /// Lost ones whose jobs still run. They are kept beating where their row
-    /// still exists: then nobody else runs those jobs meanwhile.
-    retired: Vec<Arc<Registration>>,
+    registrations: Registrations,
     is_leaving: bool,
     /// Whether the row of the current one says that it is quiet.
     says_quiet: bool,
@@ -54,39 +46,35 @@ struct State {
     missed_at: Option<Instant>,
 }
 
-impl Heart {
-    pub(crate) fn new(lifeline: &Lifeline, pulse: Pulse, who: Who) -> Arc<Self> {
-        Self::of_worker(lifeline, pulse, who, None)
-    }
-
-    /// The heart of a process that holds claims.
-    pub(crate) fn of_worker(
-        lifeline: &Lifeline,
-        pulse: Pulse,
-        who: Who,
+impl Heartbeat {
+    /// `claims`: what a worker holds.
+    pub(crate) fn new(
+        context: &ProcessContext,
+        settings: HeartbeatSettings,
+        identity: Identity,
         claims: Option<Arc<dyn HoldsClaims>>,
     ) -> Arc<Self> {
-        lifeline.liveness.waits_at_most(pulse.threshold);
+        context.liveness.waits_at_most(settings.threshold);
         // A database that is away at the start is waited for, too.
-        lifeline.liveness.beat();
-        Arc::new(Heart {
+        context.liveness.beat();
+        Arc::new(Heartbeat {
             claims,
-            lifeline: lifeline.clone(),
-            pulse,
-            who,
+            context: context.clone(),
+            settings,
+            identity,
             quiet: Stop::new(),
             state: Mutex::default(),
         })
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The registration, if there is one that may be trusted.
     pub(crate) fn current(&self) -> Option<Arc<Registration>> {
         let mut state = self.state();
-        let current = state.current.clone()?;
+        let current = state.registrations.current.clone()?;
         if current.lease.has_run_out() {
             drop(state);
             self.lose(&current, "no heartbeat got through for too long");
@@ -94,54 +82,43 @@ impl Heart {
         }
         if current.lease.is_lost() {
             // Its row still stands: it goes when it holds no claim any more.
-            let lost = state.current.take();
-            state.retired.extend(lost);
+            state.registrations.retire(&current);
             return None;
         }
         Some(current)
     }
 
-    /// Whether a heartbeat of this process got through lately: well before
-    /// anybody else's silence could be taken for death.
+    /// Whether a heartbeat of this process got through lately: well before the
+    /// silence of another process could be taken for its death.
     pub(crate) fn is_beating(&self) -> bool {
         let state = self.state();
-        let lease = state.current.as_ref().map(|current| &current.lease);
-        lease.is_some_and(|lease| lease.age() < self.pulse.threshold / 2)
+        let current = state.registrations.current.as_ref();
+        current.is_some_and(|current| current.lease.age() < self.settings.threshold / 2)
     }
 
     /// The registration, trusted or not, and the lost ones that still count.
     pub(crate) fn all(&self) -> Vec<Arc<Registration>> {
-        let state = self.state();
-        state
-            .current
-            .iter()
-            .chain(&state.retired)
-            .cloned()
-            .collect()
+        self.state().registrations.all()
     }
 
-    /// Stops trusting a registration. Its jobs are told by their context.
-    pub(crate) fn lose(&self, registration: &Arc<Registration>, why: &str) {
+    /// Stops trusting a registration. Its jobs learn of it by their context.
+    pub(crate) fn lose(&self, registration: &Registration, why: &str) {
         let first = registration.lease.lose();
-        let mut state = self.state();
-        if state
-            .current
-            .as_ref()
-            .is_some_and(|current| current.id == registration.id)
-        {
-            state.current = None;
-            state.retired.push(Arc::clone(registration));
-        }
-        drop(state);
+        self.state().registrations.retire(registration);
         if let Some(claims) = &self.claims {
             claims.wake();
         }
         if first {
-            self.lifeline.subscriber.emit(&Event::Lost {
+            self.context.subscriber.emit(&Event::Lost {
                 name: &registration.name,
                 why,
             });
         }
+    }
+
+    /// The channel on which the process is notified of new work, if it is.
+    pub(crate) fn channel(&self) -> Option<String> {
+        self.identity.channel.clone()
     }
 
     /// Lets the heartbeat thread end.
@@ -149,32 +126,18 @@ impl Heart {
         self.quiet.stop();
     }
 
-    /// Starts the heartbeat thread. `each` is done after every beat, on the
-    /// same connection, with all registrations.
-    pub(crate) fn start(
-        self: &Arc<Self>,
-        each: impl FnMut(&mut Link, &[Arc<Registration>]) + Send + 'static,
-    ) -> Result<Beats> {
-        let thread = threads::spawn_vital("heartbeat", &self.lifeline.stop, {
-            let heart = Arc::clone(self);
-            move || heart.run(each)
-        })?;
-        Ok(Beats {
-            heart: Arc::clone(self),
-            thread: Some(thread),
-        })
-    }
-
-    fn run(&self, mut each: impl FnMut(&mut Link, &[Arc<Registration>])) {
-        let mut link = Link::new(&self.lifeline).within(self.pulse.patience());
+    /// Sends heartbeats until [`quiet`](Self::quiet). `each` is done after each
+    /// of them, on the same connection, with all registrations.
+    pub(crate) fn run(&self, mut each: impl FnMut(&mut Session, &[Arc<Registration>])) {
+        let mut session = Session::new(&self.context).within(self.settings.patience());
         loop {
-            let pause = match self.turn(&mut link, &mut each) {
-                Ok(()) => clock::jittered(self.pulse.interval),
-                Err(delay) => delay.min(self.pulse.interval),
+            let pause = match self.turn(&mut session, &mut each) {
+                Ok(()) => clock::jittered(self.settings.interval),
+                Err(delay) => delay.min(self.settings.interval),
             };
             crossbeam_channel::select! {
                 recv(self.quiet.channel()) -> _ => return,
-                recv(self.lifeline.stop.turned_for_heartbeat()) -> _ => {}
+                recv(self.context.stop.turned_for_heartbeat()) -> _ => {}
                 default(pause) => {}
             }
         }
@@ -182,44 +145,48 @@ impl Heart {
 
     fn turn(
         &self,
-        link: &mut Link,
-        each: &mut impl FnMut(&mut Link, &[Arc<Registration>]),
+        session: &mut Session,
+        each: &mut impl FnMut(&mut Session, &[Arc<Registration>]),
     ) -> Result<(), Duration> {
         let mut late = Ok(());
         for registration in self.all() {
-            if let Err(delay) = self.beat(link, &registration) {
+            if let Err(delay) = self.beat(session, &registration) {
                 // A locked row is no reason to let the others wait.
-                if link.has_missed() || !self.is_locked(link, &registration)? {
+                if session.has_missed() || !self.is_locked(session, &registration)? {
                     return Err(delay);
                 }
                 late = Err(delay);
             }
         }
-        if self.current().is_none() && !self.lifeline.stop.is_stopped() {
-            self.register(link)?;
+        if self.current().is_none() && !self.context.stop.is_stopped() {
+            self.register(session)?;
         }
-        self.say_quiet(link)?;
-        self.bury(link)?;
+        self.say_quiet(session)?;
+        self.deregister_retired(session)?;
         // The lost ones too: they may hold claims that no memory knows of, and
         // would keep them for as long as they are kept beating.
-        each(link, &self.all());
+        each(session, &self.all());
         late
     }
 
-    fn beat(&self, link: &mut Link, registration: &Arc<Registration>) -> Result<(), Duration> {
+    fn beat(
+        &self,
+        session: &mut Session,
+        registration: &Arc<Registration>,
+    ) -> Result<(), Duration> {
         let sent = clock::since_boot();
-        let beat = link.write("beat", |conn| {
+        let beat = session.run("beat", |conn| {
             processes::heartbeat(conn, registration.id, &registration.name)
         });
-        if link.has_missed() {
+        if session.has_missed() {
             self.state().missed_at.get_or_insert_with(clock::instant);
         }
         if let Some(beat) = beat? {
             registration.lease.renew(sent);
-            self.lifeline.liveness.beat();
+            self.context.liveness.beat();
             self.state().missed_at = None;
             if let Some(claims) = &self.claims {
-                claims.after_heartbeat(link, registration.id, &beat);
+                claims.after_heartbeat(session, registration.id, &beat);
             }
             return Ok(());
         }
@@ -238,10 +205,10 @@ impl Heart {
     /// heartbeat that got no answer, nothing tells when it lets go.
     fn is_locked(
         &self,
-        link: &mut Link,
+        session: &mut Session,
         registration: &Arc<Registration>,
     ) -> Result<bool, Duration> {
-        let is_locked = link.write("look at the lock of the row", |conn| {
+        let is_locked = session.run("look at the lock of the row", |conn| {
             processes::is_locked(conn, registration.id)
         })?;
         let missed_at = self.state().missed_at;
@@ -256,77 +223,55 @@ impl Heart {
 
     /// Whether it claims nothing because it was asked to: of those that claim.
     fn is_quiet(&self) -> bool {
-        ["Worker", "Supervisor"].contains(&self.who.kind) && self.lifeline.stop.is_quiet()
+        ["Worker", "Supervisor"].contains(&self.identity.kind) && self.context.stop.is_quiet()
     }
 
     /// Has the row say whether the process is quiet: people would look in vain
     /// for why nothing runs.
-    fn say_quiet(&self, link: &mut Link) -> Result<(), Duration> {
+    fn say_quiet(&self, session: &mut Session) -> Result<(), Duration> {
         let is_quiet = self.is_quiet();
-        let current = self.state().current.clone();
+        let current = self.state().registrations.current.clone();
         let Some(current) = current.filter(|_| self.state().says_quiet != is_quiet) else {
             return Ok(());
         };
-        let metadata = self.who.says(is_quiet);
-        link.write("say whether it is quiet", |conn| {
+        let metadata = self.identity.metadata(is_quiet);
+        session.run("say whether it is quiet", |conn| {
             processes::describe(conn, current.id, &metadata)
         })?;
         self.state().says_quiet = is_quiet;
         Ok(())
     }
 
-    fn register(&self, link: &mut Link) -> Result<(), Duration> {
+    fn register(&self, session: &mut Session) -> Result<(), Duration> {
         let is_quiet = self.is_quiet();
-        let metadata = self.who.says(is_quiet);
-        let name = name(self.who.kind);
-        let hostname = hostname();
-        let sent = clock::since_boot();
-        let id = link.write("register", |conn| {
-            processes::register(
-                conn,
-                &NewProcess {
-                    name: &name,
-                    kind: self.who.kind,
-                    pid: i32::try_from(std::process::id()).unwrap_or(i32::MAX),
-                    hostname: &hostname,
-                    supervisor_id: crate::process::base::parent::supervisor_id(),
-                    metadata: &metadata,
-                    channel: self.who.channel.as_deref(),
-                },
-            )
-        })?;
-        let lease = Lease::new(self.pulse.trust());
-        lease.renew(sent);
-        self.lifeline.liveness.beat();
-        self.lifeline.subscriber.emit(&Event::Registered {
-            kind: self.who.kind,
-            name: &name,
+        let trust = self.settings.trust();
+        let registration = self.identity.register(session, is_quiet, trust)?;
+        self.context.liveness.beat();
+        self.context.subscriber.emit(&Event::Registered {
+            kind: self.identity.kind,
+            name: &registration.name,
         });
         let mut state = self.state();
         state.says_quiet = is_quiet;
-        state.current = Some(Arc::new(Registration {
-            id,
-            name,
-            lease: Arc::new(lease),
-        }));
+        state.registrations.current = Some(Arc::new(registration));
         Ok(())
     }
 
     fn forget(&self, registration: &Registration) {
-        let mut state = self.state();
-        state
-            .retired
-            .retain(|retired| retired.id != registration.id);
-        state
-            .current
-            .take_if(|current| current.id == registration.id);
+        self.state().registrations.forget(registration);
+    }
+
+    /// Notes that the process ends, and takes its rows away itself.
+    pub(crate) fn leave(&self, session: &mut Session) {
+        self.state().is_leaving = true;
+        self.deregister(session);
     }
 
     /// Deregisters lost registrations that hold no claim any more.
-    fn bury(&self, link: &mut Link) -> Result<(), Duration> {
-        let retired = self.state().retired.clone();
+    fn deregister_retired(&self, session: &mut Session) -> Result<(), Duration> {
+        let retired = self.state().registrations.retired.clone();
         for registration in retired {
-            if link.write("deregister", |conn| {
+            if session.run("deregister", |conn| {
                 prune::deregister(conn, registration.id)
             })? {
                 self.forget(&registration);
@@ -336,46 +281,18 @@ impl Heart {
     }
 
     /// Takes the rows away that hold no claim.
-    pub(crate) fn deregister(&self, link: &mut Link) {
+    pub(crate) fn deregister(&self, session: &mut Session) {
         for registration in self.all() {
-            let gone = link.write("deregister", |conn| {
+            let gone = session.run("deregister", |conn| {
                 prune::deregister(conn, registration.id)
             });
             if gone == Ok(true) {
                 self.forget(&registration);
-                self.lifeline.subscriber.emit(&Event::Deregistered {
-                    kind: self.who.kind,
+                self.context.subscriber.emit(&Event::Deregistered {
+                    kind: self.identity.kind,
                     name: &registration.name,
                 });
             }
         }
-    }
-}
-
-/// For a heartbeat under way when a process ends.
-const PATIENCE_FOR_THE_LAST: Duration = Duration::from_secs(3);
-
-/// A heartbeat thread that runs, and ends when this is dropped: whatever
-/// becomes of a process, its row must not be kept beating without it.
-#[derive(Debug)]
-pub(crate) struct Beats {
-    heart: Arc<Heart>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Drop for Beats {
-    /// The row goes if it holds no claim, and then its heartbeat stops: the
-    /// last thing of all that a process does.
-    fn drop(&mut self) {
-        let mut link = Link::new(&self.heart.lifeline);
-        self.heart.state().is_leaving = true;
-        self.heart.deregister(&mut link);
-        self.heart.quiet();
-        let thread = self.thread.take().into_iter().collect();
-        if !threads::join_within(thread, PATIENCE_FOR_THE_LAST) {
-            return;
-        }
-        // A registration that was under way when the stop came.
-        self.heart.deregister(&mut link);
     }
 }

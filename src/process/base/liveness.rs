@@ -11,10 +11,10 @@ use std::time::Duration;
 /// the database, for at most its alive threshold. Any other process lives while
 /// its last heartbeat, or its start, is younger than its alive threshold.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Liveness(Arc<Signs>);
+pub(crate) struct Liveness(Arc<Inner>);
 
 #[derive(Debug, Default)]
-struct Signs {
+struct Inner {
     /// It has a loop that shows whether it goes round.
     has_loop: AtomicBool,
     turns: AtomicU64,

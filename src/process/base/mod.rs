@@ -1,17 +1,18 @@
 //! What all processes share: registration, heartbeat, stop, threads, signals,
 //! sessions.
 
-pub(crate) mod classes;
 pub(crate) mod context;
 pub(crate) mod environment;
 pub(crate) mod exit_codes;
 pub(crate) mod handle;
 pub(crate) mod heartbeat;
+pub(crate) mod heartbeat_guard;
 pub(crate) mod ignored;
 pub(crate) mod liveness;
 pub(crate) mod parent;
 pub(crate) mod registration;
 pub(crate) mod run_hooks;
+pub(crate) mod service;
 pub(crate) mod service_manager;
 pub(crate) mod session;
 pub(crate) mod signals;

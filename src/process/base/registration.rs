@@ -1,7 +1,11 @@
 //! The row of a process, and the intervals of its heartbeat.
 
-use crate::error::Result;
+use crate::clock;
+use crate::db::table::processes::{self, NewProcess};
+use crate::error::Error;
 use crate::job::lease::Lease;
+use crate::process::base::parent;
+use crate::process::base::session::Session;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -15,16 +19,47 @@ pub(crate) struct Registration {
     pub(crate) lease: Arc<Lease>,
 }
 
-/// When processes beat, and when they are taken for dead.
+/// The registrations of a process.
+#[derive(Debug, Default)]
+pub(crate) struct Registrations {
+    pub(crate) current: Option<Arc<Registration>>,
+    /// Lost ones whose jobs still run. Where their row still exists they get
+    /// heartbeats: then no other worker runs those jobs meanwhile.
+    pub(crate) retired: Vec<Arc<Registration>>,
+}
+
+impl Registrations {
+    /// The current one, and the lost ones that still count.
+    pub(crate) fn all(&self) -> Vec<Arc<Registration>> {
+        self.current.iter().chain(&self.retired).cloned().collect()
+    }
+
+    /// Counts a registration among the lost ones, if it is the current one.
+    pub(crate) fn retire(&mut self, registration: &Registration) {
+        let lost = self
+            .current
+            .take_if(|current| current.id == registration.id);
+        self.retired.extend(lost);
+    }
+
+    /// Forgets a registration whose row is gone.
+    pub(crate) fn forget(&mut self, registration: &Registration) {
+        self.retired.retain(|retired| retired.id != registration.id);
+        self.current
+            .take_if(|current| current.id == registration.id);
+    }
+}
+
+/// How often processes send heartbeats, and when they count as dead.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Pulse {
+pub(crate) struct HeartbeatSettings {
     pub(crate) interval: Duration,
     pub(crate) threshold: Duration,
 }
 
-impl Default for Pulse {
+impl Default for HeartbeatSettings {
     fn default() -> Self {
-        Pulse {
+        HeartbeatSettings {
             interval: Duration::from_secs(10),
             threshold: Duration::from_secs(60),
         }
@@ -38,7 +73,7 @@ const LEAST_PATIENCE: Duration = Duration::from_secs(2);
 /// of the row before the process takes a new one.
 pub(crate) const PATIENCE_FOR_A_LOCK: Duration = Duration::from_secs(2);
 
-impl Pulse {
+impl HeartbeatSettings {
     /// How long a process trusts its claims after a heartbeat: it must stop
     /// before anybody may take it for dead.
     pub(crate) fn trust(self) -> Duration {
@@ -53,11 +88,11 @@ impl Pulse {
     }
 
     /// # Errors
-    /// When a process would be taken for dead between two of its beats.
-    pub(crate) fn check(self) -> Result<()> {
+    /// When a process would be taken for dead between two of its heartbeats.
+    pub(crate) fn check(self) -> Result<(), Error> {
         let three = self.interval.checked_mul(3);
         if self.interval.is_zero() || three.is_none_or(|three| self.threshold < three) {
-            return Err(crate::error::Error::Settings(format!(
+            return Err(Error::Settings(format!(
                 "the alive threshold ({:?}) must be at least three heartbeat intervals ({:?})",
                 self.threshold, self.interval
             )));
@@ -66,9 +101,9 @@ impl Pulse {
     }
 }
 
-/// What a process is, apart from its row.
+/// What the row of a process contains beside its name.
 #[derive(Debug, Clone)]
-pub(crate) struct Who {
+pub(crate) struct Identity {
     pub(crate) kind: &'static str,
     /// JSON for people and for `windlass status`.
     pub(crate) metadata: String,
@@ -76,9 +111,39 @@ pub(crate) struct Who {
     pub(crate) channel: Option<String>,
 }
 
-impl Who {
-    /// What its row says of it.
-    pub(crate) fn says(&self, is_quiet: bool) -> String {
+impl Identity {
+    /// Registers a process under a new name. It trusts the registration for
+    /// `trust` after each heartbeat.
+    pub(crate) fn register(
+        &self,
+        session: &mut Session,
+        is_quiet: bool,
+        trust: Duration,
+    ) -> Result<Registration, Duration> {
+        let (name, hostname) = (name(self.kind), hostname());
+        let metadata = self.metadata(is_quiet);
+        let sent = clock::since_boot();
+        let id = session.run("register", |conn| {
+            processes::register(
+                conn,
+                &NewProcess {
+                    name: &name,
+                    kind: self.kind,
+                    pid: i32::try_from(std::process::id()).unwrap_or(i32::MAX),
+                    hostname: &hostname,
+                    supervisor_id: parent::supervisor_id(),
+                    metadata: &metadata,
+                    channel: self.channel.as_deref(),
+                },
+            )
+        })?;
+        let lease = Arc::new(Lease::new(trust));
+        lease.renew(sent);
+        Ok(Registration { id, name, lease })
+    }
+
+    /// Returns the metadata for its row.
+    pub(crate) fn metadata(&self, is_quiet: bool) -> String {
         let object = serde_json::from_str(&self.metadata);
         match object {
             Ok(serde_json::Value::Object(mut object)) if is_quiet => {
@@ -92,14 +157,10 @@ impl Who {
 
 /// `worker-<token>.<number>`: the token is the program's, the number is
 /// counted within it, so that no name comes twice.
-pub(crate) fn name(kind: &str) -> String {
+fn name(kind: &str) -> String {
     static NUMBER: AtomicU32 = AtomicU32::new(1);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    format!(
-        "{}-{}.{number}",
-        kind.to_lowercase(),
-        crate::process::base::parent::token()
-    )
+    format!("{}-{}.{number}", kind.to_lowercase(), parent::token())
 }
 
 pub(crate) fn hostname() -> String {

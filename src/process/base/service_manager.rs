@@ -1,4 +1,4 @@
-//! Tells the service manager how a process is: systemd's `Type=notify`.
+//! Notifies the service manager of a process' state: systemd's `Type=notify`.
 
 use crate::clock;
 use crate::process::base::exit_codes::CUT_SHORT;
@@ -17,7 +17,7 @@ const LOOK: Duration = Duration::from_millis(500);
 /// manager, if there is one, that it is ready, alive, and stopping.
 ///
 /// Ends the program when its stop is overdue.
-pub(crate) fn attend(handle: Handle) -> Stopped {
+pub(crate) fn notify_until_stopped(handle: Handle) -> Stopped {
     let stopped = wait(handle);
     if stopped.is_overdue() {
         log::error!(

@@ -3,12 +3,12 @@
 use crate::clock::{self, Backoff};
 use crate::db::table::wanted_keys;
 use crate::db::transition::promote;
-use crate::db::{Conn, DbConnection, Refusal, Session, prefer_indexes};
+use crate::db::{Conn, DbConnection, Refusal, Session as ServerSession, prefer_indexes};
 use crate::deadline::{Hurry, no_answer};
 use crate::event::events::Event;
 use crate::event::subscriber::Subscriber;
 use crate::job::id::JobId;
-use crate::process::base::context::{Lifeline, Trouble};
+use crate::process::base::context::{DbFailure, ProcessContext};
 use crate::process::base::wanted::WantedMark;
 use diesel::QueryResult;
 use std::collections::HashMap;
@@ -16,12 +16,12 @@ use std::time::{Duration, Instant};
 
 /// A loop's connection.
 #[derive(Debug)]
-pub(crate) struct Link {
-    lifeline: Lifeline,
+pub(crate) struct Session {
+    context: ProcessContext,
     connection: Option<DbConnection>,
     backoff: Backoff,
-    /// What fails at present: its success, and no other, ends the trouble. On
-    /// a full disk, one in two statements goes well.
+    /// The action that fails at present: only its success resets the backoff. On
+    /// a full disk, one in two statements succeeds.
     failing: Option<&'static str>,
     /// When the failure of each action was last reported.
     reported: HashMap<&'static str, Instant>,
@@ -32,7 +32,7 @@ pub(crate) struct Link {
     /// For each statement after a stop.
     haste: Duration,
     /// Sessions of the server that gave no answer, and may hold locks.
-    silent: Vec<Session>,
+    silent: Vec<ServerSession>,
     /// The last attempt got no answer: nobody knows what came of it.
     has_missed: bool,
     /// From where to look for wanted keys.
@@ -59,10 +59,10 @@ const REPORT_EVERY: Duration = Duration::from_secs(10);
 /// Concurrency keys of one promotion: some milliseconds of work.
 const PROMOTED_KEYS: usize = 100;
 
-impl Link {
-    pub(crate) fn new(lifeline: &Lifeline) -> Self {
-        Link {
-            lifeline: lifeline.clone(),
+impl Session {
+    pub(crate) fn new(context: &ProcessContext) -> Self {
+        Session {
+            context: context.clone(),
             connection: None,
             backoff: Backoff::up_to(LONGEST_PAUSE),
             failing: None,
@@ -95,7 +95,7 @@ impl Link {
     }
 
     pub(crate) fn subscriber(&self) -> &Subscriber {
-        &self.lifeline.subscriber
+        &self.context.subscriber
     }
 
     /// Does `work`, opening a connection first if there is none. After an
@@ -103,7 +103,7 @@ impl Link {
     /// lead to a server that has become a replica, or be out of step.
     ///
     /// The error says how long to wait before the next attempt.
-    pub(crate) fn write<T>(
+    pub(crate) fn run<T>(
         &mut self,
         action: &'static str,
         work: impl FnOnce(&mut Conn<'_>) -> QueryResult<T>,
@@ -117,8 +117,8 @@ impl Link {
                 }
                 Ok(value)
             }
-            Err(trouble) => {
-                self.suffer(action, trouble);
+            Err(failure) => {
+                self.record_failure(action, failure);
                 // What was waited for in vain counts as a pause.
                 Err(self
                     .backoff
@@ -176,7 +176,7 @@ impl Link {
     pub(crate) fn promote(&mut self) -> bool {
         self.promoted_at = Some(clock::instant());
         let look = self.wanted.begin();
-        let promoted = self.write("promote blocked jobs", |conn| {
+        let promoted = self.run("promote blocked jobs", |conn| {
             let promoted = promote::promote_after(conn, look.after, PROMOTED_KEYS)?;
             let asks = look.asks_after(promoted.looked);
             let last = asks.then(|| wanted_keys::last_id(conn)).transpose()?;
@@ -198,28 +198,28 @@ impl Link {
         promoted.is_progress(PROMOTED_KEYS)
     }
 
-    fn suffer(&mut self, action: &'static str, trouble: Trouble) {
+    fn record_failure(&mut self, action: &'static str, failure: DbFailure) {
         self.failing.get_or_insert(action);
-        match trouble {
-            Trouble::Passing(_) if self.lifeline.is_lost() => {}
-            Trouble::Passing(reason) => {
+        match failure {
+            DbFailure::Transient(_) if self.context.is_lost() => {}
+            DbFailure::Transient(reason) => {
                 self.connection = None;
-                self.complain(action, &reason);
+                self.report(action, &reason);
             }
-            Trouble::Lasting(reason) => self.lifeline.lose(&reason),
+            DbFailure::Fatal(reason) => self.context.lose(&reason),
         }
     }
 
     fn attempt<T>(
         &mut self,
         work: impl FnOnce(&mut Conn<'_>) -> QueryResult<T>,
-    ) -> Result<T, Trouble> {
+    ) -> Result<T, DbFailure> {
         self.has_missed = false;
         self.refusal = Some(Refusal::Trouble);
-        if self.lifeline.is_lost() {
-            return Err(Trouble::Passing(String::new()));
+        if self.context.is_lost() {
+            return Err(DbFailure::Transient(String::new()));
         }
-        self.lifeline.look()?;
+        self.context.look()?;
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => self.open()?,
@@ -228,34 +228,34 @@ impl Link {
         let Some(limit) = connection.missed() else {
             self.connection = Some(connection);
             self.refusal = result.as_ref().err().map(Refusal::of);
-            return result.map_err(|error| self.lifeline.judge(&error.to_string()));
+            return result.map_err(|error| self.context.judge(&error.to_string()));
         };
         self.has_missed = true;
         self.silent.extend(connection.session());
-        result.map_err(|_| Trouble::Passing(no_answer(limit)))
+        result.map_err(|_| DbFailure::Transient(no_answer(limit)))
     }
 
     /// Opens a connection, and ends the sessions that gave no answer: where
     /// the server itself is not frozen, their locks go with them.
-    fn open(&mut self) -> Result<DbConnection, Trouble> {
-        let mut connection = self.lifeline.connect(Some(Hurry {
-            stopping: self.lifeline.stop.flag(),
+    fn open(&mut self) -> Result<DbConnection, DbFailure> {
+        let mut connection = self.context.connect(Some(Hurry {
+            stopping: self.context.stop.flag(),
             limit: self.haste,
         }))?;
-        let passing = |error: diesel::result::Error| self.lifeline.judge(&error.to_string());
+        let transient = |error: diesel::result::Error| self.context.judge(&error.to_string());
         if let Some(limit) = self.limit {
-            connection.hurry(limit).map_err(passing)?;
+            connection.hurry(limit).map_err(transient)?;
         }
-        connection.write(prefer_indexes).map_err(passing)?;
+        connection.write(prefer_indexes).map_err(transient)?;
         for session in self.silent.drain(..) {
-            connection.end(&session).map_err(passing)?;
+            connection.end(&session).map_err(transient)?;
         }
         Ok(connection)
     }
 
     /// Reports that an action fails: at once, then every ten seconds at most,
     /// whatever goes well in between.
-    pub(crate) fn complain(&mut self, action: &'static str, reason: &str) {
+    pub(crate) fn report(&mut self, action: &'static str, reason: &str) {
         let now = clock::instant();
         let last = self.reported.get(action);
         if last.is_none_or(|last| now - *last >= REPORT_EVERY) {
@@ -266,11 +266,11 @@ impl Link {
     }
 }
 
-impl Drop for Link {
+impl Drop for Session {
     /// Closing the last connection to a SQLite file writes the log back into
     /// it. A file that is lost is left as it is.
     fn drop(&mut self) {
-        if self.lifeline.is_lost() {
+        if self.context.is_lost() {
             std::mem::forget(self.connection.take());
         }
     }

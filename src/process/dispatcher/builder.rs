@@ -8,14 +8,14 @@ use crate::error::{Error, Result};
 use crate::event::events::Event;
 use crate::event::hooks::Hooks;
 use crate::event::subscriber::Subscriber;
-use crate::process::base::context::Lifeline;
-use crate::process::base::handle::{Bounds, Ending, Handle, Stopped};
-use crate::process::base::heartbeat::Heart;
-use crate::process::base::registration::{Pulse, Who};
-use crate::process::base::run_hooks::Hooked;
-use crate::process::base::session::Link;
+use crate::process::base::context::ProcessContext;
+use crate::process::base::handle::{Ending, Handle, Stopped};
+use crate::process::base::heartbeat::Heartbeat;
+use crate::process::base::registration::Identity;
+use crate::process::base::service::{self, RunningLoop, Service, ServiceSettings};
+use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;
-use crate::process::base::{service_manager, signals, threads};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Concurrency keys that are looked at in a turn.
@@ -41,24 +41,18 @@ const AFTER_LOCKED: Duration = Duration::from_millis(50);
 #[derive(Debug, Clone)]
 #[must_use = "a dispatcher does nothing until `run` or `start`"]
 pub struct Dispatcher {
-    database: Database,
+    service: ServiceSettings,
     batch_size: usize,
     polling_interval: Duration,
-    pulse: Pulse,
-    subscriber: Subscriber,
-    hooks: Hooks,
 }
 
 impl Dispatcher {
     /// A dispatcher of batches of 500.
     pub fn new(database: &Database) -> Self {
         Dispatcher {
-            database: database.clone(),
+            service: ServiceSettings::new(database),
             batch_size: 500,
             polling_interval: Duration::from_secs(1),
-            pulse: Pulse::default(),
-            subscriber: Subscriber::default(),
-            hooks: Hooks::new(),
         }
     }
 
@@ -77,25 +71,25 @@ impl Dispatcher {
 
     /// How often to beat. Default: 10 s.
     pub fn heartbeat_interval(mut self, interval: Duration) -> Self {
-        self.pulse.interval = interval;
+        self.service.heartbeat.interval = interval;
         self
     }
 
     /// After how long without a heartbeat it is taken for dead. Default: 60 s.
     pub fn alive_threshold(mut self, threshold: Duration) -> Self {
-        self.pulse.threshold = threshold;
+        self.service.heartbeat.threshold = threshold;
         self
     }
 
     /// What to do when it starts, stops and ends.
     pub fn hooks(mut self, hooks: Hooks) -> Self {
-        self.hooks = hooks;
+        self.service.hooks = hooks;
         self
     }
 
     /// Who hears of events.
     pub fn subscriber(mut self, subscriber: Subscriber) -> Self {
-        self.subscriber = subscriber;
+        self.service.subscriber = subscriber;
         self
     }
 
@@ -104,10 +98,7 @@ impl Dispatcher {
     /// # Errors
     /// As for [`start`](Self::start).
     pub fn run(self) -> Result<Stopped> {
-        signals::install()?;
-        let handle = self.start()?;
-        signals::forward(&handle);
-        Ok(service_manager::attend(handle))
+        service::run(self)
     }
 
     /// Starts dispatching on a thread of this program.
@@ -115,50 +106,17 @@ impl Dispatcher {
     /// # Errors
     /// When the settings are impossible, or the tables missing or too old.
     pub fn start(self) -> Result<Handle> {
-        if self.batch_size == 0 || self.polling_interval.is_zero() {
-            return Err(Error::Settings(
-                "a dispatcher needs a batch size and a polling interval above zero".to_owned(),
-            ));
-        }
-        self.pulse.check()?;
-        let lifeline = Lifeline::open(&self.database, &self.subscriber)?;
-        let who = Who {
-            channel: None,
-            kind: "Dispatcher",
-            metadata: serde_json::json!({
-                "polling_interval": self.polling_interval.as_secs_f64(),
-                "batch_size": self.batch_size,
-                "windlass": env!("CARGO_PKG_VERSION"),
-            })
-            .to_string(),
-        };
-        let heart = Heart::new(&lifeline, self.pulse, who);
-        let start = || heart.start(|_, _| {});
-        Handle::start(
-            "dispatcher",
-            (&lifeline.clone(), Bounds::of_a_loop()),
-            Hooked::new(&self.hooks, "Dispatcher"),
-            start,
-            move |beats, stop| {
-                threads::guard("dispatcher", stop, || {
-                    self.work(&mut Link::new(&lifeline), stop);
-                });
-                let stopping = Event::Stopping { kind: "Dispatcher" };
-                lifeline.subscriber.emit(&stopping);
-                drop(beats);
-                Ending::default()
-            },
-        )
+        service::start(self)
     }
 
-    fn work(&self, link: &mut Link, stop: &Stop) {
+    fn dispatch(&self, session: &mut Session, stop: &Stop) {
         let mut walks = Walks {
             key: String::new(),
             waiting: Mark::BEGINNING,
         };
         let mut locked = AFTER_LOCKED;
         while !stop.is_stopped() {
-            let pause = match self.turn(link, stop, &mut walks, &mut locked) {
+            let pause = match self.turn(session, stop, &mut walks, &mut locked) {
                 Ok(pause) | Err(pause) => pause,
             };
             stop.wait(pause);
@@ -168,28 +126,28 @@ impl Dispatcher {
     /// One batch; how long to wait for the next.
     fn turn(
         &self,
-        link: &mut Link,
+        session: &mut Session,
         stop: &Stop,
         walks: &mut Walks,
         locked: &mut Duration,
     ) -> Result<Duration, Duration> {
-        let count = link.write("dispatch", |conn| dispatch::dispatch(conn, self.batch_size))?;
+        let count = session.run("dispatch", |conn| dispatch::dispatch(conn, self.batch_size))?;
         if count > 0 {
             *locked = AFTER_LOCKED;
-            link.subscriber().emit(&Event::Dispatched { count });
+            session.subscriber().emit(&Event::Dispatched { count });
         }
         if count == self.batch_size {
-            link.promote();
+            session.promote();
             return Ok(Duration::ZERO);
         }
         // Those that an end has not seen because they were not committed yet.
-        let (reached, _) = link.write("look for jobs whose turn has come", |conn| {
+        let (reached, _) = session.run("look for jobs whose turn has come", |conn| {
             unblock::sweep(conn, walks.waiting, SWEPT_JOBS)
         })?;
         walks.waiting = reached.unwrap_or(Mark::BEGINNING);
-        while link.promote() && !stop.is_stopped() {}
-        self.sweep(link, &mut walks.key)?;
-        let next = link.write("look for due jobs", scheduled::next_due)?;
+        while session.promote() && !stop.is_stopped() {}
+        self.sweep(session, &mut walks.key)?;
+        let next = session.run("look for due jobs", scheduled::next_due)?;
         let pause = match next {
             // What is due was passed over: it is locked.
             Some(Duration::ZERO) if count == 0 => {
@@ -209,14 +167,66 @@ impl Dispatcher {
 
     /// One stretch of a walk over the concurrency keys with blocked jobs, for
     /// slots that came free without anybody's saying so.
-    fn sweep(&self, link: &mut Link, walk: &mut String) -> Result<(), Duration> {
-        let stretch = link.write("look for free slots", |conn| {
+    fn sweep(&self, session: &mut Session, walk: &mut String) -> Result<(), Duration> {
+        let stretch = session.run("look for free slots", |conn| {
             semaphores::sweep(conn, walk, SWEPT_KEYS)
         })?;
         *walk = stretch.reached.unwrap_or_default();
         for key in &stretch.overlooked {
-            link.subscriber().emit(&Event::Overlooked { key });
+            session.subscriber().emit(&Event::Overlooked { key });
         }
         Ok(())
+    }
+}
+
+impl Service for Dispatcher {
+    const KIND: &'static str = "Dispatcher";
+    const NAME: &'static str = "dispatcher";
+    type Checked = ();
+    type Running = RunningLoop;
+
+    fn settings(&self) -> &ServiceSettings {
+        &self.service
+    }
+
+    fn settings_mut(&mut self) -> &mut ServiceSettings {
+        &mut self.service
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.batch_size == 0 || self.polling_interval.is_zero() {
+            return Err(Error::Settings(
+                "a dispatcher needs a batch size and a polling interval above zero".to_owned(),
+            ));
+        }
+        self.service.heartbeat.check()
+    }
+
+    fn identity(&self) -> Identity {
+        Identity {
+            channel: None,
+            kind: Self::KIND,
+            metadata: serde_json::json!({
+                "polling_interval": self.polling_interval.as_secs_f64(),
+                "batch_size": self.batch_size,
+                "windlass": env!("CARGO_PKG_VERSION"),
+            })
+            .to_string(),
+        }
+    }
+
+    fn launch(
+        self,
+        (): (),
+        context: &ProcessContext,
+        heartbeat: Arc<Heartbeat>,
+    ) -> Result<RunningLoop> {
+        RunningLoop::start(context, &heartbeat, move |context, stop| {
+            self.dispatch(&mut Session::new(context), stop);
+        })
+    }
+
+    fn work(running: RunningLoop, stop: &Stop) -> Ending {
+        running.work::<Self>(stop)
     }
 }

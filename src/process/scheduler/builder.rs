@@ -3,20 +3,20 @@
 use crate::db::Database;
 use crate::db::model::recurring::Definition;
 use crate::error::{Error, Result};
-use crate::event::events::Event;
 use crate::event::hooks::Hooks;
 use crate::event::subscriber::Subscriber;
-use crate::process::base::context::Lifeline;
-use crate::process::base::handle::{Bounds, Ending, Handle, Stopped};
-use crate::process::base::heartbeat::Heart;
-use crate::process::base::registration::{Pulse, Who};
-use crate::process::base::run_hooks::Hooked;
-use crate::process::base::{service_manager, signals, threads};
-use crate::process::scheduler::run::{Scheduling, Settings};
+use crate::process::base::context::ProcessContext;
+use crate::process::base::handle::{Ending, Handle, Stopped};
+use crate::process::base::heartbeat::Heartbeat;
+use crate::process::base::registration::Identity;
+use crate::process::base::service::{self, RunningLoop, Service, ServiceSettings};
+use crate::process::base::stop::Stop;
+use crate::process::scheduler::run::{RunningScheduler, Settings};
 use crate::recurring::schedule::time_zone;
 use crate::recurring::task::RecurringTask;
 use chrono_tz::Tz;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Fires the ticks of recurring tasks: of those it is given, and of all that
@@ -44,30 +44,24 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 #[must_use = "a scheduler does nothing until `run` or `start`"]
 pub struct Scheduler {
-    database: Database,
+    service: ServiceSettings,
     pub(crate) tasks: Vec<RecurringTask>,
     pub(crate) zone: Tz,
     revision: u32,
     pub(crate) grace: Duration,
     pub(crate) polling_interval: Duration,
-    pulse: Pulse,
-    subscriber: Subscriber,
-    hooks: Hooks,
 }
 
 impl Scheduler {
     /// A scheduler of the tasks that were scheduled at run time.
     pub fn new(database: &Database) -> Self {
         Scheduler {
-            database: database.clone(),
+            service: ServiceSettings::new(database),
             tasks: Vec::new(),
             zone: Tz::UTC,
             revision: 0,
             grace: Duration::from_secs(10),
             polling_interval: Duration::from_secs(1),
-            pulse: Pulse::default(),
-            subscriber: Subscriber::default(),
-            hooks: Hooks::new(),
         }
     }
 
@@ -127,25 +121,25 @@ impl Scheduler {
 
     /// How often to beat. Default: 10 s.
     pub fn heartbeat_interval(mut self, interval: Duration) -> Self {
-        self.pulse.interval = interval;
+        self.service.heartbeat.interval = interval;
         self
     }
 
     /// After how long without a heartbeat it is taken for dead. Default: 60 s.
     pub fn alive_threshold(mut self, threshold: Duration) -> Self {
-        self.pulse.threshold = threshold;
+        self.service.heartbeat.threshold = threshold;
         self
     }
 
     /// What to do when it starts, stops and ends.
     pub fn hooks(mut self, hooks: Hooks) -> Self {
-        self.hooks = hooks;
+        self.service.hooks = hooks;
         self
     }
 
     /// Who hears of events.
     pub fn subscriber(mut self, subscriber: Subscriber) -> Self {
-        self.subscriber = subscriber;
+        self.service.subscriber = subscriber;
         self
     }
 
@@ -154,10 +148,7 @@ impl Scheduler {
     /// # Errors
     /// As for [`start`](Self::start).
     pub fn run(self) -> Result<Stopped> {
-        signals::install()?;
-        let handle = self.start()?;
-        signals::forward(&handle);
-        Ok(service_manager::attend(handle))
+        service::run(self)
     }
 
     /// Starts scheduling on a thread of this program.
@@ -166,40 +157,10 @@ impl Scheduler {
     /// When the settings are impossible, two tasks have one key, a limit of a
     /// task's jobs is broken, or the tables are missing or too old.
     pub fn start(self) -> Result<Handle> {
-        let declarations = self.declarations()?;
-        self.pulse.check()?;
-        let lifeline = Lifeline::open(&self.database, &self.subscriber)?;
-        let keys: Vec<&str> = self.tasks.iter().map(RecurringTask::key).collect();
-        let who = Who {
-            channel: None,
-            kind: "Scheduler",
-            metadata: serde_json::json!({
-                "polling_interval": self.polling_interval.as_secs_f64(),
-                "recurring_schedule": keys,
-                "windlass": env!("CARGO_PKG_VERSION"),
-            })
-            .to_string(),
-        };
-        let heart = Heart::new(&lifeline, self.pulse, who);
-        let start = || heart.start(|_, _| {});
-        Handle::start(
-            "scheduler",
-            (&lifeline.clone(), Bounds::of_a_loop()),
-            Hooked::new(&self.hooks, "Scheduler"),
-            start,
-            move |beats, stop| {
-                threads::guard("scheduler", stop, || {
-                    Scheduling::new(self.settings(), declarations, &lifeline).run(stop);
-                });
-                let stopping = Event::Stopping { kind: "Scheduler" };
-                lifeline.subscriber.emit(&stopping);
-                drop(beats);
-                Ending::default()
-            },
-        )
+        service::start(self)
     }
 
-    fn settings(&self) -> Settings<'_> {
+    fn run_settings(&self) -> Settings<'_> {
         Settings {
             tasks: &self.tasks,
             zone: self.zone,
@@ -231,5 +192,56 @@ impl Scheduler {
         tasks
             .map(|task| task.definition(revision, self.zone))
             .collect()
+    }
+}
+
+impl Service for Scheduler {
+    const KIND: &'static str = "Scheduler";
+    const NAME: &'static str = "scheduler";
+    /// What is stored of the tasks.
+    type Checked = Vec<Definition>;
+    type Running = RunningLoop;
+
+    fn settings(&self) -> &ServiceSettings {
+        &self.service
+    }
+
+    fn settings_mut(&mut self) -> &mut ServiceSettings {
+        &mut self.service
+    }
+
+    fn check(&self) -> Result<Vec<Definition>> {
+        let declarations = self.declarations()?;
+        self.service.heartbeat.check()?;
+        Ok(declarations)
+    }
+
+    fn identity(&self) -> Identity {
+        let keys: Vec<&str> = self.tasks.iter().map(RecurringTask::key).collect();
+        Identity {
+            channel: None,
+            kind: Self::KIND,
+            metadata: serde_json::json!({
+                "polling_interval": self.polling_interval.as_secs_f64(),
+                "recurring_schedule": keys,
+                "windlass": env!("CARGO_PKG_VERSION"),
+            })
+            .to_string(),
+        }
+    }
+
+    fn launch(
+        self,
+        declarations: Vec<Definition>,
+        context: &ProcessContext,
+        heartbeat: Arc<Heartbeat>,
+    ) -> Result<RunningLoop> {
+        RunningLoop::start(context, &heartbeat, move |context, stop| {
+            RunningScheduler::new(self.run_settings(), declarations, context).run(stop);
+        })
+    }
+
+    fn work(running: RunningLoop, stop: &Stop) -> Ending {
+        running.work::<Self>(stop)
     }
 }

@@ -9,8 +9,8 @@ use crate::db::transition::fire;
 use crate::error::{Error, Result};
 use crate::event::events::Event;
 use crate::job::id::JobId;
-use crate::process::base::context::Lifeline;
-use crate::process::base::session::Link;
+use crate::process::base::context::ProcessContext;
+use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;
 use crate::recurring::plan;
 use crate::recurring::stored::Stored;
@@ -36,10 +36,10 @@ pub(crate) struct Settings<'a> {
 }
 
 /// A scheduler at work.
-pub(crate) struct Scheduling<'a> {
+pub(crate) struct RunningScheduler<'a> {
     settings: Settings<'a>,
     declarations: Vec<Definition>,
-    link: Link,
+    session: Session,
     /// The keys of the tasks that it has declared, as JSON, and since when.
     declared: Option<(String, Instant)>,
     /// What could not be read, by task and version: it is told once.
@@ -57,16 +57,16 @@ enum Look {
     Taken,
 }
 
-impl<'a> Scheduling<'a> {
+impl<'a> RunningScheduler<'a> {
     pub(crate) fn new(
         settings: Settings<'a>,
         declarations: Vec<Definition>,
-        lifeline: &Lifeline,
+        context: &ProcessContext,
     ) -> Self {
-        Scheduling {
+        RunningScheduler {
             settings,
             declarations,
-            link: Link::new(lifeline),
+            session: Session::new(context),
             declared: None,
             unreadable: HashMap::new(),
         }
@@ -87,13 +87,13 @@ impl<'a> Scheduling<'a> {
         let declared = self.declare()?;
         // What becomes due from here on may be met below, and may not.
         let since = self
-            .link
-            .write("read the database's clock", recurring_tasks::now)?;
+            .session
+            .run("read the database's clock", recurring_tasks::now)?;
         let mut longest = self.settings.polling_interval;
         let mut after = Some(0);
         // All pages: no task may stand in the way of those behind it.
         while let Some(last) = after {
-            let due = self.link.write("look for due recurring tasks", |conn| {
+            let due = self.session.run("look for due recurring tasks", |conn| {
                 recurring_tasks::due(conn, &declared, last)
             })?;
             for task in &due {
@@ -112,8 +112,8 @@ impl<'a> Scheduling<'a> {
                 .map(|task| task.id);
         }
         let next = self
-            .link
-            .write("look for the next recurring task", |conn| {
+            .session
+            .run("look for the next recurring task", |conn| {
                 recurring_tasks::next_tick(conn, &declared, since)
             })?;
         // A little past the tick, so as not to come just before it.
@@ -134,7 +134,7 @@ impl<'a> Scheduling<'a> {
         let mut keys = Vec::new();
         for (task, definition) in self.settings.tasks.iter().zip(&self.declarations) {
             let next = task.next_in(self.settings.zone);
-            let scheduled = self.link.write("declare a recurring task", |conn| {
+            let scheduled = self.session.run("declare a recurring task", |conn| {
                 schedule::schedule(conn, definition, &next)
             })?;
             match scheduled {
@@ -142,7 +142,7 @@ impl<'a> Scheduling<'a> {
                 refused => self.settings_error(&refusal(task.key(), refused)),
             }
         }
-        self.link.write("forget what nobody declares", |conn| {
+        self.session.run("forget what nobody declares", |conn| {
             recurring_tasks::forget(conn, KEPT)
         })?;
         let keys = serde_json::json!(keys).to_string();
@@ -151,7 +151,7 @@ impl<'a> Scheduling<'a> {
     }
 
     fn settings_error(&self, error: &Error) {
-        self.link.subscriber().emit(&Event::TaskRefused {
+        self.session.subscriber().emit(&Event::TaskRefused {
             reason: &error.to_string(),
         });
     }
@@ -160,7 +160,7 @@ impl<'a> Scheduling<'a> {
         let Some(firing) = self.read(task) else {
             return Ok(Look::Done);
         };
-        let fired = self.link.write("fire a recurring task", |conn| {
+        let fired = self.session.run("fire a recurring task", |conn| {
             fire::fire(
                 conn,
                 &Firing {
@@ -197,7 +197,7 @@ impl<'a> Scheduling<'a> {
     }
 
     fn tell(&self, task: &Row, firing: &Ticks, fired: &Fired) {
-        let subscriber = self.link.subscriber();
+        let subscriber = self.session.subscriber();
         if let Some(tick) = firing.missed {
             subscriber.emit(&Event::TicksMissed {
                 task: &task.key,

@@ -4,23 +4,26 @@ use crate::db::Database;
 use crate::error::{Error, Result};
 use crate::event::hooks::Hooks;
 use crate::event::subscriber::Subscriber;
-use crate::process::base::context::Lifeline;
-use crate::process::base::exit_codes::MERCY;
-use crate::process::base::handle::{Bounds, Handle, Stopped};
-use crate::process::base::heartbeat::Heart;
-use crate::process::base::registration::{Pulse, Who};
-use crate::process::base::run_hooks::Hooked;
-use crate::process::base::{service_manager, signals, threads};
+use crate::process::base::context::ProcessContext;
+use crate::process::base::exit_codes::KILL_GRACE;
+use crate::process::base::handle::{Bounds, Ending, Handle, Stopped};
+use crate::process::base::heartbeat::Heartbeat;
+use crate::process::base::heartbeat_guard::HeartbeatGuard;
+use crate::process::base::registration::Identity;
+use crate::process::base::service::{self, Service, ServiceSettings};
+use crate::process::base::stop::Stop;
+use crate::process::base::threads;
 use crate::process::dispatcher::builder::Dispatcher;
 use crate::process::scheduler::builder::Scheduler;
 use crate::process::supervisor::children::Child;
 use crate::process::supervisor::pidfile::Pidfile;
-use crate::process::supervisor::retention::Clearing;
-use crate::process::supervisor::run::{Settings, Supervising};
+use crate::process::supervisor::retention::RetentionTask;
+use crate::process::supervisor::run::{RunningSupervisor, Settings};
 use crate::process::worker::builder::Worker;
 use crate::retention::Retention;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Runs child programs, dispatchers, schedulers and workers, and prunes dead
@@ -40,20 +43,14 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 #[must_use = "a supervisor does nothing until `run` or `start`"]
 pub struct Supervisor {
-    database: Database,
+    service: ServiceSettings,
     pub(crate) children: Vec<Child>,
     dispatchers: Vec<Dispatcher>,
     schedulers: Vec<Scheduler>,
     pub(crate) workers: Vec<Worker>,
-    pub(crate) pulse: Pulse,
     pub(crate) shutdown_timeout: Duration,
     retention: Retention,
-    subscriber: Subscriber,
     pidfile: Option<PathBuf>,
-    /// Whether the program is the supervisor's: all its children are.
-    pub(crate) is_program: bool,
-    begins_quiet: bool,
-    hooks: Hooks,
 }
 
 /// For a statement under way at the end.
@@ -63,19 +60,14 @@ impl Supervisor {
     /// A supervisor that only prunes dead processes and clears what is old.
     pub fn new(database: &Database) -> Self {
         Supervisor {
-            database: database.clone(),
+            service: ServiceSettings::new(database),
             children: Vec::new(),
             dispatchers: Vec::new(),
             schedulers: Vec::new(),
             workers: Vec::new(),
-            pulse: Pulse::default(),
             shutdown_timeout: Duration::from_secs(25),
             retention: Retention::new(),
-            subscriber: Subscriber::default(),
             pidfile: None,
-            is_program: false,
-            begins_quiet: false,
-            hooks: Hooks::new(),
         }
     }
 
@@ -105,14 +97,14 @@ impl Supervisor {
 
     /// How often to beat. Default: 10 s.
     pub fn heartbeat_interval(mut self, interval: Duration) -> Self {
-        self.pulse.interval = interval;
+        self.service.heartbeat.interval = interval;
         self
     }
 
     /// After how long without a heartbeat a process is taken for dead. The
     /// processes must beat at least three times in it. Default: 60 s.
     pub fn alive_threshold(mut self, threshold: Duration) -> Self {
-        self.pulse.threshold = threshold;
+        self.service.heartbeat.threshold = threshold;
         self
     }
 
@@ -140,13 +132,13 @@ impl Supervisor {
 
     /// What to do when it starts, stops and ends.
     pub fn hooks(mut self, hooks: Hooks) -> Self {
-        self.hooks = hooks;
+        self.service.hooks = hooks;
         self
     }
 
     /// Who hears of events.
     pub fn subscriber(mut self, subscriber: Subscriber) -> Self {
-        self.subscriber = subscriber;
+        self.service.subscriber = subscriber;
         self
     }
 
@@ -161,13 +153,8 @@ impl Supervisor {
     ///
     /// # Errors
     /// As for [`start`](Self::start).
-    pub fn run(mut self) -> Result<Stopped> {
-        signals::install()?;
-        self.is_program = true;
-        self.begins_quiet = signals::is_quiet();
-        let handle = self.start()?;
-        signals::forward(&handle);
-        Ok(service_manager::attend(handle))
+    pub fn run(self) -> Result<Stopped> {
+        service::run(self)
     }
 
     /// Starts supervising on threads of this program and returns at once. No
@@ -177,54 +164,42 @@ impl Supervisor {
     /// When the settings are impossible, the tables missing or too old, or the
     /// pidfile held by another.
     pub fn start(self) -> Result<Handle> {
-        self.check()?;
-        let pidfile = self.pidfile.as_deref().map(Pidfile::hold).transpose()?;
-        let lifeline = Lifeline::open(&self.database, &self.subscriber)?;
-        let who = Who {
-            channel: None,
-            kind: "Supervisor",
-            metadata: serde_json::json!({
-                "children": self.children.iter().map(|child| child.processes).sum::<usize>(),
-                "windlass": env!("CARGO_PKG_VERSION"),
-            })
-            .to_string(),
-        };
-        lifeline.liveness.has_loop();
-        let heart = Heart::new(&lifeline, self.pulse, who);
-        // What fails drops the rest, and that ends it.
-        let clearing = Clearing::new(&lifeline, self.retention);
-        let stop = lifeline.stop.clone();
-        let start = || {
-            let (threads, beats) = (self.start_threads()?, heart.start(|_, _| {})?);
-            let clears = threads::spawn_vital("clearing", &stop, || clearing.run())?;
-            Ok((threads, beats, clears))
-        };
-        let begins_quiet = self.begins_quiet;
-        let settings = Settings {
-            children: self.children.clone(),
-            pulse: self.pulse,
-            shutdown_timeout: self.shutdown_timeout,
-            reaps: self.is_program && self.workers.is_empty(),
-        };
-        let hooked = Hooked::new(&self.hooks, "Supervisor");
-        let bounds = Bounds {
-            shutdown_timeout: self.shutdown_timeout,
-            mercy: MERCY,
-        };
-        Handle::start("supervisor", (&lifeline.clone(), bounds), hooked, start, {
-            let heart = Arc::clone(&heart);
-            move |(threads, beats, clears), stop| {
-                stop.turn(begins_quiet);
-                let ending =
-                    Supervising::new(&settings, &lifeline, heart, threads).run(stop, beats);
-                threads::join_within(vec![clears], A_STATEMENT);
-                drop(pidfile);
-                ending
-            }
-        })
+        service::start(self)
     }
 
-    fn check(&self) -> Result<()> {
+    fn start_threads(&self) -> Result<Vec<Handle>> {
+        let dispatchers = self.dispatchers.iter().cloned().map(Dispatcher::start);
+        let schedulers = self.schedulers.iter().cloned().map(Scheduler::start);
+        let workers = self.workers.iter().cloned().map(Worker::start);
+        dispatchers.chain(schedulers).chain(workers).collect()
+    }
+}
+
+/// A supervisor whose threads run.
+pub(crate) struct Running {
+    supervisor: RunningSupervisor,
+    guard: HeartbeatGuard,
+    retention: JoinHandle<()>,
+    _pidfile: Option<Pidfile>,
+}
+
+impl Service for Supervisor {
+    const KIND: &'static str = "Supervisor";
+    const NAME: &'static str = "supervisor";
+    const HAS_LOOP: bool = true;
+    /// The pidfile that it holds, if it is to hold one.
+    type Checked = Option<Pidfile>;
+    type Running = Running;
+
+    fn settings(&self) -> &ServiceSettings {
+        &self.service
+    }
+
+    fn settings_mut(&mut self) -> &mut ServiceSettings {
+        &mut self.service
+    }
+
+    fn check(&self) -> Result<Option<Pidfile>> {
         if self.workers.iter().any(Worker::is_recycled) {
             return Err(Error::Settings(
                 "a worker on threads of the supervisor cannot be recycled: \
@@ -237,13 +212,57 @@ impl Supervisor {
                 "a retention needs an interval above zero: it would look all the time".to_owned(),
             ));
         }
-        self.pulse.check()
+        self.service.heartbeat.check()?;
+        self.pidfile.as_deref().map(Pidfile::hold).transpose()
     }
 
-    fn start_threads(&self) -> Result<Vec<Handle>> {
-        let dispatchers = self.dispatchers.iter().cloned().map(Dispatcher::start);
-        let schedulers = self.schedulers.iter().cloned().map(Scheduler::start);
-        let workers = self.workers.iter().cloned().map(Worker::start);
-        dispatchers.chain(schedulers).chain(workers).collect()
+    fn identity(&self) -> Identity {
+        Identity {
+            channel: None,
+            kind: Self::KIND,
+            metadata: serde_json::json!({
+                "children": self.children.iter().map(|child| child.processes).sum::<usize>(),
+                "windlass": env!("CARGO_PKG_VERSION"),
+            })
+            .to_string(),
+        }
+    }
+
+    fn bounds(&self) -> Bounds {
+        Bounds {
+            shutdown_timeout: self.shutdown_timeout,
+            kill_grace: KILL_GRACE,
+        }
+    }
+
+    /// What fails drops the rest, and that ends it.
+    fn launch(
+        self,
+        pidfile: Option<Pidfile>,
+        context: &ProcessContext,
+        heartbeat: Arc<Heartbeat>,
+    ) -> Result<Running> {
+        let retention = RetentionTask::new(context, self.retention);
+        let threads = self.start_threads()?;
+        let guard = HeartbeatGuard::start(context, &heartbeat, |_, _| {})?;
+        let retention = threads::spawn_vital("clearing", &context.stop, || retention.run())?;
+        let settings = Settings {
+            reaps: self.service.is_program && self.workers.is_empty(),
+            children: self.children,
+            heartbeat: self.service.heartbeat,
+            shutdown_timeout: self.shutdown_timeout,
+        };
+        Ok(Running {
+            supervisor: RunningSupervisor::new(&settings, context, heartbeat, threads),
+            guard,
+            retention,
+            _pidfile: pidfile,
+        })
+    }
+
+    fn work(running: Running, stop: &Stop) -> Ending {
+        let ending = running.supervisor.run(stop, running.guard);
+        threads::join_within(vec![running.retention], A_STATEMENT);
+        ending
     }
 }

@@ -73,7 +73,7 @@ impl Child {
     }
 }
 
-/// How a child's life ended.
+/// How a child ended.
 #[derive(Debug, Clone)]
 pub(crate) struct Exit {
     pub(crate) pid: u32,
@@ -109,22 +109,22 @@ impl Exit {
     }
 }
 
-/// What a child is told of its supervisor.
+/// What a supervisor passes to a child at its start.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Parent {
+pub(crate) struct ParentInfo {
     pub(crate) id: Option<i64>,
     pub(crate) is_quiet: bool,
 }
 
-/// One place of a supervisor, where a child runs or will run again.
+/// A child process of a supervisor, which runs or will run again.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct ChildProcess {
     child: Child,
     running: Option<Running>,
     restart_at: Instant,
     backoff: Backoff,
-    /// How often in a row it ended soon after its start, or did not start.
-    falls: u32,
+    /// How often in a row it did not start, or ended soon after its start.
+    failed_starts: u32,
 }
 
 #[derive(Debug)]
@@ -136,25 +136,25 @@ struct Running {
     killed_by_us: bool,
 }
 
-/// Who lives so long was well, and is restarted at once.
-const WELL: Duration = Duration::from_secs(10);
+/// A child that ran for so long was healthy, and is restarted at once.
+const HEALTHY_UPTIME: Duration = Duration::from_secs(10);
 
 /// That often in a row is no accident any more.
 const TOO_OFTEN: u32 = 5;
 
 const LONGEST_RESTART_DELAY: Duration = Duration::from_secs(60);
 
-impl Slot {
-    pub(crate) fn all_of(children: &[Child]) -> Vec<Slot> {
+impl ChildProcess {
+    pub(crate) fn all_of(children: &[Child]) -> Vec<ChildProcess> {
         children
             .iter()
             .flat_map(|child| std::iter::repeat_n(child, child.processes))
-            .map(|child| Slot {
+            .map(|child| ChildProcess {
                 child: child.clone(),
                 running: None,
                 restart_at: clock::instant(),
                 backoff: Backoff::up_to(LONGEST_RESTART_DELAY),
-                falls: 0,
+                failed_starts: 0,
             })
             .collect()
     }
@@ -173,7 +173,7 @@ impl Slot {
     }
 
     /// Starts the child if its time has come, and returns its process id.
-    pub(crate) fn start(&mut self, parent: Parent) -> Result<Option<u32>> {
+    pub(crate) fn start(&mut self, parent: ParentInfo) -> Result<Option<u32>> {
         if self.running.is_some() || clock::instant() < self.restart_at {
             return Ok(None);
         }
@@ -201,7 +201,7 @@ impl Slot {
             command.env(BEGIN_QUIET, "1");
         }
         let process = command.spawn().map_err(|source| {
-            self.fall();
+            self.count_failed_start();
             Error::Io {
                 action: "start the program",
                 path: self.child.program.clone(),
@@ -245,14 +245,14 @@ impl Slot {
         let running = self.running.take()?;
         let code = status.and_then(|status| status.code());
         let is_recycled = code == Some(i32::from(RECYCLED));
-        let crash_loop = if is_recycled || running.since.elapsed() >= WELL {
-            self.falls = 0;
+        let crash_loop = if is_recycled || running.since.elapsed() >= HEALTHY_UPTIME {
+            self.failed_starts = 0;
             self.backoff.reset();
             self.restart_at = clock::instant();
             None
         } else {
-            let delay = self.fall();
-            (self.falls >= TOO_OFTEN).then_some((self.falls, delay))
+            let delay = self.count_failed_start();
+            (self.failed_starts >= TOO_OFTEN).then_some((self.failed_starts, delay))
         };
         Some(Exit {
             crash_loop,
@@ -268,10 +268,10 @@ impl Slot {
         })
     }
 
-    /// It ended soon, or did not start: the next time comes later.
-    fn fall(&mut self) -> Duration {
+    /// Counts a child that did not start or ended soon, and delays its restart.
+    fn count_failed_start(&mut self) -> Duration {
         let delay = self.backoff.delay();
-        self.falls = self.falls.saturating_add(1);
+        self.failed_starts = self.failed_starts.saturating_add(1);
         self.restart_at = clock::instant() + delay;
         delay
     }
@@ -330,17 +330,18 @@ mod tests {
     use super::*;
 
     fn exit(code: u8, asked_to_stop: bool) -> Exit {
-        let mut slot = Slot::all_of(&[Child::program("sh", ["-c", &format!("exit {code}")])]);
-        let slot = &mut slot[0];
-        let parent = Parent {
+        let mut child =
+            ChildProcess::all_of(&[Child::program("sh", ["-c", &format!("exit {code}")])]);
+        let child = &mut child[0];
+        let parent = ParentInfo {
             id: None,
             is_quiet: false,
         };
-        slot.start(parent).unwrap();
-        let running = slot.running.as_mut().unwrap();
+        child.start(parent).unwrap();
+        let running = child.running.as_mut().unwrap();
         running.asked_to_stop = asked_to_stop;
         let status = running.process.wait().unwrap();
-        slot.end(status).unwrap()
+        child.end(status).unwrap()
     }
 
     #[test]

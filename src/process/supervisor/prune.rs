@@ -1,4 +1,4 @@
-//! Who is dead, judged by watching, and what is done about it.
+//! Detects dead processes by their heartbeats, and prunes them.
 
 use crate::db::briefly;
 use crate::db::model::decision::Death;
@@ -8,17 +8,17 @@ use crate::db::transition::{prune, take_back};
 use crate::event::events::Event;
 use crate::event::subscriber::Subscriber;
 use crate::job::id::JobId;
-use crate::process::base::session::Link;
+use crate::process::base::session::Session;
 use crate::process::supervisor::children::Exit;
 use crate::{clock, mutant};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// Watches heartbeats. A process is dead when its count has not changed for
-/// the threshold on the watcher's own monotonic clock, while the watcher
-/// could read it all along. No two hosts' clocks are compared.
+/// Detects dead processes. A process is dead when its heartbeat count has not
+/// changed for the threshold on the detector's own monotonic clock, while the
+/// detector could read it all along. No two hosts' clocks are compared.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct FailureDetector {
     threshold: Duration,
     /// Two readings further apart than this leave a gap in what was seen.
     gap: Duration,
@@ -40,9 +40,9 @@ struct Seen {
     since: Instant,
 }
 
-impl Watch {
+impl FailureDetector {
     pub(crate) fn new(threshold: Duration, reading_interval: Duration) -> Self {
-        Watch {
+        FailureDetector {
             threshold,
             gap: reading_interval * 3,
             last_reading: None,
@@ -54,13 +54,13 @@ impl Watch {
         }
     }
 
-    /// Nothing seen so far counts: the next reading begins anew.
+    /// Forgets all readings: the next one starts anew.
     pub(crate) fn forget(&mut self) {
         self.last_reading = None;
     }
 
-    /// Takes a reading in, and returns who is dead by it. `own` are never:
-    /// a supervisor does not prune itself.
+    /// Takes a reading, and returns the processes that are dead by it. `own`
+    /// are never among them: a supervisor does not prune itself.
     pub(crate) fn read(
         &mut self,
         processes: &[Observed],
@@ -135,55 +135,55 @@ impl Watch {
 /// Prunes one process: all at once, or claim by claim where something of it is
 /// locked or refused. An error says that the database is in trouble.
 fn prune(
-    link: &mut Link,
+    session: &mut Session,
     (id, heartbeat_seq): (i64, Option<i64>),
     death: &Death,
 ) -> Result<Option<Recovered>, Duration> {
     // The fault needs its statements apart, in no common transaction.
     let is_brief = !mutant::is("prune_from_stale_snapshot");
-    let whole = link.write("prune a process", |conn| {
+    let whole = session.run("prune a process", |conn| {
         briefly(conn, is_brief, |conn| {
             prune::prune(conn, id, heartbeat_seq, death)
         })
     });
     match whole {
-        Err(_) if !link.is_in_trouble() && link.is_well() => {}
+        Err(_) if !session.is_in_trouble() && session.is_well() => {}
         whole => return whole,
     }
-    let pieces = link.write("prune a process claim by claim", |conn| {
+    let pieces = session.run("prune a process claim by claim", |conn| {
         briefly(conn, true, |conn| {
             prune::prune_piecemeal(conn, id, heartbeat_seq, death)
         })
     })?;
-    Ok(pieces.inspect(|recovered| complain(link, recovered)))
+    Ok(pieces.inspect(|recovered| report_left(session, recovered)))
 }
 
-fn complain(link: &mut Link, recovered: &Recovered) {
+fn report_left(session: &mut Session, recovered: &Recovered) {
     if let Some(left) = &recovered.left {
-        link.complain("recover all claims of a dead process", left);
+        session.report("recover all claims of a dead process", left);
     }
 }
 
 /// Recovers the claims of processes whose row was deleted: as those of a crash,
 /// for nothing else is known.
 fn recover_without_row(
-    link: &mut Link,
-    watch: &mut Watch,
+    session: &mut Session,
+    detector: &mut FailureDetector,
     subscriber: &Subscriber,
 ) -> Result<(), Duration> {
-    let found = link.write("look for claims without a process", prune::without_row)?;
-    for id in watch.read_without_row(&found, clock::instant()) {
+    let found = session.run("look for claims without a process", prune::without_row)?;
+    for id in detector.read_without_row(&found, clock::instant()) {
         let death = Death {
             is_crash: true,
             how: "had no row any more".to_owned(),
         };
-        let recovered = link.write("recover claims without a process", |conn| {
+        let recovered = session.run("recover claims without a process", |conn| {
             briefly(conn, true, |conn| {
                 prune::recover_without_row(conn, id, &death)
             })
         })?;
         if let Some(recovered) = recovered {
-            complain(link, &recovered);
+            report_left(session, &recovered);
             report(subscriber, "process", &id.to_string(), &death, &recovered);
         }
     }
@@ -192,23 +192,27 @@ fn recover_without_row(
 
 /// Takes back what a supervisor of Solid Queue failed because the process of
 /// Windlass that ran it sent no heartbeat, or none of its own was there to see.
-fn take_back(link: &mut Link, watch: &mut Watch, subscriber: &Subscriber) -> Result<(), Duration> {
-    let newest = link.write("look for failed jobs", take_back::newest)?;
-    let Some((after, until)) = watch.read_failed(newest, clock::instant()) else {
+fn take_back(
+    session: &mut Session,
+    detector: &mut FailureDetector,
+    subscriber: &Subscriber,
+) -> Result<(), Duration> {
+    let newest = session.run("look for failed jobs", take_back::newest)?;
+    let Some((after, until)) = detector.read_failed(newest, clock::instant()) else {
         return Ok(());
     };
     let death = Death {
         is_crash: true,
         how: "was taken for dead by a supervisor of Solid Queue".to_owned(),
     };
-    let recovered = link.write("take back what Solid Queue failed", |conn| {
+    let recovered = session.run("take back what Solid Queue failed", |conn| {
         briefly(conn, true, |conn| {
             take_back::take_back(conn, (after, until), &death)
         })
     })?;
     // The rest is in its place at the next reading.
     if !recovered.is_any() {
-        watch.looked_at_failed(until);
+        detector.looked_at_failed(until);
         return Ok(());
     }
     report(
@@ -221,29 +225,29 @@ fn take_back(link: &mut Link, watch: &mut Watch, subscriber: &Subscriber) -> Res
     Ok(())
 }
 
-/// Prunes the processes that are dead by the watch. One that cannot be pruned
+/// Prunes the processes that the detector finds dead. One that cannot be pruned
 /// at present holds up no other.
 pub(crate) fn prune_dead(
-    link: &mut Link,
-    watch: &mut Watch,
+    session: &mut Session,
+    detector: &mut FailureDetector,
     own: &[i64],
     subscriber: &Subscriber,
 ) -> Result<(), Duration> {
-    let processes = link.write("read the heartbeats", processes::observe)?;
-    for dead in watch.read(&processes, own, clock::instant()) {
+    let processes = session.run("read the heartbeats", processes::observe)?;
+    for dead in detector.read(&processes, own, clock::instant()) {
         let death = Death {
             is_crash: !dead.draining,
             how: "sent no heartbeat for too long".to_owned(),
         };
-        match prune(link, (dead.id, Some(dead.heartbeat_seq)), &death) {
+        match prune(session, (dead.id, Some(dead.heartbeat_seq)), &death) {
             Ok(Some(recovered)) => report(subscriber, &dead.kind, &dead.name, &death, &recovered),
             Ok(None) => {}
-            Err(delay) if link.is_in_trouble() => return Err(delay),
+            Err(delay) if session.is_in_trouble() => return Err(delay),
             Err(_) => {}
         }
     }
-    recover_without_row(link, watch, subscriber)?;
-    take_back(link, watch, subscriber)
+    recover_without_row(session, detector, subscriber)?;
+    take_back(session, detector, subscriber)
 }
 
 /// How long a supervisor waits before it looks again at what it could not give
@@ -253,11 +257,11 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// Prunes what a child had registered that was seen to end, and notes whether
 /// it left jobs behind. An error says when to try again, as something is left.
 pub(crate) fn prune_child(
-    link: &mut Link,
+    session: &mut Session,
     exit: &mut Exit,
     subscriber: &Subscriber,
 ) -> Result<(), Duration> {
-    let processes = link.write("find a child's processes", |conn| {
+    let processes = session.run("find a child's processes", |conn| {
         prune::of_child(conn, &exit.token)
     })?;
     let mut again = None;
@@ -266,14 +270,14 @@ pub(crate) fn prune_child(
             is_crash: exit.is_crash(draining),
             how: exit.how.clone(),
         };
-        match prune(link, (id, None), &death) {
+        match prune(session, (id, None), &death) {
             Ok(Some(recovered)) => {
                 exit.is_cut_short |= recovered.is_any();
                 again = again.or(recovered.left.is_some().then_some(AGAIN));
                 report(subscriber, "child", &exit.token, &death, &recovered);
             }
             Ok(None) => {}
-            Err(delay) if link.is_in_trouble() => return Err(delay),
+            Err(delay) if session.is_in_trouble() => return Err(delay),
             Err(delay) => again = Some(delay),
         }
     }
@@ -352,10 +356,10 @@ mod tests {
     #[test]
     fn an_unchanged_heartbeat_is_death_after_the_threshold() {
         let start = clock::instant();
-        let mut watch = Watch::new(3 * SECOND, SECOND);
+        let mut detector = FailureDetector::new(3 * SECOND, SECOND);
         for second in 0..3 {
             assert!(
-                watch
+                detector
                     .read(
                         &[process(1, 7), process(2, i64::from(second))],
                         &[],
@@ -364,29 +368,29 @@ mod tests {
                     .is_empty()
             );
         }
-        let dead = watch.read(&[process(1, 7), process(2, 3)], &[], start + 3 * SECOND);
+        let dead = detector.read(&[process(1, 7), process(2, 3)], &[], start + 3 * SECOND);
         assert_eq!(ids(&dead), [1]);
     }
 
     #[test]
     fn nobody_dies_while_or_just_after_the_database_was_away() {
         let start = clock::instant();
-        let mut watch = Watch::new(3 * SECOND, SECOND);
-        watch.read(&[process(1, 7)], &[], start);
+        let mut detector = FailureDetector::new(3 * SECOND, SECOND);
+        detector.read(&[process(1, 7)], &[], start);
         assert!(
-            watch
+            detector
                 .read(&[process(1, 7)], &[], start + 10 * SECOND)
                 .is_empty()
         );
         for second in 11..13 {
             assert!(
-                watch
+                detector
                     .read(&[process(1, 7)], &[], start + SECOND * second)
                     .is_empty()
             );
         }
         assert_eq!(
-            ids(&watch.read(&[process(1, 7)], &[], start + 13 * SECOND)),
+            ids(&detector.read(&[process(1, 7)], &[], start + 13 * SECOND)),
             [1]
         );
     }
@@ -394,24 +398,24 @@ mod tests {
     #[test]
     fn what_was_forgotten_does_not_count() {
         let start = clock::instant();
-        let mut watch = Watch::new(2 * SECOND, SECOND);
-        watch.read(&[process(1, 7)], &[], start);
-        watch.forget();
+        let mut detector = FailureDetector::new(2 * SECOND, SECOND);
+        detector.read(&[process(1, 7)], &[], start);
+        detector.forget();
         for second in 1..3 {
-            let dead = watch.read(&[process(1, 7)], &[], start + SECOND * second);
+            let dead = detector.read(&[process(1, 7)], &[], start + SECOND * second);
             assert!(dead.is_empty(), "{second}");
         }
-        let dead = watch.read(&[process(1, 7)], &[], start + 3 * SECOND);
+        let dead = detector.read(&[process(1, 7)], &[], start + 3 * SECOND);
         assert_eq!(ids(&dead), [1]);
     }
 
     #[test]
     fn a_supervisor_never_prunes_itself() {
         let start = clock::instant();
-        let mut watch = Watch::new(SECOND, SECOND);
-        watch.read(&[process(1, 7)], &[1], start);
+        let mut detector = FailureDetector::new(SECOND, SECOND);
+        detector.read(&[process(1, 7)], &[1], start);
         assert!(
-            watch
+            detector
                 .read(&[process(1, 7)], &[1], start + 2 * SECOND)
                 .is_empty()
         );
@@ -420,13 +424,13 @@ mod tests {
     #[test]
     fn a_wave_of_deaths_waits_once_more() {
         let start = clock::instant();
-        let mut watch = Watch::new(2 * SECOND, SECOND);
+        let mut detector = FailureDetector::new(2 * SECOND, SECOND);
         let all: Vec<Observed> = (1..=4).map(|id| process(id, 1)).collect();
         for second in 0..4 {
-            assert!(watch.read(&all, &[], start + SECOND * second).is_empty());
+            assert!(detector.read(&all, &[], start + SECOND * second).is_empty());
         }
         assert_eq!(
-            ids(&watch.read(&all, &[], start + 4 * SECOND)),
+            ids(&detector.read(&all, &[], start + 4 * SECOND)),
             [1, 2, 3, 4]
         );
     }

@@ -6,8 +6,8 @@ use crate::db::table::classes;
 use crate::db::transition::clear::{self, Old, Stretch};
 use crate::event::events::Event;
 use crate::event::subscriber::Subscriber;
-use crate::process::base::context::Lifeline;
-use crate::process::base::session::Link;
+use crate::process::base::context::ProcessContext;
+use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;
 use crate::retention::Retention;
 use diesel::QueryResult;
@@ -25,8 +25,8 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_se
 const CLASSES_FOR: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// The clearing thread of a supervisor.
-pub(crate) struct Clearing {
-    link: Link,
+pub(crate) struct RetentionTask {
+    session: Session,
     retention: Retention,
     subscriber: Subscriber,
     stop: Stop,
@@ -41,13 +41,13 @@ struct Cleared {
     others: usize,
 }
 
-impl Clearing {
-    pub(crate) fn new(lifeline: &Lifeline, retention: Retention) -> Self {
-        Clearing {
-            link: Link::new(lifeline),
+impl RetentionTask {
+    pub(crate) fn new(context: &ProcessContext, retention: Retention) -> Self {
+        RetentionTask {
+            session: Session::new(context),
             retention,
-            subscriber: lifeline.subscriber.clone(),
-            stop: lifeline.stop.clone(),
+            subscriber: context.subscriber.clone(),
+            stop: context.stop.clone(),
         }
     }
 
@@ -79,10 +79,10 @@ impl Clearing {
             for mut kind in kinds {
                 let start = clock::instant();
                 let work = |conn: &mut Conn<'_>| (kind.look)(conn, kind.after);
-                match self.link.write(kind.action, work) {
+                match self.session.run(kind.action, work) {
                     Ok(stretch) => {
                         if let Some(left) = &stretch.left {
-                            self.link.complain(kind.action, left);
+                            self.session.report(kind.action, left);
                         }
                         *cleared.count(kind.of) += stretch.cleared;
                         if self.rest(stretch.cleared, start.elapsed()) {
@@ -93,7 +93,7 @@ impl Clearing {
                             going.push(kind);
                         }
                     }
-                    Err(delay) if !self.link.is_well() => return Err(delay),
+                    Err(delay) if !self.session.is_well() => return Err(delay),
                     Err(_) => {}
                 }
             }
@@ -149,11 +149,11 @@ impl Clearing {
         let up_to = match retention.finished_at_most {
             Some(most) => {
                 let counted = self
-                    .link
-                    .write("count finished jobs", |conn| clear::surplus(conn, most));
+                    .session
+                    .run("count finished jobs", |conn| clear::surplus(conn, most));
                 match counted {
                     Ok(up_to) => up_to,
-                    Err(delay) if !self.link.is_well() => return Err(delay),
+                    Err(delay) if !self.session.is_well() => return Err(delay),
                     // Those that are old go all the same.
                     Err(_) => 0,
                 }

@@ -1,19 +1,21 @@
-//! Starts, watches and restarts what works; recovers what the dead held.
+//! The loop of a supervisor: starts, watches and restarts its children and
+//! threads, and recovers the claims of dead processes.
 
 use crate::clock;
 use crate::event::events::Event;
 use crate::event::subscriber::Subscriber;
-use crate::process::base::context::Lifeline;
-use crate::process::base::exit_codes::MERCY;
+use crate::process::base::context::ProcessContext;
+use crate::process::base::exit_codes::KILL_GRACE;
 use crate::process::base::handle::{Ending, Handle};
-use crate::process::base::heartbeat::{Beats, Heart};
+use crate::process::base::heartbeat::Heartbeat;
+use crate::process::base::heartbeat_guard::HeartbeatGuard;
 use crate::process::base::liveness::Liveness;
-use crate::process::base::registration::Pulse;
-use crate::process::base::session::Link;
+use crate::process::base::registration::HeartbeatSettings;
+use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;
 use crate::process::base::threads;
-use crate::process::supervisor::children::{Child, Exit, Parent, Slot};
-use crate::process::supervisor::prune::{self, Watch};
+use crate::process::supervisor::children::{Child, ChildProcess, Exit, ParentInfo};
+use crate::process::supervisor::prune::{self, FailureDetector};
 use crate::process::supervisor::reaper;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,34 +32,35 @@ const HASTE: Duration = Duration::from_millis(200);
 /// For how long that is tried after a second signal.
 const LAST_TRY: Duration = Duration::from_secs(1);
 
-/// How long a child may take to end by itself: a worker ends after 3 s,
-/// whatever hangs, and what is left of the mercy is for what the child held.
-const MERCY_FOR_CHILDREN: Duration = Duration::from_secs(4);
+/// How long a child may take to end by itself after the shutdown timeout. A
+/// worker ends after 3 s, whatever hangs; the rest of the kill grace is for
+/// giving back what the child held.
+const KILL_GRACE_FOR_CHILDREN: Duration = Duration::from_secs(4);
 
 /// What a [`Supervisor`](crate::Supervisor) is set to.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) children: Vec<Child>,
-    pub(crate) pulse: Pulse,
+    pub(crate) heartbeat: HeartbeatSettings,
     pub(crate) shutdown_timeout: Duration,
-    /// Whether processes that nobody waits for are its to reap.
+    /// Whether it reaps processes that no other process waits for.
     pub(crate) reaps: bool,
 }
 
-/// A supervisor at work.
-pub(crate) struct Supervising {
+/// A supervisor that runs.
+pub(crate) struct RunningSupervisor {
     shutdown_timeout: Duration,
     subscriber: Subscriber,
-    heart: Arc<Heart>,
-    link: Link,
-    slots: Vec<Slot>,
+    heartbeat: Arc<Heartbeat>,
+    session: Session,
+    children: Vec<ChildProcess>,
     threads: Vec<Handle>,
-    watch: Watch,
-    watch_interval: Duration,
-    next_watch: Instant,
+    detector: FailureDetector,
+    detection_interval: Duration,
+    next_detection: Instant,
     /// Children that ended and whose claims could not be given back yet.
-    unburied: Vec<Exit>,
-    next_burial: Instant,
+    exited: Vec<Exit>,
+    next_prune: Instant,
     is_stopping: bool,
     /// A child left jobs behind in the stop.
     is_cut_short: bool,
@@ -66,43 +69,43 @@ pub(crate) struct Supervising {
     liveness: Liveness,
 }
 
-impl Supervising {
+impl RunningSupervisor {
     pub(crate) fn new(
         settings: &Settings,
-        lifeline: &Lifeline,
-        heart: Arc<Heart>,
+        context: &ProcessContext,
+        heartbeat: Arc<Heartbeat>,
         threads: Vec<Handle>,
     ) -> Self {
-        let interval = settings.pulse.threshold / 6;
-        Supervising {
+        let interval = settings.heartbeat.threshold / 6;
+        RunningSupervisor {
             shutdown_timeout: settings.shutdown_timeout,
-            subscriber: lifeline.subscriber.clone(),
-            heart,
-            link: Link::new(lifeline).in_haste(PATIENCE),
-            slots: Slot::all_of(&settings.children),
+            subscriber: context.subscriber.clone(),
+            heartbeat,
+            session: Session::new(context).in_haste(PATIENCE),
+            children: ChildProcess::all_of(&settings.children),
             threads,
-            watch: Watch::new(settings.pulse.threshold, interval),
-            watch_interval: interval,
-            next_watch: clock::instant(),
-            unburied: Vec::new(),
-            next_burial: clock::instant(),
+            detector: FailureDetector::new(settings.heartbeat.threshold, interval),
+            detection_interval: interval,
+            next_detection: clock::instant(),
+            exited: Vec::new(),
+            next_prune: clock::instant(),
             is_stopping: false,
             is_cut_short: false,
             adopts: settings.reaps && reaper::are_adopted(),
             is_quiet: false,
-            liveness: lifeline.liveness.clone(),
+            liveness: context.liveness.clone(),
         }
     }
 
-    pub(crate) fn run(mut self, stop: &Stop, beats: Beats) -> Ending {
+    pub(crate) fn run(mut self, stop: &Stop, guard: HeartbeatGuard) -> Ending {
         threads::guard("supervisor", stop, || self.supervise(stop));
         let stopping = Event::Stopping { kind: "Supervisor" };
         self.subscriber.emit(&stopping);
         let cut_short = !self.stop_all(stop);
-        drop(beats);
+        drop(guard);
         let mut unfinished = Vec::new();
         for mut handle in self.threads {
-            if let Some(stopped) = handle.join(self.shutdown_timeout.saturating_add(MERCY)) {
+            if let Some(stopped) = handle.join(self.shutdown_timeout.saturating_add(KILL_GRACE)) {
                 unfinished.extend(stopped.unfinished);
             }
         }
@@ -117,9 +120,9 @@ impl Supervising {
             self.turn(stop.is_quiet());
             self.start_children();
             self.reap();
-            self.watch();
-            self.show_life();
-            // Nobody else stops them: who ends by itself has broken down.
+            self.detect_failures();
+            self.report_liveness();
+            // Nothing else stops them: one that ended by itself broke down.
             if self.threads.iter_mut().any(Handle::has_ended) {
                 log::error!(
                     "a worker, dispatcher or scheduler of this process broke down: this process stops"
@@ -141,7 +144,7 @@ impl Supervising {
         } else {
             Event::Resumed
         });
-        self.slots.iter().for_each(|slot| slot.turn(quiet));
+        self.children.iter().for_each(|child| child.turn(quiet));
         for handle in &self.threads {
             if quiet {
                 handle.quiet();
@@ -151,38 +154,42 @@ impl Supervising {
         }
     }
 
-    fn show_life(&self) {
-        let running = self.slots.iter().filter(|slot| slot.is_running()).count();
-        self.liveness.turn(running, self.slots.len());
+    fn report_liveness(&self) {
+        let running = self
+            .children
+            .iter()
+            .filter(|child| child.is_running())
+            .count();
+        self.liveness.turn(running, self.children.len());
     }
 
     fn start_children(&mut self) {
-        let parent = Parent {
-            id: self.heart.current().map(|registration| registration.id),
+        let parent = ParentInfo {
+            id: self.heartbeat.current().map(|registration| registration.id),
             is_quiet: self.is_quiet,
         };
-        for slot in &mut self.slots {
-            match slot.start(parent) {
+        for child in &mut self.children {
+            match child.start(parent) {
                 Ok(Some(pid)) => self.subscriber.emit(&Event::ChildStarted { pid }),
                 Ok(None) => {}
-                Err(error) => self.link.complain("start a child", &error.to_string()),
+                Err(error) => self.session.report("start a child", &error.to_string()),
             }
         }
     }
 
     /// The children that have ended, and with them what was adopted.
     fn ended(&mut self) -> Vec<(usize, Exit)> {
-        let slots = self.slots.iter_mut().enumerate();
-        let mut ended: Vec<(usize, Exit)> = slots
-            .filter_map(|(index, slot)| Some((index, slot.reap()?)))
+        let children = self.children.iter_mut().enumerate();
+        let mut ended: Vec<(usize, Exit)> = children
+            .filter_map(|(index, child)| Some((index, child.reap()?)))
             .collect();
         while self.adopts
             && let Some((pid, status)) = reaper::reap()
         {
             // It may be a child that has ended just now.
-            let mut slots = self.slots.iter_mut().enumerate();
-            match slots.find(|(_, slot)| slot.pid() == Some(pid)) {
-                Some((index, slot)) => ended.extend(slot.end(status).map(|exit| (index, exit))),
+            let mut children = self.children.iter_mut().enumerate();
+            match children.find(|(_, child)| child.pid() == Some(pid)) {
+                Some((index, child)) => ended.extend(child.end(status).map(|exit| (index, exit))),
                 None => log::debug!(pid; "reaped process {pid}, which its parent had left behind"),
             }
         }
@@ -197,19 +204,19 @@ impl Supervising {
             });
             if let Some((exits, delay)) = exit.crash_loop {
                 self.subscriber.emit(&Event::CrashLoop {
-                    program: &self.slots[index].program(),
+                    program: &self.children[index].program(),
                     exits,
                     delay,
                 });
             }
-            self.unburied.push(exit);
+            self.exited.push(exit);
         }
-        self.bury();
+        self.prune_exited();
     }
 
     /// Gives back what the children that ended had claimed.
-    fn bury(&mut self) {
-        if self.unburied.is_empty() || clock::instant() < self.next_burial {
+    fn prune_exited(&mut self) {
+        if self.exited.is_empty() || clock::instant() < self.next_prune {
             return;
         }
         let most = if self.is_stopping {
@@ -218,62 +225,63 @@ impl Supervising {
             Duration::MAX
         };
         let mut is_away = false;
-        for mut exit in std::mem::take(&mut self.unburied) {
+        for mut exit in std::mem::take(&mut self.exited) {
             if is_away {
-                self.unburied.push(exit);
+                self.exited.push(exit);
                 continue;
             }
-            let (link, subscriber) = (&mut self.link, &self.subscriber);
+            let (session, subscriber) = (&mut self.session, &self.subscriber);
             let pruned = self
                 .liveness
-                .waiting(|| prune::prune_child(link, &mut exit, subscriber));
+                .waiting(|| prune::prune_child(session, &mut exit, subscriber));
             self.is_cut_short |= self.is_stopping && exit.is_cut_short;
             if let Err(delay) = pruned {
-                self.next_burial = clock::instant() + delay.min(most);
+                self.next_prune = clock::instant() + delay.min(most);
                 // What others hold of one child holds up no other child.
-                is_away = self.link.is_in_trouble();
-                self.unburied.push(exit);
+                is_away = self.session.is_in_trouble();
+                self.exited.push(exit);
             }
         }
     }
 
-    fn watch(&mut self) {
+    fn detect_failures(&mut self) {
         let now = clock::instant();
-        if now < self.next_watch {
+        if now < self.next_detection {
             return;
         }
-        // Where a supervisor cannot beat, perhaps nobody can: a full disk, or a
-        // database that is read-only, is still readable.
-        if !self.heart.is_beating() {
-            self.watch.forget();
+        // Where the supervisor's own heartbeat fails, others may fail as well: a
+        // full disk, or a read-only database, can still be read.
+        if !self.heartbeat.is_beating() {
+            self.detector.forget();
             return;
         }
         let own: Vec<i64> = self
-            .heart
+            .heartbeat
             .all()
             .iter()
             .map(|registration| registration.id)
             .collect();
-        let (link, watch, subscriber) = (&mut self.link, &mut self.watch, &self.subscriber);
+        let (session, detector, subscriber) =
+            (&mut self.session, &mut self.detector, &self.subscriber);
         let result = self
             .liveness
-            .waiting(|| prune::prune_dead(link, watch, &own, subscriber));
-        self.next_watch =
-            clock::deadline(result.map_or_else(|delay| delay, |()| self.watch_interval));
+            .waiting(|| prune::prune_dead(session, detector, &own, subscriber));
+        self.next_detection =
+            clock::deadline(result.map_or_else(|delay| delay, |()| self.detection_interval));
     }
 
     /// Stops children and threads, reaping and giving back until the end.
     /// False: something had to be killed, or left jobs behind.
     fn stop_all(&mut self, stop: &Stop) -> bool {
         self.is_stopping = true;
-        self.slots.iter_mut().for_each(Slot::stop);
+        self.children.iter_mut().for_each(ChildProcess::stop);
         self.threads.iter().for_each(Handle::stop);
-        let after = |mercy| clock::deadline(self.shutdown_timeout.saturating_add(mercy));
-        let (deadline, mut give_up) = (after(MERCY_FOR_CHILDREN), after(MERCY));
+        let after = |kill_grace| clock::deadline(self.shutdown_timeout.saturating_add(kill_grace));
+        let (deadline, mut give_up) = (after(KILL_GRACE_FOR_CHILDREN), after(KILL_GRACE));
         let mut graceful = true;
         loop {
             self.reap();
-            self.show_life();
+            self.report_liveness();
             let now = clock::instant();
             if stop.is_now() {
                 give_up = give_up.min(now + LAST_TRY);
@@ -281,27 +289,27 @@ impl Supervising {
             if self.is_anything_running() {
                 if stop.is_now() || now >= deadline {
                     graceful = false;
-                    self.slots.iter_mut().for_each(Slot::kill);
+                    self.children.iter_mut().for_each(ChildProcess::kill);
                     self.threads.iter().for_each(Handle::stop_now);
                 }
-            } else if now >= give_up || !self.unburied.iter().any(Exit::may_hold_jobs) {
+            } else if now >= give_up || !self.exited.iter().any(Exit::may_hold_jobs) {
                 break;
             }
             clock::nap(Duration::from_millis(5));
         }
         self.liveness.rest();
-        for exit in self.unburied.iter().filter(|exit| exit.may_hold_jobs()) {
+        for exit in self.exited.iter().filter(|exit| exit.may_hold_jobs()) {
             self.subscriber.emit(&Event::LeftBehind {
                 pid: exit.pid,
                 how: &exit.how,
             });
         }
         // What is not known to have been given back was cut short as well.
-        graceful && !self.is_cut_short && !self.unburied.iter().any(Exit::may_hold_jobs)
+        graceful && !self.is_cut_short && !self.exited.iter().any(Exit::may_hold_jobs)
     }
 
     fn is_anything_running(&mut self) -> bool {
-        self.slots.iter().any(Slot::is_running)
+        self.children.iter().any(ChildProcess::is_running)
             || self.threads.iter_mut().any(|handle| !handle.has_ended())
     }
 }

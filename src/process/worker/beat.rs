@@ -3,18 +3,18 @@
 use crate::db::table::processes::Beat;
 use crate::db::table::progress;
 use crate::process::base::heartbeat::HoldsClaims;
-use crate::process::base::session::Link;
-use crate::process::worker::in_flight::Claims;
+use crate::process::base::session::Session;
+use crate::process::worker::in_flight::InFlight;
 
 /// Writes down what the jobs of a process have to tell, if anything is new;
 /// what cannot be written is carried by the next heartbeat.
-fn carry_notes(link: &mut Link, claims: &Claims, process_id: i64) {
-    let news = claims.news(process_id);
+fn carry_notes(session: &mut Session, in_flight: &InFlight, process_id: i64) {
+    let news = in_flight.news(process_id);
     if news.is_empty() {
         return;
     }
     let notes: Vec<_> = news.iter().map(|(id, _, news)| (*id, &news.note)).collect();
-    let written = link.write("note the progress of jobs", |conn| {
+    let written = session.run("note the progress of jobs", |conn| {
         progress::write(conn, process_id, &notes)
     });
     let written = written.unwrap_or_default();
@@ -23,13 +23,13 @@ fn carry_notes(link: &mut Link, claims: &Claims, process_id: i64) {
     }
 }
 
-impl HoldsClaims for Claims {
+impl HoldsClaims for InFlight {
     fn wake(&self) {
-        Claims::wake(self);
+        InFlight::wake(self);
     }
 
-    fn after_heartbeat(&self, link: &mut Link, process_id: i64, beat: &Beat) {
+    fn after_heartbeat(&self, session: &mut Session, process_id: i64, beat: &Beat) {
         self.cancel(&beat.cancelled);
-        carry_notes(link, self, process_id);
+        carry_notes(session, self, process_id);
     }
 }

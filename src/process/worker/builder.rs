@@ -1,4 +1,4 @@
-//! A worker: a poller, job threads, a finisher, a heartbeat, a listener.
+//! A worker: a poller, job threads, a completer, a heartbeat, a listener.
 
 use crate::db::Database;
 use crate::db::model::claim::Finished;
@@ -6,15 +6,18 @@ use crate::error::{Error, Result};
 use crate::event::hooks::Hooks;
 use crate::event::subscriber::Subscriber;
 use crate::job::registry::Registry;
-use crate::process::base::context::Lifeline;
-use crate::process::base::handle::{Bounds, Handle, MERCY, Stopped};
-use crate::process::base::registration::Pulse;
-use crate::process::base::run_hooks::Hooked;
-use crate::process::base::{service_manager, signals};
-use crate::process::worker::run::Working;
+use crate::process::base::context::ProcessContext;
+use crate::process::base::handle::{Bounds, Ending, Handle, KILL_GRACE, Stopped};
+use crate::process::base::heartbeat::{Heartbeat, HoldsClaims};
+use crate::process::base::registration::Identity;
+use crate::process::base::service::{self, Service, ServiceSettings};
+use crate::process::base::stop::Stop;
+use crate::process::worker::in_flight::InFlight;
+use crate::process::worker::run::RunningWorker;
 use crate::process::worker::settings::Settings;
 use crate::queue::QueueSelector;
 use crate::recycle::Recycle;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Claims jobs and performs them on threads of its own.
@@ -42,19 +45,14 @@ impl Worker {
     pub fn new(database: &Database, registry: Registry) -> Self {
         Worker {
             settings: Settings {
-                database: database.clone(),
+                service: ServiceSettings::new(database),
                 registry,
                 queues: vec![QueueSelector::All],
                 threads: 5,
                 polling_interval: Duration::from_secs(5),
-                pulse: Pulse::default(),
                 shutdown_timeout: Duration::from_secs(25),
                 finished: Finished::Keep,
-                subscriber: Subscriber::default(),
                 recycle: Recycle::new(),
-                begins_quiet: false,
-                is_program: false,
-                hooks: Hooks::new(),
             },
         }
     }
@@ -85,14 +83,14 @@ impl Worker {
 
     /// How often to beat. Default: 10 s.
     pub fn heartbeat_interval(mut self, interval: Duration) -> Self {
-        self.settings.pulse.interval = interval;
+        self.settings.service.heartbeat.interval = interval;
         self
     }
 
     /// After how long without a heartbeat a supervisor takes the process for
     /// dead; must be the supervisor's. Default: 60 s.
     pub fn alive_threshold(mut self, threshold: Duration) -> Self {
-        self.settings.pulse.threshold = threshold;
+        self.settings.service.heartbeat.threshold = threshold;
         self
     }
 
@@ -114,7 +112,7 @@ impl Worker {
 
     /// What to do when it starts, stops and ends.
     pub fn hooks(mut self, hooks: Hooks) -> Self {
-        self.settings.hooks = hooks;
+        self.settings.service.hooks = hooks;
         self
     }
 
@@ -132,7 +130,7 @@ impl Worker {
 
     /// Who hears of events.
     pub fn subscriber(mut self, subscriber: Subscriber) -> Self {
-        self.settings.subscriber = subscriber;
+        self.settings.service.subscriber = subscriber;
         self
     }
 
@@ -145,13 +143,8 @@ impl Worker {
     ///
     /// # Errors
     /// As for [`start`](Self::start).
-    pub fn run(mut self) -> Result<Stopped> {
-        self.settings.is_program = true;
-        signals::install()?;
-        self.settings.begins_quiet = signals::is_quiet();
-        let handle = self.start()?;
-        signals::forward(&handle);
-        Ok(service_manager::attend(handle))
+    pub fn run(self) -> Result<Stopped> {
+        service::run(self)
     }
 
     /// Starts the worker's threads within this program and returns at once.
@@ -163,23 +156,25 @@ impl Worker {
     /// When the settings are impossible, or the database's tables are missing
     /// or too old. A Postgres server that is down is waited for.
     pub fn start(self) -> Result<Handle> {
-        self.check()?;
-        let lifeline = Lifeline::open(&self.settings.database, &self.settings.subscriber)?;
-        lifeline.stop.turn(self.settings.begins_quiet);
-        let bounds = Bounds {
-            shutdown_timeout: self.settings.shutdown_timeout,
-            mercy: MERCY,
-        };
-        Handle::start(
-            "worker",
-            (&lifeline.clone(), bounds),
-            Hooked::new(&self.settings.hooks, "Worker"),
-            || Working::start(self.settings, lifeline),
-            |worker, give_up| worker.run(give_up),
-        )
+        service::start(self)
+    }
+}
+
+impl Service for Worker {
+    const KIND: &'static str = "Worker";
+    const NAME: &'static str = "worker";
+    type Checked = Arc<InFlight>;
+    type Running = RunningWorker;
+
+    fn settings(&self) -> &ServiceSettings {
+        &self.settings.service
     }
 
-    fn check(&self) -> Result<()> {
+    fn settings_mut(&mut self) -> &mut ServiceSettings {
+        &mut self.settings.service
+    }
+
+    fn check(&self) -> Result<Arc<InFlight>> {
         if self.settings.threads == 0 {
             return Err(Error::Settings(
                 "a worker needs at least one thread".to_owned(),
@@ -211,6 +206,35 @@ impl Worker {
                 "a worker that is recycled after less than a second would hardly work".to_owned(),
             ));
         }
-        self.settings.pulse.check()
+        self.settings.service.heartbeat.check()?;
+        Ok(Arc::default())
+    }
+
+    fn identity(&self) -> Identity {
+        self.settings.identity()
+    }
+
+    fn bounds(&self) -> Bounds {
+        Bounds {
+            shutdown_timeout: self.settings.shutdown_timeout,
+            kill_grace: KILL_GRACE,
+        }
+    }
+
+    fn claims(in_flight: &Arc<InFlight>) -> Option<Arc<dyn HoldsClaims>> {
+        Some(Arc::clone(in_flight) as Arc<dyn HoldsClaims>)
+    }
+
+    fn launch(
+        self,
+        in_flight: Arc<InFlight>,
+        context: &ProcessContext,
+        heartbeat: Arc<Heartbeat>,
+    ) -> Result<RunningWorker> {
+        RunningWorker::start(&self.settings, in_flight, context, heartbeat)
+    }
+
+    fn work(running: RunningWorker, stop: &Stop) -> Ending {
+        running.run(stop)
     }
 }

@@ -1,5 +1,7 @@
 //! How jobs ended, sorted into what one statement can write.
 
+use crate::db::transition::end;
+
 use crate::clock;
 use crate::db::Conn;
 use crate::db::model::claim::{Claimed, Fence, Finished};
@@ -21,7 +23,7 @@ const LONGEST_DEFERRAL: Duration = Duration::from_secs(5);
 const FEW: usize = 50;
 
 /// A job that a thread is done with.
-pub(crate) struct Ended {
+pub(crate) struct CompletedRun {
     pub(crate) job: Arc<Claimed>,
     pub(crate) registration: Arc<Registration>,
     pub(crate) outcome: Outcome,
@@ -33,7 +35,7 @@ pub(crate) struct Ended {
     pub(crate) live: Arc<Live>,
 }
 
-impl Ended {
+impl CompletedRun {
     /// What it leaves behind, if it has finished.
     pub(crate) fn traces(&self) -> Option<FinishedJob<'_>> {
         self.traces_of(&self.outcome)
@@ -53,8 +55,8 @@ impl Ended {
 }
 
 /// An ending that is to be written.
-pub(crate) struct Pending {
-    pub(crate) ended: Ended,
+pub(crate) struct PendingCompletion {
+    pub(crate) run: CompletedRun,
     /// Attempts so far: any of them may have been accepted unheard.
     pub(crate) tries: u32,
     /// How often the database has refused it alone.
@@ -71,15 +73,15 @@ pub(crate) struct Kind {
     pub(crate) is_limited: bool,
 }
 
-impl Pending {
+impl PendingCompletion {
     pub(crate) fn claim(&self) -> i64 {
-        self.ended.job.claim_id
+        self.run.job.claim_id
     }
 
     /// What is to be written of it, unless it has finished.
     pub(crate) fn end(&self) -> Option<End<'_>> {
-        match &self.ended.outcome {
-            Outcome::Ended(ending) => Some((self.claim(), ending, self.ended.ran)),
+        match &self.run.outcome {
+            Outcome::Ended(ending) => Some((self.claim(), ending, self.run.ran)),
             Outcome::Finished(_) | Outcome::UnknownClass => None,
         }
     }
@@ -90,14 +92,14 @@ impl Pending {
     }
 
     pub(crate) fn pair(&self) -> (i64, i64) {
-        (self.ended.job.claim_id, self.ended.job.job_id)
+        (self.run.job.claim_id, self.run.job.job_id)
     }
 }
 
 /// One that has not been tried yet.
-pub(crate) fn pending(ended: Ended) -> Pending {
-    Pending {
-        ended,
+pub(crate) fn pending(run: CompletedRun) -> PendingCompletion {
+    PendingCompletion {
+        run,
         tries: 0,
         refusals: 0,
         again_at: clock::instant(),
@@ -114,42 +116,42 @@ pub(crate) fn drop_text(outcome: &mut Outcome) {
 }
 
 /// Writes one ending, as if the job had come to `outcome`.
-pub(crate) fn write(conn: &mut Conn<'_>, ended: &Ended, outcome: &Outcome) -> QueryResult<()> {
-    let fence = fence(ended);
+pub(crate) fn write(conn: &mut Conn<'_>, run: &CompletedRun, outcome: &Outcome) -> QueryResult<()> {
+    let fence = fence(run);
     if let Outcome::Ended(ending) = outcome {
-        finish::end(conn, fence, ending, ended.ran, ended.finished)?;
-    } else if let Some(job) = ended.traces_of(outcome) {
-        let how = (ended.finished, ended.job.is_limited);
+        end::end(conn, fence, ending, run.ran, run.finished)?;
+    } else if let Some(job) = run.traces_of(outcome) {
+        let how = (run.finished, run.job.is_limited);
         finish::finish_and_keep(conn, fence.process_id, vec![job], how)?;
     }
     Ok(())
 }
 
 /// To be tried again after a growing pause.
-pub(crate) fn put_aside(mut pending: Pending) -> Pending {
+pub(crate) fn put_aside(mut pending: PendingCompletion) -> PendingCompletion {
     pending.refusals += 1;
     let pause = Duration::from_millis(50 << pending.refusals.min(10));
     pending.again_at = clock::instant() + clock::jittered(pause.min(LONGEST_DEFERRAL));
     pending
 }
 
-pub(crate) fn fence(ended: &Ended) -> Fence {
+pub(crate) fn fence(run: &CompletedRun) -> Fence {
     Fence {
-        process_id: ended.registration.id,
-        claim_id: ended.job.claim_id,
+        process_id: run.registration.id,
+        claim_id: run.job.claim_id,
     }
 }
 
 /// Successes of one kind together, and first; then other ends of one kind in
 /// small numbers. One by one: what was refused before, lest it hold up others
 /// each time, and jobs of unknown classes.
-pub(crate) fn grouped(batch: Vec<Pending>) -> Vec<Vec<Pending>> {
+pub(crate) fn grouped(batch: Vec<PendingCompletion>) -> Vec<Vec<PendingCompletion>> {
     let (single, rest): (Vec<_>, Vec<_>) = batch.into_iter().partition(|pending| {
-        pending.refusals > 0 || matches!(pending.ended.outcome, Outcome::UnknownClass)
+        pending.refusals > 0 || matches!(pending.run.outcome, Outcome::UnknownClass)
     });
     let (finished, others): (Vec<_>, Vec<_>) = rest
         .into_iter()
-        .partition(|pending| matches!(pending.ended.outcome, Outcome::Finished(_)));
+        .partition(|pending| matches!(pending.run.outcome, Outcome::Finished(_)));
     let mut groups = alike(finished, usize::MAX);
     groups.extend(alike(others, FEW));
     groups.extend(single.into_iter().map(|pending| vec![pending]));
@@ -157,7 +159,7 @@ pub(crate) fn grouped(batch: Vec<Pending>) -> Vec<Vec<Pending>> {
 }
 
 /// Those of one kind together, but not more than `most`.
-fn alike(mut all: Vec<Pending>, most: usize) -> Vec<Vec<Pending>> {
+fn alike(mut all: Vec<PendingCompletion>, most: usize) -> Vec<Vec<PendingCompletion>> {
     let mut groups = Vec::new();
     while let Some(first) = all.first() {
         let of_first = kind(first);
@@ -175,12 +177,12 @@ fn alike(mut all: Vec<Pending>, most: usize) -> Vec<Vec<Pending>> {
 
 /// What the endings of one statement have in common: the process, what
 /// becomes of the rows, and whether they leave more behind.
-pub(crate) fn kind(pending: &Pending) -> Kind {
-    let ended = &pending.ended;
+pub(crate) fn kind(pending: &PendingCompletion) -> Kind {
+    let run = &pending.run;
     Kind {
-        process_id: ended.registration.id,
-        finished: ended.finished,
-        leaves_traces: ended.traces().is_some_and(|job| job.leaves_traces()),
-        is_limited: ended.job.is_limited,
+        process_id: run.registration.id,
+        finished: run.finished,
+        leaves_traces: run.traces().is_some_and(|job| job.leaves_traces()),
+        is_limited: run.job.is_limited,
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// A claim that this worker holds.
 #[derive(Debug, Clone)]
-pub(crate) struct Held {
+pub(crate) struct InFlightJob {
     pub(crate) job: Arc<Claimed>,
     pub(crate) registration: Arc<Registration>,
     /// When a thread began it.
@@ -19,7 +19,7 @@ pub(crate) struct Held {
     pub(crate) live: Arc<Live>,
 }
 
-impl Held {
+impl InFlightJob {
     /// For how long a thread has been at it.
     pub(crate) fn ran(&self) -> Duration {
         self.started.map_or(Duration::ZERO, |began| began.elapsed())
@@ -29,19 +29,19 @@ impl Held {
 /// The claims of a worker, from before they are asked for until their end
 /// was accepted by the database.
 #[derive(Debug, Default)]
-pub(crate) struct Claims {
-    held: Mutex<HashMap<i64, Held>>,
+pub(crate) struct InFlight {
+    held: Mutex<HashMap<i64, InFlightJob>>,
     /// Held while a claim is under way and until its rows are entered, so
     /// that whoever compares memory with database sees neither too early.
-    turn: Mutex<()>,
+    claim_lock: Mutex<()>,
     /// Nothing more is to be claimed.
     is_closed: AtomicBool,
     /// Jobs whose run the stop of the process has ended.
     cut_short: Mutex<Vec<i64>>,
 }
 
-impl Claims {
-    fn held(&self) -> MutexGuard<'_, HashMap<i64, Held>> {
+impl InFlight {
+    fn held(&self) -> MutexGuard<'_, HashMap<i64, InFlightJob>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -60,14 +60,16 @@ impl Claims {
     }
 
     /// To be held from before a claim until its rows are entered.
-    pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn claim_lock(&self) -> MutexGuard<'_, ()> {
+        self.claim_lock
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The same, unless a claim is under way: a heartbeat waits for nobody.
-    pub(crate) fn try_turn(&self) -> Option<MutexGuard<'_, ()>> {
-        match self.turn.try_lock() {
-            Ok(turn) => Some(turn),
+    pub(crate) fn try_claim_lock(&self) -> Option<MutexGuard<'_, ()>> {
+        match self.claim_lock.try_lock() {
+            Ok(lock) => Some(lock),
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         }
@@ -75,7 +77,7 @@ impl Claims {
 
     pub(crate) fn enter(&self, jobs: &[Arc<Claimed>], registration: &Arc<Registration>) {
         self.held().extend(jobs.iter().map(|job| {
-            let held = Held {
+            let held = InFlightJob {
                 job: Arc::clone(job),
                 registration: Arc::clone(registration),
                 started: None,
@@ -130,7 +132,7 @@ impl Claims {
     }
 
     /// Those that have overrun their time by now, and when the next one will.
-    pub(crate) fn overrun(&self, now: Instant) -> (Vec<Held>, Option<Instant>) {
+    pub(crate) fn overrun(&self, now: Instant) -> (Vec<InFlightJob>, Option<Instant>) {
         let held = self.held();
         let limited = held
             .values()
@@ -168,7 +170,7 @@ impl Claims {
     }
 
     /// Takes out those that no thread has begun.
-    pub(crate) fn take_unstarted(&self) -> Vec<Held> {
+    pub(crate) fn take_unstarted(&self) -> Vec<InFlightJob> {
         let mut held = self.held();
         let unstarted: Vec<i64> = held
             .iter()
@@ -178,7 +180,7 @@ impl Claims {
         unstarted.iter().filter_map(|id| held.remove(id)).collect()
     }
 
-    pub(crate) fn all(&self) -> Vec<Held> {
+    pub(crate) fn all(&self) -> Vec<InFlightJob> {
         self.held().values().cloned().collect()
     }
 

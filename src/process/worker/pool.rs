@@ -6,19 +6,20 @@ use crate::db::model::claim::{Claimed, Fence, Finished};
 use crate::error::Result;
 use crate::event::events::Event;
 use crate::event::subscriber::Subscriber;
-use crate::job::context::{Run, Signals};
+use crate::job::context::Run;
 use crate::job::id::JobId;
 use crate::job::perform::perform;
 use crate::job::policy::Policy;
 use crate::job::registry::Registry;
 use crate::job::running::Live;
+use crate::job::signals::Signals;
 use crate::job::step_memory::Steps;
 use crate::process::base::registration::Registration;
 use crate::process::base::stop::Stop;
 use crate::process::base::threads;
-use crate::process::worker::completion::Ended;
-use crate::process::worker::in_flight::Claims;
-use crate::process::worker::prefetch::Pace;
+use crate::process::worker::completion::CompletedRun;
+use crate::process::worker::in_flight::InFlight;
+use crate::process::worker::prefetch::Prefetch;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -34,10 +35,10 @@ pub(crate) struct Assignment {
 pub(crate) struct Pool {
     pub(crate) registry: Registry,
     pub(crate) database: Database,
-    pub(crate) claims: Arc<Claims>,
+    pub(crate) in_flight: Arc<InFlight>,
     pub(crate) stop: Stop,
-    subscriber: Subscriber,
-    pub(crate) pace: Pace,
+    pub(crate) subscriber: Subscriber,
+    pub(crate) prefetch: Prefetch,
     threads: usize,
     /// Jobs on their way to a thread, or with one.
     busy: AtomicUsize,
@@ -47,7 +48,7 @@ pub(crate) struct Pool {
     low: AtomicUsize,
     /// Told when so few are left.
     rested: Sender<()>,
-    ended: Sender<Ended>,
+    completed: Sender<CompletedRun>,
     /// Told whenever a job begins whose time is limited.
     limited: Sender<()>,
     /// What becomes of the rows of finished jobs that do not care.
@@ -61,16 +62,16 @@ impl Pool {
         let pool = Arc::new(Pool {
             registry: setup.registry,
             database: setup.database,
-            claims: setup.claims,
+            in_flight: setup.in_flight,
             stop: setup.stop,
             subscriber: setup.subscriber,
-            pace: Pace::default(),
+            prefetch: Prefetch::default(),
             threads,
             busy: AtomicUsize::new(0),
             begun: AtomicU64::new(0),
             low: AtomicUsize::new(threads - 1),
             rested: setup.rested,
-            ended: setup.ended,
+            completed: setup.completed,
             limited: setup.limited,
             finished: setup.finished,
         });
@@ -97,9 +98,9 @@ impl Pool {
         self.begun.load(Ordering::Relaxed)
     }
 
-    /// Ends that the finisher has not looked at yet.
+    /// Ends that the completer has not looked at yet.
     pub(crate) fn unwritten(&self) -> usize {
-        self.ended.len()
+        self.completed.len()
     }
 
     /// Threads that nothing is on its way to.
@@ -135,22 +136,53 @@ impl Pool {
         for assignment in assignments {
             // What a stop finds on its way to a thread is given back instead.
             if !self.stop.is_stopped()
-                && let Some(live) = self.claims.start(assignment.job.claim_id)
+                && let Some(live) = self.in_flight.start(assignment.job.claim_id)
             {
                 self.begun.fetch_add(1, Ordering::Relaxed);
-                let ended = self.perform(assignment, live);
-                // Only a finisher that is gone refuses, and then the process ends.
-                let _ = self.ended.send(ended);
+                let completed = self.perform(assignment, live);
+                // Only a completer that is gone refuses, and then the process ends.
+                let _ = self.completed.send(completed);
             }
             self.rest();
         }
     }
 
-    pub(crate) fn perform(&self, assignment: Assignment, live: Arc<Live>) -> Ended {
+    pub(crate) fn perform(&self, assignment: Assignment, live: Arc<Live>) -> CompletedRun {
+        let job = &assignment.job;
+        let run = self.prepare(&assignment, &live);
+        let (limit, finished) = (run.policy.limit(), run.finished);
+        self.subscriber.emit(&Event::Started {
+            job: JobId(job.job_id),
+            class: &job.class_name,
+            attempt: run.attempt,
+        });
+        let begun = clock::instant();
+        live.begin(limit);
+        if limit.is_some() {
+            // Full: the timeouts thread has not yet looked at the last one, and will.
+            let _ = self.limited.try_send(());
+        }
+        let outcome = perform(&self.registry, &job.arguments, &run);
+        let ran = begun.elapsed();
+        self.prefetch.note(ran);
+        live.end();
+        CompletedRun {
+            job: assignment.job,
+            registration: assignment.registration,
+            outcome,
+            ran,
+            finished,
+            keep_result: run.policy.keep_result,
+            live,
+        }
+    }
+
+    /// What a job is performed with.
+    fn prepare(&self, assignment: &Assignment, live: &Arc<Live>) -> Run {
         let job = &assignment.job;
         let policy = policy(&self.registry, job);
-        let (limit, finished) = (policy.limit(), self.finished(&policy));
-        let run = Run {
+        let finished = self.finished(&policy);
+        Run {
             policy,
             job_id: job.job_id,
             fence: Fence {
@@ -166,35 +198,11 @@ impl Pool {
             signals: Signals {
                 stopping: self.stop.flag(),
                 lease: Arc::clone(&assignment.registration.lease),
-                live: Arc::clone(&live),
+                live: Arc::clone(live),
             },
             database: self.database.clone(),
             finished,
             steps: Steps::default(),
-        };
-        self.subscriber.emit(&Event::Started {
-            job: JobId(job.job_id),
-            class: &job.class_name,
-            attempt: run.attempt,
-        });
-        let begun = clock::instant();
-        live.begin(limit);
-        if limit.is_some() {
-            // Full: the watchdog has not yet looked at the last one, and will.
-            let _ = self.limited.try_send(());
-        }
-        let outcome = perform(&self.registry, &job.arguments, &run);
-        let ran = begun.elapsed();
-        self.pace.note(ran);
-        live.end();
-        Ended {
-            job: assignment.job,
-            registration: assignment.registration,
-            outcome,
-            ran,
-            finished,
-            keep_result: run.policy.keep_result,
-            live,
         }
     }
 
@@ -220,11 +228,11 @@ pub(crate) type Started = (Arc<Pool>, Sender<Assignment>, Vec<JoinHandle<()>>);
 pub(crate) struct PoolSetup {
     pub(crate) registry: Registry,
     pub(crate) database: Database,
-    pub(crate) claims: Arc<Claims>,
+    pub(crate) in_flight: Arc<InFlight>,
     pub(crate) stop: Stop,
     pub(crate) subscriber: Subscriber,
     pub(crate) rested: Sender<()>,
-    pub(crate) ended: Sender<Ended>,
+    pub(crate) completed: Sender<CompletedRun>,
     pub(crate) limited: Sender<()>,
     pub(crate) finished: Finished,
 }

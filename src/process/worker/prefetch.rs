@@ -7,7 +7,7 @@ use std::time::Duration;
 /// The time of a job, guessed from those that ran: upwards quickly, downwards
 /// slowly, since what is claimed too early keeps other workers from it.
 #[derive(Debug)]
-pub(crate) struct Pace {
+pub(crate) struct Prefetch {
     /// Nanoseconds. Threads that write at once may lose a measurement.
     guess: AtomicU64,
 }
@@ -24,15 +24,15 @@ const MOST: usize = 1_000;
 /// Claims that no thread has begun after so long are given back.
 pub(crate) const TOO_LONG: Duration = Duration::from_millis(50);
 
-impl Default for Pace {
+impl Default for Prefetch {
     fn default() -> Self {
-        Pace {
+        Prefetch {
             guess: AtomicU64::new(nanos(UNKNOWN)),
         }
     }
 }
 
-impl Pace {
+impl Prefetch {
     /// Learns how long a job took.
     pub(crate) fn note(&self, ran: Duration) {
         let (guess, ran) = (self.guess.load(Ordering::Relaxed), nanos(ran));
@@ -74,39 +74,39 @@ mod tests {
 
     #[test]
     fn nothing_is_claimed_ahead_of_long_jobs() {
-        let pace = Pace::default();
-        assert_eq!(pace.ahead(16), 0);
+        let prefetch = Prefetch::default();
+        assert_eq!(prefetch.ahead(16), 0);
         for _ in 0..200 {
-            pace.note(100 * MS);
+            prefetch.note(100 * MS);
         }
-        assert_eq!(pace.ahead(16), 0);
+        assert_eq!(prefetch.ahead(16), 0);
         for _ in 0..200 {
-            pace.note(3 * MS);
+            prefetch.note(3 * MS);
         }
-        assert_eq!(pace.ahead(16), 0);
+        assert_eq!(prefetch.ahead(16), 0);
     }
 
     #[test]
     fn short_ones_are_claimed_ahead_once_they_are_known() {
-        let pace = Pace::default();
+        let prefetch = Prefetch::default();
         for _ in 0..200 {
-            pace.note(MS / 1000);
+            prefetch.note(MS / 1000);
         }
-        assert_eq!(pace.ahead(1), MOST);
+        assert_eq!(prefetch.ahead(1), MOST);
     }
 
     #[test]
     fn a_long_one_among_them_ends_that() {
-        let pace = Pace::default();
+        let prefetch = Prefetch::default();
         for _ in 0..200 {
-            pace.note(MS / 1000);
+            prefetch.note(MS / 1000);
         }
-        pace.note(100 * MS);
-        assert_eq!(pace.ahead(16), 0);
+        prefetch.note(100 * MS);
+        assert_eq!(prefetch.ahead(16), 0);
         for _ in 0..200 {
-            pace.note(MS / 1000);
+            prefetch.note(MS / 1000);
         }
-        pace.slow_down();
-        assert_eq!(pace.ahead(16), 0);
+        prefetch.slow_down();
+        assert_eq!(prefetch.ahead(16), 0);
     }
 }

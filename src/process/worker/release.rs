@@ -1,27 +1,29 @@
 //! How a worker gives claims back: at a stop, and when its memory and the
 //! database differ.
 
+use crate::db::transition::end;
+
 use crate::db::Conn;
 use crate::db::model::claim::{self, Finished};
 use crate::db::model::outcome::{self, Failure};
 use crate::db::table::{claimed, processes};
-use crate::db::transition::{finish, release};
+use crate::db::transition::release;
 use crate::event::events::Event;
 use crate::job::id::JobId;
 use crate::process::base::parent;
 use crate::process::base::registration::Registration;
-use crate::process::base::session::Link;
-use crate::process::worker::in_flight::{Claims, Held};
+use crate::process::base::session::Session;
+use crate::process::worker::in_flight::{InFlight, InFlightJob};
 use crate::{clock, mutant};
 use diesel::QueryResult;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// At a stop: what was claimed and no thread has begun is ready again.
-pub(crate) fn unstarted(claims: &Claims, link: &mut Link) {
-    let count = release(link, &claims.take_unstarted(), None);
+pub(crate) fn unstarted(in_flight: &InFlight, session: &mut Session) {
+    let count = release(session, &in_flight.take_unstarted(), None);
     if count > 0 {
-        link.subscriber().emit(&Event::Released {
+        session.subscriber().emit(&Event::Released {
             count,
             why: "the worker stops, and they had not begun",
         });
@@ -29,10 +31,10 @@ pub(crate) fn unstarted(claims: &Claims, link: &mut Link) {
 }
 
 /// While it works: what was claimed ahead and no thread has begun in time.
-pub(crate) fn waiting(claims: &Claims, link: &mut Link) {
-    let count = release(link, &claims.take_unstarted(), None);
+pub(crate) fn waiting(in_flight: &InFlight, session: &mut Session) {
+    let count = release(session, &in_flight.take_unstarted(), None);
     if count > 0 {
-        link.subscriber().emit(&Event::Released {
+        session.subscriber().emit(&Event::Released {
             count,
             why: "they were claimed ahead, and the jobs before them take long",
         });
@@ -46,23 +48,23 @@ const SOON: Duration = Duration::from_millis(500);
 /// stop may be broken, while the database is well. All this is fenced, so that
 /// an attempt which got through unheard does no harm.
 fn insist<T>(
-    link: &mut Link,
+    session: &mut Session,
     action: &'static str,
     mut work: impl FnMut(&mut Conn<'_>) -> QueryResult<T>,
 ) -> Result<T, Duration> {
     let begun = clock::instant();
-    match link.write(action, &mut work) {
-        Err(_) if begun.elapsed() < SOON => link.write(action, work),
+    match session.run(action, &mut work) {
+        Err(_) if begun.elapsed() < SOON => session.run(action, work),
         done => done,
     }
 }
 
 /// At a stop: says that the process claims no more. What ends it from then on
 /// in good order is no crash. False: the database did not take it.
-pub(crate) fn drain(link: &mut Link, registrations: &[Arc<Registration>]) -> bool {
+pub(crate) fn drain(session: &mut Session, registrations: &[Arc<Registration>]) -> bool {
     let mut all = true;
     for registration in registrations {
-        let drained = insist(link, "drain", |conn| {
+        let drained = insist(session, "drain", |conn| {
             processes::drain(conn, registration.id)
         });
         all &= drained.is_ok();
@@ -71,7 +73,7 @@ pub(crate) fn drain(link: &mut Link, registrations: &[Arc<Registration>]) -> boo
 }
 
 /// Gives claims back, registration by registration, and says how many.
-fn release(link: &mut Link, claims: &[Held], delay: Option<Duration>) -> usize {
+fn release(session: &mut Session, claims: &[InFlightJob], delay: Option<Duration>) -> usize {
     let mut processes: Vec<i64> = claims.iter().map(|held| held.registration.id).collect();
     processes.sort_unstable();
     processes.dedup();
@@ -82,7 +84,7 @@ fn release(link: &mut Link, claims: &[Held], delay: Option<Duration>) -> usize {
             .filter(|held| held.registration.id == process_id)
             .map(|held| held.job.claim_id)
             .collect();
-        let released = insist(link, "release claims", |conn| {
+        let released = insist(session, "release claims", |conn| {
             release::release(conn, process_id, &ids, delay)
         });
         count += released.map_or(0, |released| released.len());
@@ -98,30 +100,30 @@ fn release(link: &mut Link, claims: &[Held], delay: Option<Duration>) -> usize {
 /// `leave_overrun`, those that overran their time are left to whoever sees the
 /// end of the program, which comes now.
 pub(crate) fn give_back(
-    claims: &Claims,
-    link: &mut Link,
+    in_flight: &InFlight,
+    session: &mut Session,
     drained: bool,
     leave_overrun: bool,
 ) -> Vec<JobId> {
-    let running = claims.all();
+    let running = in_flight.all();
     let leave = leave_overrun || (parent::is_supervised() && !drained);
     let (overrun, others): (Vec<_>, Vec<_>) = running
         .iter()
         .cloned()
         .partition(|held| held.live.verdict().is_some());
     for held in overrun.iter().filter(|_| !leave) {
-        end_overrun(held, link);
+        end_overrun(held, session);
     }
     let (once, again): (Vec<_>, Vec<_>) =
         others.into_iter().partition(|held| held.job.at_most_once);
     for held in once {
-        fail_interrupted(&held, link);
+        fail_interrupted(&held, session);
     }
     if drained || !parent::is_supervised() {
         let delay = (!drained).then_some(DELAY);
-        let count = release(link, &again, delay);
+        let count = release(session, &again, delay);
         if count > 0 {
-            link.subscriber().emit(&Event::Released {
+            session.subscriber().emit(&Event::Released {
                 count,
                 why: "the worker stops, and their end could not be awaited or written",
             });
@@ -133,18 +135,18 @@ pub(crate) fn give_back(
 /// A program that goes on, with the worker embedded in it, still runs what was
 /// given back: the jobs are told. After the process has left, which asks for
 /// its registrations.
-pub(crate) fn disown(claims: &Claims) {
-    for held in claims.all() {
+pub(crate) fn disown(in_flight: &InFlight) {
+    for held in in_flight.all() {
         held.registration.lease.lose();
     }
-    claims.wake();
+    in_flight.wake();
 }
 
 /// How long what still runs must wait before it may run elsewhere.
 const DELAY: Duration = Duration::from_secs(2);
 
 /// A job that overran its time in a program that goes on without the worker.
-fn end_overrun(held: &Held, link: &mut Link) {
+fn end_overrun(held: &InFlightJob, session: &mut Session) {
     let Some(mut ending) = held.live.verdict().cloned() else {
         return;
     };
@@ -155,13 +157,13 @@ fn end_overrun(held: &Held, link: &mut Link) {
         process_id: held.registration.id,
         claim_id: held.job.claim_id,
     };
-    let _ = insist(link, "end a job", |conn| {
-        finish::end(conn, fence, &ending, held.ran(), Finished::Keep)
+    let _ = insist(session, "end a job", |conn| {
+        end::end(conn, fence, &ending, held.ran(), Finished::Keep)
     });
 }
 
 /// An at-most-once job that a stop cuts off: nobody knows what it has done.
-fn fail_interrupted(held: &Held, link: &mut Link) {
+fn fail_interrupted(held: &InFlightJob, session: &mut Session) {
     let failure = Failure::outcome_unknown("stopped");
     let message = failure.message.clone();
     let fence = claim::Fence {
@@ -169,11 +171,11 @@ fn fail_interrupted(held: &Held, link: &mut Link) {
         claim_id: held.job.claim_id,
     };
     let ending = outcome::Ending::Fail(failure);
-    let ended = insist(link, "fail a job", |conn| {
-        finish::end(conn, fence, &ending, held.ran(), Finished::Keep)
+    let ended = insist(session, "fail a job", |conn| {
+        end::end(conn, fence, &ending, held.ran(), Finished::Keep)
     });
     if matches!(ended, Ok(Some(_))) {
-        link.subscriber().emit(&Event::Failed {
+        session.subscriber().emit(&Event::Failed {
             job: JobId(held.job.job_id),
             class: &held.job.class_name,
             ran: held.ran(),
@@ -187,22 +189,22 @@ fn fail_interrupted(held: &Held, link: &mut Link) {
 /// this process and its memory does not. Their COMMIT got no answer, so no
 /// thread ever saw them.
 pub(crate) fn reconciler(
-    claims: &Arc<Claims>,
-) -> impl FnMut(&mut Link, &[Arc<Registration>]) + use<> {
-    let claims = Arc::clone(claims);
-    let mut beats = 0_u32;
-    move |link, registrations| {
-        beats += 1;
-        if beats < 3 || mutant::is("no_reconciliation") {
+    in_flight: &Arc<InFlight>,
+) -> impl FnMut(&mut Session, &[Arc<Registration>]) + use<> {
+    let in_flight = Arc::clone(in_flight);
+    let mut heartbeats = 0_u32;
+    move |session, registrations| {
+        heartbeats += 1;
+        if heartbeats < 3 || mutant::is("no_reconciliation") {
             return;
         }
         // A claim that is under way is not waited for, but looked past soon.
-        let Some(_turn) = claims.try_turn() else {
+        let Some(_lock) = in_flight.try_claim_lock() else {
             return;
         };
-        beats = 0;
+        heartbeats = 0;
         for registration in registrations {
-            let _ = reconcile(&claims, link, registration);
+            let _ = reconcile(&in_flight, session, registration);
         }
     }
 }
@@ -210,13 +212,13 @@ pub(crate) fn reconciler(
 /// At a stop, when this process claims nothing any more: gives back what no
 /// memory has. True: it has given something back.
 pub(crate) fn strays(
-    claims: &Claims,
-    link: &mut Link,
+    in_flight: &InFlight,
+    session: &mut Session,
     registrations: &[Arc<Registration>],
 ) -> bool {
     let mut any = false;
     for registration in registrations {
-        any |= reconcile(claims, link, registration) == Ok(true);
+        any |= reconcile(in_flight, session, registration) == Ok(true);
     }
     any
 }
@@ -224,27 +226,27 @@ pub(crate) fn strays(
 /// Gives back the strays of one registration; no claim is under way in this
 /// process meanwhile. True: there were some.
 fn reconcile(
-    claims: &Claims,
-    link: &mut Link,
+    in_flight: &InFlight,
+    session: &mut Session,
     registration: &Registration,
 ) -> Result<bool, Duration> {
-    let held = insist(link, "read the claims", |conn| {
+    let held = insist(session, "read the claims", |conn| {
         claimed::held_by(conn, registration.id)
     })?;
     let strays: Vec<i64> = held
         .into_iter()
         .map(|(claim, _)| claim)
-        .filter(|claim| !claims.holds(*claim))
+        .filter(|claim| !in_flight.holds(*claim))
         .collect();
     if strays.is_empty() {
         return Ok(false);
     }
-    let released = insist(link, "release stray claims", |conn| {
+    let released = insist(session, "release stray claims", |conn| {
         release::release(conn, registration.id, &strays, None)
     })?;
     // The heartbeat may have come first.
     if !released.is_empty() {
-        link.subscriber().emit(&Event::Released {
+        session.subscriber().emit(&Event::Released {
             count: released.len(),
             why: "the answer to their claim was lost",
         });

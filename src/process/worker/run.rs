@@ -1,27 +1,28 @@
-//! A worker at work: its threads, from the first to the last.
+//! The threads of a worker: how they start and how they end.
 
 use crate::error::Result;
 use crate::event::events::Event;
 use crate::job::id::JobId;
-use crate::process::base::context::Lifeline;
+use crate::job::registry::Registry;
+use crate::process::base::context::ProcessContext;
 use crate::process::base::handle::Ending;
-use crate::process::base::heartbeat::{Beats, Heart, HoldsClaims};
-use crate::process::base::session::Link;
+use crate::process::base::heartbeat::Heartbeat;
+use crate::process::base::heartbeat_guard::HeartbeatGuard;
+use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;
-use crate::process::base::{classes, threads};
-use crate::process::worker::claim_gate::Rest;
-use crate::process::worker::completer::Finisher;
-use crate::process::worker::in_flight::Claims;
-use crate::process::worker::poller::{Poller, Progress};
-use crate::process::worker::pool::{Assignment, Pool, PoolSetup};
-use crate::process::worker::queues::Places;
-use crate::process::worker::scan_cursors::Marks;
+use crate::process::base::threads;
+use crate::process::worker::claim::plan::ClaimPlan;
+use crate::process::worker::claim::poller::Poller;
+use crate::process::worker::claim::wakeups::Wakeups;
+use crate::process::worker::completer::Completer;
+use crate::process::worker::completion::CompletedRun;
+use crate::process::worker::in_flight::InFlight;
+use crate::process::worker::pool::{Pool, PoolSetup};
 use crate::process::worker::settings::Settings;
-use crate::process::worker::timeouts::{Bite, Watchdog};
-use crate::process::worker::{release, wakeup};
+use crate::process::worker::timeouts::{ForcedExit, Timeouts};
+use crate::process::worker::{classes, release, wakeup};
 use crate::{clock, mutant};
-use crossbeam_channel::{Receiver, Sender, bounded};
-use std::collections::VecDeque;
+use crossbeam_channel::{Sender, bounded};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -37,168 +38,109 @@ const FLUSH: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// A worker whose threads run.
-pub(crate) struct Working {
+pub(crate) struct RunningWorker {
     shutdown_timeout: Duration,
-    lifeline: Lifeline,
-    heart: Arc<Heart>,
-    claims: Arc<Claims>,
-    beats: Beats,
-    polls: JoinHandle<()>,
-    listens: JoinHandle<()>,
-    finishes: JoinHandle<()>,
+    context: ProcessContext,
+    heartbeat: Arc<Heartbeat>,
+    in_flight: Arc<InFlight>,
+    guard: HeartbeatGuard,
+    poller: JoinHandle<()>,
+    listener: JoinHandle<()>,
+    completer: JoinHandle<()>,
     jobs: Vec<JoinHandle<()>>,
-    watches: JoinHandle<()>,
-    /// Ends the watchdog.
+    timeouts: JoinHandle<()>,
+    /// Ends the timeouts thread.
     quit: Stop,
-    bite: Option<Bite>,
+    forced_exit: Option<ForcedExit>,
 }
 
-/// The loop that claims: `wakes` are an idle thread and new work.
-fn poller(
-    settings: &Settings,
-    lifeline: &Lifeline,
-    (heart, claims): (&Arc<Heart>, &Arc<Claims>),
-    (pool, assign): (Arc<Pool>, Sender<Assignment>),
-    (rested, woken): (Receiver<()>, Receiver<()>),
-) -> Poller {
-    let by_notification = lifeline.database.listens_by_notification();
-    Poller {
-        heart: Arc::clone(heart),
-        claims: Arc::clone(claims),
-        pool,
-        assign,
-        link: Link::new(lifeline),
-        stop: lifeline.stop.clone(),
-        places: Places::new(settings.queues.clone()),
-        classes: settings.registry.classes().map(str::to_owned).collect(),
-        polling_interval: settings.polling_interval,
-        rested,
-        woken,
-        notified: by_notification.then(Default::default),
-        is_woken: false,
-        idle_since: None,
-        marks: Marks::default(),
-        cautious: VecDeque::new(),
-        progress: Progress::default(),
-        rest: Rest::new(settings.recycle, settings.threads),
-    }
-}
-
-impl Working {
+impl RunningWorker {
     /// The poller comes last: nothing is claimed before all else runs.
-    pub(crate) fn start(settings: Settings, lifeline: Lifeline) -> Result<Self> {
-        let (database, stop) = (&lifeline.database, &lifeline.stop);
-        let claims = Arc::new(Claims::default());
+    pub(crate) fn start(
+        settings: &Settings,
+        in_flight: Arc<InFlight>,
+        context: &ProcessContext,
+        heartbeat: Arc<Heartbeat>,
+    ) -> Result<Self> {
+        let (stop, registry) = (&context.stop, &settings.registry);
         let ((rested_tx, rested), (woken_tx, woken)) = (bounded(1), bounded(1));
-        let (ended_tx, ended) = crossbeam_channel::unbounded();
+        let (completed_tx, completed) = crossbeam_channel::unbounded();
         let (limited_tx, limited) = bounded(1);
-        let (who, held) = (settings.who(), claims.clone() as Arc<dyn HoldsClaims>);
-        let channel = who.channel.clone();
-        let heart = Heart::of_worker(&lifeline, settings.pulse, who, Some(held));
-        let setup = PoolSetup {
-            registry: settings.registry.clone(),
-            database: database.clone(),
-            claims: Arc::clone(&claims),
-            stop: stop.clone(),
-            subscriber: lifeline.subscriber.clone(),
-            rested: rested_tx,
-            ended: ended_tx,
-            limited: limited_tx,
-            finished: settings.finished,
-        };
+        let senders = (rested_tx, completed_tx, limited_tx);
+        let setup = pool_setup(settings, &in_flight, context, senders);
         let (pool, assign, jobs) = Pool::start(setup, settings.threads)?;
-        let poller = poller(
-            &settings,
-            &lifeline,
-            (&heart, &claims),
-            (pool, assign),
-            (rested, woken),
-        );
-        let finisher = Finisher::new(&lifeline, &claims, ended);
-        let bite = settings
-            .is_program
-            .then(|| Bite::new(settings.shutdown_timeout));
-        let (quit, registry) = (Stop::new(), settings.registry.clone());
-        let bites = (quit.clone(), bite.clone());
-        let watchdog = Watchdog::new(&lifeline, &claims, registry, limited, bites);
-        let mut reconcile = release::reconciler(&claims);
-        let mut tell = classes::teller(&settings.registry);
-        let beats = heart.start(move |link, registrations| {
-            reconcile(link, registrations);
-            tell(link);
+        let by_notification = context.database.listens_by_notification();
+        let wakeups = Wakeups::new(rested, woken, by_notification);
+        let plan = ClaimPlan::new(settings);
+        let poller = Poller::new(context, &heartbeat, (pool, assign), plan, wakeups);
+        let completer = Completer::new(context, &in_flight, completed);
+        let (quit, forced_exit) = (Stop::new(), settings.forced_exit());
+        let ends = (quit.clone(), forced_exit.clone());
+        let timeouts = Timeouts::new(context, &in_flight, registry.clone(), limited, ends);
+        let guard = start_heartbeat(context, &heartbeat, &in_flight, registry)?;
+        let listener = threads::spawn_vital("listener", stop, {
+            let (context, channel) = (context.clone(), heartbeat.channel());
+            move || wakeup::run(&context, channel.as_deref(), &woken_tx)
         })?;
-        let listens = threads::spawn_vital("listener", stop, {
-            let lifeline = lifeline.clone();
-            move || wakeup::run(&lifeline, channel.as_deref(), &woken_tx)
-        })?;
-        Ok(Working {
-            beats,
-            listens,
-            finishes: threads::spawn_vital("finisher", stop, move || finisher.run())?,
-            watches: threads::spawn_vital("watchdog", stop, move || watchdog.run())?,
-            polls: threads::spawn_vital("poller", stop, move || poller.run())?,
+        Ok(RunningWorker {
+            guard,
+            listener,
+            completer: threads::spawn_vital("finisher", stop, move || completer.run())?,
+            timeouts: threads::spawn_vital("watchdog", stop, move || timeouts.run())?,
+            poller: threads::spawn_vital("poller", stop, move || poller.run())?,
             jobs,
             quit,
-            bite,
-            heart,
-            claims,
+            forced_exit,
+            heartbeat,
+            in_flight,
             shutdown_timeout: settings.shutdown_timeout,
-            lifeline,
+            context: context.clone(),
         })
     }
 
     /// Waits for the stop, then ends everything in order: claiming, what was
     /// claimed and not begun, the running jobs, their endings, the heartbeat.
     pub(crate) fn run(self, give_up: &Stop) -> Ending {
-        let lifeline = &self.lifeline;
-        let _ = lifeline.stop.channel().recv();
-        lifeline
-            .subscriber
-            .emit(&Event::Stopping { kind: "Worker" });
+        let context = &self.context;
+        let _ = context.stop.channel().recv();
+        context.subscriber.emit(&Event::Stopping { kind: "Worker" });
         let deadline = clock::deadline(self.shutdown_timeout);
         if mutant::is("heartbeat_stops_at_term") {
-            self.heart.quiet();
+            self.heartbeat.quiet();
         }
-        let (heart, claims, mut link) = (&self.heart, &*self.claims, Link::new(lifeline));
-        let drains = release::drain(&mut link, &heart.all());
-        let polled = threads::join_until(&mut vec![self.polls], deadline, &Stop::new(), || {
-            give_up
-                .asked_now_at()
-                .is_some_and(|at| at.elapsed() > PATIENCE)
-        });
-        release::unstarted(claims, &mut link);
+        let (heartbeat, in_flight) = (&self.heartbeat, &*self.in_flight);
+        let mut session = Session::new(context);
+        let drains = release::drain(&mut session, &heartbeat.all());
+        let polled = let_claim(self.poller, deadline, give_up);
+        release::unstarted(in_flight, &mut session);
         // Not while a claim may be under way.
         if polled {
-            release::strays(claims, &mut link, &heart.all());
+            release::strays(in_flight, &mut session, &heartbeat.all());
         }
-        let drained = let_end(claims, self.jobs, deadline, give_up);
-        let flushed = let_write(claims, self.finishes, (deadline, drained), give_up);
-        lifeline.give_up_writing.stop();
+        let drained = let_end(in_flight, self.jobs, deadline, give_up);
+        let flushed = let_write(in_flight, self.completer, (deadline, drained), give_up);
+        context.give_up_writing.stop();
         self.quit.stop();
-        threads::join_within(vec![self.watches], PATIENCE);
+        threads::join_within(vec![self.timeouts], PATIENCE);
         if !drains {
-            release::drain(&mut link, &heart.all());
+            release::drain(&mut session, &heartbeat.all());
         }
-        let mut unfinished = Vec::new();
-        // Broken: a finisher that panicked has ended too.
-        if !(drained && flushed) || lifeline.stop.is_broken() {
-            let leave_overrun = self.bite.is_some();
-            unfinished = release::give_back(claims, &mut link, drained, leave_overrun);
-        }
-        // Those that the finisher has given back; it may be at it still.
-        unfinished.extend(claims.cut_short().into_iter().map(JobId));
-        unfinished.sort_unstable();
-        unfinished.dedup();
-        drop(self.beats);
+        // Broken: a completer that panicked has ended too.
+        let is_complete = drained && flushed && !context.stop.is_broken();
+        let leave_overrun = self.forced_exit.is_some();
+        let given_back = (!is_complete)
+            .then(|| release::give_back(in_flight, &mut session, drained, leave_overrun));
+        let unfinished = unfinished(in_flight, given_back.unwrap_or_default());
+        drop(self.guard);
         // The row was locked for that, so that a claim which the server was
         // still at, over a connection that broke, has come to its end.
-        if polled && release::strays(claims, &mut link, &heart.all()) {
-            heart.deregister(&mut link);
+        if polled && release::strays(in_flight, &mut session, &heartbeat.all()) {
+            heartbeat.deregister(&mut session);
         }
-        release::disown(claims);
-        threads::join_within(vec![self.listens], PATIENCE);
-        if let Some(bite) = self.bite {
-            bite.end_if_due();
+        release::disown(in_flight);
+        threads::join_within(vec![self.listener], PATIENCE);
+        if let Some(forced_exit) = self.forced_exit {
+            forced_exit.end_if_due();
         }
         Ending {
             unfinished,
@@ -207,33 +149,89 @@ impl Working {
     }
 }
 
+/// What the job threads share, with their channels to the poller, the completer
+/// and the timeouts thread.
+fn pool_setup(
+    settings: &Settings,
+    in_flight: &Arc<InFlight>,
+    context: &ProcessContext,
+    (rested, completed, limited): (Sender<()>, Sender<CompletedRun>, Sender<()>),
+) -> PoolSetup {
+    PoolSetup {
+        registry: settings.registry.clone(),
+        database: context.database.clone(),
+        in_flight: Arc::clone(in_flight),
+        stop: context.stop.clone(),
+        subscriber: context.subscriber.clone(),
+        rested,
+        completed,
+        limited,
+        finished: settings.finished,
+    }
+}
+
+/// Starts the heartbeat, which also gives stray claims back and writes the
+/// classes of the worker down.
+fn start_heartbeat(
+    context: &ProcessContext,
+    heartbeat: &Arc<Heartbeat>,
+    in_flight: &Arc<InFlight>,
+    registry: &Registry,
+) -> Result<HeartbeatGuard> {
+    let mut reconcile = release::reconciler(in_flight);
+    let mut record = classes::recorder(registry);
+    HeartbeatGuard::start(context, heartbeat, move |session, registrations| {
+        reconcile(session, registrations);
+        record(session);
+    })
+}
+
+/// Lets the claim under way end. False: it takes too long.
+fn let_claim(poller: JoinHandle<()>, deadline: Instant, give_up: &Stop) -> bool {
+    threads::join_until(&mut vec![poller], deadline, &Stop::new(), || {
+        give_up
+            .asked_now_at()
+            .is_some_and(|at| at.elapsed() > PATIENCE)
+    })
+}
+
+/// The jobs that a stop has ended: those given back just now, and those that
+/// the completer has given back; it may be at it still.
+fn unfinished(in_flight: &InFlight, given_back: Vec<JobId>) -> Vec<JobId> {
+    let mut unfinished = given_back;
+    unfinished.extend(in_flight.cut_short().into_iter().map(JobId));
+    unfinished.sort_unstable();
+    unfinished.dedup();
+    unfinished
+}
+
 /// Lets the jobs that run end, and tells those that still run at the deadline.
 /// True: all have ended.
 fn let_end(
-    claims: &Claims,
+    in_flight: &InFlight,
     mut jobs: Vec<JoinHandle<()>>,
     deadline: Instant,
     give_up: &Stop,
 ) -> bool {
     // What has overrun its time does not end for being waited for.
-    let is_vain = || claims.only_overrun();
+    let is_vain = || in_flight.only_overrun();
     if threads::join_until(&mut jobs, deadline, give_up, is_vain) {
         return true;
     }
-    claims.call_off();
+    in_flight.call_off();
     let farewell = clock::deadline(FAREWELL);
     threads::join_until(&mut jobs, farewell, give_up, is_vain)
 }
 
 /// Lets the ends of jobs be written. True: all are, and no job runs.
 fn let_write(
-    claims: &Claims,
-    finishes: JoinHandle<()>,
+    in_flight: &InFlight,
+    completer: JoinHandle<()>,
     (deadline, drained): (Instant, bool),
     give_up: &Stop,
 ) -> bool {
-    // As long as a job runs, the finisher does not end.
-    let is_vain = || claims.only_overrun() || (!drained && claims.are_settled());
+    // As long as a job runs, the completer does not end.
+    let is_vain = || in_flight.only_overrun() || (!drained && in_flight.are_settled());
     let flush = clock::deadline(FLUSH).max(deadline);
-    threads::join_until(&mut vec![finishes], flush, give_up, is_vain)
+    threads::join_until(&mut vec![completer], flush, give_up, is_vain)
 }

@@ -1,12 +1,11 @@
 //! What a worker is set to.
 
-use crate::db::Database;
 use crate::db::conn::wakeup;
 use crate::db::model::claim::Finished;
-use crate::event::hooks::Hooks;
-use crate::event::subscriber::Subscriber;
 use crate::job::registry::Registry;
-use crate::process::base::registration::{Pulse, Who};
+use crate::process::base::registration::Identity;
+use crate::process::base::service::ServiceSettings;
+use crate::process::worker::timeouts::ForcedExit;
 use crate::queue::QueueSelector;
 use crate::recycle::Recycle;
 use std::collections::BTreeSet;
@@ -16,20 +15,14 @@ use std::time::Duration;
 /// The settings of a [`Worker`](crate::Worker).
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
-    pub(crate) database: Database,
+    pub(crate) service: ServiceSettings,
     pub(crate) registry: Registry,
     pub(crate) queues: Vec<QueueSelector>,
     pub(crate) threads: usize,
     pub(crate) polling_interval: Duration,
-    pub(crate) pulse: Pulse,
     pub(crate) shutdown_timeout: Duration,
     pub(crate) finished: Finished,
-    pub(crate) subscriber: Subscriber,
     pub(crate) recycle: Recycle,
-    pub(crate) begins_quiet: bool,
-    /// Whether the program is the worker's, and its to end.
-    pub(crate) is_program: bool,
-    pub(crate) hooks: Hooks,
 }
 
 impl Settings {
@@ -42,12 +35,20 @@ impl Settings {
             .classes()
             .collect::<BTreeSet<_>>()
             .hash(&mut kind);
-        let is_notified = self.database.listens_by_notification();
+        let is_notified = self.service.database.listens_by_notification();
         is_notified.then(|| wakeup::channel(kind.finish()))
     }
 
-    /// What its row says of it.
-    pub(crate) fn who(&self) -> Who {
+    /// How the program is ended for a job that overran its time, if it is the
+    /// worker's to end.
+    pub(crate) fn forced_exit(&self) -> Option<ForcedExit> {
+        self.service
+            .is_program
+            .then(|| ForcedExit::new(self.shutdown_timeout))
+    }
+
+    /// Returns what its row contains.
+    pub(crate) fn identity(&self) -> Identity {
         let metadata = serde_json::json!({
             "queues": self.queues.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
             "thread_pool_size": self.threads,
@@ -56,7 +57,7 @@ impl Settings {
             "more_classes": self.registry.classes().count() > MOST_CLASSES,
             "windlass": env!("CARGO_PKG_VERSION"),
         });
-        Who {
+        Identity {
             kind: "Worker",
             metadata: metadata.to_string(),
             channel: self.channel(),

@@ -19,13 +19,13 @@ use crate::job::error::{Interrupted, JobError};
 use crate::job::id::JobId;
 use crate::job::perform;
 use crate::job::registry::Registry;
-use crate::process::base::context::Lifeline;
+use crate::process::base::context::ProcessContext;
 use crate::process::base::exit_codes::{self, BROKEN, TIMED_OUT};
-use crate::process::base::handle::MERCY;
-use crate::process::base::session::Link;
+use crate::process::base::handle::KILL_GRACE;
+use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;
 use crate::process::base::threads;
-use crate::process::worker::in_flight::{Claims, Held};
+use crate::process::worker::in_flight::{InFlight, InFlightJob};
 use crate::process::worker::pool;
 use crossbeam_channel::{Receiver, after, never, select};
 use std::sync::Arc;
@@ -37,11 +37,11 @@ use std::time::{Duration, Instant};
 /// way, and will not give it back.
 const MOST_REFUSALS: u32 = 3;
 
-/// The loop that watches the time of jobs.
-pub(crate) struct Watchdog {
-    claims: Arc<Claims>,
+/// The loop that ends jobs which overrun their timeout.
+pub(crate) struct Timeouts {
+    in_flight: Arc<InFlight>,
     registry: Registry,
-    link: Link,
+    session: Session,
     /// A job began whose time is limited.
     limited: Receiver<()>,
     /// Stops the worker.
@@ -49,21 +49,21 @@ pub(crate) struct Watchdog {
     /// Ends this loop.
     quit: Stop,
     /// `None`: the program is not ours to end.
-    bite: Option<Bite>,
+    forced_exit: Option<ForcedExit>,
     refusals: u32,
 }
 
 /// How a program is ended.
 #[derive(Debug, Clone)]
-pub(crate) struct Bite {
+pub(crate) struct ForcedExit {
     shutdown_timeout: Duration,
     /// Whether it was decided.
     is_due: Arc<AtomicBool>,
 }
 
-impl Bite {
+impl ForcedExit {
     pub(crate) fn new(shutdown_timeout: Duration) -> Self {
-        Bite {
+        ForcedExit {
             shutdown_timeout,
             is_due: Arc::default(),
         }
@@ -76,7 +76,7 @@ impl Bite {
             return;
         }
         // A moment before the program is ended because a stop is overdue.
-        let most = self.shutdown_timeout.saturating_add(MERCY * 9 / 10);
+        let most = self.shutdown_timeout.saturating_add(KILL_GRACE * 9 / 10);
         let _ = threads::spawn("watchdog-end", move || {
             clock::nap(most);
             exit_codes::end_program(TIMED_OUT)
@@ -108,24 +108,24 @@ fn wait(quit: &Stop, limited: &mut Receiver<()>, next: Option<Instant>) {
     }
 }
 
-impl Watchdog {
+impl Timeouts {
     /// `limited` tells of jobs whose time is limited; `quit` ends the loop, and
-    /// without `bite` the program is not ours to end.
+    /// without `forced_exit` the program is not ours to end.
     pub(crate) fn new(
-        lifeline: &Lifeline,
-        claims: &Arc<Claims>,
+        context: &ProcessContext,
+        in_flight: &Arc<InFlight>,
         registry: Registry,
         limited: Receiver<()>,
-        (quit, bite): (Stop, Option<Bite>),
+        (quit, forced_exit): (Stop, Option<ForcedExit>),
     ) -> Self {
-        Watchdog {
-            claims: Arc::clone(claims),
+        Timeouts {
+            in_flight: Arc::clone(in_flight),
             registry,
-            link: Link::new(lifeline),
+            session: Session::new(context),
             limited,
-            stop: lifeline.stop.clone(),
+            stop: context.stop.clone(),
             quit,
-            bite,
+            forced_exit,
             refusals: 0,
         }
     }
@@ -140,7 +140,7 @@ impl Watchdog {
     /// Deals with the jobs that have overrun their time, and returns when to
     /// look again.
     fn look(&mut self) -> Option<Instant> {
-        let (due, mut next) = self.claims.overrun(clock::instant());
+        let (due, mut next) = self.in_flight.overrun(clock::instant());
         for held in due {
             if let Err(delay) = self.condemn(&held) {
                 let again = clock::deadline(delay);
@@ -150,17 +150,17 @@ impl Watchdog {
         next
     }
 
-    fn condemn(&mut self, held: &Held) -> Result<(), Duration> {
+    fn condemn(&mut self, held: &InFlightJob) -> Result<(), Duration> {
         let verdict = self.verdict(held);
         let fence = Fence {
             process_id: held.registration.id,
             claim_id: held.job.claim_id,
         };
-        let process_ends = self.bite.is_some();
+        let process_ends = self.forced_exit.is_some();
         if process_ends {
-            self.claims.close();
+            self.in_flight.close();
         }
-        let written = self.link.write("write down that a job timed out", |conn| {
+        let written = self.session.run("write down that a job timed out", |conn| {
             recover::condemn(conn, fence, &verdict, process_ends)
         });
         // A claim that is lost makes no difference: the job runs on here, and
@@ -170,21 +170,21 @@ impl Watchdog {
             // process goes on. If the write did get through, its row says that
             // it drains: the next claim learns of it and registers anew.
             if process_ends && !self.stop.is_stopped() {
-                self.claims.reopen();
+                self.in_flight.reopen();
             }
             return Err(self.refused(delay));
         }
         self.refusals = 0;
         held.live.condemn(verdict);
-        if let Some(bite) = &self.bite {
-            bite.announce();
+        if let Some(forced_exit) = &self.forced_exit {
+            forced_exit.announce();
             self.stop.stop();
         }
-        self.link.subscriber().emit(&Event::TimedOut {
+        self.session.subscriber().emit(&Event::TimedOut {
             job: JobId(held.job.job_id),
             class: &held.job.class_name,
             ran: held.ran(),
-            ends_process: self.bite.is_some(),
+            ends_process: self.forced_exit.is_some(),
         });
         Ok(())
     }
@@ -193,10 +193,10 @@ impl Watchdog {
     /// verdict can wait. One that answers and yet refuses is not waited for:
     /// the end is that of a crash then, and counted so.
     fn refused(&mut self, delay: Duration) -> Duration {
-        if self.link.is_well() {
+        if self.session.is_well() {
             self.refusals += 1;
         }
-        if self.refusals >= MOST_REFUSALS && self.bite.is_some() {
+        if self.refusals >= MOST_REFUSALS && self.forced_exit.is_some() {
             log::error!(
                 "a job overran its time, and the database refuses to write that down: this process ends"
             );
@@ -207,7 +207,7 @@ impl Watchdog {
     }
 
     /// What is to become of the job, when its process has ended.
-    fn verdict(&self, held: &Held) -> Ending {
+    fn verdict(&self, held: &InFlightJob) -> Ending {
         let job = &held.job;
         let policy = pool::policy(&self.registry, job);
         let attempt = u32::try_from(job.attempts).unwrap_or(0) + 1;

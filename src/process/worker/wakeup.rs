@@ -3,7 +3,7 @@
 use crate::clock::Backoff;
 use crate::db::conn::wakeup::Listener;
 use crate::event::events::Event;
-use crate::process::base::context::Lifeline;
+use crate::process::base::context::ProcessContext;
 use crate::process::base::stop::Stop;
 use crossbeam_channel::Sender;
 use std::time::Duration;
@@ -15,12 +15,12 @@ const WAIT: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Runs until stopped. Whatever it cannot hear costs a polling interval.
-pub(crate) fn run(lifeline: &Lifeline, channel: Option<&str>, wake: &Sender<()>) {
-    let stop = &lifeline.stop;
+pub(crate) fn run(context: &ProcessContext, channel: Option<&str>, wake: &Sender<()>) {
+    let stop = &context.stop;
     let mut backoff = Backoff::up_to(LONGEST_PAUSE);
     let mut is_down = false;
     while !stop.is_stopped() {
-        match lifeline.database.listen(channel) {
+        match context.database.listen(channel) {
             Ok(mut listener) => {
                 backoff.reset();
                 is_down = false;
@@ -30,7 +30,7 @@ pub(crate) fn run(lifeline: &Lifeline, channel: Option<&str>, wake: &Sender<()>)
             }
             Err(error) if !is_down => {
                 is_down = true;
-                lifeline.subscriber.emit(&Event::Unreachable {
+                context.subscriber.emit(&Event::Unreachable {
                     action: "listen for new work",
                     reason: &error.to_string(),
                 });

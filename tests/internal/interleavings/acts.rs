@@ -1,5 +1,7 @@
 //! What actors do, processes and claims by their numbers, and say of it.
 
+use crate::db::transition::end;
+
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql;
 use crate::db::internal_tests::interleavings::world::{World, take, with_key};
@@ -229,7 +231,7 @@ pub fn end(
         process_id: world.processes[process - 1],
         claim_id: world.claims[claim - 1],
     };
-    let done = finish::end(conn, fence, ending, Duration::ZERO, finished)?;
+    let done = end::end(conn, fence, ending, Duration::ZERO, finished)?;
     Ok(in_a_word(done.as_ref()).to_owned())
 }
 
@@ -247,7 +249,7 @@ pub fn end_all(
     });
     let ends: Vec<End<'_>> = ends.collect();
     let process = world.processes[process - 1];
-    let done: BTreeMap<i64, Ending> = finish::end_all(conn, process, &ends, Finished::Keep)?
+    let done: BTreeMap<i64, Ending> = end::end_all(conn, process, &ends, Finished::Keep)?
         .into_iter()
         .collect();
     let words = ends.iter().map(|(claim, ..)| in_a_word(done.get(claim)));

@@ -1,5 +1,7 @@
 //! What is there before the actors begin, and in words what is there after.
 
+use crate::db::transition::end;
+
 use crate::db::conn::connection::Conn;
 use crate::db::internal_tests::checks;
 use crate::db::internal_tests::db::execute;
@@ -7,7 +9,7 @@ use crate::db::model::claim::{Claims, Fence, Finished, Queues, Want};
 use crate::db::model::new_row::{NewLimit, NewRow};
 use crate::db::model::outcome::{Ending, Failure};
 use crate::db::table::processes;
-use crate::db::transition::{claim, enqueue, finish, promote};
+use crate::db::transition::{claim, enqueue, promote};
 use diesel::QueryResult;
 use std::time::Duration;
 
@@ -70,7 +72,7 @@ impl World {
             claim_id: self.claims.pop().unwrap(),
         };
         let ending = Ending::Fail(Failure::new("test", "as told"));
-        finish::end(conn, fence, &ending, Duration::ZERO, Finished::Keep).unwrap();
+        end::end(conn, fence, &ending, Duration::ZERO, Finished::Keep).unwrap();
     }
 
     /// The state of everything, as `j1 ready, j2 claimed by p1; p1 p2`.

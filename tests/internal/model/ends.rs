@@ -1,5 +1,7 @@
 //! How claims end, on a real database.
 
+use crate::db::transition::end;
+
 use crate::db::conn::connection::Conn;
 use crate::db::internal_tests::checks::JobRow;
 use crate::db::internal_tests::db::execute;
@@ -49,7 +51,7 @@ impl Taken<'_> {
         } else {
             Finished::Delete
         };
-        let done = finish::end(
+        let done = end::end(
             &mut self.conn,
             fence,
             &ending(end),

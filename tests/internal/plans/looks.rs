@@ -1,5 +1,7 @@
 //! What people and programs look at and change now and then.
 
+use crate::db::transition::end;
+
 use crate::db::transition::pause;
 
 use crate::db::transition::schedule;
@@ -145,7 +147,7 @@ pub(crate) const LOOKS: [(&str, Work); 33] = [
                 claim_id: rows.claims[finished as usize],
                 ..fence(rows)
             };
-            finish::end(conn, fence, &ending, Duration::ZERO, finished)?;
+            end::end(conn, fence, &ending, Duration::ZERO, finished)?;
         }
         Ok(())
     }),

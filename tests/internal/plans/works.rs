@@ -1,5 +1,7 @@
 //! Everything that processes and programs ask of the tables.
 
+use crate::db::transition::end;
+
 use crate::db::transition::pause;
 
 use crate::db::conn::connection::Conn;
@@ -58,7 +60,7 @@ pub(crate) const LOOPS: [(&str, Work); 36] = [
     }),
     ("clear failed jobs", |conn, rows| {
         let ending = Ending::Fail(Failure::new("kind", "message"));
-        finish::end(conn, fence(rows), &ending, Duration::ZERO, Finished::Keep)?;
+        end::end(conn, fence(rows), &ending, Duration::ZERO, Finished::Keep)?;
         assert!(clear::failed(conn, Duration::ZERO, 0, 10)?.cleared > 0);
         Ok(())
     }),
@@ -120,7 +122,7 @@ pub(crate) const LOOPS: [(&str, Work); 36] = [
     }),
     ("fail", |conn, rows| {
         let ending = Ending::Fail(Failure::new("kind", "message"));
-        finish::end(conn, fence(rows), &ending, Duration::ZERO, Finished::Keep).map(drop)
+        end::end(conn, fence(rows), &ending, Duration::ZERO, Finished::Keep).map(drop)
     }),
     ("release", |conn, rows| {
         release::release(conn, rows.process, &rows.claims, None).map(drop)
@@ -192,7 +194,7 @@ pub(crate) const CALLERS: [(&str, Work); 14] = [
     }),
     ("retry", |conn, rows| {
         let ending = Ending::Fail(Failure::new("kind", "message"));
-        finish::end(conn, fence(rows), &ending, Duration::ZERO, Finished::Keep)?;
+        end::end(conn, fence(rows), &ending, Duration::ZERO, Finished::Keep)?;
         operate::retry(conn, &rows.jobs, false).map(drop)
     }),
     ("move", |conn, rows| {

@@ -1,6 +1,7 @@
 //! The order of the house: which room of `src/` imports which, where SQL may
 //! stand, and how long things get. CONTRIBUTING.md tells why.
 
+mod links;
 mod peers;
 mod promises;
 mod source;
@@ -277,7 +278,7 @@ fn sql_outside_db(source: &Source) -> Vec<String> {
 }
 
 /// The slack of the house rule, which is 300 and 40.
-const MOST_LINES: usize = 500;
+const MOST_LINES: usize = 350;
 const MOST_LINES_OF_A_FUNCTION: usize = 60;
 
 fn too_long(source: &Source) -> Vec<String> {

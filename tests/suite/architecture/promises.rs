@@ -81,11 +81,11 @@ fn each_promise_names_a_test_that_is_there() {
     let promises = promises.split("\n- ").skip(1);
     let promises: Vec<String> = promises.map(|promise| promise.replace('\n', " ")).collect();
     assert!(promises.len() >= 12, "the promises of the README are found");
-    let reliability = read("docs/reliability.md");
-    let rows = section(&reliability, "### Which test holds what");
+    let protocol = read("docs/protocol.md");
+    let rows = section(&protocol, "### Which test holds what");
     let rows = rows.iter().filter(|line| line.starts_with("| ")).skip(1);
     let rows: Vec<String> = rows.map(|row| (*row).to_owned()).collect();
-    assert!(rows.len() >= 40, "the promises of reliability.md are found");
+    assert!(rows.len() >= 40, "the promises of protocol.md are found");
     for promise in promises.iter().chain(&rows) {
         let named: Vec<&str> = names(promise).collect();
         assert!(!named.is_empty(), "no test is named by: {promise}");

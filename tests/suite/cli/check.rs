@@ -72,7 +72,7 @@ every = "1 min"
     let said = check(directory.path(), &[]);
     assert_eq!(said.code, Some(1), "{said:?}");
     let lines = [
-        "windlass.toml:3: database.url: `mysql://db/app` is no database",
+        "windlass.toml:3: database.url: `mysql://db/app` is not a database",
         "windlass.toml:4: database.pool (windlass.toml:4) must be at least workers.threads (windlass.toml:13) + 2",
         "windlass.toml:7: supervisor.heartbeat_interval: the number 10 has no unit",
         "windlass.toml:8: supervisor.alive_threshold (windlass.toml:8) must be at least three heartbeat intervals",
@@ -81,7 +81,7 @@ every = "1 min"
         "windlass.toml:14: workers.queues: ",
         "windlass.toml:17: workers.threads: write 5 without quotes",
         "windlass.toml:18: workers.polling_interval: it must be above zero",
-        "windlass.toml:20: there may be several: write `[[dispatchers]]`",
+        "windlass.toml:20: there may be several of these: write `[[dispatchers]]`",
         "windlass.toml:21: dispatchers.batch_size: ",
         "windlass.toml:23: there is no table `retenton`; did you mean `retention`?",
     ];
@@ -210,7 +210,7 @@ fn variables_that_set_nothing_are_warned_of() {
         .env("WINDLASS_WORKER_THREADS", "7")
         .run();
     assert_eq!(said.code, Some(0), "{said:?}");
-    let warning = "WINDLASS_WORKER_THREADS: no setting has this variable; did you mean `WINDLASS_WORKERS_THREADS`?";
+    let warning = "WINDLASS_WORKER_THREADS: this variable does not set anything; did you mean `WINDLASS_WORKERS_THREADS`?";
     assert!(said.out.contains(warning), "{}", said.out);
     let said = Windlass::new(&["check"])
         .current_dir(directory.path())

@@ -152,7 +152,7 @@ fn a_deployment_that_does_not_run_is_a_problem(db: &TestDb) {
     later.enqueue(conn).unwrap();
     let found = says(db, "processes", 3);
     assert!(found.contains("no dispatcher runs"), "{found}");
-    assert!(found.contains("no worker runs"), "{found}");
+    assert!(found.contains("no running worker"), "{found}");
     db.execute("DELETE FROM solid_queue_jobs");
     NewJob::new(&Note::new("a"))
         .unwrap()
@@ -174,7 +174,7 @@ fn a_recurring_task_that_nothing_fires_is_a_problem(db: &TestDb) {
     let often = windlass::RecurringTask::new("often", "every 45s", &Note::new("a")).unwrap();
     windlass::recurring::schedule(conn, &often).unwrap();
     assert!(says(db, "processes", 3).contains("no scheduler runs"));
-    assert!(says(db, "recurring", 3).contains("1 known, none is overdue"));
+    assert!(says(db, "recurring", 3).contains("1 tasks, none is overdue"));
     let ago = if db.is_postgres() {
         "statement_timestamp() AT TIME ZONE 'UTC' - interval '3 minutes'"
     } else {
@@ -189,13 +189,13 @@ fn a_recurring_task_that_nothing_fires_is_a_problem(db: &TestDb) {
     );
     assert!(found.contains("no scheduler runs"), "{found}");
     let next = windlass(&db.url, &["recurring", "next", "--count", "1"]);
-    assert!(next.out.contains("No scheduler runs"), "{next:?}");
+    assert!(next.out.contains("No scheduler is running"), "{next:?}");
     let _scheduler = windlass::Scheduler::new(&db.database).start().unwrap();
     until("it is fired", || db.rows("jobs") > 0);
     assert!(says(db, "recurring", 3).contains("none is overdue"));
     assert!(!says(db, "processes", 3).contains("no scheduler runs"));
     let next = windlass(&db.url, &["recurring", "next", "--count", "1"]);
-    assert!(!next.out.contains("No scheduler runs"), "{next:?}");
+    assert!(!next.out.contains("No scheduler is running"), "{next:?}");
     // A scheduler that does not get at it, or that is of another program.
     db.execute("UPDATE solid_queue_recurring_tasks SET declared_at = created_at");
     db.execute(&late);

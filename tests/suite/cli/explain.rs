@@ -21,8 +21,8 @@ fn a_job_is_explained(db: &TestDb) {
     assert_eq!(
         said.out,
         "Job 3 (import) on the queue default, priority 0, unique id import/2\n\
-         It is ready, behind 2 jobs of its queue.\n\
-         But no worker runs that serves its queue.\n"
+         It is ready, behind 2 jobs in its queue.\n\
+         But no running worker serves its queue.\n"
     );
     assert_eq!(windlass(&db.url, &["explain", "import/2"]).out, said.out);
     let said = windlass(&db.url, &["explain", "2", "--json"]);
@@ -36,7 +36,10 @@ fn a_job_is_explained(db: &TestDb) {
     let later = later.enqueue(&mut conn).unwrap().id.to_string();
     let said = windlass(&db.url, &["explain", &later]);
     assert!(said.out.contains(", in 1h 5"), "{said:?}");
-    assert!(said.out.contains("But no dispatcher runs"), "{said:?}");
+    assert!(
+        said.out.contains("But no running dispatcher would"),
+        "{said:?}"
+    );
 }
 
 fn a_job_that_is_not_there_is_an_error(db: &TestDb) {

@@ -68,7 +68,8 @@ fn a_dry_run_changes_nothing(db: &TestDb) {
         let said = windlass(&db.url, &arguments);
         assert!(said.is_done(), "{said:?}");
         assert!(
-            said.out.contains("A dry run: nothing was changed. 3 jobs"),
+            said.out
+                .contains("A dry run: nothing was changed. Selected to be "),
             "{}",
             said.out
         );
@@ -160,12 +161,12 @@ fn waiting_jobs_are_moved_cancelled_and_discarded(db: &TestDb) {
 fn everything_must_be_asked_for(db: &TestDb) {
     fill(db);
     for (command, says) in [
-        ("failed retry", "no job is named"),
-        ("jobs cancel", "no job is named"),
+        ("failed retry", "no jobs are selected"),
+        ("jobs cancel", "no jobs are selected"),
         ("jobs cancel --all", "3 jobs would be cancelled"),
         ("jobs discard --all", "pass `--yes`"),
         ("failed discard --all", "pass `--yes`"),
-        ("jobs discard --limit 3", "no job is named"),
+        ("jobs discard --limit 3", "no jobs are selected"),
         ("failed discard --all --error x", "cannot be used with"),
         ("jobs reschedule 1", "--in <TIME>"),
         ("jobs reschedule 1 --in 5", "time unit needed"),
@@ -190,7 +191,7 @@ fn a_person_is_asked_first(db: &TestDb) {
     };
     let (code, text) = terminal("jobs cancel --all", "n\n");
     assert!(
-        text.contains("3 jobs will be cancelled. Go on? [y/N]"),
+        text.contains("3 jobs will be cancelled. Continue? [y/N]"),
         "{text}"
     );
     assert!(text.contains("No job was cancelled."), "{text}");
@@ -208,7 +209,7 @@ fn a_person_is_asked_first(db: &TestDb) {
         "failed retry --all",
     ] {
         let (code, text) = terminal(command, "");
-        assert!(!text.contains("Go on?"), "{command}: {text}");
+        assert!(!text.contains("Continue?"), "{command}: {text}");
         assert_eq!(code, Some(0), "{command}: {text}");
     }
     let (code, text) = terminal("jobs cancel --all", "y\n");

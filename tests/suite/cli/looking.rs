@@ -67,7 +67,7 @@ fn a_file_that_may_only_be_read_can_be_looked_at() {
             ("queues list", "default"),
             ("processes", "No process is registered"),
             ("failed list", "No job has failed"),
-            ("recurring list", "No recurring task is known"),
+            ("recurring list", "There are no recurring tasks"),
         ] {
             let arguments: Vec<&str> = command.split(' ').collect();
             let said = look(&url, &arguments);

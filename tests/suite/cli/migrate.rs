@@ -151,7 +151,7 @@ fn copies_leave_what_is_there(db: &TestDb) {
     );
     let second = copy();
     assert!(
-        second.lines().all(|line| line.ends_with("which was there")),
+        second.lines().all(|line| line.ends_with("which exists")),
         "{second}"
     );
     assert_eq!(first.lines().count(), second.lines().count());

@@ -11,6 +11,7 @@ mod migrate;
 mod mount;
 mod pages;
 mod queues;
+mod reference;
 mod show;
 mod snapshot;
 mod states;

@@ -121,7 +121,7 @@ fn arguments_of_an_unknown_class_are_hidden(db: &TestDb) {
     let said = windlass(&db.url, &["jobs", "show", "a"]);
     assert!(said.is_done(), "{said:?}");
     assert!(
-        said.out.contains("[hidden]: no worker has said"),
+        said.out.contains("[hidden]: no worker has registered"),
         "{said:?}"
     );
     let json = windlass(&db.url, &["jobs", "show", &job.to_string(), "--json"]);

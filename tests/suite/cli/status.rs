@@ -17,7 +17,7 @@ fn nothing_is_said_plainly(db: &TestDb) {
     assert_eq!(
         said.out,
         "No job is ready, scheduled, claimed, blocked or failed.\n\n\
-         No process is registered: nothing works on jobs.\n"
+         No process is registered: no jobs are processed.\n"
     );
     let status = windlass(&db.url, &["status", "--json"]).json();
     assert_eq!(status, serde_json::json!({"queues": [], "processes": []}));

@@ -16,7 +16,7 @@ on_each_database!(
 fn tasks_are_listed(db: &TestDb) {
     let said = windlass(&db.url, &["recurring", "list"]);
     assert!(said.is_done(), "{said:?}");
-    assert_eq!(said.out, "No recurring task is known.\n");
+    assert_eq!(said.out, "There are no recurring tasks.\n");
     schedule(
         db,
         &stamp("b", "30 3 * * MON Europe/Berlin").description("weekly"),
@@ -43,7 +43,7 @@ fn ticks_are_foretold(db: &TestDb) {
     assert!(said.is_done(), "{said:?}");
     let (table, note) = said.out.split_once("\n\n").unwrap();
     assert_eq!(table.lines().count(), 11, "{}", said.out);
-    assert!(note.starts_with("No scheduler runs"), "{note}");
+    assert!(note.starts_with("No scheduler is running"), "{note}");
     assert!(said.out.contains(" 03:30:00 CE"), "{}", said.out);
     let said = windlass(
         &db.url,
@@ -57,7 +57,7 @@ fn ticks_are_foretold(db: &TestDb) {
     assert_eq!(at, next);
     let said = windlass(&db.url, &["recurring", "next", "nobody"]);
     assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.err.contains("`nobody` is not known"), "{}", said.err);
+    assert!(said.err.contains("`nobody` does not exist"), "{}", said.err);
 }
 
 fn the_tasks_of_the_configuration_are_foretold(db: &TestDb) {

@@ -129,25 +129,25 @@ g = "@daily"
     ));
     let expected = [
         "line 3: scheduler.time_zone: there is no time zone `Berlin`; did you mean `Europe/Berlin`?",
-        "line 4: scheduler.revision: the number -1 is not a whole number from 0 on",
+        "line 4: scheduler.revision: the number -1 is not a whole number of at least 0",
         "line 5: `scheduler` has no setting `graze`; did you mean `grace`?",
         "line 7: recurring.a has no `schedule`",
         "line 9: recurring.a has no setting `schedul`; did you mean `schedule`?",
         "line 10: recurring.a has no setting `args`; did you mean `arguments`?",
         "line 13: recurring.b.class: the number 5 is not a text in quotes",
-        "line 14: recurring.b.schedule: `30 25 * * *` is no schedule: ",
-        "line 15: recurring.b.time_zone: there is no time zone `Mars`; one is `UTC`, ",
+        "line 14: recurring.b.schedule: `30 25 * * *` is not a valid schedule: ",
+        "line 15: recurring.b.time_zone: there is no time zone `Mars`; examples are `UTC`",
         "line 16: recurring.b.arguments: a datetime is not a value in JSON; write it in quotes",
         "line 17: recurring.b.priority: `high` is not a whole number",
         "line 18: recurring.b.missed: `newest` is not \"latest\", \"skip\"",
         "line 19: recurring.b.overlap: ",
-        "line 20: recurring.b.max_attempts: the number 0 is not a whole number from 1 on",
-        "line 23: recurring.c.class: `c d` is no class: ",
-        "line 25: recurring.c.time_zone: `schedule` names another time zone; leave one of them out",
+        "line 20: recurring.b.max_attempts: the number 0 is not a whole number of at least 1",
+        "line 23: recurring.c.class: `c d` is not a valid class: ",
+        "line 25: recurring.c.time_zone: `schedule` names another time zone; remove one of them",
         "line 26: recurring.c.missed: invalid type: integer `3`, expected a string; it may be \"latest\"",
-        "line 28: `d e` is no key of a recurring task: ",
-        "line 35: recurring.f.queue: `no queue` is no queue: ",
-        "line 38: `recurring.g` is no table: write `[recurring.KEY]`",
+        "line 28: `d e` is not a valid key of a recurring task: ",
+        "line 35: recurring.f.queue: `no queue` is not a valid queue: ",
+        "line 38: `recurring.g` is not a table: write `[recurring.KEY]`",
     ];
     for (told, expected) in told.iter().zip(expected) {
         assert!(told.starts_with(expected), "{expected}\n{told}");
@@ -160,7 +160,7 @@ g = "@daily"
         ),
         (
             "[[recurring]]",
-            "line 1: each has a table of its own: write `[recurring.KEY]`",
+            "line 1: each needs its own table: write `[recurring.KEY]`",
         ),
         (
             "[recuring.a]",
@@ -177,7 +177,7 @@ fn a_key_is_declared_once() {
     let config = Config::parse(CLEANUP).unwrap();
     assert_eq!(
         problems(config.clone().task(task())),
-        ["line 5: two recurring tasks have the key `cleanup`: the code declares one, too"]
+        ["line 5: two recurring tasks have the key `cleanup`: the code also declares one"]
     );
     let other = RecurringTask::of_class("other", "@daily", "cleanup", "{}").unwrap();
     let config = config.task(other.clone()).unwrap();
@@ -186,7 +186,7 @@ fn a_key_is_declared_once() {
     assert!(shown.contains("# The code declares [recurring.other]."));
     assert_eq!(
         problems(config.clone().task(other)),
-        ["two recurring tasks have the key `other`: the code declares one, too"]
+        ["two recurring tasks have the key `other`: the code also declares one"]
     );
     // Past the configuration.
     let db = TestDb::sqlite();
@@ -241,7 +241,7 @@ schedule = '@daily'
     assert_eq!(
         told,
         [
-            "line 14: recurring.wrong.arguments: the arguments are not those of its type: missing field `text` at line 1 column 11",
+            "line 14: recurring.wrong.arguments: the arguments do not match its type: missing field `text` at line 1 column 11",
             "line 17: recurring.unknown.class: no job type of this program is called `stmp`; did you mean `stamp`?",
         ]
     );

@@ -104,7 +104,7 @@ fn arguments_that_make_no_sense(db: &TestDb) {
     for error in errors {
         assert_eq!(error["exception_class"], "undecodable_arguments");
         let message = error["message"].as_str().unwrap();
-        assert!(message.starts_with("the arguments are not those of `note`: "));
+        assert!(message.starts_with("the arguments do not match `note`: "));
     }
 }
 

@@ -3,7 +3,7 @@
 /// What this process' row says of that. NOTIFY makes commits wait for each
 /// other, so a worker that is busy anyway does without.
 #[derive(Debug, Default)]
-pub(crate) struct Listening {
+pub(crate) struct ListenFlag {
     /// The registration that the flag was written to; a new one listens.
     registration: i64,
     is_off: bool,
@@ -14,14 +14,14 @@ pub(crate) struct Listening {
 /// listening.
 const FULL_CLAIMS: u32 = 3;
 
-impl Listening {
+impl ListenFlag {
     /// Counts a busy (`false`) or an idle (`true`) look of a registration.
     /// What its row is to say now, if that is something else.
     pub(crate) fn after_look(&mut self, registration: i64, idle: bool) -> Option<bool> {
         if self.registration != registration {
-            *self = Listening {
+            *self = ListenFlag {
                 registration,
-                ..Listening::default()
+                ..ListenFlag::default()
             };
         }
         self.full_claims = if idle { 0 } else { self.full_claims + 1 };
@@ -32,7 +32,7 @@ impl Listening {
     /// The process takes nothing for a while. What its row is to say now, if
     /// that is something else.
     pub(crate) fn at_rest(&mut self, registration: i64) -> Option<bool> {
-        *self = Listening {
+        *self = ListenFlag {
             registration,
             is_off: self.is_off && self.registration == registration,
             full_claims: FULL_CLAIMS,
@@ -51,43 +51,50 @@ mod tests {
     use super::*;
 
     /// Looks, each written down; what the row said after each.
-    fn looks(listening: &mut Listening, registration: i64, idle: &[bool]) -> Vec<Option<bool>> {
+    fn looks(listen_flag: &mut ListenFlag, registration: i64, idle: &[bool]) -> Vec<Option<bool>> {
         let look = |idle: &bool| {
-            let listens = listening.after_look(registration, *idle);
-            listens.inspect(|listens| listening.note(*listens))
+            let listens = listen_flag.after_look(registration, *idle);
+            listens.inspect(|listens| listen_flag.note(*listens))
         };
         idle.iter().map(look).collect()
     }
 
     #[test]
     fn whoever_finds_enough_does_without() {
-        let mut listening = Listening::default();
-        let said = looks(&mut listening, 1, &[true, false, false, false, false, true]);
+        let mut listen_flag = ListenFlag::default();
+        let said = looks(
+            &mut listen_flag,
+            1,
+            &[true, false, false, false, false, true],
+        );
         assert_eq!(said, [None, None, None, Some(false), None, Some(true)]);
     }
 
     #[test]
     fn at_rest_it_does_without_at_once() {
-        let mut listening = Listening::default();
-        assert_eq!(listening.at_rest(1), Some(false));
-        listening.note(false);
-        assert_eq!(listening.at_rest(1), None);
-        assert_eq!(looks(&mut listening, 1, &[false, true]), [None, Some(true)]);
-        assert_eq!(listening.at_rest(2), Some(false));
+        let mut listen_flag = ListenFlag::default();
+        assert_eq!(listen_flag.at_rest(1), Some(false));
+        listen_flag.note(false);
+        assert_eq!(listen_flag.at_rest(1), None);
+        assert_eq!(
+            looks(&mut listen_flag, 1, &[false, true]),
+            [None, Some(true)]
+        );
+        assert_eq!(listen_flag.at_rest(2), Some(false));
     }
 
     #[test]
     fn only_in_a_row() {
-        let mut listening = Listening::default();
-        let said = looks(&mut listening, 1, &[false, false, true, false, false]);
+        let mut listen_flag = ListenFlag::default();
+        let said = looks(&mut listen_flag, 1, &[false, false, true, false, false]);
         assert_eq!(said, [None; 5]);
     }
 
     #[test]
     fn a_new_registration_listens() {
-        let mut listening = Listening::default();
-        looks(&mut listening, 1, &[false; 3]);
-        assert_eq!(looks(&mut listening, 2, &[true]), [None]);
-        assert_eq!(looks(&mut listening, 2, &[false; 3])[2], Some(false));
+        let mut listen_flag = ListenFlag::default();
+        looks(&mut listen_flag, 1, &[false; 3]);
+        assert_eq!(looks(&mut listen_flag, 2, &[true]), [None]);
+        assert_eq!(looks(&mut listen_flag, 2, &[false; 3])[2], Some(false));
     }
 }

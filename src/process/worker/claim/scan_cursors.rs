@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// job, one that was given back, one whose enqueue took long to commit) is
 /// found by the next look from the beginning.
 #[derive(Debug, Default)]
-pub(crate) struct Marks {
+pub(crate) struct ScanCursors {
     /// By the name of the queue; for all together, by none.
     reached: HashMap<String, Mark>,
     /// When a look is to begin at the beginning again.
@@ -25,7 +25,7 @@ pub(crate) struct Marks {
 /// The look under way, or the last one.
 #[derive(Debug, Default, Clone, Copy)]
 struct Look {
-    /// Whether marks are used and made at all.
+    /// Whether cursors are used and moved at all.
     by_marks: bool,
     /// When it began, if at the beginning.
     began: Option<Instant>,
@@ -37,13 +37,13 @@ struct Look {
 const INTERVAL: Duration = Duration::from_millis(50);
 
 /// A look from the beginning that takes longer has much to pass that was taken
-/// and not yet cleared away, as somebody's long transaction forbids it. Marks
+/// and not yet cleared away, as a long transaction forbids it. Cursors
 /// are then used for jobs of all kinds, and when the queues are empty too.
 const DEAR: Duration = Duration::from_millis(20);
 
 /// One that takes even longer says so by itself, until the next one, which
 /// follows soon: it may only have waited for a lock, or stood still with its
-/// process, and jobs that are retried or were scheduled come before the marks.
+/// process, and jobs that are retried or were scheduled come before the cursors.
 const VERY_DEAR: Duration = Duration::from_millis(100);
 
 const PROBATION: Duration = Duration::from_secs(3);
@@ -52,8 +52,8 @@ const PROBATION: Duration = Duration::from_secs(3);
 /// look that is dear.
 const A_JOB: Duration = Duration::from_micros(50);
 
-impl Marks {
-    /// A look begins, which may pass what came before the marks.
+impl ScanCursors {
+    /// A look begins, which may pass what came before the cursors.
     pub(crate) fn begin(&mut self, by_marks: bool) {
         let now = clock::instant();
         let is_due = self.reached.is_empty() || self.again_at.is_none_or(|at| at <= now);
@@ -107,7 +107,7 @@ impl Marks {
     }
 
     /// Notes that a look was given up because it took too long. One from the
-    /// beginning is not repeated at once: what stands behind the marks would
+    /// beginning is not repeated at once: what is behind the cursors would
     /// wait for ever.
     pub(crate) fn give_up(&mut self) {
         if let Some(took) = self.look.began.map(|began| began.elapsed()) {
@@ -147,7 +147,7 @@ impl Marks {
         }
         if let Some(took) = took {
             self.again_at = Some(clock::instant() + self.pause_after(took));
-            // Where nothing was found, nothing stands before the old marks.
+            // Where nothing was found, nothing is before the old cursors.
             if !jobs.is_empty() {
                 self.reached.clear();
             }
@@ -171,9 +171,9 @@ impl Marks {
 
     /// The next look begins at the beginning.
     pub(crate) fn forget(&mut self) {
-        *self = Marks {
+        *self = ScanCursors {
             costs: self.costs,
-            ..Marks::default()
+            ..ScanCursors::default()
         };
     }
 }
@@ -192,89 +192,89 @@ mod tests {
     const LONG: Duration = Duration::from_millis(25);
 
     /// A look that took so long and found nothing.
-    fn look(marks: &mut Marks, by_marks: bool, took: Duration) -> Vec<Mark> {
-        marks.begin(by_marks);
-        let from = marks.from(&Queues::All);
-        let took = marks.look.began.map(|_| took);
-        marks.reach_after(took, &[], false);
+    fn look(cursors: &mut ScanCursors, by_marks: bool, took: Duration) -> Vec<Mark> {
+        cursors.begin(by_marks);
+        let from = cursors.from(&Queues::All);
+        let took = cursors.look.began.map(|_| took);
+        cursors.reach_after(took, &[], false);
         from
     }
 
-    fn with_a_mark(marks: &mut Marks) {
+    fn with_a_cursor(cursors: &mut ScanCursors) {
         let mark = Mark {
             priority: 0,
             job_id: 7,
         };
-        marks.reached.insert(String::new(), mark);
+        cursors.reached.insert(String::new(), mark);
     }
 
     #[test]
-    fn marks_end_with_the_queue() {
-        let mut marks = Marks::default();
+    fn cursors_end_with_the_queue() {
+        let mut cursors = ScanCursors::default();
         for _ in 0..5 {
-            with_a_mark(&mut marks);
-            assert_eq!(look(&mut marks, true, Duration::ZERO), []);
-            assert_eq!(marks.patience(), None);
+            with_a_cursor(&mut cursors);
+            assert_eq!(look(&mut cursors, true, Duration::ZERO), []);
+            assert_eq!(cursors.patience(), None);
         }
     }
 
     #[test]
     fn they_stay_where_a_look_from_the_beginning_is_dear() {
-        let mut marks = Marks::default();
+        let mut cursors = ScanCursors::default();
         for _ in 0..4 {
-            assert_eq!(look(&mut marks, false, LONG), []);
+            assert_eq!(look(&mut cursors, false, LONG), []);
         }
-        with_a_mark(&mut marks);
-        let from = look(&mut marks, false, LONG);
+        with_a_cursor(&mut cursors);
+        let from = look(&mut cursors, false, LONG);
         assert_eq!(from.len(), 1);
         assert_eq!(from[0].job_id, 7);
-        // What comes before the mark is looked for, and not at once.
-        assert!(!marks.passed_some());
-        let patience = marks.patience().unwrap();
+        // What comes before the cursor is looked for, and not at once.
+        assert!(!cursors.passed_some());
+        let patience = cursors.patience().unwrap();
         assert!(patience <= 10 * LONG, "{patience:?}");
     }
 
     #[test]
     fn one_very_dear_look_is_enough() {
-        let mut marks = Marks::default();
-        assert_eq!(look(&mut marks, false, 60 * LONG), []);
-        with_a_mark(&mut marks);
-        assert_eq!(look(&mut marks, false, Duration::ZERO).len(), 1);
+        let mut cursors = ScanCursors::default();
+        assert_eq!(look(&mut cursors, false, 60 * LONG), []);
+        with_a_cursor(&mut cursors);
+        assert_eq!(look(&mut cursors, false, Duration::ZERO).len(), 1);
         // It may have stood still: what it passed does not wait ten times that.
-        let patience = marks.patience().unwrap();
+        let patience = cursors.patience().unwrap();
         assert!(patience <= PROBATION, "{patience:?}");
     }
 
     #[test]
     fn they_stay_where_nothing_stands_before_them() {
-        let mut marks = Marks::default();
-        look(&mut marks, false, 6 * LONG);
-        with_a_mark(&mut marks);
-        marks.again_at = None;
-        assert_eq!(look(&mut marks, false, 6 * LONG), [], "it is time");
-        assert_eq!(look(&mut marks, false, Duration::ZERO)[0].job_id, 7);
+        let mut cursors = ScanCursors::default();
+        look(&mut cursors, false, 6 * LONG);
+        with_a_cursor(&mut cursors);
+        cursors.again_at = None;
+        assert_eq!(look(&mut cursors, false, 6 * LONG), [], "it is time");
+        assert_eq!(look(&mut cursors, false, Duration::ZERO)[0].job_id, 7);
     }
 
     #[test]
     fn a_look_that_was_given_up_is_not_repeated_at_once() {
-        let mut marks = Marks::default();
+        let mut cursors = ScanCursors::default();
         for _ in 0..3 {
-            with_a_mark(&mut marks);
-            marks.again_at = None;
-            marks.begin(false);
-            assert_eq!(marks.from(&Queues::All), [], "it is time");
-            marks.give_up_after(1200 * LONG);
-            assert_eq!(look(&mut marks, false, Duration::ZERO)[0].job_id, 7);
+            with_a_cursor(&mut cursors);
+            cursors.again_at = None;
+            cursors.begin(false);
+            assert_eq!(cursors.from(&Queues::All), [], "it is time");
+            cursors.give_up_after(1200 * LONG);
+            assert_eq!(look(&mut cursors, false, Duration::ZERO)[0].job_id, 7);
         }
-        assert!(marks.patience().unwrap() > PROBATION);
+        assert!(cursors.patience().unwrap() > PROBATION);
     }
 
     #[test]
     fn one_look_that_had_to_wait_proves_nothing() {
-        let mut marks = Marks::default();
+        let mut cursors = ScanCursors::default();
         for took in [LONG, Duration::ZERO, LONG, LONG, Duration::ZERO, LONG] {
-            with_a_mark(&mut marks);
-            assert_eq!(look(&mut marks, false, took), []);
+            with_a_cursor(&mut cursors);
+            assert_eq!(look(&mut cursors, false, took), []);
         }
     }
 }

@@ -3,28 +3,29 @@
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// How long to wait before the next attempt.
+/// The delay before the next attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Backoff {
-    /// The same time after every attempt.
-    Fixed(#[serde(with = "crate::job::millis")] Duration),
-    /// `first` after the first attempt, twice as long after every further
-    /// one, up to `cap`. Each delay is between half and the whole of that, so
-    /// that jobs which failed together do not come back together.
+    /// The same delay after every attempt.
+    Fixed(#[serde(with = "crate::job::policy::millis")] Duration),
+    /// A delay that starts at `first` and doubles with every attempt, up to `cap`.
+    ///
+    /// Each delay is a random time between half and all of that, so that jobs which failed together
+    /// are not retried together.
     Exponential {
-        /// After the first attempt.
-        #[serde(with = "crate::job::millis")]
+        /// The delay after the first attempt.
+        #[serde(with = "crate::job::policy::millis")]
         first: Duration,
         /// The longest delay.
-        #[serde(with = "crate::job::millis")]
+        #[serde(with = "crate::job::policy::millis")]
         cap: Duration,
     },
 }
 
 impl Default for Backoff {
-    /// Exponential, from 10 seconds up to an hour.
+    /// Returns an exponential back-off from 10 s up to 1 h.
     fn default() -> Self {
         Backoff::Exponential {
             first: Duration::from_secs(10),
@@ -34,7 +35,7 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// The delay after this attempt; 1 is the first.
+    /// Returns the delay after this attempt, starting at 1.
     pub(crate) fn after(self, attempt: u32) -> Duration {
         match self {
             Backoff::Fixed(delay) => delay,

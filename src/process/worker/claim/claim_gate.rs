@@ -1,24 +1,25 @@
-//! When a worker claims nothing although it could: because it is told to be
-//! quiet, or because it makes room for a new one.
+//! Holds a worker back from claiming: while it is quiet, and while it is
+//! being recycled.
 
 use crate::event::events::Event;
 use crate::event::subscriber::Subscriber;
 use crate::process::base::stop::Stop;
+use crate::process::worker::claim::recycle::RecycleMonitor;
 use crate::process::worker::pool::Pool;
-use crate::process::worker::recycle::Wear;
 use crate::recycle::Recycle;
+use std::time::Duration;
 
-/// Whether a poller claims.
+/// Decides whether the poller claims.
 #[derive(Debug)]
-pub(crate) struct Rest {
-    pub(crate) wear: Wear,
+pub(crate) struct ClaimGate {
+    monitor: RecycleMonitor,
     threads: usize,
     was_quiet: bool,
     is_retiring: bool,
 }
 
-/// What a poller does next.
-pub(crate) enum Turn {
+/// What the poller does next.
+pub(crate) enum GateState {
     Claim,
     /// Wait for a change.
     Wait,
@@ -26,17 +27,33 @@ pub(crate) enum Turn {
     Recycle,
 }
 
-impl Rest {
+impl ClaimGate {
     pub(crate) fn new(recycle: Recycle, threads: usize) -> Self {
-        Rest {
-            wear: Wear::new(recycle),
+        ClaimGate {
+            monitor: RecycleMonitor::new(recycle),
             threads,
             was_quiet: false,
             is_retiring: false,
         }
     }
 
-    pub(crate) fn turn(&mut self, stop: &Stop, pool: &Pool, subscriber: &Subscriber) -> Turn {
+    /// How many jobs may be claimed, of those that are wanted.
+    pub(crate) fn remaining(&self, wanted: usize) -> usize {
+        self.monitor.remaining(wanted)
+    }
+
+    /// Counts claimed jobs.
+    pub(crate) fn count(&mut self, jobs: usize) {
+        self.monitor.count(jobs);
+    }
+
+    /// How long to wait before asking again, `pause` at most.
+    pub(crate) fn patience(&self, pause: Duration) -> Duration {
+        self.monitor.patience(pause)
+    }
+
+    /// Whether the poller claims at present.
+    pub(crate) fn state(&mut self, stop: &Stop, pool: &Pool, subscriber: &Subscriber) -> GateState {
         let is_quiet = stop.is_quiet();
         if is_quiet != self.was_quiet {
             self.was_quiet = is_quiet;
@@ -47,18 +64,18 @@ impl Rest {
             });
         }
         if !self.is_retiring
-            && let Some(why) = self.wear.reason()
+            && let Some(why) = self.monitor.reason()
         {
             self.is_retiring = true;
             subscriber.emit(&Event::Recycling { why: &why });
         }
         // Only the poller makes a thread busy: once all are idle, all stay so.
         if self.is_retiring && pool.idle() == self.threads {
-            Turn::Recycle
+            GateState::Recycle
         } else if self.is_retiring || is_quiet {
-            Turn::Wait
+            GateState::Wait
         } else {
-            Turn::Claim
+            GateState::Claim
         }
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// The queues of a worker, in their order.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub(crate) struct QueueResolver {
     selectors: Vec<QueueSelector>,
     /// The names that the selectors stood for when they were read last, and
     /// until when that is good enough.
@@ -39,9 +39,9 @@ const SHARE: u32 = 20;
 /// there are, and enough to find jobs behind some that have none left.
 const CHUNK: usize = 64;
 
-impl Places {
+impl QueueResolver {
     pub(crate) fn new(selectors: Vec<QueueSelector>) -> Self {
-        Places {
+        QueueResolver {
             selectors,
             known: Vec::new(),
             good_until: None,
@@ -55,7 +55,7 @@ impl Places {
     /// Claims up to `limit` jobs, queue by queue, with as many calls of
     /// `claim` as it takes. Where there are no queues, it only looks for keys
     /// that are wanted after the id `wanted_after`.
-    pub(crate) fn sweep(
+    pub(crate) fn claim_from_queues(
         &mut self,
         conn: &mut Conn<'_>,
         (limit, wanted_after): (usize, i64),

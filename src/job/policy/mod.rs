@@ -1,23 +1,25 @@
-//! What becomes of a job that does not simply succeed, and what is kept of it.
+//! What happens to a job that does not simply succeed, and what is kept of it.
+
+pub(crate) mod backoff;
+pub(crate) mod millis;
 
 use crate::db::model::new_row::{OnConflict, UniqueScope};
 use crate::db::model::outcome::Hook;
-use crate::job::backoff::Backoff;
 use crate::job::id::JobId;
+use crate::job::policy::backoff::Backoff;
 use crate::job::timeout::{GRACE, Limit, NEVER, OnTimeout, Span};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::time::Duration;
 
-/// How a job is to be treated: how often it is tried, and so on.
+/// How a job is run: attempts, timeouts, delivery, uniqueness and what is kept.
 ///
-/// One enqueue may have a policy ([`NewJob::policy`](crate::NewJob::policy)),
-/// a job type ([`Job::policy`]), and a whole program
-/// ([`Registry::defaults`](crate::Registry::defaults)). What one leaves open,
-/// the next one says, in this order, and last the defaults that are named
-/// here. The first two are stored with the job, so that a supervisor can act
-/// on them without the program's code.
+/// A policy can be set for one enqueue ([`NewJob::policy`](crate::NewJob::policy)), for a job type
+/// ([`Job::policy`](crate::Job::policy)) and for a whole program
+/// ([`Registry::defaults`](crate::Registry::defaults)). A value that is not set is taken from the
+/// next level, in this order, and finally from the defaults named here. The first two are stored
+/// with the job, so that a supervisor can apply them without the program's code.
 ///
 /// ```
 /// use std::time::Duration;
@@ -34,7 +36,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[must_use = "a policy does nothing until a job type, an enqueue or a registry has it"]
 pub struct Policy {
-    // The first three have columns of their own, which SQL judges by.
+    // The first three have columns of their own, which SQL conditions use.
     #[serde(skip)]
     pub(crate) max_attempts: Option<u32>,
     #[serde(skip)]
@@ -50,12 +52,12 @@ pub struct Policy {
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
-        with = "crate::job::millis::option"
+        with = "crate::job::policy::millis::option"
     )]
     pub(crate) keep_result: Option<Duration>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) unique_scope: Option<UniqueScope>,
-    // Only the enqueue asks for it.
+    // Only used during the enqueue.
     #[serde(skip)]
     pub(crate) on_conflict: Option<OnConflict>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -75,90 +77,97 @@ pub(crate) struct Tick {
     pub(crate) at: DateTime<Utc>,
 }
 
-/// How often a job may start.
+/// How many times a job may start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Delivery {
-    /// Until one run has come to an end that the database knows of. A run
-    /// that was cut short is followed by another, so that effects outside of
-    /// the database may happen twice.
+    /// The job runs until the outcome of one run is stored in the database.
+    ///
+    /// A run that was cut short is repeated, so effects outside the database may happen twice.
     #[default]
     AtLeastOnce,
-    /// Once, or not at all. What is uncertain is never resolved by running
-    /// again: when the process dies while the job runs, when the shutdown
-    /// deadline passes, when the job overruns its time or returns an error, it
-    /// fails and waits for a person. Only what was claimed and not begun goes
-    /// back to the queue.
+    /// The job runs once or not at all.
+    ///
+    /// An uncertain outcome is never resolved by running the job again. The job fails, to be
+    /// checked by hand, if its process dies during the run or the shutdown deadline passes. It also
+    /// fails if it exceeds its timeout or returns an error. Only a job that was claimed but not
+    /// started goes back to the queue.
     AtMostOnce,
 }
 
 impl Policy {
-    /// Says nothing yet.
+    /// Creates a policy without any values.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// How often the job is tried before it has failed for good. Runs that a
-    /// stop or a crash cut short do not count. Default: 1, as failed jobs are
-    /// kept for a person to look at.
+    /// Sets how many attempts the job has before it fails permanently.
+    ///
+    /// Runs that a stop or a crash cut short do not count. Default: 1, and the failed job is kept
+    /// for inspection.
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.max_attempts = Some(attempts.max(1));
         self
     }
 
-    /// How often the process may die while the job runs before the job has
-    /// failed. Stored with the job when it is enqueued; a program-wide value
-    /// has no effect. Default: 3.
+    /// Sets how many times the process may die during the job before the job fails. Default: 3.
+    ///
+    /// The value is stored when the job is enqueued; a program-wide value has no effect.
     pub fn max_crashes(mut self, crashes: u32) -> Self {
         self.max_crashes = Some(crashes);
         self
     }
 
-    /// How often the job may start. Stored with the job when it is enqueued;
-    /// a program-wide value has no effect. Default: at least once.
+    /// Sets how many times the job may start. Default: at least once.
+    ///
+    /// The value is stored when the job is enqueued; a program-wide value has no effect.
     pub fn delivery(mut self, delivery: Delivery) -> Self {
         self.delivery = Some(delivery);
         self
     }
 
-    /// How long to wait before the next attempt, unless
-    /// [`Job::retry_in`] knows better. Default: see [`Backoff::default`].
+    /// Sets the delay before the next attempt, unless [`Job::retry_in`](crate::Job::retry_in)
+    /// returns one. Default: see [`Backoff::default`].
     pub fn backoff(mut self, backoff: Backoff) -> Self {
         self.backoff = Some(backoff);
         self
     }
 
-    /// Whether the job's row stays when it has finished, for as long as the
-    /// supervisor's [`Retention`](crate::Retention) says. Without it, nobody
-    /// can tell that there was such a job, unless its result is kept.
-    /// Default: as the worker is set, which keeps it.
+    /// Sets whether the job's row is kept after it finished, for the time that the supervisor's
+    /// [`Retention`](crate::Retention) sets.
+    ///
+    /// Without the row there is no trace of the job, unless its result is kept. Default: the
+    /// worker's setting, which is to keep it.
     pub fn keep_finished(mut self, keep: bool) -> Self {
         self.keep_finished = Some(keep);
         self
     }
 
-    /// For how long what the job returned can be asked for, by
-    /// [`task_info`](crate::task_info) and [`wait_for`](crate::wait_for), also
-    /// when its row has gone; and how it ended. Zero: not beyond its row.
-    /// Default: 5 minutes, for jobs that return something or have a unique id.
-    /// The end of one that returns `()` is told by its row, and only kept
-    /// beside it when this is said.
+    /// Sets how long the job's return value and outcome can be read by
+    /// [`task_info`](crate::task_info) and [`wait_for`](crate::wait_for), even after its row was
+    /// deleted.
+    ///
+    /// With zero, the result is deleted together with the row. Default: 5 min, for jobs that return
+    /// a value or have a unique id. The outcome of a job that returns `()` is in its row, and is
+    /// kept beyond it only if this is set.
     pub fn keep_result(mut self, time: Duration) -> Self {
         self.keep_result = Some(time);
         self
     }
 
-    /// How long a job with a [unique id](crate::NewJob::unique_id) holds it.
-    /// Stored with the job when it is enqueued; a program-wide value has no
-    /// effect. Default: until it has finished or failed for good.
+    /// Sets how long a job with a [unique id](crate::NewJob::unique_id) holds it. Default: until it
+    /// has finished or failed permanently.
+    ///
+    /// The value is stored when the job is enqueued; a program-wide value has no effect.
     pub fn unique_scope(mut self, scope: UniqueScope) -> Self {
         self.unique_scope = Some(scope);
         self
     }
 
-    /// What becomes of an enqueue whose unique id another job holds. Judged
-    /// when it is enqueued; a program-wide value has no effect. Default: it
-    /// answers with the job that is there.
+    /// Sets what happens to an enqueue if another job holds the unique id. Default: it returns the
+    /// existing job.
+    ///
+    /// This is applied during the enqueue; a program-wide value has no effect.
     pub fn on_conflict(mut self, policy: OnConflict) -> Self {
         self.on_conflict = Some(policy);
         self
@@ -172,7 +181,7 @@ impl Policy {
         self.delivery == Some(Delivery::AtMostOnce)
     }
 
-    /// Fills in from `other` what is not said here.
+    /// Fills in missing values from `other`.
     pub(crate) fn or(self, other: &Policy) -> Policy {
         Policy {
             max_attempts: self.max_attempts.or(other.max_attempts),
@@ -191,18 +200,16 @@ impl Policy {
         }
     }
 
-    /// What the column of a job takes: nothing, when nothing is said that has
-    /// no column of its own.
+    /// Returns the value of the job's column, or `None` if no value lacks a column of its own.
     pub(crate) fn to_column(&self) -> Option<String> {
-        // As most are.
+        // The case for most jobs.
         if *self == Policy::new() {
             return None;
         }
         serde_json::to_string(self).ok().filter(|text| text != "{}")
     }
 
-    /// Reads the columns of a job. What a newer version of Windlass has added
-    /// is passed over.
+    /// Reads the columns of a job. Values that a newer version of Windlass added are ignored.
     pub(crate) fn of_columns(
         policy: Option<&str>,
         max_attempts: Option<i32>,
@@ -212,14 +219,13 @@ impl Policy {
             .and_then(|text| serde_json::from_str(text).ok())
             .unwrap_or_default();
         read.max_attempts = max_attempts.and_then(|attempts| u32::try_from(attempts).ok());
-        // At least once is the column's default, and so says nothing.
+        // At least once is the column's default, so it counts as not set.
         read.delivery = at_most_once.then_some(Delivery::AtMostOnce);
         read
     }
 }
 
-/// The arguments of a job that [`Policy::on_failure`] has enqueued: which job
-/// failed, and why.
+/// The arguments of a job that [`Policy::on_failure`] enqueued: which job failed, and why.
 ///
 /// ```
 /// use serde::{Deserialize, Serialize};
@@ -252,7 +258,7 @@ pub struct JobFailed {
     pub queue_name: String,
     /// Its arguments.
     pub arguments: Value,
-    /// How many attempts it has had.
+    /// The number of attempts made.
     pub attempts: u32,
     /// The kind of its last error.
     pub kind: String,
@@ -261,20 +267,20 @@ pub struct JobFailed {
 }
 
 impl Policy {
-    /// How long one run may take, by a monotonic clock, from when the job's
-    /// code begins. Then [`Context::check`](crate::Context::check) and
-    /// [`sleep`](crate::Context::sleep) tell the job that it
-    /// [timed out](crate::Interrupted::TimedOut); a job that goes on all the
-    /// same is ended by force after the [grace](Self::timeout_grace). Default:
-    /// none, and a job without one is never ended for the time it takes.
-    /// `Duration::MAX` says so in an enqueue whose job type has one.
+    /// Sets how long one run may take, by a monotonic clock, counted from the start of the job's
+    /// code. Default: no limit.
     ///
-    /// No thread can be ended by force, only its whole process: a
-    /// [`Worker`](crate::Worker) that [runs](crate::Worker::run) a program
-    /// ends it, after its other jobs have had `shutdown_timeout` to end, and
-    /// whoever watches over it starts it again. One that was
-    /// [started](crate::Worker::start) within a program leaves it alone: there
-    /// the job keeps its thread and its claim until it ends.
+    /// After this time, [`Context::check`](crate::Context::check) and
+    /// [`sleep`](crate::Context::sleep) return
+    /// [`Interrupted::TimedOut`](crate::Interrupted::TimedOut). A job that continues is stopped by
+    /// force after the [grace](Self::timeout_grace). In an enqueue, `Duration::MAX` removes the
+    /// timeout of the job type.
+    ///
+    /// A single thread cannot be stopped by force, only the whole process. A
+    /// [`Worker`](crate::Worker) that [runs](crate::Worker::run) as a program first gives its other
+    /// jobs `shutdown_timeout` to finish. Then it exits, and its supervisor or service manager starts
+    /// it again. A worker that was [started](crate::Worker::start) within a program does not exit:
+    /// the job keeps its thread and its claim until it returns.
     ///
     /// ```
     /// use std::time::Duration;
@@ -291,24 +297,25 @@ impl Policy {
         self
     }
 
-    /// After the [`timeout`](Self::timeout), how long the job has to notice
-    /// and end by itself before its process is ended. Default: 5 s;
-    /// `Duration::MAX` leaves it to the job alone.
+    /// Sets how long a job may continue after its [`timeout`](Self::timeout) before its process
+    /// exits. Default: 5 s.
+    ///
+    /// With `Duration::MAX`, the process never exits for this reason.
     pub fn timeout_grace(mut self, grace: Duration) -> Self {
         self.timeout_grace = Some(Span(grace));
         self
     }
 
-    /// What becomes of a job that was told of its
-    /// [`timeout`](Self::timeout) and passed it on, or was ended by force. One
-    /// that ends late in another way, well or badly, has ended so. Default:
-    /// [`OnTimeout::Retry`].
+    /// Sets what happens to a job that returned the interruption of its [`timeout`](Self::timeout),
+    /// or was stopped by force. Default: [`OnTimeout::Retry`].
+    ///
+    /// A job that returns late with another result keeps that result.
     pub fn on_timeout(mut self, then: OnTimeout) -> Self {
         self.on_timeout = Some(then);
         self
     }
 
-    /// `None`: as long as it takes.
+    /// Returns the time limit of a run; `None` if there is no limit.
     pub(crate) fn limit(&self) -> Option<Limit> {
         let timeout = self.timeout?.0;
         (timeout < NEVER).then(|| Limit {

@@ -1,12 +1,12 @@
-//! How worn a worker is.
+//! When a worker is to be recycled.
 
 use crate::clock;
 use crate::recycle::Recycle;
 use std::time::{Duration, Instant};
 
-/// What tells a worker when to make room for a new one.
+/// Watches the age, the jobs and the memory of a worker.
 #[derive(Debug)]
-pub(crate) struct Wear {
+pub(crate) struct RecycleMonitor {
     /// When it is old.
     old_at: Option<Instant>,
     /// How many jobs it may still claim.
@@ -21,9 +21,9 @@ pub(crate) struct Wear {
 /// Between two looks at the memory.
 const LOOK: Duration = Duration::from_secs(1);
 
-impl Wear {
+impl RecycleMonitor {
     pub(crate) fn new(recycle: Recycle) -> Self {
-        Wear {
+        RecycleMonitor {
             old_at: recycle.after.map(|age| {
                 // What is as good as never cannot be made a tenth longer.
                 clock::deadline(clock::jittered(age))
@@ -36,7 +36,7 @@ impl Wear {
     }
 
     /// How many jobs may be claimed for so many idle threads.
-    pub(crate) fn room(&self, idle: usize) -> usize {
+    pub(crate) fn remaining(&self, idle: usize) -> usize {
         self.jobs_left.map_or(idle, |left| {
             usize::try_from(left).unwrap_or(usize::MAX).min(idle)
         })
@@ -105,19 +105,19 @@ mod tests {
 
     #[test]
     fn a_worker_wears_out_by_jobs() {
-        let mut wear = Wear::new(Recycle::new().after_jobs(5));
-        assert_eq!((wear.room(3), wear.room(9)), (3, 5));
+        let mut wear = RecycleMonitor::new(Recycle::new().after_jobs(5));
+        assert_eq!((wear.remaining(3), wear.remaining(9)), (3, 5));
         wear.count(3);
-        assert_eq!((wear.room(3), wear.reason()), (2, None));
+        assert_eq!((wear.remaining(3), wear.reason()), (2, None));
         wear.count(2);
         assert!(wear.reason().is_some());
     }
 
     #[test]
     fn by_age() {
-        let mut wear = Wear::new(Recycle::new().after(Duration::ZERO));
+        let mut wear = RecycleMonitor::new(Recycle::new().after(Duration::ZERO));
         assert!(wear.reason().is_some());
-        let mut wear = Wear::new(Recycle::new().after(Duration::from_secs(3600)));
+        let mut wear = RecycleMonitor::new(Recycle::new().after(Duration::from_secs(3600)));
         assert_eq!(wear.reason(), None);
         assert!(wear.patience(Duration::MAX) <= Duration::from_secs(3960));
     }
@@ -125,23 +125,23 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn and_by_memory() {
-        let mut wear = Wear::new(Recycle::new().above_memory(1 << 10));
+        let mut wear = RecycleMonitor::new(Recycle::new().above_memory(1 << 10));
         assert_eq!(wear.reason(), None);
         wear.count(1);
         let reason = wear.reason().unwrap();
         assert!(reason.contains("of memory"), "{reason}");
         // Not looked at again within a second.
         assert_eq!(wear.reason(), None);
-        let mut wear = Wear::new(Recycle::new().above_memory(1 << 50));
+        let mut wear = RecycleMonitor::new(Recycle::new().above_memory(1 << 50));
         wear.count(1);
         assert_eq!(wear.reason(), None);
     }
 
     #[test]
     fn or_never() {
-        let mut wear = Wear::new(Recycle::new());
+        let mut wear = RecycleMonitor::new(Recycle::new());
         wear.count(1_000_000);
-        assert_eq!((wear.room(7), wear.reason()), (7, None));
+        assert_eq!((wear.remaining(7), wear.reason()), (7, None));
         assert_eq!(wear.patience(Duration::MAX), Duration::MAX);
     }
 }

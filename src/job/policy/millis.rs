@@ -1,4 +1,4 @@
-//! Durations as whole milliseconds, which people can read in a column.
+//! Durations as whole milliseconds, which are readable in a column.
 
 use serde::{Deserialize, Deserializer, Serializer};
 use std::time::Duration;
@@ -11,7 +11,7 @@ pub(crate) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<Duratio
     u64::deserialize(input).map(Duration::from_millis)
 }
 
-/// The same, where nothing may be said.
+/// The same for a value that may be absent.
 pub(crate) mod option {
     use serde::{Deserializer, Serializer};
     use std::time::Duration;

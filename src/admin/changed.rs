@@ -1,0 +1,51 @@
+//! What a change did to jobs.
+
+/// The result of a change.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
+pub struct Changed {
+    /// The number of changed jobs.
+    pub changed: u64,
+    /// The number of jobs that a process holds. `Cancel` asked these to stop; other changes left
+    /// them as they are.
+    pub running: u64,
+    /// The number of jobs not cancelled because a Ruby process runs them.
+    pub in_ruby: u64,
+    /// The number of jobs not retried because they are at-most-once.
+    pub at_most_once: u64,
+    /// The number of jobs not retried because another job now holds their unique id.
+    pub id_taken: u64,
+    /// The number of jobs that moved or ended before they were reached, or are in a state to which
+    /// the change does not apply.
+    pub passed_over: u64,
+}
+
+impl Changed {
+    /// Returns the number of jobs examined.
+    #[cfg(feature = "cli")]
+    pub(crate) fn looked_at(&self) -> u64 {
+        self.changed + self.left() + self.passed_over
+    }
+
+    /// Returns the number of jobs left unchanged for a reason.
+    pub(crate) fn left(&self) -> u64 {
+        self.running + self.in_ruby + self.at_most_once + self.id_taken
+    }
+
+    pub(crate) fn add(&mut self, other: Changed) {
+        self.changed += other.changed;
+        self.running += other.running;
+        self.in_ruby += other.in_ruby;
+        self.at_most_once += other.at_most_once;
+        self.id_taken += other.id_taken;
+        self.passed_over += other.passed_over;
+    }
+}
+
+/// The result of one batch.
+#[derive(Default)]
+pub(crate) struct Batch {
+    pub(crate) ended: usize,
+    pub(crate) asked: usize,
+    pub(crate) in_ruby: usize,
+}

@@ -1,0 +1,90 @@
+//! Ends claims whose runs did not finish.
+
+use crate::db::conn::connection::Conn;
+use crate::db::model::claim::{Ended, Fence, Finished};
+use crate::db::model::decision::Decision;
+use crate::db::model::outcome::{Began, End, EndedRun, Ending, Endings, cancelled};
+use crate::db::table::claimed::{self};
+use crate::db::transition::settle::settle;
+use diesel::prelude::*;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Ends a claim in the way that was decided, unless somebody has asked for
+/// the job to be cancelled meanwhile, and says which it was. `None`: fenced.
+pub(crate) fn end(
+    conn: &mut Conn<'_>,
+    fence: Fence,
+    ending: &Ending,
+    ran: Duration,
+    finished: Finished,
+) -> QueryResult<Option<Ending>> {
+    let ends = [(fence.claim_id, ending, ran)];
+    let mut ended = end_all(conn, fence.process_id, &ends, finished)?;
+    Ok(ended.pop().map(|(_, ending)| ending))
+}
+
+/// Ends claims of a process like [`end`], all in one transaction. Those that
+/// are missing in the answer were fenced.
+pub(crate) fn end_all(
+    conn: &mut Conn<'_>,
+    process_id: i64,
+    ends: &[End<'_>],
+    finished: Finished,
+) -> QueryResult<Endings> {
+    conn.transaction(|conn| {
+        let held = claimed::end(conn, process_id, &claims(ends))?;
+        settle_ended(conn, process_id, ends, (held, finished))
+    })
+}
+
+/// The same for those of the claims that no other transaction has locked; the
+/// others that are still held are returned too.
+pub(crate) fn end_free(
+    conn: &mut Conn<'_>,
+    process_id: i64,
+    ends: &[End<'_>],
+    finished: Finished,
+) -> QueryResult<(Endings, Vec<i64>)> {
+    conn.transaction(|conn| {
+        let (held, written) = claimed::end_free(conn, process_id, &claims(ends))?;
+        let done = settle_ended(conn, process_id, ends, (held, finished))?;
+        Ok((done, written.busy))
+    })
+}
+
+pub(crate) fn claims(ends: &[End<'_>]) -> Vec<i64> {
+    ends.iter().map(|(claim, ..)| *claim).collect()
+}
+
+/// Decides about the jobs of claims that have ended, and applies that.
+pub(crate) fn settle_ended(
+    conn: &mut Conn<'_>,
+    process_id: i64,
+    ends: &[End<'_>],
+    (held, finished): (Vec<Ended>, Finished),
+) -> QueryResult<Endings> {
+    let held: BTreeMap<i64, Ended> = held.into_iter().map(|row| (row.claim_id, row)).collect();
+    let (mut done, mut decisions) = (Vec::new(), Vec::new());
+    for (claim_id, ending, ran) in ends {
+        let Some(ended) = held.get(claim_id) else {
+            continue;
+        };
+        let ending = match ended.cancelled {
+            true => Ending::Cancel(cancelled()),
+            false => (*ending).clone(),
+        };
+        let run = EndedRun {
+            process_id,
+            claim_id: *claim_id,
+            job_id: ended.job_id,
+            began: Began::Ago(*ran),
+            by_owner: true,
+            finished,
+        };
+        decisions.push(Decision::of_ending(run, ending.clone()));
+        done.push((*claim_id, ending));
+    }
+    settle(conn, &decisions)?;
+    Ok(done)
+}

@@ -1,0 +1,56 @@
+//! Guides, concepts and reference pages: the files of `docs/`, beside the documentation of each item.
+//!
+//! | to do | page |
+//! |---|---|
+//! | start | [Getting started][getting-started.md], [Jobs and queries][jobs-and-queries.md], [Retries and failures][retries-and-failures.md], [Deploying][deploying.md] |
+//! | build | [Recurring tasks][recurring-tasks.md], [Unique jobs and results][unique-jobs-and-results.md], [Concurrency limits][concurrency.md], [Testing][testing.md] |
+//! | run | [Configuration][configuration.md], [Operating][operating.md], [Performance][performance.md], [Backup][backup.md] |
+//! | switch | from [Solid Queue][coming-from-solid-queue.md], [Sidekiq][coming-from-sidekiq.md], [fang][coming-from-fang.md], [apalis][coming-from-apalis.md] |
+//! | understand | [Concepts][concepts.md], [Reliability][reliability.md], [Protocol][protocol.md], [Design][design.md] |
+//! | look up | [settings][reference/settings.md], [exit codes][reference/exit-codes.md], [log lines][reference/log-lines.md], [events][reference/events.md], [the program `windlass`][reference/cli.md] |
+//!
+#![doc = include_str!("guide/links.md")]
+#![allow(
+    rustdoc::redundant_explicit_links,
+    reason = "a link names its file, for readers of the files"
+)]
+
+/// One page. Of two definitions of a link, Markdown takes the first: `links.md` leads to modules what the page's own
+/// definitions lead to files.
+macro_rules! page {
+    ($name:ident, $file:literal) => {
+        #[doc = include_str!("guide/links.md")]
+        #[doc = include_str!(concat!("../docs/", $file))]
+        pub mod $name {}
+    };
+}
+
+page!(backup, "backup.md");
+page!(coming_from_apalis, "coming-from-apalis.md");
+page!(coming_from_fang, "coming-from-fang.md");
+page!(coming_from_sidekiq, "coming-from-sidekiq.md");
+page!(coming_from_solid_queue, "coming-from-solid-queue.md");
+page!(concepts, "concepts.md");
+page!(concurrency, "concurrency.md");
+page!(configuration, "configuration.md");
+page!(deploying, "deploying.md");
+page!(design, "design.md");
+page!(getting_started, "getting-started.md");
+page!(jobs_and_queries, "jobs-and-queries.md");
+page!(operating, "operating.md");
+page!(performance, "performance.md");
+page!(protocol, "protocol.md");
+page!(recurring_tasks, "recurring-tasks.md");
+page!(reliability, "reliability.md");
+page!(retries_and_failures, "retries-and-failures.md");
+page!(testing, "testing.md");
+page!(unique_jobs_and_results, "unique-jobs-and-results.md");
+
+/// Tables to look things up in.
+pub mod reference {
+    page!(cli, "reference/cli.md");
+    page!(events, "reference/events.md");
+    page!(exit_codes, "reference/exit-codes.md");
+    page!(log_lines, "reference/log-lines.md");
+    page!(settings, "reference/settings.md");
+}

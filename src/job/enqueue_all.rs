@@ -1,0 +1,48 @@
+//! Enqueueing many jobs in one transaction.
+
+use crate::db::transition::enqueue;
+use crate::db::transition::enqueue::time_priority::rank_by_time;
+use crate::db::{AsConn, own};
+use crate::error::{Doing, Result};
+use crate::job::enqueued::Enqueued;
+use crate::job::new_job::NewJob;
+
+/// Enqueues many jobs, of different types if needed, in few statements: all of them or none.
+///
+/// The results are in the order of the jobs, one for each. A unique id that is already held does
+/// not affect the other jobs. A job rejected by [`OnConflict::Refuse`](crate::OnConflict::Refuse)
+/// is not an error here, but has the outcome [`EnqueueOutcome::Refused`].
+///
+/// ```
+/// # use serde::{Deserialize, Serialize};
+/// # use windlass::{Context, Job, JobResult, NewJob};
+/// # #[derive(Serialize, Deserialize)] struct Import { file: String }
+/// # impl Job for Import {
+/// #     const NAME: &'static str = "import";
+/// #     type State = (); type Output = ();
+/// #     fn perform(self, _: &Context<'_, ()>) -> JobResult { Ok(()) }
+/// # }
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// let jobs = ["a.csv", "b.csv"].map(|file| NewJob::new(&Import { file: file.into() }));
+/// let jobs = jobs.into_iter().collect::<windlass::Result<Vec<_>>>()?;
+/// assert_eq!(windlass::enqueue_all(&mut conn, jobs)?.len(), 2);
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
+/// # Errors
+/// If one job exceeds a limit (before any SQL is sent) or a statement fails.
+pub fn enqueue_all<C: AsConn + ?Sized>(
+    conn: &mut C,
+    jobs: impl IntoIterator<Item = NewJob>,
+) -> Result<Vec<Enqueued>> {
+    let mut rows = jobs
+        .into_iter()
+        .map(NewJob::into_row)
+        .collect::<Result<Vec<_>>>()?;
+    let mut conn = own(conn);
+    rank_by_time(&mut conn, &mut rows).doing("read the time")?;
+    let inserted = enqueue::insert_all(&mut conn, &rows).doing("enqueue the jobs")?;
+    Ok(inserted.into_iter().map(Enqueued::from).collect())
+}

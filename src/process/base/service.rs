@@ -1,0 +1,162 @@
+//! How workers, dispatchers, schedulers and supervisors start, register, run
+//! and stop.
+
+use crate::db::Database;
+use crate::error::Result;
+use crate::event::events::Event;
+use crate::event::hooks::Hooks;
+use crate::event::subscriber::Subscriber;
+use crate::process::base::context::ProcessContext;
+use crate::process::base::handle::{Bounds, Ending, Handle, Stopped};
+use crate::process::base::heartbeat::{Heartbeat, HoldsClaims};
+use crate::process::base::heartbeat_guard::HeartbeatGuard;
+use crate::process::base::registration::{HeartbeatSettings, Identity};
+use crate::process::base::run_hooks::Hooked;
+use crate::process::base::stop::Stop;
+use crate::process::base::{service_manager, signals, threads};
+use std::sync::Arc;
+
+/// The settings that all services have.
+#[derive(Debug, Clone)]
+pub(crate) struct ServiceSettings {
+    pub(crate) database: Database,
+    pub(crate) heartbeat: HeartbeatSettings,
+    pub(crate) hooks: Hooks,
+    pub(crate) subscriber: Subscriber,
+    /// Whether the program is the service's, and its to end.
+    pub(crate) is_program: bool,
+    /// Whether it starts without claiming.
+    pub(crate) starts_quiet: bool,
+}
+
+impl ServiceSettings {
+    pub(crate) fn new(database: &Database) -> Self {
+        ServiceSettings {
+            database: database.clone(),
+            heartbeat: HeartbeatSettings::default(),
+            hooks: Hooks::new(),
+            subscriber: Subscriber::default(),
+            is_program: false,
+            starts_quiet: false,
+        }
+    }
+}
+
+/// What differs between the kinds of processes.
+pub(crate) trait Service: Sized + 'static {
+    /// The kind in its row, in events and for hooks.
+    const KIND: &'static str;
+
+    /// The name of its main thread.
+    const NAME: &'static str;
+
+    /// Whether its loop shows the service manager that it is alive; otherwise
+    /// its heartbeat does.
+    const HAS_LOOP: bool = false;
+
+    /// What its checks make.
+    type Checked;
+
+    /// The service, once its threads run.
+    type Running: Send + 'static;
+
+    fn settings(&self) -> &ServiceSettings;
+
+    fn settings_mut(&mut self) -> &mut ServiceSettings;
+
+    /// Refuses impossible settings, before the database is asked.
+    ///
+    /// # Errors
+    /// When the settings are impossible.
+    fn check(&self) -> Result<Self::Checked>;
+
+    /// What its row contains.
+    fn identity(&self) -> Identity;
+
+    /// How long a stop may take.
+    fn bounds(&self) -> Bounds {
+        Bounds::of_a_loop()
+    }
+
+    /// What depends on its heartbeats, if something does.
+    fn claims(_checked: &Self::Checked) -> Option<Arc<dyn HoldsClaims>> {
+        None
+    }
+
+    /// Starts its threads, the heartbeat among them.
+    ///
+    /// # Errors
+    /// When a thread cannot be started.
+    fn launch(
+        self,
+        checked: Self::Checked,
+        context: &ProcessContext,
+        heartbeat: Arc<Heartbeat>,
+    ) -> Result<Self::Running>;
+
+    /// Runs until it is stopped, and ends what it has started.
+    fn work(running: Self::Running, stop: &Stop) -> Ending;
+}
+
+/// Runs a service until SIGTERM or SIGINT.
+pub(crate) fn run<S: Service>(mut service: S) -> Result<Stopped> {
+    signals::install()?;
+    let settings = service.settings_mut();
+    settings.is_program = true;
+    settings.starts_quiet = signals::is_quiet();
+    let handle = start(service)?;
+    signals::forward(&handle);
+    Ok(service_manager::notify_until_stopped(handle))
+}
+
+/// Starts a service on threads of this program.
+pub(crate) fn start<S: Service>(service: S) -> Result<Handle> {
+    let checked = service.check()?;
+    let settings = service.settings().clone();
+    let context = ProcessContext::open(&settings.database, &settings.subscriber)?;
+    context.stop.turn(settings.starts_quiet);
+    if S::HAS_LOOP {
+        context.liveness.has_loop();
+    }
+    let bounds = service.bounds();
+    let hooked = Hooked::new(&settings.hooks, S::KIND);
+    let launch = || {
+        let (identity, claims) = (service.identity(), S::claims(&checked));
+        let heartbeat = Heartbeat::new(&context, settings.heartbeat, identity, claims);
+        service.launch(checked, &context, heartbeat)
+    };
+    Handle::start(S::NAME, (&context, bounds), hooked, launch, S::work)
+}
+
+type Loop = Box<dyn FnOnce(&ProcessContext, &Stop) + Send>;
+
+/// A service that is a single loop.
+pub(crate) struct RunningLoop {
+    context: ProcessContext,
+    guard: HeartbeatGuard,
+    run: Loop,
+}
+
+impl RunningLoop {
+    /// Starts the heartbeat of a loop.
+    pub(crate) fn start(
+        context: &ProcessContext,
+        heartbeat: &Arc<Heartbeat>,
+        run: impl FnOnce(&ProcessContext, &Stop) + Send + 'static,
+    ) -> Result<Self> {
+        Ok(RunningLoop {
+            context: context.clone(),
+            guard: HeartbeatGuard::start(context, heartbeat, |_, _| {})?,
+            run: Box::new(run),
+        })
+    }
+
+    /// Runs the loop until it is stopped.
+    pub(crate) fn work<S: Service>(self, stop: &Stop) -> Ending {
+        threads::guard(S::NAME, stop, || (self.run)(&self.context, stop));
+        let stopping = Event::Stopping { kind: S::KIND };
+        self.context.subscriber.emit(&stopping);
+        drop(self.guard);
+        Ending::default()
+    }
+}

@@ -1,0 +1,116 @@
+//! How claimed jobs get to the threads: at once, or when one is free.
+
+use crate::db::model::claim::Claimed;
+use crate::db::table::claimed;
+use crate::event::events::Event;
+use crate::job::id::JobId;
+use crate::process::base::registration::Registration;
+use crate::process::base::session::Session;
+use crate::process::worker::pool::{Assignment, Pool};
+use crossbeam_channel::Sender;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Hands claimed jobs to the threads of a worker.
+pub(crate) struct Handoff {
+    pool: Arc<Pool>,
+    assign: Sender<Assignment>,
+    /// Claimed ahead of the threads, and not to be noted as begun before one
+    /// is free.
+    cautious: VecDeque<Assignment>,
+}
+
+impl Handoff {
+    pub(crate) fn new(pool: &Arc<Pool>, assign: Sender<Assignment>) -> Self {
+        Handoff {
+            pool: Arc::clone(pool),
+            assign,
+            cautious: VecDeque::new(),
+        }
+    }
+
+    /// Whether claims are held back that only a free thread may begin.
+    pub(crate) fn has_cautious(&self) -> bool {
+        !self.cautious.is_empty()
+    }
+
+    /// Forgets the claims that were held back: they are given back.
+    pub(crate) fn clear(&mut self) {
+        self.cautious.clear();
+    }
+
+    /// Hands out what was claimed, but for what must not be noted as begun
+    /// before a thread is free for it.
+    pub(crate) fn take_over(&mut self, jobs: Vec<Arc<Claimed>>, registration: &Arc<Registration>) {
+        for job in &jobs {
+            self.pool.subscriber.emit(&Event::Claimed {
+                job: JobId(job.job_id),
+                class: &job.class_name,
+                queue: &job.queue_name,
+                claim: job.claim_id,
+            });
+        }
+        let assignments = jobs.into_iter().map(|job| Assignment {
+            job,
+            registration: Arc::clone(registration),
+        });
+        let (begun, cautious): (Vec<_>, Vec<_>) = assignments.partition(|one| one.job.begun);
+        self.cautious.extend(cautious);
+        self.hand_out(begun);
+    }
+
+    /// Notes claims as begun for the threads that are idle, and hands them out.
+    /// False: no thread is idle.
+    pub(crate) fn begin_cautious(&mut self, session: &mut Session) -> Result<bool, Duration> {
+        let next = self.take_next(self.pool.idle());
+        let Some(first) = next.first() else {
+            return Ok(false);
+        };
+        let process_id = first.registration.id;
+        let ids: Vec<i64> = next.iter().map(|one| one.job.claim_id).collect();
+        let begun = session.run("begin jobs", |conn| claimed::begin(conn, process_id, &ids));
+        match begun {
+            Ok(begun) => {
+                let (ours, lost): (Vec<_>, Vec<_>) = next
+                    .into_iter()
+                    .partition(|one| begun.contains(&one.job.claim_id));
+                let lost: Vec<i64> = lost.iter().map(|one| one.job.claim_id).collect();
+                self.pool.in_flight.remove(&lost);
+                self.hand_out(ours);
+                Ok(true)
+            }
+            Err(delay) => {
+                let back = next.into_iter().rev();
+                back.for_each(|one| self.cautious.push_front(one));
+                Err(delay)
+            }
+        }
+    }
+
+    /// Takes up to `most` of the claims that were held back, in their order and
+    /// of one registration.
+    fn take_next(&mut self, most: usize) -> Vec<Assignment> {
+        let first = self.cautious.front().map(|one| one.registration.id);
+        let same = self
+            .cautious
+            .iter()
+            .take(most)
+            .take_while(|one| Some(one.registration.id) == first)
+            .count();
+        self.cautious.drain(..same).collect()
+    }
+
+    /// A job whose class is not known here (only Rails' rows come so far) is
+    /// given back by the thread that gets it, like any other ending.
+    fn hand_out(&self, jobs: Vec<Assignment>) {
+        if self.pool.stop.is_stopped() {
+            return;
+        }
+        self.pool.occupy(jobs.len());
+        for assignment in jobs {
+            // The threads live as long as this sender does.
+            let _ = self.assign.send(assignment);
+        }
+    }
+}

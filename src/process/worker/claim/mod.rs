@@ -1,0 +1,11 @@
+//! How a worker claims: when, how many jobs, and from which queues.
+
+pub(crate) mod claim_gate;
+pub(crate) mod handoff;
+pub(crate) mod listen_flag;
+pub(crate) mod plan;
+pub(crate) mod poller;
+pub(crate) mod queues;
+pub(crate) mod recycle;
+pub(crate) mod scan_cursors;
+pub(crate) mod wakeups;

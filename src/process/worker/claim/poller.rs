@@ -1,0 +1,254 @@
+//! Claims for as many jobs as there are idle threads, and for more where jobs
+//! are so short that the threads would wait for the next claim.
+
+use crate::db::model::claim::{Claimed, Claims};
+use crate::process::base::context::ProcessContext;
+use crate::process::base::heartbeat::Heartbeat;
+use crate::process::base::registration::Registration;
+use crate::process::base::session::Session;
+use crate::process::base::stop::Stop;
+use crate::process::worker::claim::claim_gate::GateState;
+use crate::process::worker::claim::handoff::Handoff;
+use crate::process::worker::claim::plan::{ClaimPlan, Levels};
+use crate::process::worker::claim::wakeups::{Wakeups, Woken};
+use crate::process::worker::in_flight::InFlight;
+use crate::process::worker::pool::{Assignment, Pool};
+use crate::process::worker::release;
+use crossbeam_channel::Sender;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The loop of a worker that claims.
+pub(crate) struct Poller {
+    heartbeat: Arc<Heartbeat>,
+    in_flight: Arc<InFlight>,
+    pool: Arc<Pool>,
+    session: Session,
+    stop: Stop,
+    plan: ClaimPlan,
+    handoff: Handoff,
+    wakeups: Wakeups,
+}
+
+/// What a look at the queues came to.
+enum Look {
+    /// As many as there were idle threads: there may be more.
+    Full,
+    /// Fewer: the queues are empty but for what others hold.
+    Drained,
+    /// No thread is idle.
+    Busy,
+    /// The database is away, or the process not registered.
+    NotNow(Duration),
+}
+
+/// So many ends may wait to be written before nothing more is claimed: whatever
+/// happens to the process then, those jobs run once more. Four batches.
+const MOST_UNWRITTEN: usize = 2_000;
+
+/// For how long the completer is left alone that is so far behind.
+const FOR_THE_COMPLETER: Duration = Duration::from_millis(10);
+
+/// How soon a process looks again that is not registered, or claims no more.
+const UNREGISTERED: Look = Look::NotNow(Duration::from_millis(20));
+
+impl Poller {
+    pub(crate) fn new(
+        context: &ProcessContext,
+        heartbeat: &Arc<Heartbeat>,
+        (pool, assign): (Arc<Pool>, Sender<Assignment>),
+        plan: ClaimPlan,
+        wakeups: Wakeups,
+    ) -> Self {
+        Poller {
+            heartbeat: Arc::clone(heartbeat),
+            in_flight: Arc::clone(&pool.in_flight),
+            session: Session::new(context),
+            stop: context.stop.clone(),
+            plan,
+            handoff: Handoff::new(&pool, assign),
+            wakeups,
+            pool,
+        }
+    }
+
+    /// Runs until stopped. Nothing is claimed after that.
+    pub(crate) fn run(mut self) {
+        while !self.stop.is_stopped() {
+            if self.is_gated() {
+                continue;
+            }
+            match self.look() {
+                Look::Full => drop(self.listen(false)),
+                Look::Busy => self.wait_for_thread(),
+                Look::Drained => self.wait_for_work(),
+                Look::NotNow(delay) => {
+                    self.stop.wait(delay);
+                }
+            }
+        }
+        self.pass_on();
+    }
+
+    fn pass_on(&mut self) {
+        self.wakeups.pass_on(&self.heartbeat, &mut self.session);
+    }
+
+    fn listen(&mut self, idle: bool) -> bool {
+        let (heartbeat, session) = (&self.heartbeat, &mut self.session);
+        self.wakeups.listen(idle, heartbeat, session)
+    }
+
+    /// Whether nothing is to be claimed at present; then it has waited for that
+    /// to change.
+    fn is_gated(&mut self) -> bool {
+        let subscriber = self.session.subscriber();
+        let state = self.plan.state(&self.stop, &self.pool, subscriber);
+        if !matches!(state, GateState::Claim) && self.handoff.has_cautious() {
+            self.give_back();
+        }
+        match state {
+            GateState::Claim => return false,
+            GateState::Recycle => self.stop.recycle(),
+            GateState::Wait => {
+                let (heartbeat, session) = (&self.heartbeat, &mut self.session);
+                self.wakeups.listen_no_more(heartbeat, session);
+                self.pass_on();
+                let pause = self.plan.gate_pause();
+                self.wakeups.wait_at_gate(&self.stop, pause);
+            }
+        }
+        true
+    }
+
+    fn look(&mut self) -> Look {
+        if self.handoff.has_cautious() {
+            return match self.handoff.begin_cautious(&mut self.session) {
+                Ok(true) => Look::Full,
+                Ok(false) => Look::Busy,
+                Err(delay) => Look::NotNow(delay),
+            };
+        }
+        let (busy, idle) = (self.pool.busy(), self.pool.idle());
+        let Some(limit) = self.plan.limit(&self.pool, busy) else {
+            return Look::Busy;
+        };
+        if self.pool.unwritten() > MOST_UNWRITTEN {
+            return Look::NotNow(FOR_THE_COMPLETER);
+        }
+        let Some(registration) = self.heartbeat.current() else {
+            return UNREGISTERED;
+        };
+        if self.in_flight.is_closed() {
+            return UNREGISTERED;
+        }
+        self.wakeups.poll();
+        match self.claim(&registration, limit, idle) {
+            Ok((jobs, is_wanted)) => self.take_over(jobs, is_wanted, &registration, (limit, idle)),
+            Err(look) => look,
+        }
+    }
+
+    /// Claims up to so many jobs, for `idle` threads that are free, and enters
+    /// them in memory. With them, whether blocked jobs wait for a promotion.
+    fn claim(
+        &mut self,
+        registration: &Arc<Registration>,
+        limit: usize,
+        idle: usize,
+    ) -> Result<(Vec<Arc<Claimed>>, bool), Look> {
+        let claim_lock = self.in_flight.claim_lock();
+        let found = self
+            .plan
+            .claim(&mut self.session, registration.id, (limit, limit > idle))
+            .map_err(Look::NotNow)?;
+        let Claims::Held { jobs, is_wanted } = found else {
+            drop(claim_lock);
+            if !self.stop.is_stopped() && !self.in_flight.is_closed() {
+                self.heartbeat.lose(
+                    registration,
+                    "its row is gone: it was taken for dead and pruned",
+                );
+            }
+            return Err(UNREGISTERED);
+        };
+        let jobs: Vec<Arc<Claimed>> = jobs.into_iter().map(Arc::new).collect();
+        self.in_flight.enter(&jobs, registration);
+        Ok((jobs, is_wanted))
+    }
+
+    /// Passes claimed jobs on to the threads, and promotes blocked jobs where
+    /// that is due.
+    fn take_over(
+        &mut self,
+        jobs: Vec<Arc<Claimed>>,
+        is_wanted: bool,
+        registration: &Arc<Registration>,
+        (limit, idle): (usize, usize),
+    ) -> Look {
+        let there_is_more = self.plan.note_found(&jobs, limit, idle);
+        self.handoff.take_over(jobs, registration);
+        let is_due = self.session.wanted.is_due();
+        let promotes = is_due || (is_wanted && (!there_is_more || self.session.may_promote()));
+        let has_promoted = promotes && self.session.promote();
+        if there_is_more || has_promoted {
+            Look::Full
+        } else {
+            self.wakeups.note_drained();
+            Look::Drained
+        }
+    }
+
+    fn wait_for_thread(&mut self) {
+        self.listen(false);
+        let low = Levels::of(&self.pool, self.handoff.has_cautious()).low;
+        self.pool.tell_at(low);
+        if self.pool.busy() <= low {
+            return;
+        }
+        let stuck = self.patience();
+        let woken = self.wakeups.wait_for_thread(&self.stop, stuck);
+        self.after(woken);
+    }
+
+    fn wait_for_work(&mut self) {
+        // Listening begins before the last look, so that nothing falls between.
+        if self.listen(true) {
+            return;
+        }
+        let pause = self.plan.idle_pause(&self.session);
+        let stuck = self.patience();
+        let woken = self.wakeups.wait_for_work(&self.stop, stuck, pause);
+        self.after(woken);
+    }
+
+    fn after(&mut self, woken: Woken) {
+        match woken {
+            Woken::Look => {}
+            Woken::Stuck => self.give_back_stuck(),
+            Woken::PassOn => self.pass_on(),
+        }
+    }
+
+    /// For how long what was claimed ahead may still wait. `None`: nothing
+    /// waits.
+    fn patience(&mut self) -> Option<Duration> {
+        self.plan.patience(&self.pool, self.handoff.has_cautious())
+    }
+
+    /// Jobs turn out to take longer than those before: another worker may
+    /// have what no thread of this one has begun.
+    fn give_back_stuck(&mut self) {
+        if self.patience().is_some_and(|left| left.is_zero()) {
+            self.pool.prefetch.slow_down();
+            self.give_back();
+        }
+    }
+
+    /// Gives back what no thread has begun.
+    fn give_back(&mut self) {
+        self.handoff.clear();
+        self.plan.note_given_back();
+        release::waiting(&self.in_flight, &mut self.session);
+    }
+}

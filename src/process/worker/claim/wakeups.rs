@@ -1,0 +1,161 @@
+//! What wakes a poller, and whether it asks for that.
+
+use crate::db::conn::wakeup;
+use crate::db::table::processes;
+use crate::process::base::heartbeat::Heartbeat;
+use crate::process::base::session::Session;
+use crate::process::base::stop::Stop;
+use crate::process::worker::claim::listen_flag::ListenFlag;
+use crossbeam_channel::{Receiver, after, never, select_biased};
+use std::time::{Duration, Instant};
+
+/// The channels that wake a poller.
+pub(crate) struct Wakeups {
+    /// A thread became idle.
+    rested: Receiver<()>,
+    /// There may be new work.
+    woken: Receiver<()>,
+    /// Whether the database is asked to notify, and what its row says of that.
+    listen_flag: Option<ListenFlag>,
+    /// Woken since the queues were last found empty: what there is has to be
+    /// taken, or others are to be woken.
+    is_woken: bool,
+}
+
+/// Why a wait has ended that has more than one reason to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Woken {
+    /// There is a reason to look at the queues.
+    Look,
+    /// What was claimed ahead may have waited for too long.
+    Stuck,
+    /// No thread has become idle for the work that woke the worker.
+    PassOn,
+}
+
+/// For how long a worker that was woken, and has no idle thread, waits for one
+/// before it wakes others.
+const TO_PASS_ON: Duration = Duration::from_millis(1);
+
+fn after_or_never(pause: Option<Duration>) -> Receiver<Instant> {
+    pause.map_or_else(never, after)
+}
+
+impl Wakeups {
+    pub(crate) fn new(rested: Receiver<()>, woken: Receiver<()>, by_notification: bool) -> Self {
+        Wakeups {
+            rested,
+            woken,
+            listen_flag: by_notification.then(ListenFlag::default),
+            is_woken: false,
+        }
+    }
+
+    /// Notes whether the worker was woken since the last look.
+    pub(crate) fn poll(&mut self) {
+        self.is_woken |= self.woken.try_recv().is_ok();
+    }
+
+    /// Notes that the queues were found empty.
+    pub(crate) fn note_drained(&mut self) {
+        self.is_woken = false;
+    }
+
+    /// Wakes others, when this worker was woken and takes no more for now.
+    pub(crate) fn pass_on(&mut self, heartbeat: &Heartbeat, session: &mut Session) {
+        self.poll();
+        let Some(registration) = heartbeat.current().filter(|_| self.is_woken) else {
+            return;
+        };
+        self.is_woken = false;
+        if self.listen_flag.is_some() {
+            let _ = session.run("wake other workers", |conn| {
+                wakeup::pass_on(conn, registration.id)
+            });
+        }
+    }
+
+    /// Waits while the worker claims nothing.
+    pub(crate) fn wait_at_gate(&mut self, stop: &Stop, pause: Duration) {
+        select_biased! {
+            recv(stop.channel()) -> _ => {}
+            recv(stop.turned()) -> _ => {}
+            recv(self.rested) -> _ => {}
+            recv(self.woken) -> _ => self.is_woken = true,
+            recv(after(pause)) -> _ => {}
+        }
+    }
+
+    /// Waits for an idle thread. `stuck`: when to look whether what was claimed
+    /// ahead still waits.
+    pub(crate) fn wait_for_thread(&mut self, stop: &Stop, stuck: Option<Duration>) -> Woken {
+        let to_pass_on = after_or_never(self.is_woken.then_some(TO_PASS_ON));
+        select_biased! {
+            recv(stop.channel()) -> _ => {}
+            recv(self.rested) -> _ => {}
+            recv(after_or_never(stuck)) -> _ => return Woken::Stuck,
+            recv(self.woken) -> _ => self.is_woken = true,
+            recv(to_pass_on) -> _ => return Woken::PassOn,
+        }
+        Woken::Look
+    }
+
+    /// Waits for new work, for `pause` at most.
+    pub(crate) fn wait_for_work(
+        &mut self,
+        stop: &Stop,
+        stuck: Option<Duration>,
+        pause: Duration,
+    ) -> Woken {
+        select_biased! {
+            recv(stop.channel()) -> _ => {}
+            recv(self.woken) -> _ => self.is_woken = true,
+            recv(after_or_never(stuck)) -> _ => return Woken::Stuck,
+            recv(after(pause)) -> _ => {}
+        }
+        Woken::Look
+    }
+
+    /// Notes a busy (`false`) or an idle (`true`) look, and writes the flag
+    /// when it must change. True: it did change, so look once more.
+    pub(crate) fn listen(
+        &mut self,
+        idle: bool,
+        heartbeat: &Heartbeat,
+        session: &mut Session,
+    ) -> bool {
+        let (Some(flag), Some(registration)) = (&mut self.listen_flag, heartbeat.current()) else {
+            return false;
+        };
+        let listens = flag.after_look(registration.id, idle);
+        write_flag(flag, session, registration.id, listens)
+    }
+
+    /// While the worker claims nothing, others are to be woken in its place.
+    pub(crate) fn listen_no_more(&mut self, heartbeat: &Heartbeat, session: &mut Session) {
+        if let (Some(flag), Some(registration)) = (&mut self.listen_flag, heartbeat.current()) {
+            let listens = flag.at_rest(registration.id);
+            write_flag(flag, session, registration.id, listens);
+        }
+    }
+}
+
+/// Writes down whether a registration listens, if that changes. True: it is
+/// written.
+fn write_flag(
+    flag: &mut ListenFlag,
+    session: &mut Session,
+    registration: i64,
+    listens: Option<bool>,
+) -> bool {
+    let Some(listens) = listens else {
+        return false;
+    };
+    let written = session.run("say who listens", |conn| {
+        processes::listen(conn, registration, listens)
+    });
+    if written.is_ok() {
+        flag.note(listens);
+    }
+    written.is_ok()
+}

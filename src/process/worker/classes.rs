@@ -1,0 +1,26 @@
+//! Writes the classes of a worker down, for `windlass` and other processes.
+
+use crate::clock;
+use crate::db::table::classes;
+use crate::job::registry::Registry;
+use crate::process::base::session::Session;
+use std::time::{Duration, Instant};
+
+/// How often a worker notes that it still performs its classes. A class that no
+/// worker has noted for 30 days is cleared.
+const EVERY: Duration = Duration::from_secs(12 * 3600);
+
+/// After a heartbeat: writes the classes of a worker down, at the start and
+/// then now and again. A failure is made up for after the next heartbeat.
+pub(crate) fn recorder(registry: &Registry) -> impl FnMut(&mut Session) + use<> {
+    let classes = registry.described();
+    let mut written: Option<Instant> = None;
+    move |session| {
+        let now = clock::instant();
+        if classes.is_empty() || written.is_some_and(|written| now - written < EVERY) {
+            return;
+        }
+        let seen = session.run("name the classes", |conn| classes::see(conn, &classes));
+        written = seen.is_ok().then_some(now);
+    }
+}

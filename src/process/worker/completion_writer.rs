@@ -1,0 +1,321 @@
+//! The transactions that write down how jobs ended, and the events of them.
+
+use crate::db::transition::end;
+
+use crate::db::model::claim::{Claimed, Finished};
+use crate::db::model::outcome::{End, Ending};
+use crate::db::table::jobs;
+use crate::db::transition::{finish, release};
+use crate::db::{Conn, briefly};
+use crate::event::events::Event;
+use crate::event::subscriber::Subscriber;
+use crate::job::id::JobId;
+use crate::job::perform::Outcome;
+use crate::process::base::context::ProcessContext;
+use crate::process::base::session::Session;
+use crate::process::worker::completion::{self, CompletedRun, Kind, PendingCompletion, fence};
+use crate::process::worker::in_flight::InFlight;
+use crate::{clock, mutant};
+use diesel::QueryResult;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a class that this worker does not know is left to others.
+const UNKNOWN_CLASS_DELAY: Duration = Duration::from_secs(30);
+
+/// Writes groups of endings, and reports what became of each.
+pub(crate) struct CompletionWriter {
+    pub(crate) session: Session,
+    in_flight: Arc<InFlight>,
+    subscriber: Subscriber,
+}
+
+/// How an ending came out that was no success.
+enum WrittenCompletion {
+    Ended(Ending),
+    /// The job had finished in a transaction of its own before.
+    Finished,
+    Fenced,
+    /// Another transaction has locked the claim.
+    Busy,
+}
+
+impl WrittenCompletion {
+    /// Whether a run that was interrupted has ended so, and in no other way.
+    fn is_cut_short(&self) -> bool {
+        matches!(
+            self,
+            WrittenCompletion::Ended(Ending::Release(_) | Ending::Fail(_))
+        )
+    }
+}
+
+impl CompletionWriter {
+    pub(crate) fn new(context: &ProcessContext, in_flight: &Arc<InFlight>) -> Self {
+        CompletionWriter {
+            session: Session::new(context),
+            in_flight: Arc::clone(in_flight),
+            subscriber: context.subscriber.clone(),
+        }
+    }
+
+    /// Writes a group of one kind, and returns the claims that another
+    /// transaction has locked. `is_brief`: waits for no lock for long.
+    pub(crate) fn write(
+        &mut self,
+        group: &[PendingCompletion],
+        is_brief: bool,
+    ) -> Result<Vec<i64>, Duration> {
+        let Some(first) = group.first() else {
+            return Ok(Vec::new());
+        };
+        let kind = completion::kind(first);
+        let busy = match &first.run.outcome {
+            Outcome::Finished(_) => self.finish(group, kind, is_brief)?,
+            Outcome::Ended(_) => self.end(group, kind, is_brief)?,
+            Outcome::UnknownClass => {
+                self.leave(first, is_brief)?;
+                Vec::new()
+            }
+        };
+        // A slot is free. Whoever comes by would see to it, but we are here.
+        if first.run.job.is_limited {
+            self.session.promote();
+        }
+        Ok(busy)
+    }
+
+    fn finish(
+        &mut self,
+        group: &[PendingCompletion],
+        kind: Kind,
+        is_brief: bool,
+    ) -> Result<Vec<i64>, Duration> {
+        let work = |conn: &mut Conn<'_>| write_finished(conn, group, kind);
+        let (accepted, busy) = self
+            .session
+            .run("finish jobs", |conn| briefly(conn, is_brief, work))?;
+        let accepted: HashSet<i64> = accepted.into_iter().collect();
+        self.settle(group, &busy);
+        for PendingCompletion { run, .. } in group {
+            let claim = run.job.claim_id;
+            if accepted.contains(&claim) {
+                self.report_finished(run);
+            } else if !busy.contains(&claim) {
+                self.report_fenced(&run.job);
+            }
+        }
+        Ok(busy)
+    }
+
+    /// Holds those claims no longer that are not to be tried again.
+    fn settle(&self, group: &[PendingCompletion], busy: &[i64]) {
+        let claims = group.iter().map(PendingCompletion::claim);
+        let settled: Vec<i64> = claims.filter(|claim| !busy.contains(claim)).collect();
+        self.in_flight.remove(&settled);
+    }
+
+    fn end(
+        &mut self,
+        group: &[PendingCompletion],
+        kind: Kind,
+        is_brief: bool,
+    ) -> Result<Vec<i64>, Duration> {
+        let work = |conn: &mut Conn<'_>| write_ended(conn, group, kind);
+        let (written, busy) = self
+            .session
+            .run("end jobs", |conn| briefly(conn, is_brief, work))?;
+        // Before they are removed: a stop looks at both.
+        for (PendingCompletion { run, .. }, written) in group.iter().zip(&written) {
+            if run.live.is_cut_short() && written.is_cut_short() {
+                self.in_flight.note_cut_short(run.job.job_id);
+            }
+        }
+        self.settle(group, &busy);
+        let mut released: BTreeMap<String, usize> = BTreeMap::new();
+        for (PendingCompletion { run, .. }, written) in group.iter().zip(written) {
+            match written {
+                WrittenCompletion::Ended(Ending::Release(why)) => {
+                    *released.entry(why).or_default() += 1;
+                }
+                WrittenCompletion::Ended(ending) => self.report_ended(run, &ending),
+                WrittenCompletion::Finished => self.report_finished(run),
+                WrittenCompletion::Fenced => self.report_fenced(&run.job),
+                WrittenCompletion::Busy => {}
+            }
+        }
+        for (why, count) in &released {
+            self.subscriber
+                .emit(&Event::Released { count: *count, why });
+        }
+        Ok(busy)
+    }
+
+    /// A class that is not known here is left to others.
+    fn leave(&mut self, pending: &PendingCompletion, is_brief: bool) -> Result<(), Duration> {
+        let fence = fence(&pending.run);
+        let delay = Some(clock::jittered(UNKNOWN_CLASS_DELAY));
+        let work = |conn: &mut Conn<'_>| {
+            let released = release::release(conn, fence.process_id, &[fence.claim_id], delay)?;
+            Ok(!released.is_empty() || was_accepted(conn, pending)?)
+        };
+        let accepted = self
+            .session
+            .run("release a job", |conn| briefly(conn, is_brief, work))?;
+        self.in_flight.remove(&[fence.claim_id]);
+        if accepted {
+            self.subscriber.emit(&Event::Released {
+                count: 1,
+                why: "its class is not known here",
+            });
+        } else {
+            self.report_fenced(&pending.run.job);
+        }
+        Ok(())
+    }
+
+    fn report_finished(&self, run: &CompletedRun) {
+        self.subscriber.emit(&Event::Finished {
+            job: JobId(run.job.job_id),
+            class: &run.job.class_name,
+            ran: run.ran,
+        });
+    }
+
+    fn report_ended(&self, run: &CompletedRun, ending: &Ending) {
+        let (job, class, ran) = (JobId(run.job.job_id), &*run.job.class_name, run.ran);
+        self.subscriber.emit(&match ending {
+            Ending::Fail(failure) => Event::Failed {
+                job,
+                class,
+                ran,
+                kind: &failure.kind,
+                message: &failure.message,
+            },
+            Ending::Retry(failure, delay) => Event::Retried {
+                job,
+                class,
+                ran,
+                kind: &failure.kind,
+                message: &failure.message,
+                delay: *delay,
+            },
+            Ending::Discard(failure) => Event::Discarded {
+                job,
+                class,
+                kind: &failure.kind,
+                message: &failure.message,
+            },
+            Ending::Cancel(_) => Event::Cancelled { job, class },
+            Ending::Snooze(delay) => Event::Snoozed {
+                job,
+                class,
+                delay: *delay,
+            },
+            // Many at once, and not of one job.
+            Ending::Release(why) => Event::Released { count: 1, why },
+        });
+    }
+
+    /// Not an error: the job was recovered and belongs to another process.
+    fn report_fenced(&self, job: &Claimed) {
+        self.subscriber.emit(&Event::Fenced {
+            job: JobId(job.job_id),
+            claim: job.claim_id,
+        });
+    }
+}
+
+/// Writes successes of one kind. Returns the claims that were accepted, and
+/// those that another transaction has locked.
+fn write_finished(
+    conn: &mut Conn<'_>,
+    group: &[PendingCompletion],
+    kind: Kind,
+) -> QueryResult<(Vec<i64>, Vec<i64>)> {
+    let (process_id, how) = (kind.process_id, (kind.finished, kind.is_limited));
+    let claims: Vec<i64> = group.iter().map(PendingCompletion::claim).collect();
+    let pairs: Vec<(i64, i64)> = group.iter().map(PendingCompletion::pair).collect();
+    if mutant::is("finish_without_fence") {
+        finish::finish_unfenced(conn, &pairs)?;
+        return Ok((claims, Vec::new()));
+    }
+    let written = if kind.leaves_traces {
+        let traces = group.iter().filter_map(|pending| pending.run.traces());
+        finish::finish_and_keep_free(conn, process_id, traces.collect(), how)?
+    } else {
+        finish::finish_free(conn, process_id, &claims, how)?
+    };
+    let mut accepted = written.accepted;
+    let repeated = group
+        .iter()
+        .any(|pending| pending.tries > 0 || pending.run.live.ends_itself());
+    if repeated {
+        accepted.extend(already_ended(conn, &pairs, &accepted)?);
+    }
+    if repeated && kind.finished == Finished::Delete {
+        accepted.extend(jobs::claims_without_job(conn, &pairs)?);
+    }
+    Ok((accepted, written.busy))
+}
+
+/// Writes endings of one kind that are no success. Returns what became of each,
+/// and the claims that another transaction has locked.
+fn write_ended(
+    conn: &mut Conn<'_>,
+    group: &[PendingCompletion],
+    kind: Kind,
+) -> QueryResult<(Vec<WrittenCompletion>, Vec<i64>)> {
+    let ends: Vec<End<'_>> = group.iter().filter_map(PendingCompletion::end).collect();
+    let (done, busy) = end::end_free(conn, kind.process_id, &ends, kind.finished)?;
+    let mut done: HashMap<i64, Ending> = done.into_iter().collect();
+    let written = |pending: &PendingCompletion| {
+        Ok(match (done.remove(&pending.claim()), pending.end()) {
+            (Some(ending), _) => WrittenCompletion::Ended(ending),
+            _ if busy.contains(&pending.claim()) => WrittenCompletion::Busy,
+            _ if finished_itself(conn, pending)? => WrittenCompletion::Finished,
+            (_, Some((_, ending, _))) if was_accepted(conn, pending)? => {
+                WrittenCompletion::Ended(ending.clone())
+            }
+            _ => WrittenCompletion::Fenced,
+        })
+    };
+    let written = group.iter().map(written).collect::<QueryResult<Vec<_>>>()?;
+    Ok((written, busy))
+}
+
+/// Whether an earlier attempt was accepted, although its answer was lost.
+fn was_accepted(conn: &mut Conn<'_>, pending: &PendingCompletion) -> QueryResult<bool> {
+    if pending.tries == 0 {
+        return Ok(false);
+    }
+    match pending.run.finished {
+        Finished::Keep => Ok(!already_ended(conn, &[pending.pair()], &[])?.is_empty()),
+        Finished::Delete => jobs::ended_by_owner(conn, pending.pair()),
+    }
+}
+
+/// Whether the job has ended its claim itself, in a transaction that was
+/// committed. Then the database counts, and not what the job returned.
+fn finished_itself(conn: &mut Conn<'_>, pending: &PendingCompletion) -> QueryResult<bool> {
+    Ok(pending.run.live.ends_itself() && jobs::ended_by_owner(conn, pending.pair())?)
+}
+
+/// Of the claims that were not accepted, those that were ended by ourselves
+/// before, in a transaction whose COMMIT got no answer.
+fn already_ended(
+    conn: &mut Conn<'_>,
+    pairs: &[(i64, i64)],
+    accepted: &[i64],
+) -> QueryResult<Vec<i64>> {
+    let open: Vec<(i64, i64)> = pairs
+        .iter()
+        .filter(|(claim, _)| !accepted.contains(claim))
+        .copied()
+        .collect();
+    if open.is_empty() {
+        return Ok(Vec::new());
+    }
+    jobs::ended_claims(conn, &open)
+}
