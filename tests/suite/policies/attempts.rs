@@ -256,7 +256,7 @@ fn an_at_most_once_job_is_not_tried_again(db: &TestDb) {
         .policy(once.max_attempts(2))
         .enqueue(&mut db.connect());
     let message = refused.unwrap_err().to_string();
-    assert!(message.contains("at most once"), "{message}");
+    assert!(message.contains("at-most-once"), "{message}");
 }
 
 fn attempts_are_kept_newest_first_and_bounded(db: &TestDb) {
