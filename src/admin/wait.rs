@@ -22,7 +22,7 @@ pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// Waits until a job has ended, or until the timeout, and returns its status at that time.
 ///
-/// [`TaskStatus::has_ended`] distinguishes the two cases.
+/// [`TaskStatus::has_ended`](crate::TaskStatus::has_ended) distinguishes the two cases.
 ///
 /// Returns `None` if nothing is stored about the job (any more). A job that returns `()` and whose
 /// row is not kept leaves nothing, unless [`Policy::keep_result`] is set.

@@ -11,7 +11,7 @@ use crate::job::new_job::NewJob;
 ///
 /// The results are in the order of the jobs, one for each. A unique id that is already held does
 /// not affect the other jobs. A job rejected by [`OnConflict::Refuse`](crate::OnConflict::Refuse)
-/// is not an error here, but has the outcome [`EnqueueOutcome::Refused`].
+/// is not an error here, but has the outcome [`EnqueueOutcome::Refused`](crate::EnqueueOutcome::Refused).
 ///
 /// ```
 /// # use serde::{Deserialize, Serialize};

@@ -252,7 +252,7 @@ pub(crate) mod sealed {
 }
 
 /// What can be lent as a [`Conn`]: `PgConnection`, `SqliteConnection`, either
-/// of them out of an r2d2 pool, and a [`DbConnection`](super::DbConnection).
+/// of them out of an r2d2 pool, and a [`DbConnection`](crate::DbConnection).
 pub trait AsConn: sealed::Sealed {
     /// Lends the connection.
     fn as_conn(&mut self) -> Conn<'_>;

@@ -93,7 +93,7 @@ impl Dispatcher {
         self
     }
 
-    /// Dispatches until SIGTERM or SIGINT; see [`Worker::run`](super::Worker::run).
+    /// Dispatches until SIGTERM or SIGINT; see [`Worker::run`](crate::Worker::run).
     ///
     /// # Errors
     /// As for [`start`](Self::start).

@@ -143,7 +143,7 @@ impl Scheduler {
         self
     }
 
-    /// Schedules until SIGTERM or SIGINT; see [`Worker::run`](super::Worker::run).
+    /// Schedules until SIGTERM or SIGINT; see [`Worker::run`](crate::Worker::run).
     ///
     /// # Errors
     /// As for [`start`](Self::start).
