@@ -185,7 +185,7 @@ mod tests {
             (Concurrency::new("a\0"), "NUL"),
             (Concurrency::new("a").group(""), "empty"),
             (Concurrency::new("a").limit(0), "never run"),
-            (Concurrency::new("again").group("windlass"), "taken"),
+            (Concurrency::new("again").group("windlass"), "reserved"),
         ] {
             let error = limit.of_class("import").unwrap_err();
             assert!(error.contains(word), "{error}");
