@@ -8,7 +8,8 @@
 //! `windlass_*`. Concurrency keys are locked by promotions alone, which are
 //! transactions of their own and lock them first of all, ascending; blocked
 //! executions come after scheduled ones. Steps that skip locked rows never wait
-//! and may come out of order. Whoever enqueues jobs with unique ids locks those
+//! and may come out of order, and a ready execution is inserted after its job has
+//! changed. Whoever enqueues jobs with unique ids locks those
 //! first of all; see `unique`. A recurring task is locked before the
 //! job that it enqueues, which nobody else can know yet.
 

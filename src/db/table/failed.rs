@@ -7,14 +7,15 @@ use diesel::prelude::*;
 use diesel::sql_types::Text;
 
 /// Records why jobs failed. A failed execution that is there already would be
-/// a leftover: the newer reason wins.
+/// a leftover: the newer reason wins. A job that was deleted meanwhile has none.
 pub(crate) fn insert(conn: &mut Conn<'_>, failures: &[(i64, &Failure)]) -> QueryResult<()> {
     if failures.is_empty() {
         return Ok(());
     }
     let text = conn.write(
         "INSERT INTO solid_queue_failed_executions (job_id, error, created_at) \
-         SELECT CAST(value ->> 0 AS bigint), value ->> 1, {now} FROM {rows $1} WHERE true ORDER BY 1 \
+         SELECT j.id, value ->> 1, {now} FROM {rows $1} CROSS JOIN solid_queue_jobs j \
+         WHERE j.id = CAST(value ->> 0 AS bigint) ORDER BY j.id + 0 \
          ON CONFLICT (job_id) DO UPDATE SET error = excluded.error, created_at = excluded.created_at",
     );
     let rows: Vec<(i64, String)> = failures

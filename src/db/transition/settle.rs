@@ -16,6 +16,7 @@ use crate::db::transition::{clear, enqueue, place, unblock};
 use diesel::QueryResult;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Writes down what is to become of the jobs. One that is not there any more
 /// is passed over.
@@ -31,11 +32,13 @@ pub(crate) fn settle(conn: &mut Conn<'_>, decisions: &[Decision]) -> QueryResult
         .filter_map(|decision| Some((jobs.get(&decision.run.job_id)?, decision)))
         .collect();
     settled.sort_by_key(|(job, _)| job.id);
-    // First the counts: whether a ready job is to be started with caution
-    // depends on them.
-    jobs::update_ended(conn, &updates(&settled))?;
-    wait_again(conn, &settled)?;
+    let waiting = Waiting::of(&settled);
+    scheduled::insert_each(conn, &waiting.later)?;
     failed::insert(conn, &failures(&settled))?;
+    jobs::update_ended(conn, &updates(&settled))?;
+    // After the counts: whether a ready job is started with caution depends on
+    // them.
+    waiting.enter(conn)?;
     attempts::insert(conn, &new_attempts(&settled))?;
     close(conn, &settled)?;
     follow_up(conn, &settled)
@@ -64,24 +67,40 @@ fn updates(settled: &[Settled<'_>]) -> Vec<JobUpdate> {
         .collect()
 }
 
-fn wait_again(conn: &mut Conn<'_>, settled: &[Settled<'_>]) -> QueryResult<()> {
-    let (mut now, mut later, mut without_slot) = (Vec::new(), Vec::new(), Vec::new());
-    for (job, decision) in settled {
-        match decision.destination {
-            Destination::Wait(Some(delay)) if !delay.is_zero() => later.push((job.id, delay)),
-            Destination::Wait(_) if decision.has_slot => now.push(job.id),
-            Destination::Wait(_) => without_slot.push(job.id),
-            Destination::Failed(_) | Destination::Closed(..) => {}
+/// Jobs that wait again.
+#[derive(Debug, Default)]
+struct Waiting {
+    now: Vec<i64>,
+    later: Vec<(i64, Duration)>,
+    without_slot: Vec<i64>,
+}
+
+impl Waiting {
+    fn of(settled: &[Settled<'_>]) -> Self {
+        let mut waiting = Waiting::default();
+        for (job, decision) in settled {
+            match decision.destination {
+                Destination::Wait(Some(delay)) if !delay.is_zero() => {
+                    waiting.later.push((job.id, delay));
+                }
+                Destination::Wait(_) if decision.has_slot => waiting.now.push(job.id),
+                Destination::Wait(_) => waiting.without_slot.push(job.id),
+                Destination::Failed(_) | Destination::Closed(..) => {}
+            }
         }
+        waiting
     }
-    scheduled::insert_each(conn, &later)?;
-    if !now.is_empty() {
-        ready::insert(conn, &now)?;
+
+    /// Makes those ready that wait for no time.
+    fn enter(&self, conn: &mut Conn<'_>) -> QueryResult<()> {
+        if !self.now.is_empty() {
+            ready::insert(conn, &self.now)?;
+        }
+        if !self.without_slot.is_empty() {
+            place::enter(conn, &self.without_slot)?;
+        }
+        Ok(())
     }
-    if !without_slot.is_empty() {
-        place::enter(conn, &without_slot)?;
-    }
-    Ok(())
 }
 
 /// The failure of a job that has failed for good.
