@@ -59,6 +59,7 @@ pub use config::document::Origin;
 pub use config::reader::Setting;
 pub use db::conn::connection::{AsConn, Conn};
 pub use db::conn::database::Database;
+pub use db::conn::dialect::Dialect;
 pub use db::conn::owned::DbConnection;
 #[cfg(feature = "postgres")]
 pub use db::conn::typed::TypedPostgres;
@@ -73,7 +74,7 @@ pub use db::query::jobs::{JobCount, JobSummary};
 pub use db::query::status::{ProcessStatus, QueueStatus, RunStatus};
 pub use db::schema::compare::Migrated;
 pub use db::schema::migrate::migrate;
-pub use db::schema::migrations::{MigrationDialect, copy as copy_migrations};
+pub use db::schema::migrations::copy as copy_migrations;
 pub use db::table::attempts::Attempt;
 pub use db::table::progress::Progress;
 pub use db::table::semaphores::SemaphoreStatus;

@@ -1,8 +1,9 @@
 //! `windlass bench`: how fast a database is, beside plain SQL on the same one.
 
 #[cfg(feature = "bench")]
-pub(crate) mod ceilings;
+mod cached;
 #[cfg(feature = "bench")]
+pub(crate) mod ceilings;
 pub(crate) mod command;
 #[cfg(feature = "bench")]
 pub(crate) mod counters;

@@ -1,10 +1,10 @@
 //! The ceiling: plain statements that move the data of a job, without a framework. There are three
 //! tables as in Solid Queue, with only the indexes that the statements need, and no foreign keys.
 
+use crate::bench::cached::{cached, sql};
 use crate::db::conn::connection::{Conn, on};
-use crate::db::conn::sql::cached;
 #[cfg(feature = "sqlite")]
-use crate::db::conn::sql::{id_list, sql};
+use crate::db::conn::sql::id_list;
 use crate::db::model::claim::Finished;
 use diesel::connection::SimpleConnection as _;
 use diesel::prelude::*;

@@ -1,7 +1,6 @@
 //! The invariants, asked of the database itself, and what it says of each job.
 
-use crate::db::conn::connection::{Conn, on};
-use crate::db::conn::sql::{cached, sql};
+use crate::db::conn::connection::Conn;
 use crate::db::internal_tests::db::{execute, texts};
 use crate::db::table::semaphores;
 use diesel::prelude::*;
@@ -177,7 +176,10 @@ pub fn jobs(conn: &mut Conn<'_>) -> Vec<JobRow> {
          LEFT JOIN solid_queue_blocked_executions b ON b.job_id = j.id
          LEFT JOIN solid_queue_failed_executions f ON f.job_id = j.id ORDER BY j.id"
     );
-    on!(conn, |c| cached(sql(text)).load(c)).unwrap()
+    crate::db::conn::statement::Statement::new(text)
+        .unkept()
+        .load(conn)
+        .unwrap()
 }
 
 /// What a database says of a process.
@@ -195,5 +197,8 @@ pub struct ProcessRow {
 pub fn processes(conn: &mut Conn<'_>) -> Vec<ProcessRow> {
     let text =
         "SELECT id, heartbeat_seq, draining FROM solid_queue_processes ORDER BY id".to_owned();
-    on!(conn, |c| cached(sql(text)).load(c)).unwrap()
+    crate::db::conn::statement::Statement::new(text)
+        .unkept()
+        .load(conn)
+        .unwrap()
 }

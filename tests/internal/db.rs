@@ -4,7 +4,6 @@
 use crate::db::conn::connection::{AsConn, Conn, on};
 use crate::db::conn::database::Database;
 use crate::db::conn::owned::DbConnection;
-use crate::db::conn::sql::cached;
 #[cfg(feature = "postgres")]
 use diesel::Connection as _;
 use diesel::connection::SimpleConnection;
@@ -125,7 +124,10 @@ struct Text {
 
 /// The texts that a query selects as `t`.
 pub fn texts(conn: &mut Conn<'_>, sql: &str) -> Vec<String> {
-    let rows: Vec<Text> = on!(conn, |c| cached(diesel::sql_query(sql)).load(c)).unwrap();
+    let rows: Vec<Text> = crate::db::conn::statement::Statement::new(sql)
+        .unkept()
+        .load(conn)
+        .unwrap();
     rows.into_iter().map(|row| row.t).collect()
 }
 

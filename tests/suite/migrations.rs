@@ -9,13 +9,13 @@ use crate::support::wait::{DEADLINE, until};
 use crate::{on_each_database, on_each_empty_database, with_own_connection};
 use diesel::connection::SimpleConnection;
 use std::sync::{Arc, Barrier};
-use windlass::{Error, Job, MigrationDialect, Registry, SchemaError, Worker};
+use windlass::{Dialect, Error, Job, Registry, SchemaError, Worker};
 
-fn dialect(db: &TestDb) -> MigrationDialect {
+fn dialect(db: &TestDb) -> Dialect {
     if db.is_postgres() {
-        MigrationDialect::Postgres
+        Dialect::Postgres
     } else {
-        MigrationDialect::Sqlite
+        Dialect::Sqlite
     }
 }
 

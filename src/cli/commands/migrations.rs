@@ -1,7 +1,8 @@
 //! `windlass migrations copy`.
 
 use crate::db::Database;
-use crate::db::schema::migrations::{self, Copied, MigrationDialect, Outcome};
+use crate::db::conn::dialect::Dialect;
+use crate::db::schema::migrations::{self, Copied, Outcome};
 use crate::error::Result;
 use crate::terminal::output::Report;
 use serde::Serialize;
@@ -29,30 +30,30 @@ pub(crate) struct Copy {
 
     /// The type of database [default: that of --database]
     #[arg(long, value_parser = dialects(), value_name = "DIALECT")]
-    pub(crate) dialect: Option<MigrationDialect>,
+    pub(crate) dialect: Option<Dialect>,
 
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-fn dialects() -> impl clap::builder::TypedValueParser<Value = MigrationDialect> {
+fn dialects() -> impl clap::builder::TypedValueParser<Value = Dialect> {
     use clap::builder::{PossibleValuesParser, TypedValueParser as _};
     PossibleValuesParser::new(["postgres", "sqlite"]).map(|name| {
         if name == "postgres" {
-            MigrationDialect::Postgres
+            Dialect::Postgres
         } else {
-            MigrationDialect::Sqlite
+            Dialect::Sqlite
         }
     })
 }
 
 /// Returns the dialect of a database from its address, without opening it.
-pub(crate) fn dialect_of(database: &Database) -> MigrationDialect {
+pub(crate) fn dialect_of(database: &Database) -> Dialect {
     if database.listens_by_notification() {
-        MigrationDialect::Postgres
+        Dialect::Postgres
     } else {
-        MigrationDialect::Sqlite
+        Dialect::Sqlite
     }
 }
 
@@ -64,7 +65,7 @@ pub(crate) struct Copies {
 
 impl Copy {
     /// Writes the missing files.
-    pub(crate) fn run(&self, dialect: MigrationDialect) -> Result<Copies> {
+    pub(crate) fn run(&self, dialect: Dialect) -> Result<Copies> {
         migrations::copy_all(dialect, &self.directory).map(|migrations| Copies { migrations })
     }
 }

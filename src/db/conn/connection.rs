@@ -1,8 +1,8 @@
 //! A borrowed connection of either database, and transactions on it.
 
-use crate::db::conn::sql::Dialect;
+use crate::db::conn::dialect::Dialect;
+use crate::db::conn::statement::Statement;
 use crate::deadline::Armed;
-use diesel::RunQueryDsl as _;
 use diesel::connection::{AnsiTransactionManager, Connection, TransactionManager};
 #[cfg(feature = "postgres")]
 use diesel::pg::PgConnection;
@@ -47,6 +47,7 @@ macro_rules! on {
         }
     };
 }
+#[cfg(any(test, feature = "bench"))]
 pub(crate) use on;
 
 impl Conn<'_> {
@@ -189,7 +190,7 @@ impl<'c> DerefMut for Own<'c> {
 
 /// Asks for an answer, and changes nothing.
 pub(crate) fn ping(conn: &mut Conn<'_>) -> diesel::QueryResult<()> {
-    on!(conn, |c| diesel::sql_query("SELECT 1").execute(c)).map(drop)
+    Statement::new("SELECT 1").unkept().execute(conn)
 }
 
 /// What the planner must not do on the connection of a loop: by statistics of
@@ -198,19 +199,15 @@ pub(crate) fn ping(conn: &mut Conn<'_>) -> diesel::QueryResult<()> {
 /// these settings only make all else look dear, so dear that Postgres would
 /// compile what must be sorted all the same.
 pub(crate) fn prefer_indexes(conn: &mut Conn<'_>) -> diesel::QueryResult<()> {
-    match conn {
-        #[cfg(feature = "postgres")]
-        Conn::Postgres(conn) => diesel::RunQueryDsl::execute(
-            diesel::sql_query(
-                "SELECT set_config('enable_seqscan', 'off', false), set_config('enable_sort', 'off', false), \
-                 set_config('enable_bitmapscan', 'off', false), set_config('enable_hashjoin', 'off', false), \
-                 set_config('enable_mergejoin', 'off', false), set_config('jit', 'off', false)",
-            ),
-            *conn,
+    match conn.dialect() {
+        Dialect::Postgres => Statement::new(
+            "SELECT set_config('enable_seqscan', 'off', false), set_config('enable_sort', 'off', false), \
+             set_config('enable_bitmapscan', 'off', false), set_config('enable_hashjoin', 'off', false), \
+             set_config('enable_mergejoin', 'off', false), set_config('jit', 'off', false)",
         )
-        .map(drop),
-        #[cfg(feature = "sqlite")]
-        Conn::Sqlite(_) => Ok(()),
+        .unkept()
+        .execute(conn),
+        Dialect::Sqlite => Ok(()),
     }
 }
 
@@ -226,15 +223,8 @@ pub(crate) fn briefly<T>(
         return work(conn);
     }
     conn.transaction(|conn| {
-        match conn {
-            #[cfg(feature = "postgres")]
-            Conn::Postgres(conn) => {
-                let text = "SELECT set_config('lock_timeout', '100ms', true)";
-                crate::db::conn::sql::cached(crate::db::conn::sql::sql(text.to_owned()))
-                    .execute(*conn)?;
-            }
-            #[cfg(feature = "sqlite")]
-            Conn::Sqlite(_) => {}
+        if conn.dialect() == Dialect::Postgres {
+            Statement::new("SELECT set_config('lock_timeout', '100ms', true)").execute(conn)?;
         }
         work(conn)
     })

@@ -4,6 +4,7 @@
 pub(crate) mod address;
 pub(crate) mod connection;
 pub(crate) mod database;
+pub(crate) mod dialect;
 pub(crate) mod lossy;
 pub(crate) mod owned;
 pub(crate) mod pooled;
@@ -14,6 +15,7 @@ pub(crate) mod sql;
 #[cfg(feature = "sqlite")]
 pub(crate) mod sqlite;
 pub(crate) mod sqlite_file;
+pub(crate) mod statement;
 pub(crate) mod typed;
 pub(crate) mod wakeup;
 #[cfg(feature = "postgres")]

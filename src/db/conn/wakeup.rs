@@ -2,6 +2,8 @@
 //! whoever listens also polls.
 
 use crate::db::conn::connection::Conn;
+use crate::db::conn::dialect::Dialect;
+use crate::db::conn::statement::Statement;
 #[cfg(feature = "postgres")]
 use crate::db::conn::wakeup_postgres;
 #[cfg(feature = "sqlite")]
@@ -13,7 +15,6 @@ use std::time::Duration;
 pub(crate) const OF_ALL: &str = "windlass";
 
 /// A channel's name up to here is the same for workers that take the same jobs.
-#[cfg(feature = "postgres")]
 pub(crate) const GROUP: usize = 25;
 
 /// A channel of a worker's own. Workers of the same `kind` take the same jobs.
@@ -28,12 +29,10 @@ pub(crate) fn channel(kind: u64) -> String {
 ///
 /// A worker that is woken and cannot take all there is wakes others, see
 /// [`pass_on`]. One whose heartbeat is old may be dead, so it comes last.
-#[cfg(feature = "postgres")]
 pub(crate) fn wake(jobs: &str) -> String {
     wake_some(jobs, "true")
 }
 
-#[cfg(feature = "postgres")]
 fn wake_some(jobs: &str, which: &str) -> String {
     format!(
         "(SELECT count(pg_notify(w.channel, '')) FROM (SELECT coalesce(channel, '{OF_ALL}') AS channel, \
@@ -46,47 +45,25 @@ fn wake_some(jobs: &str, which: &str) -> String {
 /// Wakes, at commit, workers for so many jobs. SQLite needs none of it: a
 /// commit is seen.
 pub(crate) fn notify(conn: &mut Conn<'_>, jobs: usize) -> QueryResult<()> {
-    match conn {
-        #[cfg(feature = "postgres")]
-        Conn::Postgres(conn) => {
-            use diesel::sql_types::BigInt;
-            let text =
-                crate::db::conn::sql::Dialect::Postgres.write(&format!("SELECT {}", wake("$1")));
-            let jobs = i64::try_from(jobs).unwrap_or(i64::MAX).min(ALL);
-            crate::db::conn::sql::cached(crate::db::conn::sql::sql(text).bind::<BigInt, _>(jobs))
-                .execute(*conn)
-        }
-        #[cfg(feature = "sqlite")]
-        Conn::Sqlite(_) => {
-            let _ = jobs;
-            Ok(())
-        }
+    match conn.dialect() {
+        Dialect::Postgres => Statement::new(format!("SELECT {}", wake("$1")))
+            .bind(i64::try_from(jobs).unwrap_or(i64::MAX).min(ALL))
+            .execute(conn),
+        Dialect::Sqlite => Ok(()),
     }
 }
 
 /// More jobs than there are workers.
-#[cfg(feature = "postgres")]
 const ALL: i64 = 1_000_000;
 
 /// Wakes other workers than the process that was woken and cannot take what
 /// there may be.
 pub(crate) fn pass_on(conn: &mut Conn<'_>, process_id: i64) -> QueryResult<()> {
-    match conn {
-        #[cfg(feature = "postgres")]
-        Conn::Postgres(conn) => {
-            use diesel::sql_types::BigInt;
-            let text = format!("SELECT {}", wake_some("1", "id <> $1"));
-            let text = crate::db::conn::sql::Dialect::Postgres.write(&text);
-            crate::db::conn::sql::cached(
-                crate::db::conn::sql::sql(text).bind::<BigInt, _>(process_id),
-            )
-            .execute(*conn)
-        }
-        #[cfg(feature = "sqlite")]
-        Conn::Sqlite(_) => {
-            let _ = process_id;
-            Ok(())
-        }
+    match conn.dialect() {
+        Dialect::Postgres => Statement::new(format!("SELECT {}", wake_some("1", "id <> $1")))
+            .bind(process_id)
+            .execute(conn),
+        Dialect::Sqlite => Ok(()),
     }
 }
 

@@ -4,6 +4,8 @@
 //! nobody has to look while nothing happens.
 
 use crate::clock;
+use crate::db::conn::connection::Conn;
+use crate::db::conn::statement::Statement;
 use diesel::prelude::*;
 use diesel::sql_types::Integer;
 use std::path::Path;
@@ -131,8 +133,8 @@ impl Listener {
 }
 
 fn look(conn: &mut SqliteConnection) -> Result<i32, String> {
-    crate::db::conn::sql::cached(diesel::sql_query("PRAGMA data_version"))
-        .get_result::<Version>(conn)
+    Statement::new("PRAGMA data_version")
+        .get_result::<Version>(&mut Conn::Sqlite(conn))
         .map(|row| row.data_version)
         .map_err(|error| error.to_string())
 }

@@ -58,10 +58,8 @@ pub(crate) struct Want<'a> {
     pub(crate) ahead: bool,
     /// Where to begin to look, for each queue in order, or for all together.
     /// Missing ones begin at the beginning.
-    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) from: &'a [Mark],
     /// The id after which to look for wanted keys.
-    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) wanted_after: i64,
 }
 

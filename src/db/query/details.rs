@@ -1,11 +1,11 @@
 //! One job with all that is kept of it, for people.
 
-use crate::db::conn::connection::{Conn, on};
+use crate::db::conn::connection::Conn;
 use crate::db::conn::lossy::Lossy;
-use crate::db::conn::sql::{cached, sql};
+use crate::db::conn::statement::Statement;
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Nullable, Text, Timestamp};
+use diesel::sql_types::{Nullable, Text, Timestamp};
 
 /// What the row of a job says, beyond what everybody may see of it.
 #[derive(Debug, QueryableByName)]
@@ -21,13 +21,9 @@ pub(crate) struct Row {
 
 /// Reads the row of a job. `None`: it is gone.
 pub(crate) fn job(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<Row>> {
-    let text = conn.write(
-        "SELECT coalesce(arguments, 'null') AS arguments, {moment created_at} AS created_at, {moment scheduled_at} AS scheduled_at \
-         FROM solid_queue_jobs WHERE id = $1",
-    );
-    on!(conn, |c| cached(sql(text).bind::<BigInt, _>(job))
-        .get_result(c))
-    .optional()
+    let text = "SELECT coalesce(arguments, 'null') AS arguments, {moment created_at} AS created_at, {moment scheduled_at} AS scheduled_at \
+         FROM solid_queue_jobs WHERE id = $1";
+    Statement::new(text).bind(job).get_result(conn).optional()
 }
 
 /// A step that a job has behind it.
@@ -43,12 +39,7 @@ pub(crate) struct Step {
 
 /// The first steps of a job, at most so many.
 pub(crate) fn steps(conn: &mut Conn<'_>, job: i64, most: i64) -> QueryResult<Vec<Step>> {
-    let text = conn.write(
-        "SELECT name, value, {moment created_at} AS created_at FROM windlass_steps WHERE job_id = $1 \
-         ORDER BY created_at, name LIMIT $2",
-    );
-    on!(conn, |c| cached(
-        sql(text).bind::<BigInt, _>(job).bind::<BigInt, _>(most)
-    )
-    .load(c))
+    let text = "SELECT name, value, {moment created_at} AS created_at FROM windlass_steps WHERE job_id = $1 \
+         ORDER BY created_at, name LIMIT $2";
+    Statement::new(text).bind(job).bind(most).load(conn)
 }

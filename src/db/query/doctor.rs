@@ -1,8 +1,9 @@
 //! What `windlass doctor` asks: only reading, one snapshot a question.
 
-use crate::db::conn::connection::{Conn, on};
-use crate::db::conn::sql::sql;
-use crate::db::schema::migrations::{self, MigrationDialect};
+use crate::db::conn::connection::Conn;
+use crate::db::conn::dialect::Dialect;
+use crate::db::conn::statement::Statement;
+use crate::db::schema::migrations;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Double, Integer, Nullable, Text};
 use std::collections::BTreeSet;
@@ -91,26 +92,17 @@ pub(crate) fn astray(conn: &mut Conn<'_>, rule: Rule) -> QueryResult<Astray> {
         "WITH astray AS ({}) SELECT id, (SELECT count(*) FROM astray) AS count FROM astray ORDER BY id LIMIT {FIRST}",
         rule.query()
     );
-    let rows: Vec<One> = on!(conn, |c| sql(text).load(c))?;
+    let rows: Vec<One> = Statement::new(text).unkept().load(conn)?;
     Ok(Astray {
         count: rows.first().map_or(0, |row| row.count),
         jobs: rows.iter().map(|row| row.id).collect(),
     })
 }
 
-fn dialect(conn: &Conn<'_>) -> MigrationDialect {
-    match conn {
-        #[cfg(feature = "postgres")]
-        Conn::Postgres(_) => MigrationDialect::Postgres,
-        #[cfg(feature = "sqlite")]
-        Conn::Sqlite(_) => MigrationDialect::Sqlite,
-    }
-}
-
 /// The migrations that the database lacks, and those that it has and this
 /// program does not know.
 pub(crate) fn migrations(conn: &mut Conn<'_>) -> crate::error::Result<(Vec<String>, Vec<String>)> {
-    let known = migrations::texts(dialect(conn)).into_iter();
+    let known = migrations::texts(conn.dialect()).into_iter();
     let known: BTreeSet<String> = known.map(|(version, _)| version).collect();
     let applied = migrations::applied(conn)?;
     let less = |a: &BTreeSet<String>, b: &BTreeSet<String>| a.difference(b).cloned().collect();
@@ -135,21 +127,19 @@ pub(crate) struct Version {
 }
 
 pub(crate) fn version(conn: &mut Conn<'_>) -> QueryResult<Version> {
-    let text = match conn {
-        #[cfg(feature = "postgres")]
-        Conn::Postgres(_) => {
+    let text = match conn.dialect() {
+        Dialect::Postgres => {
             "SELECT 'Postgres ' || current_setting('server_version') AS version, \
              current_setting('server_version_num')::integer AS number, 'server' AS journal, '' AS file"
         }
         // Older ones are refused when a connection is opened.
-        #[cfg(feature = "sqlite")]
-        Conn::Sqlite(_) => {
+        Dialect::Sqlite => {
             "SELECT 'SQLite ' || sqlite_version() AS version, 0 AS number, \
              (SELECT journal_mode FROM pragma_journal_mode) AS journal, \
              (SELECT file FROM pragma_database_list WHERE name = 'main') AS file"
         }
     };
-    on!(conn, |c| diesel::sql_query(text).get_result(c))
+    Statement::new(text).unkept().get_result(conn)
 }
 
 /// What waits, and what holds up the clearing of dead rows.
@@ -176,28 +166,26 @@ pub(crate) struct Load {
 
 pub(crate) fn load(conn: &mut Conn<'_>) -> QueryResult<Load> {
     let overdue = crate::db::conn::connection::age(conn, "min(scheduled_at)");
-    let oldest = match conn {
-        #[cfg(feature = "postgres")]
-        Conn::Postgres(_) => {
+    let oldest = match conn.dialect() {
+        Dialect::Postgres => {
             "SELECT extract(epoch FROM clock_timestamp() - xact_start)::float8 AS \"transaction\", \
              'pid ' || pid || coalesce(' (' || nullif(application_name, '') || ')', '') || ', ' || state AS holder \
              FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() \
              AND backend_type = 'client backend' AND xact_start IS NOT NULL ORDER BY xact_start LIMIT 1"
         }
-        #[cfg(feature = "sqlite")]
-        Conn::Sqlite(_) => {
+        Dialect::Sqlite => {
             "SELECT CAST(NULL AS double precision) AS \"transaction\", CAST(NULL AS text) AS holder"
         }
     };
-    let text = conn.write(&format!(
+    let text = format!(
         "SELECT (SELECT {overdue} FROM solid_queue_scheduled_executions WHERE scheduled_at <= {{now}}) AS overdue, \
          EXISTS (SELECT 1 FROM solid_queue_ready_executions r WHERE r.queue_name NOT IN \
            (SELECT p.queue_name FROM solid_queue_pauses p)) AS has_ready, \
          EXISTS (SELECT 1 FROM solid_queue_scheduled_executions) AS has_scheduled, \
          EXISTS (SELECT 1 FROM solid_queue_blocked_executions) AS has_blocked, oldest.* \
          FROM (SELECT 1) AS one LEFT JOIN ({oldest}) AS oldest ON true"
-    ));
-    on!(conn, |c| sql(text).get_result(c))
+    );
+    Statement::new(text).unkept().get_result(conn)
 }
 
 /// The recurring tasks of ours that are not paused.
@@ -231,11 +219,11 @@ struct TaskRow {
 /// seconds, by the database's clock.
 pub(crate) fn tasks(conn: &mut Conn<'_>, late: f64) -> QueryResult<Tasks> {
     let age = crate::db::conn::connection::age(conn, "next_run_at");
-    let text = conn.write(&format!(
+    let text = format!(
         "SELECT key, {age} AS seconds, declared_at IS NOT NULL AS is_declared FROM solid_queue_recurring_tasks \
          WHERE next_run_at IS NOT NULL AND paused_at IS NULL ORDER BY next_run_at, id"
-    ));
-    let rows: Vec<TaskRow> = on!(conn, |c| sql(text).load(c))?;
+    );
+    let rows: Vec<TaskRow> = Statement::new(text).unkept().load(conn)?;
     let known = rows.len() as i64;
     let is_late = |row: &TaskRow| row.seconds.is_some_and(|seconds| seconds > late);
     let mut overdue = rows.into_iter().filter(is_late);

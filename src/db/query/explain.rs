@@ -1,9 +1,9 @@
 //! What stands between a job and its run: the conditions that dispatching and
 //! claiming have, asked one by one.
 
-use crate::db::conn::connection::{Conn, age, on};
+use crate::db::conn::connection::{Conn, age};
 use crate::db::conn::lossy::Lossy;
-use crate::db::conn::sql::{cached, sql};
+use crate::db::conn::statement::Statement;
 use crate::db::table::progress::Note;
 use crate::db::table::unique_jobs::AGAIN as RESERVED;
 use chrono::NaiveDateTime;
@@ -22,14 +22,12 @@ struct Count {
 /// How many ready executions of its queue come before that of a job. `None`:
 /// it is not ready.
 pub(crate) fn ahead(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<u32>> {
-    let text = conn.write(&format!(
+    let text = format!(
         "SELECT (SELECT count(*) FROM (SELECT 1 FROM solid_queue_ready_executions o \
            WHERE o.queue_name = r.queue_name AND (o.priority, o.job_id) < (r.priority, r.job_id) LIMIT {MOST}) AS before) \
          AS count FROM solid_queue_ready_executions r WHERE r.job_id = $1"
-    ));
-    let found: Option<Count> = on!(conn, |c| cached(sql(text).bind::<BigInt, _>(job))
-        .get_result(c))
-    .optional()?;
+    );
+    let found: Option<Count> = Statement::new(text).bind(job).get_result(conn).optional()?;
     Ok(found.map(|row| u32::try_from(row.count).unwrap_or(MOST)))
 }
 
@@ -41,12 +39,11 @@ struct Since {
 
 /// Since when a queue is paused.
 pub(crate) fn paused_since(conn: &mut Conn<'_>, queue: &str) -> QueryResult<Option<NaiveDateTime>> {
-    let text = conn.write(
-        "SELECT coalesce({moment created_at}, {now}) AS since FROM solid_queue_pauses WHERE queue_name = $1",
-    );
-    let found: Option<Since> = on!(conn, |c| cached(sql(text).bind::<Text, _>(queue))
-        .get_result(c))
-    .optional()?;
+    let text = "SELECT coalesce({moment created_at}, {now}) AS since FROM solid_queue_pauses WHERE queue_name = $1";
+    let found: Option<Since> = Statement::new(text)
+        .bind(queue)
+        .get_result(conn)
+        .optional()?;
     Ok(found.and_then(|row| row.since))
 }
 
@@ -71,15 +68,12 @@ pub(crate) struct Able {
 /// count no heartbeats, only where they are of use to a job.
 pub(crate) fn able(conn: &mut Conn<'_>, kind: &str, with_ruby: bool) -> QueryResult<Vec<Able>> {
     let beat = age(conn, "p.last_heartbeat_at");
-    let text = conn.write(&format!(
+    let text = format!(
         "SELECT p.metadata, coalesce({beat}, 0) AS heartbeat_seconds, \
          (SELECT count(*) FROM solid_queue_claimed_executions c WHERE c.process_id = p.id) AS claimed, p.draining \
          FROM solid_queue_processes p WHERE p.kind = $1 AND ($2 OR p.heartbeat_seq IS NOT NULL) ORDER BY p.id"
-    ));
-    on!(conn, |c| cached(
-        sql(text).bind::<Text, _>(kind).bind::<Bool, _>(with_ruby)
-    )
-    .load(c))
+    );
+    Statement::new(text).bind(kind).bind(with_ruby).load(conn)
 }
 
 /// A claim, and the process that holds it.
@@ -114,17 +108,15 @@ impl Holder {
 pub(crate) fn holder(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<Holder>> {
     let held = age(conn, "c.created_at");
     let beat = age(conn, "p.last_heartbeat_at");
-    let text = conn.write(&format!(
+    let text = format!(
         "SELECT {{moment c.created_at}} AS since, coalesce({held}, 0) AS seconds, \
          {{moment c.cancel_requested_at}} AS cancel_requested_at, c.note, \
          p.name AS process_name, p.hostname, p.pid, \
          CASE WHEN p.id IS NOT NULL THEN coalesce({beat}, 0) END AS heartbeat_seconds \
          FROM solid_queue_claimed_executions c LEFT JOIN solid_queue_processes p ON p.id = c.process_id \
          WHERE c.job_id = $1"
-    ));
-    on!(conn, |c| cached(sql(text).bind::<BigInt, _>(job))
-        .get_result(c))
-    .optional()
+    );
+    Statement::new(text).bind(job).get_result(conn).optional()
 }
 
 /// What a job waits for that is blocked.
@@ -146,17 +138,15 @@ impl Blocked {
 
 /// What blocks a job. `None`: nothing does.
 pub(crate) fn blocked(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<Blocked>> {
-    let text = conn.write(&format!(
+    let text = format!(
         "SELECT b.concurrency_key, CASE WHEN b.concurrency_key = '{RESERVED}' THEN u.after_job_id ELSE ( \
            SELECT min(held.job_id) FROM ( \
              SELECT job_id FROM solid_queue_ready_executions r WHERE r.concurrency_key = b.concurrency_key UNION ALL \
              SELECT job_id FROM solid_queue_claimed_executions c WHERE c.concurrency_key = b.concurrency_key) AS held) \
            END AS after_job_id FROM solid_queue_blocked_executions b \
          LEFT JOIN windlass_unique_jobs u ON u.job_id = b.job_id WHERE b.job_id = $1"
-    ));
-    on!(conn, |c| cached(sql(text).bind::<BigInt, _>(job))
-        .get_result(c))
-    .optional()
+    );
+    Statement::new(text).bind(job).get_result(conn).optional()
 }
 
 #[derive(QueryableByName)]
@@ -169,11 +159,9 @@ struct Wait {
 /// below zero: until it is.
 pub(crate) fn due_for(conn: &mut Conn<'_>, job: i64) -> QueryResult<f64> {
     let since = conn.seconds("{moment scheduled_at}", "{now}");
-    let text = conn.write(&format!(
+    let text = format!(
         "SELECT {since} AS seconds FROM solid_queue_scheduled_executions WHERE job_id = $1"
-    ));
-    let found: Option<Wait> = on!(conn, |c| cached(sql(text).bind::<BigInt, _>(job))
-        .get_result(c))
-    .optional()?;
+    );
+    let found: Option<Wait> = Statement::new(text).bind(job).get_result(conn).optional()?;
     Ok(found.and_then(|row| row.seconds).unwrap_or_default())
 }

@@ -1,8 +1,8 @@
 //! One job as whoever enqueued it sees it, put together from all tables.
 
-use crate::db::conn::connection::{Conn, on};
+use crate::db::conn::connection::Conn;
 use crate::db::conn::lossy::Lossy;
-use crate::db::conn::sql::{cached, sql};
+use crate::db::conn::statement::Statement;
 use crate::db::model::outcome;
 use crate::db::model::state::JobState;
 use crate::db::query::jobs;
@@ -74,7 +74,7 @@ impl Job {
 pub(crate) fn job(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<Job>> {
     let [succeeded, claimed, other] =
         [JobState::Finished, JobState::Claimed, JobState::Failed].map(jobs::runs);
-    let text = conn.write(&format!(
+    let text = format!(
         "SELECT j.id AS job_id, j.class_name, j.queue_name, j.priority, j.attempts, j.unique_id, j.active_job_id IS NOT NULL AS of_ruby, \
          CASE WHEN c.id IS NOT NULL THEN {claimed} WHEN j.finished_at IS NULL \
            OR a.outcome IN ('cancelled', 'discarded') THEN {other} ELSE {succeeded} END AS runs, \
@@ -86,10 +86,8 @@ pub(crate) fn job(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<Job>> {
          LEFT JOIN solid_queue_failed_executions f ON f.job_id = j.id \
          LEFT JOIN windlass_attempts a ON a.id = (SELECT max(l.id) FROM windlass_attempts l WHERE l.job_id = j.id) \
          WHERE j.id = $1"
-    ));
-    on!(conn, |c| cached(sql(text).bind::<BigInt, _>(job))
-        .get_result(c))
-    .optional()
+    );
+    Statement::new(text).bind(job).get_result(conn).optional()
 }
 
 /// What is kept of the end of a job.
@@ -113,13 +111,9 @@ pub(crate) struct Kept {
 
 /// The result of a job, as long as it is good.
 pub(crate) fn kept(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<Kept>> {
-    let text = conn.write(
-        "SELECT class_name, unique_id, outcome, result, error, attempt, finished_at FROM windlass_results \
-         WHERE job_id = $1 AND expires_at > {now}",
-    );
-    on!(conn, |c| cached(sql(text).bind::<BigInt, _>(job))
-        .get_result(c))
-    .optional()
+    let text = "SELECT class_name, unique_id, outcome, result, error, attempt, finished_at FROM windlass_results \
+         WHERE job_id = $1 AND expires_at > {now}";
+    Statement::new(text).bind(job).get_result(conn).optional()
 }
 
 #[derive(QueryableByName)]
@@ -130,11 +124,10 @@ struct Newest {
 
 /// The job that was enqueued last with this unique id, of those that are known.
 pub(crate) fn with_unique_id(conn: &mut Conn<'_>, name: &str) -> QueryResult<Option<i64>> {
-    let text = conn.write(
-        "SELECT max(id) AS id FROM (SELECT max(id) AS id FROM solid_queue_jobs WHERE unique_id = $1 \
-         UNION ALL SELECT max(job_id) FROM windlass_results WHERE unique_id = $1 AND expires_at > {now}) AS known",
-    );
-    on!(conn, |c| cached(sql(text).bind::<Text, _>(name))
-        .get_result::<Newest>(c))
-    .map(|row| row.id)
+    let text = "SELECT max(id) AS id FROM (SELECT max(id) AS id FROM solid_queue_jobs WHERE unique_id = $1 \
+         UNION ALL SELECT max(job_id) FROM windlass_results WHERE unique_id = $1 AND expires_at > {now}) AS known";
+    Statement::new(text)
+        .bind(name)
+        .get_result::<Newest>(conn)
+        .map(|row| row.id)
 }

@@ -1,7 +1,9 @@
 //! Choosing jobs: for lists, for counts, and for what is done to many.
 
-use crate::db::conn::connection::{Conn, on};
-use crate::db::conn::sql::{cached, id_list, sql};
+use crate::db::conn::connection::Conn;
+use crate::db::conn::dialect::Dialect;
+use crate::db::conn::sql::id_list;
+use crate::db::conn::statement::Statement;
 use crate::db::model::state::JobState;
 use chrono::{DateTime, NaiveDateTime, Utc};
 use diesel::prelude::*;
@@ -27,11 +29,9 @@ fn conditions(conn: &Conn<'_>, state: JobState, filter: &Filter) -> String {
         None => "$1 IS NULL",
     };
     let contains = match (state, conn) {
-        (JobState::Failed, _) => match conn {
-            #[cfg(feature = "postgres")]
-            Conn::Postgres(_) => "strpos(e.error, $4) > 0",
-            #[cfg(feature = "sqlite")]
-            Conn::Sqlite(_) => "instr(e.error, $4) > 0",
+        (JobState::Failed, _) => match conn.dialect() {
+            Dialect::Postgres => "strpos(e.error, $4) > 0",
+            Dialect::Sqlite => "instr(e.error, $4) > 0",
         },
         _ => "false",
     };
@@ -63,15 +63,13 @@ fn joined(state: JobState) -> String {
     }
 }
 
-/// Binds `$1` to `$4`.
-macro_rules! bind_filter {
-    ($statement:expr, $filter:expr) => {
-        $statement
-            .bind::<Nullable<Text>, _>($filter.ids.as_deref().map(id_list))
-            .bind::<Nullable<Text>, _>(&$filter.class)
-            .bind::<Nullable<Text>, _>(&$filter.queue)
-            .bind::<Nullable<Text>, _>(&$filter.error)
-    };
+/// The statement with the values of `$1` to `$4`.
+fn filtered(text: String, filter: &Filter) -> Statement<'_> {
+    Statement::new(text)
+        .bind(filter.ids.as_deref().map(id_list))
+        .bind(&filter.class)
+        .bind(&filter.queue)
+        .bind(&filter.error)
 }
 
 #[derive(QueryableByName)]
@@ -83,8 +81,10 @@ struct Last {
 /// The last execution of a state: where a walk over them ends, so that what
 /// is moved there meanwhile is not met again.
 pub(crate) fn last(conn: &mut Conn<'_>, state: JobState) -> QueryResult<i64> {
-    let text = conn.write(&format!("SELECT max(id) AS last FROM {}", state.table()));
-    on!(conn, |c| cached(sql(text)).get_result::<Last>(c)).map(|row| row.last.unwrap_or(0))
+    let text = format!("SELECT max(id) AS last FROM {}", state.table());
+    Statement::new(text)
+        .get_result::<Last>(conn)
+        .map(|row| row.last.unwrap_or(0))
 }
 
 /// A job that a walk has met.
@@ -104,19 +104,17 @@ pub(crate) fn next(
     (after, last): (i64, i64),
     limit: usize,
 ) -> QueryResult<Vec<Met>> {
-    let text = conn.write(&format!(
+    let text = format!(
         "SELECT e.id AS execution_id, j.id AS job_id FROM {} WHERE {} AND e.id > $5 AND e.id <= $6 \
          ORDER BY e.id LIMIT $7",
         joined(state),
         conditions(conn, state, filter)
-    ));
-    on!(conn, |c| cached(
-        bind_filter!(sql(text), filter)
-            .bind::<BigInt, _>(after)
-            .bind::<BigInt, _>(last)
-            .bind::<BigInt, _>(limit as i64)
-    )
-    .load(c))
+    );
+    filtered(text, filter)
+        .bind(after)
+        .bind(last)
+        .bind(limit as i64)
+        .load(conn)
 }
 
 /// How many jobs of a class and a queue stand somewhere.
@@ -143,13 +141,13 @@ pub(crate) fn counts(
     state: JobState,
     filter: &Filter,
 ) -> QueryResult<Vec<JobCount>> {
-    let text = conn.write(&format!(
+    let text = format!(
         "SELECT j.class_name, j.queue_name, j.at_most_once, count(*) AS count FROM {} WHERE {} \
          GROUP BY j.class_name, j.queue_name, j.at_most_once ORDER BY j.class_name, j.queue_name",
         joined(state),
         conditions(conn, state, filter)
-    ));
-    on!(conn, |c| cached(bind_filter!(sql(text), filter)).load(c))
+    );
+    filtered(text, filter).load(conn)
 }
 
 /// A job in a list.
@@ -238,16 +236,13 @@ pub(crate) fn list(
         _ => "NULL",
     };
     let runs = runs(state);
-    let text = conn.write(&format!(
+    let text = format!(
         "SELECT j.id AS job_id, j.class_name, j.queue_name, j.priority, {runs} AS attempts, \
          coalesce({{moment j.created_at}}, {{now}}) AS created_at, coalesce({{moment {at}}}, {{now}}) AS at, {error} AS error FROM {} WHERE {} ORDER BY {order} LIMIT $5",
         joined(state),
         conditions(conn, state, filter)
-    ));
-    let rows: Vec<Row> = on!(conn, |c| cached(
-        bind_filter!(sql(text), filter).bind::<BigInt, _>(limit as i64)
-    )
-    .load(c))?;
+    );
+    let rows: Vec<Row> = filtered(text, filter).bind(limit as i64).load(conn)?;
     let jobs = rows.into_iter().map(|row| JobSummary {
         job_id: row.job_id,
         class_name: row.class_name,

@@ -1,7 +1,7 @@
 //! What `windlass status` shows: counts of each queue, and the processes.
 
-use crate::db::conn::connection::{Conn, age, on};
-use crate::db::conn::sql::{cached, sql};
+use crate::db::conn::connection::{Conn, age};
+use crate::db::conn::statement::Statement;
 use crate::db::table::progress::{Note, Progress};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Double, Integer, Nullable, Text};
@@ -97,7 +97,7 @@ pub struct RunStatus {
 pub(crate) fn queues(conn: &mut Conn<'_>) -> QueryResult<Vec<QueueStatus>> {
     let (waited, paused) = (age(conn, "oldest"), age(conn, "p.created_at"));
     // A claimed or failed execution knows its queue only through its job.
-    let text = conn.write(&format!(
+    let text = format!(
         "WITH counts AS ( \
            SELECT queue_name, count(*) AS ready, 0 AS scheduled, 0 AS claimed, 0 AS blocked, 0 AS failed, \
              min(created_at) AS oldest FROM solid_queue_ready_executions GROUP BY queue_name \
@@ -114,8 +114,8 @@ pub(crate) fn queues(conn: &mut Conn<'_>) -> QueryResult<Vec<QueueStatus>> {
          SELECT sums.queue_name, ready, scheduled, claimed, blocked, failed, {waited} AS oldest_ready_seconds, \
            p.id IS NOT NULL AS paused, p.paused_by, p.pause_reason, {paused} AS paused_seconds \
          FROM sums LEFT JOIN solid_queue_pauses p ON p.queue_name = sums.queue_name ORDER BY sums.queue_name"
-    ));
-    let mut queues: Vec<QueueStatus> = on!(conn, |c| cached(sql(text)).load(c))?;
+    );
+    let mut queues: Vec<QueueStatus> = Statement::new(text).load(conn)?;
     for queue in &mut queues {
         queue.oldest_ready_seconds = queue.oldest_ready_seconds.filter(|_| queue.ready > 0);
     }
@@ -162,12 +162,12 @@ struct Run {
 pub(crate) fn processes(conn: &mut Conn<'_>) -> QueryResult<Vec<ProcessStatus>> {
     let age_of_heartbeat = age(conn, "last_heartbeat_at");
     let age_of_row = age(conn, "created_at");
-    let text = conn.write(&format!(
+    let text = format!(
         "SELECT id, kind, name, hostname, pid, coalesce({age_of_heartbeat}, 0) AS heartbeat_seconds, draining, coalesce({age_of_row}, 0) AS age_seconds, metadata, \
          (SELECT count(*) FROM solid_queue_claimed_executions c WHERE c.process_id = solid_queue_processes.id) AS claimed \
          FROM solid_queue_processes ORDER BY hostname, kind, id"
-    ));
-    let rows: Vec<Row> = on!(conn, |c| cached(sql(text)).load(c))?;
+    );
+    let rows: Vec<Row> = Statement::new(text).load(conn)?;
     rows.into_iter()
         .map(|row| {
             let runs = if row.claimed > 0 {
@@ -199,12 +199,11 @@ pub(crate) fn processes(conn: &mut Conn<'_>) -> QueryResult<Vec<ProcessStatus>> 
 
 fn runs(conn: &mut Conn<'_>, process_id: i64) -> QueryResult<Vec<RunStatus>> {
     let age = age(conn, "c.created_at");
-    let text = conn.write(&format!(
+    let text = format!(
         "SELECT c.job_id, j.class_name, coalesce({age}, 0) AS seconds, c.note FROM solid_queue_claimed_executions c \
          JOIN solid_queue_jobs j ON j.id = c.job_id WHERE c.process_id = $1 ORDER BY c.id LIMIT 10"
-    ));
-    let runs: Vec<Run> = on!(conn, |c| cached(sql(text).bind::<BigInt, _>(process_id))
-        .load(c))?;
+    );
+    let runs: Vec<Run> = Statement::new(text).bind(process_id).load(conn)?;
     Ok(runs
         .into_iter()
         .map(|run| {

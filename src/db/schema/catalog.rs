@@ -1,6 +1,8 @@
 //! What a database has, as far as the items of the reference go.
 
-use crate::db::conn::connection::{Conn, on};
+use crate::db::conn::connection::Conn;
+use crate::db::conn::dialect::Dialect;
+use crate::db::conn::statement::Statement;
 use diesel::prelude::*;
 use diesel::sql_types::{Bool, Nullable, Text};
 
@@ -42,7 +44,6 @@ pub(crate) struct Catalog {
     pub(crate) others: Vec<Other>,
 }
 
-#[cfg(feature = "postgres")]
 const POSTGRES_COLUMNS: &str = "\
 SELECT c.relname::text AS of, a.attname::text AS name, format_type(a.atttypid, NULL) AS kind, \
   NOT a.attnotnull AS nullable, pg_get_expr(d.adbin, d.adrelid) AS standard, \
@@ -52,7 +53,6 @@ LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum \
 WHERE (c.relname LIKE 'solid\\_queue\\_%' OR c.relname LIKE 'windlass\\_%') AND c.relkind IN ('r', 'p') \
   AND pg_table_is_visible(c.oid) AND a.attnum > 0 AND NOT a.attisdropped";
 
-#[cfg(feature = "postgres")]
 const POSTGRES_OTHERS: &str = "\
 WITH ours AS (SELECT oid, relname::text AS name, reloptions FROM pg_class \
   WHERE (relname LIKE 'solid\\_queue\\_%' OR relname LIKE 'windlass\\_%') AND relkind IN ('r', 'p') \
@@ -66,29 +66,25 @@ UNION ALL SELECT 'option', t.name, split_part(o, '=', 1), true FROM ours t, unne
 UNION ALL SELECT 'function', '', proname::text, true FROM pg_proc \
   WHERE proname LIKE 'windlass\\_%' AND pg_function_is_visible(oid)";
 
-#[cfg(feature = "sqlite")]
 const SQLITE_COLUMNS: &str = "\
 SELECT m.name AS of, c.name AS name, lower(c.type) AS kind, NOT (c.\"notnull\" OR c.pk) AS nullable, \
   c.dflt_value AS standard, c.pk AND upper(m.sql) LIKE '%AUTOINCREMENT%' AS generated \
 FROM sqlite_schema m, pragma_table_xinfo(m.name) c WHERE m.type = 'table' \
   AND (m.name LIKE 'solid\\_queue\\_%' ESCAPE '\\' OR m.name LIKE 'windlass\\_%' ESCAPE '\\')";
 
-#[cfg(feature = "sqlite")]
 const SQLITE_OTHERS: &str = "SELECT type AS kind, tbl_name AS of, name, true AS valid FROM sqlite_schema \
  WHERE type IN ('index', 'trigger')";
 
 impl Catalog {
     /// Reads it: two queries, no lock that anything would wait for.
     pub(crate) fn read(conn: &mut Conn<'_>) -> QueryResult<Self> {
-        let (columns, others) = match conn {
-            #[cfg(feature = "postgres")]
-            Conn::Postgres(_) => (POSTGRES_COLUMNS, POSTGRES_OTHERS),
-            #[cfg(feature = "sqlite")]
-            Conn::Sqlite(_) => (SQLITE_COLUMNS, SQLITE_OTHERS),
+        let (columns, others) = match conn.dialect() {
+            Dialect::Postgres => (POSTGRES_COLUMNS, POSTGRES_OTHERS),
+            Dialect::Sqlite => (SQLITE_COLUMNS, SQLITE_OTHERS),
         };
         Ok(Catalog {
-            columns: on!(conn, |c| diesel::sql_query(columns).load(c))?,
-            others: on!(conn, |c| diesel::sql_query(others).load(c))?,
+            columns: Statement::new(columns).unkept().load(conn)?,
+            others: Statement::new(others).unkept().load(conn)?,
         })
     }
 

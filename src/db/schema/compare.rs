@@ -2,7 +2,7 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::schema::catalog::Catalog;
-use crate::db::schema::migrations::{self, MigrationDialect};
+use crate::db::schema::migrations;
 use crate::db::schema::plan::{Plan, Step};
 use crate::error::{Doing, Error, Result};
 
@@ -31,19 +31,10 @@ impl Migrated {
     }
 }
 
-fn dialect(conn: &Conn<'_>) -> MigrationDialect {
-    match conn {
-        #[cfg(feature = "postgres")]
-        Conn::Postgres(_) => MigrationDialect::Postgres,
-        #[cfg(feature = "sqlite")]
-        Conn::Sqlite(_) => MigrationDialect::Sqlite,
-    }
-}
-
 pub(crate) fn look(conn: &mut Conn<'_>) -> Result<Plan> {
     let applied = migrations::applied(conn)?;
     let catalog = Catalog::read(conn).doing("read the catalog of the database")?;
-    let dialect = dialect(conn);
+    let dialect = conn.dialect();
     Ok(Plan::new(
         dialect,
         &migrations::texts(dialect),

@@ -4,7 +4,9 @@
 //! application, whose `diesel migration revert` would then stumble over a
 //! version it does not know.
 
-use crate::db::conn::connection::{Conn, on};
+use crate::db::conn::connection::Conn;
+use crate::db::conn::dialect::Dialect;
+use crate::db::conn::statement::Statement;
 use crate::error::{Doing, Error, Result};
 use diesel::prelude::*;
 use std::collections::BTreeSet;
@@ -16,29 +18,34 @@ struct Found {
     found: bool,
 }
 
+#[derive(QueryableByName)]
+struct Applied {
+    #[diesel(sql_type = diesel::sql_types::Text)]
+    version: String,
+}
+
 pub(crate) fn applied(conn: &mut Conn<'_>) -> Result<BTreeSet<String>> {
-    use crate::db::schema::tables::windlass_schema_migrations::dsl;
-    let look = match conn {
-        #[cfg(feature = "postgres")]
-        Conn::Postgres(_) => {
+    let look = match conn.dialect() {
+        Dialect::Postgres => {
             "SELECT to_regclass('windlass_schema_migrations') IS NOT NULL AS found"
         }
-        #[cfg(feature = "sqlite")]
-        Conn::Sqlite(_) => {
+        Dialect::Sqlite => {
             "SELECT count(*) > 0 AS found FROM sqlite_schema WHERE name = 'windlass_schema_migrations'"
         }
     };
-    let exists = on!(conn, |c| diesel::sql_query(look).get_result::<Found>(c))
+    let exists = Statement::new(look)
+        .unkept()
+        .get_result::<Found>(conn)
         .doing("look for the version table")?
         .found;
     if !exists {
         return Ok(BTreeSet::new());
     }
-    on!(conn, |c| dsl::windlass_schema_migrations
-        .select(dsl::version)
-        .load::<String>(c))
-    .map(BTreeSet::from_iter)
-    .doing("read the version table")
+    let versions: Vec<Applied> = Statement::new("SELECT version FROM windlass_schema_migrations")
+        .unkept()
+        .load(conn)
+        .doing("read the version table")?;
+    Ok(versions.into_iter().map(|row| row.version).collect())
 }
 
 /// As the version table has it: the digits in front of the name.
@@ -47,150 +54,140 @@ pub(crate) fn version((_, directory, ..): &File) -> String {
     number.replace('-', "")
 }
 
-/// Which of the two databases a set of migration files is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum MigrationDialect {
-    /// For Postgres.
-    Postgres,
-    /// For SQLite.
-    Sqlite,
-}
-
 /// A migration, as text: `(directory, up.sql, down.sql)`.
-type File = (MigrationDialect, &'static str, &'static str, &'static str);
+type File = (Dialect, &'static str, &'static str, &'static str);
 
 /// All migrations, in order: the statements of this version need every one,
 /// and both databases have the same.
 pub(crate) const FILES: [File; 22] = [
     (
-        MigrationDialect::Postgres,
+        Dialect::Postgres,
         "2026-11-21-000001_solid_queue",
         include_str!("../../../migrations/postgres/2026-11-21-000001_solid_queue/up.sql"),
         include_str!("../../../migrations/postgres/2026-11-21-000001_solid_queue/down.sql"),
     ),
     (
-        MigrationDialect::Postgres,
+        Dialect::Postgres,
         "2026-11-21-000002_windlass",
         include_str!("../../../migrations/postgres/2026-11-21-000002_windlass/up.sql"),
         include_str!("../../../migrations/postgres/2026-11-21-000002_windlass/down.sql"),
     ),
     (
-        MigrationDialect::Postgres,
+        Dialect::Postgres,
         "2026-11-21-000003_policies",
         include_str!("../../../migrations/postgres/2026-11-21-000003_policies/up.sql"),
         include_str!("../../../migrations/postgres/2026-11-21-000003_policies/down.sql"),
     ),
     (
-        MigrationDialect::Postgres,
+        Dialect::Postgres,
         "2026-11-21-000005_names",
         include_str!("../../../migrations/postgres/2026-11-21-000005_names/up.sql"),
         include_str!("../../../migrations/postgres/2026-11-21-000005_names/down.sql"),
     ),
     (
-        MigrationDialect::Postgres,
+        Dialect::Postgres,
         "2026-11-21-000006_speed",
         include_str!("../../../migrations/postgres/2026-11-21-000006_speed/up.sql"),
         include_str!("../../../migrations/postgres/2026-11-21-000006_speed/down.sql"),
     ),
     (
-        MigrationDialect::Postgres,
+        Dialect::Postgres,
         "2026-11-21-000007_recurring",
         include_str!("../../../migrations/postgres/2026-11-21-000007_recurring/up.sql"),
         include_str!("../../../migrations/postgres/2026-11-21-000007_recurring/down.sql"),
     ),
     (
-        MigrationDialect::Postgres,
+        Dialect::Postgres,
         "2026-11-21-000008_pauses",
         include_str!("../../../migrations/postgres/2026-11-21-000008_pauses/up.sql"),
         include_str!("../../../migrations/postgres/2026-11-21-000008_pauses/down.sql"),
     ),
     (
-        MigrationDialect::Postgres,
+        Dialect::Postgres,
         "2026-11-21-000009_concurrency",
         include_str!("../../../migrations/postgres/2026-11-21-000009_concurrency/up.sql"),
         include_str!("../../../migrations/postgres/2026-11-21-000009_concurrency/down.sql"),
     ),
     (
-        MigrationDialect::Postgres,
+        Dialect::Postgres,
         "2026-11-21-000010_cheaper_ends",
         include_str!("../../../migrations/postgres/2026-11-21-000010_cheaper_ends/up.sql"),
         include_str!("../../../migrations/postgres/2026-11-21-000010_cheaper_ends/down.sql"),
     ),
     (
-        MigrationDialect::Postgres,
+        Dialect::Postgres,
         "2026-11-21-000013_classes",
         include_str!("../../../migrations/postgres/2026-11-21-000013_classes/up.sql"),
         include_str!("../../../migrations/postgres/2026-11-21-000013_classes/down.sql"),
     ),
     (
-        MigrationDialect::Postgres,
+        Dialect::Postgres,
         "2026-11-22-000001_channels",
         include_str!("../../../migrations/postgres/2026-11-22-000001_channels/up.sql"),
         include_str!("../../../migrations/postgres/2026-11-22-000001_channels/down.sql"),
     ),
     (
-        MigrationDialect::Sqlite,
+        Dialect::Sqlite,
         "2026-11-21-000001_solid_queue",
         include_str!("../../../migrations/sqlite/2026-11-21-000001_solid_queue/up.sql"),
         include_str!("../../../migrations/sqlite/2026-11-21-000001_solid_queue/down.sql"),
     ),
     (
-        MigrationDialect::Sqlite,
+        Dialect::Sqlite,
         "2026-11-21-000002_windlass",
         include_str!("../../../migrations/sqlite/2026-11-21-000002_windlass/up.sql"),
         include_str!("../../../migrations/sqlite/2026-11-21-000002_windlass/down.sql"),
     ),
     (
-        MigrationDialect::Sqlite,
+        Dialect::Sqlite,
         "2026-11-21-000003_policies",
         include_str!("../../../migrations/sqlite/2026-11-21-000003_policies/up.sql"),
         include_str!("../../../migrations/sqlite/2026-11-21-000003_policies/down.sql"),
     ),
     (
-        MigrationDialect::Sqlite,
+        Dialect::Sqlite,
         "2026-11-21-000005_names",
         include_str!("../../../migrations/sqlite/2026-11-21-000005_names/up.sql"),
         include_str!("../../../migrations/sqlite/2026-11-21-000005_names/down.sql"),
     ),
     (
-        MigrationDialect::Sqlite,
+        Dialect::Sqlite,
         "2026-11-21-000006_speed",
         include_str!("../../../migrations/sqlite/2026-11-21-000006_speed/up.sql"),
         include_str!("../../../migrations/sqlite/2026-11-21-000006_speed/down.sql"),
     ),
     (
-        MigrationDialect::Sqlite,
+        Dialect::Sqlite,
         "2026-11-21-000007_recurring",
         include_str!("../../../migrations/sqlite/2026-11-21-000007_recurring/up.sql"),
         include_str!("../../../migrations/sqlite/2026-11-21-000007_recurring/down.sql"),
     ),
     (
-        MigrationDialect::Sqlite,
+        Dialect::Sqlite,
         "2026-11-21-000008_pauses",
         include_str!("../../../migrations/sqlite/2026-11-21-000008_pauses/up.sql"),
         include_str!("../../../migrations/sqlite/2026-11-21-000008_pauses/down.sql"),
     ),
     (
-        MigrationDialect::Sqlite,
+        Dialect::Sqlite,
         "2026-11-21-000009_concurrency",
         include_str!("../../../migrations/sqlite/2026-11-21-000009_concurrency/up.sql"),
         include_str!("../../../migrations/sqlite/2026-11-21-000009_concurrency/down.sql"),
     ),
     (
-        MigrationDialect::Sqlite,
+        Dialect::Sqlite,
         "2026-11-21-000010_cheaper_ends",
         include_str!("../../../migrations/sqlite/2026-11-21-000010_cheaper_ends/up.sql"),
         include_str!("../../../migrations/sqlite/2026-11-21-000010_cheaper_ends/down.sql"),
     ),
     (
-        MigrationDialect::Sqlite,
+        Dialect::Sqlite,
         "2026-11-21-000013_classes",
         include_str!("../../../migrations/sqlite/2026-11-21-000013_classes/up.sql"),
         include_str!("../../../migrations/sqlite/2026-11-21-000013_classes/down.sql"),
     ),
     (
-        MigrationDialect::Sqlite,
+        Dialect::Sqlite,
         "2026-11-22-000001_channels",
         include_str!("../../../migrations/sqlite/2026-11-22-000001_channels/up.sql"),
         include_str!("../../../migrations/sqlite/2026-11-22-000001_channels/down.sql"),
@@ -199,7 +196,7 @@ pub(crate) const FILES: [File; 22] = [
 
 /// The migrations for a database of this kind, in order: the version and the
 /// statements of each.
-pub(crate) fn texts(dialect: MigrationDialect) -> Vec<(String, &'static str)> {
+pub(crate) fn texts(dialect: Dialect) -> Vec<(String, &'static str)> {
     let files = FILES.iter().filter(|file| file.0 == dialect);
     files.map(|file| (version(file), file.2)).collect()
 }
@@ -210,7 +207,7 @@ pub(crate) fn texts(dialect: MigrationDialect) -> Vec<(String, &'static str)> {
 ///
 /// # Errors
 /// When a file cannot be written.
-pub fn copy(dialect: MigrationDialect, directory: &Path) -> Result<Vec<PathBuf>> {
+pub fn copy(dialect: Dialect, directory: &Path) -> Result<Vec<PathBuf>> {
     let mut copies = copy_all(dialect, directory)?;
     copies.retain(|copied| copied.outcome == Outcome::Written);
     Ok(copies.into_iter().map(|copied| copied.directory).collect())
@@ -236,7 +233,7 @@ pub(crate) enum Outcome {
 }
 
 /// Like [`copy`], and tells of what existed.
-pub(crate) fn copy_all(dialect: MigrationDialect, directory: &Path) -> Result<Vec<Copied>> {
+pub(crate) fn copy_all(dialect: Dialect, directory: &Path) -> Result<Vec<Copied>> {
     let files = FILES.iter().filter(|file| file.0 == dialect);
     files
         .map(|(_, name, up, down)| {

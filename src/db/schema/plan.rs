@@ -1,7 +1,7 @@
 //! What a database lacks, and the statements that complete it.
 
+use crate::db::conn::dialect::Dialect;
 use crate::db::schema::catalog::{Catalog, Column};
-use crate::db::schema::migrations::MigrationDialect;
 use crate::db::schema::reference::{self, Change, Item, Kind};
 use std::collections::BTreeSet;
 
@@ -67,7 +67,7 @@ impl Plan {
 
     /// Compares what there is with what the migrations lead to.
     pub(crate) fn new(
-        dialect: MigrationDialect,
+        dialect: Dialect,
         files: &[(String, &'static str)],
         applied: &BTreeSet<String>,
         catalog: &Catalog,
@@ -150,7 +150,7 @@ fn remainder(version: &str, text: &str, catalog: &Catalog) -> Vec<Step> {
 }
 
 /// What has to be done for an item. `None` when it is there.
-fn step(dialect: MigrationDialect, item: &Item, items: &[Item], catalog: &Catalog) -> Option<Step> {
+fn step(dialect: Dialect, item: &Item, items: &[Item], catalog: &Catalog) -> Option<Step> {
     let Item {
         table, name, text, ..
     } = item;
@@ -227,18 +227,18 @@ fn create(item: &Item, items: &[Item]) -> Act {
 }
 
 /// Types that serve each other's values.
-fn family(dialect: MigrationDialect, kind: &str) -> &str {
+fn family(dialect: Dialect, kind: &str) -> &str {
     let kind = kind.split('(').next().unwrap_or(kind).trim();
     match (dialect, kind) {
         (_, "varchar" | "character varying" | "text" | "char" | "character") => "text",
         (_, "timestamp" | "timestamp without time zone" | "datetime") => "timestamp",
-        (MigrationDialect::Sqlite, "integer" | "bigint" | "boolean" | "int") => "integer",
+        (Dialect::Sqlite, "integer" | "bigint" | "boolean" | "int") => "integer",
         (_, kind) => kind,
     }
 }
 
 /// What is to be changed of a column that is there.
-fn differing(dialect: MigrationDialect, item: &Item, found: &Column) -> Option<Step> {
+fn differing(dialect: Dialect, item: &Item, found: &Column) -> Option<Step> {
     let place = format!("{}.{}", item.table, item.name);
     if family(dialect, item.type_name()) != family(dialect, &found.kind) {
         let fault = format!("is {}, not {}", found.kind, item.type_name());
@@ -288,10 +288,10 @@ fn changing(item: &Item, what: String, fault: String, acts: Vec<Act>) -> Step {
 }
 
 /// Ids have to be given by the database, and never twice.
-fn generating(dialect: MigrationDialect, item: &Item, place: &str) -> Step {
+fn generating(dialect: Dialect, item: &Item, place: &str) -> Step {
     let (what, acts) = match dialect {
-        MigrationDialect::Postgres => ("identity", identity(&item.table, &item.name)),
-        MigrationDialect::Sqlite => ("AUTOINCREMENT", Vec::new()),
+        Dialect::Postgres => ("identity", identity(&item.table, &item.name)),
+        Dialect::Sqlite => ("AUTOINCREMENT", Vec::new()),
     };
     changing(
         item,
@@ -315,7 +315,7 @@ fn identity(table: &str, column: &str) -> Vec<Act> {
 }
 
 fn define(
-    dialect: MigrationDialect,
+    dialect: Dialect,
     item: &Item,
     has_default: bool,
     is_loose: bool,
@@ -331,7 +331,7 @@ fn define(
     ));
     let fill = is_loose.then_some(fill);
     match dialect {
-        MigrationDialect::Sqlite => {
+        Dialect::Sqlite => {
             let define = Act::Define {
                 table: table.clone(),
                 column: name.clone(),
@@ -339,7 +339,7 @@ fn define(
             };
             fill.into_iter().chain([define]).collect()
         }
-        MigrationDialect::Postgres => {
+        Dialect::Postgres => {
             let set = (!has_default).then(|| alter(format!("SET DEFAULT {default}")));
             let strict = is_loose.then(|| alter("SET NOT NULL".to_owned()));
             let loose = is_strict.then(|| alter("DROP NOT NULL".to_owned()));

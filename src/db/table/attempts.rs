@@ -1,12 +1,13 @@
 //! `windlass_attempts`: how runs ended that did not succeed, and what the end
 //! of one means for its job.
 
-use crate::db::conn::connection::{Conn, on};
-use crate::db::conn::sql::{cached, id_list, micros, sql, timestamp};
+use crate::db::conn::connection::Conn;
+use crate::db::conn::sql::{id_list, micros, timestamp};
+use crate::db::conn::statement::Statement;
 use crate::db::model::outcome::{AttemptOutcome, Began, EndedRun, Failure};
 use chrono::{DateTime, NaiveDateTime, Utc};
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Integer, Nullable, Text, Timestamp};
+use diesel::sql_types::{Integer, Nullable, Text, Timestamp};
 use serde::Serialize;
 
 /// How many attempts of a job are kept.
@@ -73,7 +74,7 @@ pub(crate) fn insert(conn: &mut Conn<'_>, new: &[NewAttempt<'_>]) -> QueryResult
             "(SELECT {column} FROM solid_queue_processes WHERE id = CAST(value ->> 9 AS bigint))"
         )
     };
-    let text = conn.write(&format!(
+    let text = format!(
         "INSERT INTO windlass_attempts (job_id, claim_id, attempt, outcome, kind, message, place, \
            started_at, process_name, hostname, pid, ended_at) \
          SELECT CAST(value ->> 0 AS bigint), CAST(value ->> 1 AS bigint), CAST(value ->> 2 AS integer), \
@@ -83,22 +84,17 @@ pub(crate) fn insert(conn: &mut Conn<'_>, new: &[NewAttempt<'_>]) -> QueryResult
         of_process("name"),
         of_process("hostname"),
         of_process("pid"),
-    ));
-    let rows = serde_json::to_string(new).unwrap_or_default();
-    on!(conn, |c| cached(sql(text).bind::<Text, _>(&rows))
-        .execute(c))?;
-    let jobs: Vec<i64> = new.iter().map(|attempt| attempt.0).collect();
-    let text = conn.write(
-        "DELETE FROM windlass_attempts WHERE job_id IN {in $1} AND id <= \
-         (SELECT older.id FROM windlass_attempts older WHERE older.job_id = windlass_attempts.job_id \
-          ORDER BY older.id DESC LIMIT 1 OFFSET $2)",
     );
-    on!(conn, |c| cached(
-        sql(text)
-            .bind::<Text, _>(id_list(&jobs))
-            .bind::<BigInt, _>(KEPT)
-    )
-    .execute(c))
+    let rows = serde_json::to_string(new).unwrap_or_default();
+    Statement::new(text).bind(&rows).execute(conn)?;
+    let jobs: Vec<i64> = new.iter().map(|attempt| attempt.0).collect();
+    let text = "DELETE FROM windlass_attempts WHERE job_id IN {in $1} AND id <= \
+         (SELECT older.id FROM windlass_attempts older WHERE older.job_id = windlass_attempts.job_id \
+          ORDER BY older.id DESC LIMIT 1 OFFSET $2)";
+    Statement::new(text)
+        .bind(id_list(&jobs))
+        .bind(KEPT)
+        .execute(conn)
 }
 
 /// Writes down that jobs have ended before anybody had begun them.
@@ -108,19 +104,14 @@ pub(crate) fn insert_waiting(
     outcome: AttemptOutcome,
     failure: &Failure,
 ) -> QueryResult<()> {
-    let text = conn.write(
-        "INSERT INTO windlass_attempts (job_id, claim_id, attempt, outcome, kind, message, ended_at) \
-         SELECT id, 0, attempts, $1, $2, $3, {now} FROM solid_queue_jobs WHERE id IN {in $4} ORDER BY id",
-    );
-    on!(conn, |c| cached(
-        sql(text)
-            .bind::<Text, _>(outcome.column())
-            .bind::<Text, _>(&failure.kind)
-            .bind::<Text, _>(&failure.message)
-            .bind::<Text, _>(id_list(jobs))
-    )
-    .execute(c))
-    .map(drop)
+    let text = "INSERT INTO windlass_attempts (job_id, claim_id, attempt, outcome, kind, message, ended_at) \
+         SELECT id, 0, attempts, $1, $2, $3, {now} FROM solid_queue_jobs WHERE id IN {in $4} ORDER BY id";
+    Statement::new(text)
+        .bind(outcome.column())
+        .bind(&failure.kind)
+        .bind(&failure.message)
+        .bind(id_list(jobs))
+        .execute(conn)
 }
 
 /// An attempt at a job that did not succeed.
@@ -177,13 +168,10 @@ struct Row {
 
 /// The attempts that are kept of a job, the newest first.
 pub(crate) fn of_job(conn: &mut Conn<'_>, job_id: i64) -> QueryResult<Vec<Attempt>> {
-    let text = conn.write(
-        "SELECT attempt, outcome, kind, message, place, process_name, hostname, pid, \
+    let text = "SELECT attempt, outcome, kind, message, place, process_name, hostname, pid, \
            {moment started_at} AS started_at, coalesce({moment ended_at}, {now}) AS ended_at \
-         FROM windlass_attempts WHERE job_id = $1 ORDER BY id DESC",
-    );
-    let rows: Vec<Row> = on!(conn, |c| cached(sql(text).bind::<BigInt, _>(job_id))
-        .load(c))?;
+         FROM windlass_attempts WHERE job_id = $1 ORDER BY id DESC";
+    let rows: Vec<Row> = Statement::new(text).bind(job_id).load(conn)?;
     Ok(rows
         .into_iter()
         .map(|row| Attempt {

@@ -10,12 +10,13 @@
 //! whole of the key in order, leads past all that was claimed since: 300 ms
 //! after three million jobs, for each statement.
 
-use crate::db::conn::connection::{Conn, on};
-use crate::db::conn::sql::{cached, id_list, sql};
+use crate::db::conn::connection::Conn;
+use crate::db::conn::sql::id_list;
+use crate::db::conn::statement::Statement;
 use crate::db::model::claim::Ended;
 use crate::db::table::wanted_keys;
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Text};
+use diesel::sql_types::BigInt;
 use std::collections::HashSet;
 
 /// What to do about claims that another transaction has locked.
@@ -26,7 +27,6 @@ pub(crate) enum Locks {
 }
 
 impl Locks {
-    #[cfg(feature = "postgres")]
     pub(crate) fn skip(self) -> &'static str {
         match self {
             Locks::Wait => "",
@@ -65,16 +65,12 @@ impl Written {
             .copied()
             .filter(|claim| !ended.contains(claim))
             .collect();
-        let text = conn.write(
-            "SELECT id AS claim_id, job_id, false AS cancelled, concurrency_key \
-             FROM solid_queue_claimed_executions WHERE process_id + 0 = $1 AND id IN {in $2}",
-        );
-        let held: Vec<Ended> = on!(conn, |c| cached(
-            sql(text)
-                .bind::<BigInt, _>(process_id)
-                .bind::<Text, _>(id_list(&rest))
-        )
-        .load(c))?;
+        let text = "SELECT id AS claim_id, job_id, false AS cancelled, concurrency_key \
+             FROM solid_queue_claimed_executions WHERE process_id + 0 = $1 AND id IN {in $2}";
+        let held: Vec<Ended> = Statement::new(text)
+            .bind(process_id)
+            .bind(id_list(&rest))
+            .load(conn)?;
         Ok(Written {
             accepted,
             busy: claim_ids(held),
@@ -88,18 +84,14 @@ pub(crate) fn claim_ids(rows: Vec<Ended>) -> Vec<i64> {
 
 /// Notes claims as begun, and returns those that were still held.
 pub(crate) fn begin(conn: &mut Conn<'_>, process_id: i64, claims: &[i64]) -> QueryResult<Vec<i64>> {
-    let text = conn.write(
-        "WITH held AS MATERIALIZED (SELECT id FROM solid_queue_claimed_executions \
+    let text = "WITH held AS MATERIALIZED (SELECT id FROM solid_queue_claimed_executions \
            WHERE process_id + 0 = $1 AND id IN {in $2} ORDER BY id + 0 {lock}) \
          UPDATE solid_queue_claimed_executions SET started_at = {now} WHERE id IN {in SELECT id FROM held} \
-         RETURNING id AS claim_id, job_id, false AS cancelled, concurrency_key",
-    );
-    let begun: Vec<Ended> = on!(conn, |c| cached(
-        sql(text)
-            .bind::<BigInt, _>(process_id)
-            .bind::<Text, _>(id_list(claims))
-    )
-    .load(c))?;
+         RETURNING id AS claim_id, job_id, false AS cancelled, concurrency_key";
+    let begun: Vec<Ended> = Statement::new(text)
+        .bind(process_id)
+        .bind(id_list(claims))
+        .load(conn)?;
     Ok(claim_ids(begun))
 }
 
@@ -134,18 +126,16 @@ fn end_by(
         Locks::Wait => "{lock}",
         Locks::Skip => "{lock skip}",
     };
-    let text = conn.write(&format!(
+    let text = format!(
         "WITH held AS MATERIALIZED (SELECT id FROM solid_queue_claimed_executions \
            WHERE process_id + 0 = $1 AND id IN {{in $2}} ORDER BY id + 0 {lock}) \
          DELETE FROM solid_queue_claimed_executions WHERE id IN {{in SELECT id FROM held}} \
          RETURNING id AS claim_id, job_id, cancel_requested_at IS NOT NULL AS cancelled, concurrency_key"
-    ));
-    let ended: Vec<Ended> = on!(conn, |c| cached(
-        sql(text)
-            .bind::<BigInt, _>(process_id)
-            .bind::<Text, _>(id_list(claims))
-    )
-    .load(c))?;
+    );
+    let ended: Vec<Ended> = Statement::new(text)
+        .bind(process_id)
+        .bind(id_list(claims))
+        .load(conn)?;
     // Whatever the way in which it ends, its slot is free.
     let keys = ended.iter().filter_map(|row| row.concurrency_key.clone());
     wanted_keys::want(conn, &keys.collect())?;
@@ -162,16 +152,22 @@ pub(crate) fn drop_orphans(
     end(conn, process_id, claims).map(drop)
 }
 
+#[derive(QueryableByName)]
+struct Held {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+    #[diesel(sql_type = BigInt)]
+    job_id: i64,
+}
+
 /// The claims that the database holds for a process, as `(claim, job)`: what
 /// a worker compares with its memory.
 pub(crate) fn held_by(conn: &mut Conn<'_>, process_id: i64) -> QueryResult<Vec<(i64, i64)>> {
-    use crate::db::schema::tables::solid_queue_claimed_executions::dsl;
     // Not sorted by the database, which would read all claims in the order of
     // their ids, dead ones too, where a sort is made to look dear to it.
-    let mut held: Vec<(i64, i64)> = on!(conn, |c| dsl::solid_queue_claimed_executions
-        .select((dsl::id, dsl::job_id))
-        .filter(dsl::process_id.eq(process_id))
-        .load(c))?;
+    let text = "SELECT id, job_id FROM solid_queue_claimed_executions WHERE process_id = $1";
+    let held: Vec<Held> = Statement::new(text).bind(process_id).load(conn)?;
+    let mut held: Vec<(i64, i64)> = held.into_iter().map(|row| (row.id, row.job_id)).collect();
     held.sort_unstable();
     Ok(held)
 }

@@ -1,10 +1,11 @@
 //! `windlass_classes`: the classes that workers perform, and which fields of
 //! their arguments are secret.
 
-use crate::db::conn::connection::{Conn, on};
-use crate::db::conn::sql::{cached, micros, sql};
+use crate::db::conn::connection::Conn;
+use crate::db::conn::sql::micros;
+use crate::db::conn::statement::Statement;
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Text};
+use diesel::sql_types::Text;
 use serde::Serialize;
 use std::time::Duration;
 
@@ -22,21 +23,16 @@ pub(crate) struct NewClass(
 /// were written lately, are left as they are.
 pub(crate) fn see(conn: &mut Conn<'_>, classes: &[NewClass]) -> QueryResult<()> {
     const LATELY: Duration = Duration::from_secs(3600);
-    let text = conn.write(
-        "INSERT INTO windlass_classes (class_name, queue_name, redact, seen_at) \
+    let text = "INSERT INTO windlass_classes (class_name, queue_name, redact, seen_at) \
          SELECT value ->> 0, value ->> 1, value ->> 2, {now} FROM {rows $1} WHERE true ORDER BY 1 \
          ON CONFLICT (class_name) DO UPDATE SET queue_name = excluded.queue_name, redact = excluded.redact, \
            seen_at = excluded.seen_at WHERE windlass_classes.queue_name <> excluded.queue_name \
-           OR windlass_classes.redact <> excluded.redact OR windlass_classes.seen_at <= {later $2}",
-    );
+           OR windlass_classes.redact <> excluded.redact OR windlass_classes.seen_at <= {later $2}";
     let rows = serde_json::to_string(classes).unwrap_or_default();
-    on!(conn, |c| cached(
-        sql(text)
-            .bind::<Text, _>(&rows)
-            .bind::<BigInt, _>(-micros(LATELY))
-    )
-    .execute(c))
-    .map(drop)
+    Statement::new(text)
+        .bind(&rows)
+        .bind(-micros(LATELY))
+        .execute(conn)
 }
 
 #[derive(QueryableByName)]
@@ -49,19 +45,19 @@ struct Row {
 /// or what it said cannot be read.
 pub(crate) fn redact(conn: &mut Conn<'_>, class_name: &str) -> QueryResult<Option<Vec<String>>> {
     let text = "SELECT redact FROM windlass_classes WHERE class_name = $1";
-    let row: Option<Row> = on!(conn, |c| cached(
-        sql(text.to_owned()).bind::<Text, _>(class_name)
-    )
-    .get_result(c))
-    .optional()?;
+    let row: Option<Row> = Statement::new(text)
+        .bind(class_name)
+        .get_result(conn)
+        .optional()?;
     Ok(row.and_then(|row| serde_json::from_str(&row.redact).ok()))
 }
 
 /// Takes away the classes that no worker has named for that long, and says how
 /// many.
 pub(crate) fn forget(conn: &mut Conn<'_>, age: Duration) -> QueryResult<usize> {
-    let text = conn.write("DELETE FROM windlass_classes WHERE seen_at <= {later $1}");
-    on!(conn, |c| sql(text)
-        .bind::<BigInt, _>(-micros(age))
-        .execute(c))
+    let text = "DELETE FROM windlass_classes WHERE seen_at <= {later $1}";
+    Statement::new(text)
+        .bind(-micros(age))
+        .unkept()
+        .changes(conn)
 }

@@ -1,10 +1,9 @@
 //! `solid_queue_failed_executions`: why a job failed.
 
-use crate::db::conn::connection::{Conn, on};
-use crate::db::conn::sql::{cached, sql};
+use crate::db::conn::connection::Conn;
+use crate::db::conn::statement::Statement;
 use crate::db::model::outcome::Failure;
 use diesel::prelude::*;
-use diesel::sql_types::Text;
 
 /// Records why jobs failed. A failed execution that is there already would be
 /// a leftover: the newer reason wins. A job that was deleted meanwhile has none.
@@ -12,17 +11,14 @@ pub(crate) fn insert(conn: &mut Conn<'_>, failures: &[(i64, &Failure)]) -> Query
     if failures.is_empty() {
         return Ok(());
     }
-    let text = conn.write(
-        "INSERT INTO solid_queue_failed_executions (job_id, error, created_at) \
+    let text = "INSERT INTO solid_queue_failed_executions (job_id, error, created_at) \
          SELECT j.id, value ->> 1, {now} FROM {rows $1} CROSS JOIN solid_queue_jobs j \
          WHERE j.id = CAST(value ->> 0 AS bigint) ORDER BY j.id + 0 \
-         ON CONFLICT (job_id) DO UPDATE SET error = excluded.error, created_at = excluded.created_at",
-    );
+         ON CONFLICT (job_id) DO UPDATE SET error = excluded.error, created_at = excluded.created_at";
     let rows: Vec<(i64, String)> = failures
         .iter()
         .map(|(job, failure)| (*job, failure.to_json()))
         .collect();
     let rows = serde_json::to_string(&rows).unwrap_or_default();
-    on!(conn, |c| cached(sql(text).bind::<Text, _>(&rows))
-        .execute(c))
+    Statement::new(text).bind(&rows).execute(conn)
 }

@@ -1,8 +1,9 @@
 //! `solid_queue_jobs`: enqueueing, and looking a job up.
 
-use crate::db::conn::connection::{Conn, on};
+use crate::db::conn::connection::Conn;
 use crate::db::conn::lossy::Lossy;
-use crate::db::conn::sql::{Id, cached, id_list, sql};
+use crate::db::conn::sql::{Id, id_list};
+use crate::db::conn::statement::Statement;
 use crate::db::model::outcome::{Hook, NewResult, ResultOutcome, StoredPolicy};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Integer, Nullable, Text};
@@ -22,9 +23,8 @@ pub(crate) fn claims_without_job(
     claims: &[(i64, i64)],
 ) -> QueryResult<Vec<i64>> {
     let jobs: Vec<i64> = claims.iter().map(|(_, job)| *job).collect();
-    let text = conn.write("SELECT id FROM solid_queue_jobs WHERE id IN {in $1}");
-    let there: Vec<Id> = on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(&jobs)))
-        .load(c))?;
+    let text = "SELECT id FROM solid_queue_jobs WHERE id IN {in $1}";
+    let there: Vec<Id> = Statement::new(text).bind(id_list(&jobs)).load(conn)?;
     Ok(claims
         .iter()
         .filter(|(_, job)| there.iter().all(|row| row.id != *job))
@@ -45,11 +45,8 @@ pub(crate) fn ended_by_owner(conn: &mut Conn<'_>, claim: (i64, i64)) -> QueryRes
 /// worker asks after an ending whose COMMIT got no answer.
 pub(crate) fn ended_claims(conn: &mut Conn<'_>, claims: &[(i64, i64)]) -> QueryResult<Vec<i64>> {
     let jobs: Vec<i64> = claims.iter().map(|(_, job)| *job).collect();
-    let text = conn.write(
-        "SELECT last_claim_id FROM solid_queue_jobs WHERE id IN {in $1} AND last_claim_id IS NOT NULL",
-    );
-    let ended: Vec<LastClaim> = on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(&jobs)))
-        .load(c))?;
+    let text = "SELECT last_claim_id FROM solid_queue_jobs WHERE id IN {in $1} AND last_claim_id IS NOT NULL";
+    let ended: Vec<LastClaim> = Statement::new(text).bind(id_list(&jobs)).load(conn)?;
     Ok(ended
         .into_iter()
         .map(|row| row.last_claim_id)
@@ -107,12 +104,9 @@ impl EndedJob {
 
 /// Reads the rows of jobs whose claims have ended in this transaction.
 pub(crate) fn ended(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<EndedJob>> {
-    let text = conn.write(
-        "SELECT id, class_name, queue_name, unique_id, attempts, crash_count, policy FROM solid_queue_jobs \
-         WHERE id IN {in $1}",
-    );
-    on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
-        .load(c))
+    let text = "SELECT id, class_name, queue_name, unique_id, attempts, crash_count, policy FROM solid_queue_jobs \
+         WHERE id IN {in $1}";
+    Statement::new(text).bind(id_list(jobs)).load(conn)
 }
 
 #[derive(QueryableByName)]
@@ -128,11 +122,9 @@ pub(crate) fn arguments_of(
     conn: &mut Conn<'_>,
     jobs: &[i64],
 ) -> QueryResult<BTreeMap<i64, String>> {
-    let text = conn.write(
-        "SELECT id, arguments FROM solid_queue_jobs WHERE id IN {in $1} AND arguments IS NOT NULL",
-    );
-    let rows: Vec<Arguments> = on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
-        .load(c))?;
+    let text =
+        "SELECT id, arguments FROM solid_queue_jobs WHERE id IN {in $1} AND arguments IS NOT NULL";
+    let rows: Vec<Arguments> = Statement::new(text).bind(id_list(jobs)).load(conn)?;
     Ok(rows
         .into_iter()
         .map(|row| (row.id, row.arguments))
@@ -180,16 +172,13 @@ pub(crate) fn update_ended(conn: &mut Conn<'_>, updates: &[JobUpdate]) -> QueryR
             )
         })
         .collect();
-    let text = conn.write(
-        "UPDATE solid_queue_jobs SET \
+    let text = "UPDATE solid_queue_jobs SET \
            attempts = CASE WHEN CAST(value ->> 1 AS integer) = 1 THEN {next attempts} ELSE attempts END, \
            crash_count = CASE WHEN CAST(value ->> 2 AS integer) = 1 THEN {next crash_count} ELSE crash_count END, \
            last_claim_id = coalesce(CAST(value ->> 3 AS bigint), last_claim_id), \
            finished_at = CASE WHEN CAST(value ->> 4 AS integer) = 1 THEN {now} ELSE finished_at END, \
            updated_at = {now} \
-         FROM {rows $1} WHERE solid_queue_jobs.id = CAST(value ->> 0 AS bigint)",
-    );
+         FROM {rows $1} WHERE solid_queue_jobs.id = CAST(value ->> 0 AS bigint)";
     let rows = serde_json::to_string(&rows).unwrap_or_default();
-    on!(conn, |c| cached(sql(text).bind::<Text, _>(&rows))
-        .execute(c))
+    Statement::new(text).bind(&rows).execute(conn)
 }

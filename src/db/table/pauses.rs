@@ -1,10 +1,11 @@
 //! `solid_queue_pauses`: queues of which nobody takes jobs, and how full and
 //! how late a queue is.
 
-use crate::db::conn::connection::{Conn, on};
-use crate::db::conn::sql::{cached, sql};
+use crate::db::conn::connection::Conn;
+use crate::db::conn::statement::Statement;
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Double, Nullable, Text};
+use diesel::sql_types::{BigInt, Double, Nullable};
+use std::borrow::Cow;
 use std::time::Duration;
 
 #[derive(QueryableByName)]
@@ -24,24 +25,21 @@ struct Fill {
 
 /// How many jobs of a queue are ready.
 pub(crate) fn size(conn: &mut Conn<'_>, queue: &str) -> QueryResult<u64> {
-    let text = conn.write(
-        "SELECT count(*) AS size, CAST(NULL AS double precision) AS latency FROM solid_queue_ready_executions WHERE queue_name = $1",
-    );
+    let text = "SELECT count(*) AS size, CAST(NULL AS double precision) AS latency FROM solid_queue_ready_executions WHERE queue_name = $1";
     fill(conn, text, queue).map(|fill| u64::try_from(fill.size).unwrap_or(0))
 }
 
 /// How long the oldest ready job of a queue has been ready.
 pub(crate) fn latency(conn: &mut Conn<'_>, queue: &str) -> QueryResult<Option<Duration>> {
     let age = crate::db::conn::connection::age(conn, "min(created_at)");
-    let text = conn.write(&format!(
+    let text = format!(
         "SELECT CAST(0 AS bigint) AS size, {age} AS latency FROM solid_queue_ready_executions WHERE queue_name = $1"
-    ));
+    );
     let latency = fill(conn, text, queue)?.latency;
     // A clock that was set back makes it negative.
     Ok(latency.map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO)))
 }
 
-fn fill(conn: &mut Conn<'_>, text: String, queue: &str) -> QueryResult<Fill> {
-    on!(conn, |c| cached(sql(text).bind::<Text, _>(queue))
-        .get_result(c))
+fn fill(conn: &mut Conn<'_>, text: impl Into<Cow<'static, str>>, queue: &str) -> QueryResult<Fill> {
+    Statement::new(text).bind(queue).get_result(conn)
 }

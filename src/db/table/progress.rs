@@ -1,9 +1,10 @@
 //! The note of a claim: what its process tells of a job that runs.
 
-use crate::db::conn::connection::{Conn, on};
-use crate::db::conn::sql::{cached, sql};
+use crate::db::conn::connection::Conn;
+use crate::db::conn::dialect::Dialect;
+use crate::db::conn::statement::Statement;
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Text};
+use diesel::sql_types::BigInt;
 use serde::{Deserialize, Serialize};
 
 /// How far a running job is, by its own word.
@@ -59,9 +60,8 @@ pub(crate) fn write(
     process_id: i64,
     notes: &[(i64, &Note)],
 ) -> QueryResult<Vec<i64>> {
-    let text = conn.write(match conn {
-        #[cfg(feature = "postgres")]
-        Conn::Postgres(_) => {
+    let text = match conn.dialect() {
+        Dialect::Postgres => {
             "WITH told AS MATERIALIZED (SELECT (value ->> 0)::bigint AS id, value ->> 1 AS note \
                FROM json_array_elements($1::json)), \
              held AS MATERIALIZED (SELECT id FROM solid_queue_claimed_executions \
@@ -69,23 +69,20 @@ pub(crate) fn write(
              UPDATE solid_queue_claimed_executions c SET note = told.note FROM told \
              WHERE c.id IN {in SELECT id FROM held} AND c.id + 0 = told.id RETURNING c.id"
         }
-        #[cfg(feature = "sqlite")]
-        Conn::Sqlite(_) => {
+        Dialect::Sqlite => {
             "UPDATE solid_queue_claimed_executions SET note = told.value ->> 1 FROM json_each($1) AS told \
              WHERE solid_queue_claimed_executions.id = told.value ->> 0 AND process_id = $2 RETURNING id"
         }
-    });
+    };
     let told: Vec<(i64, String)> = notes
         .iter()
         .map(|(claim, note)| (*claim, serde_json::to_string(note).unwrap_or_default()))
         .collect();
     let told = serde_json::to_string(&told).unwrap_or_default();
-    let written: Vec<Id> = on!(conn, |c| cached(
-        sql(text)
-            .bind::<Text, _>(&told)
-            .bind::<BigInt, _>(process_id)
-    )
-    .load(c))?;
+    let written: Vec<Id> = Statement::new(text)
+        .bind(&told)
+        .bind(process_id)
+        .load(conn)?;
     Ok(written.into_iter().map(|row| row.id).collect())
 }
 

@@ -1,9 +1,10 @@
 //! The names of the queues that have ready executions, found by walking an
 //! index: one probe a name, however many executions wait.
 
-use crate::db::conn::connection::{Conn, on};
+use crate::db::conn::connection::Conn;
+use crate::db::conn::dialect::Dialect;
 use crate::db::conn::lossy::Lossy;
-use crate::db::conn::sql::{cached, sql};
+use crate::db::conn::statement::Statement;
 use diesel::prelude::*;
 use diesel::sql_types::{Bool, Text};
 
@@ -25,10 +26,8 @@ pub(crate) const WALK: &str = "WITH RECURSIVE walk(queue_name) AS ( \
 /// All names are walked: under most collations of Postgres those of one
 /// prefix do not stand together.
 pub(crate) fn queue_names(conn: &mut Conn<'_>, prefix: &str) -> QueryResult<Vec<String>> {
-    let text = conn.write(&format!(
-        "{WALK} SELECT queue_name FROM walk WHERE queue_name IS NOT NULL"
-    ));
-    let names: Vec<Name> = on!(conn, |c| cached(sql(text)).load(c))?;
+    let text = format!("{WALK} SELECT queue_name FROM walk WHERE queue_name IS NOT NULL");
+    let names: Vec<Name> = Statement::new(text).load(conn)?;
     Ok(names
         .into_iter()
         .map(|row| row.queue_name)
@@ -47,21 +46,21 @@ struct Crowded {
 pub(crate) fn are_pauses_crowded(conn: &mut Conn<'_>) -> QueryResult<bool> {
     // Pause by pause: whoever begins with the ready executions reads them all
     // to learn that nothing is paused.
-    let waiting = match conn {
-        #[cfg(feature = "postgres")]
-        Conn::Postgres(_) => {
+    let waiting = match conn.dialect() {
+        Dialect::Postgres => {
             "SELECT 1 FROM solid_queue_pauses p CROSS JOIN LATERAL ( \
                SELECT 1 FROM solid_queue_ready_executions r WHERE r.queue_name = p.queue_name LIMIT 1000) AS r"
         }
         // It keeps to the order of a CROSS JOIN.
-        #[cfg(feature = "sqlite")]
-        Conn::Sqlite(_) => {
+        Dialect::Sqlite => {
             "SELECT 1 FROM solid_queue_pauses p \
              CROSS JOIN solid_queue_ready_executions r WHERE r.queue_name = p.queue_name"
         }
     };
     let text = format!("SELECT count(*) >= 1000 AS crowded FROM ({waiting} LIMIT 1000) AS waiting");
-    on!(conn, |c| cached(sql(text)).get_result::<Crowded>(c)).map(|row| row.crowded)
+    Statement::new(text)
+        .get_result::<Crowded>(conn)
+        .map(|row| row.crowded)
 }
 
 /// The queues that are not paused: those first whose first execution is the
@@ -73,13 +72,13 @@ pub(crate) fn foremost(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
              ORDER BY r.priority, r.job_id LIMIT 1)"
         )
     };
-    let text = conn.write(&format!(
+    let text = format!(
         "{WALK}, heads AS (SELECT queue_name, {} AS priority, {} AS job_id FROM walk \
            WHERE queue_name IS NOT NULL AND queue_name NOT IN (SELECT queue_name FROM solid_queue_pauses)) \
          SELECT queue_name FROM heads WHERE job_id IS NOT NULL ORDER BY priority, job_id",
         first("priority"),
         first("job_id"),
-    ));
-    let names: Vec<Name> = on!(conn, |c| cached(sql(text)).load(c))?;
+    );
+    let names: Vec<Name> = Statement::new(text).load(conn)?;
     Ok(names.into_iter().map(|row| row.queue_name).collect())
 }

@@ -7,8 +7,9 @@
 //! task and time, say the same again, and to a Rails app too; but they go with
 //! their jobs, and `next_run_at` does not.
 
-use crate::db::conn::connection::{Conn, on};
-use crate::db::conn::sql::{cached, id_list, sql, timestamp};
+use crate::db::conn::connection::Conn;
+use crate::db::conn::sql::{id_list, timestamp};
+use crate::db::conn::statement::Statement;
 use crate::db::model::recurring::{Fired, Firing, Row};
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
@@ -27,16 +28,12 @@ struct Locked {
 /// Locks a task that is still as it was seen, without waiting for anybody who
 /// is at it, and returns the jobs that had not ended.
 pub(crate) fn lock(conn: &mut Conn<'_>, task: &Row) -> QueryResult<Option<Vec<i64>>> {
-    let text = conn.write(
-        "SELECT open_jobs FROM solid_queue_recurring_tasks WHERE id = $1 AND lock_version = $2 {lock skip}",
-    );
-    let locked: Option<Locked> = on!(conn, |c| cached(
-        sql(text)
-            .bind::<BigInt, _>(task.id)
-            .bind::<BigInt, _>(task.lock_version)
-    )
-    .get_result(c))
-    .optional()?;
+    let text = "SELECT open_jobs FROM solid_queue_recurring_tasks WHERE id = $1 AND lock_version = $2 {lock skip}";
+    let locked: Option<Locked> = Statement::new(text)
+        .bind(task.id)
+        .bind(task.lock_version)
+        .get_result(conn)
+        .optional()?;
     Ok(locked.map(|locked| ids(locked.open_jobs.as_deref())))
 }
 
@@ -56,12 +53,9 @@ pub(crate) fn unended(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>
     if jobs.is_empty() {
         return Ok(Vec::new());
     }
-    let text = conn.write(
-        "SELECT id FROM solid_queue_jobs j WHERE id IN {in $1} AND finished_at IS NULL \
-         AND NOT EXISTS (SELECT 1 FROM solid_queue_failed_executions f WHERE f.job_id = j.id) ORDER BY id",
-    );
-    let rows: Vec<Id> = on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
-        .load(c))?;
+    let text = "SELECT id FROM solid_queue_jobs j WHERE id IN {in $1} AND finished_at IS NULL \
+         AND NOT EXISTS (SELECT 1 FROM solid_queue_failed_executions f WHERE f.job_id = j.id) ORDER BY id";
+    let rows: Vec<Id> = Statement::new(text).bind(id_list(jobs)).load(conn)?;
     Ok(rows.into_iter().map(|row| row.id).collect())
 }
 
@@ -71,20 +65,16 @@ pub(crate) fn move_on(
     fired: &Fired,
     open: Option<String>,
 ) -> QueryResult<()> {
-    let text = conn.write(
-        "UPDATE solid_queue_recurring_tasks SET next_run_at = {time $1}, last_run_at = coalesce({time $2}, last_run_at), \
-         queued_run_at = {time $3}, open_jobs = $4, updated_at = {now}, lock_version = lock_version + 1 WHERE id = $5",
-    );
+    let text = "UPDATE solid_queue_recurring_tasks SET next_run_at = {time $1}, last_run_at = coalesce({time $2}, last_run_at), \
+         queued_run_at = {time $3}, open_jobs = $4, updated_at = {now}, lock_version = lock_version + 1 WHERE id = $5";
     let last = fired.jobs.iter().map(|(tick, _)| *tick).max();
-    on!(conn, |c| cached(
-        sql(text)
-            .bind::<Text, _>(timestamp(firing.next_run_at))
-            .bind::<Nullable<Text>, _>(last.map(timestamp))
-            .bind::<Nullable<Text>, _>(fired.queued.map(timestamp))
-            .bind::<Nullable<Text>, _>(open)
-            .bind::<BigInt, _>(firing.task.id)
-    )
-    .execute(c))
+    Statement::new(text)
+        .bind(timestamp(firing.next_run_at))
+        .bind(last.map(timestamp))
+        .bind(fired.queued.map(timestamp))
+        .bind(open)
+        .bind(firing.task.id)
+        .execute(conn)
 }
 
 /// Notes a job that the ticks after it must not overlap. The caller holds the
@@ -94,27 +84,21 @@ pub(crate) fn note_open(conn: &mut Conn<'_>, task: &Row, job: i64) -> QueryResul
     open.push(job);
     // Where jobs may overlap, nobody asks, and the list stays short.
     let first = open.len().saturating_sub(1_000);
-    let text = conn.write("UPDATE solid_queue_recurring_tasks SET open_jobs = $1 WHERE id = $2");
-    on!(conn, |c| cached(
-        sql(text)
-            .bind::<Text, _>(id_list(&open[first..]))
-            .bind::<BigInt, _>(task.id)
-    )
-    .execute(c))
+    let text = "UPDATE solid_queue_recurring_tasks SET open_jobs = $1 WHERE id = $2";
+    Statement::new(text)
+        .bind(id_list(&open[first..]))
+        .bind(task.id)
+        .execute(conn)
 }
 
 /// Deletes some rows of the task's oldest ticks, which nobody asks for.
 pub(crate) fn delete_old(conn: &mut Conn<'_>, key: &str) -> QueryResult<()> {
-    let text = conn.write(
-        "DELETE FROM solid_queue_recurring_executions WHERE id IN (SELECT id FROM solid_queue_recurring_executions \
-         WHERE task_key = $1 AND run_at < {later $2} ORDER BY run_at LIMIT 200)",
-    );
-    on!(conn, |c| cached(
-        sql(text)
-            .bind::<Text, _>(key)
-            .bind::<BigInt, _>(-crate::db::conn::sql::micros(KEPT))
-    )
-    .execute(c))
+    let text = "DELETE FROM solid_queue_recurring_executions WHERE id IN (SELECT id FROM solid_queue_recurring_executions \
+         WHERE task_key = $1 AND run_at < {later $2} ORDER BY run_at LIMIT 200)";
+    Statement::new(text)
+        .bind(key)
+        .bind(-crate::db::conn::sql::micros(KEPT))
+        .execute(conn)
 }
 
 /// The newest ticks of a task that had a job, and their jobs' ids.
@@ -130,14 +114,13 @@ pub(crate) fn history(
         #[diesel(sql_type = BigInt)]
         job_id: i64,
     }
-    let text = conn.write(
-        "SELECT {moment run_at} AS run_at, job_id FROM solid_queue_recurring_executions WHERE task_key = $1 \
-         ORDER BY run_at DESC LIMIT $2",
-    );
-    let ticks: Vec<Tick> = on!(conn, |c| sql(text)
-        .bind::<Text, _>(key)
-        .bind::<BigInt, _>(count)
-        .load(c))?;
+    let text = "SELECT {moment run_at} AS run_at, job_id FROM solid_queue_recurring_executions WHERE task_key = $1 \
+         ORDER BY run_at DESC LIMIT $2";
+    let ticks: Vec<Tick> = Statement::new(text)
+        .bind(key)
+        .bind(count)
+        .unkept()
+        .load(conn)?;
     Ok(ticks
         .into_iter()
         .map(|row| (row.run_at, row.job_id))

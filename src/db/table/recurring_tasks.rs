@@ -5,12 +5,14 @@
 //! left alone. Whoever changes one of ours locks it first and lets
 //! `lock_version` grow.
 
-use crate::db::conn::connection::{Conn, on};
-use crate::db::conn::sql::{cached, sql, timestamp};
+use crate::db::conn::connection::Conn;
+use crate::db::conn::dialect::Dialect;
+use crate::db::conn::sql::timestamp;
+use crate::db::conn::statement::Statement;
 use crate::db::model::recurring::{Definition, Next, Row, Scheduled};
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Integer, Nullable, Text, Timestamp};
+use diesel::sql_types::{BigInt, Nullable, Timestamp};
 use std::time::Duration;
 
 pub(crate) const COLUMNS: &str = "id, key, schedule, coalesce(time_zone, 'UTC') AS time_zone, coalesce(class_name, '') AS class_name, \
@@ -35,10 +37,8 @@ pub(crate) fn change(
         _ => {}
     }
     if row.revision > new.revision {
-        let text =
-            conn.write("UPDATE solid_queue_recurring_tasks SET declared_at = {now} WHERE id = $1");
-        on!(conn, |c| cached(sql(text).bind::<BigInt, _>(row.id))
-            .execute(c))?;
+        let text = "UPDATE solid_queue_recurring_tasks SET declared_at = {now} WHERE id = $1";
+        Statement::new(text).bind(row.id).execute(conn)?;
         return Ok(Scheduled::Newer);
     }
     let same_times = row.schedule == new.schedule && row.time_zone == new.time_zone;
@@ -75,22 +75,19 @@ fn write(
     new: &Definition,
     next_run_at: NaiveDateTime,
 ) -> QueryResult<bool> {
-    let text = conn.write(text);
-    let written: Vec<Id> = on!(conn, |c| cached(
-        sql(text)
-            .bind::<Text, _>(&new.schedule)
-            .bind::<Text, _>(&new.time_zone)
-            .bind::<Text, _>(&new.class_name)
-            .bind::<Text, _>(&new.arguments)
-            .bind::<Text, _>(&new.queue_name)
-            .bind::<Integer, _>(new.priority)
-            .bind::<Nullable<Text>, _>(&new.description)
-            .bind::<Text, _>(&new.options)
-            .bind::<Nullable<BigInt>, _>(new.revision)
-            .bind::<Text, _>(timestamp(next_run_at))
-            .bind::<Text, _>(&new.key)
-    )
-    .load(c))?;
+    let written: Vec<Id> = Statement::new(text)
+        .bind(&new.schedule)
+        .bind(&new.time_zone)
+        .bind(&new.class_name)
+        .bind(&new.arguments)
+        .bind(&new.queue_name)
+        .bind(new.priority)
+        .bind(&new.description)
+        .bind(&new.options)
+        .bind(new.revision)
+        .bind(timestamp(next_run_at))
+        .bind(&new.key)
+        .load(conn)?;
     Ok(written.iter().any(|row| row.id > 0))
 }
 
@@ -111,28 +108,28 @@ struct Now {
 
 /// The database's clock.
 pub(crate) fn now(conn: &mut Conn<'_>) -> QueryResult<NaiveDateTime> {
-    let text = conn.write("SELECT {now} AS now");
-    on!(conn, |c| cached(sql(text)).get_result::<Now>(c)).map(|row| row.now)
+    let text = "SELECT {now} AS now";
+    Statement::new(text)
+        .get_result::<Now>(conn)
+        .map(|row| row.now)
 }
 
 /// All tasks of ours, or the one of this key, by key.
 pub(crate) fn list(conn: &mut Conn<'_>, key: Option<&str>) -> QueryResult<Vec<Row>> {
-    let text = conn.write(&format!(
+    let text = format!(
         "SELECT {COLUMNS} FROM solid_queue_recurring_tasks WHERE next_run_at IS NOT NULL \
          AND (CAST($1 AS text) IS NULL OR key = $1) ORDER BY key"
-    ));
-    on!(conn, |c| sql(text).bind::<Nullable<Text>, _>(key).load(c))
+    );
+    Statement::new(text).bind(key).unkept().load(conn)
 }
 
 /// Which tasks a scheduler fires: those that were scheduled at run time, and
 /// of the declared ones its own, `$1`. So a task that a new version of a
 /// program does not have ends with the last scheduler of the old one.
 fn fired(conn: &Conn<'_>) -> String {
-    let list = match conn {
-        #[cfg(feature = "postgres")]
-        Conn::Postgres(_) => "SELECT json_array_elements_text(CAST($1 AS json))",
-        #[cfg(feature = "sqlite")]
-        Conn::Sqlite(_) => "SELECT value FROM json_each($1)",
+    let list = match conn.dialect() {
+        Dialect::Postgres => "SELECT json_array_elements_text(CAST($1 AS json))",
+        Dialect::Sqlite => "SELECT value FROM json_each($1)",
     };
     format!(
         "next_run_at IS NOT NULL AND paused_at IS NULL AND (declared_at IS NULL OR key IN ({list}))"
@@ -146,15 +143,12 @@ pub(crate) const PAGE: usize = 100;
 /// to a page of them; `declared` are the keys of the scheduler's own, as a
 /// JSON array.
 pub(crate) fn due(conn: &mut Conn<'_>, declared: &str, after: i64) -> QueryResult<Vec<Row>> {
-    let text = conn.write(&format!(
+    let text = format!(
         "SELECT {COLUMNS} FROM solid_queue_recurring_tasks WHERE {} AND id > $2 \
          AND (next_run_at <= {{now}} OR queued_run_at IS NOT NULL) ORDER BY id LIMIT {PAGE}",
         fired(conn)
-    ));
-    on!(conn, |c| cached(
-        sql(text).bind::<Text, _>(declared).bind::<BigInt, _>(after)
-    )
-    .load(c))
+    );
+    Statement::new(text).bind(declared).bind(after).load(conn)
 }
 
 #[derive(QueryableByName)]
@@ -172,27 +166,23 @@ pub(crate) fn next_tick(
     declared: &str,
     since: NaiveDateTime,
 ) -> QueryResult<Option<Duration>> {
-    let text = conn.write(&format!(
+    let text = format!(
         "SELECT {{moment next_run_at}} AS next, {{now}} AS now FROM solid_queue_recurring_tasks \
          WHERE {} AND next_run_at > {{time $2}} ORDER BY next_run_at LIMIT 1",
         fired(conn),
-    ));
-    let ahead: Option<Ahead> = on!(conn, |c| cached(
-        sql(text)
-            .bind::<Text, _>(declared)
-            .bind::<Text, _>(timestamp(since))
-    )
-    .get_result(c))
-    .optional()?;
+    );
+    let ahead: Option<Ahead> = Statement::new(text)
+        .bind(declared)
+        .bind(timestamp(since))
+        .get_result(conn)
+        .optional()?;
     Ok(ahead.and_then(|ahead| Some((ahead.next? - ahead.now).to_std().unwrap_or_default())))
 }
 
 /// Deletes the declared tasks that no scheduler has declared for that long,
 /// and says how many.
 pub(crate) fn forget(conn: &mut Conn<'_>, age: Duration) -> QueryResult<usize> {
-    let text = conn.write(
-        "DELETE FROM solid_queue_recurring_tasks WHERE declared_at <= {later $1} AND next_run_at IS NOT NULL",
-    );
+    let text = "DELETE FROM solid_queue_recurring_tasks WHERE declared_at <= {later $1} AND next_run_at IS NOT NULL";
     let age = -crate::db::conn::sql::micros(age);
-    on!(conn, |c| sql(text).bind::<BigInt, _>(age).execute(c))
+    Statement::new(text).bind(age).unkept().changes(conn)
 }

@@ -1,11 +1,13 @@
 //! `windlass_results`, what jobs came to, for as long as somebody may ask; and
 //! `windlass_waiters`, who is asking.
 
-use crate::db::conn::connection::{Conn, on};
-use crate::db::conn::sql::{cached, id_list, micros, sql};
+use crate::db::conn::connection::Conn;
+use crate::db::conn::dialect::Dialect;
+use crate::db::conn::sql::{id_list, micros};
+use crate::db::conn::statement::Statement;
 use crate::db::model::outcome::NewResult;
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Text};
+use diesel::sql_types::BigInt;
 use std::time::Duration;
 
 /// Keeps results, in the transaction that ends the jobs.
@@ -13,24 +15,20 @@ pub(crate) fn insert(conn: &mut Conn<'_>, results: &[NewResult<'_>]) -> QueryRes
     if results.is_empty() {
         return Ok(());
     }
-    let text = conn.write(
-        "INSERT INTO windlass_results (job_id, unique_id, class_name, outcome, result, error, attempt, finished_at, expires_at) \
+    let text = "INSERT INTO windlass_results (job_id, unique_id, class_name, outcome, result, error, attempt, finished_at, expires_at) \
          SELECT CAST(value ->> 0 AS bigint), value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, \
            CAST(value ->> 6 AS integer), {now}, {later CAST(value ->> 7 AS bigint)} FROM {rows $1} WHERE true ORDER BY 1 \
          ON CONFLICT (job_id) DO UPDATE SET unique_id = excluded.unique_id, class_name = excluded.class_name, \
            outcome = excluded.outcome, result = excluded.result, error = excluded.error, attempt = excluded.attempt, \
-           finished_at = excluded.finished_at, expires_at = excluded.expires_at",
-    );
+           finished_at = excluded.finished_at, expires_at = excluded.expires_at";
     let rows = serde_json::to_string(results).unwrap_or_default();
-    on!(conn, |c| cached(sql(text).bind::<Text, _>(&rows))
-        .execute(c))
+    Statement::new(text).bind(&rows).execute(conn)
 }
 
 /// Forgets what jobs came to.
 pub(crate) fn delete(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
-    let text = conn.write("DELETE FROM windlass_results WHERE job_id IN {in $1}");
-    on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
-        .execute(c))
+    let text = "DELETE FROM windlass_results WHERE job_id IN {in $1}";
+    Statement::new(text).bind(id_list(jobs)).execute(conn)
 }
 
 /// Notifies who waits for the jobs of `$jobs`, an array of ids: nobody, for
@@ -39,33 +37,20 @@ pub(crate) fn delete(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
 /// Behind a transaction that stays open, this look grows by 4 ms for each
 /// 100,000 waits that ended since. A look into the index does not, but costs
 /// every job 0.5 us, at all times.
-#[cfg(feature = "postgres")]
-macro_rules! notify_waiters {
-    ($jobs:literal) => {
-        concat!(
-            "SELECT count(pg_notify('windlass_job_' || w.job_id, '')) FROM \
-             (SELECT job_id FROM windlass_waiters OFFSET 0) AS w WHERE w.job_id = ANY (",
-            $jobs,
-            ")"
-        )
-    };
+pub(crate) fn notify_waiters(jobs: &str) -> String {
+    format!(
+        "SELECT count(pg_notify('windlass_job_' || w.job_id, '')) FROM \
+         (SELECT job_id FROM windlass_waiters OFFSET 0) AS w WHERE w.job_id = ANY ({jobs})"
+    )
 }
-#[cfg(feature = "postgres")]
-pub(crate) use notify_waiters;
 
 /// Wakes, at commit, the callers that wait for these jobs. SQLite needs none of it.
 pub(crate) fn wake(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
-    match conn {
-        #[cfg(feature = "postgres")]
-        Conn::Postgres(conn) => cached(
-            sql(notify_waiters!("$1").to_owned()).bind::<diesel::sql_types::Array<BigInt>, _>(jobs),
-        )
-        .execute(*conn),
-        #[cfg(feature = "sqlite")]
-        Conn::Sqlite(_) => {
-            let _ = jobs;
-            Ok(())
-        }
+    match conn.dialect() {
+        Dialect::Postgres => Statement::new(notify_waiters("$1"))
+            .bind(jobs)
+            .execute(conn),
+        Dialect::Sqlite => Ok(()),
     }
 }
 
@@ -82,21 +67,17 @@ struct Id {
 
 /// Says that somebody waits for a job, and returns the number of the waiter.
 pub(crate) fn wait(conn: &mut Conn<'_>, job: i64, timeout: Duration) -> QueryResult<i64> {
-    let text = conn.write(
-        "INSERT INTO windlass_waiters (job_id, expires_at) VALUES ($1, {later $2}) RETURNING id",
-    );
-    let row: Id = on!(conn, |c| cached(
-        sql(text)
-            .bind::<BigInt, _>(job)
-            .bind::<BigInt, _>(micros(timeout))
-    )
-    .get_result(c))?;
+    let text =
+        "INSERT INTO windlass_waiters (job_id, expires_at) VALUES ($1, {later $2}) RETURNING id";
+    let row: Id = Statement::new(text)
+        .bind(job)
+        .bind(micros(timeout))
+        .get_result(conn)?;
     Ok(row.id)
 }
 
 /// Says that a waiter waits no more.
 pub(crate) fn leave(conn: &mut Conn<'_>, waiter: i64) -> QueryResult<()> {
-    let text = conn.write("DELETE FROM windlass_waiters WHERE id = $1");
-    on!(conn, |c| cached(sql(text).bind::<BigInt, _>(waiter))
-        .execute(c))
+    let text = "DELETE FROM windlass_waiters WHERE id = $1";
+    Statement::new(text).bind(waiter).execute(conn)
 }

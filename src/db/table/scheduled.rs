@@ -1,9 +1,10 @@
 //! `solid_queue_scheduled_executions`: dispatching what is due.
 
-use crate::db::conn::connection::{Conn, on};
-use crate::db::conn::sql::{cached, micros, sql};
+use crate::db::conn::connection::Conn;
+use crate::db::conn::sql::micros;
+use crate::db::conn::statement::Statement;
 use diesel::prelude::*;
-use diesel::sql_types::{Double, Nullable, Text};
+use diesel::sql_types::{Double, Nullable};
 use std::time::Duration;
 
 /// Lets jobs wait, each for so long from now, or for a thousand years. One that
@@ -12,19 +13,16 @@ pub(crate) fn insert_each(conn: &mut Conn<'_>, jobs: &[(i64, Duration)]) -> Quer
     if jobs.is_empty() {
         return Ok(());
     }
-    let text = conn.write(
-        "INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at) \
+    let text = "INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at) \
          SELECT j.id, j.queue_name, j.priority, {later CAST(value ->> 1 AS bigint)}, {now} \
          FROM {rows $1} CROSS JOIN solid_queue_jobs j WHERE j.id = CAST(value ->> 0 AS bigint) ORDER BY j.id + 0 \
-         ON CONFLICT (job_id) DO UPDATE SET scheduled_at = excluded.scheduled_at",
-    );
+         ON CONFLICT (job_id) DO UPDATE SET scheduled_at = excluded.scheduled_at";
     let rows: Vec<(i64, i64)> = jobs
         .iter()
         .map(|(job, delay)| (*job, micros(*delay)))
         .collect();
     let rows = serde_json::to_string(&rows).unwrap_or_default();
-    on!(conn, |c| cached(sql(text).bind::<Text, _>(&rows))
-        .execute(c))
+    Statement::new(text).bind(&rows).execute(conn)
 }
 
 #[derive(QueryableByName)]
@@ -36,10 +34,8 @@ struct Wait {
 /// How long until the next execution is due, by the database's clock.
 pub(crate) fn next_due(conn: &mut Conn<'_>) -> QueryResult<Option<Duration>> {
     let seconds = conn.seconds("{now}", "{moment min(scheduled_at)}");
-    let text = conn.write(&format!(
-        "SELECT {seconds} AS seconds FROM solid_queue_scheduled_executions"
-    ));
-    let wait: Wait = on!(conn, |c| cached(sql(text)).get_result(c))?;
+    let text = format!("SELECT {seconds} AS seconds FROM solid_queue_scheduled_executions");
+    let wait: Wait = Statement::new(text).get_result(conn)?;
     Ok(wait
         .seconds
         .map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO)))

@@ -13,8 +13,9 @@
 //! This holds of whatever is committed: where a job is blocked and a slot is
 //! free, the key is wanted.
 
-use crate::db::conn::connection::{Conn, on};
-use crate::db::conn::sql::{cached, sql};
+use crate::db::conn::connection::Conn;
+use crate::db::conn::dialect::Dialect;
+use crate::db::conn::statement::Statement;
 use crate::db::table::wanted_keys::{Name, Wanted, is_wanted_after, key_list, want};
 use crate::mutant;
 use diesel::prelude::*;
@@ -25,9 +26,10 @@ use std::collections::BTreeSet;
 /// Whether a key is wanted that was named after the one with this id.
 pub(crate) fn is_wanted(conn: &mut Conn<'_>, after: i64) -> QueryResult<bool> {
     let text = format!("SELECT {} AS is_wanted", is_wanted_after("$1"));
-    on!(conn, |c| cached(sql(text).bind::<BigInt, _>(after))
-        .get_result::<Wanted>(c))
-    .map(|row| row.is_wanted)
+    Statement::new(text)
+        .bind(after)
+        .get_result::<Wanted>(conn)
+        .map(|row| row.is_wanted)
 }
 
 /// Takes the oldest wanted keys after the one with the id `after` that no
@@ -37,16 +39,12 @@ pub(crate) fn take_wanted(
     after: i64,
     batch: usize,
 ) -> QueryResult<BTreeSet<String>> {
-    let text = conn.write(
-        "DELETE FROM windlass_wanted_keys WHERE id IN (SELECT id FROM windlass_wanted_keys WHERE id > $1 \
-         ORDER BY id LIMIT $2 {lock skip}) RETURNING key",
-    );
-    let rows: Vec<Name> = on!(conn, |c| cached(
-        sql(text)
-            .bind::<BigInt, _>(after)
-            .bind::<BigInt, _>(batch as i64)
-    )
-    .load(c))?;
+    let text = "DELETE FROM windlass_wanted_keys WHERE id IN (SELECT id FROM windlass_wanted_keys WHERE id > $1 \
+         ORDER BY id LIMIT $2 {lock skip}) RETURNING key";
+    let rows: Vec<Name> = Statement::new(text)
+        .bind(after)
+        .bind(batch as i64)
+        .load(conn)?;
     let keys: BTreeSet<String> = rows.into_iter().map(|row| row.key).collect();
     if !keys.is_empty() {
         lock(conn, &keys)?;
@@ -61,24 +59,17 @@ fn lock(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<()> {
     if mutant::is("promote_without_lock") {
         return Ok(());
     }
-    match conn {
-        #[cfg(feature = "postgres")]
-        Conn::Postgres(conn) => {
+    match conn.dialect() {
+        Dialect::Postgres => {
             // The first number ("WIND") keeps clear of the application's own
             // locks, the table's of other schemas of the same database.
-            let text = crate::db::conn::sql::Dialect::Postgres.write(
-                "SELECT pg_advisory_xact_lock(1464422980, slot) FROM (SELECT DISTINCT \
+            let text = "SELECT pg_advisory_xact_lock(1464422980, slot) FROM (SELECT DISTINCT \
                  hashtext(CAST(CAST(CAST('windlass_wanted_keys' AS regclass) AS oid) AS text) || ' ' || (value ->> 0)) \
-                 AS slot FROM {rows $1} ORDER BY slot) AS slots",
-            );
-            cached(sql(text).bind::<Text, _>(key_list(keys))).execute(*conn)
+                 AS slot FROM {rows $1} ORDER BY slot) AS slots";
+            Statement::new(text).bind(key_list(keys)).execute(conn)
         }
         // Nobody else writes during the transaction.
-        #[cfg(feature = "sqlite")]
-        Conn::Sqlite(_) => {
-            let _ = keys;
-            Ok(())
-        }
+        Dialect::Sqlite => Ok(()),
     }
 }
 
@@ -112,13 +103,12 @@ pub(crate) struct Room {
 
 /// Counts the free slots of keys that the caller has locked.
 pub(crate) fn rooms(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<Vec<Room>> {
-    let text = conn.write(&format!(
+    let text = format!(
         "SELECT wanted.key, {} - ({}) AS room FROM (SELECT value ->> 0 AS key FROM {{rows $1}}) AS wanted",
         limit_of("wanted.key"),
         held_of("wanted.key"),
-    ));
-    on!(conn, |c| cached(sql(text).bind::<Text, _>(key_list(keys)))
-        .load(c))
+    );
+    Statement::new(text).bind(key_list(keys)).load(conn)
 }
 
 #[derive(QueryableByName)]
@@ -149,7 +139,7 @@ pub(crate) fn sweep(conn: &mut Conn<'_>, after: &str, batch: usize) -> QueryResu
             FOR_EVER
         )
     };
-    let text = conn.write(&format!(
+    let text = format!(
         "WITH RECURSIVE walk(key, place) AS (SELECT {}, 1 \
            UNION ALL SELECT {}, walk.place + 1 FROM walk WHERE walk.key IS NOT NULL AND walk.place < $2) \
          SELECT walk.key, walk.key <> '{}' AND {} > {} \
@@ -160,13 +150,11 @@ pub(crate) fn sweep(conn: &mut Conn<'_>, after: &str, batch: usize) -> QueryResu
         crate::db::table::unique_jobs::AGAIN,
         limit_of("walk.key"),
         held_of("walk.key"),
-    ));
-    let seen: Vec<Seen> = on!(conn, |c| cached(
-        sql(text)
-            .bind::<Text, _>(after)
-            .bind::<BigInt, _>(batch as i64)
-    )
-    .load(c))?;
+    );
+    let seen: Vec<Seen> = Statement::new(text)
+        .bind(after)
+        .bind(batch as i64)
+        .load(conn)?;
     let reached = seen
         .last()
         .filter(|_| seen.len() == batch)
@@ -203,7 +191,7 @@ pub struct SemaphoreStatus {
 
 /// Every key with jobs that wait or run.
 pub(crate) fn all(conn: &mut Conn<'_>) -> QueryResult<Vec<SemaphoreStatus>> {
-    let text = conn.write(&format!(
+    let text = format!(
         "WITH counts AS ( \
            SELECT concurrency_key AS key, count(*) AS ready, 0 AS claimed, 0 AS blocked \
              FROM solid_queue_ready_executions WHERE concurrency_key IS NOT NULL GROUP BY concurrency_key \
@@ -217,8 +205,8 @@ pub(crate) fn all(conn: &mut Conn<'_>) -> QueryResult<Vec<SemaphoreStatus>> {
         NOT_AT_ALL,
         crate::db::table::unique_jobs::AGAIN,
         limit_of("sums.key"),
-    ));
-    on!(conn, |c| cached(sql(text)).load(c))
+    );
+    Statement::new(text).load(conn)
 }
 
 #[derive(QueryableByName)]
@@ -241,7 +229,7 @@ pub(crate) fn check(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
             ));
         }
     }
-    let text = conn.write(&format!(
+    let text = format!(
         "SELECT 'job ' || j.id || ' is ' || e.place || ' without the slot of its concurrency key `' \
            || j.concurrency_key || '`' AS what \
          FROM (SELECT 'ready' AS place, job_id, concurrency_key FROM solid_queue_ready_executions \
@@ -256,8 +244,8 @@ pub(crate) fn check(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
         crate::db::table::unique_jobs::AGAIN,
         limit_of("b.concurrency_key"),
         held_of("b.concurrency_key"),
-    ));
-    let rows: Vec<Wrong> = on!(conn, |c| cached(sql(text)).load(c))?;
+    );
+    let rows: Vec<Wrong> = Statement::new(text).load(conn)?;
     wrong.extend(rows.into_iter().map(|row| row.what));
     Ok(wrong)
 }

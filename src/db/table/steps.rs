@@ -1,11 +1,12 @@
 //! `windlass_steps`: what a job has behind it, recorded in the transaction of
 //! the work itself, under the fence.
 
-use crate::db::conn::connection::{Conn, on};
-use crate::db::conn::sql::{cached, id_list, sql};
+use crate::db::conn::connection::Conn;
+use crate::db::conn::sql::id_list;
+use crate::db::conn::statement::Statement;
 use crate::db::model::claim::Fence;
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Nullable, Text};
+use diesel::sql_types::{Nullable, Text};
 
 /// What a step finds when it begins.
 #[derive(Debug, PartialEq, Eq)]
@@ -27,18 +28,14 @@ struct Row {
 /// Locks the claim, in the transaction of the step: until that ends, nobody
 /// can recover the job.
 pub(crate) fn begin(conn: &mut Conn<'_>, fence: Fence, name: &str) -> QueryResult<Found> {
-    let text = conn.write(
-        "SELECT s.value FROM solid_queue_claimed_executions c \
+    let text = "SELECT s.value FROM solid_queue_claimed_executions c \
          LEFT JOIN windlass_steps s ON s.job_id = c.job_id AND s.name = $1 \
-         WHERE c.id = $2 AND c.process_id + 0 = $3 {lock of c}",
-    );
-    let rows: Vec<Row> = on!(conn, |c| cached(
-        sql(text)
-            .bind::<Text, _>(name)
-            .bind::<BigInt, _>(fence.claim_id)
-            .bind::<BigInt, _>(fence.process_id)
-    )
-    .load(c))?;
+         WHERE c.id = $2 AND c.process_id + 0 = $3 {lock of c}";
+    let rows: Vec<Row> = Statement::new(text)
+        .bind(name)
+        .bind(fence.claim_id)
+        .bind(fence.process_id)
+        .load(conn)?;
     Ok(match rows.into_iter().next() {
         None => Found::Lost,
         Some(Row { value: None }) => Found::New,
@@ -48,16 +45,13 @@ pub(crate) fn begin(conn: &mut Conn<'_>, fence: Fence, name: &str) -> QueryResul
 
 /// Records that a step is done, in its transaction.
 pub(crate) fn record(conn: &mut Conn<'_>, job_id: i64, name: &str, value: &str) -> QueryResult<()> {
-    let text = conn.write(
-        "INSERT INTO windlass_steps (job_id, name, value, created_at) VALUES ($1, $2, $3, {now})",
-    );
-    on!(conn, |c| cached(
-        sql(text)
-            .bind::<BigInt, _>(job_id)
-            .bind::<Text, _>(name)
-            .bind::<Text, _>(value)
-    )
-    .execute(c))
+    let text =
+        "INSERT INTO windlass_steps (job_id, name, value, created_at) VALUES ($1, $2, $3, {now})";
+    Statement::new(text)
+        .bind(job_id)
+        .bind(name)
+        .bind(value)
+        .execute(conn)
 }
 
 #[derive(QueryableByName)]
@@ -75,15 +69,11 @@ pub(crate) fn of_job(
     job_id: i64,
     most: usize,
 ) -> QueryResult<Vec<(String, String)>> {
-    let text = conn.write(
-        "SELECT name, value FROM windlass_steps WHERE job_id = $1 AND length(value) <= 256 LIMIT $2",
-    );
-    let steps: Vec<Step> = on!(conn, |c| cached(
-        sql(text)
-            .bind::<BigInt, _>(job_id)
-            .bind::<BigInt, _>(most as i64)
-    )
-    .load(c))?;
+    let text = "SELECT name, value FROM windlass_steps WHERE job_id = $1 AND length(value) <= 256 LIMIT $2";
+    let steps: Vec<Step> = Statement::new(text)
+        .bind(job_id)
+        .bind(most as i64)
+        .load(conn)?;
     Ok(steps
         .into_iter()
         .map(|step| (step.name, step.value))
@@ -95,7 +85,6 @@ pub(crate) fn remove(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     if jobs.is_empty() {
         return Ok(());
     }
-    let text = conn.write("DELETE FROM windlass_steps WHERE job_id IN {in $1}");
-    on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
-        .execute(c))
+    let text = "DELETE FROM windlass_steps WHERE job_id IN {in $1}";
+    Statement::new(text).bind(id_list(jobs)).execute(conn)
 }

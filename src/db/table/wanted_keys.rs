@@ -1,10 +1,10 @@
 //! `windlass_wanted_keys`: concurrency keys whose blocked jobs are to be
 //! promoted.
 
-use crate::db::conn::connection::{Conn, on};
-use crate::db::conn::sql::{cached, sql};
+use crate::db::conn::connection::Conn;
+use crate::db::conn::dialect::Dialect;
+use crate::db::conn::statement::Statement;
 use diesel::prelude::*;
-#[cfg(feature = "postgres")]
 use diesel::sql_types::BigInt;
 use diesel::sql_types::{Bool, Nullable, Text};
 use std::collections::BTreeSet;
@@ -50,18 +50,14 @@ fn name(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<()> {
     // Where writers take turns, a key that is named already is enough: who
     // takes that name comes after this transaction. Elsewhere it may be taken
     // a moment before this transaction commits.
-    let unless_named = match conn {
-        #[cfg(feature = "postgres")]
-        Conn::Postgres(_) => "true",
-        #[cfg(feature = "sqlite")]
-        Conn::Sqlite(_) => "(value ->> 0) NOT IN (SELECT key FROM windlass_wanted_keys)",
+    let unless_named = match conn.dialect() {
+        Dialect::Postgres => "true",
+        Dialect::Sqlite => "(value ->> 0) NOT IN (SELECT key FROM windlass_wanted_keys)",
     };
-    let text = conn.write(&format!(
+    let text = format!(
         "INSERT INTO windlass_wanted_keys (key) SELECT value ->> 0 FROM {{rows $1}} WHERE {unless_named}"
-    ));
-    on!(conn, |c| cached(sql(text).bind::<Text, _>(key_list(keys)))
-        .execute(c))
-    .map(drop)
+    );
+    Statement::new(text).bind(key_list(keys)).execute(conn)
 }
 
 /// The place before all wanted keys.
@@ -83,7 +79,6 @@ pub(crate) struct Wanted {
     pub(crate) is_wanted: bool,
 }
 
-#[cfg(feature = "postgres")]
 #[derive(QueryableByName)]
 struct LastId {
     #[diesel(sql_type = BigInt)]
@@ -94,18 +89,15 @@ struct LastId {
 /// still open. [`BEGINNING`] where this cannot be read, and on SQLite, which
 /// keeps nothing that was taken.
 pub(crate) fn last_id(conn: &mut Conn<'_>) -> QueryResult<i64> {
-    match conn {
+    match conn.dialect() {
         // A user that may insert need not have any right on the sequence.
-        #[cfg(feature = "postgres")]
-        Conn::Postgres(conn) => cached(sql(
+        Dialect::Postgres => Statement::new(
             "SELECT coalesce(CASE WHEN has_sequence_privilege(name, 'SELECT') THEN pg_sequence_last_value(name) END, 0) \
-             AS id FROM (SELECT CAST(pg_get_serial_sequence('windlass_wanted_keys', 'id') AS regclass) AS name) AS ids"
-                .to_owned(),
-        ))
-        .get_result::<LastId>(*conn)
+             AS id FROM (SELECT CAST(pg_get_serial_sequence('windlass_wanted_keys', 'id') AS regclass) AS name) AS ids",
+        )
+        .get_result::<LastId>(conn)
         .map(|last| last.id),
-        #[cfg(feature = "sqlite")]
-        Conn::Sqlite(_) => Ok(BEGINNING),
+        Dialect::Sqlite => Ok(BEGINNING),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What only tests of applications do to the tables.
 
-use crate::db::conn::connection::{Conn, on};
-use crate::db::conn::sql::sql;
+use crate::db::conn::connection::Conn;
+use crate::db::conn::statement::Statement;
 use crate::db::schema::declared;
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
@@ -35,15 +35,13 @@ pub(crate) struct Waiting {
 /// The jobs that are ready, scheduled or blocked, in the order of their
 /// enqueue.
 pub(crate) fn waiting(conn: &mut Conn<'_>) -> QueryResult<Vec<Waiting>> {
-    let text = conn.write(
-        "SELECT j.id, j.class_name, j.arguments, j.queue_name, j.priority, j.attempts, j.idempotency_key, \
+    let text = "SELECT j.id, j.class_name, j.arguments, j.queue_name, j.priority, j.attempts, j.idempotency_key, \
          s.scheduled_at, {now} AS now FROM solid_queue_jobs j \
          LEFT JOIN solid_queue_scheduled_executions s ON s.job_id = j.id \
          WHERE s.id IS NOT NULL \
          OR EXISTS (SELECT 1 FROM solid_queue_ready_executions r WHERE r.job_id = j.id) \
-         OR EXISTS (SELECT 1 FROM solid_queue_blocked_executions b WHERE b.job_id = j.id) ORDER BY j.id",
-    );
-    on!(conn, |c| sql(text).load(c))
+         OR EXISTS (SELECT 1 FROM solid_queue_blocked_executions b WHERE b.job_id = j.id) ORDER BY j.id";
+    Statement::new(text).unkept().load(conn)
 }
 
 /// What is not moved: migrations, and ticks of recurring tasks, which are
@@ -64,7 +62,7 @@ pub(crate) fn travel(conn: &mut Conn<'_>, by: Duration) -> QueryResult<()> {
                 continue;
             }
             let text = format!("UPDATE {} SET {}", table.name, earlier.join(", "));
-            on!(conn, |c| sql(text).bind::<BigInt, _>(micros).execute(c))?;
+            Statement::new(text).bind(micros).unkept().execute(conn)?;
         }
         Ok(())
     })

@@ -1,11 +1,10 @@
 //! Claims ready executions.
 
 use crate::db::conn::connection::Conn;
+use crate::db::conn::dialect::Dialect;
 use crate::db::model::claim::{Claimed, Claims, Queues, Want};
 use crate::db::table::ready::NOTHING;
-#[cfg(feature = "postgres")]
 use crate::db::transition::claim_postgres;
-#[cfg(feature = "sqlite")]
 use crate::db::transition::claim_sqlite;
 use diesel::prelude::*;
 
@@ -13,11 +12,9 @@ use diesel::prelude::*;
 /// registered, oldest and most important first.
 pub(crate) fn claim(conn: &mut Conn<'_>, want: &Want<'_>) -> QueryResult<Claims> {
     loop {
-        let rows = match conn {
-            #[cfg(feature = "postgres")]
-            Conn::Postgres(conn) => claim_postgres::insert_or_look(conn, want)?,
-            #[cfg(feature = "sqlite")]
-            Conn::Sqlite(_) => match claim_sqlite::step_by_step(conn, want)? {
+        let rows = match conn.dialect() {
+            Dialect::Postgres => claim_postgres::insert_or_look(conn, want)?,
+            Dialect::Sqlite => match claim_sqlite::step_by_step(conn, want)? {
                 Some(rows) => rows,
                 None => return Ok(Claims::Unregistered),
             },

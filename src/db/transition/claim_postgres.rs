@@ -1,14 +1,13 @@
 //! A claim on Postgres: one statement.
 
-use crate::db::conn::connection::in_transaction;
-use crate::db::conn::sql::{Dialect, cached, sql};
+use crate::db::conn::connection::Conn;
+use crate::db::conn::statement::Statement;
 use crate::db::model::claim::{Claimed, Mark, Queues, Want};
 use crate::db::table::blocked;
 use crate::db::table::claimed::COLUMNS;
 use crate::db::table::wanted_keys::is_wanted_after;
 use crate::mutant;
 use diesel::prelude::*;
-use diesel::sql_types::{Array, BigInt, Bool, Integer, Text};
 
 /// A job that is claimed already, its ready execution put there by somebody's
 /// hand, loses that execution and holds up no other. That is so rare that the
@@ -16,13 +15,10 @@ use diesel::sql_types::{Array, BigInt, Bool, Integer, Text};
 /// written twice into the log, a tenth of the claim's time. (A NOT EXISTS costs
 /// less, until the planner believes that nothing is claimed and reads, for
 /// each job, all that vacuum has left.)
-pub(crate) fn insert_or_look(
-    conn: &mut PgConnection,
-    want: &Want<'_>,
-) -> QueryResult<Vec<Claimed>> {
+pub(crate) fn insert_or_look(conn: &mut Conn<'_>, want: &Want<'_>) -> QueryResult<Vec<Claimed>> {
     use diesel::result::{DatabaseErrorKind::UniqueViolation, Error::DatabaseError};
     // An error would end the caller's transaction.
-    if !in_transaction(conn) {
+    if !conn.is_in_transaction() {
         match in_one_statement(conn, want, "") {
             Err(DatabaseError(UniqueViolation, _)) => {}
             done => return done,
@@ -45,7 +41,7 @@ pub(crate) fn insert_or_look(
 /// class in the row. Those that have a limit are blocked, for a promotion to
 /// decide on them. Only for rows without a class is the job looked at.
 fn in_one_statement(
-    conn: &mut PgConnection,
+    conn: &mut Conn<'_>,
     want: &Want<'_>,
     on_conflict: &str,
 ) -> QueryResult<Vec<Claimed>> {
@@ -56,7 +52,7 @@ fn in_one_statement(
     } else {
         "SELECT id FROM solid_queue_processes WHERE id = $1 AND NOT draining FOR KEY SHARE"
     };
-    let text = Dialect::Postgres.write(&format!(
+    let text = format!(
         "WITH me AS MATERIALIZED ( \
            {me}), \
          picked AS MATERIALIZED ({picked}), \
@@ -71,7 +67,7 @@ fn in_one_statement(
            EXISTS (SELECT 1 FROM over) AS has_blocked, {COLUMNS} \
          FROM me LEFT JOIN held ON true LEFT JOIN solid_queue_jobs j ON j.id = held.job_id",
         is_wanted = is_wanted_after("$8"),
-    ));
+    );
     let (none, all) = (Vec::new(), [String::new()]);
     let (names, slots) = match want.queues {
         Queues::All => (&none, &all[..]),
@@ -79,18 +75,18 @@ fn in_one_statement(
     };
     let from = |slot: usize| want.from.get(slot).copied().unwrap_or(Mark::BEGINNING);
     let marks: Vec<Mark> = (0..slots.len()).map(from).collect();
-    cached(
-        sql(text)
-            .bind::<BigInt, _>(want.process_id)
-            .bind::<BigInt, _>(want.limit as i64)
-            .bind::<Array<Text>, _>(want.classes)
-            .bind::<Array<Text>, _>(names)
-            .bind::<Bool, _>(want.ahead)
-            .bind::<Array<Integer>, _>(marks.iter().map(|mark| mark.priority).collect::<Vec<_>>())
-            .bind::<Array<BigInt>, _>(marks.iter().map(|mark| mark.job_id).collect::<Vec<_>>())
-            .bind::<BigInt, _>(want.wanted_after),
-    )
-    .load(conn)
+    let priorities: Vec<i32> = marks.iter().map(|mark| mark.priority).collect();
+    let jobs: Vec<i64> = marks.iter().map(|mark| mark.job_id).collect();
+    Statement::new(text)
+        .bind(want.process_id)
+        .bind(want.limit as i64)
+        .bind(want.classes)
+        .bind(&names[..])
+        .bind(want.ahead)
+        .bind(priorities)
+        .bind(jobs)
+        .bind(want.wanted_after)
+        .load(conn)
 }
 
 /// The places of the rows to be taken, locked.

@@ -1,7 +1,8 @@
 //! A claim on SQLite: step by step, under the write lock.
 
-use crate::db::conn::connection::{Conn, on};
-use crate::db::conn::sql::{cached, id_list, sql};
+use crate::db::conn::connection::Conn;
+use crate::db::conn::sql::id_list;
+use crate::db::conn::statement::Statement;
 use crate::db::model::claim::{Claimed, Queues, Want};
 use crate::db::table::blocked;
 use crate::db::table::claimed::COLUMNS;
@@ -10,7 +11,7 @@ use crate::db::table::wanted_keys::is_wanted_after;
 use crate::mutant;
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Bool, Text};
+use diesel::sql_types::{BigInt, Bool};
 
 #[derive(QueryableByName)]
 struct Pick {
@@ -41,21 +42,16 @@ pub(crate) fn step_by_step(
         let has_blocked = !foreign.is_empty() && !blocked::sort_out(conn, &foreign)?.is_empty();
         let picked: Vec<i64> = picked.iter().map(|one| one.id).collect();
         let picked = id_list(&picked);
-        let text = conn.write(
-            "INSERT INTO solid_queue_claimed_executions (job_id, process_id, created_at, started_at, concurrency_key) \
+        let text = "INSERT INTO solid_queue_claimed_executions (job_id, process_id, created_at, started_at, concurrency_key) \
              SELECT job_id, $1, {now}, CASE WHEN $2 AND cautious THEN NULL ELSE {now} END, concurrency_key \
              FROM solid_queue_ready_executions WHERE id IN {in $3} \
-             ORDER BY priority, job_id ON CONFLICT (job_id) DO NOTHING RETURNING id",
-        );
-        let claims: Vec<Pick> = on!(conn, |c| cached(
-            sql(text)
-                .bind::<BigInt, _>(want.process_id)
-                .bind::<Bool, _>(want.ahead)
-                .bind::<Text, _>(&picked)
-        )
-        .load(c))?;
-        let text = conn.write("DELETE FROM solid_queue_ready_executions WHERE id IN {in $1}");
-        on!(conn, |c| cached(sql(text).bind::<Text, _>(&picked)).execute(c))?;
+             ORDER BY priority, job_id ON CONFLICT (job_id) DO NOTHING RETURNING id";
+        let claims: Vec<Pick> = Statement::new(text)
+                .bind(want.process_id)
+                .bind(want.ahead)
+                .bind(&picked).load(conn)?;
+        let text = "DELETE FROM solid_queue_ready_executions WHERE id IN {in $1}";
+        Statement::new(text).bind(&picked).execute(conn)?;
         let mut held = held(conn, &claims)?;
         if held.is_empty() {
             held = nothing(seen.is_wanted || has_blocked);
@@ -69,14 +65,13 @@ pub(crate) fn step_by_step(
 
 fn held(conn: &mut Conn<'_>, claims: &[Pick]) -> QueryResult<Vec<Claimed>> {
     let ids: Vec<i64> = claims.iter().map(|claim| claim.id).collect();
-    let text = conn.write(&format!(
+    let text = format!(
         "SELECT c.id AS claim_id, c.started_at IS NOT NULL AS begun, {} AS is_wanted, false AS has_blocked, {COLUMNS} \
          FROM solid_queue_claimed_executions c \
          LEFT JOIN solid_queue_jobs j ON j.id = c.job_id WHERE c.id IN {{in $1}}",
         is_wanted_after("0"),
-    ));
-    let rows: Vec<Claimed> = on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(&ids)))
-        .load(c))?;
+    );
+    let rows: Vec<Claimed> = Statement::new(text).bind(id_list(&ids)).load(conn)?;
     Ok(rows)
 }
 
@@ -139,14 +134,12 @@ fn peek(conn: &mut Conn<'_>, want: &Want<'_>) -> QueryResult<Option<Seen>> {
     let is_wanted = is_wanted_after("0");
     let text = format!("SELECT {has_jobs} AS has_jobs, {is_wanted} AS is_wanted FROM {me}");
     let json = |texts: &[String]| serde_json::to_string(texts).unwrap_or_default();
-    on!(conn, |c| cached(
-        sql(text)
-            .bind::<Text, _>(json(names))
-            .bind::<Text, _>(json(want.classes))
-            .bind::<BigInt, _>(want.process_id)
-    )
-    .get_result(c))
-    .optional()
+    Statement::new(text)
+        .bind(json(names))
+        .bind(json(want.classes))
+        .bind(want.process_id)
+        .get_result(conn)
+        .optional()
 }
 
 /// Of a known class, as bound to `$2`, and not of a paused queue.
@@ -173,22 +166,20 @@ fn candidates(conn: &mut Conn<'_>, want: &Want<'_>, limit: usize) -> QueryResult
         Queues::All => "$1 = ''",
         Queues::Named(_) => "queue_name = $1",
     };
-    let text = conn.write(&format!(
+    let text = format!(
         "SELECT id, class_name IS NULL AS is_foreign FROM solid_queue_ready_executions WHERE {queue} AND {MAY_TAKE} \
          ORDER BY priority, job_id LIMIT $3"
-    ));
+    );
     for name in names {
         let left = limit - picked.len();
         if left == 0 {
             break;
         }
-        let rows: Vec<Candidate> = on!(conn, |c| cached(
-            sql(text.clone())
-                .bind::<Text, _>(name)
-                .bind::<Text, _>(&classes)
-                .bind::<BigInt, _>(left as i64)
-        )
-        .load(c))?;
+        let rows: Vec<Candidate> = Statement::new(text.clone())
+            .bind(name)
+            .bind(&classes)
+            .bind(left as i64)
+            .load(conn)?;
         picked.extend(rows);
     }
     Ok(picked)

@@ -5,11 +5,12 @@
 //! for it when it finishes; a walk costs only who clears, and it is short: it
 //! ends at the first job that is too young to have finished long ago.
 
-use crate::db::conn::connection::{Conn, briefly, on};
-use crate::db::conn::sql::{cached, id_list, micros, sql};
+use crate::db::conn::connection::{Conn, briefly};
+use crate::db::conn::sql::{id_list, micros};
 use crate::db::conn::sqlite_file::Refusal;
+use crate::db::conn::statement::Statement;
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Bool, Text};
+use diesel::sql_types::{BigInt, Bool};
 use std::time::Duration;
 
 /// Which finished jobs to take away.
@@ -84,21 +85,17 @@ pub(crate) fn finished(
     after: i64,
     batch: usize,
 ) -> QueryResult<Stretch> {
-    let text = conn.write(
-        "SELECT id, finished_at IS NOT NULL AND (finished_at <= {later $1} OR id <= $2) \
+    let text = "SELECT id, finished_at IS NOT NULL AND (finished_at <= {later $1} OR id <= $2) \
            AND ($3 OR active_job_id IS NULL OR last_claim_id IS NOT NULL) AS due, \
          created_at > {later $1} AND id > $2 AS young \
-         FROM solid_queue_jobs WHERE id > $4 ORDER BY id LIMIT $5",
-    );
-    let seen: Vec<Seen> = on!(conn, |c| cached(
-        sql(text)
-            .bind::<BigInt, _>(-micros(old.age))
-            .bind::<BigInt, _>(old.up_to)
-            .bind::<Bool, _>(old.of_ruby)
-            .bind::<BigInt, _>(after)
-            .bind::<BigInt, _>(batch as i64)
-    )
-    .load(c))?;
+         FROM solid_queue_jobs WHERE id > $4 ORDER BY id LIMIT $5";
+    let seen: Vec<Seen> = Statement::new(text)
+        .bind(-micros(old.age))
+        .bind(old.up_to)
+        .bind(old.of_ruby)
+        .bind(after)
+        .bind(batch as i64)
+        .load(conn)?;
     let due: Vec<i64> = seen
         .iter()
         .filter(|job| job.due)
@@ -115,12 +112,9 @@ pub(crate) fn finished(
 
 fn delete_finished(conn: &mut Conn<'_>, due: &[i64]) -> QueryResult<usize> {
     // Locked in order, and what another supervisor is at is left to it.
-    let text = conn.write(
-        "SELECT id FROM solid_queue_jobs WHERE id IN {in $1} AND finished_at IS NOT NULL \
-         ORDER BY id {lock skip}",
-    );
-    let jobs: Vec<Id> = on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(due)))
-        .load(c))?;
+    let text = "SELECT id FROM solid_queue_jobs WHERE id IN {in $1} AND finished_at IS NOT NULL \
+         ORDER BY id {lock skip}";
+    let jobs: Vec<Id> = Statement::new(text).bind(id_list(due)).load(conn)?;
     let jobs: Vec<i64> = jobs.into_iter().map(|row| row.id).collect();
     delete(conn, &jobs)
 }
@@ -138,8 +132,8 @@ pub(crate) fn delete(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<usize> {
         ("windlass_attempts", "job_id IN {in $1}"),
         ("windlass_steps", "job_id IN {in $1}"),
     ] {
-        let text = conn.write(&format!("DELETE FROM {table} WHERE {condition}"));
-        let count = on!(conn, |c| sql(text).bind::<Text, _>(&ids).execute(c))?;
+        let text = format!("DELETE FROM {table} WHERE {condition}");
+        let count = Statement::new(text).bind(&ids).unkept().changes(conn)?;
         deleted = deleted.max(if table == "solid_queue_jobs" {
             count
         } else {
@@ -152,13 +146,12 @@ pub(crate) fn delete(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<usize> {
 
 /// The id up to which finished jobs go when only the newest `count` may stay.
 pub(crate) fn surplus(conn: &mut Conn<'_>, count: u64) -> QueryResult<i64> {
-    let text = conn.write(
-        "SELECT id FROM solid_queue_jobs WHERE finished_at IS NOT NULL ORDER BY id DESC LIMIT 1 OFFSET $1",
-    );
+    let text = "SELECT id FROM solid_queue_jobs WHERE finished_at IS NOT NULL ORDER BY id DESC LIMIT 1 OFFSET $1";
     let count = i64::try_from(count).unwrap_or(i64::MAX);
-    let last: Option<Id> = on!(conn, |c| cached(sql(text).bind::<BigInt, _>(count))
-        .get_result(c))
-    .optional()?;
+    let last: Option<Id> = Statement::new(text)
+        .bind(count)
+        .get_result(conn)
+        .optional()?;
     Ok(last.map_or(0, |row| row.id))
 }
 
@@ -181,17 +174,13 @@ pub(crate) fn failed(
     batch: usize,
 ) -> QueryResult<Stretch> {
     // The ids grow with time, so that only the oldest need to be looked at.
-    let text = conn.write(
-        "SELECT id, job_id, created_at <= {later $1} AS due FROM solid_queue_failed_executions \
-         WHERE id > $2 ORDER BY id LIMIT $3",
-    );
-    let seen: Vec<Failed> = on!(conn, |c| cached(
-        sql(text)
-            .bind::<BigInt, _>(-micros(age))
-            .bind::<BigInt, _>(after)
-            .bind::<BigInt, _>(batch as i64)
-    )
-    .load(c))?;
+    let text = "SELECT id, job_id, created_at <= {later $1} AS due FROM solid_queue_failed_executions \
+         WHERE id > $2 ORDER BY id LIMIT $3";
+    let seen: Vec<Failed> = Statement::new(text)
+        .bind(-micros(age))
+        .bind(after)
+        .bind(batch as i64)
+        .load(conn)?;
     let more = seen.len() == batch && seen.last().is_some_and(|last| last.due);
     let mut due: Vec<i64> = seen
         .iter()
@@ -209,17 +198,13 @@ pub(crate) fn failed(
 
 fn delete_failed(conn: &mut Conn<'_>, due: &[i64]) -> QueryResult<usize> {
     // A job that is being retried at this moment is left.
-    let text = conn.write(
-        "SELECT job_id AS id FROM solid_queue_failed_executions WHERE job_id IN {in $1} \
-         ORDER BY id + 0 {lock skip}",
-    );
-    let jobs: Vec<Id> = on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(due)))
-        .load(c))?;
+    let text = "SELECT job_id AS id FROM solid_queue_failed_executions WHERE job_id IN {in $1} \
+         ORDER BY id + 0 {lock skip}";
+    let jobs: Vec<Id> = Statement::new(text).bind(id_list(due)).load(conn)?;
     let mut jobs: Vec<i64> = jobs.into_iter().map(|row| row.id).collect();
     jobs.sort_unstable();
-    let text = conn.write("DELETE FROM solid_queue_failed_executions WHERE job_id IN {in $1}");
-    on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(&jobs)))
-        .execute(c))?;
+    let text = "DELETE FROM solid_queue_failed_executions WHERE job_id IN {in $1}";
+    Statement::new(text).bind(id_list(&jobs)).execute(conn)?;
     delete(conn, &jobs)
 }
 
@@ -234,11 +219,10 @@ pub(crate) fn expired(
     (table, key): (&str, &str),
     batch: usize,
 ) -> QueryResult<Stretch> {
-    let text = conn.write(&format!(
+    let text = format!(
         "SELECT {key} AS id FROM {table} WHERE expires_at <= {{now}} ORDER BY expires_at LIMIT $1"
-    ));
-    let seen: Vec<Id> = on!(conn, |c| cached(sql(text).bind::<BigInt, _>(batch as i64))
-        .load(c))?;
+    );
+    let seen: Vec<Id> = Statement::new(text).bind(batch as i64).load(conn)?;
     let seen: Vec<i64> = seen.into_iter().map(|row| row.id).collect();
     if seen.is_empty() {
         return Ok(Stretch {
@@ -248,14 +232,15 @@ pub(crate) fn expired(
         });
     }
     // Judged again under the lock: the row may have got a new life.
-    let text = conn.write(&format!(
+    let text = format!(
         "DELETE FROM {table} WHERE {key} IN (SELECT {key} FROM {table} WHERE {key} IN {{in $1}} \
          AND expires_at <= {{now}} ORDER BY {key} {{lock skip}}) AND expires_at <= {{now}}"
-    ));
+    );
     let delete = |conn: &mut Conn<'_>, ids: &[i64]| {
-        on!(conn, |c| sql(text.clone())
-            .bind::<Text, _>(id_list(ids))
-            .execute(c))
+        Statement::new(&text)
+            .bind(id_list(ids))
+            .unkept()
+            .changes(conn)
     };
     // One statement, most often.
     let (cleared, left) = match delete(conn, &seen) {
@@ -285,30 +270,29 @@ pub(crate) fn orphans(
     after: i64,
     batch: usize,
 ) -> QueryResult<Stretch> {
-    let text = conn.write(&format!(
+    let text = format!(
         "SELECT seen.id, NOT EXISTS (SELECT 1 FROM solid_queue_jobs j WHERE j.id = seen.id) AS due, \
          false AS young FROM (SELECT DISTINCT job_id AS id FROM {table} WHERE job_id > $1 \
          ORDER BY job_id LIMIT $2) AS seen ORDER BY seen.id"
-    ));
-    let seen: Vec<Seen> = on!(conn, |c| cached(
-        sql(text)
-            .bind::<BigInt, _>(after)
-            .bind::<BigInt, _>(batch as i64)
-    )
-    .load(c))?;
+    );
+    let seen: Vec<Seen> = Statement::new(text)
+        .bind(after)
+        .bind(batch as i64)
+        .load(conn)?;
     let due: Vec<i64> = seen
         .iter()
         .filter(|job| job.due)
         .map(|job| job.id)
         .collect();
-    let text = conn.write(&format!("DELETE FROM {table} WHERE job_id IN {{in $1}}"));
+    let text = format!("DELETE FROM {table} WHERE job_id IN {{in $1}}");
     let (cleared, left) = piecemeal(conn, &due, |conn, due| {
         if table == "windlass_unique_jobs" {
             return crate::db::transition::unblock::forget(conn, due);
         }
-        on!(conn, |c| sql(text.clone())
-            .bind::<Text, _>(id_list(due))
-            .execute(c))
+        Statement::new(&text)
+            .bind(id_list(due))
+            .unkept()
+            .changes(conn)
     })?;
     Ok(Stretch {
         reached: seen

@@ -1,22 +1,17 @@
 //! How the claims of jobs end that have finished: in bulk, since every job
 //! passes here.
 
-use crate::db::conn::connection::{Conn, on};
-use crate::db::conn::sql::{cached, sql};
-#[cfg(feature = "sqlite")]
+use crate::db::conn::connection::Conn;
+use crate::db::conn::dialect::Dialect;
+use crate::db::conn::statement::Statement;
 use crate::db::model::claim::Ended;
 use crate::db::model::claim::{Claimed, Finished};
 use crate::db::model::outcome::NewResult;
-#[cfg(feature = "sqlite")]
 use crate::db::table::claimed;
 use crate::db::table::claimed::{Locks, Written, claim_ids};
 use crate::db::table::results;
-#[cfg(feature = "postgres")]
 use crate::db::table::results::notify_waiters;
 use diesel::prelude::*;
-use diesel::sql_types::BigInt;
-#[cfg(feature = "sqlite")]
-use diesel::sql_types::Text;
 use std::time::Duration;
 
 /// Ends the claims of jobs that have finished, and returns those that were
@@ -43,7 +38,6 @@ pub(crate) fn finish_free(
     finish_by(conn, process_id, claims, finished, Locks::Skip)
 }
 
-#[cfg_attr(not(feature = "postgres"), allow(unused_variables))]
 fn finish_by(
     conn: &mut Conn<'_>,
     process_id: i64,
@@ -51,13 +45,11 @@ fn finish_by(
     (finished, limited): (Finished, bool),
     locks: Locks,
 ) -> QueryResult<Written> {
-    let accepted = match conn {
-        #[cfg(feature = "postgres")]
-        Conn::Postgres(conn) => {
+    let accepted = match conn.dialect() {
+        Dialect::Postgres => {
             finish_in_one_statement(conn, process_id, claims, (finished, limited), locks)?
         }
-        #[cfg(feature = "sqlite")]
-        Conn::Sqlite(_) => conn.transaction(|conn| {
+        Dialect::Sqlite => conn.transaction(|conn| {
             let ended = claimed::end(conn, process_id, claims)?;
             finish_jobs(conn, &ended, finished)?;
             QueryResult::Ok(claim_ids(ended))
@@ -158,18 +150,12 @@ fn finish_and_keep_by(
 
 /// A deliberate fault: finishes the jobs of claims whoever holds them now.
 pub(crate) fn finish_unfenced(conn: &mut Conn<'_>, claims: &[(i64, i64)]) -> QueryResult<()> {
-    let text = conn.write("DELETE FROM solid_queue_claimed_executions WHERE job_id = $1");
-    let update = conn
-        .write("UPDATE solid_queue_jobs SET finished_at = {now}, last_claim_id = $1 WHERE id = $2");
+    let text = "DELETE FROM solid_queue_claimed_executions WHERE job_id = $1";
+    let update =
+        "UPDATE solid_queue_jobs SET finished_at = {now}, last_claim_id = $1 WHERE id = $2";
     for (claim, job) in claims {
-        on!(conn, |c| cached(sql(text.clone()).bind::<BigInt, _>(job))
-            .execute(c))?;
-        on!(conn, |c| cached(
-            sql(update.clone())
-                .bind::<BigInt, _>(claim)
-                .bind::<BigInt, _>(job)
-        )
-        .execute(c))?;
+        Statement::new(text).bind(job).execute(conn)?;
+        Statement::new(update).bind(claim).bind(job).execute(conn)?;
     }
     Ok(())
 }
@@ -182,9 +168,8 @@ pub(crate) fn finish_unfenced(conn: &mut Conn<'_>, claims: &[(i64, i64)]) -> Que
 /// lock, to have the job cancelled for example, stands elsewhere by then and
 /// is not found; the second statement ends what the first has left out, if it
 /// is held at all.
-#[cfg(feature = "postgres")]
 fn finish_in_one_statement(
-    conn: &mut PgConnection,
+    conn: &mut Conn<'_>,
     process_id: i64,
     claims: &[i64],
     finished: (Finished, bool),
@@ -219,15 +204,13 @@ fn finish_in_one_statement(
     Ok(ended)
 }
 
-#[cfg(feature = "postgres")]
 fn finish_where(
-    conn: &mut PgConnection,
+    conn: &mut Conn<'_>,
     process_id: i64,
     claims: &[i64],
     (finished, limited): (Finished, bool),
     (held, is_held): (&str, &str),
 ) -> QueryResult<Vec<i64>> {
-    use diesel::sql_types::Array;
     let jobs = match finished {
         Finished::Keep => {
             "UPDATE solid_queue_jobs j SET finished_at = {now}, updated_at = {now}, crash_count = 0, \
@@ -243,38 +226,33 @@ fn finish_where(
     } else {
         ""
     };
-    let text = crate::db::conn::sql::Dialect::Postgres.write(&format!(
+    let text = format!(
         "WITH held AS MATERIALIZED ({held}), \
          ended AS (DELETE FROM solid_queue_claimed_executions c WHERE {is_held} \
            RETURNING c.id AS claim_id, c.job_id, c.concurrency_key), \
          jobs AS ({jobs}), \
          {wanted}woken AS ({WAITERS}) \
          SELECT claim_id, job_id, false AS cancelled, concurrency_key, (SELECT * FROM woken) AS woken FROM ended",
-        WAITERS = notify_waiters!("ARRAY(SELECT job_id FROM ended)")
-    ));
-    cached(
-        sql(text)
-            .bind::<Array<BigInt>, _>(claims)
-            .bind::<BigInt, _>(process_id),
-    )
-    .load(conn)
-    .map(claim_ids)
+        WAITERS = notify_waiters("ARRAY(SELECT job_id FROM ended)")
+    );
+    let ended = Statement::new(text)
+        .bind(claims)
+        .bind(process_id)
+        .load(conn)?;
+    Ok(claim_ids(ended))
 }
 
-#[cfg(feature = "sqlite")]
 fn finish_jobs(conn: &mut Conn<'_>, ended: &[Ended], finished: Finished) -> QueryResult<()> {
     let text = match finished {
-        Finished::Keep => conn.write(
+        Finished::Keep => {
             "UPDATE solid_queue_jobs SET finished_at = {now}, updated_at = {now}, crash_count = 0, \
-             last_claim_id = pair.value ->> 1 FROM json_each($1) AS pair WHERE solid_queue_jobs.id = pair.value ->> 0",
-        ),
-        Finished::Delete => conn.write(
-            "DELETE FROM solid_queue_jobs WHERE id IN (SELECT value ->> 0 FROM json_each($1))",
-        ),
+             last_claim_id = pair.value ->> 1 FROM json_each($1) AS pair WHERE solid_queue_jobs.id = pair.value ->> 0"
+        }
+        Finished::Delete => {
+            "DELETE FROM solid_queue_jobs WHERE id IN (SELECT value ->> 0 FROM json_each($1))"
+        }
     };
     let pairs: Vec<(i64, i64)> = ended.iter().map(|row| (row.job_id, row.claim_id)).collect();
     let pairs = serde_json::to_string(&pairs).unwrap_or_default();
-    on!(conn, |c| cached(sql(text).bind::<Text, _>(&pairs))
-        .execute(c))
-    .map(drop)
+    Statement::new(text).bind(&pairs).execute(conn)
 }

@@ -1,7 +1,8 @@
 //! Fires ticks of recurring tasks.
 
-use crate::db::conn::connection::{Conn, on};
-use crate::db::conn::sql::{cached, id_list, sql, timestamp};
+use crate::db::conn::connection::Conn;
+use crate::db::conn::sql::{id_list, timestamp};
+use crate::db::conn::statement::Statement;
 use crate::db::model::new_row::NewRow;
 use crate::db::model::recurring::{Fired, Firing, Overlap, Row};
 use crate::db::table::recurring_executions::{Id, delete_old, lock, move_on, unended};
@@ -10,7 +11,6 @@ use crate::db::transition::schedule::lock_own;
 use crate::error::{Doing, Result};
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Text};
 
 /// Fires ticks. `None`: somebody else is at the task, or has changed it.
 pub(crate) fn fire(conn: &mut Conn<'_>, firing: &Firing<'_>) -> QueryResult<Option<Fired>> {
@@ -58,32 +58,24 @@ fn insert(
     tick: NaiveDateTime,
     job: &NewRow,
 ) -> QueryResult<Option<i64>> {
-    let text = conn.write(
-        "SELECT job_id AS id FROM solid_queue_recurring_executions WHERE task_key = $1 AND run_at = {time $2}",
-    );
-    let known: Option<Id> = on!(conn, |c| cached(
-        sql(text)
-            .bind::<Text, _>(key)
-            .bind::<Text, _>(timestamp(tick))
-    )
-    .get_result(c))
-    .optional()?;
+    let text = "SELECT job_id AS id FROM solid_queue_recurring_executions WHERE task_key = $1 AND run_at = {time $2}";
+    let known: Option<Id> = Statement::new(text)
+        .bind(key)
+        .bind(timestamp(tick))
+        .get_result(conn)
+        .optional()?;
     if known.is_some() {
         return Ok(None);
     }
     let inserted = enqueue::insert(conn, job)?;
     if inserted.is_new {
-        let text = conn.write(
-            "INSERT INTO solid_queue_recurring_executions (job_id, task_key, run_at, created_at) \
-             VALUES ($1, $2, {time $3}, {now})",
-        );
-        on!(conn, |c| cached(
-            sql(text)
-                .bind::<BigInt, _>(inserted.id)
-                .bind::<Text, _>(key)
-                .bind::<Text, _>(timestamp(tick))
-        )
-        .execute(c))?;
+        let text = "INSERT INTO solid_queue_recurring_executions (job_id, task_key, run_at, created_at) \
+             VALUES ($1, $2, {time $3}, {now})";
+        Statement::new(text)
+            .bind(inserted.id)
+            .bind(key)
+            .bind(timestamp(tick))
+            .execute(conn)?;
     }
     Ok(Some(inserted.id))
 }

@@ -2,9 +2,7 @@
 //! transaction.
 
 pub(crate) mod claim;
-#[cfg(feature = "postgres")]
 pub(crate) mod claim_postgres;
-#[cfg(feature = "sqlite")]
 pub(crate) mod claim_sqlite;
 pub(crate) mod clear;
 pub(crate) mod dispatch;

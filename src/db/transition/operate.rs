@@ -3,8 +3,9 @@
 //! first, and does the rest only to the jobs whose execution it got: so a job
 //! that a process holds is never touched, and nothing is done twice.
 
-use crate::db::conn::connection::{Conn, on};
-use crate::db::conn::sql::{cached, id_list, job_ids, sql, timestamp};
+use crate::db::conn::connection::Conn;
+use crate::db::conn::sql::{id_list, job_ids, timestamp};
+use crate::db::conn::statement::Statement;
 use crate::db::model::outcome::{AttemptOutcome, Failure, NewResult, ResultOutcome};
 use crate::db::model::state::JobState;
 use crate::db::table::{attempts, jobs, results};
@@ -12,18 +13,18 @@ use crate::db::transition::place::place;
 use crate::db::transition::unblock;
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Integer, Nullable, Text};
 
 /// Locks the executions of jobs in one state, in order, and returns the jobs
 /// that have one. Whoever was moving one of them is waited for.
 fn lock(conn: &mut Conn<'_>, state: JobState, jobs: &[i64]) -> QueryResult<Vec<i64>> {
-    let text = conn.write(&format!(
+    let text = format!(
         "SELECT job_id FROM {} WHERE job_id IN {{in $1}} ORDER BY id + 0 {{lock}}",
         state.table()
-    ));
-    on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
-        .load(c))
-    .map(job_ids)
+    );
+    Statement::new(text)
+        .bind(id_list(jobs))
+        .load(conn)
+        .map(job_ids)
 }
 
 /// Takes the executions of jobs away where they stand in one of `states`, and
@@ -42,9 +43,8 @@ fn take(conn: &mut Conn<'_>, states: &[JobState], jobs: &[i64]) -> QueryResult<V
             crate::db::table::ready::delete(conn, &found)?;
         } else {
             let table = state.table();
-            let text = conn.write(&format!("DELETE FROM {table} WHERE job_id IN {{in $1}}"));
-            on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(&found)))
-                .execute(c))?;
+            let text = format!("DELETE FROM {table} WHERE job_id IN {{in $1}}");
+            Statement::new(text).bind(id_list(&found)).execute(conn)?;
         }
         taken.extend(found);
     }
@@ -94,16 +94,13 @@ pub(crate) fn cancel(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Cancelled
 /// Asks the processes that hold these jobs to end them, and returns the jobs
 /// of those that can hear of it: Ruby's, which count no heartbeats, cannot.
 fn ask_to_cancel(conn: &mut Conn<'_>, claimed: &[i64]) -> QueryResult<Vec<i64>> {
-    let text = conn.write(
-        "UPDATE solid_queue_claimed_executions SET cancel_requested_at = coalesce(cancel_requested_at, {now}) \
+    let text = "UPDATE solid_queue_claimed_executions SET cancel_requested_at = coalesce(cancel_requested_at, {now}) \
          WHERE job_id IN {in $1} AND NOT EXISTS (SELECT 1 FROM solid_queue_processes p \
-           WHERE p.id = solid_queue_claimed_executions.process_id AND p.heartbeat_seq IS NULL) RETURNING job_id",
-    );
-    on!(conn, |c| cached(
-        sql(text).bind::<Text, _>(id_list(claimed))
-    )
-    .load(c))
-    .map(job_ids)
+           WHERE p.id = solid_queue_claimed_executions.process_id AND p.heartbeat_seq IS NULL) RETURNING job_id";
+    Statement::new(text)
+        .bind(id_list(claimed))
+        .load(conn)
+        .map(job_ids)
 }
 
 /// Ends jobs whose execution was just taken away, and which nobody had begun.
@@ -113,11 +110,9 @@ pub(crate) fn end_waiting(
     (attempt, result): (AttemptOutcome, ResultOutcome),
     failure: &Failure,
 ) -> QueryResult<()> {
-    let text = conn.write(
-        "UPDATE solid_queue_jobs SET finished_at = {now}, updated_at = {now} WHERE id IN {in $1}",
-    );
-    on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(ids)))
-        .execute(c))?;
+    let text =
+        "UPDATE solid_queue_jobs SET finished_at = {now}, updated_at = {now} WHERE id IN {in $1}";
+    Statement::new(text).bind(id_list(ids)).execute(conn)?;
     attempts::insert_waiting(conn, ids, attempt, failure)?;
     let rows = jobs::ended(conn, ids)?;
     let error = failure.in_words();
@@ -178,10 +173,8 @@ pub(crate) fn retry(conn: &mut Conn<'_>, jobs: &[i64], allowed: bool) -> QueryRe
             return Ok(Retried { ready, risky, replaced });
         }
         crate::db::transition::place::enter(conn, &ready)?;
-        let text = conn.write(
-            "UPDATE solid_queue_jobs SET attempts = 0, crash_count = 0, updated_at = {now} WHERE id IN {in $1}",
-        );
-        on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(&ready))).execute(c))?;
+        let text = "UPDATE solid_queue_jobs SET attempts = 0, crash_count = 0, updated_at = {now} WHERE id IN {in $1}";
+        Statement::new(text).bind(id_list(&ready)).execute(conn)?;
         // What is known of the end that it had is true no more.
         results::delete(conn, &ready)?;
         Ok(Retried { ready, risky, replaced })
@@ -189,12 +182,11 @@ pub(crate) fn retry(conn: &mut Conn<'_>, jobs: &[i64], allowed: bool) -> QueryRe
 }
 
 fn at_most_once(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
-    let text = conn.write(
-        "SELECT id AS job_id FROM solid_queue_jobs WHERE id IN {in $1} AND at_most_once ORDER BY id",
-    );
-    on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
-        .load(c))
-    .map(job_ids)
+    let text = "SELECT id AS job_id FROM solid_queue_jobs WHERE id IN {in $1} AND at_most_once ORDER BY id";
+    Statement::new(text)
+        .bind(id_list(jobs))
+        .load(conn)
+        .map(job_ids)
 }
 
 /// When a job is to run.
@@ -217,17 +209,12 @@ pub(crate) fn reschedule(conn: &mut Conn<'_>, jobs: &[i64], when: When) -> Query
             When::At(at) => (Some(timestamp(at)), None),
             When::In(micros) => (None, Some(micros)),
         };
-        let text = conn.write(
-            "UPDATE solid_queue_jobs SET scheduled_at = coalesce({time $1}, {later $2}), updated_at = {now} \
-             WHERE id IN {in $3}",
-        );
-        on!(conn, |c| cached(
-            sql(text)
-                .bind::<Nullable<Text>, _>(at)
-                .bind::<Nullable<BigInt>, _>(delay)
-                .bind::<Text, _>(id_list(&taken))
-        )
-        .execute(c))?;
+        let text = "UPDATE solid_queue_jobs SET scheduled_at = coalesce({time $1}, {later $2}), updated_at = {now} \
+             WHERE id IN {in $3}";
+        Statement::new(text)
+                .bind(at)
+                .bind(delay)
+                .bind(id_list(&taken)).execute(conn)?;
         place(conn, &taken)?;
         Ok(taken)
     })
@@ -262,26 +249,20 @@ fn set_priority(
     if jobs.is_empty() {
         return Ok(());
     }
-    let text = conn.write(&format!(
-        "UPDATE {table} SET priority = $1 WHERE {key} IN {{in $2}}"
-    ));
-    on!(conn, |c| cached(
-        sql(text)
-            .bind::<Integer, _>(priority)
-            .bind::<Text, _>(id_list(jobs))
-    )
-    .execute(c))
-    .map(drop)
+    let text = format!("UPDATE {table} SET priority = $1 WHERE {key} IN {{in $2}}");
+    Statement::new(text)
+        .bind(priority)
+        .bind(id_list(jobs))
+        .execute(conn)
 }
 
 /// Of these jobs, those that have not ended: they may stand where nobody has
 /// looked for them, because they were moved meanwhile.
 pub(crate) fn open(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
-    let text = conn.write(
-        "SELECT id AS job_id FROM solid_queue_jobs j WHERE id IN {in $1} AND finished_at IS NULL \
-         AND NOT EXISTS (SELECT 1 FROM solid_queue_failed_executions f WHERE f.job_id = j.id) ORDER BY id",
-    );
-    on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
-        .load(c))
-    .map(job_ids)
+    let text = "SELECT id AS job_id FROM solid_queue_jobs j WHERE id IN {in $1} AND finished_at IS NULL \
+         AND NOT EXISTS (SELECT 1 FROM solid_queue_failed_executions f WHERE f.job_id = j.id) ORDER BY id";
+    Statement::new(text)
+        .bind(id_list(jobs))
+        .load(conn)
+        .map(job_ids)
 }

@@ -1,21 +1,18 @@
 //! Lets a job wait again: ready, scheduled or blocked.
 
-use crate::db::conn::connection::{Conn, on};
-use crate::db::conn::sql::{Execution, cached, id_list, job_ids, sql};
+use crate::db::conn::connection::Conn;
+use crate::db::conn::sql::{Execution, id_list, job_ids};
+use crate::db::conn::statement::Statement;
 use crate::db::table::blocked::insert;
 use diesel::prelude::*;
-use diesel::sql_types::Text;
 
 /// Makes jobs without an execution ready or scheduled, as their time says.
 pub(crate) fn place(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
-    let text = conn.write(
-        "INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at) \
+    let text = "INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at) \
          SELECT id, queue_name, priority, scheduled_at, {now} FROM solid_queue_jobs \
          WHERE id IN {in $1} AND scheduled_at > {now} ORDER BY id \
-         ON CONFLICT (job_id) DO UPDATE SET scheduled_at = excluded.scheduled_at RETURNING job_id",
-    );
-    let later: Vec<Execution> = on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
-        .load(c))?;
+         ON CONFLICT (job_id) DO UPDATE SET scheduled_at = excluded.scheduled_at RETURNING job_id";
+    let later: Vec<Execution> = Statement::new(text).bind(id_list(jobs)).load(conn)?;
     let later = job_ids(later);
     let now: Vec<i64> = jobs
         .iter()
@@ -32,13 +29,10 @@ pub(crate) fn place(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
 /// limit are blocked, until they are promoted a moment later if there is room.
 pub(crate) fn enter(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     // One that is ready already, by somebody's hand, must not hold up others.
-    let text = conn.write(
-        "INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at) \
+    let text = "INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at) \
          SELECT id, queue_name, priority, class_name, {cautious}, {now} FROM solid_queue_jobs \
-         WHERE id IN {in $1} AND concurrency_key IS NULL ORDER BY id ON CONFLICT (job_id) DO NOTHING RETURNING job_id",
-    );
-    let ready: Vec<Execution> = on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
-        .load(c))?;
+         WHERE id IN {in $1} AND concurrency_key IS NULL ORDER BY id ON CONFLICT (job_id) DO NOTHING RETURNING job_id";
+    let ready: Vec<Execution> = Statement::new(text).bind(id_list(jobs)).load(conn)?;
     if ready.len() < jobs.len() {
         insert(conn, jobs)?;
     }

@@ -1,8 +1,10 @@
 //! Promotes blocked executions to the free slots of their concurrency key.
 
 use crate::clock;
-use crate::db::conn::connection::{Conn, on};
-use crate::db::conn::sql::{Execution, cached, id_list, job_ids, sql};
+use crate::db::conn::connection::Conn;
+use crate::db::conn::dialect::Dialect;
+use crate::db::conn::sql::{Execution, id_list, job_ids};
+use crate::db::conn::statement::Statement;
 use crate::db::model::outcome::{AttemptOutcome, Failure, ResultOutcome};
 use crate::db::table::semaphores::{self, FOR_EVER, NOT_AT_ALL, Room};
 use crate::db::table::wanted_keys::{self, Key};
@@ -100,9 +102,8 @@ pub(crate) fn promote_after(
 }
 
 fn delete(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
-    let text = conn.write("DELETE FROM solid_queue_blocked_executions WHERE job_id IN {in $1}");
-    on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
-        .execute(c))
+    let text = "DELETE FROM solid_queue_blocked_executions WHERE job_id IN {in $1}";
+    Statement::new(text).bind(id_list(jobs)).execute(conn)
 }
 
 #[derive(QueryableByName)]
@@ -124,31 +125,26 @@ fn pick(conn: &mut Conn<'_>, rooms: &[Room]) -> QueryResult<Vec<Picked>> {
     if open.is_empty() {
         return Ok(Vec::new());
     }
-    match conn {
-        #[cfg(feature = "postgres")]
-        Conn::Postgres(conn) => {
-            let text = crate::db::conn::sql::Dialect::Postgres.write(&format!(
+    match conn.dialect() {
+        Dialect::Postgres => {
+            let text = format!(
                 "SELECT b.job_id, open.key FROM (SELECT value ->> 0 AS key, CAST(value ->> 1 AS bigint) AS room \
                    FROM {{rows $1}}) AS open CROSS JOIN LATERAL ( \
                    SELECT job_id FROM solid_queue_blocked_executions WHERE concurrency_key = open.key \
                    AND expires_at >= {{time '{NOT_AT_ALL}'}} ORDER BY priority, job_id LIMIT open.room \
                    FOR UPDATE SKIP LOCKED) AS b"
-            ));
+            );
             let open = serde_json::to_string(&open).unwrap_or_default();
-            cached(sql(text).bind::<Text, _>(open)).load(*conn)
+            Statement::new(text).bind(open).load(conn)
         }
-        #[cfg(feature = "sqlite")]
-        Conn::Sqlite(conn) => {
+        Dialect::Sqlite => {
             let text = format!(
                 "SELECT job_id, concurrency_key AS key FROM solid_queue_blocked_executions WHERE concurrency_key = $1 \
                  AND expires_at >= '{NOT_AT_ALL}' ORDER BY priority, job_id LIMIT $2"
             );
             let mut picked = Vec::new();
             for (key, room) in open {
-                let query = sql(text.clone())
-                    .bind::<Text, _>(key)
-                    .bind::<BigInt, _>(room);
-                let jobs: Vec<Picked> = cached(query).load(*conn)?;
+                let jobs: Vec<Picked> = Statement::new(&text).bind(key).bind(room).load(conn)?;
                 picked.extend(jobs);
             }
             Ok(picked)
@@ -162,15 +158,15 @@ fn pick(conn: &mut Conn<'_>, rooms: &[Room]) -> QueryResult<Vec<Picked>> {
 /// job been enqueued after that. `+ 0` here and in its like keeps Postgres from walking through a whole table in the
 /// order that is asked for, where a sort is made to look dear to it.
 fn discard(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<Vec<Discarded>> {
-    let text = conn.write(&format!(
+    let text = format!(
         "SELECT b.job_id FROM solid_queue_blocked_executions b JOIN (SELECT value ->> 0 AS key FROM {{rows $1}}) AS w \
          ON b.concurrency_key = w.key WHERE b.expires_at = {{time '{NOT_AT_ALL}'}} \
          AND {} - ({}) <= 0 ORDER BY b.id + 0 {{lock skip of b}}",
         semaphores::limit_of("w.key"),
         semaphores::held_of("w.key"),
-    ));
+    );
     let list = wanted_keys::key_list(keys);
-    let jobs: Vec<Execution> = on!(conn, |c| cached(sql(text).bind::<Text, _>(&list)).load(c))?;
+    let jobs: Vec<Execution> = Statement::new(text).bind(&list).load(conn)?;
     let jobs = job_ids(jobs);
     if jobs.is_empty() {
         return Ok(Vec::new());
@@ -182,9 +178,8 @@ fn discard(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<Vec<Disc
     );
     let how = (AttemptOutcome::Discarded, ResultOutcome::Discarded);
     crate::db::transition::operate::end_waiting(conn, &jobs, how, &failure)?;
-    let text = conn.write("SELECT id, class_name FROM solid_queue_jobs WHERE id IN {in $1}");
-    on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(&jobs)))
-        .load(c))
+    let text = "SELECT id, class_name FROM solid_queue_jobs WHERE id IN {in $1}";
+    Statement::new(text).bind(id_list(&jobs)).load(conn)
 }
 
 /// A job that was passed over because another transaction had locked it may
@@ -202,14 +197,14 @@ fn want_left_over(conn: &mut Conn<'_>, rooms: &[Room], picked: &[Picked]) -> Que
              WHERE b.expires_at = {{time '{until}'}} AND b.concurrency_key = w.key)"
         )
     };
-    let text = conn.write(&format!(
+    let text = format!(
         "SELECT w.key AS concurrency_key FROM (SELECT value ->> 0 AS key, CAST(value ->> 1 AS text) AS open \
          FROM {{rows $1}}) AS w WHERE {} OR (w.open IN ('true', '1') AND {})",
         left(NOT_AT_ALL),
         left(FOR_EVER),
-    ));
+    );
     let list = serde_json::to_string(&keys).unwrap_or_default();
-    let rows: Vec<Key> = on!(conn, |c| cached(sql(text).bind::<Text, _>(&list)).load(c))?;
+    let rows: Vec<Key> = Statement::new(text).bind(&list).load(conn)?;
     let keys = wanted_keys::keys(rows);
     wanted_keys::want_later(conn, &keys)?;
     Ok(keys.len())

@@ -1,27 +1,35 @@
 //! Deletes processes that are gone and recovers their claims.
 
-use crate::db::conn::connection::{Conn, on};
-use crate::db::conn::sql::{cached, sql};
+use crate::db::conn::connection::Conn;
+use crate::db::conn::statement::Statement;
 use crate::db::model::decision::Death;
-use crate::db::schema::tables::solid_queue_processes::dsl;
 use crate::db::table::processes::{CRASHED, ENDED, Id};
 use crate::db::transition::recover::{self, Recovered};
 use crate::mutant;
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Nullable, Text};
+use diesel::sql_types::{BigInt, Bool, Text};
+
+#[derive(QueryableByName)]
+struct OfChild {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+    #[diesel(sql_type = Bool)]
+    draining: bool,
+    #[diesel(sql_type = Text)]
+    name: String,
+}
 
 /// The processes that a child program registered, and whether each was
 /// draining: it names them all `<kind>-<token>.<number>`.
 pub(crate) fn of_child(conn: &mut Conn<'_>, token: &str) -> QueryResult<Vec<(i64, bool)>> {
-    let rows: Vec<(i64, bool, String)> = on!(conn, |c| dsl::solid_queue_processes
-        .select((dsl::id, dsl::draining, dsl::name))
-        .filter(dsl::name.like(format!("%-{token}.%")))
-        .order(dsl::id)
-        .load(c))?;
-    let was_draining = |draining, name: &str| draining && !name.starts_with(CRASHED);
+    let text =
+        "SELECT id, draining, name FROM solid_queue_processes WHERE name LIKE $1 ORDER BY id";
+    let rows: Vec<OfChild> = Statement::new(text)
+        .bind(format!("%-{token}.%"))
+        .load(conn)?;
     Ok(rows
         .into_iter()
-        .map(|(id, draining, name)| (id, was_draining(draining, &name)))
+        .map(|row| (row.id, row.draining && !row.name.starts_with(CRASHED)))
         .collect())
 }
 
@@ -46,12 +54,15 @@ pub(crate) fn prune(
         }
         let recovered = recover::recover(conn, id, death)?;
         recover::drop_jobless(conn, id)?;
-        on!(conn, |c| diesel::delete(
-            dsl::solid_queue_processes.find(id)
-        )
-        .execute(c))?;
+        delete(conn, id)?;
         Ok(Some(recovered))
     })
+}
+
+fn delete(conn: &mut Conn<'_>, id: i64) -> QueryResult<usize> {
+    Statement::new("DELETE FROM solid_queue_processes WHERE id = $1")
+        .bind(id)
+        .changes(conn)
 }
 
 /// Locks the row of a process that is gone. False: it is not to be pruned.
@@ -61,16 +72,14 @@ fn lock(conn: &mut Conn<'_>, id: i64, heartbeat_seq: Option<i64>) -> QueryResult
     } else {
         "{lock}"
     };
-    let text = conn.write(&format!(
+    let text = format!(
         "SELECT id FROM solid_queue_processes WHERE id = $1 AND heartbeat_seq = coalesce($2, heartbeat_seq) {lock}"
-    ));
-    let row: Option<Id> = on!(conn, |c| cached(
-        sql(text)
-            .bind::<BigInt, _>(id)
-            .bind::<Nullable<BigInt>, _>(heartbeat_seq)
-    )
-    .get_result(c))
-    .optional()?;
+    );
+    let row: Option<Id> = Statement::new(text)
+        .bind(id)
+        .bind(heartbeat_seq)
+        .get_result(conn)
+        .optional()?;
     Ok(row.is_some())
 }
 
@@ -88,22 +97,16 @@ pub(crate) fn prune_piecemeal(
         }
         let recovered = recover::recover_piecemeal(conn, id, death)?;
         if recovered.left.is_none() {
-            on!(conn, |c| diesel::delete(
-                dsl::solid_queue_processes.find(id)
-            )
-            .execute(c))?;
+            delete(conn, id)?;
             return Ok(Some(recovered));
         }
-        let text = conn.write(&format!(
+        let text = format!(
             "UPDATE solid_queue_processes SET draining = true, listening = false, \
              name = CASE WHEN name LIKE '{CRASHED}%' OR name LIKE '{ENDED}%' THEN name ELSE $1 || name END \
              WHERE id = $2"
-        ));
+        );
         let prefix = if death.is_crash { CRASHED } else { ENDED };
-        on!(conn, |c| cached(
-            sql(text).bind::<Text, _>(prefix).bind::<BigInt, _>(id)
-        )
-        .execute(c))?;
+        Statement::new(text).bind(prefix).bind(id).execute(conn)?;
         Ok(Some(recovered))
     })
 }
@@ -115,7 +118,7 @@ pub(crate) fn without_row(conn: &mut Conn<'_>) -> QueryResult<Vec<i64>> {
     let text = "SELECT DISTINCT c.process_id AS id FROM solid_queue_claimed_executions c \
          WHERE c.started_at IS NOT NULL AND c.process_id IS NOT NULL \
          AND NOT EXISTS (SELECT 1 FROM solid_queue_processes p WHERE p.id = c.process_id)";
-    let rows: Vec<Id> = on!(conn, |c| cached(sql(text.to_owned())).load(c))?;
+    let rows: Vec<Id> = Statement::new(text).load(conn)?;
     Ok(rows.into_iter().map(|row| row.id).collect())
 }
 
@@ -128,9 +131,7 @@ pub(crate) fn recover_without_row(
 ) -> QueryResult<Option<Recovered>> {
     conn.transaction(|conn| {
         let text = "SELECT id FROM solid_queue_processes WHERE id = $1";
-        let row: Option<Id> = on!(conn, |c| cached(sql(text.to_owned()).bind::<BigInt, _>(id))
-            .get_result(c))
-        .optional()?;
+        let row: Option<Id> = Statement::new(text).bind(id).get_result(conn).optional()?;
         if row.is_some() {
             return Ok(None);
         }
@@ -142,10 +143,7 @@ pub(crate) fn recover_without_row(
 fn prune_stale(conn: &mut Conn<'_>, id: i64, death: &Death) -> QueryResult<Option<Recovered>> {
     let recovered = conn.transaction(|conn| recover::recover(conn, id, death))?;
     crate::clock::nap(std::time::Duration::from_millis(60));
-    on!(conn, |c| diesel::delete(
-        dsl::solid_queue_processes.find(id)
-    )
-    .execute(c))?;
+    delete(conn, id)?;
     Ok(Some(recovered))
 }
 
@@ -154,17 +152,11 @@ fn prune_stale(conn: &mut Conn<'_>, id: i64, death: &Death) -> QueryResult<Optio
 pub(crate) fn deregister(conn: &mut Conn<'_>, id: i64) -> QueryResult<bool> {
     conn.transaction(|conn| {
         // Locked first: a claim of this process would have to lock it too.
-        let text = conn.write("SELECT id FROM solid_queue_processes WHERE id = $1 {lock}");
-        let row: Option<Id> = on!(conn, |c| cached(sql(text).bind::<BigInt, _>(id))
-            .get_result(c))
-        .optional()?;
+        let text = "SELECT id FROM solid_queue_processes WHERE id = $1 {lock}";
+        let row: Option<Id> = Statement::new(text).bind(id).get_result(conn).optional()?;
         if row.is_none() || !crate::db::table::claimed::held_by(conn, id)?.is_empty() {
             return Ok(false);
         }
-        on!(conn, |c| diesel::delete(
-            dsl::solid_queue_processes.find(id)
-        )
-        .execute(c))
-        .map(|rows| rows == 1)
+        delete(conn, id).map(|rows| rows == 1)
     })
 }

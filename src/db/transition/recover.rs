@@ -1,8 +1,8 @@
 //! What becomes of the claims of a process that is gone.
 
-use crate::db::conn::connection::{Conn, on};
-use crate::db::conn::sql::{cached, sql};
+use crate::db::conn::connection::Conn;
 use crate::db::conn::sqlite_file::Refusal;
+use crate::db::conn::statement::Statement;
 use crate::db::model::claim::{Fence, Finished};
 use crate::db::model::decision::{Death, Decision, Destination, LostClaim, MAX_CRASHES};
 use crate::db::model::outcome::{Began, EndedRun, Ending, ResultOutcome};
@@ -10,7 +10,7 @@ use crate::db::table::claimed::{self, claim_ids};
 use crate::db::table::wanted_keys::{self, Key};
 use crate::db::transition::settle;
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Text};
+use diesel::sql_types::BigInt;
 use std::collections::HashSet;
 
 /// What became of the claims of a process that is gone.
@@ -151,15 +151,14 @@ pub(crate) fn run_of(process_id: i64, claim: &LostClaim) -> EndedRun {
 
 /// The claims of a process, locked.
 fn lost(conn: &mut Conn<'_>, process_id: i64, lock: &str) -> QueryResult<Vec<LostClaim>> {
-    let text = conn.write(&format!(
+    let text = format!(
         "SELECT c.id AS claim_id, c.job_id, c.started_at, c.verdict, c.cancel_requested_at IS NOT NULL AS cancelled, \
          j.class_name, j.crash_count, \
          coalesce(j.max_crashes, {MAX_CRASHES}) AS max_crashes, j.at_most_once \
          FROM solid_queue_claimed_executions c JOIN solid_queue_jobs j ON j.id = c.job_id \
          WHERE c.process_id = $1 ORDER BY c.id + 0 {lock}"
-    ));
-    on!(conn, |c| cached(sql(text).bind::<BigInt, _>(process_id))
-        .load(c))
+    );
+    Statement::new(text).bind(process_id).load(conn)
 }
 
 /// Writes down what is to become of a job that has overrun its time, before
@@ -177,17 +176,12 @@ pub(crate) fn condemn(
         if process_ends {
             crate::db::table::processes::drain(conn, fence.process_id)?;
         }
-        let text = conn.write(
-            "UPDATE solid_queue_claimed_executions SET verdict = $1 WHERE id = $2 AND process_id + 0 = $3 \
-             RETURNING id",
-        );
-        let condemned: Vec<Id> = on!(conn, |c| cached(
-            sql(text)
-                .bind::<Text, _>(&verdict)
-                .bind::<BigInt, _>(fence.claim_id)
-                .bind::<BigInt, _>(fence.process_id)
-        )
-        .load(c))?;
+        let text = "UPDATE solid_queue_claimed_executions SET verdict = $1 WHERE id = $2 AND process_id + 0 = $3 \
+             RETURNING id";
+        let condemned: Vec<Id> = Statement::new(text)
+                .bind(&verdict)
+                .bind(fence.claim_id)
+                .bind(fence.process_id).load(conn)?;
         Ok(condemned.iter().any(|row| row.id == fence.claim_id))
     })
 }
@@ -195,12 +189,9 @@ pub(crate) fn condemn(
 /// Takes away the claims of a process whose job somebody deleted: without it
 /// they would belong to nobody for ever.
 pub(crate) fn drop_jobless(conn: &mut Conn<'_>, process_id: i64) -> QueryResult<()> {
-    let text = conn.write(
-        "DELETE FROM solid_queue_claimed_executions WHERE process_id = $1 \
+    let text = "DELETE FROM solid_queue_claimed_executions WHERE process_id = $1 \
          AND NOT EXISTS (SELECT 1 FROM solid_queue_jobs j WHERE j.id = solid_queue_claimed_executions.job_id) \
-         RETURNING concurrency_key",
-    );
-    let rows: Vec<Key> = on!(conn, |c| cached(sql(text).bind::<BigInt, _>(process_id))
-        .load(c))?;
+         RETURNING concurrency_key";
+    let rows: Vec<Key> = Statement::new(text).bind(process_id).load(conn)?;
     wanted_keys::want(conn, &wanted_keys::keys(rows))
 }

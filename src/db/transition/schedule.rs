@@ -1,13 +1,13 @@
 //! Schedules, changes and removes recurring tasks.
 
-use crate::db::conn::connection::{Conn, on};
-use crate::db::conn::sql::{cached, sql, timestamp};
+use crate::db::conn::connection::Conn;
+use crate::db::conn::sql::timestamp;
+use crate::db::conn::statement::Statement;
 use crate::db::model::recurring::{Definition, Next, Row, Scheduled};
 use crate::db::table::recurring_tasks::{COLUMNS, change, insert};
 use crate::error::Result;
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Text};
 
 /// Creates or changes a task. It keeps its place among the ticks unless their
 /// times change; a new one begins with the first tick from now on.
@@ -32,12 +32,8 @@ pub(crate) fn schedule(
 
 /// Locks the task of a key, whosever it is.
 pub(crate) fn lock(conn: &mut Conn<'_>, key: &str) -> QueryResult<Option<Row>> {
-    let text = conn.write(&format!(
-        "SELECT {COLUMNS} FROM solid_queue_recurring_tasks WHERE key = $1 {{lock}}"
-    ));
-    on!(conn, |c| cached(sql(text).bind::<Text, _>(key))
-        .get_result(c))
-    .optional()
+    let text = format!("SELECT {COLUMNS} FROM solid_queue_recurring_tasks WHERE key = $1 {{lock}}");
+    Statement::new(text).bind(key).get_result(conn).optional()
 }
 
 /// Locks a task of ours.
@@ -47,19 +43,23 @@ pub(crate) fn lock_own(conn: &mut Conn<'_>, key: &str) -> QueryResult<Option<Row
 
 /// Deletes a task; its jobs stay. False: there is none of ours.
 pub(crate) fn unschedule(conn: &mut Conn<'_>, key: &str) -> QueryResult<bool> {
-    let text = conn.write(
-        "DELETE FROM solid_queue_recurring_tasks WHERE key = $1 AND next_run_at IS NOT NULL",
-    );
-    on!(conn, |c| sql(text).bind::<Text, _>(key).execute(c)).map(|count| count > 0)
+    let text = "DELETE FROM solid_queue_recurring_tasks WHERE key = $1 AND next_run_at IS NOT NULL";
+    Statement::new(text)
+        .bind(key)
+        .unkept()
+        .changes(conn)
+        .map(|count| count > 0)
 }
 
 /// Fires no ticks of the task until it is resumed. False: there is none.
 pub(crate) fn pause(conn: &mut Conn<'_>, key: &str) -> QueryResult<bool> {
-    let text = conn.write(
-        "UPDATE solid_queue_recurring_tasks SET paused_at = coalesce(paused_at, {now}), updated_at = {now}, \
-         lock_version = lock_version + 1 WHERE key = $1 AND next_run_at IS NOT NULL",
-    );
-    on!(conn, |c| sql(text).bind::<Text, _>(key).execute(c)).map(|count| count > 0)
+    let text = "UPDATE solid_queue_recurring_tasks SET paused_at = coalesce(paused_at, {now}), updated_at = {now}, \
+         lock_version = lock_version + 1 WHERE key = $1 AND next_run_at IS NOT NULL";
+    Statement::new(text)
+        .bind(key)
+        .unkept()
+        .changes(conn)
+        .map(|count| count > 0)
 }
 
 /// Fires the ticks of the task again, from now on. False: there is none.
@@ -76,14 +76,11 @@ pub(crate) fn resume<E: From<diesel::result::Error>>(
             return Ok(true);
         }
         let next_run_at = next(&row)?;
-        let text = conn.write(
-            "UPDATE solid_queue_recurring_tasks SET paused_at = NULL, next_run_at = {time $1}, updated_at = {now}, \
-             lock_version = lock_version + 1 WHERE id = $2",
-        );
-        on!(conn, |c| sql(text)
-            .bind::<Text, _>(timestamp(next_run_at))
-            .bind::<BigInt, _>(row.id)
-            .execute(c))?;
+        let text = "UPDATE solid_queue_recurring_tasks SET paused_at = NULL, next_run_at = {time $1}, updated_at = {now}, \
+             lock_version = lock_version + 1 WHERE id = $2";
+        Statement::new(text)
+            .bind(timestamp(next_run_at))
+            .bind(row.id).unkept().changes(conn)?;
         Ok(true)
     })
 }

@@ -1,8 +1,9 @@
 //! Jobs of Windlass that a supervisor of Solid Queue has failed, as it took
 //! their process for dead: taken back, as after any other crash.
 
-use crate::db::conn::connection::{Conn, on};
-use crate::db::conn::sql::{cached, id_list, sql};
+use crate::db::conn::connection::Conn;
+use crate::db::conn::sql::id_list;
+use crate::db::conn::statement::Statement;
 use crate::db::model::claim::Finished;
 use crate::db::model::decision::{Death, Decision, LostClaim, MAX_CRASHES};
 use crate::db::model::outcome::{self, Began, EndedRun};
@@ -30,7 +31,7 @@ struct Id {
 /// The id of the failed execution that is the newest.
 pub(crate) fn newest(conn: &mut Conn<'_>) -> QueryResult<i64> {
     let text = "SELECT coalesce(max(id), 0) AS id FROM solid_queue_failed_executions";
-    let row: Id = on!(conn, |c| cached(sql(text.to_owned())).get_result(c))?;
+    let row: Id = Statement::new(text).get_result(conn)?;
     Ok(row.id)
 }
 
@@ -73,21 +74,19 @@ pub(crate) fn take_back(
 }
 
 fn failed_by_ruby(conn: &mut Conn<'_>, after: i64, until: i64) -> QueryResult<Vec<Failed>> {
-    let text = conn.write(&format!(
+    let text = format!(
         "SELECT f.id, f.error, CAST(0 AS bigint) AS claim_id, f.job_id, f.created_at AS started_at, CAST(NULL AS text) AS verdict, \
          false AS cancelled, j.class_name, j.crash_count, \
          coalesce(j.max_crashes, {MAX_CRASHES}) AS max_crashes, j.at_most_once \
          FROM solid_queue_failed_executions f JOIN solid_queue_jobs j ON j.id = f.job_id \
          WHERE f.id > $1 AND f.id <= $2 AND f.error LIKE '%SolidQueue::Processes::Process%Error%' \
          AND j.active_job_id IS NULL AND j.finished_at IS NULL ORDER BY f.id LIMIT $3 {{lock skip of f}}"
-    ));
-    let rows: Vec<Failed> = on!(conn, |c| cached(
-        sql(text)
-            .bind::<BigInt, _>(after)
-            .bind::<BigInt, _>(until)
-            .bind::<BigInt, _>(BATCH)
-    )
-    .load(c))?;
+    );
+    let rows: Vec<Failed> = Statement::new(text)
+        .bind(after)
+        .bind(until)
+        .bind(BATCH)
+        .load(conn)?;
     let is_death = |row: &Failed| {
         let (kind, _) = outcome::parts(row.error.as_deref().unwrap_or_default());
         KINDS.contains(&kind.as_str())
@@ -97,10 +96,8 @@ fn failed_by_ruby(conn: &mut Conn<'_>, after: i64, until: i64) -> QueryResult<Ve
 
 /// Takes failed executions away, and returns those that were there.
 fn delete(conn: &mut Conn<'_>, ids: &[i64]) -> QueryResult<Vec<i64>> {
-    let text =
-        conn.write("DELETE FROM solid_queue_failed_executions WHERE id IN {in $1} RETURNING id");
-    let gone: Vec<Id> = on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(ids)))
-        .load(c))?;
+    let text = "DELETE FROM solid_queue_failed_executions WHERE id IN {in $1} RETURNING id";
+    let gone: Vec<Id> = Statement::new(text).bind(id_list(ids)).load(conn)?;
     Ok(gone.into_iter().map(|row| row.id).collect())
 }
 

@@ -1,8 +1,9 @@
 //! What becomes of unique ids after a job: who waited for it goes on, a job
 //! that failed takes its own back, and those of jobs that are gone are free.
 
-use crate::db::conn::connection::{Conn, on};
-use crate::db::conn::sql::{Execution, cached, id_list, job_ids, sql};
+use crate::db::conn::connection::Conn;
+use crate::db::conn::sql::{Execution, id_list, job_ids};
+use crate::db::conn::statement::Statement;
 use crate::db::model::claim::Mark;
 use crate::db::model::new_row::UniqueScope;
 use crate::db::table::unique_jobs::AGAIN;
@@ -30,23 +31,20 @@ pub(crate) fn unblock(conn: &mut Conn<'_>, ended: &[i64]) -> QueryResult<()> {
 /// `which` names them by the ids `$2`.
 fn let_go_on(conn: &mut Conn<'_>, which: &str, ids: &[i64]) -> QueryResult<usize> {
     conn.transaction(|conn| {
-        let text = conn.write(&format!(
+        let text = format!(
             "SELECT b.job_id FROM solid_queue_blocked_executions b WHERE b.concurrency_key = $1 \
              AND {IS_FREE} AND b.job_id {which} ORDER BY b.job_id + 0 {{lock skip of b}}"
-        ));
-        let free: Vec<Execution> = on!(conn, |c| cached(
-            sql(text)
-                .bind::<Text, _>(AGAIN)
-                .bind::<Text, _>(id_list(ids))
-        )
-        .load(c))?;
+        );
+        let free: Vec<Execution> = Statement::new(text)
+            .bind(AGAIN)
+            .bind(id_list(ids))
+            .load(conn)?;
         let free = job_ids(free);
         if free.is_empty() {
             return Ok(0);
         }
-        let text = conn.write("DELETE FROM solid_queue_blocked_executions WHERE job_id IN {in $1}");
-        on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(&free)))
-            .execute(c))?;
+        let text = "DELETE FROM solid_queue_blocked_executions WHERE job_id IN {in $1}";
+        Statement::new(text).bind(id_list(&free)).execute(conn)?;
         crate::db::transition::place::place(conn, &free)?;
         Ok(free.len())
     })
@@ -78,14 +76,12 @@ pub(crate) fn sweep(
          WHERE b.concurrency_key = $1 AND (b.priority, b.job_id) > ($2, $3) \
          ORDER BY b.priority, b.job_id LIMIT $4"
     );
-    let seen: Vec<Waiting> = on!(conn, |c| cached(
-        sql(text)
-            .bind::<Text, _>(AGAIN)
-            .bind::<Integer, _>(beyond.priority)
-            .bind::<BigInt, _>(beyond.job_id)
-            .bind::<BigInt, _>(batch as i64)
-    )
-    .load(c))?;
+    let seen: Vec<Waiting> = Statement::new(text)
+        .bind(AGAIN)
+        .bind(beyond.priority)
+        .bind(beyond.job_id)
+        .bind(batch as i64)
+        .load(conn)?;
     let last = seen.last().filter(|_| seen.len() == batch);
     let reached = last.map(|last| Mark {
         priority: last.priority,
@@ -119,12 +115,9 @@ struct Policy {
 /// Takes the unique ids back for jobs that have failed and are to run again,
 /// and returns those of the jobs whose unique id another holds by now.
 pub(crate) fn retake(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
-    let text = conn.write(
-        "WITH chosen AS MATERIALIZED (SELECT id, unique_id, policy FROM solid_queue_jobs WHERE id IN {in $1}) \
-         SELECT id, unique_id, policy FROM chosen WHERE unique_id IS NOT NULL ORDER BY unique_id, id",
-    );
-    let named: Vec<Named> = on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(jobs)))
-        .load(c))?;
+    let text = "WITH chosen AS MATERIALIZED (SELECT id, unique_id, policy FROM solid_queue_jobs WHERE id IN {in $1}) \
+         SELECT id, unique_id, policy FROM chosen WHERE unique_id IS NOT NULL ORDER BY unique_id, id";
+    let named: Vec<Named> = Statement::new(text).bind(id_list(jobs)).load(conn)?;
     let mut refused = Vec::new();
     let mut had = String::new();
     for job in named {
@@ -167,14 +160,13 @@ fn retake_one(conn: &mut Conn<'_>, job: &Named) -> QueryResult<bool> {
 /// still holds and those that somebody is about to change.
 pub(crate) fn forget(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<usize> {
     // Counts and not NOT EXISTS, for which the planner may read all jobs at once.
-    let text = conn.write(
-        "DELETE FROM windlass_unique_jobs WHERE unique_id IN (SELECT unique_id FROM windlass_unique_jobs u \
+    let text = "DELETE FROM windlass_unique_jobs WHERE unique_id IN (SELECT unique_id FROM windlass_unique_jobs u \
          WHERE job_id IN {in $1} \
          AND (SELECT count(*) FROM windlass_results r WHERE r.job_id = u.job_id AND r.expires_at > {now}) = 0 \
          AND (SELECT count(*) FROM solid_queue_jobs h WHERE h.id = u.after_job_id AND h.finished_at IS NULL) = 0 \
-         ORDER BY unique_id || '' {lock skip})",
-    );
-    on!(conn, |c| sql(text)
-        .bind::<Text, _>(id_list(jobs))
-        .execute(c))
+         ORDER BY unique_id || '' {lock skip})";
+    Statement::new(text)
+        .bind(id_list(jobs))
+        .unkept()
+        .changes(conn)
 }

@@ -16,7 +16,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 /// What sends a statement.
-const SENDS: [&str; 6] = [
+const SENDS: [&str; 7] = [
+    ".changes",
     ".execute",
     ".load",
     ".get_result",
@@ -45,7 +46,7 @@ const EXEMPT: [(&str, &str); 9] = [
     ),
     ("conn/wakeup_postgres.rs", "LISTEN reads no table"),
     ("conn/wakeup_sqlite.rs", "a pragma"),
-    ("conn/sql.rs", "passes on what others send"),
+    ("conn/statement.rs", "passes on what others send"),
 ];
 
 /// A place that sends a statement: from the beginning of the expression to the

@@ -1,22 +1,16 @@
 //! Inserts one job and its first execution.
 
-use crate::db::conn::connection::{Conn, on};
-#[cfg(feature = "postgres")]
+use crate::db::conn::connection::Conn;
+use crate::db::conn::dialect::Dialect;
 use crate::db::conn::sql::Id;
-use crate::db::conn::sql::{cached, sql, timestamp};
+use crate::db::conn::statement::Statement;
+use crate::db::conn::wakeup;
+use crate::db::model::job_columns::JobColumns;
 use crate::db::model::new_row::{EnqueueOutcome, Inserted, NewRow};
 use crate::db::table::blocked;
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
-
-/// The columns of a new job, in the order of the binds; `$7` is left to the
-/// delay.
-pub(crate) const COLUMNS: &str = "queue_name, class_name, arguments, priority, active_job_id, scheduled_at, \
-     idempotency_key, max_attempts, max_crashes, at_most_once, policy, unique_id, concurrency_key, concurrency_limit, \
-     concurrency_on_conflict, created_at, updated_at";
-
-pub(crate) const VALUES: &str = "$1, $2, $3, $4, $5, coalesce({time $6}, {later $7}), $8, $9, $10, $11, $12, $13, $14, $15, $16, \
-     {now}, {now}";
+use diesel::sql_types::{BigInt, Bool};
+use std::sync::LazyLock;
 
 /// Only with a key: the speculative insertion of ON CONFLICT is not free.
 fn on_conflict(row: &NewRow) -> &'static str {
@@ -26,32 +20,8 @@ fn on_conflict(row: &NewRow) -> &'static str {
     }
 }
 
-/// Binds `COLUMNS` to a statement; `delay` is bound even when `at` wins.
-macro_rules! bind_columns {
-    ($statement:expr, $row:expr) => {
-        $statement
-            .bind::<Text, _>(&$row.queue_name)
-            .bind::<Text, _>(&$row.class_name)
-            .bind::<Text, _>(&$row.arguments)
-            .bind::<Integer, _>($row.priority)
-            .bind::<Nullable<Text>, _>(&$row.active_job_id)
-            .bind::<Nullable<Text>, _>($row.at.map(timestamp))
-            .bind::<Nullable<BigInt>, _>($row.delay)
-            .bind::<Nullable<Text>, _>(&$row.idempotency_key)
-            .bind::<Nullable<Integer>, _>($row.max_attempts)
-            .bind::<Nullable<Integer>, _>($row.max_crashes)
-            .bind::<Bool, _>($row.at_most_once)
-            .bind::<Nullable<Text>, _>(&$row.policy)
-            .bind::<Nullable<Text>, _>(&$row.unique_id)
-            .bind::<Nullable<Text>, _>($row.concurrency_key())
-            .bind::<Nullable<Integer>, _>($row.concurrency_limit())
-            .bind::<Nullable<Text>, _>($row.concurrency_on_conflict())
-    };
-}
-
 /// Postgres: one statement, so one round trip and, outside a transaction of
 /// the caller, one commit. Whoever sleeps is notified by the same statement.
-#[cfg(feature = "postgres")]
 pub(crate) fn insert_in_one_statement(
     conn: &mut Conn<'_>,
     row: &NewRow,
@@ -76,52 +46,58 @@ pub(crate) fn insert_in_one_statement(
             blocked::limited_ctes("job", "entered"),
         ),
     };
-    let text = conn.write(&format!(
-        "WITH job AS (INSERT INTO solid_queue_jobs ({COLUMNS}) VALUES ({VALUES}) {} RETURNING {returning}), \
+    let columns = JobColumns::all();
+    let text = format!(
+        "WITH job AS (INSERT INTO solid_queue_jobs ({}) VALUES ({}) {} RETURNING {returning}), \
          {entered}, \
          later AS (INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at) \
            SELECT id, queue_name, priority, scheduled_at, {{now}} FROM job WHERE scheduled_at > {{now}}) \
          SELECT id, CASE WHEN EXISTS (SELECT 1 FROM entered) THEN {wake} END AS notified FROM job",
+        columns.names(),
+        columns.parameters(),
         on_conflict(row),
-        wake = crate::db::conn::wakeup::wake("1"),
-    ));
-    on!(conn, |c| cached(bind_columns!(sql(text), row))
-        .get_result::<Id>(c))
-    .optional()
-    .map(|row| row.map(|row| row.id))
+        wake = wakeup::wake("1"),
+    );
+    let job = columns.bind(Statement::new(text), row);
+    let id = job.get_result::<Id>(conn).optional()?;
+    Ok(id.map(|row| row.id))
 }
 
 /// The same for a job that is due at once and has no key, as most have not:
 /// what the others need costs a tenth of the statement.
-#[cfg(feature = "postgres")]
 fn insert_due(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<i64> {
-    let text = conn.write(&format!(
-        "WITH job AS (INSERT INTO solid_queue_jobs (queue_name, class_name, arguments, priority, active_job_id, \
-             max_attempts, max_crashes, at_most_once, policy, unique_id, created_at, updated_at) \
-           VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, {{now}}, {{now}}) RETURNING id), \
-         ready AS (INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at) \
-           SELECT id, $1, $4, $2, $8 OR coalesce($7 = 0, false), {{now}} FROM job) \
-         SELECT id, {wake} AS notified FROM job",
-        wake = crate::db::conn::wakeup::wake("1"),
-    ));
-    on!(conn, |c| cached(
-        sql(text)
-            .bind::<Text, _>(&row.queue_name)
-            .bind::<Text, _>(&row.class_name)
-            .bind::<Text, _>(&row.arguments)
-            .bind::<Integer, _>(row.priority)
-            .bind::<Nullable<Text>, _>(&row.active_job_id)
-            .bind::<Nullable<Integer>, _>(row.max_attempts)
-            .bind::<Nullable<Integer>, _>(row.max_crashes)
-            .bind::<Bool, _>(row.at_most_once)
-            .bind::<Nullable<Text>, _>(&row.policy)
-            .bind::<Nullable<Text>, _>(&row.unique_id)
-    )
-    .get_result::<Id>(c))
-    .map(|row| row.id)
+    static DUE: LazyLock<(JobColumns, String)> = LazyLock::new(|| {
+        let columns = JobColumns::due();
+        let text = format!(
+            "WITH job AS (INSERT INTO solid_queue_jobs ({}) VALUES ({}) RETURNING id), \
+             ready AS (INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at) \
+               SELECT id, {}, {{now}} FROM job) \
+             SELECT id, {} AS notified FROM job",
+            columns.names(),
+            columns.parameters(),
+            ready(&columns),
+            wakeup::wake("1"),
+        );
+        (columns, text)
+    });
+    let (columns, text) = &*DUE;
+    let job = columns.bind(Statement::new(text), row);
+    job.get_result::<Id>(conn).map(|row| row.id)
 }
 
-#[cfg(feature = "sqlite")]
+/// What the ready execution of a new job has in `queue_name, priority, class_name,
+/// cautious`, from the parameters of the job.
+pub(crate) fn ready(columns: &JobColumns) -> String {
+    format!(
+        "{}, {}, {}, {} OR coalesce({} = 0, false)",
+        columns.parameter("queue_name"),
+        columns.parameter("priority"),
+        columns.parameter("class_name"),
+        columns.parameter("at_most_once"),
+        columns.parameter("max_crashes"),
+    )
+}
+
 #[derive(QueryableByName)]
 struct Due {
     #[diesel(sql_type = BigInt)]
@@ -130,23 +106,22 @@ struct Due {
     due: bool,
 }
 
-#[cfg(feature = "sqlite")]
 pub(crate) fn insert_step_by_step(
     conn: &mut Conn<'_>,
     row: &NewRow,
     (id, is_blocked): (Option<i64>, bool),
 ) -> QueryResult<Option<i64>> {
-    let text = conn.write(&format!(
-        "INSERT INTO solid_queue_jobs ({COLUMNS}, id) VALUES ({VALUES}, $17) {} \
+    let columns = JobColumns::all();
+    let text = format!(
+        "INSERT INTO solid_queue_jobs ({}, id) VALUES ({}, ${}) {} \
          RETURNING id, scheduled_at IS NULL OR scheduled_at <= {{now}} AS due",
+        columns.names(),
+        columns.parameters(),
+        columns.len() + 1,
         on_conflict(row)
-    ));
-    let Some(Due { id, due }) = on!(conn, |c| cached(
-        bind_columns!(sql(text), row).bind::<Nullable<BigInt>, _>(id)
-    )
-    .get_result::<Due>(c))
-    .optional()?
-    else {
+    );
+    let job = columns.bind(Statement::new(text), row).bind(id);
+    let Some(Due { id, due }) = job.get_result::<Due>(conn).optional()? else {
         return Ok(None);
     };
     if is_blocked {
@@ -157,14 +132,14 @@ pub(crate) fn insert_step_by_step(
         blocked::insert(conn, &[id])?;
         return Ok(Some(id));
     }
-    let text = conn.write(if due {
+    let text = if due {
         "INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at) \
          SELECT id, queue_name, priority, class_name, {cautious}, created_at FROM solid_queue_jobs WHERE id = $1"
     } else {
         "INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at) \
          SELECT id, queue_name, priority, scheduled_at, created_at FROM solid_queue_jobs WHERE id = $1"
-    });
-    on!(conn, |c| cached(sql(text).bind::<BigInt, _>(id)).execute(c))?;
+    };
+    Statement::new(text).bind(id).execute(conn)?;
     Ok(Some(id))
 }
 
@@ -172,13 +147,10 @@ pub(crate) fn with_idempotency_key(
     conn: &mut Conn<'_>,
     key: Option<&str>,
 ) -> QueryResult<Option<i64>> {
-    use crate::db::schema::tables::solid_queue_jobs::dsl;
     let Some(key) = key else { return Ok(None) };
-    on!(conn, |c| dsl::solid_queue_jobs
-        .select(dsl::id)
-        .filter(dsl::idempotency_key.eq(key))
-        .first(c)
-        .optional())
+    let text = "SELECT id FROM solid_queue_jobs WHERE idempotency_key = $1";
+    let job: Option<Id> = Statement::new(text).bind(key).get_result(conn).optional()?;
+    Ok(job.map(|row| row.id))
 }
 
 /// Rows of one statement: well below the limits on binds and message sizes.
@@ -200,10 +172,8 @@ pub(crate) fn insert_unnamed(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<I
 }
 
 fn insert_unless_known(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Option<i64>> {
-    match conn {
-        #[cfg(feature = "postgres")]
-        Conn::Postgres(_) => insert_in_one_statement(conn, row),
-        #[cfg(feature = "sqlite")]
-        Conn::Sqlite(_) => conn.transaction(|conn| insert_step_by_step(conn, row, (None, false))),
+    match conn.dialect() {
+        Dialect::Postgres => insert_in_one_statement(conn, row),
+        Dialect::Sqlite => conn.transaction(|conn| insert_step_by_step(conn, row, (None, false))),
     }
 }

@@ -6,22 +6,21 @@
 //! two lots with the same ones in another order never wait for each other.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::{Id, cached, sql};
-#[cfg(feature = "postgres")]
+use crate::db::conn::dialect::Dialect;
+use crate::db::conn::sql::Id;
+use crate::db::conn::statement::Statement;
 use crate::db::conn::wakeup;
-
+use crate::db::model::job_columns::JobColumns;
 use crate::db::model::new_row::{EnqueueOutcome, Inserted, NewRow};
-#[cfg(feature = "postgres")]
-use crate::db::table::blocked;
-#[cfg(feature = "postgres")]
+use crate::db::table::blocked::{self, RETURNING};
 use crate::db::table::semaphores::FOR_EVER;
-#[cfg(feature = "postgres")]
 use crate::db::table::unique_jobs::AGAIN;
 use crate::db::transition::enqueue::insert::{self, CHUNK};
 use crate::db::transition::enqueue::resolve_conflict::{self, Taken};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
 use std::collections::{BTreeSet, HashMap};
+use std::sync::LazyLock;
 
 /// A job on its way in.
 struct Entry<'r> {
@@ -126,11 +125,9 @@ fn insert_entries(
     entries: &[Entry<'_>],
     inserted: &mut HashMap<i64, Inserted>,
 ) -> QueryResult<()> {
-    let new: BTreeSet<i64> = match conn {
-        #[cfg(feature = "postgres")]
-        Conn::Postgres(_) => insert_arrays(conn, entries)?,
-        #[cfg(feature = "sqlite")]
-        Conn::Sqlite(_) => entries
+    let new: BTreeSet<i64> = match conn.dialect() {
+        Dialect::Postgres => insert_arrays(conn, entries)?,
+        Dialect::Sqlite => entries
             .iter()
             .filter_map(|entry| {
                 let how = (Some(entry.id), entry.is_blocked);
@@ -165,27 +162,23 @@ fn insert_entries(
 
 /// Gives out the ids of as many jobs, ascending. The jobs need not come to be.
 fn reserve(conn: &mut Conn<'_>, count: usize) -> QueryResult<Vec<i64>> {
-    match conn {
-        #[cfg(feature = "postgres")]
-        Conn::Postgres(conn) => {
+    let wanted = count as i64;
+    match conn.dialect() {
+        Dialect::Postgres => {
             let text = "WITH once AS MATERIALIZED (SELECT pg_get_serial_sequence('solid_queue_jobs', 'id')::regclass AS ids) \
                  SELECT nextval(once.ids) AS id FROM once CROSS JOIN generate_series(1, $1) AS number";
-            let ids: Vec<Id> =
-                cached(sql(text.to_owned()).bind::<BigInt, _>(count as i64)).load(*conn)?;
+            let ids: Vec<Id> = Statement::new(text).bind(wanted).load(conn)?;
             Ok(ids.into_iter().map(|row| row.id).collect())
         }
-        #[cfg(feature = "sqlite")]
-        Conn::Sqlite(conn) => {
+        Dialect::Sqlite => {
             // There is no row before the first job, and no constraint on it.
             let text = "INSERT INTO sqlite_sequence (name, seq) SELECT 'solid_queue_jobs', 0 \
                  WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'solid_queue_jobs')";
-            cached(sql(text.to_owned())).execute(*conn)?;
+            Statement::new(text).execute(conn)?;
             let text = "UPDATE sqlite_sequence SET seq = seq + $1 WHERE name = 'solid_queue_jobs' \
                  RETURNING seq AS id";
-            let last: Vec<Id> =
-                cached(sql(text.to_owned()).bind::<BigInt, _>(count as i64)).load(*conn)?;
-            let last = last.first().map_or(0, |row| row.id);
-            Ok((last - count as i64 + 1..=last).collect())
+            let last: Id = Statement::new(text).bind(wanted).get_result(conn)?;
+            Ok((last.id - wanted + 1..=last.id).collect())
         }
     }
 }
@@ -204,19 +197,14 @@ fn with_keys(conn: &mut Conn<'_>, keys: &[&str]) -> QueryResult<HashMap<String, 
         return Ok(HashMap::new());
     }
     const FIND: &str = "SELECT id, idempotency_key FROM solid_queue_jobs WHERE idempotency_key";
-    let rows: Vec<Keyed> = match conn {
-        #[cfg(feature = "postgres")]
-        Conn::Postgres(conn) => cached(
-            sql(format!("{FIND} = ANY ($1)")).bind::<diesel::sql_types::Array<Text>, _>(keys),
-        )
-        .load(*conn)?,
-        #[cfg(feature = "sqlite")]
-        Conn::Sqlite(conn) => {
+    let statement = match conn.dialect() {
+        Dialect::Postgres => Statement::new(format!("{FIND} = ANY ($1)")).bind(keys),
+        Dialect::Sqlite => {
             let keys = serde_json::to_string(keys).unwrap_or_default();
-            let text = format!("{FIND} IN (SELECT value FROM json_each($1))");
-            cached(sql(text).bind::<Text, _>(&keys)).load(*conn)?
+            Statement::new(format!("{FIND} IN (SELECT value FROM json_each($1))")).bind(keys)
         }
     };
+    let rows: Vec<Keyed> = statement.load(conn)?;
     Ok(rows
         .into_iter()
         .map(|row| (row.idempotency_key, row.id))
@@ -225,23 +213,18 @@ fn with_keys(conn: &mut Conn<'_>, keys: &[&str]) -> QueryResult<HashMap<String, 
 
 /// The statement that inserts entries: those that are free and have no limit
 /// are ready, the others scheduled or blocked.
-#[cfg(feature = "postgres")]
-fn insert_text() -> String {
-    crate::db::conn::sql::Dialect::Postgres.write(&format!(
-        "WITH job AS (INSERT INTO solid_queue_jobs (id, {COLUMNS}) \
-           SELECT id, queue_name, class_name, arguments, priority, active_job_id, \
-             coalesce({{time scheduled_at}}, {{later delay}}), idempotency_key, max_attempts, max_crashes, at_most_once, \
-             policy, unique_id, concurrency_key, concurrency_limit, concurrency_on_conflict, {{now}}, {{now}} \
-           FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) WITH ORDINALITY AS input \
-             (id, queue_name, class_name, arguments, priority, active_job_id, scheduled_at, delay, idempotency_key, \
-              max_attempts, max_crashes, at_most_once, policy, unique_id, concurrency_key, concurrency_limit, \
-              concurrency_on_conflict, ord) \
+static ENTRIES: LazyLock<(JobColumns, String)> = LazyLock::new(|| {
+    let columns = JobColumns::all();
+    let (ids, blocked) = (columns.len() + 1, columns.len() + 2);
+    let text = format!(
+        "WITH job AS (INSERT INTO solid_queue_jobs ({names}, id) SELECT {values}, id \
+           FROM unnest({placeholders}, ${ids}) WITH ORDINALITY AS input ({inputs}, id, ord) \
            ORDER BY ord ON CONFLICT (idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING \
            RETURNING {RETURNING}), \
-         free AS (SELECT * FROM job WHERE id <> ALL ($18)), \
+         free AS (SELECT * FROM job WHERE id <> ALL (${blocked})), \
          blocked AS (INSERT INTO solid_queue_blocked_executions \
              (job_id, queue_name, priority, concurrency_key, expires_at, created_at) \
-           SELECT id, queue_name, priority, '{AGAIN}', timestamp '{FOR_EVER}', {{now}} FROM job WHERE id = ANY ($18)), \
+           SELECT id, queue_name, priority, '{AGAIN}', timestamp '{FOR_EVER}', {{now}} FROM job WHERE id = ANY (${blocked})), \
          {limited}, \
          ready AS (INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at) \
            SELECT id, queue_name, priority, class_name, {{cautious}}, {{now}} FROM free \
@@ -250,53 +233,28 @@ fn insert_text() -> String {
            SELECT id, queue_name, priority, scheduled_at, {{now}} FROM free WHERE scheduled_at > {{now}} ORDER BY id), \
          woken AS (SELECT CASE WHEN EXISTS (SELECT 1 FROM ready) OR EXISTS (SELECT 1 FROM wanted) THEN {wake} END) \
          SELECT id, (SELECT count(*) FROM woken) AS woken FROM job",
-        COLUMNS = insert::COLUMNS,
-        RETURNING = blocked::RETURNING,
+        names = columns.names(),
+        values = columns.values(|name, _| name.to_owned()),
+        placeholders = columns.placeholders(),
+        inputs = columns.inputs(),
         limited = blocked::limited_ctes("free", "wanted"),
         wake = wakeup::wake("(SELECT count(*) FROM ready) + (SELECT count(*) FROM wanted)"),
-    ))
-}
+    );
+    (columns, text)
+});
 
 /// Postgres: one statement, in the order of the entries; returns the ids of
 /// the jobs that were not there already.
-#[cfg(feature = "postgres")]
 fn insert_arrays(conn: &mut Conn<'_>, entries: &[Entry<'_>]) -> QueryResult<BTreeSet<i64>> {
-    use diesel::sql_types::{Array, Bool, Integer, Nullable};
-    let text = insert_text();
-    fn column<'r, T>(entries: &'r [Entry<'r>], value: impl Fn(&'r NewRow) -> T) -> Vec<T> {
-        entries.iter().map(|entry| value(entry.row)).collect()
-    }
+    let (columns, text) = &*ENTRIES;
     let ids: Vec<i64> = entries.iter().map(|entry| entry.id).collect();
     let blocked = entries.iter().filter(|entry| entry.is_blocked);
     let blocked: Vec<i64> = blocked.map(|entry| entry.id).collect();
-    #[allow(
-        irrefutable_let_patterns,
-        reason = "with one feature there is one kind"
-    )]
-    let Conn::Postgres(c) = conn else {
-        return Ok(BTreeSet::new());
-    };
-    let query = sql(text)
-        .bind::<Array<BigInt>, _>(ids)
-        .bind::<Array<Text>, _>(column(entries, |row| &row.queue_name))
-        .bind::<Array<Text>, _>(column(entries, |row| &row.class_name))
-        .bind::<Array<Text>, _>(column(entries, |row| &row.arguments))
-        .bind::<Array<Integer>, _>(column(entries, |row| row.priority))
-        .bind::<Array<Nullable<Text>>, _>(column(entries, |row| row.active_job_id.as_ref()))
-        .bind::<Array<Nullable<Text>>, _>(column(entries, |row| {
-            row.at.map(crate::db::conn::sql::timestamp)
-        }))
-        .bind::<Array<Nullable<BigInt>>, _>(column(entries, |row| row.delay))
-        .bind::<Array<Nullable<Text>>, _>(column(entries, |row| row.idempotency_key.as_ref()))
-        .bind::<Array<Nullable<Integer>>, _>(column(entries, |row| row.max_attempts))
-        .bind::<Array<Nullable<Integer>>, _>(column(entries, |row| row.max_crashes))
-        .bind::<Array<Bool>, _>(column(entries, |row| row.at_most_once))
-        .bind::<Array<Nullable<Text>>, _>(column(entries, |row| row.policy.as_ref()))
-        .bind::<Array<Nullable<Text>>, _>(column(entries, |row| row.unique_id.as_ref()))
-        .bind::<Array<Nullable<Text>>, _>(column(entries, NewRow::concurrency_key))
-        .bind::<Array<Nullable<Integer>>, _>(column(entries, NewRow::concurrency_limit))
-        .bind::<Array<Nullable<Text>>, _>(column(entries, NewRow::concurrency_on_conflict))
-        .bind::<Array<BigInt>, _>(blocked);
-    let rows: Vec<Id> = cached(query).load(*c)?;
+    let rows: Vec<&NewRow> = entries.iter().map(|entry| entry.row).collect();
+    let rows: Vec<Id> = columns
+        .bind_arrays(Statement::new(text), &rows)
+        .bind(ids)
+        .bind(blocked)
+        .load(conn)?;
     Ok(rows.into_iter().map(|row| row.id).collect())
 }

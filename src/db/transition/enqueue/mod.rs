@@ -7,7 +7,7 @@ pub(crate) mod resolve_conflict;
 pub(crate) mod time_priority;
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::Dialect;
+use crate::db::conn::dialect::Dialect;
 use crate::db::model::new_row::{EnqueueOutcome, Inserted, NewRow};
 use crate::db::transition::enqueue::insert::{CHUNK, insert_unnamed};
 use diesel::prelude::*;

@@ -1,9 +1,13 @@
 //! Decides what becomes of a job whose unique id another job holds.
 
-use crate::db::conn::connection::{Conn, on};
-use crate::db::conn::sql::{Execution, cached, sql, timestamp};
+use crate::db::conn::connection::Conn;
+use crate::db::conn::sql::Execution;
+use crate::db::conn::statement::Statement;
+use crate::db::model::job_columns::JobColumns;
 use crate::db::model::new_row::{EnqueueOutcome, NewRow, OnConflict, Standing, UniqueScope};
+use crate::db::table::ready;
 use crate::db::table::unique_jobs::{AGAIN, BLOCKED, READY, WAITING};
+use crate::db::transition::place;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
 use std::collections::BTreeSet;
@@ -71,13 +75,11 @@ pub(crate) fn insert(
     conn: &mut Conn<'_>,
     wishes: &[(&str, i64, &str)],
 ) -> QueryResult<Vec<String>> {
-    let text = conn.write(
-        "INSERT INTO windlass_unique_jobs (unique_id, job_id, scope) \
+    let text = "INSERT INTO windlass_unique_jobs (unique_id, job_id, scope) \
          SELECT value ->> 0, CAST(value ->> 1 AS bigint), value ->> 2 FROM {rows $1} WHERE true \
-         ORDER BY 1 ON CONFLICT (unique_id) DO NOTHING RETURNING unique_id",
-    );
+         ORDER BY 1 ON CONFLICT (unique_id) DO NOTHING RETURNING unique_id";
     let wishes = serde_json::to_string(wishes).unwrap_or_default();
-    let rows: Vec<Name> = on!(conn, |c| cached(sql(text).bind::<Text, _>(&wishes)).load(c))?;
+    let rows: Vec<Name> = Statement::new(text).bind(&wishes).load(conn)?;
     Ok(rows.into_iter().map(|row| row.unique_id).collect())
 }
 
@@ -106,12 +108,9 @@ fn contend(conn: &mut Conn<'_>, name: &str, id: i64, row: &NewRow) -> QueryResul
 
 /// Locks the row of a unique id.
 pub(crate) fn lock(conn: &mut Conn<'_>, name: &str) -> QueryResult<Option<Hold>> {
-    let text = conn.write(
-        "SELECT job_id, scope, after_job_id FROM windlass_unique_jobs WHERE unique_id = $1 {lock}",
-    );
-    on!(conn, |c| cached(sql(text).bind::<Text, _>(name))
-        .get_result(c))
-    .optional()
+    let text =
+        "SELECT job_id, scope, after_job_id FROM windlass_unique_jobs WHERE unique_id = $1 {lock}";
+    Statement::new(text).bind(name).get_result(conn).optional()
 }
 
 /// The job that really holds it: the one that the row names, or else the one
@@ -137,15 +136,12 @@ struct Found {
 
 /// Where a job stands at this moment, in one look.
 fn standing(conn: &mut Conn<'_>, job: i64) -> QueryResult<Standing> {
-    let text = conn.write(
-        "SELECT CASE WHEN EXISTS (SELECT 1 FROM solid_queue_ready_executions WHERE job_id = $1) THEN 0 \
+    let text = "SELECT CASE WHEN EXISTS (SELECT 1 FROM solid_queue_ready_executions WHERE job_id = $1) THEN 0 \
            WHEN EXISTS (SELECT 1 FROM solid_queue_scheduled_executions WHERE job_id = $1) THEN 1 \
            WHEN EXISTS (SELECT 1 FROM solid_queue_blocked_executions WHERE job_id = $1) THEN 2 \
            WHEN EXISTS (SELECT 1 FROM solid_queue_claimed_executions WHERE job_id = $1) THEN 3 ELSE 4 END AS place, \
-         EXISTS (SELECT 1 FROM windlass_results WHERE job_id = $1 AND expires_at > {now}) AS kept",
-    );
-    let found: Found = on!(conn, |c| cached(sql(text).bind::<BigInt, _>(job))
-        .get_result(c))?;
+         EXISTS (SELECT 1 FROM windlass_results WHERE job_id = $1 AND expires_at > {now}) AS kept";
+    let found: Found = Statement::new(text).bind(job).get_result(conn)?;
     let table = usize::try_from(found.place).ok();
     Ok(match table.and_then(|place| WAITING.get(place)) {
         Some(table) => Standing::Waiting(table),
@@ -190,10 +186,8 @@ fn settle(
 }
 
 fn lock_execution(conn: &mut Conn<'_>, table: &str, job: i64) -> QueryResult<bool> {
-    let text = conn.write(&format!(
-        "SELECT job_id FROM {table} WHERE job_id = $1 {{lock}}"
-    ));
-    let found: Vec<Execution> = on!(conn, |c| cached(sql(text).bind::<BigInt, _>(job)).load(c))?;
+    let text = format!("SELECT job_id FROM {table} WHERE job_id = $1 {{lock}}");
+    let found: Vec<Execution> = Statement::new(text).bind(job).load(conn)?;
     Ok(!found.is_empty())
 }
 
@@ -204,70 +198,48 @@ pub(crate) fn take_over(
     (job, scope): (i64, UniqueScope),
     after: Option<i64>,
 ) -> QueryResult<()> {
-    let text = conn.write(
-        "UPDATE windlass_unique_jobs SET job_id = $1, scope = $2, after_job_id = $3 WHERE unique_id = $4",
-    );
-    on!(conn, |c| cached(
-        sql(text)
-            .bind::<BigInt, _>(job)
-            .bind::<Text, _>(scope.column())
-            .bind::<Nullable<BigInt>, _>(after)
-            .bind::<Text, _>(name)
-    )
-    .execute(c))
+    let text = "UPDATE windlass_unique_jobs SET job_id = $1, scope = $2, after_job_id = $3 WHERE unique_id = $4";
+    Statement::new(text)
+        .bind(job)
+        .bind(scope.column())
+        .bind(after)
+        .bind(name)
+        .execute(conn)
 }
 
 /// Makes a job that waits, and whose execution is locked, another one. It
 /// keeps its id, and nothing else.
 fn replace(conn: &mut Conn<'_>, table: &str, job: i64, row: &NewRow) -> QueryResult<()> {
-    let text = conn.write(
-        "UPDATE solid_queue_jobs SET queue_name = $1, class_name = $2, arguments = $3, priority = $4, \
-         scheduled_at = coalesce({time $5}, {later $6}), max_attempts = $7, max_crashes = $8, at_most_once = $9, \
-         policy = $10, concurrency_key = $11, concurrency_limit = $12, concurrency_on_conflict = $13, \
-         attempts = 0, crash_count = 0, updated_at = {now} WHERE id = $14",
+    let columns = JobColumns::replaced();
+    let text = format!(
+        "UPDATE solid_queue_jobs SET {}, attempts = 0, crash_count = 0, updated_at = {{now}} WHERE id = ${}",
+        columns.assignments(),
+        columns.len() + 1
     );
-    on!(conn, |c| cached(
-        sql(text)
-            .bind::<Text, _>(&row.queue_name)
-            .bind::<Text, _>(&row.class_name)
-            .bind::<Text, _>(&row.arguments)
-            .bind::<Integer, _>(row.priority)
-            .bind::<Nullable<Text>, _>(row.at.map(timestamp))
-            .bind::<Nullable<BigInt>, _>(row.delay)
-            .bind::<Nullable<Integer>, _>(row.max_attempts)
-            .bind::<Nullable<Integer>, _>(row.max_crashes)
-            .bind::<Bool, _>(row.at_most_once)
-            .bind::<Nullable<Text>, _>(&row.policy)
-            .bind::<Nullable<Text>, _>(row.concurrency_key())
-            .bind::<Nullable<Integer>, _>(row.concurrency_limit())
-            .bind::<Nullable<Text>, _>(row.concurrency_on_conflict())
-            .bind::<BigInt, _>(job)
-    )
-    .execute(c))?;
+    let update = columns.bind(Statement::new(text), row);
+    update.bind(job).execute(conn)?;
+    if table == BLOCKED && waits_for_another(conn, job, row)? {
+        return Ok(());
+    }
     if table == READY {
-        crate::db::table::ready::delete(conn, &[job])?;
-        return crate::db::transition::place::place(conn, &[job]);
+        ready::delete(conn, &[job])?;
+    } else {
+        let text = format!("DELETE FROM {table} WHERE job_id = $1");
+        Statement::new(text).bind(job).execute(conn)?;
     }
-    if table == BLOCKED {
-        // One that waits for the other job does so whatever its time.
-        let text = conn.write(
-            "UPDATE solid_queue_blocked_executions SET queue_name = $1, priority = $2 \
-             WHERE job_id = $3 AND concurrency_key = $4 RETURNING job_id",
-        );
-        let waits: Vec<Execution> = on!(conn, |c| cached(
-            sql(text)
-                .bind::<Text, _>(&row.queue_name)
-                .bind::<Integer, _>(row.priority)
-                .bind::<BigInt, _>(job)
-                .bind::<Text, _>(AGAIN)
-        )
-        .load(c))?;
-        if !waits.is_empty() {
-            return Ok(());
-        }
-    }
-    let text = conn.write(&format!("DELETE FROM {table} WHERE job_id = $1"));
-    on!(conn, |c| cached(sql(text).bind::<BigInt, _>(job))
-        .execute(c))?;
-    crate::db::transition::place::place(conn, &[job])
+    place::place(conn, &[job])
+}
+
+/// Changes the blocked execution of a job that waits for another job to end: it
+/// waits whatever its new time is.
+fn waits_for_another(conn: &mut Conn<'_>, job: i64, row: &NewRow) -> QueryResult<bool> {
+    let text = "UPDATE solid_queue_blocked_executions SET queue_name = $1, priority = $2 \
+         WHERE job_id = $3 AND concurrency_key = $4 RETURNING job_id";
+    let waits: Vec<Execution> = Statement::new(text)
+        .bind(&row.queue_name)
+        .bind(row.priority)
+        .bind(job)
+        .bind(AGAIN)
+        .load(conn)?;
+    Ok(!waits.is_empty())
 }

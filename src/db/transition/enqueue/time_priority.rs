@@ -1,7 +1,8 @@
 //! Priorities that are times.
 
-use crate::db::conn::connection::{Conn, on};
-use crate::db::conn::sql::{cached, sql};
+use crate::db::conn::connection::Conn;
+use crate::db::conn::dialect::Dialect;
+use crate::db::conn::statement::Statement;
 use crate::db::model::new_row::NewRow;
 use chrono::NaiveDate;
 use diesel::prelude::*;
@@ -49,14 +50,12 @@ struct Now {
 }
 
 fn now(conn: &mut Conn<'_>) -> QueryResult<i64> {
-    let text = match conn {
-        #[cfg(feature = "postgres")]
-        Conn::Postgres(_) => {
+    let text = match conn.dialect() {
+        Dialect::Postgres => {
             "SELECT CAST(floor(extract(epoch FROM statement_timestamp())) AS bigint) AS seconds"
         }
-        #[cfg(feature = "sqlite")]
-        Conn::Sqlite(_) => "SELECT CAST(strftime('%s', 'now') AS bigint) AS seconds",
+        Dialect::Sqlite => "SELECT CAST(strftime('%s', 'now') AS bigint) AS seconds",
     };
-    let now: Now = on!(conn, |c| cached(sql(text.to_owned())).get_result(c))?;
+    let now: Now = Statement::new(text).get_result(conn)?;
     Ok(now.seconds - epoch())
 }

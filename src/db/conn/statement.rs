@@ -1,0 +1,378 @@
+//! One statement for both databases: a text in the words of
+//! [`Dialect`](super::dialect::Dialect), and its parameters.
+
+use crate::db::conn::connection::Conn;
+use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
+use diesel::sql_types::{BigInt, Bool, HasSqlType, Integer, Nullable, Text, Untyped};
+use diesel::{QueryResult, QueryableByName, RunQueryDsl};
+use serde::Serialize;
+use std::borrow::Cow;
+
+/// A statement with its parameters, to be run on either database.
+///
+/// The text names its parameters `$1`, `$2`, ..; each may appear more than
+/// once. It is kept prepared by its connection, keyed by the text, so there
+/// must be few different texts: values belong in parameters.
+#[derive(Debug)]
+pub(crate) struct Statement<'v> {
+    text: Cow<'v, str>,
+    params: Vec<Param<'v>>,
+    is_kept: bool,
+}
+
+/// A parameter of a [`Statement`].
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(crate) enum Param<'v> {
+    BigInt(Option<i64>),
+    Integer(Option<i32>),
+    Bool(bool),
+    Text(Option<Cow<'v, str>>),
+    /// Arrays are for Postgres only.
+    BigInts(Vec<Option<i64>>),
+    Integers(Vec<Option<i32>>),
+    Bools(Vec<bool>),
+    Texts(Vec<Option<Cow<'v, str>>>),
+}
+
+impl<'v> Param<'v> {
+    /// The values of one column as an array; they are of one kind.
+    pub(crate) fn array(values: impl Iterator<Item = Param<'v>>) -> Self {
+        let mut values = values.peekable();
+        match values.peek() {
+            Some(Param::BigInt(_)) => Param::BigInts(values.filter_map(Param::big_int).collect()),
+            Some(Param::Integer(_)) => Param::Integers(values.filter_map(Param::integer).collect()),
+            Some(Param::Bool(_)) => Param::Bools(values.filter_map(Param::bool).collect()),
+            _ => Param::Texts(values.filter_map(Param::text).collect()),
+        }
+    }
+
+    fn big_int(self) -> Option<Option<i64>> {
+        match self {
+            Param::BigInt(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    fn integer(self) -> Option<Option<i32>> {
+        match self {
+            Param::Integer(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    fn bool(self) -> Option<bool> {
+        match self {
+            Param::Bool(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    fn text(self) -> Option<Option<Cow<'v, str>>> {
+        match self {
+            Param::Text(value) => Some(value),
+            _ => None,
+        }
+    }
+}
+
+/// A row that can be read by name from each database of this build.
+#[cfg(all(feature = "postgres", feature = "sqlite"))]
+pub(crate) trait Row:
+    QueryableByName<diesel::pg::Pg> + QueryableByName<diesel::sqlite::Sqlite> + 'static
+{
+}
+
+#[cfg(all(feature = "postgres", feature = "sqlite"))]
+impl<R> Row for R where
+    R: QueryableByName<diesel::pg::Pg> + QueryableByName<diesel::sqlite::Sqlite> + 'static
+{
+}
+
+/// A row that can be read by name from the database of this build.
+#[cfg(all(feature = "postgres", not(feature = "sqlite")))]
+pub(crate) trait Row: QueryableByName<diesel::pg::Pg> + 'static {}
+
+#[cfg(all(feature = "postgres", not(feature = "sqlite")))]
+impl<R> Row for R where R: QueryableByName<diesel::pg::Pg> + 'static {}
+
+/// A row that can be read by name from the database of this build.
+#[cfg(all(feature = "sqlite", not(feature = "postgres")))]
+pub(crate) trait Row: QueryableByName<diesel::sqlite::Sqlite> + 'static {}
+
+#[cfg(all(feature = "sqlite", not(feature = "postgres")))]
+impl<R> Row for R where R: QueryableByName<diesel::sqlite::Sqlite> + 'static {}
+
+impl<'v> Statement<'v> {
+    pub(crate) fn new(text: impl Into<Cow<'v, str>>) -> Self {
+        Statement {
+            text: text.into(),
+            params: Vec::new(),
+            is_kept: true,
+        }
+    }
+
+    /// Gives the next parameter its value.
+    pub(crate) fn bind(mut self, value: impl Into<Param<'v>>) -> Self {
+        self.params.push(value.into());
+        self
+    }
+
+    /// Does not keep the statement prepared: for those that run rarely.
+    pub(crate) fn unkept(mut self) -> Self {
+        self.is_kept = false;
+        self
+    }
+
+    /// Runs the statement and returns its rows.
+    pub(crate) fn load<R: Row>(self, conn: &mut Conn<'_>) -> QueryResult<Vec<R>> {
+        let statement = self.written(conn);
+        match conn {
+            #[cfg(feature = "postgres")]
+            Conn::Postgres(conn) => statement.load(*conn),
+            #[cfg(feature = "sqlite")]
+            Conn::Sqlite(conn) => statement.load(*conn),
+        }
+    }
+
+    /// Runs the statement and returns its first row.
+    ///
+    /// # Errors
+    /// `NotFound` when it has none.
+    pub(crate) fn get_result<R: Row>(self, conn: &mut Conn<'_>) -> QueryResult<R> {
+        let rows = self.load(conn)?;
+        rows.into_iter()
+            .next()
+            .ok_or(diesel::result::Error::NotFound)
+    }
+
+    /// Runs the statement for its effect.
+    pub(crate) fn execute(self, conn: &mut Conn<'_>) -> QueryResult<()> {
+        self.changes(conn).map(drop)
+    }
+
+    /// Runs the statement, and returns how many rows it changed.
+    pub(crate) fn changes(self, conn: &mut Conn<'_>) -> QueryResult<usize> {
+        let statement = self.written(conn);
+        match conn {
+            #[cfg(feature = "postgres")]
+            Conn::Postgres(conn) => statement.execute(*conn),
+            #[cfg(feature = "sqlite")]
+            Conn::Sqlite(conn) => statement.execute(*conn),
+        }
+    }
+
+    fn written(self, conn: &Conn<'_>) -> Written<'v> {
+        Written {
+            text: conn.write(&self.text),
+            params: self.params,
+            is_kept: self.is_kept,
+        }
+    }
+}
+
+/// A statement in the dialect of its connection.
+struct Written<'v> {
+    text: String,
+    params: Vec<Param<'v>>,
+    is_kept: bool,
+}
+
+impl QueryId for Written<'_> {
+    type QueryId = ();
+    const HAS_STATIC_QUERY_ID: bool = false;
+}
+
+impl Query for Written<'_> {
+    type SqlType = Untyped;
+}
+
+impl<C> RunQueryDsl<C> for Written<'_> {}
+
+impl Written<'_> {
+    /// Hands the text to Diesel piece by piece, with `push` for each parameter
+    /// where it appears first, and the name that the database knows it by where
+    /// it appears again.
+    fn walk<'b, DB: diesel::backend::Backend>(
+        &'b self,
+        mut pass: AstPass<'_, 'b, DB>,
+        sign: char,
+        push: impl Fn(&'b Param<'_>, &mut AstPass<'_, 'b, DB>) -> QueryResult<()>,
+    ) -> QueryResult<()> {
+        if !self.is_kept {
+            pass.unsafe_to_cache_prepared();
+        }
+        let mut order: Vec<usize> = Vec::with_capacity(self.params.len());
+        let mut pieces = self.text.split('$');
+        pass.push_sql(pieces.next().unwrap_or_default());
+        for piece in pieces {
+            let digits = piece.bytes().take_while(u8::is_ascii_digit).count();
+            let (number, rest) = piece.split_at(digits);
+            match number.parse::<usize>() {
+                Err(_) => pass.push_sql("$"),
+                Ok(number) => match order.iter().position(|known| *known == number) {
+                    Some(place) => pass.push_sql(&format!("{sign}{}", place + 1)),
+                    None => {
+                        let param = self.params.get(number.wrapping_sub(1));
+                        push(param.ok_or_else(|| missing(number))?, &mut pass)?;
+                        order.push(number);
+                    }
+                },
+            }
+            pass.push_sql(rest);
+        }
+        Ok(())
+    }
+}
+
+fn missing(number: usize) -> diesel::result::Error {
+    diesel::result::Error::QueryBuilderError(format!("${number} has no value").into())
+}
+
+/// What both databases take.
+fn push_scalar<'b, DB>(param: &'b Param<'_>, pass: &mut AstPass<'_, 'b, DB>) -> QueryResult<()>
+where
+    DB: diesel::backend::Backend
+        + HasSqlType<BigInt>
+        + HasSqlType<Integer>
+        + HasSqlType<Bool>
+        + HasSqlType<Text>,
+    i64: diesel::serialize::ToSql<BigInt, DB>,
+    i32: diesel::serialize::ToSql<Integer, DB>,
+    bool: diesel::serialize::ToSql<Bool, DB>,
+    str: diesel::serialize::ToSql<Text, DB>,
+    String: diesel::serialize::ToSql<Text, DB>,
+{
+    match param {
+        Param::BigInt(value) => pass.push_bind_param::<Nullable<BigInt>, _>(value),
+        Param::Integer(value) => pass.push_bind_param::<Nullable<Integer>, _>(value),
+        Param::Bool(value) => pass.push_bind_param::<Bool, _>(value),
+        Param::Text(value) => pass.push_bind_param::<Nullable<Text>, _>(value),
+        Param::BigInts(_) | Param::Integers(_) | Param::Bools(_) | Param::Texts(_) => Err(
+            diesel::result::Error::QueryBuilderError("arrays are for Postgres only".into()),
+        ),
+    }
+}
+
+#[cfg(feature = "postgres")]
+impl QueryFragment<diesel::pg::Pg> for Written<'_> {
+    fn walk_ast<'b>(&'b self, pass: AstPass<'_, 'b, diesel::pg::Pg>) -> QueryResult<()> {
+        use diesel::sql_types::Array;
+        self.walk(pass, '$', |param, pass| match param {
+            Param::BigInts(values) => pass.push_bind_param::<Array<Nullable<BigInt>>, _>(values),
+            Param::Integers(values) => pass.push_bind_param::<Array<Nullable<Integer>>, _>(values),
+            Param::Bools(values) => pass.push_bind_param::<Array<Bool>, _>(values),
+            Param::Texts(values) => pass.push_bind_param::<Array<Nullable<Text>>, _>(values),
+            scalar => push_scalar(scalar, pass),
+        })
+    }
+}
+
+#[cfg(feature = "sqlite")]
+impl QueryFragment<diesel::sqlite::Sqlite> for Written<'_> {
+    fn walk_ast<'b>(&'b self, pass: AstPass<'_, 'b, diesel::sqlite::Sqlite>) -> QueryResult<()> {
+        self.walk(pass, '?', push_scalar)
+    }
+}
+
+impl From<i64> for Param<'_> {
+    fn from(value: i64) -> Self {
+        Param::BigInt(Some(value))
+    }
+}
+
+impl From<&i64> for Param<'_> {
+    fn from(value: &i64) -> Self {
+        Param::BigInt(Some(*value))
+    }
+}
+
+impl From<Option<i64>> for Param<'_> {
+    fn from(value: Option<i64>) -> Self {
+        Param::BigInt(value)
+    }
+}
+
+impl From<i32> for Param<'_> {
+    fn from(value: i32) -> Self {
+        Param::Integer(Some(value))
+    }
+}
+
+impl From<Option<i32>> for Param<'_> {
+    fn from(value: Option<i32>) -> Self {
+        Param::Integer(value)
+    }
+}
+
+impl From<bool> for Param<'_> {
+    fn from(value: bool) -> Self {
+        Param::Bool(value)
+    }
+}
+
+impl<'v> From<&'v str> for Param<'v> {
+    fn from(value: &'v str) -> Self {
+        Param::Text(Some(Cow::Borrowed(value)))
+    }
+}
+
+impl<'v> From<&'v String> for Param<'v> {
+    fn from(value: &'v String) -> Self {
+        Param::Text(Some(Cow::Borrowed(value)))
+    }
+}
+
+impl From<String> for Param<'_> {
+    fn from(value: String) -> Self {
+        Param::Text(Some(Cow::Owned(value)))
+    }
+}
+
+impl<'v> From<Option<&'v str>> for Param<'v> {
+    fn from(value: Option<&'v str>) -> Self {
+        Param::Text(value.map(Cow::Borrowed))
+    }
+}
+
+impl<'v> From<&'v Option<String>> for Param<'v> {
+    fn from(value: &'v Option<String>) -> Self {
+        value.as_deref().into()
+    }
+}
+
+impl From<Option<String>> for Param<'_> {
+    fn from(value: Option<String>) -> Self {
+        Param::Text(value.map(Cow::Owned))
+    }
+}
+
+impl From<Vec<i64>> for Param<'_> {
+    fn from(values: Vec<i64>) -> Self {
+        Param::BigInts(values.into_iter().map(Some).collect())
+    }
+}
+
+impl From<&[i64]> for Param<'_> {
+    fn from(values: &[i64]) -> Self {
+        values.to_vec().into()
+    }
+}
+
+impl From<Vec<i32>> for Param<'_> {
+    fn from(values: Vec<i32>) -> Self {
+        Param::Integers(values.into_iter().map(Some).collect())
+    }
+}
+
+impl<'v> From<&'v [String]> for Param<'v> {
+    fn from(values: &'v [String]) -> Self {
+        Param::Texts(values.iter().map(|text| Some(text.into())).collect())
+    }
+}
+
+impl<'v> From<&[&'v str]> for Param<'v> {
+    fn from(values: &[&'v str]) -> Self {
+        Param::Texts(values.iter().map(|text| Some((*text).into())).collect())
+    }
+}

@@ -1,0 +1,259 @@
+//! The columns of a new job: the one list from which every statement that
+//! inserts or replaces jobs is made.
+
+use crate::db::conn::sql::timestamp;
+use crate::db::conn::statement::{Param, Statement};
+use crate::db::model::new_row::NewRow;
+
+/// Which jobs have a value in a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Group {
+    /// All jobs.
+    Every,
+    /// Jobs that are not due at once: the two become `scheduled_at`.
+    Time,
+    /// Jobs with an id of Active Job, which stays when a job is replaced.
+    ActiveJobId,
+    IdempotencyKey,
+    UniqueId,
+    Limit,
+}
+
+/// A value of a new job, as a statement takes it.
+#[derive(Debug)]
+pub(crate) struct JobColumn {
+    name: &'static str,
+    group: Group,
+    value: fn(&NewRow) -> Param<'_>,
+}
+
+const AT: &str = "due_at";
+const DELAY: &str = "delay";
+
+const fn column(name: &'static str, group: Group, value: fn(&NewRow) -> Param<'_>) -> JobColumn {
+    JobColumn { name, group, value }
+}
+
+static COLUMNS: [JobColumn; 16] = [
+    column("queue_name", Group::Every, |row| (&row.queue_name).into()),
+    column("class_name", Group::Every, |row| (&row.class_name).into()),
+    column("arguments", Group::Every, |row| (&row.arguments).into()),
+    column("priority", Group::Every, |row| row.priority.into()),
+    column("max_attempts", Group::Every, |row| row.max_attempts.into()),
+    column("max_crashes", Group::Every, |row| row.max_crashes.into()),
+    column("at_most_once", Group::Every, |row| row.at_most_once.into()),
+    column("policy", Group::Every, |row| (&row.policy).into()),
+    column("active_job_id", Group::ActiveJobId, |row| {
+        (&row.active_job_id).into()
+    }),
+    column(AT, Group::Time, |row| row.at.map(timestamp).into()),
+    column(DELAY, Group::Time, |row| row.delay.into()),
+    column("idempotency_key", Group::IdempotencyKey, |row| {
+        (&row.idempotency_key).into()
+    }),
+    column("unique_id", Group::UniqueId, |row| (&row.unique_id).into()),
+    column("concurrency_key", Group::Limit, |row| {
+        row.concurrency_key().into()
+    }),
+    column("concurrency_limit", Group::Limit, |row| {
+        row.concurrency_limit().into()
+    }),
+    column("concurrency_on_conflict", Group::Limit, |row| {
+        row.concurrency_on_conflict().into()
+    }),
+];
+
+/// The columns of one kind of statement, in the order of its parameters.
+#[derive(Debug)]
+pub(crate) struct JobColumns(Vec<&'static JobColumn>);
+
+impl JobColumns {
+    fn without(groups: &[Group]) -> Self {
+        let columns = COLUMNS.iter();
+        JobColumns(
+            columns
+                .filter(|column| !groups.contains(&column.group))
+                .collect(),
+        )
+    }
+
+    /// Of any job.
+    pub(crate) fn all() -> Self {
+        JobColumns::without(&[])
+    }
+
+    /// Of a job without key, unique id and limit.
+    pub(crate) fn plain() -> Self {
+        JobColumns::without(&[Group::IdempotencyKey, Group::UniqueId, Group::Limit])
+    }
+
+    /// Of a job that is due at once and has neither key nor limit.
+    pub(crate) fn due() -> Self {
+        JobColumns::without(&[Group::Time, Group::IdempotencyKey, Group::Limit])
+    }
+
+    /// Of a plain job that is due at once and was not made for Active Job.
+    pub(crate) fn plain_due() -> Self {
+        JobColumns(
+            COLUMNS
+                .iter()
+                .filter(|column| column.group == Group::Every)
+                .collect(),
+        )
+    }
+
+    /// What a job that is replaced takes over from the new one.
+    pub(crate) fn replaced() -> Self {
+        JobColumns::without(&[Group::ActiveJobId, Group::IdempotencyKey, Group::UniqueId])
+    }
+
+    /// The columns to insert into.
+    pub(crate) fn names(&self) -> String {
+        let names = self.targets(numbered).map(|(name, _)| name);
+        let times = ["created_at", "updated_at"];
+        names.chain(times).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The values for [`names`](Self::names), from parameters.
+    pub(crate) fn parameters(&self) -> String {
+        self.values(numbered)
+    }
+
+    /// The values for [`names`](Self::names): `source` names a column's input.
+    pub(crate) fn values(&self, source: impl Fn(&str, usize) -> String) -> String {
+        let values = self.targets(source).map(|(_, value)| value);
+        let now = ["{now}".to_owned(), "{now}".to_owned()];
+        values.chain(now).collect::<Vec<_>>().join(", ")
+    }
+
+    /// `a = $1, b = $2, ..`, for an UPDATE.
+    pub(crate) fn assignments(&self) -> String {
+        let targets = self.targets(numbered);
+        let assignments = targets.map(|(name, value)| format!("{name} = {value}"));
+        assignments.collect::<Vec<_>>().join(", ")
+    }
+
+    /// `queue_name, class_name, ..`: the inputs by name, in their order.
+    pub(crate) fn inputs(&self) -> String {
+        let names: Vec<_> = self.0.iter().map(|column| column.name).collect();
+        names.join(", ")
+    }
+
+    /// The parameter of one column.
+    pub(crate) fn parameter(&self, name: &str) -> String {
+        format!("${}", self.index(name) + 1)
+    }
+
+    /// `$1, $2, ..`, one for each input.
+    pub(crate) fn placeholders(&self) -> String {
+        let numbers: Vec<_> = (1..=self.0.len())
+            .map(|number| format!("${number}"))
+            .collect();
+        numbers.join(", ")
+    }
+
+    /// How many parameters they take.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The values of one job, in the order of the parameters.
+    pub(crate) fn params<'r>(&self, row: &'r NewRow) -> Vec<Param<'r>> {
+        self.0.iter().map(|column| (column.value)(row)).collect()
+    }
+
+    /// The values of one job, each with its name.
+    pub(crate) fn named_params<'r>(
+        &self,
+        row: &'r NewRow,
+    ) -> impl Iterator<Item = (&'static str, Param<'r>)> {
+        let columns = self.0.iter();
+        columns.map(move |column| (column.name, (column.value)(row)))
+    }
+
+    /// Binds the values of one job.
+    pub(crate) fn bind<'r>(&self, statement: Statement<'r>, row: &'r NewRow) -> Statement<'r> {
+        let columns = self.0.iter();
+        columns.fold(statement, |statement, column| {
+            statement.bind((column.value)(row))
+        })
+    }
+
+    /// Binds the values of many jobs, each column as an array.
+    pub(crate) fn bind_arrays<'r>(
+        &self,
+        statement: Statement<'r>,
+        rows: &[&'r NewRow],
+    ) -> Statement<'r> {
+        let columns = self.0.iter();
+        columns.fold(statement, |statement, column| {
+            let values = rows.iter().map(|row| (column.value)(row));
+            statement.bind(Param::array(values))
+        })
+    }
+
+    fn index(&self, name: &str) -> usize {
+        let found = self.0.iter().position(|column| column.name == name);
+        found.unwrap_or_else(|| unreachable!("`{name}` is no column of this statement"))
+    }
+
+    /// The columns of the table, each with its value from `source`.
+    fn targets(
+        &self,
+        source: impl Fn(&str, usize) -> String,
+    ) -> impl Iterator<Item = (&'static str, String)> {
+        let of = move |name: &str| source(name, self.index(name));
+        self.0.iter().filter_map(move |column| match column.name {
+            DELAY => None,
+            AT => {
+                let value = format!("coalesce({{time {}}}, {{later {}}})", of(AT), of(DELAY));
+                Some(("scheduled_at", value))
+            }
+            name => Some((name, of(name))),
+        })
+    }
+}
+
+/// `$1` for the first input, and so on.
+fn numbered(_: &str, index: usize) -> String {
+    format!("${}", index + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_are_made_of_the_one_list() {
+        let columns = JobColumns::replaced();
+        assert_eq!(
+            columns.assignments(),
+            "queue_name = $1, class_name = $2, arguments = $3, priority = $4, max_attempts = $5, max_crashes = $6, \
+             at_most_once = $7, policy = $8, scheduled_at = coalesce({time $9}, {later $10}), concurrency_key = $11, \
+             concurrency_limit = $12, concurrency_on_conflict = $13"
+        );
+        let columns = JobColumns::plain_due();
+        assert_eq!(
+            columns.names(),
+            "queue_name, class_name, arguments, priority, max_attempts, max_crashes, at_most_once, policy, created_at, updated_at"
+        );
+        assert_eq!(
+            columns.parameters(),
+            "$1, $2, $3, $4, $5, $6, $7, $8, {now}, {now}"
+        );
+        assert_eq!(columns.parameter("priority"), "$4");
+    }
+
+    #[test]
+    fn every_statement_gives_each_of_its_parameters_a_value() {
+        let row = NewRow::new("class".into(), "{}".into(), "queue".into(), 0);
+        for columns in [JobColumns::all(), JobColumns::plain(), JobColumns::due()] {
+            assert_eq!(columns.params(&row).len(), columns.len());
+            assert!(
+                columns
+                    .parameters()
+                    .contains(&format!("${}", columns.len()))
+            );
+        }
+    }
+}
