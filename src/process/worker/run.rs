@@ -30,14 +30,13 @@ use std::time::{Duration, Instant};
 /// How long the jobs that a stop interrupts have to end by themselves.
 const FAREWELL: Duration = Duration::from_millis(200);
 
-/// How long the ends of jobs may take to be written, once the threads have
-/// stopped, or their time is over.
+/// How long saving outcomes may take once the threads have stopped, or their time is over.
 const FLUSH: Duration = Duration::from_secs(2);
 
-/// For the statement that a thread is at when it is to end.
+/// How long the statement that a thread runs at the stop may continue.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// A worker whose threads run.
+/// A worker with its threads running.
 pub(crate) struct RunningWorker {
     shutdown_timeout: Duration,
     context: ProcessContext,
@@ -55,7 +54,7 @@ pub(crate) struct RunningWorker {
 }
 
 impl RunningWorker {
-    /// The poller comes last: nothing is claimed before all else runs.
+    /// Starts the threads. The poller is last: nothing is claimed before everything else runs.
     pub(crate) fn start(
         settings: &Settings,
         in_flight: Arc<InFlight>,
@@ -98,8 +97,8 @@ impl RunningWorker {
         })
     }
 
-    /// Waits for the stop, then ends everything in order: claiming, what was
-    /// claimed and not begun, the running jobs, their endings, the heartbeat.
+    /// Waits for the stop, then ends everything in order: claiming, claims that have not started,
+    /// running jobs, their outcomes, the heartbeat.
     pub(crate) fn run(self, give_up: &Stop) -> Ending {
         let context = &self.context;
         let _ = context.stop.channel().recv();
@@ -125,15 +124,15 @@ impl RunningWorker {
         if !drains {
             release::drain(&mut session, &heartbeat.all());
         }
-        // Broken: a completer that panicked has ended too.
+        // In a broken process, the completer may have panicked and ended too.
         let is_complete = drained && flushed && !context.stop.is_broken();
         let leave_overrun = self.forced_exit.is_some();
         let given_back = (!is_complete)
             .then(|| release::give_back(in_flight, &mut session, drained, leave_overrun));
         let unfinished = unfinished(in_flight, given_back.unwrap_or_default());
         drop(self.guard);
-        // The row was locked for that, so that a claim which the server was
-        // still at, over a connection that broke, has come to its end.
+        // Draining locked the row. So a claim that the server was still executing, over a
+        // connection that broke, has ended by now.
         if polled && release::strays(in_flight, &mut session, &heartbeat.all()) {
             heartbeat.deregister(&mut session);
         }
@@ -149,8 +148,8 @@ impl RunningWorker {
     }
 }
 
-/// What the job threads share, with their channels to the poller, the completer
-/// and the timeouts thread.
+/// Returns what the job threads share, and their channels to the poller, the completer and the
+/// timeouts thread.
 fn pool_setup(
     settings: &Settings,
     in_flight: &Arc<InFlight>,
@@ -170,8 +169,7 @@ fn pool_setup(
     }
 }
 
-/// Starts the heartbeat, which also gives stray claims back and writes the
-/// classes of the worker down.
+/// Starts the heartbeat, which also releases stray claims and stores the classes of the worker.
 fn start_heartbeat(
     context: &ProcessContext,
     heartbeat: &Arc<Heartbeat>,
@@ -186,7 +184,7 @@ fn start_heartbeat(
     })
 }
 
-/// Lets the claim under way end. False: it takes too long.
+/// Waits for the claim under way. Returns `false` if it takes too long.
 fn let_claim(poller: JoinHandle<()>, deadline: Instant, give_up: &Stop) -> bool {
     threads::join_until(&mut vec![poller], deadline, &Stop::new(), || {
         give_up
@@ -195,8 +193,8 @@ fn let_claim(poller: JoinHandle<()>, deadline: Instant, give_up: &Stop) -> bool 
     })
 }
 
-/// The jobs that a stop has ended: those given back just now, and those that
-/// the completer has given back; it may be at it still.
+/// Returns the jobs that a stop has ended: those released just now, and those that the completer
+/// has released; it may still be running.
 fn unfinished(in_flight: &InFlight, given_back: Vec<JobId>) -> Vec<JobId> {
     let mut unfinished = given_back;
     unfinished.extend(in_flight.cut_short().into_iter().map(JobId));
@@ -205,15 +203,15 @@ fn unfinished(in_flight: &InFlight, given_back: Vec<JobId>) -> Vec<JobId> {
     unfinished
 }
 
-/// Lets the jobs that run end, and tells those that still run at the deadline.
-/// True: all have ended.
+/// Waits for the running jobs, and notifies those that still run at the deadline. Returns `true` if
+/// all have ended.
 fn let_end(
     in_flight: &InFlight,
     mut jobs: Vec<JoinHandle<()>>,
     deadline: Instant,
     give_up: &Stop,
 ) -> bool {
-    // What has overrun its time does not end for being waited for.
+    // A job that has overrun its timeout is not waited for.
     let is_vain = || in_flight.only_overrun();
     if threads::join_until(&mut jobs, deadline, give_up, is_vain) {
         return true;
@@ -223,14 +221,14 @@ fn let_end(
     threads::join_until(&mut jobs, farewell, give_up, is_vain)
 }
 
-/// Lets the ends of jobs be written. True: all are, and no job runs.
+/// Waits until outcomes are saved. Returns `true` if all are, and no job runs.
 fn let_write(
     in_flight: &InFlight,
     completer: JoinHandle<()>,
     (deadline, drained): (Instant, bool),
     give_up: &Stop,
 ) -> bool {
-    // As long as a job runs, the completer does not end.
+    // The completer does not end while a job runs.
     let is_vain = || in_flight.only_overrun() || (!drained && in_flight.are_settled());
     let flush = clock::deadline(FLUSH).max(deadline);
     threads::join_until(&mut vec![completer], flush, give_up, is_vain)

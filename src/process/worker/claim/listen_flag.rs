@@ -1,22 +1,21 @@
-//! Whether a worker asks to be notified.
+//! Whether a worker wants to be notified.
 
-/// What this process' row says of that. NOTIFY makes commits wait for each
-/// other, so a worker that is busy anyway does without.
+/// What this process' row contains about that. NOTIFY makes commits wait for each other, so a
+/// worker that is busy anyway does not listen.
 #[derive(Debug, Default)]
 pub(crate) struct ListenFlag {
-    /// The registration that the flag was written to; a new one listens.
+    /// The registration that the flag was written to. A new registration listens.
     registration: i64,
     is_off: bool,
     full_claims: u32,
 }
 
-/// After how many claims in a row that found enough the process stops
-/// listening.
+/// After how many claims in a row that found enough jobs the process stops listening.
 const FULL_CLAIMS: u32 = 3;
 
 impl ListenFlag {
-    /// Counts a busy (`false`) or an idle (`true`) look of a registration.
-    /// What its row is to say now, if that is something else.
+    /// Counts a look of a registration as busy (`false`) or idle (`true`). Returns the new value
+    /// for its row, or `None` if that does not change.
     pub(crate) fn after_look(&mut self, registration: i64, idle: bool) -> Option<bool> {
         if self.registration != registration {
             *self = ListenFlag {
@@ -29,8 +28,8 @@ impl ListenFlag {
         (off != self.is_off).then_some(!off)
     }
 
-    /// The process takes nothing for a while. What its row is to say now, if
-    /// that is something else.
+    /// Notes that the process claims nothing for a while. Returns the new value for its row, or
+    /// `None` if that does not change.
     pub(crate) fn at_rest(&mut self, registration: i64) -> Option<bool> {
         *self = ListenFlag {
             registration,
@@ -40,7 +39,7 @@ impl ListenFlag {
         (!self.is_off).then_some(false)
     }
 
-    /// So it was written.
+    /// Notes that the value was written.
     pub(crate) fn note(&mut self, listens: bool) {
         self.is_off = !listens;
     }
@@ -50,7 +49,7 @@ impl ListenFlag {
 mod tests {
     use super::*;
 
-    /// Looks, each written down; what the row said after each.
+    /// Counts looks and notes each result; returns the value of the row after each.
     fn looks(listen_flag: &mut ListenFlag, registration: i64, idle: &[bool]) -> Vec<Option<bool>> {
         let look = |idle: &bool| {
             let listens = listen_flag.after_look(registration, *idle);

@@ -1,5 +1,5 @@
-//! What a worker claims next: how many jobs, from which queues and from where
-//! in them, and how long it waits before the next look.
+//! Plans the next claim of a worker: how many jobs, from which queues and positions in them, and
+//! how long to wait before it.
 
 use crate::clock;
 use crate::db::Refusal;
@@ -25,16 +25,16 @@ pub(crate) struct ClaimPlan {
     classes: Vec<String>,
     progress: Progress,
     polling_interval: Duration,
-    /// Since when the queues are empty.
+    /// Since when the queues have been empty.
     idle_since: Option<Instant>,
 }
 
-/// Whether what was claimed ahead gets to the threads.
+/// Whether jobs that were claimed ahead reach the threads.
 #[derive(Debug, Default)]
 struct Progress {
-    /// How many jobs the threads had begun at the last look.
+    /// How many jobs the threads had started at the last check.
     begun: u64,
-    /// When that had last grown, or something was claimed ahead.
+    /// When that number last grew, or something was claimed ahead.
     at: Option<Instant>,
     /// When something was last claimed ahead.
     ahead_at: Option<Instant>,
@@ -49,17 +49,17 @@ pub(crate) struct Levels {
     pub(crate) low: usize,
 }
 
-/// The longest wait of a poller that claims nothing, before it asks again
-/// whether it may.
+/// The longest wait of a poller that claims nothing, before it checks the gate again.
 const GATE_PAUSE: Duration = Duration::from_secs(60);
 
-/// The first pause after the queues were found empty. Each further one is three
-/// times as long, up to the polling interval: a job whose transaction was open
-/// when the process started to listen has sent no notification.
+/// The first pause after the queues were found empty. Each further one is three times as long, up
+/// to the polling interval. A job whose transaction was open when the process started to listen has
+/// sent no notification.
 const FIRST_LOOK: Duration = Duration::from_millis(20);
 
 impl Levels {
-    /// `has_cautious`: claims are held back that only a free thread may begin.
+    /// Returns the levels of a pool. `has_cautious`: claims wait that may start only on a free
+    /// thread.
     pub(crate) fn of(pool: &Pool, has_cautious: bool) -> Self {
         let threads = pool.threads();
         let most = threads + pool.prefetch.ahead(threads);
@@ -90,18 +90,18 @@ impl ClaimPlan {
         }
     }
 
-    /// Whether the worker claims at present.
+    /// Returns whether the worker claims at present.
     pub(crate) fn state(&mut self, stop: &Stop, pool: &Pool, subscriber: &Subscriber) -> GateState {
         self.gate.state(stop, pool, subscriber)
     }
 
-    /// How long a worker that claims nothing waits before it asks again.
+    /// Returns how long a worker that claims nothing waits before it checks again.
     pub(crate) fn gate_pause(&self) -> Duration {
         self.gate.patience(GATE_PAUSE)
     }
 
-    /// How many jobs to claim while `busy` are with the threads. `None`: those
-    /// are enough.
+    /// Returns how many jobs to claim while the threads have `busy` jobs, or `None` if those are
+    /// enough.
     pub(crate) fn limit(&self, pool: &Pool, busy: usize) -> Option<usize> {
         let levels = Levels::of(pool, false);
         let limit = self.gate.remaining(levels.most.saturating_sub(busy));
@@ -142,8 +142,8 @@ impl ClaimPlan {
         found
     }
 
-    /// Notes what a claim of `limit` jobs found for `idle` threads. True: there
-    /// may be more.
+    /// Notes what a claim of `limit` jobs found for `idle` threads. Returns `true` if there may be
+    /// more.
     pub(crate) fn note_found(&mut self, jobs: &[Arc<Claimed>], limit: usize, idle: usize) -> bool {
         if !jobs.is_empty() {
             self.idle_since = None;
@@ -158,7 +158,7 @@ impl ClaimPlan {
         there_is_more
     }
 
-    /// How long to wait for new work after a look that found the queues empty.
+    /// Returns how long to wait for new work after the queues were found empty.
     pub(crate) fn idle_pause(&mut self, session: &Session) -> Duration {
         let idle = self.idle_since.get_or_insert_with(clock::instant).elapsed();
         let pause = (idle * 2).max(FIRST_LOOK).min(self.polling_interval);
@@ -167,8 +167,8 @@ impl ClaimPlan {
         passed.into_iter().flatten().fold(pause, Duration::min)
     }
 
-    /// For how long what was claimed ahead may still wait for a thread. `None`:
-    /// nothing waits.
+    /// Returns how long jobs that were claimed ahead may still wait for a thread, or `None` if none
+    /// waits.
     pub(crate) fn patience(&mut self, pool: &Pool, has_cautious: bool) -> Option<Duration> {
         let busy = pool.busy();
         if busy <= pool.threads() && !has_cautious {
@@ -181,7 +181,7 @@ impl ClaimPlan {
             progress.begun = begun;
             progress.at = Some(clock::instant());
         }
-        // Where the guess has changed meanwhile, too many wait already.
+        // If the estimate has changed meanwhile, too many wait already.
         let since = if busy > Levels::of(pool, has_cautious).most {
             progress.ahead_at
         } else {
@@ -190,7 +190,7 @@ impl ClaimPlan {
         since.map(|since| TOO_LONG.saturating_sub(since.elapsed()))
     }
 
-    /// Notes that the claims that no thread has begun are given back.
+    /// Notes that the claims that no thread has started are released.
     pub(crate) fn note_given_back(&mut self) {
         self.cursors.forget();
         self.progress = Progress::default();

@@ -1,5 +1,5 @@
-//! Claims for as many jobs as there are idle threads, and for more where jobs
-//! are so short that the threads would wait for the next claim.
+//! Claims as many jobs as there are idle threads, and more if jobs are so short that the threads
+//! would wait for the next claim.
 
 use crate::db::model::claim::{Claimed, Claims};
 use crate::process::base::context::ProcessContext;
@@ -30,11 +30,11 @@ pub(crate) struct Poller {
     wakeups: Wakeups,
 }
 
-/// What a look at the queues came to.
+/// The result of a look at the queues.
 enum Look {
-    /// As many as there were idle threads: there may be more.
+    /// As many jobs as idle threads: there may be more.
     Full,
-    /// Fewer: the queues are empty but for what others hold.
+    /// Fewer: the queues are empty except for jobs that other workers hold.
     Drained,
     /// No thread is idle.
     Busy,
@@ -42,14 +42,14 @@ enum Look {
     NotNow(Duration),
 }
 
-/// So many ends may wait to be written before nothing more is claimed: whatever
-/// happens to the process then, those jobs run once more. Four batches.
+/// When this many outcomes wait to be saved, nothing more is claimed: if the process dies then,
+/// those jobs run once more. Equal to four batches.
 const MOST_UNWRITTEN: usize = 2_000;
 
-/// For how long the completer is left alone that is so far behind.
+/// How long to wait when the completer is that far behind.
 const FOR_THE_COMPLETER: Duration = Duration::from_millis(10);
 
-/// How soon a process looks again that is not registered, or claims no more.
+/// How soon a process that is not registered, or that drains, looks again.
 const UNREGISTERED: Look = Look::NotNow(Duration::from_millis(20));
 
 impl Poller {
@@ -99,8 +99,7 @@ impl Poller {
         self.wakeups.listen(idle, heartbeat, session)
     }
 
-    /// Whether nothing is to be claimed at present; then it has waited for that
-    /// to change.
+    /// Returns whether nothing may be claimed at present; then it has waited for a change.
     fn is_gated(&mut self) -> bool {
         let subscriber = self.session.subscriber();
         let state = self.plan.state(&self.stop, &self.pool, subscriber);
@@ -149,8 +148,8 @@ impl Poller {
         }
     }
 
-    /// Claims up to so many jobs, for `idle` threads that are free, and enters
-    /// them in memory. With them, whether blocked jobs wait for a promotion.
+    /// Claims up to `limit` jobs for `idle` free threads, and enters them in memory. Also returns
+    /// whether blocked jobs wait for a promotion.
     fn claim(
         &mut self,
         registration: &Arc<Registration>,
@@ -167,7 +166,7 @@ impl Poller {
             if !self.stop.is_stopped() && !self.in_flight.is_closed() {
                 self.heartbeat.lose(
                     registration,
-                    "its row is gone: it was taken for dead and pruned",
+                    "its row is gone: it was treated as dead and pruned",
                 );
             }
             return Err(UNREGISTERED);
@@ -177,8 +176,7 @@ impl Poller {
         Ok((jobs, is_wanted))
     }
 
-    /// Passes claimed jobs on to the threads, and promotes blocked jobs where
-    /// that is due.
+    /// Passes claimed jobs to the threads, and promotes blocked jobs if that is due.
     fn take_over(
         &mut self,
         jobs: Vec<Arc<Claimed>>,
@@ -212,7 +210,7 @@ impl Poller {
     }
 
     fn wait_for_work(&mut self) {
-        // Listening begins before the last look, so that nothing falls between.
+        // Listening starts before the last look, so that no job is missed in between.
         if self.listen(true) {
             return;
         }
@@ -230,14 +228,13 @@ impl Poller {
         }
     }
 
-    /// For how long what was claimed ahead may still wait. `None`: nothing
-    /// waits.
+    /// Returns how long jobs that were claimed ahead may still wait, or `None` if none waits.
     fn patience(&mut self) -> Option<Duration> {
         self.plan.patience(&self.pool, self.handoff.has_cautious())
     }
 
-    /// Jobs turn out to take longer than those before: another worker may
-    /// have what no thread of this one has begun.
+    /// Releases jobs that were claimed ahead when those before them take longer than estimated, so
+    /// that another worker can run them.
     fn give_back_stuck(&mut self) {
         if self.patience().is_some_and(|left| left.is_zero()) {
             self.pool.prefetch.slow_down();
@@ -245,7 +242,7 @@ impl Poller {
         }
     }
 
-    /// Gives back what no thread has begun.
+    /// Releases the claims that no thread has started.
     fn give_back(&mut self) {
         self.handoff.clear();
         self.plan.note_given_back();
