@@ -143,7 +143,8 @@ impl Handle {
     /// was started.
     pub(crate) fn start<T: Send + 'static>(
         name: &'static str,
-        (context, bounds): (&ProcessContext, Bounds),
+        context: &ProcessContext,
+        bounds: Bounds,
         hooked: Hooked,
         make: impl FnOnce() -> Result<T>,
         work: impl FnOnce(T, &Stop) -> Ending + Send + 'static,

@@ -114,7 +114,7 @@ pub(crate) fn start<S: Service>(service: S) -> Result<Handle> {
     let checked = service.check()?;
     let settings = service.settings().clone();
     let context = ProcessContext::open(&settings.database, &settings.subscriber)?;
-    context.stop.turn(settings.starts_quiet);
+    context.stop.set_quiet(settings.starts_quiet);
     if S::HAS_LOOP {
         context.liveness.has_loop();
     }
@@ -125,7 +125,7 @@ pub(crate) fn start<S: Service>(service: S) -> Result<Handle> {
         let heartbeat = Heartbeat::new(&context, settings.heartbeat, identity, claims);
         service.launch(checked, &context, heartbeat)
     };
-    Handle::start(S::NAME, (&context, bounds), hooked, launch, S::work)
+    Handle::start(S::NAME, &context, bounds, hooked, launch, S::work)
 }
 
 type Loop = Box<dyn FnOnce(&ProcessContext, &Stop) + Send>;

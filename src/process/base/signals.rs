@@ -46,14 +46,14 @@ pub(crate) fn install() -> Result<()> {
         let mut others =
             Signals::new([SIGQUIT, SIGTSTP, SIGCONT]).map_err(|error| error.to_string())?;
         if parent::begins_quiet() {
-            turn(true);
+            set_quiet(true);
         }
         std::thread::Builder::new()
             .name("windlass-signals".to_owned())
             .spawn(move || {
                 others.forever().for_each(|signal| match signal {
-                    SIGTSTP => turn(true),
-                    SIGCONT => turn(false),
+                    SIGTSTP => set_quiet(true),
+                    SIGCONT => set_quiet(false),
                     _ => quit(),
                 });
             })
@@ -91,10 +91,10 @@ fn quit() {
 }
 
 /// Makes all processes stop claiming, or claim again.
-fn turn(quiet: bool) {
+fn set_quiet(is_quiet: bool) {
     with_asked(|asked| {
-        asked.quiet = quiet;
-        asked.told.iter().for_each(|stop| stop.turn(quiet));
+        asked.quiet = is_quiet;
+        asked.told.iter().for_each(|stop| stop.set_quiet(is_quiet));
     });
 }
 
@@ -113,7 +113,7 @@ pub(crate) fn forward(handle: &Handle) {
         } else if asked.stop_at.is_some() {
             stop.stop();
         }
-        stop.turn(asked.quiet);
+        stop.set_quiet(asked.quiet);
         asked.told.push(stop);
     });
     if parent::is_supervised() {
@@ -125,8 +125,8 @@ pub(crate) fn forward(handle: &Handle) {
             {
                 for word in &words[..count] {
                     match *word {
-                        environment::QUIET => turn(true),
-                        environment::RESUME => turn(false),
+                        environment::QUIET => set_quiet(true),
+                        environment::RESUME => set_quiet(false),
                         _ => {}
                     }
                 }

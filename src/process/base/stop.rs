@@ -42,15 +42,15 @@ impl Stop {
 
     /// Stops claiming until [`resume`](Self::resume); everything else continues.
     pub(crate) fn quiet(&self) {
-        self.turn(true);
+        self.set_quiet(true);
     }
 
     pub(crate) fn resume(&self) {
-        self.turn(false);
+        self.set_quiet(false);
     }
 
-    pub(crate) fn turn(&self, quiet: bool) {
-        if self.quiet.swap(quiet, Ordering::Relaxed) != quiet {
+    pub(crate) fn set_quiet(&self, is_quiet: bool) {
+        if self.quiet.swap(is_quiet, Ordering::Relaxed) != is_quiet {
             for (sender, _) in &self.turned {
                 // A full channel means that a change is already signalled.
                 let _ = sender.try_send(());

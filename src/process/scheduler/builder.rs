@@ -20,8 +20,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Fires the ticks of recurring tasks: of those it declares, and of all that were scheduled at run
-/// time. Any number of schedulers may run at once, on any host; each tick is fired once, by the
-/// first scheduler that reaches it.
+/// time.
+///
+/// Any number of schedulers may run at once, on any host; each tick is fired once, by the first
+/// scheduler that reaches it.
 ///
 /// ```no_run
 /// # use serde::{Deserialize, Serialize};

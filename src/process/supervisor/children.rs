@@ -278,10 +278,10 @@ impl ChildProcess {
 
     /// Makes the child stop claiming, or claim again. A program that is not a Windlass worker may
     /// ignore this.
-    pub(crate) fn turn(&self, quiet: bool) {
+    pub(crate) fn set_quiet(&self, is_quiet: bool) {
         let running = self.running.as_ref();
         if let Some(mut stdin) = running.and_then(|running| running.process.stdin.as_ref()) {
-            let _ = stdin.write_all(&[if quiet { QUIET } else { RESUME }]);
+            let _ = stdin.write_all(&[if is_quiet { QUIET } else { RESUME }]);
         }
     }
 

@@ -132,11 +132,13 @@ impl FailureDetector {
     }
 }
 
-/// Prunes one process: all at once, or claim by claim if some of it is locked or refused. An error
-/// means that the database is in trouble.
+/// Prunes one process: all at once, or claim by claim if some of it is locked or refused. With a
+/// `heartbeat_seq`, only if the process has not sent another heartbeat. An error means that the
+/// database is in trouble.
 fn prune(
     session: &mut Session,
-    (id, heartbeat_seq): (i64, Option<i64>),
+    id: i64,
+    heartbeat_seq: Option<i64>,
     death: &Death,
 ) -> Result<Option<Recovered>, Duration> {
     // The mutant needs its statements apart, in no common transaction.
@@ -239,7 +241,7 @@ pub(crate) fn prune_dead(
             is_crash: !dead.draining,
             how: "sent no heartbeat for too long".to_owned(),
         };
-        match prune(session, (dead.id, Some(dead.heartbeat_seq)), &death) {
+        match prune(session, dead.id, Some(dead.heartbeat_seq), &death) {
             Ok(Some(recovered)) => report(subscriber, &dead.kind, &dead.name, &death, &recovered),
             Ok(None) => {}
             Err(delay) if session.is_in_trouble() => return Err(delay),
@@ -269,7 +271,7 @@ pub(crate) fn prune_child(
             is_crash: exit.is_crash(draining),
             how: exit.how.clone(),
         };
-        match prune(session, (id, None), &death) {
+        match prune(session, id, None, &death) {
             Ok(Some(recovered)) => {
                 exit.is_cut_short |= recovered.is_any();
                 again = again.or(recovered.left.is_some().then_some(AGAIN));

@@ -117,7 +117,7 @@ impl RunningSupervisor {
 
     fn supervise(&mut self, stop: &Stop) {
         while !stop.is_stopped() {
-            self.turn(stop.is_quiet());
+            self.set_quiet(stop.is_quiet());
             self.start_children();
             self.reap();
             self.detect_failures();
@@ -134,19 +134,21 @@ impl RunningSupervisor {
     }
 
     /// Passes on that nothing may be claimed, or that claiming continues.
-    fn turn(&mut self, quiet: bool) {
-        if self.is_quiet == quiet {
+    fn set_quiet(&mut self, is_quiet: bool) {
+        if self.is_quiet == is_quiet {
             return;
         }
-        self.is_quiet = quiet;
-        self.subscriber.emit(&if quiet {
+        self.is_quiet = is_quiet;
+        self.subscriber.emit(&if is_quiet {
             Event::Quieted
         } else {
             Event::Resumed
         });
-        self.children.iter().for_each(|child| child.turn(quiet));
+        self.children
+            .iter()
+            .for_each(|child| child.set_quiet(is_quiet));
         for handle in &self.threads {
-            if quiet {
+            if is_quiet {
                 handle.quiet();
             } else {
                 handle.resume();

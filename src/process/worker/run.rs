@@ -11,6 +11,7 @@ use crate::process::base::heartbeat_guard::HeartbeatGuard;
 use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;
 use crate::process::base::threads;
+use crate::process::worker::claim::handoff::Handoff;
 use crate::process::worker::claim::plan::ClaimPlan;
 use crate::process::worker::claim::poller::Poller;
 use crate::process::worker::claim::wakeups::Wakeups;
@@ -22,7 +23,7 @@ use crate::process::worker::settings::Settings;
 use crate::process::worker::timeouts::{ForcedExit, Timeouts};
 use crate::process::worker::{classes, release, wakeup};
 use crate::{clock, mutant};
-use crossbeam_channel::{Sender, bounded};
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -62,20 +63,25 @@ impl RunningWorker {
         heartbeat: Arc<Heartbeat>,
     ) -> Result<Self> {
         let (stop, registry) = (&context.stop, &settings.registry);
-        let ((rested_tx, rested), (woken_tx, woken)) = (bounded(1), bounded(1));
-        let (completed_tx, completed) = crossbeam_channel::unbounded();
-        let (limited_tx, limited) = bounded(1);
-        let senders = (rested_tx, completed_tx, limited_tx);
+        let (senders, receivers) = pool_channels();
         let setup = pool_setup(settings, &in_flight, context, senders);
         let (pool, assign, jobs) = Pool::start(setup, settings.threads)?;
+        let (woken_tx, woken) = bounded(1);
         let by_notification = context.database.listens_by_notification();
-        let wakeups = Wakeups::new(rested, woken, by_notification);
+        let wakeups = Wakeups::new(receivers.rested, woken, by_notification);
         let plan = ClaimPlan::new(settings);
-        let poller = Poller::new(context, &heartbeat, (pool, assign), plan, wakeups);
-        let completer = Completer::new(context, &in_flight, completed);
-        let (quit, forced_exit) = (Stop::new(), settings.forced_exit());
-        let ends = (quit.clone(), forced_exit.clone());
-        let timeouts = Timeouts::new(context, &in_flight, registry.clone(), limited, ends);
+        let handoff = Handoff::new(&pool, assign);
+        let poller = Poller::new(context, &heartbeat, handoff, plan, wakeups);
+        let completer = Completer::new(context, &in_flight, receivers.completed);
+        let forced_exit = settings.forced_exit();
+        let timeouts = Timeouts::new(
+            context,
+            &in_flight,
+            registry.clone(),
+            receivers.limited,
+            forced_exit.clone(),
+        );
+        let quit = timeouts.quit();
         let guard = start_heartbeat(context, &heartbeat, &in_flight, registry)?;
         let listener = threads::spawn_vital("listener", stop, {
             let (context, channel) = (context.clone(), heartbeat.channel());
@@ -117,7 +123,7 @@ impl RunningWorker {
             release::strays(in_flight, &mut session, &heartbeat.all());
         }
         let drained = let_end(in_flight, self.jobs, deadline, give_up);
-        let flushed = let_write(in_flight, self.completer, (deadline, drained), give_up);
+        let flushed = let_write(in_flight, self.completer, deadline, drained, give_up);
         context.give_up_writing.stop();
         self.quit.stop();
         threads::join_within(vec![self.timeouts], PATIENCE);
@@ -148,13 +154,45 @@ impl RunningWorker {
     }
 }
 
+/// The channels from the job threads to the other threads of a worker.
+struct PoolSenders {
+    /// To the poller, when so few jobs are left as it requested.
+    rested: Sender<()>,
+    /// To the completer.
+    completed: Sender<CompletedRun>,
+    /// To the timeouts thread, when a job with a timeout starts.
+    limited: Sender<()>,
+}
+
+/// The other ends of [`PoolSenders`].
+struct PoolReceivers {
+    rested: Receiver<()>,
+    completed: Receiver<CompletedRun>,
+    limited: Receiver<()>,
+}
+
+fn pool_channels() -> (PoolSenders, PoolReceivers) {
+    let (rested, completed, limited) = (bounded(1), unbounded(), bounded(1));
+    let senders = PoolSenders {
+        rested: rested.0,
+        completed: completed.0,
+        limited: limited.0,
+    };
+    let receivers = PoolReceivers {
+        rested: rested.1,
+        completed: completed.1,
+        limited: limited.1,
+    };
+    (senders, receivers)
+}
+
 /// Returns what the job threads share, and their channels to the poller, the completer and the
 /// timeouts thread.
 fn pool_setup(
     settings: &Settings,
     in_flight: &Arc<InFlight>,
     context: &ProcessContext,
-    (rested, completed, limited): (Sender<()>, Sender<CompletedRun>, Sender<()>),
+    senders: PoolSenders,
 ) -> PoolSetup {
     PoolSetup {
         registry: settings.registry.clone(),
@@ -162,9 +200,9 @@ fn pool_setup(
         in_flight: Arc::clone(in_flight),
         stop: context.stop.clone(),
         subscriber: context.subscriber.clone(),
-        rested,
-        completed,
-        limited,
+        rested: senders.rested,
+        completed: senders.completed,
+        limited: senders.limited,
         finished: settings.finished,
     }
 }
@@ -225,7 +263,8 @@ fn let_end(
 fn let_write(
     in_flight: &InFlight,
     completer: JoinHandle<()>,
-    (deadline, drained): (Instant, bool),
+    deadline: Instant,
+    drained: bool,
     give_up: &Stop,
 ) -> bool {
     // The completer does not end while a job runs.

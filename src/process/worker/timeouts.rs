@@ -106,14 +106,14 @@ fn wait(quit: &Stop, limited: &mut Receiver<()>, next: Option<Instant>) {
 }
 
 impl Timeouts {
-    /// Creates the loop. `limited` receives a message when a job with a timeout starts; `quit` ends
-    /// the loop; without `forced_exit` the program is never ended.
+    /// Creates the loop. `limited` receives a message when a job with a timeout starts.
+    /// Without `forced_exit` the program is never ended.
     pub(crate) fn new(
         context: &ProcessContext,
         in_flight: &Arc<InFlight>,
         registry: Registry,
         limited: Receiver<()>,
-        (quit, forced_exit): (Stop, Option<ForcedExit>),
+        forced_exit: Option<ForcedExit>,
     ) -> Self {
         Timeouts {
             in_flight: Arc::clone(in_flight),
@@ -121,10 +121,15 @@ impl Timeouts {
             session: Session::new(context),
             limited,
             stop: context.stop.clone(),
-            quit,
+            quit: Stop::new(),
             forced_exit,
             refusals: 0,
         }
+    }
+
+    /// Returns what ends the loop.
+    pub(crate) fn quit(&self) -> Stop {
+        self.quit.clone()
     }
 
     pub(crate) fn run(mut self) {

@@ -30,6 +30,10 @@ impl Handoff {
         }
     }
 
+    pub(crate) fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
     /// Returns whether claims wait that may start only on a free thread.
     pub(crate) fn has_cautious(&self) -> bool {
         !self.cautious.is_empty()

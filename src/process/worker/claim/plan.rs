@@ -9,6 +9,7 @@ use crate::event::subscriber::Subscriber;
 use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;
 use crate::process::worker::claim::claim_gate::{ClaimGate, GateState};
+use crate::process::worker::claim::handoff::Handoff;
 use crate::process::worker::claim::queues::QueueResolver;
 use crate::process::worker::claim::scan_cursors::ScanCursors;
 use crate::process::worker::pool::Pool;
@@ -49,6 +50,21 @@ pub(crate) struct Levels {
     pub(crate) low: usize,
 }
 
+/// How many jobs a claim may find.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ClaimSize {
+    pub(crate) limit: usize,
+    /// How many threads are free.
+    pub(crate) idle: usize,
+}
+
+impl ClaimSize {
+    /// Returns whether some of the jobs have to wait for a thread.
+    fn is_ahead(self) -> bool {
+        self.limit > self.idle
+    }
+}
+
 /// The longest wait of a poller that claims nothing, before it checks the gate again.
 const GATE_PAUSE: Duration = Duration::from_secs(60);
 
@@ -58,12 +74,12 @@ const GATE_PAUSE: Duration = Duration::from_secs(60);
 const FIRST_LOOK: Duration = Duration::from_millis(20);
 
 impl Levels {
-    /// Returns the levels of a pool. `has_cautious`: claims wait that may start only on a free
-    /// thread.
-    pub(crate) fn of(pool: &Pool, has_cautious: bool) -> Self {
+    /// Returns the levels of a pool. Nothing is claimed ahead while claims wait in `handoff` that
+    /// may start only on a free thread.
+    pub(crate) fn of(pool: &Pool, handoff: &Handoff) -> Self {
         let threads = pool.threads();
         let most = threads + pool.prefetch.ahead(threads);
-        if !has_cautious && most > threads {
+        if most > threads && !handoff.has_cautious() {
             Levels {
                 most,
                 low: (most / 2).max(threads - 1),
@@ -102,8 +118,8 @@ impl ClaimPlan {
 
     /// Returns how many jobs to claim while the threads have `busy` jobs, or `None` if those are
     /// enough.
-    pub(crate) fn limit(&self, pool: &Pool, busy: usize) -> Option<usize> {
-        let levels = Levels::of(pool, false);
+    pub(crate) fn limit(&self, pool: &Pool, handoff: &Handoff, busy: usize) -> Option<usize> {
+        let levels = Levels::of(pool, handoff);
         let limit = self.gate.remaining(levels.most.saturating_sub(busy));
         (busy <= levels.low && limit > 0).then_some(limit)
     }
@@ -113,15 +129,16 @@ impl ClaimPlan {
         &mut self,
         session: &mut Session,
         process_id: i64,
-        (limit, ahead): (usize, bool),
+        size: ClaimSize,
     ) -> Result<Claims, Duration> {
         let (resolver, classes, cursors) = (&mut self.resolver, &self.classes, &mut self.cursors);
+        let ahead = size.is_ahead();
         // Long jobs are claimed one by one, and exactly in their order.
         cursors.begin(ahead);
         let wanted_after = session.wanted.claim();
         let started = clock::instant();
         let found = session.run("claim jobs", |conn| {
-            resolver.claim_from_queues(conn, (limit, wanted_after), |conn, queues, limit| {
+            resolver.claim_from_queues(conn, size.limit, wanted_after, |conn, queues, limit| {
                 let want = Want {
                     process_id,
                     queues,
@@ -142,16 +159,15 @@ impl ClaimPlan {
         found
     }
 
-    /// Notes what a claim of `limit` jobs found for `idle` threads. Returns `true` if there may be
-    /// more.
-    pub(crate) fn note_found(&mut self, jobs: &[Arc<Claimed>], limit: usize, idle: usize) -> bool {
+    /// Notes what a claim found. Returns `true` if there may be more.
+    pub(crate) fn note_found(&mut self, jobs: &[Arc<Claimed>], size: ClaimSize) -> bool {
         if !jobs.is_empty() {
             self.idle_since = None;
         }
-        if jobs.len() > idle {
+        if jobs.len() > size.idle {
             self.progress.ahead_at = Some(clock::instant());
         }
-        let is_full = jobs.len() >= limit;
+        let is_full = jobs.len() >= size.limit;
         let there_is_more = is_full || self.cursors.passed_some();
         self.cursors.reach(jobs, is_full);
         self.gate.count(jobs.len());
@@ -169,9 +185,9 @@ impl ClaimPlan {
 
     /// Returns how long jobs that were claimed ahead may still wait for a thread, or `None` if none
     /// waits.
-    pub(crate) fn patience(&mut self, pool: &Pool, has_cautious: bool) -> Option<Duration> {
+    pub(crate) fn patience(&mut self, pool: &Pool, handoff: &Handoff) -> Option<Duration> {
         let busy = pool.busy();
-        if busy <= pool.threads() && !has_cautious {
+        if busy <= pool.threads() && !handoff.has_cautious() {
             self.progress.at = None;
             return None;
         }
@@ -182,7 +198,7 @@ impl ClaimPlan {
             progress.at = Some(clock::instant());
         }
         // If the estimate has changed meanwhile, too many wait already.
-        let since = if busy > Levels::of(pool, has_cautious).most {
+        let since = if busy > Levels::of(pool, handoff).most {
             progress.ahead_at
         } else {
             progress.at

@@ -57,7 +57,8 @@ impl QueueResolver {
     pub(crate) fn claim_from_queues(
         &mut self,
         conn: &mut Conn<'_>,
-        (limit, wanted_after): (usize, i64),
+        limit: usize,
+        wanted_after: i64,
         mut claim: impl FnMut(&mut Conn<'_>, &Queues, usize) -> QueryResult<Claims>,
     ) -> QueryResult<Claims> {
         if self.is_of_all() && !self.goes_around_pauses(conn)? {
@@ -66,12 +67,12 @@ impl QueueResolver {
             return Ok(found);
         }
         let is_fresh = self.refresh(conn)?;
-        let found = claim_in(conn, &self.known, (limit, wanted_after), &mut claim)?;
+        let found = claim_in(conn, &self.known, limit, wanted_after, &mut claim)?;
         if is_nothing(&found) && !is_fresh {
             // A new queue may exist by now.
             self.good_until = None;
             self.refresh(conn)?;
-            return claim_in(conn, &self.known, (limit, wanted_after), &mut claim);
+            return claim_in(conn, &self.known, limit, wanted_after, &mut claim);
         }
         Ok(found)
     }
@@ -120,7 +121,8 @@ fn is_nothing(found: &Claims) -> bool {
 fn claim_in(
     conn: &mut Conn<'_>,
     names: &[String],
-    (limit, wanted_after): (usize, i64),
+    limit: usize,
+    wanted_after: i64,
     claim: &mut impl FnMut(&mut Conn<'_>, &Queues, usize) -> QueryResult<Claims>,
 ) -> QueryResult<Claims> {
     let mut held = Vec::new();

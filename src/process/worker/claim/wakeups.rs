@@ -5,7 +5,7 @@ use crate::db::table::processes;
 use crate::process::base::heartbeat::Heartbeat;
 use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;
-use crate::process::worker::claim::listen_flag::ListenFlag;
+use crate::process::worker::claim::listen_flag::{ListenFlag, Load};
 use crossbeam_channel::{Receiver, after, never, select_biased};
 use std::time::{Duration, Instant};
 
@@ -115,18 +115,18 @@ impl Wakeups {
         Woken::Look
     }
 
-    /// Counts a look as busy (`false`) or idle (`true`), and writes the flag if it must change.
+    /// Counts a busy or an idle look, and writes the flag if it must change.
     /// Returns `true` if it changed, so that the caller looks once more.
     pub(crate) fn listen(
         &mut self,
-        idle: bool,
+        load: Load,
         heartbeat: &Heartbeat,
         session: &mut Session,
     ) -> bool {
         let (Some(flag), Some(registration)) = (&mut self.listen_flag, heartbeat.current()) else {
             return false;
         };
-        let listens = flag.after_look(registration.id, idle);
+        let listens = flag.after_look(registration.id, load);
         write_flag(flag, session, registration.id, listens)
     }
 
