@@ -102,7 +102,7 @@ impl Live {
     }
 
     /// Records that the job overran its time, with the outcome that is stored with its claim.
-    pub(crate) fn condemn(&self, verdict: Ending) {
+    pub(crate) fn decide(&self, verdict: Ending) {
         let _ = self.verdict.set(verdict);
     }
 
@@ -335,7 +335,7 @@ mod tests {
     #[test]
     fn only_changes_are_news() {
         let live = Live::default();
-        assert!(live.news().is_none(), "it has not begun");
+        assert!(live.news().is_none(), "it has not started");
         live.begin(None);
         let first = live.news().unwrap();
         assert_eq!(first.note.progress, None);

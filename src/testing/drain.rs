@@ -102,6 +102,12 @@ impl TestDatabase {
     }
 }
 
+/// A run that is over, before its outcome is saved.
+struct PerformedRun {
+    run: Run,
+    outcome: Outcome,
+}
+
 /// A worker without threads.
 struct Crew<'a> {
     registry: &'a Registry,
@@ -157,7 +163,7 @@ impl<'a> Crew<'a> {
         }
     }
 
-    fn perform(&self, process_id: i64, job: &Claimed, database: &Database) -> (Run, Outcome) {
+    fn perform(&self, process_id: i64, job: &Claimed, database: &Database) -> PerformedRun {
         let stored = Policy::of_columns(job.policy.as_deref(), job.max_attempts, job.at_most_once);
         let policy = self.registry.complete(&job.class_name, stored);
         let signals = signals();
@@ -181,14 +187,14 @@ impl<'a> Crew<'a> {
             steps: Steps::default(),
         };
         let outcome = perform_claimed(self.registry, &job.arguments, &run);
-        (run, outcome)
+        PerformedRun { run, outcome }
     }
 
     fn end(
         &self,
         conn: &mut Conn<'_>,
         job: &Claimed,
-        (run, outcome): (Run, Outcome),
+        PerformedRun { run, outcome }: PerformedRun,
     ) -> Result<Performed> {
         let Fence {
             process_id,

@@ -3,7 +3,7 @@
 use crate::admin::jobs::{Change, Jobs};
 use crate::cli::done::{Deed, Done};
 use crate::cli::listed::Listed;
-use crate::cli::select::{How, Which, connect};
+use crate::cli::select::{How, Selection, Which, connect};
 use crate::db::Database;
 use crate::error::Result;
 
@@ -27,12 +27,12 @@ struct WhichFailed {
 }
 
 impl WhichFailed {
-    fn jobs(&self) -> Result<Jobs> {
-        let mut jobs = Jobs::failed();
-        if let Some(error) = &self.error {
-            jobs = jobs.error_contains(error);
+    fn select(&self) -> Result<Selection> {
+        let failed = Jobs::failed();
+        match &self.error {
+            Some(error) => Ok(self.which.narrow(failed.error_contains(error))),
+            None => self.which.select(failed),
         }
-        self.which.of(jobs, self.error.is_some())
     }
 }
 
@@ -114,8 +114,8 @@ impl Retry {
             done: "retried",
             but: "has not failed",
         };
-        let jobs = (&self.which.jobs()?, &self.which.which.scope());
-        self.how.run(database, jobs, change, deed)
+        let jobs = self.which.select()?;
+        self.how.run(database, &jobs, change, deed)
     }
 }
 
@@ -138,7 +138,7 @@ impl Discard {
             done: "discarded",
             but: "has not failed",
         };
-        let jobs = (&self.which.jobs()?, &self.which.which.scope());
-        self.how.run(database, jobs, Change::Discard, deed)
+        let jobs = self.which.select()?;
+        self.how.run(database, &jobs, Change::Discard, deed)
     }
 }

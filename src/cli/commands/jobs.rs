@@ -102,13 +102,12 @@ pub(crate) struct Cancel {
 
 impl Cancel {
     pub(crate) fn run(&self, database: &Database) -> Result<Done> {
-        let jobs = self.which.of(Jobs::waiting_or_running(), false)?;
+        let jobs = self.which.select(Jobs::waiting_or_running())?;
         let deed = Deed {
             done: "cancelled",
             but: "has ended",
         };
-        self.how
-            .run(database, (&jobs, &self.which.scope()), Change::Cancel, deed)
+        self.how.run(database, &jobs, Change::Cancel, deed)
     }
 }
 
@@ -127,17 +126,12 @@ pub(crate) struct Discard {
 
 impl Discard {
     pub(crate) fn run(&self, database: &Database) -> Result<Done> {
-        let jobs = self.which.of(Jobs::waiting(), false)?;
+        let jobs = self.which.select(Jobs::waiting())?;
         let deed = Deed {
             done: "discarded",
             but: "does not wait",
         };
-        self.how.run(
-            database,
-            (&jobs, &self.which.scope()),
-            Change::Discard,
-            deed,
-        )
+        self.how.run(database, &jobs, Change::Discard, deed)
     }
 }
 
@@ -170,13 +164,12 @@ impl Reschedule {
             (Some(time), _) => Change::RunAt(time),
             (None, delay) => Change::RunIn(delay.unwrap_or_default()),
         };
-        let jobs = self.which.of(Jobs::waiting(), false)?;
+        let jobs = self.which.select(Jobs::waiting())?;
         let deed = Deed {
             done: "rescheduled",
             but: "does not wait",
         };
-        self.how
-            .run(database, (&jobs, &self.which.scope()), change, deed)
+        self.how.run(database, &jobs, change, deed)
     }
 }
 
@@ -200,13 +193,12 @@ pub(crate) struct Priority {
 
 impl Priority {
     pub(crate) fn run(&self, database: &Database) -> Result<Done> {
-        let jobs = self.which.of(Jobs::waiting(), false)?;
+        let jobs = self.which.select(Jobs::waiting())?;
         let change = Change::Priority(self.to);
         let deed = Deed {
             done: "given another priority",
             but: "does not wait",
         };
-        self.how
-            .run(database, (&jobs, &self.which.scope()), change, deed)
+        self.how.run(database, &jobs, change, deed)
     }
 }

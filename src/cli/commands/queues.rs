@@ -4,7 +4,7 @@ use crate::admin::jobs::{Change, Jobs};
 use crate::cli::commands::status::{age, queues};
 use crate::cli::done::Deed;
 use crate::cli::failure::Failure;
-use crate::cli::select::{How, Scope, connect};
+use crate::cli::select::{How, Scope, Selection, connect};
 use crate::db::Database;
 use crate::db::model::state::JobState;
 use crate::db::query::status::QueueStatus;
@@ -32,13 +32,15 @@ impl Command {
             Command::Pause(pause) => output::show(&pause.run(db)?, pause.json),
             Command::Resume(resume) => output::show(&resume.run(db)?, resume.json),
             Command::Clear(clear) => {
-                let ready = Jobs::in_state(JobState::Ready).queue(&clear.queue);
                 let deed = Deed {
                     done: "discarded",
                     but: "is not ready",
                 };
-                let jobs = (&ready, &Scope::Some);
-                let done = clear.how.run(db, jobs, Change::Discard, deed)?;
+                let jobs = Selection {
+                    jobs: Jobs::in_state(JobState::Ready).queue(&clear.queue),
+                    scope: Scope::Some,
+                };
+                let done = clear.how.run(db, &jobs, Change::Discard, deed)?;
                 output::show_and_end(&done, clear.how.json, done.code())
             }
         })

@@ -1,4 +1,4 @@
-//! A scheduler at work: it declares its tasks and fires their ticks.
+//! A running scheduler: it declares its tasks and fires their ticks.
 
 use crate::db::transition::schedule;
 
@@ -20,13 +20,13 @@ use chrono_tz::Tz;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// How often a scheduler says again which tasks it has.
+/// How often a scheduler declares its tasks again.
 const DECLARE_EVERY: Duration = Duration::from_secs(3600);
 
-/// For how long a declared task is kept that no scheduler has any more.
+/// How long a declared task is kept that no scheduler declares any more.
 const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// What a [`Scheduler`](crate::Scheduler) is set to.
+/// The settings of a [`Scheduler`](crate::Scheduler).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Settings<'a> {
     pub(crate) tasks: &'a [RecurringTask],
@@ -35,25 +35,25 @@ pub(crate) struct Settings<'a> {
     pub(crate) polling_interval: Duration,
 }
 
-/// A scheduler at work.
+/// A running scheduler.
 pub(crate) struct RunningScheduler<'a> {
     settings: Settings<'a>,
     declarations: Vec<Definition>,
     session: Session,
     /// The keys of the tasks that it has declared, as JSON, and since when.
     declared: Option<(String, Instant)>,
-    /// What could not be read, by task and version: it is told once.
+    /// The tasks that could not be read, by id, with their version: each is reported once.
     unreadable: HashMap<i64, i64>,
 }
 
-/// What a look at one task came to.
+/// The result of a look at one task.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Look {
-    /// Its ticks up to now are dealt with, or wait.
+    /// Its ticks up to now are fired, skipped, or waiting.
     Done,
-    /// Some are left for another transaction.
+    /// Some ticks are left for another transaction.
     Partly,
-    /// Somebody else is at it.
+    /// Another scheduler has locked it.
     Taken,
 }
 
@@ -72,7 +72,7 @@ impl<'a> RunningScheduler<'a> {
         }
     }
 
-    /// Fires what is due until it is stopped.
+    /// Fires due ticks until it is stopped.
     pub(crate) fn run(&mut self, stop: &Stop) {
         while !stop.is_stopped() {
             let pause = match self.turn(stop) {
@@ -82,16 +82,16 @@ impl<'a> RunningScheduler<'a> {
         }
     }
 
-    /// Fires what is due; how long to wait for the next.
+    /// Fires due ticks, and returns how long to wait for the next.
     fn turn(&mut self, stop: &Stop) -> Result<Duration, Duration> {
         let declared = self.declare()?;
-        // What becomes due from here on may be met below, and may not.
+        // Ticks that become due from here on may or may not be found below.
         let since = self
             .session
             .run("read the database's clock", recurring_tasks::now)?;
         let mut longest = self.settings.polling_interval;
         let mut after = Some(0);
-        // All pages: no task may stand in the way of those behind it.
+        // All pages are read: no task may block the tasks behind it.
         while let Some(last) = after {
             let due = self.session.run("look for due recurring tasks", |conn| {
                 recurring_tasks::due(conn, &declared, last)
@@ -116,14 +116,14 @@ impl<'a> RunningScheduler<'a> {
             .run("look for the next recurring task", |conn| {
                 recurring_tasks::next_tick(conn, &declared, since)
             })?;
-        // A little past the tick, so as not to come just before it.
+        // A little after the tick, so that the look does not come just before it.
         Ok(next.map_or(longest, |next| {
             (next + Duration::from_millis(2)).min(longest)
         }))
     }
 
-    /// Says which tasks this program has, at the start and then every hour,
-    /// and returns the keys of those that are this scheduler's to fire.
+    /// Declares the tasks of this program, at the start and then every hour, and returns the keys
+    /// of those that this scheduler fires.
     fn declare(&mut self) -> Result<String, Duration> {
         let now = clock::instant();
         if let Some((keys, since)) = &self.declared
@@ -142,7 +142,7 @@ impl<'a> RunningScheduler<'a> {
                 refused => self.settings_error(&refusal(task.key(), refused)),
             }
         }
-        self.session.run("forget what nobody declares", |conn| {
+        self.session.run("delete undeclared tasks", |conn| {
             recurring_tasks::forget(conn, KEPT)
         })?;
         let keys = serde_json::json!(keys).to_string();
@@ -181,8 +181,8 @@ impl<'a> RunningScheduler<'a> {
         })
     }
 
-    /// Which ticks of the task to fire, with their jobs. `None`: somebody has
-    /// written what cannot be read; the other tasks go on.
+    /// Returns which ticks of the task to fire, with their jobs, or `None` if its row cannot be
+    /// read; the other tasks continue.
     fn read(&mut self, task: &Row) -> Option<Ticks> {
         match Ticks::of(task, self.settings.grace) {
             Ok(ticks) => ticks,
@@ -220,7 +220,7 @@ impl<'a> RunningScheduler<'a> {
     }
 }
 
-/// The ticks of a task that are to be fired now.
+/// The ticks of a task to fire now.
 struct Ticks {
     ticks: Vec<(chrono::NaiveDateTime, crate::db::model::new_row::NewRow)>,
     next_run_at: chrono::NaiveDateTime,
