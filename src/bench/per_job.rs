@@ -25,7 +25,8 @@ use crate::process::worker::claim::scan_cursors::ScanCursors;
 use crate::process::worker::completion::{CompletedRun, PendingCompletion, grouped, pending};
 use crate::process::worker::in_flight::InFlight;
 use crate::process::worker::pool::{Assignment, Pool, PoolSetup};
-use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use crate::process::worker::ranked::{Rank, RankedSender};
+use crossbeam_channel::{Receiver, bounded, unbounded};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -54,13 +55,19 @@ pub struct Endings(Vec<CompletedRun>);
 /// Jobs whose outcomes are about to be saved, grouped by statement.
 pub struct Groups(Vec<Vec<PendingCompletion>>);
 
+/// The rank of all jobs here.
+const SAME: Rank = Rank {
+    queue: 0,
+    priority: 0,
+};
+
 /// A worker without a database: its threads, and what they share with the
 /// poller and the completer.
 pub struct Crew {
     pool: Arc<Pool>,
     in_flight: Arc<InFlight>,
     registration: Arc<Registration>,
-    assign: Option<Sender<Assignment>>,
+    assign: Option<RankedSender<Assignment>>,
     threads: Vec<JoinHandle<()>>,
     ended: Receiver<CompletedRun>,
     /// Claimed jobs that are copied.
@@ -120,14 +127,15 @@ impl Crew {
     /// From a claim's rows to a batch of endings: the jobs are entered, handed
     /// to the threads, performed there, and sent to the completer, and their
     /// claims are forgotten.
-    pub fn dispatch(&self, jobs: Jobs) -> Endings {
+    pub fn dispatch(&mut self, jobs: Jobs) -> Endings {
         let count = jobs.0.len();
         self.in_flight.enter(&jobs.0, &self.registration);
         self.pool.occupy(count);
         for job in jobs.0 {
             let assignment = self.assignment(job);
-            // The threads live as long as this value.
-            let _ = self.assign.as_ref().map(|assign| assign.send(assignment));
+            if let Some(assign) = &mut self.assign {
+                assign.send(assignment, SAME);
+            }
         }
         let endings: Vec<CompletedRun> = self.ended.iter().take(count).collect();
         let claims: Vec<i64> = endings.iter().map(|one| one.job.claim_id).collect();

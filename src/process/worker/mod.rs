@@ -10,6 +10,7 @@ pub(crate) mod completion_writer;
 pub(crate) mod in_flight;
 pub(crate) mod pool;
 pub(crate) mod prefetch;
+pub(crate) mod ranked;
 pub(crate) mod release;
 pub(crate) mod run;
 pub(crate) mod settings;

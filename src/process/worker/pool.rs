@@ -20,7 +20,8 @@ use crate::process::base::threads;
 use crate::process::worker::completion::CompletedRun;
 use crate::process::worker::in_flight::InFlight;
 use crate::process::worker::prefetch::Prefetch;
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use crate::process::worker::ranked::{RankedReceiver, RankedSender, ranked};
+use crossbeam_channel::Sender;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -75,7 +76,7 @@ impl Pool {
             limited: setup.limited,
             finished: setup.finished,
         });
-        let (sender, receiver) = unbounded();
+        let (sender, receiver) = ranked();
         let handles = (1..=threads)
             .map(|number| {
                 let (pool, receiver) = (Arc::clone(&pool), receiver.clone());
@@ -132,8 +133,8 @@ impl Pool {
         }
     }
 
-    fn work(&self, assignments: &Receiver<Assignment>) {
-        for assignment in assignments {
+    fn work(&self, assignments: &RankedReceiver<Assignment>) {
+        while let Some(assignment) = assignments.next() {
             // Jobs that a stop finds on their way to a thread are released instead.
             if !self.stop.is_stopped()
                 && let Some(live) = self.in_flight.start(assignment.job.claim_id)
@@ -222,7 +223,7 @@ pub(crate) fn policy(registry: &Registry, job: &Claimed) -> Policy {
 }
 
 /// A pool, the sender of its assignments, and its threads.
-pub(crate) type Started = (Arc<Pool>, Sender<Assignment>, Vec<JoinHandle<()>>);
+pub(crate) type Started = (Arc<Pool>, RankedSender<Assignment>, Vec<JoinHandle<()>>);
 
 /// What a pool needs to start.
 pub(crate) struct PoolSetup {

@@ -1,5 +1,5 @@
 //! Measures how long this worker's jobs take, and so how many it may claim ahead of its threads: as
-//! many as these will start within two milliseconds.
+//! many as these will start within twenty milliseconds.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -15,8 +15,9 @@ pub(crate) struct Prefetch {
 /// Until something is measured, jobs count as long.
 const UNKNOWN: Duration = Duration::from_secs(1);
 
-/// How long a worker may hold claims that no thread has started.
-const WINDOW: Duration = Duration::from_millis(2);
+/// How much work a worker may hold that no thread has started. A claim and the outcomes before it
+/// take some milliseconds, during which no thread may run out of jobs.
+pub(crate) const WINDOW: Duration = Duration::from_millis(20);
 
 /// Larger claims are not cheaper.
 const MOST: usize = 1_000;
@@ -54,11 +55,8 @@ impl Prefetch {
     /// Returns how many jobs may be claimed beyond one for each thread.
     pub(crate) fn ahead(&self, threads: usize) -> usize {
         let guess = self.guess.load(Ordering::Relaxed).max(1);
-        let turns = nanos(WINDOW) / guess;
-        usize::try_from(turns)
-            .unwrap_or(MOST)
-            .saturating_mul(threads)
-            .min(MOST)
+        let jobs = nanos(WINDOW).saturating_mul(threads as u64) / guess;
+        usize::try_from(jobs).unwrap_or(MOST).min(MOST)
     }
 }
 
@@ -77,13 +75,20 @@ mod tests {
         let prefetch = Prefetch::default();
         assert_eq!(prefetch.ahead(16), 0);
         for _ in 0..200 {
-            prefetch.note(100 * MS);
+            prefetch.note(1_000 * MS);
         }
         assert_eq!(prefetch.ahead(16), 0);
-        for _ in 0..200 {
-            prefetch.note(3 * MS);
+    }
+
+    #[test]
+    fn the_work_ahead_is_the_same_whatever_the_job_takes() {
+        for (each, jobs) in [(1, 320), (2, 160), (5, 64), (20, 16), (50, 6)] {
+            let prefetch = Prefetch::default();
+            for _ in 0..400 {
+                prefetch.note(each * MS);
+            }
+            assert_eq!(prefetch.ahead(16), jobs, "{each} ms");
         }
-        assert_eq!(prefetch.ahead(16), 0);
     }
 
     #[test]
@@ -101,7 +106,7 @@ mod tests {
         for _ in 0..200 {
             prefetch.note(MS / 1000);
         }
-        prefetch.note(100 * MS);
+        prefetch.note(1_000 * MS);
         assert_eq!(prefetch.ahead(16), 0);
         for _ in 0..200 {
             prefetch.note(MS / 1000);

@@ -70,7 +70,7 @@ impl RunningWorker {
         let by_notification = context.database.listens_by_notification();
         let wakeups = Wakeups::new(receivers.rested, woken, by_notification);
         let plan = ClaimPlan::new(settings);
-        let handoff = Handoff::new(&pool, assign);
+        let handoff = Handoff::new(&pool, assign, settings.queues.clone());
         let poller = Poller::new(context, &heartbeat, handoff, plan, wakeups);
         let completer = Completer::new(context, &in_flight, receivers.completed);
         let forced_exit = settings.forced_exit();

@@ -7,7 +7,8 @@ use crate::job::id::JobId;
 use crate::process::base::registration::Registration;
 use crate::process::base::session::Session;
 use crate::process::worker::pool::{Assignment, Pool};
-use crossbeam_channel::Sender;
+use crate::process::worker::ranked::{Rank, RankedSender};
+use crate::queue::QueueSelector;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,17 +16,19 @@ use std::time::Duration;
 /// Passes claimed jobs to the threads of a worker.
 pub(crate) struct Handoff {
     pool: Arc<Pool>,
-    assign: Sender<Assignment>,
+    assign: RankedSender<Assignment>,
+    queues: Vec<QueueSelector>,
     /// Jobs that were claimed ahead, and that must not be marked as started before a thread is
     /// free.
     cautious: VecDeque<Assignment>,
 }
 
 impl Handoff {
-    pub(crate) fn new(pool: &Arc<Pool>, assign: Sender<Assignment>) -> Self {
+    pub(crate) fn new(pool: &Arc<Pool>, assign: RankedSender<Assignment>, queues: Vec<QueueSelector>) -> Self {
         Handoff {
             pool: Arc::clone(pool),
             assign,
+            queues,
             cautious: VecDeque::new(),
         }
     }
@@ -106,14 +109,25 @@ impl Handoff {
 
     /// Sends jobs to the threads. A job whose class is not registered (only rows of Rails come so
     /// far) is released by the thread that gets it, like any other outcome.
-    fn hand_out(&self, jobs: Vec<Assignment>) {
+    fn hand_out(&mut self, jobs: Vec<Assignment>) {
         if self.pool.stop.is_stopped() {
             return;
         }
         self.pool.occupy(jobs.len());
         for assignment in jobs {
-            // The threads live as long as this sender.
-            let _ = self.assign.send(assignment);
+            let rank = rank(&self.queues, &assignment.job);
+            self.assign.send(assignment, rank);
         }
+    }
+}
+
+/// Returns how important a job is for a worker of these queues.
+fn rank(queues: &[QueueSelector], job: &Claimed) -> Rank {
+    let queue = queues
+        .iter()
+        .position(|selector| selector.matches(&job.queue_name));
+    Rank {
+        queue: queue.unwrap_or(queues.len()),
+        priority: job.priority,
     }
 }

@@ -82,7 +82,7 @@ impl Levels {
         if most > threads && !handoff.has_cautious() {
             Levels {
                 most,
-                low: (most / 2).max(threads - 1),
+                low: threads + (most - threads) / 2,
             }
         } else {
             Levels {

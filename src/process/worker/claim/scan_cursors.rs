@@ -31,6 +31,10 @@ struct Look {
     of_all: bool,
 }
 
+/// The time between two scans from the beginning, if these are quick: an urgent job waits for the
+/// next one. They may take a twentieth of the time, up to [`INTERVAL`], then a tenth.
+const SHORTEST: Duration = Duration::from_millis(8);
+
 /// The longest time between two scans from the beginning, unless these are slow: then ten times the
 /// duration of one, at first at most [`PROBATION`].
 const INTERVAL: Duration = Duration::from_millis(50);
@@ -123,7 +127,8 @@ impl ScanCursors {
         } else {
             PROBATION
         };
-        (took * 10).clamp(INTERVAL, longest)
+        let quick = (took * 20).clamp(SHORTEST, INTERVAL);
+        (took * 10).max(quick).min(longest)
     }
 
     /// Notes the result of a scan. `took` is how long it took, if it was from the beginning.
