@@ -162,7 +162,7 @@ impl Session {
     /// Whether the database answers, so that the error of the last attempt was
     /// its answer to that.
     pub(crate) fn is_well(&mut self) -> bool {
-        !self.has_missed && self.attempt(crate::db::conn::connection::ping).is_ok()
+        !self.has_missed && self.attempt(crate::db::ping).is_ok()
     }
 
     /// Whether the last promotion is so long ago that another one costs little.
