@@ -1,7 +1,7 @@
 //! The settings of a supervisor and everything it runs.
 
 use crate::config::reader::Setting;
-use crate::config::recurring::Declared;
+use crate::config::recurring::DeclaredTask;
 use crate::config::settings::{
     DatabaseSettings, DispatcherSettings, RetentionSettings, SchedulerSettings, SupervisorSettings,
     WorkerSettings,
@@ -51,7 +51,7 @@ pub struct Config {
     pub(crate) workers: Vec<WorkerSettings>,
     pub(crate) dispatchers: Vec<DispatcherSettings>,
     pub(crate) scheduler: SchedulerSettings,
-    pub(crate) tasks: Vec<Declared>,
+    pub(crate) tasks: Vec<DeclaredTask>,
     pub(crate) retention: RetentionSettings,
     /// The program's hooks, for all processes it runs.
     pub(crate) hooks: Hooks,
@@ -79,7 +79,7 @@ impl Config {
     /// # Errors
     /// If there is already a task with this key.
     pub fn task(mut self, task: RecurringTask) -> Result<Self> {
-        let same = |other: &&Declared| other.task.key() == task.key();
+        let same = |other: &&DeclaredTask| other.task.key() == task.key();
         if let Some(other) = self.tasks.iter().find(same) {
             let message = format!(
                 "two recurring tasks have the key `{}`: the code also declares one",
@@ -87,7 +87,7 @@ impl Config {
             );
             return Err(Error::Configuration(vec![other.origin.problem(message)]));
         }
-        self.tasks.push(Declared::by_code(task));
+        self.tasks.push(DeclaredTask::by_code(task));
         Ok(self)
     }
 

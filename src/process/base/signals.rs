@@ -16,20 +16,20 @@ use std::time::{Duration, Instant};
 
 /// What the signals of this program have requested so far.
 #[derive(Default)]
-struct Asked {
+struct SignalRequests {
     stop_at: Option<Instant>,
     now: bool,
     quiet: bool,
     told: Vec<Stop>,
 }
 
-static ASKED: Mutex<Option<Asked>> = Mutex::new(None);
+static ASKED: Mutex<Option<SignalRequests>> = Mutex::new(None);
 
 /// A second signal within this time counts as the first one delivered twice, as systemd delivers it
 /// to a whole control group.
 const SAME: Duration = Duration::from_secs(2);
 
-fn with_asked<T>(work: impl FnOnce(&mut Asked) -> T) -> T {
+fn with_asked<T>(work: impl FnOnce(&mut SignalRequests) -> T) -> T {
     let mut asked = ASKED.lock().unwrap_or_else(PoisonError::into_inner);
     work(asked.get_or_insert_default())
 }
