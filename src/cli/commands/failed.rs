@@ -11,7 +11,7 @@ use crate::error::Result;
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum FailedCommand {
     List(ListFailed),
-    Retry(Retry),
+    Retry(RetryFailed),
     Discard(DiscardFailed),
 }
 
@@ -94,7 +94,7 @@ Examples:
   windlass failed retry 4711
   windlass failed retry --error 'connection refused' --dry-run
   windlass failed retry --all --limit 1000")]
-pub(crate) struct Retry {
+pub(crate) struct RetryFailed {
     #[command(flatten)]
     which: WhichFailed,
 
@@ -106,7 +106,7 @@ pub(crate) struct Retry {
     pub(crate) how: How,
 }
 
-impl Retry {
+impl RetryFailed {
     pub(crate) fn run(&self, database: &Database) -> Result<Done> {
         let even_at_most_once = self.even_at_most_once;
         let change = Change::Retry { even_at_most_once };

@@ -17,7 +17,7 @@ pub(crate) enum JobsCommand {
     List(ListJobs),
     Show(crate::cli::commands::show::Show),
     Cancel(Cancel),
-    Discard(Discard),
+    Discard(DiscardJobs),
     Reschedule(Reschedule),
     Priority(Priority),
 }
@@ -117,14 +117,14 @@ impl Cancel {
 Examples:
   windlass jobs discard 4711 4712
   windlass jobs discard --queue imports --dry-run")]
-pub(crate) struct Discard {
+pub(crate) struct DiscardJobs {
     #[command(flatten)]
     which: Which,
     #[command(flatten)]
     pub(crate) how: How,
 }
 
-impl Discard {
+impl DiscardJobs {
     pub(crate) fn run(&self, database: &Database) -> Result<Done> {
         let jobs = self.which.select(Jobs::waiting())?;
         let deed = Deed {

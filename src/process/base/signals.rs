@@ -4,7 +4,7 @@
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::process::base::handle::Handle;
-use crate::process::base::ignored::Ignored;
+use crate::process::base::ignored::IgnoredSignals;
 use crate::process::base::stop::Stop;
 use crate::process::base::{environment, parent, threads};
 use signal_hook::consts::{SIGCONT, SIGQUIT, SIGTSTP};
@@ -39,7 +39,7 @@ fn with_asked<T>(work: impl FnOnce(&mut SignalRequests) -> T) -> T {
 pub(crate) fn install() -> Result<()> {
     static INSTALLED: OnceLock<std::result::Result<(), String>> = OnceLock::new();
     let result = INSTALLED.get_or_init(|| {
-        let ignored = Ignored::lift();
+        let ignored = IgnoredSignals::lift();
         let handled = ctrlc::try_set_handler(terminate);
         ignored.restore();
         handled.map_err(|error| error.to_string())?;
