@@ -35,9 +35,9 @@ use std::path::PathBuf;
 /// assert!(config.to_string().contains("threads = 10"));
 ///
 /// let wrong = Config::parse("[supervisor]\nheartbeat_interval = 10\nalive_treshold = '60s'\n");
-/// let told = wrong.unwrap_err().to_string();
-/// assert!(told.contains("line 2: supervisor.heartbeat_interval: the number 10 has no unit"));
-/// assert!(told.contains("line 3: `supervisor` has no setting `alive_treshold`; did you mean `alive_threshold`?"));
+/// let error = wrong.unwrap_err().to_string();
+/// assert!(error.contains("line 2: supervisor.heartbeat_interval: the number 10 has no unit"));
+/// assert!(error.contains("line 3: `supervisor` has no setting `alive_treshold`; did you mean `alive_threshold`?"));
 /// # Ok::<(), windlass::Error>(())
 /// ```
 #[derive(Debug, Clone)]
