@@ -200,11 +200,11 @@ fn asked(running: u64) -> String {
     }
     let is = by(
         running,
-        "more is running: it hears",
-        "more are running: they hear",
+        "more is running: it is notified",
+        "more are running: they are notified",
     );
     let their = by(running, "its", "their");
-    format!("{running} {is} of it with the next heartbeat of {their} process.\n")
+    format!("{running} {is} with the next heartbeat of {their} process.\n")
 }
 
 #[cfg(test)]

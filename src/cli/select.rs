@@ -53,8 +53,15 @@ pub(crate) enum Scope {
     All,
 }
 
+/// The selected jobs of a command.
+#[derive(Debug)]
+pub(crate) struct Selection {
+    pub(crate) jobs: Jobs,
+    pub(crate) scope: Scope,
+}
+
 impl Which {
-    pub(crate) fn scope(&self) -> Scope {
+    fn scope(&self) -> Scope {
         if self.all {
             Scope::All
         } else if self.ids.is_empty() {
@@ -64,15 +71,23 @@ impl Which {
         }
     }
 
-    /// Returns those of `jobs` that were selected; `narrowed` if other arguments restrict them too.
-    pub(crate) fn of(&self, mut jobs: Jobs, narrowed: bool) -> Result<Jobs> {
+    /// Returns those of `jobs` that were selected.
+    ///
+    /// # Errors
+    /// Returns an error if no argument selects any.
+    pub(crate) fn select(&self, jobs: Jobs) -> Result<Selection> {
         let says = !self.ids.is_empty() || self.class.is_some() || self.queue.is_some();
-        if !(says || narrowed || self.all) {
+        if !(says || self.all) {
             return Err(Error::Settings(
                 "no jobs are selected: pass ids, `--class` or `--queue`, or `--all` for every one"
                     .to_owned(),
             ));
         }
+        Ok(self.narrow(jobs))
+    }
+
+    /// Returns those of `jobs` that were selected, or all of them if no argument selects any.
+    pub(crate) fn narrow(&self, mut jobs: Jobs) -> Selection {
         if !self.ids.is_empty() {
             jobs = jobs.ids(self.ids.iter().map(|id| JobId(*id)));
         }
@@ -82,10 +97,11 @@ impl Which {
         if let Some(queue) = &self.queue {
             jobs = jobs.queue(queue);
         }
-        Ok(match self.limit {
-            Some(limit) => jobs.limit(limit),
-            None => jobs,
-        })
+        if let Some(limit) = self.limit {
+            jobs = jobs.limit(limit);
+        }
+        let scope = self.scope();
+        Selection { jobs, scope }
     }
 }
 
@@ -110,7 +126,7 @@ impl How {
     pub(crate) fn run(
         &self,
         database: &Database,
-        (jobs, scope): (&Jobs, &Scope),
+        selection: &Selection,
         change: Change,
         deed: Deed,
     ) -> Result<Done> {
@@ -121,18 +137,18 @@ impl How {
             refused: false,
             selected: None,
             changed: None,
-            not_selected: missing(&mut connection, jobs, scope)?,
+            not_selected: missing(&mut connection, selection)?,
         };
         if self.dry_run {
-            let counts = jobs.counts(&mut connection)?;
+            let counts = selection.jobs.counts(&mut connection)?;
             let selected = counts.into_iter();
             done.selected = Some(
                 selected
                     .map(|(state, jobs)| Selected { state, jobs })
                     .collect(),
             );
-        } else if self.is_wanted(&mut connection, (jobs, scope), change, deed)? {
-            done.changed = Some(make(&mut connection, jobs, change, deed)?);
+        } else if self.is_wanted(&mut connection, selection, change, deed)? {
+            done.changed = Some(make(&mut connection, &selection.jobs, change, deed)?);
         } else {
             done.refused = true;
         }
@@ -143,7 +159,7 @@ impl How {
     fn is_wanted(
         &self,
         connection: &mut DbConnection,
-        (jobs, scope): (&Jobs, &Scope),
+        Selection { jobs, scope }: &Selection,
         change: Change,
         deed: Deed,
     ) -> Result<bool> {
@@ -180,15 +196,19 @@ fn make(connection: &mut DbConnection, jobs: &Jobs, change: Change, deed: Deed) 
 /// Up to this many named jobs are checked one by one.
 const MOST_NAMED: usize = 1000;
 
-/// Returns the named jobs that are not among `jobs`, with their status.
-fn missing(connection: &mut DbConnection, jobs: &Jobs, scope: &Scope) -> Result<Vec<Missing>> {
-    let Scope::Ids(ids) = scope else {
+/// Returns the named jobs that are not among the selected ones, with their status.
+fn missing(connection: &mut DbConnection, selection: &Selection) -> Result<Vec<Missing>> {
+    let Scope::Ids(ids) = &selection.scope else {
         return Ok(Vec::new());
     };
     if ids.len() > MOST_NAMED {
         return Ok(Vec::new());
     }
-    let there = jobs.clone().limit(ids.len() as u64).list(connection)?;
+    let there = selection
+        .jobs
+        .clone()
+        .limit(ids.len() as u64)
+        .list(connection)?;
     let is_there = |id: &i64| there.iter().any(|job| job.job_id == *id);
     let mut ids: Vec<i64> = ids.iter().copied().filter(|id| !is_there(id)).collect();
     ids.sort_unstable();

@@ -9,9 +9,13 @@ use std::time::Duration;
 /// A job's arguments are never logged, except where the message of its error contains them and
 /// `messages` is set.
 pub(crate) fn log_event(event: &Event<'_>, messages: bool) {
-    if !log_run(event) && !log_end(event, messages) && !log_recurring(event) {
-        log_process(event);
-    }
+    let _ = log_run(event)
+        || log_outcome(event, messages)
+        || log_new_attempt(event, messages)
+        || log_recurring(event)
+        || log_executions(event)
+        || log_process(event)
+        || log_child(event);
 }
 
 /// Logs events of jobs that have not ended. Returns `false` if the event is of another kind.
@@ -53,8 +57,8 @@ fn log_run(event: &Event<'_>) -> bool {
     true
 }
 
-/// Logs the outcome of a job or an attempt. Returns `false` if the event is of another kind.
-fn log_end(event: &Event<'_>, messages: bool) -> bool {
+/// Logs how a job ended. Returns `false` if the event is of another kind.
+fn log_outcome(event: &Event<'_>, messages: bool) -> bool {
     let why = |kind: &str, message: &str| reason(kind, message, messages);
     match *event {
         Event::Finished { job, class, ran } => {
@@ -71,22 +75,6 @@ fn log_end(event: &Event<'_>, messages: bool) -> bool {
             let why = why(kind, message);
             log::error!(job = job.0, class, kind, ms = millis(ran); "failed job {job} ({class}): {why}");
         }
-        Event::Retried {
-            job,
-            class,
-            ran,
-            kind,
-            message,
-            delay,
-        } => {
-            let (why, delay_ms) = (why(kind, message), millis(delay));
-            log::warn!(job = job.0, class, kind, ms = millis(ran), delay_ms;
-                "an attempt at job {job} ({class}) failed: {why}; the next comes in {delay_ms} ms");
-        }
-        Event::Snoozed { job, class, delay } => {
-            let delay_ms = millis(delay);
-            log::info!(job = job.0, class, delay_ms; "snoozed job {job} ({class}) for {delay_ms} ms");
-        }
         Event::Discarded {
             job,
             class,
@@ -102,8 +90,29 @@ fn log_end(event: &Event<'_>, messages: bool) -> bool {
         Event::Fenced { job, claim } => {
             log::warn!(job = job.0, claim; "fenced: job {job} ended too late, claim {claim} was lost before");
         }
-        Event::Stalled { job, outcome } => {
-            log::warn!(job = job.0, outcome; "stalled: job {job} was running when its process died; {outcome}");
+        _ => return false,
+    }
+    true
+}
+
+/// Logs why a job will run once more. Returns `false` if the event is of another kind.
+fn log_new_attempt(event: &Event<'_>, messages: bool) -> bool {
+    match *event {
+        Event::Retried {
+            job,
+            class,
+            ran,
+            kind,
+            message,
+            delay,
+        } => {
+            let (why, delay_ms) = (reason(kind, message, messages), millis(delay));
+            log::warn!(job = job.0, class, kind, ms = millis(ran), delay_ms;
+                "an attempt at job {job} ({class}) failed: {why}; the next comes in {delay_ms} ms");
+        }
+        Event::Snoozed { job, class, delay } => {
+            let delay_ms = millis(delay);
+            log::info!(job = job.0, class, delay_ms; "snoozed job {job} ({class}) for {delay_ms} ms");
         }
         _ => return false,
     }
@@ -132,12 +141,10 @@ fn log_recurring(event: &Event<'_>) -> bool {
     true
 }
 
-/// Logs events of a process, or of many jobs at once.
-fn log_process(event: &Event<'_>) {
+/// Logs what a process did with the executions of jobs, mostly several at once. Returns `false` if the
+/// event is of another kind.
+fn log_executions(event: &Event<'_>) -> bool {
     match *event {
-        Event::Registered { kind, name } => log::info!(kind, name; "registered {kind} {name}"),
-        Event::Deregistered { kind, name } => log::info!(kind, name; "deregistered {kind} {name}"),
-        Event::Stopping { kind } => log::info!(kind; "stopping the {kind}"),
         Event::Released { count, why } => log::info!(count, why; "released {count} claims: {why}"),
         Event::Dispatched { count } => {
             log::debug!(count; "dispatched {count} scheduled executions");
@@ -153,7 +160,9 @@ fn log_process(event: &Event<'_>) {
             log::info!(finished, failed, results;
                 "cleared {finished} finished jobs, {failed} failed jobs and {results} results");
         }
-        Event::Lost { name, why } => log::error!(name, why; "lost the registration {name}: {why}"),
+        Event::Stalled { job, outcome } => {
+            log::warn!(job = job.0, outcome; "stalled: job {job} was running when its process died; {outcome}");
+        }
         Event::Pruned {
             kind,
             name,
@@ -165,6 +174,14 @@ fn log_process(event: &Event<'_>) {
             log::warn!(kind, name, released, delayed, failed;
                 "pruned {kind} {name}, which {how}: {released} jobs released, {delayed} delayed, {failed} failed");
         }
+        _ => return false,
+    }
+    true
+}
+
+/// Logs events of the children of a supervisor. Returns `false` if the event is of another kind.
+fn log_child(event: &Event<'_>) -> bool {
+    match *event {
         Event::ChildStarted { pid } => log::info!(pid; "started child {pid}"),
         Event::ChildExited { pid, how } => log::info!(pid, how; "child {pid} {how}"),
         Event::CrashLoop {
@@ -176,21 +193,34 @@ fn log_process(event: &Event<'_>) {
             log::error!(program, exits, delay_ms;
                 "{program} ended {exits} times in a row soon after its start; the next start comes in {delay_ms} ms");
         }
+        Event::LeftBehind { pid, how } => log::error!(pid, how;
+            "the child {pid}, which {how}, may have left jobs behind: the database was away until the stop was over; \
+             any supervisor recovers them when the process counts as dead"),
+        _ => return false,
+    }
+    true
+}
+
+/// Logs events of a process about itself. Returns `false` if the event is of another kind.
+fn log_process(event: &Event<'_>) -> bool {
+    match *event {
+        Event::Registered { kind, name } => log::info!(kind, name; "registered {kind} {name}"),
+        Event::Deregistered { kind, name } => log::info!(kind, name; "deregistered {kind} {name}"),
+        Event::Stopping { kind } => log::info!(kind; "stopping the {kind}"),
+        Event::Lost { name, why } => log::error!(name, why; "lost the registration {name}: {why}"),
         Event::Recycling { why } => {
             log::info!(why; "this worker is being replaced by a new one: {why}")
         }
         Event::Quieted => log::info!("quiet: claiming nothing more"),
         Event::Resumed => log::info!("claiming again"),
-        Event::LeftBehind { pid, how } => log::error!(pid, how;
-            "the child {pid}, which {how}, may have left jobs behind: the database was away until the stop was over; \
-             any supervisor recovers them when the process counts as dead"),
         Event::Unreachable { action, reason } => {
             let reason = one_line(reason);
             log::error!(action, reason = reason.as_str(); "cannot {action}, trying again: {reason}");
         }
         Event::Broken { reason } => log::error!(reason; "this process stops: {reason}"),
-        _ => {}
+        _ => return false,
     }
+    true
 }
 
 /// Returns the kind of an error, with its message if messages are logged.

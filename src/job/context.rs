@@ -124,8 +124,8 @@ impl<'a, S: ?Sized> Context<'a, S> {
         self.run.signals.lease.is_lost()
     }
 
-    /// Returns `true` once cancellation of the job was requested. The process learns of it with a
-    /// heartbeat, so some seconds later.
+    /// Returns `true` once cancellation of the job was requested. The request reaches
+    /// the process with a heartbeat, so some seconds later.
     pub fn is_cancelled(&self) -> bool {
         self.run.signals.live.is_cancelled()
     }

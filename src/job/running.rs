@@ -31,7 +31,7 @@ pub(crate) struct Live {
     has_steps: AtomicBool,
     /// The job ended its claim itself, provided that its transaction was committed.
     ends_itself: AtomicBool,
-    progress: Mutex<Told>,
+    progress: Mutex<RunNotes>,
     /// For a sleeping job.
     sleep: Mutex<()>,
     woken: Condvar,
@@ -46,7 +46,7 @@ struct Begun {
 }
 
 #[derive(Debug, Default)]
-struct Told {
+struct RunNotes {
     progress: Option<Progress>,
     /// The number of changes; the name of the thread is the first.
     change: u64,
@@ -102,7 +102,7 @@ impl Live {
     }
 
     /// Records that the job overran its time, with the outcome that is stored with its claim.
-    pub(crate) fn condemn(&self, verdict: Ending) {
+    pub(crate) fn decide(&self, verdict: Ending) {
         let _ = self.verdict.set(verdict);
     }
 
@@ -335,7 +335,7 @@ mod tests {
     #[test]
     fn only_changes_are_news() {
         let live = Live::default();
-        assert!(live.news().is_none(), "it has not begun");
+        assert!(live.news().is_none(), "it has not started");
         live.begin(None);
         let first = live.news().unwrap();
         assert_eq!(first.note.progress, None);

@@ -208,13 +208,12 @@ impl<S: ?Sized> Context<'_, S> {
             )
             .fail());
         }
-        let claim = (run.fence.claim_id, run.job_id);
         let live = &run.signals.live;
         let process = run.fence.process_id;
         let accepted =
             finish::finish_and_keep(conn, process, vec![traces(run)], (run.finished, true))
                 .doing("finish the job")?;
-        if accepted.is_empty() && !(live.ends_itself() && has_ended(conn, claim)?) {
+        if accepted.is_empty() && !(live.ends_itself() && has_ended(conn, run)?) {
             return Err(lost(run));
         }
         live.note_own_end();
@@ -245,9 +244,9 @@ fn traces(run: &Run) -> FinishedJob<'_> {
     }
 }
 
-/// Whether the job has ended its claim before; checked only for a job that tried to.
-fn has_ended(conn: &mut Conn<'_>, claim: (i64, i64)) -> crate::error::Result<bool> {
-    let ended = jobs::ended_by_owner(conn, claim);
+/// Returns whether the job has ended its claim before; checked only for a job that tried to.
+fn has_ended(conn: &mut Conn<'_>, run: &Run) -> crate::error::Result<bool> {
+    let ended = jobs::ended_by_owner(conn, (run.fence.claim_id, run.job_id));
     ended.doing("look whether the job has finished")
 }
 

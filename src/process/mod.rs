@@ -1,4 +1,4 @@
-//! What runs: workers, dispatchers, supervisors, and what they share.
+//! The processes: workers, dispatchers, schedulers, supervisors, and what they share.
 
 pub(crate) mod base;
 pub(crate) mod dispatcher;

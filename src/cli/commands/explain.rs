@@ -89,18 +89,7 @@ impl Explanation {
                 at,
                 overdue_seconds,
                 ..
-            } => {
-                let which = match self.task.attempt {
-                    0 => String::new(),
-                    done => format!(", for its attempt {}", done + 1),
-                };
-                let when = if *overdue_seconds < 0.0 {
-                    format!("in {}", age(-overdue_seconds))
-                } else {
-                    format!("and has been due for {}", age(*overdue_seconds))
-                };
-                format!("It is scheduled for {}, {when}{which}.\n", time(*at))
-            }
+            } => self.scheduled(*at, *overdue_seconds),
             Reason::Blocked { by: Some(by), key } => format!(
                 "It starts when job {by} has ended, which runs with the unique id {}.\n",
                 printable(key)
@@ -117,27 +106,42 @@ impl Explanation {
                 format!("It waits for a slot of the concurrency key {key}{holder}.\n")
             }
             Reason::Claimed { .. } => self.claimed(),
-            Reason::Ended => {
-                let how = match self.task.status {
-                    TaskStatus::Succeeded => "finished",
-                    TaskStatus::Failed => "failed",
-                    TaskStatus::Cancelled => "was cancelled",
-                    TaskStatus::Discarded => "was discarded",
-                    TaskStatus::Queued | TaskStatus::Running => "ended",
-                };
-                let at = self.task.finished_at.map_or(String::new(), |at| {
-                    let ran = match self.task.attempt {
-                        0 => ", and never ran".to_owned(),
-                        attempt => format!(", with attempt {attempt}"),
-                    };
-                    format!(" at {}{ran}", time(at))
-                });
-                format!("It {how}{at}.\n")
-            }
+            Reason::Ended => self.ended(),
             Reason::Adrift => "It has no execution: the row was deleted by hand. \
                  `windlass jobs` cannot move it; enqueue it anew.\n"
                 .to_owned(),
         }
+    }
+
+    fn scheduled(&self, at: DateTime<Utc>, overdue_seconds: f64) -> String {
+        let when = if overdue_seconds < 0.0 {
+            format!("in {}", age(-overdue_seconds))
+        } else {
+            format!("and has been due for {}", age(overdue_seconds))
+        };
+        let which = match self.task.attempt {
+            0 => String::new(),
+            done => format!(", for its attempt {}", done + 1),
+        };
+        format!("It is scheduled for {}, {when}{which}.\n", time(at))
+    }
+
+    fn ended(&self) -> String {
+        let how = match self.task.status {
+            TaskStatus::Succeeded => "finished",
+            TaskStatus::Failed => "failed",
+            TaskStatus::Cancelled => "was cancelled",
+            TaskStatus::Discarded => "was discarded",
+            TaskStatus::Queued | TaskStatus::Running => "ended",
+        };
+        let Some(at) = self.task.finished_at else {
+            return format!("It {how}.\n");
+        };
+        let attempt = match self.task.attempt {
+            0 => ", and never ran".to_owned(),
+            attempt => format!(", with attempt {attempt}"),
+        };
+        format!("It {how} at {}{attempt}.\n", time(at))
     }
 
     fn claimed(&self) -> String {

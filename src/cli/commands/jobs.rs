@@ -2,7 +2,7 @@
 
 use crate::admin::jobs::{Change, Jobs};
 use crate::cli::done::{Deed, Done};
-use crate::cli::listed::{Listed, name};
+use crate::cli::listed::{ListedJobs, name};
 use crate::cli::select::{How, Which, connect};
 use crate::cli::values;
 use crate::db::Database;
@@ -13,11 +13,11 @@ use std::time::Duration;
 
 /// List jobs, and cancel, discard or move waiting jobs
 #[derive(Debug, clap::Subcommand)]
-pub(crate) enum Command {
-    List(List),
+pub(crate) enum JobsCommand {
+    List(ListJobs),
     Show(crate::cli::commands::show::Show),
     Cancel(Cancel),
-    Discard(Discard),
+    Discard(DiscardJobs),
     Reschedule(Reschedule),
     Priority(Priority),
 }
@@ -29,7 +29,7 @@ Examples:
   windlass jobs list
   windlass jobs list --state scheduled --class import --limit 20
   windlass jobs list --state cancelled --json")]
-pub(crate) struct List {
+pub(crate) struct ListJobs {
     /// Only jobs in this state [default: all that have not ended]
     #[arg(long, value_parser = states(), value_name = "STATE")]
     state: Option<JobState>,
@@ -69,8 +69,8 @@ fn states() -> impl clap::builder::TypedValueParser<Value = JobState> {
     })
 }
 
-impl List {
-    pub(crate) fn run(&self, database: &Database) -> Result<Listed> {
+impl ListJobs {
+    pub(crate) fn run(&self, database: &Database) -> Result<ListedJobs> {
         let mut jobs = self
             .state
             .map_or_else(Jobs::unfinished, Jobs::in_state)
@@ -83,7 +83,7 @@ impl List {
         }
         let jobs = jobs.list(&mut connect(database)?)?;
         let none = "No such job.";
-        Ok(Listed { jobs, none })
+        Ok(ListedJobs { jobs, none })
     }
 }
 
@@ -102,13 +102,12 @@ pub(crate) struct Cancel {
 
 impl Cancel {
     pub(crate) fn run(&self, database: &Database) -> Result<Done> {
-        let jobs = self.which.of(Jobs::waiting_or_running(), false)?;
+        let jobs = self.which.select(Jobs::waiting_or_running())?;
         let deed = Deed {
             done: "cancelled",
             but: "has ended",
         };
-        self.how
-            .run(database, (&jobs, &self.which.scope()), Change::Cancel, deed)
+        self.how.run(database, &jobs, Change::Cancel, deed)
     }
 }
 
@@ -118,26 +117,21 @@ impl Cancel {
 Examples:
   windlass jobs discard 4711 4712
   windlass jobs discard --queue imports --dry-run")]
-pub(crate) struct Discard {
+pub(crate) struct DiscardJobs {
     #[command(flatten)]
     which: Which,
     #[command(flatten)]
     pub(crate) how: How,
 }
 
-impl Discard {
+impl DiscardJobs {
     pub(crate) fn run(&self, database: &Database) -> Result<Done> {
-        let jobs = self.which.of(Jobs::waiting(), false)?;
+        let jobs = self.which.select(Jobs::waiting())?;
         let deed = Deed {
             done: "discarded",
             but: "does not wait",
         };
-        self.how.run(
-            database,
-            (&jobs, &self.which.scope()),
-            Change::Discard,
-            deed,
-        )
+        self.how.run(database, &jobs, Change::Discard, deed)
     }
 }
 
@@ -170,13 +164,12 @@ impl Reschedule {
             (Some(time), _) => Change::RunAt(time),
             (None, delay) => Change::RunIn(delay.unwrap_or_default()),
         };
-        let jobs = self.which.of(Jobs::waiting(), false)?;
+        let jobs = self.which.select(Jobs::waiting())?;
         let deed = Deed {
             done: "rescheduled",
             but: "does not wait",
         };
-        self.how
-            .run(database, (&jobs, &self.which.scope()), change, deed)
+        self.how.run(database, &jobs, change, deed)
     }
 }
 
@@ -200,13 +193,12 @@ pub(crate) struct Priority {
 
 impl Priority {
     pub(crate) fn run(&self, database: &Database) -> Result<Done> {
-        let jobs = self.which.of(Jobs::waiting(), false)?;
+        let jobs = self.which.select(Jobs::waiting())?;
         let change = Change::Priority(self.to);
         let deed = Deed {
             done: "given another priority",
             but: "does not wait",
         };
-        self.how
-            .run(database, (&jobs, &self.which.scope()), change, deed)
+        self.how.run(database, &jobs, change, deed)
     }
 }

@@ -13,33 +13,33 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Shared by all loops of a process. When the database is lost for good, it
-/// stops them all and nothing is written any more.
+/// The state that all loops of a process share. When the database is permanently lost, it stops all
+/// loops, and nothing is written any more.
 #[derive(Debug, Clone)]
 pub(crate) struct ProcessContext {
     pub(crate) database: Database,
-    /// Its panics stop the process too.
+    /// A panic of the subscriber stops the process too.
     pub(crate) subscriber: Subscriber,
     /// Stops the process.
     pub(crate) stop: Stop,
     pub(crate) liveness: Liveness,
-    /// Ends a completer even if it could not write everything.
+    /// Ends a completer even if some outcomes are not saved.
     pub(crate) give_up_writing: Stop,
-    state: Arc<State>,
+    state: Arc<ContextState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    /// Set once the tables were found to serve.
+struct ContextState {
+    /// Set after the tables passed the check.
     checked: OnceLock<Option<FileId>>,
     is_lost: AtomicBool,
-    /// Since when no file descriptor was to be had for a connection.
+    /// Since when no file descriptor was free for a connection.
     starved: Mutex<Option<Instant>>,
 }
 
-/// For how long a process goes on that cannot open a connection because all
-/// file descriptors are in use. Its heartbeat has one, so no supervisor would ever take it
-/// for dead, and what it holds would never end.
+/// How long a process continues while all file descriptors are in use, so that it cannot open a
+/// connection. Its heartbeat already has one, so supervisors would never treat the process as dead,
+/// and its claims would never end.
 const STARVED: Duration = Duration::from_secs(10);
 
 /// Why a statement failed.
@@ -50,7 +50,7 @@ pub(crate) enum DbFailure {
     Fatal(String),
 }
 
-/// Whether the server is away, or went away before it had answered.
+/// Returns whether the server is away, or went away before it answered.
 fn is_away(error: &Error) -> bool {
     match error {
         Error::Connect { .. } => true,
@@ -60,9 +60,9 @@ fn is_away(error: &Error) -> bool {
 }
 
 impl ProcessContext {
-    /// Refuses tables that are missing or too old, and a SQLite file that is
-    /// missing. A server that does not answer is no reason to refuse: it is
-    /// waited for, and its tables are looked at when it comes.
+    /// Refuses tables that are missing or too old, and a SQLite file that is missing. A server that
+    /// does not answer is not refused: the process waits for it, and checks its tables on the first
+    /// connection.
     pub(crate) fn open(database: &Database, subscriber: &Subscriber) -> Result<Self> {
         let stop = Stop::new();
         let context = ProcessContext {
@@ -80,7 +80,7 @@ impl ProcessContext {
             .connect()
             .and_then(|mut connection| context.check(&mut connection));
         match checked {
-            // The first connection of a loop is checked then.
+            // Then the first connection of a loop is checked.
             Err(error) if is_away(&error) && database.listens_by_notification() => {
                 context.subscriber.emit(&Event::Unreachable {
                     action: "check the tables",
@@ -98,12 +98,12 @@ impl ProcessContext {
         Ok(())
     }
 
-    /// Opens a connection to the database that was there at the start.
+    /// Opens a connection to the same database as at the start.
     pub(crate) fn connect(&self, hurry: Option<Hurry>) -> Result<DbConnection, DbFailure> {
         let connected = self.database.connect_in_haste(hurry);
         self.note_descriptors(connected.is_ok());
         let mut connection = connected.map_err(|error| match &error {
-            // The address in front of it would hide how it begins.
+            // The reason alone: behind the address, its beginning would not be found.
             Error::Connect { reason, .. } => match self.judge(reason) {
                 DbFailure::Transient(_) => DbFailure::Transient(error.to_string()),
                 fatal => fatal,
@@ -119,8 +119,8 @@ impl ProcessContext {
         Ok(connection)
     }
 
-    /// Stops the process when it has had no file descriptor for a connection
-    /// for too long: something leaks them, and the end of the process frees all.
+    /// Stops the process when no file descriptor was free for a connection for too long: something
+    /// leaks them, and the end of the process frees all.
     fn note_descriptors(&self, is_connected: bool) {
         let mut starved = self
             .state
@@ -143,8 +143,8 @@ impl ProcessContext {
         self.stop.break_down();
     }
 
-    /// Whether the file is still the one that was opened: asked before every
-    /// statement, for SQLite itself would go on writing into a removed one.
+    /// Checks that the database file is still the one that was opened. This runs before every
+    /// statement, because SQLite itself would continue to write into a removed file.
     pub(crate) fn look(&self) -> Result<(), DbFailure> {
         let file = self.state.checked.get().and_then(Option::as_ref);
         match file.and_then(FileId::gone) {
@@ -153,7 +153,7 @@ impl ProcessContext {
         }
     }
 
-    /// What the message of a failed attempt means.
+    /// Returns whether an attempt that failed with this message may be repeated.
     pub(crate) fn judge(&self, message: &str) -> DbFailure {
         match self.database.lasting_trouble(message) {
             Some(reason) => DbFailure::Fatal(reason),
@@ -161,8 +161,8 @@ impl ProcessContext {
         }
     }
 
-    /// The database is lost: from now on nothing is read or written, and the
-    /// process stops. Said once, by whoever sees it first.
+    /// Records that the database is lost: from now on nothing is read or written, and the process
+    /// stops. Only the first call emits the event.
     pub(crate) fn lose(&self, reason: &str) {
         if self.state.is_lost.swap(true, Ordering::SeqCst) {
             return;
@@ -177,7 +177,7 @@ impl ProcessContext {
     }
 }
 
-/// Whether a file can be opened.
+/// Returns whether a file can be opened.
 fn has_descriptor() -> bool {
     let code = std::fs::File::open("/dev/null").err();
     let code = code.and_then(|error| error.raw_os_error());

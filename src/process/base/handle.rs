@@ -1,4 +1,4 @@
-//! Holding on to what runs within this program.
+//! The handle of a process that runs on threads of this program.
 
 use crate::clock;
 use crate::deadline::is_silent;
@@ -14,9 +14,9 @@ use crossbeam_channel::{Receiver, bounded, select};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// How a process came to its end.
+/// How the threads of a process ended.
 #[derive(Debug, Default)]
-pub(crate) struct Ending {
+pub(crate) struct ProcessEnd {
     pub(crate) unfinished: Vec<JobId>,
     /// A child had to be killed, or left jobs behind.
     pub(crate) cut_short: bool,
@@ -26,9 +26,9 @@ pub(crate) struct Ending {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stopped {
-    /// The jobs that were still running at the deadline, or ended with the
-    /// stop. They were given back, or failed if they may run at most once. A
-    /// supervisor lists those of its own threads, not those of its children.
+    /// The jobs that were still running at the deadline, or ended with the stop. They were
+    /// released, or failed if they may run at most once. A supervisor lists the jobs of its own
+    /// threads, not those of its children.
     pub unfinished: Vec<JobId>,
     cut_short: bool,
     broken: bool,
@@ -37,33 +37,32 @@ pub struct Stopped {
 }
 
 impl Stopped {
-    /// Whether every running job came to its end, those of children too.
+    /// Returns whether every running job finished, including those of child processes.
     pub fn is_drained(&self) -> bool {
         self.unfinished.is_empty() && !self.cut_short
     }
 
-    /// Whether the stop took too long, because the database gave no answer for
-    /// example, and was not waited for: threads of the process may still run.
-    /// What it held is recovered like that of a process that died.
+    /// Returns whether the stop took too long, for example because the database gave no answer, and
+    /// was not waited for. Threads of the process may still run. Its claims are recovered like
+    /// those of a process that died.
     pub fn is_overdue(&self) -> bool {
         self.overdue
     }
 
-    /// Whether the process ended because a thread of the framework panicked or
-    /// the database was lost for good.
+    /// Returns whether the process ended because a thread of the framework panicked or the database
+    /// was permanently lost.
     pub fn is_broken(&self) -> bool {
         self.broken
     }
 
-    /// Whether the worker ended to make room for a new one; see
+    /// Returns whether the worker ended to be replaced by a new one; see
     /// [`Recycle`](crate::Recycle).
     pub fn is_recycled(&self) -> bool {
         self.recycled
     }
 
-    /// 0 when drained, 75 (try again) when cut short, 70 when broken. A
-    /// supervisor's child that was recycled says so with 79, so that the next
-    /// is started without any delay.
+    /// Returns the exit code: 0 when drained, 75 (try again) when cut short, 70 when broken. A
+    /// recycled child of a supervisor returns 79, so that its replacement starts without a delay.
     pub fn exit_code(&self) -> ExitCode {
         if self.broken {
             ExitCode::from(BROKEN)
@@ -77,13 +76,13 @@ impl Stopped {
     }
 }
 
-/// A worker, dispatcher or supervisor that runs on threads of this program.
-/// Dropping it asks it to stop and waits, until the end or until the stop is
+/// A worker, dispatcher, scheduler or supervisor that runs on threads of this program. Dropping it
+/// requests a stop, and waits until the process has ended or the stop is
 /// [overdue](Stopped::is_overdue).
 #[derive(Debug)]
 pub struct Handle {
     stop: Stop,
-    ending: Receiver<Ending>,
+    ending: Receiver<ProcessEnd>,
     ended: Option<Stopped>,
     bounds: Bounds,
     liveness: Liveness,
@@ -92,29 +91,29 @@ pub struct Handle {
 /// How long a stop may take.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
-    /// What runs may go on for.
+    /// How long running jobs may continue.
     pub(crate) shutdown_timeout: Duration,
-    /// After that, to end what there is, while the database gives no answer.
+    /// How long the rest of the stop may then take while the database gives no answer.
     pub(crate) kill_grace: Duration,
 }
 
-/// The kill grace for all but supervisors.
+/// The kill grace of every process except supervisors.
 pub(crate) const KILL_GRACE: Duration = Duration::from_secs(3);
 
-/// The kill grace after a stop that is to wait for nothing.
+/// The kill grace after `stop_now`.
 const KILL_GRACE_NOW: Duration = Duration::from_secs(1);
 
-/// The kill grace while the database answers, or hooks of the program run.
+/// The kill grace while the database answers, or while hooks of the program run.
 const LONG_KILL_GRACE: Duration = Duration::from_secs(20);
 
-/// A database that takes so long to answer gives none.
+/// A database without an answer for this long counts as silent.
 const SILENT: Duration = Duration::from_millis(500);
 
-/// How often it is looked at whether a stop takes too long.
+/// How often `join` checks whether the stop is overdue.
 const LOOK: Duration = Duration::from_millis(100);
 
 impl Bounds {
-    /// Of what runs no jobs.
+    /// Returns the bounds of a process that runs no jobs.
     pub(crate) fn of_a_loop() -> Self {
         Bounds {
             shutdown_timeout: Duration::ZERO,
@@ -122,7 +121,7 @@ impl Bounds {
         }
     }
 
-    /// How much longer a stop may take. `None`: it was not asked for.
+    /// Returns how much longer a stop may take, or `None` if none was requested.
     fn left(self, stop: &Stop) -> Option<Duration> {
         let asked = stop.asked_at()?;
         let (mut kill_grace, mut kill_grace_now) = (self.kill_grace, KILL_GRACE_NOW);
@@ -139,15 +138,16 @@ impl Bounds {
 }
 
 impl Handle {
-    /// Starts the thread that runs `work` on what `make` gives. The thread
-    /// comes first, so that nothing runs yet if it cannot be had; when `make`
-    /// or a hook fails, the stop ends whatever has begun.
+    /// Starts a thread that runs `work` on what `make` returns. The thread is started first, so
+    /// that nothing runs if it cannot be started; when `make` or a hook fails, the stop ends what
+    /// was started.
     pub(crate) fn start<T: Send + 'static>(
         name: &'static str,
-        (context, bounds): (&ProcessContext, Bounds),
+        context: &ProcessContext,
+        bounds: Bounds,
         hooked: Hooked,
         make: impl FnOnce() -> Result<T>,
-        work: impl FnOnce(T, &Stop) -> Ending + Send + 'static,
+        work: impl FnOnce(T, &Stop) -> ProcessEnd + Send + 'static,
     ) -> Result<Handle> {
         let (sender, ending) = bounded(1);
         let (made, parts) = bounded(1);
@@ -157,7 +157,7 @@ impl Handle {
                 let ending = parts.recv().ok().and_then(|parts| {
                     let awaiting = hooked.await_stop(&stop);
                     let ending = threads::guard(name, &stop, || work(parts, &stop));
-                    // Whoever waits for it waits for no more than the end.
+                    // Threads that wait for the stop must not wait longer than this process runs.
                     stop.stop();
                     hooked.exit(awaiting, &stop);
                     ending
@@ -184,29 +184,28 @@ impl Handle {
         }
     }
 
-    /// Asks for a graceful stop and returns at once.
+    /// Requests a graceful stop and returns at once.
     pub fn stop(&self) {
         self.stop.stop();
     }
 
-    /// Lets workers claim no more; what they run goes on, and they stay. A
-    /// dispatcher takes no notice, and a supervisor passes it on to all that
-    /// it runs.
+    /// Makes workers stop claiming. Running jobs continue, and the workers stay. A dispatcher
+    /// ignores this; a supervisor passes it on to its processes.
     pub fn quiet(&self) {
         self.stop.quiet();
     }
 
-    /// Lets workers claim again.
+    /// Makes workers claim again.
     pub fn resume(&self) {
         self.stop.resume();
     }
 
-    /// Asks for an end now: running jobs are not waited for.
+    /// Requests an immediate end: running jobs are not waited for.
     pub fn stop_now(&self) {
         self.stop.stop_now();
     }
 
-    /// Waits up to `timeout` for the end. Returns `None` if it still runs.
+    /// Waits up to `timeout` for the end. Returns `None` if the process still runs.
     ///
     /// A stop that takes much longer than the shutdown timeout (3 s, or 5 s for
     /// a supervisor, while the database gives no answer) is reported as
@@ -223,8 +222,7 @@ impl Handle {
         self.ended.clone()
     }
 
-    /// Waits for the end, or for a moment in which a stop may be asked for or
-    /// become overdue.
+    /// Waits for the end, or until a stop may have been requested or become overdue.
     fn look(&self, most: Duration) -> Option<Stopped> {
         let left = self.bounds.left(&self.stop);
         let ending = match left {
@@ -241,12 +239,12 @@ impl Handle {
         let overdue = ending.is_none();
         let ending = match ending {
             Some(Ok(ending)) => ending,
-            // Its thread is gone without a word.
+            // The thread ended without sending how.
             Some(Err(_)) => {
                 self.stop.break_down();
-                Ending::default()
+                ProcessEnd::default()
             }
-            None if left == Some(Duration::ZERO) => Ending {
+            None if left == Some(Duration::ZERO) => ProcessEnd {
                 unfinished: Vec::new(),
                 cut_short: true,
             },
@@ -261,7 +259,7 @@ impl Handle {
         })
     }
 
-    /// Waits for the end.
+    /// Waits until the process has ended.
     pub(crate) fn wait(mut self) -> Stopped {
         loop {
             if let Some(stopped) = self.join(Duration::from_secs(3600)) {

@@ -1,4 +1,4 @@
-//! A process' row, kept alive by a heartbeat thread.
+//! The row of a process, and the heartbeats that keep it alive.
 
 use crate::clock;
 use crate::db::table::processes::{self, Beat};
@@ -15,39 +15,38 @@ use std::time::{Duration, Instant};
 
 /// What a process holds that depends on its heartbeats: a worker's claims.
 pub(crate) trait HoldsClaims: std::fmt::Debug + Send + Sync {
-    /// The registration was lost: its jobs look whether they should end.
+    /// Makes the jobs of a lost registration check whether they should end.
     fn wake(&self);
 
-    /// A heartbeat got through.
+    /// Handles a heartbeat that was stored.
     fn after_heartbeat(&self, session: &mut Session, process_id: i64, beat: &Beat);
 }
 
-/// Registers a process, sends its heartbeats, and registers it anew when its
-/// registration is lost.
+/// Registers a process, sends its heartbeats, and registers it again when its registration is lost.
 #[derive(Debug)]
 pub(crate) struct Heartbeat {
     context: ProcessContext,
     settings: HeartbeatSettings,
     identity: Identity,
-    /// What a worker holds, whose progress is written with the heartbeat.
+    /// The claims of a worker. Progress is written with the heartbeat.
     claims: Option<Arc<dyn HoldsClaims>>,
-    /// Ends the heartbeats: the last thing of all to stop.
+    /// Ends the heartbeats. It is set last of all in a stop.
     quiet: Stop,
-    state: Mutex<State>,
+    state: Mutex<HeartbeatState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct HeartbeatState {
     registrations: Registrations,
     is_leaving: bool,
-    /// Whether the row of the current one says that it is quiet.
+    /// Whether the row of the current registration is marked as quiet.
     says_quiet: bool,
-    /// When a heartbeat got no answer, until one gets through.
+    /// When a heartbeat got no answer, until the next one succeeds.
     missed_at: Option<Instant>,
 }
 
 impl Heartbeat {
-    /// `claims`: what a worker holds.
+    /// Creates the heartbeat of a process. `claims` is `Some` for a worker.
     pub(crate) fn new(
         context: &ProcessContext,
         settings: HeartbeatSettings,
@@ -67,11 +66,11 @@ impl Heartbeat {
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, HeartbeatState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The registration, if there is one that may be trusted.
+    /// Returns the current registration, or `None` if there is none that may be trusted.
     pub(crate) fn current(&self) -> Option<Arc<Registration>> {
         let mut state = self.state();
         let current = state.registrations.current.clone()?;
@@ -81,27 +80,27 @@ impl Heartbeat {
             return None;
         }
         if current.lease.is_lost() {
-            // Its row still stands: it goes when it holds no claim any more.
+            // Its row stays until it holds no claim.
             state.registrations.retire(&current);
             return None;
         }
         Some(current)
     }
 
-    /// Whether a heartbeat of this process got through lately: well before the
-    /// silence of another process could be taken for its death.
+    /// Returns whether a heartbeat of this process succeeded within half the threshold, well before
+    /// the silence of another process could count as its death.
     pub(crate) fn is_beating(&self) -> bool {
         let state = self.state();
         let current = state.registrations.current.as_ref();
         current.is_some_and(|current| current.lease.age() < self.settings.threshold / 2)
     }
 
-    /// The registration, trusted or not, and the lost ones that still count.
+    /// Returns the current registration, trusted or not, and the lost ones that still have a row.
     pub(crate) fn all(&self) -> Vec<Arc<Registration>> {
         self.state().registrations.all()
     }
 
-    /// Stops trusting a registration. Its jobs learn of it by their context.
+    /// Stops trusting a registration. Its jobs are notified through their context.
     pub(crate) fn lose(&self, registration: &Registration, why: &str) {
         let first = registration.lease.lose();
         self.state().registrations.retire(registration);
@@ -116,18 +115,18 @@ impl Heartbeat {
         }
     }
 
-    /// The channel on which the process is notified of new work, if it is.
+    /// Returns the channel on which the process is notified of new work, if it listens.
     pub(crate) fn channel(&self) -> Option<String> {
         self.identity.channel.clone()
     }
 
-    /// Lets the heartbeat thread end.
+    /// Ends the heartbeat thread.
     pub(crate) fn quiet(&self) {
         self.quiet.stop();
     }
 
-    /// Sends heartbeats until [`quiet`](Self::quiet). `each` is done after each
-    /// of them, on the same connection, with all registrations.
+    /// Sends heartbeats until [`quiet`](Self::quiet). Calls `each` after each heartbeat, on the
+    /// same connection, with all registrations.
     pub(crate) fn run(&self, mut each: impl FnMut(&mut Session, &[Arc<Registration>])) {
         let mut session = Session::new(&self.context).within(self.settings.patience());
         loop {
@@ -151,7 +150,7 @@ impl Heartbeat {
         let mut late = Ok(());
         for registration in self.all() {
             if let Err(delay) = self.beat(session, &registration) {
-                // A locked row is no reason to let the others wait.
+                // A locked row must not delay the other registrations.
                 if session.has_missed() || !self.is_locked(session, &registration)? {
                     return Err(delay);
                 }
@@ -163,8 +162,8 @@ impl Heartbeat {
         }
         self.say_quiet(session)?;
         self.deregister_retired(session)?;
-        // The lost ones too: they may hold claims that no memory knows of, and
-        // would keep them for as long as they are kept beating.
+        // Lost registrations are included: they may hold claims that are in no memory, and that
+        // would stay as long as the registration gets heartbeats.
         each(session, &self.all());
         late
     }
@@ -175,7 +174,7 @@ impl Heartbeat {
         registration: &Arc<Registration>,
     ) -> Result<(), Duration> {
         let sent = clock::since_boot();
-        let beat = session.run("beat", |conn| {
+        let beat = session.run("send a heartbeat", |conn| {
             processes::heartbeat(conn, registration.id, &registration.name)
         });
         if session.has_missed() {
@@ -190,25 +189,25 @@ impl Heartbeat {
             }
             return Ok(());
         }
-        // At the end it is we who take it away.
+        // In a stop, this process itself deletes the row.
         if !self.state().is_leaving {
             self.lose(
                 registration,
-                "its row is gone: it was taken for dead and pruned",
+                "its row is gone: it was treated as dead and pruned",
             );
         }
         self.forget(registration);
         Ok(())
     }
 
-    /// Whether another session holds the row. When that is our own of a
-    /// heartbeat that got no answer, nothing tells when it lets go.
+    /// Returns whether another session holds the lock of the row. If that is an earlier session of
+    /// this process, whose heartbeat got no answer, it may hold the lock for any length of time.
     fn is_locked(
         &self,
         session: &mut Session,
         registration: &Arc<Registration>,
     ) -> Result<bool, Duration> {
-        let is_locked = session.run("look at the lock of the row", |conn| {
+        let is_locked = session.run("check the lock of the row", |conn| {
             processes::is_locked(conn, registration.id)
         })?;
         let missed_at = self.state().missed_at;
@@ -221,13 +220,13 @@ impl Heartbeat {
         Ok(is_locked)
     }
 
-    /// Whether it claims nothing because it was asked to: of those that claim.
+    /// Returns whether a worker or supervisor is quiet. Other processes claim nothing.
     fn is_quiet(&self) -> bool {
         ["Worker", "Supervisor"].contains(&self.identity.kind) && self.context.stop.is_quiet()
     }
 
-    /// Has the row say whether the process is quiet: people would look in vain
-    /// for why nothing runs.
+    /// Stores in the row whether the process is quiet, so that `windlass` can show why nothing
+    /// runs.
     fn say_quiet(&self, session: &mut Session) -> Result<(), Duration> {
         let is_quiet = self.is_quiet();
         let current = self.state().registrations.current.clone();
@@ -235,7 +234,7 @@ impl Heartbeat {
             return Ok(());
         };
         let metadata = self.identity.metadata(is_quiet);
-        session.run("say whether it is quiet", |conn| {
+        session.run("store the quiet mode", |conn| {
             processes::describe(conn, current.id, &metadata)
         })?;
         self.state().says_quiet = is_quiet;
@@ -261,13 +260,13 @@ impl Heartbeat {
         self.state().registrations.forget(registration);
     }
 
-    /// Notes that the process ends, and takes its rows away itself.
+    /// Deletes the rows of the process because it ends.
     pub(crate) fn leave(&self, session: &mut Session) {
         self.state().is_leaving = true;
         self.deregister(session);
     }
 
-    /// Deregisters lost registrations that hold no claim any more.
+    /// Deregisters lost registrations that hold no claim.
     fn deregister_retired(&self, session: &mut Session) -> Result<(), Duration> {
         let retired = self.state().registrations.retired.clone();
         for registration in retired {
@@ -280,7 +279,7 @@ impl Heartbeat {
         Ok(())
     }
 
-    /// Takes the rows away that hold no claim.
+    /// Deletes the rows that hold no claim.
     pub(crate) fn deregister(&self, session: &mut Session) {
         for registration in self.all() {
             let gone = session.run("deregister", |conn| {

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// For a heartbeat under way when a process ends.
+/// How long a heartbeat may continue when the process ends.
 const PATIENCE_FOR_THE_LAST: Duration = Duration::from_secs(3);
 
-/// A heartbeat thread that runs, and ends when this is dropped: the row of a
-/// process must get no heartbeats without it.
+/// A running heartbeat thread, which ends when this is dropped: the row of a process must get no
+/// heartbeats without the process.
 #[derive(Debug)]
 pub(crate) struct HeartbeatGuard {
     context: ProcessContext,
@@ -23,8 +23,8 @@ pub(crate) struct HeartbeatGuard {
 }
 
 impl HeartbeatGuard {
-    /// Starts the heartbeat thread. `each` is done after each heartbeat, on the
-    /// same connection, with all registrations.
+    /// Starts the heartbeat thread. It calls `each` after each heartbeat, on the same connection,
+    /// with all registrations.
     pub(crate) fn start(
         context: &ProcessContext,
         heartbeat: &Arc<Heartbeat>,
@@ -43,8 +43,8 @@ impl HeartbeatGuard {
 }
 
 impl Drop for HeartbeatGuard {
-    /// The row goes if it holds no claim, and then its heartbeat stops: the
-    /// last thing of all that a process does.
+    /// Deletes the row if it holds no claim, and then ends the heartbeat thread. This is the last
+    /// step of a process.
     fn drop(&mut self) {
         let mut session = Session::new(&self.context);
         self.heartbeat.leave(&mut session);
@@ -53,7 +53,7 @@ impl Drop for HeartbeatGuard {
         if !threads::join_within(thread, PATIENCE_FOR_THE_LAST) {
             return;
         }
-        // A registration that was under way when the stop came.
+        // A registration may have been under way when the stop was requested.
         self.heartbeat.deregister(&mut session);
     }
 }

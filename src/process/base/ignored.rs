@@ -1,5 +1,5 @@
-//! Signals that were ignored when the program started, as `nohup` and shells
-//! that start something in the background have it.
+//! Signals that were ignored when the program started, as under `nohup` and for background commands
+//! of some shells.
 #![allow(
     unsafe_code,
     reason = "the handling of a signal is the operating system's; each call says why it is sound"
@@ -7,16 +7,16 @@
 
 use libc::{SIG_DFL, SIG_IGN, SIGCHLD, SIGHUP, SIGINT, SIGTERM, c_int};
 
-/// What was ignored of the signals that end a program in good order.
+/// Which of the signals that stop a program gracefully were ignored.
 #[derive(Debug)]
-pub(crate) struct Ignored {
+pub(crate) struct IgnoredSignals {
     hangup: bool,
 }
 
-impl Ignored {
-    /// Ends that they are ignored, which would look as if somebody handled
-    /// them: who sends one of them by name means it. With SIGCHLD ignored, the
-    /// system would not keep how a child ended.
+impl IgnoredSignals {
+    /// Restores the default of ignored signals. A signal that is sent by name is meant for this
+    /// program, and an ignored one would look as if it were handled. With SIGCHLD ignored, the
+    /// system would not keep the exit status of children.
     pub(crate) fn lift() -> Self {
         let hangup = is_ignored(SIGHUP);
         for signal in [SIGINT, SIGTERM, SIGHUP, SIGCHLD] {
@@ -24,10 +24,10 @@ impl Ignored {
                 set(signal, SIG_DFL);
             }
         }
-        Ignored { hangup }
+        IgnoredSignals { hangup }
     }
 
-    /// Under `nohup`, a program outlives its terminal.
+    /// Ignores them again: under `nohup`, a program outlives its terminal.
     pub(crate) fn restore(&self) {
         if self.hangup {
             set(SIGHUP, SIG_IGN);
@@ -36,8 +36,8 @@ impl Ignored {
 }
 
 fn is_ignored(signal: c_int) -> bool {
-    // SAFETY: all zeroes are a valid `sigaction`, which the call fills in; a
-    // null pointer means that nothing is to be changed.
+    // SAFETY: all zeroes are a valid `sigaction`, which the call fills in; a null pointer means
+    // that nothing is changed.
     unsafe {
         let mut action = std::mem::zeroed::<libc::sigaction>();
         libc::sigaction(signal, std::ptr::null(), &raw mut action) == 0
@@ -46,8 +46,7 @@ fn is_ignored(signal: c_int) -> bool {
 }
 
 fn set(signal: c_int, how: libc::sighandler_t) {
-    // SAFETY: both ways to handle a signal that are passed here run no code
-    // of ours.
+    // SAFETY: both handlers that are passed here run no code of this program.
     unsafe {
         libc::signal(signal, how);
     }

@@ -5,57 +5,56 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Signs of life of a process, for the thread that tells its service manager.
+/// Signs of life of a process, which are reported to its service manager.
 ///
-/// A supervisor lives while its loop goes round, and while the loop waits for
-/// the database, for at most its alive threshold. Any other process lives while
-/// its last heartbeat, or its start, is younger than its alive threshold.
+/// A supervisor is alive while its loop turns, and while the loop waits for the database for at
+/// most the alive threshold. Any other process is alive while its last heartbeat, or its start, is
+/// younger than its alive threshold.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Liveness(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// It has a loop that shows whether it goes round.
+    /// Whether the process has a loop that counts its turns.
     has_loop: AtomicBool,
     turns: AtomicU64,
-    /// Of a loop: since when it waits for the database, which for a while is no
-    /// reason to be started again. Of any other process: when its last
-    /// heartbeat got through. Milliseconds on the clock of
-    /// [`since_boot`](clock::since_boot), 0 for not.
+    /// For a loop: since when it waits for the database, which for a while is no reason to restart
+    /// it. For any other process: when its last heartbeat succeeded. In milliseconds on the clock
+    /// of [`since_boot`](clock::since_boot); 0 means none.
     waiting_since: AtomicU64,
-    /// For how long: milliseconds.
+    /// How long `waiting_since` may be in the past, in milliseconds.
     patience: AtomicU64,
     running: AtomicU64,
     places: AtomicU64,
 }
 
 impl Liveness {
-    /// Counts as alive for this long without an answer of the database.
+    /// Counts the process as alive for this long without an answer of the database.
     pub(crate) fn waits_at_most(&self, patience: Duration) {
         self.0.patience.store(millis(patience), Ordering::Relaxed);
     }
 
-    /// From now on it lives while [`turn`](Self::turn) is called.
+    /// Counts the process as alive only while [`turn`](Self::turn) is called.
     pub(crate) fn has_loop(&self) {
         self.0.has_loop.store(true, Ordering::Relaxed);
     }
 
-    /// The loop has gone round once more.
+    /// Counts one more turn of the loop.
     pub(crate) fn turn(&self, running: usize, places: usize) {
         self.0.running.store(running as u64, Ordering::Relaxed);
         self.0.places.store(places as u64, Ordering::Relaxed);
         self.0.turns.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The process has started, or a heartbeat has got through. That does not
-    /// tell whether a loop goes round.
+    /// Notes that the process has started, or that a heartbeat succeeded. That does not show
+    /// whether a loop turns.
     pub(crate) fn beat(&self) {
         if !self.0.has_loop.load(Ordering::Relaxed) {
             self.rest();
         }
     }
 
-    /// Does what may have to wait for the database.
+    /// Runs `work`, which may have to wait for the database.
     pub(crate) fn waiting<T>(&self, work: impl FnOnce() -> T) -> T {
         self.rest();
         let done = work();
@@ -63,7 +62,7 @@ impl Liveness {
         done
     }
 
-    /// The loop has ended: what is left is to leave the database.
+    /// Notes that the loop has ended: only leaving the database remains.
     pub(crate) fn rest(&self) {
         let now = millis(clock::since_boot()).max(1);
         self.0.waiting_since.store(now, Ordering::Relaxed);

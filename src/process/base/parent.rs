@@ -1,11 +1,11 @@
-//! What this program knows of the supervisor that started it.
+//! What the supervisor that started this program passed to it.
 
 use crate::process::base::environment::{BEGIN_QUIET, SUPERVISOR, TOKEN, new_token, variable};
 use std::os::unix::net::UnixListener;
 use std::sync::OnceLock;
 
-/// The token of a child, for as long as the child lives. A program that a job
-/// of the child starts inherits the variable, and finds the token taken.
+/// The token of a child, held as long as the child lives. A program that a job of the child starts
+/// inherits the variable, and finds that the token is taken.
 struct Held {
     token: String,
     /// No other process can listen under this name.
@@ -17,7 +17,7 @@ impl Held {
         match listen(&format!("windlass-child-{token}")) {
             Ok(name) => Some(Held { token, _name: name }),
             Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => None,
-            // No such names here: then nothing tells the two from each other.
+            // Such names do not exist on this system: then the two cannot be distinguished.
             Err(_) => Some(Held { token, _name: None }),
         }
     }
@@ -41,17 +41,17 @@ fn held() -> Option<&'static str> {
     held.as_ref().map(|held| held.token.as_str())
 }
 
-/// Whether this program is a supervisor's child.
+/// Returns whether this program is a supervisor's child.
 pub(crate) fn is_supervised() -> bool {
     held().is_some()
 }
 
-/// Whether it begins without claiming.
+/// Returns whether it starts without claiming.
 pub(crate) fn begins_quiet() -> bool {
     is_supervised() && variable(BEGIN_QUIET).is_some()
 }
 
-/// The supervisor's id in the process table, for people.
+/// Returns the supervisor's id in the process table, for display.
 pub(crate) fn supervisor_id() -> Option<i64> {
     variable(SUPERVISOR)
         .filter(|_| is_supervised())?
@@ -59,8 +59,8 @@ pub(crate) fn supervisor_id() -> Option<i64> {
         .ok()
 }
 
-/// What all names of this program's processes contain: given by the
-/// supervisor, which finds them by it when the program has died.
+/// Returns the token that all names of this program's processes contain. The supervisor chooses it,
+/// and finds the rows by it when the program has died.
 pub(crate) fn token() -> &'static str {
     static OWN: OnceLock<String> = OnceLock::new();
     held().unwrap_or_else(|| OWN.get_or_init(new_token))

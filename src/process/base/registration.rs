@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// One registered process. A process that lost its registration takes a new
-/// one, under a new name: nothing of the old one is trusted again.
+/// One registered process. A process that lost its registration gets a new one under a new name;
+/// the old one is never trusted again.
 #[derive(Debug)]
 pub(crate) struct Registration {
     pub(crate) id: i64,
@@ -23,18 +23,18 @@ pub(crate) struct Registration {
 #[derive(Debug, Default)]
 pub(crate) struct Registrations {
     pub(crate) current: Option<Arc<Registration>>,
-    /// Lost ones whose jobs still run. Where their row still exists they get
-    /// heartbeats: then no other worker runs those jobs meanwhile.
+    /// Lost registrations whose jobs still run. While their row exists it gets heartbeats, so that
+    /// no other worker runs those jobs meanwhile.
     pub(crate) retired: Vec<Arc<Registration>>,
 }
 
 impl Registrations {
-    /// The current one, and the lost ones that still count.
+    /// Returns the current registration, and the lost ones that still have a row.
     pub(crate) fn all(&self) -> Vec<Arc<Registration>> {
         self.current.iter().chain(&self.retired).cloned().collect()
     }
 
-    /// Counts a registration among the lost ones, if it is the current one.
+    /// Moves a registration to the lost ones, if it is the current one.
     pub(crate) fn retire(&mut self, registration: &Registration) {
         let lost = self
             .current
@@ -42,7 +42,7 @@ impl Registrations {
         self.retired.extend(lost);
     }
 
-    /// Forgets a registration whose row is gone.
+    /// Removes a registration whose row is gone.
     pub(crate) fn forget(&mut self, registration: &Registration) {
         self.retired.retain(|retired| retired.id != registration.id);
         self.current
@@ -66,29 +66,29 @@ impl Default for HeartbeatSettings {
     }
 }
 
-/// A living server may be slow.
+/// A running server may be slow, so a heartbeat is always given this long.
 const LEAST_PATIENCE: Duration = Duration::from_secs(2);
 
-/// After a heartbeat without an answer, how long its session may hold the lock
-/// of the row before the process takes a new one.
+/// After a heartbeat without an answer, how long its session may hold the lock of the row before
+/// the process registers again.
 pub(crate) const PATIENCE_FOR_A_LOCK: Duration = Duration::from_secs(2);
 
 impl HeartbeatSettings {
-    /// How long a process trusts its claims after a heartbeat: it must stop
-    /// before anybody may take it for dead.
+    /// Returns how long a process trusts its claims after a heartbeat: it must stop before a
+    /// supervisor may treat it as dead.
     pub(crate) fn trust(self) -> Duration {
         self.threshold.saturating_sub(self.interval)
     }
 
-    /// How long a heartbeat is waited for: so short that another one, over a
-    /// fresh connection, still comes in time.
+    /// Returns how long to wait for a heartbeat: short enough that another attempt, over a new
+    /// connection, is in time.
     pub(crate) fn patience(self) -> Duration {
         let patience = self.interval.saturating_mul(2).min(self.threshold / 3);
         patience.max(LEAST_PATIENCE)
     }
 
     /// # Errors
-    /// When a process would be taken for dead between two of its heartbeats.
+    /// Returns an error if a process could be treated as dead between two of its heartbeats.
     pub(crate) fn check(self) -> Result<(), Error> {
         let three = self.interval.checked_mul(3);
         if self.interval.is_zero() || three.is_none_or(|three| self.threshold < three) {
@@ -101,19 +101,19 @@ impl HeartbeatSettings {
     }
 }
 
-/// What the row of a process contains beside its name.
+/// What the row of a process contains besides its name.
 #[derive(Debug, Clone)]
 pub(crate) struct Identity {
     pub(crate) kind: &'static str,
-    /// JSON for people and for `windlass status`.
+    /// JSON, shown by `windlass status`.
     pub(crate) metadata: String,
-    /// The channel of Postgres on which it is notified of new work, if it is.
+    /// The Postgres channel on which the process is notified of new work, if it listens.
     pub(crate) channel: Option<String>,
 }
 
 impl Identity {
-    /// Registers a process under a new name. It trusts the registration for
-    /// `trust` after each heartbeat.
+    /// Registers a process under a new name. It trusts the registration for `trust` after each
+    /// heartbeat.
     pub(crate) fn register(
         &self,
         session: &mut Session,
@@ -155,8 +155,8 @@ impl Identity {
     }
 }
 
-/// `worker-<token>.<number>`: the token is the program's, the number is
-/// counted within it, so that no name comes twice.
+/// Returns `worker-<token>.<number>`. The token is the program's, and the number is counted within
+/// the program, so that no name is used twice.
 fn name(kind: &str) -> String {
     static NUMBER: AtomicU32 = AtomicU32::new(1);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Calling the hooks of a process at its time.
+//! Calls the hooks of a process.
 
 use crate::clock;
 use crate::error::Result;
@@ -9,7 +9,7 @@ use crate::process::base::threads;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long an end waits for hooks.
+/// How long the end of a process waits for its hooks.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The hooks of one process.
@@ -35,7 +35,7 @@ impl Hooked {
         self.hooks.run_start(&self.process)
     }
 
-    /// Waits, on a thread of its own, for the stop and tells of it.
+    /// Starts a thread that waits for the stop and then calls the stop hooks.
     pub(crate) fn await_stop(&self, stop: &Stop) -> Option<JoinHandle<()>> {
         if !self.hooks.has_stop() {
             return None;
@@ -49,7 +49,7 @@ impl Hooked {
         })
     }
 
-    /// Everything else has ended.
+    /// Calls the exit hooks, when everything else has ended.
     pub(crate) fn exit(&self, awaiting: Option<JoinHandle<()>>, stop: &Stop) {
         self.wait_for(awaiting, stop);
         if self.hooks.has_exit() {

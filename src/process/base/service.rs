@@ -7,7 +7,7 @@ use crate::event::events::Event;
 use crate::event::hooks::Hooks;
 use crate::event::subscriber::Subscriber;
 use crate::process::base::context::ProcessContext;
-use crate::process::base::handle::{Bounds, Ending, Handle, Stopped};
+use crate::process::base::handle::{Bounds, Handle, ProcessEnd, Stopped};
 use crate::process::base::heartbeat::{Heartbeat, HoldsClaims};
 use crate::process::base::heartbeat_guard::HeartbeatGuard;
 use crate::process::base::registration::{HeartbeatSettings, Identity};
@@ -23,7 +23,7 @@ pub(crate) struct ServiceSettings {
     pub(crate) heartbeat: HeartbeatSettings,
     pub(crate) hooks: Hooks,
     pub(crate) subscriber: Subscriber,
-    /// Whether the program is the service's, and its to end.
+    /// Whether the program runs only this service, which may then end the program.
     pub(crate) is_program: bool,
     /// Whether it starts without claiming.
     pub(crate) starts_quiet: bool,
@@ -54,39 +54,39 @@ pub(crate) trait Service: Sized + 'static {
     /// its heartbeat does.
     const HAS_LOOP: bool = false;
 
-    /// What its checks make.
+    /// The result of its checks.
     type Checked;
 
-    /// The service, once its threads run.
+    /// The service with its threads running.
     type Running: Send + 'static;
 
     fn settings(&self) -> &ServiceSettings;
 
     fn settings_mut(&mut self) -> &mut ServiceSettings;
 
-    /// Refuses impossible settings, before the database is asked.
+    /// Checks the settings, before the database is used.
     ///
     /// # Errors
-    /// When the settings are impossible.
+    /// Returns an error if the settings are impossible.
     fn check(&self) -> Result<Self::Checked>;
 
-    /// What its row contains.
+    /// Returns what its row contains.
     fn identity(&self) -> Identity;
 
-    /// How long a stop may take.
+    /// Returns how long a stop may take.
     fn bounds(&self) -> Bounds {
         Bounds::of_a_loop()
     }
 
-    /// What depends on its heartbeats, if something does.
+    /// Returns the claims that depend on its heartbeats, if it has any.
     fn claims(_checked: &Self::Checked) -> Option<Arc<dyn HoldsClaims>> {
         None
     }
 
-    /// Starts its threads, the heartbeat among them.
+    /// Starts its threads, including the heartbeat.
     ///
     /// # Errors
-    /// When a thread cannot be started.
+    /// Returns an error if a thread cannot be started.
     fn launch(
         self,
         checked: Self::Checked,
@@ -95,7 +95,7 @@ pub(crate) trait Service: Sized + 'static {
     ) -> Result<Self::Running>;
 
     /// Runs until it is stopped, and ends what it has started.
-    fn work(running: Self::Running, stop: &Stop) -> Ending;
+    fn work(running: Self::Running, stop: &Stop) -> ProcessEnd;
 }
 
 /// Runs a service until SIGTERM or SIGINT.
@@ -114,7 +114,7 @@ pub(crate) fn start<S: Service>(service: S) -> Result<Handle> {
     let checked = service.check()?;
     let settings = service.settings().clone();
     let context = ProcessContext::open(&settings.database, &settings.subscriber)?;
-    context.stop.turn(settings.starts_quiet);
+    context.stop.set_quiet(settings.starts_quiet);
     if S::HAS_LOOP {
         context.liveness.has_loop();
     }
@@ -125,7 +125,7 @@ pub(crate) fn start<S: Service>(service: S) -> Result<Handle> {
         let heartbeat = Heartbeat::new(&context, settings.heartbeat, identity, claims);
         service.launch(checked, &context, heartbeat)
     };
-    Handle::start(S::NAME, (&context, bounds), hooked, launch, S::work)
+    Handle::start(S::NAME, &context, bounds, hooked, launch, S::work)
 }
 
 type Loop = Box<dyn FnOnce(&ProcessContext, &Stop) + Send>;
@@ -152,11 +152,11 @@ impl RunningLoop {
     }
 
     /// Runs the loop until it is stopped.
-    pub(crate) fn work<S: Service>(self, stop: &Stop) -> Ending {
+    pub(crate) fn work<S: Service>(self, stop: &Stop) -> ProcessEnd {
         threads::guard(S::NAME, stop, || (self.run)(&self.context, stop));
         let stopping = Event::Stopping { kind: S::KIND };
         self.context.subscriber.emit(&stopping);
         drop(self.guard);
-        Ending::default()
+        ProcessEnd::default()
     }
 }

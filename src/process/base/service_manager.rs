@@ -9,12 +9,12 @@ use crate::process::base::{environment, parent};
 use sd_notify::NotifyState;
 use std::time::Duration;
 
-/// How often the manager is told of what changed, and the least often a stop
-/// is looked for.
+/// How often the manager is notified of changes, and the longest time between two checks for a
+/// stop.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Waits for the end of what `handle` holds, and meanwhile tells the service
-/// manager, if there is one, that it is ready, alive, and stopping.
+/// Waits until the process of `handle` has ended. Meanwhile it notifies the service manager, if
+/// there is one, that the process is ready, alive, and stopping.
 ///
 /// Ends the program when its stop is overdue.
 pub(crate) fn notify_until_stopped(handle: Handle) -> Stopped {
@@ -30,11 +30,11 @@ pub(crate) fn notify_until_stopped(handle: Handle) -> Stopped {
 }
 
 fn wait(mut handle: Handle) -> Stopped {
-    // A supervisor answers for its children.
+    // A supervisor reports for its children.
     if parent::is_supervised() || !environment::has_manager() {
         return handle.wait();
     }
-    let mut manager = Manager::new(handle.liveness());
+    let mut manager = ServiceManager::new(handle.liveness());
     let stop = handle.stopper();
     while !stop.is_stopped() {
         manager.look();
@@ -49,7 +49,7 @@ fn wait(mut handle: Handle) -> Stopped {
     }
 }
 
-struct Manager {
+struct ServiceManager {
     liveness: Liveness,
     watchdog: Option<Duration>,
     is_ready: bool,
@@ -58,9 +58,9 @@ struct Manager {
     next_pet: std::time::Instant,
 }
 
-impl Manager {
+impl ServiceManager {
     fn new(liveness: Liveness) -> Self {
-        Manager {
+        ServiceManager {
             liveness,
             watchdog: sd_notify::watchdog_enabled(),
             is_ready: false,
@@ -70,7 +70,7 @@ impl Manager {
         }
     }
 
-    /// A third of the watchdog's time: one that is late does no harm.
+    /// Returns a third of the watchdog's time, so that one late notification does no harm.
     fn pause(&self) -> Duration {
         let pause = if self.is_ready { LOOK } else { LOOK / 20 };
         self.watchdog
@@ -79,8 +79,8 @@ impl Manager {
 
     fn look(&mut self) {
         if !self.is_ready {
-            // Children are started in the first turn. What has no loop is ready
-            // at once: it may have to wait for the database.
+            // Children are started in the first turn. A process without a loop is ready at once: it
+            // may have to wait for the database.
             if self.liveness.turns() == 0 && !self.liveness.is_waiting() {
                 return;
             }
@@ -95,7 +95,7 @@ impl Manager {
         self.pet();
     }
 
-    /// Says that the loop is alive, if it is.
+    /// Notifies the watchdog, if the process is alive.
     fn pet(&mut self) {
         let Some(watchdog) = self.watchdog else {
             return;
@@ -107,8 +107,8 @@ impl Manager {
         }
     }
 
-    /// Whether its loop has gone round since the last time, or has a reason
-    /// not to, or it has no loop and its heartbeat gets through.
+    /// Returns whether the loop has turned since the last time, or has a reason not to. A process
+    /// without a loop is alive while its heartbeats succeed.
     fn is_alive(&mut self) -> bool {
         let turns = self.liveness.turns();
         std::mem::replace(&mut self.turns, turns) != turns || self.liveness.is_waiting()
@@ -117,7 +117,7 @@ impl Manager {
 
 fn tell(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
-        log::warn!("cannot tell the service manager ({state:?}): {error}");
+        log::warn!("cannot notify the service manager ({state:?}): {error}");
     }
 }
 
@@ -125,10 +125,10 @@ fn tell(state: &[NotifyState<'_>]) {
 mod tests {
     use super::*;
 
-    fn manager() -> (Manager, Liveness) {
+    fn manager() -> (ServiceManager, Liveness) {
         let liveness = Liveness::default();
         liveness.waits_at_most(Duration::from_secs(3600));
-        (Manager::new(liveness.clone()), liveness)
+        (ServiceManager::new(liveness.clone()), liveness)
     }
 
     #[test]
@@ -139,18 +139,18 @@ mod tests {
         liveness.turn(1, 2);
         assert!(manager.is_alive());
         assert!(!manager.is_alive());
-        // Its heartbeat is a thread of its own.
+        // The heartbeat is a thread of its own.
         liveness.beat();
         assert!(!manager.is_alive());
-        // A database that does not answer is no reason to start again.
+        // A database that does not answer is no reason for a restart.
         liveness.waiting(|| assert!(manager.is_alive() && manager.is_alive()));
         assert!(!manager.is_alive());
         liveness.rest();
         assert!(manager.is_alive());
     }
 
-    /// Waits until it is not alive any more, and returns how long it was.
-    fn dies(manager: &mut Manager) -> Duration {
+    /// Waits until the process does not count as alive any more, and returns how long that took.
+    fn dies(manager: &mut ServiceManager) -> Duration {
         let start = clock::instant();
         while manager.is_alive() {
             assert!(start.elapsed() < Duration::from_secs(60));

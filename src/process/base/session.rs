@@ -1,6 +1,6 @@
-//! The database connection of a loop: its own, reopened when it breaks.
+//! The database connection of a loop, which is opened again when it breaks.
 
-use crate::clock::{self, Backoff};
+use crate::clock::{self, RetryDelay};
 use crate::db::table::wanted_keys;
 use crate::db::transition::promote;
 use crate::db::{Conn, DbConnection, Refusal, Session as ServerSession, prefer_indexes};
@@ -19,44 +19,43 @@ use std::time::{Duration, Instant};
 pub(crate) struct Session {
     context: ProcessContext,
     connection: Option<DbConnection>,
-    backoff: Backoff,
-    /// The action that fails at present: only its success resets the backoff. On
-    /// a full disk, one in two statements succeeds.
+    backoff: RetryDelay,
+    /// The action that fails at present: only its success resets the backoff. On a full disk, one
+    /// in two statements succeeds.
     failing: Option<&'static str>,
     /// When the failure of each action was last reported.
     reported: HashMap<&'static str, Instant>,
-    /// How the last attempt failed, if it did.
+    /// How the last attempt failed, or `None` if it succeeded.
     refusal: Option<Refusal>,
-    /// For each statement, where it is not what the database gives.
+    /// The time limit of each statement, where it differs from the database's.
     limit: Option<Duration>,
-    /// For each statement after a stop.
+    /// The time limit of each statement after a stop was requested.
     haste: Duration,
-    /// Sessions of the server that gave no answer, and may hold locks.
+    /// Sessions of the server that gave no answer, and may still hold locks.
     silent: Vec<ServerSession>,
-    /// The last attempt got no answer: nobody knows what came of it.
+    /// Whether the last attempt got no answer, so that its effect is unknown.
     has_missed: bool,
-    /// From where to look for wanted keys.
+    /// The id after which to look for wanted keys.
     pub(crate) wanted: WantedMark,
     /// When blocked jobs were last promoted.
     promoted_at: Option<Instant>,
 }
 
-/// The time between two promotions of a worker that always finds more to claim.
-/// Mostly the end of a job promotes the next one; but that process may have
-/// died in between.
+/// The time between two promotions of a worker that always finds more to claim. Usually the end of
+/// a job promotes the next one, but its process may have died in between.
 const PROMOTE_EVERY: Duration = Duration::from_millis(50);
 
-/// For each statement once a stop is asked for, also for the one under way.
+/// The time limit of each statement once a stop is requested, including the one under way.
 const HASTE: Duration = Duration::from_secs(3);
 
-/// Between attempts at a database that is away; between reports of it too.
+/// The longest pause between attempts at a database that is away, and between reports of it.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 const SHORTEST_PAUSE: Duration = Duration::from_millis(25);
 
 const REPORT_EVERY: Duration = Duration::from_secs(10);
 
-/// Concurrency keys of one promotion: some milliseconds of work.
+/// The most concurrency keys of one promotion: some milliseconds of work.
 const PROMOTED_KEYS: usize = 100;
 
 impl Session {
@@ -64,7 +63,7 @@ impl Session {
         Session {
             context: context.clone(),
             connection: None,
-            backoff: Backoff::up_to(LONGEST_PAUSE),
+            backoff: RetryDelay::up_to(LONGEST_PAUSE),
             failing: None,
             reported: HashMap::new(),
             refusal: None,
@@ -77,19 +76,19 @@ impl Session {
         }
     }
 
-    /// Gives each statement no more than this.
+    /// Limits the time of each statement.
     pub(crate) fn within(mut self, limit: Duration) -> Self {
         self.limit = Some(limit);
         self
     }
 
-    /// Gives each statement no more than this once a stop is asked for.
+    /// Limits the time of each statement once a stop is requested.
     pub(crate) fn in_haste(mut self, limit: Duration) -> Self {
         self.haste = limit;
         self
     }
 
-    /// Whether the last attempt got no answer.
+    /// Returns whether the last attempt got no answer.
     pub(crate) fn has_missed(&self) -> bool {
         self.has_missed
     }
@@ -98,11 +97,11 @@ impl Session {
         &self.context.subscriber
     }
 
-    /// Does `work`, opening a connection first if there is none. After an
-    /// error the connection is thrown away, whatever the error was: it may
-    /// lead to a server that has become a replica, or be out of step.
+    /// Runs `work`, and opens a connection first if there is none. After any error the connection
+    /// is dropped: it may lead to a server that has become a replica, or be out of step.
     ///
-    /// The error says how long to wait before the next attempt.
+    /// # Errors
+    /// Returns how long to wait before the next attempt.
     pub(crate) fn run<T>(
         &mut self,
         action: &'static str,
@@ -119,7 +118,7 @@ impl Session {
             }
             Err(failure) => {
                 self.record_failure(action, failure);
-                // What was waited for in vain counts as a pause.
+                // The time spent waiting without success counts as a pause.
                 Err(self
                     .backoff
                     .delay()
@@ -129,18 +128,18 @@ impl Session {
         }
     }
 
-    /// How the last attempt failed, if it did.
+    /// Returns how the last attempt failed, if it did.
     pub(crate) fn refusal(&self) -> Option<Refusal> {
         self.refusal
     }
 
-    /// Whether it failed so that another would fail likewise.
+    /// Returns whether the last attempt failed in a way that another attempt would, too.
     pub(crate) fn is_in_trouble(&self) -> bool {
         self.refusal == Some(Refusal::Trouble)
     }
 
-    /// How `work` would be refused now. `None`: it would be accepted. Nothing of
-    /// it is kept.
+    /// Returns how `work` would be refused now, or `None` if it would be accepted. Nothing of it is
+    /// kept.
     pub(crate) fn would_refuse(
         &mut self,
         work: impl FnOnce(&mut Conn<'_>) -> QueryResult<()>,
@@ -159,20 +158,20 @@ impl Session {
         }
     }
 
-    /// Whether the database answers, so that the error of the last attempt was
-    /// its answer to that.
+    /// Returns whether the database answers, so that the error of the last attempt was an answer to
+    /// that attempt.
     pub(crate) fn is_well(&mut self) -> bool {
         !self.has_missed && self.attempt(crate::db::ping).is_ok()
     }
 
-    /// Whether the last promotion is so long ago that another one costs little.
+    /// Returns whether the last promotion is so long ago that another one costs little.
     pub(crate) fn may_promote(&self) -> bool {
         let is_recent = |at: Instant| at.elapsed() < PROMOTE_EVERY;
         !self.promoted_at.is_some_and(is_recent)
     }
 
-    /// Promotes blocked jobs of keys that are wanted. True: there may be more to
-    /// do. If it does not work, somebody else does it, or it is done later.
+    /// Promotes blocked jobs of wanted keys. Returns `true` if there may be more to do. If it
+    /// fails, another process promotes them, or a later call does.
     pub(crate) fn promote(&mut self) -> bool {
         self.promoted_at = Some(clock::instant());
         let look = self.wanted.begin();
@@ -235,8 +234,8 @@ impl Session {
         result.map_err(|_| DbFailure::Transient(no_answer(limit)))
     }
 
-    /// Opens a connection, and ends the sessions that gave no answer: where
-    /// the server itself is not frozen, their locks go with them.
+    /// Opens a connection, and ends the sessions that gave no answer: unless the server itself is
+    /// frozen, this frees their locks.
     fn open(&mut self) -> Result<DbConnection, DbFailure> {
         let mut connection = self.context.connect(Some(Hurry {
             stopping: self.context.stop.flag(),
@@ -253,8 +252,8 @@ impl Session {
         Ok(connection)
     }
 
-    /// Reports that an action fails: at once, then every ten seconds at most,
-    /// whatever goes well in between.
+    /// Reports that an action fails: at once, then every ten seconds at most, even if other actions
+    /// succeed in between.
     pub(crate) fn report(&mut self, action: &'static str, reason: &str) {
         let now = clock::instant();
         let last = self.reported.get(action);
@@ -267,8 +266,8 @@ impl Session {
 }
 
 impl Drop for Session {
-    /// Closing the last connection to a SQLite file writes the log back into
-    /// it. A file that is lost is left as it is.
+    /// Closing the last connection to a SQLite file writes the log back into it. A file that is
+    /// lost is left as it is.
     fn drop(&mut self) {
         if self.context.is_lost() {
             std::mem::forget(self.connection.take());

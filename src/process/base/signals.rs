@@ -1,10 +1,10 @@
-//! SIGTERM and SIGINT: in good order. SIGQUIT, or a second one: now. SIGTSTP:
-//! claim no more; SIGCONT: claim again.
+//! The signals of a program. SIGTERM and SIGINT stop it gracefully; SIGQUIT, or a second SIGTERM or
+//! SIGINT, stops it now. SIGTSTP stops claiming, and SIGCONT starts it again.
 
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::process::base::handle::Handle;
-use crate::process::base::ignored::Ignored;
+use crate::process::base::ignored::IgnoredSignals;
 use crate::process::base::stop::Stop;
 use crate::process::base::{environment, parent, threads};
 use signal_hook::consts::{SIGCONT, SIGQUIT, SIGTSTP};
@@ -14,46 +14,46 @@ use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What the signals of this program have asked for so far.
+/// What the signals of this program have requested so far.
 #[derive(Default)]
-struct Asked {
+struct SignalRequests {
     stop_at: Option<Instant>,
     now: bool,
     quiet: bool,
     told: Vec<Stop>,
 }
 
-static ASKED: Mutex<Option<Asked>> = Mutex::new(None);
+static ASKED: Mutex<Option<SignalRequests>> = Mutex::new(None);
 
-/// A second signal within this time is the first one delivered twice, as
-/// systemd does to a whole control group.
+/// A second signal within this time counts as the first one delivered twice, as systemd delivers it
+/// to a whole control group.
 const SAME: Duration = Duration::from_secs(2);
 
-fn with_asked<T>(work: impl FnOnce(&mut Asked) -> T) -> T {
+fn with_asked<T>(work: impl FnOnce(&mut SignalRequests) -> T) -> T {
     let mut asked = ASKED.lock().unwrap_or_else(PoisonError::into_inner);
     work(asked.get_or_insert_default())
 }
 
-/// Installs the handlers, once a program; to be called before anything is
-/// claimed or started, so that a signal during the start is not lost.
+/// Installs the handlers, once in a program. Call it before anything is claimed or started, so that
+/// a signal during the start is not lost.
 pub(crate) fn install() -> Result<()> {
     static INSTALLED: OnceLock<std::result::Result<(), String>> = OnceLock::new();
     let result = INSTALLED.get_or_init(|| {
-        let ignored = Ignored::lift();
+        let ignored = IgnoredSignals::lift();
         let handled = ctrlc::try_set_handler(terminate);
         ignored.restore();
         handled.map_err(|error| error.to_string())?;
         let mut others =
             Signals::new([SIGQUIT, SIGTSTP, SIGCONT]).map_err(|error| error.to_string())?;
         if parent::begins_quiet() {
-            turn(true);
+            set_quiet(true);
         }
         std::thread::Builder::new()
             .name("windlass-signals".to_owned())
             .spawn(move || {
                 others.forever().for_each(|signal| match signal {
-                    SIGTSTP => turn(true),
-                    SIGCONT => turn(false),
+                    SIGTSTP => set_quiet(true),
+                    SIGCONT => set_quiet(false),
                     _ => quit(),
                 });
             })
@@ -67,7 +67,7 @@ pub(crate) fn install() -> Result<()> {
     })
 }
 
-/// TERM, INT or HUP.
+/// Handles TERM, INT or HUP.
 fn terminate() {
     with_asked(|asked| match asked.stop_at {
         None => {
@@ -90,21 +90,21 @@ fn quit() {
     });
 }
 
-/// Lets everything claim no more, or claim again.
-fn turn(quiet: bool) {
+/// Makes all processes stop claiming, or claim again.
+fn set_quiet(is_quiet: bool) {
     with_asked(|asked| {
-        asked.quiet = quiet;
-        asked.told.iter().for_each(|stop| stop.turn(quiet));
+        asked.quiet = is_quiet;
+        asked.told.iter().for_each(|stop| stop.set_quiet(is_quiet));
     });
 }
 
-/// Whether a worker that starts now is not to claim yet.
+/// Returns whether a worker that starts now must not claim yet.
 pub(crate) fn is_quiet() -> bool {
     with_asked(|asked| asked.quiet)
 }
 
-/// Passes signals on to what the handle holds, those that came before too;
-/// for a supervisor's child, the end of its standard input as well.
+/// Passes signals on to the process of `handle`, including those that came before. A supervisor's
+/// child also stops at the end of its standard input.
 pub(crate) fn forward(handle: &Handle) {
     let stop = handle.stopper();
     with_asked(|asked| {
@@ -113,11 +113,11 @@ pub(crate) fn forward(handle: &Handle) {
         } else if asked.stop_at.is_some() {
             stop.stop();
         }
-        stop.turn(asked.quiet);
+        stop.set_quiet(asked.quiet);
         asked.told.push(stop);
     });
     if parent::is_supervised() {
-        // Ends with the program: a blocked read cannot be called off.
+        // The thread ends with the program, because a blocked read cannot be cancelled.
         let _ = threads::spawn("stdin", || {
             let mut words = [0_u8; 64];
             while let Ok(count) = std::io::stdin().read(&mut words)
@@ -125,8 +125,8 @@ pub(crate) fn forward(handle: &Handle) {
             {
                 for word in &words[..count] {
                     match *word {
-                        environment::QUIET => turn(true),
-                        environment::RESUME => turn(false),
+                        environment::QUIET => set_quiet(true),
+                        environment::RESUME => set_quiet(false),
                         _ => {}
                     }
                 }

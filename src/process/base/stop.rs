@@ -6,21 +6,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Asks loops to stop: in good order, or now. Clones share the signal.
+/// Requests a stop of loops, gracefully or now. Clones share the signal.
 #[derive(Debug, Clone)]
 pub(crate) struct Stop {
-    /// Dropping the sender wakes all who wait, however many and whenever.
+    /// Dropping the sender wakes all waiting threads, however many and whenever.
     sender: Arc<Mutex<Option<Sender<()>>>>,
     receiver: Receiver<()>,
     now: Arc<AtomicBool>,
-    /// For jobs, which only ask.
+    /// For jobs, which only check it.
     flag: Arc<AtomicBool>,
     broken: Arc<AtomicBool>,
     quiet: Arc<AtomicBool>,
-    /// Told when that changes: the loop that claims, and the heartbeat.
+    /// Notified of changes of the quiet mode: the claiming loop, and the heartbeat.
     turned: [(Sender<()>, Receiver<()>); 2],
     recycled: Arc<AtomicBool>,
-    /// When it was asked for: in good order, and now.
+    /// When the stop was requested: gracefully, and now.
     asked: Arc<[OnceLock<Instant>; 2]>,
 }
 
@@ -40,20 +40,19 @@ impl Stop {
         }
     }
 
-    /// Nothing more is claimed until [`resume`](Self::resume); all else goes
-    /// on.
+    /// Stops claiming until [`resume`](Self::resume); everything else continues.
     pub(crate) fn quiet(&self) {
-        self.turn(true);
+        self.set_quiet(true);
     }
 
     pub(crate) fn resume(&self) {
-        self.turn(false);
+        self.set_quiet(false);
     }
 
-    pub(crate) fn turn(&self, quiet: bool) {
-        if self.quiet.swap(quiet, Ordering::Relaxed) != quiet {
+    pub(crate) fn set_quiet(&self, is_quiet: bool) {
+        if self.quiet.swap(is_quiet, Ordering::Relaxed) != is_quiet {
             for (sender, _) in &self.turned {
-                // Full: it is known that something changed.
+                // A full channel means that a change is already signalled.
                 let _ = sender.try_send(());
             }
         }
@@ -63,17 +62,17 @@ impl Stop {
         self.quiet.load(Ordering::Relaxed)
     }
 
-    /// For `select!`, by one thread: it became quiet, or no longer is.
+    /// Returns a channel for `select!` in one thread, signalled when the quiet mode changes.
     pub(crate) fn turned(&self) -> &Receiver<()> {
         &self.turned[0].1
     }
 
-    /// The same, for the heartbeat.
+    /// Returns the same for the heartbeat.
     pub(crate) fn turned_for_heartbeat(&self) -> &Receiver<()> {
         &self.turned[1].1
     }
 
-    /// In good order, to make room for a new process.
+    /// Stops gracefully, because a new process replaces this one.
     pub(crate) fn recycle(&self) {
         self.recycled.store(true, Ordering::Relaxed);
         self.stop();
@@ -83,7 +82,7 @@ impl Stop {
         self.recycled.load(Ordering::Relaxed)
     }
 
-    /// In good order. Asking twice is asking once.
+    /// Stops gracefully. A second call has no effect.
     pub(crate) fn stop(&self) {
         self.asked[0].get_or_init(clock::instant);
         self.flag.store(true, Ordering::Relaxed);
@@ -91,14 +90,14 @@ impl Stop {
         *sender = None;
     }
 
-    /// Without waiting for what runs.
+    /// Stops without waiting for running jobs.
     pub(crate) fn stop_now(&self) {
         self.asked[1].get_or_init(clock::instant);
         self.now.store(true, Ordering::Relaxed);
         self.stop();
     }
 
-    /// In good order, because a thread of the framework panicked.
+    /// Stops gracefully, because a thread of the framework panicked.
     pub(crate) fn break_down(&self) {
         self.broken.store(true, Ordering::Relaxed);
         self.stop();
@@ -116,22 +115,22 @@ impl Stop {
         self.now.load(Ordering::Relaxed)
     }
 
-    /// When it was asked for, if it was.
+    /// Returns when a stop was requested, if it was.
     pub(crate) fn asked_at(&self) -> Option<Instant> {
         self.asked[0].get().copied()
     }
 
-    /// When it was asked for without waiting, if it was.
+    /// Returns when an immediate stop was requested, if it was.
     pub(crate) fn asked_now_at(&self) -> Option<Instant> {
         self.asked[1].get().copied()
     }
 
-    /// Waits for the signal. False: the time was up first.
+    /// Waits for the signal. Returns `false` if `timeout` passed first.
     pub(crate) fn wait(&self, timeout: Duration) -> bool {
         self.receiver.recv_timeout(timeout) == Err(RecvTimeoutError::Disconnected)
     }
 
-    /// For `select!`: disconnected when stopped.
+    /// Returns a channel for `select!` that is disconnected by the stop.
     pub(crate) fn channel(&self) -> &Receiver<()> {
         &self.receiver
     }

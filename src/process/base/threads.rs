@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Starts `windlass-<name>`.
+/// Starts a thread with the name `windlass-<name>`.
 pub(crate) fn spawn<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
@@ -19,8 +19,8 @@ pub(crate) fn spawn<T: Send + 'static>(
         .map_err(refused)
 }
 
-/// Like [`spawn`], for a thread without which the process is only half alive:
-/// when it panics, the process stops in good order and says so at its end.
+/// Starts a thread without which the process is only half alive: when it panics, the process stops
+/// gracefully and reports the panic at its end.
 pub(crate) fn spawn_vital(
     name: &str,
     stop: &Stop,
@@ -33,7 +33,7 @@ pub(crate) fn spawn_vital(
     })
 }
 
-/// Does the work of such a thread. `None`: it panicked.
+/// Runs the work of such a thread. Returns `None` if it panicked.
 pub(crate) fn guard<T>(thread: &str, stop: &Stop, work: impl FnOnce() -> T) -> Option<T> {
     let result = catch_unwind(AssertUnwindSafe(work)).ok();
     if result.is_none() {
@@ -56,16 +56,16 @@ pub(crate) fn join(handle: JoinHandle<()>) {
     let _ = handle.join();
 }
 
-/// Waits for threads to end, so long at most. False: some go on, and end when
-/// what they wait for does.
+/// Waits up to `patience` for threads to end. Returns `false` if some continue; they end when what
+/// they wait for does.
 pub(crate) fn join_within(mut handles: Vec<JoinHandle<()>>, patience: Duration) -> bool {
     let deadline = clock::deadline(patience);
     join_until(&mut handles, deadline, &Stop::new(), || false)
 }
 
-/// Waits for threads to end, until the deadline, `give_up`, or `is_vain`; those
-/// that still run are left in `handles`. The standard library has no join with
-/// a deadline; a look every few milliseconds, only while stopping, does.
+/// Waits for threads to end, until the deadline, `give_up`, or `is_vain`; those that still run stay
+/// in `handles`. The standard library has no join with a deadline, so this checks every few
+/// milliseconds, only while stopping.
 pub(crate) fn join_until(
     handles: &mut Vec<JoinHandle<()>>,
     deadline: Instant,

@@ -1,75 +1,74 @@
-//! From where a loop looks for wanted keys: not from the beginning each time,
-//! past all that were taken and that a long transaction keeps in the index.
+//! Where a loop starts to look for wanted keys. Looking from the beginning each time would pass all
+//! deleted ones that a long transaction keeps in the index.
 
 use crate::clock;
 use crate::db::table::wanted_keys::BEGINNING;
 use std::time::{Duration, Instant};
 
-/// How far the wanted keys were looked through. As long as a look from the
-/// beginning is cheap, each one begins there.
+/// How far the wanted keys were searched. While a search from the beginning is cheap, each one
+/// starts there.
 ///
-/// Ids may be committed out of their order. So the mark is an id that was the
-/// last one some time ago, and what is committed even later waits for the next
-/// look from the beginning.
+/// Ids may be committed out of order. So the mark is an id that was the last one some time ago, and
+/// a key that is committed even later waits for the next search from the beginning.
 #[derive(Debug, Default)]
 pub(crate) struct WantedMark {
     after: i64,
-    /// The last id that was given out, and when that was asked.
+    /// The last id that was given out, and when that was read.
     last: Option<(i64, Instant)>,
-    /// When the next look from the beginning is due, where not each is one.
+    /// When the next search from the beginning is due, if not each search starts there.
     again_at: Option<Instant>,
-    /// When a claim was last taken for a sign that such looks take long.
+    /// When a slow claim was last taken as a sign that such searches take long.
     suspected_at: Option<Instant>,
     is_suspect: bool,
-    /// A claim has passed over keys since the last look from the beginning.
+    /// Whether a claim has passed over keys since the last search from the beginning.
     has_passed: bool,
 }
 
-/// A look for wanted keys.
+/// A search for wanted keys.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Look {
-    /// The id after which it begins.
+pub(crate) struct KeySearch {
+    /// The id after which it starts.
     pub(crate) after: i64,
     is_from_beginning: bool,
     is_time_to_ask: bool,
 }
 
-/// A look from the beginning that takes longer has much to pass that was taken
-/// and not yet cleared away.
-const DEAR: Duration = Duration::from_millis(5);
+/// A search from the beginning that takes longer passes many deleted keys that are not yet cleared
+/// away.
+const SLOW: Duration = Duration::from_millis(5);
 
-/// A claim that takes longer is a reason to measure such a look by itself.
+/// A claim that takes longer is a reason to measure a search from the beginning by itself.
 const SLOW_CLAIM: Duration = Duration::from_millis(10);
 
-/// The age of the mark at least, and the time between two looks from the
-/// beginning, unless these take so long that it is [`SHARE`] times that.
+/// The least age of the mark, and the time between two searches from the beginning, unless these
+/// take so long that [`SHARE`] times their duration is longer.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 const SHARE: u32 = 10;
 
-impl Look {
-    /// Whether the last id is to be asked for after a look that took so long.
+impl KeySearch {
+    /// Returns whether to read the last id after a search that took `looked`.
     pub(crate) fn asks_after(&self, looked: Duration) -> bool {
-        self.is_time_to_ask || (self.is_from_beginning && looked > DEAR)
+        self.is_time_to_ask || (self.is_from_beginning && looked > SLOW)
     }
 }
 
 impl WantedMark {
-    /// A claim looks for wanted keys, after the id that this returns.
+    /// Returns the id after which a claim looks for wanted keys.
     pub(crate) fn claim(&mut self) -> i64 {
         self.has_passed = self.after > BEGINNING;
         self.after
     }
 
-    /// For how long the keys that a claim has passed over may wait. `None`: it
-    /// has passed over none.
+    /// Returns how long the keys that a claim has passed over may wait, or `None` if it has passed
+    /// over none.
     pub(crate) fn patience(&self) -> Option<Duration> {
         let again_at = self.again_at.filter(|_| self.has_passed)?;
         Some(again_at.saturating_duration_since(clock::instant()))
     }
 
-    /// Whether a promotion is to look from the beginning, or to move the mark,
-    /// although no key was seen to be wanted.
+    /// Returns whether a promotion should search from the beginning, or move the mark, although no
+    /// key was seen to be wanted.
     pub(crate) fn is_due(&self) -> bool {
         self.is_suspect || self.is_time()
     }
@@ -83,7 +82,7 @@ impl WantedMark {
         asked_at.is_some_and(|at| at.elapsed() >= INTERVAL)
     }
 
-    /// Notes how long a claim took, which looked after the mark as well.
+    /// Notes how long a claim took, which also searched after the mark.
     pub(crate) fn suspect(&mut self, took: Duration) {
         let is_recent = |at: Instant| at.elapsed() < INTERVAL;
         if took > SLOW_CLAIM && self.last.is_none() && !self.suspected_at.is_some_and(is_recent) {
@@ -92,22 +91,28 @@ impl WantedMark {
         }
     }
 
-    /// A promotion looks.
-    pub(crate) fn begin(&self) -> Look {
+    /// Starts the search of a promotion.
+    pub(crate) fn begin(&self) -> KeySearch {
         let is_due = self.again_at.is_none_or(|at| at <= clock::instant());
-        Look {
+        KeySearch {
             after: if is_due { BEGINNING } else { self.after },
             is_from_beginning: is_due,
             is_time_to_ask: self.is_time_to_ask(),
         }
     }
 
-    /// Notes how long a look took, and the last id, if that was asked for. One
-    /// that found a full batch may have left some where it began.
-    pub(crate) fn end(&mut self, look: Look, looked: Duration, is_full: bool, last: Option<i64>) {
+    /// Notes how long a search took, and the last id, if that was read. A search that found a full
+    /// batch may have left some keys where it started.
+    pub(crate) fn end(
+        &mut self,
+        look: KeySearch,
+        looked: Duration,
+        is_full: bool,
+        last: Option<i64>,
+    ) {
         self.is_suspect = false;
         self.has_passed &= !look.is_from_beginning;
-        if look.is_from_beginning && looked <= DEAR {
+        if look.is_from_beginning && looked <= SLOW {
             if !is_full {
                 *self = WantedMark {
                     suspected_at: self.suspected_at,
@@ -124,14 +129,13 @@ impl WantedMark {
         }
     }
 
-    /// The mark moves to what was the last id when that was asked for before,
-    /// some time ago.
+    /// Moves the mark to the id that was the last one when it was read some time ago.
     fn move_on(&mut self, last: i64) {
         let now = clock::instant();
         match self.last {
             Some((_, at)) if now - at < INTERVAL => {}
             before => {
-                // The ids begin anew where the table was made anew.
+                // The ids start again after the table was created again.
                 let before = before.map_or(BEGINNING, |(id, _)| id);
                 self.after = before.min(last);
                 self.last = Some((last, now));
@@ -146,7 +150,7 @@ mod tests {
 
     const LONG: Duration = Duration::from_millis(6);
 
-    /// A look that took so long, when `last` was the last id.
+    /// Ends a search that took `took`, when `last` was the last id.
     fn look(mark: &mut WantedMark, took: Duration, last: i64) -> i64 {
         let look = mark.begin();
         let last = look.asks_after(took).then_some(last);
@@ -154,7 +158,7 @@ mod tests {
         look.after
     }
 
-    /// As if more than the longest pause had gone by since the last look.
+    /// Pretends that more than the longest pause has passed since the last search.
     fn age(mark: &mut WantedMark) {
         mark.again_at = mark.again_at.map(|_| clock::instant());
         mark.last = mark.last.map(|(id, at)| (id, at - INTERVAL));

@@ -9,7 +9,7 @@ use crate::event::events::Event;
 use crate::event::hooks::Hooks;
 use crate::event::subscriber::Subscriber;
 use crate::process::base::context::ProcessContext;
-use crate::process::base::handle::{Ending, Handle, Stopped};
+use crate::process::base::handle::{Handle, ProcessEnd, Stopped};
 use crate::process::base::heartbeat::Heartbeat;
 use crate::process::base::registration::Identity;
 use crate::process::base::service::{self, RunningLoop, Service, ServiceSettings};
@@ -18,26 +18,26 @@ use crate::process::base::stop::Stop;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Concurrency keys that are looked at in a turn.
+/// How many concurrency keys a turn checks.
 const SWEPT_KEYS: usize = 200;
 
-/// Jobs that wait for another that are looked at in a turn.
+/// How many jobs that wait for another a turn checks.
 const SWEPT_JOBS: usize = 2_000;
 
 /// How far the walks have come that take a stretch in each turn.
 struct Walks {
-    /// The last concurrency key with blocked jobs that was looked at.
+    /// The last concurrency key with blocked jobs that was checked.
     key: String,
-    /// The last job that waits for another.
+    /// The last job that was checked of those that wait for another.
     waiting: Mark,
 }
 
-/// The first pause after a turn that could not move all that is due, because
-/// other transactions have locked it. It doubles with each such turn.
+/// The first pause after a turn that could not move everything that is due, because other
+/// transactions have locked it. It doubles with each such turn.
 const AFTER_LOCKED: Duration = Duration::from_millis(50);
 
-/// Moves jobs whose time has come to the ready ones, in batches. Any number
-/// may run at once, on any host.
+/// Makes due scheduled jobs ready, in batches. Any number of dispatchers may run at once, on any
+/// host.
 #[derive(Debug, Clone)]
 #[must_use = "a dispatcher does nothing until `run` or `start`"]
 pub struct Dispatcher {
@@ -47,7 +47,7 @@ pub struct Dispatcher {
 }
 
 impl Dispatcher {
-    /// A dispatcher of batches of 500.
+    /// Creates a dispatcher with batches of 500.
     pub fn new(database: &Database) -> Self {
         Dispatcher {
             service: ServiceSettings::new(database),
@@ -56,38 +56,38 @@ impl Dispatcher {
         }
     }
 
-    /// How many executions a transaction moves at most. Default: 500.
+    /// Sets how many executions a transaction moves at most. Default: 500.
     pub fn batch_size(mut self, jobs: usize) -> Self {
         self.batch_size = jobs;
         self
     }
 
-    /// The longest time between two looks; it looks earlier when it knows of
-    /// an earlier due time. Default: 1 s.
+    /// Sets the longest time between two looks. The dispatcher looks earlier when an earlier due
+    /// time is known. Default: 1 s.
     pub fn polling_interval(mut self, interval: Duration) -> Self {
         self.polling_interval = interval;
         self
     }
 
-    /// How often to beat. Default: 10 s.
+    /// Sets how often the dispatcher sends a heartbeat. Default: 10 s.
     pub fn heartbeat_interval(mut self, interval: Duration) -> Self {
         self.service.heartbeat.interval = interval;
         self
     }
 
-    /// After how long without a heartbeat it is taken for dead. Default: 60 s.
+    /// Sets after how long without a heartbeat it is treated as dead. Default: 60 s.
     pub fn alive_threshold(mut self, threshold: Duration) -> Self {
         self.service.heartbeat.threshold = threshold;
         self
     }
 
-    /// What to do when it starts, stops and ends.
+    /// Sets the hooks to call when the dispatcher starts, stops and ends.
     pub fn hooks(mut self, hooks: Hooks) -> Self {
         self.service.hooks = hooks;
         self
     }
 
-    /// Who hears of events.
+    /// Sets the subscriber that receives the dispatcher's events.
     pub fn subscriber(mut self, subscriber: Subscriber) -> Self {
         self.service.subscriber = subscriber;
         self
@@ -104,7 +104,7 @@ impl Dispatcher {
     /// Starts dispatching on a thread of this program.
     ///
     /// # Errors
-    /// When the settings are impossible, or the tables missing or too old.
+    /// Returns an error if the settings are impossible, or the tables are missing or too old.
     pub fn start(self) -> Result<Handle> {
         service::start(self)
     }
@@ -123,7 +123,7 @@ impl Dispatcher {
         }
     }
 
-    /// One batch; how long to wait for the next.
+    /// Dispatches one batch, and returns how long to wait for the next.
     fn turn(
         &self,
         session: &mut Session,
@@ -140,7 +140,7 @@ impl Dispatcher {
             session.promote();
             return Ok(Duration::ZERO);
         }
-        // Those that an end has not seen because they were not committed yet.
+        // Jobs that the end of another job did not find because they were not committed yet.
         let (reached, _) = session.run("look for jobs whose turn has come", |conn| {
             unblock::sweep(conn, walks.waiting, SWEPT_JOBS)
         })?;
@@ -149,13 +149,13 @@ impl Dispatcher {
         self.sweep(session, &mut walks.key)?;
         let next = session.run("look for due jobs", scheduled::next_due)?;
         let pause = match next {
-            // What is due was passed over: it is locked.
+            // Due executions were skipped because they are locked.
             Some(Duration::ZERO) if count == 0 => {
                 let pause = *locked;
                 *locked = pause.saturating_mul(2).min(self.polling_interval);
                 pause
             }
-            // A little past the due time, so as not to come just before it.
+            // A little after the due time, so that the look does not come just before it.
             Some(next) => {
                 *locked = AFTER_LOCKED;
                 next + Duration::from_millis(2)
@@ -165,8 +165,8 @@ impl Dispatcher {
         Ok(pause.min(self.polling_interval))
     }
 
-    /// One stretch of a walk over the concurrency keys with blocked jobs, for
-    /// slots that came free without anybody's saying so.
+    /// Walks one stretch over the concurrency keys with blocked jobs, for slots that became free
+    /// without a signal.
     fn sweep(&self, session: &mut Session, walk: &mut String) -> Result<(), Duration> {
         let stretch = session.run("look for free slots", |conn| {
             semaphores::sweep(conn, walk, SWEPT_KEYS)
@@ -226,7 +226,7 @@ impl Service for Dispatcher {
         })
     }
 
-    fn work(running: RunningLoop, stop: &Stop) -> Ending {
+    fn work(running: RunningLoop, stop: &Stop) -> ProcessEnd {
         running.work::<Self>(stop)
     }
 }

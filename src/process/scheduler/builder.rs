@@ -6,12 +6,12 @@ use crate::error::{Error, Result};
 use crate::event::hooks::Hooks;
 use crate::event::subscriber::Subscriber;
 use crate::process::base::context::ProcessContext;
-use crate::process::base::handle::{Ending, Handle, Stopped};
+use crate::process::base::handle::{Handle, ProcessEnd, Stopped};
 use crate::process::base::heartbeat::Heartbeat;
 use crate::process::base::registration::Identity;
 use crate::process::base::service::{self, RunningLoop, Service, ServiceSettings};
 use crate::process::base::stop::Stop;
-use crate::process::scheduler::run::{RunningScheduler, Settings};
+use crate::process::scheduler::run::{RunningScheduler, SchedulerSetup};
 use crate::recurring::schedule::time_zone;
 use crate::recurring::task::RecurringTask;
 use chrono_tz::Tz;
@@ -19,9 +19,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Fires the ticks of recurring tasks: of those it is given, and of all that
-/// were scheduled at run time. Any number may run at once, on any host: each
-/// tick is fired once, by whichever comes first.
+/// Fires the ticks of recurring tasks: of those it declares, and of all that were scheduled at run
+/// time.
+///
+/// Any number of schedulers may run at once, on any host; each tick is fired once, by the first
+/// scheduler that reaches it.
 ///
 /// ```no_run
 /// # use serde::{Deserialize, Serialize};
@@ -53,7 +55,7 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// A scheduler of the tasks that were scheduled at run time.
+    /// Creates a scheduler for the tasks that were scheduled at run time.
     pub fn new(database: &Database) -> Self {
         Scheduler {
             service: ServiceSettings::new(database),
@@ -65,9 +67,8 @@ impl Scheduler {
         }
     }
 
-    /// Declares a task. It is fired by the schedulers that declare it, and by
-    /// no other: what a new version of a program does not have any more ends
-    /// with the last process of the old one.
+    /// Declares a task. Only the schedulers that declare a task fire it. So a task that a new
+    /// version of a program no longer declares ends with the last process of the old version.
     pub fn task(mut self, task: RecurringTask) -> Self {
         self.tasks.push(task);
         self
@@ -79,65 +80,64 @@ impl Scheduler {
         self
     }
 
-    /// The time zone of declared tasks that have none of their own. Default:
-    /// UTC.
+    /// Sets the time zone of declared tasks that have none of their own. Default: UTC.
     ///
     /// # Errors
-    /// When there is no time zone of this name.
+    /// Returns an error if there is no time zone of this name.
     pub fn time_zone(mut self, name: &str) -> Result<Self> {
         self.zone = time_zone(name)?;
         Ok(self)
     }
 
-    /// The same, of a zone that is known.
+    /// Sets the time zone as [`time_zone`](Self::time_zone) does, to a known zone.
     #[cfg(feature = "config")]
     pub(crate) fn in_zone(mut self, zone: Tz) -> Self {
         self.zone = zone;
         self
     }
 
-    /// Where versions of a program run side by side that declare a task in
-    /// different ways, the one with the highest number says how it is. Among
-    /// equal ones it is the one that was started last. Default: 0.
+    /// Sets the number of this version of the declarations. If versions of a program that declare a
+    /// task differently run at the same time, the highest number applies; among equal numbers, the
+    /// scheduler that was started last. Default: 0.
     pub fn revision(mut self, number: u32) -> Self {
         self.revision = number;
         self
     }
 
-    /// How late a tick may be without having been missed: so late, every tick
-    /// is still fired. Default: 10 s.
+    /// Sets how late a tick may be fired before it counts as missed. Ticks within this time are all
+    /// fired. Default: 10 s.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
     }
 
-    /// The longest time between two looks, and so how late a task that is
-    /// scheduled at run time may be noticed; it looks earlier when it knows of
-    /// an earlier tick. Default: 1 s.
+    /// Sets the longest time between two looks, and so how late a task that is scheduled at run
+    /// time may be noticed. The scheduler looks earlier when an earlier tick is known. Default: 1
+    /// s.
     pub fn polling_interval(mut self, interval: Duration) -> Self {
         self.polling_interval = interval;
         self
     }
 
-    /// How often to beat. Default: 10 s.
+    /// Sets how often the scheduler sends a heartbeat. Default: 10 s.
     pub fn heartbeat_interval(mut self, interval: Duration) -> Self {
         self.service.heartbeat.interval = interval;
         self
     }
 
-    /// After how long without a heartbeat it is taken for dead. Default: 60 s.
+    /// Sets after how long without a heartbeat it is treated as dead. Default: 60 s.
     pub fn alive_threshold(mut self, threshold: Duration) -> Self {
         self.service.heartbeat.threshold = threshold;
         self
     }
 
-    /// What to do when it starts, stops and ends.
+    /// Sets the hooks to call when the scheduler starts, stops and ends.
     pub fn hooks(mut self, hooks: Hooks) -> Self {
         self.service.hooks = hooks;
         self
     }
 
-    /// Who hears of events.
+    /// Sets the subscriber that receives the scheduler's events.
     pub fn subscriber(mut self, subscriber: Subscriber) -> Self {
         self.service.subscriber = subscriber;
         self
@@ -154,14 +154,14 @@ impl Scheduler {
     /// Starts scheduling on a thread of this program.
     ///
     /// # Errors
-    /// When the settings are impossible, two tasks have one key, a limit of a
+    /// Returns an error if the settings are impossible, two tasks have the same key, a limit of a
     /// task's jobs is broken, or the tables are missing or too old.
     pub fn start(self) -> Result<Handle> {
         service::start(self)
     }
 
-    fn run_settings(&self) -> Settings<'_> {
-        Settings {
+    fn run_settings(&self) -> SchedulerSetup<'_> {
+        SchedulerSetup {
             tasks: &self.tasks,
             zone: self.zone,
             grace: self.grace,
@@ -169,7 +169,7 @@ impl Scheduler {
         }
     }
 
-    /// What is stored of the tasks, once nothing is wrong with them.
+    /// Returns the rows of the declared tasks, after checking these.
     fn declarations(&self) -> Result<Vec<Definition>> {
         if self.polling_interval.is_zero() {
             return Err(Error::Settings(
@@ -198,7 +198,7 @@ impl Scheduler {
 impl Service for Scheduler {
     const KIND: &'static str = "Scheduler";
     const NAME: &'static str = "scheduler";
-    /// What is stored of the tasks.
+    /// The rows of the declared tasks.
     type Checked = Vec<Definition>;
     type Running = RunningLoop;
 
@@ -241,7 +241,7 @@ impl Service for Scheduler {
         })
     }
 
-    fn work(running: RunningLoop, stop: &Stop) -> Ending {
+    fn work(running: RunningLoop, stop: &Stop) -> ProcessEnd {
         running.work::<Self>(stop)
     }
 }

@@ -1,4 +1,4 @@
-//! A scheduler at work: it declares its tasks and fires their ticks.
+//! A running scheduler: it declares its tasks and fires their ticks.
 
 use crate::db::transition::schedule;
 
@@ -20,46 +20,46 @@ use chrono_tz::Tz;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// How often a scheduler says again which tasks it has.
+/// How often a scheduler declares its tasks again.
 const DECLARE_EVERY: Duration = Duration::from_secs(3600);
 
-/// For how long a declared task is kept that no scheduler has any more.
+/// How long a declared task is kept that no scheduler declares any more.
 const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// What a [`Scheduler`](crate::Scheduler) is set to.
+/// The settings of a [`Scheduler`](crate::Scheduler).
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Settings<'a> {
+pub(crate) struct SchedulerSetup<'a> {
     pub(crate) tasks: &'a [RecurringTask],
     pub(crate) zone: Tz,
     pub(crate) grace: Duration,
     pub(crate) polling_interval: Duration,
 }
 
-/// A scheduler at work.
+/// A running scheduler.
 pub(crate) struct RunningScheduler<'a> {
-    settings: Settings<'a>,
+    settings: SchedulerSetup<'a>,
     declarations: Vec<Definition>,
     session: Session,
     /// The keys of the tasks that it has declared, as JSON, and since when.
     declared: Option<(String, Instant)>,
-    /// What could not be read, by task and version: it is told once.
+    /// The tasks that could not be read, by id, with their version: each is reported once.
     unreadable: HashMap<i64, i64>,
 }
 
-/// What a look at one task came to.
+/// The result of a look at one task.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Look {
-    /// Its ticks up to now are dealt with, or wait.
+enum FireProgress {
+    /// Its ticks up to now are fired, skipped, or waiting.
     Done,
-    /// Some are left for another transaction.
+    /// Some ticks are left for another transaction.
     Partly,
-    /// Somebody else is at it.
+    /// Another scheduler has locked it.
     Taken,
 }
 
 impl<'a> RunningScheduler<'a> {
     pub(crate) fn new(
-        settings: Settings<'a>,
+        settings: SchedulerSetup<'a>,
         declarations: Vec<Definition>,
         context: &ProcessContext,
     ) -> Self {
@@ -72,7 +72,7 @@ impl<'a> RunningScheduler<'a> {
         }
     }
 
-    /// Fires what is due until it is stopped.
+    /// Fires due ticks until it is stopped.
     pub(crate) fn run(&mut self, stop: &Stop) {
         while !stop.is_stopped() {
             let pause = match self.turn(stop) {
@@ -82,16 +82,16 @@ impl<'a> RunningScheduler<'a> {
         }
     }
 
-    /// Fires what is due; how long to wait for the next.
+    /// Fires due ticks, and returns how long to wait for the next.
     fn turn(&mut self, stop: &Stop) -> Result<Duration, Duration> {
         let declared = self.declare()?;
-        // What becomes due from here on may be met below, and may not.
+        // Ticks that become due from here on may or may not be found below.
         let since = self
             .session
             .run("read the database's clock", recurring_tasks::now)?;
         let mut longest = self.settings.polling_interval;
         let mut after = Some(0);
-        // All pages: no task may stand in the way of those behind it.
+        // All pages are read: no task may block the tasks behind it.
         while let Some(last) = after {
             let due = self.session.run("look for due recurring tasks", |conn| {
                 recurring_tasks::due(conn, &declared, last)
@@ -101,9 +101,9 @@ impl<'a> RunningScheduler<'a> {
                     return Ok(Duration::ZERO);
                 }
                 longest = match self.look_at(task)? {
-                    Look::Done => longest,
-                    Look::Partly => Duration::ZERO,
-                    Look::Taken => longest.min(Duration::from_millis(100)),
+                    FireProgress::Done => longest,
+                    FireProgress::Partly => Duration::ZERO,
+                    FireProgress::Taken => longest.min(Duration::from_millis(100)),
                 };
             }
             after = due
@@ -116,14 +116,14 @@ impl<'a> RunningScheduler<'a> {
             .run("look for the next recurring task", |conn| {
                 recurring_tasks::next_tick(conn, &declared, since)
             })?;
-        // A little past the tick, so as not to come just before it.
+        // A little after the tick, so that the look does not come just before it.
         Ok(next.map_or(longest, |next| {
             (next + Duration::from_millis(2)).min(longest)
         }))
     }
 
-    /// Says which tasks this program has, at the start and then every hour,
-    /// and returns the keys of those that are this scheduler's to fire.
+    /// Declares the tasks of this program, at the start and then every hour, and returns the keys
+    /// of those that this scheduler fires.
     fn declare(&mut self) -> Result<String, Duration> {
         let now = clock::instant();
         if let Some((keys, since)) = &self.declared
@@ -142,7 +142,7 @@ impl<'a> RunningScheduler<'a> {
                 refused => self.settings_error(&refusal(task.key(), refused)),
             }
         }
-        self.session.run("forget what nobody declares", |conn| {
+        self.session.run("delete undeclared tasks", |conn| {
             recurring_tasks::forget(conn, KEPT)
         })?;
         let keys = serde_json::json!(keys).to_string();
@@ -156,9 +156,9 @@ impl<'a> RunningScheduler<'a> {
         });
     }
 
-    fn look_at(&mut self, task: &Row) -> Result<Look, Duration> {
+    fn look_at(&mut self, task: &Row) -> Result<FireProgress, Duration> {
         let Some(firing) = self.read(task) else {
-            return Ok(Look::Done);
+            return Ok(FireProgress::Done);
         };
         let fired = self.session.run("fire a recurring task", |conn| {
             fire::fire(
@@ -172,17 +172,17 @@ impl<'a> RunningScheduler<'a> {
             )
         })?;
         let Some(fired) = fired else {
-            return Ok(Look::Taken);
+            return Ok(FireProgress::Taken);
         };
         self.tell(task, &firing, &fired);
         Ok(match firing.next_run_at <= task.now {
-            true => Look::Partly,
-            false => Look::Done,
+            true => FireProgress::Partly,
+            false => FireProgress::Done,
         })
     }
 
-    /// Which ticks of the task to fire, with their jobs. `None`: somebody has
-    /// written what cannot be read; the other tasks go on.
+    /// Returns which ticks of the task to fire, with their jobs, or `None` if its row cannot be
+    /// read; the other tasks continue.
     fn read(&mut self, task: &Row) -> Option<Ticks> {
         match Ticks::of(task, self.settings.grace) {
             Ok(ticks) => ticks,
@@ -220,7 +220,7 @@ impl<'a> RunningScheduler<'a> {
     }
 }
 
-/// The ticks of a task that are to be fired now.
+/// The ticks of a task to fire now.
 struct Ticks {
     ticks: Vec<(chrono::NaiveDateTime, crate::db::model::new_row::NewRow)>,
     next_run_at: chrono::NaiveDateTime,

@@ -6,7 +6,7 @@ use crate::event::hooks::Hooks;
 use crate::event::subscriber::Subscriber;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::exit_codes::KILL_GRACE;
-use crate::process::base::handle::{Bounds, Ending, Handle, Stopped};
+use crate::process::base::handle::{Bounds, Handle, ProcessEnd, Stopped};
 use crate::process::base::heartbeat::Heartbeat;
 use crate::process::base::heartbeat_guard::HeartbeatGuard;
 use crate::process::base::registration::Identity;
@@ -18,7 +18,7 @@ use crate::process::scheduler::builder::Scheduler;
 use crate::process::supervisor::children::Child;
 use crate::process::supervisor::pidfile::Pidfile;
 use crate::process::supervisor::retention::RetentionTask;
-use crate::process::supervisor::run::{RunningSupervisor, Settings};
+use crate::process::supervisor::run::{RunningSupervisor, SupervisorSetup};
 use crate::process::worker::builder::Worker;
 use crate::retention::Retention;
 use std::path::PathBuf;
@@ -26,9 +26,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Runs child programs, dispatchers, schedulers and workers, and prunes dead
-/// processes: a child at once, any other after the alive threshold. Any number
-/// of supervisors may run, on any host.
+/// Runs child programs, dispatchers, schedulers and workers, and prunes dead processes: a child at
+/// once, any other after the alive threshold. Any number of supervisors may run, on any host.
 ///
 /// ```no_run
 /// # use windlass::{Child, Database, Dispatcher, Supervisor};
@@ -53,11 +52,11 @@ pub struct Supervisor {
     pidfile: Option<PathBuf>,
 }
 
-/// For a statement under way at the end.
+/// The time for a statement that is under way at the end.
 const A_STATEMENT: Duration = Duration::from_secs(3);
 
 impl Supervisor {
-    /// A supervisor that only prunes dead processes and clears what is old.
+    /// Creates a supervisor that only prunes dead processes and clears old rows.
     pub fn new(database: &Database) -> Self {
         Supervisor {
             service: ServiceSettings::new(database),
@@ -95,61 +94,60 @@ impl Supervisor {
         self
     }
 
-    /// How often to beat. Default: 10 s.
+    /// Sets how often the supervisor sends a heartbeat. Default: 10 s.
     pub fn heartbeat_interval(mut self, interval: Duration) -> Self {
         self.service.heartbeat.interval = interval;
         self
     }
 
-    /// After how long without a heartbeat a process is taken for dead. The
-    /// processes must beat at least three times in it. Default: 60 s.
+    /// Sets after how long without a heartbeat a process is treated as dead. The processes must
+    /// send at least three heartbeats in this time. Default: 60 s.
     pub fn alive_threshold(mut self, threshold: Duration) -> Self {
         self.service.heartbeat.threshold = threshold;
         self
     }
 
-    /// How long children may take to stop; theirs should be as long.
+    /// Sets how long children may take to stop; their own shutdown timeout should be equal.
     /// Default: 25 s.
     pub fn shutdown_timeout(mut self, timeout: Duration) -> Self {
         self.shutdown_timeout = timeout;
         self
     }
 
-    /// How long jobs that have ended are kept. Default: finished ones for a
-    /// day, failed ones for ever.
+    /// Sets how long the rows of ended jobs are kept. Default: finished jobs for a day, failed jobs
+    /// permanently.
     pub fn retention(mut self, retention: Retention) -> Self {
         self.retention = retention;
         self
     }
 
-    /// A file that the supervisor holds for as long as it runs, with its
-    /// process id: a second one with the same file refuses to start. One that
-    /// was left behind does no harm. Default: none.
+    /// Sets a file that the supervisor locks while it runs, with its process id in it. A second
+    /// supervisor with the same file refuses to start. A file that was left behind does no harm.
+    /// Default: none.
     pub fn pidfile(mut self, path: impl Into<PathBuf>) -> Self {
         self.pidfile = Some(path.into());
         self
     }
 
-    /// What to do when it starts, stops and ends.
+    /// Sets the hooks to call when the supervisor starts, stops and ends.
     pub fn hooks(mut self, hooks: Hooks) -> Self {
         self.service.hooks = hooks;
         self
     }
 
-    /// Who hears of events.
+    /// Sets the subscriber that receives the supervisor's events.
     pub fn subscriber(mut self, subscriber: Subscriber) -> Self {
         self.service.subscriber = subscriber;
         self
     }
 
-    /// Supervises until SIGTERM or SIGINT. For the main thread of a program.
+    /// Supervises until SIGTERM or SIGINT. Call it on the main thread of a program.
     ///
-    /// SIGTSTP lets all workers claim no more, SIGCONT lets them claim again.
-    /// Under systemd (`Type=notify`) it says when it is ready and when it
-    /// stops, and keeps the watchdog (`WatchdogSec=`) quiet for as long as its
-    /// loop goes round. As the first process of a container it reaps what jobs
-    /// leave behind, unless it runs workers on threads of its own, whose jobs
-    /// may have children themselves.
+    /// SIGTSTP makes all workers stop claiming, SIGCONT makes them claim again. Under systemd
+    /// (`Type=notify`) the supervisor reports when it is ready and when it stops, and satisfies the
+    /// watchdog (`WatchdogSec=`) while its loop turns. As the first process of a container it reaps
+    /// the processes that jobs leave behind, unless it runs workers on threads of its own, whose
+    /// jobs may have children themselves.
     ///
     /// # Errors
     /// As for [`start`](Self::start).
@@ -161,8 +159,8 @@ impl Supervisor {
     /// signal handler is installed.
     ///
     /// # Errors
-    /// When the settings are impossible, the tables missing or too old, or the
-    /// pidfile held by another.
+    /// Returns an error if the settings are impossible, the tables are missing or too old, or
+    /// another process holds the pidfile.
     pub fn start(self) -> Result<Handle> {
         service::start(self)
     }
@@ -175,8 +173,8 @@ impl Supervisor {
     }
 }
 
-/// A supervisor whose threads run.
-pub(crate) struct Running {
+/// A supervisor with its threads running.
+pub(crate) struct SupervisorThreads {
     supervisor: RunningSupervisor,
     guard: HeartbeatGuard,
     retention: JoinHandle<()>,
@@ -187,9 +185,9 @@ impl Service for Supervisor {
     const KIND: &'static str = "Supervisor";
     const NAME: &'static str = "supervisor";
     const HAS_LOOP: bool = true;
-    /// The pidfile that it holds, if it is to hold one.
+    /// The pidfile that it holds, if one is set.
     type Checked = Option<Pidfile>;
-    type Running = Running;
+    type Running = SupervisorThreads;
 
     fn settings(&self) -> &ServiceSettings {
         &self.service
@@ -235,24 +233,24 @@ impl Service for Supervisor {
         }
     }
 
-    /// What fails drops the rest, and that ends it.
+    /// After an error, the rest is dropped, and that ends it.
     fn launch(
         self,
         pidfile: Option<Pidfile>,
         context: &ProcessContext,
         heartbeat: Arc<Heartbeat>,
-    ) -> Result<Running> {
+    ) -> Result<SupervisorThreads> {
         let retention = RetentionTask::new(context, self.retention);
         let threads = self.start_threads()?;
         let guard = HeartbeatGuard::start(context, &heartbeat, |_, _| {})?;
         let retention = threads::spawn_vital("clearing", &context.stop, || retention.run())?;
-        let settings = Settings {
+        let settings = SupervisorSetup {
             reaps: self.service.is_program && self.workers.is_empty(),
             children: self.children,
             heartbeat: self.service.heartbeat,
             shutdown_timeout: self.shutdown_timeout,
         };
-        Ok(Running {
+        Ok(SupervisorThreads {
             supervisor: RunningSupervisor::new(&settings, context, heartbeat, threads),
             guard,
             retention,
@@ -260,7 +258,7 @@ impl Service for Supervisor {
         })
     }
 
-    fn work(running: Running, stop: &Stop) -> Ending {
+    fn work(running: SupervisorThreads, stop: &Stop) -> ProcessEnd {
         let ending = running.supervisor.run(stop, running.guard);
         threads::join_within(vec![running.retention], A_STATEMENT);
         ending

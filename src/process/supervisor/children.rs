@@ -1,10 +1,9 @@
 //! Child programs: started, watched and restarted, never forked.
 //!
-//! A child's standard input is held open; its end means stop, so that a child
-//! notices a supervisor that was killed. No descriptor, lock or database
-//! connection is shared with it.
+//! A child's standard input is held open; its end means stop, so that a child notices when its
+//! supervisor was killed. No descriptor, lock or database connection is shared with a child.
 
-use crate::clock::{self, Backoff};
+use crate::clock::{self, RetryDelay};
 use crate::error::{Error, Result};
 use crate::process::base::environment::{
     BEGIN_QUIET, OF_THE_MANAGER, QUIET, RESUME, SUPERVISOR, TOKEN, new_token,
@@ -17,7 +16,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// A program that a supervisor runs, and how many of it.
+/// A program that a supervisor runs, and in how many processes.
 ///
 /// ```no_run
 /// use windlass::Child;
@@ -34,7 +33,7 @@ pub struct Child {
 }
 
 impl Child {
-    /// The program at this path, with these arguments, once.
+    /// Creates one process of the program at this path, with these arguments.
     pub fn program<A: Into<OsString>>(
         program: impl Into<PathBuf>,
         arguments: impl IntoIterator<Item = A>,
@@ -47,10 +46,10 @@ impl Child {
         }
     }
 
-    /// This very program again, with other arguments.
+    /// Creates a process of this same program, with other arguments.
     ///
     /// # Errors
-    /// When the system does not tell which file it was started from.
+    /// Returns an error if the system does not report the file that this program was started from.
     pub fn this_program<A: Into<OsString>>(arguments: impl IntoIterator<Item = A>) -> Result<Self> {
         let program = std::env::current_exe().map_err(|source| Error::Io {
             action: "find the program of",
@@ -60,13 +59,13 @@ impl Child {
         Ok(Self::program(program, arguments))
     }
 
-    /// Sets an environment variable for it, beside those of this program.
+    /// Sets an environment variable, in addition to those of this program.
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.environment.push((name.into(), value.into()));
         self
     }
 
-    /// How many of it run at once.
+    /// Sets how many processes of it run at once.
     pub fn processes(mut self, count: usize) -> Self {
         self.processes = count;
         self
@@ -78,32 +77,32 @@ impl Child {
 pub(crate) struct Exit {
     pub(crate) pid: u32,
     pub(crate) token: String,
-    /// "was killed by signal 9", "exited with code 101".
+    /// Such as "was killed by signal 9" or "exited with code 101".
     pub(crate) how: String,
-    /// With a code of a graceful stop.
+    /// Whether it ended with a code of a graceful stop.
     is_graceful: bool,
-    /// With a code that says that all its jobs came to their end.
+    /// Whether it ended with a code that means that all its jobs finished.
     is_drained: bool,
-    /// It left jobs behind, or has given some back.
+    /// Whether it left jobs behind, or has released some.
     pub(crate) is_cut_short: bool,
     asked_to_stop: bool,
     killed_by_us: bool,
-    /// How often in a row it has ended soon, if that is too often, and how
-    /// long it will stay away.
+    /// How often in a row it has ended soon after its start, if that is too often, and how long the
+    /// supervisor waits.
     pub(crate) crash_loop: Option<(u32, Duration)>,
 }
 
 impl Exit {
-    /// Whether the jobs of a process of this child may have ended it. A
-    /// graceful code says so little as long as the process was not draining:
-    /// a job may have called `exit`. One that was asked to stop while the
-    /// database was away could not say that it drains.
+    /// Returns whether the jobs of a process of this child may have ended it. A graceful code does
+    /// not prove the opposite unless the process was draining, because a job may have called
+    /// `exit`. A process that was stopped while the database was away could not store that it
+    /// drains.
     pub(crate) fn is_crash(&self, draining: bool) -> bool {
         let was_stopping = draining || self.asked_to_stop;
         !(self.killed_by_us || (self.is_graceful && was_stopping))
     }
 
-    /// Whether it may still hold jobs, by its code.
+    /// Returns whether it may still hold jobs, judged by its exit code.
     pub(crate) fn may_hold_jobs(&self) -> bool {
         !self.is_drained
     }
@@ -116,19 +115,19 @@ pub(crate) struct ParentInfo {
     pub(crate) is_quiet: bool,
 }
 
-/// A child process of a supervisor, which runs or will run again.
+/// A child process of a supervisor, which runs or will be started again.
 #[derive(Debug)]
 pub(crate) struct ChildProcess {
     child: Child,
-    running: Option<Running>,
+    running: Option<RunningChild>,
     restart_at: Instant,
-    backoff: Backoff,
-    /// How often in a row it did not start, or ended soon after its start.
+    backoff: RetryDelay,
+    /// How often in a row it failed to start, or ended soon after its start.
     failed_starts: u32,
 }
 
 #[derive(Debug)]
-struct Running {
+struct RunningChild {
     process: std::process::Child,
     token: String,
     since: Instant,
@@ -136,10 +135,10 @@ struct Running {
     killed_by_us: bool,
 }
 
-/// A child that ran for so long was healthy, and is restarted at once.
+/// A child that ran for this long was healthy, and is restarted at once.
 const HEALTHY_UPTIME: Duration = Duration::from_secs(10);
 
-/// That often in a row is no accident any more.
+/// After this many failed starts in a row, restarts are delayed.
 const TOO_OFTEN: u32 = 5;
 
 const LONGEST_RESTART_DELAY: Duration = Duration::from_secs(60);
@@ -153,7 +152,7 @@ impl ChildProcess {
                 child: child.clone(),
                 running: None,
                 restart_at: clock::instant(),
-                backoff: Backoff::up_to(LONGEST_RESTART_DELAY),
+                backoff: RetryDelay::up_to(LONGEST_RESTART_DELAY),
                 failed_starts: 0,
             })
             .collect()
@@ -167,12 +166,12 @@ impl ChildProcess {
         self.running.as_ref().map(|running| running.process.id())
     }
 
-    /// The program, for people.
+    /// Returns the program's name for display.
     pub(crate) fn program(&self) -> std::borrow::Cow<'_, str> {
         self.child.program.to_string_lossy()
     }
 
-    /// Starts the child if its time has come, and returns its process id.
+    /// Starts the child if it is due, and returns its process id.
     pub(crate) fn start(&mut self, parent: ParentInfo) -> Result<Option<u32>> {
         if self.running.is_some() || clock::instant() < self.restart_at {
             return Ok(None);
@@ -209,11 +208,11 @@ impl ChildProcess {
             }
         })?;
         let pid = process.id();
-        // A child that does not read must not make its supervisor wait.
+        // A child that does not read its input must not block the supervisor.
         if let Some(stdin) = &process.stdin {
             let _ = rustix::io::ioctl_fionbio(stdin, true);
         }
-        self.running = Some(Running {
+        self.running = Some(RunningChild {
             process,
             token,
             since: clock::instant(),
@@ -228,19 +227,19 @@ impl ChildProcess {
         let running = self.running.as_mut()?;
         match running.process.try_wait() {
             Ok(status) => self.end(status?),
-            // Where SIGCHLD is ignored, or other code of this program waits for
-            // all children, a child that is gone leaves nothing to wait for.
+            // Where SIGCHLD is ignored, or other code of this program waits for all children, a
+            // child that has ended cannot be waited for.
             Err(error) if error.raw_os_error() == Some(libc::ECHILD) => self.take(None),
             Err(_) => None,
         }
     }
 
-    /// Takes in that the child has ended, and was reaped.
+    /// Notes that the child has ended and was reaped.
     pub(crate) fn end(&mut self, status: ExitStatus) -> Option<Exit> {
         self.take(Some(status))
     }
 
-    /// `None`: the system does not tell how it ended.
+    /// Notes the end of the child. `status` is `None` if the system does not report it.
     fn take(&mut self, status: Option<ExitStatus>) -> Option<Exit> {
         let running = self.running.take()?;
         let code = status.and_then(|status| status.code());
@@ -259,7 +258,7 @@ impl ChildProcess {
             pid: running.process.id(),
             token: running.token,
             how: status.map_or_else(|| "ended in an unknown way".to_owned(), describe),
-            // Where that is not known, its row tells whether it was stopping.
+            // Without a status, the row of the process shows whether it was draining.
             is_graceful: status.is_none_or(|status| has_code(status, &GRACEFUL)),
             is_drained: status.is_some_and(|status| has_code(status, &[0, RECYCLED])),
             is_cut_short: status.is_some_and(|status| has_code(status, &[CUT_SHORT])),
@@ -268,7 +267,8 @@ impl ChildProcess {
         })
     }
 
-    /// Counts a child that did not start or ended soon, and delays its restart.
+    /// Counts a child that failed to start or ended soon, and returns how long its restart is
+    /// delayed.
     fn count_failed_start(&mut self) -> Duration {
         let delay = self.backoff.delay();
         self.failed_starts = self.failed_starts.saturating_add(1);
@@ -276,29 +276,29 @@ impl ChildProcess {
         delay
     }
 
-    /// Tells the child to claim no more, or to claim again. A program that is
-    /// none of ours may do with it as it likes.
-    pub(crate) fn turn(&self, quiet: bool) {
+    /// Makes the child stop claiming, or claim again. A program that is not a Windlass worker may
+    /// ignore this.
+    pub(crate) fn set_quiet(&self, is_quiet: bool) {
         let running = self.running.as_ref();
         if let Some(mut stdin) = running.and_then(|running| running.process.stdin.as_ref()) {
-            let _ = stdin.write_all(&[if quiet { QUIET } else { RESUME }]);
+            let _ = stdin.write_all(&[if is_quiet { QUIET } else { RESUME }]);
         }
     }
 
-    /// Asks the child to stop: the end of its standard input, and SIGTERM for
+    /// Stops the child gracefully: with the end of its standard input, and with SIGTERM for
     /// programs that do not read it.
     pub(crate) fn stop(&mut self) {
         if let Some(running) = &mut self.running {
             running.asked_to_stop = true;
             drop(running.process.stdin.take());
-            // Not reaped yet, so the number is still the child's.
+            // The child is not reaped yet, so the process id is still the child's.
             if let Some(pid) = rustix::process::Pid::from_raw(running.process.id().cast_signed()) {
                 let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
             }
         }
     }
 
-    /// SIGKILL; what it ran is not to blame.
+    /// Sends SIGKILL; this does not count as a crash of the child's jobs.
     pub(crate) fn kill(&mut self) {
         if let Some(running) = &mut self.running {
             running.killed_by_us = true;
@@ -307,8 +307,8 @@ impl ChildProcess {
     }
 }
 
-/// The codes of a stop in good order, if the process was stopping. One that
-/// broke down stops so too: no job has done that.
+/// The codes of a graceful stop, if the process was draining. One that broke down stops gracefully
+/// too: no job has caused that.
 const GRACEFUL: [u8; 5] = [0, CUT_SHORT, RECYCLED, TIMED_OUT, BROKEN];
 
 fn has_code(status: ExitStatus, codes: &[u8]) -> bool {
@@ -352,7 +352,7 @@ mod tests {
                 "a job may call `exit({code})`"
             );
             assert!(!exit(code, false).is_crash(true));
-            // The database did not take it that the process drains.
+            // The database did not accept that the process drains.
             assert!(!exit(code, true).is_crash(false));
         }
         assert!(exit(101, true).is_crash(true));

@@ -1,4 +1,4 @@
-//! The supervisor: starts workers, prunes dead processes, clears what is old.
+//! The supervisor: starts workers, prunes dead processes, clears old rows.
 
 pub(crate) mod builder;
 pub(crate) mod children;

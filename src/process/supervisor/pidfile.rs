@@ -1,4 +1,4 @@
-//! The file that keeps a second supervisor of a host away.
+//! The file that prevents a second supervisor on a host.
 
 use crate::error::{Error, Result};
 use rustix::fs::{FlockOperation, flock, fstat, stat};
@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 )]
 const NO_FOLLOW: i32 = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
 
-/// A pidfile that is held. The lock counts, not the number in it: the system
-/// releases it when its holder ends, however it ends, so that a stale file is
-/// as good as none and a reused process id misleads nobody.
+/// A pidfile that this process holds. The lock counts, not the number in the file: the system
+/// releases it when its holder ends, however it ends. So a stale file has no effect, and neither
+/// has a reused process id.
 ///
 /// No child inherits it: the standard library closes its descriptors on exec.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ impl Pidfile {
     /// Creates, locks and writes the file.
     ///
     /// # Errors
-    /// When another process holds it, or it cannot be written.
+    /// Returns an error if another process holds it, or it cannot be written.
     pub(crate) fn hold(path: &Path) -> Result<Self> {
         loop {
             let mut file = OpenOptions::new()
@@ -36,7 +36,7 @@ impl Pidfile {
                 .write(true)
                 .create(true)
                 .truncate(false)
-                // The file that a link points to is not ours to overwrite.
+                // A file that a link points to must not be overwritten.
                 .custom_flags(NO_FOLLOW)
                 .mode(0o644)
                 .open(path)
@@ -51,8 +51,8 @@ impl Pidfile {
                 }
                 Err(source) => return Err(io("lock the pidfile", path, source.into())),
             }
-            // Its last holder may have removed it since it was opened: then the
-            // lock is on a file that nobody else can find.
+            // Its last holder may have removed it since it was opened: then the lock is on a file
+            // that no other process can find.
             if !is_at(&file, path) {
                 continue;
             }
@@ -66,7 +66,7 @@ impl Pidfile {
 }
 
 impl Drop for Pidfile {
-    /// Removed while it is locked: so it is ours.
+    /// Removes the file while it is locked, so that it is this process' own.
     fn drop(&mut self) {
         if is_at(&self._file, &self.path) {
             let _ = std::fs::remove_file(&self.path);
@@ -92,7 +92,7 @@ fn holder(file: &mut File) -> String {
     let _ = file.take(32).read_to_string(&mut text);
     match text.trim().parse::<u32>() {
         Ok(pid) => format!("process {pid}"),
-        // Locked, and not written yet.
+        // The file is locked, and not written yet.
         Err(_) => "another process".to_owned(),
     }
 }
@@ -113,7 +113,7 @@ mod tests {
     fn one_at_a_time_and_stale_files_do_not_count() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("pid");
-        // Of a process that is gone, and longer than what will be written.
+        // The id of a process that is gone, and longer than what will be written.
         std::fs::write(&path, "4194304999\n").unwrap();
         let held = Pidfile::hold(&path).unwrap();
         let own = format!("{}\n", std::process::id());

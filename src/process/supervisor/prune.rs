@@ -14,28 +14,28 @@ use crate::{clock, mutant};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// Detects dead processes. A process is dead when its heartbeat count has not
-/// changed for the threshold on the detector's own monotonic clock, while the
-/// detector could read it all along. No two hosts' clocks are compared.
+/// Detects dead processes. A process is dead when its heartbeat count has not changed for the
+/// threshold on the detector's own monotonic clock, while the detector could read it all the time.
+/// Clocks of two hosts are never compared.
 #[derive(Debug)]
 pub(crate) struct FailureDetector {
     threshold: Duration,
-    /// Two readings further apart than this leave a gap in what was seen.
+    /// Two readings further apart than this leave a gap in the observation.
     gap: Duration,
     last_reading: Option<Instant>,
-    seen: HashMap<i64, Seen>,
-    /// Since when processes have no row and yet claims.
+    seen: HashMap<i64, SeenHeartbeat>,
+    /// Since when processes without a row have held claims.
     without_row: HashMap<i64, Instant>,
     /// Whether the last reading came after a gap.
     was_blind: bool,
-    /// Up to which id failed executions were looked at.
+    /// The id up to which failed executions were checked.
     failed_before: i64,
     /// The newest failed execution, and when it was seen.
     failed_since: Option<(i64, Instant)>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Seen {
+struct SeenHeartbeat {
     heartbeat_seq: i64,
     since: Instant,
 }
@@ -54,13 +54,13 @@ impl FailureDetector {
         }
     }
 
-    /// Forgets all readings: the next one starts anew.
+    /// Forgets all readings: the next one starts again.
     pub(crate) fn forget(&mut self) {
         self.last_reading = None;
     }
 
-    /// Takes a reading, and returns the processes that are dead by it. `own`
-    /// are never among them: a supervisor does not prune itself.
+    /// Takes a reading, and returns the processes that are dead by it. `own` are never among them:
+    /// a supervisor does not prune itself.
     pub(crate) fn read(
         &mut self,
         processes: &[Observed],
@@ -76,7 +76,7 @@ impl FailureDetector {
                 .seen
                 .get(&process.id)
                 .filter(|known| !was_blind && known.heartbeat_seq == process.heartbeat_seq);
-            let known = known.copied().unwrap_or(Seen {
+            let known = known.copied().unwrap_or(SeenHeartbeat {
                 heartbeat_seq: process.heartbeat_seq,
                 since: now,
             });
@@ -92,16 +92,16 @@ impl FailureDetector {
                 .collect()
         };
         let dead = dead_for(self.threshold);
-        // Many at once are more likely to be cut off than dead: wait as long again.
+        // Many at once are more likely disconnected than dead: wait the same time again.
         if dead.len() >= 3 && dead.len() * 2 > processes.len() {
             return dead_for(self.threshold.saturating_mul(2));
         }
         dead
     }
 
-    /// Takes in the id of the newest failed execution. Returns those that were
-    /// there for the threshold, after the one id and up to the other: a process
-    /// that lives has noticed by then that its claims are gone.
+    /// Notes the id of the newest failed execution. Returns the range of those that have existed
+    /// for the threshold, from after the first id up to the second: a running process has noticed
+    /// by then that its claims are gone.
     fn read_failed(&mut self, newest: i64, now: Instant) -> Option<(i64, i64)> {
         let (until, since) = *self.failed_since.get_or_insert((newest, now));
         let is_over = now - since >= self.threshold && until > self.failed_before;
@@ -111,15 +111,15 @@ impl FailureDetector {
         is_over.then_some((self.failed_before, until))
     }
 
-    /// Nothing more is to be done about the failed executions up to this one.
+    /// Notes that the failed executions up to this one need no further check.
     fn looked_at_failed(&mut self, until: i64) {
         self.failed_before = until;
         self.failed_since = None;
     }
 
-    /// Takes in, after each reading, which processes hold claims without a row,
-    /// and returns those that did so at every reading for the threshold: one
-    /// that lives has noticed by then that its row is gone.
+    /// Notes, after each reading, which processes hold claims without a row. Returns those that did
+    /// so at every reading for the threshold: a running process has noticed by then that its row is
+    /// gone.
     pub(crate) fn read_without_row(&mut self, processes: &[i64], now: Instant) -> Vec<i64> {
         let known = std::mem::take(&mut self.without_row);
         let since = |id: &i64| {
@@ -132,14 +132,16 @@ impl FailureDetector {
     }
 }
 
-/// Prunes one process: all at once, or claim by claim where something of it is
-/// locked or refused. An error says that the database is in trouble.
+/// Prunes one process: all at once, or claim by claim if some of it is locked or refused. With a
+/// `heartbeat_seq`, only if the process has not sent another heartbeat. An error means that the
+/// database is in trouble.
 fn prune(
     session: &mut Session,
-    (id, heartbeat_seq): (i64, Option<i64>),
+    id: i64,
+    heartbeat_seq: Option<i64>,
     death: &Death,
 ) -> Result<Option<Recovered>, Duration> {
-    // The fault needs its statements apart, in no common transaction.
+    // The mutant needs its statements apart, in no common transaction.
     let is_brief = !mutant::is("prune_from_stale_snapshot");
     let whole = session.run("prune a process", |conn| {
         briefly(conn, is_brief, |conn| {
@@ -164,8 +166,8 @@ fn report_left(session: &mut Session, recovered: &Recovered) {
     }
 }
 
-/// Recovers the claims of processes whose row was deleted: as those of a crash,
-/// for nothing else is known.
+/// Recovers the claims of processes whose row was deleted. They count as crashed, because nothing
+/// else is known about them.
 fn recover_without_row(
     session: &mut Session,
     detector: &mut FailureDetector,
@@ -190,8 +192,8 @@ fn recover_without_row(
     Ok(())
 }
 
-/// Takes back what a supervisor of Solid Queue failed because the process of
-/// Windlass that ran it sent no heartbeat, or none of its own was there to see.
+/// Recovers jobs that a supervisor of Solid Queue failed because the Windlass process that ran them
+/// sent no heartbeat, or did not exist for that supervisor.
 fn take_back(
     session: &mut Session,
     detector: &mut FailureDetector,
@@ -203,14 +205,14 @@ fn take_back(
     };
     let death = Death {
         is_crash: true,
-        how: "was taken for dead by a supervisor of Solid Queue".to_owned(),
+        how: "was treated as dead by a supervisor of Solid Queue".to_owned(),
     };
     let recovered = session.run("take back what Solid Queue failed", |conn| {
         briefly(conn, true, |conn| {
             take_back::take_back(conn, (after, until), &death)
         })
     })?;
-    // The rest is in its place at the next reading.
+    // The rest follows at the next reading.
     if !recovered.is_any() {
         detector.looked_at_failed(until);
         return Ok(());
@@ -225,8 +227,8 @@ fn take_back(
     Ok(())
 }
 
-/// Prunes the processes that the detector finds dead. One that cannot be pruned
-/// at present holds up no other.
+/// Prunes the processes that the detector finds dead. A process that cannot be pruned at present
+/// does not delay the others.
 pub(crate) fn prune_dead(
     session: &mut Session,
     detector: &mut FailureDetector,
@@ -239,7 +241,7 @@ pub(crate) fn prune_dead(
             is_crash: !dead.draining,
             how: "sent no heartbeat for too long".to_owned(),
         };
-        match prune(session, (dead.id, Some(dead.heartbeat_seq)), &death) {
+        match prune(session, dead.id, Some(dead.heartbeat_seq), &death) {
             Ok(Some(recovered)) => report(subscriber, &dead.kind, &dead.name, &death, &recovered),
             Ok(None) => {}
             Err(delay) if session.is_in_trouble() => return Err(delay),
@@ -250,12 +252,11 @@ pub(crate) fn prune_dead(
     take_back(session, detector, subscriber)
 }
 
-/// How long a supervisor waits before it looks again at what it could not give
-/// back of a child's.
+/// How long a supervisor waits before it tries again to release the claims of a child.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Prunes what a child had registered that was seen to end, and notes whether
-/// it left jobs behind. An error says when to try again, as something is left.
+/// Prunes the registrations of a child that has ended, and notes whether it left jobs behind. If
+/// something is left, the error contains when to try again.
 pub(crate) fn prune_child(
     session: &mut Session,
     exit: &mut Exit,
@@ -270,7 +271,7 @@ pub(crate) fn prune_child(
             is_crash: exit.is_crash(draining),
             how: exit.how.clone(),
         };
-        match prune(session, (id, None), &death) {
+        match prune(session, id, None, &death) {
             Ok(Some(recovered)) => {
                 exit.is_cut_short |= recovered.is_any();
                 again = again.or(recovered.left.is_some().then_some(AGAIN));
@@ -285,7 +286,7 @@ pub(crate) fn prune_child(
 }
 
 fn report(subscriber: &Subscriber, kind: &str, name: &str, death: &Death, recovered: &Recovered) {
-    // Tried once more, without success.
+    // A repetition without success.
     let nothing = Recovered {
         left: recovered.left.clone(),
         ..Recovered::default()

@@ -1,4 +1,4 @@
-//! Takes away what has been kept for long enough, with a bounded load.
+//! Deletes rows past their retention, with a bounded load.
 
 use crate::clock;
 use crate::db::Conn;
@@ -13,15 +13,14 @@ use crate::retention::Retention;
 use diesel::QueryResult;
 use std::time::Duration;
 
-/// Rows of one look.
+/// The number of rows in one step.
 const BATCH: usize = 1_000;
 
-/// The bounds of the pause after a look that took something away, so that others
-/// get their turn. Within them it is half as long as the look took: two thirds
-/// of one connection's time.
+/// The bounds of the pause after a step that deleted something, so that other statements can run.
+/// Within them it is half as long as the step took, which is two thirds of one connection's time.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(1));
 
-/// For how long a class is known that no worker names any more.
+/// How long a class is kept that no worker names any more.
 const CLASSES_FOR: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// The clearing thread of a supervisor.
@@ -32,7 +31,7 @@ pub(crate) struct RetentionTask {
     stop: Stop,
 }
 
-/// What one pass took away.
+/// What one pass deleted.
 #[derive(Debug, Default)]
 struct Cleared {
     finished: usize,
@@ -69,9 +68,8 @@ impl RetentionTask {
         }
     }
 
-    /// One walk over everything, the kinds of rows in turn, so that none waits
-    /// for the end of another. A kind that the database refuses is left until
-    /// the next pass.
+    /// Walks over all rows once, the kinds of rows in turn, so that none waits for another. A kind
+    /// that the database refuses is left until the next pass.
     fn pass(&mut self, cleared: &mut Cleared) -> Result<(), Duration> {
         let mut kinds = self.kinds()?;
         while !kinds.is_empty() {
@@ -102,31 +100,33 @@ impl RetentionTask {
         Ok(())
     }
 
-    /// What is to be looked through.
-    fn kinds(&mut self) -> Result<Vec<Kind>, Duration> {
+    /// Returns the kinds of rows to walk over.
+    fn kinds(&mut self) -> Result<Vec<RowKind>, Duration> {
         let mut kinds = Vec::new();
         if let Some(old) = self.old()? {
-            kinds.push(Kind::new(
+            kinds.push(RowKind::new(
                 "clear finished jobs",
                 Of::Finished,
                 move |conn, after| clear::finished(conn, old, after, BATCH),
             ));
         }
         if let Some(age) = self.retention.failed_for {
-            kinds.push(Kind::new(
+            kinds.push(RowKind::new(
                 "clear failed jobs",
                 Of::Failed,
                 move |conn, after| clear::failed(conn, age, after, BATCH),
             ));
         }
         let [results, waiters] = clear::EXPIRING;
-        kinds.push(Kind::new("clear results", Of::Results, move |conn, _| {
-            clear::expired(conn, results, BATCH)
-        }));
-        kinds.push(Kind::new("clear waiters", Of::Others, move |conn, _| {
+        kinds.push(RowKind::new(
+            "clear results",
+            Of::Results,
+            move |conn, _| clear::expired(conn, results, BATCH),
+        ));
+        kinds.push(RowKind::new("clear waiters", Of::Others, move |conn, _| {
             clear::expired(conn, waiters, BATCH)
         }));
-        kinds.push(Kind::new("clear classes", Of::Others, |conn, _| {
+        kinds.push(RowKind::new("clear classes", Of::Others, |conn, _| {
             Ok(Stretch {
                 reached: None,
                 cleared: classes::forget(conn, CLASSES_FOR)?,
@@ -134,7 +134,7 @@ impl RetentionTask {
             })
         }));
         for table in clear::BESIDE {
-            kinds.push(Kind::new(
+            kinds.push(RowKind::new(
                 "clear what jobs left behind",
                 Of::Others,
                 move |conn, after| clear::orphans(conn, table, after, BATCH),
@@ -143,7 +143,7 @@ impl RetentionTask {
         Ok(kinds)
     }
 
-    /// Which finished jobs are to go, if any.
+    /// Returns which finished jobs to delete, if any.
     fn old(&mut self) -> Result<Option<Old>, Duration> {
         let retention = self.retention;
         let up_to = match retention.finished_at_most {
@@ -154,13 +154,13 @@ impl RetentionTask {
                 match counted {
                     Ok(up_to) => up_to,
                     Err(delay) if !self.session.is_well() => return Err(delay),
-                    // Those that are old go all the same.
+                    // The old ones are deleted all the same.
                     Err(_) => 0,
                 }
             }
             None => 0,
         };
-        // Longer ago than any job: so the age takes nothing away.
+        // Longer ago than any job, so that the age deletes nothing.
         const NEVER: Duration = Duration::from_secs(1_000 * 366 * 24 * 3600);
         let old = Old {
             age: retention.finished_for.unwrap_or(NEVER),
@@ -170,7 +170,7 @@ impl RetentionTask {
         Ok(Some(old).filter(|old| retention.finished_for.is_some() || old.up_to > 0))
     }
 
-    /// Lets others have their turn. True: the process is to stop.
+    /// Pauses for other statements. Returns `true` if the process must stop.
     fn rest(&self, cleared: usize, took: Duration) -> bool {
         if cleared == 0 {
             return self.stop.is_stopped();
@@ -179,7 +179,7 @@ impl RetentionTask {
     }
 }
 
-/// What rows are counted as.
+/// The counter of deleted rows.
 #[derive(Debug, Clone, Copy)]
 enum Of {
     Finished,
@@ -199,23 +199,23 @@ impl Cleared {
     }
 }
 
-type Look = dyn Fn(&mut Conn<'_>, i64) -> QueryResult<Stretch>;
+type ClearFn = dyn Fn(&mut Conn<'_>, i64) -> QueryResult<Stretch>;
 
-/// One kind of rows, and how far it was looked through.
-struct Kind {
+/// One kind of rows, and how far the walk over it has come.
+struct RowKind {
     action: &'static str,
     of: Of,
     after: i64,
-    look: Box<Look>,
+    look: Box<ClearFn>,
 }
 
-impl Kind {
+impl RowKind {
     fn new(
         action: &'static str,
         of: Of,
         look: impl Fn(&mut Conn<'_>, i64) -> QueryResult<Stretch> + 'static,
     ) -> Self {
-        Kind {
+        RowKind {
             action,
             of,
             after: 0,

@@ -6,7 +6,7 @@ use crate::event::events::Event;
 use crate::event::subscriber::Subscriber;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::exit_codes::KILL_GRACE;
-use crate::process::base::handle::{Ending, Handle};
+use crate::process::base::handle::{Handle, ProcessEnd};
 use crate::process::base::heartbeat::Heartbeat;
 use crate::process::base::heartbeat_guard::HeartbeatGuard;
 use crate::process::base::liveness::Liveness;
@@ -20,26 +20,26 @@ use crate::process::supervisor::reaper;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often children are looked at: how late a death can be noticed.
+/// How often children are checked: how late a death may be noticed.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// For each statement after a stop: children are looked after meanwhile.
+/// The time limit of each statement after a stop was requested, so that children are watched
+/// meanwhile.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// At a stop, how soon it is tried again to give back what children held.
+/// How soon, in a stop, releasing the claims of children is tried again.
 const HASTE: Duration = Duration::from_millis(200);
 
-/// For how long that is tried after a second signal.
+/// How long that is tried after a second signal.
 const LAST_TRY: Duration = Duration::from_secs(1);
 
-/// How long a child may take to end by itself after the shutdown timeout. A
-/// worker ends after 3 s, whatever hangs; the rest of the kill grace is for
-/// giving back what the child held.
+/// How long a child may take to end by itself after the shutdown timeout. A worker ends after 3 s,
+/// whatever hangs; the rest of the kill grace is for releasing the child's claims.
 const KILL_GRACE_FOR_CHILDREN: Duration = Duration::from_secs(4);
 
-/// What a [`Supervisor`](crate::Supervisor) is set to.
+/// The settings of a [`Supervisor`](crate::Supervisor).
 #[derive(Debug, Clone)]
-pub(crate) struct Settings {
+pub(crate) struct SupervisorSetup {
     pub(crate) children: Vec<Child>,
     pub(crate) heartbeat: HeartbeatSettings,
     pub(crate) shutdown_timeout: Duration,
@@ -47,7 +47,7 @@ pub(crate) struct Settings {
     pub(crate) reaps: bool,
 }
 
-/// A supervisor that runs.
+/// A running supervisor.
 pub(crate) struct RunningSupervisor {
     shutdown_timeout: Duration,
     subscriber: Subscriber,
@@ -58,11 +58,11 @@ pub(crate) struct RunningSupervisor {
     detector: FailureDetector,
     detection_interval: Duration,
     next_detection: Instant,
-    /// Children that ended and whose claims could not be given back yet.
+    /// Children that ended and whose claims could not be released yet.
     exited: Vec<Exit>,
     next_prune: Instant,
     is_stopping: bool,
-    /// A child left jobs behind in the stop.
+    /// Whether a child left jobs behind in the stop.
     is_cut_short: bool,
     adopts: bool,
     is_quiet: bool,
@@ -71,7 +71,7 @@ pub(crate) struct RunningSupervisor {
 
 impl RunningSupervisor {
     pub(crate) fn new(
-        settings: &Settings,
+        settings: &SupervisorSetup,
         context: &ProcessContext,
         heartbeat: Arc<Heartbeat>,
         threads: Vec<Handle>,
@@ -97,7 +97,7 @@ impl RunningSupervisor {
         }
     }
 
-    pub(crate) fn run(mut self, stop: &Stop, guard: HeartbeatGuard) -> Ending {
+    pub(crate) fn run(mut self, stop: &Stop, guard: HeartbeatGuard) -> ProcessEnd {
         threads::guard("supervisor", stop, || self.supervise(stop));
         let stopping = Event::Stopping { kind: "Supervisor" };
         self.subscriber.emit(&stopping);
@@ -109,7 +109,7 @@ impl RunningSupervisor {
                 unfinished.extend(stopped.unfinished);
             }
         }
-        Ending {
+        ProcessEnd {
             unfinished,
             cut_short,
         }
@@ -117,12 +117,12 @@ impl RunningSupervisor {
 
     fn supervise(&mut self, stop: &Stop) {
         while !stop.is_stopped() {
-            self.turn(stop.is_quiet());
+            self.set_quiet(stop.is_quiet());
             self.start_children();
             self.reap();
             self.detect_failures();
             self.report_liveness();
-            // Nothing else stops them: one that ended by itself broke down.
+            // Nothing else stops them, so one that ended by itself broke down.
             if self.threads.iter_mut().any(Handle::has_ended) {
                 log::error!(
                     "a worker, dispatcher or scheduler of this process broke down: this process stops"
@@ -133,20 +133,22 @@ impl RunningSupervisor {
         }
     }
 
-    /// Passes on that nothing is to be claimed, or that it is again.
-    fn turn(&mut self, quiet: bool) {
-        if self.is_quiet == quiet {
+    /// Passes on that nothing may be claimed, or that claiming continues.
+    fn set_quiet(&mut self, is_quiet: bool) {
+        if self.is_quiet == is_quiet {
             return;
         }
-        self.is_quiet = quiet;
-        self.subscriber.emit(&if quiet {
+        self.is_quiet = is_quiet;
+        self.subscriber.emit(&if is_quiet {
             Event::Quieted
         } else {
             Event::Resumed
         });
-        self.children.iter().for_each(|child| child.turn(quiet));
+        self.children
+            .iter()
+            .for_each(|child| child.set_quiet(is_quiet));
         for handle in &self.threads {
-            if quiet {
+            if is_quiet {
                 handle.quiet();
             } else {
                 handle.resume();
@@ -177,7 +179,7 @@ impl RunningSupervisor {
         }
     }
 
-    /// The children that have ended, and with them what was adopted.
+    /// Returns the children that have ended, and reaps adopted processes.
     fn ended(&mut self) -> Vec<(usize, Exit)> {
         let children = self.children.iter_mut().enumerate();
         let mut ended: Vec<(usize, Exit)> = children
@@ -214,7 +216,7 @@ impl RunningSupervisor {
         self.prune_exited();
     }
 
-    /// Gives back what the children that ended had claimed.
+    /// Releases the claims of the children that ended.
     fn prune_exited(&mut self) {
         if self.exited.is_empty() || clock::instant() < self.next_prune {
             return;
@@ -237,7 +239,7 @@ impl RunningSupervisor {
             self.is_cut_short |= self.is_stopping && exit.is_cut_short;
             if let Err(delay) = pruned {
                 self.next_prune = clock::instant() + delay.min(most);
-                // What others hold of one child holds up no other child.
+                // Locked claims of one child do not delay another child.
                 is_away = self.session.is_in_trouble();
                 self.exited.push(exit);
             }
@@ -249,8 +251,8 @@ impl RunningSupervisor {
         if now < self.next_detection {
             return;
         }
-        // Where the supervisor's own heartbeat fails, others may fail as well: a
-        // full disk, or a read-only database, can still be read.
+        // If the supervisor's own heartbeat fails, others may fail as well: a full disk, or a
+        // read-only database, can still be read.
         if !self.heartbeat.is_beating() {
             self.detector.forget();
             return;
@@ -270,8 +272,8 @@ impl RunningSupervisor {
             clock::deadline(result.map_or_else(|delay| delay, |()| self.detection_interval));
     }
 
-    /// Stops children and threads, reaping and giving back until the end.
-    /// False: something had to be killed, or left jobs behind.
+    /// Stops children and threads, and meanwhile reaps and releases. Returns `false` if something
+    /// had to be killed, or left jobs behind.
     fn stop_all(&mut self, stop: &Stop) -> bool {
         self.is_stopping = true;
         self.children.iter_mut().for_each(ChildProcess::stop);
@@ -304,7 +306,7 @@ impl RunningSupervisor {
                 how: &exit.how,
             });
         }
-        // What is not known to have been given back was cut short as well.
+        // A child whose claims may not have been released counts as cut short.
         graceful && !self.is_cut_short && !self.exited.iter().any(Exit::may_hold_jobs)
     }
 

@@ -6,8 +6,8 @@ use crate::process::base::heartbeat::HoldsClaims;
 use crate::process::base::session::Session;
 use crate::process::worker::in_flight::InFlight;
 
-/// Writes down what the jobs of a process have to tell, if anything is new;
-/// what cannot be written is carried by the next heartbeat.
+/// Stores the progress of a process' jobs, if there is news. What cannot be stored is included in
+/// the next heartbeat.
 fn carry_notes(session: &mut Session, in_flight: &InFlight, process_id: i64) {
     let news = in_flight.news(process_id);
     if news.is_empty() {

@@ -7,14 +7,14 @@ use crate::event::hooks::Hooks;
 use crate::event::subscriber::Subscriber;
 use crate::job::registry::Registry;
 use crate::process::base::context::ProcessContext;
-use crate::process::base::handle::{Bounds, Ending, Handle, KILL_GRACE, Stopped};
+use crate::process::base::handle::{Bounds, Handle, KILL_GRACE, ProcessEnd, Stopped};
 use crate::process::base::heartbeat::{Heartbeat, HoldsClaims};
 use crate::process::base::registration::Identity;
 use crate::process::base::service::{self, Service, ServiceSettings};
 use crate::process::base::stop::Stop;
 use crate::process::worker::in_flight::InFlight;
 use crate::process::worker::run::RunningWorker;
-use crate::process::worker::settings::Settings;
+use crate::process::worker::settings::WorkerSetup;
 use crate::queue::QueueSelector;
 use crate::recycle::Recycle;
 use std::sync::Arc;
@@ -37,14 +37,14 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 #[must_use = "a worker does nothing until `run` or `start`"]
 pub struct Worker {
-    settings: Settings,
+    settings: WorkerSetup,
 }
 
 impl Worker {
-    /// A worker for all queues, with 5 threads.
+    /// Creates a worker for all queues, with 5 threads.
     pub fn new(database: &Database, registry: Registry) -> Self {
         Worker {
-            settings: Settings {
+            settings: WorkerSetup {
                 service: ServiceSettings::new(database),
                 registry,
                 queues: vec![QueueSelector::All],
@@ -57,10 +57,10 @@ impl Worker {
         }
     }
 
-    /// The queues to serve, in this order: `mail`, `import*`, `*`.
+    /// Sets the queues to serve, in this order: `mail`, `import*`, `*`.
     ///
     /// # Errors
-    /// When one is no name, prefix or `*`.
+    /// Returns an error if one is not a name, a prefix or `*`.
     pub fn queues<S: AsRef<str>>(mut self, queues: impl IntoIterator<Item = S>) -> Result<Self> {
         self.settings.queues = queues
             .into_iter()
@@ -69,38 +69,38 @@ impl Worker {
         Ok(self)
     }
 
-    /// How many jobs run at once. Default: 5.
+    /// Sets how many jobs run at once. Default: 5.
     pub fn threads(mut self, threads: usize) -> Self {
         self.settings.threads = threads;
         self
     }
 
-    /// How often to look for work without having been woken. Default: 5 s.
+    /// Sets how often to look for work without a notification. Default: 5 s.
     pub fn polling_interval(mut self, interval: Duration) -> Self {
         self.settings.polling_interval = interval;
         self
     }
 
-    /// How often to beat. Default: 10 s.
+    /// Sets how often the worker sends a heartbeat. Default: 10 s.
     pub fn heartbeat_interval(mut self, interval: Duration) -> Self {
         self.settings.service.heartbeat.interval = interval;
         self
     }
 
-    /// After how long without a heartbeat a supervisor takes the process for
-    /// dead; must be the supervisor's. Default: 60 s.
+    /// Sets after how long without a heartbeat a supervisor treats the process as dead. It must
+    /// equal the supervisor's threshold. Default: 60 s.
     pub fn alive_threshold(mut self, threshold: Duration) -> Self {
         self.settings.service.heartbeat.threshold = threshold;
         self
     }
 
-    /// How long running jobs may go on after a stop. Default: 25 s.
+    /// Sets how long running jobs may continue after a stop. Default: 25 s.
     pub fn shutdown_timeout(mut self, timeout: Duration) -> Self {
         self.settings.shutdown_timeout = timeout;
         self
     }
 
-    /// Whether the rows of finished jobs stay. Default: they do.
+    /// Sets whether the rows of finished jobs are kept. Default: `true`.
     pub fn keep_finished(mut self, keep: bool) -> Self {
         self.settings.finished = if keep {
             Finished::Keep
@@ -110,36 +110,36 @@ impl Worker {
         self
     }
 
-    /// What to do when it starts, stops and ends.
+    /// Sets the hooks to call when the worker starts, stops and ends.
     pub fn hooks(mut self, hooks: Hooks) -> Self {
         self.settings.service.hooks = hooks;
         self
     }
 
-    /// When to make room for a new process. For a worker with a program of its
-    /// own; one that was started within a program just ends. Default: never.
+    /// Sets when the worker is replaced by a new process. This is for a worker with a program of
+    /// its own; one that was started within a program just ends. Default: never.
     pub fn recycle(mut self, recycle: Recycle) -> Self {
         self.settings.recycle = recycle;
         self
     }
 
-    /// Whether it is to be recycled some day.
+    /// Returns whether the worker has a recycle limit.
     pub(crate) fn is_recycled(&self) -> bool {
         !self.settings.recycle.is_never()
     }
 
-    /// Who hears of events.
+    /// Sets the subscriber that receives the worker's events.
     pub fn subscriber(mut self, subscriber: Subscriber) -> Self {
         self.settings.service.subscriber = subscriber;
         self
     }
 
-    /// Works until SIGTERM or SIGINT, or, as a supervisor's child, until its
-    /// standard input ends. For the main thread of a program.
+    /// Runs until SIGTERM or SIGINT, or, as a supervisor's child, until its standard input ends.
+    /// Call it on the main thread of a program.
     ///
-    /// It does not return when a job has overrun its
-    /// [timeout](crate::Policy::timeout) and does not end: then it stops, and
-    /// ends the program with exit code 124, for somebody to start it again.
+    /// It does not return when a job has overrun its [timeout](crate::Policy::timeout) and does not
+    /// end. Then the worker stops, and ends the program with exit code 124; a supervisor starts it
+    /// again.
     ///
     /// # Errors
     /// As for [`start`](Self::start).
@@ -147,14 +147,14 @@ impl Worker {
         service::run(self)
     }
 
-    /// Starts the worker's threads within this program and returns at once.
-    /// No signal handler is installed, and the program is never ended: a job
-    /// that overruns its [timeout](crate::Policy::timeout) and does not end
-    /// keeps its thread and its claim until it does.
+    /// Starts the worker's threads within this program and returns at once. No signal handler is
+    /// installed, and the program is never ended: a job that overruns its
+    /// [timeout](crate::Policy::timeout) and does not end keeps its thread and its claim until it
+    /// does.
     ///
     /// # Errors
-    /// When the settings are impossible, or the database's tables are missing
-    /// or too old. A Postgres server that is down is waited for.
+    /// Returns an error if the settings are impossible, or the database's tables are missing or too
+    /// old. A Postgres server that is down is waited for.
     pub fn start(self) -> Result<Handle> {
         service::start(self)
     }
@@ -234,7 +234,7 @@ impl Service for Worker {
         RunningWorker::start(&self.settings, in_flight, context, heartbeat)
     }
 
-    fn work(running: RunningWorker, stop: &Stop) -> Ending {
+    fn work(running: RunningWorker, stop: &Stop) -> ProcessEnd {
         running.run(stop)
     }
 }

@@ -1,4 +1,4 @@
-//! Writes the classes of a worker down, for `windlass` and other processes.
+//! Stores the classes of a worker, for `windlass` and other processes.
 
 use crate::clock;
 use crate::db::table::classes;
@@ -6,12 +6,12 @@ use crate::job::registry::Registry;
 use crate::process::base::session::Session;
 use std::time::{Duration, Instant};
 
-/// How often a worker notes that it still performs its classes. A class that no
-/// worker has noted for 30 days is cleared.
+/// How often a worker stores that it still performs its classes. A class that no worker has stored
+/// for 30 days is cleared.
 const EVERY: Duration = Duration::from_secs(12 * 3600);
 
-/// After a heartbeat: writes the classes of a worker down, at the start and
-/// then now and again. A failure is made up for after the next heartbeat.
+/// Returns a function to call after each heartbeat. It stores the classes of a worker at the start
+/// and every [`EVERY`]; after a failure it tries again after the next heartbeat.
 pub(crate) fn recorder(registry: &Registry) -> impl FnMut(&mut Session) + use<> {
     let classes = registry.described();
     let mut written: Option<Instant> = None;

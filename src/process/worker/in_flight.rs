@@ -1,4 +1,4 @@
-//! What a worker holds, in memory: the other side of its claimed executions.
+//! The claims of a worker in memory, which mirror its claimed executions.
 
 use crate::clock;
 use crate::db::model::claim::Claimed;
@@ -14,29 +14,29 @@ use std::time::{Duration, Instant};
 pub(crate) struct InFlightJob {
     pub(crate) job: Arc<Claimed>,
     pub(crate) registration: Arc<Registration>,
-    /// When a thread began it.
+    /// When a thread started it.
     pub(crate) started: Option<Instant>,
     pub(crate) live: Arc<Live>,
 }
 
 impl InFlightJob {
-    /// For how long a thread has been at it.
+    /// Returns how long a thread has been running it.
     pub(crate) fn ran(&self) -> Duration {
         self.started.map_or(Duration::ZERO, |began| began.elapsed())
     }
 }
 
-/// The claims of a worker, from before they are asked for until their end
-/// was accepted by the database.
+/// The claims of a worker, from before they are requested until the database has accepted their
+/// outcome.
 #[derive(Debug, Default)]
 pub(crate) struct InFlight {
     held: Mutex<HashMap<i64, InFlightJob>>,
-    /// Held while a claim is under way and until its rows are entered, so
-    /// that whoever compares memory with database sees neither too early.
+    /// Held while a claim is under way and until its rows are entered, so that a comparison of
+    /// memory with the database does not come in between.
     claim_lock: Mutex<()>,
-    /// Nothing more is to be claimed.
+    /// Set when nothing more may be claimed.
     is_closed: AtomicBool,
-    /// Jobs whose run the stop of the process has ended.
+    /// Jobs whose run was ended by the stop of the process.
     cut_short: Mutex<Vec<i64>>,
 }
 
@@ -45,12 +45,12 @@ impl InFlight {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has nothing more claimed: the process is about to say that it drains.
+    /// Stops further claims: the process is about to be stored as draining.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::SeqCst);
     }
 
-    /// Lets it claim again: that could not be written.
+    /// Allows claims again, because the draining could not be stored.
     pub(crate) fn reopen(&self) {
         self.is_closed.store(false, Ordering::SeqCst);
     }
@@ -59,14 +59,15 @@ impl InFlight {
         self.is_closed.load(Ordering::SeqCst)
     }
 
-    /// To be held from before a claim until its rows are entered.
+    /// Locks claims. The lock is held from before a claim until its rows are entered.
     pub(crate) fn claim_lock(&self) -> MutexGuard<'_, ()> {
         self.claim_lock
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same, unless a claim is under way: a heartbeat waits for nobody.
+    /// Locks claims like [`claim_lock`](Self::claim_lock), or returns `None` while a claim is under
+    /// way: a heartbeat must not wait.
     pub(crate) fn try_claim_lock(&self) -> Option<MutexGuard<'_, ()>> {
         match self.claim_lock.try_lock() {
             Ok(lock) => Some(lock),
@@ -87,7 +88,7 @@ impl InFlight {
         }));
     }
 
-    /// Marks a claim as begun. `None`: it was given back meanwhile.
+    /// Marks a claim as started. Returns `None` if it was released meanwhile.
     pub(crate) fn start(&self, claim_id: i64) -> Option<Arc<Live>> {
         let mut held = self.held();
         let held = held.get_mut(&claim_id)?;
@@ -95,7 +96,7 @@ impl InFlight {
         Some(Arc::clone(&held.live))
     }
 
-    /// Tells the jobs of these claims that somebody wants them to end.
+    /// Requests the cancellation of the jobs of these claims.
     pub(crate) fn cancel(&self, claims: &[i64]) {
         let held = self.held();
         for claim in claims {
@@ -105,22 +106,22 @@ impl InFlight {
         }
     }
 
-    /// Has jobs that sleep look again whether they should end.
+    /// Wakes sleeping jobs to check whether they should end.
     pub(crate) fn wake(&self) {
         self.held().values().for_each(|held| held.live.wake());
     }
 
-    /// Tells the jobs that still run that the stop waits for them no longer.
+    /// Notifies the jobs that still run that the stop no longer waits for them.
     pub(crate) fn call_off(&self) {
         self.held().values().for_each(|held| held.live.call_off());
     }
 
-    /// Whether no job has returned whose end is not settled.
+    /// Returns whether every job that has returned is settled.
     pub(crate) fn are_settled(&self) -> bool {
         !self.held().values().any(|held| held.live.is_over())
     }
 
-    /// The stop of the process has ended a run of this job, which is settled.
+    /// Notes that the stop of the process has ended a run of this job, which is settled.
     pub(crate) fn note_cut_short(&self, job_id: i64) {
         let jobs = self.cut_short.lock();
         jobs.unwrap_or_else(PoisonError::into_inner).push(job_id);
@@ -131,7 +132,7 @@ impl InFlight {
         jobs.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Those that have overrun their time by now, and when the next one will.
+    /// Returns the jobs that have overrun their timeout at `now`, and when the next one will.
     pub(crate) fn overrun(&self, now: Instant) -> (Vec<InFlightJob>, Option<Instant>) {
         let held = self.held();
         let limited = held
@@ -145,13 +146,13 @@ impl InFlight {
         )
     }
 
-    /// Whether nothing is left but what has overrun its time, and something is.
+    /// Returns whether there are claims left, and all of them have overrun their timeout.
     pub(crate) fn only_overrun(&self) -> bool {
         let held = self.held();
         !held.is_empty() && held.values().all(|held| held.live.verdict().is_some())
     }
 
-    /// What the next heartbeat of a process is to carry.
+    /// Returns what the next heartbeat of a process stores.
     pub(crate) fn news(&self, process_id: i64) -> Vec<(i64, Arc<Live>, News)> {
         let held = self.held();
         let held = held
@@ -161,7 +162,7 @@ impl InFlight {
             .collect()
     }
 
-    /// Their ends are settled.
+    /// Removes claims whose outcome is settled.
     pub(crate) fn remove(&self, claims: &[i64]) {
         let mut held = self.held();
         for claim in claims {
@@ -169,7 +170,7 @@ impl InFlight {
         }
     }
 
-    /// Takes out those that no thread has begun.
+    /// Removes and returns the claims that no thread has started.
     pub(crate) fn take_unstarted(&self) -> Vec<InFlightJob> {
         let mut held = self.held();
         let unstarted: Vec<i64> = held

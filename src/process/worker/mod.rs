@@ -1,4 +1,4 @@
-//! The worker: claims jobs, performs them and writes down how they ended.
+//! The worker: claims jobs, performs them and saves their outcomes.
 
 pub(crate) mod beat;
 pub(crate) mod builder;

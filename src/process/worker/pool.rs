@@ -40,24 +40,24 @@ pub(crate) struct Pool {
     pub(crate) subscriber: Subscriber,
     pub(crate) prefetch: Prefetch,
     threads: usize,
-    /// Jobs on their way to a thread, or with one.
+    /// Jobs that are with a thread, or on their way to one.
     busy: AtomicUsize,
-    /// How many jobs threads have begun.
+    /// How many jobs the threads have started.
     begun: AtomicU64,
-    /// With how many of these left the poller wants to be told.
+    /// When this few jobs are left, the poller is notified.
     low: AtomicUsize,
-    /// Told when so few are left.
+    /// Notified when so few are left.
     rested: Sender<()>,
     completed: Sender<CompletedRun>,
-    /// Told whenever a job begins whose time is limited.
+    /// Notified when a job with a timeout starts.
     limited: Sender<()>,
-    /// What becomes of the rows of finished jobs that do not care.
+    /// What happens to the rows of finished jobs whose policy does not say.
     finished: Finished,
 }
 
 impl Pool {
-    /// Starts `threads` threads that end when the sender of assignments is
-    /// dropped and all that was sent is done.
+    /// Starts `threads` threads. They end when the sender of assignments is dropped and all jobs
+    /// that were sent are done.
     pub(crate) fn start(setup: PoolSetup, threads: usize) -> Result<Started> {
         let pool = Arc::new(Pool {
             registry: setup.registry,
@@ -88,22 +88,22 @@ impl Pool {
         Ok((pool, sender, handles))
     }
 
-    /// Jobs on their way to a thread, or with one.
+    /// Returns how many jobs are with a thread, or on their way to one.
     pub(crate) fn busy(&self) -> usize {
         self.busy.load(Ordering::SeqCst)
     }
 
-    /// How many jobs threads have begun so far.
+    /// Returns how many jobs the threads have started so far.
     pub(crate) fn begun(&self) -> u64 {
         self.begun.load(Ordering::Relaxed)
     }
 
-    /// Ends that the completer has not looked at yet.
+    /// Returns how many outcomes the completer has not received yet.
     pub(crate) fn unwritten(&self) -> usize {
         self.completed.len()
     }
 
-    /// Threads that nothing is on its way to.
+    /// Returns how many threads have no job and none on its way to them.
     pub(crate) fn idle(&self) -> usize {
         self.threads.saturating_sub(self.busy())
     }
@@ -112,35 +112,35 @@ impl Pool {
         self.threads
     }
 
-    /// Asks to be told when `low` jobs are left. The caller looks once more
-    /// after that, lest they are already.
+    /// Requests a notification when `low` jobs are left. The caller checks once more after that, in
+    /// case that is so already.
     pub(crate) fn tell_at(&self, low: usize) {
         self.low.store(low, Ordering::SeqCst);
     }
 
-    /// Counts jobs from before they are sent to the threads.
+    /// Counts jobs before they are sent to the threads.
     pub(crate) fn occupy(&self, jobs: usize) {
         self.busy.fetch_add(jobs, Ordering::SeqCst);
     }
 
-    /// A thread is done with one.
+    /// Notes that a thread has finished a job.
     fn rest(&self) {
         let left = self.busy.fetch_sub(1, Ordering::SeqCst) - 1;
         if left <= self.low.load(Ordering::SeqCst) {
-            // Full: the poller has not yet looked at the last one, and will.
+            // A full channel holds a notification that the poller has yet to read.
             let _ = self.rested.try_send(());
         }
     }
 
     fn work(&self, assignments: &Receiver<Assignment>) {
         for assignment in assignments {
-            // What a stop finds on its way to a thread is given back instead.
+            // Jobs that a stop finds on their way to a thread are released instead.
             if !self.stop.is_stopped()
                 && let Some(live) = self.in_flight.start(assignment.job.claim_id)
             {
                 self.begun.fetch_add(1, Ordering::Relaxed);
                 let completed = self.perform(assignment, live);
-                // Only a completer that is gone refuses, and then the process ends.
+                // The send fails only without a completer, and then the process ends.
                 let _ = self.completed.send(completed);
             }
             self.rest();
@@ -159,7 +159,7 @@ impl Pool {
         let begun = clock::instant();
         live.begin(limit);
         if limit.is_some() {
-            // Full: the timeouts thread has not yet looked at the last one, and will.
+            // A full channel holds a notification that the timeouts thread has yet to read.
             let _ = self.limited.try_send(());
         }
         let outcome = perform(&self.registry, &job.arguments, &run);
@@ -177,7 +177,7 @@ impl Pool {
         }
     }
 
-    /// What a job is performed with.
+    /// Returns the context in which a job is performed.
     fn prepare(&self, assignment: &Assignment, live: &Arc<Live>) -> Run {
         let job = &assignment.job;
         let policy = policy(&self.registry, job);
@@ -215,16 +215,16 @@ impl Pool {
     }
 }
 
-/// The policy of a claimed job, completed by its type and the program.
+/// Returns the policy of a claimed job, with the defaults of its type and the program.
 pub(crate) fn policy(registry: &Registry, job: &Claimed) -> Policy {
     let stored = Policy::of_columns(job.policy.as_deref(), job.max_attempts, job.at_most_once);
     registry.complete(&job.class_name, stored)
 }
 
-/// A pool, the way to its threads, and the threads.
+/// A pool, the sender of its assignments, and its threads.
 pub(crate) type Started = (Arc<Pool>, Sender<Assignment>, Vec<JoinHandle<()>>);
 
-/// What a pool is made of.
+/// What a pool needs to start.
 pub(crate) struct PoolSetup {
     pub(crate) registry: Registry,
     pub(crate) database: Database,

@@ -1,27 +1,27 @@
-//! How long this worker's jobs take, and how many it may therefore claim ahead
-//! of its threads: as many as these will begin within two milliseconds.
+//! Measures how long this worker's jobs take, and so how many it may claim ahead of its threads: as
+//! many as these will start within two milliseconds.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The time of a job, guessed from those that ran: upwards quickly, downwards
-/// slowly, since what is claimed too early keeps other workers from it.
+/// The estimated time of a job. It grows quickly and shrinks slowly, because a job that is claimed
+/// too early is not available to other workers.
 #[derive(Debug)]
 pub(crate) struct Prefetch {
-    /// Nanoseconds. Threads that write at once may lose a measurement.
+    /// In nanoseconds. Threads that write at the same time may lose a measurement.
     guess: AtomicU64,
 }
 
-/// Until something is known, jobs are long.
+/// Until something is measured, jobs count as long.
 const UNKNOWN: Duration = Duration::from_secs(1);
 
-/// For so long a worker may hold claims that no thread has begun.
+/// How long a worker may hold claims that no thread has started.
 const WINDOW: Duration = Duration::from_millis(2);
 
-/// More of them make no claim cheaper.
+/// Larger claims are not cheaper.
 const MOST: usize = 1_000;
 
-/// Claims that no thread has begun after so long are given back.
+/// Claims that no thread has started after this long are released.
 pub(crate) const TOO_LONG: Duration = Duration::from_millis(50);
 
 impl Default for Prefetch {
@@ -33,7 +33,7 @@ impl Default for Prefetch {
 }
 
 impl Prefetch {
-    /// Learns how long a job took.
+    /// Takes the duration of a job into the estimate.
     pub(crate) fn note(&self, ran: Duration) {
         let (guess, ran) = (self.guess.load(Ordering::Relaxed), nanos(ran));
         let next = if ran > guess {
@@ -46,12 +46,12 @@ impl Prefetch {
         }
     }
 
-    /// The guess was wrong: jobs take longer at present.
+    /// Raises the estimate, because jobs take longer at present.
     pub(crate) fn slow_down(&self) {
         self.guess.fetch_max(nanos(UNKNOWN), Ordering::Relaxed);
     }
 
-    /// How many jobs may be claimed beyond one for each thread.
+    /// Returns how many jobs may be claimed beyond one for each thread.
     pub(crate) fn ahead(&self, threads: usize) -> usize {
         let guess = self.guess.load(Ordering::Relaxed).max(1);
         let turns = nanos(WINDOW) / guess;

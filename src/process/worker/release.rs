@@ -1,5 +1,4 @@
-//! How a worker gives claims back: at a stop, and when its memory and the
-//! database differ.
+//! How a worker releases claims: at a stop, and when its memory and the database differ.
 
 use crate::db::transition::end;
 
@@ -19,18 +18,18 @@ use diesel::QueryResult;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// At a stop: what was claimed and no thread has begun is ready again.
+/// Releases, at a stop, the claims that no thread has started.
 pub(crate) fn unstarted(in_flight: &InFlight, session: &mut Session) {
     let count = release(session, &in_flight.take_unstarted(), None);
     if count > 0 {
         session.subscriber().emit(&Event::Released {
             count,
-            why: "the worker stops, and they had not begun",
+            why: "the worker stops, and they had not started",
         });
     }
 }
 
-/// While it works: what was claimed ahead and no thread has begun in time.
+/// Releases claims that were made ahead, and that no thread has started in time.
 pub(crate) fn waiting(in_flight: &InFlight, session: &mut Session) {
     let count = release(session, &in_flight.take_unstarted(), None);
     if count > 0 {
@@ -41,12 +40,12 @@ pub(crate) fn waiting(in_flight: &InFlight, session: &mut Session) {
     }
 }
 
-/// What fails later than this is not tried again: nothing answers.
+/// A failure that took longer than this is not tried again, because the database gives no answer.
 const SOON: Duration = Duration::from_millis(500);
 
-/// Tries again once, at once: a connection that has been idle all through a
-/// stop may be broken, while the database is well. All this is fenced, so that
-/// an attempt which got through unheard does no harm.
+/// Runs `work`, and after a quick failure once more: a connection that was idle all through a stop
+/// may be broken while the database is well. All this is fenced, so a repetition of what succeeded
+/// without an answer does no harm.
 fn insist<T>(
     session: &mut Session,
     action: &'static str,
@@ -59,8 +58,8 @@ fn insist<T>(
     }
 }
 
-/// At a stop: says that the process claims no more. What ends it from then on
-/// in good order is no crash. False: the database did not take it.
+/// Stores, at a stop, that the process drains. A graceful exit code does not count as a crash after
+/// that. Returns `false` if the database did not accept it.
 pub(crate) fn drain(session: &mut Session, registrations: &[Arc<Registration>]) -> bool {
     let mut all = true;
     for registration in registrations {
@@ -72,7 +71,7 @@ pub(crate) fn drain(session: &mut Session, registrations: &[Arc<Registration>]) 
     all
 }
 
-/// Gives claims back, registration by registration, and says how many.
+/// Releases claims, registration by registration, and returns how many.
 fn release(session: &mut Session, claims: &[InFlightJob], delay: Option<Duration>) -> usize {
     let mut processes: Vec<i64> = claims.iter().map(|held| held.registration.id).collect();
     processes.sort_unstable();
@@ -92,13 +91,12 @@ fn release(session: &mut Session, claims: &[InFlightJob], delay: Option<Duration
     count
 }
 
-/// At the deadline of a stop, what becomes of the jobs that still run.
+/// Decides, at the deadline of a stop, about the jobs that still run.
 ///
-/// A supervisor gives them back once it has seen this process end, so that
-/// they never run beside themselves; without one, they wait a moment. What is
-/// `drained` has ended and could not be written: nothing runs any more. With
-/// `leave_overrun`, those that overran their time are left to whoever sees the
-/// end of the program, which comes now.
+/// A supervisor releases them once it has seen this process end, so that no job runs twice at the
+/// same time; without a supervisor, they wait a moment. Jobs in `drained` have ended, but their
+/// outcome could not be saved. With `leave_overrun`, jobs that overran their timeout stay claimed
+/// until a supervisor sees the end of the program, which follows.
 pub(crate) fn give_back(
     in_flight: &InFlight,
     session: &mut Session,
@@ -132,9 +130,8 @@ pub(crate) fn give_back(
     running.iter().map(|held| JobId(held.job.job_id)).collect()
 }
 
-/// A program that goes on, with the worker embedded in it, still runs what was
-/// given back: the jobs are told. After the process has left, which asks for
-/// its registrations.
+/// Notifies jobs that were released but still run, as in a program that continues after its
+/// embedded worker. Call it after the process has deregistered, which needs its registrations.
 pub(crate) fn disown(in_flight: &InFlight) {
     for held in in_flight.all() {
         held.registration.lease.lose();
@@ -142,10 +139,10 @@ pub(crate) fn disown(in_flight: &InFlight) {
     in_flight.wake();
 }
 
-/// How long what still runs must wait before it may run elsewhere.
+/// How long a job that still runs must wait before it may run elsewhere.
 const DELAY: Duration = Duration::from_secs(2);
 
-/// A job that overran its time in a program that goes on without the worker.
+/// Ends a job that overran its timeout in a program that continues without the worker.
 fn end_overrun(held: &InFlightJob, session: &mut Session) {
     let Some(mut ending) = held.live.verdict().cloned() else {
         return;
@@ -162,7 +159,7 @@ fn end_overrun(held: &InFlightJob, session: &mut Session) {
     });
 }
 
-/// An at-most-once job that a stop cuts off: nobody knows what it has done.
+/// Fails an at-most-once job that a stop cuts off, because its effects are unknown.
 fn fail_interrupted(held: &InFlightJob, session: &mut Session) {
     let failure = Failure::outcome_unknown("stopped");
     let message = failure.message.clone();
@@ -185,9 +182,9 @@ fn fail_interrupted(held: &InFlightJob, session: &mut Session) {
     }
 }
 
-/// Every third heartbeat: gives back the claims that the database holds for
-/// this process and its memory does not. Their COMMIT got no answer, so no
-/// thread ever saw them.
+/// Returns a function to call after each heartbeat. Every third time it releases the claims that
+/// the database holds for this process and its memory does not: the answer to their COMMIT was
+/// lost, so no thread ever received them.
 pub(crate) fn reconciler(
     in_flight: &Arc<InFlight>,
 ) -> impl FnMut(&mut Session, &[Arc<Registration>]) + use<> {
@@ -198,7 +195,7 @@ pub(crate) fn reconciler(
         if heartbeats < 3 || mutant::is("no_reconciliation") {
             return;
         }
-        // A claim that is under way is not waited for, but looked past soon.
+        // A claim under way is not waited for; the next heartbeat tries again soon.
         let Some(_lock) = in_flight.try_claim_lock() else {
             return;
         };
@@ -209,8 +206,8 @@ pub(crate) fn reconciler(
     }
 }
 
-/// At a stop, when this process claims nothing any more: gives back what no
-/// memory has. True: it has given something back.
+/// Releases claims that are in no memory, at a stop, when this process claims nothing any more.
+/// Returns `true` if there were some.
 pub(crate) fn strays(
     in_flight: &InFlight,
     session: &mut Session,
@@ -223,8 +220,8 @@ pub(crate) fn strays(
     any
 }
 
-/// Gives back the strays of one registration; no claim is under way in this
-/// process meanwhile. True: there were some.
+/// Releases the stray claims of one registration, while no claim is under way in this process.
+/// Returns `true` if there were some.
 fn reconcile(
     in_flight: &InFlight,
     session: &mut Session,
@@ -244,7 +241,7 @@ fn reconcile(
     let released = insist(session, "release stray claims", |conn| {
         release::release(conn, registration.id, &strays, None)
     })?;
-    // The heartbeat may have come first.
+    // The heartbeat may have released them first.
     if !released.is_empty() {
         session.subscriber().emit(&Event::Released {
             count: released.len(),

@@ -5,12 +5,13 @@ use crate::event::events::Event;
 use crate::job::id::JobId;
 use crate::job::registry::Registry;
 use crate::process::base::context::ProcessContext;
-use crate::process::base::handle::Ending;
+use crate::process::base::handle::ProcessEnd;
 use crate::process::base::heartbeat::Heartbeat;
 use crate::process::base::heartbeat_guard::HeartbeatGuard;
 use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;
 use crate::process::base::threads;
+use crate::process::worker::claim::handoff::Handoff;
 use crate::process::worker::claim::plan::ClaimPlan;
 use crate::process::worker::claim::poller::Poller;
 use crate::process::worker::claim::wakeups::Wakeups;
@@ -18,11 +19,11 @@ use crate::process::worker::completer::Completer;
 use crate::process::worker::completion::CompletedRun;
 use crate::process::worker::in_flight::InFlight;
 use crate::process::worker::pool::{Pool, PoolSetup};
-use crate::process::worker::settings::Settings;
+use crate::process::worker::settings::WorkerSetup;
 use crate::process::worker::timeouts::{ForcedExit, Timeouts};
 use crate::process::worker::{classes, release, wakeup};
 use crate::{clock, mutant};
-use crossbeam_channel::{Sender, bounded};
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -30,14 +31,13 @@ use std::time::{Duration, Instant};
 /// How long the jobs that a stop interrupts have to end by themselves.
 const FAREWELL: Duration = Duration::from_millis(200);
 
-/// How long the ends of jobs may take to be written, once the threads have
-/// stopped, or their time is over.
+/// How long saving outcomes may take once the threads have stopped, or their time is over.
 const FLUSH: Duration = Duration::from_secs(2);
 
-/// For the statement that a thread is at when it is to end.
+/// How long the statement that a thread runs at the stop may continue.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// A worker whose threads run.
+/// A worker with its threads running.
 pub(crate) struct RunningWorker {
     shutdown_timeout: Duration,
     context: ProcessContext,
@@ -55,28 +55,33 @@ pub(crate) struct RunningWorker {
 }
 
 impl RunningWorker {
-    /// The poller comes last: nothing is claimed before all else runs.
+    /// Starts the threads. The poller is last: nothing is claimed before everything else runs.
     pub(crate) fn start(
-        settings: &Settings,
+        settings: &WorkerSetup,
         in_flight: Arc<InFlight>,
         context: &ProcessContext,
         heartbeat: Arc<Heartbeat>,
     ) -> Result<Self> {
         let (stop, registry) = (&context.stop, &settings.registry);
-        let ((rested_tx, rested), (woken_tx, woken)) = (bounded(1), bounded(1));
-        let (completed_tx, completed) = crossbeam_channel::unbounded();
-        let (limited_tx, limited) = bounded(1);
-        let senders = (rested_tx, completed_tx, limited_tx);
+        let (senders, receivers) = pool_channels();
         let setup = pool_setup(settings, &in_flight, context, senders);
         let (pool, assign, jobs) = Pool::start(setup, settings.threads)?;
+        let (woken_tx, woken) = bounded(1);
         let by_notification = context.database.listens_by_notification();
-        let wakeups = Wakeups::new(rested, woken, by_notification);
+        let wakeups = Wakeups::new(receivers.rested, woken, by_notification);
         let plan = ClaimPlan::new(settings);
-        let poller = Poller::new(context, &heartbeat, (pool, assign), plan, wakeups);
-        let completer = Completer::new(context, &in_flight, completed);
-        let (quit, forced_exit) = (Stop::new(), settings.forced_exit());
-        let ends = (quit.clone(), forced_exit.clone());
-        let timeouts = Timeouts::new(context, &in_flight, registry.clone(), limited, ends);
+        let handoff = Handoff::new(&pool, assign);
+        let poller = Poller::new(context, &heartbeat, handoff, plan, wakeups);
+        let completer = Completer::new(context, &in_flight, receivers.completed);
+        let forced_exit = settings.forced_exit();
+        let timeouts = Timeouts::new(
+            context,
+            &in_flight,
+            registry.clone(),
+            receivers.limited,
+            forced_exit.clone(),
+        );
+        let quit = timeouts.quit();
         let guard = start_heartbeat(context, &heartbeat, &in_flight, registry)?;
         let listener = threads::spawn_vital("listener", stop, {
             let (context, channel) = (context.clone(), heartbeat.channel());
@@ -98,9 +103,9 @@ impl RunningWorker {
         })
     }
 
-    /// Waits for the stop, then ends everything in order: claiming, what was
-    /// claimed and not begun, the running jobs, their endings, the heartbeat.
-    pub(crate) fn run(self, give_up: &Stop) -> Ending {
+    /// Waits for the stop, then ends everything in order: claiming, claims that have not started,
+    /// running jobs, their outcomes, the heartbeat.
+    pub(crate) fn run(self, give_up: &Stop) -> ProcessEnd {
         let context = &self.context;
         let _ = context.stop.channel().recv();
         context.subscriber.emit(&Event::Stopping { kind: "Worker" });
@@ -118,22 +123,22 @@ impl RunningWorker {
             release::strays(in_flight, &mut session, &heartbeat.all());
         }
         let drained = let_end(in_flight, self.jobs, deadline, give_up);
-        let flushed = let_write(in_flight, self.completer, (deadline, drained), give_up);
+        let flushed = let_write(in_flight, self.completer, deadline, drained, give_up);
         context.give_up_writing.stop();
         self.quit.stop();
         threads::join_within(vec![self.timeouts], PATIENCE);
         if !drains {
             release::drain(&mut session, &heartbeat.all());
         }
-        // Broken: a completer that panicked has ended too.
+        // In a broken process, the completer may have panicked and ended too.
         let is_complete = drained && flushed && !context.stop.is_broken();
         let leave_overrun = self.forced_exit.is_some();
         let given_back = (!is_complete)
             .then(|| release::give_back(in_flight, &mut session, drained, leave_overrun));
         let unfinished = unfinished(in_flight, given_back.unwrap_or_default());
         drop(self.guard);
-        // The row was locked for that, so that a claim which the server was
-        // still at, over a connection that broke, has come to its end.
+        // Draining locked the row. So a claim that the server was still executing, over a
+        // connection that broke, has ended by now.
         if polled && release::strays(in_flight, &mut session, &heartbeat.all()) {
             heartbeat.deregister(&mut session);
         }
@@ -142,20 +147,52 @@ impl RunningWorker {
         if let Some(forced_exit) = self.forced_exit {
             forced_exit.end_if_due();
         }
-        Ending {
+        ProcessEnd {
             unfinished,
             cut_short: !polled,
         }
     }
 }
 
-/// What the job threads share, with their channels to the poller, the completer
-/// and the timeouts thread.
+/// The channels from the job threads to the other threads of a worker.
+struct PoolSenders {
+    /// To the poller, when so few jobs are left as it requested.
+    rested: Sender<()>,
+    /// To the completer.
+    completed: Sender<CompletedRun>,
+    /// To the timeouts thread, when a job with a timeout starts.
+    limited: Sender<()>,
+}
+
+/// The other ends of [`PoolSenders`].
+struct PoolReceivers {
+    rested: Receiver<()>,
+    completed: Receiver<CompletedRun>,
+    limited: Receiver<()>,
+}
+
+fn pool_channels() -> (PoolSenders, PoolReceivers) {
+    let (rested, completed, limited) = (bounded(1), unbounded(), bounded(1));
+    let senders = PoolSenders {
+        rested: rested.0,
+        completed: completed.0,
+        limited: limited.0,
+    };
+    let receivers = PoolReceivers {
+        rested: rested.1,
+        completed: completed.1,
+        limited: limited.1,
+    };
+    (senders, receivers)
+}
+
+/// Returns what the job threads share, and their channels to the poller, the completer and the
+/// timeouts thread.
 fn pool_setup(
-    settings: &Settings,
+    settings: &WorkerSetup,
     in_flight: &Arc<InFlight>,
     context: &ProcessContext,
-    (rested, completed, limited): (Sender<()>, Sender<CompletedRun>, Sender<()>),
+    senders: PoolSenders,
 ) -> PoolSetup {
     PoolSetup {
         registry: settings.registry.clone(),
@@ -163,15 +200,14 @@ fn pool_setup(
         in_flight: Arc::clone(in_flight),
         stop: context.stop.clone(),
         subscriber: context.subscriber.clone(),
-        rested,
-        completed,
-        limited,
+        rested: senders.rested,
+        completed: senders.completed,
+        limited: senders.limited,
         finished: settings.finished,
     }
 }
 
-/// Starts the heartbeat, which also gives stray claims back and writes the
-/// classes of the worker down.
+/// Starts the heartbeat, which also releases stray claims and stores the classes of the worker.
 fn start_heartbeat(
     context: &ProcessContext,
     heartbeat: &Arc<Heartbeat>,
@@ -186,7 +222,7 @@ fn start_heartbeat(
     })
 }
 
-/// Lets the claim under way end. False: it takes too long.
+/// Waits for the claim under way. Returns `false` if it takes too long.
 fn let_claim(poller: JoinHandle<()>, deadline: Instant, give_up: &Stop) -> bool {
     threads::join_until(&mut vec![poller], deadline, &Stop::new(), || {
         give_up
@@ -195,8 +231,8 @@ fn let_claim(poller: JoinHandle<()>, deadline: Instant, give_up: &Stop) -> bool 
     })
 }
 
-/// The jobs that a stop has ended: those given back just now, and those that
-/// the completer has given back; it may be at it still.
+/// Returns the jobs that a stop has ended: those released just now, and those that the completer
+/// has released; it may still be running.
 fn unfinished(in_flight: &InFlight, given_back: Vec<JobId>) -> Vec<JobId> {
     let mut unfinished = given_back;
     unfinished.extend(in_flight.cut_short().into_iter().map(JobId));
@@ -205,15 +241,15 @@ fn unfinished(in_flight: &InFlight, given_back: Vec<JobId>) -> Vec<JobId> {
     unfinished
 }
 
-/// Lets the jobs that run end, and tells those that still run at the deadline.
-/// True: all have ended.
+/// Waits for the running jobs, and notifies those that still run at the deadline. Returns `true` if
+/// all have ended.
 fn let_end(
     in_flight: &InFlight,
     mut jobs: Vec<JoinHandle<()>>,
     deadline: Instant,
     give_up: &Stop,
 ) -> bool {
-    // What has overrun its time does not end for being waited for.
+    // A job that has overrun its timeout is not waited for.
     let is_vain = || in_flight.only_overrun();
     if threads::join_until(&mut jobs, deadline, give_up, is_vain) {
         return true;
@@ -223,14 +259,15 @@ fn let_end(
     threads::join_until(&mut jobs, farewell, give_up, is_vain)
 }
 
-/// Lets the ends of jobs be written. True: all are, and no job runs.
+/// Waits until outcomes are saved. Returns `true` if all are, and no job runs.
 fn let_write(
     in_flight: &InFlight,
     completer: JoinHandle<()>,
-    (deadline, drained): (Instant, bool),
+    deadline: Instant,
+    drained: bool,
     give_up: &Stop,
 ) -> bool {
-    // As long as a job runs, the completer does not end.
+    // The completer does not end while a job runs.
     let is_vain = || in_flight.only_overrun() || (!drained && in_flight.are_settled());
     let flush = clock::deadline(FLUSH).max(deadline);
     threads::join_until(&mut vec![completer], flush, give_up, is_vain)

@@ -1,4 +1,4 @@
-//! What a worker is set to.
+//! The settings of a worker.
 
 use crate::db::conn::wakeup;
 use crate::db::model::claim::Finished;
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// The settings of a [`Worker`](crate::Worker).
 #[derive(Debug, Clone)]
-pub(crate) struct Settings {
+pub(crate) struct WorkerSetup {
     pub(crate) service: ServiceSettings,
     pub(crate) registry: Registry,
     pub(crate) queues: Vec<QueueSelector>,
@@ -25,8 +25,8 @@ pub(crate) struct Settings {
     pub(crate) recycle: Recycle,
 }
 
-impl Settings {
-    /// A channel of its own, in the group of those that take the same jobs.
+impl WorkerSetup {
+    /// Returns a channel of its own, in the group of those that take the same jobs.
     fn channel(&self) -> Option<String> {
         let mut kind = DefaultHasher::new();
         let queues = self.queues.iter().map(ToString::to_string);
@@ -39,8 +39,8 @@ impl Settings {
         is_notified.then(|| wakeup::channel(kind.finish()))
     }
 
-    /// How the program is ended for a job that overran its time, if it is the
-    /// worker's to end.
+    /// Returns how to end the program for a job that overran its timeout, or `None` if the program
+    /// is not the worker's to end.
     pub(crate) fn forced_exit(&self) -> Option<ForcedExit> {
         self.service
             .is_program
@@ -65,6 +65,5 @@ impl Settings {
     }
 }
 
-/// A worker names so many of its classes in its row, for those who ask why a
-/// job is not running.
+/// The most classes that a worker names in its row, where `windlass explain` reads them.
 const MOST_CLASSES: usize = 500;

@@ -1,14 +1,12 @@
-//! Ends the program for the sake of a job that overran its time and does not
-//! end: no thread can be ended by itself. The order matters, for the process
-//! may die between any two steps:
+//! Ends the program when a job overran its timeout and does not end, because a thread cannot be
+//! ended by itself. The order matters, because the process may die between any two steps:
 //!
-//! 1. The verdict is written beside the claim, and the process says in the
-//!    same transaction that it claims no more.
-//! 2. The other jobs have the shutdown timeout to end, as at every stop; what
-//!    still runs then is given back, and not to blame.
-//! 3. The program ends. The claim is still there, so the job cannot have begun
-//!    anywhere else.
-//! 4. Whoever prunes the process does what the verdict says.
+//! 1. The verdict is written beside the claim, and the process is marked as draining in the same
+//!    transaction.
+//! 2. The other jobs have the shutdown timeout to end, as at every stop. Jobs that still run then
+//!    are released, and this does not count as their crash.
+//! 3. The program ends. The claim still exists, so the job cannot have started anywhere else.
+//! 4. The supervisor that prunes the process applies the verdict.
 
 use crate::clock;
 use crate::db::model::claim::Fence;
@@ -32,9 +30,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often the verdict is refused by a database that answers before the
-/// program ends without it: the job itself may hold the lock that is in the
-/// way, and will not give it back.
+/// How often a database that answers may refuse the verdict before the program ends without it: the
+/// job itself may hold the lock that is in the way, and keep it.
 const MOST_REFUSALS: u32 = 3;
 
 /// The loop that ends jobs which overrun their timeout.
@@ -42,22 +39,22 @@ pub(crate) struct Timeouts {
     in_flight: Arc<InFlight>,
     registry: Registry,
     session: Session,
-    /// A job began whose time is limited.
+    /// Receives a message when a job with a timeout starts.
     limited: Receiver<()>,
     /// Stops the worker.
     stop: Stop,
     /// Ends this loop.
     quit: Stop,
-    /// `None`: the program is not ours to end.
+    /// `None` if this worker must not end the program.
     forced_exit: Option<ForcedExit>,
     refusals: u32,
 }
 
-/// How a program is ended.
+/// How to end the program.
 #[derive(Debug, Clone)]
 pub(crate) struct ForcedExit {
     shutdown_timeout: Duration,
-    /// Whether it was decided.
+    /// Whether the end was decided.
     is_due: Arc<AtomicBool>,
 }
 
@@ -69,13 +66,13 @@ impl ForcedExit {
         }
     }
 
-    /// Ends the program, whatever it does, after what a stop may take at most:
-    /// also when something that the stop waits for hangs.
+    /// Ends the program after the longest time that a stop may take, even if something that the
+    /// stop waits for hangs.
     fn announce(&self) {
         if self.is_due.swap(true, Ordering::SeqCst) {
             return;
         }
-        // A moment before the program is ended because a stop is overdue.
+        // A moment before the program would end because its stop is overdue.
         let most = self.shutdown_timeout.saturating_add(KILL_GRACE * 9 / 10);
         let _ = threads::spawn("watchdog-end", move || {
             clock::nap(most);
@@ -92,15 +89,15 @@ impl ForcedExit {
     }
 }
 
-/// Until it is time, until a job begins whose time is limited, or until the end.
+/// Waits until `next`, until a job with a timeout starts, or until the end.
 fn wait(quit: &Stop, limited: &mut Receiver<()>, next: Option<Instant>) {
     let until = next.map_or_else(never, |next| {
         after(next.saturating_duration_since(clock::instant()))
     });
     select! {
         recv(quit.channel()) -> _ => {}
-        // The threads have ended, while their last ends are still written: a
-        // channel without a sender would be ready for ever.
+        // The threads have ended, while their last outcomes are still being saved: a channel
+        // without a sender would always be ready.
         recv(limited) -> told => if told.is_err() {
             *limited = never();
         },
@@ -109,14 +106,14 @@ fn wait(quit: &Stop, limited: &mut Receiver<()>, next: Option<Instant>) {
 }
 
 impl Timeouts {
-    /// `limited` tells of jobs whose time is limited; `quit` ends the loop, and
-    /// without `forced_exit` the program is not ours to end.
+    /// Creates the loop. `limited` receives a message when a job with a timeout starts.
+    /// Without `forced_exit` the program is never ended.
     pub(crate) fn new(
         context: &ProcessContext,
         in_flight: &Arc<InFlight>,
         registry: Registry,
         limited: Receiver<()>,
-        (quit, forced_exit): (Stop, Option<ForcedExit>),
+        forced_exit: Option<ForcedExit>,
     ) -> Self {
         Timeouts {
             in_flight: Arc::clone(in_flight),
@@ -124,10 +121,15 @@ impl Timeouts {
             session: Session::new(context),
             limited,
             stop: context.stop.clone(),
-            quit,
+            quit: Stop::new(),
             forced_exit,
             refusals: 0,
         }
+    }
+
+    /// Returns what ends the loop.
+    pub(crate) fn quit(&self) -> Stop {
+        self.quit.clone()
     }
 
     pub(crate) fn run(mut self) {
@@ -137,12 +139,11 @@ impl Timeouts {
         }
     }
 
-    /// Deals with the jobs that have overrun their time, and returns when to
-    /// look again.
+    /// Handles the jobs that have overrun their timeout, and returns when to check again.
     fn look(&mut self) -> Option<Instant> {
         let (due, mut next) = self.in_flight.overrun(clock::instant());
         for held in due {
-            if let Err(delay) = self.condemn(&held) {
+            if let Err(delay) = self.write_verdict(&held) {
                 let again = clock::deadline(delay);
                 next = Some(next.map_or(again, |next| next.min(again)));
             }
@@ -150,7 +151,7 @@ impl Timeouts {
         next
     }
 
-    fn condemn(&mut self, held: &InFlightJob) -> Result<(), Duration> {
+    fn write_verdict(&mut self, held: &InFlightJob) -> Result<(), Duration> {
         let verdict = self.verdict(held);
         let fence = Fence {
             process_id: held.registration.id,
@@ -163,19 +164,19 @@ impl Timeouts {
         let written = self.session.run("write down that a job timed out", |conn| {
             recover::condemn(conn, fence, &verdict, process_ends)
         });
-        // A claim that is lost makes no difference: the job runs on here, and
-        // another process may have it too.
+        // A lost claim makes no difference: the job continues here, and another process may have it
+        // too.
         if let Err(delay) = written {
-            // The job may end by itself before the next attempt, and then the
-            // process goes on. If the write did get through, its row says that
-            // it drains: the next claim learns of it and registers anew.
+            // The job may end by itself before the next attempt, and then the process continues. If
+            // the write succeeded all the same, the row is marked as draining: the next claim finds
+            // that and registers again.
             if process_ends && !self.stop.is_stopped() {
                 self.in_flight.reopen();
             }
             return Err(self.refused(delay));
         }
         self.refusals = 0;
-        held.live.condemn(verdict);
+        held.live.decide(verdict);
         if let Some(forced_exit) = &self.forced_exit {
             forced_exit.announce();
             self.stop.stop();
@@ -189,9 +190,10 @@ impl Timeouts {
         Ok(())
     }
 
-    /// While the database is away nobody else can have the job either, and the
-    /// verdict can wait. One that answers and yet refuses is not waited for:
-    /// the end is that of a crash then, and counted so.
+    /// Counts a refused verdict, and returns when to try again. While the database is away, no
+    /// other process can claim the job, so the verdict can wait. A database that answers and
+    /// refuses is not waited for: then the process ends as in a crash, and the job counts it as
+    /// one.
     fn refused(&mut self, delay: Duration) -> Duration {
         if self.session.is_well() {
             self.refusals += 1;
@@ -206,7 +208,7 @@ impl Timeouts {
         delay
     }
 
-    /// What is to become of the job, when its process has ended.
+    /// Returns what is to become of the job when its process has ended.
     fn verdict(&self, held: &InFlightJob) -> Ending {
         let job = &held.job;
         let policy = pool::policy(&self.registry, job);
@@ -217,7 +219,7 @@ impl Timeouts {
             .map(|limit| limit.timeout)
             .unwrap_or_default();
         error.message = format!(
-            "the job ran for longer than its timeout of {timeout:?} and did not end when it was told so"
+            "the job ran for longer than its timeout of {timeout:?} and did not end when it was interrupted"
         );
         let ending = perform::judge(&self.registry, &job.class_name, &policy, attempt, &error);
         match ending {
@@ -242,7 +244,7 @@ mod tests {
         assert_eq!(limited.try_recv(), Err(TryRecvError::Empty));
         drop(threads);
         wait(&Stop::new(), &mut limited, None);
-        // Whoever waits for this one now, sleeps.
+        // A thread that waits for this channel now, sleeps.
         assert_eq!(limited.try_recv(), Err(TryRecvError::Empty));
     }
 }

@@ -1,6 +1,6 @@
-//! The thread that hears of new work and wakes the poller.
+//! The thread that receives notifications of new work and wakes the poller.
 
-use crate::clock::Backoff;
+use crate::clock::RetryDelay;
 use crate::db::conn::wakeup::Listener;
 use crate::event::events::Event;
 use crate::process::base::context::ProcessContext;
@@ -8,23 +8,22 @@ use crate::process::base::stop::Stop;
 use crossbeam_channel::Sender;
 use std::time::Duration;
 
-/// How soon a stop is noticed, and how long a lost listener may take to be
-/// opened again.
+/// How soon a stop is noticed, and how long reopening a lost listener may take.
 const WAIT: Duration = Duration::from_millis(200);
 
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// Runs until stopped. Whatever it cannot hear costs a polling interval.
+/// Runs until stopped. A missed notification costs one polling interval.
 pub(crate) fn run(context: &ProcessContext, channel: Option<&str>, wake: &Sender<()>) {
     let stop = &context.stop;
-    let mut backoff = Backoff::up_to(LONGEST_PAUSE);
+    let mut backoff = RetryDelay::up_to(LONGEST_PAUSE);
     let mut is_down = false;
     while !stop.is_stopped() {
         match context.database.listen(channel) {
             Ok(mut listener) => {
                 backoff.reset();
                 is_down = false;
-                // What happened before it listened, it has not heard.
+                // Notifications from before it listened are lost.
                 let _ = wake.try_send(());
                 hear(&mut listener, stop, wake);
             }
@@ -41,11 +40,11 @@ pub(crate) fn run(context: &ProcessContext, channel: Option<&str>, wake: &Sender
     }
 }
 
-/// Until stopped or until the connection is lost.
+/// Listens until stopped or until the connection is lost.
 fn hear(listener: &mut Listener, stop: &Stop, wake: &Sender<()>) {
     while !stop.is_stopped() {
         match listener.wait(WAIT) {
-            // Full: the poller has yet to look, which does for this one too.
+            // A full channel already wakes the poller, also for this notification.
             Ok(true) => drop(wake.try_send(())),
             Ok(false) => {}
             Err(_) => return,

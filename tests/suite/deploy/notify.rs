@@ -91,7 +91,7 @@ fn a_manager_that_is_gone_does_not_matter(db: &TestDb) {
     let told = directory.path().join("told");
     let supervisor = supervise(db, &directory.path().join("nobody"), &told);
     until("the child has started", || told.exists());
-    supervisor.logs("cannot tell the service manager");
+    supervisor.logs("cannot notify the service manager");
     supervisor.signal(Signal::TERM);
     assert_eq!(supervisor.said().code, Some(0));
 }

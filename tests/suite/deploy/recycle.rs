@@ -48,7 +48,7 @@ fn recycling_under_load_loses_and_doubles_nothing(db: &TestDb) {
     );
     let log = app.log();
     assert!(
-        log.contains("is being replaced by a new one: it has had its number of jobs"),
+        log.contains("is being replaced by a new one: it has run its number of jobs"),
         "{log}"
     );
     assert!(log.contains("exited with code 79"), "{log}");

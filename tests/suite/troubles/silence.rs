@@ -63,7 +63,7 @@ fn is_left_behind(db: &TestDb, url: &str, begin: impl FnOnce(), end: impl FnOnce
     // Ends where its end cannot be written.
     scene.open("gate");
     scene.ended("across", 1);
-    supervisor.logs("cannot beat");
+    supervisor.logs("cannot send a heartbeat");
     supervisor.logs("no answer within");
     std::thread::sleep(2 * STATEMENT);
     assert!(supervisor.is_running());
@@ -131,7 +131,7 @@ fn ends(workers: Option<usize>, signal: Signal, most: Duration) {
     enqueue(&db, "cut", Do::StickOnce(scene.gate("stuck")));
     let started = scene.started("cut", 1);
     proxy.swallow(Swallow::Everything);
-    process.logs("cannot beat");
+    process.logs("cannot send a heartbeat");
     process.signal(signal);
     let start = Instant::now();
     let status = process.exit();

@@ -1,5 +1,4 @@
-//! Holds a worker back from claiming: while it is quiet, and while it is
-//! being recycled.
+//! Stops a worker from claiming while it is quiet, and while it is being recycled.
 
 use crate::event::events::Event;
 use crate::event::subscriber::Subscriber;
@@ -37,7 +36,7 @@ impl ClaimGate {
         }
     }
 
-    /// How many jobs may be claimed, of those that are wanted.
+    /// Returns how many of the wanted jobs may be claimed.
     pub(crate) fn remaining(&self, wanted: usize) -> usize {
         self.monitor.remaining(wanted)
     }
@@ -47,12 +46,12 @@ impl ClaimGate {
         self.monitor.count(jobs);
     }
 
-    /// How long to wait before asking again, `pause` at most.
+    /// Returns how long to wait before checking again, at most `pause`.
     pub(crate) fn patience(&self, pause: Duration) -> Duration {
         self.monitor.patience(pause)
     }
 
-    /// Whether the poller claims at present.
+    /// Returns whether the poller claims at present.
     pub(crate) fn state(&mut self, stop: &Stop, pool: &Pool, subscriber: &Subscriber) -> GateState {
         let is_quiet = stop.is_quiet();
         if is_quiet != self.was_quiet {
@@ -69,7 +68,7 @@ impl ClaimGate {
             self.is_retiring = true;
             subscriber.emit(&Event::Recycling { why: &why });
         }
-        // Only the poller makes a thread busy: once all are idle, all stay so.
+        // Only the poller gives jobs to threads, so once all threads are idle, they stay idle.
         if self.is_retiring && pool.idle() == self.threads {
             GateState::Recycle
         } else if self.is_retiring || is_quiet {

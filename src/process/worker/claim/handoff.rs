@@ -1,4 +1,4 @@
-//! How claimed jobs get to the threads: at once, or when one is free.
+//! How claimed jobs reach the threads: at once, or when one is free.
 
 use crate::db::model::claim::Claimed;
 use crate::db::table::claimed;
@@ -12,12 +12,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Hands claimed jobs to the threads of a worker.
+/// Passes claimed jobs to the threads of a worker.
 pub(crate) struct Handoff {
     pool: Arc<Pool>,
     assign: Sender<Assignment>,
-    /// Claimed ahead of the threads, and not to be noted as begun before one
-    /// is free.
+    /// Jobs that were claimed ahead, and that must not be marked as started before a thread is
+    /// free.
     cautious: VecDeque<Assignment>,
 }
 
@@ -30,18 +30,22 @@ impl Handoff {
         }
     }
 
-    /// Whether claims are held back that only a free thread may begin.
+    pub(crate) fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    /// Returns whether claims wait that may start only on a free thread.
     pub(crate) fn has_cautious(&self) -> bool {
         !self.cautious.is_empty()
     }
 
-    /// Forgets the claims that were held back: they are given back.
+    /// Removes the waiting claims, because they are released.
     pub(crate) fn clear(&mut self) {
         self.cautious.clear();
     }
 
-    /// Hands out what was claimed, but for what must not be noted as begun
-    /// before a thread is free for it.
+    /// Sends claimed jobs to the threads, and keeps those that must not be marked as started before
+    /// a thread is free.
     pub(crate) fn take_over(&mut self, jobs: Vec<Arc<Claimed>>, registration: &Arc<Registration>) {
         for job in &jobs {
             self.pool.subscriber.emit(&Event::Claimed {
@@ -60,8 +64,8 @@ impl Handoff {
         self.hand_out(begun);
     }
 
-    /// Notes claims as begun for the threads that are idle, and hands them out.
-    /// False: no thread is idle.
+    /// Marks claims as started for the idle threads, and sends them. Returns `false` if no thread
+    /// is idle.
     pub(crate) fn begin_cautious(&mut self, session: &mut Session) -> Result<bool, Duration> {
         let next = self.take_next(self.pool.idle());
         let Some(first) = next.first() else {
@@ -69,7 +73,7 @@ impl Handoff {
         };
         let process_id = first.registration.id;
         let ids: Vec<i64> = next.iter().map(|one| one.job.claim_id).collect();
-        let begun = session.run("begin jobs", |conn| claimed::begin(conn, process_id, &ids));
+        let begun = session.run("start jobs", |conn| claimed::begin(conn, process_id, &ids));
         match begun {
             Ok(begun) => {
                 let (ours, lost): (Vec<_>, Vec<_>) = next
@@ -88,8 +92,7 @@ impl Handoff {
         }
     }
 
-    /// Takes up to `most` of the claims that were held back, in their order and
-    /// of one registration.
+    /// Takes up to `most` of the waiting claims, in their order and of one registration.
     fn take_next(&mut self, most: usize) -> Vec<Assignment> {
         let first = self.cautious.front().map(|one| one.registration.id);
         let same = self
@@ -101,15 +104,15 @@ impl Handoff {
         self.cautious.drain(..same).collect()
     }
 
-    /// A job whose class is not known here (only Rails' rows come so far) is
-    /// given back by the thread that gets it, like any other ending.
+    /// Sends jobs to the threads. A job whose class is not registered (only rows of Rails come so
+    /// far) is released by the thread that gets it, like any other outcome.
     fn hand_out(&self, jobs: Vec<Assignment>) {
         if self.pool.stop.is_stopped() {
             return;
         }
         self.pool.occupy(jobs.len());
         for assignment in jobs {
-            // The threads live as long as this sender does.
+            // The threads live as long as this sender.
             let _ = self.assign.send(assignment);
         }
     }

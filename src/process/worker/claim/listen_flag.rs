@@ -1,36 +1,45 @@
-//! Whether a worker asks to be notified.
+//! Whether a worker wants to be notified.
 
-/// What this process' row says of that. NOTIFY makes commits wait for each
-/// other, so a worker that is busy anyway does without.
+/// What this process' row contains about that. NOTIFY makes commits wait for each other, so a
+/// worker that is busy anyway does not listen.
 #[derive(Debug, Default)]
 pub(crate) struct ListenFlag {
-    /// The registration that the flag was written to; a new one listens.
+    /// The registration that the flag was written to. A new registration listens.
     registration: i64,
     is_off: bool,
     full_claims: u32,
 }
 
-/// After how many claims in a row that found enough the process stops
-/// listening.
+/// What a look at the queues found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum QueueLoad {
+    /// Enough jobs for all threads.
+    Busy,
+    /// Fewer jobs.
+    Idle,
+}
+
+/// After how many claims in a row that found enough jobs the process stops listening.
 const FULL_CLAIMS: u32 = 3;
 
 impl ListenFlag {
-    /// Counts a busy (`false`) or an idle (`true`) look of a registration.
-    /// What its row is to say now, if that is something else.
-    pub(crate) fn after_look(&mut self, registration: i64, idle: bool) -> Option<bool> {
+    /// Counts a busy or an idle look of a registration. Returns the new value for its row, or `None`
+    /// if that does not change.
+    pub(crate) fn after_look(&mut self, registration: i64, load: QueueLoad) -> Option<bool> {
         if self.registration != registration {
             *self = ListenFlag {
                 registration,
                 ..ListenFlag::default()
             };
         }
+        let idle = load == QueueLoad::Idle;
         self.full_claims = if idle { 0 } else { self.full_claims + 1 };
         let off = !idle && (self.is_off || self.full_claims >= FULL_CLAIMS);
         (off != self.is_off).then_some(!off)
     }
 
-    /// The process takes nothing for a while. What its row is to say now, if
-    /// that is something else.
+    /// Notes that the process claims nothing for a while. Returns the new value for its row, or
+    /// `None` if that does not change.
     pub(crate) fn at_rest(&mut self, registration: i64) -> Option<bool> {
         *self = ListenFlag {
             registration,
@@ -40,7 +49,7 @@ impl ListenFlag {
         (!self.is_off).then_some(false)
     }
 
-    /// So it was written.
+    /// Notes that the value was written.
     pub(crate) fn note(&mut self, listens: bool) {
         self.is_off = !listens;
     }
@@ -48,36 +57,37 @@ impl ListenFlag {
 
 #[cfg(test)]
 mod tests {
+    use super::QueueLoad::{Busy, Idle};
     use super::*;
 
-    /// Looks, each written down; what the row said after each.
-    fn looks(listen_flag: &mut ListenFlag, registration: i64, idle: &[bool]) -> Vec<Option<bool>> {
-        let look = |idle: &bool| {
-            let listens = listen_flag.after_look(registration, *idle);
+    /// Counts looks and notes each result; returns the value of the row after each.
+    fn looks(
+        listen_flag: &mut ListenFlag,
+        registration: i64,
+        loads: &[QueueLoad],
+    ) -> Vec<Option<bool>> {
+        let look = |load: &QueueLoad| {
+            let listens = listen_flag.after_look(registration, *load);
             listens.inspect(|listens| listen_flag.note(*listens))
         };
-        idle.iter().map(look).collect()
+        loads.iter().map(look).collect()
     }
 
     #[test]
-    fn whoever_finds_enough_does_without() {
+    fn a_busy_worker_does_not_listen() {
         let mut listen_flag = ListenFlag::default();
-        let said = looks(
-            &mut listen_flag,
-            1,
-            &[true, false, false, false, false, true],
-        );
+        let said = looks(&mut listen_flag, 1, &[Idle, Busy, Busy, Busy, Busy, Idle]);
         assert_eq!(said, [None, None, None, Some(false), None, Some(true)]);
     }
 
     #[test]
-    fn at_rest_it_does_without_at_once() {
+    fn at_rest_it_stops_listening_at_once() {
         let mut listen_flag = ListenFlag::default();
         assert_eq!(listen_flag.at_rest(1), Some(false));
         listen_flag.note(false);
         assert_eq!(listen_flag.at_rest(1), None);
         assert_eq!(
-            looks(&mut listen_flag, 1, &[false, true]),
+            looks(&mut listen_flag, 1, &[Busy, Idle]),
             [None, Some(true)]
         );
         assert_eq!(listen_flag.at_rest(2), Some(false));
@@ -86,15 +96,15 @@ mod tests {
     #[test]
     fn only_in_a_row() {
         let mut listen_flag = ListenFlag::default();
-        let said = looks(&mut listen_flag, 1, &[false, false, true, false, false]);
+        let said = looks(&mut listen_flag, 1, &[Busy, Busy, Idle, Busy, Busy]);
         assert_eq!(said, [None; 5]);
     }
 
     #[test]
     fn a_new_registration_listens() {
         let mut listen_flag = ListenFlag::default();
-        looks(&mut listen_flag, 1, &[false; 3]);
-        assert_eq!(looks(&mut listen_flag, 2, &[true]), [None]);
-        assert_eq!(looks(&mut listen_flag, 2, &[false; 3])[2], Some(false));
+        looks(&mut listen_flag, 1, &[Busy; 3]);
+        assert_eq!(looks(&mut listen_flag, 2, &[Idle]), [None]);
+        assert_eq!(looks(&mut listen_flag, 2, &[Busy; 3])[2], Some(false));
     }
 }

@@ -1,5 +1,5 @@
-//! What a worker claims next: how many jobs, from which queues and from where
-//! in them, and how long it waits before the next look.
+//! Plans the next claim of a worker: how many jobs, from which queues and positions in them, and
+//! how long to wait before it.
 
 use crate::clock;
 use crate::db::Refusal;
@@ -9,11 +9,12 @@ use crate::event::subscriber::Subscriber;
 use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;
 use crate::process::worker::claim::claim_gate::{ClaimGate, GateState};
+use crate::process::worker::claim::handoff::Handoff;
 use crate::process::worker::claim::queues::QueueResolver;
 use crate::process::worker::claim::scan_cursors::ScanCursors;
 use crate::process::worker::pool::Pool;
 use crate::process::worker::prefetch::TOO_LONG;
-use crate::process::worker::settings::Settings;
+use crate::process::worker::settings::WorkerSetup;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -23,18 +24,18 @@ pub(crate) struct ClaimPlan {
     resolver: QueueResolver,
     cursors: ScanCursors,
     classes: Vec<String>,
-    progress: Progress,
+    progress: HandoffProgress,
     polling_interval: Duration,
-    /// Since when the queues are empty.
+    /// Since when the queues have been empty.
     idle_since: Option<Instant>,
 }
 
-/// Whether what was claimed ahead gets to the threads.
+/// Whether jobs that were claimed ahead reach the threads.
 #[derive(Debug, Default)]
-struct Progress {
-    /// How many jobs the threads had begun at the last look.
+struct HandoffProgress {
+    /// How many jobs the threads had started at the last check.
     begun: u64,
-    /// When that had last grown, or something was claimed ahead.
+    /// When that number last grew, or something was claimed ahead.
     at: Option<Instant>,
     /// When something was last claimed ahead.
     ahead_at: Option<Instant>,
@@ -49,21 +50,36 @@ pub(crate) struct Levels {
     pub(crate) low: usize,
 }
 
-/// The longest wait of a poller that claims nothing, before it asks again
-/// whether it may.
+/// How many jobs a claim may find.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ClaimSize {
+    pub(crate) limit: usize,
+    /// How many threads are free.
+    pub(crate) idle: usize,
+}
+
+impl ClaimSize {
+    /// Returns whether some of the jobs have to wait for a thread.
+    fn is_ahead(self) -> bool {
+        self.limit > self.idle
+    }
+}
+
+/// The longest wait of a poller that claims nothing, before it checks the gate again.
 const GATE_PAUSE: Duration = Duration::from_secs(60);
 
-/// The first pause after the queues were found empty. Each further one is three
-/// times as long, up to the polling interval: a job whose transaction was open
-/// when the process started to listen has sent no notification.
+/// The first pause after the queues were found empty. Each further one is three times as long, up
+/// to the polling interval. A job whose transaction was open when the process started to listen has
+/// sent no notification.
 const FIRST_LOOK: Duration = Duration::from_millis(20);
 
 impl Levels {
-    /// `has_cautious`: claims are held back that only a free thread may begin.
-    pub(crate) fn of(pool: &Pool, has_cautious: bool) -> Self {
+    /// Returns the levels of a pool. Nothing is claimed ahead while claims wait in `handoff` that
+    /// may start only on a free thread.
+    pub(crate) fn of(pool: &Pool, handoff: &Handoff) -> Self {
         let threads = pool.threads();
         let most = threads + pool.prefetch.ahead(threads);
-        if !has_cautious && most > threads {
+        if most > threads && !handoff.has_cautious() {
             Levels {
                 most,
                 low: (most / 2).max(threads - 1),
@@ -78,32 +94,32 @@ impl Levels {
 }
 
 impl ClaimPlan {
-    pub(crate) fn new(settings: &Settings) -> Self {
+    pub(crate) fn new(settings: &WorkerSetup) -> Self {
         ClaimPlan {
             gate: ClaimGate::new(settings.recycle, settings.threads),
             resolver: QueueResolver::new(settings.queues.clone()),
             cursors: ScanCursors::default(),
             classes: settings.registry.classes().map(str::to_owned).collect(),
-            progress: Progress::default(),
+            progress: HandoffProgress::default(),
             polling_interval: settings.polling_interval,
             idle_since: None,
         }
     }
 
-    /// Whether the worker claims at present.
+    /// Returns whether the worker claims at present.
     pub(crate) fn state(&mut self, stop: &Stop, pool: &Pool, subscriber: &Subscriber) -> GateState {
         self.gate.state(stop, pool, subscriber)
     }
 
-    /// How long a worker that claims nothing waits before it asks again.
+    /// Returns how long a worker that claims nothing waits before it checks again.
     pub(crate) fn gate_pause(&self) -> Duration {
         self.gate.patience(GATE_PAUSE)
     }
 
-    /// How many jobs to claim while `busy` are with the threads. `None`: those
-    /// are enough.
-    pub(crate) fn limit(&self, pool: &Pool, busy: usize) -> Option<usize> {
-        let levels = Levels::of(pool, false);
+    /// Returns how many jobs to claim while the threads have `busy` jobs, or `None` if those are
+    /// enough.
+    pub(crate) fn limit(&self, pool: &Pool, handoff: &Handoff, busy: usize) -> Option<usize> {
+        let levels = Levels::of(pool, handoff);
         let limit = self.gate.remaining(levels.most.saturating_sub(busy));
         (busy <= levels.low && limit > 0).then_some(limit)
     }
@@ -113,15 +129,16 @@ impl ClaimPlan {
         &mut self,
         session: &mut Session,
         process_id: i64,
-        (limit, ahead): (usize, bool),
+        size: ClaimSize,
     ) -> Result<Claims, Duration> {
         let (resolver, classes, cursors) = (&mut self.resolver, &self.classes, &mut self.cursors);
+        let ahead = size.is_ahead();
         // Long jobs are claimed one by one, and exactly in their order.
         cursors.begin(ahead);
         let wanted_after = session.wanted.claim();
         let started = clock::instant();
         let found = session.run("claim jobs", |conn| {
-            resolver.claim_from_queues(conn, (limit, wanted_after), |conn, queues, limit| {
+            resolver.claim_from_queues(conn, size.limit, wanted_after, |conn, queues, limit| {
                 let want = Want {
                     process_id,
                     queues,
@@ -142,23 +159,22 @@ impl ClaimPlan {
         found
     }
 
-    /// Notes what a claim of `limit` jobs found for `idle` threads. True: there
-    /// may be more.
-    pub(crate) fn note_found(&mut self, jobs: &[Arc<Claimed>], limit: usize, idle: usize) -> bool {
+    /// Notes what a claim found. Returns `true` if there may be more.
+    pub(crate) fn note_found(&mut self, jobs: &[Arc<Claimed>], size: ClaimSize) -> bool {
         if !jobs.is_empty() {
             self.idle_since = None;
         }
-        if jobs.len() > idle {
+        if jobs.len() > size.idle {
             self.progress.ahead_at = Some(clock::instant());
         }
-        let is_full = jobs.len() >= limit;
+        let is_full = jobs.len() >= size.limit;
         let there_is_more = is_full || self.cursors.passed_some();
         self.cursors.reach(jobs, is_full);
         self.gate.count(jobs.len());
         there_is_more
     }
 
-    /// How long to wait for new work after a look that found the queues empty.
+    /// Returns how long to wait for new work after the queues were found empty.
     pub(crate) fn idle_pause(&mut self, session: &Session) -> Duration {
         let idle = self.idle_since.get_or_insert_with(clock::instant).elapsed();
         let pause = (idle * 2).max(FIRST_LOOK).min(self.polling_interval);
@@ -167,11 +183,11 @@ impl ClaimPlan {
         passed.into_iter().flatten().fold(pause, Duration::min)
     }
 
-    /// For how long what was claimed ahead may still wait for a thread. `None`:
-    /// nothing waits.
-    pub(crate) fn patience(&mut self, pool: &Pool, has_cautious: bool) -> Option<Duration> {
+    /// Returns how long jobs that were claimed ahead may still wait for a thread, or `None` if none
+    /// waits.
+    pub(crate) fn patience(&mut self, pool: &Pool, handoff: &Handoff) -> Option<Duration> {
         let busy = pool.busy();
-        if busy <= pool.threads() && !has_cautious {
+        if busy <= pool.threads() && !handoff.has_cautious() {
             self.progress.at = None;
             return None;
         }
@@ -181,8 +197,8 @@ impl ClaimPlan {
             progress.begun = begun;
             progress.at = Some(clock::instant());
         }
-        // Where the guess has changed meanwhile, too many wait already.
-        let since = if busy > Levels::of(pool, has_cautious).most {
+        // If the estimate has changed meanwhile, too many wait already.
+        let since = if busy > Levels::of(pool, handoff).most {
             progress.ahead_at
         } else {
             progress.at
@@ -190,9 +206,9 @@ impl ClaimPlan {
         since.map(|since| TOO_LONG.saturating_sub(since.elapsed()))
     }
 
-    /// Notes that the claims that no thread has begun are given back.
+    /// Notes that the claims that no thread has started are released.
     pub(crate) fn note_given_back(&mut self) {
         self.cursors.forget();
-        self.progress = Progress::default();
+        self.progress = HandoffProgress::default();
     }
 }

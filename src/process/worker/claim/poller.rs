@@ -1,5 +1,5 @@
-//! Claims for as many jobs as there are idle threads, and for more where jobs
-//! are so short that the threads would wait for the next claim.
+//! Claims as many jobs as there are idle threads, and more if jobs are so short that the threads
+//! would wait for the next claim.
 
 use crate::db::model::claim::{Claimed, Claims};
 use crate::process::base::context::ProcessContext;
@@ -9,12 +9,12 @@ use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;
 use crate::process::worker::claim::claim_gate::GateState;
 use crate::process::worker::claim::handoff::Handoff;
-use crate::process::worker::claim::plan::{ClaimPlan, Levels};
+use crate::process::worker::claim::listen_flag::QueueLoad;
+use crate::process::worker::claim::plan::{ClaimPlan, ClaimSize, Levels};
 use crate::process::worker::claim::wakeups::{Wakeups, Woken};
 use crate::process::worker::in_flight::InFlight;
-use crate::process::worker::pool::{Assignment, Pool};
+use crate::process::worker::pool::Pool;
 use crate::process::worker::release;
-use crossbeam_channel::Sender;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,11 +30,11 @@ pub(crate) struct Poller {
     wakeups: Wakeups,
 }
 
-/// What a look at the queues came to.
-enum Look {
-    /// As many as there were idle threads: there may be more.
+/// The result of a look at the queues.
+enum LookResult {
+    /// As many jobs as idle threads: there may be more.
     Full,
-    /// Fewer: the queues are empty but for what others hold.
+    /// Fewer: the queues are empty except for jobs that other workers hold.
     Drained,
     /// No thread is idle.
     Busy,
@@ -42,31 +42,39 @@ enum Look {
     NotNow(Duration),
 }
 
-/// So many ends may wait to be written before nothing more is claimed: whatever
-/// happens to the process then, those jobs run once more. Four batches.
+/// The result of a claim.
+struct ClaimedJobs {
+    jobs: Vec<Arc<Claimed>>,
+    /// Whether blocked jobs wait for a promotion.
+    is_wanted: bool,
+}
+
+/// When this many outcomes wait to be saved, nothing more is claimed: if the process dies then,
+/// those jobs run once more. Equal to four batches.
 const MOST_UNWRITTEN: usize = 2_000;
 
-/// For how long the completer is left alone that is so far behind.
+/// How long to wait when the completer is that far behind.
 const FOR_THE_COMPLETER: Duration = Duration::from_millis(10);
 
-/// How soon a process looks again that is not registered, or claims no more.
-const UNREGISTERED: Look = Look::NotNow(Duration::from_millis(20));
+/// How soon a process that is not registered, or that drains, looks again.
+const UNREGISTERED: LookResult = LookResult::NotNow(Duration::from_millis(20));
 
 impl Poller {
     pub(crate) fn new(
         context: &ProcessContext,
         heartbeat: &Arc<Heartbeat>,
-        (pool, assign): (Arc<Pool>, Sender<Assignment>),
+        handoff: Handoff,
         plan: ClaimPlan,
         wakeups: Wakeups,
     ) -> Self {
+        let pool = Arc::clone(handoff.pool());
         Poller {
             heartbeat: Arc::clone(heartbeat),
             in_flight: Arc::clone(&pool.in_flight),
             session: Session::new(context),
             stop: context.stop.clone(),
             plan,
-            handoff: Handoff::new(&pool, assign),
+            handoff,
             wakeups,
             pool,
         }
@@ -79,10 +87,10 @@ impl Poller {
                 continue;
             }
             match self.look() {
-                Look::Full => drop(self.listen(false)),
-                Look::Busy => self.wait_for_thread(),
-                Look::Drained => self.wait_for_work(),
-                Look::NotNow(delay) => {
+                LookResult::Full => drop(self.listen(QueueLoad::Busy)),
+                LookResult::Busy => self.wait_for_thread(),
+                LookResult::Drained => self.wait_for_work(),
+                LookResult::NotNow(delay) => {
                     self.stop.wait(delay);
                 }
             }
@@ -94,13 +102,12 @@ impl Poller {
         self.wakeups.pass_on(&self.heartbeat, &mut self.session);
     }
 
-    fn listen(&mut self, idle: bool) -> bool {
+    fn listen(&mut self, load: QueueLoad) -> bool {
         let (heartbeat, session) = (&self.heartbeat, &mut self.session);
-        self.wakeups.listen(idle, heartbeat, session)
+        self.wakeups.listen(load, heartbeat, session)
     }
 
-    /// Whether nothing is to be claimed at present; then it has waited for that
-    /// to change.
+    /// Returns whether nothing may be claimed at present; then it has waited for a change.
     fn is_gated(&mut self) -> bool {
         let subscriber = self.session.subscriber();
         let state = self.plan.state(&self.stop, &self.pool, subscriber);
@@ -121,20 +128,20 @@ impl Poller {
         true
     }
 
-    fn look(&mut self) -> Look {
+    fn look(&mut self) -> LookResult {
         if self.handoff.has_cautious() {
             return match self.handoff.begin_cautious(&mut self.session) {
-                Ok(true) => Look::Full,
-                Ok(false) => Look::Busy,
-                Err(delay) => Look::NotNow(delay),
+                Ok(true) => LookResult::Full,
+                Ok(false) => LookResult::Busy,
+                Err(delay) => LookResult::NotNow(delay),
             };
         }
         let (busy, idle) = (self.pool.busy(), self.pool.idle());
-        let Some(limit) = self.plan.limit(&self.pool, busy) else {
-            return Look::Busy;
+        let Some(limit) = self.plan.limit(&self.pool, &self.handoff, busy) else {
+            return LookResult::Busy;
         };
         if self.pool.unwritten() > MOST_UNWRITTEN {
-            return Look::NotNow(FOR_THE_COMPLETER);
+            return LookResult::NotNow(FOR_THE_COMPLETER);
         }
         let Some(registration) = self.heartbeat.current() else {
             return UNREGISTERED;
@@ -143,65 +150,62 @@ impl Poller {
             return UNREGISTERED;
         }
         self.wakeups.poll();
-        match self.claim(&registration, limit, idle) {
-            Ok((jobs, is_wanted)) => self.take_over(jobs, is_wanted, &registration, (limit, idle)),
+        let size = ClaimSize { limit, idle };
+        match self.claim(&registration, size) {
+            Ok(found) => self.take_over(found, &registration, size),
             Err(look) => look,
         }
     }
 
-    /// Claims up to so many jobs, for `idle` threads that are free, and enters
-    /// them in memory. With them, whether blocked jobs wait for a promotion.
+    /// Claims jobs for the free threads, and enters them in memory.
     fn claim(
         &mut self,
         registration: &Arc<Registration>,
-        limit: usize,
-        idle: usize,
-    ) -> Result<(Vec<Arc<Claimed>>, bool), Look> {
+        size: ClaimSize,
+    ) -> Result<ClaimedJobs, LookResult> {
         let claim_lock = self.in_flight.claim_lock();
         let found = self
             .plan
-            .claim(&mut self.session, registration.id, (limit, limit > idle))
-            .map_err(Look::NotNow)?;
+            .claim(&mut self.session, registration.id, size)
+            .map_err(LookResult::NotNow)?;
         let Claims::Held { jobs, is_wanted } = found else {
             drop(claim_lock);
             if !self.stop.is_stopped() && !self.in_flight.is_closed() {
                 self.heartbeat.lose(
                     registration,
-                    "its row is gone: it was taken for dead and pruned",
+                    "its row is gone: it was treated as dead and pruned",
                 );
             }
             return Err(UNREGISTERED);
         };
         let jobs: Vec<Arc<Claimed>> = jobs.into_iter().map(Arc::new).collect();
         self.in_flight.enter(&jobs, registration);
-        Ok((jobs, is_wanted))
+        Ok(ClaimedJobs { jobs, is_wanted })
     }
 
-    /// Passes claimed jobs on to the threads, and promotes blocked jobs where
-    /// that is due.
+    /// Passes claimed jobs to the threads, and promotes blocked jobs if that is due.
     fn take_over(
         &mut self,
-        jobs: Vec<Arc<Claimed>>,
-        is_wanted: bool,
+        ClaimedJobs { jobs, is_wanted }: ClaimedJobs,
         registration: &Arc<Registration>,
-        (limit, idle): (usize, usize),
-    ) -> Look {
-        let there_is_more = self.plan.note_found(&jobs, limit, idle);
+        size: ClaimSize,
+    ) -> LookResult {
+        let there_is_more = self.plan.note_found(&jobs, size);
         self.handoff.take_over(jobs, registration);
         let is_due = self.session.wanted.is_due();
         let promotes = is_due || (is_wanted && (!there_is_more || self.session.may_promote()));
         let has_promoted = promotes && self.session.promote();
         if there_is_more || has_promoted {
-            Look::Full
+            LookResult::Full
         } else {
             self.wakeups.note_drained();
-            Look::Drained
+            LookResult::Drained
         }
     }
 
     fn wait_for_thread(&mut self) {
-        self.listen(false);
-        let low = Levels::of(&self.pool, self.handoff.has_cautious()).low;
+        self.listen(QueueLoad::Busy);
+        let low = Levels::of(&self.pool, &self.handoff).low;
         self.pool.tell_at(low);
         if self.pool.busy() <= low {
             return;
@@ -212,8 +216,8 @@ impl Poller {
     }
 
     fn wait_for_work(&mut self) {
-        // Listening begins before the last look, so that nothing falls between.
-        if self.listen(true) {
+        // Listening starts before the last look, so that no job is missed in between.
+        if self.listen(QueueLoad::Idle) {
             return;
         }
         let pause = self.plan.idle_pause(&self.session);
@@ -230,14 +234,13 @@ impl Poller {
         }
     }
 
-    /// For how long what was claimed ahead may still wait. `None`: nothing
-    /// waits.
+    /// Returns how long jobs that were claimed ahead may still wait, or `None` if none waits.
     fn patience(&mut self) -> Option<Duration> {
-        self.plan.patience(&self.pool, self.handoff.has_cautious())
+        self.plan.patience(&self.pool, &self.handoff)
     }
 
-    /// Jobs turn out to take longer than those before: another worker may
-    /// have what no thread of this one has begun.
+    /// Releases jobs that were claimed ahead when those before them take longer than estimated, so
+    /// that another worker can run them.
     fn give_back_stuck(&mut self) {
         if self.patience().is_some_and(|left| left.is_zero()) {
             self.pool.prefetch.slow_down();
@@ -245,7 +248,7 @@ impl Poller {
         }
     }
 
-    /// Gives back what no thread has begun.
+    /// Releases the claims that no thread has started.
     fn give_back(&mut self) {
         self.handoff.clear();
         self.plan.note_given_back();

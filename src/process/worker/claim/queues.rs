@@ -1,4 +1,4 @@
-//! Where a worker looks for jobs: its selectors, as names of queues.
+//! Where a worker looks for jobs: its selectors, resolved to names of queues.
 
 use crate::clock;
 use crate::db::Conn;
@@ -12,31 +12,31 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(crate) struct QueueResolver {
     selectors: Vec<QueueSelector>,
-    /// The names that the selectors stood for when they were read last, and
-    /// until when that is good enough.
+    /// The names that the selectors resolved to when they were last read, and until when these are
+    /// used.
     known: Vec<String>,
     good_until: Option<Instant>,
-    /// Whether the paused queues hold so much that a look at all queues has
-    /// to go around them, and when that was asked.
+    /// Whether the paused queues hold so many jobs that a look at all queues must go around them,
+    /// and when that was read.
     is_crowded: bool,
     asked_at: Option<Instant>,
     asking_took: Duration,
-    /// The last look at all queues found nothing.
+    /// Whether the last look at all queues found nothing.
     is_idle: bool,
 }
 
-/// While jobs are found, how long at least what was read is kept.
+/// While jobs are found, how long the names are used at least.
 const KEPT: Duration = Duration::from_secs(1);
 
-/// While none are found, nothing costs much, and asking would.
+/// While no jobs are found: reading would cost most of the time then.
 const KEPT_IDLE: Duration = Duration::from_secs(10);
 
-/// And at least so many times as long as reading or asking took: with ten
-/// thousand names it costs more than many claims, and must not be what a worker does.
+/// The names are used at least this many times as long as reading them took. With ten thousand
+/// names, reading costs more than many claims.
 const SHARE: u32 = 20;
 
-/// Names of one statement: so few that it costs the same however many queues
-/// there are, and enough to find jobs behind some that have none left.
+/// How many names a statement contains: few enough that its cost does not depend on the number of
+/// queues, and enough to find jobs behind some empty ones.
 const CHUNK: usize = 64;
 
 impl QueueResolver {
@@ -52,13 +52,13 @@ impl QueueResolver {
         }
     }
 
-    /// Claims up to `limit` jobs, queue by queue, with as many calls of
-    /// `claim` as it takes. Where there are no queues, it only looks for keys
-    /// that are wanted after the id `wanted_after`.
+    /// Claims up to `limit` jobs, queue by queue, with as many calls of `claim` as needed. If there
+    /// are no queues, it only looks for wanted keys after the id `wanted_after`.
     pub(crate) fn claim_from_queues(
         &mut self,
         conn: &mut Conn<'_>,
-        (limit, wanted_after): (usize, i64),
+        limit: usize,
+        wanted_after: i64,
         mut claim: impl FnMut(&mut Conn<'_>, &Queues, usize) -> QueryResult<Claims>,
     ) -> QueryResult<Claims> {
         if self.is_of_all() && !self.goes_around_pauses(conn)? {
@@ -67,12 +67,12 @@ impl QueueResolver {
             return Ok(found);
         }
         let is_fresh = self.refresh(conn)?;
-        let found = claim_in(conn, &self.known, (limit, wanted_after), &mut claim)?;
+        let found = claim_in(conn, &self.known, limit, wanted_after, &mut claim)?;
         if is_nothing(&found) && !is_fresh {
-            // Perhaps there is a queue by now that was not there before.
+            // A new queue may exist by now.
             self.good_until = None;
             self.refresh(conn)?;
-            return claim_in(conn, &self.known, (limit, wanted_after), &mut claim);
+            return claim_in(conn, &self.known, limit, wanted_after, &mut claim);
         }
         Ok(found)
     }
@@ -81,8 +81,7 @@ impl QueueResolver {
         self.selectors.first() == Some(&QueueSelector::All)
     }
 
-    /// Reads the names again when they are no longer good enough. True: it
-    /// did, or they are always the same.
+    /// Reads the names again if they are too old. Returns `true` if they are new, or constant.
     fn refresh(&mut self, conn: &mut Conn<'_>) -> QueryResult<bool> {
         let is_fixed = |selector: &QueueSelector| matches!(selector, QueueSelector::Name(_));
         let is_fixed = self.selectors.iter().all(is_fixed);
@@ -118,11 +117,12 @@ fn is_nothing(found: &Claims) -> bool {
     matches!(found, Claims::Held { jobs, .. } if jobs.is_empty())
 }
 
-/// Queue by queue until there are `limit`.
+/// Claims queue by queue until there are `limit` jobs.
 fn claim_in(
     conn: &mut Conn<'_>,
     names: &[String],
-    (limit, wanted_after): (usize, i64),
+    limit: usize,
+    wanted_after: i64,
     claim: &mut impl FnMut(&mut Conn<'_>, &Queues, usize) -> QueryResult<Claims>,
 ) -> QueryResult<Claims> {
     let mut held = Vec::new();
@@ -138,7 +138,8 @@ fn claim_in(
                 is_wanted |= wanted;
             }
             Ok(Claims::Unregistered) if held.is_empty() => return Ok(Claims::Unregistered),
-            // What is held is not to be forgotten; the next look will tell.
+            // The jobs found so far must be kept; the next look finds the process unregistered
+            // again.
             Ok(Claims::Unregistered) => break,
             Err(error) if held.is_empty() => return Err(error),
             Err(_) => break,
@@ -153,7 +154,7 @@ fn claim_in(
     })
 }
 
-/// The names of the queues that the selectors stand for, in order.
+/// Returns the names of the queues that match the selectors, in order.
 fn resolve(conn: &mut Conn<'_>, selectors: &[QueueSelector]) -> QueryResult<Vec<String>> {
     let mut known: Vec<String> = Vec::new();
     let mut seen = std::collections::HashSet::new();

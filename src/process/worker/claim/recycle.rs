@@ -1,31 +1,31 @@
-//! When a worker is to be recycled.
+//! When a worker is recycled.
 
 use crate::clock;
 use crate::recycle::Recycle;
 use std::time::{Duration, Instant};
 
-/// Watches the age, the jobs and the memory of a worker.
+/// Checks the age, the jobs and the memory of a worker.
 #[derive(Debug)]
 pub(crate) struct RecycleMonitor {
-    /// When it is old.
+    /// When it reaches its age.
     old_at: Option<Instant>,
     /// How many jobs it may still claim.
     jobs_left: Option<u64>,
     memory: Option<u64>,
     next_look: Instant,
-    /// It has claimed a job: a limit that it exceeds from the beginning lets it
-    /// do one all the same, and not just start again and again.
+    /// Whether it has claimed a job. A worker that exceeds a limit from the start still runs one,
+    /// instead of restarting again and again.
     is_used: bool,
 }
 
-/// Between two looks at the memory.
+/// The time between two readings of the memory.
 const LOOK: Duration = Duration::from_secs(1);
 
 impl RecycleMonitor {
     pub(crate) fn new(recycle: Recycle) -> Self {
         RecycleMonitor {
             old_at: recycle.after.map(|age| {
-                // What is as good as never cannot be made a tenth longer.
+                // A time that is as good as never cannot be made a tenth longer.
                 clock::deadline(clock::jittered(age))
             }),
             jobs_left: recycle.after_jobs,
@@ -35,7 +35,7 @@ impl RecycleMonitor {
         }
     }
 
-    /// How many jobs may be claimed for so many idle threads.
+    /// Returns how many jobs may be claimed for `idle` threads.
     pub(crate) fn remaining(&self, idle: usize) -> usize {
         self.jobs_left.map_or(idle, |left| {
             usize::try_from(left).unwrap_or(usize::MAX).min(idle)
@@ -50,7 +50,7 @@ impl RecycleMonitor {
         }
     }
 
-    /// How long one may wait before asking again.
+    /// Returns how long to wait at most before checking again.
     pub(crate) fn patience(&self, pause: Duration) -> Duration {
         let old = self.old_at.map_or(Duration::MAX, |at| {
             at.saturating_duration_since(clock::instant())
@@ -63,14 +63,14 @@ impl RecycleMonitor {
         pause.min(old).min(look)
     }
 
-    /// Why it is time to go.
+    /// Returns why the worker must be recycled, or `None` if it need not be.
     pub(crate) fn reason(&mut self) -> Option<String> {
         let now = clock::instant();
         if self.jobs_left == Some(0) {
-            return Some("it has had its number of jobs".to_owned());
+            return Some("it has run its number of jobs".to_owned());
         }
         if self.old_at.is_some_and(|at| now >= at) {
-            return Some("it is old enough".to_owned());
+            return Some("it has reached its age".to_owned());
         }
         let limit = self.memory?;
         if now < self.next_look || !self.is_used {
@@ -79,14 +79,14 @@ impl RecycleMonitor {
         self.next_look = now + LOOK;
         let taken = resident_memory().filter(|taken| *taken > limit)?;
         Some(format!(
-            "it takes up {} MiB of memory, more than {} MiB",
+            "it uses {} MiB of memory, more than {} MiB",
             taken >> 20,
             limit >> 20
         ))
     }
 }
 
-/// What the process takes up of the host's memory, in bytes.
+/// Returns how much of the host's memory the process uses, in bytes.
 #[cfg(target_os = "linux")]
 fn resident_memory() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/statm").ok()?;
@@ -130,7 +130,7 @@ mod tests {
         wear.count(1);
         let reason = wear.reason().unwrap();
         assert!(reason.contains("of memory"), "{reason}");
-        // Not looked at again within a second.
+        // The memory is not read again within a second.
         assert_eq!(wear.reason(), None);
         let mut wear = RecycleMonitor::new(Recycle::new().above_memory(1 << 50));
         wear.count(1);

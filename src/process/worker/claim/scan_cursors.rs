@@ -1,5 +1,5 @@
-//! From where a busy worker looks for ready executions: not from the
-//! beginning each time, past all that was taken since the last vacuum.
+//! Where a busy worker starts to scan the ready executions. A scan from the beginning each time
+//! would pass all rows deleted since the last vacuum.
 
 use crate::clock;
 use crate::db::model::claim::{Claimed, Mark, Queues};
@@ -7,65 +7,63 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How far each queue was taken. What comes before that (a more important
-/// job, one that was given back, one whose enqueue took long to commit) is
-/// found by the next look from the beginning.
+/// How far each queue was claimed. Jobs before that (a more important job, a released one, one
+/// whose enqueue committed late) are found by the next scan from the beginning.
 #[derive(Debug, Default)]
 pub(crate) struct ScanCursors {
-    /// By the name of the queue; for all together, by none.
+    /// By the name of the queue; `None` for all queues together.
     reached: HashMap<String, Mark>,
-    /// When a look is to begin at the beginning again.
+    /// When the next scan from the beginning is due.
     again_at: Option<Instant>,
-    look: Look,
-    /// What the last looks from the beginning took, but for the jobs that they
-    /// found, the last one last.
+    look: Scan,
+    /// The durations of the last scans from the beginning, without the time for the jobs that they
+    /// found; the newest is last.
     costs: [Duration; 3],
 }
 
-/// The look under way, or the last one.
+/// The scan under way, or the last one.
 #[derive(Debug, Default, Clone, Copy)]
-struct Look {
+struct Scan {
     /// Whether cursors are used and moved at all.
     by_marks: bool,
-    /// When it began, if at the beginning.
+    /// When it started, if it scans from the beginning.
     began: Option<Instant>,
     of_all: bool,
 }
 
-/// The longest time between two looks from the beginning, unless these take
-/// long themselves: then ten times as long as one, at first [`PROBATION`] at most.
+/// The longest time between two scans from the beginning, unless these are slow: then ten times the
+/// duration of one, at first at most [`PROBATION`].
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// A look from the beginning that takes longer has much to pass that was taken
-/// and not yet cleared away, as a long transaction forbids it. Cursors
-/// are then used for jobs of all kinds, and when the queues are empty too.
-const DEAR: Duration = Duration::from_millis(20);
+/// A scan from the beginning that takes longer passes many deleted rows that a long transaction
+/// keeps from being vacuumed. Cursors are then used for jobs of all kinds, also when the queues are
+/// empty.
+const SLOW: Duration = Duration::from_millis(20);
 
-/// One that takes even longer says so by itself, until the next one, which
-/// follows soon: it may only have waited for a lock, or stood still with its
-/// process, and jobs that are retried or were scheduled come before the cursors.
-const VERY_DEAR: Duration = Duration::from_millis(100);
+/// A scan that takes even longer counts alone, until the next one, which follows soon: it may only
+/// have waited for a lock, or paused with its process. Jobs that are retried or were scheduled come
+/// before the cursors.
+const VERY_SLOW: Duration = Duration::from_millis(100);
 
 const PROBATION: Duration = Duration::from_secs(3);
 
-/// What a claim takes for each job at most, so that it is not mistaken for a
-/// look that is dear.
+/// The longest time of a claim for each job, so that a large claim does not count as a slow scan.
 const A_JOB: Duration = Duration::from_micros(50);
 
 impl ScanCursors {
-    /// A look begins, which may pass what came before the cursors.
+    /// Starts a scan, which may skip what comes before the cursors.
     pub(crate) fn begin(&mut self, by_marks: bool) {
         let now = clock::instant();
         let is_due = self.reached.is_empty() || self.again_at.is_none_or(|at| at <= now);
-        let by_marks = by_marks || self.is_dear();
-        self.look = Look {
+        let by_marks = by_marks || self.is_slow();
+        self.look = Scan {
             by_marks,
             began: (is_due || !by_marks).then_some(now),
             of_all: false,
         };
     }
 
-    /// Where a claim begins, in the order of the queues.
+    /// Returns where a claim starts, in the order of the queues.
     pub(crate) fn from(&mut self, queues: &Queues) -> Vec<Mark> {
         self.look.of_all = matches!(queues, Queues::All);
         if self.look.began.is_some() {
@@ -78,37 +76,34 @@ impl ScanCursors {
         }
     }
 
-    /// Whether the look has not seen everything, and another is to follow at
-    /// once.
+    /// Returns whether the scan has skipped something, so that another one must follow at once.
     pub(crate) fn passed_some(&self) -> bool {
-        self.look.began.is_none() && !self.is_dear()
+        self.look.began.is_none() && !self.is_slow()
     }
 
-    /// For how long what the last look has passed may wait. `None`: it has
-    /// passed nothing.
+    /// Returns how long what the last scan skipped may wait, or `None` if it skipped nothing.
     pub(crate) fn patience(&self) -> Option<Duration> {
         let again_at = self.again_at.filter(|_| self.look.began.is_none())?;
         Some(again_at.saturating_duration_since(clock::instant()))
     }
 
-    fn is_dear(&self) -> bool {
-        self.is_proven() || self.costs[2] > VERY_DEAR
+    fn is_slow(&self) -> bool {
+        self.is_proven() || self.costs[2] > VERY_SLOW
     }
 
     fn is_proven(&self) -> bool {
-        self.costs.iter().all(|cost| *cost > DEAR)
+        self.costs.iter().all(|cost| *cost > SLOW)
     }
 
-    /// Notes what a look found, and whether that was as much as it wanted.
-    /// With less, the next one begins at the beginning, unless that is dear.
+    /// Notes which jobs a scan found, and whether those were as many as it wanted. After fewer jobs
+    /// the next scan starts from the beginning, unless that is slow.
     pub(crate) fn reach(&mut self, jobs: &[Arc<Claimed>], is_full: bool) {
         let took = self.look.began.map(|began| began.elapsed());
         self.reach_after(took, jobs, is_full);
     }
 
-    /// Notes that a look was given up because it took too long. One from the
-    /// beginning is not repeated at once: what is behind the cursors would
-    /// wait for ever.
+    /// Notes that a scan was cancelled because it took too long. A scan from the beginning is not
+    /// repeated at once, because jobs behind the cursors would wait forever.
     pub(crate) fn give_up(&mut self) {
         if let Some(took) = self.look.began.map(|began| began.elapsed()) {
             self.give_up_after(took);
@@ -121,8 +116,7 @@ impl ScanCursors {
         self.again_at = Some(clock::instant() + self.pause_after(took));
     }
 
-    /// When a look from the beginning that took so long may be followed by
-    /// another.
+    /// Returns when another scan from the beginning may follow one that took `took`.
     fn pause_after(&self, took: Duration) -> Duration {
         let longest = if self.is_proven() {
             Duration::MAX
@@ -132,28 +126,28 @@ impl ScanCursors {
         (took * 10).clamp(INTERVAL, longest)
     }
 
-    /// `took`: for how long it looked, if from the beginning.
+    /// Notes the result of a scan. `took` is how long it took, if it was from the beginning.
     fn reach_after(&mut self, took: Option<Duration>, jobs: &[Arc<Claimed>], is_full: bool) {
         if let Some(took) = took {
             let of_jobs = A_JOB * u32::try_from(jobs.len()).unwrap_or(u32::MAX);
             self.costs.rotate_left(1);
             self.costs[2] = took.saturating_sub(of_jobs);
         }
-        if !is_full && !self.is_dear() {
+        if !is_full && !self.is_slow() {
             return self.forget();
         }
-        if !self.look.by_marks && !self.is_dear() {
+        if !self.look.by_marks && !self.is_slow() {
             return;
         }
         if let Some(took) = took {
             self.again_at = Some(clock::instant() + self.pause_after(took));
-            // Where nothing was found, nothing is before the old cursors.
+            // If nothing was found, nothing is before the old cursors.
             if !jobs.is_empty() {
                 self.reached.clear();
             }
         }
         let of_all = self.look.of_all;
-        // One look into the map for jobs of one queue that come in a row.
+        // One look-up in the map for consecutive jobs of one queue.
         for same in jobs.chunk_by(|one, next| of_all || one.queue_name == next.queue_name) {
             let name = if of_all { "" } else { &same[0].queue_name };
             if let Some(furthest) = same.iter().map(|job| place(job)).max() {
@@ -169,7 +163,7 @@ impl ScanCursors {
         }
     }
 
-    /// The next look begins at the beginning.
+    /// Makes the next scan start from the beginning.
     pub(crate) fn forget(&mut self) {
         *self = ScanCursors {
             costs: self.costs,
@@ -191,7 +185,7 @@ mod tests {
 
     const LONG: Duration = Duration::from_millis(25);
 
-    /// A look that took so long and found nothing.
+    /// Makes a scan that takes `took` and finds nothing.
     fn look(cursors: &mut ScanCursors, by_marks: bool, took: Duration) -> Vec<Mark> {
         cursors.begin(by_marks);
         let from = cursors.from(&Queues::All);
@@ -219,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn they_stay_where_a_look_from_the_beginning_is_dear() {
+    fn they_stay_where_a_look_from_the_beginning_is_slow() {
         let mut cursors = ScanCursors::default();
         for _ in 0..4 {
             assert_eq!(look(&mut cursors, false, LONG), []);
@@ -228,19 +222,19 @@ mod tests {
         let from = look(&mut cursors, false, LONG);
         assert_eq!(from.len(), 1);
         assert_eq!(from[0].job_id, 7);
-        // What comes before the cursor is looked for, and not at once.
+        // Jobs before the cursor are looked for, but not at once.
         assert!(!cursors.passed_some());
         let patience = cursors.patience().unwrap();
         assert!(patience <= 10 * LONG, "{patience:?}");
     }
 
     #[test]
-    fn one_very_dear_look_is_enough() {
+    fn one_very_slow_scan_is_enough() {
         let mut cursors = ScanCursors::default();
         assert_eq!(look(&mut cursors, false, 60 * LONG), []);
         with_a_cursor(&mut cursors);
         assert_eq!(look(&mut cursors, false, Duration::ZERO).len(), 1);
-        // It may have stood still: what it passed does not wait ten times that.
+        // The process may have paused: what the scan skipped does not wait ten times that long.
         let patience = cursors.patience().unwrap();
         assert!(patience <= PROBATION, "{patience:?}");
     }

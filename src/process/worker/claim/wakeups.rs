@@ -1,11 +1,11 @@
-//! What wakes a poller, and whether it asks for that.
+//! What wakes a poller, and whether it requests notifications.
 
 use crate::db::conn::wakeup;
 use crate::db::table::processes;
 use crate::process::base::heartbeat::Heartbeat;
 use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;
-use crate::process::worker::claim::listen_flag::ListenFlag;
+use crate::process::worker::claim::listen_flag::{ListenFlag, QueueLoad};
 use crossbeam_channel::{Receiver, after, never, select_biased};
 use std::time::{Duration, Instant};
 
@@ -15,26 +15,25 @@ pub(crate) struct Wakeups {
     rested: Receiver<()>,
     /// There may be new work.
     woken: Receiver<()>,
-    /// Whether the database is asked to notify, and what its row says of that.
+    /// Whether the row requests notifications. `None` if the database has none.
     listen_flag: Option<ListenFlag>,
-    /// Woken since the queues were last found empty: what there is has to be
-    /// taken, or others are to be woken.
+    /// Whether the worker was woken since the queues were last found empty: then it must claim the
+    /// new work, or wake others.
     is_woken: bool,
 }
 
-/// Why a wait has ended that has more than one reason to.
+/// Why a wait ended that can end for several reasons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Woken {
     /// There is a reason to look at the queues.
     Look,
-    /// What was claimed ahead may have waited for too long.
+    /// Jobs that were claimed ahead may have waited too long.
     Stuck,
     /// No thread has become idle for the work that woke the worker.
     PassOn,
 }
 
-/// For how long a worker that was woken, and has no idle thread, waits for one
-/// before it wakes others.
+/// How long a worker that was woken, and has no idle thread, waits for one before it wakes others.
 const TO_PASS_ON: Duration = Duration::from_millis(1);
 
 fn after_or_never(pause: Option<Duration>) -> Receiver<Instant> {
@@ -61,7 +60,7 @@ impl Wakeups {
         self.is_woken = false;
     }
 
-    /// Wakes others, when this worker was woken and takes no more for now.
+    /// Wakes other workers, if this one was woken and claims no more for now.
     pub(crate) fn pass_on(&mut self, heartbeat: &Heartbeat, session: &mut Session) {
         self.poll();
         let Some(registration) = heartbeat.current().filter(|_| self.is_woken) else {
@@ -86,8 +85,8 @@ impl Wakeups {
         }
     }
 
-    /// Waits for an idle thread. `stuck`: when to look whether what was claimed
-    /// ahead still waits.
+    /// Waits for an idle thread. `stuck` is when to check whether jobs that were claimed ahead
+    /// still wait.
     pub(crate) fn wait_for_thread(&mut self, stop: &Stop, stuck: Option<Duration>) -> Woken {
         let to_pass_on = after_or_never(self.is_woken.then_some(TO_PASS_ON));
         select_biased! {
@@ -100,7 +99,7 @@ impl Wakeups {
         Woken::Look
     }
 
-    /// Waits for new work, for `pause` at most.
+    /// Waits for new work, at most for `pause`.
     pub(crate) fn wait_for_work(
         &mut self,
         stop: &Stop,
@@ -116,22 +115,22 @@ impl Wakeups {
         Woken::Look
     }
 
-    /// Notes a busy (`false`) or an idle (`true`) look, and writes the flag
-    /// when it must change. True: it did change, so look once more.
+    /// Counts a busy or an idle look, and writes the flag if it must change.
+    /// Returns `true` if it changed, so that the caller looks once more.
     pub(crate) fn listen(
         &mut self,
-        idle: bool,
+        load: QueueLoad,
         heartbeat: &Heartbeat,
         session: &mut Session,
     ) -> bool {
         let (Some(flag), Some(registration)) = (&mut self.listen_flag, heartbeat.current()) else {
             return false;
         };
-        let listens = flag.after_look(registration.id, idle);
+        let listens = flag.after_look(registration.id, load);
         write_flag(flag, session, registration.id, listens)
     }
 
-    /// While the worker claims nothing, others are to be woken in its place.
+    /// Stops listening while the worker claims nothing, so that others are woken instead.
     pub(crate) fn listen_no_more(&mut self, heartbeat: &Heartbeat, session: &mut Session) {
         if let (Some(flag), Some(registration)) = (&mut self.listen_flag, heartbeat.current()) {
             let listens = flag.at_rest(registration.id);
@@ -140,8 +139,7 @@ impl Wakeups {
     }
 }
 
-/// Writes down whether a registration listens, if that changes. True: it is
-/// written.
+/// Stores whether a registration listens, if that changes. Returns `true` if it was stored.
 fn write_flag(
     flag: &mut ListenFlag,
     session: &mut Session,
@@ -151,7 +149,7 @@ fn write_flag(
     let Some(listens) = listens else {
         return false;
     };
-    let written = session.run("say who listens", |conn| {
+    let written = session.run("store whether it listens", |conn| {
         processes::listen(conn, registration, listens)
     });
     if written.is_ok() {
