@@ -57,7 +57,7 @@ impl Plain {
 
 /// As many jobs as small batches need to be measured in a moment.
 pub(crate) fn some(jobs: u32, batch: usize) -> u32 {
-    let most = u32::try_from(batch.saturating_mul(2_000)).unwrap_or(u32::MAX);
+    let most = u32::try_from(batch.saturating_mul(500)).unwrap_or(u32::MAX);
     jobs.min(most)
 }
 

@@ -122,18 +122,24 @@ fn subscriber(notes: Arc<Notes>, runs: u64, done: Sender<()>) -> Subscriber {
             claim.claiming = counters::sent_last();
             claim.claimed = clock::since_boot();
         }
-        Event::Finished { .. }
-        | Event::Failed { .. }
-        | Event::Retried { .. }
-        | Event::Snoozed { .. }
-        | Event::Discarded { .. } => {
-            if notes.runs.fetch_add(1, Ordering::Relaxed) + 1 == runs {
-                notes.done.store(now(), Ordering::Relaxed);
-                let _ = done.send(());
-            }
+        event if is_end(event) && notes.runs.fetch_add(1, Ordering::Relaxed) + 1 == runs => {
+            notes.done.store(now(), Ordering::Relaxed);
+            let _ = done.send(());
         }
         _ => {}
     })
+}
+
+/// Whether a run has ended, and its outcome is stored.
+fn is_end(event: &Event<'_>) -> bool {
+    matches!(
+        event,
+        Event::Finished { .. }
+            | Event::Failed { .. }
+            | Event::Retried { .. }
+            | Event::Snoozed { .. }
+            | Event::Discarded { .. }
+    )
 }
 
 fn now() -> u64 {

@@ -23,17 +23,20 @@ enum Beside {
 const WAVES: u32 = 5;
 
 pub(crate) fn comparisons(run: &Run) -> Vec<Comparison> {
-    let (jobs, backlog) = (run.jobs(50_000), run.settings.backlog);
+    let (jobs, backlog) = (run.jobs(drains::NO_OP), run.settings.backlog);
     let of = |beside: Beside, figure: String| {
-        Comparison::new(figure, move |run| drain(run, jobs, beside)).beside(Ceiling::one(
-            "nothing beside",
-            move |run| drain(run, jobs, Beside::Jobs(0)),
-        ))
+        Comparison::new(figure, move |run| drain(run, jobs, beside))
+            .beside(Ceiling::one("nothing beside", move |run| {
+                drain(run, jobs, Beside::Jobs(0))
+            }))
     };
     vec![
         of(Beside::Jobs(backlog), format!("{backlog} jobs waiting")),
         of(Beside::Queues(10_000), "10000 queues".to_owned()),
-        of(Beside::Transaction, "a transaction open meanwhile".to_owned()),
+        of(
+            Beside::Transaction,
+            "a transaction open meanwhile".to_owned(),
+        ),
     ]
 }
 
@@ -56,9 +59,7 @@ fn drain(run: &Run, jobs: u32, beside: Beside) -> Result<Vec<Value>> {
         }
     }
     drains::fill(&mut connection, jobs, &|number| match beside {
-        Beside::Queues(queues) => {
-            Ok(nothing(number)?.queue(format!("queue_{}", number % queues)))
-        }
+        Beside::Queues(queues) => Ok(nothing(number)?.queue(format!("queue_{}", number % queues))),
         _ => nothing(number),
     })?;
     if let Beside::Jobs(waiting) = beside {

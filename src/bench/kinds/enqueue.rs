@@ -40,9 +40,8 @@ pub(crate) fn beside_plain(
     }
     let jobs = run.jobs(50_000);
     let windlass = move |run: &Run| bulk(run, jobs, &make);
-    let ceiling = Ceiling::over_batches(move |run, batch| {
-        plain_bulk(run, (jobs, target), batch, false)
-    });
+    let ceiling =
+        Ceiling::over_batches(move |run, batch| plain_bulk(run, (jobs, target), batch, false));
     all.push(Comparison::new(format!("enqueue {BULK} a call"), windlass).beside(ceiling));
     all
 }
@@ -83,7 +82,11 @@ fn plain_singles(run: &Run, callers: u32, each: u32, target: Target) -> Result<V
     Ok(Value::rate(UNIT, u64::from(each * callers), took))
 }
 
-fn bulk(run: &Run, jobs: u32, make: &(impl Fn(u64) -> Result<NewJob> + Sync)) -> Result<Vec<Value>> {
+fn bulk(
+    run: &Run,
+    jobs: u32,
+    make: &(impl Fn(u64) -> Result<NewJob> + Sync),
+) -> Result<Vec<Value>> {
     let place = run.place()?;
     let database = place.migrated()?;
     let took = ceilings::at_once(&database, 1, |connection| {

@@ -23,9 +23,8 @@ pub(crate) fn finish_in(run: &Run) -> Vec<Comparison> {
 fn with(run: &Run, effect: Effect, (per_job, last): (PerJob, Outcome)) -> Vec<Comparison> {
     let jobs = run.jobs(5_000);
     let threads = run.settings.threads;
-    let windlass = move |run: &Run| {
-        drains::runs(run, jobs, 1, &|_| NewJob::new(&Insert { effect }))
-    };
+    let windlass =
+        move |run: &Run| drains::runs(run, jobs, 1, &|_| NewJob::new(&Insert { effect }));
     let ceiling = Plain {
         clients: run.plain_threads(),
         per_job,

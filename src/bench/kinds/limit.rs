@@ -30,7 +30,7 @@ pub(crate) fn hundred_keys(run: &Run) -> Vec<Comparison> {
     vec![
         Comparison::new("", windlass)
             .beside(plain)
-            .beside(drains::no_op(jobs)),
+            .beside(drains::no_op()),
     ]
 }
 
@@ -43,8 +43,11 @@ pub(crate) fn one_key(run: &Run) -> Vec<Comparison> {
 pub(crate) fn among_others(run: &Run) -> Vec<Comparison> {
     let jobs = run.jobs(2_000);
     let blocked = run.settings.blocked;
-    let windlass =
-        move |run: &Run| drain(run, jobs, (1, 1), |database| block_others(database, blocked));
+    let windlass = move |run: &Run| {
+        drain(run, jobs, (1, 1), |database| {
+            block_others(database, blocked)
+        })
+    };
     let figure = format!("{blocked} blocked");
     let alone = move |run: &Run| drain(run, jobs, (1, 1), |_| Ok(()));
     vec![

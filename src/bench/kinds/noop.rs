@@ -9,7 +9,7 @@ use crate::bench::program::Setup;
 use crate::bench::run::Run;
 
 pub(crate) fn comparisons(run: &Run) -> Vec<Comparison> {
-    let jobs = run.jobs(50_000);
+    let jobs = run.jobs(drains::NO_OP);
     let mut all = Vec::new();
     for (what, delete, last) in [
         ("kept", false, outcome::KEEP),

@@ -64,5 +64,5 @@ fn comparison(
         ..Plain::of(run, jobs)
     };
     let comparison = Comparison::new("", windlass).beside(ceiling.ceiling());
-    vec![comparison.beside(drains::no_op(jobs))]
+    vec![comparison.beside(drains::no_op())]
 }

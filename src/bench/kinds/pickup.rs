@@ -73,7 +73,9 @@ fn plain_pick_ups(run: &Run) -> Result<Vec<Value>> {
                 }
             }
         });
-        let samples = in_turn(run.settings.samples, || plain_sample(&mut enqueuer, &claims));
+        let samples = in_turn(run.settings.samples, || {
+            plain_sample(&mut enqueuer, &claims)
+        });
         is_over.store(true, Ordering::Relaxed);
         samples
     })?;

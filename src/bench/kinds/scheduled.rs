@@ -42,7 +42,7 @@ pub(crate) fn comparisons(run: &Run) -> Vec<Comparison> {
         dispatched.beside(plain),
         drained
             .beside(plain_drain.ceiling())
-            .beside(drains::no_op(jobs)),
+            .beside(drains::no_op()),
     ]
 }
 

@@ -32,7 +32,11 @@ fn of(run: &Run, name: String, sleeps: [u64; SLEEPS.len()]) -> Comparison {
     let jobs = run.jobs(u32::try_from(fitting).unwrap_or(u32::MAX));
     let time = move |number: u64| sleeps[number as usize % sleeps.len()];
     let windlass = move |run: &Run| {
-        let make = |number| NewJob::new(&Sleep { micros: time(number) });
+        let make = |number| {
+            NewJob::new(&Sleep {
+                micros: time(number),
+            })
+        };
         drains::runs(run, jobs, 1, &make)
     };
     let plain = move |_: &Run| Ok(threads_alone(threads, u64::from(jobs), &time));
@@ -40,11 +44,7 @@ fn of(run: &Run, name: String, sleeps: [u64; SLEEPS.len()]) -> Comparison {
 }
 
 /// Threads that take a number each and sleep.
-fn threads_alone(
-    threads: u32,
-    jobs: u64,
-    time: &(impl Fn(u64) -> u64 + Sync),
-) -> Vec<Value> {
+fn threads_alone(threads: u32, jobs: u64, time: &(impl Fn(u64) -> u64 + Sync)) -> Vec<Value> {
     let next = AtomicU64::new(0);
     let begun = clock::instant();
     std::thread::scope(|scope| {

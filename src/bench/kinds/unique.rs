@@ -29,7 +29,7 @@ pub(crate) fn comparisons(run: &Run) -> Vec<Comparison> {
         ..Plain::of(run, jobs)
     };
     let drain = Comparison::new("drain", windlass).beside(plain.ceiling());
-    all.push(drain.beside(drains::no_op(jobs)));
+    all.push(drain.beside(drains::no_op()));
     let windlass = move |run: &Run| clear_among_held(run, jobs);
     let plain = Ceiling::over_batches(move |run, batch| plain_clear(run, jobs, batch));
     let figure = format!("clear, {jobs} ids held");

@@ -26,7 +26,9 @@ const URGENT: i32 = -1;
 pub(crate) fn comparisons(_: &Run) -> Vec<Comparison> {
     let of = |millis: u64| {
         let sleep = Duration::from_millis(millis);
-        let plain = Ceiling::one("plain SQL, claims of 1", move |run| plain_starts(run, sleep));
+        let plain = Ceiling::one("plain SQL, claims of 1", move |run| {
+            plain_starts(run, sleep)
+        });
         let figure = format!("behind jobs of {millis} ms");
         Comparison::new(figure, move |run| starts(run, sleep)).beside(plain)
     };

@@ -85,10 +85,10 @@ pub(crate) fn one_and_tell(conn: &mut Conn<'_>, arguments: &str) -> QueryResult<
         one(conn, arguments, 0)?;
         match conn {
             #[cfg(feature = "postgres")]
-            Conn::Postgres(conn) => {
-                Prepared(diesel::sql_query("SELECT count(pg_notify('windlass', '')) AS id"))
-                    .run(*conn)
-            }
+            Conn::Postgres(conn) => Prepared(diesel::sql_query(
+                "SELECT count(pg_notify('windlass', '')) AS id",
+            ))
+            .run(*conn),
             #[cfg(feature = "sqlite")]
             Conn::Sqlite(_) => Ok(()),
         }
@@ -124,7 +124,9 @@ pub(crate) fn all(
             Ok(rows.iter().map(|row| row.id).collect())
         }
         #[cfg(feature = "sqlite")]
-        Conn::Sqlite(_) => conn.transaction(|conn| all_step_by_step(conn, &jobs, arguments, target)),
+        Conn::Sqlite(_) => {
+            conn.transaction(|conn| all_step_by_step(conn, &jobs, arguments, target))
+        }
     }
 }
 

@@ -8,8 +8,7 @@ use diesel::sql_types::BigInt;
 /// The statements of an outcome, each about the list of jobs `$1`.
 pub(crate) type Outcome = &'static [&'static str];
 
-const FINISH: &str =
-    "UPDATE plain_jobs SET finished_at = {now}, updated_at = {now} WHERE id {in}";
+const FINISH: &str = "UPDATE plain_jobs SET finished_at = {now}, updated_at = {now} WHERE id {in}";
 
 const COUNT: &str =
     "UPDATE plain_jobs SET attempts = attempts + 1, updated_at = {now} WHERE id {in}";
@@ -19,8 +18,7 @@ const END_CLAIM: &str = "DELETE FROM plain_claimed WHERE job_id {in}";
 const READY: &str = "INSERT INTO plain_ready (job_id, queue_name, priority, created_at) \
      SELECT value, 'default', 0, {now} FROM {list}";
 
-const ATTEMPT: &str =
-    "INSERT INTO plain_attempts (job_id, attempt, outcome, kind, message, created_at) \
+const ATTEMPT: &str = "INSERT INTO plain_attempts (job_id, attempt, outcome, kind, message, created_at) \
      SELECT value, 1, 'failed', 'error', 'it was to fail', {now} FROM {list}";
 
 pub(crate) const KEEP: Outcome = &[FINISH, END_CLAIM];
@@ -107,9 +105,7 @@ fn for_job(conn: &mut Conn<'_>, text: &str, job: i64) -> QueryResult<()> {
     let text = render(conn, text);
     match conn {
         #[cfg(feature = "postgres")]
-        Conn::Postgres(conn) => {
-            Prepared(diesel::sql_query(text).bind::<BigInt, _>(job)).run(*conn)
-        }
+        Conn::Postgres(conn) => Prepared(diesel::sql_query(text).bind::<BigInt, _>(job)).run(*conn),
         #[cfg(feature = "sqlite")]
         Conn::Sqlite(conn) => Prepared(diesel::sql_query(text).bind::<BigInt, _>(job)).run(*conn),
     }

@@ -38,7 +38,8 @@ pub(crate) fn finish_all(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
 /// Deletes up to `batch` finished jobs after the id `after` and the unique ids that they hold, in
 /// one commit. Returns the last one.
 pub(crate) fn clear(conn: &mut Conn<'_>, after: i64, batch: usize) -> QueryResult<Option<i64>> {
-    let text = "SELECT id FROM plain_jobs WHERE id > $1 AND finished_at <= {now} ORDER BY id LIMIT $2";
+    let text =
+        "SELECT id FROM plain_jobs WHERE id > $1 AND finished_at <= {now} ORDER BY id LIMIT $2";
     let text = render(conn, text);
     let query = diesel::sql_query(text).bind::<BigInt, _>(after);
     let query = Prepared(query.bind::<BigInt, _>(batch as i64));

@@ -120,9 +120,7 @@ impl Change {
 fn one(conn: &mut Conn<'_>, text: &str, list: &str) -> QueryResult<()> {
     match conn {
         #[cfg(feature = "postgres")]
-        Conn::Postgres(conn) => {
-            Prepared(diesel::sql_query(text).bind::<Text, _>(list)).run(*conn)
-        }
+        Conn::Postgres(conn) => Prepared(diesel::sql_query(text).bind::<Text, _>(list)).run(*conn),
         Conn::Sqlite(conn) => Prepared(diesel::sql_query(text).bind::<Text, _>(list)).run(*conn),
     }
 }
