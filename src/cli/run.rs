@@ -1,7 +1,7 @@
 //! Reads the command line, and runs the command that it names.
 
 #[cfg(feature = "bench")]
-use crate::bench::{program, run};
+use crate::bench::{run, worker};
 use crate::cli::command::{Command, EXAMPLES};
 use crate::cli::failure::CommandError;
 use crate::cli::mount::{At, DatabaseOption};
@@ -132,7 +132,7 @@ enum Top {
     #[cfg(feature = "bench")]
     Bench(run::Bench),
     #[cfg(feature = "bench")]
-    BenchWorker(program::BenchWorker),
+    BenchWorker(worker::BenchWorker),
     Completions(pages::Completions),
     Man(pages::Man),
 }
@@ -143,7 +143,7 @@ fn benchmark(bench: &run::Bench, at: &At<'_>) -> Result<ExitCode, CommandError> 
 }
 
 #[cfg(feature = "bench")]
-fn worked(worker: &program::BenchWorker, at: &At<'_>) -> Result<ExitCode, CommandError> {
+fn worked(worker: &worker::BenchWorker, at: &At<'_>) -> Result<ExitCode, CommandError> {
     Ok(worker.run(&at.database()?)?)
 }
 
