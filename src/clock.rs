@@ -57,17 +57,17 @@ pub(crate) fn jittered(base: Duration) -> Duration {
 
 /// A growing delay between attempts at something that may recover.
 #[derive(Debug)]
-pub(crate) struct Backoff {
+pub(crate) struct RetryDelay {
     next: Duration,
     cap: Duration,
 }
 
-impl Backoff {
+impl RetryDelay {
     const FIRST: Duration = Duration::from_millis(50);
 
     /// Doubles from 50 ms up to `cap`.
     pub(crate) fn up_to(cap: Duration) -> Self {
-        Backoff {
+        RetryDelay {
             next: Self::FIRST.min(cap),
             cap,
         }

@@ -13,18 +13,18 @@ const LONG: f64 = 300.0;
 const OVERDUE: f64 = 60.0;
 
 /// The registered processes, grouped for this check.
-struct Processes {
+struct ProcessGroups {
     alive: Vec<ProcessStatus>,
     dead: usize,
 }
 
-impl Processes {
+impl ProcessGroups {
     fn of(conn: &mut Conn<'_>) -> Result<Self> {
         let all = status::processes(conn).doing("list the processes")?;
         let registered = all.len();
         let is_alive = |one: &ProcessStatus| one.heartbeat_seconds <= ALIVE.as_secs_f64();
         let alive: Vec<ProcessStatus> = all.into_iter().filter(is_alive).collect();
-        Ok(Processes {
+        Ok(ProcessGroups {
             dead: registered - alive.len(),
             alive,
         })
@@ -52,14 +52,14 @@ impl Processes {
 /// Whether a scheduler of Windlass runs.
 #[cfg(feature = "cli")]
 pub(crate) fn has_scheduler(conn: &mut Conn<'_>) -> Result<bool> {
-    Ok(Processes::of(conn)?.runs_scheduler())
+    Ok(ProcessGroups::of(conn)?.runs_scheduler())
 }
 
 /// Checks the processes and their overdue work.
 pub(crate) fn look(conn: &mut Conn<'_>) -> Result<Vec<Finding>> {
     let load = doctor::load(conn).doing("look at the load")?;
     let tasks = doctor::tasks(conn, OVERDUE).doing("look at the recurring tasks")?;
-    let processes = Processes::of(conn)?;
+    let processes = ProcessGroups::of(conn)?;
     let mut findings = registrations(&processes);
     findings.extend(missing(&processes, &load, &tasks));
     findings.extend(quiet(&processes, &load));
@@ -73,7 +73,7 @@ pub(crate) fn look(conn: &mut Conn<'_>) -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
-fn registrations(processes: &Processes) -> Vec<Finding> {
+fn registrations(processes: &ProcessGroups) -> Vec<Finding> {
     let mut findings = Vec::new();
     let dead = processes.dead;
     if dead > 0 && !processes.runs_supervisor() {
@@ -97,7 +97,7 @@ fn registrations(processes: &Processes) -> Vec<Finding> {
 }
 
 /// Returns work that waits although no process would take it.
-fn missing(processes: &Processes, load: &Load, tasks: &Tasks) -> Vec<Finding> {
+fn missing(processes: &ProcessGroups, load: &Load, tasks: &Tasks) -> Vec<Finding> {
     let waits = load.has_ready || load.has_scheduled || load.has_blocked;
     let mut findings = Vec::new();
     let mut problem = |says: &str| findings.push(finding("processes", Verdict::Problem, says));
@@ -118,7 +118,7 @@ fn missing(processes: &Processes, load: &Load, tasks: &Tasks) -> Vec<Finding> {
 }
 
 /// Returns workers that run and claim nothing.
-fn quiet(processes: &Processes, load: &Load) -> Vec<Finding> {
+fn quiet(processes: &ProcessGroups, load: &Load) -> Vec<Finding> {
     let is_worker = |one: &&ProcessStatus| one.kind == "Worker";
     let workers: Vec<&ProcessStatus> = processes.alive.iter().filter(is_worker).collect();
     let quiet: Vec<&&ProcessStatus> = workers.iter().filter(|one| one.quiet).collect();
@@ -163,7 +163,7 @@ fn scheduled(load: &Load) -> Finding {
     }
 }
 
-fn recurring(tasks: &Tasks, processes: &Processes) -> Finding {
+fn recurring(tasks: &Tasks, processes: &ProcessGroups) -> Finding {
     let Some(late) = &tasks.late else {
         let says = format!("{} tasks, none is overdue", tasks.known);
         return finding("recurring", Verdict::Fine, says);

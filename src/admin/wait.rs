@@ -1,7 +1,7 @@
 //! Waiting for the outcome of a job.
 
 use crate::admin::job_info::{JobKey, TaskInfo, look, task_info};
-use crate::clock::{self, Backoff};
+use crate::clock::{self, RetryDelay};
 use crate::db::table::results;
 use crate::db::{Database, Refusal, own};
 use crate::error::{Doing, Error, Result};
@@ -56,7 +56,7 @@ pub fn wait_for(
 ) -> Result<Option<TaskInfo>> {
     let (job, deadline) = (job.into(), clock::deadline(timeout));
     let give_up = deadline.min(clock::deadline(AWAY));
-    let mut backoff = Backoff::up_to(LONGEST_PAUSE);
+    let mut backoff = RetryDelay::up_to(LONGEST_PAUSE);
     loop {
         match wait_until(database, &job, deadline) {
             Err(error) if is_away(&error) && clock::instant() < give_up => {

@@ -1,165 +1,161 @@
 //! The ceilings: the same rows moved by plain SQL, by one or more clients.
 
-use crate::bench::plain_sql::{self, Shape};
-use crate::bench::program::{self, CLASS};
-use crate::bench::run::{BULK, Run, rate};
+use crate::bench::comparison::{Ceiling, Value};
+use crate::bench::plain::claim::{self, Claim};
+use crate::bench::plain::enqueue::{self, Target};
+use crate::bench::plain::outcome::{self, Outcome, PerJob};
+use crate::bench::plain::statement::Change;
+use crate::bench::plain::tables;
+use crate::bench::run::{BULK, Run};
 use crate::clock;
-use crate::db::conn::connection::AsConn as _;
-use crate::db::{Database, DbConnection, prefer_indexes};
-use crate::error::{Doing as _, Error, Result};
-use crossbeam_channel::{Receiver, unbounded};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use crate::db::{AsConn as _, Database, DbConnection, prefer_indexes};
+use crate::error::{Doing as _, Result};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// The action of every client.
-const ACTION: &str = "move the rows of the ceiling";
+pub(crate) const ACTION: &str = "move the rows of the ceiling";
 
 /// Returns the arguments of one job.
 pub(crate) fn arguments(number: u64) -> String {
     format!("{{\"number\":{number}}}")
 }
 
-/// Enqueues one job at a time, with one connection per client. Returns jobs per second.
-pub(crate) fn enqueues(run: &Run, clients: u32) -> Result<f64> {
-    let place = run.place()?;
-    let database = plain(place.url())?;
-    let each = u64::from(run.settings.singles);
-    let took = at_once(&database, clients, |connection| {
-        for number in 0..each {
-            let arguments = arguments(number);
-            connection
-                .write(|conn| plain_sql::enqueue(conn, CLASS, &arguments))
-                .doing(ACTION)?;
-        }
-        Ok(())
-    })?;
-    Ok(rate(each * u64::from(clients), took))
+/// How a plain program drains a queue.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Plain {
+    pub(crate) jobs: u32,
+    pub(crate) clients: u32,
+    /// Where the jobs wait.
+    pub(crate) target: Target,
+    pub(crate) per_job: PerJob,
+    /// The outcome of the first run, if the job has two.
+    pub(crate) first: Option<Outcome>,
+    /// The outcome of the only or last run; empty if each job writes it by itself.
+    pub(crate) last: Outcome,
 }
 
-/// Enqueues in bulk. Returns jobs per second.
-pub(crate) fn bulk(run: &Run) -> Result<f64> {
-    let place = run.place()?;
-    let database = plain(place.url())?;
-    let jobs = run.settings.jobs;
-    let took = at_once(&database, 1, |connection| fill(connection, jobs))?;
-    Ok(rate(u64::from(jobs), took))
-}
-
-/// Enqueues in bulk into tables with all of Solid Queue's indexes. Returns jobs per second.
-pub(crate) fn bulk_with_indexes(run: &Run) -> Result<f64> {
-    let place = run.place()?;
-    let database = plain(place.url())?;
-    plain_sql::add_indexes(&mut database.connect()?.as_conn()).doing("add indexes")?;
-    let jobs = run.settings.jobs;
-    let took = at_once(&database, 1, |connection| fill(connection, jobs))?;
-    Ok(rate(u64::from(jobs), took))
-}
-
-/// Measures the minimum pick-up time: a thread is notified of a commit and claims the row, nothing
-/// else.
-///
-/// Returns the sorted times from the answer to the enqueue until the answer to the claim.
-pub(crate) fn pick_ups(run: &Run) -> Result<Vec<Duration>> {
-    let place = run.place()?;
-    let database = plain(place.url())?;
-    let mut listener = database.listen(None)?;
-    let mut claimer = database.connect()?;
-    let mut enqueuer = database.connect()?;
-    let (claimed, claims) = unbounded();
-    let is_over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !is_over.load(Ordering::Relaxed) && listener.wait(TURN).is_ok() {
-                while matches!(claimer.write(|conn| plain_sql::claim(conn, 1)), Ok(jobs) if !jobs.is_empty())
-                {
-                    let _ = claimed.send(clock::since_boot());
-                }
-            }
-        });
-        let times = enqueue_in_turn(run.settings.samples, &mut enqueuer, &claims);
-        is_over.store(true, Ordering::Relaxed);
-        times
-    })
-}
-
-/// How often the listening thread checks whether it is over.
-const TURN: Duration = Duration::from_millis(100);
-
-/// If there is no notification for this long, none will come.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-fn enqueue_in_turn(
-    samples: u32,
-    connection: &mut DbConnection,
-    claims: &Receiver<Duration>,
-) -> Result<Vec<Duration>> {
-    let mut times = Vec::new();
-    // The first one wakes up everything and is not counted.
-    for sample in 0..=samples {
-        program::until_idle();
-        let arguments = arguments(u64::from(sample));
-        connection
-            .write(|conn| plain_sql::enqueue_and_tell(conn, CLASS, &arguments))
-            .doing(ACTION)?;
-        let answered = clock::since_boot();
-        let claimed = claims.recv_timeout(PATIENCE).map_err(|_| Error::Io {
-            action: "hear from",
-            path: "the listener of the ceiling".into(),
-            source: std::io::ErrorKind::TimedOut.into(),
-        })?;
-        if sample > 0 {
-            times.push(claimed.saturating_sub(answered));
+impl Plain {
+    /// Ready jobs that do nothing and are kept. Two clients keep a server of two cores busy; on
+    /// SQLite a second one would only wait.
+    pub(crate) fn of(run: &Run, jobs: u32) -> Self {
+        Plain {
+            jobs,
+            clients: if run.is_postgres { 2 } else { 1 },
+            target: enqueue::READY,
+            per_job: PerJob::Nothing,
+            first: None,
+            last: outcome::KEEP,
         }
     }
-    times.sort_unstable();
-    Ok(times)
+
+    /// Returns the ceiling of such a drain, over batches of every size.
+    pub(crate) fn ceiling(self) -> Ceiling {
+        Ceiling::over_batches(move |run, batch| drain(run, self, batch))
+    }
 }
 
-/// Claims and finishes jobs in batches. Returns jobs per second.
-pub(crate) fn drain(run: &Run, clients: u32, shape: Shape) -> Result<f64> {
+/// As many jobs as small batches need to be measured in a moment.
+pub(crate) fn some(jobs: u32, batch: usize) -> u32 {
+    let most = u32::try_from(batch.saturating_mul(500)).unwrap_or(u32::MAX);
+    jobs.min(most)
+}
+
+/// Claims jobs in batches, performs them and writes their outcomes in batches. Returns runs per
+/// second.
+fn drain(run: &Run, plain: Plain, batch: usize) -> Result<Vec<Value>> {
     let place = run.place()?;
-    let database = plain(place.url())?;
-    let jobs = run.settings.jobs;
-    fill(&mut database.connect()?, jobs)?;
-    let took = at_once(&database, clients, |connection| {
-        loop {
+    let database = database(place.url())?;
+    fill(
+        &mut database.connect()?,
+        some(plain.jobs, batch),
+        plain.target,
+    )?;
+    let (runs, deadline) = (AtomicU64::new(0), clock::deadline(run.settings.limit));
+    let took = at_once(&database, plain.clients, |connection| {
+        let first = plain.first.unwrap_or(plain.last);
+        let first = Change::new(&connection.as_conn(), first);
+        let last = Change::new(&connection.as_conn(), plain.last);
+        while clock::instant() < deadline {
+            if plain.target == enqueue::DUE {
+                connection
+                    .write(|conn| claim::dispatch(conn, batch))
+                    .doing(ACTION)?;
+            }
             let claims = connection
-                .write(|conn| plain_sql::claim(conn, shape.batch))
+                .write(|conn| claim::claim(conn, batch))
                 .doing(ACTION)?;
             if claims.is_empty() {
                 return Ok(());
             }
-            connection
-                .write(|conn| plain_sql::finish(conn, &claims, shape.finished))
-                .doing(ACTION)?;
+            perform(connection, plain.per_job, &claims)?;
+            let of = |wanted: fn(&Claim) -> bool| -> Vec<i64> {
+                let claims = claims.iter().filter(|claim| wanted(claim));
+                claims.map(|claim| claim.id).collect()
+            };
+            end(connection, &first, &of(|claim| claim.attempts == 0), plain)?;
+            end(connection, &last, &of(|claim| claim.attempts > 0), plain)?;
+            runs.fetch_add(claims.len() as u64, Ordering::Relaxed);
         }
+        Ok(())
     })?;
-    Ok(rate(u64::from(jobs), took))
+    Ok(Value::rate("runs/s", runs.into_inner(), took))
+}
+
+fn perform(connection: &mut DbConnection, per_job: PerJob, claims: &[Claim]) -> Result<()> {
+    if per_job == PerJob::Nothing {
+        return Ok(());
+    }
+    claims.iter().try_for_each(|claim| {
+        connection
+            .write(|conn| per_job.perform(conn, claim.id))
+            .doing(ACTION)
+    })
+}
+
+fn end(connection: &mut DbConnection, change: &Change, jobs: &[i64], plain: Plain) -> Result<()> {
+    if jobs.is_empty() || plain.last.is_empty() {
+        return Ok(());
+    }
+    connection
+        .write(|conn| change.apply(conn, jobs))
+        .doing(ACTION)
 }
 
 /// Creates the plain tables in an empty database.
-fn plain(url: &str) -> Result<Database> {
+pub(crate) fn database(url: &str) -> Result<Database> {
     let database = Database::open(url)?;
     if !database.listens_by_notification() {
         // Creates the file; the Windlass tables beside the plain ones do not matter.
         database.migrate()?;
     }
-    plain_sql::create(&mut database.connect()?.as_conn()).doing("create the plain tables")?;
+    tables::create(&mut database.connect()?.as_conn()).doing("create the plain tables")?;
     Ok(database)
 }
 
-fn fill(connection: &mut DbConnection, jobs: u32) -> Result<()> {
-    let numbers: Vec<u64> = (0..u64::from(jobs)).collect();
-    for chunk in numbers.chunks(BULK) {
-        let arguments: Vec<String> = chunk.iter().copied().map(arguments).collect();
-        connection
-            .write(|conn| plain_sql::enqueue_all(conn, CLASS, &arguments))
-            .doing(ACTION)?;
-    }
-    Ok(())
+/// Inserts as many jobs, and returns their ids.
+pub(crate) fn fill(connection: &mut DbConnection, jobs: u32, target: Target) -> Result<Vec<i64>> {
+    fill_in(connection, jobs, target, BULK)
 }
 
-/// Does the same on several connections, which are opened before the time is taken.
+/// Does the same in transactions of `batch` jobs.
+pub(crate) fn fill_in(
+    connection: &mut DbConnection,
+    jobs: u32,
+    target: Target,
+    batch: usize,
+) -> Result<Vec<i64>> {
+    let numbers: Vec<u64> = (0..u64::from(jobs)).collect();
+    let mut ids = Vec::with_capacity(numbers.len());
+    for chunk in numbers.chunks(batch) {
+        let arguments: Vec<String> = chunk.iter().copied().map(arguments).collect();
+        let new = connection.write(|conn| enqueue::all(conn, &arguments, target));
+        ids.extend(new.doing(ACTION)?);
+    }
+    Ok(ids)
+}
+
+/// Does the same work on several connections, which are opened before the time is taken.
 pub(crate) fn at_once(
     database: &Database,
     clients: u32,
@@ -172,7 +168,7 @@ pub(crate) fn at_once(
         connections.push(connection);
     }
     let work = &work;
-    let begun = clock::instant();
+    let begun: Instant = clock::instant();
     std::thread::scope(|scope| {
         let threads: Vec<_> = connections
             .iter_mut()

@@ -1,12 +1,17 @@
 //! `windlass bench`: measures how fast this database moves jobs, and how fast it could.
 
-use crate::bench::figures::{Figures, Results};
-use crate::bench::run::{Bench, Part, Places, Run, interrupted};
-use crate::bench::{enqueues, latency, plain_sql, work};
+use crate::bench::comparison::Comparison;
+use crate::bench::figures::Figures;
+use crate::bench::kind::Kind;
+use crate::bench::kinds;
+use crate::bench::plain::tables;
+use crate::bench::results::Results;
+use crate::bench::run::{Bench, Places, Run, interrupted};
 use crate::db::AsConn as _;
 use crate::db::Database;
 use crate::error::{Doing as _, Error, Result};
 use crate::terminal::output;
+use clap::ValueEnum as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
 impl Bench {
@@ -27,8 +32,8 @@ impl Bench {
         let run = Run {
             settings: self.clone(),
             url: url.to_owned(),
+            is_postgres: Database::open(url)?.listens_by_notification(),
             places: Arc::clone(&places),
-            figures: Figures::default(),
             progress: output::Progress::of_something(),
         };
         let handle = signals.handle();
@@ -50,32 +55,43 @@ impl Bench {
 }
 
 impl Run {
-    fn measure(mut self) -> Result<Results> {
-        let mut connection = Database::open(&self.url)?;
-        if !connection.listens_by_notification() {
-            connection = self.place()?.migrated()?;
-        }
-        let version = plain_sql::version(&mut connection.connect()?.as_conn())
+    fn measure(self) -> Result<Results> {
+        let place = self.place()?;
+        let version = tables::version(&mut place.migrated()?.connect()?.as_conn())
             .doing("ask the database for its version")?;
-        for round in 1..=self.settings.rounds {
-            self.figures.round = round;
-            for (part, measure) in [
-                (
-                    Part::Enqueue,
-                    enqueues::measure as fn(&mut Run) -> Result<()>,
-                ),
-                (Part::Drain, work::drains),
-                (Part::Backlog, work::backlogs),
-                (Part::Latency, latency::pick_ups),
-                (Part::Idle, latency::idle),
-            ] {
-                let only = &self.settings.only;
-                if only.is_empty() || only.contains(&part) {
-                    measure(&mut self)?;
+        drop(place);
+        let mut figures = Figures::default();
+        let only = &self.settings.only;
+        for kind in Kind::value_variants() {
+            if only.is_empty() || only.contains(kind) {
+                for comparison in kinds::comparisons(*kind, &self) {
+                    self.compare(&kind.name(), &comparison, &mut figures)?;
                 }
             }
         }
         self.progress.end();
-        Ok(self.figures.results(version, self.settings.rounds))
+        let rounds = self.settings.rounds;
+        Ok(Results::new(version, rounds, figures.rows()))
+    }
+
+    /// Measures Windlass and its ceilings in turn, so that a disturbance hits all of them.
+    fn compare(&self, kind: &str, comparison: &Comparison, figures: &mut Figures) -> Result<()> {
+        let (figure, rounds) = (&comparison.figure, self.settings.rounds);
+        for round in 1..=rounds {
+            self.progress
+                .say(format!("{kind}, {figure}: round {round} of {rounds}"));
+            figures.note(kind, figure, &(comparison.windlass)(self)?);
+            for ceiling in &comparison.ceilings {
+                for (variant, measure) in &ceiling.variants {
+                    self.progress.say(format!(
+                        "{kind}, {figure}: round {round} of {rounds}, {} {variant}",
+                        ceiling.name
+                    ));
+                    let values = measure(self)?;
+                    figures.note_ceiling((kind, figure), (ceiling.name, variant), &values);
+                }
+            }
+        }
+        Ok(())
     }
 }

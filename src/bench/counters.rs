@@ -1,5 +1,6 @@
 //! Counts the statements of this process and the bytes written by a database.
 
+use crate::clock;
 use crate::db::Conn;
 use diesel::connection::{
     Instrumentation, InstrumentationEvent, SimpleConnection as _, set_default_instrumentation,
@@ -7,11 +8,24 @@ use diesel::connection::{
 use diesel::prelude::*;
 #[cfg(feature = "postgres")]
 use diesel::sql_types::BigInt;
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 static STATEMENTS: AtomicU64 = AtomicU64::new(0);
 
 static TRANSACTIONS: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// When this thread sent its last statement, or started its last transaction.
+    static SENT: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+}
+
+/// Returns when this thread sent its last statement or started its last transaction, since the host
+/// was started.
+pub(crate) fn sent_last() -> Duration {
+    SENT.get()
+}
 
 /// The statements that this process has sent.
 #[derive(Debug, Clone, Copy)]
@@ -46,6 +60,7 @@ impl Instrumentation for Counter {
         match event {
             InstrumentationEvent::BeginTransaction { depth, .. } if depth.get() == 1 => {
                 self.in_transaction = true;
+                SENT.set(clock::since_boot());
                 TRANSACTIONS.fetch_add(1, Ordering::Relaxed);
             }
             InstrumentationEvent::CommitTransaction { depth, .. }
@@ -53,6 +68,9 @@ impl Instrumentation for Counter {
                 if depth.get() == 1 =>
             {
                 self.in_transaction = false;
+            }
+            InstrumentationEvent::StartQuery { .. } if !self.in_transaction => {
+                SENT.set(clock::since_boot());
             }
             InstrumentationEvent::FinishQuery { .. } => {
                 STATEMENTS.fetch_add(1, Ordering::Relaxed);

@@ -1,80 +1,193 @@
-//! The results: medians, spread, and ratios to the ceiling.
+//! The samples of all rounds: medians, spread, and ratios to the best ceiling.
 
-use crate::terminal::output::Report;
-use crate::terminal::table::{Column, Table};
+use crate::bench::comparison::Value;
 use serde::Serialize;
 
-/// The current measurements, in the order in which they were first made.
-#[derive(Debug, Default)]
-pub(crate) struct Figures {
-    pub(crate) round: u32,
-    series: Vec<Series>,
+/// One figure of Windlass and of every ceiling, one sample a round.
+#[derive(Debug)]
+struct Series {
+    kind: String,
+    figure: String,
+    unit: &'static str,
+    samples: Vec<f64>,
+    ceilings: Vec<CeilingSeries>,
 }
 
 #[derive(Debug)]
-struct Series {
-    name: String,
-    unit: &'static str,
-    /// One value per round.
+struct CeilingSeries {
+    name: &'static str,
+    variant: String,
     samples: Vec<f64>,
-    ceiling: Option<String>,
+}
+
+/// All samples, in the order in which they were first taken.
+#[derive(Debug, Default)]
+pub(crate) struct Figures(Vec<Series>);
+
+/// One line of the results.
+#[derive(Debug, PartialEq, Serialize)]
+pub(crate) struct Row {
+    pub(crate) kind: String,
+    pub(crate) figure: String,
+    pub(crate) unit: &'static str,
+    /// The medians.
+    pub(crate) windlass: f64,
+    pub(crate) windlass_min: f64,
+    pub(crate) windlass_max: f64,
+    #[serde(flatten)]
+    pub(crate) ceiling: Option<Beside>,
+}
+
+/// The best ceiling of its name.
+#[derive(Debug, PartialEq, Serialize)]
+pub(crate) struct Beside {
+    pub(crate) ceiling: f64,
+    /// Which one it was.
+    pub(crate) of: String,
+    /// How fast Windlass is compared with it, round by round.
+    pub(crate) ratio: f64,
+    pub(crate) ratio_min: f64,
+    pub(crate) ratio_max: f64,
 }
 
 impl Figures {
-    /// Records a figure of this round.
-    pub(crate) fn note(&mut self, name: &str, unit: &'static str, value: f64) {
-        self.note_beside(name, unit, value, None);
-    }
-
-    /// Records a figure that is compared with another, measured in the same rounds.
-    pub(crate) fn note_of(&mut self, name: &str, unit: &'static str, value: f64, ceiling: &str) {
-        self.note_beside(name, unit, value, Some(ceiling.to_owned()));
-    }
-
-    fn note_beside(&mut self, name: &str, unit: &'static str, value: f64, ceiling: Option<String>) {
-        match self.series.iter_mut().find(|series| series.name == name) {
-            Some(series) => series.samples.push(value),
-            None => self.series.push(Series {
-                name: name.to_owned(),
-                unit,
-                samples: vec![value],
-                ceiling,
-            }),
+    /// Records values of Windlass in a round.
+    pub(crate) fn note(&mut self, kind: &str, figure: &str, values: &[Value]) {
+        for value in values {
+            let figure = named(figure, value.name);
+            match self.find(kind, &figure) {
+                Some(series) => series.samples.push(value.value),
+                None => self.0.push(Series {
+                    kind: kind.to_owned(),
+                    figure,
+                    unit: value.unit,
+                    samples: vec![value.value],
+                    ceilings: Vec::new(),
+                }),
+            }
         }
     }
 
-    pub(crate) fn results(&self, database: String, rounds: u32) -> Results {
-        Results {
-            windlass: env!("CARGO_PKG_VERSION"),
-            database,
-            cores: std::thread::available_parallelism().map_or(0, usize::from),
-            rounds,
-            figures: self.series.iter().map(|one| self.figure(one)).collect(),
+    /// Records values of a ceiling in the same round.
+    pub(crate) fn note_ceiling(
+        &mut self,
+        (kind, figure): (&str, &str),
+        (name, variant): (&'static str, &str),
+        values: &[Value],
+    ) {
+        for value in values {
+            let Some(series) = self.find(kind, &named(figure, value.name)) else {
+                continue;
+            };
+            let mut ceilings = series.ceilings.iter_mut();
+            match ceilings.find(|other| other.name == name && other.variant == variant) {
+                Some(ceiling) => ceiling.samples.push(value.value),
+                None => series.ceilings.push(CeilingSeries {
+                    name,
+                    variant: variant.to_owned(),
+                    samples: vec![value.value],
+                }),
+            }
         }
     }
 
-    fn figure(&self, series: &Series) -> Figure {
-        let ceiling = series
-            .ceiling
-            .as_ref()
-            .and_then(|name| self.series.iter().find(|other| other.name == *name));
+    fn find(&mut self, kind: &str, figure: &str) -> Option<&mut Series> {
+        self.0
+            .iter_mut()
+            .find(|series| series.kind == kind && series.figure == figure)
+    }
+
+    pub(crate) fn rows(&self) -> Vec<Row> {
+        self.0.iter().flat_map(Series::rows).collect()
+    }
+}
+
+fn named(figure: &str, name: &str) -> String {
+    match (figure, name) {
+        (figure, "") => figure.to_owned(),
+        ("", name) => name.to_owned(),
+        (figure, name) => format!("{figure}: {name}"),
+    }
+}
+
+impl Series {
+    /// One row for each ceiling of another name, or one without.
+    fn rows(&self) -> Vec<Row> {
+        let mut names: Vec<&str> = Vec::new();
+        for ceiling in &self.ceilings {
+            if !names.contains(&ceiling.name) {
+                names.push(ceiling.name);
+            }
+        }
+        if names.is_empty() {
+            return vec![self.row(None)];
+        }
+        let best = names.into_iter().map(|name| self.best(name));
+        best.map(|best| self.row(best)).collect()
+    }
+
+    fn row(&self, best: Option<&CeilingSeries>) -> Row {
+        Row {
+            kind: self.kind.clone(),
+            figure: self.figure.clone(),
+            unit: self.unit,
+            windlass: median(self.samples.clone()),
+            windlass_min: least(&self.samples),
+            windlass_max: most(&self.samples),
+            ceiling: best.map(|ceiling| self.beside(ceiling)),
+        }
+    }
+
+    /// Whether the values are times, of which the shortest is the best.
+    fn is_time(&self) -> bool {
+        self.unit == "ms"
+    }
+
+    fn best(&self, name: &str) -> Option<&CeilingSeries> {
+        let variants = self.ceilings.iter().filter(|ceiling| ceiling.name == name);
+        let key = |ceiling: &CeilingSeries| median(ceiling.samples.clone());
+        if self.is_time() {
+            variants.min_by(|a, b| key(a).total_cmp(&key(b)))
+        } else {
+            variants.max_by(|a, b| key(a).total_cmp(&key(b)))
+        }
+    }
+
+    fn beside(&self, ceiling: &CeilingSeries) -> Beside {
         // The ratio is taken within each round, since a disturbed round disturbs both.
-        let ratio = ceiling.map(|ceiling| {
-            let pairs = series.samples.iter().zip(&ceiling.samples);
-            median(pairs.map(|(value, most)| value / most).collect())
-        });
-        let least = series.samples.iter().copied().fold(f64::INFINITY, f64::min);
-        Figure {
-            name: series.name.clone(),
-            unit: series.unit,
-            median: median(series.samples.clone()),
-            min: least,
-            max: series.samples.iter().copied().fold(0.0, f64::max),
-            ceiling: ceiling.map(|ceiling| ceiling.name.clone()),
-            ceiling_median: ceiling.map(|ceiling| median(ceiling.samples.clone())),
-            ratio,
+        let pairs = self.samples.iter().zip(&ceiling.samples);
+        let ratios: Vec<f64> = pairs
+            .map(|(&value, &most)| {
+                if self.is_time() {
+                    most.max(RESOLUTION) / value.max(RESOLUTION)
+                } else {
+                    value / most.max(f64::MIN_POSITIVE)
+                }
+            })
+            .collect();
+        let of = match ceiling.variant.as_str() {
+            "" => ceiling.name.to_owned(),
+            variant => format!("{}, {variant}", ceiling.name),
+        };
+        Beside {
+            ceiling: median(ceiling.samples.clone()),
+            of,
+            ratio: median(ratios.clone()),
+            ratio_min: least(&ratios),
+            ratio_max: most(&ratios),
         }
     }
+}
+
+/// The shortest time that is told from none, in ms.
+const RESOLUTION: f64 = 0.001;
+
+fn least(values: &[f64]) -> f64 {
+    values.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
+fn most(values: &[f64]) -> f64 {
+    values.iter().copied().fold(0.0, f64::max)
 }
 
 /// Returns the middle value, or the mean of the two middle values.
@@ -88,82 +201,21 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     }
 }
 
-/// All figures of a benchmark.
-#[derive(Debug, Serialize)]
-pub(crate) struct Results {
-    windlass: &'static str,
-    database: String,
-    cores: usize,
-    rounds: u32,
-    figures: Vec<Figure>,
-}
-
-/// One figure, over all rounds.
-#[derive(Debug, Serialize)]
-struct Figure {
-    name: String,
-    unit: &'static str,
-    median: f64,
-    min: f64,
-    max: f64,
-    /// The figure to compare it with.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ceiling: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ceiling_median: Option<f64>,
-    /// The median of this figure divided by the other, round by round.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ratio: Option<f64>,
-}
-
-impl Report for Results {
-    fn text(&self, width: Option<usize>) -> String {
-        let mut table = Table::new(&[
-            Column::text("FIGURE"),
-            Column::number("MEDIAN"),
-            Column::text("UNIT"),
-            Column::number("LEAST"),
-            Column::number("MOST"),
-            Column::number("RATIO"),
-            Column::text("OF"),
-        ]);
-        for figure in &self.figures {
-            table.add(vec![
-                figure.name.clone(),
-                number(figure.median),
-                figure.unit.to_owned(),
-                number(figure.min),
-                number(figure.max),
-                figure
-                    .ratio
-                    .map_or(String::new(), |ratio| format!("{ratio:.2}")),
-                figure.ceiling.clone().unwrap_or_default(),
-            ]);
-        }
-        let Results {
-            windlass,
-            database,
-            cores,
-            rounds,
-            ..
-        } = self;
-        let head = format!("windlass {windlass}, {database}, {cores} cores, {rounds} rounds");
-        format!("{head}\n\n{}", table.text(width))
-    }
-}
-
-/// Formats three significant digits, or all before the point.
-fn number(value: f64) -> String {
-    match value {
-        value if value >= 100.0 => format!("{value:.0}"),
-        value if value >= 10.0 => format!("{value:.1}"),
-        value => format!("{value:.2}"),
-    }
+/// Returns the quantile `part` of values: one that was seen.
+pub(crate) fn quantile(mut values: Vec<f64>, part: f64) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let rank = (part * values.len() as f64).ceil() as usize;
+    values.get(rank.max(1) - 1).copied().unwrap_or(0.0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn value(value: f64, unit: &'static str) -> [Value; 1] {
+        let name = "";
+        [Value { name, unit, value }]
+    }
 
     #[test]
     fn medians_are_in_the_middle() {
@@ -172,22 +224,44 @@ mod tests {
     }
 
     #[test]
-    fn ratios_are_taken_round_by_round() {
-        let mut figures = Figures::default();
-        for (ceiling, value) in [(100.0, 50.0), (10.0, 9.0), (1000.0, 700.0)] {
-            figures.note("plain", "jobs/s", ceiling);
-            figures.note_of("ours", "jobs/s", value, "plain");
-        }
-        let results = figures.results("a database".to_owned(), 3);
-        assert_eq!(results.figures[1].ratio, Some(0.7));
-        assert_eq!(results.figures[1].median, 50.0);
-        assert_eq!(results.figures[0].ratio, None);
+    fn quantiles_are_values_that_were_seen() {
+        let values = vec![4.0, 1.0, 3.0, 2.0];
+        assert_eq!(quantile(values.clone(), 0.5), 2.0);
+        assert_eq!(quantile(values.clone(), 0.95), 4.0);
+        assert_eq!(quantile(values, 1.0), 4.0);
+        assert_eq!(quantile(Vec::new(), 0.5), 0.0);
     }
 
     #[test]
-    fn numbers_are_short() {
-        assert_eq!(number(84_123.4), "84123");
-        assert_eq!(number(12.34), "12.3");
-        assert_eq!(number(0.456), "0.46");
+    fn ratios_are_taken_round_by_round_to_the_best_ceiling() {
+        let mut figures = Figures::default();
+        for (slow, fast, ours) in [(1.0, 100.0, 50.0), (2.0, 10.0, 9.0), (3.0, 1000.0, 700.0)] {
+            figures.note("noop", "kept", &value(ours, "runs/s"));
+            for (variant, rate) in [("batches of 1", slow), ("batches of 10", fast)] {
+                let rate = value(rate, "runs/s");
+                figures.note_ceiling(("noop", "kept"), ("plain SQL", variant), &rate);
+            }
+        }
+        let rows = figures.rows();
+        assert_eq!(rows.len(), 1);
+        let beside = rows[0].ceiling.as_ref().unwrap();
+        assert_eq!(beside.of, "plain SQL, batches of 10");
+        assert_eq!((rows[0].windlass, beside.ceiling), (50.0, 100.0));
+        assert_eq!(
+            (beside.ratio, beside.ratio_min, beside.ratio_max),
+            (0.7, 0.5, 0.9)
+        );
+    }
+
+    #[test]
+    fn of_times_the_shortest_is_the_best() {
+        let mut figures = Figures::default();
+        figures.note("pickup", "", &value(2.0, "ms"));
+        for (variant, time) in [("a", 1.0), ("b", 4.0)] {
+            let time = value(time, "ms");
+            figures.note_ceiling(("pickup", ""), ("plain SQL", variant), &time);
+        }
+        let rows = figures.rows();
+        assert_eq!(rows[0].ceiling.as_ref().unwrap().ratio, 0.5);
     }
 }

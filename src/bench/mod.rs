@@ -1,27 +1,33 @@
 //! `windlass bench`: how fast a database is, beside plain SQL on the same one.
 
 #[cfg(feature = "bench")]
-mod cached;
-#[cfg(feature = "bench")]
 pub(crate) mod ceilings;
 pub(crate) mod command;
 #[cfg(feature = "bench")]
+pub(crate) mod comparison;
+#[cfg(feature = "bench")]
 pub(crate) mod counters;
 #[cfg(feature = "bench")]
-pub(crate) mod enqueues;
+pub(crate) mod drains;
 #[cfg(feature = "bench")]
 pub(crate) mod figures;
 #[cfg(feature = "bench")]
-pub(crate) mod latency;
+pub(crate) mod jobs;
+#[cfg(feature = "bench")]
+pub(crate) mod kind;
+#[cfg(feature = "bench")]
+pub(crate) mod kinds;
 #[cfg(feature = "benchmarks")]
 pub mod per_job;
 #[cfg(feature = "bench")]
 pub(crate) mod place;
 #[cfg(feature = "bench")]
-pub(crate) mod plain_sql;
+pub(crate) mod plain;
 #[cfg(feature = "bench")]
 pub(crate) mod program;
 #[cfg(feature = "bench")]
+pub(crate) mod results;
+#[cfg(feature = "bench")]
 pub(crate) mod run;
 #[cfg(feature = "bench")]
-pub(crate) mod work;
+pub(crate) mod worker;

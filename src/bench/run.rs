@@ -1,8 +1,7 @@
-//! One run of the benchmark: its settings, places and figures.
+//! One run of the benchmark: its settings and places.
 
-use crate::bench::figures::Figures;
+use crate::bench::kind::Kind;
 use crate::bench::place::Place;
-use crate::db::Database;
 use crate::error::{Error, Result};
 use crate::terminal::output;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,39 +9,43 @@ use std::time::Duration;
 
 /// Measure how fast a database moves jobs, compared with plain SQL
 ///
+/// Each figure has a ceiling: the same work by plain threads and plain SQL, in turn with Windlass.
 /// Works in its own schema, or on SQLite in a directory beside the given file, and removes it
-/// afterwards. It takes some minutes; nothing else should run on the machine.
+/// afterwards. Everything takes some ten minutes; nothing else should run on the machine.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "\
 Examples:
   windlass bench --database postgres://localhost/app
-  windlass bench --database sqlite://jobs.db --only enqueue --only drain
+  windlass bench --database sqlite://jobs.db --only noop,enqueue
   windlass bench --rounds 5 --json > bench.json
 
 What each figure means, and how to read it: docs/performance.md.")]
 pub(crate) struct Bench {
-    /// Only these parts
-    #[arg(long, value_enum, value_name = "PART")]
-    pub(crate) only: Vec<Part>,
-    /// How many times everything is measured
+    /// Only these kinds of work, separated by commas
+    #[arg(long, value_enum, value_name = "KINDS", value_delimiter = ',')]
+    pub(crate) only: Vec<Kind>,
+    /// How many times Windlass and its ceiling are measured in turn
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: u32,
-    /// Jobs that are drained, or enqueued in bulk, for each figure
-    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) jobs: u32,
-    /// Jobs that each thread enqueues one at a time
-    #[arg(long, default_value_t = 3_000, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) singles: u32,
-    /// Jobs that wait behind the drained ones
+    /// Jobs of each measurement. Default: as many as take about a second
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) jobs: Option<u32>,
+    /// Threads of the worker, and of the ceiling where its threads do more than move rows
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) threads: u32,
+    /// Jobs of other keys that are blocked, for `limit-1-among`
+    #[arg(long, default_value_t = 200_000)]
+    pub(crate) blocked: u32,
+    /// Jobs that wait behind the drained ones, for `backlog`
     #[arg(long, default_value_t = 1_000_000)]
     pub(crate) backlog: u32,
-    /// Jobs whose time to reach an idle worker is measured
-    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Jobs whose start is timed, for `pickup` and `urgent`
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) samples: u32,
     /// How long an idle worker is observed
     #[arg(long, default_value = "10s", value_parser = humantime::parse_duration, value_name = "TIME")]
     pub(crate) idle: Duration,
-    /// The time after which a drain is stopped and judged by the jobs done
+    /// The time after which a measurement is stopped and judged by the jobs done
     #[arg(long, default_value = "10s", value_parser = humantime::parse_duration, value_name = "TIME")]
     pub(crate) limit: Duration,
     /// Print JSON
@@ -50,27 +53,12 @@ pub(crate) struct Bench {
     pub(crate) json: bool,
 }
 
-/// A part that can be measured by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Part {
-    /// One at a time and in bulk
-    Enqueue,
-    /// No-op jobs, by 1 to 16 threads
-    Drain,
-    /// The same with very many waiting jobs or queues
-    Backlog,
-    /// From the enqueue to an idle worker
-    Latency,
-    /// The cost of an idle worker
-    Idle,
-}
-
 /// The context of all measurements.
 pub(crate) struct Run {
     pub(crate) settings: Bench,
     pub(crate) url: String,
+    pub(crate) is_postgres: bool,
     pub(crate) places: Places,
-    pub(crate) figures: Figures,
     pub(crate) progress: output::Progress,
 }
 
@@ -90,14 +78,19 @@ impl Run {
         Ok(place)
     }
 
-    pub(crate) fn is_postgres(&self) -> Result<bool> {
-        Ok(Database::open(&self.url)?.listens_by_notification())
+    /// Returns the number of jobs of a measurement.
+    pub(crate) fn jobs(&self, default: u32) -> u32 {
+        self.settings.jobs.unwrap_or(default)
     }
 
-    pub(crate) fn saying(&self, what: &str) {
-        let (round, rounds) = (self.figures.round, self.settings.rounds);
-        self.progress
-            .say(format!("round {round} of {rounds}: {what}"));
+    /// Returns the number of threads of a plain program that does more than move rows. SQLite has
+    /// one writer: further ones would only wait.
+    pub(crate) fn plain_threads(&self) -> u32 {
+        if self.is_postgres {
+            self.settings.threads
+        } else {
+            1
+        }
     }
 }
 

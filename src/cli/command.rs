@@ -4,7 +4,7 @@ use crate::cli::commands::{
     check, doctor, enqueue, explain, failed, jobs, migrate, migrations, processes, queues,
     recurring, status, supervise,
 };
-use crate::cli::failure::Failure;
+use crate::cli::failure::CommandError;
 use crate::cli::mount::At;
 use crate::cli::{done, select};
 use crate::db::Database;
@@ -40,20 +40,20 @@ pub(crate) enum Command {
     Status(status::Status),
     Explain(explain::Explain),
     #[command(subcommand)]
-    Queues(queues::Command),
+    Queues(queues::QueuesCommand),
     Processes(processes::Processes),
     Enqueue(enqueue::Enqueue),
     #[command(subcommand)]
-    Jobs(jobs::Command),
+    Jobs(jobs::JobsCommand),
     #[command(subcommand)]
-    Failed(failed::Command),
+    Failed(failed::FailedCommand),
     Doctor(doctor::Doctor),
     #[command(subcommand)]
-    Recurring(recurring::Command),
+    Recurring(recurring::RecurringCommand),
 }
 
 impl Command {
-    pub(crate) fn run(&self, at: &At<'_>) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(&self, at: &At<'_>) -> Result<ExitCode, CommandError> {
         use migrations::Migrations;
         match self {
             Command::Migrate(migrate) => {
@@ -103,8 +103,8 @@ fn changed(done: &done::Done, how: &select::How) -> ExitCode {
     output::show_and_end(done, how.json, done.code())
 }
 
-fn jobs(command: &jobs::Command, db: &Database) -> Result<ExitCode, Failure> {
-    use jobs::Command::{Cancel, Discard, List, Priority, Reschedule, Show};
+fn jobs(command: &jobs::JobsCommand, db: &Database) -> Result<ExitCode, CommandError> {
+    use jobs::JobsCommand::{Cancel, Discard, List, Priority, Reschedule, Show};
     Ok(match command {
         List(list) => output::show(&list.run(&db.clone().read_only())?, list.json),
         Show(show) => output::show(&show.run(&db.clone().read_only())?, show.json),
@@ -115,8 +115,8 @@ fn jobs(command: &jobs::Command, db: &Database) -> Result<ExitCode, Failure> {
     })
 }
 
-fn failed(command: &failed::Command, db: &Database) -> Result<ExitCode, Failure> {
-    use failed::Command::{Discard, List, Retry};
+fn failed(command: &failed::FailedCommand, db: &Database) -> Result<ExitCode, CommandError> {
+    use failed::FailedCommand::{Discard, List, Retry};
     Ok(match command {
         List(list) => output::show(&list.run(&db.clone().read_only())?, list.json),
         Retry(retry) => changed(&retry.run(db)?, &retry.how),
@@ -124,8 +124,11 @@ fn failed(command: &failed::Command, db: &Database) -> Result<ExitCode, Failure>
     })
 }
 
-fn recurring(command: &recurring::Command, db: &Database) -> Result<ExitCode, Failure> {
-    use recurring::Command::{List, Next, Pause, Resume, Run};
+fn recurring(
+    command: &recurring::RecurringCommand,
+    db: &Database,
+) -> Result<ExitCode, CommandError> {
+    use recurring::RecurringCommand::{List, Next, Pause, Resume, Run};
     Ok(match command {
         List(list) => output::show(&list.run(&db.clone().read_only())?, list.json),
         Next(next) => output::show(&next.run(&db.clone().read_only())?, next.json),

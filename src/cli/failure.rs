@@ -5,20 +5,20 @@ use crate::error::Error;
 use clap::error::ErrorKind;
 
 /// Why a command failed.
-pub(crate) enum Failure {
+pub(crate) enum CommandError {
     /// The arguments are invalid.
     Usage(ErrorKind, String),
     /// The command failed while running.
     Error(Error),
 }
 
-impl From<Error> for Failure {
+impl From<Error> for CommandError {
     fn from(error: Error) -> Self {
         match error {
             error if config::is_usage(&error) => {
-                Failure::Usage(ErrorKind::ValueValidation, error.to_string())
+                CommandError::Usage(ErrorKind::ValueValidation, error.to_string())
             }
-            error => Failure::Error(error),
+            error => CommandError::Error(error),
         }
     }
 }

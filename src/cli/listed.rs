@@ -22,14 +22,14 @@ pub(crate) fn name(state: JobState) -> &'static str {
 
 /// A list of jobs, one per row.
 #[derive(Debug, Serialize)]
-pub(crate) struct Listed {
+pub(crate) struct ListedJobs {
     pub(crate) jobs: Vec<JobSummary>,
     /// The text if there are none.
     #[serde(skip)]
     pub(crate) none: &'static str,
 }
 
-impl Report for Listed {
+impl Report for ListedJobs {
     fn text(&self, width: Option<usize>) -> String {
         if self.jobs.is_empty() {
             return format!("{}\n", self.none);
@@ -52,7 +52,7 @@ const ERROR: &str = "ERROR";
 /// If an error has less space than this beside the other columns, it is shown below them.
 const LEAST_ROOM: usize = 30;
 
-impl Listed {
+impl ListedJobs {
     /// Builds the table, with errors of at most `most` letters.
     fn table(&self, most: usize) -> Table {
         let mut table = Table::new(&[
@@ -124,7 +124,7 @@ mod tests {
             at: DateTime::default(),
             error: Some(format!("first {} the cause", "x".repeat(200))),
         };
-        let listed = Listed {
+        let listed = ListedJobs {
             jobs: vec![job],
             none: "",
         };

@@ -1,13 +1,13 @@
 //! The commands within an application's own program.
 
-use crate::cli::failure::Failure;
+use crate::cli::failure::CommandError;
 use crate::db::Database;
 use crate::job::registry::Registry;
 use clap::error::ErrorKind;
 
 /// The database to use.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Address {
+pub(crate) struct DatabaseOption {
     /// The database, as `postgres://USER@HOST/NAME` or `sqlite://PATH` [env: `DATABASE_URL`]
     ///
     /// Pass a password through the environment or the configuration instead: other users of this host
@@ -18,7 +18,7 @@ pub(crate) struct Address {
 
 /// The context in which a command runs.
 pub(crate) struct At<'a> {
-    address: &'a Address,
+    address: &'a DatabaseOption,
     pub(crate) database: Option<&'a Database>,
     /// The registered classes; `None` in the program `windlass`.
     pub(crate) registry: Option<&'a Registry>,
@@ -26,7 +26,7 @@ pub(crate) struct At<'a> {
 
 impl<'a> At<'a> {
     /// Returns the context in the program `windlass`.
-    pub(crate) fn own(address: &'a Address) -> Self {
+    pub(crate) fn own(address: &'a DatabaseOption) -> Self {
         At {
             address,
             database: None,
@@ -34,7 +34,7 @@ impl<'a> At<'a> {
         }
     }
 
-    pub(crate) fn mounted(address: &'a Address, registry: &'a Registry) -> Self {
+    pub(crate) fn mounted(address: &'a DatabaseOption, registry: &'a Registry) -> Self {
         At {
             address,
             database: None,
@@ -52,7 +52,7 @@ impl<'a> At<'a> {
         self.database.filter(|_| self.url().is_none())
     }
 
-    pub(crate) fn database(&self) -> Result<Database, Failure> {
+    pub(crate) fn database(&self) -> Result<Database, CommandError> {
         match self.given() {
             Some(database) => Ok(database.clone()),
             None => Ok(Database::open(&self.any_url()?)?),
@@ -60,13 +60,13 @@ impl<'a> At<'a> {
     }
 
     /// Returns the address from the command line or any other source.
-    pub(crate) fn any_url(&self) -> Result<String, Failure> {
+    pub(crate) fn any_url(&self) -> Result<String, CommandError> {
         let url = match self.url() {
             Some(url) => Some(url.to_owned()),
             None => crate::config::load::find_url()?,
         };
         match url.as_deref().map(str::trim) {
-            None | Some("") => Err(Failure::Usage(
+            None | Some("") => Err(CommandError::Usage(
                 ErrorKind::MissingRequiredArgument,
                 "no database is named: pass `--database URL` or set DATABASE_URL, \
                  to `sqlite://jobs.db` or `postgres://user@host/name`, for example"

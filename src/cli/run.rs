@@ -1,10 +1,10 @@
 //! Reads the command line, and runs the command that it names.
 
 #[cfg(feature = "bench")]
-use crate::bench::{program, run};
+use crate::bench::{run, worker};
 use crate::cli::command::{Command, EXAMPLES};
-use crate::cli::failure::Failure;
-use crate::cli::mount::{Address, At};
+use crate::cli::failure::CommandError;
+use crate::cli::mount::{At, DatabaseOption};
 use crate::cli::pages;
 use crate::db::Database;
 use crate::job::registry::Registry;
@@ -52,7 +52,7 @@ use std::process::ExitCode;
 #[must_use = "commands do nothing until they are run"]
 pub struct Commands {
     #[command(flatten)]
-    address: Address,
+    address: DatabaseOption,
 
     #[command(subcommand)]
     command: Command,
@@ -83,10 +83,10 @@ impl At<'_> {
     }
 
     /// Reports why a command failed.
-    fn end(&self, result: Result<ExitCode, Failure>) -> ExitCode {
+    fn end(&self, result: Result<ExitCode, CommandError>) -> ExitCode {
         result.unwrap_or_else(|failure| match failure {
-            Failure::Usage(kind, message) => output::told(&self.usage(kind, message)),
-            Failure::Error(error) => output::failed(&error),
+            CommandError::Usage(kind, message) => output::told(&self.usage(kind, message)),
+            CommandError::Error(error) => output::failed(&error),
         })
     }
 
@@ -118,7 +118,7 @@ pub(crate) fn asked_for(
 #[command(name = "windlass", version, after_help = EXAMPLES)]
 pub(crate) struct Cli {
     #[command(flatten)]
-    address: Address,
+    address: DatabaseOption,
 
     #[command(subcommand)]
     command: Top,
@@ -132,18 +132,18 @@ enum Top {
     #[cfg(feature = "bench")]
     Bench(run::Bench),
     #[cfg(feature = "bench")]
-    BenchWorker(program::BenchWorker),
+    BenchWorker(worker::BenchWorker),
     Completions(pages::Completions),
     Man(pages::Man),
 }
 
 #[cfg(feature = "bench")]
-fn benchmark(bench: &run::Bench, at: &At<'_>) -> Result<ExitCode, Failure> {
+fn benchmark(bench: &run::Bench, at: &At<'_>) -> Result<ExitCode, CommandError> {
     Ok(output::show(&bench.run(&at.any_url()?)?, bench.json))
 }
 
 #[cfg(feature = "bench")]
-fn worked(worker: &program::BenchWorker, at: &At<'_>) -> Result<ExitCode, Failure> {
+fn worked(worker: &worker::BenchWorker, at: &At<'_>) -> Result<ExitCode, CommandError> {
     Ok(worker.run(&at.database()?)?)
 }
 

@@ -1,12 +1,12 @@
 //! Settings that have a word for the absence of a value.
 
-use crate::config::amounts::{Bytes, Count, Interval};
+use crate::config::amounts::{Bytes, Interval, WholeNumber};
 use crate::config::document::Value;
-use crate::config::value::{Kind, quoted};
+use crate::config::value::{ValueKind, quoted};
 use std::time::Duration;
 
 /// Returns `None` if the value is the word for absence.
-fn absent_or<T: Kind>(word: &str, value: &Value) -> Result<Option<T>, String> {
+fn absent_or<T: ValueKind>(word: &str, value: &Value) -> Result<Option<T>, String> {
     match value {
         Value::Text(text) | Value::Untyped(text) if text.trim() == word => Ok(None),
         _ => T::read(value)
@@ -15,15 +15,15 @@ fn absent_or<T: Kind>(word: &str, value: &Value) -> Result<Option<T>, String> {
     }
 }
 
-fn shown_or<T: Kind>(word: &str, value: Option<&T>) -> String {
-    value.map_or_else(|| quoted(word), Kind::show)
+fn shown_or<T: ValueKind>(word: &str, value: Option<&T>) -> String {
+    value.map_or_else(|| quoted(word), ValueKind::show)
 }
 
 /// A value or "never".
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Never<T>(pub(crate) Option<T>);
 
-impl Kind for Never<Interval> {
+impl ValueKind for Never<Interval> {
     const NAME: &'static str = "duration or \"never\"";
 
     fn read(value: &Value) -> Result<Self, String> {
@@ -35,7 +35,7 @@ impl Kind for Never<Interval> {
     }
 }
 
-impl Kind for Never<Count> {
+impl ValueKind for Never<WholeNumber> {
     const NAME: &'static str = "number or \"never\"";
 
     fn read(value: &Value) -> Result<Self, String> {
@@ -47,7 +47,7 @@ impl Kind for Never<Count> {
     }
 }
 
-impl Kind for Never<Bytes> {
+impl ValueKind for Never<Bytes> {
     const NAME: &'static str = "size or \"never\"";
 
     fn read(value: &Value) -> Result<Self, String> {
@@ -63,7 +63,7 @@ impl Kind for Never<Bytes> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Forever(pub(crate) Option<Duration>);
 
-impl Kind for Forever {
+impl ValueKind for Forever {
     const NAME: &'static str = "duration or \"forever\"";
 
     fn read(value: &Value) -> Result<Self, String> {
@@ -77,9 +77,9 @@ impl Kind for Forever {
 
 /// A number or "unlimited".
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Unlimited(pub(crate) Option<Count>);
+pub(crate) struct Unlimited(pub(crate) Option<WholeNumber>);
 
-impl Kind for Unlimited {
+impl ValueKind for Unlimited {
     const NAME: &'static str = "number or \"unlimited\"";
 
     fn read(value: &Value) -> Result<Self, String> {
@@ -93,9 +93,9 @@ impl Kind for Unlimited {
 
 /// A number, or "auto" to derive it from other settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Auto(pub(crate) Option<Count>);
+pub(crate) struct Auto(pub(crate) Option<WholeNumber>);
 
-impl Kind for Auto {
+impl ValueKind for Auto {
     const NAME: &'static str = "number or \"auto\"";
 
     fn read(value: &Value) -> Result<Self, String> {

@@ -1,11 +1,11 @@
 //! Durations, numbers and sizes.
 
 use crate::config::document::Value;
-use crate::config::value::{Kind, expected, quoted};
+use crate::config::value::{ValueKind, expected, quoted};
 use std::time::Duration;
 
 /// A duration that may be zero.
-impl Kind for Duration {
+impl ValueKind for Duration {
     const NAME: &'static str = "duration";
 
     fn read(value: &Value) -> Result<Self, String> {
@@ -30,7 +30,7 @@ impl Kind for Duration {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Interval(pub(crate) Duration);
 
-impl Kind for Interval {
+impl ValueKind for Interval {
     const NAME: &'static str = "duration";
 
     fn read(value: &Value) -> Result<Self, String> {
@@ -47,9 +47,9 @@ impl Kind for Interval {
 
 /// A whole number, at least 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Count(pub(crate) u32);
+pub(crate) struct WholeNumber(pub(crate) u32);
 
-impl Kind for Count {
+impl ValueKind for WholeNumber {
     const NAME: &'static str = "number";
 
     fn read(value: &Value) -> Result<Self, String> {
@@ -57,7 +57,7 @@ impl Kind for Count {
         match value {
             Value::Integer(number) | Value::Untyped(number) => match number.trim().parse() {
                 Ok(0) | Err(_) => expected(what, value),
-                Ok(number) => Ok(Count(number)),
+                Ok(number) => Ok(WholeNumber(number)),
             },
             Value::Text(text) if text.trim().parse::<u32>().is_ok() => {
                 Err(format!("write {} without quotes", text.trim()))
@@ -87,7 +87,7 @@ const BYTES: [(&str, u64); 8] = [
     ("TiB", 1 << 40),
 ];
 
-impl Kind for Bytes {
+impl ValueKind for Bytes {
     const NAME: &'static str = "size";
 
     fn read(value: &Value) -> Result<Self, String> {
@@ -121,7 +121,7 @@ impl Kind for Bytes {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Number(pub(crate) u32);
 
-impl Kind for Number {
+impl ValueKind for Number {
     const NAME: &'static str = "number from 0 on";
 
     fn read(value: &Value) -> Result<Self, String> {

@@ -1,7 +1,7 @@
 //! The settings of a supervisor and everything it runs.
 
 use crate::config::reader::Setting;
-use crate::config::recurring::Declared;
+use crate::config::recurring::DeclaredTask;
 use crate::config::settings::{
     DatabaseSettings, DispatcherSettings, RetentionSettings, SchedulerSettings, SupervisorSettings,
     WorkerSettings,
@@ -35,9 +35,9 @@ use std::path::PathBuf;
 /// assert!(config.to_string().contains("threads = 10"));
 ///
 /// let wrong = Config::parse("[supervisor]\nheartbeat_interval = 10\nalive_treshold = '60s'\n");
-/// let told = wrong.unwrap_err().to_string();
-/// assert!(told.contains("line 2: supervisor.heartbeat_interval: the number 10 has no unit"));
-/// assert!(told.contains("line 3: `supervisor` has no setting `alive_treshold`; did you mean `alive_threshold`?"));
+/// let error = wrong.unwrap_err().to_string();
+/// assert!(error.contains("line 2: supervisor.heartbeat_interval: the number 10 has no unit"));
+/// assert!(error.contains("line 3: `supervisor` has no setting `alive_treshold`; did you mean `alive_threshold`?"));
 /// # Ok::<(), windlass::Error>(())
 /// ```
 #[derive(Debug, Clone)]
@@ -51,7 +51,7 @@ pub struct Config {
     pub(crate) workers: Vec<WorkerSettings>,
     pub(crate) dispatchers: Vec<DispatcherSettings>,
     pub(crate) scheduler: SchedulerSettings,
-    pub(crate) tasks: Vec<Declared>,
+    pub(crate) tasks: Vec<DeclaredTask>,
     pub(crate) retention: RetentionSettings,
     /// The program's hooks, for all processes it runs.
     pub(crate) hooks: Hooks,
@@ -79,7 +79,7 @@ impl Config {
     /// # Errors
     /// If there is already a task with this key.
     pub fn task(mut self, task: RecurringTask) -> Result<Self> {
-        let same = |other: &&Declared| other.task.key() == task.key();
+        let same = |other: &&DeclaredTask| other.task.key() == task.key();
         if let Some(other) = self.tasks.iter().find(same) {
             let message = format!(
                 "two recurring tasks have the key `{}`: the code also declares one",
@@ -87,7 +87,7 @@ impl Config {
             );
             return Err(Error::Configuration(vec![other.origin.problem(message)]));
         }
-        self.tasks.push(Declared::by_code(task));
+        self.tasks.push(DeclaredTask::by_code(task));
         Ok(self)
     }
 

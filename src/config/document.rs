@@ -59,46 +59,46 @@ impl Origin {
 
 /// A value and its source.
 #[derive(Debug, Clone)]
-pub(crate) struct Entry {
+pub(crate) struct DocumentEntry {
     pub(crate) value: Value,
     pub(crate) origin: Origin,
 }
 
 /// A table of the file.
 #[derive(Debug, Clone)]
-pub(crate) struct Table {
+pub(crate) struct DocumentTable {
     pub(crate) origin: Origin,
-    pub(crate) entries: BTreeMap<String, Entry>,
+    pub(crate) entries: BTreeMap<String, DocumentEntry>,
 }
 
 /// A top-level item of the file.
 #[derive(Debug)]
-pub(crate) enum Item {
+pub(crate) enum DocumentItem {
     /// `[supervisor]`
-    One(Table),
+    One(DocumentTable),
     /// `[[workers]]`
-    Many(Vec<Table>),
+    Many(Vec<DocumentTable>),
     /// `threads = 5`, outside any table.
     Value(Origin),
 }
 
 /// A configuration file.
 #[derive(Debug, Default)]
-pub(crate) struct File {
-    pub(crate) items: BTreeMap<String, Item>,
+pub(crate) struct ConfigFile {
+    pub(crate) items: BTreeMap<String, DocumentItem>,
     pub(crate) problems: Vec<Problem>,
 }
 
-impl File {
+impl ConfigFile {
     /// Parses a text. Invalid parts are reported as problems, and the rest is still returned.
-    pub(crate) fn parse(name: &str, text: &str) -> File {
-        let place = Place { name, text };
+    pub(crate) fn parse(name: &str, text: &str) -> ConfigFile {
+        let place = TextPlace { name, text };
         let (document, errors) = DeTable::parse_recoverable(text);
         let problems = errors.iter().map(|error| {
             let at = error.span().map_or(text.len(), |span| span.start);
             place.at(at).problem(error.message().replace('\n', ", "))
         });
-        File {
+        ConfigFile {
             problems: problems.collect(),
             items: document
                 .get_ref()
@@ -113,12 +113,12 @@ impl File {
     }
 }
 
-struct Place<'t> {
+struct TextPlace<'t> {
     name: &'t str,
     text: &'t str,
 }
 
-impl Place<'_> {
+impl TextPlace<'_> {
     fn at(&self, offset: usize) -> Origin {
         let before = self.text.as_bytes().iter().take(offset);
         Origin::File {
@@ -127,30 +127,30 @@ impl Place<'_> {
         }
     }
 
-    fn item(&self, origin: Origin, value: &DeValue<'_>) -> Item {
+    fn item(&self, origin: Origin, value: &DeValue<'_>) -> DocumentItem {
         match value {
-            DeValue::Table(table) => Item::One(self.table(origin, table)),
+            DeValue::Table(table) => DocumentItem::One(self.table(origin, table)),
             DeValue::Array(tables) if tables.iter().all(|table| table.get_ref().is_table()) => {
                 let tables = tables.iter().filter_map(|table| {
                     let origin = self.at(table.span().start);
                     Some(self.table(origin, table.get_ref().as_table()?))
                 });
-                Item::Many(tables.collect())
+                DocumentItem::Many(tables.collect())
             }
-            _ => Item::Value(origin),
+            _ => DocumentItem::Value(origin),
         }
     }
 
-    fn table(&self, origin: Origin, table: &DeTable<'_>) -> Table {
+    fn table(&self, origin: Origin, table: &DeTable<'_>) -> DocumentTable {
         let entries = table.iter().map(|(key, value)| {
             let origin = self.at(key.span().start);
-            let entry = Entry {
+            let entry = DocumentEntry {
                 value: self.value(&origin, value.get_ref()),
                 origin,
             };
             (key.get_ref().to_string(), entry)
         });
-        Table {
+        DocumentTable {
             origin,
             entries: entries.collect(),
         }
@@ -190,7 +190,7 @@ pub(crate) enum Value {
     Float(String),
     Boolean(bool),
     List(Vec<Value>),
-    Table(Table),
+    Table(DocumentTable),
     /// From the environment or the command line, which have no types.
     Untyped(String),
     /// The name of a type that no setting accepts.

@@ -1,14 +1,14 @@
 //! Lists, which may also be written as one string.
 
 use crate::config::document::Value;
-use crate::config::value::{Kind, expected, quoted};
+use crate::config::value::{ValueKind, expected, quoted};
 use crate::queue::QueueSelector;
 
 /// Queues to serve, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Queues(pub(crate) Vec<QueueSelector>);
+pub(crate) struct QueueList(pub(crate) Vec<QueueSelector>);
 
-impl Kind for Queues {
+impl ValueKind for QueueList {
     const NAME: &'static str = "list of queues";
 
     fn read(value: &Value) -> Result<Self, String> {
@@ -18,7 +18,7 @@ impl Kind for Queues {
         }
         let names = names.iter().map(|name| name.trim().parse());
         let names: crate::error::Result<_> = names.collect();
-        names.map(Queues).map_err(|error| error.to_string())
+        names.map(QueueList).map_err(|error| error.to_string())
     }
 
     fn show(&self) -> String {
@@ -28,15 +28,15 @@ impl Kind for Queues {
 
 /// A program and its arguments; empty if not set.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Program(pub(crate) Vec<String>);
+pub(crate) struct WorkerProgram(pub(crate) Vec<String>);
 
-impl Kind for Program {
+impl ValueKind for WorkerProgram {
     const NAME: &'static str = "list of texts";
 
     fn read(value: &Value) -> Result<Self, String> {
         match value {
-            Value::Text(path) => Ok(Program(vec![path.clone()])),
-            _ => texts(value, ' ').map(Program),
+            Value::Text(path) => Ok(WorkerProgram(vec![path.clone()])),
+            _ => texts(value, ' ').map(WorkerProgram),
         }
     }
 

@@ -44,7 +44,7 @@ impl Config {
     /// # Errors
     /// [`Error::Configuration`] with all problems if the text is invalid.
     pub fn parse(text: &str) -> Result<Self> {
-        let file = document::File::parse("", text);
+        let file = document::ConfigFile::parse("", text);
         Self::read(Reader::of(file), None, None)
     }
 
@@ -58,8 +58,8 @@ impl Config {
             None => Some(PathBuf::from(DEFAULT_FILE)).filter(|path| path.exists()),
         };
         let file = match &path {
-            Some(path) => document::File::parse(&path.display().to_string(), &text_of(path)?),
-            None => document::File::default(),
+            Some(path) => document::ConfigFile::parse(&path.display().to_string(), &text_of(path)?),
+            None => document::ConfigFile::default(),
         };
         let entry = environment.remove(WORKER_VARIABLE);
         let mut reader = Reader::of(file);

@@ -1,7 +1,9 @@
 //! Reads settings one by one, and records which were read.
 
-use crate::config::document::{Entry, File, Item, Origin, Table, Value};
-use crate::config::value::Kind;
+use crate::config::document::{
+    ConfigFile, DocumentEntry, DocumentItem, DocumentTable, Origin, Value,
+};
+use crate::config::value::ValueKind;
 use crate::error::Problem;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -57,7 +59,7 @@ pub(crate) struct Argument {
 pub(crate) struct Reader {
     pub(crate) arguments: Vec<Argument>,
     pub(crate) environment: BTreeMap<String, String>,
-    items: BTreeMap<String, Item>,
+    items: BTreeMap<String, DocumentItem>,
     /// Lines that are not valid TOML: other problems there are consequences.
     broken_lines: BTreeSet<usize>,
     used: BTreeSet<String>,
@@ -71,7 +73,7 @@ pub(crate) struct Section {
     table: &'static str,
     number: Option<usize>,
     pub(crate) origin: Origin,
-    entries: BTreeMap<String, Entry>,
+    entries: BTreeMap<String, DocumentEntry>,
     known: Vec<&'static str>,
 }
 
@@ -85,7 +87,7 @@ const OTHER_VARIABLES: [&str; 5] = [
 ];
 
 impl Reader {
-    pub(crate) fn of(file: File) -> Self {
+    pub(crate) fn of(file: ConfigFile) -> Self {
         let lines = file.problems.iter().filter_map(|problem| problem.line);
         Reader {
             broken_lines: lines.collect(),
@@ -106,15 +108,15 @@ impl Reader {
     /// Returns the table with this name.
     pub(crate) fn one(&mut self, table: &'static str) -> Section {
         let found = match self.items.remove(table) {
-            Some(Item::One(found)) => Some(found),
-            Some(Item::Many(tables)) => {
+            Some(DocumentItem::One(found)) => Some(found),
+            Some(DocumentItem::Many(tables)) => {
                 if let Some(second) = tables.get(1) {
                     let message = format!("there may be only one `[{table}]`");
                     self.problem(&second.origin.clone(), message);
                 }
                 tables.into_iter().next()
             }
-            Some(Item::Value(origin)) => {
+            Some(DocumentItem::Value(origin)) => {
                 self.problem(&origin, format!("`{table}` is a table: write `[{table}]`"));
                 None
             }
@@ -127,13 +129,13 @@ impl Reader {
     /// defaults; `name = []` means none.
     pub(crate) fn many(&mut self, table: &'static str) -> Vec<Section> {
         let tables = match self.items.remove(table) {
-            Some(Item::Many(tables)) => tables.into_iter().map(Some).collect(),
-            Some(Item::One(found)) => {
+            Some(DocumentItem::Many(tables)) => tables.into_iter().map(Some).collect(),
+            Some(DocumentItem::One(found)) => {
                 let message = format!("there may be several of these: write `[[{table}]]`");
                 self.problem(&found.origin.clone(), message);
                 vec![Some(found)]
             }
-            Some(Item::Value(origin)) => {
+            Some(DocumentItem::Value(origin)) => {
                 let message = format!("`{table}` are tables: write `[[{table}]]`");
                 self.problem(&origin, message);
                 vec![None]
@@ -147,17 +149,17 @@ impl Reader {
     }
 
     /// Returns the tables within the table with this name.
-    pub(crate) fn within(&mut self, table: &'static str) -> Vec<(String, Table)> {
+    pub(crate) fn within(&mut self, table: &'static str) -> Vec<(String, DocumentTable)> {
         let nested = format!("write `[{table}.KEY]`");
         let found = match self.items.remove(table) {
-            Some(Item::One(found)) => found,
-            Some(Item::Many(tables)) => {
+            Some(DocumentItem::One(found)) => found,
+            Some(DocumentItem::Many(tables)) => {
                 if let Some(first) = tables.first() {
                     self.problem(&first.origin, format!("each needs its own table: {nested}"));
                 }
                 return Vec::new();
             }
-            Some(Item::Value(origin)) => {
+            Some(DocumentItem::Value(origin)) => {
                 self.problem(&origin, format!("`{table}` is a table of tables: {nested}"));
                 return Vec::new();
             }
@@ -183,12 +185,12 @@ impl Reader {
         let strangers: Vec<(String, Origin)> = std::mem::take(&mut self.items)
             .into_iter()
             .map(|(name, item)| match item {
-                Item::One(table) => (name, table.origin),
-                Item::Many(tables) => {
+                DocumentItem::One(table) => (name, table.origin),
+                DocumentItem::Many(tables) => {
                     let first = tables.into_iter().next();
                     (name, first.map_or(Origin::Default, |table| table.origin))
                 }
-                Item::Value(origin) => (name, origin),
+                DocumentItem::Value(origin) => (name, origin),
             })
             .collect();
         for (name, origin) in strangers {
@@ -224,11 +226,11 @@ impl Reader {
     }
 
     /// Returns the value with the highest priority.
-    fn find(&mut self, section: &Section, name: &'static str) -> Option<Entry> {
+    fn find(&mut self, section: &Section, name: &'static str) -> Option<DocumentEntry> {
         let argument = self.arguments.iter();
         let mut argument = argument.filter(|a| a.table == section.table && a.name == name);
         if let Some(argument) = argument.next() {
-            return Some(Entry {
+            return Some(DocumentEntry {
                 value: Value::Untyped(argument.value.clone()),
                 origin: Origin::Argument(argument.option.to_owned()),
             });
@@ -237,7 +239,7 @@ impl Reader {
         for variable in section.variables(name) {
             if let Some(value) = self.environment.get(&variable) {
                 self.used.insert(variable.clone());
-                found.get_or_insert(Entry {
+                found.get_or_insert(DocumentEntry {
                     value: Value::Untyped(value.clone()),
                     origin: Origin::Environment(variable),
                 });
@@ -248,7 +250,7 @@ impl Reader {
 }
 
 impl Section {
-    fn new(table: &'static str, number: Option<usize>, found: Option<Table>) -> Self {
+    fn new(table: &'static str, number: Option<usize>, found: Option<DocumentTable>) -> Self {
         let (origin, entries) = found.map_or((Origin::Default, BTreeMap::new()), |found| {
             (found.origin, found.entries)
         });
@@ -276,7 +278,7 @@ impl Section {
     }
 
     /// Reads a setting. An invalid value is reported, and the default is returned.
-    pub(crate) fn read<T: Kind>(
+    pub(crate) fn read<T: ValueKind>(
         &mut self,
         reader: &mut Reader,
         name: &'static str,

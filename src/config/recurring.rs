@@ -2,11 +2,11 @@
 
 use crate::config::recurring_values::{inline, json, name_of, one_of, priority, text};
 
-use crate::config::amounts::Count;
-use crate::config::document::{Entry, Origin, Table, Value};
+use crate::config::amounts::WholeNumber;
+use crate::config::document::{DocumentEntry, DocumentTable, Origin, Value};
 use crate::config::names::TABLE;
 use crate::config::reader::{Reader, suggestion};
-use crate::config::value::Kind as _;
+use crate::config::value::ValueKind as _;
 use crate::error::Error;
 use crate::job::registry::Registry;
 use crate::queue::check_name;
@@ -32,7 +32,7 @@ const NAMES: [&str; 10] = [
 
 /// A task and where it is declared.
 #[derive(Debug, Clone)]
-pub(crate) struct Declared {
+pub(crate) struct DeclaredTask {
     pub(crate) task: RecurringTask,
     pub(crate) origin: Origin,
     /// As in the file; `None` if the code declared the task.
@@ -42,7 +42,7 @@ pub(crate) struct Declared {
 }
 
 /// All tasks of the file, by key.
-pub(crate) fn read_all(r: &mut Reader) -> Vec<Declared> {
+pub(crate) fn read_all(r: &mut Reader) -> Vec<DeclaredTask> {
     let tables = r.within(TABLE);
     let tasks = tables.into_iter();
     tasks
@@ -54,13 +54,13 @@ pub(crate) fn read_all(r: &mut Reader) -> Vec<Declared> {
 struct Fields {
     key: String,
     origin: Origin,
-    entries: BTreeMap<String, Entry>,
+    entries: BTreeMap<String, DocumentEntry>,
     origins: BTreeMap<&'static str, Origin>,
     is_wrong: bool,
 }
 
 impl Fields {
-    fn of(key: String, table: Table) -> Self {
+    fn of(key: String, table: DocumentTable) -> Self {
         Fields {
             key,
             origin: table.origin,
@@ -76,7 +76,7 @@ impl Fields {
     }
 
     /// Returns `None` if the task is invalid, which was reported.
-    fn read(mut self, r: &mut Reader) -> Option<Declared> {
+    fn read(mut self, r: &mut Reader) -> Option<DeclaredTask> {
         if let Err(error) = check_name(&self.key, "key of a recurring task") {
             r.problem(&self.origin, error.to_string());
             self.is_wrong = true;
@@ -89,7 +89,7 @@ impl Fields {
         let task = settings.task(&self.key);
         // Checks that its jobs could be enqueued.
         match task.and_then(|task| task.definition(None, Tz::UTC).map(|_| task)) {
-            Ok(task) => Some(Declared {
+            Ok(task) => Some(DeclaredTask {
                 task: task.declared_at(&self.origin),
                 origin: self.origin,
                 settings: Some(settings),
@@ -113,7 +113,7 @@ impl Fields {
         let missed = self.field(r, "missed", |value| one_of(value, missed));
         let overlap = r#""allow", "skip" or "queue_one""#;
         let overlap = self.field(r, "overlap", |value| one_of(value, overlap));
-        let max_attempts = self.field(r, "max_attempts", Count::read);
+        let max_attempts = self.field(r, "max_attempts", WholeNumber::read);
         RecurringSettings {
             class: class.unwrap_or_default(),
             arguments: self.field(r, "arguments", json),
@@ -210,10 +210,10 @@ impl Fields {
     }
 }
 
-impl Declared {
+impl DeclaredTask {
     /// Returns a task that the code declares.
     pub(crate) fn by_code(task: RecurringTask) -> Self {
-        Declared {
+        DeclaredTask {
             task,
             origin: Origin::Default,
             settings: None,
@@ -255,7 +255,7 @@ impl Declared {
             Ok(task.declared_at(&self.origin))
         });
         match task {
-            Ok(task) => Ok(Declared {
+            Ok(task) => Ok(DeclaredTask {
                 task,
                 ..self.clone()
             }),

@@ -1,9 +1,9 @@
 //! All settings: name, default and description.
 
 use crate::config::absent::{Auto, Forever, Never, Unlimited};
-use crate::config::amounts::{Bytes, Count, Interval, Number};
+use crate::config::amounts::{Bytes, Interval, Number, WholeNumber};
 use crate::config::document::Origin;
-use crate::config::lists::{Program, Queues};
+use crate::config::lists::{QueueList, WorkerProgram};
 use crate::config::reader::{Reader, Section, Sourced};
 use crate::config::value::Address;
 use crate::queue::QueueSelector;
@@ -33,21 +33,21 @@ pub(crate) struct SupervisorSettings {
 pub(crate) struct WorkerSettings {
     /// The place where its table starts.
     pub(crate) origin: Origin,
-    pub(crate) queues: Sourced<Queues>,
-    pub(crate) threads: Sourced<Count>,
-    pub(crate) processes: Sourced<Count>,
+    pub(crate) queues: Sourced<QueueList>,
+    pub(crate) threads: Sourced<WholeNumber>,
+    pub(crate) processes: Sourced<WholeNumber>,
     pub(crate) polling_interval: Sourced<Interval>,
     pub(crate) keep_finished: Sourced<bool>,
-    pub(crate) program: Sourced<Program>,
+    pub(crate) program: Sourced<WorkerProgram>,
     pub(crate) recycle_after: Sourced<Never<Interval>>,
-    pub(crate) recycle_after_jobs: Sourced<Never<Count>>,
+    pub(crate) recycle_after_jobs: Sourced<Never<WholeNumber>>,
     pub(crate) recycle_above_memory: Sourced<Never<Bytes>>,
 }
 
 /// `[[dispatchers]]`
 #[derive(Debug, Clone)]
 pub(crate) struct DispatcherSettings {
-    pub(crate) batch_size: Sourced<Count>,
+    pub(crate) batch_size: Sourced<WholeNumber>,
     pub(crate) polling_interval: Sourced<Interval>,
 }
 
@@ -118,17 +118,17 @@ impl WorkerSettings {
     fn read(r: &mut Reader, mut s: Section) -> Self {
         let settings = WorkerSettings {
             origin: s.origin.clone(),
-            queues: s.read(r, "queues", Queues(vec![QueueSelector::All]),
+            queues: s.read(r, "queues", QueueList(vec![QueueSelector::All]),
                 "The queues to serve, in this order: names, prefixes such as `mail*`, and `*` for all."),
-            threads: s.read(r, "threads", Count(5),
+            threads: s.read(r, "threads", WholeNumber(5),
                 "How many jobs a process runs at once."),
-            processes: s.read(r, "processes", Count(1),
+            processes: s.read(r, "processes", WholeNumber(1),
                 "How many of these worker processes a supervisor runs."),
             polling_interval: s.read(r, "polling_interval", Interval(seconds(5)),
                 "How often an idle worker polls for jobs without a notification."),
             keep_finished: s.read(r, "keep_finished", true,
                 "Whether the rows of finished jobs are kept, for the time that `retention` sets."),
-            program: s.read(r, "program", Program(Vec::new()),
+            program: s.read(r, "program", WorkerProgram(Vec::new()),
                 "The worker program and its arguments; in the environment variable they are separated by spaces. Empty: the supervisor's own program."),
             recycle_after: s.read(r, "recycle_after", Never(None),
                 "The age at which a process is replaced by a new one, up to a tenth earlier or later: it claims no more, finishes its jobs and exits."),
@@ -153,7 +153,7 @@ impl DispatcherSettings {
             batch_size: s.read(
                 r,
                 "batch_size",
-                Count(500),
+                WholeNumber(500),
                 "The maximum number of jobs made ready in one transaction.",
             ),
             polling_interval: s.read(

@@ -4,7 +4,7 @@ use crate::config::document::Value;
 use std::path::PathBuf;
 
 /// A kind of value that a setting can have.
-pub(crate) trait Kind: Sized + Clone {
+pub(crate) trait ValueKind: Sized + Clone {
     /// Its name in the reference.
     const NAME: &'static str;
 
@@ -32,7 +32,7 @@ pub(crate) fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-impl Kind for bool {
+impl ValueKind for bool {
     const NAME: &'static str = "true or false";
 
     fn read(value: &Value) -> Result<Self, String> {
@@ -49,7 +49,7 @@ impl Kind for bool {
     }
 }
 
-impl Kind for chrono_tz::Tz {
+impl ValueKind for chrono_tz::Tz {
     const NAME: &'static str = "time zone";
 
     fn read(value: &Value) -> Result<Self, String> {
@@ -79,7 +79,7 @@ fn no_zone(name: &str) -> String {
 }
 
 /// A path; empty if not set.
-impl Kind for PathBuf {
+impl ValueKind for PathBuf {
     const NAME: &'static str = "path";
 
     fn read(value: &Value) -> Result<Self, String> {
@@ -98,7 +98,7 @@ impl Kind for PathBuf {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Address(pub(crate) String);
 
-impl Kind for Address {
+impl ValueKind for Address {
     const NAME: &'static str = "address";
 
     fn read(value: &Value) -> Result<Self, String> {
@@ -128,11 +128,11 @@ mod tests {
     use crate::config::absent::Never;
     use crate::config::absent::Unlimited;
     use crate::config::amounts::Bytes;
-    use crate::config::amounts::Count;
     use crate::config::amounts::Interval;
     use crate::config::amounts::Number;
-    use crate::config::lists::Program;
-    use crate::config::lists::Queues;
+    use crate::config::amounts::WholeNumber;
+    use crate::config::lists::QueueList;
+    use crate::config::lists::WorkerProgram;
     use std::time::Duration;
 
     fn text(text: &str) -> Value {
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn what_is_shown_reads_back() {
-        fn back<T: Kind + PartialEq + std::fmt::Debug>(value: T) {
+        fn back<T: ValueKind + PartialEq + std::fmt::Debug>(value: T) {
             let shown: toml::Table = format!("x = {}", value.show()).parse().unwrap();
             let written = match &shown["x"] {
                 toml::Value::String(text) => Value::Text(text.clone()),
@@ -187,19 +187,22 @@ mod tests {
         }
         back(Duration::from_millis(1500));
         back(Interval(Duration::from_secs(60)));
-        back(Count(7));
+        back(WholeNumber(7));
         back(true);
         back(Bytes(3 << 20));
         back(Never::<Bytes>(None));
-        back(Never(Some(Count(3))));
+        back(Never(Some(WholeNumber(3))));
         back(Never(Some(Interval(Duration::from_secs(6 * 3600)))));
         back(Forever(None));
-        back(Unlimited(Some(Count(9))));
+        back(Unlimited(Some(WholeNumber(9))));
         back(Auto(None));
         back(Number(0));
         back(chrono_tz::Europe::Berlin);
-        back(Queues(vec!["mail".parse().unwrap(), "a*".parse().unwrap()]));
-        back(Program(vec!["a \"b\"".to_owned(), "c".to_owned()]));
+        back(QueueList(vec![
+            "mail".parse().unwrap(),
+            "a*".parse().unwrap(),
+        ]));
+        back(WorkerProgram(vec!["a \"b\"".to_owned(), "c".to_owned()]));
         back(PathBuf::from("/run/a b.pid"));
     }
 

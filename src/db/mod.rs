@@ -21,19 +21,21 @@ pub(crate) mod table;
 pub(crate) mod test_support;
 pub(crate) mod transition;
 
+pub(crate) use conn::connection::own;
 pub(crate) use conn::connection::{AsConn, Conn};
-pub(crate) use conn::connection::{briefly, own, prefer_indexes};
 pub(crate) use conn::database::Database;
 pub(crate) use conn::owned::DbConnection;
 #[cfg(not(feature = "postgres"))]
 pub(crate) use conn::owned::Session;
 #[cfg(feature = "postgres")]
 pub(crate) use conn::postgres::Session;
+pub(crate) use conn::settings::{ping, prefer_indexes};
 pub(crate) use conn::sqlite_file::{FileId, Refusal};
 pub(crate) use conn::typed::Typed;
 #[cfg(feature = "cli")]
 pub(crate) use query::connection_limit::{Room, room};
 pub(crate) use test_support::database::TestDatabase;
+pub(crate) use transition::briefly::briefly;
 
 #[cfg(test)]
 #[cfg(feature = "internal-tests")]

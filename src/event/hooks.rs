@@ -46,14 +46,14 @@ pub struct ProcessInfo {
 #[must_use = "hooks are called once a process has them"]
 pub struct Hooks {
     start: Vec<Arc<Start>>,
-    stop: Vec<Arc<Hook>>,
-    exit: Vec<Arc<Hook>>,
+    stop: Vec<Arc<HookFn>>,
+    exit: Vec<Arc<HookFn>>,
 }
 
 type Start =
     dyn Fn(&ProcessInfo) -> Result<(), Box<dyn std::error::Error + Send + Sync>> + Send + Sync;
 
-type Hook = dyn Fn(&ProcessInfo) + Send + Sync;
+type HookFn = dyn Fn(&ProcessInfo) + Send + Sync;
 
 impl Hooks {
     /// Creates an empty set of hooks.

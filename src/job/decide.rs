@@ -1,7 +1,7 @@
 //! Decides what happens after an attempt that ended with an error.
 
 use crate::db::model::outcome::{Ending, Failure};
-use crate::job::error::{Decision, Interrupted, JobError};
+use crate::job::error::{Interrupted, JobError, RequestedEnding};
 use crate::job::policy::Policy;
 use crate::job::timeout::OnTimeout;
 use std::time::Duration;
@@ -20,25 +20,31 @@ impl Policy {
         let tries_left = attempt < self.max_attempts.unwrap_or(1);
         let once = self.is_at_most_once();
         match error.decision {
-            Decision::Interrupted(Interrupted::Cancelled) => Ending::Cancel(failure),
+            RequestedEnding::Interrupted(Interrupted::Cancelled) => Ending::Cancel(failure),
             // Not caused by anything that the job did or failed to do.
-            Decision::Interrupted(Interrupted::Lost) => {
+            RequestedEnding::Interrupted(Interrupted::Lost) => {
                 given_back(once, LOST, "could not rely on its claim any more")
             }
-            Decision::Interrupted(Interrupted::Stopping) => given_back(once, STOPPED, "stopped"),
-            Decision::Discard => Ending::Discard(failure),
-            Decision::Fail => Ending::Fail(failure),
-            Decision::Interrupted(Interrupted::TimedOut) if self.says(OnTimeout::Discard) => {
+            RequestedEnding::Interrupted(Interrupted::Stopping) => {
+                given_back(once, STOPPED, "stopped")
+            }
+            RequestedEnding::Discard => Ending::Discard(failure),
+            RequestedEnding::Fail => Ending::Fail(failure),
+            RequestedEnding::Interrupted(Interrupted::TimedOut)
+                if self.says(OnTimeout::Discard) =>
+            {
                 Ending::Discard(failure)
             }
-            Decision::Interrupted(Interrupted::TimedOut) if self.says(OnTimeout::Fail) => {
+            RequestedEnding::Interrupted(Interrupted::TimedOut) if self.says(OnTimeout::Fail) => {
                 Ending::Fail(failure)
             }
-            Decision::Snooze(_) | Decision::RetryAfter(_) if once => Ending::Fail(refused(failure)),
-            Decision::Snooze(delay) => Ending::Snooze(delay),
+            RequestedEnding::Snooze(_) | RequestedEnding::RetryAfter(_) if once => {
+                Ending::Fail(refused(failure))
+            }
+            RequestedEnding::Snooze(delay) => Ending::Snooze(delay),
             _ if once || !tries_left => Ending::Fail(failure),
-            Decision::RetryAfter(delay) => Ending::Retry(failure, delay),
-            Decision::ByPolicy | Decision::Interrupted(Interrupted::TimedOut) => {
+            RequestedEnding::RetryAfter(delay) => Ending::Retry(failure, delay),
+            RequestedEnding::ByPolicy | RequestedEnding::Interrupted(Interrupted::TimedOut) => {
                 let delay =
                     computed.unwrap_or_else(|| self.backoff.unwrap_or_default().after(attempt));
                 Ending::Retry(failure, delay)

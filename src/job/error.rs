@@ -36,7 +36,7 @@ pub struct JobError {
     pub(crate) kind: String,
     pub(crate) message: String,
     pub(crate) place: Option<String>,
-    pub(crate) decision: Decision,
+    pub(crate) decision: RequestedEnding,
     /// Returns the type name of the error that it was created from.
     origin: Option<fn() -> &'static str>,
     source: Option<Box<dyn StdError + Send + Sync>>,
@@ -44,14 +44,14 @@ pub struct JobError {
 
 /// The value that a job returned.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Output {
+pub(crate) struct JobOutput {
     /// As JSON; `None` for `()` and everything else that is `null`.
     pub(crate) text: Option<String>,
     /// The reason why there is no text although a value was returned.
     pub(crate) problem: Option<String>,
 }
 
-impl Output {
+impl JobOutput {
     /// Drops the text, which a database may reject for its own reasons: the job must be able to
     /// finish anyway.
     pub(crate) fn drop_text(&mut self) {
@@ -63,7 +63,7 @@ impl Output {
 
 /// What the job's code requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Decision {
+pub(crate) enum RequestedEnding {
     ByPolicy,
     RetryAfter(Duration),
     Fail,
@@ -78,7 +78,7 @@ impl JobError {
             kind: kind.into(),
             message: message.into(),
             place: None,
-            decision: Decision::ByPolicy,
+            decision: RequestedEnding::ByPolicy,
             origin: None,
             source: None,
         }
@@ -93,19 +93,19 @@ impl JobError {
             return self;
         };
         match self.decision {
-            Decision::Interrupted(interrupted) if !is_raised(interrupted) => {
-                self.decision = Decision::ByPolicy;
+            RequestedEnding::Interrupted(interrupted) if !is_raised(interrupted) => {
+                self.decision = RequestedEnding::ByPolicy;
                 origin().clone_into(&mut self.kind);
                 self.message = format!(
                     "the job returned an interruption that was not raised for it: {}",
                     self.message
                 );
             }
-            Decision::ByPolicy => {
+            RequestedEnding::ByPolicy => {
                 let mut all = Interrupted::ALL.into_iter();
                 let is_told = |one: &Interrupted| self.message.contains(&one.to_string());
                 if let Some(interrupted) = all.find(|one| is_raised(*one) && is_told(one)) {
-                    self.decision = Decision::Interrupted(interrupted);
+                    self.decision = RequestedEnding::Interrupted(interrupted);
                     interrupted.kind().clone_into(&mut self.kind);
                 }
             }
@@ -120,7 +120,7 @@ impl JobError {
     /// return [`Interrupted::Stopping`] rather than this.
     pub fn snooze(delay: Duration) -> Self {
         let mut error = JobError::new("snoozed", "it is to run later");
-        error.decision = Decision::Snooze(delay);
+        error.decision = RequestedEnding::Snooze(delay);
         error
     }
 
@@ -128,14 +128,14 @@ impl JobError {
     /// at-most-once job fails instead.
     #[must_use]
     pub fn retry_after(mut self, delay: Duration) -> Self {
-        self.decision = Decision::RetryAfter(delay);
+        self.decision = RequestedEnding::RetryAfter(delay);
         self
     }
 
     /// Fails the job permanently, even if attempts are left.
     #[must_use]
     pub fn fail(mut self) -> Self {
-        self.decision = Decision::Fail;
+        self.decision = RequestedEnding::Fail;
         self
     }
 
@@ -143,7 +143,7 @@ impl JobError {
     /// finished job, with this error as the reason.
     #[must_use]
     pub fn discard(mut self) -> Self {
-        self.decision = Decision::Discard;
+        self.decision = RequestedEnding::Discard;
         self
     }
 
@@ -192,7 +192,7 @@ impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for JobError {
         let kind = interrupted.map_or_else(kind_of::<E>, Interrupted::kind);
         JobError {
             origin: Some(kind_of::<E>),
-            decision: interrupted.map_or(Decision::ByPolicy, Decision::Interrupted),
+            decision: interrupted.map_or(RequestedEnding::ByPolicy, RequestedEnding::Interrupted),
             source: Some(error),
             ..JobError::new(kind, message)
         }
@@ -277,9 +277,12 @@ mod tests {
     #[error("no luck")]
     struct Wrapped(#[source] Interrupted);
 
-    const BY_POLICY: Decision = Decision::ByPolicy;
+    const BY_POLICY: RequestedEnding = RequestedEnding::ByPolicy;
 
-    fn heeded(error: impl Into<JobError>, raised: &[Interrupted]) -> (Decision, String, String) {
+    fn heeded(
+        error: impl Into<JobError>,
+        raised: &[Interrupted],
+    ) -> (RequestedEnding, String, String) {
         let error = error.into().heed(|one| raised.contains(&one));
         (error.decision, error.kind, error.message)
     }
@@ -289,7 +292,7 @@ mod tests {
         for one in Interrupted::ALL {
             let text = one.to_string();
             let raised = (
-                Decision::Interrupted(one),
+                RequestedEnding::Interrupted(one),
                 one.kind().to_owned(),
                 text.clone(),
             );
@@ -317,7 +320,10 @@ mod tests {
                 format!("no luck: {one}").into(),
             ] {
                 let (decision, kind, _) = heeded(error, &[one]);
-                assert_eq!((decision, &*kind), (Decision::Interrupted(one), one.kind()));
+                assert_eq!(
+                    (decision, &*kind),
+                    (RequestedEnding::Interrupted(one), one.kind())
+                );
             }
             let (decision, ..) = heeded(format!("no luck: {one}"), &[]);
             assert_eq!(decision, BY_POLICY);
@@ -329,7 +335,7 @@ mod tests {
     #[test]
     fn the_job_decides_before_that() {
         let error = JobError::from(Interrupted::Lost).fail();
-        assert_eq!(heeded(error, &[Interrupted::Lost]).0, Decision::Fail);
+        assert_eq!(heeded(error, &[Interrupted::Lost]).0, RequestedEnding::Fail);
         let panicked = JobError::new("panic", Interrupted::Lost.to_string());
         assert_eq!(heeded(panicked, &[Interrupted::Lost]).0, BY_POLICY);
     }

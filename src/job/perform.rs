@@ -2,7 +2,7 @@
 
 use crate::db::model::outcome::Ending;
 use crate::job::context::Run;
-use crate::job::error::{Decision, Interrupted, JobError, Output};
+use crate::job::error::{Interrupted, JobError, JobOutput, RequestedEnding};
 use crate::job::policy::Policy;
 use crate::job::registry::Registry;
 use std::any::Any;
@@ -14,7 +14,7 @@ use std::sync::Once;
 #[derive(Debug, Clone)]
 pub(crate) enum Outcome {
     /// The job returned this.
-    Finished(Output),
+    Finished(JobOutput),
     /// The job returned an error or panicked, or its arguments were invalid; this is what its
     /// policy decided.
     Ended(Ending),
@@ -41,7 +41,7 @@ pub(crate) fn perform(registry: &Registry, arguments: &str, run: &Run) -> Outcom
 
 fn judge_run(registry: &Registry, run: &Run, error: JobError) -> Ending {
     let error = error.heed(|interrupted| run.signals.has_raised(interrupted));
-    if error.decision == Decision::Interrupted(Interrupted::Stopping) {
+    if error.decision == RequestedEnding::Interrupted(Interrupted::Stopping) {
         run.signals.live.note_cut_short();
     }
     judge(registry, &run.class_name, &run.policy, run.attempt, &error)

@@ -6,7 +6,7 @@ use crate::job::arguments::redact;
 use crate::job::arguments::{MAX_DEPTH, is_too_deep};
 use crate::job::class::Job;
 use crate::job::context::{Context, Run};
-use crate::job::error::{JobError, Output};
+use crate::job::error::{JobError, JobOutput};
 use crate::job::new_job::NewJob;
 use crate::job::policy::Policy;
 use serde_json::Value;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Performs one job from its arguments and returns its result as JSON.
-type Perform = dyn Fn(&str, &Run) -> Result<Output, JobError> + Send + Sync;
+type Perform = dyn Fn(&str, &Run) -> Result<JobOutput, JobError> + Send + Sync;
 
 /// A job type without its generic parameter.
 struct Class {
@@ -112,7 +112,11 @@ impl Registry {
     }
 
     /// Returns `None` if no type of this name is registered.
-    pub(crate) fn perform(&self, arguments: &str, run: &Run) -> Option<Result<Output, JobError>> {
+    pub(crate) fn perform(
+        &self,
+        arguments: &str,
+        run: &Run,
+    ) -> Option<Result<JobOutput, JobError>> {
         let class = self.classes.get(&run.class_name)?;
         Some((class.perform)(arguments, run))
     }
@@ -166,7 +170,7 @@ impl fmt::Debug for Registry {
     }
 }
 
-fn perform<J: Job>(arguments: &str, state: &J::State, run: &Run) -> Result<Output, JobError> {
+fn perform<J: Job>(arguments: &str, state: &J::State, run: &Run) -> Result<JobOutput, JobError> {
     let job: J = decode(arguments).map_err(|error| {
         let reason = redact::hide_in_text(error.to_string(), arguments, J::REDACT);
         JobError::new(
@@ -184,9 +188,9 @@ fn perform<J: Job>(arguments: &str, state: &J::State, run: &Run) -> Result<Outpu
 ///
 /// A job that returned too much has done its work, and running it again would only repeat that. It
 /// succeeds, and its result explains why the value is missing.
-fn keepable<J: Job>(text: String) -> Output {
+fn keepable<J: Job>(text: String) -> JobOutput {
     if text == "null" {
-        return Output::default();
+        return JobOutput::default();
     }
     let problem = if text.len() > J::MAX_RESULT {
         format!(
@@ -200,13 +204,13 @@ fn keepable<J: Job>(text: String) -> Output {
             "result_too_deep: it is nested deeper than {MAX_DEPTH} arrays and objects, and could not be read again"
         )
     } else {
-        return Output {
+        return JobOutput {
             text: Some(text),
             problem: None,
         };
     };
     log::warn!(class = J::NAME; "the result of a job of class {} is not kept: {problem}", J::NAME);
-    Output {
+    JobOutput {
         text: None,
         problem: Some(problem),
     }

@@ -31,7 +31,7 @@ pub(crate) struct Live {
     has_steps: AtomicBool,
     /// The job ended its claim itself, provided that its transaction was committed.
     ends_itself: AtomicBool,
-    progress: Mutex<Told>,
+    progress: Mutex<RunNotes>,
     /// For a sleeping job.
     sleep: Mutex<()>,
     woken: Condvar,
@@ -46,7 +46,7 @@ struct Begun {
 }
 
 #[derive(Debug, Default)]
-struct Told {
+struct RunNotes {
     progress: Option<Progress>,
     /// The number of changes; the name of the thread is the first.
     change: u64,

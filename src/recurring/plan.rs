@@ -11,7 +11,7 @@ const MOST: usize = 100;
 
 /// The decision about a task.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Plan {
+pub(crate) struct TickPlan {
     /// In order.
     pub(crate) ticks: Vec<NaiveDateTime>,
     /// The first tick after those, and after any that are skipped.
@@ -26,7 +26,7 @@ pub(crate) fn plan(
     from: NaiveDateTime,
     now: NaiveDateTime,
     grace: Duration,
-) -> Plan {
+) -> TickPlan {
     let schedule = &task.schedule;
     let back = |age: Duration| {
         let age = TimeDelta::from_std(age).unwrap_or(TimeDelta::MAX);
@@ -50,7 +50,7 @@ pub(crate) fn plan(
         Some(_) => next,
         None => schedule.after(now.max(from - TimeDelta::microseconds(1))),
     };
-    Plan {
+    TickPlan {
         ticks,
         next_run_at: next_run_at.unwrap_or(NEVER),
         missed,

@@ -2,7 +2,7 @@
 
 use crate::db::transition::end;
 
-use crate::testing::drained::{Drained, Fate, Performed};
+use crate::testing::drained::{Drained, Performed, RunOutcome};
 
 use crate::db::transition::prune;
 
@@ -65,7 +65,7 @@ use std::time::Duration;
 /// # Panics
 /// After 10,000 runs, because a job enqueues itself endlessly.
 pub fn drain<C: AsConn + ?Sized>(conn: &mut C, registry: &Registry) -> Result<Drained> {
-    let crew = Crew::new(registry);
+    let crew = InlineWorker::new(registry);
     let mut conn = conn.as_conn();
     let process = crew.register(&mut conn)?;
     let mut drained = Drained::default();
@@ -90,7 +90,7 @@ impl TestDatabase {
     /// After 10,000 runs, because a job enqueues itself endlessly. Also if a job does not return
     /// the connection that it borrowed.
     pub fn drain(&mut self, registry: &Registry) -> Result<Drained> {
-        let crew = Crew::new(registry);
+        let crew = InlineWorker::new(registry);
         let process = crew.register(&mut self.as_conn())?;
         let mut drained = Drained::default();
         while let Some(job) = crew.claim(&mut self.as_conn(), process)? {
@@ -109,14 +109,14 @@ struct PerformedRun {
 }
 
 /// A worker without threads.
-struct Crew<'a> {
+struct InlineWorker<'a> {
     registry: &'a Registry,
     classes: Vec<String>,
 }
 
-impl<'a> Crew<'a> {
+impl<'a> InlineWorker<'a> {
     fn new(registry: &'a Registry) -> Self {
-        Crew {
+        InlineWorker {
             registry,
             classes: registry.classes().map(str::to_owned).collect(),
         }
@@ -202,8 +202,8 @@ impl<'a> Crew<'a> {
         } = run.fence;
         let finished_itself = run.signals.live.ends_itself()
             && jobs::ended_by_owner(conn, (claim_id, job.job_id)).doing("read a job")?;
-        let fate = match outcome {
-            _ if finished_itself => Fate::Finished,
+        let outcome = match outcome {
+            _ if finished_itself => RunOutcome::Finished,
             Outcome::Finished(output) => {
                 let output = (output.text.as_deref(), output.problem.as_deref());
                 let keep = run.policy.keep_result;
@@ -211,37 +211,43 @@ impl<'a> Crew<'a> {
                 let done = vec![FinishedJob::new(job, output, keep, has_steps)];
                 let ended = finish::finish_and_keep(conn, process_id, done, (Finished::Keep, true));
                 let is_ours = !ended.doing("finish a job")?.is_empty();
-                if is_ours { Fate::Finished } else { Fate::Lost }
+                if is_ours {
+                    RunOutcome::Finished
+                } else {
+                    RunOutcome::Lost
+                }
             }
             Outcome::Ended(ending) => {
                 let ended = end::end(conn, run.fence, &ending, Duration::ZERO, Finished::Keep);
-                ended.doing("end a job")?.map_or(Fate::Lost, fate)
+                ended
+                    .doing("end a job")?
+                    .map_or(RunOutcome::Lost, run_outcome)
             }
             // Rows of Rails do not name a class in this column.
             Outcome::UnknownClass => {
                 let delay = Some(Duration::from_secs(30));
                 let released = release::release(conn, process_id, &[claim_id], delay);
                 released.doing("release a job")?;
-                Fate::Snoozed(Duration::from_secs(30))
+                RunOutcome::Snoozed(Duration::from_secs(30))
             }
         };
         Ok(Performed {
             id: JobId(job.job_id),
             class_name: job.class_name.clone(),
-            fate,
+            outcome,
         })
     }
 }
 
-pub(crate) fn fate(ending: Ending) -> Fate {
+pub(crate) fn run_outcome(ending: Ending) -> RunOutcome {
     match ending {
-        Ending::Fail(failure) => Fate::Failed(failure.kind, failure.message),
-        Ending::Retry(failure, delay) => Fate::Retried(failure.kind, failure.message, delay),
+        Ending::Fail(failure) => RunOutcome::Failed(failure.kind, failure.message),
+        Ending::Retry(failure, delay) => RunOutcome::Retried(failure.kind, failure.message, delay),
         Ending::Discard(failure) | Ending::Cancel(failure) => {
-            Fate::Discarded(failure.kind, failure.message)
+            RunOutcome::Discarded(failure.kind, failure.message)
         }
-        Ending::Snooze(delay) => Fate::Snoozed(delay),
-        Ending::Release(_) => Fate::Snoozed(Duration::ZERO),
+        Ending::Snooze(delay) => RunOutcome::Snoozed(delay),
+        Ending::Release(_) => RunOutcome::Snoozed(Duration::ZERO),
     }
 }
 

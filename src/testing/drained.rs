@@ -9,7 +9,7 @@ const MOST: usize = 10_000;
 /// The outcome of a job that was performed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Fate {
+pub enum RunOutcome {
     /// It finished.
     Finished,
     /// It failed permanently, with an error of this kind and text.
@@ -33,7 +33,7 @@ pub struct Performed {
     /// Its class.
     pub class_name: String,
     /// The outcome.
-    pub fate: Fate,
+    pub outcome: RunOutcome,
 }
 
 /// The result of performing all jobs that were ready.
@@ -50,7 +50,7 @@ impl Drained {
     pub fn finished(&self) -> usize {
         self.runs
             .iter()
-            .filter(|run| run.fate == Fate::Finished)
+            .filter(|run| run.outcome == RunOutcome::Finished)
             .count()
     }
 
@@ -60,7 +60,10 @@ impl Drained {
     /// If the assertion fails; the message contains the errors.
     #[track_caller]
     pub fn assert_all_finished(&self, count: usize) {
-        let others = self.runs.iter().filter(|run| run.fate != Fate::Finished);
+        let others = self
+            .runs
+            .iter()
+            .filter(|run| run.outcome != RunOutcome::Finished);
         let others: Vec<_> = others.collect();
         assert!(
             others.is_empty(),

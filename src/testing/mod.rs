@@ -64,7 +64,7 @@ use std::time::Duration;
 
 pub use crate::db::test_support::database::TestDatabase;
 pub use drain::{drain, perform};
-pub use drained::{Drained, Fate, Performed};
+pub use drained::{Drained, Performed, RunOutcome};
 pub use enqueued::{EnqueuedJob, assert_enqueued, assert_not_enqueued, enqueued, enqueued_any};
 
 /// Advances time by `by`, as far as the tables are concerned.

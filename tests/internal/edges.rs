@@ -4,7 +4,7 @@ use crate::db::transition::schedule;
 
 use crate::db::conn::connection::{AsConn, Conn};
 use crate::db::internal_tests::checks;
-use crate::db::internal_tests::db::{TestDb, execute, on_each_database};
+use crate::db::internal_tests::db::{TestDb, execute, on_each_database, texts};
 use crate::db::internal_tests::interleavings::world::{World, row, take};
 use crate::db::model::claim::Mark;
 use crate::db::model::decision::Death;
@@ -111,6 +111,33 @@ fn jobs_that_wait_for_none_go_on(db: &TestDb) {
     assert_eq!(walk(conn), (2, 0));
 }
 
+/// A policy may come from another version or another program. The part that is
+/// understood counts.
+fn one_unreadable_part_of_a_policy_leaves_the_other(db: &TestDb) {
+    let mut connection = db.connect();
+    let conn = &mut connection.as_conn();
+    let mut world = World::default();
+    world.process(conn);
+    let hook = r#"{"class":"told","queue":"hooks","priority":0}"#;
+    for policy in [
+        format!(r#"{{"on_failure":{hook},"keep_result":"long"}}"#),
+        r#"{"on_failure":"told","keep_result":0}"#.to_owned(),
+    ] {
+        let row = NewRow {
+            policy: Some(policy),
+            ..row()
+        };
+        world.failed(conn, 1, &row);
+    }
+    let hooks = texts(
+        conn,
+        "SELECT class_name AS t FROM solid_queue_ready_executions",
+    );
+    assert_eq!(hooks, ["told"]);
+    let kept = "SELECT CAST(job_id AS text) AS t FROM windlass_results";
+    assert_eq!(texts(conn, kept), [world.jobs[0].to_string()]);
+}
+
 fn assert_waiting(rows: &[checks::JobRow], count: usize) {
     assert_eq!(rows.len(), count);
     for row in rows {
@@ -123,4 +150,5 @@ on_each_database!(
     an_endless_delay_of_a_release_is_long,
     a_claim_without_a_job_goes_with_its_process,
     jobs_that_wait_for_none_go_on,
+    one_unreadable_part_of_a_policy_leaves_the_other,
 );

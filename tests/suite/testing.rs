@@ -7,7 +7,7 @@ use crate::with_own_connection;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
-use windlass::testing::{self, Fate, TestDatabase};
+use windlass::testing::{self, RunOutcome, TestDatabase};
 use windlass::{
     Context, Job, JobError, JobResult, NewJob, Policy, Registry, enqueue_all, pause_queue,
     queue_latency,
@@ -153,15 +153,18 @@ fn a_failure_is_told_and_the_connection_survives_it(db: &TestDb) {
     Fail { panics: false }.enqueue(db).unwrap();
     let drained = db.drain(&registry).unwrap();
     assert_eq!((drained.runs.len(), drained.finished()), (2, 0));
-    let retried = |kind: &str, text: &str| Fate::Retried(kind.to_owned(), text.to_owned(), HOUR);
-    assert_eq!(drained.runs[0].fate, retried("panic", "out of luck"));
-    assert!(matches!(&drained.runs[1].fate, Fate::Retried(_, text, HOUR) if text == "no luck"));
+    let retried =
+        |kind: &str, text: &str| RunOutcome::Retried(kind.to_owned(), text.to_owned(), HOUR);
+    assert_eq!(drained.runs[0].outcome, retried("panic", "out of luck"));
+    assert!(
+        matches!(&drained.runs[1].outcome, RunOutcome::Retried(_, text, HOUR) if text == "no luck")
+    );
     let wrong = caught(|| drained.assert_all_finished(2));
     assert!(wrong.contains("no luck"), "{wrong}");
     // Their second attempt, an hour later.
     testing::travel(db, HOUR).unwrap();
     let drained = db.drain(&registry).unwrap();
-    let failed = |run: &testing::Performed| matches!(run.fate, Fate::Failed(..));
+    let failed = |run: &testing::Performed| matches!(run.outcome, RunOutcome::Failed(..));
     assert!(
         drained.runs.len() == 2 && drained.runs.iter().all(failed),
         "{drained:?}"

@@ -4,7 +4,7 @@ use crate::cli::config::Source;
 use crate::config::configuration::Config;
 use crate::config::connections::ConnectionBudget;
 use crate::config::reader::Setting;
-use crate::config::recurring::Declared;
+use crate::config::recurring::DeclaredTask;
 use crate::db::schema::migrate;
 use crate::db::{AsConn as _, Room};
 use crate::error::{Error, Problem, Result};
@@ -44,16 +44,16 @@ pub(crate) struct Check {
 
 /// The result of the checks.
 #[derive(Debug, Serialize)]
-pub(crate) struct Checked {
+pub(crate) struct CheckedConfig {
     file: Option<String>,
-    problems: Vec<Told>,
-    warnings: Vec<Told>,
+    problems: Vec<ShownProblem>,
+    warnings: Vec<ShownProblem>,
     #[serde(skip_serializing_if = "Option::is_none")]
     connections: Option<Connections>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    database: Option<Asked>,
+    database: Option<ServerAnswer>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    settings: Vec<Shown>,
+    settings: Vec<ShownSetting>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     recurring: Vec<Task>,
     #[serde(skip)]
@@ -62,7 +62,7 @@ pub(crate) struct Checked {
 
 /// A problem.
 #[derive(Debug, Serialize)]
-struct Told {
+struct ShownProblem {
     place: Option<String>,
     line: Option<usize>,
     message: String,
@@ -70,9 +70,9 @@ struct Told {
     text: String,
 }
 
-impl From<&Problem> for Told {
+impl From<&Problem> for ShownProblem {
     fn from(problem: &Problem) -> Self {
-        Told {
+        ShownProblem {
             place: problem.place.clone(),
             line: problem.line,
             message: problem.message.clone(),
@@ -81,9 +81,9 @@ impl From<&Problem> for Told {
     }
 }
 
-impl From<String> for Told {
+impl From<String> for ShownProblem {
     fn from(message: String) -> Self {
-        Told {
+        ShownProblem {
             place: None,
             line: None,
             text: message.clone(),
@@ -120,7 +120,7 @@ impl From<ConnectionBudget> for Connections {
 
 /// What the database reports.
 #[derive(Debug, Serialize)]
-struct Asked {
+struct ServerAnswer {
     target: String,
     /// The number of connections it allows; `None` for a file.
     allows: Option<i64>,
@@ -129,7 +129,7 @@ struct Asked {
 }
 
 #[derive(Debug, Serialize)]
-struct Shown {
+struct ShownSetting {
     key: String,
     number: Option<usize>,
     value: String,
@@ -138,9 +138,9 @@ struct Shown {
     origin: String,
 }
 
-impl From<&Setting> for Shown {
+impl From<&Setting> for ShownSetting {
     fn from(setting: &Setting) -> Self {
-        Shown {
+        ShownSetting {
             key: setting.key(),
             number: setting.number,
             value: setting.value.clone(),
@@ -161,7 +161,7 @@ struct Task {
 }
 
 impl Task {
-    fn of(declared: &Declared) -> Option<Self> {
+    fn of(declared: &DeclaredTask) -> Option<Self> {
         Some(Task {
             key: declared.task.key().to_owned(),
             settings: declared.settings.clone()?,
@@ -176,7 +176,7 @@ impl Check {
         &self,
         database: Option<&str>,
         registry: Option<&Registry>,
-    ) -> Result<Checked> {
+    ) -> Result<CheckedConfig> {
         let config = self.source.read(database, Vec::new());
         let config = config.and_then(|config| match registry {
             Some(registry) => config.knowing(registry),
@@ -184,13 +184,15 @@ impl Check {
         });
         let config = match config {
             Ok(config) => config,
-            Err(Error::Configuration(problems)) => return Ok(Checked::of_problems(&problems)),
+            Err(Error::Configuration(problems)) => {
+                return Ok(CheckedConfig::of_problems(&problems));
+            }
             Err(error) => return Err(error),
         };
-        let mut checked = Checked::of(&config);
+        let mut checked = CheckedConfig::of(&config);
         if self.print {
             checked.print = Some(config.to_string());
-            checked.settings = config.settings().iter().map(Shown::from).collect();
+            checked.settings = config.settings().iter().map(ShownSetting::from).collect();
             checked.recurring = config.tasks.iter().filter_map(Task::of).collect();
         }
         if self.connect || database.is_some() {
@@ -200,11 +202,11 @@ impl Check {
     }
 }
 
-impl Checked {
+impl CheckedConfig {
     fn of_problems(problems: &[Problem]) -> Self {
-        Checked {
+        CheckedConfig {
             file: None,
-            problems: problems.iter().map(Told::from).collect(),
+            problems: problems.iter().map(ShownProblem::from).collect(),
             warnings: Vec::new(),
             connections: None,
             database: None,
@@ -216,9 +218,9 @@ impl Checked {
 
     fn of(config: &Config) -> Self {
         let file = config.file.as_ref();
-        Checked {
+        CheckedConfig {
             file: file.map(|file| file.display().to_string()),
-            warnings: config.warnings().iter().map(Told::from).collect(),
+            warnings: config.warnings().iter().map(ShownProblem::from).collect(),
             connections: Some(config.connections().into()),
             ..Self::of_problems(&[])
         }
@@ -250,7 +252,7 @@ impl Checked {
                 .into(),
             );
         }
-        self.database = Some(Asked {
+        self.database = Some(ServerAnswer {
             target: database.target(),
             allows: room.map(|room| room.allowed),
             open: room.map(|room| room.open),
@@ -263,7 +265,7 @@ impl Checked {
     }
 }
 
-impl Report for Checked {
+impl Report for CheckedConfig {
     fn text(&self, _width: Option<usize>) -> String {
         let mut lines: Vec<String> = Vec::new();
         if !self.is_fine() {

@@ -32,7 +32,7 @@ pub(crate) struct Doctor {
 
 /// The findings.
 #[derive(Debug, Serialize)]
-struct Found {
+struct Findings {
     verdict: Verdict,
     findings: Vec<Finding>,
 }
@@ -51,12 +51,12 @@ impl Doctor {
             Verdict::Problem
         };
         let code = if verdict >= least { WRONG } else { 0 };
-        let found = Found { verdict, findings };
+        let found = Findings { verdict, findings };
         Ok(output::show_and_end(&found, self.json, code))
     }
 }
 
-impl Report for Found {
+impl Report for Findings {
     fn text(&self, width: Option<usize>) -> String {
         let mut table = Table::new(&[
             Column::text("CHECK"),

@@ -2,7 +2,7 @@
 
 use crate::job::enqueued;
 
-use crate::cli::failure::Failure;
+use crate::cli::failure::CommandError;
 use crate::cli::select::connect;
 use crate::cli::values;
 use crate::db::Database;
@@ -69,7 +69,7 @@ pub(crate) struct Enqueue {
 
 /// The enqueued job.
 #[derive(Debug, Serialize)]
-pub(crate) struct Enqueued {
+pub(crate) struct EnqueueResult {
     job_id: i64,
     is_new: bool,
     /// What another job already has, if that was possible.
@@ -82,11 +82,11 @@ impl Enqueue {
         &self,
         database: &Database,
         registry: Option<&Registry>,
-    ) -> Result<Enqueued, Failure> {
+    ) -> Result<EnqueueResult, CommandError> {
         let job = self.job(registry)?;
         let done = job.enqueue(&mut connect(database)?)?;
         let enqueued::Enqueued { id, is_new, .. } = done;
-        Ok(Enqueued {
+        Ok(EnqueueResult {
             job_id: id.0,
             is_new,
             shared: match (&self.key, registry) {
@@ -97,7 +97,7 @@ impl Enqueue {
         })
     }
 
-    fn job(&self, registry: Option<&Registry>) -> Result<NewJob, Failure> {
+    fn job(&self, registry: Option<&Registry>) -> Result<NewJob, CommandError> {
         let arguments = self.arguments()?;
         let mut job = match registry {
             Some(registry) => registry.new_job(&self.class, &arguments)?,
@@ -124,7 +124,7 @@ impl Enqueue {
         Ok(job)
     }
 
-    fn arguments(&self) -> Result<String, Failure> {
+    fn arguments(&self) -> Result<String, CommandError> {
         let mut text = self.arguments.clone();
         if text == "-" {
             text.clear();
@@ -139,7 +139,7 @@ impl Enqueue {
         // Its text is not part of the message, because it may be a secret.
         match serde_json::from_str::<serde::de::IgnoredAny>(&text) {
             Ok(_) => Ok(text.trim().to_owned()),
-            Err(error) => Err(Failure::Usage(
+            Err(error) => Err(CommandError::Usage(
                 ErrorKind::ValueValidation,
                 format!("the arguments are not JSON: {error}; quote them for the shell"),
             )),
@@ -147,7 +147,7 @@ impl Enqueue {
     }
 }
 
-impl Report for Enqueued {
+impl Report for EnqueueResult {
     fn text(&self, _width: Option<usize>) -> String {
         let id = self.job_id;
         if self.is_new {

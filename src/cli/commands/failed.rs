@@ -2,17 +2,17 @@
 
 use crate::admin::jobs::{Change, Jobs};
 use crate::cli::done::{Deed, Done};
-use crate::cli::listed::Listed;
+use crate::cli::listed::ListedJobs;
 use crate::cli::select::{How, Selection, Which, connect};
 use crate::db::Database;
 use crate::error::Result;
 
 /// List failed jobs, and retry or discard them
 #[derive(Debug, clap::Subcommand)]
-pub(crate) enum Command {
-    List(List),
-    Retry(Retry),
-    Discard(Discard),
+pub(crate) enum FailedCommand {
+    List(ListFailed),
+    Retry(RetryFailed),
+    Discard(DiscardFailed),
 }
 
 /// Selects failed jobs.
@@ -42,7 +42,7 @@ impl WhichFailed {
 Examples:
   windlass failed list
   windlass failed list --class import --error 'connection refused' --json")]
-pub(crate) struct List {
+pub(crate) struct ListFailed {
     /// Only jobs of this class
     #[arg(long, value_name = "NAME")]
     class: Option<String>,
@@ -64,8 +64,8 @@ pub(crate) struct List {
     pub(crate) json: bool,
 }
 
-impl List {
-    pub(crate) fn run(&self, database: &Database) -> Result<Listed> {
+impl ListFailed {
+    pub(crate) fn run(&self, database: &Database) -> Result<ListedJobs> {
         let mut jobs = Jobs::failed().limit(self.limit);
         if let Some(class) = &self.class {
             jobs = jobs.class(class);
@@ -83,7 +83,7 @@ impl List {
         } else {
             "No job has failed."
         };
-        Ok(Listed { jobs, none })
+        Ok(ListedJobs { jobs, none })
     }
 }
 
@@ -94,7 +94,7 @@ Examples:
   windlass failed retry 4711
   windlass failed retry --error 'connection refused' --dry-run
   windlass failed retry --all --limit 1000")]
-pub(crate) struct Retry {
+pub(crate) struct RetryFailed {
     #[command(flatten)]
     which: WhichFailed,
 
@@ -106,7 +106,7 @@ pub(crate) struct Retry {
     pub(crate) how: How,
 }
 
-impl Retry {
+impl RetryFailed {
     pub(crate) fn run(&self, database: &Database) -> Result<Done> {
         let even_at_most_once = self.even_at_most_once;
         let change = Change::Retry { even_at_most_once };
@@ -125,14 +125,14 @@ impl Retry {
 Examples:
   windlass failed discard 4711
   windlass failed discard --class import --dry-run")]
-pub(crate) struct Discard {
+pub(crate) struct DiscardFailed {
     #[command(flatten)]
     which: WhichFailed,
     #[command(flatten)]
     pub(crate) how: How,
 }
 
-impl Discard {
+impl DiscardFailed {
     pub(crate) fn run(&self, database: &Database) -> Result<Done> {
         let deed = Deed {
             done: "discarded",

@@ -2,7 +2,7 @@
 
 use crate::admin::jobs::{Change, Jobs};
 use crate::cli::done::{Deed, Done};
-use crate::cli::listed::{Listed, name};
+use crate::cli::listed::{ListedJobs, name};
 use crate::cli::select::{How, Which, connect};
 use crate::cli::values;
 use crate::db::Database;
@@ -13,11 +13,11 @@ use std::time::Duration;
 
 /// List jobs, and cancel, discard or move waiting jobs
 #[derive(Debug, clap::Subcommand)]
-pub(crate) enum Command {
-    List(List),
+pub(crate) enum JobsCommand {
+    List(ListJobs),
     Show(crate::cli::commands::show::Show),
     Cancel(Cancel),
-    Discard(Discard),
+    Discard(DiscardJobs),
     Reschedule(Reschedule),
     Priority(Priority),
 }
@@ -29,7 +29,7 @@ Examples:
   windlass jobs list
   windlass jobs list --state scheduled --class import --limit 20
   windlass jobs list --state cancelled --json")]
-pub(crate) struct List {
+pub(crate) struct ListJobs {
     /// Only jobs in this state [default: all that have not ended]
     #[arg(long, value_parser = states(), value_name = "STATE")]
     state: Option<JobState>,
@@ -69,8 +69,8 @@ fn states() -> impl clap::builder::TypedValueParser<Value = JobState> {
     })
 }
 
-impl List {
-    pub(crate) fn run(&self, database: &Database) -> Result<Listed> {
+impl ListJobs {
+    pub(crate) fn run(&self, database: &Database) -> Result<ListedJobs> {
         let mut jobs = self
             .state
             .map_or_else(Jobs::unfinished, Jobs::in_state)
@@ -83,7 +83,7 @@ impl List {
         }
         let jobs = jobs.list(&mut connect(database)?)?;
         let none = "No such job.";
-        Ok(Listed { jobs, none })
+        Ok(ListedJobs { jobs, none })
     }
 }
 
@@ -117,14 +117,14 @@ impl Cancel {
 Examples:
   windlass jobs discard 4711 4712
   windlass jobs discard --queue imports --dry-run")]
-pub(crate) struct Discard {
+pub(crate) struct DiscardJobs {
     #[command(flatten)]
     which: Which,
     #[command(flatten)]
     pub(crate) how: How,
 }
 
-impl Discard {
+impl DiscardJobs {
     pub(crate) fn run(&self, database: &Database) -> Result<Done> {
         let jobs = self.which.select(Jobs::waiting())?;
         let deed = Deed {

@@ -30,7 +30,7 @@ pub(crate) struct Migrate {
 
 /// The migrations that were or would be applied.
 #[derive(Debug, Serialize)]
-pub(crate) struct Done {
+pub(crate) struct AppliedMigrations {
     database: String,
     dry_run: bool,
     applied: Vec<String>,
@@ -39,13 +39,13 @@ pub(crate) struct Done {
 
 impl Migrate {
     /// Applies the migrations that the database lacks, and completes the tables.
-    pub(crate) fn run(&self, database: &Database) -> Result<Done> {
+    pub(crate) fn run(&self, database: &Database) -> Result<AppliedMigrations> {
         let migrated = if self.dry_run {
             compare::pending(&mut database.connect()?.as_conn())?
         } else {
             database.migrate()?
         };
-        Ok(Done {
+        Ok(AppliedMigrations {
             database: database.target(),
             dry_run: self.dry_run,
             applied: migrated.versions,
@@ -54,7 +54,7 @@ impl Migrate {
     }
 }
 
-impl Report for Done {
+impl Report for AppliedMigrations {
     fn text(&self, _width: Option<usize>) -> String {
         if self.applied.is_empty() && self.completed.is_empty() {
             return format!(

@@ -33,22 +33,22 @@ pub(crate) struct Processes {
 
 /// The processes at one moment.
 #[derive(Debug, Serialize)]
-pub(crate) struct Seen {
+pub(crate) struct ProcessList {
     #[serde(skip)]
     threshold: f64,
     processes: Vec<ProcessStatus>,
 }
 
 impl Processes {
-    pub(crate) fn run(&self, database: &Database) -> Result<Seen> {
-        Ok(Seen {
+    pub(crate) fn run(&self, database: &Database) -> Result<ProcessList> {
+        Ok(ProcessList {
             threshold: self.alive_threshold.as_secs_f64(),
             processes: crate::admin::status::processes(&mut connect(database)?)?,
         })
     }
 }
 
-impl Report for Seen {
+impl Report for ProcessList {
     fn text(&self, width: Option<usize>) -> String {
         if self.processes.is_empty() {
             return "No process is registered: no jobs are processed.\n".to_owned();

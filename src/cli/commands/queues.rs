@@ -3,7 +3,7 @@
 use crate::admin::jobs::{Change, Jobs};
 use crate::cli::commands::status::{age, queues};
 use crate::cli::done::Deed;
-use crate::cli::failure::Failure;
+use crate::cli::failure::CommandError;
 use crate::cli::select::{How, Scope, Selection, connect};
 use crate::db::Database;
 use crate::db::model::state::JobState;
@@ -16,22 +16,26 @@ use std::process::ExitCode;
 
 /// List, pause, resume and clear queues
 #[derive(Debug, clap::Subcommand)]
-pub(crate) enum Command {
-    List(List),
-    Show(Show),
+pub(crate) enum QueuesCommand {
+    List(ListQueues),
+    Show(ShowQueue),
     Pause(Pause),
     Resume(Resume),
     Clear(Clear),
 }
 
-impl Command {
-    pub(crate) fn show(&self, db: &Database) -> Result<ExitCode, Failure> {
+impl QueuesCommand {
+    pub(crate) fn show(&self, db: &Database) -> Result<ExitCode, CommandError> {
         Ok(match self {
-            Command::List(list) => output::show(&list.run(&db.clone().read_only())?, list.json),
-            Command::Show(show) => output::show(&show.run(&db.clone().read_only())?, show.json),
-            Command::Pause(pause) => output::show(&pause.run(db)?, pause.json),
-            Command::Resume(resume) => output::show(&resume.run(db)?, resume.json),
-            Command::Clear(clear) => {
+            QueuesCommand::List(list) => {
+                output::show(&list.run(&db.clone().read_only())?, list.json)
+            }
+            QueuesCommand::Show(show) => {
+                output::show(&show.run(&db.clone().read_only())?, show.json)
+            }
+            QueuesCommand::Pause(pause) => output::show(&pause.run(db)?, pause.json),
+            QueuesCommand::Resume(resume) => output::show(&resume.run(db)?, resume.json),
+            QueuesCommand::Clear(clear) => {
                 let deed = Deed {
                     done: "discarded",
                     but: "is not ready",
@@ -53,25 +57,25 @@ impl Command {
 Examples:
   windlass queues list
   windlass queues list --json | jq '.queues[] | select(.oldest_ready_seconds > 300)'")]
-pub(crate) struct List {
+pub(crate) struct ListQueues {
     /// Print JSON; ages are in seconds
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Serialize)]
-struct Listed {
+struct ListedQueues {
     queues: Vec<QueueStatus>,
 }
 
-impl List {
-    fn run(&self, database: &Database) -> Result<Listed> {
+impl ListQueues {
+    fn run(&self, database: &Database) -> Result<ListedQueues> {
         let queues = crate::admin::status::queues(&mut connect(database)?)?;
-        Ok(Listed { queues })
+        Ok(ListedQueues { queues })
     }
 }
 
-impl Report for Listed {
+impl Report for ListedQueues {
     fn text(&self, width: Option<usize>) -> String {
         if self.queues.is_empty() {
             return "No queue has a job, and none is paused.\n".to_owned();
@@ -111,7 +115,7 @@ fn pause(queue: &QueueStatus) -> String {
 Examples:
   windlass queues show mail
   windlass queues show mail --json | jq .latency_seconds")]
-pub(crate) struct Show {
+pub(crate) struct ShowQueue {
     /// The queue's name
     #[arg(value_name = "QUEUE")]
     queue: String,
@@ -122,17 +126,17 @@ pub(crate) struct Show {
 }
 
 #[derive(Debug, Serialize)]
-struct Shown {
+struct QueueFigures {
     queue_name: String,
     size: u64,
     latency_seconds: Option<f64>,
 }
 
-impl Show {
-    fn run(&self, database: &Database) -> Result<Shown> {
+impl ShowQueue {
+    fn run(&self, database: &Database) -> Result<QueueFigures> {
         let mut connection = connect(database)?;
         let latency = crate::admin::queues::queue_latency(&mut connection, &self.queue)?;
-        Ok(Shown {
+        Ok(QueueFigures {
             queue_name: self.queue.clone(),
             size: crate::admin::queues::queue_size(&mut connection, &self.queue)?,
             latency_seconds: latency.map(|latency| latency.as_secs_f64()),
@@ -140,7 +144,7 @@ impl Show {
     }
 }
 
-impl Report for Shown {
+impl Report for QueueFigures {
     fn text(&self, _width: Option<usize>) -> String {
         let queue = printable(&self.queue_name);
         match self.latency_seconds {

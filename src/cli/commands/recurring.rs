@@ -2,7 +2,7 @@
 
 use crate::cli::commands::recurring_next::time;
 
-use crate::cli::commands::recurring_next::Next;
+use crate::cli::commands::recurring_next::NextRuns;
 
 use crate::cli::select::connect;
 use crate::db::Database;
@@ -15,12 +15,12 @@ use serde::Serialize;
 
 /// Look at the recurring tasks, and run, pause or resume one
 #[derive(Debug, clap::Subcommand)]
-pub(crate) enum Command {
-    List(List),
-    Next(Next),
-    Run(Run),
-    Pause(Pause),
-    Resume(Resume),
+pub(crate) enum RecurringCommand {
+    List(ListTasks),
+    Next(NextRuns),
+    Run(RunTask),
+    Pause(PauseTask),
+    Resume(ResumeTask),
 }
 
 /// List the recurring tasks
@@ -32,7 +32,7 @@ pub(crate) enum Command {
 Examples:
   windlass recurring list
   windlass recurring list --json | jq '.tasks[] | select(.paused_at)'")]
-pub(crate) struct List {
+pub(crate) struct ListTasks {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -40,18 +40,18 @@ pub(crate) struct List {
 
 /// The tasks at one moment.
 #[derive(Debug, Serialize)]
-pub(crate) struct Tasks {
+pub(crate) struct TaskList {
     tasks: Vec<RecurringStatus>,
 }
 
-impl List {
-    pub(crate) fn run(&self, database: &Database) -> Result<Tasks> {
+impl ListTasks {
+    pub(crate) fn run(&self, database: &Database) -> Result<TaskList> {
         let tasks = tasks::list(&mut connect(database)?)?;
-        Ok(Tasks { tasks })
+        Ok(TaskList { tasks })
     }
 }
 
-impl Report for Tasks {
+impl Report for TaskList {
     fn text(&self, width: Option<usize>) -> String {
         if self.tasks.is_empty() {
             return "There are no recurring tasks.\n".to_owned();
@@ -92,7 +92,7 @@ pub(crate) fn state(task: &RecurringStatus) -> String {
 
 /// Enqueue the job of a recurring task now, in addition to its schedule
 #[derive(Debug, clap::Args)]
-pub(crate) struct Run {
+pub(crate) struct RunTask {
     /// The task
     key: String,
 
@@ -108,7 +108,7 @@ pub(crate) struct Ran {
     job_id: JobId,
 }
 
-impl Run {
+impl RunTask {
     pub(crate) fn run(&self, database: &Database) -> Result<Ran> {
         let job_id = tasks::run_now(&mut connect(database)?, &self.key)?;
         Ok(Ran {
@@ -132,7 +132,7 @@ impl Report for Ran {
 ///
 /// The task stays paused across restarts and deployments.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Pause {
+pub(crate) struct PauseTask {
     /// The task
     key: String,
 
@@ -143,7 +143,7 @@ pub(crate) struct Pause {
 
 /// Resume a recurring task, starting with its next run
 #[derive(Debug, clap::Args)]
-pub(crate) struct Resume {
+pub(crate) struct ResumeTask {
     /// The task
     key: String,
 
@@ -154,32 +154,32 @@ pub(crate) struct Resume {
 
 /// The current state of a task.
 #[derive(Debug, Serialize)]
-pub(crate) struct Standing {
+pub(crate) struct PausedState {
     key: String,
     paused: bool,
 }
 
-impl Pause {
-    pub(crate) fn run(&self, database: &Database) -> Result<Standing> {
+impl PauseTask {
+    pub(crate) fn run(&self, database: &Database) -> Result<PausedState> {
         tasks::pause(&mut connect(database)?, &self.key)?;
-        Ok(Standing {
+        Ok(PausedState {
             key: self.key.clone(),
             paused: true,
         })
     }
 }
 
-impl Resume {
-    pub(crate) fn run(&self, database: &Database) -> Result<Standing> {
+impl ResumeTask {
+    pub(crate) fn run(&self, database: &Database) -> Result<PausedState> {
         tasks::resume(&mut connect(database)?, &self.key)?;
-        Ok(Standing {
+        Ok(PausedState {
             key: self.key.clone(),
             paused: false,
         })
     }
 }
 
-impl Report for Standing {
+impl Report for PausedState {
     fn text(&self, _width: Option<usize>) -> String {
         let done = if self.paused { "Paused" } else { "Resumed" };
         format!("{done} {}.\n", printable(&self.key))

@@ -22,7 +22,7 @@ use serde::Serialize;
 Examples:
   windlass recurring next
   windlass recurring next cleanup --count 20")]
-pub(crate) struct Next {
+pub(crate) struct NextRuns {
     /// Only this task [default: all]
     #[arg(value_name = "KEY")]
     key: Option<String>,
@@ -43,13 +43,13 @@ pub(crate) struct Next {
 /// Upcoming runs.
 #[derive(Debug, Serialize)]
 pub(crate) struct Upcoming {
-    ticks: Vec<Tick>,
+    ticks: Vec<UpcomingTick>,
     /// Whether a scheduler that may fire them is running.
     scheduler_runs: bool,
 }
 
 #[derive(Debug, Serialize)]
-pub(crate) struct Tick {
+pub(crate) struct UpcomingTick {
     key: String,
     at: DateTime<Utc>,
     /// In the time zone of the task.
@@ -70,7 +70,7 @@ pub(crate) struct Known {
     state: &'static str,
 }
 
-impl Next {
+impl NextRuns {
     pub(crate) fn run(&self, database: &Database) -> Result<Upcoming> {
         let config = self.source.read(None, Vec::new())?;
         let mut connection = connect(database)?;
@@ -90,7 +90,7 @@ impl Next {
                 None => tasks::upcoming(&mut connection, &task.key, count)?,
             };
             ticks.extend(times.into_iter().map(|at| {
-                Tick {
+                UpcomingTick {
                     key: task.key.clone(),
                     at,
                     local: at

@@ -43,7 +43,7 @@ pub(crate) struct Status {
 
 /// The queues and the processes at one moment.
 #[derive(Debug, Serialize)]
-pub(crate) struct Seen {
+pub(crate) struct Overview {
     queues: Vec<QueueStatus>,
     processes: Vec<ProcessStatus>,
 }
@@ -74,17 +74,17 @@ impl Status {
     }
 
     /// Reads the queues and the processes.
-    fn run(&self, database: &Database) -> Result<Seen> {
+    fn run(&self, database: &Database) -> Result<Overview> {
         let mut connection = database.connect()?;
         migrate::check(&mut connection.as_conn(), database)?;
-        Ok(Seen {
+        Ok(Overview {
             queues: crate::admin::status::queues(&mut connection)?,
             processes: crate::admin::status::processes(&mut connection)?,
         })
     }
 }
 
-impl Report for Seen {
+impl Report for Overview {
     fn text(&self, width: Option<usize>) -> String {
         let queues = if self.queues.is_empty() {
             "No job is ready, scheduled, claimed, blocked or failed.\n".to_owned()

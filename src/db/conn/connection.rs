@@ -1,7 +1,6 @@
 //! A borrowed connection of either database, and transactions on it.
 
 use crate::db::conn::dialect::Dialect;
-use crate::db::conn::statement::Statement;
 use crate::deadline::Armed;
 use diesel::connection::{AnsiTransactionManager, Connection, TransactionManager};
 #[cfg(feature = "postgres")]
@@ -186,48 +185,6 @@ impl<'c> DerefMut for Own<'c> {
     fn deref_mut(&mut self) -> &mut Conn<'c> {
         &mut self.conn
     }
-}
-
-/// Asks for an answer, and changes nothing.
-pub(crate) fn ping(conn: &mut Conn<'_>) -> diesel::QueryResult<()> {
-    Statement::new("SELECT 1").unkept().execute(conn)
-}
-
-/// What the planner must not do on the connection of a loop: by statistics of
-/// a table that was empty a moment ago, in a plan that is kept, it would read
-/// a million rows to find one. Every statement of the loops has its index;
-/// these settings only make all else look dear, so dear that Postgres would
-/// compile what must be sorted all the same.
-pub(crate) fn prefer_indexes(conn: &mut Conn<'_>) -> diesel::QueryResult<()> {
-    match conn.dialect() {
-        Dialect::Postgres => Statement::new(
-            "SELECT set_config('enable_seqscan', 'off', false), set_config('enable_sort', 'off', false), \
-             set_config('enable_bitmapscan', 'off', false), set_config('enable_hashjoin', 'off', false), \
-             set_config('enable_mergejoin', 'off', false), set_config('jit', 'off', false)",
-        )
-        .unkept()
-        .execute(conn),
-        Dialect::Sqlite => Ok(()),
-    }
-}
-
-/// Does `work`, if it `is_brief` in a transaction in which no lock is waited for
-/// longer than a moment: once others' locks were met, each would hold up all that
-/// comes after it.
-pub(crate) fn briefly<T>(
-    conn: &mut Conn<'_>,
-    is_brief: bool,
-    work: impl FnOnce(&mut Conn<'_>) -> diesel::QueryResult<T>,
-) -> diesel::QueryResult<T> {
-    if !is_brief {
-        return work(conn);
-    }
-    conn.transaction(|conn| {
-        if conn.dialect() == Dialect::Postgres {
-            Statement::new("SELECT set_config('lock_timeout', '100ms', true)").execute(conn)?;
-        }
-        work(conn)
-    })
 }
 
 /// Whether a transaction is open, as far as Diesel knows.

@@ -7,10 +7,12 @@ pub(crate) mod database;
 pub(crate) mod dialect;
 pub(crate) mod lossy;
 pub(crate) mod owned;
+pub(crate) mod param;
 pub(crate) mod pooled;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
 pub(crate) mod read_only;
+pub(crate) mod settings;
 pub(crate) mod sql;
 #[cfg(feature = "sqlite")]
 pub(crate) mod sqlite;

@@ -3,7 +3,7 @@
 use crate::db::conn::sql::micros;
 use crate::db::model::claim::Finished;
 use chrono::NaiveDateTime;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -123,9 +123,19 @@ pub(crate) struct Hook {
 /// Of the policy that is stored with a job, what its end needs.
 #[derive(Debug, Deserialize)]
 pub(crate) struct StoredPolicy {
+    #[serde(default, deserialize_with = "readable")]
     pub(crate) on_failure: Option<Hook>,
     /// In milliseconds.
+    #[serde(default, deserialize_with = "readable")]
     pub(crate) keep_result: Option<u64>,
+}
+
+/// Reads one part of a policy. A part of an unknown form counts as missing, so
+/// that the other parts stay in force.
+fn readable<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+    part: D,
+) -> Result<Option<T>, D::Error> {
+    Value::deserialize(part).map(|part| serde_json::from_value(part).ok())
 }
 
 /// For how long a result is kept of which nothing else is said.

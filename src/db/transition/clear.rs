@@ -5,10 +5,11 @@
 //! for it when it finishes; a walk costs only who clears, and it is short: it
 //! ends at the first job that is too young to have finished long ago.
 
-use crate::db::conn::connection::{Conn, briefly};
+use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::{id_list, micros};
 use crate::db::conn::sqlite_file::Refusal;
 use crate::db::conn::statement::Statement;
+use crate::db::transition::briefly::briefly;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool};
 use std::time::Duration;

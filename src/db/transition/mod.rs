@@ -1,6 +1,7 @@
 //! One file a verb: what changes several tables at once, in one fenced
 //! transaction.
 
+pub(crate) mod briefly;
 pub(crate) mod claim;
 pub(crate) mod claim_postgres;
 pub(crate) mod claim_sqlite;

@@ -23,7 +23,7 @@ pub(crate) fn read<J: DeserializeOwned>(list: Vec<Value>, envelope: &str) -> Res
         )));
     }
     match list.into_iter().next() {
-        Some(only) => J::deserialize(Argument(plain(only)?)),
+        Some(only) => J::deserialize(HashArgument(plain(only)?)),
         None => serde_json::from_str("null").or_else(|_| serde_json::from_str("{}")),
     }
 }
@@ -113,9 +113,9 @@ fn after_text(json: &str) -> &str {
 
 /// The one argument. In JSON, a list may represent a struct, field by field; a Ruby array of pairs
 /// would then be taken for one.
-struct Argument(Value);
+struct HashArgument(Value);
 
-impl<'de> Deserializer<'de> for Argument {
+impl<'de> Deserializer<'de> for HashArgument {
     type Error = Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {

@@ -25,11 +25,11 @@ pub(crate) struct ProcessContext {
     pub(crate) liveness: Liveness,
     /// Ends a completer even if some outcomes are not saved.
     pub(crate) give_up_writing: Stop,
-    state: Arc<State>,
+    state: Arc<ContextState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ContextState {
     /// Set after the tables passed the check.
     checked: OnceLock<Option<FileId>>,
     is_lost: AtomicBool,

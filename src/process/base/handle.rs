@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 /// How the threads of a process ended.
 #[derive(Debug, Default)]
-pub(crate) struct Ending {
+pub(crate) struct ProcessEnd {
     pub(crate) unfinished: Vec<JobId>,
     /// A child had to be killed, or left jobs behind.
     pub(crate) cut_short: bool,
@@ -82,7 +82,7 @@ impl Stopped {
 #[derive(Debug)]
 pub struct Handle {
     stop: Stop,
-    ending: Receiver<Ending>,
+    ending: Receiver<ProcessEnd>,
     ended: Option<Stopped>,
     bounds: Bounds,
     liveness: Liveness,
@@ -147,7 +147,7 @@ impl Handle {
         bounds: Bounds,
         hooked: Hooked,
         make: impl FnOnce() -> Result<T>,
-        work: impl FnOnce(T, &Stop) -> Ending + Send + 'static,
+        work: impl FnOnce(T, &Stop) -> ProcessEnd + Send + 'static,
     ) -> Result<Handle> {
         let (sender, ending) = bounded(1);
         let (made, parts) = bounded(1);
@@ -242,9 +242,9 @@ impl Handle {
             // The thread ended without sending how.
             Some(Err(_)) => {
                 self.stop.break_down();
-                Ending::default()
+                ProcessEnd::default()
             }
-            None if left == Some(Duration::ZERO) => Ending {
+            None if left == Some(Duration::ZERO) => ProcessEnd {
                 unfinished: Vec::new(),
                 cut_short: true,
             },

@@ -32,11 +32,11 @@ pub(crate) struct Heartbeat {
     claims: Option<Arc<dyn HoldsClaims>>,
     /// Ends the heartbeats. It is set last of all in a stop.
     quiet: Stop,
-    state: Mutex<State>,
+    state: Mutex<HeartbeatState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct HeartbeatState {
     registrations: Registrations,
     is_leaving: bool,
     /// Whether the row of the current registration is marked as quiet.
@@ -66,7 +66,7 @@ impl Heartbeat {
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, HeartbeatState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

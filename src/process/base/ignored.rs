@@ -9,11 +9,11 @@ use libc::{SIG_DFL, SIG_IGN, SIGCHLD, SIGHUP, SIGINT, SIGTERM, c_int};
 
 /// Which of the signals that stop a program gracefully were ignored.
 #[derive(Debug)]
-pub(crate) struct Ignored {
+pub(crate) struct IgnoredSignals {
     hangup: bool,
 }
 
-impl Ignored {
+impl IgnoredSignals {
     /// Restores the default of ignored signals. A signal that is sent by name is meant for this
     /// program, and an ignored one would look as if it were handled. With SIGCHLD ignored, the
     /// system would not keep the exit status of children.
@@ -24,7 +24,7 @@ impl Ignored {
                 set(signal, SIG_DFL);
             }
         }
-        Ignored { hangup }
+        IgnoredSignals { hangup }
     }
 
     /// Ignores them again: under `nohup`, a program outlives its terminal.

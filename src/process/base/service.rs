@@ -7,7 +7,7 @@ use crate::event::events::Event;
 use crate::event::hooks::Hooks;
 use crate::event::subscriber::Subscriber;
 use crate::process::base::context::ProcessContext;
-use crate::process::base::handle::{Bounds, Ending, Handle, Stopped};
+use crate::process::base::handle::{Bounds, Handle, ProcessEnd, Stopped};
 use crate::process::base::heartbeat::{Heartbeat, HoldsClaims};
 use crate::process::base::heartbeat_guard::HeartbeatGuard;
 use crate::process::base::registration::{HeartbeatSettings, Identity};
@@ -95,7 +95,7 @@ pub(crate) trait Service: Sized + 'static {
     ) -> Result<Self::Running>;
 
     /// Runs until it is stopped, and ends what it has started.
-    fn work(running: Self::Running, stop: &Stop) -> Ending;
+    fn work(running: Self::Running, stop: &Stop) -> ProcessEnd;
 }
 
 /// Runs a service until SIGTERM or SIGINT.
@@ -152,11 +152,11 @@ impl RunningLoop {
     }
 
     /// Runs the loop until it is stopped.
-    pub(crate) fn work<S: Service>(self, stop: &Stop) -> Ending {
+    pub(crate) fn work<S: Service>(self, stop: &Stop) -> ProcessEnd {
         threads::guard(S::NAME, stop, || (self.run)(&self.context, stop));
         let stopping = Event::Stopping { kind: S::KIND };
         self.context.subscriber.emit(&stopping);
         drop(self.guard);
-        Ending::default()
+        ProcessEnd::default()
     }
 }

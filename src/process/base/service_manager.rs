@@ -34,7 +34,7 @@ fn wait(mut handle: Handle) -> Stopped {
     if parent::is_supervised() || !environment::has_manager() {
         return handle.wait();
     }
-    let mut manager = Manager::new(handle.liveness());
+    let mut manager = ServiceManager::new(handle.liveness());
     let stop = handle.stopper();
     while !stop.is_stopped() {
         manager.look();
@@ -49,7 +49,7 @@ fn wait(mut handle: Handle) -> Stopped {
     }
 }
 
-struct Manager {
+struct ServiceManager {
     liveness: Liveness,
     watchdog: Option<Duration>,
     is_ready: bool,
@@ -58,9 +58,9 @@ struct Manager {
     next_pet: std::time::Instant,
 }
 
-impl Manager {
+impl ServiceManager {
     fn new(liveness: Liveness) -> Self {
-        Manager {
+        ServiceManager {
             liveness,
             watchdog: sd_notify::watchdog_enabled(),
             is_ready: false,
@@ -125,10 +125,10 @@ fn tell(state: &[NotifyState<'_>]) {
 mod tests {
     use super::*;
 
-    fn manager() -> (Manager, Liveness) {
+    fn manager() -> (ServiceManager, Liveness) {
         let liveness = Liveness::default();
         liveness.waits_at_most(Duration::from_secs(3600));
-        (Manager::new(liveness.clone()), liveness)
+        (ServiceManager::new(liveness.clone()), liveness)
     }
 
     #[test]
@@ -150,7 +150,7 @@ mod tests {
     }
 
     /// Waits until the process does not count as alive any more, and returns how long that took.
-    fn dies(manager: &mut Manager) -> Duration {
+    fn dies(manager: &mut ServiceManager) -> Duration {
         let start = clock::instant();
         while manager.is_alive() {
             assert!(start.elapsed() < Duration::from_secs(60));

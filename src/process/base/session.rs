@@ -1,6 +1,6 @@
 //! The database connection of a loop, which is opened again when it breaks.
 
-use crate::clock::{self, Backoff};
+use crate::clock::{self, RetryDelay};
 use crate::db::table::wanted_keys;
 use crate::db::transition::promote;
 use crate::db::{Conn, DbConnection, Refusal, Session as ServerSession, prefer_indexes};
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct Session {
     context: ProcessContext,
     connection: Option<DbConnection>,
-    backoff: Backoff,
+    backoff: RetryDelay,
     /// The action that fails at present: only its success resets the backoff. On a full disk, one
     /// in two statements succeeds.
     failing: Option<&'static str>,
@@ -63,7 +63,7 @@ impl Session {
         Session {
             context: context.clone(),
             connection: None,
-            backoff: Backoff::up_to(LONGEST_PAUSE),
+            backoff: RetryDelay::up_to(LONGEST_PAUSE),
             failing: None,
             reported: HashMap::new(),
             refusal: None,
@@ -161,7 +161,7 @@ impl Session {
     /// Returns whether the database answers, so that the error of the last attempt was an answer to
     /// that attempt.
     pub(crate) fn is_well(&mut self) -> bool {
-        !self.has_missed && self.attempt(crate::db::conn::connection::ping).is_ok()
+        !self.has_missed && self.attempt(crate::db::ping).is_ok()
     }
 
     /// Returns whether the last promotion is so long ago that another one costs little.

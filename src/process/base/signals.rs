@@ -4,7 +4,7 @@
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::process::base::handle::Handle;
-use crate::process::base::ignored::Ignored;
+use crate::process::base::ignored::IgnoredSignals;
 use crate::process::base::stop::Stop;
 use crate::process::base::{environment, parent, threads};
 use signal_hook::consts::{SIGCONT, SIGQUIT, SIGTSTP};
@@ -16,20 +16,20 @@ use std::time::{Duration, Instant};
 
 /// What the signals of this program have requested so far.
 #[derive(Default)]
-struct Asked {
+struct SignalRequests {
     stop_at: Option<Instant>,
     now: bool,
     quiet: bool,
     told: Vec<Stop>,
 }
 
-static ASKED: Mutex<Option<Asked>> = Mutex::new(None);
+static ASKED: Mutex<Option<SignalRequests>> = Mutex::new(None);
 
 /// A second signal within this time counts as the first one delivered twice, as systemd delivers it
 /// to a whole control group.
 const SAME: Duration = Duration::from_secs(2);
 
-fn with_asked<T>(work: impl FnOnce(&mut Asked) -> T) -> T {
+fn with_asked<T>(work: impl FnOnce(&mut SignalRequests) -> T) -> T {
     let mut asked = ASKED.lock().unwrap_or_else(PoisonError::into_inner);
     work(asked.get_or_insert_default())
 }
@@ -39,7 +39,7 @@ fn with_asked<T>(work: impl FnOnce(&mut Asked) -> T) -> T {
 pub(crate) fn install() -> Result<()> {
     static INSTALLED: OnceLock<std::result::Result<(), String>> = OnceLock::new();
     let result = INSTALLED.get_or_init(|| {
-        let ignored = Ignored::lift();
+        let ignored = IgnoredSignals::lift();
         let handled = ctrlc::try_set_handler(terminate);
         ignored.restore();
         handled.map_err(|error| error.to_string())?;

@@ -26,7 +26,7 @@ pub(crate) struct WantedMark {
 
 /// A search for wanted keys.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Look {
+pub(crate) struct KeySearch {
     /// The id after which it starts.
     pub(crate) after: i64,
     is_from_beginning: bool,
@@ -46,7 +46,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 const SHARE: u32 = 10;
 
-impl Look {
+impl KeySearch {
     /// Returns whether to read the last id after a search that took `looked`.
     pub(crate) fn asks_after(&self, looked: Duration) -> bool {
         self.is_time_to_ask || (self.is_from_beginning && looked > SLOW)
@@ -92,9 +92,9 @@ impl WantedMark {
     }
 
     /// Starts the search of a promotion.
-    pub(crate) fn begin(&self) -> Look {
+    pub(crate) fn begin(&self) -> KeySearch {
         let is_due = self.again_at.is_none_or(|at| at <= clock::instant());
-        Look {
+        KeySearch {
             after: if is_due { BEGINNING } else { self.after },
             is_from_beginning: is_due,
             is_time_to_ask: self.is_time_to_ask(),
@@ -103,7 +103,13 @@ impl WantedMark {
 
     /// Notes how long a search took, and the last id, if that was read. A search that found a full
     /// batch may have left some keys where it started.
-    pub(crate) fn end(&mut self, look: Look, looked: Duration, is_full: bool, last: Option<i64>) {
+    pub(crate) fn end(
+        &mut self,
+        look: KeySearch,
+        looked: Duration,
+        is_full: bool,
+        last: Option<i64>,
+    ) {
         self.is_suspect = false;
         self.has_passed &= !look.is_from_beginning;
         if look.is_from_beginning && looked <= SLOW {

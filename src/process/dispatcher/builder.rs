@@ -9,7 +9,7 @@ use crate::event::events::Event;
 use crate::event::hooks::Hooks;
 use crate::event::subscriber::Subscriber;
 use crate::process::base::context::ProcessContext;
-use crate::process::base::handle::{Ending, Handle, Stopped};
+use crate::process::base::handle::{Handle, ProcessEnd, Stopped};
 use crate::process::base::heartbeat::Heartbeat;
 use crate::process::base::registration::Identity;
 use crate::process::base::service::{self, RunningLoop, Service, ServiceSettings};
@@ -226,7 +226,7 @@ impl Service for Dispatcher {
         })
     }
 
-    fn work(running: RunningLoop, stop: &Stop) -> Ending {
+    fn work(running: RunningLoop, stop: &Stop) -> ProcessEnd {
         running.work::<Self>(stop)
     }
 }

@@ -6,12 +6,12 @@ use crate::error::{Error, Result};
 use crate::event::hooks::Hooks;
 use crate::event::subscriber::Subscriber;
 use crate::process::base::context::ProcessContext;
-use crate::process::base::handle::{Ending, Handle, Stopped};
+use crate::process::base::handle::{Handle, ProcessEnd, Stopped};
 use crate::process::base::heartbeat::Heartbeat;
 use crate::process::base::registration::Identity;
 use crate::process::base::service::{self, RunningLoop, Service, ServiceSettings};
 use crate::process::base::stop::Stop;
-use crate::process::scheduler::run::{RunningScheduler, Settings};
+use crate::process::scheduler::run::{RunningScheduler, SchedulerSetup};
 use crate::recurring::schedule::time_zone;
 use crate::recurring::task::RecurringTask;
 use chrono_tz::Tz;
@@ -160,8 +160,8 @@ impl Scheduler {
         service::start(self)
     }
 
-    fn run_settings(&self) -> Settings<'_> {
-        Settings {
+    fn run_settings(&self) -> SchedulerSetup<'_> {
+        SchedulerSetup {
             tasks: &self.tasks,
             zone: self.zone,
             grace: self.grace,
@@ -241,7 +241,7 @@ impl Service for Scheduler {
         })
     }
 
-    fn work(running: RunningLoop, stop: &Stop) -> Ending {
+    fn work(running: RunningLoop, stop: &Stop) -> ProcessEnd {
         running.work::<Self>(stop)
     }
 }

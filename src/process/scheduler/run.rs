@@ -28,7 +28,7 @@ const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The settings of a [`Scheduler`](crate::Scheduler).
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Settings<'a> {
+pub(crate) struct SchedulerSetup<'a> {
     pub(crate) tasks: &'a [RecurringTask],
     pub(crate) zone: Tz,
     pub(crate) grace: Duration,
@@ -37,7 +37,7 @@ pub(crate) struct Settings<'a> {
 
 /// A running scheduler.
 pub(crate) struct RunningScheduler<'a> {
-    settings: Settings<'a>,
+    settings: SchedulerSetup<'a>,
     declarations: Vec<Definition>,
     session: Session,
     /// The keys of the tasks that it has declared, as JSON, and since when.
@@ -48,7 +48,7 @@ pub(crate) struct RunningScheduler<'a> {
 
 /// The result of a look at one task.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Look {
+enum FireProgress {
     /// Its ticks up to now are fired, skipped, or waiting.
     Done,
     /// Some ticks are left for another transaction.
@@ -59,7 +59,7 @@ enum Look {
 
 impl<'a> RunningScheduler<'a> {
     pub(crate) fn new(
-        settings: Settings<'a>,
+        settings: SchedulerSetup<'a>,
         declarations: Vec<Definition>,
         context: &ProcessContext,
     ) -> Self {
@@ -101,9 +101,9 @@ impl<'a> RunningScheduler<'a> {
                     return Ok(Duration::ZERO);
                 }
                 longest = match self.look_at(task)? {
-                    Look::Done => longest,
-                    Look::Partly => Duration::ZERO,
-                    Look::Taken => longest.min(Duration::from_millis(100)),
+                    FireProgress::Done => longest,
+                    FireProgress::Partly => Duration::ZERO,
+                    FireProgress::Taken => longest.min(Duration::from_millis(100)),
                 };
             }
             after = due
@@ -156,9 +156,9 @@ impl<'a> RunningScheduler<'a> {
         });
     }
 
-    fn look_at(&mut self, task: &Row) -> Result<Look, Duration> {
+    fn look_at(&mut self, task: &Row) -> Result<FireProgress, Duration> {
         let Some(firing) = self.read(task) else {
-            return Ok(Look::Done);
+            return Ok(FireProgress::Done);
         };
         let fired = self.session.run("fire a recurring task", |conn| {
             fire::fire(
@@ -172,12 +172,12 @@ impl<'a> RunningScheduler<'a> {
             )
         })?;
         let Some(fired) = fired else {
-            return Ok(Look::Taken);
+            return Ok(FireProgress::Taken);
         };
         self.tell(task, &firing, &fired);
         Ok(match firing.next_run_at <= task.now {
-            true => Look::Partly,
-            false => Look::Done,
+            true => FireProgress::Partly,
+            false => FireProgress::Done,
         })
     }
 

@@ -6,7 +6,7 @@ use crate::event::hooks::Hooks;
 use crate::event::subscriber::Subscriber;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::exit_codes::KILL_GRACE;
-use crate::process::base::handle::{Bounds, Ending, Handle, Stopped};
+use crate::process::base::handle::{Bounds, Handle, ProcessEnd, Stopped};
 use crate::process::base::heartbeat::Heartbeat;
 use crate::process::base::heartbeat_guard::HeartbeatGuard;
 use crate::process::base::registration::Identity;
@@ -18,7 +18,7 @@ use crate::process::scheduler::builder::Scheduler;
 use crate::process::supervisor::children::Child;
 use crate::process::supervisor::pidfile::Pidfile;
 use crate::process::supervisor::retention::RetentionTask;
-use crate::process::supervisor::run::{RunningSupervisor, Settings};
+use crate::process::supervisor::run::{RunningSupervisor, SupervisorSetup};
 use crate::process::worker::builder::Worker;
 use crate::retention::Retention;
 use std::path::PathBuf;
@@ -174,7 +174,7 @@ impl Supervisor {
 }
 
 /// A supervisor with its threads running.
-pub(crate) struct Running {
+pub(crate) struct SupervisorThreads {
     supervisor: RunningSupervisor,
     guard: HeartbeatGuard,
     retention: JoinHandle<()>,
@@ -187,7 +187,7 @@ impl Service for Supervisor {
     const HAS_LOOP: bool = true;
     /// The pidfile that it holds, if one is set.
     type Checked = Option<Pidfile>;
-    type Running = Running;
+    type Running = SupervisorThreads;
 
     fn settings(&self) -> &ServiceSettings {
         &self.service
@@ -239,18 +239,18 @@ impl Service for Supervisor {
         pidfile: Option<Pidfile>,
         context: &ProcessContext,
         heartbeat: Arc<Heartbeat>,
-    ) -> Result<Running> {
+    ) -> Result<SupervisorThreads> {
         let retention = RetentionTask::new(context, self.retention);
         let threads = self.start_threads()?;
         let guard = HeartbeatGuard::start(context, &heartbeat, |_, _| {})?;
         let retention = threads::spawn_vital("clearing", &context.stop, || retention.run())?;
-        let settings = Settings {
+        let settings = SupervisorSetup {
             reaps: self.service.is_program && self.workers.is_empty(),
             children: self.children,
             heartbeat: self.service.heartbeat,
             shutdown_timeout: self.shutdown_timeout,
         };
-        Ok(Running {
+        Ok(SupervisorThreads {
             supervisor: RunningSupervisor::new(&settings, context, heartbeat, threads),
             guard,
             retention,
@@ -258,7 +258,7 @@ impl Service for Supervisor {
         })
     }
 
-    fn work(running: Running, stop: &Stop) -> Ending {
+    fn work(running: SupervisorThreads, stop: &Stop) -> ProcessEnd {
         let ending = running.supervisor.run(stop, running.guard);
         threads::join_within(vec![running.retention], A_STATEMENT);
         ending

@@ -3,7 +3,7 @@
 //! A child's standard input is held open; its end means stop, so that a child notices when its
 //! supervisor was killed. No descriptor, lock or database connection is shared with a child.
 
-use crate::clock::{self, Backoff};
+use crate::clock::{self, RetryDelay};
 use crate::error::{Error, Result};
 use crate::process::base::environment::{
     BEGIN_QUIET, OF_THE_MANAGER, QUIET, RESUME, SUPERVISOR, TOKEN, new_token,
@@ -119,15 +119,15 @@ pub(crate) struct ParentInfo {
 #[derive(Debug)]
 pub(crate) struct ChildProcess {
     child: Child,
-    running: Option<Running>,
+    running: Option<RunningChild>,
     restart_at: Instant,
-    backoff: Backoff,
+    backoff: RetryDelay,
     /// How often in a row it failed to start, or ended soon after its start.
     failed_starts: u32,
 }
 
 #[derive(Debug)]
-struct Running {
+struct RunningChild {
     process: std::process::Child,
     token: String,
     since: Instant,
@@ -152,7 +152,7 @@ impl ChildProcess {
                 child: child.clone(),
                 running: None,
                 restart_at: clock::instant(),
-                backoff: Backoff::up_to(LONGEST_RESTART_DELAY),
+                backoff: RetryDelay::up_to(LONGEST_RESTART_DELAY),
                 failed_starts: 0,
             })
             .collect()
@@ -212,7 +212,7 @@ impl ChildProcess {
         if let Some(stdin) = &process.stdin {
             let _ = rustix::io::ioctl_fionbio(stdin, true);
         }
-        self.running = Some(Running {
+        self.running = Some(RunningChild {
             process,
             token,
             since: clock::instant(),

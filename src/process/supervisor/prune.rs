@@ -23,7 +23,7 @@ pub(crate) struct FailureDetector {
     /// Two readings further apart than this leave a gap in the observation.
     gap: Duration,
     last_reading: Option<Instant>,
-    seen: HashMap<i64, Seen>,
+    seen: HashMap<i64, SeenHeartbeat>,
     /// Since when processes without a row have held claims.
     without_row: HashMap<i64, Instant>,
     /// Whether the last reading came after a gap.
@@ -35,7 +35,7 @@ pub(crate) struct FailureDetector {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Seen {
+struct SeenHeartbeat {
     heartbeat_seq: i64,
     since: Instant,
 }
@@ -76,7 +76,7 @@ impl FailureDetector {
                 .seen
                 .get(&process.id)
                 .filter(|known| !was_blind && known.heartbeat_seq == process.heartbeat_seq);
-            let known = known.copied().unwrap_or(Seen {
+            let known = known.copied().unwrap_or(SeenHeartbeat {
                 heartbeat_seq: process.heartbeat_seq,
                 since: now,
             });

@@ -101,30 +101,32 @@ impl RetentionTask {
     }
 
     /// Returns the kinds of rows to walk over.
-    fn kinds(&mut self) -> Result<Vec<Kind>, Duration> {
+    fn kinds(&mut self) -> Result<Vec<RowKind>, Duration> {
         let mut kinds = Vec::new();
         if let Some(old) = self.old()? {
-            kinds.push(Kind::new(
+            kinds.push(RowKind::new(
                 "clear finished jobs",
                 Of::Finished,
                 move |conn, after| clear::finished(conn, old, after, BATCH),
             ));
         }
         if let Some(age) = self.retention.failed_for {
-            kinds.push(Kind::new(
+            kinds.push(RowKind::new(
                 "clear failed jobs",
                 Of::Failed,
                 move |conn, after| clear::failed(conn, age, after, BATCH),
             ));
         }
         let [results, waiters] = clear::EXPIRING;
-        kinds.push(Kind::new("clear results", Of::Results, move |conn, _| {
-            clear::expired(conn, results, BATCH)
-        }));
-        kinds.push(Kind::new("clear waiters", Of::Others, move |conn, _| {
+        kinds.push(RowKind::new(
+            "clear results",
+            Of::Results,
+            move |conn, _| clear::expired(conn, results, BATCH),
+        ));
+        kinds.push(RowKind::new("clear waiters", Of::Others, move |conn, _| {
             clear::expired(conn, waiters, BATCH)
         }));
-        kinds.push(Kind::new("clear classes", Of::Others, |conn, _| {
+        kinds.push(RowKind::new("clear classes", Of::Others, |conn, _| {
             Ok(Stretch {
                 reached: None,
                 cleared: classes::forget(conn, CLASSES_FOR)?,
@@ -132,7 +134,7 @@ impl RetentionTask {
             })
         }));
         for table in clear::BESIDE {
-            kinds.push(Kind::new(
+            kinds.push(RowKind::new(
                 "clear what jobs left behind",
                 Of::Others,
                 move |conn, after| clear::orphans(conn, table, after, BATCH),
@@ -197,23 +199,23 @@ impl Cleared {
     }
 }
 
-type Look = dyn Fn(&mut Conn<'_>, i64) -> QueryResult<Stretch>;
+type ClearFn = dyn Fn(&mut Conn<'_>, i64) -> QueryResult<Stretch>;
 
 /// One kind of rows, and how far the walk over it has come.
-struct Kind {
+struct RowKind {
     action: &'static str,
     of: Of,
     after: i64,
-    look: Box<Look>,
+    look: Box<ClearFn>,
 }
 
-impl Kind {
+impl RowKind {
     fn new(
         action: &'static str,
         of: Of,
         look: impl Fn(&mut Conn<'_>, i64) -> QueryResult<Stretch> + 'static,
     ) -> Self {
-        Kind {
+        RowKind {
             action,
             of,
             after: 0,

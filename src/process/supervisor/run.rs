@@ -6,7 +6,7 @@ use crate::event::events::Event;
 use crate::event::subscriber::Subscriber;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::exit_codes::KILL_GRACE;
-use crate::process::base::handle::{Ending, Handle};
+use crate::process::base::handle::{Handle, ProcessEnd};
 use crate::process::base::heartbeat::Heartbeat;
 use crate::process::base::heartbeat_guard::HeartbeatGuard;
 use crate::process::base::liveness::Liveness;
@@ -39,7 +39,7 @@ const KILL_GRACE_FOR_CHILDREN: Duration = Duration::from_secs(4);
 
 /// The settings of a [`Supervisor`](crate::Supervisor).
 #[derive(Debug, Clone)]
-pub(crate) struct Settings {
+pub(crate) struct SupervisorSetup {
     pub(crate) children: Vec<Child>,
     pub(crate) heartbeat: HeartbeatSettings,
     pub(crate) shutdown_timeout: Duration,
@@ -71,7 +71,7 @@ pub(crate) struct RunningSupervisor {
 
 impl RunningSupervisor {
     pub(crate) fn new(
-        settings: &Settings,
+        settings: &SupervisorSetup,
         context: &ProcessContext,
         heartbeat: Arc<Heartbeat>,
         threads: Vec<Handle>,
@@ -97,7 +97,7 @@ impl RunningSupervisor {
         }
     }
 
-    pub(crate) fn run(mut self, stop: &Stop, guard: HeartbeatGuard) -> Ending {
+    pub(crate) fn run(mut self, stop: &Stop, guard: HeartbeatGuard) -> ProcessEnd {
         threads::guard("supervisor", stop, || self.supervise(stop));
         let stopping = Event::Stopping { kind: "Supervisor" };
         self.subscriber.emit(&stopping);
@@ -109,7 +109,7 @@ impl RunningSupervisor {
                 unfinished.extend(stopped.unfinished);
             }
         }
-        Ending {
+        ProcessEnd {
             unfinished,
             cut_short,
         }

@@ -7,14 +7,14 @@ use crate::event::hooks::Hooks;
 use crate::event::subscriber::Subscriber;
 use crate::job::registry::Registry;
 use crate::process::base::context::ProcessContext;
-use crate::process::base::handle::{Bounds, Ending, Handle, KILL_GRACE, Stopped};
+use crate::process::base::handle::{Bounds, Handle, KILL_GRACE, ProcessEnd, Stopped};
 use crate::process::base::heartbeat::{Heartbeat, HoldsClaims};
 use crate::process::base::registration::Identity;
 use crate::process::base::service::{self, Service, ServiceSettings};
 use crate::process::base::stop::Stop;
 use crate::process::worker::in_flight::InFlight;
 use crate::process::worker::run::RunningWorker;
-use crate::process::worker::settings::Settings;
+use crate::process::worker::settings::WorkerSetup;
 use crate::queue::QueueSelector;
 use crate::recycle::Recycle;
 use std::sync::Arc;
@@ -37,14 +37,14 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 #[must_use = "a worker does nothing until `run` or `start`"]
 pub struct Worker {
-    settings: Settings,
+    settings: WorkerSetup,
 }
 
 impl Worker {
     /// Creates a worker for all queues, with 5 threads.
     pub fn new(database: &Database, registry: Registry) -> Self {
         Worker {
-            settings: Settings {
+            settings: WorkerSetup {
                 service: ServiceSettings::new(database),
                 registry,
                 queues: vec![QueueSelector::All],
@@ -234,7 +234,7 @@ impl Service for Worker {
         RunningWorker::start(&self.settings, in_flight, context, heartbeat)
     }
 
-    fn work(running: RunningWorker, stop: &Stop) -> Ending {
+    fn work(running: RunningWorker, stop: &Stop) -> ProcessEnd {
         running.run(stop)
     }
 }

@@ -1,6 +1,8 @@
-//! Writes down how jobs ended, in batches that form while the last one is
-//! under way, and keeps what it cannot write until it can. A claim that another
-//! transaction has locked is passed over and tried again alone.
+//! Writes the outcomes of jobs to the database. Outcomes that arrive during one
+//! write form the next batch.
+//!
+//! An outcome that cannot be written is kept and tried again. A claim that
+//! another transaction has locked is skipped, and tried again alone.
 
 use crate::clock;
 use crate::db::Refusal;
@@ -14,27 +16,29 @@ use crossbeam_channel::{Receiver, RecvTimeoutError};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Endings of one statement.
+/// The most new outcomes of one batch.
 const BATCH: usize = 500;
 
-/// While the process stops, the longest pause before a database that is away is
-/// tried again.
+/// The longest pause between two attempts while the database is away and the
+/// process stops.
 const HASTE: Duration = Duration::from_millis(200);
 
 /// The completer of a worker.
 pub(crate) struct Completer {
     completed: Receiver<CompletedRun>,
     writer: CompletionWriter,
-    /// The process stops, and has little time left for another attempt.
+    /// Set while the process stops: pauses are short then.
     stop: Stop,
-    /// Gives up what cannot be written: the process ends.
+    /// Set when the process ends: what is not written by then stays unwritten.
     give_up: Stop,
+    /// Outcomes that are tried again later.
     deferred: Vec<PendingCompletion>,
-    /// Until when no lock is waited for longer than a moment: others hold some.
+    /// Until then, writes wait only briefly for locks, because other transactions
+    /// hold some.
     brief_until: Option<Instant>,
 }
 
-/// For how long after a lock that was not to be had.
+/// How long writes wait only briefly for locks after one was not granted.
 const BRIEF: Duration = Duration::from_secs(10);
 
 impl Completer {
@@ -53,7 +57,7 @@ impl Completer {
         }
     }
 
-    /// Runs until every job thread has ended and everything is written.
+    /// Runs until every job thread has ended and every outcome is written.
     pub(crate) fn run(mut self) {
         while !self.give_up.is_stopped() {
             let due = self.deferred.iter().map(|pending| pending.again_at).min();
@@ -85,6 +89,7 @@ impl Completer {
         }
     }
 
+    /// Takes out the deferred outcomes whose time has come.
     fn take_due(&mut self) -> Vec<PendingCompletion> {
         let now = clock::instant();
         let all = std::mem::take(&mut self.deferred);
@@ -93,10 +98,11 @@ impl Completer {
         due
     }
 
-    /// Writes endings of one kind. While the database is away they wait
-    /// together; when it answers and yet refuses them, they are halved until
-    /// the one that it refuses stands alone and is put aside: a bad row must
-    /// not hold up another.
+    /// Writes a group of outcomes of one kind.
+    ///
+    /// The whole group waits while the database is away. If the database answers
+    /// and refuses the group, the group is halved until the refused outcome is
+    /// alone. That one is put aside, so that it does not hold up the others.
     fn write(&mut self, mut group: Vec<PendingCompletion>) {
         loop {
             let is_brief = self.is_brief(&group);
@@ -110,7 +116,7 @@ impl Completer {
             if refusal == Some(Refusal::Busy) {
                 self.brief_until = Some(clock::deadline(BRIEF));
             }
-            // A full disk refuses all alike at first, but what is small may fit.
+            // A full disk refuses every group at first, but a smaller group may fit.
             let is_lasting = group.first().is_some_and(|pending| pending.tries > 3);
             if (!self.writer.session.is_in_trouble() || is_lasting) && self.writer.session.is_well()
             {
@@ -123,7 +129,7 @@ impl Completer {
         }
     }
 
-    /// Writes both halves of what the database refuses. One alone is put aside.
+    /// Writes both halves of a refused group. A single outcome is put aside.
     fn halve(&mut self, mut group: Vec<PendingCompletion>, refusal: Option<Refusal>) {
         if group.len() > 1 {
             let rest = group.split_off(group.len() / 2);
@@ -136,7 +142,7 @@ impl Completer {
         }
     }
 
-    /// The claims that another transaction has locked are tried again later.
+    /// Defers the outcomes whose claims another transaction has locked.
     fn pass_over(&mut self, group: Vec<PendingCompletion>, busy: &[i64]) {
         let count = busy.len();
         self.writer.session.report(
@@ -149,9 +155,9 @@ impl Completer {
         self.deferred.extend(busy.map(completion::put_aside));
     }
 
-    /// Tried again later too, and without its text if that is what is refused:
-    /// if all is accepted but for the text. What others hold or what is full
-    /// at present costs no text.
+    /// Defers a refused outcome. It loses its text if the database accepts it
+    /// without the text, and refuses it with the text. A lock or a full disk costs
+    /// no text.
     fn put_aside(&mut self, mut pending: PendingCompletion, refusal: Option<Refusal>) {
         if refusal == Some(Refusal::Content) && pending.was_refused() {
             let mut without = pending.run.outcome.clone();
@@ -170,7 +176,7 @@ impl Completer {
         self.deferred.push(completion::put_aside(pending));
     }
 
-    /// Whether no lock is to be waited for long.
+    /// Whether the write waits only briefly for locks.
     fn is_brief(&self, group: &[PendingCompletion]) -> bool {
         let met = self.brief_until.is_some_and(|at| clock::instant() < at);
         met || group.iter().any(|pending| pending.tries > 0)

@@ -1,4 +1,4 @@
-//! How jobs ended, sorted into what one statement can write.
+//! Outcomes of jobs, sorted into groups that one transaction can write.
 
 use crate::db::transition::end;
 
@@ -14,29 +14,29 @@ use diesel::QueryResult;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The longest pause before an ending is tried again that the database
-/// refuses although it answers, or whose claim is locked.
+/// The longest pause before an outcome is tried again whose claim is locked, or
+/// which a database that answers has refused.
 const LONGEST_DEFERRAL: Duration = Duration::from_secs(5);
 
-/// Ends of one transaction that are no success: each takes some statements,
-/// and whoever wants to cancel one of the jobs waits for all.
+/// The most outcomes other than successes in one transaction. A request to
+/// cancel one of these jobs waits for the whole transaction.
 const FEW: usize = 50;
 
-/// A job that a thread is done with.
+/// A run that a thread has finished.
 pub(crate) struct CompletedRun {
     pub(crate) job: Arc<Claimed>,
     pub(crate) registration: Arc<Registration>,
     pub(crate) outcome: Outcome,
     pub(crate) ran: Duration,
-    /// What becomes of its row.
+    /// What becomes of the job's row.
     pub(crate) finished: Finished,
-    /// For how long what it came to is kept beside it, if that was said.
+    /// How long the result is kept, if the job sets that.
     pub(crate) keep_result: Option<Duration>,
     pub(crate) live: Arc<Live>,
 }
 
 impl CompletedRun {
-    /// What it leaves behind, if it has finished.
+    /// Returns what the job leaves behind if it has succeeded.
     pub(crate) fn traces(&self) -> Option<FinishedJob<'_>> {
         self.traces_of(&self.outcome)
     }
@@ -54,17 +54,19 @@ impl CompletedRun {
     }
 }
 
-/// An ending that is to be written.
+/// An outcome that is to be written.
 pub(crate) struct PendingCompletion {
     pub(crate) run: CompletedRun,
-    /// Attempts so far: any of them may have been accepted unheard.
+    /// Failed attempts to write it. The database may have accepted one of them
+    /// although the answer was lost.
     pub(crate) tries: u32,
-    /// How often the database has refused it alone.
+    /// How often it was put aside: refused alone, or with a locked claim.
     refusals: u32,
+    /// When it is tried next.
     pub(crate) again_at: Instant,
 }
 
-/// What the endings of one statement have in common.
+/// What all outcomes of one group have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Kind {
     pub(crate) process_id: i64,
@@ -78,7 +80,7 @@ impl PendingCompletion {
         self.run.job.claim_id
     }
 
-    /// What is to be written of it, unless it has finished.
+    /// Returns what is to be written if the job has not succeeded.
     pub(crate) fn end(&self) -> Option<End<'_>> {
         match &self.run.outcome {
             Outcome::Ended(ending) => Some((self.claim(), ending, self.run.ran)),
@@ -86,17 +88,18 @@ impl PendingCompletion {
         }
     }
 
-    /// Whether the database has refused it before, all else aside.
+    /// Whether it was put aside before.
     pub(crate) fn was_refused(&self) -> bool {
         self.refusals > 0
     }
 
+    /// The claim and the job.
     pub(crate) fn pair(&self) -> (i64, i64) {
         (self.run.job.claim_id, self.run.job.job_id)
     }
 }
 
-/// One that has not been tried yet.
+/// Makes an outcome pending that was not tried yet.
 pub(crate) fn pending(run: CompletedRun) -> PendingCompletion {
     PendingCompletion {
         run,
@@ -106,7 +109,7 @@ pub(crate) fn pending(run: CompletedRun) -> PendingCompletion {
     }
 }
 
-/// Leaves out the text, which may be what the database refuses.
+/// Drops the text of an outcome, which may be what the database refuses.
 pub(crate) fn drop_text(outcome: &mut Outcome) {
     match outcome {
         Outcome::Ended(ending) => ending.drop_text(),
@@ -115,7 +118,7 @@ pub(crate) fn drop_text(outcome: &mut Outcome) {
     }
 }
 
-/// Writes one ending, as if the job had come to `outcome`.
+/// Writes one run as if its outcome were `outcome`.
 pub(crate) fn write(conn: &mut Conn<'_>, run: &CompletedRun, outcome: &Outcome) -> QueryResult<()> {
     let fence = fence(run);
     if let Outcome::Ended(ending) = outcome {
@@ -127,7 +130,7 @@ pub(crate) fn write(conn: &mut Conn<'_>, run: &CompletedRun, outcome: &Outcome) 
     Ok(())
 }
 
-/// To be tried again after a growing pause.
+/// Lets an outcome be tried again after a pause that grows each time.
 pub(crate) fn put_aside(mut pending: PendingCompletion) -> PendingCompletion {
     pending.refusals += 1;
     let pause = Duration::from_millis(50 << pending.refusals.min(10));
@@ -142,9 +145,11 @@ pub(crate) fn fence(run: &CompletedRun) -> Fence {
     }
 }
 
-/// Successes of one kind together, and first; then other ends of one kind in
-/// small numbers. One by one: what was refused before, lest it hold up others
-/// each time, and jobs of unknown classes.
+/// Sorts outcomes into groups: first all successes of each kind, then the other
+/// outcomes of each kind in small groups.
+///
+/// Each outcome that was put aside before is alone, so that it does not hold up
+/// others again. So is each job of an unknown class.
 pub(crate) fn grouped(batch: Vec<PendingCompletion>) -> Vec<Vec<PendingCompletion>> {
     let (single, rest): (Vec<_>, Vec<_>) = batch.into_iter().partition(|pending| {
         pending.refusals > 0 || matches!(pending.run.outcome, Outcome::UnknownClass)
@@ -158,7 +163,7 @@ pub(crate) fn grouped(batch: Vec<PendingCompletion>) -> Vec<Vec<PendingCompletio
     groups
 }
 
-/// Those of one kind together, but not more than `most`.
+/// Groups the outcomes by kind, at most `most` in each group.
 fn alike(mut all: Vec<PendingCompletion>, most: usize) -> Vec<Vec<PendingCompletion>> {
     let mut groups = Vec::new();
     while let Some(first) = all.first() {
@@ -175,8 +180,7 @@ fn alike(mut all: Vec<PendingCompletion>, most: usize) -> Vec<Vec<PendingComplet
     groups
 }
 
-/// What the endings of one statement have in common: the process, what
-/// becomes of the rows, and whether they leave more behind.
+/// Returns the kind of an outcome: outcomes of the same kind can be in one group.
 pub(crate) fn kind(pending: &PendingCompletion) -> Kind {
     let run = &pending.run;
     Kind {

@@ -1,4 +1,4 @@
-//! The transactions that write down how jobs ended, and the events of them.
+//! The transactions that write the outcomes of jobs, and their events.
 
 use crate::db::transition::end;
 
@@ -24,25 +24,26 @@ use std::time::Duration;
 /// How long a class that this worker does not know is left to others.
 const UNKNOWN_CLASS_DELAY: Duration = Duration::from_secs(30);
 
-/// Writes groups of endings, and reports what became of each.
+/// Writes groups of outcomes, and emits an event for each.
 pub(crate) struct CompletionWriter {
     pub(crate) session: Session,
     in_flight: Arc<InFlight>,
     subscriber: Subscriber,
 }
 
-/// How an ending came out that was no success.
+/// What became of an outcome that is not a success.
 enum WrittenCompletion {
     Ended(Ending),
-    /// The job had finished in a transaction of its own before.
+    /// The job has ended its claim itself, in its own transaction.
     Finished,
+    /// The claim belongs to the process no longer.
     Fenced,
     /// Another transaction has locked the claim.
     Busy,
 }
 
 impl WrittenCompletion {
-    /// Whether a run that was interrupted has ended so, and in no other way.
+    /// Whether this can be how an interrupted run ends.
     fn is_cut_short(&self) -> bool {
         matches!(
             self,
@@ -61,7 +62,11 @@ impl CompletionWriter {
     }
 
     /// Writes a group of one kind, and returns the claims that another
-    /// transaction has locked. `is_brief`: waits for no lock for long.
+    /// transaction has locked. With `is_brief` it waits only briefly for locks.
+    ///
+    /// # Errors
+    ///
+    /// Returns the pause before the next attempt if the group was not written.
     pub(crate) fn write(
         &mut self,
         group: &[PendingCompletion],
@@ -79,13 +84,14 @@ impl CompletionWriter {
                 Vec::new()
             }
         };
-        // A slot is free. Whoever comes by would see to it, but we are here.
+        // A slot is free. Other processes would promote the next job too, but later.
         if first.run.job.is_limited {
             self.session.promote();
         }
         Ok(busy)
     }
 
+    /// Writes successes of one kind.
     fn finish(
         &mut self,
         group: &[PendingCompletion],
@@ -109,13 +115,14 @@ impl CompletionWriter {
         Ok(busy)
     }
 
-    /// Holds those claims no longer that are not to be tried again.
+    /// Removes the claims from those in flight that are not tried again.
     fn settle(&self, group: &[PendingCompletion], busy: &[i64]) {
         let claims = group.iter().map(PendingCompletion::claim);
         let settled: Vec<i64> = claims.filter(|claim| !busy.contains(claim)).collect();
         self.in_flight.remove(&settled);
     }
 
+    /// Writes outcomes of one kind that are not successes.
     fn end(
         &mut self,
         group: &[PendingCompletion],
@@ -126,7 +133,7 @@ impl CompletionWriter {
         let (written, busy) = self
             .session
             .run("end jobs", |conn| briefly(conn, is_brief, work))?;
-        // Before they are removed: a stop looks at both.
+        // Noted before the claims are removed, because a stop reads both.
         for (PendingCompletion { run, .. }, written) in group.iter().zip(&written) {
             if run.live.is_cut_short() && written.is_cut_short() {
                 self.in_flight.note_cut_short(run.job.job_id);
@@ -152,7 +159,7 @@ impl CompletionWriter {
         Ok(busy)
     }
 
-    /// A class that is not known here is left to others.
+    /// Releases a job whose class is not registered here, for other workers.
     fn leave(&mut self, pending: &PendingCompletion, is_brief: bool) -> Result<(), Duration> {
         let fence = fence(&pending.run);
         let delay = Some(clock::jittered(UNKNOWN_CLASS_DELAY));
@@ -213,12 +220,13 @@ impl CompletionWriter {
                 class,
                 delay: *delay,
             },
-            // Many at once, and not of one job.
+            // Releases are reported in bulk, without their jobs.
             Ending::Release(why) => Event::Released { count: 1, why },
         });
     }
 
-    /// Not an error: the job was recovered and belongs to another process.
+    /// Reports a claim that was lost. This is not an error: the job was recovered
+    /// and belongs to another process.
     fn report_fenced(&self, job: &Claimed) {
         self.subscriber.emit(&Event::Fenced {
             job: JobId(job.job_id),
@@ -260,8 +268,8 @@ fn write_finished(
     Ok((accepted, written.busy))
 }
 
-/// Writes endings of one kind that are no success. Returns what became of each,
-/// and the claims that another transaction has locked.
+/// Writes outcomes of one kind that are not successes. Returns what became of
+/// each, and the claims that another transaction has locked.
 fn write_ended(
     conn: &mut Conn<'_>,
     group: &[PendingCompletion],
@@ -285,7 +293,7 @@ fn write_ended(
     Ok((written, busy))
 }
 
-/// Whether an earlier attempt was accepted, although its answer was lost.
+/// Whether the database accepted an earlier attempt whose answer was lost.
 fn was_accepted(conn: &mut Conn<'_>, pending: &PendingCompletion) -> QueryResult<bool> {
     if pending.tries == 0 {
         return Ok(false);
@@ -297,12 +305,12 @@ fn was_accepted(conn: &mut Conn<'_>, pending: &PendingCompletion) -> QueryResult
 }
 
 /// Whether the job has ended its claim itself, in a transaction that was
-/// committed. Then the database counts, and not what the job returned.
+/// committed. In that case the value that the job returned does not count.
 fn finished_itself(conn: &mut Conn<'_>, pending: &PendingCompletion) -> QueryResult<bool> {
     Ok(pending.run.live.ends_itself() && jobs::ended_by_owner(conn, pending.pair())?)
 }
 
-/// Of the claims that were not accepted, those that were ended by ourselves
+/// Returns those of the claims that were not accepted which this process has ended
 /// before, in a transaction whose COMMIT got no answer.
 fn already_ended(
     conn: &mut Conn<'_>,

@@ -5,7 +5,7 @@ use crate::event::events::Event;
 use crate::job::id::JobId;
 use crate::job::registry::Registry;
 use crate::process::base::context::ProcessContext;
-use crate::process::base::handle::Ending;
+use crate::process::base::handle::ProcessEnd;
 use crate::process::base::heartbeat::Heartbeat;
 use crate::process::base::heartbeat_guard::HeartbeatGuard;
 use crate::process::base::session::Session;
@@ -19,7 +19,7 @@ use crate::process::worker::completer::Completer;
 use crate::process::worker::completion::CompletedRun;
 use crate::process::worker::in_flight::InFlight;
 use crate::process::worker::pool::{Pool, PoolSetup};
-use crate::process::worker::settings::Settings;
+use crate::process::worker::settings::WorkerSetup;
 use crate::process::worker::timeouts::{ForcedExit, Timeouts};
 use crate::process::worker::{classes, release, wakeup};
 use crate::{clock, mutant};
@@ -57,7 +57,7 @@ pub(crate) struct RunningWorker {
 impl RunningWorker {
     /// Starts the threads. The poller is last: nothing is claimed before everything else runs.
     pub(crate) fn start(
-        settings: &Settings,
+        settings: &WorkerSetup,
         in_flight: Arc<InFlight>,
         context: &ProcessContext,
         heartbeat: Arc<Heartbeat>,
@@ -105,7 +105,7 @@ impl RunningWorker {
 
     /// Waits for the stop, then ends everything in order: claiming, claims that have not started,
     /// running jobs, their outcomes, the heartbeat.
-    pub(crate) fn run(self, give_up: &Stop) -> Ending {
+    pub(crate) fn run(self, give_up: &Stop) -> ProcessEnd {
         let context = &self.context;
         let _ = context.stop.channel().recv();
         context.subscriber.emit(&Event::Stopping { kind: "Worker" });
@@ -147,7 +147,7 @@ impl RunningWorker {
         if let Some(forced_exit) = self.forced_exit {
             forced_exit.end_if_due();
         }
-        Ending {
+        ProcessEnd {
             unfinished,
             cut_short: !polled,
         }
@@ -189,7 +189,7 @@ fn pool_channels() -> (PoolSenders, PoolReceivers) {
 /// Returns what the job threads share, and their channels to the poller, the completer and the
 /// timeouts thread.
 fn pool_setup(
-    settings: &Settings,
+    settings: &WorkerSetup,
     in_flight: &Arc<InFlight>,
     context: &ProcessContext,
     senders: PoolSenders,

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// The settings of a [`Worker`](crate::Worker).
 #[derive(Debug, Clone)]
-pub(crate) struct Settings {
+pub(crate) struct WorkerSetup {
     pub(crate) service: ServiceSettings,
     pub(crate) registry: Registry,
     pub(crate) queues: Vec<QueueSelector>,
@@ -25,7 +25,7 @@ pub(crate) struct Settings {
     pub(crate) recycle: Recycle,
 }
 
-impl Settings {
+impl WorkerSetup {
     /// Returns a channel of its own, in the group of those that take the same jobs.
     fn channel(&self) -> Option<String> {
         let mut kind = DefaultHasher::new();

@@ -219,7 +219,7 @@ impl Timeouts {
             .map(|limit| limit.timeout)
             .unwrap_or_default();
         error.message = format!(
-            "the job ran for longer than its timeout of {timeout:?} and did not end when it was told so"
+            "the job ran for longer than its timeout of {timeout:?} and did not end when it was interrupted"
         );
         let ending = perform::judge(&self.registry, &job.class_name, &policy, attempt, &error);
         match ending {

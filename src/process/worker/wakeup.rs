@@ -1,6 +1,6 @@
 //! The thread that receives notifications of new work and wakes the poller.
 
-use crate::clock::Backoff;
+use crate::clock::RetryDelay;
 use crate::db::conn::wakeup::Listener;
 use crate::event::events::Event;
 use crate::process::base::context::ProcessContext;
@@ -16,7 +16,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Runs until stopped. A missed notification costs one polling interval.
 pub(crate) fn run(context: &ProcessContext, channel: Option<&str>, wake: &Sender<()>) {
     let stop = &context.stop;
-    let mut backoff = Backoff::up_to(LONGEST_PAUSE);
+    let mut backoff = RetryDelay::up_to(LONGEST_PAUSE);
     let mut is_down = false;
     while !stop.is_stopped() {
         match context.database.listen(channel) {

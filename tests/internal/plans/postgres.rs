@@ -4,9 +4,10 @@
     reason = "with one feature there is one kind of connection"
 )]
 
-use crate::db::conn::connection::{Conn, prefer_indexes};
+use crate::db::conn::connection::Conn;
 use crate::db::conn::database::Database;
 use crate::db::conn::owned::DbConnection;
+use crate::db::conn::settings::prefer_indexes;
 use crate::db::plans::looks::{LOOKS, READ_ALL};
 use crate::db::plans::works::{CALLERS, LOOPS};
 use crate::db::plans::{Heard, LARGE, Rows, Size, Work, run, *};

@@ -2,6 +2,7 @@
 //! stand, and how long things get. CONTRIBUTING.md tells why.
 
 mod links;
+mod names;
 mod peers;
 mod promises;
 mod source;

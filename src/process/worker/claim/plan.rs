@@ -14,7 +14,7 @@ use crate::process::worker::claim::queues::QueueResolver;
 use crate::process::worker::claim::scan_cursors::ScanCursors;
 use crate::process::worker::pool::Pool;
 use crate::process::worker::prefetch::TOO_LONG;
-use crate::process::worker::settings::Settings;
+use crate::process::worker::settings::WorkerSetup;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ pub(crate) struct ClaimPlan {
     resolver: QueueResolver,
     cursors: ScanCursors,
     classes: Vec<String>,
-    progress: Progress,
+    progress: HandoffProgress,
     polling_interval: Duration,
     /// Since when the queues have been empty.
     idle_since: Option<Instant>,
@@ -32,7 +32,7 @@ pub(crate) struct ClaimPlan {
 
 /// Whether jobs that were claimed ahead reach the threads.
 #[derive(Debug, Default)]
-struct Progress {
+struct HandoffProgress {
     /// How many jobs the threads had started at the last check.
     begun: u64,
     /// When that number last grew, or something was claimed ahead.
@@ -94,13 +94,13 @@ impl Levels {
 }
 
 impl ClaimPlan {
-    pub(crate) fn new(settings: &Settings) -> Self {
+    pub(crate) fn new(settings: &WorkerSetup) -> Self {
         ClaimPlan {
             gate: ClaimGate::new(settings.recycle, settings.threads),
             resolver: QueueResolver::new(settings.queues.clone()),
             cursors: ScanCursors::default(),
             classes: settings.registry.classes().map(str::to_owned).collect(),
-            progress: Progress::default(),
+            progress: HandoffProgress::default(),
             polling_interval: settings.polling_interval,
             idle_since: None,
         }
@@ -209,6 +209,6 @@ impl ClaimPlan {
     /// Notes that the claims that no thread has started are released.
     pub(crate) fn note_given_back(&mut self) {
         self.cursors.forget();
-        self.progress = Progress::default();
+        self.progress = HandoffProgress::default();
     }
 }

@@ -9,7 +9,7 @@ use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;
 use crate::process::worker::claim::claim_gate::GateState;
 use crate::process::worker::claim::handoff::Handoff;
-use crate::process::worker::claim::listen_flag::Load;
+use crate::process::worker::claim::listen_flag::QueueLoad;
 use crate::process::worker::claim::plan::{ClaimPlan, ClaimSize, Levels};
 use crate::process::worker::claim::wakeups::{Wakeups, Woken};
 use crate::process::worker::in_flight::InFlight;
@@ -31,7 +31,7 @@ pub(crate) struct Poller {
 }
 
 /// The result of a look at the queues.
-enum Look {
+enum LookResult {
     /// As many jobs as idle threads: there may be more.
     Full,
     /// Fewer: the queues are empty except for jobs that other workers hold.
@@ -57,7 +57,7 @@ const MOST_UNWRITTEN: usize = 2_000;
 const FOR_THE_COMPLETER: Duration = Duration::from_millis(10);
 
 /// How soon a process that is not registered, or that drains, looks again.
-const UNREGISTERED: Look = Look::NotNow(Duration::from_millis(20));
+const UNREGISTERED: LookResult = LookResult::NotNow(Duration::from_millis(20));
 
 impl Poller {
     pub(crate) fn new(
@@ -87,10 +87,10 @@ impl Poller {
                 continue;
             }
             match self.look() {
-                Look::Full => drop(self.listen(Load::Busy)),
-                Look::Busy => self.wait_for_thread(),
-                Look::Drained => self.wait_for_work(),
-                Look::NotNow(delay) => {
+                LookResult::Full => drop(self.listen(QueueLoad::Busy)),
+                LookResult::Busy => self.wait_for_thread(),
+                LookResult::Drained => self.wait_for_work(),
+                LookResult::NotNow(delay) => {
                     self.stop.wait(delay);
                 }
             }
@@ -102,7 +102,7 @@ impl Poller {
         self.wakeups.pass_on(&self.heartbeat, &mut self.session);
     }
 
-    fn listen(&mut self, load: Load) -> bool {
+    fn listen(&mut self, load: QueueLoad) -> bool {
         let (heartbeat, session) = (&self.heartbeat, &mut self.session);
         self.wakeups.listen(load, heartbeat, session)
     }
@@ -128,20 +128,20 @@ impl Poller {
         true
     }
 
-    fn look(&mut self) -> Look {
+    fn look(&mut self) -> LookResult {
         if self.handoff.has_cautious() {
             return match self.handoff.begin_cautious(&mut self.session) {
-                Ok(true) => Look::Full,
-                Ok(false) => Look::Busy,
-                Err(delay) => Look::NotNow(delay),
+                Ok(true) => LookResult::Full,
+                Ok(false) => LookResult::Busy,
+                Err(delay) => LookResult::NotNow(delay),
             };
         }
         let (busy, idle) = (self.pool.busy(), self.pool.idle());
         let Some(limit) = self.plan.limit(&self.pool, &self.handoff, busy) else {
-            return Look::Busy;
+            return LookResult::Busy;
         };
         if self.pool.unwritten() > MOST_UNWRITTEN {
-            return Look::NotNow(FOR_THE_COMPLETER);
+            return LookResult::NotNow(FOR_THE_COMPLETER);
         }
         let Some(registration) = self.heartbeat.current() else {
             return UNREGISTERED;
@@ -162,12 +162,12 @@ impl Poller {
         &mut self,
         registration: &Arc<Registration>,
         size: ClaimSize,
-    ) -> Result<ClaimedJobs, Look> {
+    ) -> Result<ClaimedJobs, LookResult> {
         let claim_lock = self.in_flight.claim_lock();
         let found = self
             .plan
             .claim(&mut self.session, registration.id, size)
-            .map_err(Look::NotNow)?;
+            .map_err(LookResult::NotNow)?;
         let Claims::Held { jobs, is_wanted } = found else {
             drop(claim_lock);
             if !self.stop.is_stopped() && !self.in_flight.is_closed() {
@@ -189,22 +189,22 @@ impl Poller {
         ClaimedJobs { jobs, is_wanted }: ClaimedJobs,
         registration: &Arc<Registration>,
         size: ClaimSize,
-    ) -> Look {
+    ) -> LookResult {
         let there_is_more = self.plan.note_found(&jobs, size);
         self.handoff.take_over(jobs, registration);
         let is_due = self.session.wanted.is_due();
         let promotes = is_due || (is_wanted && (!there_is_more || self.session.may_promote()));
         let has_promoted = promotes && self.session.promote();
         if there_is_more || has_promoted {
-            Look::Full
+            LookResult::Full
         } else {
             self.wakeups.note_drained();
-            Look::Drained
+            LookResult::Drained
         }
     }
 
     fn wait_for_thread(&mut self) {
-        self.listen(Load::Busy);
+        self.listen(QueueLoad::Busy);
         let low = Levels::of(&self.pool, &self.handoff).low;
         self.pool.tell_at(low);
         if self.pool.busy() <= low {
@@ -217,7 +217,7 @@ impl Poller {
 
     fn wait_for_work(&mut self) {
         // Listening starts before the last look, so that no job is missed in between.
-        if self.listen(Load::Idle) {
+        if self.listen(QueueLoad::Idle) {
             return;
         }
         let pause = self.plan.idle_pause(&self.session);

@@ -15,7 +15,7 @@ pub(crate) struct ScanCursors {
     reached: HashMap<String, Mark>,
     /// When the next scan from the beginning is due.
     again_at: Option<Instant>,
-    look: Look,
+    look: Scan,
     /// The durations of the last scans from the beginning, without the time for the jobs that they
     /// found; the newest is last.
     costs: [Duration; 3],
@@ -23,7 +23,7 @@ pub(crate) struct ScanCursors {
 
 /// The scan under way, or the last one.
 #[derive(Debug, Default, Clone, Copy)]
-struct Look {
+struct Scan {
     /// Whether cursors are used and moved at all.
     by_marks: bool,
     /// When it started, if it scans from the beginning.
@@ -60,7 +60,7 @@ impl ScanCursors {
         let now = clock::instant();
         let is_due = self.reached.is_empty() || self.again_at.is_none_or(|at| at <= now);
         let by_marks = by_marks || self.is_slow();
-        self.look = Look {
+        self.look = Scan {
             by_marks,
             began: (is_due || !by_marks).then_some(now),
             of_all: false,

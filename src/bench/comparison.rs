@@ -1,0 +1,93 @@
+//! One thing that Windlass does, and the ceilings that do the same.
+
+use crate::bench::run::{Run, rate};
+use crate::error::Result;
+use std::time::Duration;
+
+/// A measurement, which can be made again and again.
+pub(crate) type Measure = Box<dyn Fn(&Run) -> Result<Vec<Value>>>;
+
+/// A number that a measurement gave. Windlass and its ceiling are compared by the name.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Value {
+    /// Empty for the only or most important one.
+    pub(crate) name: &'static str,
+    pub(crate) unit: &'static str,
+    pub(crate) value: f64,
+}
+
+/// Windlass beside its ceilings, measured in turn.
+pub(crate) struct Comparison {
+    /// What is measured, if its kind has more than one.
+    pub(crate) figure: String,
+    pub(crate) windlass: Measure,
+    pub(crate) ceilings: Vec<Ceiling>,
+}
+
+/// Programs that do the same. The best one counts.
+pub(crate) struct Ceiling {
+    pub(crate) name: &'static str,
+    /// What distinguishes each, and how to measure it.
+    pub(crate) variants: Vec<(String, Measure)>,
+}
+
+impl Comparison {
+    pub(crate) fn new(
+        figure: impl Into<String>,
+        windlass: impl Fn(&Run) -> Result<Vec<Value>> + 'static,
+    ) -> Self {
+        Comparison {
+            figure: figure.into(),
+            windlass: Box::new(windlass),
+            ceilings: Vec::new(),
+        }
+    }
+
+    /// Adds a ceiling.
+    pub(crate) fn beside(mut self, ceiling: Ceiling) -> Self {
+        self.ceilings.push(ceiling);
+        self
+    }
+}
+
+/// The batches that plain SQL tries.
+const BATCHES: [usize; 4] = [1, 10, 100, 1_000];
+
+impl Ceiling {
+    /// A single program.
+    pub(crate) fn one(
+        name: &'static str,
+        measure: impl Fn(&Run) -> Result<Vec<Value>> + 'static,
+    ) -> Self {
+        Ceiling {
+            name,
+            variants: vec![(String::new(), Box::new(measure))],
+        }
+    }
+
+    /// Plain SQL in batches, of which the best one counts.
+    pub(crate) fn over_batches(
+        measure: impl Fn(&Run, usize) -> Result<Vec<Value>> + Clone + 'static,
+    ) -> Self {
+        let variants = BATCHES.into_iter().map(|batch| {
+            let measure = measure.clone();
+            let one: Measure = Box::new(move |run| measure(run, batch));
+            (format!("batches of {batch}"), one)
+        });
+        Ceiling {
+            name: "plain SQL",
+            variants: variants.collect(),
+        }
+    }
+}
+
+impl Value {
+    /// A rate, from a count and the time that it took.
+    pub(crate) fn rate(unit: &'static str, count: u64, took: Duration) -> Vec<Value> {
+        vec![Value {
+            name: "",
+            unit,
+            value: rate(count, took),
+        }]
+    }
+}

@@ -1,0 +1,42 @@
+//! An idle worker in another process: what it costs.
+
+use crate::bench::comparison::{Comparison, Value};
+use crate::bench::program::{Program, Setup};
+use crate::bench::run::Run;
+use crate::clock;
+use crate::error::Result;
+use std::time::Duration;
+
+pub(crate) fn comparisons(_: &Run) -> Vec<Comparison> {
+    vec![Comparison::new("", idle)]
+}
+
+fn idle(run: &Run) -> Result<Vec<Value>> {
+    let place = run.place()?;
+    place.migrated()?;
+    let setup = Setup {
+        threads: 5,
+        runs: u64::MAX,
+        delete: false,
+        dispatcher: false,
+    };
+    let mut program = Program::start(place.url(), setup)?;
+    program.nudge()?;
+    // It polls more often at first.
+    clock::nap(run.settings.idle.min(Duration::from_secs(10)));
+    let before = program.cost()?;
+    let begun = clock::instant();
+    clock::nap(run.settings.idle);
+    let after = program.cost()?;
+    let seconds = begun.elapsed().as_secs_f64();
+    program.stop();
+    let value = |name, unit, value| Value { name, unit, value };
+    let statements = (after.statements - before.statements) as f64 / seconds;
+    let cpu = after.cpu.saturating_sub(before.cpu).as_secs_f64() / seconds;
+    let memory = after.peak_kib.unwrap_or(0) as f64;
+    Ok(vec![
+        value("statements", "a second", statements),
+        value("processor", "% of a core", cpu * 100.0),
+        value("peak memory", "KiB", memory),
+    ])
+}

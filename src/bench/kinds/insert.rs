@@ -1,0 +1,35 @@
+//! Jobs that insert a row, with and without a promise that it happens exactly once.
+
+use crate::bench::ceilings::Plain;
+use crate::bench::comparison::Comparison;
+use crate::bench::drains;
+use crate::bench::jobs::{Effect, Insert};
+use crate::bench::plain::outcome::{self, Outcome, PerJob};
+use crate::bench::run::Run;
+use crate::job::new_job::NewJob;
+
+pub(crate) fn insert(run: &Run) -> Vec<Comparison> {
+    with(run, Effect::Insert, (PerJob::Insert, outcome::KEEP))
+}
+
+pub(crate) fn step(run: &Run) -> Vec<Comparison> {
+    with(run, Effect::Step, (PerJob::Step, outcome::KEEP_STEPS))
+}
+
+pub(crate) fn finish_in(run: &Run) -> Vec<Comparison> {
+    with(run, Effect::FinishIn, (PerJob::Finish, &[]))
+}
+
+fn with(run: &Run, effect: Effect, (per_job, last): (PerJob, Outcome)) -> Vec<Comparison> {
+    let jobs = run.jobs(5_000);
+    let threads = run.settings.threads;
+    let windlass =
+        move |run: &Run| drains::runs(run, jobs, 1, &|_| NewJob::new(&Insert { effect }));
+    let ceiling = Plain {
+        clients: run.plain_threads(),
+        per_job,
+        last,
+        ..Plain::of(run, jobs)
+    };
+    vec![Comparison::new(format!("{threads} threads"), windlass).beside(ceiling.ceiling())]
+}

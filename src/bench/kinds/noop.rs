@@ -1,0 +1,44 @@
+//! Jobs that do nothing.
+
+use crate::bench::ceilings::Plain;
+use crate::bench::comparison::Comparison;
+use crate::bench::drains;
+use crate::bench::jobs::nothing;
+use crate::bench::plain::outcome;
+use crate::bench::program::Setup;
+use crate::bench::run::Run;
+
+pub(crate) fn comparisons(run: &Run) -> Vec<Comparison> {
+    let jobs = run.jobs(drains::NO_OP);
+    let mut all = Vec::new();
+    for (what, delete, last) in [
+        ("kept", false, outcome::KEEP),
+        ("deleted", true, outcome::DELETE),
+    ] {
+        let ceiling = Plain {
+            last,
+            ..Plain::of(run, jobs)
+        };
+        let mut threads = vec![1, run.settings.threads];
+        threads.dedup();
+        for threads in threads {
+            let setup = Setup {
+                threads,
+                runs: u64::from(jobs),
+                delete,
+                dispatcher: false,
+            };
+            let windlass = move |run: &Run| {
+                let cost = drains::drain(run, setup, |database| {
+                    drains::fill(&mut database.connect()?, jobs, &nothing)
+                })?;
+                let mut values = drains::rate(&cost);
+                values.extend(drains::costs(&cost));
+                Ok(values)
+            };
+            let comparison = Comparison::new(format!("{what}, {threads} threads"), windlass);
+            all.push(comparison.beside(ceiling.ceiling()));
+        }
+    }
+    all
+}

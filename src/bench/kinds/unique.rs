@@ -1,0 +1,89 @@
+//! Unique ids: enqueueing and draining jobs that have one, and clearing jobs while ids are held.
+
+use crate::bench::ceilings::{self, ACTION, Plain, some};
+use crate::bench::comparison::{Ceiling, Comparison, Value};
+use crate::bench::drains;
+use crate::bench::jobs::nothing;
+use crate::bench::kinds::enqueue;
+use crate::bench::plain::enqueue::{ALONE, UNIQUE};
+use crate::bench::plain::{outcome, recurring};
+use crate::bench::program::Setup;
+use crate::bench::run::{BULK, Run};
+use crate::clock;
+use crate::db::transition::clear::{self, Old};
+use crate::error::{Doing as _, Result};
+use crate::job::new_job::NewJob;
+use std::time::Duration;
+
+fn unique(number: u64) -> Result<NewJob> {
+    Ok(nothing(number)?.unique_id(format!("unique/{number}")))
+}
+
+pub(crate) fn comparisons(run: &Run) -> Vec<Comparison> {
+    let mut all = enqueue::beside_plain(run, UNIQUE, unique);
+    let jobs = run.jobs(20_000);
+    let windlass = move |run: &Run| drains::runs(run, jobs, 1, &unique);
+    let plain = Plain {
+        target: UNIQUE,
+        last: outcome::KEEP_UNIQUE,
+        ..Plain::of(run, jobs)
+    };
+    let drain = Comparison::new("drain", windlass).beside(plain.ceiling());
+    all.push(drain.beside(drains::no_op()));
+    let windlass = move |run: &Run| clear_among_held(run, jobs);
+    let plain = Ceiling::over_batches(move |run, batch| plain_clear(run, jobs, batch));
+    let figure = format!("clear, {jobs} ids held");
+    all.push(Comparison::new(figure, windlass).beside(plain));
+    all
+}
+
+/// Clears finished jobs while as many waiting ones hold an id, as a supervisor does.
+fn clear_among_held(run: &Run, jobs: u32) -> Result<Vec<Value>> {
+    let place = run.place()?;
+    let database = place.migrated()?;
+    let mut connection = database.connect()?;
+    drains::fill(&mut connection, jobs, &nothing)?;
+    let setup = Setup {
+        threads: 4,
+        runs: u64::from(jobs),
+        delete: false,
+        dispatcher: false,
+    };
+    drains::move_jobs(run, place.url(), &database, setup)?;
+    drains::fill(&mut connection, jobs, &unique)?;
+    let old = Old {
+        age: Duration::ZERO,
+        up_to: 0,
+        of_ruby: false,
+    };
+    let (mut after, mut cleared) = (Some(0), 0);
+    let begun = clock::instant();
+    while let Some(last) = after {
+        let stretch = connection.write(|conn| clear::finished(conn, old, last, BULK));
+        let stretch = stretch.doing("clear finished jobs")?;
+        cleared += stretch.cleared as u64;
+        after = stretch.reached;
+    }
+    Ok(Value::rate("jobs/s", cleared, begun.elapsed()))
+}
+
+fn plain_clear(run: &Run, jobs: u32, batch: usize) -> Result<Vec<Value>> {
+    let place = run.place()?;
+    let database = ceilings::database(place.url())?;
+    let mut connection = database.connect()?;
+    let jobs = some(jobs, batch);
+    let finished = ceilings::fill(&mut connection, jobs, ALONE)?;
+    connection
+        .write(|conn| recurring::finish_all(conn, &finished))
+        .doing(ACTION)?;
+    ceilings::fill(&mut connection, jobs, UNIQUE)?;
+    let took = ceilings::at_once(&database, 1, |connection| {
+        let mut after = Some(0);
+        while let Some(last) = after {
+            let cleared = connection.write(|conn| recurring::clear(conn, last, batch));
+            after = cleared.doing(ACTION)?;
+        }
+        Ok(())
+    })?;
+    Ok(Value::rate("jobs/s", u64::from(jobs), took))
+}

@@ -1,0 +1,112 @@
+//! Plain outcomes: the rows that the end of a run writes.
+
+use crate::bench::plain::statement::{Prepared, render};
+use crate::db::Conn;
+use diesel::prelude::*;
+use diesel::sql_types::BigInt;
+
+/// The statements of an outcome, each about the list of jobs `$1`.
+pub(crate) type Outcome = &'static [&'static str];
+
+const FINISH: &str = "UPDATE plain_jobs SET finished_at = {now}, updated_at = {now} WHERE id {in}";
+
+const COUNT: &str =
+    "UPDATE plain_jobs SET attempts = attempts + 1, updated_at = {now} WHERE id {in}";
+
+const END_CLAIM: &str = "DELETE FROM plain_claimed WHERE job_id {in}";
+
+const READY: &str = "INSERT INTO plain_ready (job_id, queue_name, priority, created_at) \
+     SELECT value, 'default', 0, {now} FROM {list}";
+
+const ATTEMPT: &str = "INSERT INTO plain_attempts (job_id, attempt, outcome, kind, message, created_at) \
+     SELECT value, 1, 'failed', 'error', 'it was to fail', {now} FROM {list}";
+
+pub(crate) const KEEP: Outcome = &[FINISH, END_CLAIM];
+
+pub(crate) const DELETE: Outcome = &["DELETE FROM plain_jobs WHERE id {in}", END_CLAIM];
+
+pub(crate) const RETRY: Outcome = &[COUNT, READY, ATTEMPT, END_CLAIM];
+
+pub(crate) const SNOOZE: Outcome = &[COUNT, READY, END_CLAIM];
+
+pub(crate) const FAIL: Outcome = &[
+    COUNT,
+    "INSERT INTO plain_failed (job_id, error, created_at) \
+     SELECT value, '{\"kind\":\"error\",\"message\":\"it was to fail\"}', {now} FROM {list}",
+    ATTEMPT,
+    END_CLAIM,
+];
+
+pub(crate) const DISCARD: Outcome = &[FINISH, ATTEMPT, END_CLAIM];
+
+pub(crate) const KEEP_RESULT: Outcome = &[
+    FINISH,
+    "INSERT INTO plain_results (job_id, class_name, result, finished_at, expires_at) \
+     SELECT value, 'windlass_bench_nothing', '1', {now}, {now} FROM {list}",
+    END_CLAIM,
+];
+
+pub(crate) const KEEP_UNIQUE: Outcome = &[
+    FINISH,
+    "DELETE FROM plain_unique WHERE job_id {in}",
+    END_CLAIM,
+];
+
+pub(crate) const KEEP_STEPS: Outcome = &[
+    FINISH,
+    "DELETE FROM plain_steps WHERE job_id {in}",
+    END_CLAIM,
+];
+
+/// What each job does by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PerJob {
+    Nothing,
+    /// One row, in a commit of its own.
+    Insert,
+    /// One row and that of a step, in a transaction.
+    Step,
+    /// One row and the end of the job, in a transaction.
+    Finish,
+}
+
+impl PerJob {
+    pub(crate) fn perform(self, conn: &mut Conn<'_>, job: i64) -> QueryResult<()> {
+        match self {
+            PerJob::Nothing => Ok(()),
+            PerJob::Insert => insert_effect(conn, job),
+            PerJob::Step => conn.transaction(|conn| {
+                insert_effect(conn, job)?;
+                for_job(
+                    conn,
+                    "INSERT INTO plain_steps (job_id, name, value, created_at) VALUES ($1, 'insert', 'null', {now})",
+                    job,
+                )
+            }),
+            PerJob::Finish => conn.transaction(|conn| {
+                insert_effect(conn, job)?;
+                for_job(
+                    conn,
+                    "UPDATE plain_jobs SET finished_at = {now}, updated_at = {now} WHERE id = $1",
+                    job,
+                )?;
+                for_job(conn, "DELETE FROM plain_claimed WHERE job_id = $1", job)
+            }),
+        }
+    }
+}
+
+/// Inserts a row into the application's table.
+pub(crate) fn insert_effect(conn: &mut Conn<'_>, job: i64) -> QueryResult<()> {
+    for_job(conn, "INSERT INTO plain_effects (job_id) VALUES ($1)", job)
+}
+
+fn for_job(conn: &mut Conn<'_>, text: &str, job: i64) -> QueryResult<()> {
+    let text = render(conn, text);
+    match conn {
+        #[cfg(feature = "postgres")]
+        Conn::Postgres(conn) => Prepared(diesel::sql_query(text).bind::<BigInt, _>(job)).run(*conn),
+        #[cfg(feature = "sqlite")]
+        Conn::Sqlite(conn) => Prepared(diesel::sql_query(text).bind::<BigInt, _>(job)).run(*conn),
+    }
+}
