@@ -8,6 +8,8 @@ use crate::db::conn::postgres;
 use crate::db::conn::sqlite;
 use crate::db::conn::sqlite_file::FileId;
 use crate::db::conn::wakeup::{self, Listener};
+#[cfg(feature = "sqlite")]
+use crate::db::conn::write_turn::WriteTurns;
 use crate::deadline::Hurry;
 use crate::error::{Error, Result};
 #[cfg(feature = "sqlite")]
@@ -19,8 +21,6 @@ use std::fmt;
 #[cfg(feature = "sqlite")]
 use std::path::PathBuf;
 use std::sync::Arc;
-#[cfg(feature = "sqlite")]
-use std::sync::Mutex;
 use std::time::Duration;
 
 #[cfg(not(any(feature = "sqlite", feature = "postgres")))]
@@ -61,9 +61,7 @@ pub(crate) enum Backend {
     Sqlite {
         path: PathBuf,
         pool: Pool<ConnectionManager<SqliteConnection>>,
-        /// SQLite has one writer. Threads of this process take turns here, in
-        /// whatever order, instead of in SQLite's sleeping busy handler.
-        turn: Arc<Mutex<()>>,
+        turns: Arc<WriteTurns>,
     },
     /// Of a test that lends its own connection.
     Lent(Arc<owned::Shelf>),
@@ -152,16 +150,16 @@ impl Database {
             Backend::Postgres { url, target, .. } => postgres::Guarded::connect(url, hurry)
                 .map(|guarded| DbConnection {
                     kind: Kind::Postgres(Box::new(guarded)),
-                    turn: None,
+                    turns: None,
                     limit: self.limit,
                 })
                 .map_err(|reason| self.refused(target, reason)),
             #[cfg(feature = "sqlite")]
-            Backend::Sqlite { path, turn, .. } => self
+            Backend::Sqlite { path, turns, .. } => self
                 .open_file(path)
                 .map(|conn| DbConnection {
                     kind: Kind::Sqlite(Box::new(conn)),
-                    turn: Some(Arc::clone(turn)),
+                    turns: Some(Arc::clone(turns)),
                     limit: self.limit,
                 })
                 .map_err(|reason| self.refused(&path.display().to_string(), reason)),
@@ -310,12 +308,15 @@ fn open_sqlite(url: &str, size: u32) -> Result<Backend> {
     } else if path == ":memory:" {
         "a database in memory ends with its connection and cannot be shared by threads; name a file"
     } else {
+        let turns = Arc::default();
         return Ok(Backend::Sqlite {
             path: PathBuf::from(path),
             pool: pool(size)
-                .connection_customizer(Box::new(sqlite::SetUp))
+                .connection_customizer(Box::new(sqlite::SetUp {
+                    turns: Arc::clone(&turns),
+                }))
                 .build_unchecked(ConnectionManager::new(sqlite::existing(path))),
-            turn: Arc::default(),
+            turns,
         });
     };
     Err(Error::Url {

@@ -24,3 +24,5 @@ pub(crate) mod wakeup;
 pub(crate) mod wakeup_postgres;
 #[cfg(feature = "sqlite")]
 pub(crate) mod wakeup_sqlite;
+#[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
+pub(crate) mod write_turn;

@@ -3,6 +3,7 @@
 use crate::db::conn::connection::{AsConn, Conn, sealed};
 #[cfg(feature = "postgres")]
 use crate::db::conn::postgres::{self, Session};
+use crate::db::conn::write_turn::WriteTurns;
 #[cfg(feature = "postgres")]
 use crate::deadline::Armed;
 use diesel::prelude::*;
@@ -10,7 +11,7 @@ use diesel::prelude::*;
 use diesel::r2d2::ConnectionManager;
 use diesel::r2d2::PooledConnection;
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Where it lies while nobody has it.
@@ -65,7 +66,7 @@ impl Lent {
         };
         Some(DbConnection {
             kind: Kind::Lent(Box::new(lent)),
-            turn: None,
+            turns: None,
             limit: STATEMENT,
         })
     }
@@ -101,7 +102,7 @@ impl AsConn for DbConnection {
 /// An owned connection that Windlass has opened and set up.
 pub struct DbConnection {
     pub(crate) kind: Kind,
-    pub(crate) turn: Option<Arc<Mutex<()>>>,
+    pub(crate) turns: Option<Arc<WriteTurns>>,
     /// How long the server may take to answer a statement of ours.
     pub(crate) limit: Duration,
 }
@@ -148,10 +149,7 @@ impl DbConnection {
     /// Lends the connection for a statement that writes, waiting for this
     /// process' turn where the database has one writer.
     pub(crate) fn write<T>(&mut self, work: impl FnOnce(&mut Conn<'_>) -> T) -> T {
-        let turn = self.turn.clone();
-        let _turn: Option<MutexGuard<'_, ()>> = turn
-            .as_ref()
-            .map(|turn| turn.lock().unwrap_or_else(PoisonError::into_inner));
+        let _turn = self.turns.as_ref().and_then(WriteTurns::take);
         #[cfg(feature = "postgres")]
         let _armed = self
             .guarded()

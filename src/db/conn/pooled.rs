@@ -5,8 +5,6 @@ use crate::clock;
 use crate::db::conn::database::{BUSY, Backend, Database, LENT, NOWHERE};
 use crate::db::conn::owned::{self, DbConnection, Kind};
 use crate::error::{Error, Result};
-#[cfg(feature = "sqlite")]
-use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a job waits for a database that is away.
@@ -30,16 +28,17 @@ impl Database {
             Backend::Postgres { pool, target, .. } => match pool.get_timeout(timeout) {
                 Ok(conn) => Ok(DbConnection {
                     kind: Kind::PooledPostgres(Box::new(conn)),
-                    turn: None,
+                    turns: None,
                     limit: self.limit,
                 }),
                 Err(error) => Err(self.refused(target, error.to_string())),
             },
             #[cfg(feature = "sqlite")]
-            Backend::Sqlite { pool, turn, path } => match pool.get_timeout(timeout) {
+            Backend::Sqlite { pool, path, .. } => match pool.get_timeout(timeout) {
                 Ok(conn) => Ok(DbConnection {
                     kind: Kind::PooledSqlite(conn),
-                    turn: Some(Arc::clone(turn)),
+                    // Its instrumentation takes turns.
+                    turns: None,
                     limit: self.limit,
                 }),
                 Err(error) => Err(self.refused(&path.display().to_string(), error.to_string())),

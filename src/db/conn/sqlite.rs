@@ -1,10 +1,12 @@
 //! Connections to SQLite: the file, the version, the pragmas.
 
 use crate::clock;
+use crate::db::conn::write_turn::{TakesTurns, WriteTurns};
 use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// 3.7.0 to 3.51.2 can lose a commit when one process checkpoints while
@@ -57,11 +59,15 @@ fn set_up(conn: &mut SqliteConnection) -> QueryResult<()> {
 
 /// Sets up the connections of a pool.
 #[derive(Debug)]
-pub(crate) struct SetUp;
+pub(crate) struct SetUp {
+    pub(crate) turns: Arc<WriteTurns>,
+}
 
 impl diesel::r2d2::CustomizeConnection<SqliteConnection, diesel::r2d2::Error> for SetUp {
     fn on_acquire(&self, conn: &mut SqliteConnection) -> Result<(), diesel::r2d2::Error> {
-        set_up(conn).map_err(diesel::r2d2::Error::QueryError)
+        set_up(conn).map_err(diesel::r2d2::Error::QueryError)?;
+        conn.set_instrumentation(TakesTurns::new(&self.turns));
+        Ok(())
     }
 }
 

@@ -50,7 +50,7 @@ impl TestDatabase {
         crate::db::schema::migrate::migrate(&mut conn)?;
         Ok(Self::on(DbConnection {
             kind: Kind::Sqlite(Box::new(conn)),
-            turn: None,
+            turns: None,
             limit: crate::db::conn::owned::STATEMENT,
         }))
     }

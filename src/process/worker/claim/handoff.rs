@@ -24,7 +24,11 @@ pub(crate) struct Handoff {
 }
 
 impl Handoff {
-    pub(crate) fn new(pool: &Arc<Pool>, assign: RankedSender<Assignment>, queues: Vec<QueueSelector>) -> Self {
+    pub(crate) fn new(
+        pool: &Arc<Pool>,
+        assign: RankedSender<Assignment>,
+        queues: Vec<QueueSelector>,
+    ) -> Self {
         Handoff {
             pool: Arc::clone(pool),
             assign,
