@@ -1,4 +1,4 @@
-//! A database by its address: opening connections of one's own, or from a pool.
+//! A database by its address: opening separate connections, and the pool.
 
 use crate::db::conn::address::{self, without_secrets};
 use crate::db::conn::owned::{self, DbConnection, Kind, STATEMENT};
@@ -28,8 +28,8 @@ compile_error!("windlass needs a database: switch on the feature `sqlite` or `po
 
 /// A SQLite file or a Postgres database, by its address.
 ///
-/// Cheap to clone. Opening one connects to nothing: a server that is down
-/// delays work, it does not end programs.
+/// Cheap to clone. Opening one does not connect: while a server is down, work is delayed, and
+/// programs keep running.
 ///
 /// ```
 /// # fn main() -> windlass::Result<()> {
@@ -43,9 +43,9 @@ compile_error!("windlass needs a database: switch on the feature `sqlite` or `po
 #[derive(Clone)]
 pub struct Database {
     pub(crate) inner: Arc<Backend>,
-    /// How long each statement of a loop may take, on Postgres.
+    /// How long each statement of a loop may take. Postgres only.
     pub(crate) limit: Duration,
-    /// A SQLite file that may not be written is opened all the same.
+    /// Whether a SQLite file without write permission may be opened.
     #[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
     pub(crate) only_looks: bool,
 }
@@ -61,13 +61,13 @@ pub(crate) enum Backend {
     Sqlite {
         path: PathBuf,
         pool: Pool<ConnectionManager<SqliteConnection>>,
-        /// SQLite has one writer. Threads of this process take turns here, in
-        /// whatever order, instead of in SQLite's sleeping busy handler.
+        /// SQLite has one writer. Threads of this process wait here, in no fixed order, instead of
+        /// in SQLite's busy handler, which sleeps.
         turn: Arc<Mutex<()>>,
     },
-    /// Of a test that lends its own connection.
+    /// A test's database, whose only connection its jobs borrow.
     Lent(Arc<owned::Shelf>),
-    /// Of a test that has none.
+    /// A test's database without a connection.
     Nowhere,
 }
 
@@ -83,7 +83,7 @@ pub(crate) const LENT: &str =
 pub(crate) const NOWHERE: &str =
     "a test that gives jobs a connection is made with `testing::TestDatabase`";
 
-/// How many connections the pool lends at most, unless told otherwise.
+/// The default size of the pool.
 const POOL_SIZE: u32 = 10;
 
 impl Database {
@@ -91,8 +91,8 @@ impl Database {
     /// or a plain path, which is a SQLite file. At most 10 pooled connections.
     ///
     /// # Errors
-    /// When the address is none of these, or names a database for which this
-    /// program was built without the Cargo feature.
+    /// Returns an error if the address is none of these, or names a database for which this program
+    /// was built without the Cargo feature.
     pub fn open(url: &str) -> Result<Self> {
         Self::open_with_pool(url, POOL_SIZE)
     }
@@ -115,15 +115,15 @@ impl Database {
         })
     }
 
-    /// The same database, with this much time for each statement of a loop
-    /// instead of 40 s: for tests.
+    /// Returns the same database with this time limit for each statement of a loop instead of 40 s.
+    /// For tests.
     #[doc(hidden)]
     pub fn with_statement_limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self
     }
 
-    /// The address for people: without user, password and parameters.
+    /// Returns the address for display: without user, password and parameters.
     pub fn target(&self) -> String {
         match &*self.inner {
             #[cfg(feature = "postgres")]
@@ -134,17 +134,17 @@ impl Database {
         }
     }
 
-    /// Opens a connection of its own, outside the pool, for a loop that keeps
-    /// it or for a program that needs just one.
+    /// Opens a connection outside the pool, for a loop that keeps it or for a program that needs
+    /// just one.
     ///
     /// # Errors
-    /// When the server does not answer within 5 seconds, or the file does not
-    /// exist, is no SQLite database or may not be written.
+    /// Returns an error if the server does not answer within 5 seconds, or if the file does not
+    /// exist, is not a SQLite database or may not be written.
     pub fn connect(&self) -> Result<DbConnection> {
         self.connect_in_haste(None)
     }
 
-    /// The same, for a process that can be asked to stop.
+    /// Opens a connection like [`connect`](Self::connect), for a process that can be asked to stop.
     #[cfg_attr(not(feature = "postgres"), allow(unused_variables))]
     pub(crate) fn connect_in_haste(&self, hurry: Option<Hurry>) -> Result<DbConnection> {
         match &*self.inner {
@@ -169,14 +169,14 @@ impl Database {
         }
     }
 
-    /// Opens what hears of new work, also by a channel of the listener's own.
+    /// Opens a listener for new work, also on a channel of its own.
     pub(crate) fn listen(&self, channel: Option<&str>) -> Result<Listener> {
         let channels: Vec<&str> = channel.into_iter().chain([wakeup::OF_ALL]).collect();
         self.listen_on(&channels)
     }
 
-    /// Opens what hears of what is notified on these channels of Postgres, and
-    /// of every commit on SQLite.
+    /// Opens a listener for notifications on these channels of Postgres, or for every commit on
+    /// SQLite.
     #[cfg_attr(not(feature = "postgres"), allow(unused_variables))]
     pub(crate) fn listen_on(&self, channels: &[&str]) -> Result<Listener> {
         match &*self.inner {
@@ -193,7 +193,7 @@ impl Database {
         }
     }
 
-    /// Creates the file of a SQLite database that does not exist.
+    /// Creates the file of a SQLite database if it does not exist.
     pub(crate) fn create(&self) -> Result<()> {
         #[cfg(feature = "sqlite")]
         #[allow(
@@ -206,7 +206,7 @@ impl Database {
         Ok(())
     }
 
-    /// Whether it is Postgres, which tells of new work by NOTIFY.
+    /// Returns whether new work is announced by NOTIFY, that is, whether it is Postgres.
     pub(crate) fn listens_by_notification(&self) -> bool {
         match &*self.inner {
             #[cfg(feature = "postgres")]
@@ -217,7 +217,7 @@ impl Database {
         }
     }
 
-    /// Which file it is, once it is open. `None` for a server.
+    /// Returns which file it is, once it is open. `None` for a server.
     pub(crate) fn file(&self) -> Option<FileId> {
         match &*self.inner {
             #[cfg(feature = "postgres")]
@@ -228,8 +228,8 @@ impl Database {
         }
     }
 
-    /// Why no further attempt can go well, if the message of a failed one
-    /// says so. A server may always come back.
+    /// Returns why no further attempt can succeed, if the message of a failed one says so. A server
+    /// may always come back.
     #[cfg_attr(not(feature = "sqlite"), allow(unused_variables))]
     pub(crate) fn lasting_trouble(&self, message: &str) -> Option<String> {
         match &*self.inner {
@@ -241,7 +241,7 @@ impl Database {
         }
     }
 
-    /// What heard of commits does so no more.
+    /// Returns the error of a listener that cannot hear commits any more.
     pub(crate) fn deaf(&self, reason: String) -> Error {
         self.refused(&self.target(), reason)
     }
@@ -258,7 +258,7 @@ fn pool<M: ManageConnection>(size: u32) -> diesel::r2d2::Builder<M> {
     Pool::builder()
         .max_size(size.max(1))
         .min_idle(Some(0))
-        // A job must not be handed the remains of a server's restart.
+        // A job must not get a connection that was lost when the server restarted.
         .test_on_check_out(true)
         .connection_timeout(BUSY)
 }
@@ -332,5 +332,5 @@ fn open_sqlite(url: &str, _size: u32) -> Result<Backend> {
     })
 }
 
-/// How long a connection of the pool is waited for that others have.
+/// How long to wait for a connection of the pool while all are in use.
 pub(crate) const BUSY: Duration = Duration::from_secs(30);

@@ -1,4 +1,4 @@
-//! One connection that a test and its jobs lend each other.
+//! Owned connections, and the one connection that a test and its jobs share.
 
 use crate::db::conn::connection::{AsConn, Conn, sealed};
 #[cfg(feature = "postgres")]
@@ -13,7 +13,7 @@ use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Where it lies while nobody has it.
+/// Holds the connection while it is not borrowed.
 #[derive(Default)]
 pub(crate) struct Shelf {
     connection: Mutex<Option<DbConnection>>,
@@ -36,7 +36,7 @@ impl Shelf {
         self.returned.notify_one();
     }
 
-    /// Waits up to `patience` for whoever has it.
+    /// Takes the connection, and waits up to `patience` until it is returned.
     pub(crate) fn take(&self, patience: Duration) -> Option<DbConnection> {
         let place = self
             .connection
@@ -50,7 +50,7 @@ impl Shelf {
     }
 }
 
-/// The connection, until this is dropped.
+/// A borrowed connection of a test, returned when this is dropped.
 pub(crate) struct Lent {
     connection: Option<DbConnection>,
     home: Arc<Shelf>,
@@ -98,11 +98,11 @@ impl AsConn for DbConnection {
     }
 }
 
-/// An owned connection that Windlass has opened and set up.
+/// An owned connection, opened and set up by Windlass.
 pub struct DbConnection {
     pub(crate) kind: Kind,
     pub(crate) turn: Option<Arc<Mutex<()>>>,
-    /// How long the server may take to answer a statement of ours.
+    /// How long the server may take to answer a statement of Windlass's own.
     pub(crate) limit: Duration,
 }
 
@@ -118,14 +118,14 @@ pub(crate) enum Kind {
     Lent(Box<Lent>),
 }
 
-/// For each statement of a loop. SQLite has its own deadlines.
+/// The time limit for each statement of a loop. SQLite has its own.
 #[cfg(feature = "postgres")]
 pub(crate) const STATEMENT: Duration = postgres::STATEMENT;
 
 #[cfg(not(feature = "postgres"))]
 pub(crate) const STATEMENT: Duration = Duration::MAX;
 
-/// SQLite has none.
+/// The session of a server. SQLite has none.
 #[cfg(not(feature = "postgres"))]
 #[derive(Debug)]
 pub(crate) enum Session {}
@@ -145,8 +145,8 @@ impl DbConnection {
         }
     }
 
-    /// Lends the connection for a statement that writes, waiting for this
-    /// process' turn where the database has one writer.
+    /// Borrows the connection for a statement that writes, and waits for this process's turn if the
+    /// database has one writer.
     pub(crate) fn write<T>(&mut self, work: impl FnOnce(&mut Conn<'_>) -> T) -> T {
         let turn = self.turn.clone();
         let _turn: Option<MutexGuard<'_, ()>> = turn
@@ -170,8 +170,8 @@ impl DbConnection {
         }
     }
 
-    /// How long a statement was waited for in vain, if one was: then the
-    /// connection is of no use any more, whatever it answered in the end.
+    /// Returns the time limit of a statement that overran it, if one did. The connection is
+    /// unusable from then on, even if an answer came late.
     pub(crate) fn missed(&self) -> Option<Duration> {
         #[cfg(feature = "postgres")]
         return self.guarded()?.missed();
@@ -179,7 +179,7 @@ impl DbConnection {
         None
     }
 
-    /// The session that a server keeps for it.
+    /// Returns the session that the server keeps for this connection.
     pub(crate) fn session(&self) -> Option<Session> {
         #[cfg(feature = "postgres")]
         return Some(self.guarded()?.session.clone());
@@ -187,7 +187,7 @@ impl DbConnection {
         None
     }
 
-    /// Ends a session that gave no answer: it may hold locks.
+    /// Terminates a session that does not answer, as it may hold locks.
     #[cfg_attr(not(feature = "postgres"), allow(unused_variables))]
     pub(crate) fn end(&mut self, session: &Session) -> QueryResult<()> {
         self.write(|conn| match conn {
@@ -198,7 +198,7 @@ impl DbConnection {
         })
     }
 
-    /// Gives each statement this much time; the server gives up before.
+    /// Sets the time limit of each statement; the server's own limit is shorter.
     pub(crate) fn hurry(&mut self, limit: Duration) -> QueryResult<()> {
         self.limit = limit;
         self.write(|conn| match conn {

@@ -1,5 +1,4 @@
-//! Connections that are borrowed from the pool: for jobs, which wait for a
-//! database that is away.
+//! Connections from the pool, for jobs. They wait while the database is unreachable.
 
 use crate::clock;
 use crate::db::conn::database::{BUSY, Backend, Database, LENT, NOWHERE};
@@ -9,17 +8,17 @@ use crate::error::{Error, Result};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a job waits for a database that is away.
+/// How long a job waits for a database that is unreachable.
 const AWAY: Duration = Duration::from_secs(300);
 
-/// How often it looks meanwhile whether it should end.
+/// How often the wait checks whether the job should end.
 const ROUND: Duration = Duration::from_secs(1);
 
 impl Database {
-    /// Borrows a connection from the pool: for jobs that touch the database.
+    /// Borrows a connection from the pool, for jobs that use the database.
     ///
     /// # Errors
-    /// When none becomes free or can be opened within 30 seconds.
+    /// Returns an error if no connection becomes free or can be opened within 30 seconds.
     pub fn get(&self) -> Result<DbConnection> {
         self.get_within(BUSY)
     }
@@ -52,8 +51,8 @@ impl Database {
         }
     }
 
-    /// Borrows a connection from the pool, and waits up to 5 minutes for a
-    /// database that is away, or until `check` gives a reason not to.
+    /// Borrows a connection from the pool. While the database is unreachable, waits up to 5
+    /// minutes, or until `check` returns a reason to stop.
     pub(crate) fn get_patiently<E>(
         &self,
         check: impl Fn() -> std::result::Result<(), E>,
@@ -82,8 +81,8 @@ impl Database {
         }
     }
 
-    /// Whether all connections of the pool are open, and in use if none can be
-    /// had. None are kept idle for a test that lends its own.
+    /// Returns whether all connections of the pool are open, and so in use if none is available. A
+    /// test's own connection has no idle ones beside it.
     fn is_full(&self) -> bool {
         match &*self.inner {
             #[cfg(feature = "postgres")]

@@ -1,4 +1,4 @@
-//! Looking at a database that may only be read.
+//! Opening a database only to read it.
 
 use crate::db::conn::database::Database;
 #[cfg(feature = "sqlite")]
@@ -7,8 +7,8 @@ use crate::db::conn::sqlite;
 use diesel::sqlite::SqliteConnection;
 
 impl Database {
-    /// The same database, of which nothing is to be changed: a SQLite file may
-    /// be one that this user cannot write.
+    /// Returns the same database for reading only: this user may lack permission to write a SQLite
+    /// file.
     #[cfg(feature = "cli")]
     pub(crate) fn read_only(mut self) -> Self {
         self.only_looks = true;

@@ -1,4 +1,4 @@
-//! One statement for both databases: a text in the words of
+//! One statement for both databases: a text with the placeholders of
 //! [`Dialect`](super::dialect::Dialect), and its parameters.
 
 use crate::db::conn::connection::Conn;
@@ -8,11 +8,11 @@ use diesel::{QueryResult, QueryableByName, RunQueryDsl};
 use serde::Serialize;
 use std::borrow::Cow;
 
-/// A statement with its parameters, to be run on either database.
+/// A statement with its parameters, for either database.
 ///
-/// The text names its parameters `$1`, `$2`, ..; each may appear more than
-/// once. It is kept prepared by its connection, keyed by the text, so there
-/// must be few different texts: values belong in parameters.
+/// The text names its parameters `$1`, `$2`, ..; each may appear more than once. The connection
+/// keeps it prepared, keyed by the text, so there must be few different texts: values belong in
+/// parameters.
 #[derive(Debug)]
 pub(crate) struct Statement<'v> {
     text: Cow<'v, str>,
@@ -28,7 +28,7 @@ pub(crate) enum Param<'v> {
     Integer(Option<i32>),
     Bool(bool),
     Text(Option<Cow<'v, str>>),
-    /// Arrays are for Postgres only.
+    /// Arrays, for Postgres only.
     BigInts(Vec<Option<i64>>),
     Integers(Vec<Option<i32>>),
     Bools(Vec<bool>),
@@ -36,7 +36,7 @@ pub(crate) enum Param<'v> {
 }
 
 impl<'v> Param<'v> {
-    /// The values of one column as an array; they are of one kind.
+    /// Returns the values of one column as an array. They must be of one kind.
     pub(crate) fn array(values: impl Iterator<Item = Param<'v>>) -> Self {
         let mut values = values.peekable();
         match values.peek() {
@@ -76,7 +76,7 @@ impl<'v> Param<'v> {
     }
 }
 
-/// A row that can be read by name from each database of this build.
+/// A row that can be read by column name from each database of this build.
 #[cfg(all(feature = "postgres", feature = "sqlite"))]
 pub(crate) trait Row:
     QueryableByName<diesel::pg::Pg> + QueryableByName<diesel::sqlite::Sqlite> + 'static
@@ -89,14 +89,14 @@ impl<R> Row for R where
 {
 }
 
-/// A row that can be read by name from the database of this build.
+/// A row that can be read by column name from the database of this build.
 #[cfg(all(feature = "postgres", not(feature = "sqlite")))]
 pub(crate) trait Row: QueryableByName<diesel::pg::Pg> + 'static {}
 
 #[cfg(all(feature = "postgres", not(feature = "sqlite")))]
 impl<R> Row for R where R: QueryableByName<diesel::pg::Pg> + 'static {}
 
-/// A row that can be read by name from the database of this build.
+/// A row that can be read by column name from the database of this build.
 #[cfg(all(feature = "sqlite", not(feature = "postgres")))]
 pub(crate) trait Row: QueryableByName<diesel::sqlite::Sqlite> + 'static {}
 
@@ -112,13 +112,13 @@ impl<'v> Statement<'v> {
         }
     }
 
-    /// Gives the next parameter its value.
+    /// Binds the next parameter.
     pub(crate) fn bind(mut self, value: impl Into<Param<'v>>) -> Self {
         self.params.push(value.into());
         self
     }
 
-    /// Does not keep the statement prepared: for those that run rarely.
+    /// Does not keep the statement prepared; for statements that run rarely.
     pub(crate) fn unkept(mut self) -> Self {
         self.is_kept = false;
         self
@@ -138,7 +138,7 @@ impl<'v> Statement<'v> {
     /// Runs the statement and returns its first row.
     ///
     /// # Errors
-    /// `NotFound` when it has none.
+    /// Returns `NotFound` if it has none.
     pub(crate) fn get_result<R: Row>(self, conn: &mut Conn<'_>) -> QueryResult<R> {
         let rows = self.load(conn)?;
         rows.into_iter()
@@ -146,12 +146,12 @@ impl<'v> Statement<'v> {
             .ok_or(diesel::result::Error::NotFound)
     }
 
-    /// Runs the statement for its effect.
+    /// Runs the statement and returns nothing.
     pub(crate) fn execute(self, conn: &mut Conn<'_>) -> QueryResult<()> {
         self.changes(conn).map(drop)
     }
 
-    /// Runs the statement, and returns how many rows it changed.
+    /// Runs the statement and returns how many rows it changed.
     pub(crate) fn changes(self, conn: &mut Conn<'_>) -> QueryResult<usize> {
         let statement = self.written(conn);
         match conn {
@@ -190,9 +190,8 @@ impl Query for Written<'_> {
 impl<C> RunQueryDsl<C> for Written<'_> {}
 
 impl Written<'_> {
-    /// Hands the text to Diesel piece by piece, with `push` for each parameter
-    /// where it appears first, and the name that the database knows it by where
-    /// it appears again.
+    /// Passes the text to Diesel piece by piece: `push` for each parameter where it appears first,
+    /// and the database's name of it where it appears again.
     fn walk<'b, DB: diesel::backend::Backend>(
         &'b self,
         mut pass: AstPass<'_, 'b, DB>,
@@ -229,7 +228,7 @@ fn missing(number: usize) -> diesel::result::Error {
     diesel::result::Error::QueryBuilderError(format!("${number} has no value").into())
 }
 
-/// What both databases take.
+/// Pushes a parameter of a type that both databases have.
 fn push_scalar<'b, DB>(param: &'b Param<'_>, pass: &mut AstPass<'_, 'b, DB>) -> QueryResult<()>
 where
     DB: diesel::backend::Backend

@@ -1,7 +1,6 @@
-//! `PRAGMA data_version` changes with every commit of another connection, in
-//! whatever process. One look costs about 4 us, so that looking often would
-//! do; but on Linux the kernel tells when somebody writes to the log, so that
-//! nobody has to look while nothing happens.
+//! Commits on SQLite: `PRAGMA data_version` changes with every commit of another connection, in any
+//! process. One check costs about 4 µs, so frequent checks would do. On Linux the kernel reports
+//! writes to the log, so no checks are needed while nothing happens.
 
 use crate::clock;
 use crate::db::conn::connection::Conn;
@@ -11,24 +10,24 @@ use diesel::sql_types::Integer;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Between two looks where the kernel tells nothing; the median of the delay
-/// it causes is half of it.
+/// The pause between two checks without the kernel's reports. The median delay it causes is half of
+/// it.
 const NAP: Duration = Duration::from_millis(3);
 
-/// Between two looks where it does, in case it does not. Whoever listens polls
+/// The pause between two checks with the kernel's reports, in case one is missed. A listener polls
 /// more often.
 const SELDOM: Duration = Duration::from_secs(60);
 
-/// What is written shows when it is committed: so long it is looked for, less
-/// and less often. Also when a change was seen meanwhile, which may have been
-/// the commit before: the writing of this one has been heard of already.
+/// How long to check after a write, less and less often: it shows only once it is committed. The
+/// checks go on after a change was seen, as that may have been the commit before, while the write
+/// of this one has been reported already.
 const COMMIT: Duration = Duration::from_secs(2);
 
 const SHORTEST: Duration = Duration::from_micros(200);
 
 const LONGEST: Duration = Duration::from_millis(3);
 
-/// Whoever commits all the time is heard of no more often.
+/// The shortest time between two wake-ups, whatever the rate of commits.
 const GAP: Duration = Duration::from_millis(1);
 
 pub(crate) struct Listener {
@@ -37,9 +36,9 @@ pub(crate) struct Listener {
     log: Option<log::Watch>,
     looked_at: Instant,
     heard_at: Option<Instant>,
-    /// Since when something was written that may not show yet.
+    /// When something was written that may not show yet.
     written_at: Option<Instant>,
-    /// Something has shown since.
+    /// Whether a change has shown since.
     has_shown: bool,
 }
 
@@ -51,7 +50,7 @@ struct Version {
 
 impl Listener {
     pub(crate) fn new(mut conn: SqliteConnection, path: &Path) -> Result<Self, String> {
-        // The first look creates the log, which can be watched from then on.
+        // The first check creates the log, which can be watched from then on.
         look(&mut conn)?;
         let log = log::Watch::new(path);
         let seen = look(&mut conn)?;
@@ -87,11 +86,11 @@ impl Listener {
         }
     }
 
-    /// For how long there is no reason to look, if nothing is written.
+    /// Returns how long no check is needed if nothing is written.
     fn until_next_look(&self) -> Duration {
         let pause = match self.written_at {
             _ if self.log.is_none() => NAP,
-            // It has not been looked for yet.
+            // It has not been checked for yet.
             Some(at) if self.looked_at < at => Duration::ZERO,
             Some(at) => match self.looked_at - at {
                 age if age >= COMMIT => SELDOM,
@@ -115,7 +114,7 @@ impl Listener {
         Ok(true)
     }
 
-    /// So long, or until something is written.
+    /// Waits this long, or until something is written.
     fn pause(&mut self, pause: Duration) {
         let Some(log) = &mut self.log else {
             return clock::nap(pause);
@@ -126,7 +125,7 @@ impl Listener {
                 self.has_shown = false;
             }
             Ok(false) => {}
-            // Looking does as well.
+            // A check covers this case too.
             Err(log::Gone) => self.log = None,
         }
     }
@@ -156,9 +155,9 @@ mod log {
     pub(crate) struct Gone;
 
     impl Watch {
-        /// `None`: it cannot be watched.
+        /// Returns `None` if the log cannot be watched.
         pub(crate) fn new(path: &Path) -> Option<Watch> {
-            // SQLite puts the log beside the file that a link leads to.
+            // SQLite puts the log beside the file to which a link leads.
             let mut log = path.canonicalize().ok()?.into_os_string();
             log.push("-wal");
             let inotify = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok()?;
@@ -166,7 +165,7 @@ mod log {
             Some(Watch(inotify))
         }
 
-        /// Whether somebody has written.
+        /// Returns whether something was written.
         pub(crate) fn wait(&mut self, timeout: Duration) -> Result<bool, Gone> {
             let timeout = Timespec::try_from(timeout).map_err(|_| Gone)?;
             let mut fds = [PollFd::new(&self.0, PollFlags::IN)];

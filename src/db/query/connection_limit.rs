@@ -6,18 +6,18 @@ use crate::db::conn::statement::Statement;
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
 
-/// A server's room for connections.
+/// The connection limit of a server.
 #[derive(Debug, Clone, Copy, QueryableByName)]
 pub(crate) struct Room {
-    /// To ordinary users, all together.
+    /// For ordinary users, all together.
     #[diesel(sql_type = BigInt)]
     pub(crate) allowed: i64,
-    /// How many clients are connected to it, to whichever database.
+    /// How many clients are connected to the server, to any of its databases.
     #[diesel(sql_type = BigInt)]
     pub(crate) open: i64,
 }
 
-/// `None`: a file, which has no such limit.
+/// Reads the limit. `None` for a file, which has none.
 pub(crate) fn room(conn: &mut Conn<'_>) -> QueryResult<Option<Room>> {
     match conn.dialect() {
         Dialect::Postgres => Statement::new(

@@ -1,4 +1,4 @@
-//! What `windlass doctor` asks: only reading, one snapshot a question.
+//! The queries of `windlass doctor`: read-only, one snapshot each.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
@@ -8,16 +8,16 @@ use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Double, Integer, Nullable, Text};
 use std::collections::BTreeSet;
 
-/// A rule that every transaction keeps, and that only other hands break.
+/// A rule that every transaction keeps, and that only a change by another program can break.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rule {
-    /// A job that has not finished stands somewhere.
+    /// A job that has not finished has an execution.
     IsSomewhere,
-    /// No job stands in two places.
+    /// No job has two executions.
     IsInOnePlace,
-    /// A finished job stands nowhere.
+    /// A finished job has no execution.
     HasLeft,
-    /// What stands somewhere is a job.
+    /// An execution has a job.
     IsThere,
     /// A claim has a process.
     IsHeld,
@@ -32,7 +32,7 @@ impl Rule {
         Rule::IsHeld,
     ];
 
-    /// Selects, as `id`, the jobs that break it.
+    /// Returns a SELECT of the jobs that break it, as `id`.
     fn query(self) -> String {
         let places = ["ready", "claimed", "scheduled", "blocked", "failed"];
         let table = |place: &str| format!("solid_queue_{place}_executions");
@@ -68,7 +68,7 @@ impl Rule {
     }
 }
 
-/// The jobs that break a rule: how many, and the first few.
+/// The jobs that break a rule: their number, and the first few.
 #[derive(Debug, Default)]
 pub(crate) struct Astray {
     pub(crate) count: i64,
@@ -83,13 +83,13 @@ struct One {
     count: i64,
 }
 
-/// As many jobs are named as this.
+/// How many jobs are named.
 pub(crate) const FIRST: usize = 5;
 
-/// Looks for jobs that break a rule.
+/// Finds the jobs that break a rule.
 pub(crate) fn astray(conn: &mut Conn<'_>, rule: Rule) -> QueryResult<Astray> {
     let text = format!(
-        "WITH astray AS ({}) SELECT id, (SELECT count(*) FROM astray) AS count FROM astray ORDER BY id LIMIT {FIRST}",
+        "WITH inconsistent AS ({}) SELECT id, (SELECT count(*) FROM inconsistent) AS count FROM inconsistent ORDER BY id LIMIT {FIRST}",
         rule.query()
     );
     let rows: Vec<One> = Statement::new(text).unkept().load(conn)?;
@@ -99,8 +99,8 @@ pub(crate) fn astray(conn: &mut Conn<'_>, rule: Rule) -> QueryResult<Astray> {
     })
 }
 
-/// The migrations that the database lacks, and those that it has and this
-/// program does not know.
+/// Returns the migrations that the database lacks, and those that it has and this program does not
+/// know.
 pub(crate) fn migrations(conn: &mut Conn<'_>) -> crate::error::Result<(Vec<String>, Vec<String>)> {
     let known = migrations::texts(conn.dialect()).into_iter();
     let known: BTreeSet<String> = known.map(|(version, _)| version).collect();
@@ -109,13 +109,13 @@ pub(crate) fn migrations(conn: &mut Conn<'_>) -> crate::error::Result<(Vec<Strin
     Ok((less(&known, &applied), less(&applied, &known)))
 }
 
-/// The database itself.
+/// The version of the database.
 #[derive(Debug, QueryableByName)]
 pub(crate) struct Version {
-    /// As it calls itself.
+    /// The version as the database reports it.
     #[diesel(sql_type = Text)]
     pub(crate) version: String,
-    /// In one number: 150004 for Postgres 15.4.
+    /// The version as a number: 150004 for Postgres 15.4.
     #[diesel(sql_type = Integer)]
     pub(crate) number: i32,
     /// SQLite's journal mode; `server` for Postgres.
@@ -132,7 +132,7 @@ pub(crate) fn version(conn: &mut Conn<'_>) -> QueryResult<Version> {
             "SELECT 'Postgres ' || current_setting('server_version') AS version, \
              current_setting('server_version_num')::integer AS number, 'server' AS journal, '' AS file"
         }
-        // Older ones are refused when a connection is opened.
+        // Older versions are refused when a connection is opened.
         Dialect::Sqlite => {
             "SELECT 'SQLite ' || sqlite_version() AS version, 0 AS number, \
              (SELECT journal_mode FROM pragma_journal_mode) AS journal, \
@@ -142,24 +142,24 @@ pub(crate) fn version(conn: &mut Conn<'_>) -> QueryResult<Version> {
     Statement::new(text).unkept().get_result(conn)
 }
 
-/// What waits, and what holds up the clearing of dead rows.
+/// The waiting jobs, and what keeps dead rows from being removed.
 #[derive(Debug, QueryableByName)]
 pub(crate) struct Load {
     /// Seconds since the first scheduled job was due.
     #[diesel(sql_type = Nullable<Double>)]
     pub(crate) overdue: Option<f64>,
-    /// Jobs are ready on a queue that is not paused.
+    /// Whether jobs are ready on a queue that is not paused.
     #[diesel(sql_type = Bool)]
     pub(crate) has_ready: bool,
     #[diesel(sql_type = Bool)]
     pub(crate) has_scheduled: bool,
     #[diesel(sql_type = Bool)]
     pub(crate) has_blocked: bool,
-    /// Seconds since the oldest open transaction of this database began, but
-    /// this one. `None`: there is none, or it cannot be known.
+    /// Seconds since the oldest other open transaction of this database started. `None` if there is
+    /// none, or if it cannot be determined.
     #[diesel(sql_type = Nullable<Double>)]
     pub(crate) transaction: Option<f64>,
-    /// Whose it is.
+    /// The session of that transaction.
     #[diesel(sql_type = Nullable<Text>)]
     pub(crate) holder: Option<String>,
 }
@@ -188,12 +188,12 @@ pub(crate) fn load(conn: &mut Conn<'_>) -> QueryResult<Load> {
     Statement::new(text).unkept().get_result(conn)
 }
 
-/// The recurring tasks of ours that are not paused.
+/// The recurring tasks of Windlass that are not paused.
 #[derive(Debug)]
 pub(crate) struct Tasks {
     pub(crate) known: i64,
     pub(crate) overdue: i64,
-    /// The one that has been due for longest, if it is overdue.
+    /// The task that has been due for longest, if it is overdue.
     pub(crate) late: Option<LateTask>,
 }
 
@@ -201,7 +201,7 @@ pub(crate) struct Tasks {
 pub(crate) struct LateTask {
     pub(crate) key: String,
     pub(crate) seconds: f64,
-    /// By a program, whose schedulers alone fire it.
+    /// Whether a program declares it; then only that program's schedulers fire it.
     pub(crate) is_declared: bool,
 }
 
@@ -215,8 +215,8 @@ struct TaskRow {
     is_declared: bool,
 }
 
-/// Looks at the recurring tasks; late are those that have been due for so many
-/// seconds, by the database's clock.
+/// Reads the recurring tasks. One is late if it has been due for `late` seconds by the database's
+/// clock.
 pub(crate) fn tasks(conn: &mut Conn<'_>, late: f64) -> QueryResult<Tasks> {
     let age = crate::db::conn::connection::age(conn, "next_run_at");
     let text = format!(

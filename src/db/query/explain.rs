@@ -1,5 +1,5 @@
-//! What stands between a job and its run: the conditions that dispatching and
-//! claiming have, asked one by one.
+//! The queries of `explain`: why a job does not run, as the conditions of dispatching and claiming,
+//! one by one.
 
 use crate::db::conn::connection::{Conn, age};
 use crate::db::conn::lossy::Lossy;
@@ -10,7 +10,7 @@ use chrono::NaiveDateTime;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Double, Integer, Nullable, Text, Timestamp};
 
-/// More than these are not counted.
+/// The limit of a count.
 pub(crate) const MOST: u32 = 10_000;
 
 #[derive(QueryableByName)]
@@ -19,8 +19,8 @@ struct Count {
     count: i64,
 }
 
-/// How many ready executions of its queue come before that of a job. `None`:
-/// it is not ready.
+/// Returns how many ready executions of its queue come before that of a job. `None` if it is not
+/// ready.
 pub(crate) fn ahead(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<u32>> {
     let text = format!(
         "SELECT (SELECT count(*) FROM (SELECT 1 FROM solid_queue_ready_executions o \
@@ -37,7 +37,7 @@ struct Since {
     since: Option<NaiveDateTime>,
 }
 
-/// Since when a queue is paused.
+/// Returns when a queue was paused, if it is.
 pub(crate) fn paused_since(conn: &mut Conn<'_>, queue: &str) -> QueryResult<Option<NaiveDateTime>> {
     let text = "SELECT coalesce({moment created_at}, {now}) AS since FROM solid_queue_pauses WHERE queue_name = $1";
     let found: Option<Since> = Statement::new(text)
@@ -50,7 +50,7 @@ pub(crate) fn paused_since(conn: &mut Conn<'_>, queue: &str) -> QueryResult<Opti
 /// A process that may take jobs.
 #[derive(Debug, QueryableByName)]
 pub(crate) struct Able {
-    /// What it says of itself, as JSON.
+    /// Its own description, as JSON.
     #[diesel(sql_type = Nullable<Text>)]
     pub(crate) metadata: Option<String>,
     /// Seconds since its last heartbeat.
@@ -59,13 +59,13 @@ pub(crate) struct Able {
     /// How many jobs it holds.
     #[diesel(sql_type = BigInt)]
     pub(crate) claimed: i64,
-    /// It stops, and claims nothing more.
+    /// Whether it is stopping, and claims nothing more.
     #[diesel(sql_type = Bool)]
     pub(crate) draining: bool,
 }
 
-/// The processes of a kind that are registered; with those of Ruby, which
-/// count no heartbeats, only where they are of use to a job.
+/// Returns the registered processes of a kind. Ruby's, whose rows count no heartbeats, are included
+/// only where they can run the job.
 pub(crate) fn able(conn: &mut Conn<'_>, kind: &str, with_ruby: bool) -> QueryResult<Vec<Able>> {
     let beat = age(conn, "p.last_heartbeat_at");
     let text = format!(
@@ -98,13 +98,13 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
-    /// What the process tells of the run.
+    /// Returns the process's notes about the run.
     pub(crate) fn note(&self) -> Note {
         Note::of_column(self.note.as_deref())
     }
 }
 
-/// Who holds a job. `None`: nobody does.
+/// Returns the claim of a job. `None` if it is not claimed.
 pub(crate) fn holder(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<Holder>> {
     let held = age(conn, "c.created_at");
     let beat = age(conn, "p.last_heartbeat_at");
@@ -119,24 +119,24 @@ pub(crate) fn holder(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<Holder
     Statement::new(text).bind(job).get_result(conn).optional()
 }
 
-/// What a job waits for that is blocked.
+/// What a blocked job waits for.
 #[derive(Debug, QueryableByName)]
 pub(crate) struct Blocked {
     #[diesel(sql_type = Text, deserialize_as = Lossy)]
     pub(crate) concurrency_key: String,
-    /// The job that has to end first, where it is known.
+    /// The job that has to end first, if it is known.
     #[diesel(sql_type = Nullable<BigInt>)]
     pub(crate) after_job_id: Option<i64>,
 }
 
 impl Blocked {
-    /// Whether it waits for a slot, and not for one job.
+    /// Returns whether it waits for a slot, and not for one job.
     pub(crate) fn is_limited(&self) -> bool {
         self.concurrency_key != RESERVED
     }
 }
 
-/// What blocks a job. `None`: nothing does.
+/// Returns what blocks a job. `None` if it is not blocked.
 pub(crate) fn blocked(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<Blocked>> {
     let text = format!(
         "SELECT b.concurrency_key, CASE WHEN b.concurrency_key = '{RESERVED}' THEN u.after_job_id ELSE ( \
@@ -155,8 +155,8 @@ struct Wait {
     seconds: Option<f64>,
 }
 
-/// For how many seconds a scheduled job has been due, by the database's clock;
-/// below zero: until it is.
+/// Returns for how many seconds a scheduled job has been due, by the database's clock; negative if
+/// it is not due yet.
 pub(crate) fn due_for(conn: &mut Conn<'_>, job: i64) -> QueryResult<f64> {
     let since = conn.seconds("{moment scheduled_at}", "{now}");
     let text = format!(

@@ -1,4 +1,4 @@
-//! What a database has, as far as the items of the reference go.
+//! What a database has, as far as the items of the reference are concerned.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
@@ -6,7 +6,7 @@ use crate::db::conn::statement::Statement;
 use diesel::prelude::*;
 use diesel::sql_types::{Bool, Nullable, Text};
 
-/// A column of a table of Solid Queue's or our own.
+/// A column of a table of Solid Queue or Windlass.
 #[derive(Debug, Clone, PartialEq, Eq, QueryableByName)]
 pub(crate) struct Column {
     #[diesel(sql_type = Text)]
@@ -32,12 +32,12 @@ pub(crate) struct Other {
     pub(crate) of: String,
     #[diesel(sql_type = Text)]
     pub(crate) name: String,
-    /// False for an index that was not built to its end.
+    /// `false` for an index whose build did not complete.
     #[diesel(sql_type = Bool)]
     pub(crate) valid: bool,
 }
 
-/// All of it.
+/// All columns and other items of a database.
 #[derive(Debug)]
 pub(crate) struct Catalog {
     pub(crate) columns: Vec<Column>,
@@ -76,7 +76,7 @@ const SQLITE_OTHERS: &str = "SELECT type AS kind, tbl_name AS of, name, true AS 
  WHERE type IN ('index', 'trigger')";
 
 impl Catalog {
-    /// Reads it: two queries, no lock that anything would wait for.
+    /// Reads the catalog in two queries, without locks that block other sessions.
     pub(crate) fn read(conn: &mut Conn<'_>) -> QueryResult<Self> {
         let (columns, others) = match conn.dialect() {
             Dialect::Postgres => (POSTGRES_COLUMNS, POSTGRES_OTHERS),

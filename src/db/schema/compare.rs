@@ -6,14 +6,14 @@ use crate::db::schema::migrations;
 use crate::db::schema::plan::{Plan, Step};
 use crate::error::{Doing, Error, Result};
 
-/// What [`migrate`](crate::migrate) did.
+/// The result of [`migrate`](crate::migrate).
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Migrated {
     /// The versions that were applied.
     pub versions: Vec<String>,
-    /// What was missing of a database that had tables already, one line each,
-    /// as in `the column solid_queue_jobs.policy is missing`.
+    /// What was missing in a database that had tables already, one line each, as in `the column
+    /// solid_queue_jobs.policy is missing`.
     pub completed: Vec<String>,
 }
 
@@ -43,21 +43,21 @@ pub(crate) fn look(conn: &mut Conn<'_>) -> Result<Plan> {
     ))
 }
 
-/// What [`migrate`] would do.
+/// Returns what [`migrate`] would do.
 #[cfg(feature = "cli")]
 pub(crate) fn pending(conn: &mut Conn<'_>) -> Result<Migrated> {
     look(conn).map(Migrated::of)
 }
 
-/// What is missing of a database to which all migrations were applied. Only
-/// what programs cannot work without, if asked so.
+/// Returns what is missing in a database to which all migrations were applied; with `only_vital`,
+/// only what programs cannot work without.
 pub(crate) fn missing(conn: &mut Conn<'_>, only_vital: bool) -> Result<Vec<String>> {
     let steps = look(conn)?.steps.into_iter();
     let steps = steps.filter(|step| step.is_vital || !only_vital);
     Ok(steps.filter_map(|step| step.says()).collect())
 }
 
-/// Refuses what takes a human, before anything is changed.
+/// Refuses a plan that needs a person, before anything is changed.
 pub(crate) fn check(plan: &Plan) -> Result<()> {
     match plan.steps.iter().find(|step| step.acts.is_empty()) {
         Some(step) => {
@@ -75,8 +75,8 @@ pub(crate) fn failed(step: &Step, reason: String) -> Error {
     }
 }
 
-/// The database's message, and what to do about the ones that most meet: since
-/// version 15 Postgres lets only the owner of a database create tables in it.
+/// Returns the database's message, with advice for the most common one: since version 15, Postgres
+/// lets only the owner of a database create tables in it.
 pub(crate) fn explain(message: String) -> String {
     if message.contains("permission denied for schema") {
         format!("{message}; migrate as the owner of the database, or GRANT CREATE ON that schema")

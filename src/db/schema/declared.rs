@@ -1,7 +1,7 @@
-//! The tables as the program believes them to be: what `schema.rs` tells
-//! Diesel, read as text, for those who compare or walk all of them.
+//! The tables as `schema.rs` declares them to Diesel, read as text, for comparing or scanning all
+//! of them.
 
-/// A table of Solid Queue or of our own.
+/// A table of Solid Queue or Windlass.
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) name: &'static str,
@@ -15,7 +15,7 @@ pub(crate) struct Column {
     pub(crate) is_time: bool,
 }
 
-/// Every table, in the order of the file.
+/// Returns every table, in the order of the file.
 pub(crate) fn tables() -> Vec<Table> {
     let mut tables: Vec<Table> = Vec::new();
     let mut renamed = None;

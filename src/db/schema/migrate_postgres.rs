@@ -1,11 +1,10 @@
-//! Completing a schema of Postgres beside programs that write to it.
+//! Completes a schema of Postgres while programs write to it.
 //!
-//! One advisory lock keeps migrations apart. It is tried and never waited for:
-//! a session that waits in a statement holds a snapshot, and an index that is
-//! built `CONCURRENTLY` waits for its end. Each table is changed in a transaction of
-//! its own, which waits for no lock once it has one, so that no circle of waits
-//! comes about. A process that dies in between leaves a part of what was
-//! missing, and the next migration completes it.
+//! One advisory lock keeps migrations apart. It is tried repeatedly and never waited for: a session
+//! that waits in a statement holds a snapshot, and an index that is built `CONCURRENTLY` waits for
+//! that session. Each table is changed in a transaction of its own, which waits for no lock once it
+//! has one, so there are no deadlocks. If a process dies in between, the next migration completes
+//! the rest.
 
 use crate::clock;
 use crate::db::conn::connection::Conn;
@@ -19,16 +18,16 @@ use diesel::sql_types::{BigInt, Bool, Text};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// How long locks of others are waited for, in all.
+/// How long to wait for other sessions' locks, in all.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long another migration is waited for: it may build large indexes.
+/// How long to wait for another migration, which may build large indexes.
 const TURN: Duration = Duration::from_secs(3_600);
 
-/// Any number that no other program locks: "windlass" in ASCII, cut to 63 bits.
+/// The key of the advisory lock, unlikely in other programs: "windlass" in ASCII, cut to 63 bits.
 const LOCK: i64 = 0x7769_6e64_6c61_7373;
 
-/// With this many rows a table has its indexes built beside its writers.
+/// The number of rows from which a table's indexes are built without blocking its writers.
 pub(crate) const LARGE: i64 = 1_000;
 
 #[derive(QueryableByName)]
@@ -43,7 +42,7 @@ struct Named {
     name: String,
 }
 
-/// Adds what is missing, beside programs that write.
+/// Adds what is missing, while programs write.
 pub(crate) fn complete(conn: &mut PgConnection, patience: Duration) -> Result<Migrated> {
     if Conn::Postgres(conn).is_in_transaction() {
         take_turn(conn, "pg_try_advisory_xact_lock")?;
@@ -127,7 +126,7 @@ fn all(conn: &mut PgConnection, patience: Duration) -> Result<Plan> {
     Ok(plan)
 }
 
-/// Whether it is an index of a table with many rows.
+/// Returns whether the step is an index of a table with many rows.
 fn is_long(conn: &mut PgConnection, step: &Step) -> Result<bool> {
     let (Some(table), [Act::Index { .. }]) = (&step.table, &step.acts[..]) else {
         return Ok(false);
@@ -139,8 +138,8 @@ fn is_long(conn: &mut PgConnection, step: &Step) -> Result<bool> {
     Ok(large.doing("look for rows")?.it)
 }
 
-/// What is done together: all about one table, so that a transaction holds the
-/// lock of one table and waits for none while it does. Versions come last.
+/// Groups the steps by table, so that each transaction holds the lock of one table and waits for no
+/// other. Versions come last.
 fn groups<'p>(steps: &[&'p Step]) -> Vec<Vec<&'p Step>> {
     let mut groups: Vec<Vec<&Step>> = vec![Vec::new()];
     for step in steps {
@@ -160,7 +159,7 @@ fn groups<'p>(steps: &[&'p Step]) -> Vec<Vec<&'p Step>> {
     groups
 }
 
-/// In one transaction, which begins when the locks are free.
+/// Runs the steps in one transaction, once the locks are free.
 fn at_once(conn: &mut PgConnection, steps: &[&Step], deadline: Instant) -> Result<()> {
     let Some(first) = steps.first() else {
         return Ok(());
@@ -170,7 +169,7 @@ fn at_once(conn: &mut PgConnection, steps: &[&Step], deadline: Instant) -> Resul
     let tables: BTreeSet<&str> = tables.chain(keys).map(String::as_str).collect();
     let tables: Vec<&str> = tables.into_iter().collect();
     for attempt in 0.. {
-        // So long that in the end a vacuum gives way, which does after 1 s.
+        // Long enough that in the end a vacuum gives way, which it does after 1 s.
         let wait = Duration::from_millis(50 << attempt.min(4)).min(Duration::from_millis(1_200));
         let mut blamed = *first;
         let tried = conn.transaction(|conn| {
@@ -192,18 +191,18 @@ fn at_once(conn: &mut PgConnection, steps: &[&Step], deadline: Instant) -> Resul
                 let reason = format!("{reason}; {}", holders(conn, &tables));
                 return Err(failed(first, reason));
             }
-            // Those that had to wait behind this have their turn.
+            // Sessions that queued behind this one go first.
             Err(_) => clock::nap(clock::jittered(wait * 2)),
         }
     }
     Ok(())
 }
 
-/// Locks all `tables`, mostly one. It is waited for while nothing is held, so
-/// that nothing waits for this in turn but what comes after it in the queue of
-/// that table. A foreign key takes two tables: both waits together are shorter
-/// than the 1 s after which Postgres looks for circles, and ends a transaction
-/// that is in one.
+/// Locks all `tables`, mostly one.
+///
+/// It waits while it holds nothing, so only sessions behind it in that table's queue wait for it. A
+/// foreign key takes two tables: both waits together are shorter than the 1 s after which Postgres
+/// looks for deadlocks, and ends a transaction that is in one.
 fn lock(
     conn: &mut PgConnection,
     tables: &[&str],
@@ -236,7 +235,7 @@ fn lock(
     Ok(())
 }
 
-/// Whether a lock was not to be had, by the message: Diesel keeps no code.
+/// Returns whether the error is about a lock, by its message: Diesel keeps no code.
 fn is_locked(error: &QueryError) -> bool {
     let message = error.to_string();
     ["could not obtain lock", "lock timeout", "deadlock detected"]
@@ -262,8 +261,8 @@ fn run(conn: &mut PgConnection, act: &Act) -> QueryResult<()> {
     }
 }
 
-/// Builds an index beside writers. One that was not built to its end, by a
-/// process that died or as others were in the way, is dropped first.
+/// Builds an index without blocking writers. An incomplete one, left by a process that died or was
+/// blocked, is dropped first.
 fn concurrently(conn: &mut PgConnection, act: &Act, patience: Duration) -> QueryResult<()> {
     let Act::Index {
         name,
@@ -284,7 +283,7 @@ fn concurrently(conn: &mut PgConnection, act: &Act, patience: Duration) -> Query
     }
 }
 
-/// Tries once. The session's own limits come back.
+/// Tries once, and restores the session's own timeouts.
 fn build(
     conn: &mut PgConnection,
     name: &str,
@@ -320,7 +319,7 @@ fn limit(conn: &mut PgConnection, locks: &str, statements: &str) -> QueryResult<
     .map(drop)
 }
 
-/// Which sessions hold locks on `tables`, or on any table of ours.
+/// Returns the sessions that hold locks on `tables`, or on any table of Windlass.
 fn holders(conn: &mut PgConnection, tables: &[&str]) -> String {
     let text = "SELECT DISTINCT 'pid ' || l.pid || coalesce(' (' || nullif(a.application_name, '') || ')', '') \
          || coalesce(', ' || a.state, '') || ', holds ' || c.relname || ' for ' \

@@ -1,4 +1,4 @@
-//! Completing a SQLite file: one transaction, which is the lock.
+//! Completes a SQLite file in one transaction, whose write lock keeps migrations apart.
 
 use crate::db::conn::connection::Conn;
 use crate::db::schema::compare::{Migrated, check, failed, look};
@@ -11,7 +11,7 @@ use diesel::sql_types::{BigInt, Text};
 
 pub(crate) fn complete(conn: &mut Conn<'_>) -> Result<Migrated> {
     let done = conn.transaction(|conn| {
-        // Another one may have been faster.
+        // Another process may have completed it meanwhile.
         let plan = look(conn)?;
         check(&plan)?;
         if plan.is_fresh {
@@ -29,7 +29,7 @@ pub(crate) fn complete(conn: &mut Conn<'_>) -> Result<Migrated> {
         Ok(Migrated::of(plan))
     });
     if done.is_err() {
-        // No transaction brings it back.
+        // A rollback does not reset it.
         let _ = run(conn, &Act::Run("PRAGMA writable_schema = OFF".to_owned()));
     }
     done
@@ -61,10 +61,11 @@ struct Declared {
     version: i64,
 }
 
-/// Gives a column another default or lets it have NULLs. SQLite documents this
-/// way for changes that leave the rows as they are
-/// (<https://sqlite.org/lang_altertable.html>, section 7): the text of the
-/// table is edited and the schema's version counted up, in one transaction.
+/// Changes the default of a column, or lets it be NULL.
+///
+/// SQLite documents this way for changes that leave the rows as they are
+/// (<https://sqlite.org/lang_altertable.html>, section 7): the text of the table is edited and the
+/// schema's version incremented, in one transaction.
 fn define(
     conn: &mut SqliteConnection,
     table: &str,
@@ -89,7 +90,7 @@ fn define(
         .bind::<Text, _>(table)
         .execute(conn)?;
     diesel::sql_query(format!("PRAGMA schema_version = {}", version + 1)).execute(conn)?;
-    // Reads the schema anew, and would find a text that is no definition.
+    // Reads the schema again, which fails if the new text is invalid.
     diesel::sql_query("PRAGMA writable_schema = RESET").execute(conn)?;
     let after = columns(conn, table)?;
     let others = |columns: &[catalog::Column]| -> Vec<catalog::Column> {
@@ -113,8 +114,8 @@ fn columns(conn: &mut SqliteConnection, table: &str) -> QueryResult<Vec<catalog:
     Ok(all.into_iter().filter(|one| one.of == table).collect())
 }
 
-/// The text of a table in which `column` has another definition. `None` when
-/// it does not define it.
+/// Returns the text of a table in which `column` has another definition. `None` if the text does
+/// not define the column.
 fn redefined(sql: &str, column: &str, definition: &str) -> Option<String> {
     let (start, end) = (sql.find('(')? + 1, sql.rfind(')')?);
     let mut is_found = false;

@@ -1,8 +1,7 @@
-//! The embedded migrations and the version table of our own.
+//! The embedded migrations, and Windlass's own version table.
 //!
-//! Diesel's own harness would share `__diesel_schema_migrations` with the
-//! application, whose `diesel migration revert` would then stumble over a
-//! version it does not know.
+//! Diesel's own harness would share `__diesel_schema_migrations` with the application, whose
+//! `diesel migration revert` would then meet a version it does not know.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
@@ -48,17 +47,17 @@ pub(crate) fn applied(conn: &mut Conn<'_>) -> Result<BTreeSet<String>> {
     Ok(versions.into_iter().map(|row| row.version).collect())
 }
 
-/// As the version table has it: the digits in front of the name.
+/// Returns the version as the version table has it: the digits at the start of the name.
 pub(crate) fn version((_, directory, ..): &File) -> String {
     let number = directory.split('_').next().unwrap_or_default();
     number.replace('-', "")
 }
 
-/// A migration, as text: `(directory, up.sql, down.sql)`.
+/// A migration as text: `(directory, up.sql, down.sql)`.
 type File = (Dialect, &'static str, &'static str, &'static str);
 
-/// All migrations, in order: the statements of this version need every one,
-/// and both databases have the same.
+/// All migrations, in order. The statements of this version need every one, and both databases have
+/// the same.
 pub(crate) const FILES: [File; 22] = [
     (
         Dialect::Postgres,
@@ -194,19 +193,18 @@ pub(crate) const FILES: [File; 22] = [
     ),
 ];
 
-/// The migrations for a database of this kind, in order: the version and the
-/// statements of each.
+/// Returns the migrations for this kind of database, in order: the version and the statements of
+/// each.
 pub(crate) fn texts(dialect: Dialect) -> Vec<(String, &'static str)> {
     let files = FILES.iter().filter(|file| file.0 == dialect);
     files.map(|file| (version(file), file.2)).collect()
 }
 
-/// Writes the migrations into the application's own `directory`, for those
-/// who run theirs with Diesel's tools, and returns the directories made.
-/// Those that exist are left as they are.
+/// Copies the migrations into the application's own `directory`, for use with Diesel's tools, and
+/// returns the directories made. Existing ones are left as they are.
 ///
 /// # Errors
-/// When a file cannot be written.
+/// Returns an error if a file cannot be written.
 pub fn copy(dialect: Dialect, directory: &Path) -> Result<Vec<PathBuf>> {
     let mut copies = copy_all(dialect, directory)?;
     copies.retain(|copied| copied.outcome == Outcome::Written);
@@ -220,19 +218,18 @@ pub(crate) struct Copied {
     pub(crate) outcome: Outcome,
 }
 
-/// What became of its files.
+/// What happened to its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Outcome {
     Written,
-    /// They were there.
+    /// They existed with the same content.
     Kept,
-    /// They were there and are others: edited, of another version or for the
-    /// other database.
+    /// They existed with other content: edited, of another version or for the other database.
     Differs,
 }
 
-/// Like [`copy`], and tells of what existed.
+/// Like [`copy`], and also returns the migrations whose files existed.
 pub(crate) fn copy_all(dialect: Dialect, directory: &Path) -> Result<Vec<Copied>> {
     let files = FILES.iter().filter(|file| file.0 == dialect);
     files

@@ -15,7 +15,7 @@ pub(crate) enum Act {
         column: String,
         definition: String,
     },
-    /// Makes an index; on a large table without keeping writers out.
+    /// Makes an index; on a large table without blocking writers.
     Index {
         name: String,
         text: String,
@@ -26,18 +26,18 @@ pub(crate) enum Act {
 /// One thing that a database lacks.
 #[derive(Debug)]
 pub(crate) struct Step {
-    /// As in `the {what} {fault}`. `None`: part of a migration.
+    /// As in `the {what} {fault}`. `None` for a part of a migration.
     pub(crate) what: Option<String>,
     pub(crate) fault: String,
-    /// Of the migration that it belongs to.
+    /// The version of its migration.
     pub(crate) version: String,
-    /// The table that is there and is changed.
+    /// The existing table that is changed.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) table: Option<String>,
-    /// Others that the statements lock.
+    /// Other tables that the statements lock.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) locks: Vec<String>,
-    /// Empty where it takes a human.
+    /// Empty if a person has to do it.
     pub(crate) acts: Vec<Act>,
     /// Whether programs cannot work without it.
     pub(crate) is_vital: bool,
@@ -53,10 +53,10 @@ impl Step {
 /// Everything that a database lacks.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
-    /// Of the migrations that were not applied.
+    /// The versions of the migrations that were not applied.
     pub(crate) versions: Vec<String>,
     pub(crate) steps: Vec<Step>,
-    /// No table is there yet.
+    /// Whether no table exists yet.
     pub(crate) is_fresh: bool,
 }
 
@@ -65,7 +65,7 @@ impl Plan {
         self.versions.is_empty() && self.steps.is_empty()
     }
 
-    /// Compares what there is with what the migrations lead to.
+    /// Compares what exists with what the migrations lead to.
     pub(crate) fn new(
         dialect: Dialect,
         files: &[(String, &'static str)],
@@ -79,15 +79,15 @@ impl Plan {
             .filter(|(version, _)| !applied.contains(version));
         let missing: Vec<_> = missing.cloned().collect();
         let (mut steps, is_fresh) = (Vec::new(), catalog.is_empty());
-        // A newer program may have replaced things that this one knows. Where
-        // there is nothing, the migrations themselves run.
+        // A newer program may have replaced items of this one. In an empty database, the migrations
+        // themselves run.
         if !is_fresh && (!is_newer || !missing.is_empty()) {
             let items = reference::items(files.iter().cloned());
             for item in &items {
                 steps.extend(step(dialect, item, &items, catalog));
             }
         }
-        // What matters most is named first. An index comes after its column.
+        // What programs need most is named first. An index comes after its column.
         steps.sort_by_key(|step| !step.is_vital);
         for (version, text) in missing.iter().filter(|_| !is_fresh) {
             steps.extend(remainder(version, text, catalog));
@@ -100,13 +100,13 @@ impl Plan {
     }
 }
 
-/// The statements of a migration that is not applied which no item stands for.
+/// Returns the statements of a missing migration that no item covers.
 fn remainder(version: &str, text: &str, catalog: &Catalog) -> Vec<Step> {
     let statements = reference::statements(text).into_iter();
     let kept = statements.filter_map(|statement| {
         let (table, is_wanted) = match reference::change(&statement, version) {
             Change::Make(made) => {
-                // Replaced, as it may be there from an earlier migration.
+                // It is replaced, as an earlier migration may have made it.
                 let is_replaced = statement.starts_with("CREATE OR REPLACE ");
                 (
                     None,
@@ -135,7 +135,7 @@ fn remainder(version: &str, text: &str, catalog: &Catalog) -> Vec<Step> {
             what: None,
             fault: String::new(),
             version: version.to_owned(),
-            // A foreign key goes with a trigger of the jobs.
+            // A foreign key is dropped with a trigger of the jobs.
             locks: if statement.contains(" DROP CONSTRAINT ") {
                 vec!["solid_queue_jobs".to_owned()]
             } else {
@@ -149,7 +149,7 @@ fn remainder(version: &str, text: &str, catalog: &Catalog) -> Vec<Step> {
     kept.collect()
 }
 
-/// What has to be done for an item. `None` when it is there.
+/// Returns what has to be done for an item. `None` if it exists.
 fn step(dialect: Dialect, item: &Item, items: &[Item], catalog: &Catalog) -> Option<Step> {
     let Item {
         table, name, text, ..
@@ -226,7 +226,7 @@ fn create(item: &Item, items: &[Item]) -> Act {
     ))
 }
 
-/// Types that serve each other's values.
+/// Returns the name of the types that are compatible with this one.
 fn family(dialect: Dialect, kind: &str) -> &str {
     let kind = kind.split('(').next().unwrap_or(kind).trim();
     match (dialect, kind) {
@@ -237,7 +237,7 @@ fn family(dialect: Dialect, kind: &str) -> &str {
     }
 }
 
-/// What is to be changed of a column that is there.
+/// Returns the change to an existing column, if it differs.
 fn differing(dialect: Dialect, item: &Item, found: &Column) -> Option<Step> {
     let place = format!("{}.{}", item.table, item.name);
     if family(dialect, item.type_name()) != family(dialect, &found.kind) {
@@ -287,7 +287,8 @@ fn changing(item: &Item, what: String, fault: String, acts: Vec<Act>) -> Step {
     }
 }
 
-/// Ids have to be given by the database, and never twice.
+/// Returns the step for a missing id generator: the database has to generate ids, and never the
+/// same twice.
 fn generating(dialect: Dialect, item: &Item, place: &str) -> Step {
     let (what, acts) = match dialect {
         Dialect::Postgres => ("identity", identity(&item.table, &item.name)),
@@ -301,7 +302,7 @@ fn generating(dialect: Dialect, item: &Item, place: &str) -> Step {
     )
 }
 
-/// Ids continue after the largest that is there.
+/// Returns the statements that make ids continue after the largest one.
 fn identity(table: &str, column: &str) -> Vec<Act> {
     vec![
         Act::Run(format!(

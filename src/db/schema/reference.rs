@@ -1,8 +1,8 @@
-//! What the migrations lead to, read from their own text: each table, column,
-//! index, function, trigger and option as one item, with the text that makes
-//! it. A migration that is added needs nothing here.
+//! What the migrations lead to, read from their own text: each table, column, index, function,
+//! trigger and option is one item, with the text that makes it. A new migration needs no change
+//! here.
 
-/// What an [`Item`] is.
+/// The kind of an [`Item`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Table,
@@ -20,15 +20,15 @@ pub(crate) struct Item {
     pub(crate) kind: Kind,
     pub(crate) table: String,
     pub(crate) name: String,
-    /// Of a column its definition, of a table its constraints, of an option
-    /// its value, and of the others the statement.
+    /// The definition of a column, the constraints of a table, the value of an option, or else the
+    /// whole statement.
     pub(crate) text: String,
-    /// Of the migration that added it.
+    /// The version of the migration that added it.
     pub(crate) version: String,
 }
 
 impl Item {
-    /// The name of a column's type, without its length.
+    /// Returns the name of a column's type, without its length.
     pub(crate) fn type_name(&self) -> &str {
         let word = self.text.split_whitespace().next().unwrap_or_default();
         word.split('(').next().unwrap_or_default()
@@ -38,7 +38,7 @@ impl Item {
         self.text.contains("NOT NULL") || self.text.contains("PRIMARY KEY")
     }
 
-    /// Whether the database gives out the values, none of them twice.
+    /// Returns whether the database generates the values, all different.
     pub(crate) fn is_generated(&self) -> bool {
         self.text.contains("AS IDENTITY") || self.text.contains("AUTOINCREMENT")
     }
@@ -71,7 +71,7 @@ pub(crate) enum Change {
     Other,
 }
 
-/// The statements of a migration's file, without comments.
+/// Returns the statements of a migration's file, without comments.
 pub(crate) fn statements(file: &str) -> Vec<String> {
     let lines = file
         .lines()
@@ -93,7 +93,7 @@ pub(crate) fn statements(file: &str) -> Vec<String> {
     statements
 }
 
-/// The parts between commas that no parentheses or quotes enclose.
+/// Returns the parts between commas outside parentheses and quotes.
 pub(crate) fn parts(text: &str) -> Vec<&str> {
     let (mut parts, mut start, mut depth, mut quote) = (Vec::new(), 0, 0, None);
     for (at, character) in text.char_indices() {
@@ -114,14 +114,14 @@ pub(crate) fn parts(text: &str) -> Vec<&str> {
     parts
 }
 
-/// What stands between the outermost parentheses.
+/// Returns the text between the outermost parentheses.
 fn enclosed(statement: &str) -> &str {
     let start = statement.find('(').map_or(0, |at| at + 1);
     let end = statement.rfind(')').unwrap_or(statement.len());
     statement.get(start..end).unwrap_or_default()
 }
 
-/// Reads a statement of a migration.
+/// Parses a statement of a migration.
 pub(crate) fn change(statement: &str, version: &str) -> Change {
     let text = statement
         .replacen("IF NOT EXISTS ", "", 1)
@@ -133,7 +133,7 @@ pub(crate) fn change(statement: &str, version: &str) -> Change {
         text: text.split_whitespace().collect::<Vec<_>>().join(" "),
         version: version.to_owned(),
     };
-    // Its body is kept as it is.
+    // Its body is kept unchanged.
     let whole = |kind, table: &str, name: &str| {
         let made = item(kind, table, name, "");
         Change::Make(vec![Item {
@@ -174,7 +174,7 @@ pub(crate) fn change(statement: &str, version: &str) -> Change {
     }
 }
 
-/// What a statement that makes nothing takes away.
+/// Parses a statement that drops something.
 fn dropped(words: &[&str]) -> Change {
     match *words {
         ["ALTER", "TABLE", table, "DROP", "COLUMN", column] => Change::DropColumn {
@@ -203,7 +203,7 @@ fn dropped(words: &[&str]) -> Change {
     }
 }
 
-/// A table, and each of its columns.
+/// Returns a table, and each of its columns.
 fn columns(table: &str, text: &str, item: &dyn Fn(Kind, &str, &str, &str) -> Item) -> Vec<Item> {
     let mut items = vec![item(Kind::Table, table, table, "")];
     for part in parts(enclosed(text)).into_iter().map(str::trim) {
@@ -221,8 +221,8 @@ fn columns(table: &str, text: &str, item: &dyn Fn(Kind, &str, &str, &str) -> Ite
     items
 }
 
-/// Everything that a database has to which all `files` were applied, each of
-/// them given as its version and its text.
+/// Returns everything in a database to which all `files` were applied. Each file is a version and
+/// its text.
 pub(crate) fn items<'a>(files: impl Iterator<Item = (String, &'a str)>) -> Vec<Item> {
     let mut items: Vec<Item> = Vec::new();
     for (version, text) in files {

@@ -1,5 +1,4 @@
-//! `windlass_attempts`: how runs ended that did not succeed, and what the end
-//! of one means for its job.
+//! `windlass_attempts`: the runs that did not succeed, and how they ended.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::{id_list, micros, timestamp};
@@ -13,8 +12,7 @@ use serde::Serialize;
 /// How many attempts of a job are kept.
 const KEPT: i64 = 20;
 
-/// A run to be written down: an array in the order in which the statement
-/// reads it.
+/// A run to record, in the order in which the statement reads it.
 #[derive(Debug, Serialize)]
 pub(crate) struct NewAttempt<'a>(
     /// The job.
@@ -28,16 +26,16 @@ pub(crate) struct NewAttempt<'a>(
     &'a str,
     &'a str,
     Option<&'a str>,
-    /// When the run began, or how many microseconds ago, negative.
+    /// When the run started, or how many microseconds ago, negative.
     Option<String>,
     Option<i64>,
-    /// The process that had it.
+    /// The process that ran it.
     Option<i64>,
 );
 
 impl<'a> NewAttempt<'a> {
-    /// A run of a job with so many attempts behind it. One that never began
-    /// has the number of the last attempt, and no process.
+    /// Returns the record of a run, for a job with `attempts` earlier ones. A run that never
+    /// started has the number of the last attempt, and no process.
     pub(crate) fn new(
         attempts: i32,
         run: &EndedRun,
@@ -64,7 +62,7 @@ impl<'a> NewAttempt<'a> {
     }
 }
 
-/// Writes runs down, and forgets all but the newest of their jobs.
+/// Records runs, and deletes all but the newest of their jobs.
 pub(crate) fn insert(conn: &mut Conn<'_>, new: &[NewAttempt<'_>]) -> QueryResult<()> {
     if new.is_empty() {
         return Ok(());
@@ -97,7 +95,7 @@ pub(crate) fn insert(conn: &mut Conn<'_>, new: &[NewAttempt<'_>]) -> QueryResult
         .execute(conn)
 }
 
-/// Writes down that jobs have ended before anybody had begun them.
+/// Records that jobs have ended before they were started.
 pub(crate) fn insert_waiting(
     conn: &mut Conn<'_>,
     jobs: &[i64],
@@ -114,13 +112,14 @@ pub(crate) fn insert_waiting(
         .execute(conn)
 }
 
-/// An attempt at a job that did not succeed.
+/// An unsuccessful attempt of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Attempt {
-    /// 1 for the first. A run that was cut short by a crash has the number of
-    /// the attempt that it would have been, and a job that was cancelled while
-    /// it waited that of its last attempt.
+    /// 1 for the first.
+    ///
+    /// A run that was interrupted by a crash has the number of the attempt that it would have been.
+    /// A job that was cancelled while it waited has the number of its last attempt.
     pub attempt: u32,
     /// How it ended.
     pub outcome: AttemptOutcome,
@@ -136,7 +135,7 @@ pub struct Attempt {
     pub hostname: Option<String>,
     /// The process id on that host.
     pub pid: Option<i32>,
-    /// When it began, by the database's clock.
+    /// When it started, by the database's clock.
     pub started_at: Option<DateTime<Utc>>,
     /// When it ended, by the database's clock.
     pub ended_at: DateTime<Utc>,
@@ -166,7 +165,7 @@ struct Row {
     ended_at: NaiveDateTime,
 }
 
-/// The attempts that are kept of a job, the newest first.
+/// Returns the stored attempts of a job, the newest first.
 pub(crate) fn of_job(conn: &mut Conn<'_>, job_id: i64) -> QueryResult<Vec<Attempt>> {
     let text = "SELECT attempt, outcome, kind, message, place, process_name, hostname, pid, \
            {moment started_at} AS started_at, coalesce({moment ended_at}, {now}) AS ended_at \

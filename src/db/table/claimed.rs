@@ -1,14 +1,13 @@
-//! `solid_queue_claimed_executions`: every way in which a claim ends.
+//! `solid_queue_claimed_executions`: all statements that end claims.
 //!
-//! Each is fenced: the claim's row is deleted by its id and its process
-//! first, and the rest happens only to the rows that this deletion returned,
-//! in the same transaction. No row means that the claim is not ours any more.
+//! Each is fenced: the claim's row is deleted by its id and its process first, and the rest happens
+//! only to the rows that this deletion returned, in the same transaction. Without such a row, the
+//! process does not hold the claim any more.
 //!
-//! `+ 0` keeps Postgres to the primary key. Statistics made while nothing was
-//! claimed say that the table is empty, so that any index seems to do; but
-//! while somebody's long transaction holds vacuum back, that by process, or the
-//! whole of the key in order, leads past all that was claimed since: 300 ms
-//! after three million jobs, for each statement.
+//! `+ 0` keeps Postgres to the primary key. Statistics made while nothing was claimed say that the
+//! table is empty, so that any index seems good. But while a long transaction holds vacuum back,
+//! the index by process, or the whole primary key in order, leads past every row claimed since: 300
+//! ms after three million jobs, for each statement.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::id_list;
@@ -35,18 +34,17 @@ impl Locks {
     }
 }
 
-/// What came of claims that were to be ended. Those that are missing in both
-/// lists were fenced.
+/// The result of ending claims. A claim in neither list was fenced off.
 #[derive(Debug, Default)]
 pub(crate) struct Written {
     /// They were held, and have ended.
     pub(crate) accepted: Vec<i64>,
-    /// They are held, and locked by another transaction: nothing was done.
+    /// They are held, and locked by another transaction: unchanged.
     pub(crate) busy: Vec<i64>,
 }
 
 impl Written {
-    /// Looks for those that were passed over.
+    /// Finds the claims that were skipped as locked.
     pub(crate) fn of(
         conn: &mut Conn<'_>,
         process_id: i64,
@@ -82,7 +80,7 @@ pub(crate) fn claim_ids(rows: Vec<Ended>) -> Vec<i64> {
     rows.into_iter().map(|row| row.claim_id).collect()
 }
 
-/// Notes claims as begun, and returns those that were still held.
+/// Marks claims as started, and returns those that were still held.
 pub(crate) fn begin(conn: &mut Conn<'_>, process_id: i64, claims: &[i64]) -> QueryResult<Vec<i64>> {
     let text = "WITH held AS MATERIALIZED (SELECT id FROM solid_queue_claimed_executions \
            WHERE process_id + 0 = $1 AND id IN {in $2} ORDER BY id + 0 {lock}) \
@@ -97,14 +95,14 @@ pub(crate) fn begin(conn: &mut Conn<'_>, process_id: i64, claims: &[i64]) -> Que
 
 /// The fence itself: ends those of the claims that the process holds.
 ///
-/// They are locked in order first: a planner that follows the list would hold
-/// a later one while it waits for an earlier one, and who prunes the process
-/// the other way round.
+/// They are locked in order first. A planner that follows the list would hold a later one while it
+/// waits for an earlier one, and deadlock with a prune of the process, which goes the other way
+/// round.
 pub(crate) fn end(conn: &mut Conn<'_>, process_id: i64, claims: &[i64]) -> QueryResult<Vec<Ended>> {
     end_by(conn, process_id, claims, Locks::Wait)
 }
 
-/// The same for those of the claims that no other transaction has locked.
+/// Like [`end`], but skips claims that another transaction has locked.
 pub(crate) fn end_free(
     conn: &mut Conn<'_>,
     process_id: i64,
@@ -136,14 +134,13 @@ fn end_by(
         .bind(process_id)
         .bind(id_list(claims))
         .load(conn)?;
-    // Whatever the way in which it ends, its slot is free.
+    // However a claim ends, its slot becomes free.
     let keys = ended.iter().filter_map(|row| row.concurrency_key.clone());
     wanted_keys::want(conn, &keys.collect())?;
     Ok(ended)
 }
 
-/// Takes away claims whose job does not exist: somebody deleted it while its
-/// ready execution stayed behind.
+/// Deletes claims of jobs that were deleted while their ready execution was kept.
 pub(crate) fn drop_orphans(
     conn: &mut Conn<'_>,
     process_id: i64,
@@ -160,11 +157,11 @@ struct Held {
     job_id: i64,
 }
 
-/// The claims that the database holds for a process, as `(claim, job)`: what
-/// a worker compares with its memory.
+/// Returns the claims that the database holds for a process, which a worker compares with its
+/// memory.
 pub(crate) fn held_by(conn: &mut Conn<'_>, process_id: i64) -> QueryResult<Vec<(i64, i64)>> {
-    // Not sorted by the database, which would read all claims in the order of
-    // their ids, dead ones too, where a sort is made to look dear to it.
+    // Not sorted by the database: with sorts made expensive, it would read all claims in the order
+    // of their ids, dead ones too.
     let text = "SELECT id, job_id FROM solid_queue_claimed_executions WHERE process_id = $1";
     let held: Vec<Held> = Statement::new(text).bind(process_id).load(conn)?;
     let mut held: Vec<(i64, i64)> = held.into_iter().map(|row| (row.id, row.job_id)).collect();

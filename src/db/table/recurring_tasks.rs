@@ -1,9 +1,7 @@
-//! `solid_queue_recurring_tasks`: what is to be enqueued again and again, and
-//! up to when that has been done.
+//! `solid_queue_recurring_tasks`: the tasks and when each is due next.
 //!
-//! A row is ours when it has a `next_run_at`; a Rails app's has none and is
-//! left alone. Whoever changes one of ours locks it first and lets
-//! `lock_version` grow.
+//! A row with a `next_run_at` belongs to Windlass; a Rails app's has none and is left alone. Every
+//! change to a row of Windlass locks it first and increments `lock_version`.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
@@ -45,7 +43,7 @@ pub(crate) fn change(
     let next_run_at = if same_times {
         next_run_at
     } else {
-        // Not the tick again that it had last, should the clock have been set back.
+        // Not its last tick again if the clock was set back.
         next(row.now.max(row.last_run_at.unwrap_or(row.now)))
     };
     write(conn, UPDATE, new, next_run_at)?;
@@ -106,7 +104,7 @@ struct Now {
     now: NaiveDateTime,
 }
 
-/// The database's clock.
+/// Returns the time of the database's clock.
 pub(crate) fn now(conn: &mut Conn<'_>) -> QueryResult<NaiveDateTime> {
     let text = "SELECT {now} AS now";
     Statement::new(text)
@@ -114,7 +112,7 @@ pub(crate) fn now(conn: &mut Conn<'_>) -> QueryResult<NaiveDateTime> {
         .map(|row| row.now)
 }
 
-/// All tasks of ours, or the one of this key, by key.
+/// Returns all tasks of Windlass, or the one with this key, by key.
 pub(crate) fn list(conn: &mut Conn<'_>, key: Option<&str>) -> QueryResult<Vec<Row>> {
     let text = format!(
         "SELECT {COLUMNS} FROM solid_queue_recurring_tasks WHERE next_run_at IS NOT NULL \
@@ -123,9 +121,9 @@ pub(crate) fn list(conn: &mut Conn<'_>, key: Option<&str>) -> QueryResult<Vec<Ro
     Statement::new(text).bind(key).unkept().load(conn)
 }
 
-/// Which tasks a scheduler fires: those that were scheduled at run time, and
-/// of the declared ones its own, `$1`. So a task that a new version of a
-/// program does not have ends with the last scheduler of the old one.
+/// Returns a condition for the tasks that a scheduler fires: those scheduled at run time, and those
+/// that it declares itself, `$1`. So a task that a new version of a program does not have ends with
+/// the last scheduler of the old one.
 fn fired(conn: &Conn<'_>) -> String {
     let list = match conn.dialect() {
         Dialect::Postgres => "SELECT json_array_elements_text(CAST($1 AS json))",
@@ -136,12 +134,11 @@ fn fired(conn: &Conn<'_>) -> String {
     )
 }
 
-/// Tasks of one page.
+/// The number of tasks in a page.
 pub(crate) const PAGE: usize = 100;
 
-/// The tasks after the id `after` that are due, or have a tick that waits, up
-/// to a page of them; `declared` are the keys of the scheduler's own, as a
-/// JSON array.
+/// Returns a page of the tasks after the id `after` that are due or have a waiting tick. `declared`
+/// has the keys that the scheduler declares itself, as a JSON array.
 pub(crate) fn due(conn: &mut Conn<'_>, declared: &str, after: i64) -> QueryResult<Vec<Row>> {
     let text = format!(
         "SELECT {COLUMNS} FROM solid_queue_recurring_tasks WHERE {} AND id > $2 \
@@ -159,8 +156,8 @@ struct Ahead {
     now: NaiveDateTime,
 }
 
-/// How long until the next tick after `since`, by the database's clock; zero,
-/// if it has become due meanwhile.
+/// Returns how long until the next tick after `since`, by the database's clock; zero if one has
+/// become due meanwhile.
 pub(crate) fn next_tick(
     conn: &mut Conn<'_>,
     declared: &str,
@@ -179,8 +176,7 @@ pub(crate) fn next_tick(
     Ok(ahead.and_then(|ahead| Some((ahead.next? - ahead.now).to_std().unwrap_or_default())))
 }
 
-/// Deletes the declared tasks that no scheduler has declared for that long,
-/// and says how many.
+/// Deletes the declared tasks that no scheduler has declared for that long, and returns how many.
 pub(crate) fn forget(conn: &mut Conn<'_>, age: Duration) -> QueryResult<usize> {
     let text = "DELETE FROM solid_queue_recurring_tasks WHERE declared_at <= {later $1} AND next_run_at IS NOT NULL";
     let age = -crate::db::conn::sql::micros(age);

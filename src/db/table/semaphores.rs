@@ -1,17 +1,15 @@
-//! The semaphore of a concurrency key: who holds its slots, who waits for it
-//! while its jobs are promoted, and which keys are to be looked at.
+//! The semaphore of a concurrency key: which jobs hold its slots, its lock during a promotion, and
+//! which keys need one.
 //!
-//! Who holds a slot is seen by the rows: a ready or claimed execution that
-//! names the key. A claim that ends gives its slot back by ending, whatever
-//! the way, so there is no count to keep and none that could leak; and a slot
-//! is only ever taken by [`blocked::promote`](super::blocked::promote), under
-//! the lock of the key, so that nobody takes one that is not there.
+//! The holders of slots are rows: ready or claimed executions that name the key. A claim that ends
+//! frees its slot by ending, in any way, so no count is stored and none can leak. A slot is only
+//! ever taken by [`promote`](crate::db::transition::promote), under the lock of the key, so it
+//! never takes one that is not free.
 //!
-//! Whoever blocks a job or gives a slot up names the key in
-//! `windlass_wanted_keys`, in the same transaction. That is an insert, so a
-//! transaction that enqueues makes nobody wait, however long it stays open.
-//! This holds of whatever is committed: where a job is blocked and a slot is
-//! free, the key is wanted.
+//! Every transaction that blocks a job or frees a slot names the key in `windlass_wanted_keys`.
+//! That is an insert, so an enqueueing transaction blocks no other, however long it stays open. The
+//! invariant of all committed data: if a job is blocked and a slot is free, the key is in that
+//! table.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
@@ -23,7 +21,7 @@ use diesel::sql_types::{BigInt, Bool, Text};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
-/// Whether a key is wanted that was named after the one with this id.
+/// Returns whether a promotion was requested after the request with this id.
 pub(crate) fn is_wanted(conn: &mut Conn<'_>, after: i64) -> QueryResult<bool> {
     let text = format!("SELECT {} AS is_wanted", is_wanted_after("$1"));
     Statement::new(text)
@@ -32,8 +30,8 @@ pub(crate) fn is_wanted(conn: &mut Conn<'_>, after: i64) -> QueryResult<bool> {
         .map(|row| row.is_wanted)
 }
 
-/// Takes the oldest wanted keys after the one with the id `after` that no
-/// other transaction is taking, and locks them until the transaction ends.
+/// Takes the keys of the oldest requests after the id `after` that are not locked, and locks the
+/// keys until the transaction ends.
 pub(crate) fn take_wanted(
     conn: &mut Conn<'_>,
     after: i64,
@@ -52,29 +50,28 @@ pub(crate) fn take_wanted(
     Ok(keys)
 }
 
-/// Locks keys, in an order that all share. It is a lock of the server's and no
-/// row: there is nothing to keep or to clean for a key that nobody uses, and a
-/// Rails app's own semaphores stay its own.
+/// Locks keys, in the same order in every process. These are advisory locks, not rows: an unused
+/// key needs no storage and no cleaning, and a Rails app's own semaphores are not touched.
 fn lock(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<()> {
     if mutant::is("promote_without_lock") {
         return Ok(());
     }
     match conn.dialect() {
         Dialect::Postgres => {
-            // The first number ("WIND") keeps clear of the application's own
-            // locks, the table's of other schemas of the same database.
+            // The first number ("WIND") keeps clear of the application's own locks, the table's oid
+            // of other schemas of the same database.
             let text = "SELECT pg_advisory_xact_lock(1464422980, slot) FROM (SELECT DISTINCT \
                  hashtext(CAST(CAST(CAST('windlass_wanted_keys' AS regclass) AS oid) AS text) || ' ' || (value ->> 0)) \
                  AS slot FROM {rows $1} ORDER BY slot) AS slots";
             Statement::new(text).bind(key_list(keys)).execute(conn)
         }
-        // Nobody else writes during the transaction.
+        // No other connection writes during the transaction.
         Dialect::Sqlite => Ok(()),
     }
 }
 
-/// How many may hold a slot of `key`: as the youngest job says that has it.
-/// Jobs of Rails say nothing here.
+/// Returns an expression for the number of slots of `key`, as in its newest job. Jobs of Rails have
+/// none.
 pub(crate) fn limit_of(key: &str) -> String {
     format!(
         "coalesce((SELECT j.concurrency_limit FROM solid_queue_jobs j WHERE j.concurrency_key = {key} \
@@ -82,8 +79,8 @@ pub(crate) fn limit_of(key: &str) -> String {
     )
 }
 
-/// How many hold a slot of `key`. One look, so that none is missed on its way
-/// from the one table to the other.
+/// Returns an expression for how many jobs hold a slot of `key`. It is one snapshot, so that none
+/// is missed on its way from one table to the other.
 pub(crate) fn held_of(key: &str) -> String {
     format!(
         "(SELECT count(*) FROM solid_queue_ready_executions r WHERE r.concurrency_key = {key}) \
@@ -91,8 +88,7 @@ pub(crate) fn held_of(key: &str) -> String {
     )
 }
 
-/// The free slots of a key, which may be fewer than none after its limit was
-/// lowered.
+/// The free slots of a key. Negative after its limit was lowered.
 #[derive(Debug, QueryableByName)]
 pub(crate) struct Room {
     #[diesel(sql_type = Text)]
@@ -119,18 +115,17 @@ struct Seen {
     is_overlooked: bool,
 }
 
-/// One stretch of a walk over the keys with blocked jobs.
+/// One page of a scan of the keys with blocked jobs.
 #[derive(Debug, Default)]
 pub(crate) struct Stretch {
-    /// The last key that was looked at; `None` at the end of the walk.
+    /// The last key that was read; `None` at the end of the scan.
     pub(crate) reached: Option<String>,
-    /// Keys that had a free slot which nobody was about to take.
+    /// Keys that had a free slot and no request for a promotion.
     pub(crate) overlooked: Vec<String>,
 }
 
-/// Looks at `batch` keys with blocked jobs after the key `after`. One that has
-/// a free slot and is not wanted, because a row of its holders was deleted by
-/// somebody's hand, is wanted now.
+/// Reads `batch` keys with blocked jobs after the key `after`, and requests a promotion for each
+/// that has a free slot and no request, because another program deleted the row of a holder.
 pub(crate) fn sweep(conn: &mut Conn<'_>, after: &str, batch: usize) -> QueryResult<Stretch> {
     let next = |beyond: &str| {
         format!(
@@ -168,20 +163,20 @@ pub(crate) fn sweep(conn: &mut Conn<'_>, after: &str, batch: usize) -> QueryResu
     })
 }
 
-/// How the slots of a concurrency key stand.
+/// The slots of a concurrency key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, QueryableByName)]
 #[non_exhaustive]
 pub struct SemaphoreStatus {
     /// The key, with its group: `import/7`.
     #[diesel(sql_type = Text)]
     pub key: String,
-    /// How many jobs may hold a slot: as the youngest of them says.
+    /// How many jobs may hold a slot, as in the newest of them.
     #[diesel(sql_type = BigInt)]
     pub limit: i64,
     /// Jobs that hold a slot and wait for a worker.
     #[diesel(sql_type = BigInt)]
     pub ready: i64,
-    /// Jobs that hold a slot and that a process holds.
+    /// Jobs that hold a slot and are claimed by a process.
     #[diesel(sql_type = BigInt)]
     pub claimed: i64,
     /// Jobs that wait for a slot.
@@ -189,7 +184,7 @@ pub struct SemaphoreStatus {
     pub blocked: i64,
 }
 
-/// Every key with jobs that wait or run.
+/// Returns every key with jobs that wait or run.
 pub(crate) fn all(conn: &mut Conn<'_>) -> QueryResult<Vec<SemaphoreStatus>> {
     let text = format!(
         "WITH counts AS ( \
@@ -215,9 +210,9 @@ struct Wrong {
     what: String,
 }
 
-/// What of the limits does not hold of what is committed, in words; nothing,
-/// unless rows were changed by hand. A key above its limit is one whose limit
-/// was lowered while its jobs ran, or a fault.
+/// Returns the violations of the limits in the committed data, in words. There are none unless rows
+/// were changed by another program. A key above its limit had its limit lowered while its jobs ran,
+/// or there is a bug.
 pub(crate) fn check(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
     let mut wrong = Vec::new();
     for semaphore in all(conn)? {
@@ -250,10 +245,10 @@ pub(crate) fn check(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
     Ok(wrong)
 }
 
-/// When the wait of a blocked execution is over: never. A Rails app's
-/// dispatcher takes those that have expired for its own.
+/// The expiry of a blocked execution that waits: never. A Rails app's dispatcher would treat an
+/// expired one as its own.
 pub(crate) const FOR_EVER: &str = "9999-12-31 23:59:59.000000";
 
-/// The same of a job that does not wait: it is promoted or discarded when its
-/// key is looked at next. Another time, so that an index finds them.
+/// The expiry of a job that does not wait: it is promoted or discarded at the next promotion of its
+/// key. A separate value, so that an index finds these jobs.
 pub(crate) const NOT_AT_ALL: &str = "9999-12-31 00:00:00.000000";

@@ -8,8 +8,8 @@ use crate::db::transition::claim_postgres;
 use crate::db::transition::claim_sqlite;
 use diesel::prelude::*;
 
-/// Moves up to `limit` ready executions to claimed ones of a process that is
-/// registered, oldest and most important first.
+/// Moves up to `limit` ready executions to a registered process's claimed ones, the most important
+/// and oldest first.
 pub(crate) fn claim(conn: &mut Conn<'_>, want: &Want<'_>) -> QueryResult<Claims> {
     loop {
         let rows = match conn.dialect() {
@@ -32,7 +32,7 @@ pub(crate) fn claim(conn: &mut Conn<'_>, want: &Want<'_>) -> QueryResult<Claims>
         if !orphans.is_empty() {
             crate::db::table::claimed::drop_orphans(conn, want.process_id, &orphans)?;
         }
-        // Nothing but these is not nothing: jobs may stand behind them.
+        // If there were only these, jobs may come after them.
         let has_more = has_blocked || !orphans.is_empty();
         if !held.is_empty() || !has_more {
             return Ok(Claims::Held {
@@ -43,7 +43,7 @@ pub(crate) fn claim(conn: &mut Conn<'_>, want: &Want<'_>) -> QueryResult<Claims>
     }
 }
 
-/// Which of the wanted queues, in order, a job came from.
+/// Returns the index of the queue, among those to claim from, that a job came from.
 fn place(queues: &Queues, row: &Claimed) -> usize {
     let Queues::Named(names) = queues else {
         return 0;

@@ -9,12 +9,13 @@ use crate::db::table::wanted_keys::is_wanted_after;
 use crate::mutant;
 use diesel::prelude::*;
 
-/// A job that is claimed already, its ready execution put there by somebody's
-/// hand, loses that execution and holds up no other. That is so rare that the
-/// claim looks out for it only when it has met one: an insertion on trial is
-/// written twice into the log, a tenth of the claim's time. (A NOT EXISTS costs
-/// less, until the planner believes that nothing is claimed and reads, for
-/// each job, all that vacuum has left.)
+/// Claims in one statement, or in a transaction that first deletes the ready executions of jobs
+/// that are claimed already.
+///
+/// Only another program can insert such an execution, so the claim checks for them only when it has
+/// met one. To insert with ON CONFLICT would write each row twice into the log, a tenth of the
+/// claim's time. (A NOT EXISTS costs less, until the planner believes that nothing is claimed and
+/// reads, for each job, all rows that vacuum has left.)
 pub(crate) fn insert_or_look(conn: &mut Conn<'_>, want: &Want<'_>) -> QueryResult<Vec<Claimed>> {
     use diesel::result::{DatabaseErrorKind::UniqueViolation, Error::DatabaseError};
     // An error would end the caller's transaction.
@@ -27,19 +28,20 @@ pub(crate) fn insert_or_look(conn: &mut Conn<'_>, want: &Want<'_>) -> QueryResul
     in_one_statement(conn, want, "ON CONFLICT (job_id) DO NOTHING")
 }
 
-/// One statement in autocommit, so that a client that freezes can
-/// hold no lock. It locks the process' own row first: a process that was
-/// pruned must take nothing, and one that is taking cannot be pruned. That
-/// row always comes back; no row at all means that the process is gone.
+/// Claims in one statement in autocommit, so that a client that freezes can hold no lock. It locks
+/// the process's own row first: a process that was pruned must claim nothing, and one that is
+/// claiming cannot be pruned. That row is always returned; no row at all means that the process is
+/// gone.
 ///
-/// The picked rows are MATERIALIZED: the planner might otherwise run the
-/// LIMIT more than once and take too many. They are deleted by where they
-/// stand, without a second look into an index; one that somebody moved while
-/// it was being locked is left for the next claim.
+/// - `process` locks the row of the process.
+/// - `picked` is MATERIALIZED: the planner might otherwise run the LIMIT more than once and take
+///   too many.
+/// - `gone` deletes the picked rows by their ctid, without a second index lookup. A row that was
+///   moved while it was being locked is left for the next claim.
 ///
-/// Ruby makes jobs ready without a look at the limits of Windlass, and names no
-/// class in the row. Those that have a limit are blocked, for a promotion to
-/// decide on them. Only for rows without a class is the job looked at.
+/// Ruby makes jobs ready without checking the limits of Windlass, and stores no class in the row.
+/// Those that have a limit are blocked, for a promotion to decide. Only for rows without a class is
+/// the job's row read.
 fn in_one_statement(
     conn: &mut Conn<'_>,
     want: &Want<'_>,
@@ -89,7 +91,7 @@ fn in_one_statement(
         .load(conn)
 }
 
-/// The places of the rows to be taken, locked.
+/// Returns a SELECT of the ctids of the rows to take, locked.
 fn picked(queues: &Queues) -> &'static str {
     match queues {
         Queues::All => {

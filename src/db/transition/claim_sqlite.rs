@@ -1,4 +1,4 @@
-//! A claim on SQLite: step by step, under the write lock.
+//! A claim on SQLite: several statements, under the write lock.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::id_list;
@@ -19,13 +19,13 @@ struct Pick {
     id: i64,
 }
 
-/// Nobody else writes during the transaction, so nothing needs
-/// locking. `None`: the process is not registered.
+/// Claims under the write lock, so nothing else needs locking. Returns `None` if the process is not
+/// registered.
 pub(crate) fn step_by_step(
     conn: &mut Conn<'_>,
     want: &Want<'_>,
 ) -> QueryResult<Option<Vec<Claimed>>> {
-    // A look without the write lock: idle workers must not fight over it.
+    // First a read without the write lock: idle workers must not compete for it.
     match peek(conn, want)? {
         None => return Ok(None),
         Some(seen) if !seen.has_jobs => return Ok(Some(nothing(seen.is_wanted))),
@@ -36,7 +36,7 @@ pub(crate) fn step_by_step(
             return Ok(None);
         };
         let picked = candidates(conn, want, want.limit)?;
-        // Ruby makes jobs ready without a look at the limits of Windlass.
+        // Ruby makes jobs ready without checking the limits of Windlass.
         let foreign = picked.iter().filter(|one| one.is_foreign);
         let foreign: Vec<i64> = foreign.map(|one| one.id).collect();
         let has_blocked = !foreign.is_empty() && !blocked::sort_out(conn, &foreign)?.is_empty();
@@ -75,7 +75,7 @@ fn held(conn: &mut Conn<'_>, claims: &[Pick]) -> QueryResult<Vec<Claimed>> {
     Ok(rows)
 }
 
-/// The one row that says: registered, and nothing to do.
+/// Returns the one row for a registered process and no jobs.
 fn nothing(is_wanted: bool) -> Vec<Claimed> {
     vec![Claimed {
         claim_id: NOTHING,
@@ -106,15 +106,14 @@ struct Seen {
     has_jobs: bool,
 }
 
-/// What a worker asks that may have nothing to do. `None`: the process is not
-/// registered.
+/// Checks whether there may be work. Returns `None` if the process is not registered.
 fn peek(conn: &mut Conn<'_>, want: &Want<'_>) -> QueryResult<Option<Seen>> {
     let me = if mutant::is("claim_without_process") {
         "(SELECT $3 AS id)"
     } else {
         "solid_queue_processes WHERE id = $3 AND NOT draining"
     };
-    // By an index, whatever the planner knows: the table may be large.
+    // By an index, whatever the statistics: the table may be large.
     let (has_jobs, names) = match want.queues {
         Queues::All => (
             format!(
@@ -142,11 +141,11 @@ fn peek(conn: &mut Conn<'_>, want: &Want<'_>) -> QueryResult<Option<Seen>> {
         .optional()
 }
 
-/// Of a known class, as bound to `$2`, and not of a paused queue.
+/// A condition: the class is one of those in `$2`, and the queue is not paused.
 pub(crate) const MAY_TAKE: &str = "(class_name IS NULL OR class_name IN (SELECT value FROM json_each($2))) \
      AND queue_name NOT IN (SELECT queue_name FROM solid_queue_pauses)";
 
-/// No class in the row: Ruby made it ready.
+/// An execution without a class was made ready by Ruby.
 #[derive(QueryableByName)]
 struct Candidate {
     #[diesel(sql_type = BigInt)]

@@ -1,9 +1,9 @@
-//! Taking away what has been kept for long enough, a bounded batch at a time.
+//! Deletes rows whose retention has ended, a bounded batch at a time.
 //!
-//! Finished jobs are found by walking the jobs in the order of their ids. An
-//! index over `finished_at` would find them at once, but every job would pay
-//! for it when it finishes; a walk costs only who clears, and it is short: it
-//! ends at the first job that is too young to have finished long ago.
+//! Finished jobs are found by a scan of the jobs in the order of their ids. An index over
+//! `finished_at` would find them at once, but would cost every job a write when it finishes. The
+//! scan costs only the clearing process, and is short: it ends at the first job that is too young
+//! to have finished long ago.
 
 use crate::db::conn::connection::{Conn, briefly};
 use crate::db::conn::sql::{id_list, micros};
@@ -13,32 +13,33 @@ use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool};
 use std::time::Duration;
 
-/// Which finished jobs to take away.
+/// Which finished jobs to delete.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Old {
-    /// Those that finished so long ago.
+    /// Jobs that finished this long ago.
     pub(crate) age: Duration,
-    /// Those up to this id, whatever their age.
+    /// Jobs up to this id, whatever their age.
     pub(crate) up_to: i64,
-    /// Also those that Active Job enqueued and no worker of ours claimed.
+    /// Whether to include jobs enqueued by Active Job that no worker of Windlass claimed.
     pub(crate) of_ruby: bool,
 }
 
-/// One stretch of a walk.
+/// One page of a scan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Stretch {
-    /// The last id that was looked at; `None` at the end of the walk.
+    /// The last id that was read; `None` at the end of the scan.
     pub(crate) reached: Option<i64>,
-    /// How many rows were taken away, those beside jobs not counted.
+    /// How many rows were deleted, not counting those that belong to deleted jobs.
     pub(crate) cleared: usize,
-    /// Why something was left that is due, if something was.
+    /// Why some due rows were left, if any were.
     pub(crate) left: Option<String>,
 }
 
-/// Does `work` for rows in as few transactions as possible: where the database
-/// refuses it, for the half of them each, until what is refused stands alone.
-/// That is left, as when a table of the application refers to a job. Returns
-/// how many rows `work` counted, and why the last of those is left.
+/// Runs `work` for rows in as few transactions as possible.
+///
+/// When the database refuses, each half of them is tried, down to the single rows that it refuses.
+/// Those are left, as when a table of the application refers to a job. Returns how many rows `work`
+/// counted, and why the last of the others is left.
 fn piecemeal(
     conn: &mut Conn<'_>,
     rows: &[i64],
@@ -77,8 +78,7 @@ struct Id {
     pub(crate) id: i64,
 }
 
-/// Looks at `batch` jobs after the id `after`, and takes away those of them
-/// that are due.
+/// Reads `batch` jobs after the id `after`, and deletes those of them that are due.
 pub(crate) fn finished(
     conn: &mut Conn<'_>,
     old: Old,
@@ -111,7 +111,7 @@ pub(crate) fn finished(
 }
 
 fn delete_finished(conn: &mut Conn<'_>, due: &[i64]) -> QueryResult<usize> {
-    // Locked in order, and what another supervisor is at is left to it.
+    // Locked in order. Rows that another supervisor has locked are left to it.
     let text = "SELECT id FROM solid_queue_jobs WHERE id IN {in $1} AND finished_at IS NOT NULL \
          ORDER BY id {lock skip}";
     let jobs: Vec<Id> = Statement::new(text).bind(id_list(due)).load(conn)?;
@@ -119,8 +119,8 @@ fn delete_finished(conn: &mut Conn<'_>, due: &[i64]) -> QueryResult<usize> {
     delete(conn, &jobs)
 }
 
-/// Deletes jobs, which the caller has locked, and what is kept beside them.
-/// A result stays for as long as it was promised.
+/// Deletes jobs, which the caller has locked, and their other rows. A result is kept until it
+/// expires.
 pub(crate) fn delete(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<usize> {
     if jobs.is_empty() {
         return Ok(0);
@@ -144,7 +144,7 @@ pub(crate) fn delete(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<usize> {
     Ok(deleted)
 }
 
-/// The id up to which finished jobs go when only the newest `count` may stay.
+/// Returns the id up to which finished jobs are deleted if only the newest `count` may stay.
 pub(crate) fn surplus(conn: &mut Conn<'_>, count: u64) -> QueryResult<i64> {
     let text = "SELECT id FROM solid_queue_jobs WHERE finished_at IS NOT NULL ORDER BY id DESC LIMIT 1 OFFSET $1";
     let count = i64::try_from(count).unwrap_or(i64::MAX);
@@ -165,15 +165,15 @@ struct Failed {
     due: bool,
 }
 
-/// Looks at `batch` failed executions after the id `after`, and takes away the
-/// jobs of those that failed so long ago.
+/// Reads `batch` failed executions after the id `after`, and deletes the jobs of those that failed
+/// long enough ago.
 pub(crate) fn failed(
     conn: &mut Conn<'_>,
     age: Duration,
     after: i64,
     batch: usize,
 ) -> QueryResult<Stretch> {
-    // The ids grow with time, so that only the oldest need to be looked at.
+    // The ids grow with time, so only the oldest need to be read.
     let text = "SELECT id, job_id, created_at <= {later $1} AS due FROM solid_queue_failed_executions \
          WHERE id > $2 ORDER BY id LIMIT $3";
     let seen: Vec<Failed> = Statement::new(text)
@@ -208,12 +208,12 @@ fn delete_failed(conn: &mut Conn<'_>, due: &[i64]) -> QueryResult<usize> {
     delete(conn, &jobs)
 }
 
-/// Tables whose rows say themselves until when they are good, and their keys.
+/// Tables whose rows have an expiry of their own, and their keys.
 pub(crate) const EXPIRING: [(&str, &str); 2] =
     [("windlass_results", "job_id"), ("windlass_waiters", "id")];
 
-/// Takes away up to `batch` rows of one of [`EXPIRING`] that are past their
-/// time. Where more may be, it is to be called again, with whatever number.
+/// Deletes up to `batch` expired rows of one of [`EXPIRING`]. If `reached` is `Some`, more may be
+/// left: call it again, with any id.
 pub(crate) fn expired(
     conn: &mut Conn<'_>,
     (table, key): (&str, &str),
@@ -231,7 +231,7 @@ pub(crate) fn expired(
             left: None,
         });
     }
-    // Judged again under the lock: the row may have got a new life.
+    // Checked again under the lock: the row may have been extended.
     let text = format!(
         "DELETE FROM {table} WHERE {key} IN (SELECT {key} FROM {table} WHERE {key} IN {{in $1}} \
          AND expires_at <= {{now}} ORDER BY {key} {{lock skip}}) AND expires_at <= {{now}}"
@@ -242,7 +242,7 @@ pub(crate) fn expired(
             .unkept()
             .changes(conn)
     };
-    // One statement, most often.
+    // One statement in most cases.
     let (cleared, left) = match delete(conn, &seen) {
         Err(error) if Refusal::of(&error) != Refusal::Trouble => piecemeal(conn, &seen, delete)?,
         deleted => (deleted?, None),
@@ -254,16 +254,16 @@ pub(crate) fn expired(
     })
 }
 
-/// The tables whose rows may outlive their job, when something else than
-/// Windlass deleted it, or a worker that keeps no finished jobs.
+/// The tables whose rows may outlive their job, when another program deleted it, or a worker that
+/// keeps no finished jobs.
 pub(crate) const BESIDE: [&str; 3] = [
     "windlass_attempts",
     "windlass_steps",
     "windlass_unique_jobs",
 ];
 
-/// Looks at `batch` jobs after the id `after` of which `table` has rows, and
-/// takes those rows away whose job is gone.
+/// Reads the rows of `batch` jobs after the id `after` in `table`, and deletes those of jobs that
+/// do not exist.
 pub(crate) fn orphans(
     conn: &mut Conn<'_>,
     table: &str,

@@ -5,8 +5,8 @@ use crate::db::conn::sql::{Execution, id_list, job_ids};
 use crate::db::conn::statement::Statement;
 use diesel::prelude::*;
 
-/// Makes up to `batch` due jobs ready and returns how many. Any number of
-/// dispatchers may do so at once: each takes other rows.
+/// Makes up to `batch` due jobs ready and returns how many. Any number of dispatchers may do so at
+/// once: each takes different rows.
 pub(crate) fn dispatch(conn: &mut Conn<'_>, batch: usize) -> QueryResult<usize> {
     conn.transaction(|conn| {
         let text = "SELECT job_id FROM solid_queue_scheduled_executions WHERE scheduled_at <= {now} \

@@ -10,8 +10,8 @@ use diesel::prelude::*;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Ends a claim in the way that was decided, unless somebody has asked for
-/// the job to be cancelled meanwhile, and says which it was. `None`: fenced.
+/// Ends a claim with its ending, or as cancelled if a cancel was requested meanwhile, and returns
+/// which it was. Returns `None` if the claim was fenced off.
 pub(crate) fn end(
     conn: &mut Conn<'_>,
     fence: Fence,
@@ -24,8 +24,8 @@ pub(crate) fn end(
     Ok(ended.pop().map(|(_, ending)| ending))
 }
 
-/// Ends claims of a process like [`end`], all in one transaction. Those that
-/// are missing in the answer were fenced.
+/// Ends claims of a process like [`end`], all in one transaction. Claims that are missing in the
+/// result were fenced off.
 pub(crate) fn end_all(
     conn: &mut Conn<'_>,
     process_id: i64,
@@ -38,8 +38,8 @@ pub(crate) fn end_all(
     })
 }
 
-/// The same for those of the claims that no other transaction has locked; the
-/// others that are still held are returned too.
+/// Like [`end_all`], but skips claims that another transaction has locked, and returns those of
+/// them that are still held.
 pub(crate) fn end_free(
     conn: &mut Conn<'_>,
     process_id: i64,
@@ -57,7 +57,7 @@ pub(crate) fn claims(ends: &[End<'_>]) -> Vec<i64> {
     ends.iter().map(|(claim, ..)| *claim).collect()
 }
 
-/// Decides about the jobs of claims that have ended, and applies that.
+/// Decides about the jobs of claims that have ended, and applies the decisions.
 pub(crate) fn settle_ended(
     conn: &mut Conn<'_>,
     process_id: i64,

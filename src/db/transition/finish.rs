@@ -1,5 +1,4 @@
-//! How the claims of jobs end that have finished: in bulk, since every job
-//! passes here.
+//! Ends the claims of jobs that have finished: in bulk, since every job passes here.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
@@ -14,9 +13,8 @@ use crate::db::table::results::notify_waiters;
 use diesel::prelude::*;
 use std::time::Duration;
 
-/// Ends the claims of jobs that have finished, and returns those that were
-/// still held; the others belong to another process now. Some of those that are
-/// `limited` may hold slots of concurrency keys.
+/// Ends the claims of jobs that have finished, and returns those that were still held; the others
+/// belong to another process now. If `limited`, some of them may hold slots of concurrency keys.
 #[cfg(all(test, feature = "internal-tests"))]
 pub(crate) fn finish(
     conn: &mut Conn<'_>,
@@ -28,7 +26,7 @@ pub(crate) fn finish(
     Ok(written.accepted)
 }
 
-/// The same for those of the claims that no other transaction has locked.
+/// Like [`finish`], but skips claims that another transaction has locked.
 pub(crate) fn finish_free(
     conn: &mut Conn<'_>,
     process_id: i64,
@@ -58,21 +56,20 @@ fn finish_by(
     Written::of(conn, process_id, claims, (accepted, locks))
 }
 
-/// A job that has finished and left something to be kept.
+/// A finished job with something to store or to delete.
 #[derive(Debug)]
 pub(crate) struct FinishedJob<'a> {
     pub(crate) claim_id: i64,
-    /// What is kept of it; nothing, if nobody is to be told.
+    /// Its result to store, if any.
     pub(crate) result: Option<NewResult<'a>>,
-    /// The job, if it has a unique id, behind which others may wait.
+    /// The job, if it has a unique id: others may wait for it.
     pub(crate) named: Option<i64>,
-    /// The job, if it has recorded steps, which are forgotten.
+    /// The job, if it has recorded steps, which are deleted.
     pub(crate) steps: Option<i64>,
 }
 
 impl<'a> FinishedJob<'a> {
-    /// What a run leaves behind that gave `(text, problem)`: the JSON of its
-    /// output, and why there is none.
+    /// Returns the traces of a run. `output` is its output as JSON, and why there is none.
     pub(crate) fn new(
         job: &'a Claimed,
         output: (Option<&'a str>, Option<&'a str>),
@@ -92,15 +89,14 @@ impl<'a> FinishedJob<'a> {
         }
     }
 
-    /// Whether there is more to do than to finish it.
+    /// Returns whether there is more to do than to finish it.
     pub(crate) fn leaves_traces(&self) -> bool {
         self.result.is_some() || self.named.is_some() || self.steps.is_some()
     }
 }
 
-/// Like [`finish`], for jobs with results, unique ids or steps: what they
-/// returned is kept, who waits behind them goes on, and their steps are
-/// forgotten, in the same transaction.
+/// Like [`finish`], for jobs with results, unique ids or steps: in the same transaction it stores
+/// results, makes the jobs that waited for them runnable, and deletes their steps.
 pub(crate) fn finish_and_keep(
     conn: &mut Conn<'_>,
     process_id: i64,
@@ -111,7 +107,7 @@ pub(crate) fn finish_and_keep(
     Ok(written.accepted)
 }
 
-/// The same for those of the claims that no other transaction has locked.
+/// Like [`finish_and_keep`], but skips claims that another transaction has locked.
 pub(crate) fn finish_and_keep_free(
     conn: &mut Conn<'_>,
     process_id: i64,
@@ -148,7 +144,7 @@ fn finish_and_keep_by(
     })
 }
 
-/// A deliberate fault: finishes the jobs of claims whoever holds them now.
+/// A deliberate fault: finishes the jobs of claims, whichever process holds them now.
 pub(crate) fn finish_unfenced(conn: &mut Conn<'_>, claims: &[(i64, i64)]) -> QueryResult<()> {
     let text = "DELETE FROM solid_queue_claimed_executions WHERE job_id = $1";
     let update =
@@ -160,14 +156,12 @@ pub(crate) fn finish_unfenced(conn: &mut Conn<'_>, claims: &[(i64, i64)]) -> Que
     Ok(())
 }
 
-/// Postgres: one statement in autocommit, the rows locked in order and then
-/// deleted by where they stand, without a second look into an index. The module
-/// of claims tells what `+ 0` is for.
+/// Finishes on Postgres in one statement in autocommit, with the rows locked in order and then
+/// deleted by their ctid, without a second index lookup. For `+ 0` see the module of claims.
 ///
-/// A row that somebody changed between the beginning of the statement and its
-/// lock, to have the job cancelled for example, stands elsewhere by then and
-/// is not found; the second statement ends what the first has left out, if it
-/// is held at all.
+/// A row that was changed between the start of the statement and its lock, by a cancel request for
+/// example, has moved by then and is not found. The second statement ends the claims that the first
+/// has left out, if they are still held.
 fn finish_in_one_statement(
     conn: &mut Conn<'_>,
     process_id: i64,

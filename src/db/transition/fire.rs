@@ -12,7 +12,7 @@ use crate::error::{Doing, Result};
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
 
-/// Fires ticks. `None`: somebody else is at the task, or has changed it.
+/// Fires ticks. Returns `None` if another transaction has locked or changed the task.
 pub(crate) fn fire(conn: &mut Conn<'_>, firing: &Firing<'_>) -> QueryResult<Option<Fired>> {
     conn.transaction(|conn| {
         let Some(open) = lock(conn, firing.task)? else {
@@ -51,7 +51,7 @@ pub(crate) fn fire(conn: &mut Conn<'_>, firing: &Firing<'_>) -> QueryResult<Opti
     })
 }
 
-/// Enqueues the job of a tick. `None`: the tick has had one.
+/// Enqueues the job of a tick. Returns `None` if the tick had one already.
 fn insert(
     conn: &mut Conn<'_>,
     key: &str,
@@ -80,8 +80,8 @@ fn insert(
     Ok(Some(inserted.id))
 }
 
-/// Enqueues the task's job at once, whatever its ticks do, and returns its id.
-/// `None`: there is no such task.
+/// Enqueues the task's job at once, whatever its ticks, and returns its id. Returns `None` if the
+/// task does not exist.
 pub(crate) fn run_now(
     conn: &mut Conn<'_>,
     key: &str,

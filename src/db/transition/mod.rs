@@ -1,5 +1,4 @@
-//! One file a verb: what changes several tables at once, in one fenced
-//! transaction.
+//! One file per verb: changes to several tables at once, in one fenced transaction.
 
 pub(crate) mod claim;
 pub(crate) mod claim_postgres;

@@ -13,26 +13,25 @@ use diesel::sql_types::{BigInt, Text};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// The kind of the reason for which a job ends that found no slot.
+/// The kind of failure of a job that found no slot and does not wait.
 pub(crate) const NO_SLOT: &str = "concurrency_limit";
 
-/// What a promotion did.
+/// The result of a promotion.
 #[derive(Debug, Default)]
 pub(crate) struct Promoted {
     /// Jobs that are ready now.
     pub(crate) ready: Vec<i64>,
-    /// Jobs that found no slot and did not want to wait.
+    /// Jobs that found no slot and do not wait.
     pub(crate) discarded: Vec<Discarded>,
-    /// How many keys were looked at.
+    /// How many keys were processed.
     pub(crate) keys: usize,
-    /// How many of them are to be looked at again: another transaction has
-    /// locked jobs of theirs.
+    /// How many of them must be processed again: another transaction has locked jobs of theirs.
     pub(crate) left_over: usize,
-    /// How long it took to see whether any key is wanted.
+    /// How long it took to check for requests.
     pub(crate) looked: Duration,
 }
 
-/// A job that did not want to wait.
+/// A job that was discarded for lack of a slot.
 #[derive(Debug, QueryableByName)]
 pub(crate) struct Discarded {
     #[diesel(sql_type = BigInt)]
@@ -42,30 +41,30 @@ pub(crate) struct Discarded {
 }
 
 impl Promoted {
-    /// Whether there may be more to do at once: not if all that was looked at
-    /// is locked by others.
+    /// Returns whether there may be more to do at once: not if other transactions have locked
+    /// everything that is left.
     pub(crate) fn is_progress(&self, batch: usize) -> bool {
         let is_full = self.keys >= batch && self.left_over < self.keys;
         !self.ready.is_empty() || !self.discarded.is_empty() || is_full
     }
 }
 
-/// Gives the free slots of up to `batch` wanted keys to their blocked jobs, by
-/// priority and then age. Jobs that do not wait and are left over end.
+/// Gives the free slots of up to `batch` requested keys to their blocked jobs, by priority and then
+/// age. The rest of the jobs that do not wait end.
 ///
-/// A transaction of its own, which waits for nothing but the keys: so that an
-/// end never depends on who comes next, and nobody waits long.
+/// It is a transaction of its own, and waits only for the keys: so that the end of a job never
+/// depends on the next one, and no wait is long.
 pub(crate) fn promote(conn: &mut Conn<'_>, batch: usize) -> QueryResult<Promoted> {
     promote_after(conn, wanted_keys::BEGINNING, batch)
 }
 
-/// The same for keys that were named after the one with the id `after`.
+/// Like [`promote`], for the requests after the id `after`.
 pub(crate) fn promote_after(
     conn: &mut Conn<'_>,
     after: i64,
     batch: usize,
 ) -> QueryResult<Promoted> {
-    // A look without the write lock: there is mostly nothing to do.
+    // First a read without the write lock: mostly there is nothing to do.
     let begun = clock::instant();
     let is_wanted = semaphores::is_wanted(conn, after)?;
     let nothing = Promoted {
@@ -80,8 +79,8 @@ pub(crate) fn promote_after(
         if keys.is_empty() {
             return Ok(nothing);
         }
-        // Counted after the lock is there: by a statement of its own, which
-        // sees what those before us have committed.
+        // Counted under the lock, by a separate statement, which sees what transactions before this
+        // one have committed.
         let rooms = semaphores::rooms(conn, &keys)?;
         let picked = pick(conn, &rooms)?;
         let ready: Vec<i64> = picked.iter().map(|picked| picked.job_id).collect();
@@ -114,8 +113,7 @@ struct Picked {
     key: String,
 }
 
-/// The jobs whose turn it is, locked. What somebody else is moving is passed
-/// over.
+/// Returns the jobs to promote, locked. Jobs that another transaction is moving are skipped.
 fn pick(conn: &mut Conn<'_>, rooms: &[Room]) -> QueryResult<Vec<Picked>> {
     let open: Vec<(&str, i64)> = rooms
         .iter()
@@ -152,11 +150,11 @@ fn pick(conn: &mut Conn<'_>, rooms: &[Room]) -> QueryResult<Vec<Picked>> {
     }
 }
 
-/// Ends those of the jobs of these keys that do not wait, where no slot is free.
+/// Ends the jobs of these keys that do not wait, where no slot is free.
 ///
-/// The slots are counted once more, in the look that finds the jobs: since the picking one may have become free, and a
-/// job been enqueued after that. `+ 0` here and in its like keeps Postgres from walking through a whole table in the
-/// order that is asked for, where a sort is made to look dear to it.
+/// The statement that finds the jobs counts the slots once more: since the pick, one may have
+/// become free and a job been enqueued after that. `+ 0` here, as elsewhere, keeps Postgres from
+/// reading the whole table in the requested order, since sorts were made expensive.
 fn discard(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<Vec<Discarded>> {
     let text = format!(
         "SELECT b.job_id FROM solid_queue_blocked_executions b JOIN (SELECT value ->> 0 AS key FROM {{rows $1}}) AS w \
@@ -182,9 +180,8 @@ fn discard(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<Vec<Disc
     Statement::new(text).bind(id_list(&jobs)).load(conn)
 }
 
-/// A job that was passed over because another transaction had locked it may
-/// stay where it is after all: its key is looked at again, by the next worker
-/// or dispatcher that comes by. Returns how many keys that are.
+/// Requests another promotion of keys with jobs that were skipped as locked, as these may stay
+/// blocked after all. The next worker or dispatcher handles it. Returns how many keys that are.
 fn want_left_over(conn: &mut Conn<'_>, rooms: &[Room], picked: &[Picked]) -> QueryResult<usize> {
     let taken = |key: &str| picked.iter().filter(|job| job.key == key).count() as i64;
     let keys: Vec<(&str, bool)> = rooms

@@ -1,4 +1,4 @@
-//! What becomes of the claims of a process that is gone.
+//! Recovers the claims of a process that is gone.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sqlite_file::Refusal;
@@ -13,26 +13,25 @@ use diesel::prelude::*;
 use diesel::sql_types::BigInt;
 use std::collections::HashSet;
 
-/// What became of the claims of a process that is gone.
+/// What happened to the claims of a process that is gone.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Recovered {
-    /// Jobs that are ready again, at once.
+    /// Jobs that are ready again at once.
     pub(crate) released: Vec<i64>,
     /// Jobs that wait for a while first, having crashed before.
     pub(crate) delayed: Vec<i64>,
-    /// Jobs that failed: over their crash cap, or at most once.
+    /// Jobs that failed: they crashed too often, or may run at most once.
     pub(crate) failed: Vec<i64>,
-    /// Jobs that have ended because somebody had asked for it.
+    /// Jobs that have ended because a cancel was requested.
     pub(crate) cancelled: Vec<i64>,
-    /// Jobs, with their classes, that have ended because they overran their
-    /// time, and their policy does not mind.
+    /// Jobs that have ended because they overran their timeout, and their policy discards them.
     pub(crate) discarded: Vec<(i64, String)>,
-    /// Why claims are left, if some are: they are tried again later.
+    /// Why some claims are left, if any are: they are tried again later.
     pub(crate) left: Option<String>,
 }
 
 impl Recovered {
-    /// Notes what was decided about a job.
+    /// Adds the decision about a job.
     pub(crate) fn note(&mut self, decision: &Decision, class_name: &str) {
         let job = decision.run.job_id;
         match &decision.destination {
@@ -54,7 +53,7 @@ impl Recovered {
 }
 
 impl Recovered {
-    /// Whether there was a claim.
+    /// Returns whether there was a claim.
     pub(crate) fn is_any(&self) -> bool {
         *self != Self::default()
     }
@@ -66,8 +65,8 @@ struct Id {
     pub(crate) id: i64,
 }
 
-/// Ends every claim of a process that is gone, and routes their jobs. The
-/// caller holds the lock of the process row, so no claim can be added meanwhile.
+/// Ends every claim of a process that is gone, and moves their jobs on. The caller holds the lock
+/// of the process row, so no claim can be added meanwhile.
 pub(crate) fn recover(
     conn: &mut Conn<'_>,
     process_id: i64,
@@ -77,8 +76,8 @@ pub(crate) fn recover(
     recover_claims(conn, process_id, &claims, death)
 }
 
-/// The same, passing over claims that are locked. Where the rest is refused, it
-/// is halved until what cannot be written is left alone, and holds up no other.
+/// Does the same, but skips locked claims. When the database refuses, each half is tried, down to
+/// the claims that cannot be written, so that these delay no other.
 pub(crate) fn recover_piecemeal(
     conn: &mut Conn<'_>,
     process_id: i64,
@@ -110,7 +109,7 @@ pub(crate) fn recover_piecemeal(
     Ok(recovered)
 }
 
-/// Fences, decides and applies.
+/// Ends the claims under the fence, decides and applies.
 fn recover_claims(
     conn: &mut Conn<'_>,
     process_id: i64,
@@ -137,7 +136,7 @@ fn recover_claims(
     Ok(recovered)
 }
 
-/// The run that a lost claim was for.
+/// Returns the run of a lost claim.
 pub(crate) fn run_of(process_id: i64, claim: &LostClaim) -> EndedRun {
     EndedRun {
         process_id,
@@ -149,7 +148,7 @@ pub(crate) fn run_of(process_id: i64, claim: &LostClaim) -> EndedRun {
     }
 }
 
-/// The claims of a process, locked.
+/// Returns the claims of a process, locked.
 fn lost(conn: &mut Conn<'_>, process_id: i64, lock: &str) -> QueryResult<Vec<LostClaim>> {
     let text = format!(
         "SELECT c.id AS claim_id, c.job_id, c.started_at, c.verdict, c.cancel_requested_at IS NOT NULL AS cancelled, \
@@ -161,10 +160,9 @@ fn lost(conn: &mut Conn<'_>, process_id: i64, lock: &str) -> QueryResult<Vec<Los
     Statement::new(text).bind(process_id).load(conn)
 }
 
-/// Writes down what is to become of a job that has overrun its time, before
-/// its process ends for its sake, or dies otherwise; with `process_ends`, the
-/// process claims no more from then on, and its end is no crash. False: the
-/// claim is not ours any more.
+/// Records the ending of a job that has overrun its timeout, before its process exits for it, or
+/// dies otherwise. With `process_ends`, the process claims no more from then on, and its end is not
+/// a crash. Returns `false` if the process does not hold the claim any more.
 pub(crate) fn condemn(
     conn: &mut Conn<'_>,
     fence: Fence,
@@ -186,8 +184,8 @@ pub(crate) fn condemn(
     })
 }
 
-/// Takes away the claims of a process whose job somebody deleted: without it
-/// they would belong to nobody for ever.
+/// Deletes the claims of a process whose job was deleted: without it no process could ever end
+/// them.
 pub(crate) fn drop_jobless(conn: &mut Conn<'_>, process_id: i64) -> QueryResult<()> {
     let text = "DELETE FROM solid_queue_claimed_executions WHERE process_id = $1 \
          AND NOT EXISTS (SELECT 1 FROM solid_queue_jobs j WHERE j.id = solid_queue_claimed_executions.job_id) \

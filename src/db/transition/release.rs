@@ -1,4 +1,4 @@
-//! Gives claims back.
+//! Releases claims.
 
 use crate::db::conn::connection::Conn;
 use crate::db::model::claim::Finished;
@@ -9,8 +9,8 @@ use crate::db::transition::settle;
 use diesel::prelude::*;
 use std::time::Duration;
 
-/// Gives claims back, to be claimed anew at once or after `delay`, and
-/// returns those that were still held. No attempt is counted.
+/// Releases claims, so that they can be claimed again at once or after `delay`, and returns those
+/// that were still held. No attempt is counted.
 pub(crate) fn release(
     conn: &mut Conn<'_>,
     process_id: i64,

@@ -1,8 +1,8 @@
-//! What follows the end of runs that did not finish: the decisions about their
-//! jobs are written table by table, each table once for all of them.
+//! Applies the decisions about jobs whose runs did not finish, table by table, each table once for
+//! all of them.
 //!
-//! The caller has ended the claims in the same transaction. So no other
-//! transaction changes the rows of these jobs.
+//! The caller has ended the claims in the same transaction, so no other transaction changes the
+//! rows of these jobs.
 
 use crate::db::conn::connection::Conn;
 use crate::db::model::claim::Finished;
@@ -18,8 +18,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Writes down what is to become of the jobs. One that is not there any more
-/// is passed over.
+/// Applies the decisions. A job that does not exist any more is skipped.
 pub(crate) fn settle(conn: &mut Conn<'_>, decisions: &[Decision]) -> QueryResult<()> {
     if decisions.is_empty() {
         return Ok(());
@@ -36,18 +35,17 @@ pub(crate) fn settle(conn: &mut Conn<'_>, decisions: &[Decision]) -> QueryResult
     scheduled::insert_each(conn, &waiting.later)?;
     failed::insert(conn, &failures(&settled))?;
     jobs::update_ended(conn, &updates(&settled))?;
-    // After the counts: whether a ready job is started with caution depends on
-    // them.
+    // After the counts, as they determine whether a ready job is started with caution.
     waiting.enter(conn)?;
     attempts::insert(conn, &new_attempts(&settled))?;
     close(conn, &settled)?;
     follow_up(conn, &settled)
 }
 
-/// A job, and what was decided.
+/// A job, and the decision about it.
 type Settled<'s> = (&'s EndedJob, &'s Decision);
 
-/// Whether the job's row goes.
+/// Returns whether the job's row is deleted.
 fn is_deleted(decision: &Decision) -> bool {
     matches!(decision.destination, Destination::Closed(..))
         && decision.run.finished == Finished::Delete
@@ -91,7 +89,7 @@ impl Waiting {
         waiting
     }
 
-    /// Makes those ready that wait for no time.
+    /// Makes the jobs ready that have no delay.
     fn enter(&self, conn: &mut Conn<'_>) -> QueryResult<()> {
         if !self.now.is_empty() {
             ready::insert(conn, &self.now)?;
@@ -103,7 +101,7 @@ impl Waiting {
     }
 }
 
-/// The failure of a job that has failed for good.
+/// Returns the failure of a job that has failed permanently.
 fn failure_of(decision: &Decision) -> Option<&Failure> {
     match &decision.destination {
         Destination::Failed(failure) => Some(failure),
@@ -133,8 +131,8 @@ fn new_attempts<'s>(settled: &[Settled<'s>]) -> Vec<NewAttempt<'s>> {
         .collect()
 }
 
-/// For jobs that do not run again: their results are kept, the rows of those
-/// that are not kept go, and the jobs that waited behind them go on.
+/// For jobs that do not run again: stores their results, deletes the rows that are not kept, and
+/// makes the jobs that waited for them runnable.
 fn close(conn: &mut Conn<'_>, settled: &[Settled<'_>]) -> QueryResult<()> {
     let mut ended = Vec::new();
     for (job, decision) in settled {
@@ -172,7 +170,7 @@ fn close(conn: &mut Conn<'_>, settled: &[Settled<'_>]) -> QueryResult<()> {
     unblock::unblock(conn, &named)
 }
 
-/// Enqueues the jobs that the policies of failed ones name for the failure.
+/// Enqueues the jobs that the policies of failed jobs name.
 fn follow_up(conn: &mut Conn<'_>, settled: &[Settled<'_>]) -> QueryResult<()> {
     let hooks: Vec<_> = settled
         .iter()

@@ -1,5 +1,5 @@
-//! Jobs of Windlass that a supervisor of Solid Queue has failed, as it took
-//! their process for dead: taken back, as after any other crash.
+//! Takes back jobs of Windlass that a supervisor of Solid Queue has failed because it considered
+//! their process dead. They are treated as after any other crash.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::id_list;
@@ -12,7 +12,7 @@ use crate::db::transition::settle;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Nullable, Text};
 
-/// How Solid Queue names the death of a process.
+/// The failures that Solid Queue stores for the death of a process.
 const KINDS: [&str; 3] = [
     "SolidQueue::Processes::ProcessPrunedError",
     "SolidQueue::Processes::ProcessMissingError",
@@ -28,7 +28,7 @@ struct Id {
     pub(crate) id: i64,
 }
 
-/// The id of the failed execution that is the newest.
+/// Returns the id of the newest failed execution.
 pub(crate) fn newest(conn: &mut Conn<'_>) -> QueryResult<i64> {
     let text = "SELECT coalesce(max(id), 0) AS id FROM solid_queue_failed_executions";
     let row: Id = Statement::new(text).get_result(conn)?;
@@ -45,11 +45,11 @@ struct Failed {
     lost: LostClaim,
 }
 
-/// Takes jobs back whose failed executions have ids after the first and up to
-/// the second. A job of Ruby has an `active_job_id`, and stays failed.
+/// Takes back jobs whose failed executions have ids after the first and up to the second. A job of
+/// Ruby has an `active_job_id`, and stays failed.
 ///
-/// The claim is gone, and with it the slot of a concurrency key: a job with a
-/// key is blocked again. To delete the failed execution is the fence.
+/// The claim is gone, and with it the slot of a concurrency key: a job with a key is blocked again.
+/// Deleting the failed execution is the fence.
 pub(crate) fn take_back(
     conn: &mut Conn<'_>,
     (after, until): (i64, i64),
@@ -94,15 +94,15 @@ fn failed_by_ruby(conn: &mut Conn<'_>, after: i64, until: i64) -> QueryResult<Ve
     Ok(rows.into_iter().filter(is_death).collect())
 }
 
-/// Takes failed executions away, and returns those that were there.
+/// Deletes failed executions, and returns those that existed.
 fn delete(conn: &mut Conn<'_>, ids: &[i64]) -> QueryResult<Vec<i64>> {
     let text = "DELETE FROM solid_queue_failed_executions WHERE id IN {in $1} RETURNING id";
     let gone: Vec<Id> = Statement::new(text).bind(id_list(ids)).load(conn)?;
     Ok(gone.into_iter().map(|row| row.id).collect())
 }
 
-/// As after any other crash; but neither the process nor the start of the run
-/// is known, and its slot is free.
+/// Decides as after any other crash; but neither the process nor the start of the run is known, and
+/// its slot is free.
 fn decide(claim: &LostClaim, death: &Death) -> Decision {
     let run = EndedRun {
         process_id: 0,

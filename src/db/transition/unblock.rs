@@ -1,5 +1,5 @@
-//! What becomes of unique ids after a job: who waited for it goes on, a job
-//! that failed takes its own back, and those of jobs that are gone are free.
+//! Unique ids after the end of a job: the job that waited for it becomes runnable, a failed job
+//! takes its own back for a retry, and those of deleted jobs are freed.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::{Execution, id_list, job_ids};
@@ -12,23 +12,22 @@ use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
 use serde::Deserialize;
 
-/// Whether no job is left that the one of a blocked execution `b` waits for.
+/// A condition: no job is left that the one of a blocked execution `b` waits for.
 ///
-/// Counts and not NOT EXISTS, for which the planner may read all jobs at once,
-/// and `coalesce`, lest it read, for each job, all that wait for another.
+/// It counts, as the planner may read all jobs at once for a NOT EXISTS, and has `coalesce`, as it
+/// may otherwise read, for each job, all that wait for another.
 pub(crate) const IS_FREE: &str = "(SELECT count(*) FROM windlass_unique_jobs u JOIN solid_queue_jobs h ON h.id = coalesce(u.after_job_id, 0) \
      WHERE u.job_id = b.job_id AND h.finished_at IS NULL \
      AND (SELECT count(*) FROM solid_queue_failed_executions f WHERE f.job_id = h.id) = 0) = 0";
 
-/// Lets those jobs go on that waited for one of these jobs to give a unique id
-/// up.
+/// Makes jobs runnable that waited for one of these jobs to free a unique id.
 pub(crate) fn unblock(conn: &mut Conn<'_>, ended: &[i64]) -> QueryResult<()> {
     let behind = "IN (SELECT job_id FROM windlass_unique_jobs WHERE after_job_id IN {in $2})";
     let_go_on(conn, behind, ended).map(drop)
 }
 
-/// Lets those of the jobs go on that wait for none, and returns how many.
-/// `which` names them by the ids `$2`.
+/// Makes those of the jobs runnable that wait for none, and returns how many. `which` selects them
+/// by the ids `$2`.
 fn let_go_on(conn: &mut Conn<'_>, which: &str, ids: &[i64]) -> QueryResult<usize> {
     conn.transaction(|conn| {
         let text = format!(
@@ -60,12 +59,11 @@ struct Waiting {
     is_free: bool,
 }
 
-/// Looks at `batch` jobs that wait for another, beyond a place in their order,
-/// and lets those go on whose wait is over. The end of the other has not seen
-/// them: they were not committed yet.
+/// Reads `batch` jobs that wait for another, after a cursor in their order, and makes those
+/// runnable whose wait is over. The end of the other job has not seen them, as they were not
+/// committed yet.
 ///
-/// Returns where to go on, `None` at the end of the walk, and how many jobs
-/// wait no longer.
+/// Returns the next cursor, `None` at the end of the scan, and how many jobs wait no longer.
 pub(crate) fn sweep(
     conn: &mut Conn<'_>,
     beyond: Mark,
@@ -112,8 +110,8 @@ struct Policy {
     unique_scope: Option<UniqueScope>,
 }
 
-/// Takes the unique ids back for jobs that have failed and are to run again,
-/// and returns those of the jobs whose unique id another holds by now.
+/// Takes the unique ids back for failed jobs that run again, and returns the jobs whose unique id
+/// another holds by now.
 pub(crate) fn retake(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
     let text = "WITH chosen AS MATERIALIZED (SELECT id, unique_id, policy FROM solid_queue_jobs WHERE id IN {in $1}) \
          SELECT id, unique_id, policy FROM chosen WHERE unique_id IS NOT NULL ORDER BY unique_id, id";
@@ -121,7 +119,7 @@ pub(crate) fn retake(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>>
     let mut refused = Vec::new();
     let mut had = String::new();
     for job in named {
-        // Of two with the same one, only the first can have it.
+        // Of two jobs with the same one, only the first can have it.
         if job.unique_id == had || !retake_one(conn, &job)? {
             refused.push(job.id);
         } else {
@@ -156,10 +154,10 @@ fn retake_one(conn: &mut Conn<'_>, job: &Named) -> QueryResult<bool> {
     Err(diesel::result::Error::NotFound)
 }
 
-/// Takes away the rows of jobs that are gone, but for those that a result
-/// still holds and those that somebody is about to change.
+/// Deletes the rows of jobs that are gone, except those that a result still holds and those that
+/// another transaction has locked.
 pub(crate) fn forget(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<usize> {
-    // Counts and not NOT EXISTS, for which the planner may read all jobs at once.
+    // It counts, as the planner may read all jobs at once for a NOT EXISTS.
     let text = "DELETE FROM windlass_unique_jobs WHERE unique_id IN (SELECT unique_id FROM windlass_unique_jobs u \
          WHERE job_id IN {in $1} \
          AND (SELECT count(*) FROM windlass_results r WHERE r.job_id = u.job_id AND r.expires_at > {now}) = 0 \

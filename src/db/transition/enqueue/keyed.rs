@@ -1,9 +1,8 @@
-//! Inserting jobs that may be there already: with idempotency keys, or with
-//! unique ids.
+//! Inserts jobs that may exist already: with idempotency keys, or with unique ids.
 //!
-//! Ids are given out first, in the order of the jobs; then unique ids are
-//! taken and jobs inserted in the order of their unique ids and keys, so that
-//! two lots with the same ones in another order never wait for each other.
+//! Ids are assigned first, in the order of the jobs. Then unique ids are taken and jobs inserted in
+//! the order of their unique ids and keys, so that two bulk enqueues with the same ones in another
+//! order never deadlock.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
@@ -22,22 +21,21 @@ use diesel::sql_types::{BigInt, Text};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;
 
-/// A job on its way in.
+/// A job to insert.
 struct Entry<'r> {
     id: i64,
     row: &'r NewRow,
-    /// It waits for another job to end.
+    /// Whether it waits for another job to end.
     is_blocked: bool,
 }
 
-/// Inserts jobs in the caller's transaction, and returns what became of each,
-/// in order.
+/// Inserts jobs in the caller's transaction, and returns the result of each, in order.
 pub(crate) fn insert(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<Inserted>> {
     let ids = reserve(conn, rows.len())?;
     let mut inserted: HashMap<i64, Inserted> = HashMap::with_capacity(rows.len());
     let mut rest: Vec<Numbered<'_>> = ids.iter().copied().zip(rows).collect();
     while !rest.is_empty() {
-        // A key that was used already answers, whatever holds the unique id.
+        // A used key decides, whatever holds the unique id.
         let both = rest.iter().filter(|(_, row)| row.unique_id.is_some());
         let keys: Vec<&str> = both
             .filter_map(|(_, row)| row.idempotency_key.as_deref())
@@ -64,12 +62,12 @@ pub(crate) fn insert(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<In
         .collect()
 }
 
-/// A job on its way in, under the id that it will have.
+/// A job to insert, with its id.
 type Numbered<'r> = (i64, &'r NewRow);
 
-/// Those that do not depend on what becomes of one before them: of two with
-/// one unique id, or of one with a unique id and one whose key it shares, the
-/// second comes later, and whoever shares its key after it.
+/// Splits off the jobs that do not depend on an earlier one. Of two with the same unique id, or of
+/// one with a unique id and one that shares its key, the second comes in a later round, and any
+/// that shares its key after it.
 fn first_round(rows: Vec<Numbered<'_>>) -> (Vec<Numbered<'_>>, Vec<Numbered<'_>>) {
     let (mut names, mut keys, mut late) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     rows.into_iter().partition(|(_, row)| {
@@ -90,7 +88,7 @@ fn key(row: &NewRow) -> &str {
     row.idempotency_key.as_deref().unwrap_or_default()
 }
 
-/// Jobs of which no two want one unique id.
+/// Inserts jobs with distinct unique ids.
 fn insert_round(
     conn: &mut Conn<'_>,
     rows: &[(i64, &NewRow)],
@@ -152,7 +150,7 @@ fn insert_entries(
     for entry in known {
         let one = match jobs.get(key(entry.row)) {
             Some(job) => Inserted::new(*job, EnqueueOutcome::Existing),
-            // The job with the key was deleted between the two looks.
+            // The job with the key was deleted between the two statements.
             None => insert::insert_unnamed(conn, entry.row)?,
         };
         inserted.insert(entry.id, one);
@@ -160,7 +158,7 @@ fn insert_entries(
     Ok(())
 }
 
-/// Gives out the ids of as many jobs, ascending. The jobs need not come to be.
+/// Assigns the ids of this many jobs, ascending. Not all of them need to be used.
 fn reserve(conn: &mut Conn<'_>, count: usize) -> QueryResult<Vec<i64>> {
     let wanted = count as i64;
     match conn.dialect() {
@@ -191,7 +189,7 @@ struct Keyed {
     idempotency_key: String,
 }
 
-/// The jobs that have these keys.
+/// Returns the jobs that have these keys.
 fn with_keys(conn: &mut Conn<'_>, keys: &[&str]) -> QueryResult<HashMap<String, i64>> {
     if keys.is_empty() {
         return Ok(HashMap::new());
@@ -211,8 +209,8 @@ fn with_keys(conn: &mut Conn<'_>, keys: &[&str]) -> QueryResult<HashMap<String, 
         .collect())
 }
 
-/// The statement that inserts entries: those that are free and have no limit
-/// are ready, the others scheduled or blocked.
+/// The statement that inserts entries: those that are free and have no limit are ready, the others
+/// scheduled or blocked.
 static ENTRIES: LazyLock<(JobColumns, String)> = LazyLock::new(|| {
     let columns = JobColumns::all();
     let (ids, blocked) = (columns.len() + 1, columns.len() + 2);
@@ -243,8 +241,8 @@ static ENTRIES: LazyLock<(JobColumns, String)> = LazyLock::new(|| {
     (columns, text)
 });
 
-/// Postgres: one statement, in the order of the entries; returns the ids of
-/// the jobs that were not there already.
+/// Inserts on Postgres in one statement, in the order of the entries. Returns the ids of the jobs
+/// that did not exist.
 fn insert_arrays(conn: &mut Conn<'_>, entries: &[Entry<'_>]) -> QueryResult<BTreeSet<i64>> {
     let (columns, text) = &*ENTRIES;
     let ids: Vec<i64> = entries.iter().map(|entry| entry.id).collect();

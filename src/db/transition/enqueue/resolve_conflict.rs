@@ -1,4 +1,4 @@
-//! Decides what becomes of a job whose unique id another job holds.
+//! Decides about a new job when another job holds its unique id.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::Execution;
@@ -12,14 +12,14 @@ use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
 use std::collections::BTreeSet;
 
-/// What became of a wish for a unique id.
+/// The result of taking a unique id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Taken {
     /// The new job holds it, and may be inserted.
     Free,
-    /// The same, but another job has to end before it begins.
+    /// The new job holds it, but starts only after another job has ended.
     Behind,
-    /// No job is to be inserted: this one is there.
+    /// No job is to be inserted: this one exists.
     Known(i64, EnqueueOutcome),
 }
 
@@ -39,8 +39,8 @@ struct Name {
     unique_id: String,
 }
 
-/// Takes the unique ids of new jobs, whose ids are given out already, for
-/// them. No unique id may come twice. The answers stand in no order.
+/// Takes the unique ids of new jobs, whose ids are assigned already. Each unique id may appear only
+/// once. The results are in no fixed order.
 pub(crate) fn take(
     conn: &mut Conn<'_>,
     wanted: &[(i64, &NewRow)],
@@ -69,8 +69,8 @@ pub(crate) fn take(
     Ok(taken)
 }
 
-/// Inserts `(unique id, job, scope)` where nobody is, waiting for those who
-/// are about to, and returns the unique ids of the inserted.
+/// Inserts unique ids that have no row, waits for transactions that are inserting the same ones,
+/// and returns the inserted ones.
 pub(crate) fn insert(
     conn: &mut Conn<'_>,
     wishes: &[(&str, i64, &str)],
@@ -83,13 +83,13 @@ pub(crate) fn insert(
     Ok(rows.into_iter().map(|row| row.unique_id).collect())
 }
 
-/// Each turn sees one more move of the job that is there; it can make few.
+/// Each round finds one more change of the existing job, which can make only a few.
 pub(crate) const TURNS: usize = 10;
 
 fn contend(conn: &mut Conn<'_>, name: &str, id: i64, row: &NewRow) -> QueryResult<Taken> {
     for _ in 0..TURNS {
         let Some(hold) = lock(conn, name)? else {
-            // Swept away meanwhile.
+            // Deleted meanwhile.
             if !insert(conn, &[(name, id, row.unique_scope.column())])?.is_empty() {
                 return Ok(Taken::Free);
             }
@@ -113,8 +113,8 @@ pub(crate) fn lock(conn: &mut Conn<'_>, name: &str) -> QueryResult<Option<Hold>>
     Statement::new(text).bind(name).get_result(conn).optional()
 }
 
-/// The job that really holds it: the one that the row names, or else the one
-/// that has to end before it.
+/// Returns the actual holder: the job that the row names, or else the one that has to end before
+/// it.
 pub(crate) fn holder(conn: &mut Conn<'_>, hold: &Hold) -> QueryResult<Option<(i64, Standing)>> {
     let scope = UniqueScope::of_column(&hold.scope);
     for job in std::iter::once(hold.job_id).chain(hold.after_job_id) {
@@ -134,7 +134,7 @@ struct Found {
     kept: bool,
 }
 
-/// Where a job stands at this moment, in one look.
+/// Returns the current state of a job, in one snapshot.
 fn standing(conn: &mut Conn<'_>, job: i64) -> QueryResult<Standing> {
     let text = "SELECT CASE WHEN EXISTS (SELECT 1 FROM solid_queue_ready_executions WHERE job_id = $1) THEN 0 \
            WHEN EXISTS (SELECT 1 FROM solid_queue_scheduled_executions WHERE job_id = $1) THEN 1 \
@@ -151,8 +151,8 @@ fn standing(conn: &mut Conn<'_>, job: i64) -> QueryResult<Standing> {
     })
 }
 
-/// What becomes of the new job when another holds its unique id. `None`: that
-/// one has moved meanwhile.
+/// Decides about the new job when another holds its unique id. Returns `None` if that one has
+/// changed meanwhile.
 fn settle(
     conn: &mut Conn<'_>,
     (name, id, row): (&str, i64, &NewRow),
@@ -165,7 +165,7 @@ fn settle(
     }
     match (standing, row.on_conflict) {
         (Standing::Waiting(table), policy) => {
-            // From here on nobody can claim it before this transaction ends.
+            // From here on it cannot be claimed before this transaction ends.
             if !lock_execution(conn, table, job)? {
                 return Ok(None);
             }
@@ -191,7 +191,7 @@ fn lock_execution(conn: &mut Conn<'_>, table: &str, job: i64) -> QueryResult<boo
     Ok(!found.is_empty())
 }
 
-/// Names another job in a row that is locked.
+/// Stores another job in a row that is locked.
 pub(crate) fn take_over(
     conn: &mut Conn<'_>,
     name: &str,
@@ -207,8 +207,7 @@ pub(crate) fn take_over(
         .execute(conn)
 }
 
-/// Makes a job that waits, and whose execution is locked, another one. It
-/// keeps its id, and nothing else.
+/// Replaces a waiting job, whose execution is locked, by another. It keeps only its id.
 fn replace(conn: &mut Conn<'_>, table: &str, job: i64, row: &NewRow) -> QueryResult<()> {
     let columns = JobColumns::replaced();
     let text = format!(
@@ -230,8 +229,8 @@ fn replace(conn: &mut Conn<'_>, table: &str, job: i64, row: &NewRow) -> QueryRes
     place::place(conn, &[job])
 }
 
-/// Changes the blocked execution of a job that waits for another job to end: it
-/// waits whatever its new time is.
+/// Changes the blocked execution of a job that waits for another to end: it stays blocked whatever
+/// its new time is.
 fn waits_for_another(conn: &mut Conn<'_>, job: i64, row: &NewRow) -> QueryResult<bool> {
     let text = "UPDATE solid_queue_blocked_executions SET queue_name = $1, priority = $2 \
          WHERE job_id = $3 AND concurrency_key = $4 RETURNING job_id";
