@@ -4,7 +4,7 @@ use crate::admin::changed::{Batch, Changed};
 
 use crate::db::model::state::JobState;
 use crate::db::query::jobs::{self, Filter, JobCount, JobSummary};
-use crate::db::transition::operate::{self, When};
+use crate::db::transition::operate::{self, RunTime};
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Error, Result};
 use crate::job::id::JobId;
@@ -281,12 +281,12 @@ impl Change {
                 done.changed = discarded.len() as u64;
             }
             Change::RunAt(time) => {
-                let when = When::At(time.naive_utc());
+                let when = RunTime::At(time.naive_utc());
                 let moved = operate::reschedule(conn, jobs, when).doing("reschedule jobs")?;
                 done.changed = moved.len() as u64;
             }
             Change::RunIn(delay) => {
-                let when = When::In(i64::try_from(delay.as_micros()).unwrap_or(i64::MAX));
+                let when = RunTime::In(i64::try_from(delay.as_micros()).unwrap_or(i64::MAX));
                 let moved = operate::reschedule(conn, jobs, when).doing("reschedule jobs")?;
                 done.changed = moved.len() as u64;
             }

@@ -28,7 +28,7 @@ pub(crate) fn enqueues(run: &Run, clients: u32) -> Result<f64> {
         for number in 0..each {
             let arguments = arguments(number);
             connection
-                .write(|conn| plain_sql::enqueue(conn, CLASS, &arguments))
+                .with_write_lock(|conn| plain_sql::enqueue(conn, CLASS, &arguments))
                 .doing(ACTION)?;
         }
         Ok(())
@@ -70,7 +70,7 @@ pub(crate) fn pick_ups(run: &Run) -> Result<Vec<Duration>> {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) && listener.wait(TURN).is_ok() {
-                while matches!(claimer.write(|conn| plain_sql::claim(conn, 1)), Ok(jobs) if !jobs.is_empty())
+                while matches!(claimer.with_write_lock(|conn| plain_sql::claim(conn, 1)), Ok(jobs) if !jobs.is_empty())
                 {
                     let _ = claimed.send(clock::since_boot());
                 }
@@ -99,7 +99,7 @@ fn enqueue_in_turn(
         program::until_idle();
         let arguments = arguments(u64::from(sample));
         connection
-            .write(|conn| plain_sql::enqueue_and_tell(conn, CLASS, &arguments))
+            .with_write_lock(|conn| plain_sql::enqueue_and_tell(conn, CLASS, &arguments))
             .doing(ACTION)?;
         let answered = clock::since_boot();
         let claimed = claims.recv_timeout(PATIENCE).map_err(|_| Error::Io {
@@ -124,13 +124,13 @@ pub(crate) fn drain(run: &Run, clients: u32, shape: Shape) -> Result<f64> {
     let took = at_once(&database, clients, |connection| {
         loop {
             let claims = connection
-                .write(|conn| plain_sql::claim(conn, shape.batch))
+                .with_write_lock(|conn| plain_sql::claim(conn, shape.batch))
                 .doing(ACTION)?;
             if claims.is_empty() {
                 return Ok(());
             }
             connection
-                .write(|conn| plain_sql::finish(conn, &claims, shape.finished))
+                .with_write_lock(|conn| plain_sql::finish(conn, &claims, shape.finished))
                 .doing(ACTION)?;
         }
     })?;
@@ -153,7 +153,7 @@ fn fill(connection: &mut DbConnection, jobs: u32) -> Result<()> {
     for chunk in numbers.chunks(BULK) {
         let arguments: Vec<String> = chunk.iter().copied().map(arguments).collect();
         connection
-            .write(|conn| plain_sql::enqueue_all(conn, CLASS, &arguments))
+            .with_write_lock(|conn| plain_sql::enqueue_all(conn, CLASS, &arguments))
             .doing(ACTION)?;
     }
     Ok(())
@@ -168,7 +168,7 @@ pub(crate) fn at_once(
     let mut connections = Vec::new();
     for _ in 0..clients {
         let mut connection = database.connect()?;
-        connection.write(prefer_indexes).doing(ACTION)?;
+        connection.with_write_lock(prefer_indexes).doing(ACTION)?;
         connections.push(connection);
     }
     let work = &work;

@@ -5,7 +5,7 @@ use crate::bench::cached::{cached, sql};
 use crate::db::conn::connection::{Conn, on};
 #[cfg(feature = "sqlite")]
 use crate::db::conn::sql::id_list;
-use crate::db::model::claim::Finished;
+use crate::db::model::claim::FinishedRow;
 use diesel::connection::SimpleConnection as _;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
@@ -14,7 +14,7 @@ use diesel::sql_types::{BigInt, Text};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) batch: usize,
-    pub(crate) finished: Finished,
+    pub(crate) finished: FinishedRow,
 }
 
 const TABLES: &str = "\
@@ -103,7 +103,7 @@ pub(crate) fn enqueue(conn: &mut Conn<'_>, class: &str, arguments: &str) -> Quer
         .map(drop),
         #[cfg(feature = "sqlite")]
         Conn::Sqlite(_) => conn.transaction(|conn| {
-            let text = conn.write(
+            let text = conn.render(
                 "INSERT INTO plain_jobs (queue_name, class_name, arguments, priority, created_at, updated_at) \
                  VALUES ('default', $1, $2, 0, {now}, {now}) RETURNING id",
             );
@@ -111,7 +111,7 @@ pub(crate) fn enqueue(conn: &mut Conn<'_>, class: &str, arguments: &str) -> Quer
                 sql(text).bind::<Text, _>(class).bind::<Text, _>(arguments)
             )
             .get_result(c))?;
-            let text = conn.write(
+            let text = conn.render(
                 "INSERT INTO plain_ready (job_id, queue_name, priority, created_at) VALUES ($1, 'default', 0, {now})",
             );
             on!(conn, |c| cached(sql(text).bind::<BigInt, _>(job.id)).execute(c))
@@ -162,7 +162,7 @@ pub(crate) fn enqueue_all(
         #[cfg(feature = "sqlite")]
         Conn::Sqlite(_) => conn.transaction(|conn| {
             let arguments = serde_json::to_string(arguments).unwrap_or_default();
-            let text = conn.write(
+            let text = conn.render(
                 "INSERT INTO plain_jobs (queue_name, class_name, arguments, priority, created_at, updated_at) \
                  SELECT 'default', $1, value, 0, {now}, {now} FROM json_each($2) RETURNING id",
             );
@@ -171,7 +171,7 @@ pub(crate) fn enqueue_all(
             )
             .load(c))?;
             let jobs: Vec<i64> = jobs.iter().map(|job| job.id).collect();
-            let text = conn.write(
+            let text = conn.render(
                 "INSERT INTO plain_ready (job_id, queue_name, priority, created_at) \
                  SELECT value, 'default', 0, {now} FROM json_each($1)",
             );
@@ -222,7 +222,7 @@ fn claim_step_by_step(conn: &mut Conn<'_>, batch: usize) -> QueryResult<Vec<Clai
     )
     .load(c))?;
     let jobs: Vec<i64> = jobs.iter().map(|job| job.id).collect();
-    let text = conn.write(
+    let text = conn.render(
         "INSERT INTO plain_claimed (job_id, process_id, created_at) SELECT value, 1, {now} FROM json_each($1) \
          RETURNING id, job_id, (SELECT arguments FROM plain_jobs j WHERE j.id = job_id) AS arguments",
     );
@@ -234,7 +234,7 @@ fn claim_step_by_step(conn: &mut Conn<'_>, batch: usize) -> QueryResult<Vec<Clai
 pub(crate) fn finish(
     conn: &mut Conn<'_>,
     claims: &[(i64, i64)],
-    finished: Finished,
+    finished: FinishedRow,
 ) -> QueryResult<()> {
     let claim_ids: Vec<i64> = claims.iter().map(|(claim, _)| *claim).collect();
     let job_ids: Vec<i64> = claims.iter().map(|(_, job)| *job).collect();
@@ -243,10 +243,10 @@ pub(crate) fn finish(
         Conn::Postgres(conn) => {
             use diesel::sql_types::Array;
             let jobs = match finished {
-                Finished::Keep => {
+                FinishedRow::Keep => {
                     "UPDATE plain_jobs SET finished_at = now(), updated_at = now() WHERE id = ANY ($1)"
                 }
-                Finished::Delete => "DELETE FROM plain_jobs WHERE id = ANY ($1)",
+                FinishedRow::Delete => "DELETE FROM plain_jobs WHERE id = ANY ($1)",
             };
             cached(
                 diesel::sql_query(format!(
@@ -259,13 +259,13 @@ pub(crate) fn finish(
         }
         #[cfg(feature = "sqlite")]
         Conn::Sqlite(_) => conn.transaction(|conn| {
-            let jobs = conn.write(match finished {
-                Finished::Keep => {
+            let jobs = conn.render(match finished {
+                FinishedRow::Keep => {
                     "UPDATE plain_jobs SET finished_at = {now}, updated_at = {now} WHERE id IN {in $1}"
                 }
-                Finished::Delete => "DELETE FROM plain_jobs WHERE id IN {in $1}",
+                FinishedRow::Delete => "DELETE FROM plain_jobs WHERE id IN {in $1}",
             });
-            let claims = conn.write("DELETE FROM plain_claimed WHERE id IN {in $1}");
+            let claims = conn.render("DELETE FROM plain_claimed WHERE id IN {in $1}");
             for (text, ids) in [(jobs, &job_ids), (claims, &claim_ids)] {
                 on!(conn, |c| cached(sql(text).bind::<Text, _>(id_list(ids))).execute(c))?;
             }

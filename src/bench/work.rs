@@ -7,7 +7,7 @@ use crate::bench::{ceilings, counters, enqueues};
 use crate::clock;
 use crate::db::Database;
 use crate::db::conn::connection::AsConn as _;
-use crate::db::model::claim::Finished;
+use crate::db::model::claim::FinishedRow;
 use crate::error::{Doing as _, Result};
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use std::time::Duration;
 struct Crew {
     processes: u32,
     threads: u32,
-    finished: Finished,
+    finished: FinishedRow,
 }
 
 /// Jobs that wait beside the counted ones.
@@ -44,7 +44,7 @@ struct Drained {
 
 /// Measures every combination of workers beside its ceiling, with finished jobs kept and deleted.
 pub(crate) fn drains(run: &mut Run) -> Result<()> {
-    for finished in [Finished::Keep, Finished::Delete] {
+    for finished in [FinishedRow::Keep, FinishedRow::Delete] {
         let ceiling = ceilings(run, finished)?;
         for (processes, threads) in [(1, 16), (1, 4), (1, 1), (2, 8)] {
             let crew = Crew {
@@ -67,7 +67,7 @@ pub(crate) fn backlogs(run: &mut Run) -> Result<()> {
     let crew = Crew {
         processes: 1,
         threads: 16,
-        finished: Finished::Keep,
+        finished: FinishedRow::Keep,
     };
     let name = crew.name();
     let without = format!("{name}, nothing beside");
@@ -96,7 +96,7 @@ pub(crate) fn backlogs(run: &mut Run) -> Result<()> {
 
 /// Measures one and two clients, with small and large batches. Returns the name of the figure that
 /// drains are compared with.
-fn ceilings(run: &mut Run, finished: Finished) -> Result<String> {
+fn ceilings(run: &mut Run, finished: FinishedRow) -> Result<String> {
     for batch in [500, 100] {
         for clients in [1, 2] {
             let name = ceiling(batch, clients, finished);
@@ -110,15 +110,15 @@ fn ceilings(run: &mut Run, finished: Finished) -> Result<String> {
     Ok(ceiling(100, clients, finished))
 }
 
-fn ceiling(batch: usize, clients: u32, finished: Finished) -> String {
+fn ceiling(batch: usize, clients: u32, finished: FinishedRow) -> String {
     let kept = kept(finished);
     format!("plain SQL: drain, {kept}, batches of {batch}, {clients} clients")
 }
 
-fn kept(finished: Finished) -> &'static str {
+fn kept(finished: FinishedRow) -> &'static str {
     match finished {
-        Finished::Keep => "kept",
-        Finished::Delete => "deleted",
+        FinishedRow::Keep => "kept",
+        FinishedRow::Delete => "deleted",
     }
 }
 
@@ -180,7 +180,7 @@ fn drain(run: &Run, crew: Crew, beside: Beside) -> Result<Drained> {
 fn move_jobs(run: &Run, url: &str, database: &Database, crew: Crew) -> Result<Drained> {
     let mut programs = Vec::new();
     for _ in 0..crew.processes {
-        let delete = crew.finished == Finished::Delete;
+        let delete = crew.finished == FinishedRow::Delete;
         programs.push(Program::start(url, crew.threads, delete)?);
     }
     let before = written(database)?;

@@ -24,17 +24,17 @@ pub(crate) mod test_support;
 pub(crate) mod transition;
 
 pub(crate) use conn::connection::{AsConn, Conn};
-pub(crate) use conn::connection::{briefly, own, prefer_indexes};
+pub(crate) use conn::connection::{LockWait, own, prefer_indexes, with_lock_wait};
 pub(crate) use conn::database::Database;
 pub(crate) use conn::owned::DbConnection;
 #[cfg(not(feature = "postgres"))]
-pub(crate) use conn::owned::Session;
+pub(crate) use conn::owned::ServerSession;
 #[cfg(feature = "postgres")]
-pub(crate) use conn::postgres::Session;
+pub(crate) use conn::postgres::ServerSession;
 pub(crate) use conn::sqlite_file::{FileId, Refusal};
 pub(crate) use conn::typed::Typed;
 #[cfg(feature = "cli")]
-pub(crate) use query::connection_limit::{Room, room};
+pub(crate) use query::connection_limit::{ConnectionLimit, connection_limit};
 pub(crate) use test_support::database::TestDatabase;
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use crate::db::model::outcome::NewResult;
 use crate::db::table::jobs;
-use crate::db::table::steps::{self, Found};
+use crate::db::table::steps::{self, StepState};
 use crate::db::transition::finish::{self, FinishedJob};
 use crate::db::{AsConn, Conn, own};
 use crate::error::Doing;
@@ -117,15 +117,15 @@ impl<S: ?Sized> Context<'_, S> {
         let found = steps::begin(&mut own(conn), run.fence, name).doing("start a step")?;
         run.signals.live.note_steps();
         match found {
-            Found::Lost => Err(lost(run)),
+            StepState::Lost => Err(lost(run)),
             // Recorded without this run having seen it: the answer to its commit was lost.
-            Found::Done(value) => {
+            StepState::Done(value) => {
                 if self.steps(|steps| steps.passed.contains(name)) {
                     return Err(twice(name));
                 }
                 read(name, &value)
             }
-            Found::New => {
+            StepState::New => {
                 let value = work(conn)?;
                 let text = written(name, &value)?;
                 steps::record(&mut own(conn), run.job_id, name, &text).doing("record a step")?;

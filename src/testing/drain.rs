@@ -6,7 +6,7 @@ use crate::testing::drained::{Drained, Fate, Performed};
 
 use crate::db::transition::prune;
 
-use crate::db::model::claim::{Claimed, Claims, Fence, Finished, Queues, Want};
+use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claimed, Claims, Fence, FinishedRow};
 use crate::db::model::outcome::Ending;
 use crate::db::table::jobs;
 use crate::db::table::processes::{self, NewProcess};
@@ -140,9 +140,9 @@ impl<'a> Crew<'a> {
             .doing("promote blocked jobs")?
             .is_progress(500)
         {}
-        let want = Want {
+        let want = ClaimRequest {
             process_id: process,
-            queues: &Queues::All,
+            queues: &ClaimQueues::All,
             classes: &self.classes,
             limit: 1,
             ahead: false,
@@ -177,7 +177,7 @@ impl<'a> Crew<'a> {
             scheduled_at: job.scheduled_at,
             signals,
             database: database.clone(),
-            finished: Finished::Keep,
+            finished: FinishedRow::Keep,
             steps: Steps::default(),
         };
         let outcome = perform_claimed(self.registry, &job.arguments, &run);
@@ -203,12 +203,13 @@ impl<'a> Crew<'a> {
                 let keep = run.policy.keep_result;
                 let has_steps = run.signals.live.has_steps();
                 let done = vec![FinishedJob::new(job, output, keep, has_steps)];
-                let ended = finish::finish_and_keep(conn, process_id, done, (Finished::Keep, true));
+                let ended =
+                    finish::finish_and_keep(conn, process_id, done, (FinishedRow::Keep, true));
                 let is_ours = !ended.doing("finish a job")?.is_empty();
                 if is_ours { Fate::Finished } else { Fate::Lost }
             }
             Outcome::Ended(ending) => {
-                let ended = end::end(conn, run.fence, &ending, Duration::ZERO, Finished::Keep);
+                let ended = end::end(conn, run.fence, &ending, Duration::ZERO, FinishedRow::Keep);
                 ended.doing("end a job")?.map_or(Fate::Lost, fate)
             }
             // Rows of Rails do not name a class in this column.
@@ -294,7 +295,7 @@ pub fn perform<J: Job>(job: J, state: &J::State) -> Result<J::Output, JobError> 
         scheduled_at: None,
         signals: signals(),
         database: Database::none(),
-        finished: Finished::Keep,
+        finished: FinishedRow::Keep,
         steps: Steps::default(),
     };
     job.perform(&Context::new(state, &run))

@@ -6,7 +6,7 @@ use crate::db::conn::connection::{AsConn, Conn};
 use crate::db::internal_tests::checks;
 use crate::db::internal_tests::db::{TestDb, execute, on_each_database};
 use crate::db::internal_tests::interleavings::world::{World, row, take};
-use crate::db::model::claim::Mark;
+use crate::db::model::claim::Cursor;
 use crate::db::model::decision::Death;
 use crate::db::model::new_row::{NewRow, OnConflict};
 use crate::db::model::recurring::Definition;
@@ -89,7 +89,7 @@ fn jobs_that_wait_for_none_go_on(db: &TestDb) {
         world.job(conn, &row);
     }
     let walk = |conn: &mut Conn<'_>| {
-        let (mut stretches, mut unblocked, mut beyond) = (0, 0, Some(Mark::BEGINNING));
+        let (mut stretches, mut unblocked, mut beyond) = (0, 0, Some(Cursor::BEGINNING));
         while let Some(from) = beyond {
             let (reached, count) = unblock::sweep(conn, from, 2).unwrap();
             (stretches, unblocked, beyond) = (stretches + 1, unblocked + count, reached);

@@ -81,12 +81,12 @@ impl Conn<'_> {
     }
 
     /// Returns the text of a statement in this connection's dialect.
-    pub(crate) fn write(&self, text: &str) -> String {
-        self.dialect().write(text)
+    pub(crate) fn render(&self, text: &str) -> String {
+        self.dialect().render(text)
     }
 
     /// Returns an expression for the seconds between two times, still to be passed to
-    /// [`write`](Self::write).
+    /// [`render`](Self::render).
     ///
     /// SQLite computes in days as floating point, where an hour can be 13 µs short. Its times have
     /// milliseconds, so the result is rounded to them.
@@ -210,16 +210,35 @@ pub(crate) fn prefer_indexes(conn: &mut Conn<'_>) -> diesel::QueryResult<()> {
     }
 }
 
-/// Runs `work`, if `is_brief` in a transaction that waits at most 100 ms for a lock.
+/// How long the statements of a transaction wait for a lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LockWait {
+    /// As long as the connection does.
+    Default,
+    /// At most 100 ms.
+    Short,
+}
+
+impl LockWait {
+    pub(crate) fn short_if(is_short: bool) -> Self {
+        if is_short {
+            LockWait::Short
+        } else {
+            LockWait::Default
+        }
+    }
+}
+
+/// Runs `work`, with [`LockWait::Short`] in a transaction of its own.
 ///
-/// It is for work that has met other transactions' locks before: each further lock would delay
-/// everything that comes after it.
-pub(crate) fn briefly<T>(
+/// A short wait is for work that has met other transactions' locks before: each further lock would
+/// delay everything that comes after it.
+pub(crate) fn with_lock_wait<T>(
     conn: &mut Conn<'_>,
-    is_brief: bool,
+    wait: LockWait,
     work: impl FnOnce(&mut Conn<'_>) -> diesel::QueryResult<T>,
 ) -> diesel::QueryResult<T> {
-    if !is_brief {
+    if wait == LockWait::Default {
         return work(conn);
     }
     conn.transaction(|conn| {

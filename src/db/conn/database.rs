@@ -1,7 +1,7 @@
 //! A database by its address: opening separate connections, and the pool.
 
 use crate::db::conn::address::{self, without_secrets};
-use crate::db::conn::owned::{self, DbConnection, Kind, STATEMENT};
+use crate::db::conn::owned::{self, ConnectionKind, DbConnection, STATEMENT};
 #[cfg(feature = "postgres")]
 use crate::db::conn::postgres;
 #[cfg(feature = "sqlite")]
@@ -42,20 +42,20 @@ compile_error!("windlass needs a database: switch on the feature `sqlite` or `po
 /// ```
 #[derive(Clone)]
 pub struct Database {
-    pub(crate) inner: Arc<Backend>,
+    pub(crate) inner: Arc<DatabaseBackend>,
     /// How long each statement of a loop may take. Postgres only.
     pub(crate) limit: Duration,
     /// Whether a SQLite file without write permission may be opened.
     #[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
-    pub(crate) only_looks: bool,
+    pub(crate) is_read_only: bool,
 }
 
-pub(crate) enum Backend {
+pub(crate) enum DatabaseBackend {
     #[cfg(feature = "postgres")]
     Postgres {
         url: String,
         target: String,
-        pool: Pool<postgres::Manager>,
+        pool: Pool<postgres::PostgresManager>,
     },
     #[cfg(feature = "sqlite")]
     Sqlite {
@@ -66,9 +66,9 @@ pub(crate) enum Backend {
         turn: Arc<Mutex<()>>,
     },
     /// A test's database, whose only connection its jobs borrow.
-    Lent(Arc<owned::Shelf>),
+    Shared(Arc<owned::SharedConnection>),
     /// A test's database without a connection.
-    Nowhere,
+    Unconnected,
 }
 
 impl fmt::Debug for Database {
@@ -77,10 +77,10 @@ impl fmt::Debug for Database {
     }
 }
 
-pub(crate) const LENT: &str =
+pub(crate) const ALREADY_BORROWED: &str =
     "its one connection is borrowed already: a job of a test can have one at a time";
 
-pub(crate) const NOWHERE: &str =
+pub(crate) const NO_CONNECTION: &str =
     "a test that gives jobs a connection is made with `testing::TestDatabase`";
 
 /// The default size of the pool.
@@ -111,7 +111,7 @@ impl Database {
         Ok(Database {
             inner: Arc::new(inner),
             limit: STATEMENT,
-            only_looks: false,
+            is_read_only: false,
         })
     }
 
@@ -127,10 +127,12 @@ impl Database {
     pub fn target(&self) -> String {
         match &*self.inner {
             #[cfg(feature = "postgres")]
-            Backend::Postgres { target, .. } => target.clone(),
+            DatabaseBackend::Postgres { target, .. } => target.clone(),
             #[cfg(feature = "sqlite")]
-            Backend::Sqlite { path, .. } => path.display().to_string(),
-            Backend::Lent(_) | Backend::Nowhere => "the database of this test".to_owned(),
+            DatabaseBackend::Sqlite { path, .. } => path.display().to_string(),
+            DatabaseBackend::Shared(_) | DatabaseBackend::Unconnected => {
+                "the database of this test".to_owned()
+            }
         }
     }
 
@@ -149,23 +151,23 @@ impl Database {
     pub(crate) fn connect_in_haste(&self, hurry: Option<Hurry>) -> Result<DbConnection> {
         match &*self.inner {
             #[cfg(feature = "postgres")]
-            Backend::Postgres { url, target, .. } => postgres::Guarded::connect(url, hurry)
+            DatabaseBackend::Postgres { url, target, .. } => postgres::Guarded::connect(url, hurry)
                 .map(|guarded| DbConnection {
-                    kind: Kind::Postgres(Box::new(guarded)),
+                    kind: ConnectionKind::Postgres(Box::new(guarded)),
                     turn: None,
                     limit: self.limit,
                 })
                 .map_err(|reason| self.refused(target, reason)),
             #[cfg(feature = "sqlite")]
-            Backend::Sqlite { path, turn, .. } => self
+            DatabaseBackend::Sqlite { path, turn, .. } => self
                 .open_file(path)
                 .map(|conn| DbConnection {
-                    kind: Kind::Sqlite(Box::new(conn)),
+                    kind: ConnectionKind::Sqlite(Box::new(conn)),
                     turn: Some(Arc::clone(turn)),
                     limit: self.limit,
                 })
                 .map_err(|reason| self.refused(&path.display().to_string(), reason)),
-            Backend::Lent(_) | Backend::Nowhere => self.get(),
+            DatabaseBackend::Shared(_) | DatabaseBackend::Unconnected => self.get(),
         }
     }
 
@@ -181,14 +183,14 @@ impl Database {
     pub(crate) fn listen_on(&self, channels: &[&str]) -> Result<Listener> {
         match &*self.inner {
             #[cfg(feature = "postgres")]
-            Backend::Postgres { url, target, .. } => wakeup::listen_postgres(url, channels)
+            DatabaseBackend::Postgres { url, target, .. } => wakeup::listen_postgres(url, channels)
                 .map_err(|reason| self.refused(target, reason)),
             #[cfg(feature = "sqlite")]
-            Backend::Sqlite { path, .. } => sqlite::connect(path)
+            DatabaseBackend::Sqlite { path, .. } => sqlite::connect(path)
                 .and_then(|conn| wakeup::listen_sqlite(conn, path))
                 .map_err(|reason| self.refused(&path.display().to_string(), reason)),
-            Backend::Lent(_) | Backend::Nowhere => {
-                Err(self.refused(&self.target(), LENT.to_owned()))
+            DatabaseBackend::Shared(_) | DatabaseBackend::Unconnected => {
+                Err(self.refused(&self.target(), ALREADY_BORROWED.to_owned()))
             }
         }
     }
@@ -200,7 +202,7 @@ impl Database {
             irrefutable_let_patterns,
             reason = "with one feature there is one kind"
         )]
-        if let Backend::Sqlite { path, .. } = &*self.inner {
+        if let DatabaseBackend::Sqlite { path, .. } = &*self.inner {
             sqlite::create(path).map_err(|reason| self.refused(&self.target(), reason))?;
         }
         Ok(())
@@ -210,10 +212,10 @@ impl Database {
     pub(crate) fn listens_by_notification(&self) -> bool {
         match &*self.inner {
             #[cfg(feature = "postgres")]
-            Backend::Postgres { .. } => true,
+            DatabaseBackend::Postgres { .. } => true,
             #[cfg(feature = "sqlite")]
-            Backend::Sqlite { .. } => false,
-            Backend::Lent(_) | Backend::Nowhere => false,
+            DatabaseBackend::Sqlite { .. } => false,
+            DatabaseBackend::Shared(_) | DatabaseBackend::Unconnected => false,
         }
     }
 
@@ -221,28 +223,30 @@ impl Database {
     pub(crate) fn file(&self) -> Option<FileId> {
         match &*self.inner {
             #[cfg(feature = "postgres")]
-            Backend::Postgres { .. } => None,
+            DatabaseBackend::Postgres { .. } => None,
             #[cfg(feature = "sqlite")]
-            Backend::Sqlite { path, .. } => FileId::of(path),
-            Backend::Lent(_) | Backend::Nowhere => None,
+            DatabaseBackend::Sqlite { path, .. } => FileId::of(path),
+            DatabaseBackend::Shared(_) | DatabaseBackend::Unconnected => None,
         }
     }
 
     /// Returns why no further attempt can succeed, if the message of a failed one says so. A server
     /// may always come back.
     #[cfg_attr(not(feature = "sqlite"), allow(unused_variables))]
-    pub(crate) fn lasting_trouble(&self, message: &str) -> Option<String> {
+    pub(crate) fn permanent_failure(&self, message: &str) -> Option<String> {
         match &*self.inner {
             #[cfg(feature = "postgres")]
-            Backend::Postgres { .. } => None,
+            DatabaseBackend::Postgres { .. } => None,
             #[cfg(feature = "sqlite")]
-            Backend::Sqlite { path, .. } => crate::db::conn::sqlite_file::corrupt(path, message),
-            Backend::Lent(_) | Backend::Nowhere => None,
+            DatabaseBackend::Sqlite { path, .. } => {
+                crate::db::conn::sqlite_file::corrupt(path, message)
+            }
+            DatabaseBackend::Shared(_) | DatabaseBackend::Unconnected => None,
         }
     }
 
     /// Returns the error of a listener that cannot hear commits any more.
-    pub(crate) fn deaf(&self, reason: String) -> Error {
+    pub(crate) fn listen_error(&self, reason: String) -> Error {
         self.refused(&self.target(), reason)
     }
 
@@ -264,7 +268,7 @@ fn pool<M: ManageConnection>(size: u32) -> diesel::r2d2::Builder<M> {
 }
 
 #[cfg(feature = "postgres")]
-fn open_postgres(url: &str, size: u32) -> Result<Backend> {
+fn open_postgres(url: &str, size: u32) -> Result<DatabaseBackend> {
     if let Some(reason) = address::misread(url) {
         return Err(Error::Url {
             url: without_secrets(url),
@@ -272,15 +276,15 @@ fn open_postgres(url: &str, size: u32) -> Result<Backend> {
         });
     }
     let url = postgres::with_defaults(url);
-    Ok(Backend::Postgres {
+    Ok(DatabaseBackend::Postgres {
         target: without_secrets(&url),
-        pool: pool(size).build_unchecked(postgres::Manager { url: url.clone() }),
+        pool: pool(size).build_unchecked(postgres::PostgresManager { url: url.clone() }),
         url,
     })
 }
 
 #[cfg(not(feature = "postgres"))]
-fn open_postgres(url: &str, _size: u32) -> Result<Backend> {
+fn open_postgres(url: &str, _size: u32) -> Result<DatabaseBackend> {
     Err(Error::Url {
         url: without_secrets(url),
         reason: "it was built without Postgres; build it with `--features postgres`".to_owned(),
@@ -288,7 +292,7 @@ fn open_postgres(url: &str, _size: u32) -> Result<Backend> {
 }
 
 #[cfg(feature = "sqlite")]
-fn open_sqlite(url: &str, size: u32) -> Result<Backend> {
+fn open_sqlite(url: &str, size: u32) -> Result<DatabaseBackend> {
     let named = url
         .strip_prefix("sqlite://")
         .or_else(|| url.strip_prefix("sqlite:"));
@@ -310,7 +314,7 @@ fn open_sqlite(url: &str, size: u32) -> Result<Backend> {
     } else if path == ":memory:" {
         "a database in memory ends with its connection and cannot be shared by threads; name a file"
     } else {
-        return Ok(Backend::Sqlite {
+        return Ok(DatabaseBackend::Sqlite {
             path: PathBuf::from(path),
             pool: pool(size)
                 .connection_customizer(Box::new(sqlite::SetUp))
@@ -325,7 +329,7 @@ fn open_sqlite(url: &str, size: u32) -> Result<Backend> {
 }
 
 #[cfg(not(feature = "sqlite"))]
-fn open_sqlite(url: &str, _size: u32) -> Result<Backend> {
+fn open_sqlite(url: &str, _size: u32) -> Result<DatabaseBackend> {
     Err(Error::Url {
         url: without_secrets(url),
         reason: "it is no Postgres address, and SQLite was left out of this build".to_owned(),

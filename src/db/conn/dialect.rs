@@ -37,7 +37,7 @@ impl Dialect {
     /// `{cautious}` is whether a job must not be marked as started before a thread is free for it:
     /// because it would fail for a crash that it did not cause, or because it has been suspected
     /// before.
-    pub(crate) fn write(self, text: &str) -> String {
+    pub(crate) fn render(self, text: &str) -> String {
         let mut out = String::with_capacity(text.len() + 64);
         let mut rest = text;
         while let Some((before, after)) = rest.split_once('{') {
@@ -129,19 +129,19 @@ mod tests {
     #[test]
     fn words_are_replaced_and_the_rest_is_left() {
         assert_eq!(
-            Dialect::Sqlite.write("SELECT {now} WHERE id IN {in $1}"),
+            Dialect::Sqlite.render("SELECT {now} WHERE id IN {in $1}"),
             "SELECT strftime('%Y-%m-%d %H:%M:%f000', 'now') WHERE id IN (SELECT value FROM json_each($1))"
         );
         assert_eq!(
-            Dialect::Postgres.write("SELECT 1 WHERE id IN {in SELECT id FROM held}"),
+            Dialect::Postgres.render("SELECT 1 WHERE id IN {in SELECT id FROM held}"),
             "SELECT 1 WHERE id = ANY (ARRAY(SELECT id FROM held))"
         );
         assert_eq!(
-            Dialect::Sqlite.write("SELECT 1 WHERE id IN {in SELECT id FROM held}"),
+            Dialect::Sqlite.render("SELECT 1 WHERE id IN {in SELECT id FROM held}"),
             "SELECT 1 WHERE id IN (SELECT id FROM held)"
         );
         assert_eq!(
-            Dialect::Postgres.write("SELECT 1 WHERE id IN {in $1} ORDER BY id"),
+            Dialect::Postgres.render("SELECT 1 WHERE id IN {in $1} ORDER BY id"),
             "SELECT 1 WHERE id = ANY (ARRAY(SELECT value::bigint FROM json_array_elements_text($1::json))) ORDER BY id"
         );
     }

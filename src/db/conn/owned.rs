@@ -2,7 +2,7 @@
 
 use crate::db::conn::connection::{AsConn, Conn, sealed};
 #[cfg(feature = "postgres")]
-use crate::db::conn::postgres::{self, Session};
+use crate::db::conn::postgres::{self, ServerSession};
 #[cfg(feature = "postgres")]
 use crate::deadline::Armed;
 use diesel::prelude::*;
@@ -15,18 +15,18 @@ use std::time::Duration;
 
 /// Holds the connection while it is not borrowed.
 #[derive(Default)]
-pub(crate) struct Shelf {
+pub(crate) struct SharedConnection {
     connection: Mutex<Option<DbConnection>>,
     returned: Condvar,
 }
 
-impl fmt::Debug for Shelf {
+impl fmt::Debug for SharedConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Shelf")
+        f.write_str("SharedConnection")
     }
 }
 
-impl Shelf {
+impl SharedConnection {
     pub(crate) fn put(&self, connection: DbConnection) {
         let mut place = self
             .connection
@@ -36,35 +36,35 @@ impl Shelf {
         self.returned.notify_one();
     }
 
-    /// Takes the connection, and waits up to `patience` until it is returned.
-    pub(crate) fn take(&self, patience: Duration) -> Option<DbConnection> {
+    /// Takes the connection, and waits up to `timeout` until it is returned.
+    pub(crate) fn take(&self, timeout: Duration) -> Option<DbConnection> {
         let place = self
             .connection
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let wait = self
             .returned
-            .wait_timeout_while(place, patience, |place| place.is_none());
+            .wait_timeout_while(place, timeout, |place| place.is_none());
         let (mut place, _) = wait.unwrap_or_else(PoisonError::into_inner);
         place.take()
     }
 }
 
 /// A borrowed connection of a test, returned when this is dropped.
-pub(crate) struct Lent {
+pub(crate) struct BorrowedConnection {
     connection: Option<DbConnection>,
-    home: Arc<Shelf>,
+    home: Arc<SharedConnection>,
 }
 
-impl Lent {
-    pub(crate) fn from(home: &Arc<Shelf>, patience: Duration) -> Option<DbConnection> {
-        let connection = home.take(patience)?;
-        let lent = Lent {
+impl BorrowedConnection {
+    pub(crate) fn from(home: &Arc<SharedConnection>, timeout: Duration) -> Option<DbConnection> {
+        let connection = home.take(timeout)?;
+        let lent = BorrowedConnection {
             connection: Some(connection),
             home: Arc::clone(home),
         };
         Some(DbConnection {
-            kind: Kind::Lent(Box::new(lent)),
+            kind: ConnectionKind::Borrowed(Box::new(lent)),
             turn: None,
             limit: STATEMENT,
         })
@@ -82,7 +82,7 @@ impl Lent {
     }
 }
 
-impl Drop for Lent {
+impl Drop for BorrowedConnection {
     fn drop(&mut self) {
         if let Some(connection) = self.connection.take() {
             self.home.put(connection);
@@ -100,22 +100,22 @@ impl AsConn for DbConnection {
 
 /// An owned connection, opened and set up by Windlass.
 pub struct DbConnection {
-    pub(crate) kind: Kind,
+    pub(crate) kind: ConnectionKind,
     pub(crate) turn: Option<Arc<Mutex<()>>>,
     /// How long the server may take to answer a statement of Windlass's own.
     pub(crate) limit: Duration,
 }
 
-pub(crate) enum Kind {
+pub(crate) enum ConnectionKind {
     #[cfg(feature = "postgres")]
     Postgres(Box<postgres::Guarded>),
     #[cfg(feature = "postgres")]
-    PooledPostgres(Box<PooledConnection<postgres::Manager>>),
+    PooledPostgres(Box<PooledConnection<postgres::PostgresManager>>),
     #[cfg(feature = "sqlite")]
     Sqlite(Box<SqliteConnection>),
     #[cfg(feature = "sqlite")]
     PooledSqlite(PooledConnection<ConnectionManager<SqliteConnection>>),
-    Lent(Box<Lent>),
+    Borrowed(Box<BorrowedConnection>),
 }
 
 /// The time limit for each statement of a loop. SQLite has its own.
@@ -128,26 +128,26 @@ pub(crate) const STATEMENT: Duration = Duration::MAX;
 /// The session of a server. SQLite has none.
 #[cfg(not(feature = "postgres"))]
 #[derive(Debug)]
-pub(crate) enum Session {}
+pub(crate) enum ServerSession {}
 
 impl DbConnection {
     pub(crate) fn lend(&mut self) -> Conn<'_> {
         match &mut self.kind {
             #[cfg(feature = "postgres")]
-            Kind::Postgres(guarded) => Conn::Postgres(&mut guarded.conn),
+            ConnectionKind::Postgres(guarded) => Conn::Postgres(&mut guarded.conn),
             #[cfg(feature = "postgres")]
-            Kind::PooledPostgres(guarded) => Conn::Postgres(&mut guarded.conn),
+            ConnectionKind::PooledPostgres(guarded) => Conn::Postgres(&mut guarded.conn),
             #[cfg(feature = "sqlite")]
-            Kind::Sqlite(conn) => Conn::Sqlite(conn),
+            ConnectionKind::Sqlite(conn) => Conn::Sqlite(conn),
             #[cfg(feature = "sqlite")]
-            Kind::PooledSqlite(conn) => Conn::Sqlite(conn),
-            Kind::Lent(lent) => lent.lend(),
+            ConnectionKind::PooledSqlite(conn) => Conn::Sqlite(conn),
+            ConnectionKind::Borrowed(lent) => lent.lend(),
         }
     }
 
     /// Borrows the connection for a statement that writes, and waits for this process's turn if the
     /// database has one writer.
-    pub(crate) fn write<T>(&mut self, work: impl FnOnce(&mut Conn<'_>) -> T) -> T {
+    pub(crate) fn with_write_lock<T>(&mut self, work: impl FnOnce(&mut Conn<'_>) -> T) -> T {
         let turn = self.turn.clone();
         let _turn: Option<MutexGuard<'_, ()>> = turn
             .as_ref()
@@ -162,11 +162,11 @@ impl DbConnection {
     #[cfg(feature = "postgres")]
     fn guarded(&self) -> Option<&postgres::Guarded> {
         match &self.kind {
-            Kind::Postgres(guarded) => Some(guarded),
-            Kind::PooledPostgres(guarded) => Some(guarded),
+            ConnectionKind::Postgres(guarded) => Some(guarded),
+            ConnectionKind::PooledPostgres(guarded) => Some(guarded),
             #[cfg(feature = "sqlite")]
-            Kind::Sqlite(_) | Kind::PooledSqlite(_) => None,
-            Kind::Lent(_) => None,
+            ConnectionKind::Sqlite(_) | ConnectionKind::PooledSqlite(_) => None,
+            ConnectionKind::Borrowed(_) => None,
         }
     }
 
@@ -180,7 +180,7 @@ impl DbConnection {
     }
 
     /// Returns the session that the server keeps for this connection.
-    pub(crate) fn session(&self) -> Option<Session> {
+    pub(crate) fn session(&self) -> Option<ServerSession> {
         #[cfg(feature = "postgres")]
         return Some(self.guarded()?.session.clone());
         #[cfg(not(feature = "postgres"))]
@@ -189,8 +189,8 @@ impl DbConnection {
 
     /// Terminates a session that does not answer, as it may hold locks.
     #[cfg_attr(not(feature = "postgres"), allow(unused_variables))]
-    pub(crate) fn end(&mut self, session: &Session) -> QueryResult<()> {
-        self.write(|conn| match conn {
+    pub(crate) fn end(&mut self, session: &ServerSession) -> QueryResult<()> {
+        self.with_write_lock(|conn| match conn {
             #[cfg(feature = "postgres")]
             Conn::Postgres(conn) => postgres::end(conn, session),
             #[cfg(feature = "sqlite")]
@@ -201,7 +201,7 @@ impl DbConnection {
     /// Sets the time limit of each statement; the server's own limit is shorter.
     pub(crate) fn hurry(&mut self, limit: Duration) -> QueryResult<()> {
         self.limit = limit;
-        self.write(|conn| match conn {
+        self.with_write_lock(|conn| match conn {
             #[cfg(feature = "postgres")]
             Conn::Postgres(conn) => postgres::hurry(conn, limit),
             #[cfg(feature = "sqlite")]

@@ -67,7 +67,7 @@ pub(crate) fn tagged(url: &str, hurry: Option<Hurry>) -> (Deadline, String) {
 
 /// A session of the server, told apart from any later one.
 #[derive(Debug, Clone, PartialEq, Eq, QueryableByName)]
-pub(crate) struct Session {
+pub(crate) struct ServerSession {
     #[diesel(sql_type = Integer)]
     pid: i32,
     /// Start of the session. A process id can be reused.
@@ -101,7 +101,7 @@ pub(crate) fn arm(conn: &mut PgConnection) -> Armed {
 /// A connection whose statements have a deadline when it is armed.
 pub(crate) struct Guarded {
     pub(crate) conn: PgConnection,
-    pub(crate) session: Session,
+    pub(crate) session: ServerSession,
     /// Last, as it must outlive the connection.
     deadline: Deadline,
 }
@@ -154,7 +154,7 @@ impl Drop for Guarded {
 /// Opens the connections of a pool, each with its own tag: with a shared one, a deadline would
 /// close them all.
 #[derive(Debug)]
-pub(crate) struct Manager {
+pub(crate) struct PostgresManager {
     pub(crate) url: String,
 }
 
@@ -163,7 +163,7 @@ pub(crate) struct Manager {
 #[error("{0}")]
 pub(crate) struct Refused(String);
 
-impl ManageConnection for Manager {
+impl ManageConnection for PostgresManager {
     type Connection = Guarded;
     type Error = Refused;
 
@@ -188,7 +188,7 @@ impl ManageConnection for Manager {
 
 /// Sets deadlines in the server, so that a frozen client cannot hold a row, and returns the
 /// session.
-fn set_up(conn: &mut PgConnection) -> QueryResult<Session> {
+fn set_up(conn: &mut PgConnection) -> QueryResult<ServerSession> {
     diesel::sql_query(
         "SELECT set_config('statement_timeout', '30s', false), \
          set_config('lock_timeout', '5s', false), \
@@ -202,7 +202,7 @@ fn set_up(conn: &mut PgConnection) -> QueryResult<Session> {
 
 /// Terminates a session that does not answer, if it still exists: it may hold locks. If its server
 /// process is suspended, it ends when that process resumes.
-pub(crate) fn end(conn: &mut PgConnection, session: &Session) -> QueryResult<()> {
+pub(crate) fn end(conn: &mut PgConnection, session: &ServerSession) -> QueryResult<()> {
     diesel::sql_query(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_get_activity($1) \
          WHERE CAST(backend_start AS text) = $2",

@@ -11,13 +11,13 @@ impl Database {
     /// file.
     #[cfg(feature = "cli")]
     pub(crate) fn read_only(mut self) -> Self {
-        self.only_looks = true;
+        self.is_read_only = true;
         self
     }
 
     #[cfg(feature = "sqlite")]
     pub(crate) fn open_file(&self, path: &std::path::Path) -> Result<SqliteConnection, String> {
-        if self.only_looks {
+        if self.is_read_only {
             sqlite::look(path)
         } else {
             sqlite::connect(path)

@@ -19,7 +19,7 @@ fn is_safe(version: &str) -> bool {
 }
 
 #[derive(QueryableByName)]
-struct Version {
+struct SqliteVersion {
     #[diesel(sql_type = diesel::sql_types::Text)]
     version: String,
 }
@@ -126,7 +126,7 @@ pub(crate) fn connect(path: &Path) -> Result<SqliteConnection, String> {
         match try_connect(path) {
             // While another process opens or closes the last connection, SQLite reports "locked" at
             // once, whatever the busy timeout.
-            Err(reason) if reason.contains("locked") && start.elapsed() < PATIENCE => {
+            Err(reason) if reason.contains("locked") && start.elapsed() < BUSY_TIMEOUT => {
                 clock::nap(Duration::from_millis(10));
             }
             result => return result,
@@ -158,7 +158,7 @@ fn address(path: &str, options: &str) -> String {
 }
 
 /// How long a statement waits for the write lock.
-const PATIENCE: Duration = Duration::from_secs(5);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 fn try_connect(path: &Path) -> Result<SqliteConnection, String> {
     let mut conn = SqliteConnection::establish(&existing(&path.to_string_lossy()))
@@ -166,7 +166,8 @@ fn try_connect(path: &Path) -> Result<SqliteConnection, String> {
     let version = conn
         .batch_execute("PRAGMA busy_timeout = 5000")
         .and_then(|()| {
-            diesel::sql_query("SELECT sqlite_version() AS version").get_result::<Version>(&mut conn)
+            diesel::sql_query("SELECT sqlite_version() AS version")
+                .get_result::<SqliteVersion>(&mut conn)
         })
         .map_err(|error| explain(&error.to_string(), path))?
         .version;
@@ -227,7 +228,7 @@ mod tests {
     fn the_linked_library_is_safe() {
         let mut conn = SqliteConnection::establish(":memory:").unwrap();
         let version = diesel::sql_query("SELECT sqlite_version() AS version")
-            .get_result::<Version>(&mut conn)
+            .get_result::<SqliteVersion>(&mut conn)
             .unwrap()
             .version;
         assert!(is_safe(&version), "SQLite {version} is linked");

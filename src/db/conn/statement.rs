@@ -78,30 +78,30 @@ impl<'v> Param<'v> {
 
 /// A row that can be read by column name from each database of this build.
 #[cfg(all(feature = "postgres", feature = "sqlite"))]
-pub(crate) trait Row:
+pub(crate) trait FromRow:
     QueryableByName<diesel::pg::Pg> + QueryableByName<diesel::sqlite::Sqlite> + 'static
 {
 }
 
 #[cfg(all(feature = "postgres", feature = "sqlite"))]
-impl<R> Row for R where
+impl<R> FromRow for R where
     R: QueryableByName<diesel::pg::Pg> + QueryableByName<diesel::sqlite::Sqlite> + 'static
 {
 }
 
 /// A row that can be read by column name from the database of this build.
 #[cfg(all(feature = "postgres", not(feature = "sqlite")))]
-pub(crate) trait Row: QueryableByName<diesel::pg::Pg> + 'static {}
+pub(crate) trait FromRow: QueryableByName<diesel::pg::Pg> + 'static {}
 
 #[cfg(all(feature = "postgres", not(feature = "sqlite")))]
-impl<R> Row for R where R: QueryableByName<diesel::pg::Pg> + 'static {}
+impl<R> FromRow for R where R: QueryableByName<diesel::pg::Pg> + 'static {}
 
 /// A row that can be read by column name from the database of this build.
 #[cfg(all(feature = "sqlite", not(feature = "postgres")))]
-pub(crate) trait Row: QueryableByName<diesel::sqlite::Sqlite> + 'static {}
+pub(crate) trait FromRow: QueryableByName<diesel::sqlite::Sqlite> + 'static {}
 
 #[cfg(all(feature = "sqlite", not(feature = "postgres")))]
-impl<R> Row for R where R: QueryableByName<diesel::sqlite::Sqlite> + 'static {}
+impl<R> FromRow for R where R: QueryableByName<diesel::sqlite::Sqlite> + 'static {}
 
 impl<'v> Statement<'v> {
     pub(crate) fn new(text: impl Into<Cow<'v, str>>) -> Self {
@@ -125,7 +125,7 @@ impl<'v> Statement<'v> {
     }
 
     /// Runs the statement and returns its rows.
-    pub(crate) fn load<R: Row>(self, conn: &mut Conn<'_>) -> QueryResult<Vec<R>> {
+    pub(crate) fn load<R: FromRow>(self, conn: &mut Conn<'_>) -> QueryResult<Vec<R>> {
         let statement = self.written(conn);
         match conn {
             #[cfg(feature = "postgres")]
@@ -139,7 +139,7 @@ impl<'v> Statement<'v> {
     ///
     /// # Errors
     /// Returns `NotFound` if it has none.
-    pub(crate) fn get_result<R: Row>(self, conn: &mut Conn<'_>) -> QueryResult<R> {
+    pub(crate) fn get_result<R: FromRow>(self, conn: &mut Conn<'_>) -> QueryResult<R> {
         let rows = self.load(conn)?;
         rows.into_iter()
             .next()
@@ -162,9 +162,9 @@ impl<'v> Statement<'v> {
         }
     }
 
-    fn written(self, conn: &Conn<'_>) -> Written<'v> {
-        Written {
-            text: conn.write(&self.text),
+    fn written(self, conn: &Conn<'_>) -> Rendered<'v> {
+        Rendered {
+            text: conn.render(&self.text),
             params: self.params,
             is_kept: self.is_kept,
         }
@@ -172,24 +172,24 @@ impl<'v> Statement<'v> {
 }
 
 /// A statement in the dialect of its connection.
-struct Written<'v> {
+struct Rendered<'v> {
     text: String,
     params: Vec<Param<'v>>,
     is_kept: bool,
 }
 
-impl QueryId for Written<'_> {
+impl QueryId for Rendered<'_> {
     type QueryId = ();
     const HAS_STATIC_QUERY_ID: bool = false;
 }
 
-impl Query for Written<'_> {
+impl Query for Rendered<'_> {
     type SqlType = Untyped;
 }
 
-impl<C> RunQueryDsl<C> for Written<'_> {}
+impl<C> RunQueryDsl<C> for Rendered<'_> {}
 
-impl Written<'_> {
+impl Rendered<'_> {
     /// Passes the text to Diesel piece by piece: `push` for each parameter where it appears first,
     /// and the database's name of it where it appears again.
     fn walk<'b, DB: diesel::backend::Backend>(
@@ -254,7 +254,7 @@ where
 }
 
 #[cfg(feature = "postgres")]
-impl QueryFragment<diesel::pg::Pg> for Written<'_> {
+impl QueryFragment<diesel::pg::Pg> for Rendered<'_> {
     fn walk_ast<'b>(&'b self, pass: AstPass<'_, 'b, diesel::pg::Pg>) -> QueryResult<()> {
         use diesel::sql_types::Array;
         self.walk(pass, '$', |param, pass| match param {
@@ -268,7 +268,7 @@ impl QueryFragment<diesel::pg::Pg> for Written<'_> {
 }
 
 #[cfg(feature = "sqlite")]
-impl QueryFragment<diesel::sqlite::Sqlite> for Written<'_> {
+impl QueryFragment<diesel::sqlite::Sqlite> for Rendered<'_> {
     fn walk_ast<'b>(&'b self, pass: AstPass<'_, 'b, diesel::sqlite::Sqlite>) -> QueryResult<()> {
         self.walk(pass, '?', push_scalar)
     }

@@ -1,7 +1,7 @@
 //! Connections in Diesel's own types, for queries of the application.
 
 use crate::db::conn::connection::{AsConn, Conn, sealed};
-use crate::db::conn::owned::{DbConnection, Kind};
+use crate::db::conn::owned::{ConnectionKind, DbConnection};
 use crate::error::{Error, Result};
 #[cfg(feature = "postgres")]
 use diesel::pg::PgConnection;
@@ -36,9 +36,9 @@ impl Backend for PgConnection {
 
     fn within(conn: &DbConnection) -> Option<&Self> {
         match &conn.kind {
-            Kind::Postgres(guarded) => Some(&guarded.conn),
-            Kind::PooledPostgres(guarded) => Some(&guarded.conn),
-            Kind::Lent(lent) => Self::within(lent.shared()?),
+            ConnectionKind::Postgres(guarded) => Some(&guarded.conn),
+            ConnectionKind::PooledPostgres(guarded) => Some(&guarded.conn),
+            ConnectionKind::Borrowed(lent) => Self::within(lent.shared()?),
             #[cfg(feature = "sqlite")]
             _ => None,
         }
@@ -57,9 +57,9 @@ impl Backend for SqliteConnection {
 
     fn within(conn: &DbConnection) -> Option<&Self> {
         match &conn.kind {
-            Kind::Sqlite(conn) => Some(conn),
-            Kind::PooledSqlite(conn) => Some(conn),
-            Kind::Lent(lent) => Self::within(lent.shared()?),
+            ConnectionKind::Sqlite(conn) => Some(conn),
+            ConnectionKind::PooledSqlite(conn) => Some(conn),
+            ConnectionKind::Borrowed(lent) => Self::within(lent.shared()?),
             #[cfg(feature = "postgres")]
             _ => None,
         }

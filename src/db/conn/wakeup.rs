@@ -70,10 +70,10 @@ pub(crate) fn pass_on(conn: &mut Conn<'_>, process_id: i64) -> QueryResult<()> {
 pub(crate) enum Listener {
     /// LISTEN, and a wait on the socket.
     #[cfg(feature = "postgres")]
-    Postgres(wakeup_postgres::Listener),
+    Postgres(wakeup_postgres::PostgresListener),
     /// `PRAGMA data_version`, read when the log was written.
     #[cfg(feature = "sqlite")]
-    Sqlite(wakeup_sqlite::Listener),
+    Sqlite(wakeup_sqlite::SqliteListener),
 }
 
 impl Listener {
@@ -91,7 +91,7 @@ impl Listener {
 
 #[cfg(feature = "postgres")]
 pub(crate) fn listen_postgres(url: &str, channels: &[&str]) -> Result<Listener, String> {
-    wakeup_postgres::Listener::connect(url, channels).map(Listener::Postgres)
+    wakeup_postgres::PostgresListener::connect(url, channels).map(Listener::Postgres)
 }
 
 #[cfg(feature = "sqlite")]
@@ -99,5 +99,5 @@ pub(crate) fn listen_sqlite(
     conn: SqliteConnection,
     path: &std::path::Path,
 ) -> Result<Listener, String> {
-    wakeup_sqlite::Listener::new(conn, path).map(Listener::Sqlite)
+    wakeup_sqlite::SqliteListener::new(conn, path).map(Listener::Sqlite)
 }

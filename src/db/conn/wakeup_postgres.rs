@@ -30,7 +30,7 @@ const QUIET: Duration = Duration::from_secs(30);
 const ANSWER: Duration = Duration::from_secs(10);
 
 /// A session that has executed LISTEN.
-pub(crate) struct Listener {
+pub(crate) struct PostgresListener {
     conn: NonNull<pq::PGconn>,
     /// When the server last sent something.
     heard_at: Instant,
@@ -42,9 +42,9 @@ pub(crate) struct Listener {
 
 // SAFETY: a PGconn may be used by any thread, one at a time, and `Listener` is neither cloned nor
 // shared: all methods take `&mut self`.
-unsafe impl Send for Listener {}
+unsafe impl Send for PostgresListener {}
 
-impl Drop for Listener {
+impl Drop for PostgresListener {
     fn drop(&mut self) {
         self.deadline.start(self.answer);
         // SAFETY: the pointer came from PQconnectdb and is freed only here.
@@ -52,7 +52,7 @@ impl Drop for Listener {
     }
 }
 
-impl Listener {
+impl PostgresListener {
     /// Connects and listens on channels, whose names must not need quotes.
     pub(crate) fn connect(url: &str, channels: &[&str]) -> Result<Self, String> {
         let (deadline, url) = tagged(url, None);
@@ -64,7 +64,7 @@ impl Listener {
         // SAFETY: `url` is a valid C string during the call.
         let conn = unsafe { pq::PQconnectdb(url.as_ptr()) };
         let conn = NonNull::new(conn).ok_or_else(|| "libpq is out of memory".to_owned())?;
-        let mut listener = Listener {
+        let mut listener = PostgresListener {
             conn,
             heard_at: clock::instant(),
             quiet: QUIET,
@@ -85,7 +85,7 @@ impl Listener {
         Ok(listener)
     }
 
-    /// Waits up to `timeout`; see [`Listener::wait`](crate::db::conn::wakeup::Listener::wait).
+    /// Waits up to `timeout`; see [`PostgresListener::wait`](crate::db::conn::wakeup::Listener::wait).
     pub(crate) fn wait(&mut self, timeout: Duration) -> Result<bool, String> {
         // One may have come with the answer to LISTEN.
         if self.take_notifications() {

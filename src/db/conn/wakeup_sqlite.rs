@@ -30,10 +30,10 @@ const LONGEST: Duration = Duration::from_millis(3);
 /// The shortest time between two wake-ups, whatever the rate of commits.
 const GAP: Duration = Duration::from_millis(1);
 
-pub(crate) struct Listener {
+pub(crate) struct SqliteListener {
     conn: SqliteConnection,
     seen: i32,
-    log: Option<log::Watch>,
+    log: Option<log::LogWatch>,
     looked_at: Instant,
     heard_at: Option<Instant>,
     /// When something was written that may not show yet.
@@ -43,18 +43,18 @@ pub(crate) struct Listener {
 }
 
 #[derive(QueryableByName)]
-struct Version {
+struct DataVersion {
     #[diesel(sql_type = Integer)]
     data_version: i32,
 }
 
-impl Listener {
+impl SqliteListener {
     pub(crate) fn new(mut conn: SqliteConnection, path: &Path) -> Result<Self, String> {
         // The first check creates the log, which can be watched from then on.
         look(&mut conn)?;
-        let log = log::Watch::new(path);
+        let log = log::LogWatch::new(path);
         let seen = look(&mut conn)?;
-        Ok(Listener {
+        Ok(SqliteListener {
             conn,
             seen,
             log,
@@ -126,14 +126,14 @@ impl Listener {
             }
             Ok(false) => {}
             // A check covers this case too.
-            Err(log::Gone) => self.log = None,
+            Err(log::LogGone) => self.log = None,
         }
     }
 }
 
 fn look(conn: &mut SqliteConnection) -> Result<i32, String> {
     Statement::new("PRAGMA data_version")
-        .get_result::<Version>(&mut Conn::Sqlite(conn))
+        .get_result::<DataVersion>(&mut Conn::Sqlite(conn))
         .map(|row| row.data_version)
         .map_err(|error| error.to_string())
 }
@@ -149,39 +149,41 @@ mod log {
     use std::path::Path;
     use std::time::Duration;
 
-    pub(crate) struct Watch(OwnedFd);
+    pub(crate) struct LogWatch(OwnedFd);
 
     /// The log is another file now, or cannot be watched.
-    pub(crate) struct Gone;
+    pub(crate) struct LogGone;
 
-    impl Watch {
+    impl LogWatch {
         /// Returns `None` if the log cannot be watched.
-        pub(crate) fn new(path: &Path) -> Option<Watch> {
+        pub(crate) fn new(path: &Path) -> Option<LogWatch> {
             // SQLite puts the log beside the file to which a link leads.
             let mut log = path.canonicalize().ok()?.into_os_string();
             log.push("-wal");
             let inotify = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok()?;
             add_watch(&inotify, Path::new(&log), WatchFlags::MODIFY).ok()?;
-            Some(Watch(inotify))
+            Some(LogWatch(inotify))
         }
 
         /// Returns whether something was written.
-        pub(crate) fn wait(&mut self, timeout: Duration) -> Result<bool, Gone> {
-            let timeout = Timespec::try_from(timeout).map_err(|_| Gone)?;
+        pub(crate) fn wait(&mut self, timeout: Duration) -> Result<bool, LogGone> {
+            let timeout = Timespec::try_from(timeout).map_err(|_| LogGone)?;
             let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
             match poll(&mut fds, Some(&timeout)) {
                 Ok(0) | Err(Errno::INTR) => return Ok(false),
                 Ok(_) => {}
-                Err(_) => return Err(Gone),
+                Err(_) => return Err(LogGone),
             }
             let mut buffer = [MaybeUninit::uninit(); 4096];
             let mut events = Reader::new(&self.0, &mut buffer);
             loop {
                 match events.next() {
-                    Ok(event) if event.events().contains(ReadFlags::IGNORED) => return Err(Gone),
+                    Ok(event) if event.events().contains(ReadFlags::IGNORED) => {
+                        return Err(LogGone);
+                    }
                     Ok(_) => {}
                     Err(Errno::WOULDBLOCK) => return Ok(true),
-                    Err(_) => return Err(Gone),
+                    Err(_) => return Err(LogGone),
                 }
             }
         }
@@ -193,17 +195,17 @@ mod log {
     use std::path::Path;
     use std::time::Duration;
 
-    pub(crate) struct Watch;
+    pub(crate) struct LogWatch;
 
-    pub(crate) struct Gone;
+    pub(crate) struct LogGone;
 
-    impl Watch {
-        pub(crate) fn new(_path: &Path) -> Option<Watch> {
+    impl LogWatch {
+        pub(crate) fn new(_path: &Path) -> Option<LogWatch> {
             None
         }
 
-        pub(crate) fn wait(&mut self, _timeout: Duration) -> Result<bool, Gone> {
-            Err(Gone)
+        pub(crate) fn wait(&mut self, _timeout: Duration) -> Result<bool, LogGone> {
+            Err(LogGone)
         }
     }
 }

@@ -14,7 +14,7 @@ pub(crate) struct Fence {
 
 /// What happens to the row of a job that has finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Finished {
+pub(crate) enum FinishedRow {
     /// It is kept, with its time.
     Keep,
     /// It is deleted.
@@ -22,7 +22,7 @@ pub(crate) enum Finished {
 }
 
 #[derive(QueryableByName)]
-pub(crate) struct Ended {
+pub(crate) struct EndedClaim {
     #[diesel(sql_type = BigInt)]
     pub(crate) claim_id: i64,
     #[diesel(sql_type = BigInt)]
@@ -37,7 +37,7 @@ pub(crate) struct Ended {
 
 /// The queues from which a worker takes jobs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Queues {
+pub(crate) enum ClaimQueues {
     /// All queues, by priority and age across them.
     All,
     /// These queues in this order; by priority and age within each.
@@ -46,9 +46,9 @@ pub(crate) enum Queues {
 
 /// What to claim, and for which process.
 #[derive(Debug)]
-pub(crate) struct Want<'a> {
+pub(crate) struct ClaimRequest<'a> {
     pub(crate) process_id: i64,
-    pub(crate) queues: &'a Queues,
+    pub(crate) queues: &'a ClaimQueues,
     /// Rows of other classes are left for a worker that has them. Rows made by Rails name no class
     /// here and are taken.
     pub(crate) classes: &'a [String],
@@ -58,7 +58,7 @@ pub(crate) struct Want<'a> {
     pub(crate) ahead: bool,
     /// The cursors where the search starts, one per queue in order, or one for all together. Where
     /// there is none, it starts at the beginning.
-    pub(crate) from: &'a [Mark],
+    pub(crate) from: &'a [Cursor],
     /// The id after which to look for keys to promote.
     pub(crate) wanted_after: i64,
 }
@@ -68,14 +68,14 @@ pub(crate) struct Want<'a> {
 /// Postgres keeps taken rows in the index until the next vacuum, and a search from the beginning
 /// has to pass all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Mark {
+pub(crate) struct Cursor {
     pub(crate) priority: i32,
     pub(crate) job_id: i64,
 }
 
-impl Mark {
+impl Cursor {
     /// Before all executions.
-    pub(crate) const BEGINNING: Mark = Mark {
+    pub(crate) const BEGINNING: Cursor = Cursor {
         priority: i32::MIN,
         job_id: i64::MIN,
     };

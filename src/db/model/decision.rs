@@ -3,7 +3,7 @@
 
 use crate::db::conn::lossy::Lossy;
 use crate::db::model::outcome::{
-    AttemptOutcome, EndedRun, Ending, Failure, ResultOutcome, cancelled,
+    AttemptOutcome, EndedRun, Ending, JobFailure, ResultOutcome, cancelled,
 };
 use crate::mutant;
 use chrono::NaiveDateTime;
@@ -17,18 +17,18 @@ pub(crate) enum Destination {
     /// It waits again: ready, or scheduled after the delay.
     Wait(Option<Duration>),
     /// It has failed permanently.
-    Failed(Failure),
+    Failed(JobFailure),
     /// It ends without a failure.
-    Closed(ResultOutcome, Failure),
+    Closed(ResultOutcome, JobFailure),
 }
 
 /// What happens to one job whose claim has ended.
 #[derive(Debug, Clone)]
-pub(crate) struct Decision {
+pub(crate) struct JobDecision {
     pub(crate) run: EndedRun,
     pub(crate) destination: Destination,
     /// How the run is recorded as an attempt, if it is.
-    pub(crate) attempt: Option<(AttemptOutcome, Failure)>,
+    pub(crate) attempt: Option<(AttemptOutcome, JobFailure)>,
     /// Whether the run counts as an attempt.
     pub(crate) uses_attempt: bool,
     /// Whether the run counts as a crash.
@@ -37,7 +37,7 @@ pub(crate) struct Decision {
     pub(crate) has_slot: bool,
 }
 
-impl Decision {
+impl JobDecision {
     /// Decides by the ending of the run.
     pub(crate) fn of_ending(run: EndedRun, ending: Ending) -> Self {
         let begun = run.has_begun();
@@ -63,7 +63,7 @@ impl Decision {
             Ending::Snooze(delay) => (Destination::Wait(Some(delay)), None, false),
             Ending::Release(_) => (Destination::Wait(None), None, false),
         };
-        Decision {
+        JobDecision {
             run,
             destination,
             attempt,
@@ -89,12 +89,12 @@ impl Decision {
         let is_crash = death.is_crash && started && !mutant::is("crash_not_counted");
         let crashes = claim.crash_count.saturating_add(i32::from(is_crash));
         let last = if claim.at_most_once && started {
-            Some(Failure::outcome_unknown(&death.how))
+            Some(JobFailure::outcome_unknown(&death.how))
         } else {
-            Some(Failure::crashed(&death.how, crashes)).filter(|_| crashes > claim.max_crashes)
+            Some(JobFailure::crashed(&death.how, crashes)).filter(|_| crashes > claim.max_crashes)
         };
         if let Some(failure) = last {
-            return Decision {
+            return JobDecision {
                 run,
                 attempt: Some((AttemptOutcome::Failed, failure.clone())),
                 destination: Destination::Failed(failure),
@@ -105,10 +105,10 @@ impl Decision {
         }
         let crashed = (
             AttemptOutcome::Crashed,
-            Failure::crashed(&death.how, crashes),
+            JobFailure::crashed(&death.how, crashes),
         );
         let delay = Some(crash_delay(crashes)).filter(|_| is_crash && crashes >= 2);
-        Decision {
+        JobDecision {
             run,
             destination: Destination::Wait(delay),
             attempt: Some(crashed).filter(|_| is_crash),
@@ -186,8 +186,8 @@ pub(crate) const MAX_CRASHES: i32 = 3;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::db::model::claim::Finished;
-    use crate::db::model::outcome::Began;
+    use crate::db::model::claim::FinishedRow;
+    use crate::db::model::outcome::RunStart;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -197,19 +197,19 @@ mod tests {
             process_id: 1,
             claim_id: 7,
             job_id: 3,
-            began: Began::At(at),
+            began: RunStart::At(at),
             by_owner,
-            finished: Finished::Keep,
+            finished: FinishedRow::Keep,
         }
     }
 
-    fn failure() -> Failure {
-        Failure::new("kind", "message")
+    fn failure() -> JobFailure {
+        JobFailure::new("kind", "message")
     }
 
     /// Returns the destination, the attempt, whether it counts as an attempt and as a crash, and
     /// the stored claim, each in a word.
-    fn told(decision: &Decision) -> String {
+    fn told(decision: &JobDecision) -> String {
         let to = match &decision.destination {
             Destination::Wait(None) => "ready".to_owned(),
             Destination::Wait(Some(delay)) => format!("in {}s", delay.as_secs()),
@@ -263,9 +263,9 @@ mod tests {
                 "ready | - | nothing | noted",
             ),
         ] {
-            let decision = Decision::of_ending(run(begun, true), ending.clone());
+            let decision = JobDecision::of_ending(run(begun, true), ending.clone());
             assert_eq!(told(&decision), expected, "{ending:?}");
-            let decision = Decision::of_ending(run(begun, false), ending.clone());
+            let decision = JobDecision::of_ending(run(begun, false), ending.clone());
             let expected = expected.replace("noted", "-");
             assert_eq!(told(&decision), expected, "{ending:?}, by a supervisor");
         }
@@ -312,7 +312,7 @@ mod tests {
             (0, true, true, false, "ready | - | nothing | -"),
         ] {
             let (claim, death) = (claim(crashes, once, begun), death(is_crash));
-            let decision = Decision::of_death(run(begun, false), &claim, &death);
+            let decision = JobDecision::of_death(run(begun, false), &claim, &death);
             assert_eq!(
                 told(&decision),
                 expected,
@@ -321,7 +321,7 @@ mod tests {
         }
         let mut asked = claim(3, true, true);
         asked.cancelled = true;
-        let decision = Decision::of_death(run(true, false), &asked, &death(true));
+        let decision = JobDecision::of_death(run(true, false), &asked, &death(true));
         assert_eq!(
             told(&decision),
             "closed Cancelled | cancelled | attempt | -"

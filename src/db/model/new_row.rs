@@ -151,12 +151,12 @@ impl UniqueScope {
     }
 
     /// Returns whether a job in this state holds its unique id.
-    pub(crate) fn holds(self, standing: Standing) -> bool {
+    pub(crate) fn holds(self, standing: HolderState) -> bool {
         match standing {
-            Standing::Waiting(_) => true,
-            Standing::Claimed => self != UniqueScope::WhileWaiting,
-            Standing::Kept => self == UniqueScope::UntilResultExpires,
-            Standing::Over => false,
+            HolderState::Waiting(_) => true,
+            HolderState::Claimed => self != UniqueScope::WhileWaiting,
+            HolderState::Kept => self == UniqueScope::UntilResultExpires,
+            HolderState::Over => false,
         }
     }
 }
@@ -183,7 +183,7 @@ pub enum OnConflict {
 
 /// Where the existing job is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum HolderState {
     /// It has not started; its execution is in this table.
     Waiting(&'static str),
     /// A process holds it.

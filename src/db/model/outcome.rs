@@ -1,7 +1,7 @@
 //! How a run ended, and what happens to its job.
 
 use crate::db::conn::sql::micros;
-use crate::db::model::claim::Finished;
+use crate::db::model::claim::FinishedRow;
 use chrono::NaiveDateTime;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Why a job failed. The text is cleaned, without NUL and limited in length, so that every database
 /// accepts it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Failure {
+pub(crate) struct JobFailure {
     /// The type of the error, or a reason from Windlass such as `crashed`.
     pub(crate) kind: String,
     pub(crate) message: String,
@@ -21,9 +21,9 @@ pub(crate) struct Failure {
 /// The limit of a text: enough for a message with a backtrace, too little to fill a disk.
 pub(crate) const MAX_BYTES: usize = 16 * 1024;
 
-impl Failure {
+impl JobFailure {
     pub(crate) fn new(kind: impl Into<String>, message: impl Into<String>) -> Self {
-        Failure {
+        JobFailure {
             kind: clean(kind.into()),
             message: clean(message.into()),
             place: None,
@@ -70,7 +70,7 @@ impl Failure {
     }
 }
 
-/// Returns the kind and the message from JSON of [`Failure::to_json`] or Solid Queue.
+/// Returns the kind and the message from JSON of [`JobFailure::to_json`] or Solid Queue.
 pub(crate) fn in_words(json: &str) -> String {
     let (kind, message) = parts(json);
     if kind.is_empty() {
@@ -113,7 +113,7 @@ fn clean(text: String) -> String {
 
 /// The job to enqueue when another has failed permanently.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Hook {
+pub(crate) struct FollowUpJob {
     pub(crate) class: String,
     pub(crate) queue: String,
     pub(crate) priority: i32,
@@ -122,7 +122,7 @@ pub(crate) struct Hook {
 /// The part of a job's stored policy that its end needs.
 #[derive(Debug, Deserialize)]
 pub(crate) struct StoredPolicy {
-    pub(crate) on_failure: Option<Hook>,
+    pub(crate) on_failure: Option<FollowUpJob>,
     /// In milliseconds.
     pub(crate) keep_result: Option<u64>,
 }
@@ -213,13 +213,13 @@ impl<'a> NewResult<'a> {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Ending {
     /// It fails permanently.
-    Fail(Failure),
+    Fail(JobFailure),
     /// It is retried after the delay.
-    Retry(Failure, Duration),
+    Retry(JobFailure, Duration),
     /// It ends, and the failure is ignored.
-    Discard(Failure),
+    Discard(JobFailure),
     /// It ends because a cancel was requested.
-    Cancel(Failure),
+    Cancel(JobFailure),
     /// It runs again after the delay, and this run does not count as an attempt.
     Snooze(Duration),
     /// Its process interrupted it, for this reason: it runs again at once, and this run counts
@@ -237,7 +237,7 @@ impl Ending {
             | Ending::Discard(failure)
             | Ending::Cancel(failure) => {
                 *failure =
-                    Failure::new("unrecordable", "the database refused the text of the error");
+                    JobFailure::new("unrecordable", "the database refused the text of the error");
             }
             Ending::Snooze(_) | Ending::Release(_) => {}
         }
@@ -285,7 +285,7 @@ impl AttemptOutcome {
 
 /// When a run started.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Began {
+pub(crate) enum RunStart {
     /// This long ago, by the runner's monotonic clock.
     Ago(Duration),
     /// At this time, by the database's clock. `None` if it never started.
@@ -298,17 +298,17 @@ pub(crate) struct EndedRun {
     pub(crate) process_id: i64,
     pub(crate) claim_id: i64,
     pub(crate) job_id: i64,
-    pub(crate) began: Began,
+    pub(crate) began: RunStart,
     /// Whether its owner ended it, which may check later whether the write got through.
     pub(crate) by_owner: bool,
     /// What happens to the row of a job that ends without a failure.
-    pub(crate) finished: Finished,
+    pub(crate) finished: FinishedRow,
 }
 
 impl EndedRun {
     /// Returns whether a thread started it.
     pub(crate) fn has_begun(&self) -> bool {
-        !matches!(self.began, Began::At(None))
+        !matches!(self.began, RunStart::At(None))
     }
 }
 
@@ -319,8 +319,8 @@ pub(crate) type End<'a> = (i64, &'a Ending, Duration);
 pub(crate) type Endings = Vec<(i64, Ending)>;
 
 /// Returns the failure of a job that was cancelled while it ran.
-pub(crate) fn cancelled() -> Failure {
-    Failure::new("cancelled", "the job was cancelled while it ran")
+pub(crate) fn cancelled() -> JobFailure {
+    JobFailure::new("cancelled", "the job was cancelled while it ran")
 }
 
 #[cfg(test)]
@@ -329,7 +329,7 @@ mod tests {
 
     #[test]
     fn hostile_texts_are_made_storable() {
-        let failure = Failure::new("a\0b", "ä".repeat(MAX_BYTES));
+        let failure = JobFailure::new("a\0b", "ä".repeat(MAX_BYTES));
         assert_eq!(failure.kind, "a\u{FFFD}b");
         assert!(failure.message.len() < MAX_BYTES + 20);
         assert!(failure.message.ends_with("(cut)"));

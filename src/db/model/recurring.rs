@@ -24,7 +24,7 @@ pub enum Overlap {
 #[derive(Debug)]
 pub(crate) struct Firing<'a> {
     /// The task as it was when the ticks were computed.
-    pub(crate) task: &'a Row,
+    pub(crate) task: &'a RecurringTaskRow,
     /// With their jobs, in order; a tick that waited comes first.
     pub(crate) ticks: &'a [(NaiveDateTime, NewRow)],
     /// The first tick after those, and after the ones that are not fired.
@@ -45,7 +45,7 @@ pub(crate) struct Fired {
 
 /// A recurring task of Windlass, or the key of a Rails app's.
 #[derive(Debug, Clone, QueryableByName)]
-pub(crate) struct Row {
+pub(crate) struct RecurringTaskRow {
     #[diesel(sql_type = BigInt)]
     pub(crate) id: i64,
     #[diesel(sql_type = Text)]
@@ -121,4 +121,4 @@ pub(crate) enum Scheduled {
 }
 
 /// Returns the first tick after a time of the database's clock.
-pub(crate) type Next<'a> = &'a dyn Fn(NaiveDateTime) -> NaiveDateTime;
+pub(crate) type NextTick<'a> = &'a dyn Fn(NaiveDateTime) -> NaiveDateTime;

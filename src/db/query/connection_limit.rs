@@ -8,7 +8,7 @@ use diesel::sql_types::BigInt;
 
 /// The connection limit of a server.
 #[derive(Debug, Clone, Copy, QueryableByName)]
-pub(crate) struct Room {
+pub(crate) struct ConnectionLimit {
     /// For ordinary users, all together.
     #[diesel(sql_type = BigInt)]
     pub(crate) allowed: i64,
@@ -18,7 +18,7 @@ pub(crate) struct Room {
 }
 
 /// Reads the limit. `None` for a file, which has none.
-pub(crate) fn room(conn: &mut Conn<'_>) -> QueryResult<Option<Room>> {
+pub(crate) fn connection_limit(conn: &mut Conn<'_>) -> QueryResult<Option<ConnectionLimit>> {
     match conn.dialect() {
         Dialect::Postgres => Statement::new(
             "SELECT CAST(current_setting('max_connections') AS bigint) \

@@ -9,7 +9,7 @@ use diesel::sql_types::{Nullable, Text, Timestamp};
 
 /// Columns of a job's row that are shown only on request.
 #[derive(Debug, QueryableByName)]
-pub(crate) struct Row {
+pub(crate) struct JobRow {
     /// As JSON, unless another program wrote other text.
     #[diesel(sql_type = Text, deserialize_as = Lossy)]
     pub(crate) arguments: String,
@@ -20,7 +20,7 @@ pub(crate) struct Row {
 }
 
 /// Reads the row of a job. `None` if it does not exist.
-pub(crate) fn job(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<Row>> {
+pub(crate) fn job(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<JobRow>> {
     let text = "SELECT coalesce(arguments, 'null') AS arguments, {moment created_at} AS created_at, {moment scheduled_at} AS scheduled_at \
          FROM solid_queue_jobs WHERE id = $1";
     Statement::new(text).bind(job).get_result(conn).optional()
@@ -28,7 +28,7 @@ pub(crate) fn job(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<Row>> {
 
 /// A completed step of a job.
 #[derive(Debug, QueryableByName)]
-pub(crate) struct Step {
+pub(crate) struct CompletedStep {
     #[diesel(sql_type = Text)]
     pub(crate) name: String,
     #[diesel(sql_type = Text)]
@@ -38,7 +38,7 @@ pub(crate) struct Step {
 }
 
 /// Returns the first steps of a job, at most `most`.
-pub(crate) fn steps(conn: &mut Conn<'_>, job: i64, most: i64) -> QueryResult<Vec<Step>> {
+pub(crate) fn steps(conn: &mut Conn<'_>, job: i64, most: i64) -> QueryResult<Vec<CompletedStep>> {
     let text = "SELECT name, value, {moment created_at} AS created_at FROM windlass_steps WHERE job_id = $1 \
          ORDER BY created_at, name LIMIT $2";
     Statement::new(text).bind(job).bind(most).load(conn)

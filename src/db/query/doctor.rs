@@ -70,13 +70,13 @@ impl Rule {
 
 /// The jobs that break a rule: their number, and the first few.
 #[derive(Debug, Default)]
-pub(crate) struct Astray {
+pub(crate) struct Inconsistent {
     pub(crate) count: i64,
     pub(crate) jobs: Vec<i64>,
 }
 
 #[derive(QueryableByName)]
-struct One {
+struct InconsistentJob {
     #[diesel(sql_type = BigInt)]
     id: i64,
     #[diesel(sql_type = BigInt)]
@@ -87,13 +87,13 @@ struct One {
 pub(crate) const FIRST: usize = 5;
 
 /// Finds the jobs that break a rule.
-pub(crate) fn astray(conn: &mut Conn<'_>, rule: Rule) -> QueryResult<Astray> {
+pub(crate) fn inconsistent(conn: &mut Conn<'_>, rule: Rule) -> QueryResult<Inconsistent> {
     let text = format!(
         "WITH inconsistent AS ({}) SELECT id, (SELECT count(*) FROM inconsistent) AS count FROM inconsistent ORDER BY id LIMIT {FIRST}",
         rule.query()
     );
-    let rows: Vec<One> = Statement::new(text).unkept().load(conn)?;
-    Ok(Astray {
+    let rows: Vec<InconsistentJob> = Statement::new(text).unkept().load(conn)?;
+    Ok(Inconsistent {
         count: rows.first().map_or(0, |row| row.count),
         jobs: rows.iter().map(|row| row.id).collect(),
     })
@@ -111,7 +111,7 @@ pub(crate) fn migrations(conn: &mut Conn<'_>) -> crate::error::Result<(Vec<Strin
 
 /// The version of the database.
 #[derive(Debug, QueryableByName)]
-pub(crate) struct Version {
+pub(crate) struct DatabaseVersion {
     /// The version as the database reports it.
     #[diesel(sql_type = Text)]
     pub(crate) version: String,
@@ -126,7 +126,7 @@ pub(crate) struct Version {
     pub(crate) file: String,
 }
 
-pub(crate) fn version(conn: &mut Conn<'_>) -> QueryResult<Version> {
+pub(crate) fn version(conn: &mut Conn<'_>) -> QueryResult<DatabaseVersion> {
     let text = match conn.dialect() {
         Dialect::Postgres => {
             "SELECT 'Postgres ' || current_setting('server_version') AS version, \
@@ -190,7 +190,7 @@ pub(crate) fn load(conn: &mut Conn<'_>) -> QueryResult<Load> {
 
 /// The recurring tasks of Windlass that are not paused.
 #[derive(Debug)]
-pub(crate) struct Tasks {
+pub(crate) struct TaskCounts {
     pub(crate) known: i64,
     pub(crate) overdue: i64,
     /// The task that has been due for longest, if it is overdue.
@@ -206,7 +206,7 @@ pub(crate) struct LateTask {
 }
 
 #[derive(QueryableByName)]
-struct TaskRow {
+struct TaskDue {
     #[diesel(sql_type = Text)]
     key: String,
     #[diesel(sql_type = Nullable<Double>)]
@@ -217,18 +217,18 @@ struct TaskRow {
 
 /// Reads the recurring tasks. One is late if it has been due for `late` seconds by the database's
 /// clock.
-pub(crate) fn tasks(conn: &mut Conn<'_>, late: f64) -> QueryResult<Tasks> {
+pub(crate) fn tasks(conn: &mut Conn<'_>, late: f64) -> QueryResult<TaskCounts> {
     let age = crate::db::conn::connection::age(conn, "next_run_at");
     let text = format!(
         "SELECT key, {age} AS seconds, declared_at IS NOT NULL AS is_declared FROM solid_queue_recurring_tasks \
          WHERE next_run_at IS NOT NULL AND paused_at IS NULL ORDER BY next_run_at, id"
     );
-    let rows: Vec<TaskRow> = Statement::new(text).unkept().load(conn)?;
+    let rows: Vec<TaskDue> = Statement::new(text).unkept().load(conn)?;
     let known = rows.len() as i64;
-    let is_late = |row: &TaskRow| row.seconds.is_some_and(|seconds| seconds > late);
+    let is_late = |row: &TaskDue| row.seconds.is_some_and(|seconds| seconds > late);
     let mut overdue = rows.into_iter().filter(is_late);
     let first = overdue.next();
-    Ok(Tasks {
+    Ok(TaskCounts {
         known,
         overdue: overdue.count() as i64 + i64::from(first.is_some()),
         late: first.map(|row| LateTask {

@@ -5,7 +5,7 @@ use crate::db::conn::connection::{Conn, age};
 use crate::db::conn::lossy::Lossy;
 use crate::db::conn::statement::Statement;
 use crate::db::table::progress::Note;
-use crate::db::table::unique_jobs::AGAIN as RESERVED;
+use crate::db::table::unique_jobs::UNIQUE_SUCCESSOR as RESERVED;
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Double, Integer, Nullable, Text, Timestamp};
@@ -14,7 +14,7 @@ use diesel::sql_types::{BigInt, Bool, Double, Integer, Nullable, Text, Timestamp
 pub(crate) const MOST: u32 = 10_000;
 
 #[derive(QueryableByName)]
-struct Count {
+struct CountAhead {
     #[diesel(sql_type = BigInt)]
     count: i64,
 }
@@ -27,12 +27,12 @@ pub(crate) fn ahead(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<u32>> {
            WHERE o.queue_name = r.queue_name AND (o.priority, o.job_id) < (r.priority, r.job_id) LIMIT {MOST}) AS before) \
          AS count FROM solid_queue_ready_executions r WHERE r.job_id = $1"
     );
-    let found: Option<Count> = Statement::new(text).bind(job).get_result(conn).optional()?;
+    let found: Option<CountAhead> = Statement::new(text).bind(job).get_result(conn).optional()?;
     Ok(found.map(|row| u32::try_from(row.count).unwrap_or(MOST)))
 }
 
 #[derive(QueryableByName)]
-struct Since {
+struct PausedSince {
     #[diesel(sql_type = Nullable<Timestamp>)]
     since: Option<NaiveDateTime>,
 }
@@ -40,7 +40,7 @@ struct Since {
 /// Returns when a queue was paused, if it is.
 pub(crate) fn paused_since(conn: &mut Conn<'_>, queue: &str) -> QueryResult<Option<NaiveDateTime>> {
     let text = "SELECT coalesce({moment created_at}, {now}) AS since FROM solid_queue_pauses WHERE queue_name = $1";
-    let found: Option<Since> = Statement::new(text)
+    let found: Option<PausedSince> = Statement::new(text)
         .bind(queue)
         .get_result(conn)
         .optional()?;
@@ -49,7 +49,7 @@ pub(crate) fn paused_since(conn: &mut Conn<'_>, queue: &str) -> QueryResult<Opti
 
 /// A process that may take jobs.
 #[derive(Debug, QueryableByName)]
-pub(crate) struct Able {
+pub(crate) struct RegisteredProcess {
     /// Its own description, as JSON.
     #[diesel(sql_type = Nullable<Text>)]
     pub(crate) metadata: Option<String>,
@@ -66,7 +66,11 @@ pub(crate) struct Able {
 
 /// Returns the registered processes of a kind. Ruby's, whose rows count no heartbeats, are included
 /// only where they can run the job.
-pub(crate) fn able(conn: &mut Conn<'_>, kind: &str, with_ruby: bool) -> QueryResult<Vec<Able>> {
+pub(crate) fn registered(
+    conn: &mut Conn<'_>,
+    kind: &str,
+    with_ruby: bool,
+) -> QueryResult<Vec<RegisteredProcess>> {
     let beat = age(conn, "p.last_heartbeat_at");
     let text = format!(
         "SELECT p.metadata, coalesce({beat}, 0) AS heartbeat_seconds, \
@@ -121,7 +125,7 @@ pub(crate) fn holder(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<Holder
 
 /// What a blocked job waits for.
 #[derive(Debug, QueryableByName)]
-pub(crate) struct Blocked {
+pub(crate) struct BlockedBy {
     #[diesel(sql_type = Text, deserialize_as = Lossy)]
     pub(crate) concurrency_key: String,
     /// The job that has to end first, if it is known.
@@ -129,7 +133,7 @@ pub(crate) struct Blocked {
     pub(crate) after_job_id: Option<i64>,
 }
 
-impl Blocked {
+impl BlockedBy {
     /// Returns whether it waits for a slot, and not for one job.
     pub(crate) fn is_limited(&self) -> bool {
         self.concurrency_key != RESERVED
@@ -137,7 +141,7 @@ impl Blocked {
 }
 
 /// Returns what blocks a job. `None` if it is not blocked.
-pub(crate) fn blocked(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<Blocked>> {
+pub(crate) fn blocked(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<BlockedBy>> {
     let text = format!(
         "SELECT b.concurrency_key, CASE WHEN b.concurrency_key = '{RESERVED}' THEN u.after_job_id ELSE ( \
            SELECT min(held.job_id) FROM ( \
@@ -150,7 +154,7 @@ pub(crate) fn blocked(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<Block
 }
 
 #[derive(QueryableByName)]
-struct Wait {
+struct DueFor {
     #[diesel(sql_type = Nullable<Double>)]
     seconds: Option<f64>,
 }
@@ -162,6 +166,6 @@ pub(crate) fn due_for(conn: &mut Conn<'_>, job: i64) -> QueryResult<f64> {
     let text = format!(
         "SELECT {since} AS seconds FROM solid_queue_scheduled_executions WHERE job_id = $1"
     );
-    let found: Option<Wait> = Statement::new(text).bind(job).get_result(conn).optional()?;
+    let found: Option<DueFor> = Statement::new(text).bind(job).get_result(conn).optional()?;
     Ok(found.and_then(|row| row.seconds).unwrap_or_default())
 }

@@ -13,7 +13,7 @@ use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text, Timestamp};
 
 /// The row of a job, ended or not, with its executions and last attempt.
 #[derive(Debug, Clone, QueryableByName)]
-pub(crate) struct Job {
+pub(crate) struct EnqueuedJobRow {
     #[diesel(sql_type = BigInt)]
     pub(crate) job_id: i64,
     #[diesel(sql_type = Text, deserialize_as = Lossy)]
@@ -51,7 +51,7 @@ pub(crate) struct Job {
     last_error: Option<String>,
 }
 
-impl Job {
+impl EnqueuedJobRow {
     pub(crate) fn has_failed(&self) -> bool {
         self.failed_at.is_some()
     }
@@ -71,7 +71,7 @@ impl Job {
 }
 
 /// Reads a job. `None` if its row does not exist, or not any more.
-pub(crate) fn job(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<Job>> {
+pub(crate) fn job(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<EnqueuedJobRow>> {
     let [succeeded, claimed, other] =
         [JobState::Finished, JobState::Claimed, JobState::Failed].map(jobs::runs);
     let text = format!(
@@ -92,7 +92,7 @@ pub(crate) fn job(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<Job>> {
 
 /// The stored result of a job.
 #[derive(Debug, Clone, QueryableByName)]
-pub(crate) struct Kept {
+pub(crate) struct StoredResult {
     #[diesel(sql_type = Text)]
     pub(crate) class_name: String,
     #[diesel(sql_type = Nullable<Text>)]
@@ -110,7 +110,7 @@ pub(crate) struct Kept {
 }
 
 /// Returns the result of a job, unless it has expired.
-pub(crate) fn kept(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<Kept>> {
+pub(crate) fn kept(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<StoredResult>> {
     let text = "SELECT class_name, unique_id, outcome, result, error, attempt, finished_at FROM windlass_results \
          WHERE job_id = $1 AND expires_at > {now}";
     Statement::new(text).bind(job).get_result(conn).optional()

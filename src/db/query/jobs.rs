@@ -72,7 +72,7 @@ fn filtered(text: String, filter: &Filter) -> Statement<'_> {
 }
 
 #[derive(QueryableByName)]
-struct Last {
+struct LastExecution {
     #[diesel(sql_type = Nullable<BigInt>)]
     last: Option<i64>,
 }
@@ -82,13 +82,13 @@ struct Last {
 pub(crate) fn last(conn: &mut Conn<'_>, state: JobState) -> QueryResult<i64> {
     let text = format!("SELECT max(id) AS last FROM {}", state.table());
     Statement::new(text)
-        .get_result::<Last>(conn)
+        .get_result::<LastExecution>(conn)
         .map(|row| row.last.unwrap_or(0))
 }
 
 /// A job found by a scan.
 #[derive(Debug, Clone, Copy, QueryableByName)]
-pub(crate) struct Met {
+pub(crate) struct ScannedJob {
     #[diesel(sql_type = BigInt)]
     pub(crate) execution_id: i64,
     #[diesel(sql_type = BigInt)]
@@ -102,7 +102,7 @@ pub(crate) fn next(
     filter: &Filter,
     (after, last): (i64, i64),
     limit: usize,
-) -> QueryResult<Vec<Met>> {
+) -> QueryResult<Vec<ScannedJob>> {
     let text = format!(
         "SELECT e.id AS execution_id, j.id AS job_id FROM {} WHERE {} AND e.id > $5 AND e.id <= $6 \
          ORDER BY e.id LIMIT $7",
@@ -177,7 +177,7 @@ pub struct JobSummary {
 }
 
 #[derive(QueryableByName)]
-struct Row {
+struct SummaryRow {
     #[diesel(sql_type = BigInt)]
     job_id: i64,
     #[diesel(sql_type = Text)]
@@ -240,7 +240,7 @@ pub(crate) fn list(
         joined(state),
         conditions(conn, state, filter)
     );
-    let rows: Vec<Row> = filtered(text, filter).bind(limit as i64).load(conn)?;
+    let rows: Vec<SummaryRow> = filtered(text, filter).bind(limit as i64).load(conn)?;
     let jobs = rows.into_iter().map(|row| JobSummary {
         job_id: row.job_id,
         class_name: row.class_name,

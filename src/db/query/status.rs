@@ -122,7 +122,7 @@ pub(crate) fn queues(conn: &mut Conn<'_>) -> QueryResult<Vec<QueueStatus>> {
 }
 
 #[derive(QueryableByName)]
-struct Row {
+struct ProcessRow {
     #[diesel(sql_type = BigInt)]
     id: i64,
     #[diesel(sql_type = Text)]
@@ -146,7 +146,7 @@ struct Row {
 }
 
 #[derive(QueryableByName)]
-struct Run {
+struct RunRow {
     #[diesel(sql_type = BigInt)]
     job_id: i64,
     #[diesel(sql_type = Text)]
@@ -166,7 +166,7 @@ pub(crate) fn processes(conn: &mut Conn<'_>) -> QueryResult<Vec<ProcessStatus>> 
          (SELECT count(*) FROM solid_queue_claimed_executions c WHERE c.process_id = solid_queue_processes.id) AS claimed \
          FROM solid_queue_processes ORDER BY hostname, kind, id"
     );
-    let rows: Vec<Row> = Statement::new(text).load(conn)?;
+    let rows: Vec<ProcessRow> = Statement::new(text).load(conn)?;
     rows.into_iter()
         .map(|row| {
             let runs = if row.claimed > 0 {
@@ -202,7 +202,7 @@ fn runs(conn: &mut Conn<'_>, process_id: i64) -> QueryResult<Vec<RunStatus>> {
         "SELECT c.job_id, j.class_name, coalesce({age}, 0) AS seconds, c.note FROM solid_queue_claimed_executions c \
          JOIN solid_queue_jobs j ON j.id = c.job_id WHERE c.process_id = $1 ORDER BY c.id LIMIT 10"
     );
-    let runs: Vec<Run> = Statement::new(text).bind(process_id).load(conn)?;
+    let runs: Vec<RunRow> = Statement::new(text).bind(process_id).load(conn)?;
     Ok(runs
         .into_iter()
         .map(|run| {

@@ -8,7 +8,7 @@ use diesel::sql_types::{Bool, Nullable, Text};
 
 /// A column of a table of Solid Queue or Windlass.
 #[derive(Debug, Clone, PartialEq, Eq, QueryableByName)]
-pub(crate) struct Column {
+pub(crate) struct CatalogColumn {
     #[diesel(sql_type = Text)]
     pub(crate) of: String,
     #[diesel(sql_type = Text)]
@@ -25,7 +25,7 @@ pub(crate) struct Column {
 
 /// An index, function, trigger or option.
 #[derive(Debug, QueryableByName)]
-pub(crate) struct Other {
+pub(crate) struct CatalogItem {
     #[diesel(sql_type = Text)]
     pub(crate) kind: String,
     #[diesel(sql_type = Text)]
@@ -40,8 +40,8 @@ pub(crate) struct Other {
 /// All columns and other items of a database.
 #[derive(Debug)]
 pub(crate) struct Catalog {
-    pub(crate) columns: Vec<Column>,
-    pub(crate) others: Vec<Other>,
+    pub(crate) columns: Vec<CatalogColumn>,
+    pub(crate) others: Vec<CatalogItem>,
 }
 
 const POSTGRES_COLUMNS: &str = "\
@@ -96,12 +96,12 @@ impl Catalog {
         self.columns.iter().any(|column| column.of == table)
     }
 
-    pub(crate) fn column(&self, table: &str, name: &str) -> Option<&Column> {
+    pub(crate) fn column(&self, table: &str, name: &str) -> Option<&CatalogColumn> {
         let mut columns = self.columns.iter();
         columns.find(|column| column.of == table && column.name == name)
     }
 
-    pub(crate) fn other(&self, kind: &str, name: &str) -> Option<&Other> {
+    pub(crate) fn other(&self, kind: &str, name: &str) -> Option<&CatalogItem> {
         let mut others = self.others.iter();
         others.find(|other| other.kind == kind && other.name == name)
     }

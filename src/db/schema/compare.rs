@@ -3,7 +3,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::schema::catalog::Catalog;
 use crate::db::schema::migrations;
-use crate::db::schema::plan::{Plan, Step};
+use crate::db::schema::plan::{PlanStep, SchemaPlan};
 use crate::error::{Doing, Error, Result};
 
 /// The result of [`migrate`](crate::migrate).
@@ -23,19 +23,19 @@ impl Migrated {
         self.versions.is_empty() && self.completed.is_empty()
     }
 
-    pub(crate) fn of(plan: Plan) -> Self {
+    pub(crate) fn of(plan: SchemaPlan) -> Self {
         Migrated {
-            completed: plan.steps.iter().filter_map(Step::says).collect(),
+            completed: plan.steps.iter().filter_map(PlanStep::says).collect(),
             versions: plan.versions,
         }
     }
 }
 
-pub(crate) fn look(conn: &mut Conn<'_>) -> Result<Plan> {
+pub(crate) fn look(conn: &mut Conn<'_>) -> Result<SchemaPlan> {
     let applied = migrations::applied(conn)?;
     let catalog = Catalog::read(conn).doing("read the catalog of the database")?;
     let dialect = conn.dialect();
-    Ok(Plan::new(
+    Ok(SchemaPlan::new(
         dialect,
         &migrations::texts(dialect),
         &applied,
@@ -58,7 +58,7 @@ pub(crate) fn missing(conn: &mut Conn<'_>, only_vital: bool) -> Result<Vec<Strin
 }
 
 /// Refuses a plan that needs a person, before anything is changed.
-pub(crate) fn check(plan: &Plan) -> Result<()> {
+pub(crate) fn check(plan: &SchemaPlan) -> Result<()> {
     match plan.steps.iter().find(|step| step.acts.is_empty()) {
         Some(step) => {
             let says = step.says().unwrap_or_default();
@@ -68,7 +68,7 @@ pub(crate) fn check(plan: &Plan) -> Result<()> {
     }
 }
 
-pub(crate) fn failed(step: &Step, reason: String) -> Error {
+pub(crate) fn failed(step: &PlanStep, reason: String) -> Error {
     Error::Migration {
         version: step.version.clone(),
         reason: explain(reason),

@@ -44,7 +44,7 @@ pub fn migrate<C: AsConn + ?Sized>(conn: &mut C) -> Result<Migrated> {
     }
     match &mut conn {
         #[cfg(feature = "postgres")]
-        Conn::Postgres(conn) => migrate_postgres::complete(conn, migrate_postgres::PATIENCE),
+        Conn::Postgres(conn) => migrate_postgres::complete(conn, migrate_postgres::LOCK_TIMEOUT),
         #[cfg(feature = "sqlite")]
         Conn::Sqlite(_) => migrate_sqlite::complete(&mut conn),
     }

@@ -2,7 +2,7 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::schema::compare::{Migrated, check, failed, look};
-use crate::db::schema::plan::Act;
+use crate::db::schema::plan::Action;
 use crate::db::schema::{catalog, fresh, reference};
 use crate::error::Result;
 use diesel::prelude::*;
@@ -30,19 +30,22 @@ pub(crate) fn complete(conn: &mut Conn<'_>) -> Result<Migrated> {
     });
     if done.is_err() {
         // A rollback does not reset it.
-        let _ = run(conn, &Act::Run("PRAGMA writable_schema = OFF".to_owned()));
+        let _ = run(
+            conn,
+            &Action::Run("PRAGMA writable_schema = OFF".to_owned()),
+        );
     }
     done
 }
 
-fn run(conn: &mut Conn<'_>, act: &Act) -> QueryResult<()> {
+fn run(conn: &mut Conn<'_>, act: &Action) -> QueryResult<()> {
     match (conn, act) {
-        (Conn::Sqlite(conn), Act::Run(text) | Act::Index { text, .. }) => {
+        (Conn::Sqlite(conn), Action::Run(text) | Action::Index { text, .. }) => {
             diesel::sql_query(text).execute(*conn).map(drop)
         }
         (
             Conn::Sqlite(conn),
-            Act::Define {
+            Action::Define {
                 table,
                 column,
                 definition,
@@ -54,7 +57,7 @@ fn run(conn: &mut Conn<'_>, act: &Act) -> QueryResult<()> {
 }
 
 #[derive(QueryableByName)]
-struct Declared {
+struct TableText {
     #[diesel(sql_type = Text)]
     sql: String,
     #[diesel(sql_type = BigInt)]
@@ -73,7 +76,7 @@ fn define(
     definition: &str,
 ) -> QueryResult<()> {
     let before = columns(conn, table)?;
-    let Declared { sql, version } = diesel::sql_query(
+    let TableText { sql, version } = diesel::sql_query(
         "SELECT sql, (SELECT schema_version FROM pragma_schema_version) AS version \
          FROM sqlite_schema WHERE type = 'table' AND name = $1",
     )
@@ -93,7 +96,7 @@ fn define(
     // Reads the schema again, which fails if the new text is invalid.
     diesel::sql_query("PRAGMA writable_schema = RESET").execute(conn)?;
     let after = columns(conn, table)?;
-    let others = |columns: &[catalog::Column]| -> Vec<catalog::Column> {
+    let others = |columns: &[catalog::CatalogColumn]| -> Vec<catalog::CatalogColumn> {
         let others = columns.iter().filter(|one| one.name != column);
         others.cloned().collect()
     };
@@ -109,7 +112,7 @@ fn refused(message: String) -> QueryError {
     QueryError::DatabaseError(DatabaseErrorKind::Unknown, Box::new(message))
 }
 
-fn columns(conn: &mut SqliteConnection, table: &str) -> QueryResult<Vec<catalog::Column>> {
+fn columns(conn: &mut SqliteConnection, table: &str) -> QueryResult<Vec<catalog::CatalogColumn>> {
     let all = catalog::Catalog::read(&mut Conn::Sqlite(conn))?.columns;
     Ok(all.into_iter().filter(|one| one.of == table).collect())
 }

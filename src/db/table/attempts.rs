@@ -3,7 +3,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::{id_list, micros, timestamp};
 use crate::db::conn::statement::Statement;
-use crate::db::model::outcome::{AttemptOutcome, Began, EndedRun, Failure};
+use crate::db::model::outcome::{AttemptOutcome, EndedRun, JobFailure, RunStart};
 use chrono::{DateTime, NaiveDateTime, Utc};
 use diesel::prelude::*;
 use diesel::sql_types::{Integer, Nullable, Text, Timestamp};
@@ -40,12 +40,12 @@ impl<'a> NewAttempt<'a> {
         attempts: i32,
         run: &EndedRun,
         outcome: AttemptOutcome,
-        failure: &'a Failure,
+        failure: &'a JobFailure,
     ) -> Self {
         let begun = run.has_begun() || outcome != AttemptOutcome::Cancelled;
         let (at, ago) = match run.began {
-            Began::At(at) => (at.map(timestamp), None),
-            Began::Ago(ran) => (None, Some(-micros(ran))),
+            RunStart::At(at) => (at.map(timestamp), None),
+            RunStart::Ago(ran) => (None, Some(-micros(ran))),
         };
         NewAttempt(
             run.job_id,
@@ -100,7 +100,7 @@ pub(crate) fn insert_waiting(
     conn: &mut Conn<'_>,
     jobs: &[i64],
     outcome: AttemptOutcome,
-    failure: &Failure,
+    failure: &JobFailure,
 ) -> QueryResult<()> {
     let text = "INSERT INTO windlass_attempts (job_id, claim_id, attempt, outcome, kind, message, ended_at) \
          SELECT id, 0, attempts, $1, $2, $3, {now} FROM solid_queue_jobs WHERE id IN {in $4} ORDER BY id";
@@ -142,7 +142,7 @@ pub struct Attempt {
 }
 
 #[derive(QueryableByName)]
-struct Row {
+struct AttemptRow {
     #[diesel(sql_type = Integer)]
     attempt: i32,
     #[diesel(sql_type = Text)]
@@ -170,7 +170,7 @@ pub(crate) fn of_job(conn: &mut Conn<'_>, job_id: i64) -> QueryResult<Vec<Attemp
     let text = "SELECT attempt, outcome, kind, message, place, process_name, hostname, pid, \
            {moment started_at} AS started_at, coalesce({moment ended_at}, {now}) AS ended_at \
          FROM windlass_attempts WHERE job_id = $1 ORDER BY id DESC";
-    let rows: Vec<Row> = Statement::new(text).bind(job_id).load(conn)?;
+    let rows: Vec<AttemptRow> = Statement::new(text).bind(job_id).load(conn)?;
     Ok(rows
         .into_iter()
         .map(|row| Attempt {

@@ -4,9 +4,9 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::id_list;
 use crate::db::conn::sql::{Execution, job_ids};
 use crate::db::conn::statement::Statement;
-use crate::db::table::semaphores::{FOR_EVER, NOT_AT_ALL};
-use crate::db::table::unique_jobs::AGAIN;
-use crate::db::table::wanted_keys::{self, Key, keys};
+use crate::db::table::semaphores::{DOES_NOT_WAIT, NEVER_EXPIRES};
+use crate::db::table::unique_jobs::UNIQUE_SUCCESSOR;
+use crate::db::table::wanted_keys::{self, ConcurrencyKey, keys};
 use diesel::prelude::*;
 
 /// Returns an expression for the end of a job's wait, from its own columns.
@@ -17,7 +17,7 @@ fn expires_at() -> String {
     format!(
         "CASE WHEN concurrency_limit IS NULL THEN {{now}} \
          WHEN concurrency_on_conflict = 'discard' AND last_claim_id IS NULL AND attempts = 0 AND crash_count = 0 \
-         THEN {{time '{NOT_AT_ALL}'}} ELSE {{time '{FOR_EVER}'}} END"
+         THEN {{time '{DOES_NOT_WAIT}'}} ELSE {{time '{NEVER_EXPIRES}'}} END"
     )
 }
 
@@ -30,8 +30,8 @@ pub(crate) fn insert(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
          RETURNING concurrency_key",
         expires_at()
     );
-    let rows: Vec<Key> = Statement::new(text).bind(id_list(jobs)).load(conn)?;
-    wanted_keys::want(conn, &keys(rows))
+    let rows: Vec<ConcurrencyKey> = Statement::new(text).bind(id_list(jobs)).load(conn)?;
+    wanted_keys::request_promotion(conn, &keys(rows))
 }
 
 /// The columns of inserted jobs that a statement returns for [`limited_ctes`].
@@ -95,7 +95,10 @@ pub(crate) const HAS_LIMIT: &str =
 pub(crate) fn block(conn: &mut Conn<'_>, job: i64) -> QueryResult<()> {
     let text = format!(
         "INSERT INTO solid_queue_blocked_executions (job_id, queue_name, priority, concurrency_key, expires_at, created_at) \
-         SELECT id, queue_name, priority, $1, '{FOR_EVER}', created_at FROM solid_queue_jobs WHERE id = $2"
+         SELECT id, queue_name, priority, $1, '{NEVER_EXPIRES}', created_at FROM solid_queue_jobs WHERE id = $2"
     );
-    Statement::new(text).bind(AGAIN).bind(job).execute(conn)
+    Statement::new(text)
+        .bind(UNIQUE_SUCCESSOR)
+        .bind(job)
+        .execute(conn)
 }

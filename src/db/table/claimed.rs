@@ -12,7 +12,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::id_list;
 use crate::db::conn::statement::Statement;
-use crate::db::model::claim::Ended;
+use crate::db::model::claim::EndedClaim;
 use crate::db::table::wanted_keys;
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
@@ -20,39 +20,39 @@ use std::collections::HashSet;
 
 /// What to do about claims that another transaction has locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Locks {
+pub(crate) enum OnLocked {
     Wait,
     Skip,
 }
 
-impl Locks {
+impl OnLocked {
     pub(crate) fn skip(self) -> &'static str {
         match self {
-            Locks::Wait => "",
-            Locks::Skip => " SKIP LOCKED",
+            OnLocked::Wait => "",
+            OnLocked::Skip => " SKIP LOCKED",
         }
     }
 }
 
 /// The result of ending claims. A claim in neither list was fenced off.
 #[derive(Debug, Default)]
-pub(crate) struct Written {
+pub(crate) struct EndedClaims {
     /// They were held, and have ended.
     pub(crate) accepted: Vec<i64>,
     /// They are held, and locked by another transaction: unchanged.
     pub(crate) busy: Vec<i64>,
 }
 
-impl Written {
+impl EndedClaims {
     /// Finds the claims that were skipped as locked.
     pub(crate) fn of(
         conn: &mut Conn<'_>,
         process_id: i64,
         claims: &[i64],
-        (accepted, locks): (Vec<i64>, Locks),
+        (accepted, locks): (Vec<i64>, OnLocked),
     ) -> QueryResult<Self> {
-        if locks == Locks::Wait || accepted.len() == claims.len() {
-            return Ok(Written {
+        if locks == OnLocked::Wait || accepted.len() == claims.len() {
+            return Ok(EndedClaims {
                 accepted,
                 busy: Vec::new(),
             });
@@ -65,28 +65,32 @@ impl Written {
             .collect();
         let text = "SELECT id AS claim_id, job_id, false AS cancelled, concurrency_key \
              FROM solid_queue_claimed_executions WHERE process_id + 0 = $1 AND id IN {in $2}";
-        let held: Vec<Ended> = Statement::new(text)
+        let held: Vec<EndedClaim> = Statement::new(text)
             .bind(process_id)
             .bind(id_list(&rest))
             .load(conn)?;
-        Ok(Written {
+        Ok(EndedClaims {
             accepted,
             busy: claim_ids(held),
         })
     }
 }
 
-pub(crate) fn claim_ids(rows: Vec<Ended>) -> Vec<i64> {
+pub(crate) fn claim_ids(rows: Vec<EndedClaim>) -> Vec<i64> {
     rows.into_iter().map(|row| row.claim_id).collect()
 }
 
 /// Marks claims as started, and returns those that were still held.
-pub(crate) fn begin(conn: &mut Conn<'_>, process_id: i64, claims: &[i64]) -> QueryResult<Vec<i64>> {
+pub(crate) fn mark_started(
+    conn: &mut Conn<'_>,
+    process_id: i64,
+    claims: &[i64],
+) -> QueryResult<Vec<i64>> {
     let text = "WITH held AS MATERIALIZED (SELECT id FROM solid_queue_claimed_executions \
            WHERE process_id + 0 = $1 AND id IN {in $2} ORDER BY id + 0 {lock}) \
          UPDATE solid_queue_claimed_executions SET started_at = {now} WHERE id IN {in SELECT id FROM held} \
          RETURNING id AS claim_id, job_id, false AS cancelled, concurrency_key";
-    let begun: Vec<Ended> = Statement::new(text)
+    let begun: Vec<EndedClaim> = Statement::new(text)
         .bind(process_id)
         .bind(id_list(claims))
         .load(conn)?;
@@ -98,8 +102,12 @@ pub(crate) fn begin(conn: &mut Conn<'_>, process_id: i64, claims: &[i64]) -> Que
 /// They are locked in order first. A planner that follows the list would hold a later one while it
 /// waits for an earlier one, and deadlock with a prune of the process, which goes the other way
 /// round.
-pub(crate) fn end(conn: &mut Conn<'_>, process_id: i64, claims: &[i64]) -> QueryResult<Vec<Ended>> {
-    end_by(conn, process_id, claims, Locks::Wait)
+pub(crate) fn end(
+    conn: &mut Conn<'_>,
+    process_id: i64,
+    claims: &[i64],
+) -> QueryResult<Vec<EndedClaim>> {
+    end_by(conn, process_id, claims, OnLocked::Wait)
 }
 
 /// Like [`end`], but skips claims that another transaction has locked.
@@ -107,10 +115,10 @@ pub(crate) fn end_free(
     conn: &mut Conn<'_>,
     process_id: i64,
     claims: &[i64],
-) -> QueryResult<(Vec<Ended>, Written)> {
-    let ended = end_by(conn, process_id, claims, Locks::Skip)?;
+) -> QueryResult<(Vec<EndedClaim>, EndedClaims)> {
+    let ended = end_by(conn, process_id, claims, OnLocked::Skip)?;
     let ids = ended.iter().map(|row| row.claim_id).collect();
-    let written = Written::of(conn, process_id, claims, (ids, Locks::Skip))?;
+    let written = EndedClaims::of(conn, process_id, claims, (ids, OnLocked::Skip))?;
     Ok((ended, written))
 }
 
@@ -118,11 +126,11 @@ fn end_by(
     conn: &mut Conn<'_>,
     process_id: i64,
     claims: &[i64],
-    locks: Locks,
-) -> QueryResult<Vec<Ended>> {
+    locks: OnLocked,
+) -> QueryResult<Vec<EndedClaim>> {
     let lock = match locks {
-        Locks::Wait => "{lock}",
-        Locks::Skip => "{lock skip}",
+        OnLocked::Wait => "{lock}",
+        OnLocked::Skip => "{lock skip}",
     };
     let text = format!(
         "WITH held AS MATERIALIZED (SELECT id FROM solid_queue_claimed_executions \
@@ -130,13 +138,13 @@ fn end_by(
          DELETE FROM solid_queue_claimed_executions WHERE id IN {{in SELECT id FROM held}} \
          RETURNING id AS claim_id, job_id, cancel_requested_at IS NOT NULL AS cancelled, concurrency_key"
     );
-    let ended: Vec<Ended> = Statement::new(text)
+    let ended: Vec<EndedClaim> = Statement::new(text)
         .bind(process_id)
         .bind(id_list(claims))
         .load(conn)?;
     // However a claim ends, its slot becomes free.
     let keys = ended.iter().filter_map(|row| row.concurrency_key.clone());
-    wanted_keys::want(conn, &keys.collect())?;
+    wanted_keys::request_promotion(conn, &keys.collect())?;
     Ok(ended)
 }
 
@@ -150,7 +158,7 @@ pub(crate) fn drop_orphans(
 }
 
 #[derive(QueryableByName)]
-struct Held {
+struct HeldRow {
     #[diesel(sql_type = BigInt)]
     id: i64,
     #[diesel(sql_type = BigInt)]
@@ -163,7 +171,7 @@ pub(crate) fn held_by(conn: &mut Conn<'_>, process_id: i64) -> QueryResult<Vec<(
     // Not sorted by the database: with sorts made expensive, it would read all claims in the order
     // of their ids, dead ones too.
     let text = "SELECT id, job_id FROM solid_queue_claimed_executions WHERE process_id = $1";
-    let held: Vec<Held> = Statement::new(text).bind(process_id).load(conn)?;
+    let held: Vec<HeldRow> = Statement::new(text).bind(process_id).load(conn)?;
     let mut held: Vec<(i64, i64)> = held.into_iter().map(|row| (row.id, row.job_id)).collect();
     held.sort_unstable();
     Ok(held)

@@ -36,7 +36,7 @@ pub(crate) fn see(conn: &mut Conn<'_>, classes: &[NewClass]) -> QueryResult<()> 
 }
 
 #[derive(QueryableByName)]
-struct Row {
+struct RedactedFields {
     #[diesel(sql_type = Text)]
     redact: String,
 }
@@ -45,7 +45,7 @@ struct Row {
 /// they cannot be read.
 pub(crate) fn redact(conn: &mut Conn<'_>, class_name: &str) -> QueryResult<Option<Vec<String>>> {
     let text = "SELECT redact FROM windlass_classes WHERE class_name = $1";
-    let row: Option<Row> = Statement::new(text)
+    let row: Option<RedactedFields> = Statement::new(text)
         .bind(class_name)
         .get_result(conn)
         .optional()?;

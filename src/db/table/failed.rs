@@ -2,14 +2,14 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::statement::Statement;
-use crate::db::model::outcome::Failure;
+use crate::db::model::outcome::JobFailure;
 use diesel::prelude::*;
 
 /// Records why jobs failed.
 ///
 /// If a failed execution exists, it is left over from earlier, and the newer reason replaces its
 /// own. A job that was deleted meanwhile gets none.
-pub(crate) fn insert(conn: &mut Conn<'_>, failures: &[(i64, &Failure)]) -> QueryResult<()> {
+pub(crate) fn insert(conn: &mut Conn<'_>, failures: &[(i64, &JobFailure)]) -> QueryResult<()> {
     if failures.is_empty() {
         return Ok(());
     }

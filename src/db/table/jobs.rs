@@ -4,7 +4,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::lossy::Lossy;
 use crate::db::conn::sql::{Id, id_list};
 use crate::db::conn::statement::Statement;
-use crate::db::model::outcome::{Hook, NewResult, ResultOutcome, StoredPolicy};
+use crate::db::model::outcome::{FollowUpJob, NewResult, ResultOutcome, StoredPolicy};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Integer, Nullable, Text};
 use serde::Serialize;
@@ -78,7 +78,7 @@ impl EndedJob {
     }
 
     /// Returns the job that its policy enqueues when it fails.
-    pub(crate) fn on_failure(&self) -> Option<Hook> {
+    pub(crate) fn on_failure(&self) -> Option<FollowUpJob> {
         self.policy()?.on_failure
     }
 

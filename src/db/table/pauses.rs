@@ -9,14 +9,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 #[derive(QueryableByName)]
-pub(crate) struct Id {
-    #[diesel(sql_type = BigInt)]
-    #[expect(dead_code, reason = "that there is a row is all")]
-    id: i64,
-}
-
-#[derive(QueryableByName)]
-struct Fill {
+struct QueueLoad {
     #[diesel(sql_type = BigInt)]
     size: i64,
     #[diesel(sql_type = Nullable<Double>)]
@@ -40,6 +33,10 @@ pub(crate) fn latency(conn: &mut Conn<'_>, queue: &str) -> QueryResult<Option<Du
     Ok(latency.map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO)))
 }
 
-fn fill(conn: &mut Conn<'_>, text: impl Into<Cow<'static, str>>, queue: &str) -> QueryResult<Fill> {
+fn fill(
+    conn: &mut Conn<'_>,
+    text: impl Into<Cow<'static, str>>,
+    queue: &str,
+) -> QueryResult<QueueLoad> {
     Statement::new(text).bind(queue).get_result(conn)
 }

@@ -2,6 +2,7 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
+use crate::db::conn::sql::Id;
 use crate::db::conn::statement::Statement;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Nullable, Text};
@@ -18,12 +19,6 @@ pub(crate) struct NewProcess<'a> {
     pub(crate) metadata: &'a str,
     /// The channel on which it is notified of new work, if any.
     pub(crate) channel: Option<&'a str>,
-}
-
-#[derive(QueryableByName)]
-pub(crate) struct Id {
-    #[diesel(sql_type = BigInt)]
-    pub(crate) id: i64,
 }
 
 /// Registers a process, and returns its id.
@@ -49,13 +44,13 @@ pub(crate) fn register(conn: &mut Conn<'_>, new: &NewProcess<'_>) -> QueryResult
 
 /// The answer to a heartbeat.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Beat {
+pub(crate) struct HeartbeatReply {
     /// Claims of the process for which a cancel was requested.
     pub(crate) cancelled: Vec<i64>,
 }
 
 #[derive(QueryableByName)]
-struct Heard {
+struct CancelRequest {
     #[diesel(sql_type = Nullable<Text>)]
     cancelled: Option<String>,
 }
@@ -64,7 +59,11 @@ struct Heard {
 ///
 /// The name is compared too: after a failover to a replica that lagged, an id may be assigned a
 /// second time.
-pub(crate) fn heartbeat(conn: &mut Conn<'_>, id: i64, name: &str) -> QueryResult<Option<Beat>> {
+pub(crate) fn heartbeat(
+    conn: &mut Conn<'_>,
+    id: i64,
+    name: &str,
+) -> QueryResult<Option<HeartbeatReply>> {
     let list = match conn.dialect() {
         Dialect::Postgres => "CAST(json_agg(c.id) AS text)",
         Dialect::Sqlite => "json_group_array(c.id)",
@@ -76,8 +75,8 @@ pub(crate) fn heartbeat(conn: &mut Conn<'_>, id: i64, name: &str) -> QueryResult
            WHERE c.process_id = solid_queue_processes.id AND c.cancel_requested_at IS NOT NULL) AS cancelled"
     );
     // All rows, as above.
-    let heard: Vec<Heard> = Statement::new(text).bind(id).bind(name).load(conn)?;
-    Ok(heard.into_iter().next().map(|heard| Beat {
+    let heard: Vec<CancelRequest> = Statement::new(text).bind(id).bind(name).load(conn)?;
+    Ok(heard.into_iter().next().map(|heard| HeartbeatReply {
         cancelled: heard
             .cancelled
             .and_then(|list| serde_json::from_str(&list).ok())
@@ -86,7 +85,7 @@ pub(crate) fn heartbeat(conn: &mut Conn<'_>, id: i64, name: &str) -> QueryResult
 }
 
 #[derive(QueryableByName)]
-pub(crate) struct Locked {
+pub(crate) struct ProcessIsLocked {
     #[diesel(sql_type = Bool)]
     is_locked: bool,
 }
@@ -102,7 +101,7 @@ pub(crate) fn is_locked(conn: &mut Conn<'_>, id: i64) -> QueryResult<bool> {
         "SELECT EXISTS (SELECT 1 FROM solid_queue_processes WHERE id = $1) AND NOT EXISTS \
          (SELECT 1 FROM (SELECT id FROM solid_queue_processes WHERE id = $1 {free}) free) AS is_locked"
     );
-    let row: Locked = Statement::new(text).bind(id).unkept().get_result(conn)?;
+    let row: ProcessIsLocked = Statement::new(text).bind(id).unkept().get_result(conn)?;
     Ok(row.is_locked)
 }
 

@@ -2,9 +2,9 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
+use crate::db::conn::sql::Id;
 use crate::db::conn::statement::Statement;
 use diesel::prelude::*;
-use diesel::sql_types::BigInt;
 use serde::{Deserialize, Serialize};
 
 /// How far a running job has come, as reported by itself.
@@ -55,7 +55,7 @@ impl Note {
 /// Stores the notes of claims that the process still holds, and returns those that were stored.
 /// Claims that are locked, by the job itself in a long transaction for example, are skipped: a
 /// heartbeat never waits.
-pub(crate) fn write(
+pub(crate) fn save(
     conn: &mut Conn<'_>,
     process_id: i64,
     notes: &[(i64, &Note)],
@@ -84,12 +84,6 @@ pub(crate) fn write(
         .bind(process_id)
         .load(conn)?;
     Ok(written.into_iter().map(|row| row.id).collect())
-}
-
-#[derive(QueryableByName)]
-struct Id {
-    #[diesel(sql_type = BigInt)]
-    pub(crate) id: i64,
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use diesel::prelude::*;
 use diesel::sql_types::{Bool, Text};
 
 #[derive(QueryableByName)]
-struct Name {
+struct QueueName {
     #[diesel(sql_type = Text, deserialize_as = Lossy)]
     queue_name: String,
 }
@@ -26,7 +26,7 @@ pub(crate) const WALK: &str = "WITH RECURSIVE walk(queue_name) AS ( \
 /// It reads all names: in most collations of Postgres, those with one prefix are not adjacent.
 pub(crate) fn queue_names(conn: &mut Conn<'_>, prefix: &str) -> QueryResult<Vec<String>> {
     let text = format!("{WALK} SELECT queue_name FROM walk WHERE queue_name IS NOT NULL");
-    let names: Vec<Name> = Statement::new(text).load(conn)?;
+    let names: Vec<QueueName> = Statement::new(text).load(conn)?;
     Ok(names
         .into_iter()
         .map(|row| row.queue_name)
@@ -35,7 +35,7 @@ pub(crate) fn queue_names(conn: &mut Conn<'_>, prefix: &str) -> QueryResult<Vec<
 }
 
 #[derive(QueryableByName)]
-struct Crowded {
+struct PausesAreCrowded {
     #[diesel(sql_type = Bool)]
     crowded: bool,
 }
@@ -58,7 +58,7 @@ pub(crate) fn are_pauses_crowded(conn: &mut Conn<'_>) -> QueryResult<bool> {
     };
     let text = format!("SELECT count(*) >= 1000 AS crowded FROM ({waiting} LIMIT 1000) AS waiting");
     Statement::new(text)
-        .get_result::<Crowded>(conn)
+        .get_result::<PausesAreCrowded>(conn)
         .map(|row| row.crowded)
 }
 
@@ -78,6 +78,6 @@ pub(crate) fn foremost(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
         first("priority"),
         first("job_id"),
     );
-    let names: Vec<Name> = Statement::new(text).load(conn)?;
+    let names: Vec<QueueName> = Statement::new(text).load(conn)?;
     Ok(names.into_iter().map(|row| row.queue_name).collect())
 }

@@ -3,7 +3,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::id_list;
 use crate::db::conn::statement::Statement;
-use crate::db::table::wanted_keys::{self, Key, keys};
+use crate::db::table::wanted_keys::{self, ConcurrencyKey, keys};
 use diesel::prelude::*;
 
 /// No row has the id 0: it stands for the missing row of an outer join.
@@ -25,6 +25,6 @@ pub(crate) fn insert(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
 /// Deletes the ready executions of jobs, which frees their slots.
 pub(crate) fn delete(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     let text = "DELETE FROM solid_queue_ready_executions WHERE job_id IN {in $1} RETURNING concurrency_key";
-    let rows: Vec<Key> = Statement::new(text).bind(id_list(jobs)).load(conn)?;
-    wanted_keys::want(conn, &keys(rows))
+    let rows: Vec<ConcurrencyKey> = Statement::new(text).bind(id_list(jobs)).load(conn)?;
+    wanted_keys::request_promotion(conn, &keys(rows))
 }

@@ -7,9 +7,9 @@
 //! are deleted with their jobs, and `next_run_at` is not.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::{id_list, timestamp};
+use crate::db::conn::sql::{Id, id_list, timestamp};
 use crate::db::conn::statement::Statement;
-use crate::db::model::recurring::{Fired, Firing, Row};
+use crate::db::model::recurring::{Fired, Firing, RecurringTaskRow};
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Nullable, Text, Timestamp};
@@ -19,16 +19,16 @@ use std::time::Duration;
 const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 #[derive(QueryableByName)]
-struct Locked {
+struct LockedTask {
     #[diesel(sql_type = Nullable<Text>)]
     open_jobs: Option<String>,
 }
 
 /// Locks a task if it is unchanged and not locked by another transaction, and returns the jobs of
 /// it that had not ended.
-pub(crate) fn lock(conn: &mut Conn<'_>, task: &Row) -> QueryResult<Option<Vec<i64>>> {
+pub(crate) fn lock(conn: &mut Conn<'_>, task: &RecurringTaskRow) -> QueryResult<Option<Vec<i64>>> {
     let text = "SELECT open_jobs FROM solid_queue_recurring_tasks WHERE id = $1 AND lock_version = $2 {lock skip}";
-    let locked: Option<Locked> = Statement::new(text)
+    let locked: Option<LockedTask> = Statement::new(text)
         .bind(task.id)
         .bind(task.lock_version)
         .get_result(conn)
@@ -39,12 +39,6 @@ pub(crate) fn lock(conn: &mut Conn<'_>, task: &Row) -> QueryResult<Option<Vec<i6
 fn ids(list: Option<&str>) -> Vec<i64> {
     list.and_then(|list| serde_json::from_str(list).ok())
         .unwrap_or_default()
-}
-
-#[derive(QueryableByName)]
-pub(crate) struct Id {
-    #[diesel(sql_type = BigInt)]
-    id: i64,
 }
 
 /// Returns those of the jobs that have neither finished nor failed.
@@ -77,7 +71,7 @@ pub(crate) fn move_on(
 }
 
 /// Notes a job that later ticks must not overlap. The caller holds the lock of the task.
-pub(crate) fn note_open(conn: &mut Conn<'_>, task: &Row, job: i64) -> QueryResult<()> {
+pub(crate) fn note_open(conn: &mut Conn<'_>, task: &RecurringTaskRow, job: i64) -> QueryResult<()> {
     let mut open = unended(conn, &ids(task.open_jobs.as_deref()))?;
     open.push(job);
     // If jobs may overlap, the list is never read, and stays short.
@@ -106,7 +100,7 @@ pub(crate) fn history(
     count: i64,
 ) -> QueryResult<Vec<(NaiveDateTime, i64)>> {
     #[derive(QueryableByName)]
-    struct Tick {
+    struct FiredTick {
         #[diesel(sql_type = Timestamp)]
         run_at: NaiveDateTime,
         #[diesel(sql_type = BigInt)]
@@ -114,7 +108,7 @@ pub(crate) fn history(
     }
     let text = "SELECT {moment run_at} AS run_at, job_id FROM solid_queue_recurring_executions WHERE task_key = $1 \
          ORDER BY run_at DESC LIMIT $2";
-    let ticks: Vec<Tick> = Statement::new(text)
+    let ticks: Vec<FiredTick> = Statement::new(text)
         .bind(key)
         .bind(count)
         .unkept()

@@ -5,12 +5,12 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
-use crate::db::conn::sql::timestamp;
+use crate::db::conn::sql::{Id, timestamp};
 use crate::db::conn::statement::Statement;
-use crate::db::model::recurring::{Definition, Next, Row, Scheduled};
+use crate::db::model::recurring::{Definition, NextTick, RecurringTaskRow, Scheduled};
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Nullable, Timestamp};
+use diesel::sql_types::{Nullable, Timestamp};
 use std::time::Duration;
 
 pub(crate) const COLUMNS: &str = "id, key, schedule, coalesce(time_zone, 'UTC') AS time_zone, coalesce(class_name, '') AS class_name, \
@@ -22,9 +22,9 @@ pub(crate) const COLUMNS: &str = "id, key, schedule, coalesce(time_zone, 'UTC') 
 
 pub(crate) fn change(
     conn: &mut Conn<'_>,
-    row: &Row,
+    row: &RecurringTaskRow,
     new: &Definition,
-    next: Next<'_>,
+    next: NextTick<'_>,
 ) -> QueryResult<Scheduled> {
     let Some(next_run_at) = row.next_run_at else {
         return Ok(Scheduled::Foreign);
@@ -61,12 +61,6 @@ const INSERT: &str = "INSERT INTO solid_queue_recurring_tasks (schedule, time_zo
        CASE WHEN CAST($9 AS bigint) IS NULL THEN NULL ELSE {now} END, $11, false, {now}, {now}) \
      ON CONFLICT (key) DO NOTHING RETURNING id";
 
-#[derive(QueryableByName)]
-struct Id {
-    #[diesel(sql_type = BigInt)]
-    id: i64,
-}
-
 fn write(
     conn: &mut Conn<'_>,
     text: &str,
@@ -92,14 +86,14 @@ fn write(
 pub(crate) fn insert(
     conn: &mut Conn<'_>,
     new: &Definition,
-    next: Next<'_>,
+    next: NextTick<'_>,
 ) -> QueryResult<Option<NaiveDateTime>> {
     let first = next(now(conn)?);
     Ok(write(conn, INSERT, new, first)?.then_some(first))
 }
 
 #[derive(QueryableByName)]
-struct Now {
+struct CurrentTime {
     #[diesel(sql_type = Timestamp)]
     now: NaiveDateTime,
 }
@@ -108,12 +102,12 @@ struct Now {
 pub(crate) fn now(conn: &mut Conn<'_>) -> QueryResult<NaiveDateTime> {
     let text = "SELECT {now} AS now";
     Statement::new(text)
-        .get_result::<Now>(conn)
+        .get_result::<CurrentTime>(conn)
         .map(|row| row.now)
 }
 
 /// Returns all tasks of Windlass, or the one with this key, by key.
-pub(crate) fn list(conn: &mut Conn<'_>, key: Option<&str>) -> QueryResult<Vec<Row>> {
+pub(crate) fn list(conn: &mut Conn<'_>, key: Option<&str>) -> QueryResult<Vec<RecurringTaskRow>> {
     let text = format!(
         "SELECT {COLUMNS} FROM solid_queue_recurring_tasks WHERE next_run_at IS NOT NULL \
          AND (CAST($1 AS text) IS NULL OR key = $1) ORDER BY key"
@@ -139,7 +133,11 @@ pub(crate) const PAGE: usize = 100;
 
 /// Returns a page of the tasks after the id `after` that are due or have a waiting tick. `declared`
 /// has the keys that the scheduler declares itself, as a JSON array.
-pub(crate) fn due(conn: &mut Conn<'_>, declared: &str, after: i64) -> QueryResult<Vec<Row>> {
+pub(crate) fn due(
+    conn: &mut Conn<'_>,
+    declared: &str,
+    after: i64,
+) -> QueryResult<Vec<RecurringTaskRow>> {
     let text = format!(
         "SELECT {COLUMNS} FROM solid_queue_recurring_tasks WHERE {} AND id > $2 \
          AND (next_run_at <= {{now}} OR queued_run_at IS NOT NULL) ORDER BY id LIMIT {PAGE}",
@@ -149,7 +147,7 @@ pub(crate) fn due(conn: &mut Conn<'_>, declared: &str, after: i64) -> QueryResul
 }
 
 #[derive(QueryableByName)]
-struct Ahead {
+struct UpcomingTick {
     #[diesel(sql_type = Nullable<Timestamp>)]
     next: Option<NaiveDateTime>,
     #[diesel(sql_type = Timestamp)]
@@ -168,7 +166,7 @@ pub(crate) fn next_tick(
          WHERE {} AND next_run_at > {{time $2}} ORDER BY next_run_at LIMIT 1",
         fired(conn),
     );
-    let ahead: Option<Ahead> = Statement::new(text)
+    let ahead: Option<UpcomingTick> = Statement::new(text)
         .bind(declared)
         .bind(timestamp(since))
         .get_result(conn)

@@ -3,11 +3,10 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
-use crate::db::conn::sql::{id_list, micros};
+use crate::db::conn::sql::{Id, id_list, micros};
 use crate::db::conn::statement::Statement;
 use crate::db::model::outcome::NewResult;
 use diesel::prelude::*;
-use diesel::sql_types::BigInt;
 use std::time::Duration;
 
 /// Stores results, in the transaction that ends the jobs.
@@ -56,12 +55,6 @@ pub(crate) fn wake(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
 /// Returns the channel on which Postgres reports that a job has ended.
 pub(crate) fn channel(job: i64) -> String {
     format!("windlass_job_{job}")
-}
-
-#[derive(QueryableByName)]
-struct Id {
-    #[diesel(sql_type = BigInt)]
-    id: i64,
 }
 
 /// Registers a caller that waits for a job, and returns the waiter's number.

@@ -26,7 +26,7 @@ pub(crate) fn insert_each(conn: &mut Conn<'_>, jobs: &[(i64, Duration)]) -> Quer
 }
 
 #[derive(QueryableByName)]
-struct Wait {
+struct UntilDue {
     #[diesel(sql_type = Nullable<Double>)]
     seconds: Option<f64>,
 }
@@ -35,7 +35,7 @@ struct Wait {
 pub(crate) fn next_due(conn: &mut Conn<'_>) -> QueryResult<Option<Duration>> {
     let seconds = conn.seconds("{now}", "{moment min(scheduled_at)}");
     let text = format!("SELECT {seconds} AS seconds FROM solid_queue_scheduled_executions");
-    let wait: Wait = Statement::new(text).get_result(conn)?;
+    let wait: UntilDue = Statement::new(text).get_result(conn)?;
     Ok(wait
         .seconds
         .map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO)))

@@ -14,7 +14,9 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::conn::statement::Statement;
-use crate::db::table::wanted_keys::{Name, Wanted, is_wanted_after, key_list, want};
+use crate::db::table::wanted_keys::{
+    PromotionRequest, RequestedKey, is_requested_after, key_list, request_promotion,
+};
 use crate::mutant;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Text};
@@ -22,24 +24,24 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 
 /// Returns whether a promotion was requested after the request with this id.
-pub(crate) fn is_wanted(conn: &mut Conn<'_>, after: i64) -> QueryResult<bool> {
-    let text = format!("SELECT {} AS is_wanted", is_wanted_after("$1"));
+pub(crate) fn is_requested(conn: &mut Conn<'_>, after: i64) -> QueryResult<bool> {
+    let text = format!("SELECT {} AS is_wanted", is_requested_after("$1"));
     Statement::new(text)
         .bind(after)
-        .get_result::<Wanted>(conn)
+        .get_result::<PromotionRequest>(conn)
         .map(|row| row.is_wanted)
 }
 
 /// Takes the keys of the oldest requests after the id `after` that are not locked, and locks the
 /// keys until the transaction ends.
-pub(crate) fn take_wanted(
+pub(crate) fn take_requests(
     conn: &mut Conn<'_>,
     after: i64,
     batch: usize,
 ) -> QueryResult<BTreeSet<String>> {
     let text = "DELETE FROM windlass_wanted_keys WHERE id IN (SELECT id FROM windlass_wanted_keys WHERE id > $1 \
          ORDER BY id LIMIT $2 {lock skip}) RETURNING key";
-    let rows: Vec<Name> = Statement::new(text)
+    let rows: Vec<RequestedKey> = Statement::new(text)
         .bind(after)
         .bind(batch as i64)
         .load(conn)?;
@@ -90,7 +92,7 @@ pub(crate) fn held_of(key: &str) -> String {
 
 /// The free slots of a key. Negative after its limit was lowered.
 #[derive(Debug, QueryableByName)]
-pub(crate) struct Room {
+pub(crate) struct FreeSlots {
     #[diesel(sql_type = Text)]
     pub(crate) key: String,
     #[diesel(sql_type = BigInt)]
@@ -98,7 +100,10 @@ pub(crate) struct Room {
 }
 
 /// Counts the free slots of keys that the caller has locked.
-pub(crate) fn rooms(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<Vec<Room>> {
+pub(crate) fn free_slots(
+    conn: &mut Conn<'_>,
+    keys: &BTreeSet<String>,
+) -> QueryResult<Vec<FreeSlots>> {
     let text = format!(
         "SELECT wanted.key, {} - ({}) AS room FROM (SELECT value ->> 0 AS key FROM {{rows $1}}) AS wanted",
         limit_of("wanted.key"),
@@ -108,7 +113,7 @@ pub(crate) fn rooms(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult
 }
 
 #[derive(QueryableByName)]
-struct Seen {
+struct ScannedKey {
     #[diesel(sql_type = Text)]
     key: String,
     #[diesel(sql_type = Bool)]
@@ -117,7 +122,7 @@ struct Seen {
 
 /// One page of a scan of the keys with blocked jobs.
 #[derive(Debug, Default)]
-pub(crate) struct Stretch {
+pub(crate) struct KeyPage {
     /// The last key that was read; `None` at the end of the scan.
     pub(crate) reached: Option<String>,
     /// Keys that had a free slot and no request for a promotion.
@@ -126,12 +131,12 @@ pub(crate) struct Stretch {
 
 /// Reads `batch` keys with blocked jobs after the key `after`, and requests a promotion for each
 /// that has a free slot and no request, because another program deleted the row of a holder.
-pub(crate) fn sweep(conn: &mut Conn<'_>, after: &str, batch: usize) -> QueryResult<Stretch> {
+pub(crate) fn sweep(conn: &mut Conn<'_>, after: &str, batch: usize) -> QueryResult<KeyPage> {
     let next = |beyond: &str| {
         format!(
             "(SELECT min(b.concurrency_key) FROM solid_queue_blocked_executions b \
              WHERE b.expires_at = {{time '{}'}} AND b.concurrency_key > {beyond})",
-            FOR_EVER
+            NEVER_EXPIRES
         )
     };
     let text = format!(
@@ -142,11 +147,11 @@ pub(crate) fn sweep(conn: &mut Conn<'_>, after: &str, batch: usize) -> QueryResu
          FROM walk WHERE walk.key IS NOT NULL ORDER BY walk.place",
         next("$1"),
         next("walk.key"),
-        crate::db::table::unique_jobs::AGAIN,
+        crate::db::table::unique_jobs::UNIQUE_SUCCESSOR,
         limit_of("walk.key"),
         held_of("walk.key"),
     );
-    let seen: Vec<Seen> = Statement::new(text)
+    let seen: Vec<ScannedKey> = Statement::new(text)
         .bind(after)
         .bind(batch as i64)
         .load(conn)?;
@@ -156,8 +161,8 @@ pub(crate) fn sweep(conn: &mut Conn<'_>, after: &str, batch: usize) -> QueryResu
         .map(|last| last.key.clone());
     let overlooked = seen.into_iter().filter(|seen| seen.is_overlooked);
     let overlooked: BTreeSet<String> = overlooked.map(|seen| seen.key).collect();
-    want(conn, &overlooked)?;
-    Ok(Stretch {
+    request_promotion(conn, &overlooked)?;
+    Ok(KeyPage {
         reached,
         overlooked: overlooked.into_iter().collect(),
     })
@@ -197,15 +202,15 @@ pub(crate) fn all(conn: &mut Conn<'_>) -> QueryResult<Vec<SemaphoreStatus>> {
          sums AS (SELECT key, CAST(sum(ready) AS bigint) AS ready, CAST(sum(claimed) AS bigint) AS claimed, \
            CAST(sum(blocked) AS bigint) AS blocked FROM counts GROUP BY key) \
          SELECT key, CAST({} AS bigint) AS \"limit\", ready, claimed, blocked FROM sums ORDER BY key",
-        NOT_AT_ALL,
-        crate::db::table::unique_jobs::AGAIN,
+        DOES_NOT_WAIT,
+        crate::db::table::unique_jobs::UNIQUE_SUCCESSOR,
         limit_of("sums.key"),
     );
     Statement::new(text).load(conn)
 }
 
 #[derive(QueryableByName)]
-struct Wrong {
+struct Violation {
     #[diesel(sql_type = Text)]
     what: String,
 }
@@ -235,20 +240,20 @@ pub(crate) fn check(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
            || '` is free, and nobody is about to promote its blocked jobs' \
          FROM solid_queue_blocked_executions b WHERE b.expires_at >= {{time '{}'}} AND b.concurrency_key <> '{}' \
          AND {} > {} AND NOT EXISTS (SELECT 1 FROM windlass_wanted_keys w WHERE w.key = b.concurrency_key)",
-        NOT_AT_ALL,
-        crate::db::table::unique_jobs::AGAIN,
+        DOES_NOT_WAIT,
+        crate::db::table::unique_jobs::UNIQUE_SUCCESSOR,
         limit_of("b.concurrency_key"),
         held_of("b.concurrency_key"),
     );
-    let rows: Vec<Wrong> = Statement::new(text).load(conn)?;
+    let rows: Vec<Violation> = Statement::new(text).load(conn)?;
     wrong.extend(rows.into_iter().map(|row| row.what));
     Ok(wrong)
 }
 
 /// The expiry of a blocked execution that waits: never. A Rails app's dispatcher would treat an
 /// expired one as its own.
-pub(crate) const FOR_EVER: &str = "9999-12-31 23:59:59.000000";
+pub(crate) const NEVER_EXPIRES: &str = "9999-12-31 23:59:59.000000";
 
 /// The expiry of a job that does not wait: it is promoted or discarded at the next promotion of its
 /// key. A separate value, so that an index finds these jobs.
-pub(crate) const NOT_AT_ALL: &str = "9999-12-31 00:00:00.000000";
+pub(crate) const DOES_NOT_WAIT: &str = "9999-12-31 00:00:00.000000";

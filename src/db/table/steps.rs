@@ -10,7 +10,7 @@ use diesel::sql_types::{Nullable, Text};
 
 /// The state of a step when it starts.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum StepState {
     /// The process does not hold the claim any more.
     Lost,
     /// The step has not been completed.
@@ -20,26 +20,26 @@ pub(crate) enum Found {
 }
 
 #[derive(QueryableByName)]
-struct Row {
+struct StepValue {
     #[diesel(sql_type = Nullable<Text>)]
     value: Option<String>,
 }
 
 /// Locks the claim, in the transaction of the step. Until that ends, no process can recover the
 /// job.
-pub(crate) fn begin(conn: &mut Conn<'_>, fence: Fence, name: &str) -> QueryResult<Found> {
+pub(crate) fn begin(conn: &mut Conn<'_>, fence: Fence, name: &str) -> QueryResult<StepState> {
     let text = "SELECT s.value FROM solid_queue_claimed_executions c \
          LEFT JOIN windlass_steps s ON s.job_id = c.job_id AND s.name = $1 \
          WHERE c.id = $2 AND c.process_id + 0 = $3 {lock of c}";
-    let rows: Vec<Row> = Statement::new(text)
+    let rows: Vec<StepValue> = Statement::new(text)
         .bind(name)
         .bind(fence.claim_id)
         .bind(fence.process_id)
         .load(conn)?;
     Ok(match rows.into_iter().next() {
-        None => Found::Lost,
-        Some(Row { value: None }) => Found::New,
-        Some(Row { value: Some(value) }) => Found::Done(value),
+        None => StepState::Lost,
+        Some(StepValue { value: None }) => StepState::New,
+        Some(StepValue { value: Some(value) }) => StepState::Done(value),
     })
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn record(conn: &mut Conn<'_>, job_id: i64, name: &str, value: &str) 
 }
 
 #[derive(QueryableByName)]
-struct Step {
+struct RecordedStep {
     #[diesel(sql_type = Text)]
     name: String,
     #[diesel(sql_type = Text)]
@@ -70,7 +70,7 @@ pub(crate) fn of_job(
     most: usize,
 ) -> QueryResult<Vec<(String, String)>> {
     let text = "SELECT name, value FROM windlass_steps WHERE job_id = $1 AND length(value) <= 256 LIMIT $2";
-    let steps: Vec<Step> = Statement::new(text)
+    let steps: Vec<RecordedStep> = Statement::new(text)
         .bind(job_id)
         .bind(most as i64)
         .load(conn)?;

@@ -14,4 +14,4 @@ pub(crate) const BLOCKED: &str = "solid_queue_blocked_executions";
 
 /// The concurrency key of executions that wait for the job before them. Ruby releases only keys of
 /// its own jobs.
-pub(crate) const AGAIN: &str = "windlass/again";
+pub(crate) const UNIQUE_SUCCESSOR: &str = "windlass/again";

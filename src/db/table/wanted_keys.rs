@@ -9,13 +9,13 @@ use diesel::sql_types::{Bool, Nullable, Text};
 use std::collections::BTreeSet;
 
 #[derive(QueryableByName)]
-pub(crate) struct Key {
+pub(crate) struct ConcurrencyKey {
     #[diesel(sql_type = Nullable<Text>)]
     pub(crate) concurrency_key: Option<String>,
 }
 
 /// Returns the distinct keys of the rows that a statement returned.
-pub(crate) fn keys(rows: Vec<Key>) -> BTreeSet<String> {
+pub(crate) fn keys(rows: Vec<ConcurrencyKey>) -> BTreeSet<String> {
     rows.into_iter()
         .filter_map(|row| row.concurrency_key)
         .collect()
@@ -28,24 +28,27 @@ pub(crate) fn key_list<'k>(keys: impl IntoIterator<Item = &'k String>) -> String
 }
 
 /// Requests the promotion of keys, and wakes sleeping workers.
-pub(crate) fn want(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<()> {
+pub(crate) fn request_promotion(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<()> {
     if keys.is_empty() {
         return Ok(());
     }
-    name(conn, keys)?;
+    insert(conn, keys)?;
     crate::db::conn::wakeup::notify(conn, keys.len())
 }
 
 /// Requests the promotion of keys without waking workers, which could do no more at present than
 /// the caller did.
-pub(crate) fn want_later(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<()> {
+pub(crate) fn request_promotion_later(
+    conn: &mut Conn<'_>,
+    keys: &BTreeSet<String>,
+) -> QueryResult<()> {
     if keys.is_empty() {
         return Ok(());
     }
-    name(conn, keys)
+    insert(conn, keys)
 }
 
-fn name(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<()> {
+fn insert(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<()> {
     // On SQLite, with one writer at a time, an existing request is enough: it is handled after this
     // transaction. Elsewhere it may be handled just before this transaction commits.
     let unless_named = match conn.dialect() {
@@ -66,12 +69,12 @@ pub(crate) const BEGINNING: i64 = 0;
 ///
 /// Postgres keeps handled requests in the index until the next vacuum, which a long transaction
 /// delays. A read from the beginning passes all of them, so a loop remembers the last id.
-pub(crate) fn is_wanted_after(id: &str) -> String {
+pub(crate) fn is_requested_after(id: &str) -> String {
     format!("EXISTS (SELECT 1 FROM windlass_wanted_keys WHERE id > {id})")
 }
 
 #[derive(QueryableByName)]
-pub(crate) struct Wanted {
+pub(crate) struct PromotionRequest {
     #[diesel(sql_type = Bool)]
     pub(crate) is_wanted: bool,
 }
@@ -98,7 +101,7 @@ pub(crate) fn last_id(conn: &mut Conn<'_>) -> QueryResult<i64> {
 }
 
 #[derive(QueryableByName)]
-pub(crate) struct Name {
+pub(crate) struct RequestedKey {
     #[diesel(sql_type = Text)]
     pub(crate) key: String,
 }

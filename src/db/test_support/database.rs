@@ -1,10 +1,10 @@
 //! Databases for tests: in memory, or in a transaction that never commits.
 
 use crate::db::conn::connection::{AsConn, Conn};
-use crate::db::conn::database::{Backend, Database};
+use crate::db::conn::database::{Database, DatabaseBackend};
 #[cfg(feature = "sqlite")]
-use crate::db::conn::owned::Kind;
-use crate::db::conn::owned::{DbConnection, Shelf};
+use crate::db::conn::owned::ConnectionKind;
+use crate::db::conn::owned::{DbConnection, SharedConnection};
 #[cfg(feature = "sqlite")]
 use crate::error::Error;
 use crate::error::{Doing, Result};
@@ -23,11 +23,11 @@ pub struct TestDatabase {
     /// `None` while a job borrows it.
     connection: Option<DbConnection>,
     database: Database,
-    shelf: Arc<Shelf>,
+    shelf: Arc<SharedConnection>,
 }
 
 /// How long a test waits for a job that has not returned the connection.
-const PATIENCE: Duration = Duration::from_secs(5);
+const BORROW_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl TestDatabase {
     /// Opens a migrated SQLite database in memory.
@@ -50,7 +50,7 @@ impl TestDatabase {
             .doing("set up the database")?;
         crate::db::schema::migrate::migrate(&mut conn)?;
         Ok(Self::on(DbConnection {
-            kind: Kind::Sqlite(Box::new(conn)),
+            kind: ConnectionKind::Sqlite(Box::new(conn)),
             turn: None,
             limit: crate::db::conn::owned::STATEMENT,
         }))
@@ -83,13 +83,13 @@ impl TestDatabase {
     }
 
     fn on(connection: DbConnection) -> Self {
-        let shelf = Arc::new(Shelf::default());
+        let shelf = Arc::new(SharedConnection::default());
         TestDatabase {
             connection: Some(connection),
             database: Database {
-                inner: Arc::new(Backend::Lent(Arc::clone(&shelf))),
+                inner: Arc::new(DatabaseBackend::Shared(Arc::clone(&shelf))),
                 limit: crate::db::conn::owned::STATEMENT,
-                only_looks: false,
+                is_read_only: false,
             },
             shelf,
         }
@@ -104,7 +104,7 @@ impl TestDatabase {
             self.shelf.put(connection);
         }
         let done = work(&self.database);
-        self.connection = self.shelf.take(PATIENCE);
+        self.connection = self.shelf.take(BORROW_TIMEOUT);
         assert!(
             self.connection.is_some(),
             "a job has kept the connection that it borrowed; it must drop it before it returns"
@@ -128,9 +128,9 @@ impl Database {
     /// Returns a database without a connection, for a job that a test performs by itself.
     pub(crate) fn none() -> Self {
         Database {
-            inner: Arc::new(Backend::Nowhere),
+            inner: Arc::new(DatabaseBackend::Unconnected),
             limit: crate::db::conn::owned::STATEMENT,
-            only_looks: false,
+            is_read_only: false,
         }
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// A job that waits.
 #[derive(Debug, QueryableByName)]
-pub(crate) struct Waiting {
+pub(crate) struct WaitingJob {
     #[diesel(sql_type = BigInt)]
     pub(crate) id: i64,
     #[diesel(sql_type = Text)]
@@ -33,7 +33,7 @@ pub(crate) struct Waiting {
 }
 
 /// Returns the jobs that are ready, scheduled or blocked, in the order of their enqueue.
-pub(crate) fn waiting(conn: &mut Conn<'_>) -> QueryResult<Vec<Waiting>> {
+pub(crate) fn waiting(conn: &mut Conn<'_>) -> QueryResult<Vec<WaitingJob>> {
     let text = "SELECT j.id, j.class_name, j.arguments, j.queue_name, j.priority, j.attempts, j.idempotency_key, \
          s.scheduled_at, {now} AS now FROM solid_queue_jobs j \
          LEFT JOIN solid_queue_scheduled_executions s ON s.job_id = j.id \

@@ -5,8 +5,8 @@
 //! scan costs only the clearing process, and is short: it ends at the first job that is too young
 //! to have finished long ago.
 
-use crate::db::conn::connection::{Conn, briefly};
-use crate::db::conn::sql::{id_list, micros};
+use crate::db::conn::connection::{Conn, LockWait, with_lock_wait};
+use crate::db::conn::sql::{Id, id_list, micros};
 use crate::db::conn::sqlite_file::Refusal;
 use crate::db::conn::statement::Statement;
 use diesel::prelude::*;
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// Which finished jobs to delete.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Old {
+pub(crate) struct ClearLimits {
     /// Jobs that finished this long ago.
     pub(crate) age: Duration,
     /// Jobs up to this id, whatever their age.
@@ -26,7 +26,7 @@ pub(crate) struct Old {
 
 /// One page of a scan.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Stretch {
+pub(crate) struct ClearedPage {
     /// The last id that was read; `None` at the end of the scan.
     pub(crate) reached: Option<i64>,
     /// How many rows were deleted, not counting those that belong to deleted jobs.
@@ -40,7 +40,7 @@ pub(crate) struct Stretch {
 /// When the database refuses, each half of them is tried, down to the single rows that it refuses.
 /// Those are left, as when a table of the application refers to a job. Returns how many rows `work`
 /// counted, and why the last of the others is left.
-fn piecemeal(
+fn one_by_one(
     conn: &mut Conn<'_>,
     rows: &[i64],
     work: impl Fn(&mut Conn<'_>, &[i64]) -> QueryResult<usize>,
@@ -48,7 +48,7 @@ fn piecemeal(
     let (mut count, mut left) = (0, None);
     let mut todo = vec![rows];
     while let Some(part) = todo.pop().filter(|part| !part.is_empty()) {
-        let done = briefly(conn, true, |conn| work(conn, part));
+        let done = with_lock_wait(conn, LockWait::Short, |conn| work(conn, part));
         match done {
             Ok(done) => count += done,
             Err(error) if Refusal::of(&error) == Refusal::Trouble => return Err(error),
@@ -63,7 +63,7 @@ fn piecemeal(
 }
 
 #[derive(QueryableByName)]
-struct Seen {
+struct ScannedRow {
     #[diesel(sql_type = BigInt)]
     id: i64,
     #[diesel(sql_type = Bool)]
@@ -72,24 +72,18 @@ struct Seen {
     young: bool,
 }
 
-#[derive(QueryableByName)]
-struct Id {
-    #[diesel(sql_type = BigInt)]
-    pub(crate) id: i64,
-}
-
 /// Reads `batch` jobs after the id `after`, and deletes those of them that are due.
 pub(crate) fn finished(
     conn: &mut Conn<'_>,
-    old: Old,
+    old: ClearLimits,
     after: i64,
     batch: usize,
-) -> QueryResult<Stretch> {
+) -> QueryResult<ClearedPage> {
     let text = "SELECT id, finished_at IS NOT NULL AND (finished_at <= {later $1} OR id <= $2) \
            AND ($3 OR active_job_id IS NULL OR last_claim_id IS NOT NULL) AS due, \
          created_at > {later $1} AND id > $2 AS young \
          FROM solid_queue_jobs WHERE id > $4 ORDER BY id LIMIT $5";
-    let seen: Vec<Seen> = Statement::new(text)
+    let seen: Vec<ScannedRow> = Statement::new(text)
         .bind(-micros(old.age))
         .bind(old.up_to)
         .bind(old.of_ruby)
@@ -102,8 +96,8 @@ pub(crate) fn finished(
         .map(|job| job.id)
         .collect();
     let more = seen.len() == batch && !seen.iter().any(|job| job.young);
-    let (cleared, left) = piecemeal(conn, &due, delete_finished)?;
-    Ok(Stretch {
+    let (cleared, left) = one_by_one(conn, &due, delete_finished)?;
+    Ok(ClearedPage {
         reached: seen.last().filter(|_| more).map(|job| job.id),
         cleared,
         left,
@@ -156,7 +150,7 @@ pub(crate) fn surplus(conn: &mut Conn<'_>, count: u64) -> QueryResult<i64> {
 }
 
 #[derive(QueryableByName)]
-struct Failed {
+struct FailedExecution {
     #[diesel(sql_type = BigInt)]
     id: i64,
     #[diesel(sql_type = BigInt)]
@@ -172,11 +166,11 @@ pub(crate) fn failed(
     age: Duration,
     after: i64,
     batch: usize,
-) -> QueryResult<Stretch> {
+) -> QueryResult<ClearedPage> {
     // The ids grow with time, so only the oldest need to be read.
     let text = "SELECT id, job_id, created_at <= {later $1} AS due FROM solid_queue_failed_executions \
          WHERE id > $2 ORDER BY id LIMIT $3";
-    let seen: Vec<Failed> = Statement::new(text)
+    let seen: Vec<FailedExecution> = Statement::new(text)
         .bind(-micros(age))
         .bind(after)
         .bind(batch as i64)
@@ -188,8 +182,8 @@ pub(crate) fn failed(
         .map(|row| row.job_id)
         .collect();
     due.sort_unstable();
-    let (cleared, left) = piecemeal(conn, &due, delete_failed)?;
-    Ok(Stretch {
+    let (cleared, left) = one_by_one(conn, &due, delete_failed)?;
+    Ok(ClearedPage {
         reached: seen.last().filter(|_| more).map(|row| row.id),
         cleared,
         left,
@@ -218,14 +212,14 @@ pub(crate) fn expired(
     conn: &mut Conn<'_>,
     (table, key): (&str, &str),
     batch: usize,
-) -> QueryResult<Stretch> {
+) -> QueryResult<ClearedPage> {
     let text = format!(
         "SELECT {key} AS id FROM {table} WHERE expires_at <= {{now}} ORDER BY expires_at LIMIT $1"
     );
     let seen: Vec<Id> = Statement::new(text).bind(batch as i64).load(conn)?;
     let seen: Vec<i64> = seen.into_iter().map(|row| row.id).collect();
     if seen.is_empty() {
-        return Ok(Stretch {
+        return Ok(ClearedPage {
             reached: None,
             cleared: 0,
             left: None,
@@ -244,10 +238,10 @@ pub(crate) fn expired(
     };
     // One statement in most cases.
     let (cleared, left) = match delete(conn, &seen) {
-        Err(error) if Refusal::of(&error) != Refusal::Trouble => piecemeal(conn, &seen, delete)?,
+        Err(error) if Refusal::of(&error) != Refusal::Trouble => one_by_one(conn, &seen, delete)?,
         deleted => (deleted?, None),
     };
-    Ok(Stretch {
+    Ok(ClearedPage {
         reached: (seen.len() == batch && cleared > 0).then_some(0),
         cleared,
         left,
@@ -256,7 +250,7 @@ pub(crate) fn expired(
 
 /// The tables whose rows may outlive their job, when another program deleted it, or a worker that
 /// keeps no finished jobs.
-pub(crate) const BESIDE: [&str; 3] = [
+pub(crate) const TABLES_OF_JOBS: [&str; 3] = [
     "windlass_attempts",
     "windlass_steps",
     "windlass_unique_jobs",
@@ -269,13 +263,13 @@ pub(crate) fn orphans(
     table: &str,
     after: i64,
     batch: usize,
-) -> QueryResult<Stretch> {
+) -> QueryResult<ClearedPage> {
     let text = format!(
         "SELECT seen.id, NOT EXISTS (SELECT 1 FROM solid_queue_jobs j WHERE j.id = seen.id) AS due, \
          false AS young FROM (SELECT DISTINCT job_id AS id FROM {table} WHERE job_id > $1 \
          ORDER BY job_id LIMIT $2) AS seen ORDER BY seen.id"
     );
-    let seen: Vec<Seen> = Statement::new(text)
+    let seen: Vec<ScannedRow> = Statement::new(text)
         .bind(after)
         .bind(batch as i64)
         .load(conn)?;
@@ -285,7 +279,7 @@ pub(crate) fn orphans(
         .map(|job| job.id)
         .collect();
     let text = format!("DELETE FROM {table} WHERE job_id IN {{in $1}}");
-    let (cleared, left) = piecemeal(conn, &due, |conn, due| {
+    let (cleared, left) = one_by_one(conn, &due, |conn, due| {
         if table == "windlass_unique_jobs" {
             return crate::db::transition::unblock::forget(conn, due);
         }
@@ -294,7 +288,7 @@ pub(crate) fn orphans(
             .unkept()
             .changes(conn)
     })?;
-    Ok(Stretch {
+    Ok(ClearedPage {
         reached: seen
             .last()
             .filter(|_| seen.len() == batch)

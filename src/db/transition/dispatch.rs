@@ -19,7 +19,7 @@ pub(crate) fn dispatch(conn: &mut Conn<'_>, batch: usize) -> QueryResult<usize> 
         let text =
             "DELETE FROM solid_queue_scheduled_executions WHERE job_id IN {in $1}";
         Statement::new(text).bind(id_list(&jobs)).execute(conn)?;
-        crate::db::transition::place::enter(conn, &jobs)?;
+        crate::db::transition::place::make_runnable(conn, &jobs)?;
         Ok(jobs.len())
     })
 }

@@ -1,9 +1,9 @@
 //! Ends claims whose runs did not finish.
 
 use crate::db::conn::connection::Conn;
-use crate::db::model::claim::{Ended, Fence, Finished};
-use crate::db::model::decision::Decision;
-use crate::db::model::outcome::{Began, End, EndedRun, Ending, Endings, cancelled};
+use crate::db::model::claim::{EndedClaim, Fence, FinishedRow};
+use crate::db::model::decision::JobDecision;
+use crate::db::model::outcome::{End, EndedRun, Ending, Endings, RunStart, cancelled};
 use crate::db::table::claimed::{self};
 use crate::db::transition::settle::settle;
 use diesel::prelude::*;
@@ -17,7 +17,7 @@ pub(crate) fn end(
     fence: Fence,
     ending: &Ending,
     ran: Duration,
-    finished: Finished,
+    finished: FinishedRow,
 ) -> QueryResult<Option<Ending>> {
     let ends = [(fence.claim_id, ending, ran)];
     let mut ended = end_all(conn, fence.process_id, &ends, finished)?;
@@ -30,7 +30,7 @@ pub(crate) fn end_all(
     conn: &mut Conn<'_>,
     process_id: i64,
     ends: &[End<'_>],
-    finished: Finished,
+    finished: FinishedRow,
 ) -> QueryResult<Endings> {
     conn.transaction(|conn| {
         let held = claimed::end(conn, process_id, &claims(ends))?;
@@ -44,7 +44,7 @@ pub(crate) fn end_free(
     conn: &mut Conn<'_>,
     process_id: i64,
     ends: &[End<'_>],
-    finished: Finished,
+    finished: FinishedRow,
 ) -> QueryResult<(Endings, Vec<i64>)> {
     conn.transaction(|conn| {
         let (held, written) = claimed::end_free(conn, process_id, &claims(ends))?;
@@ -62,9 +62,9 @@ pub(crate) fn settle_ended(
     conn: &mut Conn<'_>,
     process_id: i64,
     ends: &[End<'_>],
-    (held, finished): (Vec<Ended>, Finished),
+    (held, finished): (Vec<EndedClaim>, FinishedRow),
 ) -> QueryResult<Endings> {
-    let held: BTreeMap<i64, Ended> = held.into_iter().map(|row| (row.claim_id, row)).collect();
+    let held: BTreeMap<i64, EndedClaim> = held.into_iter().map(|row| (row.claim_id, row)).collect();
     let (mut done, mut decisions) = (Vec::new(), Vec::new());
     for (claim_id, ending, ran) in ends {
         let Some(ended) = held.get(claim_id) else {
@@ -78,11 +78,11 @@ pub(crate) fn settle_ended(
             process_id,
             claim_id: *claim_id,
             job_id: ended.job_id,
-            began: Began::Ago(*ran),
+            began: RunStart::Ago(*ran),
             by_owner: true,
             finished,
         };
-        decisions.push(Decision::of_ending(run, ending.clone()));
+        decisions.push(JobDecision::of_ending(run, ending.clone()));
         done.push((*claim_id, ending));
     }
     settle(conn, &decisions)?;

@@ -3,11 +3,11 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::conn::statement::Statement;
-use crate::db::model::claim::Ended;
-use crate::db::model::claim::{Claimed, Finished};
+use crate::db::model::claim::EndedClaim;
+use crate::db::model::claim::{Claimed, FinishedRow};
 use crate::db::model::outcome::NewResult;
 use crate::db::table::claimed;
-use crate::db::table::claimed::{Locks, Written, claim_ids};
+use crate::db::table::claimed::{EndedClaims, OnLocked, claim_ids};
 use crate::db::table::results;
 use crate::db::table::results::notify_waiters;
 use diesel::prelude::*;
@@ -20,9 +20,9 @@ pub(crate) fn finish(
     conn: &mut Conn<'_>,
     process_id: i64,
     claims: &[i64],
-    finished: (Finished, bool),
+    finished: (FinishedRow, bool),
 ) -> QueryResult<Vec<i64>> {
-    let written = finish_by(conn, process_id, claims, finished, Locks::Wait)?;
+    let written = finish_by(conn, process_id, claims, finished, OnLocked::Wait)?;
     Ok(written.accepted)
 }
 
@@ -31,18 +31,18 @@ pub(crate) fn finish_free(
     conn: &mut Conn<'_>,
     process_id: i64,
     claims: &[i64],
-    finished: (Finished, bool),
-) -> QueryResult<Written> {
-    finish_by(conn, process_id, claims, finished, Locks::Skip)
+    finished: (FinishedRow, bool),
+) -> QueryResult<EndedClaims> {
+    finish_by(conn, process_id, claims, finished, OnLocked::Skip)
 }
 
 fn finish_by(
     conn: &mut Conn<'_>,
     process_id: i64,
     claims: &[i64],
-    (finished, limited): (Finished, bool),
-    locks: Locks,
-) -> QueryResult<Written> {
+    (finished, limited): (FinishedRow, bool),
+    locks: OnLocked,
+) -> QueryResult<EndedClaims> {
     let accepted = match conn.dialect() {
         Dialect::Postgres => {
             finish_in_one_statement(conn, process_id, claims, (finished, limited), locks)?
@@ -53,7 +53,7 @@ fn finish_by(
             QueryResult::Ok(claim_ids(ended))
         })?,
     };
-    Written::of(conn, process_id, claims, (accepted, locks))
+    EndedClaims::of(conn, process_id, claims, (accepted, locks))
 }
 
 /// A finished job with something to store or to delete.
@@ -101,9 +101,9 @@ pub(crate) fn finish_and_keep(
     conn: &mut Conn<'_>,
     process_id: i64,
     jobs: Vec<FinishedJob<'_>>,
-    finished: (Finished, bool),
+    finished: (FinishedRow, bool),
 ) -> QueryResult<Vec<i64>> {
-    let written = finish_and_keep_by(conn, process_id, jobs, finished, Locks::Wait)?;
+    let written = finish_and_keep_by(conn, process_id, jobs, finished, OnLocked::Wait)?;
     Ok(written.accepted)
 }
 
@@ -112,18 +112,18 @@ pub(crate) fn finish_and_keep_free(
     conn: &mut Conn<'_>,
     process_id: i64,
     jobs: Vec<FinishedJob<'_>>,
-    finished: (Finished, bool),
-) -> QueryResult<Written> {
-    finish_and_keep_by(conn, process_id, jobs, finished, Locks::Skip)
+    finished: (FinishedRow, bool),
+) -> QueryResult<EndedClaims> {
+    finish_and_keep_by(conn, process_id, jobs, finished, OnLocked::Skip)
 }
 
 fn finish_and_keep_by(
     conn: &mut Conn<'_>,
     process_id: i64,
     jobs: Vec<FinishedJob<'_>>,
-    finished: (Finished, bool),
-    locks: Locks,
-) -> QueryResult<Written> {
+    finished: (FinishedRow, bool),
+    locks: OnLocked,
+) -> QueryResult<EndedClaims> {
     conn.transaction(|conn| {
         let claims: Vec<i64> = jobs.iter().map(|job| job.claim_id).collect();
         let written = finish_by(conn, process_id, &claims, finished, locks)?;
@@ -166,8 +166,8 @@ fn finish_in_one_statement(
     conn: &mut Conn<'_>,
     process_id: i64,
     claims: &[i64],
-    finished: (Finished, bool),
-    locks: Locks,
+    finished: (FinishedRow, bool),
+    locks: OnLocked,
 ) -> QueryResult<Vec<i64>> {
     let by = |what: &str| {
         format!(
@@ -202,15 +202,15 @@ fn finish_where(
     conn: &mut Conn<'_>,
     process_id: i64,
     claims: &[i64],
-    (finished, limited): (Finished, bool),
+    (finished, limited): (FinishedRow, bool),
     (held, is_held): (&str, &str),
 ) -> QueryResult<Vec<i64>> {
     let jobs = match finished {
-        Finished::Keep => {
+        FinishedRow::Keep => {
             "UPDATE solid_queue_jobs j SET finished_at = {now}, updated_at = {now}, crash_count = 0, \
              last_claim_id = ended.claim_id FROM ended WHERE j.id = ended.job_id"
         }
-        Finished::Delete => {
+        FinishedRow::Delete => {
             "DELETE FROM solid_queue_jobs WHERE id = ANY (ARRAY(SELECT job_id FROM ended))"
         }
     };
@@ -236,13 +236,17 @@ fn finish_where(
     Ok(claim_ids(ended))
 }
 
-fn finish_jobs(conn: &mut Conn<'_>, ended: &[Ended], finished: Finished) -> QueryResult<()> {
+fn finish_jobs(
+    conn: &mut Conn<'_>,
+    ended: &[EndedClaim],
+    finished: FinishedRow,
+) -> QueryResult<()> {
     let text = match finished {
-        Finished::Keep => {
+        FinishedRow::Keep => {
             "UPDATE solid_queue_jobs SET finished_at = {now}, updated_at = {now}, crash_count = 0, \
              last_claim_id = pair.value ->> 1 FROM json_each($1) AS pair WHERE solid_queue_jobs.id = pair.value ->> 0"
         }
-        Finished::Delete => {
+        FinishedRow::Delete => {
             "DELETE FROM solid_queue_jobs WHERE id IN (SELECT value ->> 0 FROM json_each($1))"
         }
     };

@@ -1,11 +1,11 @@
 //! Fires ticks of recurring tasks.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::{id_list, timestamp};
+use crate::db::conn::sql::{Id, id_list, timestamp};
 use crate::db::conn::statement::Statement;
 use crate::db::model::new_row::NewRow;
-use crate::db::model::recurring::{Fired, Firing, Overlap, Row};
-use crate::db::table::recurring_executions::{Id, delete_old, lock, move_on, unended};
+use crate::db::model::recurring::{Fired, Firing, Overlap, RecurringTaskRow};
+use crate::db::table::recurring_executions::{delete_old, lock, move_on, unended};
 use crate::db::transition::enqueue;
 use crate::db::transition::schedule::lock_own;
 use crate::error::{Doing, Result};
@@ -85,7 +85,7 @@ fn insert(
 pub(crate) fn run_now(
     conn: &mut Conn<'_>,
     key: &str,
-    job: impl FnOnce(&Row) -> Result<NewRow>,
+    job: impl FnOnce(&RecurringTaskRow) -> Result<NewRow>,
 ) -> Result<Option<i64>> {
     conn.transaction(|conn| {
         let Some(row) = lock_own(conn, key).doing("read the recurring task")? else {

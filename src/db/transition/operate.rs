@@ -5,7 +5,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::{id_list, job_ids, timestamp};
 use crate::db::conn::statement::Statement;
-use crate::db::model::outcome::{AttemptOutcome, Failure, NewResult, ResultOutcome};
+use crate::db::model::outcome::{AttemptOutcome, JobFailure, NewResult, ResultOutcome};
 use crate::db::model::state::JobState;
 use crate::db::table::{attempts, jobs, results};
 use crate::db::transition::place::place;
@@ -27,7 +27,7 @@ fn lock(conn: &mut Conn<'_>, state: JobState, jobs: &[i64]) -> QueryResult<Vec<i
 }
 
 /// Deletes the executions of jobs in any of `states`, and returns the jobs that had one.
-fn take(conn: &mut Conn<'_>, states: &[JobState], jobs: &[i64]) -> QueryResult<Vec<i64>> {
+fn take_execution(conn: &mut Conn<'_>, states: &[JobState], jobs: &[i64]) -> QueryResult<Vec<i64>> {
     let mut taken = Vec::new();
     for state in JobState::WITH_EXECUTION {
         if !states.contains(&state) {
@@ -55,7 +55,7 @@ pub(crate) const WAITING: [JobState; 3] = [JobState::Scheduled, JobState::Blocke
 
 /// The result of a cancel.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Cancelled {
+pub(crate) struct CancelledJobs {
     /// Jobs that waited, and have ended.
     pub(crate) ended: Vec<i64>,
     /// Jobs whose process was asked to end them.
@@ -65,7 +65,7 @@ pub(crate) struct Cancelled {
 }
 
 /// Cancels jobs: waiting ones at once, claimed ones when their process is notified.
-pub(crate) fn cancel(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Cancelled> {
+pub(crate) fn cancel(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<CancelledJobs> {
     conn.transaction(|conn| {
         let mut in_ruby = lock(conn, JobState::Claimed, jobs)?;
         let asked = if in_ruby.is_empty() {
@@ -74,13 +74,13 @@ pub(crate) fn cancel(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Cancelled
             ask_to_cancel(conn, &in_ruby)?
         };
         in_ruby.retain(|job| !asked.contains(job));
-        let ended = take(conn, &WAITING, jobs)?;
+        let ended = take_execution(conn, &WAITING, jobs)?;
         if !ended.is_empty() {
-            let failure = Failure::new("cancelled", "the job was cancelled while it waited");
+            let failure = JobFailure::new("cancelled", "the job was cancelled while it waited");
             let how = (AttemptOutcome::Cancelled, ResultOutcome::Cancelled);
             end_waiting(conn, &ended, how, &failure)?;
         }
-        Ok(Cancelled {
+        Ok(CancelledJobs {
             ended,
             asked,
             in_ruby,
@@ -105,7 +105,7 @@ pub(crate) fn end_waiting(
     conn: &mut Conn<'_>,
     ids: &[i64],
     (attempt, result): (AttemptOutcome, ResultOutcome),
-    failure: &Failure,
+    failure: &JobFailure,
 ) -> QueryResult<()> {
     let text =
         "UPDATE solid_queue_jobs SET finished_at = {now}, updated_at = {now} WHERE id IN {in $1}";
@@ -132,7 +132,7 @@ pub(crate) fn discard(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>
     conn.transaction(|conn| {
         let mut states = WAITING.to_vec();
         states.push(JobState::Failed);
-        let taken = take(conn, &states, jobs)?;
+        let taken = take_execution(conn, &states, jobs)?;
         if !taken.is_empty() {
             results::delete(conn, &taken)?;
             crate::db::transition::clear::delete(conn, &taken)?;
@@ -144,7 +144,7 @@ pub(crate) fn discard(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>
 
 /// The result of a retry.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Retried {
+pub(crate) struct RetriedJobs {
     /// Jobs that are ready again.
     pub(crate) ready: Vec<i64>,
     /// Jobs that may run at most once and have run already.
@@ -155,7 +155,7 @@ pub(crate) struct Retried {
 
 /// Makes failed jobs ready again, with their attempts reset. Jobs that may run at most once are
 /// included only if `allowed`.
-pub(crate) fn retry(conn: &mut Conn<'_>, jobs: &[i64], allowed: bool) -> QueryResult<Retried> {
+pub(crate) fn retry(conn: &mut Conn<'_>, jobs: &[i64], allowed: bool) -> QueryResult<RetriedJobs> {
     conn.transaction(|conn| {
         let mut ready = lock(conn, JobState::Failed, jobs)?;
         let mut risky = Vec::new();
@@ -165,16 +165,16 @@ pub(crate) fn retry(conn: &mut Conn<'_>, jobs: &[i64], allowed: bool) -> QueryRe
         }
         let replaced = unblock::retake(conn, &ready)?;
         ready.retain(|job| !replaced.contains(job));
-        let ready = take(conn, &[JobState::Failed], &ready)?;
+        let ready = take_execution(conn, &[JobState::Failed], &ready)?;
         if ready.is_empty() {
-            return Ok(Retried { ready, risky, replaced });
+            return Ok(RetriedJobs { ready, risky, replaced });
         }
-        crate::db::transition::place::enter(conn, &ready)?;
+        crate::db::transition::place::make_runnable(conn, &ready)?;
         let text = "UPDATE solid_queue_jobs SET attempts = 0, crash_count = 0, updated_at = {now} WHERE id IN {in $1}";
         Statement::new(text).bind(id_list(&ready)).execute(conn)?;
         // The result of their earlier end is not valid any more.
         results::delete(conn, &ready)?;
-        Ok(Retried { ready, risky, replaced })
+        Ok(RetriedJobs { ready, risky, replaced })
     })
 }
 
@@ -188,22 +188,26 @@ fn at_most_once(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
 
 /// When a job has to run.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum When {
+pub(crate) enum RunTime {
     At(NaiveDateTime),
     /// Microseconds from the database's current time.
     In(i64),
 }
 
 /// Reschedules jobs that are ready or scheduled, and returns them. Blocked jobs have no time.
-pub(crate) fn reschedule(conn: &mut Conn<'_>, jobs: &[i64], when: When) -> QueryResult<Vec<i64>> {
+pub(crate) fn reschedule(
+    conn: &mut Conn<'_>,
+    jobs: &[i64],
+    when: RunTime,
+) -> QueryResult<Vec<i64>> {
     conn.transaction(|conn| {
-        let taken = take(conn, &[JobState::Scheduled, JobState::Ready], jobs)?;
+        let taken = take_execution(conn, &[JobState::Scheduled, JobState::Ready], jobs)?;
         if taken.is_empty() {
             return Ok(taken);
         }
         let (at, delay) = match when {
-            When::At(at) => (Some(timestamp(at)), None),
-            When::In(micros) => (None, Some(micros)),
+            RunTime::At(at) => (Some(timestamp(at)), None),
+            RunTime::In(micros) => (None, Some(micros)),
         };
         let text = "UPDATE solid_queue_jobs SET scheduled_at = coalesce({time $1}, {later $2}), updated_at = {now} \
              WHERE id IN {in $3}";

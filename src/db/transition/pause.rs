@@ -1,8 +1,8 @@
 //! Pauses and resumes queues.
 
 use crate::db::conn::connection::Conn;
+use crate::db::conn::sql::Id;
 use crate::db::conn::statement::Statement;
-use crate::db::table::pauses::Id;
 use diesel::prelude::*;
 
 /// Stops claims from a queue. Returns `false` if it was paused already, and keeps its user and

@@ -22,12 +22,12 @@ pub(crate) fn place(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     if now.is_empty() {
         return Ok(());
     }
-    enter(conn, &now)
+    make_runnable(conn, &now)
 }
 
 /// Makes jobs without an execution ready, and wakes sleeping workers. Those with a limit are
 /// blocked, and promoted soon after if a slot is free.
-pub(crate) fn enter(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
+pub(crate) fn make_runnable(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     // An execution that exists already, inserted by another program, does not fail the rest.
     let text = "INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at) \
          SELECT id, queue_name, priority, class_name, {cautious}, {now} FROM solid_queue_jobs \

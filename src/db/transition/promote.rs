@@ -5,9 +5,9 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::conn::sql::{Execution, id_list, job_ids};
 use crate::db::conn::statement::Statement;
-use crate::db::model::outcome::{AttemptOutcome, Failure, ResultOutcome};
-use crate::db::table::semaphores::{self, FOR_EVER, NOT_AT_ALL, Room};
-use crate::db::table::wanted_keys::{self, Key};
+use crate::db::model::outcome::{AttemptOutcome, JobFailure, ResultOutcome};
+use crate::db::table::semaphores::{self, DOES_NOT_WAIT, FreeSlots, NEVER_EXPIRES};
+use crate::db::table::wanted_keys::{self, ConcurrencyKey};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
 use std::collections::BTreeSet;
@@ -66,7 +66,7 @@ pub(crate) fn promote_after(
 ) -> QueryResult<Promoted> {
     // First a read without the write lock: mostly there is nothing to do.
     let begun = clock::instant();
-    let is_wanted = semaphores::is_wanted(conn, after)?;
+    let is_wanted = semaphores::is_requested(conn, after)?;
     let nothing = Promoted {
         looked: begun.elapsed(),
         ..Promoted::default()
@@ -75,13 +75,13 @@ pub(crate) fn promote_after(
         return Ok(nothing);
     }
     conn.transaction(|conn| {
-        let keys = semaphores::take_wanted(conn, after, batch)?;
+        let keys = semaphores::take_requests(conn, after, batch)?;
         if keys.is_empty() {
             return Ok(nothing);
         }
         // Counted under the lock, by a separate statement, which sees what transactions before this
         // one have committed.
-        let rooms = semaphores::rooms(conn, &keys)?;
+        let rooms = semaphores::free_slots(conn, &keys)?;
         let picked = pick(conn, &rooms)?;
         let ready: Vec<i64> = picked.iter().map(|picked| picked.job_id).collect();
         if !ready.is_empty() {
@@ -89,7 +89,7 @@ pub(crate) fn promote_after(
             crate::db::table::ready::insert(conn, &ready)?;
         }
         let discarded = discard(conn, &keys)?;
-        let left_over = want_left_over(conn, &rooms, &picked)?;
+        let left_over = request_left_over(conn, &rooms, &picked)?;
         Ok(Promoted {
             ready,
             discarded,
@@ -114,7 +114,7 @@ struct Picked {
 }
 
 /// Returns the jobs to promote, locked. Jobs that another transaction is moving are skipped.
-fn pick(conn: &mut Conn<'_>, rooms: &[Room]) -> QueryResult<Vec<Picked>> {
+fn pick(conn: &mut Conn<'_>, rooms: &[FreeSlots]) -> QueryResult<Vec<Picked>> {
     let open: Vec<(&str, i64)> = rooms
         .iter()
         .filter(|room| room.room > 0)
@@ -129,7 +129,7 @@ fn pick(conn: &mut Conn<'_>, rooms: &[Room]) -> QueryResult<Vec<Picked>> {
                 "SELECT b.job_id, open.key FROM (SELECT value ->> 0 AS key, CAST(value ->> 1 AS bigint) AS room \
                    FROM {{rows $1}}) AS open CROSS JOIN LATERAL ( \
                    SELECT job_id FROM solid_queue_blocked_executions WHERE concurrency_key = open.key \
-                   AND expires_at >= {{time '{NOT_AT_ALL}'}} ORDER BY priority, job_id LIMIT open.room \
+                   AND expires_at >= {{time '{DOES_NOT_WAIT}'}} ORDER BY priority, job_id LIMIT open.room \
                    FOR UPDATE SKIP LOCKED) AS b"
             );
             let open = serde_json::to_string(&open).unwrap_or_default();
@@ -138,7 +138,7 @@ fn pick(conn: &mut Conn<'_>, rooms: &[Room]) -> QueryResult<Vec<Picked>> {
         Dialect::Sqlite => {
             let text = format!(
                 "SELECT job_id, concurrency_key AS key FROM solid_queue_blocked_executions WHERE concurrency_key = $1 \
-                 AND expires_at >= '{NOT_AT_ALL}' ORDER BY priority, job_id LIMIT $2"
+                 AND expires_at >= '{DOES_NOT_WAIT}' ORDER BY priority, job_id LIMIT $2"
             );
             let mut picked = Vec::new();
             for (key, room) in open {
@@ -158,7 +158,7 @@ fn pick(conn: &mut Conn<'_>, rooms: &[Room]) -> QueryResult<Vec<Picked>> {
 fn discard(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<Vec<Discarded>> {
     let text = format!(
         "SELECT b.job_id FROM solid_queue_blocked_executions b JOIN (SELECT value ->> 0 AS key FROM {{rows $1}}) AS w \
-         ON b.concurrency_key = w.key WHERE b.expires_at = {{time '{NOT_AT_ALL}'}} \
+         ON b.concurrency_key = w.key WHERE b.expires_at = {{time '{DOES_NOT_WAIT}'}} \
          AND {} - ({}) <= 0 ORDER BY b.id + 0 {{lock skip of b}}",
         semaphores::limit_of("w.key"),
         semaphores::held_of("w.key"),
@@ -170,7 +170,7 @@ fn discard(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<Vec<Disc
         return Ok(Vec::new());
     }
     delete(conn, &jobs)?;
-    let failure = Failure::new(
+    let failure = JobFailure::new(
         NO_SLOT,
         "as many jobs of its concurrency key as may were there already, and it does not wait",
     );
@@ -182,7 +182,11 @@ fn discard(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<Vec<Disc
 
 /// Requests another promotion of keys with jobs that were skipped as locked, as these may stay
 /// blocked after all. The next worker or dispatcher handles it. Returns how many keys that are.
-fn want_left_over(conn: &mut Conn<'_>, rooms: &[Room], picked: &[Picked]) -> QueryResult<usize> {
+fn request_left_over(
+    conn: &mut Conn<'_>,
+    rooms: &[FreeSlots],
+    picked: &[Picked],
+) -> QueryResult<usize> {
     let taken = |key: &str| picked.iter().filter(|job| job.key == key).count() as i64;
     let keys: Vec<(&str, bool)> = rooms
         .iter()
@@ -197,12 +201,12 @@ fn want_left_over(conn: &mut Conn<'_>, rooms: &[Room], picked: &[Picked]) -> Que
     let text = format!(
         "SELECT w.key AS concurrency_key FROM (SELECT value ->> 0 AS key, CAST(value ->> 1 AS text) AS open \
          FROM {{rows $1}}) AS w WHERE {} OR (w.open IN ('true', '1') AND {})",
-        left(NOT_AT_ALL),
-        left(FOR_EVER),
+        left(DOES_NOT_WAIT),
+        left(NEVER_EXPIRES),
     );
     let list = serde_json::to_string(&keys).unwrap_or_default();
-    let rows: Vec<Key> = Statement::new(text).bind(&list).load(conn)?;
+    let rows: Vec<ConcurrencyKey> = Statement::new(text).bind(&list).load(conn)?;
     let keys = wanted_keys::keys(rows);
-    wanted_keys::want_later(conn, &keys)?;
+    wanted_keys::request_promotion_later(conn, &keys)?;
     Ok(keys.len())
 }

@@ -1,16 +1,17 @@
 //! Deletes processes that are gone and recovers their claims.
 
 use crate::db::conn::connection::Conn;
+use crate::db::conn::sql::Id;
 use crate::db::conn::statement::Statement;
 use crate::db::model::decision::Death;
-use crate::db::table::processes::{CRASHED, ENDED, Id};
+use crate::db::table::processes::{CRASHED, ENDED};
 use crate::db::transition::recover::{self, Recovered};
 use crate::mutant;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Text};
 
 #[derive(QueryableByName)]
-struct OfChild {
+struct ChildRow {
     #[diesel(sql_type = BigInt)]
     id: i64,
     #[diesel(sql_type = Bool)]
@@ -24,7 +25,7 @@ struct OfChild {
 pub(crate) fn of_child(conn: &mut Conn<'_>, token: &str) -> QueryResult<Vec<(i64, bool)>> {
     let text =
         "SELECT id, draining, name FROM solid_queue_processes WHERE name LIKE $1 ORDER BY id";
-    let rows: Vec<OfChild> = Statement::new(text)
+    let rows: Vec<ChildRow> = Statement::new(text)
         .bind(format!("%-{token}.%"))
         .load(conn)?;
     Ok(rows
@@ -84,7 +85,7 @@ fn lock(conn: &mut Conn<'_>, id: i64, heartbeat_seq: Option<i64>) -> QueryResult
 
 /// Does the same as [`prune`], claim by claim. While some are left, the row of the process stays
 /// too, under another name, so that its heartbeats fail.
-pub(crate) fn prune_piecemeal(
+pub(crate) fn prune_one_by_one(
     conn: &mut Conn<'_>,
     id: i64,
     heartbeat_seq: Option<i64>,
@@ -94,7 +95,7 @@ pub(crate) fn prune_piecemeal(
         if !lock(conn, id, heartbeat_seq)? {
             return Ok(None);
         }
-        let recovered = recover::recover_piecemeal(conn, id, death)?;
+        let recovered = recover::recover_one_by_one(conn, id, death)?;
         if recovered.left.is_none() {
             delete(conn, id)?;
             return Ok(Some(recovered));
@@ -133,7 +134,7 @@ pub(crate) fn recover_without_row(
         if row.is_some() {
             return Ok(None);
         }
-        recover::recover_piecemeal(conn, id, death).map(Some)
+        recover::recover_one_by_one(conn, id, death).map(Some)
     })
 }
 

@@ -1,16 +1,16 @@
 //! Recovers the claims of a process that is gone.
 
 use crate::db::conn::connection::Conn;
+use crate::db::conn::sql::Id;
 use crate::db::conn::sqlite_file::Refusal;
 use crate::db::conn::statement::Statement;
-use crate::db::model::claim::{Fence, Finished};
-use crate::db::model::decision::{Death, Decision, Destination, LostClaim, MAX_CRASHES};
-use crate::db::model::outcome::{Began, EndedRun, Ending, ResultOutcome};
+use crate::db::model::claim::{Fence, FinishedRow};
+use crate::db::model::decision::{Death, Destination, JobDecision, LostClaim, MAX_CRASHES};
+use crate::db::model::outcome::{EndedRun, Ending, ResultOutcome, RunStart};
 use crate::db::table::claimed::{self, claim_ids};
-use crate::db::table::wanted_keys::{self, Key};
+use crate::db::table::wanted_keys::{self, ConcurrencyKey};
 use crate::db::transition::settle;
 use diesel::prelude::*;
-use diesel::sql_types::BigInt;
 use std::collections::HashSet;
 
 /// What happened to the claims of a process that is gone.
@@ -32,7 +32,7 @@ pub(crate) struct Recovered {
 
 impl Recovered {
     /// Adds the decision about a job.
-    pub(crate) fn note(&mut self, decision: &Decision, class_name: &str) {
+    pub(crate) fn note(&mut self, decision: &JobDecision, class_name: &str) {
         let job = decision.run.job_id;
         match &decision.destination {
             Destination::Wait(None) => self.released.push(job),
@@ -59,12 +59,6 @@ impl Recovered {
     }
 }
 
-#[derive(QueryableByName)]
-struct Id {
-    #[diesel(sql_type = BigInt)]
-    pub(crate) id: i64,
-}
-
 /// Ends every claim of a process that is gone, and moves their jobs on. The caller holds the lock
 /// of the process row, so no claim can be added meanwhile.
 pub(crate) fn recover(
@@ -78,7 +72,7 @@ pub(crate) fn recover(
 
 /// Does the same, but skips locked claims. When the database refuses, each half is tried, down to
 /// the claims that cannot be written, so that these delay no other.
-pub(crate) fn recover_piecemeal(
+pub(crate) fn recover_one_by_one(
     conn: &mut Conn<'_>,
     process_id: i64,
     death: &Death,
@@ -123,11 +117,11 @@ fn recover_claims(
     let ids: Vec<i64> = claims.iter().map(|claim| claim.claim_id).collect();
     let ended = claimed::end(conn, process_id, &ids)?;
     let ended: HashSet<i64> = claim_ids(ended).into_iter().collect();
-    let decisions: Vec<Decision> = claims
+    let decisions: Vec<JobDecision> = claims
         .iter()
         .filter(|claim| ended.contains(&claim.claim_id))
         .map(|claim| {
-            let decision = Decision::of_death(run_of(process_id, claim), claim, death);
+            let decision = JobDecision::of_death(run_of(process_id, claim), claim, death);
             recovered.note(&decision, &claim.class_name);
             decision
         })
@@ -142,9 +136,9 @@ pub(crate) fn run_of(process_id: i64, claim: &LostClaim) -> EndedRun {
         process_id,
         claim_id: claim.claim_id,
         job_id: claim.job_id,
-        began: Began::At(claim.started_at),
+        began: RunStart::At(claim.started_at),
         by_owner: false,
-        finished: Finished::Keep,
+        finished: FinishedRow::Keep,
     }
 }
 
@@ -163,7 +157,7 @@ fn lost(conn: &mut Conn<'_>, process_id: i64, lock: &str) -> QueryResult<Vec<Los
 /// Records the ending of a job that has overrun its timeout, before its process exits for it, or
 /// dies otherwise. With `process_ends`, the process claims no more from then on, and its end is not
 /// a crash. Returns `false` if the process does not hold the claim any more.
-pub(crate) fn condemn(
+pub(crate) fn record_timeout(
     conn: &mut Conn<'_>,
     fence: Fence,
     verdict: &Ending,
@@ -190,6 +184,6 @@ pub(crate) fn drop_jobless(conn: &mut Conn<'_>, process_id: i64) -> QueryResult<
     let text = "DELETE FROM solid_queue_claimed_executions WHERE process_id = $1 \
          AND NOT EXISTS (SELECT 1 FROM solid_queue_jobs j WHERE j.id = solid_queue_claimed_executions.job_id) \
          RETURNING concurrency_key";
-    let rows: Vec<Key> = Statement::new(text).bind(process_id).load(conn)?;
-    wanted_keys::want(conn, &wanted_keys::keys(rows))
+    let rows: Vec<ConcurrencyKey> = Statement::new(text).bind(process_id).load(conn)?;
+    wanted_keys::request_promotion(conn, &wanted_keys::keys(rows))
 }

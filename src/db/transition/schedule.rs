@@ -3,7 +3,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::timestamp;
 use crate::db::conn::statement::Statement;
-use crate::db::model::recurring::{Definition, Next, Row, Scheduled};
+use crate::db::model::recurring::{Definition, NextTick, RecurringTaskRow, Scheduled};
 use crate::db::table::recurring_tasks::{COLUMNS, change, insert};
 use crate::error::Result;
 use chrono::NaiveDateTime;
@@ -14,7 +14,7 @@ use diesel::prelude::*;
 pub(crate) fn schedule(
     conn: &mut Conn<'_>,
     new: &Definition,
-    next: Next<'_>,
+    next: NextTick<'_>,
 ) -> QueryResult<Scheduled> {
     conn.transaction(|conn| {
         // The row may appear and disappear between the two statements.
@@ -31,13 +31,13 @@ pub(crate) fn schedule(
 }
 
 /// Locks the task of a key, whether of Windlass or a Rails app.
-pub(crate) fn lock(conn: &mut Conn<'_>, key: &str) -> QueryResult<Option<Row>> {
+pub(crate) fn lock(conn: &mut Conn<'_>, key: &str) -> QueryResult<Option<RecurringTaskRow>> {
     let text = format!("SELECT {COLUMNS} FROM solid_queue_recurring_tasks WHERE key = $1 {{lock}}");
     Statement::new(text).bind(key).get_result(conn).optional()
 }
 
 /// Locks a task of Windlass.
-pub(crate) fn lock_own(conn: &mut Conn<'_>, key: &str) -> QueryResult<Option<Row>> {
+pub(crate) fn lock_own(conn: &mut Conn<'_>, key: &str) -> QueryResult<Option<RecurringTaskRow>> {
     Ok(lock(conn, key)?.filter(|row| row.next_run_at.is_some()))
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn pause(conn: &mut Conn<'_>, key: &str) -> QueryResult<bool> {
 pub(crate) fn resume<E: From<diesel::result::Error>>(
     conn: &mut Conn<'_>,
     key: &str,
-    next: impl FnOnce(&Row) -> Result<NaiveDateTime, E>,
+    next: impl FnOnce(&RecurringTaskRow) -> Result<NaiveDateTime, E>,
 ) -> Result<bool, E> {
     conn.transaction(|conn| {
         let Some(row) = lock_own(conn, key)? else {

@@ -5,10 +5,10 @@
 //! rows of these jobs.
 
 use crate::db::conn::connection::Conn;
-use crate::db::model::claim::Finished;
-use crate::db::model::decision::{Decision, Destination};
+use crate::db::model::claim::FinishedRow;
+use crate::db::model::decision::{Destination, JobDecision};
 use crate::db::model::new_row::NewRow;
-use crate::db::model::outcome::{Failure, NewResult, ResultOutcome};
+use crate::db::model::outcome::{JobFailure, NewResult, ResultOutcome};
 use crate::db::table::attempts::{self, NewAttempt};
 use crate::db::table::jobs::{self, EndedJob, JobUpdate};
 use crate::db::table::{failed, ready, results, scheduled, steps};
@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Applies the decisions. A job that does not exist any more is skipped.
-pub(crate) fn settle(conn: &mut Conn<'_>, decisions: &[Decision]) -> QueryResult<()> {
+pub(crate) fn settle(conn: &mut Conn<'_>, decisions: &[JobDecision]) -> QueryResult<()> {
     if decisions.is_empty() {
         return Ok(());
     }
@@ -31,7 +31,7 @@ pub(crate) fn settle(conn: &mut Conn<'_>, decisions: &[Decision]) -> QueryResult
         .filter_map(|decision| Some((jobs.get(&decision.run.job_id)?, decision)))
         .collect();
     settled.sort_by_key(|(job, _)| job.id);
-    let waiting = Waiting::of(&settled);
+    let waiting = WaitingAgain::of(&settled);
     scheduled::insert_each(conn, &waiting.later)?;
     failed::insert(conn, &failures(&settled))?;
     jobs::update_ended(conn, &updates(&settled))?;
@@ -43,12 +43,12 @@ pub(crate) fn settle(conn: &mut Conn<'_>, decisions: &[Decision]) -> QueryResult
 }
 
 /// A job, and the decision about it.
-type Settled<'s> = (&'s EndedJob, &'s Decision);
+type Settled<'s> = (&'s EndedJob, &'s JobDecision);
 
 /// Returns whether the job's row is deleted.
-fn is_deleted(decision: &Decision) -> bool {
+fn is_deleted(decision: &JobDecision) -> bool {
     matches!(decision.destination, Destination::Closed(..))
-        && decision.run.finished == Finished::Delete
+        && decision.run.finished == FinishedRow::Delete
 }
 
 fn updates(settled: &[Settled<'_>]) -> Vec<JobUpdate> {
@@ -67,15 +67,15 @@ fn updates(settled: &[Settled<'_>]) -> Vec<JobUpdate> {
 
 /// Jobs that wait again.
 #[derive(Debug, Default)]
-struct Waiting {
+struct WaitingAgain {
     now: Vec<i64>,
     later: Vec<(i64, Duration)>,
     without_slot: Vec<i64>,
 }
 
-impl Waiting {
+impl WaitingAgain {
     fn of(settled: &[Settled<'_>]) -> Self {
-        let mut waiting = Waiting::default();
+        let mut waiting = WaitingAgain::default();
         for (job, decision) in settled {
             match decision.destination {
                 Destination::Wait(Some(delay)) if !delay.is_zero() => {
@@ -95,21 +95,21 @@ impl Waiting {
             ready::insert(conn, &self.now)?;
         }
         if !self.without_slot.is_empty() {
-            place::enter(conn, &self.without_slot)?;
+            place::make_runnable(conn, &self.without_slot)?;
         }
         Ok(())
     }
 }
 
 /// Returns the failure of a job that has failed permanently.
-fn failure_of(decision: &Decision) -> Option<&Failure> {
+fn failure_of(decision: &JobDecision) -> Option<&JobFailure> {
     match &decision.destination {
         Destination::Failed(failure) => Some(failure),
         Destination::Wait(_) | Destination::Closed(..) => None,
     }
 }
 
-fn failures<'s>(settled: &[Settled<'s>]) -> Vec<(i64, &'s Failure)> {
+fn failures<'s>(settled: &[Settled<'s>]) -> Vec<(i64, &'s JobFailure)> {
     let failed = settled.iter();
     failed
         .filter_map(|(job, decision)| Some((job.id, failure_of(decision)?)))
@@ -155,12 +155,12 @@ fn close(conn: &mut Conn<'_>, settled: &[Settled<'_>]) -> QueryResult<()> {
     results::insert(conn, &new)?;
     let ids: Vec<i64> = ended.iter().map(|(job, ..)| job.id).collect();
     results::wake(conn, &ids)?;
-    let of = |wanted: fn(&Decision) -> bool| -> Vec<i64> {
+    let of = |wanted: fn(&JobDecision) -> bool| -> Vec<i64> {
         let jobs = ended.iter().filter(|(_, decision, ..)| wanted(decision));
         jobs.map(|(job, ..)| job.id).collect()
     };
     clear::delete(conn, &of(is_deleted))?;
-    let is_kept = |decision: &Decision| !is_deleted(decision) && failure_of(decision).is_none();
+    let is_kept = |decision: &JobDecision| !is_deleted(decision) && failure_of(decision).is_none();
     steps::remove(conn, &of(is_kept))?;
     let named = ended.iter().filter(|(job, ..)| job.unique_id.is_some());
     let named: Vec<i64> = named.map(|(job, ..)| job.id).collect();

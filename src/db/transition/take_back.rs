@@ -2,11 +2,11 @@
 //! their process dead. They are treated as after any other crash.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::id_list;
+use crate::db::conn::sql::{Id, id_list};
 use crate::db::conn::statement::Statement;
-use crate::db::model::claim::Finished;
-use crate::db::model::decision::{Death, Decision, LostClaim, MAX_CRASHES};
-use crate::db::model::outcome::{self, Began, EndedRun};
+use crate::db::model::claim::FinishedRow;
+use crate::db::model::decision::{Death, JobDecision, LostClaim, MAX_CRASHES};
+use crate::db::model::outcome::{self, EndedRun, RunStart};
 use crate::db::transition::recover::Recovered;
 use crate::db::transition::settle;
 use diesel::prelude::*;
@@ -22,12 +22,6 @@ const KINDS: [&str; 3] = [
 /// How many jobs one transaction takes back.
 const BATCH: i64 = 100;
 
-#[derive(QueryableByName)]
-struct Id {
-    #[diesel(sql_type = BigInt)]
-    pub(crate) id: i64,
-}
-
 /// Returns the id of the newest failed execution.
 pub(crate) fn newest(conn: &mut Conn<'_>) -> QueryResult<i64> {
     let text = "SELECT coalesce(max(id), 0) AS id FROM solid_queue_failed_executions";
@@ -36,7 +30,7 @@ pub(crate) fn newest(conn: &mut Conn<'_>) -> QueryResult<i64> {
 }
 
 #[derive(QueryableByName)]
-struct Failed {
+struct FailedByRuby {
     #[diesel(sql_type = BigInt)]
     id: i64,
     #[diesel(sql_type = Nullable<Text>)]
@@ -61,7 +55,7 @@ pub(crate) fn take_back(
         let ids: Vec<i64> = failed.iter().map(|row| row.id).collect();
         let gone: Vec<i64> = delete(conn, &ids)?;
         let taken = failed.iter().filter(|row| gone.contains(&row.id));
-        let decisions: Vec<Decision> = taken
+        let decisions: Vec<JobDecision> = taken
             .map(|row| {
                 let decision = decide(&row.lost, death);
                 recovered.note(&decision, &row.lost.class_name);
@@ -73,7 +67,7 @@ pub(crate) fn take_back(
     })
 }
 
-fn failed_by_ruby(conn: &mut Conn<'_>, after: i64, until: i64) -> QueryResult<Vec<Failed>> {
+fn failed_by_ruby(conn: &mut Conn<'_>, after: i64, until: i64) -> QueryResult<Vec<FailedByRuby>> {
     let text = format!(
         "SELECT f.id, f.error, CAST(0 AS bigint) AS claim_id, f.job_id, f.created_at AS started_at, CAST(NULL AS text) AS verdict, \
          false AS cancelled, j.class_name, j.crash_count, \
@@ -82,12 +76,12 @@ fn failed_by_ruby(conn: &mut Conn<'_>, after: i64, until: i64) -> QueryResult<Ve
          WHERE f.id > $1 AND f.id <= $2 AND f.error LIKE '%SolidQueue::Processes::Process%Error%' \
          AND j.active_job_id IS NULL AND j.finished_at IS NULL ORDER BY f.id LIMIT $3 {{lock skip of f}}"
     );
-    let rows: Vec<Failed> = Statement::new(text)
+    let rows: Vec<FailedByRuby> = Statement::new(text)
         .bind(after)
         .bind(until)
         .bind(BATCH)
         .load(conn)?;
-    let is_death = |row: &Failed| {
+    let is_death = |row: &FailedByRuby| {
         let (kind, _) = outcome::parts(row.error.as_deref().unwrap_or_default());
         KINDS.contains(&kind.as_str())
     };
@@ -103,17 +97,17 @@ fn delete(conn: &mut Conn<'_>, ids: &[i64]) -> QueryResult<Vec<i64>> {
 
 /// Decides as after any other crash; but neither the process nor the start of the run is known, and
 /// its slot is free.
-fn decide(claim: &LostClaim, death: &Death) -> Decision {
+fn decide(claim: &LostClaim, death: &Death) -> JobDecision {
     let run = EndedRun {
         process_id: 0,
         claim_id: 0,
         job_id: claim.job_id,
-        began: Began::At(None),
+        began: RunStart::At(None),
         by_owner: false,
-        finished: Finished::Keep,
+        finished: FinishedRow::Keep,
     };
-    Decision {
+    JobDecision {
         has_slot: false,
-        ..Decision::of_death(run, claim, death)
+        ..JobDecision::of_death(run, claim, death)
     }
 }

@@ -4,9 +4,9 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::{Execution, id_list, job_ids};
 use crate::db::conn::statement::Statement;
-use crate::db::model::claim::Mark;
+use crate::db::model::claim::Cursor;
 use crate::db::model::new_row::UniqueScope;
-use crate::db::table::unique_jobs::AGAIN;
+use crate::db::table::unique_jobs::UNIQUE_SUCCESSOR;
 use crate::db::transition::enqueue::resolve_conflict::{self, holder, insert, lock, take_over};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
@@ -23,19 +23,19 @@ pub(crate) const IS_FREE: &str = "(SELECT count(*) FROM windlass_unique_jobs u J
 /// Makes jobs runnable that waited for one of these jobs to free a unique id.
 pub(crate) fn unblock(conn: &mut Conn<'_>, ended: &[i64]) -> QueryResult<()> {
     let behind = "IN (SELECT job_id FROM windlass_unique_jobs WHERE after_job_id IN {in $2})";
-    let_go_on(conn, behind, ended).map(drop)
+    unblock_free(conn, behind, ended).map(drop)
 }
 
 /// Makes those of the jobs runnable that wait for none, and returns how many. `which` selects them
 /// by the ids `$2`.
-fn let_go_on(conn: &mut Conn<'_>, which: &str, ids: &[i64]) -> QueryResult<usize> {
+fn unblock_free(conn: &mut Conn<'_>, which: &str, ids: &[i64]) -> QueryResult<usize> {
     conn.transaction(|conn| {
         let text = format!(
             "SELECT b.job_id FROM solid_queue_blocked_executions b WHERE b.concurrency_key = $1 \
              AND {IS_FREE} AND b.job_id {which} ORDER BY b.job_id + 0 {{lock skip of b}}"
         );
         let free: Vec<Execution> = Statement::new(text)
-            .bind(AGAIN)
+            .bind(UNIQUE_SUCCESSOR)
             .bind(id_list(ids))
             .load(conn)?;
         let free = job_ids(free);
@@ -50,7 +50,7 @@ fn let_go_on(conn: &mut Conn<'_>, which: &str, ids: &[i64]) -> QueryResult<usize
 }
 
 #[derive(QueryableByName)]
-struct Waiting {
+struct WaitingForOther {
     #[diesel(sql_type = BigInt)]
     job_id: i64,
     #[diesel(sql_type = Integer)]
@@ -66,22 +66,22 @@ struct Waiting {
 /// Returns the next cursor, `None` at the end of the scan, and how many jobs wait no longer.
 pub(crate) fn sweep(
     conn: &mut Conn<'_>,
-    beyond: Mark,
+    beyond: Cursor,
     batch: usize,
-) -> QueryResult<(Option<Mark>, usize)> {
+) -> QueryResult<(Option<Cursor>, usize)> {
     let text = format!(
         "SELECT b.job_id, b.priority, {IS_FREE} AS is_free FROM solid_queue_blocked_executions b \
          WHERE b.concurrency_key = $1 AND (b.priority, b.job_id) > ($2, $3) \
          ORDER BY b.priority, b.job_id LIMIT $4"
     );
-    let seen: Vec<Waiting> = Statement::new(text)
-        .bind(AGAIN)
+    let seen: Vec<WaitingForOther> = Statement::new(text)
+        .bind(UNIQUE_SUCCESSOR)
         .bind(beyond.priority)
         .bind(beyond.job_id)
         .bind(batch as i64)
         .load(conn)?;
     let last = seen.last().filter(|_| seen.len() == batch);
-    let reached = last.map(|last| Mark {
+    let reached = last.map(|last| Cursor {
         priority: last.priority,
         job_id: last.job_id,
     });
@@ -90,13 +90,13 @@ pub(crate) fn sweep(
     let unblocked = if free.is_empty() {
         0
     } else {
-        let_go_on(conn, "IN {in $2}", &free)?
+        unblock_free(conn, "IN {in $2}", &free)?
     };
     Ok((reached, unblocked))
 }
 
 #[derive(QueryableByName)]
-struct Named {
+struct FailedUniqueJob {
     #[diesel(sql_type = BigInt)]
     id: i64,
     #[diesel(sql_type = Text)]
@@ -106,7 +106,7 @@ struct Named {
 }
 
 #[derive(Deserialize)]
-struct Policy {
+struct ScopePolicy {
     unique_scope: Option<UniqueScope>,
 }
 
@@ -115,7 +115,7 @@ struct Policy {
 pub(crate) fn retake(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
     let text = "WITH chosen AS MATERIALIZED (SELECT id, unique_id, policy FROM solid_queue_jobs WHERE id IN {in $1}) \
          SELECT id, unique_id, policy FROM chosen WHERE unique_id IS NOT NULL ORDER BY unique_id, id";
-    let named: Vec<Named> = Statement::new(text).bind(id_list(jobs)).load(conn)?;
+    let named: Vec<FailedUniqueJob> = Statement::new(text).bind(id_list(jobs)).load(conn)?;
     let mut refused = Vec::new();
     let mut had = String::new();
     for job in named {
@@ -129,8 +129,8 @@ pub(crate) fn retake(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>>
     Ok(refused)
 }
 
-fn retake_one(conn: &mut Conn<'_>, job: &Named) -> QueryResult<bool> {
-    let stored: Option<Policy> = job
+fn retake_one(conn: &mut Conn<'_>, job: &FailedUniqueJob) -> QueryResult<bool> {
+    let stored: Option<ScopePolicy> = job
         .policy
         .as_deref()
         .and_then(|text| serde_json::from_str(text).ok());
@@ -138,7 +138,7 @@ fn retake_one(conn: &mut Conn<'_>, job: &Named) -> QueryResult<bool> {
         .and_then(|policy| policy.unique_scope)
         .unwrap_or_default();
     let name = &job.unique_id;
-    for _ in 0..resolve_conflict::TURNS {
+    for _ in 0..resolve_conflict::ROUNDS {
         if !insert(conn, &[(name, job.id, scope.column())])?.is_empty() {
             return Ok(true);
         }

@@ -1,7 +1,7 @@
 //! A process' row, kept alive by a heartbeat thread.
 
 use crate::clock;
-use crate::db::table::processes::{self, Beat};
+use crate::db::table::processes::{self, HeartbeatReply};
 use crate::db::transition::prune;
 use crate::event::events::Event;
 use crate::process::base::context::ProcessContext;
@@ -19,7 +19,7 @@ pub(crate) trait HoldsClaims: std::fmt::Debug + Send + Sync {
     fn wake(&self);
 
     /// A heartbeat got through.
-    fn after_heartbeat(&self, session: &mut Session, process_id: i64, beat: &Beat);
+    fn after_heartbeat(&self, session: &mut Session, process_id: i64, beat: &HeartbeatReply);
 }
 
 /// Registers a process, sends its heartbeats, and registers it anew when its

@@ -1,10 +1,10 @@
 //! Detects dead processes by their heartbeats, and prunes them.
 
-use crate::db::briefly;
 use crate::db::model::decision::Death;
 use crate::db::table::processes::{self, Observed};
 use crate::db::transition::recover::Recovered;
 use crate::db::transition::{prune, take_back};
+use crate::db::{LockWait, with_lock_wait};
 use crate::event::events::Event;
 use crate::event::subscriber::Subscriber;
 use crate::job::id::JobId;
@@ -142,7 +142,7 @@ fn prune(
     // The fault needs its statements apart, in no common transaction.
     let is_brief = !mutant::is("prune_from_stale_snapshot");
     let whole = session.run("prune a process", |conn| {
-        briefly(conn, is_brief, |conn| {
+        with_lock_wait(conn, LockWait::short_if(is_brief), |conn| {
             prune::prune(conn, id, heartbeat_seq, death)
         })
     });
@@ -151,8 +151,8 @@ fn prune(
         whole => return whole,
     }
     let pieces = session.run("prune a process claim by claim", |conn| {
-        briefly(conn, true, |conn| {
-            prune::prune_piecemeal(conn, id, heartbeat_seq, death)
+        with_lock_wait(conn, LockWait::Short, |conn| {
+            prune::prune_one_by_one(conn, id, heartbeat_seq, death)
         })
     })?;
     Ok(pieces.inspect(|recovered| report_left(session, recovered)))
@@ -178,7 +178,7 @@ fn recover_without_row(
             how: "had no row any more".to_owned(),
         };
         let recovered = session.run("recover claims without a process", |conn| {
-            briefly(conn, true, |conn| {
+            with_lock_wait(conn, LockWait::Short, |conn| {
                 prune::recover_without_row(conn, id, &death)
             })
         })?;
@@ -206,7 +206,7 @@ fn take_back(
         how: "was taken for dead by a supervisor of Solid Queue".to_owned(),
     };
     let recovered = session.run("take back what Solid Queue failed", |conn| {
-        briefly(conn, true, |conn| {
+        with_lock_wait(conn, LockWait::Short, |conn| {
             take_back::take_back(conn, (after, until), &death)
         })
     })?;

@@ -4,7 +4,7 @@ use crate::db::transition::end;
 
 use crate::clock;
 use crate::db::Conn;
-use crate::db::model::claim::{Claimed, Fence, Finished};
+use crate::db::model::claim::{Claimed, Fence, FinishedRow};
 use crate::db::model::outcome::End;
 use crate::db::transition::finish::{self, FinishedJob};
 use crate::job::perform::Outcome;
@@ -29,7 +29,7 @@ pub(crate) struct CompletedRun {
     pub(crate) outcome: Outcome,
     pub(crate) ran: Duration,
     /// What becomes of its row.
-    pub(crate) finished: Finished,
+    pub(crate) finished: FinishedRow,
     /// For how long what it came to is kept beside it, if that was said.
     pub(crate) keep_result: Option<Duration>,
     pub(crate) live: Arc<Live>,
@@ -68,7 +68,7 @@ pub(crate) struct PendingCompletion {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Kind {
     pub(crate) process_id: i64,
-    pub(crate) finished: Finished,
+    pub(crate) finished: FinishedRow,
     pub(crate) leaves_traces: bool,
     pub(crate) is_limited: bool,
 }

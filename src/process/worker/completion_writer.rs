@@ -2,11 +2,11 @@
 
 use crate::db::transition::end;
 
-use crate::db::model::claim::{Claimed, Finished};
+use crate::db::model::claim::{Claimed, FinishedRow};
 use crate::db::model::outcome::{End, Ending};
 use crate::db::table::jobs;
 use crate::db::transition::{finish, release};
-use crate::db::{Conn, briefly};
+use crate::db::{Conn, LockWait, with_lock_wait};
 use crate::event::events::Event;
 use crate::event::subscriber::Subscriber;
 use crate::job::id::JobId;
@@ -93,9 +93,9 @@ impl CompletionWriter {
         is_brief: bool,
     ) -> Result<Vec<i64>, Duration> {
         let work = |conn: &mut Conn<'_>| write_finished(conn, group, kind);
-        let (accepted, busy) = self
-            .session
-            .run("finish jobs", |conn| briefly(conn, is_brief, work))?;
+        let (accepted, busy) = self.session.run("finish jobs", |conn| {
+            with_lock_wait(conn, LockWait::short_if(is_brief), work)
+        })?;
         let accepted: HashSet<i64> = accepted.into_iter().collect();
         self.settle(group, &busy);
         for PendingCompletion { run, .. } in group {
@@ -123,9 +123,9 @@ impl CompletionWriter {
         is_brief: bool,
     ) -> Result<Vec<i64>, Duration> {
         let work = |conn: &mut Conn<'_>| write_ended(conn, group, kind);
-        let (written, busy) = self
-            .session
-            .run("end jobs", |conn| briefly(conn, is_brief, work))?;
+        let (written, busy) = self.session.run("end jobs", |conn| {
+            with_lock_wait(conn, LockWait::short_if(is_brief), work)
+        })?;
         // Before they are removed: a stop looks at both.
         for (PendingCompletion { run, .. }, written) in group.iter().zip(&written) {
             if run.live.is_cut_short() && written.is_cut_short() {
@@ -160,9 +160,9 @@ impl CompletionWriter {
             let released = release::release(conn, fence.process_id, &[fence.claim_id], delay)?;
             Ok(!released.is_empty() || was_accepted(conn, pending)?)
         };
-        let accepted = self
-            .session
-            .run("release a job", |conn| briefly(conn, is_brief, work))?;
+        let accepted = self.session.run("release a job", |conn| {
+            with_lock_wait(conn, LockWait::short_if(is_brief), work)
+        })?;
         self.in_flight.remove(&[fence.claim_id]);
         if accepted {
             self.subscriber.emit(&Event::Released {
@@ -254,7 +254,7 @@ fn write_finished(
     if repeated {
         accepted.extend(already_ended(conn, &pairs, &accepted)?);
     }
-    if repeated && kind.finished == Finished::Delete {
+    if repeated && kind.finished == FinishedRow::Delete {
         accepted.extend(jobs::claims_without_job(conn, &pairs)?);
     }
     Ok((accepted, written.busy))
@@ -291,8 +291,8 @@ fn was_accepted(conn: &mut Conn<'_>, pending: &PendingCompletion) -> QueryResult
         return Ok(false);
     }
     match pending.run.finished {
-        Finished::Keep => Ok(!already_ended(conn, &[pending.pair()], &[])?.is_empty()),
-        Finished::Delete => jobs::ended_by_owner(conn, pending.pair()),
+        FinishedRow::Keep => Ok(!already_ended(conn, &[pending.pair()], &[])?.is_empty()),
+        FinishedRow::Delete => jobs::ended_by_owner(conn, pending.pair()),
     }
 }
 

@@ -5,13 +5,13 @@ use crate::db::transition::end;
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql;
 use crate::db::internal_tests::interleavings::world::{World, take, with_key};
-use crate::db::model::claim::{Fence, Finished};
+use crate::db::model::claim::{Fence, FinishedRow};
 use crate::db::model::decision::Death;
 use crate::db::model::new_row::NewRow;
-use crate::db::model::outcome::{End, Ending, Failure};
+use crate::db::model::outcome::{End, Ending, JobFailure};
 use crate::db::table::{claimed, processes};
-use crate::db::transition::clear::{self, Old};
-use crate::db::transition::operate::{self, When};
+use crate::db::transition::clear::{self, ClearLimits};
+use crate::db::transition::operate::{self, RunTime};
 use crate::db::transition::{dispatch, enqueue, finish, promote, prune, release};
 use diesel::QueryResult;
 use diesel::result::Error::RollbackTransaction;
@@ -38,7 +38,7 @@ pub fn claim_and_finish(conn: &mut Conn<'_>, world: &World, process: usize) -> Q
         return Ok("took 0".to_owned());
     }
     let claims: Vec<i64> = taken.iter().map(|(claim, _)| *claim).collect();
-    let ended = finish::finish(conn, process, &claims, (Finished::Keep, true))?;
+    let ended = finish::finish(conn, process, &claims, (FinishedRow::Keep, true))?;
     Ok(format!("took {} finished {}", taken.len(), ended.len()))
 }
 
@@ -54,7 +54,7 @@ pub fn finish(
     world: &World,
     process: usize,
     claims: &[usize],
-    finished: Finished,
+    finished: FinishedRow,
 ) -> QueryResult<String> {
     let ended = finish::finish(
         conn,
@@ -71,16 +71,16 @@ pub fn fail(
     process: usize,
     claim: usize,
 ) -> QueryResult<String> {
-    let done = end(conn, world, (process, claim), &failing(), Finished::Keep)?;
+    let done = end(conn, world, (process, claim), &failing(), FinishedRow::Keep)?;
     Ok(if done == "fenced" { "0" } else { "1" }.to_owned())
 }
 
 pub fn failing() -> Ending {
-    Ending::Fail(Failure::new("test", "as told"))
+    Ending::Fail(JobFailure::new("test", "as told"))
 }
 
 pub fn retrying() -> Ending {
-    Ending::Retry(Failure::new("test", "as told"), Duration::ZERO)
+    Ending::Retry(JobFailure::new("test", "as told"), Duration::ZERO)
 }
 
 pub fn releasing() -> Ending {
@@ -225,7 +225,7 @@ pub fn end(
     world: &World,
     (process, claim): (usize, usize),
     ending: &Ending,
-    finished: Finished,
+    finished: FinishedRow,
 ) -> QueryResult<String> {
     let fence = Fence {
         process_id: world.processes[process - 1],
@@ -249,7 +249,7 @@ pub fn end_all(
     });
     let ends: Vec<End<'_>> = ends.collect();
     let process = world.processes[process - 1];
-    let done: BTreeMap<i64, Ending> = end::end_all(conn, process, &ends, Finished::Keep)?
+    let done: BTreeMap<i64, Ending> = end::end_all(conn, process, &ends, FinishedRow::Keep)?
         .into_iter()
         .collect();
     let words = ends.iter().map(|(claim, ..)| in_a_word(done.get(claim)));
@@ -301,7 +301,7 @@ pub fn reschedule(
     later: bool,
 ) -> QueryResult<String> {
     let delay = if later { sql::micros(HOUR) } else { 0 };
-    let moved = operate::reschedule(conn, &job_ids(world, jobs), When::In(delay))?;
+    let moved = operate::reschedule(conn, &job_ids(world, jobs), RunTime::In(delay))?;
     Ok(moved.len().to_string())
 }
 
@@ -317,7 +317,7 @@ pub fn rank(
 
 /// Takes away all that has finished.
 pub fn clear_finished(conn: &mut Conn<'_>) -> QueryResult<String> {
-    let old = Old {
+    let old = ClearLimits {
         age: Duration::ZERO,
         up_to: 0,
         of_ruby: true,

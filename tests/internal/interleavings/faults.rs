@@ -7,7 +7,7 @@ use crate::db::internal_tests::db::{TestDb, on_each_database};
 use crate::db::internal_tests::interleavings::Play;
 use crate::db::internal_tests::interleavings::acts::*;
 use crate::db::internal_tests::interleavings::world::{World, row};
-use crate::db::model::claim::Finished::Keep;
+use crate::db::model::claim::FinishedRow::Keep;
 use crate::db::transition::finish;
 #[cfg(feature = "postgres")]
 use diesel::QueryResult;

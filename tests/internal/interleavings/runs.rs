@@ -6,9 +6,9 @@ use crate::db::internal_tests::interleavings::Play;
 use crate::db::internal_tests::interleavings::acts::*;
 use crate::db::internal_tests::interleavings::world::{World, row};
 use crate::db::model::claim::Fence;
-use crate::db::model::claim::Finished::{self, Delete, Keep};
+use crate::db::model::claim::FinishedRow::{self, Delete, Keep};
 use crate::db::table::progress::{self, Note};
-use crate::db::table::steps::{self, Found};
+use crate::db::table::steps::{self, StepState};
 use crate::db::transition::finish::{self, FinishedJob};
 use crate::db::transition::recover;
 use diesel::QueryResult;
@@ -32,12 +32,12 @@ fn first(world: &World) -> Fence {
 fn step(conn: &mut Conn<'_>, world: &World) -> QueryResult<String> {
     conn.transaction(|conn| {
         Ok(match steps::begin(conn, first(world), "a")? {
-            Found::New => {
+            StepState::New => {
                 steps::record(conn, world.jobs[0], "a", "null")?;
                 "done"
             }
-            Found::Done(_) => "done before",
-            Found::Lost => "lost",
+            StepState::Done(_) => "done before",
+            StepState::Lost => "lost",
         }
         .to_owned())
     })
@@ -46,7 +46,7 @@ fn step(conn: &mut Conn<'_>, world: &World) -> QueryResult<String> {
 fn finish_with_steps(
     conn: &mut Conn<'_>,
     world: &World,
-    finished: Finished,
+    finished: FinishedRow,
 ) -> QueryResult<String> {
     let job = FinishedJob {
         claim_id: world.claims[0],
@@ -59,7 +59,7 @@ fn finish_with_steps(
 }
 
 fn condemn(conn: &mut Conn<'_>, world: &World) -> QueryResult<String> {
-    let held = recover::condemn(conn, first(world), &retrying(), true)?;
+    let held = recover::record_timeout(conn, first(world), &retrying(), true)?;
     Ok(if held { "held" } else { "lost" }.to_owned())
 }
 
@@ -68,7 +68,7 @@ fn note(conn: &mut Conn<'_>, world: &World) -> QueryResult<String> {
     let told: Vec<_> = world.claims.iter().map(|claim| (*claim, &note)).collect();
     Ok(format!(
         "{}",
-        progress::write(conn, world.processes[0], &told)?.len()
+        progress::save(conn, world.processes[0], &told)?.len()
     ))
 }
 

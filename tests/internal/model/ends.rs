@@ -10,9 +10,9 @@ use crate::db::internal_tests::model::state::forgotten;
 use crate::db::internal_tests::model::step::{By, End, Sight, Which};
 use crate::db::internal_tests::model::subject::number;
 use crate::db::internal_tests::model::transitions::{NOBODY, Taken};
-use crate::db::model::claim::{Fence, Finished};
+use crate::db::model::claim::{Fence, FinishedRow};
 use crate::db::model::decision::Death;
-use crate::db::model::outcome::{Ending, Failure};
+use crate::db::model::outcome::{Ending, JobFailure};
 use crate::db::table::{claimed, jobs};
 use crate::db::transition::{finish, prune, release};
 use crate::mutant;
@@ -32,9 +32,9 @@ impl Taken<'_> {
             claims
         } else {
             let finished = if keep {
-                Finished::Keep
+                FinishedRow::Keep
             } else {
-                Finished::Delete
+                FinishedRow::Delete
             };
             finish::finish(&mut self.conn, process, &claims, (finished, true))?
         };
@@ -47,9 +47,9 @@ impl Taken<'_> {
             claim_id: self.claims(&[pick]).first().copied().unwrap_or(NOBODY),
         };
         let finished = if keep {
-            Finished::Keep
+            FinishedRow::Keep
         } else {
-            Finished::Delete
+            FinishedRow::Delete
         };
         let done = end::end(
             &mut self.conn,
@@ -151,7 +151,7 @@ fn leave(conn: &mut Conn<'_>, process: i64, claim: i64) {
 }
 
 fn ending(end: End) -> Ending {
-    let failure = || Failure::new("test", "as told");
+    let failure = || JobFailure::new("test", "as told");
     match end {
         End::Fail => Ending::Fail(failure()),
         End::Retry(delay) => Ending::Retry(failure(), Duration::from_secs(delay.into())),

@@ -141,7 +141,7 @@ const ODD: [(&str, Work); 2] = [
             }
         };
         run(conn, refuse)?;
-        let recovered = prune::prune_piecemeal(conn, rows.process, None, &death())?;
+        let recovered = prune::prune_one_by_one(conn, rows.process, None, &death())?;
         assert!(recovered.is_some_and(|recovered| recovered.left.is_some()));
         Ok(())
     }),

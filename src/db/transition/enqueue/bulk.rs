@@ -12,7 +12,7 @@ use diesel::prelude::*;
 use std::sync::LazyLock;
 
 /// A statement and the columns that it takes.
-type Insert = LazyLock<(JobColumns, String)>;
+type BulkInsert = LazyLock<(JobColumns, String)>;
 
 /// Inserts jobs without key and limit, at most a [`CHUNK`](super::insert::CHUNK), and returns their
 /// ids in order. SQLite needs a transaction of the caller; Postgres does it in one statement.
@@ -28,7 +28,7 @@ pub(crate) fn insert(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<i6
 /// each. The caller's transaction holds the write lock, so the ids from the first to the last are
 /// those of the rows, in order.
 fn insert_json(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<i64>> {
-    static JSON: Insert = LazyLock::new(|| {
+    static JSON: BulkInsert = LazyLock::new(|| {
         let columns = JobColumns::plain();
         let text = format!(
             "INSERT INTO solid_queue_jobs ({}) SELECT {} FROM json_each($1) ORDER BY key RETURNING id",
@@ -95,7 +95,7 @@ fn are_alike(rows: &[NewRow]) -> bool {
 /// Inserts such jobs on Postgres: only the arguments are passed as an array, which saves a fifth of
 /// the server's time. `unnest` keeps the array's order, and the ids follow it.
 fn insert_alike(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<i64>> {
-    static ALIKE: Insert = LazyLock::new(|| {
+    static ALIKE: BulkInsert = LazyLock::new(|| {
         let columns = JobColumns::plain_due();
         let text = format!(
             "WITH job AS (INSERT INTO solid_queue_jobs ({}) SELECT {} FROM unnest({}) AS arguments RETURNING id), \
@@ -131,7 +131,7 @@ fn insert_alike(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<i64>> {
 /// always the same statement. Ids are assigned in the order of the sorted select, so the sorted ids
 /// are those of the rows in order.
 fn insert_arrays(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<i64>> {
-    static ARRAYS: Insert = LazyLock::new(|| {
+    static ARRAYS: BulkInsert = LazyLock::new(|| {
         let columns = JobColumns::plain();
         let text = format!(
             "WITH job AS (INSERT INTO solid_queue_jobs ({}) SELECT {} \

@@ -12,8 +12,8 @@ use crate::db::conn::wakeup;
 use crate::db::model::job_columns::JobColumns;
 use crate::db::model::new_row::{EnqueueOutcome, Inserted, NewRow};
 use crate::db::table::blocked::{self, RETURNING};
-use crate::db::table::semaphores::FOR_EVER;
-use crate::db::table::unique_jobs::AGAIN;
+use crate::db::table::semaphores::NEVER_EXPIRES;
+use crate::db::table::unique_jobs::UNIQUE_SUCCESSOR;
 use crate::db::transition::enqueue::insert::{self, CHUNK};
 use crate::db::transition::enqueue::resolve_conflict::{self, Taken};
 use diesel::prelude::*;
@@ -22,7 +22,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;
 
 /// A job to insert.
-struct Entry<'r> {
+struct NewEntry<'r> {
     id: i64,
     row: &'r NewRow,
     /// Whether it waits for another job to end.
@@ -105,7 +105,7 @@ fn insert_round(
             Some(Taken::Behind) => true,
             Some(Taken::Free) | None => false,
         };
-        entries.push(Entry {
+        entries.push(NewEntry {
             id: *id,
             row,
             is_blocked,
@@ -120,7 +120,7 @@ fn insert_round(
 
 fn insert_entries(
     conn: &mut Conn<'_>,
-    entries: &[Entry<'_>],
+    entries: &[NewEntry<'_>],
     inserted: &mut HashMap<i64, Inserted>,
 ) -> QueryResult<()> {
     let new: BTreeSet<i64> = match conn.dialect() {
@@ -182,7 +182,7 @@ fn reserve(conn: &mut Conn<'_>, count: usize) -> QueryResult<Vec<i64>> {
 }
 
 #[derive(QueryableByName)]
-struct Keyed {
+struct JobWithKey {
     #[diesel(sql_type = BigInt)]
     id: i64,
     #[diesel(sql_type = Text)]
@@ -202,7 +202,7 @@ fn with_keys(conn: &mut Conn<'_>, keys: &[&str]) -> QueryResult<HashMap<String, 
             Statement::new(format!("{FIND} IN (SELECT value FROM json_each($1))")).bind(keys)
         }
     };
-    let rows: Vec<Keyed> = statement.load(conn)?;
+    let rows: Vec<JobWithKey> = statement.load(conn)?;
     Ok(rows
         .into_iter()
         .map(|row| (row.idempotency_key, row.id))
@@ -222,7 +222,7 @@ static ENTRIES: LazyLock<(JobColumns, String)> = LazyLock::new(|| {
          free AS (SELECT * FROM job WHERE id <> ALL (${blocked})), \
          blocked AS (INSERT INTO solid_queue_blocked_executions \
              (job_id, queue_name, priority, concurrency_key, expires_at, created_at) \
-           SELECT id, queue_name, priority, '{AGAIN}', timestamp '{FOR_EVER}', {{now}} FROM job WHERE id = ANY (${blocked})), \
+           SELECT id, queue_name, priority, '{UNIQUE_SUCCESSOR}', timestamp '{NEVER_EXPIRES}', {{now}} FROM job WHERE id = ANY (${blocked})), \
          {limited}, \
          ready AS (INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at) \
            SELECT id, queue_name, priority, class_name, {{cautious}}, {{now}} FROM free \
@@ -243,7 +243,7 @@ static ENTRIES: LazyLock<(JobColumns, String)> = LazyLock::new(|| {
 
 /// Inserts on Postgres in one statement, in the order of the entries. Returns the ids of the jobs
 /// that did not exist.
-fn insert_arrays(conn: &mut Conn<'_>, entries: &[Entry<'_>]) -> QueryResult<BTreeSet<i64>> {
+fn insert_arrays(conn: &mut Conn<'_>, entries: &[NewEntry<'_>]) -> QueryResult<BTreeSet<i64>> {
     let (columns, text) = &*ENTRIES;
     let ids: Vec<i64> = entries.iter().map(|entry| entry.id).collect();
     let blocked = entries.iter().filter(|entry| entry.is_blocked);

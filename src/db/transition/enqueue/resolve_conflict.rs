@@ -4,9 +4,9 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::Execution;
 use crate::db::conn::statement::Statement;
 use crate::db::model::job_columns::JobColumns;
-use crate::db::model::new_row::{EnqueueOutcome, NewRow, OnConflict, Standing, UniqueScope};
+use crate::db::model::new_row::{EnqueueOutcome, HolderState, NewRow, OnConflict, UniqueScope};
 use crate::db::table::ready;
-use crate::db::table::unique_jobs::{AGAIN, BLOCKED, READY, WAITING};
+use crate::db::table::unique_jobs::{BLOCKED, READY, UNIQUE_SUCCESSOR, WAITING};
 use crate::db::transition::place;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
@@ -24,7 +24,7 @@ pub(crate) enum Taken {
 }
 
 #[derive(QueryableByName)]
-pub(crate) struct Hold {
+pub(crate) struct UniqueRow {
     #[diesel(sql_type = BigInt)]
     job_id: i64,
     #[diesel(sql_type = Text)]
@@ -34,7 +34,7 @@ pub(crate) struct Hold {
 }
 
 #[derive(QueryableByName)]
-struct Name {
+struct TakenUniqueId {
     #[diesel(sql_type = Text)]
     unique_id: String,
 }
@@ -45,11 +45,11 @@ pub(crate) fn take(
     conn: &mut Conn<'_>,
     wanted: &[(i64, &NewRow)],
 ) -> QueryResult<Vec<(i64, Taken)>> {
-    let wishes: Vec<(&str, i64, &str)> = wanted
+    let entries: Vec<(&str, i64, &str)> = wanted
         .iter()
         .filter_map(|(id, row)| Some((row.unique_id.as_deref()?, *id, row.unique_scope.column())))
         .collect();
-    let free: BTreeSet<String> = insert(conn, &wishes)?.into_iter().collect();
+    let free: BTreeSet<String> = insert(conn, &entries)?.into_iter().collect();
     let mut taken = Vec::with_capacity(wanted.len());
     let mut others = Vec::new();
     for (id, row) in wanted {
@@ -64,7 +64,7 @@ pub(crate) fn take(
     }
     others.sort_unstable_by_key(|(name, ..)| *name);
     for (name, id, row) in others {
-        taken.push((id, contend(conn, name, id, row)?));
+        taken.push((id, resolve(conn, name, id, row)?));
     }
     Ok(taken)
 }
@@ -73,21 +73,21 @@ pub(crate) fn take(
 /// and returns the inserted ones.
 pub(crate) fn insert(
     conn: &mut Conn<'_>,
-    wishes: &[(&str, i64, &str)],
+    entries: &[(&str, i64, &str)],
 ) -> QueryResult<Vec<String>> {
     let text = "INSERT INTO windlass_unique_jobs (unique_id, job_id, scope) \
          SELECT value ->> 0, CAST(value ->> 1 AS bigint), value ->> 2 FROM {rows $1} WHERE true \
          ORDER BY 1 ON CONFLICT (unique_id) DO NOTHING RETURNING unique_id";
-    let wishes = serde_json::to_string(wishes).unwrap_or_default();
-    let rows: Vec<Name> = Statement::new(text).bind(&wishes).load(conn)?;
+    let entries = serde_json::to_string(entries).unwrap_or_default();
+    let rows: Vec<TakenUniqueId> = Statement::new(text).bind(&entries).load(conn)?;
     Ok(rows.into_iter().map(|row| row.unique_id).collect())
 }
 
 /// Each round finds one more change of the existing job, which can make only a few.
-pub(crate) const TURNS: usize = 10;
+pub(crate) const ROUNDS: usize = 10;
 
-fn contend(conn: &mut Conn<'_>, name: &str, id: i64, row: &NewRow) -> QueryResult<Taken> {
-    for _ in 0..TURNS {
+fn resolve(conn: &mut Conn<'_>, name: &str, id: i64, row: &NewRow) -> QueryResult<Taken> {
+    for _ in 0..ROUNDS {
         let Some(hold) = lock(conn, name)? else {
             // Deleted meanwhile.
             if !insert(conn, &[(name, id, row.unique_scope.column())])?.is_empty() {
@@ -95,11 +95,11 @@ fn contend(conn: &mut Conn<'_>, name: &str, id: i64, row: &NewRow) -> QueryResul
             }
             continue;
         };
-        let Some((job, standing)) = holder(conn, &hold)? else {
+        let Some((job, state)) = holder(conn, &hold)? else {
             take_over(conn, name, (id, row.unique_scope), None)?;
             return Ok(Taken::Free);
         };
-        if let Some(taken) = settle(conn, (name, id, row), &hold, (job, standing))? {
+        if let Some(taken) = settle(conn, (name, id, row), &hold, (job, state))? {
             return Ok(taken);
         }
     }
@@ -107,7 +107,7 @@ fn contend(conn: &mut Conn<'_>, name: &str, id: i64, row: &NewRow) -> QueryResul
 }
 
 /// Locks the row of a unique id.
-pub(crate) fn lock(conn: &mut Conn<'_>, name: &str) -> QueryResult<Option<Hold>> {
+pub(crate) fn lock(conn: &mut Conn<'_>, name: &str) -> QueryResult<Option<UniqueRow>> {
     let text =
         "SELECT job_id, scope, after_job_id FROM windlass_unique_jobs WHERE unique_id = $1 {lock}";
     Statement::new(text).bind(name).get_result(conn).optional()
@@ -115,19 +115,22 @@ pub(crate) fn lock(conn: &mut Conn<'_>, name: &str) -> QueryResult<Option<Hold>>
 
 /// Returns the actual holder: the job that the row names, or else the one that has to end before
 /// it.
-pub(crate) fn holder(conn: &mut Conn<'_>, hold: &Hold) -> QueryResult<Option<(i64, Standing)>> {
+pub(crate) fn holder(
+    conn: &mut Conn<'_>,
+    hold: &UniqueRow,
+) -> QueryResult<Option<(i64, HolderState)>> {
     let scope = UniqueScope::of_column(&hold.scope);
     for job in std::iter::once(hold.job_id).chain(hold.after_job_id) {
-        let standing = standing(conn, job)?;
-        if scope.holds(standing) {
-            return Ok(Some((job, standing)));
+        let state = state(conn, job)?;
+        if scope.holds(state) {
+            return Ok(Some((job, state)));
         }
     }
     Ok(None)
 }
 
 #[derive(QueryableByName)]
-struct Found {
+struct FoundHolder {
     #[diesel(sql_type = Integer)]
     place: i32,
     #[diesel(sql_type = Bool)]
@@ -135,19 +138,19 @@ struct Found {
 }
 
 /// Returns the current state of a job, in one snapshot.
-fn standing(conn: &mut Conn<'_>, job: i64) -> QueryResult<Standing> {
+fn state(conn: &mut Conn<'_>, job: i64) -> QueryResult<HolderState> {
     let text = "SELECT CASE WHEN EXISTS (SELECT 1 FROM solid_queue_ready_executions WHERE job_id = $1) THEN 0 \
            WHEN EXISTS (SELECT 1 FROM solid_queue_scheduled_executions WHERE job_id = $1) THEN 1 \
            WHEN EXISTS (SELECT 1 FROM solid_queue_blocked_executions WHERE job_id = $1) THEN 2 \
            WHEN EXISTS (SELECT 1 FROM solid_queue_claimed_executions WHERE job_id = $1) THEN 3 ELSE 4 END AS place, \
          EXISTS (SELECT 1 FROM windlass_results WHERE job_id = $1 AND expires_at > {now}) AS kept";
-    let found: Found = Statement::new(text).bind(job).get_result(conn)?;
+    let found: FoundHolder = Statement::new(text).bind(job).get_result(conn)?;
     let table = usize::try_from(found.place).ok();
     Ok(match table.and_then(|place| WAITING.get(place)) {
-        Some(table) => Standing::Waiting(table),
-        None if found.place == 3 => Standing::Claimed,
-        None if found.kept => Standing::Kept,
-        None => Standing::Over,
+        Some(table) => HolderState::Waiting(table),
+        None if found.place == 3 => HolderState::Claimed,
+        None if found.kept => HolderState::Kept,
+        None => HolderState::Over,
     })
 }
 
@@ -156,15 +159,15 @@ fn standing(conn: &mut Conn<'_>, job: i64) -> QueryResult<Standing> {
 fn settle(
     conn: &mut Conn<'_>,
     (name, id, row): (&str, i64, &NewRow),
-    hold: &Hold,
-    (job, standing): (i64, Standing),
+    hold: &UniqueRow,
+    (job, state): (i64, HolderState),
 ) -> QueryResult<Option<Taken>> {
     let known = |outcome| Ok(Some(Taken::Known(job, outcome)));
     if row.on_conflict == OnConflict::Refuse {
         return known(EnqueueOutcome::Refused);
     }
-    match (standing, row.on_conflict) {
-        (Standing::Waiting(table), policy) => {
+    match (state, row.on_conflict) {
+        (HolderState::Waiting(table), policy) => {
             // From here on it cannot be claimed before this transaction ends.
             if !lock_execution(conn, table, job)? {
                 return Ok(None);
@@ -177,7 +180,7 @@ fn settle(
             replace(conn, table, job, row)?;
             known(EnqueueOutcome::Replaced)
         }
-        (Standing::Claimed, OnConflict::Replace | OnConflict::RunAgain) => {
+        (HolderState::Claimed, OnConflict::Replace | OnConflict::RunAgain) => {
             take_over(conn, name, (id, row.unique_scope), Some(job))?;
             Ok(Some(Taken::Behind))
         }
@@ -238,7 +241,7 @@ fn waits_for_another(conn: &mut Conn<'_>, job: i64, row: &NewRow) -> QueryResult
         .bind(&row.queue_name)
         .bind(row.priority)
         .bind(job)
-        .bind(AGAIN)
+        .bind(UNIQUE_SUCCESSOR)
         .load(conn)?;
     Ok(!waits.is_empty())
 }

@@ -43,7 +43,7 @@ fn epoch() -> i64 {
 }
 
 #[derive(QueryableByName)]
-struct Now {
+struct EpochSeconds {
     #[diesel(sql_type = BigInt)]
     seconds: i64,
 }
@@ -55,6 +55,6 @@ fn now(conn: &mut Conn<'_>) -> QueryResult<i64> {
         }
         Dialect::Sqlite => "SELECT CAST(strftime('%s', 'now') AS bigint) AS seconds",
     };
-    let now: Now = Statement::new(text).get_result(conn)?;
+    let now: EpochSeconds = Statement::new(text).get_result(conn)?;
     Ok(now.seconds - epoch())
 }
