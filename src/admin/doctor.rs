@@ -2,6 +2,7 @@
 
 use crate::admin::doctor_processes;
 use crate::admin::finding::{Finding, Verdict, finding};
+use crate::db::query::doctor::MigrationDifference;
 use crate::db::query::doctor::{self, Inconsistent, Rule};
 use crate::db::schema::compare;
 use crate::db::table::semaphores;
@@ -83,13 +84,13 @@ fn write_ahead_log(version: &doctor::DatabaseVersion) -> Option<Finding> {
 }
 
 fn schema(conn: &mut Conn<'_>) -> Result<Finding> {
-    let (lacking, unknown) = doctor::migrations(conn)?;
+    let MigrationDifference { lacking, unknown } = doctor::migrations(conn)?;
     let problem = |says: String| Ok(finding("schema", Verdict::Problem, says));
     if !lacking.is_empty() {
         let lacking = lacking.join(", ");
         return problem(format!("not migrated: {lacking}; run `windlass migrate`"));
     }
-    let missing = compare::missing(conn, false)?;
+    let missing = compare::missing(conn, compare::Missing::Anything)?;
     if !missing.is_empty() {
         return problem(format!(
             "{}; something else changed the tables: run `windlass migrate`",

@@ -1,6 +1,7 @@
 //! Explains why a job is not running, or what it is doing.
 
 use crate::admin::job_info::{self, JobKey, TaskInfo, TaskStatus};
+use crate::db::query::explain::RubyProcesses;
 use crate::db::query::explain::{self, Holder, RegisteredProcess};
 use crate::db::query::job_info::EnqueuedJobRow;
 use crate::db::table::progress::Progress;
@@ -187,7 +188,7 @@ fn reason(conn: &mut Conn<'_>, job: &EnqueuedJobRow) -> QueryResult<Reason> {
     if let Some(at) = job.scheduled_at {
         let mut obstacles = obstacles(conn, job)?;
         // Ruby's dispatchers make every job ready.
-        let dispatchers = explain::registered(conn, "Dispatcher", true)?;
+        let dispatchers = explain::registered(conn, "Dispatcher", RubyProcesses::Include)?;
         if !dispatchers.iter().any(is_beating) {
             obstacles.insert(0, Obstacle::NoDispatcher);
         }
@@ -249,7 +250,11 @@ fn obstacles(conn: &mut Conn<'_>, job: &EnqueuedJobRow) -> QueryResult<Vec<Obsta
             since: since.and_utc(),
         });
     }
-    let workers = explain::registered(conn, "Worker", job.of_ruby)?;
+    let ruby = match job.of_ruby {
+        true => RubyProcesses::Include,
+        false => RubyProcesses::Exclude,
+    };
+    let workers = explain::registered(conn, "Worker", ruby)?;
     all.extend(missing(&workers, &job.queue_name, &job.class_name));
     Ok(all)
 }

@@ -1,6 +1,7 @@
 //! Steps of a job, and finishing in its own transaction: effects in the queue's database that
 //! happen exactly once.
 
+use crate::db::model::claim::ClaimOf;
 use crate::db::model::outcome::NewResult;
 use crate::db::table::jobs;
 use crate::db::table::steps::{self, StepState};
@@ -145,7 +146,11 @@ impl<S: ?Sized> Context<'_, S> {
                 unread => {
                     let read = steps::of_job(&mut own(conn), run.job_id, READ_AT_ONCE)
                         .doing("read the steps of the job")?;
-                    unread.insert(read.into_iter().collect())
+                    unread.insert(
+                        read.into_iter()
+                            .map(|step| (step.name, step.value))
+                            .collect(),
+                    )
                 }
             };
             let value = behind.remove(name);
@@ -208,7 +213,10 @@ impl<S: ?Sized> Context<'_, S> {
             )
             .fail());
         }
-        let claim = (run.fence.claim_id, run.job_id);
+        let claim = ClaimOf {
+            claim_id: run.fence.claim_id,
+            job_id: run.job_id,
+        };
         let live = &run.signals.live;
         let process = run.fence.process_id;
         let accepted =
@@ -246,7 +254,7 @@ fn traces(run: &Run) -> FinishedJob<'_> {
 }
 
 /// Whether the job has ended its claim before; checked only for a job that tried to.
-fn has_ended(conn: &mut Conn<'_>, claim: (i64, i64)) -> crate::error::Result<bool> {
+fn has_ended(conn: &mut Conn<'_>, claim: ClaimOf) -> crate::error::Result<bool> {
     let ended = jobs::ended_by_owner(conn, claim);
     ended.doing("look whether the job has finished")
 }

@@ -199,7 +199,7 @@ pub fn history<C: AsConn + ?Sized>(
         .doing("read the history of the recurring task")?;
     let ticks = ticks.into_iter();
     Ok(ticks
-        .map(|(tick, job)| (tick.and_utc(), JobId(job)))
+        .map(|tick| (tick.run_at.and_utc(), JobId(tick.job_id)))
         .collect())
 }
 

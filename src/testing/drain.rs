@@ -1,5 +1,6 @@
 //! Performs enqueued jobs immediately, in the test itself.
 
+use crate::db::model::claim::ClaimOf;
 use crate::db::transition::end;
 
 use crate::testing::drained::{Drained, Fate, Performed};
@@ -194,8 +195,12 @@ impl<'a> Crew<'a> {
             process_id,
             claim_id,
         } = run.fence;
+        let claim = ClaimOf {
+            claim_id,
+            job_id: job.job_id,
+        };
         let finished_itself = run.signals.live.ends_itself()
-            && jobs::ended_by_owner(conn, (claim_id, job.job_id)).doing("read a job")?;
+            && jobs::ended_by_owner(conn, claim).doing("read a job")?;
         let fate = match outcome {
             _ if finished_itself => Fate::Finished,
             Outcome::Finished(output) => {

@@ -1,6 +1,7 @@
 //! What should not happen: times that no calendar has, rows that are not there.
 
 use crate::db::transition::schedule;
+use crate::db::transition::unblock::UnblockedPage;
 
 use crate::db::conn::connection::{AsConn, Conn};
 use crate::db::internal_tests::checks;
@@ -91,7 +92,10 @@ fn jobs_that_wait_for_none_go_on(db: &TestDb) {
     let walk = |conn: &mut Conn<'_>| {
         let (mut stretches, mut unblocked, mut beyond) = (0, 0, Some(Cursor::BEGINNING));
         while let Some(from) = beyond {
-            let (reached, count) = unblock::sweep(conn, from, 2).unwrap();
+            let UnblockedPage {
+                reached,
+                unblocked: count,
+            } = unblock::sweep(conn, from, 2).unwrap();
             (stretches, unblocked, beyond) = (stretches + 1, unblocked + count, reached);
         }
         (stretches, unblocked)

@@ -6,7 +6,7 @@ use super::db::{TestDb, execute, on_each_database};
 use crate::db::model::claim::FinishedRow;
 use crate::db::model::decision::Death;
 use crate::db::model::new_row::NewRow;
-use crate::db::model::outcome::{End, Ending, JobFailure};
+use crate::db::model::outcome::{ClaimEnd, Ending, JobFailure};
 use crate::db::transition::{enqueue, prune};
 use crate::db::{AsConn, Conn, DbConnection};
 use diesel::connection::{Connection as _, InstrumentationEvent};
@@ -123,8 +123,8 @@ fn fifty_jobs_fail_by_few_statements(db: &TestDb) {
         &mut conn.as_conn(),
         "SELECT min(id) AS n FROM solid_queue_claimed_executions",
     );
-    let ends: Vec<End<'_>> = (first..first + 50)
-        .map(|claim| (claim, &failure, Duration::from_secs(1)))
+    let ends: Vec<ClaimEnd<'_>> = (first..first + 50)
+        .map(|claim| of_a_second(claim, &failure))
         .collect();
     let sent = counted(&mut conn, |conn| {
         let ended = end::end_all(conn, 9, &ends, FinishedRow::Keep).unwrap();
@@ -136,6 +136,14 @@ fn fifty_jobs_fail_by_few_statements(db: &TestDb) {
     assert_eq!(number(&mut conn.as_conn(), failed), 50);
     let told = "SELECT count(*) AS n FROM solid_queue_ready_executions";
     assert_eq!(number(&mut conn.as_conn(), told), 50);
+}
+
+fn of_a_second(claim_id: i64, ending: &Ending) -> ClaimEnd<'_> {
+    ClaimEnd {
+        claim_id,
+        ending,
+        ran: Duration::from_secs(1),
+    }
 }
 
 fn every_kind_of_ending_at_once_takes_few_statements(db: &TestDb) {
@@ -160,9 +168,9 @@ fn every_kind_of_ending_at_once_takes_few_statements(db: &TestDb) {
         } else {
             first + 30
         };
-        let ends: Vec<End<'_>> = (from..from + 30)
+        let ends: Vec<ClaimEnd<'_>> = (from..from + 30)
             .zip(kinds.iter().cycle())
-            .map(|(claim, ending)| (claim, ending, Duration::from_secs(1)))
+            .map(|(claim, ending)| of_a_second(claim, ending))
             .collect();
         let sent = counted(&mut conn, |conn| {
             let ended = end::end_all(conn, 9, &ends, finished).unwrap();

@@ -36,6 +36,13 @@ pub(crate) struct Id {
     pub(crate) id: i64,
 }
 
+/// The ids after one and up to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct IdRange {
+    pub(crate) after: i64,
+    pub(crate) up_to: i64,
+}
+
 /// Returns a timestamp as text for both databases, in the format of Rails. A later time is cut to
 /// the year 9999, as SQLite would sort a year of five digits first.
 pub(crate) fn timestamp(time: NaiveDateTime) -> String {

@@ -12,6 +12,13 @@ pub(crate) struct Fence {
     pub(crate) claim_id: i64,
 }
 
+/// A claim and its job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ClaimOf {
+    pub(crate) claim_id: i64,
+    pub(crate) job_id: i64,
+}
+
 /// What happens to the row of a job that has finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FinishedRow {

@@ -312,11 +312,21 @@ impl EndedRun {
     }
 }
 
-/// A claim, how to end it, and how long its job ran.
-pub(crate) type End<'a> = (i64, &'a Ending, Duration);
+/// A claim to end.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ClaimEnd<'a> {
+    pub(crate) claim_id: i64,
+    pub(crate) ending: &'a Ending,
+    /// How long its job ran.
+    pub(crate) ran: Duration,
+}
 
-/// Claims that have ended, with their endings.
-pub(crate) type Endings = Vec<(i64, Ending)>;
+/// A claim that has ended, and how.
+#[derive(Debug)]
+pub(crate) struct AppliedEnding {
+    pub(crate) claim_id: i64,
+    pub(crate) ending: Ending,
+}
 
 /// Returns the failure of a job that was cancelled while it ran.
 pub(crate) fn cancelled() -> JobFailure {

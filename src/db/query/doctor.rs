@@ -99,14 +99,24 @@ pub(crate) fn inconsistent(conn: &mut Conn<'_>, rule: Rule) -> QueryResult<Incon
     })
 }
 
-/// Returns the migrations that the database lacks, and those that it has and this program does not
-/// know.
-pub(crate) fn migrations(conn: &mut Conn<'_>) -> crate::error::Result<(Vec<String>, Vec<String>)> {
+/// The migrations of a database, compared with those of this program.
+#[derive(Debug)]
+pub(crate) struct MigrationDifference {
+    pub(crate) lacking: Vec<String>,
+    /// Applied, and not known to this program.
+    pub(crate) unknown: Vec<String>,
+}
+
+/// Compares the migrations.
+pub(crate) fn migrations(conn: &mut Conn<'_>) -> crate::error::Result<MigrationDifference> {
     let known = migrations::texts(conn.dialect()).into_iter();
     let known: BTreeSet<String> = known.map(|(version, _)| version).collect();
     let applied = migrations::applied(conn)?;
     let less = |a: &BTreeSet<String>, b: &BTreeSet<String>| a.difference(b).cloned().collect();
-    Ok((less(&known, &applied), less(&applied, &known)))
+    Ok(MigrationDifference {
+        lacking: less(&known, &applied),
+        unknown: less(&applied, &known),
+    })
 }
 
 /// The version of the database.

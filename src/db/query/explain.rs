@@ -64,12 +64,18 @@ pub(crate) struct RegisteredProcess {
     pub(crate) draining: bool,
 }
 
-/// Returns the registered processes of a kind. Ruby's, whose rows count no heartbeats, are included
-/// only where they can run the job.
+/// Whether processes of Ruby are of interest: only if they can run the job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RubyProcesses {
+    Include,
+    Exclude,
+}
+
+/// Returns the registered processes of a kind. Those of Ruby count no heartbeats.
 pub(crate) fn registered(
     conn: &mut Conn<'_>,
     kind: &str,
-    with_ruby: bool,
+    ruby: RubyProcesses,
 ) -> QueryResult<Vec<RegisteredProcess>> {
     let beat = age(conn, "p.last_heartbeat_at");
     let text = format!(
@@ -77,7 +83,10 @@ pub(crate) fn registered(
          (SELECT count(*) FROM solid_queue_claimed_executions c WHERE c.process_id = p.id) AS claimed, p.draining \
          FROM solid_queue_processes p WHERE p.kind = $1 AND ($2 OR p.heartbeat_seq IS NOT NULL) ORDER BY p.id"
     );
-    Statement::new(text).bind(kind).bind(with_ruby).load(conn)
+    Statement::new(text)
+        .bind(kind)
+        .bind(ruby == RubyProcesses::Include)
+        .load(conn)
 }
 
 /// A claim, and the process that holds it.

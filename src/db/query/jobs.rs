@@ -2,6 +2,7 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
+use crate::db::conn::sql::IdRange;
 use crate::db::conn::sql::id_list;
 use crate::db::conn::statement::Statement;
 use crate::db::model::state::JobState;
@@ -95,12 +96,12 @@ pub(crate) struct ScannedJob {
     pub(crate) job_id: i64,
 }
 
-/// Returns the next jobs of a state, in the order of their executions.
+/// Returns the next jobs of a state whose executions are in the range, in their order.
 pub(crate) fn next(
     conn: &mut Conn<'_>,
     state: JobState,
     filter: &Filter,
-    (after, last): (i64, i64),
+    range: IdRange,
     limit: usize,
 ) -> QueryResult<Vec<ScannedJob>> {
     let text = format!(
@@ -110,8 +111,8 @@ pub(crate) fn next(
         conditions(conn, state, filter)
     );
     filtered(text, filter)
-        .bind(after)
-        .bind(last)
+        .bind(range.after)
+        .bind(range.up_to)
         .bind(limit as i64)
         .load(conn)
 }

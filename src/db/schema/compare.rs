@@ -49,11 +49,18 @@ pub(crate) fn pending(conn: &mut Conn<'_>) -> Result<Migrated> {
     look(conn).map(Migrated::of)
 }
 
-/// Returns what is missing in a database to which all migrations were applied; with `only_vital`,
-/// only what programs cannot work without.
-pub(crate) fn missing(conn: &mut Conn<'_>, only_vital: bool) -> Result<Vec<String>> {
+/// Which missing things matter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Missing {
+    Anything,
+    /// What programs cannot work without.
+    Vital,
+}
+
+/// Returns what is missing in a database to which all migrations were applied.
+pub(crate) fn missing(conn: &mut Conn<'_>, which: Missing) -> Result<Vec<String>> {
     let steps = look(conn)?.steps.into_iter();
-    let steps = steps.filter(|step| step.is_vital || !only_vital);
+    let steps = steps.filter(|step| step.is_vital || which == Missing::Anything);
     Ok(steps.filter_map(|step| step.says()).collect())
 }
 

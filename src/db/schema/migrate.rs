@@ -69,7 +69,10 @@ pub(crate) fn check(conn: &mut Conn<'_>, database: &Database) -> Result<()> {
         }
         .into());
     }
-    match compare::missing(conn, true)?.into_iter().next() {
+    match compare::missing(conn, compare::Missing::Vital)?
+        .into_iter()
+        .next()
+    {
         None => Ok(()),
         Some(missing) => Err(SchemaError::Incomplete {
             target: database.target(),

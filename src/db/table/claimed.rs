@@ -12,7 +12,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::id_list;
 use crate::db::conn::statement::Statement;
-use crate::db::model::claim::EndedClaim;
+use crate::db::model::claim::{ClaimOf, EndedClaim};
 use crate::db::table::wanted_keys;
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
@@ -167,12 +167,18 @@ struct HeldRow {
 
 /// Returns the claims that the database holds for a process, which a worker compares with its
 /// memory.
-pub(crate) fn held_by(conn: &mut Conn<'_>, process_id: i64) -> QueryResult<Vec<(i64, i64)>> {
+pub(crate) fn held_by(conn: &mut Conn<'_>, process_id: i64) -> QueryResult<Vec<ClaimOf>> {
     // Not sorted by the database: with sorts made expensive, it would read all claims in the order
     // of their ids, dead ones too.
     let text = "SELECT id, job_id FROM solid_queue_claimed_executions WHERE process_id = $1";
     let held: Vec<HeldRow> = Statement::new(text).bind(process_id).load(conn)?;
-    let mut held: Vec<(i64, i64)> = held.into_iter().map(|row| (row.id, row.job_id)).collect();
+    let mut held: Vec<ClaimOf> = held
+        .into_iter()
+        .map(|row| ClaimOf {
+            claim_id: row.id,
+            job_id: row.job_id,
+        })
+        .collect();
     held.sort_unstable();
     Ok(held)
 }

@@ -4,6 +4,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::lossy::Lossy;
 use crate::db::conn::sql::{Id, id_list};
 use crate::db::conn::statement::Statement;
+use crate::db::model::claim::ClaimOf;
 use crate::db::model::outcome::{FollowUpJob, NewResult, ResultOutcome, StoredPolicy};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Integer, Nullable, Text};
@@ -18,23 +19,20 @@ struct LastClaim {
 
 /// Returns those of the claims whose job does not exist: where finished jobs are deleted, an ending
 /// whose COMMIT got no answer leaves no other trace.
-pub(crate) fn claims_without_job(
-    conn: &mut Conn<'_>,
-    claims: &[(i64, i64)],
-) -> QueryResult<Vec<i64>> {
-    let jobs: Vec<i64> = claims.iter().map(|(_, job)| *job).collect();
+pub(crate) fn claims_without_job(conn: &mut Conn<'_>, claims: &[ClaimOf]) -> QueryResult<Vec<i64>> {
+    let jobs: Vec<i64> = claims.iter().map(|claim| claim.job_id).collect();
     let text = "SELECT id FROM solid_queue_jobs WHERE id IN {in $1}";
     let there: Vec<Id> = Statement::new(text).bind(id_list(&jobs)).load(conn)?;
     Ok(claims
         .iter()
-        .filter(|(_, job)| there.iter().all(|row| row.id != *job))
-        .map(|(claim, _)| *claim)
+        .filter(|claim| there.iter().all(|row| row.id != claim.job_id))
+        .map(|claim| claim.claim_id)
         .collect())
 }
 
 /// Returns whether the owner of this claim has ended it: the job's row names it, or was deleted
 /// because finished jobs are not kept.
-pub(crate) fn ended_by_owner(conn: &mut Conn<'_>, claim: (i64, i64)) -> QueryResult<bool> {
+pub(crate) fn ended_by_owner(conn: &mut Conn<'_>, claim: ClaimOf) -> QueryResult<bool> {
     Ok(
         !ended_claims(conn, &[claim])?.is_empty()
             || !claims_without_job(conn, &[claim])?.is_empty(),
@@ -42,14 +40,14 @@ pub(crate) fn ended_by_owner(conn: &mut Conn<'_>, claim: (i64, i64)) -> QueryRes
 }
 
 /// Returns those of the claims that their owner has ended, for a worker whose COMMIT got no answer.
-pub(crate) fn ended_claims(conn: &mut Conn<'_>, claims: &[(i64, i64)]) -> QueryResult<Vec<i64>> {
-    let jobs: Vec<i64> = claims.iter().map(|(_, job)| *job).collect();
+pub(crate) fn ended_claims(conn: &mut Conn<'_>, claims: &[ClaimOf]) -> QueryResult<Vec<i64>> {
+    let jobs: Vec<i64> = claims.iter().map(|claim| claim.job_id).collect();
     let text = "SELECT last_claim_id FROM solid_queue_jobs WHERE id IN {in $1} AND last_claim_id IS NOT NULL";
     let ended: Vec<LastClaim> = Statement::new(text).bind(id_list(&jobs)).load(conn)?;
     Ok(ended
         .into_iter()
         .map(|row| row.last_claim_id)
-        .filter(|id| claims.iter().any(|(claim, _)| claim == id))
+        .filter(|id| claims.iter().any(|claim| claim.claim_id == *id))
         .collect())
 }
 

@@ -93,28 +93,22 @@ pub(crate) fn delete_old(conn: &mut Conn<'_>, key: &str) -> QueryResult<()> {
         .execute(conn)
 }
 
+/// A tick and its job.
+#[derive(Debug, QueryableByName)]
+pub(crate) struct FiredTick {
+    #[diesel(sql_type = Timestamp)]
+    pub(crate) run_at: NaiveDateTime,
+    #[diesel(sql_type = BigInt)]
+    pub(crate) job_id: i64,
+}
+
 /// Returns the newest ticks of a task that had a job, with their jobs' ids.
-pub(crate) fn history(
-    conn: &mut Conn<'_>,
-    key: &str,
-    count: i64,
-) -> QueryResult<Vec<(NaiveDateTime, i64)>> {
-    #[derive(QueryableByName)]
-    struct FiredTick {
-        #[diesel(sql_type = Timestamp)]
-        run_at: NaiveDateTime,
-        #[diesel(sql_type = BigInt)]
-        job_id: i64,
-    }
+pub(crate) fn history(conn: &mut Conn<'_>, key: &str, count: i64) -> QueryResult<Vec<FiredTick>> {
     let text = "SELECT {moment run_at} AS run_at, job_id FROM solid_queue_recurring_executions WHERE task_key = $1 \
          ORDER BY run_at DESC LIMIT $2";
-    let ticks: Vec<FiredTick> = Statement::new(text)
+    Statement::new(text)
         .bind(key)
         .bind(count)
         .unkept()
-        .load(conn)?;
-    Ok(ticks
-        .into_iter()
-        .map(|row| (row.run_at, row.job_id))
-        .collect())
+        .load(conn)
 }

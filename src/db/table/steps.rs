@@ -54,12 +54,13 @@ pub(crate) fn record(conn: &mut Conn<'_>, job_id: i64, name: &str, value: &str) 
         .execute(conn)
 }
 
+/// A completed step and its value.
 #[derive(QueryableByName)]
-struct RecordedStep {
+pub(crate) struct RecordedStep {
     #[diesel(sql_type = Text)]
-    name: String,
+    pub(crate) name: String,
     #[diesel(sql_type = Text)]
-    value: String,
+    pub(crate) value: String,
 }
 
 /// Returns the completed steps of a job: at most `most`, and none with a long value, which is read
@@ -68,16 +69,12 @@ pub(crate) fn of_job(
     conn: &mut Conn<'_>,
     job_id: i64,
     most: usize,
-) -> QueryResult<Vec<(String, String)>> {
+) -> QueryResult<Vec<RecordedStep>> {
     let text = "SELECT name, value FROM windlass_steps WHERE job_id = $1 AND length(value) <= 256 LIMIT $2";
-    let steps: Vec<RecordedStep> = Statement::new(text)
+    Statement::new(text)
         .bind(job_id)
         .bind(most as i64)
-        .load(conn)?;
-    Ok(steps
-        .into_iter()
-        .map(|step| (step.name, step.value))
-        .collect())
+        .load(conn)
 }
 
 /// Deletes the steps of jobs that have ended.

@@ -202,17 +202,33 @@ fn delete_failed(conn: &mut Conn<'_>, due: &[i64]) -> QueryResult<usize> {
     delete(conn, &jobs)
 }
 
-/// Tables whose rows have an expiry of their own, and their keys.
-pub(crate) const EXPIRING: [(&str, &str); 2] =
-    [("windlass_results", "job_id"), ("windlass_waiters", "id")];
+/// A table whose rows have an expiry of their own, and its key.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ExpiringTable {
+    name: &'static str,
+    key: &'static str,
+}
+
+/// The results and the waiters.
+pub(crate) const EXPIRING: [ExpiringTable; 2] = [
+    ExpiringTable {
+        name: "windlass_results",
+        key: "job_id",
+    },
+    ExpiringTable {
+        name: "windlass_waiters",
+        key: "id",
+    },
+];
 
 /// Deletes up to `batch` expired rows of one of [`EXPIRING`]. If `reached` is `Some`, more may be
 /// left: call it again, with any id.
 pub(crate) fn expired(
     conn: &mut Conn<'_>,
-    (table, key): (&str, &str),
+    table: ExpiringTable,
     batch: usize,
 ) -> QueryResult<ClearedPage> {
+    let ExpiringTable { name: table, key } = table;
     let text = format!(
         "SELECT {key} AS id FROM {table} WHERE expires_at <= {{now}} ORDER BY expires_at LIMIT $1"
     );

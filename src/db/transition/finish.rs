@@ -4,7 +4,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::conn::statement::Statement;
 use crate::db::model::claim::EndedClaim;
-use crate::db::model::claim::{Claimed, FinishedRow};
+use crate::db::model::claim::{ClaimOf, Claimed, FinishedRow};
 use crate::db::model::outcome::NewResult;
 use crate::db::table::claimed;
 use crate::db::table::claimed::{EndedClaims, OnLocked, claim_ids};
@@ -145,13 +145,16 @@ fn finish_and_keep_by(
 }
 
 /// A deliberate fault: finishes the jobs of claims, whichever process holds them now.
-pub(crate) fn finish_unfenced(conn: &mut Conn<'_>, claims: &[(i64, i64)]) -> QueryResult<()> {
+pub(crate) fn finish_unfenced(conn: &mut Conn<'_>, claims: &[ClaimOf]) -> QueryResult<()> {
     let text = "DELETE FROM solid_queue_claimed_executions WHERE job_id = $1";
     let update =
         "UPDATE solid_queue_jobs SET finished_at = {now}, last_claim_id = $1 WHERE id = $2";
-    for (claim, job) in claims {
-        Statement::new(text).bind(job).execute(conn)?;
-        Statement::new(update).bind(claim).bind(job).execute(conn)?;
+    for claim in claims {
+        Statement::new(text).bind(claim.job_id).execute(conn)?;
+        Statement::new(update)
+            .bind(claim.claim_id)
+            .bind(claim.job_id)
+            .execute(conn)?;
     }
     Ok(())
 }

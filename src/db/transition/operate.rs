@@ -77,8 +77,13 @@ pub(crate) fn cancel(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Cancelled
         let ended = take_execution(conn, &WAITING, jobs)?;
         if !ended.is_empty() {
             let failure = JobFailure::new("cancelled", "the job was cancelled while it waited");
-            let how = (AttemptOutcome::Cancelled, ResultOutcome::Cancelled);
-            end_waiting(conn, &ended, how, &failure)?;
+            end_waiting(
+                conn,
+                &ended,
+                AttemptOutcome::Cancelled,
+                ResultOutcome::Cancelled,
+                &failure,
+            )?;
         }
         Ok(CancelledJobs {
             ended,
@@ -104,7 +109,8 @@ fn ask_to_cancel(conn: &mut Conn<'_>, claimed: &[i64]) -> QueryResult<Vec<i64>> 
 pub(crate) fn end_waiting(
     conn: &mut Conn<'_>,
     ids: &[i64],
-    (attempt, result): (AttemptOutcome, ResultOutcome),
+    attempt: AttemptOutcome,
+    result: ResultOutcome,
     failure: &JobFailure,
 ) -> QueryResult<()> {
     let text =
@@ -153,14 +159,35 @@ pub(crate) struct RetriedJobs {
     pub(crate) replaced: Vec<i64>,
 }
 
+/// What a retry does about jobs that may run at most once, and have run already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AtMostOnce {
+    Leave,
+    Retry,
+}
+
+impl AtMostOnce {
+    pub(crate) fn retry_if(allowed: bool) -> Self {
+        if allowed {
+            AtMostOnce::Retry
+        } else {
+            AtMostOnce::Leave
+        }
+    }
+}
+
 /// Makes failed jobs ready again, with their attempts reset. Jobs that may run at most once are
-/// included only if `allowed`.
-pub(crate) fn retry(conn: &mut Conn<'_>, jobs: &[i64], allowed: bool) -> QueryResult<RetriedJobs> {
+/// retried only with [`AtMostOnce::Retry`].
+pub(crate) fn retry(
+    conn: &mut Conn<'_>,
+    jobs: &[i64],
+    at_most_once: AtMostOnce,
+) -> QueryResult<RetriedJobs> {
     conn.transaction(|conn| {
         let mut ready = lock(conn, JobState::Failed, jobs)?;
         let mut risky = Vec::new();
-        if !allowed {
-            risky = at_most_once(conn, &ready)?;
+        if at_most_once == AtMostOnce::Leave {
+            risky = risky_jobs(conn, &ready)?;
             ready.retain(|job| !risky.contains(job));
         }
         let replaced = unblock::retake(conn, &ready)?;
@@ -178,7 +205,7 @@ pub(crate) fn retry(conn: &mut Conn<'_>, jobs: &[i64], allowed: bool) -> QueryRe
     })
 }
 
-fn at_most_once(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
+fn risky_jobs(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
     let text = "SELECT id AS job_id FROM solid_queue_jobs WHERE id IN {in $1} AND at_most_once ORDER BY id";
     Statement::new(text)
         .bind(id_list(jobs))

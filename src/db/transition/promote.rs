@@ -31,8 +31,8 @@ pub(crate) struct Promoted {
     pub(crate) looked: Duration,
 }
 
-/// A job that was discarded for lack of a slot.
-#[derive(Debug, QueryableByName)]
+/// A job that was discarded.
+#[derive(Debug, Clone, PartialEq, Eq, QueryableByName)]
 pub(crate) struct Discarded {
     #[diesel(sql_type = BigInt)]
     pub(crate) id: i64,
@@ -174,8 +174,8 @@ fn discard(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<Vec<Disc
         NO_SLOT,
         "as many jobs of its concurrency key as may were there already, and it does not wait",
     );
-    let how = (AttemptOutcome::Discarded, ResultOutcome::Discarded);
-    crate::db::transition::operate::end_waiting(conn, &jobs, how, &failure)?;
+    let (attempt, result) = (AttemptOutcome::Discarded, ResultOutcome::Discarded);
+    crate::db::transition::operate::end_waiting(conn, &jobs, attempt, result, &failure)?;
     let text = "SELECT id, class_name FROM solid_queue_jobs WHERE id IN {in $1}";
     Statement::new(text).bind(id_list(&jobs)).load(conn)
 }

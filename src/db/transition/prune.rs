@@ -10,6 +10,13 @@ use crate::mutant;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Text};
 
+/// A process that a child program registered.
+#[derive(Debug)]
+pub(crate) struct RegisteredChild {
+    pub(crate) id: i64,
+    pub(crate) draining: bool,
+}
+
 #[derive(QueryableByName)]
 struct ChildRow {
     #[diesel(sql_type = BigInt)]
@@ -22,7 +29,7 @@ struct ChildRow {
 
 /// Returns the processes that a child program registered, and whether each was draining. It names
 /// all of them `<kind>-<token>.<number>`.
-pub(crate) fn of_child(conn: &mut Conn<'_>, token: &str) -> QueryResult<Vec<(i64, bool)>> {
+pub(crate) fn of_child(conn: &mut Conn<'_>, token: &str) -> QueryResult<Vec<RegisteredChild>> {
     let text =
         "SELECT id, draining, name FROM solid_queue_processes WHERE name LIKE $1 ORDER BY id";
     let rows: Vec<ChildRow> = Statement::new(text)
@@ -30,7 +37,10 @@ pub(crate) fn of_child(conn: &mut Conn<'_>, token: &str) -> QueryResult<Vec<(i64
         .load(conn)?;
     Ok(rows
         .into_iter()
-        .map(|row| (row.id, row.draining && !row.name.starts_with(CRASHED)))
+        .map(|row| RegisteredChild {
+            id: row.id,
+            draining: row.draining && !row.name.starts_with(CRASHED),
+        })
         .collect())
 }
 

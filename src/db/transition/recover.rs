@@ -9,6 +9,7 @@ use crate::db::model::decision::{Death, Destination, JobDecision, LostClaim, MAX
 use crate::db::model::outcome::{EndedRun, Ending, ResultOutcome, RunStart};
 use crate::db::table::claimed::{self, claim_ids};
 use crate::db::table::wanted_keys::{self, ConcurrencyKey};
+use crate::db::transition::promote::Discarded;
 use crate::db::transition::settle;
 use diesel::prelude::*;
 use std::collections::HashSet;
@@ -25,7 +26,7 @@ pub(crate) struct Recovered {
     /// Jobs that have ended because a cancel was requested.
     pub(crate) cancelled: Vec<i64>,
     /// Jobs that have ended because they overran their timeout, and their policy discards them.
-    pub(crate) discarded: Vec<(i64, String)>,
+    pub(crate) discarded: Vec<Discarded>,
     /// Why some claims are left, if any are: they are tried again later.
     pub(crate) left: Option<String>,
 }
@@ -39,7 +40,10 @@ impl Recovered {
             Destination::Wait(Some(_)) => self.delayed.push(job),
             Destination::Failed(_) => self.failed.push(job),
             Destination::Closed(ResultOutcome::Cancelled, _) => self.cancelled.push(job),
-            Destination::Closed(..) => self.discarded.push((job, class_name.to_owned())),
+            Destination::Closed(..) => self.discarded.push(Discarded {
+                id: job,
+                class_name: class_name.to_owned(),
+            }),
         }
     }
 
@@ -154,27 +158,44 @@ fn lost(conn: &mut Conn<'_>, process_id: i64, lock: &str) -> QueryResult<Vec<Los
     Statement::new(text).bind(process_id).load(conn)
 }
 
+/// What happens to a process after one of its jobs has overrun its timeout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ProcessAfter {
+    /// It claims no more from then on, and its end is not a crash.
+    Ends,
+    GoesOn,
+}
+
+impl ProcessAfter {
+    pub(crate) fn ends_if(it_ends: bool) -> Self {
+        if it_ends {
+            ProcessAfter::Ends
+        } else {
+            ProcessAfter::GoesOn
+        }
+    }
+}
+
 /// Records the ending of a job that has overrun its timeout, before its process exits for it, or
-/// dies otherwise. With `process_ends`, the process claims no more from then on, and its end is not
-/// a crash. Returns `false` if the process does not hold the claim any more.
+/// dies otherwise. Returns `false` if the process does not hold the claim any more.
 pub(crate) fn record_timeout(
     conn: &mut Conn<'_>,
     fence: Fence,
     verdict: &Ending,
-    process_ends: bool,
+    process: ProcessAfter,
 ) -> QueryResult<bool> {
     let verdict = serde_json::to_string(verdict).unwrap_or_default();
     conn.transaction(|conn| {
-        if process_ends {
+        if process == ProcessAfter::Ends {
             crate::db::table::processes::drain(conn, fence.process_id)?;
         }
         let text = "UPDATE solid_queue_claimed_executions SET verdict = $1 WHERE id = $2 AND process_id + 0 = $3 \
              RETURNING id";
-        let condemned: Vec<Id> = Statement::new(text)
+        let recorded: Vec<Id> = Statement::new(text)
                 .bind(&verdict)
                 .bind(fence.claim_id)
                 .bind(fence.process_id).load(conn)?;
-        Ok(condemned.iter().any(|row| row.id == fence.claim_id))
+        Ok(recorded.iter().any(|row| row.id == fence.claim_id))
     })
 }
 

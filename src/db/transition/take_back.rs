@@ -2,6 +2,7 @@
 //! their process dead. They are treated as after any other crash.
 
 use crate::db::conn::connection::Conn;
+use crate::db::conn::sql::IdRange;
 use crate::db::conn::sql::{Id, id_list};
 use crate::db::conn::statement::Statement;
 use crate::db::model::claim::FinishedRow;
@@ -39,19 +40,19 @@ struct FailedByRuby {
     lost: LostClaim,
 }
 
-/// Takes back jobs whose failed executions have ids after the first and up to the second. A job of
+/// Takes back jobs whose failed executions have ids in the range. A job of
 /// Ruby has an `active_job_id`, and stays failed.
 ///
 /// The claim is gone, and with it the slot of a concurrency key: a job with a key is blocked again.
 /// Deleting the failed execution is the fence.
 pub(crate) fn take_back(
     conn: &mut Conn<'_>,
-    (after, until): (i64, i64),
+    range: IdRange,
     death: &Death,
 ) -> QueryResult<Recovered> {
     let mut recovered = Recovered::default();
     conn.transaction(|conn| {
-        let failed = failed_by_ruby(conn, after, until)?;
+        let failed = failed_by_ruby(conn, range)?;
         let ids: Vec<i64> = failed.iter().map(|row| row.id).collect();
         let gone: Vec<i64> = delete(conn, &ids)?;
         let taken = failed.iter().filter(|row| gone.contains(&row.id));
@@ -67,7 +68,7 @@ pub(crate) fn take_back(
     })
 }
 
-fn failed_by_ruby(conn: &mut Conn<'_>, after: i64, until: i64) -> QueryResult<Vec<FailedByRuby>> {
+fn failed_by_ruby(conn: &mut Conn<'_>, range: IdRange) -> QueryResult<Vec<FailedByRuby>> {
     let text = format!(
         "SELECT f.id, f.error, CAST(0 AS bigint) AS claim_id, f.job_id, f.created_at AS started_at, CAST(NULL AS text) AS verdict, \
          false AS cancelled, j.class_name, j.crash_count, \
@@ -77,8 +78,8 @@ fn failed_by_ruby(conn: &mut Conn<'_>, after: i64, until: i64) -> QueryResult<Ve
          AND j.active_job_id IS NULL AND j.finished_at IS NULL ORDER BY f.id LIMIT $3 {{lock skip of f}}"
     );
     let rows: Vec<FailedByRuby> = Statement::new(text)
-        .bind(after)
-        .bind(until)
+        .bind(range.after)
+        .bind(range.up_to)
         .bind(BATCH)
         .load(conn)?;
     let is_death = |row: &FailedByRuby| {

@@ -7,7 +7,9 @@ use crate::db::conn::statement::Statement;
 use crate::db::model::claim::Cursor;
 use crate::db::model::new_row::UniqueScope;
 use crate::db::table::unique_jobs::UNIQUE_SUCCESSOR;
-use crate::db::transition::enqueue::resolve_conflict::{self, holder, insert, lock, take_over};
+use crate::db::transition::enqueue::resolve_conflict::{
+    self, NewUniqueRow, holder, insert, lock, take_over,
+};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
 use serde::Deserialize;
@@ -59,16 +61,24 @@ struct WaitingForOther {
     is_free: bool,
 }
 
+/// One page of a scan of the jobs that wait for another.
+#[derive(Debug)]
+pub(crate) struct UnblockedPage {
+    /// The last job that was read; `None` at the end of the scan.
+    pub(crate) reached: Option<Cursor>,
+    /// How many jobs wait no longer.
+    #[allow(dead_code, reason = "read by internal tests")]
+    pub(crate) unblocked: usize,
+}
+
 /// Reads `batch` jobs that wait for another, after a cursor in their order, and makes those
 /// runnable whose wait is over. The end of the other job has not seen them, as they were not
 /// committed yet.
-///
-/// Returns the next cursor, `None` at the end of the scan, and how many jobs wait no longer.
 pub(crate) fn sweep(
     conn: &mut Conn<'_>,
     beyond: Cursor,
     batch: usize,
-) -> QueryResult<(Option<Cursor>, usize)> {
+) -> QueryResult<UnblockedPage> {
     let text = format!(
         "SELECT b.job_id, b.priority, {IS_FREE} AS is_free FROM solid_queue_blocked_executions b \
          WHERE b.concurrency_key = $1 AND (b.priority, b.job_id) > ($2, $3) \
@@ -92,7 +102,7 @@ pub(crate) fn sweep(
     } else {
         unblock_free(conn, "IN {in $2}", &free)?
     };
-    Ok((reached, unblocked))
+    Ok(UnblockedPage { reached, unblocked })
 }
 
 #[derive(QueryableByName)]
@@ -139,16 +149,16 @@ fn retake_one(conn: &mut Conn<'_>, job: &FailedUniqueJob) -> QueryResult<bool> {
         .unwrap_or_default();
     let name = &job.unique_id;
     for _ in 0..resolve_conflict::ROUNDS {
-        if !insert(conn, &[(name, job.id, scope.column())])?.is_empty() {
+        if !insert(conn, &[NewUniqueRow(name, job.id, scope.column())])?.is_empty() {
             return Ok(true);
         }
         let Some(hold) = lock(conn, name)? else {
             continue;
         };
-        if holder(conn, &hold)?.is_some_and(|(holder, _)| holder != job.id) {
+        if holder(conn, &hold)?.is_some_and(|holder| holder.job_id != job.id) {
             return Ok(false);
         }
-        take_over(conn, name, (job.id, scope), None)?;
+        take_over(conn, name, job.id, scope, None)?;
         return Ok(true);
     }
     Err(diesel::result::Error::NotFound)

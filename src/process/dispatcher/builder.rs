@@ -141,10 +141,10 @@ impl Dispatcher {
             return Ok(Duration::ZERO);
         }
         // Those that an end has not seen because they were not committed yet.
-        let (reached, _) = session.run("look for jobs whose turn has come", |conn| {
+        let page = session.run("look for jobs whose turn has come", |conn| {
             unblock::sweep(conn, walks.waiting, SWEPT_JOBS)
         })?;
-        walks.waiting = reached.unwrap_or(Cursor::BEGINNING);
+        walks.waiting = page.reached.unwrap_or(Cursor::BEGINNING);
         while session.promote() && !stop.is_stopped() {}
         self.sweep(session, &mut walks.key)?;
         let next = session.run("look for due jobs", scheduled::next_due)?;

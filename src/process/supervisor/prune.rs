@@ -1,7 +1,9 @@
 //! Detects dead processes by their heartbeats, and prunes them.
 
+use crate::db::conn::sql::IdRange;
 use crate::db::model::decision::Death;
 use crate::db::table::processes::{self, Observed};
+use crate::db::transition::promote::Discarded;
 use crate::db::transition::recover::Recovered;
 use crate::db::transition::{prune, take_back};
 use crate::db::{LockWait, with_lock_wait};
@@ -102,13 +104,16 @@ impl FailureDetector {
     /// Takes in the id of the newest failed execution. Returns those that were
     /// there for the threshold, after the one id and up to the other: a process
     /// that lives has noticed by then that its claims are gone.
-    fn read_failed(&mut self, newest: i64, now: Instant) -> Option<(i64, i64)> {
+    fn read_failed(&mut self, newest: i64, now: Instant) -> Option<IdRange> {
         let (until, since) = *self.failed_since.get_or_insert((newest, now));
         let is_over = now - since >= self.threshold && until > self.failed_before;
         if until <= self.failed_before {
             self.failed_since = None;
         }
-        is_over.then_some((self.failed_before, until))
+        is_over.then_some(IdRange {
+            after: self.failed_before,
+            up_to: until,
+        })
     }
 
     /// Nothing more is to be done about the failed executions up to this one.
@@ -198,7 +203,7 @@ fn take_back(
     subscriber: &Subscriber,
 ) -> Result<(), Duration> {
     let newest = session.run("look for failed jobs", take_back::newest)?;
-    let Some((after, until)) = detector.read_failed(newest, clock::instant()) else {
+    let Some(range) = detector.read_failed(newest, clock::instant()) else {
         return Ok(());
     };
     let death = Death {
@@ -207,12 +212,12 @@ fn take_back(
     };
     let recovered = session.run("take back what Solid Queue failed", |conn| {
         with_lock_wait(conn, LockWait::Short, |conn| {
-            take_back::take_back(conn, (after, until), &death)
+            take_back::take_back(conn, range, &death)
         })
     })?;
     // The rest is in its place at the next reading.
     if !recovered.is_any() {
-        detector.looked_at_failed(until);
+        detector.looked_at_failed(range.up_to);
         return Ok(());
     }
     report(
@@ -265,12 +270,12 @@ pub(crate) fn prune_child(
         prune::of_child(conn, &exit.token)
     })?;
     let mut again = None;
-    for (id, draining) in processes {
+    for process in processes {
         let death = Death {
-            is_crash: exit.is_crash(draining),
+            is_crash: exit.is_crash(process.draining),
             how: exit.how.clone(),
         };
-        match prune(session, (id, None), &death) {
+        match prune(session, (process.id, None), &death) {
             Ok(Some(recovered)) => {
                 exit.is_cut_short |= recovered.is_any();
                 again = again.or(recovered.left.is_some().then_some(AGAIN));
@@ -307,7 +312,11 @@ fn report(subscriber: &Subscriber, kind: &str, name: &str, death: &Death, recove
             class: "",
         });
     }
-    for (job, class) in &recovered.discarded {
+    for Discarded {
+        id: job,
+        class_name: class,
+    } in &recovered.discarded
+    {
         subscriber.emit(&Event::Discarded {
             job: JobId(*job),
             class,

@@ -1,11 +1,12 @@
 //! How jobs ended, sorted into what one statement can write.
 
+use crate::db::model::claim::ClaimOf;
 use crate::db::transition::end;
 
 use crate::clock;
 use crate::db::Conn;
 use crate::db::model::claim::{Claimed, Fence, FinishedRow};
-use crate::db::model::outcome::End;
+use crate::db::model::outcome::ClaimEnd;
 use crate::db::transition::finish::{self, FinishedJob};
 use crate::job::perform::Outcome;
 use crate::job::running::Live;
@@ -79,9 +80,13 @@ impl PendingCompletion {
     }
 
     /// What is to be written of it, unless it has finished.
-    pub(crate) fn end(&self) -> Option<End<'_>> {
+    pub(crate) fn end(&self) -> Option<ClaimEnd<'_>> {
         match &self.run.outcome {
-            Outcome::Ended(ending) => Some((self.claim(), ending, self.run.ran)),
+            Outcome::Ended(ending) => Some(ClaimEnd {
+                claim_id: self.claim(),
+                ending,
+                ran: self.run.ran,
+            }),
             Outcome::Finished(_) | Outcome::UnknownClass => None,
         }
     }
@@ -91,8 +96,11 @@ impl PendingCompletion {
         self.refusals > 0
     }
 
-    pub(crate) fn pair(&self) -> (i64, i64) {
-        (self.run.job.claim_id, self.run.job.job_id)
+    pub(crate) fn pair(&self) -> ClaimOf {
+        ClaimOf {
+            claim_id: self.run.job.claim_id,
+            job_id: self.run.job.job_id,
+        }
     }
 }
 

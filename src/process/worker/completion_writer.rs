@@ -1,9 +1,10 @@
 //! The transactions that write down how jobs ended, and the events of them.
 
+use crate::db::model::claim::ClaimOf;
 use crate::db::transition::end;
 
 use crate::db::model::claim::{Claimed, FinishedRow};
-use crate::db::model::outcome::{End, Ending};
+use crate::db::model::outcome::{ClaimEnd, Ending};
 use crate::db::table::jobs;
 use crate::db::transition::{finish, release};
 use crate::db::{Conn, LockWait, with_lock_wait};
@@ -236,7 +237,7 @@ fn write_finished(
 ) -> QueryResult<(Vec<i64>, Vec<i64>)> {
     let (process_id, how) = (kind.process_id, (kind.finished, kind.is_limited));
     let claims: Vec<i64> = group.iter().map(PendingCompletion::claim).collect();
-    let pairs: Vec<(i64, i64)> = group.iter().map(PendingCompletion::pair).collect();
+    let pairs: Vec<ClaimOf> = group.iter().map(PendingCompletion::pair).collect();
     if mutant::is("finish_without_fence") {
         finish::finish_unfenced(conn, &pairs)?;
         return Ok((claims, Vec::new()));
@@ -267,16 +268,18 @@ fn write_ended(
     group: &[PendingCompletion],
     kind: Kind,
 ) -> QueryResult<(Vec<WrittenCompletion>, Vec<i64>)> {
-    let ends: Vec<End<'_>> = group.iter().filter_map(PendingCompletion::end).collect();
-    let (done, busy) = end::end_free(conn, kind.process_id, &ends, kind.finished)?;
-    let mut done: HashMap<i64, Ending> = done.into_iter().collect();
+    let ends: Vec<ClaimEnd<'_>> = group.iter().filter_map(PendingCompletion::end).collect();
+    let done = end::end_free(conn, kind.process_id, &ends, kind.finished)?;
+    let busy = done.busy;
+    let done = done.ended.into_iter();
+    let mut done: HashMap<i64, Ending> = done.map(|end| (end.claim_id, end.ending)).collect();
     let written = |pending: &PendingCompletion| {
         Ok(match (done.remove(&pending.claim()), pending.end()) {
             (Some(ending), _) => WrittenCompletion::Ended(ending),
             _ if busy.contains(&pending.claim()) => WrittenCompletion::Busy,
             _ if finished_itself(conn, pending)? => WrittenCompletion::Finished,
-            (_, Some((_, ending, _))) if was_accepted(conn, pending)? => {
-                WrittenCompletion::Ended(ending.clone())
+            (_, Some(end)) if was_accepted(conn, pending)? => {
+                WrittenCompletion::Ended(end.ending.clone())
             }
             _ => WrittenCompletion::Fenced,
         })
@@ -306,12 +309,12 @@ fn finished_itself(conn: &mut Conn<'_>, pending: &PendingCompletion) -> QueryRes
 /// before, in a transaction whose COMMIT got no answer.
 fn already_ended(
     conn: &mut Conn<'_>,
-    pairs: &[(i64, i64)],
+    pairs: &[ClaimOf],
     accepted: &[i64],
 ) -> QueryResult<Vec<i64>> {
-    let open: Vec<(i64, i64)> = pairs
+    let open: Vec<ClaimOf> = pairs
         .iter()
-        .filter(|(claim, _)| !accepted.contains(claim))
+        .filter(|claim| !accepted.contains(&claim.claim_id))
         .copied()
         .collect();
     if open.is_empty() {

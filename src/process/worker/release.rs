@@ -235,7 +235,7 @@ fn reconcile(
     })?;
     let strays: Vec<i64> = held
         .into_iter()
-        .map(|(claim, _)| claim)
+        .map(|claim| claim.claim_id)
         .filter(|claim| !in_flight.holds(*claim))
         .collect();
     if strays.is_empty() {

@@ -14,6 +14,7 @@ use crate::clock;
 use crate::db::model::claim::Fence;
 use crate::db::model::outcome::{Ending, JobFailure};
 use crate::db::transition::recover;
+use crate::db::transition::recover::ProcessAfter;
 use crate::event::events::Event;
 use crate::job::error::{Interrupted, JobError};
 use crate::job::id::JobId;
@@ -161,7 +162,7 @@ impl Timeouts {
             self.in_flight.close();
         }
         let written = self.session.run("write down that a job timed out", |conn| {
-            recover::record_timeout(conn, fence, &verdict, process_ends)
+            recover::record_timeout(conn, fence, &verdict, ProcessAfter::ends_if(process_ends))
         });
         // A claim that is lost makes no difference: the job runs on here, and
         // another process may have it too.

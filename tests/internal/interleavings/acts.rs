@@ -1,6 +1,7 @@
 //! What actors do, processes and claims by their numbers, and say of it.
 
 use crate::db::transition::end;
+use crate::db::transition::operate::AtMostOnce;
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql;
@@ -8,7 +9,7 @@ use crate::db::internal_tests::interleavings::world::{World, take, with_key};
 use crate::db::model::claim::{Fence, FinishedRow};
 use crate::db::model::decision::Death;
 use crate::db::model::new_row::NewRow;
-use crate::db::model::outcome::{End, Ending, JobFailure};
+use crate::db::model::outcome::{ClaimEnd, Ending, JobFailure};
 use crate::db::table::{claimed, processes};
 use crate::db::transition::clear::{self, ClearLimits};
 use crate::db::transition::operate::{self, RunTime};
@@ -204,7 +205,7 @@ pub fn reconcile(conn: &mut Conn<'_>, world: &World, process: usize) -> QueryRes
     let process = world.processes[process - 1];
     let held: Vec<i64> = claimed::held_by(conn, process)?
         .into_iter()
-        .map(|(claim, _)| claim)
+        .map(|held| held.claim_id)
         .collect();
     let ended = release::release(conn, process, &held, None)?;
     Ok(format!("{} of {}", ended.len(), held.len()))
@@ -245,14 +246,19 @@ pub fn end_all(
 ) -> QueryResult<String> {
     let ends = ends.iter().map(|(claim, ending)| {
         let claim = world.claims[claim - 1];
-        (claim, *ending, Duration::ZERO)
+        ClaimEnd {
+            claim_id: claim,
+            ending,
+            ran: Duration::ZERO,
+        }
     });
-    let ends: Vec<End<'_>> = ends.collect();
+    let ends: Vec<ClaimEnd<'_>> = ends.collect();
     let process = world.processes[process - 1];
     let done: BTreeMap<i64, Ending> = end::end_all(conn, process, &ends, FinishedRow::Keep)?
         .into_iter()
+        .map(|end| (end.claim_id, end.ending))
         .collect();
-    let words = ends.iter().map(|(claim, ..)| in_a_word(done.get(claim)));
+    let words = ends.iter().map(|end| in_a_word(done.get(&end.claim_id)));
     Ok(words.collect::<Vec<_>>().join(" "))
 }
 
@@ -289,7 +295,7 @@ pub fn discard(conn: &mut Conn<'_>, world: &World, jobs: &[usize]) -> QueryResul
 }
 
 pub fn retry(conn: &mut Conn<'_>, world: &World, jobs: &[usize]) -> QueryResult<String> {
-    let done = operate::retry(conn, &job_ids(world, jobs), true)?;
+    let done = operate::retry(conn, &job_ids(world, jobs), AtMostOnce::Retry)?;
     Ok(done.ready.len().to_string())
 }
 

@@ -284,7 +284,9 @@ fn finish_and_dispatch_of_one_behind(db: &TestDb) {
         .coarse()
         .actor("finish", |c, w| end_named(c, w, FinishedRow::Keep))
         .actor("unblock", |c, _| {
-            Ok(unblock::sweep(c, Cursor::BEGINNING, 10)?.1.to_string())
+            Ok(unblock::sweep(c, Cursor::BEGINNING, 10)?
+                .unblocked
+                .to_string())
         })
         .actor("prune", |c, w| prune(c, w, 1, Some(0)))
         .ends_in(&[

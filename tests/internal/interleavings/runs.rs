@@ -11,6 +11,7 @@ use crate::db::table::progress::{self, Note};
 use crate::db::table::steps::{self, StepState};
 use crate::db::transition::finish::{self, FinishedJob};
 use crate::db::transition::recover;
+use crate::db::transition::recover::ProcessAfter;
 use diesel::QueryResult;
 
 /// p1 holds j1 and j2.
@@ -59,7 +60,7 @@ fn finish_with_steps(
 }
 
 fn condemn(conn: &mut Conn<'_>, world: &World) -> QueryResult<String> {
-    let held = recover::record_timeout(conn, first(world), &retrying(), true)?;
+    let held = recover::record_timeout(conn, first(world), &retrying(), ProcessAfter::Ends)?;
     Ok(if held { "held" } else { "lost" }.to_owned())
 }
 

@@ -1,5 +1,8 @@
 //! What people and programs look at and change now and then.
 
+use crate::db::conn::sql::IdRange;
+use crate::db::model::claim::ClaimOf;
+use crate::db::query::explain::RubyProcesses;
 use crate::db::transition::end;
 
 use crate::db::transition::pause;
@@ -66,7 +69,17 @@ pub(crate) const LOOKS: [(&str, Work); 33] = [
     ("walk through the failed jobs", |conn, _| {
         let last = jobs::last(conn, JobState::Failed)?;
         let all = Filter::default();
-        jobs::next(conn, JobState::Failed, &all, (0, last), 10).map(drop)
+        jobs::next(
+            conn,
+            JobState::Failed,
+            &all,
+            IdRange {
+                after: 0,
+                up_to: last,
+            },
+            10,
+        )
+        .map(drop)
     }),
     ("look named jobs up", |conn, rows| {
         let named = Filter {
@@ -82,7 +95,7 @@ pub(crate) const LOOKS: [(&str, Work); 33] = [
         let job = rows.jobs[3];
         explain::ahead(conn, job)?;
         explain::paused_since(conn, "q1")?;
-        explain::registered(conn, "Worker", true)?;
+        explain::registered(conn, "Worker", RubyProcesses::Include)?;
         explain::holder(conn, rows.jobs[0])?;
         explain::blocked(conn, job)?;
         explain::due_for(conn, job)?;
@@ -116,7 +129,14 @@ pub(crate) const LOOKS: [(&str, Work); 33] = [
         );
         ready_again(conn, &rows.jobs[3..4])?;
         run(conn, &text)?;
-        let taken = take_back::take_back(conn, (newest, i64::MAX), &death())?;
+        let taken = take_back::take_back(
+            conn,
+            IdRange {
+                after: newest,
+                up_to: i64::MAX,
+            },
+            &death(),
+        )?;
         assert_eq!(taken.released, rows.jobs[3..4]);
         Ok(())
     }),
@@ -157,7 +177,11 @@ pub(crate) const LOOKS: [(&str, Work); 33] = [
     ("look for claims that are locked", |conn, rows| {
         let gone = [rows.claims[0], i64::MAX];
         finish::finish_free(conn, rows.process, &gone, (FinishedRow::Keep, false))?;
-        crate::db::table::jobs::ended_by_owner(conn, (i64::MAX, i64::MAX)).map(drop)
+        let nothing = ClaimOf {
+            claim_id: i64::MAX,
+            job_id: i64::MAX,
+        };
+        crate::db::table::jobs::ended_by_owner(conn, nothing).map(drop)
     }),
     ("claim what Ruby has made ready", |conn, rows| {
         let limit = "UPDATE solid_queue_jobs SET concurrency_key = 'plan/k', concurrency_limit = 1";
@@ -205,7 +229,7 @@ pub(crate) const LOOKS: [(&str, Work); 33] = [
         clear::orphans(conn, "windlass_attempts", after, 10).map(drop)
     }),
     ("keep the newest jobs only", |conn, rows| {
-        finish::finish_unfenced(conn, &[(rows.claims[0], rows.jobs[0])])?;
+        finish::finish_unfenced(conn, &[claim_of(rows)])?;
         clear::surplus(conn, 10).map(drop)
     }),
 ];

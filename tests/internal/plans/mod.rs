@@ -8,6 +8,7 @@
 use crate::db::conn::connection::{AsConn, Conn};
 use crate::db::conn::database::Database;
 use crate::db::conn::owned::DbConnection;
+use crate::db::model::claim::ClaimOf;
 use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claims, Fence, FinishedRow};
 use crate::db::model::decision::Death;
 use crate::db::model::new_row::{NewLimit, NewRow};
@@ -261,6 +262,13 @@ fn death() -> Death {
     Death {
         is_crash: true,
         how: "was killed".to_owned(),
+    }
+}
+
+fn claim_of(rows: &Rows) -> ClaimOf {
+    ClaimOf {
+        claim_id: rows.claims[0],
+        job_id: rows.jobs[0],
     }
 }
 

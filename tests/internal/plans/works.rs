@@ -1,6 +1,8 @@
 //! Everything that processes and programs ask of the tables.
 
 use crate::db::transition::end;
+use crate::db::transition::operate::AtMostOnce;
+use crate::db::transition::recover::ProcessAfter;
 
 use crate::db::transition::pause;
 
@@ -116,7 +118,7 @@ pub(crate) const LOOPS: [(&str, Work); 36] = [
     ("look for jobs whose turn has come", |conn, rows| {
         ready_again(conn, &rows.jobs[3..4])?;
         run(conn, &waits_for_another(rows.jobs[3]))?;
-        assert_eq!(unblock::sweep(conn, Cursor::BEGINNING, 10)?.1, 1);
+        assert_eq!(unblock::sweep(conn, Cursor::BEGINNING, 10)?.unblocked, 1);
         Ok(())
     }),
     ("finish a job with steps", |conn, rows| {
@@ -130,7 +132,7 @@ pub(crate) const LOOPS: [(&str, Work); 36] = [
     }),
     ("condemn", |conn, rows| {
         let ending = Ending::Fail(JobFailure::new("kind", "message"));
-        recover::record_timeout(conn, fence(rows), &ending, true).map(drop)
+        recover::record_timeout(conn, fence(rows), &ending, ProcessAfter::Ends).map(drop)
     }),
     ("fail", |conn, rows| {
         let ending = Ending::Fail(JobFailure::new("kind", "message"));
@@ -151,7 +153,7 @@ pub(crate) const LOOPS: [(&str, Work); 36] = [
         release::release(conn, rows.process, &rows.claims, delay).map(drop)
     }),
     ("ask what has ended", |conn, rows| {
-        jobs::ended_claims(conn, &[(rows.claims[0], rows.jobs[0])]).map(drop)
+        jobs::ended_claims(conn, &[claim_of(rows)]).map(drop)
     }),
     ("read the arguments for a follow-up", |conn, rows| {
         jobs::arguments_of(conn, &rows.jobs).map(drop)
@@ -220,7 +222,7 @@ pub(crate) const CALLERS: [(&str, Work); 14] = [
             Duration::ZERO,
             FinishedRow::Keep,
         )?;
-        operate::retry(conn, &rows.jobs, false).map(drop)
+        operate::retry(conn, &rows.jobs, AtMostOnce::Leave).map(drop)
     }),
     ("move", |conn, rows| {
         operate::reschedule(conn, &rows.jobs, operate::RunTime::In(1_000_000))?;
@@ -239,7 +241,7 @@ pub(crate) const CALLERS: [(&str, Work); 14] = [
         steps::of_job(conn, rows.jobs[0], 10).map(drop)
     }),
     ("finish in a transaction of the job", |conn, rows| {
-        let claim = (rows.claims[0], rows.jobs[0]);
+        let claim = claim_of(rows);
         finish::finish_and_keep(
             conn,
             rows.process,

@@ -106,10 +106,19 @@ struct Due {
     due: bool,
 }
 
+/// An id that was assigned to a job before its insert.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reserved {
+    pub(crate) id: i64,
+    /// Whether the job waits for another to end.
+    pub(crate) is_blocked: bool,
+}
+
+/// Inserts one job on SQLite, then its execution. Returns `None` if its idempotency key is used.
 pub(crate) fn insert_step_by_step(
     conn: &mut Conn<'_>,
     row: &NewRow,
-    (id, is_blocked): (Option<i64>, bool),
+    reserved: Option<Reserved>,
 ) -> QueryResult<Option<i64>> {
     let columns = JobColumns::all();
     let text = format!(
@@ -120,11 +129,13 @@ pub(crate) fn insert_step_by_step(
         columns.len() + 1,
         on_conflict(row)
     );
-    let job = columns.bind(Statement::new(text), row).bind(id);
+    let job = columns
+        .bind(Statement::new(text), row)
+        .bind(reserved.map(|reserved| reserved.id));
     let Some(Due { id, due }) = job.get_result::<Due>(conn).optional()? else {
         return Ok(None);
     };
-    if is_blocked {
+    if reserved.is_some_and(|reserved| reserved.is_blocked) {
         blocked::block(conn, id)?;
         return Ok(Some(id));
     }
@@ -173,6 +184,6 @@ pub(crate) fn insert_unnamed(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<I
 fn insert_unless_known(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Option<i64>> {
     match conn.dialect() {
         Dialect::Postgres => insert_in_one_statement(conn, row),
-        Dialect::Sqlite => conn.transaction(|conn| insert_step_by_step(conn, row, (None, false))),
+        Dialect::Sqlite => conn.transaction(|conn| insert_step_by_step(conn, row, None)),
     }
 }

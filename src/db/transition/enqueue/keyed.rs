@@ -14,6 +14,7 @@ use crate::db::model::new_row::{EnqueueOutcome, Inserted, NewRow};
 use crate::db::table::blocked::{self, RETURNING};
 use crate::db::table::semaphores::NEVER_EXPIRES;
 use crate::db::table::unique_jobs::UNIQUE_SUCCESSOR;
+use crate::db::transition::enqueue::insert::Reserved;
 use crate::db::transition::enqueue::insert::{self, CHUNK};
 use crate::db::transition::enqueue::resolve_conflict::{self, Taken};
 use diesel::prelude::*;
@@ -128,8 +129,11 @@ fn insert_entries(
         Dialect::Sqlite => entries
             .iter()
             .filter_map(|entry| {
-                let how = (Some(entry.id), entry.is_blocked);
-                insert::insert_step_by_step(conn, entry.row, how).transpose()
+                let reserved = Reserved {
+                    id: entry.id,
+                    is_blocked: entry.is_blocked,
+                };
+                insert::insert_step_by_step(conn, entry.row, Some(reserved)).transpose()
             })
             .collect::<QueryResult<_>>()?,
     };

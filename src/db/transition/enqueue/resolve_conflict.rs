@@ -10,6 +10,7 @@ use crate::db::table::unique_jobs::{BLOCKED, READY, UNIQUE_SUCCESSOR, WAITING};
 use crate::db::transition::place;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
+use serde::Serialize;
 use std::collections::BTreeSet;
 
 /// The result of taking a unique id.
@@ -45,9 +46,12 @@ pub(crate) fn take(
     conn: &mut Conn<'_>,
     wanted: &[(i64, &NewRow)],
 ) -> QueryResult<Vec<(i64, Taken)>> {
-    let entries: Vec<(&str, i64, &str)> = wanted
+    let entries: Vec<NewUniqueRow<'_>> = wanted
         .iter()
-        .filter_map(|(id, row)| Some((row.unique_id.as_deref()?, *id, row.unique_scope.column())))
+        .filter_map(|(id, row)| {
+            let name = row.unique_id.as_deref()?;
+            Some(NewUniqueRow(name, *id, row.unique_scope.column()))
+        })
         .collect();
     let free: BTreeSet<String> = insert(conn, &entries)?.into_iter().collect();
     let mut taken = Vec::with_capacity(wanted.len());
@@ -69,11 +73,29 @@ pub(crate) fn take(
     Ok(taken)
 }
 
+/// A row to insert: the unique id, its job and its scope.
+#[derive(Debug, Serialize)]
+pub(crate) struct NewUniqueRow<'a>(pub(crate) &'a str, pub(crate) i64, pub(crate) &'static str);
+
+/// A new job whose unique id has a row already.
+struct Contender<'a> {
+    name: &'a str,
+    id: i64,
+    row: &'a NewRow,
+}
+
+/// The job that holds a unique id.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct UniqueHolder {
+    pub(crate) job_id: i64,
+    pub(crate) state: HolderState,
+}
+
 /// Inserts unique ids that have no row, waits for transactions that are inserting the same ones,
 /// and returns the inserted ones.
 pub(crate) fn insert(
     conn: &mut Conn<'_>,
-    entries: &[(&str, i64, &str)],
+    entries: &[NewUniqueRow<'_>],
 ) -> QueryResult<Vec<String>> {
     let text = "INSERT INTO windlass_unique_jobs (unique_id, job_id, scope) \
          SELECT value ->> 0, CAST(value ->> 1 AS bigint), value ->> 2 FROM {rows $1} WHERE true \
@@ -90,16 +112,16 @@ fn resolve(conn: &mut Conn<'_>, name: &str, id: i64, row: &NewRow) -> QueryResul
     for _ in 0..ROUNDS {
         let Some(hold) = lock(conn, name)? else {
             // Deleted meanwhile.
-            if !insert(conn, &[(name, id, row.unique_scope.column())])?.is_empty() {
+            if !insert(conn, &[NewUniqueRow(name, id, row.unique_scope.column())])?.is_empty() {
                 return Ok(Taken::Free);
             }
             continue;
         };
-        let Some((job, state)) = holder(conn, &hold)? else {
-            take_over(conn, name, (id, row.unique_scope), None)?;
+        let Some(holder) = holder(conn, &hold)? else {
+            take_over(conn, name, id, row.unique_scope, None)?;
             return Ok(Taken::Free);
         };
-        if let Some(taken) = settle(conn, (name, id, row), &hold, (job, state))? {
+        if let Some(taken) = settle(conn, &Contender { name, id, row }, &hold, holder)? {
             return Ok(taken);
         }
     }
@@ -115,15 +137,12 @@ pub(crate) fn lock(conn: &mut Conn<'_>, name: &str) -> QueryResult<Option<Unique
 
 /// Returns the actual holder: the job that the row names, or else the one that has to end before
 /// it.
-pub(crate) fn holder(
-    conn: &mut Conn<'_>,
-    hold: &UniqueRow,
-) -> QueryResult<Option<(i64, HolderState)>> {
+pub(crate) fn holder(conn: &mut Conn<'_>, hold: &UniqueRow) -> QueryResult<Option<UniqueHolder>> {
     let scope = UniqueScope::of_column(&hold.scope);
     for job in std::iter::once(hold.job_id).chain(hold.after_job_id) {
         let state = state(conn, job)?;
         if scope.holds(state) {
-            return Ok(Some((job, state)));
+            return Ok(Some(UniqueHolder { job_id: job, state }));
         }
     }
     Ok(None)
@@ -158,10 +177,12 @@ fn state(conn: &mut Conn<'_>, job: i64) -> QueryResult<HolderState> {
 /// changed meanwhile.
 fn settle(
     conn: &mut Conn<'_>,
-    (name, id, row): (&str, i64, &NewRow),
+    contender: &Contender<'_>,
     hold: &UniqueRow,
-    (job, state): (i64, HolderState),
+    holder: UniqueHolder,
 ) -> QueryResult<Option<Taken>> {
+    let Contender { name, id, row } = *contender;
+    let UniqueHolder { job_id: job, state } = holder;
     let known = |outcome| Ok(Some(Taken::Known(job, outcome)));
     if row.on_conflict == OnConflict::Refuse {
         return known(EnqueueOutcome::Refused);
@@ -176,12 +197,12 @@ fn settle(
                 return known(EnqueueOutcome::Existing);
             }
             let after = hold.after_job_id.filter(|_| job == hold.job_id);
-            take_over(conn, name, (job, row.unique_scope), after)?;
+            take_over(conn, name, job, row.unique_scope, after)?;
             replace(conn, table, job, row)?;
             known(EnqueueOutcome::Replaced)
         }
         (HolderState::Claimed, OnConflict::Replace | OnConflict::RunAgain) => {
-            take_over(conn, name, (id, row.unique_scope), Some(job))?;
+            take_over(conn, name, id, row.unique_scope, Some(job))?;
             Ok(Some(Taken::Behind))
         }
         _ => known(EnqueueOutcome::Existing),
@@ -198,7 +219,8 @@ fn lock_execution(conn: &mut Conn<'_>, table: &str, job: i64) -> QueryResult<boo
 pub(crate) fn take_over(
     conn: &mut Conn<'_>,
     name: &str,
-    (job, scope): (i64, UniqueScope),
+    job: i64,
+    scope: UniqueScope,
     after: Option<i64>,
 ) -> QueryResult<()> {
     let text = "UPDATE windlass_unique_jobs SET job_id = $1, scope = $2, after_job_id = $3 WHERE unique_id = $4";
