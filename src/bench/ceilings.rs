@@ -79,11 +79,11 @@ fn drain(run: &Run, plain: Plain, batch: usize) -> Result<Vec<Value>> {
         while clock::instant() < deadline {
             if plain.target == enqueue::DUE {
                 connection
-                    .write(|conn| claim::dispatch(conn, batch))
+                    .with_write_lock(|conn| claim::dispatch(conn, batch))
                     .doing(ACTION)?;
             }
             let claims = connection
-                .write(|conn| claim::claim(conn, batch))
+                .with_write_lock(|conn| claim::claim(conn, batch))
                 .doing(ACTION)?;
             if claims.is_empty() {
                 return Ok(());
@@ -108,7 +108,7 @@ fn perform(connection: &mut DbConnection, per_job: PerJob, claims: &[Claim]) -> 
     }
     claims.iter().try_for_each(|claim| {
         connection
-            .write(|conn| per_job.perform(conn, claim.id))
+            .with_write_lock(|conn| per_job.perform(conn, claim.id))
             .doing(ACTION)
     })
 }
@@ -118,7 +118,7 @@ fn end(connection: &mut DbConnection, change: &Change, jobs: &[i64], plain: Plai
         return Ok(());
     }
     connection
-        .write(|conn| change.apply(conn, jobs))
+        .with_write_lock(|conn| change.apply(conn, jobs))
         .doing(ACTION)
 }
 
@@ -149,7 +149,7 @@ pub(crate) fn fill_in(
     let mut ids = Vec::with_capacity(numbers.len());
     for chunk in numbers.chunks(batch) {
         let arguments: Vec<String> = chunk.iter().copied().map(arguments).collect();
-        let new = connection.write(|conn| enqueue::all(conn, &arguments, target));
+        let new = connection.with_write_lock(|conn| enqueue::all(conn, &arguments, target));
         ids.extend(new.doing(ACTION)?);
     }
     Ok(ids)
@@ -164,7 +164,7 @@ pub(crate) fn at_once(
     let mut connections = Vec::new();
     for _ in 0..clients {
         let mut connection = database.connect()?;
-        connection.write(prefer_indexes).doing(ACTION)?;
+        connection.with_write_lock(prefer_indexes).doing(ACTION)?;
         connections.push(connection);
     }
     let work = &work;

@@ -5,7 +5,7 @@
 //! application needs, and changes with the internals.
 
 use crate::db::conn::connection::AsConn;
-use crate::db::model::claim::{Claimed, Claims as Found, Finished, Queues, Want};
+use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claimed, Claims as Found, FinishedRow};
 use crate::db::model::new_row::NewRow;
 use crate::db::table::processes::{self, NewProcess};
 use crate::db::transition::claim;
@@ -87,7 +87,7 @@ impl Crew {
             rested: bounded(1).0,
             completed: ended_tx,
             limited: bounded(1).0,
-            finished: Finished::Keep,
+            finished: FinishedRow::Keep,
         };
         let (pool, assign, threads) = Pool::start(setup, threads)?;
         Ok(Crew {
@@ -178,9 +178,9 @@ fn claim(registry: &Registry, jobs: Vec<NewJob>) -> Result<Vec<Claimed>> {
     };
     let process_id = processes::register(&mut conn, &new).doing("register a process")?;
     let classes: Vec<String> = registry.classes().map(str::to_owned).collect();
-    let want = Want {
+    let want = ClaimRequest {
         process_id,
-        queues: &Queues::All,
+        queues: &ClaimQueues::All,
         classes: &classes,
         limit,
         ahead: false,
@@ -216,9 +216,9 @@ impl Places {
     pub fn look(&mut self, queues: &[String], jobs: &Jobs) -> usize {
         self.0.begin(true);
         let from = if queues.is_empty() {
-            self.0.from(&Queues::All)
+            self.0.from(&ClaimQueues::All)
         } else {
-            self.0.from(&Queues::Named(queues.to_vec()))
+            self.0.from(&ClaimQueues::Named(queues.to_vec()))
         };
         self.0.reach(&jobs.0, true);
         from.len()

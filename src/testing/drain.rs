@@ -1,12 +1,13 @@
 //! Performs enqueued jobs immediately, in the test itself.
 
+use crate::db::model::claim::ClaimOf;
 use crate::db::transition::end;
 
 use crate::testing::drained::{Drained, Performed, RunOutcome};
 
 use crate::db::transition::prune;
 
-use crate::db::model::claim::{Claimed, Claims, Fence, Finished, Queues, Want};
+use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claimed, Claims, Fence, FinishedRow};
 use crate::db::model::outcome::Ending;
 use crate::db::table::jobs;
 use crate::db::table::processes::{self, NewProcess};
@@ -146,9 +147,9 @@ impl<'a> InlineWorker<'a> {
             .doing("promote blocked jobs")?
             .is_progress(500)
         {}
-        let want = Want {
+        let want = ClaimRequest {
             process_id: process,
-            queues: &Queues::All,
+            queues: &ClaimQueues::All,
             classes: &self.classes,
             limit: 1,
             ahead: false,
@@ -183,7 +184,7 @@ impl<'a> InlineWorker<'a> {
             scheduled_at: job.scheduled_at,
             signals,
             database: database.clone(),
-            finished: Finished::Keep,
+            finished: FinishedRow::Keep,
             steps: Steps::default(),
         };
         let outcome = perform_claimed(self.registry, &job.arguments, &run);
@@ -200,8 +201,12 @@ impl<'a> InlineWorker<'a> {
             process_id,
             claim_id,
         } = run.fence;
+        let claim = ClaimOf {
+            claim_id,
+            job_id: job.job_id,
+        };
         let finished_itself = run.signals.live.ends_itself()
-            && jobs::ended_by_owner(conn, (claim_id, job.job_id)).doing("read a job")?;
+            && jobs::ended_by_owner(conn, claim).doing("read a job")?;
         let outcome = match outcome {
             _ if finished_itself => RunOutcome::Finished,
             Outcome::Finished(output) => {
@@ -209,7 +214,8 @@ impl<'a> InlineWorker<'a> {
                 let keep = run.policy.keep_result;
                 let has_steps = run.signals.live.has_steps();
                 let done = vec![FinishedJob::new(job, output, keep, has_steps)];
-                let ended = finish::finish_and_keep(conn, process_id, done, (Finished::Keep, true));
+                let ended =
+                    finish::finish_and_keep(conn, process_id, done, (FinishedRow::Keep, true));
                 let is_ours = !ended.doing("finish a job")?.is_empty();
                 if is_ours {
                     RunOutcome::Finished
@@ -218,7 +224,7 @@ impl<'a> InlineWorker<'a> {
                 }
             }
             Outcome::Ended(ending) => {
-                let ended = end::end(conn, run.fence, &ending, Duration::ZERO, Finished::Keep);
+                let ended = end::end(conn, run.fence, &ending, Duration::ZERO, FinishedRow::Keep);
                 ended
                     .doing("end a job")?
                     .map_or(RunOutcome::Lost, run_outcome)
@@ -306,7 +312,7 @@ pub fn perform<J: Job>(job: J, state: &J::State) -> Result<J::Output, JobError> 
         scheduled_at: None,
         signals: signals(),
         database: Database::none(),
-        finished: Finished::Keep,
+        finished: FinishedRow::Keep,
         steps: Steps::default(),
     };
     job.perform(&Context::new(state, &run))

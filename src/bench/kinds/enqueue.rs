@@ -72,7 +72,7 @@ fn plain_singles(run: &Run, callers: u32, each: u32, target: Target) -> Result<V
     let took = ceilings::at_once(&database, callers, |connection| {
         (0..u64::from(each)).try_for_each(|number| {
             let arguments = ceilings::arguments(number);
-            let done = connection.write(|conn| match target == READY {
+            let done = connection.with_write_lock(|conn| match target == READY {
                 true => enqueue::one(conn, &arguments, 0),
                 false => enqueue::all(conn, &[arguments], target).map(drop),
             });

@@ -96,7 +96,7 @@ fn block_others(database: &Database, blocked: u32) -> Result<()> {
     };
     drains::fill(&mut connection, blocked, &make)?;
     loop {
-        let promoted = connection.write(|conn| promote(conn, 1_000));
+        let promoted = connection.with_write_lock(|conn| promote(conn, 1_000));
         if !promoted.doing("promote blocked jobs")?.is_progress(1_000) {
             return Ok(());
         }
@@ -116,7 +116,7 @@ fn in_turn(jobs: u32) -> Ceiling {
             let end = Change::new(&connection.as_conn(), outcome::KEEP);
             let mut last: Vec<i64> = Vec::new();
             while clock::instant() < deadline {
-                let next = connection.write(|conn| {
+                let next = connection.with_write_lock(|conn| {
                     conn.transaction(|conn| {
                         if !last.is_empty() {
                             end.apply(conn, &last)?;

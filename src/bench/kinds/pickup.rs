@@ -84,7 +84,9 @@ fn plain_pick_ups(run: &Run) -> Result<Vec<Value>> {
 
 fn claim_one(connection: &mut DbConnection) -> Option<Began> {
     let claiming = clock::since_boot();
-    let jobs = connection.write(|conn| claim::claim(conn, 1)).ok()?;
+    let jobs = connection
+        .with_write_lock(|conn| claim::claim(conn, 1))
+        .ok()?;
     let claimed = clock::since_boot();
     (!jobs.is_empty()).then_some(Began {
         claiming,
@@ -96,7 +98,7 @@ fn claim_one(connection: &mut DbConnection) -> Option<Began> {
 fn plain_sample(connection: &mut DbConnection, claims: &Receiver<Began>) -> Result<Sample> {
     let called = clock::since_boot();
     connection
-        .write(|conn| enqueue::one_and_tell(conn, "{}"))
+        .with_write_lock(|conn| enqueue::one_and_tell(conn, "{}"))
         .doing(ACTION)?;
     let answered = clock::since_boot();
     let began = claims.recv_timeout(PATIENCE).map_err(|_| Error::Io {

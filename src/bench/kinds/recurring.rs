@@ -83,12 +83,12 @@ fn plain_fire(run: &Run, count: u32, batch: usize) -> Result<Vec<Value>> {
     let all: Vec<i64> = (1..=i64::from(count)).collect();
     let mut connection = database.connect()?;
     connection
-        .write(|conn| recurring::schedule(conn, &all))
+        .with_write_lock(|conn| recurring::schedule(conn, &all))
         .doing(ACTION)?;
     let took = ceilings::at_once(&database, 1, |connection| {
         all.chunks(batch).try_for_each(|tasks| {
             connection
-                .write(|conn| recurring::fire(conn, tasks))
+                .with_write_lock(|conn| recurring::fire(conn, tasks))
                 .doing(ACTION)
         })
     })?;

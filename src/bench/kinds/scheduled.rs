@@ -59,11 +59,11 @@ fn dispatch_all(run: &Run, jobs: u32) -> Result<Vec<Value>> {
     let database = place.migrated()?;
     schedule(&database, jobs)?;
     let mut connection = database.connect()?;
-    connection.write(prefer_indexes).doing(ACTION)?;
+    connection.with_write_lock(prefer_indexes).doing(ACTION)?;
     let begun = clock::instant();
     let mut count = 0;
     loop {
-        let moved = connection.write(|conn| dispatch(conn, BATCH));
+        let moved = connection.with_write_lock(|conn| dispatch(conn, BATCH));
         match moved.doing("dispatch")? {
             0 => return Ok(Value::rate("jobs/s", count, begun.elapsed())),
             moved => count += moved as u64,
@@ -78,7 +78,7 @@ fn plain_dispatch(run: &Run, jobs: u32, batch: usize) -> Result<Vec<Value>> {
     ceilings::fill(&mut database.connect()?, jobs, DUE)?;
     let took = ceilings::at_once(&database, 1, |connection| {
         loop {
-            let moved = connection.write(|conn| claim::dispatch(conn, batch));
+            let moved = connection.with_write_lock(|conn| claim::dispatch(conn, batch));
             if moved.doing(ACTION)? == 0 {
                 return Ok(());
             }

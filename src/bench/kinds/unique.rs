@@ -10,7 +10,7 @@ use crate::bench::plain::{outcome, recurring};
 use crate::bench::program::Setup;
 use crate::bench::run::{BULK, Run};
 use crate::clock;
-use crate::db::transition::clear::{self, Old};
+use crate::db::transition::clear::{self, ClearLimits};
 use crate::error::{Doing as _, Result};
 use crate::job::new_job::NewJob;
 use std::time::Duration;
@@ -51,7 +51,7 @@ fn clear_among_held(run: &Run, jobs: u32) -> Result<Vec<Value>> {
     };
     drains::move_jobs(run, place.url(), &database, setup)?;
     drains::fill(&mut connection, jobs, &unique)?;
-    let old = Old {
+    let old = ClearLimits {
         age: Duration::ZERO,
         up_to: 0,
         of_ruby: false,
@@ -59,7 +59,7 @@ fn clear_among_held(run: &Run, jobs: u32) -> Result<Vec<Value>> {
     let (mut after, mut cleared) = (Some(0), 0);
     let begun = clock::instant();
     while let Some(last) = after {
-        let stretch = connection.write(|conn| clear::finished(conn, old, last, BULK));
+        let stretch = connection.with_write_lock(|conn| clear::finished(conn, old, last, BULK));
         let stretch = stretch.doing("clear finished jobs")?;
         cleared += stretch.cleared as u64;
         after = stretch.reached;
@@ -74,13 +74,13 @@ fn plain_clear(run: &Run, jobs: u32, batch: usize) -> Result<Vec<Value>> {
     let jobs = some(jobs, batch);
     let finished = ceilings::fill(&mut connection, jobs, ALONE)?;
     connection
-        .write(|conn| recurring::finish_all(conn, &finished))
+        .with_write_lock(|conn| recurring::finish_all(conn, &finished))
         .doing(ACTION)?;
     ceilings::fill(&mut connection, jobs, UNIQUE)?;
     let took = ceilings::at_once(&database, 1, |connection| {
         let mut after = Some(0);
         while let Some(last) = after {
-            let cleared = connection.write(|conn| recurring::clear(conn, last, batch));
+            let cleared = connection.with_write_lock(|conn| recurring::clear(conn, last, batch));
             after = cleared.doing(ACTION)?;
         }
         Ok(())

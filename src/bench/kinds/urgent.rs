@@ -75,7 +75,7 @@ fn plain_starts(run: &Run, sleep: Duration) -> Result<Vec<Value>> {
     let mut workers = Vec::new();
     for _ in 0..run.settings.threads {
         let mut worker = database.connect()?;
-        worker.write(prefer_indexes).doing(ACTION)?;
+        worker.with_write_lock(prefer_indexes).doing(ACTION)?;
         workers.push(worker);
     }
     let (sender, started) = unbounded();
@@ -87,7 +87,7 @@ fn plain_starts(run: &Run, sleep: Duration) -> Result<Vec<Value>> {
         }
         let times = in_turn(run.settings.samples, || {
             enqueuer
-                .write(|conn| enqueue::one(conn, "{}", URGENT))
+                .with_write_lock(|conn| enqueue::one(conn, "{}", URGENT))
                 .doing(ACTION)?;
             let answered = clock::since_boot();
             let started = started.recv_timeout(PATIENCE).map_err(|_| Error::Io {
@@ -116,7 +116,7 @@ fn work(
 ) {
     let end = Change::new(&connection.as_conn(), KEEP);
     while !is_over.load(Ordering::Relaxed) {
-        let Ok(claims) = connection.write(|conn| claim::claim(conn, 1)) else {
+        let Ok(claims) = connection.with_write_lock(|conn| claim::claim(conn, 1)) else {
             return;
         };
         for claim in &claims {
@@ -125,7 +125,7 @@ fn work(
             } else {
                 clock::nap(sleep);
             }
-            let _ = connection.write(|conn| end.apply(conn, &[claim.id]));
+            let _ = connection.with_write_lock(|conn| end.apply(conn, &[claim.id]));
         }
         if claims.is_empty() {
             clock::nap(Duration::from_millis(1));

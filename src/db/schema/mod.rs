@@ -1,5 +1,4 @@
-//! The tables: what they are, the migrations that make them, and adding what a
-//! database lacks.
+//! The tables: their columns, the migrations that make them, and adding what a database lacks.
 
 pub(crate) mod catalog;
 pub(crate) mod compare;

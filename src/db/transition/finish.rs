@@ -1,50 +1,48 @@
-//! How the claims of jobs end that have finished: in bulk, since every job
-//! passes here.
+//! Ends the claims of jobs that have finished: in bulk, since every job passes here.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::conn::statement::Statement;
-use crate::db::model::claim::Ended;
-use crate::db::model::claim::{Claimed, Finished};
+use crate::db::model::claim::EndedClaim;
+use crate::db::model::claim::{ClaimOf, Claimed, FinishedRow};
 use crate::db::model::outcome::NewResult;
 use crate::db::table::claimed;
-use crate::db::table::claimed::{Locks, Written, claim_ids};
+use crate::db::table::claimed::{EndedClaims, OnLocked, claim_ids};
 use crate::db::table::results;
 use crate::db::table::results::notify_waiters;
 use diesel::prelude::*;
 use std::time::Duration;
 
-/// Ends the claims of jobs that have finished, and returns those that were
-/// still held; the others belong to another process now. Some of those that are
-/// `limited` may hold slots of concurrency keys.
+/// Ends the claims of jobs that have finished, and returns those that were still held; the others
+/// belong to another process now. If `limited`, some of them may hold slots of concurrency keys.
 #[cfg(all(test, feature = "internal-tests"))]
 pub(crate) fn finish(
     conn: &mut Conn<'_>,
     process_id: i64,
     claims: &[i64],
-    finished: (Finished, bool),
+    finished: (FinishedRow, bool),
 ) -> QueryResult<Vec<i64>> {
-    let written = finish_by(conn, process_id, claims, finished, Locks::Wait)?;
+    let written = finish_by(conn, process_id, claims, finished, OnLocked::Wait)?;
     Ok(written.accepted)
 }
 
-/// The same for those of the claims that no other transaction has locked.
+/// Like [`finish`], but skips claims that another transaction has locked.
 pub(crate) fn finish_free(
     conn: &mut Conn<'_>,
     process_id: i64,
     claims: &[i64],
-    finished: (Finished, bool),
-) -> QueryResult<Written> {
-    finish_by(conn, process_id, claims, finished, Locks::Skip)
+    finished: (FinishedRow, bool),
+) -> QueryResult<EndedClaims> {
+    finish_by(conn, process_id, claims, finished, OnLocked::Skip)
 }
 
 fn finish_by(
     conn: &mut Conn<'_>,
     process_id: i64,
     claims: &[i64],
-    (finished, limited): (Finished, bool),
-    locks: Locks,
-) -> QueryResult<Written> {
+    (finished, limited): (FinishedRow, bool),
+    locks: OnLocked,
+) -> QueryResult<EndedClaims> {
     let accepted = match conn.dialect() {
         Dialect::Postgres => {
             finish_in_one_statement(conn, process_id, claims, (finished, limited), locks)?
@@ -55,24 +53,23 @@ fn finish_by(
             QueryResult::Ok(claim_ids(ended))
         })?,
     };
-    Written::of(conn, process_id, claims, (accepted, locks))
+    EndedClaims::of(conn, process_id, claims, (accepted, locks))
 }
 
-/// A job that has finished and left something to be kept.
+/// A finished job with something to store or to delete.
 #[derive(Debug)]
 pub(crate) struct FinishedJob<'a> {
     pub(crate) claim_id: i64,
-    /// What is kept of it; nothing, if nobody is to be told.
+    /// Its result to store, if any.
     pub(crate) result: Option<NewResult<'a>>,
-    /// The job, if it has a unique id, behind which others may wait.
+    /// The job, if it has a unique id: others may wait for it.
     pub(crate) named: Option<i64>,
-    /// The job, if it has recorded steps, which are forgotten.
+    /// The job, if it has recorded steps, which are deleted.
     pub(crate) steps: Option<i64>,
 }
 
 impl<'a> FinishedJob<'a> {
-    /// What a run leaves behind that gave `(text, problem)`: the JSON of its
-    /// output, and why there is none.
+    /// Returns the traces of a run. `output` is its output as JSON, and why there is none.
     pub(crate) fn new(
         job: &'a Claimed,
         output: (Option<&'a str>, Option<&'a str>),
@@ -92,42 +89,41 @@ impl<'a> FinishedJob<'a> {
         }
     }
 
-    /// Whether there is more to do than to finish it.
+    /// Returns whether there is more to do than to finish it.
     pub(crate) fn leaves_traces(&self) -> bool {
         self.result.is_some() || self.named.is_some() || self.steps.is_some()
     }
 }
 
-/// Like [`finish`], for jobs with results, unique ids or steps: what they
-/// returned is kept, who waits behind them goes on, and their steps are
-/// forgotten, in the same transaction.
+/// Like [`finish`], for jobs with results, unique ids or steps: in the same transaction it stores
+/// results, makes the jobs that waited for them runnable, and deletes their steps.
 pub(crate) fn finish_and_keep(
     conn: &mut Conn<'_>,
     process_id: i64,
     jobs: Vec<FinishedJob<'_>>,
-    finished: (Finished, bool),
+    finished: (FinishedRow, bool),
 ) -> QueryResult<Vec<i64>> {
-    let written = finish_and_keep_by(conn, process_id, jobs, finished, Locks::Wait)?;
+    let written = finish_and_keep_by(conn, process_id, jobs, finished, OnLocked::Wait)?;
     Ok(written.accepted)
 }
 
-/// The same for those of the claims that no other transaction has locked.
+/// Like [`finish_and_keep`], but skips claims that another transaction has locked.
 pub(crate) fn finish_and_keep_free(
     conn: &mut Conn<'_>,
     process_id: i64,
     jobs: Vec<FinishedJob<'_>>,
-    finished: (Finished, bool),
-) -> QueryResult<Written> {
-    finish_and_keep_by(conn, process_id, jobs, finished, Locks::Skip)
+    finished: (FinishedRow, bool),
+) -> QueryResult<EndedClaims> {
+    finish_and_keep_by(conn, process_id, jobs, finished, OnLocked::Skip)
 }
 
 fn finish_and_keep_by(
     conn: &mut Conn<'_>,
     process_id: i64,
     jobs: Vec<FinishedJob<'_>>,
-    finished: (Finished, bool),
-    locks: Locks,
-) -> QueryResult<Written> {
+    finished: (FinishedRow, bool),
+    locks: OnLocked,
+) -> QueryResult<EndedClaims> {
     conn.transaction(|conn| {
         let claims: Vec<i64> = jobs.iter().map(|job| job.claim_id).collect();
         let written = finish_by(conn, process_id, &claims, finished, locks)?;
@@ -148,32 +144,33 @@ fn finish_and_keep_by(
     })
 }
 
-/// A deliberate fault: finishes the jobs of claims whoever holds them now.
-pub(crate) fn finish_unfenced(conn: &mut Conn<'_>, claims: &[(i64, i64)]) -> QueryResult<()> {
+/// A deliberate fault: finishes the jobs of claims, whichever process holds them now.
+pub(crate) fn finish_unfenced(conn: &mut Conn<'_>, claims: &[ClaimOf]) -> QueryResult<()> {
     let text = "DELETE FROM solid_queue_claimed_executions WHERE job_id = $1";
     let update =
         "UPDATE solid_queue_jobs SET finished_at = {now}, last_claim_id = $1 WHERE id = $2";
-    for (claim, job) in claims {
-        Statement::new(text).bind(job).execute(conn)?;
-        Statement::new(update).bind(claim).bind(job).execute(conn)?;
+    for claim in claims {
+        Statement::new(text).bind(claim.job_id).execute(conn)?;
+        Statement::new(update)
+            .bind(claim.claim_id)
+            .bind(claim.job_id)
+            .execute(conn)?;
     }
     Ok(())
 }
 
-/// Postgres: one statement in autocommit, the rows locked in order and then
-/// deleted by where they stand, without a second look into an index. The module
-/// of claims tells what `+ 0` is for.
+/// Finishes on Postgres in one statement in autocommit, with the rows locked in order and then
+/// deleted by their ctid, without a second index lookup. For `+ 0` see the module of claims.
 ///
-/// A row that somebody changed between the beginning of the statement and its
-/// lock, to have the job cancelled for example, stands elsewhere by then and
-/// is not found; the second statement ends what the first has left out, if it
-/// is held at all.
+/// A row that was changed between the start of the statement and its lock, by a cancel request for
+/// example, has moved by then and is not found. The second statement ends the claims that the first
+/// has left out, if they are still held.
 fn finish_in_one_statement(
     conn: &mut Conn<'_>,
     process_id: i64,
     claims: &[i64],
-    finished: (Finished, bool),
-    locks: Locks,
+    finished: (FinishedRow, bool),
+    locks: OnLocked,
 ) -> QueryResult<Vec<i64>> {
     let by = |what: &str| {
         format!(
@@ -208,15 +205,15 @@ fn finish_where(
     conn: &mut Conn<'_>,
     process_id: i64,
     claims: &[i64],
-    (finished, limited): (Finished, bool),
+    (finished, limited): (FinishedRow, bool),
     (held, is_held): (&str, &str),
 ) -> QueryResult<Vec<i64>> {
     let jobs = match finished {
-        Finished::Keep => {
+        FinishedRow::Keep => {
             "UPDATE solid_queue_jobs j SET finished_at = {now}, updated_at = {now}, crash_count = 0, \
              last_claim_id = ended.claim_id FROM ended WHERE j.id = ended.job_id"
         }
-        Finished::Delete => {
+        FinishedRow::Delete => {
             "DELETE FROM solid_queue_jobs WHERE id = ANY (ARRAY(SELECT job_id FROM ended))"
         }
     };
@@ -242,13 +239,17 @@ fn finish_where(
     Ok(claim_ids(ended))
 }
 
-fn finish_jobs(conn: &mut Conn<'_>, ended: &[Ended], finished: Finished) -> QueryResult<()> {
+fn finish_jobs(
+    conn: &mut Conn<'_>,
+    ended: &[EndedClaim],
+    finished: FinishedRow,
+) -> QueryResult<()> {
     let text = match finished {
-        Finished::Keep => {
+        FinishedRow::Keep => {
             "UPDATE solid_queue_jobs SET finished_at = {now}, updated_at = {now}, crash_count = 0, \
              last_claim_id = pair.value ->> 1 FROM json_each($1) AS pair WHERE solid_queue_jobs.id = pair.value ->> 0"
         }
-        Finished::Delete => {
+        FinishedRow::Delete => {
             "DELETE FROM solid_queue_jobs WHERE id IN (SELECT value ->> 0 FROM json_each($1))"
         }
     };

@@ -1,11 +1,12 @@
 //! Outcomes of jobs, sorted into groups that one transaction can write.
 
+use crate::db::model::claim::ClaimOf;
 use crate::db::transition::end;
 
 use crate::clock;
 use crate::db::Conn;
-use crate::db::model::claim::{Claimed, Fence, Finished};
-use crate::db::model::outcome::End;
+use crate::db::model::claim::{Claimed, Fence, FinishedRow};
+use crate::db::model::outcome::ClaimEnd;
 use crate::db::transition::finish::{self, FinishedJob};
 use crate::job::perform::Outcome;
 use crate::job::running::Live;
@@ -29,7 +30,7 @@ pub(crate) struct CompletedRun {
     pub(crate) outcome: Outcome,
     pub(crate) ran: Duration,
     /// What becomes of the job's row.
-    pub(crate) finished: Finished,
+    pub(crate) finished: FinishedRow,
     /// How long the result is kept, if the job sets that.
     pub(crate) keep_result: Option<Duration>,
     pub(crate) live: Arc<Live>,
@@ -70,7 +71,7 @@ pub(crate) struct PendingCompletion {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Kind {
     pub(crate) process_id: i64,
-    pub(crate) finished: Finished,
+    pub(crate) finished: FinishedRow,
     pub(crate) leaves_traces: bool,
     pub(crate) is_limited: bool,
 }
@@ -81,9 +82,13 @@ impl PendingCompletion {
     }
 
     /// Returns what is to be written if the job has not succeeded.
-    pub(crate) fn end(&self) -> Option<End<'_>> {
+    pub(crate) fn end(&self) -> Option<ClaimEnd<'_>> {
         match &self.run.outcome {
-            Outcome::Ended(ending) => Some((self.claim(), ending, self.run.ran)),
+            Outcome::Ended(ending) => Some(ClaimEnd {
+                claim_id: self.claim(),
+                ending,
+                ran: self.run.ran,
+            }),
             Outcome::Finished(_) | Outcome::UnknownClass => None,
         }
     }
@@ -94,8 +99,11 @@ impl PendingCompletion {
     }
 
     /// The claim and the job.
-    pub(crate) fn pair(&self) -> (i64, i64) {
-        (self.run.job.claim_id, self.run.job.job_id)
+    pub(crate) fn pair(&self) -> ClaimOf {
+        ClaimOf {
+            claim_id: self.run.job.claim_id,
+            job_id: self.run.job.job_id,
+        }
     }
 }
 
