@@ -7,6 +7,7 @@ pub(crate) mod database;
 pub(crate) mod dialect;
 pub(crate) mod lossy;
 pub(crate) mod owned;
+pub(crate) mod param;
 pub(crate) mod pooled;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;

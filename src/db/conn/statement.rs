@@ -2,10 +2,10 @@
 //! [`Dialect`](super::dialect::Dialect), and its parameters.
 
 use crate::db::conn::connection::Conn;
+use crate::db::conn::param::Param;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
 use diesel::sql_types::{BigInt, Bool, HasSqlType, Integer, Nullable, Text, Untyped};
 use diesel::{QueryResult, QueryableByName, RunQueryDsl};
-use serde::Serialize;
 use std::borrow::Cow;
 
 /// A statement with its parameters, for either database.
@@ -18,62 +18,6 @@ pub(crate) struct Statement<'v> {
     text: Cow<'v, str>,
     params: Vec<Param<'v>>,
     is_kept: bool,
-}
-
-/// A parameter of a [`Statement`].
-#[derive(Debug, Serialize)]
-#[serde(untagged)]
-pub(crate) enum Param<'v> {
-    BigInt(Option<i64>),
-    Integer(Option<i32>),
-    Bool(bool),
-    Text(Option<Cow<'v, str>>),
-    /// Arrays, for Postgres only.
-    BigInts(Vec<Option<i64>>),
-    Integers(Vec<Option<i32>>),
-    Bools(Vec<bool>),
-    Texts(Vec<Option<Cow<'v, str>>>),
-}
-
-impl<'v> Param<'v> {
-    /// Returns the values of one column as an array. They must be of one kind.
-    pub(crate) fn array(values: impl Iterator<Item = Param<'v>>) -> Self {
-        let mut values = values.peekable();
-        match values.peek() {
-            Some(Param::BigInt(_)) => Param::BigInts(values.filter_map(Param::big_int).collect()),
-            Some(Param::Integer(_)) => Param::Integers(values.filter_map(Param::integer).collect()),
-            Some(Param::Bool(_)) => Param::Bools(values.filter_map(Param::bool).collect()),
-            _ => Param::Texts(values.filter_map(Param::text).collect()),
-        }
-    }
-
-    fn big_int(self) -> Option<Option<i64>> {
-        match self {
-            Param::BigInt(value) => Some(value),
-            _ => None,
-        }
-    }
-
-    fn integer(self) -> Option<Option<i32>> {
-        match self {
-            Param::Integer(value) => Some(value),
-            _ => None,
-        }
-    }
-
-    fn bool(self) -> Option<bool> {
-        match self {
-            Param::Bool(value) => Some(value),
-            _ => None,
-        }
-    }
-
-    fn text(self) -> Option<Option<Cow<'v, str>>> {
-        match self {
-            Param::Text(value) => Some(value),
-            _ => None,
-        }
-    }
 }
 
 /// A row that can be read by column name from each database of this build.
@@ -271,107 +215,5 @@ impl QueryFragment<diesel::pg::Pg> for Rendered<'_> {
 impl QueryFragment<diesel::sqlite::Sqlite> for Rendered<'_> {
     fn walk_ast<'b>(&'b self, pass: AstPass<'_, 'b, diesel::sqlite::Sqlite>) -> QueryResult<()> {
         self.walk(pass, '?', push_scalar)
-    }
-}
-
-impl From<i64> for Param<'_> {
-    fn from(value: i64) -> Self {
-        Param::BigInt(Some(value))
-    }
-}
-
-impl From<&i64> for Param<'_> {
-    fn from(value: &i64) -> Self {
-        Param::BigInt(Some(*value))
-    }
-}
-
-impl From<Option<i64>> for Param<'_> {
-    fn from(value: Option<i64>) -> Self {
-        Param::BigInt(value)
-    }
-}
-
-impl From<i32> for Param<'_> {
-    fn from(value: i32) -> Self {
-        Param::Integer(Some(value))
-    }
-}
-
-impl From<Option<i32>> for Param<'_> {
-    fn from(value: Option<i32>) -> Self {
-        Param::Integer(value)
-    }
-}
-
-impl From<bool> for Param<'_> {
-    fn from(value: bool) -> Self {
-        Param::Bool(value)
-    }
-}
-
-impl<'v> From<&'v str> for Param<'v> {
-    fn from(value: &'v str) -> Self {
-        Param::Text(Some(Cow::Borrowed(value)))
-    }
-}
-
-impl<'v> From<&'v String> for Param<'v> {
-    fn from(value: &'v String) -> Self {
-        Param::Text(Some(Cow::Borrowed(value)))
-    }
-}
-
-impl From<String> for Param<'_> {
-    fn from(value: String) -> Self {
-        Param::Text(Some(Cow::Owned(value)))
-    }
-}
-
-impl<'v> From<Option<&'v str>> for Param<'v> {
-    fn from(value: Option<&'v str>) -> Self {
-        Param::Text(value.map(Cow::Borrowed))
-    }
-}
-
-impl<'v> From<&'v Option<String>> for Param<'v> {
-    fn from(value: &'v Option<String>) -> Self {
-        value.as_deref().into()
-    }
-}
-
-impl From<Option<String>> for Param<'_> {
-    fn from(value: Option<String>) -> Self {
-        Param::Text(value.map(Cow::Owned))
-    }
-}
-
-impl From<Vec<i64>> for Param<'_> {
-    fn from(values: Vec<i64>) -> Self {
-        Param::BigInts(values.into_iter().map(Some).collect())
-    }
-}
-
-impl From<&[i64]> for Param<'_> {
-    fn from(values: &[i64]) -> Self {
-        values.to_vec().into()
-    }
-}
-
-impl From<Vec<i32>> for Param<'_> {
-    fn from(values: Vec<i32>) -> Self {
-        Param::Integers(values.into_iter().map(Some).collect())
-    }
-}
-
-impl<'v> From<&'v [String]> for Param<'v> {
-    fn from(values: &'v [String]) -> Self {
-        Param::Texts(values.iter().map(|text| Some(text.into())).collect())
-    }
-}
-
-impl<'v> From<&[&'v str]> for Param<'v> {
-    fn from(values: &[&'v str]) -> Self {
-        Param::Texts(values.iter().map(|text| Some((*text).into())).collect())
     }
 }

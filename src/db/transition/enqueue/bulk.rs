@@ -2,8 +2,9 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
+use crate::db::conn::param::Param;
 use crate::db::conn::sql::Id;
-use crate::db::conn::statement::{Param, Statement};
+use crate::db::conn::statement::Statement;
 use crate::db::conn::wakeup;
 use crate::db::model::job_columns::JobColumns;
 use crate::db::model::new_row::NewRow;
