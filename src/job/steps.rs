@@ -2,7 +2,7 @@
 //! happen exactly once.
 
 use crate::db::model::claim::ClaimOf;
-use crate::db::model::outcome::NewResult;
+use crate::db::model::new_result::NewResult;
 use crate::db::table::jobs;
 use crate::db::table::steps::{self, StepState};
 use crate::db::transition::finish::{self, FinishedJob};

@@ -1,9 +1,10 @@
 //! Compares the tables of a database with those that the migrations make.
 
 use crate::db::conn::connection::Conn;
+use crate::db::schema::action::PlanStep;
 use crate::db::schema::catalog::Catalog;
 use crate::db::schema::migrations;
-use crate::db::schema::plan::{PlanStep, SchemaPlan};
+use crate::db::schema::plan::SchemaPlan;
 use crate::error::{Doing, Error, Result};
 
 /// The result of [`migrate`](crate::migrate).

@@ -8,13 +8,14 @@
 
 use crate::clock;
 use crate::db::conn::connection::Conn;
+use crate::db::schema::action::{Action, PlanStep};
 use crate::db::schema::compare::{Migrated, check, failed, look};
 use crate::db::schema::fresh;
-use crate::db::schema::plan::{Action, PlanStep, SchemaPlan};
+use crate::db::schema::plan::SchemaPlan;
+use crate::db::schema::postgres_locks::{concurrently, holders, is_locked};
 use crate::error::{Doing, Result};
 use diesel::prelude::*;
-use diesel::result::Error as QueryError;
-use diesel::sql_types::{BigInt, Bool, Text};
+use diesel::sql_types::{BigInt, Bool};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -34,12 +35,6 @@ pub(crate) const LARGE: i64 = 1_000;
 struct Flag {
     #[diesel(sql_type = Bool)]
     it: bool,
-}
-
-#[derive(QueryableByName)]
-struct LockHolder {
-    #[diesel(sql_type = Text)]
-    name: String,
 }
 
 /// Adds what is missing, while programs write.
@@ -236,14 +231,6 @@ fn lock(
     Ok(())
 }
 
-/// Returns whether the error is about a lock, by its message: Diesel keeps no code.
-fn is_locked(error: &QueryError) -> bool {
-    let message = error.to_string();
-    ["could not obtain lock", "lock timeout", "deadlock detected"]
-        .iter()
-        .any(|text| message.contains(text))
-}
-
 fn run(conn: &mut PgConnection, act: &Action) -> QueryResult<()> {
     match act {
         Action::Run(text) => diesel::sql_query(text).execute(conn).map(drop),
@@ -259,87 +246,5 @@ fn run(conn: &mut PgConnection, act: &Action) -> QueryResult<()> {
             diesel::sql_query(text).execute(conn).map(drop)
         }
         Action::Define { .. } => Ok(()),
-    }
-}
-
-/// Builds an index without blocking writers. An incomplete one, left by a process that died or was
-/// blocked, is dropped first.
-fn concurrently(conn: &mut PgConnection, act: &Action, timeout: Duration) -> QueryResult<()> {
-    let Action::Index {
-        name,
-        text,
-        is_there,
-    } = act
-    else {
-        return Ok(());
-    };
-    let deadline = clock::deadline(timeout);
-    let mut is_there = *is_there;
-    loop {
-        match build(conn, name, text, is_there, timeout) {
-            Err(error) if is_locked(&error) && clock::instant() < deadline => is_there = true,
-            done => return done,
-        }
-        clock::nap(clock::jittered(Duration::from_millis(100)));
-    }
-}
-
-/// Tries once, and restores the session's own timeouts.
-fn build(
-    conn: &mut PgConnection,
-    name: &str,
-    text: &str,
-    is_there: bool,
-    timeout: Duration,
-) -> QueryResult<()> {
-    let of = |name: &str| format!("SELECT current_setting('{name}') AS name");
-    let locks: LockHolder = diesel::sql_query(of("lock_timeout")).get_result(conn)?;
-    let statements: LockHolder = diesel::sql_query(of("statement_timeout")).get_result(conn)?;
-    limit(conn, &format!("{}ms", timeout.as_millis()), "0")?;
-    let dropped = if is_there {
-        diesel::sql_query(format!("DROP INDEX CONCURRENTLY IF EXISTS {name}")).execute(conn)
-    } else {
-        Ok(0)
-    };
-    let built = dropped.and_then(|_| {
-        let text = text.replacen(" INDEX ", " INDEX CONCURRENTLY ", 1);
-        diesel::sql_query(text).execute(conn)
-    });
-    let restored = limit(conn, &locks.name, &statements.name);
-    built?;
-    restored
-}
-
-fn limit(conn: &mut PgConnection, locks: &str, statements: &str) -> QueryResult<()> {
-    diesel::sql_query(
-        "SELECT set_config('lock_timeout', $1, false), set_config('statement_timeout', $2, false)",
-    )
-    .bind::<Text, _>(locks)
-    .bind::<Text, _>(statements)
-    .execute(conn)
-    .map(drop)
-}
-
-/// Returns the sessions that hold locks on `tables`, or on any table of Windlass.
-fn holders(conn: &mut PgConnection, tables: &[&str]) -> String {
-    let text = "SELECT DISTINCT 'pid ' || l.pid || coalesce(' (' || nullif(a.application_name, '') || ')', '') \
-         || coalesce(', ' || a.state, '') || ', holds ' || c.relname || ' for ' \
-         || coalesce(extract(epoch FROM clock_timestamp() - a.xact_start)::integer, 0) || ' s' AS name \
-         FROM pg_locks l JOIN pg_class c ON c.oid = l.relation LEFT JOIN pg_stat_activity a ON a.pid = l.pid \
-         WHERE l.granted AND l.pid <> pg_backend_pid() AND c.relkind = 'r' AND pg_table_is_visible(c.oid) \
-         AND CASE WHEN $1 = '' THEN c.relname LIKE 'solid\\_queue\\_%' OR c.relname LIKE 'windlass\\_%' \
-         ELSE c.relname = ANY (string_to_array($1, ',')) END ORDER BY 1 LIMIT 5";
-    let found = diesel::sql_query(text)
-        .bind::<Text, _>(tables.join(","))
-        .load::<LockHolder>(conn);
-    let names: Vec<String> = found
-        .unwrap_or_default()
-        .into_iter()
-        .map(|one| one.name)
-        .collect();
-    if names.is_empty() {
-        "no session holds a lock on them now: try again".to_owned()
-    } else {
-        format!("{}; end them, or try again", names.join("; "))
     }
 }

@@ -1,8 +1,8 @@
 //! Completes a SQLite file in one transaction, whose write lock keeps migrations apart.
 
 use crate::db::conn::connection::Conn;
+use crate::db::schema::action::Action;
 use crate::db::schema::compare::{Migrated, check, failed, look};
-use crate::db::schema::plan::Action;
 use crate::db::schema::{catalog, fresh, reference};
 use crate::error::Result;
 use diesel::prelude::*;

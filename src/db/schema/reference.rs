@@ -121,53 +121,85 @@ fn enclosed(statement: &str) -> &str {
     statement.get(start..end).unwrap_or_default()
 }
 
+/// A statement of a migration, and the version of that.
+struct Parsed<'s> {
+    text: String,
+    version: &'s str,
+}
+
+impl Parsed<'_> {
+    fn item(&self, kind: ItemKind, table: &str, name: &str, text: &str) -> SchemaItem {
+        SchemaItem {
+            kind,
+            table: table.to_owned(),
+            name: name.trim_end_matches("()").to_owned(),
+            text: text.split_whitespace().collect::<Vec<_>>().join(" "),
+            version: self.version.to_owned(),
+        }
+    }
+
+    fn make(&self, kind: ItemKind, table: &str, name: &str, text: &str) -> SchemaChange {
+        SchemaChange::Make(vec![self.item(kind, table, name, text)])
+    }
+
+    /// Makes an item of the whole statement, with its text unchanged.
+    fn make_whole(&self, kind: ItemKind, table: &str, name: &str) -> SchemaChange {
+        SchemaChange::Make(vec![SchemaItem {
+            text: self.text.clone(),
+            ..self.item(kind, table, name, "")
+        }])
+    }
+
+    /// Returns a table, and each of its columns.
+    fn columns(&self, table: &str) -> Vec<SchemaItem> {
+        let mut items = vec![self.item(ItemKind::Table, table, table, "")];
+        for part in parts(enclosed(&self.text)).into_iter().map(str::trim) {
+            match part.split_once(char::is_whitespace) {
+                Some(("PRIMARY" | "UNIQUE" | "FOREIGN" | "CHECK" | "CONSTRAINT", _)) => {
+                    items[0].text.push_str(", ");
+                    items[0].text.push_str(part);
+                }
+                Some((column, definition)) => {
+                    items.push(self.item(ItemKind::Column, table, column, definition));
+                }
+                None => {}
+            }
+        }
+        items
+    }
+}
+
 /// Parses a statement of a migration.
 pub(crate) fn change(statement: &str, version: &str) -> SchemaChange {
     let text = statement
         .replacen("IF NOT EXISTS ", "", 1)
         .replacen("IF EXISTS ", "", 1);
-    let item = |kind, table: &str, name: &str, text: &str| SchemaItem {
-        kind,
-        table: table.to_owned(),
-        name: name.trim_end_matches("()").to_owned(),
-        text: text.split_whitespace().collect::<Vec<_>>().join(" "),
-        version: version.to_owned(),
-    };
-    // Its body is kept unchanged.
-    let whole = |kind, table: &str, name: &str| {
-        let made = item(kind, table, name, "");
-        SchemaChange::Make(vec![SchemaItem {
-            text: text.clone(),
-            ..made
-        }])
-    };
-    let words: Vec<&str> = text.split_whitespace().collect();
+    let parsed = Parsed { text, version };
+    let words: Vec<&str> = parsed.text.split_whitespace().collect();
     match words[..] {
-        ["CREATE", "TABLE", table, ..] => SchemaChange::Make(columns(table, &text, &item)),
+        ["CREATE", "TABLE", table, ..] => SchemaChange::Make(parsed.columns(table)),
         [
             "ALTER",
             "TABLE",
             table,
             "ADD",
             "COLUMN",
-            column,
+            name,
             ref rest @ ..,
-        ] => SchemaChange::Make(vec![item(ItemKind::Column, table, column, &rest.join(" "))]),
+        ] => parsed.make(ItemKind::Column, table, name, &rest.join(" ")),
         ["CREATE", "INDEX", index, "ON", table, ..]
         | ["CREATE", "UNIQUE", "INDEX", index, "ON", table, ..] => {
-            SchemaChange::Make(vec![item(ItemKind::Index, table, index, &text)])
+            parsed.make(ItemKind::Index, table, index, &parsed.text)
         }
         ["CREATE", "FUNCTION", name, ..] | ["CREATE", "OR", "REPLACE", "FUNCTION", name, ..] => {
-            whole(ItemKind::Function, "", name)
+            parsed.make_whole(ItemKind::Function, "", name)
         }
         ["CREATE", "TRIGGER", name, ref rest @ ..] => {
             let mut rest = rest.iter().skip_while(|word| **word != "ON");
-            whole(ItemKind::Trigger, rest.nth(1).unwrap_or(&""), name)
+            parsed.make_whole(ItemKind::Trigger, rest.nth(1).unwrap_or(&""), name)
         }
-        ["ALTER", "TABLE", table, "SET", ..] => match enclosed(&text).split_once('=') {
-            Some((name, value)) => {
-                SchemaChange::Make(vec![item(ItemKind::Option, table, name.trim(), value)])
-            }
+        ["ALTER", "TABLE", table, "SET", ..] => match enclosed(&parsed.text).split_once('=') {
+            Some((name, value)) => parsed.make(ItemKind::Option, table, name.trim(), value),
             None => SchemaChange::Other,
         },
         _ => dropped(&words),
@@ -201,28 +233,6 @@ fn dropped(words: &[&str]) -> SchemaChange {
         ["DROP", "TRIGGER", name, ..] => SchemaChange::Drop(ItemKind::Trigger, name.to_owned()),
         _ => SchemaChange::Other,
     }
-}
-
-/// Returns a table, and each of its columns.
-fn columns(
-    table: &str,
-    text: &str,
-    item: &dyn Fn(ItemKind, &str, &str, &str) -> SchemaItem,
-) -> Vec<SchemaItem> {
-    let mut items = vec![item(ItemKind::Table, table, table, "")];
-    for part in parts(enclosed(text)).into_iter().map(str::trim) {
-        match part.split_once(char::is_whitespace) {
-            Some(("PRIMARY" | "UNIQUE" | "FOREIGN" | "CHECK" | "CONSTRAINT", _)) => {
-                items[0].text.push_str(", ");
-                items[0].text.push_str(part);
-            }
-            Some((column, definition)) => {
-                items.push(item(ItemKind::Column, table, column, definition));
-            }
-            None => {}
-        }
-    }
-    items
 }
 
 /// Returns everything in a database to which all `files` were applied. Each file is a version and

@@ -5,7 +5,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::conn::sql::{Id, id_list, micros};
 use crate::db::conn::statement::Statement;
-use crate::db::model::outcome::NewResult;
+use crate::db::model::new_result::NewResult;
 use diesel::prelude::*;
 use std::time::Duration;
 

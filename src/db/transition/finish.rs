@@ -5,7 +5,7 @@ use crate::db::conn::dialect::Dialect;
 use crate::db::conn::statement::Statement;
 use crate::db::model::claim::EndedClaim;
 use crate::db::model::claim::{ClaimOf, Claimed, FinishedRow};
-use crate::db::model::outcome::NewResult;
+use crate::db::model::new_result::NewResult;
 use crate::db::table::claimed;
 use crate::db::table::claimed::{EndedClaims, OnLocked, claim_ids};
 use crate::db::table::results;

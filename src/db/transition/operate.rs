@@ -5,7 +5,8 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::{id_list, job_ids, timestamp};
 use crate::db::conn::statement::Statement;
-use crate::db::model::outcome::{AttemptOutcome, JobFailure, NewResult, ResultOutcome};
+use crate::db::model::new_result::NewResult;
+use crate::db::model::outcome::{AttemptOutcome, JobFailure, ResultOutcome};
 use crate::db::model::state::JobState;
 use crate::db::table::{attempts, jobs, results};
 use crate::db::transition::place::place;

@@ -7,8 +7,9 @@
 use crate::db::conn::connection::Conn;
 use crate::db::model::claim::FinishedRow;
 use crate::db::model::decision::{Destination, JobDecision};
+use crate::db::model::new_result::NewResult;
 use crate::db::model::new_row::NewRow;
-use crate::db::model::outcome::{JobFailure, NewResult, ResultOutcome};
+use crate::db::model::outcome::{JobFailure, ResultOutcome};
 use crate::db::table::attempts::{self, NewAttempt};
 use crate::db::table::jobs::{self, EndedJob, JobUpdate};
 use crate::db::table::{failed, ready, results, scheduled, steps};
