@@ -34,24 +34,24 @@ use std::time::Duration;
 
 /// The data that an enqueue sends.
 #[derive(Debug)]
-pub struct Row(#[expect(dead_code, reason = "only made")] NewRow);
+pub struct InsertableRow(#[expect(dead_code, reason = "only made")] NewRow);
 
 /// Checks a job and returns the data that an enqueue sends.
 ///
 /// # Errors
 /// If the job exceeds a limit.
-pub fn row(job: NewJob) -> Result<Row> {
-    job.into_row().map(Row)
+pub fn row(job: NewJob) -> Result<InsertableRow> {
+    job.into_row().map(InsertableRow)
 }
 
 /// Claimed jobs, as a claim returns them.
 #[derive(Debug)]
-pub struct Jobs(Vec<Arc<Claimed>>);
+pub struct ClaimedBatch(Vec<Arc<Claimed>>);
 
-/// Jobs that threads have performed.
+/// ClaimedBatch that threads have performed.
 pub struct Endings(Vec<CompletedRun>);
 
-/// Jobs whose outcomes are about to be saved, grouped by statement.
+/// ClaimedBatch whose outcomes are about to be saved, grouped by statement.
 pub struct Groups(Vec<Vec<PendingCompletion>>);
 
 /// A worker without a database: its threads, and what they share with the
@@ -107,20 +107,20 @@ impl Crew {
     }
 
     /// Returns `count` claimed jobs, which repeat the given ones.
-    pub fn claimed(&self, count: usize) -> Jobs {
+    pub fn claimed(&self, count: usize) -> ClaimedBatch {
         let copy = |job: &Claimed| {
             let mut copy = job.clone();
             copy.claim_id = self.last_claim.fetch_add(1, Ordering::Relaxed);
             copy
         };
         let jobs = self.templates.iter().cycle().map(copy).map(Arc::new);
-        Jobs(jobs.take(count).collect())
+        ClaimedBatch(jobs.take(count).collect())
     }
 
     /// From a claim's rows to a batch of endings: the jobs are entered, handed
     /// to the threads, performed there, and sent to the completer, and their
     /// claims are forgotten.
-    pub fn dispatch(&self, jobs: Jobs) -> Endings {
+    pub fn dispatch(&self, jobs: ClaimedBatch) -> Endings {
         let count = jobs.0.len();
         self.in_flight.enter(&jobs.0, &self.registration);
         self.pool.occupy(count);
@@ -136,7 +136,7 @@ impl Crew {
     }
 
     /// Performs each job on this thread, as a worker thread does.
-    pub fn perform(&self, jobs: Jobs) -> Endings {
+    pub fn perform(&self, jobs: ClaimedBatch) -> Endings {
         let perform = |job| self.pool.perform(self.assignment(job), Arc::default());
         Endings(jobs.0.into_iter().map(perform).collect())
     }
@@ -209,11 +209,11 @@ impl Groups {
 
 /// The positions at which a busy worker's claims start.
 #[derive(Debug, Default)]
-pub struct Places(ScanCursors);
+pub struct CursorSet(ScanCursors);
 
-impl Places {
+impl CursorSet {
     /// Records the jobs that a search of these queues, or of all, found.
-    pub fn look(&mut self, queues: &[String], jobs: &Jobs) -> usize {
+    pub fn look(&mut self, queues: &[String], jobs: &ClaimedBatch) -> usize {
         self.0.begin(true);
         let from = if queues.is_empty() {
             self.0.from(&ClaimQueues::All)
@@ -226,7 +226,7 @@ impl Places {
 }
 
 /// Emits a worker's events for these jobs, without a subscriber.
-pub fn tell(jobs: &Jobs) {
+pub fn tell(jobs: &ClaimedBatch) {
     let nobody = Subscriber::default();
     for job in &jobs.0 {
         let (id, class) = (JobId(job.job_id), &*job.class_name);

@@ -1,6 +1,6 @@
 //! Plain inserts of jobs.
 
-use crate::bench::plain::statement::{Id, Prepared, json, render};
+use crate::bench::plain::statement::{PlainId, Prepared, json, render};
 use crate::db::Conn;
 use diesel::prelude::*;
 #[cfg(feature = "postgres")]
@@ -68,7 +68,7 @@ fn one_step_by_step(conn: &mut Conn<'_>, arguments: &str, priority: i32) -> Quer
     let Conn::Sqlite(conn) = conn else {
         return Ok(());
     };
-    let job: Id = Prepared(
+    let job: PlainId = Prepared(
         diesel::sql_query(job)
             .bind::<Text, _>(CLASS)
             .bind::<Text, _>(arguments)
@@ -120,7 +120,7 @@ pub(crate) fn all(
                 .collect();
             let text = format!("WITH job AS ({jobs}){} SELECT id FROM job", parts.concat());
             let query = diesel::sql_query(text).bind::<Array<Text>, _>(arguments);
-            let rows: Vec<Id> = Prepared(query).load(*conn)?;
+            let rows: Vec<PlainId> = Prepared(query).load(*conn)?;
             Ok(rows.iter().map(|row| row.id).collect())
         }
         #[cfg(feature = "sqlite")]
@@ -146,7 +146,7 @@ fn all_step_by_step(
     };
     let arguments = serde_json::to_string(arguments).unwrap_or_default();
     let query = diesel::sql_query(jobs).bind::<Text, _>(arguments);
-    let rows: Vec<Id> = Prepared(query).load(*conn)?;
+    let rows: Vec<PlainId> = Prepared(query).load(*conn)?;
     let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
     let list = json(&ids);
     for text in texts {

@@ -56,12 +56,12 @@ impl<Q> Prepared<Q> {
 
 /// The id of a row.
 #[derive(QueryableByName)]
-pub(crate) struct Id {
+pub(crate) struct PlainId {
     #[diesel(sql_type = BigInt)]
     pub(crate) id: i64,
 }
 
-pub(crate) fn ids(rows: &[Id]) -> Vec<i64> {
+pub(crate) fn ids(rows: &[PlainId]) -> Vec<i64> {
     rows.iter().map(|row| row.id).collect()
 }
 
@@ -88,16 +88,16 @@ pub(crate) fn render(conn: &Conn<'_>, text: &str) -> String {
 }
 
 /// Statements about the rows of a list of ids, in one commit: on Postgres one statement.
-pub(crate) struct Change(Vec<String>);
+pub(crate) struct PlainChange(Vec<String>);
 
-impl Change {
+impl PlainChange {
     pub(crate) fn new(conn: &Conn<'_>, texts: &[&str]) -> Self {
         let texts: Vec<String> = texts.iter().map(|text| render(conn, text)).collect();
         match conn {
             #[cfg(feature = "postgres")]
-            Conn::Postgres(_) => Change(vec![joined(&texts)]),
+            Conn::Postgres(_) => PlainChange(vec![joined(&texts)]),
             #[cfg(feature = "sqlite")]
-            Conn::Sqlite(_) => Change(texts),
+            Conn::Sqlite(_) => PlainChange(texts),
         }
     }
 

@@ -69,7 +69,7 @@ pub(crate) struct PendingCompletion {
 
 /// What all outcomes of one group have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Kind {
+pub(crate) struct CompletionKind {
     pub(crate) process_id: i64,
     pub(crate) finished: FinishedRow,
     pub(crate) leaves_traces: bool,
@@ -189,9 +189,9 @@ fn alike(mut all: Vec<PendingCompletion>, most: usize) -> Vec<Vec<PendingComplet
 }
 
 /// Returns the kind of an outcome: outcomes of the same kind can be in one group.
-pub(crate) fn kind(pending: &PendingCompletion) -> Kind {
+pub(crate) fn kind(pending: &PendingCompletion) -> CompletionKind {
     let run = &pending.run;
-    Kind {
+    CompletionKind {
         process_id: run.registration.id,
         finished: run.finished,
         leaves_traces: run.traces().is_some_and(|job| job.leaves_traces()),

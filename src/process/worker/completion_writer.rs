@@ -14,7 +14,9 @@ use crate::job::id::JobId;
 use crate::job::perform::Outcome;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::session::Session;
-use crate::process::worker::completion::{self, CompletedRun, Kind, PendingCompletion, fence};
+use crate::process::worker::completion::{
+    self, CompletedRun, CompletionKind, PendingCompletion, fence,
+};
 use crate::process::worker::in_flight::InFlight;
 use crate::{clock, mutant};
 use diesel::QueryResult;
@@ -96,7 +98,7 @@ impl CompletionWriter {
     fn finish(
         &mut self,
         group: &[PendingCompletion],
-        kind: Kind,
+        kind: CompletionKind,
         is_brief: bool,
     ) -> Result<Vec<i64>, Duration> {
         let work = |conn: &mut Conn<'_>| write_finished(conn, group, kind);
@@ -127,7 +129,7 @@ impl CompletionWriter {
     fn end(
         &mut self,
         group: &[PendingCompletion],
-        kind: Kind,
+        kind: CompletionKind,
         is_brief: bool,
     ) -> Result<Vec<i64>, Duration> {
         let work = |conn: &mut Conn<'_>| write_ended(conn, group, kind);
@@ -241,7 +243,7 @@ impl CompletionWriter {
 fn write_finished(
     conn: &mut Conn<'_>,
     group: &[PendingCompletion],
-    kind: Kind,
+    kind: CompletionKind,
 ) -> QueryResult<(Vec<i64>, Vec<i64>)> {
     let (process_id, how) = (kind.process_id, (kind.finished, kind.is_limited));
     let claims: Vec<i64> = group.iter().map(PendingCompletion::claim).collect();
@@ -274,7 +276,7 @@ fn write_finished(
 fn write_ended(
     conn: &mut Conn<'_>,
     group: &[PendingCompletion],
-    kind: Kind,
+    kind: CompletionKind,
 ) -> QueryResult<(Vec<WrittenCompletion>, Vec<i64>)> {
     let ends: Vec<ClaimEnd<'_>> = group.iter().filter_map(PendingCompletion::end).collect();
     let done = end::end_free(conn, kind.process_id, &ends, kind.finished)?;
