@@ -1,4 +1,4 @@
-//! An urgent job behind very many others: when it starts.
+//! An urgent job behind very many others: how long after the call of the enqueue it starts.
 
 use crate::bench::ceilings::{self, ACTION};
 use crate::bench::comparison::{Ceiling, Comparison, FigureValue};
@@ -58,9 +58,9 @@ fn starts(run: &BenchRun, sleep: Duration) -> Result<Vec<FigureValue>> {
     let mut program = Program::start(place.url(), setup)?;
     program.nudge()?;
     let times = in_turn(run.settings.samples, || {
+        let called = clock::since_boot();
         Stamp {}.enqueue(&mut connection)?;
-        let answered = clock::since_boot();
-        Ok(program.began()?.started.saturating_sub(answered))
+        Ok(program.began()?.started.saturating_sub(called))
     })?;
     program.stop();
     Ok(quantiles(&times))
@@ -86,16 +86,16 @@ fn plain_starts(run: &BenchRun, sleep: Duration) -> Result<Vec<FigureValue>> {
             scope.spawn(move || work(worker, sleep, &sender, is_over));
         }
         let times = in_turn(run.settings.samples, || {
+            let called = clock::since_boot();
             enqueuer
                 .with_write_lock(|conn| enqueue::one(conn, "{}", URGENT))
                 .doing(ACTION)?;
-            let answered = clock::since_boot();
             let started = started.recv_timeout(PATIENCE).map_err(|_| Error::Io {
                 action: "hear from",
                 path: "the threads of the ceiling".into(),
                 source: std::io::ErrorKind::TimedOut.into(),
             })?;
-            Ok(started.saturating_sub(answered))
+            Ok(started.saturating_sub(called))
         });
         is_over.store(true, Ordering::Relaxed);
         times

@@ -1,6 +1,8 @@
 //! Plain claims and dispatches, in batches.
 
-use crate::bench::plain::statement::{PlainId, Prepared, ids, json, render};
+use crate::bench::plain::statement::{PlainId, Prepared};
+#[cfg(feature = "sqlite")]
+use crate::bench::plain::statement::{ids, json, render};
 use crate::db::Conn;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Integer, Text};
@@ -41,6 +43,7 @@ pub(crate) fn claim(conn: &mut Conn<'_>, batch: usize) -> QueryResult<Vec<Claim>
 }
 
 #[cfg(feature = "sqlite")]
+#[allow(irrefutable_let_patterns, reason = "there may be one database only")]
 fn claim_step_by_step(conn: &mut Conn<'_>, batch: usize) -> QueryResult<Vec<Claim>> {
     let held = render(
         conn,
@@ -86,6 +89,7 @@ pub(crate) fn dispatch(conn: &mut Conn<'_>, batch: usize) -> QueryResult<usize> 
 }
 
 #[cfg(feature = "sqlite")]
+#[allow(irrefutable_let_patterns, reason = "there may be one database only")]
 fn dispatch_step_by_step(conn: &mut Conn<'_>, batch: usize) -> QueryResult<usize> {
     let gone = render(
         conn,

@@ -1,11 +1,15 @@
 //! Plain inserts of jobs.
 
-use crate::bench::plain::statement::{PlainId, Prepared, json, render};
+#[cfg(feature = "sqlite")]
+use crate::bench::plain::statement::json;
+use crate::bench::plain::statement::{PlainId, Prepared, render};
 use crate::db::Conn;
 use diesel::prelude::*;
 #[cfg(feature = "postgres")]
 use diesel::sql_types::Array;
-use diesel::sql_types::{BigInt, Integer, Text};
+#[cfg(feature = "sqlite")]
+use diesel::sql_types::BigInt;
+use diesel::sql_types::{Integer, Text};
 
 /// The class in each row.
 pub(crate) const CLASS: &str = "windlass_bench_nothing";
@@ -55,6 +59,7 @@ pub(crate) fn one(conn: &mut Conn<'_>, arguments: &str, priority: i32) -> QueryR
 }
 
 #[cfg(feature = "sqlite")]
+#[allow(irrefutable_let_patterns, reason = "there may be one database only")]
 fn one_step_by_step(conn: &mut Conn<'_>, arguments: &str, priority: i32) -> QueryResult<()> {
     let job = render(
         conn,
@@ -131,6 +136,7 @@ pub(crate) fn all(
 }
 
 #[cfg(feature = "sqlite")]
+#[allow(irrefutable_let_patterns, reason = "there may be one database only")]
 fn all_step_by_step(
     conn: &mut Conn<'_>,
     jobs: &str,

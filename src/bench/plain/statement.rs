@@ -9,7 +9,9 @@ use diesel::query_dsl::methods::LoadQuery;
 use diesel::row::NamedRow;
 #[cfg(feature = "postgres")]
 use diesel::sql_types::Array;
-use diesel::sql_types::{BigInt, Text, Untyped};
+#[cfg(feature = "sqlite")]
+use diesel::sql_types::Text;
+use diesel::sql_types::{BigInt, Untyped};
 
 /// A raw statement whose text is always the same, so that it is prepared once.
 pub(crate) struct Prepared<Q>(pub(crate) Q);
@@ -66,6 +68,7 @@ pub(crate) fn ids(rows: &[PlainId]) -> Vec<i64> {
 }
 
 /// Returns a list of ids as JSON.
+#[cfg(feature = "sqlite")]
 pub(crate) fn json(ids: &[i64]) -> String {
     serde_json::to_string(ids).unwrap_or_default()
 }
