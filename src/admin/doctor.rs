@@ -90,7 +90,7 @@ fn schema(conn: &mut Conn<'_>) -> Result<Finding> {
         let lacking = lacking.join(", ");
         return problem(format!("not migrated: {lacking}; run `windlass migrate`"));
     }
-    let missing = compare::missing(conn, compare::Missing::Anything)?;
+    let missing = compare::missing(conn, compare::MissingParts::Anything)?;
     if !missing.is_empty() {
         return problem(format!(
             "{}; something else changed the tables: run `windlass migrate`",

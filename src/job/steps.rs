@@ -2,9 +2,10 @@
 //! happen exactly once.
 
 use crate::db::model::claim::ClaimOf;
-use crate::db::model::new_result::NewResult;
+use crate::db::model::new_result::{JobOutput, NewResult, ResultOf};
 use crate::db::table::jobs;
 use crate::db::table::steps::{self, StepState};
+use crate::db::transition::finish::KeySlots;
 use crate::db::transition::finish::{self, FinishedJob};
 use crate::db::{AsConn, Conn, own};
 use crate::error::Doing;
@@ -219,9 +220,14 @@ impl<S: ?Sized> Context<'_, S> {
         };
         let live = &run.signals.live;
         let process = run.fence.process_id;
-        let accepted =
-            finish::finish_and_keep(conn, process, vec![traces(run)], (run.finished, true))
-                .doing("finish the job")?;
+        let accepted = finish::finish_and_keep(
+            conn,
+            process,
+            vec![traces(run)],
+            run.finished,
+            KeySlots::MayBeHeld,
+        )
+        .doing("finish the job")?;
         if accepted.is_empty() && !(live.ends_itself() && has_ended(conn, claim)?) {
             return Err(lost(run));
         }
@@ -242,10 +248,13 @@ fn traces(run: &Run) -> FinishedJob<'_> {
     FinishedJob {
         claim_id: run.fence.claim_id,
         result: NewResult::of_finished(
-            (run.job_id, run.attempt),
-            &run.class_name,
-            unique_id,
-            (None, None),
+            ResultOf {
+                job_id: run.job_id,
+                attempt: i32::try_from(run.attempt).unwrap_or(i32::MAX),
+                class_name: &run.class_name,
+                unique_id,
+            },
+            JobOutput::default(),
             run.policy.keep_result,
         ),
         named: unique_id.map(|_| run.job_id),

@@ -1,7 +1,9 @@
 //! Performs enqueued jobs immediately, in the test itself.
 
 use crate::db::model::claim::ClaimOf;
+use crate::db::model::new_result::JobOutput;
 use crate::db::transition::end;
+use crate::db::transition::finish::KeySlots;
 
 use crate::testing::drained::{Drained, Performed, RunOutcome};
 
@@ -210,12 +212,20 @@ impl<'a> InlineWorker<'a> {
         let outcome = match outcome {
             _ if finished_itself => RunOutcome::Finished,
             Outcome::Finished(output) => {
-                let output = (output.text.as_deref(), output.problem.as_deref());
+                let output = JobOutput {
+                    text: output.text.as_deref(),
+                    problem: output.problem.as_deref(),
+                };
                 let keep = run.policy.keep_result;
                 let has_steps = run.signals.live.has_steps();
                 let done = vec![FinishedJob::new(job, output, keep, has_steps)];
-                let ended =
-                    finish::finish_and_keep(conn, process_id, done, (FinishedRow::Keep, true));
+                let ended = finish::finish_and_keep(
+                    conn,
+                    process_id,
+                    done,
+                    FinishedRow::Keep,
+                    KeySlots::MayBeHeld,
+                );
                 let is_ours = !ended.doing("finish a job")?.is_empty();
                 if is_ours {
                     RunOutcome::Finished

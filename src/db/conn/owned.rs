@@ -127,8 +127,7 @@ pub(crate) const STATEMENT: Duration = Duration::MAX;
 
 /// The session of a server. SQLite has none.
 #[cfg(not(feature = "postgres"))]
-#[derive(Debug)]
-pub(crate) enum ServerSession {}
+pub(crate) use std::convert::Infallible as ServerSession;
 
 impl DbConnection {
     pub(crate) fn lend(&mut self) -> Conn<'_> {

@@ -8,6 +8,16 @@ use diesel::sql_types::{BigInt, Bool, HasSqlType, Integer, Nullable, Text, Untyp
 use diesel::{QueryResult, QueryableByName, RunQueryDsl};
 use std::borrow::Cow;
 
+// The databases of this build, one twice if it has only one.
+#[cfg(feature = "postgres")]
+use diesel::pg::Pg as First;
+#[cfg(not(feature = "sqlite"))]
+use diesel::pg::Pg as Last;
+#[cfg(feature = "sqlite")]
+use diesel::sqlite::Sqlite as Last;
+#[cfg(not(feature = "postgres"))]
+use diesel::sqlite::Sqlite as First;
+
 /// A statement with its parameters, for either database.
 ///
 /// The text names its parameters `$1`, `$2`, ..; each may appear more than once. The connection
@@ -21,31 +31,9 @@ pub(crate) struct Statement<'v> {
 }
 
 /// A row that can be read by column name from each database of this build.
-#[cfg(all(feature = "postgres", feature = "sqlite"))]
-pub(crate) trait FromRow:
-    QueryableByName<diesel::pg::Pg> + QueryableByName<diesel::sqlite::Sqlite> + 'static
-{
-}
+pub(crate) trait FromRow: QueryableByName<First> + QueryableByName<Last> + 'static {}
 
-#[cfg(all(feature = "postgres", feature = "sqlite"))]
-impl<R> FromRow for R where
-    R: QueryableByName<diesel::pg::Pg> + QueryableByName<diesel::sqlite::Sqlite> + 'static
-{
-}
-
-/// A row that can be read by column name from the database of this build.
-#[cfg(all(feature = "postgres", not(feature = "sqlite")))]
-pub(crate) trait FromRow: QueryableByName<diesel::pg::Pg> + 'static {}
-
-#[cfg(all(feature = "postgres", not(feature = "sqlite")))]
-impl<R> FromRow for R where R: QueryableByName<diesel::pg::Pg> + 'static {}
-
-/// A row that can be read by column name from the database of this build.
-#[cfg(all(feature = "sqlite", not(feature = "postgres")))]
-pub(crate) trait FromRow: QueryableByName<diesel::sqlite::Sqlite> + 'static {}
-
-#[cfg(all(feature = "sqlite", not(feature = "postgres")))]
-impl<R> FromRow for R where R: QueryableByName<diesel::sqlite::Sqlite> + 'static {}
+impl<R> FromRow for R where R: QueryableByName<First> + QueryableByName<Last> + 'static {}
 
 impl<'v> Statement<'v> {
     pub(crate) fn new(text: impl Into<Cow<'v, str>>) -> Self {

@@ -33,7 +33,7 @@ const GAP: Duration = Duration::from_millis(1);
 pub(crate) struct SqliteListener {
     conn: SqliteConnection,
     seen: i32,
-    log: Option<log::LogWatch>,
+    log: Option<LogWatch>,
     looked_at: Instant,
     heard_at: Option<Instant>,
     /// When something was written that may not show yet.
@@ -52,7 +52,7 @@ impl SqliteListener {
     pub(crate) fn new(mut conn: SqliteConnection, path: &Path) -> Result<Self, String> {
         // The first check creates the log, which can be watched from then on.
         look(&mut conn)?;
-        let log = log::LogWatch::new(path);
+        let log = LogWatch::new(path);
         let seen = look(&mut conn)?;
         Ok(SqliteListener {
             conn,
@@ -126,7 +126,7 @@ impl SqliteListener {
             }
             Ok(false) => {}
             // A check covers this case too.
-            Err(log::LogGone) => self.log = None,
+            Err(LogGone) => self.log = None,
         }
     }
 }
@@ -138,44 +138,47 @@ fn look(conn: &mut SqliteConnection) -> Result<i32, String> {
         .map_err(|error| error.to_string())
 }
 
-/// The write-ahead log, watched by inotify.
+/// The write-ahead log, watched by inotify. Only on Linux.
+struct LogWatch {
+    #[cfg(target_os = "linux")]
+    inotify: rustix::fd::OwnedFd,
+}
+
+/// The log is another file now, or cannot be watched.
+struct LogGone;
+
 #[cfg(target_os = "linux")]
 mod log {
+    use super::{LogGone, LogWatch};
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    use rustix::fd::OwnedFd;
     use rustix::fs::inotify::{CreateFlags, ReadFlags, Reader, WatchFlags, add_watch, init};
     use rustix::io::Errno;
     use std::mem::MaybeUninit;
     use std::path::Path;
     use std::time::Duration;
 
-    pub(crate) struct LogWatch(OwnedFd);
-
-    /// The log is another file now, or cannot be watched.
-    pub(crate) struct LogGone;
-
     impl LogWatch {
         /// Returns `None` if the log cannot be watched.
-        pub(crate) fn new(path: &Path) -> Option<LogWatch> {
+        pub(super) fn new(path: &Path) -> Option<LogWatch> {
             // SQLite puts the log beside the file to which a link leads.
             let mut log = path.canonicalize().ok()?.into_os_string();
             log.push("-wal");
             let inotify = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok()?;
             add_watch(&inotify, Path::new(&log), WatchFlags::MODIFY).ok()?;
-            Some(LogWatch(inotify))
+            Some(LogWatch { inotify })
         }
 
         /// Returns whether something was written.
-        pub(crate) fn wait(&mut self, timeout: Duration) -> Result<bool, LogGone> {
+        pub(super) fn wait(&mut self, timeout: Duration) -> Result<bool, LogGone> {
             let timeout = Timespec::try_from(timeout).map_err(|_| LogGone)?;
-            let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
+            let mut fds = [PollFd::new(&self.inotify, PollFlags::IN)];
             match poll(&mut fds, Some(&timeout)) {
                 Ok(0) | Err(Errno::INTR) => return Ok(false),
                 Ok(_) => {}
                 Err(_) => return Err(LogGone),
             }
             let mut buffer = [MaybeUninit::uninit(); 4096];
-            let mut events = Reader::new(&self.0, &mut buffer);
+            let mut events = Reader::new(&self.inotify, &mut buffer);
             loop {
                 match events.next() {
                     Ok(event) if event.events().contains(ReadFlags::IGNORED) => {
@@ -192,19 +195,16 @@ mod log {
 
 #[cfg(not(target_os = "linux"))]
 mod log {
+    use super::{LogGone, LogWatch};
     use std::path::Path;
     use std::time::Duration;
 
-    pub(crate) struct LogWatch;
-
-    pub(crate) struct LogGone;
-
     impl LogWatch {
-        pub(crate) fn new(_path: &Path) -> Option<LogWatch> {
+        pub(super) fn new(_path: &Path) -> Option<LogWatch> {
             None
         }
 
-        pub(crate) fn wait(&mut self, _timeout: Duration) -> Result<bool, LogGone> {
+        pub(super) fn wait(&mut self, _timeout: Duration) -> Result<bool, LogGone> {
             Err(LogGone)
         }
     }

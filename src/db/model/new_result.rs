@@ -8,6 +8,24 @@ use std::time::Duration;
 /// How long a result is kept by default.
 pub(crate) const KEEP: Duration = Duration::from_secs(300);
 
+/// The job of a result, and the attempt that ended it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ResultOf<'a> {
+    pub(crate) job_id: i64,
+    pub(crate) attempt: i32,
+    pub(crate) class_name: &'a str,
+    pub(crate) unique_id: Option<&'a str>,
+}
+
+/// What a job returned.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct JobOutput<'a> {
+    /// As JSON.
+    pub(crate) text: Option<&'a str>,
+    /// Why there is none.
+    pub(crate) problem: Option<&'a str>,
+}
+
 /// The stored result of a job that has ended, in the order of the columns.
 #[derive(Debug, Serialize)]
 pub(crate) struct NewResult<'a>(
@@ -31,23 +49,22 @@ impl<'a> NewResult<'a> {
     /// Returns the result to store for a job that has finished. Without `keep`, there is none for
     /// jobs that return nothing and have no unique id: their row is enough.
     pub(crate) fn of_finished(
-        (job_id, attempt): (i64, u32),
-        class_name: &'a str,
-        unique_id: Option<&'a str>,
-        (text, problem): (Option<&'a str>, Option<&'a str>),
+        of: ResultOf<'a>,
+        output: JobOutput<'a>,
         keep: Option<Duration>,
     ) -> Option<Self> {
+        let JobOutput { text, problem } = output;
         let is_worth_it =
-            keep.is_some() || unique_id.is_some() || text.is_some() || problem.is_some();
+            keep.is_some() || of.unique_id.is_some() || text.is_some() || problem.is_some();
         (is_worth_it && keep != Some(Duration::ZERO)).then(|| {
             NewResult(
-                job_id,
-                unique_id,
-                class_name,
+                of.job_id,
+                of.unique_id,
+                of.class_name,
                 ResultOutcome::Succeeded,
                 text,
                 problem,
-                i32::try_from(attempt).unwrap_or(i32::MAX),
+                of.attempt,
                 micros(keep.unwrap_or(KEEP)),
             )
         })
@@ -56,21 +73,20 @@ impl<'a> NewResult<'a> {
     /// Returns the result to store for a job that ended otherwise, unless its policy keeps none.
     /// `keep_result` is in milliseconds.
     pub(crate) fn of_failed(
-        (job_id, attempt): (i64, i32),
-        class_name: &'a str,
-        unique_id: Option<&'a str>,
-        (outcome, error): (ResultOutcome, &'a str),
+        of: ResultOf<'a>,
+        outcome: ResultOutcome,
+        error: &'a str,
         keep_result: Option<u64>,
     ) -> Option<Self> {
         let keep = micros(keep_result.map_or(KEEP, Duration::from_millis));
         (keep > 0).then_some(NewResult(
-            job_id,
-            unique_id,
-            class_name,
+            of.job_id,
+            of.unique_id,
+            of.class_name,
             outcome,
             None,
             Some(error),
-            attempt,
+            of.attempt,
             keep,
         ))
     }

@@ -52,16 +52,16 @@ pub(crate) fn pending(conn: &mut Conn<'_>) -> Result<Migrated> {
 
 /// Which missing things matter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Missing {
+pub(crate) enum MissingParts {
     Anything,
     /// What programs cannot work without.
     Vital,
 }
 
 /// Returns what is missing in a database to which all migrations were applied.
-pub(crate) fn missing(conn: &mut Conn<'_>, which: Missing) -> Result<Vec<String>> {
+pub(crate) fn missing(conn: &mut Conn<'_>, which: MissingParts) -> Result<Vec<String>> {
     let steps = look(conn)?.steps.into_iter();
-    let steps = steps.filter(|step| step.is_vital || which == Missing::Anything);
+    let steps = steps.filter(|step| step.is_vital || which == MissingParts::Anything);
     Ok(steps.filter_map(|step| step.says()).collect())
 }
 

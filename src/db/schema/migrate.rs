@@ -69,7 +69,7 @@ pub(crate) fn check(conn: &mut Conn<'_>, database: &Database) -> Result<()> {
         }
         .into());
     }
-    match compare::missing(conn, compare::Missing::Vital)?
+    match compare::missing(conn, compare::MissingParts::Vital)?
         .into_iter()
         .next()
     {

@@ -141,26 +141,27 @@ fn step(
             }
         },
         ItemKind::Index => index(item, catalog, lacking),
-        ItemKind::Function => catalog
-            .other("function", name)
-            .is_none()
-            .then(|| lacking(format!("function {name}"), Action::Run(text.clone()))),
-        ItemKind::Trigger => catalog.other("trigger", name).is_none().then(|| {
-            lacking(
-                format!("trigger {name} of {table}"),
-                Action::Run(text.clone()),
-            )
-        }),
+        ItemKind::Function if catalog.other("function", name).is_some() => None,
+        ItemKind::Function => {
+            let create = Action::Run(text.clone());
+            Some(lacking(format!("function {name}"), create))
+        }
+        ItemKind::Trigger if catalog.other("trigger", name).is_some() => None,
+        ItemKind::Trigger => {
+            let create = Action::Run(text.clone());
+            Some(lacking(format!("trigger {name} of {table}"), create))
+        }
+        ItemKind::Option if has_option(catalog, item) => None,
         ItemKind::Option => {
-            let mut others = catalog.others.iter();
-            let is_it =
-                others.any(|one| one.kind == "option" && one.of == *table && one.name == *name);
-            (!is_it).then(|| {
-                let set = format!("ALTER TABLE {table} SET ({name} = {text})");
-                lacking(format!("{name} of {table}"), Action::Run(set))
-            })
+            let set = Action::Run(format!("ALTER TABLE {table} SET ({name} = {text})"));
+            Some(lacking(format!("{name} of {table}"), set))
         }
     }
+}
+
+fn has_option(catalog: &Catalog, item: &SchemaItem) -> bool {
+    let mut others = catalog.others.iter();
+    others.any(|one| one.kind == "option" && one.of == item.table && one.name == item.name)
 }
 
 fn index(

@@ -49,7 +49,8 @@ impl EndedClaims {
         conn: &mut Conn<'_>,
         process_id: i64,
         claims: &[i64],
-        (accepted, locks): (Vec<i64>, OnLocked),
+        accepted: Vec<i64>,
+        locks: OnLocked,
     ) -> QueryResult<Self> {
         if locks == OnLocked::Wait || accepted.len() == claims.len() {
             return Ok(EndedClaims {
@@ -118,7 +119,7 @@ pub(crate) fn end_free(
 ) -> QueryResult<(Vec<EndedClaim>, EndedClaims)> {
     let ended = end_by(conn, process_id, claims, OnLocked::Skip)?;
     let ids = ended.iter().map(|row| row.claim_id).collect();
-    let written = EndedClaims::of(conn, process_id, claims, (ids, OnLocked::Skip))?;
+    let written = EndedClaims::of(conn, process_id, claims, ids, OnLocked::Skip)?;
     Ok((ended, written))
 }
 

@@ -5,7 +5,7 @@ use crate::db::conn::lossy::Lossy;
 use crate::db::conn::sql::{Id, id_list};
 use crate::db::conn::statement::Statement;
 use crate::db::model::claim::ClaimOf;
-use crate::db::model::new_result::NewResult;
+use crate::db::model::new_result::{NewResult, ResultOf};
 use crate::db::model::outcome::{FollowUpJob, ResultOutcome, StoredPolicy};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Integer, Nullable, Text};
@@ -91,10 +91,14 @@ impl EndedJob {
     ) -> Option<NewResult<'j>> {
         let runs = self.attempts.saturating_add(self.crash_count);
         NewResult::of_failed(
-            (self.id, runs.saturating_add(uncounted)),
-            &self.class_name,
-            self.unique_id.as_deref(),
-            (outcome, error),
+            ResultOf {
+                job_id: self.id,
+                attempt: runs.saturating_add(uncounted),
+                class_name: &self.class_name,
+                unique_id: self.unique_id.as_deref(),
+            },
+            outcome,
+            error,
             self.policy().and_then(|policy| policy.keep_result),
         )
     }

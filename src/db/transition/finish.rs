@@ -5,7 +5,7 @@ use crate::db::conn::dialect::Dialect;
 use crate::db::conn::statement::Statement;
 use crate::db::model::claim::EndedClaim;
 use crate::db::model::claim::{ClaimOf, Claimed, FinishedRow};
-use crate::db::model::new_result::NewResult;
+use crate::db::model::new_result::{JobOutput, NewResult, ResultOf};
 use crate::db::table::claimed;
 use crate::db::table::claimed::{EndedClaims, OnLocked, claim_ids};
 use crate::db::table::results;
@@ -13,16 +13,34 @@ use crate::db::table::results::notify_waiters;
 use diesel::prelude::*;
 use std::time::Duration;
 
+/// Whether some of the jobs that finish may hold slots of concurrency keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeySlots {
+    NoneHeld,
+    MayBeHeld,
+}
+
+impl KeySlots {
+    pub(crate) fn held_if(is_limited: bool) -> Self {
+        if is_limited {
+            KeySlots::MayBeHeld
+        } else {
+            KeySlots::NoneHeld
+        }
+    }
+}
+
 /// Ends the claims of jobs that have finished, and returns those that were still held; the others
-/// belong to another process now. If `limited`, some of them may hold slots of concurrency keys.
+/// belong to another process now.
 #[cfg(all(test, feature = "internal-tests"))]
 pub(crate) fn finish(
     conn: &mut Conn<'_>,
     process_id: i64,
     claims: &[i64],
-    finished: (FinishedRow, bool),
+    finished: FinishedRow,
+    slots: KeySlots,
 ) -> QueryResult<Vec<i64>> {
-    let written = finish_by(conn, process_id, claims, finished, OnLocked::Wait)?;
+    let written = finish_by(conn, process_id, claims, finished, slots, OnLocked::Wait)?;
     Ok(written.accepted)
 }
 
@@ -31,21 +49,23 @@ pub(crate) fn finish_free(
     conn: &mut Conn<'_>,
     process_id: i64,
     claims: &[i64],
-    finished: (FinishedRow, bool),
+    finished: FinishedRow,
+    slots: KeySlots,
 ) -> QueryResult<EndedClaims> {
-    finish_by(conn, process_id, claims, finished, OnLocked::Skip)
+    finish_by(conn, process_id, claims, finished, slots, OnLocked::Skip)
 }
 
 fn finish_by(
     conn: &mut Conn<'_>,
     process_id: i64,
     claims: &[i64],
-    (finished, limited): (FinishedRow, bool),
+    finished: FinishedRow,
+    slots: KeySlots,
     locks: OnLocked,
 ) -> QueryResult<EndedClaims> {
     let accepted = match conn.dialect() {
         Dialect::Postgres => {
-            finish_in_one_statement(conn, process_id, claims, (finished, limited), locks)?
+            finish_in_one_statement(conn, process_id, claims, finished, slots, locks)?
         }
         Dialect::Sqlite => conn.transaction(|conn| {
             let ended = claimed::end(conn, process_id, claims)?;
@@ -53,7 +73,7 @@ fn finish_by(
             QueryResult::Ok(claim_ids(ended))
         })?,
     };
-    EndedClaims::of(conn, process_id, claims, (accepted, locks))
+    EndedClaims::of(conn, process_id, claims, accepted, locks)
 }
 
 /// A finished job with something to store or to delete.
@@ -69,21 +89,23 @@ pub(crate) struct FinishedJob<'a> {
 }
 
 impl<'a> FinishedJob<'a> {
-    /// Returns the traces of a run. `output` is its output as JSON, and why there is none.
+    /// Returns the traces of a run.
     pub(crate) fn new(
         job: &'a Claimed,
-        output: (Option<&'a str>, Option<&'a str>),
+        output: JobOutput<'a>,
         keep_result: Option<Duration>,
         has_steps: bool,
     ) -> Self {
         let unique_id = job.unique_id.as_deref();
-        let run = (
-            job.job_id,
-            u32::try_from(job.attempts).unwrap_or_default() + 1,
-        );
+        let of = ResultOf {
+            job_id: job.job_id,
+            attempt: job.attempts.max(0).saturating_add(1),
+            class_name: &job.class_name,
+            unique_id,
+        };
         FinishedJob {
             claim_id: job.claim_id,
-            result: NewResult::of_finished(run, &job.class_name, unique_id, output, keep_result),
+            result: NewResult::of_finished(of, output, keep_result),
             named: unique_id.map(|_| job.job_id),
             steps: has_steps.then_some(job.job_id),
         }
@@ -101,9 +123,10 @@ pub(crate) fn finish_and_keep(
     conn: &mut Conn<'_>,
     process_id: i64,
     jobs: Vec<FinishedJob<'_>>,
-    finished: (FinishedRow, bool),
+    finished: FinishedRow,
+    slots: KeySlots,
 ) -> QueryResult<Vec<i64>> {
-    let written = finish_and_keep_by(conn, process_id, jobs, finished, OnLocked::Wait)?;
+    let written = finish_and_keep_by(conn, process_id, jobs, finished, slots, OnLocked::Wait)?;
     Ok(written.accepted)
 }
 
@@ -112,21 +135,23 @@ pub(crate) fn finish_and_keep_free(
     conn: &mut Conn<'_>,
     process_id: i64,
     jobs: Vec<FinishedJob<'_>>,
-    finished: (FinishedRow, bool),
+    finished: FinishedRow,
+    slots: KeySlots,
 ) -> QueryResult<EndedClaims> {
-    finish_and_keep_by(conn, process_id, jobs, finished, OnLocked::Skip)
+    finish_and_keep_by(conn, process_id, jobs, finished, slots, OnLocked::Skip)
 }
 
 fn finish_and_keep_by(
     conn: &mut Conn<'_>,
     process_id: i64,
     jobs: Vec<FinishedJob<'_>>,
-    finished: (FinishedRow, bool),
+    finished: FinishedRow,
+    slots: KeySlots,
     locks: OnLocked,
 ) -> QueryResult<EndedClaims> {
     conn.transaction(|conn| {
         let claims: Vec<i64> = jobs.iter().map(|job| job.claim_id).collect();
-        let written = finish_by(conn, process_id, &claims, finished, locks)?;
+        let written = finish_by(conn, process_id, &claims, finished, slots, locks)?;
         let (mut results, mut named, mut steps) = (Vec::new(), Vec::new(), Vec::new());
         for job in jobs {
             if written.accepted.contains(&job.claim_id) {
@@ -169,7 +194,8 @@ fn finish_in_one_statement(
     conn: &mut Conn<'_>,
     process_id: i64,
     claims: &[i64],
-    finished: (FinishedRow, bool),
+    finished: FinishedRow,
+    slots: KeySlots,
     locks: OnLocked,
 ) -> QueryResult<Vec<i64>> {
     let by = |what: &str| {
@@ -181,7 +207,7 @@ fn finish_in_one_statement(
     };
     let by_spot = &*by("ctid AS spot");
     let spot = "c.ctid = ANY (ARRAY(SELECT spot FROM held))";
-    let mut ended = finish_where(conn, process_id, claims, finished, (by_spot, spot))?;
+    let mut ended = finish_where(conn, process_id, claims, finished, slots, by_spot, spot)?;
     if ended.len() < claims.len() {
         let rest: Vec<i64> = claims
             .iter()
@@ -191,11 +217,7 @@ fn finish_in_one_statement(
         let by_id = &*by("id");
         let id = "c.id = ANY (ARRAY(SELECT id FROM held))";
         ended.extend(finish_where(
-            conn,
-            process_id,
-            &rest,
-            finished,
-            (by_id, id),
+            conn, process_id, &rest, finished, slots, by_id, id,
         )?);
     }
     Ok(ended)
@@ -205,8 +227,10 @@ fn finish_where(
     conn: &mut Conn<'_>,
     process_id: i64,
     claims: &[i64],
-    (finished, limited): (FinishedRow, bool),
-    (held, is_held): (&str, &str),
+    finished: FinishedRow,
+    slots: KeySlots,
+    held: &str,
+    is_held: &str,
 ) -> QueryResult<Vec<i64>> {
     let jobs = match finished {
         FinishedRow::Keep => {
@@ -217,7 +241,7 @@ fn finish_where(
             "DELETE FROM solid_queue_jobs WHERE id = ANY (ARRAY(SELECT job_id FROM ended))"
         }
     };
-    let wanted = if limited {
+    let wanted = if slots == KeySlots::MayBeHeld {
         "wanted AS (INSERT INTO windlass_wanted_keys (key) \
            SELECT DISTINCT concurrency_key FROM ended WHERE concurrency_key IS NOT NULL), "
     } else {

@@ -3,7 +3,6 @@
 use crate::db::conn::sql::IdRange;
 use crate::db::model::decision::Death;
 use crate::db::table::processes::{self, Observed};
-use crate::db::transition::promote::Discarded;
 use crate::db::transition::recover::Recovered;
 use crate::db::transition::{prune, take_back};
 use crate::db::{LockWait, with_lock_wait};
@@ -313,14 +312,10 @@ fn report(subscriber: &Subscriber, kind: &str, name: &str, death: &Death, recove
             class: "",
         });
     }
-    for Discarded {
-        id: job,
-        class_name: class,
-    } in &recovered.discarded
-    {
+    for job in &recovered.discarded {
         subscriber.emit(&Event::Discarded {
-            job: JobId(*job),
-            class,
+            job: JobId(job.id),
+            class: &job.class_name,
             kind: "timeout",
             message: "the job ran for longer than its timeout",
         });

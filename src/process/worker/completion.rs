@@ -1,7 +1,9 @@
 //! Outcomes of jobs, sorted into groups that one transaction can write.
 
 use crate::db::model::claim::ClaimOf;
+use crate::db::model::new_result::JobOutput;
 use crate::db::transition::end;
+use crate::db::transition::finish::KeySlots;
 
 use crate::clock;
 use crate::db::Conn;
@@ -48,7 +50,10 @@ impl CompletedRun {
         };
         Some(FinishedJob::new(
             &self.job,
-            (output.text.as_deref(), output.problem.as_deref()),
+            JobOutput {
+                text: output.text.as_deref(),
+                problem: output.problem.as_deref(),
+            },
             self.keep_result,
             self.live.has_steps(),
         ))
@@ -132,8 +137,8 @@ pub(crate) fn write(conn: &mut Conn<'_>, run: &CompletedRun, outcome: &Outcome) 
     if let Outcome::Ended(ending) = outcome {
         end::end(conn, fence, ending, run.ran, run.finished)?;
     } else if let Some(job) = run.traces_of(outcome) {
-        let how = (run.finished, run.job.is_limited);
-        finish::finish_and_keep(conn, fence.process_id, vec![job], how)?;
+        let slots = KeySlots::held_if(run.job.is_limited);
+        finish::finish_and_keep(conn, fence.process_id, vec![job], run.finished, slots)?;
     }
     Ok(())
 }

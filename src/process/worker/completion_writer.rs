@@ -2,6 +2,7 @@
 
 use crate::db::model::claim::ClaimOf;
 use crate::db::transition::end;
+use crate::db::transition::finish::KeySlots;
 
 use crate::db::model::claim::{Claimed, FinishedRow};
 use crate::db::model::outcome::{ClaimEnd, Ending};
@@ -245,7 +246,8 @@ fn write_finished(
     group: &[PendingCompletion],
     kind: CompletionKind,
 ) -> QueryResult<(Vec<i64>, Vec<i64>)> {
-    let (process_id, how) = (kind.process_id, (kind.finished, kind.is_limited));
+    let process_id = kind.process_id;
+    let slots = KeySlots::held_if(kind.is_limited);
     let claims: Vec<i64> = group.iter().map(PendingCompletion::claim).collect();
     let pairs: Vec<ClaimOf> = group.iter().map(PendingCompletion::pair).collect();
     if mutant::is("finish_without_fence") {
@@ -254,9 +256,9 @@ fn write_finished(
     }
     let written = if kind.leaves_traces {
         let traces = group.iter().filter_map(|pending| pending.run.traces());
-        finish::finish_and_keep_free(conn, process_id, traces.collect(), how)?
+        finish::finish_and_keep_free(conn, process_id, traces.collect(), kind.finished, slots)?
     } else {
-        finish::finish_free(conn, process_id, &claims, how)?
+        finish::finish_free(conn, process_id, &claims, kind.finished, slots)?
     };
     let mut accepted = written.accepted;
     let repeated = group

@@ -1,6 +1,7 @@
 //! What actors do, processes and claims by their numbers, and say of it.
 
 use crate::db::transition::end;
+use crate::db::transition::finish::KeySlots;
 use crate::db::transition::operate::AtMostOnce;
 
 use crate::db::conn::connection::Conn;
@@ -39,7 +40,13 @@ pub fn claim_and_finish(conn: &mut Conn<'_>, world: &World, process: usize) -> Q
         return Ok("took 0".to_owned());
     }
     let claims: Vec<i64> = taken.iter().map(|(claim, _)| *claim).collect();
-    let ended = finish::finish(conn, process, &claims, (FinishedRow::Keep, true))?;
+    let ended = finish::finish(
+        conn,
+        process,
+        &claims,
+        FinishedRow::Keep,
+        KeySlots::MayBeHeld,
+    )?;
     Ok(format!("took {} finished {}", taken.len(), ended.len()))
 }
 
@@ -61,7 +68,8 @@ pub fn finish(
         conn,
         world.processes[process - 1],
         &ids(world, claims),
-        (finished, true),
+        finished,
+        KeySlots::MayBeHeld,
     )?;
     Ok(format!("{}", ended.len()))
 }

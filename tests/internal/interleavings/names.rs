@@ -8,6 +8,7 @@ use crate::db::internal_tests::interleavings::acts::*;
 use crate::db::internal_tests::interleavings::world::{World, row};
 use crate::db::model::claim::{Cursor, FinishedRow};
 use crate::db::model::new_row::{NewRow, OnConflict, UniqueScope};
+use crate::db::transition::finish::KeySlots;
 use crate::db::transition::finish::{self, FinishedJob};
 use crate::db::transition::{clear, enqueue, unblock};
 use diesel::QueryResult;
@@ -67,7 +68,13 @@ fn end_named(conn: &mut Conn<'_>, world: &World, finished: FinishedRow) -> Query
         named: Some(world.jobs[0]),
         steps: None,
     };
-    let ended = finish::finish_and_keep(conn, world.processes[0], vec![job], (finished, true))?;
+    let ended = finish::finish_and_keep(
+        conn,
+        world.processes[0],
+        vec![job],
+        finished,
+        KeySlots::MayBeHeld,
+    )?;
     Ok(ended.len().to_string())
 }
 
@@ -111,7 +118,14 @@ fn one_expired(conn: &mut Conn<'_>) -> World {
     let mut world = a_process(conn);
     world.claimed(conn, 1, &until_result_expires());
     let claims = [world.claims[0]];
-    finish::finish(conn, world.processes[0], &claims, (FinishedRow::Keep, true)).unwrap();
+    finish::finish(
+        conn,
+        world.processes[0],
+        &claims,
+        FinishedRow::Keep,
+        KeySlots::MayBeHeld,
+    )
+    .unwrap();
     let text = format!(
         "INSERT INTO windlass_results (job_id, class_name, outcome, attempt, finished_at, expires_at) \
          VALUES ({}, 'a', 'succeeded', 1, '2020-01-01 00:00:00.000000', '2020-01-01 00:00:00.000000')",

@@ -9,6 +9,7 @@ use crate::db::model::claim::Fence;
 use crate::db::model::claim::FinishedRow::{self, Delete, Keep};
 use crate::db::table::progress::{self, Note};
 use crate::db::table::steps::{self, StepState};
+use crate::db::transition::finish::KeySlots;
 use crate::db::transition::finish::{self, FinishedJob};
 use crate::db::transition::recover;
 use crate::db::transition::recover::ProcessAfter;
@@ -55,7 +56,13 @@ fn finish_with_steps(
         named: None,
         steps: Some(world.jobs[0]),
     };
-    let ended = finish::finish_and_keep(conn, world.processes[0], vec![job], (finished, true))?;
+    let ended = finish::finish_and_keep(
+        conn,
+        world.processes[0],
+        vec![job],
+        finished,
+        KeySlots::MayBeHeld,
+    )?;
     Ok(format!("{}", ended.len()))
 }
 

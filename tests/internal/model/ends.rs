@@ -2,6 +2,7 @@
 
 use crate::db::model::claim::ClaimOf;
 use crate::db::transition::end;
+use crate::db::transition::finish::KeySlots;
 
 use crate::db::conn::connection::Conn;
 use crate::db::internal_tests::checks::JobRow;
@@ -40,7 +41,13 @@ impl Taken<'_> {
             } else {
                 FinishedRow::Delete
             };
-            finish::finish(&mut self.conn, process, &claims, (finished, true))?
+            finish::finish(
+                &mut self.conn,
+                process,
+                &claims,
+                finished,
+                KeySlots::MayBeHeld,
+            )?
         };
         Ok(Answer::Ended(self.claim_numbers(ended)))
     }

@@ -4,6 +4,7 @@ use crate::db::conn::sql::IdRange;
 use crate::db::model::claim::ClaimOf;
 use crate::db::query::explain::RubyProcesses;
 use crate::db::transition::end;
+use crate::db::transition::finish::KeySlots;
 
 use crate::db::transition::pause;
 
@@ -176,7 +177,13 @@ pub(crate) const LOOKS: [(&str, Work); 33] = [
     }),
     ("look for claims that are locked", |conn, rows| {
         let gone = [rows.claims[0], i64::MAX];
-        finish::finish_free(conn, rows.process, &gone, (FinishedRow::Keep, false))?;
+        finish::finish_free(
+            conn,
+            rows.process,
+            &gone,
+            FinishedRow::Keep,
+            KeySlots::NoneHeld,
+        )?;
         let nothing = ClaimOf {
             claim_id: i64::MAX,
             job_id: i64::MAX,

@@ -15,6 +15,7 @@ use crate::db::model::new_result::NewResult;
 use crate::db::model::new_row::{NewLimit, NewRow};
 use crate::db::model::outcome::ResultOutcome;
 use crate::db::table::processes::{self, NewProcess};
+use crate::db::transition::finish::KeySlots;
 use crate::db::transition::finish::{self, FinishedJob};
 use crate::db::transition::{claim, enqueue};
 use diesel::connection::{Connection as _, InstrumentationEvent};
@@ -306,8 +307,14 @@ fn finish_and_tell(conn: &mut Conn<'_>, rows: &Rows) -> QueryResult<()> {
         named: Some(*job),
         steps: None,
     });
-    let how = (FinishedRow::Keep, true);
-    finish::finish_and_keep_free(conn, rows.process, jobs.collect(), how).map(drop)
+    finish::finish_and_keep_free(
+        conn,
+        rows.process,
+        jobs.collect(),
+        FinishedRow::Keep,
+        KeySlots::MayBeHeld,
+    )
+    .map(drop)
 }
 
 type Work = fn(&mut Conn<'_>, &Rows) -> QueryResult<()>;

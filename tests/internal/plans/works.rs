@@ -1,6 +1,7 @@
 //! Everything that processes and programs ask of the tables.
 
 use crate::db::transition::end;
+use crate::db::transition::finish::KeySlots;
 use crate::db::transition::operate::AtMostOnce;
 use crate::db::transition::recover::ProcessAfter;
 
@@ -103,14 +104,22 @@ pub(crate) const LOOPS: [(&str, Work); 36] = [
         queue_names::are_pauses_crowded(conn).map(drop)
     }),
     ("finish and keep", |conn, rows| {
-        finish::finish_free(conn, rows.process, &rows.claims, (FinishedRow::Keep, false)).map(drop)
+        finish::finish_free(
+            conn,
+            rows.process,
+            &rows.claims,
+            FinishedRow::Keep,
+            KeySlots::NoneHeld,
+        )
+        .map(drop)
     }),
     ("finish and delete", |conn, rows| {
         finish::finish_free(
             conn,
             rows.process,
             &rows.claims,
-            (FinishedRow::Delete, true),
+            FinishedRow::Delete,
+            KeySlots::MayBeHeld,
         )
         .map(drop)
     }),
@@ -123,7 +132,14 @@ pub(crate) const LOOPS: [(&str, Work); 36] = [
     }),
     ("finish a job with steps", |conn, rows| {
         let jobs = vec![with_steps(rows)];
-        finish::finish_and_keep(conn, rows.process, jobs, (FinishedRow::Keep, false)).map(drop)
+        finish::finish_and_keep(
+            conn,
+            rows.process,
+            jobs,
+            FinishedRow::Keep,
+            KeySlots::NoneHeld,
+        )
+        .map(drop)
     }),
     ("note the progress", |conn, rows| {
         let note = Note::default();
@@ -246,7 +262,8 @@ pub(crate) const CALLERS: [(&str, Work); 14] = [
             conn,
             rows.process,
             vec![with_steps(rows)],
-            (FinishedRow::Keep, false),
+            FinishedRow::Keep,
+            KeySlots::NoneHeld,
         )?;
         jobs::ended_by_owner(conn, claim).map(drop)
     }),
