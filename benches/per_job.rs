@@ -100,7 +100,7 @@ fn encode(criterion: &mut Criterion) -> Result<()> {
     Ok(())
 }
 
-/// ClaimedBatch of one claim.
+/// Jobs of one claim.
 const BATCH: usize = 500;
 
 fn batches(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, crew: &Crew, way: Way) {

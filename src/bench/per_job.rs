@@ -48,10 +48,10 @@ pub fn row(job: NewJob) -> Result<InsertableRow> {
 #[derive(Debug)]
 pub struct ClaimedBatch(Vec<Arc<Claimed>>);
 
-/// ClaimedBatch that threads have performed.
+/// Jobs that threads have performed.
 pub struct Endings(Vec<CompletedRun>);
 
-/// ClaimedBatch whose outcomes are about to be saved, grouped by statement.
+/// Jobs whose outcomes are about to be saved, grouped by statement.
 pub struct Groups(Vec<Vec<PendingCompletion>>);
 
 /// A worker without a database: its threads, and what they share with the

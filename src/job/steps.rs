@@ -2,7 +2,7 @@
 //! happen exactly once.
 
 use crate::db::model::claim::ClaimOf;
-use crate::db::model::new_result::{JobOutput, NewResult, ResultOf};
+use crate::db::model::new_result::{NewOutput, NewResult, ResultOf};
 use crate::db::table::jobs;
 use crate::db::table::steps::{self, StepState};
 use crate::db::transition::finish::KeySlots;
@@ -254,7 +254,7 @@ fn traces(run: &Run) -> FinishedJob<'_> {
                 class_name: &run.class_name,
                 unique_id,
             },
-            JobOutput::default(),
+            NewOutput::default(),
             run.policy.keep_result,
         ),
         named: unique_id.map(|_| run.job_id),

@@ -1,7 +1,7 @@
 //! Performs enqueued jobs immediately, in the test itself.
 
 use crate::db::model::claim::ClaimOf;
-use crate::db::model::new_result::JobOutput;
+use crate::db::model::new_result::NewOutput;
 use crate::db::transition::end;
 use crate::db::transition::finish::KeySlots;
 
@@ -20,6 +20,7 @@ use crate::error::{Doing, Error, Result};
 use crate::job::class::Job;
 use crate::job::context::{Context, Run};
 use crate::job::error::JobError;
+use crate::job::error::JobOutput;
 use crate::job::id::JobId;
 use crate::job::lease::Lease;
 use crate::job::perform::{Outcome, perform as perform_claimed};
@@ -211,33 +212,11 @@ impl<'a> InlineWorker<'a> {
             && jobs::ended_by_owner(conn, claim).doing("read a job")?;
         let outcome = match outcome {
             _ if finished_itself => RunOutcome::Finished,
-            Outcome::Finished(output) => {
-                let output = JobOutput {
-                    text: output.text.as_deref(),
-                    problem: output.problem.as_deref(),
-                };
-                let keep = run.policy.keep_result;
-                let has_steps = run.signals.live.has_steps();
-                let done = vec![FinishedJob::new(job, output, keep, has_steps)];
-                let ended = finish::finish_and_keep(
-                    conn,
-                    process_id,
-                    done,
-                    FinishedRow::Keep,
-                    KeySlots::MayBeHeld,
-                );
-                let is_ours = !ended.doing("finish a job")?.is_empty();
-                if is_ours {
-                    RunOutcome::Finished
-                } else {
-                    RunOutcome::Lost
-                }
-            }
+            Outcome::Finished(output) => finish(conn, job, &run, &output)?,
             Outcome::Ended(ending) => {
                 let ended = end::end(conn, run.fence, &ending, Duration::ZERO, FinishedRow::Keep);
-                ended
-                    .doing("end a job")?
-                    .map_or(RunOutcome::Lost, run_outcome)
+                let ended = ended.doing("end a job")?;
+                ended.map_or(RunOutcome::Lost, run_outcome)
             }
             // Rows of Rails do not name a class in this column.
             Outcome::UnknownClass => {
@@ -252,6 +231,22 @@ impl<'a> InlineWorker<'a> {
             class_name: job.class_name.clone(),
             outcome,
         })
+    }
+}
+
+/// Writes that a job has finished.
+fn finish(conn: &mut Conn<'_>, job: &Claimed, run: &Run, output: &JobOutput) -> Result<RunOutcome> {
+    let output = NewOutput {
+        text: output.text.as_deref(),
+        problem: output.problem.as_deref(),
+    };
+    let has_steps = run.signals.live.has_steps();
+    let done = FinishedJob::new(job, output, run.policy.keep_result, has_steps);
+    let (process, row) = (run.fence.process_id, FinishedRow::Keep);
+    let ended = finish::finish_and_keep(conn, process, vec![done], row, KeySlots::MayBeHeld);
+    match ended.doing("finish a job")?.is_empty() {
+        true => Ok(RunOutcome::Lost),
+        false => Ok(RunOutcome::Finished),
     }
 }
 

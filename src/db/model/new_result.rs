@@ -19,7 +19,7 @@ pub(crate) struct ResultOf<'a> {
 
 /// What a job returned.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct JobOutput<'a> {
+pub(crate) struct NewOutput<'a> {
     /// As JSON.
     pub(crate) text: Option<&'a str>,
     /// Why there is none.
@@ -50,10 +50,10 @@ impl<'a> NewResult<'a> {
     /// jobs that return nothing and have no unique id: their row is enough.
     pub(crate) fn of_finished(
         of: ResultOf<'a>,
-        output: JobOutput<'a>,
+        output: NewOutput<'a>,
         keep: Option<Duration>,
     ) -> Option<Self> {
-        let JobOutput { text, problem } = output;
+        let NewOutput { text, problem } = output;
         let is_worth_it =
             keep.is_some() || of.unique_id.is_some() || text.is_some() || problem.is_some();
         (is_worth_it && keep != Some(Duration::ZERO)).then(|| {

@@ -5,7 +5,7 @@ use crate::db::conn::dialect::Dialect;
 use crate::db::conn::statement::Statement;
 use crate::db::model::claim::EndedClaim;
 use crate::db::model::claim::{ClaimOf, Claimed, FinishedRow};
-use crate::db::model::new_result::{JobOutput, NewResult, ResultOf};
+use crate::db::model::new_result::{NewOutput, NewResult, ResultOf};
 use crate::db::table::claimed;
 use crate::db::table::claimed::{EndedClaims, OnLocked, claim_ids};
 use crate::db::table::results;
@@ -92,7 +92,7 @@ impl<'a> FinishedJob<'a> {
     /// Returns the traces of a run.
     pub(crate) fn new(
         job: &'a Claimed,
-        output: JobOutput<'a>,
+        output: NewOutput<'a>,
         keep_result: Option<Duration>,
         has_steps: bool,
     ) -> Self {

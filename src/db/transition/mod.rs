@@ -1,8 +1,6 @@
 //! One file per verb: changes to several tables at once, in one fenced transaction.
 
 pub(crate) mod claim;
-pub(crate) mod claim_postgres;
-pub(crate) mod claim_sqlite;
 pub(crate) mod clear;
 pub(crate) mod dispatch;
 pub(crate) mod end;

@@ -320,9 +320,12 @@ fn report(subscriber: &Subscriber, kind: &str, name: &str, death: &Death, recove
             message: "the job ran for longer than its timeout",
         });
     }
-    if !death.is_crash {
-        return;
+    if death.is_crash {
+        report_stalled(subscriber, recovered);
     }
+}
+
+fn report_stalled(subscriber: &Subscriber, recovered: &Recovered) {
     let outcomes = [
         ("released", &recovered.released),
         ("delayed", &recovered.delayed),

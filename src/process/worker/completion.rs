@@ -1,7 +1,7 @@
 //! Outcomes of jobs, sorted into groups that one transaction can write.
 
 use crate::db::model::claim::ClaimOf;
-use crate::db::model::new_result::JobOutput;
+use crate::db::model::new_result::NewOutput;
 use crate::db::transition::end;
 use crate::db::transition::finish::KeySlots;
 
@@ -50,7 +50,7 @@ impl CompletedRun {
         };
         Some(FinishedJob::new(
             &self.job,
-            JobOutput {
+            NewOutput {
                 text: output.text.as_deref(),
                 problem: output.problem.as_deref(),
             },

@@ -1,11 +1,12 @@
 //! Claims ready executions.
 
+mod postgres;
+mod sqlite;
+
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claimed, Claims};
 use crate::db::table::ready::NOTHING;
-use crate::db::transition::claim_postgres;
-use crate::db::transition::claim_sqlite;
 use diesel::prelude::*;
 
 /// Moves up to `limit` ready executions to a registered process's claimed ones, the most important
@@ -13,8 +14,8 @@ use diesel::prelude::*;
 pub(crate) fn claim(conn: &mut Conn<'_>, request: &ClaimRequest<'_>) -> QueryResult<Claims> {
     loop {
         let rows = match conn.dialect() {
-            Dialect::Postgres => claim_postgres::insert_or_look(conn, request)?,
-            Dialect::Sqlite => match claim_sqlite::step_by_step(conn, request)? {
+            Dialect::Postgres => postgres::insert_or_look(conn, request)?,
+            Dialect::Sqlite => match sqlite::step_by_step(conn, request)? {
                 Some(rows) => rows,
                 None => return Ok(Claims::Unregistered),
             },
