@@ -98,7 +98,7 @@ impl TestDatabase {
         let process = crew.register(&mut self.as_conn())?;
         let mut drained = Drained::default();
         while let Some(job) = crew.claim(&mut self.as_conn(), process)? {
-            let ran = self.lending(|database| crew.perform(process, &job, database));
+            let ran = self.with_database(|database| crew.perform(process, &job, database));
             drained.add(crew.end(&mut self.as_conn(), &job, ran)?);
         }
         crew.deregister(&mut self.as_conn(), process)?;

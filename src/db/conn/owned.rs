@@ -59,12 +59,12 @@ pub(crate) struct BorrowedConnection {
 impl BorrowedConnection {
     pub(crate) fn from(home: &Arc<SharedConnection>, timeout: Duration) -> Option<DbConnection> {
         let connection = home.take(timeout)?;
-        let lent = BorrowedConnection {
+        let borrowed = BorrowedConnection {
             connection: Some(connection),
             home: Arc::clone(home),
         };
         Some(DbConnection {
-            kind: ConnectionKind::Borrowed(Box::new(lent)),
+            kind: ConnectionKind::Borrowed(Box::new(borrowed)),
             turn: None,
             limit: STATEMENT,
         })
@@ -74,9 +74,9 @@ impl BorrowedConnection {
         self.connection.as_ref()
     }
 
-    pub(crate) fn lend(&mut self) -> Conn<'_> {
+    pub(crate) fn borrow(&mut self) -> Conn<'_> {
         match &mut self.connection {
-            Some(connection) => connection.lend(),
+            Some(connection) => connection.borrow(),
             None => unreachable!("it is returned by `drop` only"),
         }
     }
@@ -94,7 +94,7 @@ impl sealed::Sealed for DbConnection {}
 
 impl AsConn for DbConnection {
     fn as_conn(&mut self) -> Conn<'_> {
-        self.lend()
+        self.borrow()
     }
 }
 
@@ -130,7 +130,7 @@ pub(crate) const STATEMENT: Duration = Duration::MAX;
 pub(crate) use std::convert::Infallible as ServerSession;
 
 impl DbConnection {
-    pub(crate) fn lend(&mut self) -> Conn<'_> {
+    pub(crate) fn borrow(&mut self) -> Conn<'_> {
         match &mut self.kind {
             #[cfg(feature = "postgres")]
             ConnectionKind::Postgres(guarded) => Conn::Postgres(&mut guarded.conn),
@@ -140,7 +140,7 @@ impl DbConnection {
             ConnectionKind::Sqlite(conn) => Conn::Sqlite(conn),
             #[cfg(feature = "sqlite")]
             ConnectionKind::PooledSqlite(conn) => Conn::Sqlite(conn),
-            ConnectionKind::Borrowed(lent) => lent.lend(),
+            ConnectionKind::Borrowed(borrowed) => borrowed.borrow(),
         }
     }
 
@@ -155,7 +155,7 @@ impl DbConnection {
         let _armed = self
             .guarded()
             .map_or_else(Armed::not, |guarded| guarded.arm(self.limit));
-        work(&mut self.lend())
+        work(&mut self.borrow())
     }
 
     #[cfg(feature = "postgres")]

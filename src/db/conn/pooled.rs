@@ -44,8 +44,8 @@ impl Database {
                 Err(error) => Err(self.refused(&path.display().to_string(), error.to_string())),
             },
             DatabaseBackend::Shared(shelf) => {
-                let lent = owned::BorrowedConnection::from(shelf, Duration::from_secs(5));
-                lent.ok_or_else(|| self.refused(&self.target(), ALREADY_BORROWED.to_owned()))
+                let borrowed = owned::BorrowedConnection::from(shelf, Duration::from_secs(5));
+                borrowed.ok_or_else(|| self.refused(&self.target(), ALREADY_BORROWED.to_owned()))
             }
             DatabaseBackend::Unconnected => {
                 Err(self.refused(&self.target(), NO_CONNECTION.to_owned()))

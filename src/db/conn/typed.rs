@@ -38,7 +38,7 @@ impl Backend for PgConnection {
         match &conn.kind {
             ConnectionKind::Postgres(guarded) => Some(&guarded.conn),
             ConnectionKind::PooledPostgres(guarded) => Some(&guarded.conn),
-            ConnectionKind::Borrowed(lent) => Self::within(lent.shared()?),
+            ConnectionKind::Borrowed(borrowed) => Self::within(borrowed.shared()?),
             #[cfg(feature = "sqlite")]
             _ => None,
         }
@@ -59,7 +59,7 @@ impl Backend for SqliteConnection {
         match &conn.kind {
             ConnectionKind::Sqlite(conn) => Some(conn),
             ConnectionKind::PooledSqlite(conn) => Some(conn),
-            ConnectionKind::Borrowed(lent) => Self::within(lent.shared()?),
+            ConnectionKind::Borrowed(borrowed) => Self::within(borrowed.shared()?),
             #[cfg(feature = "postgres")]
             _ => None,
         }

@@ -237,7 +237,7 @@ pub(crate) fn check(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
          JOIN solid_queue_jobs j ON j.id = e.job_id \
          WHERE j.concurrency_limit IS NOT NULL AND coalesce(e.concurrency_key, '') <> j.concurrency_key \
          UNION ALL SELECT DISTINCT 'a slot of the concurrency key `' || b.concurrency_key \
-           || '` is free, and no process is about to promote its blocked jobs' \
+           || '` is free, and no promotion of its blocked jobs was requested' \
          FROM solid_queue_blocked_executions b WHERE b.expires_at >= {{time '{}'}} AND b.concurrency_key <> '{}' \
          AND {} > {} AND NOT EXISTS (SELECT 1 FROM windlass_wanted_keys w WHERE w.key = b.concurrency_key)",
         DOES_NOT_WAIT,

@@ -67,7 +67,7 @@ impl TestDatabase {
         let database = Database::open(url)?;
         let mut connection = database.connect()?;
         crate::db::schema::migrate::check(&mut connection.as_conn(), &database)?;
-        match connection.lend() {
+        match connection.borrow() {
             #[cfg(feature = "postgres")]
             Conn::Postgres(conn) => {
                 // A test paused in a debugger is not a frozen client.
@@ -99,7 +99,7 @@ impl TestDatabase {
     ///
     /// # Panics
     /// If the connection is not returned.
-    pub(crate) fn lending<T>(&mut self, work: impl FnOnce(&Database) -> T) -> T {
+    pub(crate) fn with_database<T>(&mut self, work: impl FnOnce(&Database) -> T) -> T {
         if let Some(connection) = self.connection.take() {
             self.shelf.put(connection);
         }
@@ -118,8 +118,8 @@ impl crate::db::conn::connection::sealed::Sealed for TestDatabase {}
 impl AsConn for TestDatabase {
     fn as_conn(&mut self) -> Conn<'_> {
         match &mut self.connection {
-            Some(connection) => connection.lend(),
-            None => unreachable!("a job borrows it only within `lending`"),
+            Some(connection) => connection.borrow(),
+            None => unreachable!("a job borrows it only within `with_database`"),
         }
     }
 }
