@@ -13,10 +13,11 @@ use diesel::sql_types::{BigInt, Bool};
 use std::sync::LazyLock;
 
 /// Returns the ON CONFLICT clause, only with a key: speculative insertion has a cost.
-fn on_conflict(row: &NewRow) -> &'static str {
-    match row.idempotency_key {
-        Some(_) => "ON CONFLICT (idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING",
-        None => "",
+fn on_conflict(has_key: bool) -> &'static str {
+    if has_key {
+        "ON CONFLICT (idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING"
+    } else {
+        ""
     }
 }
 
@@ -33,34 +34,43 @@ pub(crate) fn insert_in_one_statement(
     {
         return insert_due(conn, row).map(Some);
     }
-    let (returning, entered) = match row.limit {
-        None => (
+    /// By whether the job has a limit, and whether it has a key.
+    static ANY: LazyLock<[[String; 2]; 2]> = LazyLock::new(|| {
+        [false, true]
+            .map(|is_limited| [false, true].map(|has_key| in_one_statement(is_limited, has_key)))
+    });
+    let text = &ANY[usize::from(row.limit.is_some())][usize::from(row.idempotency_key.is_some())];
+    let job = ALL.bind(Statement::new(text), row);
+    let id = job.get_result::<Id>(conn).optional()?;
+    Ok(id.map(|row| row.id))
+}
+
+/// The columns of a job of which nothing is known.
+static ALL: LazyLock<JobColumns> = LazyLock::new(JobColumns::all);
+
+fn in_one_statement(is_limited: bool, has_key: bool) -> String {
+    let (returning, entered) = if is_limited {
+        (blocked::RETURNING, blocked::limited_ctes("job", "entered"))
+    } else {
+        (
             "id, queue_name, priority, class_name, at_most_once, crash_count, max_crashes, scheduled_at",
             "entered AS (INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at) \
                SELECT id, queue_name, priority, class_name, {cautious}, {now} FROM job \
                WHERE scheduled_at IS NULL OR scheduled_at <= {now} RETURNING 1)"
                 .to_owned(),
-        ),
-        Some(_) => (
-            blocked::RETURNING,
-            blocked::limited_ctes("job", "entered"),
-        ),
+        )
     };
-    let columns = JobColumns::all();
-    let text = format!(
+    format!(
         "WITH job AS (INSERT INTO solid_queue_jobs ({}) VALUES ({}) {} RETURNING {returning}), \
          {entered}, \
          later AS (INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at) \
            SELECT id, queue_name, priority, scheduled_at, {{now}} FROM job WHERE scheduled_at > {{now}}) \
          SELECT id, CASE WHEN EXISTS (SELECT 1 FROM entered) THEN {wake} END AS notified FROM job",
-        columns.names(),
-        columns.parameters(),
-        on_conflict(row),
+        ALL.names(),
+        ALL.parameters(),
+        on_conflict(has_key),
         wake = wakeup::wake("1"),
-    );
-    let job = columns.bind(Statement::new(text), row);
-    let id = job.get_result::<Id>(conn).optional()?;
-    Ok(id.map(|row| row.id))
+    )
 }
 
 /// Inserts a job that is due at once and has no key, as most are: the parts for the others cost a
@@ -120,16 +130,21 @@ pub(crate) fn insert_step_by_step(
     row: &NewRow,
     reserved: Option<Reserved>,
 ) -> QueryResult<Option<i64>> {
-    let columns = JobColumns::all();
-    let text = format!(
-        "INSERT INTO solid_queue_jobs ({}, id) VALUES ({}, ${}) {} \
-         RETURNING id, scheduled_at IS NULL OR scheduled_at <= {{now}} AS due",
-        columns.names(),
-        columns.parameters(),
-        columns.len() + 1,
-        on_conflict(row)
-    );
-    let job = columns
+    /// By whether the job has a key.
+    static STEP: LazyLock<[String; 2]> = LazyLock::new(|| {
+        [false, true].map(|has_key| {
+            format!(
+                "INSERT INTO solid_queue_jobs ({}, id) VALUES ({}, ${}) {} \
+                 RETURNING id, scheduled_at IS NULL OR scheduled_at <= {{now}} AS due",
+                ALL.names(),
+                ALL.parameters(),
+                ALL.len() + 1,
+                on_conflict(has_key)
+            )
+        })
+    });
+    let text = &STEP[usize::from(row.idempotency_key.is_some())];
+    let job = ALL
         .bind(Statement::new(text), row)
         .bind(reserved.map(|reserved| reserved.id));
     let Some(Due { id, due }) = job.get_result::<Due>(conn).optional()? else {

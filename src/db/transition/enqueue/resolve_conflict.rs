@@ -12,6 +12,7 @@ use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
 use serde::Serialize;
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 /// The result of taking a unique id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -234,12 +235,16 @@ pub(crate) fn take_over(
 
 /// Replaces a waiting job, whose execution is locked, by another. It keeps only its id.
 fn replace(conn: &mut Conn<'_>, table: &str, job: i64, row: &NewRow) -> QueryResult<()> {
-    let columns = JobColumns::replaced();
-    let text = format!(
-        "UPDATE solid_queue_jobs SET {}, attempts = 0, crash_count = 0, updated_at = {{now}} WHERE id = ${}",
-        columns.assignments(),
-        columns.len() + 1
-    );
+    static REPLACE: LazyLock<(JobColumns, String)> = LazyLock::new(|| {
+        let columns = JobColumns::replaced();
+        let text = format!(
+            "UPDATE solid_queue_jobs SET {}, attempts = 0, crash_count = 0, updated_at = {{now}} WHERE id = ${}",
+            columns.assignments(),
+            columns.len() + 1
+        );
+        (columns, text)
+    });
+    let (columns, text) = &*REPLACE;
     let update = columns.bind(Statement::new(text), row);
     update.bind(job).execute(conn)?;
     if table == BLOCKED && waits_for_another(conn, job, row)? {
