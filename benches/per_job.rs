@@ -7,7 +7,7 @@ use criterion::{BatchSize, BenchmarkGroup, Criterion, Throughput};
 use serde::{Deserialize, Serialize};
 use std::hint::black_box;
 use std::time::Duration;
-use windlass::benchmarks::{Crew, Places, group, row, tell};
+use windlass::benchmarks::{Crew, CursorSet, group, row, tell};
 use windlass::{Backoff, Context, Job, JobResult, NewJob, Policy, Registry, Result};
 
 /// As in a mail to one user.
@@ -194,7 +194,7 @@ fn beside(criterion: &mut Criterion) -> Result<()> {
         ("marks of one queue", &queues[..1], &of_one),
         ("marks of 10 queues", &queues, &jobs),
     ] {
-        let mut places = Places::default();
+        let mut places = CursorSet::default();
         group.bench_function(name, |b| b.iter(|| places.look(queues, jobs)));
     }
     group.bench_function("events unheard", |b| b.iter(|| tell(black_box(&jobs))));

@@ -143,7 +143,7 @@ impl Secrets {
 
 fn timeline(
     explanation: &Explanation,
-    row: Option<&details::Row>,
+    row: Option<&details::JobRow>,
     attempts: &[Attempt],
 ) -> Vec<Moment> {
     let mut moments = Vec::new();

@@ -2,7 +2,8 @@
 
 use crate::admin::doctor_processes;
 use crate::admin::finding::{Finding, Verdict, finding};
-use crate::db::query::doctor::{self, Astray, Rule};
+use crate::db::query::doctor::MigrationDifference;
+use crate::db::query::doctor::{self, Inconsistent, Rule};
 use crate::db::schema::compare;
 use crate::db::table::semaphores;
 use crate::db::{AsConn, Conn, own};
@@ -45,7 +46,7 @@ pub fn doctor<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
-fn database(version: &doctor::Version) -> Finding {
+fn database(version: &doctor::DatabaseVersion) -> Finding {
     let name = &version.version;
     if (1..140_000).contains(&version.number) {
         let says = format!("{name}: Windlass needs Postgres 14 or later; update the server");
@@ -63,7 +64,7 @@ fn database(version: &doctor::Version) -> Finding {
     finding("database", Verdict::Fine, name)
 }
 
-fn write_ahead_log(version: &doctor::Version) -> Option<Finding> {
+fn write_ahead_log(version: &doctor::DatabaseVersion) -> Option<Finding> {
     if version.file.is_empty() {
         return None;
     }
@@ -83,13 +84,13 @@ fn write_ahead_log(version: &doctor::Version) -> Option<Finding> {
 }
 
 fn schema(conn: &mut Conn<'_>) -> Result<Finding> {
-    let (lacking, unknown) = doctor::migrations(conn)?;
+    let MigrationDifference { lacking, unknown } = doctor::migrations(conn)?;
     let problem = |says: String| Ok(finding("schema", Verdict::Problem, says));
     if !lacking.is_empty() {
         let lacking = lacking.join(", ");
         return problem(format!("not migrated: {lacking}; run `windlass migrate`"));
     }
-    let missing = compare::missing(conn, false)?;
+    let missing = compare::missing(conn, compare::MissingParts::Anything)?;
     if !missing.is_empty() {
         return problem(format!(
             "{}; something else changed the tables: run `windlass migrate`",
@@ -160,9 +161,9 @@ fn place(conn: &mut Conn<'_>, rule: Rule) -> Finding {
              and insert ready executions",
         ),
     };
-    match doctor::astray(conn, rule) {
-        Ok(Astray { count: 0, .. }) => finding(check, Verdict::Fine, fine),
-        Ok(Astray { count, jobs }) => Finding {
+    match doctor::inconsistent(conn, rule) {
+        Ok(Inconsistent { count: 0, .. }) => finding(check, Verdict::Fine, fine),
+        Ok(Inconsistent { count, jobs }) => Finding {
             jobs,
             ..finding(check, Verdict::Problem, format!("{count} {wrong}"))
         },

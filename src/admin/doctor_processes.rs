@@ -2,7 +2,7 @@
 
 use crate::admin::finding::{ALIVE, Finding, Verdict, finding};
 use crate::db::Conn;
-use crate::db::query::doctor::{self, Load, Tasks};
+use crate::db::query::doctor::{self, Load, TaskCounts};
 use crate::db::query::status::{self, ProcessStatus};
 use crate::error::{Doing, Result};
 
@@ -97,7 +97,7 @@ fn registrations(processes: &ProcessGroups) -> Vec<Finding> {
 }
 
 /// Returns work that waits although no process would take it.
-fn missing(processes: &ProcessGroups, load: &Load, tasks: &Tasks) -> Vec<Finding> {
+fn missing(processes: &ProcessGroups, load: &Load, tasks: &TaskCounts) -> Vec<Finding> {
     let waits = load.has_ready || load.has_scheduled || load.has_blocked;
     let mut findings = Vec::new();
     let mut problem = |says: &str| findings.push(finding("processes", Verdict::Problem, says));
@@ -163,7 +163,7 @@ fn scheduled(load: &Load) -> Finding {
     }
 }
 
-fn recurring(tasks: &Tasks, processes: &ProcessGroups) -> Finding {
+fn recurring(tasks: &TaskCounts, processes: &ProcessGroups) -> Finding {
     let Some(late) = &tasks.late else {
         let says = format!("{} tasks, none is overdue", tasks.known);
         return finding("recurring", Verdict::Fine, says);

@@ -1,8 +1,9 @@
 //! Explains why a job is not running, or what it is doing.
 
 use crate::admin::job_info::{self, JobKey, TaskInfo, TaskStatus};
-use crate::db::query::explain::{self, Able, Holder};
-use crate::db::query::job_info::Job;
+use crate::db::query::explain::RubyProcesses;
+use crate::db::query::explain::{self, Holder, RegisteredProcess};
+use crate::db::query::job_info::EnqueuedJobRow;
 use crate::db::table::progress::Progress;
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Result};
@@ -179,7 +180,7 @@ fn once(conn: &mut Conn<'_>, id: i64) -> Result<Option<Explanation>> {
     }))
 }
 
-fn reason(conn: &mut Conn<'_>, job: &Job) -> QueryResult<Reason> {
+fn reason(conn: &mut Conn<'_>, job: &EnqueuedJobRow) -> QueryResult<Reason> {
     let id = job.job_id;
     if let Some(holder) = explain::holder(conn, id)? {
         return Ok(claimed(holder));
@@ -187,7 +188,7 @@ fn reason(conn: &mut Conn<'_>, job: &Job) -> QueryResult<Reason> {
     if let Some(at) = job.scheduled_at {
         let mut obstacles = obstacles(conn, job)?;
         // Ruby's dispatchers make every job ready.
-        let dispatchers = explain::able(conn, "Dispatcher", true)?;
+        let dispatchers = explain::registered(conn, "Dispatcher", RubyProcesses::Include)?;
         if !dispatchers.iter().any(is_beating) {
             obstacles.insert(0, Obstacle::NoDispatcher);
         }
@@ -237,30 +238,34 @@ fn claimed(holder: Holder) -> Reason {
 /// otherwise.
 const SILENT: f64 = 60.0;
 
-fn is_beating(process: &Able) -> bool {
+fn is_beating(process: &RegisteredProcess) -> bool {
     process.heartbeat_seconds < SILENT && !process.draining
 }
 
 /// Returns what would prevent a claim of the job.
-fn obstacles(conn: &mut Conn<'_>, job: &Job) -> QueryResult<Vec<Obstacle>> {
+fn obstacles(conn: &mut Conn<'_>, job: &EnqueuedJobRow) -> QueryResult<Vec<Obstacle>> {
     let mut all = Vec::new();
     if let Some(since) = explain::paused_since(conn, &job.queue_name)? {
         all.push(Obstacle::QueuePaused {
             since: since.and_utc(),
         });
     }
-    let workers = explain::able(conn, "Worker", job.of_ruby)?;
+    let ruby = match job.of_ruby {
+        true => RubyProcesses::Include,
+        false => RubyProcesses::Exclude,
+    };
+    let workers = explain::registered(conn, "Worker", ruby)?;
     all.extend(missing(&workers, &job.queue_name, &job.class_name));
     Ok(all)
 }
 
 /// Returns what is missing for a worker to take the job.
-fn missing(workers: &[Able], queue: &str, class: &str) -> Option<Obstacle> {
-    let read = |worker: &Able| -> Value {
+fn missing(workers: &[RegisteredProcess], queue: &str, class: &str) -> Option<Obstacle> {
+    let read = |worker: &RegisteredProcess| -> Value {
         let text = worker.metadata.as_deref().unwrap_or_default();
         serde_json::from_str(text).unwrap_or_default()
     };
-    let mut serving: Vec<(&Able, Value)> = workers
+    let mut serving: Vec<(&RegisteredProcess, Value)> = workers
         .iter()
         .map(|worker| (worker, read(worker)))
         .filter(|(_, says)| serves(says, queue))
@@ -285,7 +290,7 @@ fn missing(workers: &[Able], queue: &str, class: &str) -> Option<Obstacle> {
         return Some(Obstacle::WorkersQuiet);
     }
     let threads = |says: &Value| says["thread_pool_size"].as_u64().unwrap_or(1);
-    let is_busy = |(worker, says): &(&Able, Value)| {
+    let is_busy = |(worker, says): &(&RegisteredProcess, Value)| {
         u64::try_from(worker.claimed).is_ok_and(|claimed| claimed >= threads(says))
     };
     serving.iter().all(is_busy).then(|| Obstacle::ThreadsBusy {
@@ -328,8 +333,8 @@ impl Explanation {
 mod tests {
     use super::*;
 
-    fn worker(metadata: &str, claimed: i64) -> Able {
-        Able {
+    fn worker(metadata: &str, claimed: i64) -> RegisteredProcess {
+        RegisteredProcess {
             metadata: Some(metadata.to_owned()),
             heartbeat_seconds: 1.0,
             claimed,
@@ -340,7 +345,9 @@ mod tests {
     #[test]
     fn what_a_worker_says_of_itself_is_read() {
         let says = r#"{"queues":"mail,import*","thread_pool_size":2,"classes":["a"]}"#;
-        let missing = |workers: &[Able], queue: &str, class: &str| missing(workers, queue, class);
+        let missing = |workers: &[RegisteredProcess], queue: &str, class: &str| {
+            missing(workers, queue, class)
+        };
         let one = [worker(says, 1)];
         assert_eq!(missing(&one, "imports", "a"), None);
         assert_eq!(missing(&one, "sms", "a"), Some(Obstacle::NoWorkerForQueue));

@@ -1,6 +1,6 @@
 //! The outcome of a job, for the caller that enqueued it.
 
-use crate::db::query::job_info::{self, Job, Kept};
+use crate::db::query::job_info::{self, EnqueuedJobRow, StoredResult};
 use crate::db::table::attempts::{self, Attempt};
 use crate::db::table::progress::Progress;
 use crate::db::{AsConn, Conn, own};
@@ -189,7 +189,7 @@ pub(crate) fn look(conn: &mut Conn<'_>, id: i64) -> Result<Option<TaskInfo>> {
     })
 }
 
-fn of_job(job: Job, kept: Option<Kept>) -> TaskInfo {
+fn of_job(job: EnqueuedJobRow, kept: Option<StoredResult>) -> TaskInfo {
     let status = status(&job);
     let used = u32::try_from(job.attempts).unwrap_or(0);
     let in_utc = |time: NaiveDateTime| time.and_utc();
@@ -212,7 +212,7 @@ fn of_job(job: Job, kept: Option<Kept>) -> TaskInfo {
     }
 }
 
-pub(crate) fn status(job: &Job) -> TaskStatus {
+pub(crate) fn status(job: &EnqueuedJobRow) -> TaskStatus {
     if job.has_failed() {
         TaskStatus::Failed
     } else if job.finished_at.is_some() {
@@ -229,7 +229,7 @@ pub(crate) fn status(job: &Job) -> TaskStatus {
     }
 }
 
-fn of_kept(id: i64, kept: Kept) -> TaskInfo {
+fn of_kept(id: i64, kept: StoredResult) -> TaskInfo {
     TaskInfo {
         job_id: JobId(id),
         class_name: kept.class_name,

@@ -1,10 +1,12 @@
 //! Changes to jobs by operators and by other programs.
 
 use crate::admin::changed::{Batch, Changed};
+use crate::db::conn::sql::IdRange;
+use crate::db::transition::operate::AtMostOnce;
 
 use crate::db::model::state::JobState;
 use crate::db::query::jobs::{self, Filter, JobCount, JobSummary};
-use crate::db::transition::operate::{self, When};
+use crate::db::transition::operate::{self, RunTime};
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Error, Result};
 use crate::job::id::JobId;
@@ -219,13 +221,16 @@ impl Jobs {
             walks.extend(self.parts().map(|part| (*state, last, part)));
         }
         for (state, last, part) in walks {
-            let mut after = 0;
+            let mut range = IdRange {
+                after: 0,
+                up_to: last,
+            };
             while left > 0 {
                 let limit = BATCH.min(usize::try_from(left).unwrap_or(BATCH));
-                let met = jobs::next(&mut conn, state, &part, (after, last), limit)
-                    .doing("read the jobs")?;
+                let met =
+                    jobs::next(&mut conn, state, &part, range, limit).doing("read the jobs")?;
                 let Some(end) = met.last() else { break };
-                after = end.execution_id;
+                range.after = end.execution_id;
                 left -= met.len() as u64;
                 let jobs: Vec<i64> = met.iter().map(|met| met.job_id).collect();
                 done.add(change.apply(&mut conn, state, &jobs)?);
@@ -271,7 +276,8 @@ impl Change {
                 done.in_ruby = batch.in_ruby as u64;
             }
             Change::Retry { even_at_most_once } => {
-                let retried = operate::retry(conn, jobs, even_at_most_once).doing("retry jobs")?;
+                let retried = operate::retry(conn, jobs, AtMostOnce::retry_if(even_at_most_once))
+                    .doing("retry jobs")?;
                 done.changed = retried.ready.len() as u64;
                 done.at_most_once = retried.risky.len() as u64;
                 done.id_taken = retried.replaced.len() as u64;
@@ -281,12 +287,12 @@ impl Change {
                 done.changed = discarded.len() as u64;
             }
             Change::RunAt(time) => {
-                let when = When::At(time.naive_utc());
+                let when = RunTime::At(time.naive_utc());
                 let moved = operate::reschedule(conn, jobs, when).doing("reschedule jobs")?;
                 done.changed = moved.len() as u64;
             }
             Change::RunIn(delay) => {
-                let when = When::In(i64::try_from(delay.as_micros()).unwrap_or(i64::MAX));
+                let when = RunTime::In(i64::try_from(delay.as_micros()).unwrap_or(i64::MAX));
                 let moved = operate::reschedule(conn, jobs, when).doing("reschedule jobs")?;
                 done.changed = moved.len() as u64;
             }

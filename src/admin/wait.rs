@@ -93,7 +93,7 @@ pub(crate) fn wait_until(
     let mut listener = database.listen_on(&[&results::channel(id)])?;
     let left = deadline.saturating_duration_since(clock::instant());
     let waiter = connection
-        .write(|conn| results::wait(conn, id, left.saturating_add(GRACE)))
+        .with_write_lock(|conn| results::wait(conn, id, left.saturating_add(GRACE)))
         .doing("register the waiter for the job")?;
     let mut pause = FIRST_LOOK;
     let known = loop {
@@ -106,10 +106,10 @@ pub(crate) fn wait_until(
         match listener.wait(pause.min(left)) {
             Ok(true) => {}
             Ok(false) => pause = (pause * 2).min(LONGEST_PAUSE),
-            Err(reason) => break Err(database.deaf(reason)),
+            Err(reason) => break Err(database.listen_error(reason)),
         }
     };
     // If this fails, the row expires.
-    let _ = connection.write(|conn| results::leave(conn, waiter));
+    let _ = connection.with_write_lock(|conn| results::leave(conn, waiter));
     known
 }

@@ -1,12 +1,12 @@
 //! The ceilings: the same rows moved by plain SQL, by one or more clients.
 
-use crate::bench::comparison::{Ceiling, Value};
+use crate::bench::comparison::{Ceiling, FigureValue};
 use crate::bench::plain::claim::{self, Claim};
 use crate::bench::plain::enqueue::{self, Target};
-use crate::bench::plain::outcome::{self, Outcome, PerJob};
-use crate::bench::plain::statement::Change;
+use crate::bench::plain::outcome::{self, PerJob, PlainOutcome};
+use crate::bench::plain::statement::PlainChange;
 use crate::bench::plain::tables;
-use crate::bench::run::{BULK, Run};
+use crate::bench::run::{BULK, BenchRun};
 use crate::clock;
 use crate::db::{AsConn as _, Database, DbConnection, prefer_indexes};
 use crate::error::{Doing as _, Result};
@@ -30,15 +30,15 @@ pub(crate) struct Plain {
     pub(crate) target: Target,
     pub(crate) per_job: PerJob,
     /// The outcome of the first run, if the job has two.
-    pub(crate) first: Option<Outcome>,
+    pub(crate) first: Option<PlainOutcome>,
     /// The outcome of the only or last run; empty if each job writes it by itself.
-    pub(crate) last: Outcome,
+    pub(crate) last: PlainOutcome,
 }
 
 impl Plain {
     /// Ready jobs that do nothing and are kept. Two clients keep a server of two cores busy; on
     /// SQLite a second one would only wait.
-    pub(crate) fn of(run: &Run, jobs: u32) -> Self {
+    pub(crate) fn of(run: &BenchRun, jobs: u32) -> Self {
         Plain {
             jobs,
             clients: if run.is_postgres { 2 } else { 1 },
@@ -63,7 +63,7 @@ pub(crate) fn some(jobs: u32, batch: usize) -> u32 {
 
 /// Claims jobs in batches, performs them and writes their outcomes in batches. Returns runs per
 /// second.
-fn drain(run: &Run, plain: Plain, batch: usize) -> Result<Vec<Value>> {
+fn drain(run: &BenchRun, plain: Plain, batch: usize) -> Result<Vec<FigureValue>> {
     let place = run.place()?;
     let database = database(place.url())?;
     fill(
@@ -74,16 +74,16 @@ fn drain(run: &Run, plain: Plain, batch: usize) -> Result<Vec<Value>> {
     let (runs, deadline) = (AtomicU64::new(0), clock::deadline(run.settings.limit));
     let took = at_once(&database, plain.clients, |connection| {
         let first = plain.first.unwrap_or(plain.last);
-        let first = Change::new(&connection.as_conn(), first);
-        let last = Change::new(&connection.as_conn(), plain.last);
+        let first = PlainChange::new(&connection.as_conn(), first);
+        let last = PlainChange::new(&connection.as_conn(), plain.last);
         while clock::instant() < deadline {
             if plain.target == enqueue::DUE {
                 connection
-                    .write(|conn| claim::dispatch(conn, batch))
+                    .with_write_lock(|conn| claim::dispatch(conn, batch))
                     .doing(ACTION)?;
             }
             let claims = connection
-                .write(|conn| claim::claim(conn, batch))
+                .with_write_lock(|conn| claim::claim(conn, batch))
                 .doing(ACTION)?;
             if claims.is_empty() {
                 return Ok(());
@@ -99,7 +99,7 @@ fn drain(run: &Run, plain: Plain, batch: usize) -> Result<Vec<Value>> {
         }
         Ok(())
     })?;
-    Ok(Value::rate("runs/s", runs.into_inner(), took))
+    Ok(FigureValue::rate("runs/s", runs.into_inner(), took))
 }
 
 fn perform(connection: &mut DbConnection, per_job: PerJob, claims: &[Claim]) -> Result<()> {
@@ -108,17 +108,22 @@ fn perform(connection: &mut DbConnection, per_job: PerJob, claims: &[Claim]) -> 
     }
     claims.iter().try_for_each(|claim| {
         connection
-            .write(|conn| per_job.perform(conn, claim.id))
+            .with_write_lock(|conn| per_job.perform(conn, claim.id))
             .doing(ACTION)
     })
 }
 
-fn end(connection: &mut DbConnection, change: &Change, jobs: &[i64], plain: Plain) -> Result<()> {
+fn end(
+    connection: &mut DbConnection,
+    change: &PlainChange,
+    jobs: &[i64],
+    plain: Plain,
+) -> Result<()> {
     if jobs.is_empty() || plain.last.is_empty() {
         return Ok(());
     }
     connection
-        .write(|conn| change.apply(conn, jobs))
+        .with_write_lock(|conn| change.apply(conn, jobs))
         .doing(ACTION)
 }
 
@@ -149,7 +154,7 @@ pub(crate) fn fill_in(
     let mut ids = Vec::with_capacity(numbers.len());
     for chunk in numbers.chunks(batch) {
         let arguments: Vec<String> = chunk.iter().copied().map(arguments).collect();
-        let new = connection.write(|conn| enqueue::all(conn, &arguments, target));
+        let new = connection.with_write_lock(|conn| enqueue::all(conn, &arguments, target));
         ids.extend(new.doing(ACTION)?);
     }
     Ok(ids)
@@ -164,7 +169,7 @@ pub(crate) fn at_once(
     let mut connections = Vec::new();
     for _ in 0..clients {
         let mut connection = database.connect()?;
-        connection.write(prefer_indexes).doing(ACTION)?;
+        connection.with_write_lock(prefer_indexes).doing(ACTION)?;
         connections.push(connection);
     }
     let work = &work;

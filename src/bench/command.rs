@@ -6,7 +6,7 @@ use crate::bench::kind::Kind;
 use crate::bench::kinds;
 use crate::bench::plain::tables;
 use crate::bench::results::Results;
-use crate::bench::run::{Bench, Places, Run, interrupted};
+use crate::bench::run::{Bench, BenchRun, Places, interrupted};
 use crate::db::AsConn as _;
 use crate::db::Database;
 use crate::error::{Doing as _, Error, Result};
@@ -29,12 +29,12 @@ impl Bench {
         })?;
         let places = Places::new(Mutex::new(Some(Vec::new())));
         let (sender, result) = crossbeam_channel::bounded(1);
-        let run = Run {
+        let run = BenchRun {
             settings: self.clone(),
             url: url.to_owned(),
             is_postgres: Database::open(url)?.listens_by_notification(),
             places: Arc::clone(&places),
-            progress: output::Progress::of_something(),
+            progress: output::ProgressReport::of_something(),
         };
         let handle = signals.handle();
         std::thread::scope(|scope| {
@@ -54,7 +54,7 @@ impl Bench {
     }
 }
 
-impl Run {
+impl BenchRun {
     fn measure(self) -> Result<Results> {
         let place = self.place()?;
         let version = tables::version(&mut place.migrated()?.connect()?.as_conn())

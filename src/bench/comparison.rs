@@ -1,15 +1,15 @@
 //! One thing that Windlass does, and the ceilings that do the same.
 
-use crate::bench::run::{Run, rate};
+use crate::bench::run::{BenchRun, rate};
 use crate::error::Result;
 use std::time::Duration;
 
 /// A measurement, which can be made again and again.
-pub(crate) type Measure = Box<dyn Fn(&Run) -> Result<Vec<Value>>>;
+pub(crate) type Measure = Box<dyn Fn(&BenchRun) -> Result<Vec<FigureValue>>>;
 
 /// A number that a measurement gave. Windlass and its ceiling are compared by the name.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Value {
+pub(crate) struct FigureValue {
     /// Empty for the only or most important one.
     pub(crate) name: &'static str,
     pub(crate) unit: &'static str,
@@ -34,7 +34,7 @@ pub(crate) struct Ceiling {
 impl Comparison {
     pub(crate) fn new(
         figure: impl Into<String>,
-        windlass: impl Fn(&Run) -> Result<Vec<Value>> + 'static,
+        windlass: impl Fn(&BenchRun) -> Result<Vec<FigureValue>> + 'static,
     ) -> Self {
         Comparison {
             figure: figure.into(),
@@ -57,7 +57,7 @@ impl Ceiling {
     /// A single program.
     pub(crate) fn one(
         name: &'static str,
-        measure: impl Fn(&Run) -> Result<Vec<Value>> + 'static,
+        measure: impl Fn(&BenchRun) -> Result<Vec<FigureValue>> + 'static,
     ) -> Self {
         Ceiling {
             name,
@@ -67,7 +67,7 @@ impl Ceiling {
 
     /// Plain SQL in batches, of which the best one counts.
     pub(crate) fn over_batches(
-        measure: impl Fn(&Run, usize) -> Result<Vec<Value>> + Clone + 'static,
+        measure: impl Fn(&BenchRun, usize) -> Result<Vec<FigureValue>> + Clone + 'static,
     ) -> Self {
         let variants = BATCHES.into_iter().map(|batch| {
             let measure = measure.clone();
@@ -81,10 +81,10 @@ impl Ceiling {
     }
 }
 
-impl Value {
+impl FigureValue {
     /// A rate, from a count and the time that it took.
-    pub(crate) fn rate(unit: &'static str, count: u64, took: Duration) -> Vec<Value> {
-        vec![Value {
+    pub(crate) fn rate(unit: &'static str, count: u64, took: Duration) -> Vec<FigureValue> {
+        vec![FigureValue {
             name: "",
             unit,
             value: rate(count, took),

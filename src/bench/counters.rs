@@ -53,6 +53,8 @@ pub(crate) fn counted() -> Counted {
 #[derive(Debug, Default)]
 struct Counter {
     in_transaction: bool,
+    /// The statement that ends the transaction is next.
+    is_ending: bool,
 }
 
 impl Instrumentation for Counter {
@@ -67,14 +69,16 @@ impl Instrumentation for Counter {
             | InstrumentationEvent::RollbackTransaction { depth, .. }
                 if depth.get() == 1 =>
             {
-                self.in_transaction = false;
+                self.is_ending = true;
             }
             InstrumentationEvent::StartQuery { .. } if !self.in_transaction => {
                 SENT.set(clock::since_boot());
             }
             InstrumentationEvent::FinishQuery { .. } => {
                 STATEMENTS.fetch_add(1, Ordering::Relaxed);
-                if !self.in_transaction {
+                if self.is_ending {
+                    (self.in_transaction, self.is_ending) = (false, false);
+                } else if !self.in_transaction {
                     TRANSACTIONS.fetch_add(1, Ordering::Relaxed);
                 }
             }

@@ -1,11 +1,11 @@
 //! Drains: jobs run by a real worker in another process.
 
-use crate::bench::comparison::{Ceiling, Value};
+use crate::bench::comparison::{Ceiling, FigureValue};
 use crate::bench::counters;
 use crate::bench::jobs::{Make, nothing};
 use crate::bench::plain::tables;
 use crate::bench::program::{Program, Setup};
-use crate::bench::run::{BULK, Run};
+use crate::bench::run::{BULK, BenchRun};
 use crate::bench::worker::Cost;
 use crate::db::{AsConn as _, Database, DbConnection};
 use crate::error::{Doing as _, Result};
@@ -24,7 +24,7 @@ pub(crate) fn fill(connection: &mut DbConnection, jobs: u32, make: &Make<'_>) ->
 /// Starts a worker on prepared tables, and returns what it did and took until it was done or the
 /// time was up. The cost of what the server wrote is included.
 pub(crate) fn drain(
-    run: &Run,
+    run: &BenchRun,
     setup: Setup,
     prepare: impl FnOnce(&Database) -> Result<()>,
 ) -> Result<Cost> {
@@ -36,7 +36,12 @@ pub(crate) fn drain(
 }
 
 /// Starts a worker on these tables.
-pub(crate) fn move_jobs(run: &Run, url: &str, database: &Database, setup: Setup) -> Result<Cost> {
+pub(crate) fn move_jobs(
+    run: &BenchRun,
+    url: &str,
+    database: &Database,
+    setup: Setup,
+) -> Result<Cost> {
     let mut program = Program::start(url, setup)?;
     let before = written(database)?;
     program.nudge()?;
@@ -51,7 +56,12 @@ pub(crate) fn move_jobs(run: &Run, url: &str, database: &Database, setup: Setup)
 }
 
 /// A drain of jobs of one kind, which are kept, by all threads.
-pub(crate) fn runs(run: &Run, jobs: u32, runs_each: u64, make: &Make<'_>) -> Result<Vec<Value>> {
+pub(crate) fn runs(
+    run: &BenchRun,
+    jobs: u32,
+    runs_each: u64,
+    make: &Make<'_>,
+) -> Result<Vec<FigureValue>> {
     let setup = Setup {
         threads: run.settings.threads,
         runs: u64::from(jobs) * runs_each,
@@ -73,14 +83,14 @@ pub(crate) fn no_op() -> Ceiling {
 pub(crate) const NO_OP: u32 = 50_000;
 
 /// Returns the runs per second.
-pub(crate) fn rate(cost: &Cost) -> Vec<Value> {
-    Value::rate("runs/s", cost.runs, cost.took)
+pub(crate) fn rate(cost: &Cost) -> Vec<FigureValue> {
+    FigureValue::rate("runs/s", cost.runs, cost.took)
 }
 
 /// Returns what each run cost.
-pub(crate) fn costs(cost: &Cost) -> Vec<Value> {
+pub(crate) fn costs(cost: &Cost) -> Vec<FigureValue> {
     let runs = cost.runs.max(1) as f64;
-    let value = |name, unit, value: f64| Value { name, unit, value };
+    let value = |name, unit, value: f64| FigureValue { name, unit, value };
     let mut values = vec![
         value("statements", "a run", cost.statements as f64 / runs),
         value("commits", "a run", cost.transactions as f64 / runs),

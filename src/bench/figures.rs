@@ -1,6 +1,6 @@
 //! The samples of all rounds: medians, spread, and ratios to the best ceiling.
 
-use crate::bench::comparison::Value;
+use crate::bench::comparison::FigureValue;
 use serde::Serialize;
 
 /// One figure of Windlass and of every ceiling, one sample a round.
@@ -52,7 +52,7 @@ pub(crate) struct Beside {
 
 impl Figures {
     /// Records values of Windlass in a round.
-    pub(crate) fn note(&mut self, kind: &str, figure: &str, values: &[Value]) {
+    pub(crate) fn note(&mut self, kind: &str, figure: &str, values: &[FigureValue]) {
         for value in values {
             let figure = named(figure, value.name);
             match self.find(kind, &figure) {
@@ -73,7 +73,7 @@ impl Figures {
         &mut self,
         (kind, figure): (&str, &str),
         (name, variant): (&'static str, &str),
-        values: &[Value],
+        values: &[FigureValue],
     ) {
         for value in values {
             let Some(series) = self.find(kind, &named(figure, value.name)) else {
@@ -212,9 +212,9 @@ pub(crate) fn quantile(mut values: Vec<f64>, part: f64) -> f64 {
 mod tests {
     use super::*;
 
-    fn value(value: f64, unit: &'static str) -> [Value; 1] {
+    fn value(value: f64, unit: &'static str) -> [FigureValue; 1] {
         let name = "";
-        [Value { name, unit, value }]
+        [FigureValue { name, unit, value }]
     }
 
     #[test]

@@ -98,7 +98,7 @@ impl Job for Insert {
         let job = cx.job_id().0;
         let mut connection = cx.connection()?;
         match self.effect {
-            Effect::Insert => connection.write(|conn| insert_effect(conn, job))?,
+            Effect::Insert => connection.with_write_lock(|conn| insert_effect(conn, job))?,
             Effect::Step => cx.step(&mut connection, "insert", |connection| {
                 Ok(insert_effect(&mut connection.as_conn(), job)?)
             })?,

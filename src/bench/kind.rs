@@ -3,54 +3,54 @@
 /// A kind of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Kind {
-    /// Jobs that do nothing, kept and deleted, by one thread and by all
+    /// Jobs that do nothing, kept and deleted, by one thread and by all; ceiling: two clients (SQLite: one)
     Noop,
-    /// Jobs that insert a row through `cx.connection()`
+    /// Jobs that insert a row through `cx.connection()`; ceiling: as many threads (SQLite: one)
     Insert,
-    /// Jobs that insert a row in a step
+    /// Jobs that insert a row in a step; ceiling: the same with the row of the step
     Step,
-    /// Jobs that insert a row and finish in the same transaction
+    /// Jobs that insert a row and finish in the same transaction; ceiling: the same
     FinishIn,
-    /// Jobs that sleep for 0.1 to 50 ms
+    /// Jobs that sleep for 0.1 to 50 ms; ceiling: as many threads that only sleep
     Sleep,
-    /// Jobs that fail once and then succeed; runs are counted
+    /// Jobs that fail once and then succeed; ceilings: the same rows, the no-op drain
     Retry,
-    /// Jobs that fail permanently
+    /// Jobs that fail permanently; ceilings: the same rows, the no-op drain
     Fail,
-    /// Jobs that snooze once and then finish; runs are counted
+    /// Jobs that snooze once and then finish; ceilings: the same rows, the no-op drain
     Snooze,
-    /// Jobs that are discarded
+    /// Jobs that are discarded; ceilings: the same rows, the no-op drain
     Discard,
-    /// Jobs whose result is kept
+    /// Jobs whose result is kept; ceilings: the same rows, the no-op drain
     Result,
-    /// Jobs that run at most once
+    /// Jobs that run at most once; ceilings: any drain in plain SQL, the no-op drain
     AtMostOnce,
-    /// A concurrency limit of 5 for each of 100 keys
+    /// A concurrency limit of 5 for each of 100 keys; ceilings: a drain without limits
     #[value(name = "limit-100x5")]
     Limit100x5,
-    /// A concurrency limit of 1 for one key
+    /// A limit of 1 for one key; ceiling: one thread that ends a job and claims the next in one commit
     #[value(name = "limit-1")]
     Limit1,
-    /// The same while jobs of other keys are blocked
+    /// The same while jobs of other keys are blocked; ceilings: the same thread, limit-1
     #[value(name = "limit-1-among")]
     Limit1Among,
-    /// Enqueueing jobs with a concurrency limit
+    /// Enqueueing jobs with a concurrency limit; ceiling: enqueueing without
     LimitEnqueue,
-    /// Jobs with unique ids: enqueueing, draining, clearing
+    /// Enqueueing, draining and clearing with unique ids; ceiling: the same with a table of ids
     Unique,
-    /// Scheduled jobs that are due at once
+    /// Scheduled jobs that are due at once, dispatched and drained; ceiling: the same rows
     Scheduled,
-    /// Recurring tasks that are due in the same second
+    /// Recurring tasks that are due in the same second; ceiling: the same rows
     Recurring,
-    /// Enqueueing, one at a time and in bulk
+    /// Enqueueing by 1 and 8 callers, and in bulk; ceilings: the same rows, Solid Queue's indexes
     Enqueue,
-    /// From the enqueue to the start in an idle worker, hop by hop
+    /// From the enqueue to the start in an idle worker, by hops; ceiling: a thread that listens and claims
     Pickup,
-    /// The start of an urgent job while many others wait
+    /// The start of an urgent job while jobs of 1 and 10 ms wait; ceiling: threads that claim one each
     Urgent,
-    /// Jobs that do nothing, among very many waiting jobs or queues
+    /// The no-op drain among very many jobs, queues or dead rows; ceiling: nothing beside
     Backlog,
-    /// The cost of an idle worker
+    /// The cost of an idle worker; no ceiling
     Idle,
 }
 

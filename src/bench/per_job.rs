@@ -5,7 +5,7 @@
 //! application needs, and changes with the internals.
 
 use crate::db::conn::connection::AsConn;
-use crate::db::model::claim::{Claimed, Claims as Found, Finished, Queues, Want};
+use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claimed, Claims as Found, FinishedRow};
 use crate::db::model::new_row::NewRow;
 use crate::db::table::processes::{self, NewProcess};
 use crate::db::transition::claim;
@@ -28,26 +28,26 @@ use crate::process::worker::pool::{Assignment, Pool, PoolSetup};
 use crate::process::worker::ranked::{Rank, RankedSender};
 use crossbeam_channel::{Receiver, bounded, unbounded};
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// The data that an enqueue sends.
 #[derive(Debug)]
-pub struct Row(#[expect(dead_code, reason = "only made")] NewRow);
+pub struct InsertableRow(#[expect(dead_code, reason = "only made")] NewRow);
 
 /// Checks a job and returns the data that an enqueue sends.
 ///
 /// # Errors
 /// If the job exceeds a limit.
-pub fn row(job: NewJob) -> Result<Row> {
-    job.into_row().map(Row)
+pub fn row(job: NewJob) -> Result<InsertableRow> {
+    job.into_row().map(InsertableRow)
 }
 
 /// Claimed jobs, as a claim returns them.
 #[derive(Debug)]
-pub struct Jobs(Vec<Arc<Claimed>>);
+pub struct ClaimedBatch(Vec<Arc<Claimed>>);
 
 /// Jobs that threads have performed.
 pub struct Endings(Vec<CompletedRun>);
@@ -67,7 +67,7 @@ pub struct Crew {
     pool: Arc<Pool>,
     in_flight: Arc<InFlight>,
     registration: Arc<Registration>,
-    assign: Option<RankedSender<Assignment>>,
+    assign: Option<Mutex<RankedSender<Assignment>>>,
     threads: Vec<JoinHandle<()>>,
     ended: Receiver<CompletedRun>,
     /// Claimed jobs that are copied.
@@ -94,7 +94,7 @@ impl Crew {
             rested: bounded(1).0,
             completed: ended_tx,
             limited: bounded(1).0,
-            finished: Finished::Keep,
+            finished: FinishedRow::Keep,
         };
         let (pool, assign, threads) = Pool::start(setup, threads)?;
         Ok(Crew {
@@ -105,7 +105,7 @@ impl Crew {
                 name: "worker-benchmarked".to_owned(),
                 lease: Arc::new(Lease::new(Duration::from_secs(86_400))),
             }),
-            assign: Some(assign),
+            assign: Some(Mutex::new(assign)),
             threads,
             ended,
             templates,
@@ -114,26 +114,27 @@ impl Crew {
     }
 
     /// Returns `count` claimed jobs, which repeat the given ones.
-    pub fn claimed(&self, count: usize) -> Jobs {
+    pub fn claimed(&self, count: usize) -> ClaimedBatch {
         let copy = |job: &Claimed| {
             let mut copy = job.clone();
             copy.claim_id = self.last_claim.fetch_add(1, Ordering::Relaxed);
             copy
         };
         let jobs = self.templates.iter().cycle().map(copy).map(Arc::new);
-        Jobs(jobs.take(count).collect())
+        ClaimedBatch(jobs.take(count).collect())
     }
 
     /// From a claim's rows to a batch of endings: the jobs are entered, handed
     /// to the threads, performed there, and sent to the completer, and their
     /// claims are forgotten.
-    pub fn dispatch(&mut self, jobs: Jobs) -> Endings {
+    pub fn dispatch(&self, jobs: ClaimedBatch) -> Endings {
         let count = jobs.0.len();
         self.in_flight.enter(&jobs.0, &self.registration);
         self.pool.occupy(count);
         for job in jobs.0 {
             let assignment = self.assignment(job);
-            if let Some(assign) = &mut self.assign {
+            if let Some(assign) = &self.assign {
+                let mut assign = assign.lock().unwrap_or_else(PoisonError::into_inner);
                 assign.send(assignment, SAME);
             }
         }
@@ -144,7 +145,7 @@ impl Crew {
     }
 
     /// Performs each job on this thread, as a worker thread does.
-    pub fn perform(&self, jobs: Jobs) -> Endings {
+    pub fn perform(&self, jobs: ClaimedBatch) -> Endings {
         let perform = |job| self.pool.perform(self.assignment(job), Arc::default());
         Endings(jobs.0.into_iter().map(perform).collect())
     }
@@ -186,9 +187,9 @@ fn claim(registry: &Registry, jobs: Vec<NewJob>) -> Result<Vec<Claimed>> {
     };
     let process_id = processes::register(&mut conn, &new).doing("register a process")?;
     let classes: Vec<String> = registry.classes().map(str::to_owned).collect();
-    let want = Want {
+    let want = ClaimRequest {
         process_id,
-        queues: &Queues::All,
+        queues: &ClaimQueues::All,
         classes: &classes,
         limit,
         ahead: false,
@@ -217,16 +218,16 @@ impl Groups {
 
 /// The positions at which a busy worker's claims start.
 #[derive(Debug, Default)]
-pub struct Places(ScanCursors);
+pub struct CursorSet(ScanCursors);
 
-impl Places {
+impl CursorSet {
     /// Records the jobs that a search of these queues, or of all, found.
-    pub fn look(&mut self, queues: &[String], jobs: &Jobs) -> usize {
+    pub fn look(&mut self, queues: &[String], jobs: &ClaimedBatch) -> usize {
         self.0.begin(true);
         let from = if queues.is_empty() {
-            self.0.from(&Queues::All)
+            self.0.from(&ClaimQueues::All)
         } else {
-            self.0.from(&Queues::Named(queues.to_vec()))
+            self.0.from(&ClaimQueues::Named(queues.to_vec()))
         };
         self.0.reach(&jobs.0, true);
         from.len()
@@ -234,7 +235,7 @@ impl Places {
 }
 
 /// Emits a worker's events for these jobs, without a subscriber.
-pub fn tell(jobs: &Jobs) {
+pub fn tell(jobs: &ClaimedBatch) {
     let nobody = Subscriber::default();
     for job in &jobs.0 {
         let (id, class) = (JobId(job.job_id), &*job.class_name);

@@ -13,11 +13,11 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct Place {
     url: String,
-    kind: Kind,
+    kind: PlaceKind,
 }
 
 #[derive(Debug)]
-enum Kind {
+enum PlaceKind {
     Schema { server: Database, name: String },
     Directory(PathBuf),
 }
@@ -37,7 +37,7 @@ impl Place {
             })?;
             return Ok(Place {
                 url: format!("sqlite://{}", path.join("jobs.db").display()),
-                kind: Kind::Directory(path),
+                kind: PlaceKind::Directory(path),
             });
         }
         let mut connection = server.connect()?;
@@ -49,7 +49,7 @@ impl Place {
         let joiner = if url.contains('?') { '&' } else { '?' };
         Ok(Place {
             url: format!("{}{joiner}options=-csearch_path%3D{name}", url.trim()),
-            kind: Kind::Schema { server, name },
+            kind: PlaceKind::Schema { server, name },
         })
     }
 
@@ -68,13 +68,13 @@ impl Place {
     /// Removes it, even if it is still in use. Removing it twice does no harm.
     pub(crate) fn remove(&self) {
         match &self.kind {
-            Kind::Schema { server, name } => {
+            PlaceKind::Schema { server, name } => {
                 if let Ok(mut connection) = server.connect() {
                     let text = format!("DROP SCHEMA IF EXISTS {name} CASCADE");
                     let _ = on!(connection.as_conn(), |c| diesel::sql_query(text).execute(c));
                 }
             }
-            Kind::Directory(path) => {
+            PlaceKind::Directory(path) => {
                 // A process that still writes may create a file meanwhile.
                 let mut tries = 0;
                 while std::fs::remove_dir_all(path).is_err() && path.exists() && tries < 100 {

@@ -54,19 +54,19 @@ pub(crate) struct Bench {
 }
 
 /// The context of all measurements.
-pub(crate) struct Run {
+pub(crate) struct BenchRun {
     pub(crate) settings: Bench,
     pub(crate) url: String,
     pub(crate) is_postgres: bool,
     pub(crate) places: Places,
-    pub(crate) progress: output::Progress,
+    pub(crate) progress: output::ProgressReport,
 }
 
 /// An interrupted benchmark must leave nothing behind. `None` after an interruption: nothing more
 /// may be created.
 pub(crate) type Places = Arc<Mutex<Option<Vec<Arc<Place>>>>>;
 
-impl Run {
+impl BenchRun {
     /// An empty schema or file.
     pub(crate) fn place(&self) -> Result<Arc<Place>> {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);

@@ -27,7 +27,7 @@ pub(crate) struct Done {
     pub(crate) changed: Option<Changed>,
     /// Named jobs that are not in a state that allows the change.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) not_selected: Vec<Missing>,
+    pub(crate) not_selected: Vec<NotSelected>,
 }
 
 #[derive(Debug, Serialize)]
@@ -38,7 +38,7 @@ pub(crate) struct Selected {
 }
 
 #[derive(Debug, Serialize)]
-pub(crate) struct Missing {
+pub(crate) struct NotSelected {
     pub(crate) job_id: i64,
     /// `None` if there is no such job.
     pub(crate) status: Option<TaskStatus>,
@@ -77,7 +77,7 @@ impl Report for Done {
     }
 }
 
-impl Missing {
+impl NotSelected {
     fn text(&self, but: &str) -> String {
         let id = self.job_id;
         let is = match self.status {

@@ -3,13 +3,13 @@
 use crate::admin::changed::Changed;
 use crate::admin::job_info::task_info;
 use crate::admin::jobs::{Change, Jobs};
-use crate::cli::done::{Deed, Done, Missing, Selected, plural};
+use crate::cli::done::{Deed, Done, NotSelected, Selected, plural};
 use crate::cli::values;
 use crate::db::schema::migrate;
 use crate::db::{AsConn as _, Database, DbConnection};
 use crate::error::{Error, Result};
 use crate::job::id::JobId;
-use crate::terminal::output::{self, Progress};
+use crate::terminal::output::{self, ProgressReport};
 
 /// Opens a connection to a database that has the Windlass tables.
 pub(crate) fn connect(database: &Database) -> Result<DbConnection> {
@@ -185,7 +185,7 @@ impl How {
 }
 
 fn make(connection: &mut DbConnection, jobs: &Jobs, change: Change, deed: Deed) -> Result<Changed> {
-    let progress = Progress::of(deed.done, || jobs.count(connection))?;
+    let progress = ProgressReport::of(deed.done, || jobs.count(connection))?;
     let changed = jobs.change_with_progress(connection, change, |done| {
         progress.reach(done.looked_at());
     });
@@ -197,7 +197,7 @@ fn make(connection: &mut DbConnection, jobs: &Jobs, change: Change, deed: Deed) 
 const MOST_NAMED: usize = 1000;
 
 /// Returns the named jobs that are not among the selected ones, with their status.
-fn missing(connection: &mut DbConnection, selection: &Selection) -> Result<Vec<Missing>> {
+fn missing(connection: &mut DbConnection, selection: &Selection) -> Result<Vec<NotSelected>> {
     let Scope::Ids(ids) = &selection.scope else {
         return Ok(Vec::new());
     };
@@ -214,7 +214,7 @@ fn missing(connection: &mut DbConnection, selection: &Selection) -> Result<Vec<M
     ids.sort_unstable();
     ids.dedup();
     let look = |id: i64| {
-        Ok(Missing {
+        Ok(NotSelected {
             job_id: id,
             status: task_info(connection, JobId(id))?.map(|task| task.status),
         })

@@ -1,17 +1,19 @@
-//! Everything that knows SQL: one file a table, one function a transition.
+//! The only module with SQL: one file per table, one function per transition.
 //!
-//! No threads, no settings and no log lines here. Due times are judged by the
-//! database's clock (`{now}` in the statements), never by a host's.
+//! It has no threads, no settings and no log lines. Due times are compared with the database's
+//! clock (`{now}` in the statements), never with a host's.
 //!
-//! Lock order of every transaction, ascending within a table:
-//! processes, claimed, scheduled, ready, failed, jobs, and last the tables
-//! `windlass_*`. Concurrency keys are locked by promotions alone, which are
-//! transactions of their own and lock them first of all, ascending; blocked
-//! executions come after scheduled ones. Steps that skip locked rows never wait
-//! and may come out of order, and a ready execution is inserted after its job has
-//! changed. Whoever enqueues jobs with unique ids locks those
-//! first of all; see `unique`. A recurring task is locked before the
-//! job that it enqueues, which nobody else can know yet.
+//! Lock order of every transaction, ascending by id within a table: processes, claimed, scheduled,
+//! ready, failed, jobs, and last the tables `windlass_*`.
+//!
+//! - Blocked executions are locked after scheduled ones.
+//! - Concurrency keys are locked only by promotions. These are transactions of their own, and lock
+//!   the keys before anything else, ascending.
+//! - An enqueue with unique ids locks those before anything else; see `resolve_conflict`.
+//! - A recurring task is locked before the job that it enqueues, which no other transaction can see
+//!   yet.
+//! - Steps that skip locked rows never wait, so they may break the order. A ready execution is
+//!   inserted after its job has changed.
 
 pub(crate) mod conn;
 pub(crate) mod model;
@@ -21,21 +23,20 @@ pub(crate) mod table;
 pub(crate) mod test_support;
 pub(crate) mod transition;
 
-pub(crate) use conn::connection::own;
-pub(crate) use conn::connection::{AsConn, Conn};
+pub(crate) use conn::connection::{AsConn, Conn, own};
 pub(crate) use conn::database::Database;
 pub(crate) use conn::owned::DbConnection;
 #[cfg(not(feature = "postgres"))]
-pub(crate) use conn::owned::Session;
+pub(crate) use conn::owned::ServerSession;
 #[cfg(feature = "postgres")]
-pub(crate) use conn::postgres::Session;
+pub(crate) use conn::postgres::ServerSession;
 pub(crate) use conn::settings::{ping, prefer_indexes};
 pub(crate) use conn::sqlite_file::{FileId, Refusal};
 pub(crate) use conn::typed::Typed;
 #[cfg(feature = "cli")]
-pub(crate) use query::connection_limit::{Room, room};
+pub(crate) use query::connection_limit::{ConnectionLimit, connection_limit};
 pub(crate) use test_support::database::TestDatabase;
-pub(crate) use transition::briefly::briefly;
+pub(crate) use transition::lock_wait::{LockWait, with_lock_wait};
 
 #[cfg(test)]
 #[cfg(feature = "internal-tests")]

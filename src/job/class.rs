@@ -2,7 +2,7 @@
 
 use crate::db::AsConn;
 use crate::db::model::new_row::NewRow;
-use crate::db::model::outcome::Hook;
+use crate::db::model::outcome::FollowUpJob;
 use crate::error::{Error, Result};
 use crate::job::concurrency::Concurrency;
 use crate::job::context::Context;
@@ -181,7 +181,7 @@ impl Policy {
     /// It receives a [`JobFailed`](crate::JobFailed) as its arguments. This also works if a
     /// supervisor detects the failure, even one without the program's code.
     pub fn on_failure<J: Job>(mut self) -> Self {
-        self.on_failure = Some(Hook {
+        self.on_failure = Some(FollowUpJob {
             class: J::NAME.to_owned(),
             queue: J::QUEUE.to_owned(),
             priority: J::PRIORITY,

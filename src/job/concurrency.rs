@@ -121,7 +121,7 @@ impl Concurrency {
                     .to_owned(),
             );
         }
-        if key == unique_jobs::AGAIN {
+        if key == unique_jobs::UNIQUE_SUCCESSOR {
             return Err(format!(
                 "the concurrency key `{key}` is reserved by Windlass"
             ));

@@ -3,7 +3,7 @@
 use crate::job::signals::Signals;
 
 use crate::clock;
-use crate::db::model::claim::{Fence, Finished};
+use crate::db::model::claim::{Fence, FinishedRow};
 use crate::db::table::progress::Progress;
 use crate::db::{Database, DbConnection, Typed};
 use crate::error::Result;
@@ -33,7 +33,7 @@ pub(crate) struct Run {
     pub(crate) signals: Signals,
     pub(crate) database: Database,
     /// What happens to the job's row when it finishes.
-    pub(crate) finished: Finished,
+    pub(crate) finished: FinishedRow,
     pub(crate) steps: Steps,
 }
 
@@ -156,7 +156,7 @@ impl<'a, S: ?Sized> Context<'a, S> {
             }
             Ok(())
         };
-        self.run.database.get_patiently(check)
+        self.run.database.get_or_wait(check)
     }
 
     /// Returns a connection as Diesel's own type, which you pass on as `&mut *conn`.

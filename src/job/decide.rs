@@ -1,6 +1,6 @@
 //! Decides what happens after an attempt that ended with an error.
 
-use crate::db::model::outcome::{Ending, Failure};
+use crate::db::model::outcome::{Ending, JobFailure};
 use crate::job::error::{Interrupted, JobError, RequestedEnding};
 use crate::job::policy::Policy;
 use crate::job::timeout::OnTimeout;
@@ -16,7 +16,7 @@ impl Policy {
         error: &JobError,
         computed: Option<Duration>,
     ) -> Ending {
-        let failure = Failure::new(&error.kind, &error.message).at(error.place.clone());
+        let failure = JobFailure::new(&error.kind, &error.message).at(error.place.clone());
         let tries_left = attempt < self.max_attempts.unwrap_or(1);
         let once = self.is_at_most_once();
         match error.decision {
@@ -61,14 +61,14 @@ const STOPPED: &str = "the stop of their process interrupted them";
 /// Returns the ending of a run that its process cut off.
 fn given_back(once: bool, why: &str, how: &str) -> Ending {
     if once {
-        Ending::Fail(Failure::outcome_unknown(how))
+        Ending::Fail(JobFailure::outcome_unknown(how))
     } else {
         Ending::Release(why.to_owned())
     }
 }
 
-fn refused(failure: Failure) -> Failure {
-    Failure::new(
+fn refused(failure: JobFailure) -> JobFailure {
+    JobFailure::new(
         "at_most_once",
         format!(
             "it asked to be run again, which an at-most-once job never is by itself: {}",

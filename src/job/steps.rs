@@ -1,9 +1,11 @@
 //! Steps of a job, and finishing in its own transaction: effects in the queue's database that
 //! happen exactly once.
 
-use crate::db::model::outcome::NewResult;
+use crate::db::model::claim::ClaimOf;
+use crate::db::model::new_result::{NewOutput, NewResult, ResultOf};
 use crate::db::table::jobs;
-use crate::db::table::steps::{self, Found};
+use crate::db::table::steps::{self, StepState};
+use crate::db::transition::finish::KeySlots;
 use crate::db::transition::finish::{self, FinishedJob};
 use crate::db::{AsConn, Conn, own};
 use crate::error::Doing;
@@ -117,15 +119,15 @@ impl<S: ?Sized> Context<'_, S> {
         let found = steps::begin(&mut own(conn), run.fence, name).doing("start a step")?;
         run.signals.live.note_steps();
         match found {
-            Found::Lost => Err(lost(run)),
+            StepState::Lost => Err(lost(run)),
             // Recorded without this run having seen it: the answer to its commit was lost.
-            Found::Done(value) => {
+            StepState::Done(value) => {
                 if self.steps(|steps| steps.passed.contains(name)) {
                     return Err(twice(name));
                 }
                 read(name, &value)
             }
-            Found::New => {
+            StepState::New => {
                 let value = work(conn)?;
                 let text = written(name, &value)?;
                 steps::record(&mut own(conn), run.job_id, name, &text).doing("record a step")?;
@@ -145,7 +147,11 @@ impl<S: ?Sized> Context<'_, S> {
                 unread => {
                     let read = steps::of_job(&mut own(conn), run.job_id, READ_AT_ONCE)
                         .doing("read the steps of the job")?;
-                    unread.insert(read.into_iter().collect())
+                    unread.insert(
+                        read.into_iter()
+                            .map(|step| (step.name, step.value))
+                            .collect(),
+                    )
                 }
             };
             let value = behind.remove(name);
@@ -208,12 +214,21 @@ impl<S: ?Sized> Context<'_, S> {
             )
             .fail());
         }
+        let claim = ClaimOf {
+            claim_id: run.fence.claim_id,
+            job_id: run.job_id,
+        };
         let live = &run.signals.live;
         let process = run.fence.process_id;
-        let accepted =
-            finish::finish_and_keep(conn, process, vec![traces(run)], (run.finished, true))
-                .doing("finish the job")?;
-        if accepted.is_empty() && !(live.ends_itself() && has_ended(conn, run)?) {
+        let accepted = finish::finish_and_keep(
+            conn,
+            process,
+            vec![traces(run)],
+            run.finished,
+            KeySlots::MayBeHeld,
+        )
+        .doing("finish the job")?;
+        if accepted.is_empty() && !(live.ends_itself() && has_ended(conn, claim)?) {
             return Err(lost(run));
         }
         live.note_own_end();
@@ -233,10 +248,13 @@ fn traces(run: &Run) -> FinishedJob<'_> {
     FinishedJob {
         claim_id: run.fence.claim_id,
         result: NewResult::of_finished(
-            (run.job_id, run.attempt),
-            &run.class_name,
-            unique_id,
-            (None, None),
+            ResultOf {
+                job_id: run.job_id,
+                attempt: i32::try_from(run.attempt).unwrap_or(i32::MAX),
+                class_name: &run.class_name,
+                unique_id,
+            },
+            NewOutput::default(),
             run.policy.keep_result,
         ),
         named: unique_id.map(|_| run.job_id),
@@ -245,8 +263,8 @@ fn traces(run: &Run) -> FinishedJob<'_> {
 }
 
 /// Returns whether the job has ended its claim before; checked only for a job that tried to.
-fn has_ended(conn: &mut Conn<'_>, run: &Run) -> crate::error::Result<bool> {
-    let ended = jobs::ended_by_owner(conn, (run.fence.claim_id, run.job_id));
+fn has_ended(conn: &mut Conn<'_>, claim: ClaimOf) -> crate::error::Result<bool> {
+    let ended = jobs::ended_by_owner(conn, claim);
     ended.doing("look whether the job has finished")
 }
 

@@ -60,7 +60,7 @@ pub(crate) fn plan(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::db::model::recurring::Row;
+    use crate::db::model::recurring::RecurringTaskRow;
 
     fn time(seconds: i64) -> NaiveDateTime {
         let start = chrono::DateTime::from_timestamp(1_800_000_000, 0).unwrap();
@@ -69,7 +69,7 @@ mod tests {
 
     /// Ticks every 60 s, at 0, 60, 120 and so on.
     fn planned(missed: &str, from: i64, now: i64, grace: u64) -> (Vec<i64>, i64, Option<i64>) {
-        let row = Row {
+        let row = RecurringTaskRow {
             id: 1,
             key: "task".to_owned(),
             schedule: "* * * * *".to_owned(),

@@ -1,7 +1,7 @@
 //! Reads stored recurring tasks.
 
 use crate::db::model::new_row::NewRow;
-use crate::db::model::recurring::{Overlap, Row};
+use crate::db::model::recurring::{Overlap, RecurringTaskRow};
 use crate::error::{Error, Result};
 use crate::job::arguments::unlisted;
 use crate::job::concurrency::Concurrency;
@@ -49,7 +49,7 @@ pub(crate) struct Stored {
 impl Stored {
     /// # Errors
     /// If another program wrote options that this version cannot read.
-    pub(crate) fn read(row: &Row) -> Result<Self> {
+    pub(crate) fn read(row: &RecurringTaskRow) -> Result<Self> {
         let schedule: Schedule = row.schedule.parse()?;
         let options: Options = match row.options.as_str() {
             "" => Options::default(),
@@ -75,7 +75,7 @@ impl Stored {
     ///
     /// # Errors
     /// If another program wrote values that no job may have.
-    pub(crate) fn job(&self, row: &Row, tick: NaiveDateTime) -> Result<NewRow> {
+    pub(crate) fn job(&self, row: &RecurringTaskRow, tick: NaiveDateTime) -> Result<NewRow> {
         let mut policy = self.policy.clone();
         policy.tick = Some(Tick {
             task: row.key.clone(),

@@ -2,7 +2,7 @@
 
 use crate::db::transition::schedule;
 
-use crate::db::model::recurring::{Row, Scheduled};
+use crate::db::model::recurring::{RecurringTaskRow, Scheduled};
 use crate::db::table::{recurring_executions, recurring_tasks};
 use crate::db::transition::fire;
 use crate::db::{AsConn, own};
@@ -43,8 +43,8 @@ pub struct RecurringStatus {
     pub declared_at: Option<DateTime<Utc>>,
 }
 
-impl From<Row> for RecurringStatus {
-    fn from(row: Row) -> Self {
+impl From<RecurringTaskRow> for RecurringStatus {
+    fn from(row: RecurringTaskRow) -> Self {
         let utc = |time: Option<NaiveDateTime>| time.map(|time| time.and_utc());
         RecurringStatus {
             next_run_at: utc(row.next_run_at).filter(|_| row.paused_at.is_none()),
@@ -120,7 +120,7 @@ pub fn unschedule<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<bool> {
 /// # Errors
 /// If there is no such task, or a statement fails.
 pub fn run_now<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<JobId> {
-    let job = |row: &Row| Stored::read(row)?.job(row, row.now);
+    let job = |row: &RecurringTaskRow| Stored::read(row)?.job(row, row.now);
     let id = fire::run_now(&mut own(conn), key, job)?;
     id.map(JobId).ok_or_else(|| unknown(key))
 }
@@ -140,7 +140,7 @@ pub fn pause<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<()> {
 /// # Errors
 /// If there is no such task, or a statement fails.
 pub fn resume<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<()> {
-    let next = |row: &Row| -> Result<NaiveDateTime> {
+    let next = |row: &RecurringTaskRow| -> Result<NaiveDateTime> {
         let schedule = Stored::read(row)?.schedule;
         let from = row.now.max(row.last_run_at.unwrap_or(row.now));
         Ok(schedule.after(from).unwrap_or(task::NEVER))
@@ -199,7 +199,7 @@ pub fn history<C: AsConn + ?Sized>(
         .doing("read the history of the recurring task")?;
     let ticks = ticks.into_iter();
     Ok(ticks
-        .map(|(tick, job)| (tick.and_utc(), JobId(job)))
+        .map(|tick| (tick.run_at.and_utc(), JobId(tick.job_id)))
         .collect())
 }
 

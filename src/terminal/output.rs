@@ -93,19 +93,19 @@ fn terminal_width() -> Option<usize> {
 }
 
 /// Shows the progress of a command on a terminal.
-pub(crate) struct Progress(indicatif::ProgressBar);
+pub(crate) struct ProgressReport(indicatif::ProgressBar);
 
-impl Progress {
+impl ProgressReport {
     /// Creates progress over `count` jobs. `count` is only called if the progress is visible.
     pub(crate) fn of(word: &'static str, count: impl FnOnce() -> Result<u64>) -> Result<Self> {
         if !io::stderr().is_terminal() {
-            return Ok(Progress(indicatif::ProgressBar::hidden()));
+            return Ok(ProgressReport(indicatif::ProgressBar::hidden()));
         }
         let bar = indicatif::ProgressBar::new(count()?);
         let style = indicatif::ProgressStyle::with_template(
             "{wide_bar} {human_pos} of {human_len} jobs {msg}, {eta} left",
         );
-        Ok(Progress(match style {
+        Ok(ProgressReport(match style {
             Ok(style) => bar.with_style(style).with_message(word),
             Err(_) => bar,
         }))
@@ -114,7 +114,7 @@ impl Progress {
     /// Creates progress without a known total.
     #[cfg(feature = "bench")]
     pub(crate) fn of_something() -> Self {
-        Progress(if io::stderr().is_terminal() {
+        ProgressReport(if io::stderr().is_terminal() {
             indicatif::ProgressBar::new_spinner()
         } else {
             indicatif::ProgressBar::hidden()

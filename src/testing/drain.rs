@@ -1,12 +1,15 @@
 //! Performs enqueued jobs immediately, in the test itself.
 
+use crate::db::model::claim::ClaimOf;
+use crate::db::model::new_result::NewOutput;
 use crate::db::transition::end;
+use crate::db::transition::finish::KeySlots;
 
 use crate::testing::drained::{Drained, Performed, RunOutcome};
 
 use crate::db::transition::prune;
 
-use crate::db::model::claim::{Claimed, Claims, Fence, Finished, Queues, Want};
+use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claimed, Claims, Fence, FinishedRow};
 use crate::db::model::outcome::Ending;
 use crate::db::table::jobs;
 use crate::db::table::processes::{self, NewProcess};
@@ -17,6 +20,7 @@ use crate::error::{Doing, Error, Result};
 use crate::job::class::Job;
 use crate::job::context::{Context, Run};
 use crate::job::error::JobError;
+use crate::job::error::JobOutput;
 use crate::job::id::JobId;
 use crate::job::lease::Lease;
 use crate::job::perform::{Outcome, perform as perform_claimed};
@@ -94,7 +98,7 @@ impl TestDatabase {
         let process = crew.register(&mut self.as_conn())?;
         let mut drained = Drained::default();
         while let Some(job) = crew.claim(&mut self.as_conn(), process)? {
-            let ran = self.lending(|database| crew.perform(process, &job, database));
+            let ran = self.with_database(|database| crew.perform(process, &job, database));
             drained.add(crew.end(&mut self.as_conn(), &job, ran)?);
         }
         crew.deregister(&mut self.as_conn(), process)?;
@@ -146,9 +150,9 @@ impl<'a> InlineWorker<'a> {
             .doing("promote blocked jobs")?
             .is_progress(500)
         {}
-        let want = Want {
+        let want = ClaimRequest {
             process_id: process,
-            queues: &Queues::All,
+            queues: &ClaimQueues::All,
             classes: &self.classes,
             limit: 1,
             ahead: false,
@@ -183,7 +187,7 @@ impl<'a> InlineWorker<'a> {
             scheduled_at: job.scheduled_at,
             signals,
             database: database.clone(),
-            finished: Finished::Keep,
+            finished: FinishedRow::Keep,
             steps: Steps::default(),
         };
         let outcome = perform_claimed(self.registry, &job.arguments, &run);
@@ -200,28 +204,19 @@ impl<'a> InlineWorker<'a> {
             process_id,
             claim_id,
         } = run.fence;
+        let claim = ClaimOf {
+            claim_id,
+            job_id: job.job_id,
+        };
         let finished_itself = run.signals.live.ends_itself()
-            && jobs::ended_by_owner(conn, (claim_id, job.job_id)).doing("read a job")?;
+            && jobs::ended_by_owner(conn, claim).doing("read a job")?;
         let outcome = match outcome {
             _ if finished_itself => RunOutcome::Finished,
-            Outcome::Finished(output) => {
-                let output = (output.text.as_deref(), output.problem.as_deref());
-                let keep = run.policy.keep_result;
-                let has_steps = run.signals.live.has_steps();
-                let done = vec![FinishedJob::new(job, output, keep, has_steps)];
-                let ended = finish::finish_and_keep(conn, process_id, done, (Finished::Keep, true));
-                let is_ours = !ended.doing("finish a job")?.is_empty();
-                if is_ours {
-                    RunOutcome::Finished
-                } else {
-                    RunOutcome::Lost
-                }
-            }
+            Outcome::Finished(output) => finish(conn, job, &run, &output)?,
             Outcome::Ended(ending) => {
-                let ended = end::end(conn, run.fence, &ending, Duration::ZERO, Finished::Keep);
-                ended
-                    .doing("end a job")?
-                    .map_or(RunOutcome::Lost, run_outcome)
+                let ended = end::end(conn, run.fence, &ending, Duration::ZERO, FinishedRow::Keep);
+                let ended = ended.doing("end a job")?;
+                ended.map_or(RunOutcome::Lost, run_outcome)
             }
             // Rows of Rails do not name a class in this column.
             Outcome::UnknownClass => {
@@ -236,6 +231,22 @@ impl<'a> InlineWorker<'a> {
             class_name: job.class_name.clone(),
             outcome,
         })
+    }
+}
+
+/// Writes that a job has finished.
+fn finish(conn: &mut Conn<'_>, job: &Claimed, run: &Run, output: &JobOutput) -> Result<RunOutcome> {
+    let output = NewOutput {
+        text: output.text.as_deref(),
+        problem: output.problem.as_deref(),
+    };
+    let has_steps = run.signals.live.has_steps();
+    let done = FinishedJob::new(job, output, run.policy.keep_result, has_steps);
+    let (process, row) = (run.fence.process_id, FinishedRow::Keep);
+    let ended = finish::finish_and_keep(conn, process, vec![done], row, KeySlots::MayBeHeld);
+    match ended.doing("finish a job")?.is_empty() {
+        true => Ok(RunOutcome::Lost),
+        false => Ok(RunOutcome::Finished),
     }
 }
 
@@ -306,7 +317,7 @@ pub fn perform<J: Job>(job: J, state: &J::State) -> Result<J::Output, JobError> 
         scheduled_at: None,
         signals: signals(),
         database: Database::none(),
-        finished: Finished::Keep,
+        finished: FinishedRow::Keep,
         steps: Steps::default(),
     };
     job.perform(&Context::new(state, &run))

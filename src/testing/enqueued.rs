@@ -1,7 +1,7 @@
 //! Assertions about enqueued jobs.
 
 use crate::db::AsConn;
-use crate::db::test_support::travel::{self, Waiting};
+use crate::db::test_support::travel::{self, WaitingJob};
 use crate::error::{Doing, Error, Result};
 use crate::job::class::Job;
 use crate::job::id::JobId;
@@ -39,7 +39,8 @@ pub struct EnqueuedJob<J> {
 /// If the database does not answer, or the arguments of a job do not match the type.
 pub fn enqueued<J: Job>(conn: &mut (impl AsConn + ?Sized)) -> Result<Vec<EnqueuedJob<J>>> {
     let rows = travel::waiting(&mut conn.as_conn()).doing("list the jobs")?;
-    let is_it = |row: &Waiting| row.class_name == J::NAME || J::ALIASES.contains(&&*row.class_name);
+    let is_it =
+        |row: &WaitingJob| row.class_name == J::NAME || J::ALIASES.contains(&&*row.class_name);
     let typed = rows
         .into_iter()
         .filter(is_it)
@@ -72,7 +73,7 @@ pub fn enqueued_any(
 }
 
 fn typed<J>(
-    row: Waiting,
+    row: WaitingJob,
     decode: impl FnOnce(&str) -> serde_json::Result<J>,
 ) -> Result<EnqueuedJob<J>> {
     let text = row.arguments.as_deref().unwrap_or("null");

@@ -4,7 +4,7 @@ use crate::db::conn::connection::{AsConn, Conn};
 use crate::db::internal_tests::checks;
 use crate::db::internal_tests::db::{TestDb, execute, on_each_database};
 use crate::db::internal_tests::interleavings::world::{World, limited, once, row, with_key};
-use crate::db::model::claim::{Claimed, Claims, Mark, Queues, Want};
+use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claimed, Claims, Cursor};
 use crate::db::model::decision::Death;
 use crate::db::model::new_row::NewRow;
 use crate::db::table::claimed;
@@ -19,7 +19,7 @@ on_each_database!(
     a_look_from_a_mark_passes_what_comes_before,
 );
 
-fn claim(conn: &mut Conn<'_>, process_id: i64, ahead: bool, from: &[Mark]) -> Vec<Claimed> {
+fn claim(conn: &mut Conn<'_>, process_id: i64, ahead: bool, from: &[Cursor]) -> Vec<Claimed> {
     claim_up_to(10, conn, process_id, (ahead, from))
 }
 
@@ -27,11 +27,11 @@ fn claim_up_to(
     limit: usize,
     conn: &mut Conn<'_>,
     process_id: i64,
-    (ahead, from): (bool, &[Mark]),
+    (ahead, from): (bool, &[Cursor]),
 ) -> Vec<Claimed> {
-    let want = Want {
+    let want = ClaimRequest {
         process_id,
-        queues: &Queues::All,
+        queues: &ClaimQueues::All,
         classes: &["a".to_owned()],
         limit,
         ahead,
@@ -71,7 +71,7 @@ fn what_may_run_once_has_not_begun_before_a_thread_is_free(db: &TestDb) {
     let held = claim(conn, world.processes[0], true, &[]);
     assert_eq!(begun(&held), [true, false, false]);
     let second = [held[1].claim_id];
-    let noted = claimed::begin(conn, world.processes[0], &second).unwrap();
+    let noted = claimed::mark_started(conn, world.processes[0], &second).unwrap();
     assert_eq!(noted, second);
     let recovered = kill(conn, world.processes[0]);
     assert_eq!(recovered.failed, [world.jobs[1]]);
@@ -142,7 +142,7 @@ fn what_no_crash_is_forgiven_has_not_begun_either(db: &TestDb) {
     // A second death, with one of them begun by a thread: it alone fails.
     let held = claim_up_to(500, conn, world.processes[1], (true, &[]));
     let first = held.iter().find(|claim| claim.job_id == jobs[0]).unwrap();
-    claimed::begin(conn, world.processes[1], &[first.claim_id]).unwrap();
+    claimed::mark_started(conn, world.processes[1], &[first.claim_id]).unwrap();
     assert_eq!(kill(conn, world.processes[1]).failed, [jobs[0]]);
 }
 
@@ -155,10 +155,10 @@ fn nobody_begins_what_another_holds(db: &TestDb) {
     world.job(conn, &once());
     let held = claim(conn, world.processes[0], true, &[]);
     let claims = [held[0].claim_id];
-    let others = claimed::begin(conn, world.processes[1], &claims).unwrap();
+    let others = claimed::mark_started(conn, world.processes[1], &claims).unwrap();
     assert_eq!(others, Vec::<i64>::new());
     assert_eq!(kill(conn, world.processes[0]).released, world.jobs);
-    let late = claimed::begin(conn, world.processes[0], &claims).unwrap();
+    let late = claimed::mark_started(conn, world.processes[0], &claims).unwrap();
     assert_eq!(late, Vec::<i64>::new());
 }
 
@@ -177,7 +177,7 @@ fn a_look_from_a_mark_passes_what_comes_before(db: &TestDb) {
             world.jobs[2]
         ),
     );
-    let mark = Mark {
+    let mark = Cursor {
         priority: 0,
         job_id: world.jobs[1],
     };

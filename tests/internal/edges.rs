@@ -1,12 +1,13 @@
 //! What should not happen: times that no calendar has, rows that are not there.
 
 use crate::db::transition::schedule;
+use crate::db::transition::unblock::UnblockedPage;
 
 use crate::db::conn::connection::{AsConn, Conn};
 use crate::db::internal_tests::checks;
 use crate::db::internal_tests::db::{TestDb, execute, on_each_database, texts};
 use crate::db::internal_tests::interleavings::world::{World, row, take};
-use crate::db::model::claim::Mark;
+use crate::db::model::claim::Cursor;
 use crate::db::model::decision::Death;
 use crate::db::model::new_row::{NewRow, OnConflict};
 use crate::db::model::recurring::Definition;
@@ -89,9 +90,12 @@ fn jobs_that_wait_for_none_go_on(db: &TestDb) {
         world.job(conn, &row);
     }
     let walk = |conn: &mut Conn<'_>| {
-        let (mut stretches, mut unblocked, mut beyond) = (0, 0, Some(Mark::BEGINNING));
+        let (mut stretches, mut unblocked, mut beyond) = (0, 0, Some(Cursor::BEGINNING));
         while let Some(from) = beyond {
-            let (reached, count) = unblock::sweep(conn, from, 2).unwrap();
+            let UnblockedPage {
+                reached,
+                unblocked: count,
+            } = unblock::sweep(conn, from, 2).unwrap();
             (stretches, unblocked, beyond) = (stretches + 1, unblocked + count, reached);
         }
         (stretches, unblocked)

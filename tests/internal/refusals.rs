@@ -4,11 +4,11 @@
 use crate::db::conn::connection::AsConn;
 use crate::db::internal_tests::db::{TestDb, execute, on_each_database, texts};
 use crate::db::internal_tests::interleavings::world::{World, row};
-use crate::db::model::claim::{Claimed, Claims, Finished, Queues, Want};
-use crate::db::model::outcome::{Ending, Failure};
+use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claimed, Claims, FinishedRow};
+use crate::db::model::outcome::{Ending, JobFailure};
 use crate::db::transition::{claim, enqueue};
 use crate::event::subscriber::Subscriber;
-use crate::job::error::Output;
+use crate::job::error::JobOutput;
 use crate::job::lease::Lease;
 use crate::job::perform::Outcome;
 use crate::process::base::context::ProcessContext;
@@ -82,9 +82,9 @@ fn claimed(db: &TestDb) -> (i64, Vec<Claimed>) {
     let mut world = World::default();
     world.process(conn);
     enqueue::insert_all(conn, &vec![row(); GROUP]).unwrap();
-    let want = Want {
+    let want = ClaimRequest {
         process_id: world.processes[0],
-        queues: &Queues::All,
+        queues: &ClaimQueues::All,
         classes: &["a".to_owned()],
         limit: GROUP,
         ahead: false,
@@ -113,7 +113,7 @@ fn written(db: &TestDb, outcome: impl Fn(usize) -> Outcome) -> usize {
             registration: Arc::clone(&registration),
             outcome: outcome(index),
             ran: Duration::from_secs(1),
-            finished: Finished::Keep,
+            finished: FinishedRow::Keep,
             keep_result: None,
             live: Arc::default(),
         };
@@ -145,7 +145,7 @@ fn a_refused_failure_is_found_by_halves(db: &TestDb) {
     let (table, column) = ("solid_queue_failed_executions", "error");
     refuse(db, table, column);
     let count = written(db, |index| {
-        Outcome::Ended(Ending::Fail(Failure::new("kind", text_of(index))))
+        Outcome::Ended(Ending::Fail(JobFailure::new("kind", text_of(index))))
     });
     assert!((8..=MOST).contains(&count), "{count} transactions");
     assert_eq!(with_text(db, table, column, "its text"), "49");
@@ -156,7 +156,7 @@ fn a_refused_result_is_found_by_halves(db: &TestDb) {
     let (table, column) = ("windlass_results", "result");
     refuse(db, table, column);
     let count = written(db, |index| {
-        Outcome::Finished(Output {
+        Outcome::Finished(JobOutput {
             text: Some(format!("\"{}\"", text_of(index))),
             problem: None,
         })

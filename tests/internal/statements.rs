@@ -3,10 +3,10 @@
 use crate::db::transition::end;
 
 use super::db::{TestDb, execute, on_each_database};
-use crate::db::model::claim::Finished;
+use crate::db::model::claim::FinishedRow;
 use crate::db::model::decision::Death;
 use crate::db::model::new_row::NewRow;
-use crate::db::model::outcome::{End, Ending, Failure};
+use crate::db::model::outcome::{ClaimEnd, Ending, JobFailure};
 use crate::db::transition::{enqueue, prune};
 use crate::db::{AsConn, Conn, DbConnection};
 use diesel::connection::{Connection as _, InstrumentationEvent};
@@ -118,16 +118,16 @@ fn fifty_jobs_fail_by_few_statements(db: &TestDb) {
     let mut conn = db.database.connect().unwrap();
     let policy = r#"{"on_failure":{"class":"told","queue":"q","priority":0}}"#;
     claimed(&mut conn, 50, Some(policy));
-    let failure = Ending::Fail(Failure::new("kind", "message"));
+    let failure = Ending::Fail(JobFailure::new("kind", "message"));
     let first = number(
         &mut conn.as_conn(),
         "SELECT min(id) AS n FROM solid_queue_claimed_executions",
     );
-    let ends: Vec<End<'_>> = (first..first + 50)
-        .map(|claim| (claim, &failure, Duration::from_secs(1)))
+    let ends: Vec<ClaimEnd<'_>> = (first..first + 50)
+        .map(|claim| of_a_second(claim, &failure))
         .collect();
     let sent = counted(&mut conn, |conn| {
-        let ended = end::end_all(conn, 9, &ends, Finished::Keep).unwrap();
+        let ended = end::end_all(conn, 9, &ends, FinishedRow::Keep).unwrap();
         assert_eq!(ended.len(), 50);
     });
     eprintln!("50 failures, each with a follow-up: {sent} statements");
@@ -138,10 +138,18 @@ fn fifty_jobs_fail_by_few_statements(db: &TestDb) {
     assert_eq!(number(&mut conn.as_conn(), told), 50);
 }
 
+fn of_a_second(claim_id: i64, ending: &Ending) -> ClaimEnd<'_> {
+    ClaimEnd {
+        claim_id,
+        ending,
+        ran: Duration::from_secs(1),
+    }
+}
+
 fn every_kind_of_ending_at_once_takes_few_statements(db: &TestDb) {
     let mut conn = db.database.connect().unwrap();
     claimed(&mut conn, 60, None);
-    let failure = || Failure::new("kind", "message");
+    let failure = || JobFailure::new("kind", "message");
     let kinds = [
         Ending::Fail(failure()),
         Ending::Retry(failure(), Duration::from_secs(60)),
@@ -154,15 +162,15 @@ fn every_kind_of_ending_at_once_takes_few_statements(db: &TestDb) {
         &mut conn.as_conn(),
         "SELECT min(id) AS n FROM solid_queue_claimed_executions",
     );
-    for finished in [Finished::Keep, Finished::Delete] {
-        let from = if finished == Finished::Keep {
+    for finished in [FinishedRow::Keep, FinishedRow::Delete] {
+        let from = if finished == FinishedRow::Keep {
             first
         } else {
             first + 30
         };
-        let ends: Vec<End<'_>> = (from..from + 30)
+        let ends: Vec<ClaimEnd<'_>> = (from..from + 30)
             .zip(kinds.iter().cycle())
-            .map(|(claim, ending)| (claim, ending, Duration::from_secs(1)))
+            .map(|(claim, ending)| of_a_second(claim, ending))
             .collect();
         let sent = counted(&mut conn, |conn| {
             let ended = end::end_all(conn, 9, &ends, finished).unwrap();

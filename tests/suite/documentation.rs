@@ -7,34 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// Where [`WORDS`] are searched for. `src` means its documentation comments and
 /// string literals, and so the help of the command line.
-const SEARCHED: &[&str] = &[
-    "README.md",
-    "docs",
-    "src/admin",
-    "src/bench",
-    "src/cli",
-    "src/config",
-    "src/deadline",
-    "src/event",
-    "src/job",
-    "src/process/base",
-    "src/process/dispatcher",
-    "src/process/scheduler",
-    "src/process/supervisor",
-    "src/process/worker/claim",
-    "src/recurring",
-    "src/terminal",
-    "src/testing",
-    "src/clock.rs",
-    "src/error.rs",
-    "src/guide.rs",
-    "src/lib.rs",
-    "src/main.rs",
-    "src/mutant.rs",
-    "src/queue.rs",
-    "src/recycle.rs",
-    "src/retention.rs",
-];
+const SEARCHED: &[&str] = &["README.md", "docs", "src"];
 
 /// They quote `src` word for word, so they are searched once `src` is.
 const QUOTING: &[&str] = &["docs/reference/cli.md", "docs/reference/log-lines.md"];

@@ -1,21 +1,21 @@
 //! Enqueueing: one at a time, and in bulk.
 
 use crate::bench::ceilings::{self, ACTION, some};
-use crate::bench::comparison::{Ceiling, Comparison, Value};
+use crate::bench::comparison::{Ceiling, Comparison, FigureValue};
 use crate::bench::drains;
 use crate::bench::jobs::nothing;
 use crate::bench::plain::enqueue::{self, READY, Target};
 use crate::bench::plain::tables;
-use crate::bench::run::{BULK, Run};
+use crate::bench::run::{BULK, BenchRun};
 use crate::db::AsConn as _;
 use crate::error::{Doing as _, Result};
 use crate::job::new_job::NewJob;
 
-pub(crate) fn comparisons(run: &Run) -> Vec<Comparison> {
+pub(crate) fn comparisons(run: &BenchRun) -> Vec<Comparison> {
     let mut all = beside_plain(run, READY, nothing);
     let jobs = run.jobs(50_000);
     if let Some(bulk) = all.pop() {
-        let indexed = move |run: &Run| plain_bulk(run, (jobs, READY), BULK, true);
+        let indexed = move |run: &BenchRun| plain_bulk(run, (jobs, READY), BULK, true);
         let name = "plain SQL with Solid Queue's indexes";
         all.push(bulk.beside(Ceiling::one(name, indexed)));
     }
@@ -24,7 +24,7 @@ pub(crate) fn comparisons(run: &Run) -> Vec<Comparison> {
 
 /// Compares every way to enqueue such jobs with plain SQL; the last one is in bulk.
 pub(crate) fn beside_plain(
-    run: &Run,
+    run: &BenchRun,
     target: Target,
     make: impl Fn(u64) -> Result<NewJob> + Clone + Sync + 'static,
 ) -> Vec<Comparison> {
@@ -32,14 +32,14 @@ pub(crate) fn beside_plain(
     let each = run.jobs(2_000);
     for callers in [1, 8] {
         let make = make.clone();
-        let windlass = move |run: &Run| singles(run, callers, each, &make);
-        let plain = move |run: &Run| plain_singles(run, callers, each, target);
+        let windlass = move |run: &BenchRun| singles(run, callers, each, &make);
+        let plain = move |run: &BenchRun| plain_singles(run, callers, each, target);
         let figure = format!("enqueue 1 a call, {callers} callers");
         let ceiling = Ceiling::one("plain SQL, batches of 1", plain);
         all.push(Comparison::new(figure, windlass).beside(ceiling));
     }
     let jobs = run.jobs(50_000);
-    let windlass = move |run: &Run| bulk(run, jobs, &make);
+    let windlass = move |run: &BenchRun| bulk(run, jobs, &make);
     let ceiling =
         Ceiling::over_batches(move |run, batch| plain_bulk(run, (jobs, target), batch, false));
     all.push(Comparison::new(format!("enqueue {BULK} a call"), windlass).beside(ceiling));
@@ -49,11 +49,11 @@ pub(crate) fn beside_plain(
 const UNIT: &str = "jobs/s";
 
 fn singles(
-    run: &Run,
+    run: &BenchRun,
     callers: u32,
     each: u32,
     make: &(impl Fn(u64) -> Result<NewJob> + Sync),
-) -> Result<Vec<Value>> {
+) -> Result<Vec<FigureValue>> {
     let place = run.place()?;
     let database = place.migrated()?;
     let next = std::sync::atomic::AtomicU64::new(0);
@@ -63,44 +63,49 @@ fn singles(
             make(number)?.enqueue(connection).map(drop)
         })
     })?;
-    Ok(Value::rate(UNIT, u64::from(each * callers), took))
+    Ok(FigureValue::rate(UNIT, u64::from(each * callers), took))
 }
 
-fn plain_singles(run: &Run, callers: u32, each: u32, target: Target) -> Result<Vec<Value>> {
+fn plain_singles(
+    run: &BenchRun,
+    callers: u32,
+    each: u32,
+    target: Target,
+) -> Result<Vec<FigureValue>> {
     let place = run.place()?;
     let database = ceilings::database(place.url())?;
     let took = ceilings::at_once(&database, callers, |connection| {
         (0..u64::from(each)).try_for_each(|number| {
             let arguments = ceilings::arguments(number);
-            let done = connection.write(|conn| match target == READY {
+            let done = connection.with_write_lock(|conn| match target == READY {
                 true => enqueue::one(conn, &arguments, 0),
                 false => enqueue::all(conn, &[arguments], target).map(drop),
             });
             done.doing(ACTION)
         })
     })?;
-    Ok(Value::rate(UNIT, u64::from(each * callers), took))
+    Ok(FigureValue::rate(UNIT, u64::from(each * callers), took))
 }
 
 fn bulk(
-    run: &Run,
+    run: &BenchRun,
     jobs: u32,
     make: &(impl Fn(u64) -> Result<NewJob> + Sync),
-) -> Result<Vec<Value>> {
+) -> Result<Vec<FigureValue>> {
     let place = run.place()?;
     let database = place.migrated()?;
     let took = ceilings::at_once(&database, 1, |connection| {
         drains::fill(connection, jobs, &|number| make(number))
     })?;
-    Ok(Value::rate(UNIT, u64::from(jobs), took))
+    Ok(FigureValue::rate(UNIT, u64::from(jobs), took))
 }
 
 fn plain_bulk(
-    run: &Run,
+    run: &BenchRun,
     (jobs, target): (u32, Target),
     batch: usize,
     indexed: bool,
-) -> Result<Vec<Value>> {
+) -> Result<Vec<FigureValue>> {
     let place = run.place()?;
     let database = ceilings::database(place.url())?;
     if indexed {
@@ -110,5 +115,5 @@ fn plain_bulk(
     let took = ceilings::at_once(&database, 1, |connection| {
         ceilings::fill_in(connection, jobs, target, batch).map(drop)
     })?;
-    Ok(Value::rate(UNIT, u64::from(jobs), took))
+    Ok(FigureValue::rate(UNIT, u64::from(jobs), took))
 }

@@ -1,17 +1,17 @@
 //! An idle worker in another process: what it costs.
 
-use crate::bench::comparison::{Comparison, Value};
+use crate::bench::comparison::{Comparison, FigureValue};
 use crate::bench::program::{Program, Setup};
-use crate::bench::run::Run;
+use crate::bench::run::BenchRun;
 use crate::clock;
 use crate::error::Result;
 use std::time::Duration;
 
-pub(crate) fn comparisons(_: &Run) -> Vec<Comparison> {
+pub(crate) fn comparisons(_: &BenchRun) -> Vec<Comparison> {
     vec![Comparison::new("", idle)]
 }
 
-fn idle(run: &Run) -> Result<Vec<Value>> {
+fn idle(run: &BenchRun) -> Result<Vec<FigureValue>> {
     let place = run.place()?;
     place.migrated()?;
     let setup = Setup {
@@ -30,7 +30,7 @@ fn idle(run: &Run) -> Result<Vec<Value>> {
     let after = program.cost()?;
     let seconds = begun.elapsed().as_secs_f64();
     program.stop();
-    let value = |name, unit, value| Value { name, unit, value };
+    let value = |name, unit, value| FigureValue { name, unit, value };
     let statements = (after.statements - before.statements) as f64 / seconds;
     let cpu = after.cpu.saturating_sub(before.cpu).as_secs_f64() / seconds;
     let memory = after.peak_kib.unwrap_or(0) as f64;

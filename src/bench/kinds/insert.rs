@@ -4,27 +4,31 @@ use crate::bench::ceilings::Plain;
 use crate::bench::comparison::Comparison;
 use crate::bench::drains;
 use crate::bench::jobs::{Effect, Insert};
-use crate::bench::plain::outcome::{self, Outcome, PerJob};
-use crate::bench::run::Run;
+use crate::bench::plain::outcome::{self, PerJob, PlainOutcome};
+use crate::bench::run::BenchRun;
 use crate::job::new_job::NewJob;
 
-pub(crate) fn insert(run: &Run) -> Vec<Comparison> {
+pub(crate) fn insert(run: &BenchRun) -> Vec<Comparison> {
     with(run, Effect::Insert, (PerJob::Insert, outcome::KEEP))
 }
 
-pub(crate) fn step(run: &Run) -> Vec<Comparison> {
+pub(crate) fn step(run: &BenchRun) -> Vec<Comparison> {
     with(run, Effect::Step, (PerJob::Step, outcome::KEEP_STEPS))
 }
 
-pub(crate) fn finish_in(run: &Run) -> Vec<Comparison> {
+pub(crate) fn finish_in(run: &BenchRun) -> Vec<Comparison> {
     with(run, Effect::FinishIn, (PerJob::Finish, &[]))
 }
 
-fn with(run: &Run, effect: Effect, (per_job, last): (PerJob, Outcome)) -> Vec<Comparison> {
+fn with(
+    run: &BenchRun,
+    effect: Effect,
+    (per_job, last): (PerJob, PlainOutcome),
+) -> Vec<Comparison> {
     let jobs = run.jobs(5_000);
     let threads = run.settings.threads;
     let windlass =
-        move |run: &Run| drains::runs(run, jobs, 1, &|_| NewJob::new(&Insert { effect }));
+        move |run: &BenchRun| drains::runs(run, jobs, 1, &|_| NewJob::new(&Insert { effect }));
     let ceiling = Plain {
         clients: run.plain_threads(),
         per_job,

@@ -1,15 +1,15 @@
 //! Concurrency limits: draining and enqueueing.
 
 use crate::bench::ceilings::{self, ACTION, Plain, some};
-use crate::bench::comparison::{Ceiling, Comparison, Value};
+use crate::bench::comparison::{Ceiling, Comparison, FigureValue};
 use crate::bench::drains;
 use crate::bench::jobs::nothing;
 use crate::bench::kinds::enqueue;
 use crate::bench::plain::enqueue::READY;
-use crate::bench::plain::statement::Change;
+use crate::bench::plain::statement::PlainChange;
 use crate::bench::plain::{claim, outcome};
 use crate::bench::program::Setup;
-use crate::bench::run::Run;
+use crate::bench::run::BenchRun;
 use crate::clock;
 use crate::db::transition::promote::promote;
 use crate::db::{AsConn as _, Database};
@@ -23,9 +23,9 @@ fn limited(number: u64, keys: u64, limit: u32) -> Result<NewJob> {
     Ok(nothing(number)?.concurrency(limit))
 }
 
-pub(crate) fn hundred_keys(run: &Run) -> Vec<Comparison> {
+pub(crate) fn hundred_keys(run: &BenchRun) -> Vec<Comparison> {
     let jobs = run.jobs(10_000);
-    let windlass = move |run: &Run| drain(run, jobs, (100, 5), |_| Ok(()));
+    let windlass = move |run: &BenchRun| drain(run, jobs, (100, 5), |_| Ok(()));
     let plain = Plain::of(run, jobs).ceiling();
     vec![
         Comparison::new("", windlass)
@@ -34,22 +34,22 @@ pub(crate) fn hundred_keys(run: &Run) -> Vec<Comparison> {
     ]
 }
 
-pub(crate) fn one_key(run: &Run) -> Vec<Comparison> {
+pub(crate) fn one_key(run: &BenchRun) -> Vec<Comparison> {
     let jobs = run.jobs(2_000);
-    let windlass = move |run: &Run| drain(run, jobs, (1, 1), |_| Ok(()));
+    let windlass = move |run: &BenchRun| drain(run, jobs, (1, 1), |_| Ok(()));
     vec![Comparison::new("", windlass).beside(in_turn(jobs))]
 }
 
-pub(crate) fn among_others(run: &Run) -> Vec<Comparison> {
+pub(crate) fn among_others(run: &BenchRun) -> Vec<Comparison> {
     let jobs = run.jobs(2_000);
     let blocked = run.settings.blocked;
-    let windlass = move |run: &Run| {
+    let windlass = move |run: &BenchRun| {
         drain(run, jobs, (1, 1), |database| {
             block_others(database, blocked)
         })
     };
     let figure = format!("{blocked} blocked");
-    let alone = move |run: &Run| drain(run, jobs, (1, 1), |_| Ok(()));
+    let alone = move |run: &BenchRun| drain(run, jobs, (1, 1), |_| Ok(()));
     vec![
         Comparison::new(figure, windlass)
             .beside(in_turn(jobs))
@@ -57,17 +57,17 @@ pub(crate) fn among_others(run: &Run) -> Vec<Comparison> {
     ]
 }
 
-pub(crate) fn enqueue(run: &Run) -> Vec<Comparison> {
+pub(crate) fn enqueue(run: &BenchRun) -> Vec<Comparison> {
     enqueue::beside_plain(run, READY, |number| limited(number, 100, 5))
 }
 
 /// Drains jobs with a limit. Besides the worker there is a dispatcher, as in every installation.
 fn drain(
-    run: &Run,
+    run: &BenchRun,
     jobs: u32,
     (keys, limit): (u64, u32),
     prepare: impl FnOnce(&Database) -> Result<()>,
-) -> Result<Vec<Value>> {
+) -> Result<Vec<FigureValue>> {
     let setup = Setup {
         threads: run.settings.threads,
         runs: u64::from(jobs),
@@ -96,7 +96,7 @@ fn block_others(database: &Database, blocked: u32) -> Result<()> {
     };
     drains::fill(&mut connection, blocked, &make)?;
     loop {
-        let promoted = connection.write(|conn| promote(conn, 1_000));
+        let promoted = connection.with_write_lock(|conn| promote(conn, 1_000));
         if !promoted.doing("promote blocked jobs")?.is_progress(1_000) {
             return Ok(());
         }
@@ -113,10 +113,10 @@ fn in_turn(jobs: u32) -> Ceiling {
         let deadline = clock::deadline(run.settings.limit);
         let done = std::sync::atomic::AtomicU64::new(0);
         let took = ceilings::at_once(&database, 1, |connection| {
-            let end = Change::new(&connection.as_conn(), outcome::KEEP);
+            let end = PlainChange::new(&connection.as_conn(), outcome::KEEP);
             let mut last: Vec<i64> = Vec::new();
             while clock::instant() < deadline {
-                let next = connection.write(|conn| {
+                let next = connection.with_write_lock(|conn| {
                     conn.transaction(|conn| {
                         if !last.is_empty() {
                             end.apply(conn, &last)?;
@@ -132,6 +132,6 @@ fn in_turn(jobs: u32) -> Ceiling {
             }
             Ok(())
         })?;
-        Ok(Value::rate("runs/s", done.into_inner(), took))
+        Ok(FigureValue::rate("runs/s", done.into_inner(), took))
     })
 }

@@ -16,10 +16,10 @@ mod urgent;
 
 use crate::bench::comparison::Comparison;
 use crate::bench::kind::Kind;
-use crate::bench::run::Run;
+use crate::bench::run::BenchRun;
 
 /// Returns what is measured for a kind.
-pub(crate) fn comparisons(kind: Kind, run: &Run) -> Vec<Comparison> {
+pub(crate) fn comparisons(kind: Kind, run: &BenchRun) -> Vec<Comparison> {
     match kind {
         Kind::Noop => noop::comparisons(run),
         Kind::Insert => insert::insert(run),

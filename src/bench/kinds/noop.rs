@@ -6,9 +6,9 @@ use crate::bench::drains;
 use crate::bench::jobs::nothing;
 use crate::bench::plain::outcome;
 use crate::bench::program::Setup;
-use crate::bench::run::Run;
+use crate::bench::run::BenchRun;
 
-pub(crate) fn comparisons(run: &Run) -> Vec<Comparison> {
+pub(crate) fn comparisons(run: &BenchRun) -> Vec<Comparison> {
     let jobs = run.jobs(drains::NO_OP);
     let mut all = Vec::new();
     for (what, delete, last) in [
@@ -28,7 +28,7 @@ pub(crate) fn comparisons(run: &Run) -> Vec<Comparison> {
                 delete,
                 dispatcher: false,
             };
-            let windlass = move |run: &Run| {
+            let windlass = move |run: &BenchRun| {
                 let cost = drains::drain(run, setup, |database| {
                     drains::fill(&mut database.connect()?, jobs, &nothing)
                 })?;

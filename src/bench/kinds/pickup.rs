@@ -1,12 +1,12 @@
 //! An idle worker in another process: how soon it starts a job, hop by hop.
 
 use crate::bench::ceilings::{self, ACTION};
-use crate::bench::comparison::{Ceiling, Comparison, Value};
+use crate::bench::comparison::{Ceiling, Comparison, FigureValue};
 use crate::bench::figures::quantile;
 use crate::bench::jobs::Stamp;
 use crate::bench::plain::{claim, enqueue};
 use crate::bench::program::{Program, Setup, until_idle};
-use crate::bench::run::Run;
+use crate::bench::run::BenchRun;
 use crate::bench::worker::Began;
 use crate::clock;
 use crate::db::DbConnection;
@@ -16,7 +16,7 @@ use crossbeam_channel::{Receiver, unbounded};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-pub(crate) fn comparisons(_: &Run) -> Vec<Comparison> {
+pub(crate) fn comparisons(_: &BenchRun) -> Vec<Comparison> {
     let plain = Ceiling::one("a thread that listens and claims", plain_pick_ups);
     vec![Comparison::new("", pick_ups).beside(plain)]
 }
@@ -29,7 +29,7 @@ struct Sample {
     began: Began,
 }
 
-fn pick_ups(run: &Run) -> Result<Vec<Value>> {
+fn pick_ups(run: &BenchRun) -> Result<Vec<FigureValue>> {
     let place = run.place()?;
     let database = place.migrated()?;
     let setup = Setup {
@@ -57,7 +57,7 @@ fn pick_ups(run: &Run) -> Result<Vec<Value>> {
 }
 
 /// The minimum: a thread is notified of a commit and claims the row, nothing else.
-fn plain_pick_ups(run: &Run) -> Result<Vec<Value>> {
+fn plain_pick_ups(run: &BenchRun) -> Result<Vec<FigureValue>> {
     let place = run.place()?;
     let database = ceilings::database(place.url())?;
     let mut listener = database.listen(None)?;
@@ -79,12 +79,17 @@ fn plain_pick_ups(run: &Run) -> Result<Vec<Value>> {
         is_over.store(true, Ordering::Relaxed);
         samples
     })?;
-    Ok(hops(&samples))
+    // It has no hop from the claim to the start: the same thread goes on.
+    let mut hops = hops(&samples);
+    hops.truncate(2 * (HOPS.len() - 1));
+    Ok(hops)
 }
 
 fn claim_one(connection: &mut DbConnection) -> Option<Began> {
     let claiming = clock::since_boot();
-    let jobs = connection.write(|conn| claim::claim(conn, 1)).ok()?;
+    let jobs = connection
+        .with_write_lock(|conn| claim::claim(conn, 1))
+        .ok()?;
     let claimed = clock::since_boot();
     (!jobs.is_empty()).then_some(Began {
         claiming,
@@ -96,7 +101,7 @@ fn claim_one(connection: &mut DbConnection) -> Option<Began> {
 fn plain_sample(connection: &mut DbConnection, claims: &Receiver<Began>) -> Result<Sample> {
     let called = clock::since_boot();
     connection
-        .write(|conn| enqueue::one_and_tell(conn, "{}"))
+        .with_write_lock(|conn| enqueue::one_and_tell(conn, "{}"))
         .doing(ACTION)?;
     let answered = clock::since_boot();
     let began = claims.recv_timeout(PATIENCE).map_err(|_| Error::Io {
@@ -156,11 +161,11 @@ const HOPS: [Hop; 6] = [
     }),
 ];
 
-fn hops(samples: &[Sample]) -> Vec<Value> {
+fn hops(samples: &[Sample]) -> Vec<FigureValue> {
     let quantiles = HOPS.iter().flat_map(|(p50, p99, time)| {
         let times = samples.iter().map(|one| time(one).as_secs_f64() * 1e3);
         let times: Vec<f64> = times.collect();
-        [(*p50, 0.5), (*p99, 0.99)].map(|(name, part)| Value {
+        [(*p50, 0.5), (*p99, 0.99)].map(|(name, part)| FigureValue {
             name,
             unit: "ms",
             value: quantile(times.clone(), part),

@@ -1,10 +1,10 @@
 //! Recurring tasks that are due in the same second, until the jobs of all are enqueued.
 
 use crate::bench::ceilings::{self, ACTION, some};
-use crate::bench::comparison::{Ceiling, Comparison, Value};
+use crate::bench::comparison::{Ceiling, Comparison, FigureValue};
 use crate::bench::jobs::Nothing;
 use crate::bench::plain::recurring;
-use crate::bench::run::Run;
+use crate::bench::run::BenchRun;
 use crate::clock;
 use crate::error::{Doing as _, Error, Result};
 use crate::event::events::Event;
@@ -17,7 +17,7 @@ use crossbeam_channel::{Sender, unbounded};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-pub(crate) fn comparisons(run: &Run) -> Vec<Comparison> {
+pub(crate) fn comparisons(run: &BenchRun) -> Vec<Comparison> {
     let count = run.jobs(1_000);
     let plain = Ceiling::over_batches(move |run, batch| plain_fire(run, count, batch));
     vec![Comparison::new(format!("{count} tasks"), move |run| fire(run, count)).beside(plain)]
@@ -25,7 +25,7 @@ pub(crate) fn comparisons(run: &Run) -> Vec<Comparison> {
 
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 
-fn fire(run: &Run, count: u32) -> Result<Vec<Value>> {
+fn fire(run: &BenchRun, count: u32) -> Result<Vec<FigureValue>> {
     let place = run.place()?;
     let database = place.migrated()?;
     let mut connection = database.connect()?;
@@ -50,7 +50,7 @@ fn fire(run: &Run, count: u32) -> Result<Vec<Value>> {
     scheduler.stop();
     scheduler.wait();
     let took = done.saturating_sub(begun);
-    Ok(Value::rate("tasks/s", u64::from(count), took))
+    Ok(FigureValue::rate("tasks/s", u64::from(count), took))
 }
 
 /// Sends the time of the registration, and that of the last tick.
@@ -76,21 +76,21 @@ fn silent() -> Error {
     }
 }
 
-fn plain_fire(run: &Run, count: u32, batch: usize) -> Result<Vec<Value>> {
+fn plain_fire(run: &BenchRun, count: u32, batch: usize) -> Result<Vec<FigureValue>> {
     let place = run.place()?;
     let database = ceilings::database(place.url())?;
     let count = some(count, batch);
     let all: Vec<i64> = (1..=i64::from(count)).collect();
     let mut connection = database.connect()?;
     connection
-        .write(|conn| recurring::schedule(conn, &all))
+        .with_write_lock(|conn| recurring::schedule(conn, &all))
         .doing(ACTION)?;
     let took = ceilings::at_once(&database, 1, |connection| {
         all.chunks(batch).try_for_each(|tasks| {
             connection
-                .write(|conn| recurring::fire(conn, tasks))
+                .with_write_lock(|conn| recurring::fire(conn, tasks))
                 .doing(ACTION)
         })
     })?;
-    Ok(Value::rate("tasks/s", u64::from(count), took))
+    Ok(FigureValue::rate("tasks/s", u64::from(count), took))
 }

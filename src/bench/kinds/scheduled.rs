@@ -1,13 +1,13 @@
 //! Scheduled jobs that are due at once: dispatched alone, and drained.
 
 use crate::bench::ceilings::{self, ACTION, Plain, some};
-use crate::bench::comparison::{Ceiling, Comparison, Value};
+use crate::bench::comparison::{Ceiling, Comparison, FigureValue};
 use crate::bench::drains;
 use crate::bench::jobs::nothing;
 use crate::bench::plain::claim;
 use crate::bench::plain::enqueue::DUE;
 use crate::bench::program::Setup;
-use crate::bench::run::Run;
+use crate::bench::run::BenchRun;
 use crate::clock;
 use crate::db::transition::dispatch::dispatch;
 use crate::db::{Database, prefer_indexes};
@@ -20,7 +20,7 @@ const BATCH: usize = 500;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-pub(crate) fn comparisons(run: &Run) -> Vec<Comparison> {
+pub(crate) fn comparisons(run: &BenchRun) -> Vec<Comparison> {
     let jobs = run.jobs(20_000);
     let plain = Ceiling::over_batches(move |run, batch| plain_dispatch(run, jobs, batch));
     let dispatched = Comparison::new("dispatch", move |run| dispatch_all(run, jobs));
@@ -54,35 +54,35 @@ fn schedule(database: &Database, jobs: u32) -> Result<()> {
     testing::travel(&mut connection, 2 * HOUR)
 }
 
-fn dispatch_all(run: &Run, jobs: u32) -> Result<Vec<Value>> {
+fn dispatch_all(run: &BenchRun, jobs: u32) -> Result<Vec<FigureValue>> {
     let place = run.place()?;
     let database = place.migrated()?;
     schedule(&database, jobs)?;
     let mut connection = database.connect()?;
-    connection.write(prefer_indexes).doing(ACTION)?;
+    connection.with_write_lock(prefer_indexes).doing(ACTION)?;
     let begun = clock::instant();
     let mut count = 0;
     loop {
-        let moved = connection.write(|conn| dispatch(conn, BATCH));
+        let moved = connection.with_write_lock(|conn| dispatch(conn, BATCH));
         match moved.doing("dispatch")? {
-            0 => return Ok(Value::rate("jobs/s", count, begun.elapsed())),
+            0 => return Ok(FigureValue::rate("jobs/s", count, begun.elapsed())),
             moved => count += moved as u64,
         }
     }
 }
 
-fn plain_dispatch(run: &Run, jobs: u32, batch: usize) -> Result<Vec<Value>> {
+fn plain_dispatch(run: &BenchRun, jobs: u32, batch: usize) -> Result<Vec<FigureValue>> {
     let place = run.place()?;
     let database = ceilings::database(place.url())?;
     let jobs = some(jobs, batch);
     ceilings::fill(&mut database.connect()?, jobs, DUE)?;
     let took = ceilings::at_once(&database, 1, |connection| {
         loop {
-            let moved = connection.write(|conn| claim::dispatch(conn, batch));
+            let moved = connection.with_write_lock(|conn| claim::dispatch(conn, batch));
             if moved.doing(ACTION)? == 0 {
                 return Ok(());
             }
         }
     })?;
-    Ok(Value::rate("jobs/s", u64::from(jobs), took))
+    Ok(FigureValue::rate("jobs/s", u64::from(jobs), took))
 }

@@ -1,9 +1,9 @@
 //! Jobs that sleep: how much of what the threads could do is left.
 
-use crate::bench::comparison::{Ceiling, Comparison, Value};
+use crate::bench::comparison::{Ceiling, Comparison, FigureValue};
 use crate::bench::drains;
 use crate::bench::jobs::Sleep;
-use crate::bench::run::Run;
+use crate::bench::run::BenchRun;
 use crate::clock;
 use crate::job::new_job::NewJob;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ const SLEEPS: [u64; 9] = [100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50
 /// The time that a measurement takes at best, in microseconds.
 const WHOLE: u64 = 500_000;
 
-pub(crate) fn comparisons(run: &Run) -> Vec<Comparison> {
+pub(crate) fn comparisons(run: &BenchRun) -> Vec<Comparison> {
     let single = SLEEPS.iter().map(|&micros| {
         let name = format!("{} ms", micros as f64 / 1e3);
         of(run, name, [micros; SLEEPS.len()])
@@ -25,13 +25,13 @@ pub(crate) fn comparisons(run: &Run) -> Vec<Comparison> {
 }
 
 /// Jobs that sleep for each of these times in turn.
-fn of(run: &Run, name: String, sleeps: [u64; SLEEPS.len()]) -> Comparison {
+fn of(run: &BenchRun, name: String, sleeps: [u64; SLEEPS.len()]) -> Comparison {
     let threads = run.settings.threads;
     let mean = sleeps.iter().sum::<u64>() / sleeps.len() as u64;
     let fitting = WHOLE * u64::from(threads) / mean;
     let jobs = run.jobs(u32::try_from(fitting).unwrap_or(u32::MAX));
     let time = move |number: u64| sleeps[number as usize % sleeps.len()];
-    let windlass = move |run: &Run| {
+    let windlass = move |run: &BenchRun| {
         let make = |number| {
             NewJob::new(&Sleep {
                 micros: time(number),
@@ -39,12 +39,12 @@ fn of(run: &Run, name: String, sleeps: [u64; SLEEPS.len()]) -> Comparison {
         };
         drains::runs(run, jobs, 1, &make)
     };
-    let plain = move |_: &Run| Ok(threads_alone(threads, u64::from(jobs), &time));
+    let plain = move |_: &BenchRun| Ok(threads_alone(threads, u64::from(jobs), &time));
     Comparison::new(name, windlass).beside(Ceiling::one("plain threads", plain))
 }
 
 /// Threads that take a number each and sleep.
-fn threads_alone(threads: u32, jobs: u64, time: &(impl Fn(u64) -> u64 + Sync)) -> Vec<Value> {
+fn threads_alone(threads: u32, jobs: u64, time: &(impl Fn(u64) -> u64 + Sync)) -> Vec<FigureValue> {
     let next = AtomicU64::new(0);
     let begun = clock::instant();
     std::thread::scope(|scope| {
@@ -60,5 +60,5 @@ fn threads_alone(threads: u32, jobs: u64, time: &(impl Fn(u64) -> u64 + Sync)) -
             });
         }
     });
-    Value::rate("runs/s", jobs, begun.elapsed())
+    FigureValue::rate("runs/s", jobs, begun.elapsed())
 }

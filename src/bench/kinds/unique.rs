@@ -1,16 +1,16 @@
 //! Unique ids: enqueueing and draining jobs that have one, and clearing jobs while ids are held.
 
 use crate::bench::ceilings::{self, ACTION, Plain, some};
-use crate::bench::comparison::{Ceiling, Comparison, Value};
+use crate::bench::comparison::{Ceiling, Comparison, FigureValue};
 use crate::bench::drains;
 use crate::bench::jobs::nothing;
 use crate::bench::kinds::enqueue;
 use crate::bench::plain::enqueue::{ALONE, UNIQUE};
 use crate::bench::plain::{outcome, recurring};
 use crate::bench::program::Setup;
-use crate::bench::run::{BULK, Run};
+use crate::bench::run::{BULK, BenchRun};
 use crate::clock;
-use crate::db::transition::clear::{self, Old};
+use crate::db::transition::clear::{self, ClearLimits};
 use crate::error::{Doing as _, Result};
 use crate::job::new_job::NewJob;
 use std::time::Duration;
@@ -19,10 +19,10 @@ fn unique(number: u64) -> Result<NewJob> {
     Ok(nothing(number)?.unique_id(format!("unique/{number}")))
 }
 
-pub(crate) fn comparisons(run: &Run) -> Vec<Comparison> {
+pub(crate) fn comparisons(run: &BenchRun) -> Vec<Comparison> {
     let mut all = enqueue::beside_plain(run, UNIQUE, unique);
     let jobs = run.jobs(20_000);
-    let windlass = move |run: &Run| drains::runs(run, jobs, 1, &unique);
+    let windlass = move |run: &BenchRun| drains::runs(run, jobs, 1, &unique);
     let plain = Plain {
         target: UNIQUE,
         last: outcome::KEEP_UNIQUE,
@@ -30,7 +30,7 @@ pub(crate) fn comparisons(run: &Run) -> Vec<Comparison> {
     };
     let drain = Comparison::new("drain", windlass).beside(plain.ceiling());
     all.push(drain.beside(drains::no_op()));
-    let windlass = move |run: &Run| clear_among_held(run, jobs);
+    let windlass = move |run: &BenchRun| clear_among_held(run, jobs);
     let plain = Ceiling::over_batches(move |run, batch| plain_clear(run, jobs, batch));
     let figure = format!("clear, {jobs} ids held");
     all.push(Comparison::new(figure, windlass).beside(plain));
@@ -38,7 +38,7 @@ pub(crate) fn comparisons(run: &Run) -> Vec<Comparison> {
 }
 
 /// Clears finished jobs while as many waiting ones hold an id, as a supervisor does.
-fn clear_among_held(run: &Run, jobs: u32) -> Result<Vec<Value>> {
+fn clear_among_held(run: &BenchRun, jobs: u32) -> Result<Vec<FigureValue>> {
     let place = run.place()?;
     let database = place.migrated()?;
     let mut connection = database.connect()?;
@@ -51,7 +51,7 @@ fn clear_among_held(run: &Run, jobs: u32) -> Result<Vec<Value>> {
     };
     drains::move_jobs(run, place.url(), &database, setup)?;
     drains::fill(&mut connection, jobs, &unique)?;
-    let old = Old {
+    let old = ClearLimits {
         age: Duration::ZERO,
         up_to: 0,
         of_ruby: false,
@@ -59,31 +59,31 @@ fn clear_among_held(run: &Run, jobs: u32) -> Result<Vec<Value>> {
     let (mut after, mut cleared) = (Some(0), 0);
     let begun = clock::instant();
     while let Some(last) = after {
-        let stretch = connection.write(|conn| clear::finished(conn, old, last, BULK));
+        let stretch = connection.with_write_lock(|conn| clear::finished(conn, old, last, BULK));
         let stretch = stretch.doing("clear finished jobs")?;
         cleared += stretch.cleared as u64;
         after = stretch.reached;
     }
-    Ok(Value::rate("jobs/s", cleared, begun.elapsed()))
+    Ok(FigureValue::rate("jobs/s", cleared, begun.elapsed()))
 }
 
-fn plain_clear(run: &Run, jobs: u32, batch: usize) -> Result<Vec<Value>> {
+fn plain_clear(run: &BenchRun, jobs: u32, batch: usize) -> Result<Vec<FigureValue>> {
     let place = run.place()?;
     let database = ceilings::database(place.url())?;
     let mut connection = database.connect()?;
     let jobs = some(jobs, batch);
     let finished = ceilings::fill(&mut connection, jobs, ALONE)?;
     connection
-        .write(|conn| recurring::finish_all(conn, &finished))
+        .with_write_lock(|conn| recurring::finish_all(conn, &finished))
         .doing(ACTION)?;
     ceilings::fill(&mut connection, jobs, UNIQUE)?;
     let took = ceilings::at_once(&database, 1, |connection| {
         let mut after = Some(0);
         while let Some(last) = after {
-            let cleared = connection.write(|conn| recurring::clear(conn, last, batch));
+            let cleared = connection.with_write_lock(|conn| recurring::clear(conn, last, batch));
             after = cleared.doing(ACTION)?;
         }
         Ok(())
     })?;
-    Ok(Value::rate("jobs/s", u64::from(jobs), took))
+    Ok(FigureValue::rate("jobs/s", u64::from(jobs), took))
 }

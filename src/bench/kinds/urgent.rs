@@ -1,16 +1,16 @@
-//! An urgent job behind very many others: when it starts.
+//! An urgent job behind very many others: how long after the call of the enqueue it starts.
 
 use crate::bench::ceilings::{self, ACTION};
-use crate::bench::comparison::{Ceiling, Comparison, Value};
+use crate::bench::comparison::{Ceiling, Comparison, FigureValue};
 use crate::bench::drains;
 use crate::bench::figures::quantile;
 use crate::bench::jobs::{Sleep, Stamp};
 use crate::bench::plain::enqueue::READY;
-use crate::bench::plain::outcome::{self, Outcome};
-use crate::bench::plain::statement::Change;
+use crate::bench::plain::outcome::{self, PlainOutcome};
+use crate::bench::plain::statement::PlainChange;
 use crate::bench::plain::{claim, enqueue};
 use crate::bench::program::{Program, Setup, until_idle};
-use crate::bench::run::Run;
+use crate::bench::run::BenchRun;
 use crate::clock;
 use crate::db::{AsConn as _, DbConnection, prefer_indexes};
 use crate::error::{Doing as _, Error, Result};
@@ -23,7 +23,7 @@ use std::time::Duration;
 /// The priority of the urgent jobs.
 const URGENT: i32 = -1;
 
-pub(crate) fn comparisons(_: &Run) -> Vec<Comparison> {
+pub(crate) fn comparisons(_: &BenchRun) -> Vec<Comparison> {
     let of = |millis: u64| {
         let sleep = Duration::from_millis(millis);
         let plain = Ceiling::one("plain SQL, claims of 1", move |run| {
@@ -36,13 +36,13 @@ pub(crate) fn comparisons(_: &Run) -> Vec<Comparison> {
 }
 
 /// As many jobs as the threads cannot do while the samples are taken.
-fn depth(run: &Run, sleep: Duration) -> u32 {
+fn depth(run: &BenchRun, sleep: Duration) -> u32 {
     let pause = Duration::from_millis(80) + sleep;
     let seconds = (pause * (run.settings.samples + 2)).as_secs_f64();
     (seconds * f64::from(run.settings.threads) / sleep.as_secs_f64()) as u32
 }
 
-fn starts(run: &Run, sleep: Duration) -> Result<Vec<Value>> {
+fn starts(run: &BenchRun, sleep: Duration) -> Result<Vec<FigureValue>> {
     let place = run.place()?;
     let database = place.migrated()?;
     let mut connection = database.connect()?;
@@ -58,16 +58,16 @@ fn starts(run: &Run, sleep: Duration) -> Result<Vec<Value>> {
     let mut program = Program::start(place.url(), setup)?;
     program.nudge()?;
     let times = in_turn(run.settings.samples, || {
+        let called = clock::since_boot();
         Stamp {}.enqueue(&mut connection)?;
-        let answered = clock::since_boot();
-        Ok(program.began()?.started.saturating_sub(answered))
+        Ok(program.began()?.started.saturating_sub(called))
     })?;
     program.stop();
     Ok(quantiles(&times))
 }
 
 /// Threads that claim one job each, sleep and finish it.
-fn plain_starts(run: &Run, sleep: Duration) -> Result<Vec<Value>> {
+fn plain_starts(run: &BenchRun, sleep: Duration) -> Result<Vec<FigureValue>> {
     let place = run.place()?;
     let database = ceilings::database(place.url())?;
     let mut enqueuer = database.connect()?;
@@ -75,7 +75,7 @@ fn plain_starts(run: &Run, sleep: Duration) -> Result<Vec<Value>> {
     let mut workers = Vec::new();
     for _ in 0..run.settings.threads {
         let mut worker = database.connect()?;
-        worker.write(prefer_indexes).doing(ACTION)?;
+        worker.with_write_lock(prefer_indexes).doing(ACTION)?;
         workers.push(worker);
     }
     let (sender, started) = unbounded();
@@ -86,16 +86,16 @@ fn plain_starts(run: &Run, sleep: Duration) -> Result<Vec<Value>> {
             scope.spawn(move || work(worker, sleep, &sender, is_over));
         }
         let times = in_turn(run.settings.samples, || {
+            let called = clock::since_boot();
             enqueuer
-                .write(|conn| enqueue::one(conn, "{}", URGENT))
+                .with_write_lock(|conn| enqueue::one(conn, "{}", URGENT))
                 .doing(ACTION)?;
-            let answered = clock::since_boot();
             let started = started.recv_timeout(PATIENCE).map_err(|_| Error::Io {
                 action: "hear from",
                 path: "the threads of the ceiling".into(),
                 source: std::io::ErrorKind::TimedOut.into(),
             })?;
-            Ok(started.saturating_sub(answered))
+            Ok(started.saturating_sub(called))
         });
         is_over.store(true, Ordering::Relaxed);
         times
@@ -106,7 +106,7 @@ fn plain_starts(run: &Run, sleep: Duration) -> Result<Vec<Value>> {
 /// If no urgent job starts for this long, none will.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-const KEEP: Outcome = outcome::KEEP;
+const KEEP: PlainOutcome = outcome::KEEP;
 
 fn work(
     connection: &mut DbConnection,
@@ -114,9 +114,9 @@ fn work(
     started: &Sender<Duration>,
     is_over: &AtomicBool,
 ) {
-    let end = Change::new(&connection.as_conn(), KEEP);
+    let end = PlainChange::new(&connection.as_conn(), KEEP);
     while !is_over.load(Ordering::Relaxed) {
-        let Ok(claims) = connection.write(|conn| claim::claim(conn, 1)) else {
+        let Ok(claims) = connection.with_write_lock(|conn| claim::claim(conn, 1)) else {
             return;
         };
         for claim in &claims {
@@ -125,7 +125,7 @@ fn work(
             } else {
                 clock::nap(sleep);
             }
-            let _ = connection.write(|conn| end.apply(conn, &[claim.id]));
+            let _ = connection.with_write_lock(|conn| end.apply(conn, &[claim.id]));
         }
         if claims.is_empty() {
             clock::nap(Duration::from_millis(1));
@@ -146,10 +146,10 @@ fn in_turn(samples: u32, mut take: impl FnMut() -> Result<Duration>) -> Result<V
     Ok(times)
 }
 
-fn quantiles(times: &[Duration]) -> Vec<Value> {
+fn quantiles(times: &[Duration]) -> Vec<FigureValue> {
     let millis = times.iter().map(|time| time.as_secs_f64() * 1e3);
     let millis: Vec<f64> = millis.collect();
-    let of = |name, part| Value {
+    let of = |name, part| FigureValue {
         name,
         unit: "ms",
         value: quantile(millis.clone(), part),

@@ -1,6 +1,8 @@
 //! Plain claims and dispatches, in batches.
 
-use crate::bench::plain::statement::{Id, Prepared, ids, json, render};
+use crate::bench::plain::statement::{PlainId, Prepared};
+#[cfg(feature = "sqlite")]
+use crate::bench::plain::statement::{ids, json, render};
 use crate::db::Conn;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Integer, Text};
@@ -41,6 +43,7 @@ pub(crate) fn claim(conn: &mut Conn<'_>, batch: usize) -> QueryResult<Vec<Claim>
 }
 
 #[cfg(feature = "sqlite")]
+#[allow(irrefutable_let_patterns, reason = "there may be one database only")]
 fn claim_step_by_step(conn: &mut Conn<'_>, batch: usize) -> QueryResult<Vec<Claim>> {
     let held = render(
         conn,
@@ -52,7 +55,7 @@ fn claim_step_by_step(conn: &mut Conn<'_>, batch: usize) -> QueryResult<Vec<Clai
     let text = "DELETE FROM plain_ready WHERE id IN \
          (SELECT id FROM plain_ready ORDER BY priority, job_id LIMIT $1) RETURNING job_id AS id";
     let gone = diesel::sql_query(text).bind::<BigInt, _>(batch as i64);
-    let gone: Vec<Id> = Prepared(gone).load(*conn)?;
+    let gone: Vec<PlainId> = Prepared(gone).load(*conn)?;
     if gone.is_empty() {
         return Ok(Vec::new());
     }
@@ -76,7 +79,9 @@ pub(crate) fn dispatch(conn: &mut Conn<'_>, batch: usize) -> QueryResult<usize> 
                  INSERT INTO plain_ready (job_id, queue_name, priority, created_at) \
                  SELECT job_id, queue_name, priority, now() FROM gone RETURNING job_id AS id";
             let query = diesel::sql_query(text).bind::<BigInt, _>(batch as i64);
-            Prepared(query).load(*conn).map(|rows: Vec<Id>| rows.len())
+            Prepared(query)
+                .load(*conn)
+                .map(|rows: Vec<PlainId>| rows.len())
         }
         #[cfg(feature = "sqlite")]
         Conn::Sqlite(_) => conn.transaction(|conn| dispatch_step_by_step(conn, batch)),
@@ -84,6 +89,7 @@ pub(crate) fn dispatch(conn: &mut Conn<'_>, batch: usize) -> QueryResult<usize> 
 }
 
 #[cfg(feature = "sqlite")]
+#[allow(irrefutable_let_patterns, reason = "there may be one database only")]
 fn dispatch_step_by_step(conn: &mut Conn<'_>, batch: usize) -> QueryResult<usize> {
     let gone = render(
         conn,
@@ -99,7 +105,7 @@ fn dispatch_step_by_step(conn: &mut Conn<'_>, batch: usize) -> QueryResult<usize
         return Ok(0);
     };
     let gone = diesel::sql_query(gone).bind::<BigInt, _>(batch as i64);
-    let gone: Vec<Id> = Prepared(gone).load(*conn)?;
+    let gone: Vec<PlainId> = Prepared(gone).load(*conn)?;
     if !gone.is_empty() {
         let list = json(&ids(&gone));
         Prepared(diesel::sql_query(ready).bind::<Text, _>(list)).run(*conn)?;

@@ -1,11 +1,15 @@
 //! Plain inserts of jobs.
 
-use crate::bench::plain::statement::{Id, Prepared, json, render};
+#[cfg(feature = "sqlite")]
+use crate::bench::plain::statement::json;
+use crate::bench::plain::statement::{PlainId, Prepared, render};
 use crate::db::Conn;
 use diesel::prelude::*;
 #[cfg(feature = "postgres")]
 use diesel::sql_types::Array;
-use diesel::sql_types::{BigInt, Integer, Text};
+#[cfg(feature = "sqlite")]
+use diesel::sql_types::BigInt;
+use diesel::sql_types::{Integer, Text};
 
 /// The class in each row.
 pub(crate) const CLASS: &str = "windlass_bench_nothing";
@@ -55,6 +59,7 @@ pub(crate) fn one(conn: &mut Conn<'_>, arguments: &str, priority: i32) -> QueryR
 }
 
 #[cfg(feature = "sqlite")]
+#[allow(irrefutable_let_patterns, reason = "there may be one database only")]
 fn one_step_by_step(conn: &mut Conn<'_>, arguments: &str, priority: i32) -> QueryResult<()> {
     let job = render(
         conn,
@@ -68,7 +73,7 @@ fn one_step_by_step(conn: &mut Conn<'_>, arguments: &str, priority: i32) -> Quer
     let Conn::Sqlite(conn) = conn else {
         return Ok(());
     };
-    let job: Id = Prepared(
+    let job: PlainId = Prepared(
         diesel::sql_query(job)
             .bind::<Text, _>(CLASS)
             .bind::<Text, _>(arguments)
@@ -120,7 +125,7 @@ pub(crate) fn all(
                 .collect();
             let text = format!("WITH job AS ({jobs}){} SELECT id FROM job", parts.concat());
             let query = diesel::sql_query(text).bind::<Array<Text>, _>(arguments);
-            let rows: Vec<Id> = Prepared(query).load(*conn)?;
+            let rows: Vec<PlainId> = Prepared(query).load(*conn)?;
             Ok(rows.iter().map(|row| row.id).collect())
         }
         #[cfg(feature = "sqlite")]
@@ -131,6 +136,7 @@ pub(crate) fn all(
 }
 
 #[cfg(feature = "sqlite")]
+#[allow(irrefutable_let_patterns, reason = "there may be one database only")]
 fn all_step_by_step(
     conn: &mut Conn<'_>,
     jobs: &str,
@@ -146,7 +152,7 @@ fn all_step_by_step(
     };
     let arguments = serde_json::to_string(arguments).unwrap_or_default();
     let query = diesel::sql_query(jobs).bind::<Text, _>(arguments);
-    let rows: Vec<Id> = Prepared(query).load(*conn)?;
+    let rows: Vec<PlainId> = Prepared(query).load(*conn)?;
     let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
     let list = json(&ids);
     for text in texts {

@@ -6,7 +6,7 @@ use diesel::prelude::*;
 use diesel::sql_types::BigInt;
 
 /// The statements of an outcome, each about the list of jobs `$1`.
-pub(crate) type Outcome = &'static [&'static str];
+pub(crate) type PlainOutcome = &'static [&'static str];
 
 const FINISH: &str = "UPDATE plain_jobs SET finished_at = {now}, updated_at = {now} WHERE id {in}";
 
@@ -21,15 +21,15 @@ const READY: &str = "INSERT INTO plain_ready (job_id, queue_name, priority, crea
 const ATTEMPT: &str = "INSERT INTO plain_attempts (job_id, attempt, outcome, kind, message, created_at) \
      SELECT value, 1, 'failed', 'error', 'it was to fail', {now} FROM {list}";
 
-pub(crate) const KEEP: Outcome = &[FINISH, END_CLAIM];
+pub(crate) const KEEP: PlainOutcome = &[FINISH, END_CLAIM];
 
-pub(crate) const DELETE: Outcome = &["DELETE FROM plain_jobs WHERE id {in}", END_CLAIM];
+pub(crate) const DELETE: PlainOutcome = &["DELETE FROM plain_jobs WHERE id {in}", END_CLAIM];
 
-pub(crate) const RETRY: Outcome = &[COUNT, READY, ATTEMPT, END_CLAIM];
+pub(crate) const RETRY: PlainOutcome = &[COUNT, READY, ATTEMPT, END_CLAIM];
 
-pub(crate) const SNOOZE: Outcome = &[COUNT, READY, END_CLAIM];
+pub(crate) const SNOOZE: PlainOutcome = &[COUNT, READY, END_CLAIM];
 
-pub(crate) const FAIL: Outcome = &[
+pub(crate) const FAIL: PlainOutcome = &[
     COUNT,
     "INSERT INTO plain_failed (job_id, error, created_at) \
      SELECT value, '{\"kind\":\"error\",\"message\":\"it was to fail\"}', {now} FROM {list}",
@@ -37,22 +37,22 @@ pub(crate) const FAIL: Outcome = &[
     END_CLAIM,
 ];
 
-pub(crate) const DISCARD: Outcome = &[FINISH, ATTEMPT, END_CLAIM];
+pub(crate) const DISCARD: PlainOutcome = &[FINISH, ATTEMPT, END_CLAIM];
 
-pub(crate) const KEEP_RESULT: Outcome = &[
+pub(crate) const KEEP_RESULT: PlainOutcome = &[
     FINISH,
     "INSERT INTO plain_results (job_id, class_name, result, finished_at, expires_at) \
      SELECT value, 'windlass_bench_nothing', '1', {now}, {now} FROM {list}",
     END_CLAIM,
 ];
 
-pub(crate) const KEEP_UNIQUE: Outcome = &[
+pub(crate) const KEEP_UNIQUE: PlainOutcome = &[
     FINISH,
     "DELETE FROM plain_unique WHERE job_id {in}",
     END_CLAIM,
 ];
 
-pub(crate) const KEEP_STEPS: Outcome = &[
+pub(crate) const KEEP_STEPS: PlainOutcome = &[
     FINISH,
     "DELETE FROM plain_steps WHERE job_id {in}",
     END_CLAIM,

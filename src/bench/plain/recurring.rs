@@ -1,7 +1,7 @@
 //! Plain recurring tasks, and the clearing of finished jobs.
 
 use crate::bench::plain::enqueue;
-use crate::bench::plain::statement::{Change, Id, Prepared, ids, render};
+use crate::bench::plain::statement::{PlainChange, PlainId, Prepared, ids, render};
 use crate::db::Conn;
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
@@ -10,12 +10,12 @@ use diesel::sql_types::BigInt;
 pub(crate) fn schedule(conn: &mut Conn<'_>, tasks: &[i64]) -> QueryResult<()> {
     let text = "INSERT INTO plain_tasks (id, class_name, next_run_at) \
          SELECT value, 'windlass_bench_nothing', {now} FROM {list}";
-    Change::new(conn, &[text]).apply(conn, tasks)
+    PlainChange::new(conn, &[text]).apply(conn, tasks)
 }
 
 /// Enqueues the jobs of these tasks, and moves the tasks to their next ticks, in one commit.
 pub(crate) fn fire(conn: &mut Conn<'_>, tasks: &[i64]) -> QueryResult<()> {
-    let moved = Change::new(
+    let moved = PlainChange::new(
         conn,
         &[
             "INSERT INTO plain_ticks (task_id, run_at, created_at) SELECT value, {now}, {now} FROM {list}",
@@ -32,7 +32,7 @@ pub(crate) fn fire(conn: &mut Conn<'_>, tasks: &[i64]) -> QueryResult<()> {
 /// Marks all jobs as finished.
 pub(crate) fn finish_all(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     let text = "UPDATE plain_jobs SET finished_at = {now} WHERE id {in}";
-    Change::new(conn, &[text]).apply(conn, jobs)
+    PlainChange::new(conn, &[text]).apply(conn, jobs)
 }
 
 /// Deletes up to `batch` finished jobs after the id `after` and the unique ids that they hold, in
@@ -43,13 +43,13 @@ pub(crate) fn clear(conn: &mut Conn<'_>, after: i64, batch: usize) -> QueryResul
     let text = render(conn, text);
     let query = diesel::sql_query(text).bind::<BigInt, _>(after);
     let query = Prepared(query.bind::<BigInt, _>(batch as i64));
-    let found: Vec<Id> = match conn {
+    let found: Vec<PlainId> = match conn {
         #[cfg(feature = "postgres")]
         Conn::Postgres(conn) => query.load(*conn)?,
         #[cfg(feature = "sqlite")]
         Conn::Sqlite(conn) => query.load(*conn)?,
     };
-    let deletion = Change::new(
+    let deletion = PlainChange::new(
         conn,
         &[
             "DELETE FROM plain_unique WHERE job_id {in}",

@@ -9,7 +9,9 @@ use diesel::query_dsl::methods::LoadQuery;
 use diesel::row::NamedRow;
 #[cfg(feature = "postgres")]
 use diesel::sql_types::Array;
-use diesel::sql_types::{BigInt, Text, Untyped};
+#[cfg(feature = "sqlite")]
+use diesel::sql_types::Text;
+use diesel::sql_types::{BigInt, Untyped};
 
 /// A raw statement whose text is always the same, so that it is prepared once.
 pub(crate) struct Prepared<Q>(pub(crate) Q);
@@ -56,16 +58,17 @@ impl<Q> Prepared<Q> {
 
 /// The id of a row.
 #[derive(QueryableByName)]
-pub(crate) struct Id {
+pub(crate) struct PlainId {
     #[diesel(sql_type = BigInt)]
     pub(crate) id: i64,
 }
 
-pub(crate) fn ids(rows: &[Id]) -> Vec<i64> {
+pub(crate) fn ids(rows: &[PlainId]) -> Vec<i64> {
     rows.iter().map(|row| row.id).collect()
 }
 
 /// Returns a list of ids as JSON.
+#[cfg(feature = "sqlite")]
 pub(crate) fn json(ids: &[i64]) -> String {
     serde_json::to_string(ids).unwrap_or_default()
 }
@@ -88,16 +91,16 @@ pub(crate) fn render(conn: &Conn<'_>, text: &str) -> String {
 }
 
 /// Statements about the rows of a list of ids, in one commit: on Postgres one statement.
-pub(crate) struct Change(Vec<String>);
+pub(crate) struct PlainChange(Vec<String>);
 
-impl Change {
+impl PlainChange {
     pub(crate) fn new(conn: &Conn<'_>, texts: &[&str]) -> Self {
         let texts: Vec<String> = texts.iter().map(|text| render(conn, text)).collect();
         match conn {
             #[cfg(feature = "postgres")]
-            Conn::Postgres(_) => Change(vec![joined(&texts)]),
+            Conn::Postgres(_) => PlainChange(vec![joined(&texts)]),
             #[cfg(feature = "sqlite")]
-            Conn::Sqlite(_) => Change(texts),
+            Conn::Sqlite(_) => PlainChange(texts),
         }
     }
 

@@ -6,7 +6,7 @@ use crate::config::connections::ConnectionBudget;
 use crate::config::reader::Setting;
 use crate::config::recurring::DeclaredTask;
 use crate::db::schema::migrate;
-use crate::db::{AsConn as _, Room};
+use crate::db::{AsConn as _, ConnectionLimit};
 use crate::error::{Error, Problem, Result};
 use crate::job::registry::Registry;
 use crate::recurring::settings::RecurringSettings;
@@ -239,9 +239,9 @@ impl CheckedConfig {
         if let Err(error) = migrate::check(&mut connection.as_conn(), &database) {
             self.problems.push(error.to_string().into());
         }
-        let room = crate::db::room(&mut connection.as_conn())?;
+        let room = crate::db::connection_limit(&mut connection.as_conn())?;
         let needed = config.connections().total();
-        if let Some(Room { allowed, .. }) = room
+        if let Some(ConnectionLimit { allowed, .. }) = room
             && i64::try_from(needed).is_ok_and(|needed| needed > allowed)
         {
             self.problems.push(

@@ -2,7 +2,7 @@
 
 use crate::db::Database;
 use crate::db::conn::dialect::Dialect;
-use crate::db::schema::migrations::{self, Copied, Outcome};
+use crate::db::schema::migrations::{self, Copied, CopyOutcome};
 use crate::error::Result;
 use crate::terminal::output::Report;
 use serde::Serialize;
@@ -76,9 +76,9 @@ impl Report for Copies {
         for copied in &self.migrations {
             let directory = copied.directory.display();
             text.push_str(&match copied.outcome {
-                Outcome::Written => format!("Wrote {directory}\n"),
-                Outcome::Kept => format!("Kept {directory}, which exists\n"),
-                Outcome::Differs => format!(
+                CopyOutcome::Written => format!("Wrote {directory}\n"),
+                CopyOutcome::Kept => format!("Kept {directory}, which exists\n"),
+                CopyOutcome::Differs => format!(
                     "Kept {directory}, which exists and DIFFERS from this program's version\n"
                 ),
             });

@@ -43,13 +43,13 @@ pub(crate) struct NextRuns {
 /// Upcoming runs.
 #[derive(Debug, Serialize)]
 pub(crate) struct Upcoming {
-    ticks: Vec<UpcomingTick>,
+    ticks: Vec<TaskTick>,
     /// Whether a scheduler that may fire them is running.
     scheduler_runs: bool,
 }
 
 #[derive(Debug, Serialize)]
-pub(crate) struct UpcomingTick {
+pub(crate) struct TaskTick {
     key: String,
     at: DateTime<Utc>,
     /// In the time zone of the task.
@@ -90,7 +90,7 @@ impl NextRuns {
                 None => tasks::upcoming(&mut connection, &task.key, count)?,
             };
             ticks.extend(times.into_iter().map(|at| {
-                UpcomingTick {
+                TaskTick {
                     key: task.key.clone(),
                     at,
                     local: at

@@ -1,8 +1,7 @@
-//! Database addresses: how they are shown to people, and what libpq would
-//! misread in one.
+//! Database addresses: how they are displayed, and which ones libpq would misread.
 
-/// An address without user, password and parameters; no more of it than the
-/// scheme where it is not certain which part is which.
+/// Returns the address without user, password and parameters, or only its scheme if its parts
+/// cannot be told apart with certainty.
 pub(crate) fn without_secrets(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
         return match url.split_once([':', '=']) {
@@ -18,7 +17,8 @@ pub(crate) fn without_secrets(url: &str) -> String {
     format!("{scheme}://{host}")
 }
 
-/// Whether text begins like `scheme:` or `key=`, as no path should.
+/// Returns whether the text can stand before `:` or `=`, as in `scheme:` or `key=`. No path should
+/// start like that.
 pub(crate) fn is_word(text: &str) -> bool {
     !text.is_empty()
         && text
@@ -26,8 +26,8 @@ pub(crate) fn is_word(text: &str) -> bool {
             .all(|b| b.is_ascii_alphanumeric() || b"+-_".contains(&b))
 }
 
-/// Why libpq would take parts of a Postgres address for others, and then
-/// show pieces of a password as host, port or database.
+/// Returns why libpq would misread parts of a Postgres address, and then show pieces of a password
+/// as host, port or database.
 #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
 pub(crate) fn misread(url: &str) -> Option<&'static str> {
     let (_, rest) = url.split_once("://")?;
@@ -51,7 +51,8 @@ fn percents_are_codes(text: &str) -> bool {
     })
 }
 
-/// `rest` begins with hosts, separated by commas; one may be `[::1]`.
+/// Returns whether all ports are numbers. `rest` starts with hosts, separated by commas; one may be
+/// `[::1]`.
 fn ports_are_numbers(rest: &str) -> bool {
     let hosts = rest.split(['/', '?']).next().unwrap_or(rest);
     hosts.split(',').all(|host| {

@@ -1,4 +1,4 @@
-//! A borrowed connection of either database, and transactions on it.
+//! A borrowed connection to either database, and transactions on it.
 
 use crate::db::conn::dialect::Dialect;
 use crate::deadline::Armed;
@@ -10,8 +10,7 @@ use diesel::r2d2::{ConnectionManager, PooledConnection};
 use diesel::sqlite::SqliteConnection;
 use std::ops::{Deref, DerefMut};
 
-/// A connection that somebody lends: the caller's own, inside the caller's
-/// own transaction if there is one.
+/// A borrowed connection: the caller's own, inside the caller's own transaction if one is open.
 #[non_exhaustive]
 #[allow(
     missing_debug_implementations,
@@ -50,7 +49,7 @@ macro_rules! on {
 pub(crate) use on;
 
 impl Conn<'_> {
-    /// A shorter loan of the same connection.
+    /// Borrows the same connection for a shorter time.
     pub(crate) fn reborrow(&mut self) -> Conn<'_> {
         match self {
             #[cfg(feature = "postgres")]
@@ -60,8 +59,8 @@ impl Conn<'_> {
         }
     }
 
-    /// Gives each statement of our own a deadline until the result is dropped,
-    /// if Windlass has opened the connection.
+    /// Gives each of Windlass's own statements a deadline until the result is dropped, if Windlass
+    /// opened the connection.
     fn arm(&mut self) -> Armed {
         match self {
             #[cfg(feature = "postgres")]
@@ -80,16 +79,16 @@ impl Conn<'_> {
         }
     }
 
-    /// The text of a statement in this connection's dialect.
-    pub(crate) fn write(&self, text: &str) -> String {
-        self.dialect().write(text)
+    /// Returns the text of a statement in this connection's dialect.
+    pub(crate) fn render(&self, text: &str) -> String {
+        self.dialect().render(text)
     }
 
-    /// The seconds from one moment to another, as an expression to be written
-    /// (see [`write`](Self::write)).
+    /// Returns an expression for the seconds between two times, still to be passed to
+    /// [`render`](Self::render).
     ///
-    /// SQLite counts days in floating point, in which an hour can be 13 µs
-    /// short. It knows no more than milliseconds, so it is rounded to them.
+    /// SQLite computes in days as floating point, where an hour can be 13 µs short. Its times have
+    /// milliseconds, so the result is rounded to them.
     pub(crate) fn seconds(&self, from: &str, to: &str) -> String {
         match self {
             #[cfg(feature = "postgres")]
@@ -101,12 +100,11 @@ impl Conn<'_> {
         }
     }
 
-    /// All of `work` or nothing of it.
+    /// Runs `work` in a transaction, and rolls back if it returns an error.
     ///
-    /// On SQLite the write lock is taken at the beginning: a transaction that
-    /// reads first and writes later is refused at once, whatever the busy
-    /// timeout, when another process wrote in between. Inside a transaction
-    /// of the caller it is a savepoint on both databases.
+    /// On SQLite the write lock is taken at the start: a transaction that reads first and writes
+    /// later is refused at once, whatever the busy timeout, if another process wrote in between.
+    /// Inside a transaction of the caller it is a savepoint on both databases.
     pub(crate) fn transaction<T, E>(
         &mut self,
         work: impl FnOnce(&mut Conn<'_>) -> Result<T, E>,
@@ -128,8 +126,8 @@ impl Conn<'_> {
         }
     }
 
-    /// Begins what [`transaction`](Self::transaction) does, for work that
-    /// needs the connection in the caller's own type.
+    /// Starts a transaction like [`transaction`](Self::transaction), for work that needs the
+    /// connection in the caller's own type.
     pub(crate) fn begin(&mut self) -> diesel::QueryResult<()> {
         match self {
             #[cfg(feature = "postgres")]
@@ -153,20 +151,20 @@ impl Conn<'_> {
         on!(self, |c| AnsiTransactionManager::rollback_transaction(c))
     }
 
-    /// Whether a transaction is open.
+    /// Returns whether a transaction is open.
     pub(crate) fn is_in_transaction(&mut self) -> bool {
         on!(self, |c| in_transaction(c))
     }
 }
 
-/// A borrowed connection for statements of our own, which have a deadline if
-/// Windlass has opened it.
+/// A borrowed connection for Windlass's own statements, which have a deadline if Windlass opened
+/// it.
 pub(crate) struct Own<'c> {
     conn: Conn<'c>,
     _armed: Armed,
 }
 
-/// Borrows a connection of whatever kind for statements of our own.
+/// Borrows a connection of any kind for Windlass's own statements.
 pub(crate) fn own<C: AsConn + ?Sized>(conn: &mut C) -> Own<'_> {
     let mut conn = conn.as_conn();
     let _armed = conn.arm();
@@ -187,7 +185,7 @@ impl<'c> DerefMut for Own<'c> {
     }
 }
 
-/// Whether a transaction is open, as far as Diesel knows.
+/// Returns whether a transaction is open, according to Diesel.
 pub(crate) fn in_transaction<C: Connection>(conn: &mut C) -> bool {
     C::TransactionManager::transaction_manager_status_mut(conn)
         .transaction_depth()
@@ -198,10 +196,10 @@ pub(crate) mod sealed {
     pub trait Sealed {}
 }
 
-/// What can be lent as a [`Conn`]: `PgConnection`, `SqliteConnection`, either
-/// of them out of an r2d2 pool, and a [`DbConnection`](crate::DbConnection).
+/// A connection that can be borrowed as a [`Conn`]: `PgConnection`, `SqliteConnection`, either of
+/// them from an r2d2 pool, and a [`DbConnection`](crate::DbConnection).
 pub trait AsConn: sealed::Sealed {
-    /// Lends the connection.
+    /// Borrows the connection.
     fn as_conn(&mut self) -> Conn<'_>;
 }
 
@@ -246,7 +244,8 @@ impl<C: diesel::r2d2::R2D2Connection + AsConn + 'static> AsConn
     }
 }
 
-/// Seconds from a column to now; NULL if it holds no time that a calendar has.
+/// Returns an expression for the seconds from a column to now; NULL if the column's value is not a
+/// calendar time.
 pub(crate) fn age(conn: &Conn<'_>, column: &str) -> String {
     conn.seconds(&format!("{{moment {column}}}"), "{now}")
 }

@@ -1,7 +1,7 @@
-//! A database by its address: opening connections of one's own, or from a pool.
+//! A database by its address: opening separate connections, and the pool.
 
 use crate::db::conn::address::{self, without_secrets};
-use crate::db::conn::owned::{self, DbConnection, Kind, STATEMENT};
+use crate::db::conn::owned::{self, ConnectionKind, DbConnection, STATEMENT};
 #[cfg(feature = "postgres")]
 use crate::db::conn::postgres;
 #[cfg(feature = "sqlite")]
@@ -28,8 +28,8 @@ compile_error!("windlass needs a database: switch on the feature `sqlite` or `po
 
 /// A SQLite file or a Postgres database, by its address.
 ///
-/// Cheap to clone. Opening one connects to nothing: a server that is down
-/// delays work, it does not end programs.
+/// Cheap to clone. Opening one does not connect: while a server is down, work is delayed, and
+/// programs keep running.
 ///
 /// ```
 /// # fn main() -> windlass::Result<()> {
@@ -42,20 +42,20 @@ compile_error!("windlass needs a database: switch on the feature `sqlite` or `po
 /// ```
 #[derive(Clone)]
 pub struct Database {
-    pub(crate) inner: Arc<Backend>,
-    /// How long each statement of a loop may take, on Postgres.
+    pub(crate) inner: Arc<DatabaseBackend>,
+    /// How long each statement of a loop may take. Postgres only.
     pub(crate) limit: Duration,
-    /// A SQLite file that may not be written is opened all the same.
+    /// Whether a SQLite file without write permission may be opened.
     #[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
-    pub(crate) only_looks: bool,
+    pub(crate) is_read_only: bool,
 }
 
-pub(crate) enum Backend {
+pub(crate) enum DatabaseBackend {
     #[cfg(feature = "postgres")]
     Postgres {
         url: String,
         target: String,
-        pool: Pool<postgres::Manager>,
+        pool: Pool<postgres::PostgresManager>,
     },
     #[cfg(feature = "sqlite")]
     Sqlite {
@@ -63,10 +63,10 @@ pub(crate) enum Backend {
         pool: Pool<ConnectionManager<SqliteConnection>>,
         turns: Arc<WriteTurns>,
     },
-    /// Of a test that lends its own connection.
-    Lent(Arc<owned::Shelf>),
-    /// Of a test that has none.
-    Nowhere,
+    /// A test's database, whose only connection its jobs borrow.
+    Shared(Arc<owned::SharedConnection>),
+    /// A test's database without a connection.
+    Unconnected,
 }
 
 impl fmt::Debug for Database {
@@ -75,13 +75,13 @@ impl fmt::Debug for Database {
     }
 }
 
-pub(crate) const LENT: &str =
+pub(crate) const ALREADY_BORROWED: &str =
     "its one connection is borrowed already: a job of a test can have one at a time";
 
-pub(crate) const NOWHERE: &str =
+pub(crate) const NO_CONNECTION: &str =
     "a test that gives jobs a connection is made with `testing::TestDatabase`";
 
-/// How many connections the pool lends at most, unless told otherwise.
+/// The default size of the pool.
 const POOL_SIZE: u32 = 10;
 
 impl Database {
@@ -89,8 +89,8 @@ impl Database {
     /// or a plain path, which is a SQLite file. At most 10 pooled connections.
     ///
     /// # Errors
-    /// When the address is none of these, or names a database for which this
-    /// program was built without the Cargo feature.
+    /// Returns an error if the address is none of these, or names a database for which this program
+    /// was built without the Cargo feature.
     pub fn open(url: &str) -> Result<Self> {
         Self::open_with_pool(url, POOL_SIZE)
     }
@@ -109,138 +109,142 @@ impl Database {
         Ok(Database {
             inner: Arc::new(inner),
             limit: STATEMENT,
-            only_looks: false,
+            is_read_only: false,
         })
     }
 
-    /// The same database, with this much time for each statement of a loop
-    /// instead of 40 s: for tests.
+    /// Returns the same database with this time limit for each statement of a loop instead of 40 s.
+    /// For tests.
     #[doc(hidden)]
     pub fn with_statement_limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self
     }
 
-    /// The address for people: without user, password and parameters.
+    /// Returns the address for display: without user, password and parameters.
     pub fn target(&self) -> String {
         match &*self.inner {
             #[cfg(feature = "postgres")]
-            Backend::Postgres { target, .. } => target.clone(),
+            DatabaseBackend::Postgres { target, .. } => target.clone(),
             #[cfg(feature = "sqlite")]
-            Backend::Sqlite { path, .. } => path.display().to_string(),
-            Backend::Lent(_) | Backend::Nowhere => "the database of this test".to_owned(),
+            DatabaseBackend::Sqlite { path, .. } => path.display().to_string(),
+            DatabaseBackend::Shared(_) | DatabaseBackend::Unconnected => {
+                "the database of this test".to_owned()
+            }
         }
     }
 
-    /// Opens a connection of its own, outside the pool, for a loop that keeps
-    /// it or for a program that needs just one.
+    /// Opens a connection outside the pool, for a loop that keeps it or for a program that needs
+    /// just one.
     ///
     /// # Errors
-    /// When the server does not answer within 5 seconds, or the file does not
-    /// exist, is no SQLite database or may not be written.
+    /// Returns an error if the server does not answer within 5 seconds, or if the file does not
+    /// exist, is not a SQLite database or may not be written.
     pub fn connect(&self) -> Result<DbConnection> {
         self.connect_in_haste(None)
     }
 
-    /// The same, for a process that can be asked to stop.
+    /// Opens a connection like [`connect`](Self::connect), for a process that can be asked to stop.
     #[cfg_attr(not(feature = "postgres"), allow(unused_variables))]
     pub(crate) fn connect_in_haste(&self, hurry: Option<Hurry>) -> Result<DbConnection> {
         match &*self.inner {
             #[cfg(feature = "postgres")]
-            Backend::Postgres { url, target, .. } => postgres::Guarded::connect(url, hurry)
+            DatabaseBackend::Postgres { url, target, .. } => postgres::Guarded::connect(url, hurry)
                 .map(|guarded| DbConnection {
-                    kind: Kind::Postgres(Box::new(guarded)),
+                    kind: ConnectionKind::Postgres(Box::new(guarded)),
                     turns: None,
                     limit: self.limit,
                 })
                 .map_err(|reason| self.refused(target, reason)),
             #[cfg(feature = "sqlite")]
-            Backend::Sqlite { path, turns, .. } => self
+            DatabaseBackend::Sqlite { path, turns, .. } => self
                 .open_file(path)
                 .map(|conn| DbConnection {
-                    kind: Kind::Sqlite(Box::new(conn)),
+                    kind: ConnectionKind::Sqlite(Box::new(conn)),
                     turns: Some(Arc::clone(turns)),
                     limit: self.limit,
                 })
                 .map_err(|reason| self.refused(&path.display().to_string(), reason)),
-            Backend::Lent(_) | Backend::Nowhere => self.get(),
+            DatabaseBackend::Shared(_) | DatabaseBackend::Unconnected => self.get(),
         }
     }
 
-    /// Opens what hears of new work, also by a channel of the listener's own.
+    /// Opens a listener for new work, also on a channel of its own.
     pub(crate) fn listen(&self, channel: Option<&str>) -> Result<Listener> {
         let channels: Vec<&str> = channel.into_iter().chain([wakeup::OF_ALL]).collect();
         self.listen_on(&channels)
     }
 
-    /// Opens what hears of what is notified on these channels of Postgres, and
-    /// of every commit on SQLite.
+    /// Opens a listener for notifications on these channels of Postgres, or for every commit on
+    /// SQLite.
     #[cfg_attr(not(feature = "postgres"), allow(unused_variables))]
     pub(crate) fn listen_on(&self, channels: &[&str]) -> Result<Listener> {
         match &*self.inner {
             #[cfg(feature = "postgres")]
-            Backend::Postgres { url, target, .. } => wakeup::listen_postgres(url, channels)
+            DatabaseBackend::Postgres { url, target, .. } => wakeup::listen_postgres(url, channels)
                 .map_err(|reason| self.refused(target, reason)),
             #[cfg(feature = "sqlite")]
-            Backend::Sqlite { path, .. } => sqlite::connect(path)
+            DatabaseBackend::Sqlite { path, .. } => sqlite::connect(path)
                 .and_then(|conn| wakeup::listen_sqlite(conn, path))
                 .map_err(|reason| self.refused(&path.display().to_string(), reason)),
-            Backend::Lent(_) | Backend::Nowhere => {
-                Err(self.refused(&self.target(), LENT.to_owned()))
+            DatabaseBackend::Shared(_) | DatabaseBackend::Unconnected => {
+                Err(self.refused(&self.target(), ALREADY_BORROWED.to_owned()))
             }
         }
     }
 
-    /// Creates the file of a SQLite database that does not exist.
+    /// Creates the file of a SQLite database if it does not exist.
     pub(crate) fn create(&self) -> Result<()> {
         #[cfg(feature = "sqlite")]
         #[allow(
             irrefutable_let_patterns,
             reason = "with one feature there is one kind"
         )]
-        if let Backend::Sqlite { path, .. } = &*self.inner {
+        if let DatabaseBackend::Sqlite { path, .. } = &*self.inner {
             sqlite::create(path).map_err(|reason| self.refused(&self.target(), reason))?;
         }
         Ok(())
     }
 
-    /// Whether it is Postgres, which tells of new work by NOTIFY.
+    /// Returns whether new work is announced by NOTIFY, that is, whether it is Postgres.
     pub(crate) fn listens_by_notification(&self) -> bool {
         match &*self.inner {
             #[cfg(feature = "postgres")]
-            Backend::Postgres { .. } => true,
+            DatabaseBackend::Postgres { .. } => true,
             #[cfg(feature = "sqlite")]
-            Backend::Sqlite { .. } => false,
-            Backend::Lent(_) | Backend::Nowhere => false,
+            DatabaseBackend::Sqlite { .. } => false,
+            DatabaseBackend::Shared(_) | DatabaseBackend::Unconnected => false,
         }
     }
 
-    /// Which file it is, once it is open. `None` for a server.
+    /// Returns which file it is, once it is open. `None` for a server.
     pub(crate) fn file(&self) -> Option<FileId> {
         match &*self.inner {
             #[cfg(feature = "postgres")]
-            Backend::Postgres { .. } => None,
+            DatabaseBackend::Postgres { .. } => None,
             #[cfg(feature = "sqlite")]
-            Backend::Sqlite { path, .. } => FileId::of(path),
-            Backend::Lent(_) | Backend::Nowhere => None,
+            DatabaseBackend::Sqlite { path, .. } => FileId::of(path),
+            DatabaseBackend::Shared(_) | DatabaseBackend::Unconnected => None,
         }
     }
 
-    /// Why no further attempt can go well, if the message of a failed one
-    /// says so. A server may always come back.
+    /// Returns why no further attempt can succeed, if the message of a failed one says so. A server
+    /// may always come back.
     #[cfg_attr(not(feature = "sqlite"), allow(unused_variables))]
-    pub(crate) fn lasting_trouble(&self, message: &str) -> Option<String> {
+    pub(crate) fn permanent_failure(&self, message: &str) -> Option<String> {
         match &*self.inner {
             #[cfg(feature = "postgres")]
-            Backend::Postgres { .. } => None,
+            DatabaseBackend::Postgres { .. } => None,
             #[cfg(feature = "sqlite")]
-            Backend::Sqlite { path, .. } => crate::db::conn::sqlite_file::corrupt(path, message),
-            Backend::Lent(_) | Backend::Nowhere => None,
+            DatabaseBackend::Sqlite { path, .. } => {
+                crate::db::conn::sqlite_file::corrupt(path, message)
+            }
+            DatabaseBackend::Shared(_) | DatabaseBackend::Unconnected => None,
         }
     }
 
-    /// What heard of commits does so no more.
-    pub(crate) fn deaf(&self, reason: String) -> Error {
+    /// Returns the error of a listener that cannot hear commits any more.
+    pub(crate) fn listen_error(&self, reason: String) -> Error {
         self.refused(&self.target(), reason)
     }
 
@@ -256,13 +260,13 @@ fn pool<M: ManageConnection>(size: u32) -> diesel::r2d2::Builder<M> {
     Pool::builder()
         .max_size(size.max(1))
         .min_idle(Some(0))
-        // A job must not be handed the remains of a server's restart.
+        // A job must not get a connection that was lost when the server restarted.
         .test_on_check_out(true)
         .connection_timeout(BUSY)
 }
 
 #[cfg(feature = "postgres")]
-fn open_postgres(url: &str, size: u32) -> Result<Backend> {
+fn open_postgres(url: &str, size: u32) -> Result<DatabaseBackend> {
     if let Some(reason) = address::misread(url) {
         return Err(Error::Url {
             url: without_secrets(url),
@@ -270,15 +274,15 @@ fn open_postgres(url: &str, size: u32) -> Result<Backend> {
         });
     }
     let url = postgres::with_defaults(url);
-    Ok(Backend::Postgres {
+    Ok(DatabaseBackend::Postgres {
         target: without_secrets(&url),
-        pool: pool(size).build_unchecked(postgres::Manager { url: url.clone() }),
+        pool: pool(size).build_unchecked(postgres::PostgresManager { url: url.clone() }),
         url,
     })
 }
 
 #[cfg(not(feature = "postgres"))]
-fn open_postgres(url: &str, _size: u32) -> Result<Backend> {
+fn open_postgres(url: &str, _size: u32) -> Result<DatabaseBackend> {
     Err(Error::Url {
         url: without_secrets(url),
         reason: "it was built without Postgres; build it with `--features postgres`".to_owned(),
@@ -286,7 +290,7 @@ fn open_postgres(url: &str, _size: u32) -> Result<Backend> {
 }
 
 #[cfg(feature = "sqlite")]
-fn open_sqlite(url: &str, size: u32) -> Result<Backend> {
+fn open_sqlite(url: &str, size: u32) -> Result<DatabaseBackend> {
     let named = url
         .strip_prefix("sqlite://")
         .or_else(|| url.strip_prefix("sqlite:"));
@@ -309,7 +313,7 @@ fn open_sqlite(url: &str, size: u32) -> Result<Backend> {
         "a database in memory ends with its connection and cannot be shared by threads; name a file"
     } else {
         let turns = Arc::default();
-        return Ok(Backend::Sqlite {
+        return Ok(DatabaseBackend::Sqlite {
             path: PathBuf::from(path),
             pool: pool(size)
                 .connection_customizer(Box::new(sqlite::SetUp {
@@ -326,12 +330,12 @@ fn open_sqlite(url: &str, size: u32) -> Result<Backend> {
 }
 
 #[cfg(not(feature = "sqlite"))]
-fn open_sqlite(url: &str, _size: u32) -> Result<Backend> {
+fn open_sqlite(url: &str, _size: u32) -> Result<DatabaseBackend> {
     Err(Error::Url {
         url: without_secrets(url),
         reason: "it is no Postgres address, and SQLite was left out of this build".to_owned(),
     })
 }
 
-/// How long a connection of the pool is waited for that others have.
+/// How long to wait for a connection of the pool while all are in use.
 pub(crate) const BUSY: Duration = Duration::from_secs(30);

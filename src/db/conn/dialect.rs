@@ -1,4 +1,4 @@
-//! The two dialects of SQL, and the words of our statements that differ in them.
+//! The two dialects of SQL, and the placeholders of the statements that differ between them.
 
 /// A dialect of SQL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -10,35 +10,34 @@ pub enum Dialect {
     Sqlite,
 }
 
-/// The database's clock on Postgres, as a timestamp without zone, in UTC.
+/// The database's clock on Postgres, as a timestamp without time zone, in UTC.
 const NOW: &str = "(statement_timestamp() AT TIME ZONE 'UTC')";
 
-/// A timestamp of SQLite: its format, without the closing bracket.
+/// The start of a SQLite timestamp with its format; the closing bracket is missing.
 const STRFTIME: &str = "strftime('%Y-%m-%d %H:%M:%f000', ";
 
 const CAUTIOUS: &str = "(at_most_once OR crash_count > 0 OR coalesce(max_crashes = 0, false))";
 
 impl Dialect {
-    /// Replaces the words that differ:
+    /// Returns the text with its placeholders replaced:
     ///
-    /// - `{now}`: the database's clock as a timestamp without zone, in UTC.
-    /// - `IN {in $1}` .. `IN {in $9}`: whether it is one of the numbers of a
-    ///   JSON array, or, `IN {in SELECT id FROM held}`, of a few rows. There is
-    ///   no `NOT IN` of it.
-    /// - `{rows $1}`: the elements of a JSON array, as rows with a `value`; its
-    ///   parts are `value ->> 0`, `value ->> 1`, all of them texts.
-    /// - `{later $1}`: the database's clock plus so many microseconds.
+    /// - `{now}`: the database's clock as a timestamp without time zone, in UTC.
+    /// - `IN {in $1}` .. `IN {in $9}`: whether it is one of the numbers of a JSON array, or, with
+    ///   `IN {in SELECT id FROM held}`, of a few rows. There is no `NOT IN` of it.
+    /// - `{rows $1}`: the elements of a JSON array, as rows with a `value`; its parts are `value
+    ///   ->> 0`, `value ->> 1`, all of them texts.
+    /// - `{later $1}`: the database's clock plus that many microseconds.
     /// - `{time $1}`: a text in the form `2026-11-21 10:00:00.000000`.
-    /// - `{moment x}`: the timestamp x, or NULL where it is none that a
-    ///   calendar has: `infinity`, or whatever else SQLite lets stand there.
-    /// - `{lock}`, `{lock skip}`, `{lock of c}`, `{lock skip of c}`: the row locks that SQLite,
-    ///   whose write lock is taken already, neither has nor needs.
+    /// - `{moment x}`: the timestamp x, or NULL if it is not a calendar time: `infinity`, or any
+    ///   other value that SQLite stores there.
+    /// - `{lock}`, `{lock skip}`, `{lock of c}`, `{lock skip of c}`: row locks. SQLite has none and
+    ///   needs none, as its write lock is taken already.
     ///
-    /// And some that do not: `{next x}`, the integer after x, or x where there
-    /// is none; and `{cautious}`, whether a job is not to be noted as
-    /// begun before a thread is free for it, because a crash that it has no
-    /// part in would fail it, or it has been suspected before.
-    pub(crate) fn write(self, text: &str) -> String {
+    /// Two are the same in both dialects. `{next x}` is the integer after x, or x if there is none.
+    /// `{cautious}` is whether a job must not be marked as started before a thread is free for it:
+    /// because it would fail for a crash that it did not cause, or because it has been suspected
+    /// before.
+    pub(crate) fn render(self, text: &str) -> String {
         let mut out = String::with_capacity(text.len() + 64);
         let mut rest = text;
         while let Some((before, after)) = rest.split_once('{') {
@@ -67,8 +66,8 @@ impl Dialect {
 
 fn write_postgres(name: &str, argument: &str, out: &mut String) {
     if name == "in" && out.ends_with("IN ") {
-        // IN would be a join, for which the planner may well read all of a
-        // table; an array is looked up in its index, in order.
+        // IN would be a join, for which the planner may read the whole table; an array is looked up
+        // in the index, in order.
         out.truncate(out.len() - "IN ".len());
     }
     out.push_str(&match name {
@@ -90,8 +89,8 @@ fn write_postgres(name: &str, argument: &str, out: &mut String) {
     });
 }
 
-/// `FOR UPDATE`, of a table if the argument ends with one, and without waiting
-/// if it begins with `skip`.
+/// Returns `FOR UPDATE`: of a table if the argument ends with one, without waiting if it starts
+/// with `skip`.
 fn lock(argument: &str) -> String {
     let (of, skip) = match argument.strip_prefix("skip") {
         Some(of) => (of.trim_start(), " SKIP LOCKED"),
@@ -130,19 +129,19 @@ mod tests {
     #[test]
     fn words_are_replaced_and_the_rest_is_left() {
         assert_eq!(
-            Dialect::Sqlite.write("SELECT {now} WHERE id IN {in $1}"),
+            Dialect::Sqlite.render("SELECT {now} WHERE id IN {in $1}"),
             "SELECT strftime('%Y-%m-%d %H:%M:%f000', 'now') WHERE id IN (SELECT value FROM json_each($1))"
         );
         assert_eq!(
-            Dialect::Postgres.write("SELECT 1 WHERE id IN {in SELECT id FROM held}"),
+            Dialect::Postgres.render("SELECT 1 WHERE id IN {in SELECT id FROM held}"),
             "SELECT 1 WHERE id = ANY (ARRAY(SELECT id FROM held))"
         );
         assert_eq!(
-            Dialect::Sqlite.write("SELECT 1 WHERE id IN {in SELECT id FROM held}"),
+            Dialect::Sqlite.render("SELECT 1 WHERE id IN {in SELECT id FROM held}"),
             "SELECT 1 WHERE id IN (SELECT id FROM held)"
         );
         assert_eq!(
-            Dialect::Postgres.write("SELECT 1 WHERE id IN {in $1} ORDER BY id"),
+            Dialect::Postgres.render("SELECT 1 WHERE id IN {in $1} ORDER BY id"),
             "SELECT 1 WHERE id = ANY (ARRAY(SELECT value::bigint FROM json_array_elements_text($1::json))) ORDER BY id"
         );
     }

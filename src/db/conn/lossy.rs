@@ -1,11 +1,10 @@
-//! Values of rows that others made, read so that no row makes a batch of them
-//! unreadable.
+//! Values written by other programs, read so that no single row makes its batch unreadable.
 
 use diesel::deserialize::{self, FromSql, FromSqlRow};
 use diesel::sql_types::Text;
 
-/// A text. SQLite keeps whatever bytes it is given, as text or not; those
-/// that are no UTF-8 become U+FFFD.
+/// A text with its invalid bytes replaced by U+FFFD. SQLite stores any bytes as text, valid UTF-8
+/// or not.
 #[derive(Debug, FromSqlRow)]
 pub(crate) struct Lossy(String);
 

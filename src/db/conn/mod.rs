@@ -1,5 +1,5 @@
-//! Connections: addresses, pools, deadlines, transactions, statements and wake-
-//! up. No table is named here.
+//! Connections: addresses, pools, deadlines, transactions, statements and wake-up. No table is
+//! named here.
 
 pub(crate) mod address;
 pub(crate) mod connection;

@@ -1,8 +1,8 @@
-//! One connection that a test and its jobs lend each other.
+//! Owned connections, and the one connection that a test and its jobs share.
 
 use crate::db::conn::connection::{AsConn, Conn, sealed};
 #[cfg(feature = "postgres")]
-use crate::db::conn::postgres::{self, Session};
+use crate::db::conn::postgres::{self, ServerSession};
 use crate::db::conn::write_turn::WriteTurns;
 #[cfg(feature = "postgres")]
 use crate::deadline::Armed;
@@ -14,20 +14,20 @@ use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Where it lies while nobody has it.
+/// Holds the connection while it is not borrowed.
 #[derive(Default)]
-pub(crate) struct Shelf {
+pub(crate) struct SharedConnection {
     connection: Mutex<Option<DbConnection>>,
     returned: Condvar,
 }
 
-impl fmt::Debug for Shelf {
+impl fmt::Debug for SharedConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Shelf")
+        f.write_str("SharedConnection")
     }
 }
 
-impl Shelf {
+impl SharedConnection {
     pub(crate) fn put(&self, connection: DbConnection) {
         let mut place = self
             .connection
@@ -37,35 +37,35 @@ impl Shelf {
         self.returned.notify_one();
     }
 
-    /// Waits up to `patience` for whoever has it.
-    pub(crate) fn take(&self, patience: Duration) -> Option<DbConnection> {
+    /// Takes the connection, and waits up to `timeout` until it is returned.
+    pub(crate) fn take(&self, timeout: Duration) -> Option<DbConnection> {
         let place = self
             .connection
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let wait = self
             .returned
-            .wait_timeout_while(place, patience, |place| place.is_none());
+            .wait_timeout_while(place, timeout, |place| place.is_none());
         let (mut place, _) = wait.unwrap_or_else(PoisonError::into_inner);
         place.take()
     }
 }
 
-/// The connection, until this is dropped.
-pub(crate) struct Lent {
+/// A borrowed connection of a test, returned when this is dropped.
+pub(crate) struct BorrowedConnection {
     connection: Option<DbConnection>,
-    home: Arc<Shelf>,
+    home: Arc<SharedConnection>,
 }
 
-impl Lent {
-    pub(crate) fn from(home: &Arc<Shelf>, patience: Duration) -> Option<DbConnection> {
-        let connection = home.take(patience)?;
-        let lent = Lent {
+impl BorrowedConnection {
+    pub(crate) fn from(home: &Arc<SharedConnection>, timeout: Duration) -> Option<DbConnection> {
+        let connection = home.take(timeout)?;
+        let borrowed = BorrowedConnection {
             connection: Some(connection),
             home: Arc::clone(home),
         };
         Some(DbConnection {
-            kind: Kind::Lent(Box::new(lent)),
+            kind: ConnectionKind::Borrowed(Box::new(borrowed)),
             turns: None,
             limit: STATEMENT,
         })
@@ -75,15 +75,15 @@ impl Lent {
         self.connection.as_ref()
     }
 
-    pub(crate) fn lend(&mut self) -> Conn<'_> {
+    pub(crate) fn borrow(&mut self) -> Conn<'_> {
         match &mut self.connection {
-            Some(connection) => connection.lend(),
+            Some(connection) => connection.borrow(),
             None => unreachable!("it is returned by `drop` only"),
         }
     }
 }
 
-impl Drop for Lent {
+impl Drop for BorrowedConnection {
     fn drop(&mut self) {
         if let Some(connection) = self.connection.take() {
             self.home.put(connection);
@@ -95,81 +95,80 @@ impl sealed::Sealed for DbConnection {}
 
 impl AsConn for DbConnection {
     fn as_conn(&mut self) -> Conn<'_> {
-        self.lend()
+        self.borrow()
     }
 }
 
-/// An owned connection that Windlass has opened and set up.
+/// An owned connection, opened and set up by Windlass.
 pub struct DbConnection {
-    pub(crate) kind: Kind,
+    pub(crate) kind: ConnectionKind,
     pub(crate) turns: Option<Arc<WriteTurns>>,
-    /// How long the server may take to answer a statement of ours.
+    /// How long the server may take to answer a statement of Windlass's own.
     pub(crate) limit: Duration,
 }
 
-pub(crate) enum Kind {
+pub(crate) enum ConnectionKind {
     #[cfg(feature = "postgres")]
     Postgres(Box<postgres::Guarded>),
     #[cfg(feature = "postgres")]
-    PooledPostgres(Box<PooledConnection<postgres::Manager>>),
+    PooledPostgres(Box<PooledConnection<postgres::PostgresManager>>),
     #[cfg(feature = "sqlite")]
     Sqlite(Box<SqliteConnection>),
     #[cfg(feature = "sqlite")]
     PooledSqlite(PooledConnection<ConnectionManager<SqliteConnection>>),
-    Lent(Box<Lent>),
+    Borrowed(Box<BorrowedConnection>),
 }
 
-/// For each statement of a loop. SQLite has its own deadlines.
+/// The time limit for each statement of a loop. SQLite has its own.
 #[cfg(feature = "postgres")]
 pub(crate) const STATEMENT: Duration = postgres::STATEMENT;
 
 #[cfg(not(feature = "postgres"))]
 pub(crate) const STATEMENT: Duration = Duration::MAX;
 
-/// SQLite has none.
+/// The session of a server. SQLite has none.
 #[cfg(not(feature = "postgres"))]
-#[derive(Debug)]
-pub(crate) enum Session {}
+pub(crate) use std::convert::Infallible as ServerSession;
 
 impl DbConnection {
-    pub(crate) fn lend(&mut self) -> Conn<'_> {
+    pub(crate) fn borrow(&mut self) -> Conn<'_> {
         match &mut self.kind {
             #[cfg(feature = "postgres")]
-            Kind::Postgres(guarded) => Conn::Postgres(&mut guarded.conn),
+            ConnectionKind::Postgres(guarded) => Conn::Postgres(&mut guarded.conn),
             #[cfg(feature = "postgres")]
-            Kind::PooledPostgres(guarded) => Conn::Postgres(&mut guarded.conn),
+            ConnectionKind::PooledPostgres(guarded) => Conn::Postgres(&mut guarded.conn),
             #[cfg(feature = "sqlite")]
-            Kind::Sqlite(conn) => Conn::Sqlite(conn),
+            ConnectionKind::Sqlite(conn) => Conn::Sqlite(conn),
             #[cfg(feature = "sqlite")]
-            Kind::PooledSqlite(conn) => Conn::Sqlite(conn),
-            Kind::Lent(lent) => lent.lend(),
+            ConnectionKind::PooledSqlite(conn) => Conn::Sqlite(conn),
+            ConnectionKind::Borrowed(borrowed) => borrowed.borrow(),
         }
     }
 
-    /// Lends the connection for a statement that writes, waiting for this
-    /// process' turn where the database has one writer.
-    pub(crate) fn write<T>(&mut self, work: impl FnOnce(&mut Conn<'_>) -> T) -> T {
+    /// Borrows the connection for a statement that writes, and waits for this process's turn if the
+    /// database has one writer.
+    pub(crate) fn with_write_lock<T>(&mut self, work: impl FnOnce(&mut Conn<'_>) -> T) -> T {
         let _turn = self.turns.as_ref().and_then(WriteTurns::take);
         #[cfg(feature = "postgres")]
         let _armed = self
             .guarded()
             .map_or_else(Armed::not, |guarded| guarded.arm(self.limit));
-        work(&mut self.lend())
+        work(&mut self.borrow())
     }
 
     #[cfg(feature = "postgres")]
     fn guarded(&self) -> Option<&postgres::Guarded> {
         match &self.kind {
-            Kind::Postgres(guarded) => Some(guarded),
-            Kind::PooledPostgres(guarded) => Some(guarded),
+            ConnectionKind::Postgres(guarded) => Some(guarded),
+            ConnectionKind::PooledPostgres(guarded) => Some(guarded),
             #[cfg(feature = "sqlite")]
-            Kind::Sqlite(_) | Kind::PooledSqlite(_) => None,
-            Kind::Lent(_) => None,
+            ConnectionKind::Sqlite(_) | ConnectionKind::PooledSqlite(_) => None,
+            ConnectionKind::Borrowed(_) => None,
         }
     }
 
-    /// How long a statement was waited for in vain, if one was: then the
-    /// connection is of no use any more, whatever it answered in the end.
+    /// Returns the time limit of a statement that overran it, if one did. The connection is
+    /// unusable from then on, even if an answer came late.
     pub(crate) fn missed(&self) -> Option<Duration> {
         #[cfg(feature = "postgres")]
         return self.guarded()?.missed();
@@ -177,18 +176,18 @@ impl DbConnection {
         None
     }
 
-    /// The session that a server keeps for it.
-    pub(crate) fn session(&self) -> Option<Session> {
+    /// Returns the session that the server keeps for this connection.
+    pub(crate) fn session(&self) -> Option<ServerSession> {
         #[cfg(feature = "postgres")]
         return Some(self.guarded()?.session.clone());
         #[cfg(not(feature = "postgres"))]
         None
     }
 
-    /// Ends a session that gave no answer: it may hold locks.
+    /// Terminates a session that does not answer, as it may hold locks.
     #[cfg_attr(not(feature = "postgres"), allow(unused_variables))]
-    pub(crate) fn end(&mut self, session: &Session) -> QueryResult<()> {
-        self.write(|conn| match conn {
+    pub(crate) fn end(&mut self, session: &ServerSession) -> QueryResult<()> {
+        self.with_write_lock(|conn| match conn {
             #[cfg(feature = "postgres")]
             Conn::Postgres(conn) => postgres::end(conn, session),
             #[cfg(feature = "sqlite")]
@@ -196,10 +195,10 @@ impl DbConnection {
         })
     }
 
-    /// Gives each statement this much time; the server gives up before.
+    /// Sets the time limit of each statement; the server's own limit is shorter.
     pub(crate) fn hurry(&mut self, limit: Duration) -> QueryResult<()> {
         self.limit = limit;
-        self.write(|conn| match conn {
+        self.with_write_lock(|conn| match conn {
             #[cfg(feature = "postgres")]
             Conn::Postgres(conn) => postgres::hurry(conn, limit),
             #[cfg(feature = "sqlite")]

@@ -1,4 +1,4 @@
-//! The parameters of statements.
+//! Parameters of statements.
 
 use serde::Serialize;
 use std::borrow::Cow;
@@ -11,7 +11,7 @@ pub(crate) enum Param<'v> {
     Integer(Option<i32>),
     Bool(bool),
     Text(Option<Cow<'v, str>>),
-    /// Arrays are for Postgres only.
+    /// Arrays, for Postgres only.
     BigInts(Vec<Option<i64>>),
     Integers(Vec<Option<i32>>),
     Bools(Vec<bool>),
@@ -19,7 +19,7 @@ pub(crate) enum Param<'v> {
 }
 
 impl<'v> Param<'v> {
-    /// The values of one column as an array; they are of one kind.
+    /// Returns the values of one column as an array. They must be of one kind.
     pub(crate) fn array(values: impl Iterator<Item = Param<'v>>) -> Self {
         let mut values = values.peekable();
         match values.peek() {

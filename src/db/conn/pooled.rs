@@ -1,23 +1,22 @@
-//! Connections that are borrowed from the pool: for jobs, which wait for a
-//! database that is away.
+//! Connections from the pool, for jobs. They wait while the database is unreachable.
 
 use crate::clock;
-use crate::db::conn::database::{BUSY, Backend, Database, LENT, NOWHERE};
-use crate::db::conn::owned::{self, DbConnection, Kind};
+use crate::db::conn::database::{ALREADY_BORROWED, BUSY, Database, DatabaseBackend, NO_CONNECTION};
+use crate::db::conn::owned::{self, ConnectionKind, DbConnection};
 use crate::error::{Error, Result};
 use std::time::Duration;
 
-/// How long a job waits for a database that is away.
-const AWAY: Duration = Duration::from_secs(300);
+/// How long a job waits for a database that is unreachable.
+const UNREACHABLE_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// How often it looks meanwhile whether it should end.
-const ROUND: Duration = Duration::from_secs(1);
+/// How often the wait checks whether the job should end.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Database {
-    /// Borrows a connection from the pool: for jobs that touch the database.
+    /// Borrows a connection from the pool, for jobs that use the database.
     ///
     /// # Errors
-    /// When none becomes free or can be opened within 30 seconds.
+    /// Returns an error if no connection becomes free or can be opened within 30 seconds.
     pub fn get(&self) -> Result<DbConnection> {
         self.get_within(BUSY)
     }
@@ -25,35 +24,37 @@ impl Database {
     fn get_within(&self, timeout: Duration) -> Result<DbConnection> {
         match &*self.inner {
             #[cfg(feature = "postgres")]
-            Backend::Postgres { pool, target, .. } => match pool.get_timeout(timeout) {
+            DatabaseBackend::Postgres { pool, target, .. } => match pool.get_timeout(timeout) {
                 Ok(conn) => Ok(DbConnection {
-                    kind: Kind::PooledPostgres(Box::new(conn)),
+                    kind: ConnectionKind::PooledPostgres(Box::new(conn)),
                     turns: None,
                     limit: self.limit,
                 }),
                 Err(error) => Err(self.refused(target, error.to_string())),
             },
             #[cfg(feature = "sqlite")]
-            Backend::Sqlite { pool, path, .. } => match pool.get_timeout(timeout) {
+            DatabaseBackend::Sqlite { pool, path, .. } => match pool.get_timeout(timeout) {
                 Ok(conn) => Ok(DbConnection {
-                    kind: Kind::PooledSqlite(conn),
+                    kind: ConnectionKind::PooledSqlite(conn),
                     // Its instrumentation takes turns.
                     turns: None,
                     limit: self.limit,
                 }),
                 Err(error) => Err(self.refused(&path.display().to_string(), error.to_string())),
             },
-            Backend::Lent(shelf) => {
-                let lent = owned::Lent::from(shelf, Duration::from_secs(5));
-                lent.ok_or_else(|| self.refused(&self.target(), LENT.to_owned()))
+            DatabaseBackend::Shared(shelf) => {
+                let borrowed = owned::BorrowedConnection::from(shelf, Duration::from_secs(5));
+                borrowed.ok_or_else(|| self.refused(&self.target(), ALREADY_BORROWED.to_owned()))
             }
-            Backend::Nowhere => Err(self.refused(&self.target(), NOWHERE.to_owned())),
+            DatabaseBackend::Unconnected => {
+                Err(self.refused(&self.target(), NO_CONNECTION.to_owned()))
+            }
         }
     }
 
-    /// Borrows a connection from the pool, and waits up to 5 minutes for a
-    /// database that is away, or until `check` gives a reason not to.
-    pub(crate) fn get_patiently<E>(
+    /// Borrows a connection from the pool. While the database is unreachable, waits up to 5
+    /// minutes, or until `check` returns a reason to stop.
+    pub(crate) fn get_or_wait<E>(
         &self,
         check: impl Fn() -> std::result::Result<(), E>,
     ) -> Result<DbConnection>
@@ -62,7 +63,7 @@ impl Database {
     {
         let start = clock::instant();
         loop {
-            let (target, reason) = match self.get_within(ROUND) {
+            let (target, reason) = match self.get_within(CHECK_INTERVAL) {
                 Err(Error::Connect { target, reason }) => (target, reason),
                 done => return done,
             };
@@ -74,22 +75,26 @@ impl Database {
                     why,
                 });
             }
-            let patience = if self.is_full() { BUSY } else { AWAY };
-            if start.elapsed() >= patience {
+            let timeout = if self.is_full() {
+                BUSY
+            } else {
+                UNREACHABLE_TIMEOUT
+            };
+            if start.elapsed() >= timeout {
                 return Err(Error::Connect { target, reason });
             }
         }
     }
 
-    /// Whether all connections of the pool are open, and in use if none can be
-    /// had. None are kept idle for a test that lends its own.
+    /// Returns whether all connections of the pool are open, and so in use if none is available. A
+    /// test's own connection has no idle ones beside it.
     fn is_full(&self) -> bool {
         match &*self.inner {
             #[cfg(feature = "postgres")]
-            Backend::Postgres { pool, .. } => pool.state().connections >= pool.max_size(),
+            DatabaseBackend::Postgres { pool, .. } => pool.state().connections >= pool.max_size(),
             #[cfg(feature = "sqlite")]
-            Backend::Sqlite { pool, .. } => pool.state().connections >= pool.max_size(),
-            Backend::Lent(_) | Backend::Nowhere => true,
+            DatabaseBackend::Sqlite { pool, .. } => pool.state().connections >= pool.max_size(),
+            DatabaseBackend::Shared(_) | DatabaseBackend::Unconnected => true,
         }
     }
 }

@@ -10,8 +10,7 @@ use diesel::r2d2::{ManageConnection, R2D2Connection as _};
 use diesel::sql_types::{Integer, Nullable, Text};
 use std::time::Duration;
 
-/// What libpq should do with a server that does not answer: without
-/// these, a half-open connection hangs for hours.
+/// Default parameters for libpq: without them, a half-open connection hangs for hours.
 const PARAMETERS: [(&str, &str); 7] = [
     ("connect_timeout", "5"),
     ("keepalives_idle", "10"),
@@ -22,17 +21,17 @@ const PARAMETERS: [(&str, &str); 7] = [
     ("application_name", "windlass"),
 ];
 
-/// By which the socket of a connection is found; see [`crate::deadline`].
+/// The parameter that marks a connection's socket; see [`crate::deadline`].
 pub(crate) const TCP_USER_TIMEOUT: &str = "tcp_user_timeout";
 
-/// For each statement of a loop, above the `statement_timeout` of [`set_up`]:
-/// a server that is slow and alive answers for itself.
+/// The time limit of each statement of a loop. It is above the `statement_timeout` of [`set_up`],
+/// so a server that is slow but alive reports the timeout itself.
 pub(crate) const STATEMENT: Duration = Duration::from_secs(40);
 
-/// To connect, and to set the session up.
+/// The time limit to connect and to set up the session.
 pub(crate) const CONNECT: Duration = Duration::from_secs(10);
 
-/// To say goodbye.
+/// The time limit to close a connection.
 const CLOSE: Duration = Duration::from_secs(2);
 
 pub(crate) fn with_defaults(url: &str) -> String {
@@ -46,7 +45,7 @@ pub(crate) fn with_defaults(url: &str) -> String {
     url
 }
 
-/// The place of the value of `tcp_user_timeout` in an address.
+/// Returns where the value of `tcp_user_timeout` is in an address.
 fn user_timeout(url: &str) -> Option<std::ops::Range<usize>> {
     let name = format!("{TCP_USER_TIMEOUT}=");
     let start = url.find(&name)? + name.len();
@@ -54,8 +53,7 @@ fn user_timeout(url: &str) -> Option<std::ops::Range<usize>> {
     Some(start..start + length)
 }
 
-/// A deadline for a connection to be opened, and the address that gives its
-/// socket the tag.
+/// Returns a deadline for a connection to be opened, and the address that tags its socket.
 pub(crate) fn tagged(url: &str, hurry: Option<Hurry>) -> (Deadline, String) {
     let place = user_timeout(url);
     let own = place.clone().and_then(|place| url[place].parse().ok());
@@ -67,18 +65,18 @@ pub(crate) fn tagged(url: &str, hurry: Option<Hurry>) -> (Deadline, String) {
     (deadline, url)
 }
 
-/// A session of the server, which no other one is ever mistaken for.
+/// A session of the server, told apart from any later one.
 #[derive(Debug, Clone, PartialEq, Eq, QueryableByName)]
-pub(crate) struct Session {
+pub(crate) struct ServerSession {
     #[diesel(sql_type = Integer)]
     pid: i32,
-    /// Process ids are used again.
+    /// Start of the session. A process id can be reused.
     #[diesel(sql_type = Nullable<Text>)]
     since: Option<String>,
 }
 
-/// Gives each statement of an armed connection its own time, and passes all
-/// events on to what the program has set for its connections.
+/// Restarts the deadline of an armed connection at each statement, and passes all events on to the
+/// program's own instrumentation.
 struct Rearm {
     deadline: Deadline,
     next: Option<Box<dyn Instrumentation>>,
@@ -93,8 +91,8 @@ impl Instrumentation for Rearm {
     }
 }
 
-/// Arms a connection that Windlass has opened, for statements of its own; any
-/// other has no deadline.
+/// Arms the deadline of a connection opened by Windlass, for Windlass's own statements. Other
+/// connections have no deadline.
 pub(crate) fn arm(conn: &mut PgConnection) -> Armed {
     let rearm = conn.instrumentation().downcast_ref::<Rearm>();
     rearm.map_or_else(Armed::not, |rearm| rearm.deadline.arm(STATEMENT))
@@ -103,13 +101,13 @@ pub(crate) fn arm(conn: &mut PgConnection) -> Armed {
 /// A connection whose statements have a deadline when it is armed.
 pub(crate) struct Guarded {
     pub(crate) conn: PgConnection,
-    pub(crate) session: Session,
-    /// Last, for it must outlive the connection.
+    pub(crate) session: ServerSession,
+    /// Last, as it must outlive the connection.
     deadline: Deadline,
 }
 
 impl Guarded {
-    /// Connects and sets the session up.
+    /// Connects and sets up the session.
     pub(crate) fn connect(url: &str, hurry: Option<Hurry>) -> Result<Self, String> {
         let (deadline, url) = tagged(url, hurry);
         let armed = deadline.arm(CONNECT);
@@ -119,7 +117,7 @@ impl Guarded {
                 let session = set_up(&mut conn).map_err(|error| error.to_string());
                 session.map(|session| (conn, session))
             });
-        // The connection that was not set up is dropped by now, while armed.
+        // A connection whose setup failed is dropped by now, while still armed.
         drop(armed);
         let (mut conn, session) = match (opened, deadline.missed()) {
             (_, Some(limit)) => return Err(no_answer(limit)),
@@ -153,19 +151,19 @@ impl Drop for Guarded {
     }
 }
 
-/// Opens the connections of a pool, each with a tag of its own: of one address
-/// for all, a shot would end them all.
+/// Opens the connections of a pool, each with its own tag: with a shared one, a deadline would
+/// close them all.
 #[derive(Debug)]
-pub(crate) struct Manager {
+pub(crate) struct PostgresManager {
     pub(crate) url: String,
 }
 
-/// Why a connection of the pool could not be had.
+/// The reason why the pool has no connection.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Refused(String);
 
-impl ManageConnection for Manager {
+impl ManageConnection for PostgresManager {
     type Connection = Guarded;
     type Error = Refused;
 
@@ -188,9 +186,9 @@ impl ManageConnection for Manager {
     }
 }
 
-/// Deadlines in the server, so that a frozen client cannot hold a row; and
-/// which session it is.
-fn set_up(conn: &mut PgConnection) -> QueryResult<Session> {
+/// Sets deadlines in the server, so that a frozen client cannot hold a row, and returns the
+/// session.
+fn set_up(conn: &mut PgConnection) -> QueryResult<ServerSession> {
     diesel::sql_query(
         "SELECT set_config('statement_timeout', '30s', false), \
          set_config('lock_timeout', '5s', false), \
@@ -202,9 +200,9 @@ fn set_up(conn: &mut PgConnection) -> QueryResult<Session> {
     .get_result(conn)
 }
 
-/// Ends a session that gives no answer, if it is still there: it may hold
-/// locks. One whose process is stopped ends when it goes on.
-pub(crate) fn end(conn: &mut PgConnection, session: &Session) -> QueryResult<()> {
+/// Terminates a session that does not answer, if it still exists: it may hold locks. If its server
+/// process is suspended, it ends when that process resumes.
+pub(crate) fn end(conn: &mut PgConnection, session: &ServerSession) -> QueryResult<()> {
     diesel::sql_query(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_get_activity($1) \
          WHERE CAST(backend_start AS text) = $2",
@@ -215,7 +213,7 @@ pub(crate) fn end(conn: &mut PgConnection, session: &Session) -> QueryResult<()>
     .map(drop)
 }
 
-/// Lets the server itself give up what takes nearly as long as `limit`.
+/// Sets the server's own timeouts somewhat below `limit`.
 pub(crate) fn hurry(conn: &mut PgConnection, limit: Duration) -> QueryResult<()> {
     let millis = |limit: Duration, most: Duration| limit.min(most).as_millis().max(1).to_string();
     let statement = millis(limit * 3 / 4, Duration::from_secs(30));
@@ -229,7 +227,7 @@ pub(crate) fn hurry(conn: &mut PgConnection, limit: Duration) -> QueryResult<()>
     .map(drop)
 }
 
-/// libpq's message in one line, and what to do where it does not say so.
+/// Returns libpq's message in one line, with advice if it has none.
 fn explain(message: &str) -> String {
     let mut text = one_line(message);
     if message.contains("database \"") && message.contains("does not exist") {

@@ -1,4 +1,4 @@
-//! Looking at a database that may only be read.
+//! Opening a database only to read it.
 
 use crate::db::conn::database::Database;
 #[cfg(feature = "sqlite")]
@@ -7,17 +7,17 @@ use crate::db::conn::sqlite;
 use diesel::sqlite::SqliteConnection;
 
 impl Database {
-    /// The same database, of which nothing is to be changed: a SQLite file may
-    /// be one that this user cannot write.
+    /// Returns the same database for reading only: this user may lack permission to write a SQLite
+    /// file.
     #[cfg(feature = "cli")]
     pub(crate) fn read_only(mut self) -> Self {
-        self.only_looks = true;
+        self.is_read_only = true;
         self
     }
 
     #[cfg(feature = "sqlite")]
     pub(crate) fn open_file(&self, path: &std::path::Path) -> Result<SqliteConnection, String> {
-        if self.only_looks {
+        if self.is_read_only {
             sqlite::look(path)
         } else {
             sqlite::connect(path)

@@ -1,19 +1,20 @@
-//! Settings of a connection, or of one transaction on it.
+//! Settings of a connection.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::conn::statement::Statement;
 
-/// Asks for an answer, and changes nothing.
+/// Checks that the database answers. Changes nothing.
 pub(crate) fn ping(conn: &mut Conn<'_>) -> diesel::QueryResult<()> {
     Statement::new("SELECT 1").unkept().execute(conn)
 }
 
-/// What the planner must not do on the connection of a loop: by statistics of
-/// a table that was empty a moment ago, in a plan that is kept, it would read
-/// a million rows to find one. Every statement of the loops has its index;
-/// these settings only make all else look dear, so dear that Postgres would
-/// compile what must be sorted all the same.
+/// Keeps the planner from full scans and sorts on the connection of a loop.
+///
+/// A cached plan, made from statistics of a table that was empty a moment ago, would read a million
+/// rows to find one. Every statement of the loops has its index, and these settings only raise the
+/// cost of everything else. `jit` is off because the raised cost of a sort would make Postgres
+/// compile it.
 pub(crate) fn prefer_indexes(conn: &mut Conn<'_>) -> diesel::QueryResult<()> {
     match conn.dialect() {
         Dialect::Postgres => Statement::new(

@@ -1,11 +1,11 @@
-//! Values of statements, and rows that many statements share.
+//! Values of statements, and rows that many statements return.
 
 use chrono::{Datelike, NaiveDateTime};
 use diesel::QueryableByName;
 use diesel::sql_types::BigInt;
 use std::time::Duration;
 
-/// A list of ids as `{in ..}` takes it.
+/// Returns a list of ids in the form that `{in ..}` takes.
 pub(crate) fn id_list(ids: &[i64]) -> String {
     let mut text = String::with_capacity(2 + ids.len() * 8);
     text.push('[');
@@ -36,8 +36,15 @@ pub(crate) struct Id {
     pub(crate) id: i64,
 }
 
-/// A text that both databases take for a timestamp, as Rails writes it. A
-/// year of five digits would come first in SQLite's order, so it is cut.
+/// The ids after one and up to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct IdRange {
+    pub(crate) after: i64,
+    pub(crate) up_to: i64,
+}
+
+/// Returns a timestamp as text for both databases, in the format of Rails. A later time is cut to
+/// the year 9999, as SQLite would sort a year of five digits first.
 pub(crate) fn timestamp(time: NaiveDateTime) -> String {
     if time.year() > 9999 {
         return "9999-12-31 23:59:59.000000".to_owned();
@@ -45,16 +52,16 @@ pub(crate) fn timestamp(time: NaiveDateTime) -> String {
     time.format("%Y-%m-%d %H:%M:%S%.6f").to_string()
 }
 
-/// SQLite writes no year after 9999: a job for later would have no time, and
-/// be due at once.
+/// The longest delay. SQLite writes no year after 9999: a job for later would have no time, and be
+/// due at once.
 const LONGEST: Duration = Duration::from_secs(1_000 * 366 * 86_400);
 
-/// A duration as the statements take it, cut to a thousand years.
+/// Returns a duration in microseconds for a statement, cut to a thousand years.
 pub(crate) fn micros(delay: Duration) -> i64 {
     i64::try_from(delay.min(LONGEST).as_micros()).unwrap_or(i64::MAX)
 }
 
-/// The row of a statement that answers with jobs.
+/// A row that names a job.
 #[derive(QueryableByName)]
 pub(crate) struct Execution {
     #[diesel(sql_type = BigInt)]

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// 3.7.0 to 3.51.2 can lose a commit when one process checkpoints while
-/// another writes, except in two releases that got the mend as well.
+/// Returns whether this version is free of a bug of 3.7.0 to 3.51.2, which can lose a commit when
+/// one process checkpoints while another writes. Two of those releases have the fix too.
 fn is_safe(version: &str) -> bool {
     let mut parts = version.split('.').map(|part| part.parse().unwrap_or(0_u32));
     let mut next = || parts.next().unwrap_or(0);
@@ -21,14 +21,16 @@ fn is_safe(version: &str) -> bool {
 }
 
 #[derive(QueryableByName)]
-struct Version {
+struct SqliteVersion {
     #[diesel(sql_type = diesel::sql_types::Text)]
     version: String,
 }
 
-/// Another process may be creating the file, or closing its last
-/// connection: even reading the header finds it locked then, and a change
-/// of the journal mode is refused at once, whatever the busy timeout.
+/// Switches to the write-ahead log.
+///
+/// Another process may be creating the file, or closing its last connection. Then even reading the
+/// header finds it locked, and a change of the journal mode is refused at once, whatever the busy
+/// timeout.
 fn use_wal(conn: &mut SqliteConnection) -> QueryResult<()> {
     let start = clock::instant();
     conn.batch_execute("PRAGMA busy_timeout = 5000")?;
@@ -48,8 +50,8 @@ fn is_locked(error: &diesel::result::Error) -> bool {
     error.to_string() == "database is locked"
 }
 
-/// `synchronous=FULL`: what was committed, an enqueue or the claim of an
-/// at-most-once job, must survive a power cut.
+/// Sets the pragmas. `synchronous=FULL`, as a committed enqueue or claim of an at-most-once job
+/// must survive a power cut.
 fn set_up(conn: &mut SqliteConnection) -> QueryResult<()> {
     use_wal(conn)?;
     conn.batch_execute(
@@ -71,9 +73,9 @@ impl diesel::r2d2::CustomizeConnection<SqliteConnection, diesel::r2d2::Error> fo
     }
 }
 
-/// An empty file is an empty database: whoever else creates it at the same
-/// time finds nothing half done. It holds the arguments of jobs, so other users
-/// of the host may not read it unless its owner lets them.
+/// Creates an empty file, which is an empty database: a process that creates it at the same time
+/// finds nothing half done. The file holds the arguments of jobs, so other users of the host cannot
+/// read it unless its owner permits it.
 pub(crate) fn create(path: &Path) -> Result<(), String> {
     if path.exists() {
         return Ok(());
@@ -89,7 +91,7 @@ pub(crate) fn create(path: &Path) -> Result<(), String> {
     })
 }
 
-/// Opens a file to look at it, also where this user may not write it.
+/// Opens a file for reading, also where this user may not write it.
 pub(crate) fn look(path: &Path) -> Result<SqliteConnection, String> {
     use rustix::fs::{Access, access};
     let may = |path: &Path, what: Access| access(path, what).is_ok();
@@ -107,7 +109,7 @@ pub(crate) fn look(path: &Path) -> Result<SqliteConnection, String> {
 fn only_read(path: &Path) -> Result<SqliteConnection, String> {
     let mut options = "?mode=ro".to_owned();
     let beside = |end: &str| Path::new(&format!("{}{end}", path.display())).exists();
-    // Nothing has it open, and all is in the file.
+    // No process has it open, and all data is in the file.
     if !beside("-wal") && !beside("-shm") {
         options.push_str("&immutable=1");
     }
@@ -128,9 +130,9 @@ pub(crate) fn connect(path: &Path) -> Result<SqliteConnection, String> {
     let start = clock::instant();
     loop {
         match try_connect(path) {
-            // While another process opens or closes the last connection,
-            // SQLite answers "locked" at once, whatever the busy timeout.
-            Err(reason) if reason.contains("locked") && start.elapsed() < PATIENCE => {
+            // While another process opens or closes the last connection, SQLite reports "locked" at
+            // once, whatever the busy timeout.
+            Err(reason) if reason.contains("locked") && start.elapsed() < BUSY_TIMEOUT => {
                 clock::nap(Duration::from_millis(10));
             }
             result => return result,
@@ -138,8 +140,8 @@ pub(crate) fn connect(path: &Path) -> Result<SqliteConnection, String> {
     }
 }
 
-/// The address of a file that is not to be created: by its path alone, a job
-/// would put an empty database where the real one was removed.
+/// Returns the address of a file that must not be created: with its path alone, a job would put an
+/// empty database where the real one was removed.
 pub(crate) fn existing(path: &str) -> String {
     address(path, "?mode=rw")
 }
@@ -161,8 +163,8 @@ fn address(path: &str, options: &str) -> String {
     address + options
 }
 
-/// As long as a statement waits for the write lock.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a statement waits for the write lock.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 fn try_connect(path: &Path) -> Result<SqliteConnection, String> {
     let mut conn = SqliteConnection::establish(&existing(&path.to_string_lossy()))
@@ -170,7 +172,8 @@ fn try_connect(path: &Path) -> Result<SqliteConnection, String> {
     let version = conn
         .batch_execute("PRAGMA busy_timeout = 5000")
         .and_then(|()| {
-            diesel::sql_query("SELECT sqlite_version() AS version").get_result::<Version>(&mut conn)
+            diesel::sql_query("SELECT sqlite_version() AS version")
+                .get_result::<SqliteVersion>(&mut conn)
         })
         .map_err(|error| explain(&error.to_string(), path))?
         .version;
@@ -184,7 +187,7 @@ fn try_connect(path: &Path) -> Result<SqliteConnection, String> {
     Ok(conn)
 }
 
-/// SQLite's message, and what to do.
+/// Returns SQLite's message with advice.
 fn explain(message: &str, path: &Path) -> String {
     let advice = if path.is_dir() {
         "this is a directory; name a file in it"
@@ -231,7 +234,7 @@ mod tests {
     fn the_linked_library_is_safe() {
         let mut conn = SqliteConnection::establish(":memory:").unwrap();
         let version = diesel::sql_query("SELECT sqlite_version() AS version")
-            .get_result::<Version>(&mut conn)
+            .get_result::<SqliteVersion>(&mut conn)
             .unwrap()
             .version;
         assert!(is_safe(&version), "SQLite {version} is linked");

@@ -1,12 +1,12 @@
-//! Troubles that no waiting mends: a SQLite file that is removed, replaced or
-//! corrupt. A file that is busy, a full disk, a server that is down: those pass.
+//! Failures that waiting cannot fix: a SQLite file that is removed, replaced or corrupt. A locked
+//! file, a full disk and a server that is down are temporary.
 #![cfg_attr(not(feature = "sqlite"), allow(dead_code))]
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// Which file a database is, so that its removal or replacement is seen:
-/// whoever has it open goes on reading and writing what nobody else will find.
+/// Identifies a database file, to detect its removal or replacement: a process that has it open
+/// goes on reading and writing a file that no other process can find.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FileId {
     path: PathBuf,
@@ -15,7 +15,7 @@ pub(crate) struct FileId {
 }
 
 impl FileId {
-    /// The file at this path. `None`: there is none, or it cannot be told.
+    /// Returns the file at this path. `None` if there is none, or if it cannot be examined.
     pub(crate) fn of(path: &Path) -> Option<Self> {
         let path = std::path::absolute(path).ok()?;
         let found = std::fs::metadata(&path).ok()?;
@@ -26,7 +26,7 @@ impl FileId {
         })
     }
 
-    /// Why this file is not the one at its path any more.
+    /// Returns why the file at its path is another one now, if it is.
     pub(crate) fn gone(&self) -> Option<String> {
         let file = self.path.display();
         match std::fs::metadata(&self.path) {
@@ -39,13 +39,13 @@ impl FileId {
                 "the database file {file} was removed while it was in use; \
                  nothing was repaired: put it back or restore a backup, then start again"
             )),
-            // It may be there: ask again at the next statement.
+            // It may still be there; the next statement checks again.
             Err(_) => None,
         }
     }
 }
 
-/// Beginnings of what SQLite says of a file that is damaged.
+/// Starts of SQLite's messages about a damaged file.
 const CORRUPT: [&str; 4] = [
     "database disk image is malformed",
     "file is not a database",
@@ -53,13 +53,13 @@ const CORRUPT: [&str; 4] = [
     "unsupported file format",
 ];
 
-/// Of a file whose tables were there at the start: it was emptied.
+/// The same about a file whose tables were there at the start: it was emptied.
 const EMPTIED: [&str; 2] = ["no such table: solid_queue_", "no such table: windlass_"];
 
-/// Why SQLite can do nothing with its file, by its message.
+/// Returns why SQLite cannot use its file, judged by its message.
 pub(crate) fn corrupt(path: &Path, message: &str) -> Option<String> {
     let file = path.display();
-    // Without the advice that `connect` adds.
+    // Without the advice added by `connect`.
     let message = message.split(';').next().unwrap_or(message);
     if CORRUPT.iter().any(|text| message.starts_with(text)) {
         return Some(format!(
@@ -76,19 +76,18 @@ pub(crate) fn corrupt(path: &Path, message: &str) -> Option<String> {
     })
 }
 
-/// What the failure of a statement says about trying it again.
+/// What a failed statement means for trying it again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// It may be about what was to be written.
+    /// The content of the statement may be the cause.
     Content,
-    /// A row or table that others hold for now.
+    /// A row or table is locked by another transaction.
     Busy,
-    /// The database or the way to it: whatever is written next would fail
-    /// likewise.
+    /// The database or the connection failed: further statements would fail as well.
     Trouble,
 }
 
-/// Beginnings or parts of messages about others' locks.
+/// Starts or parts of messages about other transactions' locks.
 const BUSY: [&str; 4] = [
     "due to lock timeout",
     "due to statement timeout",
@@ -96,9 +95,9 @@ const BUSY: [&str; 4] = [
     "could not obtain lock",
 ];
 
-/// The same about the database as a whole. SQLite's come first. A server that
-/// speaks another language than English is understood by what Diesel knows of
-/// the error's code; all else of it counts as content.
+/// The same about the database as a whole, SQLite's first. For a server whose messages are not
+/// English, only the error codes that Diesel knows are recognized; all other errors count as
+/// content.
 const TROUBLE: [&str; 19] = [
     "database or disk is full",
     "database is locked",
@@ -122,7 +121,7 @@ const TROUBLE: [&str; 19] = [
 ];
 
 impl Refusal {
-    /// By what Diesel reports.
+    /// Returns the kind of refusal of a Diesel error.
     pub(crate) fn of(error: &diesel::result::Error) -> Self {
         use diesel::result::{DatabaseErrorKind as Kind, Error};
         let Error::DatabaseError(kind, information) = error else {

@@ -1,4 +1,4 @@
-//! One statement for both databases: a text in the words of
+//! One statement for both databases: a text with the placeholders of
 //! [`Dialect`](super::dialect::Dialect), and its parameters.
 
 use crate::db::conn::connection::Conn;
@@ -8,11 +8,21 @@ use diesel::sql_types::{BigInt, Bool, HasSqlType, Integer, Nullable, Text, Untyp
 use diesel::{QueryResult, QueryableByName, RunQueryDsl};
 use std::borrow::Cow;
 
-/// A statement with its parameters, to be run on either database.
+// The databases of this build, one twice if it has only one.
+#[cfg(feature = "postgres")]
+use diesel::pg::Pg as First;
+#[cfg(not(feature = "sqlite"))]
+use diesel::pg::Pg as Last;
+#[cfg(feature = "sqlite")]
+use diesel::sqlite::Sqlite as Last;
+#[cfg(not(feature = "postgres"))]
+use diesel::sqlite::Sqlite as First;
+
+/// A statement with its parameters, for either database.
 ///
-/// The text names its parameters `$1`, `$2`, ..; each may appear more than
-/// once. It is kept prepared by its connection, keyed by the text, so there
-/// must be few different texts: values belong in parameters.
+/// The text names its parameters `$1`, `$2`, ..; each may appear more than once. The connection
+/// keeps it prepared, keyed by the text, so there must be few different texts: values belong in
+/// parameters.
 #[derive(Debug)]
 pub(crate) struct Statement<'v> {
     text: Cow<'v, str>,
@@ -20,32 +30,10 @@ pub(crate) struct Statement<'v> {
     is_kept: bool,
 }
 
-/// A row that can be read by name from each database of this build.
-#[cfg(all(feature = "postgres", feature = "sqlite"))]
-pub(crate) trait Row:
-    QueryableByName<diesel::pg::Pg> + QueryableByName<diesel::sqlite::Sqlite> + 'static
-{
-}
+/// A row that can be read by column name from each database of this build.
+pub(crate) trait FromRow: QueryableByName<First> + QueryableByName<Last> + 'static {}
 
-#[cfg(all(feature = "postgres", feature = "sqlite"))]
-impl<R> Row for R where
-    R: QueryableByName<diesel::pg::Pg> + QueryableByName<diesel::sqlite::Sqlite> + 'static
-{
-}
-
-/// A row that can be read by name from the database of this build.
-#[cfg(all(feature = "postgres", not(feature = "sqlite")))]
-pub(crate) trait Row: QueryableByName<diesel::pg::Pg> + 'static {}
-
-#[cfg(all(feature = "postgres", not(feature = "sqlite")))]
-impl<R> Row for R where R: QueryableByName<diesel::pg::Pg> + 'static {}
-
-/// A row that can be read by name from the database of this build.
-#[cfg(all(feature = "sqlite", not(feature = "postgres")))]
-pub(crate) trait Row: QueryableByName<diesel::sqlite::Sqlite> + 'static {}
-
-#[cfg(all(feature = "sqlite", not(feature = "postgres")))]
-impl<R> Row for R where R: QueryableByName<diesel::sqlite::Sqlite> + 'static {}
+impl<R> FromRow for R where R: QueryableByName<First> + QueryableByName<Last> + 'static {}
 
 impl<'v> Statement<'v> {
     pub(crate) fn new(text: impl Into<Cow<'v, str>>) -> Self {
@@ -56,20 +44,20 @@ impl<'v> Statement<'v> {
         }
     }
 
-    /// Gives the next parameter its value.
+    /// Binds the next parameter.
     pub(crate) fn bind(mut self, value: impl Into<Param<'v>>) -> Self {
         self.params.push(value.into());
         self
     }
 
-    /// Does not keep the statement prepared: for those that run rarely.
+    /// Does not keep the statement prepared; for statements that run rarely.
     pub(crate) fn unkept(mut self) -> Self {
         self.is_kept = false;
         self
     }
 
     /// Runs the statement and returns its rows.
-    pub(crate) fn load<R: Row>(self, conn: &mut Conn<'_>) -> QueryResult<Vec<R>> {
+    pub(crate) fn load<R: FromRow>(self, conn: &mut Conn<'_>) -> QueryResult<Vec<R>> {
         let statement = self.written(conn);
         match conn {
             #[cfg(feature = "postgres")]
@@ -82,20 +70,20 @@ impl<'v> Statement<'v> {
     /// Runs the statement and returns its first row.
     ///
     /// # Errors
-    /// `NotFound` when it has none.
-    pub(crate) fn get_result<R: Row>(self, conn: &mut Conn<'_>) -> QueryResult<R> {
+    /// Returns `NotFound` if it has none.
+    pub(crate) fn get_result<R: FromRow>(self, conn: &mut Conn<'_>) -> QueryResult<R> {
         let rows = self.load(conn)?;
         rows.into_iter()
             .next()
             .ok_or(diesel::result::Error::NotFound)
     }
 
-    /// Runs the statement for its effect.
+    /// Runs the statement and returns nothing.
     pub(crate) fn execute(self, conn: &mut Conn<'_>) -> QueryResult<()> {
         self.changes(conn).map(drop)
     }
 
-    /// Runs the statement, and returns how many rows it changed.
+    /// Runs the statement and returns how many rows it changed.
     pub(crate) fn changes(self, conn: &mut Conn<'_>) -> QueryResult<usize> {
         let statement = self.written(conn);
         match conn {
@@ -106,9 +94,9 @@ impl<'v> Statement<'v> {
         }
     }
 
-    fn written(self, conn: &Conn<'_>) -> Written<'v> {
-        Written {
-            text: conn.write(&self.text),
+    fn written(self, conn: &Conn<'_>) -> Rendered<'v> {
+        Rendered {
+            text: conn.render(&self.text),
             params: self.params,
             is_kept: self.is_kept,
         }
@@ -116,27 +104,26 @@ impl<'v> Statement<'v> {
 }
 
 /// A statement in the dialect of its connection.
-struct Written<'v> {
+struct Rendered<'v> {
     text: String,
     params: Vec<Param<'v>>,
     is_kept: bool,
 }
 
-impl QueryId for Written<'_> {
+impl QueryId for Rendered<'_> {
     type QueryId = ();
     const HAS_STATIC_QUERY_ID: bool = false;
 }
 
-impl Query for Written<'_> {
+impl Query for Rendered<'_> {
     type SqlType = Untyped;
 }
 
-impl<C> RunQueryDsl<C> for Written<'_> {}
+impl<C> RunQueryDsl<C> for Rendered<'_> {}
 
-impl Written<'_> {
-    /// Hands the text to Diesel piece by piece, with `push` for each parameter
-    /// where it appears first, and the name that the database knows it by where
-    /// it appears again.
+impl Rendered<'_> {
+    /// Passes the text to Diesel piece by piece: `push` for each parameter where it appears first,
+    /// and the database's name of it where it appears again.
     fn walk<'b, DB: diesel::backend::Backend>(
         &'b self,
         mut pass: AstPass<'_, 'b, DB>,
@@ -173,7 +160,7 @@ fn missing(number: usize) -> diesel::result::Error {
     diesel::result::Error::QueryBuilderError(format!("${number} has no value").into())
 }
 
-/// What both databases take.
+/// Pushes a parameter of a type that both databases have.
 fn push_scalar<'b, DB>(param: &'b Param<'_>, pass: &mut AstPass<'_, 'b, DB>) -> QueryResult<()>
 where
     DB: diesel::backend::Backend
@@ -199,7 +186,7 @@ where
 }
 
 #[cfg(feature = "postgres")]
-impl QueryFragment<diesel::pg::Pg> for Written<'_> {
+impl QueryFragment<diesel::pg::Pg> for Rendered<'_> {
     fn walk_ast<'b>(&'b self, pass: AstPass<'_, 'b, diesel::pg::Pg>) -> QueryResult<()> {
         use diesel::sql_types::Array;
         self.walk(pass, '$', |param, pass| match param {
@@ -213,7 +200,7 @@ impl QueryFragment<diesel::pg::Pg> for Written<'_> {
 }
 
 #[cfg(feature = "sqlite")]
-impl QueryFragment<diesel::sqlite::Sqlite> for Written<'_> {
+impl QueryFragment<diesel::sqlite::Sqlite> for Rendered<'_> {
     fn walk_ast<'b>(&'b self, pass: AstPass<'_, 'b, diesel::sqlite::Sqlite>) -> QueryResult<()> {
         self.walk(pass, '?', push_scalar)
     }

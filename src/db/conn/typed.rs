@@ -1,7 +1,7 @@
 //! Connections in Diesel's own types, for queries of the application.
 
 use crate::db::conn::connection::{AsConn, Conn, sealed};
-use crate::db::conn::owned::{DbConnection, Kind};
+use crate::db::conn::owned::{ConnectionKind, DbConnection};
 use crate::error::{Error, Result};
 #[cfg(feature = "postgres")]
 use diesel::pg::PgConnection;
@@ -11,7 +11,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-/// A kind of connection that a [`DbConnection`] may be.
+/// A kind of connection that a [`DbConnection`] can be.
 pub trait Backend: sealed::Sealed + 'static {
     #[doc(hidden)]
     fn of(conn: Conn<'_>) -> Result<&mut Self>;
@@ -36,9 +36,9 @@ impl Backend for PgConnection {
 
     fn within(conn: &DbConnection) -> Option<&Self> {
         match &conn.kind {
-            Kind::Postgres(guarded) => Some(&guarded.conn),
-            Kind::PooledPostgres(guarded) => Some(&guarded.conn),
-            Kind::Lent(lent) => Self::within(lent.shared()?),
+            ConnectionKind::Postgres(guarded) => Some(&guarded.conn),
+            ConnectionKind::PooledPostgres(guarded) => Some(&guarded.conn),
+            ConnectionKind::Borrowed(borrowed) => Self::within(borrowed.shared()?),
             #[cfg(feature = "sqlite")]
             _ => None,
         }
@@ -57,9 +57,9 @@ impl Backend for SqliteConnection {
 
     fn within(conn: &DbConnection) -> Option<&Self> {
         match &conn.kind {
-            Kind::Sqlite(conn) => Some(conn),
-            Kind::PooledSqlite(conn) => Some(conn),
-            Kind::Lent(lent) => Self::within(lent.shared()?),
+            ConnectionKind::Sqlite(conn) => Some(conn),
+            ConnectionKind::PooledSqlite(conn) => Some(conn),
+            ConnectionKind::Borrowed(borrowed) => Self::within(borrowed.shared()?),
             #[cfg(feature = "postgres")]
             _ => None,
         }
@@ -67,19 +67,19 @@ impl Backend for SqliteConnection {
 }
 
 impl<'a> Conn<'a> {
-    /// The connection in Diesel's type.
+    /// Returns the connection in Diesel's type.
     ///
     /// # Errors
-    /// When it leads to SQLite.
+    /// Returns an error if it is a connection to SQLite.
     #[cfg(feature = "postgres")]
     pub fn postgres(self) -> Result<&'a mut PgConnection> {
         PgConnection::of(self)
     }
 
-    /// The connection in Diesel's type.
+    /// Returns the connection in Diesel's type.
     ///
     /// # Errors
-    /// When it leads to Postgres.
+    /// Returns an error if it is a connection to Postgres.
     #[cfg(feature = "sqlite")]
     pub fn sqlite(self) -> Result<&'a mut SqliteConnection> {
         SqliteConnection::of(self)
@@ -87,27 +87,27 @@ impl<'a> Conn<'a> {
 }
 
 impl DbConnection {
-    /// The connection in Diesel's type, for queries of your own.
+    /// Returns the connection in Diesel's type, for your own queries.
     ///
     /// # Errors
-    /// When it leads to SQLite.
+    /// Returns an error if it is a connection to SQLite.
     #[cfg(feature = "postgres")]
     pub fn postgres(&mut self) -> Result<&mut PgConnection> {
         self.as_conn().postgres()
     }
 
-    /// The connection in Diesel's type, for queries of your own.
+    /// Returns the connection in Diesel's type, for your own queries.
     ///
     /// # Errors
-    /// When it leads to Postgres.
+    /// Returns an error if it is a connection to Postgres.
     #[cfg(feature = "sqlite")]
     pub fn sqlite(&mut self) -> Result<&mut SqliteConnection> {
         self.as_conn().sqlite()
     }
 
-    /// Does all of `work` or nothing of it: commits when it returns `Ok`, and
-    /// rolls back when it returns an error. Within a transaction that is open
-    /// it is a savepoint. On SQLite it takes the write lock at the beginning.
+    /// Runs `work` in a transaction: commits if it returns `Ok`, and rolls back if it returns an
+    /// error. Inside an open transaction it is a savepoint. On SQLite it takes the write lock at
+    /// the start.
     ///
     /// ```
     /// use diesel::prelude::*;
@@ -128,8 +128,7 @@ impl DbConnection {
     /// ```
     ///
     /// # Errors
-    /// What `work` returns, and when the transaction cannot be begun or
-    /// committed.
+    /// Returns the error of `work`, or that of starting or committing the transaction.
     pub fn transaction<T, E>(
         &mut self,
         work: impl FnOnce(&mut DbConnection) -> std::result::Result<T, E>,
@@ -144,8 +143,7 @@ impl DbConnection {
                 Ok(value)
             }
             Err(error) => {
-                // Where this fails too, the connection is broken, and with it
-                // the transaction is gone.
+                // If this fails too, the connection is broken and the transaction with it.
                 let _ = self.as_conn().roll_back();
                 Err(error)
             }
@@ -153,17 +151,17 @@ impl DbConnection {
     }
 }
 
-/// A connection of its own, in Diesel's type: pass `&mut *conn` to Diesel.
+/// A separate connection in Diesel's type: pass `&mut *conn` to Diesel.
 pub struct Typed<C> {
     connection: DbConnection,
     kind: PhantomData<fn() -> C>,
 }
 
-/// To Postgres.
+/// A separate connection to Postgres.
 #[cfg(feature = "postgres")]
 pub type TypedPostgres = Typed<PgConnection>;
 
-/// To SQLite.
+/// A separate connection to SQLite.
 #[cfg(feature = "sqlite")]
 pub type TypedSqlite = Typed<SqliteConnection>;
 

@@ -1,5 +1,5 @@
-//! Hearing of new work at once. A trick for latency, never for correctness:
-//! whoever listens also polls.
+//! Immediate notice of new work. It lowers latency and is never needed for correctness: a listener
+//! also polls.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
@@ -11,24 +11,23 @@ use crate::db::conn::wakeup_sqlite;
 use diesel::prelude::*;
 use std::time::Duration;
 
-/// The channel that every worker listens to, for programs that know no other.
+/// The channel on which every worker listens, for programs that know no other.
 pub(crate) const OF_ALL: &str = "windlass";
 
-/// A channel's name up to here is the same for workers that take the same jobs.
+/// The length of the part of a channel's name that is the same for workers that take the same jobs.
 pub(crate) const GROUP: usize = 25;
 
-/// A channel of a worker's own. Workers of the same `kind` take the same jobs.
+/// Returns the name of a worker's own channel. Workers of the same `kind` take the same jobs.
 pub(crate) fn channel(kind: u64) -> String {
     format!("{OF_ALL}_{kind:016x}_{:016x}", fastrand::u64(..))
 }
 
-/// Wakes as many of the workers that listen as there are `jobs`, and one more,
-/// drawn by lot from each group that takes the same jobs: an expression for one
-/// row. Where no worker listens it notifies none, because NOTIFY makes commits
-/// wait for each other.
+/// Returns an expression, for one row, that wakes as many listening workers as there are `jobs`,
+/// and one more, drawn at random from each group that takes the same jobs. If no worker listens it
+/// sends nothing, because NOTIFY makes commits wait for each other.
 ///
-/// A worker that is woken and cannot take all there is wakes others, see
-/// [`pass_on`]. One whose heartbeat is old may be dead, so it comes last.
+/// A woken worker that cannot take all jobs wakes others, see [`pass_on`]. A worker with an old
+/// heartbeat may be dead, so it comes last.
 pub(crate) fn wake(jobs: &str) -> String {
     wake_some(jobs, "true")
 }
@@ -42,8 +41,8 @@ fn wake_some(jobs: &str, which: &str) -> String {
     )
 }
 
-/// Wakes, at commit, workers for so many jobs. SQLite needs none of it: a
-/// commit is seen.
+/// Wakes workers for this many jobs at commit. SQLite needs none of it, as a commit itself is
+/// noticed.
 pub(crate) fn notify(conn: &mut Conn<'_>, jobs: usize) -> QueryResult<()> {
     match conn.dialect() {
         Dialect::Postgres => Statement::new(format!("SELECT {}", wake("$1")))
@@ -56,8 +55,8 @@ pub(crate) fn notify(conn: &mut Conn<'_>, jobs: usize) -> QueryResult<()> {
 /// More jobs than there are workers.
 const ALL: i64 = 1_000_000;
 
-/// Wakes other workers than the process that was woken and cannot take what
-/// there may be.
+/// Wakes other workers than this process, which was woken and cannot take all the jobs there may
+/// be.
 pub(crate) fn pass_on(conn: &mut Conn<'_>, process_id: i64) -> QueryResult<()> {
     match conn.dialect() {
         Dialect::Postgres => Statement::new(format!("SELECT {}", wake_some("1", "id <> $1")))
@@ -67,19 +66,19 @@ pub(crate) fn pass_on(conn: &mut Conn<'_>, process_id: i64) -> QueryResult<()> {
     }
 }
 
-/// Waits for others' commits on a connection of its own.
+/// Waits for other connections' commits, on a connection of its own.
 pub(crate) enum Listener {
     /// LISTEN, and a wait on the socket.
     #[cfg(feature = "postgres")]
-    Postgres(wakeup_postgres::Listener),
-    /// `PRAGMA data_version`, looked at when the log was written.
+    Postgres(wakeup_postgres::PostgresListener),
+    /// `PRAGMA data_version`, read when the log was written.
     #[cfg(feature = "sqlite")]
-    Sqlite(wakeup_sqlite::Listener),
+    Sqlite(wakeup_sqlite::SqliteListener),
 }
 
 impl Listener {
-    /// Waits up to `timeout`. True: something may have changed. An error
-    /// means that the connection is lost; open another one.
+    /// Waits up to `timeout`, and returns `true` if something may have changed. After an error the
+    /// connection is lost; open another one.
     pub(crate) fn wait(&mut self, timeout: Duration) -> Result<bool, String> {
         match self {
             #[cfg(feature = "postgres")]
@@ -92,7 +91,7 @@ impl Listener {
 
 #[cfg(feature = "postgres")]
 pub(crate) fn listen_postgres(url: &str, channels: &[&str]) -> Result<Listener, String> {
-    wakeup_postgres::Listener::connect(url, channels).map(Listener::Postgres)
+    wakeup_postgres::PostgresListener::connect(url, channels).map(Listener::Postgres)
 }
 
 #[cfg(feature = "sqlite")]
@@ -100,5 +99,5 @@ pub(crate) fn listen_sqlite(
     conn: SqliteConnection,
     path: &std::path::Path,
 ) -> Result<Listener, String> {
-    wakeup_sqlite::Listener::new(conn, path).map(Listener::Sqlite)
+    wakeup_sqlite::SqliteListener::new(conn, path).map(Listener::Sqlite)
 }

@@ -1,8 +1,8 @@
 //! LISTEN on a libpq connection of its own.
 //!
-//! Diesel can read the notifications that have arrived but cannot wait for
-//! them, and shows no socket to wait on; asking every few milliseconds costs
-//! either latency or a part of a core. So this file speaks to libpq itself.
+//! Diesel can read the notifications that have arrived but cannot wait for them, and has no access
+//! to the socket. Polling every few milliseconds costs either latency or part of a core. So this
+//! file calls libpq directly.
 #![allow(
     unsafe_code,
     reason = "libpq is a C library; each call says why it is sound"
@@ -18,33 +18,33 @@ use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
-/// What the server says unasked, such as that it ends the session, libpq would
-/// print to the standard error of the program.
+/// Discards the server's notices, such as that it ends the session, which libpq would print to the
+/// program's standard error.
 extern "C" fn keep_quiet(_: *mut c_void, _: *const c_char) {}
 
-/// A connection is quiet for as long as there is no work, and for ever when
-/// its way is broken: then it is asked.
+/// The silence after which the server is pinged. A connection is silent while there is no work, but
+/// also when its network path is broken.
 const QUIET: Duration = Duration::from_secs(30);
 
-/// For an answer of the server.
+/// The time limit for an answer of the server.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// A session that has said LISTEN.
-pub(crate) struct Listener {
+/// A session that has executed LISTEN.
+pub(crate) struct PostgresListener {
     conn: NonNull<pq::PGconn>,
-    /// When the server was last heard of.
+    /// When the server last sent something.
     heard_at: Instant,
     quiet: Duration,
     answer: Duration,
-    /// Last, for it must outlive the connection.
+    /// Last, as it must outlive the connection.
     deadline: Deadline,
 }
 
-// SAFETY: a PGconn may be used by any thread, one at a time, and `Listener`
-// is neither cloned nor shared: all methods take `&mut self`.
-unsafe impl Send for Listener {}
+// SAFETY: a PGconn may be used by any thread, one at a time, and `Listener` is neither cloned nor
+// shared: all methods take `&mut self`.
+unsafe impl Send for PostgresListener {}
 
-impl Drop for Listener {
+impl Drop for PostgresListener {
     fn drop(&mut self) {
         self.deadline.start(self.answer);
         // SAFETY: the pointer came from PQconnectdb and is freed only here.
@@ -52,8 +52,8 @@ impl Drop for Listener {
     }
 }
 
-impl Listener {
-    /// Connects and listens on channels, whose names need no quotes.
+impl PostgresListener {
+    /// Connects and listens on channels, whose names must not need quotes.
     pub(crate) fn connect(url: &str, channels: &[&str]) -> Result<Self, String> {
         let (deadline, url) = tagged(url, None);
         let armed = deadline.arm(ANSWER);
@@ -61,18 +61,17 @@ impl Listener {
         let listen = |channel: &&str| CString::new(format!("LISTEN {channel}"));
         let listen: Result<Vec<CString>, _> = channels.iter().map(listen).collect();
         let listen = listen.map_err(|_| "the channel's name contains a NUL".to_owned())?;
-        // SAFETY: `url` is a valid C string for the time of the call.
+        // SAFETY: `url` is a valid C string during the call.
         let conn = unsafe { pq::PQconnectdb(url.as_ptr()) };
         let conn = NonNull::new(conn).ok_or_else(|| "libpq is out of memory".to_owned())?;
-        let mut listener = Listener {
+        let mut listener = PostgresListener {
             conn,
             heard_at: clock::instant(),
             quiet: QUIET,
             answer: ANSWER,
             deadline,
         };
-        // SAFETY: `conn` is a live connection, and the function uses nothing
-        // of what it is given.
+        // SAFETY: `conn` is a live connection, and the function does not use its arguments.
         unsafe { pq::PQsetNoticeProcessor(conn.as_ptr(), Some(keep_quiet), std::ptr::null_mut()) };
         // SAFETY: `conn` is a live connection.
         if unsafe { pq::PQstatus(listener.conn.as_ptr()) } != pq::ConnStatusType::CONNECTION_OK {
@@ -86,7 +85,7 @@ impl Listener {
         Ok(listener)
     }
 
-    /// Waits up to `timeout`; see [`super::Listener::wait`].
+    /// Waits up to `timeout`; see [`PostgresListener::wait`](crate::db::conn::wakeup::Listener::wait).
     pub(crate) fn wait(&mut self, timeout: Duration) -> Result<bool, String> {
         // One may have come with the answer to LISTEN.
         if self.take_notifications() {
@@ -115,7 +114,8 @@ impl Listener {
         Ok(self.take_notifications())
     }
 
-    /// Whether something came with the server's answer, when it is time to ask.
+    /// Pings the server after a long silence, and returns whether a notification came with the
+    /// answer.
     fn ask_if_quiet(&mut self) -> Result<bool, String> {
         if self.heard_at.elapsed() < self.quiet {
             return Ok(false);
@@ -131,8 +131,8 @@ impl Listener {
     fn take_notifications(&mut self) -> bool {
         let mut any = false;
         loop {
-            // SAFETY: `conn` is a live connection; the answer is null or a
-            // block that PQfreemem takes back.
+            // SAFETY: `conn` is a live connection; the answer is null or a block that PQfreemem
+            // frees.
             unsafe {
                 let notification = pq::PQnotifies(self.conn.as_ptr());
                 if notification.is_null() {
@@ -162,7 +162,7 @@ impl Listener {
     }
 
     fn error(&self) -> String {
-        // SAFETY: libpq gives a C string that lives until the next call.
+        // SAFETY: libpq returns a C string that is valid until the next call.
         let text: *const c_char = unsafe { pq::PQerrorMessage(self.conn.as_ptr()) };
         if text.is_null() {
             return "libpq gave no reason".to_owned();

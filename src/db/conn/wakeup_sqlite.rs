@@ -1,7 +1,6 @@
-//! `PRAGMA data_version` changes with every commit of another connection, in
-//! whatever process. One look costs about 4 us, so that looking often would
-//! do; but on Linux the kernel tells when somebody writes to the log, so that
-//! nobody has to look while nothing happens.
+//! Commits on SQLite: `PRAGMA data_version` changes with every commit of another connection, in any
+//! process. One check costs about 4 µs, so frequent checks would do. On Linux the kernel reports
+//! writes to the log, so no checks are needed while nothing happens.
 
 use crate::clock;
 use crate::db::conn::connection::Conn;
@@ -11,51 +10,51 @@ use diesel::sql_types::Integer;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Between two looks where the kernel tells nothing; the median of the delay
-/// it causes is half of it.
+/// The pause between two checks without the kernel's reports. The median delay it causes is half of
+/// it.
 const NAP: Duration = Duration::from_millis(3);
 
-/// Between two looks where it does, in case it does not. Whoever listens polls
+/// The pause between two checks with the kernel's reports, in case one is missed. A listener polls
 /// more often.
 const SELDOM: Duration = Duration::from_secs(60);
 
-/// What is written shows when it is committed: so long it is looked for, less
-/// and less often. Also when a change was seen meanwhile, which may have been
-/// the commit before: the writing of this one has been heard of already.
+/// How long to check after a write, less and less often: it shows only once it is committed. The
+/// checks go on after a change was seen, as that may have been the commit before, while the write
+/// of this one has been reported already.
 const COMMIT: Duration = Duration::from_secs(2);
 
 const SHORTEST: Duration = Duration::from_micros(200);
 
 const LONGEST: Duration = Duration::from_millis(3);
 
-/// Whoever commits all the time is heard of no more often.
+/// The shortest time between two wake-ups, whatever the rate of commits.
 const GAP: Duration = Duration::from_millis(1);
 
-pub(crate) struct Listener {
+pub(crate) struct SqliteListener {
     conn: SqliteConnection,
     seen: i32,
-    log: Option<log::Watch>,
+    log: Option<LogWatch>,
     looked_at: Instant,
     heard_at: Option<Instant>,
-    /// Since when something was written that may not show yet.
+    /// When something was written that may not show yet.
     written_at: Option<Instant>,
-    /// Something has shown since.
+    /// Whether a change has shown since.
     has_shown: bool,
 }
 
 #[derive(QueryableByName)]
-struct Version {
+struct DataVersion {
     #[diesel(sql_type = Integer)]
     data_version: i32,
 }
 
-impl Listener {
+impl SqliteListener {
     pub(crate) fn new(mut conn: SqliteConnection, path: &Path) -> Result<Self, String> {
-        // The first look creates the log, which can be watched from then on.
+        // The first check creates the log, which can be watched from then on.
         look(&mut conn)?;
-        let log = log::Watch::new(path);
+        let log = LogWatch::new(path);
         let seen = look(&mut conn)?;
-        Ok(Listener {
+        Ok(SqliteListener {
             conn,
             seen,
             log,
@@ -87,11 +86,11 @@ impl Listener {
         }
     }
 
-    /// For how long there is no reason to look, if nothing is written.
+    /// Returns how long no check is needed if nothing is written.
     fn until_next_look(&self) -> Duration {
         let pause = match self.written_at {
             _ if self.log.is_none() => NAP,
-            // It has not been looked for yet.
+            // It has not been checked for yet.
             Some(at) if self.looked_at < at => Duration::ZERO,
             Some(at) => match self.looked_at - at {
                 age if age >= COMMIT => SELDOM,
@@ -115,7 +114,7 @@ impl Listener {
         Ok(true)
     }
 
-    /// So long, or until something is written.
+    /// Waits this long, or until something is written.
     fn pause(&mut self, pause: Duration) {
         let Some(log) = &mut self.log else {
             return clock::nap(pause);
@@ -126,63 +125,68 @@ impl Listener {
                 self.has_shown = false;
             }
             Ok(false) => {}
-            // Looking does as well.
-            Err(log::Gone) => self.log = None,
+            // A check covers this case too.
+            Err(LogGone) => self.log = None,
         }
     }
 }
 
 fn look(conn: &mut SqliteConnection) -> Result<i32, String> {
     Statement::new("PRAGMA data_version")
-        .get_result::<Version>(&mut Conn::Sqlite(conn))
+        .get_result::<DataVersion>(&mut Conn::Sqlite(conn))
         .map(|row| row.data_version)
         .map_err(|error| error.to_string())
 }
 
-/// The write-ahead log, watched by inotify.
+/// The write-ahead log, watched by inotify. Only on Linux.
+struct LogWatch {
+    #[cfg(target_os = "linux")]
+    inotify: rustix::fd::OwnedFd,
+}
+
+/// The log is another file now, or cannot be watched.
+struct LogGone;
+
 #[cfg(target_os = "linux")]
 mod log {
+    use super::{LogGone, LogWatch};
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    use rustix::fd::OwnedFd;
     use rustix::fs::inotify::{CreateFlags, ReadFlags, Reader, WatchFlags, add_watch, init};
     use rustix::io::Errno;
     use std::mem::MaybeUninit;
     use std::path::Path;
     use std::time::Duration;
 
-    pub(crate) struct Watch(OwnedFd);
-
-    /// The log is another file now, or cannot be watched.
-    pub(crate) struct Gone;
-
-    impl Watch {
-        /// `None`: it cannot be watched.
-        pub(crate) fn new(path: &Path) -> Option<Watch> {
-            // SQLite puts the log beside the file that a link leads to.
+    impl LogWatch {
+        /// Returns `None` if the log cannot be watched.
+        pub(super) fn new(path: &Path) -> Option<LogWatch> {
+            // SQLite puts the log beside the file to which a link leads.
             let mut log = path.canonicalize().ok()?.into_os_string();
             log.push("-wal");
             let inotify = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok()?;
             add_watch(&inotify, Path::new(&log), WatchFlags::MODIFY).ok()?;
-            Some(Watch(inotify))
+            Some(LogWatch { inotify })
         }
 
-        /// Whether somebody has written.
-        pub(crate) fn wait(&mut self, timeout: Duration) -> Result<bool, Gone> {
-            let timeout = Timespec::try_from(timeout).map_err(|_| Gone)?;
-            let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
+        /// Returns whether something was written.
+        pub(super) fn wait(&mut self, timeout: Duration) -> Result<bool, LogGone> {
+            let timeout = Timespec::try_from(timeout).map_err(|_| LogGone)?;
+            let mut fds = [PollFd::new(&self.inotify, PollFlags::IN)];
             match poll(&mut fds, Some(&timeout)) {
                 Ok(0) | Err(Errno::INTR) => return Ok(false),
                 Ok(_) => {}
-                Err(_) => return Err(Gone),
+                Err(_) => return Err(LogGone),
             }
             let mut buffer = [MaybeUninit::uninit(); 4096];
-            let mut events = Reader::new(&self.0, &mut buffer);
+            let mut events = Reader::new(&self.inotify, &mut buffer);
             loop {
                 match events.next() {
-                    Ok(event) if event.events().contains(ReadFlags::IGNORED) => return Err(Gone),
+                    Ok(event) if event.events().contains(ReadFlags::IGNORED) => {
+                        return Err(LogGone);
+                    }
                     Ok(_) => {}
                     Err(Errno::WOULDBLOCK) => return Ok(true),
-                    Err(_) => return Err(Gone),
+                    Err(_) => return Err(LogGone),
                 }
             }
         }
@@ -191,20 +195,17 @@ mod log {
 
 #[cfg(not(target_os = "linux"))]
 mod log {
+    use super::{LogGone, LogWatch};
     use std::path::Path;
     use std::time::Duration;
 
-    pub(crate) struct Watch;
-
-    pub(crate) struct Gone;
-
-    impl Watch {
-        pub(crate) fn new(_path: &Path) -> Option<Watch> {
+    impl LogWatch {
+        pub(super) fn new(_path: &Path) -> Option<LogWatch> {
             None
         }
 
-        pub(crate) fn wait(&mut self, _timeout: Duration) -> Result<bool, Gone> {
-            Err(Gone)
+        pub(super) fn wait(&mut self, _timeout: Duration) -> Result<bool, LogGone> {
+            Err(LogGone)
         }
     }
 }

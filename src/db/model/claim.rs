@@ -1,107 +1,114 @@
-//! What a claim is: its fence, what to claim, and what was claimed.
+//! Claims: the fence of a claim, what to claim, and what was claimed.
 
 use crate::db::conn::lossy::Lossy;
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text, Timestamp};
 
-/// Who may end a claim: its id, and the process that holds it.
+/// A claim and the process that must hold it for the claim to be ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fence {
     pub(crate) process_id: i64,
     pub(crate) claim_id: i64,
 }
 
-/// What becomes of the row of a job that has finished.
+/// A claim and its job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ClaimOf {
+    pub(crate) claim_id: i64,
+    pub(crate) job_id: i64,
+}
+
+/// What happens to the row of a job that has finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Finished {
-    /// It stays, with its time.
+pub(crate) enum FinishedRow {
+    /// It is kept, with its time.
     Keep,
-    /// It goes.
+    /// It is deleted.
     Delete,
 }
 
 #[derive(QueryableByName)]
-pub(crate) struct Ended {
+pub(crate) struct EndedClaim {
     #[diesel(sql_type = BigInt)]
     pub(crate) claim_id: i64,
     #[diesel(sql_type = BigInt)]
     pub(crate) job_id: i64,
-    /// Somebody had asked for it; a job that has finished does not care.
+    /// Whether a cancel was requested; it has no effect on a job that has finished.
     #[diesel(sql_type = Bool)]
     pub(crate) cancelled: bool,
-    /// The key of which it held a slot.
+    /// The key whose slot it held.
     #[diesel(sql_type = Nullable<Text>)]
     pub(crate) concurrency_key: Option<String>,
 }
 
-/// From which queues a worker takes.
+/// The queues from which a worker takes jobs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Queues {
-    /// All, by priority and age across them.
+pub(crate) enum ClaimQueues {
+    /// All queues, by priority and age across them.
     All,
-    /// These in this order; by priority and age within each.
+    /// These queues in this order; by priority and age within each.
     Named(Vec<String>),
 }
 
-/// What to claim, and for whom.
+/// What to claim, and for which process.
 #[derive(Debug)]
-pub(crate) struct Want<'a> {
+pub(crate) struct ClaimRequest<'a> {
     pub(crate) process_id: i64,
-    pub(crate) queues: &'a Queues,
-    /// Rows of other classes are left for a worker that knows them. Rows made
-    /// by Rails name no class here and are taken.
+    pub(crate) queues: &'a ClaimQueues,
+    /// Rows of other classes are left for a worker that has them. Rows made by Rails name no class
+    /// here and are taken.
     pub(crate) classes: &'a [String],
     pub(crate) limit: usize,
-    /// More than there are idle threads: those that must not be noted as begun
-    /// too early are not.
+    /// Whether there are more than idle threads. If so, jobs that must not be marked as started too
+    /// early are not.
     pub(crate) ahead: bool,
-    /// Where to begin to look, for each queue in order, or for all together.
-    /// Missing ones begin at the beginning.
-    pub(crate) from: &'a [Mark],
-    /// The id after which to look for wanted keys.
+    /// The cursors where the search starts, one per queue in order, or one for all together. Where
+    /// there is none, it starts at the beginning.
+    pub(crate) from: &'a [Cursor],
+    /// The id after which to look for keys to promote.
     pub(crate) wanted_after: i64,
 }
 
-/// A place in the order of ready executions.
+/// A position in the order of ready executions.
 ///
-/// Postgres leaves what was taken in the index until the next vacuum, and
-/// whoever begins at the beginning has to pass all of it.
+/// Postgres keeps taken rows in the index until the next vacuum, and a search from the beginning
+/// has to pass all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Mark {
+pub(crate) struct Cursor {
     pub(crate) priority: i32,
     pub(crate) job_id: i64,
 }
 
-impl Mark {
-    /// Before all others.
-    pub(crate) const BEGINNING: Mark = Mark {
+impl Cursor {
+    /// Before all executions.
+    pub(crate) const BEGINNING: Cursor = Cursor {
         priority: i32::MIN,
         job_id: i64::MIN,
     };
 }
 
-/// What came of it.
+/// The result of a claim.
 #[derive(Debug)]
 pub(crate) enum Claims {
-    /// The process holds these now.
+    /// The process holds these jobs now.
     Held {
         /// The most important first.
         jobs: Vec<Claimed>,
-        /// Blocked jobs are to be promoted, see [`super::blocked::promote`].
+        /// Whether blocked jobs must be promoted, see [`promote`](crate::db::transition::promote).
         is_wanted: bool,
     },
-    /// The process is no longer registered, or draining: nothing was taken.
+    /// The process is not registered, or draining: nothing was claimed.
     Unregistered,
 }
 
 /// A job that a process holds.
 #[derive(Debug, Clone, QueryableByName)]
 pub(crate) struct Claimed {
-    /// The fence: every change to the job names it.
+    /// The fence: every change of the job names it.
     #[diesel(sql_type = BigInt)]
     pub(crate) claim_id: i64,
-    /// Noted as begun: a thread may have it at once.
+    /// Whether it is marked as started: a thread may run it at once.
     #[diesel(sql_type = Bool)]
     pub(crate) begun: bool,
     #[diesel(sql_type = BigInt)]
@@ -128,13 +135,13 @@ pub(crate) struct Claimed {
     pub(crate) policy: Option<String>,
     #[diesel(sql_type = Nullable<Text>)]
     pub(crate) unique_id: Option<String>,
-    /// It holds a slot of its concurrency key.
+    /// Whether it holds a slot of its concurrency key.
     #[diesel(sql_type = Bool)]
     pub(crate) is_limited: bool,
-    /// Blocked jobs of whatever key are to be promoted.
+    /// Whether blocked jobs of any key must be promoted.
     #[diesel(sql_type = Bool)]
     pub(crate) is_wanted: bool,
-    /// Others were picked as well, and blocked as they have a limit.
+    /// Whether other jobs were picked too, and blocked by their limit.
     #[diesel(sql_type = Bool)]
     pub(crate) has_blocked: bool,
 }

@@ -1,9 +1,9 @@
-//! What is to become of jobs whose claims have ended: decided from the rows
-//! that the fence returned, before anything is written.
+//! What happens to jobs whose claims have ended. It is decided from the rows that the fence
+//! returned, before anything is written.
 
 use crate::db::conn::lossy::Lossy;
 use crate::db::model::outcome::{
-    AttemptOutcome, EndedRun, Ending, Failure, ResultOutcome, cancelled,
+    AttemptOutcome, EndedRun, Ending, JobFailure, ResultOutcome, cancelled,
 };
 use crate::mutant;
 use chrono::NaiveDateTime;
@@ -11,35 +11,34 @@ use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text, Timestamp};
 use std::time::Duration;
 
-/// Where a job goes.
+/// Where a job goes next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Destination {
     /// It waits again: ready, or scheduled after the delay.
     Wait(Option<Duration>),
-    /// It has failed for good.
-    Failed(Failure),
-    /// It has ended without having failed.
-    Closed(ResultOutcome, Failure),
+    /// It has failed permanently.
+    Failed(JobFailure),
+    /// It ends without a failure.
+    Closed(ResultOutcome, JobFailure),
 }
 
-/// What is to become of one job whose claim has ended.
+/// What happens to one job whose claim has ended.
 #[derive(Debug, Clone)]
-pub(crate) struct Decision {
+pub(crate) struct JobDecision {
     pub(crate) run: EndedRun,
     pub(crate) destination: Destination,
-    /// What is written down of the run, if it is.
-    pub(crate) attempt: Option<(AttemptOutcome, Failure)>,
+    /// How the run is recorded as an attempt, if it is.
+    pub(crate) attempt: Option<(AttemptOutcome, JobFailure)>,
     /// Whether the run counts as an attempt.
     pub(crate) uses_attempt: bool,
     /// Whether the run counts as a crash.
     pub(crate) is_crash: bool,
-    /// Whether the slot that the run had of its concurrency key may pass on to
-    /// the next one at once.
+    /// Whether the run's slot of its concurrency key may go to the next job at once.
     pub(crate) has_slot: bool,
 }
 
-impl Decision {
-    /// As the run's ending says.
+impl JobDecision {
+    /// Decides by the ending of the run.
     pub(crate) fn of_ending(run: EndedRun, ending: Ending) -> Self {
         let begun = run.has_begun();
         let (destination, attempt, uses_attempt) = match ending {
@@ -64,7 +63,7 @@ impl Decision {
             Ending::Snooze(delay) => (Destination::Wait(Some(delay)), None, false),
             Ending::Release(_) => (Destination::Wait(None), None, false),
         };
-        Decision {
+        JobDecision {
             run,
             destination,
             attempt,
@@ -74,8 +73,8 @@ impl Decision {
         }
     }
 
-    /// After the death of the process that held the claim: as was decided
-    /// before it, or as the death demands.
+    /// Decides after the death of the process that held the claim: by an ending from before it, or
+    /// else by the death.
     pub(crate) fn of_death(run: EndedRun, claim: &LostClaim, death: &Death) -> Self {
         match claim.foregone() {
             Some(ending) => Self::of_ending(run, ending),
@@ -83,19 +82,19 @@ impl Decision {
         }
     }
 
-    /// A run that death cut off: the job waits again, unless it may run at most
-    /// once or has cost too many processes.
+    /// Decides about a run that a death interrupted: the job waits again, unless it may run at most
+    /// once or has crashed too many processes.
     fn of_interruption(run: EndedRun, claim: &LostClaim, death: &Death) -> Self {
         let started = claim.started_at.is_some();
         let is_crash = death.is_crash && started && !mutant::is("crash_not_counted");
         let crashes = claim.crash_count.saturating_add(i32::from(is_crash));
         let last = if claim.at_most_once && started {
-            Some(Failure::outcome_unknown(&death.how))
+            Some(JobFailure::outcome_unknown(&death.how))
         } else {
-            Some(Failure::crashed(&death.how, crashes)).filter(|_| crashes > claim.max_crashes)
+            Some(JobFailure::crashed(&death.how, crashes)).filter(|_| crashes > claim.max_crashes)
         };
         if let Some(failure) = last {
-            return Decision {
+            return JobDecision {
                 run,
                 attempt: Some((AttemptOutcome::Failed, failure.clone())),
                 destination: Destination::Failed(failure),
@@ -106,10 +105,10 @@ impl Decision {
         }
         let crashed = (
             AttemptOutcome::Crashed,
-            Failure::crashed(&death.how, crashes),
+            JobFailure::crashed(&death.how, crashes),
         );
         let delay = Some(crash_delay(crashes)).filter(|_| is_crash && crashes >= 2);
-        Decision {
+        JobDecision {
             run,
             destination: Destination::Wait(delay),
             attempt: Some(crashed).filter(|_| is_crash),
@@ -119,19 +118,19 @@ impl Decision {
         }
     }
 
-    /// The claim that the job's row names as ended by its owner, who may ask
-    /// later whether that got through.
+    /// Returns the claim to store in the job's row as ended by its owner, which may check later
+    /// whether the write got through.
     pub(crate) fn last_claim(&self) -> Option<i64> {
         self.run.by_owner.then_some(self.run.claim_id)
     }
 
-    /// How many runs the job has behind it, beyond those that are counted.
+    /// Returns how many runs count neither as attempts nor as crashes.
     pub(crate) fn uncounted_runs(&self) -> i32 {
         i32::from(self.uses_attempt) + i32::from(self.is_crash)
     }
 }
 
-/// 20 s after the second crash, doubling up to 10 minutes.
+/// Returns the delay after a crash: 20 s after the second, doubling up to 10 minutes.
 fn crash_delay(crashes: i32) -> Duration {
     let exponent = u32::try_from(crashes).unwrap_or(0).min(8);
     Duration::from_secs((5 << exponent).min(600))
@@ -140,13 +139,13 @@ fn crash_delay(crashes: i32) -> Duration {
 /// How the process that held a claim ended.
 #[derive(Debug, Clone)]
 pub(crate) struct Death {
-    /// Whether its jobs may have caused it; a graceful stop did not.
+    /// Whether its jobs may have caused it, as they cannot cause a graceful stop.
     pub(crate) is_crash: bool,
-    /// For the failures that come of it: "was killed by signal 9".
+    /// For the messages of the failures: "was killed by signal 9".
     pub(crate) how: String,
 }
 
-/// A claim of a process that is gone, with what its job's row says.
+/// A claim of a process that is gone, with fields of its job's row.
 #[derive(Debug, QueryableByName)]
 pub(crate) struct LostClaim {
     #[diesel(sql_type = BigInt)]
@@ -170,8 +169,8 @@ pub(crate) struct LostClaim {
 }
 
 impl LostClaim {
-    /// What was decided before the process ended: by a request to cancel the
-    /// job, or by the process itself when the job overran its timeout.
+    /// Returns the ending decided before the process died: a cancel was requested, or the process
+    /// had recorded that the job overran its timeout.
     fn foregone(&self) -> Option<Ending> {
         if self.cancelled {
             return Some(Ending::Cancel(cancelled()));
@@ -180,15 +179,15 @@ impl LostClaim {
     }
 }
 
-/// How often a job may be running when its process dies, unless it says
-/// otherwise. One is too few: a job that kills takes its neighbours along.
+/// The default of how many times a job's process may die while it runs. One is too few: a job that
+/// crashes its process takes other jobs along.
 pub(crate) const MAX_CRASHES: i32 = 3;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::db::model::claim::Finished;
-    use crate::db::model::outcome::Began;
+    use crate::db::model::claim::FinishedRow;
+    use crate::db::model::outcome::RunStart;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -198,19 +197,19 @@ mod tests {
             process_id: 1,
             claim_id: 7,
             job_id: 3,
-            began: Began::At(at),
+            began: RunStart::At(at),
             by_owner,
-            finished: Finished::Keep,
+            finished: FinishedRow::Keep,
         }
     }
 
-    fn failure() -> Failure {
-        Failure::new("kind", "message")
+    fn failure() -> JobFailure {
+        JobFailure::new("kind", "message")
     }
 
-    /// Destination, attempt, whether it counts as an attempt and as a crash,
-    /// and the claim that is noted, each in a word.
-    fn told(decision: &Decision) -> String {
+    /// Returns the destination, the attempt, whether it counts as an attempt and as a crash, and
+    /// the stored claim, each in a word.
+    fn told(decision: &JobDecision) -> String {
         let to = match &decision.destination {
             Destination::Wait(None) => "ready".to_owned(),
             Destination::Wait(Some(delay)) => format!("in {}s", delay.as_secs()),
@@ -264,9 +263,9 @@ mod tests {
                 "ready | - | nothing | noted",
             ),
         ] {
-            let decision = Decision::of_ending(run(begun, true), ending.clone());
+            let decision = JobDecision::of_ending(run(begun, true), ending.clone());
             assert_eq!(told(&decision), expected, "{ending:?}");
-            let decision = Decision::of_ending(run(begun, false), ending.clone());
+            let decision = JobDecision::of_ending(run(begun, false), ending.clone());
             let expected = expected.replace("noted", "-");
             assert_eq!(told(&decision), expected, "{ending:?}, by a supervisor");
         }
@@ -313,7 +312,7 @@ mod tests {
             (0, true, true, false, "ready | - | nothing | -"),
         ] {
             let (claim, death) = (claim(crashes, once, begun), death(is_crash));
-            let decision = Decision::of_death(run(begun, false), &claim, &death);
+            let decision = JobDecision::of_death(run(begun, false), &claim, &death);
             assert_eq!(
                 told(&decision),
                 expected,
@@ -322,7 +321,7 @@ mod tests {
         }
         let mut asked = claim(3, true, true);
         asked.cancelled = true;
-        let decision = Decision::of_death(run(true, false), &asked, &death(true));
+        let decision = JobDecision::of_death(run(true, false), &asked, &death(true));
         assert_eq!(
             told(&decision),
             "closed Cancelled | cancelled | attempt | -"

@@ -1,26 +1,26 @@
-//! The columns of a new job: the one list from which every statement that
-//! inserts or replaces jobs is made.
+//! The columns of a new job: one list, from which every statement that inserts or replaces jobs is
+//! made.
 
 use crate::db::conn::param::Param;
 use crate::db::conn::sql::timestamp;
 use crate::db::conn::statement::Statement;
 use crate::db::model::new_row::NewRow;
 
-/// Which jobs have a value in a column.
+/// The jobs that have a value in a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Group {
     /// All jobs.
     Every,
-    /// Jobs that are not due at once: the two become `scheduled_at`.
+    /// Jobs that are not due at once. The two inputs become `scheduled_at`.
     Time,
-    /// Jobs with an id of Active Job, which stays when a job is replaced.
+    /// Jobs with an Active Job id, which is kept when a job is replaced.
     ActiveJobId,
     IdempotencyKey,
     UniqueId,
     Limit,
 }
 
-/// A value of a new job, as a statement takes it.
+/// A value of a new job, as it is passed to a statement.
 #[derive(Debug)]
 pub(crate) struct JobColumn {
     name: &'static str,
@@ -64,7 +64,7 @@ static COLUMNS: [JobColumn; 16] = [
     }),
 ];
 
-/// The columns of one kind of statement, in the order of its parameters.
+/// The columns for one kind of statement, in the order of its parameters.
 #[derive(Debug)]
 pub(crate) struct JobColumns(Vec<&'static JobColumn>);
 
@@ -78,22 +78,22 @@ impl JobColumns {
         )
     }
 
-    /// Of any job.
+    /// Returns the columns of any job.
     pub(crate) fn all() -> Self {
         JobColumns::without(&[])
     }
 
-    /// Of a job without key, unique id and limit.
+    /// Returns the columns of a job without key, unique id and limit.
     pub(crate) fn plain() -> Self {
         JobColumns::without(&[Group::IdempotencyKey, Group::UniqueId, Group::Limit])
     }
 
-    /// Of a job that is due at once and has neither key nor limit.
+    /// Returns the columns of a job that is due at once and has neither key nor limit.
     pub(crate) fn due() -> Self {
         JobColumns::without(&[Group::Time, Group::IdempotencyKey, Group::Limit])
     }
 
-    /// Of a plain job that is due at once and was not made for Active Job.
+    /// Returns the columns of a plain job that is due at once and was not made for Active Job.
     pub(crate) fn plain_due() -> Self {
         JobColumns(
             COLUMNS
@@ -103,49 +103,49 @@ impl JobColumns {
         )
     }
 
-    /// What a job that is replaced takes over from the new one.
+    /// Returns the columns that a replaced job takes from the new one.
     pub(crate) fn replaced() -> Self {
         JobColumns::without(&[Group::ActiveJobId, Group::IdempotencyKey, Group::UniqueId])
     }
 
-    /// The columns to insert into.
+    /// Returns the columns to insert into.
     pub(crate) fn names(&self) -> String {
         let names = self.targets(numbered).map(|(name, _)| name);
         let times = ["created_at", "updated_at"];
         names.chain(times).collect::<Vec<_>>().join(", ")
     }
 
-    /// The values for [`names`](Self::names), from parameters.
+    /// Returns the values for [`names`](Self::names), from parameters.
     pub(crate) fn parameters(&self) -> String {
         self.values(numbered)
     }
 
-    /// The values for [`names`](Self::names): `source` names a column's input.
+    /// Returns the values for [`names`](Self::names); `source` names a column's input.
     pub(crate) fn values(&self, source: impl Fn(&str, usize) -> String) -> String {
         let values = self.targets(source).map(|(_, value)| value);
         let now = ["{now}".to_owned(), "{now}".to_owned()];
         values.chain(now).collect::<Vec<_>>().join(", ")
     }
 
-    /// `a = $1, b = $2, ..`, for an UPDATE.
+    /// Returns `a = $1, b = $2, ..`, for an UPDATE.
     pub(crate) fn assignments(&self) -> String {
         let targets = self.targets(numbered);
         let assignments = targets.map(|(name, value)| format!("{name} = {value}"));
         assignments.collect::<Vec<_>>().join(", ")
     }
 
-    /// `queue_name, class_name, ..`: the inputs by name, in their order.
+    /// Returns `queue_name, class_name, ..`: the names of the inputs, in order.
     pub(crate) fn inputs(&self) -> String {
         let names: Vec<_> = self.0.iter().map(|column| column.name).collect();
         names.join(", ")
     }
 
-    /// The parameter of one column.
+    /// Returns the parameter of one column.
     pub(crate) fn parameter(&self, name: &str) -> String {
         format!("${}", self.index(name) + 1)
     }
 
-    /// `$1, $2, ..`, one for each input.
+    /// Returns `$1, $2, ..`, one for each input.
     pub(crate) fn placeholders(&self) -> String {
         let numbers: Vec<_> = (1..=self.0.len())
             .map(|number| format!("${number}"))
@@ -153,17 +153,17 @@ impl JobColumns {
         numbers.join(", ")
     }
 
-    /// How many parameters they take.
+    /// Returns the number of parameters.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// The values of one job, in the order of the parameters.
+    /// Returns the values of one job, in the order of the parameters.
     pub(crate) fn params<'r>(&self, row: &'r NewRow) -> Vec<Param<'r>> {
         self.0.iter().map(|column| (column.value)(row)).collect()
     }
 
-    /// The values of one job, each with its name.
+    /// Returns the values of one job, each with its name.
     pub(crate) fn named_params<'r>(
         &self,
         row: &'r NewRow,
@@ -180,7 +180,7 @@ impl JobColumns {
         })
     }
 
-    /// Binds the values of many jobs, each column as an array.
+    /// Binds the values of many jobs, one array per column.
     pub(crate) fn bind_arrays<'r>(
         &self,
         statement: Statement<'r>,
@@ -198,7 +198,7 @@ impl JobColumns {
         found.unwrap_or_else(|| unreachable!("`{name}` is no column of this statement"))
     }
 
-    /// The columns of the table, each with its value from `source`.
+    /// Returns the columns of the table, each with its value from `source`.
     fn targets(
         &self,
         source: impl Fn(&str, usize) -> String,
@@ -215,7 +215,7 @@ impl JobColumns {
     }
 }
 
-/// `$1` for the first input, and so on.
+/// Returns `$1` for the first input, and so on.
 fn numbered(_: &str, index: usize) -> String {
     format!("${}", index + 1)
 }

@@ -1,9 +1,9 @@
-//! A job that is to be inserted, and what became of it.
+//! A job to insert, and the result of the insert.
 
 use chrono::NaiveDateTime;
 use serde::{Deserialize, Serialize};
 
-/// One job to be inserted.
+/// One job to insert.
 #[derive(Debug, Clone)]
 pub(crate) struct NewRow {
     pub(crate) queue_name: String,
@@ -11,9 +11,9 @@ pub(crate) struct NewRow {
     pub(crate) arguments: String,
     pub(crate) priority: i32,
     pub(crate) active_job_id: Option<String>,
-    /// Wins over `delay`.
+    /// Takes precedence over `delay`.
     pub(crate) at: Option<NaiveDateTime>,
-    /// Microseconds from the database's now.
+    /// Microseconds from the database's current time.
     pub(crate) delay: Option<i64>,
     pub(crate) idempotency_key: Option<String>,
     pub(crate) max_attempts: Option<i32>,
@@ -23,24 +23,23 @@ pub(crate) struct NewRow {
     pub(crate) unique_id: Option<String>,
     pub(crate) unique_scope: UniqueScope,
     pub(crate) on_conflict: OnConflict,
-    /// The priority is to be the time, so many seconds ahead; see
-    /// [`rank_by_time`].
+    /// The priority becomes the time minus this many seconds; see [`rank_by_time`].
     pub(crate) ahead_by: Option<i64>,
     pub(crate) limit: Option<NewLimit>,
 }
 
-/// How many jobs of a key may be ready or claimed at once.
+/// How many jobs with the same key may be ready or claimed at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NewLimit {
-    /// With its group: `import/7`.
+    /// The key with its group: `import/7`.
     pub(crate) key: String,
     pub(crate) slots: i32,
-    /// Ends a job that finds no slot, instead of letting it wait.
+    /// Whether a job that finds no slot ends instead of waiting.
     pub(crate) discards: bool,
 }
 
 impl NewRow {
-    /// A job of which nothing else is said.
+    /// Returns a job with default options.
     pub(crate) fn new(class: String, arguments: String, queue: String, priority: i32) -> Self {
         NewRow {
             queue_name: queue,
@@ -76,38 +75,35 @@ impl NewRow {
         limit.discards.then_some("discard")
     }
 
-    /// Whether it may find a job that is there already.
+    /// Returns whether the insert may find an existing job.
     pub(crate) fn is_named(&self) -> bool {
         self.idempotency_key.is_some() || self.unique_id.is_some()
     }
 }
 
-/// What an enqueue came to.
+/// The result of an enqueue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum EnqueueOutcome {
     /// The job is new.
     New,
-    /// It is new, and begins when the one that runs under its unique id has
-    /// ended.
+    /// The job is new, and starts when the one that runs with the same unique id has ended.
     Again,
-    /// A job with this idempotency key, or one that holds this unique id, was
-    /// there already, and stays as it is.
+    /// A job with this idempotency key, or one that holds this unique id, existed already and is
+    /// unchanged.
     Existing,
-    /// The job that holds this unique id waited, and is now what the new one
-    /// would have been.
+    /// The job that holds this unique id was waiting, and has been replaced by the new one.
     Replaced,
-    /// A job that holds this unique id was there already, and
-    /// [`OnConflict::Refuse`] minds.
+    /// A job that holds this unique id exists already, and [`OnConflict::Refuse`] was set.
     Refused,
 }
 
-/// What an insert did.
+/// The result of an insert.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Inserted {
     pub(crate) id: i64,
-    /// False when a job was there already.
+    /// `false` if a job existed already.
     pub(crate) is_new: bool,
     pub(crate) outcome: EnqueueOutcome,
 }
@@ -127,11 +123,10 @@ impl Inserted {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum UniqueScope {
-    /// Until a worker has claimed it: one may run while the next waits. A job
-    /// that waits for another attempt holds it too, unless a younger one has
-    /// taken it meanwhile.
+    /// Until a worker has claimed it: one job may run while the next waits. A job that waits for
+    /// another attempt holds it too, unless a newer job has taken it meanwhile.
     WhileWaiting,
-    /// Until it has finished, failed for good, or was cancelled or discarded.
+    /// Until it has finished, failed permanently, or was cancelled or discarded.
     #[default]
     UntilFinished,
     /// Until its result expires, see [`Policy::keep_result`](crate::Policy::keep_result).
@@ -155,13 +150,13 @@ impl UniqueScope {
         }
     }
 
-    /// Whether a job that stands there holds its unique id.
-    pub(crate) fn holds(self, standing: Standing) -> bool {
+    /// Returns whether a job in this state holds its unique id.
+    pub(crate) fn holds(self, standing: HolderState) -> bool {
         match standing {
-            Standing::Waiting(_) => true,
-            Standing::Claimed => self != UniqueScope::WhileWaiting,
-            Standing::Kept => self == UniqueScope::UntilResultExpires,
-            Standing::Over => false,
+            HolderState::Waiting(_) => true,
+            HolderState::Claimed => self != UniqueScope::WhileWaiting,
+            HolderState::Kept => self == UniqueScope::UntilResultExpires,
+            HolderState::Over => false,
         }
     }
 }
@@ -171,31 +166,30 @@ impl UniqueScope {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum OnConflict {
-    /// Nothing, and answers with the job that is there. One that waits does
-    /// not begin before the enqueueing transaction has ended, so it sees what
-    /// that has written.
+    /// Leaves the existing job as it is and returns it. If it waits, it does not start before the
+    /// enqueueing transaction has ended, so it sees what that transaction has written.
     #[default]
     Existing,
-    /// Refuses, with an error that names the job that is there.
+    /// Refuses, with an error that names the existing job.
     Refuse,
-    /// Gives the job that waits the arguments, the time and everything else
-    /// of the new one: of many in a row, only the last counts. When it runs
-    /// already, the new one runs after it.
+    /// Replaces a waiting job's arguments, time and everything else with those of the new one: of
+    /// many in a row, only the last counts. If the existing job runs already, the new one runs
+    /// after it.
     Replace,
-    /// When the job that is there runs already, the new one runs after it,
-    /// once however often it is asked for. One that waits is enough.
+    /// If the existing job runs already, runs the new one after it, once for any number of
+    /// requests. If it waits, changes nothing.
     RunAgain,
 }
 
-/// Where the job stands that a row names.
+/// Where the existing job is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
-    /// Nobody has begun it; its execution is in this table.
+pub(crate) enum HolderState {
+    /// It has not started; its execution is in this table.
     Waiting(&'static str),
     /// A process holds it.
     Claimed,
     /// It has ended, and its result is kept.
     Kept,
-    /// It has ended, or there is no such job.
+    /// It has ended, or it does not exist.
     Over,
 }

@@ -1,4 +1,4 @@
-//! A recurring task as its row has it, and what firing one takes and returns.
+//! The row of a recurring task, and what firing it takes and returns.
 
 use crate::db::model::new_row::NewRow;
 use chrono::NaiveDateTime;
@@ -6,46 +6,46 @@ use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Integer, Nullable, Text, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// What becomes of a tick while the task's job before it has not ended.
+/// What happens to a tick while the task's previous job has not ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Overlap {
-    /// It is fired: jobs of the task may run at the same time. The default.
+    /// It fires: jobs of the task may run at the same time. The default.
     #[default]
     Allow,
-    /// It is dropped.
+    /// It is skipped.
     Skip,
-    /// It waits for the end of that job. Only one waits: the latest.
+    /// It waits for the end of that job. Only one tick waits: the latest.
     QueueOne,
 }
 
-/// Ticks of one task, to be fired together.
+/// Ticks of one task to fire together.
 #[derive(Debug)]
 pub(crate) struct Firing<'a> {
-    /// As it was when the ticks were computed.
-    pub(crate) task: &'a Row,
-    /// With their jobs, in order; one that waited comes first.
+    /// The task as it was when the ticks were computed.
+    pub(crate) task: &'a RecurringTaskRow,
+    /// With their jobs, in order; a tick that waited comes first.
     pub(crate) ticks: &'a [(NaiveDateTime, NewRow)],
-    /// The first tick after those, and after what is not fired at all.
+    /// The first tick after those, and after the ones that are not fired.
     pub(crate) next_run_at: NaiveDateTime,
     pub(crate) overlap: Overlap,
 }
 
-/// What firing came to.
+/// The result of firing.
 #[derive(Debug, Default)]
 pub(crate) struct Fired {
-    /// Ticks that have a job now.
+    /// Ticks with their new jobs.
     pub(crate) jobs: Vec<(NaiveDateTime, i64)>,
-    /// Ticks that were dropped for the job before them.
+    /// Ticks skipped because of the previous job.
     pub(crate) dropped: Vec<NaiveDateTime>,
-    /// The tick that waits for the job before it.
+    /// The tick that waits for the previous job.
     pub(crate) queued: Option<NaiveDateTime>,
 }
 
-/// One task of ours, or the key of a Rails app's.
+/// A recurring task of Windlass, or the key of a Rails app's.
 #[derive(Debug, Clone, QueryableByName)]
-pub(crate) struct Row {
+pub(crate) struct RecurringTaskRow {
     #[diesel(sql_type = BigInt)]
     pub(crate) id: i64,
     #[diesel(sql_type = Text)]
@@ -66,7 +66,7 @@ pub(crate) struct Row {
     pub(crate) description: Option<String>,
     #[diesel(sql_type = Text)]
     pub(crate) options: String,
-    /// `None`: a Rails app's, or no time that a calendar has.
+    /// `None` for a Rails app's task, and if it is not a calendar time.
     #[diesel(sql_type = Nullable<Timestamp>)]
     pub(crate) next_run_at: Option<NaiveDateTime>,
     #[diesel(sql_type = Nullable<Timestamp>)]
@@ -88,7 +88,7 @@ pub(crate) struct Row {
     pub(crate) now: NaiveDateTime,
 }
 
-/// What somebody wants a task to be.
+/// The definition of a task to schedule.
 #[derive(Debug, Clone)]
 pub(crate) struct Definition {
     pub(crate) key: String,
@@ -100,15 +100,15 @@ pub(crate) struct Definition {
     pub(crate) priority: i32,
     pub(crate) description: Option<String>,
     pub(crate) options: String,
-    /// The revision of the program whose code or configuration has it;
-    /// `None`: it is scheduled at run time.
+    /// The revision of the program whose code or configuration declares it. `None` if it is
+    /// scheduled at run time.
     pub(crate) revision: Option<i64>,
 }
 
-/// What scheduling came to.
+/// The result of scheduling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scheduled {
-    /// It stands as wanted, and is due then.
+    /// It is stored, and due at this time.
     Done(NaiveDateTime),
     /// A Rails app has a task of this key.
     Foreign,
@@ -116,9 +116,9 @@ pub(crate) enum Scheduled {
     Declared,
     /// A task of this key was scheduled at run time.
     AtRunTime,
-    /// A program of a higher revision has declared it: its word counts.
+    /// A program of a higher revision has declared it, which takes precedence.
     Newer,
 }
 
-/// The first tick after a moment of the database's clock.
-pub(crate) type Next<'a> = &'a dyn Fn(NaiveDateTime) -> NaiveDateTime;
+/// Returns the first tick after a time of the database's clock.
+pub(crate) type NextTick<'a> = &'a dyn Fn(NaiveDateTime) -> NaiveDateTime;

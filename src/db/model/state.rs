@@ -1,8 +1,8 @@
-//! Where a job is.
+//! The states of a job.
 
 use serde::Serialize;
 
-/// Where a job stands.
+/// The state of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -11,23 +11,23 @@ pub enum JobState {
     Ready,
     /// It waits for its time.
     Scheduled,
-    /// It waits for others of its concurrency key.
+    /// It waits for other jobs of its concurrency key.
     Blocked,
     /// A process holds it.
     Claimed,
-    /// It failed and waits for a person.
+    /// It failed permanently, and is kept until it is retried or discarded.
     Failed,
-    /// It has ended with success.
+    /// It finished successfully.
     Finished,
     /// It was cancelled.
     Cancelled,
-    /// It has ended by its own word, without having failed.
+    /// It ended on its own request, without a failure.
     Discarded,
 }
 
 impl JobState {
-    /// All whose jobs have an execution, in the order in which a job goes
-    /// through them, which is the order of locks too.
+    /// All states whose jobs have an execution, in the order in which a job goes through them.
+    /// Locks are taken in this order too.
     pub(crate) const WITH_EXECUTION: [JobState; 5] = [
         JobState::Claimed,
         JobState::Scheduled,
@@ -36,8 +36,8 @@ impl JobState {
         JobState::Failed,
     ];
 
-    /// The table of its executions. Finished jobs have none, and of those that
-    /// were cancelled or discarded their last attempt tells.
+    /// Returns the table of its executions. Finished jobs have none; jobs that were cancelled or
+    /// discarded are found by their last attempt.
     pub(crate) fn table(self) -> &'static str {
         match self {
             JobState::Ready => "solid_queue_ready_executions",

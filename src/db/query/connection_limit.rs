@@ -6,19 +6,19 @@ use crate::db::conn::statement::Statement;
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
 
-/// A server's room for connections.
+/// The connection limit of a server.
 #[derive(Debug, Clone, Copy, QueryableByName)]
-pub(crate) struct Room {
-    /// To ordinary users, all together.
+pub(crate) struct ConnectionLimit {
+    /// For ordinary users, all together.
     #[diesel(sql_type = BigInt)]
     pub(crate) allowed: i64,
-    /// How many clients are connected to it, to whichever database.
+    /// How many clients are connected to the server, to any of its databases.
     #[diesel(sql_type = BigInt)]
     pub(crate) open: i64,
 }
 
-/// `None`: a file, which has no such limit.
-pub(crate) fn room(conn: &mut Conn<'_>) -> QueryResult<Option<Room>> {
+/// Reads the limit. `None` for a file, which has none.
+pub(crate) fn connection_limit(conn: &mut Conn<'_>) -> QueryResult<Option<ConnectionLimit>> {
     match conn.dialect() {
         Dialect::Postgres => Statement::new(
             "SELECT CAST(current_setting('max_connections') AS bigint) \

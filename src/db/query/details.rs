@@ -1,4 +1,4 @@
-//! One job with all that is kept of it, for people.
+//! One job with all that is stored of it, for display.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::lossy::Lossy;
@@ -7,10 +7,10 @@ use chrono::NaiveDateTime;
 use diesel::prelude::*;
 use diesel::sql_types::{Nullable, Text, Timestamp};
 
-/// What the row of a job says, beyond what everybody may see of it.
+/// Columns of a job's row that are shown only on request.
 #[derive(Debug, QueryableByName)]
-pub(crate) struct Row {
-    /// As JSON, if others have not written something else.
+pub(crate) struct JobRow {
+    /// As JSON, unless another program wrote other text.
     #[diesel(sql_type = Text, deserialize_as = Lossy)]
     pub(crate) arguments: String,
     #[diesel(sql_type = Nullable<Timestamp>)]
@@ -19,16 +19,16 @@ pub(crate) struct Row {
     pub(crate) scheduled_at: Option<NaiveDateTime>,
 }
 
-/// Reads the row of a job. `None`: it is gone.
-pub(crate) fn job(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<Row>> {
+/// Reads the row of a job. `None` if it does not exist.
+pub(crate) fn job(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<JobRow>> {
     let text = "SELECT coalesce(arguments, 'null') AS arguments, {moment created_at} AS created_at, {moment scheduled_at} AS scheduled_at \
          FROM solid_queue_jobs WHERE id = $1";
     Statement::new(text).bind(job).get_result(conn).optional()
 }
 
-/// A step that a job has behind it.
+/// A completed step of a job.
 #[derive(Debug, QueryableByName)]
-pub(crate) struct Step {
+pub(crate) struct CompletedStep {
     #[diesel(sql_type = Text)]
     pub(crate) name: String,
     #[diesel(sql_type = Text)]
@@ -37,8 +37,8 @@ pub(crate) struct Step {
     pub(crate) created_at: Option<NaiveDateTime>,
 }
 
-/// The first steps of a job, at most so many.
-pub(crate) fn steps(conn: &mut Conn<'_>, job: i64, most: i64) -> QueryResult<Vec<Step>> {
+/// Returns the first steps of a job, at most `most`.
+pub(crate) fn steps(conn: &mut Conn<'_>, job: i64, most: i64) -> QueryResult<Vec<CompletedStep>> {
     let text = "SELECT name, value, {moment created_at} AS created_at FROM windlass_steps WHERE job_id = $1 \
          ORDER BY created_at, name LIMIT $2";
     Statement::new(text).bind(job).bind(most).load(conn)

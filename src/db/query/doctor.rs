@@ -1,4 +1,4 @@
-//! What `windlass doctor` asks: only reading, one snapshot a question.
+//! The queries of `windlass doctor`: read-only, one snapshot each.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
@@ -8,16 +8,16 @@ use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Double, Integer, Nullable, Text};
 use std::collections::BTreeSet;
 
-/// A rule that every transaction keeps, and that only other hands break.
+/// A rule that every transaction keeps, and that only a change by another program can break.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rule {
-    /// A job that has not finished stands somewhere.
+    /// A job that has not finished has an execution.
     IsSomewhere,
-    /// No job stands in two places.
+    /// No job has two executions.
     IsInOnePlace,
-    /// A finished job stands nowhere.
+    /// A finished job has no execution.
     HasLeft,
-    /// What stands somewhere is a job.
+    /// An execution has a job.
     IsThere,
     /// A claim has a process.
     IsHeld,
@@ -32,7 +32,7 @@ impl Rule {
         Rule::IsHeld,
     ];
 
-    /// Selects, as `id`, the jobs that break it.
+    /// Returns a SELECT of the jobs that break it, as `id`.
     fn query(self) -> String {
         let places = ["ready", "claimed", "scheduled", "blocked", "failed"];
         let table = |place: &str| format!("solid_queue_{place}_executions");
@@ -68,54 +68,64 @@ impl Rule {
     }
 }
 
-/// The jobs that break a rule: how many, and the first few.
+/// The jobs that break a rule: their number, and the first few.
 #[derive(Debug, Default)]
-pub(crate) struct Astray {
+pub(crate) struct Inconsistent {
     pub(crate) count: i64,
     pub(crate) jobs: Vec<i64>,
 }
 
 #[derive(QueryableByName)]
-struct One {
+struct InconsistentJob {
     #[diesel(sql_type = BigInt)]
     id: i64,
     #[diesel(sql_type = BigInt)]
     count: i64,
 }
 
-/// As many jobs are named as this.
+/// How many jobs are named.
 pub(crate) const FIRST: usize = 5;
 
-/// Looks for jobs that break a rule.
-pub(crate) fn astray(conn: &mut Conn<'_>, rule: Rule) -> QueryResult<Astray> {
+/// Finds the jobs that break a rule.
+pub(crate) fn inconsistent(conn: &mut Conn<'_>, rule: Rule) -> QueryResult<Inconsistent> {
     let text = format!(
-        "WITH astray AS ({}) SELECT id, (SELECT count(*) FROM astray) AS count FROM astray ORDER BY id LIMIT {FIRST}",
+        "WITH inconsistent AS ({}) SELECT id, (SELECT count(*) FROM inconsistent) AS count FROM inconsistent ORDER BY id LIMIT {FIRST}",
         rule.query()
     );
-    let rows: Vec<One> = Statement::new(text).unkept().load(conn)?;
-    Ok(Astray {
+    let rows: Vec<InconsistentJob> = Statement::new(text).unkept().load(conn)?;
+    Ok(Inconsistent {
         count: rows.first().map_or(0, |row| row.count),
         jobs: rows.iter().map(|row| row.id).collect(),
     })
 }
 
-/// The migrations that the database lacks, and those that it has and this
-/// program does not know.
-pub(crate) fn migrations(conn: &mut Conn<'_>) -> crate::error::Result<(Vec<String>, Vec<String>)> {
+/// The migrations of a database, compared with those of this program.
+#[derive(Debug)]
+pub(crate) struct MigrationDifference {
+    pub(crate) lacking: Vec<String>,
+    /// Applied, and not known to this program.
+    pub(crate) unknown: Vec<String>,
+}
+
+/// Compares the migrations.
+pub(crate) fn migrations(conn: &mut Conn<'_>) -> crate::error::Result<MigrationDifference> {
     let known = migrations::texts(conn.dialect()).into_iter();
     let known: BTreeSet<String> = known.map(|(version, _)| version).collect();
     let applied = migrations::applied(conn)?;
     let less = |a: &BTreeSet<String>, b: &BTreeSet<String>| a.difference(b).cloned().collect();
-    Ok((less(&known, &applied), less(&applied, &known)))
+    Ok(MigrationDifference {
+        lacking: less(&known, &applied),
+        unknown: less(&applied, &known),
+    })
 }
 
-/// The database itself.
+/// The version of the database.
 #[derive(Debug, QueryableByName)]
-pub(crate) struct Version {
-    /// As it calls itself.
+pub(crate) struct DatabaseVersion {
+    /// The version as the database reports it.
     #[diesel(sql_type = Text)]
     pub(crate) version: String,
-    /// In one number: 150004 for Postgres 15.4.
+    /// The version as a number: 150004 for Postgres 15.4.
     #[diesel(sql_type = Integer)]
     pub(crate) number: i32,
     /// SQLite's journal mode; `server` for Postgres.
@@ -126,13 +136,13 @@ pub(crate) struct Version {
     pub(crate) file: String,
 }
 
-pub(crate) fn version(conn: &mut Conn<'_>) -> QueryResult<Version> {
+pub(crate) fn version(conn: &mut Conn<'_>) -> QueryResult<DatabaseVersion> {
     let text = match conn.dialect() {
         Dialect::Postgres => {
             "SELECT 'Postgres ' || current_setting('server_version') AS version, \
              current_setting('server_version_num')::integer AS number, 'server' AS journal, '' AS file"
         }
-        // Older ones are refused when a connection is opened.
+        // Older versions are refused when a connection is opened.
         Dialect::Sqlite => {
             "SELECT 'SQLite ' || sqlite_version() AS version, 0 AS number, \
              (SELECT journal_mode FROM pragma_journal_mode) AS journal, \
@@ -142,24 +152,24 @@ pub(crate) fn version(conn: &mut Conn<'_>) -> QueryResult<Version> {
     Statement::new(text).unkept().get_result(conn)
 }
 
-/// What waits, and what holds up the clearing of dead rows.
+/// The waiting jobs, and what keeps dead rows from being removed.
 #[derive(Debug, QueryableByName)]
 pub(crate) struct Load {
     /// Seconds since the first scheduled job was due.
     #[diesel(sql_type = Nullable<Double>)]
     pub(crate) overdue: Option<f64>,
-    /// Jobs are ready on a queue that is not paused.
+    /// Whether jobs are ready on a queue that is not paused.
     #[diesel(sql_type = Bool)]
     pub(crate) has_ready: bool,
     #[diesel(sql_type = Bool)]
     pub(crate) has_scheduled: bool,
     #[diesel(sql_type = Bool)]
     pub(crate) has_blocked: bool,
-    /// Seconds since the oldest open transaction of this database began, but
-    /// this one. `None`: there is none, or it cannot be known.
+    /// Seconds since the oldest other open transaction of this database started. `None` if there is
+    /// none, or if it cannot be determined.
     #[diesel(sql_type = Nullable<Double>)]
     pub(crate) transaction: Option<f64>,
-    /// Whose it is.
+    /// The session of that transaction.
     #[diesel(sql_type = Nullable<Text>)]
     pub(crate) holder: Option<String>,
 }
@@ -188,12 +198,12 @@ pub(crate) fn load(conn: &mut Conn<'_>) -> QueryResult<Load> {
     Statement::new(text).unkept().get_result(conn)
 }
 
-/// The recurring tasks of ours that are not paused.
+/// The recurring tasks of Windlass that are not paused.
 #[derive(Debug)]
-pub(crate) struct Tasks {
+pub(crate) struct TaskCounts {
     pub(crate) known: i64,
     pub(crate) overdue: i64,
-    /// The one that has been due for longest, if it is overdue.
+    /// The task that has been due for longest, if it is overdue.
     pub(crate) late: Option<LateTask>,
 }
 
@@ -201,12 +211,12 @@ pub(crate) struct Tasks {
 pub(crate) struct LateTask {
     pub(crate) key: String,
     pub(crate) seconds: f64,
-    /// By a program, whose schedulers alone fire it.
+    /// Whether a program declares it; then only that program's schedulers fire it.
     pub(crate) is_declared: bool,
 }
 
 #[derive(QueryableByName)]
-struct TaskRow {
+struct TaskDue {
     #[diesel(sql_type = Text)]
     key: String,
     #[diesel(sql_type = Nullable<Double>)]
@@ -215,20 +225,20 @@ struct TaskRow {
     is_declared: bool,
 }
 
-/// Looks at the recurring tasks; late are those that have been due for so many
-/// seconds, by the database's clock.
-pub(crate) fn tasks(conn: &mut Conn<'_>, late: f64) -> QueryResult<Tasks> {
+/// Reads the recurring tasks. One is late if it has been due for `late` seconds by the database's
+/// clock.
+pub(crate) fn tasks(conn: &mut Conn<'_>, late: f64) -> QueryResult<TaskCounts> {
     let age = crate::db::conn::connection::age(conn, "next_run_at");
     let text = format!(
         "SELECT key, {age} AS seconds, declared_at IS NOT NULL AS is_declared FROM solid_queue_recurring_tasks \
          WHERE next_run_at IS NOT NULL AND paused_at IS NULL ORDER BY next_run_at, id"
     );
-    let rows: Vec<TaskRow> = Statement::new(text).unkept().load(conn)?;
+    let rows: Vec<TaskDue> = Statement::new(text).unkept().load(conn)?;
     let known = rows.len() as i64;
-    let is_late = |row: &TaskRow| row.seconds.is_some_and(|seconds| seconds > late);
+    let is_late = |row: &TaskDue| row.seconds.is_some_and(|seconds| seconds > late);
     let mut overdue = rows.into_iter().filter(is_late);
     let first = overdue.next();
-    Ok(Tasks {
+    Ok(TaskCounts {
         known,
         overdue: overdue.count() as i64 + i64::from(first.is_some()),
         late: first.map(|row| LateTask {

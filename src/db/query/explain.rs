@@ -1,46 +1,46 @@
-//! What stands between a job and its run: the conditions that dispatching and
-//! claiming have, asked one by one.
+//! The queries of `explain`: why a job does not run, as the conditions of dispatching and claiming,
+//! one by one.
 
 use crate::db::conn::connection::{Conn, age};
 use crate::db::conn::lossy::Lossy;
 use crate::db::conn::statement::Statement;
 use crate::db::table::progress::Note;
-use crate::db::table::unique_jobs::AGAIN as RESERVED;
+use crate::db::table::unique_jobs::UNIQUE_SUCCESSOR as RESERVED;
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Double, Integer, Nullable, Text, Timestamp};
 
-/// More than these are not counted.
+/// The limit of a count.
 pub(crate) const MOST: u32 = 10_000;
 
 #[derive(QueryableByName)]
-struct Count {
+struct CountAhead {
     #[diesel(sql_type = BigInt)]
     count: i64,
 }
 
-/// How many ready executions of its queue come before that of a job. `None`:
-/// it is not ready.
+/// Returns how many ready executions of its queue come before that of a job. `None` if it is not
+/// ready.
 pub(crate) fn ahead(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<u32>> {
     let text = format!(
         "SELECT (SELECT count(*) FROM (SELECT 1 FROM solid_queue_ready_executions o \
            WHERE o.queue_name = r.queue_name AND (o.priority, o.job_id) < (r.priority, r.job_id) LIMIT {MOST}) AS before) \
          AS count FROM solid_queue_ready_executions r WHERE r.job_id = $1"
     );
-    let found: Option<Count> = Statement::new(text).bind(job).get_result(conn).optional()?;
+    let found: Option<CountAhead> = Statement::new(text).bind(job).get_result(conn).optional()?;
     Ok(found.map(|row| u32::try_from(row.count).unwrap_or(MOST)))
 }
 
 #[derive(QueryableByName)]
-struct Since {
+struct PausedSince {
     #[diesel(sql_type = Nullable<Timestamp>)]
     since: Option<NaiveDateTime>,
 }
 
-/// Since when a queue is paused.
+/// Returns when a queue was paused, if it is.
 pub(crate) fn paused_since(conn: &mut Conn<'_>, queue: &str) -> QueryResult<Option<NaiveDateTime>> {
     let text = "SELECT coalesce({moment created_at}, {now}) AS since FROM solid_queue_pauses WHERE queue_name = $1";
-    let found: Option<Since> = Statement::new(text)
+    let found: Option<PausedSince> = Statement::new(text)
         .bind(queue)
         .get_result(conn)
         .optional()?;
@@ -49,8 +49,8 @@ pub(crate) fn paused_since(conn: &mut Conn<'_>, queue: &str) -> QueryResult<Opti
 
 /// A process that may take jobs.
 #[derive(Debug, QueryableByName)]
-pub(crate) struct Able {
-    /// What it says of itself, as JSON.
+pub(crate) struct RegisteredProcess {
+    /// Its own description, as JSON.
     #[diesel(sql_type = Nullable<Text>)]
     pub(crate) metadata: Option<String>,
     /// Seconds since its last heartbeat.
@@ -59,21 +59,34 @@ pub(crate) struct Able {
     /// How many jobs it holds.
     #[diesel(sql_type = BigInt)]
     pub(crate) claimed: i64,
-    /// It stops, and claims nothing more.
+    /// Whether it is stopping, and claims nothing more.
     #[diesel(sql_type = Bool)]
     pub(crate) draining: bool,
 }
 
-/// The processes of a kind that are registered; with those of Ruby, which
-/// count no heartbeats, only where they are of use to a job.
-pub(crate) fn able(conn: &mut Conn<'_>, kind: &str, with_ruby: bool) -> QueryResult<Vec<Able>> {
+/// Whether processes of Ruby are of interest: only if they can run the job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RubyProcesses {
+    Include,
+    Exclude,
+}
+
+/// Returns the registered processes of a kind. Those of Ruby count no heartbeats.
+pub(crate) fn registered(
+    conn: &mut Conn<'_>,
+    kind: &str,
+    ruby: RubyProcesses,
+) -> QueryResult<Vec<RegisteredProcess>> {
     let beat = age(conn, "p.last_heartbeat_at");
     let text = format!(
         "SELECT p.metadata, coalesce({beat}, 0) AS heartbeat_seconds, \
          (SELECT count(*) FROM solid_queue_claimed_executions c WHERE c.process_id = p.id) AS claimed, p.draining \
          FROM solid_queue_processes p WHERE p.kind = $1 AND ($2 OR p.heartbeat_seq IS NOT NULL) ORDER BY p.id"
     );
-    Statement::new(text).bind(kind).bind(with_ruby).load(conn)
+    Statement::new(text)
+        .bind(kind)
+        .bind(ruby == RubyProcesses::Include)
+        .load(conn)
 }
 
 /// A claim, and the process that holds it.
@@ -98,13 +111,13 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
-    /// What the process tells of the run.
+    /// Returns the process's notes about the run.
     pub(crate) fn note(&self) -> Note {
         Note::of_column(self.note.as_deref())
     }
 }
 
-/// Who holds a job. `None`: nobody does.
+/// Returns the claim of a job. `None` if it is not claimed.
 pub(crate) fn holder(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<Holder>> {
     let held = age(conn, "c.created_at");
     let beat = age(conn, "p.last_heartbeat_at");
@@ -119,25 +132,25 @@ pub(crate) fn holder(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<Holder
     Statement::new(text).bind(job).get_result(conn).optional()
 }
 
-/// What a job waits for that is blocked.
+/// What a blocked job waits for.
 #[derive(Debug, QueryableByName)]
-pub(crate) struct Blocked {
+pub(crate) struct BlockedBy {
     #[diesel(sql_type = Text, deserialize_as = Lossy)]
     pub(crate) concurrency_key: String,
-    /// The job that has to end first, where it is known.
+    /// The job that has to end first, if it is known.
     #[diesel(sql_type = Nullable<BigInt>)]
     pub(crate) after_job_id: Option<i64>,
 }
 
-impl Blocked {
-    /// Whether it waits for a slot, and not for one job.
+impl BlockedBy {
+    /// Returns whether it waits for a slot, and not for one job.
     pub(crate) fn is_limited(&self) -> bool {
         self.concurrency_key != RESERVED
     }
 }
 
-/// What blocks a job. `None`: nothing does.
-pub(crate) fn blocked(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<Blocked>> {
+/// Returns what blocks a job. `None` if it is not blocked.
+pub(crate) fn blocked(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<BlockedBy>> {
     let text = format!(
         "SELECT b.concurrency_key, CASE WHEN b.concurrency_key = '{RESERVED}' THEN u.after_job_id ELSE ( \
            SELECT min(held.job_id) FROM ( \
@@ -150,18 +163,18 @@ pub(crate) fn blocked(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<Block
 }
 
 #[derive(QueryableByName)]
-struct Wait {
+struct DueFor {
     #[diesel(sql_type = Nullable<Double>)]
     seconds: Option<f64>,
 }
 
-/// For how many seconds a scheduled job has been due, by the database's clock;
-/// below zero: until it is.
+/// Returns for how many seconds a scheduled job has been due, by the database's clock; negative if
+/// it is not due yet.
 pub(crate) fn due_for(conn: &mut Conn<'_>, job: i64) -> QueryResult<f64> {
     let since = conn.seconds("{moment scheduled_at}", "{now}");
     let text = format!(
         "SELECT {since} AS seconds FROM solid_queue_scheduled_executions WHERE job_id = $1"
     );
-    let found: Option<Wait> = Statement::new(text).bind(job).get_result(conn).optional()?;
+    let found: Option<DueFor> = Statement::new(text).bind(job).get_result(conn).optional()?;
     Ok(found.and_then(|row| row.seconds).unwrap_or_default())
 }

@@ -1,4 +1,4 @@
-//! One job as whoever enqueued it sees it, put together from all tables.
+//! One job as its enqueuer sees it, put together from all tables.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::lossy::Lossy;
@@ -11,9 +11,9 @@ use chrono::NaiveDateTime;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text, Timestamp};
 
-/// What is known of a job that has ended, or of one that has not.
+/// The row of a job, ended or not, with its executions and last attempt.
 #[derive(Debug, Clone, QueryableByName)]
-pub(crate) struct Job {
+pub(crate) struct EnqueuedJobRow {
     #[diesel(sql_type = BigInt)]
     pub(crate) job_id: i64,
     #[diesel(sql_type = Text, deserialize_as = Lossy)]
@@ -24,12 +24,12 @@ pub(crate) struct Job {
     pub(crate) priority: i32,
     #[diesel(sql_type = Integer)]
     pub(crate) attempts: i32,
-    /// How often it has run, the run that is under way included.
+    /// How many times it has run, including a current run.
     #[diesel(sql_type = BigInt)]
     pub(crate) runs: i64,
     #[diesel(sql_type = Nullable<Text>)]
     pub(crate) unique_id: Option<String>,
-    /// Its class is one of Ruby's.
+    /// Whether its class is a Ruby class.
     #[diesel(sql_type = Bool)]
     pub(crate) of_ruby: bool,
     #[diesel(sql_type = Nullable<Timestamp>)]
@@ -44,19 +44,19 @@ pub(crate) struct Job {
     error: Option<String>,
     #[diesel(sql_type = Nullable<Timestamp>)]
     pub(crate) failed_at: Option<NaiveDateTime>,
-    /// How the last attempt ended that did not succeed.
+    /// How the last unsuccessful attempt ended.
     #[diesel(sql_type = Nullable<Text>)]
     pub(crate) last_outcome: Option<String>,
     #[diesel(sql_type = Nullable<Text>)]
     last_error: Option<String>,
 }
 
-impl Job {
+impl EnqueuedJobRow {
     pub(crate) fn has_failed(&self) -> bool {
         self.failed_at.is_some()
     }
 
-    /// Why it failed, or why its last attempt did.
+    /// Returns why it failed, or why its last attempt did.
     pub(crate) fn error(&self) -> Option<String> {
         match (&self.error, &self.last_error) {
             (Some(error), _) => Some(outcome::in_words(error)),
@@ -64,14 +64,14 @@ impl Job {
         }
     }
 
-    /// How far it is, by its own word.
+    /// Returns the progress that the job itself reported.
     pub(crate) fn progress(&self) -> Option<Progress> {
         Note::of_column(self.note.as_deref()).progress
     }
 }
 
-/// Looks a job up. `None`: there is no row of it (any more).
-pub(crate) fn job(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<Job>> {
+/// Reads a job. `None` if its row does not exist, or not any more.
+pub(crate) fn job(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<EnqueuedJobRow>> {
     let [succeeded, claimed, other] =
         [JobState::Finished, JobState::Claimed, JobState::Failed].map(jobs::runs);
     let text = format!(
@@ -90,9 +90,9 @@ pub(crate) fn job(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<Job>> {
     Statement::new(text).bind(job).get_result(conn).optional()
 }
 
-/// What is kept of the end of a job.
+/// The stored result of a job.
 #[derive(Debug, Clone, QueryableByName)]
-pub(crate) struct Kept {
+pub(crate) struct StoredResult {
     #[diesel(sql_type = Text)]
     pub(crate) class_name: String,
     #[diesel(sql_type = Nullable<Text>)]
@@ -109,8 +109,8 @@ pub(crate) struct Kept {
     pub(crate) finished_at: NaiveDateTime,
 }
 
-/// The result of a job, as long as it is good.
-pub(crate) fn kept(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<Kept>> {
+/// Returns the result of a job, unless it has expired.
+pub(crate) fn kept(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<StoredResult>> {
     let text = "SELECT class_name, unique_id, outcome, result, error, attempt, finished_at FROM windlass_results \
          WHERE job_id = $1 AND expires_at > {now}";
     Statement::new(text).bind(job).get_result(conn).optional()
@@ -122,7 +122,7 @@ struct Newest {
     id: Option<i64>,
 }
 
-/// The job that was enqueued last with this unique id, of those that are known.
+/// Returns the job enqueued last with this unique id, of those that still have a row.
 pub(crate) fn with_unique_id(conn: &mut Conn<'_>, name: &str) -> QueryResult<Option<i64>> {
     let text = "SELECT max(id) AS id FROM (SELECT max(id) AS id FROM solid_queue_jobs WHERE unique_id = $1 \
          UNION ALL SELECT max(job_id) FROM windlass_results WHERE unique_id = $1 AND expires_at > {now}) AS known";

@@ -1,7 +1,8 @@
-//! Choosing jobs: for lists, for counts, and for what is done to many.
+//! Selecting jobs: for lists, for counts, and for changes in bulk.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
+use crate::db::conn::sql::IdRange;
 use crate::db::conn::sql::id_list;
 use crate::db::conn::statement::Statement;
 use crate::db::model::state::JobState;
@@ -10,20 +11,19 @@ use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text, Timestamp};
 use serde::Serialize;
 
-/// Which jobs; what is not said selects all.
+/// Which jobs to select; an empty filter selects all.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Filter {
     pub(crate) ids: Option<Vec<i64>>,
     pub(crate) class: Option<String>,
     pub(crate) queue: Option<String>,
-    /// A part of the error that a failed job is kept with.
+    /// A part of the error of a failed job.
     pub(crate) error: Option<String>,
 }
 
-/// The conditions on an execution `e` and its job `j`. The binds are `$1` to
-/// `$4`.
+/// Returns the conditions on an execution `e` and its job `j`. The parameters are `$1` to `$4`.
 fn conditions(conn: &Conn<'_>, state: JobState, filter: &Filter) -> String {
-    // Named ids are looked up; anything else would read the whole table.
+    // Named ids are looked up; any other way would read the whole table.
     let named = match filter.ids {
         Some(_) => "j.id IN {in $1}",
         None => "$1 IS NULL",
@@ -50,7 +50,7 @@ fn conditions(conn: &Conn<'_>, state: JobState, filter: &Filter) -> String {
     )
 }
 
-/// What an execution is called to its job, and how the two are joined.
+/// Returns the alias of an execution, or of a job without one, and its join with the job.
 fn joined(state: JobState) -> String {
     match state {
         JobState::Finished => {
@@ -63,7 +63,7 @@ fn joined(state: JobState) -> String {
     }
 }
 
-/// The statement with the values of `$1` to `$4`.
+/// Returns the statement with the values of `$1` to `$4`.
 fn filtered(text: String, filter: &Filter) -> Statement<'_> {
     Statement::new(text)
         .bind(filter.ids.as_deref().map(id_list))
@@ -73,37 +73,37 @@ fn filtered(text: String, filter: &Filter) -> Statement<'_> {
 }
 
 #[derive(QueryableByName)]
-struct Last {
+struct LastExecution {
     #[diesel(sql_type = Nullable<BigInt>)]
     last: Option<i64>,
 }
 
-/// The last execution of a state: where a walk over them ends, so that what
-/// is moved there meanwhile is not met again.
+/// Returns the last execution of a state: the end of a scan, so that jobs that move there meanwhile
+/// are not found again.
 pub(crate) fn last(conn: &mut Conn<'_>, state: JobState) -> QueryResult<i64> {
     let text = format!("SELECT max(id) AS last FROM {}", state.table());
     Statement::new(text)
-        .get_result::<Last>(conn)
+        .get_result::<LastExecution>(conn)
         .map(|row| row.last.unwrap_or(0))
 }
 
-/// A job that a walk has met.
+/// A job found by a scan.
 #[derive(Debug, Clone, Copy, QueryableByName)]
-pub(crate) struct Met {
+pub(crate) struct ScannedJob {
     #[diesel(sql_type = BigInt)]
     pub(crate) execution_id: i64,
     #[diesel(sql_type = BigInt)]
     pub(crate) job_id: i64,
 }
 
-/// The next jobs of a state, in the order of their executions.
+/// Returns the next jobs of a state whose executions are in the range, in their order.
 pub(crate) fn next(
     conn: &mut Conn<'_>,
     state: JobState,
     filter: &Filter,
-    (after, last): (i64, i64),
+    range: IdRange,
     limit: usize,
-) -> QueryResult<Vec<Met>> {
+) -> QueryResult<Vec<ScannedJob>> {
     let text = format!(
         "SELECT e.id AS execution_id, j.id AS job_id FROM {} WHERE {} AND e.id > $5 AND e.id <= $6 \
          ORDER BY e.id LIMIT $7",
@@ -111,13 +111,13 @@ pub(crate) fn next(
         conditions(conn, state, filter)
     );
     filtered(text, filter)
-        .bind(after)
-        .bind(last)
+        .bind(range.after)
+        .bind(range.up_to)
         .bind(limit as i64)
         .load(conn)
 }
 
-/// How many jobs of a class and a queue stand somewhere.
+/// The number of jobs of a class and a queue in one state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, QueryableByName)]
 #[non_exhaustive]
 pub struct JobCount {
@@ -130,7 +130,7 @@ pub struct JobCount {
     /// Whether they may run at most once.
     #[diesel(sql_type = Bool)]
     pub at_most_once: bool,
-    /// How many they are.
+    /// The number of jobs.
     #[diesel(sql_type = BigInt)]
     pub count: i64,
 }
@@ -160,26 +160,25 @@ pub struct JobSummary {
     pub class_name: String,
     /// Its queue.
     pub queue_name: String,
-    /// Smaller is more important.
+    /// A smaller number is more important.
     pub priority: i32,
-    /// Where it stands.
+    /// Its state.
     pub state: JobState,
-    /// How often it has run since it was enqueued or retried, the run that is
-    /// under way included: a run counts whether it succeeded, failed, was
-    /// cancelled, or ended with the death of its process. Runs that a stop has
-    /// given back, and those that snoozed, do not count.
+    /// How many times it has run since it was enqueued or retried, including a current run.
+    ///
+    /// A run counts whether it succeeded, failed, was cancelled, or ended with the death of its
+    /// process. Runs that were released by a stop, and those that snoozed, do not count.
     pub attempts: i32,
     /// When it was enqueued.
     pub created_at: DateTime<Utc>,
-    /// Since when it stands where it stands, or until when, for a scheduled
-    /// one.
+    /// When it entered its state; for a scheduled job, when it is due.
     pub at: DateTime<Utc>,
     /// Why it failed.
     pub error: Option<String>,
 }
 
 #[derive(QueryableByName)]
-struct Row {
+struct SummaryRow {
     #[diesel(sql_type = BigInt)]
     job_id: i64,
     #[diesel(sql_type = Text)]
@@ -198,9 +197,9 @@ struct Row {
     error: Option<String>,
 }
 
-/// How often a job `j` has run that stands in this state. Those that succeed
-/// count neither their last attempt nor their crashes in their row, as all jobs
-/// would pay for it: the crashes since the last failure are looked up.
+/// Returns an expression for how many times a job `j` in this state has run. Rows of successful
+/// jobs count neither the last attempt nor crashes, as that would cost every job a write: the
+/// crashes since the last failure are looked up.
 pub(crate) fn runs(state: JobState) -> &'static str {
     match state {
         JobState::Finished => {
@@ -213,8 +212,8 @@ pub(crate) fn runs(state: JobState) -> &'static str {
     }
 }
 
-/// The jobs of a state: the failed and finished ones newest first, of the
-/// others those whose turn comes first.
+/// Returns the jobs of a state: failed and finished ones newest first, all others in the order in
+/// which they run.
 pub(crate) fn list(
     conn: &mut Conn<'_>,
     state: JobState,
@@ -242,7 +241,7 @@ pub(crate) fn list(
         joined(state),
         conditions(conn, state, filter)
     );
-    let rows: Vec<Row> = filtered(text, filter).bind(limit as i64).load(conn)?;
+    let rows: Vec<SummaryRow> = filtered(text, filter).bind(limit as i64).load(conn)?;
     let jobs = rows.into_iter().map(|row| JobSummary {
         job_id: row.job_id,
         class_name: row.class_name,

@@ -1,5 +1,4 @@
-//! What is read and never written: for status pages, lists, `explain` and
-//! `doctor`.
+//! Read-only queries: for status pages, lists, `explain` and `doctor`.
 
 #[cfg(feature = "cli")]
 pub(crate) mod connection_limit;

@@ -1,4 +1,4 @@
-//! What `windlass status` shows: counts of each queue, and the processes.
+//! The queries of `windlass status`: counts of each queue, and the processes.
 
 use crate::db::conn::connection::{Conn, age};
 use crate::db::conn::statement::Statement;
@@ -22,7 +22,7 @@ pub struct QueueStatus {
     /// Jobs that a process holds.
     #[diesel(sql_type = BigInt)]
     pub claimed: i64,
-    /// Jobs that wait for others of their concurrency key.
+    /// Jobs that wait for other jobs of their concurrency key.
     #[diesel(sql_type = BigInt)]
     pub blocked: i64,
     /// Jobs that failed and are kept.
@@ -34,10 +34,10 @@ pub struct QueueStatus {
     /// Whether the queue is paused.
     #[diesel(sql_type = Bool)]
     pub paused: bool,
-    /// Who paused it, if that is known.
+    /// The user who paused it, if known.
     #[diesel(sql_type = Nullable<Text>)]
     pub paused_by: Option<String>,
-    /// Why, if somebody said so.
+    /// The reason, if one was given.
     #[diesel(sql_type = Nullable<Text>)]
     pub pause_reason: Option<String>,
     /// Seconds since it was paused.
@@ -53,7 +53,7 @@ pub struct ProcessStatus {
     pub id: i64,
     /// `Worker`, `Dispatcher`, `Supervisor`, or a kind of Solid Queue.
     pub kind: String,
-    /// Its name, never used twice.
+    /// Its name, which is never reused.
     pub name: String,
     /// The host it runs on.
     pub hostname: Option<String>,
@@ -63,13 +63,12 @@ pub struct ProcessStatus {
     pub heartbeat_seconds: f64,
     /// Whether it is stopping and claims no more.
     pub draining: bool,
-    /// Whether it was asked to claim nothing (SIGTSTP), and goes on with what
-    /// it runs.
+    /// Whether it was asked to claim nothing (SIGTSTP) and only finishes its current jobs.
     pub quiet: bool,
     /// Seconds since it was registered.
     pub age_seconds: f64,
-    /// What it says of itself: a worker its queues, threads and classes.
-    /// `null` when it says nothing that is JSON.
+    /// Its own description: the queues, threads and classes of a worker, for example. `null` if
+    /// there is none that is JSON.
     pub metadata: serde_json::Value,
     /// The jobs it holds, the oldest first; at most ten.
     pub runs: Vec<RunStatus>,
@@ -87,16 +86,16 @@ pub struct RunStatus {
     pub class_name: String,
     /// Seconds since it was claimed.
     pub seconds: f64,
-    /// The name of the thread that performs it, once a heartbeat has told.
+    /// The name of the thread that performs it, once a heartbeat has reported it.
     pub thread: Option<String>,
-    /// How far it is, as of its process' last heartbeat, if it tells.
+    /// Its progress, if it reports any, as of its process's last heartbeat.
     pub progress: Option<Progress>,
 }
 
 /// Counts every queue that has executions or is paused.
 pub(crate) fn queues(conn: &mut Conn<'_>) -> QueryResult<Vec<QueueStatus>> {
     let (waited, paused) = (age(conn, "oldest"), age(conn, "p.created_at"));
-    // A claimed or failed execution knows its queue only through its job.
+    // Claimed and failed executions have no queue of their own, only that of their job.
     let text = format!(
         "WITH counts AS ( \
            SELECT queue_name, count(*) AS ready, 0 AS scheduled, 0 AS claimed, 0 AS blocked, 0 AS failed, \
@@ -123,7 +122,7 @@ pub(crate) fn queues(conn: &mut Conn<'_>) -> QueryResult<Vec<QueueStatus>> {
 }
 
 #[derive(QueryableByName)]
-struct Row {
+struct ProcessRow {
     #[diesel(sql_type = BigInt)]
     id: i64,
     #[diesel(sql_type = Text)]
@@ -147,7 +146,7 @@ struct Row {
 }
 
 #[derive(QueryableByName)]
-struct Run {
+struct RunRow {
     #[diesel(sql_type = BigInt)]
     job_id: i64,
     #[diesel(sql_type = Text)]
@@ -158,7 +157,7 @@ struct Run {
     note: Option<String>,
 }
 
-/// Every registered process, those of Rails included.
+/// Returns every registered process, including those of Rails.
 pub(crate) fn processes(conn: &mut Conn<'_>) -> QueryResult<Vec<ProcessStatus>> {
     let age_of_heartbeat = age(conn, "last_heartbeat_at");
     let age_of_row = age(conn, "created_at");
@@ -167,7 +166,7 @@ pub(crate) fn processes(conn: &mut Conn<'_>) -> QueryResult<Vec<ProcessStatus>> 
          (SELECT count(*) FROM solid_queue_claimed_executions c WHERE c.process_id = solid_queue_processes.id) AS claimed \
          FROM solid_queue_processes ORDER BY hostname, kind, id"
     );
-    let rows: Vec<Row> = Statement::new(text).load(conn)?;
+    let rows: Vec<ProcessRow> = Statement::new(text).load(conn)?;
     rows.into_iter()
         .map(|row| {
             let runs = if row.claimed > 0 {
@@ -203,7 +202,7 @@ fn runs(conn: &mut Conn<'_>, process_id: i64) -> QueryResult<Vec<RunStatus>> {
         "SELECT c.job_id, j.class_name, coalesce({age}, 0) AS seconds, c.note FROM solid_queue_claimed_executions c \
          JOIN solid_queue_jobs j ON j.id = c.job_id WHERE c.process_id = $1 ORDER BY c.id LIMIT 10"
     );
-    let runs: Vec<Run> = Statement::new(text).bind(process_id).load(conn)?;
+    let runs: Vec<RunRow> = Statement::new(text).bind(process_id).load(conn)?;
     Ok(runs
         .into_iter()
         .map(|run| {

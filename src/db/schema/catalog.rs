@@ -1,4 +1,4 @@
-//! What a database has, as far as the items of the reference go.
+//! What a database has, as far as the items of the reference are concerned.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
@@ -6,9 +6,9 @@ use crate::db::conn::statement::Statement;
 use diesel::prelude::*;
 use diesel::sql_types::{Bool, Nullable, Text};
 
-/// A column of a table of Solid Queue's or our own.
+/// A column of a table of Solid Queue or Windlass.
 #[derive(Debug, Clone, PartialEq, Eq, QueryableByName)]
-pub(crate) struct Column {
+pub(crate) struct CatalogColumn {
     #[diesel(sql_type = Text)]
     pub(crate) of: String,
     #[diesel(sql_type = Text)]
@@ -25,23 +25,23 @@ pub(crate) struct Column {
 
 /// An index, function, trigger or option.
 #[derive(Debug, QueryableByName)]
-pub(crate) struct Other {
+pub(crate) struct CatalogItem {
     #[diesel(sql_type = Text)]
     pub(crate) kind: String,
     #[diesel(sql_type = Text)]
     pub(crate) of: String,
     #[diesel(sql_type = Text)]
     pub(crate) name: String,
-    /// False for an index that was not built to its end.
+    /// `false` for an index whose build did not complete.
     #[diesel(sql_type = Bool)]
     pub(crate) valid: bool,
 }
 
-/// All of it.
+/// All columns and other items of a database.
 #[derive(Debug)]
 pub(crate) struct Catalog {
-    pub(crate) columns: Vec<Column>,
-    pub(crate) others: Vec<Other>,
+    pub(crate) columns: Vec<CatalogColumn>,
+    pub(crate) others: Vec<CatalogItem>,
 }
 
 const POSTGRES_COLUMNS: &str = "\
@@ -76,7 +76,7 @@ const SQLITE_OTHERS: &str = "SELECT type AS kind, tbl_name AS of, name, true AS 
  WHERE type IN ('index', 'trigger')";
 
 impl Catalog {
-    /// Reads it: two queries, no lock that anything would wait for.
+    /// Reads the catalog in two queries, without locks that block other sessions.
     pub(crate) fn read(conn: &mut Conn<'_>) -> QueryResult<Self> {
         let (columns, others) = match conn.dialect() {
             Dialect::Postgres => (POSTGRES_COLUMNS, POSTGRES_OTHERS),
@@ -96,12 +96,12 @@ impl Catalog {
         self.columns.iter().any(|column| column.of == table)
     }
 
-    pub(crate) fn column(&self, table: &str, name: &str) -> Option<&Column> {
+    pub(crate) fn column(&self, table: &str, name: &str) -> Option<&CatalogColumn> {
         let mut columns = self.columns.iter();
         columns.find(|column| column.of == table && column.name == name)
     }
 
-    pub(crate) fn other(&self, kind: &str, name: &str) -> Option<&Other> {
+    pub(crate) fn other(&self, kind: &str, name: &str) -> Option<&CatalogItem> {
         let mut others = self.others.iter();
         others.find(|other| other.kind == kind && other.name == name)
     }

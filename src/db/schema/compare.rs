@@ -1,19 +1,20 @@
 //! Compares the tables of a database with those that the migrations make.
 
 use crate::db::conn::connection::Conn;
+use crate::db::schema::action::PlanStep;
 use crate::db::schema::catalog::Catalog;
 use crate::db::schema::migrations;
-use crate::db::schema::plan::{Plan, Step};
+use crate::db::schema::plan::SchemaPlan;
 use crate::error::{Doing, Error, Result};
 
-/// What [`migrate`](crate::migrate) did.
+/// The result of [`migrate`](crate::migrate).
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Migrated {
     /// The versions that were applied.
     pub versions: Vec<String>,
-    /// What was missing of a database that had tables already, one line each,
-    /// as in `the column solid_queue_jobs.policy is missing`.
+    /// What was missing in a database that had tables already, one line each, as in `the column
+    /// solid_queue_jobs.policy is missing`.
     pub completed: Vec<String>,
 }
 
@@ -23,19 +24,19 @@ impl Migrated {
         self.versions.is_empty() && self.completed.is_empty()
     }
 
-    pub(crate) fn of(plan: Plan) -> Self {
+    pub(crate) fn of(plan: SchemaPlan) -> Self {
         Migrated {
-            completed: plan.steps.iter().filter_map(Step::says).collect(),
+            completed: plan.steps.iter().filter_map(PlanStep::says).collect(),
             versions: plan.versions,
         }
     }
 }
 
-pub(crate) fn look(conn: &mut Conn<'_>) -> Result<Plan> {
+pub(crate) fn look(conn: &mut Conn<'_>) -> Result<SchemaPlan> {
     let applied = migrations::applied(conn)?;
     let catalog = Catalog::read(conn).doing("read the catalog of the database")?;
     let dialect = conn.dialect();
-    Ok(Plan::new(
+    Ok(SchemaPlan::new(
         dialect,
         &migrations::texts(dialect),
         &applied,
@@ -43,22 +44,29 @@ pub(crate) fn look(conn: &mut Conn<'_>) -> Result<Plan> {
     ))
 }
 
-/// What [`migrate`] would do.
+/// Returns what [`migrate`] would do.
 #[cfg(feature = "cli")]
 pub(crate) fn pending(conn: &mut Conn<'_>) -> Result<Migrated> {
     look(conn).map(Migrated::of)
 }
 
-/// What is missing of a database to which all migrations were applied. Only
-/// what programs cannot work without, if asked so.
-pub(crate) fn missing(conn: &mut Conn<'_>, only_vital: bool) -> Result<Vec<String>> {
+/// Which missing things matter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MissingParts {
+    Anything,
+    /// What programs cannot work without.
+    Vital,
+}
+
+/// Returns what is missing in a database to which all migrations were applied.
+pub(crate) fn missing(conn: &mut Conn<'_>, which: MissingParts) -> Result<Vec<String>> {
     let steps = look(conn)?.steps.into_iter();
-    let steps = steps.filter(|step| step.is_vital || !only_vital);
+    let steps = steps.filter(|step| step.is_vital || which == MissingParts::Anything);
     Ok(steps.filter_map(|step| step.says()).collect())
 }
 
-/// Refuses what takes a human, before anything is changed.
-pub(crate) fn check(plan: &Plan) -> Result<()> {
+/// Refuses a plan that needs a person, before anything is changed.
+pub(crate) fn check(plan: &SchemaPlan) -> Result<()> {
     match plan.steps.iter().find(|step| step.acts.is_empty()) {
         Some(step) => {
             let says = step.says().unwrap_or_default();
@@ -68,15 +76,15 @@ pub(crate) fn check(plan: &Plan) -> Result<()> {
     }
 }
 
-pub(crate) fn failed(step: &Step, reason: String) -> Error {
+pub(crate) fn failed(step: &PlanStep, reason: String) -> Error {
     Error::Migration {
         version: step.version.clone(),
         reason: explain(reason),
     }
 }
 
-/// The database's message, and what to do about the ones that most meet: since
-/// version 15 Postgres lets only the owner of a database create tables in it.
+/// Returns the database's message, with advice for the most common one: since version 15, Postgres
+/// lets only the owner of a database create tables in it.
 pub(crate) fn explain(message: String) -> String {
     if message.contains("permission denied for schema") {
         format!("{message}; migrate as the owner of the database, or GRANT CREATE ON that schema")

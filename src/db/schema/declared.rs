@@ -1,36 +1,36 @@
-//! The tables as the program believes them to be: what `schema.rs` tells
-//! Diesel, read as text, for those who compare or walk all of them.
+//! The tables as `schema.rs` declares them to Diesel, read as text, for comparing or scanning all
+//! of them.
 
-/// A table of Solid Queue or of our own.
+/// A table of Solid Queue or Windlass.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub(crate) struct DeclaredTable {
     pub(crate) name: &'static str,
-    pub(crate) columns: Vec<Column>,
+    pub(crate) columns: Vec<DeclaredColumn>,
 }
 
 /// One of its columns.
 #[derive(Debug)]
-pub(crate) struct Column {
+pub(crate) struct DeclaredColumn {
     pub(crate) name: &'static str,
     pub(crate) is_time: bool,
 }
 
-/// Every table, in the order of the file.
-pub(crate) fn tables() -> Vec<Table> {
-    let mut tables: Vec<Table> = Vec::new();
+/// Returns every table, in the order of the file.
+pub(crate) fn tables() -> Vec<DeclaredTable> {
+    let mut tables: Vec<DeclaredTable> = Vec::new();
     let mut renamed = None;
     for line in include_str!("tables.rs").lines().map(str::trim) {
         if let Some(name) = line.strip_prefix("#[sql_name = \"") {
             renamed = Some(name.trim_end_matches("\"]"));
         } else if let Some((name, _)) = line.split_once(" (").filter(|_| line.ends_with(") {")) {
-            tables.push(Table {
+            tables.push(DeclaredTable {
                 name,
                 columns: Vec::new(),
             });
         } else if let Some((name, kind)) = line.split_once(" -> ")
             && let Some(table) = tables.last_mut()
         {
-            table.columns.push(Column {
+            table.columns.push(DeclaredColumn {
                 name: renamed.take().unwrap_or(name),
                 is_time: kind.contains("Timestamp"),
             });

@@ -1,6 +1,6 @@
-//! A database without any of our tables gets them from the migrations as they
-//! are, run by Diesel. The version table is our own: Diesel's harness would share
-//! `__diesel_schema_migrations` with the application.
+//! Creates the tables in a database without any of them: Diesel runs the migrations unchanged.
+//! Windlass has its own version table, as Diesel's harness would share `__diesel_schema_migrations`
+//! with the application.
 
 use crate::db::conn::connection::Conn;
 use crate::db::schema::compare::explain;

@@ -1,7 +1,7 @@
-//! Completing the tables: what the migrations lead to is compared with what
-//! is there, and what lacks is added, whatever the version table says. Another
-//! program may have dropped tables and made them again without our columns, or
-//! copied a schema without what its own format cannot tell.
+//! Completes the tables: compares what the migrations lead to with what exists, and adds what is
+//! missing, whatever the version table says. Another program may have dropped tables and made them
+//! again without Windlass's columns, or copied a schema without the parts that its own format
+//! lacks.
 
 use crate::db::conn::connection::{AsConn, Conn};
 use crate::db::conn::database::Database;
@@ -13,18 +13,17 @@ use crate::db::schema::migrate_sqlite;
 use crate::db::schema::migrations::{FILES, applied, version};
 use crate::error::{Result, SchemaError};
 
-/// Applies, to the database behind `conn`, the migrations that it lacks, and
-/// adds whatever else is missing of the tables.
+/// Applies to the database behind `conn` the migrations that it lacks, and adds whatever else is
+/// missing in the tables.
 ///
-/// Works on an empty database, on one that a Rails app made, and on one whose
-/// tables Rails made again or copied: what exists is kept, what is missing is
-/// added, columns and tables of others are left alone. Safe to run twice, also
-/// at once. When nothing is missing, no lock is taken.
+/// It works on an empty database, on one made by a Rails app, and on one whose tables Rails made
+/// again or copied: existing tables are kept, missing parts are added, and columns and tables of
+/// other programs are left alone. It is safe to run twice, also at once. If nothing is missing, it
+/// takes no lock.
 ///
-/// On Postgres, each table that others write to is changed in a short
-/// transaction of its own, and indexes of tables with 1,000 rows or more are
-/// built `CONCURRENTLY`. Inside a transaction of the caller everything is done
-/// in it, and writers wait until it ends.
+/// On Postgres, each table in use is changed in a short transaction of its own, and indexes of
+/// tables with 1,000 rows or more are built `CONCURRENTLY`. Inside a transaction of the caller,
+/// everything is done in it, and writers wait until it ends.
 ///
 /// ```
 /// use diesel::prelude::*;
@@ -34,9 +33,9 @@ use crate::error::{Result, SchemaError};
 /// ```
 ///
 /// # Errors
-/// When a statement fails, or when a table was locked by others for 60 s. On
-/// SQLite, and where no table was there, nothing is kept then. On Postgres what
-/// was completed until then is kept, and the next call continues.
+/// Returns an error if a statement fails, or if a table was locked by other sessions for 60 s. On
+/// SQLite, and if no table existed, nothing is kept then. On Postgres, the parts completed so far
+/// are kept, and the next call continues.
 pub fn migrate<C: AsConn + ?Sized>(conn: &mut C) -> Result<Migrated> {
     let mut conn = conn.as_conn();
     // Most calls end here, and have locked nothing.
@@ -45,14 +44,14 @@ pub fn migrate<C: AsConn + ?Sized>(conn: &mut C) -> Result<Migrated> {
     }
     match &mut conn {
         #[cfg(feature = "postgres")]
-        Conn::Postgres(conn) => migrate_postgres::complete(conn, migrate_postgres::PATIENCE),
+        Conn::Postgres(conn) => migrate_postgres::complete(conn, migrate_postgres::LOCK_TIMEOUT),
         #[cfg(feature = "sqlite")]
         Conn::Sqlite(_) => migrate_sqlite::complete(&mut conn),
     }
 }
 
-/// Whether the tables serve this program. Newer tables do: migrations only
-/// ever add what older programs do not look at.
+/// Checks that this program can work with the tables. Newer tables are fine: migrations only add
+/// what older programs ignore.
 pub(crate) fn check(conn: &mut Conn<'_>, database: &Database) -> Result<()> {
     let applied = applied(conn)?;
     let Some(found) = applied.last() else {
@@ -70,7 +69,10 @@ pub(crate) fn check(conn: &mut Conn<'_>, database: &Database) -> Result<()> {
         }
         .into());
     }
-    match compare::missing(conn, true)?.into_iter().next() {
+    match compare::missing(conn, compare::MissingParts::Vital)?
+        .into_iter()
+        .next()
+    {
         None => Ok(()),
         Some(missing) => Err(SchemaError::Incomplete {
             target: database.target(),
@@ -81,11 +83,12 @@ pub(crate) fn check(conn: &mut Conn<'_>, database: &Database) -> Result<()> {
 }
 
 impl Database {
-    /// Creates or updates the tables; see [`migrate`](crate::migrate). A
-    /// SQLite file that does not exist is created.
+    /// Creates or updates the tables; see [`migrate`](crate::migrate). Creates a SQLite file that
+    /// does not exist.
     ///
     /// # Errors
-    /// When the database cannot be reached, and as [`migrate`](crate::migrate).
+    /// Returns an error if the database cannot be reached, and in the cases of
+    /// [`migrate`](crate::migrate).
     pub fn migrate(&self) -> Result<Migrated> {
         self.create()?;
         migrate(&mut self.connect()?)

@@ -1,56 +1,50 @@
-//! Completing a schema of Postgres beside programs that write to it.
+//! Completes a schema of Postgres while programs write to it.
 //!
-//! One advisory lock keeps migrations apart. It is tried and never waited for:
-//! a session that waits in a statement holds a snapshot, and an index that is
-//! built `CONCURRENTLY` waits for its end. Each table is changed in a transaction of
-//! its own, which waits for no lock once it has one, so that no circle of waits
-//! comes about. A process that dies in between leaves a part of what was
-//! missing, and the next migration completes it.
+//! One advisory lock keeps migrations apart. It is tried repeatedly and never waited for: a session
+//! that waits in a statement holds a snapshot, and an index that is built `CONCURRENTLY` waits for
+//! that session. Each table is changed in a transaction of its own, which waits for no lock once it
+//! has one, so there are no deadlocks. If a process dies in between, the next migration completes
+//! the rest.
 
 use crate::clock;
 use crate::db::conn::connection::Conn;
+use crate::db::schema::action::{Action, PlanStep};
 use crate::db::schema::compare::{Migrated, check, failed, look};
 use crate::db::schema::fresh;
-use crate::db::schema::plan::{Act, Plan, Step};
+use crate::db::schema::plan::SchemaPlan;
+use crate::db::schema::postgres_locks::{concurrently, holders, is_locked};
 use crate::error::{Doing, Result};
 use diesel::prelude::*;
-use diesel::result::Error as QueryError;
-use diesel::sql_types::{BigInt, Bool, Text};
+use diesel::sql_types::{BigInt, Bool};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// How long locks of others are waited for, in all.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// How long to wait for other sessions' locks, in all.
+pub(crate) const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long another migration is waited for: it may build large indexes.
-const TURN: Duration = Duration::from_secs(3_600);
+/// How long to wait for another migration, which may build large indexes.
+const MIGRATION_TIMEOUT: Duration = Duration::from_secs(3_600);
 
-/// Any number that no other program locks: "windlass" in ASCII, cut to 63 bits.
+/// The key of the advisory lock, unlikely in other programs: "windlass" in ASCII, cut to 63 bits.
 const LOCK: i64 = 0x7769_6e64_6c61_7373;
 
-/// With this many rows a table has its indexes built beside its writers.
+/// The number of rows from which a table's indexes are built without blocking its writers.
 pub(crate) const LARGE: i64 = 1_000;
 
 #[derive(QueryableByName)]
-struct Is {
+struct Flag {
     #[diesel(sql_type = Bool)]
     it: bool,
 }
 
-#[derive(QueryableByName)]
-struct Named {
-    #[diesel(sql_type = Text)]
-    name: String,
-}
-
-/// Adds what is missing, beside programs that write.
-pub(crate) fn complete(conn: &mut PgConnection, patience: Duration) -> Result<Migrated> {
+/// Adds what is missing, while programs write.
+pub(crate) fn complete(conn: &mut PgConnection, timeout: Duration) -> Result<Migrated> {
     if Conn::Postgres(conn).is_in_transaction() {
         take_turn(conn, "pg_try_advisory_xact_lock")?;
-        return all(conn, patience).map(Migrated::of);
+        return all(conn, timeout).map(Migrated::of);
     }
     take_turn(conn, "pg_try_advisory_lock")?;
-    let done = all(conn, patience);
+    let done = all(conn, timeout);
     let free = diesel::sql_query("SELECT pg_advisory_unlock($1) AS it")
         .bind::<BigInt, _>(LOCK)
         .execute(conn);
@@ -60,18 +54,18 @@ pub(crate) fn complete(conn: &mut PgConnection, patience: Duration) -> Result<Mi
 }
 
 fn take_turn(conn: &mut PgConnection, function: &str) -> Result<()> {
-    let deadline = clock::deadline(TURN);
+    let deadline = clock::deadline(MIGRATION_TIMEOUT);
     loop {
         let tried = diesel::sql_query(format!("SELECT {function}($1) AS it"))
             .bind::<BigInt, _>(LOCK)
-            .get_result::<Is>(conn);
+            .get_result::<Flag>(conn);
         if tried.doing("take the migration lock")?.it {
             return Ok(());
         }
         if clock::instant() > deadline {
             let reason = format!(
                 "another migration has been running for {} s",
-                TURN.as_secs()
+                MIGRATION_TIMEOUT.as_secs()
             );
             return Err(crate::error::Error::Migration {
                 version: "lock".to_owned(),
@@ -82,7 +76,7 @@ fn take_turn(conn: &mut PgConnection, function: &str) -> Result<()> {
     }
 }
 
-fn all(conn: &mut PgConnection, patience: Duration) -> Result<Plan> {
+fn all(conn: &mut PgConnection, timeout: Duration) -> Result<SchemaPlan> {
     let plan = look(&mut Conn::Postgres(conn))?;
     check(&plan)?;
     if plan.is_fresh {
@@ -101,8 +95,8 @@ fn all(conn: &mut PgConnection, patience: Duration) -> Result<Plan> {
         .iter()
         .enumerate()
         .partition(|(place, _)| later.contains(place));
-    let brief: Vec<&Step> = brief.into_iter().map(|(_, step)| step).collect();
-    let deadline = clock::deadline(patience);
+    let brief: Vec<&PlanStep> = brief.into_iter().map(|(_, step)| step).collect();
+    let deadline = clock::deadline(timeout);
     let groups = if is_alone {
         groups(&brief)
     } else {
@@ -113,7 +107,7 @@ fn all(conn: &mut PgConnection, patience: Duration) -> Result<Plan> {
     }
     for (_, step) in long {
         for act in &step.acts {
-            concurrently(conn, act, patience).map_err(|error| {
+            concurrently(conn, act, timeout).map_err(|error| {
                 let what = step.what.as_deref().unwrap_or_default();
                 let advice = if is_locked(&error) {
                     format!("; {}", holders(conn, &[]))
@@ -127,25 +121,26 @@ fn all(conn: &mut PgConnection, patience: Duration) -> Result<Plan> {
     Ok(plan)
 }
 
-/// Whether it is an index of a table with many rows.
-fn is_long(conn: &mut PgConnection, step: &Step) -> Result<bool> {
-    let (Some(table), [Act::Index { .. }]) = (&step.table, &step.acts[..]) else {
+/// Returns whether the step is an index of a table with many rows.
+fn is_long(conn: &mut PgConnection, step: &PlanStep) -> Result<bool> {
+    let (Some(table), [Action::Index { .. }]) = (&step.table, &step.acts[..]) else {
         return Ok(false);
     };
     let text = format!(
         "SELECT count(*) >= {LARGE} AS it FROM (SELECT 1 FROM {table} LIMIT {LARGE}) AS few"
     );
-    let large = diesel::sql_query(text).get_result::<Is>(conn);
+    let large = diesel::sql_query(text).get_result::<Flag>(conn);
     Ok(large.doing("look for rows")?.it)
 }
 
-/// What is done together: all about one table, so that a transaction holds the
-/// lock of one table and waits for none while it does. Versions come last.
-fn groups<'p>(steps: &[&'p Step]) -> Vec<Vec<&'p Step>> {
-    let mut groups: Vec<Vec<&Step>> = vec![Vec::new()];
+/// Groups the steps by table, so that each transaction holds the lock of one table and waits for no
+/// other. Versions come last.
+fn groups<'p>(steps: &[&'p PlanStep]) -> Vec<Vec<&'p PlanStep>> {
+    let mut groups: Vec<Vec<&PlanStep>> = vec![Vec::new()];
     for step in steps {
-        let is_it =
-            |group: &&mut Vec<&Step>| group.first().is_some_and(|first| first.table == step.table);
+        let is_it = |group: &&mut Vec<&PlanStep>| {
+            group.first().is_some_and(|first| first.table == step.table)
+        };
         // Statements of a migration keep their order.
         let found = match (&step.what, &step.table) {
             (None, _) => groups.last_mut().filter(is_it),
@@ -160,8 +155,8 @@ fn groups<'p>(steps: &[&'p Step]) -> Vec<Vec<&'p Step>> {
     groups
 }
 
-/// In one transaction, which begins when the locks are free.
-fn at_once(conn: &mut PgConnection, steps: &[&Step], deadline: Instant) -> Result<()> {
+/// Runs the steps in one transaction, once the locks are free.
+fn at_once(conn: &mut PgConnection, steps: &[&PlanStep], deadline: Instant) -> Result<()> {
     let Some(first) = steps.first() else {
         return Ok(());
     };
@@ -170,7 +165,7 @@ fn at_once(conn: &mut PgConnection, steps: &[&Step], deadline: Instant) -> Resul
     let tables: BTreeSet<&str> = tables.chain(keys).map(String::as_str).collect();
     let tables: Vec<&str> = tables.into_iter().collect();
     for attempt in 0.. {
-        // So long that in the end a vacuum gives way, which does after 1 s.
+        // Long enough that in the end a vacuum gives way, which it does after 1 s.
         let wait = Duration::from_millis(50 << attempt.min(4)).min(Duration::from_millis(1_200));
         let mut blamed = *first;
         let tried = conn.transaction(|conn| {
@@ -192,18 +187,18 @@ fn at_once(conn: &mut PgConnection, steps: &[&Step], deadline: Instant) -> Resul
                 let reason = format!("{reason}; {}", holders(conn, &tables));
                 return Err(failed(first, reason));
             }
-            // Those that had to wait behind this have their turn.
+            // Sessions that queued behind this one go first.
             Err(_) => clock::nap(clock::jittered(wait * 2)),
         }
     }
     Ok(())
 }
 
-/// Locks all `tables`, mostly one. It is waited for while nothing is held, so
-/// that nothing waits for this in turn but what comes after it in the queue of
-/// that table. A foreign key takes two tables: both waits together are shorter
-/// than the 1 s after which Postgres looks for circles, and ends a transaction
-/// that is in one.
+/// Locks all `tables`, mostly one.
+///
+/// It waits while it holds nothing, so only sessions behind it in that table's queue wait for it. A
+/// foreign key takes two tables: both waits together are shorter than the 1 s after which Postgres
+/// looks for deadlocks, and ends a transaction that is in one.
 fn lock(
     conn: &mut PgConnection,
     tables: &[&str],
@@ -226,28 +221,20 @@ fn lock(
     ];
     for (tables, wait) in waits {
         let Some(tables) = tables else { continue };
-        let patience = format!(
+        let timeout = format!(
             "SELECT set_config('lock_timeout', '{}ms', true)",
             wait.as_millis()
         );
-        diesel::sql_query(patience).execute(conn)?;
+        diesel::sql_query(timeout).execute(conn)?;
         diesel::sql_query(format!("LOCK TABLE {tables} IN ACCESS EXCLUSIVE MODE")).execute(conn)?;
     }
     Ok(())
 }
 
-/// Whether a lock was not to be had, by the message: Diesel keeps no code.
-fn is_locked(error: &QueryError) -> bool {
-    let message = error.to_string();
-    ["could not obtain lock", "lock timeout", "deadlock detected"]
-        .iter()
-        .any(|text| message.contains(text))
-}
-
-fn run(conn: &mut PgConnection, act: &Act) -> QueryResult<()> {
+fn run(conn: &mut PgConnection, act: &Action) -> QueryResult<()> {
     match act {
-        Act::Run(text) => diesel::sql_query(text).execute(conn).map(drop),
-        Act::Index {
+        Action::Run(text) => diesel::sql_query(text).execute(conn).map(drop),
+        Action::Index {
             name,
             text,
             is_there,
@@ -258,88 +245,6 @@ fn run(conn: &mut PgConnection, act: &Act) -> QueryResult<()> {
             }
             diesel::sql_query(text).execute(conn).map(drop)
         }
-        Act::Define { .. } => Ok(()),
-    }
-}
-
-/// Builds an index beside writers. One that was not built to its end, by a
-/// process that died or as others were in the way, is dropped first.
-fn concurrently(conn: &mut PgConnection, act: &Act, patience: Duration) -> QueryResult<()> {
-    let Act::Index {
-        name,
-        text,
-        is_there,
-    } = act
-    else {
-        return Ok(());
-    };
-    let deadline = clock::deadline(patience);
-    let mut is_there = *is_there;
-    loop {
-        match build(conn, name, text, is_there, patience) {
-            Err(error) if is_locked(&error) && clock::instant() < deadline => is_there = true,
-            done => return done,
-        }
-        clock::nap(clock::jittered(Duration::from_millis(100)));
-    }
-}
-
-/// Tries once. The session's own limits come back.
-fn build(
-    conn: &mut PgConnection,
-    name: &str,
-    text: &str,
-    is_there: bool,
-    patience: Duration,
-) -> QueryResult<()> {
-    let of = |name: &str| format!("SELECT current_setting('{name}') AS name");
-    let locks: Named = diesel::sql_query(of("lock_timeout")).get_result(conn)?;
-    let statements: Named = diesel::sql_query(of("statement_timeout")).get_result(conn)?;
-    limit(conn, &format!("{}ms", patience.as_millis()), "0")?;
-    let dropped = if is_there {
-        diesel::sql_query(format!("DROP INDEX CONCURRENTLY IF EXISTS {name}")).execute(conn)
-    } else {
-        Ok(0)
-    };
-    let built = dropped.and_then(|_| {
-        let text = text.replacen(" INDEX ", " INDEX CONCURRENTLY ", 1);
-        diesel::sql_query(text).execute(conn)
-    });
-    let restored = limit(conn, &locks.name, &statements.name);
-    built?;
-    restored
-}
-
-fn limit(conn: &mut PgConnection, locks: &str, statements: &str) -> QueryResult<()> {
-    diesel::sql_query(
-        "SELECT set_config('lock_timeout', $1, false), set_config('statement_timeout', $2, false)",
-    )
-    .bind::<Text, _>(locks)
-    .bind::<Text, _>(statements)
-    .execute(conn)
-    .map(drop)
-}
-
-/// Which sessions hold locks on `tables`, or on any table of ours.
-fn holders(conn: &mut PgConnection, tables: &[&str]) -> String {
-    let text = "SELECT DISTINCT 'pid ' || l.pid || coalesce(' (' || nullif(a.application_name, '') || ')', '') \
-         || coalesce(', ' || a.state, '') || ', holds ' || c.relname || ' for ' \
-         || coalesce(extract(epoch FROM clock_timestamp() - a.xact_start)::integer, 0) || ' s' AS name \
-         FROM pg_locks l JOIN pg_class c ON c.oid = l.relation LEFT JOIN pg_stat_activity a ON a.pid = l.pid \
-         WHERE l.granted AND l.pid <> pg_backend_pid() AND c.relkind = 'r' AND pg_table_is_visible(c.oid) \
-         AND CASE WHEN $1 = '' THEN c.relname LIKE 'solid\\_queue\\_%' OR c.relname LIKE 'windlass\\_%' \
-         ELSE c.relname = ANY (string_to_array($1, ',')) END ORDER BY 1 LIMIT 5";
-    let found = diesel::sql_query(text)
-        .bind::<Text, _>(tables.join(","))
-        .load::<Named>(conn);
-    let names: Vec<String> = found
-        .unwrap_or_default()
-        .into_iter()
-        .map(|one| one.name)
-        .collect();
-    if names.is_empty() {
-        "no session holds a lock on them now: try again".to_owned()
-    } else {
-        format!("{}; end them, or try again", names.join("; "))
+        Action::Define { .. } => Ok(()),
     }
 }

@@ -1,8 +1,8 @@
-//! Completing a SQLite file: one transaction, which is the lock.
+//! Completes a SQLite file in one transaction, whose write lock keeps migrations apart.
 
 use crate::db::conn::connection::Conn;
+use crate::db::schema::action::Action;
 use crate::db::schema::compare::{Migrated, check, failed, look};
-use crate::db::schema::plan::Act;
 use crate::db::schema::{catalog, fresh, reference};
 use crate::error::Result;
 use diesel::prelude::*;
@@ -11,7 +11,7 @@ use diesel::sql_types::{BigInt, Text};
 
 pub(crate) fn complete(conn: &mut Conn<'_>) -> Result<Migrated> {
     let done = conn.transaction(|conn| {
-        // Another one may have been faster.
+        // Another process may have completed it meanwhile.
         let plan = look(conn)?;
         check(&plan)?;
         if plan.is_fresh {
@@ -29,20 +29,23 @@ pub(crate) fn complete(conn: &mut Conn<'_>) -> Result<Migrated> {
         Ok(Migrated::of(plan))
     });
     if done.is_err() {
-        // No transaction brings it back.
-        let _ = run(conn, &Act::Run("PRAGMA writable_schema = OFF".to_owned()));
+        // A rollback does not reset it.
+        let _ = run(
+            conn,
+            &Action::Run("PRAGMA writable_schema = OFF".to_owned()),
+        );
     }
     done
 }
 
-fn run(conn: &mut Conn<'_>, act: &Act) -> QueryResult<()> {
+fn run(conn: &mut Conn<'_>, act: &Action) -> QueryResult<()> {
     match (conn, act) {
-        (Conn::Sqlite(conn), Act::Run(text) | Act::Index { text, .. }) => {
+        (Conn::Sqlite(conn), Action::Run(text) | Action::Index { text, .. }) => {
             diesel::sql_query(text).execute(*conn).map(drop)
         }
         (
             Conn::Sqlite(conn),
-            Act::Define {
+            Action::Define {
                 table,
                 column,
                 definition,
@@ -54,17 +57,18 @@ fn run(conn: &mut Conn<'_>, act: &Act) -> QueryResult<()> {
 }
 
 #[derive(QueryableByName)]
-struct Declared {
+struct TableText {
     #[diesel(sql_type = Text)]
     sql: String,
     #[diesel(sql_type = BigInt)]
     version: i64,
 }
 
-/// Gives a column another default or lets it have NULLs. SQLite documents this
-/// way for changes that leave the rows as they are
-/// (<https://sqlite.org/lang_altertable.html>, section 7): the text of the
-/// table is edited and the schema's version counted up, in one transaction.
+/// Changes the default of a column, or lets it be NULL.
+///
+/// SQLite documents this way for changes that leave the rows as they are
+/// (<https://sqlite.org/lang_altertable.html>, section 7): the text of the table is edited and the
+/// schema's version incremented, in one transaction.
 fn define(
     conn: &mut SqliteConnection,
     table: &str,
@@ -72,7 +76,7 @@ fn define(
     definition: &str,
 ) -> QueryResult<()> {
     let before = columns(conn, table)?;
-    let Declared { sql, version } = diesel::sql_query(
+    let TableText { sql, version } = diesel::sql_query(
         "SELECT sql, (SELECT schema_version FROM pragma_schema_version) AS version \
          FROM sqlite_schema WHERE type = 'table' AND name = $1",
     )
@@ -89,10 +93,10 @@ fn define(
         .bind::<Text, _>(table)
         .execute(conn)?;
     diesel::sql_query(format!("PRAGMA schema_version = {}", version + 1)).execute(conn)?;
-    // Reads the schema anew, and would find a text that is no definition.
+    // Reads the schema again, which fails if the new text is invalid.
     diesel::sql_query("PRAGMA writable_schema = RESET").execute(conn)?;
     let after = columns(conn, table)?;
-    let others = |columns: &[catalog::Column]| -> Vec<catalog::Column> {
+    let others = |columns: &[catalog::CatalogColumn]| -> Vec<catalog::CatalogColumn> {
         let others = columns.iter().filter(|one| one.name != column);
         others.cloned().collect()
     };
@@ -108,13 +112,13 @@ fn refused(message: String) -> QueryError {
     QueryError::DatabaseError(DatabaseErrorKind::Unknown, Box::new(message))
 }
 
-fn columns(conn: &mut SqliteConnection, table: &str) -> QueryResult<Vec<catalog::Column>> {
+fn columns(conn: &mut SqliteConnection, table: &str) -> QueryResult<Vec<catalog::CatalogColumn>> {
     let all = catalog::Catalog::read(&mut Conn::Sqlite(conn))?.columns;
     Ok(all.into_iter().filter(|one| one.of == table).collect())
 }
 
-/// The text of a table in which `column` has another definition. `None` when
-/// it does not define it.
+/// Returns the text of a table in which `column` has another definition. `None` if the text does
+/// not define the column.
 fn redefined(sql: &str, column: &str, definition: &str) -> Option<String> {
     let (start, end) = (sql.find('(')? + 1, sql.rfind(')')?);
     let mut is_found = false;

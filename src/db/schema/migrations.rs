@@ -1,8 +1,7 @@
-//! The embedded migrations and the version table of our own.
+//! The embedded migrations, and Windlass's own version table.
 //!
-//! Diesel's own harness would share `__diesel_schema_migrations` with the
-//! application, whose `diesel migration revert` would then stumble over a
-//! version it does not know.
+//! Diesel's own harness would share `__diesel_schema_migrations` with the application, whose
+//! `diesel migration revert` would then meet a version it does not know.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
@@ -13,13 +12,13 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 #[derive(QueryableByName)]
-struct Found {
+struct HasTable {
     #[diesel(sql_type = diesel::sql_types::Bool)]
     found: bool,
 }
 
 #[derive(QueryableByName)]
-struct Applied {
+struct AppliedVersion {
     #[diesel(sql_type = diesel::sql_types::Text)]
     version: String,
 }
@@ -35,31 +34,32 @@ pub(crate) fn applied(conn: &mut Conn<'_>) -> Result<BTreeSet<String>> {
     };
     let exists = Statement::new(look)
         .unkept()
-        .get_result::<Found>(conn)
+        .get_result::<HasTable>(conn)
         .doing("look for the version table")?
         .found;
     if !exists {
         return Ok(BTreeSet::new());
     }
-    let versions: Vec<Applied> = Statement::new("SELECT version FROM windlass_schema_migrations")
-        .unkept()
-        .load(conn)
-        .doing("read the version table")?;
+    let versions: Vec<AppliedVersion> =
+        Statement::new("SELECT version FROM windlass_schema_migrations")
+            .unkept()
+            .load(conn)
+            .doing("read the version table")?;
     Ok(versions.into_iter().map(|row| row.version).collect())
 }
 
-/// As the version table has it: the digits in front of the name.
-pub(crate) fn version((_, directory, ..): &File) -> String {
+/// Returns the version as the version table has it: the digits at the start of the name.
+pub(crate) fn version((_, directory, ..): &EmbeddedMigration) -> String {
     let number = directory.split('_').next().unwrap_or_default();
     number.replace('-', "")
 }
 
-/// A migration, as text: `(directory, up.sql, down.sql)`.
-type File = (Dialect, &'static str, &'static str, &'static str);
+/// A migration as text: `(directory, up.sql, down.sql)`.
+type EmbeddedMigration = (Dialect, &'static str, &'static str, &'static str);
 
-/// All migrations, in order: the statements of this version need every one,
-/// and both databases have the same.
-pub(crate) const FILES: [File; 22] = [
+/// All migrations, in order. The statements of this version need every one, and both databases have
+/// the same.
+pub(crate) const FILES: [EmbeddedMigration; 22] = [
     (
         Dialect::Postgres,
         "2026-11-21-000001_solid_queue",
@@ -194,22 +194,21 @@ pub(crate) const FILES: [File; 22] = [
     ),
 ];
 
-/// The migrations for a database of this kind, in order: the version and the
-/// statements of each.
+/// Returns the migrations for this kind of database, in order: the version and the statements of
+/// each.
 pub(crate) fn texts(dialect: Dialect) -> Vec<(String, &'static str)> {
     let files = FILES.iter().filter(|file| file.0 == dialect);
     files.map(|file| (version(file), file.2)).collect()
 }
 
-/// Writes the migrations into the application's own `directory`, for those
-/// who run theirs with Diesel's tools, and returns the directories made.
-/// Those that exist are left as they are.
+/// Copies the migrations into the application's own `directory`, for use with Diesel's tools, and
+/// returns the directories made. Existing ones are left as they are.
 ///
 /// # Errors
-/// When a file cannot be written.
+/// Returns an error if a file cannot be written.
 pub fn copy(dialect: Dialect, directory: &Path) -> Result<Vec<PathBuf>> {
     let mut copies = copy_all(dialect, directory)?;
-    copies.retain(|copied| copied.outcome == Outcome::Written);
+    copies.retain(|copied| copied.outcome == CopyOutcome::Written);
     Ok(copies.into_iter().map(|copied| copied.directory).collect())
 }
 
@@ -217,22 +216,21 @@ pub fn copy(dialect: Dialect, directory: &Path) -> Result<Vec<PathBuf>> {
 #[derive(Debug, serde::Serialize)]
 pub(crate) struct Copied {
     pub(crate) directory: PathBuf,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: CopyOutcome,
 }
 
-/// What became of its files.
+/// What happened to its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Outcome {
+pub(crate) enum CopyOutcome {
     Written,
-    /// They were there.
+    /// They existed with the same content.
     Kept,
-    /// They were there and are others: edited, of another version or for the
-    /// other database.
+    /// They existed with other content: edited, of another version or for the other database.
     Differs,
 }
 
-/// Like [`copy`], and tells of what existed.
+/// Like [`copy`], and also returns the migrations whose files existed.
 pub(crate) fn copy_all(dialect: Dialect, directory: &Path) -> Result<Vec<Copied>> {
     let files = FILES.iter().filter(|file| file.0 == dialect);
     files
@@ -240,13 +238,13 @@ pub(crate) fn copy_all(dialect: Dialect, directory: &Path) -> Result<Vec<Copied>
             let directory = directory.join(name);
             let outcome = if !directory.exists() {
                 write(&directory, &[("up.sql", up), ("down.sql", down)])?;
-                Outcome::Written
+                CopyOutcome::Written
             } else if std::fs::read(directory.join("up.sql"))
                 .is_ok_and(|text| text == up.as_bytes())
             {
-                Outcome::Kept
+                CopyOutcome::Kept
             } else {
-                Outcome::Differs
+                CopyOutcome::Differs
             };
             Ok(Copied { directory, outcome })
         })

@@ -1,7 +1,8 @@
-//! The tables: what they are, the migrations that make them, and adding what a
-//! database lacks.
+//! The tables: their columns, the migrations that make them, and adding what a database lacks.
 
+pub(crate) mod action;
 pub(crate) mod catalog;
+pub(crate) mod column;
 pub(crate) mod compare;
 pub(crate) mod declared;
 pub(crate) mod fresh;
@@ -12,5 +13,7 @@ pub(crate) mod migrate_postgres;
 pub(crate) mod migrate_sqlite;
 pub(crate) mod migrations;
 pub(crate) mod plan;
+#[cfg(feature = "postgres")]
+pub(crate) mod postgres_locks;
 pub(crate) mod reference;
 pub(crate) mod tables;

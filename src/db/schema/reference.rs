@@ -1,10 +1,10 @@
-//! What the migrations lead to, read from their own text: each table, column,
-//! index, function, trigger and option as one item, with the text that makes
-//! it. A migration that is added needs nothing here.
+//! What the migrations lead to, read from their own text: each table, column, index, function,
+//! trigger and option is one item, with the text that makes it. A new migration needs no change
+//! here.
 
-/// What an [`Item`] is.
+/// The kind of an [`SchemaItem`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ItemKind {
     Table,
     Column,
     Index,
@@ -16,19 +16,19 @@ pub(crate) enum Kind {
 
 /// Something that a complete database has.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Item {
-    pub(crate) kind: Kind,
+pub(crate) struct SchemaItem {
+    pub(crate) kind: ItemKind,
     pub(crate) table: String,
     pub(crate) name: String,
-    /// Of a column its definition, of a table its constraints, of an option
-    /// its value, and of the others the statement.
+    /// The definition of a column, the constraints of a table, the value of an option, or else the
+    /// whole statement.
     pub(crate) text: String,
-    /// Of the migration that added it.
+    /// The version of the migration that added it.
     pub(crate) version: String,
 }
 
-impl Item {
-    /// The name of a column's type, without its length.
+impl SchemaItem {
+    /// Returns the name of a column's type, without its length.
     pub(crate) fn type_name(&self) -> &str {
         let word = self.text.split_whitespace().next().unwrap_or_default();
         word.split('(').next().unwrap_or_default()
@@ -38,7 +38,7 @@ impl Item {
         self.text.contains("NOT NULL") || self.text.contains("PRIMARY KEY")
     }
 
-    /// Whether the database gives out the values, none of them twice.
+    /// Returns whether the database generates the values, all different.
     pub(crate) fn is_generated(&self) -> bool {
         self.text.contains("AS IDENTITY") || self.text.contains("AUTOINCREMENT")
     }
@@ -56,9 +56,9 @@ impl Item {
 
 /// What one statement of a migration does to the items.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Change {
-    Make(Vec<Item>),
-    Drop(Kind, String),
+pub(crate) enum SchemaChange {
+    Make(Vec<SchemaItem>),
+    Drop(ItemKind, String),
     DropColumn {
         table: String,
         column: String,
@@ -71,7 +71,7 @@ pub(crate) enum Change {
     Other,
 }
 
-/// The statements of a migration's file, without comments.
+/// Returns the statements of a migration's file, without comments.
 pub(crate) fn statements(file: &str) -> Vec<String> {
     let lines = file
         .lines()
@@ -93,7 +93,7 @@ pub(crate) fn statements(file: &str) -> Vec<String> {
     statements
 }
 
-/// The parts between commas that no parentheses or quotes enclose.
+/// Returns the parts between commas outside parentheses and quotes.
 pub(crate) fn parts(text: &str) -> Vec<&str> {
     let (mut parts, mut start, mut depth, mut quote) = (Vec::new(), 0, 0, None);
     for (at, character) in text.char_indices() {
@@ -114,70 +114,102 @@ pub(crate) fn parts(text: &str) -> Vec<&str> {
     parts
 }
 
-/// What stands between the outermost parentheses.
+/// Returns the text between the outermost parentheses.
 fn enclosed(statement: &str) -> &str {
     let start = statement.find('(').map_or(0, |at| at + 1);
     let end = statement.rfind(')').unwrap_or(statement.len());
     statement.get(start..end).unwrap_or_default()
 }
 
-/// Reads a statement of a migration.
-pub(crate) fn change(statement: &str, version: &str) -> Change {
+/// A statement of a migration, and the version of that.
+struct Parsed<'s> {
+    text: String,
+    version: &'s str,
+}
+
+impl Parsed<'_> {
+    fn item(&self, kind: ItemKind, table: &str, name: &str, text: &str) -> SchemaItem {
+        SchemaItem {
+            kind,
+            table: table.to_owned(),
+            name: name.trim_end_matches("()").to_owned(),
+            text: text.split_whitespace().collect::<Vec<_>>().join(" "),
+            version: self.version.to_owned(),
+        }
+    }
+
+    fn make(&self, kind: ItemKind, table: &str, name: &str, text: &str) -> SchemaChange {
+        SchemaChange::Make(vec![self.item(kind, table, name, text)])
+    }
+
+    /// Makes an item of the whole statement, with its text unchanged.
+    fn make_whole(&self, kind: ItemKind, table: &str, name: &str) -> SchemaChange {
+        SchemaChange::Make(vec![SchemaItem {
+            text: self.text.clone(),
+            ..self.item(kind, table, name, "")
+        }])
+    }
+
+    /// Returns a table, and each of its columns.
+    fn columns(&self, table: &str) -> Vec<SchemaItem> {
+        let mut items = vec![self.item(ItemKind::Table, table, table, "")];
+        for part in parts(enclosed(&self.text)).into_iter().map(str::trim) {
+            match part.split_once(char::is_whitespace) {
+                Some(("PRIMARY" | "UNIQUE" | "FOREIGN" | "CHECK" | "CONSTRAINT", _)) => {
+                    items[0].text.push_str(", ");
+                    items[0].text.push_str(part);
+                }
+                Some((column, definition)) => {
+                    items.push(self.item(ItemKind::Column, table, column, definition));
+                }
+                None => {}
+            }
+        }
+        items
+    }
+}
+
+/// Parses a statement of a migration.
+pub(crate) fn change(statement: &str, version: &str) -> SchemaChange {
     let text = statement
         .replacen("IF NOT EXISTS ", "", 1)
         .replacen("IF EXISTS ", "", 1);
-    let item = |kind, table: &str, name: &str, text: &str| Item {
-        kind,
-        table: table.to_owned(),
-        name: name.trim_end_matches("()").to_owned(),
-        text: text.split_whitespace().collect::<Vec<_>>().join(" "),
-        version: version.to_owned(),
-    };
-    // Its body is kept as it is.
-    let whole = |kind, table: &str, name: &str| {
-        let made = item(kind, table, name, "");
-        Change::Make(vec![Item {
-            text: text.clone(),
-            ..made
-        }])
-    };
-    let words: Vec<&str> = text.split_whitespace().collect();
+    let parsed = Parsed { text, version };
+    let words: Vec<&str> = parsed.text.split_whitespace().collect();
     match words[..] {
-        ["CREATE", "TABLE", table, ..] => Change::Make(columns(table, &text, &item)),
+        ["CREATE", "TABLE", table, ..] => SchemaChange::Make(parsed.columns(table)),
         [
             "ALTER",
             "TABLE",
             table,
             "ADD",
             "COLUMN",
-            column,
+            name,
             ref rest @ ..,
-        ] => Change::Make(vec![item(Kind::Column, table, column, &rest.join(" "))]),
+        ] => parsed.make(ItemKind::Column, table, name, &rest.join(" ")),
         ["CREATE", "INDEX", index, "ON", table, ..]
         | ["CREATE", "UNIQUE", "INDEX", index, "ON", table, ..] => {
-            Change::Make(vec![item(Kind::Index, table, index, &text)])
+            parsed.make(ItemKind::Index, table, index, &parsed.text)
         }
         ["CREATE", "FUNCTION", name, ..] | ["CREATE", "OR", "REPLACE", "FUNCTION", name, ..] => {
-            whole(Kind::Function, "", name)
+            parsed.make_whole(ItemKind::Function, "", name)
         }
         ["CREATE", "TRIGGER", name, ref rest @ ..] => {
             let mut rest = rest.iter().skip_while(|word| **word != "ON");
-            whole(Kind::Trigger, rest.nth(1).unwrap_or(&""), name)
+            parsed.make_whole(ItemKind::Trigger, rest.nth(1).unwrap_or(&""), name)
         }
-        ["ALTER", "TABLE", table, "SET", ..] => match enclosed(&text).split_once('=') {
-            Some((name, value)) => {
-                Change::Make(vec![item(Kind::Option, table, name.trim(), value)])
-            }
-            None => Change::Other,
+        ["ALTER", "TABLE", table, "SET", ..] => match enclosed(&parsed.text).split_once('=') {
+            Some((name, value)) => parsed.make(ItemKind::Option, table, name.trim(), value),
+            None => SchemaChange::Other,
         },
         _ => dropped(&words),
     }
 }
 
-/// What a statement that makes nothing takes away.
-fn dropped(words: &[&str]) -> Change {
+/// Parses a statement that drops something.
+fn dropped(words: &[&str]) -> SchemaChange {
     match *words {
-        ["ALTER", "TABLE", table, "DROP", "COLUMN", column] => Change::DropColumn {
+        ["ALTER", "TABLE", table, "DROP", "COLUMN", column] => SchemaChange::DropColumn {
             table: table.to_owned(),
             column: column.to_owned(),
         },
@@ -185,7 +217,7 @@ fn dropped(words: &[&str]) -> Change {
             let column = key
                 .strip_prefix(table)
                 .and_then(|key| key.strip_suffix("_fkey"));
-            Change::DropKey {
+            SchemaChange::DropKey {
                 table: table.to_owned(),
                 column: column
                     .unwrap_or_default()
@@ -193,44 +225,26 @@ fn dropped(words: &[&str]) -> Change {
                     .to_owned(),
             }
         }
-        ["DROP", "INDEX", name] => Change::Drop(Kind::Index, name.to_owned()),
-        ["DROP", "TABLE", name] => Change::Drop(Kind::Table, name.to_owned()),
+        ["DROP", "INDEX", name] => SchemaChange::Drop(ItemKind::Index, name.to_owned()),
+        ["DROP", "TABLE", name] => SchemaChange::Drop(ItemKind::Table, name.to_owned()),
         ["DROP", "FUNCTION", name, ..] => {
-            Change::Drop(Kind::Function, name.trim_end_matches("()").to_owned())
+            SchemaChange::Drop(ItemKind::Function, name.trim_end_matches("()").to_owned())
         }
-        ["DROP", "TRIGGER", name, ..] => Change::Drop(Kind::Trigger, name.to_owned()),
-        _ => Change::Other,
+        ["DROP", "TRIGGER", name, ..] => SchemaChange::Drop(ItemKind::Trigger, name.to_owned()),
+        _ => SchemaChange::Other,
     }
 }
 
-/// A table, and each of its columns.
-fn columns(table: &str, text: &str, item: &dyn Fn(Kind, &str, &str, &str) -> Item) -> Vec<Item> {
-    let mut items = vec![item(Kind::Table, table, table, "")];
-    for part in parts(enclosed(text)).into_iter().map(str::trim) {
-        match part.split_once(char::is_whitespace) {
-            Some(("PRIMARY" | "UNIQUE" | "FOREIGN" | "CHECK" | "CONSTRAINT", _)) => {
-                items[0].text.push_str(", ");
-                items[0].text.push_str(part);
-            }
-            Some((column, definition)) => {
-                items.push(item(Kind::Column, table, column, definition));
-            }
-            None => {}
-        }
-    }
-    items
-}
-
-/// Everything that a database has to which all `files` were applied, each of
-/// them given as its version and its text.
-pub(crate) fn items<'a>(files: impl Iterator<Item = (String, &'a str)>) -> Vec<Item> {
-    let mut items: Vec<Item> = Vec::new();
+/// Returns everything in a database to which all `files` were applied. Each file is a version and
+/// its text.
+pub(crate) fn items<'a>(files: impl Iterator<Item = (String, &'a str)>) -> Vec<SchemaItem> {
+    let mut items: Vec<SchemaItem> = Vec::new();
     for (version, text) in files {
         for statement in statements(text) {
             match change(&statement, &version) {
-                Change::Make(made) => {
+                SchemaChange::Make(made) => {
                     for one in made {
-                        let is_it = |item: &Item| {
+                        let is_it = |item: &SchemaItem| {
                             (item.kind, &item.table, &item.name)
                                 == (one.kind, &one.table, &one.name)
                         };
@@ -240,16 +254,18 @@ pub(crate) fn items<'a>(files: impl Iterator<Item = (String, &'a str)>) -> Vec<I
                         }
                     }
                 }
-                Change::Drop(Kind::Table, name) => items.retain(|item| item.table != name),
-                Change::Drop(kind, name) => {
+                SchemaChange::Drop(ItemKind::Table, name) => {
+                    items.retain(|item| item.table != name)
+                }
+                SchemaChange::Drop(kind, name) => {
                     items.retain(|item| item.kind != kind || item.name != name);
                 }
-                Change::DropColumn { table, column } => items.retain(|item| {
-                    item.kind != Kind::Column || item.table != table || item.name != column
+                SchemaChange::DropColumn { table, column } => items.retain(|item| {
+                    item.kind != ItemKind::Column || item.table != table || item.name != column
                 }),
-                Change::DropKey { table, column } => {
+                SchemaChange::DropKey { table, column } => {
                     let key = items.iter_mut().find(|item| {
-                        item.kind == Kind::Column && item.table == table && item.name == column
+                        item.kind == ItemKind::Column && item.table == table && item.name == column
                     });
                     if let Some(item) = key
                         && let Some(at) = item.text.find(" REFERENCES")
@@ -257,7 +273,7 @@ pub(crate) fn items<'a>(files: impl Iterator<Item = (String, &'a str)>) -> Vec<I
                         item.text.truncate(at);
                     }
                 }
-                Change::Other => {}
+                SchemaChange::Other => {}
             }
         }
     }

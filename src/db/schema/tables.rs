@@ -1,5 +1,5 @@
-//! The tables, of both databases: `diesel print-schema`, held to the real
-//! ones by `tests/schema.rs`.
+//! The tables of both databases, as from `diesel print-schema`. `tests/schema.rs` compares them
+//! with the real ones.
 
 diesel::table! {
     solid_queue_blocked_executions (id) {

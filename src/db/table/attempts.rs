@@ -1,10 +1,9 @@
-//! `windlass_attempts`: how runs ended that did not succeed, and what the end
-//! of one means for its job.
+//! `windlass_attempts`: the runs that did not succeed, and how they ended.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::{id_list, micros, timestamp};
 use crate::db::conn::statement::Statement;
-use crate::db::model::outcome::{AttemptOutcome, Began, EndedRun, Failure};
+use crate::db::model::outcome::{AttemptOutcome, EndedRun, JobFailure, RunStart};
 use chrono::{DateTime, NaiveDateTime, Utc};
 use diesel::prelude::*;
 use diesel::sql_types::{Integer, Nullable, Text, Timestamp};
@@ -13,8 +12,7 @@ use serde::Serialize;
 /// How many attempts of a job are kept.
 const KEPT: i64 = 20;
 
-/// A run to be written down: an array in the order in which the statement
-/// reads it.
+/// A run to record, in the order in which the statement reads it.
 #[derive(Debug, Serialize)]
 pub(crate) struct NewAttempt<'a>(
     /// The job.
@@ -28,26 +26,26 @@ pub(crate) struct NewAttempt<'a>(
     &'a str,
     &'a str,
     Option<&'a str>,
-    /// When the run began, or how many microseconds ago, negative.
+    /// When the run started, or how many microseconds ago, negative.
     Option<String>,
     Option<i64>,
-    /// The process that had it.
+    /// The process that ran it.
     Option<i64>,
 );
 
 impl<'a> NewAttempt<'a> {
-    /// A run of a job with so many attempts behind it. One that never began
-    /// has the number of the last attempt, and no process.
+    /// Returns the record of a run, for a job with `attempts` earlier ones. A run that never
+    /// started has the number of the last attempt, and no process.
     pub(crate) fn new(
         attempts: i32,
         run: &EndedRun,
         outcome: AttemptOutcome,
-        failure: &'a Failure,
+        failure: &'a JobFailure,
     ) -> Self {
         let begun = run.has_begun() || outcome != AttemptOutcome::Cancelled;
         let (at, ago) = match run.began {
-            Began::At(at) => (at.map(timestamp), None),
-            Began::Ago(ran) => (None, Some(-micros(ran))),
+            RunStart::At(at) => (at.map(timestamp), None),
+            RunStart::Ago(ran) => (None, Some(-micros(ran))),
         };
         NewAttempt(
             run.job_id,
@@ -64,7 +62,7 @@ impl<'a> NewAttempt<'a> {
     }
 }
 
-/// Writes runs down, and forgets all but the newest of their jobs.
+/// Records runs, and deletes all but the newest of their jobs.
 pub(crate) fn insert(conn: &mut Conn<'_>, new: &[NewAttempt<'_>]) -> QueryResult<()> {
     if new.is_empty() {
         return Ok(());
@@ -97,12 +95,12 @@ pub(crate) fn insert(conn: &mut Conn<'_>, new: &[NewAttempt<'_>]) -> QueryResult
         .execute(conn)
 }
 
-/// Writes down that jobs have ended before anybody had begun them.
+/// Records that jobs have ended before they were started.
 pub(crate) fn insert_waiting(
     conn: &mut Conn<'_>,
     jobs: &[i64],
     outcome: AttemptOutcome,
-    failure: &Failure,
+    failure: &JobFailure,
 ) -> QueryResult<()> {
     let text = "INSERT INTO windlass_attempts (job_id, claim_id, attempt, outcome, kind, message, ended_at) \
          SELECT id, 0, attempts, $1, $2, $3, {now} FROM solid_queue_jobs WHERE id IN {in $4} ORDER BY id";
@@ -114,13 +112,14 @@ pub(crate) fn insert_waiting(
         .execute(conn)
 }
 
-/// An attempt at a job that did not succeed.
+/// An unsuccessful attempt of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Attempt {
-    /// 1 for the first. A run that was cut short by a crash has the number of
-    /// the attempt that it would have been, and a job that was cancelled while
-    /// it waited that of its last attempt.
+    /// 1 for the first.
+    ///
+    /// A run that was interrupted by a crash has the number of the attempt that it would have been.
+    /// A job that was cancelled while it waited has the number of its last attempt.
     pub attempt: u32,
     /// How it ended.
     pub outcome: AttemptOutcome,
@@ -136,14 +135,14 @@ pub struct Attempt {
     pub hostname: Option<String>,
     /// The process id on that host.
     pub pid: Option<i32>,
-    /// When it began, by the database's clock.
+    /// When it started, by the database's clock.
     pub started_at: Option<DateTime<Utc>>,
     /// When it ended, by the database's clock.
     pub ended_at: DateTime<Utc>,
 }
 
 #[derive(QueryableByName)]
-struct Row {
+struct AttemptRow {
     #[diesel(sql_type = Integer)]
     attempt: i32,
     #[diesel(sql_type = Text)]
@@ -166,12 +165,12 @@ struct Row {
     ended_at: NaiveDateTime,
 }
 
-/// The attempts that are kept of a job, the newest first.
+/// Returns the stored attempts of a job, the newest first.
 pub(crate) fn of_job(conn: &mut Conn<'_>, job_id: i64) -> QueryResult<Vec<Attempt>> {
     let text = "SELECT attempt, outcome, kind, message, place, process_name, hostname, pid, \
            {moment started_at} AS started_at, coalesce({moment ended_at}, {now}) AS ended_at \
          FROM windlass_attempts WHERE job_id = $1 ORDER BY id DESC";
-    let rows: Vec<Row> = Statement::new(text).bind(job_id).load(conn)?;
+    let rows: Vec<AttemptRow> = Statement::new(text).bind(job_id).load(conn)?;
     Ok(rows
         .into_iter()
         .map(|row| Attempt {

@@ -1,27 +1,27 @@
-//! `solid_queue_blocked_executions`: jobs that wait for a slot of their
-//! concurrency key, and how they get one.
+//! `solid_queue_blocked_executions`: jobs that wait for a slot of their concurrency key.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::id_list;
 use crate::db::conn::sql::{Execution, job_ids};
 use crate::db::conn::statement::Statement;
-use crate::db::table::semaphores::{FOR_EVER, NOT_AT_ALL};
-use crate::db::table::unique_jobs::AGAIN;
-use crate::db::table::wanted_keys::{self, Key, keys};
+use crate::db::table::semaphores::{DOES_NOT_WAIT, NEVER_EXPIRES};
+use crate::db::table::unique_jobs::UNIQUE_SUCCESSOR;
+use crate::db::table::wanted_keys::{self, ConcurrencyKey, keys};
 use diesel::prelude::*;
 
-/// Until when a job waits, by its own columns. One that has begun before does
-/// wait, and is never thrown away half done; one of Rails is left to Rails,
-/// which looks for expired ones.
+/// Returns an expression for the end of a job's wait, from its own columns.
+///
+/// A job that has run before waits, and is never discarded half done. A job of Rails keeps the
+/// expiry of Rails, whose dispatcher looks for expired ones.
 fn expires_at() -> String {
     format!(
         "CASE WHEN concurrency_limit IS NULL THEN {{now}} \
          WHEN concurrency_on_conflict = 'discard' AND last_claim_id IS NULL AND attempts = 0 AND crash_count = 0 \
-         THEN {{time '{NOT_AT_ALL}'}} ELSE {{time '{FOR_EVER}'}} END"
+         THEN {{time '{DOES_NOT_WAIT}'}} ELSE {{time '{NEVER_EXPIRES}'}} END"
     )
 }
 
-/// Blocks those of these jobs that have a concurrency key.
+/// Blocks those of the jobs that have a concurrency key.
 pub(crate) fn insert(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     let text = format!(
         "INSERT INTO solid_queue_blocked_executions (job_id, queue_name, priority, concurrency_key, expires_at, created_at) \
@@ -30,17 +30,16 @@ pub(crate) fn insert(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
          RETURNING concurrency_key",
         expires_at()
     );
-    let rows: Vec<Key> = Statement::new(text).bind(id_list(jobs)).load(conn)?;
-    wanted_keys::want(conn, &keys(rows))
+    let rows: Vec<ConcurrencyKey> = Statement::new(text).bind(id_list(jobs)).load(conn)?;
+    wanted_keys::request_promotion(conn, &keys(rows))
 }
 
-/// What a statement that inserts jobs returns of them for [`limited_ctes`].
+/// The columns of inserted jobs that a statement returns for [`limited_ctes`].
 pub(crate) const RETURNING: &str = "id, queue_name, priority, class_name, at_most_once, scheduled_at, concurrency_key, concurrency_limit, \
      concurrency_on_conflict, last_claim_id, attempts, crash_count, max_crashes";
 
-/// What a statement of Postgres that inserts jobs does with those of them that
-/// are due and have a limit: they are blocked, and their keys wanted. `jobs`
-/// gives the jobs; `wanted` is what their keys are to be called.
+/// Returns the CTEs of a Postgres statement that inserts jobs. They block the jobs in `jobs` that
+/// are due and have a limit, and request the promotion of their keys, in a CTE named `wanted`.
 pub(crate) fn limited_ctes(jobs: &str, wanted: &str) -> String {
     let due = format!(
         "FROM {jobs} WHERE concurrency_key IS NOT NULL AND (scheduled_at IS NULL OR scheduled_at <= {{now}})"
@@ -54,9 +53,11 @@ pub(crate) fn limited_ctes(jobs: &str, wanted: &str) -> String {
     )
 }
 
-/// What a claim of Postgres does with those of `gone`, ready executions without
-/// a class, whose jobs have a limit: `over` has their ids. They are blocked, and
-/// their keys `wanted`.
+/// Returns the CTEs of a Postgres claim that block jobs with a limit whose ready execution has no
+/// class.
+///
+/// `gone` has the deleted executions. `over` returns the ids of the blocked ones, and their keys
+/// are requested in `wanted`.
 pub(crate) fn sorted_out_ctes(gone: &str) -> String {
     format!(
         "over AS MATERIALIZED (SELECT j.id, j.queue_name, j.priority, j.concurrency_key, {} AS expires_at \
@@ -71,7 +72,7 @@ pub(crate) fn sorted_out_ctes(gone: &str) -> String {
     )
 }
 
-/// The same on SQLite, for ready executions by their ids: returns their jobs.
+/// Does the same on SQLite, for ready executions by their ids, and returns their jobs.
 pub(crate) fn sort_out(conn: &mut Conn<'_>, ready: &[i64]) -> QueryResult<Vec<i64>> {
     let text = format!(
         "DELETE FROM solid_queue_ready_executions WHERE id IN {{in $1}} AND job_id IN ( \
@@ -86,15 +87,18 @@ pub(crate) fn sort_out(conn: &mut Conn<'_>, ready: &[i64]) -> QueryResult<Vec<i6
     Ok(over)
 }
 
-/// Whether the job `j` has a limit of Windlass.
+/// A condition: the job `j` has a limit of Windlass.
 pub(crate) const HAS_LIMIT: &str =
     "j.concurrency_limit IS NOT NULL AND j.concurrency_key IS NOT NULL";
 
-/// Lets a job wait until another has ended.
+/// Makes a job wait until another has ended.
 pub(crate) fn block(conn: &mut Conn<'_>, job: i64) -> QueryResult<()> {
     let text = format!(
         "INSERT INTO solid_queue_blocked_executions (job_id, queue_name, priority, concurrency_key, expires_at, created_at) \
-         SELECT id, queue_name, priority, $1, '{FOR_EVER}', created_at FROM solid_queue_jobs WHERE id = $2"
+         SELECT id, queue_name, priority, $1, '{NEVER_EXPIRES}', created_at FROM solid_queue_jobs WHERE id = $2"
     );
-    Statement::new(text).bind(AGAIN).bind(job).execute(conn)
+    Statement::new(text)
+        .bind(UNIQUE_SUCCESSOR)
+        .bind(job)
+        .execute(conn)
 }

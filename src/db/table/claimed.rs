@@ -1,19 +1,18 @@
-//! `solid_queue_claimed_executions`: every way in which a claim ends.
+//! `solid_queue_claimed_executions`: all statements that end claims.
 //!
-//! Each is fenced: the claim's row is deleted by its id and its process
-//! first, and the rest happens only to the rows that this deletion returned,
-//! in the same transaction. No row means that the claim is not ours any more.
+//! Each is fenced: the claim's row is deleted by its id and its process first, and the rest happens
+//! only to the rows that this deletion returned, in the same transaction. Without such a row, the
+//! process does not hold the claim any more.
 //!
-//! `+ 0` keeps Postgres to the primary key. Statistics made while nothing was
-//! claimed say that the table is empty, so that any index seems to do; but
-//! while somebody's long transaction holds vacuum back, that by process, or the
-//! whole of the key in order, leads past all that was claimed since: 300 ms
-//! after three million jobs, for each statement.
+//! `+ 0` keeps Postgres to the primary key. Statistics made while nothing was claimed say that the
+//! table is empty, so that any index seems good. But while a long transaction holds vacuum back,
+//! the index by process, or the whole primary key in order, leads past every row claimed since: 300
+//! ms after three million jobs, for each statement.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::id_list;
 use crate::db::conn::statement::Statement;
-use crate::db::model::claim::Ended;
+use crate::db::model::claim::{ClaimOf, EndedClaim};
 use crate::db::table::wanted_keys;
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
@@ -21,40 +20,40 @@ use std::collections::HashSet;
 
 /// What to do about claims that another transaction has locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Locks {
+pub(crate) enum OnLocked {
     Wait,
     Skip,
 }
 
-impl Locks {
+impl OnLocked {
     pub(crate) fn skip(self) -> &'static str {
         match self {
-            Locks::Wait => "",
-            Locks::Skip => " SKIP LOCKED",
+            OnLocked::Wait => "",
+            OnLocked::Skip => " SKIP LOCKED",
         }
     }
 }
 
-/// What came of claims that were to be ended. Those that are missing in both
-/// lists were fenced.
+/// The result of ending claims. A claim in neither list was fenced off.
 #[derive(Debug, Default)]
-pub(crate) struct Written {
+pub(crate) struct EndedClaims {
     /// They were held, and have ended.
     pub(crate) accepted: Vec<i64>,
-    /// They are held, and locked by another transaction: nothing was done.
+    /// They are held, and locked by another transaction: unchanged.
     pub(crate) busy: Vec<i64>,
 }
 
-impl Written {
-    /// Looks for those that were passed over.
+impl EndedClaims {
+    /// Finds the claims that were skipped as locked.
     pub(crate) fn of(
         conn: &mut Conn<'_>,
         process_id: i64,
         claims: &[i64],
-        (accepted, locks): (Vec<i64>, Locks),
+        accepted: Vec<i64>,
+        locks: OnLocked,
     ) -> QueryResult<Self> {
-        if locks == Locks::Wait || accepted.len() == claims.len() {
-            return Ok(Written {
+        if locks == OnLocked::Wait || accepted.len() == claims.len() {
+            return Ok(EndedClaims {
                 accepted,
                 busy: Vec::new(),
             });
@@ -67,28 +66,32 @@ impl Written {
             .collect();
         let text = "SELECT id AS claim_id, job_id, false AS cancelled, concurrency_key \
              FROM solid_queue_claimed_executions WHERE process_id + 0 = $1 AND id IN {in $2}";
-        let held: Vec<Ended> = Statement::new(text)
+        let held: Vec<EndedClaim> = Statement::new(text)
             .bind(process_id)
             .bind(id_list(&rest))
             .load(conn)?;
-        Ok(Written {
+        Ok(EndedClaims {
             accepted,
             busy: claim_ids(held),
         })
     }
 }
 
-pub(crate) fn claim_ids(rows: Vec<Ended>) -> Vec<i64> {
+pub(crate) fn claim_ids(rows: Vec<EndedClaim>) -> Vec<i64> {
     rows.into_iter().map(|row| row.claim_id).collect()
 }
 
-/// Notes claims as begun, and returns those that were still held.
-pub(crate) fn begin(conn: &mut Conn<'_>, process_id: i64, claims: &[i64]) -> QueryResult<Vec<i64>> {
+/// Marks claims as started, and returns those that were still held.
+pub(crate) fn mark_started(
+    conn: &mut Conn<'_>,
+    process_id: i64,
+    claims: &[i64],
+) -> QueryResult<Vec<i64>> {
     let text = "WITH held AS MATERIALIZED (SELECT id FROM solid_queue_claimed_executions \
            WHERE process_id + 0 = $1 AND id IN {in $2} ORDER BY id + 0 {lock}) \
          UPDATE solid_queue_claimed_executions SET started_at = {now} WHERE id IN {in SELECT id FROM held} \
          RETURNING id AS claim_id, job_id, false AS cancelled, concurrency_key";
-    let begun: Vec<Ended> = Statement::new(text)
+    let begun: Vec<EndedClaim> = Statement::new(text)
         .bind(process_id)
         .bind(id_list(claims))
         .load(conn)?;
@@ -97,22 +100,26 @@ pub(crate) fn begin(conn: &mut Conn<'_>, process_id: i64, claims: &[i64]) -> Que
 
 /// The fence itself: ends those of the claims that the process holds.
 ///
-/// They are locked in order first: a planner that follows the list would hold
-/// a later one while it waits for an earlier one, and who prunes the process
-/// the other way round.
-pub(crate) fn end(conn: &mut Conn<'_>, process_id: i64, claims: &[i64]) -> QueryResult<Vec<Ended>> {
-    end_by(conn, process_id, claims, Locks::Wait)
+/// They are locked in order first. A planner that follows the list would hold a later one while it
+/// waits for an earlier one, and deadlock with a prune of the process, which goes the other way
+/// round.
+pub(crate) fn end(
+    conn: &mut Conn<'_>,
+    process_id: i64,
+    claims: &[i64],
+) -> QueryResult<Vec<EndedClaim>> {
+    end_by(conn, process_id, claims, OnLocked::Wait)
 }
 
-/// The same for those of the claims that no other transaction has locked.
+/// Like [`end`], but skips claims that another transaction has locked.
 pub(crate) fn end_free(
     conn: &mut Conn<'_>,
     process_id: i64,
     claims: &[i64],
-) -> QueryResult<(Vec<Ended>, Written)> {
-    let ended = end_by(conn, process_id, claims, Locks::Skip)?;
+) -> QueryResult<(Vec<EndedClaim>, EndedClaims)> {
+    let ended = end_by(conn, process_id, claims, OnLocked::Skip)?;
     let ids = ended.iter().map(|row| row.claim_id).collect();
-    let written = Written::of(conn, process_id, claims, (ids, Locks::Skip))?;
+    let written = EndedClaims::of(conn, process_id, claims, ids, OnLocked::Skip)?;
     Ok((ended, written))
 }
 
@@ -120,11 +127,11 @@ fn end_by(
     conn: &mut Conn<'_>,
     process_id: i64,
     claims: &[i64],
-    locks: Locks,
-) -> QueryResult<Vec<Ended>> {
+    locks: OnLocked,
+) -> QueryResult<Vec<EndedClaim>> {
     let lock = match locks {
-        Locks::Wait => "{lock}",
-        Locks::Skip => "{lock skip}",
+        OnLocked::Wait => "{lock}",
+        OnLocked::Skip => "{lock skip}",
     };
     let text = format!(
         "WITH held AS MATERIALIZED (SELECT id FROM solid_queue_claimed_executions \
@@ -132,18 +139,17 @@ fn end_by(
          DELETE FROM solid_queue_claimed_executions WHERE id IN {{in SELECT id FROM held}} \
          RETURNING id AS claim_id, job_id, cancel_requested_at IS NOT NULL AS cancelled, concurrency_key"
     );
-    let ended: Vec<Ended> = Statement::new(text)
+    let ended: Vec<EndedClaim> = Statement::new(text)
         .bind(process_id)
         .bind(id_list(claims))
         .load(conn)?;
-    // Whatever the way in which it ends, its slot is free.
+    // However a claim ends, its slot becomes free.
     let keys = ended.iter().filter_map(|row| row.concurrency_key.clone());
-    wanted_keys::want(conn, &keys.collect())?;
+    wanted_keys::request_promotion(conn, &keys.collect())?;
     Ok(ended)
 }
 
-/// Takes away claims whose job does not exist: somebody deleted it while its
-/// ready execution stayed behind.
+/// Deletes claims of jobs that were deleted while their ready execution was kept.
 pub(crate) fn drop_orphans(
     conn: &mut Conn<'_>,
     process_id: i64,
@@ -153,21 +159,27 @@ pub(crate) fn drop_orphans(
 }
 
 #[derive(QueryableByName)]
-struct Held {
+struct HeldRow {
     #[diesel(sql_type = BigInt)]
     id: i64,
     #[diesel(sql_type = BigInt)]
     job_id: i64,
 }
 
-/// The claims that the database holds for a process, as `(claim, job)`: what
-/// a worker compares with its memory.
-pub(crate) fn held_by(conn: &mut Conn<'_>, process_id: i64) -> QueryResult<Vec<(i64, i64)>> {
-    // Not sorted by the database, which would read all claims in the order of
-    // their ids, dead ones too, where a sort is made to look dear to it.
+/// Returns the claims that the database holds for a process, which a worker compares with its
+/// memory.
+pub(crate) fn held_by(conn: &mut Conn<'_>, process_id: i64) -> QueryResult<Vec<ClaimOf>> {
+    // Not sorted by the database: with sorts made expensive, it would read all claims in the order
+    // of their ids, dead ones too.
     let text = "SELECT id, job_id FROM solid_queue_claimed_executions WHERE process_id = $1";
-    let held: Vec<Held> = Statement::new(text).bind(process_id).load(conn)?;
-    let mut held: Vec<(i64, i64)> = held.into_iter().map(|row| (row.id, row.job_id)).collect();
+    let held: Vec<HeldRow> = Statement::new(text).bind(process_id).load(conn)?;
+    let mut held: Vec<ClaimOf> = held
+        .into_iter()
+        .map(|row| ClaimOf {
+            claim_id: row.id,
+            job_id: row.job_id,
+        })
+        .collect();
     held.sort_unstable();
     Ok(held)
 }

@@ -1,5 +1,5 @@
-//! `windlass_classes`: the classes that workers perform, and which fields of
-//! their arguments are secret.
+//! `windlass_classes`: the classes that workers perform, and which fields of their arguments are
+//! secret.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::micros;
@@ -9,18 +9,18 @@ use diesel::sql_types::Text;
 use serde::Serialize;
 use std::time::Duration;
 
-/// A class as a worker knows it: an array in the order of the columns.
+/// A class of a worker, in the order of the columns.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct NewClass(
     pub(crate) String,
-    /// Its queue, unless one enqueue says otherwise.
+    /// Its default queue.
     pub(crate) String,
     /// The names of the secret fields, as a JSON array.
     pub(crate) String,
 );
 
-/// Writes down which classes a worker performs. Rows that say so already, and
-/// were written lately, are left as they are.
+/// Stores the classes that a worker performs. Rows that are the same already, and were written
+/// recently, are left as they are.
 pub(crate) fn see(conn: &mut Conn<'_>, classes: &[NewClass]) -> QueryResult<()> {
     const LATELY: Duration = Duration::from_secs(3600);
     let text = "INSERT INTO windlass_classes (class_name, queue_name, redact, seen_at) \
@@ -36,24 +36,23 @@ pub(crate) fn see(conn: &mut Conn<'_>, classes: &[NewClass]) -> QueryResult<()> 
 }
 
 #[derive(QueryableByName)]
-struct Row {
+struct RedactedFields {
     #[diesel(sql_type = Text)]
     redact: String,
 }
 
-/// The names of the secret fields of a class. `None`: no worker has said so,
-/// or what it said cannot be read.
+/// Returns the names of the secret fields of a class. `None` if no worker has stored any, or if
+/// they cannot be read.
 pub(crate) fn redact(conn: &mut Conn<'_>, class_name: &str) -> QueryResult<Option<Vec<String>>> {
     let text = "SELECT redact FROM windlass_classes WHERE class_name = $1";
-    let row: Option<Row> = Statement::new(text)
+    let row: Option<RedactedFields> = Statement::new(text)
         .bind(class_name)
         .get_result(conn)
         .optional()?;
     Ok(row.and_then(|row| serde_json::from_str(&row.redact).ok()))
 }
 
-/// Takes away the classes that no worker has named for that long, and says how
-/// many.
+/// Deletes the classes that no worker has stored for that long, and returns how many.
 pub(crate) fn forget(conn: &mut Conn<'_>, age: Duration) -> QueryResult<usize> {
     let text = "DELETE FROM windlass_classes WHERE seen_at <= {later $1}";
     Statement::new(text)

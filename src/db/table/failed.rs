@@ -1,13 +1,15 @@
-//! `solid_queue_failed_executions`: why a job failed.
+//! `solid_queue_failed_executions`: why jobs failed.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::statement::Statement;
-use crate::db::model::outcome::Failure;
+use crate::db::model::outcome::JobFailure;
 use diesel::prelude::*;
 
-/// Records why jobs failed. A failed execution that is there already would be
-/// a leftover: the newer reason wins. A job that was deleted meanwhile has none.
-pub(crate) fn insert(conn: &mut Conn<'_>, failures: &[(i64, &Failure)]) -> QueryResult<()> {
+/// Records why jobs failed.
+///
+/// If a failed execution exists, it is left over from earlier, and the newer reason replaces its
+/// own. A job that was deleted meanwhile gets none.
+pub(crate) fn insert(conn: &mut Conn<'_>, failures: &[(i64, &JobFailure)]) -> QueryResult<()> {
     if failures.is_empty() {
         return Ok(());
     }

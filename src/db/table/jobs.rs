@@ -1,10 +1,12 @@
-//! `solid_queue_jobs`: enqueueing, and looking a job up.
+//! `solid_queue_jobs`: reading and updating the rows of jobs.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::lossy::Lossy;
 use crate::db::conn::sql::{Id, id_list};
 use crate::db::conn::statement::Statement;
-use crate::db::model::outcome::{Hook, NewResult, ResultOutcome, StoredPolicy};
+use crate::db::model::claim::ClaimOf;
+use crate::db::model::new_result::{NewResult, ResultOf};
+use crate::db::model::outcome::{FollowUpJob, ResultOutcome, StoredPolicy};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Integer, Nullable, Text};
 use serde::Serialize;
@@ -16,45 +18,41 @@ struct LastClaim {
     last_claim_id: i64,
 }
 
-/// Of the claims `(claim, job)`, those whose job is gone: where finished jobs
-/// are deleted, an ending whose COMMIT got no answer leaves no other trace.
-pub(crate) fn claims_without_job(
-    conn: &mut Conn<'_>,
-    claims: &[(i64, i64)],
-) -> QueryResult<Vec<i64>> {
-    let jobs: Vec<i64> = claims.iter().map(|(_, job)| *job).collect();
+/// Returns those of the claims whose job does not exist: where finished jobs are deleted, an ending
+/// whose COMMIT got no answer leaves no other trace.
+pub(crate) fn claims_without_job(conn: &mut Conn<'_>, claims: &[ClaimOf]) -> QueryResult<Vec<i64>> {
+    let jobs: Vec<i64> = claims.iter().map(|claim| claim.job_id).collect();
     let text = "SELECT id FROM solid_queue_jobs WHERE id IN {in $1}";
     let there: Vec<Id> = Statement::new(text).bind(id_list(&jobs)).load(conn)?;
     Ok(claims
         .iter()
-        .filter(|(_, job)| there.iter().all(|row| row.id != *job))
-        .map(|(claim, _)| *claim)
+        .filter(|claim| there.iter().all(|row| row.id != claim.job_id))
+        .map(|claim| claim.claim_id)
         .collect())
 }
 
-/// Whether its owner has ended this claim `(claim, job)`: by the job's word, or
-/// because the row of a job that finished was not kept.
-pub(crate) fn ended_by_owner(conn: &mut Conn<'_>, claim: (i64, i64)) -> QueryResult<bool> {
+/// Returns whether the owner of this claim has ended it: the job's row names it, or was deleted
+/// because finished jobs are not kept.
+pub(crate) fn ended_by_owner(conn: &mut Conn<'_>, claim: ClaimOf) -> QueryResult<bool> {
     Ok(
         !ended_claims(conn, &[claim])?.is_empty()
             || !claims_without_job(conn, &[claim])?.is_empty(),
     )
 }
 
-/// Of the claims `(claim, job)`, those that their owner has ended: what a
-/// worker asks after an ending whose COMMIT got no answer.
-pub(crate) fn ended_claims(conn: &mut Conn<'_>, claims: &[(i64, i64)]) -> QueryResult<Vec<i64>> {
-    let jobs: Vec<i64> = claims.iter().map(|(_, job)| *job).collect();
+/// Returns those of the claims that their owner has ended, for a worker whose COMMIT got no answer.
+pub(crate) fn ended_claims(conn: &mut Conn<'_>, claims: &[ClaimOf]) -> QueryResult<Vec<i64>> {
+    let jobs: Vec<i64> = claims.iter().map(|claim| claim.job_id).collect();
     let text = "SELECT last_claim_id FROM solid_queue_jobs WHERE id IN {in $1} AND last_claim_id IS NOT NULL";
     let ended: Vec<LastClaim> = Statement::new(text).bind(id_list(&jobs)).load(conn)?;
     Ok(ended
         .into_iter()
         .map(|row| row.last_claim_id)
-        .filter(|id| claims.iter().any(|(claim, _)| claim == id))
+        .filter(|id| claims.iter().any(|claim| claim.claim_id == *id))
         .collect())
 }
 
-/// What the end of a run asks of its job's row.
+/// The row of a job whose run has ended.
 #[derive(Debug, QueryableByName)]
 pub(crate) struct EndedJob {
     #[diesel(sql_type = BigInt)]
@@ -78,13 +76,13 @@ impl EndedJob {
         serde_json::from_str(self.policy.as_deref()?).ok()
     }
 
-    /// The job that its policy names for its failure.
-    pub(crate) fn on_failure(&self) -> Option<Hook> {
+    /// Returns the job that its policy enqueues when it fails.
+    pub(crate) fn on_failure(&self) -> Option<FollowUpJob> {
         self.policy()?.on_failure
     }
 
-    /// What is kept of the job, if its policy wants that: `uncounted` of its
-    /// runs are not counted in the row that was read.
+    /// Returns the result to store, if the job's policy keeps any. `uncounted` runs are missing
+    /// from the counts of this row.
     pub(crate) fn result<'j>(
         &'j self,
         outcome: ResultOutcome,
@@ -93,10 +91,14 @@ impl EndedJob {
     ) -> Option<NewResult<'j>> {
         let runs = self.attempts.saturating_add(self.crash_count);
         NewResult::of_failed(
-            (self.id, runs.saturating_add(uncounted)),
-            &self.class_name,
-            self.unique_id.as_deref(),
-            (outcome, error),
+            ResultOf {
+                job_id: self.id,
+                attempt: runs.saturating_add(uncounted),
+                class_name: &self.class_name,
+                unique_id: self.unique_id.as_deref(),
+            },
+            outcome,
+            error,
             self.policy().and_then(|policy| policy.keep_result),
         )
     }
@@ -117,7 +119,7 @@ struct Arguments {
     arguments: String,
 }
 
-/// The arguments of jobs that have some, by their ids.
+/// Returns the arguments of the jobs that have some, by job id.
 pub(crate) fn arguments_of(
     conn: &mut Conn<'_>,
     jobs: &[i64],
@@ -131,7 +133,7 @@ pub(crate) fn arguments_of(
         .collect())
 }
 
-/// What changes in the row of a job whose run has ended.
+/// The changes to the row of a job whose run has ended.
 #[derive(Debug)]
 pub(crate) struct JobUpdate {
     pub(crate) id: i64,
@@ -143,18 +145,18 @@ pub(crate) struct JobUpdate {
 }
 
 impl JobUpdate {
-    /// Whether anything changes.
+    /// Returns whether anything changes.
     pub(crate) fn is_any(&self) -> bool {
         self.uses_attempt || self.is_crash || self.is_finished || self.last_claim.is_some()
     }
 }
 
-/// An array in the order in which the statement reads it.
+/// A row in the order in which the statement reads it.
 #[derive(Serialize)]
 struct UpdatedRow(i64, i32, i32, Option<i64>, i32);
 
-/// Writes the counts, and the ends, of jobs whose runs have ended. A count that
-/// can grow no more, as other programs may leave it, stays.
+/// Writes the counts and the last claims of jobs whose runs have ended. A count at its maximum, as
+/// another program may leave it, stays there.
 pub(crate) fn update_ended(conn: &mut Conn<'_>, updates: &[JobUpdate]) -> QueryResult<()> {
     if updates.is_empty() {
         return Ok(());

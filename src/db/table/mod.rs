@@ -1,5 +1,4 @@
-//! One file a table: its statements. No file calls the transition of another
-//! table.
+//! One file per table, with its statements. No file calls the transition of another table.
 
 pub(crate) mod attempts;
 pub(crate) mod blocked;

@@ -1,5 +1,5 @@
-//! `solid_queue_pauses`: queues of which nobody takes jobs, and how full and
-//! how late a queue is.
+//! `solid_queue_pauses`: queues from which no jobs are claimed, and the size and latency of a
+//! queue.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::statement::Statement;
@@ -9,37 +9,34 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 #[derive(QueryableByName)]
-pub(crate) struct Id {
-    #[diesel(sql_type = BigInt)]
-    #[expect(dead_code, reason = "that there is a row is all")]
-    id: i64,
-}
-
-#[derive(QueryableByName)]
-struct Fill {
+struct QueueLoad {
     #[diesel(sql_type = BigInt)]
     size: i64,
     #[diesel(sql_type = Nullable<Double>)]
     latency: Option<f64>,
 }
 
-/// How many jobs of a queue are ready.
+/// Returns how many jobs of a queue are ready.
 pub(crate) fn size(conn: &mut Conn<'_>, queue: &str) -> QueryResult<u64> {
     let text = "SELECT count(*) AS size, CAST(NULL AS double precision) AS latency FROM solid_queue_ready_executions WHERE queue_name = $1";
     fill(conn, text, queue).map(|fill| u64::try_from(fill.size).unwrap_or(0))
 }
 
-/// How long the oldest ready job of a queue has been ready.
+/// Returns how long the oldest ready job of a queue has been ready.
 pub(crate) fn latency(conn: &mut Conn<'_>, queue: &str) -> QueryResult<Option<Duration>> {
     let age = crate::db::conn::connection::age(conn, "min(created_at)");
     let text = format!(
         "SELECT CAST(0 AS bigint) AS size, {age} AS latency FROM solid_queue_ready_executions WHERE queue_name = $1"
     );
     let latency = fill(conn, text, queue)?.latency;
-    // A clock that was set back makes it negative.
+    // Negative after the clock was set back.
     Ok(latency.map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO)))
 }
 
-fn fill(conn: &mut Conn<'_>, text: impl Into<Cow<'static, str>>, queue: &str) -> QueryResult<Fill> {
+fn fill(
+    conn: &mut Conn<'_>,
+    text: impl Into<Cow<'static, str>>,
+    queue: &str,
+) -> QueryResult<QueueLoad> {
     Statement::new(text).bind(queue).get_result(conn)
 }

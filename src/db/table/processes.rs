@@ -1,29 +1,24 @@
-//! `solid_queue_processes`: who is there, who is gone.
+//! `solid_queue_processes`: registered processes and their heartbeats.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
+use crate::db::conn::sql::Id;
 use crate::db::conn::statement::Statement;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Nullable, Text};
 
-/// A process that wants to be registered.
+/// A process to register.
 #[derive(Debug)]
 pub(crate) struct NewProcess<'a> {
-    /// Never used before: a restarted process is another one.
+    /// Never used before: a restarted process is a new one.
     pub(crate) name: &'a str,
     pub(crate) kind: &'a str,
     pub(crate) pid: i32,
     pub(crate) hostname: &'a str,
     pub(crate) supervisor_id: Option<i64>,
     pub(crate) metadata: &'a str,
-    /// Where it is notified of new work. `None`: nowhere.
+    /// The channel on which it is notified of new work, if any.
     pub(crate) channel: Option<&'a str>,
-}
-
-#[derive(QueryableByName)]
-pub(crate) struct Id {
-    #[diesel(sql_type = BigInt)]
-    pub(crate) id: i64,
 }
 
 /// Registers a process, and returns its id.
@@ -32,8 +27,8 @@ pub(crate) fn register(conn: &mut Conn<'_>, new: &NewProcess<'_>) -> QueryResult
          channel, heartbeat_seq, listening, last_heartbeat_at, created_at) \
          VALUES ($1, $2, $3, $4, $5, $6, $7, 0, $7 IS NOT NULL, {now}, {now}) \
          RETURNING id";
-    // All rows, though there is but one: a statement of SQLite that is not
-    // read to its end does not say that its commit failed.
+    // All rows, though there is only one: a statement of SQLite that is not read to its end does
+    // not report that its commit failed.
     let rows: Vec<Id> = Statement::new(text)
         .bind(new.name)
         .bind(new.kind)
@@ -47,24 +42,28 @@ pub(crate) fn register(conn: &mut Conn<'_>, new: &NewProcess<'_>) -> QueryResult
     Ok(row.id)
 }
 
-/// What a heartbeat brings back.
+/// The answer to a heartbeat.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Beat {
-    /// Claims of the process whose jobs somebody wants to end.
+pub(crate) struct HeartbeatReply {
+    /// Claims of the process for which a cancel was requested.
     pub(crate) cancelled: Vec<i64>,
 }
 
 #[derive(QueryableByName)]
-struct Heard {
+struct CancelRequest {
     #[diesel(sql_type = Nullable<Text>)]
     cancelled: Option<String>,
 }
 
-/// One heartbeat. `None`: the process was pruned.
+/// Sends a heartbeat. Returns `None` if the process was pruned.
 ///
-/// The name is asked for too: after a failover to a replica that lagged, an
-/// id may be given out a second time.
-pub(crate) fn heartbeat(conn: &mut Conn<'_>, id: i64, name: &str) -> QueryResult<Option<Beat>> {
+/// The name is compared too: after a failover to a replica that lagged, an id may be assigned a
+/// second time.
+pub(crate) fn heartbeat(
+    conn: &mut Conn<'_>,
+    id: i64,
+    name: &str,
+) -> QueryResult<Option<HeartbeatReply>> {
     let list = match conn.dialect() {
         Dialect::Postgres => "CAST(json_agg(c.id) AS text)",
         Dialect::Sqlite => "json_group_array(c.id)",
@@ -76,8 +75,8 @@ pub(crate) fn heartbeat(conn: &mut Conn<'_>, id: i64, name: &str) -> QueryResult
            WHERE c.process_id = solid_queue_processes.id AND c.cancel_requested_at IS NOT NULL) AS cancelled"
     );
     // All rows, as above.
-    let heard: Vec<Heard> = Statement::new(text).bind(id).bind(name).load(conn)?;
-    Ok(heard.into_iter().next().map(|heard| Beat {
+    let heard: Vec<CancelRequest> = Statement::new(text).bind(id).bind(name).load(conn)?;
+    Ok(heard.into_iter().next().map(|heard| HeartbeatReply {
         cancelled: heard
             .cancelled
             .and_then(|list| serde_json::from_str(&list).ok())
@@ -86,13 +85,13 @@ pub(crate) fn heartbeat(conn: &mut Conn<'_>, id: i64, name: &str) -> QueryResult
 }
 
 #[derive(QueryableByName)]
-pub(crate) struct Locked {
+pub(crate) struct ProcessIsLocked {
     #[diesel(sql_type = Bool)]
     is_locked: bool,
 }
 
-/// Whether another transaction holds the row, so that no heartbeat gets
-/// through. On SQLite, none holds a single row.
+/// Returns whether another transaction has locked the row, so that no heartbeat succeeds. On
+/// SQLite, single rows are never locked.
 pub(crate) fn is_locked(conn: &mut Conn<'_>, id: i64) -> QueryResult<bool> {
     let free = match conn.dialect() {
         Dialect::Postgres => "FOR NO KEY UPDATE SKIP LOCKED",
@@ -102,29 +101,29 @@ pub(crate) fn is_locked(conn: &mut Conn<'_>, id: i64) -> QueryResult<bool> {
         "SELECT EXISTS (SELECT 1 FROM solid_queue_processes WHERE id = $1) AND NOT EXISTS \
          (SELECT 1 FROM (SELECT id FROM solid_queue_processes WHERE id = $1 {free}) free) AS is_locked"
     );
-    let row: Locked = Statement::new(text).bind(id).unkept().get_result(conn)?;
+    let row: ProcessIsLocked = Statement::new(text).bind(id).unkept().get_result(conn)?;
     Ok(row.is_locked)
 }
 
-/// Says that the process claims no more.
+/// Marks a process as draining: it claims no more.
 pub(crate) fn drain(conn: &mut Conn<'_>, id: i64) -> QueryResult<()> {
     let text = "UPDATE solid_queue_processes SET draining = true, listening = false WHERE id = $1";
     Statement::new(text).bind(id).execute(conn)
 }
 
-/// Has the row of a process say this of it.
+/// Stores the description of a process in its row.
 pub(crate) fn describe(conn: &mut Conn<'_>, id: i64, metadata: &str) -> QueryResult<()> {
     let text = "UPDATE solid_queue_processes SET metadata = $1 WHERE id = $2";
     Statement::new(text).bind(metadata).bind(id).execute(conn)
 }
 
-/// Says whether the process wants to be notified of new work.
+/// Stores whether the process wants to be notified of new work.
 pub(crate) fn listen(conn: &mut Conn<'_>, id: i64, listening: bool) -> QueryResult<()> {
     let text = "UPDATE solid_queue_processes SET listening = $1 WHERE id = $2";
     Statement::new(text).bind(listening).bind(id).execute(conn)
 }
 
-/// A process as an observer sees it.
+/// A process as a failure detector sees it.
 #[derive(Debug, Clone, QueryableByName)]
 pub(crate) struct Observed {
     #[diesel(sql_type = BigInt)]
@@ -135,13 +134,13 @@ pub(crate) struct Observed {
     pub(crate) kind: String,
     #[diesel(sql_type = BigInt)]
     pub(crate) heartbeat_seq: i64,
-    /// It was stopping, so its end is no crash.
+    /// Whether it was stopping, so that its end is not a crash.
     #[diesel(sql_type = Bool)]
     pub(crate) draining: bool,
 }
 
-/// Every process of Windlass; those of Rails, which count no heartbeats, are
-/// left to their own supervisor.
+/// Returns every process of Windlass. Those of Rails count no heartbeats, and are left to their own
+/// supervisor.
 pub(crate) fn observe(conn: &mut Conn<'_>) -> QueryResult<Vec<Observed>> {
     let text = "SELECT id, name, kind, heartbeat_seq, draining FROM solid_queue_processes \
          WHERE heartbeat_seq IS NOT NULL ORDER BY id";
@@ -152,9 +151,9 @@ pub(crate) fn observe(conn: &mut Conn<'_>) -> QueryResult<Vec<Observed>> {
     Ok(all)
 }
 
-/// What the name of a dead process begins with while claims of it are left: its
-/// row says that it drains, so that it claims nothing should it live after all,
-/// but its end was a crash (or was none).
+/// The prefix of a dead process's name while some of its claims are left. Its row is marked as
+/// draining, so that it claims nothing should it be alive after all; the prefix keeps whether its
+/// end was a crash.
 pub(crate) const CRASHED: &str = "crashed-";
 
 pub(crate) const ENDED: &str = "ended-";

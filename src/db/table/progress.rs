@@ -1,23 +1,23 @@
-//! The note of a claim: what its process tells of a job that runs.
+//! The note of a claim: what its process reports about the running job.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
+use crate::db::conn::sql::Id;
 use crate::db::conn::statement::Statement;
 use diesel::prelude::*;
-use diesel::sql_types::BigInt;
 use serde::{Deserialize, Serialize};
 
-/// How far a running job is, by its own word.
+/// How far a running job has come, as reported by itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Progress {
     /// From 0 to 100.
     pub percent: f64,
-    /// In words.
+    /// A description.
     pub message: String,
 }
 
-/// Bytes of a message.
+/// The longest message, in bytes.
 const LONGEST: usize = 500;
 
 impl Progress {
@@ -34,7 +34,7 @@ impl Progress {
     }
 }
 
-/// What stands in the column, as JSON.
+/// The content of the column, as JSON.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Note {
     /// The name of the thread that performs the job.
@@ -45,17 +45,17 @@ pub(crate) struct Note {
 }
 
 impl Note {
-    /// What another version has written and this one cannot read is no note.
+    /// Parses a column. Text of another version that cannot be parsed gives an empty note.
     pub(crate) fn of_column(text: Option<&str>) -> Note {
         text.and_then(|text| serde_json::from_str(text).ok())
             .unwrap_or_default()
     }
 }
 
-/// Writes the notes `(claim, note)` of claims that the process still holds. A
-/// claim that somebody has locked, the job itself in a long transaction, is
-/// left alone: a heartbeat waits for nobody. Returns the others.
-pub(crate) fn write(
+/// Stores the notes of claims that the process still holds, and returns those that were stored.
+/// Claims that are locked, by the job itself in a long transaction for example, are skipped: a
+/// heartbeat never waits.
+pub(crate) fn save(
     conn: &mut Conn<'_>,
     process_id: i64,
     notes: &[(i64, &Note)],
@@ -84,12 +84,6 @@ pub(crate) fn write(
         .bind(process_id)
         .load(conn)?;
     Ok(written.into_iter().map(|row| row.id).collect())
-}
-
-#[derive(QueryableByName)]
-struct Id {
-    #[diesel(sql_type = BigInt)]
-    pub(crate) id: i64,
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The names of the queues that have ready executions, found by walking an
-//! index: one probe a name, however many executions wait.
+//! The names of the queues with ready executions, found by a loose index scan: one probe per name,
+//! whatever the number of executions.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
@@ -9,7 +9,7 @@ use diesel::prelude::*;
 use diesel::sql_types::{Bool, Text};
 
 #[derive(QueryableByName)]
-struct Name {
+struct QueueName {
     #[diesel(sql_type = Text, deserialize_as = Lossy)]
     queue_name: String,
 }
@@ -20,14 +20,13 @@ pub(crate) const WALK: &str = "WITH RECURSIVE walk(queue_name) AS ( \
        SELECT (SELECT min(r.queue_name) FROM solid_queue_ready_executions r WHERE r.queue_name > walk.queue_name) \
        FROM walk WHERE walk.queue_name IS NOT NULL)";
 
-/// The names of the queues with ready executions that begin with `prefix`, in
-/// order: one index probe a name, however many executions wait.
+/// Returns the names of the queues with ready executions that start with `prefix`, in order: one
+/// index probe per name, whatever the number of executions.
 ///
-/// All names are walked: under most collations of Postgres those of one
-/// prefix do not stand together.
+/// It reads all names: in most collations of Postgres, those with one prefix are not adjacent.
 pub(crate) fn queue_names(conn: &mut Conn<'_>, prefix: &str) -> QueryResult<Vec<String>> {
     let text = format!("{WALK} SELECT queue_name FROM walk WHERE queue_name IS NOT NULL");
-    let names: Vec<Name> = Statement::new(text).load(conn)?;
+    let names: Vec<QueueName> = Statement::new(text).load(conn)?;
     Ok(names
         .into_iter()
         .map(|row| row.queue_name)
@@ -36,22 +35,22 @@ pub(crate) fn queue_names(conn: &mut Conn<'_>, prefix: &str) -> QueryResult<Vec<
 }
 
 #[derive(QueryableByName)]
-struct Crowded {
+struct PausesAreCrowded {
     #[diesel(sql_type = Bool)]
     crowded: bool,
 }
 
-/// Whether so many executions wait in paused queues that who looks for the
-/// most important of all queues must not meet them one by one.
+/// Returns whether so many executions wait in paused queues that a scan for the most important one
+/// of all queues must not read them one by one.
 pub(crate) fn are_pauses_crowded(conn: &mut Conn<'_>) -> QueryResult<bool> {
-    // Pause by pause: whoever begins with the ready executions reads them all
-    // to learn that nothing is paused.
+    // Pause by pause: a join that starts with the ready executions reads all of them, even if
+    // nothing is paused.
     let waiting = match conn.dialect() {
         Dialect::Postgres => {
             "SELECT 1 FROM solid_queue_pauses p CROSS JOIN LATERAL ( \
                SELECT 1 FROM solid_queue_ready_executions r WHERE r.queue_name = p.queue_name LIMIT 1000) AS r"
         }
-        // It keeps to the order of a CROSS JOIN.
+        // SQLite keeps the order of a CROSS JOIN.
         Dialect::Sqlite => {
             "SELECT 1 FROM solid_queue_pauses p \
              CROSS JOIN solid_queue_ready_executions r WHERE r.queue_name = p.queue_name"
@@ -59,12 +58,12 @@ pub(crate) fn are_pauses_crowded(conn: &mut Conn<'_>) -> QueryResult<bool> {
     };
     let text = format!("SELECT count(*) >= 1000 AS crowded FROM ({waiting} LIMIT 1000) AS waiting");
     Statement::new(text)
-        .get_result::<Crowded>(conn)
+        .get_result::<PausesAreCrowded>(conn)
         .map(|row| row.crowded)
 }
 
-/// The queues that are not paused: those first whose first execution is the
-/// most important, and of equal ones the oldest.
+/// Returns the queues that are not paused, ordered by the priority, then the age, of their first
+/// execution.
 pub(crate) fn foremost(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
     let first = |column: &str| {
         format!(
@@ -79,6 +78,6 @@ pub(crate) fn foremost(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
         first("priority"),
         first("job_id"),
     );
-    let names: Vec<Name> = Statement::new(text).load(conn)?;
+    let names: Vec<QueueName> = Statement::new(text).load(conn)?;
     Ok(names.into_iter().map(|row| row.queue_name).collect())
 }

@@ -1,35 +1,34 @@
-//! `solid_queue_recurring_executions`: firing the ticks of recurring tasks.
+//! `solid_queue_recurring_executions`: the ticks of recurring tasks that were fired.
 //!
-//! A tick is fired in one transaction: the task's row is locked and must be as
-//! it was when the ticks were computed, its `next_run_at` moves past them, and
-//! their jobs come into being. So a tick is fired once, by whichever scheduler
-//! comes first; one that dies has fired it or not. The rows here, unique by
-//! task and time, say the same again, and to a Rails app too; but they go with
-//! their jobs, and `next_run_at` does not.
+//! A tick is fired in one transaction: the task's row is locked and must be unchanged since the
+//! ticks were computed, its `next_run_at` moves past them, and their jobs are inserted. So a tick
+//! is fired once, by the first scheduler; one that dies has fired it or not. The rows here are
+//! unique by task and time, and guard against a second run as well, also by a Rails app; but they
+//! are deleted with their jobs, and `next_run_at` is not.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::{id_list, timestamp};
+use crate::db::conn::sql::{Id, id_list, timestamp};
 use crate::db::conn::statement::Statement;
-use crate::db::model::recurring::{Fired, Firing, Row};
+use crate::db::model::recurring::{Fired, Firing, RecurringTaskRow};
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Nullable, Text, Timestamp};
 use std::time::Duration;
 
-/// For how long it can be seen which ticks had a job.
+/// How long fired ticks are kept.
 const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 #[derive(QueryableByName)]
-struct Locked {
+struct LockedTask {
     #[diesel(sql_type = Nullable<Text>)]
     open_jobs: Option<String>,
 }
 
-/// Locks a task that is still as it was seen, without waiting for anybody who
-/// is at it, and returns the jobs that had not ended.
-pub(crate) fn lock(conn: &mut Conn<'_>, task: &Row) -> QueryResult<Option<Vec<i64>>> {
+/// Locks a task if it is unchanged and not locked by another transaction, and returns the jobs of
+/// it that had not ended.
+pub(crate) fn lock(conn: &mut Conn<'_>, task: &RecurringTaskRow) -> QueryResult<Option<Vec<i64>>> {
     let text = "SELECT open_jobs FROM solid_queue_recurring_tasks WHERE id = $1 AND lock_version = $2 {lock skip}";
-    let locked: Option<Locked> = Statement::new(text)
+    let locked: Option<LockedTask> = Statement::new(text)
         .bind(task.id)
         .bind(task.lock_version)
         .get_result(conn)
@@ -42,13 +41,7 @@ fn ids(list: Option<&str>) -> Vec<i64> {
         .unwrap_or_default()
 }
 
-#[derive(QueryableByName)]
-pub(crate) struct Id {
-    #[diesel(sql_type = BigInt)]
-    id: i64,
-}
-
-/// Of these jobs, those that have neither finished nor failed.
+/// Returns those of the jobs that have neither finished nor failed.
 pub(crate) fn unended(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
     if jobs.is_empty() {
         return Ok(Vec::new());
@@ -77,12 +70,11 @@ pub(crate) fn move_on(
         .execute(conn)
 }
 
-/// Notes a job that the ticks after it must not overlap. The caller holds the
-/// lock of the task.
-pub(crate) fn note_open(conn: &mut Conn<'_>, task: &Row, job: i64) -> QueryResult<()> {
+/// Notes a job that later ticks must not overlap. The caller holds the lock of the task.
+pub(crate) fn note_open(conn: &mut Conn<'_>, task: &RecurringTaskRow, job: i64) -> QueryResult<()> {
     let mut open = unended(conn, &ids(task.open_jobs.as_deref()))?;
     open.push(job);
-    // Where jobs may overlap, nobody asks, and the list stays short.
+    // If jobs may overlap, the list is never read, and stays short.
     let first = open.len().saturating_sub(1_000);
     let text = "UPDATE solid_queue_recurring_tasks SET open_jobs = $1 WHERE id = $2";
     Statement::new(text)
@@ -91,7 +83,7 @@ pub(crate) fn note_open(conn: &mut Conn<'_>, task: &Row, job: i64) -> QueryResul
         .execute(conn)
 }
 
-/// Deletes some rows of the task's oldest ticks, which nobody asks for.
+/// Deletes some rows of the task's oldest ticks, which are not used any more.
 pub(crate) fn delete_old(conn: &mut Conn<'_>, key: &str) -> QueryResult<()> {
     let text = "DELETE FROM solid_queue_recurring_executions WHERE id IN (SELECT id FROM solid_queue_recurring_executions \
          WHERE task_key = $1 AND run_at < {later $2} ORDER BY run_at LIMIT 200)";
@@ -101,28 +93,22 @@ pub(crate) fn delete_old(conn: &mut Conn<'_>, key: &str) -> QueryResult<()> {
         .execute(conn)
 }
 
-/// The newest ticks of a task that had a job, and their jobs' ids.
-pub(crate) fn history(
-    conn: &mut Conn<'_>,
-    key: &str,
-    count: i64,
-) -> QueryResult<Vec<(NaiveDateTime, i64)>> {
-    #[derive(QueryableByName)]
-    struct Tick {
-        #[diesel(sql_type = Timestamp)]
-        run_at: NaiveDateTime,
-        #[diesel(sql_type = BigInt)]
-        job_id: i64,
-    }
+/// A tick and its job.
+#[derive(Debug, QueryableByName)]
+pub(crate) struct FiredTick {
+    #[diesel(sql_type = Timestamp)]
+    pub(crate) run_at: NaiveDateTime,
+    #[diesel(sql_type = BigInt)]
+    pub(crate) job_id: i64,
+}
+
+/// Returns the newest ticks of a task that had a job, with their jobs' ids.
+pub(crate) fn history(conn: &mut Conn<'_>, key: &str, count: i64) -> QueryResult<Vec<FiredTick>> {
     let text = "SELECT {moment run_at} AS run_at, job_id FROM solid_queue_recurring_executions WHERE task_key = $1 \
          ORDER BY run_at DESC LIMIT $2";
-    let ticks: Vec<Tick> = Statement::new(text)
+    Statement::new(text)
         .bind(key)
         .bind(count)
         .unkept()
-        .load(conn)?;
-    Ok(ticks
-        .into_iter()
-        .map(|row| (row.run_at, row.job_id))
-        .collect())
+        .load(conn)
 }

@@ -1,18 +1,16 @@
-//! `solid_queue_recurring_tasks`: what is to be enqueued again and again, and
-//! up to when that has been done.
+//! `solid_queue_recurring_tasks`: the tasks and when each is due next.
 //!
-//! A row is ours when it has a `next_run_at`; a Rails app's has none and is
-//! left alone. Whoever changes one of ours locks it first and lets
-//! `lock_version` grow.
+//! A row with a `next_run_at` belongs to Windlass; a Rails app's has none and is left alone. Every
+//! change to a row of Windlass locks it first and increments `lock_version`.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
-use crate::db::conn::sql::timestamp;
+use crate::db::conn::sql::{Id, timestamp};
 use crate::db::conn::statement::Statement;
-use crate::db::model::recurring::{Definition, Next, Row, Scheduled};
+use crate::db::model::recurring::{Definition, NextTick, RecurringTaskRow, Scheduled};
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Nullable, Timestamp};
+use diesel::sql_types::{Nullable, Timestamp};
 use std::time::Duration;
 
 pub(crate) const COLUMNS: &str = "id, key, schedule, coalesce(time_zone, 'UTC') AS time_zone, coalesce(class_name, '') AS class_name, \
@@ -24,9 +22,9 @@ pub(crate) const COLUMNS: &str = "id, key, schedule, coalesce(time_zone, 'UTC') 
 
 pub(crate) fn change(
     conn: &mut Conn<'_>,
-    row: &Row,
+    row: &RecurringTaskRow,
     new: &Definition,
-    next: Next<'_>,
+    next: NextTick<'_>,
 ) -> QueryResult<Scheduled> {
     let Some(next_run_at) = row.next_run_at else {
         return Ok(Scheduled::Foreign);
@@ -45,7 +43,7 @@ pub(crate) fn change(
     let next_run_at = if same_times {
         next_run_at
     } else {
-        // Not the tick again that it had last, should the clock have been set back.
+        // Not its last tick again if the clock was set back.
         next(row.now.max(row.last_run_at.unwrap_or(row.now)))
     };
     write(conn, UPDATE, new, next_run_at)?;
@@ -62,12 +60,6 @@ const INSERT: &str = "INSERT INTO solid_queue_recurring_tasks (schedule, time_zo
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, {time $10}, \
        CASE WHEN CAST($9 AS bigint) IS NULL THEN NULL ELSE {now} END, $11, false, {now}, {now}) \
      ON CONFLICT (key) DO NOTHING RETURNING id";
-
-#[derive(QueryableByName)]
-struct Id {
-    #[diesel(sql_type = BigInt)]
-    id: i64,
-}
 
 fn write(
     conn: &mut Conn<'_>,
@@ -94,28 +86,28 @@ fn write(
 pub(crate) fn insert(
     conn: &mut Conn<'_>,
     new: &Definition,
-    next: Next<'_>,
+    next: NextTick<'_>,
 ) -> QueryResult<Option<NaiveDateTime>> {
     let first = next(now(conn)?);
     Ok(write(conn, INSERT, new, first)?.then_some(first))
 }
 
 #[derive(QueryableByName)]
-struct Now {
+struct CurrentTime {
     #[diesel(sql_type = Timestamp)]
     now: NaiveDateTime,
 }
 
-/// The database's clock.
+/// Returns the time of the database's clock.
 pub(crate) fn now(conn: &mut Conn<'_>) -> QueryResult<NaiveDateTime> {
     let text = "SELECT {now} AS now";
     Statement::new(text)
-        .get_result::<Now>(conn)
+        .get_result::<CurrentTime>(conn)
         .map(|row| row.now)
 }
 
-/// All tasks of ours, or the one of this key, by key.
-pub(crate) fn list(conn: &mut Conn<'_>, key: Option<&str>) -> QueryResult<Vec<Row>> {
+/// Returns all tasks of Windlass, or the one with this key, by key.
+pub(crate) fn list(conn: &mut Conn<'_>, key: Option<&str>) -> QueryResult<Vec<RecurringTaskRow>> {
     let text = format!(
         "SELECT {COLUMNS} FROM solid_queue_recurring_tasks WHERE next_run_at IS NOT NULL \
          AND (CAST($1 AS text) IS NULL OR key = $1) ORDER BY key"
@@ -123,9 +115,9 @@ pub(crate) fn list(conn: &mut Conn<'_>, key: Option<&str>) -> QueryResult<Vec<Ro
     Statement::new(text).bind(key).unkept().load(conn)
 }
 
-/// Which tasks a scheduler fires: those that were scheduled at run time, and
-/// of the declared ones its own, `$1`. So a task that a new version of a
-/// program does not have ends with the last scheduler of the old one.
+/// Returns a condition for the tasks that a scheduler fires: those scheduled at run time, and those
+/// that it declares itself, `$1`. So a task that a new version of a program does not have ends with
+/// the last scheduler of the old one.
 fn fired(conn: &Conn<'_>) -> String {
     let list = match conn.dialect() {
         Dialect::Postgres => "SELECT json_array_elements_text(CAST($1 AS json))",
@@ -136,13 +128,16 @@ fn fired(conn: &Conn<'_>) -> String {
     )
 }
 
-/// Tasks of one page.
+/// The number of tasks in a page.
 pub(crate) const PAGE: usize = 100;
 
-/// The tasks after the id `after` that are due, or have a tick that waits, up
-/// to a page of them; `declared` are the keys of the scheduler's own, as a
-/// JSON array.
-pub(crate) fn due(conn: &mut Conn<'_>, declared: &str, after: i64) -> QueryResult<Vec<Row>> {
+/// Returns a page of the tasks after the id `after` that are due or have a waiting tick. `declared`
+/// has the keys that the scheduler declares itself, as a JSON array.
+pub(crate) fn due(
+    conn: &mut Conn<'_>,
+    declared: &str,
+    after: i64,
+) -> QueryResult<Vec<RecurringTaskRow>> {
     let text = format!(
         "SELECT {COLUMNS} FROM solid_queue_recurring_tasks WHERE {} AND id > $2 \
          AND (next_run_at <= {{now}} OR queued_run_at IS NOT NULL) ORDER BY id LIMIT {PAGE}",
@@ -152,15 +147,15 @@ pub(crate) fn due(conn: &mut Conn<'_>, declared: &str, after: i64) -> QueryResul
 }
 
 #[derive(QueryableByName)]
-struct Ahead {
+struct UpcomingTick {
     #[diesel(sql_type = Nullable<Timestamp>)]
     next: Option<NaiveDateTime>,
     #[diesel(sql_type = Timestamp)]
     now: NaiveDateTime,
 }
 
-/// How long until the next tick after `since`, by the database's clock; zero,
-/// if it has become due meanwhile.
+/// Returns how long until the next tick after `since`, by the database's clock; zero if one has
+/// become due meanwhile.
 pub(crate) fn next_tick(
     conn: &mut Conn<'_>,
     declared: &str,
@@ -171,7 +166,7 @@ pub(crate) fn next_tick(
          WHERE {} AND next_run_at > {{time $2}} ORDER BY next_run_at LIMIT 1",
         fired(conn),
     );
-    let ahead: Option<Ahead> = Statement::new(text)
+    let ahead: Option<UpcomingTick> = Statement::new(text)
         .bind(declared)
         .bind(timestamp(since))
         .get_result(conn)
@@ -179,8 +174,7 @@ pub(crate) fn next_tick(
     Ok(ahead.and_then(|ahead| Some((ahead.next? - ahead.now).to_std().unwrap_or_default())))
 }
 
-/// Deletes the declared tasks that no scheduler has declared for that long,
-/// and says how many.
+/// Deletes the declared tasks that no scheduler has declared for that long, and returns how many.
 pub(crate) fn forget(conn: &mut Conn<'_>, age: Duration) -> QueryResult<usize> {
     let text = "DELETE FROM solid_queue_recurring_tasks WHERE declared_at <= {later $1} AND next_run_at IS NOT NULL";
     let age = -crate::db::conn::sql::micros(age);

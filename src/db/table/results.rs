@@ -1,16 +1,15 @@
-//! `windlass_results`, what jobs came to, for as long as somebody may ask; and
-//! `windlass_waiters`, who is asking.
+//! `windlass_results`, the results of jobs until they expire, and `windlass_waiters`, the callers
+//! that wait for one.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
-use crate::db::conn::sql::{id_list, micros};
+use crate::db::conn::sql::{Id, id_list, micros};
 use crate::db::conn::statement::Statement;
-use crate::db::model::outcome::NewResult;
+use crate::db::model::new_result::NewResult;
 use diesel::prelude::*;
-use diesel::sql_types::BigInt;
 use std::time::Duration;
 
-/// Keeps results, in the transaction that ends the jobs.
+/// Stores results, in the transaction that ends the jobs.
 pub(crate) fn insert(conn: &mut Conn<'_>, results: &[NewResult<'_>]) -> QueryResult<()> {
     if results.is_empty() {
         return Ok(());
@@ -25,18 +24,17 @@ pub(crate) fn insert(conn: &mut Conn<'_>, results: &[NewResult<'_>]) -> QueryRes
     Statement::new(text).bind(&rows).execute(conn)
 }
 
-/// Forgets what jobs came to.
+/// Deletes the results of jobs.
 pub(crate) fn delete(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     let text = "DELETE FROM windlass_results WHERE job_id IN {in $1}";
     Statement::new(text).bind(id_list(jobs)).execute(conn)
 }
 
-/// Notifies who waits for the jobs of `$jobs`, an array of ids: nobody, for
-/// nearly all jobs, which then cost a look at an empty table.
+/// Returns a CTE body that notifies the waiters of the jobs in `$jobs`, an array of ids. Nearly all
+/// jobs have none, and cost a read of an empty table.
 ///
-/// Behind a transaction that stays open, this look grows by 4 ms for each
-/// 100,000 waits that ended since. A look into the index does not, but costs
-/// every job 0.5 us, at all times.
+/// While a transaction stays open, this read grows by 4 ms for each 100,000 waits that have ended
+/// since. An index lookup would not grow, but would cost every job 0.5 µs at all times.
 pub(crate) fn notify_waiters(jobs: &str) -> String {
     format!(
         "SELECT count(pg_notify('windlass_job_' || w.job_id, '')) FROM \
@@ -54,18 +52,12 @@ pub(crate) fn wake(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     }
 }
 
-/// On which channel Postgres tells that a job has ended.
+/// Returns the channel on which Postgres reports that a job has ended.
 pub(crate) fn channel(job: i64) -> String {
     format!("windlass_job_{job}")
 }
 
-#[derive(QueryableByName)]
-struct Id {
-    #[diesel(sql_type = BigInt)]
-    id: i64,
-}
-
-/// Says that somebody waits for a job, and returns the number of the waiter.
+/// Registers a caller that waits for a job, and returns the waiter's number.
 pub(crate) fn wait(conn: &mut Conn<'_>, job: i64, timeout: Duration) -> QueryResult<i64> {
     let text =
         "INSERT INTO windlass_waiters (job_id, expires_at) VALUES ($1, {later $2}) RETURNING id";
@@ -76,7 +68,7 @@ pub(crate) fn wait(conn: &mut Conn<'_>, job: i64, timeout: Duration) -> QueryRes
     Ok(row.id)
 }
 
-/// Says that a waiter waits no more.
+/// Removes a waiter.
 pub(crate) fn leave(conn: &mut Conn<'_>, waiter: i64) -> QueryResult<()> {
     let text = "DELETE FROM windlass_waiters WHERE id = $1";
     Statement::new(text).bind(waiter).execute(conn)

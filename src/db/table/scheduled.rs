@@ -1,4 +1,4 @@
-//! `solid_queue_scheduled_executions`: dispatching what is due.
+//! `solid_queue_scheduled_executions`: jobs that wait for their time.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::micros;
@@ -7,8 +7,8 @@ use diesel::prelude::*;
 use diesel::sql_types::{Double, Nullable};
 use std::time::Duration;
 
-/// Lets jobs wait, each for so long from now, or for a thousand years. One that
-/// is scheduled already, put there by hand, must not hold up the others.
+/// Schedules jobs, each after its delay, at most a thousand years. An execution that exists
+/// already, inserted by another program, does not fail the rest.
 pub(crate) fn insert_each(conn: &mut Conn<'_>, jobs: &[(i64, Duration)]) -> QueryResult<()> {
     if jobs.is_empty() {
         return Ok(());
@@ -26,16 +26,16 @@ pub(crate) fn insert_each(conn: &mut Conn<'_>, jobs: &[(i64, Duration)]) -> Quer
 }
 
 #[derive(QueryableByName)]
-struct Wait {
+struct UntilDue {
     #[diesel(sql_type = Nullable<Double>)]
     seconds: Option<f64>,
 }
 
-/// How long until the next execution is due, by the database's clock.
+/// Returns how long until the next execution is due, by the database's clock.
 pub(crate) fn next_due(conn: &mut Conn<'_>) -> QueryResult<Option<Duration>> {
     let seconds = conn.seconds("{now}", "{moment min(scheduled_at)}");
     let text = format!("SELECT {seconds} AS seconds FROM solid_queue_scheduled_executions");
-    let wait: Wait = Statement::new(text).get_result(conn)?;
+    let wait: UntilDue = Statement::new(text).get_result(conn)?;
     Ok(wait
         .seconds
         .map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO)))

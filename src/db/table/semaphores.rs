@@ -1,47 +1,47 @@
-//! The semaphore of a concurrency key: who holds its slots, who waits for it
-//! while its jobs are promoted, and which keys are to be looked at.
+//! The semaphore of a concurrency key: which jobs hold its slots, its lock during a promotion, and
+//! which keys need one.
 //!
-//! Who holds a slot is seen by the rows: a ready or claimed execution that
-//! names the key. A claim that ends gives its slot back by ending, whatever
-//! the way, so there is no count to keep and none that could leak; and a slot
-//! is only ever taken by [`blocked::promote`](super::blocked::promote), under
-//! the lock of the key, so that nobody takes one that is not there.
+//! The holders of slots are rows: ready or claimed executions that name the key. A claim that ends
+//! frees its slot by ending, in any way, so no count is stored and none can leak. A slot is only
+//! ever taken by [`promote`](crate::db::transition::promote), under the lock of the key, so it
+//! never takes one that is not free.
 //!
-//! Whoever blocks a job or gives a slot up names the key in
-//! `windlass_wanted_keys`, in the same transaction. That is an insert, so a
-//! transaction that enqueues makes nobody wait, however long it stays open.
-//! This holds of whatever is committed: where a job is blocked and a slot is
-//! free, the key is wanted.
+//! Every transaction that blocks a job or frees a slot names the key in `windlass_wanted_keys`.
+//! That is an insert, so an enqueueing transaction blocks no other, however long it stays open. The
+//! invariant of all committed data: if a job is blocked and a slot is free, the key is in that
+//! table.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::conn::statement::Statement;
-use crate::db::table::wanted_keys::{Name, Wanted, is_wanted_after, key_list, want};
+use crate::db::table::wanted_keys::{
+    PromotionRequest, RequestedKey, is_requested_after, key_list, request_promotion,
+};
 use crate::mutant;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Text};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
-/// Whether a key is wanted that was named after the one with this id.
-pub(crate) fn is_wanted(conn: &mut Conn<'_>, after: i64) -> QueryResult<bool> {
-    let text = format!("SELECT {} AS is_wanted", is_wanted_after("$1"));
+/// Returns whether a promotion was requested after the request with this id.
+pub(crate) fn is_requested(conn: &mut Conn<'_>, after: i64) -> QueryResult<bool> {
+    let text = format!("SELECT {} AS is_wanted", is_requested_after("$1"));
     Statement::new(text)
         .bind(after)
-        .get_result::<Wanted>(conn)
+        .get_result::<PromotionRequest>(conn)
         .map(|row| row.is_wanted)
 }
 
-/// Takes the oldest wanted keys after the one with the id `after` that no
-/// other transaction is taking, and locks them until the transaction ends.
-pub(crate) fn take_wanted(
+/// Takes the keys of the oldest requests after the id `after` that are not locked, and locks the
+/// keys until the transaction ends.
+pub(crate) fn take_requests(
     conn: &mut Conn<'_>,
     after: i64,
     batch: usize,
 ) -> QueryResult<BTreeSet<String>> {
     let text = "DELETE FROM windlass_wanted_keys WHERE id IN (SELECT id FROM windlass_wanted_keys WHERE id > $1 \
          ORDER BY id LIMIT $2 {lock skip}) RETURNING key";
-    let rows: Vec<Name> = Statement::new(text)
+    let rows: Vec<RequestedKey> = Statement::new(text)
         .bind(after)
         .bind(batch as i64)
         .load(conn)?;
@@ -52,29 +52,28 @@ pub(crate) fn take_wanted(
     Ok(keys)
 }
 
-/// Locks keys, in an order that all share. It is a lock of the server's and no
-/// row: there is nothing to keep or to clean for a key that nobody uses, and a
-/// Rails app's own semaphores stay its own.
+/// Locks keys, in the same order in every process. These are advisory locks, not rows: an unused
+/// key needs no storage and no cleaning, and a Rails app's own semaphores are not touched.
 fn lock(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<()> {
     if mutant::is("promote_without_lock") {
         return Ok(());
     }
     match conn.dialect() {
         Dialect::Postgres => {
-            // The first number ("WIND") keeps clear of the application's own
-            // locks, the table's of other schemas of the same database.
+            // The first number ("WIND") keeps clear of the application's own locks, the table's oid
+            // of other schemas of the same database.
             let text = "SELECT pg_advisory_xact_lock(1464422980, slot) FROM (SELECT DISTINCT \
                  hashtext(CAST(CAST(CAST('windlass_wanted_keys' AS regclass) AS oid) AS text) || ' ' || (value ->> 0)) \
                  AS slot FROM {rows $1} ORDER BY slot) AS slots";
             Statement::new(text).bind(key_list(keys)).execute(conn)
         }
-        // Nobody else writes during the transaction.
+        // No other connection writes during the transaction.
         Dialect::Sqlite => Ok(()),
     }
 }
 
-/// How many may hold a slot of `key`: as the youngest job says that has it.
-/// Jobs of Rails say nothing here.
+/// Returns an expression for the number of slots of `key`, as in its newest job. Jobs of Rails have
+/// none.
 pub(crate) fn limit_of(key: &str) -> String {
     format!(
         "coalesce((SELECT j.concurrency_limit FROM solid_queue_jobs j WHERE j.concurrency_key = {key} \
@@ -82,8 +81,8 @@ pub(crate) fn limit_of(key: &str) -> String {
     )
 }
 
-/// How many hold a slot of `key`. One look, so that none is missed on its way
-/// from the one table to the other.
+/// Returns an expression for how many jobs hold a slot of `key`. It is one snapshot, so that none
+/// is missed on its way from one table to the other.
 pub(crate) fn held_of(key: &str) -> String {
     format!(
         "(SELECT count(*) FROM solid_queue_ready_executions r WHERE r.concurrency_key = {key}) \
@@ -91,10 +90,9 @@ pub(crate) fn held_of(key: &str) -> String {
     )
 }
 
-/// The free slots of a key, which may be fewer than none after its limit was
-/// lowered.
+/// The free slots of a key. Negative after its limit was lowered.
 #[derive(Debug, QueryableByName)]
-pub(crate) struct Room {
+pub(crate) struct FreeSlots {
     #[diesel(sql_type = Text)]
     pub(crate) key: String,
     #[diesel(sql_type = BigInt)]
@@ -102,7 +100,10 @@ pub(crate) struct Room {
 }
 
 /// Counts the free slots of keys that the caller has locked.
-pub(crate) fn rooms(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<Vec<Room>> {
+pub(crate) fn free_slots(
+    conn: &mut Conn<'_>,
+    keys: &BTreeSet<String>,
+) -> QueryResult<Vec<FreeSlots>> {
     let text = format!(
         "SELECT wanted.key, {} - ({}) AS room FROM (SELECT value ->> 0 AS key FROM {{rows $1}}) AS wanted",
         limit_of("wanted.key"),
@@ -112,31 +113,30 @@ pub(crate) fn rooms(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult
 }
 
 #[derive(QueryableByName)]
-struct Seen {
+struct ScannedKey {
     #[diesel(sql_type = Text)]
     key: String,
     #[diesel(sql_type = Bool)]
     is_overlooked: bool,
 }
 
-/// One stretch of a walk over the keys with blocked jobs.
+/// One page of a scan of the keys with blocked jobs.
 #[derive(Debug, Default)]
-pub(crate) struct Stretch {
-    /// The last key that was looked at; `None` at the end of the walk.
+pub(crate) struct KeyPage {
+    /// The last key that was read; `None` at the end of the scan.
     pub(crate) reached: Option<String>,
-    /// Keys that had a free slot which nobody was about to take.
+    /// Keys that had a free slot and no request for a promotion.
     pub(crate) overlooked: Vec<String>,
 }
 
-/// Looks at `batch` keys with blocked jobs after the key `after`. One that has
-/// a free slot and is not wanted, because a row of its holders was deleted by
-/// somebody's hand, is wanted now.
-pub(crate) fn sweep(conn: &mut Conn<'_>, after: &str, batch: usize) -> QueryResult<Stretch> {
+/// Reads `batch` keys with blocked jobs after the key `after`, and requests a promotion for each
+/// that has a free slot and no request, because another program deleted the row of a holder.
+pub(crate) fn sweep(conn: &mut Conn<'_>, after: &str, batch: usize) -> QueryResult<KeyPage> {
     let next = |beyond: &str| {
         format!(
             "(SELECT min(b.concurrency_key) FROM solid_queue_blocked_executions b \
              WHERE b.expires_at = {{time '{}'}} AND b.concurrency_key > {beyond})",
-            FOR_EVER
+            NEVER_EXPIRES
         )
     };
     let text = format!(
@@ -147,11 +147,11 @@ pub(crate) fn sweep(conn: &mut Conn<'_>, after: &str, batch: usize) -> QueryResu
          FROM walk WHERE walk.key IS NOT NULL ORDER BY walk.place",
         next("$1"),
         next("walk.key"),
-        crate::db::table::unique_jobs::AGAIN,
+        crate::db::table::unique_jobs::UNIQUE_SUCCESSOR,
         limit_of("walk.key"),
         held_of("walk.key"),
     );
-    let seen: Vec<Seen> = Statement::new(text)
+    let seen: Vec<ScannedKey> = Statement::new(text)
         .bind(after)
         .bind(batch as i64)
         .load(conn)?;
@@ -161,27 +161,27 @@ pub(crate) fn sweep(conn: &mut Conn<'_>, after: &str, batch: usize) -> QueryResu
         .map(|last| last.key.clone());
     let overlooked = seen.into_iter().filter(|seen| seen.is_overlooked);
     let overlooked: BTreeSet<String> = overlooked.map(|seen| seen.key).collect();
-    want(conn, &overlooked)?;
-    Ok(Stretch {
+    request_promotion(conn, &overlooked)?;
+    Ok(KeyPage {
         reached,
         overlooked: overlooked.into_iter().collect(),
     })
 }
 
-/// How the slots of a concurrency key stand.
+/// The slots of a concurrency key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, QueryableByName)]
 #[non_exhaustive]
 pub struct SemaphoreStatus {
     /// The key, with its group: `import/7`.
     #[diesel(sql_type = Text)]
     pub key: String,
-    /// How many jobs may hold a slot: as the youngest of them says.
+    /// How many jobs may hold a slot, as in the newest of them.
     #[diesel(sql_type = BigInt)]
     pub limit: i64,
     /// Jobs that hold a slot and wait for a worker.
     #[diesel(sql_type = BigInt)]
     pub ready: i64,
-    /// Jobs that hold a slot and that a process holds.
+    /// Jobs that hold a slot and are claimed by a process.
     #[diesel(sql_type = BigInt)]
     pub claimed: i64,
     /// Jobs that wait for a slot.
@@ -189,7 +189,7 @@ pub struct SemaphoreStatus {
     pub blocked: i64,
 }
 
-/// Every key with jobs that wait or run.
+/// Returns every key with jobs that wait or run.
 pub(crate) fn all(conn: &mut Conn<'_>) -> QueryResult<Vec<SemaphoreStatus>> {
     let text = format!(
         "WITH counts AS ( \
@@ -202,22 +202,22 @@ pub(crate) fn all(conn: &mut Conn<'_>) -> QueryResult<Vec<SemaphoreStatus>> {
          sums AS (SELECT key, CAST(sum(ready) AS bigint) AS ready, CAST(sum(claimed) AS bigint) AS claimed, \
            CAST(sum(blocked) AS bigint) AS blocked FROM counts GROUP BY key) \
          SELECT key, CAST({} AS bigint) AS \"limit\", ready, claimed, blocked FROM sums ORDER BY key",
-        NOT_AT_ALL,
-        crate::db::table::unique_jobs::AGAIN,
+        DOES_NOT_WAIT,
+        crate::db::table::unique_jobs::UNIQUE_SUCCESSOR,
         limit_of("sums.key"),
     );
     Statement::new(text).load(conn)
 }
 
 #[derive(QueryableByName)]
-struct Wrong {
+struct Violation {
     #[diesel(sql_type = Text)]
     what: String,
 }
 
-/// What of the limits does not hold of what is committed, in words; nothing,
-/// unless rows were changed by hand. A key above its limit is one whose limit
-/// was lowered while its jobs ran, or a fault.
+/// Returns the violations of the limits in the committed data, in words. There are none unless rows
+/// were changed by another program. A key above its limit had its limit lowered while its jobs ran,
+/// or there is a bug.
 pub(crate) fn check(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
     let mut wrong = Vec::new();
     for semaphore in all(conn)? {
@@ -237,23 +237,23 @@ pub(crate) fn check(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
          JOIN solid_queue_jobs j ON j.id = e.job_id \
          WHERE j.concurrency_limit IS NOT NULL AND coalesce(e.concurrency_key, '') <> j.concurrency_key \
          UNION ALL SELECT DISTINCT 'a slot of the concurrency key `' || b.concurrency_key \
-           || '` is free, and nobody is about to promote its blocked jobs' \
+           || '` is free, and no promotion of its blocked jobs was requested' \
          FROM solid_queue_blocked_executions b WHERE b.expires_at >= {{time '{}'}} AND b.concurrency_key <> '{}' \
          AND {} > {} AND NOT EXISTS (SELECT 1 FROM windlass_wanted_keys w WHERE w.key = b.concurrency_key)",
-        NOT_AT_ALL,
-        crate::db::table::unique_jobs::AGAIN,
+        DOES_NOT_WAIT,
+        crate::db::table::unique_jobs::UNIQUE_SUCCESSOR,
         limit_of("b.concurrency_key"),
         held_of("b.concurrency_key"),
     );
-    let rows: Vec<Wrong> = Statement::new(text).load(conn)?;
+    let rows: Vec<Violation> = Statement::new(text).load(conn)?;
     wrong.extend(rows.into_iter().map(|row| row.what));
     Ok(wrong)
 }
 
-/// When the wait of a blocked execution is over: never. A Rails app's
-/// dispatcher takes those that have expired for its own.
-pub(crate) const FOR_EVER: &str = "9999-12-31 23:59:59.000000";
+/// The expiry of a blocked execution that waits: never. A Rails app's dispatcher would treat an
+/// expired one as its own.
+pub(crate) const NEVER_EXPIRES: &str = "9999-12-31 23:59:59.000000";
 
-/// The same of a job that does not wait: it is promoted or discarded when its
-/// key is looked at next. Another time, so that an index finds them.
-pub(crate) const NOT_AT_ALL: &str = "9999-12-31 00:00:00.000000";
+/// The expiry of a job that does not wait: it is promoted or discarded at the next promotion of its
+/// key. A separate value, so that an index finds these jobs.
+pub(crate) const DOES_NOT_WAIT: &str = "9999-12-31 00:00:00.000000";

@@ -1,5 +1,5 @@
-//! `windlass_steps`: what a job has behind it, recorded in the transaction of
-//! the work itself, under the fence.
+//! `windlass_steps`: the completed steps of jobs, recorded in the transaction of the work itself,
+//! under the fence.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::id_list;
@@ -8,42 +8,42 @@ use crate::db::model::claim::Fence;
 use diesel::prelude::*;
 use diesel::sql_types::{Nullable, Text};
 
-/// What a step finds when it begins.
+/// The state of a step when it starts.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Found {
-    /// The claim is not ours any more.
+pub(crate) enum StepState {
+    /// The process does not hold the claim any more.
     Lost,
-    /// The step has not been done yet.
+    /// The step has not been completed.
     New,
-    /// It has, with this value.
+    /// It has been completed, with this value.
     Done(String),
 }
 
 #[derive(QueryableByName)]
-struct Row {
+struct StepValue {
     #[diesel(sql_type = Nullable<Text>)]
     value: Option<String>,
 }
 
-/// Locks the claim, in the transaction of the step: until that ends, nobody
-/// can recover the job.
-pub(crate) fn begin(conn: &mut Conn<'_>, fence: Fence, name: &str) -> QueryResult<Found> {
+/// Locks the claim, in the transaction of the step. Until that ends, no process can recover the
+/// job.
+pub(crate) fn begin(conn: &mut Conn<'_>, fence: Fence, name: &str) -> QueryResult<StepState> {
     let text = "SELECT s.value FROM solid_queue_claimed_executions c \
          LEFT JOIN windlass_steps s ON s.job_id = c.job_id AND s.name = $1 \
          WHERE c.id = $2 AND c.process_id + 0 = $3 {lock of c}";
-    let rows: Vec<Row> = Statement::new(text)
+    let rows: Vec<StepValue> = Statement::new(text)
         .bind(name)
         .bind(fence.claim_id)
         .bind(fence.process_id)
         .load(conn)?;
     Ok(match rows.into_iter().next() {
-        None => Found::Lost,
-        Some(Row { value: None }) => Found::New,
-        Some(Row { value: Some(value) }) => Found::Done(value),
+        None => StepState::Lost,
+        Some(StepValue { value: None }) => StepState::New,
+        Some(StepValue { value: Some(value) }) => StepState::Done(value),
     })
 }
 
-/// Records that a step is done, in its transaction.
+/// Records that a step is completed, in its transaction.
 pub(crate) fn record(conn: &mut Conn<'_>, job_id: i64, name: &str, value: &str) -> QueryResult<()> {
     let text =
         "INSERT INTO windlass_steps (job_id, name, value, created_at) VALUES ($1, $2, $3, {now})";
@@ -54,33 +54,30 @@ pub(crate) fn record(conn: &mut Conn<'_>, job_id: i64, name: &str, value: &str) 
         .execute(conn)
 }
 
+/// A completed step and its value.
 #[derive(QueryableByName)]
-struct Step {
+pub(crate) struct RecordedStep {
     #[diesel(sql_type = Text)]
-    name: String,
+    pub(crate) name: String,
     #[diesel(sql_type = Text)]
-    value: String,
+    pub(crate) value: String,
 }
 
-/// The steps `(name, value)` that a job has behind it: at most so many, and
-/// none with a long value, which are to be looked up one by one.
+/// Returns the completed steps of a job: at most `most`, and none with a long value, which is read
+/// only when it is needed.
 pub(crate) fn of_job(
     conn: &mut Conn<'_>,
     job_id: i64,
     most: usize,
-) -> QueryResult<Vec<(String, String)>> {
+) -> QueryResult<Vec<RecordedStep>> {
     let text = "SELECT name, value FROM windlass_steps WHERE job_id = $1 AND length(value) <= 256 LIMIT $2";
-    let steps: Vec<Step> = Statement::new(text)
+    Statement::new(text)
         .bind(job_id)
         .bind(most as i64)
-        .load(conn)?;
-    Ok(steps
-        .into_iter()
-        .map(|step| (step.name, step.value))
-        .collect())
+        .load(conn)
 }
 
-/// Forgets the steps of jobs that have come to their end.
+/// Deletes the steps of jobs that have ended.
 pub(crate) fn remove(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     if jobs.is_empty() {
         return Ok(());

@@ -1,10 +1,10 @@
 //! Databases for tests: in memory, or in a transaction that never commits.
 
 use crate::db::conn::connection::{AsConn, Conn};
-use crate::db::conn::database::{Backend, Database};
+use crate::db::conn::database::{Database, DatabaseBackend};
 #[cfg(feature = "sqlite")]
-use crate::db::conn::owned::Kind;
-use crate::db::conn::owned::{DbConnection, Shelf};
+use crate::db::conn::owned::ConnectionKind;
+use crate::db::conn::owned::{DbConnection, SharedConnection};
 #[cfg(feature = "sqlite")]
 use crate::error::Error;
 use crate::error::{Doing, Result};
@@ -13,29 +13,30 @@ use diesel::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A database of one test, on one connection, of which nothing stays.
+/// A database for one test, on one connection, of which nothing is kept.
 ///
-/// The test enqueues on it, has the jobs performed, and looks at what came of it.
-/// While a job runs, it borrows the connection by
-/// [`Context::connection`](crate::Context::connection) and sees what the test
-/// has written. See [`testing`](crate::testing).
+/// The test enqueues on it, has the jobs performed, and examines the results. A running job borrows
+/// the connection by [`Context::connection`](crate::Context::connection) and sees what the test has
+/// written. See [`testing`](crate::testing).
 #[derive(Debug)]
 pub struct TestDatabase {
-    /// `None`: it is lent to a job.
+    /// `None` while a job borrows it.
     connection: Option<DbConnection>,
     database: Database,
-    shelf: Arc<Shelf>,
+    shelf: Arc<SharedConnection>,
 }
 
-/// How long a test waits for a job that has kept the connection.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a test waits for a job that has not returned the connection.
+const BORROW_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl TestDatabase {
-    /// SQLite in memory, migrated. Where to begin: it needs nothing, takes a
-    /// few milliseconds, and any number of tests run side by side.
+    /// Opens a migrated SQLite database in memory.
+    ///
+    /// The best start for most tests: it needs nothing, takes a few milliseconds, and any number of
+    /// tests run in parallel.
     ///
     /// # Errors
-    /// When SQLite cannot be set up, which it always can.
+    /// Returns an error if SQLite cannot be set up, which does not happen in practice.
     #[cfg(feature = "sqlite")]
     pub fn in_memory() -> Result<Self> {
         let refused = |error: String| Error::Connect {
@@ -49,28 +50,27 @@ impl TestDatabase {
             .doing("set up the database")?;
         crate::db::schema::migrate::migrate(&mut conn)?;
         Ok(Self::on(DbConnection {
-            kind: Kind::Sqlite(Box::new(conn)),
+            kind: ConnectionKind::Sqlite(Box::new(conn)),
             turns: None,
             limit: crate::db::conn::owned::STATEMENT,
         }))
     }
 
-    /// A database that exists, within a transaction that is rolled back when
-    /// this is dropped. The tables must be there. On Postgres, tests run side
-    /// by side; on a SQLite file, one of them holds the write lock, and
-    /// [`in_memory`](Self::in_memory) is better.
+    /// Opens an existing database, in a transaction that is rolled back when this is dropped.
+    ///
+    /// The tables must exist. On Postgres, tests run in parallel; on a SQLite file, one of them
+    /// holds the write lock, and [`in_memory`](Self::in_memory) is better.
     ///
     /// # Errors
-    /// When the database cannot be reached, or its tables are missing or too
-    /// old.
+    /// Returns an error if the database cannot be reached, or if its tables are missing or too old.
     pub fn open(url: &str) -> Result<Self> {
         let database = Database::open(url)?;
         let mut connection = database.connect()?;
         crate::db::schema::migrate::check(&mut connection.as_conn(), &database)?;
-        match connection.lend() {
+        match connection.borrow() {
             #[cfg(feature = "postgres")]
             Conn::Postgres(conn) => {
-                // A person at a breakpoint is no frozen client.
+                // A test paused in a debugger is not a frozen client.
                 diesel::sql_query("SET idle_in_transaction_session_timeout = 0")
                     .execute(conn)
                     .doing("set up the connection")?;
@@ -83,28 +83,28 @@ impl TestDatabase {
     }
 
     fn on(connection: DbConnection) -> Self {
-        let shelf = Arc::new(Shelf::default());
+        let shelf = Arc::new(SharedConnection::default());
         TestDatabase {
             connection: Some(connection),
             database: Database {
-                inner: Arc::new(Backend::Lent(Arc::clone(&shelf))),
+                inner: Arc::new(DatabaseBackend::Shared(Arc::clone(&shelf))),
                 limit: crate::db::conn::owned::STATEMENT,
-                only_looks: false,
+                is_read_only: false,
             },
             shelf,
         }
     }
 
-    /// Does something that may borrow the connection by way of the database.
+    /// Runs `work`, which may borrow the connection through the database.
     ///
     /// # Panics
-    /// When it is not given back.
-    pub(crate) fn lending<T>(&mut self, work: impl FnOnce(&Database) -> T) -> T {
+    /// If the connection is not returned.
+    pub(crate) fn with_database<T>(&mut self, work: impl FnOnce(&Database) -> T) -> T {
         if let Some(connection) = self.connection.take() {
             self.shelf.put(connection);
         }
         let done = work(&self.database);
-        self.connection = self.shelf.take(PATIENCE);
+        self.connection = self.shelf.take(BORROW_TIMEOUT);
         assert!(
             self.connection.is_some(),
             "a job has kept the connection that it borrowed; it must drop it before it returns"
@@ -118,19 +118,19 @@ impl crate::db::conn::connection::sealed::Sealed for TestDatabase {}
 impl AsConn for TestDatabase {
     fn as_conn(&mut self) -> Conn<'_> {
         match &mut self.connection {
-            Some(connection) => connection.lend(),
-            None => unreachable!("it is lent within `lending` only"),
+            Some(connection) => connection.borrow(),
+            None => unreachable!("a job borrows it only within `with_database`"),
         }
     }
 }
 
 impl Database {
-    /// One that lends no connection: for a job that a test performs alone.
+    /// Returns a database without a connection, for a job that a test performs by itself.
     pub(crate) fn none() -> Self {
         Database {
-            inner: Arc::new(Backend::Nowhere),
+            inner: Arc::new(DatabaseBackend::Unconnected),
             limit: crate::db::conn::owned::STATEMENT,
-            only_looks: false,
+            is_read_only: false,
         }
     }
 }

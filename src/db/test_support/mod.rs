@@ -1,4 +1,4 @@
-//! What the tests of applications need of the database.
+//! Database access for the tests of applications.
 
 pub(crate) mod database;
 pub(crate) mod travel;

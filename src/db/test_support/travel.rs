@@ -1,4 +1,4 @@
-//! What only tests of applications do to the tables.
+//! Statements that only tests of applications run.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::statement::Statement;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// A job that waits.
 #[derive(Debug, QueryableByName)]
-pub(crate) struct Waiting {
+pub(crate) struct WaitingJob {
     #[diesel(sql_type = BigInt)]
     pub(crate) id: i64,
     #[diesel(sql_type = Text)]
@@ -25,16 +25,15 @@ pub(crate) struct Waiting {
     pub(crate) attempts: i32,
     #[diesel(sql_type = Nullable<Text>)]
     pub(crate) idempotency_key: Option<String>,
-    /// Not before; `None` when it may run now.
+    /// `None` if it may run now.
     #[diesel(sql_type = Nullable<Timestamp>)]
     pub(crate) scheduled_at: Option<NaiveDateTime>,
     #[diesel(sql_type = Timestamp)]
     pub(crate) now: NaiveDateTime,
 }
 
-/// The jobs that are ready, scheduled or blocked, in the order of their
-/// enqueue.
-pub(crate) fn waiting(conn: &mut Conn<'_>) -> QueryResult<Vec<Waiting>> {
+/// Returns the jobs that are ready, scheduled or blocked, in the order of their enqueue.
+pub(crate) fn waiting(conn: &mut Conn<'_>) -> QueryResult<Vec<WaitingJob>> {
     let text = "SELECT j.id, j.class_name, j.arguments, j.queue_name, j.priority, j.attempts, j.idempotency_key, \
          s.scheduled_at, {now} AS now FROM solid_queue_jobs j \
          LEFT JOIN solid_queue_scheduled_executions s ON s.job_id = j.id \
@@ -44,14 +43,13 @@ pub(crate) fn waiting(conn: &mut Conn<'_>) -> QueryResult<Vec<Waiting>> {
     Statement::new(text).unkept().load(conn)
 }
 
-/// What is not moved: migrations, and ticks of recurring tasks, which are
-/// times of the calendar.
+/// Tables that are not changed: migrations, and ticks of recurring tasks, which are calendar times.
 const FIXED: [&str; 2] = [
     "windlass_schema_migrations",
     "solid_queue_recurring_executions",
 ];
 
-/// Makes all that is stored so much older, as if so much time had passed.
+/// Makes all stored times older, as if that much time had passed.
 pub(crate) fn travel(conn: &mut Conn<'_>, by: Duration) -> QueryResult<()> {
     let micros = crate::db::conn::sql::micros(by);
     conn.transaction(|conn| {

@@ -1,46 +1,47 @@
-//! Taking away what has been kept for long enough, a bounded batch at a time.
+//! Deletes rows whose retention has ended, a bounded batch at a time.
 //!
-//! Finished jobs are found by walking the jobs in the order of their ids. An
-//! index over `finished_at` would find them at once, but every job would pay
-//! for it when it finishes; a walk costs only who clears, and it is short: it
-//! ends at the first job that is too young to have finished long ago.
+//! Finished jobs are found by a scan of the jobs in the order of their ids. An index over
+//! `finished_at` would find them at once, but would cost every job a write when it finishes. The
+//! scan costs only the clearing process, and is short: it ends at the first job that is too young
+//! to have finished long ago.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::{id_list, micros};
+use crate::db::conn::sql::{Id, id_list, micros};
 use crate::db::conn::sqlite_file::Refusal;
 use crate::db::conn::statement::Statement;
-use crate::db::transition::briefly::briefly;
+use crate::db::transition::lock_wait::{LockWait, with_lock_wait};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool};
 use std::time::Duration;
 
-/// Which finished jobs to take away.
+/// Which finished jobs to delete.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Old {
-    /// Those that finished so long ago.
+pub(crate) struct ClearLimits {
+    /// Jobs that finished this long ago.
     pub(crate) age: Duration,
-    /// Those up to this id, whatever their age.
+    /// Jobs up to this id, whatever their age.
     pub(crate) up_to: i64,
-    /// Also those that Active Job enqueued and no worker of ours claimed.
+    /// Whether to include jobs enqueued by Active Job that no worker of Windlass claimed.
     pub(crate) of_ruby: bool,
 }
 
-/// One stretch of a walk.
+/// One page of a scan.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Stretch {
-    /// The last id that was looked at; `None` at the end of the walk.
+pub(crate) struct ClearedPage {
+    /// The last id that was read; `None` at the end of the scan.
     pub(crate) reached: Option<i64>,
-    /// How many rows were taken away, those beside jobs not counted.
+    /// How many rows were deleted, not counting those that belong to deleted jobs.
     pub(crate) cleared: usize,
-    /// Why something was left that is due, if something was.
+    /// Why some due rows were left, if any were.
     pub(crate) left: Option<String>,
 }
 
-/// Does `work` for rows in as few transactions as possible: where the database
-/// refuses it, for the half of them each, until what is refused stands alone.
-/// That is left, as when a table of the application refers to a job. Returns
-/// how many rows `work` counted, and why the last of those is left.
-fn piecemeal(
+/// Runs `work` for rows in as few transactions as possible.
+///
+/// When the database refuses, each half of them is tried, down to the single rows that it refuses.
+/// Those are left, as when a table of the application refers to a job. Returns how many rows `work`
+/// counted, and why the last of the others is left.
+fn one_by_one(
     conn: &mut Conn<'_>,
     rows: &[i64],
     work: impl Fn(&mut Conn<'_>, &[i64]) -> QueryResult<usize>,
@@ -48,7 +49,7 @@ fn piecemeal(
     let (mut count, mut left) = (0, None);
     let mut todo = vec![rows];
     while let Some(part) = todo.pop().filter(|part| !part.is_empty()) {
-        let done = briefly(conn, true, |conn| work(conn, part));
+        let done = with_lock_wait(conn, LockWait::Short, |conn| work(conn, part));
         match done {
             Ok(done) => count += done,
             Err(error) if Refusal::of(&error) == Refusal::Trouble => return Err(error),
@@ -63,7 +64,7 @@ fn piecemeal(
 }
 
 #[derive(QueryableByName)]
-struct Seen {
+struct ScannedRow {
     #[diesel(sql_type = BigInt)]
     id: i64,
     #[diesel(sql_type = Bool)]
@@ -72,25 +73,18 @@ struct Seen {
     young: bool,
 }
 
-#[derive(QueryableByName)]
-struct Id {
-    #[diesel(sql_type = BigInt)]
-    pub(crate) id: i64,
-}
-
-/// Looks at `batch` jobs after the id `after`, and takes away those of them
-/// that are due.
+/// Reads `batch` jobs after the id `after`, and deletes those of them that are due.
 pub(crate) fn finished(
     conn: &mut Conn<'_>,
-    old: Old,
+    old: ClearLimits,
     after: i64,
     batch: usize,
-) -> QueryResult<Stretch> {
+) -> QueryResult<ClearedPage> {
     let text = "SELECT id, finished_at IS NOT NULL AND (finished_at <= {later $1} OR id <= $2) \
            AND ($3 OR active_job_id IS NULL OR last_claim_id IS NOT NULL) AS due, \
          created_at > {later $1} AND id > $2 AS young \
          FROM solid_queue_jobs WHERE id > $4 ORDER BY id LIMIT $5";
-    let seen: Vec<Seen> = Statement::new(text)
+    let seen: Vec<ScannedRow> = Statement::new(text)
         .bind(-micros(old.age))
         .bind(old.up_to)
         .bind(old.of_ruby)
@@ -103,8 +97,8 @@ pub(crate) fn finished(
         .map(|job| job.id)
         .collect();
     let more = seen.len() == batch && !seen.iter().any(|job| job.young);
-    let (cleared, left) = piecemeal(conn, &due, delete_finished)?;
-    Ok(Stretch {
+    let (cleared, left) = one_by_one(conn, &due, delete_finished)?;
+    Ok(ClearedPage {
         reached: seen.last().filter(|_| more).map(|job| job.id),
         cleared,
         left,
@@ -112,7 +106,7 @@ pub(crate) fn finished(
 }
 
 fn delete_finished(conn: &mut Conn<'_>, due: &[i64]) -> QueryResult<usize> {
-    // Locked in order, and what another supervisor is at is left to it.
+    // Locked in order. Rows that another supervisor has locked are left to it.
     let text = "SELECT id FROM solid_queue_jobs WHERE id IN {in $1} AND finished_at IS NOT NULL \
          ORDER BY id {lock skip}";
     let jobs: Vec<Id> = Statement::new(text).bind(id_list(due)).load(conn)?;
@@ -120,8 +114,8 @@ fn delete_finished(conn: &mut Conn<'_>, due: &[i64]) -> QueryResult<usize> {
     delete(conn, &jobs)
 }
 
-/// Deletes jobs, which the caller has locked, and what is kept beside them.
-/// A result stays for as long as it was promised.
+/// Deletes jobs, which the caller has locked, and their other rows. A result is kept until it
+/// expires.
 pub(crate) fn delete(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<usize> {
     if jobs.is_empty() {
         return Ok(0);
@@ -145,7 +139,7 @@ pub(crate) fn delete(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<usize> {
     Ok(deleted)
 }
 
-/// The id up to which finished jobs go when only the newest `count` may stay.
+/// Returns the id up to which finished jobs are deleted if only the newest `count` may stay.
 pub(crate) fn surplus(conn: &mut Conn<'_>, count: u64) -> QueryResult<i64> {
     let text = "SELECT id FROM solid_queue_jobs WHERE finished_at IS NOT NULL ORDER BY id DESC LIMIT 1 OFFSET $1";
     let count = i64::try_from(count).unwrap_or(i64::MAX);
@@ -157,7 +151,7 @@ pub(crate) fn surplus(conn: &mut Conn<'_>, count: u64) -> QueryResult<i64> {
 }
 
 #[derive(QueryableByName)]
-struct Failed {
+struct FailedExecution {
     #[diesel(sql_type = BigInt)]
     id: i64,
     #[diesel(sql_type = BigInt)]
@@ -166,18 +160,18 @@ struct Failed {
     due: bool,
 }
 
-/// Looks at `batch` failed executions after the id `after`, and takes away the
-/// jobs of those that failed so long ago.
+/// Reads `batch` failed executions after the id `after`, and deletes the jobs of those that failed
+/// long enough ago.
 pub(crate) fn failed(
     conn: &mut Conn<'_>,
     age: Duration,
     after: i64,
     batch: usize,
-) -> QueryResult<Stretch> {
-    // The ids grow with time, so that only the oldest need to be looked at.
+) -> QueryResult<ClearedPage> {
+    // The ids grow with time, so only the oldest need to be read.
     let text = "SELECT id, job_id, created_at <= {later $1} AS due FROM solid_queue_failed_executions \
          WHERE id > $2 ORDER BY id LIMIT $3";
-    let seen: Vec<Failed> = Statement::new(text)
+    let seen: Vec<FailedExecution> = Statement::new(text)
         .bind(-micros(age))
         .bind(after)
         .bind(batch as i64)
@@ -189,8 +183,8 @@ pub(crate) fn failed(
         .map(|row| row.job_id)
         .collect();
     due.sort_unstable();
-    let (cleared, left) = piecemeal(conn, &due, delete_failed)?;
-    Ok(Stretch {
+    let (cleared, left) = one_by_one(conn, &due, delete_failed)?;
+    Ok(ClearedPage {
         reached: seen.last().filter(|_| more).map(|row| row.id),
         cleared,
         left,
@@ -209,30 +203,46 @@ fn delete_failed(conn: &mut Conn<'_>, due: &[i64]) -> QueryResult<usize> {
     delete(conn, &jobs)
 }
 
-/// Tables whose rows say themselves until when they are good, and their keys.
-pub(crate) const EXPIRING: [(&str, &str); 2] =
-    [("windlass_results", "job_id"), ("windlass_waiters", "id")];
+/// A table whose rows have an expiry of their own, and its key.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ExpiringTable {
+    name: &'static str,
+    key: &'static str,
+}
 
-/// Takes away up to `batch` rows of one of [`EXPIRING`] that are past their
-/// time. Where more may be, it is to be called again, with whatever number.
+/// The results and the waiters.
+pub(crate) const EXPIRING: [ExpiringTable; 2] = [
+    ExpiringTable {
+        name: "windlass_results",
+        key: "job_id",
+    },
+    ExpiringTable {
+        name: "windlass_waiters",
+        key: "id",
+    },
+];
+
+/// Deletes up to `batch` expired rows of one of [`EXPIRING`]. If `reached` is `Some`, more may be
+/// left: call it again, with any id.
 pub(crate) fn expired(
     conn: &mut Conn<'_>,
-    (table, key): (&str, &str),
+    table: ExpiringTable,
     batch: usize,
-) -> QueryResult<Stretch> {
+) -> QueryResult<ClearedPage> {
+    let ExpiringTable { name: table, key } = table;
     let text = format!(
         "SELECT {key} AS id FROM {table} WHERE expires_at <= {{now}} ORDER BY expires_at LIMIT $1"
     );
     let seen: Vec<Id> = Statement::new(text).bind(batch as i64).load(conn)?;
     let seen: Vec<i64> = seen.into_iter().map(|row| row.id).collect();
     if seen.is_empty() {
-        return Ok(Stretch {
+        return Ok(ClearedPage {
             reached: None,
             cleared: 0,
             left: None,
         });
     }
-    // Judged again under the lock: the row may have got a new life.
+    // Checked again under the lock: the row may have been extended.
     let text = format!(
         "DELETE FROM {table} WHERE {key} IN (SELECT {key} FROM {table} WHERE {key} IN {{in $1}} \
          AND expires_at <= {{now}} ORDER BY {key} {{lock skip}}) AND expires_at <= {{now}}"
@@ -243,40 +253,40 @@ pub(crate) fn expired(
             .unkept()
             .changes(conn)
     };
-    // One statement, most often.
+    // One statement in most cases.
     let (cleared, left) = match delete(conn, &seen) {
-        Err(error) if Refusal::of(&error) != Refusal::Trouble => piecemeal(conn, &seen, delete)?,
+        Err(error) if Refusal::of(&error) != Refusal::Trouble => one_by_one(conn, &seen, delete)?,
         deleted => (deleted?, None),
     };
-    Ok(Stretch {
+    Ok(ClearedPage {
         reached: (seen.len() == batch && cleared > 0).then_some(0),
         cleared,
         left,
     })
 }
 
-/// The tables whose rows may outlive their job, when something else than
-/// Windlass deleted it, or a worker that keeps no finished jobs.
-pub(crate) const BESIDE: [&str; 3] = [
+/// The tables whose rows may outlive their job, when another program deleted it, or a worker that
+/// keeps no finished jobs.
+pub(crate) const TABLES_OF_JOBS: [&str; 3] = [
     "windlass_attempts",
     "windlass_steps",
     "windlass_unique_jobs",
 ];
 
-/// Looks at `batch` jobs after the id `after` of which `table` has rows, and
-/// takes those rows away whose job is gone.
+/// Reads the rows of `batch` jobs after the id `after` in `table`, and deletes those of jobs that
+/// do not exist.
 pub(crate) fn orphans(
     conn: &mut Conn<'_>,
     table: &str,
     after: i64,
     batch: usize,
-) -> QueryResult<Stretch> {
+) -> QueryResult<ClearedPage> {
     let text = format!(
         "SELECT seen.id, NOT EXISTS (SELECT 1 FROM solid_queue_jobs j WHERE j.id = seen.id) AS due, \
          false AS young FROM (SELECT DISTINCT job_id AS id FROM {table} WHERE job_id > $1 \
          ORDER BY job_id LIMIT $2) AS seen ORDER BY seen.id"
     );
-    let seen: Vec<Seen> = Statement::new(text)
+    let seen: Vec<ScannedRow> = Statement::new(text)
         .bind(after)
         .bind(batch as i64)
         .load(conn)?;
@@ -286,7 +296,7 @@ pub(crate) fn orphans(
         .map(|job| job.id)
         .collect();
     let text = format!("DELETE FROM {table} WHERE job_id IN {{in $1}}");
-    let (cleared, left) = piecemeal(conn, &due, |conn, due| {
+    let (cleared, left) = one_by_one(conn, &due, |conn, due| {
         if table == "windlass_unique_jobs" {
             return crate::db::transition::unblock::forget(conn, due);
         }
@@ -295,7 +305,7 @@ pub(crate) fn orphans(
             .unkept()
             .changes(conn)
     })?;
-    Ok(Stretch {
+    Ok(ClearedPage {
         reached: seen
             .last()
             .filter(|_| seen.len() == batch)

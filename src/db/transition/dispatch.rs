@@ -5,8 +5,8 @@ use crate::db::conn::sql::{Execution, id_list, job_ids};
 use crate::db::conn::statement::Statement;
 use diesel::prelude::*;
 
-/// Makes up to `batch` due jobs ready and returns how many. Any number of
-/// dispatchers may do so at once: each takes other rows.
+/// Makes up to `batch` due jobs ready and returns how many. Any number of dispatchers may do so at
+/// once: each takes different rows.
 pub(crate) fn dispatch(conn: &mut Conn<'_>, batch: usize) -> QueryResult<usize> {
     conn.transaction(|conn| {
         let text = "SELECT job_id FROM solid_queue_scheduled_executions WHERE scheduled_at <= {now} \
@@ -19,7 +19,7 @@ pub(crate) fn dispatch(conn: &mut Conn<'_>, batch: usize) -> QueryResult<usize> 
         let text =
             "DELETE FROM solid_queue_scheduled_executions WHERE job_id IN {in $1}";
         Statement::new(text).bind(id_list(&jobs)).execute(conn)?;
-        crate::db::transition::place::enter(conn, &jobs)?;
+        crate::db::transition::place::make_runnable(conn, &jobs)?;
         Ok(jobs.len())
     })
 }

@@ -1,89 +1,108 @@
 //! Ends claims whose runs did not finish.
 
 use crate::db::conn::connection::Conn;
-use crate::db::model::claim::{Ended, Fence, Finished};
-use crate::db::model::decision::Decision;
-use crate::db::model::outcome::{Began, End, EndedRun, Ending, Endings, cancelled};
+use crate::db::model::claim::{EndedClaim, Fence, FinishedRow};
+use crate::db::model::decision::JobDecision;
+use crate::db::model::outcome::{AppliedEnding, ClaimEnd, EndedRun, Ending, RunStart, cancelled};
 use crate::db::table::claimed::{self};
 use crate::db::transition::settle::settle;
 use diesel::prelude::*;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Ends a claim in the way that was decided, unless somebody has asked for
-/// the job to be cancelled meanwhile, and says which it was. `None`: fenced.
+/// Ends a claim with its ending, or as cancelled if a cancel was requested meanwhile, and returns
+/// which it was. Returns `None` if the claim was fenced off.
 pub(crate) fn end(
     conn: &mut Conn<'_>,
     fence: Fence,
     ending: &Ending,
     ran: Duration,
-    finished: Finished,
+    finished: FinishedRow,
 ) -> QueryResult<Option<Ending>> {
-    let ends = [(fence.claim_id, ending, ran)];
+    let ends = [ClaimEnd {
+        claim_id: fence.claim_id,
+        ending,
+        ran,
+    }];
     let mut ended = end_all(conn, fence.process_id, &ends, finished)?;
-    Ok(ended.pop().map(|(_, ending)| ending))
+    Ok(ended.pop().map(|ended| ended.ending))
 }
 
-/// Ends claims of a process like [`end`], all in one transaction. Those that
-/// are missing in the answer were fenced.
+/// Ends claims of a process like [`end`], all in one transaction. Claims that are missing in the
+/// result were fenced off.
 pub(crate) fn end_all(
     conn: &mut Conn<'_>,
     process_id: i64,
-    ends: &[End<'_>],
-    finished: Finished,
-) -> QueryResult<Endings> {
+    ends: &[ClaimEnd<'_>],
+    finished: FinishedRow,
+) -> QueryResult<Vec<AppliedEnding>> {
     conn.transaction(|conn| {
         let held = claimed::end(conn, process_id, &claims(ends))?;
-        settle_ended(conn, process_id, ends, (held, finished))
+        settle_ended(conn, process_id, ends, held, finished)
     })
 }
 
-/// The same for those of the claims that no other transaction has locked; the
-/// others that are still held are returned too.
+/// The result of ending claims of which some may be locked.
+#[derive(Debug)]
+pub(crate) struct AppliedEndings {
+    pub(crate) ended: Vec<AppliedEnding>,
+    /// Claims that are held, and locked by another transaction: unchanged.
+    pub(crate) busy: Vec<i64>,
+}
+
+/// Like [`end_all`], but skips claims that another transaction has locked, and returns those of
+/// them that are still held.
 pub(crate) fn end_free(
     conn: &mut Conn<'_>,
     process_id: i64,
-    ends: &[End<'_>],
-    finished: Finished,
-) -> QueryResult<(Endings, Vec<i64>)> {
+    ends: &[ClaimEnd<'_>],
+    finished: FinishedRow,
+) -> QueryResult<AppliedEndings> {
     conn.transaction(|conn| {
         let (held, written) = claimed::end_free(conn, process_id, &claims(ends))?;
-        let done = settle_ended(conn, process_id, ends, (held, finished))?;
-        Ok((done, written.busy))
+        let ended = settle_ended(conn, process_id, ends, held, finished)?;
+        Ok(AppliedEndings {
+            ended,
+            busy: written.busy,
+        })
     })
 }
 
-pub(crate) fn claims(ends: &[End<'_>]) -> Vec<i64> {
-    ends.iter().map(|(claim, ..)| *claim).collect()
+pub(crate) fn claims(ends: &[ClaimEnd<'_>]) -> Vec<i64> {
+    ends.iter().map(|end| end.claim_id).collect()
 }
 
-/// Decides about the jobs of claims that have ended, and applies that.
+/// Decides about the jobs of claims that have ended, and applies the decisions.
 pub(crate) fn settle_ended(
     conn: &mut Conn<'_>,
     process_id: i64,
-    ends: &[End<'_>],
-    (held, finished): (Vec<Ended>, Finished),
-) -> QueryResult<Endings> {
-    let held: BTreeMap<i64, Ended> = held.into_iter().map(|row| (row.claim_id, row)).collect();
+    ends: &[ClaimEnd<'_>],
+    held: Vec<EndedClaim>,
+    finished: FinishedRow,
+) -> QueryResult<Vec<AppliedEnding>> {
+    let held: BTreeMap<i64, EndedClaim> = held.into_iter().map(|row| (row.claim_id, row)).collect();
     let (mut done, mut decisions) = (Vec::new(), Vec::new());
-    for (claim_id, ending, ran) in ends {
-        let Some(ended) = held.get(claim_id) else {
+    for end in ends {
+        let Some(ended) = held.get(&end.claim_id) else {
             continue;
         };
         let ending = match ended.cancelled {
             true => Ending::Cancel(cancelled()),
-            false => (*ending).clone(),
+            false => end.ending.clone(),
         };
         let run = EndedRun {
             process_id,
-            claim_id: *claim_id,
+            claim_id: end.claim_id,
             job_id: ended.job_id,
-            began: Began::Ago(*ran),
+            began: RunStart::Ago(end.ran),
             by_owner: true,
             finished,
         };
-        decisions.push(Decision::of_ending(run, ending.clone()));
-        done.push((*claim_id, ending));
+        decisions.push(JobDecision::of_ending(run, ending.clone()));
+        done.push(AppliedEnding {
+            claim_id: end.claim_id,
+            ending,
+        });
     }
     settle(conn, &decisions)?;
     Ok(done)

@@ -1,53 +1,71 @@
-//! How the claims of jobs end that have finished: in bulk, since every job
-//! passes here.
+//! Ends the claims of jobs that have finished: in bulk, since every job passes here.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::conn::statement::Statement;
-use crate::db::model::claim::Ended;
-use crate::db::model::claim::{Claimed, Finished};
-use crate::db::model::outcome::NewResult;
+use crate::db::model::claim::EndedClaim;
+use crate::db::model::claim::{ClaimOf, Claimed, FinishedRow};
+use crate::db::model::new_result::{NewOutput, NewResult, ResultOf};
 use crate::db::table::claimed;
-use crate::db::table::claimed::{Locks, Written, claim_ids};
+use crate::db::table::claimed::{EndedClaims, OnLocked, claim_ids};
 use crate::db::table::results;
 use crate::db::table::results::notify_waiters;
 use diesel::prelude::*;
 use std::time::Duration;
 
-/// Ends the claims of jobs that have finished, and returns those that were
-/// still held; the others belong to another process now. Some of those that are
-/// `limited` may hold slots of concurrency keys.
+/// Whether some of the jobs that finish may hold slots of concurrency keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeySlots {
+    NoneHeld,
+    MayBeHeld,
+}
+
+impl KeySlots {
+    pub(crate) fn held_if(is_limited: bool) -> Self {
+        if is_limited {
+            KeySlots::MayBeHeld
+        } else {
+            KeySlots::NoneHeld
+        }
+    }
+}
+
+/// Ends the claims of jobs that have finished, and returns those that were still held; the others
+/// belong to another process now.
 #[cfg(all(test, feature = "internal-tests"))]
 pub(crate) fn finish(
     conn: &mut Conn<'_>,
     process_id: i64,
     claims: &[i64],
-    finished: (Finished, bool),
+    finished: FinishedRow,
+    slots: KeySlots,
 ) -> QueryResult<Vec<i64>> {
-    let written = finish_by(conn, process_id, claims, finished, Locks::Wait)?;
+    let written = finish_by(conn, process_id, claims, finished, slots, OnLocked::Wait)?;
     Ok(written.accepted)
 }
 
-/// The same for those of the claims that no other transaction has locked.
+/// Like [`finish`], but skips claims that another transaction has locked.
 pub(crate) fn finish_free(
     conn: &mut Conn<'_>,
     process_id: i64,
     claims: &[i64],
-    finished: (Finished, bool),
-) -> QueryResult<Written> {
-    finish_by(conn, process_id, claims, finished, Locks::Skip)
+    finished: FinishedRow,
+    slots: KeySlots,
+) -> QueryResult<EndedClaims> {
+    finish_by(conn, process_id, claims, finished, slots, OnLocked::Skip)
 }
 
 fn finish_by(
     conn: &mut Conn<'_>,
     process_id: i64,
     claims: &[i64],
-    (finished, limited): (Finished, bool),
-    locks: Locks,
-) -> QueryResult<Written> {
+    finished: FinishedRow,
+    slots: KeySlots,
+    locks: OnLocked,
+) -> QueryResult<EndedClaims> {
     let accepted = match conn.dialect() {
         Dialect::Postgres => {
-            finish_in_one_statement(conn, process_id, claims, (finished, limited), locks)?
+            finish_in_one_statement(conn, process_id, claims, finished, slots, locks)?
         }
         Dialect::Sqlite => conn.transaction(|conn| {
             let ended = claimed::end(conn, process_id, claims)?;
@@ -55,82 +73,85 @@ fn finish_by(
             QueryResult::Ok(claim_ids(ended))
         })?,
     };
-    Written::of(conn, process_id, claims, (accepted, locks))
+    EndedClaims::of(conn, process_id, claims, accepted, locks)
 }
 
-/// A job that has finished and left something to be kept.
+/// A finished job with something to store or to delete.
 #[derive(Debug)]
 pub(crate) struct FinishedJob<'a> {
     pub(crate) claim_id: i64,
-    /// What is kept of it; nothing, if nobody is to be told.
+    /// Its result to store, if any.
     pub(crate) result: Option<NewResult<'a>>,
-    /// The job, if it has a unique id, behind which others may wait.
+    /// The job, if it has a unique id: others may wait for it.
     pub(crate) named: Option<i64>,
-    /// The job, if it has recorded steps, which are forgotten.
+    /// The job, if it has recorded steps, which are deleted.
     pub(crate) steps: Option<i64>,
 }
 
 impl<'a> FinishedJob<'a> {
-    /// What a run leaves behind that gave `(text, problem)`: the JSON of its
-    /// output, and why there is none.
+    /// Returns the traces of a run.
     pub(crate) fn new(
         job: &'a Claimed,
-        output: (Option<&'a str>, Option<&'a str>),
+        output: NewOutput<'a>,
         keep_result: Option<Duration>,
         has_steps: bool,
     ) -> Self {
         let unique_id = job.unique_id.as_deref();
-        let run = (
-            job.job_id,
-            u32::try_from(job.attempts).unwrap_or_default() + 1,
-        );
+        let of = ResultOf {
+            job_id: job.job_id,
+            attempt: job.attempts.max(0).saturating_add(1),
+            class_name: &job.class_name,
+            unique_id,
+        };
         FinishedJob {
             claim_id: job.claim_id,
-            result: NewResult::of_finished(run, &job.class_name, unique_id, output, keep_result),
+            result: NewResult::of_finished(of, output, keep_result),
             named: unique_id.map(|_| job.job_id),
             steps: has_steps.then_some(job.job_id),
         }
     }
 
-    /// Whether there is more to do than to finish it.
+    /// Returns whether there is more to do than to finish it.
     pub(crate) fn leaves_traces(&self) -> bool {
         self.result.is_some() || self.named.is_some() || self.steps.is_some()
     }
 }
 
-/// Like [`finish`], for jobs with results, unique ids or steps: what they
-/// returned is kept, who waits behind them goes on, and their steps are
-/// forgotten, in the same transaction.
+/// Like [`finish`], for jobs with results, unique ids or steps: in the same transaction it stores
+/// results, makes the jobs that waited for them runnable, and deletes their steps.
 pub(crate) fn finish_and_keep(
     conn: &mut Conn<'_>,
     process_id: i64,
     jobs: Vec<FinishedJob<'_>>,
-    finished: (Finished, bool),
+    finished: FinishedRow,
+    slots: KeySlots,
 ) -> QueryResult<Vec<i64>> {
-    let written = finish_and_keep_by(conn, process_id, jobs, finished, Locks::Wait)?;
+    let written = finish_and_keep_by(conn, process_id, jobs, finished, slots, OnLocked::Wait)?;
     Ok(written.accepted)
 }
 
-/// The same for those of the claims that no other transaction has locked.
+/// Like [`finish_and_keep`], but skips claims that another transaction has locked.
 pub(crate) fn finish_and_keep_free(
     conn: &mut Conn<'_>,
     process_id: i64,
     jobs: Vec<FinishedJob<'_>>,
-    finished: (Finished, bool),
-) -> QueryResult<Written> {
-    finish_and_keep_by(conn, process_id, jobs, finished, Locks::Skip)
+    finished: FinishedRow,
+    slots: KeySlots,
+) -> QueryResult<EndedClaims> {
+    finish_and_keep_by(conn, process_id, jobs, finished, slots, OnLocked::Skip)
 }
 
 fn finish_and_keep_by(
     conn: &mut Conn<'_>,
     process_id: i64,
     jobs: Vec<FinishedJob<'_>>,
-    finished: (Finished, bool),
-    locks: Locks,
-) -> QueryResult<Written> {
+    finished: FinishedRow,
+    slots: KeySlots,
+    locks: OnLocked,
+) -> QueryResult<EndedClaims> {
     conn.transaction(|conn| {
         let claims: Vec<i64> = jobs.iter().map(|job| job.claim_id).collect();
-        let written = finish_by(conn, process_id, &claims, finished, locks)?;
+        let written = finish_by(conn, process_id, &claims, finished, slots, locks)?;
         let (mut results, mut named, mut steps) = (Vec::new(), Vec::new(), Vec::new());
         for job in jobs {
             if written.accepted.contains(&job.claim_id) {
@@ -148,32 +169,34 @@ fn finish_and_keep_by(
     })
 }
 
-/// A deliberate fault: finishes the jobs of claims whoever holds them now.
-pub(crate) fn finish_unfenced(conn: &mut Conn<'_>, claims: &[(i64, i64)]) -> QueryResult<()> {
+/// A deliberate fault: finishes the jobs of claims, whichever process holds them now.
+pub(crate) fn finish_unfenced(conn: &mut Conn<'_>, claims: &[ClaimOf]) -> QueryResult<()> {
     let text = "DELETE FROM solid_queue_claimed_executions WHERE job_id = $1";
     let update =
         "UPDATE solid_queue_jobs SET finished_at = {now}, last_claim_id = $1 WHERE id = $2";
-    for (claim, job) in claims {
-        Statement::new(text).bind(job).execute(conn)?;
-        Statement::new(update).bind(claim).bind(job).execute(conn)?;
+    for claim in claims {
+        Statement::new(text).bind(claim.job_id).execute(conn)?;
+        Statement::new(update)
+            .bind(claim.claim_id)
+            .bind(claim.job_id)
+            .execute(conn)?;
     }
     Ok(())
 }
 
-/// Postgres: one statement in autocommit, the rows locked in order and then
-/// deleted by where they stand, without a second look into an index. The module
-/// of claims tells what `+ 0` is for.
+/// Finishes on Postgres in one statement in autocommit, with the rows locked in order and then
+/// deleted by their ctid, without a second index lookup. For `+ 0` see the module of claims.
 ///
-/// A row that somebody changed between the beginning of the statement and its
-/// lock, to have the job cancelled for example, stands elsewhere by then and
-/// is not found; the second statement ends what the first has left out, if it
-/// is held at all.
+/// A row that was changed between the start of the statement and its lock, by a cancel request for
+/// example, has moved by then and is not found. The second statement ends the claims that the first
+/// has left out, if they are still held.
 fn finish_in_one_statement(
     conn: &mut Conn<'_>,
     process_id: i64,
     claims: &[i64],
-    finished: (Finished, bool),
-    locks: Locks,
+    finished: FinishedRow,
+    slots: KeySlots,
+    locks: OnLocked,
 ) -> QueryResult<Vec<i64>> {
     let by = |what: &str| {
         format!(
@@ -184,7 +207,7 @@ fn finish_in_one_statement(
     };
     let by_spot = &*by("ctid AS spot");
     let spot = "c.ctid = ANY (ARRAY(SELECT spot FROM held))";
-    let mut ended = finish_where(conn, process_id, claims, finished, (by_spot, spot))?;
+    let mut ended = finish_where(conn, process_id, claims, finished, slots, by_spot, spot)?;
     if ended.len() < claims.len() {
         let rest: Vec<i64> = claims
             .iter()
@@ -194,11 +217,7 @@ fn finish_in_one_statement(
         let by_id = &*by("id");
         let id = "c.id = ANY (ARRAY(SELECT id FROM held))";
         ended.extend(finish_where(
-            conn,
-            process_id,
-            &rest,
-            finished,
-            (by_id, id),
+            conn, process_id, &rest, finished, slots, by_id, id,
         )?);
     }
     Ok(ended)
@@ -208,19 +227,21 @@ fn finish_where(
     conn: &mut Conn<'_>,
     process_id: i64,
     claims: &[i64],
-    (finished, limited): (Finished, bool),
-    (held, is_held): (&str, &str),
+    finished: FinishedRow,
+    slots: KeySlots,
+    held: &str,
+    is_held: &str,
 ) -> QueryResult<Vec<i64>> {
     let jobs = match finished {
-        Finished::Keep => {
+        FinishedRow::Keep => {
             "UPDATE solid_queue_jobs j SET finished_at = {now}, updated_at = {now}, crash_count = 0, \
              last_claim_id = ended.claim_id FROM ended WHERE j.id = ended.job_id"
         }
-        Finished::Delete => {
+        FinishedRow::Delete => {
             "DELETE FROM solid_queue_jobs WHERE id = ANY (ARRAY(SELECT job_id FROM ended))"
         }
     };
-    let wanted = if limited {
+    let wanted = if slots == KeySlots::MayBeHeld {
         "wanted AS (INSERT INTO windlass_wanted_keys (key) \
            SELECT DISTINCT concurrency_key FROM ended WHERE concurrency_key IS NOT NULL), "
     } else {
@@ -242,13 +263,17 @@ fn finish_where(
     Ok(claim_ids(ended))
 }
 
-fn finish_jobs(conn: &mut Conn<'_>, ended: &[Ended], finished: Finished) -> QueryResult<()> {
+fn finish_jobs(
+    conn: &mut Conn<'_>,
+    ended: &[EndedClaim],
+    finished: FinishedRow,
+) -> QueryResult<()> {
     let text = match finished {
-        Finished::Keep => {
+        FinishedRow::Keep => {
             "UPDATE solid_queue_jobs SET finished_at = {now}, updated_at = {now}, crash_count = 0, \
              last_claim_id = pair.value ->> 1 FROM json_each($1) AS pair WHERE solid_queue_jobs.id = pair.value ->> 0"
         }
-        Finished::Delete => {
+        FinishedRow::Delete => {
             "DELETE FROM solid_queue_jobs WHERE id IN (SELECT value ->> 0 FROM json_each($1))"
         }
     };

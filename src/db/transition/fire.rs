@@ -1,18 +1,18 @@
 //! Fires ticks of recurring tasks.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::{id_list, timestamp};
+use crate::db::conn::sql::{Id, id_list, timestamp};
 use crate::db::conn::statement::Statement;
 use crate::db::model::new_row::NewRow;
-use crate::db::model::recurring::{Fired, Firing, Overlap, Row};
-use crate::db::table::recurring_executions::{Id, delete_old, lock, move_on, unended};
+use crate::db::model::recurring::{Fired, Firing, Overlap, RecurringTaskRow};
+use crate::db::table::recurring_executions::{delete_old, lock, move_on, unended};
 use crate::db::transition::enqueue;
 use crate::db::transition::schedule::lock_own;
 use crate::error::{Doing, Result};
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
 
-/// Fires ticks. `None`: somebody else is at the task, or has changed it.
+/// Fires ticks. Returns `None` if another transaction has locked or changed the task.
 pub(crate) fn fire(conn: &mut Conn<'_>, firing: &Firing<'_>) -> QueryResult<Option<Fired>> {
     conn.transaction(|conn| {
         let Some(open) = lock(conn, firing.task)? else {
@@ -51,7 +51,7 @@ pub(crate) fn fire(conn: &mut Conn<'_>, firing: &Firing<'_>) -> QueryResult<Opti
     })
 }
 
-/// Enqueues the job of a tick. `None`: the tick has had one.
+/// Enqueues the job of a tick. Returns `None` if the tick had one already.
 fn insert(
     conn: &mut Conn<'_>,
     key: &str,
@@ -80,12 +80,12 @@ fn insert(
     Ok(Some(inserted.id))
 }
 
-/// Enqueues the task's job at once, whatever its ticks do, and returns its id.
-/// `None`: there is no such task.
+/// Enqueues the task's job at once, whatever its ticks, and returns its id. Returns `None` if the
+/// task does not exist.
 pub(crate) fn run_now(
     conn: &mut Conn<'_>,
     key: &str,
-    job: impl FnOnce(&Row) -> Result<NewRow>,
+    job: impl FnOnce(&RecurringTaskRow) -> Result<NewRow>,
 ) -> Result<Option<i64>> {
     conn.transaction(|conn| {
         let Some(row) = lock_own(conn, key).doing("read the recurring task")? else {

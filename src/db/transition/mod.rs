@@ -1,16 +1,13 @@
-//! One file a verb: what changes several tables at once, in one fenced
-//! transaction.
+//! One file per verb: changes to several tables at once, in one fenced transaction.
 
-pub(crate) mod briefly;
 pub(crate) mod claim;
-pub(crate) mod claim_postgres;
-pub(crate) mod claim_sqlite;
 pub(crate) mod clear;
 pub(crate) mod dispatch;
 pub(crate) mod end;
 pub(crate) mod enqueue;
 pub(crate) mod finish;
 pub(crate) mod fire;
+pub(crate) mod lock_wait;
 pub(crate) mod operate;
 pub(crate) mod pause;
 pub(crate) mod place;

@@ -1,12 +1,12 @@
-//! What people and programs do to jobs from outside: cancelling, discarding,
-//! retrying, moving them in time and in rank. Each takes the execution away
-//! first, and does the rest only to the jobs whose execution it got: so a job
-//! that a process holds is never touched, and nothing is done twice.
+//! Operations on jobs from outside: cancel, discard, retry, reschedule, change priority. Each takes
+//! the execution first, and changes only the jobs whose execution it got: so a claimed job is never
+//! touched, and nothing is done twice.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::{id_list, job_ids, timestamp};
 use crate::db::conn::statement::Statement;
-use crate::db::model::outcome::{AttemptOutcome, Failure, NewResult, ResultOutcome};
+use crate::db::model::new_result::NewResult;
+use crate::db::model::outcome::{AttemptOutcome, JobFailure, ResultOutcome};
 use crate::db::model::state::JobState;
 use crate::db::table::{attempts, jobs, results};
 use crate::db::transition::place::place;
@@ -14,8 +14,8 @@ use crate::db::transition::unblock;
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
 
-/// Locks the executions of jobs in one state, in order, and returns the jobs
-/// that have one. Whoever was moving one of them is waited for.
+/// Locks the executions of jobs in one state, in order, and returns the jobs that have one. Waits
+/// for transactions that are moving one of them.
 fn lock(conn: &mut Conn<'_>, state: JobState, jobs: &[i64]) -> QueryResult<Vec<i64>> {
     let text = format!(
         "SELECT job_id FROM {} WHERE job_id IN {{in $1}} ORDER BY id + 0 {{lock}}",
@@ -27,9 +27,8 @@ fn lock(conn: &mut Conn<'_>, state: JobState, jobs: &[i64]) -> QueryResult<Vec<i
         .map(job_ids)
 }
 
-/// Takes the executions of jobs away where they stand in one of `states`, and
-/// returns the jobs that had one.
-fn take(conn: &mut Conn<'_>, states: &[JobState], jobs: &[i64]) -> QueryResult<Vec<i64>> {
+/// Deletes the executions of jobs in any of `states`, and returns the jobs that had one.
+fn take_execution(conn: &mut Conn<'_>, states: &[JobState], jobs: &[i64]) -> QueryResult<Vec<i64>> {
     let mut taken = Vec::new();
     for state in JobState::WITH_EXECUTION {
         if !states.contains(&state) {
@@ -52,23 +51,22 @@ fn take(conn: &mut Conn<'_>, states: &[JobState], jobs: &[i64]) -> QueryResult<V
     Ok(taken)
 }
 
-/// The states of jobs that wait to be run.
+/// The states of waiting jobs.
 pub(crate) const WAITING: [JobState; 3] = [JobState::Scheduled, JobState::Blocked, JobState::Ready];
 
-/// What cancelling did.
+/// The result of a cancel.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Cancelled {
-    /// They waited, and have ended.
+pub(crate) struct CancelledJobs {
+    /// Jobs that waited, and have ended.
     pub(crate) ended: Vec<i64>,
-    /// A process holds them, and is asked to end them.
+    /// Jobs whose process was asked to end them.
     pub(crate) asked: Vec<i64>,
-    /// A process of Ruby holds them, which cannot be asked.
+    /// Jobs claimed by a process of Ruby, which cannot be asked.
     pub(crate) in_ruby: Vec<i64>,
 }
 
-/// Cancels jobs: those that wait, at once; those that a process holds, when
-/// it hears of it.
-pub(crate) fn cancel(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Cancelled> {
+/// Cancels jobs: waiting ones at once, claimed ones when their process is notified.
+pub(crate) fn cancel(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<CancelledJobs> {
     conn.transaction(|conn| {
         let mut in_ruby = lock(conn, JobState::Claimed, jobs)?;
         let asked = if in_ruby.is_empty() {
@@ -77,13 +75,18 @@ pub(crate) fn cancel(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Cancelled
             ask_to_cancel(conn, &in_ruby)?
         };
         in_ruby.retain(|job| !asked.contains(job));
-        let ended = take(conn, &WAITING, jobs)?;
+        let ended = take_execution(conn, &WAITING, jobs)?;
         if !ended.is_empty() {
-            let failure = Failure::new("cancelled", "the job was cancelled while it waited");
-            let how = (AttemptOutcome::Cancelled, ResultOutcome::Cancelled);
-            end_waiting(conn, &ended, how, &failure)?;
+            let failure = JobFailure::new("cancelled", "the job was cancelled while it waited");
+            end_waiting(
+                conn,
+                &ended,
+                AttemptOutcome::Cancelled,
+                ResultOutcome::Cancelled,
+                &failure,
+            )?;
         }
-        Ok(Cancelled {
+        Ok(CancelledJobs {
             ended,
             asked,
             in_ruby,
@@ -91,8 +94,8 @@ pub(crate) fn cancel(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Cancelled
     })
 }
 
-/// Asks the processes that hold these jobs to end them, and returns the jobs
-/// of those that can hear of it: Ruby's, which count no heartbeats, cannot.
+/// Asks the processes that hold these jobs to end them, and returns the jobs that can be ended.
+/// Processes of Ruby, which count no heartbeats, cannot be asked.
 fn ask_to_cancel(conn: &mut Conn<'_>, claimed: &[i64]) -> QueryResult<Vec<i64>> {
     let text = "UPDATE solid_queue_claimed_executions SET cancel_requested_at = coalesce(cancel_requested_at, {now}) \
          WHERE job_id IN {in $1} AND NOT EXISTS (SELECT 1 FROM solid_queue_processes p \
@@ -103,12 +106,13 @@ fn ask_to_cancel(conn: &mut Conn<'_>, claimed: &[i64]) -> QueryResult<Vec<i64>> 
         .map(job_ids)
 }
 
-/// Ends jobs whose execution was just taken away, and which nobody had begun.
+/// Ends jobs that had not started, and whose execution was just deleted.
 pub(crate) fn end_waiting(
     conn: &mut Conn<'_>,
     ids: &[i64],
-    (attempt, result): (AttemptOutcome, ResultOutcome),
-    failure: &Failure,
+    attempt: AttemptOutcome,
+    result: ResultOutcome,
+    failure: &JobFailure,
 ) -> QueryResult<()> {
     let text =
         "UPDATE solid_queue_jobs SET finished_at = {now}, updated_at = {now} WHERE id IN {in $1}";
@@ -135,7 +139,7 @@ pub(crate) fn discard(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>
     conn.transaction(|conn| {
         let mut states = WAITING.to_vec();
         states.push(JobState::Failed);
-        let taken = take(conn, &states, jobs)?;
+        let taken = take_execution(conn, &states, jobs)?;
         if !taken.is_empty() {
             results::delete(conn, &taken)?;
             crate::db::transition::clear::delete(conn, &taken)?;
@@ -145,43 +149,64 @@ pub(crate) fn discard(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>
     })
 }
 
-/// What retrying did.
+/// The result of a retry.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Retried {
-    /// They are ready again.
+pub(crate) struct RetriedJobs {
+    /// Jobs that are ready again.
     pub(crate) ready: Vec<i64>,
-    /// They may run at most once and have run already.
+    /// Jobs that may run at most once and have run already.
     pub(crate) risky: Vec<i64>,
-    /// Other jobs hold their unique ids by now.
+    /// Jobs whose unique id another job holds by now.
     pub(crate) replaced: Vec<i64>,
 }
 
-/// Makes failed jobs ready again, with all their attempts before them. Those
-/// that may run at most once only when it is `allowed` to run them once more.
-pub(crate) fn retry(conn: &mut Conn<'_>, jobs: &[i64], allowed: bool) -> QueryResult<Retried> {
+/// What a retry does about jobs that may run at most once, and have run already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AtMostOnce {
+    Leave,
+    Retry,
+}
+
+impl AtMostOnce {
+    pub(crate) fn retry_if(allowed: bool) -> Self {
+        if allowed {
+            AtMostOnce::Retry
+        } else {
+            AtMostOnce::Leave
+        }
+    }
+}
+
+/// Makes failed jobs ready again, with their attempts reset. Jobs that may run at most once are
+/// retried only with [`AtMostOnce::Retry`].
+pub(crate) fn retry(
+    conn: &mut Conn<'_>,
+    jobs: &[i64],
+    at_most_once: AtMostOnce,
+) -> QueryResult<RetriedJobs> {
     conn.transaction(|conn| {
         let mut ready = lock(conn, JobState::Failed, jobs)?;
         let mut risky = Vec::new();
-        if !allowed {
-            risky = at_most_once(conn, &ready)?;
+        if at_most_once == AtMostOnce::Leave {
+            risky = risky_jobs(conn, &ready)?;
             ready.retain(|job| !risky.contains(job));
         }
         let replaced = unblock::retake(conn, &ready)?;
         ready.retain(|job| !replaced.contains(job));
-        let ready = take(conn, &[JobState::Failed], &ready)?;
+        let ready = take_execution(conn, &[JobState::Failed], &ready)?;
         if ready.is_empty() {
-            return Ok(Retried { ready, risky, replaced });
+            return Ok(RetriedJobs { ready, risky, replaced });
         }
-        crate::db::transition::place::enter(conn, &ready)?;
+        crate::db::transition::place::make_runnable(conn, &ready)?;
         let text = "UPDATE solid_queue_jobs SET attempts = 0, crash_count = 0, updated_at = {now} WHERE id IN {in $1}";
         Statement::new(text).bind(id_list(&ready)).execute(conn)?;
-        // What is known of the end that it had is true no more.
+        // The result of their earlier end is not valid any more.
         results::delete(conn, &ready)?;
-        Ok(Retried { ready, risky, replaced })
+        Ok(RetriedJobs { ready, risky, replaced })
     })
 }
 
-fn at_most_once(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
+fn risky_jobs(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
     let text = "SELECT id AS job_id FROM solid_queue_jobs WHERE id IN {in $1} AND at_most_once ORDER BY id";
     Statement::new(text)
         .bind(id_list(jobs))
@@ -189,25 +214,28 @@ fn at_most_once(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
         .map(job_ids)
 }
 
-/// When a job is to run.
+/// When a job has to run.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum When {
+pub(crate) enum RunTime {
     At(NaiveDateTime),
-    /// Microseconds from the database's now.
+    /// Microseconds from the database's current time.
     In(i64),
 }
 
-/// Lets jobs that are ready or scheduled wait for another time, and returns
-/// them. Jobs that are blocked have no time.
-pub(crate) fn reschedule(conn: &mut Conn<'_>, jobs: &[i64], when: When) -> QueryResult<Vec<i64>> {
+/// Reschedules jobs that are ready or scheduled, and returns them. Blocked jobs have no time.
+pub(crate) fn reschedule(
+    conn: &mut Conn<'_>,
+    jobs: &[i64],
+    when: RunTime,
+) -> QueryResult<Vec<i64>> {
     conn.transaction(|conn| {
-        let taken = take(conn, &[JobState::Scheduled, JobState::Ready], jobs)?;
+        let taken = take_execution(conn, &[JobState::Scheduled, JobState::Ready], jobs)?;
         if taken.is_empty() {
             return Ok(taken);
         }
         let (at, delay) = match when {
-            When::At(at) => (Some(timestamp(at)), None),
-            When::In(micros) => (None, Some(micros)),
+            RunTime::At(at) => (Some(timestamp(at)), None),
+            RunTime::In(micros) => (None, Some(micros)),
         };
         let text = "UPDATE solid_queue_jobs SET scheduled_at = coalesce({time $1}, {later $2}), updated_at = {now} \
              WHERE id IN {in $3}";
@@ -220,7 +248,7 @@ pub(crate) fn reschedule(conn: &mut Conn<'_>, jobs: &[i64], when: When) -> Query
     })
 }
 
-/// Gives jobs that wait another priority, and returns them.
+/// Changes the priority of waiting jobs, and returns them.
 pub(crate) fn change_priority(
     conn: &mut Conn<'_>,
     jobs: &[i64],
@@ -256,8 +284,8 @@ fn set_priority(
         .execute(conn)
 }
 
-/// Of these jobs, those that have not ended: they may stand where nobody has
-/// looked for them, because they were moved meanwhile.
+/// Returns those of the jobs that have not ended. They may be in a state that was not searched,
+/// because they were moved meanwhile.
 pub(crate) fn open(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
     let text = "SELECT id AS job_id FROM solid_queue_jobs j WHERE id IN {in $1} AND finished_at IS NULL \
          AND NOT EXISTS (SELECT 1 FROM solid_queue_failed_executions f WHERE f.job_id = j.id) ORDER BY id";

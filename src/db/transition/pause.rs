@@ -1,12 +1,12 @@
 //! Pauses and resumes queues.
 
 use crate::db::conn::connection::Conn;
+use crate::db::conn::sql::Id;
 use crate::db::conn::statement::Statement;
-use crate::db::table::pauses::Id;
 use diesel::prelude::*;
 
-/// Stops claims from a queue. False: it was paused already, and stays so by
-/// whom and why it was.
+/// Stops claims from a queue. Returns `false` if it was paused already, and keeps its user and
+/// reason.
 pub(crate) fn pause(
     conn: &mut Conn<'_>,
     queue: &str,
@@ -24,7 +24,7 @@ pub(crate) fn pause(
     Ok(row.is_some())
 }
 
-/// Allows claims from a queue again, and wakes who sleeps. False: it was not
+/// Allows claims from a queue again, and wakes sleeping workers. Returns `false` if it was not
 /// paused.
 pub(crate) fn resume(conn: &mut Conn<'_>, queue: &str) -> QueryResult<bool> {
     conn.transaction(|conn| {

@@ -1,4 +1,4 @@
-//! Lets a job wait again: ready, scheduled or blocked.
+//! Makes a job wait again: ready, scheduled or blocked.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::{Execution, id_list, job_ids};
@@ -6,7 +6,7 @@ use crate::db::conn::statement::Statement;
 use crate::db::table::blocked::insert;
 use diesel::prelude::*;
 
-/// Makes jobs without an execution ready or scheduled, as their time says.
+/// Makes jobs without an execution ready or scheduled, by their time.
 pub(crate) fn place(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     let text = "INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at) \
          SELECT id, queue_name, priority, scheduled_at, {now} FROM solid_queue_jobs \
@@ -22,13 +22,13 @@ pub(crate) fn place(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     if now.is_empty() {
         return Ok(());
     }
-    enter(conn, &now)
+    make_runnable(conn, &now)
 }
 
-/// Makes jobs without an execution ready, and wakes who sleeps. Those with a
-/// limit are blocked, until they are promoted a moment later if there is room.
-pub(crate) fn enter(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
-    // One that is ready already, by somebody's hand, must not hold up others.
+/// Makes jobs without an execution ready, and wakes sleeping workers. Those with a limit are
+/// blocked, and promoted soon after if a slot is free.
+pub(crate) fn make_runnable(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
+    // An execution that exists already, inserted by another program, does not fail the rest.
     let text = "INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at) \
          SELECT id, queue_name, priority, class_name, {cautious}, {now} FROM solid_queue_jobs \
          WHERE id IN {in $1} AND concurrency_key IS NULL ORDER BY id ON CONFLICT (job_id) DO NOTHING RETURNING job_id";

@@ -5,35 +5,34 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::conn::sql::{Execution, id_list, job_ids};
 use crate::db::conn::statement::Statement;
-use crate::db::model::outcome::{AttemptOutcome, Failure, ResultOutcome};
-use crate::db::table::semaphores::{self, FOR_EVER, NOT_AT_ALL, Room};
-use crate::db::table::wanted_keys::{self, Key};
+use crate::db::model::outcome::{AttemptOutcome, JobFailure, ResultOutcome};
+use crate::db::table::semaphores::{self, DOES_NOT_WAIT, FreeSlots, NEVER_EXPIRES};
+use crate::db::table::wanted_keys::{self, ConcurrencyKey};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// The kind of the reason for which a job ends that found no slot.
+/// The kind of failure of a job that found no slot and does not wait.
 pub(crate) const NO_SLOT: &str = "concurrency_limit";
 
-/// What a promotion did.
+/// The result of a promotion.
 #[derive(Debug, Default)]
 pub(crate) struct Promoted {
     /// Jobs that are ready now.
     pub(crate) ready: Vec<i64>,
-    /// Jobs that found no slot and did not want to wait.
+    /// Jobs that found no slot and do not wait.
     pub(crate) discarded: Vec<Discarded>,
-    /// How many keys were looked at.
+    /// How many keys were processed.
     pub(crate) keys: usize,
-    /// How many of them are to be looked at again: another transaction has
-    /// locked jobs of theirs.
+    /// How many of them must be processed again: another transaction has locked jobs of theirs.
     pub(crate) left_over: usize,
-    /// How long it took to see whether any key is wanted.
+    /// How long it took to check for requests.
     pub(crate) looked: Duration,
 }
 
-/// A job that did not want to wait.
-#[derive(Debug, QueryableByName)]
+/// A job that was discarded.
+#[derive(Debug, Clone, PartialEq, Eq, QueryableByName)]
 pub(crate) struct Discarded {
     #[diesel(sql_type = BigInt)]
     pub(crate) id: i64,
@@ -42,32 +41,32 @@ pub(crate) struct Discarded {
 }
 
 impl Promoted {
-    /// Whether there may be more to do at once: not if all that was looked at
-    /// is locked by others.
+    /// Returns whether there may be more to do at once: not if other transactions have locked
+    /// everything that is left.
     pub(crate) fn is_progress(&self, batch: usize) -> bool {
         let is_full = self.keys >= batch && self.left_over < self.keys;
         !self.ready.is_empty() || !self.discarded.is_empty() || is_full
     }
 }
 
-/// Gives the free slots of up to `batch` wanted keys to their blocked jobs, by
-/// priority and then age. Jobs that do not wait and are left over end.
+/// Gives the free slots of up to `batch` requested keys to their blocked jobs, by priority and then
+/// age. The rest of the jobs that do not wait end.
 ///
-/// A transaction of its own, which waits for nothing but the keys: so that an
-/// end never depends on who comes next, and nobody waits long.
+/// It is a transaction of its own, and waits only for the keys: so that the end of a job never
+/// depends on the next one, and no wait is long.
 pub(crate) fn promote(conn: &mut Conn<'_>, batch: usize) -> QueryResult<Promoted> {
     promote_after(conn, wanted_keys::BEGINNING, batch)
 }
 
-/// The same for keys that were named after the one with the id `after`.
+/// Like [`promote`], for the requests after the id `after`.
 pub(crate) fn promote_after(
     conn: &mut Conn<'_>,
     after: i64,
     batch: usize,
 ) -> QueryResult<Promoted> {
-    // A look without the write lock: there is mostly nothing to do.
+    // First a read without the write lock: mostly there is nothing to do.
     let begun = clock::instant();
-    let is_wanted = semaphores::is_wanted(conn, after)?;
+    let is_wanted = semaphores::is_requested(conn, after)?;
     let nothing = Promoted {
         looked: begun.elapsed(),
         ..Promoted::default()
@@ -76,13 +75,13 @@ pub(crate) fn promote_after(
         return Ok(nothing);
     }
     conn.transaction(|conn| {
-        let keys = semaphores::take_wanted(conn, after, batch)?;
+        let keys = semaphores::take_requests(conn, after, batch)?;
         if keys.is_empty() {
             return Ok(nothing);
         }
-        // Counted after the lock is there: by a statement of its own, which
-        // sees what those before us have committed.
-        let rooms = semaphores::rooms(conn, &keys)?;
+        // Counted under the lock, by a separate statement, which sees what transactions before this
+        // one have committed.
+        let rooms = semaphores::free_slots(conn, &keys)?;
         let picked = pick(conn, &rooms)?;
         let ready: Vec<i64> = picked.iter().map(|picked| picked.job_id).collect();
         if !ready.is_empty() {
@@ -90,7 +89,7 @@ pub(crate) fn promote_after(
             crate::db::table::ready::insert(conn, &ready)?;
         }
         let discarded = discard(conn, &keys)?;
-        let left_over = want_left_over(conn, &rooms, &picked)?;
+        let left_over = request_left_over(conn, &rooms, &picked)?;
         Ok(Promoted {
             ready,
             discarded,
@@ -114,9 +113,8 @@ struct Picked {
     key: String,
 }
 
-/// The jobs whose turn it is, locked. What somebody else is moving is passed
-/// over.
-fn pick(conn: &mut Conn<'_>, rooms: &[Room]) -> QueryResult<Vec<Picked>> {
+/// Returns the jobs to promote, locked. Jobs that another transaction is moving are skipped.
+fn pick(conn: &mut Conn<'_>, rooms: &[FreeSlots]) -> QueryResult<Vec<Picked>> {
     let open: Vec<(&str, i64)> = rooms
         .iter()
         .filter(|room| room.room > 0)
@@ -131,7 +129,7 @@ fn pick(conn: &mut Conn<'_>, rooms: &[Room]) -> QueryResult<Vec<Picked>> {
                 "SELECT b.job_id, open.key FROM (SELECT value ->> 0 AS key, CAST(value ->> 1 AS bigint) AS room \
                    FROM {{rows $1}}) AS open CROSS JOIN LATERAL ( \
                    SELECT job_id FROM solid_queue_blocked_executions WHERE concurrency_key = open.key \
-                   AND expires_at >= {{time '{NOT_AT_ALL}'}} ORDER BY priority, job_id LIMIT open.room \
+                   AND expires_at >= {{time '{DOES_NOT_WAIT}'}} ORDER BY priority, job_id LIMIT open.room \
                    FOR UPDATE SKIP LOCKED) AS b"
             );
             let open = serde_json::to_string(&open).unwrap_or_default();
@@ -140,7 +138,7 @@ fn pick(conn: &mut Conn<'_>, rooms: &[Room]) -> QueryResult<Vec<Picked>> {
         Dialect::Sqlite => {
             let text = format!(
                 "SELECT job_id, concurrency_key AS key FROM solid_queue_blocked_executions WHERE concurrency_key = $1 \
-                 AND expires_at >= '{NOT_AT_ALL}' ORDER BY priority, job_id LIMIT $2"
+                 AND expires_at >= '{DOES_NOT_WAIT}' ORDER BY priority, job_id LIMIT $2"
             );
             let mut picked = Vec::new();
             for (key, room) in open {
@@ -152,15 +150,15 @@ fn pick(conn: &mut Conn<'_>, rooms: &[Room]) -> QueryResult<Vec<Picked>> {
     }
 }
 
-/// Ends those of the jobs of these keys that do not wait, where no slot is free.
+/// Ends the jobs of these keys that do not wait, where no slot is free.
 ///
-/// The slots are counted once more, in the look that finds the jobs: since the picking one may have become free, and a
-/// job been enqueued after that. `+ 0` here and in its like keeps Postgres from walking through a whole table in the
-/// order that is asked for, where a sort is made to look dear to it.
+/// The statement that finds the jobs counts the slots once more: since the pick, one may have
+/// become free and a job been enqueued after that. `+ 0` here, as elsewhere, keeps Postgres from
+/// reading the whole table in the requested order, since sorts were made expensive.
 fn discard(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<Vec<Discarded>> {
     let text = format!(
         "SELECT b.job_id FROM solid_queue_blocked_executions b JOIN (SELECT value ->> 0 AS key FROM {{rows $1}}) AS w \
-         ON b.concurrency_key = w.key WHERE b.expires_at = {{time '{NOT_AT_ALL}'}} \
+         ON b.concurrency_key = w.key WHERE b.expires_at = {{time '{DOES_NOT_WAIT}'}} \
          AND {} - ({}) <= 0 ORDER BY b.id + 0 {{lock skip of b}}",
         semaphores::limit_of("w.key"),
         semaphores::held_of("w.key"),
@@ -172,20 +170,23 @@ fn discard(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<Vec<Disc
         return Ok(Vec::new());
     }
     delete(conn, &jobs)?;
-    let failure = Failure::new(
+    let failure = JobFailure::new(
         NO_SLOT,
         "as many jobs of its concurrency key as may were there already, and it does not wait",
     );
-    let how = (AttemptOutcome::Discarded, ResultOutcome::Discarded);
-    crate::db::transition::operate::end_waiting(conn, &jobs, how, &failure)?;
+    let (attempt, result) = (AttemptOutcome::Discarded, ResultOutcome::Discarded);
+    crate::db::transition::operate::end_waiting(conn, &jobs, attempt, result, &failure)?;
     let text = "SELECT id, class_name FROM solid_queue_jobs WHERE id IN {in $1}";
     Statement::new(text).bind(id_list(&jobs)).load(conn)
 }
 
-/// A job that was passed over because another transaction had locked it may
-/// stay where it is after all: its key is looked at again, by the next worker
-/// or dispatcher that comes by. Returns how many keys that are.
-fn want_left_over(conn: &mut Conn<'_>, rooms: &[Room], picked: &[Picked]) -> QueryResult<usize> {
+/// Requests another promotion of keys with jobs that were skipped as locked, as these may stay
+/// blocked after all. The next worker or dispatcher handles it. Returns how many keys that are.
+fn request_left_over(
+    conn: &mut Conn<'_>,
+    rooms: &[FreeSlots],
+    picked: &[Picked],
+) -> QueryResult<usize> {
     let taken = |key: &str| picked.iter().filter(|job| job.key == key).count() as i64;
     let keys: Vec<(&str, bool)> = rooms
         .iter()
@@ -200,12 +201,12 @@ fn want_left_over(conn: &mut Conn<'_>, rooms: &[Room], picked: &[Picked]) -> Que
     let text = format!(
         "SELECT w.key AS concurrency_key FROM (SELECT value ->> 0 AS key, CAST(value ->> 1 AS text) AS open \
          FROM {{rows $1}}) AS w WHERE {} OR (w.open IN ('true', '1') AND {})",
-        left(NOT_AT_ALL),
-        left(FOR_EVER),
+        left(DOES_NOT_WAIT),
+        left(NEVER_EXPIRES),
     );
     let list = serde_json::to_string(&keys).unwrap_or_default();
-    let rows: Vec<Key> = Statement::new(text).bind(&list).load(conn)?;
+    let rows: Vec<ConcurrencyKey> = Statement::new(text).bind(&list).load(conn)?;
     let keys = wanted_keys::keys(rows);
-    wanted_keys::want_later(conn, &keys)?;
+    wanted_keys::request_promotion_later(conn, &keys)?;
     Ok(keys.len())
 }

@@ -1,16 +1,24 @@
 //! Deletes processes that are gone and recovers their claims.
 
 use crate::db::conn::connection::Conn;
+use crate::db::conn::sql::Id;
 use crate::db::conn::statement::Statement;
 use crate::db::model::decision::Death;
-use crate::db::table::processes::{CRASHED, ENDED, Id};
+use crate::db::table::processes::{CRASHED, ENDED};
 use crate::db::transition::recover::{self, Recovered};
 use crate::mutant;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Text};
 
+/// A process that a child program registered.
+#[derive(Debug)]
+pub(crate) struct RegisteredChild {
+    pub(crate) id: i64,
+    pub(crate) draining: bool,
+}
+
 #[derive(QueryableByName)]
-struct OfChild {
+struct ChildRow {
     #[diesel(sql_type = BigInt)]
     id: i64,
     #[diesel(sql_type = Bool)]
@@ -19,26 +27,28 @@ struct OfChild {
     name: String,
 }
 
-/// The processes that a child program registered, and whether each was
-/// draining: it names them all `<kind>-<token>.<number>`.
-pub(crate) fn of_child(conn: &mut Conn<'_>, token: &str) -> QueryResult<Vec<(i64, bool)>> {
+/// Returns the processes that a child program registered, and whether each was draining. It names
+/// all of them `<kind>-<token>.<number>`.
+pub(crate) fn of_child(conn: &mut Conn<'_>, token: &str) -> QueryResult<Vec<RegisteredChild>> {
     let text =
         "SELECT id, draining, name FROM solid_queue_processes WHERE name LIKE $1 ORDER BY id";
-    let rows: Vec<OfChild> = Statement::new(text)
+    let rows: Vec<ChildRow> = Statement::new(text)
         .bind(format!("%-{token}.%"))
         .load(conn)?;
     Ok(rows
         .into_iter()
-        .map(|row| (row.id, row.draining && !row.name.starts_with(CRASHED)))
+        .map(|row| RegisteredChild {
+            id: row.id,
+            draining: row.draining && !row.name.starts_with(CRASHED),
+        })
         .collect())
 }
 
-/// Deletes a process that is gone and recovers its claims, in one
-/// transaction. `None`: it is alive after all, claiming right now, or
-/// somebody else has pruned it.
+/// Deletes a process that is gone and recovers its claims, in one transaction. Returns `None` if it
+/// is alive after all, claiming right now, or pruned by another process.
 ///
-/// `heartbeat_seq` is the count that the observer saw unchanged; without it
-/// the death is certain, a child that was waited for.
+/// `heartbeat_seq` is the count that the failure detector saw unchanged. Without it the death is
+/// certain: the exit of a child.
 pub(crate) fn prune(
     conn: &mut Conn<'_>,
     id: i64,
@@ -65,7 +75,7 @@ fn delete(conn: &mut Conn<'_>, id: i64) -> QueryResult<usize> {
         .changes(conn)
 }
 
-/// Locks the row of a process that is gone. False: it is not to be pruned.
+/// Locks the row of a process that is gone. Returns `false` if it must not be pruned.
 fn lock(conn: &mut Conn<'_>, id: i64, heartbeat_seq: Option<i64>) -> QueryResult<bool> {
     let lock = if heartbeat_seq.is_some() {
         "{lock skip}"
@@ -83,9 +93,9 @@ fn lock(conn: &mut Conn<'_>, id: i64, heartbeat_seq: Option<i64>) -> QueryResult
     Ok(row.is_some())
 }
 
-/// The same as [`prune`], claim by claim. While some are left, so is the row of
-/// the process, under another name: its heartbeats find it no longer.
-pub(crate) fn prune_piecemeal(
+/// Does the same as [`prune`], claim by claim. While some are left, the row of the process stays
+/// too, under another name, so that its heartbeats fail.
+pub(crate) fn prune_one_by_one(
     conn: &mut Conn<'_>,
     id: i64,
     heartbeat_seq: Option<i64>,
@@ -95,7 +105,7 @@ pub(crate) fn prune_piecemeal(
         if !lock(conn, id, heartbeat_seq)? {
             return Ok(None);
         }
-        let recovered = recover::recover_piecemeal(conn, id, death)?;
+        let recovered = recover::recover_one_by_one(conn, id, death)?;
         if recovered.left.is_none() {
             delete(conn, id)?;
             return Ok(Some(recovered));
@@ -111,9 +121,8 @@ pub(crate) fn prune_piecemeal(
     })
 }
 
-/// Processes of Windlass that hold claims although they have no row: another
-/// program has deleted it. Only Windlass notes when a claim was begun, so that
-/// the claims of Rails are left to Rails.
+/// Returns processes of Windlass that hold claims although another program has deleted their row.
+/// Only Windlass stores when a claim was started, so the claims of Rails are left to Rails.
 pub(crate) fn without_row(conn: &mut Conn<'_>) -> QueryResult<Vec<i64>> {
     let text = "SELECT DISTINCT c.process_id AS id FROM solid_queue_claimed_executions c \
          WHERE c.started_at IS NOT NULL AND c.process_id IS NOT NULL \
@@ -122,8 +131,8 @@ pub(crate) fn without_row(conn: &mut Conn<'_>) -> QueryResult<Vec<i64>> {
     Ok(rows.into_iter().map(|row| row.id).collect())
 }
 
-/// Recovers the claims of a process without a row, claim by claim. `None`: it
-/// has one after all.
+/// Recovers the claims of a process without a row, claim by claim. Returns `None` if it has one
+/// after all.
 pub(crate) fn recover_without_row(
     conn: &mut Conn<'_>,
     id: i64,
@@ -135,11 +144,11 @@ pub(crate) fn recover_without_row(
         if row.is_some() {
             return Ok(None);
         }
-        recover::recover_piecemeal(conn, id, death).map(Some)
+        recover::recover_one_by_one(conn, id, death).map(Some)
     })
 }
 
-/// A deliberate fault: believes that nothing has changed since the look.
+/// A deliberate fault: assumes that nothing has changed since the observation.
 fn prune_stale(conn: &mut Conn<'_>, id: i64, death: &Death) -> QueryResult<Option<Recovered>> {
     let recovered = conn.transaction(|conn| recover::recover(conn, id, death))?;
     crate::clock::nap(std::time::Duration::from_millis(60));
@@ -147,8 +156,7 @@ fn prune_stale(conn: &mut Conn<'_>, id: i64, death: &Death) -> QueryResult<Optio
     Ok(Some(recovered))
 }
 
-/// Takes the row of a process away that holds no claim. False: it holds some,
-/// or it was gone.
+/// Deletes the row of a process without claims. Returns `false` if it has some, or had no row.
 pub(crate) fn deregister(conn: &mut Conn<'_>, id: i64) -> QueryResult<bool> {
     conn.transaction(|conn| {
         // Locked first: a claim of this process would have to lock it too.

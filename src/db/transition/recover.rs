@@ -1,46 +1,49 @@
-//! What becomes of the claims of a process that is gone.
+//! Recovers the claims of a process that is gone.
 
 use crate::db::conn::connection::Conn;
+use crate::db::conn::sql::Id;
 use crate::db::conn::sqlite_file::Refusal;
 use crate::db::conn::statement::Statement;
-use crate::db::model::claim::{Fence, Finished};
-use crate::db::model::decision::{Death, Decision, Destination, LostClaim, MAX_CRASHES};
-use crate::db::model::outcome::{Began, EndedRun, Ending, ResultOutcome};
+use crate::db::model::claim::{Fence, FinishedRow};
+use crate::db::model::decision::{Death, Destination, JobDecision, LostClaim, MAX_CRASHES};
+use crate::db::model::outcome::{EndedRun, Ending, ResultOutcome, RunStart};
 use crate::db::table::claimed::{self, claim_ids};
-use crate::db::table::wanted_keys::{self, Key};
+use crate::db::table::wanted_keys::{self, ConcurrencyKey};
+use crate::db::transition::promote::Discarded;
 use crate::db::transition::settle;
 use diesel::prelude::*;
-use diesel::sql_types::BigInt;
 use std::collections::HashSet;
 
-/// What became of the claims of a process that is gone.
+/// What happened to the claims of a process that is gone.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Recovered {
-    /// Jobs that are ready again, at once.
+    /// Jobs that are ready again at once.
     pub(crate) released: Vec<i64>,
     /// Jobs that wait for a while first, having crashed before.
     pub(crate) delayed: Vec<i64>,
-    /// Jobs that failed: over their crash cap, or at most once.
+    /// Jobs that failed: they crashed too often, or may run at most once.
     pub(crate) failed: Vec<i64>,
-    /// Jobs that have ended because somebody had asked for it.
+    /// Jobs that have ended because a cancel was requested.
     pub(crate) cancelled: Vec<i64>,
-    /// Jobs, with their classes, that have ended because they overran their
-    /// time, and their policy does not mind.
-    pub(crate) discarded: Vec<(i64, String)>,
-    /// Why claims are left, if some are: they are tried again later.
+    /// Jobs that have ended because they overran their timeout, and their policy discards them.
+    pub(crate) discarded: Vec<Discarded>,
+    /// Why some claims are left, if any are: they are tried again later.
     pub(crate) left: Option<String>,
 }
 
 impl Recovered {
-    /// Notes what was decided about a job.
-    pub(crate) fn note(&mut self, decision: &Decision, class_name: &str) {
+    /// Adds the decision about a job.
+    pub(crate) fn note(&mut self, decision: &JobDecision, class_name: &str) {
         let job = decision.run.job_id;
         match &decision.destination {
             Destination::Wait(None) => self.released.push(job),
             Destination::Wait(Some(_)) => self.delayed.push(job),
             Destination::Failed(_) => self.failed.push(job),
             Destination::Closed(ResultOutcome::Cancelled, _) => self.cancelled.push(job),
-            Destination::Closed(..) => self.discarded.push((job, class_name.to_owned())),
+            Destination::Closed(..) => self.discarded.push(Discarded {
+                id: job,
+                class_name: class_name.to_owned(),
+            }),
         }
     }
 
@@ -54,20 +57,14 @@ impl Recovered {
 }
 
 impl Recovered {
-    /// Whether there was a claim.
+    /// Returns whether there was a claim.
     pub(crate) fn is_any(&self) -> bool {
         *self != Self::default()
     }
 }
 
-#[derive(QueryableByName)]
-struct Id {
-    #[diesel(sql_type = BigInt)]
-    pub(crate) id: i64,
-}
-
-/// Ends every claim of a process that is gone, and routes their jobs. The
-/// caller holds the lock of the process row, so no claim can be added meanwhile.
+/// Ends every claim of a process that is gone, and moves their jobs on. The caller holds the lock
+/// of the process row, so no claim can be added meanwhile.
 pub(crate) fn recover(
     conn: &mut Conn<'_>,
     process_id: i64,
@@ -77,9 +74,9 @@ pub(crate) fn recover(
     recover_claims(conn, process_id, &claims, death)
 }
 
-/// The same, passing over claims that are locked. Where the rest is refused, it
-/// is halved until what cannot be written is left alone, and holds up no other.
-pub(crate) fn recover_piecemeal(
+/// Does the same, but skips locked claims. When the database refuses, each half is tried, down to
+/// the claims that cannot be written, so that these delay no other.
+pub(crate) fn recover_one_by_one(
     conn: &mut Conn<'_>,
     process_id: i64,
     death: &Death,
@@ -110,7 +107,7 @@ pub(crate) fn recover_piecemeal(
     Ok(recovered)
 }
 
-/// Fences, decides and applies.
+/// Ends the claims under the fence, decides and applies.
 fn recover_claims(
     conn: &mut Conn<'_>,
     process_id: i64,
@@ -124,11 +121,11 @@ fn recover_claims(
     let ids: Vec<i64> = claims.iter().map(|claim| claim.claim_id).collect();
     let ended = claimed::end(conn, process_id, &ids)?;
     let ended: HashSet<i64> = claim_ids(ended).into_iter().collect();
-    let decisions: Vec<Decision> = claims
+    let decisions: Vec<JobDecision> = claims
         .iter()
         .filter(|claim| ended.contains(&claim.claim_id))
         .map(|claim| {
-            let decision = Decision::of_death(run_of(process_id, claim), claim, death);
+            let decision = JobDecision::of_death(run_of(process_id, claim), claim, death);
             recovered.note(&decision, &claim.class_name);
             decision
         })
@@ -137,19 +134,19 @@ fn recover_claims(
     Ok(recovered)
 }
 
-/// The run that a lost claim was for.
+/// Returns the run of a lost claim.
 pub(crate) fn run_of(process_id: i64, claim: &LostClaim) -> EndedRun {
     EndedRun {
         process_id,
         claim_id: claim.claim_id,
         job_id: claim.job_id,
-        began: Began::At(claim.started_at),
+        began: RunStart::At(claim.started_at),
         by_owner: false,
-        finished: Finished::Keep,
+        finished: FinishedRow::Keep,
     }
 }
 
-/// The claims of a process, locked.
+/// Returns the claims of a process, locked.
 fn lost(conn: &mut Conn<'_>, process_id: i64, lock: &str) -> QueryResult<Vec<LostClaim>> {
     let text = format!(
         "SELECT c.id AS claim_id, c.job_id, c.started_at, c.verdict, c.cancel_requested_at IS NOT NULL AS cancelled, \
@@ -161,37 +158,53 @@ fn lost(conn: &mut Conn<'_>, process_id: i64, lock: &str) -> QueryResult<Vec<Los
     Statement::new(text).bind(process_id).load(conn)
 }
 
-/// Writes down what is to become of a job that has overrun its time, before
-/// its process ends for its sake, or dies otherwise; with `process_ends`, the
-/// process claims no more from then on, and its end is no crash. False: the
-/// claim is not ours any more.
-pub(crate) fn condemn(
+/// What happens to a process after one of its jobs has overrun its timeout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ProcessAfter {
+    /// It claims no more from then on, and its end is not a crash.
+    Ends,
+    GoesOn,
+}
+
+impl ProcessAfter {
+    pub(crate) fn ends_if(it_ends: bool) -> Self {
+        if it_ends {
+            ProcessAfter::Ends
+        } else {
+            ProcessAfter::GoesOn
+        }
+    }
+}
+
+/// Records the ending of a job that has overrun its timeout, before its process exits for it, or
+/// dies otherwise. Returns `false` if the process does not hold the claim any more.
+pub(crate) fn record_timeout(
     conn: &mut Conn<'_>,
     fence: Fence,
     verdict: &Ending,
-    process_ends: bool,
+    process: ProcessAfter,
 ) -> QueryResult<bool> {
     let verdict = serde_json::to_string(verdict).unwrap_or_default();
     conn.transaction(|conn| {
-        if process_ends {
+        if process == ProcessAfter::Ends {
             crate::db::table::processes::drain(conn, fence.process_id)?;
         }
         let text = "UPDATE solid_queue_claimed_executions SET verdict = $1 WHERE id = $2 AND process_id + 0 = $3 \
              RETURNING id";
-        let condemned: Vec<Id> = Statement::new(text)
+        let recorded: Vec<Id> = Statement::new(text)
                 .bind(&verdict)
                 .bind(fence.claim_id)
                 .bind(fence.process_id).load(conn)?;
-        Ok(condemned.iter().any(|row| row.id == fence.claim_id))
+        Ok(recorded.iter().any(|row| row.id == fence.claim_id))
     })
 }
 
-/// Takes away the claims of a process whose job somebody deleted: without it
-/// they would belong to nobody for ever.
+/// Deletes the claims of a process whose job was deleted: without it no process could ever end
+/// them.
 pub(crate) fn drop_jobless(conn: &mut Conn<'_>, process_id: i64) -> QueryResult<()> {
     let text = "DELETE FROM solid_queue_claimed_executions WHERE process_id = $1 \
          AND NOT EXISTS (SELECT 1 FROM solid_queue_jobs j WHERE j.id = solid_queue_claimed_executions.job_id) \
          RETURNING concurrency_key";
-    let rows: Vec<Key> = Statement::new(text).bind(process_id).load(conn)?;
-    wanted_keys::want(conn, &wanted_keys::keys(rows))
+    let rows: Vec<ConcurrencyKey> = Statement::new(text).bind(process_id).load(conn)?;
+    wanted_keys::request_promotion(conn, &wanted_keys::keys(rows))
 }

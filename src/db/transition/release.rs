@@ -1,16 +1,16 @@
-//! Gives claims back.
+//! Releases claims.
 
 use crate::db::conn::connection::Conn;
-use crate::db::model::claim::Finished;
-use crate::db::model::decision::Decision;
-use crate::db::model::outcome::{self, Began, EndedRun, Ending};
+use crate::db::model::claim::FinishedRow;
+use crate::db::model::decision::JobDecision;
+use crate::db::model::outcome::{self, EndedRun, Ending, RunStart};
 use crate::db::table::claimed::{claim_ids, end};
 use crate::db::transition::settle;
 use diesel::prelude::*;
 use std::time::Duration;
 
-/// Gives claims back, to be claimed anew at once or after `delay`, and
-/// returns those that were still held. No attempt is counted.
+/// Releases claims, so that they can be claimed again at once or after `delay`, and returns those
+/// that were still held. No attempt is counted.
 pub(crate) fn release(
     conn: &mut Conn<'_>,
     process_id: i64,
@@ -19,23 +19,23 @@ pub(crate) fn release(
 ) -> QueryResult<Vec<i64>> {
     conn.transaction(|conn| {
         let ended = end(conn, process_id, claims)?;
-        let decisions: Vec<Decision> = ended
+        let decisions: Vec<JobDecision> = ended
             .iter()
             .map(|row| {
                 let run = EndedRun {
                     process_id,
                     claim_id: row.claim_id,
                     job_id: row.job_id,
-                    began: Began::At(None),
+                    began: RunStart::At(None),
                     by_owner: true,
-                    finished: Finished::Keep,
+                    finished: FinishedRow::Keep,
                 };
                 let ending = match (row.cancelled, delay) {
                     (true, _) => Ending::Cancel(outcome::cancelled()),
                     (false, Some(delay)) => Ending::Snooze(delay),
                     (false, None) => Ending::Release(String::new()),
                 };
-                Decision::of_ending(run, ending)
+                JobDecision::of_ending(run, ending)
             })
             .collect();
         settle::settle(conn, &decisions)?;

@@ -3,21 +3,21 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::timestamp;
 use crate::db::conn::statement::Statement;
-use crate::db::model::recurring::{Definition, Next, Row, Scheduled};
+use crate::db::model::recurring::{Definition, NextTick, RecurringTaskRow, Scheduled};
 use crate::db::table::recurring_tasks::{COLUMNS, change, insert};
 use crate::error::Result;
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
 
-/// Creates or changes a task. It keeps its place among the ticks unless their
-/// times change; a new one begins with the first tick from now on.
+/// Creates or changes a task. It keeps its next tick unless its times change; a new one starts with
+/// the first tick from now on.
 pub(crate) fn schedule(
     conn: &mut Conn<'_>,
     new: &Definition,
-    next: Next<'_>,
+    next: NextTick<'_>,
 ) -> QueryResult<Scheduled> {
     conn.transaction(|conn| {
-        // The row may come and go between the two statements.
+        // The row may appear and disappear between the two statements.
         for _ in 0..3 {
             if let Some(row) = lock(conn, &new.key)? {
                 return change(conn, &row, new, next);
@@ -30,18 +30,18 @@ pub(crate) fn schedule(
     })
 }
 
-/// Locks the task of a key, whosever it is.
-pub(crate) fn lock(conn: &mut Conn<'_>, key: &str) -> QueryResult<Option<Row>> {
+/// Locks the task of a key, whether of Windlass or a Rails app.
+pub(crate) fn lock(conn: &mut Conn<'_>, key: &str) -> QueryResult<Option<RecurringTaskRow>> {
     let text = format!("SELECT {COLUMNS} FROM solid_queue_recurring_tasks WHERE key = $1 {{lock}}");
     Statement::new(text).bind(key).get_result(conn).optional()
 }
 
-/// Locks a task of ours.
-pub(crate) fn lock_own(conn: &mut Conn<'_>, key: &str) -> QueryResult<Option<Row>> {
+/// Locks a task of Windlass.
+pub(crate) fn lock_own(conn: &mut Conn<'_>, key: &str) -> QueryResult<Option<RecurringTaskRow>> {
     Ok(lock(conn, key)?.filter(|row| row.next_run_at.is_some()))
 }
 
-/// Deletes a task; its jobs stay. False: there is none of ours.
+/// Deletes a task; its jobs stay. Returns `false` if Windlass has no such task.
 pub(crate) fn unschedule(conn: &mut Conn<'_>, key: &str) -> QueryResult<bool> {
     let text = "DELETE FROM solid_queue_recurring_tasks WHERE key = $1 AND next_run_at IS NOT NULL";
     Statement::new(text)
@@ -51,7 +51,7 @@ pub(crate) fn unschedule(conn: &mut Conn<'_>, key: &str) -> QueryResult<bool> {
         .map(|count| count > 0)
 }
 
-/// Fires no ticks of the task until it is resumed. False: there is none.
+/// Stops firing the ticks of the task until it is resumed. Returns `false` if it does not exist.
 pub(crate) fn pause(conn: &mut Conn<'_>, key: &str) -> QueryResult<bool> {
     let text = "UPDATE solid_queue_recurring_tasks SET paused_at = coalesce(paused_at, {now}), updated_at = {now}, \
          lock_version = lock_version + 1 WHERE key = $1 AND next_run_at IS NOT NULL";
@@ -62,11 +62,11 @@ pub(crate) fn pause(conn: &mut Conn<'_>, key: &str) -> QueryResult<bool> {
         .map(|count| count > 0)
 }
 
-/// Fires the ticks of the task again, from now on. False: there is none.
+/// Fires the ticks of the task again, from now on. Returns `false` if it does not exist.
 pub(crate) fn resume<E: From<diesel::result::Error>>(
     conn: &mut Conn<'_>,
     key: &str,
-    next: impl FnOnce(&Row) -> Result<NaiveDateTime, E>,
+    next: impl FnOnce(&RecurringTaskRow) -> Result<NaiveDateTime, E>,
 ) -> Result<bool, E> {
     conn.transaction(|conn| {
         let Some(row) = lock_own(conn, key)? else {

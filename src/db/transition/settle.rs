@@ -1,14 +1,15 @@
-//! What follows the end of runs that did not finish: the decisions about their
-//! jobs are written table by table, each table once for all of them.
+//! Applies the decisions about jobs whose runs did not finish, table by table, each table once for
+//! all of them.
 //!
-//! The caller has ended the claims in the same transaction. So no other
-//! transaction changes the rows of these jobs.
+//! The caller has ended the claims in the same transaction, so no other transaction changes the
+//! rows of these jobs.
 
 use crate::db::conn::connection::Conn;
-use crate::db::model::claim::Finished;
-use crate::db::model::decision::{Decision, Destination};
+use crate::db::model::claim::FinishedRow;
+use crate::db::model::decision::{Destination, JobDecision};
+use crate::db::model::new_result::NewResult;
 use crate::db::model::new_row::NewRow;
-use crate::db::model::outcome::{Failure, NewResult, ResultOutcome};
+use crate::db::model::outcome::{JobFailure, ResultOutcome};
 use crate::db::table::attempts::{self, NewAttempt};
 use crate::db::table::jobs::{self, EndedJob, JobUpdate};
 use crate::db::table::{failed, ready, results, scheduled, steps};
@@ -18,9 +19,8 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Writes down what is to become of the jobs. One that is not there any more
-/// is passed over.
-pub(crate) fn settle(conn: &mut Conn<'_>, decisions: &[Decision]) -> QueryResult<()> {
+/// Applies the decisions. A job that does not exist any more is skipped.
+pub(crate) fn settle(conn: &mut Conn<'_>, decisions: &[JobDecision]) -> QueryResult<()> {
     if decisions.is_empty() {
         return Ok(());
     }
@@ -32,25 +32,24 @@ pub(crate) fn settle(conn: &mut Conn<'_>, decisions: &[Decision]) -> QueryResult
         .filter_map(|decision| Some((jobs.get(&decision.run.job_id)?, decision)))
         .collect();
     settled.sort_by_key(|(job, _)| job.id);
-    let waiting = Waiting::of(&settled);
+    let waiting = WaitingAgain::of(&settled);
     scheduled::insert_each(conn, &waiting.later)?;
     failed::insert(conn, &failures(&settled))?;
     jobs::update_ended(conn, &updates(&settled))?;
-    // After the counts: whether a ready job is started with caution depends on
-    // them.
+    // After the counts, as they determine whether a ready job is started with caution.
     waiting.enter(conn)?;
     attempts::insert(conn, &new_attempts(&settled))?;
     close(conn, &settled)?;
     follow_up(conn, &settled)
 }
 
-/// A job, and what was decided.
-type Settled<'s> = (&'s EndedJob, &'s Decision);
+/// A job, and the decision about it.
+type Settled<'s> = (&'s EndedJob, &'s JobDecision);
 
-/// Whether the job's row goes.
-fn is_deleted(decision: &Decision) -> bool {
+/// Returns whether the job's row is deleted.
+fn is_deleted(decision: &JobDecision) -> bool {
     matches!(decision.destination, Destination::Closed(..))
-        && decision.run.finished == Finished::Delete
+        && decision.run.finished == FinishedRow::Delete
 }
 
 fn updates(settled: &[Settled<'_>]) -> Vec<JobUpdate> {
@@ -69,15 +68,15 @@ fn updates(settled: &[Settled<'_>]) -> Vec<JobUpdate> {
 
 /// Jobs that wait again.
 #[derive(Debug, Default)]
-struct Waiting {
+struct WaitingAgain {
     now: Vec<i64>,
     later: Vec<(i64, Duration)>,
     without_slot: Vec<i64>,
 }
 
-impl Waiting {
+impl WaitingAgain {
     fn of(settled: &[Settled<'_>]) -> Self {
-        let mut waiting = Waiting::default();
+        let mut waiting = WaitingAgain::default();
         for (job, decision) in settled {
             match decision.destination {
                 Destination::Wait(Some(delay)) if !delay.is_zero() => {
@@ -91,27 +90,27 @@ impl Waiting {
         waiting
     }
 
-    /// Makes those ready that wait for no time.
+    /// Makes the jobs ready that have no delay.
     fn enter(&self, conn: &mut Conn<'_>) -> QueryResult<()> {
         if !self.now.is_empty() {
             ready::insert(conn, &self.now)?;
         }
         if !self.without_slot.is_empty() {
-            place::enter(conn, &self.without_slot)?;
+            place::make_runnable(conn, &self.without_slot)?;
         }
         Ok(())
     }
 }
 
-/// The failure of a job that has failed for good.
-fn failure_of(decision: &Decision) -> Option<&Failure> {
+/// Returns the failure of a job that has failed permanently.
+fn failure_of(decision: &JobDecision) -> Option<&JobFailure> {
     match &decision.destination {
         Destination::Failed(failure) => Some(failure),
         Destination::Wait(_) | Destination::Closed(..) => None,
     }
 }
 
-fn failures<'s>(settled: &[Settled<'s>]) -> Vec<(i64, &'s Failure)> {
+fn failures<'s>(settled: &[Settled<'s>]) -> Vec<(i64, &'s JobFailure)> {
     let failed = settled.iter();
     failed
         .filter_map(|(job, decision)| Some((job.id, failure_of(decision)?)))
@@ -133,8 +132,8 @@ fn new_attempts<'s>(settled: &[Settled<'s>]) -> Vec<NewAttempt<'s>> {
         .collect()
 }
 
-/// For jobs that do not run again: their results are kept, the rows of those
-/// that are not kept go, and the jobs that waited behind them go on.
+/// For jobs that do not run again: stores their results, deletes the rows that are not kept, and
+/// makes the jobs that waited for them runnable.
 fn close(conn: &mut Conn<'_>, settled: &[Settled<'_>]) -> QueryResult<()> {
     let mut ended = Vec::new();
     for (job, decision) in settled {
@@ -157,12 +156,12 @@ fn close(conn: &mut Conn<'_>, settled: &[Settled<'_>]) -> QueryResult<()> {
     results::insert(conn, &new)?;
     let ids: Vec<i64> = ended.iter().map(|(job, ..)| job.id).collect();
     results::wake(conn, &ids)?;
-    let of = |wanted: fn(&Decision) -> bool| -> Vec<i64> {
+    let of = |wanted: fn(&JobDecision) -> bool| -> Vec<i64> {
         let jobs = ended.iter().filter(|(_, decision, ..)| wanted(decision));
         jobs.map(|(job, ..)| job.id).collect()
     };
     clear::delete(conn, &of(is_deleted))?;
-    let is_kept = |decision: &Decision| !is_deleted(decision) && failure_of(decision).is_none();
+    let is_kept = |decision: &JobDecision| !is_deleted(decision) && failure_of(decision).is_none();
     steps::remove(conn, &of(is_kept))?;
     let named = ended.iter().filter(|(job, ..)| job.unique_id.is_some());
     let named: Vec<i64> = named.map(|(job, ..)| job.id).collect();
@@ -172,7 +171,7 @@ fn close(conn: &mut Conn<'_>, settled: &[Settled<'_>]) -> QueryResult<()> {
     unblock::unblock(conn, &named)
 }
 
-/// Enqueues the jobs that the policies of failed ones name for the failure.
+/// Enqueues the jobs that the policies of failed jobs name.
 fn follow_up(conn: &mut Conn<'_>, settled: &[Settled<'_>]) -> QueryResult<()> {
     let hooks: Vec<_> = settled
         .iter()

@@ -1,18 +1,19 @@
-//! Jobs of Windlass that a supervisor of Solid Queue has failed, as it took
-//! their process for dead: taken back, as after any other crash.
+//! Takes back jobs of Windlass that a supervisor of Solid Queue has failed because it considered
+//! their process dead. They are treated as after any other crash.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::id_list;
+use crate::db::conn::sql::IdRange;
+use crate::db::conn::sql::{Id, id_list};
 use crate::db::conn::statement::Statement;
-use crate::db::model::claim::Finished;
-use crate::db::model::decision::{Death, Decision, LostClaim, MAX_CRASHES};
-use crate::db::model::outcome::{self, Began, EndedRun};
+use crate::db::model::claim::FinishedRow;
+use crate::db::model::decision::{Death, JobDecision, LostClaim, MAX_CRASHES};
+use crate::db::model::outcome::{self, EndedRun, RunStart};
 use crate::db::transition::recover::Recovered;
 use crate::db::transition::settle;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Nullable, Text};
 
-/// How Solid Queue names the death of a process.
+/// The failures that Solid Queue stores for the death of a process.
 const KINDS: [&str; 3] = [
     "SolidQueue::Processes::ProcessPrunedError",
     "SolidQueue::Processes::ProcessMissingError",
@@ -22,13 +23,7 @@ const KINDS: [&str; 3] = [
 /// How many jobs one transaction takes back.
 const BATCH: i64 = 100;
 
-#[derive(QueryableByName)]
-struct Id {
-    #[diesel(sql_type = BigInt)]
-    pub(crate) id: i64,
-}
-
-/// The id of the failed execution that is the newest.
+/// Returns the id of the newest failed execution.
 pub(crate) fn newest(conn: &mut Conn<'_>) -> QueryResult<i64> {
     let text = "SELECT coalesce(max(id), 0) AS id FROM solid_queue_failed_executions";
     let row: Id = Statement::new(text).get_result(conn)?;
@@ -36,7 +31,7 @@ pub(crate) fn newest(conn: &mut Conn<'_>) -> QueryResult<i64> {
 }
 
 #[derive(QueryableByName)]
-struct Failed {
+struct FailedByRuby {
     #[diesel(sql_type = BigInt)]
     id: i64,
     #[diesel(sql_type = Nullable<Text>)]
@@ -45,23 +40,23 @@ struct Failed {
     lost: LostClaim,
 }
 
-/// Takes jobs back whose failed executions have ids after the first and up to
-/// the second. A job of Ruby has an `active_job_id`, and stays failed.
+/// Takes back jobs whose failed executions have ids in the range. A job of
+/// Ruby has an `active_job_id`, and stays failed.
 ///
-/// The claim is gone, and with it the slot of a concurrency key: a job with a
-/// key is blocked again. To delete the failed execution is the fence.
+/// The claim is gone, and with it the slot of a concurrency key: a job with a key is blocked again.
+/// Deleting the failed execution is the fence.
 pub(crate) fn take_back(
     conn: &mut Conn<'_>,
-    (after, until): (i64, i64),
+    range: IdRange,
     death: &Death,
 ) -> QueryResult<Recovered> {
     let mut recovered = Recovered::default();
     conn.transaction(|conn| {
-        let failed = failed_by_ruby(conn, after, until)?;
+        let failed = failed_by_ruby(conn, range)?;
         let ids: Vec<i64> = failed.iter().map(|row| row.id).collect();
         let gone: Vec<i64> = delete(conn, &ids)?;
         let taken = failed.iter().filter(|row| gone.contains(&row.id));
-        let decisions: Vec<Decision> = taken
+        let decisions: Vec<JobDecision> = taken
             .map(|row| {
                 let decision = decide(&row.lost, death);
                 recovered.note(&decision, &row.lost.class_name);
@@ -73,7 +68,7 @@ pub(crate) fn take_back(
     })
 }
 
-fn failed_by_ruby(conn: &mut Conn<'_>, after: i64, until: i64) -> QueryResult<Vec<Failed>> {
+fn failed_by_ruby(conn: &mut Conn<'_>, range: IdRange) -> QueryResult<Vec<FailedByRuby>> {
     let text = format!(
         "SELECT f.id, f.error, CAST(0 AS bigint) AS claim_id, f.job_id, f.created_at AS started_at, CAST(NULL AS text) AS verdict, \
          false AS cancelled, j.class_name, j.crash_count, \
@@ -82,38 +77,38 @@ fn failed_by_ruby(conn: &mut Conn<'_>, after: i64, until: i64) -> QueryResult<Ve
          WHERE f.id > $1 AND f.id <= $2 AND f.error LIKE '%SolidQueue::Processes::Process%Error%' \
          AND j.active_job_id IS NULL AND j.finished_at IS NULL ORDER BY f.id LIMIT $3 {{lock skip of f}}"
     );
-    let rows: Vec<Failed> = Statement::new(text)
-        .bind(after)
-        .bind(until)
+    let rows: Vec<FailedByRuby> = Statement::new(text)
+        .bind(range.after)
+        .bind(range.up_to)
         .bind(BATCH)
         .load(conn)?;
-    let is_death = |row: &Failed| {
+    let is_death = |row: &FailedByRuby| {
         let (kind, _) = outcome::parts(row.error.as_deref().unwrap_or_default());
         KINDS.contains(&kind.as_str())
     };
     Ok(rows.into_iter().filter(is_death).collect())
 }
 
-/// Takes failed executions away, and returns those that were there.
+/// Deletes failed executions, and returns those that existed.
 fn delete(conn: &mut Conn<'_>, ids: &[i64]) -> QueryResult<Vec<i64>> {
     let text = "DELETE FROM solid_queue_failed_executions WHERE id IN {in $1} RETURNING id";
     let gone: Vec<Id> = Statement::new(text).bind(id_list(ids)).load(conn)?;
     Ok(gone.into_iter().map(|row| row.id).collect())
 }
 
-/// As after any other crash; but neither the process nor the start of the run
-/// is known, and its slot is free.
-fn decide(claim: &LostClaim, death: &Death) -> Decision {
+/// Decides as after any other crash; but neither the process nor the start of the run is known, and
+/// its slot is free.
+fn decide(claim: &LostClaim, death: &Death) -> JobDecision {
     let run = EndedRun {
         process_id: 0,
         claim_id: 0,
         job_id: claim.job_id,
-        began: Began::At(None),
+        began: RunStart::At(None),
         by_owner: false,
-        finished: Finished::Keep,
+        finished: FinishedRow::Keep,
     };
-    Decision {
+    JobDecision {
         has_slot: false,
-        ..Decision::of_death(run, claim, death)
+        ..JobDecision::of_death(run, claim, death)
     }
 }

@@ -4,7 +4,7 @@ pub(crate) mod backoff;
 pub(crate) mod millis;
 
 use crate::db::model::new_row::{OnConflict, UniqueScope};
-use crate::db::model::outcome::Hook;
+use crate::db::model::outcome::FollowUpJob;
 use crate::job::id::JobId;
 use crate::job::policy::backoff::Backoff;
 use crate::job::timeout::{GRACE, Limit, NEVER, OnTimeout, Span};
@@ -46,7 +46,7 @@ pub struct Policy {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) backoff: Option<Backoff>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) on_failure: Option<Hook>,
+    pub(crate) on_failure: Option<FollowUpJob>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) keep_finished: Option<bool>,
     #[serde(

@@ -93,7 +93,7 @@ impl ProcessContext {
     }
 
     fn check(&self, connection: &mut DbConnection) -> Result<()> {
-        connection.write(|conn| migrate::check(conn, &self.database))?;
+        connection.with_write_lock(|conn| migrate::check(conn, &self.database))?;
         self.state.checked.get_or_init(|| self.database.file());
         Ok(())
     }
@@ -155,7 +155,7 @@ impl ProcessContext {
 
     /// Returns whether an attempt that failed with this message may be repeated.
     pub(crate) fn judge(&self, message: &str) -> DbFailure {
-        match self.database.lasting_trouble(message) {
+        match self.database.permanent_failure(message) {
             Some(reason) => DbFailure::Fatal(reason),
             None => DbFailure::Transient(message.to_owned()),
         }

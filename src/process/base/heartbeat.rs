@@ -1,7 +1,7 @@
 //! The row of a process, and the heartbeats that keep it alive.
 
 use crate::clock;
-use crate::db::table::processes::{self, Beat};
+use crate::db::table::processes::{self, HeartbeatReply};
 use crate::db::transition::prune;
 use crate::event::events::Event;
 use crate::process::base::context::ProcessContext;
@@ -19,7 +19,7 @@ pub(crate) trait HoldsClaims: std::fmt::Debug + Send + Sync {
     fn wake(&self);
 
     /// Handles a heartbeat that was stored.
-    fn after_heartbeat(&self, session: &mut Session, process_id: i64, beat: &Beat);
+    fn after_heartbeat(&self, session: &mut Session, process_id: i64, beat: &HeartbeatReply);
 }
 
 /// Registers a process, sends its heartbeats, and registers it again when its registration is lost.

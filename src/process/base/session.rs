@@ -3,7 +3,7 @@
 use crate::clock::{self, RetryDelay};
 use crate::db::table::wanted_keys;
 use crate::db::transition::promote;
-use crate::db::{Conn, DbConnection, Refusal, Session as ServerSession, prefer_indexes};
+use crate::db::{Conn, DbConnection, Refusal, ServerSession, prefer_indexes};
 use crate::deadline::{Hurry, no_answer};
 use crate::event::events::Event;
 use crate::event::subscriber::Subscriber;
@@ -223,7 +223,7 @@ impl Session {
             Some(connection) => connection,
             None => self.open()?,
         };
-        let result = connection.write(work);
+        let result = connection.with_write_lock(work);
         let Some(limit) = connection.missed() else {
             self.connection = Some(connection);
             self.refusal = result.as_ref().err().map(Refusal::of);
@@ -245,7 +245,9 @@ impl Session {
         if let Some(limit) = self.limit {
             connection.hurry(limit).map_err(transient)?;
         }
-        connection.write(prefer_indexes).map_err(transient)?;
+        connection
+            .with_write_lock(prefer_indexes)
+            .map_err(transient)?;
         for session in self.silent.drain(..) {
             connection.end(&session).map_err(transient)?;
         }

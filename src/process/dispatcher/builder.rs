@@ -1,7 +1,7 @@
 //! Makes due scheduled executions ready.
 
 use crate::db::Database;
-use crate::db::model::claim::Mark;
+use crate::db::model::claim::Cursor;
 use crate::db::table::{scheduled, semaphores};
 use crate::db::transition::{dispatch, unblock};
 use crate::error::{Error, Result};
@@ -29,7 +29,7 @@ struct Walks {
     /// The last concurrency key with blocked jobs that was checked.
     key: String,
     /// The last job that was checked of those that wait for another.
-    waiting: Mark,
+    waiting: Cursor,
 }
 
 /// The first pause after a turn that could not move everything that is due, because other
@@ -112,7 +112,7 @@ impl Dispatcher {
     fn dispatch(&self, session: &mut Session, stop: &Stop) {
         let mut walks = Walks {
             key: String::new(),
-            waiting: Mark::BEGINNING,
+            waiting: Cursor::BEGINNING,
         };
         let mut locked = AFTER_LOCKED;
         while !stop.is_stopped() {
@@ -141,10 +141,10 @@ impl Dispatcher {
             return Ok(Duration::ZERO);
         }
         // Jobs that the end of another job did not find because they were not committed yet.
-        let (reached, _) = session.run("look for jobs whose turn has come", |conn| {
+        let page = session.run("look for jobs whose turn has come", |conn| {
             unblock::sweep(conn, walks.waiting, SWEPT_JOBS)
         })?;
-        walks.waiting = reached.unwrap_or(Mark::BEGINNING);
+        walks.waiting = page.reached.unwrap_or(Cursor::BEGINNING);
         while session.promote() && !stop.is_stopped() {}
         self.sweep(session, &mut walks.key)?;
         let next = session.run("look for due jobs", scheduled::next_due)?;

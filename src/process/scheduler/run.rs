@@ -3,7 +3,7 @@
 use crate::db::transition::schedule;
 
 use crate::clock;
-use crate::db::model::recurring::{self, Definition, Fired, Firing, Row, Scheduled};
+use crate::db::model::recurring::{self, Definition, Fired, Firing, RecurringTaskRow, Scheduled};
 use crate::db::table::recurring_tasks;
 use crate::db::transition::fire;
 use crate::error::{Error, Result};
@@ -156,7 +156,7 @@ impl<'a> RunningScheduler<'a> {
         });
     }
 
-    fn look_at(&mut self, task: &Row) -> Result<FireProgress, Duration> {
+    fn look_at(&mut self, task: &RecurringTaskRow) -> Result<FireProgress, Duration> {
         let Some(firing) = self.read(task) else {
             return Ok(FireProgress::Done);
         };
@@ -183,7 +183,7 @@ impl<'a> RunningScheduler<'a> {
 
     /// Returns which ticks of the task to fire, with their jobs, or `None` if its row cannot be
     /// read; the other tasks continue.
-    fn read(&mut self, task: &Row) -> Option<Ticks> {
+    fn read(&mut self, task: &RecurringTaskRow) -> Option<Ticks> {
         match Ticks::of(task, self.settings.grace) {
             Ok(ticks) => ticks,
             Err(error) => {
@@ -196,7 +196,7 @@ impl<'a> RunningScheduler<'a> {
         }
     }
 
-    fn tell(&self, task: &Row, firing: &Ticks, fired: &Fired) {
+    fn tell(&self, task: &RecurringTaskRow, firing: &Ticks, fired: &Fired) {
         let subscriber = self.session.subscriber();
         if let Some(tick) = firing.missed {
             subscriber.emit(&Event::TicksMissed {
@@ -229,7 +229,7 @@ struct Ticks {
 }
 
 impl Ticks {
-    fn of(task: &Row, grace: Duration) -> Result<Option<Self>> {
+    fn of(task: &RecurringTaskRow, grace: Duration) -> Result<Option<Self>> {
         let Some(from) = task.next_run_at else {
             return Ok(None);
         };

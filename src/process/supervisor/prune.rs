@@ -1,10 +1,11 @@
 //! Detects dead processes by their heartbeats, and prunes them.
 
-use crate::db::briefly;
+use crate::db::conn::sql::IdRange;
 use crate::db::model::decision::Death;
 use crate::db::table::processes::{self, Observed};
 use crate::db::transition::recover::Recovered;
 use crate::db::transition::{prune, take_back};
+use crate::db::{LockWait, with_lock_wait};
 use crate::event::events::Event;
 use crate::event::subscriber::Subscriber;
 use crate::job::id::JobId;
@@ -102,13 +103,16 @@ impl FailureDetector {
     /// Notes the id of the newest failed execution. Returns the range of those that have existed
     /// for the threshold, from after the first id up to the second: a running process has noticed
     /// by then that its claims are gone.
-    fn read_failed(&mut self, newest: i64, now: Instant) -> Option<(i64, i64)> {
+    fn read_failed(&mut self, newest: i64, now: Instant) -> Option<IdRange> {
         let (until, since) = *self.failed_since.get_or_insert((newest, now));
         let is_over = now - since >= self.threshold && until > self.failed_before;
         if until <= self.failed_before {
             self.failed_since = None;
         }
-        is_over.then_some((self.failed_before, until))
+        is_over.then_some(IdRange {
+            after: self.failed_before,
+            up_to: until,
+        })
     }
 
     /// Notes that the failed executions up to this one need no further check.
@@ -144,7 +148,7 @@ fn prune(
     // The mutant needs its statements apart, in no common transaction.
     let is_brief = !mutant::is("prune_from_stale_snapshot");
     let whole = session.run("prune a process", |conn| {
-        briefly(conn, is_brief, |conn| {
+        with_lock_wait(conn, LockWait::short_if(is_brief), |conn| {
             prune::prune(conn, id, heartbeat_seq, death)
         })
     });
@@ -153,8 +157,8 @@ fn prune(
         whole => return whole,
     }
     let pieces = session.run("prune a process claim by claim", |conn| {
-        briefly(conn, true, |conn| {
-            prune::prune_piecemeal(conn, id, heartbeat_seq, death)
+        with_lock_wait(conn, LockWait::Short, |conn| {
+            prune::prune_one_by_one(conn, id, heartbeat_seq, death)
         })
     })?;
     Ok(pieces.inspect(|recovered| report_left(session, recovered)))
@@ -180,7 +184,7 @@ fn recover_without_row(
             how: "had no row any more".to_owned(),
         };
         let recovered = session.run("recover claims without a process", |conn| {
-            briefly(conn, true, |conn| {
+            with_lock_wait(conn, LockWait::Short, |conn| {
                 prune::recover_without_row(conn, id, &death)
             })
         })?;
@@ -200,7 +204,7 @@ fn take_back(
     subscriber: &Subscriber,
 ) -> Result<(), Duration> {
     let newest = session.run("look for failed jobs", take_back::newest)?;
-    let Some((after, until)) = detector.read_failed(newest, clock::instant()) else {
+    let Some(range) = detector.read_failed(newest, clock::instant()) else {
         return Ok(());
     };
     let death = Death {
@@ -208,13 +212,13 @@ fn take_back(
         how: "was treated as dead by a supervisor of Solid Queue".to_owned(),
     };
     let recovered = session.run("take back what Solid Queue failed", |conn| {
-        briefly(conn, true, |conn| {
-            take_back::take_back(conn, (after, until), &death)
+        with_lock_wait(conn, LockWait::Short, |conn| {
+            take_back::take_back(conn, range, &death)
         })
     })?;
     // The rest follows at the next reading.
     if !recovered.is_any() {
-        detector.looked_at_failed(until);
+        detector.looked_at_failed(range.up_to);
         return Ok(());
     }
     report(
@@ -266,12 +270,12 @@ pub(crate) fn prune_child(
         prune::of_child(conn, &exit.token)
     })?;
     let mut again = None;
-    for (id, draining) in processes {
+    for process in processes {
         let death = Death {
-            is_crash: exit.is_crash(draining),
+            is_crash: exit.is_crash(process.draining),
             how: exit.how.clone(),
         };
-        match prune(session, id, None, &death) {
+        match prune(session, process.id, None, &death) {
             Ok(Some(recovered)) => {
                 exit.is_cut_short |= recovered.is_any();
                 again = again.or(recovered.left.is_some().then_some(AGAIN));
@@ -308,17 +312,20 @@ fn report(subscriber: &Subscriber, kind: &str, name: &str, death: &Death, recove
             class: "",
         });
     }
-    for (job, class) in &recovered.discarded {
+    for job in &recovered.discarded {
         subscriber.emit(&Event::Discarded {
-            job: JobId(*job),
-            class,
+            job: JobId(job.id),
+            class: &job.class_name,
             kind: "timeout",
             message: "the job ran for longer than its timeout",
         });
     }
-    if !death.is_crash {
-        return;
+    if death.is_crash {
+        report_stalled(subscriber, recovered);
     }
+}
+
+fn report_stalled(subscriber: &Subscriber, recovered: &Recovered) {
     let outcomes = [
         ("released", &recovered.released),
         ("delayed", &recovered.delayed),

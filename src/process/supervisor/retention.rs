@@ -3,7 +3,7 @@
 use crate::clock;
 use crate::db::Conn;
 use crate::db::table::classes;
-use crate::db::transition::clear::{self, Old, Stretch};
+use crate::db::transition::clear::{self, ClearLimits, ClearedPage};
 use crate::event::events::Event;
 use crate::event::subscriber::Subscriber;
 use crate::process::base::context::ProcessContext;
@@ -127,13 +127,13 @@ impl RetentionTask {
             clear::expired(conn, waiters, BATCH)
         }));
         kinds.push(RowKind::new("clear classes", Of::Others, |conn, _| {
-            Ok(Stretch {
+            Ok(ClearedPage {
                 reached: None,
                 cleared: classes::forget(conn, CLASSES_FOR)?,
                 left: None,
             })
         }));
-        for table in clear::BESIDE {
+        for table in clear::TABLES_OF_JOBS {
             kinds.push(RowKind::new(
                 "clear what jobs left behind",
                 Of::Others,
@@ -144,7 +144,7 @@ impl RetentionTask {
     }
 
     /// Returns which finished jobs to delete, if any.
-    fn old(&mut self) -> Result<Option<Old>, Duration> {
+    fn old(&mut self) -> Result<Option<ClearLimits>, Duration> {
         let retention = self.retention;
         let up_to = match retention.finished_at_most {
             Some(most) => {
@@ -162,7 +162,7 @@ impl RetentionTask {
         };
         // Longer ago than any job, so that the age deletes nothing.
         const NEVER: Duration = Duration::from_secs(1_000 * 366 * 24 * 3600);
-        let old = Old {
+        let old = ClearLimits {
             age: retention.finished_for.unwrap_or(NEVER),
             up_to,
             of_ruby: retention.jobs_of_ruby,
@@ -199,7 +199,7 @@ impl Cleared {
     }
 }
 
-type ClearFn = dyn Fn(&mut Conn<'_>, i64) -> QueryResult<Stretch>;
+type ClearFn = dyn Fn(&mut Conn<'_>, i64) -> QueryResult<ClearedPage>;
 
 /// One kind of rows, and how far the walk over it has come.
 struct RowKind {
@@ -213,7 +213,7 @@ impl RowKind {
     fn new(
         action: &'static str,
         of: Of,
-        look: impl Fn(&mut Conn<'_>, i64) -> QueryResult<Stretch> + 'static,
+        look: impl Fn(&mut Conn<'_>, i64) -> QueryResult<ClearedPage> + 'static,
     ) -> Self {
         RowKind {
             action,

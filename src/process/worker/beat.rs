@@ -1,6 +1,6 @@
 //! What a worker writes with its heartbeat: the progress of its jobs.
 
-use crate::db::table::processes::Beat;
+use crate::db::table::processes::HeartbeatReply;
 use crate::db::table::progress;
 use crate::process::base::heartbeat::HoldsClaims;
 use crate::process::base::session::Session;
@@ -15,7 +15,7 @@ fn carry_notes(session: &mut Session, in_flight: &InFlight, process_id: i64) {
     }
     let notes: Vec<_> = news.iter().map(|(id, _, news)| (*id, &news.note)).collect();
     let written = session.run("note the progress of jobs", |conn| {
-        progress::write(conn, process_id, &notes)
+        progress::save(conn, process_id, &notes)
     });
     let written = written.unwrap_or_default();
     for (_, live, news) in news.iter().filter(|(id, ..)| written.contains(id)) {
@@ -28,7 +28,7 @@ impl HoldsClaims for InFlight {
         InFlight::wake(self);
     }
 
-    fn after_heartbeat(&self, session: &mut Session, process_id: i64, beat: &Beat) {
+    fn after_heartbeat(&self, session: &mut Session, process_id: i64, beat: &HeartbeatReply) {
         self.cancel(&beat.cancelled);
         carry_notes(session, self, process_id);
     }

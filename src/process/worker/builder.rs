@@ -1,7 +1,7 @@
 //! A worker: a poller, job threads, a completer, a heartbeat, a listener.
 
 use crate::db::Database;
-use crate::db::model::claim::Finished;
+use crate::db::model::claim::FinishedRow;
 use crate::error::{Error, Result};
 use crate::event::hooks::Hooks;
 use crate::event::subscriber::Subscriber;
@@ -51,7 +51,7 @@ impl Worker {
                 threads: 5,
                 polling_interval: Duration::from_secs(5),
                 shutdown_timeout: Duration::from_secs(25),
-                finished: Finished::Keep,
+                finished: FinishedRow::Keep,
                 recycle: Recycle::new(),
             },
         }
@@ -103,9 +103,9 @@ impl Worker {
     /// Sets whether the rows of finished jobs are kept. Default: `true`.
     pub fn keep_finished(mut self, keep: bool) -> Self {
         self.settings.finished = if keep {
-            Finished::Keep
+            FinishedRow::Keep
         } else {
-            Finished::Delete
+            FinishedRow::Delete
         };
         self
     }

@@ -1,11 +1,14 @@
 //! Outcomes of jobs, sorted into groups that one transaction can write.
 
+use crate::db::model::claim::ClaimOf;
+use crate::db::model::new_result::NewOutput;
 use crate::db::transition::end;
+use crate::db::transition::finish::KeySlots;
 
 use crate::clock;
 use crate::db::Conn;
-use crate::db::model::claim::{Claimed, Fence, Finished};
-use crate::db::model::outcome::End;
+use crate::db::model::claim::{Claimed, Fence, FinishedRow};
+use crate::db::model::outcome::ClaimEnd;
 use crate::db::transition::finish::{self, FinishedJob};
 use crate::job::perform::Outcome;
 use crate::job::running::Live;
@@ -29,7 +32,7 @@ pub(crate) struct CompletedRun {
     pub(crate) outcome: Outcome,
     pub(crate) ran: Duration,
     /// What becomes of the job's row.
-    pub(crate) finished: Finished,
+    pub(crate) finished: FinishedRow,
     /// How long the result is kept, if the job sets that.
     pub(crate) keep_result: Option<Duration>,
     pub(crate) live: Arc<Live>,
@@ -47,7 +50,10 @@ impl CompletedRun {
         };
         Some(FinishedJob::new(
             &self.job,
-            (output.text.as_deref(), output.problem.as_deref()),
+            NewOutput {
+                text: output.text.as_deref(),
+                problem: output.problem.as_deref(),
+            },
             self.keep_result,
             self.live.has_steps(),
         ))
@@ -68,9 +74,9 @@ pub(crate) struct PendingCompletion {
 
 /// What all outcomes of one group have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Kind {
+pub(crate) struct CompletionKind {
     pub(crate) process_id: i64,
-    pub(crate) finished: Finished,
+    pub(crate) finished: FinishedRow,
     pub(crate) leaves_traces: bool,
     pub(crate) is_limited: bool,
 }
@@ -81,9 +87,13 @@ impl PendingCompletion {
     }
 
     /// Returns what is to be written if the job has not succeeded.
-    pub(crate) fn end(&self) -> Option<End<'_>> {
+    pub(crate) fn end(&self) -> Option<ClaimEnd<'_>> {
         match &self.run.outcome {
-            Outcome::Ended(ending) => Some((self.claim(), ending, self.run.ran)),
+            Outcome::Ended(ending) => Some(ClaimEnd {
+                claim_id: self.claim(),
+                ending,
+                ran: self.run.ran,
+            }),
             Outcome::Finished(_) | Outcome::UnknownClass => None,
         }
     }
@@ -94,8 +104,11 @@ impl PendingCompletion {
     }
 
     /// The claim and the job.
-    pub(crate) fn pair(&self) -> (i64, i64) {
-        (self.run.job.claim_id, self.run.job.job_id)
+    pub(crate) fn pair(&self) -> ClaimOf {
+        ClaimOf {
+            claim_id: self.run.job.claim_id,
+            job_id: self.run.job.job_id,
+        }
     }
 }
 
@@ -124,8 +137,8 @@ pub(crate) fn write(conn: &mut Conn<'_>, run: &CompletedRun, outcome: &Outcome) 
     if let Outcome::Ended(ending) = outcome {
         end::end(conn, fence, ending, run.ran, run.finished)?;
     } else if let Some(job) = run.traces_of(outcome) {
-        let how = (run.finished, run.job.is_limited);
-        finish::finish_and_keep(conn, fence.process_id, vec![job], how)?;
+        let slots = KeySlots::held_if(run.job.is_limited);
+        finish::finish_and_keep(conn, fence.process_id, vec![job], run.finished, slots)?;
     }
     Ok(())
 }
@@ -181,9 +194,9 @@ fn alike(mut all: Vec<PendingCompletion>, most: usize) -> Vec<Vec<PendingComplet
 }
 
 /// Returns the kind of an outcome: outcomes of the same kind can be in one group.
-pub(crate) fn kind(pending: &PendingCompletion) -> Kind {
+pub(crate) fn kind(pending: &PendingCompletion) -> CompletionKind {
     let run = &pending.run;
-    Kind {
+    CompletionKind {
         process_id: run.registration.id,
         finished: run.finished,
         leaves_traces: run.traces().is_some_and(|job| job.leaves_traces()),

@@ -1,19 +1,23 @@
 //! The transactions that write the outcomes of jobs, and their events.
 
+use crate::db::model::claim::ClaimOf;
 use crate::db::transition::end;
+use crate::db::transition::finish::KeySlots;
 
-use crate::db::model::claim::{Claimed, Finished};
-use crate::db::model::outcome::{End, Ending};
+use crate::db::model::claim::{Claimed, FinishedRow};
+use crate::db::model::outcome::{ClaimEnd, Ending};
 use crate::db::table::jobs;
 use crate::db::transition::{finish, release};
-use crate::db::{Conn, briefly};
+use crate::db::{Conn, LockWait, with_lock_wait};
 use crate::event::events::Event;
 use crate::event::subscriber::Subscriber;
 use crate::job::id::JobId;
 use crate::job::perform::Outcome;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::session::Session;
-use crate::process::worker::completion::{self, CompletedRun, Kind, PendingCompletion, fence};
+use crate::process::worker::completion::{
+    self, CompletedRun, CompletionKind, PendingCompletion, fence,
+};
 use crate::process::worker::in_flight::InFlight;
 use crate::{clock, mutant};
 use diesel::QueryResult;
@@ -95,13 +99,13 @@ impl CompletionWriter {
     fn finish(
         &mut self,
         group: &[PendingCompletion],
-        kind: Kind,
+        kind: CompletionKind,
         is_brief: bool,
     ) -> Result<Vec<i64>, Duration> {
         let work = |conn: &mut Conn<'_>| write_finished(conn, group, kind);
-        let (accepted, busy) = self
-            .session
-            .run("finish jobs", |conn| briefly(conn, is_brief, work))?;
+        let (accepted, busy) = self.session.run("finish jobs", |conn| {
+            with_lock_wait(conn, LockWait::short_if(is_brief), work)
+        })?;
         let accepted: HashSet<i64> = accepted.into_iter().collect();
         self.settle(group, &busy);
         for PendingCompletion { run, .. } in group {
@@ -126,13 +130,13 @@ impl CompletionWriter {
     fn end(
         &mut self,
         group: &[PendingCompletion],
-        kind: Kind,
+        kind: CompletionKind,
         is_brief: bool,
     ) -> Result<Vec<i64>, Duration> {
         let work = |conn: &mut Conn<'_>| write_ended(conn, group, kind);
-        let (written, busy) = self
-            .session
-            .run("end jobs", |conn| briefly(conn, is_brief, work))?;
+        let (written, busy) = self.session.run("end jobs", |conn| {
+            with_lock_wait(conn, LockWait::short_if(is_brief), work)
+        })?;
         // Noted before the claims are removed, because a stop reads both.
         for (PendingCompletion { run, .. }, written) in group.iter().zip(&written) {
             if run.live.is_cut_short() && written.is_cut_short() {
@@ -167,9 +171,9 @@ impl CompletionWriter {
             let released = release::release(conn, fence.process_id, &[fence.claim_id], delay)?;
             Ok(!released.is_empty() || was_accepted(conn, pending)?)
         };
-        let accepted = self
-            .session
-            .run("release a job", |conn| briefly(conn, is_brief, work))?;
+        let accepted = self.session.run("release a job", |conn| {
+            with_lock_wait(conn, LockWait::short_if(is_brief), work)
+        })?;
         self.in_flight.remove(&[fence.claim_id]);
         if accepted {
             self.subscriber.emit(&Event::Released {
@@ -240,20 +244,21 @@ impl CompletionWriter {
 fn write_finished(
     conn: &mut Conn<'_>,
     group: &[PendingCompletion],
-    kind: Kind,
+    kind: CompletionKind,
 ) -> QueryResult<(Vec<i64>, Vec<i64>)> {
-    let (process_id, how) = (kind.process_id, (kind.finished, kind.is_limited));
+    let process_id = kind.process_id;
+    let slots = KeySlots::held_if(kind.is_limited);
     let claims: Vec<i64> = group.iter().map(PendingCompletion::claim).collect();
-    let pairs: Vec<(i64, i64)> = group.iter().map(PendingCompletion::pair).collect();
+    let pairs: Vec<ClaimOf> = group.iter().map(PendingCompletion::pair).collect();
     if mutant::is("finish_without_fence") {
         finish::finish_unfenced(conn, &pairs)?;
         return Ok((claims, Vec::new()));
     }
     let written = if kind.leaves_traces {
         let traces = group.iter().filter_map(|pending| pending.run.traces());
-        finish::finish_and_keep_free(conn, process_id, traces.collect(), how)?
+        finish::finish_and_keep_free(conn, process_id, traces.collect(), kind.finished, slots)?
     } else {
-        finish::finish_free(conn, process_id, &claims, how)?
+        finish::finish_free(conn, process_id, &claims, kind.finished, slots)?
     };
     let mut accepted = written.accepted;
     let repeated = group
@@ -262,7 +267,7 @@ fn write_finished(
     if repeated {
         accepted.extend(already_ended(conn, &pairs, &accepted)?);
     }
-    if repeated && kind.finished == Finished::Delete {
+    if repeated && kind.finished == FinishedRow::Delete {
         accepted.extend(jobs::claims_without_job(conn, &pairs)?);
     }
     Ok((accepted, written.busy))
@@ -273,18 +278,20 @@ fn write_finished(
 fn write_ended(
     conn: &mut Conn<'_>,
     group: &[PendingCompletion],
-    kind: Kind,
+    kind: CompletionKind,
 ) -> QueryResult<(Vec<WrittenCompletion>, Vec<i64>)> {
-    let ends: Vec<End<'_>> = group.iter().filter_map(PendingCompletion::end).collect();
-    let (done, busy) = end::end_free(conn, kind.process_id, &ends, kind.finished)?;
-    let mut done: HashMap<i64, Ending> = done.into_iter().collect();
+    let ends: Vec<ClaimEnd<'_>> = group.iter().filter_map(PendingCompletion::end).collect();
+    let done = end::end_free(conn, kind.process_id, &ends, kind.finished)?;
+    let busy = done.busy;
+    let done = done.ended.into_iter();
+    let mut done: HashMap<i64, Ending> = done.map(|end| (end.claim_id, end.ending)).collect();
     let written = |pending: &PendingCompletion| {
         Ok(match (done.remove(&pending.claim()), pending.end()) {
             (Some(ending), _) => WrittenCompletion::Ended(ending),
             _ if busy.contains(&pending.claim()) => WrittenCompletion::Busy,
             _ if finished_itself(conn, pending)? => WrittenCompletion::Finished,
-            (_, Some((_, ending, _))) if was_accepted(conn, pending)? => {
-                WrittenCompletion::Ended(ending.clone())
+            (_, Some(end)) if was_accepted(conn, pending)? => {
+                WrittenCompletion::Ended(end.ending.clone())
             }
             _ => WrittenCompletion::Fenced,
         })
@@ -299,8 +306,8 @@ fn was_accepted(conn: &mut Conn<'_>, pending: &PendingCompletion) -> QueryResult
         return Ok(false);
     }
     match pending.run.finished {
-        Finished::Keep => Ok(!already_ended(conn, &[pending.pair()], &[])?.is_empty()),
-        Finished::Delete => jobs::ended_by_owner(conn, pending.pair()),
+        FinishedRow::Keep => Ok(!already_ended(conn, &[pending.pair()], &[])?.is_empty()),
+        FinishedRow::Delete => jobs::ended_by_owner(conn, pending.pair()),
     }
 }
 
@@ -314,12 +321,12 @@ fn finished_itself(conn: &mut Conn<'_>, pending: &PendingCompletion) -> QueryRes
 /// before, in a transaction whose COMMIT got no answer.
 fn already_ended(
     conn: &mut Conn<'_>,
-    pairs: &[(i64, i64)],
+    pairs: &[ClaimOf],
     accepted: &[i64],
 ) -> QueryResult<Vec<i64>> {
-    let open: Vec<(i64, i64)> = pairs
+    let open: Vec<ClaimOf> = pairs
         .iter()
-        .filter(|(claim, _)| !accepted.contains(claim))
+        .filter(|claim| !accepted.contains(&claim.claim_id))
         .copied()
         .collect();
     if open.is_empty() {

@@ -2,7 +2,7 @@
 
 use crate::clock;
 use crate::db::Database;
-use crate::db::model::claim::{Claimed, Fence, Finished};
+use crate::db::model::claim::{Claimed, Fence, FinishedRow};
 use crate::error::Result;
 use crate::event::events::Event;
 use crate::event::subscriber::Subscriber;
@@ -53,7 +53,7 @@ pub(crate) struct Pool {
     /// Notified when a job with a timeout starts.
     limited: Sender<()>,
     /// What happens to the rows of finished jobs whose policy does not say.
-    finished: Finished,
+    finished: FinishedRow,
 }
 
 impl Pool {
@@ -207,10 +207,10 @@ impl Pool {
         }
     }
 
-    fn finished(&self, policy: &Policy) -> Finished {
+    fn finished(&self, policy: &Policy) -> FinishedRow {
         match policy.keep_finished {
-            Some(true) => Finished::Keep,
-            Some(false) => Finished::Delete,
+            Some(true) => FinishedRow::Keep,
+            Some(false) => FinishedRow::Delete,
             None => self.finished,
         }
     }
@@ -235,5 +235,5 @@ pub(crate) struct PoolSetup {
     pub(crate) rested: Sender<()>,
     pub(crate) completed: Sender<CompletedRun>,
     pub(crate) limited: Sender<()>,
-    pub(crate) finished: Finished,
+    pub(crate) finished: FinishedRow,
 }

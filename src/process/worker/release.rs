@@ -3,8 +3,8 @@
 use crate::db::transition::end;
 
 use crate::db::Conn;
-use crate::db::model::claim::{self, Finished};
-use crate::db::model::outcome::{self, Failure};
+use crate::db::model::claim::{self, FinishedRow};
+use crate::db::model::outcome::{self, JobFailure};
 use crate::db::table::{claimed, processes};
 use crate::db::transition::release;
 use crate::event::events::Event;
@@ -155,13 +155,13 @@ fn end_overrun(held: &InFlightJob, session: &mut Session) {
         claim_id: held.job.claim_id,
     };
     let _ = insist(session, "end a job", |conn| {
-        end::end(conn, fence, &ending, held.ran(), Finished::Keep)
+        end::end(conn, fence, &ending, held.ran(), FinishedRow::Keep)
     });
 }
 
 /// Fails an at-most-once job that a stop cuts off, because its effects are unknown.
 fn fail_interrupted(held: &InFlightJob, session: &mut Session) {
-    let failure = Failure::outcome_unknown("stopped");
+    let failure = JobFailure::outcome_unknown("stopped");
     let message = failure.message.clone();
     let fence = claim::Fence {
         process_id: held.registration.id,
@@ -169,7 +169,7 @@ fn fail_interrupted(held: &InFlightJob, session: &mut Session) {
     };
     let ending = outcome::Ending::Fail(failure);
     let ended = insist(session, "fail a job", |conn| {
-        end::end(conn, fence, &ending, held.ran(), Finished::Keep)
+        end::end(conn, fence, &ending, held.ran(), FinishedRow::Keep)
     });
     if matches!(ended, Ok(Some(_))) {
         session.subscriber().emit(&Event::Failed {
@@ -232,7 +232,7 @@ fn reconcile(
     })?;
     let strays: Vec<i64> = held
         .into_iter()
-        .map(|(claim, _)| claim)
+        .map(|claim| claim.claim_id)
         .filter(|claim| !in_flight.holds(*claim))
         .collect();
     if strays.is_empty() {

@@ -1,7 +1,7 @@
 //! The settings of a worker.
 
 use crate::db::conn::wakeup;
-use crate::db::model::claim::Finished;
+use crate::db::model::claim::FinishedRow;
 use crate::job::registry::Registry;
 use crate::process::base::registration::Identity;
 use crate::process::base::service::ServiceSettings;
@@ -21,7 +21,7 @@ pub(crate) struct WorkerSetup {
     pub(crate) threads: usize,
     pub(crate) polling_interval: Duration,
     pub(crate) shutdown_timeout: Duration,
-    pub(crate) finished: Finished,
+    pub(crate) finished: FinishedRow,
     pub(crate) recycle: Recycle,
 }
 

@@ -10,8 +10,9 @@
 
 use crate::clock;
 use crate::db::model::claim::Fence;
-use crate::db::model::outcome::{Ending, Failure};
+use crate::db::model::outcome::{Ending, JobFailure};
 use crate::db::transition::recover;
+use crate::db::transition::recover::ProcessAfter;
 use crate::event::events::Event;
 use crate::job::error::{Interrupted, JobError};
 use crate::job::id::JobId;
@@ -162,7 +163,7 @@ impl Timeouts {
             self.in_flight.close();
         }
         let written = self.session.run("write down that a job timed out", |conn| {
-            recover::condemn(conn, fence, &verdict, process_ends)
+            recover::record_timeout(conn, fence, &verdict, ProcessAfter::ends_if(process_ends))
         });
         // A lost claim makes no difference: the job continues here, and another process may have it
         // too.
@@ -223,9 +224,11 @@ impl Timeouts {
         );
         let ending = perform::judge(&self.registry, &job.class_name, &policy, attempt, &error);
         match ending {
-            Ending::Fail(_) if policy.is_at_most_once() => Ending::Fail(Failure::outcome_unknown(
-                &format!("had to be ended, as the job overran its timeout of {timeout:?},"),
-            )),
+            Ending::Fail(_) if policy.is_at_most_once() => {
+                Ending::Fail(JobFailure::outcome_unknown(&format!(
+                    "had to be ended, as the job overran its timeout of {timeout:?},"
+                )))
+            }
             ending => ending,
         }
     }

@@ -1,17 +1,19 @@
 //! What actors do, processes and claims by their numbers, and say of it.
 
 use crate::db::transition::end;
+use crate::db::transition::finish::KeySlots;
+use crate::db::transition::operate::AtMostOnce;
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql;
 use crate::db::internal_tests::interleavings::world::{World, take, with_key};
-use crate::db::model::claim::{Fence, Finished};
+use crate::db::model::claim::{Fence, FinishedRow};
 use crate::db::model::decision::Death;
 use crate::db::model::new_row::NewRow;
-use crate::db::model::outcome::{End, Ending, Failure};
+use crate::db::model::outcome::{ClaimEnd, Ending, JobFailure};
 use crate::db::table::{claimed, processes};
-use crate::db::transition::clear::{self, Old};
-use crate::db::transition::operate::{self, When};
+use crate::db::transition::clear::{self, ClearLimits};
+use crate::db::transition::operate::{self, RunTime};
 use crate::db::transition::{dispatch, enqueue, finish, promote, prune, release};
 use diesel::QueryResult;
 use diesel::result::Error::RollbackTransaction;
@@ -38,7 +40,13 @@ pub fn claim_and_finish(conn: &mut Conn<'_>, world: &World, process: usize) -> Q
         return Ok("took 0".to_owned());
     }
     let claims: Vec<i64> = taken.iter().map(|(claim, _)| *claim).collect();
-    let ended = finish::finish(conn, process, &claims, (Finished::Keep, true))?;
+    let ended = finish::finish(
+        conn,
+        process,
+        &claims,
+        FinishedRow::Keep,
+        KeySlots::MayBeHeld,
+    )?;
     Ok(format!("took {} finished {}", taken.len(), ended.len()))
 }
 
@@ -54,13 +62,14 @@ pub fn finish(
     world: &World,
     process: usize,
     claims: &[usize],
-    finished: Finished,
+    finished: FinishedRow,
 ) -> QueryResult<String> {
     let ended = finish::finish(
         conn,
         world.processes[process - 1],
         &ids(world, claims),
-        (finished, true),
+        finished,
+        KeySlots::MayBeHeld,
     )?;
     Ok(format!("{}", ended.len()))
 }
@@ -71,16 +80,16 @@ pub fn fail(
     process: usize,
     claim: usize,
 ) -> QueryResult<String> {
-    let done = end(conn, world, (process, claim), &failing(), Finished::Keep)?;
+    let done = end(conn, world, (process, claim), &failing(), FinishedRow::Keep)?;
     Ok(if done == "fenced" { "0" } else { "1" }.to_owned())
 }
 
 pub fn failing() -> Ending {
-    Ending::Fail(Failure::new("test", "as told"))
+    Ending::Fail(JobFailure::new("test", "as told"))
 }
 
 pub fn retrying() -> Ending {
-    Ending::Retry(Failure::new("test", "as told"), Duration::ZERO)
+    Ending::Retry(JobFailure::new("test", "as told"), Duration::ZERO)
 }
 
 pub fn releasing() -> Ending {
@@ -204,7 +213,7 @@ pub fn reconcile(conn: &mut Conn<'_>, world: &World, process: usize) -> QueryRes
     let process = world.processes[process - 1];
     let held: Vec<i64> = claimed::held_by(conn, process)?
         .into_iter()
-        .map(|(claim, _)| claim)
+        .map(|held| held.claim_id)
         .collect();
     let ended = release::release(conn, process, &held, None)?;
     Ok(format!("{} of {}", ended.len(), held.len()))
@@ -225,7 +234,7 @@ pub fn end(
     world: &World,
     (process, claim): (usize, usize),
     ending: &Ending,
-    finished: Finished,
+    finished: FinishedRow,
 ) -> QueryResult<String> {
     let fence = Fence {
         process_id: world.processes[process - 1],
@@ -245,14 +254,19 @@ pub fn end_all(
 ) -> QueryResult<String> {
     let ends = ends.iter().map(|(claim, ending)| {
         let claim = world.claims[claim - 1];
-        (claim, *ending, Duration::ZERO)
+        ClaimEnd {
+            claim_id: claim,
+            ending,
+            ran: Duration::ZERO,
+        }
     });
-    let ends: Vec<End<'_>> = ends.collect();
+    let ends: Vec<ClaimEnd<'_>> = ends.collect();
     let process = world.processes[process - 1];
-    let done: BTreeMap<i64, Ending> = end::end_all(conn, process, &ends, Finished::Keep)?
+    let done: BTreeMap<i64, Ending> = end::end_all(conn, process, &ends, FinishedRow::Keep)?
         .into_iter()
+        .map(|end| (end.claim_id, end.ending))
         .collect();
-    let words = ends.iter().map(|(claim, ..)| in_a_word(done.get(claim)));
+    let words = ends.iter().map(|end| in_a_word(done.get(&end.claim_id)));
     Ok(words.collect::<Vec<_>>().join(" "))
 }
 
@@ -289,7 +303,7 @@ pub fn discard(conn: &mut Conn<'_>, world: &World, jobs: &[usize]) -> QueryResul
 }
 
 pub fn retry(conn: &mut Conn<'_>, world: &World, jobs: &[usize]) -> QueryResult<String> {
-    let done = operate::retry(conn, &job_ids(world, jobs), true)?;
+    let done = operate::retry(conn, &job_ids(world, jobs), AtMostOnce::Retry)?;
     Ok(done.ready.len().to_string())
 }
 
@@ -301,7 +315,7 @@ pub fn reschedule(
     later: bool,
 ) -> QueryResult<String> {
     let delay = if later { sql::micros(HOUR) } else { 0 };
-    let moved = operate::reschedule(conn, &job_ids(world, jobs), When::In(delay))?;
+    let moved = operate::reschedule(conn, &job_ids(world, jobs), RunTime::In(delay))?;
     Ok(moved.len().to_string())
 }
 
@@ -317,7 +331,7 @@ pub fn rank(
 
 /// Takes away all that has finished.
 pub fn clear_finished(conn: &mut Conn<'_>) -> QueryResult<String> {
-    let old = Old {
+    let old = ClearLimits {
         age: Duration::ZERO,
         up_to: 0,
         of_ruby: true,

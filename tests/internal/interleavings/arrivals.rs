@@ -5,7 +5,7 @@ use crate::db::internal_tests::db::{TestDb, on_each_database};
 use crate::db::internal_tests::interleavings::Play;
 use crate::db::internal_tests::interleavings::acts::*;
 use crate::db::internal_tests::interleavings::world::{World, later, row, with_key};
-use crate::db::model::claim::Finished::{Delete, Keep};
+use crate::db::model::claim::FinishedRow::{Delete, Keep};
 
 fn nothing(_: &mut Conn<'_>) -> World {
     World::default()

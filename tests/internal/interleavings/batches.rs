@@ -6,7 +6,7 @@ use crate::db::internal_tests::db::{TestDb, execute, on_each_database};
 use crate::db::internal_tests::interleavings::Play;
 use crate::db::internal_tests::interleavings::acts::*;
 use crate::db::internal_tests::interleavings::world::{World, row};
-use crate::db::model::claim::Finished::Keep;
+use crate::db::model::claim::FinishedRow::Keep;
 
 /// p1 holds j1, j2 and j3.
 fn three_claims(conn: &mut Conn<'_>) -> World {

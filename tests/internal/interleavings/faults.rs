@@ -7,7 +7,8 @@ use crate::db::internal_tests::db::{TestDb, on_each_database};
 use crate::db::internal_tests::interleavings::Play;
 use crate::db::internal_tests::interleavings::acts::*;
 use crate::db::internal_tests::interleavings::world::{World, row};
-use crate::db::model::claim::Finished::Keep;
+use crate::db::model::claim::ClaimOf;
+use crate::db::model::claim::FinishedRow::Keep;
 use crate::db::transition::finish;
 #[cfg(feature = "postgres")]
 use diesel::QueryResult;
@@ -61,7 +62,11 @@ fn a_finish_without_the_fence(db: &TestDb) {
     let what = found(
         Play::new(db, a_claim_and_a_ready_job)
             .actor("late", |c, w| {
-                finish::finish_unfenced(c, &[(w.claims[0], w.jobs[0])])?;
+                let claim = ClaimOf {
+                    claim_id: w.claims[0],
+                    job_id: w.jobs[0],
+                };
+                finish::finish_unfenced(c, &[claim])?;
                 Ok("done".to_owned())
             })
             .actor("prune", |c, w| prune(c, w, 1, Some(0)))

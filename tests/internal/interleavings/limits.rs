@@ -5,7 +5,7 @@ use crate::db::internal_tests::db::{TestDb, on_each_database};
 use crate::db::internal_tests::interleavings::Play;
 use crate::db::internal_tests::interleavings::acts::*;
 use crate::db::internal_tests::interleavings::world::{World, limited};
-use crate::db::model::claim::Finished::{Delete, Keep};
+use crate::db::model::claim::FinishedRow::{Delete, Keep};
 use crate::db::table::wanted_keys;
 use std::collections::BTreeSet;
 
@@ -78,7 +78,7 @@ fn finish_and_enqueue(db: &TestDb) {
 /// p1 holds j1, and with it the only slot, and the key is wanted.
 fn slot_taken_and_wanted(conn: &mut Conn<'_>) -> World {
     let world = slot_taken(conn);
-    wanted_keys::want(conn, &BTreeSet::from(["a/k".to_owned()])).unwrap();
+    wanted_keys::request_promotion(conn, &BTreeSet::from(["a/k".to_owned()])).unwrap();
     world
 }
 

@@ -6,7 +6,7 @@ use crate::db::internal_tests::db::{TestDb, on_each_database};
 use crate::db::internal_tests::interleavings::Play;
 use crate::db::internal_tests::interleavings::acts::*;
 use crate::db::internal_tests::interleavings::world::{World, row};
-use crate::db::model::claim::Finished::{Delete, Keep};
+use crate::db::model::claim::FinishedRow::{Delete, Keep};
 use crate::db::model::new_row::NewRow;
 
 /// p1 is idle.

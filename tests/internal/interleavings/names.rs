@@ -6,8 +6,9 @@ use crate::db::internal_tests::db::{TestDb, execute, on_each_database};
 use crate::db::internal_tests::interleavings::Play;
 use crate::db::internal_tests::interleavings::acts::*;
 use crate::db::internal_tests::interleavings::world::{World, row};
-use crate::db::model::claim::{Finished, Mark};
+use crate::db::model::claim::{Cursor, FinishedRow};
 use crate::db::model::new_row::{NewRow, OnConflict, UniqueScope};
+use crate::db::transition::finish::KeySlots;
 use crate::db::transition::finish::{self, FinishedJob};
 use crate::db::transition::{clear, enqueue, unblock};
 use diesel::QueryResult;
@@ -55,19 +56,25 @@ fn put(conn: &mut Conn<'_>, row: &NewRow, commit: bool) -> QueryResult<String> {
 /// The same, and then what a dispatcher does sooner or later.
 fn put_and_unblock(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<String> {
     let said = put(conn, row, true)?;
-    unblock::sweep(conn, Mark::BEGINNING, 10)?;
+    unblock::sweep(conn, Cursor::BEGINNING, 10)?;
     Ok(said)
 }
 
 /// As a worker finishes a job with a unique id.
-fn end_named(conn: &mut Conn<'_>, world: &World, finished: Finished) -> QueryResult<String> {
+fn end_named(conn: &mut Conn<'_>, world: &World, finished: FinishedRow) -> QueryResult<String> {
     let job = FinishedJob {
         claim_id: world.claims[0],
         result: None,
         named: Some(world.jobs[0]),
         steps: None,
     };
-    let ended = finish::finish_and_keep(conn, world.processes[0], vec![job], (finished, true))?;
+    let ended = finish::finish_and_keep(
+        conn,
+        world.processes[0],
+        vec![job],
+        finished,
+        KeySlots::MayBeHeld,
+    )?;
     Ok(ended.len().to_string())
 }
 
@@ -111,7 +118,14 @@ fn one_expired(conn: &mut Conn<'_>) -> World {
     let mut world = a_process(conn);
     world.claimed(conn, 1, &until_result_expires());
     let claims = [world.claims[0]];
-    finish::finish(conn, world.processes[0], &claims, (Finished::Keep, true)).unwrap();
+    finish::finish(
+        conn,
+        world.processes[0],
+        &claims,
+        FinishedRow::Keep,
+        KeySlots::MayBeHeld,
+    )
+    .unwrap();
     let text = format!(
         "INSERT INTO windlass_results (job_id, class_name, outcome, attempt, finished_at, expires_at) \
          VALUES ({}, 'a', 'succeeded', 1, '2020-01-01 00:00:00.000000', '2020-01-01 00:00:00.000000')",
@@ -235,7 +249,7 @@ fn dispatch_and_debounce(db: &TestDb) {
 
 fn finish_and_enqueue(db: &TestDb) {
     Play::new(db, one_claim)
-        .actor("finish", |c, w| end_named(c, w, Finished::Keep))
+        .actor("finish", |c, w| end_named(c, w, FinishedRow::Keep))
         .actor("enqueue", |c, _| put(c, &plain(), true))
         .ends_in(&[
             "finish 1, enqueue existing -> j1 finished; p1",
@@ -246,7 +260,7 @@ fn finish_and_enqueue(db: &TestDb) {
 /// What neither of the two sees of the other, the dispatcher finds later.
 fn finish_and_run_again(db: &TestDb) {
     Play::new(db, one_claim)
-        .actor("finish", |c, w| end_named(c, w, Finished::Keep))
+        .actor("finish", |c, w| end_named(c, w, FinishedRow::Keep))
         .actor("enqueue", |c, _| {
             put_and_unblock(c, &named(OnConflict::RunAgain))
         })
@@ -260,7 +274,7 @@ fn finish_and_run_again(db: &TestDb) {
 fn finish_and_debounce_of_one_behind(db: &TestDb) {
     Play::new(db, one_behind)
         .coarse()
-        .actor("finish", |c, w| end_named(c, w, Finished::Keep))
+        .actor("finish", |c, w| end_named(c, w, FinishedRow::Keep))
         .actor("enqueue", |c, _| put(c, &named(OnConflict::Replace), true))
         .also_on_postgres(&["finish 1, enqueue replaced -> j1 finished, j2 blocked; p1"])
         .ends_in(&["finish 1, enqueue replaced -> j1 finished, j2 ready; p1"]);
@@ -268,7 +282,7 @@ fn finish_and_debounce_of_one_behind(db: &TestDb) {
 
 fn finish_that_deletes_and_run_again(db: &TestDb) {
     Play::new(db, one_claim)
-        .actor("finish", |c, w| end_named(c, w, Finished::Delete))
+        .actor("finish", |c, w| end_named(c, w, FinishedRow::Delete))
         .actor("enqueue", |c, _| {
             put_and_unblock(c, &named(OnConflict::Replace))
         })
@@ -282,9 +296,11 @@ fn finish_that_deletes_and_run_again(db: &TestDb) {
 fn finish_and_dispatch_of_one_behind(db: &TestDb) {
     Play::new(db, one_behind)
         .coarse()
-        .actor("finish", |c, w| end_named(c, w, Finished::Keep))
+        .actor("finish", |c, w| end_named(c, w, FinishedRow::Keep))
         .actor("unblock", |c, _| {
-            Ok(unblock::sweep(c, Mark::BEGINNING, 10)?.1.to_string())
+            Ok(unblock::sweep(c, Cursor::BEGINNING, 10)?
+                .unblocked
+                .to_string())
         })
         .actor("prune", |c, w| prune(c, w, 1, Some(0)))
         .ends_in(&[

@@ -5,7 +5,7 @@ use crate::db::internal_tests::db::{TestDb, on_each_database};
 use crate::db::internal_tests::interleavings::Play;
 use crate::db::internal_tests::interleavings::acts::*;
 use crate::db::internal_tests::interleavings::world::{World, once, row};
-use crate::db::model::claim::Finished::{Delete, Keep};
+use crate::db::model::claim::FinishedRow::{Delete, Keep};
 
 /// p1 holds j1.
 fn one_claim(conn: &mut Conn<'_>) -> World {

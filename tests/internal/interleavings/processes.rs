@@ -5,7 +5,7 @@ use crate::db::internal_tests::db::{TestDb, on_each_database};
 use crate::db::internal_tests::interleavings::Play;
 use crate::db::internal_tests::interleavings::acts::*;
 use crate::db::internal_tests::interleavings::world::{World, row};
-use crate::db::model::claim::Finished::Keep;
+use crate::db::model::claim::FinishedRow::Keep;
 
 /// p1 is idle; j1 is ready.
 fn one_ready(conn: &mut Conn<'_>) -> World {

@@ -6,11 +6,13 @@ use crate::db::internal_tests::interleavings::Play;
 use crate::db::internal_tests::interleavings::acts::*;
 use crate::db::internal_tests::interleavings::world::{World, row};
 use crate::db::model::claim::Fence;
-use crate::db::model::claim::Finished::{self, Delete, Keep};
+use crate::db::model::claim::FinishedRow::{self, Delete, Keep};
 use crate::db::table::progress::{self, Note};
-use crate::db::table::steps::{self, Found};
+use crate::db::table::steps::{self, StepState};
+use crate::db::transition::finish::KeySlots;
 use crate::db::transition::finish::{self, FinishedJob};
 use crate::db::transition::recover;
+use crate::db::transition::recover::ProcessAfter;
 use diesel::QueryResult;
 
 /// p1 holds j1 and j2.
@@ -32,12 +34,12 @@ fn first(world: &World) -> Fence {
 fn step(conn: &mut Conn<'_>, world: &World) -> QueryResult<String> {
     conn.transaction(|conn| {
         Ok(match steps::begin(conn, first(world), "a")? {
-            Found::New => {
+            StepState::New => {
                 steps::record(conn, world.jobs[0], "a", "null")?;
                 "done"
             }
-            Found::Done(_) => "done before",
-            Found::Lost => "lost",
+            StepState::Done(_) => "done before",
+            StepState::Lost => "lost",
         }
         .to_owned())
     })
@@ -46,7 +48,7 @@ fn step(conn: &mut Conn<'_>, world: &World) -> QueryResult<String> {
 fn finish_with_steps(
     conn: &mut Conn<'_>,
     world: &World,
-    finished: Finished,
+    finished: FinishedRow,
 ) -> QueryResult<String> {
     let job = FinishedJob {
         claim_id: world.claims[0],
@@ -54,12 +56,18 @@ fn finish_with_steps(
         named: None,
         steps: Some(world.jobs[0]),
     };
-    let ended = finish::finish_and_keep(conn, world.processes[0], vec![job], (finished, true))?;
+    let ended = finish::finish_and_keep(
+        conn,
+        world.processes[0],
+        vec![job],
+        finished,
+        KeySlots::MayBeHeld,
+    )?;
     Ok(format!("{}", ended.len()))
 }
 
 fn condemn(conn: &mut Conn<'_>, world: &World) -> QueryResult<String> {
-    let held = recover::condemn(conn, first(world), &retrying(), true)?;
+    let held = recover::record_timeout(conn, first(world), &retrying(), ProcessAfter::Ends)?;
     Ok(if held { "held" } else { "lost" }.to_owned())
 }
 
@@ -68,7 +76,7 @@ fn note(conn: &mut Conn<'_>, world: &World) -> QueryResult<String> {
     let told: Vec<_> = world.claims.iter().map(|claim| (*claim, &note)).collect();
     Ok(format!(
         "{}",
-        progress::write(conn, world.processes[0], &told)?.len()
+        progress::save(conn, world.processes[0], &told)?.len()
     ))
 }
 

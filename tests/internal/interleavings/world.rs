@@ -5,9 +5,9 @@ use crate::db::transition::end;
 use crate::db::conn::connection::Conn;
 use crate::db::internal_tests::checks;
 use crate::db::internal_tests::db::execute;
-use crate::db::model::claim::{Claims, Fence, Finished, Queues, Want};
+use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claims, Fence, FinishedRow};
 use crate::db::model::new_row::{NewLimit, NewRow};
-use crate::db::model::outcome::{Ending, Failure};
+use crate::db::model::outcome::{Ending, JobFailure};
 use crate::db::table::processes;
 use crate::db::transition::{claim, enqueue, promote};
 use diesel::QueryResult;
@@ -71,8 +71,8 @@ impl World {
             process_id: self.processes[process - 1],
             claim_id: self.claims.pop().unwrap(),
         };
-        let ending = Ending::Fail(Failure::new("test", "as told"));
-        end::end(conn, fence, &ending, Duration::ZERO, Finished::Keep).unwrap();
+        let ending = Ending::Fail(JobFailure::new("test", "as told"));
+        end::end(conn, fence, &ending, Duration::ZERO, FinishedRow::Keep).unwrap();
     }
 
     /// The state of everything, as `j1 ready, j2 claimed by p1; p1 p2`.
@@ -147,9 +147,9 @@ pub fn take(
     process: i64,
     limit: usize,
 ) -> QueryResult<Option<Vec<(i64, i64)>>> {
-    let want = Want {
+    let want = ClaimRequest {
         process_id: process,
-        queues: &Queues::All,
+        queues: &ClaimQueues::All,
         classes: &["a".to_owned()],
         limit,
         ahead: false,

@@ -1,6 +1,8 @@
 //! How claims end, on a real database.
 
+use crate::db::model::claim::ClaimOf;
 use crate::db::transition::end;
+use crate::db::transition::finish::KeySlots;
 
 use crate::db::conn::connection::Conn;
 use crate::db::internal_tests::checks::JobRow;
@@ -10,9 +12,9 @@ use crate::db::internal_tests::model::state::forgotten;
 use crate::db::internal_tests::model::step::{By, End, Sight, Which};
 use crate::db::internal_tests::model::subject::number;
 use crate::db::internal_tests::model::transitions::{NOBODY, Taken};
-use crate::db::model::claim::{Fence, Finished};
+use crate::db::model::claim::{Fence, FinishedRow};
 use crate::db::model::decision::Death;
-use crate::db::model::outcome::{Ending, Failure};
+use crate::db::model::outcome::{Ending, JobFailure};
 use crate::db::table::{claimed, jobs};
 use crate::db::transition::{finish, prune, release};
 use crate::mutant;
@@ -26,17 +28,26 @@ impl Taken<'_> {
             let jobs = claims.iter().filter_map(|claim| {
                 let of_claim =
                     |row: &&JobRow| [row.claim_id, row.last_claim_id].contains(&Some(*claim));
-                Some((*claim, self.rows.iter().find(of_claim)?.id))
+                Some(ClaimOf {
+                    claim_id: *claim,
+                    job_id: self.rows.iter().find(of_claim)?.id,
+                })
             });
             finish::finish_unfenced(&mut self.conn, &jobs.collect::<Vec<_>>())?;
             claims
         } else {
             let finished = if keep {
-                Finished::Keep
+                FinishedRow::Keep
             } else {
-                Finished::Delete
+                FinishedRow::Delete
             };
-            finish::finish(&mut self.conn, process, &claims, (finished, true))?
+            finish::finish(
+                &mut self.conn,
+                process,
+                &claims,
+                finished,
+                KeySlots::MayBeHeld,
+            )?
         };
         Ok(Answer::Ended(self.claim_numbers(ended)))
     }
@@ -47,9 +58,9 @@ impl Taken<'_> {
             claim_id: self.claims(&[pick]).first().copied().unwrap_or(NOBODY),
         };
         let finished = if keep {
-            Finished::Keep
+            FinishedRow::Keep
         } else {
-            Finished::Delete
+            FinishedRow::Delete
         };
         let done = end::end(
             &mut self.conn,
@@ -104,7 +115,7 @@ impl Taken<'_> {
         let recovered = prune::prune(&mut self.conn, id, seen, &Death { is_crash, how })?;
         Ok(Answer::Recovered(recovered.map(|all| {
             // To the reference, both have ended without having failed.
-            let discarded = all.discarded.iter().map(|(job, _)| *job);
+            let discarded = all.discarded.iter().map(|job| job.id);
             let ended = all.cancelled.iter().copied().chain(discarded).collect();
             [all.released, all.delayed, all.failed, ended].map(|jobs| self.job_numbers(jobs))
         })))
@@ -115,7 +126,10 @@ impl Taken<'_> {
         let ids = &mut self.ids;
         let mut held: Vec<(usize, usize)> = claimed::held_by(&mut self.conn, process)?
             .into_iter()
-            .map(|(claim, job)| (number(&mut ids.claims, claim), number(&mut ids.jobs, job)))
+            .map(|held| {
+                let claim = number(&mut ids.claims, held.claim_id);
+                (claim, number(&mut ids.jobs, held.job_id))
+            })
             .collect();
         held.sort_unstable();
         let lost: Vec<i64> = forgotten(&held, memory)
@@ -127,12 +141,10 @@ impl Taken<'_> {
 
     pub fn ended(&mut self, picks: &[Which]) -> QueryResult<Answer> {
         let claims = self.before.picked(picks).into_iter();
-        let pairs: Vec<(i64, i64)> = claims
-            .map(|claim| {
-                (
-                    self.ids.claims[claim],
-                    self.ids.jobs[self.before.claims[claim].job],
-                )
+        let pairs: Vec<ClaimOf> = claims
+            .map(|claim| ClaimOf {
+                claim_id: self.ids.claims[claim],
+                job_id: self.ids.jobs[self.before.claims[claim].job],
             })
             .collect();
         let ended = jobs::ended_claims(&mut self.conn, &pairs)?;
@@ -151,7 +163,7 @@ fn leave(conn: &mut Conn<'_>, process: i64, claim: i64) {
 }
 
 fn ending(end: End) -> Ending {
-    let failure = || Failure::new("test", "as told");
+    let failure = || JobFailure::new("test", "as told");
     match end {
         End::Fail => Ending::Fail(failure()),
         End::Retry(delay) => Ending::Retry(failure(), Duration::from_secs(delay.into())),

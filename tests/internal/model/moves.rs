@@ -5,8 +5,9 @@ use crate::db::internal_tests::model::reference::{Answer, waiting};
 use crate::db::internal_tests::model::state::{Model, Place};
 use crate::db::internal_tests::model::step::Move;
 use crate::db::internal_tests::model::transitions::Taken;
-use crate::db::transition::clear::{self, Old};
-use crate::db::transition::operate::{self, Cancelled, When};
+use crate::db::transition::clear::{self, ClearLimits};
+use crate::db::transition::operate::AtMostOnce;
+use crate::db::transition::operate::{self, CancelledJobs, RunTime};
 use diesel::QueryResult;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -95,19 +96,20 @@ impl Taken<'_> {
         let conn = &mut self.conn;
         let (moved, others) = match what {
             Move::Cancel => {
-                let Cancelled { ended, asked, .. } = operate::cancel(conn, &jobs)?;
+                let CancelledJobs { ended, asked, .. } = operate::cancel(conn, &jobs)?;
                 (ended, asked)
             }
             Move::Discard => (operate::discard(conn, &jobs)?, Vec::new()),
             Move::Retry { even_at_most_once } => {
-                let mut done = operate::retry(conn, &jobs, even_at_most_once)?;
+                let mut done =
+                    operate::retry(conn, &jobs, AtMostOnce::retry_if(even_at_most_once))?;
                 done.risky.append(&mut done.replaced);
                 (done.ready, done.risky)
             }
             Move::Reschedule(seconds) => {
                 let delay = micros(Duration::from_secs(seconds.into()));
                 (
-                    operate::reschedule(conn, &jobs, When::In(delay))?,
+                    operate::reschedule(conn, &jobs, RunTime::In(delay))?,
                     Vec::new(),
                 )
             }
@@ -126,7 +128,7 @@ impl Taken<'_> {
         let count = if failed {
             clear::failed(&mut self.conn, Duration::ZERO, 0, ALL)?.cleared
         } else {
-            let old = Old {
+            let old = ClearLimits {
                 age: Duration::ZERO,
                 up_to: 0,
                 of_ruby: true,

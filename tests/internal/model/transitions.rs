@@ -12,7 +12,7 @@ use crate::db::internal_tests::model::reference::Answer;
 use crate::db::internal_tests::model::state::Model;
 use crate::db::internal_tests::model::step::{By, CLASSES, New, QUEUES, Step, When, Which};
 use crate::db::internal_tests::model::subject::{Ids, number};
-use crate::db::model::claim::{Claims, Queues, Want};
+use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claims};
 use crate::db::model::new_row::{Inserted, NewRow};
 use crate::db::table::processes;
 use crate::db::transition::{claim, dispatch, enqueue};
@@ -196,9 +196,9 @@ impl Taken<'_> {
                 .map(|queue| QUEUES[usize::from(*queue)].to_owned())
                 .collect()
         };
-        let want = Want {
+        let want = ClaimRequest {
             process_id: self.process(process),
-            queues: &queues.map_or(Queues::All, |queues| Queues::Named(names(queues))),
+            queues: &queues.map_or(ClaimQueues::All, |queues| ClaimQueues::Named(names(queues))),
             classes: &classes
                 .map(|(_, name)| (*name).to_owned())
                 .collect::<Vec<_>>(),

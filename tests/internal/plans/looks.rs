@@ -1,20 +1,24 @@
 //! What people and programs look at and change now and then.
 
+use crate::db::conn::sql::IdRange;
+use crate::db::model::claim::ClaimOf;
+use crate::db::query::explain::RubyProcesses;
 use crate::db::transition::end;
+use crate::db::transition::finish::KeySlots;
 
 use crate::db::transition::pause;
 
 use crate::db::transition::schedule;
 
 use crate::db::conn::connection::Conn;
-use crate::db::model::claim::{Fence, Finished};
+use crate::db::model::claim::{Fence, FinishedRow};
 use crate::db::model::new_row::{NewRow, OnConflict};
-use crate::db::model::outcome::{Ending, Failure};
+use crate::db::model::outcome::{Ending, JobFailure};
 use crate::db::model::recurring::Definition;
 use crate::db::model::state::JobState;
 use crate::db::plans::works::ready_again;
 use crate::db::plans::{CLASS, Rows, Work, claim, death, job, named, run, *};
-use crate::db::query::connection_limit::room;
+use crate::db::query::connection_limit::connection_limit;
 use crate::db::query::jobs::{self, Filter};
 use crate::db::query::{doctor, explain, status};
 use crate::db::table::{
@@ -66,7 +70,17 @@ pub(crate) const LOOKS: [(&str, Work); 33] = [
     ("walk through the failed jobs", |conn, _| {
         let last = jobs::last(conn, JobState::Failed)?;
         let all = Filter::default();
-        jobs::next(conn, JobState::Failed, &all, (0, last), 10).map(drop)
+        jobs::next(
+            conn,
+            JobState::Failed,
+            &all,
+            IdRange {
+                after: 0,
+                up_to: last,
+            },
+            10,
+        )
+        .map(drop)
     }),
     ("look named jobs up", |conn, rows| {
         let named = Filter {
@@ -82,7 +96,7 @@ pub(crate) const LOOKS: [(&str, Work); 33] = [
         let job = rows.jobs[3];
         explain::ahead(conn, job)?;
         explain::paused_since(conn, "q1")?;
-        explain::able(conn, "Worker", true)?;
+        explain::registered(conn, "Worker", RubyProcesses::Include)?;
         explain::holder(conn, rows.jobs[0])?;
         explain::blocked(conn, job)?;
         explain::due_for(conn, job)?;
@@ -90,13 +104,13 @@ pub(crate) const LOOKS: [(&str, Work); 33] = [
     }),
     ("look for what is astray", |conn, _| {
         for rule in doctor::Rule::ALL {
-            doctor::astray(conn, rule)?;
+            doctor::inconsistent(conn, rule)?;
         }
         semaphores::check(conn).map(drop)
     }),
     ("ask how the database is", |conn, _| {
         doctor::version(conn)?;
-        room(conn).map(drop)
+        connection_limit(conn).map(drop)
     }),
     ("see what waits", |conn, _| doctor::load(conn).map(drop)),
     ("see which tasks are late", |conn, _| {
@@ -116,7 +130,14 @@ pub(crate) const LOOKS: [(&str, Work); 33] = [
         );
         ready_again(conn, &rows.jobs[3..4])?;
         run(conn, &text)?;
-        let taken = take_back::take_back(conn, (newest, i64::MAX), &death())?;
+        let taken = take_back::take_back(
+            conn,
+            IdRange {
+                after: newest,
+                up_to: i64::MAX,
+            },
+            &death(),
+        )?;
         assert_eq!(taken.released, rows.jobs[3..4]);
         Ok(())
     }),
@@ -132,7 +153,10 @@ pub(crate) const LOOKS: [(&str, Work); 33] = [
         time_priority::rank_by_time(conn, &mut [row])
     }),
     ("begin what was claimed ahead", |conn, rows| {
-        assert_eq!(claimed::begin(conn, rows.process, &rows.claims)?.len(), 3);
+        assert_eq!(
+            claimed::mark_started(conn, rows.process, &rows.claims)?.len(),
+            3
+        );
         claimed::drop_orphans(conn, rows.process, &rows.claims)
     }),
     ("see to a process", |conn, rows| {
@@ -141,8 +165,8 @@ pub(crate) const LOOKS: [(&str, Work); 33] = [
         prune::recover_without_row(conn, rows.process, &death()).map(drop)
     }),
     ("cancel what runs", |conn, rows| {
-        for finished in [Finished::Keep, Finished::Delete] {
-            let ending = Ending::Cancel(Failure::new("cancelled", "message"));
+        for finished in [FinishedRow::Keep, FinishedRow::Delete] {
+            let ending = Ending::Cancel(JobFailure::new("cancelled", "message"));
             let fence = Fence {
                 claim_id: rows.claims[finished as usize],
                 ..fence(rows)
@@ -153,8 +177,18 @@ pub(crate) const LOOKS: [(&str, Work); 33] = [
     }),
     ("look for claims that are locked", |conn, rows| {
         let gone = [rows.claims[0], i64::MAX];
-        finish::finish_free(conn, rows.process, &gone, (Finished::Keep, false))?;
-        crate::db::table::jobs::ended_by_owner(conn, (i64::MAX, i64::MAX)).map(drop)
+        finish::finish_free(
+            conn,
+            rows.process,
+            &gone,
+            FinishedRow::Keep,
+            KeySlots::NoneHeld,
+        )?;
+        let nothing = ClaimOf {
+            claim_id: i64::MAX,
+            job_id: i64::MAX,
+        };
+        crate::db::table::jobs::ended_by_owner(conn, nothing).map(drop)
     }),
     ("claim what Ruby has made ready", |conn, rows| {
         let limit = "UPDATE solid_queue_jobs SET concurrency_key = 'plan/k', concurrency_limit = 1";
@@ -202,7 +236,7 @@ pub(crate) const LOOKS: [(&str, Work); 33] = [
         clear::orphans(conn, "windlass_attempts", after, 10).map(drop)
     }),
     ("keep the newest jobs only", |conn, rows| {
-        finish::finish_unfenced(conn, &[(rows.claims[0], rows.jobs[0])])?;
+        finish::finish_unfenced(conn, &[claim_of(rows)])?;
         clear::surplus(conn, 10).map(drop)
     }),
 ];

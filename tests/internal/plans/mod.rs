@@ -8,11 +8,14 @@
 use crate::db::conn::connection::{AsConn, Conn};
 use crate::db::conn::database::Database;
 use crate::db::conn::owned::DbConnection;
-use crate::db::model::claim::{Claims, Fence, Finished, Queues, Want};
+use crate::db::model::claim::ClaimOf;
+use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claims, Fence, FinishedRow};
 use crate::db::model::decision::Death;
+use crate::db::model::new_result::NewResult;
 use crate::db::model::new_row::{NewLimit, NewRow};
-use crate::db::model::outcome::{NewResult, ResultOutcome};
+use crate::db::model::outcome::ResultOutcome;
 use crate::db::table::processes::{self, NewProcess};
+use crate::db::transition::finish::KeySlots;
 use crate::db::transition::finish::{self, FinishedJob};
 use crate::db::transition::{claim, enqueue};
 use diesel::connection::{Connection as _, InstrumentationEvent};
@@ -220,11 +223,11 @@ fn register(conn: &mut Conn<'_>) -> QueryResult<i64> {
     )
 }
 
-fn claim(conn: &mut Conn<'_>, process_id: i64, queues: &Queues) -> QueryResult<Claims> {
+fn claim(conn: &mut Conn<'_>, process_id: i64, queues: &ClaimQueues) -> QueryResult<Claims> {
     let classes = [CLASS.to_owned()];
     claim::claim(
         conn,
-        &Want {
+        &ClaimRequest {
             process_id,
             queues,
             classes: &classes,
@@ -236,8 +239,8 @@ fn claim(conn: &mut Conn<'_>, process_id: i64, queues: &Queues) -> QueryResult<C
     )
 }
 
-fn named() -> Queues {
-    Queues::Named(vec!["q1".to_owned(), "q2".to_owned()])
+fn named() -> ClaimQueues {
+    ClaimQueues::Named(vec!["q1".to_owned(), "q2".to_owned()])
 }
 
 impl Rows {
@@ -261,6 +264,13 @@ fn death() -> Death {
     Death {
         is_crash: true,
         how: "was killed".to_owned(),
+    }
+}
+
+fn claim_of(rows: &Rows) -> ClaimOf {
+    ClaimOf {
+        claim_id: rows.claims[0],
+        job_id: rows.jobs[0],
     }
 }
 
@@ -297,8 +307,14 @@ fn finish_and_tell(conn: &mut Conn<'_>, rows: &Rows) -> QueryResult<()> {
         named: Some(*job),
         steps: None,
     });
-    let how = (Finished::Keep, true);
-    finish::finish_and_keep_free(conn, rows.process, jobs.collect(), how).map(drop)
+    finish::finish_and_keep_free(
+        conn,
+        rows.process,
+        jobs.collect(),
+        FinishedRow::Keep,
+        KeySlots::MayBeHeld,
+    )
+    .map(drop)
 }
 
 type Work = fn(&mut Conn<'_>, &Rows) -> QueryResult<()>;

@@ -1,14 +1,17 @@
 //! Everything that processes and programs ask of the tables.
 
 use crate::db::transition::end;
+use crate::db::transition::finish::KeySlots;
+use crate::db::transition::operate::AtMostOnce;
+use crate::db::transition::recover::ProcessAfter;
 
 use crate::db::transition::pause;
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::wakeup;
-use crate::db::model::claim::{Finished, Mark, Queues};
+use crate::db::model::claim::{ClaimQueues, Cursor, FinishedRow};
 use crate::db::model::new_row::{NewRow, OnConflict};
-use crate::db::model::outcome::{Ending, Failure};
+use crate::db::model::outcome::{Ending, JobFailure};
 use crate::db::model::recurring::{Firing, Overlap};
 use crate::db::plans::{
     CLASS, Rows, Work, claim, death, fence, finish_and_tell, job, limited, named, register, run,
@@ -20,7 +23,7 @@ use crate::db::table::{
     claimed, classes, jobs, processes, queue_names, recurring_tasks, scheduled, semaphores, steps,
     unique_jobs, wanted_keys,
 };
-use crate::db::transition::clear::{self, Old};
+use crate::db::transition::clear::{self, ClearLimits};
 use crate::db::transition::{
     dispatch, enqueue, finish, fire, operate, promote, prune, recover, release, unblock,
 };
@@ -37,7 +40,7 @@ pub(crate) const LOOPS: [(&str, Work); 36] = [
     }),
     ("clear", |conn, rows| {
         finish_and_tell(conn, rows)?;
-        let old = Old {
+        let old = ClearLimits {
             age: Duration::ZERO,
             up_to: 0,
             of_ruby: true,
@@ -47,7 +50,7 @@ pub(crate) const LOOPS: [(&str, Work); 36] = [
         for table in clear::EXPIRING {
             clear::expired(conn, table, 10)?;
         }
-        for table in clear::BESIDE {
+        for table in clear::TABLES_OF_JOBS {
             clear::orphans(conn, table, 0, 10)?;
         }
         Ok(())
@@ -59,14 +62,20 @@ pub(crate) const LOOPS: [(&str, Work); 36] = [
         classes::forget(conn, Duration::ZERO).map(drop)
     }),
     ("clear failed jobs", |conn, rows| {
-        let ending = Ending::Fail(Failure::new("kind", "message"));
-        end::end(conn, fence(rows), &ending, Duration::ZERO, Finished::Keep)?;
+        let ending = Ending::Fail(JobFailure::new("kind", "message"));
+        end::end(
+            conn,
+            fence(rows),
+            &ending,
+            Duration::ZERO,
+            FinishedRow::Keep,
+        )?;
         assert!(clear::failed(conn, Duration::ZERO, 0, 10)?.cleared > 0);
         Ok(())
     }),
     ("recover claim by claim", |conn, rows| {
         prune::without_row(conn)?;
-        prune::prune_piecemeal(conn, rows.process, None, &death()).map(drop)
+        prune::prune_one_by_one(conn, rows.process, None, &death()).map(drop)
     }),
     ("promote", |conn, _| {
         enqueue::insert_all(conn, &vec![limited(); 3])?;
@@ -79,7 +88,7 @@ pub(crate) const LOOPS: [(&str, Work); 36] = [
         semaphores::sweep(conn, "", 10).map(drop)
     }),
     ("claim from all queues", |conn, rows| {
-        claim(conn, rows.process, &Queues::All).map(drop)
+        claim(conn, rows.process, &ClaimQueues::All).map(drop)
     }),
     ("claim from named queues", |conn, rows| {
         claim(conn, rows.process, &named()).map(drop)
@@ -95,34 +104,62 @@ pub(crate) const LOOPS: [(&str, Work); 36] = [
         queue_names::are_pauses_crowded(conn).map(drop)
     }),
     ("finish and keep", |conn, rows| {
-        finish::finish_free(conn, rows.process, &rows.claims, (Finished::Keep, false)).map(drop)
+        finish::finish_free(
+            conn,
+            rows.process,
+            &rows.claims,
+            FinishedRow::Keep,
+            KeySlots::NoneHeld,
+        )
+        .map(drop)
     }),
     ("finish and delete", |conn, rows| {
-        finish::finish_free(conn, rows.process, &rows.claims, (Finished::Delete, true)).map(drop)
+        finish::finish_free(
+            conn,
+            rows.process,
+            &rows.claims,
+            FinishedRow::Delete,
+            KeySlots::MayBeHeld,
+        )
+        .map(drop)
     }),
     ("finish and tell", |conn, rows| finish_and_tell(conn, rows)),
     ("look for jobs whose turn has come", |conn, rows| {
         ready_again(conn, &rows.jobs[3..4])?;
         run(conn, &waits_for_another(rows.jobs[3]))?;
-        assert_eq!(unblock::sweep(conn, Mark::BEGINNING, 10)?.1, 1);
+        assert_eq!(unblock::sweep(conn, Cursor::BEGINNING, 10)?.unblocked, 1);
         Ok(())
     }),
     ("finish a job with steps", |conn, rows| {
         let jobs = vec![with_steps(rows)];
-        finish::finish_and_keep(conn, rows.process, jobs, (Finished::Keep, false)).map(drop)
+        finish::finish_and_keep(
+            conn,
+            rows.process,
+            jobs,
+            FinishedRow::Keep,
+            KeySlots::NoneHeld,
+        )
+        .map(drop)
     }),
     ("note the progress", |conn, rows| {
         let note = Note::default();
         let told: Vec<_> = rows.claims.iter().map(|claim| (*claim, &note)).collect();
-        progress::write(conn, rows.process, &told).map(drop)
+        progress::save(conn, rows.process, &told).map(drop)
     }),
     ("condemn", |conn, rows| {
-        let ending = Ending::Fail(Failure::new("kind", "message"));
-        recover::condemn(conn, fence(rows), &ending, true).map(drop)
+        let ending = Ending::Fail(JobFailure::new("kind", "message"));
+        recover::record_timeout(conn, fence(rows), &ending, ProcessAfter::Ends).map(drop)
     }),
     ("fail", |conn, rows| {
-        let ending = Ending::Fail(Failure::new("kind", "message"));
-        end::end(conn, fence(rows), &ending, Duration::ZERO, Finished::Keep).map(drop)
+        let ending = Ending::Fail(JobFailure::new("kind", "message"));
+        end::end(
+            conn,
+            fence(rows),
+            &ending,
+            Duration::ZERO,
+            FinishedRow::Keep,
+        )
+        .map(drop)
     }),
     ("release", |conn, rows| {
         release::release(conn, rows.process, &rows.claims, None).map(drop)
@@ -132,7 +169,7 @@ pub(crate) const LOOPS: [(&str, Work); 36] = [
         release::release(conn, rows.process, &rows.claims, delay).map(drop)
     }),
     ("ask what has ended", |conn, rows| {
-        jobs::ended_claims(conn, &[(rows.claims[0], rows.jobs[0])]).map(drop)
+        jobs::ended_claims(conn, &[claim_of(rows)]).map(drop)
     }),
     ("read the arguments for a follow-up", |conn, rows| {
         jobs::arguments_of(conn, &rows.jobs).map(drop)
@@ -193,12 +230,18 @@ pub(crate) const CALLERS: [(&str, Work); 14] = [
         operate::discard(conn, &rows.jobs).map(drop)
     }),
     ("retry", |conn, rows| {
-        let ending = Ending::Fail(Failure::new("kind", "message"));
-        end::end(conn, fence(rows), &ending, Duration::ZERO, Finished::Keep)?;
-        operate::retry(conn, &rows.jobs, false).map(drop)
+        let ending = Ending::Fail(JobFailure::new("kind", "message"));
+        end::end(
+            conn,
+            fence(rows),
+            &ending,
+            Duration::ZERO,
+            FinishedRow::Keep,
+        )?;
+        operate::retry(conn, &rows.jobs, AtMostOnce::Leave).map(drop)
     }),
     ("move", |conn, rows| {
-        operate::reschedule(conn, &rows.jobs, operate::When::In(1_000_000))?;
+        operate::reschedule(conn, &rows.jobs, operate::RunTime::In(1_000_000))?;
         operate::change_priority(conn, &rows.jobs, 7)?;
         operate::open(conn, &rows.jobs).map(drop)
     }),
@@ -214,12 +257,13 @@ pub(crate) const CALLERS: [(&str, Work); 14] = [
         steps::of_job(conn, rows.jobs[0], 10).map(drop)
     }),
     ("finish in a transaction of the job", |conn, rows| {
-        let claim = (rows.claims[0], rows.jobs[0]);
+        let claim = claim_of(rows);
         finish::finish_and_keep(
             conn,
             rows.process,
             vec![with_steps(rows)],
-            (Finished::Keep, false),
+            FinishedRow::Keep,
+            KeySlots::NoneHeld,
         )?;
         jobs::ended_by_owner(conn, claim).map(drop)
     }),
@@ -294,6 +338,6 @@ fn waits_for_another(job: i64) -> String {
     format!(
         "INSERT INTO solid_queue_blocked_executions (job_id, queue_name, concurrency_key, expires_at, created_at) \
          VALUES ({job}, 'q1', '{}', '9999-12-31 23:59:59.000000', '2026-01-01')",
-        unique_jobs::AGAIN
+        unique_jobs::UNIQUE_SUCCESSOR
     )
 }

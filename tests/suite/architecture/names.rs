@@ -6,43 +6,7 @@ use std::path::Path;
 
 /// Names that are doubled within `src/db` and `src/bench`, or between these and the rest. A new one is not added:
 /// the less central type gets a name that says what it holds.
-const DOUBLED: &[&str] = &[
-    "Backend",
-    "Cancelled",
-    "Change",
-    "Column",
-    "Crew",
-    "Drained",
-    "Endings",
-    "Failed",
-    "Found",
-    "Id",
-    "Job",
-    "Jobs",
-    "Kind",
-    "Listener",
-    "Locked",
-    "Name",
-    "Named",
-    "Nothing",
-    "Now",
-    "Outcome",
-    "Places",
-    "Policy",
-    "Progress",
-    "Room",
-    "Row",
-    "Run",
-    "Seen",
-    "Session",
-    "Step",
-    "Stretch",
-    "Table",
-    "Tick",
-    "Version",
-    "Wait",
-    "Waiting",
-];
+const DOUBLED: &[&str] = &[];
 
 /// Words that are followed by the name of a type.
 const WORDS: [&str; 5] = ["struct", "enum", "union", "trait", "type"];

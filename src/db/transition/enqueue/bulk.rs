@@ -1,4 +1,4 @@
-//! Inserting many plain jobs: in one statement, whatever their number.
+//! Inserts plain jobs in bulk: in one statement, whatever their number.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
@@ -13,11 +13,10 @@ use diesel::prelude::*;
 use std::sync::LazyLock;
 
 /// A statement and the columns that it takes.
-type Insert = LazyLock<(JobColumns, String)>;
+type BulkInsert = LazyLock<(JobColumns, String)>;
 
-/// Inserts jobs that have no key and no limit, at most a [`CHUNK`](super::jobs::CHUNK),
-/// and returns their ids in order. SQLite needs a transaction of the caller;
-/// Postgres does it in one statement.
+/// Inserts jobs without key and limit, at most a [`CHUNK`](super::insert::CHUNK), and returns their
+/// ids in order. SQLite needs a transaction of the caller; Postgres does it in one statement.
 pub(crate) fn insert(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<i64>> {
     match conn.dialect() {
         Dialect::Postgres if are_alike(rows) => insert_alike(conn, rows),
@@ -26,11 +25,11 @@ pub(crate) fn insert(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<i6
     }
 }
 
-/// SQLite: all rows as one JSON text, which is many times faster than one
-/// after the other. The caller's transaction holds the write lock, so that
-/// the ids from the first to the last are those of the rows, in order.
+/// Inserts on SQLite: all rows are one JSON text, which is many times faster than one statement
+/// each. The caller's transaction holds the write lock, so the ids from the first to the last are
+/// those of the rows, in order.
 fn insert_json(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<i64>> {
-    static JSON: Insert = LazyLock::new(|| {
+    static JSON: BulkInsert = LazyLock::new(|| {
         let columns = JobColumns::plain();
         let text = format!(
             "INSERT INTO solid_queue_jobs ({}) SELECT {} FROM json_each($1) ORDER BY key RETURNING id",
@@ -66,8 +65,8 @@ fn sorted(rows: Vec<Id>) -> Vec<i64> {
     ids
 }
 
-/// Whether the jobs are due at once and differ in their arguments only, as
-/// those of most bulk enqueues do.
+/// Returns whether the jobs are due at once and differ only in their arguments, as in most bulk
+/// enqueues.
 fn are_alike(rows: &[NewRow]) -> bool {
     type Numbers = (i32, Option<i32>, Option<i32>, bool);
     fn common(row: &NewRow) -> ([&str; 2], Option<&str>, Numbers) {
@@ -94,11 +93,10 @@ fn are_alike(rows: &[NewRow]) -> bool {
     })
 }
 
-/// Such jobs on Postgres: only the arguments go as an array, which takes a
-/// fifth off the server's time. `unnest` keeps the array's order, and the
-/// identities follow it.
+/// Inserts such jobs on Postgres: only the arguments are passed as an array, which saves a fifth of
+/// the server's time. `unnest` keeps the array's order, and the ids follow it.
 fn insert_alike(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<i64>> {
-    static ALIKE: Insert = LazyLock::new(|| {
+    static ALIKE: BulkInsert = LazyLock::new(|| {
         let columns = JobColumns::plain_due();
         let text = format!(
             "WITH job AS (INSERT INTO solid_queue_jobs ({}) SELECT {} FROM unnest({}) AS arguments RETURNING id), \
@@ -130,11 +128,11 @@ fn insert_alike(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<i64>> {
     Ok(sorted(statement.load(conn)?))
 }
 
-/// Postgres: the columns go as arrays, which is twice as fast as `VALUES`
-/// and always the same statement. Identities are given out in the order of
-/// the sorted select, so the sorted ids are those of the rows in order.
+/// Inserts on Postgres: the columns are passed as arrays, which is twice as fast as `VALUES` and
+/// always the same statement. Ids are assigned in the order of the sorted select, so the sorted ids
+/// are those of the rows in order.
 fn insert_arrays(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<i64>> {
-    static ARRAYS: Insert = LazyLock::new(|| {
+    static ARRAYS: BulkInsert = LazyLock::new(|| {
         let columns = JobColumns::plain();
         let text = format!(
             "WITH job AS (INSERT INTO solid_queue_jobs ({}) SELECT {} \

@@ -12,16 +12,17 @@ use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool};
 use std::sync::LazyLock;
 
-/// Only with a key: the speculative insertion of ON CONFLICT is not free.
-fn on_conflict(row: &NewRow) -> &'static str {
-    match row.idempotency_key {
-        Some(_) => "ON CONFLICT (idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING",
-        None => "",
+/// Returns the ON CONFLICT clause, only with a key: speculative insertion has a cost.
+fn on_conflict(has_key: bool) -> &'static str {
+    if has_key {
+        "ON CONFLICT (idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING"
+    } else {
+        ""
     }
 }
 
-/// Postgres: one statement, so one round trip and, outside a transaction of
-/// the caller, one commit. Whoever sleeps is notified by the same statement.
+/// Inserts on Postgres in one statement, so in one round trip and, outside a transaction of the
+/// caller, one commit. The same statement notifies sleeping workers.
 pub(crate) fn insert_in_one_statement(
     conn: &mut Conn<'_>,
     row: &NewRow,
@@ -33,38 +34,47 @@ pub(crate) fn insert_in_one_statement(
     {
         return insert_due(conn, row).map(Some);
     }
-    let (returning, entered) = match row.limit {
-        None => (
+    /// By whether the job has a limit, and whether it has a key.
+    static ANY: LazyLock<[[String; 2]; 2]> = LazyLock::new(|| {
+        [false, true]
+            .map(|is_limited| [false, true].map(|has_key| in_one_statement(is_limited, has_key)))
+    });
+    let text = &ANY[usize::from(row.limit.is_some())][usize::from(row.idempotency_key.is_some())];
+    let job = ALL.bind(Statement::new(text), row);
+    let id = job.get_result::<Id>(conn).optional()?;
+    Ok(id.map(|row| row.id))
+}
+
+/// The columns of a job of which nothing is known.
+static ALL: LazyLock<JobColumns> = LazyLock::new(JobColumns::all);
+
+fn in_one_statement(is_limited: bool, has_key: bool) -> String {
+    let (returning, entered) = if is_limited {
+        (blocked::RETURNING, blocked::limited_ctes("job", "entered"))
+    } else {
+        (
             "id, queue_name, priority, class_name, at_most_once, crash_count, max_crashes, scheduled_at",
             "entered AS (INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at) \
                SELECT id, queue_name, priority, class_name, {cautious}, {now} FROM job \
                WHERE scheduled_at IS NULL OR scheduled_at <= {now} RETURNING 1)"
                 .to_owned(),
-        ),
-        Some(_) => (
-            blocked::RETURNING,
-            blocked::limited_ctes("job", "entered"),
-        ),
+        )
     };
-    let columns = JobColumns::all();
-    let text = format!(
+    format!(
         "WITH job AS (INSERT INTO solid_queue_jobs ({}) VALUES ({}) {} RETURNING {returning}), \
          {entered}, \
          later AS (INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at) \
            SELECT id, queue_name, priority, scheduled_at, {{now}} FROM job WHERE scheduled_at > {{now}}) \
          SELECT id, CASE WHEN EXISTS (SELECT 1 FROM entered) THEN {wake} END AS notified FROM job",
-        columns.names(),
-        columns.parameters(),
-        on_conflict(row),
+        ALL.names(),
+        ALL.parameters(),
+        on_conflict(has_key),
         wake = wakeup::wake("1"),
-    );
-    let job = columns.bind(Statement::new(text), row);
-    let id = job.get_result::<Id>(conn).optional()?;
-    Ok(id.map(|row| row.id))
+    )
 }
 
-/// The same for a job that is due at once and has no key, as most have not:
-/// what the others need costs a tenth of the statement.
+/// Inserts a job that is due at once and has no key, as most are: the parts for the others cost a
+/// tenth of the statement's time.
 fn insert_due(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<i64> {
     static DUE: LazyLock<(JobColumns, String)> = LazyLock::new(|| {
         let columns = JobColumns::due();
@@ -85,7 +95,7 @@ fn insert_due(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<i64> {
     job.get_result::<Id>(conn).map(|row| row.id)
 }
 
-/// What the ready execution of a new job has in `queue_name, priority, class_name,
+/// Returns the values of a new job's ready execution for `queue_name, priority, class_name,
 /// cautious`, from the parameters of the job.
 pub(crate) fn ready(columns: &JobColumns) -> String {
     format!(
@@ -106,25 +116,41 @@ struct Due {
     due: bool,
 }
 
+/// An id that was assigned to a job before its insert.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reserved {
+    pub(crate) id: i64,
+    /// Whether the job waits for another to end.
+    pub(crate) is_blocked: bool,
+}
+
+/// Inserts one job on SQLite, then its execution. Returns `None` if its idempotency key is used.
 pub(crate) fn insert_step_by_step(
     conn: &mut Conn<'_>,
     row: &NewRow,
-    (id, is_blocked): (Option<i64>, bool),
+    reserved: Option<Reserved>,
 ) -> QueryResult<Option<i64>> {
-    let columns = JobColumns::all();
-    let text = format!(
-        "INSERT INTO solid_queue_jobs ({}, id) VALUES ({}, ${}) {} \
-         RETURNING id, scheduled_at IS NULL OR scheduled_at <= {{now}} AS due",
-        columns.names(),
-        columns.parameters(),
-        columns.len() + 1,
-        on_conflict(row)
-    );
-    let job = columns.bind(Statement::new(text), row).bind(id);
+    /// By whether the job has a key.
+    static STEP: LazyLock<[String; 2]> = LazyLock::new(|| {
+        [false, true].map(|has_key| {
+            format!(
+                "INSERT INTO solid_queue_jobs ({}, id) VALUES ({}, ${}) {} \
+                 RETURNING id, scheduled_at IS NULL OR scheduled_at <= {{now}} AS due",
+                ALL.names(),
+                ALL.parameters(),
+                ALL.len() + 1,
+                on_conflict(has_key)
+            )
+        })
+    });
+    let text = &STEP[usize::from(row.idempotency_key.is_some())];
+    let job = ALL
+        .bind(Statement::new(text), row)
+        .bind(reserved.map(|reserved| reserved.id));
     let Some(Due { id, due }) = job.get_result::<Due>(conn).optional()? else {
         return Ok(None);
     };
-    if is_blocked {
+    if reserved.is_some_and(|reserved| reserved.is_blocked) {
         blocked::block(conn, id)?;
         return Ok(Some(id));
     }
@@ -153,13 +179,12 @@ pub(crate) fn with_idempotency_key(
     Ok(job.map(|row| row.id))
 }
 
-/// Rows of one statement: well below the limits on binds and message sizes.
+/// The rows of one statement: well below the limits on parameters and message sizes.
 pub(crate) const CHUNK: usize = 1_000;
 
-/// Inserts one job that has no unique id, unless another has its idempotency
-/// key.
+/// Inserts one job without a unique id, unless another has its idempotency key.
 pub(crate) fn insert_unnamed(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Inserted> {
-    // A job that holds the key may be deleted between the two looks.
+    // The job with the key may be deleted between the two statements.
     for _ in 0..3 {
         if let Some(id) = insert_unless_known(conn, row)? {
             return Ok(Inserted::new(id, EnqueueOutcome::New));
@@ -174,6 +199,6 @@ pub(crate) fn insert_unnamed(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<I
 fn insert_unless_known(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Option<i64>> {
     match conn.dialect() {
         Dialect::Postgres => insert_in_one_statement(conn, row),
-        Dialect::Sqlite => conn.transaction(|conn| insert_step_by_step(conn, row, (None, false))),
+        Dialect::Sqlite => conn.transaction(|conn| insert_step_by_step(conn, row, None)),
     }
 }

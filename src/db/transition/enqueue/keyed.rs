@@ -1,9 +1,8 @@
-//! Inserting jobs that may be there already: with idempotency keys, or with
-//! unique ids.
+//! Inserts jobs that may exist already: with idempotency keys, or with unique ids.
 //!
-//! Ids are given out first, in the order of the jobs; then unique ids are
-//! taken and jobs inserted in the order of their unique ids and keys, so that
-//! two lots with the same ones in another order never wait for each other.
+//! Ids are assigned first, in the order of the jobs. Then unique ids are taken and jobs inserted in
+//! the order of their unique ids and keys, so that two bulk enqueues with the same ones in another
+//! order never deadlock.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
@@ -13,8 +12,9 @@ use crate::db::conn::wakeup;
 use crate::db::model::job_columns::JobColumns;
 use crate::db::model::new_row::{EnqueueOutcome, Inserted, NewRow};
 use crate::db::table::blocked::{self, RETURNING};
-use crate::db::table::semaphores::FOR_EVER;
-use crate::db::table::unique_jobs::AGAIN;
+use crate::db::table::semaphores::NEVER_EXPIRES;
+use crate::db::table::unique_jobs::UNIQUE_SUCCESSOR;
+use crate::db::transition::enqueue::insert::Reserved;
 use crate::db::transition::enqueue::insert::{self, CHUNK};
 use crate::db::transition::enqueue::resolve_conflict::{self, Taken};
 use diesel::prelude::*;
@@ -22,22 +22,21 @@ use diesel::sql_types::{BigInt, Text};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;
 
-/// A job on its way in.
-struct Entry<'r> {
+/// A job to insert.
+struct NewEntry<'r> {
     id: i64,
     row: &'r NewRow,
-    /// It waits for another job to end.
+    /// Whether it waits for another job to end.
     is_blocked: bool,
 }
 
-/// Inserts jobs in the caller's transaction, and returns what became of each,
-/// in order.
+/// Inserts jobs in the caller's transaction, and returns the result of each, in order.
 pub(crate) fn insert(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<Inserted>> {
     let ids = reserve(conn, rows.len())?;
     let mut inserted: HashMap<i64, Inserted> = HashMap::with_capacity(rows.len());
     let mut rest: Vec<Numbered<'_>> = ids.iter().copied().zip(rows).collect();
     while !rest.is_empty() {
-        // A key that was used already answers, whatever holds the unique id.
+        // A used key decides, whatever holds the unique id.
         let both = rest.iter().filter(|(_, row)| row.unique_id.is_some());
         let keys: Vec<&str> = both
             .filter_map(|(_, row)| row.idempotency_key.as_deref())
@@ -64,12 +63,12 @@ pub(crate) fn insert(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<In
         .collect()
 }
 
-/// A job on its way in, under the id that it will have.
+/// A job to insert, with its id.
 type Numbered<'r> = (i64, &'r NewRow);
 
-/// Those that do not depend on what becomes of one before them: of two with
-/// one unique id, or of one with a unique id and one whose key it shares, the
-/// second comes later, and whoever shares its key after it.
+/// Splits off the jobs that do not depend on an earlier one. Of two with the same unique id, or of
+/// one with a unique id and one that shares its key, the second comes in a later round, and any
+/// that shares its key after it.
 fn first_round(rows: Vec<Numbered<'_>>) -> (Vec<Numbered<'_>>, Vec<Numbered<'_>>) {
     let (mut names, mut keys, mut late) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     rows.into_iter().partition(|(_, row)| {
@@ -90,7 +89,7 @@ fn key(row: &NewRow) -> &str {
     row.idempotency_key.as_deref().unwrap_or_default()
 }
 
-/// Jobs of which no two want one unique id.
+/// Inserts jobs with distinct unique ids.
 fn insert_round(
     conn: &mut Conn<'_>,
     rows: &[(i64, &NewRow)],
@@ -107,7 +106,7 @@ fn insert_round(
             Some(Taken::Behind) => true,
             Some(Taken::Free) | None => false,
         };
-        entries.push(Entry {
+        entries.push(NewEntry {
             id: *id,
             row,
             is_blocked,
@@ -122,7 +121,7 @@ fn insert_round(
 
 fn insert_entries(
     conn: &mut Conn<'_>,
-    entries: &[Entry<'_>],
+    entries: &[NewEntry<'_>],
     inserted: &mut HashMap<i64, Inserted>,
 ) -> QueryResult<()> {
     let new: BTreeSet<i64> = match conn.dialect() {
@@ -130,8 +129,11 @@ fn insert_entries(
         Dialect::Sqlite => entries
             .iter()
             .filter_map(|entry| {
-                let how = (Some(entry.id), entry.is_blocked);
-                insert::insert_step_by_step(conn, entry.row, how).transpose()
+                let reserved = Reserved {
+                    id: entry.id,
+                    is_blocked: entry.is_blocked,
+                };
+                insert::insert_step_by_step(conn, entry.row, Some(reserved)).transpose()
             })
             .collect::<QueryResult<_>>()?,
     };
@@ -152,7 +154,7 @@ fn insert_entries(
     for entry in known {
         let one = match jobs.get(key(entry.row)) {
             Some(job) => Inserted::new(*job, EnqueueOutcome::Existing),
-            // The job with the key was deleted between the two looks.
+            // The job with the key was deleted between the two statements.
             None => insert::insert_unnamed(conn, entry.row)?,
         };
         inserted.insert(entry.id, one);
@@ -160,7 +162,7 @@ fn insert_entries(
     Ok(())
 }
 
-/// Gives out the ids of as many jobs, ascending. The jobs need not come to be.
+/// Assigns the ids of this many jobs, ascending. Not all of them need to be used.
 fn reserve(conn: &mut Conn<'_>, count: usize) -> QueryResult<Vec<i64>> {
     let wanted = count as i64;
     match conn.dialect() {
@@ -184,14 +186,14 @@ fn reserve(conn: &mut Conn<'_>, count: usize) -> QueryResult<Vec<i64>> {
 }
 
 #[derive(QueryableByName)]
-struct Keyed {
+struct JobWithKey {
     #[diesel(sql_type = BigInt)]
     id: i64,
     #[diesel(sql_type = Text)]
     idempotency_key: String,
 }
 
-/// The jobs that have these keys.
+/// Returns the jobs that have these keys.
 fn with_keys(conn: &mut Conn<'_>, keys: &[&str]) -> QueryResult<HashMap<String, i64>> {
     if keys.is_empty() {
         return Ok(HashMap::new());
@@ -204,15 +206,15 @@ fn with_keys(conn: &mut Conn<'_>, keys: &[&str]) -> QueryResult<HashMap<String, 
             Statement::new(format!("{FIND} IN (SELECT value FROM json_each($1))")).bind(keys)
         }
     };
-    let rows: Vec<Keyed> = statement.load(conn)?;
+    let rows: Vec<JobWithKey> = statement.load(conn)?;
     Ok(rows
         .into_iter()
         .map(|row| (row.idempotency_key, row.id))
         .collect())
 }
 
-/// The statement that inserts entries: those that are free and have no limit
-/// are ready, the others scheduled or blocked.
+/// The statement that inserts entries: those that are free and have no limit are ready, the others
+/// scheduled or blocked.
 static ENTRIES: LazyLock<(JobColumns, String)> = LazyLock::new(|| {
     let columns = JobColumns::all();
     let (ids, blocked) = (columns.len() + 1, columns.len() + 2);
@@ -224,7 +226,7 @@ static ENTRIES: LazyLock<(JobColumns, String)> = LazyLock::new(|| {
          free AS (SELECT * FROM job WHERE id <> ALL (${blocked})), \
          blocked AS (INSERT INTO solid_queue_blocked_executions \
              (job_id, queue_name, priority, concurrency_key, expires_at, created_at) \
-           SELECT id, queue_name, priority, '{AGAIN}', timestamp '{FOR_EVER}', {{now}} FROM job WHERE id = ANY (${blocked})), \
+           SELECT id, queue_name, priority, '{UNIQUE_SUCCESSOR}', timestamp '{NEVER_EXPIRES}', {{now}} FROM job WHERE id = ANY (${blocked})), \
          {limited}, \
          ready AS (INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at) \
            SELECT id, queue_name, priority, class_name, {{cautious}}, {{now}} FROM free \
@@ -243,9 +245,9 @@ static ENTRIES: LazyLock<(JobColumns, String)> = LazyLock::new(|| {
     (columns, text)
 });
 
-/// Postgres: one statement, in the order of the entries; returns the ids of
-/// the jobs that were not there already.
-fn insert_arrays(conn: &mut Conn<'_>, entries: &[Entry<'_>]) -> QueryResult<BTreeSet<i64>> {
+/// Inserts on Postgres in one statement, in the order of the entries. Returns the ids of the jobs
+/// that did not exist.
+fn insert_arrays(conn: &mut Conn<'_>, entries: &[NewEntry<'_>]) -> QueryResult<BTreeSet<i64>> {
     let (columns, text) = &*ENTRIES;
     let ids: Vec<i64> = entries.iter().map(|entry| entry.id).collect();
     let blocked = entries.iter().filter(|entry| entry.is_blocked);

@@ -24,7 +24,7 @@ pub(crate) fn insert(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Inserted>
     insert_unnamed(conn, row)
 }
 
-/// Inserts many jobs, all or none, and returns what became of each, in order.
+/// Inserts many jobs, all or none, and returns the result of each, in order.
 pub(crate) fn insert_all(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<Inserted>> {
     if rows.is_empty() {
         return Ok(Vec::new());
@@ -32,9 +32,8 @@ pub(crate) fn insert_all(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Ve
     if rows.iter().any(|row| row.is_named() || row.limit.is_some()) {
         return conn.transaction(|conn| keyed::insert(conn, rows));
     }
-    // On Postgres one statement is a transaction; BEGIN and COMMIT would be
-    // round trips for nothing. Within the caller's own a savepoint keeps that
-    // alive should the statement fail.
+    // On Postgres one statement is a transaction; BEGIN and COMMIT would be extra round trips. In
+    // the caller's transaction, a savepoint keeps it usable if the statement fails.
     let is_one_statement = rows.len() <= CHUNK && conn.dialect() == Dialect::Postgres;
     let ids = if is_one_statement && !conn.is_in_transaction() {
         bulk::insert(conn, rows)?

@@ -1,30 +1,32 @@
-//! Decides what becomes of a job whose unique id another job holds.
+//! Decides about a new job when another job holds its unique id.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::Execution;
 use crate::db::conn::statement::Statement;
 use crate::db::model::job_columns::JobColumns;
-use crate::db::model::new_row::{EnqueueOutcome, NewRow, OnConflict, Standing, UniqueScope};
+use crate::db::model::new_row::{EnqueueOutcome, HolderState, NewRow, OnConflict, UniqueScope};
 use crate::db::table::ready;
-use crate::db::table::unique_jobs::{AGAIN, BLOCKED, READY, WAITING};
+use crate::db::table::unique_jobs::{BLOCKED, READY, UNIQUE_SUCCESSOR, WAITING};
 use crate::db::transition::place;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
+use serde::Serialize;
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
-/// What became of a wish for a unique id.
+/// The result of taking a unique id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Taken {
     /// The new job holds it, and may be inserted.
     Free,
-    /// The same, but another job has to end before it begins.
+    /// The new job holds it, but starts only after another job has ended.
     Behind,
-    /// No job is to be inserted: this one is there.
+    /// No job is to be inserted: this one exists.
     Known(i64, EnqueueOutcome),
 }
 
 #[derive(QueryableByName)]
-pub(crate) struct Hold {
+pub(crate) struct UniqueRow {
     #[diesel(sql_type = BigInt)]
     job_id: i64,
     #[diesel(sql_type = Text)]
@@ -34,22 +36,25 @@ pub(crate) struct Hold {
 }
 
 #[derive(QueryableByName)]
-struct Name {
+struct TakenUniqueId {
     #[diesel(sql_type = Text)]
     unique_id: String,
 }
 
-/// Takes the unique ids of new jobs, whose ids are given out already, for
-/// them. No unique id may come twice. The answers stand in no order.
+/// Takes the unique ids of new jobs, whose ids are assigned already. Each unique id may appear only
+/// once. The results are in no fixed order.
 pub(crate) fn take(
     conn: &mut Conn<'_>,
     wanted: &[(i64, &NewRow)],
 ) -> QueryResult<Vec<(i64, Taken)>> {
-    let wishes: Vec<(&str, i64, &str)> = wanted
+    let entries: Vec<NewUniqueRow<'_>> = wanted
         .iter()
-        .filter_map(|(id, row)| Some((row.unique_id.as_deref()?, *id, row.unique_scope.column())))
+        .filter_map(|(id, row)| {
+            let name = row.unique_id.as_deref()?;
+            Some(NewUniqueRow(name, *id, row.unique_scope.column()))
+        })
         .collect();
-    let free: BTreeSet<String> = insert(conn, &wishes)?.into_iter().collect();
+    let free: BTreeSet<String> = insert(conn, &entries)?.into_iter().collect();
     let mut taken = Vec::with_capacity(wanted.len());
     let mut others = Vec::new();
     for (id, row) in wanted {
@@ -64,42 +69,60 @@ pub(crate) fn take(
     }
     others.sort_unstable_by_key(|(name, ..)| *name);
     for (name, id, row) in others {
-        taken.push((id, contend(conn, name, id, row)?));
+        taken.push((id, resolve(conn, name, id, row)?));
     }
     Ok(taken)
 }
 
-/// Inserts `(unique id, job, scope)` where nobody is, waiting for those who
-/// are about to, and returns the unique ids of the inserted.
+/// A row to insert: the unique id, its job and its scope.
+#[derive(Debug, Serialize)]
+pub(crate) struct NewUniqueRow<'a>(pub(crate) &'a str, pub(crate) i64, pub(crate) &'static str);
+
+/// A new job whose unique id has a row already.
+struct Contender<'a> {
+    name: &'a str,
+    id: i64,
+    row: &'a NewRow,
+}
+
+/// The job that holds a unique id.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct UniqueHolder {
+    pub(crate) job_id: i64,
+    pub(crate) state: HolderState,
+}
+
+/// Inserts unique ids that have no row, waits for transactions that are inserting the same ones,
+/// and returns the inserted ones.
 pub(crate) fn insert(
     conn: &mut Conn<'_>,
-    wishes: &[(&str, i64, &str)],
+    entries: &[NewUniqueRow<'_>],
 ) -> QueryResult<Vec<String>> {
     let text = "INSERT INTO windlass_unique_jobs (unique_id, job_id, scope) \
          SELECT value ->> 0, CAST(value ->> 1 AS bigint), value ->> 2 FROM {rows $1} WHERE true \
          ORDER BY 1 ON CONFLICT (unique_id) DO NOTHING RETURNING unique_id";
-    let wishes = serde_json::to_string(wishes).unwrap_or_default();
-    let rows: Vec<Name> = Statement::new(text).bind(&wishes).load(conn)?;
+    let entries = serde_json::to_string(entries).unwrap_or_default();
+    let rows: Vec<TakenUniqueId> = Statement::new(text).bind(&entries).load(conn)?;
     Ok(rows.into_iter().map(|row| row.unique_id).collect())
 }
 
-/// Each turn sees one more move of the job that is there; it can make few.
-pub(crate) const TURNS: usize = 10;
+/// Each round finds one more change of the existing job, which can make only a few.
+pub(crate) const ROUNDS: usize = 10;
 
-fn contend(conn: &mut Conn<'_>, name: &str, id: i64, row: &NewRow) -> QueryResult<Taken> {
-    for _ in 0..TURNS {
+fn resolve(conn: &mut Conn<'_>, name: &str, id: i64, row: &NewRow) -> QueryResult<Taken> {
+    for _ in 0..ROUNDS {
         let Some(hold) = lock(conn, name)? else {
-            // Swept away meanwhile.
-            if !insert(conn, &[(name, id, row.unique_scope.column())])?.is_empty() {
+            // Deleted meanwhile.
+            if !insert(conn, &[NewUniqueRow(name, id, row.unique_scope.column())])?.is_empty() {
                 return Ok(Taken::Free);
             }
             continue;
         };
-        let Some((job, standing)) = holder(conn, &hold)? else {
-            take_over(conn, name, (id, row.unique_scope), None)?;
+        let Some(holder) = holder(conn, &hold)? else {
+            take_over(conn, name, id, row.unique_scope, None)?;
             return Ok(Taken::Free);
         };
-        if let Some(taken) = settle(conn, (name, id, row), &hold, (job, standing))? {
+        if let Some(taken) = settle(conn, &Contender { name, id, row }, &hold, holder)? {
             return Ok(taken);
         }
     }
@@ -107,65 +130,67 @@ fn contend(conn: &mut Conn<'_>, name: &str, id: i64, row: &NewRow) -> QueryResul
 }
 
 /// Locks the row of a unique id.
-pub(crate) fn lock(conn: &mut Conn<'_>, name: &str) -> QueryResult<Option<Hold>> {
+pub(crate) fn lock(conn: &mut Conn<'_>, name: &str) -> QueryResult<Option<UniqueRow>> {
     let text =
         "SELECT job_id, scope, after_job_id FROM windlass_unique_jobs WHERE unique_id = $1 {lock}";
     Statement::new(text).bind(name).get_result(conn).optional()
 }
 
-/// The job that really holds it: the one that the row names, or else the one
-/// that has to end before it.
-pub(crate) fn holder(conn: &mut Conn<'_>, hold: &Hold) -> QueryResult<Option<(i64, Standing)>> {
+/// Returns the actual holder: the job that the row names, or else the one that has to end before
+/// it.
+pub(crate) fn holder(conn: &mut Conn<'_>, hold: &UniqueRow) -> QueryResult<Option<UniqueHolder>> {
     let scope = UniqueScope::of_column(&hold.scope);
     for job in std::iter::once(hold.job_id).chain(hold.after_job_id) {
-        let standing = standing(conn, job)?;
-        if scope.holds(standing) {
-            return Ok(Some((job, standing)));
+        let state = state(conn, job)?;
+        if scope.holds(state) {
+            return Ok(Some(UniqueHolder { job_id: job, state }));
         }
     }
     Ok(None)
 }
 
 #[derive(QueryableByName)]
-struct Found {
+struct FoundHolder {
     #[diesel(sql_type = Integer)]
     place: i32,
     #[diesel(sql_type = Bool)]
     kept: bool,
 }
 
-/// Where a job stands at this moment, in one look.
-fn standing(conn: &mut Conn<'_>, job: i64) -> QueryResult<Standing> {
+/// Returns the current state of a job, in one snapshot.
+fn state(conn: &mut Conn<'_>, job: i64) -> QueryResult<HolderState> {
     let text = "SELECT CASE WHEN EXISTS (SELECT 1 FROM solid_queue_ready_executions WHERE job_id = $1) THEN 0 \
            WHEN EXISTS (SELECT 1 FROM solid_queue_scheduled_executions WHERE job_id = $1) THEN 1 \
            WHEN EXISTS (SELECT 1 FROM solid_queue_blocked_executions WHERE job_id = $1) THEN 2 \
            WHEN EXISTS (SELECT 1 FROM solid_queue_claimed_executions WHERE job_id = $1) THEN 3 ELSE 4 END AS place, \
          EXISTS (SELECT 1 FROM windlass_results WHERE job_id = $1 AND expires_at > {now}) AS kept";
-    let found: Found = Statement::new(text).bind(job).get_result(conn)?;
+    let found: FoundHolder = Statement::new(text).bind(job).get_result(conn)?;
     let table = usize::try_from(found.place).ok();
     Ok(match table.and_then(|place| WAITING.get(place)) {
-        Some(table) => Standing::Waiting(table),
-        None if found.place == 3 => Standing::Claimed,
-        None if found.kept => Standing::Kept,
-        None => Standing::Over,
+        Some(table) => HolderState::Waiting(table),
+        None if found.place == 3 => HolderState::Claimed,
+        None if found.kept => HolderState::Kept,
+        None => HolderState::Over,
     })
 }
 
-/// What becomes of the new job when another holds its unique id. `None`: that
-/// one has moved meanwhile.
+/// Decides about the new job when another holds its unique id. Returns `None` if that one has
+/// changed meanwhile.
 fn settle(
     conn: &mut Conn<'_>,
-    (name, id, row): (&str, i64, &NewRow),
-    hold: &Hold,
-    (job, standing): (i64, Standing),
+    contender: &Contender<'_>,
+    hold: &UniqueRow,
+    holder: UniqueHolder,
 ) -> QueryResult<Option<Taken>> {
+    let Contender { name, id, row } = *contender;
+    let UniqueHolder { job_id: job, state } = holder;
     let known = |outcome| Ok(Some(Taken::Known(job, outcome)));
     if row.on_conflict == OnConflict::Refuse {
         return known(EnqueueOutcome::Refused);
     }
-    match (standing, row.on_conflict) {
-        (Standing::Waiting(table), policy) => {
-            // From here on nobody can claim it before this transaction ends.
+    match (state, row.on_conflict) {
+        (HolderState::Waiting(table), policy) => {
+            // From here on it cannot be claimed before this transaction ends.
             if !lock_execution(conn, table, job)? {
                 return Ok(None);
             }
@@ -173,12 +198,12 @@ fn settle(
                 return known(EnqueueOutcome::Existing);
             }
             let after = hold.after_job_id.filter(|_| job == hold.job_id);
-            take_over(conn, name, (job, row.unique_scope), after)?;
+            take_over(conn, name, job, row.unique_scope, after)?;
             replace(conn, table, job, row)?;
             known(EnqueueOutcome::Replaced)
         }
-        (Standing::Claimed, OnConflict::Replace | OnConflict::RunAgain) => {
-            take_over(conn, name, (id, row.unique_scope), Some(job))?;
+        (HolderState::Claimed, OnConflict::Replace | OnConflict::RunAgain) => {
+            take_over(conn, name, id, row.unique_scope, Some(job))?;
             Ok(Some(Taken::Behind))
         }
         _ => known(EnqueueOutcome::Existing),
@@ -191,11 +216,12 @@ fn lock_execution(conn: &mut Conn<'_>, table: &str, job: i64) -> QueryResult<boo
     Ok(!found.is_empty())
 }
 
-/// Names another job in a row that is locked.
+/// Stores another job in a row that is locked.
 pub(crate) fn take_over(
     conn: &mut Conn<'_>,
     name: &str,
-    (job, scope): (i64, UniqueScope),
+    job: i64,
+    scope: UniqueScope,
     after: Option<i64>,
 ) -> QueryResult<()> {
     let text = "UPDATE windlass_unique_jobs SET job_id = $1, scope = $2, after_job_id = $3 WHERE unique_id = $4";
@@ -207,15 +233,18 @@ pub(crate) fn take_over(
         .execute(conn)
 }
 
-/// Makes a job that waits, and whose execution is locked, another one. It
-/// keeps its id, and nothing else.
+/// Replaces a waiting job, whose execution is locked, by another. It keeps only its id.
 fn replace(conn: &mut Conn<'_>, table: &str, job: i64, row: &NewRow) -> QueryResult<()> {
-    let columns = JobColumns::replaced();
-    let text = format!(
-        "UPDATE solid_queue_jobs SET {}, attempts = 0, crash_count = 0, updated_at = {{now}} WHERE id = ${}",
-        columns.assignments(),
-        columns.len() + 1
-    );
+    static REPLACE: LazyLock<(JobColumns, String)> = LazyLock::new(|| {
+        let columns = JobColumns::replaced();
+        let text = format!(
+            "UPDATE solid_queue_jobs SET {}, attempts = 0, crash_count = 0, updated_at = {{now}} WHERE id = ${}",
+            columns.assignments(),
+            columns.len() + 1
+        );
+        (columns, text)
+    });
+    let (columns, text) = &*REPLACE;
     let update = columns.bind(Statement::new(text), row);
     update.bind(job).execute(conn)?;
     if table == BLOCKED && waits_for_another(conn, job, row)? {
@@ -230,8 +259,8 @@ fn replace(conn: &mut Conn<'_>, table: &str, job: i64, row: &NewRow) -> QueryRes
     place::place(conn, &[job])
 }
 
-/// Changes the blocked execution of a job that waits for another job to end: it
-/// waits whatever its new time is.
+/// Changes the blocked execution of a job that waits for another to end: it stays blocked whatever
+/// its new time is.
 fn waits_for_another(conn: &mut Conn<'_>, job: i64, row: &NewRow) -> QueryResult<bool> {
     let text = "UPDATE solid_queue_blocked_executions SET queue_name = $1, priority = $2 \
          WHERE job_id = $3 AND concurrency_key = $4 RETURNING job_id";
@@ -239,7 +268,7 @@ fn waits_for_another(conn: &mut Conn<'_>, job: i64, row: &NewRow) -> QueryResult
         .bind(&row.queue_name)
         .bind(row.priority)
         .bind(job)
-        .bind(AGAIN)
+        .bind(UNIQUE_SUCCESSOR)
         .load(conn)?;
     Ok(!waits.is_empty())
 }

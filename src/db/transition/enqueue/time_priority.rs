@@ -8,12 +8,12 @@ use chrono::NaiveDate;
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
 
-/// Gives the rows that ask for it the second from which they wait as their
-/// priority: by the database's clock now, or when they are due. Their order is
-/// then that of these times, whatever was enqueued in between.
+/// Sets the priority of the rows that ask for it to the second from which they wait: the database's
+/// current time, or when they are due. They are then ordered by these times, whenever they were
+/// enqueued.
 ///
-/// Asked for apart from the insert, which has no word for it: only who uses
-/// this pays for it.
+/// The clock is read by a statement before the insert, which has no expression for it: only callers
+/// of this feature pay for it.
 pub(crate) fn rank_by_time(conn: &mut Conn<'_>, rows: &mut [NewRow]) -> QueryResult<()> {
     if rows.iter().all(|row| row.ahead_by.is_none()) {
         return Ok(());
@@ -33,8 +33,7 @@ pub(crate) fn rank_by_time(conn: &mut Conn<'_>, rows: &mut [NewRow]) -> QueryRes
     Ok(())
 }
 
-/// 2020 in the seconds of Unix: so a priority, which has 32 bits, reaches
-/// from 1952 to 2088.
+/// The year 2020 in Unix seconds, so that a priority, which has 32 bits, covers 1952 to 2088.
 fn epoch() -> i64 {
     NaiveDate::from_ymd_opt(2020, 1, 1)
         .unwrap_or_default()
@@ -44,7 +43,7 @@ fn epoch() -> i64 {
 }
 
 #[derive(QueryableByName)]
-struct Now {
+struct EpochSeconds {
     #[diesel(sql_type = BigInt)]
     seconds: i64,
 }
@@ -56,6 +55,6 @@ fn now(conn: &mut Conn<'_>) -> QueryResult<i64> {
         }
         Dialect::Sqlite => "SELECT CAST(strftime('%s', 'now') AS bigint) AS seconds",
     };
-    let now: Now = Statement::new(text).get_result(conn)?;
+    let now: EpochSeconds = Statement::new(text).get_result(conn)?;
     Ok(now.seconds - epoch())
 }

@@ -80,7 +80,9 @@ impl Handoff {
         };
         let process_id = first.registration.id;
         let ids: Vec<i64> = next.iter().map(|one| one.job.claim_id).collect();
-        let begun = session.run("start jobs", |conn| claimed::begin(conn, process_id, &ids));
+        let begun = session.run("start jobs", |conn| {
+            claimed::mark_started(conn, process_id, &ids)
+        });
         match begun {
             Ok(begun) => {
                 let (ours, lost): (Vec<_>, Vec<_>) = next

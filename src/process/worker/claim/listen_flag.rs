@@ -12,7 +12,7 @@ pub(crate) struct ListenFlag {
 
 /// What a look at the queues found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum QueueLoad {
+pub(crate) enum Busyness {
     /// Enough jobs for all threads.
     Busy,
     /// Fewer jobs.
@@ -25,14 +25,14 @@ const FULL_CLAIMS: u32 = 3;
 impl ListenFlag {
     /// Counts a busy or an idle look of a registration. Returns the new value for its row, or `None`
     /// if that does not change.
-    pub(crate) fn after_look(&mut self, registration: i64, load: QueueLoad) -> Option<bool> {
+    pub(crate) fn after_look(&mut self, registration: i64, load: Busyness) -> Option<bool> {
         if self.registration != registration {
             *self = ListenFlag {
                 registration,
                 ..ListenFlag::default()
             };
         }
-        let idle = load == QueueLoad::Idle;
+        let idle = load == Busyness::Idle;
         self.full_claims = if idle { 0 } else { self.full_claims + 1 };
         let off = !idle && (self.is_off || self.full_claims >= FULL_CLAIMS);
         (off != self.is_off).then_some(!off)
@@ -57,16 +57,16 @@ impl ListenFlag {
 
 #[cfg(test)]
 mod tests {
-    use super::QueueLoad::{Busy, Idle};
+    use super::Busyness::{Busy, Idle};
     use super::*;
 
     /// Counts looks and notes each result; returns the value of the row after each.
     fn looks(
         listen_flag: &mut ListenFlag,
         registration: i64,
-        loads: &[QueueLoad],
+        loads: &[Busyness],
     ) -> Vec<Option<bool>> {
-        let look = |load: &QueueLoad| {
+        let look = |load: &Busyness| {
             let listens = listen_flag.after_look(registration, *load);
             listens.inspect(|listens| listen_flag.note(*listens))
         };

@@ -3,7 +3,7 @@
 
 use crate::clock;
 use crate::db::Refusal;
-use crate::db::model::claim::{Claimed, Claims, Want};
+use crate::db::model::claim::{ClaimRequest, Claimed, Claims};
 use crate::db::transition::claim;
 use crate::event::subscriber::Subscriber;
 use crate::process::base::session::Session;
@@ -139,7 +139,7 @@ impl ClaimPlan {
         let started = clock::instant();
         let found = session.run("claim jobs", |conn| {
             resolver.claim_from_queues(conn, size.limit, wanted_after, |conn, queues, limit| {
-                let want = Want {
+                let want = ClaimRequest {
                     process_id,
                     queues,
                     classes,

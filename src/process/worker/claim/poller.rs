@@ -9,7 +9,7 @@ use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;
 use crate::process::worker::claim::claim_gate::GateState;
 use crate::process::worker::claim::handoff::Handoff;
-use crate::process::worker::claim::listen_flag::QueueLoad;
+use crate::process::worker::claim::listen_flag::Busyness;
 use crate::process::worker::claim::plan::{ClaimPlan, ClaimSize, Levels};
 use crate::process::worker::claim::wakeups::{Wakeups, Woken};
 use crate::process::worker::in_flight::InFlight;
@@ -87,7 +87,7 @@ impl Poller {
                 continue;
             }
             match self.look() {
-                LookResult::Full => drop(self.listen(QueueLoad::Busy)),
+                LookResult::Full => drop(self.listen(Busyness::Busy)),
                 LookResult::Busy => self.wait_for_thread(),
                 LookResult::Drained => self.wait_for_work(),
                 LookResult::NotNow(delay) => {
@@ -102,7 +102,7 @@ impl Poller {
         self.wakeups.pass_on(&self.heartbeat, &mut self.session);
     }
 
-    fn listen(&mut self, load: QueueLoad) -> bool {
+    fn listen(&mut self, load: Busyness) -> bool {
         let (heartbeat, session) = (&self.heartbeat, &mut self.session);
         self.wakeups.listen(load, heartbeat, session)
     }
@@ -204,7 +204,7 @@ impl Poller {
     }
 
     fn wait_for_thread(&mut self) {
-        self.listen(QueueLoad::Busy);
+        self.listen(Busyness::Busy);
         let low = Levels::of(&self.pool, &self.handoff).low;
         self.pool.tell_at(low);
         if self.pool.busy() <= low {
@@ -217,7 +217,7 @@ impl Poller {
 
     fn wait_for_work(&mut self) {
         // Listening starts before the last look, so that no job is missed in between.
-        if self.listen(QueueLoad::Idle) {
+        if self.listen(Busyness::Idle) {
             return;
         }
         let pause = self.plan.idle_pause(&self.session);

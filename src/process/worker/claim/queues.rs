@@ -2,7 +2,7 @@
 
 use crate::clock;
 use crate::db::Conn;
-use crate::db::model::claim::{Claims, Queues};
+use crate::db::model::claim::{ClaimQueues, Claims};
 use crate::db::table::{queue_names, semaphores};
 use crate::queue::QueueSelector;
 use diesel::QueryResult;
@@ -59,10 +59,10 @@ impl QueueResolver {
         conn: &mut Conn<'_>,
         limit: usize,
         wanted_after: i64,
-        mut claim: impl FnMut(&mut Conn<'_>, &Queues, usize) -> QueryResult<Claims>,
+        mut claim: impl FnMut(&mut Conn<'_>, &ClaimQueues, usize) -> QueryResult<Claims>,
     ) -> QueryResult<Claims> {
         if self.is_of_all() && !self.goes_around_pauses(conn)? {
-            let found = claim(conn, &Queues::All, limit)?;
+            let found = claim(conn, &ClaimQueues::All, limit)?;
             self.is_idle = is_nothing(&found);
             return Ok(found);
         }
@@ -123,12 +123,12 @@ fn claim_in(
     names: &[String],
     limit: usize,
     wanted_after: i64,
-    claim: &mut impl FnMut(&mut Conn<'_>, &Queues, usize) -> QueryResult<Claims>,
+    claim: &mut impl FnMut(&mut Conn<'_>, &ClaimQueues, usize) -> QueryResult<Claims>,
 ) -> QueryResult<Claims> {
     let mut held = Vec::new();
-    let mut is_wanted = names.is_empty() && semaphores::is_wanted(conn, wanted_after)?;
+    let mut is_wanted = names.is_empty() && semaphores::is_requested(conn, wanted_after)?;
     for chunk in names.chunks(CHUNK) {
-        let queues = Queues::Named(chunk.to_vec());
+        let queues = ClaimQueues::Named(chunk.to_vec());
         match claim(conn, &queues, limit - held.len()) {
             Ok(Claims::Held {
                 jobs,

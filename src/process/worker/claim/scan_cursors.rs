@@ -2,7 +2,7 @@
 //! would pass all rows deleted since the last vacuum.
 
 use crate::clock;
-use crate::db::model::claim::{Claimed, Mark, Queues};
+use crate::db::model::claim::{ClaimQueues, Claimed, Cursor};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Default)]
 pub(crate) struct ScanCursors {
     /// By the name of the queue; `None` for all queues together.
-    reached: HashMap<String, Mark>,
+    reached: HashMap<String, Cursor>,
     /// When the next scan from the beginning is due.
     again_at: Option<Instant>,
     look: Scan,
@@ -68,15 +68,15 @@ impl ScanCursors {
     }
 
     /// Returns where a claim starts, in the order of the queues.
-    pub(crate) fn from(&mut self, queues: &Queues) -> Vec<Mark> {
-        self.look.of_all = matches!(queues, Queues::All);
+    pub(crate) fn from(&mut self, queues: &ClaimQueues) -> Vec<Cursor> {
+        self.look.of_all = matches!(queues, ClaimQueues::All);
         if self.look.began.is_some() {
             return Vec::new();
         }
-        let mark = |name: &str| self.reached.get(name).copied().unwrap_or(Mark::BEGINNING);
+        let mark = |name: &str| self.reached.get(name).copied().unwrap_or(Cursor::BEGINNING);
         match queues {
-            Queues::All => vec![mark("")],
-            Queues::Named(names) => names.iter().map(|name| mark(name)).collect(),
+            ClaimQueues::All => vec![mark("")],
+            ClaimQueues::Named(names) => names.iter().map(|name| mark(name)).collect(),
         }
     }
 
@@ -161,7 +161,7 @@ impl ScanCursors {
         }
     }
 
-    fn note(&mut self, name: &str, mark: Mark) {
+    fn note(&mut self, name: &str, mark: Cursor) {
         match self.reached.get_mut(name) {
             Some(reached) => *reached = mark.max(*reached),
             None => drop(self.reached.insert(name.to_owned(), mark)),
@@ -177,8 +177,8 @@ impl ScanCursors {
     }
 }
 
-fn place(job: &Claimed) -> Mark {
-    Mark {
+fn place(job: &Claimed) -> Cursor {
+    Cursor {
         priority: job.priority,
         job_id: job.job_id,
     }
@@ -191,16 +191,16 @@ mod tests {
     const LONG: Duration = Duration::from_millis(25);
 
     /// Makes a scan that takes `took` and finds nothing.
-    fn look(cursors: &mut ScanCursors, by_marks: bool, took: Duration) -> Vec<Mark> {
+    fn look(cursors: &mut ScanCursors, by_marks: bool, took: Duration) -> Vec<Cursor> {
         cursors.begin(by_marks);
-        let from = cursors.from(&Queues::All);
+        let from = cursors.from(&ClaimQueues::All);
         let took = cursors.look.began.map(|_| took);
         cursors.reach_after(took, &[], false);
         from
     }
 
     fn with_a_cursor(cursors: &mut ScanCursors) {
-        let mark = Mark {
+        let mark = Cursor {
             priority: 0,
             job_id: 7,
         };
@@ -261,7 +261,7 @@ mod tests {
             with_a_cursor(&mut cursors);
             cursors.again_at = None;
             cursors.begin(false);
-            assert_eq!(cursors.from(&Queues::All), [], "it is time");
+            assert_eq!(cursors.from(&ClaimQueues::All), [], "it is time");
             cursors.give_up_after(1200 * LONG);
             assert_eq!(look(&mut cursors, false, Duration::ZERO)[0].job_id, 7);
         }

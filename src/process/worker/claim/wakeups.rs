@@ -5,7 +5,7 @@ use crate::db::table::processes;
 use crate::process::base::heartbeat::Heartbeat;
 use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;
-use crate::process::worker::claim::listen_flag::{ListenFlag, QueueLoad};
+use crate::process::worker::claim::listen_flag::{Busyness, ListenFlag};
 use crossbeam_channel::{Receiver, after, never, select_biased};
 use std::time::{Duration, Instant};
 
@@ -119,7 +119,7 @@ impl Wakeups {
     /// Returns `true` if it changed, so that the caller looks once more.
     pub(crate) fn listen(
         &mut self,
-        load: QueueLoad,
+        load: Busyness,
         heartbeat: &Heartbeat,
         session: &mut Session,
     ) -> bool {

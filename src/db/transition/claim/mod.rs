@@ -1,20 +1,21 @@
 //! Claims ready executions.
 
+mod postgres;
+mod sqlite;
+
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
-use crate::db::model::claim::{Claimed, Claims, Queues, Want};
+use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claimed, Claims};
 use crate::db::table::ready::NOTHING;
-use crate::db::transition::claim_postgres;
-use crate::db::transition::claim_sqlite;
 use diesel::prelude::*;
 
-/// Moves up to `limit` ready executions to claimed ones of a process that is
-/// registered, oldest and most important first.
-pub(crate) fn claim(conn: &mut Conn<'_>, want: &Want<'_>) -> QueryResult<Claims> {
+/// Moves up to `limit` ready executions to a registered process's claimed ones, the most important
+/// and oldest first.
+pub(crate) fn claim(conn: &mut Conn<'_>, request: &ClaimRequest<'_>) -> QueryResult<Claims> {
     loop {
         let rows = match conn.dialect() {
-            Dialect::Postgres => claim_postgres::insert_or_look(conn, want)?,
-            Dialect::Sqlite => match claim_sqlite::step_by_step(conn, want)? {
+            Dialect::Postgres => postgres::insert_or_look(conn, request)?,
+            Dialect::Sqlite => match sqlite::step_by_step(conn, request)? {
                 Some(rows) => rows,
                 None => return Ok(Claims::Unregistered),
             },
@@ -27,12 +28,12 @@ pub(crate) fn claim(conn: &mut Conn<'_>, want: &Want<'_>) -> QueryResult<Claims>
             .into_iter()
             .filter(|row| row.claim_id != NOTHING)
             .partition(|row| row.job_id != NOTHING);
-        held.sort_by_cached_key(|row| (place(want.queues, row), row.priority, row.job_id));
+        held.sort_by_cached_key(|row| (place(request.queues, row), row.priority, row.job_id));
         let orphans: Vec<i64> = rest.iter().map(|row| row.claim_id).collect();
         if !orphans.is_empty() {
-            crate::db::table::claimed::drop_orphans(conn, want.process_id, &orphans)?;
+            crate::db::table::claimed::drop_orphans(conn, request.process_id, &orphans)?;
         }
-        // Nothing but these is not nothing: jobs may stand behind them.
+        // If there were only these, jobs may come after them.
         let has_more = has_blocked || !orphans.is_empty();
         if !held.is_empty() || !has_more {
             return Ok(Claims::Held {
@@ -43,9 +44,9 @@ pub(crate) fn claim(conn: &mut Conn<'_>, want: &Want<'_>) -> QueryResult<Claims>
     }
 }
 
-/// Which of the wanted queues, in order, a job came from.
-fn place(queues: &Queues, row: &Claimed) -> usize {
-    let Queues::Named(names) = queues else {
+/// Returns the index of the queue, among those to claim from, that a job came from.
+fn place(queues: &ClaimQueues, row: &Claimed) -> usize {
+    let ClaimQueues::Named(names) = queues else {
         return 0;
     };
     let found = names.iter().position(|name| *name == row.queue_name);

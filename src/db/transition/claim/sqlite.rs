@@ -1,13 +1,13 @@
-//! A claim on SQLite: step by step, under the write lock.
+//! A claim on SQLite: several statements, under the write lock.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::id_list;
 use crate::db::conn::statement::Statement;
-use crate::db::model::claim::{Claimed, Queues, Want};
+use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claimed};
 use crate::db::table::blocked;
 use crate::db::table::claimed::COLUMNS;
 use crate::db::table::ready::NOTHING;
-use crate::db::table::wanted_keys::is_wanted_after;
+use crate::db::table::wanted_keys::is_requested_after;
 use crate::mutant;
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
@@ -19,24 +19,24 @@ struct Pick {
     id: i64,
 }
 
-/// Nobody else writes during the transaction, so nothing needs
-/// locking. `None`: the process is not registered.
+/// Claims under the write lock, so nothing else needs locking. Returns `None` if the process is not
+/// registered.
 pub(crate) fn step_by_step(
     conn: &mut Conn<'_>,
-    want: &Want<'_>,
+    request: &ClaimRequest<'_>,
 ) -> QueryResult<Option<Vec<Claimed>>> {
-    // A look without the write lock: idle workers must not fight over it.
-    match peek(conn, want)? {
+    // First a read without the write lock: idle workers must not compete for it.
+    match peek(conn, request)? {
         None => return Ok(None),
         Some(seen) if !seen.has_jobs => return Ok(Some(nothing(seen.is_wanted))),
         Some(_) => {}
     }
     conn.transaction(|conn| {
-        let Some(seen) = peek(conn, want)? else {
+        let Some(seen) = peek(conn, request)? else {
             return Ok(None);
         };
-        let picked = candidates(conn, want, want.limit)?;
-        // Ruby makes jobs ready without a look at the limits of Windlass.
+        let picked = candidates(conn, request, request.limit)?;
+        // Ruby makes jobs ready without checking the limits of Windlass.
         let foreign = picked.iter().filter(|one| one.is_foreign);
         let foreign: Vec<i64> = foreign.map(|one| one.id).collect();
         let has_blocked = !foreign.is_empty() && !blocked::sort_out(conn, &foreign)?.is_empty();
@@ -47,8 +47,8 @@ pub(crate) fn step_by_step(
              FROM solid_queue_ready_executions WHERE id IN {in $3} \
              ORDER BY priority, job_id ON CONFLICT (job_id) DO NOTHING RETURNING id";
         let claims: Vec<Pick> = Statement::new(text)
-                .bind(want.process_id)
-                .bind(want.ahead)
+                .bind(request.process_id)
+                .bind(request.ahead)
                 .bind(&picked).load(conn)?;
         let text = "DELETE FROM solid_queue_ready_executions WHERE id IN {in $1}";
         Statement::new(text).bind(&picked).execute(conn)?;
@@ -69,13 +69,13 @@ fn held(conn: &mut Conn<'_>, claims: &[Pick]) -> QueryResult<Vec<Claimed>> {
         "SELECT c.id AS claim_id, c.started_at IS NOT NULL AS begun, {} AS is_wanted, false AS has_blocked, {COLUMNS} \
          FROM solid_queue_claimed_executions c \
          LEFT JOIN solid_queue_jobs j ON j.id = c.job_id WHERE c.id IN {{in $1}}",
-        is_wanted_after("0"),
+        is_requested_after("0"),
     );
     let rows: Vec<Claimed> = Statement::new(text).bind(id_list(&ids)).load(conn)?;
     Ok(rows)
 }
 
-/// The one row that says: registered, and nothing to do.
+/// Returns the one row for a registered process and no jobs.
 fn nothing(is_wanted: bool) -> Vec<Claimed> {
     vec![Claimed {
         claim_id: NOTHING,
@@ -99,31 +99,30 @@ fn nothing(is_wanted: bool) -> Vec<Claimed> {
 }
 
 #[derive(QueryableByName)]
-struct Seen {
+struct Availability {
     #[diesel(sql_type = Bool)]
     is_wanted: bool,
     #[diesel(sql_type = Bool)]
     has_jobs: bool,
 }
 
-/// What a worker asks that may have nothing to do. `None`: the process is not
-/// registered.
-fn peek(conn: &mut Conn<'_>, want: &Want<'_>) -> QueryResult<Option<Seen>> {
+/// Checks whether there may be work. Returns `None` if the process is not registered.
+fn peek(conn: &mut Conn<'_>, request: &ClaimRequest<'_>) -> QueryResult<Option<Availability>> {
     let me = if mutant::is("claim_without_process") {
         "(SELECT $3 AS id)"
     } else {
         "solid_queue_processes WHERE id = $3 AND NOT draining"
     };
-    // By an index, whatever the planner knows: the table may be large.
-    let (has_jobs, names) = match want.queues {
-        Queues::All => (
+    // By an index, whatever the statistics: the table may be large.
+    let (has_jobs, names) = match request.queues {
+        ClaimQueues::All => (
             format!(
                 "(SELECT 1 FROM solid_queue_ready_executions WHERE $1 = '[]' AND {MAY_TAKE} \
                  ORDER BY priority, job_id LIMIT 1) IS NOT NULL"
             ),
             &[][..],
         ),
-        Queues::Named(names) => (
+        ClaimQueues::Named(names) => (
             format!(
                 "EXISTS (SELECT 1 FROM json_each($1) AS name CROSS JOIN solid_queue_ready_executions \
                  WHERE queue_name = name.value AND {MAY_TAKE})"
@@ -131,22 +130,22 @@ fn peek(conn: &mut Conn<'_>, want: &Want<'_>) -> QueryResult<Option<Seen>> {
             &names[..],
         ),
     };
-    let is_wanted = is_wanted_after("0");
+    let is_wanted = is_requested_after("0");
     let text = format!("SELECT {has_jobs} AS has_jobs, {is_wanted} AS is_wanted FROM {me}");
     let json = |texts: &[String]| serde_json::to_string(texts).unwrap_or_default();
     Statement::new(text)
         .bind(json(names))
-        .bind(json(want.classes))
-        .bind(want.process_id)
+        .bind(json(request.classes))
+        .bind(request.process_id)
         .get_result(conn)
         .optional()
 }
 
-/// Of a known class, as bound to `$2`, and not of a paused queue.
+/// A condition: the class is one of those in `$2`, and the queue is not paused.
 pub(crate) const MAY_TAKE: &str = "(class_name IS NULL OR class_name IN (SELECT value FROM json_each($2))) \
      AND queue_name NOT IN (SELECT queue_name FROM solid_queue_pauses)";
 
-/// No class in the row: Ruby made it ready.
+/// An execution without a class was made ready by Ruby.
 #[derive(QueryableByName)]
 struct Candidate {
     #[diesel(sql_type = BigInt)]
@@ -155,16 +154,20 @@ struct Candidate {
     is_foreign: bool,
 }
 
-fn candidates(conn: &mut Conn<'_>, want: &Want<'_>, limit: usize) -> QueryResult<Vec<Candidate>> {
-    let classes = serde_json::to_string(want.classes).unwrap_or_default();
+fn candidates(
+    conn: &mut Conn<'_>,
+    request: &ClaimRequest<'_>,
+    limit: usize,
+) -> QueryResult<Vec<Candidate>> {
+    let classes = serde_json::to_string(request.classes).unwrap_or_default();
     let mut picked = Vec::new();
-    let names = match want.queues {
-        Queues::All => &[String::new()][..],
-        Queues::Named(names) => names,
+    let names = match request.queues {
+        ClaimQueues::All => &[String::new()][..],
+        ClaimQueues::Named(names) => names,
     };
-    let queue = match want.queues {
-        Queues::All => "$1 = ''",
-        Queues::Named(_) => "queue_name = $1",
+    let queue = match request.queues {
+        ClaimQueues::All => "$1 = ''",
+        ClaimQueues::Named(_) => "queue_name = $1",
     };
     let text = format!(
         "SELECT id, class_name IS NULL AS is_foreign FROM solid_queue_ready_executions WHERE {queue} AND {MAY_TAKE} \

@@ -2,50 +2,55 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::statement::Statement;
-use crate::db::model::claim::{Claimed, Mark, Queues, Want};
+use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claimed, Cursor};
 use crate::db::table::blocked;
 use crate::db::table::claimed::COLUMNS;
-use crate::db::table::wanted_keys::is_wanted_after;
+use crate::db::table::wanted_keys::is_requested_after;
 use crate::mutant;
 use diesel::prelude::*;
 
-/// A job that is claimed already, its ready execution put there by somebody's
-/// hand, loses that execution and holds up no other. That is so rare that the
-/// claim looks out for it only when it has met one: an insertion on trial is
-/// written twice into the log, a tenth of the claim's time. (A NOT EXISTS costs
-/// less, until the planner believes that nothing is claimed and reads, for
-/// each job, all that vacuum has left.)
-pub(crate) fn insert_or_look(conn: &mut Conn<'_>, want: &Want<'_>) -> QueryResult<Vec<Claimed>> {
+/// Claims in one statement, or in a transaction that first deletes the ready executions of jobs
+/// that are claimed already.
+///
+/// Only another program can insert such an execution, so the claim checks for them only when it has
+/// met one. To insert with ON CONFLICT would write each row twice into the log, a tenth of the
+/// claim's time. (A NOT EXISTS costs less, until the planner believes that nothing is claimed and
+/// reads, for each job, all rows that vacuum has left.)
+pub(crate) fn insert_or_look(
+    conn: &mut Conn<'_>,
+    request: &ClaimRequest<'_>,
+) -> QueryResult<Vec<Claimed>> {
     use diesel::result::{DatabaseErrorKind::UniqueViolation, Error::DatabaseError};
     // An error would end the caller's transaction.
     if !conn.is_in_transaction() {
-        match in_one_statement(conn, want, "") {
+        match in_one_statement(conn, request, "") {
             Err(DatabaseError(UniqueViolation, _)) => {}
             done => return done,
         }
     }
-    in_one_statement(conn, want, "ON CONFLICT (job_id) DO NOTHING")
+    in_one_statement(conn, request, "ON CONFLICT (job_id) DO NOTHING")
 }
 
-/// One statement in autocommit, so that a client that freezes can
-/// hold no lock. It locks the process' own row first: a process that was
-/// pruned must take nothing, and one that is taking cannot be pruned. That
-/// row always comes back; no row at all means that the process is gone.
+/// Claims in one statement in autocommit, so that a client that freezes can hold no lock. It locks
+/// the process's own row first: a process that was pruned must claim nothing, and one that is
+/// claiming cannot be pruned. That row is always returned; no row at all means that the process is
+/// gone.
 ///
-/// The picked rows are MATERIALIZED: the planner might otherwise run the
-/// LIMIT more than once and take too many. They are deleted by where they
-/// stand, without a second look into an index; one that somebody moved while
-/// it was being locked is left for the next claim.
+/// - `process` locks the row of the process.
+/// - `picked` is MATERIALIZED: the planner might otherwise run the LIMIT more than once and take
+///   too many.
+/// - `gone` deletes the picked rows by their ctid, without a second index lookup. A row that was
+///   moved while it was being locked is left for the next claim.
 ///
-/// Ruby makes jobs ready without a look at the limits of Windlass, and names no
-/// class in the row. Those that have a limit are blocked, for a promotion to
-/// decide on them. Only for rows without a class is the job looked at.
+/// Ruby makes jobs ready without checking the limits of Windlass, and stores no class in the row.
+/// Those that have a limit are blocked, for a promotion to decide. Only for rows without a class is
+/// the job's row read.
 fn in_one_statement(
     conn: &mut Conn<'_>,
-    want: &Want<'_>,
+    request: &ClaimRequest<'_>,
     on_conflict: &str,
 ) -> QueryResult<Vec<Claimed>> {
-    let picked = picked(want.queues);
+    let picked = picked(request.queues);
     let sorted_out = blocked::sorted_out_ctes("gone");
     let me = if mutant::is("claim_without_process") {
         "SELECT $1::bigint AS id"
@@ -66,33 +71,33 @@ fn in_one_statement(
            {is_wanted} OR EXISTS (SELECT 1 FROM wanted) AS is_wanted, \
            EXISTS (SELECT 1 FROM over) AS has_blocked, {COLUMNS} \
          FROM me LEFT JOIN held ON true LEFT JOIN solid_queue_jobs j ON j.id = held.job_id",
-        is_wanted = is_wanted_after("$8"),
+        is_wanted = is_requested_after("$8"),
     );
     let (none, all) = (Vec::new(), [String::new()]);
-    let (names, slots) = match want.queues {
-        Queues::All => (&none, &all[..]),
-        Queues::Named(names) => (names, &names[..]),
+    let (names, slots) = match request.queues {
+        ClaimQueues::All => (&none, &all[..]),
+        ClaimQueues::Named(names) => (names, &names[..]),
     };
-    let from = |slot: usize| want.from.get(slot).copied().unwrap_or(Mark::BEGINNING);
-    let marks: Vec<Mark> = (0..slots.len()).map(from).collect();
+    let from = |slot: usize| request.from.get(slot).copied().unwrap_or(Cursor::BEGINNING);
+    let marks: Vec<Cursor> = (0..slots.len()).map(from).collect();
     let priorities: Vec<i32> = marks.iter().map(|mark| mark.priority).collect();
     let jobs: Vec<i64> = marks.iter().map(|mark| mark.job_id).collect();
     Statement::new(text)
-        .bind(want.process_id)
-        .bind(want.limit as i64)
-        .bind(want.classes)
+        .bind(request.process_id)
+        .bind(request.limit as i64)
+        .bind(request.classes)
         .bind(&names[..])
-        .bind(want.ahead)
+        .bind(request.ahead)
         .bind(priorities)
         .bind(jobs)
-        .bind(want.wanted_after)
+        .bind(request.wanted_after)
         .load(conn)
 }
 
-/// The places of the rows to be taken, locked.
-fn picked(queues: &Queues) -> &'static str {
+/// Returns a SELECT of the ctids of the rows to take, locked.
+fn picked(queues: &ClaimQueues) -> &'static str {
     match queues {
-        Queues::All => {
+        ClaimQueues::All => {
             "SELECT r.ctid AS spot FROM solid_queue_ready_executions r \
              WHERE EXISTS (SELECT 1 FROM me) AND cardinality($4) = 0 \
              AND (r.priority, r.job_id) >= (($6)[1], ($7)[1]) \
@@ -100,7 +105,7 @@ fn picked(queues: &Queues) -> &'static str {
              AND r.queue_name NOT IN (SELECT queue_name FROM solid_queue_pauses) \
              ORDER BY r.priority, r.job_id LIMIT $2 FOR UPDATE OF r SKIP LOCKED"
         }
-        Queues::Named(_) => {
+        ClaimQueues::Named(_) => {
             "SELECT r.spot FROM unnest($4, $6, $7) WITH ORDINALITY AS q (name, priority, job_id, place) \
              CROSS JOIN LATERAL ( \
                SELECT ctid AS spot FROM solid_queue_ready_executions \
