@@ -44,7 +44,7 @@ fn a_job_is_performed(db: &TestDb) {
 }
 
 /// Every migration there is, in order.
-const VERSIONS: [&str; 11] = [
+const VERSIONS: [&str; 12] = [
     "20261121000001",
     "20261121000002",
     "20261121000003",
@@ -56,6 +56,7 @@ const VERSIONS: [&str; 11] = [
     "20261121000010",
     "20261121000013",
     "20261122000001",
+    "20261123000001",
 ];
 
 fn an_empty_database_gets_all_tables_once(db: &TestDb) {

@@ -33,6 +33,9 @@ pub(crate) struct JobDecision {
     pub(crate) uses_attempt: bool,
     /// Whether the run counts as a crash.
     pub(crate) is_crash: bool,
+    /// Whether the job may have crashed the process: its next run is marked as started only on a free
+    /// thread, and counts.
+    pub(crate) is_suspect: bool,
     /// Whether the run's slot of its concurrency key may go to the next job at once.
     pub(crate) has_slot: bool,
 }
@@ -69,6 +72,7 @@ impl JobDecision {
             attempt,
             uses_attempt,
             is_crash: false,
+            is_suspect: false,
             has_slot: true,
         }
     }
@@ -86,7 +90,12 @@ impl JobDecision {
     /// once or has crashed too many processes.
     fn of_interruption(run: EndedRun, claim: &LostClaim, death: &Death) -> Self {
         let started = claim.started_at.is_some();
-        let is_crash = death.is_crash && started && !mutant::is("crash_not_counted");
+        let may_crash = death.is_crash && started && !mutant::is("crash_not_counted");
+        // A job that was claimed ahead is not charged with what it may have no part in.
+        let (is_crash, is_suspect) = (
+            may_crash && !claim.prefetched,
+            may_crash && claim.prefetched,
+        );
         let crashes = claim.crash_count.saturating_add(i32::from(is_crash));
         let last = if claim.at_most_once && started {
             Some(JobFailure::outcome_unknown(&death.how))
@@ -100,6 +109,7 @@ impl JobDecision {
                 destination: Destination::Failed(failure),
                 uses_attempt: started && !is_crash,
                 is_crash,
+                is_suspect: false,
                 has_slot: true,
             };
         }
@@ -114,6 +124,7 @@ impl JobDecision {
             attempt: Some(crashed).filter(|_| is_crash),
             uses_attempt: false,
             is_crash,
+            is_suspect,
             has_slot: true,
         }
     }
@@ -154,6 +165,9 @@ pub(crate) struct LostClaim {
     pub(crate) job_id: i64,
     #[diesel(sql_type = Nullable<Timestamp>)]
     pub(crate) started_at: Option<NaiveDateTime>,
+    /// Whether it was claimed ahead of the threads, so that its job may not have started.
+    #[diesel(sql_type = Bool)]
+    pub(crate) prefetched: bool,
     #[diesel(sql_type = Bool)]
     pub(crate) cancelled: bool,
     #[diesel(sql_type = Nullable<Text>)]

@@ -59,7 +59,7 @@ type EmbeddedMigration = (Dialect, &'static str, &'static str, &'static str);
 
 /// All migrations, in order. The statements of this version need every one, and both databases have
 /// the same.
-pub(crate) const FILES: [EmbeddedMigration; 22] = [
+pub(crate) const FILES: [EmbeddedMigration; 24] = [
     (
         Dialect::Postgres,
         "2026-11-21-000001_solid_queue",
@@ -127,6 +127,12 @@ pub(crate) const FILES: [EmbeddedMigration; 22] = [
         include_str!("../../../migrations/postgres/2026-11-22-000001_channels/down.sql"),
     ),
     (
+        Dialect::Postgres,
+        "2026-11-23-000001_prefetched",
+        include_str!("../../../migrations/postgres/2026-11-23-000001_prefetched/up.sql"),
+        include_str!("../../../migrations/postgres/2026-11-23-000001_prefetched/down.sql"),
+    ),
+    (
         Dialect::Sqlite,
         "2026-11-21-000001_solid_queue",
         include_str!("../../../migrations/sqlite/2026-11-21-000001_solid_queue/up.sql"),
@@ -191,6 +197,12 @@ pub(crate) const FILES: [EmbeddedMigration; 22] = [
         "2026-11-22-000001_channels",
         include_str!("../../../migrations/sqlite/2026-11-22-000001_channels/up.sql"),
         include_str!("../../../migrations/sqlite/2026-11-22-000001_channels/down.sql"),
+    ),
+    (
+        Dialect::Sqlite,
+        "2026-11-23-000001_prefetched",
+        include_str!("../../../migrations/sqlite/2026-11-23-000001_prefetched/up.sql"),
+        include_str!("../../../migrations/sqlite/2026-11-23-000001_prefetched/down.sql"),
     ),
 ];
 

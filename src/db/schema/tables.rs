@@ -24,6 +24,7 @@ diesel::table! {
         verdict -> Nullable<Text>,
         note -> Nullable<Text>,
         concurrency_key -> Nullable<Text>,
+        prefetched -> Nullable<Bool>,
     }
 }
 
@@ -88,6 +89,7 @@ diesel::table! {
         draining -> Bool,
         listening -> Bool,
         channel -> Nullable<Text>,
+        release_requested_at -> Nullable<Timestamp>,
     }
 }
 

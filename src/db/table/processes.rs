@@ -157,3 +157,42 @@ pub(crate) fn observe(conn: &mut Conn<'_>) -> QueryResult<Vec<Observed>> {
 pub(crate) const CRASHED: &str = "crashed-";
 
 pub(crate) const ENDED: &str = "ended-";
+
+/// The busy workers, other than the process `$1`, that take the same jobs as it.
+const BUSY_PEERS: &str = "solid_queue_processes p WHERE p.id <> $1 AND NOT p.listening AND NOT p.draining \
+     AND substr(p.channel, 1, 25) = (SELECT substr(me.channel, 1, 25) FROM solid_queue_processes me WHERE me.id = $1)";
+
+/// Asks the busy workers that take the same jobs as this process to release those that they have
+/// not started.
+pub(crate) fn request_release(conn: &mut Conn<'_>, id: i64) -> QueryResult<()> {
+    // First a read: mostly there is none, and an UPDATE takes SQLite's write lock.
+    let text = format!("SELECT p.id FROM {BUSY_PEERS} LIMIT 1");
+    let any: Vec<Id> = Statement::new(text).bind(id).load(conn)?;
+    if any.is_empty() {
+        return Ok(());
+    }
+    let update = format!(
+        "UPDATE solid_queue_processes SET release_requested_at = {{now}} \
+         WHERE id IN (SELECT p.id FROM {BUSY_PEERS} ORDER BY p.id {{lock skip of p}})"
+    );
+    let text = match conn.dialect() {
+        Dialect::Postgres => format!(
+            "WITH asked AS ({update} RETURNING channel) SELECT count(pg_notify(channel, '')) AS id FROM asked"
+        ),
+        Dialect::Sqlite => update,
+    };
+    Statement::new(text).bind(id).execute(conn)
+}
+
+/// Returns whether another worker has asked this process to release jobs, and forgets that.
+pub(crate) fn take_release_request(conn: &mut Conn<'_>, id: i64) -> QueryResult<bool> {
+    let text =
+        "SELECT id FROM solid_queue_processes WHERE id = $1 AND release_requested_at IS NOT NULL";
+    let requested: Vec<Id> = Statement::new(text).bind(id).load(conn)?;
+    if requested.is_empty() {
+        return Ok(false);
+    }
+    let text = "UPDATE solid_queue_processes SET release_requested_at = NULL WHERE id = $1";
+    Statement::new(text).bind(id).execute(conn)?;
+    Ok(true)
+}

@@ -22,6 +22,12 @@ pub(crate) fn insert(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     crate::db::conn::wakeup::notify(conn, jobs.len())
 }
 
+/// Has the next run of these jobs marked as started only when a thread is free for it.
+pub(crate) fn mark_cautious(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
+    let text = "UPDATE solid_queue_ready_executions SET cautious = true WHERE job_id IN {in $1}";
+    Statement::new(text).bind(id_list(jobs)).execute(conn)
+}
+
 /// Deletes the ready executions of jobs, which frees their slots.
 pub(crate) fn delete(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     let text = "DELETE FROM solid_queue_ready_executions WHERE job_id IN {in $1} RETURNING concurrency_key";

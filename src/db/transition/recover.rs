@@ -149,7 +149,7 @@ pub(crate) fn run_of(process_id: i64, claim: &LostClaim) -> EndedRun {
 /// Returns the claims of a process, locked.
 fn lost(conn: &mut Conn<'_>, process_id: i64, lock: &str) -> QueryResult<Vec<LostClaim>> {
     let text = format!(
-        "SELECT c.id AS claim_id, c.job_id, c.started_at, c.verdict, c.cancel_requested_at IS NOT NULL AS cancelled, \
+        "SELECT c.id AS claim_id, c.job_id, c.started_at, c.verdict, c.cancel_requested_at IS NOT NULL AS cancelled, coalesce(c.prefetched, false) AS prefetched, \
          j.class_name, j.crash_count, \
          coalesce(j.max_crashes, {MAX_CRASHES}) AS max_crashes, j.at_most_once \
          FROM solid_queue_claimed_executions c JOIN solid_queue_jobs j ON j.id = c.job_id \

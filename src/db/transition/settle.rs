@@ -72,6 +72,8 @@ struct WaitingAgain {
     now: Vec<i64>,
     later: Vec<(i64, Duration)>,
     without_slot: Vec<i64>,
+    /// Those among the first that may have crashed their process.
+    suspects: Vec<i64>,
 }
 
 impl WaitingAgain {
@@ -82,7 +84,12 @@ impl WaitingAgain {
                 Destination::Wait(Some(delay)) if !delay.is_zero() => {
                     waiting.later.push((job.id, delay));
                 }
-                Destination::Wait(_) if decision.has_slot => waiting.now.push(job.id),
+                Destination::Wait(_) if decision.has_slot => {
+                    waiting.now.push(job.id);
+                    waiting
+                        .suspects
+                        .extend(decision.is_suspect.then_some(job.id));
+                }
                 Destination::Wait(_) => waiting.without_slot.push(job.id),
                 Destination::Failed(_) | Destination::Closed(..) => {}
             }
@@ -94,6 +101,9 @@ impl WaitingAgain {
     fn enter(&self, conn: &mut Conn<'_>) -> QueryResult<()> {
         if !self.now.is_empty() {
             ready::insert(conn, &self.now)?;
+        }
+        if !self.suspects.is_empty() {
+            ready::mark_cautious(conn, &self.suspects)?;
         }
         if !self.without_slot.is_empty() {
             place::make_runnable(conn, &self.without_slot)?;

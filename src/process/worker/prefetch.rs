@@ -1,6 +1,7 @@
 //! Measures how long this worker's jobs take, and so how many it may claim ahead of its threads: as
 //! many as these will start within twenty milliseconds.
 
+use crate::clock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -10,6 +11,8 @@ use std::time::Duration;
 pub(crate) struct Prefetch {
     /// In nanoseconds. Threads that write at the same time may lose a measurement.
     guess: AtomicU64,
+    /// Until when nothing is claimed ahead, in nanoseconds since boot.
+    paused_until: AtomicU64,
 }
 
 /// Until something is measured, jobs count as long.
@@ -29,6 +32,7 @@ impl Default for Prefetch {
     fn default() -> Self {
         Prefetch {
             guess: AtomicU64::new(nanos(UNKNOWN)),
+            paused_until: AtomicU64::new(0),
         }
     }
 }
@@ -52,8 +56,18 @@ impl Prefetch {
         self.guess.fetch_max(nanos(UNKNOWN), Ordering::Relaxed);
     }
 
+    /// Claims nothing ahead for a moment, because another worker is idle.
+    pub(crate) fn pause(&self) {
+        let until = nanos(clock::since_boot() + WINDOW);
+        self.paused_until.store(until, Ordering::Relaxed);
+    }
+
     /// Returns how many jobs may be claimed beyond one for each thread.
     pub(crate) fn ahead(&self, threads: usize) -> usize {
+        let paused_until = self.paused_until.load(Ordering::Relaxed);
+        if paused_until > 0 && nanos(clock::since_boot()) < paused_until {
+            return 0;
+        }
         let guess = self.guess.load(Ordering::Relaxed).max(1);
         let jobs = nanos(WINDOW).saturating_mul(threads as u64) / guess;
         usize::try_from(jobs).unwrap_or(MOST).min(MOST)

@@ -29,14 +29,11 @@ pub(crate) fn unstarted(in_flight: &InFlight, session: &mut Session) {
     }
 }
 
-/// Releases claims that were made ahead, and that no thread has started in time.
-pub(crate) fn waiting(in_flight: &InFlight, session: &mut Session) {
+/// Releases claims that were made ahead, and that no thread has started.
+pub(crate) fn waiting(in_flight: &InFlight, session: &mut Session, why: &str) {
     let count = release(session, &in_flight.take_unstarted(), None);
     if count > 0 {
-        session.subscriber().emit(&Event::Released {
-            count,
-            why: "they were claimed ahead, and the jobs before them take long",
-        });
+        session.subscriber().emit(&Event::Released { count, why });
     }
 }
 

@@ -35,8 +35,7 @@ impl WorkerSetup {
             .classes()
             .collect::<BTreeSet<_>>()
             .hash(&mut kind);
-        let is_notified = self.service.database.listens_by_notification();
-        is_notified.then(|| wakeup::channel(kind.finish()))
+        Some(wakeup::channel(kind.finish()))
     }
 
     /// Returns how to end the program for a job that overran its timeout, or `None` if the program

@@ -64,8 +64,9 @@ fn in_one_statement(
          gone AS (DELETE FROM solid_queue_ready_executions WHERE ctid = ANY (ARRAY(SELECT spot FROM picked)) \
            RETURNING job_id, cautious, concurrency_key, class_name), \
          {sorted_out}, \
-         held AS (INSERT INTO solid_queue_claimed_executions (job_id, process_id, created_at, started_at, concurrency_key) \
-           SELECT job_id, $1, {{now}}, CASE WHEN $5 AND cautious THEN NULL ELSE {{now}} END, concurrency_key FROM gone \
+         held AS (INSERT INTO solid_queue_claimed_executions (job_id, process_id, created_at, started_at, concurrency_key, prefetched) \
+           SELECT job_id, $1, {{now}}, CASE WHEN $5 AND cautious THEN NULL ELSE {{now}} END, concurrency_key, \
+             CASE WHEN $5 AND NOT cautious THEN true END FROM gone \
            WHERE class_name IS NOT NULL OR job_id NOT IN (SELECT id FROM over) {on_conflict} RETURNING id, job_id, started_at) \
          SELECT coalesce(held.id, 0) AS claim_id, held.started_at IS NOT NULL AS begun, \
            {is_wanted} OR EXISTS (SELECT 1 FROM wanted) AS is_wanted, \

@@ -42,8 +42,9 @@ pub(crate) fn step_by_step(
         let has_blocked = !foreign.is_empty() && !blocked::sort_out(conn, &foreign)?.is_empty();
         let picked: Vec<i64> = picked.iter().map(|one| one.id).collect();
         let picked = id_list(&picked);
-        let text = "INSERT INTO solid_queue_claimed_executions (job_id, process_id, created_at, started_at, concurrency_key) \
-             SELECT job_id, $1, {now}, CASE WHEN $2 AND cautious THEN NULL ELSE {now} END, concurrency_key \
+        let text = "INSERT INTO solid_queue_claimed_executions (job_id, process_id, created_at, started_at, concurrency_key, prefetched) \
+             SELECT job_id, $1, {now}, CASE WHEN $2 AND cautious THEN NULL ELSE {now} END, concurrency_key, \
+               CASE WHEN $2 AND NOT cautious THEN true END \
              FROM solid_queue_ready_executions WHERE id IN {in $3} \
              ORDER BY priority, job_id ON CONFLICT (job_id) DO NOTHING RETURNING id";
         let claims: Vec<Pick> = Statement::new(text)

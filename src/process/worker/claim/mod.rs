@@ -8,4 +8,5 @@ pub(crate) mod poller;
 pub(crate) mod queues;
 pub(crate) mod recycle;
 pub(crate) mod scan_cursors;
+pub(crate) mod sharing;
 pub(crate) mod wakeups;

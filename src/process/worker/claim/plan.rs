@@ -73,6 +73,9 @@ const GATE_PAUSE: Duration = Duration::from_secs(60);
 /// sent no notification.
 const FIRST_LOOK: Duration = Duration::from_millis(20);
 
+/// How long after its last job a worker asks others for theirs.
+const NEWLY: Duration = Duration::from_secs(2);
+
 impl Levels {
     /// Returns the levels of a pool. Nothing is claimed ahead while claims wait in `handoff` that
     /// may start only on a free thread.
@@ -172,6 +175,12 @@ impl ClaimPlan {
         self.cursors.reach(jobs, is_full);
         self.gate.count(jobs.len());
         there_is_more
+    }
+
+    /// Returns whether the queues have become empty only a moment ago.
+    pub(crate) fn is_newly_idle(&self) -> bool {
+        let since = self.idle_since;
+        since.is_none_or(|since| since.elapsed() < NEWLY)
     }
 
     /// Returns how long to wait for new work after the queues were found empty.

@@ -11,6 +11,7 @@ use crate::process::worker::claim::claim_gate::GateState;
 use crate::process::worker::claim::handoff::Handoff;
 use crate::process::worker::claim::listen_flag::Busyness;
 use crate::process::worker::claim::plan::{ClaimPlan, ClaimSize, Levels};
+use crate::process::worker::claim::sharing::Sharing;
 use crate::process::worker::claim::wakeups::{Wakeups, Woken};
 use crate::process::worker::in_flight::InFlight;
 use crate::process::worker::pool::Pool;
@@ -28,6 +29,7 @@ pub(crate) struct Poller {
     plan: ClaimPlan,
     handoff: Handoff,
     wakeups: Wakeups,
+    sharing: Sharing,
 }
 
 /// The result of a look at the queues.
@@ -76,6 +78,7 @@ impl Poller {
             plan,
             handoff,
             wakeups,
+            sharing: Sharing::default(),
             pool,
         }
     }
@@ -207,7 +210,7 @@ impl Poller {
         self.listen(Busyness::Busy);
         let low = Levels::of(&self.pool, &self.handoff).low;
         self.pool.tell_at(low);
-        if self.pool.busy() <= low {
+        if self.pool.busy() <= low || self.share() {
             return;
         }
         let stuck = self.patience();
@@ -219,6 +222,9 @@ impl Poller {
         // Listening starts before the last look, so that no job is missed in between.
         if self.listen(Busyness::Idle) {
             return;
+        }
+        if self.plan.is_newly_idle() {
+            self.sharing.ask(&self.heartbeat, &mut self.session);
         }
         let pause = self.plan.idle_pause(&self.session);
         let stuck = self.patience();
@@ -248,10 +254,28 @@ impl Poller {
         }
     }
 
-    /// Releases the claims that no thread has started.
+    /// Releases what no thread has started, if an idle worker has asked for it. Returns whether it
+    /// did.
+    fn share(&mut self) -> bool {
+        let is_ahead = self.pool.busy() > self.pool.threads();
+        let is_asked = is_ahead
+            && self.wakeups.is_woken()
+            && self.sharing.is_asked(&self.heartbeat, &mut self.session);
+        if is_asked {
+            self.pool.prefetch.pause();
+            self.release("an idle worker has asked for them");
+        }
+        is_asked
+    }
+
+    /// Releases the claims that no thread has started, because the jobs before them take long.
     fn give_back(&mut self) {
+        self.release("they were claimed ahead, and the jobs before them take long");
+    }
+
+    fn release(&mut self, why: &str) {
         self.handoff.clear();
         self.plan.note_given_back();
-        release::waiting(&self.in_flight, &mut self.session);
+        release::waiting(&self.in_flight, &mut self.session, why);
     }
 }

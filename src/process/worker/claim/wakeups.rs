@@ -15,8 +15,10 @@ pub(crate) struct Wakeups {
     rested: Receiver<()>,
     /// There may be new work.
     woken: Receiver<()>,
-    /// Whether the row requests notifications. `None` if the database has none.
-    listen_flag: Option<ListenFlag>,
+    /// Whether the row says that the worker waits for work.
+    listen_flag: ListenFlag,
+    /// Whether the database notifies workers. Otherwise every commit wakes all.
+    by_notification: bool,
     /// Whether the worker was woken since the queues were last found empty: then it must claim the
     /// new work, or wake others.
     is_woken: bool,
@@ -45,7 +47,8 @@ impl Wakeups {
         Wakeups {
             rested,
             woken,
-            listen_flag: by_notification.then(ListenFlag::default),
+            listen_flag: ListenFlag::default(),
+            by_notification,
             is_woken: false,
         }
     }
@@ -53,6 +56,11 @@ impl Wakeups {
     /// Notes whether the worker was woken since the last look.
     pub(crate) fn poll(&mut self) {
         self.is_woken |= self.woken.try_recv().is_ok();
+    }
+
+    /// Returns whether the worker was woken since the queues were last found empty.
+    pub(crate) fn is_woken(&self) -> bool {
+        self.is_woken
     }
 
     /// Notes that the queues were found empty.
@@ -67,7 +75,7 @@ impl Wakeups {
             return;
         };
         self.is_woken = false;
-        if self.listen_flag.is_some() {
+        if self.by_notification {
             let _ = session.run("wake other workers", |conn| {
                 wakeup::pass_on(conn, registration.id)
             });
@@ -123,7 +131,7 @@ impl Wakeups {
         heartbeat: &Heartbeat,
         session: &mut Session,
     ) -> bool {
-        let (Some(flag), Some(registration)) = (&mut self.listen_flag, heartbeat.current()) else {
+        let (flag, Some(registration)) = (&mut self.listen_flag, heartbeat.current()) else {
             return false;
         };
         let listens = flag.after_look(registration.id, load);
@@ -132,7 +140,7 @@ impl Wakeups {
 
     /// Stops listening while the worker claims nothing, so that others are woken instead.
     pub(crate) fn listen_no_more(&mut self, heartbeat: &Heartbeat, session: &mut Session) {
-        if let (Some(flag), Some(registration)) = (&mut self.listen_flag, heartbeat.current()) {
+        if let (flag, Some(registration)) = (&mut self.listen_flag, heartbeat.current()) {
             let listens = flag.at_rest(registration.id);
             write_flag(flag, session, registration.id, listens);
         }
