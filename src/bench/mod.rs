@@ -2,6 +2,7 @@
 
 #[cfg(feature = "bench")]
 pub(crate) mod ceilings;
+#[cfg(feature = "bench")]
 pub(crate) mod command;
 #[cfg(feature = "bench")]
 pub(crate) mod comparison;
