@@ -7,7 +7,7 @@ use crate::db::internal_tests::interleavings::world::{World, limited, once, row,
 use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claimed, Claims, Cursor};
 use crate::db::model::decision::Death;
 use crate::db::model::new_row::NewRow;
-use crate::db::table::claimed;
+use crate::db::table::{claimed, processes};
 use crate::db::transition::recover::Recovered;
 use crate::db::transition::{claim, enqueue, promote, prune};
 
@@ -15,6 +15,8 @@ on_each_database!(
     what_may_run_once_has_not_begun_before_a_thread_is_free,
     what_has_crashed_before_has_not_begun_either,
     what_no_crash_is_forgiven_has_not_begun_either,
+    a_job_that_was_claimed_ahead_is_not_charged_with_a_crash,
+    an_idle_worker_asks_a_busy_one_that_takes_the_same_jobs,
     nobody_begins_what_another_holds,
     a_look_from_a_mark_passes_what_comes_before,
 );
@@ -90,16 +92,72 @@ fn what_has_crashed_before_has_not_begun_either(db: &TestDb) {
         world.process(conn);
     }
     world.job(conn, &row());
-    assert_eq!(begun(&claim(conn, world.processes[0], true, &[])), [true]);
+    assert_eq!(begun(&claim(conn, world.processes[0], false, &[])), [true]);
     assert_eq!(kill(conn, world.processes[0]).released, world.jobs);
     assert_eq!(begun(&claim(conn, world.processes[1], true, &[])), [false]);
     // No thread has begun it, so that it was not the cause of this death.
     assert_eq!(kill(conn, world.processes[1]).released, world.jobs);
-    let crashes: Vec<i32> = checks::jobs(conn)
-        .iter()
-        .map(|job| job.crash_count)
-        .collect();
-    assert_eq!(crashes, [1]);
+    assert_eq!(crashes(conn), [1]);
+}
+
+fn crashes(conn: &mut Conn<'_>) -> Vec<i32> {
+    let jobs = checks::jobs(conn);
+    jobs.iter().map(|job| job.crash_count).collect()
+}
+
+/// It is not known whether it had started. The next death while it runs counts.
+fn a_job_that_was_claimed_ahead_is_not_charged_with_a_crash(db: &TestDb) {
+    let mut connection = db.connect();
+    let conn = &mut connection.as_conn();
+    let mut world = World::default();
+    for _ in 0..3 {
+        world.process(conn);
+    }
+    world.job(conn, &row());
+    assert_eq!(begun(&claim(conn, world.processes[0], true, &[])), [true]);
+    assert_eq!(kill(conn, world.processes[0]).released, world.jobs);
+    assert_eq!(crashes(conn), [0]);
+    assert_eq!(begun(&claim(conn, world.processes[1], true, &[])), [false]);
+    assert_eq!(kill(conn, world.processes[1]).released, world.jobs);
+    assert_eq!(crashes(conn), [0]);
+    assert_eq!(begun(&claim(conn, world.processes[2], false, &[])), [true]);
+    assert_eq!(kill(conn, world.processes[2]).released, world.jobs);
+    assert_eq!(crashes(conn), [1]);
+}
+
+/// Only the busy worker is asked, and answers once.
+fn an_idle_worker_asks_a_busy_one_that_takes_the_same_jobs(db: &TestDb) {
+    let mut connection = db.connect();
+    let conn = &mut connection.as_conn();
+    let mut world = World::default();
+    for _ in 0..4 {
+        world.process(conn);
+    }
+    for (index, (channel, listening)) in [
+        ("windlass_0123456789abcdef_1", true),
+        ("windlass_0123456789abcdef_2", false),
+        ("windlass_0123456789abcdef_3", true),
+        ("windlass_fedcba9876543210_4", false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let id = world.processes[index];
+        execute(
+            conn,
+            &format!(
+                "UPDATE solid_queue_processes SET channel = '{channel}', listening = {listening} WHERE id = {id}"
+            ),
+        );
+    }
+    processes::request_release(conn, world.processes[0]).unwrap();
+    let asked = |conn: &mut Conn<'_>| -> Vec<bool> {
+        let ids = world.processes.iter();
+        ids.map(|id| processes::take_release_request(conn, *id).unwrap())
+            .collect()
+    };
+    assert_eq!(asked(conn), [false, true, false, false]);
+    assert_eq!(asked(conn), [false; 4]);
 }
 
 /// Whichever way it became ready: no other job's crash may fail it.

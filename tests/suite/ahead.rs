@@ -7,13 +7,18 @@ use crate::support::jobs::{Gate, Log, Note, Wait};
 use crate::support::process::HEARTBEAT;
 use crate::support::wait::{until, until_none_is_left};
 use crossbeam_channel::bounded;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 use windlass::{
-    Delivery, Event, Handle, NewJob, Policy, Registry, Subscriber, Worker, enqueue_all,
+    Context, Delivery, Event, Handle, Job, JobResult, NewJob, Policy, Registry, Subscriber, Worker,
+    enqueue_all,
 };
 
 on_each_database!(
     long_jobs_are_left_to_who_is_free,
+    a_queue_that_runs_dry_is_shared,
     short_ones_are_done_whatever_their_delivery,
     an_important_job_does_not_wait_for_all_others,
     nothing_is_claimed_while_too_many_ends_are_unwritten,
@@ -65,6 +70,60 @@ fn long_jobs_are_left_to_who_is_free(db: &TestDb) {
     bench.gate.open();
     until("all are finished", || db.rows("claimed_executions") == 0);
     assert_eq!(bench.gate.ended(), 8);
+}
+
+/// A job that takes five milliseconds.
+#[derive(Serialize, Deserialize)]
+struct Nap;
+
+impl Job for Nap {
+    const NAME: &'static str = "nap";
+    type State = Arc<AtomicUsize>;
+    type Output = ();
+
+    fn perform(self, cx: &Context<'_, Self::State>) -> JobResult {
+        std::thread::sleep(Duration::from_millis(5));
+        cx.state().fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+/// The worker that has claimed more than its threads can start releases it when the other one is
+/// idle. Which one claims how much is a matter of chance, so there are some rounds.
+fn a_queue_that_runs_dry_is_shared(db: &TestDb) {
+    let (done, shared) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let worker = || {
+        let shared = Arc::clone(&shared);
+        let subscriber = Subscriber::new(move |event| {
+            if let Event::Released { why, .. } = event
+                && why.contains("idle worker")
+            {
+                shared.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        let registry = Registry::new().register::<Nap>(Arc::clone(&done));
+        let worker = Worker::new(&db.database, registry).threads(4);
+        worker.subscriber(subscriber).start().unwrap()
+    };
+    let _workers = [worker(), worker()];
+    let mut rounds = 0;
+    until("jobs were released for an idle worker", || {
+        rounds += 1;
+        let jobs = (0..60).map(|_| NewJob::new(&Nap).unwrap());
+        enqueue_all(&mut db.connect(), jobs).unwrap();
+        until("all are done", || {
+            done.load(Ordering::SeqCst) == 60 * rounds
+        });
+        shared.load(Ordering::SeqCst) > 0
+    });
+    until("none is left", || {
+        db.rows("ready_executions") + db.rows("claimed_executions") == 0
+    });
+    assert_eq!(
+        done.load(Ordering::SeqCst),
+        60 * rounds,
+        "none has run twice"
+    );
 }
 
 fn short_ones_are_done_whatever_their_delivery(db: &TestDb) {

@@ -5,7 +5,6 @@ pub(crate) mod address;
 pub(crate) mod connection;
 pub(crate) mod database;
 pub(crate) mod dialect;
-pub(crate) mod lossy;
 pub(crate) mod owned;
 pub(crate) mod param;
 pub(crate) mod pooled;

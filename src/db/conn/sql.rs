@@ -2,7 +2,8 @@
 
 use chrono::{Datelike, NaiveDateTime};
 use diesel::QueryableByName;
-use diesel::sql_types::BigInt;
+use diesel::deserialize::{self, FromSql, FromSqlRow};
+use diesel::sql_types::{BigInt, Text};
 use std::time::Duration;
 
 /// Returns a list of ids in the form that `{in ..}` takes.
@@ -17,17 +18,6 @@ pub(crate) fn id_list(ids: &[i64]) -> String {
     }
     text.push(']');
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn id_lists_are_json() {
-        assert_eq!(id_list(&[]), "[]");
-        assert_eq!(id_list(&[1, -2, 30]), "[1,-2,30]");
-    }
 }
 
 #[derive(QueryableByName)]
@@ -70,4 +60,46 @@ pub(crate) struct Execution {
 
 pub(crate) fn job_ids(rows: Vec<Execution>) -> Vec<i64> {
     rows.into_iter().map(|row| row.job_id).collect()
+}
+
+/// A text with its invalid bytes replaced by U+FFFD. SQLite stores any bytes as text, valid UTF-8
+/// or not.
+#[derive(Debug, FromSqlRow)]
+pub(crate) struct Lossy(String);
+
+impl From<Lossy> for String {
+    fn from(text: Lossy) -> Self {
+        text.0
+    }
+}
+
+#[cfg(feature = "postgres")]
+impl FromSql<Text, diesel::pg::Pg> for Lossy {
+    fn from_sql(value: diesel::pg::PgValue<'_>) -> deserialize::Result<Self> {
+        Ok(Lossy(
+            String::from_utf8_lossy(value.as_bytes()).into_owned(),
+        ))
+    }
+}
+
+#[cfg(feature = "sqlite")]
+impl FromSql<Text, diesel::sqlite::Sqlite> for Lossy {
+    fn from_sql(
+        mut value: <diesel::sqlite::Sqlite as diesel::backend::Backend>::RawValue<'_>,
+    ) -> deserialize::Result<Self> {
+        Ok(Lossy(
+            String::from_utf8_lossy(value.read_blob()).into_owned(),
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn id_lists_are_json() {
+        assert_eq!(id_list(&[]), "[]");
+        assert_eq!(id_list(&[1, -2, 30]), "[1,-2,30]");
+    }
 }

@@ -1,7 +1,7 @@
 //! The turns of one process' writers of a SQLite file.
 //!
 //! SQLite has one writer at a time, and its busy handler sleeps between its attempts: with many
-//! threads, most of the time nobody writes. So the connections of a process take turns here, from
+//! threads, nothing is written most of the time. So the connections of a process take turns here, from
 //! the statement that needs the write lock to the end of its transaction. A turn is only for speed:
 //! what waits too long for it goes on without, to the plain lock.
 
@@ -71,10 +71,10 @@ impl TakesTurns {
 impl Instrumentation for TakesTurns {
     fn on_connection_event(&mut self, event: InstrumentationEvent<'_>) {
         match event {
-            InstrumentationEvent::StartQuery { query, .. } => {
-                if self.turn.is_none() && may_write(&beginning(query)) {
-                    self.turn = self.turns.take();
-                }
+            InstrumentationEvent::StartQuery { query, .. }
+                if self.turn.is_none() && may_write(&beginning(query)) =>
+            {
+                self.turn = self.turns.take();
             }
             InstrumentationEvent::FinishQuery { .. } if !self.is_in_transaction => self.turn = None,
             // Each is reported before its statement.

@@ -1,6 +1,6 @@
 //! Claims: the fence of a claim, what to claim, and what was claimed.
 
-use crate::db::conn::lossy::Lossy;
+use crate::db::conn::sql::Lossy;
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text, Timestamp};

@@ -1,7 +1,7 @@
 //! What happens to jobs whose claims have ended. It is decided from the rows that the fence
 //! returned, before anything is written.
 
-use crate::db::conn::lossy::Lossy;
+use crate::db::conn::sql::Lossy;
 use crate::db::model::outcome::{
     AttemptOutcome, EndedRun, Ending, JobFailure, ResultOutcome, cancelled,
 };
@@ -291,6 +291,7 @@ mod tests {
             claim_id: 7,
             job_id: 3,
             started_at: begun.then(NaiveDateTime::default),
+            prefetched: false,
             cancelled: false,
             verdict: None,
             class_name: "job".to_owned(),

@@ -1,7 +1,7 @@
 //! One job with all that is stored of it, for display.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::lossy::Lossy;
+use crate::db::conn::sql::Lossy;
 use crate::db::conn::statement::Statement;
 use chrono::NaiveDateTime;
 use diesel::prelude::*;

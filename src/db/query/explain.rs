@@ -2,7 +2,7 @@
 //! one by one.
 
 use crate::db::conn::connection::{Conn, age};
-use crate::db::conn::lossy::Lossy;
+use crate::db::conn::sql::Lossy;
 use crate::db::conn::statement::Statement;
 use crate::db::table::progress::Note;
 use crate::db::table::unique_jobs::UNIQUE_SUCCESSOR as RESERVED;

@@ -1,7 +1,7 @@
 //! `solid_queue_jobs`: reading and updating the rows of jobs.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::lossy::Lossy;
+use crate::db::conn::sql::Lossy;
 use crate::db::conn::sql::{Id, id_list};
 use crate::db::conn::statement::Statement;
 use crate::db::model::claim::ClaimOf;

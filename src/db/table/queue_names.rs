@@ -3,7 +3,7 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
-use crate::db::conn::lossy::Lossy;
+use crate::db::conn::sql::Lossy;
 use crate::db::conn::statement::Statement;
 use diesel::prelude::*;
 use diesel::sql_types::{Bool, Text};

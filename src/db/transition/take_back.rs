@@ -71,7 +71,7 @@ pub(crate) fn take_back(
 fn failed_by_ruby(conn: &mut Conn<'_>, range: IdRange) -> QueryResult<Vec<FailedByRuby>> {
     let text = format!(
         "SELECT f.id, f.error, CAST(0 AS bigint) AS claim_id, f.job_id, f.created_at AS started_at, CAST(NULL AS text) AS verdict, \
-         false AS cancelled, j.class_name, j.crash_count, \
+         false AS cancelled, false AS prefetched, j.class_name, j.crash_count, \
          coalesce(j.max_crashes, {MAX_CRASHES}) AS max_crashes, j.at_most_once \
          FROM solid_queue_failed_executions f JOIN solid_queue_jobs j ON j.id = f.job_id \
          WHERE f.id > $1 AND f.id <= $2 AND f.error LIKE '%SolidQueue::Processes::Process%Error%' \

@@ -21,9 +21,9 @@ use std::time::{Duration, Instant};
 /// which a database that answers has refused.
 const LONGEST_DEFERRAL: Duration = Duration::from_secs(5);
 
-/// The most outcomes other than successes in one transaction. A request to
-/// cancel one of these jobs waits for the whole transaction.
-const FEW: usize = 50;
+/// The most outcomes other than successes in one transaction, whose number of statements is the
+/// same for one as for all. A request to cancel one of these jobs waits for the whole transaction.
+const FEW: usize = 500;
 
 /// A run that a thread has finished.
 pub(crate) struct CompletedRun {

@@ -30,7 +30,7 @@ use crate::db::transition::{
 use std::time::Duration;
 
 /// What the loops of a process do, on connections of their own.
-pub(crate) const LOOPS: [(&str, Work); 36] = [
+pub(crate) const LOOPS: [(&str, Work); 38] = [
     ("promote and discard", |conn, _| {
         let mut row = limited();
         row.limit.as_mut().unwrap().discards = true;
@@ -184,6 +184,22 @@ pub(crate) const LOOPS: [(&str, Work); 36] = [
     ("say who listens", |conn, rows| {
         processes::listen(conn, rows.process, true)?;
         wakeup::pass_on(conn, rows.process)
+    }),
+    ("ask for jobs", |conn, rows| {
+        let peer = register(conn)?;
+        let text =
+            format!("UPDATE solid_queue_processes SET channel = 'c', listening = (id <> {peer})");
+        run(conn, &text)?;
+        processes::request_release(conn, rows.process)?;
+        processes::take_release_request(conn, peer).map(drop)
+    }),
+    ("recover what was claimed ahead", |conn, rows| {
+        let text = format!(
+            "UPDATE solid_queue_claimed_executions SET prefetched = true WHERE id = {}",
+            rows.claims[0]
+        );
+        run(conn, &text)?;
+        prune::prune(conn, rows.process, None, &death()).map(drop)
     }),
     ("deregister", |conn, _| {
         let process = register(conn)?;

@@ -31,13 +31,12 @@ struct Scan {
     of_all: bool,
 }
 
-/// The time between two scans from the beginning, if these are quick: an urgent job waits for the
-/// next one. They may take a twentieth of the time, up to [`INTERVAL`], then a tenth.
-const SHORTEST: Duration = Duration::from_millis(8);
+/// The time between two scans from the beginning, for which an urgent job waits, unless these pass
+/// many deleted rows: then ten times as long as that takes, at first at most [`PROBATION`].
+const INTERVAL: Duration = Duration::from_millis(5);
 
-/// The longest time between two scans from the beginning, unless these are slow: then ten times the
-/// duration of one, at first at most [`PROBATION`].
-const INTERVAL: Duration = Duration::from_millis(50);
+/// How long a claim takes that passes none, with its commit.
+const A_CLAIM: Duration = Duration::from_millis(2);
 
 /// A scan from the beginning that takes longer passes many deleted rows that a long transaction
 /// keeps from being vacuumed. Cursors are then used for jobs of all kinds, also when the queues are
@@ -127,8 +126,8 @@ impl ScanCursors {
         } else {
             PROBATION
         };
-        let quick = (took * 20).clamp(SHORTEST, INTERVAL);
-        (took * 10).max(quick).min(longest)
+        let passing = took.saturating_sub(A_CLAIM);
+        (passing * 10).clamp(INTERVAL, longest)
     }
 
     /// Notes the result of a scan. `took` is how long it took, if it was from the beginning.
