@@ -225,7 +225,7 @@ impl<S: ?Sized> Context<'_, S> {
             process,
             vec![traces(run)],
             run.finished,
-            KeySlots::MayBeHeld,
+            KeySlots::Free,
         )
         .doing("finish the job")?;
         if accepted.is_empty() && !(live.ends_itself() && has_ended(conn, claim)?) {

@@ -243,7 +243,7 @@ fn finish(conn: &mut Conn<'_>, job: &Claimed, run: &Run, output: &JobOutput) -> 
     let has_steps = run.signals.live.has_steps();
     let done = FinishedJob::new(job, output, run.policy.keep_result, has_steps);
     let (process, row) = (run.fence.process_id, FinishedRow::Keep);
-    let ended = finish::finish_and_keep(conn, process, vec![done], row, KeySlots::MayBeHeld);
+    let ended = finish::finish_and_keep(conn, process, vec![done], row, KeySlots::Free);
     match ended.doing("finish a job")?.is_empty() {
         true => Ok(RunOutcome::Lost),
         false => Ok(RunOutcome::Finished),

@@ -16,9 +16,10 @@ use crate::process::base::registration::Registration;
 use crate::process::worker::completer::Completer;
 use crate::process::worker::completion::CompletedRun;
 use crate::process::worker::in_flight::InFlight;
+use crate::process::worker::slot_passing::SlotPassing;
 use diesel::connection::{InstrumentationEvent, set_default_instrumentation};
 use std::cell::Cell;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 on_each_database!(
@@ -123,7 +124,9 @@ fn written(db: &TestDb, outcome: impl Fn(usize) -> Outcome) -> usize {
     let context = ProcessContext::open(&db.database, &Subscriber::default()).unwrap();
     count_transactions();
     let before = TRANSACTIONS.get();
-    Completer::new(&context, &Arc::new(InFlight::default()), receiver).run();
+    let passing = SlotPassing::new(Weak::new(), &context.stop);
+    let in_flight = Arc::new(InFlight::default());
+    Completer::new(&context, &in_flight, passing, receiver).run();
     let count = TRANSACTIONS.get() - before;
     eprintln!("{GROUP} outcomes: {count} transactions");
     count

@@ -51,6 +51,22 @@ pub(crate) enum ClaimQueues {
     Named(Vec<String>),
 }
 
+/// Which jobs a process may claim next, when a claim of theirs ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NextJobs {
+    pub(crate) queues: ClaimQueues,
+    pub(crate) classes: Vec<String>,
+}
+
+/// The jobs that a process has claimed next.
+#[derive(Debug, Default)]
+pub(crate) struct NextClaims {
+    /// By priority, and then age.
+    pub(crate) jobs: Vec<Claimed>,
+    /// Whether slots were left, and a promotion of their keys requested.
+    pub(crate) has_requested: bool,
+}
+
 /// What to claim, and for which process.
 #[derive(Debug)]
 pub(crate) struct ClaimRequest<'a> {

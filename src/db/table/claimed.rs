@@ -12,7 +12,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::id_list;
 use crate::db::conn::statement::Statement;
-use crate::db::model::claim::{ClaimOf, EndedClaim};
+use crate::db::model::claim::{ClaimOf, EndedClaim, NextClaims};
 use crate::db::table::wanted_keys;
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
@@ -41,6 +41,8 @@ pub(crate) struct EndedClaims {
     pub(crate) accepted: Vec<i64>,
     /// They are held, and locked by another transaction: unchanged.
     pub(crate) busy: Vec<i64>,
+    /// What the process has claimed in their place.
+    pub(crate) next: NextClaims,
 }
 
 impl EndedClaims {
@@ -55,7 +57,7 @@ impl EndedClaims {
         if locks == OnLocked::Wait || accepted.len() == claims.len() {
             return Ok(EndedClaims {
                 accepted,
-                busy: Vec::new(),
+                ..EndedClaims::default()
             });
         }
         let ended: HashSet<i64> = accepted.iter().copied().collect();
@@ -73,6 +75,7 @@ impl EndedClaims {
         Ok(EndedClaims {
             accepted,
             busy: claim_ids(held),
+            next: NextClaims::default(),
         })
     }
 }
@@ -129,6 +132,19 @@ fn end_by(
     claims: &[i64],
     locks: OnLocked,
 ) -> QueryResult<Vec<EndedClaim>> {
+    let ended = end_rows(conn, process_id, claims, locks)?;
+    // However a claim ends, its slot becomes free.
+    request_promotion(conn, &ended)?;
+    Ok(ended)
+}
+
+/// Ends claims. The caller sees to the slots that they held.
+pub(crate) fn end_rows(
+    conn: &mut Conn<'_>,
+    process_id: i64,
+    claims: &[i64],
+    locks: OnLocked,
+) -> QueryResult<Vec<EndedClaim>> {
     let lock = match locks {
         OnLocked::Wait => "{lock}",
         OnLocked::Skip => "{lock skip}",
@@ -139,14 +155,16 @@ fn end_by(
          DELETE FROM solid_queue_claimed_executions WHERE id IN {{in SELECT id FROM held}} \
          RETURNING id AS claim_id, job_id, cancel_requested_at IS NOT NULL AS cancelled, concurrency_key"
     );
-    let ended: Vec<EndedClaim> = Statement::new(text)
+    Statement::new(text)
         .bind(process_id)
         .bind(id_list(claims))
-        .load(conn)?;
-    // However a claim ends, its slot becomes free.
+        .load(conn)
+}
+
+/// Requests a promotion of the keys whose slots ended claims have freed.
+pub(crate) fn request_promotion(conn: &mut Conn<'_>, ended: &[EndedClaim]) -> QueryResult<()> {
     let keys = ended.iter().filter_map(|row| row.concurrency_key.clone());
-    wanted_keys::request_promotion(conn, &keys.collect())?;
-    Ok(ended)
+    wanted_keys::request_promotion(conn, &keys.collect())
 }
 
 /// Deletes claims of jobs that were deleted while their ready execution was kept.

@@ -99,6 +99,21 @@ pub(crate) struct FreeSlots {
     pub(crate) room: i64,
 }
 
+impl FreeSlots {
+    pub(crate) fn new(key: &str, room: i64) -> Self {
+        FreeSlots {
+            key: key.to_owned(),
+            room,
+        }
+    }
+}
+
+/// Returns free slots in the form that `{rows $1}` takes.
+pub(crate) fn slot_list<'s>(slots: impl IntoIterator<Item = &'s FreeSlots>) -> String {
+    let rows: Vec<(&str, i64)> = slots.into_iter().map(|one| (&*one.key, one.room)).collect();
+    serde_json::to_string(&rows).unwrap_or_default()
+}
+
 /// Counts the free slots of keys that the caller has locked.
 pub(crate) fn free_slots(
     conn: &mut Conn<'_>,

@@ -3,29 +3,34 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::conn::statement::Statement;
-use crate::db::model::claim::EndedClaim;
-use crate::db::model::claim::{ClaimOf, Claimed, FinishedRow};
+use crate::db::model::claim::{ClaimOf, Claimed, EndedClaim, FinishedRow, NextClaims, NextJobs};
 use crate::db::model::new_result::{NewOutput, NewResult, ResultOf};
 use crate::db::table::claimed;
 use crate::db::table::claimed::{EndedClaims, OnLocked, claim_ids};
 use crate::db::table::results;
 use crate::db::table::results::notify_waiters;
+use crate::db::transition::claim::next::claim_next;
 use diesel::prelude::*;
+use std::collections::HashSet;
 use std::time::Duration;
 
-/// Whether some of the jobs that finish may hold slots of concurrency keys.
+/// What becomes of the slots of concurrency keys that the jobs which finish hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum KeySlots {
-    NoneHeld,
-    MayBeHeld,
+pub(crate) enum KeySlots<'n> {
+    /// They hold none.
+    None,
+    /// They become free, and a promotion is requested.
+    Free,
+    /// The same process claims the next jobs of the keys.
+    PassOn(&'n NextJobs),
 }
 
-impl KeySlots {
-    pub(crate) fn held_if(is_limited: bool) -> Self {
-        if is_limited {
-            KeySlots::MayBeHeld
-        } else {
-            KeySlots::NoneHeld
+impl<'n> KeySlots<'n> {
+    pub(crate) fn of(is_limited: bool, next: Option<&'n NextJobs>) -> Self {
+        match next {
+            _ if !is_limited => KeySlots::None,
+            None => KeySlots::Free,
+            Some(next) => KeySlots::PassOn(next),
         }
     }
 }
@@ -38,7 +43,7 @@ pub(crate) fn finish(
     process_id: i64,
     claims: &[i64],
     finished: FinishedRow,
-    slots: KeySlots,
+    slots: KeySlots<'_>,
 ) -> QueryResult<Vec<i64>> {
     let written = finish_by(conn, process_id, claims, finished, slots, OnLocked::Wait)?;
     Ok(written.accepted)
@@ -50,7 +55,7 @@ pub(crate) fn finish_free(
     process_id: i64,
     claims: &[i64],
     finished: FinishedRow,
-    slots: KeySlots,
+    slots: KeySlots<'_>,
 ) -> QueryResult<EndedClaims> {
     finish_by(conn, process_id, claims, finished, slots, OnLocked::Skip)
 }
@@ -60,20 +65,35 @@ fn finish_by(
     process_id: i64,
     claims: &[i64],
     finished: FinishedRow,
-    slots: KeySlots,
+    slots: KeySlots<'_>,
     locks: OnLocked,
 ) -> QueryResult<EndedClaims> {
-    let accepted = match conn.dialect() {
-        Dialect::Postgres => {
-            finish_in_one_statement(conn, process_id, claims, finished, slots, locks)?
+    let (ended, next) = match (conn.dialect(), slots) {
+        (Dialect::Postgres, KeySlots::None | KeySlots::Free) => {
+            let ended = finish_in_one_statement(conn, process_id, claims, finished, slots, locks)?;
+            (ended, NextClaims::default())
         }
-        Dialect::Sqlite => conn.transaction(|conn| {
-            let ended = claimed::end(conn, process_id, claims)?;
+        (Dialect::Postgres, KeySlots::PassOn(next)) => conn.transaction(|conn| {
+            let ended = finish_in_one_statement(conn, process_id, claims, finished, slots, locks)?;
+            let next = claim_next(conn, process_id, &ended, next)?;
+            QueryResult::Ok((ended, next))
+        })?,
+        (Dialect::Sqlite, _) => conn.transaction(|conn| {
+            let ended = claimed::end_rows(conn, process_id, claims, OnLocked::Wait)?;
             finish_jobs(conn, &ended, finished)?;
-            QueryResult::Ok(claim_ids(ended))
+            let next = match slots {
+                KeySlots::PassOn(next) => claim_next(conn, process_id, &ended, next)?,
+                KeySlots::None | KeySlots::Free => {
+                    claimed::request_promotion(conn, &ended)?;
+                    NextClaims::default()
+                }
+            };
+            QueryResult::Ok((ended, next))
         })?,
     };
-    EndedClaims::of(conn, process_id, claims, accepted, locks)
+    let mut written = EndedClaims::of(conn, process_id, claims, claim_ids(ended), locks)?;
+    written.next = next;
+    Ok(written)
 }
 
 /// A finished job with something to store or to delete.
@@ -124,7 +144,7 @@ pub(crate) fn finish_and_keep(
     process_id: i64,
     jobs: Vec<FinishedJob<'_>>,
     finished: FinishedRow,
-    slots: KeySlots,
+    slots: KeySlots<'_>,
 ) -> QueryResult<Vec<i64>> {
     let written = finish_and_keep_by(conn, process_id, jobs, finished, slots, OnLocked::Wait)?;
     Ok(written.accepted)
@@ -136,7 +156,7 @@ pub(crate) fn finish_and_keep_free(
     process_id: i64,
     jobs: Vec<FinishedJob<'_>>,
     finished: FinishedRow,
-    slots: KeySlots,
+    slots: KeySlots<'_>,
 ) -> QueryResult<EndedClaims> {
     finish_and_keep_by(conn, process_id, jobs, finished, slots, OnLocked::Skip)
 }
@@ -146,7 +166,7 @@ fn finish_and_keep_by(
     process_id: i64,
     jobs: Vec<FinishedJob<'_>>,
     finished: FinishedRow,
-    slots: KeySlots,
+    slots: KeySlots<'_>,
     locks: OnLocked,
 ) -> QueryResult<EndedClaims> {
     conn.transaction(|conn| {
@@ -195,9 +215,9 @@ fn finish_in_one_statement(
     process_id: i64,
     claims: &[i64],
     finished: FinishedRow,
-    slots: KeySlots,
+    slots: KeySlots<'_>,
     locks: OnLocked,
-) -> QueryResult<Vec<i64>> {
+) -> QueryResult<Vec<EndedClaim>> {
     let by = |what: &str| {
         format!(
             "SELECT {what} FROM solid_queue_claimed_executions \
@@ -209,11 +229,9 @@ fn finish_in_one_statement(
     let spot = "c.ctid = ANY (ARRAY(SELECT spot FROM held))";
     let mut ended = finish_where(conn, process_id, claims, finished, slots, by_spot, spot)?;
     if ended.len() < claims.len() {
-        let rest: Vec<i64> = claims
-            .iter()
-            .copied()
-            .filter(|claim| !ended.contains(claim))
-            .collect();
+        let found: HashSet<i64> = ended.iter().map(|row| row.claim_id).collect();
+        let rest = claims.iter().copied().filter(|id| !found.contains(id));
+        let rest: Vec<i64> = rest.collect();
         let by_id = &*by("id");
         let id = "c.id = ANY (ARRAY(SELECT id FROM held))";
         ended.extend(finish_where(
@@ -228,10 +246,10 @@ fn finish_where(
     process_id: i64,
     claims: &[i64],
     finished: FinishedRow,
-    slots: KeySlots,
+    slots: KeySlots<'_>,
     held: &str,
     is_held: &str,
-) -> QueryResult<Vec<i64>> {
+) -> QueryResult<Vec<EndedClaim>> {
     let jobs = match finished {
         FinishedRow::Keep => {
             "UPDATE solid_queue_jobs j SET finished_at = {now}, updated_at = {now}, crash_count = 0, \
@@ -241,7 +259,7 @@ fn finish_where(
             "DELETE FROM solid_queue_jobs WHERE id = ANY (ARRAY(SELECT job_id FROM ended))"
         }
     };
-    let wanted = if slots == KeySlots::MayBeHeld {
+    let wanted = if slots == KeySlots::Free {
         "wanted AS (INSERT INTO windlass_wanted_keys (key) \
            SELECT DISTINCT concurrency_key FROM ended WHERE concurrency_key IS NOT NULL), "
     } else {
@@ -256,11 +274,10 @@ fn finish_where(
          SELECT claim_id, job_id, false AS cancelled, concurrency_key, (SELECT * FROM woken) AS woken FROM ended",
         WAITERS = notify_waiters("ARRAY(SELECT job_id FROM ended)")
     );
-    let ended = Statement::new(text)
+    Statement::new(text)
         .bind(claims)
         .bind(process_id)
-        .load(conn)?;
-    Ok(claim_ids(ended))
+        .load(conn)
 }
 
 fn finish_jobs(

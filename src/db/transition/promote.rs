@@ -6,7 +6,7 @@ use crate::db::conn::dialect::Dialect;
 use crate::db::conn::sql::{Execution, id_list, job_ids};
 use crate::db::conn::statement::Statement;
 use crate::db::model::outcome::{AttemptOutcome, JobFailure, ResultOutcome};
-use crate::db::table::semaphores::{self, DOES_NOT_WAIT, FreeSlots, NEVER_EXPIRES};
+use crate::db::table::semaphores::{self, DOES_NOT_WAIT, FreeSlots, NEVER_EXPIRES, slot_list};
 use crate::db::table::wanted_keys::{self, ConcurrencyKey};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
@@ -100,26 +100,24 @@ pub(crate) fn promote_after(
     })
 }
 
-fn delete(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
+/// Deletes the blocked executions of jobs.
+pub(crate) fn delete(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     let text = "DELETE FROM solid_queue_blocked_executions WHERE job_id IN {in $1}";
     Statement::new(text).bind(id_list(jobs)).execute(conn)
 }
 
+/// A blocked job that a free slot of its key may go to.
 #[derive(QueryableByName)]
-struct Picked {
+pub(crate) struct PickedJob {
     #[diesel(sql_type = BigInt)]
-    job_id: i64,
+    pub(crate) job_id: i64,
     #[diesel(sql_type = Text)]
-    key: String,
+    pub(crate) key: String,
 }
 
 /// Returns the jobs to promote, locked. Jobs that another transaction is moving are skipped.
-fn pick(conn: &mut Conn<'_>, rooms: &[FreeSlots]) -> QueryResult<Vec<Picked>> {
-    let open: Vec<(&str, i64)> = rooms
-        .iter()
-        .filter(|room| room.room > 0)
-        .map(|room| (&*room.key, room.room))
-        .collect();
+pub(crate) fn pick(conn: &mut Conn<'_>, rooms: &[FreeSlots]) -> QueryResult<Vec<PickedJob>> {
+    let open: Vec<&FreeSlots> = rooms.iter().filter(|room| room.room > 0).collect();
     if open.is_empty() {
         return Ok(Vec::new());
     }
@@ -132,8 +130,7 @@ fn pick(conn: &mut Conn<'_>, rooms: &[FreeSlots]) -> QueryResult<Vec<Picked>> {
                    AND expires_at >= {{time '{DOES_NOT_WAIT}'}} ORDER BY priority, job_id LIMIT open.room \
                    FOR UPDATE SKIP LOCKED) AS b"
             );
-            let open = serde_json::to_string(&open).unwrap_or_default();
-            Statement::new(text).bind(open).load(conn)
+            Statement::new(text).bind(slot_list(open)).load(conn)
         }
         Dialect::Sqlite => {
             let text = format!(
@@ -141,9 +138,12 @@ fn pick(conn: &mut Conn<'_>, rooms: &[FreeSlots]) -> QueryResult<Vec<Picked>> {
                  AND expires_at >= '{DOES_NOT_WAIT}' ORDER BY priority, job_id LIMIT $2"
             );
             let mut picked = Vec::new();
-            for (key, room) in open {
-                let jobs: Vec<Picked> = Statement::new(&text).bind(key).bind(room).load(conn)?;
-                picked.extend(jobs);
+            for FreeSlots { key, room } in open {
+                let jobs = Statement::new(&text)
+                    .bind(&key[..])
+                    .bind(*room)
+                    .load(conn)?;
+                picked.extend::<Vec<PickedJob>>(jobs);
             }
             Ok(picked)
         }
@@ -185,7 +185,7 @@ fn discard(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<Vec<Disc
 fn request_left_over(
     conn: &mut Conn<'_>,
     rooms: &[FreeSlots],
-    picked: &[Picked],
+    picked: &[PickedJob],
 ) -> QueryResult<usize> {
     let taken = |key: &str| picked.iter().filter(|job| job.key == key).count() as i64;
     let keys: Vec<(&str, bool)> = rooms

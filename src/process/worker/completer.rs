@@ -12,6 +12,7 @@ use crate::process::base::stop::Stop;
 use crate::process::worker::completion::{self, CompletedRun, PendingCompletion, grouped};
 use crate::process::worker::completion_writer::CompletionWriter;
 use crate::process::worker::in_flight::InFlight;
+use crate::process::worker::slot_passing::SlotPassing;
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -45,11 +46,12 @@ impl Completer {
     pub(crate) fn new(
         context: &ProcessContext,
         in_flight: &Arc<InFlight>,
+        passing: SlotPassing,
         completed: Receiver<CompletedRun>,
     ) -> Self {
         Completer {
             completed,
-            writer: CompletionWriter::new(context, in_flight),
+            writer: CompletionWriter::new(context, in_flight, passing),
             stop: context.stop.clone(),
             give_up: context.give_up_writing.clone(),
             deferred: Vec::new(),

@@ -6,6 +6,7 @@ use crate::db::transition::finish::KeySlots;
 
 use crate::db::model::claim::{Claimed, FinishedRow};
 use crate::db::model::outcome::{ClaimEnd, Ending};
+use crate::db::table::claimed::EndedClaims;
 use crate::db::table::jobs;
 use crate::db::transition::{finish, release};
 use crate::db::{Conn, LockWait, with_lock_wait};
@@ -19,6 +20,7 @@ use crate::process::worker::completion::{
     self, CompletedRun, CompletionKind, PendingCompletion, fence,
 };
 use crate::process::worker::in_flight::InFlight;
+use crate::process::worker::slot_passing::SlotPassing;
 use crate::{clock, mutant};
 use diesel::QueryResult;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -32,6 +34,7 @@ const UNKNOWN_CLASS_DELAY: Duration = Duration::from_secs(30);
 pub(crate) struct CompletionWriter {
     pub(crate) session: Session,
     in_flight: Arc<InFlight>,
+    passing: SlotPassing,
     subscriber: Subscriber,
 }
 
@@ -57,10 +60,15 @@ impl WrittenCompletion {
 }
 
 impl CompletionWriter {
-    pub(crate) fn new(context: &ProcessContext, in_flight: &Arc<InFlight>) -> Self {
+    pub(crate) fn new(
+        context: &ProcessContext,
+        in_flight: &Arc<InFlight>,
+        passing: SlotPassing,
+    ) -> Self {
         CompletionWriter {
             session: Session::new(context),
             in_flight: Arc::clone(in_flight),
+            passing,
             subscriber: context.subscriber.clone(),
         }
     }
@@ -81,7 +89,7 @@ impl CompletionWriter {
         };
         let kind = completion::kind(first);
         let busy = match &first.run.outcome {
-            Outcome::Finished(_) => self.finish(group, kind, is_brief)?,
+            Outcome::Finished(_) => return self.finish(group, kind, is_brief),
             Outcome::Ended(_) => self.end(group, kind, is_brief)?,
             Outcome::UnknownClass => {
                 self.leave(first, is_brief)?;
@@ -95,17 +103,41 @@ impl CompletionWriter {
         Ok(busy)
     }
 
-    /// Writes successes of one kind.
+    /// Writes successes of one kind, and passes their slots on.
     fn finish(
         &mut self,
         group: &[PendingCompletion],
         kind: CompletionKind,
         is_brief: bool,
     ) -> Result<Vec<i64>, Duration> {
-        let work = |conn: &mut Conn<'_>| write_finished(conn, group, kind);
-        let (accepted, busy) = self.session.run("finish jobs", |conn| {
+        let (in_flight, is_new) = (Arc::clone(&self.in_flight), !is_repeated(group));
+        let pass = (kind.is_limited && is_new)
+            .then(|| self.passing.begin(&in_flight))
+            .flatten();
+        // The next jobs are entered before the lock is released, as by every claim.
+        let claim_lock = pass.as_ref().map(|_| in_flight.claim_lock());
+        let slots = KeySlots::of(kind.is_limited, pass.as_ref().map(|pass| &*pass.next));
+        let work = |conn: &mut Conn<'_>| write_finished(conn, group, kind, slots);
+        let EndedClaims {
+            accepted,
+            busy,
+            next,
+        } = self.session.run("finish jobs", |conn| {
             with_lock_wait(conn, LockWait::short_if(is_brief), work)
         })?;
+        let jobs: Vec<Arc<Claimed>> = next.jobs.into_iter().map(Arc::new).collect();
+        let registration = group
+            .first()
+            .map(|first| Arc::clone(&first.run.registration));
+        if let Some(registration) = &registration {
+            in_flight.enter(&jobs, registration);
+        }
+        drop(claim_lock);
+        let has_free_slots = kind.is_limited && (pass.is_none() || next.has_requested);
+        if let (Some(pass), Some(registration)) = (pass, &registration) {
+            let held = (&*in_flight, &mut self.session);
+            self.passing.end(pass, jobs, registration, held);
+        }
         let accepted: HashSet<i64> = accepted.into_iter().collect();
         self.settle(group, &busy);
         for PendingCompletion { run, .. } in group {
@@ -115,6 +147,9 @@ impl CompletionWriter {
             } else if !busy.contains(&claim) {
                 self.report_fenced(&run.job);
             }
+        }
+        if has_free_slots {
+            self.session.promote();
         }
         Ok(busy)
     }
@@ -239,38 +274,44 @@ impl CompletionWriter {
     }
 }
 
-/// Writes successes of one kind. Returns the claims that were accepted, and
-/// those that another transaction has locked.
+/// Returns whether an earlier attempt may have ended some of the claims, or the jobs themselves.
+fn is_repeated(group: &[PendingCompletion]) -> bool {
+    group
+        .iter()
+        .any(|pending| pending.tries > 0 || pending.run.live.ends_itself())
+}
+
+/// Writes successes of one kind.
 fn write_finished(
     conn: &mut Conn<'_>,
     group: &[PendingCompletion],
     kind: CompletionKind,
-) -> QueryResult<(Vec<i64>, Vec<i64>)> {
+    slots: KeySlots<'_>,
+) -> QueryResult<EndedClaims> {
     let process_id = kind.process_id;
-    let slots = KeySlots::held_if(kind.is_limited);
     let claims: Vec<i64> = group.iter().map(PendingCompletion::claim).collect();
     let pairs: Vec<ClaimOf> = group.iter().map(PendingCompletion::pair).collect();
     if mutant::is("finish_without_fence") {
         finish::finish_unfenced(conn, &pairs)?;
-        return Ok((claims, Vec::new()));
+        return Ok(EndedClaims {
+            accepted: claims,
+            ..EndedClaims::default()
+        });
     }
-    let written = if kind.leaves_traces {
+    let mut written = if kind.leaves_traces {
         let traces = group.iter().filter_map(|pending| pending.run.traces());
         finish::finish_and_keep_free(conn, process_id, traces.collect(), kind.finished, slots)?
     } else {
         finish::finish_free(conn, process_id, &claims, kind.finished, slots)?
     };
-    let mut accepted = written.accepted;
-    let repeated = group
-        .iter()
-        .any(|pending| pending.tries > 0 || pending.run.live.ends_itself());
-    if repeated {
-        accepted.extend(already_ended(conn, &pairs, &accepted)?);
+    if is_repeated(group) {
+        let accepted = &mut written.accepted;
+        accepted.extend(already_ended(conn, &pairs, accepted)?);
+        if kind.finished == FinishedRow::Delete {
+            accepted.extend(jobs::claims_without_job(conn, &pairs)?);
+        }
     }
-    if repeated && kind.finished == FinishedRow::Delete {
-        accepted.extend(jobs::claims_without_job(conn, &pairs)?);
-    }
-    Ok((accepted, written.busy))
+    Ok(written)
 }
 
 /// Writes outcomes of one kind that are not successes. Returns what became of

@@ -6,7 +6,9 @@ use crate::job::running::{Live, News};
 use crate::process::base::registration::Registration;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
+};
 use std::time::{Duration, Instant};
 
 /// A claim that this worker holds.
@@ -31,9 +33,9 @@ impl InFlightJob {
 #[derive(Debug, Default)]
 pub(crate) struct InFlight {
     held: Mutex<HashMap<i64, InFlightJob>>,
-    /// Held while a claim is under way and until its rows are entered, so that a comparison of
-    /// memory with the database does not come in between.
-    claim_lock: Mutex<()>,
+    /// Held for reading while a claim is under way and until its rows are entered, so that a
+    /// comparison of memory with the database, which holds it for writing, does not come in between.
+    claim_lock: RwLock<()>,
     /// Set when nothing more may be claimed.
     is_closed: AtomicBool,
     /// Jobs whose run was ended by the stop of the process.
@@ -59,17 +61,16 @@ impl InFlight {
         self.is_closed.load(Ordering::SeqCst)
     }
 
-    /// Locks claims. The lock is held from before a claim until its rows are entered.
-    pub(crate) fn claim_lock(&self) -> MutexGuard<'_, ()> {
+    /// Returns a lock that is held from before a claim until its rows are entered.
+    pub(crate) fn claim_lock(&self) -> RwLockReadGuard<'_, ()> {
         self.claim_lock
-            .lock()
+            .read()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks claims like [`claim_lock`](Self::claim_lock), or returns `None` while a claim is under
-    /// way: a heartbeat must not wait.
-    pub(crate) fn try_claim_lock(&self) -> Option<MutexGuard<'_, ()>> {
-        match self.claim_lock.try_lock() {
+    /// Locks out claims, or returns `None` while one is under way: a heartbeat must not wait.
+    pub(crate) fn try_lock_out_claims(&self) -> Option<RwLockWriteGuard<'_, ()>> {
+        match self.claim_lock.try_write() {
             Ok(lock) => Some(lock),
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => None,

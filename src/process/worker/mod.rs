@@ -14,5 +14,6 @@ pub(crate) mod ranked;
 pub(crate) mod release;
 pub(crate) mod run;
 pub(crate) mod settings;
+pub(crate) mod slot_passing;
 pub(crate) mod timeouts;
 pub(crate) mod wakeup;

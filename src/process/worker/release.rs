@@ -193,7 +193,7 @@ pub(crate) fn reconciler(
             return;
         }
         // A claim under way is not waited for; the next heartbeat tries again soon.
-        let Some(_lock) = in_flight.try_claim_lock() else {
+        let Some(_lock) = in_flight.try_lock_out_claims() else {
             return;
         };
         heartbeats = 0;

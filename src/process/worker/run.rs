@@ -11,6 +11,7 @@ use crate::process::base::heartbeat_guard::HeartbeatGuard;
 use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;
 use crate::process::base::threads;
+use crate::process::worker::claim::assigner::Assigner;
 use crate::process::worker::claim::handoff::Handoff;
 use crate::process::worker::claim::plan::ClaimPlan;
 use crate::process::worker::claim::poller::Poller;
@@ -20,6 +21,7 @@ use crate::process::worker::completion::CompletedRun;
 use crate::process::worker::in_flight::InFlight;
 use crate::process::worker::pool::{Pool, PoolSetup};
 use crate::process::worker::settings::WorkerSetup;
+use crate::process::worker::slot_passing::SlotPassing;
 use crate::process::worker::timeouts::{ForcedExit, Timeouts};
 use crate::process::worker::{classes, release, wakeup};
 use crate::{clock, mutant};
@@ -70,9 +72,11 @@ impl RunningWorker {
         let by_notification = context.database.listens_by_notification();
         let wakeups = Wakeups::new(receivers.rested, woken, by_notification);
         let plan = ClaimPlan::new(settings);
-        let handoff = Handoff::new(&pool, assign, settings.queues.clone());
+        let assigner = Arc::new(Assigner::new(pool, assign, settings.queues.clone()));
+        let passing = SlotPassing::new(Arc::downgrade(&assigner), stop);
+        let handoff = Handoff::new(assigner);
         let poller = Poller::new(context, &heartbeat, handoff, plan, wakeups);
-        let completer = Completer::new(context, &in_flight, receivers.completed);
+        let completer = Completer::new(context, &in_flight, passing, receivers.completed);
         let forced_exit = settings.forced_exit();
         let timeouts = Timeouts::new(
             context,

@@ -7,7 +7,7 @@ use crate::db::transition::operate::AtMostOnce;
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql;
 use crate::db::internal_tests::interleavings::world::{World, take, with_key};
-use crate::db::model::claim::{Fence, FinishedRow};
+use crate::db::model::claim::{ClaimQueues, Fence, FinishedRow, NextJobs};
 use crate::db::model::decision::Death;
 use crate::db::model::new_row::NewRow;
 use crate::db::model::outcome::{ClaimEnd, Ending, JobFailure};
@@ -40,13 +40,7 @@ pub fn claim_and_finish(conn: &mut Conn<'_>, world: &World, process: usize) -> Q
         return Ok("took 0".to_owned());
     }
     let claims: Vec<i64> = taken.iter().map(|(claim, _)| *claim).collect();
-    let ended = finish::finish(
-        conn,
-        process,
-        &claims,
-        FinishedRow::Keep,
-        KeySlots::MayBeHeld,
-    )?;
+    let ended = finish::finish(conn, process, &claims, FinishedRow::Keep, KeySlots::Free)?;
     Ok(format!("took {} finished {}", taken.len(), ended.len()))
 }
 
@@ -69,9 +63,27 @@ pub fn finish(
         world.processes[process - 1],
         &ids(world, claims),
         finished,
-        KeySlots::MayBeHeld,
+        KeySlots::Free,
     )?;
     Ok(format!("{}", ended.len()))
+}
+
+/// Finishes claims, and claims the next jobs of their keys.
+pub fn finish_and_take_next(
+    conn: &mut Conn<'_>,
+    world: &World,
+    process: usize,
+    claims: &[usize],
+) -> QueryResult<String> {
+    let (process, claims) = (world.processes[process - 1], ids(world, claims));
+    let next = NextJobs {
+        queues: ClaimQueues::All,
+        classes: vec!["a".to_owned()],
+    };
+    let slots = KeySlots::PassOn(&next);
+    let done = finish::finish_free(conn, process, &claims, FinishedRow::Keep, slots)?;
+    let (ended, taken) = (done.accepted.len(), done.next.jobs.len());
+    Ok(format!("{ended} took {taken}"))
 }
 
 pub fn fail(

@@ -15,6 +15,7 @@ mod limits;
 mod moves;
 mod names;
 mod pairs;
+mod passing;
 mod processes;
 mod runs;
 mod ticks;

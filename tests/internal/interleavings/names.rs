@@ -73,7 +73,7 @@ fn end_named(conn: &mut Conn<'_>, world: &World, finished: FinishedRow) -> Query
         world.processes[0],
         vec![job],
         finished,
-        KeySlots::MayBeHeld,
+        KeySlots::Free,
     )?;
     Ok(ended.len().to_string())
 }
@@ -123,7 +123,7 @@ fn one_expired(conn: &mut Conn<'_>) -> World {
         world.processes[0],
         &claims,
         FinishedRow::Keep,
-        KeySlots::MayBeHeld,
+        KeySlots::Free,
     )
     .unwrap();
     let text = format!(

@@ -61,7 +61,7 @@ fn finish_with_steps(
         world.processes[0],
         vec![job],
         finished,
-        KeySlots::MayBeHeld,
+        KeySlots::Free,
     )?;
     Ok(format!("{}", ended.len()))
 }

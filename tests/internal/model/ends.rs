@@ -9,10 +9,10 @@ use crate::db::internal_tests::checks::JobRow;
 use crate::db::internal_tests::db::execute;
 use crate::db::internal_tests::model::reference::Answer;
 use crate::db::internal_tests::model::state::forgotten;
-use crate::db::internal_tests::model::step::{By, End, Sight, Which};
+use crate::db::internal_tests::model::step::{By, End, Next, Sight, Which};
 use crate::db::internal_tests::model::subject::number;
-use crate::db::internal_tests::model::transitions::{NOBODY, Taken};
-use crate::db::model::claim::{Fence, FinishedRow};
+use crate::db::internal_tests::model::transitions::{NOBODY, Taken, claim_queues, class_names};
+use crate::db::model::claim::{Fence, FinishedRow, NextJobs};
 use crate::db::model::decision::Death;
 use crate::db::model::outcome::{Ending, JobFailure};
 use crate::db::table::{claimed, jobs};
@@ -22,8 +22,31 @@ use diesel::QueryResult;
 use std::time::Duration;
 
 impl Taken<'_> {
-    pub fn finish(&mut self, by: By, picks: &[Which], keep: bool) -> QueryResult<Answer> {
+    pub fn finish(
+        &mut self,
+        by: By,
+        picks: &[Which],
+        keep: bool,
+        next: Option<&Next>,
+    ) -> QueryResult<Answer> {
         let (process, claims) = (self.owner(by, picks), self.claims(picks));
+        let finished = if keep {
+            FinishedRow::Keep
+        } else {
+            FinishedRow::Delete
+        };
+        if let Some(next) = next
+            && !mutant::is("finish_without_fence")
+        {
+            let next = NextJobs {
+                queues: claim_queues(next.queues.as_deref()),
+                classes: class_names(next.classes),
+            };
+            let slots = KeySlots::PassOn(&next);
+            let done = finish::finish_free(&mut self.conn, process, &claims, finished, slots)?;
+            let ended = self.claim_numbers(done.accepted);
+            return Ok(Answer::EndedAndHeld(ended, self.numbered(&done.next.jobs)));
+        }
         let ended = if mutant::is("finish_without_fence") {
             let jobs = claims.iter().filter_map(|claim| {
                 let of_claim =
@@ -36,18 +59,7 @@ impl Taken<'_> {
             finish::finish_unfenced(&mut self.conn, &jobs.collect::<Vec<_>>())?;
             claims
         } else {
-            let finished = if keep {
-                FinishedRow::Keep
-            } else {
-                FinishedRow::Delete
-            };
-            finish::finish(
-                &mut self.conn,
-                process,
-                &claims,
-                finished,
-                KeySlots::MayBeHeld,
-            )?
+            finish::finish(&mut self.conn, process, &claims, finished, KeySlots::Free)?
         };
         Ok(Answer::Ended(self.claim_numbers(ended)))
     }

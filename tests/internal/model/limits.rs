@@ -1,7 +1,8 @@
 //! Concurrency limits, by the reference and by a database.
 
 use crate::db::internal_tests::model::reference::Answer;
-use crate::db::internal_tests::model::state::{Job, Model, Place};
+use crate::db::internal_tests::model::state::{Claim, Job, Model, Place};
+use crate::db::internal_tests::model::step::Next;
 use crate::db::internal_tests::model::transitions::Taken;
 use crate::db::model::new_row::NewLimit;
 use crate::db::transition::promote;
@@ -60,6 +61,80 @@ impl Model {
             }
         }
         Answer::Moved(ready, discarded)
+    }
+}
+
+impl Model {
+    /// Claims, in the place of claims that have ended, the next jobs of their keys.
+    pub fn take_next(
+        &mut self,
+        process: usize,
+        ended: &BTreeSet<usize>,
+        next: &Next,
+    ) -> Vec<(usize, usize)> {
+        let of = self.processes[process];
+        if !of.registered || of.draining {
+            return Vec::new();
+        }
+        let mut taken = Vec::new();
+        for (key, slots) in SLOTS.into_iter().enumerate() {
+            let of_key = |job: &Job| job.new.limit.map(usize::from) == Some(key);
+            let freed = ended
+                .iter()
+                .map(|claim| &self.jobs[self.claims[*claim].job]);
+            let freed = freed.filter(|job| of_key(job)).count();
+            let is_held =
+                |job: &&Job| of_key(job) && matches!(job.place, Place::Ready | Place::Claimed(_));
+            let held = self.jobs.iter().filter(is_held).count();
+            let jobs = self.jobs.iter().enumerate();
+            let mut blocked: Vec<_> = jobs
+                .filter(|(_, job)| of_key(job) && matches!(job.place, Place::Blocked { .. }))
+                .map(|(number, job)| (job.new.priority, number))
+                .collect();
+            blocked.sort_unstable();
+            blocked.truncate(freed.min(slots.saturating_sub(held)));
+            taken.extend(
+                blocked
+                    .into_iter()
+                    .filter(|(_, job)| self.may_run(*job, next)),
+            );
+        }
+        taken.sort_unstable();
+        taken
+            .into_iter()
+            .map(|(_, job)| {
+                let claim = self.claims.len();
+                self.jobs[job].place = Place::Claimed(claim);
+                self.claims.push(Claim {
+                    job,
+                    process,
+                    cancelled: false,
+                    is_next: true,
+                    verdict: None,
+                });
+                (claim, job)
+            })
+            .collect()
+    }
+
+    /// Whether a blocked job may be claimed at once, before all ready jobs.
+    fn may_run(&self, job: usize, next: &Next) -> bool {
+        let job = &self.jobs[job];
+        let place = |queue: u8| match &next.queues {
+            None => Some(0),
+            Some(queues) => queues.iter().position(|name| *name == queue),
+        };
+        let Some(mine) = place(job.new.queue) else {
+            return false;
+        };
+        let ready = self.jobs.iter().filter(|job| job.place == Place::Ready);
+        let mut before = ready.filter_map(|job| Some((place(job.new.queue)?, job.new.priority)));
+        let is_cautious =
+            job.new.at_most_once || job.crash_count > 0 || job.new.max_crashes == Some(0);
+        next.classes & (1 << job.new.class) != 0
+            && !self.paused.contains(&job.new.queue)
+            && !is_cautious
+            && !before.any(|before| before < (mine, job.new.priority))
     }
 }
 

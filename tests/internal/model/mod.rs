@@ -83,6 +83,9 @@ fn kinds(step: &Step, answer: &Answer) -> Vec<String> {
         Answer::Jobs(jobs) if jobs.iter().any(|(_, is_new)| !is_new) => vec![" known".to_owned()],
         Answer::Held(held) => vec![many(held.len())],
         Answer::Ended(ended) | Answer::Reconciled(_, ended) => vec![many(ended.len())],
+        Answer::EndedAndHeld(ended, held) => {
+            vec![many(ended.len()), format!(" next{}", many(held.len()))]
+        }
         Answer::Recovered(None) => vec![" refused".to_owned()],
         Answer::Beat(beat) => vec![if beat.is_some() { " yes" } else { " no" }.to_owned()],
         Answer::EndedAs(None) => vec![" fenced".to_owned()],
@@ -114,7 +117,7 @@ fn kinds(step: &Step, answer: &Answer) -> Vec<String> {
 }
 
 /// What a run of all cases is nothing worth without.
-const MUST_HAPPEN: [&str; 38] = [
+const MUST_HAPPEN: [&str; 40] = [
     "Claim none",
     "Claim one",
     "Claim some",
@@ -144,6 +147,8 @@ const MUST_HAPPEN: [&str; 38] = [
     "Prune cancelled",
     "Finish none",
     "Finish some",
+    "Finish next none",
+    "Finish next one",
     "Heartbeat no",
     "Heartbeat yes",
     "Prune refused",

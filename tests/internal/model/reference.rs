@@ -3,7 +3,7 @@
 use crate::db::internal_tests::model::limits;
 use crate::db::internal_tests::model::look::Seen;
 use crate::db::internal_tests::model::state::{Claim, Due, Job, Model, Place, Process, forgotten};
-use crate::db::internal_tests::model::step::{By, End, New, Sight, Step, When, Which};
+use crate::db::internal_tests::model::step::{By, End, New, Next, Sight, Step, When, Which};
 use std::collections::BTreeSet;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -20,6 +20,8 @@ pub enum Answer {
     /// Claims and their jobs, the most important first.
     Held(Vec<(usize, usize)>),
     Ended(BTreeSet<usize>),
+    /// Claims that have ended, and those in their place.
+    EndedAndHeld(BTreeSet<usize>, Vec<(usize, usize)>),
     /// How a claim has ended; nothing when it was fenced.
     EndedAs(Option<End>),
     /// Jobs released, delayed, failed and cancelled.
@@ -54,7 +56,12 @@ impl Model {
                 classes,
                 limit,
             } => self.take(*process, queues.as_deref(), *classes, *limit),
-            Step::Finish { by, claims, keep } => self.finish(*by, claims, *keep),
+            Step::Finish {
+                by,
+                claims,
+                keep,
+                next,
+            } => self.finish(*by, claims, *keep, next.as_ref()),
             Step::End {
                 by,
                 claim,
@@ -241,6 +248,7 @@ impl Model {
                 job,
                 process,
                 cancelled: false,
+                is_next: false,
                 verdict: None,
             });
         }
@@ -256,14 +264,22 @@ impl Model {
             .collect()
     }
 
-    fn finish(&mut self, by: By, claims: &[Which], keep: bool) -> Answer {
+    fn finish(&mut self, by: By, claims: &[Which], keep: bool, next: Option<&Next>) -> Answer {
+        let owner = self.owner(by, claims);
         let ended = self.end(by, claims);
         for claim in &ended {
             let job = self.job_of(*claim);
             job.place = if keep { Place::Finished } else { Place::Gone };
             (job.crash_count, job.last_claim) = (0, Some(*claim));
         }
-        Answer::Ended(ended)
+        match (next, owner) {
+            (None, _) => Answer::Ended(ended),
+            (Some(_), None) => Answer::EndedAndHeld(ended, Vec::new()),
+            (Some(next), Some(process)) => {
+                let held = self.take_next(process, &ended, next);
+                Answer::EndedAndHeld(ended, held)
+            }
+        }
     }
 
     fn end_one(&mut self, by: By, claim: Which, end: End, keep: bool) -> Answer {
@@ -312,7 +328,7 @@ impl Model {
         for (claim, job) in self.held_by(process) {
             let cancel = self.claims[claim].cancelled.then_some(End::Cancel);
             let outcome = match cancel.or(self.claims[claim].verdict) {
-                None => self.interrupt(job, crash),
+                None => self.interrupt(job, crash && !self.claims[claim].is_next),
                 Some(end) => {
                     self.follow(claim, end, false, true);
                     match end {

@@ -58,6 +58,8 @@ pub struct Claim {
     pub job: usize,
     pub process: usize,
     pub cancelled: bool,
+    /// Whether it was claimed in the place of another, so that its job may not have started.
+    pub is_next: bool,
     pub verdict: Option<End>,
 }
 

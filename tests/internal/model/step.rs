@@ -48,6 +48,8 @@ pub enum Step {
         by: By,
         claims: Vec<Which>,
         keep: bool,
+        /// What the process may claim in their place.
+        next: Option<Next>,
     },
     End {
         by: By,
@@ -110,6 +112,13 @@ pub enum By {
     /// The owner of the first of the claims.
     Owner,
     Process(Which),
+}
+
+/// Queues, all if there are none, and classes.
+#[derive(Debug, Clone)]
+pub struct Next {
+    pub queues: Option<Vec<u8>>,
+    pub classes: u8,
 }
 
 /// What is to become of a job whose run did not succeed. Delays of zero are
@@ -252,14 +261,33 @@ fn sight() -> impl Strategy<Value = Sight> {
     prop_oneof![3 => Just(Sight::Fresh), 2 => Just(Sight::Certain), 2 => Just(Sight::Stale)]
 }
 
-fn claim() -> impl Strategy<Value = Step> {
-    let queues = option::of(vec(0..3_u8, 0..6).prop_map(|mut names| {
+fn queues() -> impl Strategy<Value = Option<Vec<u8>>> {
+    option::of(vec(0..3_u8, 0..6).prop_map(|mut names| {
         let mut seen = [false; 3];
         names.retain(|name| !std::mem::replace(&mut seen[usize::from(*name)], true));
         names
-    }));
-    let classes = prop_oneof![4 => Just(0b111_u8), 1 => 0..8_u8];
-    (which(), queues, classes, 0..8_usize).prop_map(|(process, queues, classes, limit)| {
+    }))
+}
+
+fn classes() -> impl Strategy<Value = u8> {
+    prop_oneof![4 => Just(0b111_u8), 1 => 0..8_u8]
+}
+
+fn finish() -> impl Strategy<Value = Step> {
+    let next = (queues(), classes()).prop_map(|(queues, classes)| Next { queues, classes });
+    let claims = vec(which(), 1..4);
+    (by(), claims, any::<bool>(), option::weighted(0.7, next)).prop_map(
+        |(by, claims, keep, next)| Step::Finish {
+            by,
+            claims,
+            keep,
+            next,
+        },
+    )
+}
+
+fn claim() -> impl Strategy<Value = Step> {
+    (which(), queues(), classes(), 0..8_usize).prop_map(|(process, queues, classes, limit)| {
         Step::Claim {
             process,
             queues,
@@ -285,7 +313,7 @@ pub fn step() -> impl Strategy<Value = Step> {
         4 => (1..4_usize).prop_map(|batch| Step::Dispatch { batch }),
         6 => Just(Step::Promote),
         20 => claim(),
-        4 => (by(), claims(), any::<bool>()).prop_map(|(by, claims, keep)| Step::Finish { by, claims, keep }),
+        6 => finish(),
         5 => (by(), which(), end(), any::<bool>())
             .prop_map(|(by, claim, end, keep)| Step::End { by, claim, end, keep }),
         1 => (which(), end()).prop_map(|(claim, end)| Step::Decide { claim, end }),

@@ -12,7 +12,7 @@ use crate::db::internal_tests::model::reference::Answer;
 use crate::db::internal_tests::model::state::Model;
 use crate::db::internal_tests::model::step::{By, CLASSES, New, QUEUES, Step, When, Which};
 use crate::db::internal_tests::model::subject::{Ids, number};
-use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claims};
+use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claimed, Claims};
 use crate::db::model::new_row::{Inserted, NewRow};
 use crate::db::table::processes;
 use crate::db::transition::{claim, dispatch, enqueue};
@@ -69,7 +69,12 @@ impl Taken<'_> {
                 classes,
                 limit,
             } => self.claim(*process, queues.as_deref(), *classes, *limit),
-            Step::Finish { by, claims, keep } => self.finish(*by, claims, *keep),
+            Step::Finish {
+                by,
+                claims,
+                keep,
+                next,
+            } => self.finish(*by, claims, *keep, next.as_ref()),
             Step::End {
                 by,
                 claim,
@@ -186,22 +191,10 @@ impl Taken<'_> {
         classes: u8,
         limit: usize,
     ) -> QueryResult<Answer> {
-        let classes = CLASSES
-            .iter()
-            .enumerate()
-            .filter(|(class, _)| classes & (1 << class) != 0);
-        let names = |queues: &[u8]| {
-            queues
-                .iter()
-                .map(|queue| QUEUES[usize::from(*queue)].to_owned())
-                .collect()
-        };
         let want = ClaimRequest {
             process_id: self.process(process),
-            queues: &queues.map_or(ClaimQueues::All, |queues| ClaimQueues::Named(names(queues))),
-            classes: &classes
-                .map(|(_, name)| (*name).to_owned())
-                .collect::<Vec<_>>(),
+            queues: &claim_queues(queues),
+            classes: &class_names(classes),
             limit,
             ahead: false,
             from: &[],
@@ -210,6 +203,10 @@ impl Taken<'_> {
         let Claims::Held { jobs: held, .. } = claim::claim(&mut self.conn, &want)? else {
             return Ok(Answer::Unregistered);
         };
+        Ok(Answer::Held(self.numbered(&held)))
+    }
+
+    pub fn numbered(&mut self, held: &[Claimed]) -> Vec<(usize, usize)> {
         let ids = &mut self.ids;
         let numbered = held.iter().map(|row| {
             (
@@ -217,7 +214,7 @@ impl Taken<'_> {
                 number(&mut ids.jobs, row.job_id),
             )
         });
-        Ok(Answer::Held(numbered.collect()))
+        numbered.collect()
     }
 
     fn pause(&mut self, queue: u8, paused: bool) -> Answer {
@@ -233,6 +230,19 @@ impl Taken<'_> {
         execute(&mut self.conn, &text);
         Answer::Nothing
     }
+}
+
+pub fn claim_queues(queues: Option<&[u8]>) -> ClaimQueues {
+    let name = |queue: &u8| QUEUES[usize::from(*queue)].to_owned();
+    queues.map_or(ClaimQueues::All, |queues| {
+        ClaimQueues::Named(queues.iter().map(name).collect())
+    })
+}
+
+pub fn class_names(classes: u8) -> Vec<String> {
+    let all = CLASSES.iter().enumerate();
+    let chosen = all.filter(|(class, _)| classes & (1 << class) != 0);
+    chosen.map(|(_, name)| (*name).to_owned()).collect()
 }
 
 fn name(number: usize) -> String {

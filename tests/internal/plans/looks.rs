@@ -177,13 +177,7 @@ pub(crate) const LOOKS: [(&str, Work); 33] = [
     }),
     ("look for claims that are locked", |conn, rows| {
         let gone = [rows.claims[0], i64::MAX];
-        finish::finish_free(
-            conn,
-            rows.process,
-            &gone,
-            FinishedRow::Keep,
-            KeySlots::NoneHeld,
-        )?;
+        finish::finish_free(conn, rows.process, &gone, FinishedRow::Keep, KeySlots::None)?;
         let nothing = ClaimOf {
             claim_id: i64::MAX,
             job_id: i64::MAX,

@@ -9,7 +9,7 @@ use crate::db::conn::connection::{AsConn, Conn};
 use crate::db::conn::database::Database;
 use crate::db::conn::owned::DbConnection;
 use crate::db::model::claim::ClaimOf;
-use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claims, Fence, FinishedRow};
+use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claims, Fence, FinishedRow, NextJobs};
 use crate::db::model::decision::Death;
 use crate::db::model::new_result::NewResult;
 use crate::db::model::new_row::{NewLimit, NewRow};
@@ -17,7 +17,7 @@ use crate::db::model::outcome::ResultOutcome;
 use crate::db::table::processes::{self, NewProcess};
 use crate::db::transition::finish::KeySlots;
 use crate::db::transition::finish::{self, FinishedJob};
-use crate::db::transition::{claim, enqueue};
+use crate::db::transition::{claim, enqueue, promote};
 use diesel::connection::{Connection as _, InstrumentationEvent};
 use diesel::prelude::*;
 use diesel::result::Error::RollbackTransaction;
@@ -312,9 +312,32 @@ fn finish_and_tell(conn: &mut Conn<'_>, rows: &Rows) -> QueryResult<()> {
         rows.process,
         jobs.collect(),
         FinishedRow::Keep,
-        KeySlots::MayBeHeld,
+        KeySlots::Free,
     )
     .map(drop)
+}
+
+/// Passes the slot of a key from each of two jobs to the next.
+fn finish_and_claim_next(conn: &mut Conn<'_>, rows: &Rows) -> QueryResult<()> {
+    let mut row = limited();
+    row.priority = -2;
+    enqueue::insert_all(conn, &vec![row; 3])?;
+    assert_eq!(promote::promote(conn, 10)?.ready.len(), 1);
+    let Claims::Held { mut jobs, .. } = claim(conn, rows.process, &named())? else {
+        panic!("the process is not registered");
+    };
+    for queues in [ClaimQueues::All, named()] {
+        let next = NextJobs {
+            queues,
+            classes: vec![CLASS.to_owned()],
+        };
+        let claims: Vec<i64> = jobs.iter().map(|job| job.claim_id).collect();
+        let slots = KeySlots::PassOn(&next);
+        let done = finish::finish_free(conn, rows.process, &claims, FinishedRow::Keep, slots)?;
+        jobs = done.next.jobs;
+        assert_eq!(jobs.len(), 1);
+    }
+    Ok(())
 }
 
 type Work = fn(&mut Conn<'_>, &Rows) -> QueryResult<()>;

@@ -14,8 +14,8 @@ use crate::db::model::new_row::{NewRow, OnConflict};
 use crate::db::model::outcome::{Ending, JobFailure};
 use crate::db::model::recurring::{Firing, Overlap};
 use crate::db::plans::{
-    CLASS, Rows, Work, claim, death, fence, finish_and_tell, job, limited, named, register, run,
-    with_steps, *,
+    CLASS, Rows, Work, claim, death, fence, finish_and_claim_next, finish_and_tell, job, limited,
+    named, register, run, with_steps, *,
 };
 use crate::db::query::{details, job_info};
 use crate::db::table::progress::{self, Note};
@@ -30,7 +30,7 @@ use crate::db::transition::{
 use std::time::Duration;
 
 /// What the loops of a process do, on connections of their own.
-pub(crate) const LOOPS: [(&str, Work); 38] = [
+pub(crate) const LOOPS: [(&str, Work); 39] = [
     ("promote and discard", |conn, _| {
         let mut row = limited();
         row.limit.as_mut().unwrap().discards = true;
@@ -109,7 +109,7 @@ pub(crate) const LOOPS: [(&str, Work); 38] = [
             rows.process,
             &rows.claims,
             FinishedRow::Keep,
-            KeySlots::NoneHeld,
+            KeySlots::None,
         )
         .map(drop)
     }),
@@ -119,9 +119,12 @@ pub(crate) const LOOPS: [(&str, Work); 38] = [
             rows.process,
             &rows.claims,
             FinishedRow::Delete,
-            KeySlots::MayBeHeld,
+            KeySlots::Free,
         )
         .map(drop)
+    }),
+    ("finish and claim next", |conn, rows| {
+        finish_and_claim_next(conn, rows)
     }),
     ("finish and tell", |conn, rows| finish_and_tell(conn, rows)),
     ("look for jobs whose turn has come", |conn, rows| {
@@ -132,14 +135,8 @@ pub(crate) const LOOPS: [(&str, Work); 38] = [
     }),
     ("finish a job with steps", |conn, rows| {
         let jobs = vec![with_steps(rows)];
-        finish::finish_and_keep(
-            conn,
-            rows.process,
-            jobs,
-            FinishedRow::Keep,
-            KeySlots::NoneHeld,
-        )
-        .map(drop)
+        finish::finish_and_keep(conn, rows.process, jobs, FinishedRow::Keep, KeySlots::None)
+            .map(drop)
     }),
     ("note the progress", |conn, rows| {
         let note = Note::default();
@@ -279,7 +276,7 @@ pub(crate) const CALLERS: [(&str, Work); 14] = [
             rows.process,
             vec![with_steps(rows)],
             FinishedRow::Keep,
-            KeySlots::NoneHeld,
+            KeySlots::None,
         )?;
         jobs::ended_by_owner(conn, claim).map(drop)
     }),

@@ -1,5 +1,6 @@
 //! Claims ready executions.
 
+pub(crate) mod next;
 mod postgres;
 mod sqlite;
 

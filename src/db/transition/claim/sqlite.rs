@@ -1,7 +1,7 @@
 //! A claim on SQLite: several statements, under the write lock.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::id_list;
+use crate::db::conn::sql::{Id, id_list};
 use crate::db::conn::statement::Statement;
 use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claimed};
 use crate::db::table::blocked;
@@ -12,12 +12,6 @@ use crate::mutant;
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool};
-
-#[derive(QueryableByName)]
-struct Pick {
-    #[diesel(sql_type = BigInt)]
-    id: i64,
-}
 
 /// Claims under the write lock, so nothing else needs locking. Returns `None` if the process is not
 /// registered.
@@ -47,12 +41,13 @@ pub(crate) fn step_by_step(
                CASE WHEN $2 AND NOT cautious THEN true END \
              FROM solid_queue_ready_executions WHERE id IN {in $3} \
              ORDER BY priority, job_id ON CONFLICT (job_id) DO NOTHING RETURNING id";
-        let claims: Vec<Pick> = Statement::new(text)
+        let claims: Vec<Id> = Statement::new(text)
                 .bind(request.process_id)
                 .bind(request.ahead)
                 .bind(&picked).load(conn)?;
         let text = "DELETE FROM solid_queue_ready_executions WHERE id IN {in $1}";
         Statement::new(text).bind(&picked).execute(conn)?;
+        let claims: Vec<i64> = claims.into_iter().map(|claim| claim.id).collect();
         let mut held = held(conn, &claims)?;
         if held.is_empty() {
             held = nothing(seen.is_wanted || has_blocked);
@@ -64,15 +59,15 @@ pub(crate) fn step_by_step(
     })
 }
 
-fn held(conn: &mut Conn<'_>, claims: &[Pick]) -> QueryResult<Vec<Claimed>> {
-    let ids: Vec<i64> = claims.iter().map(|claim| claim.id).collect();
+/// Returns claims with their jobs.
+pub(crate) fn held(conn: &mut Conn<'_>, claims: &[i64]) -> QueryResult<Vec<Claimed>> {
     let text = format!(
         "SELECT c.id AS claim_id, c.started_at IS NOT NULL AS begun, {} AS is_wanted, false AS has_blocked, {COLUMNS} \
          FROM solid_queue_claimed_executions c \
          LEFT JOIN solid_queue_jobs j ON j.id = c.job_id WHERE c.id IN {{in $1}}",
         is_requested_after("0"),
     );
-    let rows: Vec<Claimed> = Statement::new(text).bind(id_list(&ids)).load(conn)?;
+    let rows: Vec<Claimed> = Statement::new(text).bind(id_list(claims)).load(conn)?;
     Ok(rows)
 }
 

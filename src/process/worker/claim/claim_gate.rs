@@ -41,6 +41,11 @@ impl ClaimGate {
         self.monitor.remaining(wanted)
     }
 
+    /// Returns whether the worker may claim only a number of jobs.
+    pub(crate) fn counts_jobs(&self) -> bool {
+        self.monitor.counts_jobs()
+    }
+
     /// Counts claimed jobs.
     pub(crate) fn count(&mut self, jobs: usize) {
         self.monitor.count(jobs);
@@ -68,7 +73,7 @@ impl ClaimGate {
             self.is_retiring = true;
             subscriber.emit(&Event::Recycling { why: &why });
         }
-        // Only the poller gives jobs to threads, so once all threads are idle, they stay idle.
+        // Only the poller gives jobs to threads then, so once all threads are idle, they stay idle.
         if self.is_retiring && pool.idle() == self.threads {
             GateState::Recycle
         } else if self.is_retiring || is_quiet {

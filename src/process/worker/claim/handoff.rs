@@ -1,44 +1,38 @@
 //! How claimed jobs reach the threads: at once, or when one is free.
 
-use crate::db::model::claim::Claimed;
+use crate::db::model::claim::{Claimed, NextJobs};
 use crate::db::table::claimed;
-use crate::event::events::Event;
-use crate::job::id::JobId;
 use crate::process::base::registration::Registration;
 use crate::process::base::session::Session;
+use crate::process::worker::claim::assigner::Assigner;
 use crate::process::worker::pool::{Assignment, Pool};
-use crate::process::worker::ranked::{Rank, RankedSender};
-use crate::queue::QueueSelector;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Passes claimed jobs to the threads of a worker.
 pub(crate) struct Handoff {
-    pool: Arc<Pool>,
-    assign: RankedSender<Assignment>,
-    queues: Vec<QueueSelector>,
+    assigner: Arc<Assigner>,
     /// Jobs that were claimed ahead, and that must not be marked as started before a thread is
     /// free.
     cautious: VecDeque<Assignment>,
 }
 
 impl Handoff {
-    pub(crate) fn new(
-        pool: &Arc<Pool>,
-        assign: RankedSender<Assignment>,
-        queues: Vec<QueueSelector>,
-    ) -> Self {
+    pub(crate) fn new(assigner: Arc<Assigner>) -> Self {
         Handoff {
-            pool: Arc::clone(pool),
-            assign,
-            queues,
+            assigner,
             cautious: VecDeque::new(),
         }
     }
 
     pub(crate) fn pool(&self) -> &Arc<Pool> {
-        &self.pool
+        &self.assigner.pool
+    }
+
+    /// Sets what may be claimed when a limited job has finished.
+    pub(crate) fn set_next(&self, jobs: Option<Arc<NextJobs>>) {
+        self.assigner.set_next(jobs);
     }
 
     /// Returns whether claims wait that may start only on a free thread.
@@ -54,27 +48,16 @@ impl Handoff {
     /// Sends claimed jobs to the threads, and keeps those that must not be marked as started before
     /// a thread is free.
     pub(crate) fn take_over(&mut self, jobs: Vec<Arc<Claimed>>, registration: &Arc<Registration>) {
-        for job in &jobs {
-            self.pool.subscriber.emit(&Event::Claimed {
-                job: JobId(job.job_id),
-                class: &job.class_name,
-                queue: &job.queue_name,
-                claim: job.claim_id,
-            });
-        }
-        let assignments = jobs.into_iter().map(|job| Assignment {
-            job,
-            registration: Arc::clone(registration),
-        });
+        let assignments = self.assigner.assignments(jobs, registration).into_iter();
         let (begun, cautious): (Vec<_>, Vec<_>) = assignments.partition(|one| one.job.begun);
         self.cautious.extend(cautious);
-        self.hand_out(begun);
+        self.assigner.hand_out(begun);
     }
 
     /// Marks claims as started for the idle threads, and sends them. Returns `false` if no thread
     /// is idle.
     pub(crate) fn begin_cautious(&mut self, session: &mut Session) -> Result<bool, Duration> {
-        let next = self.take_next(self.pool.idle());
+        let next = self.take_next(self.pool().idle());
         let Some(first) = next.first() else {
             return Ok(false);
         };
@@ -89,8 +72,8 @@ impl Handoff {
                     .into_iter()
                     .partition(|one| begun.contains(&one.job.claim_id));
                 let lost: Vec<i64> = lost.iter().map(|one| one.job.claim_id).collect();
-                self.pool.in_flight.remove(&lost);
-                self.hand_out(ours);
+                self.pool().in_flight.remove(&lost);
+                self.assigner.hand_out(ours);
                 Ok(true)
             }
             Err(delay) => {
@@ -111,29 +94,5 @@ impl Handoff {
             .take_while(|one| Some(one.registration.id) == first)
             .count();
         self.cautious.drain(..same).collect()
-    }
-
-    /// Sends jobs to the threads. A job whose class is not registered (only rows of Rails come so
-    /// far) is released by the thread that gets it, like any other outcome.
-    fn hand_out(&mut self, jobs: Vec<Assignment>) {
-        if self.pool.stop.is_stopped() {
-            return;
-        }
-        self.pool.occupy(jobs.len());
-        for assignment in jobs {
-            let rank = rank(&self.queues, &assignment.job);
-            self.assign.send(assignment, rank);
-        }
-    }
-}
-
-/// Returns how important a job is for a worker of these queues.
-fn rank(queues: &[QueueSelector], job: &Claimed) -> Rank {
-    let queue = queues
-        .iter()
-        .position(|selector| selector.matches(&job.queue_name));
-    Rank {
-        queue: queue.unwrap_or(queues.len()),
-        priority: job.priority,
     }
 }

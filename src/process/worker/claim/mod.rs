@@ -1,5 +1,6 @@
 //! How a worker claims: when, how many jobs, and from which queues.
 
+pub(crate) mod assigner;
 pub(crate) mod claim_gate;
 pub(crate) mod handoff;
 pub(crate) mod listen_flag;

@@ -3,7 +3,7 @@
 
 use crate::clock;
 use crate::db::Refusal;
-use crate::db::model::claim::{ClaimRequest, Claimed, Claims};
+use crate::db::model::claim::{ClaimRequest, Claimed, Claims, NextJobs};
 use crate::db::transition::claim;
 use crate::event::subscriber::Subscriber;
 use crate::process::base::session::Session;
@@ -24,6 +24,7 @@ pub(crate) struct ClaimPlan {
     resolver: QueueResolver,
     cursors: ScanCursors,
     classes: Vec<String>,
+    next: Option<Arc<NextJobs>>,
     progress: HandoffProgress,
     polling_interval: Duration,
     /// Since when the queues have been empty.
@@ -103,6 +104,7 @@ impl ClaimPlan {
             resolver: QueueResolver::new(settings.queues.clone()),
             cursors: ScanCursors::default(),
             classes: settings.registry.classes().map(str::to_owned).collect(),
+            next: None,
             progress: HandoffProgress::default(),
             polling_interval: settings.polling_interval,
             idle_since: None,
@@ -160,6 +162,23 @@ impl ClaimPlan {
             Err(_) => {}
         }
         found
+    }
+
+    /// Returns what may be claimed when a limited job has finished. Nothing if the number of jobs
+    /// is limited, which only the poller counts.
+    pub(crate) fn next_jobs(&mut self) -> Option<Arc<NextJobs>> {
+        if self.gate.counts_jobs() {
+            return None;
+        }
+        let known = self.next.as_ref();
+        if !known.is_some_and(|next| self.resolver.is_at(&next.queues)) {
+            let next = self.resolver.few().map(|queues| NextJobs {
+                queues,
+                classes: self.classes.clone(),
+            });
+            self.next = next.map(Arc::new);
+        }
+        self.next.clone()
     }
 
     /// Notes what a claim found. Returns `true` if there may be more.

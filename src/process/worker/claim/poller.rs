@@ -117,6 +117,8 @@ impl Poller {
         if !matches!(state, GateState::Claim) && self.handoff.has_cautious() {
             self.give_back();
         }
+        let next = matches!(state, GateState::Claim).then(|| self.plan.next_jobs());
+        self.handoff.set_next(next.flatten());
         match state {
             GateState::Claim => return false,
             GateState::Recycle => self.stop.recycle(),

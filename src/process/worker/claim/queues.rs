@@ -77,6 +77,23 @@ impl QueueResolver {
         Ok(found)
     }
 
+    /// Returns the queues of the last claim, unless they are many.
+    pub(crate) fn few(&self) -> Option<ClaimQueues> {
+        if self.is_of_all() {
+            return Some(ClaimQueues::All);
+        }
+        let is_few = (1..=CHUNK).contains(&self.known.len());
+        is_few.then(|| ClaimQueues::Named(self.known.clone()))
+    }
+
+    /// Returns whether the last claim was from these queues.
+    pub(crate) fn is_at(&self, queues: &ClaimQueues) -> bool {
+        match queues {
+            ClaimQueues::All => self.is_of_all(),
+            ClaimQueues::Named(names) => !self.is_of_all() && *names == self.known,
+        }
+    }
+
     fn is_of_all(&self) -> bool {
         self.selectors.first() == Some(&QueueSelector::All)
     }

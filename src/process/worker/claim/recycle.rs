@@ -42,6 +42,11 @@ impl RecycleMonitor {
         })
     }
 
+    /// Returns whether it limits the number of jobs.
+    pub(crate) fn counts_jobs(&self) -> bool {
+        self.jobs_left.is_some()
+    }
+
     /// Counts claimed jobs.
     pub(crate) fn count(&mut self, jobs: usize) {
         self.is_used |= jobs > 0;

@@ -1,0 +1,205 @@
+//! Claims the next jobs of concurrency keys in the transaction that ends the jobs before them.
+//!
+//! The slots of ended claims go to blocked jobs at once, instead of a promotion, a ready execution
+//! and a claim in three transactions. No lock of the key is needed: the claims that end and those
+//! that begin are one change, so that a key never holds more slots than before.
+//!
+//! The jobs are those that a promotion would take, by priority and then age. What this process may
+//! not run at once is left to a promotion.
+
+use crate::db::conn::connection::Conn;
+use crate::db::conn::dialect::Dialect;
+use crate::db::conn::sql::{Id, id_list};
+use crate::db::conn::statement::Statement;
+use crate::db::model::claim::{ClaimQueues, Claimed, EndedClaim, NextClaims, NextJobs};
+use crate::db::table::claimed::COLUMNS;
+use crate::db::table::semaphores::{self, DOES_NOT_WAIT, FreeSlots};
+use crate::db::table::wanted_keys;
+use crate::db::transition::claim::sqlite;
+use crate::db::transition::promote::{self, PickedJob};
+use diesel::prelude::*;
+use diesel::sql_types::Text;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Gives the slots of ended claims to the next jobs of their keys, which the process claims, and
+/// requests a promotion for the rest.
+pub(crate) fn claim_next(
+    conn: &mut Conn<'_>,
+    process_id: i64,
+    ended: &[EndedClaim],
+    next: &NextJobs,
+) -> QueryResult<NextClaims> {
+    let mut slots: BTreeMap<&str, i64> = BTreeMap::new();
+    for key in ended
+        .iter()
+        .filter_map(|row| row.concurrency_key.as_deref())
+    {
+        *slots.entry(key).or_default() += 1;
+    }
+    if slots.is_empty() {
+        return Ok(NextClaims::default());
+    }
+    let freed: Vec<FreeSlots> = slots
+        .iter()
+        .map(|(key, room)| FreeSlots::new(key, *room))
+        .collect();
+    let claimed = match conn.dialect() {
+        Dialect::Postgres => in_one_statement(conn, process_id, &freed, next)?,
+        Dialect::Sqlite => step_by_step(conn, process_id, &freed, next)?,
+    };
+    for row in &claimed {
+        if let Some(left) = slots.get_mut(&*row.key) {
+            *left -= 1;
+        }
+    }
+    let open = slots.iter().filter(|(_, left)| **left > 0);
+    let open: BTreeSet<String> = open.map(|(key, _)| (*key).to_owned()).collect();
+    wanted_keys::request_promotion_later(conn, &open)?;
+    let mut jobs: Vec<Claimed> = claimed.into_iter().map(|row| row.job).collect();
+    jobs.sort_unstable_by_key(|job| (job.priority, job.job_id));
+    Ok(NextClaims {
+        jobs,
+        has_requested: !open.is_empty(),
+    })
+}
+
+#[derive(QueryableByName)]
+struct ClaimedNext {
+    #[diesel(embed)]
+    job: Claimed,
+    #[diesel(sql_type = Text)]
+    key: String,
+}
+
+/// Returns a condition: this process may run the blocked job `j`, picked as `b`, before all ready
+/// jobs. `$2` has the names of its queues in order, `$3` its classes.
+///
+/// A job that must not be marked as started before a thread is free for it goes the long way.
+fn may_run(queues: &ClaimQueues, classes: &str) -> String {
+    // Scalar subqueries, each one look at an index: the planner may read the whole table for an
+    // EXISTS.
+    let is_first = match queues {
+        ClaimQueues::All => {
+            "(SELECT 1 FROM solid_queue_ready_executions r WHERE r.priority < b.priority LIMIT 1) IS NULL"
+        }
+        ClaimQueues::Named(_) => {
+            "(SELECT 1 FROM solid_queue_ready_executions r WHERE r.queue_name = b.queue_name \
+               AND r.priority < b.priority LIMIT 1) IS NULL \
+             AND EXISTS (SELECT 1 FROM names AS mine WHERE mine.name = b.queue_name \
+               AND (SELECT 1 FROM names AS other CROSS JOIN solid_queue_ready_executions r \
+                 WHERE other.place < mine.place AND r.queue_name = other.name LIMIT 1) IS NULL)"
+        }
+    };
+    format!(
+        "j.class_name {classes} AND NOT {{cautious}} \
+         AND b.queue_name NOT IN (SELECT queue_name FROM solid_queue_pauses) AND {is_first}"
+    )
+}
+
+/// - `me` locks the row of the process, as a claim does. It waits for no lock, since its own
+///   transaction has locked claims: a prune locks the row first, and then the claims.
+/// - `open` counts the slots as they are without the ended claims: the limit may have been lowered.
+/// - `next` locks the jobs. Those that another transaction is moving are skipped.
+fn in_one_statement(
+    conn: &mut Conn<'_>,
+    process_id: i64,
+    freed: &[FreeSlots],
+    next: &NextJobs,
+) -> QueryResult<Vec<ClaimedNext>> {
+    let names = match &next.queues {
+        ClaimQueues::All => &[],
+        ClaimQueues::Named(names) => &names[..],
+    };
+    let text = format!(
+        "WITH me AS MATERIALIZED (SELECT id FROM solid_queue_processes WHERE id = $1 AND NOT draining \
+           FOR KEY SHARE SKIP LOCKED), \
+         names AS MATERIALIZED (SELECT name, place FROM unnest($2) WITH ORDINALITY AS q (name, place)), \
+         open AS MATERIALIZED (SELECT freed.key, \
+             least(freed.slots, {limit} - ({held})) AS room \
+           FROM (SELECT value ->> 0 AS key, CAST(value ->> 1 AS bigint) AS slots FROM {{rows $4}}) AS freed \
+           WHERE EXISTS (SELECT 1 FROM me)), \
+         next AS MATERIALIZED (SELECT b.job_id, open.key FROM open CROSS JOIN LATERAL ( \
+             SELECT job_id, queue_name, priority FROM solid_queue_blocked_executions \
+             WHERE concurrency_key = open.key AND expires_at >= {{time '{DOES_NOT_WAIT}'}} \
+             ORDER BY priority, job_id LIMIT greatest(open.room, 0) FOR UPDATE SKIP LOCKED) AS b \
+           JOIN solid_queue_jobs j ON j.id = b.job_id WHERE {may_run}), \
+         held AS (INSERT INTO solid_queue_claimed_executions \
+             (job_id, process_id, created_at, started_at, concurrency_key, prefetched) \
+           SELECT job_id, $1, {{now}}, {{now}}, key, true FROM next \
+           ON CONFLICT (job_id) DO NOTHING RETURNING id, job_id, concurrency_key), \
+         gone AS (DELETE FROM solid_queue_blocked_executions \
+           WHERE job_id = ANY (ARRAY(SELECT job_id FROM next))) \
+         SELECT held.id AS claim_id, true AS begun, false AS is_wanted, false AS has_blocked, \
+           held.concurrency_key AS key, {COLUMNS} \
+         FROM held JOIN solid_queue_jobs j ON j.id = held.job_id",
+        limit = semaphores::limit_of("freed.key"),
+        held = semaphores::held_of("freed.key"),
+        may_run = may_run(&next.queues, "= ANY ($3)"),
+    );
+    Statement::new(text)
+        .bind(process_id)
+        .bind(names)
+        .bind(&next.classes[..])
+        .bind(semaphores::slot_list(freed))
+        .load(conn)
+}
+
+/// Claims under the write lock, like the promotion and the claim that this replaces.
+fn step_by_step(
+    conn: &mut Conn<'_>,
+    process_id: i64,
+    freed: &[FreeSlots],
+    next: &NextJobs,
+) -> QueryResult<Vec<ClaimedNext>> {
+    let keys: BTreeSet<String> = freed.iter().map(|slots| slots.key.clone()).collect();
+    let mut open = semaphores::free_slots(conn, &keys)?;
+    for slots in &mut open {
+        let freed = freed.iter().find(|freed| freed.key == slots.key);
+        slots.room = slots.room.min(freed.map_or(0, |freed| freed.room));
+    }
+    let picked = promote::pick(conn, &open)?;
+    if picked.is_empty() {
+        return Ok(Vec::new());
+    }
+    let names = match &next.queues {
+        ClaimQueues::All => &[],
+        ClaimQueues::Named(names) => &names[..],
+    };
+    let ids: Vec<i64> = picked.iter().map(|job| job.job_id).collect();
+    let text = format!(
+        "WITH names AS (SELECT value AS name, key AS place FROM json_each($2)) \
+         INSERT INTO solid_queue_claimed_executions \
+           (job_id, process_id, created_at, started_at, concurrency_key, prefetched) \
+         SELECT b.job_id, $1, {{now}}, {{now}}, b.concurrency_key, true \
+         FROM solid_queue_blocked_executions b JOIN solid_queue_jobs j ON j.id = b.job_id \
+         WHERE b.job_id IN {{in $4}} AND {} \
+         AND EXISTS (SELECT 1 FROM solid_queue_processes WHERE id = $1 AND NOT draining) \
+         ORDER BY b.priority, b.job_id ON CONFLICT (job_id) DO NOTHING RETURNING id",
+        may_run(&next.queues, "IN (SELECT value FROM json_each($3))"),
+    );
+    let json = |texts: &[String]| serde_json::to_string(texts).unwrap_or_default();
+    let claims: Vec<Id> = Statement::new(text)
+        .bind(process_id)
+        .bind(json(names))
+        .bind(json(&next.classes))
+        .bind(id_list(&ids))
+        .load(conn)?;
+    let claims: Vec<i64> = claims.into_iter().map(|claim| claim.id).collect();
+    let jobs = sqlite::held(conn, &claims)?;
+    let ids: Vec<i64> = jobs.iter().map(|job| job.job_id).collect();
+    promote::delete(conn, &ids)?;
+    Ok(with_keys(jobs, &picked))
+}
+
+fn with_keys(jobs: Vec<Claimed>, picked: &[PickedJob]) -> Vec<ClaimedNext> {
+    let keys: BTreeMap<i64, &str> = picked.iter().map(|one| (one.job_id, &*one.key)).collect();
+    let claimed = jobs.into_iter().map(|job| ClaimedNext {
+        key: keys
+            .get(&job.job_id)
+            .copied()
+            .unwrap_or_default()
+            .to_owned(),
+        job,
+    });
+    claimed.collect()
+}
