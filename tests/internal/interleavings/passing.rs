@@ -6,6 +6,7 @@ use crate::db::internal_tests::interleavings::Play;
 use crate::db::internal_tests::interleavings::acts::*;
 use crate::db::internal_tests::interleavings::world::{World, limited};
 use crate::db::model::new_row::NewRow;
+use crate::db::transition::enqueue;
 
 fn twice() -> NewRow {
     let mut row = limited();
@@ -77,10 +78,13 @@ fn finish_and_finish(db: &TestDb) {
 /// The limit has fallen to one while two jobs held slots: of two ends, the second passes one on.
 fn finish_after_the_limit_was_lowered(db: &TestDb) {
     Play::new(db, two_held)
+        // In one transaction: until the second end, there are more than there may be.
         .actor("finish", |c, w| {
-            enqueue(c, &limited(), true)?;
-            let first = finish_and_take_next(c, w, 1, &[1])?;
-            Ok(format!("{first}, {}", finish_and_take_next(c, w, 2, &[2])?))
+            c.transaction(|c| {
+                enqueue::insert(c, &limited())?;
+                let first = finish_and_take_next(c, w, 1, &[1])?;
+                Ok(format!("{first}, {}", finish_and_take_next(c, w, 2, &[2])?))
+            })
         })
         .ends_in(&[
             "finish 1 took 0, 1 took 1 -> j1 finished, j2 finished, j3 claimed by p2, new blocked; p1 p2",
