@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Default)]
 pub(crate) struct WantedMark {
     after: i64,
-    last: Option<LastId>,
+    last: Option<LastIdReading>,
     /// When the next search from the beginning is due, if not each search starts there.
     again_at: Option<Instant>,
     /// When a slow claim was last taken as a sign that such searches take long.
@@ -25,7 +25,7 @@ pub(crate) struct WantedMark {
 
 /// The last id that was given out.
 #[derive(Debug, Clone, Copy)]
-struct LastId {
+struct LastIdReading {
     id: i64,
     read_at: Instant,
 }
@@ -144,7 +144,7 @@ impl WantedMark {
                 // The ids start again after the table was created again.
                 let before = before.map_or(BEGINNING, |before| before.id);
                 self.after = before.min(last);
-                self.last = Some(LastId {
+                self.last = Some(LastIdReading {
                     id: last,
                     read_at: now,
                 });

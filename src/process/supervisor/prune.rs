@@ -31,14 +31,8 @@ pub(crate) struct FailureDetector {
     was_blind: bool,
     /// The id up to which failed executions were checked.
     failed_before: i64,
-    newest_failed: Option<NewestFailed>,
-}
-
-/// The newest failed execution, when a check of those up to it began.
-#[derive(Debug, Clone, Copy)]
-struct NewestFailed {
-    id: i64,
-    since: Instant,
+    /// The newest failed execution, and when it was seen.
+    failed_since: Option<(i64, Instant)>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -57,7 +51,7 @@ impl FailureDetector {
             without_row: HashMap::new(),
             was_blind: true,
             failed_before: 0,
-            newest_failed: None,
+            failed_since: None,
         }
     }
 
@@ -110,25 +104,21 @@ impl FailureDetector {
     /// for the threshold, from after the first id up to the second: a running process has noticed
     /// by then that its claims are gone.
     fn read_failed(&mut self, newest: i64, now: Instant) -> Option<IdRange> {
-        let newest = *self.newest_failed.get_or_insert(NewestFailed {
-            id: newest,
-            since: now,
-        });
-        let is_new = newest.id > self.failed_before;
-        if !is_new {
-            self.newest_failed = None;
+        let (until, since) = *self.failed_since.get_or_insert((newest, now));
+        let is_over = now - since >= self.threshold && until > self.failed_before;
+        if until <= self.failed_before {
+            self.failed_since = None;
         }
-        let is_over = now - newest.since >= self.threshold;
-        (is_new && is_over).then_some(IdRange {
+        is_over.then_some(IdRange {
             after: self.failed_before,
-            up_to: newest.id,
+            up_to: until,
         })
     }
 
     /// Notes that the failed executions up to this one need no further check.
     fn looked_at_failed(&mut self, until: i64) {
         self.failed_before = until;
-        self.newest_failed = None;
+        self.failed_since = None;
     }
 
     /// Notes, after each reading, which processes hold claims without a row. Returns those that did
