@@ -66,7 +66,7 @@ impl CompletionWriter {
     }
 
     /// Writes a group of one kind, and returns the claims that another
-    /// transaction has locked. With `is_brief` it waits only briefly for locks.
+    /// transaction has locked.
     ///
     /// # Errors
     ///
@@ -74,17 +74,17 @@ impl CompletionWriter {
     pub(crate) fn write(
         &mut self,
         group: &[PendingCompletion],
-        is_brief: bool,
+        wait: LockWait,
     ) -> Result<Vec<i64>, Duration> {
         let Some(first) = group.first() else {
             return Ok(Vec::new());
         };
         let kind = completion::kind(first);
         let busy = match &first.run.outcome {
-            Outcome::Finished(_) => self.finish(group, kind, is_brief)?,
-            Outcome::Ended(_) => self.end(group, kind, is_brief)?,
+            Outcome::Finished(_) => self.finish(group, kind, wait)?,
+            Outcome::Ended(_) => self.end(group, kind, wait)?,
             Outcome::UnknownClass => {
-                self.leave(first, is_brief)?;
+                self.leave(first, wait)?;
                 Vec::new()
             }
         };
@@ -100,12 +100,12 @@ impl CompletionWriter {
         &mut self,
         group: &[PendingCompletion],
         kind: CompletionKind,
-        is_brief: bool,
+        wait: LockWait,
     ) -> Result<Vec<i64>, Duration> {
         let work = |conn: &mut Conn<'_>| write_finished(conn, group, kind);
-        let (accepted, busy) = self.session.run("finish jobs", |conn| {
-            with_lock_wait(conn, LockWait::short_if(is_brief), work)
-        })?;
+        let (accepted, busy) = self
+            .session
+            .run("finish jobs", |conn| with_lock_wait(conn, wait, work))?;
         let accepted: HashSet<i64> = accepted.into_iter().collect();
         self.settle(group, &busy);
         for PendingCompletion { run, .. } in group {
@@ -131,12 +131,12 @@ impl CompletionWriter {
         &mut self,
         group: &[PendingCompletion],
         kind: CompletionKind,
-        is_brief: bool,
+        wait: LockWait,
     ) -> Result<Vec<i64>, Duration> {
         let work = |conn: &mut Conn<'_>| write_ended(conn, group, kind);
-        let (written, busy) = self.session.run("end jobs", |conn| {
-            with_lock_wait(conn, LockWait::short_if(is_brief), work)
-        })?;
+        let (written, busy) = self
+            .session
+            .run("end jobs", |conn| with_lock_wait(conn, wait, work))?;
         // Noted before the claims are removed, because a stop reads both.
         for (PendingCompletion { run, .. }, written) in group.iter().zip(&written) {
             if run.live.is_cut_short() && written.is_cut_short() {
@@ -164,16 +164,16 @@ impl CompletionWriter {
     }
 
     /// Releases a job whose class is not registered here, for other workers.
-    fn leave(&mut self, pending: &PendingCompletion, is_brief: bool) -> Result<(), Duration> {
+    fn leave(&mut self, pending: &PendingCompletion, wait: LockWait) -> Result<(), Duration> {
         let fence = fence(&pending.run);
         let delay = Some(clock::jittered(UNKNOWN_CLASS_DELAY));
         let work = |conn: &mut Conn<'_>| {
             let released = release::release(conn, fence.process_id, &[fence.claim_id], delay)?;
             Ok(!released.is_empty() || was_accepted(conn, pending)?)
         };
-        let accepted = self.session.run("release a job", |conn| {
-            with_lock_wait(conn, LockWait::short_if(is_brief), work)
-        })?;
+        let accepted = self
+            .session
+            .run("release a job", |conn| with_lock_wait(conn, wait, work))?;
         self.in_flight.remove(&[fence.claim_id]);
         if accepted {
             self.subscriber.emit(&Event::Released {
