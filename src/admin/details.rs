@@ -85,25 +85,29 @@ pub fn job_details<C: AsConn + ?Sized>(
     let Some(explanation) = explain::find(&mut conn, job.into())? else {
         return Ok(None);
     };
-    look(&mut conn, explanation, reveal).map(Some)
+    let secrets = match reveal {
+        true => Secrets::None,
+        false => secrets(&mut conn, &explanation.task.class_name)?,
+    };
+    look(&mut conn, explanation, &secrets).map(Some)
 }
 
 const MOST_STEPS: i64 = 1000;
 
-fn look(conn: &mut Conn<'_>, explanation: Explanation, reveal: bool) -> Result<JobDetails> {
-    let doing = "look the job up";
+const LOOKING: &str = "look the job up";
+
+/// Returns which arguments of a class are hidden.
+fn secrets(conn: &mut Conn<'_>, class: &str) -> Result<Secrets> {
+    let names = classes::redact(conn, class).doing(LOOKING)?;
+    Ok(names.map_or(Secrets::All, Secrets::Named))
+}
+
+fn look(conn: &mut Conn<'_>, explanation: Explanation, secrets: &Secrets) -> Result<JobDetails> {
     let JobId(id) = explanation.task.job_id;
-    let secrets = match reveal {
-        true => Secrets::None,
-        false => match classes::redact(conn, &explanation.task.class_name).doing(doing)? {
-            Some(names) => Secrets::Named(names),
-            None => Secrets::All,
-        },
-    };
-    let row = details::job(conn, id).doing(doing)?;
-    let mut attempts = attempts::of_job(conn, id).doing(doing)?;
+    let row = details::job(conn, id).doing(LOOKING)?;
+    let mut attempts = attempts::of_job(conn, id).doing(LOOKING)?;
     attempts.reverse();
-    let steps = details::steps(conn, id, MOST_STEPS).doing(doing)?;
+    let steps = details::steps(conn, id, MOST_STEPS).doing(LOOKING)?;
     let steps = steps.into_iter().map(|step| StepDone {
         name: step.name,
         value: secrets.show(&step.value),

@@ -229,7 +229,7 @@ impl CursorSet {
         } else {
             self.0.from(&ClaimQueues::Named(queues.to_vec()))
         };
-        self.0.reach(&jobs.0, true);
+        self.0.reach(&jobs.0, jobs.0.len());
         from.len()
     }
 }

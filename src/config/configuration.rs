@@ -1,7 +1,7 @@
 //! The settings of a supervisor and everything it runs.
 
 use crate::config::reader::Setting;
-use crate::config::recurring::DeclaredTask;
+use crate::config::recurring::{DeclaredTask, OtherPrograms};
 use crate::config::settings::{
     DatabaseSettings, DispatcherSettings, RetentionSettings, SchedulerSettings, SupervisorSettings,
     WorkerSettings,
@@ -135,16 +135,15 @@ impl Config {
     pub fn knowing(&self, registry: &Registry) -> Result<Self> {
         let is_another = |worker: &WorkerSettings| !worker.program.value.0.is_empty();
         let others = self.workers.is_empty() || self.workers.iter().any(is_another);
-        self.compared(registry, others)
+        self.compared(registry, OtherPrograms::if_any(others))
     }
 
-    /// Does the same; with `others`, other programs perform jobs and may have more classes
-    /// registered.
-    pub(crate) fn compared(&self, registry: &Registry, others: bool) -> Result<Self> {
+    /// Does the same, where the caller names whether other programs perform jobs.
+    pub(crate) fn compared(&self, registry: &Registry, others: OtherPrograms) -> Result<Self> {
         let mut config = self.clone();
         let mut problems = Vec::new();
         for declared in &mut config.tasks {
-            match declared.knowing(registry, !others) {
+            match declared.knowing(registry, others) {
                 Ok(known) => *declared = known,
                 Err((origin, message)) => problems.push(origin.problem(message)),
             }

@@ -41,6 +41,23 @@ pub(crate) struct DeclaredTask {
     origins: BTreeMap<&'static str, Origin>,
 }
 
+/// Whether other programs perform jobs, and may have more classes registered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OtherPrograms {
+    None,
+    Perform,
+}
+
+impl OtherPrograms {
+    pub(crate) fn if_any(any: bool) -> Self {
+        if any {
+            OtherPrograms::Perform
+        } else {
+            OtherPrograms::None
+        }
+    }
+}
+
 /// All tasks of the file, by key.
 pub(crate) fn read_all(r: &mut Reader) -> Vec<DeclaredTask> {
     let tables = r.within(TABLE);
@@ -223,12 +240,11 @@ impl DeclaredTask {
 
     /// Returns the task with the defaults of its type, if the class is registered.
     ///
-    /// The error contains the place and the problem. With `is_whole`, no other program has further
-    /// classes.
+    /// The error contains the place and the problem.
     pub(crate) fn knowing(
         &self,
         registry: &Registry,
-        is_whole: bool,
+        others: OtherPrograms,
     ) -> Result<Self, (Origin, String)> {
         let Some(settings) = &self.settings else {
             return Ok(self.clone());
@@ -245,9 +261,9 @@ impl DeclaredTask {
                 let known = suggestion(class, registry.classes());
                 format!("no job type of this program is called `{class}`{known}")
             };
-            return match is_whole {
-                true => wrong("class", message()),
-                false => Ok(self.clone()),
+            return match others {
+                OtherPrograms::None => wrong("class", message()),
+                OtherPrograms::Perform => Ok(self.clone()),
             };
         }
         let task = settings.task_of(key, registry).and_then(|task| {

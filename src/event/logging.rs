@@ -4,11 +4,19 @@ use crate::error::one_line;
 use crate::event::events::Event;
 use std::time::Duration;
 
+/// Whether log lines contain the error messages of jobs, beside their kinds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum ErrorMessages {
+    #[default]
+    Logged,
+    Hidden,
+}
+
 /// Logs one line for each event, with key-values.
 ///
 /// A job's arguments are never logged, except where the message of its error contains them and
-/// `messages` is set.
-pub(crate) fn log_event(event: &Event<'_>, messages: bool) {
+/// `messages` are logged.
+pub(crate) fn log_event(event: &Event<'_>, messages: ErrorMessages) {
     let _ = log_run(event)
         || log_outcome(event, messages)
         || log_new_attempt(event, messages)
@@ -58,7 +66,7 @@ fn log_run(event: &Event<'_>) -> bool {
 }
 
 /// Logs how a job ended. Returns `false` if the event is of another kind.
-fn log_outcome(event: &Event<'_>, messages: bool) -> bool {
+fn log_outcome(event: &Event<'_>, messages: ErrorMessages) -> bool {
     let why = |kind: &str, message: &str| reason(kind, message, messages);
     match *event {
         Event::Finished { job, class, ran } => {
@@ -96,7 +104,7 @@ fn log_outcome(event: &Event<'_>, messages: bool) -> bool {
 }
 
 /// Logs why a job will run once more. Returns `false` if the event is of another kind.
-fn log_new_attempt(event: &Event<'_>, messages: bool) -> bool {
+fn log_new_attempt(event: &Event<'_>, messages: ErrorMessages) -> bool {
     match *event {
         Event::Retried {
             job,
@@ -224,8 +232,8 @@ fn log_process(event: &Event<'_>) -> bool {
 }
 
 /// Returns the kind of an error, with its message if messages are logged.
-fn reason(kind: &str, message: &str, messages: bool) -> String {
-    if messages && !message.is_empty() {
+fn reason(kind: &str, message: &str, messages: ErrorMessages) -> String {
+    if messages == ErrorMessages::Logged && !message.is_empty() {
         format!("{kind}: {}", in_a_line(message))
     } else {
         kind.to_owned()

@@ -1,7 +1,7 @@
 //! Passes events to the log and to the application's functions.
 
 use crate::event::events::Event;
-use crate::event::logging;
+use crate::event::logging::{self, ErrorMessages};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub struct Subscriber {
     hear: Option<Arc<Hear>>,
     on_panic: Option<Arc<OnPanic>>,
-    hides_messages: bool,
+    messages: ErrorMessages,
 }
 
 type Hear = dyn Fn(&Event<'_>) + Send + Sync;
@@ -29,7 +29,7 @@ impl Subscriber {
         Subscriber {
             hear: Some(Arc::new(hear)),
             on_panic: None,
-            hides_messages: false,
+            messages: ErrorMessages::Logged,
         }
     }
 
@@ -39,7 +39,10 @@ impl Subscriber {
     /// Each message is one line of at most 500 characters. Turn this off if messages may contain
     /// data that must not be logged. The job and its events keep them in any case.
     pub fn log_messages(mut self, logged: bool) -> Self {
-        self.hides_messages = !logged;
+        self.messages = match logged {
+            true => ErrorMessages::Logged,
+            false => ErrorMessages::Hidden,
+        };
         self
     }
 
@@ -48,13 +51,13 @@ impl Subscriber {
         Subscriber {
             hear: self.hear.clone(),
             on_panic: Some(Arc::new(then)),
-            hides_messages: self.hides_messages,
+            messages: self.messages,
         }
     }
 
     /// Logs an event and passes it to the function.
     pub(crate) fn emit(&self, event: &Event<'_>) {
-        logging::log_event(event, !self.hides_messages);
+        logging::log_event(event, self.messages);
         let Some(hear) = &self.hear else { return };
         // A panic must not unwind the thread it runs on: a finisher or a heartbeat must complete
         // what it has started.

@@ -23,10 +23,10 @@ impl Policy {
             RequestedEnding::Interrupted(Interrupted::Cancelled) => Ending::Cancel(failure),
             // Not caused by anything that the job did or failed to do.
             RequestedEnding::Interrupted(Interrupted::Lost) => {
-                given_back(once, LOST, "could not rely on its claim any more")
+                self.given_back(LOST, "could not rely on its claim any more")
             }
             RequestedEnding::Interrupted(Interrupted::Stopping) => {
-                given_back(once, STOPPED, "stopped")
+                self.given_back(STOPPED, "stopped")
             }
             RequestedEnding::Discard => Ending::Discard(failure),
             RequestedEnding::Fail => Ending::Fail(failure),
@@ -51,21 +51,21 @@ impl Policy {
             }
         }
     }
+
+    /// Returns the ending of a run that its process cut off.
+    fn given_back(&self, why: &str, how: &str) -> Ending {
+        if self.is_at_most_once() {
+            Ending::Fail(JobFailure::outcome_unknown(how))
+        } else {
+            Ending::Release(why.to_owned())
+        }
+    }
 }
 
 /// Why claims are released, for readers.
 const LOST: &str = "their process could not rely on them any more";
 
 const STOPPED: &str = "the stop of their process interrupted them";
-
-/// Returns the ending of a run that its process cut off.
-fn given_back(once: bool, why: &str, how: &str) -> Ending {
-    if once {
-        Ending::Fail(JobFailure::outcome_unknown(how))
-    } else {
-        Ending::Release(why.to_owned())
-    }
-}
 
 fn refused(failure: JobFailure) -> JobFailure {
     JobFailure::new(

@@ -4,6 +4,7 @@ use crate::cli::config::{Source, option};
 use crate::cli::mount::At;
 use crate::config::configuration::Config;
 use crate::config::reader::Argument;
+use crate::config::recurring::OtherPrograms;
 use crate::db::Database;
 use crate::error::Result;
 use crate::process::supervisor::builder::Supervisor;
@@ -83,7 +84,9 @@ impl Supervise {
         let config = self.source.read(at.url(), self.arguments())?.warned();
         let config = match at.registry {
             // The program that is named may have other classes.
-            Some(registry) => config.compared(registry, !self.program.is_empty())?,
+            Some(registry) => {
+                config.compared(registry, OtherPrograms::if_any(!self.program.is_empty()))?
+            }
             None => config,
         };
         let database = match at.given() {

@@ -205,15 +205,24 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn run(begun: bool, by_owner: bool) -> EndedRun {
+    /// A run whose worker has ended its claim.
+    fn run(begun: bool) -> EndedRun {
         let at = begun.then(NaiveDateTime::default);
         EndedRun {
             process_id: 1,
             claim_id: 7,
             job_id: 3,
             began: RunStart::At(at),
-            by_owner,
+            by_owner: true,
             finished: FinishedRow::Keep,
+        }
+    }
+
+    /// A run whose claim a supervisor has ended.
+    fn recovered(begun: bool) -> EndedRun {
+        EndedRun {
+            by_owner: false,
+            ..run(begun)
         }
     }
 
@@ -277,9 +286,9 @@ mod tests {
                 "ready | - | nothing | noted",
             ),
         ] {
-            let decision = JobDecision::of_ending(run(begun, true), ending.clone());
+            let decision = JobDecision::of_ending(run(begun), ending.clone());
             assert_eq!(told(&decision), expected, "{ending:?}");
-            let decision = JobDecision::of_ending(run(begun, false), ending.clone());
+            let decision = JobDecision::of_ending(recovered(begun), ending.clone());
             let expected = expected.replace("noted", "-");
             assert_eq!(told(&decision), expected, "{ending:?}, by a supervisor");
         }
@@ -327,7 +336,7 @@ mod tests {
             (0, true, true, false, "ready | - | nothing | -"),
         ] {
             let (claim, death) = (claim(crashes, once, begun), death(is_crash));
-            let decision = JobDecision::of_death(run(begun, false), &claim, &death);
+            let decision = JobDecision::of_death(recovered(begun), &claim, &death);
             assert_eq!(
                 told(&decision),
                 expected,
@@ -336,7 +345,7 @@ mod tests {
         }
         let mut asked = claim(3, true, true);
         asked.cancelled = true;
-        let decision = JobDecision::of_death(run(true, false), &asked, &death(true));
+        let decision = JobDecision::of_death(recovered(true), &asked, &death(true));
         assert_eq!(
             told(&decision),
             "closed Cancelled | cancelled | attempt | -"

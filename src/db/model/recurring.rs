@@ -20,13 +20,27 @@ pub enum Overlap {
     QueueOne,
 }
 
+/// A tick to fire, with its job.
+#[derive(Debug)]
+pub(crate) struct DueTick {
+    pub(crate) at: NaiveDateTime,
+    pub(crate) job: NewRow,
+}
+
+/// A tick whose job was enqueued.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EnqueuedTick {
+    pub(crate) at: NaiveDateTime,
+    pub(crate) job_id: i64,
+}
+
 /// Ticks of one task to fire together.
 #[derive(Debug)]
 pub(crate) struct Firing<'a> {
     /// The task as it was when the ticks were computed.
     pub(crate) task: &'a RecurringTaskRow,
-    /// With their jobs, in order; a tick that waited comes first.
-    pub(crate) ticks: &'a [(NaiveDateTime, NewRow)],
+    /// In order; a tick that waited comes first.
+    pub(crate) ticks: &'a [DueTick],
     /// The first tick after those, and after the ones that are not fired.
     pub(crate) next_run_at: NaiveDateTime,
     pub(crate) overlap: Overlap,
@@ -36,7 +50,7 @@ pub(crate) struct Firing<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Fired {
     /// Ticks with their new jobs.
-    pub(crate) jobs: Vec<(NaiveDateTime, i64)>,
+    pub(crate) jobs: Vec<EnqueuedTick>,
     /// Ticks skipped because of the previous job.
     pub(crate) dropped: Vec<NaiveDateTime>,
     /// The tick that waits for the previous job.

@@ -5,11 +5,18 @@ use crate::db::conn::statement::Statement;
 use crate::db::model::outcome::JobFailure;
 use diesel::prelude::*;
 
+/// A job that has failed permanently.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FailedJob<'f> {
+    pub(crate) job_id: i64,
+    pub(crate) failure: &'f JobFailure,
+}
+
 /// Records why jobs failed.
 ///
 /// If a failed execution exists, it is left over from earlier, and the newer reason replaces its
 /// own. A job that was deleted meanwhile gets none.
-pub(crate) fn insert(conn: &mut Conn<'_>, failures: &[(i64, &JobFailure)]) -> QueryResult<()> {
+pub(crate) fn insert(conn: &mut Conn<'_>, failures: &[FailedJob<'_>]) -> QueryResult<()> {
     if failures.is_empty() {
         return Ok(());
     }
@@ -19,7 +26,7 @@ pub(crate) fn insert(conn: &mut Conn<'_>, failures: &[(i64, &JobFailure)]) -> Qu
          ON CONFLICT (job_id) DO UPDATE SET error = excluded.error, created_at = excluded.created_at";
     let rows: Vec<(i64, String)> = failures
         .iter()
-        .map(|(job, failure)| (*job, failure.to_json()))
+        .map(|failed| (failed.job_id, failed.failure.to_json()))
         .collect();
     let rows = serde_json::to_string(&rows).unwrap_or_default();
     Statement::new(text).bind(&rows).execute(conn)

@@ -52,13 +52,20 @@ impl Note {
     }
 }
 
+/// A note to store, and its claim.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ClaimNote<'n> {
+    pub(crate) claim_id: i64,
+    pub(crate) note: &'n Note,
+}
+
 /// Stores the notes of claims that the process still holds, and returns those that were stored.
 /// Claims that are locked, by the job itself in a long transaction for example, are skipped: a
 /// heartbeat never waits.
 pub(crate) fn save(
     conn: &mut Conn<'_>,
     process_id: i64,
-    notes: &[(i64, &Note)],
+    notes: &[ClaimNote<'_>],
 ) -> QueryResult<Vec<i64>> {
     let text = match conn.dialect() {
         Dialect::Postgres => {
@@ -76,7 +83,10 @@ pub(crate) fn save(
     };
     let told: Vec<(i64, String)> = notes
         .iter()
-        .map(|(claim, note)| (*claim, serde_json::to_string(note).unwrap_or_default()))
+        .map(|one| {
+            let note = serde_json::to_string(one.note).unwrap_or_default();
+            (one.claim_id, note)
+        })
         .collect();
     let told = serde_json::to_string(&told).unwrap_or_default();
     let written: Vec<Id> = Statement::new(text)

@@ -60,7 +60,7 @@ pub(crate) fn move_on(
 ) -> QueryResult<()> {
     let text = "UPDATE solid_queue_recurring_tasks SET next_run_at = {time $1}, last_run_at = coalesce({time $2}, last_run_at), \
          queued_run_at = {time $3}, open_jobs = $4, updated_at = {now}, lock_version = lock_version + 1 WHERE id = $5";
-    let last = fired.jobs.iter().map(|(tick, _)| *tick).max();
+    let last = fired.jobs.iter().map(|tick| tick.at).max();
     Statement::new(text)
         .bind(timestamp(firing.next_run_at))
         .bind(last.map(timestamp))

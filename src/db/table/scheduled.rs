@@ -7,9 +7,16 @@ use diesel::prelude::*;
 use diesel::sql_types::{Double, Nullable};
 use std::time::Duration;
 
+/// A job to schedule.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DelayedJob {
+    pub(crate) job_id: i64,
+    pub(crate) delay: Duration,
+}
+
 /// Schedules jobs, each after its delay, at most a thousand years. An execution that exists
 /// already, inserted by another program, does not fail the rest.
-pub(crate) fn insert_each(conn: &mut Conn<'_>, jobs: &[(i64, Duration)]) -> QueryResult<()> {
+pub(crate) fn insert_each(conn: &mut Conn<'_>, jobs: &[DelayedJob]) -> QueryResult<()> {
     if jobs.is_empty() {
         return Ok(());
     }
@@ -19,7 +26,7 @@ pub(crate) fn insert_each(conn: &mut Conn<'_>, jobs: &[(i64, Duration)]) -> Quer
          ON CONFLICT (job_id) DO UPDATE SET scheduled_at = excluded.scheduled_at";
     let rows: Vec<(i64, i64)> = jobs
         .iter()
-        .map(|(job, delay)| (*job, micros(*delay)))
+        .map(|job| (job.job_id, micros(job.delay)))
         .collect();
     let rows = serde_json::to_string(&rows).unwrap_or_default();
     Statement::new(text).bind(&rows).execute(conn)

@@ -4,7 +4,9 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::{Id, id_list, timestamp};
 use crate::db::conn::statement::Statement;
 use crate::db::model::new_row::NewRow;
-use crate::db::model::recurring::{Fired, Firing, Overlap, RecurringTaskRow};
+use crate::db::model::recurring::{
+    DueTick, EnqueuedTick, Fired, Firing, Overlap, RecurringTaskRow,
+};
 use crate::db::table::recurring_executions::{delete_old, lock, move_on, unended};
 use crate::db::transition::enqueue;
 use crate::db::transition::schedule::lock_own;
@@ -23,16 +25,16 @@ pub(crate) fn fire(conn: &mut Conn<'_>, firing: &Firing<'_>) -> QueryResult<Opti
             _ => unended(conn, &open)?,
         };
         let mut fired = Fired::default();
-        for (tick, job) in firing.ticks {
+        for DueTick { at, job } in firing.ticks {
             match firing.overlap {
-                Overlap::Skip if !open.is_empty() => fired.dropped.push(*tick),
+                Overlap::Skip if !open.is_empty() => fired.dropped.push(*at),
                 Overlap::QueueOne if !open.is_empty() => {
-                    fired.dropped.extend(fired.queued.replace(*tick));
+                    fired.dropped.extend(fired.queued.replace(*at));
                 }
                 _ => {
-                    if let Some(id) = insert(conn, &firing.task.key, *tick, job)? {
-                        open.push(id);
-                        fired.jobs.push((*tick, id));
+                    if let Some(job_id) = insert(conn, &firing.task.key, *at, job)? {
+                        open.push(job_id);
+                        fired.jobs.push(EnqueuedTick { at: *at, job_id });
                     }
                 }
             }

@@ -11,13 +11,14 @@ use crate::db::model::new_result::NewResult;
 use crate::db::model::new_row::NewRow;
 use crate::db::model::outcome::{JobFailure, ResultOutcome};
 use crate::db::table::attempts::{self, NewAttempt};
+use crate::db::table::failed::{self, FailedJob};
 use crate::db::table::jobs::{self, EndedJob, JobUpdate};
-use crate::db::table::{failed, ready, results, scheduled, steps};
+use crate::db::table::scheduled::{self, DelayedJob};
+use crate::db::table::{ready, results, steps};
 use crate::db::transition::{clear, enqueue, place, unblock};
 use diesel::QueryResult;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 /// Applies the decisions. A job that does not exist any more is skipped.
 pub(crate) fn settle(conn: &mut Conn<'_>, decisions: &[JobDecision]) -> QueryResult<()> {
@@ -29,9 +30,12 @@ pub(crate) fn settle(conn: &mut Conn<'_>, decisions: &[JobDecision]) -> QueryRes
     let jobs: BTreeMap<i64, EndedJob> = jobs.into_iter().map(|job| (job.id, job)).collect();
     let mut settled: Vec<Settled<'_>> = decisions
         .iter()
-        .filter_map(|decision| Some((jobs.get(&decision.run.job_id)?, decision)))
+        .filter_map(|decision| {
+            let job = jobs.get(&decision.run.job_id)?;
+            Some(Settled { job, decision })
+        })
         .collect();
-    settled.sort_by_key(|(job, _)| job.id);
+    settled.sort_by_key(|one| one.job.id);
     let waiting = WaitingAgain::of(&settled);
     scheduled::insert_each(conn, &waiting.later)?;
     failed::insert(conn, &failures(&settled))?;
@@ -44,7 +48,11 @@ pub(crate) fn settle(conn: &mut Conn<'_>, decisions: &[JobDecision]) -> QueryRes
 }
 
 /// A job, and the decision about it.
-type Settled<'s> = (&'s EndedJob, &'s JobDecision);
+#[derive(Debug, Clone, Copy)]
+struct Settled<'s> {
+    job: &'s EndedJob,
+    decision: &'s JobDecision,
+}
 
 /// Returns whether the job's row is deleted.
 fn is_deleted(decision: &JobDecision) -> bool {
@@ -53,9 +61,9 @@ fn is_deleted(decision: &JobDecision) -> bool {
 }
 
 fn updates(settled: &[Settled<'_>]) -> Vec<JobUpdate> {
-    let staying = settled.iter().filter(|(_, decision)| !is_deleted(decision));
+    let staying = settled.iter().filter(|one| !is_deleted(one.decision));
     staying
-        .map(|(job, decision)| JobUpdate {
+        .map(|Settled { job, decision }| JobUpdate {
             id: job.id,
             uses_attempt: decision.uses_attempt,
             is_crash: decision.is_crash,
@@ -70,7 +78,7 @@ fn updates(settled: &[Settled<'_>]) -> Vec<JobUpdate> {
 #[derive(Debug, Default)]
 struct WaitingAgain {
     now: Vec<i64>,
-    later: Vec<(i64, Duration)>,
+    later: Vec<DelayedJob>,
     without_slot: Vec<i64>,
     /// Those among the first that may have crashed their process.
     suspects: Vec<i64>,
@@ -79,10 +87,13 @@ struct WaitingAgain {
 impl WaitingAgain {
     fn of(settled: &[Settled<'_>]) -> Self {
         let mut waiting = WaitingAgain::default();
-        for (job, decision) in settled {
+        for Settled { job, decision } in settled {
             match decision.destination {
                 Destination::Wait(Some(delay)) if !delay.is_zero() => {
-                    waiting.later.push((job.id, delay));
+                    waiting.later.push(DelayedJob {
+                        job_id: job.id,
+                        delay,
+                    });
                 }
                 Destination::Wait(_) if decision.has_slot => {
                     waiting.now.push(job.id);
@@ -120,17 +131,22 @@ fn failure_of(decision: &JobDecision) -> Option<&JobFailure> {
     }
 }
 
-fn failures<'s>(settled: &[Settled<'s>]) -> Vec<(i64, &'s JobFailure)> {
+fn failures<'s>(settled: &[Settled<'s>]) -> Vec<FailedJob<'s>> {
     let failed = settled.iter();
     failed
-        .filter_map(|(job, decision)| Some((job.id, failure_of(decision)?)))
+        .filter_map(|Settled { job, decision }| {
+            Some(FailedJob {
+                job_id: job.id,
+                failure: failure_of(decision)?,
+            })
+        })
         .collect()
 }
 
 fn new_attempts<'s>(settled: &[Settled<'s>]) -> Vec<NewAttempt<'s>> {
-    let staying = settled.iter().filter(|(_, decision)| !is_deleted(decision));
+    let staying = settled.iter().filter(|one| !is_deleted(one.decision));
     staying
-        .filter_map(|(job, decision)| {
+        .filter_map(|Settled { job, decision }| {
             let (outcome, failure) = decision.attempt.as_ref()?;
             Some(NewAttempt::new(
                 job.attempts,
@@ -146,7 +162,7 @@ fn new_attempts<'s>(settled: &[Settled<'s>]) -> Vec<NewAttempt<'s>> {
 /// makes the jobs that waited for them runnable.
 fn close(conn: &mut Conn<'_>, settled: &[Settled<'_>]) -> QueryResult<()> {
     let mut ended = Vec::new();
-    for (job, decision) in settled {
+    for Settled { job, decision } in settled {
         let (outcome, failure) = match &decision.destination {
             Destination::Wait(_) => continue,
             Destination::Failed(failure) => (ResultOutcome::Failed, failure),
@@ -185,7 +201,9 @@ fn close(conn: &mut Conn<'_>, settled: &[Settled<'_>]) -> QueryResult<()> {
 fn follow_up(conn: &mut Conn<'_>, settled: &[Settled<'_>]) -> QueryResult<()> {
     let hooks: Vec<_> = settled
         .iter()
-        .filter_map(|(job, decision)| Some((*job, failure_of(decision)?, job.on_failure()?)))
+        .filter_map(|Settled { job, decision }| {
+            Some((*job, failure_of(decision)?, job.on_failure()?))
+        })
         .collect();
     if hooks.is_empty() {
         return Ok(());

@@ -13,8 +13,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Default)]
 pub(crate) struct WantedMark {
     after: i64,
-    /// The last id that was given out, and when that was read.
-    last: Option<(i64, Instant)>,
+    last: Option<LastIdReading>,
     /// When the next search from the beginning is due, if not each search starts there.
     again_at: Option<Instant>,
     /// When a slow claim was last taken as a sign that such searches take long.
@@ -22,6 +21,13 @@ pub(crate) struct WantedMark {
     is_suspect: bool,
     /// Whether a claim has passed over keys since the last search from the beginning.
     has_passed: bool,
+}
+
+/// The last id that was given out.
+#[derive(Debug, Clone, Copy)]
+struct LastIdReading {
+    id: i64,
+    read_at: Instant,
 }
 
 /// A search for wanted keys.
@@ -78,8 +84,8 @@ impl WantedMark {
     }
 
     fn is_time_to_ask(&self) -> bool {
-        let asked_at = self.last.map(|(_, at)| at);
-        asked_at.is_some_and(|at| at.elapsed() >= INTERVAL)
+        self.last
+            .is_some_and(|last| last.read_at.elapsed() >= INTERVAL)
     }
 
     /// Notes how long a claim took, which also searched after the mark.
@@ -133,12 +139,15 @@ impl WantedMark {
     fn move_on(&mut self, last: i64) {
         let now = clock::instant();
         match self.last {
-            Some((_, at)) if now - at < INTERVAL => {}
+            Some(before) if now - before.read_at < INTERVAL => {}
             before => {
                 // The ids start again after the table was created again.
-                let before = before.map_or(BEGINNING, |(id, _)| id);
+                let before = before.map_or(BEGINNING, |before| before.id);
                 self.after = before.min(last);
-                self.last = Some((last, now));
+                self.last = Some(LastIdReading {
+                    id: last,
+                    read_at: now,
+                });
             }
         }
     }
@@ -161,7 +170,9 @@ mod tests {
     /// Pretends that more than the longest pause has passed since the last search.
     fn age(mark: &mut WantedMark) {
         mark.again_at = mark.again_at.map(|_| clock::instant());
-        mark.last = mark.last.map(|(id, at)| (id, at - INTERVAL));
+        if let Some(last) = &mut mark.last {
+            last.read_at -= INTERVAL;
+        }
     }
 
     #[test]

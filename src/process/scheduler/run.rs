@@ -3,7 +3,9 @@
 use crate::db::transition::schedule;
 
 use crate::clock;
-use crate::db::model::recurring::{self, Definition, Fired, Firing, RecurringTaskRow, Scheduled};
+use crate::db::model::recurring::{
+    self, Definition, DueTick, Fired, Firing, RecurringTaskRow, Scheduled,
+};
 use crate::db::table::recurring_tasks;
 use crate::db::transition::fire;
 use crate::error::{Error, Result};
@@ -40,10 +42,16 @@ pub(crate) struct RunningScheduler<'a> {
     settings: SchedulerSetup<'a>,
     declarations: Vec<Definition>,
     session: Session,
-    /// The keys of the tasks that it has declared, as JSON, and since when.
-    declared: Option<(String, Instant)>,
+    declared: Option<DeclaredKeys>,
     /// The tasks that could not be read, by id, with their version: each is reported once.
     unreadable: HashMap<i64, i64>,
+}
+
+/// The tasks that a scheduler has declared.
+struct DeclaredKeys {
+    /// Their keys, as JSON.
+    keys: String,
+    since: Instant,
 }
 
 /// The result of a look at one task.
@@ -126,10 +134,10 @@ impl<'a> RunningScheduler<'a> {
     /// of those that this scheduler fires.
     fn declare(&mut self) -> Result<String, Duration> {
         let now = clock::instant();
-        if let Some((keys, since)) = &self.declared
-            && now - *since < DECLARE_EVERY
+        if let Some(declared) = &self.declared
+            && now - declared.since < DECLARE_EVERY
         {
-            return Ok(keys.clone());
+            return Ok(declared.keys.clone());
         }
         let mut keys = Vec::new();
         for (task, definition) in self.settings.tasks.iter().zip(&self.declarations) {
@@ -146,7 +154,10 @@ impl<'a> RunningScheduler<'a> {
             recurring_tasks::forget(conn, KEPT)
         })?;
         let keys = serde_json::json!(keys).to_string();
-        self.declared = Some((keys.clone(), now));
+        self.declared = Some(DeclaredKeys {
+            keys: keys.clone(),
+            since: now,
+        });
         Ok(keys)
     }
 
@@ -204,11 +215,11 @@ impl<'a> RunningScheduler<'a> {
                 since: tick.and_utc(),
             });
         }
-        for (tick, job) in &fired.jobs {
+        for tick in &fired.jobs {
             subscriber.emit(&Event::Ticked {
                 task: &task.key,
-                tick: tick.and_utc(),
-                job: JobId(*job),
+                tick: tick.at.and_utc(),
+                job: JobId(tick.job_id),
             });
         }
         for tick in &fired.dropped {
@@ -222,7 +233,7 @@ impl<'a> RunningScheduler<'a> {
 
 /// The ticks of a task to fire now.
 struct Ticks {
-    ticks: Vec<(chrono::NaiveDateTime, crate::db::model::new_row::NewRow)>,
+    ticks: Vec<DueTick>,
     next_run_at: chrono::NaiveDateTime,
     missed: Option<chrono::NaiveDateTime>,
     overlap: recurring::Overlap,
@@ -236,7 +247,12 @@ impl Ticks {
         let stored = Stored::read(task)?;
         let plan = plan::plan(&stored, from, task.now, grace);
         let due = task.queued_run_at.into_iter().chain(plan.ticks);
-        let ticks = due.map(|tick| Ok((tick, stored.job(task, tick)?)));
+        let ticks = due.map(|tick| {
+            Ok(DueTick {
+                at: tick,
+                job: stored.job(task, tick)?,
+            })
+        });
         Ok(Some(Ticks {
             ticks: ticks.collect::<Result<_>>()?,
             next_run_at: plan.next_run_at,

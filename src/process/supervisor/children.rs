@@ -87,9 +87,17 @@ pub(crate) struct Exit {
     pub(crate) is_cut_short: bool,
     asked_to_stop: bool,
     killed_by_us: bool,
-    /// How often in a row it has ended soon after its start, if that is too often, and how long the
-    /// supervisor waits.
-    pub(crate) crash_loop: Option<(u32, Duration)>,
+    /// Set if it has ended soon after its start too often.
+    pub(crate) crash_loop: Option<CrashLoop>,
+}
+
+/// A child that ends soon after each start.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CrashLoop {
+    /// How often in a row.
+    pub(crate) exits: u32,
+    /// How long the supervisor waits.
+    pub(crate) delay: Duration,
 }
 
 impl Exit {
@@ -251,7 +259,10 @@ impl ChildProcess {
             None
         } else {
             let delay = self.count_failed_start();
-            (self.failed_starts >= TOO_OFTEN).then_some((self.failed_starts, delay))
+            (self.failed_starts >= TOO_OFTEN).then_some(CrashLoop {
+                exits: self.failed_starts,
+                delay,
+            })
         };
         Some(Exit {
             crash_loop,
@@ -329,7 +340,17 @@ fn describe(status: ExitStatus) -> String {
 mod tests {
     use super::*;
 
-    fn exit(code: u8, asked_to_stop: bool) -> Exit {
+    /// Runs a child until it exits by itself with the code.
+    fn exit(code: u8) -> Exit {
+        exit_of(code, |_| {})
+    }
+
+    /// Does the same with a child that was asked to stop.
+    fn exit_after_stop(code: u8) -> Exit {
+        exit_of(code, |running| running.asked_to_stop = true)
+    }
+
+    fn exit_of(code: u8, prepare: impl FnOnce(&mut RunningChild)) -> Exit {
         let mut child =
             ChildProcess::all_of(&[Child::program("sh", ["-c", &format!("exit {code}")])]);
         let child = &mut child[0];
@@ -339,7 +360,7 @@ mod tests {
         };
         child.start(parent).unwrap();
         let running = child.running.as_mut().unwrap();
-        running.asked_to_stop = asked_to_stop;
+        prepare(running);
         let status = running.process.wait().unwrap();
         child.end(status).unwrap()
     }
@@ -347,21 +368,18 @@ mod tests {
     #[test]
     fn a_code_says_whether_jobs_are_to_blame() {
         for code in GRACEFUL {
-            assert!(
-                exit(code, false).is_crash(false),
-                "a job may call `exit({code})`"
-            );
-            assert!(!exit(code, false).is_crash(true));
+            assert!(exit(code).is_crash(false), "a job may call `exit({code})`");
+            assert!(!exit(code).is_crash(true));
             // The database did not accept that the process drains.
-            assert!(!exit(code, true).is_crash(false));
+            assert!(!exit_after_stop(code).is_crash(false));
         }
-        assert!(exit(101, true).is_crash(true));
+        assert!(exit_after_stop(101).is_crash(true));
     }
 
     #[test]
     fn a_code_says_whether_jobs_were_cut_short() {
         let said = |code| {
-            let exit = exit(code, true);
+            let exit = exit_after_stop(code);
             (exit.is_cut_short, exit.may_hold_jobs())
         };
         assert_eq!([said(0), said(RECYCLED)], [(false, false); 2]);

@@ -204,11 +204,11 @@ impl RunningSupervisor {
                 pid: exit.pid,
                 how: &exit.how,
             });
-            if let Some((exits, delay)) = exit.crash_loop {
+            if let Some(crash_loop) = exit.crash_loop {
                 self.subscriber.emit(&Event::CrashLoop {
                     program: &self.children[index].program(),
-                    exits,
-                    delay,
+                    exits: crash_loop.exits,
+                    delay: crash_loop.delay,
                 });
             }
             self.exited.push(exit);

@@ -1,10 +1,10 @@
 //! What a worker writes with its heartbeat: the progress of its jobs.
 
 use crate::db::table::processes::HeartbeatReply;
-use crate::db::table::progress;
+use crate::db::table::progress::{self, ClaimNote};
 use crate::process::base::heartbeat::HoldsClaims;
 use crate::process::base::session::Session;
-use crate::process::worker::in_flight::InFlight;
+use crate::process::worker::in_flight::{ClaimNews, InFlight};
 
 /// Stores the progress of a process' jobs, if there is news. What cannot be stored is included in
 /// the next heartbeat.
@@ -13,13 +13,15 @@ fn carry_notes(session: &mut Session, in_flight: &InFlight, process_id: i64) {
     if news.is_empty() {
         return;
     }
-    let notes: Vec<_> = news.iter().map(|(id, _, news)| (*id, &news.note)).collect();
+    let notes: Vec<ClaimNote<'_>> = news.iter().map(ClaimNews::note).collect();
     let written = session.run("note the progress of jobs", |conn| {
         progress::save(conn, process_id, &notes)
     });
     let written = written.unwrap_or_default();
-    for (_, live, news) in news.iter().filter(|(id, ..)| written.contains(id)) {
-        live.carried(news);
+    for held in &news {
+        if written.contains(&held.claim_id) {
+            held.live.carried(&held.news);
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 //! another transaction has locked is skipped, and tried again alone.
 
 use crate::clock;
-use crate::db::Refusal;
+use crate::db::{LockWait, Refusal};
 use crate::job::perform::Outcome;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::stop::Stop;
@@ -107,8 +107,8 @@ impl Completer {
     /// alone. That one is put aside, so that it does not hold up the others.
     fn write(&mut self, mut group: Vec<PendingCompletion>) {
         loop {
-            let is_brief = self.is_brief(&group);
-            let delay = match self.writer.write(&group, is_brief) {
+            let wait = LockWait::short_if(self.is_brief(&group));
+            let delay = match self.writer.write(&group, wait) {
                 Ok(busy) if busy.is_empty() => return,
                 Ok(busy) => return self.pass_over(group, &busy),
                 Err(delay) => delay,

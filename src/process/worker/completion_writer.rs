@@ -1,14 +1,11 @@
 //! The transactions that write the outcomes of jobs, and their events.
 
-use crate::db::model::claim::ClaimOf;
-use crate::db::transition::end;
-use crate::db::transition::finish::KeySlots;
-
-use crate::db::model::claim::{Claimed, FinishedRow};
-use crate::db::model::outcome::{ClaimEnd, Ending};
+use crate::clock;
+use crate::db::model::claim::Claimed;
+use crate::db::model::outcome::Ending;
 use crate::db::table::claimed::EndedClaims;
-use crate::db::table::jobs;
-use crate::db::transition::{finish, release};
+use crate::db::transition::finish::KeySlots;
+use crate::db::transition::release;
 use crate::db::{Conn, LockWait, with_lock_wait};
 use crate::event::events::Event;
 use crate::event::subscriber::Subscriber;
@@ -19,11 +16,12 @@ use crate::process::base::session::Session;
 use crate::process::worker::completion::{
     self, CompletedRun, CompletionKind, PendingCompletion, fence,
 };
+use crate::process::worker::completion_work::{
+    WrittenCompletion, is_repeated, was_accepted, write_ended, write_finished,
+};
 use crate::process::worker::in_flight::InFlight;
 use crate::process::worker::slot_passing::SlotPassing;
-use crate::{clock, mutant};
-use diesel::QueryResult;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,24 +36,20 @@ pub(crate) struct CompletionWriter {
     subscriber: Subscriber,
 }
 
-/// What became of an outcome that is not a success.
-enum WrittenCompletion {
-    Ended(Ending),
-    /// The job has ended its claim itself, in its own transaction.
-    Finished,
-    /// The claim belongs to the process no longer.
-    Fenced,
-    /// Another transaction has locked the claim.
-    Busy,
+/// Whether finished jobs have left slots for a promotion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SlotsAfter {
+    Free,
+    Taken,
 }
 
-impl WrittenCompletion {
-    /// Whether this can be how an interrupted run ends.
-    fn is_cut_short(&self) -> bool {
-        matches!(
-            self,
-            WrittenCompletion::Ended(Ending::Release(_) | Ending::Fail(_))
-        )
+impl SlotsAfter {
+    fn free_if(is_free: bool) -> Self {
+        if is_free {
+            SlotsAfter::Free
+        } else {
+            SlotsAfter::Taken
+        }
     }
 }
 
@@ -74,7 +68,7 @@ impl CompletionWriter {
     }
 
     /// Writes a group of one kind, and returns the claims that another
-    /// transaction has locked. With `is_brief` it waits only briefly for locks.
+    /// transaction has locked.
     ///
     /// # Errors
     ///
@@ -82,17 +76,17 @@ impl CompletionWriter {
     pub(crate) fn write(
         &mut self,
         group: &[PendingCompletion],
-        is_brief: bool,
+        wait: LockWait,
     ) -> Result<Vec<i64>, Duration> {
         let Some(first) = group.first() else {
             return Ok(Vec::new());
         };
         let kind = completion::kind(first);
         let busy = match &first.run.outcome {
-            Outcome::Finished(_) => return self.finish(group, kind, is_brief),
-            Outcome::Ended(_) => self.end(group, kind, is_brief)?,
+            Outcome::Finished(_) => return self.finish(group, kind, wait),
+            Outcome::Ended(_) => self.end(group, kind, wait)?,
             Outcome::UnknownClass => {
-                self.leave(first, is_brief)?;
+                self.leave(first, wait)?;
                 Vec::new()
             }
         };
@@ -108,36 +102,9 @@ impl CompletionWriter {
         &mut self,
         group: &[PendingCompletion],
         kind: CompletionKind,
-        is_brief: bool,
+        wait: LockWait,
     ) -> Result<Vec<i64>, Duration> {
-        let (in_flight, is_new) = (Arc::clone(&self.in_flight), !is_repeated(group));
-        let pass = (kind.is_limited && is_new)
-            .then(|| self.passing.begin(&in_flight))
-            .flatten();
-        // The next jobs are entered before the lock is released, as by every claim.
-        let claim_lock = pass.as_ref().map(|_| in_flight.claim_lock());
-        let slots = KeySlots::of(kind.is_limited, pass.as_ref().map(|pass| &*pass.next));
-        let work = |conn: &mut Conn<'_>| write_finished(conn, group, kind, slots);
-        let EndedClaims {
-            accepted,
-            busy,
-            next,
-        } = self.session.run("finish jobs", |conn| {
-            with_lock_wait(conn, LockWait::short_if(is_brief), work)
-        })?;
-        let jobs: Vec<Arc<Claimed>> = next.jobs.into_iter().map(Arc::new).collect();
-        let registration = group
-            .first()
-            .map(|first| Arc::clone(&first.run.registration));
-        if let Some(registration) = &registration {
-            in_flight.enter(&jobs, registration);
-        }
-        drop(claim_lock);
-        let has_free_slots = kind.is_limited && (pass.is_none() || next.has_requested);
-        if let (Some(pass), Some(registration)) = (pass, &registration) {
-            let held = (&*in_flight, &mut self.session);
-            self.passing.end(pass, jobs, registration, held);
-        }
+        let (EndedClaims { accepted, busy, .. }, slots) = self.end_finished(group, kind, wait)?;
         let accepted: HashSet<i64> = accepted.into_iter().collect();
         self.settle(group, &busy);
         for PendingCompletion { run, .. } in group {
@@ -148,10 +115,47 @@ impl CompletionWriter {
                 self.report_fenced(&run.job);
             }
         }
-        if has_free_slots {
+        if slots == SlotsAfter::Free {
             self.session.promote();
         }
         Ok(busy)
+    }
+
+    /// Ends the claims of successes, and sends the jobs that have taken their slots to the threads.
+    fn end_finished(
+        &mut self,
+        group: &[PendingCompletion],
+        kind: CompletionKind,
+        wait: LockWait,
+    ) -> Result<(EndedClaims, SlotsAfter), Duration> {
+        let in_flight = Arc::clone(&self.in_flight);
+        let may_pass = kind.is_limited && !is_repeated(group);
+        let pass = may_pass.then(|| self.passing.begin(&in_flight)).flatten();
+        let (Some(pass), Some(first)) = (pass, group.first()) else {
+            let slots = KeySlots::of(kind.is_limited, None);
+            let work = |conn: &mut Conn<'_>| write_finished(conn, group, kind, slots);
+            let ended = self
+                .session
+                .run("finish jobs", |conn| with_lock_wait(conn, wait, work))?;
+            return Ok((ended, SlotsAfter::free_if(kind.is_limited)));
+        };
+        // As with every claim, the jobs are in memory before the lock is released.
+        let claim_lock = in_flight.claim_lock();
+        let slots = KeySlots::PassOn(&pass.next);
+        let work = |conn: &mut Conn<'_>| write_finished(conn, group, kind, slots);
+        let mut ended = self
+            .session
+            .run("finish jobs", |conn| with_lock_wait(conn, wait, work))?;
+        let jobs = std::mem::take(&mut ended.next.jobs).into_iter();
+        let jobs: Vec<Arc<Claimed>> = jobs.map(Arc::new).collect();
+        let registration = &first.run.registration;
+        in_flight.enter(&jobs, registration);
+        drop(claim_lock);
+        let slots = SlotsAfter::free_if(ended.next.has_requested);
+        let session = &mut self.session;
+        self.passing
+            .end(pass, jobs, registration, &in_flight, session);
+        Ok((ended, slots))
     }
 
     /// Removes the claims from those in flight that are not tried again.
@@ -166,12 +170,12 @@ impl CompletionWriter {
         &mut self,
         group: &[PendingCompletion],
         kind: CompletionKind,
-        is_brief: bool,
+        wait: LockWait,
     ) -> Result<Vec<i64>, Duration> {
         let work = |conn: &mut Conn<'_>| write_ended(conn, group, kind);
-        let (written, busy) = self.session.run("end jobs", |conn| {
-            with_lock_wait(conn, LockWait::short_if(is_brief), work)
-        })?;
+        let (written, busy) = self
+            .session
+            .run("end jobs", |conn| with_lock_wait(conn, wait, work))?;
         // Noted before the claims are removed, because a stop reads both.
         for (PendingCompletion { run, .. }, written) in group.iter().zip(&written) {
             if run.live.is_cut_short() && written.is_cut_short() {
@@ -199,16 +203,16 @@ impl CompletionWriter {
     }
 
     /// Releases a job whose class is not registered here, for other workers.
-    fn leave(&mut self, pending: &PendingCompletion, is_brief: bool) -> Result<(), Duration> {
+    fn leave(&mut self, pending: &PendingCompletion, wait: LockWait) -> Result<(), Duration> {
         let fence = fence(&pending.run);
         let delay = Some(clock::jittered(UNKNOWN_CLASS_DELAY));
         let work = |conn: &mut Conn<'_>| {
             let released = release::release(conn, fence.process_id, &[fence.claim_id], delay)?;
             Ok(!released.is_empty() || was_accepted(conn, pending)?)
         };
-        let accepted = self.session.run("release a job", |conn| {
-            with_lock_wait(conn, LockWait::short_if(is_brief), work)
-        })?;
+        let accepted = self
+            .session
+            .run("release a job", |conn| with_lock_wait(conn, wait, work))?;
         self.in_flight.remove(&[fence.claim_id]);
         if accepted {
             self.subscriber.emit(&Event::Released {
@@ -272,106 +276,4 @@ impl CompletionWriter {
             claim: job.claim_id,
         });
     }
-}
-
-/// Returns whether an earlier attempt may have ended some of the claims, or the jobs themselves.
-fn is_repeated(group: &[PendingCompletion]) -> bool {
-    group
-        .iter()
-        .any(|pending| pending.tries > 0 || pending.run.live.ends_itself())
-}
-
-/// Writes successes of one kind.
-fn write_finished(
-    conn: &mut Conn<'_>,
-    group: &[PendingCompletion],
-    kind: CompletionKind,
-    slots: KeySlots<'_>,
-) -> QueryResult<EndedClaims> {
-    let process_id = kind.process_id;
-    let claims: Vec<i64> = group.iter().map(PendingCompletion::claim).collect();
-    let pairs: Vec<ClaimOf> = group.iter().map(PendingCompletion::pair).collect();
-    if mutant::is("finish_without_fence") {
-        finish::finish_unfenced(conn, &pairs)?;
-        return Ok(EndedClaims {
-            accepted: claims,
-            ..EndedClaims::default()
-        });
-    }
-    let mut written = if kind.leaves_traces {
-        let traces = group.iter().filter_map(|pending| pending.run.traces());
-        finish::finish_and_keep_free(conn, process_id, traces.collect(), kind.finished, slots)?
-    } else {
-        finish::finish_free(conn, process_id, &claims, kind.finished, slots)?
-    };
-    if is_repeated(group) {
-        let accepted = &mut written.accepted;
-        accepted.extend(already_ended(conn, &pairs, accepted)?);
-        if kind.finished == FinishedRow::Delete {
-            accepted.extend(jobs::claims_without_job(conn, &pairs)?);
-        }
-    }
-    Ok(written)
-}
-
-/// Writes outcomes of one kind that are not successes. Returns what became of
-/// each, and the claims that another transaction has locked.
-fn write_ended(
-    conn: &mut Conn<'_>,
-    group: &[PendingCompletion],
-    kind: CompletionKind,
-) -> QueryResult<(Vec<WrittenCompletion>, Vec<i64>)> {
-    let ends: Vec<ClaimEnd<'_>> = group.iter().filter_map(PendingCompletion::end).collect();
-    let done = end::end_free(conn, kind.process_id, &ends, kind.finished)?;
-    let busy = done.busy;
-    let done = done.ended.into_iter();
-    let mut done: HashMap<i64, Ending> = done.map(|end| (end.claim_id, end.ending)).collect();
-    let written = |pending: &PendingCompletion| {
-        Ok(match (done.remove(&pending.claim()), pending.end()) {
-            (Some(ending), _) => WrittenCompletion::Ended(ending),
-            _ if busy.contains(&pending.claim()) => WrittenCompletion::Busy,
-            _ if finished_itself(conn, pending)? => WrittenCompletion::Finished,
-            (_, Some(end)) if was_accepted(conn, pending)? => {
-                WrittenCompletion::Ended(end.ending.clone())
-            }
-            _ => WrittenCompletion::Fenced,
-        })
-    };
-    let written = group.iter().map(written).collect::<QueryResult<Vec<_>>>()?;
-    Ok((written, busy))
-}
-
-/// Whether the database accepted an earlier attempt whose answer was lost.
-fn was_accepted(conn: &mut Conn<'_>, pending: &PendingCompletion) -> QueryResult<bool> {
-    if pending.tries == 0 {
-        return Ok(false);
-    }
-    match pending.run.finished {
-        FinishedRow::Keep => Ok(!already_ended(conn, &[pending.pair()], &[])?.is_empty()),
-        FinishedRow::Delete => jobs::ended_by_owner(conn, pending.pair()),
-    }
-}
-
-/// Whether the job has ended its claim itself, in a transaction that was
-/// committed. In that case the value that the job returned does not count.
-fn finished_itself(conn: &mut Conn<'_>, pending: &PendingCompletion) -> QueryResult<bool> {
-    Ok(pending.run.live.ends_itself() && jobs::ended_by_owner(conn, pending.pair())?)
-}
-
-/// Returns those of the claims that were not accepted which this process has ended
-/// before, in a transaction whose COMMIT got no answer.
-fn already_ended(
-    conn: &mut Conn<'_>,
-    pairs: &[ClaimOf],
-    accepted: &[i64],
-) -> QueryResult<Vec<i64>> {
-    let open: Vec<ClaimOf> = pairs
-        .iter()
-        .filter(|claim| !accepted.contains(&claim.claim_id))
-        .copied()
-        .collect();
-    if open.is_empty() {
-        return Ok(Vec::new());
-    }
-    jobs::ended_claims(conn, &open)
 }

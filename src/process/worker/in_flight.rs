@@ -2,6 +2,7 @@
 
 use crate::clock;
 use crate::db::model::claim::Claimed;
+use crate::db::table::progress::ClaimNote;
 use crate::job::running::{Live, News};
 use crate::process::base::registration::Registration;
 use std::collections::HashMap;
@@ -25,6 +26,23 @@ impl InFlightJob {
     /// Returns how long a thread has been running it.
     pub(crate) fn ran(&self) -> Duration {
         self.started.map_or(Duration::ZERO, |began| began.elapsed())
+    }
+}
+
+/// What a heartbeat stores about a claim.
+#[derive(Debug)]
+pub(crate) struct ClaimNews {
+    pub(crate) claim_id: i64,
+    pub(crate) live: Arc<Live>,
+    pub(crate) news: News,
+}
+
+impl ClaimNews {
+    pub(crate) fn note(&self) -> ClaimNote<'_> {
+        ClaimNote {
+            claim_id: self.claim_id,
+            note: &self.news.note,
+        }
     }
 }
 
@@ -154,13 +172,19 @@ impl InFlight {
     }
 
     /// Returns what the next heartbeat of a process stores.
-    pub(crate) fn news(&self, process_id: i64) -> Vec<(i64, Arc<Live>, News)> {
+    pub(crate) fn news(&self, process_id: i64) -> Vec<ClaimNews> {
         let held = self.held();
         let held = held
             .iter()
             .filter(|(_, held)| held.registration.id == process_id);
-        held.filter_map(|(id, held)| Some((*id, Arc::clone(&held.live), held.live.news()?)))
-            .collect()
+        held.filter_map(|(id, held)| {
+            Some(ClaimNews {
+                claim_id: *id,
+                live: Arc::clone(&held.live),
+                news: held.live.news()?,
+            })
+        })
+        .collect()
     }
 
     /// Removes claims whose outcome is settled.

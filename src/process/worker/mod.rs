@@ -6,6 +6,7 @@ pub(crate) mod claim;
 pub(crate) mod classes;
 pub(crate) mod completer;
 pub(crate) mod completion;
+pub(crate) mod completion_work;
 pub(crate) mod completion_writer;
 pub(crate) mod in_flight;
 pub(crate) mod pool;

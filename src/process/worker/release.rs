@@ -88,20 +88,28 @@ fn release(session: &mut Session, claims: &[InFlightJob], delay: Option<Duration
     count
 }
 
+/// How far a stop has come at its deadline.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StopProgress {
+    /// Whether all jobs have ended, so that only the outcomes of some could not be saved.
+    pub(crate) is_drained: bool,
+    /// Whether the end of the program follows, so that jobs that overran their timeout stay claimed
+    /// until a supervisor sees it.
+    pub(crate) leave_overrun: bool,
+}
+
 /// Decides, at the deadline of a stop, about the jobs that still run.
 ///
 /// A supervisor releases them once it has seen this process end, so that no job runs twice at the
-/// same time; without a supervisor, they wait a moment. Jobs in `drained` have ended, but their
-/// outcome could not be saved. With `leave_overrun`, jobs that overran their timeout stay claimed
-/// until a supervisor sees the end of the program, which follows.
+/// same time; without a supervisor, they wait a moment.
 pub(crate) fn give_back(
     in_flight: &InFlight,
     session: &mut Session,
-    drained: bool,
-    leave_overrun: bool,
+    stop: StopProgress,
 ) -> Vec<JobId> {
     let running = in_flight.all();
-    let leave = leave_overrun || (parent::is_supervised() && !drained);
+    let drained = stop.is_drained;
+    let leave = stop.leave_overrun || (parent::is_supervised() && !drained);
     let (overrun, others): (Vec<_>, Vec<_>) = running
         .iter()
         .cloned()

@@ -20,6 +20,7 @@ use crate::process::worker::completer::Completer;
 use crate::process::worker::completion::CompletedRun;
 use crate::process::worker::in_flight::InFlight;
 use crate::process::worker::pool::{Pool, PoolSetup};
+use crate::process::worker::release::StopProgress;
 use crate::process::worker::settings::WorkerSetup;
 use crate::process::worker::slot_passing::SlotPassing;
 use crate::process::worker::timeouts::{ForcedExit, Timeouts};
@@ -136,9 +137,11 @@ impl RunningWorker {
         }
         // In a broken process, the completer may have panicked and ended too.
         let is_complete = drained && flushed && !context.stop.is_broken();
-        let leave_overrun = self.forced_exit.is_some();
-        let given_back = (!is_complete)
-            .then(|| release::give_back(in_flight, &mut session, drained, leave_overrun));
+        let stop = StopProgress {
+            is_drained: drained,
+            leave_overrun: self.forced_exit.is_some(),
+        };
+        let given_back = (!is_complete).then(|| release::give_back(in_flight, &mut session, stop));
         let unfinished = unfinished(in_flight, given_back.unwrap_or_default());
         drop(self.guard);
         // Draining locked the row. So a claim that the server was still executing, over a

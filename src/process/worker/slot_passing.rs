@@ -74,7 +74,8 @@ impl SlotPassing {
         pass: PassOn,
         jobs: Vec<Arc<Claimed>>,
         registration: &Arc<Registration>,
-        (in_flight, session): (&InFlight, &mut Session),
+        in_flight: &InFlight,
+        session: &mut Session,
     ) {
         if pass.begun.elapsed() > SLOW {
             self.paused_until = Some(clock::deadline(PAUSE));

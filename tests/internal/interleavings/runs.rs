@@ -7,7 +7,7 @@ use crate::db::internal_tests::interleavings::acts::*;
 use crate::db::internal_tests::interleavings::world::{World, row};
 use crate::db::model::claim::Fence;
 use crate::db::model::claim::FinishedRow::{self, Delete, Keep};
-use crate::db::table::progress::{self, Note};
+use crate::db::table::progress::{self, ClaimNote, Note};
 use crate::db::table::steps::{self, StepState};
 use crate::db::transition::finish::KeySlots;
 use crate::db::transition::finish::{self, FinishedJob};
@@ -73,7 +73,11 @@ fn condemn(conn: &mut Conn<'_>, world: &World) -> QueryResult<String> {
 
 fn note(conn: &mut Conn<'_>, world: &World) -> QueryResult<String> {
     let note = Note::default();
-    let told: Vec<_> = world.claims.iter().map(|claim| (*claim, &note)).collect();
+    let told = world.claims.iter().map(|claim| ClaimNote {
+        claim_id: *claim,
+        note: &note,
+    });
+    let told: Vec<_> = told.collect();
     Ok(format!(
         "{}",
         progress::save(conn, world.processes[0], &told)?.len()

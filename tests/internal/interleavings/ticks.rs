@@ -6,7 +6,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::internal_tests::db::{TestDb, execute, on_each_database};
 use crate::db::internal_tests::interleavings::Play;
 use crate::db::internal_tests::interleavings::world::{World, row};
-use crate::db::model::recurring::{Definition, Firing, Overlap};
+use crate::db::model::recurring::{Definition, DueTick, Firing, Overlap};
 use crate::db::table::recurring_tasks;
 use crate::db::transition::fire;
 use chrono::{NaiveDate, NaiveDateTime, TimeDelta};
@@ -52,7 +52,10 @@ fn fire(conn: &mut Conn<'_>) -> QueryResult<String> {
     };
     let firing = Firing {
         task,
-        ticks: &[(tick(), row())],
+        ticks: &[DueTick {
+            at: tick(),
+            job: row(),
+        }],
         next_run_at: tick() + TimeDelta::days(100_000),
         overlap: Overlap::Allow,
     };

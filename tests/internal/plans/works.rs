@@ -12,13 +12,14 @@ use crate::db::conn::wakeup;
 use crate::db::model::claim::{ClaimQueues, Cursor, FinishedRow};
 use crate::db::model::new_row::{NewRow, OnConflict};
 use crate::db::model::outcome::{Ending, JobFailure};
-use crate::db::model::recurring::{Firing, Overlap};
+use crate::db::model::recurring::{DueTick, Firing, Overlap};
 use crate::db::plans::{
     CLASS, Rows, Work, claim, death, fence, finish_and_claim_next, finish_and_tell, job, limited,
     named, register, run, with_steps, *,
 };
 use crate::db::query::{details, job_info};
-use crate::db::table::progress::{self, Note};
+use crate::db::table::progress::{self, ClaimNote, Note};
+use crate::db::table::scheduled::DelayedJob;
 use crate::db::table::{
     claimed, classes, jobs, processes, queue_names, recurring_tasks, scheduled, semaphores, steps,
     unique_jobs, wanted_keys,
@@ -140,7 +141,11 @@ pub(crate) const LOOPS: [(&str, Work); 39] = [
     }),
     ("note the progress", |conn, rows| {
         let note = Note::default();
-        let told: Vec<_> = rows.claims.iter().map(|claim| (*claim, &note)).collect();
+        let told = rows.claims.iter().map(|claim| ClaimNote {
+            claim_id: *claim,
+            note: &note,
+        });
+        let told: Vec<_> = told.collect();
         progress::save(conn, rows.process, &told).map(drop)
     }),
     ("condemn", |conn, rows| {
@@ -203,7 +208,11 @@ pub(crate) const LOOPS: [(&str, Work); 39] = [
         prune::deregister(conn, process).map(drop)
     }),
     ("dispatch", |conn, rows| {
-        scheduled::insert_each(conn, &[(rows.jobs[3], Duration::ZERO)])?;
+        let job = DelayedJob {
+            job_id: rows.jobs[3],
+            delay: Duration::ZERO,
+        };
+        scheduled::insert_each(conn, &[job])?;
         ready_again(conn, &rows.jobs[3..4])?;
         dispatch::dispatch(conn, 10).map(drop)
     }),
@@ -326,7 +335,10 @@ fn fire(conn: &mut Conn<'_>, rows: &Rows, overlap: Overlap) -> QueryResult<()> {
     let tick = due[0].next_run_at.unwrap();
     let firing = Firing {
         task: &due[0],
-        ticks: &[(tick, job(None))],
+        ticks: &[DueTick {
+            at: tick,
+            job: job(None),
+        }],
         next_run_at: tick + Duration::from_secs(3600),
         overlap,
     };

@@ -36,8 +36,14 @@ pub(crate) fn insert_in_one_statement(
     }
     /// By whether the job has a limit, and whether it has a key.
     static ANY: LazyLock<[[String; 2]; 2]> = LazyLock::new(|| {
-        [false, true]
-            .map(|is_limited| [false, true].map(|has_key| in_one_statement(is_limited, has_key)))
+        [false, true].map(|is_limited| {
+            [false, true].map(|has_key| {
+                in_one_statement(InsertForm {
+                    is_limited,
+                    has_key,
+                })
+            })
+        })
     });
     let text = &ANY[usize::from(row.limit.is_some())][usize::from(row.idempotency_key.is_some())];
     let job = ALL.bind(Statement::new(text), row);
@@ -48,8 +54,14 @@ pub(crate) fn insert_in_one_statement(
 /// The columns of a job of which nothing is known.
 static ALL: LazyLock<JobColumns> = LazyLock::new(JobColumns::all);
 
-fn in_one_statement(is_limited: bool, has_key: bool) -> String {
-    let (returning, entered) = if is_limited {
+/// What the statement that inserts a job takes into account.
+struct InsertForm {
+    is_limited: bool,
+    has_key: bool,
+}
+
+fn in_one_statement(form: InsertForm) -> String {
+    let (returning, entered) = if form.is_limited {
         (blocked::RETURNING, blocked::limited_ctes("job", "entered"))
     } else {
         (
@@ -68,7 +80,7 @@ fn in_one_statement(is_limited: bool, has_key: bool) -> String {
          SELECT id, CASE WHEN EXISTS (SELECT 1 FROM entered) THEN {wake} END AS notified FROM job",
         ALL.names(),
         ALL.parameters(),
-        on_conflict(has_key),
+        on_conflict(form.has_key),
         wake = wakeup::wake("1"),
     )
 }

@@ -16,7 +16,7 @@ use crate::db::table::semaphores::NEVER_EXPIRES;
 use crate::db::table::unique_jobs::UNIQUE_SUCCESSOR;
 use crate::db::transition::enqueue::insert::Reserved;
 use crate::db::transition::enqueue::insert::{self, CHUNK};
-use crate::db::transition::enqueue::resolve_conflict::{self, Taken};
+use crate::db::transition::enqueue::resolve_conflict::{self, NumberedRow, Taken};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
 use std::collections::{BTreeSet, HashMap};
@@ -34,15 +34,17 @@ struct NewEntry<'r> {
 pub(crate) fn insert(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<Inserted>> {
     let ids = reserve(conn, rows.len())?;
     let mut inserted: HashMap<i64, Inserted> = HashMap::with_capacity(rows.len());
-    let mut rest: Vec<Numbered<'_>> = ids.iter().copied().zip(rows).collect();
+    let numbered = ids.iter().zip(rows);
+    let mut rest: Vec<NumberedRow<'_>> =
+        numbered.map(|(&id, row)| NumberedRow { id, row }).collect();
     while !rest.is_empty() {
         // A used key decides, whatever holds the unique id.
-        let both = rest.iter().filter(|(_, row)| row.unique_id.is_some());
+        let both = rest.iter().filter(|one| one.row.unique_id.is_some());
         let keys: Vec<&str> = both
-            .filter_map(|(_, row)| row.idempotency_key.as_deref())
+            .filter_map(|one| one.row.idempotency_key.as_deref())
             .collect();
         let known = with_keys(conn, &keys)?;
-        rest.retain(|(id, row)| match known.get(key(row)) {
+        rest.retain(|NumberedRow { id, row }| match known.get(key(row)) {
             Some(job) if row.unique_id.is_some() => {
                 inserted.insert(*id, Inserted::new(*job, EnqueueOutcome::Existing));
                 false
@@ -63,15 +65,12 @@ pub(crate) fn insert(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<In
         .collect()
 }
 
-/// A job to insert, with its id.
-type Numbered<'r> = (i64, &'r NewRow);
-
 /// Splits off the jobs that do not depend on an earlier one. Of two with the same unique id, or of
 /// one with a unique id and one that shares its key, the second comes in a later round, and any
 /// that shares its key after it.
-fn first_round(rows: Vec<Numbered<'_>>) -> (Vec<Numbered<'_>>, Vec<Numbered<'_>>) {
+fn first_round(rows: Vec<NumberedRow<'_>>) -> (Vec<NumberedRow<'_>>, Vec<NumberedRow<'_>>) {
     let (mut names, mut keys, mut late) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-    rows.into_iter().partition(|(_, row)| {
+    rows.into_iter().partition(|NumberedRow { row, .. }| {
         let (name, key) = (row.unique_id.as_deref(), row.idempotency_key.as_deref());
         let meets_name = name.is_some_and(|name| !names.insert(name));
         let meets_key = key.is_some_and(|key| !keys.insert(key));
@@ -92,12 +91,12 @@ fn key(row: &NewRow) -> &str {
 /// Inserts jobs with distinct unique ids.
 fn insert_round(
     conn: &mut Conn<'_>,
-    rows: &[(i64, &NewRow)],
+    rows: &[NumberedRow<'_>],
     inserted: &mut HashMap<i64, Inserted>,
 ) -> QueryResult<()> {
-    let taken: HashMap<i64, Taken> = resolve_conflict::take(conn, rows)?.into_iter().collect();
+    let taken: HashMap<i64, Taken> = resolve_conflict::take(conn, rows)?;
     let mut entries = Vec::with_capacity(rows.len());
-    for (id, row) in rows {
+    for NumberedRow { id, row } in rows {
         let is_blocked = match taken.get(id) {
             Some(Taken::Known(job, outcome)) => {
                 inserted.insert(*id, Inserted::new(*job, *outcome));

@@ -11,8 +11,15 @@ use crate::db::transition::place;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
 use serde::Serialize;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;
+
+/// A job to insert, with its id.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NumberedRow<'r> {
+    pub(crate) id: i64,
+    pub(crate) row: &'r NewRow,
+}
 
 /// The result of taking a unique id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,34 +49,34 @@ struct TakenUniqueId {
 }
 
 /// Takes the unique ids of new jobs, whose ids are assigned already. Each unique id may appear only
-/// once. The results are in no fixed order.
+/// once.
 pub(crate) fn take(
     conn: &mut Conn<'_>,
-    wanted: &[(i64, &NewRow)],
-) -> QueryResult<Vec<(i64, Taken)>> {
+    wanted: &[NumberedRow<'_>],
+) -> QueryResult<HashMap<i64, Taken>> {
     let entries: Vec<NewUniqueRow<'_>> = wanted
         .iter()
-        .filter_map(|(id, row)| {
+        .filter_map(|NumberedRow { id, row }| {
             let name = row.unique_id.as_deref()?;
             Some(NewUniqueRow(name, *id, row.unique_scope.column()))
         })
         .collect();
     let free: BTreeSet<String> = insert(conn, &entries)?.into_iter().collect();
-    let mut taken = Vec::with_capacity(wanted.len());
+    let mut taken = HashMap::with_capacity(wanted.len());
     let mut others = Vec::new();
-    for (id, row) in wanted {
+    for &NumberedRow { id, row } in wanted {
         let Some(name) = row.unique_id.as_deref() else {
             continue;
         };
         if free.contains(name) {
-            taken.push((*id, Taken::Free));
+            taken.insert(id, Taken::Free);
         } else {
-            others.push((name, *id, *row));
+            others.push(Contender { name, id, row });
         }
     }
-    others.sort_unstable_by_key(|(name, ..)| *name);
-    for (name, id, row) in others {
-        taken.push((id, resolve(conn, name, id, row)?));
+    others.sort_unstable_by_key(|new| new.name);
+    for new in &others {
+        taken.insert(new.id, resolve(conn, new)?);
     }
     Ok(taken)
 }
@@ -109,7 +116,8 @@ pub(crate) fn insert(
 /// Each round finds one more change of the existing job, which can make only a few.
 pub(crate) const ROUNDS: usize = 10;
 
-fn resolve(conn: &mut Conn<'_>, name: &str, id: i64, row: &NewRow) -> QueryResult<Taken> {
+fn resolve(conn: &mut Conn<'_>, new: &Contender<'_>) -> QueryResult<Taken> {
+    let Contender { name, id, row } = *new;
     for _ in 0..ROUNDS {
         let Some(hold) = lock(conn, name)? else {
             // Deleted meanwhile.
@@ -122,7 +130,7 @@ fn resolve(conn: &mut Conn<'_>, name: &str, id: i64, row: &NewRow) -> QueryResul
             take_over(conn, name, id, row.unique_scope, None)?;
             return Ok(Taken::Free);
         };
-        if let Some(taken) = settle(conn, &Contender { name, id, row }, &hold, holder)? {
+        if let Some(taken) = settle(conn, new, &hold, holder)? {
             return Ok(taken);
         }
     }

@@ -191,7 +191,7 @@ impl ClaimPlan {
         }
         let is_full = jobs.len() >= size.limit;
         let there_is_more = is_full || self.cursors.passed_some();
-        self.cursors.reach(jobs, is_full);
+        self.cursors.reach(jobs, size.limit);
         self.gate.count(jobs.len());
         there_is_more
     }

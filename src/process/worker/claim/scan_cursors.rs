@@ -98,11 +98,10 @@ impl ScanCursors {
         self.costs.iter().all(|cost| *cost > SLOW)
     }
 
-    /// Notes which jobs a scan found, and whether those were as many as it wanted. After fewer jobs
-    /// the next scan starts from the beginning, unless that is slow.
-    pub(crate) fn reach(&mut self, jobs: &[Arc<Claimed>], is_full: bool) {
+    /// Notes which jobs a scan found that wanted up to `limit`. After fewer jobs the next scan starts from the beginning, unless that is slow.
+    pub(crate) fn reach(&mut self, jobs: &[Arc<Claimed>], limit: usize) {
         let took = self.look.began.map(|began| began.elapsed());
-        self.reach_after(took, jobs, is_full);
+        self.reach_after(took, jobs, limit);
     }
 
     /// Notes that a scan was cancelled because it took too long. A scan from the beginning is not
@@ -131,13 +130,13 @@ impl ScanCursors {
     }
 
     /// Notes the result of a scan. `took` is how long it took, if it was from the beginning.
-    fn reach_after(&mut self, took: Option<Duration>, jobs: &[Arc<Claimed>], is_full: bool) {
+    fn reach_after(&mut self, took: Option<Duration>, jobs: &[Arc<Claimed>], limit: usize) {
         if let Some(took) = took {
             let of_jobs = A_JOB * u32::try_from(jobs.len()).unwrap_or(u32::MAX);
             self.costs.rotate_left(1);
             self.costs[2] = took.saturating_sub(of_jobs);
         }
-        if !is_full && !self.is_slow() {
+        if jobs.len() < limit && !self.is_slow() {
             return self.forget();
         }
         if !self.look.by_marks && !self.is_slow() {
@@ -190,11 +189,15 @@ mod tests {
     const LONG: Duration = Duration::from_millis(25);
 
     /// Makes a scan that takes `took` and finds nothing.
-    fn look(cursors: &mut ScanCursors, by_marks: bool, took: Duration) -> Vec<Cursor> {
-        cursors.begin(by_marks);
+    fn look(cursors: &mut ScanCursors, took: Duration) -> Vec<Cursor> {
+        cursors.begin(false);
+        scan(cursors, took)
+    }
+
+    fn scan(cursors: &mut ScanCursors, took: Duration) -> Vec<Cursor> {
         let from = cursors.from(&ClaimQueues::All);
         let took = cursors.look.began.map(|_| took);
-        cursors.reach_after(took, &[], false);
+        cursors.reach_after(took, &[], 1);
         from
     }
 
@@ -211,7 +214,8 @@ mod tests {
         let mut cursors = ScanCursors::default();
         for _ in 0..5 {
             with_a_cursor(&mut cursors);
-            assert_eq!(look(&mut cursors, true, Duration::ZERO), []);
+            cursors.begin(true);
+            assert_eq!(scan(&mut cursors, Duration::ZERO), []);
             assert_eq!(cursors.patience(), None);
         }
     }
@@ -220,10 +224,10 @@ mod tests {
     fn they_stay_where_a_look_from_the_beginning_is_slow() {
         let mut cursors = ScanCursors::default();
         for _ in 0..4 {
-            assert_eq!(look(&mut cursors, false, LONG), []);
+            assert_eq!(look(&mut cursors, LONG), []);
         }
         with_a_cursor(&mut cursors);
-        let from = look(&mut cursors, false, LONG);
+        let from = look(&mut cursors, LONG);
         assert_eq!(from.len(), 1);
         assert_eq!(from[0].job_id, 7);
         // Jobs before the cursor are looked for, but not at once.
@@ -235,9 +239,9 @@ mod tests {
     #[test]
     fn one_very_slow_scan_is_enough() {
         let mut cursors = ScanCursors::default();
-        assert_eq!(look(&mut cursors, false, 60 * LONG), []);
+        assert_eq!(look(&mut cursors, 60 * LONG), []);
         with_a_cursor(&mut cursors);
-        assert_eq!(look(&mut cursors, false, Duration::ZERO).len(), 1);
+        assert_eq!(look(&mut cursors, Duration::ZERO).len(), 1);
         // The process may have paused: what the scan skipped does not wait ten times that long.
         let patience = cursors.patience().unwrap();
         assert!(patience <= PROBATION, "{patience:?}");
@@ -246,11 +250,11 @@ mod tests {
     #[test]
     fn they_stay_where_nothing_stands_before_them() {
         let mut cursors = ScanCursors::default();
-        look(&mut cursors, false, 6 * LONG);
+        look(&mut cursors, 6 * LONG);
         with_a_cursor(&mut cursors);
         cursors.again_at = None;
-        assert_eq!(look(&mut cursors, false, 6 * LONG), [], "it is time");
-        assert_eq!(look(&mut cursors, false, Duration::ZERO)[0].job_id, 7);
+        assert_eq!(look(&mut cursors, 6 * LONG), [], "it is time");
+        assert_eq!(look(&mut cursors, Duration::ZERO)[0].job_id, 7);
     }
 
     #[test]
@@ -262,7 +266,7 @@ mod tests {
             cursors.begin(false);
             assert_eq!(cursors.from(&ClaimQueues::All), [], "it is time");
             cursors.give_up_after(1200 * LONG);
-            assert_eq!(look(&mut cursors, false, Duration::ZERO)[0].job_id, 7);
+            assert_eq!(look(&mut cursors, Duration::ZERO)[0].job_id, 7);
         }
         assert!(cursors.patience().unwrap() > PROBATION);
     }
@@ -272,7 +276,7 @@ mod tests {
         let mut cursors = ScanCursors::default();
         for took in [LONG, Duration::ZERO, LONG, LONG, Duration::ZERO, LONG] {
             with_a_cursor(&mut cursors);
-            assert_eq!(look(&mut cursors, false, took), []);
+            assert_eq!(look(&mut cursors, took), []);
         }
     }
 }
