@@ -91,14 +91,14 @@ pub(crate) fn sort_out(conn: &mut Conn<'_>, ready: &[i64]) -> QueryResult<Vec<i6
 pub(crate) const HAS_LIMIT: &str =
     "j.concurrency_limit IS NOT NULL AND j.concurrency_key IS NOT NULL";
 
-/// Makes a job wait until another has ended.
-pub(crate) fn block(conn: &mut Conn<'_>, job: i64) -> QueryResult<()> {
+/// Makes each job wait until another has ended.
+pub(crate) fn block(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     let text = format!(
         "INSERT INTO solid_queue_blocked_executions (job_id, queue_name, priority, concurrency_key, expires_at, created_at) \
-         SELECT id, queue_name, priority, $1, '{NEVER_EXPIRES}', created_at FROM solid_queue_jobs WHERE id = $2"
+         SELECT id, queue_name, priority, $1, '{NEVER_EXPIRES}', created_at FROM solid_queue_jobs WHERE id IN {{in $2}} ORDER BY id"
     );
     Statement::new(text)
         .bind(UNIQUE_SUCCESSOR)
-        .bind(job)
+        .bind(id_list(jobs))
         .execute(conn)
 }

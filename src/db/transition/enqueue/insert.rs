@@ -128,44 +128,25 @@ struct Due {
     due: bool,
 }
 
-/// An id that was assigned to a job before its insert.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Reserved {
-    pub(crate) id: i64,
-    /// Whether the job waits for another to end.
-    pub(crate) is_blocked: bool,
-}
-
 /// Inserts one job on SQLite, then its execution. Returns `None` if its idempotency key is used.
-pub(crate) fn insert_step_by_step(
-    conn: &mut Conn<'_>,
-    row: &NewRow,
-    reserved: Option<Reserved>,
-) -> QueryResult<Option<i64>> {
+pub(crate) fn insert_step_by_step(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Option<i64>> {
     /// By whether the job has a key.
     static STEP: LazyLock<[String; 2]> = LazyLock::new(|| {
         [false, true].map(|has_key| {
             format!(
-                "INSERT INTO solid_queue_jobs ({}, id) VALUES ({}, ${}) {} \
+                "INSERT INTO solid_queue_jobs ({}) VALUES ({}) {} \
                  RETURNING id, scheduled_at IS NULL OR scheduled_at <= {{now}} AS due",
                 ALL.names(),
                 ALL.parameters(),
-                ALL.len() + 1,
                 on_conflict(has_key)
             )
         })
     });
     let text = &STEP[usize::from(row.idempotency_key.is_some())];
-    let job = ALL
-        .bind(Statement::new(text), row)
-        .bind(reserved.map(|reserved| reserved.id));
+    let job = ALL.bind(Statement::new(text), row);
     let Some(Due { id, due }) = job.get_result::<Due>(conn).optional()? else {
         return Ok(None);
     };
-    if reserved.is_some_and(|reserved| reserved.is_blocked) {
-        blocked::block(conn, id)?;
-        return Ok(Some(id));
-    }
     if due && row.limit.is_some() {
         blocked::insert(conn, &[id])?;
         return Ok(Some(id));
@@ -211,6 +192,6 @@ pub(crate) fn insert_unnamed(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<I
 fn insert_unless_known(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Option<i64>> {
     match conn.dialect() {
         Dialect::Postgres => insert_in_one_statement(conn, row),
-        Dialect::Sqlite => conn.transaction(|conn| insert_step_by_step(conn, row, None)),
+        Dialect::Sqlite => conn.transaction(|conn| insert_step_by_step(conn, row)),
     }
 }

@@ -6,7 +6,8 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
-use crate::db::conn::sql::Id;
+use crate::db::conn::param::Param;
+use crate::db::conn::sql::{Execution, Id, id_list, job_ids};
 use crate::db::conn::statement::Statement;
 use crate::db::conn::wakeup;
 use crate::db::model::job_columns::JobColumns;
@@ -14,7 +15,6 @@ use crate::db::model::new_row::{EnqueueOutcome, Inserted, NewRow};
 use crate::db::table::blocked::{self, RETURNING};
 use crate::db::table::semaphores::NEVER_EXPIRES;
 use crate::db::table::unique_jobs::UNIQUE_SUCCESSOR;
-use crate::db::transition::enqueue::insert::Reserved;
 use crate::db::transition::enqueue::insert::{self, CHUNK};
 use crate::db::transition::enqueue::resolve_conflict::{self, NumberedRow, Taken};
 use diesel::prelude::*;
@@ -125,16 +125,7 @@ fn insert_entries(
 ) -> QueryResult<()> {
     let new: BTreeSet<i64> = match conn.dialect() {
         Dialect::Postgres => insert_arrays(conn, entries)?,
-        Dialect::Sqlite => entries
-            .iter()
-            .filter_map(|entry| {
-                let reserved = Reserved {
-                    id: entry.id,
-                    is_blocked: entry.is_blocked,
-                };
-                insert::insert_step_by_step(conn, entry.row, Some(reserved)).transpose()
-            })
-            .collect::<QueryResult<_>>()?,
+        Dialect::Sqlite => insert_json(conn, entries)?,
     };
     let (new, known): (Vec<_>, Vec<_>) = entries.iter().partition(|entry| new.contains(&entry.id));
     for entry in new {
@@ -258,4 +249,72 @@ fn insert_arrays(conn: &mut Conn<'_>, entries: &[NewEntry<'_>]) -> QueryResult<B
         .bind(blocked)
         .load(conn)?;
     Ok(rows.into_iter().map(|row| row.id).collect())
+}
+
+/// Inserts on SQLite: all rows are one JSON text, as in [`bulk`](super::bulk). Returns the ids of
+/// the jobs that did not exist.
+fn insert_json(conn: &mut Conn<'_>, entries: &[NewEntry<'_>]) -> QueryResult<BTreeSet<i64>> {
+    static JSON: LazyLock<(JobColumns, String)> = LazyLock::new(|| {
+        let columns = JobColumns::all();
+        let text = format!(
+            "INSERT INTO solid_queue_jobs ({}, id) SELECT {}, value ->> {} FROM json_each($1) WHERE true ORDER BY key \
+             ON CONFLICT (idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING RETURNING id",
+            columns.names(),
+            columns.values(|_, index| format!("value ->> {index}")),
+            columns.len(),
+        );
+        (columns, text)
+    });
+    let (columns, text) = &*JSON;
+    let values = entries.iter().map(|entry| {
+        let id = std::iter::once(Param::from(entry.id));
+        columns.params(entry.row).into_iter().chain(id).collect()
+    });
+    let values: Vec<Vec<Param<'_>>> = values.collect();
+    let values = serde_json::to_string(&values)
+        .map_err(|error| diesel::result::Error::SerializationError(Box::new(error)))?;
+    let rows: Vec<Id> = Statement::new(text).bind(values).load(conn)?;
+    let new: BTreeSet<i64> = rows.into_iter().map(|row| row.id).collect();
+    let entries = entries.iter().filter(|entry| new.contains(&entry.id));
+    insert_executions(conn, &entries.collect::<Vec<_>>())?;
+    Ok(new)
+}
+
+/// Inserts the executions of new jobs: those that are free and have no limit are ready, the others
+/// scheduled or blocked.
+fn insert_executions(conn: &mut Conn<'_>, entries: &[&NewEntry<'_>]) -> QueryResult<()> {
+    let ids = |which: fn(&NewEntry<'_>) -> bool| -> Vec<i64> {
+        let entries = entries.iter().filter(|entry| which(entry));
+        entries.map(|entry| entry.id).collect()
+    };
+    let has_time = |entry: &NewEntry<'_>| entry.row.at.is_some() || entry.row.delay.is_some();
+    let behind = ids(|entry| entry.is_blocked);
+    if !behind.is_empty() {
+        blocked::block(conn, &behind)?;
+    }
+    let mut later = Vec::new();
+    if entries.iter().any(|entry| has_time(entry)) {
+        let text = "INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at) \
+             SELECT id, queue_name, priority, scheduled_at, created_at FROM solid_queue_jobs \
+             WHERE id IN {in $1} AND scheduled_at > created_at ORDER BY id RETURNING job_id";
+        let free = id_list(&ids(|entry| !entry.is_blocked));
+        let rows: Vec<Execution> = Statement::new(text).bind(free).load(conn)?;
+        later = job_ids(rows);
+        later.sort_unstable();
+    }
+    let is_due = |id: &i64| later.binary_search(id).is_err();
+    let mut due = ids(|entry| !entry.is_blocked && entry.row.limit.is_none());
+    due.retain(is_due);
+    if !due.is_empty() {
+        let text = "INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at) \
+             SELECT id, queue_name, priority, class_name, {cautious}, created_at FROM solid_queue_jobs \
+             WHERE id IN {in $1} ORDER BY id";
+        Statement::new(text).bind(id_list(&due)).execute(conn)?;
+    }
+    let mut limited = ids(|entry| !entry.is_blocked && entry.row.limit.is_some());
+    limited.retain(is_due);
+    if limited.is_empty() {
+        return Ok(());
+    }
+    blocked::insert(conn, &limited)
 }
