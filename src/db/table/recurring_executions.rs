@@ -13,27 +13,96 @@ use crate::db::model::recurring::{Fired, Firing, RecurringTaskRow};
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Nullable, Text, Timestamp};
+use serde::Serialize;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 /// How long fired ticks are kept.
 const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
+/// The jobs that had not ended, by the id of their task.
+pub(crate) type OpenJobs = HashMap<i64, Vec<i64>>;
+
 #[derive(QueryableByName)]
 struct LockedTask {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
     #[diesel(sql_type = Nullable<Text>)]
     open_jobs: Option<String>,
 }
 
-/// Locks a task if it is unchanged and not locked by another transaction, and returns the jobs of
-/// it that had not ended.
-pub(crate) fn lock(conn: &mut Conn<'_>, task: &RecurringTaskRow) -> QueryResult<Option<Vec<i64>>> {
-    let text = "SELECT open_jobs FROM solid_queue_recurring_tasks WHERE id = $1 AND lock_version = $2 {lock skip}";
-    let locked: Option<LockedTask> = Statement::new(text)
-        .bind(task.id)
-        .bind(task.lock_version)
-        .get_result(conn)
-        .optional()?;
-    Ok(locked.map(|locked| ids(locked.open_jobs.as_deref())))
+/// Locks those of the tasks that are unchanged and not locked by another transaction, and returns
+/// their jobs that had not ended.
+pub(crate) fn lock(conn: &mut Conn<'_>, tasks: &[&RecurringTaskRow]) -> QueryResult<OpenJobs> {
+    let text = "SELECT t.id, t.open_jobs FROM solid_queue_recurring_tasks t \
+         JOIN (SELECT CAST(value ->> 0 AS bigint) AS id, CAST(value ->> 1 AS bigint) AS version FROM {rows $1}) AS seen \
+         ON seen.id = t.id AND seen.version = t.lock_version ORDER BY t.id + 0 {lock skip of t}";
+    let seen: Vec<(i64, i64)> = tasks
+        .iter()
+        .map(|task| (task.id, task.lock_version))
+        .collect();
+    let seen = serde_json::to_string(&seen).unwrap_or_default();
+    let locked: Vec<LockedTask> = Statement::new(text).bind(seen).load(conn)?;
+    let open = locked.into_iter();
+    Ok(open
+        .map(|task| (task.id, ids(task.open_jobs.as_deref())))
+        .collect())
+}
+
+/// A tick of a task.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, QueryableByName)]
+pub(crate) struct TickOf {
+    #[diesel(sql_type = Text)]
+    task_key: String,
+    /// As in a timestamp for both databases.
+    #[diesel(sql_type = Text)]
+    run_at: String,
+}
+
+impl TickOf {
+    pub(crate) fn new(task: &RecurringTaskRow, at: NaiveDateTime) -> Self {
+        TickOf {
+            task_key: task.key.clone(),
+            run_at: timestamp(at),
+        }
+    }
+}
+
+/// Returns those of the ticks that have a job.
+pub(crate) fn known(conn: &mut Conn<'_>, ticks: &[TickOf]) -> QueryResult<HashSet<TickOf>> {
+    let text = "SELECT e.task_key, wanted.run_at FROM \
+         (SELECT value ->> 'task_key' AS key, value ->> 'run_at' AS run_at FROM {rows $1}) AS wanted \
+         JOIN solid_queue_recurring_executions e ON e.task_key = wanted.key AND e.run_at = {time wanted.run_at}";
+    let ticks = serde_json::to_string(ticks).unwrap_or_default();
+    let known: Vec<TickOf> = Statement::new(text).bind(ticks).load(conn)?;
+    Ok(known.into_iter().collect())
+}
+
+/// A row to insert: a tick and its job.
+#[derive(Debug, Serialize)]
+pub(crate) struct NewExecution {
+    job_id: i64,
+    #[serde(flatten)]
+    tick: TickOf,
+}
+
+impl NewExecution {
+    pub(crate) fn new(job_id: i64, task: &RecurringTaskRow, at: NaiveDateTime) -> Self {
+        NewExecution {
+            job_id,
+            tick: TickOf::new(task, at),
+        }
+    }
+}
+
+pub(crate) fn insert(conn: &mut Conn<'_>, new: &[NewExecution]) -> QueryResult<()> {
+    if new.is_empty() {
+        return Ok(());
+    }
+    let text = "INSERT INTO solid_queue_recurring_executions (job_id, task_key, run_at, created_at) \
+         SELECT CAST(value ->> 'job_id' AS bigint), value ->> 'task_key', {time value ->> 'run_at'}, {now} FROM {rows $1}";
+    let new = serde_json::to_string(new).unwrap_or_default();
+    Statement::new(text).bind(new).execute(conn)
 }
 
 fn ids(list: Option<&str>) -> Vec<i64> {
@@ -52,22 +121,42 @@ pub(crate) fn unended(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>
     Ok(rows.into_iter().map(|row| row.id).collect())
 }
 
-pub(crate) fn move_on(
-    conn: &mut Conn<'_>,
-    firing: &Firing<'_>,
-    fired: &Fired,
+/// What changes in the row of a task whose ticks were fired.
+#[derive(Debug, Serialize)]
+pub(crate) struct FiredTask {
+    id: i64,
+    next: String,
+    last: Option<String>,
+    queued: Option<String>,
     open: Option<String>,
-) -> QueryResult<()> {
-    let text = "UPDATE solid_queue_recurring_tasks SET next_run_at = {time $1}, last_run_at = coalesce({time $2}, last_run_at), \
-         queued_run_at = {time $3}, open_jobs = $4, updated_at = {now}, lock_version = lock_version + 1 WHERE id = $5";
-    let last = fired.jobs.iter().map(|tick| tick.at).max();
-    Statement::new(text)
-        .bind(timestamp(firing.next_run_at))
-        .bind(last.map(timestamp))
-        .bind(fired.queued.map(timestamp))
-        .bind(open)
-        .bind(firing.task.id)
-        .execute(conn)
+}
+
+impl FiredTask {
+    pub(crate) fn new(firing: &Firing<'_>, fired: &Fired, open: Option<String>) -> Self {
+        let last = fired.jobs.iter().map(|tick| tick.at).max();
+        FiredTask {
+            id: firing.task.id,
+            next: timestamp(firing.next_run_at),
+            last: last.map(timestamp),
+            queued: fired.queued.map(timestamp),
+            open,
+        }
+    }
+}
+
+/// Moves the next ticks of tasks. The caller holds their locks.
+pub(crate) fn move_on(conn: &mut Conn<'_>, tasks: &[FiredTask]) -> QueryResult<()> {
+    if tasks.is_empty() {
+        return Ok(());
+    }
+    let text = "UPDATE solid_queue_recurring_tasks SET next_run_at = {time fired.next}, \
+         last_run_at = coalesce({time fired.last}, last_run_at), queued_run_at = {time fired.queued}, \
+         open_jobs = fired.open, updated_at = {now}, lock_version = lock_version + 1 \
+         FROM (SELECT CAST(value ->> 'id' AS bigint) AS id, value ->> 'next' AS next, value ->> 'last' AS last, \
+           value ->> 'queued' AS queued, value ->> 'open' AS open FROM {rows $1}) AS fired \
+         WHERE solid_queue_recurring_tasks.id = fired.id";
+    let tasks = serde_json::to_string(tasks).unwrap_or_default();
+    Statement::new(text).bind(tasks).execute(conn)
 }
 
 /// Notes a job that later ticks must not overlap. The caller holds the lock of the task.
@@ -83,12 +172,17 @@ pub(crate) fn note_open(conn: &mut Conn<'_>, task: &RecurringTaskRow, job: i64) 
         .execute(conn)
 }
 
-/// Deletes some rows of the task's oldest ticks, which are not used any more.
-pub(crate) fn delete_old(conn: &mut Conn<'_>, key: &str) -> QueryResult<()> {
-    let text = "DELETE FROM solid_queue_recurring_executions WHERE id IN (SELECT id FROM solid_queue_recurring_executions \
-         WHERE task_key = $1 AND run_at < {later $2} ORDER BY run_at LIMIT 200)";
+/// Deletes some rows of the oldest ticks of tasks, which are not used any more.
+pub(crate) fn delete_old(conn: &mut Conn<'_>, keys: &[&str]) -> QueryResult<()> {
+    if keys.is_empty() {
+        return Ok(());
+    }
+    let text = "DELETE FROM solid_queue_recurring_executions WHERE id IN (SELECT e.id FROM \
+           (SELECT value ->> 0 AS key FROM {rows $1}) AS fired \
+           CROSS JOIN solid_queue_recurring_executions e WHERE e.task_key = fired.key AND e.run_at < {later $2} LIMIT 1000)";
+    let keys: Vec<[&str; 1]> = keys.iter().map(|key| [*key]).collect();
     Statement::new(text)
-        .bind(key)
+        .bind(serde_json::to_string(&keys).unwrap_or_default())
         .bind(-crate::db::conn::sql::micros(KEPT))
         .execute(conn)
 }

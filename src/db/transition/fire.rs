@@ -1,85 +1,154 @@
 //! Fires ticks of recurring tasks.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::{Id, id_list, timestamp};
-use crate::db::conn::statement::Statement;
+use crate::db::conn::sql::id_list;
 use crate::db::model::new_row::NewRow;
-use crate::db::model::recurring::{
-    DueTick, EnqueuedTick, Fired, Firing, Overlap, RecurringTaskRow,
+use crate::db::model::recurring::{EnqueuedTick, Fired, Firing, Overlap, RecurringTaskRow};
+use crate::db::table::recurring_executions::{
+    self as executions, FiredTask, NewExecution, OpenJobs, TickOf,
 };
-use crate::db::table::recurring_executions::{delete_old, lock, move_on, unended};
 use crate::db::transition::enqueue;
 use crate::db::transition::schedule::lock_own;
 use crate::error::{Doing, Result};
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
+use std::collections::{HashMap, HashSet};
 
-/// Fires ticks. Returns `None` if another transaction has locked or changed the task.
-pub(crate) fn fire(conn: &mut Conn<'_>, firing: &Firing<'_>) -> QueryResult<Option<Fired>> {
+/// Fires the ticks of some tasks, and returns the result of each; `None` if another transaction has
+/// locked or changed the task. The number of statements does not depend on how many there are.
+pub(crate) fn fire(conn: &mut Conn<'_>, firings: &[Firing<'_>]) -> QueryResult<Vec<Option<Fired>>> {
     conn.transaction(|conn| {
-        let Some(open) = lock(conn, firing.task)? else {
-            return Ok(None);
-        };
-        let mut open = match firing.overlap {
-            Overlap::Allow => Vec::new(),
-            _ => unended(conn, &open)?,
-        };
-        let mut fired = Fired::default();
-        for DueTick { at, job } in firing.ticks {
-            match firing.overlap {
-                Overlap::Skip if !open.is_empty() => fired.dropped.push(*at),
-                Overlap::QueueOne if !open.is_empty() => {
-                    fired.dropped.extend(fired.queued.replace(*at));
-                }
-                _ => {
-                    if let Some(job_id) = insert(conn, &firing.task.key, *at, job)? {
-                        open.push(job_id);
-                        fired.jobs.push(EnqueuedTick { at: *at, job_id });
-                    }
-                }
-            }
-        }
-        let open = match firing.overlap {
-            Overlap::Allow => None,
-            _ => Some(id_list(&open)),
-        };
-        let waits_on = fired.jobs.is_empty() && fired.queued == firing.task.queued_run_at;
-        if waits_on && firing.task.next_run_at == Some(firing.next_run_at) {
-            return Ok(Some(fired));
-        }
-        move_on(conn, firing, &fired, open)?;
-        delete_old(conn, &firing.task.key)?;
-        Ok(Some(fired))
+        let tasks: Vec<&RecurringTaskRow> = firings.iter().map(|firing| firing.task).collect();
+        let mut open = executions::lock(conn, &tasks)?;
+        let locked: Vec<&Firing<'_>> = firings
+            .iter()
+            .filter(|firing| open.contains_key(&firing.task.id))
+            .collect();
+        keep_unended(conn, &locked, &mut open)?;
+        let known = executions::known(conn, &ticks(&locked))?;
+        let mut decided: Vec<Decided<'_>> = locked
+            .iter()
+            .map(|firing| Decided::of(firing, !open[&firing.task.id].is_empty(), &known))
+            .collect();
+        insert(conn, &mut decided, &mut open)?;
+        let moved: Vec<&Decided<'_>> = decided.iter().filter(|one| one.moves_on()).collect();
+        move_on(conn, &moved, &open)?;
+        let fired = decided
+            .into_iter()
+            .map(|one| (one.firing.task.id, one.fired));
+        let mut fired: HashMap<i64, Fired> = fired.collect();
+        let result = firings.iter().map(|firing| fired.remove(&firing.task.id));
+        Ok(result.collect())
     })
 }
 
-/// Enqueues the job of a tick. Returns `None` if the tick had one already.
+/// What is to be done about the ticks of a task.
+struct Decided<'f> {
+    firing: &'f Firing<'f>,
+    /// The ticks whose jobs are enqueued.
+    due: Vec<(NaiveDateTime, &'f NewRow)>,
+    fired: Fired,
+}
+
+impl<'f> Decided<'f> {
+    /// Decides, from whether a job of the task has not ended, and the ticks that have a job.
+    fn of(firing: &'f Firing<'f>, mut has_open: bool, known: &HashSet<TickOf>) -> Self {
+        let mut decided = Decided {
+            firing,
+            due: Vec::new(),
+            fired: Fired::default(),
+        };
+        let fired = &mut decided.fired;
+        has_open &= firing.overlap != Overlap::Allow;
+        for tick in firing.ticks {
+            match firing.overlap {
+                Overlap::Skip if has_open => fired.dropped.push(tick.at),
+                Overlap::QueueOne if has_open => {
+                    fired.dropped.extend(fired.queued.replace(tick.at))
+                }
+                _ if known.contains(&TickOf::new(firing.task, tick.at)) => {}
+                _ => {
+                    decided.due.push((tick.at, &tick.job));
+                    has_open = true;
+                }
+            }
+        }
+        decided
+    }
+
+    /// Returns whether the row of the task changes.
+    fn moves_on(&self) -> bool {
+        let task = self.firing.task;
+        let waits_on = self.fired.jobs.is_empty() && self.fired.queued == task.queued_run_at;
+        !waits_on || task.next_run_at != Some(self.firing.next_run_at)
+    }
+}
+
+fn ticks(firings: &[&Firing<'_>]) -> Vec<TickOf> {
+    let ticks = firings.iter().flat_map(|firing| {
+        let ticks = firing.ticks.iter();
+        ticks.map(|tick| TickOf::new(firing.task, tick.at))
+    });
+    ticks.collect()
+}
+
+/// Drops the jobs that have ended from the open jobs of tasks whose jobs may not overlap.
+fn keep_unended(
+    conn: &mut Conn<'_>,
+    firings: &[&Firing<'_>],
+    open: &mut OpenJobs,
+) -> QueryResult<()> {
+    let in_turn = firings
+        .iter()
+        .filter(|firing| firing.overlap != Overlap::Allow);
+    let jobs: Vec<i64> = in_turn
+        .flat_map(|firing| open[&firing.task.id].iter().copied())
+        .collect();
+    let unended: HashSet<i64> = executions::unended(conn, &jobs)?.into_iter().collect();
+    for jobs in open.values_mut() {
+        jobs.retain(|job| unended.contains(job));
+    }
+    Ok(())
+}
+
+/// Enqueues the jobs of due ticks, and notes them.
 fn insert(
     conn: &mut Conn<'_>,
-    key: &str,
-    tick: NaiveDateTime,
-    job: &NewRow,
-) -> QueryResult<Option<i64>> {
-    let text = "SELECT job_id AS id FROM solid_queue_recurring_executions WHERE task_key = $1 AND run_at = {time $2}";
-    let known: Option<Id> = Statement::new(text)
-        .bind(key)
-        .bind(timestamp(tick))
-        .get_result(conn)
-        .optional()?;
-    if known.is_some() {
-        return Ok(None);
+    decided: &mut [Decided<'_>],
+    open: &mut OpenJobs,
+) -> QueryResult<()> {
+    let rows = decided.iter().flat_map(|one| &one.due);
+    let rows: Vec<NewRow> = rows.map(|(_, row)| (*row).clone()).collect();
+    let mut inserted = enqueue::insert_all(conn, &rows)?.into_iter();
+    let mut new = Vec::new();
+    for one in decided {
+        for ((at, _), job) in one.due.iter().zip(&mut inserted) {
+            if job.is_new {
+                new.push(NewExecution::new(job.id, one.firing.task, *at));
+            }
+            if let Some(jobs) = open.get_mut(&one.firing.task.id) {
+                jobs.push(job.id);
+            }
+            one.fired.jobs.push(EnqueuedTick {
+                at: *at,
+                job_id: job.id,
+            });
+        }
     }
-    let inserted = enqueue::insert(conn, job)?;
-    if inserted.is_new {
-        let text = "INSERT INTO solid_queue_recurring_executions (job_id, task_key, run_at, created_at) \
-             VALUES ($1, $2, {time $3}, {now})";
-        Statement::new(text)
-            .bind(inserted.id)
-            .bind(key)
-            .bind(timestamp(tick))
-            .execute(conn)?;
-    }
-    Ok(Some(inserted.id))
+    executions::insert(conn, &new)
+}
+
+fn move_on(conn: &mut Conn<'_>, moved: &[&Decided<'_>], open: &OpenJobs) -> QueryResult<()> {
+    let tasks = moved.iter().map(|one| {
+        let open = match one.firing.overlap {
+            Overlap::Allow => None,
+            _ => Some(id_list(&open[&one.firing.task.id])),
+        };
+        FiredTask::new(one.firing, &one.fired, open)
+    });
+    executions::move_on(conn, &tasks.collect::<Vec<_>>())?;
+    let keys: Vec<&str> = moved.iter().map(|one| &*one.firing.task.key).collect();
+    executions::delete_old(conn, &keys)
 }
 
 /// Enqueues the task's job at once, whatever its ticks, and returns its id. Returns `None` if the
@@ -94,8 +163,7 @@ pub(crate) fn run_now(
             return Ok(None);
         };
         let inserted = enqueue::insert(conn, &job(&row)?).doing("enqueue the job")?;
-        crate::db::table::recurring_executions::note_open(conn, &row, inserted.id)
-            .doing("note the job of the task")?;
+        executions::note_open(conn, &row, inserted.id).doing("note the job of the task")?;
         Ok(Some(inserted.id))
     })
 }

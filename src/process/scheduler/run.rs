@@ -28,6 +28,9 @@ const DECLARE_EVERY: Duration = Duration::from_secs(3600);
 /// How long a declared task is kept that no scheduler declares any more.
 const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
+/// How soon to look again at tasks that another scheduler has locked.
+const TAKEN: Duration = Duration::from_millis(100);
+
 /// The settings of a [`Scheduler`](crate::Scheduler).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SchedulerSetup<'a> {
@@ -52,17 +55,6 @@ struct DeclaredKeys {
     /// Their keys, as JSON.
     keys: String,
     since: Instant,
-}
-
-/// The result of a look at one task.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum FireProgress {
-    /// Its ticks up to now are fired, skipped, or waiting.
-    Done,
-    /// Some ticks are left for another transaction.
-    Partly,
-    /// Another scheduler has locked it.
-    Taken,
 }
 
 impl<'a> RunningScheduler<'a> {
@@ -104,16 +96,12 @@ impl<'a> RunningScheduler<'a> {
             let due = self.session.run("look for due recurring tasks", |conn| {
                 recurring_tasks::due(conn, &declared, last)
             })?;
-            for task in &due {
-                if stop.is_stopped() {
-                    return Ok(Duration::ZERO);
-                }
-                longest = match self.look_at(task)? {
-                    FireProgress::Done => longest,
-                    FireProgress::Partly => Duration::ZERO,
-                    FireProgress::Taken => longest.min(Duration::from_millis(100)),
-                };
+            if stop.is_stopped() {
+                return Ok(Duration::ZERO);
             }
+            let due_ticks = due.iter().filter_map(|task| Some((task, self.read(task)?)));
+            let due_ticks: Vec<(&RecurringTaskRow, Ticks)> = due_ticks.collect();
+            longest = longest.min(self.fire(&due_ticks)?);
             after = due
                 .last()
                 .filter(|_| due.len() == recurring_tasks::PAGE)
@@ -167,29 +155,56 @@ impl<'a> RunningScheduler<'a> {
         });
     }
 
-    fn look_at(&mut self, task: &RecurringTaskRow) -> Result<FireProgress, Duration> {
-        let Some(firing) = self.read(task) else {
-            return Ok(FireProgress::Done);
+    /// Fires ticks of tasks in one transaction, and returns when to look again at the latest. If
+    /// they are refused together, each task is tried alone, so that one cannot hold up the others.
+    fn fire(&mut self, due: &[(&RecurringTaskRow, Ticks)]) -> Result<Duration, Duration> {
+        if due.is_empty() {
+            return Ok(Duration::MAX);
+        }
+        let firings = due.iter().map(|(task, ticks)| Firing {
+            task,
+            ticks: &ticks.ticks,
+            next_run_at: ticks.next_run_at,
+            overlap: ticks.overlap,
+        });
+        let firings: Vec<Firing<'_>> = firings.collect();
+        let fired = self
+            .session
+            .run("fire recurring tasks", |conn| fire::fire(conn, &firings));
+        let fired = match fired {
+            Ok(fired) => fired,
+            Err(_) if due.len() > 1 && self.session.is_well() => return self.fire_one_by_one(due),
+            Err(delay) => return Err(delay),
         };
-        let fired = self.session.run("fire a recurring task", |conn| {
-            fire::fire(
-                conn,
-                &Firing {
-                    task,
-                    ticks: &firing.ticks,
-                    next_run_at: firing.next_run_at,
-                    overlap: firing.overlap,
-                },
-            )
-        })?;
-        let Some(fired) = fired else {
-            return Ok(FireProgress::Taken);
-        };
-        self.tell(task, &firing, &fired);
-        Ok(match firing.next_run_at <= task.now {
-            true => FireProgress::Partly,
-            false => FireProgress::Done,
-        })
+        let mut again = Duration::MAX;
+        for ((task, ticks), fired) in due.iter().zip(&fired) {
+            let Some(fired) = fired else {
+                // Another scheduler has locked it.
+                again = again.min(TAKEN);
+                continue;
+            };
+            self.tell(task, ticks, fired);
+            if ticks.next_run_at <= task.now {
+                // Some ticks are left for another transaction.
+                again = Duration::ZERO;
+            }
+        }
+        Ok(again)
+    }
+
+    fn fire_one_by_one(
+        &mut self,
+        due: &[(&RecurringTaskRow, Ticks)],
+    ) -> Result<Duration, Duration> {
+        let mut again = Ok(Duration::MAX);
+        for one in due {
+            let fired = self.fire(std::slice::from_ref(one));
+            again = match (again, fired) {
+                (Ok(again), Ok(next)) => Ok(again.min(next)),
+                (Err(delay), _) | (_, Err(delay)) => Err(delay),
+            };
+        }
+        again
     }
 
     /// Returns which ticks of the task to fire, with their jobs, or `None` if its row cannot be

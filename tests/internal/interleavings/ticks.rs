@@ -59,7 +59,7 @@ fn fire(conn: &mut Conn<'_>) -> QueryResult<String> {
         next_run_at: tick() + TimeDelta::days(100_000),
         overlap: Overlap::Allow,
     };
-    let fired = fire::fire(conn, &firing)?;
+    let fired = fire::fire(conn, &[firing])?.remove(0);
     Ok(fired.map_or(0, |fired| fired.jobs.len()).to_string())
 }
 

@@ -342,7 +342,7 @@ fn fire(conn: &mut Conn<'_>, rows: &Rows, overlap: Overlap) -> QueryResult<()> {
         next_run_at: tick + Duration::from_secs(3600),
         overlap,
     };
-    let fired = fire::fire(conn, &firing)?.unwrap();
+    let fired = fire::fire(conn, &[firing])?.remove(0).unwrap();
     assert_eq!(fired.jobs.is_empty(), overlap == Overlap::QueueOne);
     Ok(())
 }
