@@ -41,13 +41,20 @@ pub(crate) const RETURNING: &str = "id, queue_name, priority, class_name, at_mos
 /// Returns the CTEs of a Postgres statement that inserts jobs. They block the jobs in `jobs` that
 /// are due and have a limit, and request the promotion of their keys, in a CTE named `wanted`.
 pub(crate) fn limited_ctes(jobs: &str, wanted: &str) -> String {
-    let due = format!(
-        "FROM {jobs} WHERE concurrency_key IS NOT NULL AND (scheduled_at IS NULL OR scheduled_at <= {{now}})"
-    );
+    due_ctes(
+        &format!("{jobs} WHERE (scheduled_at IS NULL OR scheduled_at <= {{now}}) AND"),
+        wanted,
+    )
+}
+
+/// Returns the same for jobs that are all due. `jobs` ends with `WHERE`, or with a condition and
+/// `AND`.
+pub(crate) fn due_ctes(jobs: &str, wanted: &str) -> String {
+    let due = format!("FROM {jobs} concurrency_key IS NOT NULL");
     format!(
         "limited AS (INSERT INTO solid_queue_blocked_executions \
            (job_id, queue_name, priority, concurrency_key, expires_at, created_at) \
-           SELECT id, queue_name, priority, concurrency_key, {}, {{now}} {due} ORDER BY id), \
+           SELECT id, queue_name, priority, concurrency_key, {}, {{now}} {due} ORDER BY id ON CONFLICT (job_id) DO NOTHING), \
          {wanted} AS (INSERT INTO windlass_wanted_keys (key) SELECT DISTINCT concurrency_key {due} RETURNING 1)",
         expires_at()
     )

@@ -61,10 +61,6 @@ fn dispatch_and_dispatch_and_claim(db: &TestDb) {
         .actor("one", |c, _| dispatch(c, 2))
         .actor("two", |c, _| dispatch(c, 2))
         .actor("worker", |c, w| claim(c, w, 1))
-        .also_on_postgres(&[
-            "one 1, two 2, worker took 1 -> j1 ready, j2 ready, j3 claimed by p1; p1",
-            "one 2, two 1, worker took 1 -> j1 ready, j2 ready, j3 claimed by p1; p1",
-        ])
         .ends_in(&[
             "one 1, two 2, worker took 0 -> j1 ready, j2 ready, j3 ready; p1",
             "one 1, two 2, worker took 2 -> j1 claimed by p1, j2 claimed by p1, j3 ready; p1",
