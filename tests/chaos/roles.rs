@@ -393,7 +393,8 @@ impl Crew {
         for member in &self.members {
             send(member.program.id(), Signal::TERM);
         }
-        let deadline = Instant::now() + SHUTDOWN + Duration::from_secs(10);
+        // Beyond what a process allows its own stop, which may wait for a slow disk.
+        let deadline = Instant::now() + SHUTDOWN + Duration::from_secs(60);
         for member in &mut self.members {
             let status = loop {
                 match member.program.try_wait()? {

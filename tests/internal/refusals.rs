@@ -117,6 +117,7 @@ fn written(db: &TestDb, outcome: impl Fn(usize) -> Outcome) -> usize {
             finished: FinishedRow::Keep,
             keep_result: None,
             live: Arc::default(),
+            thread: None,
         };
         assert!(sender.send(run).is_ok());
     }

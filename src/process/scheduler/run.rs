@@ -1,6 +1,7 @@
 //! A running scheduler: it declares its tasks and fires their ticks.
 
 use crate::db::transition::schedule;
+use crate::db::{LockWait, with_lock_wait};
 
 use crate::clock;
 use crate::db::model::recurring::{
@@ -101,7 +102,7 @@ impl<'a> RunningScheduler<'a> {
             }
             let due_ticks = due.iter().filter_map(|task| Some((task, self.read(task)?)));
             let due_ticks: Vec<(&RecurringTaskRow, Ticks)> = due_ticks.collect();
-            longest = longest.min(self.fire(&due_ticks)?);
+            longest = longest.min(self.fire(&due_ticks, stop)?);
             after = due
                 .last()
                 .filter(|_| due.len() == recurring_tasks::PAGE)
@@ -157,7 +158,11 @@ impl<'a> RunningScheduler<'a> {
 
     /// Fires ticks of tasks in one transaction, and returns when to look again at the latest. If
     /// they are refused together, each task is tried alone, so that one cannot hold up the others.
-    fn fire(&mut self, due: &[(&RecurringTaskRow, Ticks)]) -> Result<Duration, Duration> {
+    fn fire(
+        &mut self,
+        due: &[(&RecurringTaskRow, Ticks)],
+        stop: &Stop,
+    ) -> Result<Duration, Duration> {
         if due.is_empty() {
             return Ok(Duration::MAX);
         }
@@ -168,12 +173,16 @@ impl<'a> RunningScheduler<'a> {
             overlap: ticks.overlap,
         });
         let firings: Vec<Firing<'_>> = firings.collect();
-        let fired = self
-            .session
-            .run("fire recurring tasks", |conn| fire::fire(conn, &firings));
+        // One job whose unique id another transaction has locked must not hold up the others long.
+        let wait = LockWait::short_if(due.len() > 1);
+        let fired = self.session.run("fire recurring tasks", |conn| {
+            with_lock_wait(conn, wait, |conn| fire::fire(conn, &firings))
+        });
         let fired = match fired {
             Ok(fired) => fired,
-            Err(_) if due.len() > 1 && self.session.is_well() => return self.fire_one_by_one(due),
+            Err(_) if due.len() > 1 && self.session.is_well() => {
+                return self.fire_one_by_one(due, stop);
+            }
             Err(delay) => return Err(delay),
         };
         let mut again = Duration::MAX;
@@ -195,14 +204,19 @@ impl<'a> RunningScheduler<'a> {
     fn fire_one_by_one(
         &mut self,
         due: &[(&RecurringTaskRow, Ticks)],
+        stop: &Stop,
     ) -> Result<Duration, Duration> {
         let mut again = Ok(Duration::MAX);
         for one in due {
-            let fired = self.fire(std::slice::from_ref(one));
+            let fired = self.fire(std::slice::from_ref(one), stop);
+            let is_lost = fired.is_err() && !self.session.is_well();
             again = match (again, fired) {
                 (Ok(again), Ok(next)) => Ok(again.min(next)),
                 (Err(delay), _) | (_, Err(delay)) => Err(delay),
             };
+            if is_lost || stop.is_stopped() {
+                break;
+            }
         }
         again
     }

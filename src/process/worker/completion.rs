@@ -13,6 +13,7 @@ use crate::db::transition::finish::{self, FinishedJob};
 use crate::job::perform::Outcome;
 use crate::job::running::Live;
 use crate::process::base::registration::Registration;
+use crate::process::worker::occupancy::KeptThread;
 use diesel::QueryResult;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -36,12 +37,21 @@ pub(crate) struct CompletedRun {
     /// How long the result is kept, if the job sets that.
     pub(crate) keep_result: Option<Duration>,
     pub(crate) live: Arc<Live>,
+    /// The thread of a limited job, which is free once the outcome is written or put aside.
+    pub(crate) thread: Option<KeptThread>,
 }
 
 impl CompletedRun {
     /// Returns what the job leaves behind if it has succeeded.
     pub(crate) fn traces(&self) -> Option<FinishedJob<'_>> {
         self.traces_of(&self.outcome)
+    }
+
+    /// Frees the thread, if it is kept for the next job of the key.
+    pub(crate) fn free_thread(&self) {
+        if let Some(thread) = &self.thread {
+            thread.free();
+        }
     }
 
     fn traces_of<'a>(&'a self, outcome: &'a Outcome) -> Option<FinishedJob<'a>> {
@@ -146,6 +156,7 @@ pub(crate) fn write(conn: &mut Conn<'_>, run: &CompletedRun, outcome: &Outcome) 
 /// Lets an outcome be tried again after a pause that grows each time.
 pub(crate) fn put_aside(mut pending: PendingCompletion) -> PendingCompletion {
     pending.refusals += 1;
+    pending.run.free_thread();
     let pause = Duration::from_millis(50 << pending.refusals.min(10));
     pending.again_at = clock::instant() + clock::jittered(pause.min(LONGEST_DEFERRAL));
     pending

@@ -13,6 +13,7 @@ use crate::job::id::JobId;
 use crate::job::perform::Outcome;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::session::Session;
+use crate::process::worker;
 use crate::process::worker::completion::{
     self, CompletedRun, CompletionKind, PendingCompletion, fence,
 };
@@ -20,7 +21,7 @@ use crate::process::worker::completion_work::{
     WrittenCompletion, is_repeated, was_accepted, write_ended, write_finished,
 };
 use crate::process::worker::in_flight::InFlight;
-use crate::process::worker::slot_passing::SlotPassing;
+use crate::process::worker::slot_passing::{PassOn, SlotPassing};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,23 +35,6 @@ pub(crate) struct CompletionWriter {
     in_flight: Arc<InFlight>,
     passing: SlotPassing,
     subscriber: Subscriber,
-}
-
-/// Whether finished jobs have left slots for a promotion.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum SlotsAfter {
-    Free,
-    Taken,
-}
-
-impl SlotsAfter {
-    fn free_if(is_free: bool) -> Self {
-        if is_free {
-            SlotsAfter::Free
-        } else {
-            SlotsAfter::Taken
-        }
-    }
 }
 
 impl CompletionWriter {
@@ -104,58 +88,78 @@ impl CompletionWriter {
         kind: CompletionKind,
         wait: LockWait,
     ) -> Result<Vec<i64>, Duration> {
-        let (EndedClaims { accepted, busy, .. }, slots) = self.end_finished(group, kind, wait)?;
-        let accepted: HashSet<i64> = accepted.into_iter().collect();
-        self.settle(group, &busy);
-        for PendingCompletion { run, .. } in group {
-            let claim = run.job.claim_id;
-            if accepted.contains(&claim) {
-                self.report_finished(run);
-            } else if !busy.contains(&claim) {
-                self.report_fenced(&run.job);
+        if kind.is_limited && !is_repeated(group) {
+            let registration = group.first().map(|first| &first.run.registration);
+            let pass = registration.and_then(|one| self.passing.begin(one, &self.in_flight));
+            if let Some(pass) = pass {
+                return self.finish_and_pass(group, kind, wait, pass);
             }
         }
-        if slots == SlotsAfter::Free {
+        let slots = KeySlots::of(kind.is_limited, None);
+        let work = |conn: &mut Conn<'_>| write_finished(conn, group, kind, slots);
+        let ended = self
+            .session
+            .run("finish jobs", |conn| with_lock_wait(conn, wait, work))?;
+        self.report(group, &ended);
+        if kind.is_limited {
             self.session.promote();
         }
-        Ok(busy)
+        Ok(ended.busy)
     }
 
-    /// Ends the claims of successes, and sends the jobs that have taken their slots to the threads.
-    fn end_finished(
+    /// Writes successes, and sends the jobs that have taken their slots to the threads.
+    fn finish_and_pass(
         &mut self,
         group: &[PendingCompletion],
         kind: CompletionKind,
         wait: LockWait,
-    ) -> Result<(EndedClaims, SlotsAfter), Duration> {
+        pass: PassOn,
+    ) -> Result<Vec<i64>, Duration> {
         let in_flight = Arc::clone(&self.in_flight);
-        let may_pass = kind.is_limited && !is_repeated(group);
-        let pass = may_pass.then(|| self.passing.begin(&in_flight)).flatten();
-        let (Some(pass), Some(first)) = (pass, group.first()) else {
-            let slots = KeySlots::of(kind.is_limited, None);
-            let work = |conn: &mut Conn<'_>| write_finished(conn, group, kind, slots);
-            let ended = self
-                .session
-                .run("finish jobs", |conn| with_lock_wait(conn, wait, work))?;
-            return Ok((ended, SlotsAfter::free_if(kind.is_limited)));
-        };
         // As with every claim, the jobs are in memory before the lock is released.
         let claim_lock = in_flight.claim_lock();
         let slots = KeySlots::PassOn(&pass.next);
         let work = |conn: &mut Conn<'_>| write_finished(conn, group, kind, slots);
-        let mut ended = self
+        let written = self
             .session
-            .run("finish jobs", |conn| with_lock_wait(conn, wait, work))?;
+            .run("finish jobs", |conn| with_lock_wait(conn, wait, work));
+        let mut ended = match written {
+            Ok(ended) => ended,
+            Err(delay) => {
+                self.passing.pause();
+                return Err(delay);
+            }
+        };
         let jobs = std::mem::take(&mut ended.next.jobs).into_iter();
         let jobs: Vec<Arc<Claimed>> = jobs.map(Arc::new).collect();
-        let registration = &first.run.registration;
-        in_flight.enter(&jobs, registration);
+        in_flight.enter(&jobs, &pass.registration);
         drop(claim_lock);
-        let slots = SlotsAfter::free_if(ended.next.has_requested);
-        let session = &mut self.session;
-        self.passing
-            .end(pass, jobs, registration, &in_flight, session);
-        Ok((ended, slots))
+        let threads = group.iter().filter_map(|one| one.run.thread.as_ref());
+        let passed = threads.take(jobs.len()).filter(|thread| thread.pass_on());
+        let passed = passed.count();
+        self.report(group, &ended);
+        self.passing.end(pass, jobs, passed);
+        // A stop that began meanwhile may have looked for claims to release before.
+        if self.passing.is_over(&in_flight) {
+            worker::release::unstarted(&in_flight, &mut self.session);
+        } else if ended.next.has_requested {
+            self.session.promote();
+        }
+        Ok(ended.busy)
+    }
+
+    /// Removes the claims that have ended, and reports the jobs.
+    fn report(&self, group: &[PendingCompletion], ended: &EndedClaims) {
+        let accepted: HashSet<i64> = ended.accepted.iter().copied().collect();
+        self.settle(group, &ended.busy);
+        for PendingCompletion { run, .. } in group {
+            let claim = run.job.claim_id;
+            if accepted.contains(&claim) {
+                self.report_finished(run);
+            } else if !ended.busy.contains(&claim) {
+                self.report_fenced(&run.job);
+            }
+        }
     }
 
     /// Removes the claims from those in flight that are not tried again.
@@ -163,6 +167,8 @@ impl CompletionWriter {
         let claims = group.iter().map(PendingCompletion::claim);
         let settled: Vec<i64> = claims.filter(|claim| !busy.contains(claim)).collect();
         self.in_flight.remove(&settled);
+        let settled = group.iter().filter(|one| !busy.contains(&one.claim()));
+        settled.for_each(|one| one.run.free_thread());
     }
 
     /// Writes outcomes of one kind that are not successes.

@@ -19,11 +19,12 @@ use crate::process::base::stop::Stop;
 use crate::process::base::threads;
 use crate::process::worker::completion::CompletedRun;
 use crate::process::worker::in_flight::InFlight;
+use crate::process::worker::occupancy::{KeptThread, Occupancy};
 use crate::process::worker::prefetch::Prefetch;
 use crate::process::worker::ranked::{RankedReceiver, RankedSender, ranked};
 use crossbeam_channel::Sender;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 /// A claim on its way to a thread.
@@ -40,15 +41,9 @@ pub(crate) struct Pool {
     pub(crate) stop: Stop,
     pub(crate) subscriber: Subscriber,
     pub(crate) prefetch: Prefetch,
-    threads: usize,
-    /// Jobs that are with a thread, or on their way to one.
-    busy: AtomicUsize,
+    occupancy: Arc<Occupancy>,
     /// How many jobs the threads have started.
     begun: AtomicU64,
-    /// When this few jobs are left, the poller is notified.
-    low: AtomicUsize,
-    /// Notified when so few are left.
-    rested: Sender<()>,
     completed: Sender<CompletedRun>,
     /// Notified when a job with a timeout starts.
     limited: Sender<()>,
@@ -57,6 +52,10 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
+    pub(crate) fn occupancy(&self) -> &Occupancy {
+        &self.occupancy
+    }
+
     /// Starts `threads` threads. They end when the sender of assignments is dropped and all jobs
     /// that were sent are done.
     pub(crate) fn start(setup: PoolSetup, threads: usize) -> Result<Started> {
@@ -67,11 +66,8 @@ impl Pool {
             stop: setup.stop,
             subscriber: setup.subscriber,
             prefetch: Prefetch::default(),
-            threads,
-            busy: AtomicUsize::new(0),
+            occupancy: Arc::new(Occupancy::new(threads, setup.rested)),
             begun: AtomicU64::new(0),
-            low: AtomicUsize::new(threads - 1),
-            rested: setup.rested,
             completed: setup.completed,
             limited: setup.limited,
             finished: setup.finished,
@@ -89,11 +85,6 @@ impl Pool {
         Ok((pool, sender, handles))
     }
 
-    /// Returns how many jobs are with a thread, or on their way to one.
-    pub(crate) fn busy(&self) -> usize {
-        self.busy.load(Ordering::SeqCst)
-    }
-
     /// Returns how many jobs the threads have started so far.
     pub(crate) fn begun(&self) -> u64 {
         self.begun.load(Ordering::Relaxed)
@@ -104,35 +95,6 @@ impl Pool {
         self.completed.len()
     }
 
-    /// Returns how many threads have no job and none on its way to them.
-    pub(crate) fn idle(&self) -> usize {
-        self.threads.saturating_sub(self.busy())
-    }
-
-    pub(crate) fn threads(&self) -> usize {
-        self.threads
-    }
-
-    /// Requests a notification when `low` jobs are left. The caller checks once more after that, in
-    /// case that is so already.
-    pub(crate) fn tell_at(&self, low: usize) {
-        self.low.store(low, Ordering::SeqCst);
-    }
-
-    /// Counts jobs before they are sent to the threads.
-    pub(crate) fn occupy(&self, jobs: usize) {
-        self.busy.fetch_add(jobs, Ordering::SeqCst);
-    }
-
-    /// Notes that a thread has finished a job.
-    fn rest(&self) {
-        let left = self.busy.fetch_sub(1, Ordering::SeqCst) - 1;
-        if left <= self.low.load(Ordering::SeqCst) {
-            // A full channel holds a notification that the poller has yet to read.
-            let _ = self.rested.try_send(());
-        }
-    }
-
     fn work(&self, assignments: &RankedReceiver<Assignment>) {
         while let Some(assignment) = assignments.next() {
             // Jobs that a stop finds on their way to a thread are released instead.
@@ -141,10 +103,14 @@ impl Pool {
             {
                 self.begun.fetch_add(1, Ordering::Relaxed);
                 let completed = self.perform(assignment, live);
+                let keeps_thread = completed.thread.is_some();
                 // The send fails only without a completer, and then the process ends.
                 let _ = self.completed.send(completed);
+                if keeps_thread {
+                    continue;
+                }
             }
-            self.rest();
+            self.occupancy.rest();
         }
     }
 
@@ -167,7 +133,9 @@ impl Pool {
         let ran = begun.elapsed();
         self.prefetch.note(ran);
         live.end();
+        let is_limited = assignment.job.is_limited;
         CompletedRun {
+            thread: is_limited.then(|| KeptThread::new(&self.occupancy)),
             job: assignment.job,
             registration: assignment.registration,
             outcome,

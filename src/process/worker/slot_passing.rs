@@ -4,11 +4,9 @@
 use crate::clock;
 use crate::db::model::claim::{Claimed, NextJobs};
 use crate::process::base::registration::Registration;
-use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;
 use crate::process::worker::claim::assigner::Assigner;
 use crate::process::worker::in_flight::InFlight;
-use crate::process::worker::release;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -26,7 +24,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct SlotPassing {
     assigner: Weak<Assigner>,
     stop: Stop,
-    /// Since when slots have been passed on without a break.
+    /// When slots were first passed on since the last round that went to a promotion.
     since: Option<Instant>,
     paused_until: Option<Instant>,
 }
@@ -35,6 +33,7 @@ pub(crate) struct SlotPassing {
 pub(crate) struct PassOn {
     assigner: Arc<Assigner>,
     pub(crate) next: Arc<NextJobs>,
+    pub(crate) registration: Arc<Registration>,
     begun: Instant,
 }
 
@@ -48,11 +47,17 @@ impl SlotPassing {
         }
     }
 
-    /// Returns what the next transaction claims, or `None` if the slots go to a promotion.
-    pub(crate) fn begin(&mut self, in_flight: &InFlight) -> Option<PassOn> {
+    /// Returns what the next transaction claims for a process, or `None` if the slots go to a
+    /// promotion.
+    pub(crate) fn begin(
+        &mut self,
+        registration: &Arc<Registration>,
+        in_flight: &InFlight,
+    ) -> Option<PassOn> {
         let now = clock::instant();
-        let is_allowed = !self.stop.is_stopped() && !self.stop.is_quiet() && !in_flight.is_closed();
-        if !is_allowed || self.paused_until.is_some_and(|until| now < until) {
+        let is_paused = self.paused_until.is_some_and(|until| now < until);
+        let may_claim = !self.stop.is_quiet() && !registration.lease.is_lost();
+        if is_paused || !may_claim || self.is_over(in_flight) {
             return None;
         }
         if now - *self.since.get_or_insert(now) > IN_A_ROW {
@@ -64,30 +69,28 @@ impl SlotPassing {
         Some(PassOn {
             assigner,
             next,
+            registration: Arc::clone(registration),
             begun: now,
         })
     }
 
-    /// Sends the jobs that were claimed to the threads. They are in memory already.
-    pub(crate) fn end(
-        &mut self,
-        pass: PassOn,
-        jobs: Vec<Arc<Claimed>>,
-        registration: &Arc<Registration>,
-        in_flight: &InFlight,
-        session: &mut Session,
-    ) {
+    /// Returns whether the worker claims nothing any more.
+    pub(crate) fn is_over(&self, in_flight: &InFlight) -> bool {
+        self.stop.is_stopped() || in_flight.is_closed()
+    }
+
+    /// Passes nothing on for a while, because a transaction has failed or taken long.
+    pub(crate) fn pause(&mut self) {
+        self.paused_until = Some(clock::deadline(PAUSE));
+    }
+
+    /// Sends the jobs that were claimed to the threads, so many of which were kept for them. They
+    /// are in memory already.
+    pub(crate) fn end(&mut self, pass: PassOn, jobs: Vec<Arc<Claimed>>, kept: usize) {
         if pass.begun.elapsed() > SLOW {
-            self.paused_until = Some(clock::deadline(PAUSE));
+            self.pause();
         }
-        if jobs.is_empty() {
-            return;
-        }
-        let assigner = pass.assigner;
-        assigner.hand_out(assigner.assignments(jobs, registration));
-        // A stop that began meanwhile may have looked for claims to release before.
-        if self.stop.is_stopped() || in_flight.is_closed() {
-            release::unstarted(in_flight, session);
-        }
+        let assignments = pass.assigner.assignments(jobs, &pass.registration);
+        pass.assigner.hand_out(assignments, kept);
     }
 }

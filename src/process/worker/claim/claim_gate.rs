@@ -74,7 +74,7 @@ impl ClaimGate {
             subscriber.emit(&Event::Recycling { why: &why });
         }
         // Only the poller gives jobs to threads then, so once all threads are idle, they stay idle.
-        if self.is_retiring && pool.idle() == self.threads {
+        if self.is_retiring && pool.occupancy().idle() == self.threads {
             GateState::Recycle
         } else if self.is_retiring || is_quiet {
             GateState::Wait

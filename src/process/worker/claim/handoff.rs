@@ -51,13 +51,13 @@ impl Handoff {
         let assignments = self.assigner.assignments(jobs, registration).into_iter();
         let (begun, cautious): (Vec<_>, Vec<_>) = assignments.partition(|one| one.job.begun);
         self.cautious.extend(cautious);
-        self.assigner.hand_out(begun);
+        self.assigner.hand_out(begun, 0);
     }
 
     /// Marks claims as started for the idle threads, and sends them. Returns `false` if no thread
     /// is idle.
     pub(crate) fn begin_cautious(&mut self, session: &mut Session) -> Result<bool, Duration> {
-        let next = self.take_next(self.pool().idle());
+        let next = self.take_next(self.pool().occupancy().idle());
         let Some(first) = next.first() else {
             return Ok(false);
         };
@@ -73,7 +73,7 @@ impl Handoff {
                     .partition(|one| begun.contains(&one.job.claim_id));
                 let lost: Vec<i64> = lost.iter().map(|one| one.job.claim_id).collect();
                 self.pool().in_flight.remove(&lost);
-                self.assigner.hand_out(ours);
+                self.assigner.hand_out(ours, 0);
                 Ok(true)
             }
             Err(delay) => {

@@ -81,7 +81,7 @@ impl Levels {
     /// Returns the levels of a pool. Nothing is claimed ahead while claims wait in `handoff` that
     /// may start only on a free thread.
     pub(crate) fn of(pool: &Pool, handoff: &Handoff) -> Self {
-        let threads = pool.threads();
+        let threads = pool.occupancy().threads();
         let most = threads + pool.prefetch.ahead(threads);
         if most > threads && !handoff.has_cautious() {
             Levels {
@@ -214,8 +214,8 @@ impl ClaimPlan {
     /// Returns how long jobs that were claimed ahead may still wait for a thread, or `None` if none
     /// waits.
     pub(crate) fn patience(&mut self, pool: &Pool, handoff: &Handoff) -> Option<Duration> {
-        let busy = pool.busy();
-        if busy <= pool.threads() && !handoff.has_cautious() {
+        let busy = pool.occupancy().busy();
+        if busy <= pool.occupancy().threads() && !handoff.has_cautious() {
             self.progress.at = None;
             return None;
         }

@@ -141,7 +141,7 @@ impl Poller {
                 Err(delay) => LookResult::NotNow(delay),
             };
         }
-        let (busy, idle) = (self.pool.busy(), self.pool.idle());
+        let (busy, idle) = (self.pool.occupancy().busy(), self.pool.occupancy().idle());
         let Some(limit) = self.plan.limit(&self.pool, &self.handoff, busy) else {
             return LookResult::Busy;
         };
@@ -211,8 +211,8 @@ impl Poller {
     fn wait_for_thread(&mut self) {
         self.listen(Busyness::Busy);
         let low = Levels::of(&self.pool, &self.handoff).low;
-        self.pool.tell_at(low);
-        if self.pool.busy() <= low || self.share() {
+        self.pool.occupancy().tell_at(low);
+        if self.pool.occupancy().busy() <= low || self.share() {
             return;
         }
         let stuck = self.patience();
@@ -259,7 +259,7 @@ impl Poller {
     /// Releases what no thread has started, if an idle worker has asked for it. Returns whether it
     /// did.
     fn share(&mut self) -> bool {
-        let is_ahead = self.pool.busy() > self.pool.threads();
+        let is_ahead = self.pool.occupancy().busy() > self.pool.occupancy().threads();
         let is_asked = is_ahead
             && self.wakeups.is_woken()
             && self.sharing.is_asked(&self.heartbeat, &mut self.session);
