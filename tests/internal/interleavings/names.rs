@@ -402,7 +402,24 @@ fn expiry_and_enqueue(db: &TestDb) {
         .ends_in(&["expire 1, clear 1, enqueue new -> new ready; p1"]);
 }
 
+/// Outside a transaction, where Postgres needs one statement if the id is free.
+fn put_alone(conn: &mut Conn<'_>) -> QueryResult<String> {
+    let inserted = enqueue::insert(conn, &plain())?;
+    Ok(format!("{:?}", inserted.outcome).to_lowercase())
+}
+
+fn enqueue_and_enqueue_alone(db: &TestDb) {
+    Play::new(db, |_| World::default())
+        .actor("one", |c, _| put_alone(c))
+        .actor("two", |c, _| put_alone(c))
+        .ends_in(&[
+            "one existing, two new -> new ready; ",
+            "one new, two existing -> new ready; ",
+        ]);
+}
+
 on_each_database!(
+    enqueue_and_enqueue_alone,
     two_enqueue,
     one_of_two_rolls_back,
     one_of_two_takes_over_and_rolls_back,

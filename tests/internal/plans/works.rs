@@ -8,6 +8,7 @@ use crate::db::transition::recover::ProcessAfter;
 use crate::db::transition::pause;
 
 use crate::db::conn::connection::Conn;
+use crate::db::conn::dialect::Dialect;
 use crate::db::conn::wakeup;
 use crate::db::model::claim::{ClaimQueues, Cursor, FinishedRow};
 use crate::db::model::new_row::{NewRow, OnConflict};
@@ -244,7 +245,7 @@ pub(crate) const LOOPS: [(&str, Work); 39] = [
 ];
 
 /// What a program does on connections of its own.
-pub(crate) const CALLERS: [(&str, Work); 14] = [
+pub(crate) const CALLERS: [(&str, Work); 15] = [
     ("cancel", |conn, rows| {
         operate::cancel(conn, &rows.jobs).map(drop)
     }),
@@ -314,6 +315,22 @@ pub(crate) const CALLERS: [(&str, Work); 14] = [
             enqueue::insert(conn, &row)?;
         }
         unblock::retake(conn, &rows.jobs).map(drop)
+    }),
+    ("enqueue with a free unique id", |conn, _| {
+        for limit in [None, limited().limit] {
+            let row = NewRow {
+                unique_id: Some(format!("free {}", limit.is_some())),
+                limit,
+                ..job(None)
+            };
+            match conn.dialect() {
+                Dialect::Postgres => {
+                    assert!(enqueue::insert::insert_if_free(conn, &row)?.is_some())
+                }
+                Dialect::Sqlite => drop(enqueue::insert(conn, &row)?),
+            }
+        }
+        Ok(())
     }),
     ("look a job up", |conn, rows| {
         job_info::with_unique_id(conn, "u")?;

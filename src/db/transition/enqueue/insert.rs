@@ -38,10 +38,13 @@ pub(crate) fn insert_in_one_statement(
     static ANY: LazyLock<[[String; 2]; 2]> = LazyLock::new(|| {
         [false, true].map(|is_limited| {
             [false, true].map(|has_key| {
-                in_one_statement(InsertForm {
-                    is_limited,
-                    has_key,
-                })
+                let job = format!(
+                    "job AS (INSERT INTO solid_queue_jobs ({}) VALUES ({}) {}",
+                    ALL.names(),
+                    ALL.parameters(),
+                    on_conflict(has_key)
+                );
+                in_one_statement(&job, is_limited)
             })
         })
     });
@@ -54,14 +57,36 @@ pub(crate) fn insert_in_one_statement(
 /// The columns of a job of which nothing is known.
 static ALL: LazyLock<JobColumns> = LazyLock::new(JobColumns::all);
 
-/// What the statement that inserts a job takes into account.
-struct InsertForm {
-    is_limited: bool,
-    has_key: bool,
+/// Inserts on Postgres, in one statement, a job whose unique id has no row and that has no key.
+/// Returns `None` if there is one, to be looked at step by step.
+pub(crate) fn insert_if_free(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Option<i64>> {
+    /// By whether the job has a limit.
+    static FREE: LazyLock<[String; 2]> = LazyLock::new(|| {
+        [false, true].map(|is_limited| {
+            let job = format!(
+                "taken AS (INSERT INTO windlass_unique_jobs (unique_id, job_id, scope) \
+                   VALUES ({}, nextval(CAST(pg_get_serial_sequence('solid_queue_jobs', 'id') AS regclass)), ${}) \
+                   ON CONFLICT (unique_id) DO NOTHING RETURNING job_id), \
+                 job AS (INSERT INTO solid_queue_jobs ({}, id) SELECT {}, job_id FROM taken",
+                ALL.parameter("unique_id"),
+                ALL.len() + 1,
+                ALL.names(),
+                ALL.parameters(),
+            );
+            in_one_statement(&job, is_limited)
+        })
+    });
+    let text = &FREE[usize::from(row.limit.is_some())];
+    let job = ALL
+        .bind(Statement::new(text), row)
+        .bind(row.unique_scope.column());
+    let id = job.get_result::<Id>(conn).optional()?;
+    Ok(id.map(|row| row.id))
 }
 
-fn in_one_statement(form: InsertForm) -> String {
-    let (returning, entered) = if form.is_limited {
+/// Returns the statement that begins with the CTE `job`, from which the RETURNING is missing.
+fn in_one_statement(job: &str, is_limited: bool) -> String {
+    let (returning, entered) = if is_limited {
         (blocked::RETURNING, blocked::limited_ctes("job", "entered"))
     } else {
         (
@@ -73,14 +98,11 @@ fn in_one_statement(form: InsertForm) -> String {
         )
     };
     format!(
-        "WITH job AS (INSERT INTO solid_queue_jobs ({}) VALUES ({}) {} RETURNING {returning}), \
+        "WITH {job} RETURNING {returning}), \
          {entered}, \
          later AS (INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at) \
            SELECT id, queue_name, priority, scheduled_at, {{now}} FROM job WHERE scheduled_at > {{now}}) \
          SELECT id, CASE WHEN EXISTS (SELECT 1 FROM entered) THEN {wake} END AS notified FROM job",
-        ALL.names(),
-        ALL.parameters(),
-        on_conflict(form.has_key),
         wake = wakeup::wake("1"),
     )
 }

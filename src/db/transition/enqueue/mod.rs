@@ -15,6 +15,14 @@ use diesel::prelude::*;
 /// Inserts one job and its ready or scheduled execution.
 pub(crate) fn insert(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Inserted> {
     if row.unique_id.is_some() {
+        // In a transaction of the caller, it takes the way below, whose savepoint survives an error.
+        let is_simple = row.idempotency_key.is_none() && !conn.is_in_transaction();
+        if is_simple
+            && conn.dialect() == Dialect::Postgres
+            && let Some(id) = insert::insert_if_free(conn, row)?
+        {
+            return Ok(Inserted::new(id, EnqueueOutcome::New));
+        }
         let inserted = conn.transaction(|conn| keyed::insert(conn, std::slice::from_ref(row)))?;
         return inserted
             .into_iter()
