@@ -130,7 +130,7 @@ impl Crew {
     pub fn dispatch(&self, jobs: ClaimedBatch) -> Endings {
         let count = jobs.0.len();
         self.in_flight.enter(&jobs.0, &self.registration);
-        self.pool.occupy(count);
+        self.pool.occupancy().occupy(count);
         for job in jobs.0 {
             let assignment = self.assignment(job);
             if let Some(assign) = &self.assign {
@@ -160,7 +160,7 @@ impl Crew {
     /// Records how long a job took, and returns how many may be claimed ahead.
     pub fn pace(&self, ran: Duration) -> usize {
         self.pool.prefetch.note(ran);
-        self.pool.prefetch.ahead(self.pool.threads())
+        self.pool.prefetch.ahead(self.pool.occupancy().threads())
     }
 }
 
