@@ -55,6 +55,7 @@ mod schema_life;
 mod schema_locks;
 mod settings;
 mod shutdown;
+mod slot_passing;
 mod smoke;
 mod strays;
 mod testing;

@@ -16,7 +16,7 @@ const IN_A_ROW: Duration = Duration::from_millis(50);
 
 /// A transaction that took longer is a reason not to pass slots on for a while, see [`PAUSE`]: the
 /// search for more urgent jobs may pass many deleted rows.
-const SLOW: Duration = Duration::from_millis(25);
+const SLOW: Duration = Duration::from_millis(200);
 
 const PAUSE: Duration = Duration::from_secs(1);
 

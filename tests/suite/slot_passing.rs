@@ -1,0 +1,142 @@
+//! The end of a limited job claims the next one of its key, unless something else comes first.
+
+use crate::on_each_database;
+use crate::support::TestDb;
+use crate::support::jobs::{Gate, Log, Note, Wait};
+use crate::support::wait::until;
+use std::sync::Arc;
+use std::time::Duration;
+use windlass::{Concurrency, Handle, Job as _, NewJob, Registry, Worker};
+
+on_each_database!(
+    slots_are_passed_on_in_order,
+    a_more_urgent_job_comes_first,
+    an_earlier_queue_comes_first,
+    a_paused_queue_keeps_its_jobs,
+    a_quiet_worker_takes_none,
+    a_stop_leaves_the_next_job_to_others,
+);
+
+fn on_key(job: NewJob) -> NewJob {
+    job.concurrency(Concurrency::new("k").group("g"))
+}
+
+fn note(text: &str) -> NewJob {
+    on_key(NewJob::new(&Note::new(text)).unwrap())
+}
+
+struct Scene {
+    gate: Arc<Gate>,
+    log: Arc<Log>,
+    worker: Handle,
+}
+
+impl Scene {
+    /// A worker with one thread that runs a job of the key until the gate is opened.
+    fn new(db: &TestDb, queues: &[&str]) -> Self {
+        let (gate, log) = (Arc::new(Gate::default()), Arc::new(Log::default()));
+        let worker = Worker::new(&db.database, registry(&gate, &log))
+            .queues(queues)
+            .unwrap()
+            .threads(1);
+        let worker = worker.start().unwrap();
+        let first = on_key(NewJob::new(&Wait).unwrap());
+        first.queue("b").enqueue(&mut db.connect()).unwrap();
+        until("the first one runs", || gate.begun() == 1);
+        Scene { gate, log, worker }
+    }
+}
+
+fn registry(gate: &Arc<Gate>, log: &Arc<Log>) -> Registry {
+    Registry::new()
+        .register::<Wait>(Arc::clone(gate))
+        .register::<Note>(Arc::clone(log))
+}
+
+/// How many jobs have been made ready so far.
+fn made_ready(db: &TestDb) -> i64 {
+    db.count(if db.is_postgres() {
+        "SELECT last_value AS n FROM solid_queue_ready_executions_id_seq"
+    } else {
+        "SELECT seq AS n FROM sqlite_sequence WHERE name = 'solid_queue_ready_executions'"
+    })
+}
+
+fn slots_are_passed_on_in_order(db: &TestDb) {
+    let scene = Scene::new(db, &["b"]);
+    let names: Vec<String> = (0..200).map(|number| format!("{number:03}")).collect();
+    let jobs = names.iter().map(|name| note(name).queue("b"));
+    windlass::enqueue_all(&mut db.connect(), jobs.collect::<Vec<_>>()).unwrap();
+    scene.gate.open();
+    until("all have run", || scene.log.len() == 200);
+    assert_eq!(scene.log.lines(), names);
+    // How many it is depends on the machine, as slow transactions are a reason for a pause.
+    let ready = made_ready(db);
+    assert!(ready <= 200, "all {ready} were made ready first");
+    until("nothing is held", || db.rows("claimed_executions") == 0);
+    let wrong = windlass::check_semaphores(&mut db.connect()).unwrap();
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+fn a_more_urgent_job_comes_first(db: &TestDb) {
+    let scene = Scene::new(db, &["*"]);
+    let mut conn = db.connect();
+    note("next").priority(5).enqueue(&mut conn).unwrap();
+    Note::new("urgent").enqueue(&mut conn).unwrap();
+    until("one is ready", || db.rows("ready_executions") == 1);
+    scene.gate.open();
+    until("both have run", || scene.log.len() == 2);
+    assert_eq!(scene.log.lines(), ["urgent", "next"]);
+}
+
+fn an_earlier_queue_comes_first(db: &TestDb) {
+    let scene = Scene::new(db, &["a", "b"]);
+    let mut conn = db.connect();
+    note("next").queue("b").enqueue(&mut conn).unwrap();
+    let other = NewJob::new(&Note::new("other")).unwrap();
+    other.queue("a").priority(9).enqueue(&mut conn).unwrap();
+    scene.gate.open();
+    until("both have run", || scene.log.len() == 2);
+    assert_eq!(scene.log.lines(), ["other", "next"]);
+}
+
+fn a_paused_queue_keeps_its_jobs(db: &TestDb) {
+    let scene = Scene::new(db, &["a", "b"]);
+    let mut conn = db.connect();
+    note("next").queue("a").enqueue(&mut conn).unwrap();
+    windlass::pause_queue(&mut conn, "a", "test", "it must wait").unwrap();
+    scene.gate.open();
+    // A promotion makes it ready, and no worker takes it.
+    until("it is ready", || db.rows("ready_executions") == 1);
+    until("nothing runs", || db.rows("claimed_executions") == 0);
+    assert_eq!(scene.log.len(), 0);
+    windlass::resume_queue(&mut conn, "a").unwrap();
+    until("it has run", || scene.log.len() == 1);
+}
+
+fn a_quiet_worker_takes_none(db: &TestDb) {
+    let scene = Scene::new(db, &["b"]);
+    note("next").queue("b").enqueue(&mut db.connect()).unwrap();
+    scene.worker.quiet();
+    scene.gate.open();
+    until("it is ready", || db.rows("ready_executions") == 1);
+    until("nothing runs", || db.rows("claimed_executions") == 0);
+    assert_eq!(scene.log.len(), 0);
+    scene.worker.resume();
+    until("it has run", || scene.log.len() == 1);
+}
+
+fn a_stop_leaves_the_next_job_to_others(db: &TestDb) {
+    let mut scene = Scene::new(db, &["b"]);
+    note("next").queue("b").enqueue(&mut db.connect()).unwrap();
+    scene.worker.stop();
+    scene.gate.open();
+    let stopped = scene.worker.join(Duration::from_secs(60)).unwrap();
+    assert!(stopped.is_drained(), "{stopped:?}");
+    assert_eq!(scene.log.len(), 0);
+    assert_eq!(db.rows("claimed_executions"), 0);
+    let _other = Worker::new(&db.database, registry(&scene.gate, &scene.log))
+        .start()
+        .unwrap();
+    until("another worker has run it", || scene.log.len() == 1);
+}
