@@ -3,13 +3,15 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::conn::statement::Statement;
-use crate::db::model::claim::{ClaimOf, Claimed, EndedClaim, FinishedRow, NextClaims, NextJobs};
+use crate::db::model::claim::{
+    ClaimOf, Claimed, EndedClaim, EqualJobs, FinishedRow, NextClaims, NextJobs,
+};
 use crate::db::model::new_result::{NewOutput, NewResult, ResultOf};
 use crate::db::table::claimed;
 use crate::db::table::claimed::{EndedClaims, OnLocked, claim_ids};
 use crate::db::table::results;
 use crate::db::table::results::notify_waiters;
-use crate::db::transition::claim::next::claim_next;
+use crate::db::transition::claim::next::{claim_next, end_and_claim_next};
 use diesel::prelude::*;
 use std::collections::HashSet;
 use std::time::Duration;
@@ -22,15 +24,14 @@ pub(crate) enum KeySlots<'n> {
     /// They become free, and a promotion is requested.
     Free,
     /// The same process claims the next jobs of the keys.
-    PassOn(&'n NextJobs),
+    PassOn(&'n NextJobs, EqualJobs),
 }
 
-impl<'n> KeySlots<'n> {
-    pub(crate) fn of(is_limited: bool, next: Option<&'n NextJobs>) -> Self {
-        match next {
-            _ if !is_limited => KeySlots::None,
-            None => KeySlots::Free,
-            Some(next) => KeySlots::PassOn(next),
+impl KeySlots<'_> {
+    pub(crate) fn of(is_limited: bool) -> Self {
+        match is_limited {
+            true => KeySlots::Free,
+            false => KeySlots::None,
         }
     }
 }
@@ -69,20 +70,14 @@ fn finish_by(
     locks: OnLocked,
 ) -> QueryResult<EndedClaims> {
     let (ended, next) = match (conn.dialect(), slots) {
-        (Dialect::Postgres, KeySlots::None | KeySlots::Free) => {
-            let ended = finish_in_one_statement(conn, process_id, claims, finished, slots, locks)?;
-            (ended, NextClaims::default())
+        (Dialect::Postgres, _) => {
+            finish_in_one_statement(conn, process_id, claims, finished, slots, locks)?
         }
-        (Dialect::Postgres, KeySlots::PassOn(next)) => conn.transaction(|conn| {
-            let ended = finish_in_one_statement(conn, process_id, claims, finished, slots, locks)?;
-            let next = claim_next(conn, process_id, &ended, next)?;
-            QueryResult::Ok((ended, next))
-        })?,
         (Dialect::Sqlite, _) => conn.transaction(|conn| {
             let ended = claimed::end_rows(conn, process_id, claims, OnLocked::Wait)?;
             finish_jobs(conn, &ended, finished)?;
             let next = match slots {
-                KeySlots::PassOn(next) => claim_next(conn, process_id, &ended, next)?,
+                KeySlots::PassOn(next, equal) => claim_next(conn, process_id, &ended, next, equal)?,
                 KeySlots::None | KeySlots::Free => {
                     claimed::request_promotion(conn, &ended)?;
                     NextClaims::default()
@@ -217,7 +212,7 @@ fn finish_in_one_statement(
     finished: FinishedRow,
     slots: KeySlots<'_>,
     locks: OnLocked,
-) -> QueryResult<Vec<EndedClaim>> {
+) -> QueryResult<(Vec<EndedClaim>, NextClaims)> {
     let by = |what: &str| {
         format!(
             "SELECT {what} FROM solid_queue_claimed_executions \
@@ -227,18 +222,20 @@ fn finish_in_one_statement(
     };
     let by_spot = &*by("ctid AS spot");
     let spot = "c.ctid = ANY (ARRAY(SELECT spot FROM held))";
-    let mut ended = finish_where(conn, process_id, claims, finished, slots, by_spot, spot)?;
+    let (mut ended, mut next) =
+        finish_where(conn, process_id, claims, finished, slots, by_spot, spot)?;
     if ended.len() < claims.len() {
         let found: HashSet<i64> = ended.iter().map(|row| row.claim_id).collect();
         let rest = claims.iter().copied().filter(|id| !found.contains(id));
         let rest: Vec<i64> = rest.collect();
         let by_id = &*by("id");
         let id = "c.id = ANY (ARRAY(SELECT id FROM held))";
-        ended.extend(finish_where(
-            conn, process_id, &rest, finished, slots, by_id, id,
-        )?);
+        let more = finish_where(conn, process_id, &rest, finished, slots, by_id, id)?;
+        ended.extend(more.0);
+        next.jobs.extend(more.1.jobs);
+        next.has_requested |= more.1.has_requested;
     }
-    Ok(ended)
+    Ok((ended, next))
 }
 
 fn finish_where(
@@ -249,7 +246,7 @@ fn finish_where(
     slots: KeySlots<'_>,
     held: &str,
     is_held: &str,
-) -> QueryResult<Vec<EndedClaim>> {
+) -> QueryResult<(Vec<EndedClaim>, NextClaims)> {
     let jobs = match finished {
         FinishedRow::Keep => {
             "UPDATE solid_queue_jobs j SET finished_at = {now}, updated_at = {now}, crash_count = 0, \
@@ -265,19 +262,24 @@ fn finish_where(
     } else {
         ""
     };
-    let text = format!(
+    let ending = format!(
         "WITH held AS MATERIALIZED ({held}), \
          ended AS (DELETE FROM solid_queue_claimed_executions c WHERE {is_held} \
            RETURNING c.id AS claim_id, c.job_id, c.concurrency_key), \
-         jobs AS ({jobs}), \
-         {wanted}woken AS ({WAITERS}) \
-         SELECT claim_id, job_id, false AS cancelled, concurrency_key, (SELECT * FROM woken) AS woken FROM ended",
+         jobs AS ({jobs}), {wanted}woken AS ({WAITERS})",
         WAITERS = notify_waiters("ARRAY(SELECT job_id FROM ended)")
     );
-    Statement::new(text)
+    if let KeySlots::PassOn(next, equal) = slots {
+        return end_and_claim_next(conn, &ending, claims, process_id, next, equal);
+    }
+    let text = format!(
+        "{ending} SELECT claim_id, job_id, false AS cancelled, concurrency_key, (SELECT * FROM woken) AS woken FROM ended"
+    );
+    let ended = Statement::new(text)
         .bind(claims)
         .bind(process_id)
-        .load(conn)
+        .load(conn)?;
+    Ok((ended, NextClaims::default()))
 }
 
 fn finish_jobs(

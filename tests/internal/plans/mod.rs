@@ -9,7 +9,9 @@ use crate::db::conn::connection::{AsConn, Conn};
 use crate::db::conn::database::Database;
 use crate::db::conn::owned::DbConnection;
 use crate::db::model::claim::ClaimOf;
-use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claims, Fence, FinishedRow, NextJobs};
+use crate::db::model::claim::{
+    ClaimQueues, ClaimRequest, Claims, EqualJobs, Fence, FinishedRow, NextJobs,
+};
 use crate::db::model::decision::Death;
 use crate::db::model::new_result::NewResult;
 use crate::db::model::new_row::{NewLimit, NewRow};
@@ -332,7 +334,7 @@ fn finish_and_claim_next(conn: &mut Conn<'_>, rows: &Rows) -> QueryResult<()> {
             classes: vec![CLASS.to_owned()],
         };
         let claims: Vec<i64> = jobs.iter().map(|job| job.claim_id).collect();
-        let slots = KeySlots::PassOn(&next);
+        let slots = KeySlots::PassOn(&next, EqualJobs::Wait);
         let done = finish::finish_free(conn, rows.process, &claims, FinishedRow::Keep, slots)?;
         jobs = done.next.jobs;
         assert_eq!(jobs.len(), 1);
