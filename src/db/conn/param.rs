@@ -173,8 +173,8 @@ pub(crate) struct InputRows<'v, const N: usize> {
 }
 
 impl<'v, const N: usize> InputRows<'v, N> {
-    /// Returns the item of a FROM clause named `input`. It takes the first parameters.
-    pub(crate) fn from_item(&self, dialect: Dialect) -> String {
+    /// Returns the item of a FROM clause, which is named `input`. It takes the first parameters.
+    pub(crate) fn item(&self, dialect: Dialect) -> String {
         let part = |from: &dyn Fn(usize, &str) -> String| {
             let names = self.names.iter().enumerate();
             names

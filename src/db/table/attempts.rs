@@ -100,7 +100,7 @@ pub(crate) fn insert(conn: &mut Conn<'_>, new: &[NewAttempt<'_>]) -> QueryResult
          SELECT input.job_id, input.claim_id, input.attempt, input.outcome, input.kind, input.message, input.place, \
            coalesce({{time input.started_at}}, {{later input.ago}}), p.name, p.hostname, p.pid, {{now}} \
          FROM {} LEFT JOIN solid_queue_processes p ON p.id = input.process_id",
-        input.from_item(conn.dialect())
+        input.item(conn.dialect())
     );
     let params = input.params(conn.dialect());
     Statement::new(text).bind_all(params).execute(conn)?;

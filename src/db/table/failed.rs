@@ -31,7 +31,7 @@ pub(crate) fn insert(conn: &mut Conn<'_>, failures: &[FailedJob<'_>]) -> QueryRe
          SELECT j.id, input.error, {{now}} FROM {} CROSS JOIN solid_queue_jobs j \
          WHERE j.id = input.job_id ORDER BY j.id + 0 \
          ON CONFLICT (job_id) DO UPDATE SET error = excluded.error, created_at = excluded.created_at",
-        input.from_item(conn.dialect())
+        input.item(conn.dialect())
     );
     let params = input.params(conn.dialect());
     Statement::new(text).bind_all(params).execute(conn)

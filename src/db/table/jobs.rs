@@ -190,7 +190,7 @@ pub(crate) fn update_ended(conn: &mut Conn<'_>, updates: &[JobUpdate]) -> QueryR
            finished_at = CASE WHEN input.is_finished THEN {{now}} ELSE finished_at END, \
            updated_at = {{now}} \
          FROM {} WHERE solid_queue_jobs.id = input.job_id",
-        input.from_item(conn.dialect())
+        input.item(conn.dialect())
     );
     let params = input.params(conn.dialect());
     Statement::new(text).bind_all(params).execute(conn)

@@ -35,7 +35,7 @@ pub(crate) fn insert(conn: &mut Conn<'_>, results: &[NewResult<'_>]) -> QueryRes
          ON CONFLICT (job_id) DO UPDATE SET unique_id = excluded.unique_id, class_name = excluded.class_name, \
            outcome = excluded.outcome, result = excluded.result, error = excluded.error, attempt = excluded.attempt, \
            finished_at = excluded.finished_at, expires_at = excluded.expires_at",
-        input.from_item(conn.dialect())
+        input.item(conn.dialect())
     );
     let params = input.params(conn.dialect());
     Statement::new(text).bind_all(params).execute(conn)

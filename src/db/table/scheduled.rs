@@ -33,7 +33,7 @@ pub(crate) fn insert_each(conn: &mut Conn<'_>, jobs: &[DelayedJob]) -> QueryResu
          SELECT j.id, j.queue_name, j.priority, {{later input.delay}}, {{now}} \
          FROM {} CROSS JOIN solid_queue_jobs j WHERE j.id = input.job_id ORDER BY j.id + 0 \
          ON CONFLICT (job_id) DO UPDATE SET scheduled_at = excluded.scheduled_at",
-        input.from_item(conn.dialect())
+        input.item(conn.dialect())
     );
     let params = input.params(conn.dialect());
     Statement::new(text).bind_all(params).execute(conn)
