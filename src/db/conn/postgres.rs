@@ -1,5 +1,6 @@
 //! Connections to Postgres, and their deadlines.
 
+use crate::clock;
 use crate::deadline::{Armed, Deadline, Hurry, no_answer};
 use crate::error::one_line;
 use diesel::connection::{
@@ -8,7 +9,7 @@ use diesel::connection::{
 use diesel::prelude::*;
 use diesel::r2d2::{ManageConnection, R2D2Connection as _};
 use diesel::sql_types::{Integer, Nullable, Text};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Default parameters for libpq: without them, a half-open connection hangs for hours.
 const PARAMETERS: [(&str, &str); 7] = [
@@ -30,6 +31,10 @@ pub(crate) const STATEMENT: Duration = Duration::from_secs(40);
 
 /// The time limit to connect and to set up the session.
 pub(crate) const CONNECT: Duration = Duration::from_secs(10);
+
+/// How long after its last use a connection is not asked whether it works. Jobs in a row would wait
+/// for one more answer each.
+const FRESH: Duration = Duration::from_secs(1);
 
 /// The time limit to close a connection.
 const CLOSE: Duration = Duration::from_secs(2);
@@ -102,6 +107,8 @@ pub(crate) fn arm(conn: &mut PgConnection) -> Armed {
 pub(crate) struct Guarded {
     pub(crate) conn: PgConnection,
     pub(crate) session: ServerSession,
+    /// When the pool last got it back.
+    returned_at: Option<Instant>,
     /// Last, as it must outlive the connection.
     deadline: Deadline,
 }
@@ -132,12 +139,21 @@ impl Guarded {
         Ok(Guarded {
             conn,
             session,
+            returned_at: None,
             deadline,
         })
     }
 
     pub(crate) fn arm(&self, limit: Duration) -> Armed {
         self.deadline.arm(limit)
+    }
+
+    /// Returns whether it was in use a moment ago, and the server has not closed it since. That takes
+    /// no answer of the server. The first look may find its farewell, the second finds the end.
+    fn is_fresh(&mut self) -> bool {
+        let is_recent = self.returned_at.is_some_and(|at| at.elapsed() < FRESH);
+        let mut is_open = || !matches!(self.conn.notifications_iter().next(), Some(Err(_)));
+        is_recent && is_open() && is_open()
     }
 
     pub(crate) fn missed(&self) -> Option<Duration> {
@@ -172,6 +188,9 @@ impl ManageConnection for PostgresManager {
     }
 
     fn is_valid(&self, guarded: &mut Guarded) -> Result<(), Refused> {
+        if guarded.is_fresh() {
+            return Ok(());
+        }
         let armed = guarded.arm(CONNECT);
         let pinged = guarded.conn.ping();
         drop(armed);
@@ -182,6 +201,7 @@ impl ManageConnection for PostgresManager {
     }
 
     fn has_broken(&self, guarded: &mut Guarded) -> bool {
+        guarded.returned_at = Some(clock::instant());
         std::thread::panicking() || guarded.conn.is_broken() || guarded.missed().is_some()
     }
 }

@@ -5,6 +5,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::{id_list, job_ids, timestamp};
 use crate::db::conn::statement::Statement;
+use crate::db::model::claim::FinishedRow;
 use crate::db::model::new_result::NewResult;
 use crate::db::model::outcome::{AttemptOutcome, JobFailure, ResultOutcome};
 use crate::db::model::state::JobState;
@@ -122,7 +123,7 @@ pub(crate) fn end_waiting(
     let error = failure.in_words();
     let new: Vec<NewResult<'_>> = rows
         .iter()
-        .filter_map(|job| job.result(result, &error, 0))
+        .filter_map(|job| job.result(result, &error, 0, FinishedRow::Keep))
         .collect();
     results::insert(conn, &new)?;
     results::wake(conn, ids)?;
@@ -200,6 +201,8 @@ pub(crate) fn retry(
         crate::db::transition::place::make_runnable(conn, &ready)?;
         let text = "UPDATE solid_queue_jobs SET attempts = 0, crash_count = 0, updated_at = {now} WHERE id IN {in $1}";
         Statement::new(text).bind(id_list(&ready)).execute(conn)?;
+        // They start to count again, and attempts are deleted by that count.
+        attempts::keep_newest(conn, &ready)?;
         // The result of their earlier end is not valid any more.
         results::delete(conn, &ready)?;
         Ok(RetriedJobs { ready, risky, replaced })

@@ -148,12 +148,7 @@ fn new_attempts<'s>(settled: &[Settled<'s>]) -> Vec<NewAttempt<'s>> {
     staying
         .filter_map(|Settled { job, decision }| {
             let (outcome, failure) = decision.attempt.as_ref()?;
-            Some(NewAttempt::new(
-                job.attempts,
-                &decision.run,
-                *outcome,
-                failure,
-            ))
+            Some(NewAttempt::new(job, &decision.run, *outcome, failure))
         })
         .collect()
 }
@@ -176,7 +171,12 @@ fn close(conn: &mut Conn<'_>, settled: &[Settled<'_>]) -> QueryResult<()> {
     let new: Vec<NewResult<'_>> = ended
         .iter()
         .filter_map(|(job, decision, outcome, error)| {
-            job.result(*outcome, error, decision.uncounted_runs())
+            let row = if is_deleted(decision) {
+                FinishedRow::Delete
+            } else {
+                FinishedRow::Keep
+            };
+            job.result(*outcome, error, decision.uncounted_runs(), row)
         })
         .collect();
     results::insert(conn, &new)?;

@@ -13,7 +13,7 @@ use crate::db::model::claim::{
     ClaimQueues, ClaimRequest, Claims, EqualJobs, Fence, FinishedRow, NextJobs,
 };
 use crate::db::model::decision::Death;
-use crate::db::model::new_result::NewResult;
+use crate::db::model::new_result::{NewResult, ResultOf};
 use crate::db::model::new_row::{NewLimit, NewRow};
 use crate::db::model::outcome::ResultOutcome;
 use crate::db::table::processes::{self, NewProcess};
@@ -288,7 +288,7 @@ fn with_steps(rows: &Rows) -> FinishedJob<'static> {
         claim_id: rows.claims[0],
         result: None,
         named: None,
-        steps: Some(rows.jobs[0]),
+        has_steps: true,
     }
 }
 
@@ -296,18 +296,20 @@ fn finish_and_tell(conn: &mut Conn<'_>, rows: &Rows) -> QueryResult<()> {
     let jobs = rows.claims.iter().zip(&rows.jobs);
     let jobs = jobs.map(|(claim, job)| FinishedJob {
         claim_id: *claim,
-        result: Some(NewResult(
-            *job,
-            Some("u"),
-            CLASS,
-            ResultOutcome::Succeeded,
-            Some("1"),
-            None,
-            1,
-            1,
-        )),
+        result: Some(NewResult {
+            of: ResultOf {
+                job_id: *job,
+                attempt: 1,
+                class_name: CLASS,
+                unique_id: Some("u"),
+            },
+            outcome: ResultOutcome::Succeeded,
+            text: Some("1"),
+            error: None,
+            keep: 1,
+        }),
         named: Some(*job),
-        steps: None,
+        has_steps: false,
     });
     finish::finish_and_keep_free(
         conn,
