@@ -143,7 +143,7 @@ pub(crate) fn discard(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>
         let taken = take_execution(conn, &states, jobs)?;
         if !taken.is_empty() {
             results::delete(conn, &taken)?;
-            crate::db::transition::clear::delete(conn, &taken)?;
+            crate::db::transition::clear::delete::delete(conn, &taken)?;
             unblock::unblock(conn, &taken)?;
         }
         Ok(taken)

@@ -186,7 +186,7 @@ fn close(conn: &mut Conn<'_>, settled: &[Settled<'_>]) -> QueryResult<()> {
         let jobs = ended.iter().filter(|(_, decision, ..)| wanted(decision));
         jobs.map(|(job, ..)| job.id).collect()
     };
-    clear::delete(conn, &of(is_deleted))?;
+    clear::delete::delete(conn, &of(is_deleted))?;
     let is_kept = |decision: &JobDecision| !is_deleted(decision) && failure_of(decision).is_none();
     steps::remove(conn, &of(is_kept))?;
     let named = ended.iter().filter(|(job, ..)| job.unique_id.is_some());
