@@ -34,7 +34,7 @@ fn whole(value: f64) -> Value {
 }
 
 pub(crate) fn measure(options: &Options, setting: Setting, row: Row) -> Result<Measured> {
-    let place = Place::create(options, setting.database())?;
+    let place = Place::create(options, setting)?;
     let mut producer = Program::start(setting, &place)?;
     expect(Answer::Done, producer.ask(Command::Migrate)?)?;
     let this = Measurement {

@@ -2,7 +2,7 @@
 
 use crate::Options;
 use crate::database::Database;
-use crate::setting::Kind;
+use crate::setting::{Kind, Setting};
 use anyhow::{Context as _, Result};
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::PathBuf;
@@ -32,7 +32,8 @@ enum Remnant {
 
 impl Place {
     /// Creates one, with the table that some jobs insert into.
-    pub(crate) fn create(options: &Options, kind: Kind) -> Result<Place> {
+    pub(crate) fn create(options: &Options, setting: Setting) -> Result<Place> {
+        let kind = setting.database();
         let name = format!("windlass_peers_{:012x}", fastrand::u64(..1 << 48));
         // Held until it is noted: an interrupt in between would leave it there.
         let mut remains = remains();
@@ -59,7 +60,7 @@ impl Place {
         drop(remains);
         let place = Place { url, name };
         let mut conn = Database::connect(&place.url)?;
-        if kind == Kind::Sqlite {
+        if setting.wants_wal() {
             conn.execute("PRAGMA journal_mode = WAL")?;
         }
         conn.execute("CREATE TABLE effects (number BIGINT NOT NULL)")?;

@@ -141,6 +141,12 @@ impl Setting {
         matches!(self, Setting::ApalisSqlite | Setting::Effectum)
     }
 
+    /// Whether its SQLite file is in WAL mode. effectum does not turn it on, and with its
+    /// `synchronous=NORMAL` a commit would then not wait for the disk, as those of the others do.
+    pub(crate) fn wants_wal(self) -> bool {
+        self.database() == Kind::Sqlite && self != Setting::Effectum
+    }
+
     /// An SQL query without its SELECT, with a row for each job that has not ended.
     pub(crate) fn unfinished(self) -> &'static str {
         match self {
