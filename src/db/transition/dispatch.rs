@@ -50,13 +50,12 @@ fn insert_or_look(conn: &mut Conn<'_>, batch: usize) -> QueryResult<usize> {
     in_one_statement(conn, batch, "ON CONFLICT (job_id) DO NOTHING")
 }
 
-/// Dispatches in one statement, which deletes the picked rows by their ctid, without a second index
-/// lookup. A row that was moved while it was being locked is left for the next dispatch.
+/// Dispatches in one statement.
 fn in_one_statement(conn: &mut Conn<'_>, batch: usize, on_conflict: &str) -> QueryResult<usize> {
     let text = format!(
-        "WITH picked AS MATERIALIZED (SELECT ctid AS spot FROM solid_queue_scheduled_executions \
+        "WITH picked AS MATERIALIZED (SELECT job_id FROM solid_queue_scheduled_executions \
            WHERE scheduled_at <= {{now}} ORDER BY scheduled_at, priority, job_id LIMIT $1 FOR UPDATE SKIP LOCKED), \
-         gone AS (DELETE FROM solid_queue_scheduled_executions WHERE ctid = ANY (ARRAY(SELECT spot FROM picked)) \
+         gone AS (DELETE FROM solid_queue_scheduled_executions WHERE job_id = ANY (ARRAY(SELECT job_id FROM picked)) \
            RETURNING job_id), \
          due AS MATERIALIZED (SELECT {RETURNING} FROM solid_queue_jobs WHERE id = ANY (ARRAY(SELECT job_id FROM gone))), \
          {limited}, \
