@@ -150,9 +150,10 @@ impl<S: ?Sized> Context<'_, S> {
                 unread => {
                     let read = steps::of_job(&mut own(conn), run.job_id, READ_AT_ONCE)
                         .doing("read the steps of the job")?;
+                    let read = read.into_iter().map(|step| (step.name, step.value));
+                    // Those that this run has passed itself are not behind it.
                     unread.insert(
-                        read.into_iter()
-                            .map(|step| (step.name, step.value))
+                        read.filter(|(name, _)| !steps.passed.contains(name))
                             .collect(),
                     )
                 }

@@ -9,7 +9,7 @@ use diesel::connection::{
 use diesel::prelude::*;
 use diesel::r2d2::{ManageConnection, R2D2Connection as _};
 use diesel::sql_types::{Integer, Nullable, Text};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Default parameters for libpq: without them, a half-open connection hangs for hours.
 const PARAMETERS: [(&str, &str); 7] = [
@@ -84,13 +84,18 @@ pub(crate) struct ServerSession {
 /// program's own instrumentation.
 struct Rearm {
     deadline: Deadline,
+    /// Whether a statement has failed since the server answered a ping. A failure may have left a
+    /// transaction open that Diesel does not know.
+    has_failed: bool,
     next: Option<Box<dyn Instrumentation>>,
 }
 
 impl Instrumentation for Rearm {
     fn on_connection_event(&mut self, event: InstrumentationEvent<'_>) {
-        if let InstrumentationEvent::StartQuery { .. } = event {
-            self.deadline.again();
+        match event {
+            InstrumentationEvent::StartQuery { .. } => self.deadline.again(),
+            InstrumentationEvent::FinishQuery { error: Some(_), .. } => self.has_failed = true,
+            _ => {}
         }
         self.next.on_connection_event(event);
     }
@@ -107,8 +112,8 @@ pub(crate) fn arm(conn: &mut PgConnection) -> Armed {
 pub(crate) struct Guarded {
     pub(crate) conn: PgConnection,
     pub(crate) session: ServerSession,
-    /// When the pool last got it back.
-    returned_at: Option<Instant>,
+    /// When the pool last got it back, since boot.
+    returned_at: Option<Duration>,
     /// Last, as it must outlive the connection.
     deadline: Deadline,
 }
@@ -134,6 +139,7 @@ impl Guarded {
         deadline.check();
         conn.set_instrumentation(Rearm {
             deadline: deadline.clone(),
+            has_failed: false,
             next: get_default_instrumentation(),
         });
         Ok(Guarded {
@@ -148,10 +154,19 @@ impl Guarded {
         self.deadline.arm(limit)
     }
 
-    /// Returns whether it was in use a moment ago, and the server has not closed it since. That takes
-    /// no answer of the server. The first look may find its farewell, the second finds the end.
+    /// Returns whether it was in use a moment ago without a failure, and the server has not closed it
+    /// since. That takes no answer of the server. The first look may find its farewell, the second
+    /// finds the end.
     fn is_fresh(&mut self) -> bool {
-        let is_recent = self.returned_at.is_some_and(|at| at.elapsed() < FRESH);
+        let of_ours = self.conn.instrumentation().downcast_ref::<Rearm>();
+        // Of a connection with an instrumentation of the program's, failures are not known.
+        if of_ours.is_none_or(|rearm| rearm.has_failed) {
+            return false;
+        }
+        let now = clock::since_boot();
+        let is_recent = self
+            .returned_at
+            .is_some_and(|at| now.saturating_sub(at) < FRESH);
         let mut is_open = || !matches!(self.conn.notifications_iter().next(), Some(Err(_)));
         is_recent && is_open() && is_open()
     }
@@ -196,12 +211,19 @@ impl ManageConnection for PostgresManager {
         drop(armed);
         match guarded.missed() {
             Some(limit) => Err(Refused(no_answer(limit))),
-            None => pinged.map_err(|error| Refused(error.to_string())),
+            None => {
+                pinged.map_err(|error| Refused(error.to_string()))?;
+                let of_ours = guarded.conn.instrumentation().downcast_mut::<Rearm>();
+                of_ours
+                    .into_iter()
+                    .for_each(|rearm| rearm.has_failed = false);
+                Ok(())
+            }
         }
     }
 
     fn has_broken(&self, guarded: &mut Guarded) -> bool {
-        guarded.returned_at = Some(clock::instant());
+        guarded.returned_at = Some(clock::since_boot());
         std::thread::panicking() || guarded.conn.is_broken() || guarded.missed().is_some()
     }
 }

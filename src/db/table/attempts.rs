@@ -197,8 +197,8 @@ struct AttemptRow {
 pub(crate) fn of_job(conn: &mut Conn<'_>, job_id: i64) -> QueryResult<Vec<Attempt>> {
     let text = "SELECT attempt, outcome, kind, message, place, process_name, hostname, pid, \
            {moment started_at} AS started_at, coalesce({moment ended_at}, {now}) AS ended_at \
-         FROM windlass_attempts WHERE job_id = $1 ORDER BY id DESC";
-    let rows: Vec<AttemptRow> = Statement::new(text).bind(job_id).load(conn)?;
+         FROM windlass_attempts WHERE job_id = $1 ORDER BY id DESC LIMIT $2";
+    let rows: Vec<AttemptRow> = Statement::new(text).bind(job_id).bind(KEPT).load(conn)?;
     Ok(rows
         .into_iter()
         .map(|row| Attempt {

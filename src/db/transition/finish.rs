@@ -108,9 +108,19 @@ fn finish_by(
             QueryResult::Ok((ended, next))
         })?,
     };
-    let mut written = EndedClaims::of(conn, process_id, claims, claim_ids(ended), locks)?;
+    let accepted = claim_ids(ended);
+    let mut written = match EndedClaims::of(conn, process_id, claims, accepted.clone(), locks) {
+        Err(_) if must_return(conn, &next) => EndedClaims::with_the_rest_busy(claims, accepted),
+        written => written?,
+    };
     written.next = next;
     Ok(written)
+}
+
+/// Returns whether a statement in autocommit has claimed jobs. The caller must get to know them, even
+/// if a further statement fails; it tries again what is left.
+fn must_return(conn: &mut Conn<'_>, next: &NextClaims) -> bool {
+    !next.jobs.is_empty() && !conn.is_in_transaction()
 }
 
 /// A finished job with something to store or to delete.
@@ -255,10 +265,15 @@ fn finish_in_one_statement(
         let rest: Vec<i64> = rest.collect();
         let by_id = &*by("id");
         let id = "c.id = ANY (ARRAY(SELECT id FROM held))";
-        let more = finish_where(conn, process_id, &rest, end, by_id, id)?;
-        ended.extend(more.0);
-        next.jobs.extend(more.1.jobs);
-        next.has_requested |= more.1.has_requested;
+        match finish_where(conn, process_id, &rest, end, by_id, id) {
+            Ok(more) => {
+                ended.extend(more.0);
+                next.jobs.extend(more.1.jobs);
+                next.has_requested |= more.1.has_requested;
+            }
+            Err(_) if must_return(conn, &next) => {}
+            Err(error) => return Err(error),
+        }
     }
     Ok((ended, next))
 }

@@ -49,6 +49,8 @@ fn take_execution(conn: &mut Conn<'_>, states: &[JobState], jobs: &[i64]) -> Que
         taken.extend(found);
     }
     taken.sort_unstable();
+    // Another program may have given a job two executions.
+    taken.dedup();
     Ok(taken)
 }
 

@@ -41,14 +41,14 @@ enum JobSelection {
 
 impl JobSelection {
     fn of(jobs: &[i64]) -> Self {
-        let (low, high) = (jobs.iter().min(), jobs.iter().max());
-        match (low, high) {
-            (Some(&low), Some(&high)) if usize::try_from(high - low) == Ok(jobs.len() - 1) => {
-                JobSelection::Range(IdRange {
-                    after: low - 1,
-                    up_to: high,
-                })
-            }
+        let are_consecutive = jobs
+            .windows(2)
+            .all(|pair| pair[0].checked_add(1) == Some(pair[1]));
+        match (jobs.first(), jobs.last()) {
+            (Some(&low), Some(&high)) if are_consecutive => JobSelection::Range(IdRange {
+                after: low - 1,
+                up_to: high,
+            }),
             _ => JobSelection::List(id_list(jobs)),
         }
     }

@@ -49,7 +49,8 @@ pub(crate) fn insert_all(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Ve
     let is_one_statement = rows.len() <= CHUNK && conn.dialect() == Dialect::Postgres;
     if is_one_statement && !conn.is_in_transaction() {
         let inserted = insert_if_free(conn, rows, traits)?;
-        if inserted.len() == rows.len() {
+        let is_taken = inserted.is_empty() && rows.iter().any(NewRow::is_named);
+        if !is_taken {
             return Ok(inserted);
         }
     }
