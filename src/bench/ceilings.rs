@@ -63,7 +63,7 @@ pub(crate) fn some(jobs: u32, batch: usize) -> u32 {
 
 /// Claims jobs in batches, performs them and writes their outcomes in batches. Returns runs per
 /// second.
-fn drain(run: &BenchRun, plain: Plain, batch: usize) -> Result<Vec<FigureValue>> {
+pub(crate) fn drain(run: &BenchRun, plain: Plain, batch: usize) -> Result<Vec<FigureValue>> {
     let place = run.place()?;
     let database = database(place.url())?;
     fill(

@@ -79,6 +79,22 @@ impl Ceiling {
             variants: variants.collect(),
         }
     }
+
+    /// Plain SQL by different numbers of clients, of which the best one counts.
+    pub(crate) fn over_clients(
+        clients: impl Iterator<Item = u32>,
+        measure: impl Fn(&BenchRun, u32) -> Result<Vec<FigureValue>> + Clone + 'static,
+    ) -> Self {
+        let variants = clients.map(|clients| {
+            let measure = measure.clone();
+            let one: Measure = Box::new(move |run| measure(run, clients));
+            (format!("{clients} clients"), one)
+        });
+        Ceiling {
+            name: "plain SQL",
+            variants: variants.collect(),
+        }
+    }
 }
 
 impl FigureValue {

@@ -23,7 +23,7 @@ pub(crate) enum Kind {
     Discard,
     /// Jobs whose result is kept; ceilings: the same rows, the no-op drain
     Result,
-    /// Jobs that run at most once; ceilings: any drain in plain SQL, the no-op drain
+    /// Jobs that run at most once; ceilings: plain SQL that claims one per thread, the no-op drain
     AtMostOnce,
     /// A concurrency limit of 5 for each of 100 keys; ceilings: a drain without limits
     #[value(name = "limit-100x5")]

@@ -87,7 +87,10 @@ struct Notes {
 impl BenchWorker {
     /// Starts working at the first line on standard input, reports its cost at each further line,
     /// and stops when the input ends.
-    pub(crate) fn run(&self, database: &Database) -> Result<ExitCode> {
+    pub(crate) fn run(&self, url: &str) -> Result<ExitCode> {
+        // As many connections for jobs as the program `windlass` gives such a worker.
+        let pool = u32::try_from(self.threads).unwrap_or(u32::MAX);
+        let database = &Database::open_with_pool(url, pool.saturating_add(2).max(10))?;
         counters::count_statements();
         let lines = lines(std::io::stdin());
         tell(&Told::Ready);

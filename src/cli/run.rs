@@ -144,7 +144,7 @@ fn benchmark(bench: &run::Bench, at: &At<'_>) -> Result<ExitCode, CommandError> 
 
 #[cfg(feature = "bench")]
 fn worked(worker: &worker::BenchWorker, at: &At<'_>) -> Result<ExitCode, CommandError> {
-    Ok(worker.run(&at.database()?)?)
+    Ok(worker.run(&at.any_url()?)?)
 }
 
 /// Runs the program `windlass` with the arguments of this process.

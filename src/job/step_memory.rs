@@ -11,6 +11,8 @@ pub(crate) struct Steps(pub(crate) Mutex<Memory>);
 pub(crate) struct Memory {
     /// Steps of earlier runs that this run has not reached yet, once they have been read.
     pub(crate) behind: Option<HashMap<String, String>>,
+    /// Whether a step of an earlier run was found before they were read.
+    pub(crate) has_found_some: bool,
     /// Steps that this run has reached.
     pub(crate) passed: HashSet<String>,
 }

@@ -125,6 +125,7 @@ impl<S: ?Sized> Context<'_, S> {
                 if self.steps(|steps| steps.passed.contains(name)) {
                     return Err(twice(name));
                 }
+                self.steps(|steps| steps.has_found_some = true);
                 read(name, &value)
             }
             StepState::New => {
@@ -138,18 +139,21 @@ impl<S: ?Sized> Context<'_, S> {
 
     /// Returns the value of a step that an earlier run has done.
     ///
-    /// All such values are read at the first step of this run, so further ones need no query.
+    /// All such values are read at once, so further ones need no query. A first attempt has none,
+    /// unless an earlier one was cut short, and then its first step finds its value by itself.
     fn done_before<C: AsConn>(&self, conn: &mut C, name: &str) -> JobResult<Option<String>> {
         let run = self.run();
         self.steps(|steps| {
             let behind = match &mut steps.behind {
                 Some(behind) => behind,
+                None if run.attempt == 1 && !steps.has_found_some => return Ok(None),
                 unread => {
                     let read = steps::of_job(&mut own(conn), run.job_id, READ_AT_ONCE)
                         .doing("read the steps of the job")?;
+                    let read = read.into_iter().map(|step| (step.name, step.value));
+                    // Those that this run has passed itself are not behind it.
                     unread.insert(
-                        read.into_iter()
-                            .map(|step| (step.name, step.value))
+                        read.filter(|(name, _)| !steps.passed.contains(name))
                             .collect(),
                     )
                 }
@@ -258,7 +262,7 @@ fn traces(run: &Run) -> FinishedJob<'_> {
             run.policy.keep_result,
         ),
         named: unique_id.map(|_| run.job_id),
-        steps: Some(run.job_id),
+        has_steps: true,
     }
 }
 

@@ -125,7 +125,7 @@ fn one_unreadable_part_of_a_policy_leaves_the_other(db: &TestDb) {
     let hook = r#"{"class":"told","queue":"hooks","priority":0}"#;
     for policy in [
         format!(r#"{{"on_failure":{hook},"keep_result":"long"}}"#),
-        r#"{"on_failure":"told","keep_result":0}"#.to_owned(),
+        r#"{"on_failure":"told","keep_result":60000000}"#.to_owned(),
     ] {
         let row = NewRow {
             policy: Some(policy),
@@ -139,7 +139,7 @@ fn one_unreadable_part_of_a_policy_leaves_the_other(db: &TestDb) {
     );
     assert_eq!(hooks, ["told"]);
     let kept = "SELECT CAST(job_id AS text) AS t FROM windlass_results";
-    assert_eq!(texts(conn, kept), [world.jobs[0].to_string()]);
+    assert_eq!(texts(conn, kept), [world.jobs[1].to_string()]);
 }
 
 fn assert_waiting(rows: &[checks::JobRow], count: usize) {

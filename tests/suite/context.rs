@@ -4,6 +4,7 @@ use crate::on_each_database;
 use crate::support::TestDb;
 use crate::support::jobs::{Log, Note};
 use crate::support::wait::until;
+use diesel::connection::SimpleConnection as _;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
@@ -143,3 +144,42 @@ fn a_job_enqueues_others(db: &TestDb) {
 }
 
 on_each_database!(a_job_sees_itself, a_job_enqueues_others);
+
+/// Runs a script, and looks whether its connection works.
+#[derive(Debug, Serialize, Deserialize)]
+struct Script(String);
+
+impl Job for Script {
+    const NAME: &'static str = "script";
+    type State = Log;
+    type Output = ();
+
+    fn perform(self, cx: &Context<'_, Log>) -> JobResult {
+        let done = cx.connection()?.postgres()?.batch_execute(&self.0);
+        cx.add(format!("{} {}", self.0, done.is_ok()));
+        Ok(())
+    }
+}
+
+/// A script that fails in its middle leaves a transaction open that Diesel does not know.
+#[test]
+fn a_connection_with_a_failed_transaction_is_not_used_again() {
+    let db = TestDb::postgres();
+    let database = windlass::Database::open_with_pool(&db.url, 1).unwrap();
+    let log = Arc::new(Log::default());
+    let registry = Registry::new().register::<Script>(Arc::clone(&log));
+    let _worker = Worker::new(&database, registry).threads(1).start().unwrap();
+    let scripts = ["BEGIN; SELECT 1 / 0; COMMIT", "SELECT 2", "SELECT 3"];
+    for script in scripts {
+        let job = Script(script.to_owned());
+        job.enqueue(&mut db.connect()).unwrap();
+    }
+    until("all have run", || log.len() == 3);
+    let ended = [" false", " true", " true"];
+    let wanted: Vec<String> = scripts
+        .iter()
+        .zip(ended)
+        .map(|(text, end)| format!("{text}{end}"))
+        .collect();
+    assert_eq!(log.lines(), wanted);
+}

@@ -145,7 +145,8 @@ fn what_has_ended_says_how(db: &TestDb) {
     let log = Arc::new(Log::default());
     let registry = Registry::new().register::<Note>(log);
     let _worker = Worker::new(&db.database, registry).start().unwrap();
-    let bad = NewJob::of_class("note", "\"nonsense\"");
+    let kept = Policy::new().keep_result(Duration::from_secs(60));
+    let bad = NewJob::of_class("note", "\"nonsense\"").policy(kept);
     let failed = enqueue(db, bad);
     until("it has failed", || db.rows("failed_executions") == 1);
     let explanation = why(db, failed);

@@ -173,3 +173,39 @@ on_each_database!(
     every_unique_index_of_solid_queue_is_there,
     a_deleted_job_takes_its_executions_along,
 );
+
+/// SQLite before 3.53 cannot drop a column behind a comment: it cuts the text of the table off in the comment.
+#[test]
+fn no_table_of_sqlite_that_loses_a_column_has_a_comment_inside() {
+    let folders = concat!(env!("CARGO_MANIFEST_DIR"), "/../migrations/sqlite");
+    let mut texts = Vec::new();
+    for folder in std::fs::read_dir(folders).unwrap() {
+        for file in ["up.sql", "down.sql"] {
+            texts
+                .push(std::fs::read_to_string(folder.as_ref().unwrap().path().join(file)).unwrap());
+        }
+    }
+    let statements: Vec<&str> = texts
+        .iter()
+        .flat_map(|text| text.split_inclusive(";\n"))
+        .collect();
+    let losing = statements
+        .iter()
+        .filter(|text| text.contains(" DROP COLUMN "));
+    let losing: BTreeSet<&str> = losing
+        .filter_map(|text| text.split("ALTER TABLE ").nth(1)?.split(' ').next())
+        .collect();
+    assert!(losing.len() > 3, "{losing:?}");
+    for table in losing {
+        let of_table = statements
+            .iter()
+            .filter_map(|text| text.split("CREATE TABLE ").nth(1))
+            .filter(|text| {
+                text.trim_start_matches("IF NOT EXISTS ")
+                    .starts_with(&format!("{table} "))
+            });
+        for text in of_table {
+            assert!(!text.contains("--"), "{table}: {text}");
+        }
+    }
+}

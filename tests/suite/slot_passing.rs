@@ -6,7 +6,7 @@ use crate::support::jobs::{Gate, Log, Note, Wait};
 use crate::support::wait::until;
 use std::sync::Arc;
 use std::time::Duration;
-use windlass::{Concurrency, Handle, Job as _, NewJob, Registry, Worker};
+use windlass::{Concurrency, Delivery, Handle, Job as _, NewJob, Policy, Registry, Worker};
 
 on_each_database!(
     slots_are_passed_on_in_order,
@@ -15,6 +15,7 @@ on_each_database!(
     a_paused_queue_keeps_its_jobs,
     a_quiet_worker_takes_none,
     a_stop_leaves_the_next_job_to_others,
+    a_job_that_waits_for_a_free_thread_has_its_turn,
 );
 
 fn on_key(job: NewJob) -> NewJob {
@@ -139,4 +140,21 @@ fn a_stop_leaves_the_next_job_to_others(db: &TestDb) {
         .start()
         .unwrap();
     until("another worker has run it", || scene.log.len() == 1);
+}
+
+/// A job that runs at most once is claimed ahead, but marked as started only for a free thread.
+fn a_job_that_waits_for_a_free_thread_has_its_turn(db: &TestDb) {
+    let scene = Scene::new(db, &["b"]);
+    let jobs = (0..2_000).map(|_| note("limited").queue("b"));
+    windlass::enqueue_all(&mut db.connect(), jobs.collect::<Vec<_>>()).unwrap();
+    scene.gate.open();
+    until("slots are passed on", || scene.log.len() > 20);
+    let policy = Policy::new().delivery(Delivery::AtMostOnce);
+    let once = NewJob::new(&Note::new("once")).unwrap().policy(policy);
+    once.queue("b").enqueue(&mut db.connect()).unwrap();
+    until("it has run", || {
+        scene.log.lines().contains(&"once".to_owned())
+    });
+    let limited = scene.log.len();
+    assert!(limited < 1_900, "after {limited} others");
 }

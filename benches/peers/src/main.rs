@@ -1,56 +1,64 @@
-//! Windlass beside other job frameworks for Rust: the same work on the same
-//! Postgres in the same run, in one table. README.md tells more.
+//! Windlass beside other job frameworks for Rust: the same work on the same database in the same
+//! run, in one table. README.md tells more.
 
+mod database;
 mod measure;
 mod place;
 mod program;
+mod row;
 mod setting;
 mod systems;
 mod table;
-mod worker;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use clap::Parser;
-use measure::Measured;
-use setting::{COLUMNS, Column, Name, Setting};
+use row::{Kind, Row};
+use setting::{Name, Setting};
+use std::path::PathBuf;
 use std::time::Duration;
 use table::Figures;
 
-/// Measure Windlass beside other job frameworks, on the same Postgres.
+/// Measure Windlass beside other job frameworks, on the same Postgres and the same disk.
 ///
-/// Each works in a schema of its own, which is removed at the end. Takes some
-/// minutes a round and needs the machine for itself.
+/// Each figure has a database of its own, which is removed right after it. Takes some minutes a
+/// round and needs the machine for itself.
 #[derive(Debug, Parser)]
 #[command(version, args_conflicts_with_subcommands = true)]
 struct Program {
     #[command(flatten)]
     options: Option<Options>,
     #[command(subcommand)]
-    worker: Option<Worker>,
+    driver: Option<Driver>,
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// A Postgres database, as an address that begins with `postgres://`
+    /// A Postgres server, as the address of one of its databases; the user may create others
     #[arg(long, env = "DATABASE_URL", hide_env_values = true, value_name = "URL")]
-    database: String,
+    postgres: Option<String>,
+    /// A directory for SQLite files
+    #[arg(long, value_name = "DIRECTORY")]
+    sqlite: Option<PathBuf>,
     /// Only these systems
     #[arg(long, value_enum, value_name = "NAME")]
     only: Vec<Name>,
+    /// Only this kind of row
+    #[arg(long, value_enum, value_name = "KIND")]
+    kind: Vec<Kind>,
     /// How often everything is measured
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Jobs that are drained, or enqueued in bulk, for one figure
-    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..))]
+    /// No-op jobs that are drained, or enqueued in bulk; fewer of the others
+    #[arg(long, default_value_t = 60_000, value_parser = clap::value_parser!(u32).range(100..))]
     jobs: u32,
     /// Jobs that each caller enqueues one at a time
-    #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
     singles: u32,
-    /// Jobs whose way to an idle worker is timed, within three times the limit
-    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Jobs whose pick-up is timed
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     samples: u32,
     /// After how long a drain is cut off and judged by what was done
-    #[arg(long, default_value = "10s", value_parser = humantime::parse_duration, value_name = "TIME")]
+    #[arg(long, default_value = "5s", value_parser = humantime::parse_duration, value_name = "TIME")]
     limit: Duration,
     /// Print JSON
     #[arg(long)]
@@ -58,30 +66,22 @@ pub(crate) struct Options {
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Worker {
-    /// Perform jobs, for the process that started this one
+enum Driver {
+    /// Drive one system, for the process that started this one
     #[command(hide = true)]
-    Worker {
-        setting: Setting,
-        workers: u32,
-        jobs: u32,
-    },
+    Drive { setting: Setting },
 }
 
 fn main() -> Result<()> {
     let program = Program::parse();
-    match (program.worker, program.options) {
-        (
-            Some(Worker::Worker {
-                setting,
-                workers,
-                jobs,
-            }),
-            _,
-        ) => worker::run(setting, workers, jobs),
+    match (program.driver, program.options) {
+        (Some(Driver::Drive { setting }), _) => {
+            let system = setting.system().context("another program drives it")?;
+            windlass_peers_driver::run(&*system)
+        }
         (None, options) => {
             place::remove_on_interrupt()?;
-            let options = options.context("--database is missing")?;
+            let options = options.context("--postgres and --sqlite are missing")?;
             let figures = compare(&options)?;
             let text = if options.json {
                 figures.json()?
@@ -94,45 +94,31 @@ fn main() -> Result<()> {
     }
 }
 
-/// Every figure of every system, those of one column soon after each other.
+/// Every figure of every system, those of one row soon after each other.
 fn compare(options: &Options) -> Result<Figures> {
-    let asked =
-        |setting: &Setting| options.only.is_empty() || options.only.contains(&setting.name());
-    let mut settings: Vec<Setting> = Setting::ALL.into_iter().filter(asked).collect();
-    let mut figures = Figures::of(settings.clone());
+    let mut settings: Vec<Setting> = Setting::ALL
+        .into_iter()
+        .filter(|it| it.wanted(options))
+        .collect();
+    if settings.is_empty() {
+        bail!("nothing to measure: give --postgres, --sqlite or both");
+    }
+    let rows = Row::ALL.into_iter();
+    let rows = rows.filter(|row| options.kind.is_empty() || options.kind.contains(&row.kind()));
+    let rows: Vec<Row> = rows.collect();
+    let mut figures = Figures::of(settings.clone(), rows.clone());
     for round in 1..=options.rounds {
-        for column in COLUMNS {
-            for &setting in settings.iter().filter(|setting| setting.measures(column)) {
-                let measured = measure(options, setting, column, round);
-                let what = || format!("{}: {}", column.heading(), setting.label());
+        for &row in rows.iter().filter(|row| row.is_measured()) {
+            for &setting in settings.iter().filter(|setting| setting.measures(row)) {
+                let (rounds, what) = (options.rounds, row.heading());
+                eprintln!("round {round} of {rounds}: {what}: {}", setting.label());
+                let measured = measure::measure(options, setting, row);
+                let what = || format!("{what}: {}", setting.label());
                 figures.note(setting, round, &measured.with_context(what)?);
             }
         }
-        // So that nobody always comes first.
+        // So that no system always comes first.
         settings.rotate_left(1);
     }
     Ok(figures)
-}
-
-fn measure(options: &Options, setting: Setting, column: Column, round: u32) -> Result<Measured> {
-    let saying = |what: &str| {
-        let (rounds, label) = (options.rounds, setting.label());
-        eprintln!("round {round} of {rounds}: {what}: {label}");
-    };
-    match column {
-        Column::Enqueue(_) | Column::Bulk => {
-            saying(&column.heading());
-            measure::enqueue(options, setting, column)
-        }
-        Column::Drain(workers) => {
-            saying(&column.heading());
-            measure::drain(options, setting, workers)
-        }
-        Column::PickUpP50 => {
-            saying("pick-up");
-            measure::pick_up(options, setting)
-        }
-        // Comes with the other.
-        Column::PickUpP99 => Ok(Measured::new()),
-    }
 }

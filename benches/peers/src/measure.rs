@@ -1,109 +1,221 @@
-//! The three kinds of measurement, the same for every system.
+//! The kinds of measurement, the same for every system. Each checks that no job was lost.
 
 use crate::Options;
-use crate::place::{Place, ask};
-use crate::program::{PATIENCE, Program};
-use crate::setting::{Column, Setting};
-use crate::systems::System;
-use crate::worker::{Told, now};
-use anyhow::{Result, bail};
-use diesel::pg::PgConnection;
+use crate::database::Database;
+use crate::place::Place;
+use crate::program::Program;
+use crate::row::{Part, Row, Since};
+use crate::setting::Setting;
+use anyhow::{Context as _, Result, bail, ensure};
 use std::time::{Duration, Instant};
+use windlass_peers_driver::{Answer, Command, Work};
 
 /// Workers of the process whose pick-up is measured.
 const IDLE_WORKERS: u32 = 4;
 
-/// What came of it, in the unit of each column; nothing where a system has
-/// no such thing.
-pub(crate) type Measured = Vec<(Column, f64)>;
+/// How long the database may take to know that all jobs have ended.
+const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Enqueueing, in one of its ways.
-pub(crate) fn enqueue(options: &Options, setting: Setting, column: Column) -> Result<Measured> {
-    let system = setting.system();
-    let place = migrated(options, &*system)?;
-    let address = place.address();
-    let (jobs, took) = match column {
-        Column::Enqueue(callers) => {
-            let took = system.enqueue_singly(address, callers, options.singles)?;
-            (callers * options.singles, Some(took))
-        }
-        _ => (options.jobs, system.enqueue_in_bulk(address, options.jobs)?),
-    };
-    let rates = took.map(|took| (column, rate(jobs.into(), took)));
-    Ok(rates.into_iter().collect())
+/// What came of a row.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Value {
+    /// In the unit of the row.
+    pub(crate) value: f64,
+    /// Whether the time was up before every job was done.
+    pub(crate) cut_off: bool,
 }
 
-/// From the start of so many workers in a process of their own until the
-/// last job has ended, or for the time that this may take at most.
-pub(crate) fn drain(options: &Options, setting: Setting, workers: u32) -> Result<Measured> {
-    let system = setting.system();
-    let place = migrated(options, &*system)?;
-    system.fill(place.address(), options.jobs)?;
-    place.address().analyze()?;
-    let mut conn = place.address().connect()?;
-    let mut program = Program::start(place.address(), setting, workers, options.jobs)?;
-    let begun = Instant::now();
-    program.nudge()?;
-    let jobs = match program.next_within(options.limit)? {
-        Some(Told::Done) => {
-            wait_until_ended(&mut conn, &*system)?;
-            options.jobs.into()
-        }
-        None => program.performed()?,
-        Some(other) => bail!("a worker process that drains said {other:?}"),
-    };
-    Ok(vec![(Column::Drain(workers), rate(jobs, begun.elapsed()))])
+/// What came of it; nothing if a system has no such thing.
+pub(crate) type Measured = Vec<(Row, Value)>;
+
+fn whole(value: f64) -> Value {
+    let cut_off = false;
+    Value { value, cut_off }
 }
 
-/// Performed is not yet ended: the database has to know it, too.
-fn wait_until_ended(conn: &mut PgConnection, system: &dyn System) -> Result<()> {
-    let deadline = Instant::now() + PATIENCE;
-    while ask(conn, system.unfinished())? {
-        if Instant::now() > deadline {
-            bail!("all jobs were performed, but some do not end");
+pub(crate) fn measure(options: &Options, setting: Setting, row: Row) -> Result<Measured> {
+    let place = Place::create(options, setting)?;
+    let mut producer = Program::start(setting, &place)?;
+    expect(Answer::Done, producer.ask(Command::Migrate)?)?;
+    let this = Measurement {
+        options,
+        setting,
+        row,
+        place: &place,
+    };
+    match row {
+        Row::Drain(work, workers) => this.drain(producer, work, workers),
+        Row::Enqueue(callers) => {
+            let each = options.singles;
+            this.enqueue(
+                producer,
+                Command::EnqueueSingly { callers, each },
+                callers * each,
+            )
         }
-        std::thread::sleep(Duration::from_millis(1));
+        Row::Bulk => this.enqueue(producer, Command::EnqueueInBulk(options.jobs), options.jobs),
+        Row::PickUp(..) => this.pick_up(producer),
     }
+}
+
+struct Measurement<'m> {
+    options: &'m Options,
+    setting: Setting,
+    row: Row,
+    place: &'m Place,
+}
+
+impl Measurement<'_> {
+    fn enqueue(&self, mut producer: Program, command: Command, jobs: u32) -> Result<Measured> {
+        let took = match producer.ask(command)? {
+            Answer::Took(time) => time,
+            Answer::HasNone => return Ok(Measured::new()),
+            other => bail!("a driver that enqueues said {other:?}"),
+        };
+        let mut database = Database::connect(&self.place.url)?;
+        let there = database.count(self.setting.unfinished())?;
+        ensure!(
+            there == u64::from(jobs),
+            "{there} of {jobs} jobs were enqueued"
+        );
+        Ok(vec![(self.row, whole(rate(there, took)))])
+    }
+
+    /// From the start of so many workers in a process of their own until the database has no
+    /// unfinished job, or for the time that this may take at most.
+    fn drain(&self, mut producer: Program, work: Work, workers: u32) -> Result<Measured> {
+        let jobs = self.row.jobs(self.options.jobs);
+        expect(Answer::Done, producer.ask(Command::Fill(jobs))?)?;
+        drop(producer);
+        let mut database = Database::connect(&self.place.url)?;
+        // So that no plan suffers from a lack of statistics.
+        database.execute("ANALYZE")?;
+        let mut program = Program::start(self.setting, self.place)?;
+        let command = Command::Connect {
+            work,
+            workers,
+            jobs,
+        };
+        expect(Answer::Done, program.ask(command)?)?;
+        let start = Instant::now();
+        program.send(Command::Start)?;
+        let all = self.wait_until_all(&program, start + self.options.limit)?;
+        if all {
+            self.wait_until_ended(&mut database)?;
+        }
+        let took = start.elapsed();
+        let (done, runs) = program.counted()?;
+        drop(program);
+        if runs > done {
+            eprintln!("note: {} jobs ran twice", runs - done);
+        }
+        self.check(&mut database, (jobs, done), work)?;
+        let value = Value {
+            value: rate(done, took),
+            cut_off: done < jobs.into(),
+        };
+        Ok(vec![(self.row, value)])
+    }
+
+    /// Returns `false` if there is no time left.
+    fn wait_until_all(&self, program: &Program, deadline: Instant) -> Result<bool> {
+        loop {
+            match program.answer_until(deadline)? {
+                Some(Answer::AllSucceeded) => return Ok(true),
+                Some(Answer::Done) => {}
+                Some(other) => bail!("a driver that drains said {other:?}"),
+                None => return Ok(false),
+            }
+        }
+    }
+
+    /// Performed is not yet ended: the database has to know it, too.
+    fn wait_until_ended(&self, database: &mut Database) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        while database.exists(self.setting.unfinished())? {
+            if Instant::now() > deadline {
+                bail!("all jobs were performed, but some do not end");
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    /// Every job that was done has had its effect, and those that were not are still there.
+    fn check(&self, database: &mut Database, (jobs, done): (u32, u64), work: Work) -> Result<()> {
+        let left = database.count(self.setting.unfinished())?;
+        let lost = u64::from(jobs).saturating_sub(done + left);
+        ensure!(lost == 0, "{lost} of {jobs} jobs were lost");
+        if work == Work::Insert {
+            let effects =
+                database.count("FROM (SELECT DISTINCT number FROM effects) AS numbers")?;
+            ensure!(
+                effects >= done,
+                "{done} jobs were done, but only {effects} inserted a row"
+            );
+        }
+        Ok(())
+    }
+
+    /// In idle workers of another process, or of the same one if only that wakes them.
+    fn pick_up(&self, mut producer: Program) -> Result<Measured> {
+        let mut program = Program::start(self.setting, self.place)?;
+        let command = Command::Connect {
+            work: Work::Stamp,
+            workers: IDLE_WORKERS,
+            jobs: 0,
+        };
+        expect(Answer::Done, program.ask(command)?)?;
+        expect(Answer::Done, program.ask(Command::Start)?)?;
+        let (mut from_call, mut from_answer) = (Vec::new(), Vec::new());
+        // The first ones wake up everything and do not count.
+        let warm_up = 3;
+        for sample in 0..self.options.samples + warm_up {
+            std::thread::sleep(Duration::from_millis(fastrand::u64(20..=80)));
+            let (called, answered, began) = if self.setting.wakes_only_itself() {
+                program.send(Command::Enqueue)?;
+                stamps([program.answer()?, program.answer()?])?
+            } else {
+                stamps([producer.ask(Command::Enqueue)?, program.answer()?])?
+            };
+            if sample >= warm_up {
+                from_call.push(millis(began.saturating_sub(called)));
+                from_answer.push(millis(began.saturating_sub(answered)));
+            }
+        }
+        from_call.sort_by(f64::total_cmp);
+        from_answer.sort_by(f64::total_cmp);
+        let rows = Row::ALL.into_iter().filter_map(|row| match row {
+            Row::PickUp(Since::Call, part) => Some((row, whole(quantile(&from_call, part)))),
+            Row::PickUp(Since::Answer, part) => Some((row, whole(quantile(&from_answer, part)))),
+            _ => None,
+        });
+        Ok(rows.collect())
+    }
+}
+
+fn expect(expected: Answer, answer: Answer) -> Result<()> {
+    ensure!(answer == expected, "a driver said {answer:?}");
     Ok(())
 }
 
-/// From before the call that enqueues a job until its first line, in idle
-/// workers of another process.
-pub(crate) fn pick_up(options: &Options, setting: Setting) -> Result<Measured> {
-    let system = setting.system();
-    let place = migrated(options, &*system)?;
-    let mut enqueue = system.enqueuer(place.address())?;
-    let mut program = Program::start(place.address(), setting, IDLE_WORKERS, 0)?;
-    program.nudge()?;
-    let deadline = Instant::now() + options.limit * 3;
-    let mut millis = Vec::new();
-    // The first one wakes up everything and is not counted.
-    for sample in 0..=options.samples {
-        let longest = setting.longest_rest().as_millis() as u64;
-        std::thread::sleep(Duration::from_millis(fastrand::u64(20..=longest)));
-        let called = now();
-        enqueue()?;
-        let began = match program.next_within(PATIENCE)? {
-            Some(Told::Began(at)) => at,
-            other => bail!("instead of beginning a job, a worker process said {other:?}"),
-        };
-        if sample > 0 {
-            millis.push(began.saturating_sub(called).as_secs_f64() * 1e3);
-        }
-        if Instant::now() > deadline && !millis.is_empty() {
-            break;
+/// When a job was enqueued, from when to when, and when it began, in any order.
+fn stamps(answers: [Answer; 2]) -> Result<(Duration, Duration, Duration)> {
+    let mut enqueued = None;
+    let mut began = None;
+    for answer in answers {
+        match answer {
+            Answer::Enqueued(called, answered) => enqueued = Some((called, answered)),
+            Answer::Began(at) => began = Some(at),
+            other => bail!("instead of beginning a job, a driver said {other:?}"),
         }
     }
-    millis.sort_by(f64::total_cmp);
-    let p50 = (Column::PickUpP50, quantile(&millis, 0.5));
-    let p99 = (Column::PickUpP99, quantile(&millis, 0.99));
-    Ok(vec![p50, p99])
+    let (called, answered) = enqueued.context("no job was enqueued")?;
+    Ok((called, answered, began.context("no job began")?))
 }
 
-fn migrated(options: &Options, system: &dyn System) -> Result<Place> {
-    let place = Place::create(&options.database)?;
-    system.migrate(place.address())?;
-    Ok(place)
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
 }
 
 fn rate(jobs: u64, took: Duration) -> f64 {
@@ -111,20 +223,24 @@ fn rate(jobs: u64, took: Duration) -> f64 {
 }
 
 /// The value that so large a part does not exceed, of sorted ones.
-fn quantile(sorted: &[f64], part: f64) -> f64 {
+fn quantile(sorted: &[f64], part: Part) -> f64 {
+    let part = match part {
+        Part::P50 => 0.5,
+        Part::P99 => 0.99,
+    };
     let rank = (part * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.max(1) - 1).copied().unwrap_or(0.0)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::quantile;
+    use super::*;
 
     #[test]
     fn quantiles_are_values_that_were_seen() {
         let values = [1.0, 2.0, 3.0, 4.0];
-        assert_eq!(quantile(&values, 0.5), 2.0);
-        assert_eq!(quantile(&values, 0.99), 4.0);
-        assert_eq!(quantile(&[], 0.5), 0.0);
+        assert_eq!(quantile(&values, Part::P50), 2.0);
+        assert_eq!(quantile(&values, Part::P99), 4.0);
+        assert_eq!(quantile(&[], Part::P50), 0.0);
     }
 }

@@ -1,119 +1,133 @@
-//! Where a system works: a schema of its own, which is gone when the run
-//! ends, however it ends.
+//! Where a system works: a database of its own, which is gone when the run ends, however it ends.
 
+use crate::Options;
+use crate::database::Database;
+use crate::setting::{Kind, Setting};
 use anyhow::{Context as _, Result};
-use diesel::connection::SimpleConnection as _;
-use diesel::prelude::*;
-use diesel::sql_types::{Bool, Text};
 use rustix::process::{Pid, Signal, kill_process};
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A schema in a database, as a system is told of it.
-#[derive(Debug, Clone)]
-pub(crate) struct Address {
-    /// Of the database.
+/// An empty database; removed, with all that is in it, when dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    /// The address of the database.
     pub(crate) url: String,
-    pub(crate) schema: String,
-}
-
-#[derive(QueryableByName)]
-struct Table {
-    #[diesel(sql_type = Text)]
     name: String,
 }
 
-impl Address {
-    /// The address of the database for those who are to see this schema
-    /// alone: whose tables stand in `public` are not to be worked on.
-    pub(crate) fn url_of_schema(&self) -> String {
-        self.url_with_path(&self.schema)
-    }
-
-    /// The address for those who need an extension that may have been
-    /// installed into `public`. They see this schema first.
-    pub(crate) fn url_with_extensions(&self) -> String {
-        self.url_with_path(&format!("{}%2Cpublic", self.schema))
-    }
-
-    fn url_with_path(&self, path: &str) -> String {
-        let url = &self.url;
-        let joiner = if url.contains('?') { '&' } else { '?' };
-        format!("{url}{joiner}options=-csearch_path%3D{path}")
-    }
-
-    /// A connection that sees this schema alone.
-    pub(crate) fn connect(&self) -> Result<PgConnection> {
-        PgConnection::establish(&self.url_of_schema()).context("connect to the database")
-    }
-
-    /// Lets the planner know what is in the tables, for every system alike.
-    pub(crate) fn analyze(&self) -> Result<()> {
-        let mut conn = self.connect()?;
-        let tables = "SELECT tablename::text AS name FROM pg_tables WHERE schemaname = $1";
-        let tables: Vec<Table> = diesel::sql_query(tables)
-            .bind::<Text, _>(&self.schema)
-            .load(&mut conn)?;
-        for Table { name } in tables {
-            conn.batch_execute(&format!("ANALYZE {}.\"{name}\"", self.schema))?;
-        }
-        Ok(())
-    }
-}
-
-/// The answer to a question, an SQL expression.
-pub(crate) fn ask(conn: &mut PgConnection, question: &str) -> Result<bool> {
-    Ok(diesel::select(diesel::dsl::sql::<Bool>(question)).get_result(conn)?)
-}
-
-/// An empty schema; removed, with all that is in it, when dropped.
-#[derive(Debug)]
-pub(crate) struct Place {
-    address: Address,
+/// What is to be removed.
+#[derive(Debug, Clone)]
+enum Remnant {
+    /// A database, by its name, of a server with this address.
+    Database {
+        server: String,
+        name: String,
+    },
+    Directory {
+        path: PathBuf,
+        name: String,
+    },
 }
 
 impl Place {
-    /// Creates one in this database.
-    pub(crate) fn create(url: &str) -> Result<Place> {
-        let schema = format!("windlass_peers_{:012x}", fastrand::u64(..1 << 48));
+    /// Creates one, with the table that some jobs insert into.
+    pub(crate) fn create(options: &Options, setting: Setting) -> Result<Place> {
+        let kind = setting.database();
+        let name = format!("windlass_peers_{:012x}", fastrand::u64(..1 << 48));
         // Held until it is noted: an interrupt in between would leave it there.
         let mut remains = remains();
-        let mut conn = PgConnection::establish(url).context("connect to the database")?;
-        conn.batch_execute(&format!("CREATE SCHEMA {schema}"))?;
-        let url = url.to_owned();
-        let address = Address { url, schema };
-        remains.schemas.push(address.clone());
-        Ok(Place { address })
+        let url = match kind {
+            Kind::Postgres => {
+                let server = options.postgres.clone().context("--postgres is missing")?;
+                let mut conn = Database::connect(&server)?;
+                conn.execute(&format!("CREATE DATABASE {name} TEMPLATE template0"))?;
+                let url = with_database(&server, &name);
+                let name = name.clone();
+                remains.places.push(Remnant::Database { server, name });
+                url
+            }
+            Kind::Sqlite => {
+                let parent = options.sqlite.as_ref().context("--sqlite is missing")?;
+                let path = std::path::absolute(parent)?.join(&name);
+                std::fs::create_dir_all(&path)?;
+                let url = format!("sqlite://{}", path.join("jobs.db").display());
+                let name = name.clone();
+                remains.places.push(Remnant::Directory { path, name });
+                url
+            }
+        };
+        drop(remains);
+        let place = Place { url, name };
+        let mut conn = Database::connect(&place.url)?;
+        if setting.wants_wal() {
+            conn.execute("PRAGMA journal_mode = WAL")?;
+        }
+        conn.execute("CREATE TABLE effects (number BIGINT NOT NULL)")?;
+        Ok(place)
     }
+}
 
-    /// Where it is.
-    pub(crate) fn address(&self) -> &Address {
-        &self.address
-    }
+/// The address with another database's name.
+fn with_database(server: &str, name: &str) -> String {
+    let (address, options) = match server.split_once('?') {
+        Some((address, options)) => (address, format!("?{options}")),
+        None => (server, String::new()),
+    };
+    let host = address.find("://").map_or(0, |at| at + 3);
+    let end = address[host..]
+        .find('/')
+        .map_or(address.len(), |at| host + at);
+    format!("{}/{name}{options}", &address[..end])
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         let mut remains = remains();
-        remove(&self.address);
-        let schema = &self.address.schema;
-        remains.schemas.retain(|other| other.schema != *schema);
+        remains.places.retain(|place| {
+            let is_this = place.name() == self.name;
+            if is_this {
+                place.remove();
+            }
+            !is_this
+        });
     }
 }
 
-/// Whoever interrupts the run wants no remains of it.
+impl Remnant {
+    fn name(&self) -> &str {
+        match self {
+            Remnant::Database { name, .. } | Remnant::Directory { name, .. } => name,
+        }
+    }
+
+    fn remove(&self) {
+        let removed = match self {
+            Remnant::Database { server, name } => Database::connect(server).and_then(|mut conn| {
+                conn.execute(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"))
+            }),
+            Remnant::Directory { path, .. } => std::fs::remove_dir_all(path).map_err(Into::into),
+        };
+        if let Err(error) = removed {
+            eprintln!("{} could not be removed: {error:#}", self.name());
+        }
+    }
+}
+
+/// What an interrupt removes.
 #[derive(Debug)]
 pub(crate) struct Remains {
-    schemas: Vec<Address>,
-    /// Workers, which would only hold up the removal.
+    places: Vec<Remnant>,
+    /// Drivers, which would only hold up the removal.
     pub(crate) processes: Vec<Pid>,
 }
 
 static REMAINS: Mutex<Remains> = Mutex::new(Remains {
-    schemas: Vec::new(),
+    places: Vec::new(),
     processes: Vec::new(),
 });
 
-/// What an interrupt has to remove. Who holds this delays it.
+/// What an interrupt has to remove; it waits for this lock.
 pub(crate) fn remains() -> MutexGuard<'static, Remains> {
     REMAINS.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -126,19 +140,27 @@ pub(crate) fn remove_on_interrupt() -> Result<()> {
         for process in &remains.processes {
             let _ = kill_process(*process, Signal::KILL);
         }
-        remains.schemas.iter().for_each(remove);
+        remains.places.iter().for_each(Remnant::remove);
         std::process::exit(130);
     })
     .context("handle signals")
 }
 
-fn remove(address: &Address) {
-    let Address { url, schema } = address;
-    let text = format!("DROP SCHEMA IF EXISTS {schema} CASCADE");
-    let removed = PgConnection::establish(url)
-        .context("connect")
-        .and_then(|mut conn| Ok(conn.batch_execute(&text)?));
-    if let Err(error) = removed {
-        eprintln!("the schema {schema} could not be removed: {error:#}");
+#[cfg(test)]
+mod tests {
+    use super::with_database;
+
+    #[test]
+    fn an_address_gets_another_database() {
+        for (server, expected) in [
+            ("postgres://a:b@host:5432/app", "postgres://a:b@host:5432/x"),
+            ("postgres://host", "postgres://host/x"),
+            (
+                "postgres://host/app?sslmode=disable",
+                "postgres://host/x?sslmode=disable",
+            ),
+        ] {
+            assert_eq!(with_database(server, "x"), expected);
+        }
     }
 }

@@ -1,56 +1,42 @@
-//! A worker process, as who started it sees it.
+//! A driver's process, seen from outside.
 
-use crate::Setting;
-use crate::place::{Address, remains};
-use crate::worker::{self, Told};
+use crate::place::{Place, remains};
+use crate::setting::Setting;
 use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum as _;
 use rustix::process::Pid;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use windlass_peers_driver::{Answer, Command, DATABASE};
 
 /// One that runs; killed when dropped.
 #[derive(Debug)]
 pub(crate) struct Program {
     child: Child,
     stdin: ChildStdin,
-    told: Receiver<String>,
+    answers: Receiver<String>,
 }
 
+/// After so long without an answer, none is expected any more.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 impl Program {
-    /// Starts one that has everything ready to perform so many jobs, and
-    /// waits for the first [`Program::nudge`].
-    pub(crate) fn start(
-        address: &Address,
-        setting: Setting,
-        workers: u32,
-        jobs: u32,
-    ) -> Result<Program> {
-        let name = setting.to_possible_value().context("a setting's name")?;
-        let mut command = Command::new(std::env::current_exe()?);
+    pub(crate) fn start(setting: Setting, place: &Place) -> Result<Program> {
+        let mut command = command(setting)?;
         command
-            .args(["worker", name.get_name()])
-            .args([workers.to_string(), jobs.to_string()])
-            .env(worker::DATABASE, &address.url)
-            .env(worker::SCHEMA, &address.schema)
+            .env(DATABASE, &place.url)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
-        let program = Program::spawn(&mut command).context("start a worker process")?;
-        match program.next_within(PATIENCE)? {
-            Some(Told::Ready) => Ok(program),
-            other => bail!("a worker process began with {other:?}"),
-        }
-    }
-
-    fn spawn(command: &mut Command) -> Result<Program> {
         let mut remains = remains();
-        let mut child = command.spawn()?;
+        let mut child = command
+            .spawn()
+            .with_context(|| format!("start {}", command.get_program().display()))?;
         remains.processes.push(Pid::from_child(&child));
         let stdin = child.stdin.take().context("its standard input")?;
         let stdout = child.stdout.take().context("its standard output")?;
-        let (sender, told) = channel();
+        let (sender, answers) = channel();
         std::thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 if sender.send(line).is_err() {
@@ -58,37 +44,73 @@ impl Program {
                 }
             }
         });
-        Ok(Program { child, stdin, told })
+        Ok(Program {
+            child,
+            stdin,
+            answers,
+        })
     }
 
-    /// Sends a line: the first starts the worker, each other asks how many
-    /// jobs it has performed.
-    pub(crate) fn nudge(&mut self) -> Result<()> {
-        writeln!(self.stdin).context("a worker process has ended; what it printed says why")
+    /// Has a command carried out.
+    pub(crate) fn ask(&mut self, command: Command) -> Result<Answer> {
+        self.send(command)?;
+        self.answer()
     }
 
-    /// What it says within a time; `None` when that is nothing.
-    pub(crate) fn next_within(&self, time: Duration) -> Result<Option<Told>> {
-        match self.told.recv_timeout(time) {
+    pub(crate) fn send(&mut self, command: Command) -> Result<()> {
+        let sent = writeln!(self.stdin, "{command}");
+        sent.context("a driver has ended; what it printed says why")
+    }
+
+    /// Its next answer.
+    pub(crate) fn answer(&self) -> Result<Answer> {
+        let answer = self.answer_until(Instant::now() + PATIENCE)?;
+        answer.context("a driver does not answer")
+    }
+
+    /// Its next answer until then; `None` if there is none.
+    pub(crate) fn answer_until(&self, deadline: Instant) -> Result<Option<Answer>> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match self.answers.recv_timeout(left) {
             Ok(line) => line.parse().map(Some),
             Err(RecvTimeoutError::Timeout) => Ok(None),
             Err(RecvTimeoutError::Disconnected) => {
-                bail!("a worker process has ended; what it printed says why")
+                bail!("a driver has ended; what it printed says why")
             }
         }
     }
 
-    /// How many jobs it has performed.
-    pub(crate) fn performed(&mut self) -> Result<u64> {
-        self.nudge()?;
+    /// How many jobs have succeeded, and in how many runs.
+    pub(crate) fn counted(&mut self) -> Result<(u64, u64)> {
+        self.send(Command::Count)?;
         loop {
-            match self.next_within(PATIENCE)? {
-                Some(Told::Performed(jobs)) => return Ok(jobs),
-                Some(_) => {}
-                None => bail!("a worker process does not answer"),
+            if let Answer::Counted { jobs, runs } = self.answer()? {
+                return Ok((jobs, runs));
             }
         }
     }
+}
+
+/// This program, or one that lies beside it.
+fn command(setting: Setting) -> Result<std::process::Command> {
+    let this = std::env::current_exe()?;
+    let value = setting.to_possible_value().context("a setting's name")?;
+    let mut command = match setting.program() {
+        Some(name) => {
+            let program = this.with_file_name(name);
+            if !program.exists() {
+                bail!("{} is missing: `run` builds it", program.display());
+            }
+            std::process::Command::new(program)
+        }
+        None => {
+            let mut command = std::process::Command::new(this);
+            command.arg("drive");
+            command
+        }
+    };
+    command.arg(value.get_name());
+    Ok(command)
 }
 
 impl Drop for Program {
@@ -100,7 +122,3 @@ impl Drop for Program {
         remains.processes.retain(|other| *other != process);
     }
 }
-
-/// Whoever says nothing for so long will say nothing more. The longest that
-/// is waited for is a worker of fang that sleeps 15 s.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);

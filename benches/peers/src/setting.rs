@@ -1,173 +1,171 @@
-//! The rows of the table: a system with its settings; and its columns.
+//! The columns of the table: a system with its settings.
 
-use crate::systems::System;
+use crate::Options;
+use crate::row::Row;
+use crate::systems::apalis_postgres::ApalisPostgres;
+use crate::systems::apalis_sqlite::ApalisSqlite;
 use crate::systems::fang::Fang;
 use crate::systems::graphile::Graphile;
-use crate::systems::windlass::Windlass;
-use std::time::Duration;
+use windlass_peers_driver::{System, Work};
 
-/// What is measured by itself, whether or not others are.
+/// What can be asked for by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Name {
     Windlass,
-    Fang,
     #[value(name = "graphile_worker")]
     GraphileWorker,
+    Awa,
+    Fang,
+    Apalis,
+    Effectum,
 }
 
-/// A row.
+/// A column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Setting {
     Windlass,
     WindlassDeleting,
-    Fang,
-    FangTuned,
     GraphileWorker,
-    GraphileWorkerBatched,
+    Awa,
+    Fang,
+    Apalis,
+    WindlassSqlite,
+    ApalisSqlite,
+    Effectum,
 }
 
-/// A column.
+/// What it works on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Column {
-    /// One at a time, by so many callers; jobs a second.
-    Enqueue(u32),
-    /// Jobs a second.
-    Bulk,
-    /// By so many workers; jobs a second.
-    Drain(u32),
-    /// In milliseconds.
-    PickUpP50,
-    PickUpP99,
-}
-
-/// In the order of the table.
-pub(crate) const COLUMNS: [Column; 8] = [
-    Column::Enqueue(1),
-    Column::Enqueue(8),
-    Column::Bulk,
-    Column::Drain(1),
-    Column::Drain(4),
-    Column::Drain(16),
-    Column::PickUpP50,
-    Column::PickUpP99,
-];
-
-impl Column {
-    /// What stands above it.
-    pub(crate) fn heading(self) -> String {
-        match self {
-            Column::Enqueue(1) => "enqueue, 1 caller".to_owned(),
-            Column::Enqueue(callers) => format!("enqueue, {callers} callers"),
-            Column::Bulk => "enqueue, bulk".to_owned(),
-            Column::Drain(1) => "drain, 1 worker".to_owned(),
-            Column::Drain(workers) => format!("drain, {workers} workers"),
-            Column::PickUpP50 => "pick-up, p50".to_owned(),
-            Column::PickUpP99 => "pick-up, p99".to_owned(),
-        }
-    }
-
-    pub(crate) fn unit(self) -> &'static str {
-        match self {
-            Column::PickUpP50 | Column::PickUpP99 => "ms",
-            _ => "jobs/s",
-        }
-    }
+pub(crate) enum Kind {
+    Postgres,
+    Sqlite,
 }
 
 impl Setting {
-    /// In the order of the table.
-    pub(crate) const ALL: [Setting; 6] = [
+    /// In the order of the tables.
+    pub(crate) const ALL: [Setting; 9] = [
         Setting::Windlass,
         Setting::WindlassDeleting,
-        Setting::Fang,
-        Setting::FangTuned,
         Setting::GraphileWorker,
-        Setting::GraphileWorkerBatched,
+        Setting::Awa,
+        Setting::Fang,
+        Setting::Apalis,
+        Setting::WindlassSqlite,
+        Setting::ApalisSqlite,
+        Setting::Effectum,
     ];
 
     pub(crate) fn name(self) -> Name {
         match self {
-            Setting::Windlass | Setting::WindlassDeleting => Name::Windlass,
-            Setting::Fang | Setting::FangTuned => Name::Fang,
-            Setting::GraphileWorker | Setting::GraphileWorkerBatched => Name::GraphileWorker,
+            Setting::Windlass | Setting::WindlassDeleting | Setting::WindlassSqlite => {
+                Name::Windlass
+            }
+            Setting::GraphileWorker => Name::GraphileWorker,
+            Setting::Awa => Name::Awa,
+            Setting::Fang => Name::Fang,
+            Setting::Apalis | Setting::ApalisSqlite => Name::Apalis,
+            Setting::Effectum => Name::Effectum,
         }
     }
 
-    pub(crate) fn system(self) -> Box<dyn System> {
+    pub(crate) fn database(self) -> Kind {
         match self {
-            Setting::Windlass => Box::new(Windlass { keep: true }),
-            Setting::WindlassDeleting => Box::new(Windlass { keep: false }),
-            Setting::Fang => Box::new(Fang { tuned: false }),
-            Setting::FangTuned => Box::new(Fang { tuned: true }),
-            Setting::GraphileWorker => Box::new(Graphile { tuned: false }),
-            Setting::GraphileWorkerBatched => Box::new(Graphile { tuned: true }),
+            Setting::WindlassSqlite | Setting::ApalisSqlite | Setting::Effectum => Kind::Sqlite,
+            _ => Kind::Postgres,
         }
     }
 
-    /// What stands in its first column.
+    /// Whether these options ask for it.
+    pub(crate) fn wanted(self, options: &Options) -> bool {
+        let has_database = match self.database() {
+            Kind::Postgres => options.postgres.is_some(),
+            Kind::Sqlite => options.sqlite.is_some(),
+        };
+        has_database && (options.only.is_empty() || options.only.contains(&self.name()))
+    }
+
+    /// The system, if this program drives it.
+    pub(crate) fn system(self) -> Option<Box<dyn System>> {
+        Some(match self {
+            Setting::GraphileWorker => Box::new(Graphile),
+            Setting::Fang => Box::new(Fang),
+            Setting::Apalis => Box::new(ApalisPostgres),
+            Setting::ApalisSqlite => Box::new(ApalisSqlite),
+            _ => return None,
+        })
+    }
+
+    /// The program beside this one that drives it, if it is not this one.
+    pub(crate) fn program(self) -> Option<&'static str> {
+        match self.name() {
+            Name::Windlass => Some("windlass-peers-windlass"),
+            Name::Awa => Some("windlass-peers-awa"),
+            Name::Effectum => Some("windlass-peers-effectum"),
+            _ => None,
+        }
+    }
+
+    /// What stands above its column.
     pub(crate) fn label(self) -> &'static str {
         match self {
-            Setting::Windlass => "Windlass",
+            Setting::Windlass | Setting::WindlassSqlite => "Windlass",
             Setting::WindlassDeleting => "Windlass, deleting",
-            Setting::Fang => "fang",
-            Setting::FangTuned => "fang, tuned",
             Setting::GraphileWorker => "graphile_worker",
-            Setting::GraphileWorkerBatched => "graphile_worker, batched",
-        }
-    }
-
-    /// How it is set, in words.
-    pub(crate) fn described(self) -> &'static str {
-        match self {
-            Setting::Windlass => "its defaults; finished jobs are kept",
-            Setting::WindlassDeleting => "keep_finished(false), otherwise its defaults",
-            Setting::Fang => {
-                "blocking, its defaults: finished tasks are removed, idle workers sleep 5 to 15 s"
-            }
-            Setting::FangTuned => {
-                "SleepParams of 10 ms throughout; r2d2 does not test connections at each check-out"
-            }
-            Setting::GraphileWorker => {
-                "its defaults: deletes finished jobs; a slot fetches one job at each notification, and \
-                 at each poll, every second"
-            }
-            Setting::GraphileWorkerBatched => {
-                "local_queue of 5,000 jobs, complete_job_batch_delay of 5 ms; sqlx does not test \
-                 connections at each check-out"
-            }
+            Setting::Awa => "awa",
+            Setting::Fang => "fang",
+            Setting::Apalis => "apalis-postgres",
+            Setting::ApalisSqlite => "apalis-sqlite",
+            Setting::Effectum => "effectum",
         }
     }
 
     /// The version of its crate, as Cargo.lock has it.
     pub(crate) fn version(self) -> &'static str {
-        let name = match self.name() {
-            Name::Windlass => "windlass",
-            Name::Fang => "fang",
-            Name::GraphileWorker => "graphile_worker",
-        };
-        version_of(name, include_str!("../Cargo.lock"))
-    }
-
-    /// Whether it makes a difference to the row before.
-    pub(crate) fn measures(self, column: Column) -> bool {
-        self != Setting::WindlassDeleting || matches!(column, Column::Drain(_))
-    }
-
-    /// The row of Windlass that does the same: peers delete finished jobs.
-    pub(crate) fn beside(self, column: Column) -> Option<Setting> {
-        match (self.name(), column) {
-            (Name::Windlass, _) => None,
-            (_, Column::Drain(_)) => Some(Setting::WindlassDeleting),
-            _ => Some(Setting::Windlass),
+        match self {
+            Setting::Awa => version_of("awa", include_str!("../awa/Cargo.lock")),
+            Setting::Effectum => version_of("effectum", include_str!("../effectum/Cargo.lock")),
+            Setting::Windlass | Setting::WindlassDeleting | Setting::WindlassSqlite => {
+                version_of("windlass", include_str!("../windlass/Cargo.lock"))
+            }
+            _ => version_of(self.label(), include_str!("../Cargo.lock")),
         }
     }
 
-    /// The longest pause before a job whose pick-up is measured. A worker
-    /// that sleeps is to be met at any point of its sleep.
-    pub(crate) fn longest_rest(self) -> Duration {
+    /// Whether it makes a difference to the column before.
+    pub(crate) fn measures(self, row: Row) -> bool {
+        self != Setting::WindlassDeleting || matches!(row, Row::Drain(Work::Nothing, _))
+    }
+
+    /// Whether its workers notice at once only what their own process enqueues.
+    pub(crate) fn wakes_only_itself(self) -> bool {
+        matches!(self, Setting::ApalisSqlite | Setting::Effectum)
+    }
+
+    /// Whether its SQLite file is in WAL mode. effectum does not turn it on, and with its
+    /// `synchronous=NORMAL` a commit would then not wait for the disk, as those of the others do.
+    pub(crate) fn wants_wal(self) -> bool {
+        self.database() == Kind::Sqlite && self != Setting::Effectum
+    }
+
+    /// An SQL query without its SELECT, with a row for each job that has not ended.
+    pub(crate) fn unfinished(self) -> &'static str {
         match self {
-            Setting::Fang => Duration::from_secs(5),
-            _ => Duration::from_millis(80),
+            Setting::Windlass | Setting::WindlassDeleting | Setting::WindlassSqlite => {
+                "FROM (SELECT job_id FROM solid_queue_ready_executions \
+                 UNION ALL SELECT job_id FROM solid_queue_claimed_executions \
+                 UNION ALL SELECT job_id FROM solid_queue_scheduled_executions \
+                 UNION ALL SELECT job_id FROM solid_queue_failed_executions) AS executions"
+            }
+            Setting::GraphileWorker => "FROM graphile_worker._private_jobs",
+            // Its view of all jobs takes seconds. Its tables keep what was ready, and what ended.
+            Setting::Awa => {
+                "FROM generate_series(1, (SELECT count(*) FROM awa.ready_entries) \
+                 - (SELECT coalesce(sum(completed_count), 0) FROM awa.receipt_completion_batches))"
+            }
+            Setting::Fang => "FROM fang_tasks",
+            Setting::Apalis => "FROM apalis.jobs WHERE status <> 'Done'",
+            Setting::ApalisSqlite => "FROM Jobs WHERE status <> 'Done'",
+            Setting::Effectum => "FROM active_jobs",
         }
     }
 }
@@ -190,21 +188,15 @@ mod tests {
         assert_eq!(version_of("fang", lock), "0.11.0");
         for setting in Setting::ALL {
             let version = setting.version();
-            assert!(
-                version.starts_with(|c: char| c.is_ascii_digit()),
-                "{version}"
-            );
+            let is_number = version.starts_with(|c: char| c.is_ascii_digit());
+            assert!(is_number, "{setting:?}: {version}");
         }
     }
 
     #[test]
-    fn every_ratio_is_to_something_measured() {
+    fn each_system_is_driven_by_one_program() {
         for setting in Setting::ALL {
-            for column in COLUMNS {
-                if let Some(base) = setting.beside(column) {
-                    assert!(base.measures(column));
-                }
-            }
+            assert_ne!(setting.system().is_some(), setting.program().is_some());
         }
     }
 }

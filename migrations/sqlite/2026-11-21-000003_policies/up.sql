@@ -61,14 +61,14 @@ CREATE TABLE windlass_waiters (
 );
 CREATE INDEX index_windlass_waiters_on_job_id ON windlass_waiters (job_id);
 
--- Which job holds a unique id: the constraint that two of them cannot.
+-- Which job holds a unique id: the constraint that two of them cannot. `held_until`: the job has ended, and its result
+-- holds the id until then. `again`: the job to be enqueued when the running one ends, as JSON. No comment inside, because
+-- SQLite before 3.53 cannot drop a column behind one.
 CREATE TABLE windlass_unique_jobs (
     unique_id varchar PRIMARY KEY NOT NULL,
     job_id bigint NOT NULL,
     scope varchar NOT NULL,
-    -- The job has ended, and its result holds the id until then.
     held_until datetime(6),
-    -- The job to be enqueued when the running one ends: JSON.
     again text
 );
 CREATE INDEX index_windlass_unique_jobs_on_job_id ON windlass_unique_jobs (job_id);

@@ -1,7 +1,7 @@
 //! Jobs that do not simply finish. Runs are counted, not jobs.
 
-use crate::bench::ceilings::Plain;
-use crate::bench::comparison::Comparison;
+use crate::bench::ceilings::{Plain, drain};
+use crate::bench::comparison::{Ceiling, Comparison};
 use crate::bench::drains;
 use crate::bench::jobs::{Answer, Discard, Fail, Once, Retry, Snooze};
 use crate::bench::plain::outcome::{self, PlainOutcome};
@@ -30,10 +30,26 @@ pub(crate) fn result(run: &BenchRun) -> Vec<Comparison> {
     once(run, outcome::KEEP_RESULT, &Answer {})
 }
 
-/// Plain SQL claims before the run, as for any job, so that its ceiling is a drain.
+/// Plain SQL marks a job as started by its claim, so it claims no more jobs at once than it has
+/// threads.
 pub(crate) fn at_most_once(run: &BenchRun) -> Vec<Comparison> {
-    once(run, outcome::KEEP, &Once {})
+    let (jobs, threads) = (run.jobs(JOBS), run.settings.threads);
+    let windlass = move |run: &BenchRun| drains::runs(run, jobs, 1, &|_| NewJob::new(&Once {}));
+    let plain = Plain::of(run, jobs);
+    let clients = [1, 2, 4, threads];
+    let clients = clients.into_iter().filter(|&clients| {
+        clients <= threads.min(run.plain_threads()) && threads.is_multiple_of(clients)
+    });
+    let ceiling = Ceiling::over_clients(clients, move |run, clients| {
+        let batch = usize::try_from(threads / clients).unwrap_or(1);
+        drain(run, Plain { clients, ..plain }, batch)
+    });
+    let comparison = Comparison::new("", windlass).beside(ceiling);
+    vec![comparison.beside(drains::no_op())]
 }
+
+/// So many that the start of the worker counts little.
+const JOBS: u32 = 20_000;
 
 fn once(run: &BenchRun, last: PlainOutcome, job: &impl Job) -> Vec<Comparison> {
     let Ok(job) = NewJob::new(job) else {
@@ -56,7 +72,7 @@ fn comparison(
     (first, last): (Option<PlainOutcome>, PlainOutcome),
     make: impl Fn() -> Result<NewJob> + 'static,
 ) -> Vec<Comparison> {
-    let jobs = run.jobs(10_000);
+    let jobs = run.jobs(JOBS);
     let windlass = move |run: &BenchRun| drains::runs(run, jobs, runs_each, &|_| make());
     let ceiling = Plain {
         first,

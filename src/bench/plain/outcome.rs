@@ -18,8 +18,19 @@ const END_CLAIM: &str = "DELETE FROM plain_claimed WHERE job_id {in}";
 const READY: &str = "INSERT INTO plain_ready (job_id, queue_name, priority, created_at) \
      SELECT value, 'default', 0, {now} FROM {list}";
 
-const ATTEMPT: &str = "INSERT INTO plain_attempts (job_id, attempt, outcome, kind, message, created_at) \
-     SELECT value, 1, 'failed', 'error', 'it was to fail', {now} FROM {list}";
+/// Both attempts and failed executions take a message for each job.
+const ATTEMPT: &str = "INSERT INTO plain_attempts (job_id, claim_id, attempt, outcome, kind, message, \
+       started_at, process_name, hostname, pid, ended_at) \
+     SELECT value, value, 1, 'failed', 'error', message, {now}, 'worker-1-0123456789abcdef', 'localhost', 1, {now} \
+     FROM {list with messages}";
+
+const DISCARDED_ATTEMPT: &str = "INSERT INTO plain_attempts (job_id, claim_id, attempt, outcome, kind, message, \
+       started_at, process_name, hostname, pid, ended_at) \
+     SELECT value, value, 1, 'discarded', 'error', message, {now}, 'worker-1-0123456789abcdef', 'localhost', 1, {now} \
+     FROM {list with messages}";
+
+const FINISH_AND_COUNT: &str = "UPDATE plain_jobs SET finished_at = {now}, updated_at = {now}, \
+     attempts = attempts + 1 WHERE id {in}";
 
 pub(crate) const KEEP: PlainOutcome = &[FINISH, END_CLAIM];
 
@@ -32,17 +43,18 @@ pub(crate) const SNOOZE: PlainOutcome = &[COUNT, READY, END_CLAIM];
 pub(crate) const FAIL: PlainOutcome = &[
     COUNT,
     "INSERT INTO plain_failed (job_id, error, created_at) \
-     SELECT value, '{\"kind\":\"error\",\"message\":\"it was to fail\"}', {now} FROM {list}",
+     SELECT value, '{\"exception_class\":\"error\",\"message\":\"' || message || '\",\"backtrace\":[]}', {now} \
+     FROM {list with messages}",
     ATTEMPT,
     END_CLAIM,
 ];
 
-pub(crate) const DISCARD: PlainOutcome = &[FINISH, ATTEMPT, END_CLAIM];
+pub(crate) const DISCARD: PlainOutcome = &[FINISH_AND_COUNT, DISCARDED_ATTEMPT, END_CLAIM];
 
 pub(crate) const KEEP_RESULT: PlainOutcome = &[
     FINISH,
-    "INSERT INTO plain_results (job_id, class_name, result, finished_at, expires_at) \
-     SELECT value, 'windlass_bench_nothing', '1', {now}, {now} FROM {list}",
+    "INSERT INTO plain_results (job_id, class_name, outcome, result, attempt, finished_at, expires_at) \
+     SELECT value, 'windlass_bench_nothing', 'succeeded', message, 1, {now}, {now} FROM {list with messages}",
     END_CLAIM,
 ];
 

@@ -9,9 +9,7 @@ use diesel::query_dsl::methods::LoadQuery;
 use diesel::row::NamedRow;
 #[cfg(feature = "postgres")]
 use diesel::sql_types::Array;
-#[cfg(feature = "sqlite")]
-use diesel::sql_types::Text;
-use diesel::sql_types::{BigInt, Untyped};
+use diesel::sql_types::{BigInt, Text, Untyped};
 
 /// A raw statement whose text is always the same, so that it is prepared once.
 pub(crate) struct Prepared<Q>(pub(crate) Q);
@@ -74,46 +72,87 @@ pub(crate) fn json(ids: &[i64]) -> String {
 }
 
 /// Replaces the words of a text: `{now}`, `{in}` and `{list}`, the last two for the list `$1`.
+/// `{list with messages}` has a text for each id.
 pub(crate) fn render(conn: &Conn<'_>, text: &str) -> String {
-    let (now, within, list) = match conn {
+    let (now, within, list, with_messages) = match conn {
         #[cfg(feature = "postgres")]
-        Conn::Postgres(_) => ("now()", "= ANY ($1)", "unnest($1) AS list (value)"),
+        Conn::Postgres(_) => (
+            "now()",
+            "= ANY ($1)",
+            "unnest($1) AS list (value)",
+            "unnest($1, $2) AS list (value, message)",
+        ),
         #[cfg(feature = "sqlite")]
         Conn::Sqlite(_) => (
             "strftime('%Y-%m-%d %H:%M:%f000', 'now')",
             "IN (SELECT value FROM json_each($1))",
             "json_each($1) AS list",
+            "(SELECT value ->> 0 AS value, value ->> 1 AS message FROM json_each($1)) AS list",
         ),
     };
-    text.replace("{now}", now)
+    text.replace("{list with messages}", with_messages)
+        .replace("{now}", now)
         .replace("{in}", within)
         .replace("{list}", list)
 }
 
 /// Statements about the rows of a list of ids, in one commit: on Postgres one statement.
-pub(crate) struct PlainChange(Vec<String>);
+pub(crate) struct PlainChange(Vec<ListStatement>);
+
+struct ListStatement {
+    text: String,
+    has_messages: bool,
+}
+
+/// The message of each job, where there is one.
+const MESSAGE: &str = "it was to fail";
 
 impl PlainChange {
     pub(crate) fn new(conn: &Conn<'_>, texts: &[&str]) -> Self {
-        let texts: Vec<String> = texts.iter().map(|text| render(conn, text)).collect();
+        let has_messages = |text: &&str| text.contains("{list with messages}");
+        let statement = |text: &&str| ListStatement {
+            text: render(conn, text),
+            has_messages: has_messages(text),
+        };
         match conn {
             #[cfg(feature = "postgres")]
-            Conn::Postgres(_) => PlainChange(vec![joined(&texts)]),
+            Conn::Postgres(_) => {
+                let parts: Vec<String> = texts.iter().map(|text| render(conn, text)).collect();
+                PlainChange(vec![ListStatement {
+                    text: joined(&parts),
+                    has_messages: texts.iter().any(has_messages),
+                }])
+            }
             #[cfg(feature = "sqlite")]
-            Conn::Sqlite(_) => PlainChange(texts),
+            Conn::Sqlite(_) => PlainChange(texts.iter().map(statement).collect()),
         }
     }
 
     pub(crate) fn apply(&self, conn: &mut Conn<'_>, ids: &[i64]) -> QueryResult<()> {
         match conn {
             #[cfg(feature = "postgres")]
-            Conn::Postgres(conn) => self.0.iter().try_for_each(|text| {
-                Prepared(diesel::sql_query(text).bind::<Array<BigInt>, _>(ids)).run(*conn)
+            Conn::Postgres(conn) => self.0.iter().try_for_each(|one| {
+                let query = diesel::sql_query(&one.text).bind::<Array<BigInt>, _>(ids);
+                if one.has_messages {
+                    let messages = vec![MESSAGE; ids.len()];
+                    Prepared(query.bind::<Array<Text>, _>(messages)).run(*conn)
+                } else {
+                    Prepared(query).run(*conn)
+                }
             }),
             #[cfg(feature = "sqlite")]
             Conn::Sqlite(_) => conn.transaction(|conn| {
                 let list = json(ids);
-                self.0.iter().try_for_each(|text| one(conn, text, &list))
+                let pairs: Vec<_> = ids.iter().map(|id| (id, MESSAGE)).collect();
+                let pairs = serde_json::to_string(&pairs).unwrap_or_default();
+                self.0.iter().try_for_each(|statement| {
+                    let list = if statement.has_messages {
+                        &pairs
+                    } else {
+                        &list
+                    };
+                    one(conn, &statement.text, list)
+                })
             }),
         }
     }

@@ -1,5 +1,6 @@
 //! The plain tables: Solid Queue's, with only the indexes that the statements need, and no foreign
-//! keys.
+//! keys. The tables of attempts, failures and results have the columns and indexes of Windlass, by
+//! which their rows are found.
 
 use crate::db::Conn;
 use diesel::connection::SimpleConnection as _;
@@ -19,10 +20,16 @@ const TABLES: &str = "\
       priority integer NOT NULL DEFAULT 0, scheduled_at timestamp(6) NOT NULL, created_at timestamp(6) NOT NULL); \
     CREATE INDEX plain_dispatch ON plain_scheduled (scheduled_at, priority, job_id); \
     CREATE TABLE plain_failed (id {id}, job_id bigint NOT NULL, error text, created_at timestamp(6) NOT NULL); \
-    CREATE TABLE plain_attempts (id {id}, job_id bigint NOT NULL, attempt integer NOT NULL, outcome varchar NOT NULL, \
-      kind varchar NOT NULL, message text NOT NULL, created_at timestamp(6) NOT NULL); \
-    CREATE TABLE plain_results (job_id bigint PRIMARY KEY, class_name varchar NOT NULL, result text, \
+    CREATE UNIQUE INDEX plain_failed_job ON plain_failed (job_id); \
+    CREATE TABLE plain_attempts (id {id}, job_id bigint NOT NULL, claim_id bigint NOT NULL, attempt integer NOT NULL, \
+      outcome varchar NOT NULL, kind varchar NOT NULL, message text NOT NULL, place text, process_name varchar, \
+      hostname varchar, pid integer, started_at timestamp(6), ended_at timestamp(6) NOT NULL); \
+    CREATE INDEX plain_attempts_job ON plain_attempts (job_id, id); \
+    CREATE INDEX plain_attempts_outcome ON plain_attempts (outcome, id) WHERE outcome IN ('cancelled', 'discarded'); \
+    CREATE TABLE plain_results (job_id bigint PRIMARY KEY, unique_id varchar, class_name varchar NOT NULL, \
+      outcome varchar NOT NULL, result text, error text, attempt integer NOT NULL, \
       finished_at timestamp(6) NOT NULL, expires_at timestamp(6) NOT NULL); \
+    CREATE INDEX plain_results_expiry ON plain_results (expires_at); \
     CREATE TABLE plain_unique (unique_id varchar PRIMARY KEY, job_id bigint NOT NULL); \
     CREATE INDEX plain_unique_job ON plain_unique (job_id); \
     CREATE TABLE plain_steps (job_id bigint NOT NULL, name varchar NOT NULL, value text NOT NULL, \

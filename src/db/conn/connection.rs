@@ -126,6 +126,20 @@ impl Conn<'_> {
         }
     }
 
+    /// Runs `work` in the transaction that is open, or in one of its own. If `work` fails, the one that
+    /// is open cannot be committed on Postgres. On SQLite it can be, so that a savepoint undoes the
+    /// work.
+    pub(crate) fn join_transaction<T>(
+        &mut self,
+        work: impl FnOnce(&mut Conn<'_>) -> diesel::QueryResult<T>,
+    ) -> diesel::QueryResult<T> {
+        if self.dialect() == Dialect::Postgres && self.is_in_transaction() {
+            work(self)
+        } else {
+            self.transaction(work)
+        }
+    }
+
     /// Starts a transaction like [`transaction`](Self::transaction), for work that needs the
     /// connection in the caller's own type.
     pub(crate) fn begin(&mut self) -> diesel::QueryResult<()> {

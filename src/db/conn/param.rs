@@ -1,5 +1,6 @@
 //! Parameters of statements.
 
+use crate::db::conn::dialect::Dialect;
 use serde::Serialize;
 use std::borrow::Cow;
 
@@ -158,5 +159,64 @@ impl<'v> From<&'v [String]> for Param<'v> {
 impl<'v> From<&[&'v str]> for Param<'v> {
     fn from(values: &[&'v str]) -> Self {
         Param::Texts(values.iter().map(|text| Some((*text).into())).collect())
+    }
+}
+
+/// Rows that a statement reads, and the names of their columns.
+///
+/// Postgres gets an array for each column, because the parts of a JSON text would be parsed again for
+/// each column of each row. SQLite gets one JSON text.
+#[derive(Debug)]
+pub(crate) struct InputRows<'v, const N: usize> {
+    pub(crate) names: [&'static str; N],
+    pub(crate) rows: Vec<[Param<'v>; N]>,
+}
+
+impl<'v, const N: usize> InputRows<'v, N> {
+    /// Returns the item of a FROM clause, which is named `input`. It takes the first parameters.
+    pub(crate) fn item(&self, dialect: Dialect) -> String {
+        let part = |from: &dyn Fn(usize, &str) -> String| {
+            let names = self.names.iter().enumerate();
+            names
+                .map(|(place, name)| from(place, name))
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        match dialect {
+            Dialect::Postgres => format!(
+                "unnest({}) AS input ({})",
+                part(&|place, _| format!("${}", place + 1)),
+                self.names.join(", ")
+            ),
+            Dialect::Sqlite => format!(
+                "(SELECT {} FROM json_each($1)) AS input",
+                part(&|place, name| format!("value ->> {place} AS {name}"))
+            ),
+        }
+    }
+
+    /// Returns the parameters of that item.
+    pub(crate) fn params(self, dialect: Dialect) -> Vec<Param<'v>> {
+        match dialect {
+            Dialect::Postgres => {
+                let mut rows: Vec<_> = self.rows.into_iter().map(<[_; N]>::into_iter).collect();
+                let column = |_| Param::array(rows.iter_mut().filter_map(Iterator::next));
+                (0..N).map(column).collect()
+            }
+            Dialect::Sqlite => vec![
+                serde_json::to_string(&RowsAsText(&self.rows))
+                    .unwrap_or_default()
+                    .into(),
+            ],
+        }
+    }
+}
+
+/// Rows as JSON: each an array.
+struct RowsAsText<'r, 'v, const N: usize>(&'r [[Param<'v>; N]]);
+
+impl<const N: usize> Serialize for RowsAsText<'_, '_, N> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(<[_; N]>::as_slice))
     }
 }

@@ -1,5 +1,6 @@
 //! Connections to Postgres, and their deadlines.
 
+use crate::clock;
 use crate::deadline::{Armed, Deadline, Hurry, no_answer};
 use crate::error::one_line;
 use diesel::connection::{
@@ -30,6 +31,10 @@ pub(crate) const STATEMENT: Duration = Duration::from_secs(40);
 
 /// The time limit to connect and to set up the session.
 pub(crate) const CONNECT: Duration = Duration::from_secs(10);
+
+/// How long after its last use a connection is not asked whether it works. Jobs in a row would wait
+/// for one more answer each.
+const FRESH: Duration = Duration::from_secs(1);
 
 /// The time limit to close a connection.
 const CLOSE: Duration = Duration::from_secs(2);
@@ -79,13 +84,18 @@ pub(crate) struct ServerSession {
 /// program's own instrumentation.
 struct Rearm {
     deadline: Deadline,
+    /// Whether a statement has failed since the server answered a ping. A failure may have left a
+    /// transaction open that Diesel does not know.
+    has_failed: bool,
     next: Option<Box<dyn Instrumentation>>,
 }
 
 impl Instrumentation for Rearm {
     fn on_connection_event(&mut self, event: InstrumentationEvent<'_>) {
-        if let InstrumentationEvent::StartQuery { .. } = event {
-            self.deadline.again();
+        match event {
+            InstrumentationEvent::StartQuery { .. } => self.deadline.again(),
+            InstrumentationEvent::FinishQuery { error: Some(_), .. } => self.has_failed = true,
+            _ => {}
         }
         self.next.on_connection_event(event);
     }
@@ -102,6 +112,8 @@ pub(crate) fn arm(conn: &mut PgConnection) -> Armed {
 pub(crate) struct Guarded {
     pub(crate) conn: PgConnection,
     pub(crate) session: ServerSession,
+    /// When the pool last got it back, since boot.
+    returned_at: Option<Duration>,
     /// Last, as it must outlive the connection.
     deadline: Deadline,
 }
@@ -127,17 +139,36 @@ impl Guarded {
         deadline.check();
         conn.set_instrumentation(Rearm {
             deadline: deadline.clone(),
+            has_failed: false,
             next: get_default_instrumentation(),
         });
         Ok(Guarded {
             conn,
             session,
+            returned_at: None,
             deadline,
         })
     }
 
     pub(crate) fn arm(&self, limit: Duration) -> Armed {
         self.deadline.arm(limit)
+    }
+
+    /// Returns whether it was in use a moment ago without a failure, and the server has not closed it
+    /// since. That takes no answer of the server. The first look may find its farewell, the second
+    /// finds the end.
+    fn is_fresh(&mut self) -> bool {
+        let of_ours = self.conn.instrumentation().downcast_ref::<Rearm>();
+        // Of a connection with an instrumentation of the program's, failures are not known.
+        if of_ours.is_none_or(|rearm| rearm.has_failed) {
+            return false;
+        }
+        let now = clock::since_boot();
+        let is_recent = self
+            .returned_at
+            .is_some_and(|at| now.saturating_sub(at) < FRESH);
+        let mut is_open = || !matches!(self.conn.notifications_iter().next(), Some(Err(_)));
+        is_recent && is_open() && is_open()
     }
 
     pub(crate) fn missed(&self) -> Option<Duration> {
@@ -172,16 +203,27 @@ impl ManageConnection for PostgresManager {
     }
 
     fn is_valid(&self, guarded: &mut Guarded) -> Result<(), Refused> {
+        if guarded.is_fresh() {
+            return Ok(());
+        }
         let armed = guarded.arm(CONNECT);
         let pinged = guarded.conn.ping();
         drop(armed);
         match guarded.missed() {
             Some(limit) => Err(Refused(no_answer(limit))),
-            None => pinged.map_err(|error| Refused(error.to_string())),
+            None => {
+                pinged.map_err(|error| Refused(error.to_string()))?;
+                let of_ours = guarded.conn.instrumentation().downcast_mut::<Rearm>();
+                of_ours
+                    .into_iter()
+                    .for_each(|rearm| rearm.has_failed = false);
+                Ok(())
+            }
         }
     }
 
     fn has_broken(&self, guarded: &mut Guarded) -> bool {
+        guarded.returned_at = Some(clock::since_boot());
         std::thread::panicking() || guarded.conn.is_broken() || guarded.missed().is_some()
     }
 }

@@ -50,6 +50,12 @@ impl<'v> Statement<'v> {
         self
     }
 
+    /// Binds the next parameters.
+    pub(crate) fn bind_all(mut self, values: impl IntoIterator<Item = Param<'v>>) -> Self {
+        self.params.extend(values);
+        self
+    }
+
     /// Does not keep the statement prepared; for statements that run rarely.
     pub(crate) fn unkept(mut self) -> Self {
         self.is_kept = false;

@@ -58,6 +58,15 @@ pub(crate) struct NextJobs {
     pub(crate) classes: Vec<String>,
 }
 
+/// What ready jobs of the same priority do when a slot could be passed on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EqualJobs {
+    /// They wait until no slot is passed on.
+    Wait,
+    /// They go first: the slot is passed on only if there are none.
+    GoFirst,
+}
+
 /// The jobs that a process has claimed next.
 #[derive(Debug, Default)]
 pub(crate) struct NextClaims {
@@ -65,6 +74,16 @@ pub(crate) struct NextClaims {
     pub(crate) jobs: Vec<Claimed>,
     /// Whether slots were left, and a promotion of their keys requested.
     pub(crate) has_requested: bool,
+}
+
+impl NextClaims {
+    pub(crate) fn new(mut jobs: Vec<Claimed>, has_requested: bool) -> Self {
+        jobs.sort_unstable_by_key(|job| (job.priority, job.job_id));
+        NextClaims {
+            jobs,
+            has_requested,
+        }
+    }
 }
 
 /// What to claim, and for which process.

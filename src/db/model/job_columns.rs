@@ -64,6 +64,58 @@ static COLUMNS: [JobColumn; 16] = [
     }),
 ];
 
+/// What jobs of a bulk insert have beside their arguments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct JobTraits {
+    pub(crate) has_unique_id: bool,
+    pub(crate) has_limit: bool,
+}
+
+impl JobTraits {
+    /// All combinations, each at its [`index`](Self::index).
+    pub(crate) const ALL: [JobTraits; 4] = [
+        JobTraits {
+            has_unique_id: false,
+            has_limit: false,
+        },
+        JobTraits {
+            has_unique_id: true,
+            has_limit: false,
+        },
+        JobTraits {
+            has_unique_id: false,
+            has_limit: true,
+        },
+        JobTraits {
+            has_unique_id: true,
+            has_limit: true,
+        },
+    ];
+
+    /// Returns those of a job.
+    pub(crate) fn of(row: &NewRow) -> Self {
+        JobTraits {
+            has_unique_id: row.unique_id.is_some(),
+            has_limit: row.limit.is_some(),
+        }
+    }
+
+    /// Returns the columns of an inserted job that the rest of its statement reads.
+    pub(crate) fn returning(self) -> &'static str {
+        [
+            "id",
+            "id, unique_id",
+            "id, concurrency_key",
+            "id, unique_id, concurrency_key",
+        ][self.index()]
+    }
+
+    /// Returns the place of such jobs in a list.
+    pub(crate) fn index(self) -> usize {
+        usize::from(self.has_unique_id) + 2 * usize::from(self.has_limit)
+    }
+}
+
 /// The columns for one kind of statement, in the order of its parameters.
 #[derive(Debug)]
 pub(crate) struct JobColumns(Vec<&'static JobColumn>);
@@ -88,19 +140,25 @@ impl JobColumns {
         JobColumns::without(&[Group::IdempotencyKey, Group::UniqueId, Group::Limit])
     }
 
-    /// Returns the columns of a job that is due at once and has neither key nor limit.
-    pub(crate) fn due() -> Self {
-        JobColumns::without(&[Group::Time, Group::IdempotencyKey, Group::Limit])
+    /// Returns the columns of a job that is due at once and has no idempotency key.
+    pub(crate) fn due(traits: JobTraits) -> Self {
+        JobColumns::with_traits(traits, &[Group::Time, Group::IdempotencyKey])
     }
 
-    /// Returns the columns of a plain job that is due at once and was not made for Active Job.
-    pub(crate) fn plain_due() -> Self {
-        JobColumns(
-            COLUMNS
-                .iter()
-                .filter(|column| column.group == Group::Every)
-                .collect(),
-        )
+    /// Returns the columns of a job that is due at once and has no idempotency key and no Active Job
+    /// id.
+    pub(crate) fn alike(traits: JobTraits) -> Self {
+        let others = [Group::Time, Group::ActiveJobId, Group::IdempotencyKey];
+        JobColumns::with_traits(traits, &others)
+    }
+
+    fn with_traits(traits: JobTraits, groups: &[Group]) -> Self {
+        let columns = COLUMNS.iter().filter(|column| match column.group {
+            Group::UniqueId => traits.has_unique_id,
+            Group::Limit => traits.has_limit,
+            group => !groups.contains(&group),
+        });
+        JobColumns(columns.collect())
     }
 
     /// Returns the columns that a replaced job takes from the new one.
@@ -140,6 +198,12 @@ impl JobColumns {
         names.join(", ")
     }
 
+    /// Returns the names of those inputs for which `which` is true, in order.
+    pub(crate) fn inputs_where(&self, which: fn(&str) -> bool) -> Vec<&'static str> {
+        let names = self.0.iter().map(|column| column.name);
+        names.filter(|name| which(name)).collect()
+    }
+
     /// Returns the parameter of one column.
     pub(crate) fn parameter(&self, name: &str) -> String {
         format!("${}", self.index(name) + 1)
@@ -161,6 +225,11 @@ impl JobColumns {
     /// Returns the values of one job, in the order of the parameters.
     pub(crate) fn params<'r>(&self, row: &'r NewRow) -> Vec<Param<'r>> {
         self.0.iter().map(|column| (column.value)(row)).collect()
+    }
+
+    /// Returns one value of a job, by the place of its parameter.
+    pub(crate) fn param<'r>(&self, index: usize, row: &'r NewRow) -> Param<'r> {
+        (self.0[index].value)(row)
     }
 
     /// Returns the values of one job, each with its name.
@@ -233,7 +302,7 @@ mod tests {
              at_most_once = $7, policy = $8, scheduled_at = coalesce({time $9}, {later $10}), concurrency_key = $11, \
              concurrency_limit = $12, concurrency_on_conflict = $13"
         );
-        let columns = JobColumns::plain_due();
+        let columns = JobColumns::alike(JobTraits::ALL[0]);
         assert_eq!(
             columns.names(),
             "queue_name, class_name, arguments, priority, max_attempts, max_crashes, at_most_once, policy, created_at, updated_at"
@@ -248,7 +317,8 @@ mod tests {
     #[test]
     fn every_statement_gives_each_of_its_parameters_a_value() {
         let row = NewRow::new("class".into(), "{}".into(), "queue".into(), 0);
-        for columns in [JobColumns::all(), JobColumns::plain(), JobColumns::due()] {
+        let due = JobColumns::due(JobTraits::ALL[3]);
+        for columns in [JobColumns::all(), JobColumns::plain(), due] {
             assert_eq!(columns.params(&row).len(), columns.len());
             assert!(
                 columns

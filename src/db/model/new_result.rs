@@ -1,8 +1,8 @@
 //! Results to store.
 
 use crate::db::conn::sql::micros;
+use crate::db::model::claim::FinishedRow;
 use crate::db::model::outcome::ResultOutcome;
-use serde::Serialize;
 use std::time::Duration;
 
 /// How long a result is kept by default.
@@ -26,24 +26,18 @@ pub(crate) struct NewOutput<'a> {
     pub(crate) problem: Option<&'a str>,
 }
 
-/// The stored result of a job that has ended, in the order of the columns.
-#[derive(Debug, Serialize)]
-pub(crate) struct NewResult<'a>(
-    pub(crate) i64,
-    /// The unique id.
-    pub(crate) Option<&'a str>,
-    /// The class.
-    pub(crate) &'a str,
-    pub(crate) ResultOutcome,
+/// The stored result of a job that has ended.
+#[derive(Debug)]
+pub(crate) struct NewResult<'a> {
+    pub(crate) of: ResultOf<'a>,
+    pub(crate) outcome: ResultOutcome,
     /// The returned value, as JSON.
-    pub(crate) Option<&'a str>,
+    pub(crate) text: Option<&'a str>,
     /// Why it failed, or why it has no value.
-    pub(crate) Option<&'a str>,
-    /// The attempt that ended it.
-    pub(crate) i32,
+    pub(crate) error: Option<&'a str>,
     /// How many microseconds to keep it.
-    pub(crate) i64,
-);
+    pub(crate) keep: i64,
+}
 
 impl<'a> NewResult<'a> {
     /// Returns the result to store for a job that has finished. Without `keep`, there is none for
@@ -56,38 +50,34 @@ impl<'a> NewResult<'a> {
         let NewOutput { text, problem } = output;
         let is_worth_it =
             keep.is_some() || of.unique_id.is_some() || text.is_some() || problem.is_some();
-        (is_worth_it && keep != Some(Duration::ZERO)).then(|| {
-            NewResult(
-                of.job_id,
-                of.unique_id,
-                of.class_name,
-                ResultOutcome::Succeeded,
-                text,
-                problem,
-                of.attempt,
-                micros(keep.unwrap_or(KEEP)),
-            )
+        (is_worth_it && keep != Some(Duration::ZERO)).then(|| NewResult {
+            of,
+            outcome: ResultOutcome::Succeeded,
+            text,
+            error: problem,
+            keep: micros(keep.unwrap_or(KEEP)),
         })
     }
 
-    /// Returns the result to store for a job that ended otherwise, unless its policy keeps none.
-    /// `keep_result` is in milliseconds.
+    /// Returns the result to store for a job that ended otherwise. Without `keep_result`, which is
+    /// in milliseconds, there is none for a job without a unique id whose row is kept: that row, its
+    /// failed execution and its last attempt are enough.
     pub(crate) fn of_failed(
         of: ResultOf<'a>,
         outcome: ResultOutcome,
         error: &'a str,
         keep_result: Option<u64>,
+        row: FinishedRow,
     ) -> Option<Self> {
+        let is_worth_it =
+            keep_result.is_some() || of.unique_id.is_some() || row == FinishedRow::Delete;
         let keep = micros(keep_result.map_or(KEEP, Duration::from_millis));
-        (keep > 0).then_some(NewResult(
-            of.job_id,
-            of.unique_id,
-            of.class_name,
+        (is_worth_it && keep > 0).then_some(NewResult {
+            of,
             outcome,
-            None,
-            Some(error),
-            of.attempt,
+            text: None,
+            error: Some(error),
             keep,
-        ))
+        })
     }
 }

@@ -137,13 +137,23 @@ fn readable<'de, D: Deserializer<'de>, T: DeserializeOwned>(
 }
 
 /// How a job has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResultOutcome {
     Succeeded,
     Failed,
     Cancelled,
     Discarded,
+}
+
+impl ResultOutcome {
+    pub(crate) fn column(self) -> &'static str {
+        match self {
+            ResultOutcome::Succeeded => "succeeded",
+            ResultOutcome::Failed => "failed",
+            ResultOutcome::Cancelled => "cancelled",
+            ResultOutcome::Discarded => "discarded",
+        }
+    }
 }
 
 /// What happens to a job whose run did not succeed.

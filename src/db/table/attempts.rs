@@ -1,9 +1,11 @@
 //! `windlass_attempts`: the runs that did not succeed, and how they ended.
 
 use crate::db::conn::connection::Conn;
+use crate::db::conn::param::{InputRows, Param};
 use crate::db::conn::sql::{id_list, micros, timestamp};
 use crate::db::conn::statement::Statement;
 use crate::db::model::outcome::{AttemptOutcome, EndedRun, JobFailure, RunStart};
+use crate::db::table::jobs::EndedJob;
 use chrono::{DateTime, NaiveDateTime, Utc};
 use diesel::prelude::*;
 use diesel::sql_types::{Integer, Nullable, Text, Timestamp};
@@ -12,53 +14,63 @@ use serde::Serialize;
 /// How many attempts of a job are kept.
 const KEPT: i64 = 20;
 
-/// A run to record, in the order in which the statement reads it.
-#[derive(Debug, Serialize)]
-pub(crate) struct NewAttempt<'a>(
-    /// The job.
-    i64,
-    /// The claim.
-    i64,
-    /// The number of the attempt.
-    i32,
-    &'static str,
-    /// The kind of the failure, its message and its place.
-    &'a str,
-    &'a str,
-    Option<&'a str>,
+/// A run to record.
+#[derive(Debug)]
+pub(crate) struct NewAttempt<'a> {
+    job_id: i64,
+    claim_id: i64,
+    attempt: i32,
+    outcome: &'static str,
+    failure: &'a JobFailure,
     /// When the run started, or how many microseconds ago, negative.
-    Option<String>,
-    Option<i64>,
+    started_at: Option<String>,
+    ago: Option<i64>,
     /// The process that ran it.
-    Option<i64>,
-);
+    process_id: Option<i64>,
+    /// Whether the job may have more attempts than are kept.
+    is_surplus: bool,
+}
 
 impl<'a> NewAttempt<'a> {
-    /// Returns the record of a run, for a job with `attempts` earlier ones. A run that never
-    /// started has the number of the last attempt, and no process.
+    /// Returns the record of a run of a job. A run that never started has the number of the last
+    /// attempt, and no process.
     pub(crate) fn new(
-        attempts: i32,
+        job: &EndedJob,
         run: &EndedRun,
         outcome: AttemptOutcome,
         failure: &'a JobFailure,
     ) -> Self {
         let begun = run.has_begun() || outcome != AttemptOutcome::Cancelled;
-        let (at, ago) = match run.began {
+        let (started_at, ago) = match run.began {
             RunStart::At(at) => (at.map(timestamp), None),
             RunStart::Ago(ran) => (None, Some(-micros(ran))),
         };
-        NewAttempt(
-            run.job_id,
-            if begun { run.claim_id } else { 0 },
-            attempts.saturating_add(begun.into()),
-            outcome.column(),
-            &failure.kind,
-            &failure.message,
-            failure.place.as_deref(),
-            at,
+        NewAttempt {
+            job_id: job.id,
+            claim_id: if begun { run.claim_id } else { 0 },
+            attempt: job.attempts.saturating_add(begun.into()),
+            outcome: outcome.column(),
+            failure,
+            started_at,
             ago,
-            begun.then_some(run.process_id),
-        )
+            process_id: begun.then_some(run.process_id),
+            is_surplus: i64::from(job.runs()) >= KEPT,
+        }
+    }
+
+    fn params(&self) -> [Param<'_>; 10] {
+        [
+            self.job_id.into(),
+            self.claim_id.into(),
+            self.attempt.into(),
+            self.outcome.into(),
+            (&self.failure.kind).into(),
+            (&self.failure.message).into(),
+            (&self.failure.place).into(),
+            (&self.started_at).into(),
+            self.ago.into(),
+            self.process_id.into(),
+        ]
     }
 }
 
@@ -67,30 +79,46 @@ pub(crate) fn insert(conn: &mut Conn<'_>, new: &[NewAttempt<'_>]) -> QueryResult
     if new.is_empty() {
         return Ok(());
     }
-    let of_process = |column: &str| {
-        format!(
-            "(SELECT {column} FROM solid_queue_processes WHERE id = CAST(value ->> 9 AS bigint))"
-        )
+    let input = InputRows {
+        names: [
+            "job_id",
+            "claim_id",
+            "attempt",
+            "outcome",
+            "kind",
+            "message",
+            "place",
+            "started_at",
+            "ago",
+            "process_id",
+        ],
+        rows: new.iter().map(NewAttempt::params).collect(),
     };
     let text = format!(
         "INSERT INTO windlass_attempts (job_id, claim_id, attempt, outcome, kind, message, place, \
            started_at, process_name, hostname, pid, ended_at) \
-         SELECT CAST(value ->> 0 AS bigint), CAST(value ->> 1 AS bigint), CAST(value ->> 2 AS integer), \
-           value ->> 3, value ->> 4, value ->> 5, value ->> 6, \
-           coalesce({{time value ->> 7}}, {{later CAST(value ->> 8 AS bigint)}}), {}, {}, {}, {{now}} \
-         FROM {{rows $1}}",
-        of_process("name"),
-        of_process("hostname"),
-        of_process("pid"),
+         SELECT input.job_id, input.claim_id, input.attempt, input.outcome, input.kind, input.message, input.place, \
+           coalesce({{time input.started_at}}, {{later input.ago}}), p.name, p.hostname, p.pid, {{now}} \
+         FROM {} LEFT JOIN solid_queue_processes p ON p.id = input.process_id",
+        input.item(conn.dialect())
     );
-    let rows = serde_json::to_string(new).unwrap_or_default();
-    Statement::new(text).bind(&rows).execute(conn)?;
-    let jobs: Vec<i64> = new.iter().map(|attempt| attempt.0).collect();
+    let params = input.params(conn.dialect());
+    Statement::new(text).bind_all(params).execute(conn)?;
+    let surplus = new.iter().filter(|attempt| attempt.is_surplus);
+    let jobs: Vec<i64> = surplus.map(|attempt| attempt.job_id).collect();
+    keep_newest(conn, &jobs)
+}
+
+/// Deletes all but the newest attempts of jobs.
+pub(crate) fn keep_newest(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
+    if jobs.is_empty() {
+        return Ok(());
+    }
     let text = "DELETE FROM windlass_attempts WHERE job_id IN {in $1} AND id <= \
          (SELECT older.id FROM windlass_attempts older WHERE older.job_id = windlass_attempts.job_id \
           ORDER BY older.id DESC LIMIT 1 OFFSET $2)";
     Statement::new(text)
-        .bind(id_list(&jobs))
+        .bind(id_list(jobs))
         .bind(KEPT)
         .execute(conn)
 }
@@ -169,8 +197,8 @@ struct AttemptRow {
 pub(crate) fn of_job(conn: &mut Conn<'_>, job_id: i64) -> QueryResult<Vec<Attempt>> {
     let text = "SELECT attempt, outcome, kind, message, place, process_name, hostname, pid, \
            {moment started_at} AS started_at, coalesce({moment ended_at}, {now}) AS ended_at \
-         FROM windlass_attempts WHERE job_id = $1 ORDER BY id DESC";
-    let rows: Vec<AttemptRow> = Statement::new(text).bind(job_id).load(conn)?;
+         FROM windlass_attempts WHERE job_id = $1 ORDER BY id DESC LIMIT $2";
+    let rows: Vec<AttemptRow> = Statement::new(text).bind(job_id).bind(KEPT).load(conn)?;
     Ok(rows
         .into_iter()
         .map(|row| Attempt {

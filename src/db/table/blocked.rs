@@ -1,9 +1,10 @@
 //! `solid_queue_blocked_executions`: jobs that wait for a slot of their concurrency key.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::id_list;
-use crate::db::conn::sql::{Execution, job_ids};
+use crate::db::conn::sql::{Execution, IdRange, id_list, job_ids};
 use crate::db::conn::statement::Statement;
+use crate::db::model::job_columns::JobColumns;
+use crate::db::model::new_row::NewLimit;
 use crate::db::table::semaphores::{DOES_NOT_WAIT, NEVER_EXPIRES};
 use crate::db::table::unique_jobs::UNIQUE_SUCCESSOR;
 use crate::db::table::wanted_keys::{self, ConcurrencyKey, keys};
@@ -58,6 +59,42 @@ pub(crate) fn due_ctes(jobs: &str, wanted: &str) -> String {
          {wanted} AS (INSERT INTO windlass_wanted_keys (key) SELECT DISTINCT concurrency_key {due} RETURNING 1)",
         expires_at()
     )
+}
+
+/// Returns the CTEs of a Postgres statement that block the new jobs of `job`, all due and with the
+/// limit that the parameters of `columns` name, and request the promotion of their keys in `wanted`.
+/// `key` is the key of one job, `keys` selects those of all.
+pub(crate) fn fresh_ctes(columns: &JobColumns, key: &str, keys: &str) -> String {
+    format!(
+        "limited AS (INSERT INTO solid_queue_blocked_executions \
+           (job_id, queue_name, priority, concurrency_key, expires_at, created_at) \
+           SELECT id, {}, {}, {key}, CASE WHEN {} = 'discard' THEN {{time '{DOES_NOT_WAIT}'}} \
+             ELSE {{time '{NEVER_EXPIRES}'}} END, {{now}} FROM job), \
+         wanted AS (INSERT INTO windlass_wanted_keys (key) {keys} FROM job RETURNING 1)",
+        columns.parameter("queue_name"),
+        columns.parameter("priority"),
+        columns.parameter("concurrency_on_conflict"),
+    )
+}
+
+/// Blocks the new jobs of a range on SQLite, which all have this limit except for its key.
+pub(crate) fn insert_fresh(
+    conn: &mut Conn<'_>,
+    jobs: IdRange,
+    limit: &Option<NewLimit>,
+) -> QueryResult<()> {
+    let discards = limit.as_ref().is_some_and(|limit| limit.discards);
+    let text = "INSERT INTO solid_queue_blocked_executions (job_id, queue_name, priority, concurrency_key, expires_at, created_at) \
+         SELECT id, queue_name, priority, concurrency_key, $1, created_at FROM solid_queue_jobs WHERE id BETWEEN $2 + 1 AND $3";
+    Statement::new(text)
+        .bind(if discards {
+            DOES_NOT_WAIT
+        } else {
+            NEVER_EXPIRES
+        })
+        .bind(jobs.after)
+        .bind(jobs.up_to)
+        .execute(conn)
 }
 
 /// Returns the CTEs of a Postgres claim that block jobs with a limit whose ready execution has no

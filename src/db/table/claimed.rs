@@ -46,6 +46,16 @@ pub(crate) struct EndedClaims {
 }
 
 impl EndedClaims {
+    /// Treats all claims as held that were not accepted.
+    pub(crate) fn with_the_rest_busy(claims: &[i64], accepted: Vec<i64>) -> Self {
+        let busy = claims.iter().filter(|claim| !accepted.contains(claim));
+        EndedClaims {
+            busy: busy.copied().collect(),
+            accepted,
+            next: NextClaims::default(),
+        }
+    }
+
     /// Finds the claims that were skipped as locked.
     pub(crate) fn of(
         conn: &mut Conn<'_>,

@@ -1,6 +1,7 @@
 //! `solid_queue_failed_executions`: why jobs failed.
 
 use crate::db::conn::connection::Conn;
+use crate::db::conn::param::InputRows;
 use crate::db::conn::statement::Statement;
 use crate::db::model::outcome::JobFailure;
 use diesel::prelude::*;
@@ -20,14 +21,18 @@ pub(crate) fn insert(conn: &mut Conn<'_>, failures: &[FailedJob<'_>]) -> QueryRe
     if failures.is_empty() {
         return Ok(());
     }
-    let text = "INSERT INTO solid_queue_failed_executions (job_id, error, created_at) \
-         SELECT j.id, value ->> 1, {now} FROM {rows $1} CROSS JOIN solid_queue_jobs j \
-         WHERE j.id = CAST(value ->> 0 AS bigint) ORDER BY j.id + 0 \
-         ON CONFLICT (job_id) DO UPDATE SET error = excluded.error, created_at = excluded.created_at";
-    let rows: Vec<(i64, String)> = failures
-        .iter()
-        .map(|failed| (failed.job_id, failed.failure.to_json()))
-        .collect();
-    let rows = serde_json::to_string(&rows).unwrap_or_default();
-    Statement::new(text).bind(&rows).execute(conn)
+    let row = |failed: &FailedJob<'_>| [failed.job_id.into(), failed.failure.to_json().into()];
+    let input = InputRows {
+        names: ["job_id", "error"],
+        rows: failures.iter().map(row).collect(),
+    };
+    let text = format!(
+        "INSERT INTO solid_queue_failed_executions (job_id, error, created_at) \
+         SELECT j.id, input.error, {{now}} FROM {} CROSS JOIN solid_queue_jobs j \
+         WHERE j.id = input.job_id ORDER BY j.id + 0 \
+         ON CONFLICT (job_id) DO UPDATE SET error = excluded.error, created_at = excluded.created_at",
+        input.item(conn.dialect())
+    );
+    let params = input.params(conn.dialect());
+    Statement::new(text).bind_all(params).execute(conn)
 }

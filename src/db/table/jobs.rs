@@ -1,15 +1,15 @@
 //! `solid_queue_jobs`: reading and updating the rows of jobs.
 
 use crate::db::conn::connection::Conn;
+use crate::db::conn::param::InputRows;
 use crate::db::conn::sql::Lossy;
 use crate::db::conn::sql::{Id, id_list};
 use crate::db::conn::statement::Statement;
-use crate::db::model::claim::ClaimOf;
+use crate::db::model::claim::{ClaimOf, FinishedRow};
 use crate::db::model::new_result::{NewResult, ResultOf};
 use crate::db::model::outcome::{FollowUpJob, ResultOutcome, StoredPolicy};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Integer, Nullable, Text};
-use serde::Serialize;
 use std::collections::BTreeMap;
 
 #[derive(QueryableByName)]
@@ -81,25 +81,31 @@ impl EndedJob {
         self.policy()?.on_failure
     }
 
-    /// Returns the result to store, if the job's policy keeps any. `uncounted` runs are missing
-    /// from the counts of this row.
+    /// Returns how many runs this row counts.
+    pub(crate) fn runs(&self) -> i32 {
+        self.attempts.saturating_add(self.crash_count)
+    }
+
+    /// Returns the result to store, if there is one. `uncounted` runs are missing from the counts of
+    /// this row.
     pub(crate) fn result<'j>(
         &'j self,
         outcome: ResultOutcome,
         error: &'j str,
         uncounted: i32,
+        row: FinishedRow,
     ) -> Option<NewResult<'j>> {
-        let runs = self.attempts.saturating_add(self.crash_count);
         NewResult::of_failed(
             ResultOf {
                 job_id: self.id,
-                attempt: runs.saturating_add(uncounted),
+                attempt: self.runs().saturating_add(uncounted),
                 class_name: &self.class_name,
                 unique_id: self.unique_id.as_deref(),
             },
             outcome,
             error,
             self.policy().and_then(|policy| policy.keep_result),
+            row,
         )
     }
 }
@@ -151,36 +157,41 @@ impl JobUpdate {
     }
 }
 
-/// A row in the order in which the statement reads it.
-#[derive(Serialize)]
-struct UpdatedRow(i64, i32, i32, Option<i64>, i32);
-
 /// Writes the counts and the last claims of jobs whose runs have ended. A count at its maximum, as
 /// another program may leave it, stays there.
 pub(crate) fn update_ended(conn: &mut Conn<'_>, updates: &[JobUpdate]) -> QueryResult<()> {
     if updates.is_empty() {
         return Ok(());
     }
-    let rows: Vec<UpdatedRow> = updates
-        .iter()
-        .map(|update| {
-            let (attempt, crash) = (update.uses_attempt.into(), update.is_crash.into());
-            UpdatedRow(
-                update.id,
-                attempt,
-                crash,
-                update.last_claim,
-                update.is_finished.into(),
-            )
-        })
-        .collect();
-    let text = "UPDATE solid_queue_jobs SET \
-           attempts = CASE WHEN CAST(value ->> 1 AS integer) = 1 THEN {next attempts} ELSE attempts END, \
-           crash_count = CASE WHEN CAST(value ->> 2 AS integer) = 1 THEN {next crash_count} ELSE crash_count END, \
-           last_claim_id = coalesce(CAST(value ->> 3 AS bigint), last_claim_id), \
-           finished_at = CASE WHEN CAST(value ->> 4 AS integer) = 1 THEN {now} ELSE finished_at END, \
-           updated_at = {now} \
-         FROM {rows $1} WHERE solid_queue_jobs.id = CAST(value ->> 0 AS bigint)";
-    let rows = serde_json::to_string(&rows).unwrap_or_default();
-    Statement::new(text).bind(&rows).execute(conn)
+    let row = |update: &JobUpdate| {
+        [
+            update.id.into(),
+            update.uses_attempt.into(),
+            update.is_crash.into(),
+            update.last_claim.into(),
+            update.is_finished.into(),
+        ]
+    };
+    let input = InputRows {
+        names: [
+            "job_id",
+            "uses_attempt",
+            "is_crash",
+            "last_claim",
+            "is_finished",
+        ],
+        rows: updates.iter().map(row).collect(),
+    };
+    let text = format!(
+        "UPDATE solid_queue_jobs SET \
+           attempts = CASE WHEN input.uses_attempt THEN {{next attempts}} ELSE attempts END, \
+           crash_count = CASE WHEN input.is_crash THEN {{next crash_count}} ELSE crash_count END, \
+           last_claim_id = coalesce(input.last_claim, last_claim_id), \
+           finished_at = CASE WHEN input.is_finished THEN {{now}} ELSE finished_at END, \
+           updated_at = {{now}} \
+         FROM {} WHERE solid_queue_jobs.id = input.job_id",
+        input.item(conn.dialect())
+    );
+    let params = input.params(conn.dialect());
+    Statement::new(text).bind_all(params).execute(conn)
 }

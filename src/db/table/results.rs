@@ -3,6 +3,7 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
+use crate::db::conn::param::{InputRows, Param};
 use crate::db::conn::sql::{Id, id_list, micros};
 use crate::db::conn::statement::Statement;
 use crate::db::model::new_result::NewResult;
@@ -14,14 +15,43 @@ pub(crate) fn insert(conn: &mut Conn<'_>, results: &[NewResult<'_>]) -> QueryRes
     if results.is_empty() {
         return Ok(());
     }
-    let text = "INSERT INTO windlass_results (job_id, unique_id, class_name, outcome, result, error, attempt, finished_at, expires_at) \
-         SELECT CAST(value ->> 0 AS bigint), value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, \
-           CAST(value ->> 6 AS integer), {now}, {later CAST(value ->> 7 AS bigint)} FROM {rows $1} WHERE true ORDER BY 1 \
+    let input = InputRows {
+        names: [
+            "job_id",
+            "unique_id",
+            "class_name",
+            "outcome",
+            "result",
+            "error",
+            "attempt",
+            "keep",
+        ],
+        rows: results.iter().map(params).collect(),
+    };
+    let text = format!(
+        "INSERT INTO windlass_results (job_id, unique_id, class_name, outcome, result, error, attempt, finished_at, expires_at) \
+         SELECT input.job_id, input.unique_id, input.class_name, input.outcome, input.result, input.error, \
+           input.attempt, {{now}}, {{later input.keep}} FROM {} WHERE true ORDER BY 1 \
          ON CONFLICT (job_id) DO UPDATE SET unique_id = excluded.unique_id, class_name = excluded.class_name, \
            outcome = excluded.outcome, result = excluded.result, error = excluded.error, attempt = excluded.attempt, \
-           finished_at = excluded.finished_at, expires_at = excluded.expires_at";
-    let rows = serde_json::to_string(results).unwrap_or_default();
-    Statement::new(text).bind(&rows).execute(conn)
+           finished_at = excluded.finished_at, expires_at = excluded.expires_at",
+        input.item(conn.dialect())
+    );
+    let params = input.params(conn.dialect());
+    Statement::new(text).bind_all(params).execute(conn)
+}
+
+fn params<'a>(result: &NewResult<'a>) -> [Param<'a>; 8] {
+    [
+        result.of.job_id.into(),
+        result.of.unique_id.into(),
+        result.of.class_name.into(),
+        result.outcome.column().into(),
+        result.text.into(),
+        result.error.into(),
+        result.of.attempt.into(),
+        result.keep.into(),
+    ]
 }
 
 /// Deletes the results of jobs.

@@ -1,6 +1,7 @@
 //! `solid_queue_scheduled_executions`: jobs that wait for their time.
 
 use crate::db::conn::connection::Conn;
+use crate::db::conn::param::InputRows;
 use crate::db::conn::sql::micros;
 use crate::db::conn::statement::Statement;
 use diesel::prelude::*;
@@ -20,16 +21,22 @@ pub(crate) fn insert_each(conn: &mut Conn<'_>, jobs: &[DelayedJob]) -> QueryResu
     if jobs.is_empty() {
         return Ok(());
     }
-    let text = "INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at) \
-         SELECT j.id, j.queue_name, j.priority, {later CAST(value ->> 1 AS bigint)}, {now} \
-         FROM {rows $1} CROSS JOIN solid_queue_jobs j WHERE j.id = CAST(value ->> 0 AS bigint) ORDER BY j.id + 0 \
-         ON CONFLICT (job_id) DO UPDATE SET scheduled_at = excluded.scheduled_at";
-    let rows: Vec<(i64, i64)> = jobs
-        .iter()
-        .map(|job| (job.job_id, micros(job.delay)))
-        .collect();
-    let rows = serde_json::to_string(&rows).unwrap_or_default();
-    Statement::new(text).bind(&rows).execute(conn)
+    let input = InputRows {
+        names: ["job_id", "delay"],
+        rows: jobs
+            .iter()
+            .map(|job| [job.job_id.into(), micros(job.delay).into()])
+            .collect(),
+    };
+    let text = format!(
+        "INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at) \
+         SELECT j.id, j.queue_name, j.priority, {{later input.delay}}, {{now}} \
+         FROM {} CROSS JOIN solid_queue_jobs j WHERE j.id = input.job_id ORDER BY j.id + 0 \
+         ON CONFLICT (job_id) DO UPDATE SET scheduled_at = excluded.scheduled_at",
+        input.item(conn.dialect())
+    );
+    let params = input.params(conn.dialect());
+    Statement::new(text).bind_all(params).execute(conn)
 }
 
 #[derive(QueryableByName)]

@@ -14,7 +14,7 @@ use diesel::sql_types::BigInt;
 /// once: each takes different rows.
 pub(crate) fn dispatch(conn: &mut Conn<'_>, batch: usize) -> QueryResult<usize> {
     match conn.dialect() {
-        Dialect::Postgres => in_one_statement(conn, batch),
+        Dialect::Postgres => insert_or_look(conn, batch),
         Dialect::Sqlite => conn.transaction(|conn| {
             let text = "DELETE FROM solid_queue_scheduled_executions WHERE id IN \
                  (SELECT id FROM solid_queue_scheduled_executions WHERE scheduled_at <= {now} \
@@ -35,8 +35,23 @@ struct Dispatched {
     count: i64,
 }
 
-/// Dispatches on Postgres in one statement.
-fn in_one_statement(conn: &mut Conn<'_>, batch: usize) -> QueryResult<usize> {
+/// Dispatches on Postgres. Only another program can insert a ready execution of a scheduled job, so
+/// the insert looks for one only after it has met one: ON CONFLICT writes each row twice into the
+/// log.
+fn insert_or_look(conn: &mut Conn<'_>, batch: usize) -> QueryResult<usize> {
+    use diesel::result::{DatabaseErrorKind::UniqueViolation, Error::DatabaseError};
+    // An error would end the caller's transaction.
+    if !conn.is_in_transaction() {
+        match in_one_statement(conn, batch, "") {
+            Err(DatabaseError(UniqueViolation, _)) => {}
+            done => return done,
+        }
+    }
+    in_one_statement(conn, batch, "ON CONFLICT (job_id) DO NOTHING")
+}
+
+/// Dispatches in one statement.
+fn in_one_statement(conn: &mut Conn<'_>, batch: usize, on_conflict: &str) -> QueryResult<usize> {
     let text = format!(
         "WITH picked AS MATERIALIZED (SELECT job_id FROM solid_queue_scheduled_executions \
            WHERE scheduled_at <= {{now}} ORDER BY scheduled_at, priority, job_id LIMIT $1 FOR UPDATE SKIP LOCKED), \
@@ -46,9 +61,9 @@ fn in_one_statement(conn: &mut Conn<'_>, batch: usize) -> QueryResult<usize> {
          {limited}, \
          ready AS (INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at) \
            SELECT id, queue_name, priority, class_name, {{cautious}}, {{now}} FROM due WHERE concurrency_key IS NULL \
-           ORDER BY id ON CONFLICT (job_id) DO NOTHING RETURNING 1), \
+           ORDER BY id {on_conflict} RETURNING 1), \
          woken AS (SELECT CASE WHEN EXISTS (SELECT 1 FROM due) THEN {wake} END) \
-         SELECT (SELECT count(*) FROM picked) AS count, (SELECT count(*) FROM woken) AS woken",
+         SELECT (SELECT count(*) FROM gone) AS count, (SELECT count(*) FROM woken) AS woken",
         limited = blocked::due_ctes("due WHERE", "wanted"),
         wake = wakeup::wake("(SELECT count(*) FROM ready) + (SELECT count(*) FROM wanted)"),
     );

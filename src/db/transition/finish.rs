@@ -3,13 +3,16 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::conn::statement::Statement;
-use crate::db::model::claim::{ClaimOf, Claimed, EndedClaim, FinishedRow, NextClaims, NextJobs};
+use crate::db::model::claim::{
+    ClaimOf, Claimed, EndedClaim, EqualJobs, FinishedRow, NextClaims, NextJobs,
+};
 use crate::db::model::new_result::{NewOutput, NewResult, ResultOf};
 use crate::db::table::claimed;
 use crate::db::table::claimed::{EndedClaims, OnLocked, claim_ids};
 use crate::db::table::results;
 use crate::db::table::results::notify_waiters;
-use crate::db::transition::claim::next::claim_next;
+use crate::db::table::steps;
+use crate::db::transition::claim::next::{claim_next, end_and_claim_next};
 use diesel::prelude::*;
 use std::collections::HashSet;
 use std::time::Duration;
@@ -22,15 +25,14 @@ pub(crate) enum KeySlots<'n> {
     /// They become free, and a promotion is requested.
     Free,
     /// The same process claims the next jobs of the keys.
-    PassOn(&'n NextJobs),
+    PassOn(&'n NextJobs, EqualJobs),
 }
 
-impl<'n> KeySlots<'n> {
-    pub(crate) fn of(is_limited: bool, next: Option<&'n NextJobs>) -> Self {
-        match next {
-            _ if !is_limited => KeySlots::None,
-            None => KeySlots::Free,
-            Some(next) => KeySlots::PassOn(next),
+impl KeySlots<'_> {
+    pub(crate) fn of(is_limited: bool) -> Self {
+        match is_limited {
+            true => KeySlots::Free,
+            false => KeySlots::None,
         }
     }
 }
@@ -45,7 +47,8 @@ pub(crate) fn finish(
     finished: FinishedRow,
     slots: KeySlots<'_>,
 ) -> QueryResult<Vec<i64>> {
-    let written = finish_by(conn, process_id, claims, finished, slots, OnLocked::Wait)?;
+    let end = JobsEnd::new(finished, slots);
+    let written = finish_by(conn, process_id, claims, end, OnLocked::Wait)?;
     Ok(written.accepted)
 }
 
@@ -57,32 +60,46 @@ pub(crate) fn finish_free(
     finished: FinishedRow,
     slots: KeySlots<'_>,
 ) -> QueryResult<EndedClaims> {
-    finish_by(conn, process_id, claims, finished, slots, OnLocked::Skip)
+    let end = JobsEnd::new(finished, slots);
+    finish_by(conn, process_id, claims, end, OnLocked::Skip)
+}
+
+/// What becomes of jobs whose claims end.
+#[derive(Debug, Clone, Copy)]
+struct JobsEnd<'n> {
+    finished: FinishedRow,
+    slots: KeySlots<'n>,
+    /// Whether some may have steps, which are deleted.
+    have_steps: bool,
+}
+
+impl<'n> JobsEnd<'n> {
+    fn new(finished: FinishedRow, slots: KeySlots<'n>) -> Self {
+        JobsEnd {
+            finished,
+            slots,
+            have_steps: false,
+        }
+    }
 }
 
 fn finish_by(
     conn: &mut Conn<'_>,
     process_id: i64,
     claims: &[i64],
-    finished: FinishedRow,
-    slots: KeySlots<'_>,
+    end: JobsEnd<'_>,
     locks: OnLocked,
 ) -> QueryResult<EndedClaims> {
-    let (ended, next) = match (conn.dialect(), slots) {
-        (Dialect::Postgres, KeySlots::None | KeySlots::Free) => {
-            let ended = finish_in_one_statement(conn, process_id, claims, finished, slots, locks)?;
-            (ended, NextClaims::default())
-        }
-        (Dialect::Postgres, KeySlots::PassOn(next)) => conn.transaction(|conn| {
-            let ended = finish_in_one_statement(conn, process_id, claims, finished, slots, locks)?;
-            let next = claim_next(conn, process_id, &ended, next)?;
-            QueryResult::Ok((ended, next))
-        })?,
-        (Dialect::Sqlite, _) => conn.transaction(|conn| {
+    let (ended, next) = match (conn.dialect(), end.slots) {
+        (Dialect::Postgres, _) => finish_in_one_statement(conn, process_id, claims, end, locks)?,
+        (Dialect::Sqlite, _) => conn.join_transaction(|conn| {
             let ended = claimed::end_rows(conn, process_id, claims, OnLocked::Wait)?;
-            finish_jobs(conn, &ended, finished)?;
-            let next = match slots {
-                KeySlots::PassOn(next) => claim_next(conn, process_id, &ended, next)?,
+            finish_jobs(conn, &ended, end.finished)?;
+            if end.have_steps {
+                steps::remove(conn, &job_ids(&ended))?;
+            }
+            let next = match end.slots {
+                KeySlots::PassOn(next, equal) => claim_next(conn, process_id, &ended, next, equal)?,
                 KeySlots::None | KeySlots::Free => {
                     claimed::request_promotion(conn, &ended)?;
                     NextClaims::default()
@@ -91,9 +108,19 @@ fn finish_by(
             QueryResult::Ok((ended, next))
         })?,
     };
-    let mut written = EndedClaims::of(conn, process_id, claims, claim_ids(ended), locks)?;
+    let accepted = claim_ids(ended);
+    let mut written = match EndedClaims::of(conn, process_id, claims, accepted.clone(), locks) {
+        Err(_) if must_return(conn, &next) => EndedClaims::with_the_rest_busy(claims, accepted),
+        written => written?,
+    };
     written.next = next;
     Ok(written)
+}
+
+/// Returns whether a statement in autocommit has claimed jobs. The caller must get to know them, even
+/// if a further statement fails; it tries again what is left.
+fn must_return(conn: &mut Conn<'_>, next: &NextClaims) -> bool {
+    !next.jobs.is_empty() && !conn.is_in_transaction()
 }
 
 /// A finished job with something to store or to delete.
@@ -104,8 +131,8 @@ pub(crate) struct FinishedJob<'a> {
     pub(crate) result: Option<NewResult<'a>>,
     /// The job, if it has a unique id: others may wait for it.
     pub(crate) named: Option<i64>,
-    /// The job, if it has recorded steps, which are deleted.
-    pub(crate) steps: Option<i64>,
+    /// Whether it may have recorded steps, which are deleted.
+    pub(crate) has_steps: bool,
 }
 
 impl<'a> FinishedJob<'a> {
@@ -127,18 +154,19 @@ impl<'a> FinishedJob<'a> {
             claim_id: job.claim_id,
             result: NewResult::of_finished(of, output, keep_result),
             named: unique_id.map(|_| job.job_id),
-            steps: has_steps.then_some(job.job_id),
+            has_steps,
         }
     }
 
     /// Returns whether there is more to do than to finish it.
     pub(crate) fn leaves_traces(&self) -> bool {
-        self.result.is_some() || self.named.is_some() || self.steps.is_some()
+        self.result.is_some() || self.named.is_some() || self.has_steps
     }
 }
 
 /// Like [`finish`], for jobs with results, unique ids or steps: in the same transaction it stores
-/// results, makes the jobs that waited for them runnable, and deletes their steps.
+/// results, makes the jobs that waited for them runnable, and deletes their steps. In a transaction of
+/// the caller it makes no savepoint: the caller rolls back if it fails.
 pub(crate) fn finish_and_keep(
     conn: &mut Conn<'_>,
     process_id: i64,
@@ -169,19 +197,23 @@ fn finish_and_keep_by(
     slots: KeySlots<'_>,
     locks: OnLocked,
 ) -> QueryResult<EndedClaims> {
-    conn.transaction(|conn| {
+    let end = JobsEnd {
+        finished,
+        slots,
+        have_steps: jobs.iter().any(|job| job.has_steps),
+    };
+    conn.join_transaction(|conn| {
         let claims: Vec<i64> = jobs.iter().map(|job| job.claim_id).collect();
-        let written = finish_by(conn, process_id, &claims, finished, slots, locks)?;
-        let (mut results, mut named, mut steps) = (Vec::new(), Vec::new(), Vec::new());
+        let written = finish_by(conn, process_id, &claims, end, locks)?;
+        let accepted: HashSet<i64> = written.accepted.iter().copied().collect();
+        let (mut results, mut named) = (Vec::new(), Vec::new());
         for job in jobs {
-            if written.accepted.contains(&job.claim_id) {
+            if accepted.contains(&job.claim_id) {
                 results.extend(job.result);
                 named.extend(job.named);
-                steps.extend(job.steps);
             }
         }
         results::insert(conn, &results)?;
-        crate::db::table::steps::remove(conn, &steps)?;
         if !named.is_empty() {
             crate::db::transition::unblock::unblock(conn, &named)?;
         }
@@ -214,10 +246,9 @@ fn finish_in_one_statement(
     conn: &mut Conn<'_>,
     process_id: i64,
     claims: &[i64],
-    finished: FinishedRow,
-    slots: KeySlots<'_>,
+    end: JobsEnd<'_>,
     locks: OnLocked,
-) -> QueryResult<Vec<EndedClaim>> {
+) -> QueryResult<(Vec<EndedClaim>, NextClaims)> {
     let by = |what: &str| {
         format!(
             "SELECT {what} FROM solid_queue_claimed_executions \
@@ -227,30 +258,35 @@ fn finish_in_one_statement(
     };
     let by_spot = &*by("ctid AS spot");
     let spot = "c.ctid = ANY (ARRAY(SELECT spot FROM held))";
-    let mut ended = finish_where(conn, process_id, claims, finished, slots, by_spot, spot)?;
+    let (mut ended, mut next) = finish_where(conn, process_id, claims, end, by_spot, spot)?;
     if ended.len() < claims.len() {
         let found: HashSet<i64> = ended.iter().map(|row| row.claim_id).collect();
         let rest = claims.iter().copied().filter(|id| !found.contains(id));
         let rest: Vec<i64> = rest.collect();
         let by_id = &*by("id");
         let id = "c.id = ANY (ARRAY(SELECT id FROM held))";
-        ended.extend(finish_where(
-            conn, process_id, &rest, finished, slots, by_id, id,
-        )?);
+        match finish_where(conn, process_id, &rest, end, by_id, id) {
+            Ok(more) => {
+                ended.extend(more.0);
+                next.jobs.extend(more.1.jobs);
+                next.has_requested |= more.1.has_requested;
+            }
+            Err(_) if must_return(conn, &next) => {}
+            Err(error) => return Err(error),
+        }
     }
-    Ok(ended)
+    Ok((ended, next))
 }
 
 fn finish_where(
     conn: &mut Conn<'_>,
     process_id: i64,
     claims: &[i64],
-    finished: FinishedRow,
-    slots: KeySlots<'_>,
+    end: JobsEnd<'_>,
     held: &str,
     is_held: &str,
-) -> QueryResult<Vec<EndedClaim>> {
-    let jobs = match finished {
+) -> QueryResult<(Vec<EndedClaim>, NextClaims)> {
+    let jobs = match end.finished {
         FinishedRow::Keep => {
             "UPDATE solid_queue_jobs j SET finished_at = {now}, updated_at = {now}, crash_count = 0, \
              last_claim_id = ended.claim_id FROM ended WHERE j.id = ended.job_id"
@@ -259,25 +295,39 @@ fn finish_where(
             "DELETE FROM solid_queue_jobs WHERE id = ANY (ARRAY(SELECT job_id FROM ended))"
         }
     };
-    let wanted = if slots == KeySlots::Free {
+    let wanted = if end.slots == KeySlots::Free {
         "wanted AS (INSERT INTO windlass_wanted_keys (key) \
            SELECT DISTINCT concurrency_key FROM ended WHERE concurrency_key IS NOT NULL), "
     } else {
         ""
     };
-    let text = format!(
+    let steps = if end.have_steps {
+        "steps AS (DELETE FROM windlass_steps WHERE job_id = ANY (ARRAY(SELECT job_id FROM ended))), "
+    } else {
+        ""
+    };
+    let ending = format!(
         "WITH held AS MATERIALIZED ({held}), \
          ended AS (DELETE FROM solid_queue_claimed_executions c WHERE {is_held} \
            RETURNING c.id AS claim_id, c.job_id, c.concurrency_key), \
-         jobs AS ({jobs}), \
-         {wanted}woken AS ({WAITERS}) \
-         SELECT claim_id, job_id, false AS cancelled, concurrency_key, (SELECT * FROM woken) AS woken FROM ended",
+         jobs AS ({jobs}), {wanted}{steps}woken AS ({WAITERS})",
         WAITERS = notify_waiters("ARRAY(SELECT job_id FROM ended)")
     );
-    Statement::new(text)
+    if let KeySlots::PassOn(next, equal) = end.slots {
+        return end_and_claim_next(conn, &ending, claims, process_id, next, equal);
+    }
+    let text = format!(
+        "{ending} SELECT claim_id, job_id, false AS cancelled, concurrency_key, (SELECT * FROM woken) AS woken FROM ended"
+    );
+    let ended = Statement::new(text)
         .bind(claims)
         .bind(process_id)
-        .load(conn)
+        .load(conn)?;
+    Ok((ended, NextClaims::default()))
+}
+
+fn job_ids(ended: &[EndedClaim]) -> Vec<i64> {
+    ended.iter().map(|row| row.job_id).collect()
 }
 
 fn finish_jobs(

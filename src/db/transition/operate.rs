@@ -5,6 +5,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::{id_list, job_ids, timestamp};
 use crate::db::conn::statement::Statement;
+use crate::db::model::claim::FinishedRow;
 use crate::db::model::new_result::NewResult;
 use crate::db::model::outcome::{AttemptOutcome, JobFailure, ResultOutcome};
 use crate::db::model::state::JobState;
@@ -48,6 +49,8 @@ fn take_execution(conn: &mut Conn<'_>, states: &[JobState], jobs: &[i64]) -> Que
         taken.extend(found);
     }
     taken.sort_unstable();
+    // Another program may have given a job two executions.
+    taken.dedup();
     Ok(taken)
 }
 
@@ -122,7 +125,7 @@ pub(crate) fn end_waiting(
     let error = failure.in_words();
     let new: Vec<NewResult<'_>> = rows
         .iter()
-        .filter_map(|job| job.result(result, &error, 0))
+        .filter_map(|job| job.result(result, &error, 0, FinishedRow::Keep))
         .collect();
     results::insert(conn, &new)?;
     results::wake(conn, ids)?;
@@ -142,7 +145,7 @@ pub(crate) fn discard(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>
         let taken = take_execution(conn, &states, jobs)?;
         if !taken.is_empty() {
             results::delete(conn, &taken)?;
-            crate::db::transition::clear::delete(conn, &taken)?;
+            crate::db::transition::clear::delete::delete(conn, &taken)?;
             unblock::unblock(conn, &taken)?;
         }
         Ok(taken)
@@ -200,6 +203,8 @@ pub(crate) fn retry(
         crate::db::transition::place::make_runnable(conn, &ready)?;
         let text = "UPDATE solid_queue_jobs SET attempts = 0, crash_count = 0, updated_at = {now} WHERE id IN {in $1}";
         Statement::new(text).bind(id_list(&ready)).execute(conn)?;
+        // They start to count again, and attempts are deleted by that count.
+        attempts::keep_newest(conn, &ready)?;
         // The result of their earlier end is not valid any more.
         results::delete(conn, &ready)?;
         Ok(RetriedJobs { ready, risky, replaced })

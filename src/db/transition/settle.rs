@@ -148,12 +148,7 @@ fn new_attempts<'s>(settled: &[Settled<'s>]) -> Vec<NewAttempt<'s>> {
     staying
         .filter_map(|Settled { job, decision }| {
             let (outcome, failure) = decision.attempt.as_ref()?;
-            Some(NewAttempt::new(
-                job.attempts,
-                &decision.run,
-                *outcome,
-                failure,
-            ))
+            Some(NewAttempt::new(job, &decision.run, *outcome, failure))
         })
         .collect()
 }
@@ -176,7 +171,12 @@ fn close(conn: &mut Conn<'_>, settled: &[Settled<'_>]) -> QueryResult<()> {
     let new: Vec<NewResult<'_>> = ended
         .iter()
         .filter_map(|(job, decision, outcome, error)| {
-            job.result(*outcome, error, decision.uncounted_runs())
+            let row = if is_deleted(decision) {
+                FinishedRow::Delete
+            } else {
+                FinishedRow::Keep
+            };
+            job.result(*outcome, error, decision.uncounted_runs(), row)
         })
         .collect();
     results::insert(conn, &new)?;
@@ -186,7 +186,7 @@ fn close(conn: &mut Conn<'_>, settled: &[Settled<'_>]) -> QueryResult<()> {
         let jobs = ended.iter().filter(|(_, decision, ..)| wanted(decision));
         jobs.map(|(job, ..)| job.id).collect()
     };
-    clear::delete(conn, &of(is_deleted))?;
+    clear::delete::delete(conn, &of(is_deleted))?;
     let is_kept = |decision: &JobDecision| !is_deleted(decision) && failure_of(decision).is_none();
     steps::remove(conn, &of(is_kept))?;
     let named = ended.iter().filter(|(job, ..)| job.unique_id.is_some());

@@ -20,6 +20,12 @@ use std::time::{Duration, Instant};
 /// The most new outcomes of one batch.
 const BATCH: usize = 500;
 
+/// How long outcomes are gathered after others were just written.
+const GATHERING: Duration = Duration::from_millis(2);
+
+/// So many outcomes are written without waiting for more.
+const ENOUGH: usize = 64;
+
 /// The longest pause between two attempts while the database is away and the
 /// process stops.
 const HASTE: Duration = Duration::from_millis(200);
@@ -37,6 +43,8 @@ pub(crate) struct Completer {
     /// Until then, writes wait only briefly for locks, because other transactions
     /// hold some.
     brief_until: Option<Instant>,
+    /// When the last batch was written.
+    wrote_at: Option<Instant>,
 }
 
 /// How long writes wait only briefly for locks after one was not granted.
@@ -56,6 +64,7 @@ impl Completer {
             give_up: context.give_up_writing.clone(),
             deferred: Vec::new(),
             brief_until: None,
+            wrote_at: None,
         }
     }
 
@@ -73,6 +82,7 @@ impl Completer {
             let mut batch = self.take_due();
             match first {
                 Ok(first) => {
+                    self.gather(&first);
                     let more = self.completed.try_iter().take(BATCH - 1);
                     batch.extend(std::iter::once(first).chain(more).map(completion::pending));
                 }
@@ -88,6 +98,17 @@ impl Completer {
             for group in grouped(batch) {
                 self.write(group);
             }
+            self.wrote_at = Some(clock::instant());
+        }
+    }
+
+    /// Waits a moment for more outcomes, if they come one after the other. Otherwise most would have a
+    /// commit of their own, and jobs that write would wait for it. A limited job is not delayed,
+    /// because it keeps its thread until its outcome is written.
+    fn gather(&self, first: &CompletedRun) {
+        let is_busy = self.wrote_at.is_some_and(|at| at.elapsed() < GATHERING);
+        if is_busy && self.completed.len() < ENOUGH && !first.job.is_limited {
+            self.give_up.wait(GATHERING);
         }
     }
 

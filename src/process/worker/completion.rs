@@ -147,7 +147,7 @@ pub(crate) fn write(conn: &mut Conn<'_>, run: &CompletedRun, outcome: &Outcome) 
     if let Outcome::Ended(ending) = outcome {
         end::end(conn, fence, ending, run.ran, run.finished)?;
     } else if let Some(job) = run.traces_of(outcome) {
-        let slots = KeySlots::of(run.job.is_limited, None);
+        let slots = KeySlots::of(run.job.is_limited);
         finish::finish_and_keep(conn, fence.process_id, vec![job], run.finished, slots)?;
     }
     Ok(())

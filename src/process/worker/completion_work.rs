@@ -57,13 +57,20 @@ pub(crate) fn write_finished(
             ..EndedClaims::default()
         });
     }
-    let mut written = if kind.leaves_traces {
-        let traces = group.iter().filter_map(|pending| pending.run.traces());
+    let ended = ended_by_jobs(conn, group, kind)?;
+    let mut written = if ended.len() == group.len() {
+        EndedClaims::default()
+    } else if kind.leaves_traces {
+        let open = group.iter().filter(|one| !ended.contains(&one.claim()));
+        let traces = open.filter_map(|pending| pending.run.traces());
         finish::finish_and_keep_free(conn, process_id, traces.collect(), kind.finished, slots)?
     } else {
-        finish::finish_free(conn, process_id, &claims, kind.finished, slots)?
+        let mut open = claims;
+        open.retain(|claim| !ended.contains(claim));
+        finish::finish_free(conn, process_id, &open, kind.finished, slots)?
     };
-    if is_repeated(group) {
+    written.accepted.extend(&ended);
+    if is_repeated(group) && written.accepted.len() < group.len() {
         let accepted = &mut written.accepted;
         accepted.extend(already_ended(conn, &pairs, accepted)?);
         if kind.finished == FinishedRow::Delete {
@@ -71,6 +78,23 @@ pub(crate) fn write_finished(
         }
     }
     Ok(written)
+}
+
+/// Returns the claims that jobs have ended themselves, whose row names them: nearly always all of those
+/// that jobs tried to end. A deleted row names nothing, so those are ended like others first.
+fn ended_by_jobs(
+    conn: &mut Conn<'_>,
+    group: &[PendingCompletion],
+    kind: CompletionKind,
+) -> QueryResult<Vec<i64>> {
+    let own = group
+        .iter()
+        .filter(|pending| pending.run.live.ends_itself());
+    let own: Vec<ClaimOf> = own.map(PendingCompletion::pair).collect();
+    if own.is_empty() || kind.finished == FinishedRow::Delete {
+        return Ok(Vec::new());
+    }
+    jobs::ended_claims(conn, &own)
 }
 
 /// Writes outcomes of one kind that are not successes. Returns what became of

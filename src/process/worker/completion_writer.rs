@@ -95,7 +95,7 @@ impl CompletionWriter {
                 return self.finish_and_pass(group, kind, wait, pass);
             }
         }
-        let slots = KeySlots::of(kind.is_limited, None);
+        let slots = KeySlots::of(kind.is_limited);
         let work = |conn: &mut Conn<'_>| write_finished(conn, group, kind, slots);
         let ended = self
             .session
@@ -118,7 +118,7 @@ impl CompletionWriter {
         let in_flight = Arc::clone(&self.in_flight);
         // As with every claim, the jobs are in memory before the lock is released.
         let claim_lock = in_flight.claim_lock();
-        let slots = KeySlots::PassOn(&pass.next);
+        let slots = KeySlots::PassOn(&pass.next, pass.equal);
         let work = |conn: &mut Conn<'_>| write_finished(conn, group, kind, slots);
         let written = self
             .session

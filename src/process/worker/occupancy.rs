@@ -54,9 +54,14 @@ impl Occupancy {
     pub(crate) fn rest(&self) {
         let left = self.busy.fetch_sub(1, Ordering::SeqCst) - 1;
         if left <= self.low.load(Ordering::SeqCst) {
-            // A full channel holds a notification that the poller has yet to read.
-            let _ = self.rested.try_send(());
+            self.tell();
         }
+    }
+
+    /// Notifies the poller that it may claim more.
+    pub(crate) fn tell(&self) {
+        // A full channel holds a notification that the poller has yet to read.
+        let _ = self.rested.try_send(());
     }
 }
 

@@ -2,16 +2,17 @@
 //! key.
 
 use crate::clock;
-use crate::db::model::claim::{Claimed, NextJobs};
+use crate::db::model::claim::{Claimed, EqualJobs, NextJobs};
 use crate::process::base::registration::Registration;
 use crate::process::base::stop::Stop;
 use crate::process::worker::claim::assigner::Assigner;
+use crate::process::worker::claim::plan::Levels;
 use crate::process::worker::in_flight::InFlight;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// How long slots are passed on without a break. After that, one round goes to a promotion, so that
-/// other jobs of the same importance have their turn.
+/// How long slots are passed on before ready jobs of the same priority. In the round after that,
+/// these go first.
 const IN_A_ROW: Duration = Duration::from_millis(50);
 
 /// A transaction that took longer is a reason not to pass slots on for a while, see [`PAUSE`]: the
@@ -24,7 +25,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct SlotPassing {
     assigner: Weak<Assigner>,
     stop: Stop,
-    /// When slots were first passed on since the last round that went to a promotion.
+    /// When slots were first passed on since the last round in which equal jobs went first.
     since: Option<Instant>,
     paused_until: Option<Instant>,
 }
@@ -33,6 +34,7 @@ pub(crate) struct SlotPassing {
 pub(crate) struct PassOn {
     assigner: Arc<Assigner>,
     pub(crate) next: Arc<NextJobs>,
+    pub(crate) equal: EqualJobs,
     pub(crate) registration: Arc<Registration>,
     begun: Instant,
 }
@@ -60,15 +62,18 @@ impl SlotPassing {
         if is_paused || !may_claim || self.is_over(in_flight) {
             return None;
         }
-        if now - *self.since.get_or_insert(now) > IN_A_ROW {
+        let equal = if now - *self.since.get_or_insert(now) > IN_A_ROW {
             self.since = None;
-            return None;
-        }
+            EqualJobs::GoFirst
+        } else {
+            EqualJobs::Wait
+        };
         let assigner = self.assigner.upgrade()?;
         let next = assigner.next_jobs()?;
         Some(PassOn {
             assigner,
             next,
+            equal,
             registration: Arc::clone(registration),
             begun: now,
         })
@@ -92,5 +97,10 @@ impl SlotPassing {
         }
         let assignments = pass.assigner.assignments(jobs, &pass.registration);
         pass.assigner.hand_out(assignments, kept);
+        // No thread has become free, but shorter jobs may leave room for more.
+        let pool = &pass.assigner.pool;
+        if pool.occupancy().busy() <= Levels::by_estimate(pool).low {
+            pool.occupancy().tell();
+        }
     }
 }

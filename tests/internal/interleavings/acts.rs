@@ -7,7 +7,7 @@ use crate::db::transition::operate::AtMostOnce;
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql;
 use crate::db::internal_tests::interleavings::world::{World, take, with_key};
-use crate::db::model::claim::{ClaimQueues, Fence, FinishedRow, NextJobs};
+use crate::db::model::claim::{ClaimQueues, EqualJobs, Fence, FinishedRow, NextJobs};
 use crate::db::model::decision::Death;
 use crate::db::model::new_row::NewRow;
 use crate::db::model::outcome::{ClaimEnd, Ending, JobFailure};
@@ -80,7 +80,7 @@ pub fn finish_and_take_next(
         queues: ClaimQueues::All,
         classes: vec!["a".to_owned()],
     };
-    let slots = KeySlots::PassOn(&next);
+    let slots = KeySlots::PassOn(&next, EqualJobs::Wait);
     let done = finish::finish_free(conn, process, &claims, FinishedRow::Keep, slots)?;
     let (ended, taken) = (done.accepted.len(), done.next.jobs.len());
     Ok(format!("{ended} took {taken}"))

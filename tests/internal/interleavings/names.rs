@@ -66,7 +66,7 @@ fn end_named(conn: &mut Conn<'_>, world: &World, finished: FinishedRow) -> Query
         claim_id: world.claims[0],
         result: None,
         named: Some(world.jobs[0]),
-        steps: None,
+        has_steps: false,
     };
     let ended = finish::finish_and_keep(
         conn,

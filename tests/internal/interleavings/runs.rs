@@ -54,7 +54,7 @@ fn finish_with_steps(
         claim_id: world.claims[0],
         result: None,
         named: None,
-        steps: Some(world.jobs[0]),
+        has_steps: true,
     };
     let ended = finish::finish_and_keep(
         conn,

@@ -38,11 +38,11 @@ impl Taken<'_> {
         if let Some(next) = next
             && !mutant::is("finish_without_fence")
         {
-            let next = NextJobs {
+            let wanted = NextJobs {
                 queues: claim_queues(next.queues.as_deref()),
                 classes: class_names(next.classes),
             };
-            let slots = KeySlots::PassOn(&next);
+            let slots = KeySlots::PassOn(&wanted, next.equal);
             let done = finish::finish_free(&mut self.conn, process, &claims, finished, slots)?;
             let ended = self.claim_numbers(done.accepted);
             return Ok(Answer::EndedAndHeld(ended, self.numbered(&done.next.jobs)));

@@ -4,6 +4,7 @@ use crate::db::internal_tests::model::reference::Answer;
 use crate::db::internal_tests::model::state::{Claim, Job, Model, Place};
 use crate::db::internal_tests::model::step::Next;
 use crate::db::internal_tests::model::transitions::Taken;
+use crate::db::model::claim::EqualJobs;
 use crate::db::model::new_row::NewLimit;
 use crate::db::transition::promote;
 use diesel::QueryResult;
@@ -129,12 +130,13 @@ impl Model {
         };
         let ready = self.jobs.iter().filter(|job| job.place == Place::Ready);
         let mut before = ready.filter_map(|job| Some((place(job.new.queue)?, job.new.priority)));
+        let margin = i32::from(next.equal == EqualJobs::GoFirst);
         let is_cautious =
             job.new.at_most_once || job.crash_count > 0 || job.new.max_crashes == Some(0);
         next.classes & (1 << job.new.class) != 0
             && !self.paused.contains(&job.new.queue)
             && !is_cautious
-            && !before.any(|before| before < (mine, job.new.priority))
+            && !before.any(|before| before < (mine, job.new.priority.saturating_add(margin)))
     }
 }
 

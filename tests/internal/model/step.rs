@@ -2,6 +2,7 @@
 //! proptest. Numbers are picks, taken modulo what there is at that moment, so
 //! that a step still means something after the steps before it went away.
 
+use crate::db::model::claim::EqualJobs;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -114,11 +115,12 @@ pub enum By {
     Process(Which),
 }
 
-/// Queues, all if there are none, and classes.
+/// Queues, all if there are none, classes, and what ready jobs of the same priority do.
 #[derive(Debug, Clone)]
 pub struct Next {
     pub queues: Option<Vec<u8>>,
     pub classes: u8,
+    pub equal: EqualJobs,
 }
 
 /// What is to become of a job whose run did not succeed. Delays of zero are
@@ -274,7 +276,12 @@ fn classes() -> impl Strategy<Value = u8> {
 }
 
 fn finish() -> impl Strategy<Value = Step> {
-    let next = (queues(), classes()).prop_map(|(queues, classes)| Next { queues, classes });
+    let equal = prop_oneof![Just(EqualJobs::Wait), Just(EqualJobs::GoFirst)];
+    let next = (queues(), classes(), equal).prop_map(|(queues, classes, equal)| Next {
+        queues,
+        classes,
+        equal,
+    });
     let claims = vec(which(), 1..4);
     (by(), claims, any::<bool>(), option::weighted(0.7, next)).prop_map(
         |(by, claims, keep, next)| Step::Finish {

@@ -9,9 +9,11 @@ use crate::db::conn::connection::{AsConn, Conn};
 use crate::db::conn::database::Database;
 use crate::db::conn::owned::DbConnection;
 use crate::db::model::claim::ClaimOf;
-use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claims, Fence, FinishedRow, NextJobs};
+use crate::db::model::claim::{
+    ClaimQueues, ClaimRequest, Claims, EqualJobs, Fence, FinishedRow, NextJobs,
+};
 use crate::db::model::decision::Death;
-use crate::db::model::new_result::NewResult;
+use crate::db::model::new_result::{NewResult, ResultOf};
 use crate::db::model::new_row::{NewLimit, NewRow};
 use crate::db::model::outcome::ResultOutcome;
 use crate::db::table::processes::{self, NewProcess};
@@ -286,7 +288,7 @@ fn with_steps(rows: &Rows) -> FinishedJob<'static> {
         claim_id: rows.claims[0],
         result: None,
         named: None,
-        steps: Some(rows.jobs[0]),
+        has_steps: true,
     }
 }
 
@@ -294,18 +296,20 @@ fn finish_and_tell(conn: &mut Conn<'_>, rows: &Rows) -> QueryResult<()> {
     let jobs = rows.claims.iter().zip(&rows.jobs);
     let jobs = jobs.map(|(claim, job)| FinishedJob {
         claim_id: *claim,
-        result: Some(NewResult(
-            *job,
-            Some("u"),
-            CLASS,
-            ResultOutcome::Succeeded,
-            Some("1"),
-            None,
-            1,
-            1,
-        )),
+        result: Some(NewResult {
+            of: ResultOf {
+                job_id: *job,
+                attempt: 1,
+                class_name: CLASS,
+                unique_id: Some("u"),
+            },
+            outcome: ResultOutcome::Succeeded,
+            text: Some("1"),
+            error: None,
+            keep: 1,
+        }),
         named: Some(*job),
-        steps: None,
+        has_steps: false,
     });
     finish::finish_and_keep_free(
         conn,
@@ -332,7 +336,7 @@ fn finish_and_claim_next(conn: &mut Conn<'_>, rows: &Rows) -> QueryResult<()> {
             classes: vec![CLASS.to_owned()],
         };
         let claims: Vec<i64> = jobs.iter().map(|job| job.claim_id).collect();
-        let slots = KeySlots::PassOn(&next);
+        let slots = KeySlots::PassOn(&next, EqualJobs::Wait);
         let done = finish::finish_free(conn, rows.process, &claims, FinishedRow::Keep, slots)?;
         jobs = done.next.jobs;
         assert_eq!(jobs.len(), 1);

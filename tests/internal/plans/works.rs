@@ -26,6 +26,7 @@ use crate::db::table::{
     unique_jobs, wanted_keys,
 };
 use crate::db::transition::clear::{self, ClearLimits};
+use crate::db::transition::enqueue::alike;
 use crate::db::transition::{
     dispatch, enqueue, finish, fire, operate, promote, prune, recover, release, unblock,
 };
@@ -42,6 +43,16 @@ pub(crate) const LOOPS: [(&str, Work); 39] = [
     }),
     ("clear", |conn, rows| {
         finish_and_tell(conn, rows)?;
+        let unique = format!(
+            "INSERT INTO windlass_unique_jobs (unique_id, job_id, scope) VALUES ('cleared', {}, 'until_finished')",
+            rows.jobs[0]
+        );
+        run(conn, &unique)?;
+        let step = format!(
+            "INSERT INTO windlass_steps (job_id, name, value, created_at) VALUES ({}, 'cleared', '1', '2026-01-01')",
+            rows.jobs[0]
+        );
+        run(conn, &step)?;
         let old = ClearLimits {
             age: Duration::ZERO,
             up_to: 0,
@@ -245,7 +256,7 @@ pub(crate) const LOOPS: [(&str, Work); 39] = [
 ];
 
 /// What a program does on connections of its own.
-pub(crate) const CALLERS: [(&str, Work); 15] = [
+pub(crate) const CALLERS: [(&str, Work); 17] = [
     ("cancel", |conn, rows| {
         operate::cancel(conn, &rows.jobs).map(drop)
     }),
@@ -300,6 +311,39 @@ pub(crate) const CALLERS: [(&str, Work); 15] = [
     ("enqueue many", |conn, _| {
         enqueue::insert_all(conn, &vec![job(None); 3]).map(drop)
     }),
+    ("enqueue many that are alike", |conn, _| {
+        for (number, limit) in [None, limited().limit].into_iter().enumerate() {
+            let row = |name: u32| NewRow {
+                unique_id: Some(format!("alike {number} {name}")),
+                limit: limit.clone(),
+                ..job(None)
+            };
+            let traits = alike::traits(&[row(1)]).unwrap();
+            if conn.dialect() == Dialect::Postgres {
+                assert_eq!(
+                    alike::insert_if_free(conn, &[row(1), row(2)], traits)?.len(),
+                    2
+                );
+            }
+            let all = enqueue::insert_all(conn, &[row(2), row(3), row(4)])?;
+            assert!(all[2].is_new);
+            let some = enqueue::insert_all(conn, &[row(4), row(5)])?;
+            assert_eq!([some[0].is_new, some[1].is_new], [false, true]);
+            let plain = NewRow {
+                unique_id: None,
+                ..row(1)
+            };
+            enqueue::insert_all(conn, &vec![plain; 3])?;
+        }
+        Ok(())
+    }),
+    ("enqueue many that differ", |conn, _| {
+        let other = NewRow {
+            priority: 7,
+            ..job(None)
+        };
+        enqueue::insert_all(conn, &[job(None), other]).map(drop)
+    }),
     ("enqueue many with keys", |conn, _| {
         let rows = [job(Some("k")), job(None), job(Some("l")), job(Some("k"))];
         enqueue::insert_all(conn, &rows).map(drop)
@@ -317,9 +361,11 @@ pub(crate) const CALLERS: [(&str, Work); 15] = [
         unblock::retake(conn, &rows.jobs).map(drop)
     }),
     ("enqueue with a free unique id", |conn, _| {
-        for limit in [None, limited().limit] {
+        let delays = [None, None, Some(1)];
+        for (delay, limit) in delays.into_iter().zip([None, limited().limit, None]) {
             let row = NewRow {
-                unique_id: Some(format!("free {}", limit.is_some())),
+                unique_id: Some(format!("free {} {}", delay.is_some(), limit.is_some())),
+                delay,
                 limit,
                 ..job(None)
             };

@@ -13,8 +13,15 @@ fn has_line(file: &str, line: &str) -> bool {
 
 #[test]
 fn the_peers_have_a_workspace_of_their_own() {
-    assert!(has_line("benches/peers/Cargo.toml", "[workspace]"));
-    assert!(has_line("benches/peers/Cargo.toml", "publish = false"));
+    for package in ["", "windlass/", "awa/", "effectum/"] {
+        let file = format!("benches/peers/{package}Cargo.toml");
+        assert!(has_line(&file, "[workspace]"), "{file}");
+        assert!(has_line(&file, "publish = false"), "{file}");
+    }
+    assert!(has_line(
+        "benches/peers/driver/Cargo.toml",
+        "publish = false"
+    ));
     assert!(has_line("Cargo.toml", "exclude = [\"benches/peers\"]"));
     let manifest = read("Cargo.toml");
     let members = manifest.lines().find(|line| line.starts_with("members = "));
@@ -31,9 +38,18 @@ fn the_peers_have_a_workspace_of_their_own() {
 #[test]
 fn no_dependency_is_a_peer() {
     // The lock file lists what is optional, and what only tests need, too.
-    for peer in ["fang", "graphile_worker", "sqlx", "tokio"] {
+    for (peer, package) in [
+        ("apalis", ""),
+        ("awa", "awa/"),
+        ("effectum", "effectum/"),
+        ("fang", ""),
+        ("graphile_worker", ""),
+        ("sqlx", ""),
+        ("tokio", ""),
+    ] {
         let name = format!("name = \"{peer}\"");
-        assert!(has_line("benches/peers/Cargo.lock", &name), "{peer}");
+        let lock = format!("benches/peers/{package}Cargo.lock");
+        assert!(has_line(&lock, &name), "{peer}");
         assert!(!has_line("Cargo.lock", &name), "{peer}");
     }
 }

@@ -1,6 +1,6 @@
 //! Attempts, back-off, and what the body of a job may decide.
 
-use super::{Bench, Scripted, Turn, executions, finished, stubborn};
+use super::{Bench, Call, Doing, Scripted, Turn, executions, finished, stubborn};
 use crate::on_each_database;
 use crate::support::TestDb;
 use crate::support::jobs::Log;
@@ -8,10 +8,11 @@ use crate::support::process::{Do, Once, Scene, Work};
 use crate::support::wait::until;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use windlass::{
     AttemptOutcome, Backoff, Context, Delivery, Job, JobError, JobFailed, JobId, JobResult, NewJob,
-    Policy,
+    OnConflict, Policy,
 };
 
 on_each_database!(
@@ -26,6 +27,7 @@ on_each_database!(
     the_type_computes_the_delay,
     an_at_most_once_job_is_not_tried_again,
     attempts_are_kept_newest_first_and_bounded,
+    attempts_are_bounded_where_a_job_is_replaced,
     crashes_are_among_the_attempts,
     a_failure_for_good_enqueues_the_hook,
     a_supervisor_enqueues_the_hook_too,
@@ -266,6 +268,31 @@ fn attempts_are_kept_newest_first_and_bounded(db: &TestDb) {
     let attempts = windlass::attempts(&mut db.connect(), job).unwrap();
     let numbers: Vec<u32> = attempts.iter().map(|attempt| attempt.attempt).collect();
     assert_eq!(numbers, (6..=25).rev().collect::<Vec<_>>());
+}
+
+fn attempts_are_bounded_where_a_job_is_replaced(db: &TestDb) {
+    let bench = Bench::with(db, |registry, log| {
+        let log = Arc::clone(log);
+        registry.register::<Call>(Doing::new(move |_| {
+            log.add("run");
+            Err("broken".into())
+        }))
+    });
+    let policy = stubborn(2)
+        .backoff(Backoff::Fixed(Duration::from_secs(3_600)))
+        .on_conflict(OnConflict::Replace);
+    for round in 1..=25 {
+        let job = NewJob::new(&Call).unwrap().policy(policy.clone());
+        job.unique_id("one").enqueue(&mut db.connect()).unwrap();
+        until("it waits for its second attempt", || {
+            bench.log.count("run") == round && db.rows("scheduled_executions") == 1
+        });
+    }
+    let rows = db.count("SELECT count(*) AS n FROM windlass_attempts");
+    assert!((20..25).contains(&rows), "{rows}");
+    let job = JobId(db.count("SELECT id AS n FROM solid_queue_jobs"));
+    let attempts = windlass::attempts(&mut db.connect(), job).unwrap();
+    assert_eq!(attempts.len(), 20);
 }
 
 fn crashes_are_among_the_attempts(db: &TestDb) {

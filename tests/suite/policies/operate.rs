@@ -18,6 +18,7 @@ on_each_database!(
     two_who_retry_at_once_retry_once,
     retrying_while_a_dead_process_is_pruned,
     discarded_jobs_are_gone,
+    only_what_was_named_is_discarded,
     what_runs_is_left_alone,
     jobs_are_moved_in_time,
     jobs_are_moved_in_rank,
@@ -198,6 +199,23 @@ fn discarded_jobs_are_gone(db: &TestDb) {
         assert_eq!(db.rows(table), 0, "{table}");
     }
     assert_eq!(db.count("SELECT count(*) AS n FROM windlass_attempts"), 0);
+}
+
+/// Another program may have given a job two executions.
+fn only_what_was_named_is_discarded(db: &TestDb) {
+    let jobs = enqueue_many(db, 3);
+    db.execute(&format!(
+        "INSERT INTO solid_queue_failed_executions (job_id, created_at) VALUES ({}, CURRENT_TIMESTAMP)",
+        jobs[0].0
+    ));
+    let changed = change(
+        db,
+        &Jobs::unfinished().ids([jobs[0], jobs[2]]),
+        Change::Discard,
+    );
+    assert_eq!(changed.changed, 2);
+    assert_eq!(db.rows("jobs"), 1);
+    assert_eq!(db.rows("ready_executions"), 1);
 }
 
 fn what_runs_is_left_alone(db: &TestDb) {

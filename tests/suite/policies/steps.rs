@@ -10,6 +10,8 @@ use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use windlass::{
     AsConn, Change, Context, DbConnection, Job, JobError, JobResult, Jobs, NewJob, Policy,
 };
@@ -20,6 +22,7 @@ on_each_database!(
     what_fails_leaves_nothing,
     a_step_without_its_claim_does_nothing,
     a_name_stands_for_one_step,
+    a_name_stands_for_one_step_of_earlier_runs_too,
     steps_within_steps,
     steps_in_a_transaction_of_ones_own,
     large_values_and_wrong_names_are_refused,
@@ -29,6 +32,7 @@ on_each_database!(
     finished_in_its_own_transaction,
     a_job_whose_row_goes_can_finish_itself,
     what_is_rolled_back_has_not_finished,
+    what_cannot_be_finished_is_not_lost,
     finishing_needs_the_claim,
     finishing_needs_a_transaction,
     a_job_that_has_finished_itself_is_not_recovered,
@@ -196,6 +200,22 @@ fn a_name_stands_for_one_step(db: &TestDb) {
     let kinds = bench.log.lines();
     assert_eq!(kinds.last().unwrap(), "duplicate_step", "{kinds:?}");
     assert_eq!(bench.log.count("run"), 2, "no attempt would help");
+}
+
+/// The run that finds the step of an earlier one has the same attempt.
+fn a_name_stands_for_one_step_of_earlier_runs_too(db: &TestDb) {
+    let is_again = AtomicBool::new(false);
+    let bench = bench(db, move |cx, conn| {
+        cx.step(conn, "user", |_| Ok(1))?;
+        if !is_again.swap(true, Ordering::SeqCst) {
+            return Err(JobError::snooze(Duration::ZERO));
+        }
+        cx.step(conn, "user", |_| Ok(2)).map(drop)
+    });
+    call(db, stubborn(1));
+    until("it has failed", || executions(db, "failed") == 1);
+    let kinds = bench.log.lines();
+    assert_eq!(kinds, ["run", "snoozed", "run", "duplicate_step"]);
 }
 
 fn steps_within_steps(db: &TestDb) {
@@ -430,6 +450,29 @@ fn what_is_rolled_back_has_not_finished(db: &TestDb) {
     assert_eq!(bench.events.count("Retried"), 1);
     assert_eq!((finished(db), bench.log.count("run")), (1, 2));
     assert!(seen(db).is_empty());
+}
+
+/// The job commits although it could not be finished, which Postgres would refuse.
+fn what_cannot_be_finished_is_not_lost(db: &TestDb) {
+    db.execute(if db.is_postgres() {
+        "ALTER TABLE solid_queue_jobs ADD CHECK (finished_at IS NULL)"
+    } else {
+        "CREATE TRIGGER refuses BEFORE UPDATE ON solid_queue_jobs WHEN NEW.finished_at IS NOT NULL \
+         BEGIN SELECT RAISE(FAIL, 'refused'); END"
+    });
+    let db_is_sqlite = !db.is_postgres();
+    let _bench = bench(db, move |cx, conn| {
+        begin(conn);
+        let done = cx.finish_in(conn);
+        if db_is_sqlite {
+            commit(conn);
+        } else {
+            roll_back(conn);
+        }
+        done
+    });
+    call(db, stubborn(1));
+    until("it has failed", || executions(db, "failed") == 1);
 }
 
 fn finishing_needs_the_claim(db: &TestDb) {

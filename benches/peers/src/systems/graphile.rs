@@ -1,8 +1,6 @@
-//! `graphile_worker`, on tokio and sqlx, its defaults.
+//! `graphile_worker`, on tokio and sqlx.
 
-use super::{BULK, Enqueuer, Start, System};
-use crate::place::Address;
-use crate::worker;
+use super::JOB_CONNECTIONS;
 use anyhow::{Context as _, Result};
 use graphile_worker::{
     IntoTaskHandlerResult, JobSpec, LocalQueueConfig, TaskHandler, Worker, WorkerContext,
@@ -13,147 +11,131 @@ use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
+use windlass_peers_driver::{BULK, Enqueuer, Running, Start, System, Work, perform};
 
-/// It always deletes finished jobs.
+/// Fetching, completing and failing jobs in batches. It always deletes finished jobs.
 #[derive(Debug)]
-pub(crate) struct Graphile {
-    /// Whether it fetches and completes jobs in batches, and whether its pool
-    /// gives out connections without asking the server whether they are well.
-    pub(crate) tuned: bool,
-}
+pub(crate) struct Graphile;
 
-/// How many jobs a tuned worker fetches at once, as in the benchmark that
-/// comes with it.
+/// How many jobs a worker fetches at once, as in the benchmark that comes with it.
 const LOCAL_QUEUE: usize = 5_000;
 
-/// How long it waits for more completed jobs, as its documentation advises.
-const COMPLETION_DELAY: Duration = Duration::from_millis(5);
+/// How long it waits for more completed or failed jobs, as its documentation advises.
+const BATCH_DELAY: Duration = Duration::from_millis(5);
 
 /// Its own default.
 const CONNECTIONS: u32 = 20;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Nothing {
+struct Numbered {
     number: u32,
 }
 
-impl TaskHandler for Nothing {
-    const IDENTIFIER: &'static str = "nothing";
+impl TaskHandler for Numbered {
+    const IDENTIFIER: &'static str = "numbered";
 
-    async fn run(self, _: WorkerContext) -> impl IntoTaskHandlerResult {
-        worker::performed();
+    async fn run(self, cx: WorkerContext) -> impl IntoTaskHandlerResult {
+        perform(self.number, tokio::time::sleep, async {
+            let row = sqlx::query("INSERT INTO effects (number) VALUES ($1)");
+            let pool: &PgPool = cx.get_ext().context("a pool for jobs")?;
+            row.bind(i64::from(self.number)).execute(pool).await?;
+            Ok(())
+        })
+        .await
     }
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct Stamp {}
-
-impl TaskHandler for Stamp {
-    const IDENTIFIER: &'static str = "stamp";
-
-    async fn run(self, _: WorkerContext) -> impl IntoTaskHandlerResult {
-        worker::began();
+/// With so many connections open, so that none is opened later, which are not asked before each
+/// use whether they are well.
+async fn pool(url: &str, connections: u32, at_most: u32) -> Result<PgPool> {
+    let pool = PgPoolOptions::new()
+        .max_connections(at_most)
+        .test_before_acquire(false)
+        .connect(url)
+        .await?;
+    let mut held = Vec::new();
+    for _ in 0..connections {
+        held.push(pool.acquire().await?);
     }
+    Ok(pool)
 }
 
-impl Graphile {
-    /// With so many connections open, so that none is opened later.
-    async fn pool(&self, address: &Address, connections: u32) -> Result<PgPool> {
-        let pool = PgPoolOptions::new()
-            .max_connections(CONNECTIONS.max(connections))
-            .test_before_acquire(!self.tuned)
-            .connect(&address.url)
-            .await?;
-        let mut held = Vec::new();
-        for _ in 0..connections {
-            held.push(pool.acquire().await?);
-        }
-        Ok(pool)
+/// Creates its tables, too.
+async fn init(url: &str, work: Work, workers: u32) -> Result<Worker> {
+    let signals = WorkerShutdownConfig::default().listen_os_shutdown_signals(false);
+    let at_most = CONNECTIONS.max(workers);
+    let mut options = WorkerOptions::default()
+        .pg_pool(pool(url, workers.min(CONNECTIONS), at_most).await?)
+        .concurrency(workers.try_into()?)
+        .worker_shutdown(signals)
+        .complete_job_batch_delay(BATCH_DELAY)
+        .fail_job_batch_delay(BATCH_DELAY)
+        .local_queue(LocalQueueConfig::default().with_size(LOCAL_QUEUE))
+        .define_job::<Numbered>();
+    if work == Work::Insert {
+        options = options.add_extension(pool(url, JOB_CONNECTIONS, JOB_CONNECTIONS).await?);
     }
+    Ok(options.init().await?)
+}
 
-    /// Creates its tables, too.
-    async fn init(&self, address: &Address, workers: u32) -> Result<Worker> {
-        let signals = WorkerShutdownConfig::default().listen_os_shutdown_signals(false);
-        let mut options = WorkerOptions::default()
-            .schema(address.schema.clone())
-            .pg_pool(self.pool(address, workers.min(CONNECTIONS)).await?)
-            .concurrency(workers.try_into()?)
-            .worker_shutdown(signals)
-            .define_job::<Nothing>()
-            .define_job::<Stamp>();
-        if self.tuned {
-            options = options
-                .complete_job_batch_delay(COMPLETION_DELAY)
-                .local_queue(LocalQueueConfig::default().with_size(LOCAL_QUEUE));
-        }
-        Ok(options.init().await?)
-    }
-
-    /// A runtime, and on it what enqueues.
-    fn utils(&self, address: &Address, callers: u32) -> Result<(Runtime, WorkerUtils)> {
-        let runtime = Runtime::new()?;
-        let utils = runtime
-            .block_on(self.init(address, callers))?
-            .create_utils();
-        Ok((runtime, utils))
-    }
+/// A runtime, and on it what enqueues.
+fn utils(url: &str, callers: u32) -> Result<(Runtime, WorkerUtils)> {
+    let runtime = Runtime::new()?;
+    let worker = runtime.block_on(init(url, Work::Nothing, callers))?;
+    Ok((runtime, worker.create_utils()))
 }
 
 async fn enqueue(utils: WorkerUtils, jobs: u32) -> Result<()> {
     for number in 0..jobs {
-        utils
-            .add_job(Nothing { number }, JobSpec::default())
-            .await?;
+        let job = Numbered { number };
+        utils.add_job(job, JobSpec::default()).await?;
     }
     Ok(())
 }
 
 impl System for Graphile {
-    fn migrate(&self, address: &Address) -> Result<()> {
-        self.utils(address, 1).map(drop)
+    fn migrate(&self, url: &str) -> Result<()> {
+        utils(url, 1).map(drop)
     }
 
-    fn enqueue_singly(&self, address: &Address, callers: u32, each: u32) -> Result<Duration> {
-        let (runtime, utils) = self.utils(address, callers)?;
+    fn enqueue_singly(&self, url: &str, callers: u32, each: u32) -> Result<Duration> {
+        let (runtime, utils) = utils(url, callers)?;
         runtime.block_on(async {
-            let begun = Instant::now();
+            let start = Instant::now();
             let callers = (0..callers).map(|_| tokio::spawn(enqueue(utils.clone(), each)));
             for caller in callers.collect::<Vec<_>>() {
                 caller.await.context("a task that enqueues")??;
             }
-            Ok(begun.elapsed())
+            Ok(start.elapsed())
         })
     }
 
-    fn enqueue_in_bulk(&self, address: &Address, jobs: u32) -> Result<Option<Duration>> {
-        let (runtime, utils) = self.utils(address, 1)?;
+    fn enqueue_in_bulk(&self, url: &str, jobs: u32) -> Result<Option<Duration>> {
+        let (runtime, utils) = utils(url, 1)?;
         let numbers: Vec<u32> = (0..jobs).collect();
         let spec = JobSpec::default();
         runtime.block_on(async {
-            let begun = Instant::now();
+            let start = Instant::now();
             for numbers in numbers.chunks(BULK) {
-                let jobs = numbers.iter().map(|&number| (Nothing { number }, &spec));
+                let jobs = numbers.iter().map(|&number| (Numbered { number }, &spec));
                 utils.add_jobs(&jobs.collect::<Vec<_>>()).await?;
             }
-            Ok(Some(begun.elapsed()))
+            Ok(Some(start.elapsed()))
         })
     }
 
-    fn fill(&self, address: &Address, jobs: u32) -> Result<()> {
-        self.enqueue_in_bulk(address, jobs).map(drop)
-    }
-
-    fn enqueuer(&self, address: &Address) -> Result<Enqueuer> {
-        let (runtime, utils) = self.utils(address, 1)?;
+    fn enqueuer(&self, url: &str) -> Result<Enqueuer> {
+        let (runtime, utils) = utils(url, 1)?;
         Ok(Box::new(move || {
-            runtime.block_on(utils.add_job(Stamp {}, JobSpec::default()))?;
+            let job = Numbered { number: 0 };
+            runtime.block_on(utils.add_job(job, JobSpec::default()))?;
             Ok(())
         }))
     }
 
-    fn worker(&self, address: &Address, workers: u32) -> Result<Start> {
+    fn worker(&self, url: &str, work: Work, workers: u32) -> Result<Start> {
         let runtime = Runtime::new()?;
-        let worker = runtime.block_on(self.init(address, workers))?;
+        let worker = runtime.block_on(init(url, work, workers))?;
         Ok(Box::new(move || {
             runtime.spawn(async move {
                 if let Err(error) = worker.run().await {
@@ -161,11 +143,7 @@ impl System for Graphile {
                     std::process::exit(1);
                 }
             });
-            Ok(Box::new(runtime))
+            Ok(Running::new(runtime))
         }))
-    }
-
-    fn unfinished(&self) -> &'static str {
-        "EXISTS (SELECT 1 FROM _private_jobs)"
     }
 }

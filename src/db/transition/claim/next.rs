@@ -1,4 +1,5 @@
-//! Claims the next jobs of concurrency keys in the transaction that ends the jobs before them.
+//! Claims the next jobs of concurrency keys in the transaction that ends the jobs before them, and on
+//! Postgres in the same statement.
 //!
 //! The slots of ended claims go to blocked jobs at once, instead of a promotion, a ready execution
 //! and a claim in three transactions. No lock of the key is needed: the claims that end and those
@@ -8,26 +9,27 @@
 //! not run at once is left to a promotion.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::dialect::Dialect;
 use crate::db::conn::sql::{Id, id_list};
 use crate::db::conn::statement::Statement;
-use crate::db::model::claim::{ClaimQueues, Claimed, EndedClaim, NextClaims, NextJobs};
+use crate::db::model::claim::{ClaimQueues, Claimed, EndedClaim, EqualJobs, NextClaims, NextJobs};
 use crate::db::table::claimed::COLUMNS;
 use crate::db::table::semaphores::{self, DOES_NOT_WAIT, FreeSlots};
 use crate::db::table::wanted_keys;
 use crate::db::transition::claim::sqlite;
 use crate::db::transition::promote::{self, PickedJob};
 use diesel::prelude::*;
-use diesel::sql_types::Text;
+use diesel::sql_types::{BigInt, Bool, Nullable, Text};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Gives the slots of ended claims to the next jobs of their keys, which the process claims, and
-/// requests a promotion for the rest.
+/// requests a promotion for the rest. For SQLite; on Postgres it is a part of the statement that
+/// ends the claims, see [`parts`].
 pub(crate) fn claim_next(
     conn: &mut Conn<'_>,
     process_id: i64,
     ended: &[EndedClaim],
     next: &NextJobs,
+    equal: EqualJobs,
 ) -> QueryResult<NextClaims> {
     let mut slots: BTreeMap<&str, i64> = BTreeMap::new();
     for key in ended
@@ -43,10 +45,7 @@ pub(crate) fn claim_next(
         .iter()
         .map(|(key, room)| FreeSlots::new(key, *room))
         .collect();
-    let claimed = match conn.dialect() {
-        Dialect::Postgres => in_one_statement(conn, process_id, &freed, next)?,
-        Dialect::Sqlite => step_by_step(conn, process_id, &freed, next)?,
-    };
+    let claimed = step_by_step(conn, process_id, &freed, next, equal)?;
     for row in &claimed {
         if let Some(left) = slots.get_mut(&*row.key) {
             *left -= 1;
@@ -55,24 +54,18 @@ pub(crate) fn claim_next(
     let open = slots.iter().filter(|(_, left)| **left > 0);
     let open: BTreeSet<String> = open.map(|(key, _)| (*key).to_owned()).collect();
     wanted_keys::request_promotion_later(conn, &open)?;
-    let mut jobs: Vec<Claimed> = claimed.into_iter().map(|row| row.job).collect();
-    jobs.sort_unstable_by_key(|job| (job.priority, job.job_id));
-    Ok(NextClaims {
-        jobs,
-        has_requested: !open.is_empty(),
-    })
+    let jobs = claimed.into_iter().map(|row| row.job);
+    Ok(NextClaims::new(jobs.collect(), !open.is_empty()))
 }
 
-#[derive(QueryableByName)]
 struct ClaimedNext {
-    #[diesel(embed)]
     job: Claimed,
-    #[diesel(sql_type = Text)]
     key: String,
 }
 
 /// Returns a condition: this process may run the blocked job `j`, picked as `b`, before all ready
-/// jobs. `$2` has the names of its queues in order, `$3` its classes.
+/// jobs. The statement has `names` with the names of its queues in order, and `$5` is 1 if it comes
+/// after ready jobs of the same priority, and 0 if before them.
 ///
 /// A job that must not be marked as started before a thread is free for it goes the long way.
 fn may_run(queues: &ClaimQueues, classes: &str) -> String {
@@ -80,11 +73,11 @@ fn may_run(queues: &ClaimQueues, classes: &str) -> String {
     // EXISTS.
     let is_first = match queues {
         ClaimQueues::All => {
-            "(SELECT 1 FROM solid_queue_ready_executions r WHERE r.priority < b.priority LIMIT 1) IS NULL"
+            "(SELECT 1 FROM solid_queue_ready_executions r WHERE r.priority < CAST(b.priority AS bigint) + $5 LIMIT 1) IS NULL"
         }
         ClaimQueues::Named(_) => {
             "(SELECT 1 FROM solid_queue_ready_executions r WHERE r.queue_name = b.queue_name \
-               AND r.priority < b.priority LIMIT 1) IS NULL \
+               AND r.priority < CAST(b.priority AS bigint) + $5 LIMIT 1) IS NULL \
              AND EXISTS (SELECT 1 FROM names AS mine WHERE mine.name = b.queue_name \
                AND (SELECT 1 FROM names AS other CROSS JOIN solid_queue_ready_executions r \
                  WHERE other.place < mine.place AND r.queue_name = other.name LIMIT 1) IS NULL)"
@@ -96,52 +89,118 @@ fn may_run(queues: &ClaimQueues, classes: &str) -> String {
     )
 }
 
-/// - `me` locks the row of the process, as a claim does. It waits for no lock, since its own
-///   transaction has locked claims: a prune locks the row first, and then the claims.
+/// Returns the names of the queues in order, if not all.
+fn names(next: &NextJobs) -> &[String] {
+    match &next.queues {
+        ClaimQueues::All => &[],
+        ClaimQueues::Named(names) => names,
+    }
+}
+
+/// Returns `$5` of [`may_run`].
+fn margin(equal: EqualJobs) -> i64 {
+    match equal {
+        EqualJobs::Wait => 0,
+        EqualJobs::GoFirst => 1,
+    }
+}
+
+/// A row that the statement with [`parts`] returns: a claim that has ended, or one that began.
+#[derive(QueryableByName)]
+struct PassedRow {
+    #[diesel(embed)]
+    claim: Claimed,
+    /// The job of a claim that has ended.
+    #[diesel(sql_type = Nullable<BigInt>)]
+    ended_job: Option<i64>,
+    #[diesel(sql_type = Nullable<Text>)]
+    concurrency_key: Option<String>,
+    /// Whether a promotion was requested.
+    #[diesel(sql_type = Bool)]
+    has_requested: bool,
+}
+
+/// Runs a statement that ends claims in `ended`, whose last part this adds. The statement has bound
+/// two parameters.
+pub(crate) fn end_and_claim_next(
+    conn: &mut Conn<'_>,
+    ending: &str,
+    claims: &[i64],
+    process_id: i64,
+    next: &NextJobs,
+    equal: EqualJobs,
+) -> QueryResult<(Vec<EndedClaim>, NextClaims)> {
+    let text = format!(
+        "{ending}, {} \
+         SELECT one.claim_id, one.ended_job IS NULL AS begun, false AS is_wanted, false AS has_blocked, \
+           one.ended_job, one.concurrency_key, (SELECT * FROM woken) AS woken, \
+           EXISTS (SELECT 1 FROM wanted) AS has_requested, {COLUMNS} \
+         FROM (SELECT claim_id, job_id AS ended_job, concurrency_key, NULL AS next_job FROM ended \
+           UNION ALL SELECT id, NULL, concurrency_key, job_id FROM begun) AS one \
+         LEFT JOIN solid_queue_jobs j ON j.id = one.next_job",
+        parts(&next.queues),
+    );
+    let rows: Vec<PassedRow> = Statement::new(text)
+        .bind(claims)
+        .bind(process_id)
+        .bind(names(next))
+        .bind(&next.classes[..])
+        .bind(margin(equal))
+        .load(conn)?;
+    let has_requested = rows.iter().any(|row| row.has_requested);
+    let (mut ended, mut begun) = (Vec::new(), Vec::new());
+    for row in rows {
+        match row.ended_job {
+            None => begun.push(row.claim),
+            Some(job_id) => ended.push(EndedClaim {
+                claim_id: row.claim.claim_id,
+                job_id,
+                cancelled: false,
+                concurrency_key: row.concurrency_key,
+            }),
+        }
+    }
+    Ok((ended, NextClaims::new(begun, has_requested)))
+}
+
+/// Returns the part of a statement that claims the next jobs. `ended` has the claims that ended, and
+/// `$2` is the process.
+///
+/// All parts see the rows as they were when the statement began: the claims that end still count as
+/// held.
+///
+/// - `me` locks the row of the process, as a claim does. It waits for no lock, since the statement
+///   has locked claims: a prune locks the row first, and then the claims.
 /// - `open` counts the slots as they are without the ended claims: the limit may have been lowered.
 /// - `next` locks the jobs. Those that another transaction is moving are skipped.
-fn in_one_statement(
-    conn: &mut Conn<'_>,
-    process_id: i64,
-    freed: &[FreeSlots],
-    next: &NextJobs,
-) -> QueryResult<Vec<ClaimedNext>> {
-    let names = match &next.queues {
-        ClaimQueues::All => &[],
-        ClaimQueues::Named(names) => &names[..],
-    };
-    let text = format!(
-        "WITH me AS MATERIALIZED (SELECT id FROM solid_queue_processes WHERE id = $1 AND NOT draining \
+fn parts(queues: &ClaimQueues) -> String {
+    format!(
+        "freed AS MATERIALIZED (SELECT concurrency_key AS key, count(*) AS slots FROM ended \
+           WHERE concurrency_key IS NOT NULL GROUP BY concurrency_key), \
+         me AS MATERIALIZED (SELECT id FROM solid_queue_processes WHERE id = $2 AND NOT draining \
            FOR KEY SHARE SKIP LOCKED), \
-         names AS MATERIALIZED (SELECT name, place FROM unnest($2) WITH ORDINALITY AS q (name, place)), \
+         names AS MATERIALIZED (SELECT name, place FROM unnest($3) WITH ORDINALITY AS q (name, place)), \
          open AS MATERIALIZED (SELECT freed.key, \
-             least(freed.slots, {limit} - ({held})) AS room \
-           FROM (SELECT value ->> 0 AS key, CAST(value ->> 1 AS bigint) AS slots FROM {{rows $4}}) AS freed \
-           WHERE EXISTS (SELECT 1 FROM me)), \
+             least(freed.slots, {limit} - ({held}) + freed.slots) AS room \
+           FROM freed WHERE EXISTS (SELECT 1 FROM me)), \
          next AS MATERIALIZED (SELECT b.job_id, open.key FROM open CROSS JOIN LATERAL ( \
              SELECT job_id, queue_name, priority FROM solid_queue_blocked_executions \
              WHERE concurrency_key = open.key AND expires_at >= {{time '{DOES_NOT_WAIT}'}} \
              ORDER BY priority, job_id LIMIT greatest(open.room, 0) FOR UPDATE SKIP LOCKED) AS b \
            JOIN solid_queue_jobs j ON j.id = b.job_id WHERE {may_run}), \
-         held AS (INSERT INTO solid_queue_claimed_executions \
+         begun AS (INSERT INTO solid_queue_claimed_executions \
              (job_id, process_id, created_at, started_at, concurrency_key, prefetched) \
-           SELECT job_id, $1, {{now}}, {{now}}, key, true FROM next \
+           SELECT job_id, $2, {{now}}, {{now}}, key, true FROM next \
            ON CONFLICT (job_id) DO NOTHING RETURNING id, job_id, concurrency_key), \
          gone AS (DELETE FROM solid_queue_blocked_executions \
-           WHERE job_id = ANY (ARRAY(SELECT job_id FROM next))) \
-         SELECT held.id AS claim_id, true AS begun, false AS is_wanted, false AS has_blocked, \
-           held.concurrency_key AS key, {COLUMNS} \
-         FROM held JOIN solid_queue_jobs j ON j.id = held.job_id",
+           WHERE job_id = ANY (ARRAY(SELECT job_id FROM next))), \
+         wanted AS (INSERT INTO windlass_wanted_keys (key) SELECT key FROM \
+             (SELECT key, slots FROM freed UNION ALL SELECT concurrency_key, -1 FROM begun) AS slots \
+           GROUP BY key HAVING sum(slots) > 0 RETURNING 1)",
         limit = semaphores::limit_of("freed.key"),
         held = semaphores::held_of("freed.key"),
-        may_run = may_run(&next.queues, "= ANY ($3)"),
-    );
-    Statement::new(text)
-        .bind(process_id)
-        .bind(names)
-        .bind(&next.classes[..])
-        .bind(semaphores::slot_list(freed))
-        .load(conn)
+        may_run = may_run(queues, "= ANY ($4)"),
+    )
 }
 
 /// Claims under the write lock, like the promotion and the claim that this replaces.
@@ -150,6 +209,7 @@ fn step_by_step(
     process_id: i64,
     freed: &[FreeSlots],
     next: &NextJobs,
+    equal: EqualJobs,
 ) -> QueryResult<Vec<ClaimedNext>> {
     let keys: BTreeSet<String> = freed.iter().map(|slots| slots.key.clone()).collect();
     let mut open = semaphores::free_slots(conn, &keys)?;
@@ -161,10 +221,6 @@ fn step_by_step(
     if picked.is_empty() {
         return Ok(Vec::new());
     }
-    let names = match &next.queues {
-        ClaimQueues::All => &[],
-        ClaimQueues::Named(names) => &names[..],
-    };
     let ids: Vec<i64> = picked.iter().map(|job| job.job_id).collect();
     let text = format!(
         "WITH names AS (SELECT value AS name, key AS place FROM json_each($2)) \
@@ -180,9 +236,10 @@ fn step_by_step(
     let json = |texts: &[String]| serde_json::to_string(texts).unwrap_or_default();
     let claims: Vec<Id> = Statement::new(text)
         .bind(process_id)
-        .bind(json(names))
+        .bind(json(names(next)))
         .bind(json(&next.classes))
         .bind(id_list(&ids))
+        .bind(margin(equal))
         .load(conn)?;
     let claims: Vec<i64> = claims.into_iter().map(|claim| claim.id).collect();
     let jobs = sqlite::held(conn, &claims)?;

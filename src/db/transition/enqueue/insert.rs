@@ -5,7 +5,7 @@ use crate::db::conn::dialect::Dialect;
 use crate::db::conn::sql::Id;
 use crate::db::conn::statement::Statement;
 use crate::db::conn::wakeup;
-use crate::db::model::job_columns::JobColumns;
+use crate::db::model::job_columns::{JobColumns, JobTraits};
 use crate::db::model::new_row::{EnqueueOutcome, Inserted, NewRow};
 use crate::db::table::blocked;
 use diesel::prelude::*;
@@ -27,12 +27,8 @@ pub(crate) fn insert_in_one_statement(
     conn: &mut Conn<'_>,
     row: &NewRow,
 ) -> QueryResult<Option<i64>> {
-    if row.at.is_none()
-        && row.delay.is_none()
-        && row.idempotency_key.is_none()
-        && row.limit.is_none()
-    {
-        return insert_due(conn, row).map(Some);
+    if is_due(row) {
+        return insert_due(conn, row);
     }
     /// By whether the job has a limit, and whether it has a key.
     static ANY: LazyLock<[[String; 2]; 2]> = LazyLock::new(|| {
@@ -60,6 +56,14 @@ static ALL: LazyLock<JobColumns> = LazyLock::new(JobColumns::all);
 /// Inserts on Postgres, in one statement, a job whose unique id has no row and that has no key.
 /// Returns `None` if there is one, to be looked at step by step.
 pub(crate) fn insert_if_free(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Option<i64>> {
+    use diesel::result::{DatabaseErrorKind::UniqueViolation, Error::DatabaseError};
+    if is_due(row) {
+        return match insert_due(conn, row) {
+            // Another transaction has just inserted it.
+            Err(DatabaseError(UniqueViolation, _)) => Ok(None),
+            done => done,
+        };
+    }
     /// By whether the job has a limit.
     static FREE: LazyLock<[String; 2]> = LazyLock::new(|| {
         [false, true].map(|is_limited| {
@@ -107,33 +111,66 @@ fn in_one_statement(job: &str, is_limited: bool) -> String {
     )
 }
 
-/// Inserts a job that is due at once and has no key, as most are: the parts for the others cost a
-/// tenth of the statement's time.
-fn insert_due(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<i64> {
-    static DUE: LazyLock<(JobColumns, String)> = LazyLock::new(|| {
-        let columns = JobColumns::due();
-        let text = format!(
-            "WITH job AS (INSERT INTO solid_queue_jobs ({}) VALUES ({}) RETURNING id), \
-             ready AS (INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at) \
-               SELECT id, {}, {{now}} FROM job) \
-             SELECT id, {} AS notified FROM job",
-            columns.names(),
-            columns.parameters(),
-            ready(&columns),
-            wakeup::wake("1"),
-        );
-        (columns, text)
-    });
-    let (columns, text) = &*DUE;
-    let job = columns.bind(Statement::new(text), row);
-    job.get_result::<Id>(conn).map(|row| row.id)
+fn is_due(row: &NewRow) -> bool {
+    row.at.is_none() && row.delay.is_none() && row.idempotency_key.is_none()
 }
 
-/// Returns the values of a new job's ready execution for `queue_name, priority, class_name,
-/// cautious`, from the parameters of the job.
-pub(crate) fn ready(columns: &JobColumns) -> String {
+/// Inserts a job that is due at once and has no idempotency key, as most are: the parts for the
+/// others cost up to a third of the statement's time. Returns `None`, and inserts nothing, if its
+/// unique id has a row.
+fn insert_due(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Option<i64>> {
+    static DUE: LazyLock<[(JobColumns, String); 4]> = LazyLock::new(|| {
+        JobTraits::ALL.map(|traits| {
+            let columns = JobColumns::due(traits);
+            let text = due_statement(&columns, traits);
+            (columns, text)
+        })
+    });
+    let traits = JobTraits::of(row);
+    let (columns, text) = &DUE[traits.index()];
+    let mut job = columns.bind(Statement::new(text), row);
+    if traits.has_unique_id {
+        job = job.bind(row.unique_scope.column());
+    }
+    let id = job.get_result::<Id>(conn).optional()?;
+    Ok(id.map(|row| row.id))
+}
+
+fn due_statement(columns: &JobColumns, traits: JobTraits) -> String {
+    let (names, values) = (columns.names(), columns.parameters());
+    let entered = if traits.has_limit {
+        let key = columns.parameter("concurrency_key");
+        blocked::fresh_ctes(columns, &key, &format!("SELECT {key}"))
+    } else {
+        ready_cte(columns)
+    };
+    let (insert, taken) = if traits.has_unique_id {
+        let unique_id = columns.parameter("unique_id");
+        let insert = format!(
+            "SELECT {values} WHERE NOT EXISTS (SELECT 1 FROM windlass_unique_jobs WHERE unique_id = {unique_id})"
+        );
+        let taken = format!(
+            "taken AS (INSERT INTO windlass_unique_jobs (unique_id, job_id, scope) \
+               SELECT {unique_id}, id, ${} FROM job), ",
+            columns.len() + 1
+        );
+        (insert, taken)
+    } else {
+        (format!("VALUES ({values})"), String::new())
+    };
     format!(
-        "{}, {}, {}, {} OR coalesce({} = 0, false)",
+        "WITH job AS (INSERT INTO solid_queue_jobs ({names}) {insert} RETURNING id), {taken}{entered} \
+         SELECT id, {} AS notified FROM job",
+        wakeup::wake("1"),
+    )
+}
+
+/// Returns the CTE of a Postgres statement that makes the new jobs of `job` ready, from the
+/// parameters that they have in common.
+pub(crate) fn ready_cte(columns: &JobColumns) -> String {
+    format!(
+        "ready AS (INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at) \
+           SELECT id, {}, {}, {}, {} OR coalesce({} = 0, false), {{now}} FROM job)",
         columns.parameter("queue_name"),
         columns.parameter("priority"),
         columns.parameter("class_name"),

@@ -16,6 +16,7 @@ use crate::db::table::blocked::{self, RETURNING};
 use crate::db::table::semaphores::NEVER_EXPIRES;
 use crate::db::table::unique_jobs::UNIQUE_SUCCESSOR;
 use crate::db::transition::enqueue::insert::{self, CHUNK};
+use crate::db::transition::enqueue::reserve::reserve;
 use crate::db::transition::enqueue::resolve_conflict::{self, NumberedRow, Taken};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
@@ -150,29 +151,6 @@ fn insert_entries(
         inserted.insert(entry.id, one);
     }
     Ok(())
-}
-
-/// Assigns the ids of this many jobs, ascending. Not all of them need to be used.
-fn reserve(conn: &mut Conn<'_>, count: usize) -> QueryResult<Vec<i64>> {
-    let wanted = count as i64;
-    match conn.dialect() {
-        Dialect::Postgres => {
-            let text = "WITH once AS MATERIALIZED (SELECT pg_get_serial_sequence('solid_queue_jobs', 'id')::regclass AS ids) \
-                 SELECT nextval(once.ids) AS id FROM once CROSS JOIN generate_series(1, $1) AS number";
-            let ids: Vec<Id> = Statement::new(text).bind(wanted).load(conn)?;
-            Ok(ids.into_iter().map(|row| row.id).collect())
-        }
-        Dialect::Sqlite => {
-            // There is no row before the first job, and no constraint on it.
-            let text = "INSERT INTO sqlite_sequence (name, seq) SELECT 'solid_queue_jobs', 0 \
-                 WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'solid_queue_jobs')";
-            Statement::new(text).execute(conn)?;
-            let text = "UPDATE sqlite_sequence SET seq = seq + $1 WHERE name = 'solid_queue_jobs' \
-                 RETURNING seq AS id";
-            let last: Id = Statement::new(text).bind(wanted).get_result(conn)?;
-            Ok((last.id - wanted + 1..=last.id).collect())
-        }
-    }
 }
 
 #[derive(QueryableByName)]

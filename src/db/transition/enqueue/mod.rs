@@ -1,13 +1,16 @@
 //! Enqueues jobs.
 
+pub(crate) mod alike;
 pub(crate) mod bulk;
 pub(crate) mod insert;
 pub(crate) mod keyed;
+pub(crate) mod reserve;
 pub(crate) mod resolve_conflict;
 pub(crate) mod time_priority;
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
+use crate::db::model::job_columns::JobTraits;
 use crate::db::model::new_row::{EnqueueOutcome, Inserted, NewRow};
 use crate::db::transition::enqueue::insert::{CHUNK, insert_unnamed};
 use diesel::prelude::*;
@@ -37,23 +40,67 @@ pub(crate) fn insert_all(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Ve
     if rows.is_empty() {
         return Ok(Vec::new());
     }
-    if rows.iter().any(|row| row.is_named() || row.limit.is_some()) {
+    let traits = alike::traits(rows);
+    if traits.is_none() && rows.iter().any(|row| row.is_named() || row.limit.is_some()) {
         return conn.transaction(|conn| keyed::insert(conn, rows));
     }
     // On Postgres one statement is a transaction; BEGIN and COMMIT would be extra round trips. In
     // the caller's transaction, a savepoint keeps it usable if the statement fails.
     let is_one_statement = rows.len() <= CHUNK && conn.dialect() == Dialect::Postgres;
-    let ids = if is_one_statement && !conn.is_in_transaction() {
-        bulk::insert(conn, rows)?
-    } else {
-        conn.transaction(|conn| {
-            let mut ids = Vec::with_capacity(rows.len());
-            for chunk in rows.chunks(CHUNK) {
-                ids.append(&mut bulk::insert(conn, chunk)?);
-            }
-            QueryResult::Ok(ids)
-        })?
+    if is_one_statement && !conn.is_in_transaction() {
+        let inserted = insert_if_free(conn, rows, traits)?;
+        let is_taken = inserted.is_empty() && rows.iter().any(NewRow::is_named);
+        if !is_taken {
+            return Ok(inserted);
+        }
+    }
+    conn.transaction(|conn| {
+        let mut inserted = Vec::with_capacity(rows.len());
+        for chunk in rows.chunks(CHUNK) {
+            inserted.append(&mut insert_chunk(conn, chunk, traits)?);
+        }
+        Ok(inserted)
+    })
+}
+
+/// Inserts a chunk on Postgres in one statement, or nothing if a unique id has a row.
+fn insert_if_free(
+    conn: &mut Conn<'_>,
+    rows: &[NewRow],
+    traits: Option<JobTraits>,
+) -> QueryResult<Vec<Inserted>> {
+    let ids: Vec<i64> = match traits {
+        None => bulk::insert(conn, rows)?,
+        Some(traits) => {
+            let jobs = alike::insert_if_free(conn, rows, traits)?;
+            jobs.into_iter().map(|job| job.id).collect()
+        }
     };
     let new = |id| Inserted::new(id, EnqueueOutcome::New);
     Ok(ids.into_iter().map(new).collect())
+}
+
+fn insert_chunk(
+    conn: &mut Conn<'_>,
+    rows: &[NewRow],
+    traits: Option<JobTraits>,
+) -> QueryResult<Vec<Inserted>> {
+    let new = |id| Inserted::new(id, EnqueueOutcome::New);
+    let Some(traits) = traits else {
+        return Ok(bulk::insert(conn, rows)?.into_iter().map(new).collect());
+    };
+    let jobs = alike::insert(conn, rows, traits)?;
+    let others = jobs.iter().zip(rows).filter(|(job, _)| !job.is_new);
+    let others: Vec<NewRow> = others.map(|(_, row)| row.clone()).collect();
+    let mut resolved = Vec::new();
+    if !others.is_empty() {
+        resolved = keyed::insert(conn, &others)?;
+    }
+    let mut resolved = resolved.into_iter();
+    jobs.iter()
+        .map(|job| match job.is_new {
+            true => Ok(new(job.id)),
+            false => resolved.next().ok_or(diesel::result::Error::NotFound),
+        })
+        .collect()
 }

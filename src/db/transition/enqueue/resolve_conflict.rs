@@ -5,8 +5,8 @@ use crate::db::conn::sql::Execution;
 use crate::db::conn::statement::Statement;
 use crate::db::model::job_columns::JobColumns;
 use crate::db::model::new_row::{EnqueueOutcome, HolderState, NewRow, OnConflict, UniqueScope};
-use crate::db::table::ready;
 use crate::db::table::unique_jobs::{BLOCKED, READY, UNIQUE_SUCCESSOR, WAITING};
+use crate::db::table::{attempts, ready};
 use crate::db::transition::place;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
@@ -255,6 +255,8 @@ fn replace(conn: &mut Conn<'_>, table: &str, job: i64, row: &NewRow) -> QueryRes
     let (columns, text) = &*REPLACE;
     let update = columns.bind(Statement::new(text), row);
     update.bind(job).execute(conn)?;
+    // It starts to count again, and attempts are deleted by that count.
+    attempts::keep_newest(conn, &[job])?;
     if table == BLOCKED && waits_for_another(conn, job, row)? {
         return Ok(());
     }

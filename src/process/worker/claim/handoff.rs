@@ -30,9 +30,11 @@ impl Handoff {
         &self.assigner.pool
     }
 
-    /// Sets what may be claimed when a limited job has finished.
+    /// Sets what may be claimed when a limited job has finished. It is nothing while claims wait for
+    /// a free thread, because a thread whose job passes its slot on is never free.
     pub(crate) fn set_next(&self, jobs: Option<Arc<NextJobs>>) {
-        self.assigner.set_next(jobs);
+        self.assigner
+            .set_next(jobs.filter(|_| !self.has_cautious()));
     }
 
     /// Returns whether claims wait that may start only on a free thread.

@@ -81,19 +81,27 @@ impl Levels {
     /// Returns the levels of a pool. Nothing is claimed ahead while claims wait in `handoff` that
     /// may start only on a free thread.
     pub(crate) fn of(pool: &Pool, handoff: &Handoff) -> Self {
-        let threads = pool.occupancy().threads();
-        let most = threads + pool.prefetch.ahead(threads);
-        if most > threads && !handoff.has_cautious() {
-            Levels {
-                most,
-                low: threads + (most - threads) / 2,
-            }
+        if handoff.has_cautious() {
+            Self::with_ahead(pool, 0)
         } else {
-            Levels {
-                most: threads,
-                low: threads - 1,
-            }
+            Self::by_estimate(pool)
         }
+    }
+
+    /// Returns the levels of a pool as far as the time that its jobs take determines them.
+    pub(crate) fn by_estimate(pool: &Pool) -> Self {
+        Self::with_ahead(pool, pool.prefetch.ahead(pool.occupancy().threads()))
+    }
+
+    fn with_ahead(pool: &Pool, ahead: usize) -> Self {
+        let threads = pool.occupancy().threads();
+        let low = if ahead > 0 {
+            threads + ahead / 2
+        } else {
+            threads - 1
+        };
+        let most = threads + ahead;
+        Levels { most, low }
     }
 }
 

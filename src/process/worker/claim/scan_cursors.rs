@@ -125,16 +125,24 @@ impl ScanCursors {
         } else {
             PROBATION
         };
-        let passing = took.saturating_sub(A_CLAIM);
+        // One scan may only have waited for the disk.
+        let usual = if took > VERY_SLOW {
+            took
+        } else {
+            took.min(self.costs[1])
+        };
+        let passing = usual.saturating_sub(A_CLAIM);
         (passing * 10).clamp(INTERVAL, longest)
     }
 
-    /// Notes the result of a scan. `took` is how long it took, if it was from the beginning.
+    /// Notes the result of a scan. `took` is how long it took, if it was from the beginning. The time
+    /// for the jobs that it found does not count.
     fn reach_after(&mut self, took: Option<Duration>, jobs: &[Arc<Claimed>], limit: usize) {
+        let of_jobs = A_JOB * u32::try_from(jobs.len()).unwrap_or(u32::MAX);
+        let took = took.map(|took| took.saturating_sub(of_jobs));
         if let Some(took) = took {
-            let of_jobs = A_JOB * u32::try_from(jobs.len()).unwrap_or(u32::MAX);
             self.costs.rotate_left(1);
-            self.costs[2] = took.saturating_sub(of_jobs);
+            self.costs[2] = took;
         }
         if jobs.len() < limit && !self.is_slow() {
             return self.forget();
@@ -187,6 +195,28 @@ mod tests {
     use super::*;
 
     const LONG: Duration = Duration::from_millis(25);
+
+    fn claimed() -> Claimed {
+        Claimed {
+            claim_id: 1,
+            begun: true,
+            job_id: 1,
+            queue_name: "q".to_owned(),
+            class_name: "a".to_owned(),
+            arguments: "{}".to_owned(),
+            priority: 0,
+            attempts: 0,
+            at_most_once: false,
+            created_at: chrono::NaiveDateTime::default(),
+            scheduled_at: None,
+            max_attempts: None,
+            policy: None,
+            unique_id: None,
+            is_limited: false,
+            is_wanted: false,
+            has_blocked: false,
+        }
+    }
 
     /// Makes a scan that takes `took` and finds nothing.
     fn look(cursors: &mut ScanCursors, took: Duration) -> Vec<Cursor> {
@@ -269,6 +299,19 @@ mod tests {
             assert_eq!(look(&mut cursors, Duration::ZERO)[0].job_id, 7);
         }
         assert!(cursors.patience().unwrap() > PROBATION);
+    }
+
+    #[test]
+    fn an_urgent_job_does_not_wait_because_a_claim_found_many() {
+        let mut cursors = ScanCursors::default();
+        let jobs = vec![Arc::new(claimed()); 128];
+        cursors.begin(true);
+        assert_eq!(cursors.from(&ClaimQueues::All), []);
+        cursors.reach_after(Some(Duration::from_millis(7)), &jobs, 128);
+        cursors.begin(true);
+        cursors.from(&ClaimQueues::All);
+        let patience = cursors.patience().unwrap();
+        assert!(patience <= INTERVAL, "{patience:?}");
     }
 
     #[test]

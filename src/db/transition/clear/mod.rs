@@ -5,10 +5,13 @@
 //! scan costs only the clearing process, and is short: it ends at the first job that is too young
 //! to have finished long ago.
 
+pub(crate) mod delete;
+
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::{Id, id_list, micros};
 use crate::db::conn::sqlite_file::Refusal;
 use crate::db::conn::statement::Statement;
+use crate::db::transition::clear::delete::{delete, delete_finished};
 use crate::db::transition::lock_wait::{LockWait, with_lock_wait};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool};
@@ -103,40 +106,6 @@ pub(crate) fn finished(
         cleared,
         left,
     })
-}
-
-fn delete_finished(conn: &mut Conn<'_>, due: &[i64]) -> QueryResult<usize> {
-    // Locked in order. Rows that another supervisor has locked are left to it.
-    let text = "SELECT id FROM solid_queue_jobs WHERE id IN {in $1} AND finished_at IS NOT NULL \
-         ORDER BY id {lock skip}";
-    let jobs: Vec<Id> = Statement::new(text).bind(id_list(due)).load(conn)?;
-    let jobs: Vec<i64> = jobs.into_iter().map(|row| row.id).collect();
-    delete(conn, &jobs)
-}
-
-/// Deletes jobs, which the caller has locked, and their other rows. A result is kept until it
-/// expires.
-pub(crate) fn delete(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<usize> {
-    if jobs.is_empty() {
-        return Ok(0);
-    }
-    let ids = id_list(jobs);
-    let mut deleted = 0;
-    for (table, condition) in [
-        ("solid_queue_jobs", "id IN {in $1}"),
-        ("windlass_attempts", "job_id IN {in $1}"),
-        ("windlass_steps", "job_id IN {in $1}"),
-    ] {
-        let text = format!("DELETE FROM {table} WHERE {condition}");
-        let count = Statement::new(text).bind(&ids).unkept().changes(conn)?;
-        deleted = deleted.max(if table == "solid_queue_jobs" {
-            count
-        } else {
-            0
-        });
-    }
-    crate::db::transition::unblock::forget(conn, jobs)?;
-    Ok(deleted)
 }
 
 /// Returns the id up to which finished jobs are deleted if only the newest `count` may stay.
