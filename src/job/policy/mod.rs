@@ -60,6 +60,9 @@ pub struct Policy {
     // Only used during the enqueue.
     #[serde(skip)]
     pub(crate) on_conflict: Option<OnConflict>,
+    /// In seconds; negative behind. Only used during the enqueue.
+    #[serde(skip)]
+    pub(crate) ahead_by: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) timeout: Option<Span>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -173,6 +176,39 @@ impl Policy {
         self
     }
 
+    /// Makes the priority the time from which the job waits, minus `ahead`: it runs before jobs that
+    /// have waited for up to so much longer, and no others.
+    ///
+    /// Jobs with such priorities run in the order of these times, whatever their attempts and
+    /// schedules. So every job runs eventually. `Duration::ZERO` gives plain order of time.
+    ///
+    /// The time is that of the enqueue by the database's clock, the time at which the job is due if
+    /// it has one, or that of its tick for a recurring task. It is counted in seconds from 2020, so
+    /// the number is much larger than usual priorities, and jobs with those run first. Use only one
+    /// kind of priority in a queue.
+    ///
+    /// This is applied during the enqueue; a program-wide value has no effect. An enqueue that sets
+    /// a [`priority`](crate::NewJob::priority) overrides it.
+    pub fn ahead_by(mut self, ahead: Duration) -> Self {
+        self.ahead_by = Some(i64::try_from(ahead.as_secs()).unwrap_or(i64::MAX));
+        self
+    }
+
+    /// Makes the priority the time from which the job waits, plus `behind`: jobs that were enqueued
+    /// up to so much later run before it. See [`ahead_by`](Self::ahead_by).
+    ///
+    /// ```
+    /// # use windlass::Policy;
+    /// use std::time::Duration;
+    /// // Whatever else came within the last hour runs first.
+    /// let policy = Policy::new().behind_by(Duration::from_secs(3600));
+    /// # let _ = policy;
+    /// ```
+    pub fn behind_by(mut self, behind: Duration) -> Self {
+        self.ahead_by = Some(i64::try_from(behind.as_secs()).map_or(i64::MIN, |seconds| -seconds));
+        self
+    }
+
     pub(crate) fn says(&self, on_timeout: OnTimeout) -> bool {
         self.on_timeout == Some(on_timeout)
     }
@@ -193,6 +229,7 @@ impl Policy {
             keep_result: self.keep_result.or(other.keep_result),
             unique_scope: self.unique_scope.or(other.unique_scope),
             on_conflict: self.on_conflict.or(other.on_conflict),
+            ahead_by: self.ahead_by.or(other.ahead_by),
             timeout: self.timeout.or(other.timeout),
             timeout_grace: self.timeout_grace.or(other.timeout_grace),
             on_timeout: self.on_timeout.or(other.on_timeout),
