@@ -155,7 +155,7 @@ mod tests {
         assert!(all.iter().all(|delay| (0..60_000).contains(delay)));
         for tenth in 0..10 {
             let range = tenth * 6_000..(tenth + 1) * 6_000;
-            let within = all.iter().filter(|delay| range.contains(delay)).count();
+            let within = all.iter().filter(|delay| range.contains(*delay)).count();
             assert!((60..140).contains(&within), "{within} in {range:?}");
         }
         let same = (0..1_000).filter(|minute| of("a", *minute) == of("b", *minute));
