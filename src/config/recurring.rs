@@ -15,18 +15,22 @@ use crate::recurring::settings::RecurringSettings;
 use crate::recurring::task::RecurringTask;
 use chrono_tz::Tz;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// The settings of a task, in the order in which they are shown.
-const NAMES: [&str; 10] = [
+const NAMES: [&str; 13] = [
     "class",
     "arguments",
     "schedule",
     "time_zone",
     "queue",
     "priority",
+    "ahead_by",
+    "behind_by",
     "description",
     "missed",
     "overlap",
+    "jitter",
     "max_attempts",
 ];
 
@@ -131,16 +135,23 @@ impl Fields {
         let overlap = r#""allow", "skip" or "queue_one""#;
         let overlap = self.field(r, "overlap", |value| one_of(value, overlap));
         let max_attempts = self.field(r, "max_attempts", WholeNumber::read);
+        let priority = self.field(r, "priority", priority);
+        let ahead_by = self.field(r, "ahead_by", Duration::read);
+        let behind_by = self.field(r, "behind_by", Duration::read);
+        self.at_most_one(r, &["priority", "ahead_by", "behind_by"]);
         RecurringSettings {
             class: class.unwrap_or_default(),
             arguments: self.field(r, "arguments", json),
             schedule,
             time_zone: time_zone.map(|zone| zone.name().to_owned()),
             queue: queue.and_then(|name| self.checked(r, "queue", name)),
-            priority: self.field(r, "priority", priority),
+            priority,
+            ahead_by,
+            behind_by,
             description: self.field(r, "description", text),
             missed: missed.unwrap_or_default(),
             overlap: overlap.unwrap_or_default(),
+            jitter: self.field(r, "jitter", Duration::read),
             max_attempts: max_attempts.map(|most| most.0),
         }
     }
@@ -174,6 +185,15 @@ impl Fields {
                 self.wrong(r, name, message);
                 None
             }
+        }
+    }
+
+    /// Refuses settings that exclude each other.
+    fn at_most_one(&mut self, r: &mut Reader, names: &[&'static str]) {
+        let mut set = names.iter().filter(|name| self.origins.contains_key(*name));
+        if let (Some(one), Some(other)) = (set.next(), set.next()) {
+            let message = format!("`{one}` is set too; remove one of them");
+            self.wrong(r, other, message);
         }
     }
 

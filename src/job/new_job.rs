@@ -85,23 +85,15 @@ impl NewJob {
         self
     }
 
-    /// Sets the priority; a smaller number is more important.
+    /// Sets the priority; a smaller number is more important. It overrides a priority by time.
     pub fn priority(mut self, priority: i32) -> Self {
         self.row.priority = priority;
-        self.row.ahead_by = None;
+        self.policy.ahead_by = None;
         self
     }
 
-    /// Sets the priority to the enqueue time minus `ahead`, so that the job runs before jobs that
-    /// have waited for less.
-    ///
-    /// Jobs with such priorities run in the order in which they started to wait, whatever their
-    /// attempts and schedules. This one is treated as if it had been enqueued earlier by the given
-    /// time. So every job runs eventually. `Duration::ZERO` gives plain order of time.
-    ///
-    /// The time is the enqueue time by the database's clock, or the time at which the job is due,
-    /// if it has one. It is counted in seconds from 2020, so the number is much larger than usual
-    /// priorities, and jobs with those run first. Use only one kind of priority in a queue.
+    /// Sets the priority to the time from which the job waits, minus `ahead`; see
+    /// [`Policy::ahead_by`].
     ///
     /// ```
     /// # use diesel::prelude::*;
@@ -109,15 +101,24 @@ impl NewJob {
     /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
     /// # windlass::migrate(&mut conn).unwrap();
     /// use std::time::Duration;
-    /// NewJob::of_class("report", "{}").ahead_by(Duration::ZERO).enqueue(&mut conn)?;
     /// let minutes = Duration::from_secs(600);
+    /// NewJob::of_class("report", "{}").behind_by(minutes).enqueue(&mut conn)?;
+    /// NewJob::of_class("mail", "{}").ahead_by(Duration::ZERO).enqueue(&mut conn)?;
     /// NewJob::of_class("receipt", "{}").ahead_by(minutes).enqueue(&mut conn)?;
     /// let next = Jobs::in_state(JobState::Ready).list(&mut conn)?;
-    /// assert_eq!(next[0].class_name, "receipt");
+    /// let next: Vec<&str> = next.iter().map(|job| &*job.class_name).collect();
+    /// assert_eq!(next, ["receipt", "mail", "report"]);
     /// # Ok::<(), windlass::Error>(())
     /// ```
     pub fn ahead_by(mut self, ahead: Duration) -> Self {
-        self.row.ahead_by = Some(i64::try_from(ahead.as_secs()).unwrap_or(i64::MAX));
+        self.policy = self.policy.ahead_by(ahead);
+        self
+    }
+
+    /// Sets the priority to the time from which the job waits, plus `behind`; see
+    /// [`Policy::behind_by`].
+    pub fn behind_by(mut self, behind: Duration) -> Self {
+        self.policy = self.policy.behind_by(behind);
         self
     }
 
@@ -239,6 +240,7 @@ impl NewJob {
         self.row.limit = self.limit()?;
         self.row.unique_scope = self.policy.unique_scope.unwrap_or_default();
         self.row.on_conflict = self.policy.on_conflict.unwrap_or_default();
+        self.row.ahead_by = self.policy.ahead_by;
         Ok(self.row)
     }
 

@@ -37,4 +37,25 @@ pub(crate) mod humane {
             ))
         })
     }
+
+    /// The same for a value that may be missing.
+    pub(crate) mod option {
+        use super::{Deserializer, Duration, Serializer};
+
+        pub(crate) fn serialize<S: Serializer>(
+            value: &Option<Duration>,
+            out: S,
+        ) -> Result<S::Ok, S::Error> {
+            match value {
+                Some(value) => super::serialize(value, out),
+                None => out.serialize_none(),
+            }
+        }
+
+        pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+            input: D,
+        ) -> Result<Option<Duration>, D::Error> {
+            super::deserialize(input).map(Some)
+        }
+    }
 }

@@ -4,10 +4,11 @@ use crate::db::model::recurring::Overlap;
 use crate::error::Result;
 use crate::job::policy::Policy;
 use crate::job::registry::Registry;
-use crate::recurring::missed::MissedTicks;
+use crate::recurring::missed::{MissedTicks, humane};
 use crate::recurring::task::RecurringTask;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::time::Duration;
 
 /// One recurring task of a configuration file, without its key:
 ///
@@ -18,10 +19,11 @@ use serde_json::Value;
 /// schedule = "30 3 * * *"
 /// time_zone = "Europe/Berlin"
 /// queue = "slow"
-/// priority = 5
+/// priority = 5             # or ahead_by = "10 min", or behind_by = "1 hour"
 /// description = "Deletes what is older than a month"
 /// missed = "latest"        # or "skip", or { all_within = "3 days" }
 /// overlap = "skip"         # or "allow", or "queue_one"
+/// jitter = "5 min"
 /// max_attempts = 3
 /// ```
 ///
@@ -56,6 +58,20 @@ pub struct RecurringSettings {
     /// its class is registered, otherwise 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<i32>,
+    /// The tick's time as the priority, minus this; see [`Policy::ahead_by`]. Default: none.
+    #[serde(
+        default,
+        with = "humane::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub ahead_by: Option<Duration>,
+    /// The tick's time as the priority, plus this; see [`Policy::behind_by`]. Default: none.
+    #[serde(
+        default,
+        with = "humane::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub behind_by: Option<Duration>,
     /// A description for readers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
@@ -65,6 +81,14 @@ pub struct RecurringSettings {
     /// What to do with a tick if the previous job has not ended. Default: fire it.
     #[serde(default)]
     pub overlap: Overlap,
+    /// By how much at most the job of each tick is delayed; see [`RecurringTask::jitter`]. Default:
+    /// not.
+    #[serde(
+        default,
+        with = "humane::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub jitter: Option<Duration>,
     /// The number of attempts of each job. Default: that of their type or the worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_attempts: Option<u32>,
@@ -105,6 +129,12 @@ impl RecurringSettings {
         if let Some(priority) = self.priority {
             task = task.priority(priority);
         }
+        if let Some(ahead) = self.ahead_by {
+            task = task.policy(Policy::new().ahead_by(ahead));
+        }
+        if let Some(behind) = self.behind_by {
+            task = task.policy(Policy::new().behind_by(behind));
+        }
         if let Some(zone) = &self.time_zone {
             task = task.time_zone(zone)?;
         }
@@ -113,6 +143,9 @@ impl RecurringSettings {
         }
         if let Some(text) = &self.description {
             task = task.description(text);
+        }
+        if let Some(jitter) = self.jitter {
+            task = task.jitter(jitter);
         }
         if let Some(attempts) = self.max_attempts {
             task = task.policy(Policy::new().max_attempts(attempts));

@@ -2,15 +2,17 @@
 
 use crate::db::model::new_row::NewRow;
 use crate::db::model::recurring::{Overlap, RecurringTaskRow};
+use crate::db::transition::enqueue::time_priority::rank;
 use crate::error::{Error, Result};
 use crate::job::arguments::unlisted;
 use crate::job::concurrency::Concurrency;
 use crate::job::new_job::NewJob;
 use crate::job::policy::{Delivery, Policy, Tick};
-use crate::recurring::missed::MissedTicks;
+use crate::recurring::missed::{MissedTicks, humane};
 use crate::recurring::schedule::{Schedule, time_zone};
-use chrono::NaiveDateTime;
+use chrono::{NaiveDateTime, TimeDelta};
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// The contents of the column `options`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -28,6 +30,11 @@ pub(crate) struct Options {
     pub(crate) max_crashes: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) delivery: Option<Delivery>,
+    /// In seconds; negative behind. See [`Policy::ahead_by`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ahead_by: Option<i64>,
+    #[serde(with = "humane::option", skip_serializing_if = "Option::is_none")]
+    pub(crate) jitter: Option<Duration>,
 }
 
 impl Options {
@@ -44,6 +51,7 @@ pub(crate) struct Stored {
     pub(crate) overlap: Overlap,
     policy: Policy,
     concurrency: Option<Concurrency>,
+    jitter: Option<Duration>,
 }
 
 impl Stored {
@@ -62,32 +70,95 @@ impl Stored {
         policy.max_attempts = options.max_attempts;
         policy.max_crashes = options.max_crashes;
         policy.delivery = options.delivery;
+        policy.ahead_by = options.ahead_by;
         Ok(Stored {
             schedule: schedule.or_in(time_zone(&row.time_zone)?),
             missed: options.missed,
             overlap: options.overlap,
             policy,
             concurrency: options.concurrency,
+            jitter: options.jitter.filter(|jitter| !jitter.is_zero()),
         })
+    }
+
+    /// Returns the job of a tick, which starts later by the task's jitter.
+    ///
+    /// # Errors
+    /// If another program wrote values that no job may have.
+    pub(crate) fn job(&self, row: &RecurringTaskRow, tick: NaiveDateTime) -> Result<NewRow> {
+        let mut job = self.job_at_once(row, tick)?;
+        if let Some(jitter) = self.jitter {
+            job.at = tick.checked_add_signed(delay(&row.key, tick, jitter));
+        }
+        Ok(job)
     }
 
     /// Returns the job of a tick.
     ///
     /// # Errors
     /// If another program wrote values that no job may have.
-    pub(crate) fn job(&self, row: &RecurringTaskRow, tick: NaiveDateTime) -> Result<NewRow> {
+    pub(crate) fn job_at_once(
+        &self,
+        row: &RecurringTaskRow,
+        tick: NaiveDateTime,
+    ) -> Result<NewRow> {
         let mut policy = self.policy.clone();
         policy.tick = Some(Tick {
             task: row.key.clone(),
             at: tick.and_utc(),
         });
+        // The tick's time counts, not that of its enqueue.
+        let priority = match policy.ahead_by.take() {
+            Some(ahead_by) => rank(tick, ahead_by),
+            None => row.priority,
+        };
         NewJob::of_class(&row.class_name, unlisted(&row.arguments))
             .queue(&row.queue_name)
-            .priority(row.priority)
+            .priority(priority)
             // The size was checked when the task was scheduled.
             .max_arguments(usize::MAX)
             .policy(policy)
             .limited(self.concurrency.clone())
             .into_row()
+    }
+}
+
+/// Returns the delay of a tick's job: the same for this task and tick whichever process asks, and
+/// evenly spread below `jitter` otherwise. The hash is FNV-1a, finished as in `SplitMix64`.
+fn delay(key: &str, tick: NaiveDateTime, jitter: Duration) -> TimeDelta {
+    let tick = tick.and_utc().timestamp_micros().to_le_bytes();
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in key.bytes().chain(tick) {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    hash ^= hash >> 31;
+    let micros = u64::try_from(jitter.as_micros()).unwrap_or(u64::MAX).max(1);
+    TimeDelta::microseconds(i64::try_from(hash % micros).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_are_fixed_and_spread() {
+        let start = chrono::DateTime::from_timestamp(1_800_000_000, 0).unwrap();
+        let jitter = Duration::from_secs(60);
+        let of = |key: &str, minute: i64| {
+            let tick = start.naive_utc() + TimeDelta::minutes(minute);
+            delay(key, tick, jitter).num_milliseconds()
+        };
+        assert_eq!(of("a", 1), of("a", 1));
+        let all: Vec<i64> = (0..1_000).map(|minute| of("a", minute)).collect();
+        assert!(all.iter().all(|delay| (0..60_000).contains(delay)));
+        for tenth in 0..10 {
+            let range = tenth * 6_000..(tenth + 1) * 6_000;
+            let within = all.iter().filter(|delay| range.contains(*delay)).count();
+            assert!((60..140).contains(&within), "{within} in {range:?}");
+        }
+        let same = (0..1_000).filter(|minute| of("a", *minute) == of("b", *minute));
+        assert!(same.count() < 5);
     }
 }

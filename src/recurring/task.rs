@@ -13,6 +13,7 @@ use crate::recurring::schedule::Schedule;
 use crate::recurring::stored::Options;
 use chrono::{NaiveDate, NaiveDateTime, NaiveTime};
 use chrono_tz::Tz;
+use std::time::Duration;
 
 /// A job that is enqueued repeatedly on a schedule.
 ///
@@ -52,6 +53,7 @@ pub struct RecurringTask {
     max_arguments: usize,
     missed: MissedTicks,
     overlap: Overlap,
+    jitter: Option<Duration>,
     /// The place in the configuration that declares it.
     place: Option<String>,
 }
@@ -104,6 +106,7 @@ impl RecurringTask {
             max_arguments: 64 * 1024,
             missed: MissedTicks::default(),
             overlap: Overlap::default(),
+            jitter: None,
             place: None,
         })
     }
@@ -158,9 +161,11 @@ impl RecurringTask {
         self
     }
 
-    /// Sets the priority of its jobs; a smaller number is more important.
+    /// Sets the priority of its jobs; a smaller number is more important. It overrides a priority by
+    /// time, which their policy may have.
     pub fn priority(mut self, priority: i32) -> Self {
         self.priority = priority;
+        self.policy.ahead_by = None;
         self
     }
 
@@ -195,6 +200,16 @@ impl RecurringTask {
         self
     }
 
+    /// Delays the job of each tick by a time below this, which is fixed for each task and tick. So many
+    /// tasks with the same schedule do not start at once. Default: none.
+    ///
+    /// The tick itself, its history and its priority by time are not affected, nor is
+    /// [`run_now`](crate::recurring::run_now).
+    pub fn jitter(mut self, most: Duration) -> Self {
+        self.jitter = Some(most);
+        self
+    }
+
     /// Returns what is stored, after checking the limits of its jobs.
     pub(crate) fn definition(&self, revision: Option<i64>, default: Tz) -> Result<Definition> {
         // Whether a job can be enqueued is checked now, not at every tick.
@@ -212,6 +227,8 @@ impl RecurringTask {
             max_attempts: self.policy.max_attempts,
             max_crashes: self.policy.max_crashes,
             delivery: self.policy.delivery,
+            ahead_by: self.policy.ahead_by,
+            jitter: self.jitter,
         };
         Ok(Definition {
             key: self.key.clone(),

@@ -120,7 +120,7 @@ pub fn unschedule<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<bool> {
 /// # Errors
 /// If there is no such task, or a statement fails.
 pub fn run_now<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<JobId> {
-    let job = |row: &RecurringTaskRow| Stored::read(row)?.job(row, row.now);
+    let job = |row: &RecurringTaskRow| Stored::read(row)?.job_at_once(row, row.now);
     let id = fire::run_now(&mut own(conn), key, job)?;
     id.map(JobId).ok_or_else(|| unknown(key))
 }

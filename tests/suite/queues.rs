@@ -7,8 +7,8 @@ use crate::support::wait::until;
 use std::sync::Arc;
 use std::time::Duration;
 use windlass::{
-    Handle, JobState, Jobs, NewJob, Registry, Worker, clear_queue, enqueue_all, pause_queue,
-    queue_latency, queue_size, resume_queue,
+    Handle, JobState, Jobs, NewJob, Policy, Registry, Worker, clear_queue, enqueue_all,
+    pause_queue, queue_latency, queue_size, resume_queue,
 };
 
 on_each_database!(
@@ -177,7 +177,9 @@ fn time_is_a_priority(db: &TestDb) {
         note("time", "ahead").ahead_by(seconds(600)),
         note("time", "more").ahead_by(seconds(601)),
         note("time", "due").ahead_by(seconds(0)).after(seconds(500)),
+        note("time", "behind").behind_by(seconds(600)),
         note("time", "fixed").ahead_by(seconds(9)).priority(7),
+        note("time", "type").policy(Policy::new().behind_by(seconds(300))),
     ];
     enqueue_all(conn, jobs).unwrap();
     note("time", "far ahead")
@@ -201,14 +203,26 @@ fn time_is_a_priority(db: &TestDb) {
     );
     assert_eq!(about("ahead") - about("more"), 1);
     assert!(near(about("due"), 500), "{listed:?}");
+    assert!(
+        near(about("behind"), 600) && near(about("type"), 300),
+        "{listed:?}"
+    );
     let priority = |text: &str| about(text) + now;
     assert_eq!(priority("fixed"), 7);
     assert_eq!(priority("far ahead"), i64::from(i32::MIN));
     let log = Arc::new(Log::default());
     let _worker = worker(db, &log, &["time"]);
-    until("the ready ones are done", || log.len() == 5);
+    until("the ready ones are done", || log.len() == 7);
     assert_eq!(
         log.lines(),
-        ["far ahead", "fixed", "more", "ahead", "waits"]
+        [
+            "far ahead",
+            "fixed",
+            "more",
+            "ahead",
+            "waits",
+            "type",
+            "behind"
+        ]
     );
 }

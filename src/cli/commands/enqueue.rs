@@ -1,11 +1,11 @@
 //! `windlass enqueue`.
 
-use crate::job::enqueued;
-
+use crate::cli::commands::policy_options::PolicyOptions;
 use crate::cli::failure::CommandError;
 use crate::cli::select::connect;
 use crate::cli::values;
 use crate::db::Database;
+use crate::db::model::new_row::EnqueueOutcome;
 use crate::error::{Error, Result};
 use crate::job::new_job::NewJob;
 use crate::job::registry::Registry;
@@ -27,6 +27,8 @@ Examples:
   windlass enqueue sweep
   windlass enqueue import '{\"file\": \"users.csv\"}' --queue slow --priority 5
   windlass enqueue report '{\"month\": 11}' --in '2h 30m' --key report/2026-11
+  windlass enqueue reindex 7 --unique-id reindex/7 --on-conflict replace --in 1min
+  windlass enqueue charge '{\"order\": 7}' --attempts 5 --backoff 10s..1h --timeout 30s
   jq -c . args.json | windlass enqueue import -")]
 pub(crate) struct Enqueue {
     /// The job type's name
@@ -49,6 +51,11 @@ pub(crate) struct Enqueue {
         conflicts_with = "priority")]
     ahead_by: Option<Duration>,
 
+    /// Use the enqueue time as the priority, plus this time
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration,
+        conflicts_with_all = ["priority", "ahead_by"])]
+    behind_by: Option<Duration>,
+
     /// Run no earlier than after this time
     #[arg(long = "in", value_name = "TIME", value_parser = humantime::parse_duration,
         conflicts_with = "at")]
@@ -62,6 +69,13 @@ pub(crate) struct Enqueue {
     #[arg(long, value_name = "TEXT")]
     key: Option<String>,
 
+    /// A unique id, which only one job may hold at a time [default: the type's, or none]
+    #[arg(long, value_name = "TEXT")]
+    unique_id: Option<String>,
+
+    #[command(flatten)]
+    policy: PolicyOptions,
+
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -72,6 +86,7 @@ pub(crate) struct Enqueue {
 pub(crate) struct EnqueueResult {
     job_id: i64,
     is_new: bool,
+    outcome: EnqueueOutcome,
     /// What another job already has, if that was possible.
     #[serde(skip)]
     shared: &'static str,
@@ -85,14 +100,15 @@ impl Enqueue {
     ) -> Result<EnqueueResult, CommandError> {
         let job = self.job(registry)?;
         let done = job.enqueue(&mut connect(database)?)?;
-        let enqueued::Enqueued { id, is_new, .. } = done;
+        let may_be_unique = self.unique_id.is_some() || registry.is_some();
         Ok(EnqueueResult {
-            job_id: id.0,
-            is_new,
-            shared: match (&self.key, registry) {
+            job_id: done.id.0,
+            is_new: done.is_new,
+            outcome: done.outcome,
+            shared: match (&self.key, may_be_unique) {
                 (None, _) => "unique id",
-                (Some(_), None) => "idempotency key",
-                (Some(_), Some(_)) => "idempotency key or unique id",
+                (Some(_), false) => "idempotency key",
+                (Some(_), true) => "idempotency key or unique id",
             },
         })
     }
@@ -112,6 +128,9 @@ impl Enqueue {
         if let Some(ahead) = self.ahead_by {
             job = job.ahead_by(ahead);
         }
+        if let Some(behind) = self.behind_by {
+            job = job.behind_by(behind);
+        }
         if let Some(time) = self.at {
             job = job.at(time);
         }
@@ -121,7 +140,10 @@ impl Enqueue {
         if let Some(key) = &self.key {
             job = job.idempotency_key(key);
         }
-        Ok(job)
+        if let Some(id) = &self.unique_id {
+            job = job.unique_id(id);
+        }
+        Ok(job.policy(self.policy.policy()))
     }
 
     fn arguments(&self) -> Result<String, CommandError> {
@@ -149,12 +171,16 @@ impl Enqueue {
 
 impl Report for EnqueueResult {
     fn text(&self, _width: Option<usize>) -> String {
-        let id = self.job_id;
-        if self.is_new {
-            format!("Enqueued job {id}.\n")
-        } else {
-            let shared = self.shared;
-            format!("Job {id} already has this {shared}; nothing was enqueued.\n")
+        let (id, shared) = (self.job_id, self.shared);
+        match self.outcome {
+            EnqueueOutcome::New => format!("Enqueued job {id}.\n"),
+            EnqueueOutcome::Again => {
+                format!("Enqueued job {id}, which starts when the running one has ended.\n")
+            }
+            EnqueueOutcome::Replaced => format!("Replaced job {id}.\n"),
+            EnqueueOutcome::Existing | EnqueueOutcome::Refused => {
+                format!("Job {id} already has this {shared}; nothing was enqueued.\n")
+            }
         }
     }
 }

@@ -8,6 +8,7 @@ pub(crate) mod failed;
 pub(crate) mod jobs;
 pub(crate) mod migrate;
 pub(crate) mod migrations;
+pub(crate) mod policy_options;
 pub(crate) mod processes;
 pub(crate) mod queues;
 pub(crate) mod recurring;

@@ -1,6 +1,7 @@
 //! What happens to a job that does not simply succeed, and what is kept of it.
 
 pub(crate) mod backoff;
+mod by_time;
 pub(crate) mod millis;
 
 use crate::db::model::new_row::{OnConflict, UniqueScope};
@@ -60,6 +61,9 @@ pub struct Policy {
     // Only used during the enqueue.
     #[serde(skip)]
     pub(crate) on_conflict: Option<OnConflict>,
+    /// In seconds; negative behind. Only used during the enqueue.
+    #[serde(skip)]
+    pub(crate) ahead_by: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) timeout: Option<Span>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -193,6 +197,7 @@ impl Policy {
             keep_result: self.keep_result.or(other.keep_result),
             unique_scope: self.unique_scope.or(other.unique_scope),
             on_conflict: self.on_conflict.or(other.on_conflict),
+            ahead_by: self.ahead_by.or(other.ahead_by),
             timeout: self.timeout.or(other.timeout),
             timeout_grace: self.timeout_grace.or(other.timeout_grace),
             on_timeout: self.on_timeout.or(other.on_timeout),

@@ -6,6 +6,8 @@ use crate::support::program::windlass;
 
 on_each_database!(
     everything_is_stored_as_given,
+    a_policy_is_stored_as_given,
+    a_unique_id_is_held_by_one_job,
     what_makes_no_sense_is_refused
 );
 
@@ -48,6 +50,49 @@ fn everything_is_stored_as_given(db: &TestDb) {
     assert_eq!(db.rows("ready_executions"), 1);
 }
 
+fn a_policy_is_stored_as_given(db: &TestDb) {
+    let options = "--attempts 5 --backoff 10s..1h --timeout 30s --keep-result 1day --unique-id u \
+        --unique-scope until-result-expires --behind-by 1h";
+    let options = options.split_whitespace();
+    let line: Vec<&str> = ["enqueue", "charge"].into_iter().chain(options).collect();
+    let said = windlass(&db.url, &line);
+    assert!(said.is_done(), "{said:?}");
+    let charge = db.texts(
+        "SELECT max_attempts || ' ' || unique_id || ' ' || policy AS t FROM solid_queue_jobs",
+    );
+    assert_eq!(
+        charge,
+        [
+            r#"5 u {"backoff":{"exponential":{"first":10000,"cap":3600000}},"keep_result":86400000,"unique_scope":"until_result_expires","timeout":30000}"#
+        ]
+    );
+    let once = windlass(&db.url, &["enqueue", "once", "--delivery", "at-most-once"]);
+    assert!(once.is_done(), "{once:?}");
+    let count = "SELECT count(*) AS n FROM solid_queue_jobs WHERE at_most_once";
+    assert_eq!(db.count(count), 1);
+}
+
+fn a_unique_id_is_held_by_one_job(db: &TestDb) {
+    let enqueue = |more: &[&str]| {
+        let line = ["enqueue", "index", "--in", "1h", "--unique-id", "i"];
+        windlass(&db.url, &[&line[..], more].concat())
+    };
+    assert_eq!(enqueue(&[]).out, "Enqueued job 1.\n");
+    let again = enqueue(&["--on-conflict", "existing"]);
+    assert_eq!(
+        again.out,
+        "Job 1 already has this unique id; nothing was enqueued.\n"
+    );
+    assert_eq!(
+        enqueue(&["--on-conflict", "replace"]).out,
+        "Replaced job 1.\n"
+    );
+    let json = enqueue(&["--on-conflict", "replace", "--json"]).json();
+    assert_eq!(json["outcome"], "replaced");
+    assert_eq!(enqueue(&["--on-conflict", "refuse"]).code, Some(1));
+    assert_eq!(db.rows("jobs"), 1);
+}
+
 fn what_makes_no_sense_is_refused(db: &TestDb) {
     for arguments in [
         &["enqueue", "import", "{"][..],
@@ -60,6 +105,10 @@ fn what_makes_no_sense_is_refused(db: &TestDb) {
             "2030-01-02T03:04:05Z",
         ],
         &["enqueue", "import", "--priority", "1", "--ahead-by", "1m"],
+        &["enqueue", "import", "--behind-by", "1m", "--ahead-by", "1m"],
+        &["enqueue", "import", "--attempts", "0"],
+        &["enqueue", "import", "--backoff", "10..1h"],
+        &["enqueue", "import", "--delivery", "twice"],
         &["enqueue"],
     ] {
         let said = windlass(&db.url, arguments);

@@ -7,9 +7,10 @@ use crate::support::TestDb;
 use crate::support::events::Events;
 use crate::support::jobs::Log;
 use crate::support::wait::until;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
-use windlass::{JobId, MissedTicks, Overlap, Registry, Worker, recurring};
+use windlass::{JobId, MissedTicks, Overlap, Policy, Registry, Worker, recurring};
 
 on_each_database!(
     of_missed_ticks_the_latest_is_fired,
@@ -21,6 +22,8 @@ on_each_database!(
     one_tick_waits_for_the_job_before_it,
     a_job_that_was_run_by_hand_is_not_overlapped,
     jobs_may_overlap,
+    the_time_of_a_tick_is_its_priority,
+    jitter_delays_the_job_of_a_tick,
 );
 
 /// The task's ticks are 100,000 s apart; the last five had no scheduler.
@@ -187,4 +190,45 @@ fn jobs_may_overlap(db: &TestDb) {
     let _scheduler = scheduler(db).start().unwrap();
     until_ticked(db, "a", 3);
     assert_eq!(queued(db), None);
+}
+
+fn the_time_of_a_tick_is_its_priority(db: &TestDb) {
+    let task =
+        stamp("a", "every 100000s").missed(MissedTicks::AllWithin(Duration::from_secs(300_000)));
+    let policy = Policy::new().behind_by(Duration::from_secs(7));
+    schedule(db, &task.policy(policy));
+    rewind(db, "a", 500_000);
+    let _scheduler = scheduler(db).start().unwrap();
+    until("the ticks are fired", || db.rows("jobs") == 3);
+    let found = db.texts("SELECT CAST(priority AS text) AS t FROM solid_queue_jobs ORDER BY id");
+    // 2020-01-01 in Unix' seconds.
+    let wanted = ticks(db, "a")
+        .into_iter()
+        .map(|tick| tick - 1_577_836_800 + 7);
+    assert_eq!(found, wanted.map(|at| at.to_string()).collect::<Vec<_>>());
+}
+
+fn jitter_delays_the_job_of_a_tick(db: &TestDb) {
+    let task =
+        stamp("a", "every 100000s").missed(MissedTicks::AllWithin(Duration::from_secs(300_000)));
+    schedule(db, &task.jitter(Duration::from_secs(50_000)));
+    rewind(db, "a", 500_000);
+    let _scheduler = scheduler(db).start().unwrap();
+    until("the ticks are fired", || db.rows("jobs") == 3);
+    let seconds = if db.is_postgres() {
+        "CAST(CAST(extract(epoch FROM scheduled_at) AS bigint) % 100000 AS text)"
+    } else {
+        "CAST(strftime('%s', scheduled_at) % 100000 AS text)"
+    };
+    let delays = db.texts(&format!(
+        "SELECT {seconds} AS t FROM solid_queue_jobs ORDER BY id"
+    ));
+    let delays: Vec<i64> = delays.iter().map(|text| text.parse().unwrap()).collect();
+    assert!(delays.iter().all(|delay| *delay < 50_000), "{delays:?}");
+    let different: BTreeSet<i64> = delays.iter().copied().collect();
+    assert_eq!(different.len(), 3, "each tick has its own: {delays:?}");
+    let job = recurring::run_now(&mut db.connect(), "a").unwrap().0;
+    let ready =
+        format!("SELECT count(*) AS n FROM solid_queue_ready_executions WHERE job_id = {job}");
+    assert_eq!(db.count(&ready), 1, "by hand it starts at once");
 }

@@ -4,7 +4,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::conn::statement::Statement;
 use crate::db::model::new_row::NewRow;
-use chrono::NaiveDate;
+use chrono::{NaiveDate, NaiveDateTime};
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
 
@@ -27,10 +27,20 @@ pub(crate) fn rank_by_time(conn: &mut Conn<'_>, rows: &mut [NewRow]) -> QueryRes
             (Some(at), _) => at.and_utc().timestamp() - epoch(),
             (None, delay) => now.saturating_add(delay.unwrap_or(0) / 1_000_000),
         };
-        let rank = due.max(now).saturating_sub(ahead_by);
-        row.priority = i32::try_from(rank).unwrap_or(if rank < 0 { i32::MIN } else { i32::MAX });
+        row.priority = priority(due.max(now), ahead_by);
     }
     Ok(())
+}
+
+/// Returns the priority of a job that waits from a time on.
+pub(crate) fn rank(from: NaiveDateTime, ahead_by: i64) -> i32 {
+    priority(from.and_utc().timestamp() - epoch(), ahead_by)
+}
+
+/// In seconds since [`epoch`].
+fn priority(from: i64, ahead_by: i64) -> i32 {
+    let rank = from.saturating_sub(ahead_by);
+    i32::try_from(rank).unwrap_or(if rank < 0 { i32::MIN } else { i32::MAX })
 }
 
 /// The year 2020 in Unix seconds, so that a priority, which has 32 bits, covers 1952 to 2088.
