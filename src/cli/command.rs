@@ -42,7 +42,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Queues(queues::QueuesCommand),
     Processes(processes::Processes),
-    Enqueue(enqueue::Enqueue),
+    Enqueue(Box<enqueue::Enqueue>),
     #[command(subcommand)]
     Jobs(jobs::JobsCommand),
     #[command(subcommand)]

@@ -110,10 +110,6 @@ const MESSAGE: &str = "it was to fail";
 impl PlainChange {
     pub(crate) fn new(conn: &Conn<'_>, texts: &[&str]) -> Self {
         let has_messages = |text: &&str| text.contains("{list with messages}");
-        let statement = |text: &&str| ListStatement {
-            text: render(conn, text),
-            has_messages: has_messages(text),
-        };
         match conn {
             #[cfg(feature = "postgres")]
             Conn::Postgres(_) => {
@@ -124,7 +120,13 @@ impl PlainChange {
                 }])
             }
             #[cfg(feature = "sqlite")]
-            Conn::Sqlite(_) => PlainChange(texts.iter().map(statement).collect()),
+            Conn::Sqlite(_) => {
+                let statements = texts.iter().map(|text| ListStatement {
+                    text: render(conn, text),
+                    has_messages: has_messages(text),
+                });
+                PlainChange(statements.collect())
+            }
         }
     }
 

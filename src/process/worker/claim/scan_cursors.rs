@@ -304,7 +304,7 @@ mod tests {
     #[test]
     fn an_urgent_job_does_not_wait_because_a_claim_found_many() {
         let mut cursors = ScanCursors::default();
-        let jobs = vec![Arc::new(claimed()); 128];
+        let jobs: Vec<Arc<Claimed>> = (0..128).map(|_| Arc::new(claimed())).collect();
         cursors.begin(true);
         assert_eq!(cursors.from(&ClaimQueues::All), []);
         cursors.reach_after(Some(Duration::from_millis(7)), &jobs, 128);
