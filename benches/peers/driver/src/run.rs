@@ -19,7 +19,7 @@ pub fn now() -> Duration {
 }
 
 pub(crate) fn say(answer: Answer) {
-    // The other end may be gone already: then nobody is interested.
+    // The other end may be gone already; then the answer is not needed.
     let _ = writeln!(std::io::stdout().lock(), "{answer}");
 }
 
