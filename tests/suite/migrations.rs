@@ -44,7 +44,7 @@ fn a_job_is_performed(db: &TestDb) {
 }
 
 /// Every migration there is, in order.
-const VERSIONS: [&str; 12] = [
+const VERSIONS: [&str; 19] = [
     "20261121000001",
     "20261121000002",
     "20261121000003",
@@ -57,6 +57,13 @@ const VERSIONS: [&str; 12] = [
     "20261121000013",
     "20261122000001",
     "20261123000001",
+    "20261124000001",
+    "20261124000002",
+    "20261124000003",
+    "20261124000004",
+    "20261124000005",
+    "20261124000006",
+    "20261124000007",
 ];
 
 fn an_empty_database_gets_all_tables_once(db: &TestDb) {

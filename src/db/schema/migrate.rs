@@ -10,7 +10,8 @@ use crate::db::schema::compare::{self, Migrated, look};
 use crate::db::schema::migrate_postgres;
 #[cfg(feature = "sqlite")]
 use crate::db::schema::migrate_sqlite;
-use crate::db::schema::migrations::{FILES, applied, version};
+use crate::db::schema::migration_files::FILES;
+use crate::db::schema::migrations::{applied, version};
 use crate::error::{Result, SchemaError};
 
 /// Applies to the database behind `conn` the migrations that it lacks, and adds whatever else is

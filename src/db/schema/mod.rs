@@ -11,6 +11,7 @@ pub(crate) mod migrate;
 pub(crate) mod migrate_postgres;
 #[cfg(feature = "sqlite")]
 pub(crate) mod migrate_sqlite;
+pub(crate) mod migration_files;
 pub(crate) mod migrations;
 pub(crate) mod plan;
 #[cfg(feature = "postgres")]

@@ -1,0 +1,3 @@
+INSERT INTO windlass_schema_migrations (version, applied_at)
+VALUES ('20261124000002', statement_timestamp() AT TIME ZONE 'UTC')
+ON CONFLICT (version) DO NOTHING;

@@ -1,0 +1,1 @@
+DELETE FROM windlass_schema_migrations WHERE version = '20261124000006';
