@@ -3,6 +3,7 @@
 use crate::on_each_database;
 use crate::support::TestDb;
 use crate::support::process::{Do, Scene, Work};
+use crate::support::wait::until;
 use std::time::Duration;
 use windlass::{Job, NewJob, Policy};
 
@@ -47,9 +48,11 @@ fn a_verdict_that_cannot_be_written_ends_no_claiming(db: &TestDb) {
     worker.logs("cannot write down that a job timed out");
     scene.open("slow");
     scene.ended("slow", 1);
-    Work::new("next", Do::Nothing)
-        .enqueue(&mut db.connect())
-        .unwrap();
+    // A refusal under way may hold SQLite's lock for longer than an enqueue waits for it.
+    until("the next job is enqueued", || {
+        let next = Work::new("next", Do::Nothing);
+        next.enqueue(&mut db.connect()).is_ok()
+    });
     assert_eq!(scene.started("next", 1).pid, first.pid);
     scene.drained();
     assert!(!worker.log().contains("timed out: job"));
