@@ -13,7 +13,7 @@ use crate::job::id::JobId;
 use crate::testing::drain::{InlineWorker, PerformedRun};
 use crate::testing::drained::{Drained, Performed, RunOutcome};
 use crate::testing::fault::{Fault, FaultPoint};
-use crate::testing::place::Place;
+use crate::testing::target::DrainTarget;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub(crate) struct LaterJobs {
 /// A drain that is going on.
 pub(crate) struct Draining<'a, P> {
     pub(crate) worker: &'a InlineWorker<'a>,
-    pub(crate) place: P,
+    pub(crate) target: P,
     pub(crate) later: LaterJobs,
     pub(crate) at_most: usize,
     /// The fault that no run has reached yet.
@@ -43,11 +43,11 @@ pub(crate) struct Draining<'a, P> {
     pub(crate) snoozed: BTreeSet<i64>,
 }
 
-impl<P: Place> Draining<'_, P> {
+impl<P: DrainTarget> Draining<'_, P> {
     /// Performs jobs as a new process, until none is left.
     pub(crate) fn run(&mut self) -> Result<()> {
         let worker = self.worker;
-        let mut process = self.place.with_conn(|conn| worker.register(conn))?;
+        let mut process = self.target.with_conn(|conn| worker.register(conn))?;
         while self.drained.runs.len() < self.at_most {
             let Some(job) = self.next(process)? else {
                 break;
@@ -56,9 +56,9 @@ impl<P: Place> Draining<'_, P> {
                 process = alive;
                 continue;
             }
-            process = self.place.with_conn(|conn| worker.register(conn))?;
+            process = self.target.with_conn(|conn| worker.register(conn))?;
         }
-        self.place
+        self.target
             .with_conn(|conn| worker.deregister(conn, process))
     }
 
@@ -66,17 +66,17 @@ impl<P: Place> Draining<'_, P> {
     fn next(&mut self, process: i64) -> Result<Option<Claimed>> {
         let worker = self.worker;
         loop {
-            let job = self.place.with_conn(|conn| worker.claim(conn, process))?;
+            let job = self.target.with_conn(|conn| worker.claim(conn, process))?;
             if job.is_some() || !(self.later.scheduled || self.later.retries) {
                 return Ok(job);
             }
             let later = self
-                .place
+                .target
                 .with_conn(|conn| jobs_to_run::later(conn).doing("list the scheduled jobs"))?;
             let Some(job) = later.into_iter().find(|job| self.is_wanted(job)) else {
                 return Ok(None);
             };
-            self.place.with_conn(|conn| {
+            self.target.with_conn(|conn| {
                 jobs_to_run::bring_forward(conn, job.id).doing("make a job due")
             })?;
         }
@@ -96,7 +96,7 @@ impl<P: Place> Draining<'_, P> {
     fn perform(&mut self, process: i64, job: &Claimed) -> Result<Option<i64>> {
         match self.fault {
             None => {
-                let run = self.worker.run_of(process, job, self.place.database());
+                let run = self.worker.run_of(process, job, self.target.database());
                 let ran = self.worker.carry_out(job, run);
                 self.end(job, &ran)?;
                 Ok(Some(process))
@@ -118,12 +118,12 @@ impl<P: Place> Draining<'_, P> {
             }
             Some(Fault::LostCommit) => {
                 self.fault = None;
-                let run = self.worker.run_of(process, job, self.place.database());
+                let run = self.worker.run_of(process, job, self.target.database());
                 let ran = self.worker.carry_out(job, run);
                 self.end(job, &ran)?;
                 // The answer of the first one counts.
                 let worker = self.worker;
-                self.place.with_conn(|conn| worker.end(conn, job, &ran))?;
+                self.target.with_conn(|conn| worker.end(conn, job, &ran))?;
                 Ok(Some(process))
             }
         }
@@ -138,7 +138,7 @@ impl<P: Place> Draining<'_, P> {
         match point {
             FaultPoint::Start => {}
             FaultPoint::End => {
-                let run = self.worker.run_of(process, job, self.place.database());
+                let run = self.worker.run_of(process, job, self.target.database());
                 self.worker.carry_out(job, run);
             }
             FaultPoint::Connection(number) => {
@@ -164,7 +164,7 @@ impl<P: Place> Draining<'_, P> {
             job_id: job.job_id,
         };
         let has_ended_itself = self
-            .place
+            .target
             .with_conn(|conn| jobs::ended_by_owner(conn, claim).doing("read a job"))?;
         self.drained.add(Performed {
             id: JobId(job.job_id),
@@ -186,13 +186,13 @@ impl<P: Place> Draining<'_, P> {
         let worker = self.worker;
         let ran = match point {
             FaultPoint::Start => {
-                let run = worker.run_of(process, job, self.place.database());
+                let run = worker.run_of(process, job, self.target.database());
                 self.overtake(process)?;
                 run.signals.lease.lose();
                 worker.carry_out(job, run)
             }
             FaultPoint::End => {
-                let run = worker.run_of(process, job, self.place.database());
+                let run = worker.run_of(process, job, self.target.database());
                 let ran = worker.carry_out(job, run);
                 self.overtake(process)?;
                 ran
@@ -255,14 +255,14 @@ impl<P: Place> Draining<'_, P> {
             is_crash: true,
             how: how.to_owned(),
         };
-        self.place.with_conn(|conn| {
+        self.target.with_conn(|conn| {
             prune::prune(conn, process, None, &death).doing("recover the claims of a process")
         })?;
         Ok(())
     }
 
     fn run_with(&self, process: i64, job: &Claimed, hook: BorrowHook) -> Run {
-        let database: Database = self.place.database().with_borrow_hook(hook);
+        let database: Database = self.target.database().with_borrow_hook(hook);
         self.worker.run_of(process, job, &database)
     }
 
@@ -274,7 +274,7 @@ impl<P: Place> Draining<'_, P> {
 
     fn end(&mut self, job: &Claimed, ran: &PerformedRun) -> Result<()> {
         let worker = self.worker;
-        let run = self.place.with_conn(|conn| worker.end(conn, job, ran))?;
+        let run = self.target.with_conn(|conn| worker.end(conn, job, ran))?;
         if matches!(run.outcome, RunOutcome::Snoozed(_)) {
             self.snoozed.insert(job.job_id);
         }

@@ -65,7 +65,7 @@ pub(crate) mod enqueued;
 pub(crate) mod fault;
 pub(crate) mod inline;
 pub(crate) mod options;
-pub(crate) mod place;
+pub(crate) mod target;
 
 use crate::db::AsConn;
 use crate::db::test_support::travel as rows;

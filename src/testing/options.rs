@@ -9,7 +9,7 @@ use crate::testing::drain::InlineWorker;
 use crate::testing::drained::Drained;
 use crate::testing::draining::{Draining, LaterJobs};
 use crate::testing::fault::Fault;
-use crate::testing::place::{BorrowedPlace, OwnPlace, Place};
+use crate::testing::target::{BorrowedTarget, DrainTarget, OwnTarget};
 use std::collections::BTreeSet;
 
 /// Performs the jobs that are ready or due, as a worker would.
@@ -176,7 +176,7 @@ impl<'a> Drain<'a> {
     /// the connection that it borrowed.
     pub fn run(&self, db: &mut TestDatabase) -> Result<Drained> {
         let (drained, is_reached) =
-            db.with_database(|database| self.run_in(BorrowedPlace(database)))?;
+            db.with_database(|database| self.run_in(BorrowedTarget(database)))?;
         db.has_reached_fault |= is_reached;
         Ok(drained)
     }
@@ -191,7 +191,7 @@ impl<'a> Drain<'a> {
     /// After 10,000 runs, because a job enqueues itself endlessly.
     pub fn run_on<C: AsConn + ?Sized>(&self, conn: &mut C) -> Result<Drained> {
         let database = Database::none();
-        let (drained, _) = self.run_in(OwnPlace { conn, database })?;
+        let (drained, _) = self.run_in(OwnTarget { conn, database })?;
         Ok(drained)
     }
 
@@ -201,7 +201,7 @@ impl<'a> Drain<'a> {
     }
 
     /// Returns the runs, and whether the fault was reached.
-    fn run_in(&self, place: impl Place) -> Result<(Drained, bool)> {
+    fn run_in(&self, target: impl DrainTarget) -> Result<(Drained, bool)> {
         let mut worker = InlineWorker::new(self.registry);
         worker.is_limited = self.is_limited;
         if !self.classes.is_empty() {
@@ -212,7 +212,7 @@ impl<'a> Drain<'a> {
         }
         let mut draining = Draining {
             worker: &worker,
-            place,
+            target,
             later: self.later,
             at_most: self.at_most,
             fault: self.fault,

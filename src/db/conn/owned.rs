@@ -20,12 +20,12 @@ pub(crate) type BorrowHook = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 /// Holds the connection while it is not borrowed.
 #[derive(Default)]
 pub(crate) struct SharedConnection {
-    place: Arc<Place>,
+    place: Arc<SharedPlace>,
     hook: Option<BorrowHook>,
 }
 
 #[derive(Default)]
-struct Place {
+struct SharedPlace {
     connection: Mutex<Option<DbConnection>>,
     returned: Condvar,
 }

@@ -4,7 +4,7 @@ use crate::db::{AsConn, Conn, Database};
 use crate::error::{Error, Result};
 
 /// A test's connection, of which each statement borrows what it needs.
-pub(crate) trait Place {
+pub(crate) trait DrainTarget {
     /// Runs `work` on the connection.
     fn with_conn<T>(&mut self, work: impl FnOnce(&mut Conn<'_>) -> Result<T>) -> Result<T>;
 
@@ -13,9 +13,9 @@ pub(crate) trait Place {
 }
 
 /// The connection of a `TestDatabase`, while its jobs may borrow it.
-pub(crate) struct BorrowedPlace<'a>(pub(crate) &'a Database);
+pub(crate) struct BorrowedTarget<'a>(pub(crate) &'a Database);
 
-impl Place for BorrowedPlace<'_> {
+impl DrainTarget for BorrowedTarget<'_> {
     fn with_conn<T>(&mut self, work: impl FnOnce(&mut Conn<'_>) -> Result<T>) -> Result<T> {
         let Some(mut connection) = self.0.borrow_for_test() else {
             return Err(Error::Connect {
@@ -32,12 +32,12 @@ impl Place for BorrowedPlace<'_> {
 }
 
 /// A connection of the application, which jobs cannot borrow.
-pub(crate) struct OwnPlace<'a, C: ?Sized> {
+pub(crate) struct OwnTarget<'a, C: ?Sized> {
     pub(crate) conn: &'a mut C,
     pub(crate) database: Database,
 }
 
-impl<C: AsConn + ?Sized> Place for OwnPlace<'_, C> {
+impl<C: AsConn + ?Sized> DrainTarget for OwnTarget<'_, C> {
     fn with_conn<T>(&mut self, work: impl FnOnce(&mut Conn<'_>) -> Result<T>) -> Result<T> {
         work(&mut self.conn.as_conn())
     }
