@@ -41,8 +41,10 @@ pub fn enqueue_all<C: AsConn + ?Sized>(
         .into_iter()
         .map(NewJob::into_row)
         .collect::<Result<Vec<_>>>()?;
-    let mut conn = own(conn);
-    rank_by_time(&mut conn, &mut rows).doing("read the time")?;
-    let inserted = enqueue::insert_all(&mut conn, &rows).doing("enqueue the jobs")?;
+    let mut owned = own(conn);
+    rank_by_time(&mut owned, &mut rows).doing("read the time")?;
+    let inserted = enqueue::insert_all(&mut owned, &rows).doing("enqueue the jobs")?;
+    drop(owned);
+    conn.after_enqueue()?;
     Ok(inserted.into_iter().map(Enqueued::from).collect())
 }

@@ -216,6 +216,12 @@ impl NewJob {
     /// If a limit is exceeded (before any SQL is sent) or a statement fails. Also if another job
     /// holds the unique id and the policy is [`OnConflict::Refuse`](crate::OnConflict::Refuse).
     pub fn enqueue<C: AsConn + ?Sized>(self, conn: &mut C) -> Result<Enqueued> {
+        let enqueued = self.insert(conn)?;
+        conn.after_enqueue()?;
+        Ok(enqueued)
+    }
+
+    fn insert<C: AsConn + ?Sized>(self, conn: &mut C) -> Result<Enqueued> {
         let (mut rows, mut conn) = ([self.into_row()?], own(conn));
         rank_by_time(&mut conn, &mut rows).doing("read the time")?;
         let [row] = rows;

@@ -5,7 +5,7 @@ use crate::db::model::new_result::NewOutput;
 use crate::db::transition::end;
 use crate::db::transition::finish::KeySlots;
 
-use crate::testing::drained::{Drained, Performed, RunOutcome};
+use crate::testing::drained::{Performed, RunOutcome};
 
 use crate::db::transition::prune;
 
@@ -13,9 +13,10 @@ use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claimed, Claims, Fence,
 use crate::db::model::outcome::Ending;
 use crate::db::table::jobs;
 use crate::db::table::processes::{self, NewProcess};
+use crate::db::test_support::jobs_to_run;
 use crate::db::transition::finish::{self, FinishedJob};
 use crate::db::transition::{claim, dispatch, promote, release};
-use crate::db::{AsConn, Conn, Database, TestDatabase};
+use crate::db::{Conn, Database};
 use crate::error::{Doing, Error, Result};
 use crate::job::class::Job;
 use crate::job::context::{Context, Run};
@@ -32,101 +33,41 @@ use crate::job::step_memory::Steps;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Performs the jobs that are ready or due, as a worker would.
-///
-/// Jobs whose classes are registered run one after the other on this thread, until none is left.
-/// That includes jobs that they enqueue, but not jobs that are due later. Paused queues are
-/// skipped.
-///
-/// With the application's own connection inside `test_transaction`,
-/// [`Context::connection`](crate::Context::connection) returns no connection. Jobs that call it
-/// need [`TestDatabase::drain`].
-///
-/// ```
-/// # use serde::{Deserialize, Serialize};
-/// # use windlass::{Context, Job, JobResult, Registry};
-/// # #[derive(Serialize, Deserialize)] struct Import;
-/// # impl Job for Import {
-/// #     const NAME: &'static str = "import";
-/// #     type State = (); type Output = ();
-/// #     fn perform(self, _: &Context<'_, ()>) -> JobResult { Ok(()) }
-/// # }
-/// use diesel::prelude::*;
-/// use windlass::testing;
-/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
-/// # windlass::migrate(&mut conn).unwrap();
-/// conn.test_transaction::<_, windlass::Error, _>(|conn| {
-///     Import.enqueue(conn)?;
-///     let registry = Registry::new().register::<Import>(());
-///     testing::drain(conn, &registry)?.assert_all_finished(1);
-///     Ok(())
-/// });
-/// ```
-///
-/// # Errors
-/// If the database does not answer or has no tables.
-///
-/// # Panics
-/// After 10,000 runs, because a job enqueues itself endlessly.
-pub fn drain<C: AsConn + ?Sized>(conn: &mut C, registry: &Registry) -> Result<Drained> {
-    let crew = InlineWorker::new(registry);
-    let mut conn = conn.as_conn();
-    let process = crew.register(&mut conn)?;
-    let mut drained = Drained::default();
-    while let Some(job) = crew.claim(&mut conn, process)? {
-        let ran = crew.perform(process, &job, &Database::none());
-        drained.add(crew.end(&mut conn, &job, ran)?);
-    }
-    crew.deregister(&mut conn, process)?;
-    Ok(drained)
-}
-
-impl TestDatabase {
-    /// Performs the jobs that are ready or due and whose classes are registered, until none is
-    /// left; see [`drain`].
-    ///
-    /// Jobs may borrow the connection, one at a time.
-    ///
-    /// # Errors
-    /// As for [`drain`].
-    ///
-    /// # Panics
-    /// After 10,000 runs, because a job enqueues itself endlessly. Also if a job does not return
-    /// the connection that it borrowed.
-    pub fn drain(&mut self, registry: &Registry) -> Result<Drained> {
-        let crew = InlineWorker::new(registry);
-        let process = crew.register(&mut self.as_conn())?;
-        let mut drained = Drained::default();
-        while let Some(job) = crew.claim(&mut self.as_conn(), process)? {
-            let ran = self.with_database(|database| crew.perform(process, &job, database));
-            drained.add(crew.end(&mut self.as_conn(), &job, ran)?);
-        }
-        crew.deregister(&mut self.as_conn(), process)?;
-        Ok(drained)
-    }
-}
-
 /// A run that is over, before its outcome is saved.
-struct PerformedRun {
+pub(crate) struct PerformedRun {
     run: Run,
     outcome: Outcome,
 }
 
 /// A worker without threads.
-struct InlineWorker<'a> {
-    registry: &'a Registry,
-    classes: Vec<String>,
+pub(crate) struct InlineWorker<'a> {
+    pub(crate) registry: &'a Registry,
+    pub(crate) classes: Vec<String>,
+    pub(crate) queues: ClaimQueues,
+    /// Whether concurrency limits count.
+    pub(crate) is_limited: bool,
 }
 
 impl<'a> InlineWorker<'a> {
-    fn new(registry: &'a Registry) -> Self {
+    pub(crate) fn new(registry: &'a Registry) -> Self {
         InlineWorker {
             registry,
             classes: registry.classes().map(str::to_owned).collect(),
+            queues: ClaimQueues::All,
+            is_limited: true,
         }
     }
 
-    fn register(&self, conn: &mut Conn<'_>) -> Result<i64> {
+    /// Returns whether it claims jobs of this class from this queue.
+    pub(crate) fn takes(&self, class: &str, queue: &str) -> bool {
+        let has_queue = match &self.queues {
+            ClaimQueues::All => true,
+            ClaimQueues::Named(names) => names.iter().any(|name| name == queue),
+        };
+        has_queue && self.classes.iter().any(|name| name == class)
+    }
+
+    pub(crate) fn register(&self, conn: &mut Conn<'_>) -> Result<i64> {
         let new = NewProcess {
             name: &format!("test-{:016x}", fastrand::u64(..)),
             kind: "Worker",
@@ -139,20 +80,23 @@ impl<'a> InlineWorker<'a> {
         processes::register(conn, &new).doing("register the test")
     }
 
-    fn deregister(&self, conn: &mut Conn<'_>, process: i64) -> Result<()> {
+    pub(crate) fn deregister(&self, conn: &mut Conn<'_>, process: i64) -> Result<()> {
         prune::deregister(conn, process).doing("deregister the test")?;
         Ok(())
     }
 
-    fn claim(&self, conn: &mut Conn<'_>, process: i64) -> Result<Option<Claimed>> {
+    pub(crate) fn claim(&self, conn: &mut Conn<'_>, process: i64) -> Result<Option<Claimed>> {
         dispatch::dispatch(conn, 500).doing("dispatch jobs")?;
+        if !self.is_limited {
+            jobs_to_run::ignore_limits(conn).doing("ignore the limits")?;
+        }
         while promote::promote(conn, 500)
             .doing("promote blocked jobs")?
             .is_progress(500)
         {}
         let want = ClaimRequest {
             process_id: process,
-            queues: &ClaimQueues::All,
+            queues: &self.queues,
             classes: &self.classes,
             limit: 1,
             ahead: false,
@@ -167,12 +111,18 @@ impl<'a> InlineWorker<'a> {
         }
     }
 
-    fn perform(&self, process_id: i64, job: &Claimed, database: &Database) -> PerformedRun {
+    pub(crate) fn carry_out(&self, job: &Claimed, run: Run) -> PerformedRun {
+        run.signals.live.begin(run.policy.limit());
+        let outcome = perform_claimed(self.registry, &job.arguments, &run);
+        PerformedRun { run, outcome }
+    }
+
+    /// Returns the run of a claim, before it starts.
+    pub(crate) fn run_of(&self, process_id: i64, job: &Claimed, database: &Database) -> Run {
         let stored = Policy::of_columns(job.policy.as_deref(), job.max_attempts, job.at_most_once);
         let policy = self.registry.complete(&job.class_name, stored);
         let signals = signals();
-        signals.live.begin(policy.limit());
-        let run = Run {
+        Run {
             policy,
             job_id: job.job_id,
             fence: Fence {
@@ -189,16 +139,14 @@ impl<'a> InlineWorker<'a> {
             database: database.clone(),
             finished: FinishedRow::Keep,
             steps: Steps::default(),
-        };
-        let outcome = perform_claimed(self.registry, &job.arguments, &run);
-        PerformedRun { run, outcome }
+        }
     }
 
-    fn end(
+    pub(crate) fn end(
         &self,
         conn: &mut Conn<'_>,
         job: &Claimed,
-        PerformedRun { run, outcome }: PerformedRun,
+        PerformedRun { run, outcome }: &PerformedRun,
     ) -> Result<Performed> {
         let Fence {
             process_id,
@@ -212,9 +160,9 @@ impl<'a> InlineWorker<'a> {
             && jobs::ended_by_owner(conn, claim).doing("read a job")?;
         let outcome = match outcome {
             _ if finished_itself => RunOutcome::Finished,
-            Outcome::Finished(output) => finish(conn, job, &run, &output)?,
+            Outcome::Finished(output) => finish(conn, job, run, output)?,
             Outcome::Ended(ending) => {
-                let ended = end::end(conn, run.fence, &ending, Duration::ZERO, FinishedRow::Keep);
+                let ended = end::end(conn, run.fence, ending, Duration::ZERO, FinishedRow::Keep);
                 let ended = ended.doing("end a job")?;
                 ended.map_or(RunOutcome::Lost, run_outcome)
             }

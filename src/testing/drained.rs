@@ -1,6 +1,7 @@
 //! What `drain` performed, and assertions about it.
 
 use crate::job::id::JobId;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// With more runs than this, a job must be enqueueing itself endlessly.
@@ -22,6 +23,9 @@ pub enum RunOutcome {
     Snoozed(Duration),
     /// Its claim was lost during the run, for example because its own code deleted it.
     Lost,
+    /// A [`Fault`](crate::testing::Fault) ended the process in the run, and a supervisor recovered
+    /// the job.
+    Crashed,
 }
 
 /// One run of a job.
@@ -79,6 +83,33 @@ impl Drained {
 }
 
 impl Drained {
+    /// Asserts that exactly `count` jobs ran, and that the last run of each that kept its claim
+    /// finished. Earlier runs may have failed, crashed or snoozed.
+    ///
+    /// # Panics
+    /// If the assertion fails; the message contains all runs.
+    #[track_caller]
+    pub fn assert_all_finished_in_the_end(&self, count: usize) {
+        let mut last = BTreeMap::new();
+        for run in &self.runs {
+            if run.outcome != RunOutcome::Lost {
+                last.insert(run.id.0, &run.outcome);
+            }
+        }
+        assert!(
+            last.values()
+                .all(|outcome| **outcome == RunOutcome::Finished),
+            "the last run of a job has not finished: {:#?}",
+            self.runs
+        );
+        assert_eq!(
+            last.len(),
+            count,
+            "the number of jobs differs: {:#?}",
+            self.runs
+        );
+    }
+
     pub(crate) fn add(&mut self, run: Performed) {
         self.runs.push(run);
         assert!(

@@ -59,6 +59,8 @@ mod slot_passing;
 mod smoke;
 mod strays;
 mod testing;
+mod testing_faults;
+mod testing_options;
 #[cfg(feature = "cli")]
 mod troubles;
 mod typed;
