@@ -6,6 +6,7 @@ use crate::db::conn::dialect::Dialect;
 use crate::db::conn::sql::{Execution, id_list, job_ids};
 use crate::db::conn::statement::Statement;
 use crate::db::model::outcome::{AttemptOutcome, JobFailure, ResultOutcome};
+use crate::db::table::blocked;
 use crate::db::table::semaphores::{self, DOES_NOT_WAIT, FreeSlots, NEVER_EXPIRES, slot_list};
 use crate::db::table::wanted_keys::{self, ConcurrencyKey};
 use diesel::prelude::*;
@@ -115,7 +116,8 @@ pub(crate) struct PickedJob {
     pub(crate) key: String,
 }
 
-/// Returns the jobs to promote, locked. Jobs that another transaction is moving are skipped.
+/// Returns the jobs to promote, locked. Jobs that another transaction is moving are skipped, but not
+/// in an ordered key, where the next one waits for it.
 pub(crate) fn pick(conn: &mut Conn<'_>, rooms: &[FreeSlots]) -> QueryResult<Vec<PickedJob>> {
     let open: Vec<&FreeSlots> = rooms.iter().filter(|room| room.room > 0).collect();
     if open.is_empty() {
@@ -126,9 +128,10 @@ pub(crate) fn pick(conn: &mut Conn<'_>, rooms: &[FreeSlots]) -> QueryResult<Vec<
             let text = format!(
                 "SELECT b.job_id, open.key FROM (SELECT value ->> 0 AS key, CAST(value ->> 1 AS bigint) AS room \
                    FROM {{rows $1}}) AS open CROSS JOIN LATERAL ( \
-                   SELECT job_id FROM solid_queue_blocked_executions WHERE concurrency_key = open.key \
+                   SELECT job_id, priority FROM solid_queue_blocked_executions WHERE concurrency_key = open.key \
                    AND expires_at >= {{time '{DOES_NOT_WAIT}'}} ORDER BY priority, job_id LIMIT open.room \
-                   FOR UPDATE SKIP LOCKED) AS b"
+                   FOR UPDATE SKIP LOCKED) AS b WHERE {}",
+                blocked::is_in_turn("open.key"),
             );
             Statement::new(text).bind(slot_list(open)).load(conn)
         }
