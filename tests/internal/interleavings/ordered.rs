@@ -69,15 +69,12 @@ fn dispatch_and_promote(db: &TestDb) {
 fn discard_and_dispatch(db: &TestDb) {
     Play::new(db, one_waits)
         .coarse()
-        .actor("discard", |c, w| {
-            let done = discard(c, w, &[1])?;
-            Ok(format!("{done} {}", promote(c, 10)?))
-        })
-        .actor("dispatch", |c, _| {
-            let done = dispatch(c, 10)?;
-            Ok(format!("{done} {}", promote(c, 10)?))
-        })
-        .ends_in(&[]);
+        .actor("discard", |c, w| discard(c, w, &[1]))
+        .actor("dispatch", |c, _| dispatch(c, 10))
+        .ends_in(&[
+            "discard 1, dispatch 0 -> j2 blocked; p1",
+            "discard 1, dispatch 1 -> j2 blocked; p1",
+        ]);
 }
 
 fn finish_and_enqueue(db: &TestDb) {
@@ -99,7 +96,11 @@ fn cancel_and_promote(db: &TestDb) {
         .coarse()
         .actor("cancel", |c, w| cancel(c, w, &[1]))
         .actor("promote", |c, _| promote(c, 10))
-        .ends_in(&[]);
+        .also_on_postgres(&["cancel 1 ended 0 asked, promote 0 -> j1 finished, j2 blocked; p1"])
+        .ends_in(&[
+            "cancel 1 ended 0 asked, promote 1 -> j1 finished, j2 blocked; p1",
+            "cancel 1 ended 0 asked, promote 1 -> j1 finished, j2 ready; p1",
+        ]);
 }
 
 on_each_database!(
