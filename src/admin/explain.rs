@@ -212,12 +212,8 @@ fn reason(conn: &mut Conn<'_>, job: &EnqueuedJobRow) -> QueryResult<Reason> {
         if blocked.is_limited() {
             let key = blocked.concurrency_key;
             if blocked.is_ordered {
-                let until = blocked.next_run_at.map(|at| at.and_utc());
-                return Ok(Reason::InLine {
-                    key,
-                    behind: by,
-                    until,
-                });
+                let (behind, until) = (by, blocked.next_run_at.map(|at| at.and_utc()));
+                return Ok(Reason::InLine { key, behind, until });
             }
             return Ok(Reason::Limited { key, by });
         }
