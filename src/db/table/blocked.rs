@@ -165,6 +165,12 @@ pub(crate) fn sort_out(conn: &mut Conn<'_>, ready: &[i64]) -> QueryResult<Vec<i6
 pub(crate) const HAS_LIMIT: &str =
     "j.concurrency_limit IS NOT NULL AND j.concurrency_key IS NOT NULL";
 
+/// Deletes the blocked executions of jobs.
+pub(crate) fn delete(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
+    let text = "DELETE FROM solid_queue_blocked_executions WHERE job_id IN {in $1}";
+    Statement::new(text).bind(id_list(jobs)).execute(conn)
+}
+
 /// Makes each job wait until another has ended.
 pub(crate) fn block(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     let text = format!(

@@ -86,7 +86,7 @@ pub(crate) fn promote_after(
         let picked = pick(conn, &rooms)?;
         let ready: Vec<i64> = picked.iter().map(|picked| picked.job_id).collect();
         if !ready.is_empty() {
-            delete(conn, &ready)?;
+            blocked::delete(conn, &ready)?;
             crate::db::table::ready::insert(conn, &ready)?;
         }
         let discarded = discard(conn, &keys)?;
@@ -99,12 +99,6 @@ pub(crate) fn promote_after(
             ..nothing
         })
     })
-}
-
-/// Deletes the blocked executions of jobs.
-pub(crate) fn delete(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
-    let text = "DELETE FROM solid_queue_blocked_executions WHERE job_id IN {in $1}";
-    Statement::new(text).bind(id_list(jobs)).execute(conn)
 }
 
 /// A blocked job that a free slot of its key may go to.
@@ -172,7 +166,7 @@ fn discard(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<Vec<Disc
     if jobs.is_empty() {
         return Ok(Vec::new());
     }
-    delete(conn, &jobs)?;
+    blocked::delete(conn, &jobs)?;
     let failure = JobFailure::new(
         NO_SLOT,
         "as many jobs of its concurrency key as may were there already, and it does not wait",

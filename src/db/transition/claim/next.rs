@@ -246,7 +246,7 @@ fn step_by_step(
     let claims: Vec<i64> = claims.into_iter().map(|claim| claim.id).collect();
     let jobs = sqlite::held(conn, &claims)?;
     let ids: Vec<i64> = jobs.iter().map(|job| job.job_id).collect();
-    promote::delete(conn, &ids)?;
+    blocked::delete(conn, &ids)?;
     Ok(with_keys(jobs, &picked))
 }
 
