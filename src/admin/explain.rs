@@ -63,6 +63,15 @@ pub enum Reason {
         /// The oldest of the jobs that hold its slots.
         by: Option<JobId>,
     },
+    /// It waits for its turn: its concurrency key is [ordered](crate::Concurrency::ordered).
+    InLine {
+        /// The key.
+        key: String,
+        /// The job that holds the key's slot, or else the one before it in the line.
+        behind: Option<JobId>,
+        /// When the next run of that job is due, by the database's clock, if it waits for one.
+        until: Option<DateTime<Utc>>,
+    },
     /// A process holds it.
     Claimed {
         /// The process. `None` if its row was deleted.
@@ -202,6 +211,10 @@ fn reason(conn: &mut Conn<'_>, job: &EnqueuedJobRow) -> QueryResult<Reason> {
         let by = blocked.after_job_id.map(JobId);
         if blocked.is_limited() {
             let key = blocked.concurrency_key;
+            if blocked.is_ordered {
+                let (behind, until) = (by, blocked.next_run_at.map(|at| at.and_utc()));
+                return Ok(Reason::InLine { key, behind, until });
+            }
             return Ok(Reason::Limited { key, by });
         }
         return Ok(Reason::Blocked {
@@ -322,7 +335,10 @@ impl Explanation {
             Reason::Ready { obstacles, .. } | Reason::Scheduled { obstacles, .. } => obstacles
                 .iter()
                 .all(|obstacle| matches!(obstacle, Obstacle::ThreadsBusy { .. })),
-            Reason::Blocked { .. } | Reason::Limited { .. } | Reason::Claimed { .. } => true,
+            Reason::Blocked { .. }
+            | Reason::Limited { .. }
+            | Reason::InLine { .. }
+            | Reason::Claimed { .. } => true,
             Reason::Ended => self.task.status == TaskStatus::Succeeded,
             Reason::Adrift => false,
         }

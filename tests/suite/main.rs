@@ -39,6 +39,7 @@ mod ids;
 mod interruptions;
 mod limits;
 mod migrations;
+mod ordered;
 mod panics;
 mod perform;
 mod policies;

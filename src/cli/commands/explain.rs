@@ -78,6 +78,15 @@ impl Report for Explanation {
     }
 }
 
+fn in_line(key: &str, behind: Option<JobId>, until: Option<DateTime<Utc>>) -> String {
+    let job = behind.map_or_else(String::new, |job| format!(" behind job {job}"));
+    let next = until.map_or_else(String::new, |at| {
+        format!(", whose next run is due at {}", time(at))
+    });
+    let key = printable(key);
+    format!("It waits for its turn in the ordered concurrency key {key}{job}{next}.\n")
+}
+
 impl Explanation {
     fn sentence(&self) -> String {
         match &self.reason {
@@ -105,6 +114,7 @@ impl Explanation {
                 let key = printable(key);
                 format!("It waits for a slot of the concurrency key {key}{holder}.\n")
             }
+            Reason::InLine { key, behind, until } => in_line(key, *behind, *until),
             Reason::Claimed { .. } => self.claimed(),
             Reason::Ended => self.ended(),
             Reason::Adrift => "It has no execution: the row was deleted by hand. \

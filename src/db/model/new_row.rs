@@ -28,6 +28,9 @@ pub(crate) struct NewRow {
     pub(crate) limit: Option<NewLimit>,
 }
 
+/// The value of `concurrency_on_conflict` of a job of an ordered key.
+pub(crate) const ORDERED: &str = "ordered";
+
 /// How many jobs with the same key may be ready or claimed at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NewLimit {
@@ -36,6 +39,8 @@ pub(crate) struct NewLimit {
     pub(crate) slots: i32,
     /// Whether a job that finds no slot ends instead of waiting.
     pub(crate) discards: bool,
+    /// Whether its jobs run in the order of their enqueue, and keep their place between attempts.
+    pub(crate) ordered: bool,
 }
 
 impl NewRow {
@@ -72,7 +77,11 @@ impl NewRow {
 
     pub(crate) fn concurrency_on_conflict(&self) -> Option<&'static str> {
         let limit = self.limit.as_ref()?;
-        limit.discards.then_some("discard")
+        match (limit.discards, limit.ordered) {
+            (true, _) => Some("discard"),
+            (false, true) => Some(ORDERED),
+            (false, false) => None,
+        }
     }
 
     /// Returns whether the insert may find an existing job.

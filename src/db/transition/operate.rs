@@ -7,9 +7,11 @@ use crate::db::conn::sql::{id_list, job_ids, timestamp};
 use crate::db::conn::statement::Statement;
 use crate::db::model::claim::FinishedRow;
 use crate::db::model::new_result::NewResult;
+use crate::db::model::new_row::ORDERED;
 use crate::db::model::outcome::{AttemptOutcome, JobFailure, ResultOutcome};
 use crate::db::model::state::JobState;
-use crate::db::table::{attempts, jobs, results};
+use crate::db::table::unique_jobs::BLOCKED;
+use crate::db::table::{attempts, jobs, ready, results, scheduled};
 use crate::db::transition::place::place;
 use crate::db::transition::unblock;
 use chrono::NaiveDateTime;
@@ -39,12 +41,14 @@ fn take_execution(conn: &mut Conn<'_>, states: &[JobState], jobs: &[i64]) -> Que
         if found.is_empty() {
             continue;
         }
-        if state == JobState::Ready {
-            crate::db::table::ready::delete(conn, &found)?;
-        } else {
-            let table = state.table();
-            let text = format!("DELETE FROM {table} WHERE job_id IN {{in $1}}");
-            Statement::new(text).bind(id_list(&found)).execute(conn)?;
+        match state {
+            JobState::Ready => ready::delete(conn, &found)?,
+            JobState::Scheduled => scheduled::delete(conn, &found)?,
+            _ => {
+                let table = state.table();
+                let text = format!("DELETE FROM {table} WHERE job_id IN {{in $1}}");
+                Statement::new(text).bind(id_list(&found)).execute(conn)?;
+            }
         }
         taken.extend(found);
     }
@@ -282,7 +286,15 @@ fn set_priority(
     if jobs.is_empty() {
         return Ok(());
     }
-    let text = format!("UPDATE {table} SET priority = $1 WHERE {key} IN {{in $2}}");
+    // A job of an ordered key keeps its place.
+    let in_order = match table {
+        BLOCKED => format!(
+            " AND job_id NOT IN (SELECT id FROM solid_queue_jobs \
+               WHERE id IN {{in $2}} AND concurrency_on_conflict = '{ORDERED}')"
+        ),
+        _ => String::new(),
+    };
+    let text = format!("UPDATE {table} SET priority = $1 WHERE {key} IN {{in $2}}{in_order}");
     Statement::new(text)
         .bind(priority)
         .bind(id_list(jobs))

@@ -93,6 +93,7 @@ impl WaitingAgain {
                     waiting.later.push(DelayedJob {
                         job_id: job.id,
                         delay,
+                        keeps_slot: decision.has_slot,
                     });
                 }
                 Destination::Wait(_) if decision.has_slot => {

@@ -60,6 +60,7 @@ impl Model {
             }
             (Move::Reschedule(seconds), _) if has_time => {
                 job.place = waiting(seconds);
+                job.keeps_place = false;
                 job.version += 1;
                 self.enter(number);
                 Some(true)

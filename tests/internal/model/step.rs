@@ -240,7 +240,7 @@ fn new() -> impl Strategy<Value = New> {
         (
             option::weighted(0.2, 0..4_u8),
             option::weighted(0.3, 0..4_u8),
-            option::weighted(0.3, 0..3_u8),
+            option::weighted(0.3, 0..4_u8),
         ),
         option::weighted(0.3, 0..4_i32),
     )

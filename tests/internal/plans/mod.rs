@@ -204,6 +204,7 @@ fn limited() -> NewRow {
             key: "plan/k".to_owned(),
             slots: 1,
             discards: false,
+            ordered: false,
         }),
         ..job(None)
     }

@@ -221,6 +221,7 @@ pub(crate) const LOOPS: [(&str, Work); 39] = [
     }),
     ("dispatch", |conn, rows| {
         let job = DelayedJob {
+            keeps_slot: true,
             job_id: rows.jobs[3],
             delay: Duration::ZERO,
         };

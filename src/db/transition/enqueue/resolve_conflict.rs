@@ -6,7 +6,7 @@ use crate::db::conn::statement::Statement;
 use crate::db::model::job_columns::JobColumns;
 use crate::db::model::new_row::{EnqueueOutcome, HolderState, NewRow, OnConflict, UniqueScope};
 use crate::db::table::unique_jobs::{BLOCKED, READY, UNIQUE_SUCCESSOR, WAITING};
-use crate::db::table::{attempts, ready};
+use crate::db::table::{attempts, blocked, ready, scheduled};
 use crate::db::transition::place;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
@@ -262,9 +262,10 @@ fn replace(conn: &mut Conn<'_>, table: &str, job: i64, row: &NewRow) -> QueryRes
     }
     if table == READY {
         ready::delete(conn, &[job])?;
+    } else if table == BLOCKED {
+        blocked::delete(conn, &[job])?;
     } else {
-        let text = format!("DELETE FROM {table} WHERE job_id = $1");
-        Statement::new(text).bind(job).execute(conn)?;
+        scheduled::delete(conn, &[job])?;
     }
     place::place(conn, &[job])
 }
