@@ -10,11 +10,11 @@ use crate::testing::drained::{Drained, Performed, RunOutcome};
 use crate::db::transition::prune;
 
 use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claimed, Claims, Fence, FinishedRow};
-use crate::db::model::outcome::Ending;
+use crate::db::model::outcome::{ClaimEnd, Ending, expired};
 use crate::db::table::jobs;
 use crate::db::table::processes::{self, NewProcess};
 use crate::db::transition::finish::{self, FinishedJob};
-use crate::db::transition::{claim, dispatch, promote, release};
+use crate::db::transition::{claim, dispatch, expire, promote, release};
 use crate::db::{AsConn, Conn, Database, TestDatabase};
 use crate::error::{Doing, Error, Result};
 use crate::job::class::Job;
@@ -74,7 +74,8 @@ pub fn drain<C: AsConn + ?Sized>(conn: &mut C, registry: &Registry) -> Result<Dr
     let process = crew.register(&mut conn)?;
     let mut drained = Drained::default();
     while let Some(job) = crew.claim(&mut conn, process)? {
-        let ran = crew.perform(process, &job, &Database::none());
+        let is_late = crew.has_expired(&mut conn, &job)?;
+        let ran = crew.perform(process, &job, &Database::none(), is_late);
         drained.add(crew.end(&mut conn, &job, ran)?);
     }
     crew.deregister(&mut conn, process)?;
@@ -98,7 +99,9 @@ impl TestDatabase {
         let process = crew.register(&mut self.as_conn())?;
         let mut drained = Drained::default();
         while let Some(job) = crew.claim(&mut self.as_conn(), process)? {
-            let ran = self.with_database(|database| crew.perform(process, &job, database));
+            let is_late = crew.has_expired(&mut self.as_conn(), &job)?;
+            let ran =
+                self.with_database(|database| crew.perform(process, &job, database, is_late));
             drained.add(crew.end(&mut self.as_conn(), &job, ran)?);
         }
         crew.deregister(&mut self.as_conn(), process)?;
@@ -167,9 +170,26 @@ impl<'a> InlineWorker<'a> {
         }
     }
 
-    fn perform(&self, process_id: i64, job: &Claimed, database: &Database) -> PerformedRun {
+    fn policy(&self, job: &Claimed) -> Policy {
         let stored = Policy::of_columns(job.policy.as_deref(), job.max_attempts, job.at_most_once);
-        let policy = self.registry.complete(&job.class_name, stored);
+        self.registry.complete(&job.class_name, stored)
+    }
+
+    fn has_expired(&self, conn: &mut Conn<'_>, job: &Claimed) -> Result<bool> {
+        if self.policy(job).expiry.is_none() {
+            return Ok(false);
+        }
+        expire::has_expired(conn, job.job_id).doing("look for the expiry of a job")
+    }
+
+    fn perform(
+        &self,
+        process_id: i64,
+        job: &Claimed,
+        database: &Database,
+        is_late: bool,
+    ) -> PerformedRun {
+        let policy = self.policy(job);
         let signals = signals();
         signals.live.begin(policy.limit());
         let run = Run {
@@ -190,7 +210,10 @@ impl<'a> InlineWorker<'a> {
             finished: FinishedRow::Keep,
             steps: Steps::default(),
         };
-        let outcome = perform_claimed(self.registry, &job.arguments, &run);
+        let outcome = match is_late {
+            true => Outcome::Ended(Ending::Expire(expired())),
+            false => perform_claimed(self.registry, &job.arguments, &run),
+        };
         PerformedRun { run, outcome }
     }
 
@@ -214,9 +237,15 @@ impl<'a> InlineWorker<'a> {
             _ if finished_itself => RunOutcome::Finished,
             Outcome::Finished(output) => finish(conn, job, &run, &output)?,
             Outcome::Ended(ending) => {
-                let ended = end::end(conn, run.fence, &ending, Duration::ZERO, FinishedRow::Keep);
-                let ended = ended.doing("end a job")?;
-                ended.map_or(RunOutcome::Lost, run_outcome)
+                let end = ClaimEnd {
+                    claim_id,
+                    ending: &ending,
+                    ran: Duration::ZERO,
+                    last_retry: run.policy.last_retry(run.enqueued_at, run.scheduled_at),
+                };
+                let ended = end::end_all(conn, process_id, &[end], FinishedRow::Keep);
+                let ended = ended.doing("end a job")?.pop();
+                ended.map_or(RunOutcome::Lost, |ended| run_outcome(ended.ending))
             }
             // Rows of Rails do not name a class in this column.
             Outcome::UnknownClass => {
@@ -254,7 +283,7 @@ pub(crate) fn run_outcome(ending: Ending) -> RunOutcome {
     match ending {
         Ending::Fail(failure) => RunOutcome::Failed(failure.kind, failure.message),
         Ending::Retry(failure, delay) => RunOutcome::Retried(failure.kind, failure.message, delay),
-        Ending::Discard(failure) | Ending::Cancel(failure) => {
+        Ending::Discard(failure) | Ending::Expire(failure) | Ending::Cancel(failure) => {
             RunOutcome::Discarded(failure.kind, failure.message)
         }
         Ending::Snooze(delay) => RunOutcome::Snoozed(delay),
