@@ -188,12 +188,13 @@ fn once(conn: &mut Conn<'_>, id: i64) -> Result<Option<Explanation>> {
         None => None,
     };
     let is_open = reason != Reason::Ended;
-    let policy = limits.as_ref().map(|limits| {
-        Policy::of_columns(limits.policy.as_deref(), None, limits.at_most_once)
-    });
-    let last_retry = limits.as_ref().zip(policy.as_ref()).and_then(|(limits, policy)| {
-        policy.last_retry(limits.created_at, limits.scheduled_at)
-    });
+    let policy = limits
+        .as_ref()
+        .map(|limits| Policy::of_columns(limits.policy.as_deref(), None, limits.at_most_once));
+    let last_retry = limits
+        .as_ref()
+        .zip(policy.as_ref())
+        .and_then(|(limits, policy)| policy.last_retry(limits.created_at, limits.scheduled_at));
     let expires_at = match &policy {
         Some(policy) if is_open && policy.expiry.is_some() => {
             expiries::of_job(conn, id).doing(doing)?

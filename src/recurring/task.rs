@@ -234,7 +234,10 @@ impl RecurringTask {
             concurrency: self.concurrency.clone(),
             max_attempts: self.policy.max_attempts,
             max_crashes: self.policy.max_crashes,
-            delivery: self.policy.delivery.map(Delivery::as_every_version_knows_it),
+            delivery: self
+                .policy
+                .delivery
+                .map(Delivery::as_every_version_knows_it),
             ahead_by: self.policy.ahead_by,
             jitter: self.jitter,
         };

@@ -100,8 +100,7 @@ impl TestDatabase {
         let mut drained = Drained::default();
         while let Some(job) = crew.claim(&mut self.as_conn(), process)? {
             let is_late = crew.has_expired(&mut self.as_conn(), &job)?;
-            let ran =
-                self.with_database(|database| crew.perform(process, &job, database, is_late));
+            let ran = self.with_database(|database| crew.perform(process, &job, database, is_late));
             drained.add(crew.end(&mut self.as_conn(), &job, ran)?);
         }
         crew.deregister(&mut self.as_conn(), process)?;

@@ -1,10 +1,10 @@
 //! The options of a policy, as `windlass enqueue` takes them.
 
-use crate::db::model::new_row::{OnConflict, UniqueScope};
-use crate::job::policy::backoff::Backoff;
-use crate::job::policy::Policy;
-use crate::job::policy::delivery::Delivery;
 use crate::cli::values;
+use crate::db::model::new_row::{OnConflict, UniqueScope};
+use crate::job::policy::Policy;
+use crate::job::policy::backoff::Backoff;
+use crate::job::policy::delivery::Delivery;
 use chrono::{DateTime, Utc};
 use clap::ValueEnum;
 use std::time::Duration;

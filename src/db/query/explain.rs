@@ -196,5 +196,9 @@ pub(crate) struct PolicyColumns {
 pub(crate) fn limits(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<PolicyColumns>> {
     let text = "SELECT policy, at_most_once, coalesce({moment created_at}, {now}) AS created_at, \
          {moment scheduled_at} AS scheduled_at FROM solid_queue_jobs WHERE id = $1";
-    Statement::new(text).unkept().bind(job).get_result(conn).optional()
+    Statement::new(text)
+        .unkept()
+        .bind(job)
+        .get_result(conn)
+        .optional()
 }

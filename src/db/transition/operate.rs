@@ -49,7 +49,11 @@ pub(crate) fn lock_free(
 }
 
 /// Deletes the executions of jobs in any of `states`, and returns the jobs that had one.
-pub(crate) fn take_execution(conn: &mut Conn<'_>, states: &[JobState], jobs: &[i64]) -> QueryResult<Vec<i64>> {
+pub(crate) fn take_execution(
+    conn: &mut Conn<'_>,
+    states: &[JobState],
+    jobs: &[i64],
+) -> QueryResult<Vec<i64>> {
     let mut taken = Vec::new();
     for state in JobState::WITH_EXECUTION {
         if !states.contains(&state) {

@@ -3,8 +3,8 @@
 use crate::clock;
 use crate::db::Database;
 use crate::db::model::claim::Cursor;
-use crate::db::table::{scheduled, semaphores};
 use crate::db::model::outcome::EXPIRED;
+use crate::db::table::{scheduled, semaphores};
 use crate::db::transition::{dispatch, expire, unblock};
 use crate::error::{Error, Result};
 use crate::event::events::Event;

@@ -125,7 +125,13 @@ impl Pool {
         let job = &assignment.job;
         let run = self.prepare(&assignment, &live);
         if let Some(ending) = self.expiry_of(&run) {
-            return self.completed(assignment, live, &run, Outcome::Ended(ending), Duration::ZERO);
+            return self.completed(
+                assignment,
+                live,
+                &run,
+                Outcome::Ended(ending),
+                Duration::ZERO,
+            );
         }
         let limit = run.policy.limit();
         self.subscriber.emit(&Event::Started {
@@ -176,7 +182,8 @@ impl Pool {
         }
         let looked = self.database.get();
         let expired = looked.and_then(|mut conn| {
-            expire::has_expired(&mut own(&mut conn), run.job_id).doing("look for the expiry of a job")
+            expire::has_expired(&mut own(&mut conn), run.job_id)
+                .doing("look for the expiry of a job")
         });
         match expired {
             Ok(false) => None,

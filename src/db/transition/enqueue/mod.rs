@@ -31,11 +31,7 @@ pub(crate) fn insert(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Inserted>
 }
 
 /// Stores the expiries of the rows that have been inserted. Jobs that existed keep theirs.
-fn insert_expiries(
-    conn: &mut Conn<'_>,
-    rows: &[NewRow],
-    inserted: &[Inserted],
-) -> QueryResult<()> {
+fn insert_expiries(conn: &mut Conn<'_>, rows: &[NewRow], inserted: &[Inserted]) -> QueryResult<()> {
     let mut expiries = BTreeMap::new();
     for (row, inserted) in rows.iter().zip(inserted) {
         if !inserted.is_new && inserted.outcome != EnqueueOutcome::Replaced {
