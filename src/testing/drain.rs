@@ -175,7 +175,7 @@ impl<'a> InlineWorker<'a> {
     }
 
     fn has_expired(&self, conn: &mut Conn<'_>, job: &Claimed) -> Result<bool> {
-        if self.policy(job).expiry.is_none() {
+        if !job.may_expire() {
             return Ok(false);
         }
         expire::has_expired(conn, job.job_id).doing("look for the expiry of a job")

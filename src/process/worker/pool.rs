@@ -124,7 +124,7 @@ impl Pool {
     pub(crate) fn perform(&self, assignment: Assignment, live: Arc<Live>) -> CompletedRun {
         let job = &assignment.job;
         let run = self.prepare(&assignment, &live);
-        if let Some(ending) = self.expiry_of(&run) {
+        if let Some(ending) = self.expiry_of(&assignment.job) {
             return self.completed(
                 assignment,
                 live,
@@ -176,20 +176,21 @@ impl Pool {
 
     /// Returns how a job ends that must not start, because it has expired or the database cannot
     /// say whether it has. Only jobs with an expiry cost a statement.
-    fn expiry_of(&self, run: &Run) -> Option<Ending> {
-        if run.policy.expiry.is_none() || run.attempt > 1 {
+    fn expiry_of(&self, job: &Claimed) -> Option<Ending> {
+        // A job of an unknown class is left to others, and does not start here.
+        if !job.may_expire() || !self.registry.classes().any(|class| class == job.class_name) {
             return None;
         }
         let looked = self.database.get();
         let expired = looked.and_then(|mut conn| {
-            expire::has_expired(&mut own(&mut conn), run.job_id)
+            expire::has_expired(&mut own(&mut conn), job.job_id)
                 .doing("look for the expiry of a job")
         });
         match expired {
             Ok(false) => None,
             Ok(true) => Some(Ending::Expire(outcome::expired())),
             Err(error) => {
-                log::warn!("{error}; job {} is given back", run.job_id);
+                log::warn!("{error}; job {} is given back", job.job_id);
                 Some(Ending::Snooze(UNKNOWN_EXPIRY_DELAY))
             }
         }
