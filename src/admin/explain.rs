@@ -4,10 +4,13 @@ use crate::admin::job_info::{self, JobKey, TaskInfo, TaskStatus};
 use crate::db::query::explain::RubyProcesses;
 use crate::db::query::explain::{self, Holder, RegisteredProcess};
 use crate::db::query::job_info::EnqueuedJobRow;
+use crate::db::table::expiries;
 use crate::db::table::progress::Progress;
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Result};
 use crate::job::id::JobId;
+use crate::job::policy::Policy;
+use crate::job::policy::delivery::Delivery;
 use crate::queue::QueueSelector;
 use chrono::{DateTime, NaiveDateTime, Utc};
 use diesel::QueryResult;
@@ -25,6 +28,14 @@ pub struct Explanation {
     pub priority: Option<i32>,
     /// Its state, and what it waits for.
     pub reason: Reason,
+    /// By when it must have started, or else is discarded, by the database's clock. `None` if it
+    /// does not expire, or has started once.
+    pub expires_at: Option<DateTime<Utc>>,
+    /// After when no further attempt is due, by the database's clock. `None` if there is no such
+    /// limit, or the job has ended.
+    pub retry_until: Option<DateTime<Utc>>,
+    /// How many times it may start. `None` if its row was deleted.
+    pub delivery: Option<Delivery>,
 }
 
 /// The state of a job, and what it waits for.
@@ -181,8 +192,29 @@ fn once(conn: &mut Conn<'_>, id: i64) -> Result<Option<Explanation>> {
         Some(job) if !task.status.has_ended() => reason(conn, job).doing(doing)?,
         _ => Reason::Ended,
     };
+    let limits = match &job {
+        Some(_) => explain::limits(conn, id).doing(doing)?,
+        None => None,
+    };
+    let is_open = reason != Reason::Ended;
+    let policy = limits
+        .as_ref()
+        .map(|limits| Policy::of_columns(limits.policy.as_deref(), None, limits.at_most_once));
+    let last_retry = limits
+        .as_ref()
+        .zip(policy.as_ref())
+        .and_then(|(limits, policy)| policy.last_retry(limits.created_at, limits.scheduled_at));
+    let expires_at = match &policy {
+        Some(policy) if is_open && policy.expiry.is_some() => {
+            expiries::of_job(conn, id).doing(doing)?
+        }
+        _ => None,
+    };
     Ok(Some(Explanation {
         task,
+        expires_at: expires_at.map(|time| time.and_utc()),
+        retry_until: last_retry.filter(|_| is_open).map(|time| time.and_utc()),
+        delivery: policy.map(|policy| policy.delivery.unwrap_or_default()),
         queue_name: job.as_ref().map(|job| job.queue_name.clone()),
         priority: job.map(|job| job.priority),
         reason,

@@ -51,7 +51,8 @@ pub enum Change {
         /// of their work.
         even_at_most_once: bool,
     },
-    /// Reschedules ready and scheduled jobs to this time.
+    /// Reschedules ready and scheduled jobs to this time. Those that would
+    /// [expire](crate::Policy::expires_in) before it do not expire any more.
     RunAt(DateTime<Utc>),
     /// Reschedules ready and scheduled jobs to run after this time, by the database's clock; zero
     /// makes them ready immediately.

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The settings of a task, in the order in which they are shown.
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 16] = [
     "class",
     "arguments",
     "schedule",
@@ -32,6 +32,9 @@ const NAMES: [&str; 13] = [
     "overlap",
     "jitter",
     "max_attempts",
+    "delivery",
+    "expires_in",
+    "retry_for",
 ];
 
 /// A task and where it is declared.
@@ -134,6 +137,7 @@ impl Fields {
         let missed = self.field(r, "missed", |value| one_of(value, missed));
         let overlap = r#""allow", "skip" or "queue_one""#;
         let overlap = self.field(r, "overlap", |value| one_of(value, overlap));
+        let delivery = r#""at_least_once", "at_most_once" or "after_known_outcome""#;
         let max_attempts = self.field(r, "max_attempts", WholeNumber::read);
         let priority = self.field(r, "priority", priority);
         let ahead_by = self.field(r, "ahead_by", Duration::read);
@@ -153,6 +157,9 @@ impl Fields {
             overlap: overlap.unwrap_or_default(),
             jitter: self.field(r, "jitter", Duration::read),
             max_attempts: max_attempts.map(|most| most.0),
+            delivery: self.field(r, "delivery", |value| one_of(value, delivery)),
+            expires_in: self.field(r, "expires_in", Duration::read),
+            retry_for: self.field(r, "retry_for", Duration::read),
         }
     }
 

@@ -94,7 +94,8 @@ pub enum Event<'a> {
         /// The delay until its next run.
         delay: Duration,
     },
-    /// A job was discarded: its code ended it without success, but it has not failed.
+    /// A job was discarded: its code ended it without success, its concurrency key had no free slot,
+    /// or it had not started in time. It has not failed.
     Discarded {
         /// The job.
         job: JobId,

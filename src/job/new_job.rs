@@ -10,6 +10,7 @@ use crate::error::{Doing, Error, Result};
 use crate::job::arguments::{MAX_DEPTH, has_escaped_nul, is_too_deep};
 use crate::job::concurrency::Concurrency;
 use crate::job::policy::Policy;
+use crate::job::policy::time_limits::Expiry;
 use crate::queue::{MAX_NAME, check_name};
 use chrono::{DateTime, Datelike, NaiveDateTime, Utc};
 use std::time::Duration;
@@ -137,6 +138,30 @@ impl NewJob {
         self
     }
 
+    /// Discards the job if it has not started by this time, by the database's clock; see
+    /// [`Policy::expires_in`], which this replaces. A time that has passed already discards it
+    /// instead of its first run; a time in the year 9999 or later counts as December 30, 9999.
+    ///
+    /// ```
+    /// # use diesel::prelude::*;
+    /// # use windlass::NewJob;
+    /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+    /// # windlass::migrate(&mut conn).unwrap();
+    /// let departure = "2099-11-24T08:00:00Z".parse().unwrap();
+    /// NewJob::of_class("remind", "{}").not_after(departure).enqueue(&mut conn)?;
+    /// # Ok::<(), windlass::Error>(())
+    /// ```
+    pub fn not_after(mut self, time: DateTime<Utc>) -> Self {
+        self.policy.expiry = Some(Expiry::At(time));
+        self
+    }
+
+    /// Discards the job if it has not started so long after it is due; see [`Policy::expires_in`].
+    pub fn expires_in(mut self, time: Duration) -> Self {
+        self.policy = self.policy.expires_in(time);
+        self
+    }
+
     /// Sets an idempotency key of up to 255 bytes.
     ///
     /// Enqueueing again with the same key changes nothing and returns the first job, as long as
@@ -241,7 +266,8 @@ impl NewJob {
         let column = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
         self.row.max_attempts = self.policy.max_attempts.map(column);
         self.row.max_crashes = self.policy.max_crashes.map(column);
-        self.row.at_most_once = self.policy.is_at_most_once();
+        self.row.at_most_once = self.policy.leaves_unknown();
+        self.row.expiry = self.policy.expiry.map(Expiry::to_store);
         self.row.policy = self.policy.to_column();
         self.row.limit = self.limit()?;
         self.row.unique_scope = self.policy.unique_scope.unwrap_or_default();
@@ -327,6 +353,18 @@ impl NewJob {
                  no time yet is better enqueued when it has"
                     .to_owned(),
             );
+        }
+        if let Some(problem) = self.policy.wrong_limit() {
+            return refused(problem.to_owned());
+        }
+        if let (Some(Expiry::At(expiry)), Some(due)) = (self.policy.expiry, self.row.at)
+            && expiry.naive_utc() <= due
+        {
+            return refused(format!(
+                "it would expire at {expiry}, before it is due at {}; set an earlier time or a \
+                 later expiry",
+                due.and_utc()
+            ));
         }
         if self.policy.is_at_most_once() && self.policy.max_attempts.is_some_and(|max| max > 1) {
             return refused(

@@ -3,6 +3,7 @@
 use crate::db::model::recurring::Overlap;
 use crate::error::Result;
 use crate::job::policy::Policy;
+use crate::job::policy::delivery::Delivery;
 use crate::job::registry::Registry;
 use crate::recurring::missed::{MissedTicks, humane};
 use crate::recurring::task::RecurringTask;
@@ -25,6 +26,9 @@ use std::time::Duration;
 /// overlap = "skip"         # or "allow", or "queue_one"
 /// jitter = "5 min"
 /// max_attempts = 3
+/// delivery = "at_most_once" # or "at_least_once", or "after_known_outcome"
+/// expires_in = "1 hour"    # discarded if it has not started by then
+/// retry_for = "1 day"
 /// ```
 ///
 /// Only `class` and `schedule` are required.
@@ -92,6 +96,25 @@ pub struct RecurringSettings {
     /// The number of attempts of each job. Default: that of their type or the worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_attempts: Option<u32>,
+    /// How many times each job may start. Default: that of their type, or at least once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivery: Option<Delivery>,
+    /// How long after it is due a job is discarded if it has not started; see
+    /// [`Policy::expires_in`]. Default: that of their type, or never.
+    #[serde(
+        default,
+        with = "humane::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub expires_in: Option<Duration>,
+    /// Until how long after it is due a job is tried again; see [`Policy::retry_for`]. Default: that
+    /// of their type, or only the number of attempts counts.
+    #[serde(
+        default,
+        with = "humane::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub retry_for: Option<Duration>,
 }
 
 impl RecurringSettings {
@@ -149,6 +172,15 @@ impl RecurringSettings {
         }
         if let Some(attempts) = self.max_attempts {
             task = task.policy(Policy::new().max_attempts(attempts));
+        }
+        if let Some(delivery) = self.delivery {
+            task = task.policy(Policy::new().delivery(delivery));
+        }
+        if let Some(time) = self.expires_in {
+            task = task.policy(Policy::new().expires_in(time));
+        }
+        if let Some(time) = self.retry_for {
+            task = task.policy(Policy::new().retry_for(time));
         }
         Ok(task)
     }

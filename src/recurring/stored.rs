@@ -7,7 +7,8 @@ use crate::error::{Error, Result};
 use crate::job::arguments::unlisted;
 use crate::job::concurrency::Concurrency;
 use crate::job::new_job::NewJob;
-use crate::job::policy::{Delivery, Policy, Tick};
+use crate::job::policy::delivery::Delivery;
+use crate::job::policy::{Policy, Tick};
 use crate::recurring::missed::{MissedTicks, humane};
 use crate::recurring::schedule::{Schedule, time_zone};
 use chrono::{NaiveDateTime, TimeDelta};
@@ -69,7 +70,7 @@ impl Stored {
         let mut policy = options.policy;
         policy.max_attempts = options.max_attempts;
         policy.max_crashes = options.max_crashes;
-        policy.delivery = options.delivery;
+        policy.delivery = Delivery::refined(options.delivery, policy.delivery);
         policy.ahead_by = options.ahead_by;
         Ok(Stored {
             schedule: schedule.or_in(time_zone(&row.time_zone)?),

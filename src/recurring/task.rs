@@ -7,6 +7,7 @@ use crate::job::class::Job;
 use crate::job::concurrency::Concurrency;
 use crate::job::new_job::NewJob;
 use crate::job::policy::Policy;
+use crate::job::policy::delivery::Delivery;
 use crate::queue::check_name;
 use crate::recurring::missed::MissedTicks;
 use crate::recurring::schedule::Schedule;
@@ -200,6 +201,13 @@ impl RecurringTask {
         self
     }
 
+    /// Discards a job that has not started so long after it is due, which is after the enqueue for
+    /// its tick and the [jitter](Self::jitter); see [`Policy::expires_in`]. Default: that of its type,
+    /// or never.
+    pub fn expires_in(self, time: Duration) -> Self {
+        self.policy(Policy::new().expires_in(time))
+    }
+
     /// Delays the job of each tick by a time below this, which is fixed for each task and tick. So many
     /// tasks with the same schedule do not start at once. Default: none.
     ///
@@ -226,7 +234,10 @@ impl RecurringTask {
             concurrency: self.concurrency.clone(),
             max_attempts: self.policy.max_attempts,
             max_crashes: self.policy.max_crashes,
-            delivery: self.policy.delivery,
+            delivery: self
+                .policy
+                .delivery
+                .map(Delivery::as_every_version_knows_it),
             ahead_by: self.policy.ahead_by,
             jitter: self.jitter,
         };

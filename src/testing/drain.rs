@@ -10,12 +10,12 @@ use crate::testing::drained::{Performed, RunOutcome};
 use crate::db::transition::prune;
 
 use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claimed, Claims, Fence, FinishedRow};
-use crate::db::model::outcome::Ending;
+use crate::db::model::outcome::{ClaimEnd, Ending, expired};
 use crate::db::table::jobs;
 use crate::db::table::processes::{self, NewProcess};
 use crate::db::test_support::jobs_to_run;
 use crate::db::transition::finish::{self, FinishedJob};
-use crate::db::transition::{claim, dispatch, promote, release};
+use crate::db::transition::{claim, dispatch, expire, promote, release};
 use crate::db::{Conn, Database};
 use crate::error::{Doing, Error, Result};
 use crate::job::class::Job;
@@ -117,6 +117,19 @@ impl<'a> InlineWorker<'a> {
         PerformedRun { run, outcome }
     }
 
+    /// Returns the end of a job that has expired before it started.
+    pub(crate) fn too_late(run: Run) -> PerformedRun {
+        let outcome = Outcome::Ended(Ending::Expire(expired()));
+        PerformedRun { run, outcome }
+    }
+
+    pub(crate) fn has_expired(&self, conn: &mut Conn<'_>, job: &Claimed) -> Result<bool> {
+        if !job.may_expire() {
+            return Ok(false);
+        }
+        expire::has_expired(conn, job.job_id).doing("look for the expiry of a job")
+    }
+
     /// Returns the run of a claim, before it starts.
     pub(crate) fn run_of(&self, process_id: i64, job: &Claimed, database: &Database) -> Run {
         let stored = Policy::of_columns(job.policy.as_deref(), job.max_attempts, job.at_most_once);
@@ -162,9 +175,15 @@ impl<'a> InlineWorker<'a> {
             _ if finished_itself => RunOutcome::Finished,
             Outcome::Finished(output) => finish(conn, job, run, output)?,
             Outcome::Ended(ending) => {
-                let ended = end::end(conn, run.fence, ending, Duration::ZERO, FinishedRow::Keep);
-                let ended = ended.doing("end a job")?;
-                ended.map_or(RunOutcome::Lost, run_outcome)
+                let end = ClaimEnd {
+                    claim_id,
+                    ending,
+                    ran: Duration::ZERO,
+                    last_retry: run.policy.last_retry(run.enqueued_at, run.scheduled_at),
+                };
+                let ended = end::end_all(conn, process_id, &[end], FinishedRow::Keep);
+                let ended = ended.doing("end a job")?.pop();
+                ended.map_or(RunOutcome::Lost, |ended| run_outcome(ended.ending))
             }
             // Rows of Rails do not name a class in this column.
             Outcome::UnknownClass => {
@@ -202,7 +221,7 @@ pub(crate) fn run_outcome(ending: Ending) -> RunOutcome {
     match ending {
         Ending::Fail(failure) => RunOutcome::Failed(failure.kind, failure.message),
         Ending::Retry(failure, delay) => RunOutcome::Retried(failure.kind, failure.message, delay),
-        Ending::Discard(failure) | Ending::Cancel(failure) => {
+        Ending::Discard(failure) | Ending::Expire(failure) | Ending::Cancel(failure) => {
             RunOutcome::Discarded(failure.kind, failure.message)
         }
         Ending::Snooze(delay) => RunOutcome::Snoozed(delay),

@@ -29,6 +29,7 @@ Examples:
   windlass enqueue report '{\"month\": 11}' --in '2h 30m' --key report/2026-11
   windlass enqueue reindex 7 --unique-id reindex/7 --on-conflict replace --in 1min
   windlass enqueue charge '{\"order\": 7}' --attempts 5 --backoff 10s..1h --timeout 30s
+  windlass enqueue code '{\"to\": \"+49..\"}' --expires-in 5min --attempts 9 --retry-for 1h
   jq -c . args.json | windlass enqueue import -")]
 pub(crate) struct Enqueue {
     /// The job type's name
@@ -64,6 +65,10 @@ pub(crate) struct Enqueue {
     /// Run no earlier than at this time, as 2026-12-24T18:00:00Z
     #[arg(long, value_name = "TIME", value_parser = values::time)]
     at: Option<DateTime<Utc>>,
+
+    /// Discard the job if it has not started by this time, as 2026-12-24T18:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = values::time)]
+    not_after: Option<DateTime<Utc>>,
 
     /// An idempotency key: enqueue the job only once, however often this is run
     #[arg(long, value_name = "TEXT")]
@@ -142,6 +147,9 @@ impl Enqueue {
         }
         if let Some(id) = &self.unique_id {
             job = job.unique_id(id);
+        }
+        if let Some(time) = self.not_after {
+            job = job.not_after(time);
         }
         Ok(job.policy(self.policy.policy()))
     }

@@ -7,6 +7,7 @@ use crate::cli::select::connect;
 use crate::db::Database;
 use crate::error::{Error, Result};
 use crate::job::id::JobId;
+use crate::job::policy::delivery::Delivery;
 use crate::terminal::output::Report;
 use crate::terminal::table::printable;
 use chrono::{DateTime, Utc};
@@ -67,6 +68,7 @@ impl Report for Explanation {
                 text.push_str(&format!("But {}.\n", words(obstacle)));
             }
         }
+        text.push_str(&self.limits());
         if let Some(error) = &task.error {
             let what = match task.status {
                 TaskStatus::Queued | TaskStatus::Running => "Its last attempt ended with",
@@ -121,6 +123,31 @@ impl Explanation {
                  `windlass jobs` cannot move it; enqueue it anew.\n"
                 .to_owned(),
         }
+    }
+
+    /// Says until when it may start or be tried again, and what its delivery is if that is not at
+    /// least once.
+    fn limits(&self) -> String {
+        let mut text = String::new();
+        if self.reason != Reason::Ended {
+            text.push_str(match self.delivery {
+                Some(Delivery::AtMostOnce) => "It runs at most once.\n",
+                Some(Delivery::AfterKnownOutcome) => {
+                    "It runs again only after a run whose outcome is known.\n"
+                }
+                Some(Delivery::AtLeastOnce) | None => "",
+            });
+        }
+        if let Some(at) = self.expires_at {
+            text.push_str(&format!(
+                "It is discarded if it has not started by {}.\n",
+                time(at)
+            ));
+        }
+        if let Some(at) = self.retry_until {
+            text.push_str(&format!("No attempt follows after {}.\n", time(at)));
+        }
+        text
     }
 
     fn scheduled(&self, at: DateTime<Utc>, overdue_seconds: f64) -> String {

@@ -1,8 +1,11 @@
 //! The options of a policy, as `windlass enqueue` takes them.
 
+use crate::cli::values;
 use crate::db::model::new_row::{OnConflict, UniqueScope};
+use crate::job::policy::Policy;
 use crate::job::policy::backoff::Backoff;
-use crate::job::policy::{Delivery, Policy};
+use crate::job::policy::delivery::Delivery;
+use chrono::{DateTime, Utc};
 use clap::ValueEnum;
 use std::time::Duration;
 
@@ -16,6 +19,20 @@ pub(crate) struct PolicyOptions {
     /// The delay before the next attempt, as `30s`, or doubling as `10s..1h`
     #[arg(long, value_name = "TIME", value_parser = backoff)]
     backoff: Option<Backoff>,
+
+    /// No further attempt so long after the job is due
+    #[arg(long, value_name = "TIME", value_parser = values::above_zero,
+        conflicts_with = "retry_until")]
+    retry_for: Option<Duration>,
+
+    /// No further attempt after this time, as 2026-12-24T18:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = values::time)]
+    retry_until: Option<DateTime<Utc>>,
+
+    /// Discard the job if it has not started so long after it is due
+    #[arg(long, value_name = "TIME", value_parser = values::above_zero,
+        conflicts_with = "not_after")]
+    expires_in: Option<Duration>,
 
     /// How long an attempt may take
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
@@ -42,8 +59,10 @@ pub(crate) struct PolicyOptions {
 enum DeliveryName {
     /// A run that was cut short is repeated
     AtLeastOnce,
-    /// A run that was cut short makes the job fail
+    /// A run that was cut short makes the job fail, and so does an error
     AtMostOnce,
+    /// A run that was cut short makes the job fail; errors may be retried
+    AfterKnownOutcome,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -78,6 +97,15 @@ impl PolicyOptions {
         if let Some(backoff) = self.backoff {
             policy = policy.backoff(backoff);
         }
+        if let Some(time) = self.retry_for {
+            policy = policy.retry_for(time);
+        }
+        if let Some(time) = self.retry_until {
+            policy = policy.retry_until(time);
+        }
+        if let Some(time) = self.expires_in {
+            policy = policy.expires_in(time);
+        }
         if let Some(timeout) = self.timeout {
             policy = policy.timeout(timeout);
         }
@@ -88,6 +116,7 @@ impl PolicyOptions {
             policy = policy.delivery(match delivery {
                 DeliveryName::AtLeastOnce => Delivery::AtLeastOnce,
                 DeliveryName::AtMostOnce => Delivery::AtMostOnce,
+                DeliveryName::AfterKnownOutcome => Delivery::AfterKnownOutcome,
             });
         }
         if let Some(what) = self.on_conflict {
@@ -118,9 +147,14 @@ fn backoff(text: &str) -> Result<Backoff, String> {
     };
     match text.split_once("..") {
         None => time(text).map(Backoff::Fixed),
-        Some((first, cap)) => Ok(Backoff::Exponential {
-            first: time(first)?,
-            cap: time(cap)?,
-        }),
+        Some((first, cap)) => {
+            let (first, cap) = (time(first)?, time(cap)?);
+            if first > cap {
+                return Err("the first delay is above the longest; \
+                     a doubling delay is written as `10s..1h`"
+                    .to_owned());
+            }
+            Ok(Backoff::Exponential { first, cap })
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use chrono::NaiveDateTime;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// One job to insert.
 #[derive(Debug, Clone)]
@@ -26,6 +27,15 @@ pub(crate) struct NewRow {
     /// The priority becomes the time minus this many seconds; see [`rank_by_time`].
     pub(crate) ahead_by: Option<i64>,
     pub(crate) limit: Option<NewLimit>,
+    pub(crate) expiry: Option<NewExpiry>,
+}
+
+/// By when a job must have started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NewExpiry {
+    At(NaiveDateTime),
+    /// So long after it is due.
+    In(Duration),
 }
 
 /// The value of `concurrency_on_conflict` of a job of an ordered key.
@@ -64,6 +74,7 @@ impl NewRow {
             on_conflict: OnConflict::default(),
             ahead_by: None,
             limit: None,
+            expiry: None,
         }
     }
 

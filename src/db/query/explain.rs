@@ -191,3 +191,27 @@ pub(crate) fn due_for(conn: &mut Conn<'_>, job: i64) -> QueryResult<f64> {
     let found: Option<DueFor> = Statement::new(text).bind(job).get_result(conn).optional()?;
     Ok(found.and_then(|row| row.seconds).unwrap_or_default())
 }
+
+/// What the row of a job says about its delivery and its limits in time.
+#[derive(Debug, QueryableByName)]
+pub(crate) struct PolicyColumns {
+    #[diesel(sql_type = Nullable<Text>)]
+    pub(crate) policy: Option<String>,
+    #[diesel(sql_type = Bool)]
+    pub(crate) at_most_once: bool,
+    #[diesel(sql_type = Timestamp)]
+    pub(crate) created_at: NaiveDateTime,
+    #[diesel(sql_type = Nullable<Timestamp>)]
+    pub(crate) scheduled_at: Option<NaiveDateTime>,
+}
+
+/// Returns that of a job, if it exists.
+pub(crate) fn limits(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<PolicyColumns>> {
+    let text = "SELECT policy, at_most_once, coalesce({moment created_at}, {now}) AS created_at, \
+         {moment scheduled_at} AS scheduled_at FROM solid_queue_jobs WHERE id = $1";
+    Statement::new(text)
+        .unkept()
+        .bind(job)
+        .get_result(conn)
+        .optional()
+}

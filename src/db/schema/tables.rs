@@ -195,6 +195,14 @@ diesel::table! {
 }
 
 diesel::table! {
+    windlass_expiries (job_id) {
+        job_id -> BigInt,
+        expires_at -> Timestamp,
+        released_claim_id -> Nullable<BigInt>,
+    }
+}
+
+diesel::table! {
     windlass_results (job_id) {
         job_id -> BigInt,
         unique_id -> Nullable<Text>,
@@ -263,6 +271,7 @@ diesel::allow_tables_to_appear_in_same_query!(
     solid_queue_semaphores,
     windlass_attempts,
     windlass_classes,
+    windlass_expiries,
     windlass_results,
     windlass_schema_migrations,
     windlass_steps,

@@ -81,6 +81,12 @@ impl EndedJob {
         self.policy()?.on_failure
     }
 
+    /// Whether it was enqueued with an expiry.
+    pub(crate) fn may_expire(&self) -> bool {
+        let policy = self.policy.as_deref();
+        policy.is_some_and(|text| text.contains("\"expiry\""))
+    }
+
     /// Returns how many runs this row counts.
     pub(crate) fn runs(&self) -> i32 {
         self.attempts.saturating_add(self.crash_count)

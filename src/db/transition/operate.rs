@@ -8,14 +8,17 @@ use crate::db::conn::statement::Statement;
 use crate::db::model::claim::FinishedRow;
 use crate::db::model::new_result::NewResult;
 use crate::db::model::new_row::ORDERED;
-use crate::db::model::outcome::{AttemptOutcome, JobFailure, ResultOutcome};
+use crate::db::model::outcome::{
+    AttemptOutcome, JobFailure, ResultOutcome, StoredPolicy, is_unknown,
+};
 use crate::db::model::state::JobState;
 use crate::db::table::unique_jobs::BLOCKED;
-use crate::db::table::{attempts, jobs, ready, results, scheduled};
+use crate::db::table::{attempts, expiries, jobs, ready, results, scheduled};
 use crate::db::transition::place::place;
 use crate::db::transition::unblock;
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Nullable, Text};
 
 /// Locks the executions of jobs in one state, in order, and returns the jobs that have one. Waits
 /// for transactions that are moving one of them.
@@ -30,8 +33,29 @@ fn lock(conn: &mut Conn<'_>, state: JobState, jobs: &[i64]) -> QueryResult<Vec<i
         .map(job_ids)
 }
 
+/// Does the same, but skips what other transactions have locked.
+pub(crate) fn lock_free(
+    conn: &mut Conn<'_>,
+    state: JobState,
+    jobs: &[i64],
+) -> QueryResult<Vec<i64>> {
+    let text = format!(
+        "SELECT job_id FROM {} WHERE job_id IN {{in $1}} ORDER BY id + 0 {{lock skip}}",
+        state.table()
+    );
+    Statement::new(text)
+        .unkept()
+        .bind(id_list(jobs))
+        .load(conn)
+        .map(job_ids)
+}
+
 /// Deletes the executions of jobs in any of `states`, and returns the jobs that had one.
-fn take_execution(conn: &mut Conn<'_>, states: &[JobState], jobs: &[i64]) -> QueryResult<Vec<i64>> {
+pub(crate) fn take_execution(
+    conn: &mut Conn<'_>,
+    states: &[JobState],
+    jobs: &[i64],
+) -> QueryResult<Vec<i64>> {
     let mut taken = Vec::new();
     for state in JobState::WITH_EXECUTION {
         if !states.contains(&state) {
@@ -92,6 +116,7 @@ pub(crate) fn cancel(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Cancelled
                 ResultOutcome::Cancelled,
                 &failure,
             )?;
+            expiries::remove(conn, &ended)?;
         }
         Ok(CancelledJobs {
             ended,
@@ -149,6 +174,7 @@ pub(crate) fn discard(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>
         let taken = take_execution(conn, &states, jobs)?;
         if !taken.is_empty() {
             results::delete(conn, &taken)?;
+            expiries::remove(conn, &taken)?;
             crate::db::transition::clear::delete::delete(conn, &taken)?;
             unblock::unblock(conn, &taken)?;
         }
@@ -215,12 +241,36 @@ pub(crate) fn retry(
     })
 }
 
+#[derive(QueryableByName)]
+struct FailedOnce {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+    #[diesel(sql_type = Nullable<Text>)]
+    policy: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    error: Option<String>,
+}
+
+impl FailedOnce {
+    /// Whether another run may do again what an earlier one has done.
+    fn is_risky(&self) -> bool {
+        let policy: Option<StoredPolicy> = self
+            .policy
+            .as_deref()
+            .and_then(|text| serde_json::from_str(text).ok());
+        let may_run_again = policy.is_some_and(|policy| policy.is_after_known_outcome());
+        !may_run_again || is_unknown(self.error.as_deref().unwrap_or_default())
+    }
+}
+
+/// Returns the failed jobs that may run at most once, at least after an unknown outcome like theirs.
 fn risky_jobs(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
-    let text = "SELECT id AS job_id FROM solid_queue_jobs WHERE id IN {in $1} AND at_most_once ORDER BY id";
-    Statement::new(text)
-        .bind(id_list(jobs))
-        .load(conn)
-        .map(job_ids)
+    let text = "SELECT j.id, j.policy, f.error FROM solid_queue_jobs j \
+         JOIN solid_queue_failed_executions f ON f.job_id = j.id \
+         WHERE j.id IN {in $1} AND j.at_most_once ORDER BY j.id";
+    let failed: Vec<FailedOnce> = Statement::new(text).bind(id_list(jobs)).load(conn)?;
+    let risky = failed.iter().filter(|job| job.is_risky());
+    Ok(risky.map(|job| job.id).collect())
 }
 
 /// When a job has to run.
@@ -252,6 +302,7 @@ pub(crate) fn reschedule(
                 .bind(at)
                 .bind(delay)
                 .bind(id_list(&taken)).execute(conn)?;
+        expiries::remove_overtaken(conn, &taken)?;
         place(conn, &taken)?;
         Ok(taken)
     })

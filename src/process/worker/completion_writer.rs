@@ -257,7 +257,7 @@ impl CompletionWriter {
                 message: &failure.message,
                 delay: *delay,
             },
-            Ending::Discard(failure) => Event::Discarded {
+            Ending::Discard(failure) | Ending::Expire(failure) => Event::Discarded {
                 job,
                 class,
                 kind: &failure.kind,

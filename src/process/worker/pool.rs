@@ -3,12 +3,15 @@
 use crate::clock;
 use crate::db::Database;
 use crate::db::model::claim::{Claimed, Fence, FinishedRow};
-use crate::error::Result;
+use crate::db::model::outcome::{self, Ending};
+use crate::db::own;
+use crate::db::transition::expire;
+use crate::error::{Doing, Result};
 use crate::event::events::Event;
 use crate::event::subscriber::Subscriber;
 use crate::job::context::Run;
 use crate::job::id::JobId;
-use crate::job::perform::perform;
+use crate::job::perform::{Outcome, perform};
 use crate::job::policy::Policy;
 use crate::job::registry::Registry;
 use crate::job::running::Live;
@@ -26,6 +29,10 @@ use crossbeam_channel::Sender;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How long a job waits if the database cannot say whether it has expired.
+const UNKNOWN_EXPIRY_DELAY: Duration = Duration::from_secs(1);
 
 /// A claim on its way to a thread.
 pub(crate) struct Assignment {
@@ -117,7 +124,16 @@ impl Pool {
     pub(crate) fn perform(&self, assignment: Assignment, live: Arc<Live>) -> CompletedRun {
         let job = &assignment.job;
         let run = self.prepare(&assignment, &live);
-        let (limit, finished) = (run.policy.limit(), run.finished);
+        if let Some(ending) = self.expiry_of(&assignment.job) {
+            return self.completed(
+                assignment,
+                live,
+                &run,
+                Outcome::Ended(ending),
+                Duration::ZERO,
+            );
+        }
+        let limit = run.policy.limit();
         self.subscriber.emit(&Event::Started {
             job: JobId(job.job_id),
             class: &job.class_name,
@@ -133,6 +149,17 @@ impl Pool {
         let ran = begun.elapsed();
         self.prefetch.note(ran);
         live.end();
+        self.completed(assignment, live, &run, outcome, ran)
+    }
+
+    fn completed(
+        &self,
+        assignment: Assignment,
+        live: Arc<Live>,
+        run: &Run,
+        outcome: Outcome,
+        ran: Duration,
+    ) -> CompletedRun {
         let is_limited = assignment.job.is_limited;
         CompletedRun {
             thread: is_limited.then(|| KeptThread::new(&self.occupancy)),
@@ -140,9 +167,32 @@ impl Pool {
             registration: assignment.registration,
             outcome,
             ran,
-            finished,
+            finished: run.finished,
             keep_result: run.policy.keep_result,
+            last_retry: run.policy.last_retry(run.enqueued_at, run.scheduled_at),
             live,
+        }
+    }
+
+    /// Returns how a job ends that must not start, because it has expired or the database cannot
+    /// say whether it has. Only jobs with an expiry cost a statement.
+    fn expiry_of(&self, job: &Claimed) -> Option<Ending> {
+        // A job of an unknown class is left to others, and does not start here.
+        if !job.may_expire() || !self.registry.classes().any(|class| class == job.class_name) {
+            return None;
+        }
+        let looked = self.database.get();
+        let expired = looked.and_then(|mut conn| {
+            expire::has_expired(&mut own(&mut conn), job.job_id)
+                .doing("look for the expiry of a job")
+        });
+        match expired {
+            Ok(false) => None,
+            Ok(true) => Some(Ending::Expire(outcome::expired())),
+            Err(error) => {
+                log::warn!("{error}; job {} is given back", job.job_id);
+                Some(Ending::Snooze(UNKNOWN_EXPIRY_DELAY))
+            }
         }
     }
 

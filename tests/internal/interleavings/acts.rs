@@ -270,6 +270,7 @@ pub fn end_all(
             claim_id: claim,
             ending,
             ran: Duration::ZERO,
+            last_retry: None,
         }
     });
     let ends: Vec<ClaimEnd<'_>> = ends.collect();
@@ -288,6 +289,7 @@ fn in_a_word(done: Option<&Ending>) -> &'static str {
         Some(Ending::Fail(_)) => "failed",
         Some(Ending::Retry(..)) => "retried",
         Some(Ending::Discard(_)) => "discarded",
+        Some(Ending::Expire(_)) => "expired",
         Some(Ending::Cancel(_)) => "cancelled",
         Some(Ending::Snooze(_)) => "snoozed",
         Some(Ending::Release(_)) => "released",

@@ -35,7 +35,7 @@ mod sites;
 mod sqlite;
 mod works;
 
-const LARGE: [&str; 11] = [
+const LARGE: [&str; 12] = [
     "solid_queue_jobs",
     "solid_queue_recurring_executions",
     "solid_queue_ready_executions",
@@ -47,6 +47,7 @@ const LARGE: [&str; 11] = [
     "windlass_steps",
     "windlass_unique_jobs",
     "windlass_results",
+    "windlass_expiries",
 ];
 
 /// How many rows there are.
@@ -127,6 +128,7 @@ impl Size {
                 "windlass_results (job_id, unique_id, class_name, outcome, attempt, finished_at, expires_at) \
                  SELECT id, 'unique-' || id, class_name, 'succeeded', 1, created_at, '2030-01-01' FROM {unique}"
             ),
+            format!("windlass_expiries (job_id, expires_at) SELECT id, {later} FROM {some}"),
         ];
         assert_eq!(fills.len(), LARGE.len());
         let fills = fills.map(|fill| format!("INSERT INTO {fill};"));

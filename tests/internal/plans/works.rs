@@ -11,29 +11,64 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::conn::wakeup;
 use crate::db::model::claim::{ClaimQueues, Cursor, FinishedRow};
-use crate::db::model::new_row::{NewRow, OnConflict};
-use crate::db::model::outcome::{Ending, JobFailure};
+use crate::db::model::new_row::{NewExpiry, NewRow, OnConflict};
+use crate::db::model::outcome::{ClaimEnd, Ending, JobFailure};
 use crate::db::model::recurring::{DueTick, Firing, Overlap};
 use crate::db::plans::{
     CLASS, Rows, Work, claim, death, fence, finish_and_claim_next, finish_and_tell, job, limited,
     named, register, run, with_steps, *,
 };
-use crate::db::query::{details, job_info};
+use crate::db::query::{details, explain, job_info};
 use crate::db::table::progress::{self, ClaimNote, Note};
 use crate::db::table::scheduled::DelayedJob;
 use crate::db::table::{
-    claimed, classes, jobs, processes, queue_names, recurring_tasks, scheduled, semaphores, steps,
-    unique_jobs, wanted_keys,
+    claimed, classes, expiries, jobs, processes, queue_names, recurring_tasks, scheduled,
+    semaphores, steps, unique_jobs, wanted_keys,
 };
 use crate::db::transition::clear::{self, ClearLimits};
 use crate::db::transition::enqueue::alike;
 use crate::db::transition::{
-    dispatch, enqueue, finish, fire, operate, promote, prune, recover, release, unblock,
+    dispatch, enqueue, expire, finish, fire, operate, promote, prune, recover, release, unblock,
 };
 use std::time::Duration;
 
 /// What the loops of a process do, on connections of their own.
-pub(crate) const LOOPS: [(&str, Work); 39] = [
+pub(crate) const LOOPS: [(&str, Work); 41] = [
+    ("discard expired jobs", |conn, _| {
+        let job = enqueue::insert(conn, &expired())?.id;
+        let expired = expire::expire(conn, 10)?;
+        let expired: Vec<i64> = expired.discarded.iter().map(|job| job.id).collect();
+        assert_eq!(expired, [job]);
+        Ok(())
+    }),
+    ("start, release and retry jobs with limits", |conn, rows| {
+        let job = rows.jobs[0];
+        let text = format!(
+            "UPDATE solid_queue_jobs SET policy = '{{\"expiry\":{{\"in\":1}}}}' WHERE id = {job}"
+        );
+        run(conn, &text)?;
+        run(
+            conn,
+            &format!(
+                "INSERT INTO windlass_expiries (job_id, expires_at) SELECT {job}, '2099-01-01' \
+                      WHERE NOT EXISTS (SELECT 1 FROM windlass_expiries WHERE job_id = {job})"
+            ),
+        )?;
+        assert!(!expire::has_expired(conn, job)?);
+        let ending = Ending::Retry(JobFailure::new("kind", "message"), Duration::ZERO);
+        let end = ClaimEnd {
+            claim_id: fence(rows).claim_id,
+            ending: &ending,
+            ran: Duration::ZERO,
+            last_retry: Some(chrono::NaiveDateTime::default()),
+        };
+        let mut ended = end::end_all(conn, rows.process, &[end], FinishedRow::Keep)?;
+        assert!(matches!(ended.remove(0).ending, Ending::Fail(_)));
+        operate::retry(conn, &[job], AtMostOnce::Leave)?;
+        let claims = claim(conn, rows.process, &ClaimQueues::All)?;
+        let _ = claims;
+        release::release(conn, rows.process, &[fence(rows).claim_id + 1], None).map(drop)
+    }),
     ("promote and discard", |conn, _| {
         let mut row = limited();
         row.limit.as_mut().unwrap().discards = true;
@@ -257,7 +292,13 @@ pub(crate) const LOOPS: [(&str, Work); 39] = [
 ];
 
 /// What a program does on connections of its own.
-pub(crate) const CALLERS: [(&str, Work); 17] = [
+pub(crate) const CALLERS: [(&str, Work); 18] = [
+    ("enqueue and explain a job with an expiry", |conn, _| {
+        let job = enqueue::insert(conn, &expired())?.id;
+        explain::limits(conn, job)?;
+        assert!(expiries::of_job(conn, job)?.is_some());
+        Ok(())
+    }),
     ("cancel", |conn, rows| {
         operate::cancel(conn, &rows.jobs).map(drop)
     }),
@@ -420,6 +461,14 @@ pub(crate) fn ready_again(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> 
             jobs[0]
         ),
     )
+}
+
+/// A job that has expired.
+fn expired() -> NewRow {
+    let mut row = job(None);
+    row.policy = Some(r#"{"expiry":{"in":1}}"#.to_owned());
+    row.expiry = Some(NewExpiry::At(chrono::NaiveDateTime::default()));
+    row
 }
 
 /// Has a job wait for another, which is gone.

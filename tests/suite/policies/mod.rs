@@ -3,9 +3,12 @@
 mod attempts;
 mod cancel;
 mod example;
+mod expiry;
+mod known_outcome;
 mod operate;
 mod progress;
 mod retention;
+mod retry_limits;
 pub mod steps;
 mod timeout;
 

@@ -236,7 +236,8 @@ pub(crate) fn expired(
 
 /// The tables whose rows may outlive their job, when another program deleted it, or a worker that
 /// keeps no finished jobs.
-pub(crate) const TABLES_OF_JOBS: [&str; 3] = [
+pub(crate) const TABLES_OF_JOBS: [&str; 4] = [
+    "windlass_expiries",
     "windlass_attempts",
     "windlass_steps",
     "windlass_unique_jobs",

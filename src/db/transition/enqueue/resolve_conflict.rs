@@ -6,7 +6,7 @@ use crate::db::conn::statement::Statement;
 use crate::db::model::job_columns::JobColumns;
 use crate::db::model::new_row::{EnqueueOutcome, HolderState, NewRow, OnConflict, UniqueScope};
 use crate::db::table::unique_jobs::{BLOCKED, READY, UNIQUE_SUCCESSOR, WAITING};
-use crate::db::table::{attempts, blocked, ready, scheduled};
+use crate::db::table::{attempts, blocked, expiries, ready, scheduled};
 use crate::db::transition::place;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
@@ -257,6 +257,8 @@ fn replace(conn: &mut Conn<'_>, table: &str, job: i64, row: &NewRow) -> QueryRes
     update.bind(job).execute(conn)?;
     // It starts to count again, and attempts are deleted by that count.
     attempts::keep_newest(conn, &[job])?;
+    // Stored after this, if the new one has one.
+    expiries::remove(conn, &[job])?;
     if table == BLOCKED && waits_for_another(conn, job, row)? {
         return Ok(());
     }
