@@ -13,6 +13,7 @@ use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claimed, Claims, Fence,
 use crate::db::model::outcome::Ending;
 use crate::db::table::jobs;
 use crate::db::table::processes::{self, NewProcess};
+use crate::db::table::run_time::class_pauses;
 use crate::db::transition::finish::{self, FinishedJob};
 use crate::db::transition::{claim, dispatch, promote, release};
 use crate::db::{AsConn, Conn, Database, TestDatabase};
@@ -35,8 +36,8 @@ use std::time::Duration;
 /// Performs the jobs that are ready or due, as a worker would.
 ///
 /// Jobs whose classes are registered run one after the other on this thread, until none is left.
-/// That includes jobs that they enqueue, but not jobs that are due later. Paused queues are
-/// skipped.
+/// That includes jobs that they enqueue, but not jobs that are due later. Paused queues and
+/// classes are skipped.
 ///
 /// With the application's own connection inside `test_transaction`,
 /// [`Context::connection`](crate::Context::connection) returns no connection. Jobs that call it
@@ -150,10 +151,13 @@ impl<'a> InlineWorker<'a> {
             .doing("promote blocked jobs")?
             .is_progress(500)
         {}
+        let paused = class_pauses::paused(conn).doing("read the paused classes")?;
+        let is_open = |class: &&String| !paused.contains(class);
+        let classes: Vec<String> = self.classes.iter().filter(is_open).cloned().collect();
         let want = ClaimRequest {
             process_id: process,
             queues: &ClaimQueues::All,
-            classes: &self.classes,
+            classes: &classes,
             limit: 1,
             ahead: false,
             from: &[],

@@ -1,9 +1,11 @@
 //! `windlass status`.
 
 use crate::admin::finding::ALIVE;
+use crate::cli::commands::run_time::classes::paused_line;
 use crate::clock;
 use crate::db::query::status::{ProcessStatus, QueueStatus, RunStatus};
 use crate::db::schema::migrate;
+use crate::db::table::run_time::class_pauses::PausedClass;
 use crate::db::{AsConn as _, Database};
 use crate::error::Result;
 use crate::terminal::output::{self, Report};
@@ -46,6 +48,7 @@ pub(crate) struct Status {
 pub(crate) struct Overview {
     queues: Vec<QueueStatus>,
     processes: Vec<ProcessStatus>,
+    paused_classes: Vec<PausedClass>,
 }
 
 impl Status {
@@ -80,6 +83,7 @@ impl Status {
         Ok(Overview {
             queues: crate::admin::status::queues(&mut connection)?,
             processes: crate::admin::status::processes(&mut connection)?,
+            paused_classes: crate::admin::classes::paused_classes(&mut connection)?,
         })
     }
 }
@@ -96,7 +100,9 @@ impl Report for Overview {
         } else {
             processes(&self.processes).text(width)
         };
-        format!("{queues}\n{processes}")
+        let paused: String = self.paused_classes.iter().map(paused_line).collect();
+        let gap = if paused.is_empty() { "" } else { "\n" };
+        format!("{queues}\n{processes}{gap}{paused}")
     }
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod end;
 pub(crate) mod enqueue;
 pub(crate) mod finish;
 pub(crate) mod fire;
+pub(crate) mod limit;
 pub(crate) mod lock_wait;
 pub(crate) mod operate;
 pub(crate) mod pause;

@@ -16,16 +16,15 @@ use crate::job::signals::Signals;
 use crate::job::step_memory::Steps;
 use crate::process::base::registration::Registration;
 use crate::process::base::stop::Stop;
-use crate::process::base::threads;
+use crate::process::worker::adjust::crew::Crew;
 use crate::process::worker::completion::CompletedRun;
 use crate::process::worker::in_flight::InFlight;
 use crate::process::worker::occupancy::{KeptThread, Occupancy};
 use crate::process::worker::prefetch::Prefetch;
 use crate::process::worker::ranked::{RankedReceiver, RankedSender, ranked};
-use crossbeam_channel::Sender;
+use crossbeam_channel::{Receiver, Sender};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::JoinHandle;
 
 /// A claim on its way to a thread.
 pub(crate) struct Assignment {
@@ -57,7 +56,7 @@ impl Pool {
     }
 
     /// Starts `threads` threads. They end when the sender of assignments is dropped and all jobs
-    /// that were sent are done.
+    /// that were sent are done, or when there are to be fewer.
     pub(crate) fn start(setup: PoolSetup, threads: usize) -> Result<Started> {
         let pool = Arc::new(Pool {
             registry: setup.registry,
@@ -66,23 +65,16 @@ impl Pool {
             stop: setup.stop,
             subscriber: setup.subscriber,
             prefetch: Prefetch::default(),
-            occupancy: Arc::new(Occupancy::new(threads, setup.rested)),
+            occupancy: Arc::new(Occupancy::new(setup.rested)),
             begun: AtomicU64::new(0),
             completed: setup.completed,
             limited: setup.limited,
             finished: setup.finished,
         });
         let (sender, receiver) = ranked();
-        let handles = (1..=threads)
-            .map(|number| {
-                let (pool, receiver) = (Arc::clone(&pool), receiver.clone());
-                let stop = pool.stop.clone();
-                threads::spawn_vital(&format!("job-{number}"), &stop, move || {
-                    pool.work(&receiver)
-                })
-            })
-            .collect::<Result<_>>()?;
-        Ok((pool, sender, handles))
+        let crew = Arc::new(Crew::new(&pool, receiver));
+        crew.resize(threads)?;
+        Ok((pool, sender, crew))
     }
 
     /// Returns how many jobs the threads have started so far.
@@ -95,8 +87,9 @@ impl Pool {
         self.completed.len()
     }
 
-    fn work(&self, assignments: &RankedReceiver<Assignment>) {
-        while let Some(assignment) = assignments.next() {
+    /// Performs jobs until there are no more, or a message of `leave` comes.
+    pub(crate) fn work(&self, assignments: &RankedReceiver<Assignment>, leave: &Receiver<()>) {
+        while let Some(assignment) = assignments.next(leave) {
             // Jobs that a stop finds on their way to a thread are released instead.
             if !self.stop.is_stopped()
                 && let Some(live) = self.in_flight.start(assignment.job.claim_id)
@@ -191,7 +184,7 @@ pub(crate) fn policy(registry: &Registry, job: &Claimed) -> Policy {
 }
 
 /// A pool, the sender of its assignments, and its threads.
-pub(crate) type Started = (Arc<Pool>, RankedSender<Assignment>, Vec<JoinHandle<()>>);
+pub(crate) type Started = (Arc<Pool>, RankedSender<Assignment>, Arc<Crew>);
 
 /// What a pool needs to start.
 pub(crate) struct PoolSetup {

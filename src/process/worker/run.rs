@@ -11,6 +11,8 @@ use crate::process::base::heartbeat_guard::HeartbeatGuard;
 use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;
 use crate::process::base::threads;
+use crate::process::worker::adjust::crew::Crew;
+use crate::process::worker::adjust::tuning::Tuning;
 use crate::process::worker::claim::assigner::Assigner;
 use crate::process::worker::claim::handoff::Handoff;
 use crate::process::worker::claim::plan::ClaimPlan;
@@ -40,6 +42,13 @@ const FLUSH: Duration = Duration::from_secs(2);
 /// How long the statement that a thread runs at the stop may continue.
 const PATIENCE: Duration = Duration::from_millis(500);
 
+/// What a worker is started with, besides its settings.
+#[derive(Debug, Default)]
+pub(crate) struct CheckedWorker {
+    pub(crate) in_flight: Arc<InFlight>,
+    pub(crate) tuning: Arc<Tuning>,
+}
+
 /// A worker with its threads running.
 pub(crate) struct RunningWorker {
     shutdown_timeout: Duration,
@@ -50,7 +59,7 @@ pub(crate) struct RunningWorker {
     poller: JoinHandle<()>,
     listener: JoinHandle<()>,
     completer: JoinHandle<()>,
-    jobs: Vec<JoinHandle<()>>,
+    jobs: Arc<Crew>,
     timeouts: JoinHandle<()>,
     /// Ends the timeouts thread.
     quit: Stop,
@@ -61,7 +70,7 @@ impl RunningWorker {
     /// Starts the threads. The poller is last: nothing is claimed before everything else runs.
     pub(crate) fn start(
         settings: &WorkerSetup,
-        in_flight: Arc<InFlight>,
+        CheckedWorker { in_flight, tuning }: CheckedWorker,
         context: &ProcessContext,
         heartbeat: Arc<Heartbeat>,
     ) -> Result<Self> {
@@ -72,7 +81,8 @@ impl RunningWorker {
         let (woken_tx, woken) = bounded(1);
         let by_notification = context.database.listens_by_notification();
         let wakeups = Wakeups::new(receivers.rested, woken, by_notification);
-        let plan = ClaimPlan::new(settings);
+        tuning.attach(settings, &jobs, &heartbeat, woken_tx.clone());
+        let plan = ClaimPlan::new(settings, tuning);
         let assigner = Arc::new(Assigner::new(pool, assign, settings.queues.clone()));
         let passing = SlotPassing::new(Arc::downgrade(&assigner), stop);
         let handoff = Handoff::new(assigner);
@@ -89,8 +99,8 @@ impl RunningWorker {
         let quit = timeouts.quit();
         let guard = start_heartbeat(context, &heartbeat, &in_flight, registry)?;
         let listener = threads::spawn_vital("listener", stop, {
-            let (context, channel) = (context.clone(), heartbeat.channel());
-            move || wakeup::run(&context, channel.as_deref(), &woken_tx)
+            let (context, heartbeat) = (context.clone(), Arc::clone(&heartbeat));
+            move || wakeup::run(&context, &heartbeat, &woken_tx)
         })?;
         Ok(RunningWorker {
             guard,
@@ -127,7 +137,7 @@ impl RunningWorker {
         if polled {
             release::strays(in_flight, &mut session, &heartbeat.all());
         }
-        let drained = let_end(in_flight, self.jobs, deadline, give_up);
+        let drained = let_end(in_flight, self.jobs.take(), deadline, give_up);
         let flushed = let_write(in_flight, self.completer, deadline, drained, give_up);
         context.give_up_writing.stop();
         self.quit.stop();

@@ -1,22 +1,26 @@
 //! Sends claimed jobs to the threads of a worker, and knows what may be claimed next.
 
+use crate::clock;
 use crate::db::model::claim::{Claimed, NextJobs};
 use crate::event::events::Event;
 use crate::job::id::JobId;
 use crate::process::base::registration::Registration;
+use crate::process::worker::claim::class_filter::READ_EVERY;
 use crate::process::worker::pool::{Assignment, Pool};
 use crate::process::worker::ranked::{Rank, RankedSender};
 use crate::queue::QueueSelector;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 /// The way to the threads. The poller owns it: once the poller has ended, nothing is sent any more,
 /// and the threads end.
 pub(crate) struct Assigner {
     pub(crate) pool: Arc<Pool>,
-    queues: Vec<QueueSelector>,
+    queues: Mutex<Vec<QueueSelector>>,
     sender: Mutex<RankedSender<Assignment>>,
-    /// What may be claimed when a limited job has finished; `None` while the poller claims nothing.
-    next: Mutex<Option<Arc<NextJobs>>>,
+    /// What may be claimed when a limited job has finished, and when that was set; `None` while the
+    /// poller claims nothing.
+    next: Mutex<Option<(Arc<NextJobs>, Instant)>>,
 }
 
 impl Assigner {
@@ -27,7 +31,7 @@ impl Assigner {
     ) -> Self {
         Assigner {
             pool,
-            queues,
+            queues: Mutex::new(queues),
             sender: Mutex::new(sender),
             next: Mutex::default(),
         }
@@ -65,23 +69,37 @@ impl Assigner {
         occupancy.occupy(jobs.len().saturating_sub(kept));
         let sender = self.sender.lock();
         let mut sender = sender.unwrap_or_else(PoisonError::into_inner);
+        let queues = self.queues();
         for assignment in jobs {
-            let rank = rank(&self.queues, &assignment.job);
+            let rank = rank(&queues, &assignment.job);
             sender.send(assignment, rank);
         }
     }
 
-    fn next(&self) -> MutexGuard<'_, Option<Arc<NextJobs>>> {
+    fn queues(&self) -> MutexGuard<'_, Vec<QueueSelector>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the order of the queues.
+    pub(crate) fn set_queues(&self, queues: Vec<QueueSelector>) {
+        *self.queues() = queues;
+    }
+
+    fn next(&self) -> MutexGuard<'_, Option<(Arc<NextJobs>, Instant)>> {
         self.next.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sets what may be claimed when a limited job has finished.
     pub(crate) fn set_next(&self, jobs: Option<Arc<NextJobs>>) {
-        *self.next() = jobs;
+        *self.next() = jobs.map(|jobs| (jobs, clock::instant()));
     }
 
+    /// Returns what may be claimed when a limited job has finished. Nothing if the poller has not
+    /// looked for a while: classes may have been paused.
     pub(crate) fn next_jobs(&self) -> Option<Arc<NextJobs>> {
-        self.next().clone()
+        let next = self.next();
+        let (jobs, set_at) = next.as_ref()?;
+        (set_at.elapsed() < READ_EVERY).then(|| Arc::clone(jobs))
     }
 }
 
