@@ -14,6 +14,7 @@ use crate::process::base::threads;
 use crate::process::worker::adjust::crew::Crew;
 use crate::process::worker::adjust::tuning::Tuning;
 use crate::process::worker::claim::assigner::Assigner;
+use crate::process::worker::claim::class_filter::SharedClasses;
 use crate::process::worker::claim::handoff::Handoff;
 use crate::process::worker::claim::plan::ClaimPlan;
 use crate::process::worker::claim::poller::Poller;
@@ -82,8 +83,15 @@ impl RunningWorker {
         let by_notification = context.database.listens_by_notification();
         let wakeups = Wakeups::new(receivers.rested, woken, by_notification);
         tuning.attach(settings, &jobs, &heartbeat, woken_tx.clone());
-        let plan = ClaimPlan::new(settings, tuning);
-        let assigner = Arc::new(Assigner::new(pool, assign, settings.queues.clone()));
+        let classes = registry.classes().map(str::to_owned).collect();
+        let classes = Arc::new(SharedClasses::new(classes));
+        let plan = ClaimPlan::new(settings, tuning, Arc::clone(&classes));
+        let assigner = Arc::new(Assigner::new(
+            pool,
+            assign,
+            settings.queues.clone(),
+            classes,
+        ));
         let passing = SlotPassing::new(Arc::downgrade(&assigner), stop);
         let handoff = Handoff::new(assigner);
         let poller = Poller::new(context, &heartbeat, handoff, plan, wakeups);

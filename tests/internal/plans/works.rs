@@ -20,6 +20,7 @@ use crate::db::plans::{
 };
 use crate::db::query::{details, job_info};
 use crate::db::table::progress::{self, ClaimNote, Note};
+use crate::db::table::run_time::class_pauses;
 use crate::db::table::scheduled::DelayedJob;
 use crate::db::table::{
     claimed, classes, jobs, processes, queue_names, recurring_tasks, scheduled, semaphores, steps,
@@ -33,7 +34,10 @@ use crate::db::transition::{
 use std::time::Duration;
 
 /// What the loops of a process do, on connections of their own.
-pub(crate) const LOOPS: [(&str, Work); 39] = [
+pub(crate) const LOOPS: [(&str, Work); 40] = [
+    ("read the paused classes", |conn, _| {
+        class_pauses::paused(conn).map(drop)
+    }),
     ("promote and discard", |conn, _| {
         let mut row = limited();
         row.limit.as_mut().unwrap().discards = true;

@@ -216,7 +216,12 @@ impl<'a> Scene<'a> {
 
     /// Runs a test of this binary, which is a role, as a process of its own.
     pub fn run(&self, test: &str, change: impl FnOnce(&mut Command)) -> Process {
-        self.spawn(Command::new(std::env::current_exe().unwrap()), test, change)
+        // The runner of the tests may ignore SIGHUP, and its programs would inherit that.
+        let mut program = Command::new("env");
+        program
+            .arg("--default-signal=HUP")
+            .arg(std::env::current_exe().unwrap());
+        self.spawn(program, test, change)
     }
 
     fn spawn(

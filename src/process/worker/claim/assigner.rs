@@ -1,16 +1,15 @@
 //! Sends claimed jobs to the threads of a worker, and knows what may be claimed next.
 
-use crate::clock;
 use crate::db::model::claim::{Claimed, NextJobs};
 use crate::event::events::Event;
 use crate::job::id::JobId;
 use crate::process::base::registration::Registration;
-use crate::process::worker::claim::class_filter::READ_EVERY;
+use crate::process::base::session::Session;
+use crate::process::worker::claim::class_filter::SharedClasses;
 use crate::process::worker::pool::{Assignment, Pool};
 use crate::process::worker::ranked::{Rank, RankedSender};
 use crate::queue::QueueSelector;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 /// The way to the threads. The poller owns it: once the poller has ended, nothing is sent any more,
 /// and the threads end.
@@ -18,9 +17,9 @@ pub(crate) struct Assigner {
     pub(crate) pool: Arc<Pool>,
     queues: Mutex<Vec<QueueSelector>>,
     sender: Mutex<RankedSender<Assignment>>,
-    /// What may be claimed when a limited job has finished, and when that was set; `None` while the
-    /// poller claims nothing.
-    next: Mutex<Option<(Arc<NextJobs>, Instant)>>,
+    classes: Arc<SharedClasses>,
+    /// What may be claimed when a limited job has finished; `None` while the poller claims nothing.
+    next: Mutex<Option<Arc<NextJobs>>>,
 }
 
 impl Assigner {
@@ -28,10 +27,12 @@ impl Assigner {
         pool: Arc<Pool>,
         sender: RankedSender<Assignment>,
         queues: Vec<QueueSelector>,
+        classes: Arc<SharedClasses>,
     ) -> Self {
         Assigner {
             pool,
             queues: Mutex::new(queues),
+            classes,
             sender: Mutex::new(sender),
             next: Mutex::default(),
         }
@@ -85,21 +86,27 @@ impl Assigner {
         *self.queues() = queues;
     }
 
-    fn next(&self) -> MutexGuard<'_, Option<(Arc<NextJobs>, Instant)>> {
+    fn next(&self) -> MutexGuard<'_, Option<Arc<NextJobs>>> {
         self.next.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sets what may be claimed when a limited job has finished.
     pub(crate) fn set_next(&self, jobs: Option<Arc<NextJobs>>) {
-        *self.next() = jobs.map(|jobs| (jobs, clock::instant()));
+        *self.next() = jobs;
     }
 
-    /// Returns what may be claimed when a limited job has finished. Nothing if the poller has not
-    /// looked for a while: classes may have been paused.
-    pub(crate) fn next_jobs(&self) -> Option<Arc<NextJobs>> {
-        let next = self.next();
-        let (jobs, set_at) = next.as_ref()?;
-        (set_at.elapsed() < READ_EVERY).then(|| Arc::clone(jobs))
+    /// Returns what may be claimed when a limited job has finished. The poller may have read the
+    /// paused classes long ago.
+    pub(crate) fn next_jobs(&self, session: &mut Session) -> Option<Arc<NextJobs>> {
+        let next = self.next().clone()?;
+        let classes = self.classes.refreshed(session);
+        if classes.open() == next.classes {
+            return Some(next);
+        }
+        Some(Arc::new(NextJobs {
+            queues: next.queues.clone(),
+            classes: classes.open().to_vec(),
+        }))
     }
 }
 

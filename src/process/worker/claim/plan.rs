@@ -10,7 +10,7 @@ use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;
 use crate::process::worker::adjust::tuning::Tuning;
 use crate::process::worker::claim::claim_gate::{ClaimGate, GateState};
-use crate::process::worker::claim::class_filter::{ClassFilter, READ_EVERY};
+use crate::process::worker::claim::class_filter::{ClassFilter, READ_EVERY, SharedClasses};
 use crate::process::worker::claim::handoff::Handoff;
 use crate::process::worker::claim::queues::QueueResolver;
 use crate::process::worker::claim::scan_cursors::ScanCursors;
@@ -26,7 +26,9 @@ pub(crate) struct ClaimPlan {
     gate: ClaimGate,
     resolver: QueueResolver,
     cursors: ScanCursors,
+    /// The classes as this plan has seen them last.
     classes: ClassFilter,
+    shared: Arc<SharedClasses>,
     tuning: Arc<Tuning>,
     /// The version of the settings in use.
     tuned: u64,
@@ -113,12 +115,17 @@ impl Levels {
 }
 
 impl ClaimPlan {
-    pub(crate) fn new(settings: &WorkerSetup, tuning: Arc<Tuning>) -> Self {
+    pub(crate) fn new(
+        settings: &WorkerSetup,
+        tuning: Arc<Tuning>,
+        shared: Arc<SharedClasses>,
+    ) -> Self {
         ClaimPlan {
             gate: ClaimGate::new(settings.recycle),
             resolver: QueueResolver::new(settings.queues.clone()),
             cursors: ScanCursors::default(),
-            classes: ClassFilter::new(settings.registry.classes().map(str::to_owned).collect()),
+            classes: shared.last(),
+            shared,
             tuned: tuning.version(),
             tuning,
             next: None,
@@ -150,8 +157,10 @@ impl ClaimPlan {
 
     /// Reads the paused classes, once in a while. Returns `true` if they have changed.
     pub(crate) fn read_pauses(&mut self, session: &mut Session) -> bool {
-        let has_changed = self.classes.refresh(session);
+        let now = self.shared.refreshed(session);
+        let has_changed = now.version() != self.classes.version();
         if has_changed {
+            self.classes = now.clone();
             self.cursors.forget();
             self.next = None;
         }
