@@ -181,8 +181,7 @@ impl ChildProcess {
 
     /// Returns whether it was asked to stop, and still runs.
     pub(crate) fn is_stopping(&self) -> bool {
-        let running = self.running.as_ref();
-        running.is_some_and(|running| running.asked_to_stop)
+        matches!(&self.running, Some(running) if running.asked_to_stop)
     }
 
     /// Returns the token in the names of its processes, if it runs.
@@ -262,9 +261,8 @@ impl ChildProcess {
     fn take(&mut self, status: Option<ExitStatus>) -> Option<Exit> {
         let running = self.running.take()?;
         let code = status.and_then(|status| status.code());
-        let is_recycled = code == Some(i32::from(RECYCLED));
-        let was_asked = running.asked_to_stop;
-        let crash_loop = if is_recycled || was_asked || running.since.elapsed() >= HEALTHY_UPTIME {
+        let is_wanted = code == Some(i32::from(RECYCLED)) || running.asked_to_stop;
+        let crash_loop = if is_wanted || running.since.elapsed() >= HEALTHY_UPTIME {
             self.failed_starts = 0;
             self.backoff.reset();
             self.restart_at = clock::instant();

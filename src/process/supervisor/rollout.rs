@@ -24,7 +24,7 @@ struct UnderWay {
     step: RolloutStep,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 enum RolloutStep {
     /// Wait until all other children run, then stop this one.
     Stop,
@@ -38,6 +38,17 @@ enum RolloutStep {
         since: Instant,
         next_look: Instant,
     },
+}
+
+impl RolloutStep {
+    fn registering(pid: u32) -> Self {
+        let now = clock::instant();
+        RolloutStep::Registering {
+            pid,
+            since: now,
+            next_look: now,
+        }
+    }
 }
 
 /// How often the successor's registration is looked for.
@@ -146,41 +157,33 @@ fn advance(
         }
         RolloutStep::Starting => match child.pid() {
             None => RolloutStep::Starting,
-            Some(pid) => RolloutStep::Registering {
-                pid,
-                since: clock::instant(),
-                next_look: clock::instant(),
-            },
+            Some(pid) => RolloutStep::registering(pid),
         },
         RolloutStep::Registering { pid, .. } if child.pid() != Some(pid) => {
             return Err(format!(
                 "the new child {pid} ended before it was registered"
             ));
         }
-        RolloutStep::Registering {
-            pid,
-            since,
-            next_look,
-        } => {
-            if clock::instant() < next_look {
-                return Ok(Some(RolloutStep::Registering {
-                    pid,
-                    since,
-                    next_look,
-                }));
-            }
-            let token = child.token().unwrap_or_default();
-            let found = session.run("find a child's processes", |conn| {
-                prune::of_child(conn, token)
-            });
-            if found.is_ok_and(|found| !found.is_empty()) || since.elapsed() >= UNREGISTERED {
+        RolloutStep::Registering { next_look, .. } if clock::instant() < next_look => step,
+        RolloutStep::Registering { pid, since, .. } => {
+            if is_registered(child, session) || since.elapsed() >= UNREGISTERED {
                 return Ok(None);
             }
+            let next_look = clock::instant() + LOOK;
             RolloutStep::Registering {
                 pid,
                 since,
-                next_look: clock::instant() + LOOK,
+                next_look,
             }
         }
     }))
+}
+
+/// Returns whether a process of the child is registered.
+fn is_registered(child: &ChildProcess, session: &mut Session) -> bool {
+    let token = child.token().unwrap_or_default();
+    let found = session.run("find a child's processes", |conn| {
+        prune::of_child(conn, token)
+    });
+    found.is_ok_and(|found| !found.is_empty())
 }

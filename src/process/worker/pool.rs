@@ -3,7 +3,6 @@
 use crate::clock;
 use crate::db::Database;
 use crate::db::model::claim::{Claimed, Fence, FinishedRow};
-use crate::error::Result;
 use crate::event::events::Event;
 use crate::event::subscriber::Subscriber;
 use crate::job::context::Run;
@@ -16,12 +15,11 @@ use crate::job::signals::Signals;
 use crate::job::step_memory::Steps;
 use crate::process::base::registration::Registration;
 use crate::process::base::stop::Stop;
-use crate::process::worker::adjust::crew::Crew;
 use crate::process::worker::completion::CompletedRun;
 use crate::process::worker::in_flight::InFlight;
 use crate::process::worker::occupancy::{KeptThread, Occupancy};
 use crate::process::worker::prefetch::Prefetch;
-use crate::process::worker::ranked::{RankedReceiver, RankedSender, ranked};
+use crate::process::worker::ranked::RankedReceiver;
 use crossbeam_channel::{Receiver, Sender};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -55,10 +53,9 @@ impl Pool {
         &self.occupancy
     }
 
-    /// Starts `threads` threads. They end when the sender of assignments is dropped and all jobs
-    /// that were sent are done, or when there are to be fewer.
-    pub(crate) fn start(setup: PoolSetup, threads: usize) -> Result<Started> {
-        let pool = Arc::new(Pool {
+    /// Creates what job threads share.
+    pub(crate) fn new(setup: PoolSetup) -> Arc<Self> {
+        Arc::new(Pool {
             registry: setup.registry,
             database: setup.database,
             in_flight: setup.in_flight,
@@ -70,11 +67,7 @@ impl Pool {
             completed: setup.completed,
             limited: setup.limited,
             finished: setup.finished,
-        });
-        let (sender, receiver) = ranked();
-        let crew = Arc::new(Crew::new(&pool, receiver));
-        crew.resize(threads)?;
-        Ok((pool, sender, crew))
+        })
     }
 
     /// Returns how many jobs the threads have started so far.
@@ -182,9 +175,6 @@ pub(crate) fn policy(registry: &Registry, job: &Claimed) -> Policy {
     let stored = Policy::of_columns(job.policy.as_deref(), job.max_attempts, job.at_most_once);
     registry.complete(&job.class_name, stored)
 }
-
-/// A pool, the sender of its assignments, and its threads.
-pub(crate) type Started = (Arc<Pool>, RankedSender<Assignment>, Arc<Crew>);
 
 /// What a pool needs to start.
 pub(crate) struct PoolSetup {

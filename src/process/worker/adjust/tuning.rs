@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::process::base::adjust::Adjust;
 use crate::process::base::heartbeat::Heartbeat;
-use crate::process::worker::adjust::crew::Crew;
+use crate::process::worker::adjust::job_threads::JobThreads;
 use crate::process::worker::settings::{self, WorkerSetup};
 use crate::queue::QueueSelector;
 use crossbeam_channel::Sender;
@@ -21,7 +21,7 @@ pub(crate) struct Tuning {
 
 struct Running {
     setup: WorkerSetup,
-    crew: Arc<Crew>,
+    job_threads: Arc<JobThreads>,
     heartbeat: Weak<Heartbeat>,
     /// Wakes the poller.
     woken: Sender<()>,
@@ -42,13 +42,13 @@ impl Tuning {
     pub(crate) fn attach(
         &self,
         setup: &WorkerSetup,
-        crew: &Arc<Crew>,
+        job_threads: &Arc<JobThreads>,
         heartbeat: &Arc<Heartbeat>,
         woken: Sender<()>,
     ) {
         *self.running() = Some(Running {
             setup: setup.clone(),
-            crew: Arc::clone(crew),
+            job_threads: Arc::clone(job_threads),
             heartbeat: Arc::downgrade(heartbeat),
             woken,
         });
@@ -94,7 +94,7 @@ impl Adjust for Tuning {
     fn threads(&self, threads: usize) -> Result<()> {
         settings::check_threads(threads)?;
         self.change(|running| {
-            let changed = running.crew.resize(threads)?;
+            let changed = running.job_threads.resize(threads)?;
             running.setup.threads = threads;
             Ok(changed)
         })
@@ -104,7 +104,7 @@ impl Adjust for Tuning {
         settings::check_queues(&queues)?;
         self.change(|running| {
             running.setup.queues = queues;
-            Ok(running.crew.is_open())
+            Ok(running.job_threads.is_open())
         })
     }
 }

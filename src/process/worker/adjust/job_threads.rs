@@ -4,24 +4,24 @@ use crate::error::Result;
 use crate::process::base::stop::Stop;
 use crate::process::base::threads;
 use crate::process::worker::pool::{Assignment, Pool};
-use crate::process::worker::ranked::RankedReceiver;
+use crate::process::worker::ranked::{RankedReceiver, RankedSender, ranked};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 
 /// Starts and ends job threads.
-pub(crate) struct Crew {
+pub(crate) struct JobThreads {
     /// Not owned: the channels of the pool close when the poller and the threads have ended.
     pool: Weak<Pool>,
     stop: Stop,
     assignments: RankedReceiver<Assignment>,
     /// Each message ends one thread, after its job.
     leave: (Sender<()>, Receiver<()>),
-    state: Mutex<CrewState>,
+    state: Mutex<JobThreadsState>,
 }
 
 #[derive(Default)]
-struct CrewState {
+struct JobThreadsState {
     handles: Vec<JoinHandle<()>>,
     /// How many threads there are, without those that were told to end.
     threads: usize,
@@ -29,18 +29,26 @@ struct CrewState {
     named: usize,
 }
 
-impl Crew {
-    pub(crate) fn new(pool: &Arc<Pool>, assignments: RankedReceiver<Assignment>) -> Self {
-        Crew {
+impl JobThreads {
+    /// Starts threads. They end when the sender of assignments is dropped and all jobs that were
+    /// sent are done, or when there are to be fewer.
+    pub(crate) fn start(
+        pool: &Arc<Pool>,
+        threads: usize,
+    ) -> Result<(RankedSender<Assignment>, Arc<Self>)> {
+        let (sender, assignments) = ranked();
+        let all = Arc::new(JobThreads {
             pool: Arc::downgrade(pool),
             stop: pool.stop.clone(),
             assignments,
             leave: unbounded(),
             state: Mutex::default(),
-        }
+        });
+        all.resize(threads)?;
+        Ok((sender, all))
     }
 
-    fn state(&self) -> MutexGuard<'_, CrewState> {
+    fn state(&self) -> MutexGuard<'_, JobThreadsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -64,7 +72,7 @@ impl Crew {
         started.map(|()| true)
     }
 
-    fn grow(&self, pool: &Arc<Pool>, state: &mut CrewState, threads: usize) -> Result<()> {
+    fn grow(&self, pool: &Arc<Pool>, state: &mut JobThreadsState, threads: usize) -> Result<()> {
         while state.threads < threads {
             // A thread that was told to end, and has not heard of it yet, stays.
             if self.leave.1.try_recv().is_err() {
