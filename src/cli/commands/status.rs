@@ -2,6 +2,7 @@
 
 use crate::admin::finding::ALIVE;
 use crate::cli::commands::run_time::classes::paused_line;
+pub(crate) use crate::cli::commands::run_time::said_by::age;
 use crate::clock;
 use crate::db::query::status::{ProcessStatus, QueueStatus, RunStatus};
 use crate::db::schema::migrate;
@@ -190,14 +191,6 @@ pub(crate) fn runs(runs: &[RunStatus], claimed: i64) -> String {
         lines.push(format!("and {more} more"));
     }
     lines.join("\n")
-}
-
-/// Returns whole seconds, and for longer times only the two largest units: `3m 20s`.
-pub(crate) fn age(seconds: f64) -> String {
-    // A clock that was set back makes it negative.
-    let whole = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX);
-    let text = humantime::format_duration(Duration::from_secs(whole.as_secs())).to_string();
-    text.split(' ').take(2).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
