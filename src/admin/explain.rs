@@ -6,6 +6,7 @@ use crate::db::query::explain::{self, Holder, RegisteredProcess};
 use crate::db::query::job_info::EnqueuedJobRow;
 use crate::db::table::expiries;
 use crate::db::table::progress::Progress;
+use crate::db::table::run_time::{class_pauses, limits};
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Result};
 use crate::job::id::JobId;
@@ -73,6 +74,8 @@ pub enum Reason {
         key: String,
         /// The oldest of the jobs that hold its slots.
         by: Option<JobId>,
+        /// How many jobs of the key may hold a slot, if that was set at run time.
+        set_limit: Option<i32>,
     },
     /// It waits for its turn: its concurrency key is [ordered](crate::Concurrency::ordered).
     InLine {
@@ -118,6 +121,11 @@ pub enum Reason {
 pub enum Obstacle {
     /// Its queue is paused.
     QueuePaused {
+        /// When it was paused, by the database's clock.
+        since: DateTime<Utc>,
+    },
+    /// Its class is paused.
+    ClassPaused {
         /// When it was paused, by the database's clock.
         since: DateTime<Utc>,
     },
@@ -247,7 +255,8 @@ fn reason(conn: &mut Conn<'_>, job: &EnqueuedJobRow) -> QueryResult<Reason> {
                 let (behind, until) = (by, blocked.next_run_at.map(|at| at.and_utc()));
                 return Ok(Reason::InLine { key, behind, until });
             }
-            return Ok(Reason::Limited { key, by });
+            let set_limit = limits::of_key(conn, &key)?;
+            return Ok(Reason::Limited { key, by, set_limit });
         }
         return Ok(Reason::Blocked {
             by,
@@ -292,6 +301,11 @@ fn obstacles(conn: &mut Conn<'_>, job: &EnqueuedJobRow) -> QueryResult<Vec<Obsta
     let mut all = Vec::new();
     if let Some(since) = explain::paused_since(conn, &job.queue_name)? {
         all.push(Obstacle::QueuePaused {
+            since: since.and_utc(),
+        });
+    }
+    if let Some(since) = class_pauses::since(conn, &job.class_name)? {
+        all.push(Obstacle::ClassPaused {
             since: since.and_utc(),
         });
     }

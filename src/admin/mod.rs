@@ -2,6 +2,7 @@
 
 pub(crate) mod cancel;
 pub(crate) mod changed;
+pub(crate) mod classes;
 pub(crate) mod details;
 pub(crate) mod doctor;
 pub(crate) mod doctor_processes;
@@ -9,6 +10,7 @@ pub(crate) mod explain;
 pub(crate) mod finding;
 pub(crate) mod job_info;
 pub(crate) mod jobs;
+pub(crate) mod limits;
 pub(crate) mod queues;
 pub(crate) mod status;
 pub(crate) mod wait;

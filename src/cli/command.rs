@@ -1,5 +1,6 @@
 //! The commands, and how each is run.
 
+use crate::cli::commands::run_time::{classes, limits};
 use crate::cli::commands::{
     check, doctor, enqueue, explain, failed, jobs, migrate, migrations, processes, queues,
     recurring, status, supervise,
@@ -41,6 +42,10 @@ pub(crate) enum Command {
     Explain(explain::Explain),
     #[command(subcommand)]
     Queues(queues::QueuesCommand),
+    #[command(subcommand)]
+    Classes(classes::ClassesCommand),
+    #[command(subcommand)]
+    Limits(limits::LimitsCommand),
     Processes(processes::Processes),
     Enqueue(Box<enqueue::Enqueue>),
     #[command(subcommand)]
@@ -82,6 +87,8 @@ impl Command {
                 Ok(output::show(&explain.run(&database)?, explain.json))
             }
             Command::Queues(command) => command.show(&at.database()?),
+            Command::Classes(command) => command.show(&at.database()?),
+            Command::Limits(command) => command.show(&at.database()?),
             Command::Processes(processes) => Ok(output::show(
                 &processes.run(&at.database()?.read_only())?,
                 processes.json,

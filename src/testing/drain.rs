@@ -13,6 +13,7 @@ use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claimed, Claims, Fence,
 use crate::db::model::outcome::{ClaimEnd, Ending, expired};
 use crate::db::table::jobs;
 use crate::db::table::processes::{self, NewProcess};
+use crate::db::table::run_time::class_pauses;
 use crate::db::test_support::jobs_to_run;
 use crate::db::transition::finish::{self, FinishedJob};
 use crate::db::transition::{claim, dispatch, expire, promote, release};
@@ -94,10 +95,13 @@ impl<'a> InlineWorker<'a> {
             .doing("promote blocked jobs")?
             .is_progress(500)
         {}
+        let paused = class_pauses::paused(conn).doing("read the paused classes")?;
+        let is_open = |class: &&String| !paused.contains(class);
+        let classes: Vec<String> = self.classes.iter().filter(is_open).cloned().collect();
         let want = ClaimRequest {
             process_id: process,
             queues: &self.queues,
-            classes: &self.classes,
+            classes: &classes,
             limit: 1,
             ahead: false,
             from: &[],

@@ -50,6 +50,8 @@ mod recurring;
 mod results;
 #[cfg(feature = "cli")]
 mod rows;
+#[cfg(feature = "cli")]
+mod run_time;
 mod schema;
 mod schema_killed;
 mod schema_life;

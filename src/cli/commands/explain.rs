@@ -111,10 +111,13 @@ impl Explanation {
                     printable(key)
                 )
             }
-            Reason::Limited { key, by } => {
+            Reason::Limited { key, by, set_limit } => {
                 let holder = by.map_or_else(String::new, |job| format!(", which job {job} holds"));
+                let set = set_limit.map_or_else(String::new, |slots| {
+                    format!("; its limit was set to {slots}: `windlass limits list`")
+                });
                 let key = printable(key);
-                format!("It waits for a slot of the concurrency key {key}{holder}.\n")
+                format!("It waits for a slot of the concurrency key {key}{holder}{set}.\n")
             }
             Reason::InLine { key, behind, until } => in_line(key, *behind, *until),
             Reason::Claimed { .. } => self.claimed(),
@@ -237,6 +240,9 @@ fn words(obstacle: &Obstacle) -> String {
     match obstacle {
         Obstacle::QueuePaused { since } => {
             format!("its queue has been paused since {}", time(*since))
+        }
+        Obstacle::ClassPaused { since } => {
+            format!("its class has been paused since {}", time(*since))
         }
         Obstacle::NoWorkerForQueue => "no running worker serves its queue".to_owned(),
         Obstacle::NoWorkerForClass => {

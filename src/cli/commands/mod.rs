@@ -13,6 +13,7 @@ pub(crate) mod processes;
 pub(crate) mod queues;
 pub(crate) mod recurring;
 pub(crate) mod recurring_next;
+pub(crate) mod run_time;
 pub(crate) mod show;
 pub(crate) mod status;
 pub(crate) mod supervise;

@@ -203,6 +203,25 @@ diesel::table! {
 }
 
 diesel::table! {
+    windlass_class_pauses (class_name) {
+        class_name -> Text,
+        paused_by -> Nullable<Text>,
+        pause_reason -> Nullable<Text>,
+        created_at -> Timestamp,
+    }
+}
+
+diesel::table! {
+    windlass_limits (limit_key) {
+        limit_key -> Text,
+        slots -> Integer,
+        set_by -> Nullable<Text>,
+        reason -> Nullable<Text>,
+        created_at -> Timestamp,
+    }
+}
+
+diesel::table! {
     windlass_results (job_id) {
         job_id -> BigInt,
         unique_id -> Nullable<Text>,
@@ -270,8 +289,10 @@ diesel::allow_tables_to_appear_in_same_query!(
     solid_queue_scheduled_executions,
     solid_queue_semaphores,
     windlass_attempts,
+    windlass_class_pauses,
     windlass_classes,
     windlass_expiries,
+    windlass_limits,
     windlass_results,
     windlass_schema_migrations,
     windlass_steps,

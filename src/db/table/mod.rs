@@ -15,6 +15,7 @@ pub(crate) mod ready;
 pub(crate) mod recurring_executions;
 pub(crate) mod recurring_tasks;
 pub(crate) mod results;
+pub(crate) mod run_time;
 pub(crate) mod scheduled;
 pub(crate) mod semaphores;
 pub(crate) mod steps;

@@ -15,6 +15,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::conn::statement::Statement;
+use crate::db::table::run_time::limits;
 use crate::db::table::wanted_keys::{
     PromotionRequest, RequestedKey, is_requested_after, key_list, request_promotion,
 };
@@ -73,12 +74,13 @@ fn lock(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<()> {
     }
 }
 
-/// Returns an expression for the number of slots of `key`, as in its newest job. Jobs of Rails have
-/// none.
+/// Returns an expression for the number of slots of `key`: as it was set at run time, or as in its
+/// newest job. Jobs of Rails have none.
 pub(crate) fn limit_of(key: &str) -> String {
     format!(
-        "coalesce((SELECT j.concurrency_limit FROM solid_queue_jobs j WHERE j.concurrency_key = {key} \
-         AND j.concurrency_limit IS NOT NULL ORDER BY j.id DESC LIMIT 1), 0)"
+        "coalesce({}, (SELECT j.concurrency_limit FROM solid_queue_jobs j WHERE j.concurrency_key = {key} \
+         AND j.concurrency_limit IS NOT NULL ORDER BY j.id DESC LIMIT 1), 0)",
+        limits::set_for(key)
     )
 }
 
@@ -192,9 +194,12 @@ pub struct SemaphoreStatus {
     /// The key, with its group: `import/7`.
     #[diesel(sql_type = Text)]
     pub key: String,
-    /// How many jobs may hold a slot, as in the newest of them.
+    /// How many jobs may hold a slot: as set at run time, or as in the newest of them.
     #[diesel(sql_type = BigInt)]
     pub limit: i64,
+    /// Whether the limit was set at run time, by [`set_limit`](crate::set_limit).
+    #[diesel(sql_type = Bool)]
+    pub limit_is_set: bool,
     /// Jobs that hold a slot and wait for a worker.
     #[diesel(sql_type = BigInt)]
     pub ready: i64,
@@ -231,10 +236,12 @@ pub(crate) fn all(conn: &mut Conn<'_>) -> QueryResult<Vec<SemaphoreStatus>> {
              WHERE expires_at >= {{time '{}'}} AND concurrency_key <> '{}' GROUP BY concurrency_key), \
          sums AS (SELECT key, CAST(sum(ready) AS bigint) AS ready, CAST(sum(claimed) AS bigint) AS claimed, \
            CAST(sum(scheduled) AS bigint) AS scheduled, CAST(sum(blocked) AS bigint) AS blocked FROM counts GROUP BY key) \
-         SELECT key, CAST({} AS bigint) AS \"limit\", ready, claimed, scheduled, blocked FROM sums ORDER BY key",
+         SELECT key, CAST({} AS bigint) AS \"limit\", {} IS NOT NULL AS limit_is_set, ready, claimed, scheduled, blocked \
+         FROM sums ORDER BY key",
         DOES_NOT_WAIT,
         crate::db::table::unique_jobs::UNIQUE_SUCCESSOR,
         limit_of("sums.key"),
+        limits::set_for("sums.key"),
     );
     Statement::new(text).load(conn)
 }
@@ -253,7 +260,8 @@ pub(crate) fn check(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
     for semaphore in all(conn)? {
         let held = semaphore.held();
         let SemaphoreStatus { key, limit, .. } = &semaphore;
-        if held > *limit {
+        // A limit that was set lets running jobs end.
+        if held > *limit && !semaphore.limit_is_set {
             wrong.push(format!(
                 "{held} jobs hold a slot of the concurrency key `{key}`, whose limit is {limit}"
             ));

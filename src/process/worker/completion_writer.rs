@@ -90,7 +90,8 @@ impl CompletionWriter {
     ) -> Result<Vec<i64>, Duration> {
         if kind.is_limited && !is_repeated(group) {
             let registration = group.first().map(|first| &first.run.registration);
-            let pass = registration.and_then(|one| self.passing.begin(one, &self.in_flight));
+            let (passing, session) = (&mut self.passing, &mut self.session);
+            let pass = registration.and_then(|one| passing.begin(one, &self.in_flight, session));
             if let Some(pass) = pass {
                 return self.finish_and_pass(group, kind, wait, pass);
             }

@@ -195,12 +195,22 @@ impl InFlight {
         }
     }
 
+    /// Returns whether there is no claim whose outcome is not settled.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.held().is_empty()
+    }
+
     /// Removes and returns the claims that no thread has started.
     pub(crate) fn take_unstarted(&self) -> Vec<InFlightJob> {
+        self.take_unstarted_of(|_| true)
+    }
+
+    /// Removes and returns those whose class is one of some.
+    pub(crate) fn take_unstarted_of(&self, is_one: impl Fn(&str) -> bool) -> Vec<InFlightJob> {
         let mut held = self.held();
         let unstarted: Vec<i64> = held
             .iter()
-            .filter(|(_, held)| held.started.is_none())
+            .filter(|(_, held)| held.started.is_none() && is_one(&held.job.class_name))
             .map(|(id, _)| *id)
             .collect();
         unstarted.iter().filter_map(|id| held.remove(id)).collect()

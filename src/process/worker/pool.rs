@@ -6,7 +6,7 @@ use crate::db::model::claim::{Claimed, Fence, FinishedRow};
 use crate::db::model::outcome::{self, Ending};
 use crate::db::own;
 use crate::db::transition::expire;
-use crate::error::{Doing, Result};
+use crate::error::Doing;
 use crate::event::events::Event;
 use crate::event::subscriber::Subscriber;
 use crate::job::context::Run;
@@ -19,16 +19,14 @@ use crate::job::signals::Signals;
 use crate::job::step_memory::Steps;
 use crate::process::base::registration::Registration;
 use crate::process::base::stop::Stop;
-use crate::process::base::threads;
 use crate::process::worker::completion::CompletedRun;
 use crate::process::worker::in_flight::InFlight;
 use crate::process::worker::occupancy::{KeptThread, Occupancy};
 use crate::process::worker::prefetch::Prefetch;
-use crate::process::worker::ranked::{RankedReceiver, RankedSender, ranked};
-use crossbeam_channel::Sender;
+use crate::process::worker::ranked::RankedReceiver;
+use crossbeam_channel::{Receiver, Sender};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How long a job waits if the database cannot say whether it has expired.
@@ -63,33 +61,21 @@ impl Pool {
         &self.occupancy
     }
 
-    /// Starts `threads` threads. They end when the sender of assignments is dropped and all jobs
-    /// that were sent are done.
-    pub(crate) fn start(setup: PoolSetup, threads: usize) -> Result<Started> {
-        let pool = Arc::new(Pool {
+    /// Creates what job threads share.
+    pub(crate) fn new(setup: PoolSetup) -> Arc<Self> {
+        Arc::new(Pool {
             registry: setup.registry,
             database: setup.database,
             in_flight: setup.in_flight,
             stop: setup.stop,
             subscriber: setup.subscriber,
             prefetch: Prefetch::default(),
-            occupancy: Arc::new(Occupancy::new(threads, setup.rested)),
+            occupancy: Arc::new(Occupancy::new(setup.rested)),
             begun: AtomicU64::new(0),
             completed: setup.completed,
             limited: setup.limited,
             finished: setup.finished,
-        });
-        let (sender, receiver) = ranked();
-        let handles = (1..=threads)
-            .map(|number| {
-                let (pool, receiver) = (Arc::clone(&pool), receiver.clone());
-                let stop = pool.stop.clone();
-                threads::spawn_vital(&format!("job-{number}"), &stop, move || {
-                    pool.work(&receiver)
-                })
-            })
-            .collect::<Result<_>>()?;
-        Ok((pool, sender, handles))
+        })
     }
 
     /// Returns how many jobs the threads have started so far.
@@ -102,8 +88,9 @@ impl Pool {
         self.completed.len()
     }
 
-    fn work(&self, assignments: &RankedReceiver<Assignment>) {
-        while let Some(assignment) = assignments.next() {
+    /// Performs jobs until there are no more, or a message of `leave` comes.
+    pub(crate) fn work(&self, assignments: &RankedReceiver<Assignment>, leave: &Receiver<()>) {
+        while let Some(assignment) = assignments.next(leave) {
             // Jobs that a stop finds on their way to a thread are released instead.
             if !self.stop.is_stopped()
                 && let Some(live) = self.in_flight.start(assignment.job.claim_id)
@@ -239,9 +226,6 @@ pub(crate) fn policy(registry: &Registry, job: &Claimed) -> Policy {
     let stored = Policy::of_columns(job.policy.as_deref(), job.max_attempts, job.at_most_once);
     registry.complete(&job.class_name, stored)
 }
-
-/// A pool, the sender of its assignments, and its threads.
-pub(crate) type Started = (Arc<Pool>, RankedSender<Assignment>, Vec<JoinHandle<()>>);
 
 /// What a pool needs to start.
 pub(crate) struct PoolSetup {

@@ -21,11 +21,13 @@ use crate::db::plans::{CLASS, Rows, Work, claim, death, job, named, run, *};
 use crate::db::query::connection_limit::connection_limit;
 use crate::db::query::jobs::{self, Filter};
 use crate::db::query::{doctor, explain, status};
+use crate::db::table::run_time::{class_pauses, limits};
 use crate::db::table::{
     attempts, claimed, pauses, processes, recurring_executions, recurring_tasks, results,
     semaphores,
 };
 use crate::db::transition::enqueue::time_priority;
+use crate::db::transition::limit;
 use crate::db::transition::{clear, enqueue, finish, fire, prune, take_back};
 use chrono::NaiveDateTime;
 use std::time::Duration;
@@ -42,7 +44,23 @@ pub(crate) const READ_ALL: [&str; 7] = [
     "keep the newest jobs only",
 ];
 
-pub(crate) const LOOKS: [(&str, Work); 33] = [
+pub(crate) const LOOKS: [(&str, Work); 35] = [
+    ("pause a class", |conn, _| {
+        assert!(class_pauses::insert(conn, "plan", None, None)?);
+        assert_eq!(class_pauses::all(conn)?.len(), 1);
+        assert!(pause::resume_class(conn, "plan")?);
+        Ok(())
+    }),
+    ("set a limit", |conn, _| {
+        for key in ["g/k", "g/*"] {
+            limit::set(conn, key, 3, None, None)?;
+        }
+        assert_eq!(limits::all(conn)?.len(), 2);
+        for key in ["g/k", "g/*"] {
+            assert!(limit::clear(conn, key)?);
+        }
+        Ok(())
+    }),
     ("count the queues", |conn, _| {
         status::queues(conn)?;
         semaphores::all(conn)?;
@@ -96,6 +114,8 @@ pub(crate) const LOOKS: [(&str, Work); 33] = [
         let job = rows.jobs[3];
         explain::ahead(conn, job)?;
         explain::paused_since(conn, "q1")?;
+        class_pauses::since(conn, "plan")?;
+        limits::of_key(conn, "g/k")?;
         explain::registered(conn, "Worker", RubyProcesses::Include)?;
         explain::holder(conn, rows.jobs[0])?;
         explain::blocked(conn, job)?;
@@ -161,7 +181,7 @@ pub(crate) const LOOKS: [(&str, Work); 33] = [
     }),
     ("see to a process", |conn, rows| {
         processes::is_locked(conn, rows.process)?;
-        processes::describe(conn, rows.process, "{}")?;
+        processes::describe(conn, rows.process, "{}", None)?;
         prune::recover_without_row(conn, rows.process, &death()).map(drop)
     }),
     ("cancel what runs", |conn, rows| {

@@ -20,6 +20,7 @@ use crate::db::plans::{
 };
 use crate::db::query::{details, explain, job_info};
 use crate::db::table::progress::{self, ClaimNote, Note};
+use crate::db::table::run_time::class_pauses;
 use crate::db::table::scheduled::DelayedJob;
 use crate::db::table::{
     claimed, classes, expiries, jobs, processes, queue_names, recurring_tasks, scheduled,
@@ -33,7 +34,7 @@ use crate::db::transition::{
 use std::time::Duration;
 
 /// What the loops of a process do, on connections of their own.
-pub(crate) const LOOPS: [(&str, Work); 41] = [
+pub(crate) const LOOPS: [(&str, Work); 42] = [
     ("discard expired jobs", |conn, _| {
         let job = enqueue::insert(conn, &expired())?.id;
         let expired = expire::expire(conn, 10)?;
@@ -68,6 +69,9 @@ pub(crate) const LOOPS: [(&str, Work); 41] = [
         let claims = claim(conn, rows.process, &ClaimQueues::All)?;
         let _ = claims;
         release::release(conn, rows.process, &[fence(rows).claim_id + 1], None).map(drop)
+    }),
+    ("read the paused classes", |conn, _| {
+        class_pauses::paused(conn).map(drop)
     }),
     ("promote and discard", |conn, _| {
         let mut row = limited();
