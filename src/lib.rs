@@ -107,5 +107,6 @@ pub use recurring::schedule::Schedule;
 pub use recurring::settings::RecurringSettings;
 pub use recurring::task::RecurringTask;
 pub use recurring::tasks::RecurringStatus;
+pub use recurring::timing::Timing;
 pub use recycle::Recycle;
 pub use retention::Retention;

@@ -11,8 +11,10 @@ use crate::event::hooks::Hooks;
 use crate::event::subscriber::Subscriber;
 use crate::job::registry::Registry;
 use crate::recurring::task::RecurringTask;
+use crate::recurring::timing::Timing;
 use crate::retention::Retention;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// The settings of a supervisor and everything it runs, from `windlass.toml`, environment
 /// variables, or both.
@@ -52,6 +54,8 @@ pub struct Config {
     pub(crate) dispatchers: Vec<DispatcherSettings>,
     pub(crate) scheduler: SchedulerSettings,
     pub(crate) tasks: Vec<DeclaredTask>,
+    /// The timings of the program, by name.
+    pub(crate) timings: Vec<(String, Arc<dyn Timing>)>,
     pub(crate) retention: RetentionSettings,
     /// The program's hooks, for all processes it runs.
     pub(crate) hooks: Hooks,
@@ -89,6 +93,13 @@ impl Config {
         }
         self.tasks.push(DeclaredTask::by_code(task));
         Ok(self)
+    }
+
+    /// Gives the scheduler a [`Timing`](crate::Timing), for tasks of the file with the schedule
+    /// `@timing NAME`.
+    pub fn timing(mut self, name: impl Into<String>, timing: Arc<dyn Timing>) -> Self {
+        self.timings.push((name.into(), timing));
+        self
     }
 
     /// Sets the hooks for the supervisor, dispatchers, scheduler and workers of this program.

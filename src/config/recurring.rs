@@ -1,6 +1,6 @@
 //! `[recurring.KEY]`: the recurring tasks of a configuration.
 
-use crate::config::recurring_values::{inline, json, name_of, one_of, priority, text};
+use crate::config::recurring_values::{inline, json, name_of, one_of, priority, text, time};
 
 use crate::config::amounts::WholeNumber;
 use crate::config::document::{DocumentEntry, DocumentTable, Origin, Value};
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The settings of a task, in the order in which they are shown.
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 15] = [
     "class",
     "arguments",
     "schedule",
@@ -31,6 +31,8 @@ const NAMES: [&str; 13] = [
     "missed",
     "overlap",
     "jitter",
+    "from",
+    "until",
     "max_attempts",
 ];
 
@@ -152,6 +154,8 @@ impl Fields {
             missed: missed.unwrap_or_default(),
             overlap: overlap.unwrap_or_default(),
             jitter: self.field(r, "jitter", Duration::read),
+            from: self.field(r, "from", time),
+            until: self.field(r, "until", time),
             max_attempts: max_attempts.map(|most| most.0),
         }
     }
@@ -314,7 +318,7 @@ impl DeclaredTask {
 /// Returns the reason of an error about a job, without "cannot enqueue".
 fn reason(error: Error) -> String {
     match error {
-        Error::InvalidJob { reason, .. } => reason,
+        Error::InvalidJob { reason, .. } | Error::RecurringTask { reason, .. } => reason,
         error => error.to_string(),
     }
 }

@@ -35,6 +35,8 @@ pub(crate) mod settings;
 pub(crate) mod stored;
 pub(crate) mod task;
 pub(crate) mod tasks;
+pub(crate) mod timing;
+pub(crate) mod window;
 pub(crate) mod zone;
 
 pub use crate::db::model::recurring::Overlap;

@@ -25,6 +25,7 @@ fn task(schedule: &str) -> Definition {
         description: None,
         options: String::new(),
         revision: None,
+        start: None,
     }
 }
 
@@ -36,7 +37,7 @@ fn tick() -> NaiveDateTime {
 
 /// A task with one tick that is due.
 fn one_due(conn: &mut Conn<'_>) -> World {
-    schedule::schedule(conn, &task("@daily"), &|_| tick()).unwrap();
+    schedule::schedule(conn, &task("@daily"), &|_| Some(tick())).unwrap();
     World::default()
 }
 
@@ -139,7 +140,7 @@ fn a_scheduler_and_a_change(db: &TestDb) {
     Play::new(db, one_due)
         .actor("fire", |c, _| fire(c))
         .actor("change", |c, _| {
-            schedule::schedule(c, &task("@hourly"), &|now| now + TimeDelta::hours(1))?;
+            schedule::schedule(c, &task("@hourly"), &|now| Some(now + TimeDelta::hours(1)))?;
             Ok("done".to_owned())
         })
         .ends_in(&[
@@ -170,7 +171,7 @@ fn a_scheduler_and_a_run_by_hand(db: &TestDb) {
 }
 
 fn schedule(conn: &mut Conn<'_>) -> QueryResult<String> {
-    schedule::schedule(conn, &task("@daily"), &|_| tick())?;
+    schedule::schedule(conn, &task("@daily"), &|_| Some(tick()))?;
     Ok(recurring_tasks::list(conn, None)?.len().to_string())
 }
 

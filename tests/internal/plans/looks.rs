@@ -251,11 +251,12 @@ fn change_a_task(conn: &mut Conn<'_>, rows: &Rows) -> QueryResult<()> {
         description: None,
         options: "{}".into(),
         revision: Some(2),
+        start: None,
     };
     let next = |now: NaiveDateTime| now + Duration::from_secs(60);
     for revision in [2, 1] {
         task.revision = Some(revision);
-        schedule::schedule(conn, &task, &next)?;
+        schedule::schedule(conn, &task, &|now| Some(next(now)))?;
     }
     schedule::pause(conn, "t2")?;
     schedule::resume(conn, "t2", |row| QueryResult::Ok(next(row.now)))?;
