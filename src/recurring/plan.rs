@@ -4,8 +4,8 @@ use crate::db::model::recurring::RecurringTaskRow;
 use crate::error::Result;
 use crate::recurring::missed::MissedTicks;
 use crate::recurring::stored::Stored;
-use crate::recurring::task::NEVER;
 use crate::recurring::timing::Timings;
+use crate::recurring::window::NEVER;
 use chrono::{NaiveDateTime, TimeDelta};
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ pub(crate) fn plan(
 ) -> Result<TickPlan> {
     let schedule = &task.times.schedule;
     if let Some(name) = schedule.named() {
-        let after = |tick| timings.after(&row.key, name, task.times.window.start(tick));
+        let after = |tick| timings.within(&row.key, name, task.times.window, tick);
         return walk(task, from, row.now, grace, after);
     }
     if schedule.is_start() {
@@ -121,9 +121,6 @@ fn walk(
             false => {}
         }
         tick = after(tick)?;
-        if window.until.is_some_and(|until| until.naive_utc() <= tick) {
-            tick = NEVER;
-        }
     }
     // The last of those that were missed, unless more of them follow.
     if task.missed == MissedTicks::Latest && ticks.is_empty() && tick > now {

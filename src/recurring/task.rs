@@ -12,8 +12,8 @@ use crate::recurring::missed::MissedTicks;
 use crate::recurring::schedule::Schedule;
 use crate::recurring::stored::{Options, hash};
 use crate::recurring::timing::{Timing, Timings};
-use crate::recurring::window::{TickTimes, TickWindow};
-use chrono::{DateTime, NaiveDate, NaiveDateTime, NaiveTime, Utc};
+use crate::recurring::window::{NEVER, TickTimes, TickWindow};
+use chrono::{DateTime, NaiveDateTime, Utc};
 use chrono_tz::Tz;
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,11 +72,10 @@ impl RecurringTask {
     /// # Errors
     /// If the key or the schedule is invalid, or the arguments cannot be serialized to JSON.
     pub fn new<J: Job>(key: impl Into<String>, schedule: &str, job: &J) -> Result<Self> {
-        let arguments =
-            serde_json::to_string(job).map_err(|error| Error::InvalidJob {
-                class: J::NAME.to_owned(),
-                reason: format!("its arguments cannot be written as JSON: {error}"),
-            })?;
+        let arguments = serde_json::to_string(job).map_err(|error| Error::InvalidJob {
+            class: J::NAME.to_owned(),
+            reason: format!("its arguments cannot be written as JSON: {error}"),
+        })?;
         let mut task = Self::of_class(key, schedule, J::NAME, arguments)?
             .queue(J::QUEUE)
             .priority(J::PRIORITY)
@@ -330,17 +329,6 @@ impl RecurringTask {
         let Some(name) = self.schedule.named() else {
             return Ok(self.times_in(default).after(time).unwrap_or(NEVER));
         };
-        let next = timings.after(&self.key, name, self.window.start(time))?;
-        Ok(if self.window.until.is_some_and(|until| until.naive_utc() <= next) {
-            NEVER
-        } else {
-            next
-        })
+        timings.within(&self.key, name, self.window, time)
     }
 }
-
-/// The end of the calendar.
-pub(crate) const NEVER: NaiveDateTime = match NaiveDate::from_ymd_opt(9999, 12, 31) {
-    Some(day) => day.and_time(NaiveTime::MIN),
-    None => NaiveDateTime::MAX,
-};

@@ -10,8 +10,9 @@ use crate::error::{Doing, Error, Result};
 use crate::job::id::JobId;
 use crate::recurring::missed::humane;
 use crate::recurring::stored::{Options, Stored};
-use crate::recurring::task::{self, RecurringTask};
+use crate::recurring::task::RecurringTask;
 use crate::recurring::timing::Timings;
+use crate::recurring::window::NEVER;
 use chrono::{DateTime, NaiveDateTime, Utc};
 use chrono_tz::Tz;
 use std::cell::RefCell;
@@ -59,7 +60,7 @@ impl From<RecurringTaskRow> for RecurringStatus {
     fn from(row: RecurringTaskRow) -> Self {
         let utc = |time: Option<NaiveDateTime>| time.map(|time| time.and_utc());
         let options = Options::read(&row).unwrap_or_default();
-        let next = row.next_run_at.filter(|next| *next < task::NEVER);
+        let next = row.next_run_at.filter(|next| *next < NEVER);
         RecurringStatus {
             next_run_at: utc(next).filter(|_| row.paused_at.is_none()),
             jitter: options.jitter,
@@ -144,7 +145,9 @@ pub(crate) fn refusal(key: &str, scheduled: Scheduled, failed: Option<Error>) ->
             "was scheduled at run time: unschedule it before a program declares it, or use another key"
         }
         Scheduled::Newer => "was declared by a program with a higher revision, which has priority",
-        Scheduled::Foreign | Scheduled::Done(_) | Scheduled::Untimed => "belongs to a Rails app: use another key",
+        Scheduled::Foreign | Scheduled::Done(_) | Scheduled::Untimed => {
+            "belongs to a Rails app: use another key"
+        }
     };
     Error::RecurringTask {
         key: key.to_owned(),
@@ -196,7 +199,7 @@ pub fn resume<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<()> {
         match (times.schedule.named(), row.next_run_at) {
             // Only a scheduler with its timing can pass the ticks of the pause.
             (Some(_), Some(next)) => Ok(next),
-            _ => Ok(times.after(from).unwrap_or(task::NEVER)),
+            _ => Ok(times.after(from).unwrap_or(NEVER)),
         }
     };
     let known = schedule::resume(&mut own(conn), key, next)?;
@@ -231,8 +234,12 @@ pub fn upcoming<C: AsConn + ?Sized>(
     let from = row.now.max(row.last_run_at.unwrap_or(row.now));
     let stored = Stored::read(row)?;
     if stored.times.schedule.named().is_some() {
-        let next = row.next_run_at.filter(|next| *next < task::NEVER);
-        return Ok(next.map(|next| next.and_utc()).into_iter().take(count).collect());
+        let next = row.next_run_at.filter(|next| *next < NEVER);
+        return Ok(next
+            .map(|next| next.and_utc())
+            .into_iter()
+            .take(count)
+            .collect());
     }
     Ok(stored.times.upcoming(from).take(count).collect())
 }

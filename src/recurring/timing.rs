@@ -1,7 +1,7 @@
 //! Schedules that a program computes itself.
 
 use crate::error::{Error, Result};
-use crate::recurring::task::NEVER;
+use crate::recurring::window::{NEVER, TickWindow};
 use chrono::{DateTime, Datelike as _, NaiveDateTime, SubsecRound as _, Utc};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -83,11 +83,33 @@ impl Timings {
         self.0.iter().map(|(name, timing)| (name.as_str(), timing))
     }
 
+    /// Returns the first tick of a task after `time` within its window; the end of the calendar if
+    /// there is none.
+    ///
+    /// # Errors
+    /// As for [`after`](Self::after).
+    pub(crate) fn within(
+        &self,
+        key: &str,
+        name: &str,
+        window: TickWindow,
+        time: NaiveDateTime,
+    ) -> Result<NaiveDateTime> {
+        let next = self.after(key, name, window.start(time))?;
+        let is_over = window.until.is_some_and(|until| until.naive_utc() <= next);
+        Ok(if is_over { NEVER } else { next })
+    }
+
     /// Returns the first tick of a task after `time`; the end of the calendar if there is none.
     ///
     /// # Errors
     /// If there is no timing of this name, it panics, or its result is not after `time`.
-    pub(crate) fn after(&self, key: &str, name: &str, time: NaiveDateTime) -> Result<NaiveDateTime> {
+    pub(crate) fn after(
+        &self,
+        key: &str,
+        name: &str,
+        time: NaiveDateTime,
+    ) -> Result<NaiveDateTime> {
         let wrong = |reason: String| Error::RecurringTask {
             key: key.to_owned(),
             reason,
@@ -99,8 +121,11 @@ impl Timings {
             )));
         };
         let given = time.and_utc();
-        let next = catch_unwind(AssertUnwindSafe(|| timing.next_after(given)))
-            .map_err(|_| wrong(format!("is not fired: its timing `{name}` panicked at {given}")))?;
+        let next = catch_unwind(AssertUnwindSafe(|| timing.next_after(given))).map_err(|_| {
+            wrong(format!(
+                "is not fired: its timing `{name}` panicked at {given}"
+            ))
+        })?;
         let Some(next) = next.filter(|next| next.year() <= 9999) else {
             return Ok(NEVER);
         };

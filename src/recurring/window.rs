@@ -1,7 +1,13 @@
 //! The time within which a task has ticks.
 
 use crate::recurring::schedule::Schedule;
-use chrono::{DateTime, NaiveDateTime, TimeDelta, Utc};
+use chrono::{DateTime, NaiveDate, NaiveDateTime, NaiveTime, TimeDelta, Utc};
+
+/// The end of the calendar.
+pub(crate) const NEVER: NaiveDateTime = match NaiveDate::from_ymd_opt(9999, 12, 31) {
+    Some(day) => day.and_time(NaiveTime::MIN),
+    None => NaiveDateTime::MAX,
+};
 
 /// The time within which a task has ticks: from `from`, up to but without `until`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -25,9 +31,8 @@ impl TickWindow {
     /// Returns why the window is impossible.
     pub(crate) fn problem(self) -> Option<String> {
         let (from, until) = (self.from?, self.until?);
-        (until <= from).then(|| {
-            format!("has a window without time: `from` is {from}, and `until` is {until}")
-        })
+        (until <= from)
+            .then(|| format!("has a window without time: `from` is {from}, and `until` is {until}"))
     }
 }
 
@@ -61,7 +66,10 @@ impl TickTimes {
         from: NaiveDateTime,
         until: NaiveDateTime,
     ) -> Option<NaiveDateTime> {
-        let from = self.window.from.map_or(from, |own| own.naive_utc().max(from));
+        let from = self
+            .window
+            .from
+            .map_or(from, |own| own.naive_utc().max(from));
         let end = self.window.until.and_then(|end| before(end.naive_utc()));
         let until = end.map_or(until, |end| end.min(until));
         if until < from {

@@ -56,6 +56,21 @@ pub(crate) fn edit<E: From<diesel::result::Error>>(
     })
 }
 
+/// Deletes a task that `check` does not refuse; its jobs stay. Returns `false` if it does not exist.
+pub(crate) fn remove<E: From<diesel::result::Error>>(
+    conn: &mut Conn<'_>,
+    key: &str,
+    check: impl FnOnce(&RecurringTaskRow) -> Result<(), E>,
+) -> Result<bool, E> {
+    conn.transaction(|conn| {
+        let Some(row) = lock(conn, key)? else {
+            return Ok(false);
+        };
+        check(&row)?;
+        Ok(unschedule(conn, key)?)
+    })
+}
+
 /// Locks the task of a key, whether of Windlass or a Rails app.
 pub(crate) fn lock(conn: &mut Conn<'_>, key: &str) -> QueryResult<Option<RecurringTaskRow>> {
     let text = format!("SELECT {COLUMNS} FROM solid_queue_recurring_tasks WHERE key = $1 {{lock}}");

@@ -201,7 +201,10 @@ impl Scheduler {
         let given = given.or_else(|| environment::variable(environment::REVISION));
         let name = given.map(|name| name.trim().to_owned());
         let name = name.filter(|name| !name.is_empty());
-        if name.as_ref().is_some_and(|name| name.len() > 255 || name.contains('\0')) {
+        if name
+            .as_ref()
+            .is_some_and(|name| name.len() > 255 || name.contains('\0'))
+        {
             return Err(Error::Settings(
                 "the name of a deployment may have up to 255 bytes, and no NUL".to_owned(),
             ));
@@ -213,10 +216,15 @@ impl Scheduler {
     /// Returns the timings of the scheduler and of its tasks.
     fn all_timings(&self) -> Result<Timings> {
         let mut all = Timings::default();
-        let own = self.timings.iter().map(|(name, timing)| (name.as_str(), timing));
+        let own = self
+            .timings
+            .iter()
+            .map(|(name, timing)| (name.as_str(), timing));
         for (name, timing) in own.chain(self.tasks.iter().flat_map(|task| task.timings().iter())) {
             if !all.add(name, Arc::clone(timing)) {
-                return Err(Error::Settings(format!("two timings have the name `{name}`")));
+                return Err(Error::Settings(format!(
+                    "two timings have the name `{name}`"
+                )));
             }
         }
         for task in &self.tasks {
