@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn delays_are_fixed_and_spread() {
-        let start = chrono::DateTime::from_timestamp(1_800_000_000, 0).unwrap();
+        let start = DateTime::from_timestamp(1_800_000_000, 0).unwrap();
         let jitter = Duration::from_secs(60);
         let of = |key: &str, minute: i64| {
             let tick = start.naive_utc() + TimeDelta::minutes(minute);

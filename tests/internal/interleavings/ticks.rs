@@ -90,6 +90,38 @@ fn two_schedulers(db: &TestDb) {
         .ends_in(&["a 0, b 1 -> new ready; ", "a 1, b 0 -> new ready; "]);
 }
 
+/// A scheduler that starts: it declares the start of its deployment, and fires what is due.
+fn start(conn: &mut Conn<'_>, deployment: &str) -> QueryResult<String> {
+    let declared = Definition {
+        revision: Some(0),
+        start: Some(deployment.to_owned()),
+        ..task("@start")
+    };
+    let never = tick() + TimeDelta::days(100_000);
+    schedule::schedule(conn, &declared, &|_| Some(never))?;
+    let due = recurring_tasks::due(conn, "[\"task\"]", 0)?;
+    let Some((task, at)) = due.first().and_then(|task| Some((task, task.next_run_at?))) else {
+        return Ok("0".to_owned());
+    };
+    let firing = Firing {
+        task,
+        ticks: &[DueTick { at, job: row() }],
+        next_run_at: never,
+        overlap: Overlap::Allow,
+    };
+    let fired = fire::fire(conn, &[firing])?.remove(0);
+    Ok(fired.map_or(0, |fired| fired.jobs.len()).to_string())
+}
+
+/// The start of a deployment is fired once, however its schedulers start.
+fn two_schedulers_of_a_deployment(db: &TestDb) {
+    Play::new(db, nothing)
+        .coarse()
+        .actor("a", |c, _| start(c, "one"))
+        .actor("b", |c, _| start(c, "one"))
+        .ends_in(&["a 0, b 1 -> new ready; ", "a 1, b 0 -> new ready; "]);
+}
+
 /// No trace is left of the first one's job when the second one comes.
 fn two_schedulers_and_the_clearing(db: &TestDb) {
     Play::new(db, one_due)
@@ -184,6 +216,7 @@ fn two_who_schedule_a_new_task(db: &TestDb) {
 
 on_each_database!(
     two_schedulers,
+    two_schedulers_of_a_deployment,
     two_schedulers_and_the_clearing,
     one_that_dies_and_another,
     a_scheduler_and_a_pause,

@@ -2,10 +2,12 @@
 
 mod attempts;
 mod cancel;
+mod edit;
 mod example;
 mod operate;
 mod progress;
 mod retention;
+mod retry_rate;
 pub mod steps;
 mod timeout;
 
