@@ -6,7 +6,7 @@ use crate::support::TestDb;
 use crate::support::program::windlass;
 use chrono::{DateTime, DurationRound, TimeDelta, Utc};
 use std::time::Duration;
-use windlass::{Config, MissedTicks, recurring};
+use windlass::{Config, MissedTicks, RecurringTask, recurring};
 
 on_each_database!(
     a_task_is_not_due_before_its_window,
@@ -83,7 +83,7 @@ fn only_the_latest_tick_within_the_window_is_made_up_for(db: &TestDb) {
 }
 
 fn a_window_that_is_moved_starts_anew(db: &TestDb) {
-    let next = |task| recurring::schedule(&mut db.connect(), task).unwrap();
+    let next = |task: &RecurringTask| recurring::schedule(&mut db.connect(), task).unwrap();
     let over = next(&stamp("a", "@daily").until(hours_ago(1)));
     assert_eq!(over.to_rfc3339(), "9999-12-31T00:00:00+00:00");
     assert!(next(&stamp("a", "@daily").until(hours_ago(-100))) < hours_ago(-50));
