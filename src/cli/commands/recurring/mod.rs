@@ -104,10 +104,10 @@ pub(crate) fn state(task: &RecurringStatus) -> String {
         (None, Some(_)) => words.push("waits for its job".to_owned()),
         (None, None) => {}
     }
-    let next = task.next_run_at;
+    let last = task.last_run_at;
     if let Some(from) = task
         .from
-        .filter(|from| next.is_none_or(|next| *from >= next))
+        .filter(|from| last.is_none_or(|last| last < *from))
     {
         words.push(format!("from {}", time(from)));
     }
