@@ -9,6 +9,7 @@ use crate::cli::failure::CommandError;
 use crate::cli::mount::At;
 use crate::cli::{done, select};
 use crate::db::Database;
+use crate::job::registry::Registry;
 use crate::terminal::output;
 use std::process::ExitCode;
 
@@ -97,9 +98,9 @@ impl Command {
                 let done = enqueue.run(&at.database()?, at.registry)?;
                 Ok(output::show(&done, enqueue.json))
             }
-            Command::Jobs(command) => jobs(command, &at.database()?),
+            Command::Jobs(command) => jobs(command, &at.database()?, at.registry),
             Command::Failed(command) => failed(command, &at.database()?),
-            Command::Recurring(command) => recurring(command, &at.database()?),
+            Command::Recurring(command) => recurring(command, &at.database()?, at.registry),
             Command::Doctor(doctor) => Ok(doctor.show(&at.database()?.read_only())?),
         }
     }
@@ -110,14 +111,19 @@ fn changed(done: &done::Done, how: &select::How) -> ExitCode {
     output::show_and_end(done, how.json, done.code())
 }
 
-fn jobs(command: &jobs::JobsCommand, db: &Database) -> Result<ExitCode, CommandError> {
-    use jobs::JobsCommand::{Cancel, Discard, List, Priority, Reschedule, Show};
+fn jobs(
+    command: &jobs::JobsCommand,
+    db: &Database,
+    registry: Option<&Registry>,
+) -> Result<ExitCode, CommandError> {
+    use jobs::JobsCommand::{Cancel, Discard, Edit, List, Priority, Reschedule, Show};
     Ok(match command {
         List(list) => output::show(&list.run(&db.clone().read_only())?, list.json),
         Show(show) => output::show(&show.run(&db.clone().read_only())?, show.json),
         Cancel(cancel) => changed(&cancel.run(db)?, &cancel.how),
         Discard(discard) => changed(&discard.run(db)?, &discard.how),
         Reschedule(reschedule) => changed(&reschedule.run(db)?, &reschedule.how),
+        Edit(edit) => output::show(&edit.run(db, registry)?, edit.json),
         Priority(priority) => changed(&priority.run(db)?, &priority.how),
     })
 }
@@ -134,11 +140,18 @@ fn failed(command: &failed::FailedCommand, db: &Database) -> Result<ExitCode, Co
 fn recurring(
     command: &recurring::RecurringCommand,
     db: &Database,
+    registry: Option<&Registry>,
 ) -> Result<ExitCode, CommandError> {
-    use recurring::RecurringCommand::{List, Next, Pause, Resume, Run};
+    use recurring::RecurringCommand::{
+        Add, Change, History, List, Next, Pause, Remove, Resume, Run,
+    };
     Ok(match command {
         List(list) => output::show(&list.run(&db.clone().read_only())?, list.json),
         Next(next) => output::show(&next.run(&db.clone().read_only())?, next.json),
+        History(history) => output::show(&history.run(&db.clone().read_only())?, history.json),
+        Add(add) => output::show(&add.run(db, registry)?, add.json),
+        Change(change) => output::show(&change.run(db, registry)?, change.json),
+        Remove(remove) => output::show(&remove.run(db)?, remove.json),
         Run(run) => output::show(&run.run(db)?, run.json),
         Pause(pause) => output::show(&pause.run(db)?, pause.json),
         Resume(resume) => output::show(&resume.run(db)?, resume.json),

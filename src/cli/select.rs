@@ -130,6 +130,20 @@ impl How {
         change: Change,
         deed: Deed,
     ) -> Result<Done> {
+        self.run_by(database, selection, change, deed, |connection, jobs| {
+            make(connection, jobs, change, deed)
+        })
+    }
+
+    /// Makes the change in another way.
+    pub(crate) fn run_by(
+        &self,
+        database: &Database,
+        selection: &Selection,
+        change: Change,
+        deed: Deed,
+        make: impl FnOnce(&mut DbConnection, &Jobs) -> Result<Changed>,
+    ) -> Result<Done> {
         let mut connection = connect(database)?;
         let mut done = Done {
             deed,
@@ -137,6 +151,7 @@ impl How {
             refused: false,
             selected: None,
             changed: None,
+            spread: None,
             not_selected: missing(&mut connection, selection)?,
         };
         if self.dry_run {
@@ -148,7 +163,7 @@ impl How {
                     .collect(),
             );
         } else if self.is_wanted(&mut connection, selection, change, deed)? {
-            done.changed = Some(make(&mut connection, &selection.jobs, change, deed)?);
+            done.changed = Some(make(&mut connection, &selection.jobs)?);
         } else {
             done.refused = true;
         }

@@ -1,6 +1,10 @@
 //! Argument values whose default error messages would not help.
 
+use crate::cli::failure::CommandError;
+use crate::error::Error;
 use chrono::{DateTime, Utc};
+use clap::error::ErrorKind;
+use std::io::Read as _;
 use std::time::Duration;
 
 /// Parses a job's id.
@@ -16,11 +20,34 @@ pub(crate) fn time(text: &str) -> Result<DateTime<Utc>, String> {
     })
 }
 
-/// Parses a duration that must not be zero.
+/// Parses a time span that is not empty.
 pub(crate) fn above_zero(text: &str) -> Result<Duration, String> {
-    match humantime::parse_duration(text) {
-        Ok(Duration::ZERO) => Err("it must be above zero".to_owned()),
-        Ok(time) => Ok(time),
-        Err(error) => Err(error.to_string()),
+    let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    match time.is_zero() {
+        true => Err("it must be above zero".to_owned()),
+        false => Ok(time),
+    }
+}
+
+/// Returns the JSON text of arguments, from standard input if it is `-`.
+pub(crate) fn arguments(text: &str) -> Result<String, CommandError> {
+    let mut text = text.to_owned();
+    if text == "-" {
+        text.clear();
+        std::io::stdin()
+            .read_to_string(&mut text)
+            .map_err(|source| Error::Io {
+                action: "read",
+                path: "standard input".into(),
+                source,
+            })?;
+    }
+    // Its text is not part of the message, because it may be a secret.
+    match serde_json::from_str::<serde::de::IgnoredAny>(&text) {
+        Ok(_) => Ok(text.trim().to_owned()),
+        Err(error) => Err(CommandError::Usage(
+            ErrorKind::ValueValidation,
+            format!("the arguments are not JSON: {error}; quote them for the shell"),
+        )),
     }
 }

@@ -101,6 +101,12 @@ impl Registry {
         self.classes.keys().map(String::as_str)
     }
 
+    /// Returns the names of the secret fields of a class.
+    pub(crate) fn secrets_of(&self, class_name: &str) -> &'static [&'static str] {
+        let class = self.classes.get(class_name);
+        class.map_or(&[], |class| class.redact)
+    }
+
     /// Returns the description of each type that is stored for other programs, under each of its
     /// names.
     pub(crate) fn described(&self) -> Vec<NewClass> {

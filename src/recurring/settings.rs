@@ -7,6 +7,7 @@ use crate::job::policy::delivery::Delivery;
 use crate::job::registry::Registry;
 use crate::recurring::missed::{MissedTicks, humane};
 use crate::recurring::task::RecurringTask;
+use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::time::Duration;
@@ -25,6 +26,8 @@ use std::time::Duration;
 /// missed = "latest"        # or "skip", or { all_within = "3 days" }
 /// overlap = "skip"         # or "allow", or "queue_one"
 /// jitter = "5 min"
+/// from = "2026-12-01T00:00:00Z"
+/// until = "2027-01-01T00:00:00+01:00"
 /// max_attempts = 3
 /// delivery = "at_most_once" # or "at_least_once", or "after_known_outcome"
 /// expires_in = "1 hour"    # discarded if it has not started by then
@@ -93,6 +96,13 @@ pub struct RecurringSettings {
         skip_serializing_if = "Option::is_none"
     )]
     pub jitter: Option<Duration>,
+    /// The first time at which it may be due, with its zone; see [`RecurringTask::from`]. Default:
+    /// none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<DateTime<Utc>>,
+    /// From when on it is no longer due; see [`RecurringTask::until`]. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<DateTime<Utc>>,
     /// The number of attempts of each job. Default: that of their type or the worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_attempts: Option<u32>,
@@ -169,6 +179,12 @@ impl RecurringSettings {
         }
         if let Some(jitter) = self.jitter {
             task = task.jitter(jitter);
+        }
+        if let Some(time) = self.from {
+            task = task.from(time);
+        }
+        if let Some(time) = self.until {
+            task = task.until(time);
         }
         if let Some(attempts) = self.max_attempts {
             task = task.policy(Policy::new().max_attempts(attempts));

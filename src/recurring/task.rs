@@ -1,7 +1,7 @@
 //! The definition of a recurring task in a program.
 
 use crate::db::model::recurring::{Definition, Overlap};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::job::arguments::listed;
 use crate::job::class::Job;
 use crate::job::concurrency::Concurrency;
@@ -11,9 +11,12 @@ use crate::job::policy::delivery::Delivery;
 use crate::queue::check_name;
 use crate::recurring::missed::MissedTicks;
 use crate::recurring::schedule::Schedule;
-use crate::recurring::stored::Options;
-use chrono::{NaiveDate, NaiveDateTime, NaiveTime};
+use crate::recurring::stored::{Options, hash};
+use crate::recurring::timing::{Timing, Timings};
+use crate::recurring::window::{NEVER, TickTimes, TickWindow};
+use chrono::{DateTime, NaiveDateTime, Utc};
 use chrono_tz::Tz;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A job that is enqueued repeatedly on a schedule.
@@ -55,6 +58,9 @@ pub struct RecurringTask {
     missed: MissedTicks,
     overlap: Overlap,
     jitter: Option<Duration>,
+    window: TickWindow,
+    /// That of its schedule, if it has one.
+    timings: Timings,
     /// The place in the configuration that declares it.
     place: Option<String>,
 }
@@ -67,11 +73,10 @@ impl RecurringTask {
     /// # Errors
     /// If the key or the schedule is invalid, or the arguments cannot be serialized to JSON.
     pub fn new<J: Job>(key: impl Into<String>, schedule: &str, job: &J) -> Result<Self> {
-        let arguments =
-            serde_json::to_string(job).map_err(|error| crate::error::Error::InvalidJob {
-                class: J::NAME.to_owned(),
-                reason: format!("its arguments cannot be written as JSON: {error}"),
-            })?;
+        let arguments = serde_json::to_string(job).map_err(|error| Error::InvalidJob {
+            class: J::NAME.to_owned(),
+            reason: format!("its arguments cannot be written as JSON: {error}"),
+        })?;
         let mut task = Self::of_class(key, schedule, J::NAME, arguments)?
             .queue(J::QUEUE)
             .priority(J::PRIORITY)
@@ -108,6 +113,8 @@ impl RecurringTask {
             missed: MissedTicks::default(),
             overlap: Overlap::default(),
             jitter: None,
+            window: TickWindow::default(),
+            timings: Timings::default(),
             place: None,
         })
     }
@@ -218,6 +225,38 @@ impl RecurringTask {
         self
     }
 
+    /// Sets the first time at which the task may be due. Ticks before it are not due, and do not
+    /// count as missed. Default: none.
+    pub fn from(mut self, time: DateTime<Utc>) -> Self {
+        self.window.from = Some(time);
+        self
+    }
+
+    /// Sets the time from which the task is no longer due; a tick at this very time is not fired. A
+    /// tick before it that no scheduler has fired yet is [missed](Self::missed) as any other.
+    /// Default: none.
+    ///
+    /// The task stays, so it can be changed and looked at, until it is unscheduled.
+    pub fn until(mut self, time: DateTime<Utc>) -> Self {
+        self.window.until = Some(time);
+        self
+    }
+
+    /// Sets the [`Timing`] that its schedule, `@timing NAME`, names. It has no effect on a task with
+    /// another schedule.
+    pub fn timing(mut self, timing: Arc<dyn Timing>) -> Self {
+        if let Some(name) = self.schedule.named() {
+            self.timings = Timings::default();
+            self.timings.add(name, timing);
+        }
+        self
+    }
+
+    /// Returns the timing of its schedule, if it has one.
+    pub(crate) fn timings(&self) -> &Timings {
+        &self.timings
+    }
+
     /// Returns what is stored, after checking the limits of its jobs.
     pub(crate) fn definition(&self, revision: Option<i64>, default: Tz) -> Result<Definition> {
         // Whether a job can be enqueued is checked now, not at every tick.
@@ -227,6 +266,10 @@ impl RecurringTask {
             .policy(self.policy.clone())
             .limited(self.concurrency.clone())
             .into_row()?;
+        if let Some(reason) = self.window.problem() {
+            let key = self.key.clone();
+            return Err(Error::RecurringTask { key, reason });
+        }
         let options = Options {
             missed: self.missed,
             overlap: self.overlap,
@@ -240,6 +283,9 @@ impl RecurringTask {
                 .map(Delivery::as_every_version_knows_it),
             ahead_by: self.policy.ahead_by,
             jitter: self.jitter,
+            from: self.window.from,
+            until: self.window.until,
+            place: self.place.clone().filter(|_| revision.is_some()),
         };
         Ok(Definition {
             key: self.key.clone(),
@@ -256,18 +302,44 @@ impl RecurringTask {
             description: self.description.clone(),
             options: options.to_column(),
             revision,
+            start: None,
         })
     }
 
-    /// Returns a function that computes the first tick after a time.
-    pub(crate) fn next_in(&self, default: Tz) -> impl Fn(NaiveDateTime) -> NaiveDateTime {
-        let schedule = self.schedule.clone().or_in(default);
-        move |time| schedule.after(time).unwrap_or(NEVER)
+    /// Returns what identifies a start of this task that no deployment is named for: its class and
+    /// its arguments. The space makes it different from every name of a deployment.
+    pub(crate) fn unnamed_start(&self) -> String {
+        let bytes = self.class_name.bytes().chain([0]);
+        format!(" {:016x}", hash(bytes.chain(self.arguments.bytes())))
+    }
+
+    /// Returns its times, in the scheduler's time zone if it has none of its own.
+    pub(crate) fn times_in(&self, default: Tz) -> TickTimes {
+        TickTimes {
+            schedule: self.schedule.clone().or_in(default),
+            window: self.window,
+        }
+    }
+
+    /// Returns how much its jobs are delayed at most.
+    #[cfg(feature = "cli")]
+    pub(crate) fn jitter_of(&self) -> Option<Duration> {
+        self.jitter
+    }
+
+    /// Returns the first tick after a time, or the end of the calendar.
+    ///
+    /// # Errors
+    /// If a timing computes its ticks, and it is not among `timings` or fails.
+    pub(crate) fn next_tick(
+        &self,
+        default: Tz,
+        timings: &Timings,
+        time: NaiveDateTime,
+    ) -> Result<NaiveDateTime> {
+        let Some(name) = self.schedule.named() else {
+            return Ok(self.times_in(default).after(time).unwrap_or(NEVER));
+        };
+        timings.within(&self.key, name, self.window, time)
     }
 }
-
-/// The end of the calendar.
-pub(crate) const NEVER: NaiveDateTime = match NaiveDate::from_ymd_opt(9999, 12, 31) {
-    Some(day) => day.and_time(NaiveTime::MIN),
-    None => NaiveDateTime::MAX,
-};

@@ -95,7 +95,10 @@ impl<P: DrainTarget> Draining<'_, P> {
     /// Performs a job, and returns the process if it is still alive.
     fn perform(&mut self, process: i64, job: &Claimed) -> Result<Option<i64>> {
         let worker = self.worker;
-        if self.target.with_conn(|conn| worker.has_expired(conn, job))? {
+        if self
+            .target
+            .with_conn(|conn| worker.has_expired(conn, job))?
+        {
             let run = worker.run_of(process, job, self.target.database());
             self.end(job, &InlineWorker::too_late(run))?;
             return Ok(Some(process));

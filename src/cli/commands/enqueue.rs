@@ -1,19 +1,18 @@
 //! `windlass enqueue`.
 
-use crate::cli::commands::policy_options::PolicyOptions;
+use crate::cli::commands::job_options::JobOptions;
+use crate::cli::commands::unique_options::UniqueOptions;
 use crate::cli::failure::CommandError;
 use crate::cli::select::connect;
 use crate::cli::values;
 use crate::db::Database;
 use crate::db::model::new_row::EnqueueOutcome;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::job::new_job::NewJob;
 use crate::job::registry::Registry;
 use crate::terminal::output::Report;
 use chrono::{DateTime, Utc};
-use clap::error::ErrorKind;
 use serde::Serialize;
-use std::io::Read as _;
 use std::time::Duration;
 
 /// Enqueue a job
@@ -39,23 +38,8 @@ pub(crate) struct Enqueue {
     #[arg(value_name = "JSON", default_value = "null")]
     arguments: String,
 
-    /// The queue [default: the type's, or `default`]
-    #[arg(long, value_name = "NAME")]
-    queue: Option<String>,
-
-    /// The priority; a smaller number is more important [default: the type's, or 0]
-    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
-    priority: Option<i32>,
-
-    /// Use the enqueue time as the priority, minus this time
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration,
-        conflicts_with = "priority")]
-    ahead_by: Option<Duration>,
-
-    /// Use the enqueue time as the priority, plus this time
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration,
-        conflicts_with_all = ["priority", "ahead_by"])]
-    behind_by: Option<Duration>,
+    #[command(flatten)]
+    options: JobOptions,
 
     /// Run no earlier than after this time
     #[arg(long = "in", value_name = "TIME", value_parser = humantime::parse_duration,
@@ -67,19 +51,16 @@ pub(crate) struct Enqueue {
     at: Option<DateTime<Utc>>,
 
     /// Discard the job if it has not started by this time, as 2026-12-24T18:00:00Z
-    #[arg(long, value_name = "TIME", value_parser = values::time)]
+    #[arg(long, value_name = "TIME", value_parser = values::time,
+        conflicts_with = "expires_in")]
     not_after: Option<DateTime<Utc>>,
 
     /// An idempotency key: enqueue the job only once, however often this is run
     #[arg(long, value_name = "TEXT")]
     key: Option<String>,
 
-    /// A unique id, which only one job may hold at a time [default: the type's, or none]
-    #[arg(long, value_name = "TEXT")]
-    unique_id: Option<String>,
-
     #[command(flatten)]
-    policy: PolicyOptions,
+    unique: UniqueOptions,
 
     /// Print JSON
     #[arg(long)]
@@ -105,7 +86,7 @@ impl Enqueue {
     ) -> Result<EnqueueResult, CommandError> {
         let job = self.job(registry)?;
         let done = job.enqueue(&mut connect(database)?)?;
-        let may_be_unique = self.unique_id.is_some() || registry.is_some();
+        let may_be_unique = self.unique.unique_id.is_some() || registry.is_some();
         Ok(EnqueueResult {
             job_id: done.id.0,
             is_new: done.is_new,
@@ -119,23 +100,11 @@ impl Enqueue {
     }
 
     fn job(&self, registry: Option<&Registry>) -> Result<NewJob, CommandError> {
-        let arguments = self.arguments()?;
+        let arguments = values::arguments(&self.arguments)?;
         let mut job = match registry {
             Some(registry) => registry.new_job(&self.class, &arguments)?,
             None => NewJob::of_class(&self.class, arguments),
         };
-        if let Some(queue) = &self.queue {
-            job = job.queue(queue);
-        }
-        if let Some(priority) = self.priority {
-            job = job.priority(priority);
-        }
-        if let Some(ahead) = self.ahead_by {
-            job = job.ahead_by(ahead);
-        }
-        if let Some(behind) = self.behind_by {
-            job = job.behind_by(behind);
-        }
         if let Some(time) = self.at {
             job = job.at(time);
         }
@@ -145,35 +114,10 @@ impl Enqueue {
         if let Some(key) = &self.key {
             job = job.idempotency_key(key);
         }
-        if let Some(id) = &self.unique_id {
-            job = job.unique_id(id);
-        }
         if let Some(time) = self.not_after {
             job = job.not_after(time);
         }
-        Ok(job.policy(self.policy.policy()))
-    }
-
-    fn arguments(&self) -> Result<String, CommandError> {
-        let mut text = self.arguments.clone();
-        if text == "-" {
-            text.clear();
-            std::io::stdin()
-                .read_to_string(&mut text)
-                .map_err(|source| Error::Io {
-                    action: "read",
-                    path: "standard input".into(),
-                    source,
-                })?;
-        }
-        // Its text is not part of the message, because it may be a secret.
-        match serde_json::from_str::<serde::de::IgnoredAny>(&text) {
-            Ok(_) => Ok(text.trim().to_owned()),
-            Err(error) => Err(CommandError::Usage(
-                ErrorKind::ValueValidation,
-                format!("the arguments are not JSON: {error}; quote them for the shell"),
-            )),
-        }
+        Ok(self.unique.apply(self.options.apply(job)))
     }
 }
 

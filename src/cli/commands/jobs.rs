@@ -1,6 +1,7 @@
 //! `windlass jobs ...`.
 
 use crate::admin::jobs::{Change, Jobs};
+use crate::cli::commands::job_edit::Edit;
 use crate::cli::done::{Deed, Done};
 use crate::cli::listed::{ListedJobs, name};
 use crate::cli::select::{How, Which, connect};
@@ -19,6 +20,7 @@ pub(crate) enum JobsCommand {
     Cancel(Cancel),
     Discard(DiscardJobs),
     Reschedule(Reschedule),
+    Edit(Edit),
     Priority(Priority),
 }
 

@@ -141,6 +141,7 @@ diesel::table! {
         declared_at -> Nullable<Timestamp>,
         revision -> Nullable<BigInt>,
         lock_version -> BigInt,
+        starts -> Nullable<Text>,
     }
 }
 

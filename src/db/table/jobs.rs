@@ -52,6 +52,55 @@ pub(crate) fn ended_claims(conn: &mut Conn<'_>, claims: &[ClaimOf]) -> QueryResu
         .collect())
 }
 
+/// A job whose arguments may change.
+#[derive(Debug, QueryableByName)]
+pub(crate) struct EditableJob {
+    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    pub(crate) class_name: String,
+    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    pub(crate) arguments: String,
+    /// `claimed`, `ended`, or `open`.
+    #[diesel(sql_type = Text)]
+    pub(crate) place: String,
+}
+
+/// Reads a job to edit. Returns `None` if it does not exist.
+pub(crate) fn editable(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<EditableJob>> {
+    let text = "SELECT class_name, coalesce(arguments, 'null') AS arguments, \
+         CASE WHEN finished_at IS NOT NULL THEN 'ended' WHEN EXISTS \
+           (SELECT 1 FROM solid_queue_claimed_executions c WHERE c.job_id = j.id) THEN 'claimed' ELSE 'open' END AS place \
+         FROM solid_queue_jobs j WHERE id = $1";
+    Statement::new(text)
+        .bind(job)
+        .unkept()
+        .get_result(conn)
+        .optional()
+}
+
+/// Replaces the arguments of a job, whose execution is locked.
+pub(crate) fn set_arguments(conn: &mut Conn<'_>, job: i64, arguments: &str) -> QueryResult<()> {
+    let text = "UPDATE solid_queue_jobs SET arguments = $1, updated_at = {now} WHERE id = $2";
+    Statement::new(text)
+        .bind(arguments)
+        .bind(job)
+        .unkept()
+        .changes(conn)
+        .map(drop)
+}
+
+/// Sets when each of the jobs is due, whose executions the caller has taken.
+pub(crate) fn set_times(conn: &mut Conn<'_>, times: &[(i64, String)]) -> QueryResult<()> {
+    let text = "UPDATE solid_queue_jobs SET scheduled_at = {time due.at}, updated_at = {now} \
+         FROM (SELECT CAST(value ->> 0 AS bigint) AS id, value ->> 1 AS at FROM {rows $1}) AS due \
+         WHERE solid_queue_jobs.id = due.id";
+    let times = serde_json::to_string(times).unwrap_or_default();
+    Statement::new(text)
+        .bind(times)
+        .unkept()
+        .changes(conn)
+        .map(drop)
+}
+
 /// The row of a job whose run has ended.
 #[derive(Debug, QueryableByName)]
 pub(crate) struct EndedJob {

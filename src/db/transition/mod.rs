@@ -3,6 +3,7 @@
 pub(crate) mod claim;
 pub(crate) mod clear;
 pub(crate) mod dispatch;
+pub(crate) mod edit;
 pub(crate) mod end;
 pub(crate) mod enqueue;
 pub(crate) mod expire;

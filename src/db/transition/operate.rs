@@ -16,13 +16,14 @@ use crate::db::table::unique_jobs::BLOCKED;
 use crate::db::table::{attempts, expiries, jobs, ready, results, scheduled};
 use crate::db::transition::place::place;
 use crate::db::transition::unblock;
-use chrono::NaiveDateTime;
+use chrono::{NaiveDateTime, TimeDelta};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Nullable, Text};
+use std::time::Duration;
 
 /// Locks the executions of jobs in one state, in order, and returns the jobs that have one. Waits
 /// for transactions that are moving one of them.
-fn lock(conn: &mut Conn<'_>, state: JobState, jobs: &[i64]) -> QueryResult<Vec<i64>> {
+pub(crate) fn lock(conn: &mut Conn<'_>, state: JobState, jobs: &[i64]) -> QueryResult<Vec<i64>> {
     let text = format!(
         "SELECT job_id FROM {} WHERE job_id IN {{in $1}} ORDER BY id + 0 {{lock}}",
         state.table()
@@ -217,6 +218,46 @@ pub(crate) fn retry(
     jobs: &[i64],
     at_most_once: AtMostOnce,
 ) -> QueryResult<RetriedJobs> {
+    retry_by(
+        conn,
+        jobs,
+        at_most_once,
+        crate::db::transition::place::make_runnable,
+    )
+}
+
+/// When retried jobs are due: the first at `start`, later ones by how many were before.
+pub(crate) struct RetrySpread<'a> {
+    pub(crate) start: NaiveDateTime,
+    pub(crate) before: u64,
+    pub(crate) time_for: &'a dyn Fn(u64) -> Duration,
+}
+
+/// Makes failed jobs wait again as [`retry`] does, each until its time.
+pub(crate) fn retry_spread(
+    conn: &mut Conn<'_>,
+    jobs: &[i64],
+    at_most_once: AtMostOnce,
+    spread: &RetrySpread<'_>,
+) -> QueryResult<RetriedJobs> {
+    retry_by(conn, jobs, at_most_once, |conn, ready| {
+        let times = (spread.before..).zip(ready).map(|(count, job)| {
+            let at = spread.start.checked_add_signed(
+                TimeDelta::from_std((spread.time_for)(count)).unwrap_or(TimeDelta::MAX),
+            );
+            (*job, timestamp(at.unwrap_or(spread.start)))
+        });
+        jobs::set_times(conn, &times.collect::<Vec<_>>())?;
+        place(conn, ready)
+    })
+}
+
+fn retry_by(
+    conn: &mut Conn<'_>,
+    jobs: &[i64],
+    at_most_once: AtMostOnce,
+    place: impl FnOnce(&mut Conn<'_>, &[i64]) -> QueryResult<()>,
+) -> QueryResult<RetriedJobs> {
     conn.transaction(|conn| {
         let mut ready = lock(conn, JobState::Failed, jobs)?;
         let mut risky = Vec::new();
@@ -230,7 +271,7 @@ pub(crate) fn retry(
         if ready.is_empty() {
             return Ok(RetriedJobs { ready, risky, replaced });
         }
-        crate::db::transition::place::make_runnable(conn, &ready)?;
+        place(conn, &ready)?;
         let text = "UPDATE solid_queue_jobs SET attempts = 0, crash_count = 0, updated_at = {now} WHERE id IN {in $1}";
         Statement::new(text).bind(id_list(&ready)).execute(conn)?;
         // They start to count again, and attempts are deleted by that count.

@@ -14,13 +14,14 @@ use crate::db::conn::connection::Conn;
 use crate::db::model::claim::{Fence, FinishedRow};
 use crate::db::model::new_row::{NewRow, OnConflict};
 use crate::db::model::outcome::{Ending, JobFailure};
-use crate::db::model::recurring::Definition;
+use crate::db::model::recurring::{Definition, RecurringTaskRow};
 use crate::db::model::state::JobState;
 use crate::db::plans::works::ready_again;
 use crate::db::plans::{CLASS, Rows, Work, claim, death, job, named, run, *};
 use crate::db::query::connection_limit::connection_limit;
 use crate::db::query::jobs::{self, Filter};
-use crate::db::query::{doctor, explain, status};
+use crate::db::query::{doctor, explain, status, ticks};
+use crate::db::table::jobs::EditableJob;
 use crate::db::table::run_time::{class_pauses, limits};
 use crate::db::table::{
     attempts, claimed, pauses, processes, recurring_executions, recurring_tasks, results,
@@ -28,7 +29,8 @@ use crate::db::table::{
 };
 use crate::db::transition::enqueue::time_priority;
 use crate::db::transition::limit;
-use crate::db::transition::{clear, enqueue, finish, fire, prune, take_back};
+use crate::db::transition::operate::{self, AtMostOnce};
+use crate::db::transition::{clear, edit, enqueue, finish, fire, prune, take_back};
 use chrono::NaiveDateTime;
 use std::time::Duration;
 
@@ -249,6 +251,28 @@ pub(crate) const LOOKS: [(&str, Work); 35] = [
         let after = rows.jobs[5];
         clear::orphans(conn, "windlass_attempts", after, 10).map(drop)
     }),
+    ("edit the arguments of a job", |conn, rows| {
+        let edit = |_: &EditableJob| QueryResult::Ok("{}".to_owned());
+        edit::edit(conn, rows.jobs[0], edit).map(drop)
+    }),
+    ("spread retried jobs over time", |conn, rows| {
+        let failed = "INSERT INTO solid_queue_failed_executions (job_id, error, created_at) \
+             SELECT job_id, '{}', created_at FROM solid_queue_ready_executions";
+        run(conn, &format!("{failed} WHERE job_id = {}", rows.jobs[0]))?;
+        run(
+            conn,
+            &format!(
+                "DELETE FROM solid_queue_ready_executions WHERE job_id = {}",
+                rows.jobs[0]
+            ),
+        )?;
+        let spread = operate::RetrySpread {
+            start: recurring_tasks::now(conn)?,
+            before: 1,
+            time_for: &|jobs| Duration::from_secs(3600 * jobs),
+        };
+        operate::retry_spread(conn, &rows.jobs[..1], AtMostOnce::Retry, &spread).map(drop)
+    }),
     ("keep the newest jobs only", |conn, rows| {
         finish::finish_unfenced(conn, &[claim_of(rows)])?;
         clear::surplus(conn, 10).map(drop)
@@ -271,11 +295,12 @@ fn change_a_task(conn: &mut Conn<'_>, rows: &Rows) -> QueryResult<()> {
         description: None,
         options: "{}".into(),
         revision: Some(2),
+        start: None,
     };
     let next = |now: NaiveDateTime| now + Duration::from_secs(60);
     for revision in [2, 1] {
         task.revision = Some(revision);
-        schedule::schedule(conn, &task, &next)?;
+        schedule::schedule(conn, &task, &|now| Some(next(now)))?;
     }
     schedule::pause(conn, "t2")?;
     schedule::resume(conn, "t2", |row| QueryResult::Ok(next(row.now)))?;
@@ -283,6 +308,11 @@ fn change_a_task(conn: &mut Conn<'_>, rows: &Rows) -> QueryResult<()> {
     let ran = fire::run_now(conn, "t2", |_| Ok(job(None)));
     assert!(ran.is_ok_and(|job| job > rows.jobs.last().copied()));
     recurring_executions::history(conn, "t2", 10)?;
+    ticks::list(conn, "t2", 10)?;
+    let edited = |row: &RecurringTaskRow| QueryResult::Ok((task.clone(), row.now));
+    schedule::edit(conn, "t2", edited)?;
+    schedule::remove(conn, "t2", |_| QueryResult::Ok(()))?;
+    schedule::add(conn, &task, &|now| Some(next(now)))?;
     recurring_tasks::forget(conn, Duration::from_secs(60))?;
     schedule::unschedule(conn, "t2").map(drop)
 }

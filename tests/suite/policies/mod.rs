@@ -2,6 +2,7 @@
 
 mod attempts;
 mod cancel;
+mod edit;
 mod example;
 mod expiry;
 mod known_outcome;
@@ -9,6 +10,7 @@ mod operate;
 mod progress;
 mod retention;
 mod retry_limits;
+mod retry_rate;
 pub mod steps;
 mod timeout;
 

@@ -1,7 +1,7 @@
-//! The options of a policy, as `windlass enqueue` takes them.
+//! The options of jobs that `windlass enqueue` and `windlass recurring` share.
 
 use crate::cli::values;
-use crate::db::model::new_row::{OnConflict, UniqueScope};
+use crate::job::new_job::NewJob;
 use crate::job::policy::Policy;
 use crate::job::policy::backoff::Backoff;
 use crate::job::policy::delivery::Delivery;
@@ -9,9 +9,27 @@ use chrono::{DateTime, Utc};
 use clap::ValueEnum;
 use std::time::Duration;
 
-/// What overrides the policy of the type.
+/// What overrides the queue, priority and policy of the type.
 #[derive(Debug, clap::Args)]
-pub(crate) struct PolicyOptions {
+pub(crate) struct JobOptions {
+    /// The queue [default: the type's, or `default`]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) queue: Option<String>,
+
+    /// The priority; a smaller number is more important [default: the type's, or 0]
+    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
+    pub(crate) priority: Option<i32>,
+
+    /// Use the time from which the job waits as the priority, minus this time
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration,
+        conflicts_with = "priority")]
+    ahead_by: Option<Duration>,
+
+    /// Use the time from which the job waits as the priority, plus this time
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration,
+        conflicts_with_all = ["priority", "ahead_by"])]
+    behind_by: Option<Duration>,
+
     /// How many attempts the job has [default: the type's, or the worker's]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     attempts: Option<u32>,
@@ -30,12 +48,11 @@ pub(crate) struct PolicyOptions {
     retry_until: Option<DateTime<Utc>>,
 
     /// Discard the job if it has not started so long after it is due
-    #[arg(long, value_name = "TIME", value_parser = values::above_zero,
-        conflicts_with = "not_after")]
+    #[arg(long, value_name = "TIME", value_parser = values::above_zero)]
     expires_in: Option<Duration>,
 
     /// How long an attempt may take
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = values::above_zero)]
     timeout: Option<Duration>,
 
     /// How long the result is kept
@@ -45,14 +62,6 @@ pub(crate) struct PolicyOptions {
     /// How many times the job may start [default: the type's, or at-least-once]
     #[arg(long, value_name = "HOW")]
     delivery: Option<DeliveryName>,
-
-    /// What happens if another job holds the unique id [default: the type's, or existing]
-    #[arg(long, value_name = "WHAT")]
-    on_conflict: Option<OnConflictName>,
-
-    /// How long the job holds its unique id [default: the type's, or until-finished]
-    #[arg(long, value_name = "HOW")]
-    unique_scope: Option<UniqueScopeName>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -65,32 +74,27 @@ enum DeliveryName {
     AfterKnownOutcome,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum OnConflictName {
-    /// The existing job stays as it is
-    Existing,
-    /// It is an error
-    Refuse,
-    /// A waiting job is replaced
-    Replace,
-    /// A running job is followed by this one
-    RunAgain,
-}
+impl JobOptions {
+    /// Returns the job with the options that were given.
+    pub(crate) fn apply(&self, mut job: NewJob) -> NewJob {
+        if let Some(queue) = &self.queue {
+            job = job.queue(queue);
+        }
+        if let Some(priority) = self.priority {
+            job = job.priority(priority);
+        }
+        job.policy(self.policy())
+    }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum UniqueScopeName {
-    /// Until a worker has claimed it
-    WhileWaiting,
-    /// Until it has finished or failed
-    UntilFinished,
-    /// Until its result expires
-    UntilResultExpires,
-}
-
-impl PolicyOptions {
     /// Returns the policy with the options that were given.
     pub(crate) fn policy(&self) -> Policy {
         let mut policy = Policy::new();
+        if let Some(ahead) = self.ahead_by {
+            policy = policy.ahead_by(ahead);
+        }
+        if let Some(behind) = self.behind_by {
+            policy = policy.behind_by(behind);
+        }
         if let Some(attempts) = self.attempts {
             policy = policy.max_attempts(attempts);
         }
@@ -119,21 +123,6 @@ impl PolicyOptions {
                 DeliveryName::AfterKnownOutcome => Delivery::AfterKnownOutcome,
             });
         }
-        if let Some(what) = self.on_conflict {
-            policy = policy.on_conflict(match what {
-                OnConflictName::Existing => OnConflict::Existing,
-                OnConflictName::Refuse => OnConflict::Refuse,
-                OnConflictName::Replace => OnConflict::Replace,
-                OnConflictName::RunAgain => OnConflict::RunAgain,
-            });
-        }
-        if let Some(scope) = self.unique_scope {
-            policy = policy.unique_scope(match scope {
-                UniqueScopeName::WhileWaiting => UniqueScope::WhileWaiting,
-                UniqueScopeName::UntilFinished => UniqueScope::UntilFinished,
-                UniqueScopeName::UntilResultExpires => UniqueScope::UntilResultExpires,
-            });
-        }
         policy
     }
 }
@@ -145,16 +134,15 @@ fn backoff(text: &str) -> Result<Backoff, String> {
             format!("{error}; a delay is written as `30s`, or `10s..1h` if it doubles")
         })
     };
-    match text.split_once("..") {
-        None => time(text).map(Backoff::Fixed),
-        Some((first, cap)) => {
-            let (first, cap) = (time(first)?, time(cap)?);
-            if first > cap {
-                return Err("the first delay is above the longest; \
-                     a doubling delay is written as `10s..1h`"
-                    .to_owned());
-            }
-            Ok(Backoff::Exponential { first, cap })
-        }
+    let Some((first, cap)) = text.split_once("..") else {
+        return time(text).map(Backoff::Fixed);
+    };
+    let (first, cap) = (time(first)?, time(cap)?);
+    if cap < first {
+        return Err(
+            "the first delay is longer than the longest; write the shorter one first, as `10s..1h`"
+                .to_owned(),
+        );
     }
+    Ok(Backoff::Exponential { first, cap })
 }
