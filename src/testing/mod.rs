@@ -56,6 +56,7 @@
 pub(crate) mod drain;
 pub(crate) mod drained;
 pub(crate) mod enqueued;
+pub(crate) mod perform;
 
 use crate::db::AsConn;
 use crate::db::test_support::travel as rows;
@@ -63,9 +64,10 @@ use crate::error::{Doing, Result};
 use std::time::Duration;
 
 pub use crate::db::test_support::database::TestDatabase;
-pub use drain::{drain, perform};
+pub use drain::drain;
 pub use drained::{Drained, Performed, RunOutcome};
 pub use enqueued::{EnqueuedJob, assert_enqueued, assert_not_enqueued, enqueued, enqueued_any};
+pub use perform::{perform, perform_by};
 
 /// Advances time by `by`, as far as the tables are concerned.
 ///

@@ -194,6 +194,17 @@ diesel::table! {
 }
 
 diesel::table! {
+    windlass_job_logs (job_id, claim_id) {
+        job_id -> BigInt,
+        claim_id -> BigInt,
+        attempt -> Integer,
+        started_at -> Timestamp,
+        lines -> Text,
+        total -> BigInt,
+    }
+}
+
+diesel::table! {
     windlass_results (job_id) {
         job_id -> BigInt,
         unique_id -> Nullable<Text>,
@@ -262,6 +273,7 @@ diesel::allow_tables_to_appear_in_same_query!(
     solid_queue_semaphores,
     windlass_attempts,
     windlass_classes,
+    windlass_job_logs,
     windlass_results,
     windlass_schema_migrations,
     windlass_steps,

@@ -5,6 +5,7 @@ pub(crate) mod blocked;
 pub(crate) mod claimed;
 pub(crate) mod classes;
 pub(crate) mod failed;
+pub(crate) mod job_logs;
 pub(crate) mod jobs;
 pub(crate) mod pauses;
 pub(crate) mod processes;

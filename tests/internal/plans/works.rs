@@ -19,6 +19,7 @@ use crate::db::plans::{
     named, register, run, with_steps, *,
 };
 use crate::db::query::{details, job_info};
+use crate::db::table::job_logs::{self, LoggedRun};
 use crate::db::table::progress::{self, ClaimNote, Note};
 use crate::db::table::scheduled::DelayedJob;
 use crate::db::table::{
@@ -33,7 +34,7 @@ use crate::db::transition::{
 use std::time::Duration;
 
 /// What the loops of a process do, on connections of their own.
-pub(crate) const LOOPS: [(&str, Work); 39] = [
+pub(crate) const LOOPS: [(&str, Work); 40] = [
     ("promote and discard", |conn, _| {
         let mut row = limited();
         row.limit.as_mut().unwrap().discards = true;
@@ -53,6 +54,11 @@ pub(crate) const LOOPS: [(&str, Work); 39] = [
             rows.jobs[0]
         );
         run(conn, &step)?;
+        let log = format!(
+            "INSERT INTO windlass_job_logs (job_id, claim_id, attempt, started_at, lines, total) VALUES ({}, 1, 1, '2026-01-01', '[]', 0)",
+            rows.jobs[0]
+        );
+        run(conn, &log)?;
         let old = ClearLimits {
             age: Duration::ZERO,
             up_to: 0,
@@ -159,6 +165,20 @@ pub(crate) const LOOPS: [(&str, Work); 39] = [
         });
         let told: Vec<_> = told.collect();
         progress::save(conn, rows.process, &told).map(drop)
+    }),
+    ("store what jobs log", |conn, rows| {
+        let line = LoggedRun {
+            fence: fence(rows),
+            job_id: rows.jobs[0],
+            attempt: 1,
+            ran: Duration::ZERO,
+            lines: "[]".to_owned(),
+            total: 1,
+            is_first: true,
+        };
+        job_logs::save(conn, &[line])?;
+        assert_eq!(job_logs::of_job(conn, rows.jobs[0])?.len(), 1);
+        Ok(())
     }),
     ("condemn", |conn, rows| {
         let ending = Ending::Fail(JobFailure::new("kind", "message"));
