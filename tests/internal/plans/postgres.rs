@@ -112,8 +112,6 @@ fn plan(conn: &mut Conn<'_>, what: &str, statement: &str) -> Vec<String> {
             what == "the control"
                 || LOOKS.iter().any(|(look, _)| *look == what)
                 || statement.starts_with("DELETE FROM windlass_")
-                // Few jobs log anything.
-                || statement.starts_with("INSERT INTO windlass_job_logs")
                 || statement.starts_with("DELETE FROM solid_queue_jobs"),
             "not kept prepared: {statement}"
         );

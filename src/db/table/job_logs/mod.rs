@@ -123,10 +123,7 @@ pub(crate) fn save(conn: &mut Conn<'_>, runs: &[LoggedRun]) -> QueryResult<()> {
         input.item(conn.dialect())
     );
     let params = input.params(conn.dialect());
-    Statement::new(text)
-        .bind_all(params)
-        .unkept()
-        .execute(conn)?;
+    Statement::new(text).bind_all(params).execute(conn)?;
     let first = runs.iter().filter(|run| run.is_first);
     keep_newest(conn, &first.map(|run| run.job_id).collect::<Vec<_>>())
 }
