@@ -176,9 +176,7 @@ pub(crate) const LOOPS: [(&str, Work); 40] = [
             total: 1,
             is_first: true,
         };
-        job_logs::save(conn, &[line])?;
-        assert_eq!(job_logs::of_job(conn, rows.jobs[0])?.len(), 1);
-        Ok(())
+        job_logs::save(conn, &[line])
     }),
     ("condemn", |conn, rows| {
         let ending = Ending::Fail(JobFailure::new("kind", "message"));
