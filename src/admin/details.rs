@@ -5,6 +5,7 @@ use crate::admin::job_info::JobKey;
 use crate::db::query::details;
 use crate::db::table::attempts::{self, Attempt};
 use crate::db::table::classes;
+use crate::db::table::job_logs::{self, JobLog};
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Result};
 use crate::job::arguments::redact::{self, HIDDEN};
@@ -30,6 +31,9 @@ pub struct JobDetails {
     pub attempts: Vec<Attempt>,
     /// The steps it has completed, until it has ended; at most 1000.
     pub steps: Vec<StepDone>,
+    /// What its last runs logged, the oldest run first; see [`job_logs`](crate::job_logs).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub logs: Vec<JobLog>,
     /// Its events in order, by the database's clock.
     pub timeline: Vec<Moment>,
 }
@@ -114,6 +118,7 @@ fn look(conn: &mut Conn<'_>, explanation: Explanation, secrets: &Secrets) -> Res
         at: step.created_at.map(|at| at.and_utc()),
     });
     Ok(JobDetails {
+        logs: job_logs::of_job(conn, id).doing(LOOKING)?,
         steps: steps.collect(),
         timeline: timeline(&explanation, row.as_ref(), &attempts),
         arguments: row.map(|row| secrets.show(&row.arguments)),

@@ -5,33 +5,29 @@ use crate::db::model::new_result::NewOutput;
 use crate::db::transition::end;
 use crate::db::transition::finish::KeySlots;
 
+use crate::testing::perform::signals;
+
 use crate::testing::drained::{Performed, RunOutcome};
 
 use crate::db::transition::prune;
 
 use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claimed, Claims, Fence, FinishedRow};
 use crate::db::model::outcome::{ClaimEnd, Ending, expired};
-use crate::db::table::jobs;
 use crate::db::table::processes::{self, NewProcess};
 use crate::db::table::run_time::class_pauses;
+use crate::db::table::{job_logs, jobs};
 use crate::db::test_support::jobs_to_run;
 use crate::db::transition::finish::{self, FinishedJob};
 use crate::db::transition::{claim, dispatch, expire, promote, release};
 use crate::db::{Conn, Database};
 use crate::error::{Doing, Error, Result};
-use crate::job::class::Job;
-use crate::job::context::{Context, Run};
-use crate::job::error::JobError;
+use crate::job::context::Run;
 use crate::job::error::JobOutput;
 use crate::job::id::JobId;
-use crate::job::lease::Lease;
 use crate::job::perform::{Outcome, perform as perform_claimed};
 use crate::job::policy::Policy;
-use crate::job::registry::{Registry, decode};
-use crate::job::running::Live;
-use crate::job::signals::Signals;
+use crate::job::registry::Registry;
 use crate::job::step_memory::Steps;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// A run that is over, before its outcome is saved.
@@ -173,6 +169,13 @@ impl<'a> InlineWorker<'a> {
             claim_id,
             job_id: job.job_id,
         };
+        let live = &run.signals.live;
+        if let Some(logged) = live
+            .log
+            .news(run.fence, job.job_id, job.attempts, live.age())
+        {
+            job_logs::save(conn, &[logged]).doing("store what a job logged")?;
+        }
         let finished_itself = run.signals.live.ends_itself()
             && jobs::ended_by_owner(conn, claim).doing("read a job")?;
         let outcome = match outcome {
@@ -201,6 +204,7 @@ impl<'a> InlineWorker<'a> {
             id: JobId(job.job_id),
             class_name: job.class_name.clone(),
             outcome,
+            logs: run.signals.live.log.lines(),
         })
     }
 }
@@ -231,65 +235,4 @@ pub(crate) fn run_outcome(ending: Ending) -> RunOutcome {
         Ending::Snooze(delay) => RunOutcome::Snoozed(delay),
         Ending::Release(_) => RunOutcome::Snoozed(Duration::ZERO),
     }
-}
-
-/// Returns the signals of a process that never stops and is never lost.
-fn signals() -> Signals {
-    const FOR_EVER: Duration = Duration::from_secs(365 * 86_400);
-    Signals {
-        stopping: Arc::default(),
-        lease: Arc::new(Lease::new(FOR_EVER)),
-        live: Arc::<Live>::default(),
-    }
-}
-
-/// Performs one job directly, without a database, to test its effects and its return value.
-///
-/// The arguments are converted to JSON and back, as for a worker. A panic of the job is a panic of
-/// the test. The job sees its first attempt, enqueued at the start of 1970.
-///
-/// ```
-/// # use serde::{Deserialize, Serialize};
-/// # use windlass::{Context, Job, JobResult};
-/// use windlass::testing;
-///
-/// #[derive(Serialize, Deserialize)]
-/// struct Add { numbers: Vec<i64> }
-///
-/// impl Job for Add {
-///     const NAME: &'static str = "add";
-///     type State = ();
-///     type Output = i64;
-///     fn perform(self, _: &Context<'_, ()>) -> JobResult<i64> {
-///         Ok(self.numbers.iter().sum())
-///     }
-/// }
-///
-/// assert_eq!(testing::perform(Add { numbers: vec![1, 2] }, &()).unwrap(), 3);
-/// ```
-///
-/// # Errors
-/// The error of the job, or the reason why its arguments cannot be read back from JSON.
-pub fn perform<J: Job>(job: J, state: &J::State) -> Result<J::Output, JobError> {
-    let text = serde_json::to_string(&job)?;
-    let job: J = decode(&text)?;
-    let run = Run {
-        policy: J::policy(),
-        job_id: 1,
-        fence: Fence {
-            process_id: 1,
-            claim_id: 1,
-        },
-        unique_id: None,
-        class_name: J::NAME.to_owned(),
-        queue_name: J::QUEUE.to_owned(),
-        attempt: 1,
-        enqueued_at: chrono::NaiveDateTime::default(),
-        scheduled_at: None,
-        signals: signals(),
-        database: Database::none(),
-        finished: FinishedRow::Keep,
-        steps: Steps::default(),
-    };
-    job.perform(&Context::new(state, &run))
 }

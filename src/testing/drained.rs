@@ -1,5 +1,6 @@
 //! What `drain` performed, and assertions about it.
 
+use crate::db::table::job_logs::LogLine;
 use crate::job::id::JobId;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -38,6 +39,8 @@ pub struct Performed {
     pub class_name: String,
     /// The outcome.
     pub outcome: RunOutcome,
+    /// What the job logged with [`Context::log`](crate::Context::log).
+    pub logs: Vec<LogLine>,
 }
 
 /// The result of performing all jobs that were ready.

@@ -182,6 +182,8 @@ impl<P: DrainTarget> Draining<'_, P> {
                 true => RunOutcome::Finished,
                 false => RunOutcome::Crashed,
             },
+            // They die with the process.
+            logs: Vec::new(),
         });
         Ok(None)
     }

@@ -65,6 +65,7 @@ pub(crate) mod enqueued;
 pub(crate) mod fault;
 pub(crate) mod inline;
 pub(crate) mod options;
+pub(crate) mod perform;
 pub(crate) mod target;
 
 use crate::db::AsConn;
@@ -73,13 +74,13 @@ use crate::error::{Doing, Result};
 use std::time::Duration;
 
 pub use crate::db::test_support::database::TestDatabase;
-pub use drain::perform;
 pub use drained::{Drained, Performed, RunOutcome};
 pub use each_fault::for_each_fault;
 pub use enqueued::{EnqueuedJob, assert_enqueued, assert_not_enqueued, enqueued, enqueued_any};
 pub use fault::{Fault, FaultPoint};
 pub use inline::Inline;
 pub use options::{Drain, drain};
+pub use perform::{perform, perform_by};
 
 /// Advances time by `by`, as far as the tables are concerned.
 ///

@@ -14,6 +14,7 @@ mod support;
 
 mod ahead;
 mod architecture;
+mod around;
 mod batch;
 mod claim;
 mod claim_refused;
@@ -32,11 +33,14 @@ mod embed;
 mod enqueue;
 mod enqueue_many;
 mod explain;
+mod functions;
 mod herd;
 mod hooks;
 mod idempotency;
 mod ids;
 mod interruptions;
+#[cfg(feature = "cli")]
+mod job_logs;
 mod limits;
 mod migrations;
 mod ordered;

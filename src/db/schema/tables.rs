@@ -223,6 +223,17 @@ diesel::table! {
 }
 
 diesel::table! {
+    windlass_job_logs (job_id, claim_id) {
+        job_id -> BigInt,
+        claim_id -> BigInt,
+        attempt -> Integer,
+        started_at -> Timestamp,
+        lines -> Text,
+        total -> BigInt,
+    }
+}
+
+diesel::table! {
     windlass_results (job_id) {
         job_id -> BigInt,
         unique_id -> Nullable<Text>,
@@ -294,6 +305,7 @@ diesel::allow_tables_to_appear_in_same_query!(
     windlass_classes,
     windlass_expiries,
     windlass_limits,
+    windlass_job_logs,
     windlass_results,
     windlass_schema_migrations,
     windlass_steps,

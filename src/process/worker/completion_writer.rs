@@ -1,7 +1,7 @@
 //! The transactions that write the outcomes of jobs, and their events.
 
 use crate::clock;
-use crate::db::model::claim::Claimed;
+use crate::db::model::claim::{Claimed, FinishedRow};
 use crate::db::model::outcome::Ending;
 use crate::db::table::claimed::EndedClaims;
 use crate::db::transition::finish::KeySlots;
@@ -14,6 +14,7 @@ use crate::job::perform::Outcome;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::session::Session;
 use crate::process::worker;
+use crate::process::worker::beat::store_logs;
 use crate::process::worker::completion::{
     self, CompletedRun, CompletionKind, PendingCompletion, fence,
 };
@@ -65,6 +66,7 @@ impl CompletionWriter {
         let Some(first) = group.first() else {
             return Ok(Vec::new());
         };
+        self.store_logs(group);
         let kind = completion::kind(first);
         let busy = match &first.run.outcome {
             Outcome::Finished(_) => return self.finish(group, kind, wait),
@@ -79,6 +81,16 @@ impl CompletionWriter {
             self.session.promote();
         }
         Ok(busy)
+    }
+
+    /// Stores what the jobs have logged before their ends, so that it is there once they have ended.
+    /// The ends do not depend on it.
+    fn store_logs(&mut self, group: &[PendingCompletion]) {
+        let logging = group.iter().map(|pending| &pending.run).filter(|run| {
+            run.live.log.has_news() && (run.finished == FinishedRow::Keep || run.traces().is_none())
+        });
+        let runs = logging.map(|run| (&*run.job, run.registration.id, &*run.live));
+        store_logs(&mut self.session, runs);
     }
 
     /// Writes successes of one kind, and passes their slots on.

@@ -187,6 +187,15 @@ impl InFlight {
         .collect()
     }
 
+    /// Returns the jobs of a process that have logged something which is not stored yet.
+    pub(crate) fn logging(&self, process_id: i64) -> Vec<InFlightJob> {
+        let held = self.held();
+        let logging = held
+            .values()
+            .filter(|held| held.registration.id == process_id && held.live.log.has_news());
+        logging.cloned().collect()
+    }
+
     /// Removes claims whose outcome is settled.
     pub(crate) fn remove(&self, claims: &[i64]) {
         let mut held = self.held();

@@ -122,6 +122,7 @@ pub(crate) const LOOKS: [(&str, Work); 35] = [
         explain::holder(conn, rows.jobs[0])?;
         explain::blocked(conn, job)?;
         explain::due_for(conn, job)?;
+        crate::db::table::job_logs::of_job(conn, job)?;
         attempts::of_job(conn, job).map(drop)
     }),
     ("look for what is astray", |conn, _| {

@@ -44,6 +44,7 @@ const LARGE: [&str; 12] = [
     "solid_queue_blocked_executions",
     "solid_queue_failed_executions",
     "windlass_attempts",
+    "windlass_job_logs",
     "windlass_steps",
     "windlass_unique_jobs",
     "windlass_results",
@@ -117,6 +118,10 @@ impl Size {
             format!(
                 "windlass_attempts (job_id, claim_id, attempt, outcome, kind, message, ended_at) \
                  SELECT id, 1, 1, 'retried', 'kind', 'message', created_at FROM {live}"
+            ),
+            format!(
+                "windlass_job_logs (job_id, claim_id, attempt, started_at, lines, total) \
+                 SELECT id, 1, 1, created_at, '[]', 0 FROM {live}"
             ),
             format!(
                 "windlass_steps (job_id, name, value, created_at) SELECT id, 'a', 'null', created_at FROM {live}"

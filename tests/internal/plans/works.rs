@@ -19,6 +19,7 @@ use crate::db::plans::{
     named, register, run, with_steps, *,
 };
 use crate::db::query::{details, explain, job_info};
+use crate::db::table::job_logs::{self, LoggedRun};
 use crate::db::table::progress::{self, ClaimNote, Note};
 use crate::db::table::run_time::class_pauses;
 use crate::db::table::scheduled::DelayedJob;
@@ -92,6 +93,11 @@ pub(crate) const LOOPS: [(&str, Work); 42] = [
             rows.jobs[0]
         );
         run(conn, &step)?;
+        let log = format!(
+            "INSERT INTO windlass_job_logs (job_id, claim_id, attempt, started_at, lines, total) VALUES ({}, 1, 1, '2026-01-01', '[]', 0)",
+            rows.jobs[0]
+        );
+        run(conn, &log)?;
         let old = ClearLimits {
             age: Duration::ZERO,
             up_to: 0,
@@ -198,6 +204,18 @@ pub(crate) const LOOPS: [(&str, Work); 42] = [
         });
         let told: Vec<_> = told.collect();
         progress::save(conn, rows.process, &told).map(drop)
+    }),
+    ("store what jobs log", |conn, rows| {
+        let line = LoggedRun {
+            fence: fence(rows),
+            job_id: rows.jobs[0],
+            attempt: 1,
+            ran: Duration::ZERO,
+            lines: "[]".to_owned(),
+            total: 1,
+            is_first: true,
+        };
+        job_logs::save(conn, &[line])
     }),
     ("condemn", |conn, rows| {
         let ending = Ending::Fail(JobFailure::new("kind", "message"));

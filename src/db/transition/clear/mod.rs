@@ -236,9 +236,10 @@ pub(crate) fn expired(
 
 /// The tables whose rows may outlive their job, when another program deleted it, or a worker that
 /// keeps no finished jobs.
-pub(crate) const TABLES_OF_JOBS: [&str; 4] = [
+pub(crate) const TABLES_OF_JOBS: [&str; 5] = [
     "windlass_expiries",
     "windlass_attempts",
+    "windlass_job_logs",
     "windlass_steps",
     "windlass_unique_jobs",
 ];
