@@ -31,7 +31,7 @@ use std::time::Duration;
 #[must_use = "a selection does nothing until it is listed, counted or changed"]
 pub struct Jobs {
     states: Vec<JobState>,
-    filter: Filter,
+    pub(crate) filter: Filter,
     limit: Option<u64>,
 }
 
@@ -211,13 +211,23 @@ impl Jobs {
         mut progress: impl FnMut(&Changed),
     ) -> Result<Changed> {
         change.check()?;
-        let mut conn = own(conn);
+        let mut apply = |conn: &mut Conn<'_>, state, jobs: &[i64]| change.apply(conn, state, jobs);
+        self.walk(&mut own(conn), &mut apply, &mut progress)
+    }
+
+    /// Applies a change to the selected jobs, batch by batch.
+    pub(crate) fn walk(
+        &self,
+        conn: &mut Conn<'_>,
+        apply: &mut dyn FnMut(&mut Conn<'_>, JobState, &[i64]) -> Result<Changed>,
+        progress: &mut dyn FnMut(&Changed),
+    ) -> Result<Changed> {
         let mut done = Changed::default();
         let mut left = self.limit.unwrap_or(u64::MAX);
         // The end of each walk is fixed before any job is moved.
         let mut walks = Vec::new();
         for state in &self.states {
-            let last = jobs::last(&mut conn, *state).doing("read the jobs")?;
+            let last = jobs::last(conn, *state).doing("read the jobs")?;
             walks.extend(self.parts().map(|part| (*state, last, part)));
         }
         for (state, last, part) in walks {
@@ -227,13 +237,12 @@ impl Jobs {
             };
             while left > 0 {
                 let limit = BATCH.min(usize::try_from(left).unwrap_or(BATCH));
-                let met =
-                    jobs::next(&mut conn, state, &part, range, limit).doing("read the jobs")?;
+                let met = jobs::next(conn, state, &part, range, limit).doing("read the jobs")?;
                 let Some(end) = met.last() else { break };
                 range.after = end.execution_id;
                 left -= met.len() as u64;
                 let jobs: Vec<i64> = met.iter().map(|met| met.job_id).collect();
-                done.add(change.apply(&mut conn, state, &jobs)?);
+                done.add(apply(conn, state, &jobs)?);
                 progress(&done);
             }
         }

@@ -9,6 +9,8 @@ pub(crate) mod explain;
 pub(crate) mod finding;
 pub(crate) mod job_info;
 pub(crate) mod jobs;
+pub(crate) mod outsiders;
 pub(crate) mod queues;
 pub(crate) mod status;
+pub(crate) mod tags;
 pub(crate) mod wait;

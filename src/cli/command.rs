@@ -104,7 +104,7 @@ fn changed(done: &done::Done, how: &select::How) -> ExitCode {
 }
 
 fn jobs(command: &jobs::JobsCommand, db: &Database) -> Result<ExitCode, CommandError> {
-    use jobs::JobsCommand::{Cancel, Discard, List, Priority, Reschedule, Show};
+    use jobs::JobsCommand::{Cancel, Discard, List, Priority, Reschedule, Show, Tag, Untag};
     Ok(match command {
         List(list) => output::show(&list.run(&db.clone().read_only())?, list.json),
         Show(show) => output::show(&show.run(&db.clone().read_only())?, show.json),
@@ -112,6 +112,8 @@ fn jobs(command: &jobs::JobsCommand, db: &Database) -> Result<ExitCode, CommandE
         Discard(discard) => changed(&discard.run(db)?, &discard.how),
         Reschedule(reschedule) => changed(&reschedule.run(db)?, &reschedule.how),
         Priority(priority) => changed(&priority.run(db)?, &priority.how),
+        Tag(tag) => changed(&tag.run(db)?, &tag.how),
+        Untag(untag) => changed(&untag.run(db)?, &untag.how),
     })
 }
 

@@ -9,6 +9,8 @@ use crate::db::{AsConn, own};
 use crate::error::{Doing, Error, Result};
 use crate::job::arguments::{MAX_DEPTH, has_escaped_nul, is_too_deep};
 use crate::job::concurrency::Concurrency;
+use crate::job::extras::access::{PublicAccess, insert_with_tokens};
+use crate::job::extras::internal::refuse_internal;
 use crate::job::policy::Policy;
 use crate::queue::{MAX_NAME, check_name};
 use chrono::{DateTime, Datelike, NaiveDateTime, Utc};
@@ -50,6 +52,7 @@ pub struct NewJob {
     pub(crate) max_arguments: usize,
     /// The arguments are text from the caller and may be invalid JSON.
     pub(crate) is_text: bool,
+    pub(crate) access: PublicAccess,
 }
 
 impl NewJob {
@@ -68,7 +71,8 @@ impl NewJob {
     /// Creates a job of a class that this program does not define, with its arguments as JSON text.
     ///
     /// This is for tools, and for jobs that another program performs. Invalid JSON is rejected when
-    /// the job is enqueued.
+    /// the job is enqueued, and so is a class that a worker has registered as
+    /// [internal](crate::Job::INTERNAL), which one statement more looks up.
     pub fn of_class(class: impl Into<String>, arguments: impl Into<String>) -> Self {
         NewJob {
             row: NewRow::new(class.into(), arguments.into(), "default".to_owned(), 0),
@@ -76,6 +80,7 @@ impl NewJob {
             concurrency: None,
             max_arguments: 64 * 1024,
             is_text: true,
+            access: PublicAccess::default(),
         }
     }
 
@@ -214,20 +219,30 @@ impl NewJob {
     ///
     /// # Errors
     /// If a limit is exceeded (before any SQL is sent) or a statement fails. Also if another job
-    /// holds the unique id and the policy is [`OnConflict::Refuse`](crate::OnConflict::Refuse).
+    /// holds the unique id and the policy is [`OnConflict::Refuse`](crate::OnConflict::Refuse), or
+    /// the class is [internal](crate::Job::INTERNAL) and was named [by name](Self::of_class).
     pub fn enqueue<C: AsConn + ?Sized>(self, conn: &mut C) -> Result<Enqueued> {
+        let (is_text, access) = (self.is_text, self.access);
         let (mut rows, mut conn) = ([self.into_row()?], own(conn));
+        if is_text {
+            refuse_internal(&mut conn, &[&rows[0].class_name])?;
+        }
         rank_by_time(&mut conn, &mut rows).doing("read the time")?;
+        let enqueued = if access.wants_token {
+            insert_with_tokens(&mut conn, &rows, &[access])?.remove(0)
+        } else {
+            let inserted = enqueue::insert(&mut conn, &rows[0]);
+            inserted.doing("enqueue the job")?.into()
+        };
         let [row] = rows;
-        let inserted = enqueue::insert(&mut conn, &row).doing("enqueue the job")?;
-        if inserted.outcome == EnqueueOutcome::Refused {
+        if enqueued.outcome == EnqueueOutcome::Refused {
             return Err(Error::UniqueIdTaken {
                 class: row.class_name,
                 unique_id: row.unique_id.unwrap_or_default(),
-                existing: inserted.id,
+                existing: enqueued.id.0,
             });
         }
-        Ok(inserted.into())
+        Ok(enqueued)
     }
 
     pub(crate) fn into_row(mut self) -> Result<NewRow> {
@@ -262,10 +277,16 @@ impl NewJob {
                 reason,
             })
         };
-        let size = self.row.arguments.len();
+        let extras = self.extras_text();
+        let size = self.row.arguments.len() + extras.len();
         if size > self.max_arguments {
+            let what = if extras.is_empty() {
+                "arguments"
+            } else {
+                "arguments, tags and metadata"
+            };
             return refused(format!(
-                "its arguments take {size} bytes, more than the {} allowed; store the data elsewhere and \
+                "its {what} take {size} bytes, more than the {} allowed; store the data elsewhere and \
                  pass a reference, or raise `MAX_ARGUMENTS`",
                 self.max_arguments
             ));
@@ -277,9 +298,12 @@ impl NewJob {
                     .to_owned(),
             );
         }
-        if is_too_deep(&self.row.arguments) {
+        if has_escaped_nul(&extras) {
+            return refused("its metadata contains a NUL character".to_owned());
+        }
+        if is_too_deep(&self.row.arguments) || is_too_deep(&extras) {
             return refused(format!(
-                "its arguments are nested deeper than {MAX_DEPTH} arrays and objects, and could not be \
+                "its arguments or metadata are nested deeper than {MAX_DEPTH} arrays and objects, and could not be \
                  decoded again; store the data elsewhere and pass a reference"
             ));
         }
@@ -292,6 +316,14 @@ impl NewJob {
         Ok(())
     }
 
+    /// Returns the tags and metadata as they are stored, or an empty text.
+    fn extras_text(&self) -> String {
+        let extras = self.policy.extras.as_ref();
+        let extras = extras.filter(|extras| !extras.tags.is_empty() || !extras.meta.is_empty());
+        let text = extras.and_then(|extras| serde_json::to_string(extras).ok());
+        text.unwrap_or_default()
+    }
+
     fn check(&self) -> Result<()> {
         check_name(&self.row.class_name, "class name")?;
         check_name(&self.row.queue_name, "queue name")?;
@@ -302,6 +334,14 @@ impl NewJob {
                 reason,
             })
         };
+        if let Some(problem) = self
+            .policy
+            .extras
+            .as_ref()
+            .and_then(|extras| extras.problem())
+        {
+            return refused(problem);
+        }
         for (key, what) in [
             (&self.row.idempotency_key, "idempotency key"),
             (&self.row.unique_id, "unique id"),

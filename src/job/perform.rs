@@ -20,10 +20,22 @@ pub(crate) enum Outcome {
     Ended(Ending),
     /// No type of this class is registered in this program.
     UnknownClass,
+    /// Its arguments are of a newer version than this program knows.
+    NewerVersion,
+}
+
+impl Outcome {
+    /// Whether the job was not performed, because only other programs can.
+    pub(crate) fn is_for_others(&self) -> bool {
+        matches!(self, Outcome::UnknownClass | Outcome::NewerVersion)
+    }
 }
 
 /// Decodes the arguments, runs the job and catches its panics.
 pub(crate) fn perform(registry: &Registry, arguments: &str, run: &Run) -> Outcome {
+    if registry.is_outdated(run) {
+        return Outcome::NewerVersion;
+    }
     note_panics();
     // An earlier job may have caught its own panic, and a panic that is only resumed records no new
     // location.

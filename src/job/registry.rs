@@ -1,15 +1,14 @@
 //! The classes that a program performs, and how. Generic types end here.
 
+use crate::db::model::extras::FIRST_VERSION;
 use crate::db::table::classes::NewClass;
-use crate::job::arguments::envelope;
-use crate::job::arguments::redact;
+use crate::job::arguments::decode::{decode, decode_version};
 use crate::job::arguments::{MAX_DEPTH, is_too_deep};
 use crate::job::class::Job;
 use crate::job::context::{Context, Run};
 use crate::job::error::{JobError, JobOutput};
 use crate::job::new_job::NewJob;
 use crate::job::policy::Policy;
-use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -26,6 +25,8 @@ struct Class {
     new_job: fn(&str) -> Result<NewJob, String>,
     queue: &'static str,
     redact: &'static [&'static str],
+    version: u32,
+    internal: bool,
 }
 
 /// The job types that a program performs, and the state that each type borrows.
@@ -66,11 +67,13 @@ impl Registry {
         let state = state.into();
         let class = Arc::new(Class {
             perform: Box::new(move |arguments, run| perform::<J>(arguments, &state, run)),
-            policy: J::policy(),
+            policy: without_extras(J::policy()),
             retry_in: J::retry_in,
             new_job: new_job::<J>,
             queue: J::QUEUE,
             redact: J::REDACT,
+            version: J::VERSION,
+            internal: J::INTERNAL,
         });
         for name in std::iter::once(&J::NAME).chain(J::ALIASES) {
             let taken = self.classes.insert((*name).to_owned(), Arc::clone(&class));
@@ -92,7 +95,7 @@ impl Registry {
     /// ```
     #[must_use]
     pub fn defaults(mut self, policy: Policy) -> Self {
-        self.defaults = policy;
+        self.defaults = without_extras(policy);
         self
     }
 
@@ -106,7 +109,7 @@ impl Registry {
     pub(crate) fn described(&self) -> Vec<NewClass> {
         let describe = |(name, class): (&String, &Arc<Class>)| {
             let redact = serde_json::json!(class.redact).to_string();
-            NewClass(name.clone(), class.queue.to_owned(), redact)
+            NewClass(name.clone(), class.queue.to_owned(), redact, class.internal)
         };
         self.classes.iter().map(describe).collect()
     }
@@ -119,6 +122,17 @@ impl Registry {
     ) -> Option<Result<JobOutput, JobError>> {
         let class = self.classes.get(&run.class_name)?;
         Some((class.perform)(arguments, run))
+    }
+
+    /// Returns whether a job has arguments of a newer version than its registered type.
+    pub(crate) fn is_outdated(&self, run: &Run) -> bool {
+        let version = run.policy.arguments_version();
+        // Most jobs name none.
+        version > FIRST_VERSION
+            && self
+                .classes
+                .get(&run.class_name)
+                .is_some_and(|class| version > class.version)
     }
 
     /// Completes the stored policy of a job.
@@ -136,8 +150,25 @@ impl Registry {
     /// `null` means no arguments, whatever the type.
     ///
     /// # Errors
-    /// If the class is not registered, or the arguments do not match its type.
+    /// - If the class is not registered, or the arguments do not match the current version of its
+    ///   type.
+    /// - [`Error::InternalClass`](crate::Error::InternalClass) if its type is
+    ///   [internal](Job::INTERNAL).
     pub fn new_job(&self, class_name: &str, arguments: &str) -> crate::error::Result<NewJob> {
+        match self.classes.get(class_name) {
+            Some(class) if class.internal => Err(crate::error::Error::InternalClass {
+                class: class_name.to_owned(),
+            }),
+            _ => self.trusted_job(class_name, arguments),
+        }
+    }
+
+    /// Creates a job as [`new_job`](Self::new_job) does, also one of an internal type.
+    pub(crate) fn trusted_job(
+        &self,
+        class_name: &str,
+        arguments: &str,
+    ) -> crate::error::Result<NewJob> {
         let refused = |reason: String| crate::error::Error::InvalidJob {
             class: class_name.chars().take(80).collect(),
             reason,
@@ -170,14 +201,14 @@ impl fmt::Debug for Registry {
     }
 }
 
+/// Tags and metadata are stored with each job, so those of a type are not added again.
+fn without_extras(mut policy: Policy) -> Policy {
+    policy.extras = None;
+    policy
+}
+
 fn perform<J: Job>(arguments: &str, state: &J::State, run: &Run) -> Result<JobOutput, JobError> {
-    let job: J = decode(arguments).map_err(|error| {
-        let reason = redact::hide_in_text(error.to_string(), arguments, J::REDACT);
-        JobError::new(
-            "undecodable_arguments",
-            format!("the arguments do not match `{}`: {reason}", J::NAME),
-        )
-    })?;
+    let job: J = decode_version(arguments, run.policy.arguments_version())?;
     let output = job.perform(&Context::new(state, run))?;
     let text = serde_json::to_string(&output)
         .map_err(|error| JobError::new("unserialisable_output", error.to_string()))?;
@@ -225,37 +256,6 @@ fn new_job<J: Job>(arguments: &str) -> Result<NewJob, String> {
     };
     let job = job.map_err(|error| format!("the arguments do not match its type: {error}"))?;
     NewJob::new(&job).map_err(|error| error.to_string())
-}
-
-/// Reads arguments: the job's own JSON, or Active Job's envelope if Ruby enqueued it, whose first
-/// argument must be the hash of fields.
-///
-/// The envelope is tried first: a type without required fields would also decode from the envelope
-/// itself, and lose its contents.
-pub(crate) fn decode<J: Job>(arguments: &str) -> Result<J, serde_json::Error> {
-    let plain = match (serde_json::from_str(arguments), arguments) {
-        // No arguments, in either notation.
-        (Err(error), "{}") => serde_json::from_str("null").map_err(|_| error),
-        (plain, _) => plain,
-    };
-    if !arguments.contains("\"job_class\"") {
-        return plain;
-    }
-    let Ok(Value::Object(mut fields)) = serde_json::from_str(arguments) else {
-        return plain;
-    };
-    // A type without required fields would accept the envelope as its own JSON.
-    let is_from_ruby = fields.contains_key("executions")
-        || fields
-            .get("job_class")
-            .and_then(Value::as_str)
-            .is_some_and(|class| class == J::NAME || J::ALIASES.contains(&class));
-    match fields.remove("arguments") {
-        Some(Value::Array(list)) if is_from_ruby || plain.is_err() => {
-            envelope::read(list, arguments)
-        }
-        _ => plain,
-    }
 }
 
 #[cfg(test)]

@@ -54,6 +54,8 @@ pub struct RecurringTask {
     missed: MissedTicks,
     overlap: Overlap,
     jitter: Option<Duration>,
+    /// Its class was given by name, so a program may not know it.
+    is_by_name: bool,
     /// The place in the configuration that declares it.
     place: Option<String>,
 }
@@ -74,7 +76,8 @@ impl RecurringTask {
         let mut task = Self::of_class(key, schedule, J::NAME, arguments)?
             .queue(J::QUEUE)
             .priority(J::PRIORITY)
-            .policy(J::policy());
+            .policy(J::policy().with_version(J::VERSION));
+        task.is_by_name = false;
         task.concurrency = job.concurrency();
         task.max_arguments = J::MAX_ARGUMENTS;
         Ok(task)
@@ -107,6 +110,7 @@ impl RecurringTask {
             missed: MissedTicks::default(),
             overlap: Overlap::default(),
             jitter: None,
+            is_by_name: true,
             place: None,
         })
     }
@@ -120,6 +124,7 @@ impl RecurringTask {
             .policy(policy);
         task.concurrency = concurrency;
         task.max_arguments = max_arguments;
+        task.is_by_name = false;
         Ok(task)
     }
 
@@ -133,6 +138,11 @@ impl RecurringTask {
     /// Returns the place in a configuration that declares it.
     pub(crate) fn place(&self) -> Option<&str> {
         self.place.as_deref()
+    }
+
+    /// Returns the class of its jobs, if it was given by name.
+    pub(crate) fn named_class(&self) -> Option<&str> {
+        Some(&*self.class_name).filter(|_| self.is_by_name)
     }
 
     /// Returns its key.

@@ -17,6 +17,7 @@ use crate::db::transition::finish::{self, FinishedJob};
 use crate::db::transition::{claim, dispatch, promote, release};
 use crate::db::{AsConn, Conn, Database, TestDatabase};
 use crate::error::{Doing, Error, Result};
+use crate::job::arguments::decode::decode;
 use crate::job::class::Job;
 use crate::job::context::{Context, Run};
 use crate::job::error::JobError;
@@ -25,7 +26,7 @@ use crate::job::id::JobId;
 use crate::job::lease::Lease;
 use crate::job::perform::{Outcome, perform as perform_claimed};
 use crate::job::policy::Policy;
-use crate::job::registry::{Registry, decode};
+use crate::job::registry::Registry;
 use crate::job::running::Live;
 use crate::job::signals::Signals;
 use crate::job::step_memory::Steps;
@@ -219,7 +220,7 @@ impl<'a> InlineWorker<'a> {
                 ended.map_or(RunOutcome::Lost, run_outcome)
             }
             // Rows of Rails do not name a class in this column.
-            Outcome::UnknownClass => {
+            Outcome::UnknownClass | Outcome::NewerVersion => {
                 let delay = Some(Duration::from_secs(30));
                 let released = release::release(conn, process_id, &[claim_id], delay);
                 released.doing("release a job")?;

@@ -13,6 +13,7 @@ use crate::terminal::output::Report;
 use chrono::{DateTime, Utc};
 use clap::error::ErrorKind;
 use serde::Serialize;
+use serde_json::Value;
 use std::io::Read as _;
 use std::time::Duration;
 
@@ -29,6 +30,7 @@ Examples:
   windlass enqueue report '{\"month\": 11}' --in '2h 30m' --key report/2026-11
   windlass enqueue reindex 7 --unique-id reindex/7 --on-conflict replace --in 1min
   windlass enqueue charge '{\"order\": 7}' --attempts 5 --backoff 10s..1h --timeout 30s
+  windlass enqueue export --tag night --meta 'request=\"4711\"' --public-token
   jq -c . args.json | windlass enqueue import -")]
 pub(crate) struct Enqueue {
     /// The job type's name
@@ -73,6 +75,22 @@ pub(crate) struct Enqueue {
     #[arg(long, value_name = "TEXT")]
     unique_id: Option<String>,
 
+    /// A tag of the job; may be repeated
+    #[arg(long = "tag", value_name = "TEXT")]
+    tags: Vec<String>,
+
+    /// A value of its metadata, as `key=JSON`; may be repeated
+    #[arg(long, value_name = "KEY=JSON", value_parser = values::metadata)]
+    meta: Vec<(String, Value)>,
+
+    /// The version of the arguments [default: the type's, or 1]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    arguments_version: Option<u32>,
+
+    /// Create a public token, by which others can see the job, and print it
+    #[arg(long)]
+    public_token: bool,
+
     #[command(flatten)]
     policy: PolicyOptions,
 
@@ -87,6 +105,8 @@ pub(crate) struct EnqueueResult {
     job_id: i64,
     is_new: bool,
     outcome: EnqueueOutcome,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    public_token: Option<String>,
     /// What another job already has, if that was possible.
     #[serde(skip)]
     shared: &'static str,
@@ -105,6 +125,7 @@ impl Enqueue {
             job_id: done.id.0,
             is_new: done.is_new,
             outcome: done.outcome,
+            public_token: done.public_token.map(|token| token.to_string()),
             shared: match (&self.key, may_be_unique) {
                 (None, _) => "unique id",
                 (Some(_), false) => "idempotency key",
@@ -143,7 +164,16 @@ impl Enqueue {
         if let Some(id) = &self.unique_id {
             job = job.unique_id(id);
         }
-        Ok(job.policy(self.policy.policy()))
+        for (key, value) in &self.meta {
+            job = job.meta(key, value.clone());
+        }
+        if let Some(version) = self.arguments_version {
+            job = job.arguments_version(version);
+        }
+        if self.public_token {
+            job = job.public_token();
+        }
+        Ok(job.tags(&self.tags).policy(self.policy.policy()))
     }
 
     fn arguments(&self) -> Result<String, CommandError> {
@@ -172,7 +202,7 @@ impl Enqueue {
 impl Report for EnqueueResult {
     fn text(&self, _width: Option<usize>) -> String {
         let (id, shared) = (self.job_id, self.shared);
-        match self.outcome {
+        let done = match self.outcome {
             EnqueueOutcome::New => format!("Enqueued job {id}.\n"),
             EnqueueOutcome::Again => {
                 format!("Enqueued job {id}, which starts when the running one has ended.\n")
@@ -181,6 +211,10 @@ impl Report for EnqueueResult {
             EnqueueOutcome::Existing | EnqueueOutcome::Refused => {
                 format!("Job {id} already has this {shared}; nothing was enqueued.\n")
             }
+        };
+        match &self.public_token {
+            Some(token) => format!("{done}Public token: {token}\n"),
+            None => done,
         }
     }
 }

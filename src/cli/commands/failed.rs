@@ -3,7 +3,7 @@
 use crate::admin::jobs::{Change, Jobs};
 use crate::cli::done::{Deed, Done};
 use crate::cli::listed::ListedJobs;
-use crate::cli::select::{How, Selection, Which, connect};
+use crate::cli::select::{How, Selection, Which, connect, tagged};
 use crate::db::Database;
 use crate::error::Result;
 
@@ -55,6 +55,14 @@ pub(crate) struct ListFailed {
     #[arg(long, value_name = "TEXT")]
     error: Option<String>,
 
+    /// Only jobs with this tag; if repeated, with all of them
+    #[arg(long = "tag", value_name = "TEXT")]
+    tags: Vec<String>,
+
+    /// Only jobs with this tag; if repeated, with at least one of them
+    #[arg(long, value_name = "TEXT")]
+    any_tag: Vec<String>,
+
     /// Show at most this many jobs
     #[arg(long, value_name = "COUNT", default_value_t = 100)]
     limit: u64,
@@ -76,8 +84,10 @@ impl ListFailed {
         if let Some(error) = &self.error {
             jobs = jobs.error_contains(error);
         }
-        let jobs = jobs.list(&mut connect(database)?)?;
-        let is_narrow = self.class.is_some() || self.queue.is_some() || self.error.is_some();
+        let jobs = tagged(jobs, &self.tags, &self.any_tag).list(&mut connect(database)?)?;
+        let is_tagged = !(self.tags.is_empty() && self.any_tag.is_empty());
+        let is_narrow =
+            self.class.is_some() || self.queue.is_some() || self.error.is_some() || is_tagged;
         let none = if is_narrow {
             "No such job has failed."
         } else {

@@ -16,3 +16,4 @@ pub(crate) mod recurring_next;
 pub(crate) mod show;
 pub(crate) mod status;
 pub(crate) mod supervise;
+pub(crate) mod tag;

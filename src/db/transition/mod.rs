@@ -17,5 +17,6 @@ pub(crate) mod recover;
 pub(crate) mod release;
 pub(crate) mod schedule;
 pub(crate) mod settle;
+pub(crate) mod tag;
 pub(crate) mod take_back;
 pub(crate) mod unblock;

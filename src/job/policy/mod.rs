@@ -4,6 +4,7 @@ pub(crate) mod backoff;
 mod by_time;
 pub(crate) mod millis;
 
+use crate::db::model::extras::Extras;
 use crate::db::model::new_row::{OnConflict, UniqueScope};
 use crate::db::model::outcome::FollowUpJob;
 use crate::job::id::JobId;
@@ -72,6 +73,9 @@ pub struct Policy {
     pub(crate) on_timeout: Option<OnTimeout>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tick: Option<Tick>,
+    /// Tags, metadata and the version of the arguments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) extras: Option<Box<Extras>>,
 }
 
 /// The tick of a recurring task for which a job was enqueued.
@@ -185,7 +189,7 @@ impl Policy {
         self.delivery == Some(Delivery::AtMostOnce)
     }
 
-    /// Fills in missing values from `other`.
+    /// Fills in missing values from `other`. Tags and metadata of both are kept.
     pub(crate) fn or(self, other: &Policy) -> Policy {
         Policy {
             max_attempts: self.max_attempts.or(other.max_attempts),
@@ -202,6 +206,7 @@ impl Policy {
             timeout_grace: self.timeout_grace.or(other.timeout_grace),
             on_timeout: self.on_timeout.or(other.on_timeout),
             tick: self.tick.or_else(|| other.tick.clone()),
+            extras: both(self.extras, other.extras.as_ref()),
         }
     }
 
@@ -227,6 +232,17 @@ impl Policy {
         // At least once is the column's default, so it counts as not set.
         read.delivery = at_most_once.then_some(Delivery::AtMostOnce);
         read
+    }
+}
+
+/// Returns the extras of both.
+fn both(own: Option<Box<Extras>>, other: Option<&Box<Extras>>) -> Option<Box<Extras>> {
+    match (own, other) {
+        (Some(mut own), Some(other)) => {
+            own.add(other);
+            Some(own)
+        }
+        (own, other) => own.or_else(|| other.cloned()),
     }
 }
 
