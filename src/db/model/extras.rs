@@ -30,7 +30,7 @@ pub(crate) struct Extras {
 
 /// The part of the column that holds the extras.
 #[derive(Default, Deserialize)]
-struct Column {
+struct ExtrasColumn {
     #[serde(default)]
     extras: Option<Extras>,
 }
@@ -39,7 +39,7 @@ impl Extras {
     /// Reads the extras from the column `policy`. What cannot be read counts as none.
     pub(crate) fn of_policy(policy: Option<&str>) -> Extras {
         let text = policy.filter(|text| text.contains("\"extras\""));
-        let column = text.and_then(|text| serde_json::from_str::<Column>(text).ok());
+        let column = text.and_then(|text| serde_json::from_str::<ExtrasColumn>(text).ok());
         column.and_then(|column| column.extras).unwrap_or_default()
     }
 

@@ -33,13 +33,13 @@ fn tagged(dialect: Dialect) -> String {
         // Other programs may have stored what is no JSON.
         Dialect::Postgres => (
             "SELECT own.tag FROM json_array_elements_text(CASE WHEN strpos(j.policy, '\"tags\":[') > 0 \
-               THEN CAST(j.policy AS json) -> 'extras' -> 'tags' END) AS own (tag)",
+               THEN CAST(j.policy AS json) -> 'extras' -> 'tags' END) AS own (tag) WHERE own.tag IS NOT NULL",
             ["$5", "$6"].map(|tags| {
                 format!("(SELECT tag FROM json_array_elements_text(CAST({tags} AS json)) AS named (tag)) AS wanted")
             }),
         ),
         Dialect::Sqlite => (
-            "SELECT own.value FROM json_each(CASE WHEN json_valid(j.policy) THEN j.policy END, '$.extras.tags') AS own",
+            "SELECT own.value FROM json_each(CASE WHEN json_valid(j.policy) THEN j.policy END, '$.extras.tags') AS own WHERE own.type = 'text'",
             ["$5", "$6"].map(|tags| format!("(SELECT value AS tag FROM json_each({tags})) AS wanted")),
         ),
     };

@@ -227,7 +227,7 @@ pub(crate) fn set_policies(conn: &mut Conn<'_>, policies: &[(i64, String)]) -> Q
         input.item(conn.dialect())
     );
     let params = input.params(conn.dialect());
-    Statement::new(text).bind_all(params).unkept().execute(conn)
+    Statement::new(text).bind_all(params).execute(conn)
 }
 
 /// Returns whether the job has this idempotency key.

@@ -5,7 +5,7 @@ use crate::job::new_job::NewJob;
 impl NewJob {
     /// Creates a token by which outsiders can see this job: [`Enqueued::public_token`] has it, once.
     ///
-    /// Whoever has the token sees the job's [`PublicTask`]; see [`task_info_by_token`]. The database
+    /// A caller with the token sees the job's [`PublicTask`]; see [`task_info_by_token`]. The database
     /// contains only its SHA-256. A token leads to its job as long as the job's row or its result is
     /// kept, so set [`Policy::keep_result`] if finished jobs are not kept.
     ///
@@ -21,7 +21,7 @@ impl NewJob {
     /// # windlass::migrate(&mut conn).unwrap();
     /// let job = NewJob::of_class("export", "{}").public_token().enqueue(&mut conn)?;
     /// let token = job.public_token.expect("the job is new").to_string();
-    /// // Later, for whoever sends the token:
+    /// // Later, for a request with the token:
     /// let task = windlass::task_info_by_token(&mut conn, &token)?.expect("it is known");
     /// println!("{}", serde_json::to_string(&task.public()).unwrap());
     /// # assert_eq!(task.job_id, job.id);

@@ -12,6 +12,7 @@ use crate::db::transition::schedule;
 
 use crate::db::conn::connection::Conn;
 use crate::db::model::claim::{Fence, FinishedRow};
+use crate::db::model::extras::TagChange;
 use crate::db::model::new_row::{NewRow, OnConflict};
 use crate::db::model::outcome::{Ending, JobFailure};
 use crate::db::model::recurring::Definition;
@@ -21,12 +22,13 @@ use crate::db::plans::{CLASS, Rows, Work, claim, death, job, named, run, *};
 use crate::db::query::connection_limit::connection_limit;
 use crate::db::query::jobs::{self, Filter};
 use crate::db::query::{doctor, explain, status};
+use crate::db::table::public_tokens::NewPublicToken;
 use crate::db::table::{
     attempts, claimed, pauses, processes, recurring_executions, recurring_tasks, results,
     semaphores,
 };
 use crate::db::transition::enqueue::time_priority;
-use crate::db::transition::{clear, enqueue, finish, fire, prune, take_back};
+use crate::db::transition::{clear, enqueue, finish, fire, prune, tag, take_back};
 use chrono::NaiveDateTime;
 use std::time::Duration;
 
@@ -42,7 +44,7 @@ pub(crate) const READ_ALL: [&str; 7] = [
     "keep the newest jobs only",
 ];
 
-pub(crate) const LOOKS: [(&str, Work); 33] = [
+pub(crate) const LOOKS: [(&str, Work); 35] = [
     ("count the queues", |conn, _| {
         status::queues(conn)?;
         semaphores::all(conn)?;
@@ -228,6 +230,30 @@ pub(crate) const LOOKS: [(&str, Work); 33] = [
         run(conn, &format!("{lost} WHERE id >= {}", rows.jobs[0]))?;
         let after = rows.jobs[5];
         clear::orphans(conn, "windlass_attempts", after, 10).map(drop)
+    }),
+    ("tag jobs", |conn, rows| {
+        let tagged = tag::tag(conn, &rows.jobs, TagChange::Add("a"))?;
+        assert_eq!(tagged.len(), rows.jobs.len());
+        let named = Filter {
+            ids: Some(rows.jobs.clone()),
+            tags: Some(r#"["a"]"#.to_owned()),
+            any_tag: Some(r#"["a","b"]"#.to_owned()),
+            ..Filter::default()
+        };
+        assert!(!jobs::counts(conn, JobState::Ready, &named)?.is_empty());
+        Ok(())
+    }),
+    ("enqueue with a public token", |conn, _| {
+        let token = |digest: &str| {
+            Some(NewPublicToken {
+                digest: digest.to_owned(),
+                shows_result: false,
+            })
+        };
+        let rows = [job(Some("token")), job(Some("token"))];
+        let done = enqueue::public_tokens::insert_all(conn, &rows, &[token("1"), token("2")])?;
+        assert!(done.iter().all(|(_, is_stored)| *is_stored));
+        Ok(())
     }),
     ("keep the newest jobs only", |conn, rows| {
         finish::finish_unfenced(conn, &[claim_of(rows)])?;
