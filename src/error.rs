@@ -76,6 +76,15 @@ pub enum Error {
         /// What is wrong with the job, and what is accepted.
         reason: String,
     },
+    /// The class is [internal](crate::Job::INTERNAL), and the job was to be enqueued by the name of
+    /// its class.
+    #[error(
+        "cannot enqueue `{class}` by name: its type is internal, so only its program's own code enqueues it"
+    )]
+    InternalClass {
+        /// The class name that was given.
+        class: String,
+    },
     /// Another job holds the unique id, and the conflict policy is to refuse.
     #[error("cannot enqueue `{class}`: job {existing} holds the unique id `{unique_id}`")]
     UniqueIdTaken {

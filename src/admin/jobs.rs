@@ -33,7 +33,7 @@ use std::time::Duration;
 #[must_use = "a selection does nothing until it is listed, counted or changed"]
 pub struct Jobs {
     states: Vec<JobState>,
-    filter: Filter,
+    pub(crate) filter: Filter,
     limit: Option<u64>,
 }
 

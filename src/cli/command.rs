@@ -116,7 +116,7 @@ fn jobs(
     db: &Database,
     registry: Option<&Registry>,
 ) -> Result<ExitCode, CommandError> {
-    use jobs::JobsCommand::{Cancel, Discard, Edit, List, Priority, Reschedule, Show};
+    use jobs::JobsCommand::{Cancel, Discard, Edit, List, Priority, Reschedule, Show, Tag, Untag};
     Ok(match command {
         List(list) => output::show(&list.run(&db.clone().read_only())?, list.json),
         Show(show) => output::show(&show.run(&db.clone().read_only())?, show.json),
@@ -125,6 +125,8 @@ fn jobs(
         Reschedule(reschedule) => changed(&reschedule.run(db)?, &reschedule.how),
         Edit(edit) => output::show(&edit.run(db, registry)?, edit.json),
         Priority(priority) => changed(&priority.run(db)?, &priority.how),
+        Tag(tag) => changed(&tag.run(db)?, &tag.how),
+        Untag(untag) => changed(&untag.run(db)?, &untag.how),
     })
 }
 

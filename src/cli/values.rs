@@ -4,6 +4,7 @@ use crate::cli::failure::CommandError;
 use crate::error::Error;
 use chrono::{DateTime, Utc};
 use clap::error::ErrorKind;
+use serde_json::Value;
 use std::io::Read as _;
 use std::time::Duration;
 
@@ -50,4 +51,15 @@ pub(crate) fn arguments(text: &str) -> Result<String, CommandError> {
             format!("the arguments are not JSON: {error}; quote them for the shell"),
         )),
     }
+}
+
+/// Parses a value of the metadata, as `key=JSON`.
+pub(crate) fn metadata(text: &str) -> Result<(String, Value), String> {
+    let Some((key, value)) = text.split_once('=') else {
+        return Err("metadata is written as `key=JSON`, such as `attempts=3`".to_owned());
+    };
+    let value = serde_json::from_str(value).map_err(|error| {
+        format!("the value is not JSON: {error}; a text needs quotes, as `'key=\"text\"'`")
+    })?;
+    Ok((key.to_owned(), value))
 }

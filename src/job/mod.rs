@@ -10,6 +10,7 @@ pub(crate) mod decide;
 pub(crate) mod enqueue_all;
 pub(crate) mod enqueued;
 pub(crate) mod error;
+pub(crate) mod extras;
 pub(crate) mod function;
 pub(crate) mod id;
 pub(crate) mod lease;

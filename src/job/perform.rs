@@ -18,10 +18,22 @@ pub(crate) enum Outcome {
     Ended(Ending),
     /// No type of this class is registered in this program.
     UnknownClass,
+    /// Its arguments are of a newer version than this program knows.
+    NewerVersion,
+}
+
+impl Outcome {
+    /// Whether the job was not performed, because only other programs can.
+    pub(crate) fn is_for_others(&self) -> bool {
+        matches!(self, Outcome::UnknownClass | Outcome::NewerVersion)
+    }
 }
 
 /// Decodes the arguments and runs the job, with the functions around it.
 pub(crate) fn perform(registry: &Registry, arguments: &str, run: &Run) -> Outcome {
+    if registry.is_outdated(run) {
+        return Outcome::NewerVersion;
+    }
     forget_place();
     match performing(|| registry.perform(arguments, run)) {
         Some(Ok(output)) => Outcome::Finished(output),

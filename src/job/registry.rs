@@ -1,7 +1,8 @@
 //! The classes that a program performs, and how. Generic types end here.
 
+use crate::db::model::extras::FIRST_VERSION;
 use crate::db::table::classes::NewClass;
-use crate::job::arguments::decode::{decode_as, from_text, undecodable};
+use crate::job::arguments::decode::{decode, decode_version, from_text};
 use crate::job::arguments::{MAX_DEPTH, is_too_deep};
 use crate::job::around::caught::{NO_STATE, caught};
 use crate::job::around::{self, Around, JobRan, Next};
@@ -32,6 +33,8 @@ struct Class {
     new_job: Box<NewFromText>,
     queue: &'static str,
     redact: &'static [&'static str],
+    version: u32,
+    internal: bool,
 }
 
 /// The job types that a program performs, and the state that each type borrows.
@@ -74,11 +77,13 @@ impl Registry {
         let state = state.into();
         let class = Class {
             perform: Box::new(move |arguments, run| perform::<J>(arguments, &state, run)),
-            policy: J::policy(),
+            policy: without_extras(J::policy()),
             retry_in: J::retry_in,
             new_job: Box::new(new_job::<J>),
             queue: J::QUEUE,
             redact: J::REDACT,
+            version: J::VERSION,
+            internal: J::INTERNAL,
         };
         self.insert(J::NAME, J::ALIASES, class);
         self
@@ -121,11 +126,13 @@ impl Registry {
                 let output = body(arguments, &Context::new(&NO_STATE, run))?;
                 as_output(function.name, MAX_OUTPUT, &output)
             }),
-            policy: (function.policy)(),
+            policy: without_extras((function.policy)()),
             retry_in: |_, _| None,
             new_job: Box::new(move |arguments| function.job_of_text(arguments)),
             queue: function.queue,
             redact: function.redact,
+            version: FIRST_VERSION,
+            internal: false,
         };
         self.insert(function.name, function.aliases, class);
         self
@@ -189,7 +196,7 @@ impl Registry {
     /// ```
     #[must_use]
     pub fn defaults(mut self, policy: Policy) -> Self {
-        self.defaults = policy;
+        self.defaults = without_extras(policy);
         self
     }
 
@@ -209,7 +216,7 @@ impl Registry {
     pub(crate) fn described(&self) -> Vec<NewClass> {
         let describe = |(name, class): (&String, &Arc<Class>)| {
             let redact = serde_json::json!(class.redact).to_string();
-            NewClass(name.clone(), class.queue.to_owned(), redact)
+            NewClass(name.clone(), class.queue.to_owned(), redact, class.internal)
         };
         self.classes.iter().map(describe).collect()
     }
@@ -229,6 +236,17 @@ impl Registry {
         })
     }
 
+    /// Returns whether a job has arguments of a newer version than its registered type.
+    pub(crate) fn is_outdated(&self, run: &Run) -> bool {
+        let version = run.policy.arguments_version();
+        // Most jobs name none.
+        version > FIRST_VERSION
+            && self
+                .classes
+                .get(&run.class_name)
+                .is_some_and(|class| version > class.version)
+    }
+
     /// Completes the stored policy of a job.
     pub(crate) fn complete(&self, class_name: &str, stored: Policy) -> Policy {
         let known = match self.classes.get(class_name) {
@@ -244,8 +262,25 @@ impl Registry {
     /// `null` means no arguments, whatever the type.
     ///
     /// # Errors
-    /// If the class is not registered, or the arguments do not match its type.
+    /// - If the class is not registered, or the arguments do not match the current version of its
+    ///   type.
+    /// - [`Error::InternalClass`](crate::Error::InternalClass) if its type is
+    ///   [internal](Job::INTERNAL).
     pub fn new_job(&self, class_name: &str, arguments: &str) -> crate::error::Result<NewJob> {
+        match self.classes.get(class_name) {
+            Some(class) if class.internal => Err(crate::error::Error::InternalClass {
+                class: class_name.to_owned(),
+            }),
+            _ => self.trusted_job(class_name, arguments),
+        }
+    }
+
+    /// Creates a job as [`new_job`](Self::new_job) does, also one of an internal type.
+    pub(crate) fn trusted_job(
+        &self,
+        class_name: &str,
+        arguments: &str,
+    ) -> crate::error::Result<NewJob> {
         let refused = |reason: String| crate::error::Error::InvalidJob {
             class: class_name.chars().take(80).collect(),
             reason,
@@ -278,9 +313,14 @@ impl fmt::Debug for Registry {
     }
 }
 
+/// Tags and metadata are stored with each job, so those of a type are not added again.
+fn without_extras(mut policy: Policy) -> Policy {
+    policy.extras = None;
+    policy
+}
+
 fn perform<J: Job>(arguments: &str, state: &J::State, run: &Run) -> Result<JobOutput, JobError> {
-    let job: J =
-        decode(arguments).map_err(|error| undecodable(J::NAME, J::REDACT, arguments, &error))?;
+    let job: J = decode_version(arguments, run.policy.arguments_version())?;
     let output = job.perform(&Context::new(state, run))?;
     as_output(J::NAME, J::MAX_RESULT, &output)
 }
@@ -330,11 +370,6 @@ fn keepable(name: &str, most: usize, text: String) -> JobOutput {
 fn new_job<J: Job>(arguments: &str) -> Result<NewJob, String> {
     let job: J = from_text(arguments, decode::<J>)?;
     NewJob::new(&job).map_err(|error| error.to_string())
-}
-
-/// Reads the arguments of a job.
-pub(crate) fn decode<J: Job>(arguments: &str) -> Result<J, serde_json::Error> {
-    decode_as(arguments, J::NAME, J::ALIASES)
 }
 
 #[cfg(test)]

@@ -61,6 +61,8 @@ pub struct RecurringTask {
     window: TickWindow,
     /// That of its schedule, if it has one.
     timings: Timings,
+    /// Its class was given by name, so a program may not know it.
+    is_by_name: bool,
     /// The place in the configuration that declares it.
     place: Option<String>,
 }
@@ -80,7 +82,8 @@ impl RecurringTask {
         let mut task = Self::of_class(key, schedule, J::NAME, arguments)?
             .queue(J::QUEUE)
             .priority(J::PRIORITY)
-            .policy(J::policy());
+            .policy(J::policy().with_version(J::VERSION));
+        task.is_by_name = false;
         task.concurrency = job.concurrency();
         task.max_arguments = J::MAX_ARGUMENTS;
         Ok(task)
@@ -115,6 +118,7 @@ impl RecurringTask {
             jitter: None,
             window: TickWindow::default(),
             timings: Timings::default(),
+            is_by_name: true,
             place: None,
         })
     }
@@ -128,6 +132,7 @@ impl RecurringTask {
             .policy(policy);
         task.concurrency = concurrency;
         task.max_arguments = max_arguments;
+        task.is_by_name = false;
         Ok(task)
     }
 
@@ -141,6 +146,11 @@ impl RecurringTask {
     /// Returns the place in a configuration that declares it.
     pub(crate) fn place(&self) -> Option<&str> {
         self.place.as_deref()
+    }
+
+    /// Returns the class of its jobs, if it was given by name.
+    pub(crate) fn named_class(&self) -> Option<&str> {
+        Some(&*self.class_name).filter(|_| self.is_by_name)
     }
 
     /// Returns its key.

@@ -7,6 +7,7 @@ use crate::db::table::{recurring_executions, recurring_tasks};
 use crate::db::transition::fire;
 use crate::db::{AsConn, own};
 use crate::error::{Doing, Error, Result};
+use crate::job::extras::internal::refuse_internal;
 use crate::job::id::JobId;
 use crate::recurring::missed::humane;
 use crate::recurring::stored::{Options, Stored};
@@ -90,13 +91,16 @@ impl From<RecurringTaskRow> for RecurringStatus {
 ///
 /// # Errors
 /// If a program declares a task with this key or a Rails app has one, a limit of its jobs is
-/// exceeded, or a statement fails.
+/// exceeded, its class is [internal](crate::Job::INTERNAL) and was given by name, or a statement
+/// fails.
 pub fn schedule<C: AsConn + ?Sized>(conn: &mut C, task: &RecurringTask) -> Result<DateTime<Utc>> {
     let definition = at_run_time(task)?;
     let failed = RefCell::new(None);
     let next = next_or_failed(task, Tz::UTC, task.timings(), &failed);
-    let scheduled = schedule::schedule(&mut own(conn), &definition, &next)
-        .doing("schedule the recurring task")?;
+    let mut conn = own(conn);
+    refuse_internal(&mut conn, task.named_class().as_slice())?;
+    let scheduled =
+        schedule::schedule(&mut conn, &definition, &next).doing("schedule the recurring task")?;
     match scheduled {
         Scheduled::Done(next) => Ok(next.and_utc()),
         other => Err(refusal(task.key(), other, failed.take())),

@@ -193,7 +193,7 @@ impl<'a> InlineWorker<'a> {
                 ended.map_or(RunOutcome::Lost, |ended| run_outcome(ended.ending))
             }
             // Rows of Rails do not name a class in this column.
-            Outcome::UnknownClass => {
+            Outcome::UnknownClass | Outcome::NewerVersion => {
                 let delay = Some(Duration::from_secs(30));
                 let released = release::release(conn, process_id, &[claim_id], delay);
                 released.doing("release a job")?;

@@ -2,6 +2,7 @@
 
 use crate::db::Database;
 use crate::db::model::claim::{Fence, FinishedRow};
+use crate::job::arguments::decode::decode;
 use crate::job::around::caught::performing;
 use crate::job::class::Job;
 use crate::job::context::{Context, Run};
@@ -9,7 +10,7 @@ use crate::job::error::JobError;
 use crate::job::lease::Lease;
 use crate::job::new_job::NewJob;
 use crate::job::policy::Policy;
-use crate::job::registry::{Registry, decode};
+use crate::job::registry::Registry;
 use crate::job::running::Live;
 use crate::job::signals::Signals;
 use crate::job::step_memory::Steps;

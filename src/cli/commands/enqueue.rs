@@ -13,6 +13,7 @@ use crate::job::registry::Registry;
 use crate::terminal::output::Report;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
+use serde_json::Value;
 use std::time::Duration;
 
 /// Enqueue a job
@@ -29,6 +30,7 @@ Examples:
   windlass enqueue reindex 7 --unique-id reindex/7 --on-conflict replace --in 1min
   windlass enqueue charge '{\"order\": 7}' --attempts 5 --backoff 10s..1h --timeout 30s
   windlass enqueue code '{\"to\": \"+49..\"}' --expires-in 5min --attempts 9 --retry-for 1h
+  windlass enqueue export --tag night --meta 'request=\"4711\"' --public-token
   jq -c . args.json | windlass enqueue import -")]
 pub(crate) struct Enqueue {
     /// The job type's name
@@ -59,6 +61,22 @@ pub(crate) struct Enqueue {
     #[arg(long, value_name = "TEXT")]
     key: Option<String>,
 
+    /// A tag of the job; may be repeated
+    #[arg(long = "tag", value_name = "TEXT")]
+    tags: Vec<String>,
+
+    /// A value of its metadata, as `key=JSON`; may be repeated
+    #[arg(long, value_name = "KEY=JSON", value_parser = values::metadata)]
+    meta: Vec<(String, Value)>,
+
+    /// The version of the arguments [default: the type's, or 1]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    arguments_version: Option<u32>,
+
+    /// Create a public token, by which others can see the job, and print it
+    #[arg(long)]
+    public_token: bool,
+
     #[command(flatten)]
     unique: UniqueOptions,
 
@@ -73,6 +91,8 @@ pub(crate) struct EnqueueResult {
     job_id: i64,
     is_new: bool,
     outcome: EnqueueOutcome,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    public_token: Option<String>,
     /// What another job already has, if that was possible.
     #[serde(skip)]
     shared: &'static str,
@@ -91,6 +111,7 @@ impl Enqueue {
             job_id: done.id.0,
             is_new: done.is_new,
             outcome: done.outcome,
+            public_token: done.public_token.map(|token| token.to_string()),
             shared: match (&self.key, may_be_unique) {
                 (None, _) => "unique id",
                 (Some(_), false) => "idempotency key",
@@ -117,6 +138,16 @@ impl Enqueue {
         if let Some(time) = self.not_after {
             job = job.not_after(time);
         }
+        for (key, value) in &self.meta {
+            job = job.meta(key, value.clone());
+        }
+        if let Some(version) = self.arguments_version {
+            job = job.arguments_version(version);
+        }
+        if self.public_token {
+            job = job.public_token();
+        }
+        let job = job.tags(&self.tags);
         Ok(self.unique.apply(self.options.apply(job)))
     }
 }
@@ -124,7 +155,7 @@ impl Enqueue {
 impl Report for EnqueueResult {
     fn text(&self, _width: Option<usize>) -> String {
         let (id, shared) = (self.job_id, self.shared);
-        match self.outcome {
+        let done = match self.outcome {
             EnqueueOutcome::New => format!("Enqueued job {id}.\n"),
             EnqueueOutcome::Again => {
                 format!("Enqueued job {id}, which starts when the running one has ended.\n")
@@ -133,6 +164,10 @@ impl Report for EnqueueResult {
             EnqueueOutcome::Existing | EnqueueOutcome::Refused => {
                 format!("Job {id} already has this {shared}; nothing was enqueued.\n")
             }
+        };
+        match &self.public_token {
+            Some(token) => format!("{done}Public token: {token}\n"),
+            None => done,
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::admin::jobs::{Change, Jobs};
 use crate::admin::retry_rate::RetryRate;
 use crate::cli::done::{Deed, Done, SpreadOver};
 use crate::cli::listed::ListedJobs;
-use crate::cli::select::{How, Selection, Which, connect};
+use crate::cli::select::{Act, How, Selection, Which, connect, tagged};
 use crate::db::Database;
 use crate::error::{Error, Result};
 use crate::terminal::output::ProgressReport;
@@ -62,6 +62,14 @@ pub(crate) struct ListFailed {
     #[arg(long, value_name = "TEXT")]
     error: Option<String>,
 
+    /// Only jobs with this tag; if repeated, with all of them
+    #[arg(long = "tag", value_name = "TEXT")]
+    tags: Vec<String>,
+
+    /// Only jobs with this tag; if repeated, with at least one of them
+    #[arg(long, value_name = "TEXT")]
+    any_tag: Vec<String>,
+
     /// Show at most this many jobs
     #[arg(long, value_name = "COUNT", default_value_t = 100)]
     limit: u64,
@@ -83,8 +91,10 @@ impl ListFailed {
         if let Some(error) = &self.error {
             jobs = jobs.error_contains(error);
         }
-        let jobs = jobs.list(&mut connect(database)?)?;
-        let is_narrow = self.class.is_some() || self.queue.is_some() || self.error.is_some();
+        let jobs = tagged(jobs, &self.tags, &self.any_tag).list(&mut connect(database)?)?;
+        let is_tagged = !(self.tags.is_empty() && self.any_tag.is_empty());
+        let is_narrow =
+            self.class.is_some() || self.queue.is_some() || self.error.is_some() || is_tagged;
         let none = if is_narrow {
             "No such job has failed."
         } else {
@@ -154,9 +164,12 @@ impl RetryFailed {
             })?;
         }
         let is_stopped = || stopped.load(Ordering::Relaxed);
-        let mut done = self
-            .how
-            .run_by(database, jobs, change, deed, |connection, jobs| {
+        let mut done = self.how.run_by(
+            database,
+            jobs,
+            Act::Change(change),
+            deed,
+            |connection, jobs| {
                 let progress = ProgressReport::of(deed.done, || jobs.count(connection))?;
                 let reach = |done: &Changed| {
                     progress.reach(done.looked_at());
@@ -169,7 +182,8 @@ impl RetryFailed {
                 let changed = jobs.retry_at_rate(connection, rate, even, reach);
                 progress.end();
                 changed
-            })?;
+            },
+        )?;
         let time = rate.time_for(done.count());
         done.spread = Some(SpreadOver {
             seconds: time.as_secs_f64(),

@@ -17,4 +17,5 @@ pub(crate) mod run_time;
 pub(crate) mod show;
 pub(crate) mod status;
 pub(crate) mod supervise;
+pub(crate) mod tag;
 pub(crate) mod unique_options;

@@ -67,8 +67,18 @@ impl Report for JobDetails {
                 "  [hidden]: no worker has registered which of them are secret; `--show-arguments` shows them\n".to_owned(),
             );
         } else if let Some(arguments) = &self.arguments {
-            part("Arguments", json(arguments));
+            let version = self.arguments_version.filter(|version| *version > 1);
+            let version = version.map_or(String::new(), |number| format!(" (version {number})"));
+            part(&format!("Arguments{version}"), json(arguments));
         }
+        let tags = &self.explanation.task.tags;
+        let tags = tags.iter().map(|tag| format!("  {}\n", printable(tag)));
+        part("Tags", tags.collect());
+        let meta = self.meta.iter();
+        let meta = meta.map(|(key, value)| {
+            format!("  {}: {}\n", printable(key), printable(&value.to_string()))
+        });
+        part("Metadata", meta.collect());
         part("Attempts", self.attempts.iter().map(attempt).collect());
         let steps = self.steps.iter().map(|step| {
             let at = step

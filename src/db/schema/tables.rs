@@ -192,6 +192,16 @@ diesel::table! {
         queue_name -> Text,
         redact -> Text,
         seen_at -> Timestamp,
+        internal -> Bool,
+    }
+}
+
+diesel::table! {
+    windlass_public_tokens (digest) {
+        digest -> Text,
+        job_id -> BigInt,
+        shows_result -> Bool,
+        created_at -> Timestamp,
     }
 }
 
@@ -306,6 +316,7 @@ diesel::allow_tables_to_appear_in_same_query!(
     windlass_expiries,
     windlass_limits,
     windlass_job_logs,
+    windlass_public_tokens,
     windlass_results,
     windlass_schema_migrations,
     windlass_steps,

@@ -250,3 +250,49 @@ pub(crate) fn update_ended(conn: &mut Conn<'_>, updates: &[JobUpdate]) -> QueryR
     let params = input.params(conn.dialect());
     Statement::new(text).bind_all(params).execute(conn)
 }
+
+/// The column `policy` of a job.
+#[derive(Debug, QueryableByName)]
+pub(crate) struct PolicyRow {
+    #[diesel(sql_type = BigInt)]
+    pub(crate) id: i64,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub(crate) policy: Option<String>,
+}
+
+/// Locks the rows of jobs, in order, and returns their policies.
+pub(crate) fn lock_policies(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<PolicyRow>> {
+    let text = "SELECT id, policy FROM solid_queue_jobs WHERE id IN {in $1} ORDER BY id {lock}";
+    Statement::new(text).bind(id_list(jobs)).unkept().load(conn)
+}
+
+/// Writes the policies of jobs, whose rows the caller has locked. An empty one is none.
+pub(crate) fn set_policies(conn: &mut Conn<'_>, policies: &[(i64, String)]) -> QueryResult<()> {
+    if policies.is_empty() {
+        return Ok(());
+    }
+    let row = |(id, policy): &'_ (i64, String)| [(*id).into(), policy.clone().into()];
+    let input = InputRows {
+        names: ["job_id", "policy"],
+        rows: policies.iter().map(row).collect(),
+    };
+    let text = format!(
+        "UPDATE solid_queue_jobs SET policy = CASE WHEN length(input.policy) > 2 THEN input.policy END, updated_at = {{now}} \
+         FROM {} WHERE solid_queue_jobs.id = input.job_id",
+        input.item(conn.dialect())
+    );
+    let params = input.params(conn.dialect());
+    Statement::new(text).bind_all(params).execute(conn)
+}
+
+/// Returns whether the job has this idempotency key.
+pub(crate) fn has_key(conn: &mut Conn<'_>, job: i64, key: &str) -> QueryResult<bool> {
+    let text = "SELECT id FROM solid_queue_jobs WHERE id = $1 AND idempotency_key = $2";
+    let found: Option<Id> = Statement::new(text)
+        .bind(job)
+        .bind(key)
+        .unkept()
+        .get_result(conn)
+        .optional()?;
+    Ok(found.is_some())
+}

@@ -11,6 +11,7 @@ pub(crate) mod jobs;
 pub(crate) mod pauses;
 pub(crate) mod processes;
 pub(crate) mod progress;
+pub(crate) mod public_tokens;
 pub(crate) mod queue_names;
 pub(crate) mod ready;
 pub(crate) mod recurring_executions;

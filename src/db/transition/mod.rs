@@ -21,5 +21,6 @@ pub(crate) mod release;
 pub(crate) mod retry_limit;
 pub(crate) mod schedule;
 pub(crate) mod settle;
+pub(crate) mod tag;
 pub(crate) mod take_back;
 pub(crate) mod unblock;

@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::job::arguments::decode::{decode_as, from_text, undecodable};
 use crate::job::enqueued::Enqueued;
 use crate::job::error::JobError;
+use crate::job::extras::access::PublicAccess;
 use crate::job::new_job::NewJob;
 use crate::job::policy::Policy;
 use serde::Serialize;
@@ -130,6 +131,7 @@ impl<A: Serialize + DeserializeOwned> Function<A> {
         })?;
         let (class, queue) = (self.name.to_owned(), self.queue.to_owned());
         Ok(NewJob {
+            access: PublicAccess::default(),
             row: NewRow::new(class, arguments, queue, self.priority),
             policy: (self.policy)(),
             concurrency: None,

@@ -6,6 +6,7 @@ pub(crate) mod delivery;
 pub(crate) mod millis;
 pub(crate) mod time_limits;
 
+use crate::db::model::extras::Extras;
 use crate::db::model::new_row::{OnConflict, UniqueScope};
 use crate::db::model::outcome::{FollowUpJob, readable};
 use crate::job::id::JobId;
@@ -93,6 +94,9 @@ pub struct Policy {
         deserialize_with = "readable"
     )]
     pub(crate) retry_limit: Option<RetryLimit>,
+    /// Tags, metadata and the version of the arguments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) extras: Option<Box<Extras>>,
 }
 
 /// The tick of a recurring task for which a job was enqueued.
@@ -194,6 +198,7 @@ impl Policy {
     }
 
     /// Fills in missing values from `other`.
+    /// Fills in missing values from `other`. Tags and metadata of both are kept.
     pub(crate) fn or(self, other: &Policy) -> Policy {
         Policy {
             max_attempts: self.max_attempts.or(other.max_attempts),
@@ -212,6 +217,7 @@ impl Policy {
             tick: self.tick.or_else(|| other.tick.clone()),
             expiry: self.expiry.or(other.expiry),
             retry_limit: self.retry_limit.or(other.retry_limit),
+            extras: both(self.extras, other.extras.as_ref()),
         }
     }
 
@@ -238,6 +244,17 @@ impl Policy {
         let stored = at_most_once.then_some(Delivery::AtMostOnce);
         read.delivery = Delivery::refined(stored, read.delivery);
         read
+    }
+}
+
+/// Returns the extras of both.
+fn both(own: Option<Box<Extras>>, other: Option<&Box<Extras>>) -> Option<Box<Extras>> {
+    match (own, other) {
+        (Some(mut own), Some(other)) => {
+            own.add(other);
+            Some(own)
+        }
+        (own, other) => own.or_else(|| other.cloned()),
     }
 }
 

@@ -108,7 +108,7 @@ impl PendingCompletion {
                 ran: self.run.ran,
                 last_retry: self.run.last_retry,
             }),
-            Outcome::Finished(_) | Outcome::UnknownClass => None,
+            Outcome::Finished(_) | Outcome::UnknownClass | Outcome::NewerVersion => None,
         }
     }
 
@@ -141,7 +141,7 @@ pub(crate) fn drop_text(outcome: &mut Outcome) {
     match outcome {
         Outcome::Ended(ending) => ending.drop_text(),
         Outcome::Finished(output) => output.drop_text(),
-        Outcome::UnknownClass => {}
+        Outcome::UnknownClass | Outcome::NewerVersion => {}
     }
 }
 
@@ -183,11 +183,11 @@ pub(crate) fn fence(run: &CompletedRun) -> Fence {
 /// outcomes of each kind in small groups.
 ///
 /// Each outcome that was put aside before is alone, so that it does not hold up
-/// others again. So is each job of an unknown class.
+/// others again. So is each job that this program cannot perform.
 pub(crate) fn grouped(batch: Vec<PendingCompletion>) -> Vec<Vec<PendingCompletion>> {
-    let (single, rest): (Vec<_>, Vec<_>) = batch.into_iter().partition(|pending| {
-        pending.refusals > 0 || matches!(pending.run.outcome, Outcome::UnknownClass)
-    });
+    let (single, rest): (Vec<_>, Vec<_>) = batch
+        .into_iter()
+        .partition(|pending| pending.refusals > 0 || pending.run.outcome.is_for_others());
     let (finished, others): (Vec<_>, Vec<_>) = rest
         .into_iter()
         .partition(|pending| matches!(pending.run.outcome, Outcome::Finished(_)));

@@ -71,7 +71,7 @@ impl CompletionWriter {
         let busy = match &first.run.outcome {
             Outcome::Finished(_) => return self.finish(group, kind, wait),
             Outcome::Ended(_) => self.end(group, kind, wait)?,
-            Outcome::UnknownClass => {
+            Outcome::UnknownClass | Outcome::NewerVersion => {
                 self.leave(first, wait)?;
                 Vec::new()
             }
@@ -221,7 +221,8 @@ impl CompletionWriter {
         Ok(busy)
     }
 
-    /// Releases a job whose class is not registered here, for other workers.
+    /// Releases a job whose class is not registered here, or only an older version of its arguments,
+    /// for other workers.
     fn leave(&mut self, pending: &PendingCompletion, wait: LockWait) -> Result<(), Duration> {
         let fence = fence(&pending.run);
         let delay = Some(clock::jittered(UNKNOWN_CLASS_DELAY));
@@ -236,7 +237,12 @@ impl CompletionWriter {
         if accepted {
             self.subscriber.emit(&Event::Released {
                 count: 1,
-                why: "its class is not known here",
+                why: match pending.run.outcome {
+                    Outcome::NewerVersion => {
+                        "its arguments are of a newer version than this program knows"
+                    }
+                    _ => "its class is not known here",
+                },
             });
         } else {
             self.report_fenced(&pending.run.job);

@@ -12,6 +12,7 @@ use crate::db::transition::schedule;
 
 use crate::db::conn::connection::Conn;
 use crate::db::model::claim::{Fence, FinishedRow};
+use crate::db::model::extras::TagChange;
 use crate::db::model::new_row::{NewRow, OnConflict};
 use crate::db::model::outcome::{Ending, JobFailure};
 use crate::db::model::recurring::{Definition, RecurringTaskRow};
@@ -22,6 +23,7 @@ use crate::db::query::connection_limit::connection_limit;
 use crate::db::query::jobs::{self, Filter};
 use crate::db::query::{doctor, explain, status, ticks};
 use crate::db::table::jobs::EditableJob;
+use crate::db::table::public_tokens::NewPublicToken;
 use crate::db::table::run_time::{class_pauses, limits};
 use crate::db::table::{
     attempts, claimed, pauses, processes, recurring_executions, recurring_tasks, results,
@@ -30,7 +32,7 @@ use crate::db::table::{
 use crate::db::transition::enqueue::time_priority;
 use crate::db::transition::limit;
 use crate::db::transition::operate::{self, AtMostOnce};
-use crate::db::transition::{clear, edit, enqueue, finish, fire, prune, take_back};
+use crate::db::transition::{clear, edit, enqueue, finish, fire, prune, tag, take_back};
 use chrono::NaiveDateTime;
 use std::time::Duration;
 
@@ -273,6 +275,30 @@ pub(crate) const LOOKS: [(&str, Work); 35] = [
             time_for: &|jobs| Duration::from_secs(3600 * jobs),
         };
         operate::retry_spread(conn, &rows.jobs[..1], AtMostOnce::Retry, &spread).map(drop)
+    }),
+    ("tag jobs", |conn, rows| {
+        let tagged = tag::tag(conn, &rows.jobs, TagChange::Add("a"))?;
+        assert_eq!(tagged.len(), rows.jobs.len());
+        let named = Filter {
+            ids: Some(rows.jobs.clone()),
+            tags: Some(r#"["a"]"#.to_owned()),
+            any_tag: Some(r#"["a","b"]"#.to_owned()),
+            ..Filter::default()
+        };
+        assert!(!jobs::counts(conn, JobState::Ready, &named)?.is_empty());
+        Ok(())
+    }),
+    ("enqueue with a public token", |conn, _| {
+        let token = |digest: &str| {
+            Some(NewPublicToken {
+                digest: digest.to_owned(),
+                shows_result: false,
+            })
+        };
+        let rows = [job(Some("token")), job(Some("token"))];
+        let done = enqueue::public_tokens::insert_all(conn, &rows, &[token("1"), token("2")])?;
+        assert!(done.iter().all(|(_, is_stored)| *is_stored));
+        Ok(())
     }),
     ("keep the newest jobs only", |conn, rows| {
         finish::finish_unfenced(conn, &[claim_of(rows)])?;

@@ -24,8 +24,8 @@ use crate::db::table::progress::{self, ClaimNote, Note};
 use crate::db::table::run_time::class_pauses;
 use crate::db::table::scheduled::DelayedJob;
 use crate::db::table::{
-    claimed, classes, expiries, jobs, processes, queue_names, recurring_tasks, scheduled,
-    semaphores, steps, unique_jobs, wanted_keys,
+    claimed, classes, expiries, jobs, processes, public_tokens, queue_names, recurring_tasks,
+    scheduled, semaphores, steps, unique_jobs, wanted_keys,
 };
 use crate::db::transition::clear::{self, ClearLimits};
 use crate::db::transition::enqueue::alike;
@@ -114,9 +114,11 @@ pub(crate) const LOOPS: [(&str, Work); 42] = [
         Ok(())
     }),
     ("name the classes", |conn, _| {
-        let class = classes::NewClass("plan".into(), "q1".into(), "[]".into());
+        let class = classes::NewClass("plan".into(), "q1".into(), "[]".into(), true);
         classes::see(conn, &[class])?;
         assert_eq!(classes::redact(conn, "plan")?, Some(Vec::new()));
+        let internal = classes::first_internal(conn, &["other", "plan"])?;
+        assert_eq!(internal.as_deref(), Some("plan"));
         classes::forget(conn, Duration::ZERO).map(drop)
     }),
     ("clear failed jobs", |conn, rows| {
@@ -371,6 +373,9 @@ pub(crate) const CALLERS: [(&str, Work); 18] = [
     ("enqueue with a key", |conn, _| {
         enqueue::insert(conn, &job(Some("k")))?;
         enqueue::insert(conn, &job(Some("k"))).map(drop)
+    }),
+    ("see a job by its token", |conn, _| {
+        public_tokens::find(conn, "none").map(drop)
     }),
     ("enqueue many", |conn, _| {
         enqueue::insert_all(conn, &vec![job(None); 3]).map(drop)

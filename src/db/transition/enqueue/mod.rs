@@ -4,6 +4,7 @@ pub(crate) mod alike;
 pub(crate) mod bulk;
 pub(crate) mod insert;
 pub(crate) mod keyed;
+pub(crate) mod public_tokens;
 pub(crate) mod reserve;
 pub(crate) mod resolve_conflict;
 pub(crate) mod time_priority;
