@@ -92,6 +92,7 @@ pub use job::error::{Interrupted, JobError, JobResult};
 pub use job::id::JobId;
 pub use job::new_job::NewJob;
 pub use job::policy::backoff::Backoff;
+pub use job::policy::quota::{Quota, QuotaStatus, quotas};
 pub use job::policy::{Delivery, JobFailed, Policy};
 pub use job::registry::Registry;
 pub use job::timeout::OnTimeout;

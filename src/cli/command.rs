@@ -1,7 +1,7 @@
 //! The commands, and how each is run.
 
 use crate::cli::commands::{
-    check, doctor, enqueue, explain, failed, jobs, migrate, migrations, processes, queues,
+    check, doctor, enqueue, explain, failed, jobs, migrate, migrations, processes, queues, quotas,
     recurring, status, supervise,
 };
 use crate::cli::failure::CommandError;
@@ -41,6 +41,7 @@ pub(crate) enum Command {
     Explain(explain::Explain),
     #[command(subcommand)]
     Queues(queues::QueuesCommand),
+    Quotas(quotas::Quotas),
     Processes(processes::Processes),
     Enqueue(Box<enqueue::Enqueue>),
     #[command(subcommand)]
@@ -82,6 +83,10 @@ impl Command {
                 Ok(output::show(&explain.run(&database)?, explain.json))
             }
             Command::Queues(command) => command.show(&at.database()?),
+            Command::Quotas(quotas) => Ok(output::show(
+                &quotas.run(&at.database()?.read_only())?,
+                quotas.json,
+            )),
             Command::Processes(processes) => Ok(output::show(
                 &processes.run(&at.database()?.read_only())?,
                 processes.json,

@@ -10,6 +10,7 @@ use crate::job::enqueued::Enqueued;
 use crate::job::error::{JobError, JobResult};
 use crate::job::new_job::NewJob;
 use crate::job::policy::Policy;
+use crate::job::policy::quota::Quota;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::time::Duration;
@@ -124,6 +125,12 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
         None
     }
 
+    /// Returns the [quota](Quota) that enqueues of this job count against, unless the enqueue sets
+    /// another. Default: `None`, no quota.
+    fn quota(&self) -> Option<Quota> {
+        None
+    }
+
     /// Returns the delay before the next attempt, for types that need more than a
     /// [`Backoff`](crate::Backoff).
     ///
@@ -169,6 +176,7 @@ impl NewJob {
             row,
             policy: J::policy(),
             concurrency: job.concurrency(),
+            quota: job.quota(),
             max_arguments: J::MAX_ARGUMENTS,
             is_text: false,
         })

@@ -6,6 +6,7 @@ use crate::db::{AsConn, own};
 use crate::error::{Doing, Result};
 use crate::job::enqueued::Enqueued;
 use crate::job::new_job::NewJob;
+use crate::job::policy::quota;
 
 /// Enqueues many jobs, of different types if needed, in few statements: all of them or none.
 ///
@@ -32,7 +33,9 @@ use crate::job::new_job::NewJob;
 /// ```
 ///
 /// # Errors
-/// If one job exceeds a limit (before any SQL is sent) or a statement fails.
+/// If one job exceeds a limit (before any SQL is sent) or a statement fails. Also if the jobs
+/// exceed a strict [`Quota`](crate::Quota) together: then none is enqueued. A quota that sheds
+/// discards the last ones.
 pub fn enqueue_all<C: AsConn + ?Sized>(
     conn: &mut C,
     jobs: impl IntoIterator<Item = NewJob>,
@@ -43,6 +46,10 @@ pub fn enqueue_all<C: AsConn + ?Sized>(
         .collect::<Result<Vec<_>>>()?;
     let mut conn = own(conn);
     rank_by_time(&mut conn, &mut rows).doing("read the time")?;
-    let inserted = enqueue::insert_all(&mut conn, &rows).doing("enqueue the jobs")?;
+    let inserted = if rows.iter().all(|row| row.quota.is_none()) {
+        enqueue::insert_all(&mut conn, &rows).doing("enqueue the jobs")?
+    } else {
+        quota::enqueue_all(&mut conn, &rows)?
+    };
     Ok(inserted.into_iter().map(Enqueued::from).collect())
 }

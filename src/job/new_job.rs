@@ -10,6 +10,7 @@ use crate::error::{Doing, Error, Result};
 use crate::job::arguments::{MAX_DEPTH, has_escaped_nul, is_too_deep};
 use crate::job::concurrency::Concurrency;
 use crate::job::policy::Policy;
+use crate::job::policy::quota::{self, Quota};
 use crate::queue::{MAX_NAME, check_name};
 use chrono::{DateTime, Datelike, NaiveDateTime, Utc};
 use std::time::Duration;
@@ -47,6 +48,7 @@ pub struct NewJob {
     pub(crate) row: NewRow,
     pub(crate) policy: Policy,
     pub(crate) concurrency: Option<Concurrency>,
+    pub(crate) quota: Option<Quota>,
     pub(crate) max_arguments: usize,
     /// The arguments are text from the caller and may be invalid JSON.
     pub(crate) is_text: bool,
@@ -74,6 +76,7 @@ impl NewJob {
             row: NewRow::new(class.into(), arguments.into(), "default".to_owned(), 0),
             policy: Policy::new(),
             concurrency: None,
+            quota: None,
             max_arguments: 64 * 1024,
             is_text: true,
         }
@@ -204,6 +207,18 @@ impl NewJob {
         self
     }
 
+    /// Sets the quota; it overrides that of the job's type.
+    pub fn quota(mut self, quota: Quota) -> Self {
+        self.quota = Some(quota);
+        self
+    }
+
+    /// Removes the quota of the job's type: this job is neither refused nor counted.
+    pub fn without_quota(mut self) -> Self {
+        self.quota = None;
+        self
+    }
+
     /// Sets the maximum size of the arguments as JSON, in bytes.
     pub fn max_arguments(mut self, bytes: usize) -> Self {
         self.max_arguments = bytes;
@@ -214,12 +229,16 @@ impl NewJob {
     ///
     /// # Errors
     /// If a limit is exceeded (before any SQL is sent) or a statement fails. Also if another job
-    /// holds the unique id and the policy is [`OnConflict::Refuse`](crate::OnConflict::Refuse).
+    /// holds the unique id and the policy is [`OnConflict::Refuse`](crate::OnConflict::Refuse), or
+    /// if a strict [`Quota`] is exceeded.
     pub fn enqueue<C: AsConn + ?Sized>(self, conn: &mut C) -> Result<Enqueued> {
         let (mut rows, mut conn) = ([self.into_row()?], own(conn));
         rank_by_time(&mut conn, &mut rows).doing("read the time")?;
         let [row] = rows;
-        let inserted = enqueue::insert(&mut conn, &row).doing("enqueue the job")?;
+        let inserted = match row.quota {
+            None => enqueue::insert(&mut conn, &row).doing("enqueue the job")?,
+            Some(_) => quota::enqueue(&mut conn, &row)?,
+        };
         if inserted.outcome == EnqueueOutcome::Refused {
             return Err(Error::UniqueIdTaken {
                 class: row.class_name,
@@ -238,6 +257,7 @@ impl NewJob {
         self.row.at_most_once = self.policy.is_at_most_once();
         self.row.policy = self.policy.to_column();
         self.row.limit = self.limit()?;
+        self.row.quota = quota::column(self.quota.as_ref(), &self.row.class_name)?;
         self.row.unique_scope = self.policy.unique_scope.unwrap_or_default();
         self.row.on_conflict = self.policy.on_conflict.unwrap_or_default();
         self.row.ahead_by = self.policy.ahead_by;

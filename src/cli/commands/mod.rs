@@ -11,6 +11,7 @@ pub(crate) mod migrations;
 pub(crate) mod policy_options;
 pub(crate) mod processes;
 pub(crate) mod queues;
+pub(crate) mod quotas;
 pub(crate) mod recurring;
 pub(crate) mod recurring_next;
 pub(crate) mod show;

@@ -1,5 +1,6 @@
 //! A job to insert, and the result of the insert.
 
+use crate::db::model::new_quota::NewQuota;
 use chrono::NaiveDateTime;
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +27,8 @@ pub(crate) struct NewRow {
     /// The priority becomes the time minus this many seconds; see [`rank_by_time`].
     pub(crate) ahead_by: Option<i64>,
     pub(crate) limit: Option<NewLimit>,
+    /// Only counts where [`admit`](crate::db::transition::enqueue::admit) inserts the job.
+    pub(crate) quota: Option<NewQuota>,
 }
 
 /// How many jobs with the same key may be ready or claimed at once.
@@ -59,6 +62,7 @@ impl NewRow {
             on_conflict: OnConflict::default(),
             ahead_by: None,
             limit: None,
+            quota: None,
         }
     }
 
@@ -97,6 +101,9 @@ pub enum EnqueueOutcome {
     Replaced,
     /// A job that holds this unique id exists already, and [`OnConflict::Refuse`] was set.
     Refused,
+    /// The job exceeded its [`Quota`](crate::Quota) and was discarded: its row is new, and it never
+    /// runs.
+    Shed,
 }
 
 /// The result of an insert.
@@ -112,7 +119,10 @@ impl Inserted {
     pub(crate) fn new(id: i64, outcome: EnqueueOutcome) -> Self {
         Inserted {
             id,
-            is_new: matches!(outcome, EnqueueOutcome::New | EnqueueOutcome::Again),
+            is_new: matches!(
+                outcome,
+                EnqueueOutcome::New | EnqueueOutcome::Again | EnqueueOutcome::Shed
+            ),
             outcome,
         }
     }

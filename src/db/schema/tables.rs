@@ -194,6 +194,24 @@ diesel::table! {
 }
 
 diesel::table! {
+    windlass_quota_counts (quota, per, starts_at, slot) {
+        quota -> Text,
+        per -> Text,
+        starts_at -> Timestamp,
+        slot -> BigInt,
+        jobs -> BigInt,
+        limits -> Text,
+    }
+}
+
+diesel::table! {
+    windlass_quota_jobs (job_id) {
+        job_id -> BigInt,
+        quota -> Text,
+    }
+}
+
+diesel::table! {
     windlass_results (job_id) {
         job_id -> BigInt,
         unique_id -> Nullable<Text>,
@@ -262,6 +280,8 @@ diesel::allow_tables_to_appear_in_same_query!(
     solid_queue_semaphores,
     windlass_attempts,
     windlass_classes,
+    windlass_quota_counts,
+    windlass_quota_jobs,
     windlass_results,
     windlass_schema_migrations,
     windlass_steps,

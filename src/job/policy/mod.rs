@@ -3,6 +3,7 @@
 pub(crate) mod backoff;
 mod by_time;
 pub(crate) mod millis;
+pub(crate) mod quota;
 
 use crate::db::model::new_row::{OnConflict, UniqueScope};
 use crate::db::model::outcome::FollowUpJob;

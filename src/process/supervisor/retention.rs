@@ -2,7 +2,7 @@
 
 use crate::clock;
 use crate::db::Conn;
-use crate::db::table::classes;
+use crate::db::table::{classes, quotas};
 use crate::db::transition::clear::{self, ClearLimits, ClearedPage};
 use crate::event::events::Event;
 use crate::event::subscriber::Subscriber;
@@ -130,6 +130,14 @@ impl RetentionTask {
             Ok(ClearedPage {
                 reached: None,
                 cleared: classes::forget(conn, CLASSES_FOR)?,
+                left: None,
+            })
+        }));
+        kinds.push(RowKind::new("clear quotas", Of::Others, |conn, _| {
+            let cleared = quotas::clear(conn, BATCH)?;
+            Ok(ClearedPage {
+                reached: (cleared >= BATCH).then_some(0),
+                cleared,
                 left: None,
             })
         }));
