@@ -181,6 +181,18 @@ impl NewJob {
             is_text: false,
         })
     }
+
+    /// Sets the quota; it overrides that of the job's type.
+    pub fn quota(mut self, quota: Quota) -> Self {
+        self.quota = Some(quota);
+        self
+    }
+
+    /// Removes the quota of the job's type: this job is neither refused nor counted.
+    pub fn without_quota(mut self) -> Self {
+        self.quota = None;
+        self
+    }
 }
 
 impl Policy {

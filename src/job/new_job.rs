@@ -207,18 +207,6 @@ impl NewJob {
         self
     }
 
-    /// Sets the quota; it overrides that of the job's type.
-    pub fn quota(mut self, quota: Quota) -> Self {
-        self.quota = Some(quota);
-        self
-    }
-
-    /// Removes the quota of the job's type: this job is neither refused nor counted.
-    pub fn without_quota(mut self) -> Self {
-        self.quota = None;
-        self
-    }
-
     /// Sets the maximum size of the arguments as JSON, in bytes.
     pub fn max_arguments(mut self, bytes: usize) -> Self {
         self.max_arguments = bytes;

@@ -35,7 +35,7 @@ use serde::Serialize;
 ///
 /// SQLite counts exactly. On Postgres no enqueue waits for the transaction of another: jobs that
 /// others have enqueued and not committed yet are counted as well, and a transaction with more than
-/// 100 enqueues may hold up to 1 % more places than it uses until it ends. Under `repeatable read`
+/// 200 enqueues may hold up to 1 % more places than it uses until it ends. Under `repeatable read`
 /// and `serializable`, the count is that of the transaction's snapshot, so that the quota can be
 /// exceeded by what others have committed since.
 ///

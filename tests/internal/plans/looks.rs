@@ -22,7 +22,7 @@ use crate::db::query::connection_limit::connection_limit;
 use crate::db::query::jobs::{self, Filter};
 use crate::db::query::{doctor, explain, status};
 use crate::db::table::{
-    attempts, claimed, pauses, processes, recurring_executions, recurring_tasks, results,
+    attempts, claimed, pauses, processes, quotas, recurring_executions, recurring_tasks, results,
     semaphores,
 };
 use crate::db::transition::enqueue::time_priority;
@@ -42,12 +42,13 @@ pub(crate) const READ_ALL: [&str; 7] = [
     "keep the newest jobs only",
 ];
 
-pub(crate) const LOOKS: [(&str, Work); 33] = [
+pub(crate) const LOOKS: [(&str, Work); 34] = [
     ("count the queues", |conn, _| {
         status::queues(conn)?;
         semaphores::all(conn)?;
         pauses::size(conn, "q1").map(drop)
     }),
+    ("list the quotas", |conn, _| quotas::all(conn).map(drop)),
     ("see how late a queue is", |conn, _| {
         pauses::latency(conn, "q1").map(drop)
     }),

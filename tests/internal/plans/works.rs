@@ -11,6 +11,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::conn::wakeup;
 use crate::db::model::claim::{ClaimQueues, Cursor, FinishedRow};
+use crate::db::model::new_quota::{NewQuota, QuotaLimits};
 use crate::db::model::new_row::{NewRow, OnConflict};
 use crate::db::model::outcome::{Ending, JobFailure};
 use crate::db::model::recurring::{DueTick, Firing, Overlap};
@@ -22,8 +23,8 @@ use crate::db::query::{details, job_info};
 use crate::db::table::progress::{self, ClaimNote, Note};
 use crate::db::table::scheduled::DelayedJob;
 use crate::db::table::{
-    claimed, classes, jobs, processes, queue_names, recurring_tasks, scheduled, semaphores, steps,
-    unique_jobs, wanted_keys,
+    claimed, classes, jobs, processes, queue_names, quotas, recurring_tasks, scheduled, semaphores,
+    steps, unique_jobs, wanted_keys,
 };
 use crate::db::transition::clear::{self, ClearLimits};
 use crate::db::transition::enqueue::alike;
@@ -256,7 +257,26 @@ pub(crate) const LOOPS: [(&str, Work); 39] = [
 ];
 
 /// What a program does on connections of its own.
-pub(crate) const CALLERS: [(&str, Work); 17] = [
+pub(crate) const CALLERS: [(&str, Work); 18] = [
+    ("enqueue with a quota", |conn, rows| {
+        let quota = NewQuota {
+            name: "plan".into(),
+            limits: QuotaLimits {
+                waiting: Some(1),
+                per_minute: Some(10),
+                per_day: Some(10),
+                shed: true,
+            },
+        };
+        // A note of a job that does not wait any more.
+        quotas::note(conn, &[(rows.jobs[0], "plan")])?;
+        let row = || NewRow {
+            quota: Some(quota.clone()),
+            ..NewRow::new("plan".into(), "{}".into(), "q1".into(), 0)
+        };
+        enqueue::admit::insert_all(conn, &[row(), row()]).map_err(|_| RollbackTransaction)?;
+        quotas::clear(conn, 10).map(drop)
+    }),
     ("cancel", |conn, rows| {
         operate::cancel(conn, &rows.jobs).map(drop)
     }),

@@ -37,7 +37,6 @@ pub(crate) fn admit(conn: &mut Conn<'_>, quota: &NewQuota, wanted: i64) -> Query
         .bind(limits.per_minute)
         .bind(limits.per_day)
         .bind(limits.to_column())
-        .unkept()
         .get_result(conn)
 }
 
