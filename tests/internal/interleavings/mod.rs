@@ -49,9 +49,6 @@ pub struct Play<'d> {
 /// More would mean that a play is cut too fine.
 const MOST_SCHEDULES: usize = 3_000;
 
-/// A statement that nobody blocks takes milliseconds, on a machine that is not overloaded.
-const PATIENCE: Duration = Duration::from_secs(5);
-const RETRIES: usize = 3;
 /// A statement that nobody blocks takes milliseconds.
 const PATIENCE: Duration = Duration::from_secs(1);
 const RETRIES: u32 = 4;

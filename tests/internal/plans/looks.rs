@@ -48,7 +48,7 @@ pub(crate) const READ_ALL: [&str; 7] = [
     "keep the newest jobs only",
 ];
 
-pub(crate) const LOOKS: [(&str, Work); 35] = [
+pub(crate) const LOOKS: [(&str, Work); 39] = [
     ("pause a class", |conn, _| {
         assert!(class_pauses::insert(conn, "plan", None, None)?);
         assert_eq!(class_pauses::all(conn)?.len(), 1);

@@ -35,7 +35,7 @@ mod sites;
 mod sqlite;
 mod works;
 
-const LARGE: [&str; 12] = [
+const LARGE: [&str; 13] = [
     "solid_queue_jobs",
     "solid_queue_recurring_executions",
     "solid_queue_ready_executions",

@@ -35,7 +35,7 @@ use crate::db::transition::{
 use std::time::Duration;
 
 /// What the loops of a process do, on connections of their own.
-pub(crate) const LOOPS: [(&str, Work); 42] = [
+pub(crate) const LOOPS: [(&str, Work); 43] = [
     ("discard expired jobs", |conn, _| {
         let job = enqueue::insert(conn, &expired())?.id;
         let expired = expire::expire(conn, 10)?;
@@ -316,7 +316,7 @@ pub(crate) const LOOPS: [(&str, Work); 42] = [
 ];
 
 /// What a program does on connections of its own.
-pub(crate) const CALLERS: [(&str, Work); 18] = [
+pub(crate) const CALLERS: [(&str, Work); 19] = [
     ("enqueue and explain a job with an expiry", |conn, _| {
         let job = enqueue::insert(conn, &expired())?.id;
         explain::limits(conn, job)?;
