@@ -9,7 +9,7 @@ CREATE TABLE windlass_public_tokens (
 CREATE INDEX index_windlass_public_tokens_on_job ON windlass_public_tokens (job_id, created_at);
 
 -- Whether only the program's own code may enqueue jobs of the class.
-ALTER TABLE windlass_classes ADD COLUMN internal boolean NOT NULL DEFAULT false;
+ALTER TABLE windlass_classes ADD COLUMN internal boolean NOT NULL DEFAULT 0;
 
 INSERT INTO windlass_schema_migrations (version, applied_at)
 VALUES ('20261124000002', strftime('%Y-%m-%d %H:%M:%f000', 'now'))

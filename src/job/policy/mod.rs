@@ -248,7 +248,7 @@ impl Policy {
 }
 
 /// Returns the extras of both.
-fn both(own: Option<Box<Extras>>, other: Option<&Box<Extras>>) -> Option<Box<Extras>> {
+fn both(own: Option<Box<Extras>>, other: Option<&Extras>) -> Option<Box<Extras>> {
     match (own, other) {
         (Some(mut own), Some(other)) => {
             own.add(other);

@@ -177,7 +177,8 @@ impl Pool {
             Ok(false) => None,
             Ok(true) => Some(Ending::Expire(outcome::expired())),
             Err(error) => {
-                log::warn!("{error}; job {} is given back", job.job_id);
+                let job = job.job_id;
+                log::warn!("{error}; job {job} is given back");
                 Some(Ending::Snooze(UNKNOWN_EXPIRY_DELAY))
             }
         }

@@ -54,7 +54,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const RETRIES: u32 = 4;
 
 /// What a statement may take in the last retry, on a machine that stands still.
-const MOST_PATIENCE: Duration = Duration::from_secs(15);
+const MOST_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Between two looks whether all wait for each other.
 const LONGEST_WAIT: Duration = Duration::from_millis(16);
