@@ -8,6 +8,7 @@ pub(crate) mod doctor_processes;
 pub(crate) mod explain;
 pub(crate) mod finding;
 pub(crate) mod job_info;
+pub(crate) mod job_limits;
 pub(crate) mod jobs;
 pub(crate) mod queues;
 pub(crate) mod status;

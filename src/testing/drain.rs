@@ -74,7 +74,7 @@ pub fn drain<C: AsConn + ?Sized>(conn: &mut C, registry: &Registry) -> Result<Dr
     let process = crew.register(&mut conn)?;
     let mut drained = Drained::default();
     while let Some(job) = crew.claim(&mut conn, process)? {
-        let is_late = crew.has_expired(&mut conn, &job)?;
+        let is_late = InlineWorker::has_expired(&mut conn, &job)?;
         let ran = crew.perform(process, &job, &Database::none(), is_late);
         drained.add(crew.end(&mut conn, &job, ran)?);
     }
@@ -99,7 +99,7 @@ impl TestDatabase {
         let process = crew.register(&mut self.as_conn())?;
         let mut drained = Drained::default();
         while let Some(job) = crew.claim(&mut self.as_conn(), process)? {
-            let is_late = crew.has_expired(&mut self.as_conn(), &job)?;
+            let is_late = InlineWorker::has_expired(&mut self.as_conn(), &job)?;
             let ran = self.with_database(|database| crew.perform(process, &job, database, is_late));
             drained.add(crew.end(&mut self.as_conn(), &job, ran)?);
         }
@@ -169,16 +169,10 @@ impl<'a> InlineWorker<'a> {
         }
     }
 
-    fn policy(&self, job: &Claimed) -> Policy {
-        let stored = Policy::of_columns(job.policy.as_deref(), job.max_attempts, job.at_most_once);
-        self.registry.complete(&job.class_name, stored)
-    }
-
-    fn has_expired(&self, conn: &mut Conn<'_>, job: &Claimed) -> Result<bool> {
-        if !job.may_expire() {
-            return Ok(false);
-        }
-        expire::has_expired(conn, job.job_id).doing("look for the expiry of a job")
+    fn has_expired(conn: &mut Conn<'_>, job: &Claimed) -> Result<bool> {
+        let expired = job.may_expire()
+            && expire::has_expired(conn, job.job_id).doing("look for the expiry of a job")?;
+        Ok(expired)
     }
 
     fn perform(
@@ -188,7 +182,8 @@ impl<'a> InlineWorker<'a> {
         database: &Database,
         is_late: bool,
     ) -> PerformedRun {
-        let policy = self.policy(job);
+        let stored = Policy::of_columns(job.policy.as_deref(), job.max_attempts, job.at_most_once);
+        let policy = self.registry.complete(&job.class_name, stored);
         let signals = signals();
         signals.live.begin(policy.limit());
         let run = Run {

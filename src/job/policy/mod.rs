@@ -3,15 +3,16 @@
 pub(crate) mod backoff;
 mod by_time;
 pub(crate) mod delivery;
+pub(crate) mod limit_kinds;
 pub(crate) mod millis;
-pub(crate) mod time_limits;
+mod time_limits;
 
 use crate::db::model::new_row::{OnConflict, UniqueScope};
 use crate::db::model::outcome::{FollowUpJob, readable};
 use crate::job::id::JobId;
 use crate::job::policy::backoff::Backoff;
 use crate::job::policy::delivery::Delivery;
-use crate::job::policy::time_limits::{Expiry, RetryLimit};
+use crate::job::policy::limit_kinds::{Expiry, RetryLimit};
 use crate::job::timeout::{GRACE, Limit, NEVER, OnTimeout, Span};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};

@@ -64,10 +64,7 @@ pub(crate) const LOOPS: [(&str, Work); 41] = [
         };
         let mut ended = end::end_all(conn, rows.process, &[end], FinishedRow::Keep)?;
         assert!(matches!(ended.remove(0).ending, Ending::Fail(_)));
-        operate::retry(conn, &[job], AtMostOnce::Leave)?;
-        let claims = claim(conn, rows.process, &ClaimQueues::All)?;
-        let _ = claims;
-        release::release(conn, rows.process, &[fence(rows).claim_id + 1], None).map(drop)
+        expiries::note_released(conn, &[job])
     }),
     ("promote and discard", |conn, _| {
         let mut row = limited();
