@@ -1,16 +1,15 @@
 //! Explains why a job is not running, or what it is doing.
 
 use crate::admin::job_info::{self, JobKey, TaskInfo, TaskStatus};
+use crate::admin::job_limits::JobLimits;
 use crate::db::query::explain::RubyProcesses;
 use crate::db::query::explain::{self, Holder, RegisteredProcess};
 use crate::db::query::job_info::EnqueuedJobRow;
-use crate::db::table::expiries;
 use crate::db::table::progress::Progress;
 use crate::db::table::run_time::{class_pauses, limits};
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Result};
 use crate::job::id::JobId;
-use crate::job::policy::Policy;
 use crate::job::policy::delivery::Delivery;
 use crate::queue::QueueSelector;
 use chrono::{DateTime, NaiveDateTime, Utc};
@@ -200,29 +199,12 @@ fn once(conn: &mut Conn<'_>, id: i64) -> Result<Option<Explanation>> {
         Some(job) if !task.status.has_ended() => reason(conn, job).doing(doing)?,
         _ => Reason::Ended,
     };
-    let limits = match &job {
-        Some(_) => explain::limits(conn, id).doing(doing)?,
-        None => None,
-    };
-    let is_open = reason != Reason::Ended;
-    let policy = limits
-        .as_ref()
-        .map(|limits| Policy::of_columns(limits.policy.as_deref(), None, limits.at_most_once));
-    let last_retry = limits
-        .as_ref()
-        .zip(policy.as_ref())
-        .and_then(|(limits, policy)| policy.last_retry(limits.created_at, limits.scheduled_at));
-    let expires_at = match &policy {
-        Some(policy) if is_open && policy.expiry.is_some() => {
-            expiries::of_job(conn, id).doing(doing)?
-        }
-        _ => None,
-    };
+    let limits = JobLimits::of(conn, id, reason != Reason::Ended).doing(doing)?;
     Ok(Some(Explanation {
         task,
-        expires_at: expires_at.map(|time| time.and_utc()),
-        retry_until: last_retry.filter(|_| is_open).map(|time| time.and_utc()),
-        delivery: policy.map(|policy| policy.delivery.unwrap_or_default()),
+        expires_at: limits.expires_at,
+        retry_until: limits.retry_until,
+        delivery: limits.delivery,
         queue_name: job.as_ref().map(|job| job.queue_name.clone()),
         priority: job.map(|job| job.priority),
         reason,

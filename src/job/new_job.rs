@@ -11,7 +11,7 @@ use crate::job::concurrency::Concurrency;
 use crate::job::extras::access::{PublicAccess, insert_with_tokens};
 use crate::job::extras::internal::refuse_internal;
 use crate::job::policy::Policy;
-use crate::job::policy::time_limits::Expiry;
+use crate::job::policy::limit_kinds::Expiry;
 use crate::queue::{MAX_NAME, check_name};
 use chrono::{DateTime, Datelike, NaiveDateTime, Utc};
 use std::time::Duration;
@@ -139,30 +139,6 @@ impl NewJob {
         // A longer delay is rejected, not shortened.
         self.row.delay = Some(i64::try_from(delay.as_micros()).unwrap_or(i64::MAX));
         self.row.at = None;
-        self
-    }
-
-    /// Discards the job if it has not started by this time, by the database's clock; see
-    /// [`Policy::expires_in`], which this replaces. A time that has passed already discards it
-    /// instead of its first run; a time in the year 9999 or later counts as December 30, 9999.
-    ///
-    /// ```
-    /// # use diesel::prelude::*;
-    /// # use windlass::NewJob;
-    /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
-    /// # windlass::migrate(&mut conn).unwrap();
-    /// let departure = "2099-11-24T08:00:00Z".parse().unwrap();
-    /// NewJob::of_class("remind", "{}").not_after(departure).enqueue(&mut conn)?;
-    /// # Ok::<(), windlass::Error>(())
-    /// ```
-    pub fn not_after(mut self, time: DateTime<Utc>) -> Self {
-        self.policy.expiry = Some(Expiry::At(time));
-        self
-    }
-
-    /// Discards the job if it has not started so long after it is due; see [`Policy::expires_in`].
-    pub fn expires_in(mut self, time: Duration) -> Self {
-        self.policy = self.policy.expires_in(time);
         self
     }
 
@@ -330,17 +306,8 @@ impl NewJob {
                     .to_owned(),
             );
         }
-        if let Some(problem) = self.policy.wrong_limit() {
-            return refused(problem.to_owned());
-        }
-        if let (Some(Expiry::At(expiry)), Some(due)) = (self.policy.expiry, self.row.at)
-            && expiry.naive_utc() <= due
-        {
-            return refused(format!(
-                "it would expire at {expiry}, before it is due at {}; set an earlier time or a \
-                 later expiry",
-                due.and_utc()
-            ));
+        if let Some(problem) = self.policy.wrong_limit(self.row.at) {
+            return refused(problem);
         }
         if self.policy.is_at_most_once() && self.policy.max_attempts.is_some_and(|max| max > 1) {
             return refused(

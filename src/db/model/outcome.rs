@@ -138,7 +138,7 @@ impl StoredPolicy {
     }
 }
 
-/// The kinds of failures after which nobody knows what the run has done.
+/// The kinds of failures after which it is unknown what the run has done.
 const UNKNOWN_OUTCOMES: [&str; 2] = ["outcome_unknown", "unrecordable"];
 
 /// Returns whether a failed execution, as JSON, leaves open what the run has done.

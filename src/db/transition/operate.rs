@@ -8,17 +8,14 @@ use crate::db::conn::statement::Statement;
 use crate::db::model::claim::FinishedRow;
 use crate::db::model::new_result::NewResult;
 use crate::db::model::new_row::ORDERED;
-use crate::db::model::outcome::{
-    AttemptOutcome, JobFailure, ResultOutcome, StoredPolicy, is_unknown,
-};
+use crate::db::model::outcome::{AttemptOutcome, JobFailure, ResultOutcome};
 use crate::db::model::state::JobState;
 use crate::db::table::unique_jobs::BLOCKED;
-use crate::db::table::{attempts, expiries, jobs, ready, results, scheduled};
+use crate::db::table::{attempts, expiries, failed, jobs, ready, results, scheduled};
 use crate::db::transition::place::place;
 use crate::db::transition::unblock;
 use chrono::{NaiveDateTime, TimeDelta};
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Nullable, Text};
 use std::time::Duration;
 
 /// Locks the executions of jobs in one state, in order, and returns the jobs that have one. Waits
@@ -262,7 +259,7 @@ fn retry_by(
         let mut ready = lock(conn, JobState::Failed, jobs)?;
         let mut risky = Vec::new();
         if at_most_once == AtMostOnce::Leave {
-            risky = risky_jobs(conn, &ready)?;
+            risky = failed::risky_jobs(conn, &ready)?;
             ready.retain(|job| !risky.contains(job));
         }
         let replaced = unblock::retake(conn, &ready)?;
@@ -280,38 +277,6 @@ fn retry_by(
         results::delete(conn, &ready)?;
         Ok(RetriedJobs { ready, risky, replaced })
     })
-}
-
-#[derive(QueryableByName)]
-struct FailedOnce {
-    #[diesel(sql_type = BigInt)]
-    id: i64,
-    #[diesel(sql_type = Nullable<Text>)]
-    policy: Option<String>,
-    #[diesel(sql_type = Nullable<Text>)]
-    error: Option<String>,
-}
-
-impl FailedOnce {
-    /// Whether another run may do again what an earlier one has done.
-    fn is_risky(&self) -> bool {
-        let policy: Option<StoredPolicy> = self
-            .policy
-            .as_deref()
-            .and_then(|text| serde_json::from_str(text).ok());
-        let may_run_again = policy.is_some_and(|policy| policy.is_after_known_outcome());
-        !may_run_again || is_unknown(self.error.as_deref().unwrap_or_default())
-    }
-}
-
-/// Returns the failed jobs that may run at most once, at least after an unknown outcome like theirs.
-fn risky_jobs(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
-    let text = "SELECT j.id, j.policy, f.error FROM solid_queue_jobs j \
-         JOIN solid_queue_failed_executions f ON f.job_id = j.id \
-         WHERE j.id IN {in $1} AND j.at_most_once ORDER BY j.id";
-    let failed: Vec<FailedOnce> = Statement::new(text).bind(id_list(jobs)).load(conn)?;
-    let risky = failed.iter().filter(|job| job.is_risky());
-    Ok(risky.map(|job| job.id).collect())
 }
 
 /// When a job has to run.

@@ -3,8 +3,9 @@
 pub(crate) mod backoff;
 mod by_time;
 pub(crate) mod delivery;
+pub(crate) mod limit_kinds;
 pub(crate) mod millis;
-pub(crate) mod time_limits;
+mod time_limits;
 
 use crate::db::model::extras::Extras;
 use crate::db::model::new_row::{OnConflict, UniqueScope};
@@ -12,7 +13,7 @@ use crate::db::model::outcome::{FollowUpJob, readable};
 use crate::job::id::JobId;
 use crate::job::policy::backoff::Backoff;
 use crate::job::policy::delivery::Delivery;
-use crate::job::policy::time_limits::{Expiry, RetryLimit};
+use crate::job::policy::limit_kinds::{Expiry, RetryLimit};
 use crate::job::timeout::{GRACE, Limit, NEVER, OnTimeout, Span};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -217,7 +218,7 @@ impl Policy {
             tick: self.tick.or_else(|| other.tick.clone()),
             expiry: self.expiry.or(other.expiry),
             retry_limit: self.retry_limit.or(other.retry_limit),
-            extras: both(self.extras, other.extras.as_ref()),
+            extras: both(self.extras, other.extras.as_deref()),
         }
     }
 
@@ -254,7 +255,7 @@ fn both(own: Option<Box<Extras>>, other: Option<&Extras>) -> Option<Box<Extras>>
             own.add(other);
             Some(own)
         }
-        (own, other) => own.or_else(|| other.cloned()),
+        (own, other) => own.or_else(|| other.cloned().map(Box::new)),
     }
 }
 

@@ -1,38 +1,10 @@
 //! Until when a job may start, and until when it may be tried again.
 
-use crate::db::model::new_row::NewExpiry;
-use crate::job::policy::{Policy, millis};
+use crate::job::new_job::NewJob;
+use crate::job::policy::Policy;
+use crate::job::policy::limit_kinds::{Expiry, RetryLimit};
 use chrono::{DateTime, NaiveDateTime, TimeDelta, Utc};
-use serde::{Deserialize, Serialize};
 use std::time::Duration;
-
-/// By when a job has to have started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Expiry {
-    /// So long after it is due.
-    In(#[serde(with = "millis")] Duration),
-    At(DateTime<Utc>),
-}
-
-/// Until when a job may be tried again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum RetryLimit {
-    /// So long after it is due.
-    For(#[serde(with = "millis")] Duration),
-    Until(DateTime<Utc>),
-}
-
-impl Expiry {
-    /// Returns it as the row of a job has it.
-    pub(crate) fn to_store(self) -> NewExpiry {
-        match self {
-            Expiry::In(time) => NewExpiry::In(time),
-            Expiry::At(time) => NewExpiry::At(time.naive_utc()),
-        }
-    }
-}
 
 impl Policy {
     /// Discards a job that has not started so long after it is due: after its enqueue, or after the
@@ -49,7 +21,7 @@ impl Policy {
     /// ```
     /// use std::time::Duration;
     /// use windlass::Policy;
-    /// // A code that nobody waits for any more is not sent.
+    /// // A code for a login is worth nothing later.
     /// let policy = Policy::new().expires_in(Duration::from_secs(300));
     /// # let _ = policy;
     /// ```
@@ -105,16 +77,49 @@ impl Policy {
     }
 
     /// Returns what is wrong with the limits.
-    pub(crate) fn wrong_limit(&self) -> Option<&'static str> {
+    pub(crate) fn wrong_limit(&self, due: Option<NaiveDateTime>) -> Option<String> {
         if self.expiry == Some(Expiry::In(Duration::ZERO)) {
-            return Some("it would expire at once: `expires_in` must be above zero");
+            return Some("it would expire at once: `expires_in` must be above zero".to_owned());
         }
         if self.retry_limit == Some(RetryLimit::For(Duration::ZERO)) {
-            return Some(
-                "`retry_for` must be above zero; for no further attempt, set `max_attempts` to 1",
-            );
+            let problem =
+                "`retry_for` must be above zero; for no further attempt, set `max_attempts` to 1";
+            return Some(problem.to_owned());
         }
-        None
+        match (self.expiry, due) {
+            (Some(Expiry::At(expiry)), Some(due)) if expiry.naive_utc() <= due => Some(format!(
+                "it would expire at {expiry}, before it is due at {}; set an earlier time or a \
+                 later expiry",
+                due.and_utc()
+            )),
+            _ => None,
+        }
+    }
+}
+
+impl NewJob {
+    /// Discards the job if it has not started by this time, by the database's clock; see
+    /// [`Policy::expires_in`], which this replaces. A time that has passed already discards it
+    /// instead of its first run; a time in the year 9999 or later counts as December 30, 9999.
+    ///
+    /// ```
+    /// # use diesel::prelude::*;
+    /// # use windlass::NewJob;
+    /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+    /// # windlass::migrate(&mut conn).unwrap();
+    /// let departure = "2099-11-24T08:00:00Z".parse().unwrap();
+    /// NewJob::of_class("remind", "{}").not_after(departure).enqueue(&mut conn)?;
+    /// # Ok::<(), windlass::Error>(())
+    /// ```
+    pub fn not_after(mut self, time: DateTime<Utc>) -> Self {
+        self.policy.expiry = Some(Expiry::At(time));
+        self
+    }
+
+    /// Discards the job if it has not started so long after it is due; see [`Policy::expires_in`].
+    pub fn expires_in(mut self, time: Duration) -> Self {
+        self.policy = self.policy.expires_in(time);
+        self
     }
 }
 

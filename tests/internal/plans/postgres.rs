@@ -367,7 +367,8 @@ const READ: &str = "SELECT relname || ' ' || CASE relkind WHEN 'i' THEN pg_stat_
      FROM pg_class WHERE relnamespace = current_schema()::regnamespace ORDER BY relname";
 
 /// Works that begin where the oldest rows stood, and meet what is left of them.
-const PASS_OLD_ROWS: [(&str, &str); 7] = [
+const PASS_OLD_ROWS: [(&str, &str); 8] = [
+    ("discard expired jobs", "the oldest expiries first"),
     ("clear", "walks through all rows, a batch at a time"),
     (
         "recover claim by claim",

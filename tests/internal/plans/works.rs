@@ -66,10 +66,7 @@ pub(crate) const LOOPS: [(&str, Work); 43] = [
         };
         let mut ended = end::end_all(conn, rows.process, &[end], FinishedRow::Keep)?;
         assert!(matches!(ended.remove(0).ending, Ending::Fail(_)));
-        operate::retry(conn, &[job], AtMostOnce::Leave)?;
-        let claims = claim(conn, rows.process, &ClaimQueues::All)?;
-        let _ = claims;
-        release::release(conn, rows.process, &[fence(rows).claim_id + 1], None).map(drop)
+        expiries::note_released(conn, &[job])
     }),
     ("read the paused classes", |conn, _| {
         class_pauses::paused(conn).map(drop)

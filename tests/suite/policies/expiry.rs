@@ -403,7 +403,7 @@ fn tests_of_applications_let_them_expire(db: &TestDb) {
     let late = enqueue(db, note("late").expires_in(Duration::from_secs(60)));
     enqueue(db, note("in-time").expires_in(3 * HOUR));
     wait_an_hour(db);
-    testing::drain(&mut db.connect(), &registry).unwrap();
+    let _ = testing::drain(&mut db.connect(), &registry).unwrap();
     assert_eq!(log.lines(), ["in-time 1"]);
     assert!(is_expired(db, late));
     assert_eq!(expiries(db), 0);

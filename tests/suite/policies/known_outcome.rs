@@ -171,7 +171,7 @@ fn tests_of_applications_treat_it_alike(db: &TestDb) {
     let registry = Registry::new().register::<super::Scripted>(std::sync::Arc::clone(&log));
     let turns = [Turn::Err("no".to_owned()), Turn::Succeed];
     enqueue(db, "a", turns, known(2));
-    testing::drain(&mut db.connect(), &registry).unwrap();
+    let _ = testing::drain(&mut db.connect(), &registry).unwrap();
     assert_eq!(log.lines(), ["a 1", "a 2"]);
 }
 

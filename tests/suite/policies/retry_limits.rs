@@ -111,7 +111,7 @@ fn tests_of_applications_are_limited_too(db: &TestDb) {
     let registry = Registry::new().register::<Scripted>(Arc::clone(&log));
     let past = Utc::now() - TimeDelta::days(1);
     enqueue(db, "a", [error()], stubborn(9).retry_until(past));
-    testing::drain(&mut db.connect(), &registry).unwrap();
+    let _ = testing::drain(&mut db.connect(), &registry).unwrap();
     assert_eq!(log.len(), 1);
     assert_eq!(executions(db, "failed"), 1);
 }
