@@ -23,16 +23,17 @@ pub(crate) struct TickRow {
 pub(crate) fn list(conn: &mut Conn<'_>, key: &str, count: i64) -> QueryResult<Vec<TickRow>> {
     let has = |table: &str| {
         format!(
-            "WHEN EXISTS (SELECT 1 FROM solid_queue_{table}_executions x WHERE x.job_id = e.job_id) THEN '{table}'"
+            "WHEN EXISTS (SELECT 1 FROM solid_queue_{table}_executions x WHERE x.job_id = newest.job_id) THEN '{table}'"
         )
     };
     let waits = ["claimed", "scheduled", "blocked", "ready", "failed"].map(has);
     let text = format!(
-        "SELECT {{moment e.run_at}} AS run_at, e.job_id, {{moment j.finished_at}} AS finished_at, \
-         CASE {} ELSE coalesce((SELECT a.outcome FROM windlass_attempts a WHERE a.job_id = e.job_id \
-           AND a.outcome IN ('cancelled', 'discarded') ORDER BY a.id DESC LIMIT 1), 'finished') END AS state \
-         FROM solid_queue_recurring_executions e JOIN solid_queue_jobs j ON j.id = e.job_id \
-         WHERE e.task_key = $1 ORDER BY e.run_at DESC LIMIT $2",
+        "WITH newest AS MATERIALIZED (SELECT run_at, job_id FROM solid_queue_recurring_executions \
+           WHERE task_key = $1 ORDER BY run_at DESC LIMIT $2) \
+         SELECT {{moment newest.run_at}} AS run_at, newest.job_id, {{moment j.finished_at}} AS finished_at, \
+         CASE {} ELSE coalesce((SELECT a.outcome FROM windlass_attempts a WHERE a.job_id = newest.job_id \
+           AND coalesce(a.outcome, '') IN ('cancelled', 'discarded') ORDER BY a.id DESC LIMIT 1), 'finished') END AS state \
+         FROM newest JOIN solid_queue_jobs j ON j.id = newest.job_id ORDER BY newest.run_at DESC",
         waits.join(" ")
     );
     Statement::new(text)

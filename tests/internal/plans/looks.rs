@@ -254,27 +254,23 @@ pub(crate) const LOOKS: [(&str, Work); 39] = [
         let after = rows.jobs[5];
         clear::orphans(conn, "windlass_attempts", after, 10).map(drop)
     }),
-    ("edit the arguments of a job", |conn, rows| {
+    ("edit the arguments of a job", |conn, _| {
+        let job = enqueue::insert(conn, &job(None))?.id;
         let edit = |_: &EditableJob| QueryResult::Ok("{}".to_owned());
-        edit::edit(conn, rows.jobs[0], edit).map(drop)
+        edit::edit(conn, job, edit).map(drop)
     }),
-    ("spread retried jobs over time", |conn, rows| {
+    ("spread retried jobs over time", |conn, _| {
+        let job = enqueue::insert(conn, &job(None))?.id;
+        ready_again(conn, &[job])?;
         let failed = "INSERT INTO solid_queue_failed_executions (job_id, error, created_at) \
-             SELECT job_id, '{}', created_at FROM solid_queue_ready_executions";
-        run(conn, &format!("{failed} WHERE job_id = {}", rows.jobs[0]))?;
-        run(
-            conn,
-            &format!(
-                "DELETE FROM solid_queue_ready_executions WHERE job_id = {}",
-                rows.jobs[0]
-            ),
-        )?;
+             SELECT id, '{}', created_at FROM solid_queue_jobs";
+        run(conn, &format!("{failed} WHERE id = {job}"))?;
         let spread = operate::RetrySpread {
             start: recurring_tasks::now(conn)?,
             before: 1,
             time_for: &|jobs| Duration::from_secs(3600 * jobs),
         };
-        operate::retry_spread(conn, &rows.jobs[..1], AtMostOnce::Retry, &spread).map(drop)
+        operate::retry_spread(conn, &[job], AtMostOnce::Retry, &spread).map(drop)
     }),
     ("tag jobs", |conn, rows| {
         let tagged = tag::tag(conn, &rows.jobs, TagChange::Add("a"))?;

@@ -17,6 +17,10 @@ use std::collections::BTreeMap;
 /// The latest expiry: a later one could be written, but not read by every database.
 const LATEST: &str = "9999-12-30 00:00:00.000000";
 
+/// When the job of a row is due. As a value of its own, it is looked up by the job's id in any plan.
+const DUE: &str =
+    "(SELECT j.scheduled_at FROM solid_queue_jobs j WHERE j.id = CAST(value ->> 0 AS bigint))";
+
 /// Stores the expiries of jobs that have just been inserted or replaced. Relative ones count from
 /// when the job is due.
 pub(crate) fn insert(conn: &mut Conn<'_>, new: &BTreeMap<i64, NewExpiry>) -> QueryResult<()> {
@@ -34,19 +38,18 @@ pub(crate) fn insert(conn: &mut Conn<'_>, new: &BTreeMap<i64, NewExpiry>) -> Que
         .map_err(|error| diesel::result::Error::SerializationError(Box::new(error)))?;
     let expires_at = match conn.dialect() {
         Dialect::Postgres => format!(
-            "least(coalesce(CAST(value ->> 1 AS timestamp), greatest(coalesce(j.scheduled_at, {{now}}), {{now}}) \
+            "least(coalesce(CAST(value ->> 1 AS timestamp), greatest(coalesce({DUE}, {{now}}), {{now}}) \
              + CAST(value ->> 2 AS bigint) * interval '1 microsecond'), timestamp '{LATEST}')"
         ),
         // A time that SQLite cannot write is NULL.
         Dialect::Sqlite => format!(
-            "min(coalesce(value ->> 1, strftime('%Y-%m-%d %H:%M:%f000', max(coalesce(j.scheduled_at, {{now}}), {{now}}), \
+            "min(coalesce(value ->> 1, strftime('%Y-%m-%d %H:%M:%f000', max(coalesce({DUE}, {{now}}), {{now}}), \
              ((value ->> 2) / 1000000.0) || ' seconds'), '{LATEST}'), '{LATEST}')"
         ),
     };
     let text = format!(
         "INSERT INTO windlass_expiries (job_id, expires_at) \
-         SELECT j.id, {expires_at} FROM {{rows $1}} JOIN solid_queue_jobs j ON j.id = CAST(value ->> 0 AS bigint) \
-         WHERE true ORDER BY j.id \
+         SELECT CAST(value ->> 0 AS bigint), {expires_at} FROM {{rows $1}} WHERE true ORDER BY 1 \
          ON CONFLICT (job_id) DO UPDATE SET expires_at = excluded.expires_at, released_claim_id = NULL"
     );
     Statement::new(text).unkept().bind(&rows).execute(conn)

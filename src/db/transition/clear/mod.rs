@@ -265,6 +265,7 @@ pub(crate) fn orphans(
          ORDER BY job_id LIMIT $2) AS seen ORDER BY seen.id"
     );
     let seen: Vec<ScannedRow> = Statement::new(text)
+        .unkept()
         .bind(after)
         .bind(batch as i64)
         .load(conn)?;
