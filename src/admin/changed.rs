@@ -1,6 +1,6 @@
 //! What a change did to jobs.
 
-use crate::db::transition::operate::RetriedJobs;
+use crate::db::transition::operate::retry::RetriedJobs;
 
 /// The result of a change.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]

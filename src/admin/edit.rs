@@ -1,7 +1,7 @@
 //! Changes the arguments of a waiting job.
 
 use crate::db::table::jobs::EditableJob;
-use crate::db::transition::edit::{self, EditOutcome};
+use crate::db::transition::operate::edit::{self, EditOutcome};
 use crate::db::{AsConn, own};
 use crate::error::{EditRefusal, Error, Result};
 use crate::job::arguments::redact::{self, HIDDEN};

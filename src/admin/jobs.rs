@@ -3,7 +3,7 @@
 use crate::admin::cancel::cancel_all;
 use crate::admin::changed::Changed;
 use crate::db::conn::sql::IdRange;
-use crate::db::transition::operate::AtMostOnce;
+use crate::db::transition::operate::retry::AtMostOnce;
 
 use crate::db::model::state::JobState;
 use crate::db::query::jobs::{self, Filter, JobCount, JobSummary};
@@ -302,8 +302,9 @@ impl Change {
                 done.in_ruby = batch.in_ruby as u64;
             }
             Change::Retry { even_at_most_once } => {
-                let retried = operate::retry(conn, jobs, AtMostOnce::retry_if(even_at_most_once))
-                    .doing("retry jobs")?;
+                let retried =
+                    operate::retry::retry(conn, jobs, AtMostOnce::retry_if(even_at_most_once))
+                        .doing("retry jobs")?;
                 return Ok(Changed::of_retry(&retried, count));
             }
             Change::Discard => {

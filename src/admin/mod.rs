@@ -10,7 +10,6 @@ pub(crate) mod edit;
 pub(crate) mod explain;
 pub(crate) mod finding;
 pub(crate) mod job_info;
-pub(crate) mod job_limits;
 pub(crate) mod job_logs;
 pub(crate) mod jobs;
 pub(crate) mod limits;

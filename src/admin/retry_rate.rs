@@ -2,7 +2,7 @@
 
 use crate::admin::changed::Changed;
 use crate::admin::jobs::Jobs;
-use crate::db::transition::operate::{self, AtMostOnce, RetrySpread};
+use crate::db::transition::operate::retry::{self, AtMostOnce, RetrySpread};
 use crate::db::{AsConn, own};
 use crate::error::{Doing, Error, Result};
 use std::fmt;
@@ -105,8 +105,7 @@ impl Jobs {
                     time_for: &|jobs| rate.time_for(jobs),
                 };
                 let even = AtMostOnce::retry_if(even_at_most_once);
-                let retried =
-                    operate::retry_spread(conn, jobs, even, &spread).doing("retry jobs")?;
+                let retried = retry::retry_spread(conn, jobs, even, &spread).doing("retry jobs")?;
                 due += retried.ready.len() as u64;
                 Ok(Changed::of_retry(&retried, jobs.len() as u64))
             })

@@ -4,7 +4,7 @@ use crate::admin::changed::Changed;
 use crate::admin::jobs::Jobs;
 use crate::db::model::extras::{MAX_LABEL, TagChange, is_label};
 use crate::db::model::state::JobState;
-use crate::db::transition::tag;
+use crate::db::transition::operate::tag;
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Error, Result};
 use std::ops::ControlFlow;

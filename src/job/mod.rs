@@ -16,6 +16,7 @@ pub(crate) mod id;
 pub(crate) mod lease;
 pub(crate) mod logs;
 pub(crate) mod new_job;
+pub(crate) mod output;
 pub(crate) mod perform;
 pub(crate) mod policy;
 pub(crate) mod registry;

@@ -3,7 +3,6 @@
 use crate::db::model::extras::FIRST_VERSION;
 use crate::db::table::classes::NewClass;
 use crate::job::arguments::decode::{decode, decode_version, from_text};
-use crate::job::arguments::{MAX_DEPTH, is_too_deep};
 use crate::job::around::caught::{NO_STATE, caught};
 use crate::job::around::{self, Around, JobRan, Next};
 use crate::job::class::Job;
@@ -11,6 +10,7 @@ use crate::job::context::{Context, Run};
 use crate::job::error::{JobError, JobOutput, JobResult};
 use crate::job::function::Function;
 use crate::job::new_job::NewJob;
+use crate::job::output::{MAX_OUTPUT, as_output};
 use crate::job::policy::Policy;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -323,48 +323,6 @@ fn perform<J: Job>(arguments: &str, state: &J::State, run: &Run) -> Result<JobOu
     let job: J = decode_version(arguments, run.policy.arguments_version())?;
     let output = job.perform(&Context::new(state, run))?;
     as_output(J::NAME, J::MAX_RESULT, &output)
-}
-
-/// The maximum size of what a function returns, in bytes of JSON.
-const MAX_OUTPUT: usize = 64 * 1024;
-
-/// Returns what is kept of the value that a job returned.
-fn as_output(name: &str, most: usize, output: &impl Serialize) -> Result<JobOutput, JobError> {
-    let text = serde_json::to_string(output)
-        .map_err(|error| JobError::new("unserialisable_output", error.to_string()))?;
-    Ok(keepable(name, most, text))
-}
-
-/// Returns what can be kept of a job's return value.
-///
-/// A job that returned too much has done its work, and running it again would only repeat that. It
-/// succeeds, and its result explains why the value is missing.
-fn keepable(name: &str, most: usize, text: String) -> JobOutput {
-    if text == "null" {
-        return JobOutput::default();
-    }
-    let problem = if text.len() > most {
-        format!(
-            "result_too_large: it takes {} bytes as JSON, more than the {} allowed; store the data elsewhere and \
-             return a reference, or raise `MAX_RESULT`",
-            text.len(),
-            most
-        )
-    } else if is_too_deep(&text) {
-        format!(
-            "result_too_deep: it is nested deeper than {MAX_DEPTH} arrays and objects, and could not be read again"
-        )
-    } else {
-        return JobOutput {
-            text: Some(text),
-            problem: None,
-        };
-    };
-    log::warn!(class = name; "the result of a job of class {} is not kept: {problem}", name);
-    JobOutput {
-        text: None,
-        problem: Some(problem),
-    }
 }
 
 fn new_job<J: Job>(arguments: &str) -> Result<NewJob, String> {

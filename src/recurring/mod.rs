@@ -37,6 +37,7 @@ pub(crate) mod schedule;
 pub(crate) mod settings;
 pub(crate) mod stored;
 pub(crate) mod task;
+pub(crate) mod task_times;
 pub(crate) mod tasks;
 pub(crate) mod timing;
 pub(crate) mod window;

@@ -13,8 +13,8 @@ use crate::recurring::missed::MissedTicks;
 use crate::recurring::schedule::Schedule;
 use crate::recurring::stored::{Options, hash};
 use crate::recurring::timing::{Timing, Timings};
-use crate::recurring::window::{NEVER, TickTimes, TickWindow};
-use chrono::{DateTime, NaiveDateTime, Utc};
+use crate::recurring::window::TickWindow;
+use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,8 +45,8 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 #[must_use = "a task does nothing until it is given to a scheduler or scheduled"]
 pub struct RecurringTask {
-    key: String,
-    schedule: Schedule,
+    pub(crate) key: String,
+    pub(crate) schedule: Schedule,
     class_name: String,
     arguments: String,
     queue_name: String,
@@ -57,8 +57,8 @@ pub struct RecurringTask {
     max_arguments: usize,
     missed: MissedTicks,
     overlap: Overlap,
-    jitter: Option<Duration>,
-    window: TickWindow,
+    pub(crate) jitter: Option<Duration>,
+    pub(crate) window: TickWindow,
     /// That of its schedule, if it has one.
     timings: Timings,
     /// Its class was given by name, so a program may not know it.
@@ -321,35 +321,5 @@ impl RecurringTask {
     pub(crate) fn unnamed_start(&self) -> String {
         let bytes = self.class_name.bytes().chain([0]);
         format!(" {:016x}", hash(bytes.chain(self.arguments.bytes())))
-    }
-
-    /// Returns its times, in the scheduler's time zone if it has none of its own.
-    pub(crate) fn times_in(&self, default: Tz) -> TickTimes {
-        TickTimes {
-            schedule: self.schedule.clone().or_in(default),
-            window: self.window,
-        }
-    }
-
-    /// Returns how much its jobs are delayed at most.
-    #[cfg(feature = "cli")]
-    pub(crate) fn jitter_of(&self) -> Option<Duration> {
-        self.jitter
-    }
-
-    /// Returns the first tick after a time, or the end of the calendar.
-    ///
-    /// # Errors
-    /// If a timing computes its ticks, and it is not among `timings` or fails.
-    pub(crate) fn next_tick(
-        &self,
-        default: Tz,
-        timings: &Timings,
-        time: NaiveDateTime,
-    ) -> Result<NaiveDateTime> {
-        let Some(name) = self.schedule.named() else {
-            return Ok(self.times_in(default).after(time).unwrap_or(NEVER));
-        };
-        timings.within(&self.key, name, self.window, time)
     }
 }

@@ -169,13 +169,7 @@ impl<'a> InlineWorker<'a> {
             claim_id,
             job_id: job.job_id,
         };
-        let live = &run.signals.live;
-        if let Some(logged) = live
-            .log
-            .news(run.fence, job.job_id, job.attempts, live.age())
-        {
-            job_logs::save(conn, &[logged]).doing("store what a job logged")?;
-        }
+        save_log(conn, job, run)?;
         let finished_itself = run.signals.live.ends_itself()
             && jobs::ended_by_owner(conn, claim).doing("read a job")?;
         let outcome = match outcome {
@@ -207,6 +201,17 @@ impl<'a> InlineWorker<'a> {
             logs: run.signals.live.log.lines(),
         })
     }
+}
+
+/// Stores what the job logged.
+fn save_log(conn: &mut Conn<'_>, job: &Claimed, run: &Run) -> Result<()> {
+    let live = &run.signals.live;
+    let news = live
+        .log
+        .news(run.fence, job.job_id, job.attempts, live.age());
+    news.map_or(Ok(()), |logged| {
+        job_logs::save(conn, &[logged]).doing("store what a job logged")
+    })
 }
 
 /// Writes that a job has finished.

@@ -1,6 +1,7 @@
 //! `windlass explain`.
 
-use crate::admin::explain::{Explanation, Obstacle, Reason, explain};
+use crate::admin::explain::obstacles::Obstacle;
+use crate::admin::explain::{Explanation, Reason, explain};
 use crate::admin::job_info::{JobKey, TaskStatus};
 use crate::cli::commands::status::age;
 use crate::cli::select::connect;

@@ -3,7 +3,6 @@
 pub(crate) mod claim;
 pub(crate) mod clear;
 pub(crate) mod dispatch;
-pub(crate) mod edit;
 pub(crate) mod end;
 pub(crate) mod enqueue;
 pub(crate) mod expire;
@@ -21,6 +20,5 @@ pub(crate) mod release;
 pub(crate) mod retry_limit;
 pub(crate) mod schedule;
 pub(crate) mod settle;
-pub(crate) mod tag;
 pub(crate) mod take_back;
 pub(crate) mod unblock;

@@ -3,6 +3,7 @@
 pub(crate) mod backoff;
 mod by_time;
 pub(crate) mod delivery;
+pub(crate) mod job_failed;
 pub(crate) mod limit_kinds;
 pub(crate) mod millis;
 mod time_limits;
@@ -10,14 +11,12 @@ mod time_limits;
 use crate::db::model::extras::Extras;
 use crate::db::model::new_row::{OnConflict, UniqueScope};
 use crate::db::model::outcome::{FollowUpJob, readable};
-use crate::job::id::JobId;
 use crate::job::policy::backoff::Backoff;
 use crate::job::policy::delivery::Delivery;
 use crate::job::policy::limit_kinds::{Expiry, RetryLimit};
 use crate::job::timeout::{GRACE, Limit, NEVER, OnTimeout, Span};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use std::time::Duration;
 
 /// How a job is run: attempts, timeouts, delivery, uniqueness and what is kept.
@@ -257,47 +256,6 @@ fn both(own: Option<Box<Extras>>, other: Option<&Extras>) -> Option<Box<Extras>>
         }
         (own, other) => own.or_else(|| other.cloned().map(Box::new)),
     }
-}
-
-/// The arguments of a job that [`Policy::on_failure`] enqueued: which job failed, and why.
-///
-/// ```
-/// use serde::{Deserialize, Serialize};
-/// use windlass::{Context, Job, JobFailed, JobResult, Policy};
-///
-/// #[derive(Serialize, Deserialize)]
-/// struct TellSupport(JobFailed);
-///
-/// impl Job for TellSupport {
-///     const NAME: &'static str = "tell_support";
-///     type State = ();
-///     type Output = ();
-///     fn perform(self, _cx: &Context<'_, ()>) -> JobResult {
-///         println!("{} {}: {}", self.0.class_name, self.0.job_id, self.0.message);
-///         Ok(())
-///     }
-/// }
-///
-/// let policy = Policy::new().max_attempts(3).on_failure::<TellSupport>();
-/// # let _ = policy;
-/// ```
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct JobFailed {
-    /// The job that failed.
-    pub job_id: JobId,
-    /// Its class.
-    pub class_name: String,
-    /// Its queue.
-    pub queue_name: String,
-    /// Its arguments.
-    pub arguments: Value,
-    /// The number of attempts made.
-    pub attempts: u32,
-    /// The kind of its last error.
-    pub kind: String,
-    /// The message of its last error.
-    pub message: String,
 }
 
 impl Policy {

@@ -2,7 +2,7 @@
 
 use crate::db::transition::end;
 use crate::db::transition::finish::KeySlots;
-use crate::db::transition::operate::AtMostOnce;
+use crate::db::transition::operate::retry::AtMostOnce;
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql;
@@ -317,7 +317,7 @@ pub fn discard(conn: &mut Conn<'_>, world: &World, jobs: &[usize]) -> QueryResul
 }
 
 pub fn retry(conn: &mut Conn<'_>, world: &World, jobs: &[usize]) -> QueryResult<String> {
-    let done = operate::retry(conn, &job_ids(world, jobs), AtMostOnce::Retry)?;
+    let done = operate::retry::retry(conn, &job_ids(world, jobs), AtMostOnce::Retry)?;
     Ok(done.ready.len().to_string())
 }
 

@@ -9,7 +9,7 @@ use crate::db::internal_tests::model::transitions::Taken;
 use crate::db::table::expiries;
 use crate::db::transition::clear::{self, ClearLimits};
 use crate::db::transition::expire;
-use crate::db::transition::operate::AtMostOnce;
+use crate::db::transition::operate::retry::AtMostOnce;
 use crate::db::transition::operate::{self, CancelledJobs, RunTime};
 use diesel::QueryResult;
 use std::collections::BTreeSet;
@@ -121,7 +121,7 @@ impl Taken<'_> {
             Move::Discard => (operate::discard(conn, &jobs)?, Vec::new()),
             Move::Retry { even_at_most_once } => {
                 let mut done =
-                    operate::retry(conn, &jobs, AtMostOnce::retry_if(even_at_most_once))?;
+                    operate::retry::retry(conn, &jobs, AtMostOnce::retry_if(even_at_most_once))?;
                 done.risky.append(&mut done.replaced);
                 (done.ready, done.risky)
             }

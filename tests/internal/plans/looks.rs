@@ -31,8 +31,10 @@ use crate::db::table::{
 };
 use crate::db::transition::enqueue::time_priority;
 use crate::db::transition::limit;
-use crate::db::transition::operate::{self, AtMostOnce};
-use crate::db::transition::{clear, edit, enqueue, finish, fire, prune, tag, take_back};
+use crate::db::transition::operate;
+use crate::db::transition::operate::retry::AtMostOnce;
+use crate::db::transition::operate::{edit, tag};
+use crate::db::transition::{clear, enqueue, finish, fire, prune, take_back};
 use chrono::NaiveDateTime;
 use std::time::Duration;
 
@@ -265,12 +267,12 @@ pub(crate) const LOOKS: [(&str, Work); 39] = [
         let failed = "INSERT INTO solid_queue_failed_executions (job_id, error, created_at) \
              SELECT id, '{}', created_at FROM solid_queue_jobs";
         run(conn, &format!("{failed} WHERE id = {job}"))?;
-        let spread = operate::RetrySpread {
+        let spread = operate::retry::RetrySpread {
             start: recurring_tasks::now(conn)?,
             before: 1,
             time_for: &|jobs| Duration::from_secs(3600 * jobs),
         };
-        operate::retry_spread(conn, &[job], AtMostOnce::Retry, &spread).map(drop)
+        operate::retry::retry_spread(conn, &[job], AtMostOnce::Retry, &spread).map(drop)
     }),
     ("tag jobs", |conn, rows| {
         let tagged = tag::tag(conn, &rows.jobs, TagChange::Add("a"))?;

@@ -2,7 +2,7 @@
 
 use crate::db::transition::end;
 use crate::db::transition::finish::KeySlots;
-use crate::db::transition::operate::AtMostOnce;
+use crate::db::transition::operate::retry::AtMostOnce;
 use crate::db::transition::recover::ProcessAfter;
 
 use crate::db::transition::pause;
@@ -335,7 +335,7 @@ pub(crate) const CALLERS: [(&str, Work); 19] = [
             Duration::ZERO,
             FinishedRow::Keep,
         )?;
-        operate::retry(conn, &rows.jobs, AtMostOnce::Leave).map(drop)
+        operate::retry::retry(conn, &rows.jobs, AtMostOnce::Leave).map(drop)
     }),
     ("move", |conn, rows| {
         operate::reschedule(conn, &rows.jobs, operate::RunTime::In(1_000_000))?;

@@ -1,7 +1,7 @@
 //! `windlass recurring add`, `change` and `remove`.
 
 use crate::cli::commands::job_options::JobOptions;
-use crate::cli::commands::recurring::words::time;
+use crate::cli::commands::recurring::changed::ChangedTask;
 use crate::cli::failure::CommandError;
 use crate::cli::select::connect;
 use crate::cli::values;
@@ -16,12 +16,8 @@ use crate::recurring::missed::MissedTicks;
 use crate::recurring::schedule::Schedule;
 use crate::recurring::stored::Options;
 use crate::recurring::task::RecurringTask;
-use crate::recurring::window::NEVER;
-use crate::terminal::output::Report;
-use crate::terminal::table::printable;
-use chrono::{DateTime, NaiveDateTime, Utc};
+use chrono::{DateTime, Utc};
 use clap::ValueEnum;
-use serde::Serialize;
 use std::time::Duration;
 
 /// What a task may have.
@@ -338,35 +334,5 @@ impl RemoveTask {
     pub(crate) fn run(&self, database: &Database) -> Result<ChangedTask> {
         edit::remove(&mut connect(database)?, &self.key)?;
         Ok(ChangedTask::new(&self.key, "Removed", None))
-    }
-}
-
-/// A task that was added, changed or removed.
-#[derive(Debug, Serialize)]
-pub(crate) struct ChangedTask {
-    key: String,
-    #[serde(skip)]
-    done: &'static str,
-    next_run_at: Option<DateTime<Utc>>,
-}
-
-impl ChangedTask {
-    fn new(key: &str, done: &'static str, next: Option<NaiveDateTime>) -> Self {
-        ChangedTask {
-            key: key.to_owned(),
-            done,
-            next_run_at: next.filter(|next| *next < NEVER).map(|next| next.and_utc()),
-        }
-    }
-}
-
-impl Report for ChangedTask {
-    fn text(&self, _width: Option<usize>) -> String {
-        let (done, key) = (self.done, printable(&self.key));
-        match self.next_run_at {
-            Some(next) => format!("{done} {key}; its next tick is at {}.\n", time(next)),
-            None if done == "Removed" => format!("{done} {key}.\n"),
-            None => format!("{done} {key}; it has no further tick.\n"),
-        }
     }
 }

@@ -1,6 +1,7 @@
 //! `windlass recurring ...`.
 
 pub(crate) mod change;
+pub(crate) mod changed;
 pub(crate) mod history;
 pub(crate) mod next;
 pub(crate) mod preview;
