@@ -1,11 +1,20 @@
 //! The only callers of the system's clocks.
 
+#[cfg(feature = "cli")]
+use chrono::{DateTime, Utc};
 use std::time::{Duration, Instant};
 
 /// The monotonic clock, used for every wait and deadline, and to decide that a process is dead.
 #[expect(clippy::disallowed_methods, reason = "this is the one source")]
 pub(crate) fn instant() -> Instant {
     Instant::now()
+}
+
+/// This machine's calendar time, for what is shown where no database is asked.
+#[cfg(feature = "cli")]
+#[expect(clippy::disallowed_methods, reason = "this is the one source")]
+pub(crate) fn calendar() -> DateTime<Utc> {
+    Utc::now()
 }
 
 /// Practically never.

@@ -76,6 +76,15 @@ pub enum Error {
         /// What is wrong with the job, and what is accepted.
         reason: String,
     },
+    /// The class is [internal](crate::Job::INTERNAL), and the job was to be enqueued by the name of
+    /// its class.
+    #[error(
+        "cannot enqueue `{class}` by name: its type is internal, so only its program's own code enqueues it"
+    )]
+    InternalClass {
+        /// The class name that was given.
+        class: String,
+    },
     /// Another job holds the unique id, and the conflict policy is to refuse.
     #[error("cannot enqueue `{class}`: job {existing} holds the unique id `{unique_id}`")]
     UniqueIdTaken {
@@ -93,6 +102,15 @@ pub enum Error {
     NoSuchJob {
         /// The id or the unique id, escaped.
         job: String,
+    },
+    /// The arguments of a job could not be changed.
+    #[error("cannot edit job {job}: {reason}")]
+    Edit {
+        /// The id of the job.
+        job: i64,
+        /// Why, and what to do.
+        #[source]
+        reason: EditRefusal,
     },
     /// The name of a queue or class is invalid.
     #[error("`{name}` is not a valid {what}: {reason}")]
@@ -229,6 +247,29 @@ pub enum SchemaError {
         /// The first missing part, such as `the column solid_queue_jobs.policy is missing`.
         missing: String,
     },
+}
+
+/// Why the arguments of a job cannot be changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EditRefusal {
+    /// A process holds the job.
+    #[error("it is running, with the arguments that it had when it started")]
+    Running,
+    /// The job has finished, or was cancelled or discarded.
+    #[error("it has ended: enqueue another one")]
+    Ended,
+    /// Active Job enqueued the job, and stored more than its arguments.
+    #[error(
+        "Active Job enqueued it, and stored more than its arguments: discard it, and enqueue another one"
+    )]
+    OfRuby,
+    /// A secret was copied as it is shown.
+    #[error("a field is `[hidden]`, which is how secrets are shown: write its value")]
+    Hidden,
+    /// The new arguments are invalid.
+    #[error("{0}")]
+    Invalid(String),
 }
 
 /// The result type of most functions in this crate.

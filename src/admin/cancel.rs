@@ -1,8 +1,9 @@
 //! Cancelling one job.
 
-use crate::admin::jobs::cancel_all;
-use crate::db::{AsConn, own};
-use crate::error::Result;
+use crate::admin::changed::Batch;
+use crate::db::transition::operate;
+use crate::db::{AsConn, Conn, own};
+use crate::error::{Doing, Result};
 use crate::job::id::JobId;
 
 /// The result of [`cancel`].
@@ -49,4 +50,28 @@ pub fn cancel<C: AsConn + ?Sized>(conn: &mut C, job: JobId) -> Result<Cancelled>
     } else {
         Cancelled::NotThere
     })
+}
+
+/// A job may move during the search, from a table not yet searched to one already searched. Then it
+/// is searched for again, in a new transaction so that locks are taken in order.
+pub(crate) fn cancel_all(conn: &mut Conn<'_>, jobs: &[i64]) -> Result<Batch> {
+    let mut batch = Batch::default();
+    let mut open = jobs.to_vec();
+    // A search that waits for a current move continues just in time for the next one, so a job that
+    // moves repeatedly can be missed many times.
+    for _ in 0..100 {
+        let done = operate::cancel(conn, &open).doing("cancel jobs")?;
+        batch.ended += done.ended.len();
+        batch.asked += done.asked.len();
+        batch.in_ruby += done.in_ruby.len();
+        let settled = [done.ended, done.asked, done.in_ruby].concat();
+        open.retain(|job| !settled.contains(job));
+        if !open.is_empty() {
+            open = operate::open(conn, &open).doing("cancel jobs")?;
+        }
+        if open.is_empty() {
+            break;
+        }
+    }
+    Ok(batch)
 }

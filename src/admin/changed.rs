@@ -1,5 +1,7 @@
 //! What a change did to jobs.
 
+use crate::db::transition::operate::retry::RetriedJobs;
+
 /// The result of a change.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
@@ -30,6 +32,17 @@ impl Changed {
     /// Returns the number of jobs left unchanged for a reason.
     pub(crate) fn left(&self) -> u64 {
         self.running + self.in_ruby + self.at_most_once + self.id_taken
+    }
+
+    pub(crate) fn of_retry(retried: &RetriedJobs, count: u64) -> Self {
+        let mut done = Changed {
+            changed: retried.ready.len() as u64,
+            at_most_once: retried.risky.len() as u64,
+            id_taken: retried.replaced.len() as u64,
+            ..Changed::default()
+        };
+        done.passed_over = count - done.changed - done.left();
+        done
     }
 
     pub(crate) fn add(&mut self, other: Changed) {

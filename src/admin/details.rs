@@ -2,15 +2,18 @@
 
 use crate::admin::explain::{self, Explanation, Reason};
 use crate::admin::job_info::JobKey;
+use crate::db::model::extras::Extras;
 use crate::db::query::details;
 use crate::db::table::attempts::{self, Attempt};
 use crate::db::table::classes;
+use crate::db::table::job_logs::{self, JobLog};
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Result};
 use crate::job::arguments::redact::{self, HIDDEN};
 use crate::job::id::JobId;
 use chrono::{DateTime, NaiveDateTime, Utc};
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// All stored information about one job.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
@@ -24,12 +27,19 @@ pub struct JobDetails {
     /// Secret fields are `[hidden]`. If no worker has registered the class, all arguments are
     /// hidden.
     pub arguments: Option<Value>,
+    /// The [version](crate::Job::VERSION) of its arguments; `None` if its row was deleted.
+    pub arguments_version: Option<u32>,
+    /// Its metadata, which is never hidden.
+    pub meta: BTreeMap<String, Value>,
     /// Whether all arguments are hidden because no worker has registered which of them are secret.
     pub unknown_class: bool,
     /// The runs that did not succeed, oldest first; at most the last 20.
     pub attempts: Vec<Attempt>,
     /// The steps it has completed, until it has ended; at most 1000.
     pub steps: Vec<StepDone>,
+    /// What its last runs logged, the oldest run first; see [`job_logs`](crate::job_logs).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub logs: Vec<JobLog>,
     /// Its events in order, by the database's clock.
     pub timeline: Vec<Moment>,
 }
@@ -113,7 +123,12 @@ fn look(conn: &mut Conn<'_>, explanation: Explanation, secrets: &Secrets) -> Res
         value: secrets.show(&step.value),
         at: step.created_at.map(|at| at.and_utc()),
     });
+    let policy = row.as_ref().and_then(|row| row.policy.as_deref());
+    let extras = Extras::of_policy(policy);
     Ok(JobDetails {
+        logs: job_logs::of_job(conn, id).doing(LOOKING)?,
+        arguments_version: row.as_ref().map(|_| extras.arguments_version()),
+        meta: extras.meta,
         steps: steps.collect(),
         timeline: timeline(&explanation, row.as_ref(), &attempts),
         arguments: row.map(|row| secrets.show(&row.arguments)),

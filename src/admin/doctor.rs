@@ -5,6 +5,7 @@ use crate::admin::finding::{Finding, Verdict, finding};
 use crate::db::query::doctor::MigrationDifference;
 use crate::db::query::doctor::{self, Inconsistent, Rule};
 use crate::db::schema::compare;
+use crate::db::table::run_time::{class_pauses, limits as run_time_limits};
 use crate::db::table::semaphores;
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Result};
@@ -41,6 +42,7 @@ pub fn doctor<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<Finding>> {
     if is_whole {
         findings.extend(Rule::ALL.map(|rule| place(&mut conn, rule)));
         findings.push(limits(&mut conn));
+        findings.extend(set_at_run_time(&mut conn));
         findings.extend(doctor_processes::look(&mut conn)?);
     }
     Ok(findings)
@@ -128,6 +130,37 @@ fn limits(conn: &mut Conn<'_>) -> Finding {
             finding("limits", Verdict::Warning, says)
         }
     }
+}
+
+/// Returns what operators have set, if anything: it may be the reason why jobs wait.
+fn set_at_run_time(conn: &mut Conn<'_>) -> Option<Finding> {
+    let classes = class_pauses::paused(conn).unwrap_or_default();
+    let limits = run_time_limits::all(conn).unwrap_or_default();
+    let names = |mut all: Vec<String>| {
+        let more = all.len() > doctor::FIRST;
+        all.truncate(doctor::FIRST);
+        all.join(", ") + if more { ", .." } else { "" }
+    };
+    let mut says = Vec::new();
+    if !classes.is_empty() {
+        let (count, names) = (classes.len(), names(classes));
+        says.push(format!(
+            "{count} classes are paused: {names} (`windlass classes list`)"
+        ));
+    }
+    if !limits.is_empty() {
+        let count = limits.len();
+        let limits = limits.into_iter();
+        let names = names(
+            limits
+                .map(|one| format!("{} to {}", one.key, one.slots))
+                .collect(),
+        );
+        says.push(format!(
+            "{count} limits are set: {names} (`windlass limits list`)"
+        ));
+    }
+    (!says.is_empty()).then(|| finding("operators", Verdict::Fine, says.join("; ")))
 }
 
 fn place(conn: &mut Conn<'_>, rule: Rule) -> Finding {

@@ -127,6 +127,12 @@ pub struct TaskInfo {
     pub retry_at: Option<DateTime<Utc>>,
     /// The progress it reported, as of the last heartbeat.
     pub progress: Option<Progress>,
+    /// Its tags, while its row is kept.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+    /// Whether [`public`](Self::public) contains the result.
+    #[serde(skip)]
+    pub(crate) shows_result: bool,
 }
 
 impl TaskInfo {
@@ -207,6 +213,8 @@ fn of_job(job: EnqueuedJobRow, kept: Option<StoredResult>) -> TaskInfo {
         attempt: u32::try_from(job.runs).unwrap_or(u32::MAX),
         retry_at: job.scheduled_at.filter(|_| used > 0).map(in_utc),
         progress: job.progress(),
+        tags: job.tags(),
+        shows_result: false,
         class_name: job.class_name,
         unique_id: job.unique_id,
     }
@@ -248,5 +256,7 @@ fn of_kept(id: i64, kept: StoredResult) -> TaskInfo {
         attempt: u32::try_from(kept.attempt).unwrap_or(0),
         retry_at: None,
         progress: None,
+        tags: Vec::new(),
+        shows_result: false,
     }
 }

@@ -1,8 +1,9 @@
 //! Changes to jobs by operators and by other programs.
 
-use crate::admin::changed::{Batch, Changed};
+use crate::admin::cancel::cancel_all;
+use crate::admin::changed::Changed;
 use crate::db::conn::sql::IdRange;
-use crate::db::transition::operate::AtMostOnce;
+use crate::db::transition::operate::retry::AtMostOnce;
 
 use crate::db::model::state::JobState;
 use crate::db::query::jobs::{self, Filter, JobCount, JobSummary};
@@ -11,6 +12,7 @@ use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Error, Result};
 use crate::job::id::JobId;
 use chrono::{DateTime, Utc};
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 /// Selects jobs to list, count or change.
@@ -31,7 +33,7 @@ use std::time::Duration;
 #[must_use = "a selection does nothing until it is listed, counted or changed"]
 pub struct Jobs {
     states: Vec<JobState>,
-    filter: Filter,
+    pub(crate) filter: Filter,
     limit: Option<u64>,
 }
 
@@ -51,7 +53,8 @@ pub enum Change {
         /// of their work.
         even_at_most_once: bool,
     },
-    /// Reschedules ready and scheduled jobs to this time.
+    /// Reschedules ready and scheduled jobs to this time. Those that would
+    /// [expire](crate::Policy::expires_in) before it do not expire any more.
     RunAt(DateTime<Utc>),
     /// Reschedules ready and scheduled jobs to run after this time, by the database's clock; zero
     /// makes them ready immediately.
@@ -211,13 +214,35 @@ impl Jobs {
         mut progress: impl FnMut(&Changed),
     ) -> Result<Changed> {
         change.check()?;
-        let mut conn = own(conn);
+        let progress = |done: &Changed| {
+            progress(done);
+            ControlFlow::Continue(())
+        };
+        self.each_batch(&mut own(conn), progress, |conn, state, jobs| {
+            change.apply(conn, state, jobs)
+        })
+    }
+
+    /// Restricts the selection to failed jobs.
+    pub(crate) fn failed_only(&self) -> Self {
+        let mut jobs = self.clone();
+        jobs.states.retain(|state| *state == JobState::Failed);
+        jobs
+    }
+
+    /// Changes the jobs in batches, until `progress` breaks.
+    pub(crate) fn each_batch(
+        &self,
+        conn: &mut Conn<'_>,
+        mut progress: impl FnMut(&Changed) -> ControlFlow<()>,
+        mut change: impl FnMut(&mut Conn<'_>, JobState, &[i64]) -> Result<Changed>,
+    ) -> Result<Changed> {
         let mut done = Changed::default();
         let mut left = self.limit.unwrap_or(u64::MAX);
         // The end of each walk is fixed before any job is moved.
         let mut walks = Vec::new();
         for state in &self.states {
-            let last = jobs::last(&mut conn, *state).doing("read the jobs")?;
+            let last = jobs::last(conn, *state).doing("read the jobs")?;
             walks.extend(self.parts().map(|part| (*state, last, part)));
         }
         for (state, last, part) in walks {
@@ -227,14 +252,15 @@ impl Jobs {
             };
             while left > 0 {
                 let limit = BATCH.min(usize::try_from(left).unwrap_or(BATCH));
-                let met =
-                    jobs::next(&mut conn, state, &part, range, limit).doing("read the jobs")?;
+                let met = jobs::next(conn, state, &part, range, limit).doing("read the jobs")?;
                 let Some(end) = met.last() else { break };
                 range.after = end.execution_id;
                 left -= met.len() as u64;
                 let jobs: Vec<i64> = met.iter().map(|met| met.job_id).collect();
-                done.add(change.apply(&mut conn, state, &jobs)?);
-                progress(&done);
+                done.add(change(conn, state, &jobs)?);
+                if progress(&done).is_break() {
+                    return Ok(done);
+                }
             }
         }
         Ok(done)
@@ -276,11 +302,10 @@ impl Change {
                 done.in_ruby = batch.in_ruby as u64;
             }
             Change::Retry { even_at_most_once } => {
-                let retried = operate::retry(conn, jobs, AtMostOnce::retry_if(even_at_most_once))
-                    .doing("retry jobs")?;
-                done.changed = retried.ready.len() as u64;
-                done.at_most_once = retried.risky.len() as u64;
-                done.id_taken = retried.replaced.len() as u64;
+                let retried =
+                    operate::retry::retry(conn, jobs, AtMostOnce::retry_if(even_at_most_once))
+                        .doing("retry jobs")?;
+                return Ok(Changed::of_retry(&retried, count));
             }
             Change::Discard => {
                 let discarded = operate::discard(conn, jobs).doing("discard jobs")?;
@@ -304,28 +329,4 @@ impl Change {
         done.passed_over = count - done.changed - done.left();
         Ok(done)
     }
-}
-
-/// A job may move during the search, from a table not yet searched to one already searched. Then it
-/// is searched for again, in a new transaction so that locks are taken in order.
-pub(crate) fn cancel_all(conn: &mut Conn<'_>, jobs: &[i64]) -> Result<Batch> {
-    let mut batch = Batch::default();
-    let mut open = jobs.to_vec();
-    // A search that waits for a current move continues just in time for the next one, so a job that
-    // moves repeatedly can be missed many times.
-    for _ in 0..100 {
-        let done = operate::cancel(conn, &open).doing("cancel jobs")?;
-        batch.ended += done.ended.len();
-        batch.asked += done.asked.len();
-        batch.in_ruby += done.in_ruby.len();
-        let settled = [done.ended, done.asked, done.in_ruby].concat();
-        open.retain(|job| !settled.contains(job));
-        if !open.is_empty() {
-            open = operate::open(conn, &open).doing("cancel jobs")?;
-        }
-        if open.is_empty() {
-            break;
-        }
-    }
-    Ok(batch)
 }

@@ -21,6 +21,7 @@ use crate::job::registry::Registry;
 use crate::process::base::registration::Registration;
 use crate::process::base::stop::Stop;
 use crate::process::base::threads;
+use crate::process::worker::adjust::job_threads::JobThreads;
 use crate::process::worker::claim::scan_cursors::ScanCursors;
 use crate::process::worker::completion::{CompletedRun, PendingCompletion, grouped, pending};
 use crate::process::worker::in_flight::InFlight;
@@ -30,7 +31,6 @@ use crossbeam_channel::{Receiver, bounded, unbounded};
 use std::fmt;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// The data that an enqueue sends.
@@ -68,7 +68,7 @@ pub struct Crew {
     in_flight: Arc<InFlight>,
     registration: Arc<Registration>,
     assign: Option<Mutex<RankedSender<Assignment>>>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Arc<JobThreads>,
     ended: Receiver<CompletedRun>,
     /// Claimed jobs that are copied.
     templates: Vec<Claimed>,
@@ -96,7 +96,8 @@ impl Crew {
             limited: bounded(1).0,
             finished: FinishedRow::Keep,
         };
-        let (pool, assign, threads) = Pool::start(setup, threads)?;
+        let pool = Pool::new(setup);
+        let (assign, threads) = JobThreads::start(&pool, threads)?;
         Ok(Crew {
             pool,
             in_flight,
@@ -167,7 +168,7 @@ impl Crew {
 impl Drop for Crew {
     fn drop(&mut self) {
         self.assign = None;
-        self.threads.drain(..).for_each(threads::join);
+        self.threads.take().into_iter().for_each(threads::join);
     }
 }
 

@@ -1,5 +1,6 @@
 //! The commands, and how each is run.
 
+use crate::cli::commands::run_time::{classes, limits};
 use crate::cli::commands::{
     check, doctor, enqueue, explain, failed, jobs, migrate, migrations, processes, queues,
     recurring, status, supervise,
@@ -8,6 +9,7 @@ use crate::cli::failure::CommandError;
 use crate::cli::mount::At;
 use crate::cli::{done, select};
 use crate::db::Database;
+use crate::job::registry::Registry;
 use crate::terminal::output;
 use std::process::ExitCode;
 
@@ -41,6 +43,10 @@ pub(crate) enum Command {
     Explain(explain::Explain),
     #[command(subcommand)]
     Queues(queues::QueuesCommand),
+    #[command(subcommand)]
+    Classes(classes::ClassesCommand),
+    #[command(subcommand)]
+    Limits(limits::LimitsCommand),
     Processes(processes::Processes),
     Enqueue(Box<enqueue::Enqueue>),
     #[command(subcommand)]
@@ -82,6 +88,8 @@ impl Command {
                 Ok(output::show(&explain.run(&database)?, explain.json))
             }
             Command::Queues(command) => command.show(&at.database()?),
+            Command::Classes(command) => command.show(&at.database()?),
+            Command::Limits(command) => command.show(&at.database()?),
             Command::Processes(processes) => Ok(output::show(
                 &processes.run(&at.database()?.read_only())?,
                 processes.json,
@@ -90,9 +98,9 @@ impl Command {
                 let done = enqueue.run(&at.database()?, at.registry)?;
                 Ok(output::show(&done, enqueue.json))
             }
-            Command::Jobs(command) => jobs(command, &at.database()?),
+            Command::Jobs(command) => jobs(command, &at.database()?, at.registry),
             Command::Failed(command) => failed(command, &at.database()?),
-            Command::Recurring(command) => recurring(command, &at.database()?),
+            Command::Recurring(command) => recurring(command, &at.database()?, at.registry),
             Command::Doctor(doctor) => Ok(doctor.show(&at.database()?.read_only())?),
         }
     }
@@ -103,15 +111,22 @@ fn changed(done: &done::Done, how: &select::How) -> ExitCode {
     output::show_and_end(done, how.json, done.code())
 }
 
-fn jobs(command: &jobs::JobsCommand, db: &Database) -> Result<ExitCode, CommandError> {
-    use jobs::JobsCommand::{Cancel, Discard, List, Priority, Reschedule, Show};
+fn jobs(
+    command: &jobs::JobsCommand,
+    db: &Database,
+    registry: Option<&Registry>,
+) -> Result<ExitCode, CommandError> {
+    use jobs::JobsCommand::{Cancel, Discard, Edit, List, Priority, Reschedule, Show, Tag, Untag};
     Ok(match command {
         List(list) => output::show(&list.run(&db.clone().read_only())?, list.json),
         Show(show) => output::show(&show.run(&db.clone().read_only())?, show.json),
         Cancel(cancel) => changed(&cancel.run(db)?, &cancel.how),
         Discard(discard) => changed(&discard.run(db)?, &discard.how),
         Reschedule(reschedule) => changed(&reschedule.run(db)?, &reschedule.how),
+        Edit(edit) => output::show(&edit.run(db, registry)?, edit.json),
         Priority(priority) => changed(&priority.run(db)?, &priority.how),
+        Tag(tag) => changed(&tag.run(db)?, &tag.how),
+        Untag(untag) => changed(&untag.run(db)?, &untag.how),
     })
 }
 
@@ -127,11 +142,18 @@ fn failed(command: &failed::FailedCommand, db: &Database) -> Result<ExitCode, Co
 fn recurring(
     command: &recurring::RecurringCommand,
     db: &Database,
+    registry: Option<&Registry>,
 ) -> Result<ExitCode, CommandError> {
-    use recurring::RecurringCommand::{List, Next, Pause, Resume, Run};
+    use recurring::RecurringCommand::{
+        Add, Change, History, List, Next, Pause, Remove, Resume, Run,
+    };
     Ok(match command {
         List(list) => output::show(&list.run(&db.clone().read_only())?, list.json),
         Next(next) => output::show(&next.run(&db.clone().read_only())?, next.json),
+        History(history) => output::show(&history.run(&db.clone().read_only())?, history.json),
+        Add(add) => output::show(&add.run(db, registry)?, add.json),
+        Change(change) => output::show(&change.run(db, registry)?, change.json),
+        Remove(remove) => output::show(&remove.run(db)?, remove.json),
         Run(run) => output::show(&run.run(db)?, run.json),
         Pause(pause) => output::show(&pause.run(db)?, pause.json),
         Resume(resume) => output::show(&resume.run(db)?, resume.json),

@@ -8,6 +8,7 @@ use crate::db::query::jobs::JobCount;
 use crate::terminal::output::Report;
 use crate::terminal::table::{Column, Table, printable};
 use serde::Serialize;
+use std::time::Duration;
 
 /// The result of a change, or of a dry run.
 #[derive(Debug, Serialize)]
@@ -25,9 +26,40 @@ pub(crate) struct Done {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(flatten)]
     pub(crate) changed: Option<Changed>,
+    /// Over which time retried jobs were spread.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(flatten)]
+    pub(crate) spread: Option<SpreadOver>,
     /// Named jobs that are not in a state that allows the change.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) not_selected: Vec<NotSelected>,
+}
+
+/// Over which time retried jobs are due.
+#[derive(Debug, Serialize)]
+pub(crate) struct SpreadOver {
+    pub(crate) seconds: f64,
+    /// A signal ended the command before all jobs were retried.
+    pub(crate) stopped: bool,
+    #[serde(skip)]
+    pub(crate) time: Duration,
+}
+
+impl SpreadOver {
+    fn text(&self, count: u64, dry_run: bool) -> String {
+        let mut text = String::new();
+        if count > 0 {
+            let would = if dry_run { "would become" } else { "become" };
+            text = format!(
+                "They {would} due one after the other within {}; a dispatcher makes them ready.\n",
+                humantime::format_duration(self.time)
+            );
+        }
+        if self.stopped {
+            text.push_str("A signal stopped the command: the other jobs are left as they are.\n");
+        }
+        text
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -56,7 +88,16 @@ pub(crate) struct Deed {
 impl Done {
     /// Returns the exit code.
     pub(crate) fn code(&self) -> u8 {
-        u8::from(self.refused || !self.not_selected.is_empty())
+        let stopped = self.spread.as_ref().is_some_and(|spread| spread.stopped);
+        u8::from(self.refused || stopped || !self.not_selected.is_empty())
+    }
+
+    /// Returns the number of jobs that were changed, or that a dry run selected.
+    pub(crate) fn count(&self) -> u64 {
+        let selected = self.selected.iter().flatten();
+        let selected: i64 = selected.map(|selected| selected.jobs.count).sum();
+        let planned = u64::try_from(selected).unwrap_or(0);
+        self.changed.map_or(planned, |changed| changed.changed)
     }
 }
 
@@ -73,6 +114,9 @@ impl Report for Done {
             (None, Some(changed)) => told(changed, done),
             (None, None) => format!("No job was {done}.\n"),
         });
+        if let Some(spread) = &self.spread {
+            text.push_str(&spread.text(self.count(), self.dry_run));
+        }
         text
     }
 }

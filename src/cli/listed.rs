@@ -55,7 +55,9 @@ const LEAST_ROOM: usize = 30;
 impl ListedJobs {
     /// Builds the table, with errors of at most `most` letters.
     fn table(&self, most: usize) -> Table {
-        let mut table = Table::new(&[
+        // Most jobs have none.
+        let are_tagged = self.jobs.iter().any(|job| !job.tags.is_empty());
+        let mut columns = vec![
             Column::number("JOB"),
             Column::text("CLASS"),
             Column::text("QUEUE"),
@@ -64,10 +66,14 @@ impl ListedJobs {
             Column::text("AT"),
             Column::number("ATTEMPTS"),
             Column::text(ERROR),
-        ]);
+        ];
+        if are_tagged {
+            columns.insert(columns.len() - 1, Column::text("TAGS"));
+        }
+        let mut table = Table::new(&columns);
         for job in &self.jobs {
             let error = job.error.as_deref().unwrap_or_default();
-            table.add(vec![
+            let mut cells = vec![
                 job.job_id.to_string(),
                 printable(&job.class_name),
                 printable(&job.queue_name),
@@ -76,7 +82,11 @@ impl ListedJobs {
                 job.at.format("%Y-%m-%d %H:%M:%S").to_string(),
                 job.attempts.to_string(),
                 shortened(&printable(error), most),
-            ]);
+            ];
+            if are_tagged {
+                cells.insert(cells.len() - 1, printable(&job.tags.join(", ")));
+            }
+            table.add(cells);
         }
         table
     }
@@ -123,6 +133,7 @@ mod tests {
             created_at: DateTime::default(),
             at: DateTime::default(),
             error: Some(format!("first {} the cause", "x".repeat(200))),
+            tags: Vec::new(),
         };
         let listed = ListedJobs {
             jobs: vec![job],

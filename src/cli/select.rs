@@ -5,6 +5,7 @@ use crate::admin::job_info::task_info;
 use crate::admin::jobs::{Change, Jobs};
 use crate::cli::done::{Deed, Done, NotSelected, Selected, plural};
 use crate::cli::values;
+use crate::db::model::extras::TagChange;
 use crate::db::schema::migrate;
 use crate::db::{AsConn as _, Database, DbConnection};
 use crate::error::{Error, Result};
@@ -32,6 +33,14 @@ pub(crate) struct Which {
     /// Only jobs on this queue
     #[arg(long, value_name = "NAME", conflicts_with = "all")]
     queue: Option<String>,
+
+    /// Only jobs with this tag; if repeated, with all of them
+    #[arg(long = "tag", value_name = "TEXT", conflicts_with = "all")]
+    tags: Vec<String>,
+
+    /// Only jobs with this tag; if repeated, with at least one of them
+    #[arg(long, value_name = "TEXT", conflicts_with = "all")]
+    any_tag: Vec<String>,
 
     /// All jobs that the command can change
     #[arg(long)]
@@ -77,9 +86,10 @@ impl Which {
     /// Returns an error if no argument selects any.
     pub(crate) fn select(&self, jobs: Jobs) -> Result<Selection> {
         let says = !self.ids.is_empty() || self.class.is_some() || self.queue.is_some();
-        if !(says || self.all) {
+        let is_tagged = !(self.tags.is_empty() && self.any_tag.is_empty());
+        if !(says || is_tagged || self.all) {
             return Err(Error::Settings(
-                "no jobs are selected: pass ids, `--class` or `--queue`, or `--all` for every one"
+                "no jobs are selected: pass ids, `--class`, `--queue` or `--tag`, or `--all` for every one"
                     .to_owned(),
             ));
         }
@@ -100,9 +110,21 @@ impl Which {
         if let Some(limit) = self.limit {
             jobs = jobs.limit(limit);
         }
+        jobs = tagged(jobs, &self.tags, &self.any_tag);
         let scope = self.scope();
         Selection { jobs, scope }
     }
+}
+
+/// Returns those of `jobs` with all of `tags` and one of `any`, where there are some.
+pub(crate) fn tagged(mut jobs: Jobs, tags: &[String], any: &[String]) -> Jobs {
+    if !tags.is_empty() {
+        jobs = jobs.tagged(tags);
+    }
+    if !any.is_empty() {
+        jobs = jobs.tagged_any(any);
+    }
+    jobs
 }
 
 /// How a change is made and shown.
@@ -121,6 +143,13 @@ pub(crate) struct How {
     pub(crate) json: bool,
 }
 
+/// A change to jobs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Act<'t> {
+    Change(Change),
+    Tag(TagChange<'t>),
+}
+
 impl How {
     /// Makes the change, or counts the jobs that it would affect.
     pub(crate) fn run(
@@ -130,6 +159,35 @@ impl How {
         change: Change,
         deed: Deed,
     ) -> Result<Done> {
+        let act = Act::Change(change);
+        self.run_by(database, selection, act, deed, |connection, jobs| {
+            make(connection, jobs, act, deed)
+        })
+    }
+
+    /// Changes the tags of jobs, or counts those that were selected.
+    pub(crate) fn retag(
+        &self,
+        database: &Database,
+        selection: &Selection,
+        change: TagChange<'_>,
+        deed: Deed,
+    ) -> Result<Done> {
+        let act = Act::Tag(change);
+        self.run_by(database, selection, act, deed, |connection, jobs| {
+            make(connection, jobs, act, deed)
+        })
+    }
+
+    /// Makes the change in another way.
+    pub(crate) fn run_by(
+        &self,
+        database: &Database,
+        selection: &Selection,
+        act: Act<'_>,
+        deed: Deed,
+        make: impl FnOnce(&mut DbConnection, &Jobs) -> Result<Changed>,
+    ) -> Result<Done> {
         let mut connection = connect(database)?;
         let mut done = Done {
             deed,
@@ -137,6 +195,7 @@ impl How {
             refused: false,
             selected: None,
             changed: None,
+            spread: None,
             not_selected: missing(&mut connection, selection)?,
         };
         if self.dry_run {
@@ -147,8 +206,8 @@ impl How {
                     .map(|(state, jobs)| Selected { state, jobs })
                     .collect(),
             );
-        } else if self.is_wanted(&mut connection, selection, change, deed)? {
-            done.changed = Some(make(&mut connection, &selection.jobs, change, deed)?);
+        } else if self.is_wanted(&mut connection, selection, act, deed)? {
+            done.changed = Some(make(&mut connection, &selection.jobs)?);
         } else {
             done.refused = true;
         }
@@ -160,10 +219,10 @@ impl How {
         &self,
         connection: &mut DbConnection,
         Selection { jobs, scope }: &Selection,
-        change: Change,
+        act: Act<'_>,
         deed: Deed,
     ) -> Result<bool> {
-        let is_final = matches!(change, Change::Cancel | Change::Discard);
+        let is_final = matches!(act, Act::Change(Change::Cancel | Change::Discard));
         if self.yes || !is_final || matches!(scope, Scope::Ids(_)) {
             return Ok(true);
         }
@@ -184,11 +243,13 @@ impl How {
     }
 }
 
-fn make(connection: &mut DbConnection, jobs: &Jobs, change: Change, deed: Deed) -> Result<Changed> {
+fn make(connection: &mut DbConnection, jobs: &Jobs, act: Act<'_>, deed: Deed) -> Result<Changed> {
     let progress = ProgressReport::of(deed.done, || jobs.count(connection))?;
-    let changed = jobs.change_with_progress(connection, change, |done| {
-        progress.reach(done.looked_at());
-    });
+    let mut reached = |done: &Changed| progress.reach(done.looked_at());
+    let changed = match act {
+        Act::Change(change) => jobs.change_with_progress(connection, change, reached),
+        Act::Tag(change) => jobs.retag(connection, change, &mut reached),
+    };
     progress.end();
     changed
 }

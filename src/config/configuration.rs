@@ -11,8 +11,14 @@ use crate::event::hooks::Hooks;
 use crate::event::subscriber::Subscriber;
 use crate::job::registry::Registry;
 use crate::recurring::task::RecurringTask;
+use crate::recurring::timing::Timing;
+#[cfg(feature = "cli")]
+use crate::recurring::window::TickTimes;
 use crate::retention::Retention;
 use std::path::PathBuf;
+use std::sync::Arc;
+#[cfg(feature = "cli")]
+use std::time::Duration;
 
 /// The settings of a supervisor and everything it runs, from `windlass.toml`, environment
 /// variables, or both.
@@ -52,6 +58,8 @@ pub struct Config {
     pub(crate) dispatchers: Vec<DispatcherSettings>,
     pub(crate) scheduler: SchedulerSettings,
     pub(crate) tasks: Vec<DeclaredTask>,
+    /// The timings of the program, by name.
+    pub(crate) timings: Vec<(String, Arc<dyn Timing>)>,
     pub(crate) retention: RetentionSettings,
     /// The program's hooks, for all processes it runs.
     pub(crate) hooks: Hooks,
@@ -89,6 +97,13 @@ impl Config {
         }
         self.tasks.push(DeclaredTask::by_code(task));
         Ok(self)
+    }
+
+    /// Gives the scheduler a [`Timing`](crate::Timing), for tasks of the file with the schedule
+    /// `@timing NAME`.
+    pub fn timing(mut self, name: impl Into<String>, timing: Arc<dyn Timing>) -> Self {
+        self.timings.push((name.into(), timing));
+        self
     }
 
     /// Sets the hooks for the supervisor, dispatchers, scheduler and workers of this program.
@@ -160,13 +175,13 @@ impl Config {
         self.tasks.iter().map(|declared| &declared.task)
     }
 
-    /// Returns the schedule of each task, in its time zone.
+    /// Returns the times of each task, in its time zone, with its key and its jitter.
     #[cfg(feature = "cli")]
-    pub(crate) fn declared_schedules(&self) -> Vec<(String, crate::recurring::schedule::Schedule)> {
+    pub(crate) fn declared_times(&self) -> Vec<(String, TickTimes, Option<Duration>)> {
         let zone = self.scheduler.time_zone.value;
         let tasks = self.tasks();
         tasks
-            .map(|task| (task.key().to_owned(), task.schedule().clone().or_in(zone)))
+            .map(|task| (task.key().to_owned(), task.times_in(zone), task.jitter_of()))
             .collect()
     }
 

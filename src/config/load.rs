@@ -83,6 +83,7 @@ impl Config {
             hooks: Hooks::new(),
             subscriber: Subscriber::default(),
             settings: Vec::new(),
+            timings: Vec::new(),
             warnings: Vec::new(),
         };
         combinations::check(&config, r);

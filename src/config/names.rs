@@ -8,3 +8,6 @@ pub(crate) const FILE_VARIABLE: &str = "WINDLASS_CONFIG";
 
 /// The variable with the number of the `[[workers]]` entry that a process runs, starting at 1.
 pub(crate) const WORKER_VARIABLE: &str = "WINDLASS_WORKER";
+
+/// The variable with the name of the deployment, for schedulers that are given none.
+pub(crate) const REVISION_VARIABLE: &str = crate::process::base::environment::REVISION;

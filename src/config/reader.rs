@@ -78,12 +78,13 @@ pub(crate) struct Section {
 }
 
 /// Not settings, but messages between Windlass processes.
-const OTHER_VARIABLES: [&str; 5] = [
+const OTHER_VARIABLES: [&str; 6] = [
     crate::config::names::FILE_VARIABLE,
     crate::config::names::WORKER_VARIABLE,
     "WINDLASS_CHILD_TOKEN",
     "WINDLASS_SUPERVISOR_ID",
     "WINDLASS_BEGIN_QUIET",
+    crate::config::names::REVISION_VARIABLE,
 ];
 
 impl Reader {

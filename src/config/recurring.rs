@@ -1,6 +1,6 @@
 //! `[recurring.KEY]`: the recurring tasks of a configuration.
 
-use crate::config::recurring_values::{inline, json, name_of, one_of, priority, text};
+use crate::config::recurring_values::{inline, json, name_of, one_of, priority, text, time};
 
 use crate::config::amounts::WholeNumber;
 use crate::config::document::{DocumentEntry, DocumentTable, Origin, Value};
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The settings of a task, in the order in which they are shown.
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 18] = [
     "class",
     "arguments",
     "schedule",
@@ -31,7 +31,12 @@ const NAMES: [&str; 13] = [
     "missed",
     "overlap",
     "jitter",
+    "from",
+    "until",
     "max_attempts",
+    "delivery",
+    "expires_in",
+    "retry_for",
 ];
 
 /// A task and where it is declared.
@@ -134,6 +139,7 @@ impl Fields {
         let missed = self.field(r, "missed", |value| one_of(value, missed));
         let overlap = r#""allow", "skip" or "queue_one""#;
         let overlap = self.field(r, "overlap", |value| one_of(value, overlap));
+        let delivery = r#""at_least_once", "at_most_once" or "after_known_outcome""#;
         let max_attempts = self.field(r, "max_attempts", WholeNumber::read);
         let priority = self.field(r, "priority", priority);
         let ahead_by = self.field(r, "ahead_by", Duration::read);
@@ -152,7 +158,12 @@ impl Fields {
             missed: missed.unwrap_or_default(),
             overlap: overlap.unwrap_or_default(),
             jitter: self.field(r, "jitter", Duration::read),
+            from: self.field(r, "from", time),
+            until: self.field(r, "until", time),
             max_attempts: max_attempts.map(|most| most.0),
+            delivery: self.field(r, "delivery", |value| one_of(value, delivery)),
+            expires_in: self.field(r, "expires_in", Duration::read),
+            retry_for: self.field(r, "retry_for", Duration::read),
         }
     }
 
@@ -314,7 +325,7 @@ impl DeclaredTask {
 /// Returns the reason of an error about a job, without "cannot enqueue".
 fn reason(error: Error) -> String {
     match error {
-        Error::InvalidJob { reason, .. } => reason,
+        Error::InvalidJob { reason, .. } | Error::RecurringTask { reason, .. } => reason,
         error => error.to_string(),
     }
 }

@@ -3,12 +3,21 @@
 use crate::config::document::Value;
 use crate::config::value::{expected, quoted};
 use crate::error::Result;
+use chrono::{DateTime, Utc};
 use serde::de::DeserializeOwned;
 
 pub(crate) fn text(value: &Value) -> std::result::Result<String, String> {
     match value {
         Value::Text(text) => Ok(text.clone()),
         _ => expected("a text in quotes", value),
+    }
+}
+
+pub(crate) fn time(value: &Value) -> std::result::Result<DateTime<Utc>, String> {
+    let what = "a time with its date and zone in quotes, such as \"2026-12-24T18:00:00+01:00\"";
+    match value {
+        Value::Text(text) => text.trim().parse().or_else(|_| expected(what, value)),
+        _ => expected(what, value),
     }
 }
 

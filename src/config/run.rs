@@ -15,6 +15,7 @@ use crate::process::supervisor::children::Child;
 use crate::process::worker::builder::Worker;
 use crate::recycle::Recycle;
 use std::ffi::OsString;
+use std::sync::Arc;
 
 /// Runs a program as the configuration describes.
 ///
@@ -159,7 +160,15 @@ impl Config {
     /// even if it is not enabled. [`supervisor`](Self::supervisor) includes it.
     pub fn scheduler(&self, database: &Database) -> Scheduler {
         let settings = &self.scheduler;
-        Scheduler::new(database)
+        let mut scheduler = Scheduler::new(database);
+        for (name, timing) in &self.timings {
+            scheduler = scheduler.timing(name, Arc::clone(timing));
+        }
+        let deployment = settings.deployment.value.0.as_str();
+        if !deployment.is_empty() {
+            scheduler = scheduler.deployment(deployment);
+        }
+        scheduler
             .tasks(self.tasks().cloned())
             .in_zone(settings.time_zone.value)
             .polling_interval(settings.polling_interval.value.0)

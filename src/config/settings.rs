@@ -5,7 +5,7 @@ use crate::config::amounts::{Bytes, Interval, Number, WholeNumber};
 use crate::config::document::Origin;
 use crate::config::lists::{QueueList, WorkerProgram};
 use crate::config::reader::{Reader, Section, Sourced};
-use crate::config::value::Address;
+use crate::config::value::{Address, NameText};
 use crate::queue::QueueSelector;
 use chrono_tz::Tz;
 use std::path::PathBuf;
@@ -59,6 +59,7 @@ pub(crate) struct SchedulerSettings {
     pub(crate) polling_interval: Sourced<Interval>,
     pub(crate) grace: Sourced<Duration>,
     pub(crate) revision: Sourced<Number>,
+    pub(crate) deployment: Sourced<NameText>,
 }
 
 /// `[retention]`
@@ -182,6 +183,8 @@ impl SchedulerSettings {
                 "How late a tick may be before it counts as missed."),
             revision: s.read(r, "revision", Number(0),
                 "If several versions of a program run at once, the task definitions of the version with the highest number are used."),
+            deployment: s.read(r, "deployment", NameText(String::new()),
+                "The name of this deployment, such as a commit: tasks with the schedule `@start` are due once for each. Empty: `WINDLASS_REVISION`, or the `revision`."),
         };
         s.end(r);
         settings

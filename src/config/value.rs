@@ -94,6 +94,31 @@ impl ValueKind for PathBuf {
     }
 }
 
+/// A name; empty if not set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NameText(pub(crate) String);
+
+impl ValueKind for NameText {
+    const NAME: &'static str = "text";
+
+    fn read(value: &Value) -> Result<Self, String> {
+        match value {
+            Value::Text(text) | Value::Untyped(text) => {
+                let text = text.trim();
+                if text.len() > 255 || text.contains('\0') {
+                    return Err("it may have up to 255 bytes, and no NUL".to_owned());
+                }
+                Ok(NameText(text.to_owned()))
+            }
+            _ => expected("a text in quotes", value),
+        }
+    }
+
+    fn show(&self) -> String {
+        quoted(&self.0)
+    }
+}
+
 /// The address of a database, which may contain a password; empty if not set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Address(pub(crate) String);

@@ -94,7 +94,8 @@ pub enum Event<'a> {
         /// The delay until its next run.
         delay: Duration,
     },
-    /// A job was discarded: its code ended it without success, but it has not failed.
+    /// A job was discarded: its code ended it without success, its concurrency key had no free slot,
+    /// or it had not started in time. It has not failed.
     Discarded {
         /// The job.
         job: JobId,
@@ -236,6 +237,23 @@ pub enum Event<'a> {
         exits: u32,
         /// The delay until the next start.
         delay: Duration,
+    },
+    /// A supervisor starts to replace its child programs one by one, because of SIGHUP or
+    /// [`Handle::restart_children`](crate::Handle::restart_children).
+    RolloutStarted {
+        /// How many there are.
+        children: usize,
+    },
+    /// A supervisor has replaced all its child programs.
+    RolloutFinished {
+        /// How many there are.
+        children: usize,
+    },
+    /// A supervisor has stopped to replace its child programs, because a new one did not start. The
+    /// others run on as they are.
+    RolloutStopped {
+        /// What went wrong.
+        why: &'a str,
     },
     /// A worker is being replaced by a new one: it claims no more, and exits when its jobs have
     /// ended.

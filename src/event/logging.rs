@@ -201,6 +201,15 @@ fn log_child(event: &Event<'_>) -> bool {
             log::error!(program, exits, delay_ms;
                 "{program} ended {exits} times in a row soon after its start; the next start comes in {delay_ms} ms");
         }
+        Event::RolloutStarted { children } => {
+            log::info!(children; "rolling restart: {children} children are replaced one by one");
+        }
+        Event::RolloutFinished { children } => {
+            log::info!(children; "rolling restart: all {children} children were replaced");
+        }
+        Event::RolloutStopped { why } => {
+            log::error!(why; "rolling restart: stopped, the other children stay as they are: {why}");
+        }
         Event::LeftBehind { pid, how } => log::error!(pid, how;
             "the child {pid}, which {how}, may have left jobs behind: the database was away until the stop was over; \
              any supervisor recovers them when the process counts as dead"),

@@ -8,10 +8,12 @@ use crate::job::concurrency::Concurrency;
 use crate::job::context::Context;
 use crate::job::enqueued::Enqueued;
 use crate::job::error::{JobError, JobResult};
+use crate::job::extras::access::PublicAccess;
 use crate::job::new_job::NewJob;
 use crate::job::policy::Policy;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use std::time::Duration;
 
 /// A type of job, whose fields are the job's arguments.
@@ -72,6 +74,27 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
     /// arguments of that class are hidden.
     const REDACT: &'static [&'static str] = &[];
 
+    /// The version of the arguments. Default: 1.
+    ///
+    /// Raise it if arguments that are already stored do not match the type any more, and convert
+    /// those in [`upcast`](Self::upcast). The version is stored with each job. A worker that only
+    /// knows an older version releases the job for 30 s at a time, so that a worker of the newer
+    /// program can run it; no attempt is used.
+    const VERSION: u32 = 1;
+
+    /// Whether only the program's own code may enqueue jobs of this type, as values of the type.
+    /// Default: `false`.
+    ///
+    /// `windlass enqueue`, [`NewJob::of_class`](crate::NewJob::of_class) and
+    /// [`Registry::new_job`](crate::Registry::new_job) refuse it, so a class name from outside cannot
+    /// lead to it. A worker records this when it starts; until one has done so, programs that do not
+    /// have the type cannot know it. Configured recurring tasks may use it.
+    const INTERNAL: bool = false;
+
+    /// Whether a [public token](crate::NewJob::public_token) of such a job also shows what it
+    /// returned. Default: `false`.
+    const PUBLIC_RESULT: bool = false;
+
     /// The application's state, which jobs of this type borrow; `()` for none.
     type State: Send + Sync + 'static;
     /// The value that the job returns; `()` for none. Callers can read it with
@@ -86,6 +109,42 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
     /// # Errors
     /// Any error that makes the attempt fail; `?` accepts every error type.
     fn perform(self, cx: &Context<'_, Self::State>) -> JobResult<Self::Output>;
+
+    /// Converts arguments of an older [`VERSION`](Self::VERSION) to those of the current one. It is
+    /// called before the arguments are read as this type. Default: they stay as they are.
+    ///
+    /// Jobs that Ruby enqueued have version 1, as have those enqueued by name without a version.
+    ///
+    /// ```
+    /// # use serde::{Deserialize, Serialize};
+    /// # use windlass::{Context, Job, JobError, JobResult};
+    /// use serde_json::Value;
+    ///
+    /// #[derive(Serialize, Deserialize)]
+    /// struct Greet { names: Vec<String> }
+    ///
+    /// impl Job for Greet {
+    ///     const NAME: &'static str = "greet";
+    ///     const VERSION: u32 = 2;
+    ///     type State = ();
+    ///     type Output = ();
+    ///     // Version 1 had one `name`.
+    ///     fn upcast(_version: u32, old: Value) -> Result<Value, JobError> {
+    ///         Ok(serde_json::json!({ "names": [old["name"]] }))
+    ///     }
+    ///     fn perform(self, _: &Context<'_, ()>) -> JobResult { Ok(()) }
+    /// }
+    /// ```
+    ///
+    /// The names in [`REDACT`](Self::REDACT) hide fields of all versions: keep the names of former
+    /// fields there as long as such jobs are stored.
+    ///
+    /// # Errors
+    /// Any error; the attempt fails with it, and the policy decides what happens next.
+    fn upcast(version: u32, arguments: Value) -> Result<Value, JobError> {
+        let _ = version;
+        Ok(arguments)
+    }
 
     /// Returns how often the job is tried, how long it may run and what is kept of it, unless the
     /// enqueue sets otherwise.
@@ -167,10 +226,14 @@ impl NewJob {
         row.unique_id = job.unique_id();
         Ok(NewJob {
             row,
-            policy: J::policy(),
+            policy: J::policy().with_version(J::VERSION),
             concurrency: job.concurrency(),
             max_arguments: J::MAX_ARGUMENTS,
             is_text: false,
+            access: PublicAccess {
+                wants_token: false,
+                shows_result: J::PUBLIC_RESULT,
+            },
         })
     }
 }

@@ -46,7 +46,8 @@ use serde::{Deserialize, Serialize};
 /// ```
 ///
 /// A job holds a slot from when it becomes ready until its run is over, whatever the outcome. It
-/// releases the slot while it waits for another attempt.
+/// releases the slot while it waits for another attempt, unless the key is
+/// [ordered](Concurrency::ordered).
 ///
 /// A slot is released in the transaction that ends the run, even if a supervisor recovers the job
 /// of a dead process. So slots need no expiry time.
@@ -60,6 +61,8 @@ pub struct Concurrency {
     group: Option<String>,
     limit: u32,
     on_conflict: LimitConflict,
+    #[serde(default)]
+    ordered: bool,
 }
 
 /// What happens to a job if no slot is free.
@@ -89,6 +92,7 @@ impl Concurrency {
             group: None,
             limit: 1,
             on_conflict: LimitConflict::default(),
+            ordered: false,
         }
     }
 
@@ -108,6 +112,34 @@ impl Concurrency {
     /// Sets what happens to jobs that find no free slot. Default: they wait.
     pub fn on_conflict(mut self, policy: LimitConflict) -> Self {
         self.on_conflict = policy;
+        self
+    }
+
+    /// Runs the jobs of the key one at a time, in the order of their enqueue. Default: blocked jobs
+    /// continue in order of priority, then age.
+    ///
+    /// A job keeps its place until it has ended for good. While it waits for another attempt,
+    /// is snoozed, or recovers from a crash, no other job of the key runs. Its priority decides only
+    /// how soon a worker takes it once it is its turn.
+    ///
+    /// Set it for all jobs of the key. An enqueue is refused if it has another limit than 1, or
+    /// [`LimitConflict::Discard`].
+    ///
+    /// ```
+    /// # use windlass::{Concurrency, NewJob};
+    /// # use diesel::prelude::*;
+    /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+    /// # windlass::migrate(&mut conn).unwrap();
+    /// let account = Concurrency::new(7).group("ledger").ordered();
+    /// for entry in ["open", "pay in", "pay out"] {
+    ///     let job = NewJob::of_class("book", format!("{entry:?}"));
+    ///     job.concurrency(account.clone()).enqueue(&mut conn)?;
+    /// }
+    /// assert_eq!(windlass::semaphores(&mut conn)?[0].blocked, 3);
+    /// # Ok::<(), windlass::Error>(())
+    /// ```
+    pub fn ordered(mut self) -> Self {
+        self.ordered = true;
         self
     }
 
@@ -133,10 +165,22 @@ impl Concurrency {
                     .to_owned(),
             );
         }
+        if self.ordered && slots != 1 {
+            return Err(format!(
+                "its concurrency key is ordered, so its limit must be 1 and not {slots}"
+            ));
+        }
+        if self.ordered && self.on_conflict == LimitConflict::Discard {
+            return Err(
+                "its concurrency key is ordered, so it must wait for its turn and cannot be discarded instead"
+                    .to_owned(),
+            );
+        }
         Ok(NewLimit {
             key,
             slots,
             discards: self.on_conflict == LimitConflict::Discard,
+            ordered: self.ordered,
         })
     }
 }
@@ -185,6 +229,13 @@ mod tests {
             (Concurrency::new("a\0"), "NUL"),
             (Concurrency::new("a").group(""), "empty"),
             (Concurrency::new("a").limit(0), "never run"),
+            (Concurrency::new("a").ordered().limit(2), "must be 1"),
+            (
+                Concurrency::new("a")
+                    .ordered()
+                    .on_conflict(LimitConflict::Discard),
+                "wait for its turn",
+            ),
             (Concurrency::new("again").group("windlass"), "reserved"),
         ] {
             let error = limit.of_class("import").unwrap_err();

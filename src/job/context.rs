@@ -45,11 +45,17 @@ pub(crate) struct Run {
 pub struct Context<'a, S: ?Sized> {
     state: &'a S,
     run: &'a Run,
+    /// It belongs to a function around the job, which may not finish it.
+    pub(crate) is_around: bool,
 }
 
 impl<'a, S: ?Sized> Context<'a, S> {
     pub(crate) fn new(state: &'a S, run: &'a Run) -> Self {
-        Context { state, run }
+        Context {
+            state,
+            run,
+            is_around: false,
+        }
     }
 
     /// Returns the application's state for this type of job.

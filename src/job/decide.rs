@@ -22,6 +22,7 @@ impl Policy {
         match error.decision {
             RequestedEnding::Interrupted(Interrupted::Cancelled) => Ending::Cancel(failure),
             // Not caused by anything that the job did or failed to do.
+            // The job has returned, so its outcome is known unless it may run only once.
             RequestedEnding::Interrupted(Interrupted::Lost) => {
                 self.given_back(LOST, "could not rely on its claim any more")
             }
@@ -80,7 +81,7 @@ fn refused(failure: JobFailure) -> JobFailure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::policy::Delivery;
+    use crate::job::policy::delivery::Delivery;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -119,8 +120,11 @@ mod tests {
     #[test]
     fn what_the_process_cuts_off_is_given_back_uncounted() {
         let once = Policy::new().delivery(Delivery::AtMostOnce);
+        let known = Policy::new().delivery(Delivery::AfterKnownOutcome);
         for interrupted in [Interrupted::Lost, Interrupted::Stopping] {
             let error = JobError::from(interrupted);
+            let ending = known.judge(1, &error, None);
+            assert!(matches!(ending, Ending::Release(_)), "{ending:?}");
             for attempts in 1..3 {
                 let ending = Policy::new().max_attempts(attempts).judge(1, &error, None);
                 assert!(matches!(ending, Ending::Release(_)), "{ending:?}");
@@ -133,6 +137,22 @@ mod tests {
         }
         let cancelled = once.judge(1, &JobError::from(Interrupted::Cancelled), None);
         assert!(matches!(cancelled, Ending::Cancel(_)), "{cancelled:?}");
+    }
+
+    #[test]
+    fn after_a_known_outcome_it_is_tried_again() {
+        let known = Policy::new().delivery(Delivery::AfterKnownOutcome);
+        let ending = known.judge(1, &error(), None);
+        assert!(matches!(ending, Ending::Fail(_)), "{ending:?}");
+        let ending = known.judge(1, &JobError::snooze(SECOND), None);
+        assert!(matches!(ending, Ending::Snooze(_)), "{ending:?}");
+        let known = known.max_attempts(2);
+        for error in [error(), JobError::from(Interrupted::TimedOut)] {
+            let ending = known.judge(1, &error, None);
+            assert!(matches!(ending, Ending::Retry(..)), "{ending:?}");
+            let ending = known.judge(2, &error, None);
+            assert!(matches!(ending, Ending::Fail(_)), "{ending:?}");
+        }
     }
 
     #[test]

@@ -5,7 +5,10 @@ use crate::db::transition::enqueue::time_priority::rank_by_time;
 use crate::db::{AsConn, own};
 use crate::error::{Doing, Result};
 use crate::job::enqueued::Enqueued;
+use crate::job::extras::access::insert_with_tokens;
+use crate::job::extras::internal::refuse_internal;
 use crate::job::new_job::NewJob;
+use std::collections::BTreeSet;
 
 /// Enqueues many jobs, of different types if needed, in few statements: all of them or none.
 ///
@@ -32,17 +35,31 @@ use crate::job::new_job::NewJob;
 /// ```
 ///
 /// # Errors
-/// If one job exceeds a limit (before any SQL is sent) or a statement fails.
+/// If one job exceeds a limit (before any SQL is sent), is of an [internal](crate::Job::INTERNAL)
+/// class that was named by name, or a statement fails.
 pub fn enqueue_all<C: AsConn + ?Sized>(
     conn: &mut C,
     jobs: impl IntoIterator<Item = NewJob>,
 ) -> Result<Vec<Enqueued>> {
-    let mut rows = jobs
-        .into_iter()
-        .map(NewJob::into_row)
-        .collect::<Result<Vec<_>>>()?;
-    let mut conn = own(conn);
-    rank_by_time(&mut conn, &mut rows).doing("read the time")?;
-    let inserted = enqueue::insert_all(&mut conn, &rows).doing("enqueue the jobs")?;
+    let (mut rows, mut accesses, mut by_name) = (Vec::new(), Vec::new(), Vec::new());
+    for job in jobs {
+        accesses.push(job.access);
+        by_name.push(job.is_text);
+        rows.push(job.into_row()?);
+    }
+    let mut owned = own(conn);
+    let named = rows.iter().zip(&by_name).filter(|(_, by_name)| **by_name);
+    let named: BTreeSet<&str> = named.map(|(row, _)| &*row.class_name).collect();
+    refuse_internal(&mut owned, &named.into_iter().collect::<Vec<_>>())?;
+    rank_by_time(&mut owned, &mut rows).doing("read the time")?;
+    if accesses.iter().any(|access| access.wants_token) {
+        let enqueued = insert_with_tokens(&mut owned, &rows, &accesses)?;
+        drop(owned);
+        conn.after_enqueue()?;
+        return Ok(enqueued);
+    }
+    let inserted = enqueue::insert_all(&mut owned, &rows).doing("enqueue the jobs")?;
+    drop(owned);
+    conn.after_enqueue()?;
     Ok(inserted.into_iter().map(Enqueued::from).collect())
 }

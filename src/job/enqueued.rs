@@ -1,6 +1,7 @@
 //! What an enqueue returns.
 
 use crate::db::model::new_row::{self, EnqueueOutcome};
+use crate::job::extras::token::PublicToken;
 use crate::job::id::JobId;
 
 /// The result of an enqueue.
@@ -14,6 +15,9 @@ pub struct Enqueued {
     pub is_new: bool,
     /// What happened to the job.
     pub outcome: EnqueueOutcome,
+    /// The token that was requested by [`NewJob::public_token`](crate::NewJob::public_token).
+    /// `None` if none was, or if the job belongs to another caller.
+    pub public_token: Option<PublicToken>,
 }
 
 impl From<new_row::Inserted> for Enqueued {
@@ -22,6 +26,7 @@ impl From<new_row::Inserted> for Enqueued {
             id: JobId(inserted.id),
             is_new: inserted.is_new,
             outcome: inserted.outcome,
+            public_token: None,
         }
     }
 }

@@ -42,6 +42,9 @@ pub struct JobError {
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
+/// The kind of a panic.
+pub(crate) const PANIC: &str = "panic";
+
 /// The value that a job returned.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct JobOutput {
@@ -153,6 +156,11 @@ impl JobError {
     /// `panic`, `timeout` or `undecodable_arguments`.
     pub fn kind(&self) -> &str {
         &self.kind
+    }
+
+    /// Returns whether it is a panic, which has no other kind.
+    pub(crate) fn is_panic(&self) -> bool {
+        self.origin.is_none() && self.kind == PANIC
     }
 
     /// Returns the error's message, including the messages of its causes.

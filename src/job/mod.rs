@@ -2,6 +2,7 @@
 //! job.
 
 pub(crate) mod arguments;
+pub(crate) mod around;
 pub(crate) mod class;
 pub(crate) mod concurrency;
 pub(crate) mod context;
@@ -9,9 +10,13 @@ pub(crate) mod decide;
 pub(crate) mod enqueue_all;
 pub(crate) mod enqueued;
 pub(crate) mod error;
+pub(crate) mod extras;
+pub(crate) mod function;
 pub(crate) mod id;
 pub(crate) mod lease;
+pub(crate) mod logs;
 pub(crate) mod new_job;
+pub(crate) mod output;
 pub(crate) mod perform;
 pub(crate) mod policy;
 pub(crate) mod registry;

@@ -7,9 +7,11 @@ use crate::db::transition::enqueue;
 use crate::db::transition::enqueue::time_priority::rank_by_time;
 use crate::db::{AsConn, own};
 use crate::error::{Doing, Error, Result};
-use crate::job::arguments::{MAX_DEPTH, has_escaped_nul, is_too_deep};
 use crate::job::concurrency::Concurrency;
+use crate::job::extras::access::{PublicAccess, insert_with_tokens};
+use crate::job::extras::internal::refuse_internal;
 use crate::job::policy::Policy;
+use crate::job::policy::limit_kinds::Expiry;
 use crate::queue::{MAX_NAME, check_name};
 use chrono::{DateTime, Datelike, NaiveDateTime, Utc};
 use std::time::Duration;
@@ -50,6 +52,7 @@ pub struct NewJob {
     pub(crate) max_arguments: usize,
     /// The arguments are text from the caller and may be invalid JSON.
     pub(crate) is_text: bool,
+    pub(crate) access: PublicAccess,
 }
 
 impl NewJob {
@@ -68,7 +71,8 @@ impl NewJob {
     /// Creates a job of a class that this program does not define, with its arguments as JSON text.
     ///
     /// This is for tools, and for jobs that another program performs. Invalid JSON is rejected when
-    /// the job is enqueued.
+    /// the job is enqueued, and so is a class that a worker has registered as
+    /// [internal](crate::Job::INTERNAL), which one statement more looks up.
     pub fn of_class(class: impl Into<String>, arguments: impl Into<String>) -> Self {
         NewJob {
             row: NewRow::new(class.into(), arguments.into(), "default".to_owned(), 0),
@@ -76,6 +80,7 @@ impl NewJob {
             concurrency: None,
             max_arguments: 64 * 1024,
             is_text: true,
+            access: PublicAccess::default(),
         }
     }
 
@@ -214,20 +219,36 @@ impl NewJob {
     ///
     /// # Errors
     /// If a limit is exceeded (before any SQL is sent) or a statement fails. Also if another job
-    /// holds the unique id and the policy is [`OnConflict::Refuse`](crate::OnConflict::Refuse).
+    /// holds the unique id and the policy is [`OnConflict::Refuse`](crate::OnConflict::Refuse), or
+    /// the class is [internal](crate::Job::INTERNAL) and was named [by name](Self::of_class).
     pub fn enqueue<C: AsConn + ?Sized>(self, conn: &mut C) -> Result<Enqueued> {
+        let enqueued = self.insert(conn)?;
+        conn.after_enqueue()?;
+        Ok(enqueued)
+    }
+
+    fn insert<C: AsConn + ?Sized>(self, conn: &mut C) -> Result<Enqueued> {
+        let (is_text, access) = (self.is_text, self.access);
         let (mut rows, mut conn) = ([self.into_row()?], own(conn));
+        if is_text {
+            refuse_internal(&mut conn, &[&rows[0].class_name])?;
+        }
         rank_by_time(&mut conn, &mut rows).doing("read the time")?;
+        let enqueued = if access.wants_token {
+            insert_with_tokens(&mut conn, &rows, &[access])?.remove(0)
+        } else {
+            let inserted = enqueue::insert(&mut conn, &rows[0]);
+            inserted.doing("enqueue the job")?.into()
+        };
         let [row] = rows;
-        let inserted = enqueue::insert(&mut conn, &row).doing("enqueue the job")?;
-        if inserted.outcome == EnqueueOutcome::Refused {
+        if enqueued.outcome == EnqueueOutcome::Refused {
             return Err(Error::UniqueIdTaken {
                 class: row.class_name,
                 unique_id: row.unique_id.unwrap_or_default(),
-                existing: inserted.id,
+                existing: enqueued.id.0,
             });
         }
-        Ok(inserted.into())
+        Ok(enqueued)
     }
 
     pub(crate) fn into_row(mut self) -> Result<NewRow> {
@@ -235,7 +256,8 @@ impl NewJob {
         let column = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
         self.row.max_attempts = self.policy.max_attempts.map(column);
         self.row.max_crashes = self.policy.max_crashes.map(column);
-        self.row.at_most_once = self.policy.is_at_most_once();
+        self.row.at_most_once = self.policy.leaves_unknown();
+        self.row.expiry = self.policy.expiry.map(Expiry::to_store);
         self.row.policy = self.policy.to_column();
         self.row.limit = self.limit()?;
         self.row.unique_scope = self.policy.unique_scope.unwrap_or_default();
@@ -252,44 +274,6 @@ impl NewJob {
             class: class.clone(),
             reason,
         })
-    }
-
-    /// Rejects arguments that a database would reject or a worker could not read.
-    fn check_arguments(&self) -> Result<()> {
-        let refused = |reason: String| {
-            Err(Error::InvalidJob {
-                class: self.row.class_name.clone(),
-                reason,
-            })
-        };
-        let size = self.row.arguments.len();
-        if size > self.max_arguments {
-            return refused(format!(
-                "its arguments take {size} bytes, more than the {} allowed; store the data elsewhere and \
-                 pass a reference, or raise `MAX_ARGUMENTS`",
-                self.max_arguments
-            ));
-        }
-        // In JSON a NUL is always escaped; text with a raw one is not JSON.
-        if self.row.arguments.contains('\0') || has_escaped_nul(&self.row.arguments) {
-            return refused(
-                "its arguments contain a NUL character, which Postgres cannot keep; encode binary data"
-                    .to_owned(),
-            );
-        }
-        if is_too_deep(&self.row.arguments) {
-            return refused(format!(
-                "its arguments are nested deeper than {MAX_DEPTH} arrays and objects, and could not be \
-                 decoded again; store the data elsewhere and pass a reference"
-            ));
-        }
-        if self.is_text
-            && let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(&self.row.arguments)
-        {
-            // The text itself may be a secret, so it is not quoted.
-            return refused(format!("its arguments are not JSON: {error}"));
-        }
-        Ok(())
     }
 
     fn check(&self) -> Result<()> {
@@ -321,6 +305,9 @@ impl NewJob {
                  no time yet is better enqueued when it has"
                     .to_owned(),
             );
+        }
+        if let Some(problem) = self.policy.wrong_limit(self.row.at) {
+            return refused(problem);
         }
         if self.policy.is_at_most_once() && self.policy.max_attempts.is_some_and(|max| max > 1) {
             return refused(

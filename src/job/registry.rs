@@ -1,15 +1,19 @@
 //! The classes that a program performs, and how. Generic types end here.
 
+use crate::db::model::extras::FIRST_VERSION;
 use crate::db::table::classes::NewClass;
-use crate::job::arguments::envelope;
-use crate::job::arguments::redact;
-use crate::job::arguments::{MAX_DEPTH, is_too_deep};
+use crate::job::arguments::decode::{decode, decode_version, from_text};
+use crate::job::around::caught::{NO_STATE, caught};
+use crate::job::around::{self, Around, JobRan, Next};
 use crate::job::class::Job;
 use crate::job::context::{Context, Run};
-use crate::job::error::{JobError, JobOutput};
+use crate::job::error::{JobError, JobOutput, JobResult};
+use crate::job::function::Function;
 use crate::job::new_job::NewJob;
+use crate::job::output::{MAX_OUTPUT, as_output};
 use crate::job::policy::Policy;
-use serde_json::Value;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -18,14 +22,19 @@ use std::time::Duration;
 /// Performs one job from its arguments and returns its result as JSON.
 type Perform = dyn Fn(&str, &Run) -> Result<JobOutput, JobError> + Send + Sync;
 
+/// Creates a job from its arguments as JSON text.
+type NewFromText = dyn Fn(&str) -> Result<NewJob, String> + Send + Sync;
+
 /// A job type without its generic parameter.
 struct Class {
     perform: Box<Perform>,
     policy: Policy,
     retry_in: fn(u32, &JobError) -> Option<Duration>,
-    new_job: fn(&str) -> Result<NewJob, String>,
+    new_job: Box<NewFromText>,
     queue: &'static str,
     redact: &'static [&'static str],
+    version: u32,
+    internal: bool,
 }
 
 /// The job types that a program performs, and the state that each type borrows.
@@ -46,6 +55,8 @@ struct Class {
 pub struct Registry {
     classes: BTreeMap<String, Arc<Class>>,
     defaults: Policy,
+    /// The outermost first.
+    around: Vec<Arc<Around>>,
 }
 
 impl Registry {
@@ -64,18 +75,111 @@ impl Registry {
     #[must_use]
     pub fn register<J: Job>(mut self, state: impl Into<Arc<J::State>>) -> Self {
         let state = state.into();
-        let class = Arc::new(Class {
+        let class = Class {
             perform: Box::new(move |arguments, run| perform::<J>(arguments, &state, run)),
-            policy: J::policy(),
+            policy: without_extras(J::policy()),
             retry_in: J::retry_in,
-            new_job: new_job::<J>,
+            new_job: Box::new(new_job::<J>),
             queue: J::QUEUE,
             redact: J::REDACT,
-        });
-        for name in std::iter::once(&J::NAME).chain(J::ALIASES) {
+            version: J::VERSION,
+            internal: J::INTERNAL,
+        };
+        self.insert(J::NAME, J::ALIASES, class);
+        self
+    }
+
+    /// Registers a function as a class of jobs. See [`Function`], which also enqueues them.
+    ///
+    /// `body` receives the arguments of a job and its context. What it returns is the result of the
+    /// job; an error or a panic is a failed attempt. State is what `body` captures.
+    ///
+    /// ```
+    /// use diesel::prelude::*;
+    /// use windlass::{Function, Registry, testing};
+    ///
+    /// const GREET: Function<String> = Function::new("greet");
+    ///
+    /// let registry = Registry::new().function(GREET, |name, cx| {
+    ///     println!("attempt {}: hello, {name}", cx.attempt());
+    ///     Ok(())
+    /// });
+    /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+    /// # windlass::migrate(&mut conn).unwrap();
+    /// GREET.enqueue(&mut conn, &"Ada".to_owned())?;
+    /// testing::drain(&mut conn, &registry)?.assert_all_finished(1);
+    /// # Ok::<(), windlass::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// If another type or function has one of the names, as for [`register`](Self::register).
+    #[must_use]
+    pub fn function<A, T, F>(mut self, function: Function<A>, body: F) -> Self
+    where
+        A: Serialize + DeserializeOwned + Send + 'static,
+        T: Serialize,
+        F: Fn(A, &Context<'_, ()>) -> JobResult<T> + Send + Sync + 'static,
+    {
+        let class = Class {
+            perform: Box::new(move |arguments, run| {
+                let arguments = function.decode(arguments)?;
+                let output = body(arguments, &Context::new(&NO_STATE, run))?;
+                as_output(function.name, MAX_OUTPUT, &output)
+            }),
+            policy: without_extras((function.policy)()),
+            retry_in: |_, _| None,
+            new_job: Box::new(move |arguments| function.job_of_text(arguments)),
+            queue: function.queue,
+            redact: function.redact,
+            version: FIRST_VERSION,
+            internal: false,
+        };
+        self.insert(function.name, function.aliases, class);
+        self
+    }
+
+    fn insert(&mut self, name: &str, aliases: &[&str], class: Class) {
+        let class = Arc::new(class);
+        for name in std::iter::once(&name).chain(aliases) {
             let taken = self.classes.insert((*name).to_owned(), Arc::clone(&class));
             assert!(taken.is_none(), "two job types are registered as `{name}`");
         }
+    }
+
+    /// Runs a function around every job of this registry: for tracing spans, timers, thread-locals.
+    ///
+    /// It is called on the job's thread with the job's context, and must call [`Next::run`], which
+    /// performs the job and returns what the function has to return. It sees the outcome, and cannot
+    /// change it. The function that was added first is outermost. It also runs in
+    /// [`testing::drain`](crate::testing::drain).
+    ///
+    /// If the function panics, the attempt has failed, as if the job had panicked. This holds after
+    /// the job has returned too, unless the job was finished in its own transaction. Its time counts
+    /// towards the [`timeout`](Policy::timeout).
+    ///
+    /// ```
+    /// use std::time::Instant;
+    /// use windlass::{JobEnd, Registry};
+    ///
+    /// let registry = Registry::new().around(|cx, next| {
+    ///     let start = Instant::now();
+    ///     let ran = next.run();
+    ///     let end = match ran.outcome() {
+    ///         JobEnd::Finished(_) => "finished",
+    ///         JobEnd::Interrupted(_) => "interrupted",
+    ///         _ => "not finished",
+    ///     };
+    ///     println!("{} {}: {end} after {:?}", cx.class_name(), cx.job_id(), start.elapsed());
+    ///     ran
+    /// });
+    /// # let _ = registry;
+    /// ```
+    #[must_use]
+    pub fn around<F>(mut self, function: F) -> Self
+    where
+        F: for<'n> Fn(&Context<'_, ()>, Next<'n>) -> JobRan<'n> + Send + Sync + 'static,
+    {
+        self.around.push(Arc::new(function));
         self
     }
 
@@ -92,7 +196,7 @@ impl Registry {
     /// ```
     #[must_use]
     pub fn defaults(mut self, policy: Policy) -> Self {
-        self.defaults = policy;
+        self.defaults = without_extras(policy);
         self
     }
 
@@ -101,12 +205,18 @@ impl Registry {
         self.classes.keys().map(String::as_str)
     }
 
+    /// Returns the names of the secret fields of a class.
+    pub(crate) fn secrets_of(&self, class_name: &str) -> &'static [&'static str] {
+        let class = self.classes.get(class_name);
+        class.map_or(&[], |class| class.redact)
+    }
+
     /// Returns the description of each type that is stored for other programs, under each of its
     /// names.
     pub(crate) fn described(&self) -> Vec<NewClass> {
         let describe = |(name, class): (&String, &Arc<Class>)| {
             let redact = serde_json::json!(class.redact).to_string();
-            NewClass(name.clone(), class.queue.to_owned(), redact)
+            NewClass(name.clone(), class.queue.to_owned(), redact, class.internal)
         };
         self.classes.iter().map(describe).collect()
     }
@@ -118,7 +228,23 @@ impl Registry {
         run: &Run,
     ) -> Option<Result<JobOutput, JobError>> {
         let class = self.classes.get(&run.class_name)?;
-        Some((class.perform)(arguments, run))
+        let mut body = || caught(run, || (class.perform)(arguments, run));
+        // Most registries have none, and pay nothing for it.
+        Some(match self.around.is_empty() {
+            true => body(),
+            false => around::perform(&self.around, run, &mut body),
+        })
+    }
+
+    /// Returns whether a job has arguments of a newer version than its registered type.
+    pub(crate) fn is_outdated(&self, run: &Run) -> bool {
+        let version = run.policy.arguments_version();
+        // Most jobs name none.
+        version > FIRST_VERSION
+            && self
+                .classes
+                .get(&run.class_name)
+                .is_some_and(|class| version > class.version)
     }
 
     /// Completes the stored policy of a job.
@@ -136,8 +262,25 @@ impl Registry {
     /// `null` means no arguments, whatever the type.
     ///
     /// # Errors
-    /// If the class is not registered, or the arguments do not match its type.
+    /// - If the class is not registered, or the arguments do not match the current version of its
+    ///   type.
+    /// - [`Error::InternalClass`](crate::Error::InternalClass) if its type is
+    ///   [internal](Job::INTERNAL).
     pub fn new_job(&self, class_name: &str, arguments: &str) -> crate::error::Result<NewJob> {
+        match self.classes.get(class_name) {
+            Some(class) if class.internal => Err(crate::error::Error::InternalClass {
+                class: class_name.to_owned(),
+            }),
+            _ => self.trusted_job(class_name, arguments),
+        }
+    }
+
+    /// Creates a job as [`new_job`](Self::new_job) does, also one of an internal type.
+    pub(crate) fn trusted_job(
+        &self,
+        class_name: &str,
+        arguments: &str,
+    ) -> crate::error::Result<NewJob> {
         let refused = |reason: String| crate::error::Error::InvalidJob {
             class: class_name.chars().take(80).collect(),
             reason,
@@ -170,92 +313,21 @@ impl fmt::Debug for Registry {
     }
 }
 
-fn perform<J: Job>(arguments: &str, state: &J::State, run: &Run) -> Result<JobOutput, JobError> {
-    let job: J = decode(arguments).map_err(|error| {
-        let reason = redact::hide_in_text(error.to_string(), arguments, J::REDACT);
-        JobError::new(
-            "undecodable_arguments",
-            format!("the arguments do not match `{}`: {reason}", J::NAME),
-        )
-    })?;
-    let output = job.perform(&Context::new(state, run))?;
-    let text = serde_json::to_string(&output)
-        .map_err(|error| JobError::new("unserialisable_output", error.to_string()))?;
-    Ok(keepable::<J>(text))
+/// Tags and metadata are stored with each job, so those of a type are not added again.
+fn without_extras(mut policy: Policy) -> Policy {
+    policy.extras = None;
+    policy
 }
 
-/// Returns what can be kept of a job's return value.
-///
-/// A job that returned too much has done its work, and running it again would only repeat that. It
-/// succeeds, and its result explains why the value is missing.
-fn keepable<J: Job>(text: String) -> JobOutput {
-    if text == "null" {
-        return JobOutput::default();
-    }
-    let problem = if text.len() > J::MAX_RESULT {
-        format!(
-            "result_too_large: it takes {} bytes as JSON, more than the {} allowed; store the data elsewhere and \
-             return a reference, or raise `MAX_RESULT`",
-            text.len(),
-            J::MAX_RESULT
-        )
-    } else if is_too_deep(&text) {
-        format!(
-            "result_too_deep: it is nested deeper than {MAX_DEPTH} arrays and objects, and could not be read again"
-        )
-    } else {
-        return JobOutput {
-            text: Some(text),
-            problem: None,
-        };
-    };
-    log::warn!(class = J::NAME; "the result of a job of class {} is not kept: {problem}", J::NAME);
-    JobOutput {
-        text: None,
-        problem: Some(problem),
-    }
+fn perform<J: Job>(arguments: &str, state: &J::State, run: &Run) -> Result<JobOutput, JobError> {
+    let job: J = decode_version(arguments, run.policy.arguments_version())?;
+    let output = job.perform(&Context::new(state, run))?;
+    as_output(J::NAME, J::MAX_RESULT, &output)
 }
 
 fn new_job<J: Job>(arguments: &str) -> Result<NewJob, String> {
-    let decoded = decode::<J>(arguments);
-    // No arguments: a unit struct, or a type without required fields.
-    let job = match (decoded, arguments.trim()) {
-        (Err(error), "null") => decode("{}").map_err(|_| error),
-        (decoded, _) => decoded,
-    };
-    let job = job.map_err(|error| format!("the arguments do not match its type: {error}"))?;
+    let job: J = from_text(arguments, decode::<J>)?;
     NewJob::new(&job).map_err(|error| error.to_string())
-}
-
-/// Reads arguments: the job's own JSON, or Active Job's envelope if Ruby enqueued it, whose first
-/// argument must be the hash of fields.
-///
-/// The envelope is tried first: a type without required fields would also decode from the envelope
-/// itself, and lose its contents.
-pub(crate) fn decode<J: Job>(arguments: &str) -> Result<J, serde_json::Error> {
-    let plain = match (serde_json::from_str(arguments), arguments) {
-        // No arguments, in either notation.
-        (Err(error), "{}") => serde_json::from_str("null").map_err(|_| error),
-        (plain, _) => plain,
-    };
-    if !arguments.contains("\"job_class\"") {
-        return plain;
-    }
-    let Ok(Value::Object(mut fields)) = serde_json::from_str(arguments) else {
-        return plain;
-    };
-    // A type without required fields would accept the envelope as its own JSON.
-    let is_from_ruby = fields.contains_key("executions")
-        || fields
-            .get("job_class")
-            .and_then(Value::as_str)
-            .is_some_and(|class| class == J::NAME || J::ALIASES.contains(&class));
-    match fields.remove("arguments") {
-        Some(Value::Array(list)) if is_from_ruby || plain.is_err() => {
-            envelope::read(list, arguments)
-        }
-        _ => plain,
-    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use crate::db::model::outcome::Ending;
 use crate::db::table::progress::{Note, Progress};
 use crate::job::error::Interrupted;
 use crate::job::lease::Lease;
+use crate::job::logs::lines::RunLog;
 use crate::job::timeout::Limit;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -32,6 +33,8 @@ pub(crate) struct Live {
     /// The job ended its claim itself, provided that its transaction was committed.
     ends_itself: AtomicBool,
     progress: Mutex<RunNotes>,
+    /// What the job has logged.
+    pub(crate) log: RunLog,
     /// For a sleeping job.
     sleep: Mutex<()>,
     woken: Condvar,
@@ -40,6 +43,7 @@ pub(crate) struct Live {
 #[derive(Debug)]
 struct Begun {
     thread: Thread,
+    at: Instant,
     /// When the timeout is raised, and when the job is stopped by force.
     deadline: Option<Instant>,
     overrun: Option<Instant>,
@@ -73,6 +77,7 @@ impl Live {
         let overrun = limit.and_then(|limit| deadline?.checked_add(limit.grace));
         let _ = self.begun.set(Begun {
             thread: std::thread::current(),
+            at: now,
             deadline,
             overrun,
         });
@@ -85,6 +90,13 @@ impl Live {
 
     pub(crate) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Acquire)
+    }
+
+    /// Returns how long ago the job's code started.
+    pub(crate) fn age(&self) -> Duration {
+        self.begun
+            .get()
+            .map_or(Duration::ZERO, |begun| begun.at.elapsed())
     }
 
     /// Returns when the job times out.

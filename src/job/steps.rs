@@ -211,6 +211,13 @@ impl<S: ?Sized> Context<'_, S> {
     /// rejects a statement. Roll back in these cases.
     pub fn finish_in<C: AsConn + ?Sized>(&self, conn: &mut C) -> JobResult {
         let (run, conn) = (self.run(), &mut own(conn));
+        if self.is_around {
+            return Err(JobError::new(
+                "not_the_job",
+                "`finish_in` was called around the job: only the job itself may finish it",
+            )
+            .fail());
+        }
         if !conn.is_in_transaction() {
             return Err(JobError::new(
                 "no_transaction",

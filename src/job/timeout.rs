@@ -9,7 +9,8 @@ use std::time::Duration;
 #[non_exhaustive]
 pub enum OnTimeout {
     /// The attempt has failed like any other: the job is retried after the back-off, if an attempt
-    /// is left. An at-most-once job fails.
+    /// is left. An at-most-once job fails, and so does any whose delivery is not at least once if it
+    /// had to be stopped by force.
     #[default]
     Retry,
     /// The job fails, even if attempts are left.
@@ -41,8 +42,8 @@ mod tests {
     use super::*;
     use crate::db::model::outcome::Ending;
     use crate::job::error::{Interrupted, JobError};
-    use crate::job::policy::Delivery;
     use crate::job::policy::Policy;
+    use crate::job::policy::delivery::Delivery;
 
     const SECOND: Duration = Duration::from_secs(1);
 

@@ -77,7 +77,7 @@ impl Cron {
             _ => {
                 return Err(
                     "the words with `@` are @yearly, @annually, @monthly, @weekly, @daily, \
-                     @midnight and @hourly"
+                     @midnight, @hourly and @start, and `@timing NAME`"
                         .to_owned(),
                 );
             }

@@ -28,16 +28,23 @@
 //! ```
 
 pub(crate) mod cron;
+#[cfg(feature = "cli")]
+pub(crate) mod edit;
+pub(crate) mod history;
 pub(crate) mod missed;
 pub(crate) mod plan;
 pub(crate) mod schedule;
 pub(crate) mod settings;
 pub(crate) mod stored;
 pub(crate) mod task;
+pub(crate) mod task_times;
 pub(crate) mod tasks;
+pub(crate) mod timing;
+pub(crate) mod window;
 pub(crate) mod zone;
 
 pub use crate::db::model::recurring::Overlap;
+pub use history::{TickStatus, ticks};
 pub use missed::MissedTicks;
 pub use settings::RecurringSettings;
 pub use task::RecurringTask;

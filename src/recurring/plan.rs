@@ -1,13 +1,20 @@
 //! Decides which ticks to fire at a given time, without a clock or a database.
 
+use crate::db::model::recurring::RecurringTaskRow;
+use crate::error::Result;
 use crate::recurring::missed::MissedTicks;
 use crate::recurring::stored::Stored;
-use crate::recurring::task::NEVER;
+use crate::recurring::timing::Timings;
+use crate::recurring::window::NEVER;
 use chrono::{NaiveDateTime, TimeDelta};
 use std::time::Duration;
 
 /// The number of ticks in one transaction; further ones follow in the next.
 const MOST: usize = 100;
+
+/// The number of missed ticks of a program's own timing that are passed at once; the walk goes on in
+/// the next transaction.
+const STEPS: usize = 10_000;
 
 /// The decision about a task.
 #[derive(Debug, PartialEq, Eq)]
@@ -21,34 +28,69 @@ pub(crate) struct TickPlan {
 }
 
 /// Plans the ticks from `from`, the first that was not handled yet.
+///
+/// # Errors
+/// If a timing of the program computes its ticks, and the program lacks it or it fails.
 pub(crate) fn plan(
+    task: &Stored,
+    timings: &Timings,
+    from: NaiveDateTime,
+    row: &RecurringTaskRow,
+    grace: Duration,
+) -> Result<TickPlan> {
+    let schedule = &task.times.schedule;
+    if let Some(name) = schedule.named() {
+        let after = |tick| timings.within(&row.key, name, task.times.window, tick);
+        return walk(task, from, row.now, grace, after);
+    }
+    if schedule.is_start() {
+        return Ok(plan_start(task, from, row.now));
+    }
+    Ok(plan_calendar(task, from, row.now, grace))
+}
+
+/// The start of a deployment does not count as missed, however late a scheduler reaches it.
+fn plan_start(task: &Stored, from: NaiveDateTime, now: NaiveDateTime) -> TickPlan {
+    let is_due = from <= now;
+    TickPlan {
+        ticks: Vec::from_iter(Some(from).filter(|tick| is_due && task.times.window.has(*tick))),
+        next_run_at: if is_due { NEVER } else { from },
+        missed: None,
+    }
+}
+
+/// Returns the time so long before `now`, but not before `from`.
+fn back(now: NaiveDateTime, age: Duration, from: NaiveDateTime) -> NaiveDateTime {
+    let age = TimeDelta::from_std(age).unwrap_or(TimeDelta::MAX);
+    now.checked_sub_signed(age)
+        .unwrap_or(NaiveDateTime::MIN)
+        .max(from)
+}
+
+/// Plans the ticks of a schedule that is searched from any time.
+fn plan_calendar(
     task: &Stored,
     from: NaiveDateTime,
     now: NaiveDateTime,
     grace: Duration,
 ) -> TickPlan {
-    let schedule = &task.schedule;
-    let back = |age: Duration| {
-        let age = TimeDelta::from_std(age).unwrap_or(TimeDelta::MAX);
-        now.checked_sub_signed(age)
-            .unwrap_or(NaiveDateTime::MIN)
-            .max(from)
-    };
-    let due_from = |time| schedule.from(time).filter(|tick| *tick <= now);
+    let times = &task.times;
+    let back = |age: Duration| back(now, age, from);
+    let due_from = |time| times.from(time).filter(|tick| *tick <= now);
     let mut next = match task.missed {
         MissedTicks::AllWithin(age) => due_from(back(age.max(grace))),
         MissedTicks::Skip => due_from(back(grace)),
-        MissedTicks::Latest => due_from(back(grace)).or_else(|| schedule.last_between(from, now)),
+        MissedTicks::Latest => due_from(back(grace)).or_else(|| times.last_between(from, now)),
     };
     let missed = due_from(from).filter(|first| next.is_none_or(|next| *first < next));
     let mut ticks = Vec::new();
     while let Some(tick) = next.filter(|tick| *tick <= now && ticks.len() < MOST) {
         ticks.push(tick);
-        next = schedule.after(tick);
+        next = times.after(tick);
     }
     let next_run_at = match ticks.last() {
         Some(_) => next,
-        None => schedule.after(now.max(from - TimeDelta::microseconds(1))),
+        None => times.after(now.max(from - TimeDelta::microseconds(1))),
     };
     TickPlan {
         ticks,
@@ -57,10 +99,43 @@ pub(crate) fn plan(
     }
 }
 
+/// Plans the ticks of a program's own timing. Each tick is computed from the one before, so that
+/// every process finds the same ones.
+fn walk(
+    task: &Stored,
+    from: NaiveDateTime,
+    now: NaiveDateTime,
+    grace: Duration,
+    after: impl Fn(NaiveDateTime) -> Result<NaiveDateTime>,
+) -> Result<TickPlan> {
+    let oldest = match task.missed {
+        MissedTicks::AllWithin(age) => back(now, age.max(grace), from),
+        _ => back(now, grace, from),
+    };
+    let window = task.times.window;
+    let (mut tick, mut ticks, mut passed) = (from, Vec::new(), Vec::new());
+    while tick <= now && ticks.len() < MOST && passed.len() < STEPS {
+        match window.has(tick) {
+            true if tick >= oldest => ticks.push(tick),
+            true => passed.push(tick),
+            false => {}
+        }
+        tick = after(tick)?;
+    }
+    // The last of those that were missed, unless more of them follow.
+    if task.missed == MissedTicks::Latest && ticks.is_empty() && tick > now {
+        ticks.extend(passed.pop());
+    }
+    Ok(TickPlan {
+        ticks,
+        next_run_at: tick,
+        missed: passed.first().copied(),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::db::model::recurring::RecurringTaskRow;
 
     fn time(seconds: i64) -> NaiveDateTime {
         let start = chrono::DateTime::from_timestamp(1_800_000_000, 0).unwrap();
@@ -88,10 +163,12 @@ mod tests {
             declared_at: None,
             revision: None,
             lock_version: 0,
+            starts: None,
             now: time(now),
         };
         let task = Stored::read(&row).unwrap();
-        let plan = plan(&task, time(from), row.now, Duration::from_secs(grace));
+        let grace = Duration::from_secs(grace);
+        let plan = plan(&task, &Timings::default(), time(from), &row, grace).unwrap();
         let seconds = |tick: NaiveDateTime| (tick - time(0)).num_seconds();
         (
             plan.ticks.into_iter().map(seconds).collect(),

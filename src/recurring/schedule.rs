@@ -6,6 +6,7 @@
 //! affects.
 
 use crate::error::{Error, Result};
+use crate::queue::check_name;
 use crate::recurring::cron::Cron;
 use crate::recurring::zone;
 use chrono::{DateTime, NaiveDateTime, Utc};
@@ -21,6 +22,8 @@ use std::time::Duration;
 /// | `30 3 * * *` | five fields: minute, hour, day of month, month, day of week (0-7, 0 and 7 are Sunday); every day at 3:30 |
 /// | `0 30 3 ? * 2-6` | six fields: second first, day of week 1-7 from Sunday to Saturday; Monday to Friday at 3:30 |
 /// | `@daily` | also `@yearly`, `@annually`, `@monthly`, `@weekly`, `@midnight`, `@hourly` |
+/// | `@start` | once for each deployment, when its first scheduler starts; see [`Scheduler::deployment`](crate::Scheduler::deployment) |
+/// | `@timing NAME` | when a [`Timing`](crate::Timing) of the program says |
 /// | `every 45s` | every 45 seconds; also `every 5m`, `every 1h 30m`, `every 2 days` |
 ///
 /// A field is `*`, a number or a range `1-5`. A step may follow, as in `*/10` or `8-18/2`; `8/5`
@@ -54,15 +57,19 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule {
     text: String,
-    timing: Timing,
+    rule: TickRule,
     zone: Option<Tz>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Timing {
+enum TickRule {
     Cron(Cron),
     /// Seconds.
     Every(i64),
+    /// The start of a deployment.
+    Start,
+    /// The timing of a program, by its name.
+    Named(String),
 }
 
 impl FromStr for Schedule {
@@ -109,7 +116,7 @@ impl Schedule {
     }
 
     /// Returns the first due time after `time`. Returns `None` if there is none before the year
-    /// 9999.
+    /// 9999, and for `@start` and `@timing`, whose times are not in the text.
     pub fn next_after(&self, time: DateTime<Utc>) -> Option<DateTime<Utc>> {
         self.after(time.naive_utc()).map(|tick| tick.and_utc())
     }
@@ -123,15 +130,29 @@ impl Schedule {
     /// Does the same with times in UTC that carry no zone.
     pub(crate) fn after(&self, time: NaiveDateTime) -> Option<NaiveDateTime> {
         let zone = self.zone.unwrap_or(Tz::UTC);
-        let tick = match &self.timing {
-            Timing::Every(seconds) => {
+        let tick = match &self.rule {
+            TickRule::Start | TickRule::Named(_) => return None,
+            TickRule::Every(seconds) => {
                 let count = time.and_utc().timestamp().div_euclid(*seconds) + 1;
                 DateTime::from_timestamp(count.checked_mul(*seconds)?, 0)?.naive_utc()
             }
-            Timing::Cron(cron) => zone::next(cron, zone, time)?,
+            TickRule::Cron(cron) => zone::next(cron, zone, time)?,
         };
         use chrono::Datelike as _;
         Some(tick).filter(|tick| tick.year() <= 9999)
+    }
+
+    /// Returns whether it is due at the start of a deployment.
+    pub(crate) fn is_start(&self) -> bool {
+        self.rule == TickRule::Start
+    }
+
+    /// Returns the name of the timing that computes its due times, if a program does.
+    pub(crate) fn named(&self) -> Option<&str> {
+        match &self.rule {
+            TickRule::Named(name) => Some(name),
+            _ => None,
+        }
     }
 
     /// Returns the first tick at `time` or after it.
@@ -172,6 +193,8 @@ impl Schedule {
     fn read(text: &str) -> Result<Self, String> {
         let words: Vec<&str> = text.split_whitespace().collect();
         let (words, zone) = match words.split_last() {
+            // The name of a timing may look like one of a zone.
+            Some(_) if words.len() == 2 && words[0] == "@timing" => (&words[..], None),
             Some((last, rest)) if !rest.is_empty() => match zone_at_the_end(last)? {
                 Some(zone) => (rest, Some(zone)),
                 None => (&words[..], None),
@@ -179,15 +202,21 @@ impl Schedule {
             _ => (&words[..], None),
         };
         let text = words.join(" ");
-        let timing = match words {
+        let rule = match words {
+            ["@start"] => TickRule::Start,
+            ["@timing", name] => {
+                check_name(name, "timing").map_err(|error| error.to_string())?;
+                TickRule::Named((*name).to_owned())
+            }
+            ["@timing", ..] => return Err("`@timing` needs the name of a timing".to_owned()),
             [] => return Err("it is empty".to_owned()),
             [every, rest @ ..] if every.trim_start_matches('@').eq_ignore_ascii_case("every") => {
-                Timing::Every(interval(&rest.join(" "))?)
+                TickRule::Every(interval(&rest.join(" "))?)
             }
-            [name] if name.starts_with('@') => Timing::Cron(Cron::named(name)?),
-            fields => Timing::Cron(Cron::of_fields(fields)?),
+            [name] if name.starts_with('@') => TickRule::Cron(Cron::named(name)?),
+            fields => TickRule::Cron(Cron::of_fields(fields)?),
         };
-        Ok(Schedule { text, timing, zone })
+        Ok(Schedule { text, rule, zone })
     }
 }
 

@@ -3,9 +3,11 @@
 use crate::db::model::recurring::Overlap;
 use crate::error::Result;
 use crate::job::policy::Policy;
+use crate::job::policy::delivery::Delivery;
 use crate::job::registry::Registry;
 use crate::recurring::missed::{MissedTicks, humane};
 use crate::recurring::task::RecurringTask;
+use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::time::Duration;
@@ -24,7 +26,12 @@ use std::time::Duration;
 /// missed = "latest"        # or "skip", or { all_within = "3 days" }
 /// overlap = "skip"         # or "allow", or "queue_one"
 /// jitter = "5 min"
+/// from = "2026-12-01T00:00:00Z"
+/// until = "2027-01-01T00:00:00+01:00"
 /// max_attempts = 3
+/// delivery = "at_most_once" # or "at_least_once", or "after_known_outcome"
+/// expires_in = "1 hour"    # discarded if it has not started by then
+/// retry_for = "1 day"
 /// ```
 ///
 /// Only `class` and `schedule` are required.
@@ -89,9 +96,35 @@ pub struct RecurringSettings {
         skip_serializing_if = "Option::is_none"
     )]
     pub jitter: Option<Duration>,
+    /// The first time at which it may be due, with its zone; see [`RecurringTask::from`]. Default:
+    /// none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<DateTime<Utc>>,
+    /// From when on it is no longer due; see [`RecurringTask::until`]. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<DateTime<Utc>>,
     /// The number of attempts of each job. Default: that of their type or the worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_attempts: Option<u32>,
+    /// How many times each job may start. Default: that of their type, or at least once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivery: Option<Delivery>,
+    /// How long after it is due a job is discarded if it has not started; see
+    /// [`Policy::expires_in`]. Default: that of their type, or never.
+    #[serde(
+        default,
+        with = "humane::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub expires_in: Option<Duration>,
+    /// Until how long after it is due a job is tried again; see [`Policy::retry_for`]. Default: that
+    /// of their type, or only the number of attempts counts.
+    #[serde(
+        default,
+        with = "humane::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub retry_for: Option<Duration>,
 }
 
 impl RecurringSettings {
@@ -119,7 +152,7 @@ impl RecurringSettings {
             Some(arguments) => arguments.to_string(),
             None => "null".to_owned(),
         };
-        let job = registry.new_job(&self.class, &arguments)?;
+        let job = registry.trusted_job(&self.class, &arguments)?;
         self.over(RecurringTask::of_job(key, &self.schedule, job)?)
     }
 
@@ -147,8 +180,23 @@ impl RecurringSettings {
         if let Some(jitter) = self.jitter {
             task = task.jitter(jitter);
         }
+        if let Some(time) = self.from {
+            task = task.from(time);
+        }
+        if let Some(time) = self.until {
+            task = task.until(time);
+        }
         if let Some(attempts) = self.max_attempts {
             task = task.policy(Policy::new().max_attempts(attempts));
+        }
+        if let Some(delivery) = self.delivery {
+            task = task.policy(Policy::new().delivery(delivery));
+        }
+        if let Some(time) = self.expires_in {
+            task = task.policy(Policy::new().expires_in(time));
+        }
+        if let Some(time) = self.retry_for {
+            task = task.policy(Policy::new().retry_for(time));
         }
         Ok(task)
     }

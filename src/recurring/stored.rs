@@ -7,10 +7,12 @@ use crate::error::{Error, Result};
 use crate::job::arguments::unlisted;
 use crate::job::concurrency::Concurrency;
 use crate::job::new_job::NewJob;
-use crate::job::policy::{Delivery, Policy, Tick};
+use crate::job::policy::delivery::Delivery;
+use crate::job::policy::{Policy, Tick};
 use crate::recurring::missed::{MissedTicks, humane};
 use crate::recurring::schedule::{Schedule, time_zone};
-use chrono::{NaiveDateTime, TimeDelta};
+use crate::recurring::window::{TickTimes, TickWindow};
+use chrono::{DateTime, NaiveDateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -35,9 +37,54 @@ pub(crate) struct Options {
     pub(crate) ahead_by: Option<i64>,
     #[serde(with = "humane::option", skip_serializing_if = "Option::is_none")]
     pub(crate) jitter: Option<Duration>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) from: Option<DateTime<Utc>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) until: Option<DateTime<Utc>>,
+    /// Where it is declared, if that is a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) place: Option<String>,
 }
 
 impl Options {
+    /// # Errors
+    /// If another program wrote options that this version cannot read.
+    pub(crate) fn read(row: &RecurringTaskRow) -> Result<Self> {
+        match row.options.as_str() {
+            "" => Ok(Options::default()),
+            text => serde_json::from_str(text).map_err(|error| Error::RecurringTask {
+                key: row.key.clone(),
+                reason: format!("has options that this version cannot read: {error}"),
+            }),
+        }
+    }
+
+    pub(crate) fn window(&self) -> TickWindow {
+        TickWindow {
+            from: self.from,
+            until: self.until,
+        }
+    }
+
+    /// Returns the whole policy of its jobs.
+    pub(crate) fn whole_policy(&self) -> Policy {
+        let mut policy = self.policy.clone();
+        policy.max_attempts = self.max_attempts;
+        policy.max_crashes = self.max_crashes;
+        policy.delivery = Delivery::refined(self.delivery, policy.delivery);
+        policy.ahead_by = self.ahead_by;
+        policy
+    }
+
+    /// Stores the policy of its jobs.
+    pub(crate) fn set_policy(&mut self, policy: &Policy) {
+        self.policy = policy.clone();
+        self.max_attempts = policy.max_attempts;
+        self.max_crashes = policy.max_crashes;
+        self.delivery = policy.delivery.map(Delivery::as_every_version_knows_it);
+        self.ahead_by = policy.ahead_by;
+    }
+
     pub(crate) fn to_column(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
@@ -46,7 +93,7 @@ impl Options {
 /// A task as stored in its row.
 #[derive(Debug)]
 pub(crate) struct Stored {
-    pub(crate) schedule: Schedule,
+    pub(crate) times: TickTimes,
     pub(crate) missed: MissedTicks,
     pub(crate) overlap: Overlap,
     policy: Policy,
@@ -59,23 +106,15 @@ impl Stored {
     /// If another program wrote options that this version cannot read.
     pub(crate) fn read(row: &RecurringTaskRow) -> Result<Self> {
         let schedule: Schedule = row.schedule.parse()?;
-        let options: Options = match row.options.as_str() {
-            "" => Options::default(),
-            text => serde_json::from_str(text).map_err(|error| Error::RecurringTask {
-                key: row.key.clone(),
-                reason: format!("has options that this version cannot read: {error}"),
-            })?,
-        };
-        let mut policy = options.policy;
-        policy.max_attempts = options.max_attempts;
-        policy.max_crashes = options.max_crashes;
-        policy.delivery = options.delivery;
-        policy.ahead_by = options.ahead_by;
+        let options = Options::read(row)?;
         Ok(Stored {
-            schedule: schedule.or_in(time_zone(&row.time_zone)?),
+            times: TickTimes {
+                schedule: schedule.or_in(time_zone(&row.time_zone)?),
+                window: options.window(),
+            },
             missed: options.missed,
             overlap: options.overlap,
-            policy,
+            policy: options.whole_policy(),
             concurrency: options.concurrency,
             jitter: options.jitter.filter(|jitter| !jitter.is_zero()),
         })
@@ -87,10 +126,15 @@ impl Stored {
     /// If another program wrote values that no job may have.
     pub(crate) fn job(&self, row: &RecurringTaskRow, tick: NaiveDateTime) -> Result<NewRow> {
         let mut job = self.job_at_once(row, tick)?;
-        if let Some(jitter) = self.jitter {
-            job.at = tick.checked_add_signed(delay(&row.key, tick, jitter));
+        if self.jitter.is_some() {
+            job.at = self.starts_at(&row.key, tick);
         }
         Ok(job)
+    }
+
+    /// Returns when the job of a tick is due, with the task's jitter.
+    pub(crate) fn starts_at(&self, key: &str, tick: NaiveDateTime) -> Option<NaiveDateTime> {
+        starts_at(key, tick, self.jitter)
     }
 
     /// Returns the job of a tick.
@@ -123,17 +167,35 @@ impl Stored {
     }
 }
 
-/// Returns the delay of a tick's job: the same for this task and tick whichever process asks, and
-/// evenly spread below `jitter` otherwise. The hash is FNV-1a, finished as in `SplitMix64`.
-fn delay(key: &str, tick: NaiveDateTime, jitter: Duration) -> TimeDelta {
-    let tick = tick.and_utc().timestamp_micros().to_le_bytes();
+/// Returns when the job of a tick is due, with a jitter.
+pub(crate) fn starts_at(
+    key: &str,
+    tick: NaiveDateTime,
+    jitter: Option<Duration>,
+) -> Option<NaiveDateTime> {
+    match jitter.filter(|jitter| !jitter.is_zero()) {
+        Some(jitter) => tick.checked_add_signed(delay(key, tick, jitter)),
+        None => Some(tick),
+    }
+}
+
+/// Returns a number that is the same in every process and version: FNV-1a, finished as in
+/// `SplitMix64`.
+pub(crate) fn hash(bytes: impl Iterator<Item = u8>) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    for byte in key.bytes().chain(tick) {
+    for byte in bytes {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     }
     hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    hash ^= hash >> 31;
+    hash ^ (hash >> 31)
+}
+
+/// Returns the delay of a tick's job: the same for this task and tick whichever process asks, and
+/// evenly spread below `jitter` otherwise.
+fn delay(key: &str, tick: NaiveDateTime, jitter: Duration) -> TimeDelta {
+    let tick = tick.and_utc().timestamp_micros().to_le_bytes();
+    let hash = hash(key.bytes().chain(tick));
     let micros = u64::try_from(jitter.as_micros()).unwrap_or(u64::MAX).max(1);
     TimeDelta::microseconds(i64::try_from(hash % micros).unwrap_or(0))
 }
@@ -144,7 +206,7 @@ mod tests {
 
     #[test]
     fn delays_are_fixed_and_spread() {
-        let start = chrono::DateTime::from_timestamp(1_800_000_000, 0).unwrap();
+        let start = DateTime::from_timestamp(1_800_000_000, 0).unwrap();
         let jitter = Duration::from_secs(60);
         let of = |key: &str, minute: i64| {
             let tick = start.naive_utc() + TimeDelta::minutes(minute);

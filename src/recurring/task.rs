@@ -1,18 +1,22 @@
 //! The definition of a recurring task in a program.
 
 use crate::db::model::recurring::{Definition, Overlap};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::job::arguments::listed;
 use crate::job::class::Job;
 use crate::job::concurrency::Concurrency;
 use crate::job::new_job::NewJob;
 use crate::job::policy::Policy;
+use crate::job::policy::delivery::Delivery;
 use crate::queue::check_name;
 use crate::recurring::missed::MissedTicks;
 use crate::recurring::schedule::Schedule;
-use crate::recurring::stored::Options;
-use chrono::{NaiveDate, NaiveDateTime, NaiveTime};
+use crate::recurring::stored::{Options, hash};
+use crate::recurring::timing::{Timing, Timings};
+use crate::recurring::window::TickWindow;
+use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A job that is enqueued repeatedly on a schedule.
@@ -41,8 +45,8 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 #[must_use = "a task does nothing until it is given to a scheduler or scheduled"]
 pub struct RecurringTask {
-    key: String,
-    schedule: Schedule,
+    pub(crate) key: String,
+    pub(crate) schedule: Schedule,
     class_name: String,
     arguments: String,
     queue_name: String,
@@ -53,7 +57,12 @@ pub struct RecurringTask {
     max_arguments: usize,
     missed: MissedTicks,
     overlap: Overlap,
-    jitter: Option<Duration>,
+    pub(crate) jitter: Option<Duration>,
+    pub(crate) window: TickWindow,
+    /// That of its schedule, if it has one.
+    timings: Timings,
+    /// Its class was given by name, so a program may not know it.
+    is_by_name: bool,
     /// The place in the configuration that declares it.
     place: Option<String>,
 }
@@ -66,15 +75,15 @@ impl RecurringTask {
     /// # Errors
     /// If the key or the schedule is invalid, or the arguments cannot be serialized to JSON.
     pub fn new<J: Job>(key: impl Into<String>, schedule: &str, job: &J) -> Result<Self> {
-        let arguments =
-            serde_json::to_string(job).map_err(|error| crate::error::Error::InvalidJob {
-                class: J::NAME.to_owned(),
-                reason: format!("its arguments cannot be written as JSON: {error}"),
-            })?;
+        let arguments = serde_json::to_string(job).map_err(|error| Error::InvalidJob {
+            class: J::NAME.to_owned(),
+            reason: format!("its arguments cannot be written as JSON: {error}"),
+        })?;
         let mut task = Self::of_class(key, schedule, J::NAME, arguments)?
             .queue(J::QUEUE)
             .priority(J::PRIORITY)
-            .policy(J::policy());
+            .policy(J::policy().with_version(J::VERSION));
+        task.is_by_name = false;
         task.concurrency = job.concurrency();
         task.max_arguments = J::MAX_ARGUMENTS;
         Ok(task)
@@ -107,6 +116,9 @@ impl RecurringTask {
             missed: MissedTicks::default(),
             overlap: Overlap::default(),
             jitter: None,
+            window: TickWindow::default(),
+            timings: Timings::default(),
+            is_by_name: true,
             place: None,
         })
     }
@@ -120,6 +132,7 @@ impl RecurringTask {
             .policy(policy);
         task.concurrency = concurrency;
         task.max_arguments = max_arguments;
+        task.is_by_name = false;
         Ok(task)
     }
 
@@ -133,6 +146,11 @@ impl RecurringTask {
     /// Returns the place in a configuration that declares it.
     pub(crate) fn place(&self) -> Option<&str> {
         self.place.as_deref()
+    }
+
+    /// Returns the class of its jobs, if it was given by name.
+    pub(crate) fn named_class(&self) -> Option<&str> {
+        Some(&*self.class_name).filter(|_| self.is_by_name)
     }
 
     /// Returns its key.
@@ -200,6 +218,13 @@ impl RecurringTask {
         self
     }
 
+    /// Discards a job that has not started so long after it is due, which is after the enqueue for
+    /// its tick and the [jitter](Self::jitter); see [`Policy::expires_in`]. Default: that of its type,
+    /// or never.
+    pub fn expires_in(self, time: Duration) -> Self {
+        self.policy(Policy::new().expires_in(time))
+    }
+
     /// Delays the job of each tick by a time below this, which is fixed for each task and tick. So many
     /// tasks with the same schedule do not start at once. Default: none.
     ///
@@ -208,6 +233,38 @@ impl RecurringTask {
     pub fn jitter(mut self, most: Duration) -> Self {
         self.jitter = Some(most);
         self
+    }
+
+    /// Sets the first time at which the task may be due. Ticks before it are not due, and do not
+    /// count as missed. Default: none.
+    pub fn from(mut self, time: DateTime<Utc>) -> Self {
+        self.window.from = Some(time);
+        self
+    }
+
+    /// Sets the time from which the task is no longer due; a tick at this very time is not fired. A
+    /// tick before it that no scheduler has fired yet is [missed](Self::missed) as any other.
+    /// Default: none.
+    ///
+    /// The task stays, so it can be changed and looked at, until it is unscheduled.
+    pub fn until(mut self, time: DateTime<Utc>) -> Self {
+        self.window.until = Some(time);
+        self
+    }
+
+    /// Sets the [`Timing`] that its schedule, `@timing NAME`, names. It has no effect on a task with
+    /// another schedule.
+    pub fn timing(mut self, timing: Arc<dyn Timing>) -> Self {
+        if let Some(name) = self.schedule.named() {
+            self.timings = Timings::default();
+            self.timings.add(name, timing);
+        }
+        self
+    }
+
+    /// Returns the timing of its schedule, if it has one.
+    pub(crate) fn timings(&self) -> &Timings {
+        &self.timings
     }
 
     /// Returns what is stored, after checking the limits of its jobs.
@@ -219,6 +276,10 @@ impl RecurringTask {
             .policy(self.policy.clone())
             .limited(self.concurrency.clone())
             .into_row()?;
+        if let Some(reason) = self.window.problem() {
+            let key = self.key.clone();
+            return Err(Error::RecurringTask { key, reason });
+        }
         let options = Options {
             missed: self.missed,
             overlap: self.overlap,
@@ -226,9 +287,15 @@ impl RecurringTask {
             concurrency: self.concurrency.clone(),
             max_attempts: self.policy.max_attempts,
             max_crashes: self.policy.max_crashes,
-            delivery: self.policy.delivery,
+            delivery: self
+                .policy
+                .delivery
+                .map(Delivery::as_every_version_knows_it),
             ahead_by: self.policy.ahead_by,
             jitter: self.jitter,
+            from: self.window.from,
+            until: self.window.until,
+            place: self.place.clone().filter(|_| revision.is_some()),
         };
         Ok(Definition {
             key: self.key.clone(),
@@ -245,18 +312,14 @@ impl RecurringTask {
             description: self.description.clone(),
             options: options.to_column(),
             revision,
+            start: None,
         })
     }
 
-    /// Returns a function that computes the first tick after a time.
-    pub(crate) fn next_in(&self, default: Tz) -> impl Fn(NaiveDateTime) -> NaiveDateTime {
-        let schedule = self.schedule.clone().or_in(default);
-        move |time| schedule.after(time).unwrap_or(NEVER)
+    /// Returns what identifies a start of this task that no deployment is named for: its class and
+    /// its arguments. The space makes it different from every name of a deployment.
+    pub(crate) fn unnamed_start(&self) -> String {
+        let bytes = self.class_name.bytes().chain([0]);
+        format!(" {:016x}", hash(bytes.chain(self.arguments.bytes())))
     }
 }
-
-/// The end of the calendar.
-pub(crate) const NEVER: NaiveDateTime = match NaiveDate::from_ymd_opt(9999, 12, 31) {
-    Some(day) => day.and_time(NaiveTime::MIN),
-    None => NaiveDateTime::MAX,
-};

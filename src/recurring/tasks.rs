@@ -2,15 +2,22 @@
 
 use crate::db::transition::schedule;
 
-use crate::db::model::recurring::{RecurringTaskRow, Scheduled};
+use crate::db::model::recurring::{Definition, RecurringTaskRow, Scheduled};
 use crate::db::table::{recurring_executions, recurring_tasks};
 use crate::db::transition::fire;
 use crate::db::{AsConn, own};
 use crate::error::{Doing, Error, Result};
+use crate::job::extras::internal::refuse_internal;
 use crate::job::id::JobId;
-use crate::recurring::stored::Stored;
-use crate::recurring::task::{self, RecurringTask};
+use crate::recurring::missed::humane;
+use crate::recurring::stored::{Options, Stored};
+use crate::recurring::task::RecurringTask;
+use crate::recurring::timing::Timings;
+use crate::recurring::window::NEVER;
 use chrono::{DateTime, NaiveDateTime, Utc};
+use chrono_tz::Tz;
+use std::cell::RefCell;
+use std::time::Duration;
 
 /// The state of a recurring task. Times are by the database's clock.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -30,7 +37,7 @@ pub struct RecurringStatus {
     pub priority: i32,
     /// Its description.
     pub description: Option<String>,
-    /// The next tick; `None` while it is paused.
+    /// The next tick; `None` while it is paused, and if there is none.
     pub next_run_at: Option<DateTime<Utc>>,
     /// The last tick that had a job.
     pub last_run_at: Option<DateTime<Utc>>,
@@ -38,6 +45,13 @@ pub struct RecurringStatus {
     pub queued_run_at: Option<DateTime<Utc>>,
     /// When it was paused; `None` if it is not.
     pub paused_at: Option<DateTime<Utc>>,
+    /// By how much at most the job of each tick is delayed.
+    #[serde(serialize_with = "humane::option::serialize")]
+    pub jitter: Option<Duration>,
+    /// The first time at which it may be due.
+    pub from: Option<DateTime<Utc>>,
+    /// From when on it is no longer due.
+    pub until: Option<DateTime<Utc>>,
     /// When a scheduler of a program that declares it last confirmed it; `None` if it was scheduled
     /// at run time.
     pub declared_at: Option<DateTime<Utc>>,
@@ -46,8 +60,13 @@ pub struct RecurringStatus {
 impl From<RecurringTaskRow> for RecurringStatus {
     fn from(row: RecurringTaskRow) -> Self {
         let utc = |time: Option<NaiveDateTime>| time.map(|time| time.and_utc());
+        let options = Options::read(&row).unwrap_or_default();
+        let next = row.next_run_at.filter(|next| *next < NEVER);
         RecurringStatus {
-            next_run_at: utc(row.next_run_at).filter(|_| row.paused_at.is_none()),
+            next_run_at: utc(next).filter(|_| row.paused_at.is_none()),
+            jitter: options.jitter,
+            from: options.from,
+            until: options.until,
             last_run_at: utc(row.last_run_at),
             queued_run_at: utc(row.queued_run_at),
             paused_at: utc(row.paused_at),
@@ -72,20 +91,56 @@ impl From<RecurringTaskRow> for RecurringStatus {
 ///
 /// # Errors
 /// If a program declares a task with this key or a Rails app has one, a limit of its jobs is
-/// exceeded, or a statement fails.
+/// exceeded, its class is [internal](crate::Job::INTERNAL) and was given by name, or a statement
+/// fails.
 pub fn schedule<C: AsConn + ?Sized>(conn: &mut C, task: &RecurringTask) -> Result<DateTime<Utc>> {
-    let definition = task.definition(None, chrono_tz::Tz::UTC)?;
-    let next = task.next_in(chrono_tz::Tz::UTC);
-    let scheduled = schedule::schedule(&mut own(conn), &definition, &next)
-        .doing("schedule the recurring task")?;
+    let definition = at_run_time(task)?;
+    let failed = RefCell::new(None);
+    let next = next_or_failed(task, Tz::UTC, task.timings(), &failed);
+    let mut conn = own(conn);
+    refuse_internal(&mut conn, task.named_class().as_slice())?;
+    let scheduled =
+        schedule::schedule(&mut conn, &definition, &next).doing("schedule the recurring task")?;
     match scheduled {
         Scheduled::Done(next) => Ok(next.and_utc()),
-        other => Err(refusal(task.key(), other)),
+        other => Err(refusal(task.key(), other, failed.take())),
+    }
+}
+
+/// Returns the definition of a task that is scheduled at run time.
+pub(crate) fn at_run_time(task: &RecurringTask) -> Result<Definition> {
+    if task.schedule().is_start() {
+        return Err(Error::RecurringTask {
+            key: task.key().to_owned(),
+            reason: "has the schedule `@start`, which only a task that a program's code or configuration \
+                     declares may have"
+                .to_owned(),
+        });
+    }
+    task.definition(None, Tz::UTC)
+}
+
+/// Returns a function that computes the next tick of a task, and keeps the error if it cannot.
+pub(crate) fn next_or_failed<'a>(
+    task: &'a RecurringTask,
+    zone: Tz,
+    timings: &'a Timings,
+    failed: &'a RefCell<Option<Error>>,
+) -> impl Fn(NaiveDateTime) -> Option<NaiveDateTime> + 'a {
+    move |time| match task.next_tick(zone, timings, time) {
+        Ok(next) => Some(next),
+        Err(error) => {
+            failed.replace(Some(error));
+            None
+        }
     }
 }
 
 /// Returns why a task could not be scheduled or declared.
-pub(crate) fn refusal(key: &str, scheduled: Scheduled) -> Error {
+pub(crate) fn refusal(key: &str, scheduled: Scheduled, failed: Option<Error>) -> Error {
+    if let Some(error) = failed {
+        return error;
+    }
     let reason = match scheduled {
         Scheduled::Declared => {
             "is declared by a program's code or configuration: change it there, or use another key"
@@ -94,7 +149,9 @@ pub(crate) fn refusal(key: &str, scheduled: Scheduled) -> Error {
             "was scheduled at run time: unschedule it before a program declares it, or use another key"
         }
         Scheduled::Newer => "was declared by a program with a higher revision, which has priority",
-        Scheduled::Foreign | Scheduled::Done(_) => "belongs to a Rails app: use another key",
+        Scheduled::Foreign | Scheduled::Done(_) | Scheduled::Untimed => {
+            "belongs to a Rails app: use another key"
+        }
     };
     Error::RecurringTask {
         key: key.to_owned(),
@@ -135,15 +192,19 @@ pub fn pause<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<()> {
 }
 
 /// Resumes a task, starting with the next tick. Ticks during the pause are skipped; they do not
-/// count as missed.
+/// count as missed. Those of a program's own [`Timing`](crate::Timing) do.
 ///
 /// # Errors
 /// If there is no such task, or a statement fails.
 pub fn resume<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<()> {
     let next = |row: &RecurringTaskRow| -> Result<NaiveDateTime> {
-        let schedule = Stored::read(row)?.schedule;
+        let times = Stored::read(row)?.times;
         let from = row.now.max(row.last_run_at.unwrap_or(row.now));
-        Ok(schedule.after(from).unwrap_or(task::NEVER))
+        match (times.schedule.named(), row.next_run_at) {
+            // Only a scheduler with its timing can pass the ticks of the pause.
+            (Some(_), Some(next)) => Ok(next),
+            _ => Ok(times.after(from).unwrap_or(NEVER)),
+        }
     };
     let known = schedule::resume(&mut own(conn), key, next)?;
     known.then_some(()).ok_or_else(|| unknown(key))
@@ -158,7 +219,11 @@ pub fn list<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<RecurringStatus>> {
     Ok(rows.into_iter().map(RecurringStatus::from).collect())
 }
 
-/// Returns the next `count` ticks of a task by the database's clock, as if it were not paused.
+/// Returns the next `count` ticks of a task by the database's clock, as if it were not paused, and
+/// without its jitter.
+///
+/// There are none after the task's `until`, and none for `@start`. Only the next one is known if a
+/// program's own [`Timing`](crate::Timing) computes them.
 ///
 /// # Errors
 /// If there is no such task, or the database does not answer.
@@ -172,8 +237,15 @@ pub fn upcoming<C: AsConn + ?Sized>(
     let row = rows.first().ok_or_else(|| unknown(key))?;
     let from = row.now.max(row.last_run_at.unwrap_or(row.now));
     let stored = Stored::read(row)?;
-    let ticks = stored.schedule.upcoming(from.and_utc()).take(count);
-    Ok(ticks.collect())
+    if stored.times.schedule.named().is_some() {
+        let next = row.next_run_at.filter(|next| *next < NEVER);
+        return Ok(next
+            .map(|next| next.and_utc())
+            .into_iter()
+            .take(count)
+            .collect());
+    }
+    Ok(stored.times.upcoming(from).take(count).collect())
 }
 
 /// Returns the current time, by the database's clock.

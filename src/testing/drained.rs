@@ -1,6 +1,8 @@
 //! What `drain` performed, and assertions about it.
 
+use crate::db::table::job_logs::LogLine;
 use crate::job::id::JobId;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// With more runs than this, a job must be enqueueing itself endlessly.
@@ -22,6 +24,9 @@ pub enum RunOutcome {
     Snoozed(Duration),
     /// Its claim was lost during the run, for example because its own code deleted it.
     Lost,
+    /// A [`Fault`](crate::testing::Fault) ended the process in the run, and a supervisor recovered
+    /// the job.
+    Crashed,
 }
 
 /// One run of a job.
@@ -34,6 +39,8 @@ pub struct Performed {
     pub class_name: String,
     /// The outcome.
     pub outcome: RunOutcome,
+    /// What the job logged with [`Context::log`](crate::Context::log).
+    pub logs: Vec<LogLine>,
 }
 
 /// The result of performing all jobs that were ready.
@@ -79,6 +86,33 @@ impl Drained {
 }
 
 impl Drained {
+    /// Asserts that exactly `count` jobs ran, and that the last run of each that kept its claim
+    /// finished. Earlier runs may have failed, crashed or snoozed.
+    ///
+    /// # Panics
+    /// If the assertion fails; the message contains all runs.
+    #[track_caller]
+    pub fn assert_all_finished_in_the_end(&self, count: usize) {
+        let mut last = BTreeMap::new();
+        for run in &self.runs {
+            if run.outcome != RunOutcome::Lost {
+                last.insert(run.id.0, &run.outcome);
+            }
+        }
+        assert!(
+            last.values()
+                .all(|outcome| **outcome == RunOutcome::Finished),
+            "the last run of a job has not finished: {:#?}",
+            self.runs
+        );
+        assert_eq!(
+            last.len(),
+            count,
+            "the number of jobs differs: {:#?}",
+            self.runs
+        );
+    }
+
     pub(crate) fn add(&mut self, run: Performed) {
         self.runs.push(run);
         assert!(

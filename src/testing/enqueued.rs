@@ -1,12 +1,17 @@
 //! Assertions about enqueued jobs.
 
 use crate::db::AsConn;
+use crate::db::model::extras::Extras;
 use crate::db::test_support::travel::{self, WaitingJob};
 use crate::error::{Doing, Error, Result};
+use crate::job::arguments::decode::decode_version;
 use crate::job::class::Job;
+use crate::job::error::JobError;
 use crate::job::id::JobId;
-use crate::job::registry::decode;
+
 use chrono::{DateTime, Utc};
+use serde_json::Value;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// An enqueued job that waits for a worker, until it is due, or for a slot of its concurrency key.
@@ -27,6 +32,10 @@ pub struct EnqueuedJob<J> {
     pub attempts: u32,
     /// Its idempotency key.
     pub idempotency_key: Option<String>,
+    /// Its tags.
+    pub tags: Vec<String>,
+    /// Its metadata.
+    pub meta: BTreeMap<String, Value>,
     /// The time before which it does not run; `None` if it may run immediately.
     pub scheduled_at: Option<DateTime<Utc>>,
     /// The time until then, by the database's clock.
@@ -36,7 +45,8 @@ pub struct EnqueuedJob<J> {
 /// Returns the waiting jobs of type `J`, in the order in which they were enqueued.
 ///
 /// # Errors
-/// If the database does not answer, or the arguments of a job do not match the type.
+/// If the database does not answer, or the arguments of a job do not match the type. Arguments of
+/// an older version are [converted](Job::upcast).
 pub fn enqueued<J: Job>(conn: &mut (impl AsConn + ?Sized)) -> Result<Vec<EnqueuedJob<J>>> {
     let rows = travel::waiting(&mut conn.as_conn()).doing("list the jobs")?;
     let is_it =
@@ -44,7 +54,7 @@ pub fn enqueued<J: Job>(conn: &mut (impl AsConn + ?Sized)) -> Result<Vec<Enqueue
     let typed = rows
         .into_iter()
         .filter(is_it)
-        .map(|row| typed(row, decode::<J>));
+        .map(|row| typed(row, decode_version::<J>));
     typed.collect()
 }
 
@@ -62,28 +72,28 @@ pub fn enqueued<J: Job>(conn: &mut (impl AsConn + ?Sized)) -> Result<Vec<Enqueue
 ///
 /// # Errors
 /// If the database does not answer, or the arguments of a job are not JSON.
-pub fn enqueued_any(
-    conn: &mut (impl AsConn + ?Sized),
-) -> Result<Vec<EnqueuedJob<serde_json::Value>>> {
+pub fn enqueued_any(conn: &mut (impl AsConn + ?Sized)) -> Result<Vec<EnqueuedJob<Value>>> {
     let rows = travel::waiting(&mut conn.as_conn()).doing("list the jobs")?;
     let typed = rows
         .into_iter()
-        .map(|row| typed(row, |text| serde_json::from_str(text)));
+        .map(|row| typed(row, |text, _| Ok(serde_json::from_str(text)?)));
     typed.collect()
 }
 
 fn typed<J>(
     row: WaitingJob,
-    decode: impl FnOnce(&str) -> serde_json::Result<J>,
+    decode: impl FnOnce(&str, u32) -> Result<J, JobError>,
 ) -> Result<EnqueuedJob<J>> {
     let text = row.arguments.as_deref().unwrap_or("null");
-    let arguments = decode(text).map_err(|error| Error::InvalidJob {
-        class: row.class_name.clone(),
-        reason: format!(
-            "the arguments of job {} do not match its type: {error}",
-            row.id
-        ),
-    })?;
+    let extras = Extras::of_policy(row.policy.as_deref());
+    let arguments =
+        decode(text, extras.arguments_version()).map_err(|error| Error::InvalidJob {
+            class: row.class_name.clone(),
+            reason: format!(
+                "the arguments of job {} do not match its type: {error}",
+                row.id
+            ),
+        })?;
     let wait = row.scheduled_at.map(|at| at - row.now);
     Ok(EnqueuedJob {
         id: JobId(row.id),
@@ -92,6 +102,8 @@ fn typed<J>(
         priority: row.priority,
         attempts: u32::try_from(row.attempts).unwrap_or(0),
         idempotency_key: row.idempotency_key,
+        tags: extras.tags,
+        meta: extras.meta,
         scheduled_at: row.scheduled_at.map(|at| at.and_utc()),
         wait: wait.and_then(|wait| wait.to_std().ok()).unwrap_or_default(),
         class_name: row.class_name,

@@ -1,7 +1,8 @@
 //! Helpers for tests of applications: inspect enqueued jobs, perform them immediately, and advance
 //! time.
 //!
-//! These helpers start no threads, do not wait and need no files. Each test has its own database: a
+//! These helpers start no threads (except for a [frozen](Fault::Frozen) run), do not wait and need no
+//! files. Each test has its own database: a
 //! [`TestDatabase`], or an application's connection within Diesel's `test_transaction`.
 //!
 //! ```
@@ -50,12 +51,22 @@
 //! # Ok::<(), windlass::Error>(())
 //! ```
 //!
-//! Tests of process behaviour (crashes, heartbeats, signals) need real processes: start a
+//! [`Drain`] has options, [`Inline`] performs jobs when they are enqueued, and [`for_each_fault`]
+//! finds jobs that are not idempotent.
+//!
+//! Tests of process behaviour (heartbeats, signals, stops) need real processes: start a
 //! [`Worker`](crate::Worker) on a separate database.
 
 pub(crate) mod drain;
 pub(crate) mod drained;
+pub(crate) mod draining;
+pub(crate) mod each_fault;
 pub(crate) mod enqueued;
+pub(crate) mod fault;
+pub(crate) mod inline;
+pub(crate) mod options;
+pub(crate) mod perform;
+pub(crate) mod target;
 
 use crate::db::AsConn;
 use crate::db::test_support::travel as rows;
@@ -63,9 +74,13 @@ use crate::error::{Doing, Result};
 use std::time::Duration;
 
 pub use crate::db::test_support::database::TestDatabase;
-pub use drain::{drain, perform};
 pub use drained::{Drained, Performed, RunOutcome};
+pub use each_fault::for_each_fault;
 pub use enqueued::{EnqueuedJob, assert_enqueued, assert_not_enqueued, enqueued, enqueued_any};
+pub use fault::{Fault, FaultPoint};
+pub use inline::Inline;
+pub use options::{Drain, drain};
+pub use perform::{perform, perform_by};
 
 /// Advances time by `by`, as far as the tables are concerned.
 ///

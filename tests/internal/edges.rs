@@ -64,9 +64,10 @@ fn a_tick_that_comes_during_a_look_is_not_slept_over(db: &TestDb) {
         description: None,
         options: "{}".into(),
         revision: None,
+        start: None,
     };
     let tick = began - Duration::from_secs(1);
-    schedule::schedule(conn, &task, &|_| tick).unwrap();
+    schedule::schedule(conn, &task, &|_| Some(tick)).unwrap();
     let next = |conn: &mut Conn<'_>, since| recurring_tasks::next_tick(conn, "[]", since).unwrap();
     let before = tick - Duration::from_secs(1);
     assert_eq!(next(conn, before), Some(Duration::ZERO));

@@ -116,6 +116,7 @@ fn written(db: &TestDb, outcome: impl Fn(usize) -> Outcome) -> usize {
             ran: Duration::from_secs(1),
             finished: FinishedRow::Keep,
             keep_result: None,
+            last_retry: None,
             live: Arc::default(),
             thread: None,
         };

@@ -143,6 +143,7 @@ fn of_a_second(claim_id: i64, ending: &Ending) -> ClaimEnd<'_> {
         claim_id,
         ending,
         ran: Duration::from_secs(1),
+        last_retry: None,
     }
 }
 

@@ -267,6 +267,8 @@ fn log_line(level: &str, call: &[TokenTree]) -> Line {
     let (keys, rest) = call.split_at(end_of_keys.unwrap_or(0));
     let keys = keys.split(|token| token.to_string() == ",");
     let keys = keys.filter_map(|key| Some(key.first()?.to_string()));
+    // Of `log!(target: .., level, ..)`.
+    let keys = keys.filter(|key| level != "log" || !["target", "level"].contains(&&**key));
     let text = rest.iter().find_map(text).unwrap();
     Line {
         level: if level == "log" { "" } else { level }.to_owned(),

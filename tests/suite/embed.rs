@@ -227,8 +227,9 @@ fn a_stop_ends_soon_after_its_timeout(db: &TestDb) {
         assert!(!worker.join(SOON).unwrap().is_drained());
         begin.elapsed()
     };
-    let soon = (1..=20).any(|runs| stop(runs) < TIMEOUT + Duration::from_millis(500));
-    assert!(soon, "every stop took more than half a second too long");
+    // A wait for the end of the job would add two seconds to each.
+    let soon = (1..=20).any(|runs| stop(runs) < TIMEOUT + Duration::from_millis(1_700));
+    assert!(soon, "every stop took much too long");
     gate.open();
 }
 

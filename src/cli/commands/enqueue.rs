@@ -1,19 +1,19 @@
 //! `windlass enqueue`.
 
-use crate::cli::commands::policy_options::PolicyOptions;
+use crate::cli::commands::job_options::JobOptions;
+use crate::cli::commands::unique_options::UniqueOptions;
 use crate::cli::failure::CommandError;
 use crate::cli::select::connect;
 use crate::cli::values;
 use crate::db::Database;
 use crate::db::model::new_row::EnqueueOutcome;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::job::new_job::NewJob;
 use crate::job::registry::Registry;
 use crate::terminal::output::Report;
 use chrono::{DateTime, Utc};
-use clap::error::ErrorKind;
 use serde::Serialize;
-use std::io::Read as _;
+use serde_json::Value;
 use std::time::Duration;
 
 /// Enqueue a job
@@ -29,6 +29,8 @@ Examples:
   windlass enqueue report '{\"month\": 11}' --in '2h 30m' --key report/2026-11
   windlass enqueue reindex 7 --unique-id reindex/7 --on-conflict replace --in 1min
   windlass enqueue charge '{\"order\": 7}' --attempts 5 --backoff 10s..1h --timeout 30s
+  windlass enqueue code '{\"to\": \"+49..\"}' --expires-in 5min --attempts 9 --retry-for 1h
+  windlass enqueue export --tag night --meta 'request=\"4711\"' --public-token
   jq -c . args.json | windlass enqueue import -")]
 pub(crate) struct Enqueue {
     /// The job type's name
@@ -38,23 +40,8 @@ pub(crate) struct Enqueue {
     #[arg(value_name = "JSON", default_value = "null")]
     arguments: String,
 
-    /// The queue [default: the type's, or `default`]
-    #[arg(long, value_name = "NAME")]
-    queue: Option<String>,
-
-    /// The priority; a smaller number is more important [default: the type's, or 0]
-    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
-    priority: Option<i32>,
-
-    /// Use the enqueue time as the priority, minus this time
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration,
-        conflicts_with = "priority")]
-    ahead_by: Option<Duration>,
-
-    /// Use the enqueue time as the priority, plus this time
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration,
-        conflicts_with_all = ["priority", "ahead_by"])]
-    behind_by: Option<Duration>,
+    #[command(flatten)]
+    options: JobOptions,
 
     /// Run no earlier than after this time
     #[arg(long = "in", value_name = "TIME", value_parser = humantime::parse_duration,
@@ -65,16 +52,33 @@ pub(crate) struct Enqueue {
     #[arg(long, value_name = "TIME", value_parser = values::time)]
     at: Option<DateTime<Utc>>,
 
+    /// Discard the job if it has not started by this time, as 2026-12-24T18:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = values::time,
+        conflicts_with = "expires_in")]
+    not_after: Option<DateTime<Utc>>,
+
     /// An idempotency key: enqueue the job only once, however often this is run
     #[arg(long, value_name = "TEXT")]
     key: Option<String>,
 
-    /// A unique id, which only one job may hold at a time [default: the type's, or none]
-    #[arg(long, value_name = "TEXT")]
-    unique_id: Option<String>,
+    /// A tag of the job; may be repeated
+    #[arg(long = "tag", value_name = "TEXT")]
+    tags: Vec<String>,
+
+    /// A value of its metadata, as `key=JSON`; may be repeated
+    #[arg(long, value_name = "KEY=JSON", value_parser = values::metadata)]
+    meta: Vec<(String, Value)>,
+
+    /// The version of the arguments [default: the type's, or 1]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    arguments_version: Option<u32>,
+
+    /// Create a public token, by which others can see the job, and print it
+    #[arg(long)]
+    public_token: bool,
 
     #[command(flatten)]
-    policy: PolicyOptions,
+    unique: UniqueOptions,
 
     /// Print JSON
     #[arg(long)]
@@ -87,6 +91,8 @@ pub(crate) struct EnqueueResult {
     job_id: i64,
     is_new: bool,
     outcome: EnqueueOutcome,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    public_token: Option<String>,
     /// What another job already has, if that was possible.
     #[serde(skip)]
     shared: &'static str,
@@ -100,11 +106,12 @@ impl Enqueue {
     ) -> Result<EnqueueResult, CommandError> {
         let job = self.job(registry)?;
         let done = job.enqueue(&mut connect(database)?)?;
-        let may_be_unique = self.unique_id.is_some() || registry.is_some();
+        let may_be_unique = self.unique.unique_id.is_some() || registry.is_some();
         Ok(EnqueueResult {
             job_id: done.id.0,
             is_new: done.is_new,
             outcome: done.outcome,
+            public_token: done.public_token.map(|token| token.to_string()),
             shared: match (&self.key, may_be_unique) {
                 (None, _) => "unique id",
                 (Some(_), false) => "idempotency key",
@@ -114,23 +121,11 @@ impl Enqueue {
     }
 
     fn job(&self, registry: Option<&Registry>) -> Result<NewJob, CommandError> {
-        let arguments = self.arguments()?;
+        let arguments = values::arguments(&self.arguments)?;
         let mut job = match registry {
             Some(registry) => registry.new_job(&self.class, &arguments)?,
             None => NewJob::of_class(&self.class, arguments),
         };
-        if let Some(queue) = &self.queue {
-            job = job.queue(queue);
-        }
-        if let Some(priority) = self.priority {
-            job = job.priority(priority);
-        }
-        if let Some(ahead) = self.ahead_by {
-            job = job.ahead_by(ahead);
-        }
-        if let Some(behind) = self.behind_by {
-            job = job.behind_by(behind);
-        }
         if let Some(time) = self.at {
             job = job.at(time);
         }
@@ -140,39 +135,27 @@ impl Enqueue {
         if let Some(key) = &self.key {
             job = job.idempotency_key(key);
         }
-        if let Some(id) = &self.unique_id {
-            job = job.unique_id(id);
+        if let Some(time) = self.not_after {
+            job = job.not_after(time);
         }
-        Ok(job.policy(self.policy.policy()))
-    }
-
-    fn arguments(&self) -> Result<String, CommandError> {
-        let mut text = self.arguments.clone();
-        if text == "-" {
-            text.clear();
-            std::io::stdin()
-                .read_to_string(&mut text)
-                .map_err(|source| Error::Io {
-                    action: "read",
-                    path: "standard input".into(),
-                    source,
-                })?;
+        for (key, value) in &self.meta {
+            job = job.meta(key, value.clone());
         }
-        // Its text is not part of the message, because it may be a secret.
-        match serde_json::from_str::<serde::de::IgnoredAny>(&text) {
-            Ok(_) => Ok(text.trim().to_owned()),
-            Err(error) => Err(CommandError::Usage(
-                ErrorKind::ValueValidation,
-                format!("the arguments are not JSON: {error}; quote them for the shell"),
-            )),
+        if let Some(version) = self.arguments_version {
+            job = job.arguments_version(version);
         }
+        if self.public_token {
+            job = job.public_token();
+        }
+        let job = job.tags(&self.tags);
+        Ok(self.unique.apply(self.options.apply(job)))
     }
 }
 
 impl Report for EnqueueResult {
     fn text(&self, _width: Option<usize>) -> String {
         let (id, shared) = (self.job_id, self.shared);
-        match self.outcome {
+        let done = match self.outcome {
             EnqueueOutcome::New => format!("Enqueued job {id}.\n"),
             EnqueueOutcome::Again => {
                 format!("Enqueued job {id}, which starts when the running one has ended.\n")
@@ -181,6 +164,10 @@ impl Report for EnqueueResult {
             EnqueueOutcome::Existing | EnqueueOutcome::Refused => {
                 format!("Job {id} already has this {shared}; nothing was enqueued.\n")
             }
+        };
+        match &self.public_token {
+            Some(token) => format!("{done}Public token: {token}\n"),
+            None => done,
         }
     }
 }

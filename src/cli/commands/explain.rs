@@ -1,12 +1,14 @@
 //! `windlass explain`.
 
-use crate::admin::explain::{Explanation, Obstacle, Reason, explain};
+use crate::admin::explain::obstacles::Obstacle;
+use crate::admin::explain::{Explanation, Reason, explain};
 use crate::admin::job_info::{JobKey, TaskStatus};
 use crate::cli::commands::status::age;
 use crate::cli::select::connect;
 use crate::db::Database;
 use crate::error::{Error, Result};
 use crate::job::id::JobId;
+use crate::job::policy::delivery::Delivery;
 use crate::terminal::output::Report;
 use crate::terminal::table::printable;
 use chrono::{DateTime, Utc};
@@ -67,6 +69,7 @@ impl Report for Explanation {
                 text.push_str(&format!("But {}.\n", words(obstacle)));
             }
         }
+        text.push_str(&self.limits());
         if let Some(error) = &task.error {
             let what = match task.status {
                 TaskStatus::Queued | TaskStatus::Running => "Its last attempt ended with",
@@ -76,6 +79,15 @@ impl Report for Explanation {
         }
         text
     }
+}
+
+fn in_line(key: &str, behind: Option<JobId>, until: Option<DateTime<Utc>>) -> String {
+    let job = behind.map_or_else(String::new, |job| format!(" behind job {job}"));
+    let next = until.map_or_else(String::new, |at| {
+        format!(", whose next run is due at {}", time(at))
+    });
+    let key = printable(key);
+    format!("It waits for its turn in the ordered concurrency key {key}{job}{next}.\n")
 }
 
 impl Explanation {
@@ -100,17 +112,46 @@ impl Explanation {
                     printable(key)
                 )
             }
-            Reason::Limited { key, by } => {
+            Reason::Limited { key, by, set_limit } => {
                 let holder = by.map_or_else(String::new, |job| format!(", which job {job} holds"));
+                let set = set_limit.map_or_else(String::new, |slots| {
+                    format!("; its limit was set to {slots}: `windlass limits list`")
+                });
                 let key = printable(key);
-                format!("It waits for a slot of the concurrency key {key}{holder}.\n")
+                format!("It waits for a slot of the concurrency key {key}{holder}{set}.\n")
             }
+            Reason::InLine { key, behind, until } => in_line(key, *behind, *until),
             Reason::Claimed { .. } => self.claimed(),
             Reason::Ended => self.ended(),
             Reason::Adrift => "It has no execution: the row was deleted by hand. \
                  `windlass jobs` cannot move it; enqueue it anew.\n"
                 .to_owned(),
         }
+    }
+
+    /// Says until when it may start or be tried again, and what its delivery is if that is not at
+    /// least once.
+    fn limits(&self) -> String {
+        let mut text = String::new();
+        if self.reason != Reason::Ended {
+            text.push_str(match self.delivery {
+                Some(Delivery::AtMostOnce) => "It runs at most once.\n",
+                Some(Delivery::AfterKnownOutcome) => {
+                    "It runs again only after a run whose outcome is known.\n"
+                }
+                Some(Delivery::AtLeastOnce) | None => "",
+            });
+        }
+        if let Some(at) = self.expires_at {
+            text.push_str(&format!(
+                "It is discarded if it has not started by {}.\n",
+                time(at)
+            ));
+        }
+        if let Some(at) = self.retry_until {
+            text.push_str(&format!("No attempt follows after {}.\n", time(at)));
+        }
+        text
     }
 
     fn scheduled(&self, at: DateTime<Utc>, overdue_seconds: f64) -> String {
@@ -200,6 +241,9 @@ fn words(obstacle: &Obstacle) -> String {
     match obstacle {
         Obstacle::QueuePaused { since } => {
             format!("its queue has been paused since {}", time(*since))
+        }
+        Obstacle::ClassPaused { since } => {
+            format!("its class has been paused since {}", time(*since))
         }
         Obstacle::NoWorkerForQueue => "no running worker serves its queue".to_owned(),
         Obstacle::NoWorkerForClass => {

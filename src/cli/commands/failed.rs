@@ -1,11 +1,18 @@
 //! `windlass failed ...`.
 
+use crate::admin::changed::Changed;
 use crate::admin::jobs::{Change, Jobs};
-use crate::cli::done::{Deed, Done};
+use crate::admin::retry_rate::RetryRate;
+use crate::cli::done::{Deed, Done, SpreadOver};
 use crate::cli::listed::ListedJobs;
-use crate::cli::select::{How, Selection, Which, connect};
+use crate::cli::select::{Act, How, Selection, Which, connect, tagged};
 use crate::db::Database;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::terminal::output::ProgressReport;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// List failed jobs, and retry or discard them
 #[derive(Debug, clap::Subcommand)]
@@ -55,6 +62,14 @@ pub(crate) struct ListFailed {
     #[arg(long, value_name = "TEXT")]
     error: Option<String>,
 
+    /// Only jobs with this tag; if repeated, with all of them
+    #[arg(long = "tag", value_name = "TEXT")]
+    tags: Vec<String>,
+
+    /// Only jobs with this tag; if repeated, with at least one of them
+    #[arg(long, value_name = "TEXT")]
+    any_tag: Vec<String>,
+
     /// Show at most this many jobs
     #[arg(long, value_name = "COUNT", default_value_t = 100)]
     limit: u64,
@@ -76,8 +91,10 @@ impl ListFailed {
         if let Some(error) = &self.error {
             jobs = jobs.error_contains(error);
         }
-        let jobs = jobs.list(&mut connect(database)?)?;
-        let is_narrow = self.class.is_some() || self.queue.is_some() || self.error.is_some();
+        let jobs = tagged(jobs, &self.tags, &self.any_tag).list(&mut connect(database)?)?;
+        let is_tagged = !(self.tags.is_empty() && self.any_tag.is_empty());
+        let is_narrow =
+            self.class.is_some() || self.queue.is_some() || self.error.is_some() || is_tagged;
         let none = if is_narrow {
             "No such job has failed."
         } else {
@@ -93,7 +110,8 @@ impl ListFailed {
 Examples:
   windlass failed retry 4711
   windlass failed retry --error 'connection refused' --dry-run
-  windlass failed retry --all --limit 1000")]
+  windlass failed retry --all --limit 1000
+  windlass failed retry --class import --rate 50/s")]
 pub(crate) struct RetryFailed {
     #[command(flatten)]
     which: WhichFailed,
@@ -101,6 +119,10 @@ pub(crate) struct RetryFailed {
     /// Also retry at-most-once jobs: they have started before, and may do their work twice
     #[arg(long)]
     even_at_most_once: bool,
+
+    /// Make the jobs due one after the other, as `50/s`, `100/min` or `20/h`
+    #[arg(long, value_name = "RATE")]
+    rate: Option<RetryRate>,
 
     #[command(flatten)]
     pub(crate) how: How,
@@ -115,7 +137,60 @@ impl RetryFailed {
             but: "has not failed",
         };
         let jobs = self.which.select()?;
-        self.how.run(database, &jobs, change, deed)
+        match self.rate {
+            None => self.how.run(database, &jobs, change, deed),
+            Some(rate) => self.spread(database, &jobs, change, deed, rate),
+        }
+    }
+
+    /// Retries the jobs one after the other. A signal ends it after a batch, so that what was done
+    /// can be reported.
+    fn spread(
+        &self,
+        database: &Database,
+        jobs: &Selection,
+        change: Change,
+        deed: Deed,
+        rate: RetryRate,
+    ) -> Result<Done> {
+        let stopped = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register(signal, Arc::clone(&stopped)).map_err(|source| {
+                Error::Io {
+                    action: "install the signal handlers of",
+                    path: "this program".into(),
+                    source,
+                }
+            })?;
+        }
+        let is_stopped = || stopped.load(Ordering::Relaxed);
+        let mut done = self.how.run_by(
+            database,
+            jobs,
+            Act::Change(change),
+            deed,
+            |connection, jobs| {
+                let progress = ProgressReport::of(deed.done, || jobs.count(connection))?;
+                let reach = |done: &Changed| {
+                    progress.reach(done.looked_at());
+                    match is_stopped() {
+                        true => ControlFlow::Break(()),
+                        false => ControlFlow::Continue(()),
+                    }
+                };
+                let even = self.even_at_most_once;
+                let changed = jobs.retry_at_rate(connection, rate, even, reach);
+                progress.end();
+                changed
+            },
+        )?;
+        let time = rate.time_for(done.count());
+        done.spread = Some(SpreadOver {
+            seconds: time.as_secs_f64(),
+            stopped: is_stopped(),
+            time,
+        });
+        Ok(done)
     }
 }
 

@@ -1,9 +1,10 @@
 //! `windlass jobs ...`.
 
 use crate::admin::jobs::{Change, Jobs};
+use crate::cli::commands::job_edit::Edit;
 use crate::cli::done::{Deed, Done};
 use crate::cli::listed::{ListedJobs, name};
-use crate::cli::select::{How, Which, connect};
+use crate::cli::select::{How, Which, connect, tagged};
 use crate::cli::values;
 use crate::db::Database;
 use crate::db::model::state::JobState;
@@ -11,7 +12,7 @@ use crate::error::Result;
 use chrono::{DateTime, Utc};
 use std::time::Duration;
 
-/// List jobs, and cancel, discard or move waiting jobs
+/// List jobs, and cancel, discard, move or tag waiting jobs
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum JobsCommand {
     List(ListJobs),
@@ -19,7 +20,10 @@ pub(crate) enum JobsCommand {
     Cancel(Cancel),
     Discard(DiscardJobs),
     Reschedule(Reschedule),
+    Edit(Edit),
     Priority(Priority),
+    Tag(crate::cli::commands::tag::AddTag),
+    Untag(crate::cli::commands::tag::RemoveTag),
 }
 
 /// List jobs by state: waiting jobs in the order in which they run, ended jobs newest first
@@ -28,6 +32,7 @@ pub(crate) enum JobsCommand {
 Examples:
   windlass jobs list
   windlass jobs list --state scheduled --class import --limit 20
+  windlass jobs list --tag customer/7 --tag night
   windlass jobs list --state cancelled --json")]
 pub(crate) struct ListJobs {
     /// Only jobs in this state [default: all that have not ended]
@@ -41,6 +46,14 @@ pub(crate) struct ListJobs {
     /// Only jobs on this queue
     #[arg(long, value_name = "NAME")]
     queue: Option<String>,
+
+    /// Only jobs with this tag; if repeated, with all of them
+    #[arg(long = "tag", value_name = "TEXT")]
+    tags: Vec<String>,
+
+    /// Only jobs with this tag; if repeated, with at least one of them
+    #[arg(long, value_name = "TEXT")]
+    any_tag: Vec<String>,
 
     /// Show at most this many jobs
     #[arg(long, value_name = "COUNT", default_value_t = 100)]
@@ -81,7 +94,7 @@ impl ListJobs {
         if let Some(queue) = &self.queue {
             jobs = jobs.queue(queue);
         }
-        let jobs = jobs.list(&mut connect(database)?)?;
+        let jobs = tagged(jobs, &self.tags, &self.any_tag).list(&mut connect(database)?)?;
         let none = "No such job.";
         Ok(ListedJobs { jobs, none })
     }

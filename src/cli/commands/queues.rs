@@ -1,6 +1,7 @@
 //! `windlass queues ...`.
 
 use crate::admin::jobs::{Change, Jobs};
+use crate::cli::commands::run_time::said_by::{SaidBy, said};
 use crate::cli::commands::status::{age, queues};
 use crate::cli::done::Deed;
 use crate::cli::failure::CommandError;
@@ -94,17 +95,9 @@ impl Report for ListedQueues {
 
 /// `mail was paused 3m ago by ada: the provider is down`
 fn pause(queue: &QueueStatus) -> String {
-    let mut text = printable(&queue.queue_name) + " was paused";
-    if let Some(seconds) = queue.paused_seconds {
-        text.push_str(&format!(" {} ago", age(seconds)));
-    }
-    if let Some(by) = &queue.paused_by {
-        text.push_str(&format!(" by {}", printable(by)));
-    }
-    if let Some(reason) = &queue.pause_reason {
-        text.push_str(&format!(": {}", printable(reason)));
-    }
-    text + "\n"
+    let by = queue.paused_by.as_deref();
+    let said = said(queue.paused_seconds, by, queue.pause_reason.as_deref());
+    format!("{} was paused{said}\n", printable(&queue.queue_name))
 }
 
 /// Show the number of ready jobs of a queue, and the age of the oldest
@@ -172,18 +165,8 @@ pub(crate) struct Pause {
     #[arg(value_name = "QUEUE")]
     queue: String,
 
-    /// The reason, shown with the queue
-    #[arg(
-        long,
-        value_name = "TEXT",
-        default_value = "",
-        hide_default_value = true
-    )]
-    reason: String,
-
-    /// The name to record [default: the user of this process, at this host]
-    #[arg(long, value_name = "NAME")]
-    by: Option<String>,
+    #[command(flatten)]
+    said_by: SaidBy,
 
     /// Print JSON
     #[arg(long)]
@@ -232,9 +215,8 @@ struct Turned {
 impl Pause {
     fn run(&self, database: &Database) -> Result<Turned> {
         let mut connection = connect(database)?;
-        let by = self.by.clone().unwrap_or_else(user);
-        let changed =
-            crate::admin::queues::pause_queue(&mut connection, &self.queue, &by, &self.reason)?;
+        let (by, reason) = (self.said_by.by(), &self.said_by.reason);
+        let changed = crate::admin::queues::pause_queue(&mut connection, &self.queue, &by, reason)?;
         Ok(Turned {
             queue_name: self.queue.clone(),
             paused: true,
@@ -266,18 +248,4 @@ impl Report for Turned {
             (false, false) => format!("{queue} was not paused.\n"),
         }
     }
-}
-
-/// Returns `ada@web-1`, as far as it can be determined.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the name of the user is not a setting, so `config` does not read it"
-)]
-fn user() -> String {
-    let host = gethostname::gethostname();
-    let name = ["USER", "LOGNAME"]
-        .into_iter()
-        .find_map(|name| std::env::var(name).ok().filter(|name| !name.is_empty()));
-    let name = name.unwrap_or_else(|| format!("uid {}", rustix::process::getuid().as_raw()));
-    format!("{name}@{}", host.to_string_lossy())
 }

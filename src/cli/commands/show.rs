@@ -5,12 +5,13 @@ use crate::cli::commands::explain::{by_key, time};
 use crate::cli::select::connect;
 use crate::db::Database;
 use crate::db::table::attempts::Attempt;
+use crate::db::table::job_logs::JobLog;
 use crate::error::Result;
 use crate::terminal::output::Report;
 use crate::terminal::table::printable;
 use serde_json::Value;
 
-/// Show everything stored about a job: arguments, attempts, steps, result
+/// Show everything stored about a job: arguments, attempts, steps, result, log
 ///
 /// Fields that its type declares as secret are shown as `[hidden]`. If no worker has registered the
 /// class, all arguments are hidden.
@@ -19,11 +20,16 @@ use serde_json::Value;
 Examples:
   windlass jobs show 4711
   windlass jobs show sync/customer/7 --json
+  windlass jobs show 4711 --logs
   windlass jobs show 4711 --show-arguments")]
 pub(crate) struct Show {
     /// The id of the job, or its unique id
     #[arg(value_name = "JOB")]
     job: String,
+
+    /// Also show what the job logged
+    #[arg(long)]
+    logs: bool,
 
     /// Also show secret fields
     #[arg(long)]
@@ -37,9 +43,13 @@ pub(crate) struct Show {
 impl Show {
     pub(crate) fn run(&self, database: &Database) -> Result<JobDetails> {
         let mut connection = connect(database)?;
-        by_key(&self.job, |key| {
+        let mut details = by_key(&self.job, |key| {
             job_details(&mut connection, key, self.show_arguments)
-        })
+        })?;
+        if !self.logs {
+            details.logs.clear();
+        }
+        Ok(details)
     }
 }
 
@@ -57,8 +67,18 @@ impl Report for JobDetails {
                 "  [hidden]: no worker has registered which of them are secret; `--show-arguments` shows them\n".to_owned(),
             );
         } else if let Some(arguments) = &self.arguments {
-            part("Arguments", json(arguments));
+            let version = self.arguments_version.filter(|version| *version > 1);
+            let version = version.map_or(String::new(), |number| format!(" (version {number})"));
+            part(&format!("Arguments{version}"), json(arguments));
         }
+        let tags = &self.explanation.task.tags;
+        let tags = tags.iter().map(|tag| format!("  {}\n", printable(tag)));
+        part("Tags", tags.collect());
+        let meta = self.meta.iter();
+        let meta = meta.map(|(key, value)| {
+            format!("  {}: {}\n", printable(key), printable(&value.to_string()))
+        });
+        part("Metadata", meta.collect());
         part("Attempts", self.attempts.iter().map(attempt).collect());
         let steps = self.steps.iter().map(|step| {
             let at = step
@@ -75,6 +95,7 @@ impl Report for JobDetails {
         let lines =
             moments.map(|moment| format!("  {}  {}\n", time(moment.at), printable(&moment.what)));
         part("Timeline", lines.collect());
+        part("Log", self.logs.iter().map(log).collect());
         text
     }
 }
@@ -101,6 +122,24 @@ fn attempt(attempt: &Attempt) -> String {
     );
     for line in lines {
         text.push_str(&format!("    {}\n", printable(line)));
+    }
+    text
+}
+
+fn log(log: &JobLog) -> String {
+    let start = log
+        .started_at
+        .map_or(String::new(), |at| format!(", started {}", time(at)));
+    let mut text = format!("  attempt {}, claim {}{start}\n", log.attempt, log.claim_id);
+    if log.dropped > 0 {
+        text.push_str(&format!("    ({} older lines were dropped)\n", log.dropped));
+    }
+    for line in &log.lines {
+        let (after, level) = (line.after.as_secs_f64(), line.level.as_str().to_lowercase());
+        text.push_str(&format!(
+            "    +{after:.3}s {level:<5} {}\n",
+            printable(&line.text)
+        ));
     }
     text
 }

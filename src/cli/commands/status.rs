@@ -1,9 +1,12 @@
 //! `windlass status`.
 
 use crate::admin::finding::ALIVE;
+use crate::cli::commands::run_time::classes::paused_line;
+pub(crate) use crate::cli::commands::run_time::said_by::age;
 use crate::clock;
 use crate::db::query::status::{ProcessStatus, QueueStatus, RunStatus};
 use crate::db::schema::migrate;
+use crate::db::table::run_time::class_pauses::PausedClass;
 use crate::db::{AsConn as _, Database};
 use crate::error::Result;
 use crate::terminal::output::{self, Report};
@@ -46,6 +49,7 @@ pub(crate) struct Status {
 pub(crate) struct Overview {
     queues: Vec<QueueStatus>,
     processes: Vec<ProcessStatus>,
+    paused_classes: Vec<PausedClass>,
 }
 
 impl Status {
@@ -80,6 +84,7 @@ impl Status {
         Ok(Overview {
             queues: crate::admin::status::queues(&mut connection)?,
             processes: crate::admin::status::processes(&mut connection)?,
+            paused_classes: crate::admin::classes::paused_classes(&mut connection)?,
         })
     }
 }
@@ -96,7 +101,9 @@ impl Report for Overview {
         } else {
             processes(&self.processes).text(width)
         };
-        format!("{queues}\n{processes}")
+        let paused: String = self.paused_classes.iter().map(paused_line).collect();
+        let gap = if paused.is_empty() { "" } else { "\n" };
+        format!("{queues}\n{processes}{gap}{paused}")
     }
 }
 
@@ -184,14 +191,6 @@ pub(crate) fn runs(runs: &[RunStatus], claimed: i64) -> String {
         lines.push(format!("and {more} more"));
     }
     lines.join("\n")
-}
-
-/// Returns whole seconds, and for longer times only the two largest units: `3m 20s`.
-pub(crate) fn age(seconds: f64) -> String {
-    // A clock that was set back makes it negative.
-    let whole = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX);
-    let text = humantime::format_duration(Duration::from_secs(whole.as_secs())).to_string();
-    text.split(' ').take(2).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

@@ -207,7 +207,13 @@ pub(crate) fn in_transaction<C: Connection>(conn: &mut C) -> bool {
 }
 
 pub(crate) mod sealed {
-    pub trait Sealed {}
+    pub trait Sealed {
+        /// Runs after a job was enqueued on this connection. Only the inline mode of tests does
+        /// something here.
+        fn after_enqueue(&mut self) -> crate::error::Result<()> {
+            Ok(())
+        }
+    }
 }
 
 /// A connection that can be borrowed as a [`Conn`]: `PgConnection`, `SqliteConnection`, either of

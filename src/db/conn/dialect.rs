@@ -30,6 +30,7 @@ impl Dialect {
     /// - `{time $1}`: a text in the form `2026-11-21 10:00:00.000000`.
     /// - `{moment x}`: the timestamp x, or NULL if it is not a calendar time: `infinity`, or any
     ///   other value that SQLite stores there.
+    /// - `{group x}`: the group of the concurrency key x, with `*` for all its keys: `import/*`.
     /// - `{lock}`, `{lock skip}`, `{lock of c}`, `{lock skip of c}`: row locks. SQLite has none and
     ///   needs none, as its write lock is taken already.
     ///
@@ -84,6 +85,7 @@ fn write_postgres(name: &str, argument: &str, out: &mut String) {
         "moment" => format!(
             "CASE WHEN {argument} BETWEEN timestamp '0001-01-01' AND timestamp '9999-12-31' THEN {argument} END"
         ),
+        "group" => format!("substr({argument}, 1, strpos({argument}, '/')) || '*'"),
         "lock" => lock(argument),
         _ => unknown(name),
     });
@@ -113,6 +115,7 @@ fn sqlite(name: &str, argument: &str) -> String {
              AND strftime('%Y-%m-%d %H:%M:%S', {argument}) = substr({argument}, 1, 19) \
              THEN {argument} ELSE {STRFTIME}{argument}) END"
         ),
+        "group" => format!("substr({argument}, 1, instr({argument}, '/')) || '*'"),
         "lock" => String::new(),
         _ => unknown(name),
     }

@@ -14,9 +14,18 @@ use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+/// Runs when a job of a test borrows the connection; an error refuses it.
+pub(crate) type BorrowHook = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
+
 /// Holds the connection while it is not borrowed.
 #[derive(Default)]
 pub(crate) struct SharedConnection {
+    place: Arc<SharedPlace>,
+    hook: Option<BorrowHook>,
+}
+
+#[derive(Default)]
+struct SharedPlace {
     connection: Mutex<Option<DbConnection>>,
     returned: Condvar,
 }
@@ -28,22 +37,32 @@ impl fmt::Debug for SharedConnection {
 }
 
 impl SharedConnection {
+    /// Returns the same connection, with a hook that runs when it is borrowed by a job.
+    pub(crate) fn with_hook(&self, hook: BorrowHook) -> Self {
+        SharedConnection {
+            place: Arc::clone(&self.place),
+            hook: Some(hook),
+        }
+    }
+
+    /// Runs the hook. Returns its reason to refuse the connection.
+    pub(crate) fn run_hook(&self) -> Result<(), String> {
+        self.hook.as_ref().map_or(Ok(()), |hook| hook())
+    }
+
     pub(crate) fn put(&self, connection: DbConnection) {
-        let mut place = self
-            .connection
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let place = &self.place.connection;
+        let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
         *place = Some(connection);
-        self.returned.notify_one();
+        self.place.returned.notify_one();
     }
 
     /// Takes the connection, and waits up to `timeout` until it is returned.
     pub(crate) fn take(&self, timeout: Duration) -> Option<DbConnection> {
-        let place = self
-            .connection
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let place = &self.place.connection;
+        let place = place.lock().unwrap_or_else(PoisonError::into_inner);
         let wait = self
+            .place
             .returned
             .wait_timeout_while(place, timeout, |place| place.is_none());
         let (mut place, _) = wait.unwrap_or_else(PoisonError::into_inner);

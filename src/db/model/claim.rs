@@ -180,3 +180,11 @@ pub(crate) struct Claimed {
     #[diesel(sql_type = Bool)]
     pub(crate) has_blocked: bool,
 }
+
+impl Claimed {
+    /// Whether it was enqueued with an expiry, and this is its first attempt.
+    pub(crate) fn may_expire(&self) -> bool {
+        let policy = self.policy.as_deref();
+        self.attempts == 0 && policy.is_some_and(|text| text.contains("\"expiry\""))
+    }
+}

@@ -58,6 +58,11 @@ impl JobDecision {
                 let closed = Destination::Closed(ResultOutcome::Discarded, failure);
                 (closed, Some(attempt), begun)
             }
+            Ending::Expire(failure) => {
+                let attempt = (AttemptOutcome::Discarded, failure.clone());
+                let closed = Destination::Closed(ResultOutcome::Discarded, failure);
+                (closed, Some(attempt), false)
+            }
             Ending::Cancel(failure) => {
                 let attempt = (AttemptOutcome::Cancelled, failure.clone());
                 let closed = Destination::Closed(ResultOutcome::Cancelled, failure);
@@ -278,6 +283,11 @@ mod tests {
                 Ending::Cancel(failure()),
                 false,
                 "closed Cancelled | cancelled | nothing | noted",
+            ),
+            (
+                Ending::Expire(failure()),
+                false,
+                "closed Discarded | discarded | nothing | noted",
             ),
             (Ending::Snooze(SECOND), true, "in 1s | - | nothing | noted"),
             (

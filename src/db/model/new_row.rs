@@ -2,6 +2,7 @@
 
 use chrono::NaiveDateTime;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// One job to insert.
 #[derive(Debug, Clone)]
@@ -26,7 +27,19 @@ pub(crate) struct NewRow {
     /// The priority becomes the time minus this many seconds; see [`rank_by_time`].
     pub(crate) ahead_by: Option<i64>,
     pub(crate) limit: Option<NewLimit>,
+    pub(crate) expiry: Option<NewExpiry>,
 }
+
+/// By when a job must have started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NewExpiry {
+    At(NaiveDateTime),
+    /// So long after it is due.
+    In(Duration),
+}
+
+/// The value of `concurrency_on_conflict` of a job of an ordered key.
+pub(crate) const ORDERED: &str = "ordered";
 
 /// How many jobs with the same key may be ready or claimed at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +49,8 @@ pub(crate) struct NewLimit {
     pub(crate) slots: i32,
     /// Whether a job that finds no slot ends instead of waiting.
     pub(crate) discards: bool,
+    /// Whether its jobs run in the order of their enqueue, and keep their place between attempts.
+    pub(crate) ordered: bool,
 }
 
 impl NewRow {
@@ -59,6 +74,7 @@ impl NewRow {
             on_conflict: OnConflict::default(),
             ahead_by: None,
             limit: None,
+            expiry: None,
         }
     }
 
@@ -72,7 +88,11 @@ impl NewRow {
 
     pub(crate) fn concurrency_on_conflict(&self) -> Option<&'static str> {
         let limit = self.limit.as_ref()?;
-        limit.discards.then_some("discard")
+        match (limit.discards, limit.ordered) {
+            (true, _) => Some("discard"),
+            (false, true) => Some(ORDERED),
+            (false, false) => None,
+        }
     }
 
     /// Returns whether the insert may find an existing job.

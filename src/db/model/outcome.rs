@@ -126,11 +126,30 @@ pub(crate) struct StoredPolicy {
     /// In milliseconds.
     #[serde(default, deserialize_with = "readable")]
     pub(crate) keep_result: Option<u64>,
+    /// Set if it refines the delivery in the job's column.
+    #[serde(default, deserialize_with = "readable")]
+    delivery: Option<String>,
+}
+
+impl StoredPolicy {
+    /// Whether the job is at most once only as long as the outcome of its run is unknown.
+    pub(crate) fn is_after_known_outcome(&self) -> bool {
+        self.delivery.as_deref() == Some("after_known_outcome")
+    }
+}
+
+/// The kinds of failures after which it is unknown what the run has done.
+const UNKNOWN_OUTCOMES: [&str; 2] = ["outcome_unknown", "unrecordable"];
+
+/// Returns whether a failed execution, as JSON, leaves open what the run has done.
+pub(crate) fn is_unknown(json: &str) -> bool {
+    let (kind, _) = parts(json);
+    UNKNOWN_OUTCOMES.contains(&&*kind) || kind.starts_with("SolidQueue::Processes::")
 }
 
 /// Reads one part of a policy. A part of an unknown form counts as missing, so
 /// that the other parts stay in force.
-fn readable<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+pub(crate) fn readable<'de, D: Deserializer<'de>, T: DeserializeOwned>(
     part: D,
 ) -> Result<Option<T>, D::Error> {
     Value::deserialize(part).map(|part| serde_json::from_value(part).ok())
@@ -168,6 +187,8 @@ pub(crate) enum Ending {
     Discard(JobFailure),
     /// It ends because a cancel was requested.
     Cancel(JobFailure),
+    /// It was claimed too late, and ends without having run.
+    Expire(JobFailure),
     /// It runs again after the delay, and this run does not count as an attempt.
     Snooze(Duration),
     /// Its process interrupted it, for this reason: it runs again at once, and this run counts
@@ -183,6 +204,7 @@ impl Ending {
             Ending::Fail(failure)
             | Ending::Retry(failure, _)
             | Ending::Discard(failure)
+            | Ending::Expire(failure)
             | Ending::Cancel(failure) => {
                 *failure =
                     JobFailure::new("unrecordable", "the database refused the text of the error");
@@ -267,6 +289,8 @@ pub(crate) struct ClaimEnd<'a> {
     pub(crate) ending: &'a Ending,
     /// How long its job ran.
     pub(crate) ran: Duration,
+    /// The time, by the database's clock, after which no further attempt may be due.
+    pub(crate) last_retry: Option<NaiveDateTime>,
 }
 
 /// A claim that has ended, and how.
@@ -275,6 +299,14 @@ pub(crate) struct AppliedEnding {
     pub(crate) claim_id: i64,
     pub(crate) ending: Ending,
 }
+
+/// Returns the reason of a job that was not started in time.
+pub(crate) fn expired() -> JobFailure {
+    JobFailure::new(EXPIRED, "it had not started by the time of its expiry")
+}
+
+/// The kind of that reason.
+pub(crate) const EXPIRED: &str = "expired";
 
 /// Returns the failure of a job that was cancelled while it ran.
 pub(crate) fn cancelled() -> JobFailure {

@@ -97,6 +97,9 @@ pub(crate) struct RecurringTaskRow {
     pub(crate) revision: Option<i64>,
     #[diesel(sql_type = BigInt)]
     pub(crate) lock_version: i64,
+    /// The deployments whose start it has had, as JSON.
+    #[diesel(sql_type = Nullable<Text>)]
+    pub(crate) starts: Option<String>,
     /// The database's clock when the row was read.
     #[diesel(sql_type = Timestamp)]
     pub(crate) now: NaiveDateTime,
@@ -117,6 +120,8 @@ pub(crate) struct Definition {
     /// The revision of the program whose code or configuration declares it. `None` if it is
     /// scheduled at run time.
     pub(crate) revision: Option<i64>,
+    /// The deployment whose start is a tick of it; `None` if its ticks come from a schedule.
+    pub(crate) start: Option<String>,
 }
 
 /// The result of scheduling.
@@ -132,7 +137,9 @@ pub(crate) enum Scheduled {
     AtRunTime,
     /// A program of a higher revision has declared it, which takes precedence.
     Newer,
+    /// Its next tick could not be computed, so nothing was stored.
+    Untimed,
 }
 
-/// Returns the first tick after a time of the database's clock.
-pub(crate) type NextTick<'a> = &'a dyn Fn(NaiveDateTime) -> NaiveDateTime;
+/// Returns the first tick after a time of the database's clock; `None` if it cannot be computed.
+pub(crate) type NextTick<'a> = &'a dyn Fn(NaiveDateTime) -> Option<NaiveDateTime>;

@@ -13,6 +13,8 @@ pub(crate) struct JobRow {
     /// As JSON, unless another program wrote other text.
     #[diesel(sql_type = Text, deserialize_as = Lossy)]
     pub(crate) arguments: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub(crate) policy: Option<String>,
     #[diesel(sql_type = Nullable<Timestamp>)]
     pub(crate) created_at: Option<NaiveDateTime>,
     #[diesel(sql_type = Nullable<Timestamp>)]
@@ -21,7 +23,7 @@ pub(crate) struct JobRow {
 
 /// Reads the row of a job. `None` if it does not exist.
 pub(crate) fn job(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<JobRow>> {
-    let text = "SELECT coalesce(arguments, 'null') AS arguments, {moment created_at} AS created_at, {moment scheduled_at} AS scheduled_at \
+    let text = "SELECT coalesce(arguments, 'null') AS arguments, policy, {moment created_at} AS created_at, {moment scheduled_at} AS scheduled_at \
          FROM solid_queue_jobs WHERE id = $1";
     Statement::new(text).bind(job).get_result(conn).optional()
 }

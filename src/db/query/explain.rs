@@ -4,6 +4,7 @@
 use crate::db::conn::connection::{Conn, age};
 use crate::db::conn::sql::Lossy;
 use crate::db::conn::statement::Statement;
+use crate::db::model::new_row::ORDERED;
 use crate::db::table::progress::Note;
 use crate::db::table::unique_jobs::UNIQUE_SUCCESSOR as RESERVED;
 use chrono::NaiveDateTime;
@@ -140,6 +141,12 @@ pub(crate) struct BlockedBy {
     /// The job that has to end first, if it is known.
     #[diesel(sql_type = Nullable<BigInt>)]
     pub(crate) after_job_id: Option<i64>,
+    /// Whether its key is ordered.
+    #[diesel(sql_type = Bool)]
+    pub(crate) is_ordered: bool,
+    /// When the other job's next run is due, if it keeps the slot until then.
+    #[diesel(sql_type = Nullable<Timestamp>)]
+    pub(crate) next_run_at: Option<NaiveDateTime>,
 }
 
 impl BlockedBy {
@@ -152,11 +159,17 @@ impl BlockedBy {
 /// Returns what blocks a job. `None` if it is not blocked.
 pub(crate) fn blocked(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<BlockedBy>> {
     let text = format!(
-        "SELECT b.concurrency_key, CASE WHEN b.concurrency_key = '{RESERVED}' THEN u.after_job_id ELSE ( \
+        "SELECT b.concurrency_key, CASE WHEN b.concurrency_key = '{RESERVED}' THEN u.after_job_id ELSE coalesce(( \
            SELECT min(held.job_id) FROM ( \
              SELECT job_id FROM solid_queue_ready_executions r WHERE r.concurrency_key = b.concurrency_key UNION ALL \
-             SELECT job_id FROM solid_queue_claimed_executions c WHERE c.concurrency_key = b.concurrency_key) AS held) \
-           END AS after_job_id FROM solid_queue_blocked_executions b \
+             SELECT job_id FROM solid_queue_claimed_executions c WHERE c.concurrency_key = b.concurrency_key UNION ALL \
+             SELECT job_id FROM solid_queue_scheduled_executions s WHERE s.concurrency_key = b.concurrency_key) AS held), ( \
+           SELECT max(o.job_id) FROM solid_queue_blocked_executions o WHERE o.concurrency_key = b.concurrency_key \
+             AND o.job_id < b.job_id AND j.concurrency_on_conflict = '{ORDERED}')) \
+           END AS after_job_id, coalesce(j.concurrency_on_conflict = '{ORDERED}', false) AS is_ordered, \
+         (SELECT {{moment min(s.scheduled_at)}} FROM solid_queue_scheduled_executions s \
+           WHERE s.concurrency_key = b.concurrency_key) AS next_run_at \
+         FROM solid_queue_blocked_executions b LEFT JOIN solid_queue_jobs j ON j.id = b.job_id \
          LEFT JOIN windlass_unique_jobs u ON u.job_id = b.job_id WHERE b.job_id = $1"
     );
     Statement::new(text).bind(job).get_result(conn).optional()
@@ -177,4 +190,28 @@ pub(crate) fn due_for(conn: &mut Conn<'_>, job: i64) -> QueryResult<f64> {
     );
     let found: Option<DueFor> = Statement::new(text).bind(job).get_result(conn).optional()?;
     Ok(found.and_then(|row| row.seconds).unwrap_or_default())
+}
+
+/// What the row of a job says about its delivery and its limits in time.
+#[derive(Debug, QueryableByName)]
+pub(crate) struct PolicyColumns {
+    #[diesel(sql_type = Nullable<Text>)]
+    pub(crate) policy: Option<String>,
+    #[diesel(sql_type = Bool)]
+    pub(crate) at_most_once: bool,
+    #[diesel(sql_type = Timestamp)]
+    pub(crate) created_at: NaiveDateTime,
+    #[diesel(sql_type = Nullable<Timestamp>)]
+    pub(crate) scheduled_at: Option<NaiveDateTime>,
+}
+
+/// Returns that of a job, if it exists.
+pub(crate) fn limits(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<PolicyColumns>> {
+    let text = "SELECT policy, at_most_once, coalesce({moment created_at}, {now}) AS created_at, \
+         {moment scheduled_at} AS scheduled_at FROM solid_queue_jobs WHERE id = $1";
+    Statement::new(text)
+        .unkept()
+        .bind(job)
+        .get_result(conn)
+        .optional()
 }

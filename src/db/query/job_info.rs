@@ -3,6 +3,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::Lossy;
 use crate::db::conn::statement::Statement;
+use crate::db::model::extras::Extras;
 use crate::db::model::outcome;
 use crate::db::model::state::JobState;
 use crate::db::query::jobs;
@@ -49,6 +50,8 @@ pub(crate) struct EnqueuedJobRow {
     pub(crate) last_outcome: Option<String>,
     #[diesel(sql_type = Nullable<Text>)]
     last_error: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    policy: Option<String>,
 }
 
 impl EnqueuedJobRow {
@@ -64,6 +67,11 @@ impl EnqueuedJobRow {
         }
     }
 
+    /// Returns its tags.
+    pub(crate) fn tags(&self) -> Vec<String> {
+        Extras::of_policy(self.policy.as_deref()).tags
+    }
+
     /// Returns the progress that the job itself reported.
     pub(crate) fn progress(&self) -> Option<Progress> {
         Note::of_column(self.note.as_deref()).progress
@@ -75,7 +83,7 @@ pub(crate) fn job(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<EnqueuedJ
     let [succeeded, claimed, other] =
         [JobState::Finished, JobState::Claimed, JobState::Failed].map(jobs::runs);
     let text = format!(
-        "SELECT j.id AS job_id, j.class_name, j.queue_name, j.priority, j.attempts, j.unique_id, j.active_job_id IS NOT NULL AS of_ruby, \
+        "SELECT j.id AS job_id, j.class_name, j.queue_name, j.priority, j.attempts, j.policy, j.unique_id, j.active_job_id IS NOT NULL AS of_ruby, \
          CASE WHEN c.id IS NOT NULL THEN {claimed} WHEN j.finished_at IS NULL \
            OR a.outcome IN ('cancelled', 'discarded') THEN {other} ELSE {succeeded} END AS runs, \
          {{moment j.finished_at}} AS finished_at, c.id IS NOT NULL AS is_claimed, c.note, \

@@ -5,6 +5,7 @@ use crate::db::conn::dialect::Dialect;
 use crate::db::conn::sql::IdRange;
 use crate::db::conn::sql::id_list;
 use crate::db::conn::statement::Statement;
+use crate::db::model::extras::Extras;
 use crate::db::model::state::JobState;
 use chrono::{DateTime, NaiveDateTime, Utc};
 use diesel::prelude::*;
@@ -19,9 +20,37 @@ pub(crate) struct Filter {
     pub(crate) queue: Option<String>,
     /// A part of the error of a failed job.
     pub(crate) error: Option<String>,
+    /// All of these tags, as a JSON array.
+    pub(crate) tags: Option<String>,
+    /// At least one of these tags, as a JSON array.
+    pub(crate) any_tag: Option<String>,
 }
 
-/// Returns the conditions on an execution `e` and its job `j`. The parameters are `$1` to `$4`.
+/// Returns the conditions for the tags of a job `j`, which are compared as decoded texts. The
+/// parameters are `$5` and `$6`.
+fn tagged(dialect: Dialect) -> String {
+    let (of_job, wanted) = match dialect {
+        // Other programs may have stored what is no JSON.
+        Dialect::Postgres => (
+            "SELECT own.tag FROM json_array_elements_text(CASE WHEN strpos(j.policy, '\"tags\":[') > 0 \
+               THEN CAST(j.policy AS json) -> 'extras' -> 'tags' END) AS own (tag) WHERE own.tag IS NOT NULL",
+            ["$5", "$6"].map(|tags| {
+                format!("(SELECT tag FROM json_array_elements_text(CAST({tags} AS json)) AS named (tag)) AS wanted")
+            }),
+        ),
+        Dialect::Sqlite => (
+            "SELECT own.value FROM json_each(CASE WHEN json_valid(j.policy) THEN j.policy END, '$.extras.tags') AS own WHERE own.type = 'text'",
+            ["$5", "$6"].map(|tags| format!("(SELECT value AS tag FROM json_each({tags})) AS wanted")),
+        ),
+    };
+    let [all, any] = wanted;
+    format!(
+        "($5 IS NULL OR NOT EXISTS (SELECT 1 FROM {all} WHERE wanted.tag NOT IN ({of_job}))) \
+         AND ($6 IS NULL OR EXISTS (SELECT 1 FROM {any} WHERE wanted.tag IN ({of_job})))"
+    )
+}
+
+/// Returns the conditions on an execution `e` and its job `j`. The parameters are `$1` to `$6`.
 fn conditions(conn: &Conn<'_>, state: JobState, filter: &Filter) -> String {
     // Named ids are looked up; any other way would read the whole table.
     let named = match filter.ids {
@@ -44,9 +73,11 @@ fn conditions(conn: &Conn<'_>, state: JobState, filter: &Filter) -> String {
         JobState::Discarded => " AND j.finished_at IS NOT NULL AND e.outcome = 'discarded'",
         _ => "",
     };
+    let tagged = tagged(conn.dialect());
     format!(
         "{named} AND ($2 IS NULL OR j.class_name = $2) \
-         AND ($3 IS NULL OR j.queue_name = $3) AND ($4 IS NULL OR {contains}){finished}"
+         AND ($3 IS NULL OR j.queue_name = $3) AND ($4 IS NULL OR {contains}) \
+         AND {tagged}{finished}"
     )
 }
 
@@ -63,13 +94,15 @@ fn joined(state: JobState) -> String {
     }
 }
 
-/// Returns the statement with the values of `$1` to `$4`.
+/// Returns the statement with the values of `$1` to `$6`.
 fn filtered(text: String, filter: &Filter) -> Statement<'_> {
     Statement::new(text)
         .bind(filter.ids.as_deref().map(id_list))
         .bind(&filter.class)
         .bind(&filter.queue)
         .bind(&filter.error)
+        .bind(&filter.tags)
+        .bind(&filter.any_tag)
 }
 
 #[derive(QueryableByName)]
@@ -105,8 +138,8 @@ pub(crate) fn next(
     limit: usize,
 ) -> QueryResult<Vec<ScannedJob>> {
     let text = format!(
-        "SELECT e.id AS execution_id, j.id AS job_id FROM {} WHERE {} AND e.id > $5 AND e.id <= $6 \
-         ORDER BY e.id LIMIT $7",
+        "SELECT e.id AS execution_id, j.id AS job_id FROM {} WHERE {} AND e.id > $7 AND e.id <= $8 \
+         ORDER BY e.id LIMIT $9",
         joined(state),
         conditions(conn, state, filter)
     );
@@ -175,6 +208,9 @@ pub struct JobSummary {
     pub at: DateTime<Utc>,
     /// Why it failed.
     pub error: Option<String>,
+    /// Its tags.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
 }
 
 #[derive(QueryableByName)]
@@ -195,6 +231,8 @@ struct SummaryRow {
     at: NaiveDateTime,
     #[diesel(sql_type = Nullable<Text>)]
     error: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    policy: Option<String>,
 }
 
 /// Returns an expression for how many times a job `j` in this state has run. Rows of successful
@@ -236,8 +274,8 @@ pub(crate) fn list(
     };
     let runs = runs(state);
     let text = format!(
-        "SELECT j.id AS job_id, j.class_name, j.queue_name, j.priority, {runs} AS attempts, \
-         coalesce({{moment j.created_at}}, {{now}}) AS created_at, coalesce({{moment {at}}}, {{now}}) AS at, {error} AS error FROM {} WHERE {} ORDER BY {order} LIMIT $5",
+        "SELECT j.id AS job_id, j.class_name, j.queue_name, j.priority, j.policy, {runs} AS attempts, \
+         coalesce({{moment j.created_at}}, {{now}}) AS created_at, coalesce({{moment {at}}}, {{now}}) AS at, {error} AS error FROM {} WHERE {} ORDER BY {order} LIMIT $7",
         joined(state),
         conditions(conn, state, filter)
     );
@@ -257,6 +295,7 @@ pub(crate) fn list(
                 .map(|error| crate::db::model::outcome::in_words(&error)),
             _ => row.error,
         },
+        tags: Extras::of_policy(row.policy.as_deref()).tags,
     });
     Ok(jobs.collect())
 }

@@ -8,3 +8,4 @@ pub(crate) mod explain;
 pub(crate) mod job_info;
 pub(crate) mod jobs;
 pub(crate) mod status;
+pub(crate) mod ticks;

@@ -141,6 +141,7 @@ diesel::table! {
         declared_at -> Nullable<Timestamp>,
         revision -> Nullable<BigInt>,
         lock_version -> BigInt,
+        starts -> Nullable<Text>,
     }
 }
 
@@ -152,6 +153,7 @@ diesel::table! {
         priority -> Integer,
         scheduled_at -> Timestamp,
         created_at -> Timestamp,
+        concurrency_key -> Nullable<Text>,
     }
 }
 
@@ -190,6 +192,54 @@ diesel::table! {
         queue_name -> Text,
         redact -> Text,
         seen_at -> Timestamp,
+        internal -> Bool,
+    }
+}
+
+diesel::table! {
+    windlass_public_tokens (digest) {
+        digest -> Text,
+        job_id -> BigInt,
+        shows_result -> Bool,
+        created_at -> Timestamp,
+    }
+}
+
+diesel::table! {
+    windlass_expiries (job_id) {
+        job_id -> BigInt,
+        expires_at -> Timestamp,
+        released_claim_id -> Nullable<BigInt>,
+    }
+}
+
+diesel::table! {
+    windlass_class_pauses (class_name) {
+        class_name -> Text,
+        paused_by -> Nullable<Text>,
+        pause_reason -> Nullable<Text>,
+        created_at -> Timestamp,
+    }
+}
+
+diesel::table! {
+    windlass_limits (limit_key) {
+        limit_key -> Text,
+        slots -> Integer,
+        set_by -> Nullable<Text>,
+        reason -> Nullable<Text>,
+        created_at -> Timestamp,
+    }
+}
+
+diesel::table! {
+    windlass_job_logs (job_id, claim_id) {
+        job_id -> BigInt,
+        claim_id -> BigInt,
+        attempt -> Integer,
+        started_at -> Timestamp,
+        lines -> Text,
+        total -> BigInt,
     }
 }
 
@@ -261,7 +311,12 @@ diesel::allow_tables_to_appear_in_same_query!(
     solid_queue_scheduled_executions,
     solid_queue_semaphores,
     windlass_attempts,
+    windlass_class_pauses,
     windlass_classes,
+    windlass_expiries,
+    windlass_limits,
+    windlass_job_logs,
+    windlass_public_tokens,
     windlass_results,
     windlass_schema_migrations,
     windlass_steps,

@@ -4,7 +4,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::{Execution, IdRange, id_list, job_ids};
 use crate::db::conn::statement::Statement;
 use crate::db::model::job_columns::JobColumns;
-use crate::db::model::new_row::NewLimit;
+use crate::db::model::new_row::{NewLimit, ORDERED};
 use crate::db::table::semaphores::{DOES_NOT_WAIT, NEVER_EXPIRES};
 use crate::db::table::unique_jobs::UNIQUE_SUCCESSOR;
 use crate::db::table::wanted_keys::{self, ConcurrencyKey, keys};
@@ -22,13 +22,37 @@ fn expires_at() -> String {
     )
 }
 
+/// The priority of blocked executions of ordered jobs. They come by age, whatever the priorities of
+/// their jobs are, and none is promoted while another transaction has locked the one before it.
+pub(crate) const IN_ORDER: i32 = i32::MIN;
+
+/// Returns an expression for the priority of a blocked execution, from the columns of its job.
+fn rank(on_conflict: &str, priority: &str) -> String {
+    format!("CASE WHEN {on_conflict} = '{ORDERED}' THEN {IN_ORDER} ELSE {priority} END")
+}
+
+fn own_rank() -> String {
+    rank("concurrency_on_conflict", "priority")
+}
+
+/// Returns a condition: no job comes before the blocked execution `b` of `key` that is locked, and so
+/// was skipped, if it has to be in order.
+pub(crate) fn is_in_turn(key: &str) -> String {
+    format!(
+        "(b.priority > {IN_ORDER} OR b.job_id = (SELECT first.job_id FROM solid_queue_blocked_executions first \
+           WHERE first.concurrency_key = {key} AND first.expires_at >= {{time '{DOES_NOT_WAIT}'}} \
+           ORDER BY first.priority, first.job_id LIMIT 1))"
+    )
+}
+
 /// Blocks those of the jobs that have a concurrency key.
 pub(crate) fn insert(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     let text = format!(
         "INSERT INTO solid_queue_blocked_executions (job_id, queue_name, priority, concurrency_key, expires_at, created_at) \
-         SELECT id, queue_name, priority, concurrency_key, {}, {{now}} FROM solid_queue_jobs \
+         SELECT id, queue_name, {}, concurrency_key, {}, {{now}} FROM solid_queue_jobs \
          WHERE id IN {{in $1}} AND concurrency_key IS NOT NULL ORDER BY id ON CONFLICT (job_id) DO NOTHING \
          RETURNING concurrency_key",
+        own_rank(),
         expires_at()
     );
     let rows: Vec<ConcurrencyKey> = Statement::new(text).bind(id_list(jobs)).load(conn)?;
@@ -55,8 +79,9 @@ pub(crate) fn due_ctes(jobs: &str, wanted: &str) -> String {
     format!(
         "limited AS (INSERT INTO solid_queue_blocked_executions \
            (job_id, queue_name, priority, concurrency_key, expires_at, created_at) \
-           SELECT id, queue_name, priority, concurrency_key, {}, {{now}} {due} ORDER BY id ON CONFLICT (job_id) DO NOTHING), \
+           SELECT id, queue_name, {}, concurrency_key, {}, {{now}} {due} ORDER BY id ON CONFLICT (job_id) DO NOTHING), \
          {wanted} AS (INSERT INTO windlass_wanted_keys (key) SELECT DISTINCT concurrency_key {due} RETURNING 1)",
+        own_rank(),
         expires_at()
     )
 }
@@ -65,6 +90,7 @@ pub(crate) fn due_ctes(jobs: &str, wanted: &str) -> String {
 /// limit that the parameters of `columns` name, and request the promotion of their keys in `wanted`.
 /// `key` is the key of one job, `keys` selects those of all.
 pub(crate) fn fresh_ctes(columns: &JobColumns, key: &str, keys: &str) -> String {
+    let on_conflict = columns.parameter("concurrency_on_conflict");
     format!(
         "limited AS (INSERT INTO solid_queue_blocked_executions \
            (job_id, queue_name, priority, concurrency_key, expires_at, created_at) \
@@ -72,8 +98,8 @@ pub(crate) fn fresh_ctes(columns: &JobColumns, key: &str, keys: &str) -> String 
              ELSE {{time '{NEVER_EXPIRES}'}} END, {{now}} FROM job), \
          wanted AS (INSERT INTO windlass_wanted_keys (key) {keys} FROM job RETURNING 1)",
         columns.parameter("queue_name"),
-        columns.parameter("priority"),
-        columns.parameter("concurrency_on_conflict"),
+        rank(&on_conflict, &columns.parameter("priority")),
+        on_conflict,
     )
 }
 
@@ -84,8 +110,11 @@ pub(crate) fn insert_fresh(
     limit: &Option<NewLimit>,
 ) -> QueryResult<()> {
     let discards = limit.as_ref().is_some_and(|limit| limit.discards);
-    let text = "INSERT INTO solid_queue_blocked_executions (job_id, queue_name, priority, concurrency_key, expires_at, created_at) \
-         SELECT id, queue_name, priority, concurrency_key, $1, created_at FROM solid_queue_jobs WHERE id BETWEEN $2 + 1 AND $3";
+    let text = format!(
+        "INSERT INTO solid_queue_blocked_executions (job_id, queue_name, priority, concurrency_key, expires_at, created_at) \
+         SELECT id, queue_name, {}, concurrency_key, $1, created_at FROM solid_queue_jobs WHERE id BETWEEN $2 + 1 AND $3",
+        own_rank()
+    );
     Statement::new(text)
         .bind(if discards {
             DOES_NOT_WAIT
@@ -104,7 +133,7 @@ pub(crate) fn insert_fresh(
 /// are requested in `wanted`.
 pub(crate) fn sorted_out_ctes(gone: &str) -> String {
     format!(
-        "over AS MATERIALIZED (SELECT j.id, j.queue_name, j.priority, j.concurrency_key, {} AS expires_at \
+        "over AS MATERIALIZED (SELECT j.id, j.queue_name, {} AS priority, j.concurrency_key, {} AS expires_at \
            FROM {gone} g JOIN solid_queue_jobs j ON j.id = g.job_id \
            WHERE g.class_name IS NULL AND {HAS_LIMIT}), \
          limited AS (INSERT INTO solid_queue_blocked_executions \
@@ -112,6 +141,7 @@ pub(crate) fn sorted_out_ctes(gone: &str) -> String {
            SELECT id, queue_name, priority, concurrency_key, expires_at, {{now}} FROM over ORDER BY id \
            ON CONFLICT (job_id) DO NOTHING), \
          wanted AS (INSERT INTO windlass_wanted_keys (key) SELECT DISTINCT concurrency_key FROM over RETURNING 1)",
+        rank("j.concurrency_on_conflict", "j.priority"),
         expires_at()
     )
 }
@@ -134,6 +164,12 @@ pub(crate) fn sort_out(conn: &mut Conn<'_>, ready: &[i64]) -> QueryResult<Vec<i6
 /// A condition: the job `j` has a limit of Windlass.
 pub(crate) const HAS_LIMIT: &str =
     "j.concurrency_limit IS NOT NULL AND j.concurrency_key IS NOT NULL";
+
+/// Deletes the blocked executions of jobs.
+pub(crate) fn delete(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
+    let text = "DELETE FROM solid_queue_blocked_executions WHERE job_id IN {in $1}";
+    Statement::new(text).bind(id_list(jobs)).execute(conn)
+}
 
 /// Makes each job wait until another has ended.
 pub(crate) fn block(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {

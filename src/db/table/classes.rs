@@ -17,17 +17,19 @@ pub(crate) struct NewClass(
     pub(crate) String,
     /// The names of the secret fields, as a JSON array.
     pub(crate) String,
+    /// Whether only the program's own code may enqueue it.
+    pub(crate) bool,
 );
 
 /// Stores the classes that a worker performs. Rows that are the same already, and were written
 /// recently, are left as they are.
 pub(crate) fn see(conn: &mut Conn<'_>, classes: &[NewClass]) -> QueryResult<()> {
     const LATELY: Duration = Duration::from_secs(3600);
-    let text = "INSERT INTO windlass_classes (class_name, queue_name, redact, seen_at) \
-         SELECT value ->> 0, value ->> 1, value ->> 2, {now} FROM {rows $1} WHERE true ORDER BY 1 \
+    let text = "INSERT INTO windlass_classes (class_name, queue_name, redact, internal, seen_at) \
+         SELECT value ->> 0, value ->> 1, value ->> 2, CAST(value ->> 3 AS boolean), {now} FROM {rows $1} WHERE true ORDER BY 1 \
          ON CONFLICT (class_name) DO UPDATE SET queue_name = excluded.queue_name, redact = excluded.redact, \
-           seen_at = excluded.seen_at WHERE windlass_classes.queue_name <> excluded.queue_name \
-           OR windlass_classes.redact <> excluded.redact OR windlass_classes.seen_at <= {later $2}";
+           internal = excluded.internal, seen_at = excluded.seen_at WHERE windlass_classes.queue_name <> excluded.queue_name \
+           OR windlass_classes.redact <> excluded.redact OR windlass_classes.internal <> excluded.internal OR windlass_classes.seen_at <= {later $2}";
     let rows = serde_json::to_string(classes).unwrap_or_default();
     Statement::new(text)
         .bind(&rows)
@@ -50,6 +52,24 @@ pub(crate) fn redact(conn: &mut Conn<'_>, class_name: &str) -> QueryResult<Optio
         .get_result(conn)
         .optional()?;
     Ok(row.and_then(|row| serde_json::from_str(&row.redact).ok()))
+}
+
+/// Returns the first of these classes that a worker has stored as internal.
+pub(crate) fn first_internal(conn: &mut Conn<'_>, classes: &[&str]) -> QueryResult<Option<String>> {
+    #[derive(QueryableByName)]
+    struct InternalClass {
+        #[diesel(sql_type = Text)]
+        class_name: String,
+    }
+    let text = "SELECT class_name FROM windlass_classes WHERE internal \
+         AND class_name IN (SELECT value ->> 0 FROM {rows $1}) ORDER BY class_name LIMIT 1";
+    let names: Vec<[&str; 1]> = classes.iter().map(|name| [*name]).collect();
+    let names = serde_json::to_string(&names).unwrap_or_default();
+    let row: Option<InternalClass> = Statement::new(text)
+        .bind(&names)
+        .get_result(conn)
+        .optional()?;
+    Ok(row.map(|row| row.class_name))
 }
 
 /// Deletes the classes that no worker has stored for that long, and returns how many.

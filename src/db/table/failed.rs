@@ -2,9 +2,11 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::param::InputRows;
+use crate::db::conn::sql::id_list;
 use crate::db::conn::statement::Statement;
-use crate::db::model::outcome::JobFailure;
+use crate::db::model::outcome::{JobFailure, StoredPolicy, is_unknown};
 use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Nullable, Text};
 
 /// A job that has failed permanently.
 #[derive(Debug, Clone, Copy)]
@@ -35,4 +37,36 @@ pub(crate) fn insert(conn: &mut Conn<'_>, failures: &[FailedJob<'_>]) -> QueryRe
     );
     let params = input.params(conn.dialect());
     Statement::new(text).bind_all(params).execute(conn)
+}
+
+#[derive(QueryableByName)]
+struct FailedOnce {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+    #[diesel(sql_type = Nullable<Text>)]
+    policy: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    error: Option<String>,
+}
+
+impl FailedOnce {
+    /// Whether another run may do again what an earlier one has done.
+    fn is_risky(&self) -> bool {
+        let policy: Option<StoredPolicy> = self
+            .policy
+            .as_deref()
+            .and_then(|text| serde_json::from_str(text).ok());
+        let may_run_again = policy.is_some_and(|policy| policy.is_after_known_outcome());
+        !may_run_again || is_unknown(self.error.as_deref().unwrap_or_default())
+    }
+}
+
+/// Returns the failed jobs that may run at most once, at least after an unknown outcome like theirs.
+pub(crate) fn risky_jobs(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
+    let text = "SELECT j.id, j.policy, f.error FROM solid_queue_jobs j \
+         JOIN solid_queue_failed_executions f ON f.job_id = j.id \
+         WHERE j.id IN {in $1} AND j.at_most_once ORDER BY j.id";
+    let failed: Vec<FailedOnce> = Statement::new(text).bind(id_list(jobs)).load(conn)?;
+    let risky = failed.iter().filter(|job| job.is_risky());
+    Ok(risky.map(|job| job.id).collect())
 }

@@ -52,6 +52,55 @@ pub(crate) fn ended_claims(conn: &mut Conn<'_>, claims: &[ClaimOf]) -> QueryResu
         .collect())
 }
 
+/// A job whose arguments may change.
+#[derive(Debug, QueryableByName)]
+pub(crate) struct EditableJob {
+    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    pub(crate) class_name: String,
+    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    pub(crate) arguments: String,
+    /// `claimed`, `ended`, or `open`.
+    #[diesel(sql_type = Text)]
+    pub(crate) place: String,
+}
+
+/// Reads a job to edit. Returns `None` if it does not exist.
+pub(crate) fn editable(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<EditableJob>> {
+    let text = "SELECT class_name, coalesce(arguments, 'null') AS arguments, \
+         CASE WHEN finished_at IS NOT NULL THEN 'ended' WHEN EXISTS \
+           (SELECT 1 FROM solid_queue_claimed_executions c WHERE c.job_id = j.id) THEN 'claimed' ELSE 'open' END AS place \
+         FROM solid_queue_jobs j WHERE id = $1";
+    Statement::new(text)
+        .bind(job)
+        .unkept()
+        .get_result(conn)
+        .optional()
+}
+
+/// Replaces the arguments of a job, whose execution is locked.
+pub(crate) fn set_arguments(conn: &mut Conn<'_>, job: i64, arguments: &str) -> QueryResult<()> {
+    let text = "UPDATE solid_queue_jobs SET arguments = $1, updated_at = {now} WHERE id = $2";
+    Statement::new(text)
+        .bind(arguments)
+        .bind(job)
+        .unkept()
+        .changes(conn)
+        .map(drop)
+}
+
+/// Sets when each of the jobs is due, whose executions the caller has taken.
+pub(crate) fn set_times(conn: &mut Conn<'_>, times: &[(i64, String)]) -> QueryResult<()> {
+    let text = "UPDATE solid_queue_jobs SET scheduled_at = {time due.at}, updated_at = {now} \
+         FROM (SELECT CAST(value ->> 0 AS bigint) AS id, value ->> 1 AS at FROM {rows $1}) AS due \
+         WHERE solid_queue_jobs.id = due.id";
+    let times = serde_json::to_string(times).unwrap_or_default();
+    Statement::new(text)
+        .bind(times)
+        .unkept()
+        .changes(conn)
+        .map(drop)
+}
+
 /// The row of a job whose run has ended.
 #[derive(Debug, QueryableByName)]
 pub(crate) struct EndedJob {
@@ -79,6 +128,12 @@ impl EndedJob {
     /// Returns the job that its policy enqueues when it fails.
     pub(crate) fn on_failure(&self) -> Option<FollowUpJob> {
         self.policy()?.on_failure
+    }
+
+    /// Whether it was enqueued with an expiry.
+    pub(crate) fn may_expire(&self) -> bool {
+        let policy = self.policy.as_deref();
+        policy.is_some_and(|text| text.contains("\"expiry\""))
     }
 
     /// Returns how many runs this row counts.
@@ -194,4 +249,50 @@ pub(crate) fn update_ended(conn: &mut Conn<'_>, updates: &[JobUpdate]) -> QueryR
     );
     let params = input.params(conn.dialect());
     Statement::new(text).bind_all(params).execute(conn)
+}
+
+/// The column `policy` of a job.
+#[derive(Debug, QueryableByName)]
+pub(crate) struct PolicyRow {
+    #[diesel(sql_type = BigInt)]
+    pub(crate) id: i64,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub(crate) policy: Option<String>,
+}
+
+/// Locks the rows of jobs, in order, and returns their policies.
+pub(crate) fn lock_policies(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<PolicyRow>> {
+    let text = "SELECT id, policy FROM solid_queue_jobs WHERE id IN {in $1} ORDER BY id {lock}";
+    Statement::new(text).bind(id_list(jobs)).unkept().load(conn)
+}
+
+/// Writes the policies of jobs, whose rows the caller has locked. An empty one is none.
+pub(crate) fn set_policies(conn: &mut Conn<'_>, policies: &[(i64, String)]) -> QueryResult<()> {
+    if policies.is_empty() {
+        return Ok(());
+    }
+    let row = |(id, policy): &'_ (i64, String)| [(*id).into(), policy.clone().into()];
+    let input = InputRows {
+        names: ["job_id", "policy"],
+        rows: policies.iter().map(row).collect(),
+    };
+    let text = format!(
+        "UPDATE solid_queue_jobs SET policy = CASE WHEN length(input.policy) > 2 THEN input.policy END, updated_at = {{now}} \
+         FROM {} WHERE solid_queue_jobs.id = input.job_id",
+        input.item(conn.dialect())
+    );
+    let params = input.params(conn.dialect());
+    Statement::new(text).bind_all(params).execute(conn)
+}
+
+/// Returns whether the job has this idempotency key.
+pub(crate) fn has_key(conn: &mut Conn<'_>, job: i64, key: &str) -> QueryResult<bool> {
+    let text = "SELECT id FROM solid_queue_jobs WHERE id = $1 AND idempotency_key = $2";
+    let found: Option<Id> = Statement::new(text)
+        .bind(job)
+        .bind(key)
+        .unkept()
+        .get_result(conn)
+        .optional()?;
+    Ok(found.is_some())
 }

@@ -111,10 +111,19 @@ pub(crate) fn drain(conn: &mut Conn<'_>, id: i64) -> QueryResult<()> {
     Statement::new(text).bind(id).execute(conn)
 }
 
-/// Stores the description of a process in its row.
-pub(crate) fn describe(conn: &mut Conn<'_>, id: i64, metadata: &str) -> QueryResult<()> {
-    let text = "UPDATE solid_queue_processes SET metadata = $1 WHERE id = $2";
-    Statement::new(text).bind(metadata).bind(id).execute(conn)
+/// Stores the description of a process in its row, and the channel on which it is notified.
+pub(crate) fn describe(
+    conn: &mut Conn<'_>,
+    id: i64,
+    metadata: &str,
+    channel: Option<&str>,
+) -> QueryResult<()> {
+    let text = "UPDATE solid_queue_processes SET metadata = $1, channel = $2 WHERE id = $3";
+    Statement::new(text)
+        .bind(metadata)
+        .bind(channel)
+        .bind(id)
+        .execute(conn)
 }
 
 /// Stores whether the process wants to be notified of new work.

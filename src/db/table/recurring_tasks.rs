@@ -11,6 +11,7 @@ use crate::db::model::recurring::{Definition, NextTick, RecurringTaskRow, Schedu
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
 use diesel::sql_types::{Nullable, Timestamp};
+use serde_json::Value;
 use std::time::Duration;
 
 pub(crate) const COLUMNS: &str = "id, key, schedule, coalesce(time_zone, 'UTC') AS time_zone, coalesce(class_name, '') AS class_name, \
@@ -18,7 +19,7 @@ pub(crate) const COLUMNS: &str = "id, key, schedule, coalesce(time_zone, 'UTC') 
      coalesce(priority, 0) AS priority, description, coalesce(options, '') AS options, \
      {moment next_run_at} AS next_run_at, {moment last_run_at} AS last_run_at, \
      {moment queued_run_at} AS queued_run_at, open_jobs, {moment paused_at} AS paused_at, \
-     {moment declared_at} AS declared_at, revision, lock_version, {now} AS now";
+     {moment declared_at} AS declared_at, revision, lock_version, starts, {now} AS now";
 
 pub(crate) fn change(
     conn: &mut Conn<'_>,
@@ -39,26 +40,63 @@ pub(crate) fn change(
         Statement::new(text).bind(row.id).execute(conn)?;
         return Ok(Scheduled::Newer);
     }
-    let same_times = row.schedule == new.schedule && row.time_zone == new.time_zone;
-    let next_run_at = if same_times {
-        next_run_at
-    } else {
-        // Not its last tick again if the clock was set back.
-        next(row.now.max(row.last_run_at.unwrap_or(row.now)))
+    // Not its last tick again if the clock was set back.
+    let from = row.now.max(row.last_run_at.unwrap_or(row.now));
+    let starts = starts_with(row.starts.as_deref(), new.start.as_deref());
+    let next_run_at = match (&starts, has_times_of(row, new)) {
+        (Some(_), _) => Some(from),
+        (None, true) => Some(next_run_at),
+        (None, false) => next(from),
     };
-    write(conn, UPDATE, new, next_run_at)?;
+    let Some(next_run_at) = next_run_at else {
+        return Ok(Scheduled::Untimed);
+    };
+    write(conn, UPDATE, new, next_run_at, starts.as_deref())?;
     Ok(Scheduled::Done(next_run_at))
+}
+
+/// Stores a new definition of a task, whose row is locked.
+pub(crate) fn replace(
+    conn: &mut Conn<'_>,
+    new: &Definition,
+    next_run_at: NaiveDateTime,
+) -> QueryResult<()> {
+    write(conn, UPDATE, new, next_run_at, None).map(drop)
+}
+
+/// Returns whether the ticks of a task stay as they are.
+pub(crate) fn has_times_of(row: &RecurringTaskRow, new: &Definition) -> bool {
+    let window = |options: &str| {
+        let options: Value = serde_json::from_str(options).unwrap_or_default();
+        (options["from"].clone(), options["until"].clone())
+    };
+    row.schedule == new.schedule
+        && row.time_zone == new.time_zone
+        && window(&row.options) == window(&new.options)
+}
+
+/// The number of deployments that are remembered for each task.
+const STARTS: usize = 100;
+
+/// Returns the deployments whose start a task has had, with a new one; `None` if it is not new.
+fn starts_with(known: Option<&str>, new: Option<&str>) -> Option<String> {
+    let known = known.and_then(|known| serde_json::from_str(known).ok());
+    let mut starts: Vec<String> = known.unwrap_or_default();
+    let new = new.filter(|new| starts.iter().all(|start| start != new))?;
+    starts.push(new.to_owned());
+    let first = starts.len().saturating_sub(STARTS);
+    serde_json::to_string(&starts[first..]).ok()
 }
 
 pub(crate) const UPDATE: &str = "UPDATE solid_queue_recurring_tasks SET schedule = $1, time_zone = $2, class_name = $3, arguments = $4, \
        queue_name = $5, priority = $6, description = $7, options = $8, revision = $9, next_run_at = {time $10}, \
        declared_at = CASE WHEN CAST($9 AS bigint) IS NULL THEN NULL ELSE {now} END, \
-       updated_at = {now}, lock_version = lock_version + 1 WHERE key = $11 RETURNING id";
+       starts = coalesce($12, starts), updated_at = {now}, lock_version = lock_version + 1 WHERE key = $11 RETURNING id";
 
 const INSERT: &str = "INSERT INTO solid_queue_recurring_tasks (schedule, time_zone, class_name, arguments, queue_name, priority, \
-       description, options, revision, next_run_at, declared_at, key, static, created_at, updated_at) \
+       description, options, revision, next_run_at, declared_at, key, starts, static, created_at, updated_at) \
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, {time $10}, \
-       CASE WHEN CAST($9 AS bigint) IS NULL THEN NULL ELSE {now} END, $11, false, {now}, {now}) \
+       CASE WHEN CAST($9 AS bigint) IS NULL THEN NULL ELSE {now} END, $11, $12, false, {now}, {now}) \
      ON CONFLICT (key) DO NOTHING RETURNING id";
 
 fn write(
@@ -66,6 +104,7 @@ fn write(
     text: &str,
     new: &Definition,
     next_run_at: NaiveDateTime,
+    starts: Option<&str>,
 ) -> QueryResult<bool> {
     let written: Vec<Id> = Statement::new(text)
         .bind(&new.schedule)
@@ -79,17 +118,28 @@ fn write(
         .bind(new.revision)
         .bind(timestamp(next_run_at))
         .bind(&new.key)
+        .bind(starts)
         .load(conn)?;
     Ok(written.iter().any(|row| row.id > 0))
 }
 
+/// Inserts a task. Returns `None` if there is one with its key.
 pub(crate) fn insert(
     conn: &mut Conn<'_>,
     new: &Definition,
     next: NextTick<'_>,
-) -> QueryResult<Option<NaiveDateTime>> {
-    let first = next(now(conn)?);
-    Ok(write(conn, INSERT, new, first)?.then_some(first))
+) -> QueryResult<Option<Scheduled>> {
+    let now = now(conn)?;
+    let starts = starts_with(None, new.start.as_deref());
+    let first = match &starts {
+        Some(_) => Some(now),
+        None => next(now),
+    };
+    let Some(first) = first else {
+        return Ok(Some(Scheduled::Untimed));
+    };
+    let is_new = write(conn, INSERT, new, first, starts.as_deref())?;
+    Ok(is_new.then_some(Scheduled::Done(first)))
 }
 
 #[derive(QueryableByName)]

@@ -2,8 +2,11 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::param::InputRows;
+use crate::db::conn::sql::id_list;
 use crate::db::conn::sql::micros;
 use crate::db::conn::statement::Statement;
+use crate::db::model::new_row::ORDERED;
+use crate::db::table::wanted_keys::{self, ConcurrencyKey, keys};
 use diesel::prelude::*;
 use diesel::sql_types::{Double, Nullable};
 use std::time::Duration;
@@ -13,6 +16,8 @@ use std::time::Duration;
 pub(crate) struct DelayedJob {
     pub(crate) job_id: i64,
     pub(crate) delay: Duration,
+    /// Whether a job of an ordered key keeps the slot that it had.
+    pub(crate) keeps_slot: bool,
 }
 
 /// Schedules jobs, each after its delay, at most a thousand years. An execution that exists
@@ -22,21 +27,36 @@ pub(crate) fn insert_each(conn: &mut Conn<'_>, jobs: &[DelayedJob]) -> QueryResu
         return Ok(());
     }
     let input = InputRows {
-        names: ["job_id", "delay"],
+        names: ["job_id", "delay", "keeps_slot"],
         rows: jobs
             .iter()
-            .map(|job| [job.job_id.into(), micros(job.delay).into()])
+            .map(|job| {
+                [
+                    job.job_id.into(),
+                    micros(job.delay).into(),
+                    job.keeps_slot.into(),
+                ]
+            })
             .collect(),
     };
     let text = format!(
-        "INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at) \
-         SELECT j.id, j.queue_name, j.priority, {{later input.delay}}, {{now}} \
+        "INSERT INTO solid_queue_scheduled_executions (job_id, queue_name, priority, scheduled_at, created_at, concurrency_key) \
+         SELECT j.id, j.queue_name, j.priority, {{later input.delay}}, {{now}}, \
+           CASE WHEN input.keeps_slot AND j.concurrency_on_conflict = '{ORDERED}' THEN j.concurrency_key END \
          FROM {} CROSS JOIN solid_queue_jobs j WHERE j.id = input.job_id ORDER BY j.id + 0 \
-         ON CONFLICT (job_id) DO UPDATE SET scheduled_at = excluded.scheduled_at",
+         ON CONFLICT (job_id) DO UPDATE SET scheduled_at = excluded.scheduled_at, \
+           concurrency_key = excluded.concurrency_key",
         input.item(conn.dialect())
     );
     let params = input.params(conn.dialect());
     Statement::new(text).bind_all(params).execute(conn)
+}
+
+/// Deletes the scheduled executions of jobs, which frees the slots that jobs of ordered keys kept.
+pub(crate) fn delete(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
+    let text = "DELETE FROM solid_queue_scheduled_executions WHERE job_id IN {in $1} RETURNING concurrency_key";
+    let rows: Vec<ConcurrencyKey> = Statement::new(text).bind(id_list(jobs)).load(conn)?;
+    wanted_keys::request_promotion(conn, &keys(rows))
 }
 
 #[derive(QueryableByName)]

@@ -1,7 +1,8 @@
 //! The semaphore of a concurrency key: which jobs hold its slots, its lock during a promotion, and
 //! which keys need one.
 //!
-//! The holders of slots are rows: ready or claimed executions that name the key. A claim that ends
+//! The holders of slots are rows: ready or claimed executions that name the key, and, of an ordered
+//! key, the scheduled execution of a job that waits for its next run. A claim that ends
 //! frees its slot by ending, in any way, so no count is stored and none can leak. A slot is only
 //! ever taken by [`promote`](crate::db::transition::promote), under the lock of the key, so it
 //! never takes one that is not free.
@@ -14,6 +15,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::conn::statement::Statement;
+use crate::db::table::run_time::limits;
 use crate::db::table::wanted_keys::{
     PromotionRequest, RequestedKey, is_requested_after, key_list, request_promotion,
 };
@@ -72,12 +74,13 @@ fn lock(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<()> {
     }
 }
 
-/// Returns an expression for the number of slots of `key`, as in its newest job. Jobs of Rails have
-/// none.
+/// Returns an expression for the number of slots of `key`: as it was set at run time, or as in its
+/// newest job. Jobs of Rails have none.
 pub(crate) fn limit_of(key: &str) -> String {
     format!(
-        "coalesce((SELECT j.concurrency_limit FROM solid_queue_jobs j WHERE j.concurrency_key = {key} \
-         AND j.concurrency_limit IS NOT NULL ORDER BY j.id DESC LIMIT 1), 0)"
+        "coalesce({}, (SELECT j.concurrency_limit FROM solid_queue_jobs j WHERE j.concurrency_key = {key} \
+         AND j.concurrency_limit IS NOT NULL ORDER BY j.id DESC LIMIT 1), 0)",
+        limits::set_for(key)
     )
 }
 
@@ -86,7 +89,8 @@ pub(crate) fn limit_of(key: &str) -> String {
 pub(crate) fn held_of(key: &str) -> String {
     format!(
         "(SELECT count(*) FROM solid_queue_ready_executions r WHERE r.concurrency_key = {key}) \
-         + (SELECT count(*) FROM solid_queue_claimed_executions c WHERE c.concurrency_key = {key})"
+         + (SELECT count(*) FROM solid_queue_claimed_executions c WHERE c.concurrency_key = {key}) \
+         + (SELECT count(*) FROM solid_queue_scheduled_executions s WHERE s.concurrency_key = {key})"
     )
 }
 
@@ -190,36 +194,54 @@ pub struct SemaphoreStatus {
     /// The key, with its group: `import/7`.
     #[diesel(sql_type = Text)]
     pub key: String,
-    /// How many jobs may hold a slot, as in the newest of them.
+    /// How many jobs may hold a slot: as set at run time, or as in the newest of them.
     #[diesel(sql_type = BigInt)]
     pub limit: i64,
+    /// Whether the limit was set at run time, by [`set_limit`](crate::set_limit).
+    #[diesel(sql_type = Bool)]
+    pub limit_is_set: bool,
     /// Jobs that hold a slot and wait for a worker.
     #[diesel(sql_type = BigInt)]
     pub ready: i64,
     /// Jobs that hold a slot and are claimed by a process.
     #[diesel(sql_type = BigInt)]
     pub claimed: i64,
+    /// Jobs of an ordered key that hold a slot and wait for their next run.
+    #[diesel(sql_type = BigInt)]
+    pub scheduled: i64,
     /// Jobs that wait for a slot.
     #[diesel(sql_type = BigInt)]
     pub blocked: i64,
+}
+
+impl SemaphoreStatus {
+    /// Returns how many jobs hold a slot: those that are ready, claimed, or wait for their next run in
+    /// an ordered key.
+    pub fn held(&self) -> i64 {
+        self.ready + self.claimed + self.scheduled
+    }
 }
 
 /// Returns every key with jobs that wait or run.
 pub(crate) fn all(conn: &mut Conn<'_>) -> QueryResult<Vec<SemaphoreStatus>> {
     let text = format!(
         "WITH counts AS ( \
-           SELECT concurrency_key AS key, count(*) AS ready, 0 AS claimed, 0 AS blocked \
+           SELECT concurrency_key AS key, count(*) AS ready, 0 AS claimed, 0 AS scheduled, 0 AS blocked \
              FROM solid_queue_ready_executions WHERE concurrency_key IS NOT NULL GROUP BY concurrency_key \
-           UNION ALL SELECT concurrency_key, 0, count(*), 0 \
+           UNION ALL SELECT concurrency_key, 0, count(*), 0, 0 \
              FROM solid_queue_claimed_executions WHERE concurrency_key IS NOT NULL GROUP BY concurrency_key \
-           UNION ALL SELECT concurrency_key, 0, 0, count(*) FROM solid_queue_blocked_executions \
+           UNION ALL SELECT concurrency_key, 0, 0, count(*), 0 \
+             FROM solid_queue_scheduled_executions WHERE concurrency_key IS NOT NULL GROUP BY concurrency_key \
+           UNION ALL SELECT concurrency_key, 0, 0, 0, count(*) FROM solid_queue_blocked_executions \
              WHERE expires_at >= {{time '{}'}} AND concurrency_key <> '{}' GROUP BY concurrency_key), \
          sums AS (SELECT key, CAST(sum(ready) AS bigint) AS ready, CAST(sum(claimed) AS bigint) AS claimed, \
-           CAST(sum(blocked) AS bigint) AS blocked FROM counts GROUP BY key) \
-         SELECT key, CAST({} AS bigint) AS \"limit\", ready, claimed, blocked FROM sums ORDER BY key",
+           CAST(sum(scheduled) AS bigint) AS scheduled, CAST(sum(blocked) AS bigint) AS blocked FROM counts GROUP BY key) \
+         SELECT key, CAST({} AS bigint) AS \"limit\", {} IS NOT NULL AS limit_is_set, ready, claimed, scheduled, blocked \
+         FROM sums ORDER BY key",
         DOES_NOT_WAIT,
         crate::db::table::unique_jobs::UNIQUE_SUCCESSOR,
         limit_of("sums.key"),
+        limits::set_for("sums.key"),
     );
     Statement::new(text).load(conn)
 }
@@ -236,9 +258,10 @@ struct Violation {
 pub(crate) fn check(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
     let mut wrong = Vec::new();
     for semaphore in all(conn)? {
-        let held = semaphore.ready + semaphore.claimed;
+        let held = semaphore.held();
         let SemaphoreStatus { key, limit, .. } = &semaphore;
-        if held > *limit {
+        // A limit that was set lets running jobs end.
+        if held > *limit && !semaphore.limit_is_set {
             wrong.push(format!(
                 "{held} jobs hold a slot of the concurrency key `{key}`, whose limit is {limit}"
             ));

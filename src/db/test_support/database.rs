@@ -4,7 +4,7 @@ use crate::db::conn::connection::{AsConn, Conn};
 use crate::db::conn::database::{Database, DatabaseBackend};
 #[cfg(feature = "sqlite")]
 use crate::db::conn::owned::ConnectionKind;
-use crate::db::conn::owned::{DbConnection, SharedConnection};
+use crate::db::conn::owned::{BorrowHook, BorrowedConnection, DbConnection, SharedConnection};
 #[cfg(feature = "sqlite")]
 use crate::error::Error;
 use crate::error::{Doing, Result};
@@ -24,6 +24,8 @@ pub struct TestDatabase {
     connection: Option<DbConnection>,
     database: Database,
     shelf: Arc<SharedConnection>,
+    /// Whether the fault of a drain was reached.
+    pub(crate) has_reached_fault: bool,
 }
 
 /// How long a test waits for a job that has not returned the connection.
@@ -92,6 +94,7 @@ impl TestDatabase {
                 is_read_only: false,
             },
             shelf,
+            has_reached_fault: false,
         }
     }
 
@@ -125,6 +128,24 @@ impl AsConn for TestDatabase {
 }
 
 impl Database {
+    /// Returns the same database of a test, with a hook that runs when a job borrows its connection.
+    pub(crate) fn with_borrow_hook(&self, hook: BorrowHook) -> Self {
+        let mut database = self.clone();
+        if let DatabaseBackend::Shared(shelf) = &*self.inner {
+            let shelf = Arc::new(shelf.with_hook(hook));
+            database.inner = Arc::new(DatabaseBackend::Shared(shelf));
+        }
+        database
+    }
+
+    /// Borrows the connection of a test without its hook. Returns `None` if a job has kept it.
+    pub(crate) fn borrow_for_test(&self) -> Option<DbConnection> {
+        match &*self.inner {
+            DatabaseBackend::Shared(shelf) => BorrowedConnection::from(shelf, BORROW_TIMEOUT),
+            _ => None,
+        }
+    }
+
     /// Returns a database without a connection, for a job that a test performs by itself.
     pub(crate) fn none() -> Self {
         Database {

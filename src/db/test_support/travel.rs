@@ -25,6 +25,8 @@ pub(crate) struct WaitingJob {
     pub(crate) attempts: i32,
     #[diesel(sql_type = Nullable<Text>)]
     pub(crate) idempotency_key: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub(crate) policy: Option<String>,
     /// `None` if it may run now.
     #[diesel(sql_type = Nullable<Timestamp>)]
     pub(crate) scheduled_at: Option<NaiveDateTime>,
@@ -34,7 +36,7 @@ pub(crate) struct WaitingJob {
 
 /// Returns the jobs that are ready, scheduled or blocked, in the order of their enqueue.
 pub(crate) fn waiting(conn: &mut Conn<'_>) -> QueryResult<Vec<WaitingJob>> {
-    let text = "SELECT j.id, j.class_name, j.arguments, j.queue_name, j.priority, j.attempts, j.idempotency_key, \
+    let text = "SELECT j.id, j.class_name, j.arguments, j.queue_name, j.priority, j.attempts, j.idempotency_key, j.policy, \
          s.scheduled_at, {now} AS now FROM solid_queue_jobs j \
          LEFT JOIN solid_queue_scheduled_executions s ON s.job_id = j.id \
          WHERE s.id IS NOT NULL \

@@ -5,6 +5,7 @@ use crate::db::model::claim::{EndedClaim, Fence, FinishedRow};
 use crate::db::model::decision::JobDecision;
 use crate::db::model::outcome::{AppliedEnding, ClaimEnd, EndedRun, Ending, RunStart, cancelled};
 use crate::db::table::claimed::{self};
+use crate::db::transition::retry_limit;
 use crate::db::transition::settle::settle;
 use diesel::prelude::*;
 use std::collections::BTreeMap;
@@ -23,6 +24,7 @@ pub(crate) fn end(
         claim_id: fence.claim_id,
         ending,
         ran,
+        last_retry: None,
     }];
     let mut ended = end_all(conn, fence.process_id, &ends, finished)?;
     Ok(ended.pop().map(|ended| ended.ending))
@@ -80,6 +82,7 @@ pub(crate) fn settle_ended(
     held: Vec<EndedClaim>,
     finished: FinishedRow,
 ) -> QueryResult<Vec<AppliedEnding>> {
+    let late = retry_limit::too_late(conn, ends)?;
     let held: BTreeMap<i64, EndedClaim> = held.into_iter().map(|row| (row.claim_id, row)).collect();
     let (mut done, mut decisions) = (Vec::new(), Vec::new());
     for end in ends {
@@ -88,13 +91,17 @@ pub(crate) fn settle_ended(
         };
         let ending = match ended.cancelled {
             true => Ending::Cancel(cancelled()),
+            false if late.contains(&end.claim_id) => retry_limit::final_ending(end.ending),
             false => end.ending.clone(),
         };
         let run = EndedRun {
             process_id,
             claim_id: end.claim_id,
             job_id: ended.job_id,
-            began: RunStart::Ago(end.ran),
+            began: match end.ending {
+                Ending::Expire(_) => RunStart::At(None),
+                _ => RunStart::Ago(end.ran),
+            },
             by_owner: true,
             finished,
         };

@@ -1,8 +1,9 @@
-//! Pauses and resumes queues.
+//! Pauses and resumes queues and classes.
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::Id;
 use crate::db::conn::statement::Statement;
+use crate::db::table::run_time::class_pauses;
 use diesel::prelude::*;
 
 /// Stops claims from a queue. Returns `false` if it was paused already, and keeps its user and
@@ -35,5 +36,17 @@ pub(crate) fn resume(conn: &mut Conn<'_>, queue: &str) -> QueryResult<bool> {
         }
         crate::db::conn::wakeup::notify(conn, usize::MAX)?;
         Ok(true)
+    })
+}
+
+/// Allows claims of a class again, and wakes sleeping workers. Returns `false` if it was not
+/// paused.
+pub(crate) fn resume_class(conn: &mut Conn<'_>, class: &str) -> QueryResult<bool> {
+    conn.transaction(|conn| {
+        let resumed = class_pauses::delete(conn, class)?;
+        if resumed {
+            crate::db::conn::wakeup::notify(conn, usize::MAX)?;
+        }
+        Ok(resumed)
     })
 }

@@ -6,6 +6,7 @@ use crate::db::conn::dialect::Dialect;
 use crate::db::conn::sql::{Execution, id_list, job_ids};
 use crate::db::conn::statement::Statement;
 use crate::db::model::outcome::{AttemptOutcome, JobFailure, ResultOutcome};
+use crate::db::table::blocked;
 use crate::db::table::semaphores::{self, DOES_NOT_WAIT, FreeSlots, NEVER_EXPIRES, slot_list};
 use crate::db::table::wanted_keys::{self, ConcurrencyKey};
 use diesel::prelude::*;
@@ -85,7 +86,7 @@ pub(crate) fn promote_after(
         let picked = pick(conn, &rooms)?;
         let ready: Vec<i64> = picked.iter().map(|picked| picked.job_id).collect();
         if !ready.is_empty() {
-            delete(conn, &ready)?;
+            blocked::delete(conn, &ready)?;
             crate::db::table::ready::insert(conn, &ready)?;
         }
         let discarded = discard(conn, &keys)?;
@@ -100,12 +101,6 @@ pub(crate) fn promote_after(
     })
 }
 
-/// Deletes the blocked executions of jobs.
-pub(crate) fn delete(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
-    let text = "DELETE FROM solid_queue_blocked_executions WHERE job_id IN {in $1}";
-    Statement::new(text).bind(id_list(jobs)).execute(conn)
-}
-
 /// A blocked job that a free slot of its key may go to.
 #[derive(QueryableByName)]
 pub(crate) struct PickedJob {
@@ -115,7 +110,8 @@ pub(crate) struct PickedJob {
     pub(crate) key: String,
 }
 
-/// Returns the jobs to promote, locked. Jobs that another transaction is moving are skipped.
+/// Returns the jobs to promote, locked. Jobs that another transaction is moving are skipped, but not
+/// in an ordered key, where the next one waits for it.
 pub(crate) fn pick(conn: &mut Conn<'_>, rooms: &[FreeSlots]) -> QueryResult<Vec<PickedJob>> {
     let open: Vec<&FreeSlots> = rooms.iter().filter(|room| room.room > 0).collect();
     if open.is_empty() {
@@ -126,9 +122,10 @@ pub(crate) fn pick(conn: &mut Conn<'_>, rooms: &[FreeSlots]) -> QueryResult<Vec<
             let text = format!(
                 "SELECT b.job_id, open.key FROM (SELECT value ->> 0 AS key, CAST(value ->> 1 AS bigint) AS room \
                    FROM {{rows $1}}) AS open CROSS JOIN LATERAL ( \
-                   SELECT job_id FROM solid_queue_blocked_executions WHERE concurrency_key = open.key \
+                   SELECT job_id, priority FROM solid_queue_blocked_executions WHERE concurrency_key = open.key \
                    AND expires_at >= {{time '{DOES_NOT_WAIT}'}} ORDER BY priority, job_id LIMIT open.room \
-                   FOR UPDATE SKIP LOCKED) AS b"
+                   FOR UPDATE SKIP LOCKED) AS b WHERE {}",
+                blocked::is_in_turn("open.key"),
             );
             Statement::new(text).bind(slot_list(open)).load(conn)
         }
@@ -169,7 +166,7 @@ fn discard(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<Vec<Disc
     if jobs.is_empty() {
         return Ok(Vec::new());
     }
-    delete(conn, &jobs)?;
+    blocked::delete(conn, &jobs)?;
     let failure = JobFailure::new(
         NO_SLOT,
         "as many jobs of its concurrency key as may were there already, and it does not wait",

@@ -4,7 +4,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::timestamp;
 use crate::db::conn::statement::Statement;
 use crate::db::model::recurring::{Definition, NextTick, RecurringTaskRow, Scheduled};
-use crate::db::table::recurring_tasks::{COLUMNS, change, insert};
+use crate::db::table::recurring_tasks::{COLUMNS, change, insert, replace};
 use crate::error::Result;
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
@@ -22,11 +22,52 @@ pub(crate) fn schedule(
             if let Some(row) = lock(conn, &new.key)? {
                 return change(conn, &row, new, next);
             }
-            if let Some(first) = insert(conn, new, next)? {
-                return Ok(Scheduled::Done(first));
+            if let Some(done) = insert(conn, new, next)? {
+                return Ok(done);
             }
         }
         Err(diesel::result::Error::NotFound)
+    })
+}
+
+/// Creates a task. Returns `None` if there is one with its key.
+pub(crate) fn add(
+    conn: &mut Conn<'_>,
+    new: &Definition,
+    next: NextTick<'_>,
+) -> QueryResult<Option<Scheduled>> {
+    conn.transaction(|conn| insert(conn, new, next))
+}
+
+/// Changes a task to what `edit` makes of it, with its next tick. Returns `None` if it does not
+/// exist.
+pub(crate) fn edit<E: From<diesel::result::Error>>(
+    conn: &mut Conn<'_>,
+    key: &str,
+    edit: impl FnOnce(&RecurringTaskRow) -> Result<(Definition, NaiveDateTime), E>,
+) -> Result<Option<NaiveDateTime>, E> {
+    conn.transaction(|conn| {
+        let Some(row) = lock(conn, key)? else {
+            return Ok(None);
+        };
+        let (definition, next_run_at) = edit(&row)?;
+        replace(conn, &definition, next_run_at)?;
+        Ok(Some(next_run_at))
+    })
+}
+
+/// Deletes a task that `check` does not refuse; its jobs stay. Returns `false` if it does not exist.
+pub(crate) fn remove<E: From<diesel::result::Error>>(
+    conn: &mut Conn<'_>,
+    key: &str,
+    check: impl FnOnce(&RecurringTaskRow) -> Result<(), E>,
+) -> Result<bool, E> {
+    conn.transaction(|conn| {
+        let Some(row) = lock(conn, key)? else {
+            return Ok(false);
+        };
+        check(&row)?;
+        Ok(unschedule(conn, key)?)
     })
 }
 

@@ -11,6 +11,7 @@ use crate::db::model::new_result::NewResult;
 use crate::db::model::new_row::NewRow;
 use crate::db::model::outcome::{JobFailure, ResultOutcome};
 use crate::db::table::attempts::{self, NewAttempt};
+use crate::db::table::expiries;
 use crate::db::table::failed::{self, FailedJob};
 use crate::db::table::jobs::{self, EndedJob, JobUpdate};
 use crate::db::table::scheduled::{self, DelayedJob};
@@ -42,9 +43,27 @@ pub(crate) fn settle(conn: &mut Conn<'_>, decisions: &[JobDecision]) -> QueryRes
     jobs::update_ended(conn, &updates(&settled))?;
     // After the counts, as they determine whether a ready job is started with caution.
     waiting.enter(conn)?;
+    keep_expiries(conn, &settled)?;
     attempts::insert(conn, &new_attempts(&settled))?;
     close(conn, &settled)?;
     follow_up(conn, &settled)
+}
+
+/// Deletes the expiries of jobs that have ended, or may have started. Those of jobs that wait again
+/// because they were released before they started stay in force.
+fn keep_expiries(conn: &mut Conn<'_>, settled: &[Settled<'_>]) -> QueryResult<()> {
+    let (mut unstarted, mut others) = (Vec::new(), Vec::new());
+    for Settled { job, decision } in settled.iter().filter(|one| one.job.may_expire()) {
+        let waits = matches!(decision.destination, Destination::Wait(_));
+        // A worker that starts a job deletes its expiry before.
+        if waits && (decision.run.by_owner || !decision.run.has_begun()) {
+            unstarted.push(job.id);
+        } else {
+            others.push(job.id);
+        }
+    }
+    expiries::note_released(conn, &unstarted)?;
+    expiries::remove(conn, &others)
 }
 
 /// A job, and the decision about it.
@@ -93,6 +112,7 @@ impl WaitingAgain {
                     waiting.later.push(DelayedJob {
                         job_id: job.id,
                         delay,
+                        keeps_slot: decision.has_slot,
                     });
                 }
                 Destination::Wait(_) if decision.has_slot => {

@@ -1,5 +1,7 @@
 //! Which JSON texts a database can store and a worker can read again, and how Ruby writes them.
 
+mod bounds;
+pub(crate) mod decode;
 pub(crate) mod envelope;
 pub(crate) mod redact;
 

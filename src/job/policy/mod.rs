@@ -2,16 +2,21 @@
 
 pub(crate) mod backoff;
 mod by_time;
+pub(crate) mod delivery;
+pub(crate) mod job_failed;
+pub(crate) mod limit_kinds;
 pub(crate) mod millis;
+mod time_limits;
 
+use crate::db::model::extras::Extras;
 use crate::db::model::new_row::{OnConflict, UniqueScope};
-use crate::db::model::outcome::FollowUpJob;
-use crate::job::id::JobId;
+use crate::db::model::outcome::{FollowUpJob, readable};
 use crate::job::policy::backoff::Backoff;
+use crate::job::policy::delivery::Delivery;
+use crate::job::policy::limit_kinds::{Expiry, RetryLimit};
 use crate::job::timeout::{GRACE, Limit, NEVER, OnTimeout, Span};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use std::time::Duration;
 
 /// How a job is run: attempts, timeouts, delivery, uniqueness and what is kept.
@@ -42,7 +47,12 @@ pub struct Policy {
     pub(crate) max_attempts: Option<u32>,
     #[serde(skip)]
     pub(crate) max_crashes: Option<u32>,
-    #[serde(skip)]
+    /// In JSON only as far as its column does not know it.
+    #[serde(
+        default,
+        skip_serializing_if = "Delivery::is_stored_elsewhere",
+        deserialize_with = "readable"
+    )]
     pub(crate) delivery: Option<Delivery>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) backoff: Option<Backoff>,
@@ -72,6 +82,21 @@ pub struct Policy {
     pub(crate) on_timeout: Option<OnTimeout>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tick: Option<Tick>,
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "readable"
+    )]
+    pub(crate) expiry: Option<Expiry>,
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "readable"
+    )]
+    pub(crate) retry_limit: Option<RetryLimit>,
+    /// Tags, metadata and the version of the arguments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) extras: Option<Box<Extras>>,
 }
 
 /// The tick of a recurring task for which a job was enqueued.
@@ -79,24 +104,6 @@ pub struct Policy {
 pub(crate) struct Tick {
     pub(crate) task: String,
     pub(crate) at: DateTime<Utc>,
-}
-
-/// How many times a job may start.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Delivery {
-    /// The job runs until the outcome of one run is stored in the database.
-    ///
-    /// A run that was cut short is repeated, so effects outside the database may happen twice.
-    #[default]
-    AtLeastOnce,
-    /// The job runs once or not at all.
-    ///
-    /// An uncertain outcome is never resolved by running the job again. The job fails, to be
-    /// checked by hand, if its process dies during the run or the shutdown deadline passes. It also
-    /// fails if it exceeds its timeout or returns an error. Only a job that was claimed but not
-    /// started goes back to the queue.
-    AtMostOnce,
 }
 
 impl Policy {
@@ -185,7 +192,13 @@ impl Policy {
         self.delivery == Some(Delivery::AtMostOnce)
     }
 
+    /// Whether the job fails if the outcome of a run is unknown, instead of running again.
+    pub(crate) fn leaves_unknown(&self) -> bool {
+        self.is_at_most_once() || self.delivery == Some(Delivery::AfterKnownOutcome)
+    }
+
     /// Fills in missing values from `other`.
+    /// Fills in missing values from `other`. Tags and metadata of both are kept.
     pub(crate) fn or(self, other: &Policy) -> Policy {
         Policy {
             max_attempts: self.max_attempts.or(other.max_attempts),
@@ -202,6 +215,9 @@ impl Policy {
             timeout_grace: self.timeout_grace.or(other.timeout_grace),
             on_timeout: self.on_timeout.or(other.on_timeout),
             tick: self.tick.or_else(|| other.tick.clone()),
+            expiry: self.expiry.or(other.expiry),
+            retry_limit: self.retry_limit.or(other.retry_limit),
+            extras: both(self.extras, other.extras.as_deref()),
         }
     }
 
@@ -225,50 +241,21 @@ impl Policy {
             .unwrap_or_default();
         read.max_attempts = max_attempts.and_then(|attempts| u32::try_from(attempts).ok());
         // At least once is the column's default, so it counts as not set.
-        read.delivery = at_most_once.then_some(Delivery::AtMostOnce);
+        let stored = at_most_once.then_some(Delivery::AtMostOnce);
+        read.delivery = Delivery::refined(stored, read.delivery);
         read
     }
 }
 
-/// The arguments of a job that [`Policy::on_failure`] enqueued: which job failed, and why.
-///
-/// ```
-/// use serde::{Deserialize, Serialize};
-/// use windlass::{Context, Job, JobFailed, JobResult, Policy};
-///
-/// #[derive(Serialize, Deserialize)]
-/// struct TellSupport(JobFailed);
-///
-/// impl Job for TellSupport {
-///     const NAME: &'static str = "tell_support";
-///     type State = ();
-///     type Output = ();
-///     fn perform(self, _cx: &Context<'_, ()>) -> JobResult {
-///         println!("{} {}: {}", self.0.class_name, self.0.job_id, self.0.message);
-///         Ok(())
-///     }
-/// }
-///
-/// let policy = Policy::new().max_attempts(3).on_failure::<TellSupport>();
-/// # let _ = policy;
-/// ```
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct JobFailed {
-    /// The job that failed.
-    pub job_id: JobId,
-    /// Its class.
-    pub class_name: String,
-    /// Its queue.
-    pub queue_name: String,
-    /// Its arguments.
-    pub arguments: Value,
-    /// The number of attempts made.
-    pub attempts: u32,
-    /// The kind of its last error.
-    pub kind: String,
-    /// The message of its last error.
-    pub message: String,
+/// Returns the extras of both.
+fn both(own: Option<Box<Extras>>, other: Option<&Extras>) -> Option<Box<Extras>> {
+    match (own, other) {
+        (Some(mut own), Some(other)) => {
+            own.add(other);
+            Some(own)
+        }
+        (own, other) => own.or_else(|| other.cloned().map(Box::new)),
+    }
 }
 
 impl Policy {
@@ -351,5 +338,18 @@ mod tests {
         assert_eq!(read.backoff, Some(Backoff::Fixed(Duration::from_millis(5))));
         assert_eq!(read.max_attempts, Some(2));
         assert_eq!(read.delivery, Some(Delivery::AtMostOnce));
+    }
+
+    #[test]
+    fn the_third_delivery_refines_the_second() {
+        let policy = Policy::new().delivery(Delivery::AfterKnownOutcome);
+        let column = policy.to_column().unwrap();
+        assert_eq!(column, r#"{"delivery":"after_known_outcome"}"#);
+        assert_eq!(Policy::of_columns(Some(&column), None, true), policy);
+        // An older program has replaced the column.
+        assert_eq!(
+            Policy::of_columns(Some(&column), None, false),
+            Policy::new()
+        );
     }
 }

@@ -15,6 +15,9 @@ pub(crate) const SUPERVISOR: &str = "WINDLASS_SUPERVISOR_ID";
 /// Set for a child that must not claim before the supervisor resumes it.
 pub(crate) const BEGIN_QUIET: &str = "WINDLASS_BEGIN_QUIET";
 
+/// The name of the deployment, for schedulers that are given none.
+pub(crate) const REVISION: &str = "WINDLASS_REVISION";
+
 /// The variables of the service manager, which are for one process only.
 pub(crate) const OF_THE_MANAGER: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"];
 

@@ -2,8 +2,9 @@
 
 use crate::clock;
 use crate::deadline::is_silent;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::job::id::JobId;
+use crate::process::base::adjust::Adjust;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::exit_codes::{BROKEN, CUT_SHORT, RECYCLED};
 use crate::process::base::liveness::Liveness;
@@ -12,6 +13,7 @@ use crate::process::base::stop::Stop;
 use crate::process::base::{parent, threads};
 use crossbeam_channel::{Receiver, bounded, select};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How the threads of a process ended.
@@ -86,6 +88,7 @@ pub struct Handle {
     ended: Option<Stopped>,
     bounds: Bounds,
     liveness: Liveness,
+    adjusts: Option<Arc<dyn Adjust>>,
 }
 
 /// How long a stop may take.
@@ -171,6 +174,7 @@ impl Handle {
             ending,
             ended: None,
             bounds,
+            adjusts: None,
         };
         match hooked.start().and_then(|()| make()) {
             Ok(parts) => {
@@ -198,6 +202,46 @@ impl Handle {
     /// Makes workers claim again.
     pub fn resume(&self) {
         self.stop.resume();
+    }
+
+    /// Sets what changes the settings of the process.
+    pub(crate) fn adjusted_by(mut self, adjusts: Option<Arc<dyn Adjust>>) -> Self {
+        self.adjusts = adjusts;
+        self
+    }
+
+    fn adjusts(&self) -> Result<&dyn Adjust> {
+        self.adjusts.as_deref().ok_or_else(|| {
+            Error::Settings("only a worker has threads and queues to change".to_owned())
+        })
+    }
+
+    /// Changes how many jobs a worker runs at once, from 1 to 10,000. More threads start at once.
+    /// With fewer, jobs that run continue, and their threads end after them; claims that no thread
+    /// has started are released. The row of the process shows the new number.
+    ///
+    /// # Errors
+    /// Returns an error if the number is 0 or too large, if a thread cannot be started, if the
+    /// worker stops, or if this is not a worker. A supervisor's own workers cannot be changed.
+    pub fn threads(&self, threads: usize) -> Result<()> {
+        self.adjusts()?.threads(threads)
+    }
+
+    /// Changes the queues of a worker, in their order, from its next claim on: `mail`, `import*`,
+    /// `*`. Jobs that it has claimed continue.
+    ///
+    /// # Errors
+    /// Returns an error if there is no queue, if one is not a name, a prefix or `*`, if the worker
+    /// stops, or if this is not a worker.
+    pub fn queues<S: AsRef<str>>(&self, queues: impl IntoIterator<Item = S>) -> Result<()> {
+        let queues = queues.into_iter().map(|queue| queue.as_ref().parse());
+        self.adjusts()?.queues(queues.collect::<Result<_>>()?)
+    }
+
+    /// Makes a supervisor replace its child programs one by one, as SIGHUP does: each is stopped
+    /// gracefully and started anew before the next. Other processes ignore this.
+    pub fn restart_children(&self) {
+        self.stop.request_rollout();
     }
 
     /// Requests an immediate end: running jobs are not waited for.

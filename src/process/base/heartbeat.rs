@@ -27,7 +27,8 @@ pub(crate) trait HoldsClaims: std::fmt::Debug + Send + Sync {
 pub(crate) struct Heartbeat {
     context: ProcessContext,
     settings: HeartbeatSettings,
-    identity: Identity,
+    /// What the row of the process contains.
+    identity: Mutex<Identity>,
     /// The claims of a worker. Progress is written with the heartbeat.
     claims: Option<Arc<dyn HoldsClaims>>,
     /// Ends the heartbeats. It is set last of all in a stop.
@@ -39,10 +40,17 @@ pub(crate) struct Heartbeat {
 struct HeartbeatState {
     registrations: Registrations,
     is_leaving: bool,
-    /// Whether the row of the current registration is marked as quiet.
-    says_quiet: bool,
+    /// What the row of the current registration says.
+    says: Description,
     /// When a heartbeat got no answer, until the next one succeeds.
     missed_at: Option<Instant>,
+}
+
+/// What the row of a process says about it, and may change.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+struct Description {
+    metadata: String,
+    channel: Option<String>,
 }
 
 impl Heartbeat {
@@ -60,7 +68,7 @@ impl Heartbeat {
             claims,
             context: context.clone(),
             settings,
-            identity,
+            identity: Mutex::new(identity),
             quiet: Stop::new(),
             state: Mutex::default(),
         })
@@ -115,9 +123,30 @@ impl Heartbeat {
         }
     }
 
+    fn identity(&self) -> Identity {
+        let identity = self.identity.lock();
+        identity.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Changes what the row of the process says, at once.
+    pub(crate) fn describe(&self, identity: Identity) {
+        let mut current = self.identity.lock().unwrap_or_else(PoisonError::into_inner);
+        *current = identity;
+        drop(current);
+        self.context.stop.signal_turn();
+    }
+
+    fn description(&self, is_quiet: bool) -> Description {
+        let identity = self.identity();
+        Description {
+            metadata: identity.metadata(is_quiet),
+            channel: identity.channel,
+        }
+    }
+
     /// Returns the channel on which the process is notified of new work, if it listens.
     pub(crate) fn channel(&self) -> Option<String> {
-        self.identity.channel.clone()
+        self.identity().channel
     }
 
     /// Ends the heartbeat thread.
@@ -160,7 +189,7 @@ impl Heartbeat {
         if self.current().is_none() && !self.context.stop.is_stopped() {
             self.register(session)?;
         }
-        self.say_quiet(session)?;
+        self.say(session)?;
         self.deregister_retired(session)?;
         // Lost registrations are included: they may hold claims that are in no memory, and that
         // would stay as long as the registration gets heartbeats.
@@ -222,36 +251,38 @@ impl Heartbeat {
 
     /// Returns whether a worker or supervisor is quiet. Other processes claim nothing.
     fn is_quiet(&self) -> bool {
-        ["Worker", "Supervisor"].contains(&self.identity.kind) && self.context.stop.is_quiet()
+        ["Worker", "Supervisor"].contains(&self.identity().kind) && self.context.stop.is_quiet()
     }
 
-    /// Stores in the row whether the process is quiet, so that `windlass` can show why nothing
-    /// runs.
-    fn say_quiet(&self, session: &mut Session) -> Result<(), Duration> {
-        let is_quiet = self.is_quiet();
+    /// Stores in the row what has changed about the process, so that `windlass` can show its
+    /// threads and queues, and why nothing runs.
+    fn say(&self, session: &mut Session) -> Result<(), Duration> {
+        let says = self.description(self.is_quiet());
         let current = self.state().registrations.current.clone();
-        let Some(current) = current.filter(|_| self.state().says_quiet != is_quiet) else {
+        let Some(current) = current.filter(|_| self.state().says != says) else {
             return Ok(());
         };
-        let metadata = self.identity.metadata(is_quiet);
-        session.run("store the quiet mode", |conn| {
-            processes::describe(conn, current.id, &metadata)
+        session.run("describe the process", |conn| {
+            processes::describe(conn, current.id, &says.metadata, says.channel.as_deref())
         })?;
-        self.state().says_quiet = is_quiet;
+        self.state().says = says;
         Ok(())
     }
 
     fn register(&self, session: &mut Session) -> Result<(), Duration> {
-        let is_quiet = self.is_quiet();
+        let (identity, is_quiet) = (self.identity(), self.is_quiet());
         let trust = self.settings.trust();
-        let registration = self.identity.register(session, is_quiet, trust)?;
+        let registration = identity.register(session, is_quiet, trust)?;
         self.context.liveness.beat();
         self.context.subscriber.emit(&Event::Registered {
-            kind: self.identity.kind,
+            kind: identity.kind,
             name: &registration.name,
         });
         let mut state = self.state();
-        state.says_quiet = is_quiet;
+        state.says = Description {
+            metadata: identity.metadata(is_quiet),
+            channel: identity.channel,
+        };
         state.registrations.current = Some(Arc::new(registration));
         Ok(())
     }
@@ -288,7 +319,7 @@ impl Heartbeat {
             if gone == Ok(true) {
                 self.forget(&registration);
                 self.context.subscriber.emit(&Event::Deregistered {
-                    kind: self.identity.kind,
+                    kind: self.identity().kind,
                     name: &registration.name,
                 });
             }

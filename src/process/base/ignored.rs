@@ -27,11 +27,18 @@ impl IgnoredSignals {
         IgnoredSignals { hangup }
     }
 
-    /// Ignores them again: under `nohup`, a program outlives its terminal.
+    /// Ignores them again.
     pub(crate) fn restore(&self) {
         if self.hangup {
             set(SIGHUP, SIG_IGN);
         }
+    }
+
+    /// Ignores SIGHUP again if it was ignored: under `nohup`, a program outlives its terminal.
+    /// Otherwise takes its handler away, and returns `true`: the caller installs another one.
+    pub(crate) fn release_hangup(&self) -> bool {
+        set(SIGHUP, if self.hangup { SIG_IGN } else { SIG_DFL });
+        !self.hangup
     }
 }
 

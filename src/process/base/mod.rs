@@ -1,6 +1,7 @@
 //! What all processes share: registration, heartbeat, stop, threads, signals,
 //! sessions.
 
+pub(crate) mod adjust;
 pub(crate) mod context;
 pub(crate) mod environment;
 pub(crate) mod exit_codes;

@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::event::events::Event;
 use crate::event::hooks::Hooks;
 use crate::event::subscriber::Subscriber;
+use crate::process::base::adjust::Adjust;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::handle::{Bounds, Handle, ProcessEnd, Stopped};
 use crate::process::base::heartbeat::{Heartbeat, HoldsClaims};
@@ -83,6 +84,16 @@ pub(crate) trait Service: Sized + 'static {
         None
     }
 
+    /// Returns whether SIGHUP replaces its child programs, instead of stopping it.
+    fn rolls_out(&self) -> bool {
+        false
+    }
+
+    /// Returns what changes its settings while it runs, if anything can.
+    fn adjusts(_checked: &Self::Checked) -> Option<Arc<dyn Adjust>> {
+        None
+    }
+
     /// Starts its threads, including the heartbeat.
     ///
     /// # Errors
@@ -100,7 +111,7 @@ pub(crate) trait Service: Sized + 'static {
 
 /// Runs a service until SIGTERM or SIGINT.
 pub(crate) fn run<S: Service>(mut service: S) -> Result<Stopped> {
-    signals::install()?;
+    signals::install(service.rolls_out())?;
     let settings = service.settings_mut();
     settings.is_program = true;
     settings.starts_quiet = signals::is_quiet();
@@ -119,13 +130,15 @@ pub(crate) fn start<S: Service>(service: S) -> Result<Handle> {
         context.liveness.has_loop();
     }
     let bounds = service.bounds();
+    let adjusts = S::adjusts(&checked);
     let hooked = Hooked::new(&settings.hooks, S::KIND);
     let launch = || {
         let (identity, claims) = (service.identity(), S::claims(&checked));
         let heartbeat = Heartbeat::new(&context, settings.heartbeat, identity, claims);
         service.launch(checked, &context, heartbeat)
     };
-    Handle::start(S::NAME, &context, bounds, hooked, launch, S::work)
+    let handle = Handle::start(S::NAME, &context, bounds, hooked, launch, S::work)?;
+    Ok(handle.adjusted_by(adjusts))
 }
 
 type Loop = Box<dyn FnOnce(&ProcessContext, &Stop) + Send>;

@@ -1,5 +1,6 @@
 //! The signals of a program. SIGTERM and SIGINT stop it gracefully; SIGQUIT, or a second SIGTERM or
-//! SIGINT, stops it now. SIGTSTP stops claiming, and SIGCONT starts it again.
+//! SIGINT, stops it now. SIGTSTP stops claiming, and SIGCONT starts it again. SIGHUP makes a
+//! supervisor with children replace them one by one, and stops any other program gracefully.
 
 use crate::clock;
 use crate::error::{Error, Result};
@@ -7,7 +8,7 @@ use crate::process::base::handle::Handle;
 use crate::process::base::ignored::IgnoredSignals;
 use crate::process::base::stop::Stop;
 use crate::process::base::{environment, parent, threads};
-use signal_hook::consts::{SIGCONT, SIGQUIT, SIGTSTP};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGQUIT, SIGTSTP};
 use signal_hook::iterator::Signals;
 use std::io::Read;
 use std::path::PathBuf;
@@ -20,6 +21,8 @@ struct SignalRequests {
     stop_at: Option<Instant>,
     now: bool,
     quiet: bool,
+    /// Whether SIGHUP replaces children instead of stopping the program.
+    rolls_out: bool,
     told: Vec<Stop>,
 }
 
@@ -36,15 +39,20 @@ fn with_asked<T>(work: impl FnOnce(&mut SignalRequests) -> T) -> T {
 
 /// Installs the handlers, once in a program. Call it before anything is claimed or started, so that
 /// a signal during the start is not lost.
-pub(crate) fn install() -> Result<()> {
+pub(crate) fn install(rolls_out: bool) -> Result<()> {
+    with_asked(|asked| asked.rolls_out |= rolls_out);
     static INSTALLED: OnceLock<std::result::Result<(), String>> = OnceLock::new();
     let result = INSTALLED.get_or_init(|| {
         let ignored = IgnoredSignals::lift();
         let handled = ctrlc::try_set_handler(terminate);
-        ignored.restore();
-        handled.map_err(|error| error.to_string())?;
-        let mut others =
-            Signals::new([SIGQUIT, SIGTSTP, SIGCONT]).map_err(|error| error.to_string())?;
+        if let Err(error) = handled {
+            ignored.restore();
+            return Err(error.to_string());
+        }
+        // The handler of `ctrlc` cannot tell SIGHUP from others. Under `nohup`, it stays ignored.
+        let hangup = ignored.release_hangup().then_some(SIGHUP);
+        let signals = [SIGQUIT, SIGTSTP, SIGCONT].into_iter().chain(hangup);
+        let mut others = Signals::new(signals).map_err(|error| error.to_string())?;
         if parent::begins_quiet() {
             set_quiet(true);
         }
@@ -54,6 +62,7 @@ pub(crate) fn install() -> Result<()> {
                 others.forever().for_each(|signal| match signal {
                     SIGTSTP => set_quiet(true),
                     SIGCONT => set_quiet(false),
+                    SIGHUP => hang_up(),
                     _ => quit(),
                 });
             })
@@ -67,7 +76,20 @@ pub(crate) fn install() -> Result<()> {
     })
 }
 
-/// Handles TERM, INT or HUP.
+/// Handles HUP.
+fn hang_up() {
+    let rolls_out = with_asked(|asked| {
+        if asked.rolls_out {
+            asked.told.iter().for_each(Stop::request_rollout);
+        }
+        asked.rolls_out
+    });
+    if !rolls_out {
+        terminate();
+    }
+}
+
+/// Handles TERM or INT, and HUP where it stops the program.
 fn terminate() {
     with_asked(|asked| match asked.stop_at {
         None => {

@@ -20,6 +20,8 @@ pub(crate) struct Stop {
     /// Notified of changes of the quiet mode: the claiming loop, and the heartbeat.
     turned: [(Sender<()>, Receiver<()>); 2],
     recycled: Arc<AtomicBool>,
+    /// Whether a supervisor must replace its children.
+    rollout: Arc<AtomicBool>,
     /// When the stop was requested: gracefully, and now.
     asked: Arc<[OnceLock<Instant>; 2]>,
 }
@@ -36,6 +38,7 @@ impl Stop {
             quiet: Arc::default(),
             turned: [bounded(1), bounded(1)],
             recycled: Arc::default(),
+            rollout: Arc::default(),
             asked: Arc::default(),
         }
     }
@@ -51,11 +54,26 @@ impl Stop {
 
     pub(crate) fn set_quiet(&self, is_quiet: bool) {
         if self.quiet.swap(is_quiet, Ordering::Relaxed) != is_quiet {
-            for (sender, _) in &self.turned {
-                // A full channel means that a change is already signalled.
-                let _ = sender.try_send(());
-            }
+            self.signal_turn();
         }
+    }
+
+    /// Signals the claiming loop and the heartbeat that something about the process has changed.
+    pub(crate) fn signal_turn(&self) {
+        for (sender, _) in &self.turned {
+            // A full channel means that a change is already signalled.
+            let _ = sender.try_send(());
+        }
+    }
+
+    /// Requests that a supervisor replaces its children one by one.
+    pub(crate) fn request_rollout(&self) {
+        self.rollout.store(true, Ordering::SeqCst);
+    }
+
+    /// Returns whether that was requested, and forgets it.
+    pub(crate) fn take_rollout(&self) -> bool {
+        self.rollout.swap(false, Ordering::SeqCst)
     }
 
     pub(crate) fn is_quiet(&self) -> bool {

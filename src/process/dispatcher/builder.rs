@@ -1,13 +1,16 @@
 //! Makes due scheduled executions ready.
 
+use crate::clock;
 use crate::db::Database;
 use crate::db::model::claim::Cursor;
+use crate::db::model::outcome::EXPIRED;
 use crate::db::table::{scheduled, semaphores};
-use crate::db::transition::{dispatch, unblock};
+use crate::db::transition::{dispatch, expire, unblock};
 use crate::error::{Error, Result};
 use crate::event::events::Event;
 use crate::event::hooks::Hooks;
 use crate::event::subscriber::Subscriber;
+use crate::job::id::JobId;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::handle::{Handle, ProcessEnd, Stopped};
 use crate::process::base::heartbeat::Heartbeat;
@@ -16,7 +19,7 @@ use crate::process::base::service::{self, RunningLoop, Service, ServiceSettings}
 use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How many concurrency keys a turn checks.
 const SWEPT_KEYS: usize = 200;
@@ -30,7 +33,12 @@ struct Walks {
     key: String,
     /// The last job that was checked of those that wait for another.
     waiting: Cursor,
+    /// When expired jobs were last looked for, and whether any job had an expiry.
+    expiries: Option<(Instant, bool)>,
 }
+
+/// How often expired jobs are looked for.
+const EXPIRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The first pause after a turn that could not move everything that is due, because other
 /// transactions have locked it. It doubles with each such turn.
@@ -113,6 +121,7 @@ impl Dispatcher {
         let mut walks = Walks {
             key: String::new(),
             waiting: Cursor::BEGINNING,
+            expiries: None,
         };
         let mut locked = AFTER_LOCKED;
         while !stop.is_stopped() {
@@ -131,6 +140,7 @@ impl Dispatcher {
         walks: &mut Walks,
         locked: &mut Duration,
     ) -> Result<Duration, Duration> {
+        let patience = self.expire(session, stop, &mut walks.expiries)?;
         let count = session.run("dispatch", |conn| dispatch::dispatch(conn, self.batch_size))?;
         if count > 0 {
             *locked = AFTER_LOCKED;
@@ -162,7 +172,43 @@ impl Dispatcher {
             }
             None => self.polling_interval,
         };
-        Ok(pause.min(self.polling_interval))
+        Ok(pause.min(patience))
+    }
+
+    /// Discards the jobs that have expired, if it is time for that, and returns the longest pause
+    /// before the next turn.
+    fn expire(
+        &self,
+        session: &mut Session,
+        stop: &Stop,
+        last: &mut Option<(Instant, bool)>,
+    ) -> Result<Duration, Duration> {
+        let pause = |is_any| match is_any {
+            true => self.polling_interval.min(EXPIRY_INTERVAL),
+            false => self.polling_interval,
+        };
+        if let Some((at, is_any)) = *last
+            && at.elapsed() < EXPIRY_INTERVAL
+        {
+            return Ok(pause(is_any));
+        }
+        loop {
+            let expired = session.run("look for expired jobs", |conn| {
+                expire::expire(conn, self.batch_size)
+            })?;
+            for job in &expired.discarded {
+                session.subscriber().emit(&Event::Discarded {
+                    job: JobId(job.id),
+                    class: &job.class_name,
+                    kind: EXPIRED,
+                    message: "",
+                });
+            }
+            if !expired.is_full || stop.is_stopped() {
+                *last = Some((clock::instant(), expired.is_any));
+                return Ok(pause(expired.is_any));
+            }
+        }
     }
 
     /// Walks one stretch over the concurrency keys with blocked jobs, for slots that became free

@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::event::hooks::Hooks;
 use crate::event::subscriber::Subscriber;
 use crate::process::base::context::ProcessContext;
+use crate::process::base::environment;
 use crate::process::base::handle::{Handle, ProcessEnd, Stopped};
 use crate::process::base::heartbeat::Heartbeat;
 use crate::process::base::registration::Identity;
@@ -14,6 +15,7 @@ use crate::process::base::stop::Stop;
 use crate::process::scheduler::run::{RunningScheduler, SchedulerSetup};
 use crate::recurring::schedule::time_zone;
 use crate::recurring::task::RecurringTask;
+use crate::recurring::timing::{Timing, Timings};
 use chrono_tz::Tz;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -50,6 +52,8 @@ pub struct Scheduler {
     pub(crate) tasks: Vec<RecurringTask>,
     pub(crate) zone: Tz,
     revision: u32,
+    deployment: Option<String>,
+    timings: Vec<(String, Arc<dyn Timing>)>,
     pub(crate) grace: Duration,
     pub(crate) polling_interval: Duration,
 }
@@ -62,6 +66,8 @@ impl Scheduler {
             tasks: Vec::new(),
             zone: Tz::UTC,
             revision: 0,
+            deployment: None,
+            timings: Vec::new(),
             grace: Duration::from_secs(10),
             polling_interval: Duration::from_secs(1),
         }
@@ -101,6 +107,25 @@ impl Scheduler {
     /// scheduler that was started last. Default: 0.
     pub fn revision(mut self, number: u32) -> Self {
         self.revision = number;
+        self
+    }
+
+    /// Sets the name of this deployment, such as a commit or a release. Each declared task with the
+    /// schedule `@start` is due once for each name, however many schedulers start and how often; one
+    /// of an earlier deployment that starts again has had its start. Up to 255 bytes.
+    ///
+    /// Default: the environment variable `WINDLASS_REVISION`; otherwise the
+    /// [`revision`](Self::revision) if it is set; otherwise such a task is due once, and again when
+    /// its class or its arguments change. The last 100 deployments of a task are remembered.
+    pub fn deployment(mut self, name: impl Into<String>) -> Self {
+        self.deployment = Some(name.into());
+        self
+    }
+
+    /// Gives the scheduler a [`Timing`], for tasks with the schedule `@timing NAME` that are
+    /// scheduled at run time or declared in a file.
+    pub fn timing(mut self, name: impl Into<String>, timing: Arc<dyn Timing>) -> Self {
+        self.timings.push((name.into(), timing));
         self
     }
 
@@ -160,13 +185,60 @@ impl Scheduler {
         service::start(self)
     }
 
-    fn run_settings(&self) -> SchedulerSetup<'_> {
+    fn run_settings<'a>(&'a self, timings: &'a Timings) -> SchedulerSetup<'a> {
         SchedulerSetup {
             tasks: &self.tasks,
+            timings,
             zone: self.zone,
             grace: self.grace,
             polling_interval: self.polling_interval,
         }
+    }
+
+    /// Returns the name of this deployment, if there is one.
+    fn deployment_name(&self) -> Result<Option<String>> {
+        let given = self.deployment.clone();
+        let given = given.or_else(|| environment::variable(environment::REVISION));
+        let name = given.map(|name| name.trim().to_owned());
+        let name = name.filter(|name| !name.is_empty());
+        if name
+            .as_ref()
+            .is_some_and(|name| name.len() > 255 || name.contains('\0'))
+        {
+            return Err(Error::Settings(
+                "the name of a deployment may have up to 255 bytes, and no NUL".to_owned(),
+            ));
+        }
+        let number = Some(self.revision).filter(|number| *number > 0);
+        Ok(name.or_else(|| number.map(|number| number.to_string())))
+    }
+
+    /// Returns the timings of the scheduler and of its tasks.
+    fn all_timings(&self) -> Result<Timings> {
+        let mut all = Timings::default();
+        let own = self
+            .timings
+            .iter()
+            .map(|(name, timing)| (name.as_str(), timing));
+        for (name, timing) in own.chain(self.tasks.iter().flat_map(|task| task.timings().iter())) {
+            if !all.add(name, Arc::clone(timing)) {
+                return Err(Error::Settings(format!(
+                    "two timings have the name `{name}`"
+                )));
+            }
+        }
+        for task in &self.tasks {
+            if let Some(name) = task.schedule().named()
+                && !all.has(name)
+            {
+                return Err(Error::Settings(format!(
+                    "the recurring task `{}` has the schedule `@timing {name}`, and the scheduler has no \
+                     timing of this name",
+                    task.key()
+                )));
+            }
+        }
+        Ok(all)
     }
 
     /// Returns the rows of the declared tasks, after checking these.
@@ -188,9 +260,17 @@ impl Scheduler {
             }
         }
         let revision = Some(i64::from(self.revision));
+        let deployment = self.deployment_name()?;
         let tasks = self.tasks.iter();
         tasks
-            .map(|task| task.definition(revision, self.zone))
+            .map(|task| {
+                let mut definition = task.definition(revision, self.zone)?;
+                if task.schedule().is_start() {
+                    let start = deployment.clone();
+                    definition.start = Some(start.unwrap_or_else(|| task.unnamed_start()));
+                }
+                Ok(definition)
+            })
             .collect()
     }
 }
@@ -198,8 +278,8 @@ impl Scheduler {
 impl Service for Scheduler {
     const KIND: &'static str = "Scheduler";
     const NAME: &'static str = "scheduler";
-    /// The rows of the declared tasks.
-    type Checked = Vec<Definition>;
+    /// The rows of the declared tasks, and all timings.
+    type Checked = (Vec<Definition>, Timings);
     type Running = RunningLoop;
 
     fn settings(&self) -> &ServiceSettings {
@@ -210,10 +290,11 @@ impl Service for Scheduler {
         &mut self.service
     }
 
-    fn check(&self) -> Result<Vec<Definition>> {
+    fn check(&self) -> Result<Self::Checked> {
         let declarations = self.declarations()?;
+        let timings = self.all_timings()?;
         self.service.heartbeat.check()?;
-        Ok(declarations)
+        Ok((declarations, timings))
     }
 
     fn identity(&self) -> Identity {
@@ -232,12 +313,12 @@ impl Service for Scheduler {
 
     fn launch(
         self,
-        declarations: Vec<Definition>,
+        (declarations, timings): Self::Checked,
         context: &ProcessContext,
         heartbeat: Arc<Heartbeat>,
     ) -> Result<RunningLoop> {
         RunningLoop::start(context, &heartbeat, move |context, stop| {
-            RunningScheduler::new(self.run_settings(), declarations, context).run(stop);
+            RunningScheduler::new(self.run_settings(&timings), declarations, context).run(stop);
         })
     }
 

@@ -18,8 +18,10 @@ use crate::process::base::stop::Stop;
 use crate::recurring::plan;
 use crate::recurring::stored::Stored;
 use crate::recurring::task::RecurringTask;
-use crate::recurring::tasks::refusal;
+use crate::recurring::tasks::{next_or_failed, refusal};
+use crate::recurring::timing::Timings;
 use chrono_tz::Tz;
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -36,6 +38,7 @@ const TAKEN: Duration = Duration::from_millis(100);
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SchedulerSetup<'a> {
     pub(crate) tasks: &'a [RecurringTask],
+    pub(crate) timings: &'a Timings,
     pub(crate) zone: Tz,
     pub(crate) grace: Duration,
     pub(crate) polling_interval: Duration,
@@ -130,13 +133,14 @@ impl<'a> RunningScheduler<'a> {
         }
         let mut keys = Vec::new();
         for (task, definition) in self.settings.tasks.iter().zip(&self.declarations) {
-            let next = task.next_in(self.settings.zone);
+            let failed = RefCell::new(None);
+            let next = next_or_failed(task, self.settings.zone, self.settings.timings, &failed);
             let scheduled = self.session.run("declare a recurring task", |conn| {
                 schedule::schedule(conn, definition, &next)
             })?;
             match scheduled {
                 Scheduled::Done(_) | Scheduled::Newer => keys.push(task.key()),
-                refused => self.settings_error(&refusal(task.key(), refused)),
+                refused => self.settings_error(&refusal(task.key(), refused, failed.take())),
             }
         }
         self.session.run("delete undeclared tasks", |conn| {
@@ -221,16 +225,17 @@ impl<'a> RunningScheduler<'a> {
         again
     }
 
-    /// Returns which ticks of the task to fire, with their jobs, or `None` if its row cannot be
-    /// read; the other tasks continue.
+    /// Returns which ticks of the task to fire, with their jobs. Returns `None` if its row cannot be
+    /// read or its ticks cannot be computed, until it changes; the other tasks continue.
     fn read(&mut self, task: &RecurringTaskRow) -> Option<Ticks> {
-        match Ticks::of(task, self.settings.grace) {
+        if self.unreadable.get(&task.id) == Some(&task.lock_version) {
+            return None;
+        }
+        match Ticks::of(task, self.settings) {
             Ok(ticks) => ticks,
             Err(error) => {
-                let told = self.unreadable.insert(task.id, task.lock_version);
-                if told != Some(task.lock_version) {
-                    self.settings_error(&error);
-                }
+                self.unreadable.insert(task.id, task.lock_version);
+                self.settings_error(&error);
                 None
             }
         }
@@ -269,12 +274,12 @@ struct Ticks {
 }
 
 impl Ticks {
-    fn of(task: &RecurringTaskRow, grace: Duration) -> Result<Option<Self>> {
+    fn of(task: &RecurringTaskRow, setup: SchedulerSetup<'_>) -> Result<Option<Self>> {
         let Some(from) = task.next_run_at else {
             return Ok(None);
         };
         let stored = Stored::read(task)?;
-        let plan = plan::plan(&stored, from, task.now, grace);
+        let plan = plan::plan(&stored, setup.timings, from, task, setup.grace)?;
         let due = task.queued_run_at.into_iter().chain(plan.ticks);
         let ticks = due.map(|tick| {
             Ok(DueTick {

@@ -143,6 +143,10 @@ impl Supervisor {
 
     /// Supervises until SIGTERM or SIGINT. Call it on the main thread of a program.
     ///
+    /// SIGHUP makes a supervisor with child programs replace them one by one: it stops one
+    /// gracefully, starts it anew, waits until it is registered, and goes on with the next. Without
+    /// child programs, SIGHUP stops it.
+    ///
     /// SIGTSTP makes all workers stop claiming, SIGCONT makes them claim again. Under systemd
     /// (`Type=notify`) the supervisor reports when it is ready and when it stops, and satisfies the
     /// watchdog (`WatchdogSec=`) while its loop turns. As the first process of a container it reaps
@@ -205,6 +209,12 @@ impl Service for Supervisor {
                     .to_owned(),
             ));
         }
+        if self.workers.iter().any(Worker::is_until_idle) {
+            return Err(Error::Settings(
+                "a worker on threads of the supervisor cannot end when it is idle: run it alone"
+                    .to_owned(),
+            ));
+        }
         if self.retention.every.is_zero() {
             return Err(Error::Settings(
                 "a retention needs an interval above zero: it would look all the time".to_owned(),
@@ -212,6 +222,10 @@ impl Service for Supervisor {
         }
         self.service.heartbeat.check()?;
         self.pidfile.as_deref().map(Pidfile::hold).transpose()
+    }
+
+    fn rolls_out(&self) -> bool {
+        self.children.iter().any(|child| child.processes > 0)
     }
 
     fn identity(&self) -> Identity {

@@ -179,6 +179,16 @@ impl ChildProcess {
         self.child.program.to_string_lossy()
     }
 
+    /// Returns whether it was asked to stop, and still runs.
+    pub(crate) fn is_stopping(&self) -> bool {
+        matches!(&self.running, Some(running) if running.asked_to_stop)
+    }
+
+    /// Returns the token in the names of its processes, if it runs.
+    pub(crate) fn token(&self) -> Option<&str> {
+        self.running.as_ref().map(|running| &*running.token)
+    }
+
     /// Starts the child if it is due, and returns its process id.
     pub(crate) fn start(&mut self, parent: ParentInfo) -> Result<Option<u32>> {
         if self.running.is_some() || clock::instant() < self.restart_at {
@@ -251,8 +261,8 @@ impl ChildProcess {
     fn take(&mut self, status: Option<ExitStatus>) -> Option<Exit> {
         let running = self.running.take()?;
         let code = status.and_then(|status| status.code());
-        let is_recycled = code == Some(i32::from(RECYCLED));
-        let crash_loop = if is_recycled || running.since.elapsed() >= HEALTHY_UPTIME {
+        let is_wanted = code == Some(i32::from(RECYCLED)) || running.asked_to_stop;
+        let crash_loop = if is_wanted || running.since.elapsed() >= HEALTHY_UPTIME {
             self.failed_starts = 0;
             self.backoff.reset();
             self.restart_at = clock::instant();

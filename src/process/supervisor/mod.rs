@@ -6,4 +6,5 @@ pub(crate) mod pidfile;
 pub(crate) mod prune;
 pub(crate) mod reaper;
 pub(crate) mod retention;
+pub(crate) mod rollout;
 pub(crate) mod run;

@@ -17,6 +17,7 @@ use crate::process::base::threads;
 use crate::process::supervisor::children::{Child, ChildProcess, Exit, ParentInfo};
 use crate::process::supervisor::prune::{self, FailureDetector};
 use crate::process::supervisor::reaper;
+use crate::process::supervisor::rollout::Rollout;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -67,6 +68,7 @@ pub(crate) struct RunningSupervisor {
     adopts: bool,
     is_quiet: bool,
     liveness: Liveness,
+    rollout: Rollout,
 }
 
 impl RunningSupervisor {
@@ -94,6 +96,7 @@ impl RunningSupervisor {
             adopts: settings.reaps && reaper::are_adopted(),
             is_quiet: false,
             liveness: context.liveness.clone(),
+            rollout: Rollout::default(),
         }
     }
 
@@ -120,6 +123,7 @@ impl RunningSupervisor {
             self.set_quiet(stop.is_quiet());
             self.start_children();
             self.reap();
+            self.roll_out(stop);
             self.detect_failures();
             self.report_liveness();
             // Nothing else stops them, so one that ended by itself broke down.
@@ -170,12 +174,33 @@ impl RunningSupervisor {
             id: self.heartbeat.current().map(|registration| registration.id),
             is_quiet: self.is_quiet,
         };
-        for child in &mut self.children {
+        for (index, child) in self.children.iter_mut().enumerate() {
             match child.start(parent) {
                 Ok(Some(pid)) => self.subscriber.emit(&Event::ChildStarted { pid }),
                 Ok(None) => {}
-                Err(error) => self.session.report("start a child", &error.to_string()),
+                Err(error) => {
+                    let why = error.to_string();
+                    self.session.report("start a child", &why);
+                    let (rollout, subscriber) = (&mut self.rollout, &self.subscriber);
+                    rollout.note_failed_start(index, &why, subscriber);
+                }
             }
+        }
+    }
+
+    /// Replaces the children one by one, if that was requested.
+    fn roll_out(&mut self, stop: &Stop) {
+        if stop.take_rollout() {
+            self.rollout.request(self.children.len(), &self.subscriber);
+        }
+        if self.rollout.is_under_way() {
+            let most = self
+                .shutdown_timeout
+                .saturating_add(KILL_GRACE_FOR_CHILDREN);
+            let (rollout, children) = (&mut self.rollout, &mut self.children);
+            let session = &mut self.session;
+            self.liveness
+                .waiting(|| rollout.turn(children, session, most));
         }
     }
 
@@ -211,6 +236,9 @@ impl RunningSupervisor {
                     delay: crash_loop.delay,
                 });
             }
+            let why = format!("the new child {} {}", exit.pid, exit.how);
+            let (rollout, subscriber) = (&mut self.rollout, &self.subscriber);
+            rollout.note_failed_start(index, &why, subscriber);
             self.exited.push(exit);
         }
         self.prune_exited();

@@ -6,15 +6,15 @@ use crate::error::{Error, Result};
 use crate::event::hooks::Hooks;
 use crate::event::subscriber::Subscriber;
 use crate::job::registry::Registry;
+use crate::process::base::adjust::Adjust;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::handle::{Bounds, Handle, KILL_GRACE, ProcessEnd, Stopped};
 use crate::process::base::heartbeat::{Heartbeat, HoldsClaims};
 use crate::process::base::registration::Identity;
 use crate::process::base::service::{self, Service, ServiceSettings};
 use crate::process::base::stop::Stop;
-use crate::process::worker::in_flight::InFlight;
-use crate::process::worker::run::RunningWorker;
-use crate::process::worker::settings::WorkerSetup;
+use crate::process::worker::run::{CheckedWorker, RunningWorker};
+use crate::process::worker::settings::{self, WorkerSetup};
 use crate::queue::QueueSelector;
 use crate::recycle::Recycle;
 use std::sync::Arc;
@@ -53,6 +53,7 @@ impl Worker {
                 shutdown_timeout: Duration::from_secs(25),
                 finished: FinishedRow::Keep,
                 recycle: Recycle::new(),
+                until_idle: false,
             },
         }
     }
@@ -69,7 +70,8 @@ impl Worker {
         Ok(self)
     }
 
-    /// Sets how many jobs run at once. Default: 5.
+    /// Sets how many jobs run at once, at most 10,000. Default: 5.
+    /// [`Handle::threads`] changes it later.
     pub fn threads(mut self, threads: usize) -> Self {
         self.settings.threads = threads;
         self
@@ -123,6 +125,24 @@ impl Worker {
         self
     }
 
+    /// Ends the worker, in good order and with exit code 0, when it finds no more work: no job of its
+    /// classes and queues is ready or due, and it runs none. For batch machines and tests.
+    ///
+    /// It dispatches and promotes jobs that are due by itself, so no dispatcher is needed. Jobs
+    /// scheduled for later, jobs of paused queues and classes, jobs that wait for a slot which
+    /// another process holds, and jobs that others run do not count. Default: off.
+    ///
+    /// Run such a worker alone: a supervisor would start it again.
+    pub fn until_idle(mut self) -> Self {
+        self.settings.until_idle = true;
+        self
+    }
+
+    /// Returns whether the worker may end by itself, without being asked to.
+    pub(crate) fn is_until_idle(&self) -> bool {
+        self.settings.until_idle
+    }
+
     /// Returns whether the worker has a recycle limit.
     pub(crate) fn is_recycled(&self) -> bool {
         !self.settings.recycle.is_never()
@@ -163,7 +183,7 @@ impl Worker {
 impl Service for Worker {
     const KIND: &'static str = "Worker";
     const NAME: &'static str = "worker";
-    type Checked = Arc<InFlight>;
+    type Checked = CheckedWorker;
     type Running = RunningWorker;
 
     fn settings(&self) -> &ServiceSettings {
@@ -174,17 +194,9 @@ impl Service for Worker {
         &mut self.settings.service
     }
 
-    fn check(&self) -> Result<Arc<InFlight>> {
-        if self.settings.threads == 0 {
-            return Err(Error::Settings(
-                "a worker needs at least one thread".to_owned(),
-            ));
-        }
-        if self.settings.queues.is_empty() {
-            return Err(Error::Settings(
-                "a worker needs at least one queue; `*` serves all".to_owned(),
-            ));
-        }
+    fn check(&self) -> Result<CheckedWorker> {
+        settings::check_threads(self.settings.threads)?;
+        settings::check_queues(&self.settings.queues)?;
         if self.settings.polling_interval.is_zero() {
             return Err(Error::Settings(
                 "a worker needs a polling interval above zero: a notification may be missed"
@@ -207,7 +219,7 @@ impl Service for Worker {
             ));
         }
         self.settings.service.heartbeat.check()?;
-        Ok(Arc::default())
+        Ok(CheckedWorker::default())
     }
 
     fn identity(&self) -> Identity {
@@ -221,17 +233,21 @@ impl Service for Worker {
         }
     }
 
-    fn claims(in_flight: &Arc<InFlight>) -> Option<Arc<dyn HoldsClaims>> {
-        Some(Arc::clone(in_flight) as Arc<dyn HoldsClaims>)
+    fn claims(checked: &CheckedWorker) -> Option<Arc<dyn HoldsClaims>> {
+        Some(Arc::clone(&checked.in_flight) as Arc<dyn HoldsClaims>)
+    }
+
+    fn adjusts(checked: &CheckedWorker) -> Option<Arc<dyn Adjust>> {
+        Some(Arc::clone(&checked.tuning) as Arc<dyn Adjust>)
     }
 
     fn launch(
         self,
-        in_flight: Arc<InFlight>,
+        checked: CheckedWorker,
         context: &ProcessContext,
         heartbeat: Arc<Heartbeat>,
     ) -> Result<RunningWorker> {
-        RunningWorker::start(&self.settings, in_flight, context, heartbeat)
+        RunningWorker::start(&self.settings, checked, context, heartbeat)
     }
 
     fn work(running: RunningWorker, stop: &Stop) -> ProcessEnd {

@@ -14,6 +14,7 @@ use crate::job::perform::Outcome;
 use crate::job::running::Live;
 use crate::process::base::registration::Registration;
 use crate::process::worker::occupancy::KeptThread;
+use chrono::NaiveDateTime;
 use diesel::QueryResult;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -36,6 +37,8 @@ pub(crate) struct CompletedRun {
     pub(crate) finished: FinishedRow,
     /// How long the result is kept, if the job sets that.
     pub(crate) keep_result: Option<Duration>,
+    /// The time, by the database's clock, after which no further attempt may be due.
+    pub(crate) last_retry: Option<NaiveDateTime>,
     pub(crate) live: Arc<Live>,
     /// The thread of a limited job, which is free once the outcome is written or put aside.
     pub(crate) thread: Option<KeptThread>,
@@ -103,8 +106,9 @@ impl PendingCompletion {
                 claim_id: self.claim(),
                 ending,
                 ran: self.run.ran,
+                last_retry: self.run.last_retry,
             }),
-            Outcome::Finished(_) | Outcome::UnknownClass => None,
+            Outcome::Finished(_) | Outcome::UnknownClass | Outcome::NewerVersion => None,
         }
     }
 
@@ -137,7 +141,7 @@ pub(crate) fn drop_text(outcome: &mut Outcome) {
     match outcome {
         Outcome::Ended(ending) => ending.drop_text(),
         Outcome::Finished(output) => output.drop_text(),
-        Outcome::UnknownClass => {}
+        Outcome::UnknownClass | Outcome::NewerVersion => {}
     }
 }
 
@@ -145,7 +149,13 @@ pub(crate) fn drop_text(outcome: &mut Outcome) {
 pub(crate) fn write(conn: &mut Conn<'_>, run: &CompletedRun, outcome: &Outcome) -> QueryResult<()> {
     let fence = fence(run);
     if let Outcome::Ended(ending) = outcome {
-        end::end(conn, fence, ending, run.ran, run.finished)?;
+        let end = ClaimEnd {
+            claim_id: fence.claim_id,
+            ending,
+            ran: run.ran,
+            last_retry: run.last_retry,
+        };
+        end::end_all(conn, fence.process_id, &[end], run.finished)?;
     } else if let Some(job) = run.traces_of(outcome) {
         let slots = KeySlots::of(run.job.is_limited);
         finish::finish_and_keep(conn, fence.process_id, vec![job], run.finished, slots)?;
@@ -173,11 +183,11 @@ pub(crate) fn fence(run: &CompletedRun) -> Fence {
 /// outcomes of each kind in small groups.
 ///
 /// Each outcome that was put aside before is alone, so that it does not hold up
-/// others again. So is each job of an unknown class.
+/// others again. So is each job that this program cannot perform.
 pub(crate) fn grouped(batch: Vec<PendingCompletion>) -> Vec<Vec<PendingCompletion>> {
-    let (single, rest): (Vec<_>, Vec<_>) = batch.into_iter().partition(|pending| {
-        pending.refusals > 0 || matches!(pending.run.outcome, Outcome::UnknownClass)
-    });
+    let (single, rest): (Vec<_>, Vec<_>) = batch
+        .into_iter()
+        .partition(|pending| pending.refusals > 0 || pending.run.outcome.is_for_others());
     let (finished, others): (Vec<_>, Vec<_>) = rest
         .into_iter()
         .partition(|pending| matches!(pending.run.outcome, Outcome::Finished(_)));

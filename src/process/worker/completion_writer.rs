@@ -1,7 +1,7 @@
 //! The transactions that write the outcomes of jobs, and their events.
 
 use crate::clock;
-use crate::db::model::claim::Claimed;
+use crate::db::model::claim::{Claimed, FinishedRow};
 use crate::db::model::outcome::Ending;
 use crate::db::table::claimed::EndedClaims;
 use crate::db::transition::finish::KeySlots;
@@ -14,6 +14,7 @@ use crate::job::perform::Outcome;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::session::Session;
 use crate::process::worker;
+use crate::process::worker::beat::store_logs;
 use crate::process::worker::completion::{
     self, CompletedRun, CompletionKind, PendingCompletion, fence,
 };
@@ -65,11 +66,12 @@ impl CompletionWriter {
         let Some(first) = group.first() else {
             return Ok(Vec::new());
         };
+        self.store_logs(group);
         let kind = completion::kind(first);
         let busy = match &first.run.outcome {
             Outcome::Finished(_) => return self.finish(group, kind, wait),
             Outcome::Ended(_) => self.end(group, kind, wait)?,
-            Outcome::UnknownClass => {
+            Outcome::UnknownClass | Outcome::NewerVersion => {
                 self.leave(first, wait)?;
                 Vec::new()
             }
@@ -81,6 +83,16 @@ impl CompletionWriter {
         Ok(busy)
     }
 
+    /// Stores what the jobs have logged before their ends, so that it is there once they have ended.
+    /// The ends do not depend on it.
+    fn store_logs(&mut self, group: &[PendingCompletion]) {
+        let logging = group.iter().map(|pending| &pending.run).filter(|run| {
+            run.live.log.has_news() && (run.finished == FinishedRow::Keep || run.traces().is_none())
+        });
+        let runs = logging.map(|run| (&*run.job, run.registration.id, &*run.live));
+        store_logs(&mut self.session, runs);
+    }
+
     /// Writes successes of one kind, and passes their slots on.
     fn finish(
         &mut self,
@@ -90,7 +102,8 @@ impl CompletionWriter {
     ) -> Result<Vec<i64>, Duration> {
         if kind.is_limited && !is_repeated(group) {
             let registration = group.first().map(|first| &first.run.registration);
-            let pass = registration.and_then(|one| self.passing.begin(one, &self.in_flight));
+            let (passing, session) = (&mut self.passing, &mut self.session);
+            let pass = registration.and_then(|one| passing.begin(one, &self.in_flight, session));
             if let Some(pass) = pass {
                 return self.finish_and_pass(group, kind, wait, pass);
             }
@@ -208,7 +221,8 @@ impl CompletionWriter {
         Ok(busy)
     }
 
-    /// Releases a job whose class is not registered here, for other workers.
+    /// Releases a job whose class is not registered here, or only an older version of its arguments,
+    /// for other workers.
     fn leave(&mut self, pending: &PendingCompletion, wait: LockWait) -> Result<(), Duration> {
         let fence = fence(&pending.run);
         let delay = Some(clock::jittered(UNKNOWN_CLASS_DELAY));
@@ -223,7 +237,12 @@ impl CompletionWriter {
         if accepted {
             self.subscriber.emit(&Event::Released {
                 count: 1,
-                why: "its class is not known here",
+                why: match pending.run.outcome {
+                    Outcome::NewerVersion => {
+                        "its arguments are of a newer version than this program knows"
+                    }
+                    _ => "its class is not known here",
+                },
             });
         } else {
             self.report_fenced(&pending.run.job);
@@ -257,7 +276,7 @@ impl CompletionWriter {
                 message: &failure.message,
                 delay: *delay,
             },
-            Ending::Discard(failure) => Event::Discarded {
+            Ending::Discard(failure) | Ending::Expire(failure) => Event::Discarded {
                 job,
                 class,
                 kind: &failure.kind,

@@ -187,6 +187,15 @@ impl InFlight {
         .collect()
     }
 
+    /// Returns the jobs of a process that have logged something which is not stored yet.
+    pub(crate) fn logging(&self, process_id: i64) -> Vec<InFlightJob> {
+        let held = self.held();
+        let logging = held
+            .values()
+            .filter(|held| held.registration.id == process_id && held.live.log.has_news());
+        logging.cloned().collect()
+    }
+
     /// Removes claims whose outcome is settled.
     pub(crate) fn remove(&self, claims: &[i64]) {
         let mut held = self.held();
@@ -195,12 +204,22 @@ impl InFlight {
         }
     }
 
+    /// Returns whether there is no claim whose outcome is not settled.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.held().is_empty()
+    }
+
     /// Removes and returns the claims that no thread has started.
     pub(crate) fn take_unstarted(&self) -> Vec<InFlightJob> {
+        self.take_unstarted_of(|_| true)
+    }
+
+    /// Removes and returns those whose class is one of some.
+    pub(crate) fn take_unstarted_of(&self, is_one: impl Fn(&str) -> bool) -> Vec<InFlightJob> {
         let mut held = self.held();
         let unstarted: Vec<i64> = held
             .iter()
-            .filter(|(_, held)| held.started.is_none())
+            .filter(|(_, held)| held.started.is_none() && is_one(&held.job.class_name))
             .map(|(id, _)| *id)
             .collect();
         unstarted.iter().filter_map(|id| held.remove(id)).collect()

@@ -1,5 +1,6 @@
 //! The worker: claims jobs, performs them and saves their outcomes.
 
+pub(crate) mod adjust;
 pub(crate) mod beat;
 pub(crate) mod builder;
 pub(crate) mod claim;

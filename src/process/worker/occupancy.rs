@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 /// Counts the jobs that are with a thread, or on their way to one.
 #[derive(Debug)]
 pub(crate) struct Occupancy {
-    threads: usize,
+    threads: AtomicUsize,
+    /// How many threads run: more than `threads` while some finish their last job.
+    running: AtomicUsize,
     busy: AtomicUsize,
     /// When this few jobs are left, the poller is notified.
     low: AtomicUsize,
@@ -16,11 +18,12 @@ pub(crate) struct Occupancy {
 }
 
 impl Occupancy {
-    pub(crate) fn new(threads: usize, rested: Sender<()>) -> Self {
+    pub(crate) fn new(rested: Sender<()>) -> Self {
         Occupancy {
-            threads,
+            threads: AtomicUsize::new(1),
+            running: AtomicUsize::new(0),
             busy: AtomicUsize::new(0),
-            low: AtomicUsize::new(threads - 1),
+            low: AtomicUsize::new(0),
             rested,
         }
     }
@@ -32,11 +35,34 @@ impl Occupancy {
 
     /// Returns how many threads have no job and none on its way to them.
     pub(crate) fn idle(&self) -> usize {
-        self.threads.saturating_sub(self.busy())
+        self.threads().saturating_sub(self.busy())
     }
 
+    /// Returns for how many threads to claim.
     pub(crate) fn threads(&self) -> usize {
-        self.threads
+        self.threads.load(Ordering::SeqCst)
+    }
+
+    /// Sets for how many threads to claim, at least 1, and notifies the poller.
+    pub(crate) fn set_threads(&self, threads: usize) {
+        self.threads.store(threads, Ordering::SeqCst);
+        self.tell_at(threads.saturating_sub(1));
+        self.tell();
+    }
+
+    /// Returns how many threads there are, with those that end after their job.
+    pub(crate) fn running(&self) -> usize {
+        self.running.load(Ordering::SeqCst).max(self.threads())
+    }
+
+    /// Counts a thread that starts.
+    pub(crate) fn arrive(&self) {
+        self.running.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Counts a thread that has ended.
+    pub(crate) fn leave(&self) {
+        self.running.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// Requests a notification when `low` jobs are left. The caller checks once more after that, in

@@ -3,12 +3,15 @@
 use crate::clock;
 use crate::db::Database;
 use crate::db::model::claim::{Claimed, Fence, FinishedRow};
-use crate::error::Result;
+use crate::db::model::outcome::{self, Ending};
+use crate::db::own;
+use crate::db::transition::expire;
+use crate::error::Doing;
 use crate::event::events::Event;
 use crate::event::subscriber::Subscriber;
 use crate::job::context::Run;
 use crate::job::id::JobId;
-use crate::job::perform::perform;
+use crate::job::perform::{Outcome, perform};
 use crate::job::policy::Policy;
 use crate::job::registry::Registry;
 use crate::job::running::Live;
@@ -16,16 +19,18 @@ use crate::job::signals::Signals;
 use crate::job::step_memory::Steps;
 use crate::process::base::registration::Registration;
 use crate::process::base::stop::Stop;
-use crate::process::base::threads;
 use crate::process::worker::completion::CompletedRun;
 use crate::process::worker::in_flight::InFlight;
 use crate::process::worker::occupancy::{KeptThread, Occupancy};
 use crate::process::worker::prefetch::Prefetch;
-use crate::process::worker::ranked::{RankedReceiver, RankedSender, ranked};
-use crossbeam_channel::Sender;
+use crate::process::worker::ranked::RankedReceiver;
+use crossbeam_channel::{Receiver, Sender};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How long a job waits if the database cannot say whether it has expired.
+const UNKNOWN_EXPIRY_DELAY: Duration = Duration::from_secs(1);
 
 /// A claim on its way to a thread.
 pub(crate) struct Assignment {
@@ -56,33 +61,21 @@ impl Pool {
         &self.occupancy
     }
 
-    /// Starts `threads` threads. They end when the sender of assignments is dropped and all jobs
-    /// that were sent are done.
-    pub(crate) fn start(setup: PoolSetup, threads: usize) -> Result<Started> {
-        let pool = Arc::new(Pool {
+    /// Creates what job threads share.
+    pub(crate) fn new(setup: PoolSetup) -> Arc<Self> {
+        Arc::new(Pool {
             registry: setup.registry,
             database: setup.database,
             in_flight: setup.in_flight,
             stop: setup.stop,
             subscriber: setup.subscriber,
             prefetch: Prefetch::default(),
-            occupancy: Arc::new(Occupancy::new(threads, setup.rested)),
+            occupancy: Arc::new(Occupancy::new(setup.rested)),
             begun: AtomicU64::new(0),
             completed: setup.completed,
             limited: setup.limited,
             finished: setup.finished,
-        });
-        let (sender, receiver) = ranked();
-        let handles = (1..=threads)
-            .map(|number| {
-                let (pool, receiver) = (Arc::clone(&pool), receiver.clone());
-                let stop = pool.stop.clone();
-                threads::spawn_vital(&format!("job-{number}"), &stop, move || {
-                    pool.work(&receiver)
-                })
-            })
-            .collect::<Result<_>>()?;
-        Ok((pool, sender, handles))
+        })
     }
 
     /// Returns how many jobs the threads have started so far.
@@ -95,8 +88,9 @@ impl Pool {
         self.completed.len()
     }
 
-    fn work(&self, assignments: &RankedReceiver<Assignment>) {
-        while let Some(assignment) = assignments.next() {
+    /// Performs jobs until there are no more, or a message of `leave` comes.
+    pub(crate) fn work(&self, assignments: &RankedReceiver<Assignment>, leave: &Receiver<()>) {
+        while let Some(assignment) = assignments.next(leave) {
             // Jobs that a stop finds on their way to a thread are released instead.
             if !self.stop.is_stopped()
                 && let Some(live) = self.in_flight.start(assignment.job.claim_id)
@@ -117,7 +111,16 @@ impl Pool {
     pub(crate) fn perform(&self, assignment: Assignment, live: Arc<Live>) -> CompletedRun {
         let job = &assignment.job;
         let run = self.prepare(&assignment, &live);
-        let (limit, finished) = (run.policy.limit(), run.finished);
+        if let Some(ending) = self.expiry_of(&assignment.job) {
+            return self.completed(
+                assignment,
+                live,
+                &run,
+                Outcome::Ended(ending),
+                Duration::ZERO,
+            );
+        }
+        let limit = run.policy.limit();
         self.subscriber.emit(&Event::Started {
             job: JobId(job.job_id),
             class: &job.class_name,
@@ -133,6 +136,17 @@ impl Pool {
         let ran = begun.elapsed();
         self.prefetch.note(ran);
         live.end();
+        self.completed(assignment, live, &run, outcome, ran)
+    }
+
+    fn completed(
+        &self,
+        assignment: Assignment,
+        live: Arc<Live>,
+        run: &Run,
+        outcome: Outcome,
+        ran: Duration,
+    ) -> CompletedRun {
         let is_limited = assignment.job.is_limited;
         CompletedRun {
             thread: is_limited.then(|| KeptThread::new(&self.occupancy)),
@@ -140,9 +154,33 @@ impl Pool {
             registration: assignment.registration,
             outcome,
             ran,
-            finished,
+            finished: run.finished,
             keep_result: run.policy.keep_result,
+            last_retry: run.policy.last_retry(run.enqueued_at, run.scheduled_at),
             live,
+        }
+    }
+
+    /// Returns how a job ends that must not start, because it has expired or the database cannot
+    /// say whether it has. Only jobs with an expiry cost a statement.
+    fn expiry_of(&self, job: &Claimed) -> Option<Ending> {
+        // A job of an unknown class is left to others, and does not start here.
+        if !job.may_expire() || !self.registry.classes().any(|class| class == job.class_name) {
+            return None;
+        }
+        let looked = self.database.get();
+        let expired = looked.and_then(|mut conn| {
+            expire::has_expired(&mut own(&mut conn), job.job_id)
+                .doing("look for the expiry of a job")
+        });
+        match expired {
+            Ok(false) => None,
+            Ok(true) => Some(Ending::Expire(outcome::expired())),
+            Err(error) => {
+                let job = job.job_id;
+                log::warn!("{error}; job {job} is given back");
+                Some(Ending::Snooze(UNKNOWN_EXPIRY_DELAY))
+            }
         }
     }
 
@@ -189,9 +227,6 @@ pub(crate) fn policy(registry: &Registry, job: &Claimed) -> Policy {
     let stored = Policy::of_columns(job.policy.as_deref(), job.max_attempts, job.at_most_once);
     registry.complete(&job.class_name, stored)
 }
-
-/// A pool, the sender of its assignments, and its threads.
-pub(crate) type Started = (Arc<Pool>, RankedSender<Assignment>, Vec<JoinHandle<()>>);
 
 /// What a pool needs to start.
 pub(crate) struct PoolSetup {

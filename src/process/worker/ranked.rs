@@ -56,15 +56,20 @@ impl<T> RankedSender<T> {
 }
 
 impl<T> RankedReceiver<T> {
-    /// Waits for the next message. Returns `None` when the sender is gone and all is received.
-    pub(crate) fn next(&self) -> Option<T> {
+    /// Waits for the next message. Returns `None` when the sender is gone and all is received, or
+    /// after a message of `leave`.
+    pub(crate) fn next(&self, leave: &Receiver<()>) -> Option<T> {
+        if leave.try_recv().is_ok() {
+            return None;
+        }
         let urgent = self.urgent.try_recv();
         let next = urgent.or_else(|_| self.regular.try_recv());
-        next.ok().or_else(|| self.wait())
+        next.ok().or_else(|| self.wait(leave))
     }
 
-    fn wait(&self) -> Option<T> {
+    fn wait(&self, leave: &Receiver<()>) -> Option<T> {
         let next = select_biased! {
+            recv(leave) -> _ => return None,
             recv(self.urgent) -> next => next.or_else(|_| self.regular.recv()),
             recv(self.regular) -> next => next.or_else(|_| self.urgent.recv()),
         };
@@ -75,13 +80,14 @@ impl<T> RankedReceiver<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crossbeam_channel::never;
 
     fn rank(queue: usize, priority: i32) -> Rank {
         Rank { queue, priority }
     }
 
     fn all(receiver: &RankedReceiver<u32>) -> Vec<u32> {
-        std::iter::from_fn(|| receiver.next()).collect()
+        std::iter::from_fn(|| receiver.next(&never())).collect()
     }
 
     #[test]

@@ -29,6 +29,19 @@ pub(crate) fn unstarted(in_flight: &InFlight, session: &mut Session) {
     }
 }
 
+/// Releases the claims of paused classes that no thread has started.
+pub(crate) fn paused(
+    in_flight: &InFlight,
+    session: &mut Session,
+    is_paused: impl Fn(&str) -> bool,
+) {
+    let count = release(session, &in_flight.take_unstarted_of(is_paused), None);
+    if count > 0 {
+        let why = "their class is paused";
+        session.subscriber().emit(&Event::Released { count, why });
+    }
+}
+
 /// Releases claims that were made ahead, and that no thread has started.
 pub(crate) fn waiting(in_flight: &InFlight, session: &mut Session, why: &str) {
     let count = release(session, &in_flight.take_unstarted(), None);

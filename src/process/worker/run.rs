@@ -11,7 +11,10 @@ use crate::process::base::heartbeat_guard::HeartbeatGuard;
 use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;
 use crate::process::base::threads;
+use crate::process::worker::adjust::job_threads::JobThreads;
+use crate::process::worker::adjust::tuning::Tuning;
 use crate::process::worker::claim::assigner::Assigner;
+use crate::process::worker::claim::class_filter::SharedClasses;
 use crate::process::worker::claim::handoff::Handoff;
 use crate::process::worker::claim::plan::ClaimPlan;
 use crate::process::worker::claim::poller::Poller;
@@ -40,6 +43,13 @@ const FLUSH: Duration = Duration::from_secs(2);
 /// How long the statement that a thread runs at the stop may continue.
 const PATIENCE: Duration = Duration::from_millis(500);
 
+/// What a worker is started with, besides its settings.
+#[derive(Debug, Default)]
+pub(crate) struct CheckedWorker {
+    pub(crate) in_flight: Arc<InFlight>,
+    pub(crate) tuning: Arc<Tuning>,
+}
+
 /// A worker with its threads running.
 pub(crate) struct RunningWorker {
     shutdown_timeout: Duration,
@@ -50,7 +60,7 @@ pub(crate) struct RunningWorker {
     poller: JoinHandle<()>,
     listener: JoinHandle<()>,
     completer: JoinHandle<()>,
-    jobs: Vec<JoinHandle<()>>,
+    jobs: Arc<JobThreads>,
     timeouts: JoinHandle<()>,
     /// Ends the timeouts thread.
     quit: Stop,
@@ -61,19 +71,22 @@ impl RunningWorker {
     /// Starts the threads. The poller is last: nothing is claimed before everything else runs.
     pub(crate) fn start(
         settings: &WorkerSetup,
-        in_flight: Arc<InFlight>,
+        CheckedWorker { in_flight, tuning }: CheckedWorker,
         context: &ProcessContext,
         heartbeat: Arc<Heartbeat>,
     ) -> Result<Self> {
         let (stop, registry) = (&context.stop, &settings.registry);
         let (senders, receivers) = pool_channels();
-        let setup = pool_setup(settings, &in_flight, context, senders);
-        let (pool, assign, jobs) = Pool::start(setup, settings.threads)?;
+        let pool = Pool::new(pool_setup(settings, &in_flight, context, senders));
+        let (assign, jobs) = JobThreads::start(&pool, settings.threads)?;
         let (woken_tx, woken) = bounded(1);
         let by_notification = context.database.listens_by_notification();
         let wakeups = Wakeups::new(receivers.rested, woken, by_notification);
-        let plan = ClaimPlan::new(settings);
-        let assigner = Arc::new(Assigner::new(pool, assign, settings.queues.clone()));
+        tuning.attach(settings, &jobs, &heartbeat, woken_tx.clone());
+        let classes = shared_classes(registry);
+        let plan = ClaimPlan::new(settings, tuning, Arc::clone(&classes));
+        let queues = settings.queues.clone();
+        let assigner = Arc::new(Assigner::new(pool, assign, queues, classes));
         let passing = SlotPassing::new(Arc::downgrade(&assigner), stop);
         let handoff = Handoff::new(assigner);
         let poller = Poller::new(context, &heartbeat, handoff, plan, wakeups);
@@ -88,13 +101,9 @@ impl RunningWorker {
         );
         let quit = timeouts.quit();
         let guard = start_heartbeat(context, &heartbeat, &in_flight, registry)?;
-        let listener = threads::spawn_vital("listener", stop, {
-            let (context, channel) = (context.clone(), heartbeat.channel());
-            move || wakeup::run(&context, channel.as_deref(), &woken_tx)
-        })?;
         Ok(RunningWorker {
             guard,
-            listener,
+            listener: start_listener(context, &heartbeat, woken_tx)?,
             completer: threads::spawn_vital("finisher", stop, move || completer.run())?,
             timeouts: threads::spawn_vital("watchdog", stop, move || timeouts.run())?,
             poller: threads::spawn_vital("poller", stop, move || poller.run())?,
@@ -127,7 +136,7 @@ impl RunningWorker {
         if polled {
             release::strays(in_flight, &mut session, &heartbeat.all());
         }
-        let drained = let_end(in_flight, self.jobs, deadline, give_up);
+        let drained = let_end(in_flight, self.jobs.take(), deadline, give_up);
         let flushed = let_write(in_flight, self.completer, deadline, drained, give_up);
         context.give_up_writing.stop();
         self.quit.stop();
@@ -212,6 +221,24 @@ fn pool_setup(
         limited: senders.limited,
         finished: settings.finished,
     }
+}
+
+fn shared_classes(registry: &Registry) -> Arc<SharedClasses> {
+    let classes = registry.classes().map(str::to_owned).collect();
+    Arc::new(SharedClasses::new(classes))
+}
+
+/// Starts the thread that is notified of new work.
+fn start_listener(
+    context: &ProcessContext,
+    heartbeat: &Arc<Heartbeat>,
+    woken: Sender<()>,
+) -> Result<JoinHandle<()>> {
+    let (context, heartbeat) = (context.clone(), Arc::clone(heartbeat));
+    let stop = context.stop.clone();
+    threads::spawn_vital("listener", &stop, move || {
+        wakeup::run(&context, &heartbeat, &woken);
+    })
 }
 
 /// Starts the heartbeat, which also releases stray claims and stores the classes of the worker.

@@ -2,6 +2,7 @@
 
 use crate::db::conn::wakeup;
 use crate::db::model::claim::FinishedRow;
+use crate::error::{Error, Result};
 use crate::job::registry::Registry;
 use crate::process::base::registration::Identity;
 use crate::process::base::service::ServiceSettings;
@@ -23,6 +24,8 @@ pub(crate) struct WorkerSetup {
     pub(crate) shutdown_timeout: Duration,
     pub(crate) finished: FinishedRow,
     pub(crate) recycle: Recycle,
+    /// Whether it ends when it finds no work.
+    pub(crate) until_idle: bool,
 }
 
 impl WorkerSetup {
@@ -62,6 +65,36 @@ impl WorkerSetup {
             channel: self.channel(),
         }
     }
+}
+
+/// The most threads of a worker.
+const MOST_THREADS: usize = 10_000;
+
+/// # Errors
+/// Returns an error unless a worker can have this many threads.
+pub(crate) fn check_threads(threads: usize) -> Result<()> {
+    if threads == 0 {
+        return Err(Error::Settings(
+            "a worker needs at least one thread".to_owned(),
+        ));
+    }
+    if threads > MOST_THREADS {
+        return Err(Error::Settings(format!(
+            "a worker cannot have {threads} threads: the most are {MOST_THREADS}; start more workers"
+        )));
+    }
+    Ok(())
+}
+
+/// # Errors
+/// Returns an error if there are none.
+pub(crate) fn check_queues(queues: &[QueueSelector]) -> Result<()> {
+    if queues.is_empty() {
+        return Err(Error::Settings(
+            "a worker needs at least one queue; `*` serves all".to_owned(),
+        ));
+    }
+    Ok(())
 }
 
 /// The most classes that a worker names in its row, where `windlass explain` reads them.

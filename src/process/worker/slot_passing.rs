@@ -4,6 +4,7 @@
 use crate::clock;
 use crate::db::model::claim::{Claimed, EqualJobs, NextJobs};
 use crate::process::base::registration::Registration;
+use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;
 use crate::process::worker::claim::assigner::Assigner;
 use crate::process::worker::claim::plan::Levels;
@@ -55,6 +56,7 @@ impl SlotPassing {
         &mut self,
         registration: &Arc<Registration>,
         in_flight: &InFlight,
+        session: &mut Session,
     ) -> Option<PassOn> {
         let now = clock::instant();
         let is_paused = self.paused_until.is_some_and(|until| now < until);
@@ -69,7 +71,7 @@ impl SlotPassing {
             EqualJobs::Wait
         };
         let assigner = self.assigner.upgrade()?;
-        let next = assigner.next_jobs()?;
+        let next = assigner.next_jobs(session)?;
         Some(PassOn {
             assigner,
             next,

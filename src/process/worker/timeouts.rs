@@ -13,10 +13,12 @@ use crate::db::model::claim::Fence;
 use crate::db::model::outcome::{Ending, JobFailure};
 use crate::db::transition::recover;
 use crate::db::transition::recover::ProcessAfter;
+use crate::db::transition::retry_limit;
 use crate::event::events::Event;
 use crate::job::error::{Interrupted, JobError};
 use crate::job::id::JobId;
 use crate::job::perform;
+use crate::job::policy::Policy;
 use crate::job::registry::Registry;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::exit_codes::{self, BROKEN, TIMED_OUT};
@@ -153,7 +155,9 @@ impl Timeouts {
     }
 
     fn write_verdict(&mut self, held: &InFlightJob) -> Result<(), Duration> {
-        let verdict = self.verdict(held);
+        let policy = pool::policy(&self.registry, &held.job);
+        let verdict = self.verdict(held, &policy);
+        let last_retry = policy.last_retry(held.job.created_at, held.job.scheduled_at);
         let fence = Fence {
             process_id: held.registration.id,
             claim_id: held.job.claim_id,
@@ -163,19 +167,25 @@ impl Timeouts {
             self.in_flight.close();
         }
         let written = self.session.run("write down that a job timed out", |conn| {
-            recover::record_timeout(conn, fence, &verdict, ProcessAfter::ends_if(process_ends))
+            let verdict = retry_limit::limited(conn, &verdict, last_retry)?;
+            let after = ProcessAfter::ends_if(process_ends);
+            recover::record_timeout(conn, fence, &verdict, after)?;
+            Ok(verdict)
         });
         // A lost claim makes no difference: the job continues here, and another process may have it
         // too.
-        if let Err(delay) = written {
-            // The job may end by itself before the next attempt, and then the process continues. If
-            // the write succeeded all the same, the row is marked as draining: the next claim finds
-            // that and registers again.
-            if process_ends && !self.stop.is_stopped() {
-                self.in_flight.reopen();
+        let verdict = match written {
+            Ok(verdict) => verdict,
+            Err(delay) => {
+                // The job may end by itself before the next attempt, and then the process continues.
+                // If the write succeeded all the same, the row is marked as draining: the next claim
+                // finds that and registers again.
+                if process_ends && !self.stop.is_stopped() {
+                    self.in_flight.reopen();
+                }
+                return Err(self.refused(delay));
             }
-            return Err(self.refused(delay));
-        }
+        };
         self.refusals = 0;
         held.live.decide(verdict);
         if let Some(forced_exit) = &self.forced_exit {
@@ -210,9 +220,8 @@ impl Timeouts {
     }
 
     /// Returns what is to become of the job when its process has ended.
-    fn verdict(&self, held: &InFlightJob) -> Ending {
+    fn verdict(&self, held: &InFlightJob, policy: &Policy) -> Ending {
         let job = &held.job;
-        let policy = pool::policy(&self.registry, job);
         let attempt = u32::try_from(job.attempts).unwrap_or(0) + 1;
         let mut error = JobError::from(Interrupted::TimedOut);
         let timeout = policy
@@ -222,9 +231,9 @@ impl Timeouts {
         error.message = format!(
             "the job ran for longer than its timeout of {timeout:?} and did not end when it was interrupted"
         );
-        let ending = perform::judge(&self.registry, &job.class_name, &policy, attempt, &error);
+        let ending = perform::judge(&self.registry, &job.class_name, policy, attempt, &error);
         match ending {
-            Ending::Fail(_) if policy.is_at_most_once() => {
+            Ending::Fail(_) | Ending::Retry(..) if policy.leaves_unknown() => {
                 Ending::Fail(JobFailure::outcome_unknown(&format!(
                     "had to be ended, as the job overran its timeout of {timeout:?},"
                 )))

@@ -4,6 +4,7 @@ use crate::clock::RetryDelay;
 use crate::db::conn::wakeup::Listener;
 use crate::event::events::Event;
 use crate::process::base::context::ProcessContext;
+use crate::process::base::heartbeat::Heartbeat;
 use crate::process::base::stop::Stop;
 use crossbeam_channel::Sender;
 use std::time::Duration;
@@ -14,18 +15,23 @@ const WAIT: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Runs until stopped. A missed notification costs one polling interval.
-pub(crate) fn run(context: &ProcessContext, channel: Option<&str>, wake: &Sender<()>) {
+pub(crate) fn run(context: &ProcessContext, heartbeat: &Heartbeat, wake: &Sender<()>) {
     let stop = &context.stop;
     let mut backoff = RetryDelay::up_to(LONGEST_PAUSE);
     let mut is_down = false;
     while !stop.is_stopped() {
-        match context.database.listen(channel) {
+        let channel = heartbeat.channel();
+        match context.database.listen(channel.as_deref()) {
             Ok(mut listener) => {
                 backoff.reset();
                 is_down = false;
                 // Notifications from before it listened are lost.
                 let _ = wake.try_send(());
-                hear(&mut listener, stop, wake);
+                let is_current = || heartbeat.channel() == channel;
+                hear(&mut listener, stop, wake, is_current);
+                if !is_current() {
+                    continue;
+                }
             }
             Err(error) if !is_down => {
                 is_down = true;
@@ -40,9 +46,9 @@ pub(crate) fn run(context: &ProcessContext, channel: Option<&str>, wake: &Sender
     }
 }
 
-/// Listens until stopped or until the connection is lost.
-fn hear(listener: &mut Listener, stop: &Stop, wake: &Sender<()>) {
-    while !stop.is_stopped() {
+/// Listens until stopped, until the connection is lost, or while the channel is current.
+fn hear(listener: &mut Listener, stop: &Stop, wake: &Sender<()>, is_current: impl Fn() -> bool) {
+    while !stop.is_stopped() && is_current() {
         match listener.wait(WAIT) {
             // A full channel already wakes the poller, also for this notification.
             Ok(true) => drop(wake.try_send(())),

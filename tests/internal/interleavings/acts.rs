@@ -2,7 +2,7 @@
 
 use crate::db::transition::end;
 use crate::db::transition::finish::KeySlots;
-use crate::db::transition::operate::AtMostOnce;
+use crate::db::transition::operate::retry::AtMostOnce;
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql;
@@ -270,6 +270,7 @@ pub fn end_all(
             claim_id: claim,
             ending,
             ran: Duration::ZERO,
+            last_retry: None,
         }
     });
     let ends: Vec<ClaimEnd<'_>> = ends.collect();
@@ -288,6 +289,7 @@ fn in_a_word(done: Option<&Ending>) -> &'static str {
         Some(Ending::Fail(_)) => "failed",
         Some(Ending::Retry(..)) => "retried",
         Some(Ending::Discard(_)) => "discarded",
+        Some(Ending::Expire(_)) => "expired",
         Some(Ending::Cancel(_)) => "cancelled",
         Some(Ending::Snooze(_)) => "snoozed",
         Some(Ending::Release(_)) => "released",
@@ -315,7 +317,7 @@ pub fn discard(conn: &mut Conn<'_>, world: &World, jobs: &[usize]) -> QueryResul
 }
 
 pub fn retry(conn: &mut Conn<'_>, world: &World, jobs: &[usize]) -> QueryResult<String> {
-    let done = operate::retry(conn, &job_ids(world, jobs), AtMostOnce::Retry)?;
+    let done = operate::retry::retry(conn, &job_ids(world, jobs), AtMostOnce::Retry)?;
     Ok(done.ready.len().to_string())
 }
 

@@ -113,7 +113,7 @@ fn a_deadlock() {
 fn a_wait_for_nobody() {
     let db = TestDb::postgres();
     let slow = Play::new(&db, a_claim_and_a_ready_job).actor("slow", |c, _| {
-        execute(c, "SELECT pg_sleep(1.5)");
+        execute(c, "SELECT pg_sleep(5.5)");
         Ok("done".to_owned())
     });
     let what = found(slow);

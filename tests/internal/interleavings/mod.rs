@@ -14,6 +14,7 @@ mod faults;
 mod limits;
 mod moves;
 mod names;
+mod ordered;
 mod pairs;
 mod passing;
 mod processes;
@@ -37,6 +38,7 @@ pub struct Play<'d> {
     hands: Vec<Hand>,
     setup: fn(&mut Conn<'_>) -> World,
     fault: &'static str,
+    patience: Duration,
     habits: Habits,
     expected: Vec<&'d str>,
     observer: DbConnection,
@@ -47,9 +49,12 @@ pub struct Play<'d> {
 /// More would mean that a play is cut too fine.
 const MOST_SCHEDULES: usize = 3_000;
 
-/// A statement that nobody blocks takes milliseconds, on a machine that is not overloaded.
-const PATIENCE: Duration = Duration::from_secs(5);
-const RETRIES: usize = 3;
+/// A statement that nobody blocks takes milliseconds.
+const PATIENCE: Duration = Duration::from_secs(1);
+const RETRIES: u32 = 4;
+
+/// What a statement may take in the last retry, on a machine that stands still.
+const MOST_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Between two looks whether all wait for each other.
 const LONGEST_WAIT: Duration = Duration::from_millis(16);
@@ -75,6 +80,7 @@ impl<'d> Play<'d> {
             hands: Vec::new(),
             setup,
             fault: "",
+            patience: PATIENCE,
             habits: Habits::default(),
             expected: Vec::new(),
             observer: db.connect(),
@@ -136,11 +142,15 @@ impl<'d> Play<'d> {
         let mut path: Vec<(usize, usize)> = Vec::new();
         for _ in 0..MOST_SCHEDULES {
             let mut run = self.run(&path);
-            for _ in 0..RETRIES {
+            for retry in 1..=RETRIES {
                 // A busy machine is slow a few times, a fault always.
                 if run.as_ref().is_err_and(|broken| broken.is_slow) {
                     self.let_all_go();
+                    if retry == RETRIES {
+                        self.patience = MOST_PATIENCE;
+                    }
                     run = self.run(&path);
+                    self.patience = PATIENCE;
                 }
             }
             let run = run.map_err(|broken| broken.what)?;
@@ -245,7 +255,7 @@ impl<'d> Play<'d> {
                     return Ok(committed);
                 }
                 (free_since, wait) = (Instant::now(), Duration::ZERO);
-            } else if free_since.elapsed() > PATIENCE {
+            } else if free_since.elapsed() > self.patience {
                 let mut slow = broken("somebody waits for nobody", trace);
                 slow.is_slow = true;
                 return Err(slow);

@@ -25,6 +25,7 @@ fn task(schedule: &str) -> Definition {
         description: None,
         options: String::new(),
         revision: None,
+        start: None,
     }
 }
 
@@ -36,7 +37,7 @@ fn tick() -> NaiveDateTime {
 
 /// A task with one tick that is due.
 fn one_due(conn: &mut Conn<'_>) -> World {
-    schedule::schedule(conn, &task("@daily"), &|_| tick()).unwrap();
+    schedule::schedule(conn, &task("@daily"), &|_| Some(tick())).unwrap();
     World::default()
 }
 
@@ -86,6 +87,38 @@ fn two_schedulers(db: &TestDb) {
     Play::new(db, one_due)
         .actor("a", |c, _| fire(c))
         .actor("b", |c, _| fire(c))
+        .ends_in(&["a 0, b 1 -> new ready; ", "a 1, b 0 -> new ready; "]);
+}
+
+/// A scheduler that starts: it declares the start of its deployment, and fires what is due.
+fn start(conn: &mut Conn<'_>, deployment: &str) -> QueryResult<String> {
+    let declared = Definition {
+        revision: Some(0),
+        start: Some(deployment.to_owned()),
+        ..task("@start")
+    };
+    let never = tick() + TimeDelta::days(100_000);
+    schedule::schedule(conn, &declared, &|_| Some(never))?;
+    let due = recurring_tasks::due(conn, "[\"task\"]", 0)?;
+    let Some((task, at)) = due.first().and_then(|task| Some((task, task.next_run_at?))) else {
+        return Ok("0".to_owned());
+    };
+    let firing = Firing {
+        task,
+        ticks: &[DueTick { at, job: row() }],
+        next_run_at: never,
+        overlap: Overlap::Allow,
+    };
+    let fired = fire::fire(conn, &[firing])?.remove(0);
+    Ok(fired.map_or(0, |fired| fired.jobs.len()).to_string())
+}
+
+/// The start of a deployment is fired once, however its schedulers start.
+fn two_schedulers_of_a_deployment(db: &TestDb) {
+    Play::new(db, nothing)
+        .coarse()
+        .actor("a", |c, _| start(c, "one"))
+        .actor("b", |c, _| start(c, "one"))
         .ends_in(&["a 0, b 1 -> new ready; ", "a 1, b 0 -> new ready; "]);
 }
 
@@ -139,7 +172,7 @@ fn a_scheduler_and_a_change(db: &TestDb) {
     Play::new(db, one_due)
         .actor("fire", |c, _| fire(c))
         .actor("change", |c, _| {
-            schedule::schedule(c, &task("@hourly"), &|now| now + TimeDelta::hours(1))?;
+            schedule::schedule(c, &task("@hourly"), &|now| Some(now + TimeDelta::hours(1)))?;
             Ok("done".to_owned())
         })
         .ends_in(&[
@@ -170,7 +203,7 @@ fn a_scheduler_and_a_run_by_hand(db: &TestDb) {
 }
 
 fn schedule(conn: &mut Conn<'_>) -> QueryResult<String> {
-    schedule::schedule(conn, &task("@daily"), &|_| tick())?;
+    schedule::schedule(conn, &task("@daily"), &|_| Some(tick()))?;
     Ok(recurring_tasks::list(conn, None)?.len().to_string())
 }
 
@@ -183,6 +216,7 @@ fn two_who_schedule_a_new_task(db: &TestDb) {
 
 on_each_database!(
     two_schedulers,
+    two_schedulers_of_a_deployment,
     two_schedulers_and_the_clearing,
     one_that_dies_and_another,
     a_scheduler_and_a_pause,

@@ -129,9 +129,17 @@ pub fn limited() -> NewRow {
             key: "a/k".to_owned(),
             slots: 1,
             discards: false,
+            ordered: false,
         }),
         ..row()
     }
+}
+
+/// The same, in the order of enqueue.
+pub fn ordered() -> NewRow {
+    let mut row = limited();
+    row.limit.iter_mut().for_each(|limit| limit.ordered = true);
+    row
 }
 
 pub fn once() -> NewRow {

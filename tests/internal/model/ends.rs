@@ -84,7 +84,7 @@ impl Taken<'_> {
         Ok(Answer::EndedAs(done.map(|done| match done {
             Ending::Fail(_) => End::Fail,
             Ending::Retry(_, delay) => End::Retry(seconds(delay)),
-            Ending::Discard(_) => End::Discard,
+            Ending::Discard(_) | Ending::Expire(_) => End::Discard,
             Ending::Cancel(_) => End::Cancel,
             Ending::Snooze(delay) => End::Snooze(seconds(delay)),
             Ending::Release(_) => End::Release,

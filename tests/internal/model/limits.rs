@@ -10,10 +10,11 @@ use crate::db::transition::promote;
 use diesel::QueryResult;
 use std::collections::BTreeSet;
 
-/// The slots of each key. Jobs of the last one do not wait.
-pub const SLOTS: [usize; 3] = [1, 2, 1];
+/// The slots of each key. Jobs of the third do not wait; those of the last one run in order.
+pub const SLOTS: [usize; 4] = [1, 2, 1, 1];
 
 const DISCARDS: u8 = 2;
+const ORDERED: u8 = 3;
 
 /// What a job of this key is enqueued with.
 pub fn new_limit(key: u8) -> NewLimit {
@@ -21,6 +22,7 @@ pub fn new_limit(key: u8) -> NewLimit {
         key: format!("group/{key}"),
         slots: SLOTS[usize::from(key)] as i32,
         discards: key == DISCARDS,
+        ordered: key == ORDERED,
     }
 }
 
@@ -35,18 +37,37 @@ pub fn enter(job: &Job) -> Place {
     }
 }
 
+/// Whether a job holds a slot of its key.
+fn is_held(job: &Job) -> bool {
+    match job.place {
+        Place::Ready | Place::Claimed(_) => true,
+        Place::Scheduled(_) => job.keeps_place && job.new.limit == Some(ORDERED),
+        _ => false,
+    }
+}
+
+/// The place of a job among the blocked ones of its key.
+fn rank(job: &Job) -> i32 {
+    match job.new.limit {
+        Some(ORDERED) => 0,
+        _ => job.new.priority,
+    }
+}
+
 impl Model {
     pub fn promote(&mut self) -> Answer {
         let (mut ready, mut discarded) = (BTreeSet::new(), BTreeSet::new());
         for (key, slots) in SLOTS.into_iter().enumerate() {
             let of_key = |job: &Job| job.new.limit.map(usize::from) == Some(key);
-            let is_held =
-                |job: &&Job| of_key(job) && matches!(job.place, Place::Ready | Place::Claimed(_));
-            let held = self.jobs.iter().filter(is_held).count();
+            let held = self
+                .jobs
+                .iter()
+                .filter(|job| of_key(job) && is_held(job))
+                .count();
             let jobs = self.jobs.iter().enumerate();
             let mut blocked: Vec<_> = jobs
                 .filter(|(_, job)| of_key(job) && matches!(job.place, Place::Blocked { .. }))
-                .map(|(number, job)| (job.new.priority, number))
+                .map(|(number, job)| (rank(job), number))
                 .collect();
             blocked.sort_unstable();
             for (place, (_, number)) in blocked.into_iter().enumerate() {
@@ -84,21 +105,22 @@ impl Model {
                 .iter()
                 .map(|claim| &self.jobs[self.claims[*claim].job]);
             let freed = freed.filter(|job| of_key(job)).count();
-            let is_held =
-                |job: &&Job| of_key(job) && matches!(job.place, Place::Ready | Place::Claimed(_));
-            let held = self.jobs.iter().filter(is_held).count();
+            let held = self
+                .jobs
+                .iter()
+                .filter(|job| of_key(job) && is_held(job))
+                .count();
             let jobs = self.jobs.iter().enumerate();
             let mut blocked: Vec<_> = jobs
                 .filter(|(_, job)| of_key(job) && matches!(job.place, Place::Blocked { .. }))
-                .map(|(number, job)| (job.new.priority, number))
+                .map(|(number, job)| (rank(job), number))
                 .collect();
             blocked.sort_unstable();
             blocked.truncate(freed.min(slots.saturating_sub(held)));
-            taken.extend(
-                blocked
-                    .into_iter()
-                    .filter(|(_, job)| self.may_run(*job, next)),
-            );
+            let next = blocked
+                .into_iter()
+                .filter(|(_, job)| self.may_run(*job, next));
+            taken.extend(next.map(|(_, job)| (self.jobs[job].new.priority, job)));
         }
         taken.sort_unstable();
         taken

@@ -1,12 +1,15 @@
 //! What is done to jobs from outside, by the reference and by a database.
 
-use crate::db::conn::sql::micros;
+use crate::db::conn::sql::{id_list, micros};
+use crate::db::conn::statement::Statement;
 use crate::db::internal_tests::model::reference::{Answer, waiting};
 use crate::db::internal_tests::model::state::{Model, Place};
 use crate::db::internal_tests::model::step::Move;
 use crate::db::internal_tests::model::transitions::Taken;
+use crate::db::table::expiries;
 use crate::db::transition::clear::{self, ClearLimits};
-use crate::db::transition::operate::AtMostOnce;
+use crate::db::transition::expire;
+use crate::db::transition::operate::retry::AtMostOnce;
 use crate::db::transition::operate::{self, CancelledJobs, RunTime};
 use diesel::QueryResult;
 use std::collections::BTreeSet;
@@ -32,6 +35,7 @@ impl Model {
         let has_time = matches!(job.place, Place::Ready | Place::Scheduled(_));
         let waits = has_time || matches!(job.place, Place::Blocked { .. });
         let failed = matches!(job.place, Place::Failed(_));
+        let has_started = job.attempts > 0 || job.crash_count > 0 || job.last_claim.is_some();
         match (what, job.place) {
             (Move::Cancel, Place::Claimed(claim)) => {
                 job.version += 1;
@@ -39,6 +43,11 @@ impl Model {
                 Some(false)
             }
             (Move::Cancel, _) if waits => {
+                job.place = Place::Finished;
+                job.attempts_kept += 1;
+                Some(true)
+            }
+            (Move::Expire, _) if waits && !has_started => {
                 job.place = Place::Finished;
                 job.attempts_kept += 1;
                 Some(true)
@@ -60,6 +69,7 @@ impl Model {
             }
             (Move::Reschedule(seconds), _) if has_time => {
                 job.place = waiting(seconds);
+                job.keeps_place = false;
                 job.version += 1;
                 self.enter(number);
                 Some(true)
@@ -99,10 +109,19 @@ impl Taken<'_> {
                 let CancelledJobs { ended, asked, .. } = operate::cancel(conn, &jobs)?;
                 (ended, asked)
             }
+            Move::Expire => {
+                let text = "INSERT INTO windlass_expiries (job_id, expires_at) \
+                     SELECT id, '2020-01-01 00:00:00.000000' FROM solid_queue_jobs WHERE id IN {in $1}";
+                Statement::new(text).bind(id_list(&jobs)).execute(conn)?;
+                let expired = expire::expire(conn, 1_000)?.discarded;
+                // Those of claimed jobs.
+                expiries::remove(conn, &jobs)?;
+                (expired.iter().map(|job| job.id).collect(), Vec::new())
+            }
             Move::Discard => (operate::discard(conn, &jobs)?, Vec::new()),
             Move::Retry { even_at_most_once } => {
                 let mut done =
-                    operate::retry(conn, &jobs, AtMostOnce::retry_if(even_at_most_once))?;
+                    operate::retry::retry(conn, &jobs, AtMostOnce::retry_if(even_at_most_once))?;
                 done.risky.append(&mut done.replaced);
                 (done.ready, done.risky)
             }

@@ -171,6 +171,7 @@ impl Model {
             crash_count: 0,
             last_claim: None,
             attempts_kept: 0,
+            keeps_place: false,
             version: 0,
         });
         let number = self.jobs.len() - 1;
@@ -302,6 +303,7 @@ impl Model {
             End::Discard | End::Cancel if keep => Place::Finished,
             End::Discard | End::Cancel => Place::Gone,
         };
+        job.keeps_place = true;
         if by_owner {
             job.last_claim = Some(claim);
         }
@@ -359,6 +361,7 @@ impl Model {
             (Place::Ready, 0)
         };
         job.place = place;
+        job.keeps_place = true;
         job.attempts += i32::from(job.new.at_most_once && !crash);
         job.attempts_kept += i64::from(crash || outcome == 2);
         outcome

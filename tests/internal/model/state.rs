@@ -42,6 +42,8 @@ pub struct Job {
     pub last_claim: Option<usize>,
     /// How many attempts are written down.
     pub attempts_kept: i64,
+    /// Whether it waits for its next run, and not for its first or since it was moved.
+    pub keeps_place: bool,
     /// Grows when it is touched although nothing of the above changes.
     pub version: u32,
 }

@@ -145,6 +145,8 @@ pub enum Move {
     /// After so many seconds; zero is at once.
     Reschedule(u16),
     ChangePriority(i32),
+    /// The time by which they must have started has passed.
+    Expire,
 }
 
 /// What a pruner goes by.
@@ -214,6 +216,7 @@ fn moves() -> impl Strategy<Value = Step> {
         3 => any::<bool>().prop_map(|even_at_most_once| Move::Retry { even_at_most_once }),
         1 => delay_or_none().prop_map(Move::Reschedule),
         2 => (0..3_i32).prop_map(Move::ChangePriority),
+        1 => Just(Move::Expire),
     ];
     (vec(any::<u8>(), 1..4), what).prop_map(|(jobs, what)| Step::Move { jobs, what })
 }
@@ -240,7 +243,7 @@ fn new() -> impl Strategy<Value = New> {
         (
             option::weighted(0.2, 0..4_u8),
             option::weighted(0.3, 0..4_u8),
-            option::weighted(0.3, 0..3_u8),
+            option::weighted(0.3, 0..4_u8),
         ),
         option::weighted(0.3, 0..4_i32),
     )

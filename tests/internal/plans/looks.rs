@@ -12,20 +12,28 @@ use crate::db::transition::schedule;
 
 use crate::db::conn::connection::Conn;
 use crate::db::model::claim::{Fence, FinishedRow};
+use crate::db::model::extras::TagChange;
 use crate::db::model::new_row::{NewRow, OnConflict};
 use crate::db::model::outcome::{Ending, JobFailure};
-use crate::db::model::recurring::Definition;
+use crate::db::model::recurring::{Definition, RecurringTaskRow};
 use crate::db::model::state::JobState;
 use crate::db::plans::works::ready_again;
 use crate::db::plans::{CLASS, Rows, Work, claim, death, job, named, run, *};
 use crate::db::query::connection_limit::connection_limit;
 use crate::db::query::jobs::{self, Filter};
-use crate::db::query::{doctor, explain, status};
+use crate::db::query::{doctor, explain, status, ticks};
+use crate::db::table::jobs::EditableJob;
+use crate::db::table::public_tokens::NewPublicToken;
+use crate::db::table::run_time::{class_pauses, limits};
 use crate::db::table::{
     attempts, claimed, pauses, processes, recurring_executions, recurring_tasks, results,
     semaphores,
 };
 use crate::db::transition::enqueue::time_priority;
+use crate::db::transition::limit;
+use crate::db::transition::operate;
+use crate::db::transition::operate::retry::AtMostOnce;
+use crate::db::transition::operate::{edit, tag};
 use crate::db::transition::{clear, enqueue, finish, fire, prune, take_back};
 use chrono::NaiveDateTime;
 use std::time::Duration;
@@ -42,7 +50,23 @@ pub(crate) const READ_ALL: [&str; 7] = [
     "keep the newest jobs only",
 ];
 
-pub(crate) const LOOKS: [(&str, Work); 33] = [
+pub(crate) const LOOKS: [(&str, Work); 39] = [
+    ("pause a class", |conn, _| {
+        assert!(class_pauses::insert(conn, "plan", None, None)?);
+        assert_eq!(class_pauses::all(conn)?.len(), 1);
+        assert!(pause::resume_class(conn, "plan")?);
+        Ok(())
+    }),
+    ("set a limit", |conn, _| {
+        for key in ["g/k", "g/*"] {
+            limit::set(conn, key, 3, None, None)?;
+        }
+        assert_eq!(limits::all(conn)?.len(), 2);
+        for key in ["g/k", "g/*"] {
+            assert!(limit::clear(conn, key)?);
+        }
+        Ok(())
+    }),
     ("count the queues", |conn, _| {
         status::queues(conn)?;
         semaphores::all(conn)?;
@@ -96,10 +120,13 @@ pub(crate) const LOOKS: [(&str, Work); 33] = [
         let job = rows.jobs[3];
         explain::ahead(conn, job)?;
         explain::paused_since(conn, "q1")?;
+        class_pauses::since(conn, "plan")?;
+        limits::of_key(conn, "g/k")?;
         explain::registered(conn, "Worker", RubyProcesses::Include)?;
         explain::holder(conn, rows.jobs[0])?;
         explain::blocked(conn, job)?;
         explain::due_for(conn, job)?;
+        crate::db::table::job_logs::of_job(conn, job)?;
         attempts::of_job(conn, job).map(drop)
     }),
     ("look for what is astray", |conn, _| {
@@ -161,7 +188,7 @@ pub(crate) const LOOKS: [(&str, Work); 33] = [
     }),
     ("see to a process", |conn, rows| {
         processes::is_locked(conn, rows.process)?;
-        processes::describe(conn, rows.process, "{}")?;
+        processes::describe(conn, rows.process, "{}", None)?;
         prune::recover_without_row(conn, rows.process, &death()).map(drop)
     }),
     ("cancel what runs", |conn, rows| {
@@ -229,6 +256,48 @@ pub(crate) const LOOKS: [(&str, Work); 33] = [
         let after = rows.jobs[5];
         clear::orphans(conn, "windlass_attempts", after, 10).map(drop)
     }),
+    ("edit the arguments of a job", |conn, _| {
+        let job = enqueue::insert(conn, &job(None))?.id;
+        let edit = |_: &EditableJob| QueryResult::Ok("{}".to_owned());
+        edit::edit(conn, job, edit).map(drop)
+    }),
+    ("spread retried jobs over time", |conn, _| {
+        let job = enqueue::insert(conn, &job(None))?.id;
+        ready_again(conn, &[job])?;
+        let failed = "INSERT INTO solid_queue_failed_executions (job_id, error, created_at) \
+             SELECT id, '{}', created_at FROM solid_queue_jobs";
+        run(conn, &format!("{failed} WHERE id = {job}"))?;
+        let spread = operate::retry::RetrySpread {
+            start: recurring_tasks::now(conn)?,
+            before: 1,
+            time_for: &|jobs| Duration::from_secs(3600 * jobs),
+        };
+        operate::retry::retry_spread(conn, &[job], AtMostOnce::Retry, &spread).map(drop)
+    }),
+    ("tag jobs", |conn, rows| {
+        let tagged = tag::tag(conn, &rows.jobs, TagChange::Add("a"))?;
+        assert_eq!(tagged.len(), rows.jobs.len());
+        let named = Filter {
+            ids: Some(rows.jobs.clone()),
+            tags: Some(r#"["a"]"#.to_owned()),
+            any_tag: Some(r#"["a","b"]"#.to_owned()),
+            ..Filter::default()
+        };
+        assert!(!jobs::counts(conn, JobState::Ready, &named)?.is_empty());
+        Ok(())
+    }),
+    ("enqueue with a public token", |conn, _| {
+        let token = |digest: &str| {
+            Some(NewPublicToken {
+                digest: digest.to_owned(),
+                shows_result: false,
+            })
+        };
+        let rows = [job(Some("token")), job(Some("token"))];
+        let done = enqueue::public_tokens::insert_all(conn, &rows, &[token("1"), token("2")])?;
+        assert!(done.iter().all(|(_, is_stored)| *is_stored));
+        Ok(())
+    }),
     ("keep the newest jobs only", |conn, rows| {
         finish::finish_unfenced(conn, &[claim_of(rows)])?;
         clear::surplus(conn, 10).map(drop)
@@ -251,11 +320,12 @@ fn change_a_task(conn: &mut Conn<'_>, rows: &Rows) -> QueryResult<()> {
         description: None,
         options: "{}".into(),
         revision: Some(2),
+        start: None,
     };
     let next = |now: NaiveDateTime| now + Duration::from_secs(60);
     for revision in [2, 1] {
         task.revision = Some(revision);
-        schedule::schedule(conn, &task, &next)?;
+        schedule::schedule(conn, &task, &|now| Some(next(now)))?;
     }
     schedule::pause(conn, "t2")?;
     schedule::resume(conn, "t2", |row| QueryResult::Ok(next(row.now)))?;
@@ -263,6 +333,11 @@ fn change_a_task(conn: &mut Conn<'_>, rows: &Rows) -> QueryResult<()> {
     let ran = fire::run_now(conn, "t2", |_| Ok(job(None)));
     assert!(ran.is_ok_and(|job| job > rows.jobs.last().copied()));
     recurring_executions::history(conn, "t2", 10)?;
+    ticks::list(conn, "t2", 10)?;
+    let edited = |row: &RecurringTaskRow| QueryResult::Ok((task.clone(), row.now));
+    schedule::edit(conn, "t2", edited)?;
+    schedule::remove(conn, "t2", |_| QueryResult::Ok(()))?;
+    schedule::add(conn, &task, &|now| Some(next(now)))?;
     recurring_tasks::forget(conn, Duration::from_secs(60))?;
     schedule::unschedule(conn, "t2").map(drop)
 }

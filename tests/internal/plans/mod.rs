@@ -35,7 +35,7 @@ mod sites;
 mod sqlite;
 mod works;
 
-const LARGE: [&str; 11] = [
+const LARGE: [&str; 13] = [
     "solid_queue_jobs",
     "solid_queue_recurring_executions",
     "solid_queue_ready_executions",
@@ -44,9 +44,11 @@ const LARGE: [&str; 11] = [
     "solid_queue_blocked_executions",
     "solid_queue_failed_executions",
     "windlass_attempts",
+    "windlass_job_logs",
     "windlass_steps",
     "windlass_unique_jobs",
     "windlass_results",
+    "windlass_expiries",
 ];
 
 /// How many rows there are.
@@ -118,6 +120,10 @@ impl Size {
                  SELECT id, 1, 1, 'retried', 'kind', 'message', created_at FROM {live}"
             ),
             format!(
+                "windlass_job_logs (job_id, claim_id, attempt, started_at, lines, total) \
+                 SELECT id, 1, 1, created_at, '[]', 0 FROM {live}"
+            ),
+            format!(
                 "windlass_steps (job_id, name, value, created_at) SELECT id, 'a', 'null', created_at FROM {live}"
             ),
             format!(
@@ -127,6 +133,7 @@ impl Size {
                 "windlass_results (job_id, unique_id, class_name, outcome, attempt, finished_at, expires_at) \
                  SELECT id, 'unique-' || id, class_name, 'succeeded', 1, created_at, '2030-01-01' FROM {unique}"
             ),
+            format!("windlass_expiries (job_id, expires_at) SELECT id, {later} FROM {some}"),
         ];
         assert_eq!(fills.len(), LARGE.len());
         let fills = fills.map(|fill| format!("INSERT INTO {fill};"));
@@ -204,6 +211,7 @@ fn limited() -> NewRow {
             key: "plan/k".to_owned(),
             slots: 1,
             discards: false,
+            ordered: false,
         }),
         ..job(None)
     }

@@ -2,7 +2,7 @@
 
 use crate::db::transition::end;
 use crate::db::transition::finish::KeySlots;
-use crate::db::transition::operate::AtMostOnce;
+use crate::db::transition::operate::retry::AtMostOnce;
 use crate::db::transition::recover::ProcessAfter;
 
 use crate::db::transition::pause;
@@ -11,29 +11,66 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::conn::wakeup;
 use crate::db::model::claim::{ClaimQueues, Cursor, FinishedRow};
-use crate::db::model::new_row::{NewRow, OnConflict};
-use crate::db::model::outcome::{Ending, JobFailure};
+use crate::db::model::new_row::{NewExpiry, NewRow, OnConflict};
+use crate::db::model::outcome::{ClaimEnd, Ending, JobFailure};
 use crate::db::model::recurring::{DueTick, Firing, Overlap};
 use crate::db::plans::{
     CLASS, Rows, Work, claim, death, fence, finish_and_claim_next, finish_and_tell, job, limited,
     named, register, run, with_steps, *,
 };
-use crate::db::query::{details, job_info};
+use crate::db::query::{details, explain, job_info};
+use crate::db::table::job_logs::{self, LoggedRun};
 use crate::db::table::progress::{self, ClaimNote, Note};
+use crate::db::table::run_time::class_pauses;
 use crate::db::table::scheduled::DelayedJob;
 use crate::db::table::{
-    claimed, classes, jobs, processes, queue_names, recurring_tasks, scheduled, semaphores, steps,
-    unique_jobs, wanted_keys,
+    claimed, classes, expiries, jobs, processes, public_tokens, queue_names, recurring_tasks,
+    scheduled, semaphores, steps, unique_jobs, wanted_keys,
 };
 use crate::db::transition::clear::{self, ClearLimits};
 use crate::db::transition::enqueue::alike;
 use crate::db::transition::{
-    dispatch, enqueue, finish, fire, operate, promote, prune, recover, release, unblock,
+    dispatch, enqueue, expire, finish, fire, operate, promote, prune, recover, release, unblock,
 };
 use std::time::Duration;
 
 /// What the loops of a process do, on connections of their own.
-pub(crate) const LOOPS: [(&str, Work); 39] = [
+pub(crate) const LOOPS: [(&str, Work); 43] = [
+    ("discard expired jobs", |conn, _| {
+        let job = enqueue::insert(conn, &expired())?.id;
+        let expired = expire::expire(conn, 10)?;
+        let expired: Vec<i64> = expired.discarded.iter().map(|job| job.id).collect();
+        assert_eq!(expired, [job]);
+        Ok(())
+    }),
+    ("start, release and retry jobs with limits", |conn, rows| {
+        let job = rows.jobs[0];
+        let text = format!(
+            "UPDATE solid_queue_jobs SET policy = '{{\"expiry\":{{\"in\":1}}}}' WHERE id = {job}"
+        );
+        run(conn, &text)?;
+        run(
+            conn,
+            &format!(
+                "INSERT INTO windlass_expiries (job_id, expires_at) SELECT {job}, '2099-01-01' \
+                      WHERE NOT EXISTS (SELECT 1 FROM windlass_expiries WHERE job_id = {job})"
+            ),
+        )?;
+        assert!(!expire::has_expired(conn, job)?);
+        let ending = Ending::Retry(JobFailure::new("kind", "message"), Duration::ZERO);
+        let end = ClaimEnd {
+            claim_id: fence(rows).claim_id,
+            ending: &ending,
+            ran: Duration::ZERO,
+            last_retry: Some(chrono::NaiveDateTime::default()),
+        };
+        let mut ended = end::end_all(conn, rows.process, &[end], FinishedRow::Keep)?;
+        assert!(matches!(ended.remove(0).ending, Ending::Fail(_)));
+        expiries::note_released(conn, &[job])
+    }),
+    ("read the paused classes", |conn, _| {
+        class_pauses::paused(conn).map(drop)
+    }),
     ("promote and discard", |conn, _| {
         let mut row = limited();
         row.limit.as_mut().unwrap().discards = true;
@@ -53,6 +90,11 @@ pub(crate) const LOOPS: [(&str, Work); 39] = [
             rows.jobs[0]
         );
         run(conn, &step)?;
+        let log = format!(
+            "INSERT INTO windlass_job_logs (job_id, claim_id, attempt, started_at, lines, total) VALUES ({}, 1, 1, '2026-01-01', '[]', 0)",
+            rows.jobs[0]
+        );
+        run(conn, &log)?;
         let old = ClearLimits {
             age: Duration::ZERO,
             up_to: 0,
@@ -69,9 +111,11 @@ pub(crate) const LOOPS: [(&str, Work); 39] = [
         Ok(())
     }),
     ("name the classes", |conn, _| {
-        let class = classes::NewClass("plan".into(), "q1".into(), "[]".into());
+        let class = classes::NewClass("plan".into(), "q1".into(), "[]".into(), true);
         classes::see(conn, &[class])?;
         assert_eq!(classes::redact(conn, "plan")?, Some(Vec::new()));
+        let internal = classes::first_internal(conn, &["other", "plan"])?;
+        assert_eq!(internal.as_deref(), Some("plan"));
         classes::forget(conn, Duration::ZERO).map(drop)
     }),
     ("clear failed jobs", |conn, rows| {
@@ -160,6 +204,18 @@ pub(crate) const LOOPS: [(&str, Work); 39] = [
         let told: Vec<_> = told.collect();
         progress::save(conn, rows.process, &told).map(drop)
     }),
+    ("store what jobs log", |conn, rows| {
+        let line = LoggedRun {
+            fence: fence(rows),
+            job_id: rows.jobs[0],
+            attempt: 1,
+            ran: Duration::ZERO,
+            lines: "[]".to_owned(),
+            total: 1,
+            is_first: true,
+        };
+        job_logs::save(conn, &[line])
+    }),
     ("condemn", |conn, rows| {
         let ending = Ending::Fail(JobFailure::new("kind", "message"));
         recover::record_timeout(conn, fence(rows), &ending, ProcessAfter::Ends).map(drop)
@@ -221,6 +277,7 @@ pub(crate) const LOOPS: [(&str, Work); 39] = [
     }),
     ("dispatch", |conn, rows| {
         let job = DelayedJob {
+            keeps_slot: true,
             job_id: rows.jobs[3],
             delay: Duration::ZERO,
         };
@@ -256,7 +313,13 @@ pub(crate) const LOOPS: [(&str, Work); 39] = [
 ];
 
 /// What a program does on connections of its own.
-pub(crate) const CALLERS: [(&str, Work); 17] = [
+pub(crate) const CALLERS: [(&str, Work); 19] = [
+    ("enqueue and explain a job with an expiry", |conn, _| {
+        let job = enqueue::insert(conn, &expired())?.id;
+        explain::limits(conn, job)?;
+        assert!(expiries::of_job(conn, job)?.is_some());
+        Ok(())
+    }),
     ("cancel", |conn, rows| {
         operate::cancel(conn, &rows.jobs).map(drop)
     }),
@@ -272,7 +335,7 @@ pub(crate) const CALLERS: [(&str, Work); 17] = [
             Duration::ZERO,
             FinishedRow::Keep,
         )?;
-        operate::retry(conn, &rows.jobs, AtMostOnce::Leave).map(drop)
+        operate::retry::retry(conn, &rows.jobs, AtMostOnce::Leave).map(drop)
     }),
     ("move", |conn, rows| {
         operate::reschedule(conn, &rows.jobs, operate::RunTime::In(1_000_000))?;
@@ -307,6 +370,9 @@ pub(crate) const CALLERS: [(&str, Work); 17] = [
     ("enqueue with a key", |conn, _| {
         enqueue::insert(conn, &job(Some("k")))?;
         enqueue::insert(conn, &job(Some("k"))).map(drop)
+    }),
+    ("see a job by its token", |conn, _| {
+        public_tokens::find(conn, "none").map(drop)
     }),
     ("enqueue many", |conn, _| {
         enqueue::insert_all(conn, &vec![job(None); 3]).map(drop)
@@ -419,6 +485,14 @@ pub(crate) fn ready_again(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> 
             jobs[0]
         ),
     )
+}
+
+/// A job that has expired.
+fn expired() -> NewRow {
+    let mut row = job(None);
+    row.policy = Some(r#"{"expiry":{"in":1}}"#.to_owned());
+    row.expiry = Some(NewExpiry::At(chrono::NaiveDateTime::default()));
+    row
 }
 
 /// Has a job wait for another, which is gone.

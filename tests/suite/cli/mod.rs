@@ -17,4 +17,5 @@ mod snapshot;
 mod states;
 mod status;
 mod supervise;
+mod tags;
 mod usage;

@@ -20,7 +20,10 @@ fn nothing_is_said_plainly(db: &TestDb) {
          No process is registered: no jobs are processed.\n"
     );
     let status = windlass(&db.url, &["status", "--json"]).json();
-    assert_eq!(status, serde_json::json!({"queues": [], "processes": []}));
+    assert_eq!(
+        status,
+        serde_json::json!({"queues": [], "processes": [], "paused_classes": []})
+    );
 }
 
 fn ago(db: &TestDb, seconds: u32) -> String {

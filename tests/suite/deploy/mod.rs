@@ -7,6 +7,7 @@ mod orphans;
 mod pidfile;
 mod quiet;
 mod recycle;
+mod rollout;
 mod whole;
 
 use crate::support::process::{Effects, Once, Process, Scene, Work};

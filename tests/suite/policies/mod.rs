@@ -2,10 +2,15 @@
 
 mod attempts;
 mod cancel;
+mod edit;
 mod example;
+mod expiry;
+mod known_outcome;
 mod operate;
 mod progress;
 mod retention;
+mod retry_limits;
+mod retry_rate;
 pub mod steps;
 mod timeout;
 

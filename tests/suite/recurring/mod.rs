@@ -2,6 +2,8 @@
 //! ticks that nobody fired or that come too early.
 
 #[cfg(feature = "cli")]
+mod change;
+#[cfg(feature = "cli")]
 mod cli;
 mod crash;
 mod declared;
@@ -9,7 +11,13 @@ mod declared;
 mod file;
 mod firing;
 mod policies;
+#[cfg(feature = "cli")]
+mod start;
 mod tasks;
+#[cfg(feature = "cli")]
+mod timing;
+#[cfg(feature = "cli")]
+mod window;
 mod zones;
 
 use crate::support::TestDb;

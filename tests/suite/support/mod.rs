@@ -5,6 +5,7 @@ pub mod bouncer;
 pub mod catalog;
 pub mod chance;
 pub mod db;
+pub mod dispositions;
 pub mod events;
 pub mod jobs;
 pub mod process;

@@ -1,6 +1,7 @@
 //! Real processes: this test binary again, in another role.
 
 use super::TestDb;
+use super::dispositions::command;
 use super::wait::until;
 use crate::policies::steps::{FinishAndWait, Hoard, Walk};
 use rustix::io::Errno;
@@ -23,7 +24,7 @@ pub const HEARTBEAT: Duration = Duration::from_millis(100);
 
 /// For tests that wait until a dead process is noticed. A machine that is busy
 /// with other tests must not let a living process appear dead so soon.
-pub const THRESHOLD: Duration = Duration::from_secs(3);
+pub const THRESHOLD: Duration = Duration::from_secs(5);
 
 /// For all other tests: no process is taken for dead, however slow it is.
 const NEVER: Duration = Duration::from_secs(600);
@@ -189,7 +190,7 @@ impl<'a> Scene<'a> {
             workers: Some(1),
             ..self.role()
         };
-        let mut program = Command::new("env");
+        let mut program = command("env");
         program
             .arg(format!("--ignore-signal={signal}"))
             .arg(std::env::current_exe().unwrap());
@@ -216,7 +217,7 @@ impl<'a> Scene<'a> {
 
     /// Runs a test of this binary, which is a role, as a process of its own.
     pub fn run(&self, test: &str, change: impl FnOnce(&mut Command)) -> Process {
-        self.spawn(Command::new(std::env::current_exe().unwrap()), test, change)
+        self.spawn(command(std::env::current_exe().unwrap()), test, change)
     }
 
     fn spawn(

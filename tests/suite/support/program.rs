@@ -1,5 +1,6 @@
 //! The program `windlass`, run as people run it.
 
+use super::dispositions::command;
 use super::wait::{eventually, until};
 use rustix::process::Signal;
 use std::ffi::OsStr;
@@ -42,7 +43,7 @@ impl Windlass {
 
     /// Through another program, or a copy of it.
     pub fn at<A: AsRef<OsStr>>(program: &Path, arguments: &[A]) -> Self {
-        let mut command = Command::new(program);
+        let mut command = command(program);
         command.args(arguments).stdin(Stdio::null());
         let names = std::env::vars_os().map(|(name, _)| name);
         for name in names.filter(|name| says_something(name)) {

@@ -19,7 +19,7 @@ const STATEMENT: Duration = Duration::from_secs(2);
 const SHUTDOWN: Duration = Duration::from_secs(1);
 
 /// Beside what a stop may take: for a machine that is busy with other tests.
-const SLACK: Duration = Duration::from_secs(20);
+const SLACK: Duration = Duration::from_secs(30);
 
 fn role(url: &str) -> impl FnOnce(&mut Role) {
     let url = url.to_owned();

@@ -12,6 +12,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::{Id, id_list};
 use crate::db::conn::statement::Statement;
 use crate::db::model::claim::{ClaimQueues, Claimed, EndedClaim, EqualJobs, NextClaims, NextJobs};
+use crate::db::table::blocked;
 use crate::db::table::claimed::COLUMNS;
 use crate::db::table::semaphores::{self, DOES_NOT_WAIT, FreeSlots};
 use crate::db::table::wanted_keys;
@@ -73,11 +74,11 @@ fn may_run(queues: &ClaimQueues, classes: &str) -> String {
     // EXISTS.
     let is_first = match queues {
         ClaimQueues::All => {
-            "(SELECT 1 FROM solid_queue_ready_executions r WHERE r.priority < CAST(b.priority AS bigint) + $5 LIMIT 1) IS NULL"
+            "(SELECT 1 FROM solid_queue_ready_executions r WHERE r.priority < CAST(j.priority AS bigint) + $5 LIMIT 1) IS NULL"
         }
         ClaimQueues::Named(_) => {
             "(SELECT 1 FROM solid_queue_ready_executions r WHERE r.queue_name = b.queue_name \
-               AND r.priority < CAST(b.priority AS bigint) + $5 LIMIT 1) IS NULL \
+               AND r.priority < CAST(j.priority AS bigint) + $5 LIMIT 1) IS NULL \
              AND EXISTS (SELECT 1 FROM names AS mine WHERE mine.name = b.queue_name \
                AND (SELECT 1 FROM names AS other CROSS JOIN solid_queue_ready_executions r \
                  WHERE other.place < mine.place AND r.queue_name = other.name LIMIT 1) IS NULL)"
@@ -187,7 +188,7 @@ fn parts(queues: &ClaimQueues) -> String {
              SELECT job_id, queue_name, priority FROM solid_queue_blocked_executions \
              WHERE concurrency_key = open.key AND expires_at >= {{time '{DOES_NOT_WAIT}'}} \
              ORDER BY priority, job_id LIMIT greatest(open.room, 0) FOR UPDATE SKIP LOCKED) AS b \
-           JOIN solid_queue_jobs j ON j.id = b.job_id WHERE {may_run}), \
+           JOIN solid_queue_jobs j ON j.id = b.job_id WHERE {is_in_turn} AND {may_run}), \
          begun AS (INSERT INTO solid_queue_claimed_executions \
              (job_id, process_id, created_at, started_at, concurrency_key, prefetched) \
            SELECT job_id, $2, {{now}}, {{now}}, key, true FROM next \
@@ -199,6 +200,7 @@ fn parts(queues: &ClaimQueues) -> String {
            GROUP BY key HAVING sum(slots) > 0 RETURNING 1)",
         limit = semaphores::limit_of("freed.key"),
         held = semaphores::held_of("freed.key"),
+        is_in_turn = blocked::is_in_turn("open.key"),
         may_run = may_run(queues, "= ANY ($4)"),
     )
 }
@@ -244,7 +246,7 @@ fn step_by_step(
     let claims: Vec<i64> = claims.into_iter().map(|claim| claim.id).collect();
     let jobs = sqlite::held(conn, &claims)?;
     let ids: Vec<i64> = jobs.iter().map(|job| job.job_id).collect();
-    promote::delete(conn, &ids)?;
+    blocked::delete(conn, &ids)?;
     Ok(with_keys(jobs, &picked))
 }
 

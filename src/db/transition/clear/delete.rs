@@ -90,6 +90,8 @@ struct Traces {
     #[diesel(sql_type = Bool)]
     attempts: bool,
     #[diesel(sql_type = Bool)]
+    logs: bool,
+    #[diesel(sql_type = Bool)]
     steps: bool,
     #[diesel(sql_type = Bool)]
     unique_ids: bool,
@@ -103,8 +105,9 @@ fn delete_traces(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     };
     let any = |table| format!("EXISTS (SELECT 1 FROM {table} WHERE job_id >= $1 AND job_id <= $2)");
     let text = format!(
-        "SELECT {} AS attempts, {} AS steps, {} AS unique_ids",
+        "SELECT {} AS attempts, {} AS logs, {} AS steps, {} AS unique_ids",
         any("windlass_attempts"),
+        any("windlass_job_logs"),
         any("windlass_steps"),
         any("windlass_unique_jobs"),
     );
@@ -112,6 +115,7 @@ fn delete_traces(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     let chosen = JobSelection::of(jobs);
     for (table, is_found) in [
         ("windlass_attempts", found.attempts),
+        ("windlass_job_logs", found.logs),
         ("windlass_steps", found.steps),
     ] {
         if is_found {

@@ -235,12 +235,17 @@ pub(crate) fn expired(
 }
 
 /// The tables whose rows may outlive their job, when another program deleted it, or a worker that
-/// keeps no finished jobs.
-pub(crate) const TABLES_OF_JOBS: [&str; 3] = [
+/// keeps no finished jobs. A public token is kept as long as the result of its job.
+pub(crate) const TABLES_OF_JOBS: [&str; 6] = [
+    "windlass_expiries",
     "windlass_attempts",
+    "windlass_job_logs",
     "windlass_steps",
     "windlass_unique_jobs",
+    PUBLIC_TOKENS,
 ];
+
+const PUBLIC_TOKENS: &str = "windlass_public_tokens";
 
 /// Reads the rows of `batch` jobs after the id `after` in `table`, and deletes those of jobs that
 /// do not exist.
@@ -250,12 +255,17 @@ pub(crate) fn orphans(
     after: i64,
     batch: usize,
 ) -> QueryResult<ClearedPage> {
+    let has_result = match table {
+        PUBLIC_TOKENS => "EXISTS (SELECT 1 FROM windlass_results r WHERE r.job_id = seen.id)",
+        _ => "false",
+    };
     let text = format!(
-        "SELECT seen.id, NOT EXISTS (SELECT 1 FROM solid_queue_jobs j WHERE j.id = seen.id) AS due, \
+        "SELECT seen.id, NOT ({has_result} OR EXISTS (SELECT 1 FROM solid_queue_jobs j WHERE j.id = seen.id)) AS due, \
          false AS young FROM (SELECT DISTINCT job_id AS id FROM {table} WHERE job_id > $1 \
          ORDER BY job_id LIMIT $2) AS seen ORDER BY seen.id"
     );
     let seen: Vec<ScannedRow> = Statement::new(text)
+        .unkept()
         .bind(after)
         .bind(batch as i64)
         .load(conn)?;

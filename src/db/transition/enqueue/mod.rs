@@ -4,6 +4,7 @@ pub(crate) mod alike;
 pub(crate) mod bulk;
 pub(crate) mod insert;
 pub(crate) mod keyed;
+pub(crate) mod public_tokens;
 pub(crate) mod reserve;
 pub(crate) mod resolve_conflict;
 pub(crate) mod time_priority;
@@ -12,11 +13,42 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::model::job_columns::JobTraits;
 use crate::db::model::new_row::{EnqueueOutcome, Inserted, NewRow};
+use crate::db::table::expiries;
 use crate::db::transition::enqueue::insert::{CHUNK, insert_unnamed};
 use diesel::prelude::*;
+use std::collections::BTreeMap;
 
 /// Inserts one job and its ready or scheduled execution.
 pub(crate) fn insert(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Inserted> {
+    if row.expiry.is_none() {
+        return insert_lasting(conn, row);
+    }
+    conn.transaction(|conn| {
+        let inserted = insert_lasting(conn, row)?;
+        let rows = std::slice::from_ref(row);
+        insert_expiries(conn, rows, std::slice::from_ref(&inserted))?;
+        Ok(inserted)
+    })
+}
+
+/// Stores the expiries of the rows that have been inserted. Jobs that existed keep theirs.
+fn insert_expiries(conn: &mut Conn<'_>, rows: &[NewRow], inserted: &[Inserted]) -> QueryResult<()> {
+    let mut expiries = BTreeMap::new();
+    for (row, inserted) in rows.iter().zip(inserted) {
+        if !inserted.is_new && inserted.outcome != EnqueueOutcome::Replaced {
+            continue;
+        }
+        // Of several that replace the same job, the last counts.
+        match row.expiry {
+            Some(expiry) => expiries.insert(inserted.id, expiry),
+            None => expiries.remove(&inserted.id),
+        };
+    }
+    expiries::insert(conn, &expiries)
+}
+
+/// Inserts one job, without its expiry.
+fn insert_lasting(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Inserted> {
     if row.unique_id.is_some() {
         // In a transaction of the caller, it takes the way below, whose savepoint survives an error.
         let is_simple = row.idempotency_key.is_none() && !conn.is_in_transaction();
@@ -37,6 +69,18 @@ pub(crate) fn insert(conn: &mut Conn<'_>, row: &NewRow) -> QueryResult<Inserted>
 
 /// Inserts many jobs, all or none, and returns the result of each, in order.
 pub(crate) fn insert_all(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<Inserted>> {
+    if rows.iter().all(|row| row.expiry.is_none()) {
+        return insert_all_lasting(conn, rows);
+    }
+    conn.transaction(|conn| {
+        let inserted = insert_all_lasting(conn, rows)?;
+        insert_expiries(conn, rows, &inserted)?;
+        Ok(inserted)
+    })
+}
+
+/// Inserts many jobs, without their expiries.
+fn insert_all_lasting(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<Inserted>> {
     if rows.is_empty() {
         return Ok(Vec::new());
     }

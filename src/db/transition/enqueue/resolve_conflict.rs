@@ -6,7 +6,7 @@ use crate::db::conn::statement::Statement;
 use crate::db::model::job_columns::JobColumns;
 use crate::db::model::new_row::{EnqueueOutcome, HolderState, NewRow, OnConflict, UniqueScope};
 use crate::db::table::unique_jobs::{BLOCKED, READY, UNIQUE_SUCCESSOR, WAITING};
-use crate::db::table::{attempts, ready};
+use crate::db::table::{attempts, blocked, expiries, ready, scheduled};
 use crate::db::transition::place;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
@@ -257,14 +257,17 @@ fn replace(conn: &mut Conn<'_>, table: &str, job: i64, row: &NewRow) -> QueryRes
     update.bind(job).execute(conn)?;
     // It starts to count again, and attempts are deleted by that count.
     attempts::keep_newest(conn, &[job])?;
+    // Stored after this, if the new one has one.
+    expiries::remove(conn, &[job])?;
     if table == BLOCKED && waits_for_another(conn, job, row)? {
         return Ok(());
     }
     if table == READY {
         ready::delete(conn, &[job])?;
+    } else if table == BLOCKED {
+        blocked::delete(conn, &[job])?;
     } else {
-        let text = format!("DELETE FROM {table} WHERE job_id = $1");
-        Statement::new(text).bind(job).execute(conn)?;
+        scheduled::delete(conn, &[job])?;
     }
     place::place(conn, &[job])
 }

@@ -4,6 +4,8 @@ use crate::db::model::claim::{Claimed, NextJobs};
 use crate::event::events::Event;
 use crate::job::id::JobId;
 use crate::process::base::registration::Registration;
+use crate::process::base::session::Session;
+use crate::process::worker::claim::class_filter::SharedClasses;
 use crate::process::worker::pool::{Assignment, Pool};
 use crate::process::worker::ranked::{Rank, RankedSender};
 use crate::queue::QueueSelector;
@@ -13,8 +15,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// and the threads end.
 pub(crate) struct Assigner {
     pub(crate) pool: Arc<Pool>,
-    queues: Vec<QueueSelector>,
+    queues: Mutex<Vec<QueueSelector>>,
     sender: Mutex<RankedSender<Assignment>>,
+    classes: Arc<SharedClasses>,
     /// What may be claimed when a limited job has finished; `None` while the poller claims nothing.
     next: Mutex<Option<Arc<NextJobs>>>,
 }
@@ -24,10 +27,12 @@ impl Assigner {
         pool: Arc<Pool>,
         sender: RankedSender<Assignment>,
         queues: Vec<QueueSelector>,
+        classes: Arc<SharedClasses>,
     ) -> Self {
         Assigner {
             pool,
-            queues,
+            queues: Mutex::new(queues),
+            classes,
             sender: Mutex::new(sender),
             next: Mutex::default(),
         }
@@ -65,10 +70,20 @@ impl Assigner {
         occupancy.occupy(jobs.len().saturating_sub(kept));
         let sender = self.sender.lock();
         let mut sender = sender.unwrap_or_else(PoisonError::into_inner);
+        let queues = self.queues();
         for assignment in jobs {
-            let rank = rank(&self.queues, &assignment.job);
+            let rank = rank(&queues, &assignment.job);
             sender.send(assignment, rank);
         }
+    }
+
+    fn queues(&self) -> MutexGuard<'_, Vec<QueueSelector>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the order of the queues.
+    pub(crate) fn set_queues(&self, queues: Vec<QueueSelector>) {
+        *self.queues() = queues;
     }
 
     fn next(&self) -> MutexGuard<'_, Option<Arc<NextJobs>>> {
@@ -80,8 +95,18 @@ impl Assigner {
         *self.next() = jobs;
     }
 
-    pub(crate) fn next_jobs(&self) -> Option<Arc<NextJobs>> {
-        self.next().clone()
+    /// Returns what may be claimed when a limited job has finished. The poller may have read the
+    /// paused classes long ago.
+    pub(crate) fn next_jobs(&self, session: &mut Session) -> Option<Arc<NextJobs>> {
+        let next = self.next().clone()?;
+        let classes = self.classes.refreshed(session);
+        if classes.open() == next.classes {
+            return Some(next);
+        }
+        Some(Arc::new(NextJobs {
+            queues: next.queues.clone(),
+            classes: classes.open().to_vec(),
+        }))
     }
 }
 

@@ -12,7 +12,6 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct ClaimGate {
     monitor: RecycleMonitor,
-    threads: usize,
     was_quiet: bool,
     is_retiring: bool,
 }
@@ -27,10 +26,9 @@ pub(crate) enum GateState {
 }
 
 impl ClaimGate {
-    pub(crate) fn new(recycle: Recycle, threads: usize) -> Self {
+    pub(crate) fn new(recycle: Recycle) -> Self {
         ClaimGate {
             monitor: RecycleMonitor::new(recycle),
-            threads,
             was_quiet: false,
             is_retiring: false,
         }
@@ -74,7 +72,7 @@ impl ClaimGate {
             subscriber.emit(&Event::Recycling { why: &why });
         }
         // Only the poller gives jobs to threads then, so once all threads are idle, they stay idle.
-        if self.is_retiring && pool.occupancy().idle() == self.threads {
+        if self.is_retiring && pool.occupancy().busy() == 0 {
             GateState::Recycle
         } else if self.is_retiring || is_quiet {
             GateState::Wait

@@ -6,6 +6,7 @@ use crate::process::base::registration::Registration;
 use crate::process::base::session::Session;
 use crate::process::worker::claim::assigner::Assigner;
 use crate::process::worker::pool::{Assignment, Pool};
+use crate::queue::QueueSelector;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,6 +46,16 @@ impl Handoff {
     /// Removes the waiting claims, because they are released.
     pub(crate) fn clear(&mut self) {
         self.cautious.clear();
+    }
+
+    /// Removes the waiting claims of some classes, because they are released.
+    pub(crate) fn clear_classes(&mut self, is_paused: impl Fn(&str) -> bool) {
+        self.cautious.retain(|one| !is_paused(&one.job.class_name));
+    }
+
+    /// Changes the order of the queues.
+    pub(crate) fn set_queues(&self, queues: Vec<QueueSelector>) {
+        self.assigner.set_queues(queues);
     }
 
     /// Sends claimed jobs to the threads, and keeps those that must not be marked as started before

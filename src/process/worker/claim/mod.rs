@@ -2,7 +2,9 @@
 
 pub(crate) mod assigner;
 pub(crate) mod claim_gate;
+pub(crate) mod class_filter;
 pub(crate) mod handoff;
+pub(crate) mod idle_end;
 pub(crate) mod listen_flag;
 pub(crate) mod plan;
 pub(crate) mod poller;

@@ -8,13 +8,16 @@ use crate::db::transition::claim;
 use crate::event::subscriber::Subscriber;
 use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;
+use crate::process::worker::adjust::tuning::Tuning;
 use crate::process::worker::claim::claim_gate::{ClaimGate, GateState};
+use crate::process::worker::claim::class_filter::{ClassFilter, READ_EVERY, SharedClasses};
 use crate::process::worker::claim::handoff::Handoff;
 use crate::process::worker::claim::queues::QueueResolver;
 use crate::process::worker::claim::scan_cursors::ScanCursors;
 use crate::process::worker::pool::Pool;
 use crate::process::worker::prefetch::TOO_LONG;
 use crate::process::worker::settings::WorkerSetup;
+use crate::queue::QueueSelector;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -23,10 +26,16 @@ pub(crate) struct ClaimPlan {
     gate: ClaimGate,
     resolver: QueueResolver,
     cursors: ScanCursors,
-    classes: Vec<String>,
+    /// The classes as this plan has seen them last.
+    classes: ClassFilter,
+    shared: Arc<SharedClasses>,
+    tuning: Arc<Tuning>,
+    /// The version of the settings in use.
+    tuned: u64,
     next: Option<Arc<NextJobs>>,
     progress: HandoffProgress,
     polling_interval: Duration,
+    pub(crate) until_idle: bool,
     /// Since when the queues have been empty.
     idle_since: Option<Instant>,
 }
@@ -106,15 +115,23 @@ impl Levels {
 }
 
 impl ClaimPlan {
-    pub(crate) fn new(settings: &WorkerSetup) -> Self {
+    pub(crate) fn new(
+        settings: &WorkerSetup,
+        tuning: Arc<Tuning>,
+        shared: Arc<SharedClasses>,
+    ) -> Self {
         ClaimPlan {
-            gate: ClaimGate::new(settings.recycle, settings.threads),
+            gate: ClaimGate::new(settings.recycle),
             resolver: QueueResolver::new(settings.queues.clone()),
             cursors: ScanCursors::default(),
-            classes: settings.registry.classes().map(str::to_owned).collect(),
+            classes: shared.last(),
+            shared,
+            tuned: tuning.version(),
+            tuning,
             next: None,
             progress: HandoffProgress::default(),
             polling_interval: settings.polling_interval,
+            until_idle: settings.until_idle,
             idle_since: None,
         }
     }
@@ -122,6 +139,41 @@ impl ClaimPlan {
     /// Returns whether the worker claims at present.
     pub(crate) fn state(&mut self, stop: &Stop, pool: &Pool, subscriber: &Subscriber) -> GateState {
         self.gate.state(stop, pool, subscriber)
+    }
+
+    /// Takes over the settings if they have changed, and returns the queues then.
+    pub(crate) fn retune(&mut self) -> Option<Vec<QueueSelector>> {
+        let version = self.tuning.version();
+        if version == self.tuned {
+            return None;
+        }
+        self.tuned = version;
+        let queues = self.tuning.queues();
+        self.resolver = QueueResolver::new(queues.clone());
+        self.cursors.forget();
+        self.next = None;
+        Some(queues)
+    }
+
+    /// Reads the paused classes, once in a while. Returns `true` if they have changed.
+    pub(crate) fn read_pauses(&mut self, session: &mut Session) -> bool {
+        let now = self.shared.refreshed(session);
+        let has_changed = now.version() != self.classes.version();
+        if has_changed {
+            self.classes = now.clone();
+            self.cursors.forget();
+            self.next = None;
+        }
+        has_changed
+    }
+
+    pub(crate) fn classes(&self) -> &ClassFilter {
+        &self.classes
+    }
+
+    /// Makes the next claim look at all ready jobs.
+    pub(crate) fn forget_cursors(&mut self) {
+        self.cursors.forget();
     }
 
     /// Returns how long a worker that claims nothing waits before it checks again.
@@ -144,7 +196,8 @@ impl ClaimPlan {
         process_id: i64,
         size: ClaimSize,
     ) -> Result<Claims, Duration> {
-        let (resolver, classes, cursors) = (&mut self.resolver, &self.classes, &mut self.cursors);
+        let (resolver, cursors) = (&mut self.resolver, &mut self.cursors);
+        let classes = self.classes.open();
         let ahead = size.is_ahead();
         // Long jobs are claimed one by one, and exactly in their order.
         cursors.begin(ahead);
@@ -182,7 +235,7 @@ impl ClaimPlan {
         if !known.is_some_and(|next| self.resolver.is_at(&next.queues)) {
             let next = self.resolver.few().map(|queues| NextJobs {
                 queues,
-                classes: self.classes.clone(),
+                classes: self.classes.open().to_vec(),
             });
             self.next = next.map(Arc::new);
         }
@@ -214,7 +267,11 @@ impl ClaimPlan {
     pub(crate) fn idle_pause(&mut self, session: &Session) -> Duration {
         let idle = self.idle_since.get_or_insert_with(clock::instant).elapsed();
         let pause = (idle * 2).max(FIRST_LOOK).min(self.polling_interval);
-        let pause = self.gate.patience(pause);
+        let mut pause = self.gate.patience(pause);
+        // A class that goes on is noticed when the pauses are read again.
+        if self.classes.is_any_paused() {
+            pause = pause.min(READ_EVERY);
+        }
         let passed = [self.cursors.patience(), session.wanted.patience()];
         passed.into_iter().flatten().fold(pause, Duration::min)
     }
@@ -223,7 +280,7 @@ impl ClaimPlan {
     /// waits.
     pub(crate) fn patience(&mut self, pool: &Pool, handoff: &Handoff) -> Option<Duration> {
         let busy = pool.occupancy().busy();
-        if busy <= pool.occupancy().threads() && !handoff.has_cautious() {
+        if busy <= pool.occupancy().running() && !handoff.has_cautious() {
             self.progress.at = None;
             return None;
         }

@@ -9,6 +9,7 @@ use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;
 use crate::process::worker::claim::claim_gate::GateState;
 use crate::process::worker::claim::handoff::Handoff;
+use crate::process::worker::claim::idle_end::IdleEnd;
 use crate::process::worker::claim::listen_flag::Busyness;
 use crate::process::worker::claim::plan::{ClaimPlan, ClaimSize, Levels};
 use crate::process::worker::claim::sharing::Sharing;
@@ -30,6 +31,7 @@ pub(crate) struct Poller {
     handoff: Handoff,
     wakeups: Wakeups,
     sharing: Sharing,
+    idle_end: IdleEnd,
 }
 
 /// The result of a look at the queues.
@@ -75,6 +77,7 @@ impl Poller {
             in_flight: Arc::clone(&pool.in_flight),
             session: Session::new(context),
             stop: context.stop.clone(),
+            idle_end: IdleEnd::new(plan.until_idle),
             plan,
             handoff,
             wakeups,
@@ -92,6 +95,7 @@ impl Poller {
             match self.look() {
                 LookResult::Full => drop(self.listen(Busyness::Busy)),
                 LookResult::Busy => self.wait_for_thread(),
+                LookResult::Drained if self.idle_end.is_wanted => self.end_if_idle(),
                 LookResult::Drained => self.wait_for_work(),
                 LookResult::NotNow(delay) => {
                     self.stop.wait(delay);
@@ -117,6 +121,9 @@ impl Poller {
         if !matches!(state, GateState::Claim) && self.handoff.has_cautious() {
             self.give_back();
         }
+        if matches!(state, GateState::Claim) {
+            self.heed_changes();
+        }
         let next = matches!(state, GateState::Claim).then(|| self.plan.next_jobs());
         self.handoff.set_next(next.flatten());
         match state {
@@ -131,6 +138,28 @@ impl Poller {
             }
         }
         true
+    }
+
+    /// Takes over settings and pauses that have changed.
+    fn heed_changes(&mut self) {
+        if let Some(queues) = self.plan.retune() {
+            self.handoff.set_queues(queues);
+            // There may be fewer threads for them.
+            self.release("the settings of the worker were changed");
+        }
+        if self.plan.read_pauses(&mut self.session) {
+            self.release_paused();
+        }
+    }
+
+    /// Releases the claims of paused classes that no thread has started.
+    fn release_paused(&mut self) {
+        let classes = self.plan.classes();
+        if classes.is_any_paused() {
+            let is_paused = |class: &str| classes.is_paused(class);
+            self.handoff.clear_classes(is_paused);
+            release::paused(&self.in_flight, &mut self.session, is_paused);
+        }
     }
 
     fn look(&mut self) -> LookResult {
@@ -196,6 +225,14 @@ impl Poller {
         size: ClaimSize,
     ) -> LookResult {
         let there_is_more = self.plan.note_found(&jobs, size);
+        self.idle_end.note_found(jobs.len());
+        let classes = self.plan.classes();
+        // Rows that Ruby made ready name no class, and are claimed whatever it is.
+        let has_paused =
+            classes.is_any_paused() && jobs.iter().any(|job| classes.is_paused(&job.class_name));
+        if has_paused {
+            self.release_paused();
+        }
         self.handoff.take_over(jobs, registration);
         let is_due = self.session.wanted.is_due();
         let promotes = is_due || (is_wanted && (!there_is_more || self.session.may_promote()));
@@ -232,6 +269,15 @@ impl Poller {
         let stuck = self.patience();
         let woken = self.wakeups.wait_for_work(&self.stop, stuck, pause);
         self.after(woken);
+    }
+
+    /// Ends the worker if no job is left that it could run.
+    fn end_if_idle(&mut self) {
+        let is_idle = self.in_flight.is_empty() && self.pool.unwritten() == 0;
+        // The next look passes over none.
+        self.plan.forget_cursors();
+        let (session, wakeups) = (&mut self.session, &mut self.wakeups);
+        self.idle_end.look(is_idle, session, wakeups, &self.stop);
     }
 
     fn after(&mut self, woken: Woken) {

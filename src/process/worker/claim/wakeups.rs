@@ -93,6 +93,15 @@ impl Wakeups {
         }
     }
 
+    /// Waits for the end of a job, at most for `pause`.
+    pub(crate) fn wait_for_end(&mut self, stop: &Stop, pause: Duration) {
+        select_biased! {
+            recv(stop.channel()) -> _ => {}
+            recv(self.rested) -> _ => {}
+            recv(after(pause)) -> _ => {}
+        }
+    }
+
     /// Waits for an idle thread. `stuck` is when to check whether jobs that were claimed ahead
     /// still wait.
     pub(crate) fn wait_for_thread(&mut self, stop: &Stop, stuck: Option<Duration>) -> Woken {

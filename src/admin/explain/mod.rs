@@ -1,17 +1,22 @@
 //! Explains why a job is not running, or what it is doing.
 
+pub(crate) mod job_limits;
+pub(crate) mod obstacles;
+
+use crate::admin::explain::job_limits::JobLimits;
+use crate::admin::explain::obstacles::{Obstacle, is_beating, obstacles};
 use crate::admin::job_info::{self, JobKey, TaskInfo, TaskStatus};
 use crate::db::query::explain::RubyProcesses;
-use crate::db::query::explain::{self, Holder, RegisteredProcess};
+use crate::db::query::explain::{self, Holder};
 use crate::db::query::job_info::EnqueuedJobRow;
 use crate::db::table::progress::Progress;
+use crate::db::table::run_time::limits;
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Result};
 use crate::job::id::JobId;
-use crate::queue::QueueSelector;
+use crate::job::policy::delivery::Delivery;
 use chrono::{DateTime, NaiveDateTime, Utc};
 use diesel::QueryResult;
-use serde_json::Value;
 
 /// The state of a job, and the reason for it.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
@@ -25,6 +30,14 @@ pub struct Explanation {
     pub priority: Option<i32>,
     /// Its state, and what it waits for.
     pub reason: Reason,
+    /// By when it must have started, or else is discarded, by the database's clock. `None` if it
+    /// does not expire, or has started once.
+    pub expires_at: Option<DateTime<Utc>>,
+    /// After when no further attempt is due, by the database's clock. `None` if there is no such
+    /// limit, or the job has ended.
+    pub retry_until: Option<DateTime<Utc>>,
+    /// How many times it may start. `None` if its row was deleted.
+    pub delivery: Option<Delivery>,
 }
 
 /// The state of a job, and what it waits for.
@@ -62,6 +75,17 @@ pub enum Reason {
         key: String,
         /// The oldest of the jobs that hold its slots.
         by: Option<JobId>,
+        /// How many jobs of the key may hold a slot, if that was set at run time.
+        set_limit: Option<i32>,
+    },
+    /// It waits for its turn: its concurrency key is [ordered](crate::Concurrency::ordered).
+    InLine {
+        /// The key.
+        key: String,
+        /// The job that holds the key's slot, or else the one before it in the line.
+        behind: Option<JobId>,
+        /// When the next run of that job is due, by the database's clock, if it waits for one.
+        until: Option<DateTime<Utc>>,
     },
     /// A process holds it.
     Claimed {
@@ -89,35 +113,6 @@ pub enum Reason {
     Ended,
     /// It is in no state that Windlass uses: its execution was deleted by hand.
     Adrift,
-}
-
-/// A reason why a job cannot be claimed.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
-#[serde(rename_all = "snake_case", tag = "is")]
-#[non_exhaustive]
-pub enum Obstacle {
-    /// Its queue is paused.
-    QueuePaused {
-        /// When it was paused, by the database's clock.
-        since: DateTime<Utc>,
-    },
-    /// No running worker serves its queue.
-    NoWorkerForQueue,
-    /// Workers that serve its queue are running, but none has its class registered.
-    NoWorkerForClass,
-    /// The workers that could take it have had no heartbeat for 60 s.
-    WorkersSilent,
-    /// The workers that could take it are stopping.
-    WorkersDraining,
-    /// The workers that could take it are quiet (SIGTSTP) and claim nothing.
-    WorkersQuiet,
-    /// All threads of the workers that could take it are busy.
-    ThreadsBusy {
-        /// How many threads they have.
-        threads: u64,
-    },
-    /// No running dispatcher would make it ready.
-    NoDispatcher,
 }
 
 /// Explains why a job is not running, or what it is doing. Returns `None` if nothing is stored
@@ -172,8 +167,12 @@ fn once(conn: &mut Conn<'_>, id: i64) -> Result<Option<Explanation>> {
         Some(job) if !task.status.has_ended() => reason(conn, job).doing(doing)?,
         _ => Reason::Ended,
     };
+    let limits = JobLimits::of(conn, id, reason != Reason::Ended).doing(doing)?;
     Ok(Some(Explanation {
         task,
+        expires_at: limits.expires_at,
+        retry_until: limits.retry_until,
+        delivery: limits.delivery,
         queue_name: job.as_ref().map(|job| job.queue_name.clone()),
         priority: job.map(|job| job.priority),
         reason,
@@ -202,7 +201,12 @@ fn reason(conn: &mut Conn<'_>, job: &EnqueuedJobRow) -> QueryResult<Reason> {
         let by = blocked.after_job_id.map(JobId);
         if blocked.is_limited() {
             let key = blocked.concurrency_key;
-            return Ok(Reason::Limited { key, by });
+            if blocked.is_ordered {
+                let (behind, until) = (by, blocked.next_run_at.map(|at| at.and_utc()));
+                return Ok(Reason::InLine { key, behind, until });
+            }
+            let set_limit = limits::of_key(conn, &key)?;
+            return Ok(Reason::Limited { key, by, set_limit });
         }
         return Ok(Reason::Blocked {
             by,
@@ -234,87 +238,6 @@ fn claimed(holder: Holder) -> Reason {
     }
 }
 
-/// In seconds. A worker without a heartbeat for this long is treated as dead, unless configured
-/// otherwise.
-const SILENT: f64 = 60.0;
-
-fn is_beating(process: &RegisteredProcess) -> bool {
-    process.heartbeat_seconds < SILENT && !process.draining
-}
-
-/// Returns what would prevent a claim of the job.
-fn obstacles(conn: &mut Conn<'_>, job: &EnqueuedJobRow) -> QueryResult<Vec<Obstacle>> {
-    let mut all = Vec::new();
-    if let Some(since) = explain::paused_since(conn, &job.queue_name)? {
-        all.push(Obstacle::QueuePaused {
-            since: since.and_utc(),
-        });
-    }
-    let ruby = match job.of_ruby {
-        true => RubyProcesses::Include,
-        false => RubyProcesses::Exclude,
-    };
-    let workers = explain::registered(conn, "Worker", ruby)?;
-    all.extend(missing(&workers, &job.queue_name, &job.class_name));
-    Ok(all)
-}
-
-/// Returns what is missing for a worker to take the job.
-fn missing(workers: &[RegisteredProcess], queue: &str, class: &str) -> Option<Obstacle> {
-    let read = |worker: &RegisteredProcess| -> Value {
-        let text = worker.metadata.as_deref().unwrap_or_default();
-        serde_json::from_str(text).unwrap_or_default()
-    };
-    let mut serving: Vec<(&RegisteredProcess, Value)> = workers
-        .iter()
-        .map(|worker| (worker, read(worker)))
-        .filter(|(_, says)| serves(says, queue))
-        .collect();
-    if serving.is_empty() {
-        return Some(Obstacle::NoWorkerForQueue);
-    }
-    serving.retain(|(_, says)| knows(says, class));
-    if serving.is_empty() {
-        return Some(Obstacle::NoWorkerForClass);
-    }
-    serving.retain(|(worker, _)| !worker.draining);
-    if serving.is_empty() {
-        return Some(Obstacle::WorkersDraining);
-    }
-    serving.retain(|(worker, _)| is_beating(worker));
-    if serving.is_empty() {
-        return Some(Obstacle::WorkersSilent);
-    }
-    serving.retain(|(_, says)| says["quiet"] != true);
-    if serving.is_empty() {
-        return Some(Obstacle::WorkersQuiet);
-    }
-    let threads = |says: &Value| says["thread_pool_size"].as_u64().unwrap_or(1);
-    let is_busy = |(worker, says): &(&RegisteredProcess, Value)| {
-        u64::try_from(worker.claimed).is_ok_and(|claimed| claimed >= threads(says))
-    };
-    serving.iter().all(is_busy).then(|| Obstacle::ThreadsBusy {
-        threads: serving.iter().map(|(_, says)| threads(says)).sum(),
-    })
-}
-
-/// Whether a worker serves a queue, according to its metadata.
-fn serves(says: &Value, queue: &str) -> bool {
-    let queues = says["queues"].as_str().unwrap_or_default();
-    queues
-        .split(',')
-        .filter_map(|selector| selector.parse::<QueueSelector>().ok())
-        .any(|selector| selector.matches(queue))
-}
-
-/// Whether a worker may have a class registered. A worker that lists too many classes, or none, may
-/// have it.
-fn knows(says: &Value, class: &str) -> bool {
-    let known = says["classes"].as_array();
-    says["more_classes"].as_bool() == Some(true)
-        || known.is_none_or(|known| known.iter().any(|known| known == class))
-}
-
 impl Explanation {
     /// Returns `true` if the job will run without any intervention.
     pub fn is_on_its_way(&self) -> bool {
@@ -322,63 +245,12 @@ impl Explanation {
             Reason::Ready { obstacles, .. } | Reason::Scheduled { obstacles, .. } => obstacles
                 .iter()
                 .all(|obstacle| matches!(obstacle, Obstacle::ThreadsBusy { .. })),
-            Reason::Blocked { .. } | Reason::Limited { .. } | Reason::Claimed { .. } => true,
+            Reason::Blocked { .. }
+            | Reason::Limited { .. }
+            | Reason::InLine { .. }
+            | Reason::Claimed { .. } => true,
             Reason::Ended => self.task.status == TaskStatus::Succeeded,
             Reason::Adrift => false,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn worker(metadata: &str, claimed: i64) -> RegisteredProcess {
-        RegisteredProcess {
-            metadata: Some(metadata.to_owned()),
-            heartbeat_seconds: 1.0,
-            claimed,
-            draining: false,
-        }
-    }
-
-    #[test]
-    fn what_a_worker_says_of_itself_is_read() {
-        let says = r#"{"queues":"mail,import*","thread_pool_size":2,"classes":["a"]}"#;
-        let missing = |workers: &[RegisteredProcess], queue: &str, class: &str| {
-            missing(workers, queue, class)
-        };
-        let one = [worker(says, 1)];
-        assert_eq!(missing(&one, "imports", "a"), None);
-        assert_eq!(missing(&one, "sms", "a"), Some(Obstacle::NoWorkerForQueue));
-        assert_eq!(missing(&one, "mail", "b"), Some(Obstacle::NoWorkerForClass));
-        let busy = [worker(says, 2), worker(says, 2)];
-        assert_eq!(
-            missing(&busy, "mail", "a"),
-            Some(Obstacle::ThreadsBusy { threads: 4 })
-        );
-        let many = [worker(
-            r#"{"queues":"*","classes":["a"],"more_classes":true}"#,
-            0,
-        )];
-        assert_eq!(missing(&many, "mail", "z"), None);
-        let mut silent = worker(says, 0);
-        silent.heartbeat_seconds = 61.0;
-        assert_eq!(
-            missing(&[silent], "mail", "a"),
-            Some(Obstacle::WorkersSilent)
-        );
-        let quiet = worker(r#"{"queues":"*","quiet":true}"#, 0);
-        assert_eq!(missing(&[quiet], "mail", "a"), Some(Obstacle::WorkersQuiet));
-        let mut draining = worker(says, 0);
-        draining.draining = true;
-        assert_eq!(
-            missing(&[draining], "mail", "a"),
-            Some(Obstacle::WorkersDraining)
-        );
-        assert_eq!(
-            missing(&[worker("nonsense", 0)], "mail", "a"),
-            Some(Obstacle::NoWorkerForQueue)
-        );
     }
 }

@@ -2,14 +2,20 @@
 //! the execution first, and changes only the jobs whose execution it got: so a claimed job is never
 //! touched, and nothing is done twice.
 
+pub(crate) mod edit;
+pub(crate) mod retry;
+pub(crate) mod tag;
+
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::{id_list, job_ids, timestamp};
 use crate::db::conn::statement::Statement;
 use crate::db::model::claim::FinishedRow;
 use crate::db::model::new_result::NewResult;
+use crate::db::model::new_row::ORDERED;
 use crate::db::model::outcome::{AttemptOutcome, JobFailure, ResultOutcome};
 use crate::db::model::state::JobState;
-use crate::db::table::{attempts, jobs, results};
+use crate::db::table::unique_jobs::BLOCKED;
+use crate::db::table::{attempts, expiries, jobs, ready, results, scheduled};
 use crate::db::transition::place::place;
 use crate::db::transition::unblock;
 use chrono::NaiveDateTime;
@@ -17,7 +23,7 @@ use diesel::prelude::*;
 
 /// Locks the executions of jobs in one state, in order, and returns the jobs that have one. Waits
 /// for transactions that are moving one of them.
-fn lock(conn: &mut Conn<'_>, state: JobState, jobs: &[i64]) -> QueryResult<Vec<i64>> {
+pub(crate) fn lock(conn: &mut Conn<'_>, state: JobState, jobs: &[i64]) -> QueryResult<Vec<i64>> {
     let text = format!(
         "SELECT job_id FROM {} WHERE job_id IN {{in $1}} ORDER BY id + 0 {{lock}}",
         state.table()
@@ -28,8 +34,29 @@ fn lock(conn: &mut Conn<'_>, state: JobState, jobs: &[i64]) -> QueryResult<Vec<i
         .map(job_ids)
 }
 
+/// Does the same, but skips what other transactions have locked.
+pub(crate) fn lock_free(
+    conn: &mut Conn<'_>,
+    state: JobState,
+    jobs: &[i64],
+) -> QueryResult<Vec<i64>> {
+    let text = format!(
+        "SELECT job_id FROM {} WHERE job_id IN {{in $1}} ORDER BY id + 0 {{lock skip}}",
+        state.table()
+    );
+    Statement::new(text)
+        .unkept()
+        .bind(id_list(jobs))
+        .load(conn)
+        .map(job_ids)
+}
+
 /// Deletes the executions of jobs in any of `states`, and returns the jobs that had one.
-fn take_execution(conn: &mut Conn<'_>, states: &[JobState], jobs: &[i64]) -> QueryResult<Vec<i64>> {
+pub(crate) fn take_execution(
+    conn: &mut Conn<'_>,
+    states: &[JobState],
+    jobs: &[i64],
+) -> QueryResult<Vec<i64>> {
     let mut taken = Vec::new();
     for state in JobState::WITH_EXECUTION {
         if !states.contains(&state) {
@@ -39,12 +66,14 @@ fn take_execution(conn: &mut Conn<'_>, states: &[JobState], jobs: &[i64]) -> Que
         if found.is_empty() {
             continue;
         }
-        if state == JobState::Ready {
-            crate::db::table::ready::delete(conn, &found)?;
-        } else {
-            let table = state.table();
-            let text = format!("DELETE FROM {table} WHERE job_id IN {{in $1}}");
-            Statement::new(text).bind(id_list(&found)).execute(conn)?;
+        match state {
+            JobState::Ready => ready::delete(conn, &found)?,
+            JobState::Scheduled => scheduled::delete(conn, &found)?,
+            _ => {
+                let table = state.table();
+                let text = format!("DELETE FROM {table} WHERE job_id IN {{in $1}}");
+                Statement::new(text).bind(id_list(&found)).execute(conn)?;
+            }
         }
         taken.extend(found);
     }
@@ -88,6 +117,7 @@ pub(crate) fn cancel(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Cancelled
                 ResultOutcome::Cancelled,
                 &failure,
             )?;
+            expiries::remove(conn, &ended)?;
         }
         Ok(CancelledJobs {
             ended,
@@ -145,78 +175,12 @@ pub(crate) fn discard(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>
         let taken = take_execution(conn, &states, jobs)?;
         if !taken.is_empty() {
             results::delete(conn, &taken)?;
+            expiries::remove(conn, &taken)?;
             crate::db::transition::clear::delete::delete(conn, &taken)?;
             unblock::unblock(conn, &taken)?;
         }
         Ok(taken)
     })
-}
-
-/// The result of a retry.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct RetriedJobs {
-    /// Jobs that are ready again.
-    pub(crate) ready: Vec<i64>,
-    /// Jobs that may run at most once and have run already.
-    pub(crate) risky: Vec<i64>,
-    /// Jobs whose unique id another job holds by now.
-    pub(crate) replaced: Vec<i64>,
-}
-
-/// What a retry does about jobs that may run at most once, and have run already.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AtMostOnce {
-    Leave,
-    Retry,
-}
-
-impl AtMostOnce {
-    pub(crate) fn retry_if(allowed: bool) -> Self {
-        if allowed {
-            AtMostOnce::Retry
-        } else {
-            AtMostOnce::Leave
-        }
-    }
-}
-
-/// Makes failed jobs ready again, with their attempts reset. Jobs that may run at most once are
-/// retried only with [`AtMostOnce::Retry`].
-pub(crate) fn retry(
-    conn: &mut Conn<'_>,
-    jobs: &[i64],
-    at_most_once: AtMostOnce,
-) -> QueryResult<RetriedJobs> {
-    conn.transaction(|conn| {
-        let mut ready = lock(conn, JobState::Failed, jobs)?;
-        let mut risky = Vec::new();
-        if at_most_once == AtMostOnce::Leave {
-            risky = risky_jobs(conn, &ready)?;
-            ready.retain(|job| !risky.contains(job));
-        }
-        let replaced = unblock::retake(conn, &ready)?;
-        ready.retain(|job| !replaced.contains(job));
-        let ready = take_execution(conn, &[JobState::Failed], &ready)?;
-        if ready.is_empty() {
-            return Ok(RetriedJobs { ready, risky, replaced });
-        }
-        crate::db::transition::place::make_runnable(conn, &ready)?;
-        let text = "UPDATE solid_queue_jobs SET attempts = 0, crash_count = 0, updated_at = {now} WHERE id IN {in $1}";
-        Statement::new(text).bind(id_list(&ready)).execute(conn)?;
-        // They start to count again, and attempts are deleted by that count.
-        attempts::keep_newest(conn, &ready)?;
-        // The result of their earlier end is not valid any more.
-        results::delete(conn, &ready)?;
-        Ok(RetriedJobs { ready, risky, replaced })
-    })
-}
-
-fn risky_jobs(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
-    let text = "SELECT id AS job_id FROM solid_queue_jobs WHERE id IN {in $1} AND at_most_once ORDER BY id";
-    Statement::new(text)
-        .bind(id_list(jobs))
-        .load(conn)
-        .map(job_ids)
 }
 
 /// When a job has to run.
@@ -248,6 +212,7 @@ pub(crate) fn reschedule(
                 .bind(at)
                 .bind(delay)
                 .bind(id_list(&taken)).execute(conn)?;
+        expiries::remove_overtaken(conn, &taken)?;
         place(conn, &taken)?;
         Ok(taken)
     })
@@ -282,7 +247,15 @@ fn set_priority(
     if jobs.is_empty() {
         return Ok(());
     }
-    let text = format!("UPDATE {table} SET priority = $1 WHERE {key} IN {{in $2}}");
+    // A job of an ordered key keeps its place.
+    let in_order = match table {
+        BLOCKED => format!(
+            " AND job_id NOT IN (SELECT id FROM solid_queue_jobs \
+               WHERE id IN {{in $2}} AND concurrency_on_conflict = '{ORDERED}')"
+        ),
+        _ => String::new(),
+    };
+    let text = format!("UPDATE {table} SET priority = $1 WHERE {key} IN {{in $2}}{in_order}");
     Statement::new(text)
         .bind(priority)
         .bind(id_list(jobs))

@@ -1,9 +1,16 @@
 //! `windlass recurring ...`.
 
-use crate::cli::commands::recurring_next::time;
+pub(crate) mod change;
+pub(crate) mod changed;
+pub(crate) mod history;
+pub(crate) mod next;
+pub(crate) mod preview;
+pub(crate) mod words;
 
-use crate::cli::commands::recurring_next::NextRuns;
-
+use crate::cli::commands::recurring::change::{AddTask, ChangeTask, RemoveTask};
+use crate::cli::commands::recurring::history::TaskHistory;
+use crate::cli::commands::recurring::next::NextRuns;
+use crate::cli::commands::recurring::words::{jitter, time};
 use crate::cli::select::connect;
 use crate::db::Database;
 use crate::error::Result;
@@ -13,11 +20,15 @@ use crate::terminal::output::Report;
 use crate::terminal::table::{Column, Table, printable};
 use serde::Serialize;
 
-/// Look at the recurring tasks, and run, pause or resume one
+/// Look at the recurring tasks; add, change, run, pause, resume or remove one
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum RecurringCommand {
     List(ListTasks),
     Next(NextRuns),
+    History(TaskHistory),
+    Add(Box<AddTask>),
+    Change(Box<ChangeTask>),
+    Remove(RemoveTask),
     Run(RunTask),
     Pause(PauseTask),
     Resume(ResumeTask),
@@ -69,7 +80,12 @@ impl Report for TaskList {
         for task in &self.tasks {
             table.add(vec![
                 printable(&task.key),
-                printable(&format!("{} {}", task.schedule, task.time_zone)),
+                printable(&format!(
+                    "{} {}{}",
+                    task.schedule,
+                    task.time_zone,
+                    jitter(task.jitter)
+                )),
                 printable(&task.class_name),
                 printable(&task.queue_name),
                 task.next_run_at.map_or(String::new(), time),
@@ -83,11 +99,23 @@ impl Report for TaskList {
 }
 
 pub(crate) fn state(task: &RecurringStatus) -> String {
+    let mut words = Vec::new();
     match (task.paused_at, task.queued_run_at) {
-        (Some(since), _) => format!("paused since {}", time(since)),
-        (None, Some(_)) => "waits for its job".to_owned(),
-        (None, None) => String::new(),
+        (Some(since), _) => words.push(format!("paused since {}", time(since))),
+        (None, Some(_)) => words.push("waits for its job".to_owned()),
+        (None, None) => {}
     }
+    let last = task.last_run_at;
+    if let Some(from) = task
+        .from
+        .filter(|from| last.is_none_or(|last| last < *from))
+    {
+        words.push(format!("from {}", time(from)));
+    }
+    if let Some(until) = task.until {
+        words.push(format!("until {}", time(until)));
+    }
+    words.join(", ")
 }
 
 /// Enqueue the job of a recurring task now, in addition to its schedule

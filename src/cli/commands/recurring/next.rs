@@ -1,18 +1,20 @@
 //! `windlass recurring next`.
 
-use crate::recurring::tasks;
-
+use crate::cli::commands::recurring::words::{time, why_none};
 use crate::cli::config::Source;
 use crate::cli::select::connect;
 use crate::config::configuration::Config;
 use crate::db::{AsConn as _, Database, DbConnection};
 use crate::error::Result;
-use crate::recurring::schedule::Schedule;
+use crate::recurring::stored::starts_at;
+use crate::recurring::tasks;
+use crate::recurring::window::TickTimes;
 use crate::terminal::output::Report;
 use crate::terminal::table::{Column, Table, printable};
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
 use serde::Serialize;
+use std::time::Duration;
 
 /// Show the upcoming runs of recurring tasks
 ///
@@ -44,6 +46,9 @@ pub(crate) struct NextRuns {
 #[derive(Debug, Serialize)]
 pub(crate) struct Upcoming {
     ticks: Vec<TaskTick>,
+    /// Tasks without an upcoming run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    without: Vec<WithoutTick>,
     /// Whether a scheduler that may fire them is running.
     scheduler_runs: bool,
 }
@@ -52,12 +57,20 @@ pub(crate) struct Upcoming {
 pub(crate) struct TaskTick {
     key: String,
     at: DateTime<Utc>,
+    /// When its job is due: later than the run by the task's jitter.
+    starts_at: DateTime<Utc>,
     /// In the time zone of the task.
     local: String,
     /// Whether the task is paused and so not fired.
     paused: bool,
     #[serde(skip)]
-    state: &'static str,
+    state: String,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct WithoutTick {
+    key: String,
+    reason: String,
 }
 
 /// A task and its source.
@@ -65,8 +78,11 @@ pub(crate) struct Known {
     key: String,
     zone: Tz,
     paused: bool,
-    /// The schedule from the configuration; `None` if the task is from the database.
-    schedule: Option<Schedule>,
+    /// Its times by the configuration; `None` if the task is from the database.
+    times: Option<TickTimes>,
+    jitter: Option<Duration>,
+    until: Option<DateTime<Utc>>,
+    text: String,
     state: &'static str,
 }
 
@@ -82,29 +98,25 @@ impl NextRuns {
             }
         }
         let now = tasks::now(&mut connection)?;
-        let mut ticks = Vec::new();
+        let (mut ticks, mut without) = (Vec::new(), Vec::new());
         for task in all {
             let count = usize::from(self.count);
-            let times = match &task.schedule {
-                Some(schedule) => schedule.upcoming(now).take(count).collect(),
+            let times = match &task.times {
+                Some(times) => times.upcoming(now.naive_utc()).take(count).collect(),
                 None => tasks::upcoming(&mut connection, &task.key, count)?,
             };
-            ticks.extend(times.into_iter().map(|at| {
-                TaskTick {
+            if times.is_empty() {
+                without.push(WithoutTick {
+                    reason: why_none(&task.text, task.until, now),
                     key: task.key.clone(),
-                    at,
-                    local: at
-                        .with_timezone(&task.zone)
-                        .format("%a %Y-%m-%d %H:%M:%S %Z")
-                        .to_string(),
-                    paused: task.paused,
-                    state: task.state,
-                }
-            }));
+                });
+            }
+            ticks.extend(times.into_iter().map(|at| task.tick(at)));
         }
         ticks.sort_by(|one, other| (one.at, &one.key).cmp(&(other.at, &other.key)));
         Ok(Upcoming {
             ticks,
+            without,
             scheduler_runs: crate::admin::doctor_processes::has_scheduler(
                 &mut connection.as_conn(),
             )?,
@@ -112,24 +124,51 @@ impl NextRuns {
     }
 }
 
+impl Known {
+    fn tick(&self, at: DateTime<Utc>) -> TaskTick {
+        let starts = starts_at(&self.key, at.naive_utc(), self.jitter);
+        let starts_at = starts.map_or(at, |starts| starts.and_utc());
+        let mut state = self.state.to_owned();
+        if starts_at != at {
+            let comma = if state.is_empty() { "" } else { ", " };
+            state.push_str(&format!("{comma}its job starts at {}", time(starts_at)));
+        }
+        TaskTick {
+            key: self.key.clone(),
+            at,
+            starts_at,
+            local: at
+                .with_timezone(&self.zone)
+                .format("%a %Y-%m-%d %H:%M:%S %Z")
+                .to_string(),
+            paused: self.paused,
+            state,
+        }
+    }
+}
+
 /// Returns the tasks of the database and of the configuration. If both have one, that of the
 /// configuration counts, because its scheduler will declare it.
 pub(crate) fn known(connection: &mut DbConnection, config: &Config) -> Result<Vec<Known>> {
     let stored = tasks::list(connection)?;
-    let of_config = config.declared_schedules();
+    let of_config = config.declared_times();
     let mut all: Vec<Known> = of_config
         .into_iter()
-        .map(|(key, schedule)| {
+        .map(|(key, times, jitter)| {
             let row = stored.iter().find(|task| task.key == key);
             let paused = row.is_some_and(|task| task.paused_at.is_some());
             Known {
                 key,
-                zone: schedule
+                zone: times
+                    .schedule
                     .time_zone()
                     .and_then(|zone| zone.parse().ok())
                     .unwrap_or(Tz::UTC),
                 paused,
-                schedule: Some(schedule),
+                jitter,
+                until: times.window.until,
+                text: times.schedule.text().to_owned(),
+                times: Some(times),
                 state: match row {
                     _ if paused => "paused",
                     None => "not declared yet",
@@ -148,7 +187,10 @@ pub(crate) fn known(connection: &mut DbConnection, config: &Config) -> Result<Ve
             state: if paused { "paused" } else { "" },
             key: task.key,
             paused,
-            schedule: None,
+            times: None,
+            jitter: task.jitter,
+            until: task.until,
+            text: task.schedule,
         });
     }
     Ok(all)
@@ -156,8 +198,19 @@ pub(crate) fn known(connection: &mut DbConnection, config: &Config) -> Result<Ve
 
 impl Report for Upcoming {
     fn text(&self, width: Option<usize>) -> String {
-        if self.ticks.is_empty() {
+        if self.ticks.is_empty() && self.without.is_empty() {
             return "There are no recurring tasks.\n".to_owned();
+        }
+        let without = self.without.iter().map(|task| {
+            format!(
+                "{} has no upcoming run: {}.\n",
+                printable(&task.key),
+                task.reason
+            )
+        });
+        let without: String = without.collect();
+        if self.ticks.is_empty() {
+            return without;
         }
         let mut table = Table::new(&[
             Column::text("AT"),
@@ -170,18 +223,17 @@ impl Report for Upcoming {
                 time(tick.at),
                 tick.local.clone(),
                 printable(&tick.key),
-                tick.state.to_owned(),
+                tick.state.clone(),
             ]);
         }
         let mut text = table.text(width);
+        if !without.is_empty() {
+            text.push('\n');
+            text.push_str(&without);
+        }
         if !self.scheduler_runs {
             text.push_str("\nNo scheduler is running: no task runs until one is started.\n");
         }
         text
     }
-}
-
-/// In UTC, as the database has it.
-pub(crate) fn time(time: DateTime<Utc>) -> String {
-    time.format("%Y-%m-%d %H:%M:%SZ").to_string()
 }

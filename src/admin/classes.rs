@@ -1,0 +1,55 @@
+//! Pauses of classes.
+
+use crate::db::table::run_time::class_pauses::{self, PausedClass};
+use crate::db::transition::pause;
+use crate::db::{AsConn, own};
+use crate::error::{Doing, Result};
+
+/// Pauses a class: within a second, workers start none of its jobs. Running jobs continue, and jobs
+/// can still be enqueued. Jobs of other classes are not held up.
+///
+/// `class` is the name of the job type, as jobs are stored with it. `by` and `reason` are shown
+/// with the class and may be empty. Workers of Rails do not heed it.
+///
+/// Returns `false` if the class was already paused; its original `by`, `reason` and time are kept.
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// assert!(windlass::pause_class(&mut conn, "send_invoice", "ada", "wrong amounts")?);
+/// assert_eq!(windlass::paused_classes(&mut conn)?[0].class_name, "send_invoice");
+/// assert!(windlass::resume_class(&mut conn, "send_invoice")?);
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
+/// # Errors
+/// If the database does not answer or has no tables.
+pub fn pause_class<C: AsConn + ?Sized>(
+    conn: &mut C,
+    class: &str,
+    by: &str,
+    reason: &str,
+) -> Result<bool> {
+    let said = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let (by, reason) = (said(by), said(reason));
+    class_pauses::insert(&mut own(conn), class, by.as_deref(), reason.as_deref())
+        .doing("pause the class")
+}
+
+/// Resumes a paused class: within a second, workers start its jobs again. Returns `false` if it was
+/// not paused.
+///
+/// # Errors
+/// If the database does not answer or has no tables.
+pub fn resume_class<C: AsConn + ?Sized>(conn: &mut C, class: &str) -> Result<bool> {
+    pause::resume_class(&mut own(conn), class).doing("resume the class")
+}
+
+/// Returns the paused classes, by name.
+///
+/// # Errors
+/// If the database does not answer or has no tables.
+pub fn paused_classes<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<PausedClass>> {
+    class_pauses::all(&mut own(conn)).doing("read the paused classes")
+}

@@ -1,0 +1,104 @@
+//! Changes the arguments of a waiting job.
+
+use crate::db::table::jobs::EditableJob;
+use crate::db::transition::operate::edit::{self, EditOutcome};
+use crate::db::{AsConn, own};
+use crate::error::{EditRefusal, Error, Result};
+use crate::job::arguments::redact::{self, HIDDEN};
+use crate::job::id::JobId;
+use crate::job::new_job::NewJob;
+use crate::job::registry::Registry;
+use serde_json::Value;
+
+/// How often a job is searched for that moves meanwhile.
+const ROUNDS: usize = 100;
+
+/// Replaces the arguments of a job that is ready, scheduled, blocked or failed, as JSON text, on the
+/// given connection.
+///
+/// If `registry` has the job's class, the arguments must match its type and its limits. Otherwise
+/// they must be JSON of at most 64 KiB. The unique id and the concurrency key stay as they are, even
+/// if the type would compute others from the new arguments. So do the queue, the time, the attempts
+/// and the steps that are done.
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::{NewJob, edit_arguments};
+///
+/// let job = NewJob::of_class("import", r#"{"file":"a.csv"}"#).enqueue(&mut conn)?.id;
+/// edit_arguments(&mut conn, job, r#"{"file":"b.csv"}"#, None)?;
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
+/// # Errors
+/// - [`Error::Edit`] if a process holds the job, it has ended, Active Job enqueued it, or the
+///   arguments are invalid.
+/// - [`Error::NoSuchJob`] if there is no such job.
+/// - If a statement fails.
+pub fn edit_arguments<C: AsConn + ?Sized>(
+    conn: &mut C,
+    job: JobId,
+    arguments: &str,
+    registry: Option<&Registry>,
+) -> Result<()> {
+    let mut conn = own(conn);
+    let refused = |reason| Error::Edit { job: job.0, reason };
+    for _ in 0..ROUNDS {
+        let outcome = edit::edit(&mut conn, job.0, |row| {
+            checked(row, arguments, registry).map_err(refused)
+        });
+        match outcome? {
+            EditOutcome::Done => return Ok(()),
+            EditOutcome::Moved => {}
+            EditOutcome::Claimed => return Err(refused(EditRefusal::Running)),
+            EditOutcome::Ended => return Err(refused(EditRefusal::Ended)),
+            EditOutcome::Missing => {
+                let job = job.to_string();
+                return Err(Error::NoSuchJob { job });
+            }
+        }
+    }
+    Err(refused(EditRefusal::Running))
+}
+
+/// Returns the arguments as they are stored.
+fn checked(
+    row: &EditableJob,
+    arguments: &str,
+    registry: Option<&Registry>,
+) -> Result<String, EditRefusal> {
+    let stored: Value = serde_json::from_str(&row.arguments).unwrap_or_default();
+    if stored.get("job_class").is_some() && stored.get("executions").is_some() {
+        return Err(EditRefusal::OfRuby);
+    }
+    if serde_json::from_str(arguments).is_ok_and(|new| has_hidden(&new)) {
+        return Err(EditRefusal::Hidden);
+    }
+    let class = row.class_name.as_str();
+    let known = registry.filter(|registry| registry.classes().any(|known| known == class));
+    let job = match known {
+        Some(registry) => registry.new_job(class, arguments),
+        None => Ok(NewJob::of_class(class, arguments)),
+    };
+    let new = job.and_then(NewJob::into_row).map_err(|error| {
+        let reason = match error {
+            Error::InvalidJob { reason, .. } => reason,
+            error => error.to_string(),
+        };
+        let secrets = known.map_or(&[][..], |registry| registry.secrets_of(class));
+        EditRefusal::Invalid(redact::hide_in_text(reason, arguments, secrets))
+    })?;
+    Ok(new.arguments)
+}
+
+/// Returns whether a secret was copied as it is shown.
+fn has_hidden(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text == HIDDEN,
+        Value::Array(items) => items.iter().any(has_hidden),
+        Value::Object(fields) => fields.values().any(has_hidden),
+        _ => false,
+    }
+}

@@ -1,0 +1,183 @@
+//! What keeps a ready job from being claimed.
+
+use crate::db::Conn;
+use crate::db::query::explain::{self, RegisteredProcess, RubyProcesses};
+use crate::db::query::job_info::EnqueuedJobRow;
+use crate::db::table::run_time::class_pauses;
+use crate::queue::QueueSelector;
+use chrono::{DateTime, Utc};
+use diesel::QueryResult;
+use serde_json::Value;
+
+/// A reason why a job cannot be claimed.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[serde(rename_all = "snake_case", tag = "is")]
+#[non_exhaustive]
+pub enum Obstacle {
+    /// Its queue is paused.
+    QueuePaused {
+        /// When it was paused, by the database's clock.
+        since: DateTime<Utc>,
+    },
+    /// Its class is paused.
+    ClassPaused {
+        /// When it was paused, by the database's clock.
+        since: DateTime<Utc>,
+    },
+    /// No running worker serves its queue.
+    NoWorkerForQueue,
+    /// Workers that serve its queue are running, but none has its class registered.
+    NoWorkerForClass,
+    /// The workers that could take it have had no heartbeat for 60 s.
+    WorkersSilent,
+    /// The workers that could take it are stopping.
+    WorkersDraining,
+    /// The workers that could take it are quiet (SIGTSTP) and claim nothing.
+    WorkersQuiet,
+    /// All threads of the workers that could take it are busy.
+    ThreadsBusy {
+        /// How many threads they have.
+        threads: u64,
+    },
+    /// No running dispatcher would make it ready.
+    NoDispatcher,
+}
+/// Returns what would prevent a claim of the job.
+pub(crate) fn obstacles(conn: &mut Conn<'_>, job: &EnqueuedJobRow) -> QueryResult<Vec<Obstacle>> {
+    let mut all = Vec::new();
+    if let Some(since) = explain::paused_since(conn, &job.queue_name)? {
+        all.push(Obstacle::QueuePaused {
+            since: since.and_utc(),
+        });
+    }
+    if let Some(since) = class_pauses::since(conn, &job.class_name)? {
+        all.push(Obstacle::ClassPaused {
+            since: since.and_utc(),
+        });
+    }
+    let ruby = match job.of_ruby {
+        true => RubyProcesses::Include,
+        false => RubyProcesses::Exclude,
+    };
+    let workers = explain::registered(conn, "Worker", ruby)?;
+    all.extend(missing(&workers, &job.queue_name, &job.class_name));
+    Ok(all)
+}
+
+/// Returns what is missing for a worker to take the job.
+fn missing(workers: &[RegisteredProcess], queue: &str, class: &str) -> Option<Obstacle> {
+    let read = |worker: &RegisteredProcess| -> Value {
+        let text = worker.metadata.as_deref().unwrap_or_default();
+        serde_json::from_str(text).unwrap_or_default()
+    };
+    let mut serving: Vec<(&RegisteredProcess, Value)> = workers
+        .iter()
+        .map(|worker| (worker, read(worker)))
+        .filter(|(_, says)| serves(says, queue))
+        .collect();
+    if serving.is_empty() {
+        return Some(Obstacle::NoWorkerForQueue);
+    }
+    serving.retain(|(_, says)| knows(says, class));
+    if serving.is_empty() {
+        return Some(Obstacle::NoWorkerForClass);
+    }
+    serving.retain(|(worker, _)| !worker.draining);
+    if serving.is_empty() {
+        return Some(Obstacle::WorkersDraining);
+    }
+    serving.retain(|(worker, _)| is_beating(worker));
+    if serving.is_empty() {
+        return Some(Obstacle::WorkersSilent);
+    }
+    serving.retain(|(_, says)| says["quiet"] != true);
+    if serving.is_empty() {
+        return Some(Obstacle::WorkersQuiet);
+    }
+    let threads = |says: &Value| says["thread_pool_size"].as_u64().unwrap_or(1);
+    let is_busy = |(worker, says): &(&RegisteredProcess, Value)| {
+        u64::try_from(worker.claimed).is_ok_and(|claimed| claimed >= threads(says))
+    };
+    serving.iter().all(is_busy).then(|| Obstacle::ThreadsBusy {
+        threads: serving.iter().map(|(_, says)| threads(says)).sum(),
+    })
+}
+
+/// Whether a worker serves a queue, according to its metadata.
+fn serves(says: &Value, queue: &str) -> bool {
+    let queues = says["queues"].as_str().unwrap_or_default();
+    queues
+        .split(',')
+        .filter_map(|selector| selector.parse::<QueueSelector>().ok())
+        .any(|selector| selector.matches(queue))
+}
+
+/// Whether a worker may have a class registered. A worker that lists too many classes, or none, may
+/// have it.
+fn knows(says: &Value, class: &str) -> bool {
+    let known = says["classes"].as_array();
+    says["more_classes"].as_bool() == Some(true)
+        || known.is_none_or(|known| known.iter().any(|known| known == class))
+}
+
+/// In seconds. A worker without a heartbeat for this long is treated as dead, unless configured
+/// otherwise.
+const SILENT: f64 = 60.0;
+
+pub(crate) fn is_beating(process: &RegisteredProcess) -> bool {
+    process.heartbeat_seconds < SILENT && !process.draining
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn worker(metadata: &str, claimed: i64) -> RegisteredProcess {
+        RegisteredProcess {
+            metadata: Some(metadata.to_owned()),
+            heartbeat_seconds: 1.0,
+            claimed,
+            draining: false,
+        }
+    }
+
+    #[test]
+    fn what_a_worker_says_of_itself_is_read() {
+        let says = r#"{"queues":"mail,import*","thread_pool_size":2,"classes":["a"]}"#;
+        let missing = |workers: &[RegisteredProcess], queue: &str, class: &str| {
+            missing(workers, queue, class)
+        };
+        let one = [worker(says, 1)];
+        assert_eq!(missing(&one, "imports", "a"), None);
+        assert_eq!(missing(&one, "sms", "a"), Some(Obstacle::NoWorkerForQueue));
+        assert_eq!(missing(&one, "mail", "b"), Some(Obstacle::NoWorkerForClass));
+        let busy = [worker(says, 2), worker(says, 2)];
+        assert_eq!(
+            missing(&busy, "mail", "a"),
+            Some(Obstacle::ThreadsBusy { threads: 4 })
+        );
+        let many = [worker(
+            r#"{"queues":"*","classes":["a"],"more_classes":true}"#,
+            0,
+        )];
+        assert_eq!(missing(&many, "mail", "z"), None);
+        let mut silent = worker(says, 0);
+        silent.heartbeat_seconds = 61.0;
+        assert_eq!(
+            missing(&[silent], "mail", "a"),
+            Some(Obstacle::WorkersSilent)
+        );
+        let quiet = worker(r#"{"queues":"*","quiet":true}"#, 0);
+        assert_eq!(missing(&[quiet], "mail", "a"), Some(Obstacle::WorkersQuiet));
+        let mut draining = worker(says, 0);
+        draining.draining = true;
+        assert_eq!(
+            missing(&[draining], "mail", "a"),
+            Some(Obstacle::WorkersDraining)
+        );
+        assert_eq!(
+            missing(&[worker("nonsense", 0)], "mail", "a"),
+            Some(Obstacle::NoWorkerForQueue)
+        );
+    }
+}

@@ -1,0 +1,156 @@
+//! `windlass classes ...`.
+
+use crate::admin::classes::{pause_class, paused_classes, resume_class};
+use crate::cli::commands::run_time::said_by::{SaidBy, said};
+use crate::cli::failure::CommandError;
+use crate::cli::select::connect;
+use crate::db::Database;
+use crate::db::table::run_time::class_pauses::PausedClass;
+use crate::error::Result;
+use crate::terminal::output::{self, Report};
+use crate::terminal::table::printable;
+use serde::Serialize;
+use std::process::ExitCode;
+
+/// Pause and resume classes of jobs
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum ClassesCommand {
+    List(ListClasses),
+    Pause(PauseClass),
+    Resume(ResumeClass),
+}
+
+impl ClassesCommand {
+    pub(crate) fn show(&self, db: &Database) -> Result<ExitCode, CommandError> {
+        Ok(match self {
+            ClassesCommand::List(list) => {
+                output::show(&list.run(&db.clone().read_only())?, list.json)
+            }
+            ClassesCommand::Pause(pause) => output::show(&pause.run(db)?, pause.json),
+            ClassesCommand::Resume(resume) => output::show(&resume.run(db)?, resume.json),
+        })
+    }
+}
+
+/// List the paused classes
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  windlass classes list")]
+pub(crate) struct ListClasses {
+    /// Print JSON; ages are in seconds
+    #[arg(long)]
+    json: bool,
+}
+
+/// Pause a class: workers start none of its jobs, and running jobs continue
+///
+/// Workers apply this within a second. Jobs of other classes are not held up.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  windlass classes pause send_invoice --reason 'wrong amounts'")]
+pub(crate) struct PauseClass {
+    /// The name of the class; no worker need know it yet
+    #[arg(value_name = "CLASS")]
+    class: String,
+
+    #[command(flatten)]
+    said_by: SaidBy,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Resume a class: workers start its jobs again
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  windlass classes resume send_invoice")]
+pub(crate) struct ResumeClass {
+    /// The name of the class
+    #[arg(value_name = "CLASS")]
+    class: String,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct ListedClasses {
+    paused: Vec<PausedClass>,
+}
+
+/// The result of pausing or resuming a class.
+#[derive(Debug, Serialize)]
+struct TurnedClass {
+    class_name: String,
+    paused: bool,
+    /// Whether the state changed.
+    changed: bool,
+}
+
+impl ListClasses {
+    fn run(&self, database: &Database) -> Result<ListedClasses> {
+        let paused = paused_classes(&mut connect(database)?)?;
+        Ok(ListedClasses { paused })
+    }
+}
+
+impl PauseClass {
+    fn run(&self, database: &Database) -> Result<TurnedClass> {
+        let (mut connection, by) = (connect(database)?, self.said_by.by());
+        let changed = pause_class(&mut connection, &self.class, &by, &self.said_by.reason)?;
+        Ok(TurnedClass {
+            class_name: self.class.clone(),
+            paused: true,
+            changed,
+        })
+    }
+}
+
+impl ResumeClass {
+    fn run(&self, database: &Database) -> Result<TurnedClass> {
+        Ok(TurnedClass {
+            class_name: self.class.clone(),
+            paused: false,
+            changed: resume_class(&mut connect(database)?, &self.class)?,
+        })
+    }
+}
+
+/// `send_invoice was paused 3m ago by ada: wrong amounts`
+pub(crate) fn paused_line(class: &PausedClass) -> String {
+    let by = class.paused_by.as_deref();
+    let said = said(
+        Some(class.paused_seconds),
+        by,
+        class.pause_reason.as_deref(),
+    );
+    format!("{} was paused{said}\n", printable(&class.class_name))
+}
+
+impl Report for ListedClasses {
+    fn text(&self, _width: Option<usize>) -> String {
+        if self.paused.is_empty() {
+            return "No class is paused.\n".to_owned();
+        }
+        self.paused.iter().map(paused_line).collect()
+    }
+}
+
+impl Report for TurnedClass {
+    fn text(&self, _width: Option<usize>) -> String {
+        let class = printable(&self.class_name);
+        match (self.paused, self.changed) {
+            (true, true) => {
+                format!("{class} is paused; `windlass classes resume {class}` resumes it.\n")
+            }
+            (true, false) => format!("{class} is already paused.\n"),
+            (false, true) => format!("{class} goes on.\n"),
+            (false, false) => format!("{class} was not paused.\n"),
+        }
+    }
+}

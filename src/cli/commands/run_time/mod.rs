@@ -1,0 +1,5 @@
+//! Commands that change how running programs work: pauses of classes, and limits.
+
+pub(crate) mod classes;
+pub(crate) mod limits;
+pub(crate) mod said_by;

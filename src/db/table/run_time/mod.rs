@@ -1,0 +1,4 @@
+//! What operators set while the processes run: limits of concurrency keys, and paused classes.
+
+pub(crate) mod class_pauses;
+pub(crate) mod limits;

@@ -1,0 +1,65 @@
+//! Sets and clears the limits of concurrency keys at run time.
+
+use crate::db::conn::connection::Conn;
+use crate::db::table::run_time::limits;
+use crate::db::table::semaphores;
+use crate::db::table::wanted_keys::request_promotion;
+use diesel::QueryResult;
+use std::collections::BTreeSet;
+
+/// How a limit of a whole group ends.
+pub(crate) const WHOLE_GROUP: &str = "/*";
+
+/// How many keys one statement reads when a limit of a group changes.
+const KEYS: usize = 500;
+
+/// Sets the limit of a key or a group, and requests the promotion of its blocked jobs.
+pub(crate) fn set(
+    conn: &mut Conn<'_>,
+    key: &str,
+    slots: i32,
+    by: Option<&str>,
+    reason: Option<&str>,
+) -> QueryResult<()> {
+    conn.transaction(|conn| {
+        limits::set(conn, key, slots, by, reason)?;
+        request(conn, key)
+    })?;
+    request_group(conn, key)
+}
+
+/// Clears the limit of a key or a group, so that the limits of its jobs count again. Returns
+/// `false` if none was set.
+pub(crate) fn clear(conn: &mut Conn<'_>, key: &str) -> QueryResult<bool> {
+    let cleared = conn.transaction(|conn| -> QueryResult<bool> {
+        let cleared = limits::clear(conn, key)?;
+        if cleared {
+            request(conn, key)?;
+        }
+        Ok(cleared)
+    })?;
+    if cleared {
+        request_group(conn, key)?;
+    }
+    Ok(cleared)
+}
+
+fn request(conn: &mut Conn<'_>, key: &str) -> QueryResult<()> {
+    if key.ends_with(WHOLE_GROUP) {
+        return Ok(());
+    }
+    request_promotion(conn, &BTreeSet::from([key.to_owned()]))
+}
+
+/// Requests the promotion of every key with a free slot. If the process dies before, the next
+/// sweep of a dispatcher does it.
+fn request_group(conn: &mut Conn<'_>, key: &str) -> QueryResult<()> {
+    if !key.ends_with(WHOLE_GROUP) {
+        return Ok(());
+    }
+    let mut after = Some(String::new());
+    while let Some(last) = after {
+        after = semaphores::sweep(conn, &last, KEYS)?.reached;
+    }
+    Ok(())
+}

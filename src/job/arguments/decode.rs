@@ -1,0 +1,130 @@
+//! Reads the arguments of jobs, of any version.
+
+use crate::job::arguments::{envelope, redact};
+use crate::job::class::Job;
+use crate::job::error::JobError;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+/// Returns the error of a job whose arguments do not match its class.
+pub(crate) fn undecodable(
+    name: &str,
+    redact: &[&str],
+    arguments: &str,
+    error: &serde_json::Error,
+) -> JobError {
+    let reason = redact::hide_in_text(error.to_string(), arguments, redact);
+    JobError::new(
+        "undecodable_arguments",
+        format!("the arguments do not match `{name}`: {reason}"),
+    )
+}
+
+/// Decodes arguments that a caller gave as text.
+pub(crate) fn from_text<A>(
+    arguments: &str,
+    decode: impl Fn(&str) -> Result<A, serde_json::Error>,
+) -> Result<A, String> {
+    // No arguments: a unit struct, or a type without required fields.
+    let decoded = match (decode(arguments), arguments.trim()) {
+        (Err(error), "null") => decode("{}").map_err(|_| error),
+        (decoded, _) => decoded,
+    };
+    decoded.map_err(|error| format!("the arguments do not match its type: {error}"))
+}
+
+/// Reads arguments of this version or an older one.
+///
+/// # Errors
+/// If they do not match the type, or its `upcast` returns an error.
+pub(crate) fn decode_version<J: Job>(arguments: &str, version: u32) -> Result<J, JobError> {
+    let mismatch = |error| undecodable(J::NAME, J::REDACT, arguments, &error);
+    if version >= J::VERSION {
+        return decode(arguments).map_err(mismatch);
+    }
+    let old = plain_value(arguments, J::NAME, J::ALIASES).map_err(mismatch)?;
+    let new = J::upcast(version, old)?;
+    let upcast = new.to_string();
+    decode_plain(&upcast).map_err(|error| {
+        let reason = redact::hide_in_text(error.to_string(), arguments, J::REDACT);
+        let reason = redact::hide_in_text(reason, &upcast, J::REDACT);
+        JobError::new(
+            "undecodable_arguments",
+            format!(
+                "the arguments of version {version}, as `upcast` returned them, do not match `{}`: {reason}",
+                J::NAME
+            ),
+        )
+    })
+}
+
+/// Reads the arguments of a job type, of its version.
+pub(crate) fn decode<J: Job>(arguments: &str) -> Result<J, serde_json::Error> {
+    decode_as(arguments, J::NAME, J::ALIASES)
+}
+
+/// Reads arguments: the job's own JSON, or Active Job's envelope if Ruby enqueued it, whose first
+/// argument must be the hash of fields.
+///
+/// The envelope is tried first: a type without required fields would also decode from the envelope
+/// itself, and lose its contents.
+pub(crate) fn decode_as<A: DeserializeOwned>(
+    arguments: &str,
+    name: &str,
+    aliases: &[&str],
+) -> Result<A, serde_json::Error> {
+    let plain = decode_plain(arguments);
+    let Some(fields) = envelope_fields(arguments) else {
+        return plain;
+    };
+    match list_of(fields, plain.is_err(), name, aliases) {
+        Some(list) => envelope::read(list, arguments),
+        None => plain,
+    }
+}
+
+/// Reads arguments that are in no envelope.
+fn decode_plain<A: DeserializeOwned>(arguments: &str) -> Result<A, serde_json::Error> {
+    match (serde_json::from_str(arguments), arguments) {
+        // No arguments, in either notation.
+        (Err(error), "{}") => serde_json::from_str("null").map_err(|_| error),
+        (plain, _) => plain,
+    }
+}
+
+/// Returns arguments of any version as JSON, out of their envelope.
+fn plain_value(arguments: &str, name: &str, aliases: &[&str]) -> Result<Value, serde_json::Error> {
+    let list = envelope_fields(arguments).and_then(|fields| list_of(fields, false, name, aliases));
+    match list {
+        Some(list) => envelope::read(list, arguments),
+        None => serde_json::from_str(arguments),
+    }
+}
+
+/// Returns the fields of what may be an envelope.
+fn envelope_fields(arguments: &str) -> Option<Map<String, Value>> {
+    if !arguments.contains("\"job_class\"") {
+        return None;
+    }
+    serde_json::from_str(arguments).ok()
+}
+
+/// Returns the list of arguments, if the fields are those of an envelope. If they match no job
+/// otherwise, any list is one.
+fn list_of(
+    mut fields: Map<String, Value>,
+    is_only_way: bool,
+    name: &str,
+    aliases: &[&str],
+) -> Option<Vec<Value>> {
+    // A type without required fields would accept the envelope as its own JSON.
+    let is_from_ruby = fields.contains_key("executions")
+        || fields
+            .get("job_class")
+            .and_then(Value::as_str)
+            .is_some_and(|class| class == name || aliases.contains(&class));
+    match fields.remove("arguments") {
+        Some(Value::Array(list)) if is_from_ruby || is_only_way => Some(list),
+        _ => None,
+    }
+}

@@ -1,0 +1,151 @@
+//! Creates, changes and removes tasks that were scheduled at run time, one value at a time.
+
+use crate::db::model::recurring::{Definition, RecurringTaskRow, Scheduled};
+use crate::db::table::recurring_tasks::has_times_of;
+use crate::db::transition::schedule;
+use crate::db::{AsConn, own};
+use crate::error::{Doing, Error, Result};
+use crate::job::arguments::unlisted;
+use crate::job::new_job::NewJob;
+use crate::recurring::schedule::{Schedule, time_zone};
+use crate::recurring::stored::Options;
+use crate::recurring::task::RecurringTask;
+use crate::recurring::tasks::{at_run_time, next_or_failed, refusal, unknown};
+use crate::recurring::window::{NEVER, TickTimes};
+use chrono::NaiveDateTime;
+use chrono_tz::Tz;
+use std::cell::RefCell;
+
+/// Schedules a new task, and returns its first tick.
+///
+/// # Errors
+/// If there is a task with its key, or as for [`schedule`](crate::recurring::schedule).
+pub(crate) fn add<C: AsConn + ?Sized>(conn: &mut C, task: &RecurringTask) -> Result<NaiveDateTime> {
+    let definition = at_run_time(task)?;
+    let failed = RefCell::new(None);
+    let next = next_or_failed(task, Tz::UTC, task.timings(), &failed);
+    let added =
+        schedule::add(&mut own(conn), &definition, &next).doing("add the recurring task")?;
+    match added {
+        Some(Scheduled::Done(next)) => Ok(next),
+        Some(other) => Err(refusal(task.key(), other, failed.take())),
+        None => Err(wrong(
+            task.key(),
+            "exists already: change it, remove it, or use another key".to_owned(),
+        )),
+    }
+}
+
+/// Changes a task in one transaction, and returns its next tick.
+///
+/// # Errors
+/// If there is no such task, it was not scheduled at run time, or the change is invalid.
+pub(crate) fn change<C: AsConn + ?Sized>(
+    conn: &mut C,
+    key: &str,
+    edit: impl FnOnce(&mut Definition, &mut Options) -> Result<()>,
+) -> Result<NaiveDateTime> {
+    let changed = schedule::edit(&mut own(conn), key, |row| {
+        check_source(row)?;
+        let mut options = Options::read(row)?;
+        let mut definition = definition_of(row);
+        edit(&mut definition, &mut options)?;
+        check(&definition, &options)?;
+        definition.options = options.to_column();
+        let next = next_tick(row, &definition, &options)?;
+        Ok::<_, Error>((definition, next))
+    })?;
+    changed.ok_or_else(|| unknown(key))
+}
+
+/// Removes a task; its jobs stay.
+///
+/// # Errors
+/// If there is no such task, or it was not scheduled at run time.
+pub(crate) fn remove<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<()> {
+    let removed = schedule::remove(&mut own(conn), key, check_source)?;
+    removed.then_some(()).ok_or_else(|| unknown(key))
+}
+
+/// Refuses tasks that belong to a Rails app, or to a program's code or configuration.
+fn check_source(row: &RecurringTaskRow) -> Result<()> {
+    if row.next_run_at.is_none() {
+        return Err(refusal(&row.key, Scheduled::Foreign, None));
+    }
+    if row.declared_at.is_none() {
+        return Ok(());
+    }
+    Err(match Options::read(row)?.place {
+        Some(place) => wrong(&row.key, format!("is declared at {place}: change it there")),
+        None => wrong(
+            &row.key,
+            "is declared by a program's code: change it there; `pause` stops it from outside"
+                .to_owned(),
+        ),
+    })
+}
+
+fn definition_of(row: &RecurringTaskRow) -> Definition {
+    Definition {
+        key: row.key.clone(),
+        schedule: row.schedule.clone(),
+        time_zone: row.time_zone.clone(),
+        class_name: row.class_name.clone(),
+        arguments: row.arguments.clone(),
+        queue_name: row.queue_name.clone(),
+        priority: row.priority,
+        description: row.description.clone(),
+        options: String::new(),
+        revision: None,
+        start: None,
+    }
+}
+
+/// Checks that its jobs could be enqueued. Their size was checked with the new arguments, if any.
+fn check(definition: &Definition, options: &Options) -> Result<()> {
+    if let Some(reason) = options.window().problem() {
+        return Err(wrong(&definition.key, reason));
+    }
+    NewJob::of_class(&definition.class_name, unlisted(&definition.arguments))
+        .queue(&definition.queue_name)
+        .max_arguments(usize::MAX)
+        .policy(options.whole_policy())
+        .limited(options.concurrency.clone())
+        .into_row()
+        .map(drop)
+}
+
+/// Returns its next tick: the same if its times are the same, otherwise the first one from now on.
+fn next_tick(
+    row: &RecurringTaskRow,
+    definition: &Definition,
+    options: &Options,
+) -> Result<NaiveDateTime> {
+    let place = row.next_run_at.unwrap_or(NEVER);
+    if has_times_of(row, definition) {
+        return Ok(place);
+    }
+    let schedule: Schedule = definition.schedule.parse()?;
+    if schedule.named().is_some() || schedule.is_start() {
+        if definition.schedule == row.schedule && place < NEVER {
+            return Ok(place);
+        }
+        return Err(wrong(
+            &row.key,
+            "has times that only a program can compute: schedule it there".to_owned(),
+        ));
+    }
+    let times = TickTimes {
+        schedule: schedule.or_in(time_zone(&definition.time_zone)?),
+        window: options.window(),
+    };
+    let from = row.now.max(row.last_run_at.unwrap_or(row.now));
+    Ok(times.after(from).unwrap_or(NEVER))
+}
+
+fn wrong(key: &str, reason: String) -> Error {
+    Error::RecurringTask {
+        key: key.to_owned(),
+        reason,
+    }
+}

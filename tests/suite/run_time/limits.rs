@@ -1,0 +1,149 @@
+//! Limits of concurrency keys that are set while the programs run.
+
+use crate::on_each_database;
+use crate::support::TestDb;
+use crate::support::jobs::{Gate, Note, Wait};
+use crate::support::program::windlass;
+use crate::support::wait::until;
+use std::sync::Arc;
+use std::time::Duration;
+use windlass::{
+    Concurrency, Dispatcher, NewJob, Reason, Registry, Worker, clear_limit, explain, limits,
+    semaphores, set_limit,
+};
+
+on_each_database!(
+    a_higher_limit_promotes_and_a_lower_one_lets_jobs_end,
+    a_limit_of_a_group_counts_for_its_keys,
+    no_job_of_a_key_with_no_slot_starts,
+    limits_are_shown_and_cleared,
+);
+
+fn on_key(job: NewJob, key: &str) -> NewJob {
+    job.concurrency(Concurrency::new(key).group("g").limit(1))
+}
+
+fn wait(key: &str) -> NewJob {
+    on_key(NewJob::new(&Wait).unwrap(), key)
+}
+
+fn note(key: &str) -> NewJob {
+    on_key(NewJob::new(&Note::new("a")).unwrap(), key)
+}
+
+/// The limit of the key, whether it was set, and how many jobs hold a slot.
+fn slots(db: &TestDb, key: &str) -> (i64, bool, i64) {
+    let all = semaphores(&mut db.connect()).unwrap();
+    let found = all.iter().find(|one| one.key == key).unwrap();
+    (found.limit, found.limit_is_set, found.ready + found.claimed)
+}
+
+fn a_higher_limit_promotes_and_a_lower_one_lets_jobs_end(db: &TestDb) {
+    let gate = Arc::new(Gate::default());
+    let registry = Registry::new().register::<Wait>(Arc::clone(&gate));
+    let _worker = Worker::new(&db.database, registry).start().unwrap();
+    let conn = &mut db.connect();
+    windlass::enqueue_all(conn, vec![wait("k"); 6]).unwrap();
+    until("the first one runs", || gate.begun() == 1);
+    set_limit(conn, "g/k", 3, "ada", "").unwrap();
+    until("three run", || gate.begun() == 3);
+    assert_eq!(slots(db, "g/k"), (3, true, 3));
+    set_limit(conn, "g/k", 2, "ada", "").unwrap();
+    assert_eq!(slots(db, "g/k"), (2, true, 3));
+    // They were allowed to start.
+    assert!(windlass::check_semaphores(conn).unwrap().is_empty());
+    gate.open();
+    until("all have run", || gate.ended() == 6);
+}
+
+fn a_limit_of_a_group_counts_for_its_keys(db: &TestDb) {
+    let conn = &mut db.connect();
+    for key in ["a", "b"] {
+        windlass::enqueue_all(conn, vec![wait(key); 5]).unwrap();
+    }
+    let dispatcher = Dispatcher::new(&db.database)
+        .polling_interval(Duration::from_millis(20))
+        .start()
+        .unwrap();
+    until("the first ones are ready", || {
+        db.rows("ready_executions") == 2
+    });
+    set_limit(conn, "g/*", 3, "", "").unwrap();
+    until("three of each are ready", || {
+        db.rows("ready_executions") == 6
+    });
+    // That of the key itself counts before that of its group.
+    set_limit(conn, "g/b", 4, "", "").unwrap();
+    until("four of it are ready", || db.rows("ready_executions") == 7);
+    assert_eq!(
+        (slots(db, "g/a"), slots(db, "g/b")),
+        ((3, true, 3), (4, true, 4))
+    );
+    set_limit(conn, "other/*", 9, "", "").unwrap();
+    drop(dispatcher);
+    assert_eq!(db.rows("ready_executions"), 7);
+}
+
+fn no_job_of_a_key_with_no_slot_starts(db: &TestDb) {
+    let conn = &mut db.connect();
+    set_limit(conn, "g/k", 0, "ada", "").unwrap();
+    let job = note("k").enqueue(conn).unwrap().id;
+    note("other").enqueue(conn).unwrap();
+    let log = Arc::default();
+    let registry = Registry::new().register::<Note>(Arc::clone(&log));
+    let worker = Worker::new(&db.database, registry).until_idle();
+    let mut stopped = worker.start().unwrap();
+    let stopped = stopped.join(crate::support::wait::DEADLINE).unwrap();
+    assert!(stopped.is_drained());
+    assert_eq!((log.len(), db.rows("blocked_executions")), (1, 1));
+    let reason = explain(conn, job).unwrap().unwrap().reason;
+    assert!(
+        matches!(
+            reason,
+            Reason::Limited {
+                set_limit: Some(0),
+                ..
+            }
+        ),
+        "{reason:?}"
+    );
+    assert!(clear_limit(conn, "g/k").unwrap());
+    let registry = Registry::new().register::<Note>(Arc::clone(&log));
+    let _worker = Worker::new(&db.database, registry).start().unwrap();
+    until("it runs", || log.len() == 2);
+}
+
+fn limits_are_shown_and_cleared(db: &TestDb) {
+    let set = windlass(
+        &db.url,
+        &[
+            "limits", "set", "g/*", "2", "--by", "ada", "--reason", "slow",
+        ],
+    );
+    assert!(set.is_done(), "{set:?}");
+    assert!(set.out.contains("The limit of g/* is 2"), "{set:?}");
+    let conn = &mut db.connect();
+    let stored = &limits(conn).unwrap()[0];
+    let (by, reason) = (stored.set_by.as_deref(), stored.reason.as_deref());
+    assert_eq!(
+        (&*stored.key, stored.slots, by, reason),
+        ("g/*", 2, Some("ada"), Some("slow"))
+    );
+    let listed = windlass(&db.url, &["limits", "list"]);
+    assert!(
+        listed.out.contains("g/* was set to 2") && listed.out.contains("by ada: slow"),
+        "{listed:?}"
+    );
+    let doctor = windlass(&db.url, &["doctor"]);
+    assert!(
+        doctor.out.contains("1 limits are set: g/* to 2"),
+        "{doctor:?}"
+    );
+    for wrong in ["k", "/k", "g/", ""] {
+        assert!(set_limit(conn, wrong, 1, "", "").is_err(), "{wrong}");
+    }
+    let cleared = windlass(&db.url, &["limits", "clear", "g/*"]);
+    assert!(cleared.out.contains("as its jobs have it"), "{cleared:?}");
+    assert!(!clear_limit(conn, "g/*").unwrap());
+    assert!(limits(conn).unwrap().is_empty());
+}

@@ -1,0 +1,6 @@
+//! What is changed while the processes run: threads, queues, limits and pauses.
+
+mod classes;
+mod idle;
+mod limits;
+mod threads;

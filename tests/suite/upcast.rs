@@ -1,0 +1,211 @@
+//! Arguments of old and of newer versions.
+
+use crate::on_each_database;
+use crate::support::TestDb;
+use crate::support::wait::until;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use windlass::testing::{self, RunOutcome};
+use windlass::{
+    Context, Event, Job, JobError, JobId, JobResult, NewJob, Policy, RecurringTask, Registry,
+    Subscriber, Worker, job_details, task_info,
+};
+
+on_each_database!(
+    old_arguments_are_converted,
+    arguments_of_ruby_have_the_first_version,
+    a_conversion_may_fail,
+    an_old_program_leaves_newer_arguments_to_others,
+    an_old_worker_releases_newer_arguments,
+    recurring_tasks_keep_their_version,
+    errors_hide_secrets_of_every_version,
+);
+
+/// The program before: one name.
+#[derive(Debug, Serialize, Deserialize)]
+struct First {
+    name: String,
+}
+
+impl Job for First {
+    const NAME: &'static str = "greet";
+    type State = ();
+    type Output = Vec<String>;
+
+    fn perform(self, _: &Context<'_, ()>) -> JobResult<Vec<String>> {
+        Ok(vec![self.name])
+    }
+}
+
+/// The program after the next: version 2 had a list, version 3 has a greeting too.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Third {
+    names: Vec<String>,
+    greeting: String,
+    secret: Option<u32>,
+}
+
+impl Job for Third {
+    const NAME: &'static str = "greet";
+    const VERSION: u32 = 3;
+    const REDACT: &'static [&'static str] = &["secret", "pin"];
+    type State = ();
+    type Output = Vec<String>;
+
+    fn upcast(version: u32, mut old: Value) -> Result<Value, JobError> {
+        if version < 2 {
+            let name = old["name"].as_str().ok_or("it has no name")?;
+            old = json!({"names": [name], "secret": old.get("pin")});
+        }
+        old["greeting"] = json!(format!("from {version}"));
+        Ok(old)
+    }
+
+    fn perform(self, _: &Context<'_, ()>) -> JobResult<Vec<String>> {
+        let greet = |name: &String| format!("{name} {}", self.greeting);
+        Ok(self.names.iter().map(greet).collect())
+    }
+}
+
+fn third() -> Third {
+    Third {
+        names: vec!["c".into()],
+        greeting: "now".into(),
+        secret: None,
+    }
+}
+
+fn old() -> Registry {
+    Registry::new().register::<First>(())
+}
+
+fn new() -> Registry {
+    Registry::new().register::<Third>(())
+}
+
+fn result(db: &TestDb, job: JobId) -> Option<Value> {
+    let info = task_info(&mut db.connect(), job).unwrap().unwrap();
+    info.result
+}
+
+fn old_arguments_are_converted(db: &TestDb) {
+    let conn = &mut db.connect();
+    let first = First { name: "a".into() }.enqueue(conn).unwrap().id;
+    let second = NewJob::of_class("greet", r#"{"names":["b"]}"#).arguments_version(2);
+    let second = second.enqueue(conn).unwrap().id;
+    let current = third().enqueue(conn).unwrap().id;
+    let waiting = testing::enqueued::<Third>(conn).unwrap();
+    let names = waiting.iter().map(|job| &*job.arguments.names[0]);
+    assert_eq!(names.collect::<Vec<_>>(), ["a", "b", "c"]);
+    let versions = [first, second, current].map(|job| {
+        let shown = job_details(conn, job, true).unwrap().unwrap();
+        shown.arguments_version.unwrap()
+    });
+    assert_eq!(versions, [1, 2, 3]);
+    let drained = testing::drain(conn, &new()).unwrap();
+    drained.assert_all_finished(3);
+    assert_eq!(result(db, first), Some(json!(["a from 1"])));
+    assert_eq!(result(db, second), Some(json!(["b from 2"])));
+    assert_eq!(result(db, current), Some(json!(["c now"])));
+    // A program of the first version stores none.
+    assert_eq!(
+        db.count("SELECT count(*) AS n FROM solid_queue_jobs WHERE policy IS NULL"),
+        1
+    );
+}
+
+fn arguments_of_ruby_have_the_first_version(db: &TestDb) {
+    let envelope = r#"{"job_class":"greet","arguments":[{"name":"r","_aj_symbol_keys":["name"]}],"executions":0}"#;
+    let conn = &mut db.connect();
+    let job = NewJob::of_class("greet", envelope)
+        .enqueue(conn)
+        .unwrap()
+        .id;
+    testing::drain(conn, &new()).unwrap().assert_all_finished(1);
+    assert_eq!(result(db, job), Some(json!(["r from 1"])));
+}
+
+fn a_conversion_may_fail(db: &TestDb) {
+    let conn = &mut db.connect();
+    NewJob::of_class("greet", "[]").enqueue(conn).unwrap();
+    let worse = NewJob::of_class("greet", r#"{"names":7}"#).arguments_version(2);
+    worse
+        .policy(Policy::new().max_attempts(2))
+        .enqueue(conn)
+        .unwrap();
+    let drained = testing::drain(conn, &new()).unwrap();
+    let RunOutcome::Failed(_, message) = &drained.runs[0].outcome else {
+        panic!("{drained:?}");
+    };
+    assert!(message.contains("it has no name"), "{message}");
+    let RunOutcome::Retried(kind, message, _) = &drained.runs[1].outcome else {
+        panic!("{drained:?}");
+    };
+    assert_eq!(kind, "undecodable_arguments");
+    assert!(message.contains("version 2"), "{message}");
+}
+
+fn an_old_program_leaves_newer_arguments_to_others(db: &TestDb) {
+    let conn = &mut db.connect();
+    let job = third().enqueue(conn).unwrap().id;
+    let drained = testing::drain(conn, &old()).unwrap();
+    assert!(matches!(drained.runs[0].outcome, RunOutcome::Snoozed(_)));
+    assert_eq!(drained.runs.len(), 1);
+    assert_eq!(task_info(conn, job).unwrap().unwrap().attempt, 0);
+    testing::travel(conn, Duration::from_secs(3_600)).unwrap();
+    testing::drain(conn, &new()).unwrap().assert_all_finished(1);
+    assert_eq!(result(db, job), Some(json!(["c now"])));
+    assert_eq!(task_info(conn, job).unwrap().unwrap().attempt, 1);
+}
+
+fn an_old_worker_releases_newer_arguments(db: &TestDb) {
+    let released = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&released);
+    let worker = Worker::new(&db.database, old())
+        .subscriber(Subscriber::new(move |event| {
+            if let Event::Released { why, .. } = event {
+                assert!(why.contains("newer version"), "{why}");
+                counted.fetch_add(1, Ordering::Relaxed);
+            }
+        }))
+        .start()
+        .unwrap();
+    let once = Policy::new().delivery(windlass::Delivery::AtMostOnce);
+    let job = NewJob::new(&third()).unwrap().policy(once);
+    let job = job.enqueue(&mut db.connect()).unwrap().id;
+    until("it was released", || released.load(Ordering::Relaxed) > 0);
+    worker.stop();
+    let info = task_info(&mut db.connect(), job).unwrap().unwrap();
+    assert_eq!((info.attempt, info.error), (0, None));
+    assert_eq!(db.rows("failed_executions"), 0);
+}
+
+fn recurring_tasks_keep_their_version(db: &TestDb) {
+    let conn = &mut db.connect();
+    let task = |key: &str, task: windlass::Result<RecurringTask>| {
+        windlass::recurring::schedule(&mut db.connect(), &task.unwrap()).unwrap();
+        windlass::recurring::run_now(&mut db.connect(), key).unwrap()
+    };
+    let first = First { name: "a".into() };
+    let first = task("old", RecurringTask::new("old", "@yearly", &first));
+    let new_task = task("new", RecurringTask::new("new", "@yearly", &third()));
+    let drained = testing::drain(conn, &new()).unwrap();
+    drained.assert_all_finished(2);
+    assert_eq!(result(db, first), Some(json!(["a from 1"])));
+    assert_eq!(result(db, new_task), Some(json!(["c now"])));
+}
+
+fn errors_hide_secrets_of_every_version(db: &TestDb) {
+    let conn = &mut db.connect();
+    let job = r#"{"name":"a","pin":"hunter2"}"#;
+    NewJob::of_class("greet", job).enqueue(conn).unwrap();
+    let drained = testing::drain(conn, &new()).unwrap();
+    let RunOutcome::Failed(kind, message) = &drained.runs[0].outcome else {
+        panic!("{drained:?}");
+    };
+    assert_eq!(kind, "undecodable_arguments");
+    assert!(!message.contains("hunter2"), "{message}");
+}
