@@ -77,6 +77,7 @@ impl Options {
     }
 
     /// Stores the policy of its jobs.
+    #[cfg(feature = "cli")]
     pub(crate) fn set_policy(&mut self, policy: &Policy) {
         self.policy = policy.clone();
         self.max_attempts = policy.max_attempts;

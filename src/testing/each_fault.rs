@@ -22,7 +22,7 @@ const MOST_CONNECTIONS: u32 = 50;
 /// # use serde::{Deserialize, Serialize};
 /// use diesel::prelude::*;
 /// use windlass::testing::{Drain, TestDatabase, for_each_fault};
-/// use windlass::{AsConn, Context, Job, JobResult, Registry};
+/// use windlass::{AsConn, Context, Job, JobResult, Policy, Registry};
 ///
 /// #[derive(Serialize, Deserialize)]
 /// struct Credit { amount: i32 }
@@ -31,6 +31,9 @@ const MOST_CONNECTIONS: u32 = 50;
 ///     const NAME: &'static str = "credit";
 ///     type State = ();
 ///     type Output = ();
+///     fn policy() -> Policy {
+///         Policy::new().max_attempts(3)
+///     }
 ///     fn perform(self, cx: &Context<'_, ()>) -> JobResult {
 ///         // Once for each job: without `step`, it would be added twice after a crash.
 ///         cx.step(&mut cx.connection()?, "credit", |conn| {

@@ -56,6 +56,7 @@ pub(crate) fn change(
 }
 
 /// Stores a new definition of a task, whose row is locked.
+#[cfg(feature = "cli")]
 pub(crate) fn replace(
     conn: &mut Conn<'_>,
     new: &Definition,
