@@ -8,6 +8,9 @@
 //! Fills an empty database, lets workers of different selectors take jobs
 //! from it, and prints how long their statements took. The database must have
 //! no jobs yet; what is enqueued stays in it.
+//!
+//! With `--paused`, the waiting jobs are of one class instead, which is paused,
+//! and the jobs of another class come after them.
 
 #![allow(
     clippy::print_stdout,
@@ -45,6 +48,10 @@ struct Options {
     /// How many of them each kind of worker takes
     #[arg(long, default_value_t = 2_000)]
     take: usize,
+
+    /// Measure claims behind jobs of a paused class
+    #[arg(long)]
+    paused: bool,
 }
 
 /// Does nothing, and counts it.
@@ -53,6 +60,21 @@ struct Nothing;
 
 impl Job for Nothing {
     const NAME: &'static str = "nothing";
+    type State = AtomicUsize;
+    type Output = ();
+
+    fn perform(self, cx: &Context<'_, AtomicUsize>) -> JobResult {
+        cx.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+/// The same, of the class that is paused.
+#[derive(Serialize, Deserialize)]
+struct Held;
+
+impl Job for Held {
+    const NAME: &'static str = "held";
     type State = AtomicUsize;
     type Output = ();
 
@@ -109,6 +131,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let database = Database::open(options.database.as_deref().unwrap_or(&file))?;
     database.migrate()?;
     set_default_instrumentation(|| Some(Box::new(Watch::default())))?;
+    if options.paused {
+        return behind_paused(&database, &options);
+    }
     fill(&database, &options)?;
     let one = queue(options.queues / 2);
     let last = format!("{}*", queue(options.queues.saturating_sub(1)));
@@ -129,6 +154,59 @@ fn main() -> Result<(), Box<dyn Error>> {
     windlass::pause_queue(&mut connection, "full", "soak", "to be in the way")?;
     println!("one more queue, of {} jobs, is paused", options.jobs / 10);
     measure(&database, &["*"], options.take)
+}
+
+/// Measures claims behind many jobs of a paused class, and how soon an urgent job starts then.
+fn behind_paused(database: &Database, options: &Options) -> Result<(), Box<dyn Error>> {
+    let mut connection = database.connect()?;
+    for chunk in (0..options.jobs).collect::<Vec<_>>().chunks(10_000) {
+        let held = chunk
+            .iter()
+            .map(|_| NewJob::new(&Held).map(|job| job.queue("soak")));
+        enqueue_all(&mut connection, held.collect::<Result<Vec<_>, _>>()?)?;
+    }
+    let behind = |connection: &mut _| -> Result<(), Box<dyn Error>> {
+        let jobs = (0..options.take).map(|_| job("soak"));
+        enqueue_all(connection, jobs.collect::<Result<Vec<_>, _>>()?)?;
+        Ok(())
+    };
+    println!("{} jobs in {}, not paused", options.jobs, database.target());
+    measure(database, &["*"], options.take)?;
+    windlass::pause_class(&mut connection, "held", "soak", "to be in the way")?;
+    println!("their class is paused, {} jobs behind", options.take);
+    for queues in ["*", "soak"] {
+        behind(&mut connection)?;
+        measure(database, &[queues], options.take)?;
+        urgent(database, queues)?;
+    }
+    Ok(())
+}
+
+/// Enqueues urgent jobs for an idle worker one by one, and prints how soon they start.
+fn urgent(database: &Database, queues: &str) -> Result<(), Box<dyn Error>> {
+    TOOK.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    let mut connection = database.connect()?;
+    let performed = Arc::new(AtomicUsize::new(0));
+    let registry = Registry::new()
+        .register::<Nothing>(Arc::clone(&performed))
+        .register::<Held>(Arc::clone(&performed));
+    let _worker = Worker::new(database, registry).queues([queues])?.start()?;
+    std::thread::sleep(Duration::from_secs(3));
+    let mut waited = Vec::new();
+    for number in 1..=100 {
+        let begun = Instant::now();
+        job("soak")?.priority(-1).enqueue(&mut connection)?;
+        while performed.load(Ordering::SeqCst) < number {
+            if begun.elapsed() > Duration::from_secs(60) {
+                return Err("an urgent job does not start".into());
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        waited.push(begun.elapsed());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    println!("  {:<16} {}", "urgent job", summary(waited));
+    Ok(())
 }
 
 fn queue(number: usize) -> String {
@@ -167,7 +245,9 @@ fn fill(database: &Database, options: &Options) -> Result<(), Box<dyn Error>> {
 fn measure(database: &Database, queues: &[&str], jobs: usize) -> Result<(), Box<dyn Error>> {
     TOOK.lock().unwrap_or_else(PoisonError::into_inner).clear();
     let performed = Arc::new(AtomicUsize::new(0));
-    let registry = Registry::new().register::<Nothing>(Arc::clone(&performed));
+    let registry = Registry::new()
+        .register::<Nothing>(Arc::clone(&performed))
+        .register::<Held>(Arc::clone(&performed));
     let begun = Instant::now();
     let worker = Worker::new(database, registry).queues(queues)?.start()?;
     while performed.load(Ordering::SeqCst) < jobs {

@@ -19,6 +19,7 @@ mod db;
 mod edges;
 mod interleavings;
 mod model;
+mod paused_front;
 mod refusals;
 mod statements;
 #[cfg(feature = "sqlite")]

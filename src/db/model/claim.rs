@@ -105,6 +105,15 @@ pub(crate) struct ClaimRequest<'a> {
     pub(crate) wanted_after: i64,
 }
 
+/// How a claim gets past the executions of paused classes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PausedScan {
+    /// It takes what comes at the cursors or after them, on SQLite as well.
+    FromCursors,
+    /// It takes what comes before the cursors, of the executions whose id is greater than this.
+    NewerThan(i64),
+}
+
 /// A position in the order of ready executions.
 ///
 /// Postgres keeps taken rows in the index until the next vacuum, and a search from the beginning
@@ -121,6 +130,40 @@ impl Cursor {
         priority: i32::MIN,
         job_id: i64::MIN,
     };
+
+    /// After all executions.
+    pub(crate) const END: Cursor = Cursor {
+        priority: i32::MAX,
+        job_id: i64::MAX,
+    };
+
+    /// Where a claimed job was.
+    pub(crate) fn of(job: &Claimed) -> Self {
+        Cursor {
+            priority: job.priority,
+            job_id: job.job_id,
+        }
+    }
+}
+
+impl ClaimRequest<'_> {
+    /// Returns the queues in their order, each with its cursor. All queues together are one with an
+    /// empty name.
+    pub(crate) fn slots(&self) -> Vec<(&str, Cursor)> {
+        let names = self.queues.names().into_iter().enumerate();
+        let from = |slot: usize| self.from.get(slot).copied().unwrap_or(Cursor::BEGINNING);
+        names.map(|(slot, name)| (name, from(slot))).collect()
+    }
+}
+
+impl ClaimQueues {
+    /// Returns the names, or one empty name for all queues together.
+    pub(crate) fn names(&self) -> Vec<&str> {
+        match self {
+            ClaimQueues::All => vec![""],
+            ClaimQueues::Named(names) => names.iter().map(|name| &**name).collect(),
+        }
+    }
 }
 
 /// The result of a claim.

@@ -1,7 +1,7 @@
 //! `solid_queue_ready_executions`: claiming.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::id_list;
+use crate::db::conn::sql::{Id, id_list};
 use crate::db::conn::statement::Statement;
 use crate::db::table::wanted_keys::{self, ConcurrencyKey, keys};
 use diesel::prelude::*;
@@ -20,6 +20,13 @@ pub(crate) fn insert(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
          FROM solid_queue_jobs WHERE id IN {in $1} ORDER BY id ON CONFLICT (job_id) DO NOTHING";
     Statement::new(text).bind(id_list(jobs)).execute(conn)?;
     crate::db::conn::wakeup::notify(conn, jobs.len())
+}
+
+/// Returns the greatest id of the executions, or 0 if there are none. Ids are never given twice.
+pub(crate) fn newest(conn: &mut Conn<'_>) -> QueryResult<i64> {
+    let text = "SELECT coalesce(max(id), 0) AS id FROM solid_queue_ready_executions";
+    let newest: Id = Statement::new(text).unkept().get_result(conn)?;
+    Ok(newest.id)
 }
 
 /// Has the next run of these jobs marked as started only when a thread is free for it.

@@ -10,7 +10,7 @@ use crate::db::conn::database::Database;
 use crate::db::conn::owned::DbConnection;
 use crate::db::model::claim::ClaimOf;
 use crate::db::model::claim::{
-    ClaimQueues, ClaimRequest, Claims, EqualJobs, Fence, FinishedRow, NextJobs,
+    ClaimQueues, ClaimRequest, Claims, Cursor, EqualJobs, Fence, FinishedRow, NextJobs, PausedScan,
 };
 use crate::db::model::decision::Death;
 use crate::db::model::new_result::{NewResult, ResultOf};
@@ -234,19 +234,38 @@ fn register(conn: &mut Conn<'_>) -> QueryResult<i64> {
 }
 
 fn claim(conn: &mut Conn<'_>, process_id: i64, queues: &ClaimQueues) -> QueryResult<Claims> {
+    claim::claim(conn, &of_three(process_id, queues, &[CLASS.to_owned()]))
+}
+
+fn claim_past_paused(
+    conn: &mut Conn<'_>,
+    process_id: i64,
+    queues: &ClaimQueues,
+    scan: PausedScan,
+) -> QueryResult<Claims> {
     let classes = [CLASS.to_owned()];
-    claim::claim(
-        conn,
-        &ClaimRequest {
-            process_id,
-            queues,
-            classes: &classes,
-            limit: 3,
-            ahead: false,
-            from: &[],
-            wanted_after: 0,
-        },
-    )
+    let from = match scan {
+        PausedScan::FromCursors => Vec::new(),
+        PausedScan::NewerThan(_) => vec![Cursor::END; queues.names().len()],
+    };
+    let (from, want) = (&from, of_three(process_id, queues, &classes));
+    claim::claim_past_paused(conn, &ClaimRequest { from, ..want }, scan)
+}
+
+fn of_three<'a>(
+    process_id: i64,
+    queues: &'a ClaimQueues,
+    classes: &'a [String],
+) -> ClaimRequest<'a> {
+    ClaimRequest {
+        process_id,
+        queues,
+        classes,
+        limit: 3,
+        ahead: false,
+        from: &[],
+        wanted_after: 0,
+    }
 }
 
 fn named() -> ClaimQueues {

@@ -10,13 +10,13 @@ use crate::db::transition::pause;
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::conn::wakeup;
-use crate::db::model::claim::{ClaimQueues, Cursor, FinishedRow};
+use crate::db::model::claim::{ClaimQueues, Cursor, FinishedRow, PausedScan};
 use crate::db::model::new_row::{NewExpiry, NewRow, OnConflict};
 use crate::db::model::outcome::{ClaimEnd, Ending, JobFailure};
 use crate::db::model::recurring::{DueTick, Firing, Overlap};
 use crate::db::plans::{
-    CLASS, Rows, Work, claim, death, fence, finish_and_claim_next, finish_and_tell, job, limited,
-    named, register, run, with_steps, *,
+    CLASS, Rows, Work, claim, claim_past_paused, death, fence, finish_and_claim_next,
+    finish_and_tell, job, limited, named, register, run, with_steps, *,
 };
 use crate::db::query::{details, explain, job_info};
 use crate::db::table::job_logs::{self, LoggedRun};
@@ -24,8 +24,8 @@ use crate::db::table::progress::{self, ClaimNote, Note};
 use crate::db::table::run_time::class_pauses;
 use crate::db::table::scheduled::DelayedJob;
 use crate::db::table::{
-    claimed, classes, expiries, jobs, processes, public_tokens, queue_names, recurring_tasks,
-    scheduled, semaphores, steps, unique_jobs, wanted_keys,
+    claimed, classes, expiries, jobs, processes, public_tokens, queue_names, ready,
+    recurring_tasks, scheduled, semaphores, steps, unique_jobs, wanted_keys,
 };
 use crate::db::transition::clear::{self, ClearLimits};
 use crate::db::transition::enqueue::alike;
@@ -35,7 +35,16 @@ use crate::db::transition::{
 use std::time::Duration;
 
 /// What the loops of a process do, on connections of their own.
-pub(crate) const LOOPS: [(&str, Work); 43] = [
+pub(crate) const LOOPS: [(&str, Work); 44] = [
+    ("pass the paused classes", |conn, rows| {
+        for queues in [ClaimQueues::All, named()] {
+            for scan in [PausedScan::FromCursors, PausedScan::NewerThan(0)] {
+                claim_past_paused(conn, rows.process, &queues, scan)?;
+            }
+        }
+        queue_names::paused(conn)?;
+        ready::newest(conn).map(drop)
+    }),
     ("discard expired jobs", |conn, _| {
         let job = enqueue::insert(conn, &expired())?.id;
         let expired = expire::expire(conn, 10)?;

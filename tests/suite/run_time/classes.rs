@@ -16,6 +16,7 @@ use windlass::{
 on_each_database!(
     a_paused_class_stops_and_goes_on,
     many_paused_jobs_hold_up_no_other_class,
+    what_arrives_before_paused_jobs_runs_at_once,
     slots_are_not_passed_to_a_paused_class,
     a_pause_is_shown_everywhere,
     tests_of_applications_respect_pauses,
@@ -83,6 +84,32 @@ fn many_paused_jobs_hold_up_no_other_class(db: &TestDb) {
     let stopped = worker.join(crate::support::wait::DEADLINE).unwrap();
     assert!(stopped.is_drained());
     assert_eq!((log.len(), db.rows("ready_executions")), (20, 5_000));
+}
+
+/// The worker has passed the paused jobs by then.
+fn what_arrives_before_paused_jobs_runs_at_once(db: &TestDb) {
+    let log = Arc::new(Log::default());
+    let conn = &mut db.connect();
+    let other = |line: &str| NewJob::new(&Other(line.to_owned())).unwrap();
+    pause_class(conn, "note", "", "").unwrap();
+    other("of a paused queue")
+        .queue("paused")
+        .enqueue(conn)
+        .unwrap();
+    windlass::pause_queue(conn, "paused", "", "").unwrap();
+    let jobs: Vec<NewJob> = vec![NewJob::new(&Note::new("held")).unwrap(); 2_000];
+    windlass::enqueue_all(conn, jobs).unwrap();
+    other("behind").enqueue(conn).unwrap();
+    let worker = Worker::new(&db.database, registry(&log)).threads(1);
+    let _worker = worker.start().unwrap();
+    until("it has passed them", || log.lines() == ["behind"]);
+    other("urgent").priority(-1).enqueue(conn).unwrap();
+    until("an urgent job runs", || log.len() == 2);
+    assert!(windlass::resume_queue(conn, "paused").unwrap());
+    until("the oldest job runs", || log.len() == 3);
+    assert_eq!(log.lines(), ["behind", "urgent", "of a paused queue"]);
+    assert!(resume_class(conn, "note").unwrap());
+    until("all run", || log.len() == 2_003);
 }
 
 fn slots_are_not_passed_to_a_paused_class(db: &TestDb) {

@@ -3,23 +3,42 @@
 pub(crate) mod next;
 mod postgres;
 mod sqlite;
+mod sqlite_paused;
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
-use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claimed, Claims};
+use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claimed, Claims, PausedScan};
 use crate::db::table::ready::NOTHING;
 use diesel::prelude::*;
 
 /// Moves up to `limit` ready executions to a registered process's claimed ones, the most important
 /// and oldest first.
 pub(crate) fn claim(conn: &mut Conn<'_>, request: &ClaimRequest<'_>) -> QueryResult<Claims> {
+    claim_by(conn, request, None)
+}
+
+/// The same while classes are paused.
+pub(crate) fn claim_past_paused(
+    conn: &mut Conn<'_>,
+    request: &ClaimRequest<'_>,
+    scan: PausedScan,
+) -> QueryResult<Claims> {
+    claim_by(conn, request, Some(scan))
+}
+
+fn claim_by(
+    conn: &mut Conn<'_>,
+    request: &ClaimRequest<'_>,
+    scan: Option<PausedScan>,
+) -> QueryResult<Claims> {
     loop {
-        let rows = match conn.dialect() {
-            Dialect::Postgres => postgres::insert_or_look(conn, request)?,
-            Dialect::Sqlite => match sqlite::step_by_step(conn, request)? {
-                Some(rows) => rows,
-                None => return Ok(Claims::Unregistered),
-            },
+        let rows = match (conn.dialect(), scan) {
+            (Dialect::Postgres, _) => Some(postgres::insert_or_look(conn, request, scan)?),
+            (Dialect::Sqlite, None) => sqlite::step_by_step(conn, request)?,
+            (Dialect::Sqlite, Some(scan)) => sqlite_paused::step_by_step(conn, request, scan)?,
+        };
+        let Some(rows) = rows else {
+            return Ok(Claims::Unregistered);
         };
         let Some(first) = rows.first() else {
             return Ok(Claims::Unregistered);

@@ -2,7 +2,7 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::statement::Statement;
-use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claimed, Cursor};
+use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claimed, PausedScan};
 use crate::db::table::blocked;
 use crate::db::table::claimed::COLUMNS;
 use crate::db::table::wanted_keys::is_requested_after;
@@ -19,16 +19,17 @@ use diesel::prelude::*;
 pub(crate) fn insert_or_look(
     conn: &mut Conn<'_>,
     request: &ClaimRequest<'_>,
+    scan: Option<PausedScan>,
 ) -> QueryResult<Vec<Claimed>> {
     use diesel::result::{DatabaseErrorKind::UniqueViolation, Error::DatabaseError};
     // An error would end the caller's transaction.
     if !conn.is_in_transaction() {
-        match in_one_statement(conn, request, "") {
+        match in_one_statement(conn, request, scan, "") {
             Err(DatabaseError(UniqueViolation, _)) => {}
             done => return done,
         }
     }
-    in_one_statement(conn, request, "ON CONFLICT (job_id) DO NOTHING")
+    in_one_statement(conn, request, scan, "ON CONFLICT (job_id) DO NOTHING")
 }
 
 /// Claims in one statement in autocommit, so that a client that freezes can hold no lock. It locks
@@ -48,9 +49,17 @@ pub(crate) fn insert_or_look(
 fn in_one_statement(
     conn: &mut Conn<'_>,
     request: &ClaimRequest<'_>,
+    scan: Option<PausedScan>,
     on_conflict: &str,
 ) -> QueryResult<Vec<Claimed>> {
-    let picked = picked(request.queues);
+    let newer_than = match scan {
+        Some(PausedScan::NewerThan(id)) => Some(id),
+        Some(PausedScan::FromCursors) | None => None,
+    };
+    let picked = match newer_than {
+        Some(_) => PICKED_NEWER,
+        None => picked(request.queues),
+    };
     let sorted_out = blocked::sorted_out_ctes("gone");
     let me = if mutant::is("claim_without_process") {
         "SELECT $1::bigint AS id"
@@ -74,16 +83,16 @@ fn in_one_statement(
          FROM me LEFT JOIN held ON true LEFT JOIN solid_queue_jobs j ON j.id = held.job_id",
         is_wanted = is_requested_after("$8"),
     );
-    let (none, all) = (Vec::new(), [String::new()]);
-    let (names, slots) = match request.queues {
-        ClaimQueues::All => (&none, &all[..]),
-        ClaimQueues::Named(names) => (names, &names[..]),
-    };
-    let from = |slot: usize| request.from.get(slot).copied().unwrap_or(Cursor::BEGINNING);
-    let marks: Vec<Cursor> = (0..slots.len()).map(from).collect();
+    let (names, marks): (Vec<&str>, Vec<_>) = request.slots().into_iter().unzip();
     let priorities: Vec<i32> = marks.iter().map(|mark| mark.priority).collect();
     let jobs: Vec<i64> = marks.iter().map(|mark| mark.job_id).collect();
-    Statement::new(text)
+    let is_of_all = matches!(request.queues, ClaimQueues::All);
+    let names = if is_of_all && newer_than.is_none() {
+        Vec::new()
+    } else {
+        names
+    };
+    let statement = Statement::new(text)
         .bind(request.process_id)
         .bind(request.limit as i64)
         .bind(request.classes)
@@ -91,9 +100,23 @@ fn in_one_statement(
         .bind(request.ahead)
         .bind(priorities)
         .bind(jobs)
-        .bind(request.wanted_after)
-        .load(conn)
+        .bind(request.wanted_after);
+    match newer_than {
+        Some(id) => statement.bind(id).load(conn),
+        None => statement.load(conn),
+    }
 }
+
+/// The same of the rows that are newer than `$9` and come before the cursors. They are found by
+/// their ids: the other indexes would pass all executions of paused classes, so that none fits.
+const PICKED_NEWER: &str = "SELECT r.ctid AS spot FROM solid_queue_ready_executions r \
+     JOIN unnest($4, $6, $7) WITH ORDINALITY AS q (name, priority, job_id, place) \
+       ON (q.name = '' OR q.name = r.queue_name || '') \
+       AND (r.priority + 0, r.job_id + 0) < (q.priority, q.job_id) \
+     WHERE EXISTS (SELECT 1 FROM me) AND r.id > $9 \
+     AND (r.class_name IS NULL OR r.class_name = ANY ($3)) \
+     AND r.queue_name || '' NOT IN (SELECT queue_name FROM solid_queue_pauses) \
+     ORDER BY q.place, r.priority + 0, r.job_id + 0 LIMIT $2 FOR UPDATE OF r SKIP LOCKED";
 
 /// Returns a SELECT of the ctids of the rows to take, locked.
 fn picked(queues: &ClaimQueues) -> &'static str {

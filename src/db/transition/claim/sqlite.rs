@@ -30,33 +30,45 @@ pub(crate) fn step_by_step(
             return Ok(None);
         };
         let picked = candidates(conn, request, request.limit)?;
-        // Ruby makes jobs ready without checking the limits of Windlass.
-        let foreign = picked.iter().filter(|one| one.is_foreign);
-        let foreign: Vec<i64> = foreign.map(|one| one.id).collect();
-        let has_blocked = !foreign.is_empty() && !blocked::sort_out(conn, &foreign)?.is_empty();
-        let picked: Vec<i64> = picked.iter().map(|one| one.id).collect();
-        let picked = id_list(&picked);
-        let text = "INSERT INTO solid_queue_claimed_executions (job_id, process_id, created_at, started_at, concurrency_key, prefetched) \
-             SELECT job_id, $1, {now}, CASE WHEN $2 AND cautious THEN NULL ELSE {now} END, concurrency_key, \
-               CASE WHEN $2 AND NOT cautious THEN true END \
-             FROM solid_queue_ready_executions WHERE id IN {in $3} \
-             ORDER BY priority, job_id ON CONFLICT (job_id) DO NOTHING RETURNING id";
-        let claims: Vec<Id> = Statement::new(text)
-                .bind(request.process_id)
-                .bind(request.ahead)
-                .bind(&picked).load(conn)?;
-        let text = "DELETE FROM solid_queue_ready_executions WHERE id IN {in $1}";
-        Statement::new(text).bind(&picked).execute(conn)?;
-        let claims: Vec<i64> = claims.into_iter().map(|claim| claim.id).collect();
-        let mut held = held(conn, &claims)?;
-        if held.is_empty() {
-            held = nothing(seen.is_wanted || has_blocked);
-        }
-        if let Some(first) = held.first_mut() {
-            first.has_blocked = has_blocked;
-        }
-        Ok(Some(held))
+        take(conn, request, &picked, seen.is_wanted).map(Some)
     })
+}
+
+/// Claims those of the picked executions that are ready, under the write lock. Returns one row
+/// without a job if these are none.
+pub(super) fn take(
+    conn: &mut Conn<'_>,
+    request: &ClaimRequest<'_>,
+    picked: &[Candidate],
+    is_wanted: bool,
+) -> QueryResult<Vec<Claimed>> {
+    // Ruby makes jobs ready without checking the limits of Windlass.
+    let foreign = picked.iter().filter(|one| one.is_foreign);
+    let foreign: Vec<i64> = foreign.map(|one| one.id).collect();
+    let has_blocked = !foreign.is_empty() && !blocked::sort_out(conn, &foreign)?.is_empty();
+    let picked: Vec<i64> = picked.iter().map(|one| one.id).collect();
+    let picked = id_list(&picked);
+    let text = "INSERT INTO solid_queue_claimed_executions (job_id, process_id, created_at, started_at, concurrency_key, prefetched) \
+         SELECT job_id, $1, {now}, CASE WHEN $2 AND cautious THEN NULL ELSE {now} END, concurrency_key, \
+           CASE WHEN $2 AND NOT cautious THEN true END \
+         FROM solid_queue_ready_executions WHERE id IN {in $3} \
+         ORDER BY priority, job_id ON CONFLICT (job_id) DO NOTHING RETURNING id";
+    let claims: Vec<Id> = Statement::new(text)
+        .bind(request.process_id)
+        .bind(request.ahead)
+        .bind(&picked)
+        .load(conn)?;
+    let text = "DELETE FROM solid_queue_ready_executions WHERE id IN {in $1}";
+    Statement::new(text).bind(&picked).execute(conn)?;
+    let claims: Vec<i64> = claims.into_iter().map(|claim| claim.id).collect();
+    let mut held = held(conn, &claims)?;
+    if held.is_empty() {
+        held = nothing(is_wanted || has_blocked);
+    }
+    if let Some(first) = held.first_mut() {
+        first.has_blocked = has_blocked;
+    }
+    Ok(held)
 }
 
 /// Returns claims with their jobs.
@@ -72,7 +84,7 @@ pub(crate) fn held(conn: &mut Conn<'_>, claims: &[i64]) -> QueryResult<Vec<Claim
 }
 
 /// Returns the one row for a registered process and no jobs.
-fn nothing(is_wanted: bool) -> Vec<Claimed> {
+pub(super) fn nothing(is_wanted: bool) -> Vec<Claimed> {
     vec![Claimed {
         claim_id: NOTHING,
         begun: false,
@@ -102,13 +114,18 @@ struct Availability {
     has_jobs: bool,
 }
 
+/// Returns a table with the row of the process, if it is registered.
+pub(super) fn me(id: &str) -> String {
+    if mutant::is("claim_without_process") {
+        format!("(SELECT {id} AS id)")
+    } else {
+        format!("solid_queue_processes WHERE id = {id} AND NOT draining")
+    }
+}
+
 /// Checks whether there may be work. Returns `None` if the process is not registered.
 fn peek(conn: &mut Conn<'_>, request: &ClaimRequest<'_>) -> QueryResult<Option<Availability>> {
-    let me = if mutant::is("claim_without_process") {
-        "(SELECT $3 AS id)"
-    } else {
-        "solid_queue_processes WHERE id = $3 AND NOT draining"
-    };
+    let me = me("$3");
     // By an index, whatever the statistics: the table may be large.
     let (has_jobs, names) = match request.queues {
         ClaimQueues::All => (
@@ -143,11 +160,11 @@ pub(crate) const MAY_TAKE: &str = "(class_name IS NULL OR class_name IN (SELECT 
 
 /// An execution without a class was made ready by Ruby.
 #[derive(QueryableByName)]
-struct Candidate {
+pub(super) struct Candidate {
     #[diesel(sql_type = BigInt)]
-    id: i64,
+    pub(super) id: i64,
     #[diesel(sql_type = Bool)]
-    is_foreign: bool,
+    pub(super) is_foreign: bool,
 }
 
 fn candidates(

@@ -6,6 +6,7 @@ pub(crate) mod class_filter;
 pub(crate) mod handoff;
 pub(crate) mod idle_end;
 pub(crate) mod listen_flag;
+pub(crate) mod paused_front;
 pub(crate) mod plan;
 pub(crate) mod poller;
 pub(crate) mod queues;

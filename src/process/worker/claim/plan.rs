@@ -12,6 +12,7 @@ use crate::process::worker::adjust::tuning::Tuning;
 use crate::process::worker::claim::claim_gate::{ClaimGate, GateState};
 use crate::process::worker::claim::class_filter::{ClassFilter, READ_EVERY, SharedClasses};
 use crate::process::worker::claim::handoff::Handoff;
+use crate::process::worker::claim::paused_front::PausedFront;
 use crate::process::worker::claim::queues::QueueResolver;
 use crate::process::worker::claim::scan_cursors::ScanCursors;
 use crate::process::worker::pool::Pool;
@@ -26,6 +27,8 @@ pub(crate) struct ClaimPlan {
     gate: ClaimGate,
     resolver: QueueResolver,
     cursors: ScanCursors,
+    /// Instead of the cursors while classes are paused.
+    front: PausedFront,
     /// The classes as this plan has seen them last.
     classes: ClassFilter,
     shared: Arc<SharedClasses>,
@@ -124,6 +127,7 @@ impl ClaimPlan {
             gate: ClaimGate::new(settings.recycle),
             resolver: QueueResolver::new(settings.queues.clone()),
             cursors: ScanCursors::default(),
+            front: PausedFront::default(),
             classes: shared.last(),
             shared,
             tuned: tuning.version(),
@@ -162,6 +166,7 @@ impl ClaimPlan {
         if has_changed {
             self.classes = now.clone();
             self.cursors.forget();
+            self.front.forget();
             self.next = None;
         }
         has_changed
@@ -174,6 +179,11 @@ impl ClaimPlan {
     /// Makes the next claim look at all ready jobs.
     pub(crate) fn forget_cursors(&mut self) {
         self.cursors.forget();
+    }
+
+    /// Makes the next claim look at all ready jobs behind those of paused classes too.
+    pub(crate) fn forget_front(&mut self) {
+        self.front.forget();
     }
 
     /// Returns how long a worker that claims nothing waits before it checks again.
@@ -197,6 +207,7 @@ impl ClaimPlan {
         size: ClaimSize,
     ) -> Result<Claims, Duration> {
         let (resolver, cursors) = (&mut self.resolver, &mut self.cursors);
+        let mut front = (self.classes.is_any_paused()).then_some(&mut self.front);
         let classes = self.classes.open();
         let ahead = size.is_ahead();
         // Long jobs are claimed one by one, and exactly in their order.
@@ -211,10 +222,14 @@ impl ClaimPlan {
                     classes,
                     limit,
                     ahead,
-                    from: &cursors.from(queues),
+                    from: &[],
                     wanted_after,
                 };
-                claim::claim(conn, &want)
+                if let Some(front) = &mut front {
+                    return front.claim(conn, &want);
+                }
+                let from = &cursors.from(queues);
+                claim::claim(conn, &ClaimRequest { from, ..want })
             })
         });
         match &found {
@@ -250,10 +265,13 @@ impl ClaimPlan {
         if jobs.len() > size.idle {
             self.progress.ahead_at = Some(clock::instant());
         }
+        self.gate.count(jobs.len());
+        if self.classes.is_any_paused() {
+            return !jobs.is_empty();
+        }
         let is_full = jobs.len() >= size.limit;
         let there_is_more = is_full || self.cursors.passed_some();
         self.cursors.reach(jobs, size.limit);
-        self.gate.count(jobs.len());
         there_is_more
     }
 

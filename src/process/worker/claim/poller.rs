@@ -276,6 +276,9 @@ impl Poller {
         let is_idle = self.in_flight.is_empty() && self.pool.unwritten() == 0;
         // The next look passes over none.
         self.plan.forget_cursors();
+        if is_idle {
+            self.plan.forget_front();
+        }
         let (session, wakeups) = (&mut self.session, &mut self.wakeups);
         self.idle_end.look(is_idle, session, wakeups, &self.stop);
     }

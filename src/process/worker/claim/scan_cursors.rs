@@ -161,7 +161,7 @@ impl ScanCursors {
         // One look-up in the map for consecutive jobs of one queue.
         for same in jobs.chunk_by(|one, next| of_all || one.queue_name == next.queue_name) {
             let name = if of_all { "" } else { &same[0].queue_name };
-            if let Some(furthest) = same.iter().map(|job| place(job)).max() {
+            if let Some(furthest) = same.iter().map(|job| Cursor::of(job)).max() {
                 self.note(name, furthest);
             }
         }
@@ -180,13 +180,6 @@ impl ScanCursors {
             costs: self.costs,
             ..ScanCursors::default()
         };
-    }
-}
-
-fn place(job: &Claimed) -> Cursor {
-    Cursor {
-        priority: job.priority,
-        job_id: job.job_id,
     }
 }
 
