@@ -125,8 +125,8 @@ fn jobs(
         Reschedule(reschedule) => changed(&reschedule.run(db)?, &reschedule.how),
         Edit(edit) => output::show(&edit.run(db, registry)?, edit.json),
         Priority(priority) => changed(&priority.run(db)?, &priority.how),
-        Tag(tag) => changed(&tag.run(db)?, &tag.how),
-        Untag(untag) => changed(&untag.run(db)?, &untag.how),
+        Tag(tag) => changed(&tag.add(db)?, &tag.how),
+        Untag(untag) => changed(&untag.remove(db)?, &untag.how),
     })
 }
 

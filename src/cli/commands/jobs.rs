@@ -2,6 +2,7 @@
 
 use crate::admin::jobs::{Change, Jobs};
 use crate::cli::commands::job_edit::Edit;
+use crate::cli::commands::tag::Retag;
 use crate::cli::done::{Deed, Done};
 use crate::cli::listed::{ListedJobs, name};
 use crate::cli::select::{How, Which, connect, tagged};
@@ -22,8 +23,22 @@ pub(crate) enum JobsCommand {
     Reschedule(Reschedule),
     Edit(Edit),
     Priority(Priority),
-    Tag(crate::cli::commands::tag::AddTag),
-    Untag(crate::cli::commands::tag::RemoveTag),
+    /// Add a tag to jobs that have not ended
+    ///
+    /// A job that has the tag already is not changed. A running job sees the tag at its next attempt.
+    #[command(after_help = "\
+Examples:
+  windlass jobs tag night 4711 4712
+  windlass jobs tag customer/7 --class import --dry-run")]
+    Tag(Retag),
+    /// Remove a tag from jobs that have not ended
+    ///
+    /// A job without the tag is not changed.
+    #[command(after_help = "\
+Examples:
+  windlass jobs untag night 4711
+  windlass jobs untag night --all")]
+    Untag(Retag),
 }
 
 /// List jobs by state: waiting jobs in the order in which they run, ended jobs newest first

@@ -1,7 +1,8 @@
 //! `windlass queues ...`.
 
 use crate::admin::jobs::{Change, Jobs};
-use crate::cli::commands::run_time::said_by::{SaidBy, said};
+use crate::cli::commands::run_time::said_by::SaidBy;
+use crate::cli::commands::run_time::turned::{Pausable, Turned, paused_line};
 use crate::cli::commands::status::{age, queues};
 use crate::cli::done::Deed;
 use crate::cli::failure::CommandError;
@@ -93,11 +94,9 @@ impl Report for ListedQueues {
     }
 }
 
-/// `mail was paused 3m ago by ada: the provider is down`
 fn pause(queue: &QueueStatus) -> String {
-    let by = queue.paused_by.as_deref();
-    let said = said(queue.paused_seconds, by, queue.pause_reason.as_deref());
-    format!("{} was paused{said}\n", printable(&queue.queue_name))
+    let (by, reason) = (queue.paused_by.as_deref(), queue.pause_reason.as_deref());
+    paused_line(&queue.queue_name, queue.paused_seconds, by, reason)
 }
 
 /// Show the number of ready jobs of a queue, and the age of the oldest
@@ -203,22 +202,13 @@ pub(crate) struct Clear {
     how: How,
 }
 
-/// The result of pausing or resuming.
-#[derive(Debug, Serialize)]
-struct Turned {
-    queue_name: String,
-    paused: bool,
-    /// Whether the state changed.
-    changed: bool,
-}
-
 impl Pause {
     fn run(&self, database: &Database) -> Result<Turned> {
         let mut connection = connect(database)?;
         let (by, reason) = (self.said_by.by(), &self.said_by.reason);
         let changed = crate::admin::queues::pause_queue(&mut connection, &self.queue, &by, reason)?;
         Ok(Turned {
-            queue_name: self.queue.clone(),
+            what: Pausable::QueueName(self.queue.clone()),
             paused: true,
             changed,
         })
@@ -229,23 +219,9 @@ impl Resume {
     fn run(&self, database: &Database) -> Result<Turned> {
         let mut connection = connect(database)?;
         Ok(Turned {
-            queue_name: self.queue.clone(),
+            what: Pausable::QueueName(self.queue.clone()),
             paused: false,
             changed: crate::admin::queues::resume_queue(&mut connection, &self.queue)?,
         })
-    }
-}
-
-impl Report for Turned {
-    fn text(&self, _width: Option<usize>) -> String {
-        let queue = printable(&self.queue_name);
-        match (self.paused, self.changed) {
-            (true, true) => {
-                format!("{queue} is paused; `windlass queues resume {queue}` resumes it.\n")
-            }
-            (true, false) => format!("{queue} is already paused.\n"),
-            (false, true) => format!("{queue} goes on.\n"),
-            (false, false) => format!("{queue} was not paused.\n"),
-        }
     }
 }

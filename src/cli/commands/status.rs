@@ -1,7 +1,7 @@
 //! `windlass status`.
 
 use crate::admin::finding::ALIVE;
-use crate::cli::commands::run_time::classes::paused_line;
+use crate::cli::commands::run_time::classes;
 pub(crate) use crate::cli::commands::run_time::said_by::age;
 use crate::clock;
 use crate::db::query::status::{ProcessStatus, QueueStatus, RunStatus};
@@ -101,7 +101,7 @@ impl Report for Overview {
         } else {
             processes(&self.processes).text(width)
         };
-        let paused: String = self.paused_classes.iter().map(paused_line).collect();
+        let paused: String = self.paused_classes.iter().map(classes::line).collect();
         let gap = if paused.is_empty() { "" } else { "\n" };
         format!("{queues}\n{processes}{gap}{paused}")
     }

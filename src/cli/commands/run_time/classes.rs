@@ -1,14 +1,14 @@
 //! `windlass classes ...`.
 
 use crate::admin::classes::{pause_class, paused_classes, resume_class};
-use crate::cli::commands::run_time::said_by::{SaidBy, said};
+use crate::cli::commands::run_time::said_by::SaidBy;
+use crate::cli::commands::run_time::turned::{Pausable, Turned, paused_line};
 use crate::cli::failure::CommandError;
 use crate::cli::select::connect;
 use crate::db::Database;
 use crate::db::table::run_time::class_pauses::PausedClass;
 use crate::error::Result;
 use crate::terminal::output::{self, Report};
-use crate::terminal::table::printable;
 use serde::Serialize;
 use std::process::ExitCode;
 
@@ -83,15 +83,6 @@ struct ListedClasses {
     paused: Vec<PausedClass>,
 }
 
-/// The result of pausing or resuming a class.
-#[derive(Debug, Serialize)]
-struct TurnedClass {
-    class_name: String,
-    paused: bool,
-    /// Whether the state changed.
-    changed: bool,
-}
-
 impl ListClasses {
     fn run(&self, database: &Database) -> Result<ListedClasses> {
         let paused = paused_classes(&mut connect(database)?)?;
@@ -100,11 +91,11 @@ impl ListClasses {
 }
 
 impl PauseClass {
-    fn run(&self, database: &Database) -> Result<TurnedClass> {
+    fn run(&self, database: &Database) -> Result<Turned> {
         let (mut connection, by) = (connect(database)?, self.said_by.by());
         let changed = pause_class(&mut connection, &self.class, &by, &self.said_by.reason)?;
-        Ok(TurnedClass {
-            class_name: self.class.clone(),
+        Ok(Turned {
+            what: Pausable::ClassName(self.class.clone()),
             paused: true,
             changed,
         })
@@ -112,24 +103,19 @@ impl PauseClass {
 }
 
 impl ResumeClass {
-    fn run(&self, database: &Database) -> Result<TurnedClass> {
-        Ok(TurnedClass {
-            class_name: self.class.clone(),
+    fn run(&self, database: &Database) -> Result<Turned> {
+        Ok(Turned {
+            what: Pausable::ClassName(self.class.clone()),
             paused: false,
             changed: resume_class(&mut connect(database)?, &self.class)?,
         })
     }
 }
 
-/// `send_invoice was paused 3m ago by ada: wrong amounts`
-pub(crate) fn paused_line(class: &PausedClass) -> String {
-    let by = class.paused_by.as_deref();
-    let said = said(
-        Some(class.paused_seconds),
-        by,
-        class.pause_reason.as_deref(),
-    );
-    format!("{} was paused{said}\n", printable(&class.class_name))
+/// Returns the line about a paused class.
+pub(crate) fn line(class: &PausedClass) -> String {
+    let (by, reason) = (class.paused_by.as_deref(), class.pause_reason.as_deref());
+    paused_line(&class.class_name, Some(class.paused_seconds), by, reason)
 }
 
 impl Report for ListedClasses {
@@ -137,20 +123,6 @@ impl Report for ListedClasses {
         if self.paused.is_empty() {
             return "No class is paused.\n".to_owned();
         }
-        self.paused.iter().map(paused_line).collect()
-    }
-}
-
-impl Report for TurnedClass {
-    fn text(&self, _width: Option<usize>) -> String {
-        let class = printable(&self.class_name);
-        match (self.paused, self.changed) {
-            (true, true) => {
-                format!("{class} is paused; `windlass classes resume {class}` resumes it.\n")
-            }
-            (true, false) => format!("{class} is already paused.\n"),
-            (false, true) => format!("{class} goes on.\n"),
-            (false, false) => format!("{class} was not paused.\n"),
-        }
+        self.paused.iter().map(line).collect()
     }
 }

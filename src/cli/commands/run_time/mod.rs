@@ -3,3 +3,4 @@
 pub(crate) mod classes;
 pub(crate) mod limits;
 pub(crate) mod said_by;
+pub(crate) mod turned;

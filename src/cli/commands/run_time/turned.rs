@@ -1,0 +1,53 @@
+//! What `pause` and `resume` print, of queues and of classes.
+
+use crate::cli::commands::run_time::said_by::said;
+use crate::terminal::output::Report;
+use crate::terminal::table::printable;
+use serde::Serialize;
+
+/// The result of pausing or resuming.
+#[derive(Debug, Serialize)]
+pub(crate) struct Turned {
+    #[serde(flatten)]
+    pub(crate) what: Pausable,
+    pub(crate) paused: bool,
+    /// Whether the state changed.
+    pub(crate) changed: bool,
+}
+
+/// What can be paused, with its name.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Pausable {
+    QueueName(String),
+    ClassName(String),
+}
+
+impl Report for Turned {
+    fn text(&self, _width: Option<usize>) -> String {
+        let (name, command) = match &self.what {
+            Pausable::QueueName(name) => (name, "queues"),
+            Pausable::ClassName(name) => (name, "classes"),
+        };
+        let name = printable(name);
+        match (self.paused, self.changed) {
+            (true, true) => {
+                format!("{name} is paused; `windlass {command} resume {name}` resumes it.\n")
+            }
+            (true, false) => format!("{name} is already paused.\n"),
+            (false, true) => format!("{name} goes on.\n"),
+            (false, false) => format!("{name} was not paused.\n"),
+        }
+    }
+}
+
+/// Returns `mail was paused 3m ago by ada: the provider is down`, as far as it is known.
+pub(crate) fn paused_line(
+    name: &str,
+    seconds: Option<f64>,
+    by: Option<&str>,
+    reason: Option<&str>,
+) -> String {
+    let said = said(seconds, by, reason);
+    format!("{} was paused{said}\n", printable(name))
+}
