@@ -2,11 +2,11 @@
 //! happen exactly once.
 
 use crate::db::model::claim::ClaimOf;
+use crate::db::model::finished::{FinishedJob, KeySlots};
 use crate::db::model::new_result::{NewOutput, NewResult, ResultOf};
 use crate::db::table::jobs;
 use crate::db::table::steps::{self, StepState};
-use crate::db::transition::finish::KeySlots;
-use crate::db::transition::finish::{self, FinishedJob};
+use crate::db::transition::finish;
 use crate::db::{AsConn, Conn, own};
 use crate::error::Doing;
 use crate::job::context::{Context, Run};

@@ -1,9 +1,9 @@
 //! Performs enqueued jobs immediately, in the test itself.
 
 use crate::db::model::claim::ClaimOf;
+use crate::db::model::finished::{FinishedJob, KeySlots};
 use crate::db::model::new_result::NewOutput;
 use crate::db::transition::end;
-use crate::db::transition::finish::KeySlots;
 
 use crate::testing::perform::signals;
 
@@ -17,7 +17,7 @@ use crate::db::table::processes::{self, NewProcess};
 use crate::db::table::run_time::class_pauses;
 use crate::db::table::{job_logs, jobs};
 use crate::db::test_support::jobs_to_run;
-use crate::db::transition::finish::{self, FinishedJob};
+use crate::db::transition::finish;
 use crate::db::transition::{claim, dispatch, expire, promote, release};
 use crate::db::{Conn, Database};
 use crate::error::{Doing, Error, Result};

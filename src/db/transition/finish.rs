@@ -3,10 +3,8 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::conn::statement::Statement;
-use crate::db::model::claim::{
-    ClaimOf, Claimed, EndedClaim, EqualJobs, FinishedRow, NextClaims, NextJobs,
-};
-use crate::db::model::new_result::{NewOutput, NewResult, ResultOf};
+use crate::db::model::claim::{ClaimOf, EndedClaim, FinishedRow, NextClaims};
+use crate::db::model::finished::{FinishedJob, KeySlots};
 use crate::db::table::claimed;
 use crate::db::table::claimed::{EndedClaims, OnLocked, claim_ids};
 use crate::db::table::results;
@@ -15,27 +13,6 @@ use crate::db::table::steps;
 use crate::db::transition::claim::next::{claim_next, end_and_claim_next};
 use diesel::prelude::*;
 use std::collections::HashSet;
-use std::time::Duration;
-
-/// What becomes of the slots of concurrency keys that the jobs which finish hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum KeySlots<'n> {
-    /// They hold none.
-    None,
-    /// They become free, and a promotion is requested.
-    Free,
-    /// The same process claims the next jobs of the keys.
-    PassOn(&'n NextJobs, EqualJobs),
-}
-
-impl KeySlots<'_> {
-    pub(crate) fn of(is_limited: bool) -> Self {
-        match is_limited {
-            true => KeySlots::Free,
-            false => KeySlots::None,
-        }
-    }
-}
 
 /// Ends the claims of jobs that have finished, and returns those that were still held; the others
 /// belong to another process now.
@@ -121,47 +98,6 @@ fn finish_by(
 /// if a further statement fails; it tries again what is left.
 fn must_return(conn: &mut Conn<'_>, next: &NextClaims) -> bool {
     !next.jobs.is_empty() && !conn.is_in_transaction()
-}
-
-/// A finished job with something to store or to delete.
-#[derive(Debug)]
-pub(crate) struct FinishedJob<'a> {
-    pub(crate) claim_id: i64,
-    /// Its result to store, if any.
-    pub(crate) result: Option<NewResult<'a>>,
-    /// The job, if it has a unique id: others may wait for it.
-    pub(crate) named: Option<i64>,
-    /// Whether it may have recorded steps, which are deleted.
-    pub(crate) has_steps: bool,
-}
-
-impl<'a> FinishedJob<'a> {
-    /// Returns the traces of a run.
-    pub(crate) fn new(
-        job: &'a Claimed,
-        output: NewOutput<'a>,
-        keep_result: Option<Duration>,
-        has_steps: bool,
-    ) -> Self {
-        let unique_id = job.unique_id.as_deref();
-        let of = ResultOf {
-            job_id: job.job_id,
-            attempt: job.attempts.max(0).saturating_add(1),
-            class_name: &job.class_name,
-            unique_id,
-        };
-        FinishedJob {
-            claim_id: job.claim_id,
-            result: NewResult::of_finished(of, output, keep_result),
-            named: unique_id.map(|_| job.job_id),
-            has_steps,
-        }
-    }
-
-    /// Returns whether there is more to do than to finish it.
-    pub(crate) fn leaves_traces(&self) -> bool {
-        self.result.is_some() || self.named.is_some() || self.has_steps
-    }
 }
 
 /// Like [`finish`], for jobs with results, unique ids or steps: in the same transaction it stores

@@ -1,15 +1,15 @@
 //! Outcomes of jobs, sorted into groups that one transaction can write.
 
 use crate::db::model::claim::ClaimOf;
+use crate::db::model::finished::{FinishedJob, KeySlots};
 use crate::db::model::new_result::NewOutput;
 use crate::db::transition::end;
-use crate::db::transition::finish::KeySlots;
 
 use crate::clock;
 use crate::db::Conn;
 use crate::db::model::claim::{Claimed, Fence, FinishedRow};
 use crate::db::model::outcome::ClaimEnd;
-use crate::db::transition::finish::{self, FinishedJob};
+use crate::db::transition::finish;
 use crate::job::perform::Outcome;
 use crate::job::running::Live;
 use crate::process::base::registration::Registration;

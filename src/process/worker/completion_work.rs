@@ -2,10 +2,10 @@
 
 use crate::db::Conn;
 use crate::db::model::claim::{ClaimOf, FinishedRow};
+use crate::db::model::finished::KeySlots;
 use crate::db::model::outcome::{ClaimEnd, Ending};
 use crate::db::table::claimed::EndedClaims;
 use crate::db::table::jobs;
-use crate::db::transition::finish::KeySlots;
 use crate::db::transition::{end, finish};
 use crate::mutant;
 use crate::process::worker::completion::{CompletionKind, PendingCompletion};

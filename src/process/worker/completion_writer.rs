@@ -2,9 +2,9 @@
 
 use crate::clock;
 use crate::db::model::claim::{Claimed, FinishedRow};
+use crate::db::model::finished::KeySlots;
 use crate::db::model::outcome::Ending;
 use crate::db::table::claimed::EndedClaims;
-use crate::db::transition::finish::KeySlots;
 use crate::db::transition::release;
 use crate::db::{Conn, LockWait, with_lock_wait};
 use crate::event::events::Event;

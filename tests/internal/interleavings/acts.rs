@@ -1,7 +1,7 @@
 //! What actors do, processes and claims by their numbers, and say of it.
 
+use crate::db::model::finished::KeySlots;
 use crate::db::transition::end;
-use crate::db::transition::finish::KeySlots;
 use crate::db::transition::operate::retry::AtMostOnce;
 
 use crate::db::conn::connection::Conn;

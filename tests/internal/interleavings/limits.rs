@@ -121,7 +121,7 @@ fn fail_and_promote_and_enqueue(db: &TestDb) {
         ]);
 }
 
-/// What somebody is moving is passed over, and its key stays wanted.
+/// A promotion passes over a job that another transaction is moving, and the key stays wanted.
 fn cancel_and_promote(db: &TestDb) {
     Play::new(db, two_blocked)
         .coarse()

@@ -90,7 +90,7 @@ fn finish_and_enqueue(db: &TestDb) {
         ]);
 }
 
-/// What somebody is moving is not overtaken.
+/// A job that another transaction is moving is not overtaken.
 fn cancel_and_promote(db: &TestDb) {
     Play::new(db, two_blocked)
         .coarse()

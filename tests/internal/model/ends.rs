@@ -1,8 +1,8 @@
 //! How claims end, on a real database.
 
 use crate::db::model::claim::ClaimOf;
+use crate::db::model::finished::KeySlots;
 use crate::db::transition::end;
-use crate::db::transition::finish::KeySlots;
 
 use crate::db::conn::connection::Conn;
 use crate::db::internal_tests::checks::JobRow;
