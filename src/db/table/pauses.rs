@@ -2,9 +2,10 @@
 //! queue.
 
 use crate::db::conn::connection::Conn;
+use crate::db::conn::sql::Lossy;
 use crate::db::conn::statement::Statement;
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Double, Nullable};
+use diesel::sql_types::{BigInt, Double, Nullable, Text};
 use std::borrow::Cow;
 use std::time::Duration;
 
@@ -14,6 +15,21 @@ struct QueueLoad {
     size: i64,
     #[diesel(sql_type = Nullable<Double>)]
     latency: Option<f64>,
+}
+
+#[derive(QueryableByName)]
+struct PausedQueue {
+    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    queue_name: String,
+}
+
+/// Returns the names of the paused queues, sorted.
+pub(crate) fn names(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
+    let text = "SELECT queue_name FROM solid_queue_pauses";
+    let names: Vec<PausedQueue> = Statement::new(text).unkept().load(conn)?;
+    let mut names: Vec<String> = names.into_iter().map(|row| row.queue_name).collect();
+    names.sort_unstable();
+    Ok(names)
 }
 
 /// Returns how many jobs of a queue are ready.

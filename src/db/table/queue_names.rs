@@ -81,12 +81,3 @@ pub(crate) fn foremost(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
     let names: Vec<QueueName> = Statement::new(text).load(conn)?;
     Ok(names.into_iter().map(|row| row.queue_name).collect())
 }
-
-/// Returns the names of the paused queues, sorted.
-pub(crate) fn paused(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
-    let text = "SELECT queue_name FROM solid_queue_pauses";
-    let names: Vec<QueueName> = Statement::new(text).unkept().load(conn)?;
-    let mut names: Vec<String> = names.into_iter().map(|row| row.queue_name).collect();
-    names.sort_unstable();
-    Ok(names)
-}

@@ -1,6 +1,7 @@
 //! `solid_queue_ready_executions`: claiming.
 
 use crate::db::conn::connection::Conn;
+use crate::db::conn::dialect::Dialect;
 use crate::db::conn::sql::{Id, id_list};
 use crate::db::conn::statement::Statement;
 use crate::db::table::wanted_keys::{self, ConcurrencyKey, keys};
@@ -22,9 +23,21 @@ pub(crate) fn insert(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     crate::db::conn::wakeup::notify(conn, jobs.len())
 }
 
-/// Returns the greatest id of the executions, or 0 if there are none. Ids are never given twice.
+/// Returns an id that no execution exceeds so far. Ids are never given twice.
+///
+/// Postgres asks the sequence: the end of the index may have many deleted rows, which a long
+/// transaction keeps from being vacuumed.
 pub(crate) fn newest(conn: &mut Conn<'_>) -> QueryResult<i64> {
-    let text = "SELECT coalesce(max(id), 0) AS id FROM solid_queue_ready_executions";
+    let text = match conn.dialect() {
+        Dialect::Postgres => {
+            "SELECT coalesce(pg_sequence_last_value( \
+               pg_get_serial_sequence('solid_queue_ready_executions', 'id')::regclass), \
+               (SELECT max(id) FROM solid_queue_ready_executions), 0) AS id"
+        }
+        Dialect::Sqlite => {
+            "SELECT coalesce((SELECT max(id) FROM solid_queue_ready_executions), 0) AS id"
+        }
+    };
     let newest: Id = Statement::new(text).unkept().get_result(conn)?;
     Ok(newest.id)
 }

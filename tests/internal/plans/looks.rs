@@ -2,9 +2,9 @@
 
 use crate::db::conn::sql::IdRange;
 use crate::db::model::claim::ClaimOf;
+use crate::db::model::finished::KeySlots;
 use crate::db::query::explain::RubyProcesses;
 use crate::db::transition::end;
-use crate::db::transition::finish::KeySlots;
 
 use crate::db::transition::pause;
 

@@ -13,12 +13,12 @@ use crate::db::model::claim::{
     ClaimQueues, ClaimRequest, Claims, Cursor, EqualJobs, Fence, FinishedRow, NextJobs, PausedScan,
 };
 use crate::db::model::decision::Death;
+use crate::db::model::finished::{FinishedJob, KeySlots};
 use crate::db::model::new_result::{NewResult, ResultOf};
 use crate::db::model::new_row::{NewLimit, NewRow};
 use crate::db::model::outcome::ResultOutcome;
 use crate::db::table::processes::{self, NewProcess};
-use crate::db::transition::finish::KeySlots;
-use crate::db::transition::finish::{self, FinishedJob};
+use crate::db::transition::finish;
 use crate::db::transition::{claim, enqueue, promote};
 use diesel::connection::{Connection as _, InstrumentationEvent};
 use diesel::prelude::*;

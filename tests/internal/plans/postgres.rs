@@ -100,7 +100,8 @@ const EXPLAIN: &str = "CREATE FUNCTION pg_temp.explain(statement text) RETURNS S
      AS $$ BEGIN RETURN QUERY EXECUTE 'EXPLAIN ' || statement; END $$";
 
 /// What loops and callers do rarely, or only for some jobs.
-const RARE: [&str; 5] = [
+const RARE: [&str; 6] = [
+    "pass the paused classes",
     "clear",
     "discard expired jobs",
     "start, release and retry jobs with limits",
@@ -218,7 +219,11 @@ fn bad_plans(heard: &mut Heard, statements: &[(&str, String)]) -> Vec<String> {
         // A filter that a person may set is one that every row is asked about.
         let is_list =
             what.starts_with("list") && what.ends_with("jobs") || what.starts_with("walk");
-        if plan.iter().any(is_bad) || !is_list && walks(&plan) {
+        // All others would pass the executions of paused classes.
+        let by_id = "Index Scan using solid_queue_ready_executions_pkey";
+        let is_by_id = plan.iter().any(|line| line.contains(by_id));
+        let is_newer = statement.contains("r.id > $9");
+        if plan.iter().any(is_bad) || !is_list && walks(&plan) || is_newer && !is_by_id {
             bad.push(format!("{what}\n{}\n", plan.join("\n")));
         }
     }
@@ -272,7 +277,7 @@ fn no_statement_reads_a_large_table_from_end_to_end() {
     let mut callers = prepared(&database, |_| Ok(()), &CALLERS);
     let (of_loops, of_callers) = (kept(&mut loops.0), kept(&mut callers.0));
     assert!(
-        of_loops <= 100 && of_callers <= 75,
+        of_loops <= 101 && of_callers <= 75,
         "texts that differ: {of_loops} of the loops, {of_callers} of the callers"
     );
     let bounded: Vec<_> = LOOKS

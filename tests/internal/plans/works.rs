@@ -1,7 +1,7 @@
 //! Everything that processes and programs ask of the tables.
 
+use crate::db::model::finished::KeySlots;
 use crate::db::transition::end;
-use crate::db::transition::finish::KeySlots;
 use crate::db::transition::operate::retry::AtMostOnce;
 use crate::db::transition::recover::ProcessAfter;
 
@@ -24,7 +24,7 @@ use crate::db::table::progress::{self, ClaimNote, Note};
 use crate::db::table::run_time::class_pauses;
 use crate::db::table::scheduled::DelayedJob;
 use crate::db::table::{
-    claimed, classes, expiries, jobs, processes, public_tokens, queue_names, ready,
+    claimed, classes, expiries, jobs, pauses, processes, public_tokens, queue_names, ready,
     recurring_tasks, scheduled, semaphores, steps, unique_jobs, wanted_keys,
 };
 use crate::db::transition::clear::{self, ClearLimits};
@@ -42,7 +42,7 @@ pub(crate) const LOOPS: [(&str, Work); 44] = [
                 claim_past_paused(conn, rows.process, &queues, scan)?;
             }
         }
-        queue_names::paused(conn)?;
+        pauses::names(conn)?;
         ready::newest(conn).map(drop)
     }),
     ("discard expired jobs", |conn, _| {

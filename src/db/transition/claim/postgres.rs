@@ -52,10 +52,7 @@ fn in_one_statement(
     scan: Option<PausedScan>,
     on_conflict: &str,
 ) -> QueryResult<Vec<Claimed>> {
-    let newer_than = match scan {
-        Some(PausedScan::NewerThan(id)) => Some(id),
-        Some(PausedScan::FromCursors) | None => None,
-    };
+    let newer_than = newer_than(scan);
     let picked = match newer_than {
         Some(_) => PICKED_NEWER,
         None => picked(request.queues),
@@ -83,16 +80,33 @@ fn in_one_statement(
          FROM me LEFT JOIN held ON true LEFT JOIN solid_queue_jobs j ON j.id = held.job_id",
         is_wanted = is_requested_after("$8"),
     );
-    let (names, marks): (Vec<&str>, Vec<_>) = request.slots().into_iter().unzip();
+    let statement = bound(Statement::new(text), request, newer_than.is_some());
+    match newer_than {
+        Some(id) => statement.bind(id).load(conn),
+        None => statement.load(conn),
+    }
+}
+
+fn newer_than(scan: Option<PausedScan>) -> Option<i64> {
+    match scan? {
+        PausedScan::NewerThan(id) => Some(id),
+        PausedScan::FromCursors => None,
+    }
+}
+
+/// Binds what all claims have. Only claims of newer rows name all queues together.
+fn bound<'v>(
+    statement: Statement<'v>,
+    request: &'v ClaimRequest<'_>,
+    names_all: bool,
+) -> Statement<'v> {
+    let (mut names, marks): (Vec<&str>, Vec<_>) = request.slots().into_iter().unzip();
     let priorities: Vec<i32> = marks.iter().map(|mark| mark.priority).collect();
     let jobs: Vec<i64> = marks.iter().map(|mark| mark.job_id).collect();
-    let is_of_all = matches!(request.queues, ClaimQueues::All);
-    let names = if is_of_all && newer_than.is_none() {
-        Vec::new()
-    } else {
-        names
-    };
-    let statement = Statement::new(text)
+    if matches!(request.queues, ClaimQueues::All) && !names_all {
+        names.clear();
+    }
+    statement
         .bind(request.process_id)
         .bind(request.limit as i64)
         .bind(request.classes)
@@ -100,15 +114,12 @@ fn in_one_statement(
         .bind(request.ahead)
         .bind(priorities)
         .bind(jobs)
-        .bind(request.wanted_after);
-    match newer_than {
-        Some(id) => statement.bind(id).load(conn),
-        None => statement.load(conn),
-    }
+        .bind(request.wanted_after)
 }
 
-/// The same of the rows that are newer than `$9` and come before the cursors. They are found by
-/// their ids: the other indexes would pass all executions of paused classes, so that none fits.
+/// A SELECT of the ctids of rows that are newer than `$9` and come before the cursors, locked. They
+/// are found by their ids: the other indexes would pass all executions of paused classes, so none of
+/// them fits these conditions.
 const PICKED_NEWER: &str = "SELECT r.ctid AS spot FROM solid_queue_ready_executions r \
      JOIN unnest($4, $6, $7) WITH ORDINALITY AS q (name, priority, job_id, place) \
        ON (q.name = '' OR q.name = r.queue_name || '') \

@@ -27,25 +27,25 @@ pub(super) fn step_by_step(
         let ids: Vec<i64> = found.iter().map(|one| one.id).collect();
         let taken = conn.transaction(|conn| {
             let Some(is_wanted) = is_wanted(conn, request)? else {
-                return Ok(Taken::Unregistered);
+                return Ok(FoundRows::Unregistered);
             };
             let is_any_left = is_any_left(conn, &ids)?;
             match is_any_left {
-                true => take(conn, request, &found, is_wanted).map(Taken::Rows),
-                false => Ok(Taken::ByOthers),
+                true => take(conn, request, &found, is_wanted).map(FoundRows::Rows),
+                false => Ok(FoundRows::ByOthers),
             }
         })?;
         match taken {
-            Taken::Rows(rows) => return Ok(Some(rows)),
-            Taken::Unregistered => return Ok(None),
+            FoundRows::Rows(rows) => return Ok(Some(rows)),
+            FoundRows::Unregistered => return Ok(None),
             // There may be more of them.
-            Taken::ByOthers => {}
+            FoundRows::ByOthers => {}
         }
     }
 }
 
 /// What became of the executions that a scan found.
-enum Taken {
+enum FoundRows {
     Rows(Vec<Claimed>),
     /// Other processes have taken all of them.
     ByOthers,

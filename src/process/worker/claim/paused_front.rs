@@ -4,7 +4,7 @@
 use crate::clock;
 use crate::db::Conn;
 use crate::db::model::claim::{ClaimRequest, Claimed, Claims, Cursor, PausedScan};
-use crate::db::table::{queue_names, ready};
+use crate::db::table::{pauses, ready};
 use crate::db::transition::claim::claim_past_paused;
 use diesel::QueryResult;
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct PausedFront {
     /// By the name of the queue; "" for all queues together.
     reached: HashMap<String, Reached>,
-    newest: Newest,
+    newest: NewestId,
     /// The paused queues. Once one goes on, there may be jobs before the cursors.
     paused_queues: Vec<String>,
 }
@@ -31,7 +31,7 @@ struct Reached {
 
 /// The ids that ready executions have got.
 #[derive(Debug, Default)]
-struct Newest {
+struct NewestId {
     /// The greatest one when it was read last, and when that was.
     last: Option<(i64, Instant)>,
     /// Executions up to this id are visible, unless their transaction was open for [`OPEN`].
@@ -68,8 +68,7 @@ impl PausedFront {
         self.refresh(conn)?;
         let now = clock::instant();
         let names = request.queues.names();
-        let known: Vec<Reached> = self.known(&names, now);
-        let Some(newer_than) = known.iter().map(|reached| reached.newer_than).min() else {
+        let Some(newer_than) = self.newer_than(&names, now) else {
             return self.from_beginning(conn, request, now);
         };
         let from = self.cursors(&names);
@@ -85,11 +84,7 @@ impl PausedFront {
             self.note_full(&names, newer_than);
             return Ok(Claims::Held { jobs, is_wanted });
         }
-        for name in &names {
-            if let Some(reached) = self.reached.get_mut(*name) {
-                reached.newer_than = self.newest.settled;
-            }
-        }
+        self.note_newer(&names);
         if from.iter().all(|cursor| *cursor == Cursor::END) {
             return Ok(Claims::Held { jobs, is_wanted });
         }
@@ -135,14 +130,14 @@ impl PausedFront {
         found
     }
 
-    /// Returns what is known of the queues, or nothing if a scan from the beginning is due.
-    fn known(&self, names: &[&str], now: Instant) -> Vec<Reached> {
-        let reached = names.iter().filter_map(|name| self.reached.get(*name));
-        let known: Vec<Reached> = reached.copied().collect();
-        match known.iter().any(|reached| reached.again_at <= now) {
-            true => Vec::new(),
-            false => known,
+    /// Returns up to which id the executions before the cursors are known, or `None` if a scan from
+    /// the beginning is due.
+    fn newer_than(&self, names: &[&str], now: Instant) -> Option<i64> {
+        let reached = || names.iter().filter_map(|name| self.reached.get(*name));
+        if reached().any(|reached| reached.again_at <= now) {
+            return None;
         }
+        reached().map(|reached| reached.newer_than).min()
     }
 
     fn cursors(&self, names: &[&str]) -> Vec<Cursor> {
@@ -189,6 +184,15 @@ impl PausedFront {
         }
     }
 
+    /// Notes that all new jobs before the cursors have been claimed.
+    fn note_newer(&mut self, names: &[&str]) {
+        for name in names {
+            if let Some(reached) = self.reached.get_mut(*name) {
+                reached.newer_than = self.newest.settled;
+            }
+        }
+    }
+
     /// Notes that there may be more new jobs than a claim has taken.
     fn note_full(&mut self, names: &[&str], newer_than: i64) {
         let newest = self.newest.last.map_or(0, |(id, _)| id);
@@ -215,7 +219,7 @@ impl PausedFront {
         }
         // Before the statements: what they do not show comes later.
         let now = clock::instant();
-        let paused = queue_names::paused(conn)?;
+        let paused = pauses::names(conn)?;
         if paused != self.paused_queues {
             self.paused_queues = paused;
             self.reached.clear();
