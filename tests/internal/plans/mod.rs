@@ -241,14 +241,12 @@ fn claim_past_paused(
     conn: &mut Conn<'_>,
     process_id: i64,
     queues: &ClaimQueues,
+    from: Cursor,
     scan: PausedScan,
 ) -> QueryResult<Claims> {
     let classes = [CLASS.to_owned()];
-    let from = match scan {
-        PausedScan::FromCursors => Vec::new(),
-        PausedScan::NewerThan(_) => vec![Cursor::END; queues.names().len()],
-    };
-    let (from, want) = (&from, of_three(process_id, queues, &classes));
+    let from = &vec![from; queues.names().len()];
+    let want = of_three(process_id, queues, &classes);
     claim::claim_past_paused(conn, &ClaimRequest { from, ..want }, scan)
 }
 

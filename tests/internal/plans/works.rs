@@ -37,13 +37,17 @@ use std::time::Duration;
 /// What the loops of a process do, on connections of their own.
 pub(crate) const LOOPS: [(&str, Work); 44] = [
     ("pass the paused classes", |conn, rows| {
+        let (process, newest) = (rows.process, ready::newest(conn)?);
+        let passed = Cursor {
+            priority: 4,
+            job_id: rows.jobs[0],
+        };
         for queues in [ClaimQueues::All, named()] {
-            for scan in [PausedScan::FromCursors, PausedScan::NewerThan(0)] {
-                claim_past_paused(conn, rows.process, &queues, scan)?;
-            }
+            claim_past_paused(conn, process, &queues, passed, PausedScan::FromCursors)?;
+            let newer = PausedScan::NewerThan(newest - 100);
+            claim_past_paused(conn, process, &queues, Cursor::END, newer)?;
         }
-        pauses::names(conn)?;
-        ready::newest(conn).map(drop)
+        pauses::names(conn).map(drop)
     }),
     ("discard expired jobs", |conn, _| {
         let job = enqueue::insert(conn, &expired())?.id;
