@@ -69,7 +69,7 @@ impl PausedFront {
         let now = clock::instant();
         let names = request.queues.names();
         let Some(newer_than) = self.newer_than(&names, now) else {
-            return self.from_beginning(conn, request, now);
+            return self.scan_all(conn, request, now);
         };
         let from = self.cursors(&names);
         let request = &ClaimRequest {
@@ -108,7 +108,7 @@ impl PausedFront {
         }
     }
 
-    fn from_beginning(
+    fn scan_all(
         &mut self,
         conn: &mut Conn<'_>,
         request: &ClaimRequest<'_>,
@@ -159,7 +159,7 @@ impl PausedFront {
         let last = jobs.last().map(|job| slot_of(job).unwrap_or(0));
         for (slot, name) in names.iter().enumerate() {
             let furthest = jobs.iter().filter(|job| slot_of(job) == Some(slot));
-            let furthest = furthest.map(|job| Cursor::of(job)).max();
+            let furthest = furthest.map(Cursor::of).max();
             let cursor = match last {
                 Some(last) if slot > last => continue,
                 Some(last) if slot == last => furthest.unwrap_or(Cursor::BEGINNING),
