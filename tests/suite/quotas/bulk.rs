@@ -3,11 +3,12 @@
 use super::{in_one_minute, note};
 use crate::on_each_database;
 use crate::support::TestDb;
-use windlass::{EnqueueOutcome, Error, NewJob, Quota, enqueue_all};
+use windlass::{EnqueueOutcome, Error, NewJob, Quota, enqueue_all, quotas};
 
 on_each_database!(
     all_or_none_are_enqueued,
     those_that_fit_are_enqueued,
+    what_one_limit_refuses_does_not_count_for_another,
     named_jobs_are_counted_if_they_are_new,
 );
 
@@ -54,6 +55,17 @@ fn those_that_fit_are_enqueued(db: &TestDb) {
     let outcomes: Vec<EnqueueOutcome> = enqueued.iter().map(|one| one.outcome).collect();
     assert_eq!(outcomes, [New, New, New, New, Shed, New]);
     assert_eq!((db.rows("jobs"), db.rows("ready_executions")), (6, 5));
+}
+
+fn what_one_limit_refuses_does_not_count_for_another(db: &TestDb) {
+    let used = in_one_minute(db, |quota| {
+        let mut conn = db.connect();
+        let quota = quota.per_day(7).per_minute(6).waiting(3).shed();
+        enqueue_all(&mut conn, notes(&quota, 12)).unwrap();
+        let status = quotas(&mut conn).unwrap().pop().unwrap();
+        (status.this_day, status.this_minute, status.waiting)
+    });
+    assert_eq!(used, (3, 3, 3));
 }
 
 fn named_jobs_are_counted_if_they_are_new(db: &TestDb) {

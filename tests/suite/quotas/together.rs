@@ -83,7 +83,7 @@ fn a_savepoint_gives_back() {
 #[test]
 fn a_long_transaction_has_no_advisory_locks() {
     let db = &TestDb::postgres();
-    let (quota, mut conn) = (Quota::named("long").per_day(10_000), connect(db));
+    let (quota, mut conn) = (Quota::named("long").waiting(10_000), connect(db));
     AnsiTransactionManager::begin_transaction(&mut conn).unwrap();
     for _ in 0..100 {
         assert!(enqueue(&mut conn, &quota));
@@ -94,8 +94,9 @@ fn a_long_transaction_has_no_advisory_locks() {
     );
     assert_eq!(locks, 0);
     AnsiTransactionManager::commit_transaction(&mut conn).unwrap();
-    let jobs = db
-        .count("SELECT CAST(sum(jobs) AS bigint) AS n FROM windlass_quota_slots WHERE per = 'day'");
+    let jobs = db.count(
+        "SELECT CAST(sum(jobs) AS bigint) AS n FROM windlass_quota_slots WHERE per = 'waiting'",
+    );
     assert_eq!(jobs, 100);
 }
 
@@ -103,35 +104,35 @@ fn a_long_transaction_has_no_advisory_locks() {
 #[test]
 fn an_open_transaction_hides_little() {
     let db = &TestDb::postgres();
-    let quota = Quota::named("large").per_day(20_000);
+    let quota = Quota::named("large").waiting(5_000);
     let (mut one, mut two) = (connect(db), connect(db));
     assert!(enqueue(&mut two, &quota));
     AnsiTransactionManager::begin_transaction(&mut one).unwrap();
     assert!(enqueue(&mut one, &quota));
-    let jobs = (0..20_000).map(|_| note("a", &quota));
+    let jobs = (0..4_999).map(|_| note("a", &quota));
     let refused = enqueue_all(&mut two, jobs).unwrap_err();
     assert!(matches!(refused, Error::QuotaExceeded { .. }), "{refused}");
-    let jobs = (0..19_800).map(|_| note("a", &quota));
-    assert_eq!(enqueue_all(&mut two, jobs).unwrap().len(), 19_800);
+    let jobs = (0..4_950).map(|_| note("a", &quota));
+    assert_eq!(enqueue_all(&mut two, jobs).unwrap().len(), 4_950);
     AnsiTransactionManager::commit_transaction(&mut one).unwrap();
-    let rest = (0..400).filter(|_| enqueue(&mut two, &quota)).count();
-    assert_eq!(rest, 198);
+    let rest = (0..100).filter(|_| enqueue(&mut two, &quota)).count();
+    assert_eq!(rest, 48);
 }
 
 /// Each writer enqueues until it is refused.
 #[test]
 fn many_writers_use_the_whole_limit() {
     let db = &TestDb::postgres();
-    let quota = &Quota::named("many").per_day(2_000).waiting(5_000);
+    let quota = &Quota::named("many").waiting(1_200);
     let writer = || {
         let mut conn = connect(db);
-        (0..2_000).take_while(|_| enqueue(&mut conn, quota)).count()
+        (0..1_200).take_while(|_| enqueue(&mut conn, quota)).count()
     };
     let admitted: usize = std::thread::scope(|scope| {
-        let writers: Vec<_> = (0..16).map(|_| scope.spawn(writer)).collect();
+        let writers: Vec<_> = (0..8).map(|_| scope.spawn(writer)).collect();
         writers.into_iter().map(|one| one.join().unwrap()).sum()
     });
-    assert!((1_980..=2_000).contains(&admitted), "{admitted}");
+    assert!((1_188..=1_200).contains(&admitted), "{admitted}");
     assert_eq!(db.rows("jobs"), admitted as i64);
     assert_eq!(db.rows_of("windlass_quota_jobs"), admitted as i64);
 }

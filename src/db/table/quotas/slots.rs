@@ -158,8 +158,8 @@ pub(crate) fn give_back(
     places: &[(&str, i64, i64)],
 ) -> QueryResult<()> {
     let text = format!(
-        "WITH given AS (SELECT value ->> 0 AS quota, CAST(value ->> 1 AS bigint) AS slot, CAST(value ->> 2 AS bigint) AS jobs \
-         FROM {{rows $1}}) \
+        "WITH given AS (SELECT value ->> 0 AS quota, CAST(value ->> 1 AS bigint) AS slot, \
+         CAST(sum(CAST(value ->> 2 AS bigint)) AS bigint) AS jobs FROM {{rows $1}} GROUP BY 1, 2) \
          UPDATE windlass_quota_slots SET jobs = windlass_quota_slots.jobs - given.jobs FROM given \
          WHERE windlass_quota_slots.quota = given.quota AND windlass_quota_slots.per = '{}' AND windlass_quota_slots.slot = given.slot",
         per.name()

@@ -47,7 +47,8 @@ pub(crate) fn insert_all(
     conn: &mut Conn<'_>,
     rows: &[NewRow],
 ) -> Result<Vec<Inserted>, NotEnqueued> {
-    loop {
+    // One for each limit of each quota is enough, unless others clear them meanwhile.
+    for _ in 0..3 * rows.len() {
         match conn.transaction(|conn| insert_or_undo(conn, rows)) {
             Err(NotEnqueued::Uncounted(quota, (per, limit))) => {
                 let quota = &quota;
@@ -56,6 +57,7 @@ pub(crate) fn insert_all(
             done => return done,
         }
     }
+    conn.transaction(|conn| insert_or_undo(conn, rows))
 }
 
 fn insert_or_undo(conn: &mut Conn<'_>, rows: &[NewRow]) -> Result<Vec<Inserted>, NotEnqueued> {
@@ -206,7 +208,9 @@ fn take(
     }
     while places.per == Per::Waiting && count(&taken) < wanted {
         let missing = wanted - count(&taken);
-        if jobs::free(conn, Some(&places.quota.name), missing.max(FREED))? == 0 {
+        // Others cannot take what is freed here before this transaction ends: 1 % at most.
+        let freed = missing.max(places.limit / 100).min(MOST_FREED);
+        if jobs::free(conn, Some(&places.quota.name), freed)? == 0 {
             break;
         }
         taken.extend(slots::take(conn, places, missing)?);
@@ -215,7 +219,7 @@ fn take(
 }
 
 /// How many jobs that do not wait any more are looked for at once.
-const FREED: i64 = 100;
+const MOST_FREED: i64 = 1000;
 
 /// Splits places into the first so many and the rest.
 fn split(places: TakenPlaces, first: i64) -> (TakenPlaces, TakenPlaces) {
