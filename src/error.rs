@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// An error of this crate: what was tried, what went wrong and what to do next.
 ///
@@ -94,6 +95,23 @@ pub enum Error {
         unique_id: String,
         /// The id of the job that holds it.
         existing: i64,
+    },
+    /// The job exceeds its [`Quota`](crate::Quota), and nothing was enqueued.
+    #[error("cannot enqueue `{class}`: the quota `{quota}` allows {limit} {counts}; {}", again(*.retry_after, *.limit, *.wanted))]
+    QuotaExceeded {
+        /// The class name that was given; of several jobs, that of the first with this quota.
+        class: String,
+        /// The name of the quota.
+        quota: String,
+        /// Its limit.
+        limit: u64,
+        /// What the limit counts: `waiting jobs`, `enqueues per minute` or `enqueues per day`.
+        counts: &'static str,
+        /// How many jobs of the quota the enqueue has.
+        wanted: u64,
+        /// When to try again. `None` if that is not known: waiting jobs have to start first, or the
+        /// enqueue has more jobs than the quota ever allows.
+        retry_after: Option<Duration>,
     },
     /// The requested job does not exist.
     #[error(
@@ -202,6 +220,15 @@ impl fmt::Display for Problem {
             (None, None) => {}
         }
         f.write_str(&self.message)
+    }
+}
+
+/// Says when to try an enqueue again that exceeds a quota.
+fn again(retry_after: Option<Duration>, limit: u64, wanted: u64) -> String {
+    match retry_after {
+        Some(time) => format!("try again in {} s", time.as_secs()),
+        None if wanted > limit => format!("{wanted} jobs at once never fit: enqueue fewer"),
+        None => "try again when waiting jobs have started".to_owned(),
     }
 }
 

@@ -3,7 +3,7 @@
 //! | to do | page |
 //! |---|---|
 //! | start | [Getting started][getting-started.md], [Jobs and queries][jobs-and-queries.md], [Retries and failures][retries-and-failures.md], [Deploying][deploying.md] |
-//! | build | [Recurring tasks][recurring-tasks.md], [Unique jobs and results][unique-jobs-and-results.md], [Concurrency limits][concurrency.md], [Time limits][time-limits.md], [Testing][testing.md] |
+//! | build | [Recurring tasks][recurring-tasks.md], [Unique jobs and results][unique-jobs-and-results.md], [Concurrency limits][concurrency.md], [Quotas][quotas.md], [Time limits][time-limits.md], [Testing][testing.md] |
 //! | run | [Configuration][configuration.md], [Operating][operating.md], [Performance][performance.md], [Backup][backup.md] |
 //! | switch | from [Solid Queue][coming-from-solid-queue.md], [Sidekiq][coming-from-sidekiq.md], [fang][coming-from-fang.md], [apalis][coming-from-apalis.md] |
 //! | understand | [Concepts][concepts.md], [Reliability][reliability.md], [Protocol][protocol.md], [Design][design.md] |
@@ -40,6 +40,7 @@ page!(jobs_and_queries, "jobs-and-queries.md");
 page!(operating, "operating.md");
 page!(performance, "performance.md");
 page!(protocol, "protocol.md");
+page!(quotas, "quotas.md");
 page!(recurring_tasks, "recurring-tasks.md");
 page!(reliability, "reliability.md");
 page!(retries_and_failures, "retries-and-failures.md");

@@ -36,6 +36,8 @@ pub(crate) enum Kind {
     Limit1Among,
     /// Enqueueing jobs with a concurrency limit; ceiling: enqueueing without
     LimitEnqueue,
+    /// Enqueueing jobs with a quota per minute that all have; ceiling: enqueueing without
+    QuotaEnqueue,
     /// Enqueueing, draining and clearing with unique ids; ceiling: the same with a table of ids
     Unique,
     /// Scheduled jobs that are due at once, dispatched and drained; ceiling: the same rows

@@ -2,7 +2,7 @@
 
 use crate::cli::commands::run_time::{classes, limits};
 use crate::cli::commands::{
-    check, doctor, enqueue, explain, failed, jobs, migrate, migrations, processes, queues,
+    check, doctor, enqueue, explain, failed, jobs, migrate, migrations, processes, queues, quotas,
     recurring, status, supervise,
 };
 use crate::cli::failure::CommandError;
@@ -47,6 +47,7 @@ pub(crate) enum Command {
     Classes(classes::ClassesCommand),
     #[command(subcommand)]
     Limits(limits::LimitsCommand),
+    Quotas(quotas::Quotas),
     Processes(processes::Processes),
     Enqueue(Box<enqueue::Enqueue>),
     #[command(subcommand)]
@@ -90,6 +91,10 @@ impl Command {
             Command::Queues(command) => command.show(&at.database()?),
             Command::Classes(command) => command.show(&at.database()?),
             Command::Limits(command) => command.show(&at.database()?),
+            Command::Quotas(quotas) => Ok(output::show(
+                &quotas.run(&at.database()?.read_only())?,
+                quotas.json,
+            )),
             Command::Processes(processes) => Ok(output::show(
                 &processes.run(&at.database()?.read_only())?,
                 processes.json,

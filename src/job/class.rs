@@ -11,6 +11,7 @@ use crate::job::error::{JobError, JobResult};
 use crate::job::extras::access::PublicAccess;
 use crate::job::new_job::NewJob;
 use crate::job::policy::Policy;
+use crate::job::policy::quota::Quota;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -183,6 +184,12 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
         None
     }
 
+    /// Returns the [quota](Quota) that enqueues of this job count against, unless the enqueue sets
+    /// another. Default: `None`, no quota.
+    fn quota(&self) -> Option<Quota> {
+        None
+    }
+
     /// Returns the delay before the next attempt, for types that need more than a
     /// [`Backoff`](crate::Backoff).
     ///
@@ -228,6 +235,7 @@ impl NewJob {
             row,
             policy: J::policy().with_version(J::VERSION),
             concurrency: job.concurrency(),
+            quota: job.quota(),
             max_arguments: J::MAX_ARGUMENTS,
             is_text: false,
             access: PublicAccess {
@@ -235,6 +243,18 @@ impl NewJob {
                 shows_result: J::PUBLIC_RESULT,
             },
         })
+    }
+
+    /// Sets the quota; it overrides that of the job's type.
+    pub fn quota(mut self, quota: Quota) -> Self {
+        self.quota = Some(quota);
+        self
+    }
+
+    /// Removes the quota of the job's type: this job is neither refused nor counted.
+    pub fn without_quota(mut self) -> Self {
+        self.quota = None;
+        self
     }
 }
 

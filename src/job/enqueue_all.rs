@@ -8,6 +8,7 @@ use crate::job::enqueued::Enqueued;
 use crate::job::extras::access::insert_with_tokens;
 use crate::job::extras::internal::refuse_internal;
 use crate::job::new_job::NewJob;
+use crate::job::policy::quota;
 use std::collections::BTreeSet;
 
 /// Enqueues many jobs, of different types if needed, in few statements: all of them or none.
@@ -36,7 +37,9 @@ use std::collections::BTreeSet;
 ///
 /// # Errors
 /// If one job exceeds a limit (before any SQL is sent), is of an [internal](crate::Job::INTERNAL)
-/// class that was named by name, or a statement fails.
+/// class that was named by name, or a statement fails. Also if the jobs exceed a strict
+/// [`Quota`](crate::Quota) together: then none is enqueued. A quota that sheds discards the last
+/// ones.
 pub fn enqueue_all<C: AsConn + ?Sized>(
     conn: &mut C,
     jobs: impl IntoIterator<Item = NewJob>,
@@ -52,14 +55,17 @@ pub fn enqueue_all<C: AsConn + ?Sized>(
     let named: BTreeSet<&str> = named.map(|(row, _)| &*row.class_name).collect();
     refuse_internal(&mut owned, &named.into_iter().collect::<Vec<_>>())?;
     rank_by_time(&mut owned, &mut rows).doing("read the time")?;
-    if accesses.iter().any(|access| access.wants_token) {
-        let enqueued = insert_with_tokens(&mut owned, &rows, &accesses)?;
-        drop(owned);
-        conn.after_enqueue()?;
-        return Ok(enqueued);
-    }
-    let inserted = enqueue::insert_all(&mut owned, &rows).doing("enqueue the jobs")?;
+    let enqueued = if accesses.iter().any(|access| access.wants_token) {
+        insert_with_tokens(&mut owned, &rows, &accesses)?
+    } else {
+        let inserted = if rows.iter().any(|row| row.quota.is_some()) {
+            quota::enqueue_all(&mut owned, &rows)?
+        } else {
+            enqueue::insert_all(&mut owned, &rows).doing("enqueue the jobs")?
+        };
+        inserted.into_iter().map(Enqueued::from).collect()
+    };
     drop(owned);
     conn.after_enqueue()?;
-    Ok(inserted.into_iter().map(Enqueued::from).collect())
+    Ok(enqueued)
 }

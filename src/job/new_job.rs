@@ -12,6 +12,7 @@ use crate::job::extras::access::{PublicAccess, insert_with_tokens};
 use crate::job::extras::internal::refuse_internal;
 use crate::job::policy::Policy;
 use crate::job::policy::limit_kinds::Expiry;
+use crate::job::policy::quota::{self, Quota};
 use crate::queue::{MAX_NAME, check_name};
 use chrono::{DateTime, Datelike, NaiveDateTime, Utc};
 use std::time::Duration;
@@ -49,6 +50,7 @@ pub struct NewJob {
     pub(crate) row: NewRow,
     pub(crate) policy: Policy,
     pub(crate) concurrency: Option<Concurrency>,
+    pub(crate) quota: Option<Quota>,
     pub(crate) max_arguments: usize,
     /// The arguments are text from the caller and may be invalid JSON.
     pub(crate) is_text: bool,
@@ -78,6 +80,7 @@ impl NewJob {
             row: NewRow::new(class.into(), arguments.into(), "default".to_owned(), 0),
             policy: Policy::new(),
             concurrency: None,
+            quota: None,
             max_arguments: 64 * 1024,
             is_text: true,
             access: PublicAccess::default(),
@@ -220,7 +223,8 @@ impl NewJob {
     /// # Errors
     /// If a limit is exceeded (before any SQL is sent) or a statement fails. Also if another job
     /// holds the unique id and the policy is [`OnConflict::Refuse`](crate::OnConflict::Refuse), or
-    /// the class is [internal](crate::Job::INTERNAL) and was named [by name](Self::of_class).
+    /// the class is [internal](crate::Job::INTERNAL) and was named [by name](Self::of_class), or if a strict
+    /// [`Quota`] is exceeded.
     pub fn enqueue<C: AsConn + ?Sized>(self, conn: &mut C) -> Result<Enqueued> {
         let enqueued = self.insert(conn)?;
         conn.after_enqueue()?;
@@ -236,6 +240,8 @@ impl NewJob {
         rank_by_time(&mut conn, &mut rows).doing("read the time")?;
         let enqueued = if access.wants_token {
             insert_with_tokens(&mut conn, &rows, &[access])?.remove(0)
+        } else if rows[0].quota.is_some() {
+            quota::enqueue_all(&mut conn, &rows)?.remove(0).into()
         } else {
             let inserted = enqueue::insert(&mut conn, &rows[0]);
             inserted.doing("enqueue the job")?.into()
@@ -260,6 +266,7 @@ impl NewJob {
         self.row.expiry = self.policy.expiry.map(Expiry::to_store);
         self.row.policy = self.policy.to_column();
         self.row.limit = self.limit()?;
+        self.row.quota = quota::column(self.quota.as_ref(), &self.row.class_name)?;
         self.row.unique_scope = self.policy.unique_scope.unwrap_or_default();
         self.row.on_conflict = self.policy.on_conflict.unwrap_or_default();
         self.row.ahead_by = self.policy.ahead_by;

@@ -50,6 +50,7 @@ mod perform;
 mod policies;
 mod queues;
 mod quickstart;
+mod quotas;
 mod rails;
 mod recurring;
 mod results;

@@ -16,6 +16,7 @@ use crate::db::{AsConn as _, Database};
 use crate::error::{Doing as _, Result};
 use crate::job::concurrency::Concurrency;
 use crate::job::new_job::NewJob;
+use crate::job::policy::quota::Quota;
 
 /// Makes a job whose key is its number modulo `keys`.
 fn limited(number: u64, keys: u64, limit: u32) -> Result<NewJob> {
@@ -59,6 +60,12 @@ pub(crate) fn among_others(run: &BenchRun) -> Vec<Comparison> {
 
 pub(crate) fn enqueue(run: &BenchRun) -> Vec<Comparison> {
     enqueue::beside_plain(run, READY, |number| limited(number, 100, 5))
+}
+
+pub(crate) fn with_quota(run: &BenchRun) -> Vec<Comparison> {
+    let quota = Quota::named("bench").per_minute(1_000_000_000);
+    let make = move |number| Ok(nothing(number)?.quota(quota.clone()));
+    enqueue::beside_plain(run, READY, make)
 }
 
 /// Drains jobs with a limit. Besides the worker there is a dispatcher, as in every installation.

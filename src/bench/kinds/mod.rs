@@ -36,6 +36,7 @@ pub(crate) fn comparisons(kind: Kind, run: &BenchRun) -> Vec<Comparison> {
         Kind::Limit1 => limit::one_key(run),
         Kind::Limit1Among => limit::among_others(run),
         Kind::LimitEnqueue => limit::enqueue(run),
+        Kind::QuotaEnqueue => limit::with_quota(run),
         Kind::Unique => unique::comparisons(run),
         Kind::Scheduled => scheduled::comparisons(run),
         Kind::Recurring => recurring::comparisons(run),

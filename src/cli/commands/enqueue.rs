@@ -160,6 +160,7 @@ impl Report for EnqueueResult {
             EnqueueOutcome::Again => {
                 format!("Enqueued job {id}, which starts when the running one has ended.\n")
             }
+            EnqueueOutcome::Shed => format!("Job {id} exceeds its quota and was discarded.\n"),
             EnqueueOutcome::Replaced => format!("Replaced job {id}.\n"),
             EnqueueOutcome::Existing | EnqueueOutcome::Refused => {
                 format!("Job {id} already has this {shared}; nothing was enqueued.\n")

@@ -12,6 +12,7 @@ pub(crate) mod migrate;
 pub(crate) mod migrations;
 pub(crate) mod processes;
 pub(crate) mod queues;
+pub(crate) mod quotas;
 pub(crate) mod recurring;
 pub(crate) mod run_time;
 pub(crate) mod show;

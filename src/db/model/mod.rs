@@ -5,6 +5,7 @@ pub(crate) mod decision;
 pub(crate) mod extras;
 pub(crate) mod finished;
 pub(crate) mod job_columns;
+pub(crate) mod new_quota;
 pub(crate) mod new_result;
 pub(crate) mod new_row;
 pub(crate) mod outcome;

@@ -1,5 +1,6 @@
 //! A job to insert, and the result of the insert.
 
+use crate::db::model::new_quota::NewQuota;
 use chrono::NaiveDateTime;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -28,6 +29,8 @@ pub(crate) struct NewRow {
     pub(crate) ahead_by: Option<i64>,
     pub(crate) limit: Option<NewLimit>,
     pub(crate) expiry: Option<NewExpiry>,
+    /// Only counts where [`admit`](crate::db::transition::enqueue::admit) inserts the job.
+    pub(crate) quota: Option<NewQuota>,
 }
 
 /// By when a job must have started.
@@ -75,6 +78,7 @@ impl NewRow {
             ahead_by: None,
             limit: None,
             expiry: None,
+            quota: None,
         }
     }
 
@@ -117,6 +121,9 @@ pub enum EnqueueOutcome {
     Replaced,
     /// A job that holds this unique id exists already, and [`OnConflict::Refuse`] was set.
     Refused,
+    /// The job exceeded its [`Quota`](crate::Quota) and was discarded: its row is new, and it never
+    /// runs.
+    Shed,
 }
 
 /// The result of an insert.
@@ -132,7 +139,10 @@ impl Inserted {
     pub(crate) fn new(id: i64, outcome: EnqueueOutcome) -> Self {
         Inserted {
             id,
-            is_new: matches!(outcome, EnqueueOutcome::New | EnqueueOutcome::Again),
+            is_new: matches!(
+                outcome,
+                EnqueueOutcome::New | EnqueueOutcome::Again | EnqueueOutcome::Shed
+            ),
             outcome,
         }
     }

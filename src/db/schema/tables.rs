@@ -244,6 +244,25 @@ diesel::table! {
 }
 
 diesel::table! {
+    windlass_quota_jobs (job_id) {
+        job_id -> BigInt,
+        quota -> Text,
+        slot -> BigInt,
+    }
+}
+
+diesel::table! {
+    windlass_quota_slots (quota, per, slot) {
+        quota -> Text,
+        per -> Text,
+        slot -> BigInt,
+        starts_at -> Timestamp,
+        jobs -> BigInt,
+        limits -> Text,
+    }
+}
+
+diesel::table! {
     windlass_results (job_id) {
         job_id -> BigInt,
         unique_id -> Nullable<Text>,
@@ -317,6 +336,8 @@ diesel::allow_tables_to_appear_in_same_query!(
     windlass_limits,
     windlass_job_logs,
     windlass_public_tokens,
+    windlass_quota_jobs,
+    windlass_quota_slots,
     windlass_results,
     windlass_schema_migrations,
     windlass_steps,

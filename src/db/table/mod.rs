@@ -13,6 +13,7 @@ pub(crate) mod processes;
 pub(crate) mod progress;
 pub(crate) mod public_tokens;
 pub(crate) mod queue_names;
+pub(crate) mod quotas;
 pub(crate) mod ready;
 pub(crate) mod recurring_executions;
 pub(crate) mod recurring_tasks;

@@ -4,9 +4,10 @@ use crate::db::Conn;
 use crate::db::model::new_row::NewRow;
 use crate::db::table::public_tokens::NewPublicToken;
 use crate::db::transition::enqueue::public_tokens;
-use crate::error::{Doing, Result};
+use crate::error::Result;
 use crate::job::enqueued::Enqueued;
 use crate::job::extras::token::{PublicToken, digest};
+use crate::job::policy::quota::said;
 
 /// Whether a job gets a public token, and what that shows.
 #[derive(Debug, Clone, Copy, Default)]
@@ -45,7 +46,7 @@ pub(crate) fn insert_with_tokens(
     let tokens = accesses.iter().map(|access| access.token());
     let tokens = tokens.collect::<Result<Vec<_>>>()?;
     let (tokens, new): (Vec<_>, Vec<_>) = tokens.into_iter().map(Option::unzip).unzip();
-    let inserted = public_tokens::insert_all(conn, rows, &new).doing("enqueue the jobs")?;
+    let inserted = said(public_tokens::insert_all(conn, rows, &new))?;
     let enqueued = inserted
         .into_iter()
         .zip(tokens)

@@ -135,6 +135,7 @@ impl<A: Serialize + DeserializeOwned> Function<A> {
             row: NewRow::new(class, arguments, queue, self.priority),
             policy: (self.policy)(),
             concurrency: None,
+            quota: None,
             max_arguments: 64 * 1024,
             is_text: false,
         })

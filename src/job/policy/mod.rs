@@ -6,6 +6,7 @@ pub(crate) mod delivery;
 pub(crate) mod job_failed;
 pub(crate) mod limit_kinds;
 pub(crate) mod millis;
+pub(crate) mod quota;
 mod time_limits;
 
 use crate::db::model::extras::Extras;

@@ -133,6 +133,14 @@ impl RetentionTask {
                 left: None,
             })
         }));
+        kinds.push(RowKind::new("clear quotas", Of::Others, |conn, _| {
+            let cleared = clear::quotas::clear(conn, BATCH)?;
+            Ok(ClearedPage {
+                reached: (cleared >= BATCH).then_some(0),
+                cleared,
+                left: None,
+            })
+        }));
         for table in clear::TABLES_OF_JOBS {
             kinds.push(RowKind::new(
                 "clear what jobs left behind",

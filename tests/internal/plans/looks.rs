@@ -26,7 +26,7 @@ use crate::db::table::jobs::EditableJob;
 use crate::db::table::public_tokens::NewPublicToken;
 use crate::db::table::run_time::{class_pauses, limits};
 use crate::db::table::{
-    attempts, claimed, pauses, processes, recurring_executions, recurring_tasks, results,
+    attempts, claimed, pauses, processes, quotas, recurring_executions, recurring_tasks, results,
     semaphores,
 };
 use crate::db::transition::enqueue::time_priority;
@@ -50,7 +50,7 @@ pub(crate) const READ_ALL: [&str; 7] = [
     "keep the newest jobs only",
 ];
 
-pub(crate) const LOOKS: [(&str, Work); 39] = [
+pub(crate) const LOOKS: [(&str, Work); 40] = [
     ("pause a class", |conn, _| {
         assert!(class_pauses::insert(conn, "plan", None, None)?);
         assert_eq!(class_pauses::all(conn)?.len(), 1);
@@ -72,6 +72,7 @@ pub(crate) const LOOKS: [(&str, Work); 39] = [
         semaphores::all(conn)?;
         pauses::size(conn, "q1").map(drop)
     }),
+    ("list the quotas", |conn, _| quotas::all(conn).map(drop)),
     ("see how late a queue is", |conn, _| {
         pauses::latency(conn, "q1").map(drop)
     }),
@@ -294,7 +295,8 @@ pub(crate) const LOOKS: [(&str, Work); 39] = [
             })
         };
         let rows = [job(Some("token")), job(Some("token"))];
-        let done = enqueue::public_tokens::insert_all(conn, &rows, &[token("1"), token("2")])?;
+        let done = enqueue::public_tokens::insert_all(conn, &rows, &[token("1"), token("2")])
+            .map_err(|_| RollbackTransaction)?;
         assert!(done.iter().all(|(_, is_stored)| *is_stored));
         Ok(())
     }),

@@ -100,8 +100,9 @@ const EXPLAIN: &str = "CREATE FUNCTION pg_temp.explain(statement text) RETURNS S
      AS $$ BEGIN RETURN QUERY EXECUTE 'EXPLAIN ' || statement; END $$";
 
 /// What loops and callers do rarely, or only for some jobs.
-const RARE: [&str; 6] = [
+const RARE: [&str; 7] = [
     "pass the paused classes",
+    "enqueue with a quota",
     "clear",
     "discard expired jobs",
     "start, release and retry jobs with limits",

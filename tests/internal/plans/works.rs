@@ -11,6 +11,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::conn::wakeup;
 use crate::db::model::claim::{ClaimQueues, Cursor, FinishedRow, PausedScan};
+use crate::db::model::new_quota::{NewQuota, QuotaLimits};
 use crate::db::model::new_row::{NewExpiry, NewRow, OnConflict};
 use crate::db::model::outcome::{ClaimEnd, Ending, JobFailure};
 use crate::db::model::recurring::{DueTick, Firing, Overlap};
@@ -21,10 +22,11 @@ use crate::db::plans::{
 use crate::db::query::{details, explain, job_info};
 use crate::db::table::job_logs::{self, LoggedRun};
 use crate::db::table::progress::{self, ClaimNote, Note};
+use crate::db::table::quotas::jobs::QuotaJob;
 use crate::db::table::run_time::class_pauses;
 use crate::db::table::scheduled::DelayedJob;
 use crate::db::table::{
-    claimed, classes, expiries, jobs, pauses, processes, public_tokens, queue_names, ready,
+    claimed, classes, expiries, jobs, pauses, processes, public_tokens, queue_names, quotas, ready,
     recurring_tasks, scheduled, semaphores, steps, unique_jobs, wanted_keys,
 };
 use crate::db::transition::clear::{self, ClearLimits};
@@ -326,12 +328,39 @@ pub(crate) const LOOPS: [(&str, Work); 44] = [
 ];
 
 /// What a program does on connections of its own.
-pub(crate) const CALLERS: [(&str, Work); 19] = [
+pub(crate) const CALLERS: [(&str, Work); 20] = [
     ("enqueue and explain a job with an expiry", |conn, _| {
         let job = enqueue::insert(conn, &expired())?.id;
         explain::limits(conn, job)?;
         assert!(expiries::of_job(conn, job)?.is_some());
         Ok(())
+    }),
+    ("enqueue with a quota", |conn, rows| {
+        let quota = NewQuota {
+            name: "plan".into(),
+            limits: QuotaLimits {
+                waiting: Some(1),
+                per_minute: Some(2),
+                per_day: Some(10),
+                shed: true,
+            },
+        };
+        // A note of a job that does not wait any more.
+        quotas::jobs::note(
+            conn,
+            &[QuotaJob {
+                job_id: rows.jobs[0],
+                quota: "plan".into(),
+                slot: 0,
+            }],
+        )?;
+        let row = || NewRow {
+            quota: Some(quota.clone()),
+            ..NewRow::new("plan".into(), "{}".into(), "q1".into(), 0)
+        };
+        enqueue::admit::insert_all(conn, &[row(), row(), row()])
+            .map_err(|_| RollbackTransaction)?;
+        clear::quotas::clear(conn, 10).map(drop)
     }),
     ("cancel", |conn, rows| {
         operate::cancel(conn, &rows.jobs).map(drop)

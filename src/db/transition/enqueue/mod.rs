@@ -1,5 +1,6 @@
 //! Enqueues jobs.
 
+pub(crate) mod admit;
 pub(crate) mod alike;
 pub(crate) mod bulk;
 pub(crate) mod insert;

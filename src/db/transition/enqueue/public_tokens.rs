@@ -5,6 +5,7 @@ use crate::db::model::new_row::{EnqueueOutcome, Inserted, NewRow};
 use crate::db::table::jobs;
 use crate::db::table::public_tokens::{self, NewPublicToken};
 use crate::db::transition::enqueue;
+use crate::db::transition::enqueue::admit::{self, NotEnqueued};
 use diesel::prelude::*;
 
 /// Inserts jobs with their public tokens, all or none. Returns the result of each, and whether its
@@ -16,9 +17,13 @@ pub(crate) fn insert_all(
     conn: &mut Conn<'_>,
     rows: &[NewRow],
     tokens: &[Option<NewPublicToken>],
-) -> QueryResult<Vec<(Inserted, bool)>> {
+) -> Result<Vec<(Inserted, bool)>, NotEnqueued> {
     conn.transaction(|conn| {
-        let inserted = enqueue::insert_all(conn, rows)?;
+        let inserted = if rows.iter().any(|row| row.quota.is_some()) {
+            admit::insert_all(conn, rows)?
+        } else {
+            enqueue::insert_all(conn, rows)?
+        };
         let mut done = Vec::with_capacity(inserted.len());
         for ((job, row), token) in inserted.into_iter().zip(rows).zip(tokens) {
             let stored = match token {

@@ -1,0 +1,287 @@
+//! Enqueues jobs with quotas.
+//!
+//! Jobs that cannot exist already are admitted first and inserted then: what is refused leaves
+//! nothing behind. With a unique id or an idempotency key, only the insert shows whether a job is
+//! new and counts; what is refused is then undone by a savepoint, with its unique id and key.
+
+use crate::db::conn::connection::Conn;
+use crate::db::conn::sql::Id;
+use crate::db::conn::statement::Statement;
+use crate::db::model::job_columns::JobColumns;
+use crate::db::model::new_quota::{NewQuota, Per, QuotaRefusal};
+use crate::db::model::new_row::{EnqueueOutcome, Inserted, NewRow};
+use crate::db::model::outcome::{AttemptOutcome, JobFailure, ResultOutcome};
+use crate::db::table::quotas::jobs::{self, QuotaJob};
+use crate::db::table::quotas::slots::{self, QuotaPlaces, TakenPlaces};
+use crate::db::transition::{enqueue, operate};
+use diesel::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+/// The kind of failure of a job that a quota has discarded.
+pub(crate) const SHED: &str = "quota";
+
+/// Why nothing was enqueued.
+#[derive(Debug)]
+pub(crate) enum NotEnqueued {
+    Quota(QuotaRefusal),
+    Failed(diesel::result::Error),
+    /// Some of the jobs that were inserted exceed a quota. Contains whether each was new.
+    TooMany(Vec<bool>),
+    /// Rows are missing in which the places of this quota are counted.
+    Uncounted(NewQuota, (Per, i64)),
+}
+
+impl From<diesel::result::Error> for NotEnqueued {
+    fn from(error: diesel::result::Error) -> Self {
+        NotEnqueued::Failed(error)
+    }
+}
+
+/// Inserts jobs of which some have a quota, and returns the result of each, in order. If a strict
+/// quota refuses one, none is inserted.
+///
+/// The first enqueue of a quota creates the rows in which its places are counted: in a transaction
+/// of its own unless the caller has one open, as others would wait for the end of that.
+pub(crate) fn insert_all(
+    conn: &mut Conn<'_>,
+    rows: &[NewRow],
+) -> Result<Vec<Inserted>, NotEnqueued> {
+    // One for each limit of each quota is enough, unless others clear them meanwhile.
+    for _ in 0..3 * rows.len() {
+        match conn.transaction(|conn| insert_or_undo(conn, rows)) {
+            Err(NotEnqueued::Uncounted(quota, (per, limit))) => {
+                let quota = &quota;
+                slots::create(conn, QuotaPlaces { quota, per, limit })?;
+            }
+            done => return done,
+        }
+    }
+    conn.transaction(|conn| insert_or_undo(conn, rows))
+}
+
+fn insert_or_undo(conn: &mut Conn<'_>, rows: &[NewRow]) -> Result<Vec<Inserted>, NotEnqueued> {
+    let may_exist = rows.iter().any(|row| row.quota.is_some() && row.is_named());
+    if !may_exist {
+        return admit_first(conn, rows, &vec![true; rows.len()]);
+    }
+    match conn.transaction(|conn| insert_first(conn, rows)) {
+        Err(NotEnqueued::TooMany(is_new)) => admit_first(conn, rows, &is_new),
+        inserted => inserted,
+    }
+}
+
+/// The places of the jobs that count, by their quotas.
+type ByQuota<'r> = BTreeMap<&'r NewQuota, Vec<usize>>;
+
+fn by_quota<'r>(rows: &'r [NewRow], counts: &[bool]) -> ByQuota<'r> {
+    let mut found = ByQuota::new();
+    for (place, row) in rows.iter().enumerate() {
+        if let Some(quota) = &row.quota
+            && counts.get(place) == Some(&true)
+        {
+            found.entry(quota).or_default().push(place);
+        }
+    }
+    found
+}
+
+/// Admits the jobs that count, and inserts them and all others. Those that find no place in a quota
+/// that sheds are discarded, the last first.
+fn admit_first(
+    conn: &mut Conn<'_>,
+    rows: &[NewRow],
+    counts: &[bool],
+) -> Result<Vec<Inserted>, NotEnqueued> {
+    let mut shed: BTreeMap<usize, QuotaRefusal> = BTreeMap::new();
+    let mut waiting = WaitingSlots::new();
+    for (quota, places) in by_quota(rows, counts) {
+        let wanted = places.len() as i64;
+        let admitted = admit(conn, quota, wanted)?;
+        if let Some(limit) = admitted.exceeded {
+            let class = &rows[places[0]].class_name;
+            let left = slots::left(conn, limit.0)?;
+            let refusal = QuotaRefusal::new(class, quota, limit, wanted, left);
+            if !quota.limits.shed {
+                return Err(NotEnqueued::Quota(refusal));
+            }
+            let late = places.iter().skip(admitted.jobs);
+            shed.extend(late.map(|place| (*place, refusal.clone())));
+        }
+        waiting.extend(places.into_iter().zip(admitted.waiting_slots));
+    }
+    let kept = rows.iter().enumerate();
+    let kept = kept.filter(|(place, _)| !shed.contains_key(place));
+    let kept: Vec<NewRow> = kept.map(|(_, row)| row.clone()).collect();
+    let mut inserted = insert(conn, &kept)?.into_iter();
+    let mut all = Vec::with_capacity(rows.len());
+    for (place, row) in rows.iter().enumerate() {
+        all.push(match shed.get(&place) {
+            Some(refusal) => discard(conn, row, refusal)?,
+            None => inserted.next().ok_or(diesel::result::Error::NotFound)?,
+        });
+    }
+    note(conn, rows, &all, &waiting)?;
+    Ok(all)
+}
+
+/// Inserts the jobs, and admits those that are new.
+fn insert_first(conn: &mut Conn<'_>, rows: &[NewRow]) -> Result<Vec<Inserted>, NotEnqueued> {
+    let inserted = insert(conn, rows)?;
+    let is_new: Vec<bool> = inserted.iter().map(|one| one.is_new).collect();
+    let mut waiting = WaitingSlots::new();
+    for (quota, places) in by_quota(rows, &is_new) {
+        let admitted = admit(conn, quota, places.len() as i64)?;
+        if admitted.exceeded.is_some() {
+            return Err(NotEnqueued::TooMany(is_new));
+        }
+        waiting.extend(places.into_iter().zip(admitted.waiting_slots));
+    }
+    note(conn, rows, &inserted, &waiting)?;
+    Ok(inserted)
+}
+
+/// The slots from which jobs have their places among those that wait, by the jobs' places in the
+/// enqueue.
+type WaitingSlots = BTreeMap<usize, i64>;
+
+/// The jobs that a quota has admitted.
+struct Admitted {
+    jobs: usize,
+    /// The slot of each, if the quota limits how many wait.
+    waiting_slots: Vec<i64>,
+    /// The limit that refuses the others.
+    exceeded: Option<(Per, i64)>,
+}
+
+/// Takes places for up to `wanted` jobs.
+fn admit(conn: &mut Conn<'_>, quota: &NewQuota, wanted: i64) -> Result<Admitted, NotEnqueued> {
+    let (mut left, mut exceeded) = (wanted, None);
+    let mut taken: Vec<(Per, TakenPlaces)> = Vec::new();
+    for (per, limit) in quota.limits.set() {
+        let found = take(conn, QuotaPlaces { quota, per, limit }, left)?;
+        let count = found.iter().map(|(_, jobs)| jobs).sum();
+        if count < left {
+            // A strict one refuses all of them.
+            exceeded.get_or_insert((per, limit));
+            left = count;
+        }
+        taken.push((per, found));
+    }
+    let mut waiting_slots = Vec::new();
+    for (per, found) in taken {
+        let (kept, excess) = split(found, left);
+        if !excess.is_empty() {
+            let excess = excess
+                .iter()
+                .map(|(slot, jobs)| (&*quota.name, *slot, *jobs));
+            slots::give_back(conn, per, &excess.collect::<Vec<_>>())?;
+        }
+        if per == Per::Waiting {
+            let slots = kept.into_iter();
+            waiting_slots = slots
+                .flat_map(|(slot, jobs)| (0..jobs).map(move |_| slot))
+                .collect();
+        }
+    }
+    Ok(Admitted {
+        jobs: usize::try_from(left).unwrap_or(0),
+        waiting_slots,
+        exceeded,
+    })
+}
+
+/// Takes places, also those of jobs that do not wait any more.
+fn take(
+    conn: &mut Conn<'_>,
+    places: QuotaPlaces<'_>,
+    wanted: i64,
+) -> Result<TakenPlaces, NotEnqueued> {
+    let count = |taken: &TakenPlaces| -> i64 { taken.iter().map(|(_, jobs)| jobs).sum() };
+    let mut taken = slots::take(conn, places, wanted)?;
+    if count(&taken) == wanted {
+        return Ok(taken);
+    }
+    if !slots::exist(conn, places)? {
+        let limit = (places.per, places.limit);
+        return Err(NotEnqueued::Uncounted(places.quota.clone(), limit));
+    }
+    while places.per == Per::Waiting && count(&taken) < wanted {
+        let missing = wanted - count(&taken);
+        // Others cannot take what is freed here before this transaction ends: 1 % at most.
+        let freed = missing.max(places.limit / 100).min(MOST_FREED);
+        if jobs::free(conn, Some(&places.quota.name), freed)? == 0 {
+            break;
+        }
+        taken.extend(slots::take(conn, places, missing)?);
+    }
+    Ok(taken)
+}
+
+/// How many jobs that do not wait any more are looked for at once.
+const MOST_FREED: i64 = 1000;
+
+/// Splits places into the first so many and the rest.
+fn split(places: TakenPlaces, first: i64) -> (TakenPlaces, TakenPlaces) {
+    let (mut kept, mut rest, mut left) = (TakenPlaces::new(), TakenPlaces::new(), first);
+    for (slot, jobs) in places {
+        let here = jobs.min(left);
+        left -= here;
+        kept.extend((here > 0).then_some((slot, here)));
+        rest.extend((jobs > here).then_some((slot, jobs - here)));
+    }
+    (kept, rest)
+}
+
+fn insert(conn: &mut Conn<'_>, rows: &[NewRow]) -> QueryResult<Vec<Inserted>> {
+    match rows {
+        [row] => Ok(vec![enqueue::insert(conn, row)?]),
+        rows => enqueue::insert_all(conn, rows),
+    }
+}
+
+/// Notes the new jobs of quotas that limit how many wait.
+fn note(
+    conn: &mut Conn<'_>,
+    rows: &[NewRow],
+    inserted: &[Inserted],
+    waiting: &WaitingSlots,
+) -> QueryResult<()> {
+    let jobs = waiting.iter().filter_map(|(place, slot)| {
+        Some(QuotaJob {
+            job_id: inserted.get(*place)?.id,
+            quota: rows.get(*place)?.quota.as_ref()?.name.clone(),
+            slot: *slot,
+        })
+    });
+    jobs::note(conn, &jobs.collect::<Vec<_>>())
+}
+
+/// Inserts a job that is discarded already: without execution, unique id, key and slot.
+fn discard(conn: &mut Conn<'_>, row: &NewRow, refusal: &QuotaRefusal) -> QueryResult<Inserted> {
+    static DISCARD: LazyLock<(JobColumns, String)> = LazyLock::new(|| {
+        let columns = JobColumns::all();
+        let text = format!(
+            "INSERT INTO solid_queue_jobs ({}) VALUES ({}) RETURNING id",
+            columns.names(),
+            columns.parameters()
+        );
+        (columns, text)
+    });
+    let row = NewRow {
+        idempotency_key: None,
+        unique_id: None,
+        limit: None,
+        ..row.clone()
+    };
+    let (columns, text) = &*DISCARD;
+    let insert = columns.bind(Statement::new(text), &row).unkept();
+    let job: Id = insert.get_result(conn)?;
+    let failure = JobFailure::new(
+        SHED,
+        &format!("{refusal}, and sheds the jobs that exceed it"),
+    );
+    let (attempt, result) = (AttemptOutcome::Discarded, ResultOutcome::Discarded);
+    operate::end_waiting(conn, &[job.id], attempt, result, &failure)?;
+    Ok(Inserted::new(job.id, EnqueueOutcome::Shed))
+}
