@@ -11,6 +11,7 @@ use crate::db::transition::clear::{self, ClearLimits};
 use crate::db::transition::expire;
 use crate::db::transition::operate::retry::AtMostOnce;
 use crate::db::transition::operate::{self, CancelledJobs, RunTime};
+use crate::job::policy::delivery::Delivery;
 use diesel::QueryResult;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -56,8 +57,13 @@ impl Model {
                 job.place = Place::Gone;
                 Some(true)
             }
-            (Move::Retry { even_at_most_once }, Place::Failed(_)) => {
-                if job.new.at_most_once && !even_at_most_once || is_held {
+            (Move::Retry { even_at_most_once }, Place::Failed(why)) => {
+                let is_risky = match job.new.delivery {
+                    Delivery::AtLeastOnce => false,
+                    Delivery::AtMostOnce => true,
+                    Delivery::AfterKnownOutcome => why == "outcome_unknown",
+                };
+                if is_risky && !even_at_most_once || is_held {
                     return Some(false);
                 }
                 job.place = Place::Ready;
