@@ -292,7 +292,7 @@ fn new() -> impl Strategy<Value = New> {
         (
             option::weighted(0.2, 0..4_u8),
             option::weighted(0.3, 0..4_u8),
-            option::weighted(0.3, 0..4_u8),
+            option::weighted(0.4, 0..4_u8),
         ),
         option::weighted(0.3, 0..4_i32),
     )
@@ -329,13 +329,14 @@ fn classes() -> impl Strategy<Value = u8> {
 
 fn finish() -> impl Strategy<Value = Step> {
     let equal = prop_oneof![Just(EqualJobs::Wait), Just(EqualJobs::GoFirst)];
-    let next = (queues(), classes(), equal).prop_map(|(queues, classes, equal)| Next {
+    let queues = prop_oneof![1 => Just(None), 1 => queues()];
+    let next = (queues, classes(), equal).prop_map(|(queues, classes, equal)| Next {
         queues,
         classes,
         equal,
     });
     let claims = vec(which(), 1..4);
-    (by(), claims, any::<bool>(), option::weighted(0.7, next)).prop_map(
+    (by(), claims, any::<bool>(), option::weighted(0.8, next)).prop_map(
         |(by, claims, keep, next)| Step::Finish {
             by,
             claims,
@@ -392,7 +393,7 @@ pub fn step() -> impl Strategy<Value = Step> {
         4 => (1..4_usize).prop_map(|batch| Step::Dispatch { batch }),
         6 => Just(Step::Promote),
         20 => claim(),
-        6 => finish(),
+        9 => finish(),
         4 => (by(), which(), end(), any::<bool>(), last_retry())
             .prop_map(|(by, claim, end, keep, last)| Step::End { by, claim, end, keep, last }),
         2 => (by(), which(), any::<bool>(), last_retry())
