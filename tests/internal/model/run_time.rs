@@ -209,6 +209,17 @@ pub fn kinds(step: &Step, answer: &Answer, before: &Model, after: &Model) -> Vec
         ) => {
             kinds.push("End too late");
         }
+        (Step::Move { .. }, Answer::Moved(_, others)) => {
+            let mut others = others.iter().map(|job| &before.jobs[*job]);
+            let is_left = |job: &Job| {
+                job.new.delivery == Delivery::AfterKnownOutcome
+                    && job.place == Place::Failed("outcome_unknown")
+                    && before.holder(job.new.name).is_none()
+            };
+            if others.any(is_left) {
+                kinds.push("AfterKnownOutcome left alone");
+            }
+        }
         _ => {}
     }
     for (old, new) in before.jobs.iter().zip(&after.jobs) {

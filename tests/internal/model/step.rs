@@ -362,7 +362,7 @@ fn last_retry() -> impl Strategy<Value = LastRetry> {
 }
 
 fn key_or_group() -> impl Strategy<Value = Option<u8>> {
-    option::weighted(0.7, 0..4_u8)
+    option::weighted(0.5, 0..4_u8)
 }
 
 /// What operators do while the processes run.
