@@ -166,7 +166,7 @@ fn only_the_newest_lines_and_runs_are_kept(db: &TestDb) {
         for number in 0..1_200 {
             cx.log(number.to_string());
         }
-        Err(windlass::JobError::snooze(Duration::from_secs(60)))
+        Err(JobError::snooze(Duration::from_secs(60)))
     });
     let mut conn = db.connect();
     let job = chat(db);
