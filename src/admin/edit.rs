@@ -18,8 +18,8 @@ const ROUNDS: usize = 100;
 ///
 /// If `registry` has the job's class, the arguments must match its type and its limits. Otherwise
 /// they must be JSON of at most 64 KiB. The unique id and the concurrency key stay as they are, even
-/// if the type would compute others from the new arguments. So do the queue, the time, the attempts
-/// and the steps that are done.
+/// if the type would compute others from the new arguments. So do the queue, the time, the attempts,
+/// the steps that are done, and the slot of a concurrency key that a ready job holds.
 ///
 /// ```
 /// # use diesel::prelude::*;

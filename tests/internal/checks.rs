@@ -49,6 +49,7 @@ pub fn clear(conn: &mut Conn<'_>) {
          DELETE FROM solid_queue_jobs; DELETE FROM solid_queue_processes; DELETE FROM solid_queue_pauses; \
          DELETE FROM solid_queue_recurring_tasks; DELETE FROM windlass_attempts; \
          DELETE FROM windlass_results; DELETE FROM windlass_unique_jobs; DELETE FROM windlass_wanted_keys; \
+         DELETE FROM windlass_class_pauses; DELETE FROM windlass_limits; \
          DELETE FROM solid_queue_blocked_executions; DELETE FROM audit; COMMIT",
     );
 }
@@ -87,7 +88,7 @@ const VIOLATIONS: &str = "
     WHERE EXISTS (SELECT 1 FROM audit e WHERE e.id = c.id AND e.what = 'ended')
     UNION ALL
     SELECT 'I7: unique id ' || unique_id || ' is held by ' || count(*) || ' jobs' FROM solid_queue_jobs j
-    WHERE unique_id IS NOT NULL AND policy IS NULL AND (
+    WHERE unique_id IS NOT NULL AND coalesce(policy, '') NOT LIKE '%unique_scope%' AND (
       EXISTS (SELECT 1 FROM solid_queue_ready_executions WHERE job_id = j.id)
       OR EXISTS (SELECT 1 FROM solid_queue_scheduled_executions WHERE job_id = j.id)
       OR EXISTS (SELECT 1 FROM solid_queue_claimed_executions WHERE job_id = j.id))

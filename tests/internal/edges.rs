@@ -7,14 +7,16 @@ use crate::db::conn::connection::{AsConn, Conn};
 use crate::db::internal_tests::checks;
 use crate::db::internal_tests::db::{TestDb, execute, on_each_database, texts};
 use crate::db::internal_tests::interleavings::world::{World, row, take};
-use crate::db::model::claim::Cursor;
+use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claims, Cursor};
 use crate::db::model::decision::Death;
 use crate::db::model::new_row::{NewRow, OnConflict};
 use crate::db::model::recurring::Definition;
 use crate::db::table::recurring_tasks;
-use crate::db::transition::{prune, release, unblock};
+use crate::db::transition::operate::edit::{self, EditOutcome};
+use crate::db::transition::{claim, prune, release, unblock};
+use diesel::QueryResult;
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn an_endless_delay_of_a_release_is_long(db: &TestDb) {
     let mut connection = db.connect();
@@ -26,6 +28,59 @@ fn an_endless_delay_of_a_release_is_long(db: &TestDb) {
     assert_eq!(released.unwrap(), world.claims);
     assert_waiting(&checks::jobs(conn), 1);
     assert_eq!(take(conn, world.processes[0], 1).unwrap(), Some(Vec::new()));
+}
+
+/// A claim that has read its snapshot before an edit does not take the job with the old arguments.
+fn a_claim_that_has_started_does_not_take_what_is_edited(db: &TestDb) {
+    let mut connection = db.connect();
+    let conn = &mut connection.as_conn();
+    let mut world = World::default();
+    world.process(conn);
+    world.job(conn, &row());
+    let (process, job) = (world.processes[0], world.jobs[0]);
+    let change = |conn: &mut Conn<'_>| {
+        let edited = edit::edit(conn, job, |_| QueryResult::Ok("[1]".to_owned()));
+        assert_eq!(edited.unwrap(), EditOutcome::Done);
+    };
+    let arguments = |conn: &mut Conn<'_>| {
+        let want = ClaimRequest {
+            process_id: process,
+            queues: &ClaimQueues::All,
+            classes: &["a".to_owned()],
+            limit: 1,
+            ahead: false,
+            from: &[],
+            wanted_after: 0,
+        };
+        let Claims::Held { jobs, .. } = claim::claim(conn, &want).unwrap() else {
+            panic!("the process is registered");
+        };
+        jobs.into_iter()
+            .map(|job| job.arguments)
+            .collect::<Vec<_>>()
+    };
+    if db.is_postgres() {
+        // The claim starts, and then waits for the row of its process.
+        execute(conn, "BEGIN");
+        let lock = format!("SELECT id FROM solid_queue_processes WHERE id = {process} FOR UPDATE");
+        execute(conn, &lock);
+        std::thread::scope(|scope| {
+            let started = scope.spawn(|| arguments(&mut db.connect().as_conn()));
+            let waits = "SELECT CAST(count(*) AS text) AS t FROM pg_locks \
+                 WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid))";
+            let deadline = Instant::now() + Duration::from_secs(60);
+            while texts(conn, waits) == ["0"] {
+                assert!(Instant::now() < deadline, "the claim does not wait");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            change(&mut db.connect().as_conn());
+            execute(conn, "COMMIT");
+            assert_eq!(started.join().unwrap(), Vec::<String>::new());
+        });
+    } else {
+        change(conn);
+    }
+    assert_eq!(arguments(conn), ["[1]"]);
 }
 
 /// A job that somebody deletes by hand while it runs leaves nothing behind.
@@ -153,6 +208,7 @@ fn assert_waiting(rows: &[checks::JobRow], count: usize) {
 on_each_database!(
     a_tick_that_comes_during_a_look_is_not_slept_over,
     an_endless_delay_of_a_release_is_long,
+    a_claim_that_has_started_does_not_take_what_is_edited,
     a_claim_without_a_job_goes_with_its_process,
     jobs_that_wait_for_none_go_on,
     one_unreadable_part_of_a_policy_leaves_the_other,

@@ -70,10 +70,11 @@ fn a_function_is_performed(db: &TestDb) {
 fn a_function_has_queue_priority_and_policy(db: &TestDb) {
     let mut conn = db.connect();
     URGENT.enqueue(&mut conn, &Welcome::new("ada")).unwrap();
-    let text = "SELECT queue_name || ' ' || priority || ' ' || class_name || ' ' || arguments AS t FROM solid_queue_jobs";
+    let text = "SELECT queue_name || ' ' || priority || ' ' || class_name || ' ' || arguments || ' ' \
+         || coalesce(max_attempts, 1) AS t FROM solid_queue_jobs";
     assert_eq!(
         db.texts(text),
-        [r#"mail -3 send_welcome {"email":"ada","token":null}"#]
+        [r#"mail -3 send_welcome {"email":"ada","token":null} 2"#]
     );
     let registry = Registry::new().function(URGENT, |_, _| Err::<(), _>("busy".into()));
     let classes: Vec<&str> = registry.classes().collect();

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use windlass::testing::{drain, travel};
 use windlass::{
-    Context, Event, Function, Handle, JobLog, JobResult, Policy, Registry, Retention, Subscriber,
-    Supervisor, Worker, job_logs,
+    Change, Context, Event, Function, Handle, JobError, JobLog, JobResult, Jobs, Policy, Registry,
+    Retention, Subscriber, Supervisor, Worker, job_logs,
 };
 
 on_each_database!(
@@ -23,6 +23,7 @@ on_each_database!(
     a_lost_claim_adds_no_lines,
     a_job_that_finishes_itself_keeps_its_lines,
     lines_go_with_their_job,
+    lines_go_at_once_with_a_job_that_is_discarded,
     the_program_shows_them_on_request,
 );
 
@@ -165,7 +166,7 @@ fn only_the_newest_lines_and_runs_are_kept(db: &TestDb) {
         for number in 0..1_200 {
             cx.log(number.to_string());
         }
-        Err(windlass::JobError::snooze(Duration::from_secs(60)))
+        Err(JobError::snooze(Duration::from_secs(60)))
     });
     let mut conn = db.connect();
     let job = chat(db);
@@ -219,6 +220,19 @@ fn a_job_that_finishes_itself_keeps_its_lines(db: &TestDb) {
     let logs = job_logs(&mut db.connect(), job).unwrap();
     assert_eq!(logs.len(), 1);
     assert_eq!(texts(&logs[0]), ["finished before"]);
+}
+
+fn lines_go_at_once_with_a_job_that_is_discarded(db: &TestDb) {
+    let registry = registry(|_, cx| {
+        cx.log("a line");
+        Err(JobError::from("it fails").fail())
+    });
+    let job = chat(db);
+    let drained = drain(&mut db.connect(), &registry).unwrap();
+    assert_eq!((drained.runs.len(), rows(db)), (1, 1));
+    let failed = Jobs::failed().ids([job]);
+    let discarded = failed.change(&mut db.connect(), Change::Discard).unwrap();
+    assert_eq!((discarded.changed, rows(db)), (1, 0));
 }
 
 fn lines_go_with_their_job(db: &TestDb) {

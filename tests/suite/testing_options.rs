@@ -15,6 +15,7 @@ use windlass::{
 
 on_each_database!(
     only_some_queues_or_classes_are_drained,
+    former_names_of_a_class_are_drained_too,
     a_drain_ends_after_so_many_runs,
     scheduled_jobs_are_performed_before_their_time,
     retries_do_not_wait,
@@ -126,6 +127,33 @@ fn registry() -> (Registry, Arc<Log>) {
 
 fn note(text: &str) -> NewJob {
     NewJob::new(&Note::new(text)).unwrap()
+}
+
+/// Had another name before.
+#[derive(Serialize, Deserialize)]
+struct Renamed;
+
+impl Job for Renamed {
+    const NAME: &'static str = "renamed";
+    const ALIASES: &'static [&'static str] = &["former"];
+    type State = ();
+    type Output = ();
+
+    fn perform(self, _cx: &Context<'_, ()>) -> JobResult {
+        Ok(())
+    }
+}
+
+fn former_names_of_a_class_are_drained_too(db: &TestDb) {
+    let db = &mut open(db);
+    let log = Arc::new(Log::default());
+    let registry = Registry::new()
+        .register::<Renamed>(())
+        .register::<Note>(log);
+    NewJob::of_class("former", "null").enqueue(db).unwrap();
+    note("other").enqueue(db).unwrap();
+    let drain = Drain::new(&registry).class::<Renamed>();
+    drain.run(db).unwrap().assert_all_finished(1);
 }
 
 fn only_some_queues_or_classes_are_drained(db: &TestDb) {

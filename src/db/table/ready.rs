@@ -6,6 +6,7 @@ use crate::db::conn::sql::{Id, id_list};
 use crate::db::conn::statement::Statement;
 use crate::db::table::wanted_keys::{self, ConcurrencyKey, keys};
 use diesel::prelude::*;
+use std::collections::BTreeSet;
 
 /// No row has the id 0: it stands for the missing row of an outer join.
 pub(crate) const NOTHING: i64 = 0;
@@ -50,7 +51,14 @@ pub(crate) fn mark_cautious(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()
 
 /// Deletes the ready executions of jobs, which frees their slots.
 pub(crate) fn delete(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
+    let freed = take(conn, jobs)?;
+    wanted_keys::request_promotion(conn, &freed)
+}
+
+/// Deletes the ready executions of jobs, and returns the keys of which they held slots. The caller
+/// gives the slots to other executions, or requests a promotion.
+pub(crate) fn take(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<BTreeSet<String>> {
     let text = "DELETE FROM solid_queue_ready_executions WHERE job_id IN {in $1} RETURNING concurrency_key";
     let rows: Vec<ConcurrencyKey> = Statement::new(text).bind(id_list(jobs)).load(conn)?;
-    wanted_keys::request_promotion(conn, &keys(rows))
+    Ok(keys(rows))
 }

@@ -1,5 +1,6 @@
 //! How claims end, on a real database.
 
+use crate::db::conn::statement::Statement;
 use crate::db::model::claim::ClaimOf;
 use crate::db::model::finished::KeySlots;
 use crate::db::transition::end;
@@ -7,18 +8,22 @@ use crate::db::transition::end;
 use crate::db::conn::connection::Conn;
 use crate::db::internal_tests::checks::JobRow;
 use crate::db::internal_tests::db::execute;
-use crate::db::internal_tests::model::reference::Answer;
+use crate::db::internal_tests::model::reference::{Answer, MAX_ATTEMPTS, RETRY_AFTER};
 use crate::db::internal_tests::model::state::forgotten;
-use crate::db::internal_tests::model::step::{By, End, Next, Sight, Which};
+use crate::db::internal_tests::model::step::{By, End, LastRetry, Next, Sight, Which};
 use crate::db::internal_tests::model::subject::number;
-use crate::db::internal_tests::model::transitions::{NOBODY, Taken, claim_queues, class_names};
-use crate::db::model::claim::{Fence, FinishedRow, NextJobs};
+use crate::db::internal_tests::model::transitions::{NOBODY, Taken, claim_queues, day};
+use crate::db::model::claim::{FinishedRow, NextJobs};
 use crate::db::model::decision::Death;
-use crate::db::model::outcome::{Ending, JobFailure};
+use crate::db::model::outcome::{ClaimEnd, Ending, JobFailure};
 use crate::db::table::{claimed, jobs};
 use crate::db::transition::{finish, prune, release};
+use crate::job::error::JobError;
+use crate::job::policy::Policy;
+use crate::job::policy::backoff::Backoff;
 use crate::mutant;
-use diesel::QueryResult;
+use diesel::prelude::*;
+use diesel::sql_types::{Bool, Integer, Nullable, Text};
 use std::time::Duration;
 
 impl Taken<'_> {
@@ -40,7 +45,7 @@ impl Taken<'_> {
         {
             let wanted = NextJobs {
                 queues: claim_queues(next.queues.as_deref()),
-                classes: class_names(next.classes),
+                classes: self.open_classes(next.classes)?,
             };
             let slots = KeySlots::PassOn(&wanted, next.equal);
             let done = finish::finish_free(&mut self.conn, process, &claims, finished, slots)?;
@@ -64,24 +69,36 @@ impl Taken<'_> {
         Ok(Answer::Ended(self.claim_numbers(ended)))
     }
 
-    pub fn end(&mut self, by: By, pick: Which, end: End, keep: bool) -> QueryResult<Answer> {
-        let fence = Fence {
-            process_id: self.owner(by, &[pick]),
+    pub fn end(
+        &mut self,
+        by: By,
+        pick: Which,
+        end: Option<End>,
+        keep: bool,
+        last: LastRetry,
+    ) -> QueryResult<Answer> {
+        let process = self.owner(by, &[pick]);
+        let ending = match end {
+            Some(end) => ending(end),
+            None => self.judged(pick)?,
+        };
+        let claim = ClaimEnd {
             claim_id: self.claims(&[pick]).first().copied().unwrap_or(NOBODY),
+            ending: &ending,
+            ran: Duration::ZERO,
+            last_retry: match last {
+                LastRetry::None => None,
+                LastRetry::Passed => day(2001),
+                LastRetry::Far => day(2999),
+            },
         };
         let finished = if keep {
             FinishedRow::Keep
         } else {
             FinishedRow::Delete
         };
-        let done = end::end(
-            &mut self.conn,
-            fence,
-            &ending(end),
-            Duration::ZERO,
-            finished,
-        )?;
-        Ok(Answer::EndedAs(done.map(|done| match done {
+        let mut done = end::end_all(&mut self.conn, process, &[claim], finished)?;
+        Ok(Answer::EndedAs(done.pop().map(|done| match done.ending {
             Ending::Fail(_) => End::Fail,
             Ending::Retry(_, delay) => End::Retry(seconds(delay)),
             Ending::Discard(_) | Ending::Expire(_) => End::Discard,
@@ -89,6 +106,29 @@ impl Taken<'_> {
             Ending::Snooze(delay) => End::Snooze(seconds(delay)),
             Ending::Release(_) => End::Release,
         })))
+    }
+
+    /// What the policy of a job makes of an error, by what is stored with it.
+    fn judged(&mut self, pick: Which) -> QueryResult<Ending> {
+        let job = self
+            .before
+            .claim(pick)
+            .map_or(NOBODY, |claim| self.ids.jobs[self.before.claims[claim].job]);
+        let text = "SELECT policy, at_most_once, attempts FROM solid_queue_jobs WHERE id = $1";
+        let row: Option<StoredColumns> = Statement::new(text)
+            .unkept()
+            .bind(job)
+            .get_result(&mut self.conn)
+            .optional()?;
+        let backoff = Backoff::Fixed(Duration::from_secs(RETRY_AFTER.into()));
+        let of_type = Policy::new().max_attempts(MAX_ATTEMPTS).backoff(backoff);
+        Ok(row.map_or(ending(End::Fail), |row| {
+            let stored = Policy::of_columns(row.policy.as_deref(), None, row.at_most_once);
+            let attempt = u32::try_from(row.attempts).unwrap() + 1;
+            let mut error = JobError::from("as told");
+            error.kind = "test".to_owned();
+            stored.or(&of_type).judge(attempt, &error, None)
+        }))
     }
 
     pub fn decide(&mut self, pick: Which, end: End) -> Answer {
@@ -162,6 +202,16 @@ impl Taken<'_> {
         let ended = jobs::ended_claims(&mut self.conn, &pairs)?;
         Ok(Answer::Ended(self.claim_numbers(ended)))
     }
+}
+
+#[derive(QueryableByName)]
+struct StoredColumns {
+    #[diesel(sql_type = Nullable<Text>)]
+    policy: Option<String>,
+    #[diesel(sql_type = Bool)]
+    at_most_once: bool,
+    #[diesel(sql_type = Integer)]
+    attempts: i32,
 }
 
 /// A fault: the claim stands where it stood before it was released.

@@ -7,6 +7,7 @@ use crate::db::internal_tests::model::transitions::Taken;
 use crate::db::model::claim::EqualJobs;
 use crate::db::model::new_row::NewLimit;
 use crate::db::transition::promote;
+use crate::job::policy::delivery::Delivery;
 use diesel::QueryResult;
 use std::collections::BTreeSet;
 
@@ -38,7 +39,7 @@ pub fn enter(job: &Job) -> Place {
 }
 
 /// Whether a job holds a slot of its key.
-fn is_held(job: &Job) -> bool {
+pub fn is_held(job: &Job) -> bool {
     match job.place {
         Place::Ready | Place::Claimed(_) => true,
         Place::Scheduled(_) => job.keeps_place && job.new.limit == Some(ORDERED),
@@ -57,7 +58,8 @@ fn rank(job: &Job) -> i32 {
 impl Model {
     pub fn promote(&mut self) -> Answer {
         let (mut ready, mut discarded) = (BTreeSet::new(), BTreeSet::new());
-        for (key, slots) in SLOTS.into_iter().enumerate() {
+        for key in 0..SLOTS.len() {
+            let slots = self.slots(key);
             let of_key = |job: &Job| job.new.limit.map(usize::from) == Some(key);
             let held = self
                 .jobs
@@ -99,7 +101,8 @@ impl Model {
             return Vec::new();
         }
         let mut taken = Vec::new();
-        for (key, slots) in SLOTS.into_iter().enumerate() {
+        for key in 0..SLOTS.len() {
+            let slots = self.slots(key);
             let of_key = |job: &Job| job.new.limit.map(usize::from) == Some(key);
             let freed = ended
                 .iter()
@@ -153,9 +156,10 @@ impl Model {
         let ready = self.jobs.iter().filter(|job| job.place == Place::Ready);
         let mut before = ready.filter_map(|job| Some((place(job.new.queue)?, job.new.priority)));
         let margin = i32::from(next.equal == EqualJobs::GoFirst);
-        let is_cautious =
-            job.new.at_most_once || job.crash_count > 0 || job.new.max_crashes == Some(0);
-        next.classes & (1 << job.new.class) != 0
+        let is_cautious = job.new.delivery != Delivery::AtLeastOnce
+            || job.crash_count > 0
+            || job.new.max_crashes == Some(0);
+        self.is_open(next.classes, job.new.class)
             && !self.paused.contains(&job.new.queue)
             && !is_cautious
             && !before.any(|before| before < (mine, job.new.priority.saturating_add(margin)))

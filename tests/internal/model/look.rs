@@ -5,7 +5,7 @@ use crate::db::internal_tests::model::state::{Due, Model, Place};
 use crate::db::internal_tests::model::step::QUEUES;
 use crate::db::internal_tests::model::subject::{Ids, number};
 use crate::db::query::status;
-use crate::db::table::{processes, queue_names, scheduled};
+use crate::db::table::{processes, queue_names, scheduled, semaphores};
 use diesel::QueryResult;
 use std::collections::BTreeSet;
 
@@ -18,6 +18,8 @@ pub struct Seen {
     pub next_is_due: Option<bool>,
     /// Ready, scheduled, claimed, failed, blocked, and whether it is paused.
     pub queues: Vec<(&'static str, [i64; 5], bool)>,
+    /// Key, slots, whether they were set, held ones, and the jobs that wait for one.
+    pub semaphores: Vec<(String, i64, bool, i64, i64)>,
     /// Process, heartbeats, draining, claims.
     pub processes: Vec<(usize, i64, bool, i64)>,
 }
@@ -66,6 +68,7 @@ impl Model {
             seen.processes
                 .push((number, process.heartbeat_seq, process.draining, claims));
         }
+        seen.semaphores = self.semaphores();
         seen
     }
 }
@@ -94,6 +97,13 @@ pub fn look(conn: &mut Conn<'_>, ids: &mut Ids) -> QueryResult<Seen> {
         names: queue_names::queue_names(conn, "alpha")?
             .iter()
             .filter_map(|name| QUEUES.into_iter().find(|known| known == name))
+            .collect(),
+        semaphores: semaphores::all(conn)?
+            .into_iter()
+            .map(|one| {
+                let held = one.held();
+                (one.key, one.limit, one.limit_is_set, held, one.blocked)
+            })
             .collect(),
         next_is_due: scheduled::next_due(conn)?.map(|wait| wait.is_zero()),
         queues,

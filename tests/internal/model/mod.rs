@@ -11,6 +11,7 @@ mod limits;
 mod look;
 mod moves;
 mod reference;
+mod run_time;
 mod state;
 mod step;
 mod subject;
@@ -41,7 +42,8 @@ fn run(subjects: &mut [Subject], steps: &[Step], tally: &mut Tally) -> Result<()
     for (index, step) in std::iter::once(&Step::Register).chain(steps).enumerate() {
         let before = model.clone();
         let expected = model.apply(step);
-        for kind in kinds(step, &expected) {
+        let others = run_time::kinds(step, &expected, &before, &model);
+        for kind in kinds(step, &expected).into_iter().chain(others) {
             *tally.entry(kind).or_default() += 1;
         }
         let mut seen = Vec::new();
@@ -103,6 +105,7 @@ fn kinds(step: &Step, answer: &Answer) -> Vec<String> {
             let some = all.filter(|(jobs, _)| !jobs.is_empty());
             some.map(|(_, word)| word.to_owned()).collect()
         }
+        Answer::Edited(outcome) => vec![format!(" {outcome:?}")],
         Answer::Unregistered => vec![" refused".to_owned()],
         Answer::Jobs(_) | Answer::Nothing | Answer::Process(_) | Answer::Seen(_) => {
             vec![String::new()]
@@ -117,7 +120,7 @@ fn kinds(step: &Step, answer: &Answer) -> Vec<String> {
 }
 
 /// What a run of all cases is nothing worth without.
-const MUST_HAPPEN: [&str; 40] = [
+const MUST_HAPPEN: [&str; 63] = [
     "Claim none",
     "Claim one",
     "Claim some",
@@ -158,6 +161,29 @@ const MUST_HAPPEN: [&str; 40] = [
     "Reconcile one",
     "Release none",
     "Release some",
+    "PauseClass yes",
+    "ResumeClass yes",
+    "Claim beside a paused class",
+    "SetLimit",
+    "ClearLimit yes",
+    "ClearLimit no",
+    "Promote by a set limit",
+    "Promote held back by a set limit",
+    "Promote discarded by a limit of zero",
+    "Edit Done",
+    "Edit Claimed",
+    "Edit Ended",
+    "Edit Missing",
+    "Edit with a slot",
+    "Tag some",
+    "Tag none",
+    "EndByError Retry",
+    "EndByError Fail",
+    "End too late",
+    "AfterKnownOutcome tried again",
+    "AfterKnownOutcome unknown",
+    "AfterKnownOutcome retried by hand",
+    "AfterKnownOutcome left alone",
 ];
 
 fn number_from_env(name: &str) -> Option<u64> {

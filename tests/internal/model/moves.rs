@@ -11,6 +11,7 @@ use crate::db::transition::clear::{self, ClearLimits};
 use crate::db::transition::expire;
 use crate::db::transition::operate::retry::AtMostOnce;
 use crate::db::transition::operate::{self, CancelledJobs, RunTime};
+use crate::job::policy::delivery::Delivery;
 use diesel::QueryResult;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use std::time::Duration;
 impl Model {
     pub fn move_jobs(&mut self, picks: &[u8], what: Move) -> Answer {
         let (mut moved, mut others) = (BTreeSet::new(), BTreeSet::new());
-        for number in self.picked_jobs(picks) {
+        for number in self.picked_to_move(picks, what) {
             match self.move_job(number, what) {
                 Some(true) => moved.insert(number),
                 Some(false) => others.insert(number),
@@ -26,6 +27,22 @@ impl Model {
             };
         }
         Answer::Moved(moved, others)
+    }
+
+    /// What is retried has mostly failed, which few jobs have at a time.
+    fn picked_to_move(&self, picks: &[u8], what: Move) -> BTreeSet<usize> {
+        let failed: Vec<usize> = (0..self.jobs.len())
+            .filter(|job| matches!(self.jobs[*job].place, Place::Failed(_)))
+            .collect();
+        let is_any = !matches!(what, Move::Retry { .. }) || failed.is_empty();
+        let (any, among): (Vec<u8>, Vec<u8>) = picks.iter().partition(|pick| is_any || **pick < 64);
+        let mut picked = self.picked_jobs(&any);
+        picked.extend(
+            among
+                .iter()
+                .map(|pick| failed[usize::from(*pick) % failed.len()]),
+        );
+        picked
     }
 
     /// Whether a job was moved; `None` when there is nothing to be said of it.
@@ -56,8 +73,13 @@ impl Model {
                 job.place = Place::Gone;
                 Some(true)
             }
-            (Move::Retry { even_at_most_once }, Place::Failed(_)) => {
-                if job.new.at_most_once && !even_at_most_once || is_held {
+            (Move::Retry { even_at_most_once }, Place::Failed(why)) => {
+                let is_risky = match job.new.delivery {
+                    Delivery::AtLeastOnce => false,
+                    Delivery::AtMostOnce => true,
+                    Delivery::AfterKnownOutcome => why == "outcome_unknown",
+                };
+                if is_risky && !even_at_most_once || is_held {
                     return Some(false);
                 }
                 job.place = Place::Ready;
@@ -101,7 +123,7 @@ impl Model {
 
 impl Taken<'_> {
     pub fn move_jobs(&mut self, picks: &[u8], what: Move) -> QueryResult<Answer> {
-        let numbers = self.before.picked_jobs(picks).into_iter();
+        let numbers = self.before.picked_to_move(picks, what).into_iter();
         let jobs: Vec<i64> = numbers.map(|number| self.ids.jobs[number]).collect();
         let conn = &mut self.conn;
         let (moved, others) = match what {

@@ -3,7 +3,11 @@
 use crate::db::internal_tests::model::limits;
 use crate::db::internal_tests::model::look::Seen;
 use crate::db::internal_tests::model::state::{Claim, Due, Job, Model, Place, Process, forgotten};
-use crate::db::internal_tests::model::step::{By, End, New, Next, Sight, Step, When, Which};
+use crate::db::internal_tests::model::step::{
+    By, End, LastRetry, New, Next, Sight, Step, When, Which,
+};
+use crate::db::transition::operate::edit::EditOutcome;
+use crate::job::policy::delivery::Delivery;
 use std::collections::BTreeSet;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -29,6 +33,7 @@ pub enum Answer {
     /// Jobs moved, and jobs of which more must be said.
     Moved(BTreeSet<usize>, BTreeSet<usize>),
     Reconciled(Vec<(usize, usize)>, BTreeSet<usize>),
+    Edited(EditOutcome),
     Seen(Box<Seen>),
 }
 
@@ -67,7 +72,14 @@ impl Model {
                 claim,
                 end,
                 keep,
-            } => self.end_one(*by, *claim, *end, *keep),
+                last,
+            } => self.end_one(*by, *claim, Some(*end), *keep, *last),
+            Step::EndByError {
+                by,
+                claim,
+                keep,
+                last,
+            } => self.end_one(*by, *claim, None, *keep, *last),
             Step::Decide { claim, end } => {
                 if let Some(claim) = self.claim(*claim).filter(|claim| self.is_held(*claim)) {
                     self.claims[claim].verdict = Some(*end);
@@ -97,6 +109,15 @@ impl Model {
                 self.paused.remove(queue);
                 Answer::Nothing
             }
+            Step::PauseClass { class } => Answer::Is(self.paused_classes.insert(*class)),
+            Step::ResumeClass { class } => Answer::Is(self.paused_classes.remove(class)),
+            Step::SetLimit { key, slots } => {
+                self.limits.insert(*key, *slots);
+                Answer::Nothing
+            }
+            Step::ClearLimit { key } => Answer::Is(self.limits.remove(key).is_some()),
+            Step::Edit { job, arguments } => Answer::Edited(self.edit(*job, *arguments)),
+            Step::Tag { jobs, add } => self.tag(jobs, *add),
             Step::Reconcile { process, memory } => self.reconcile(*process, *memory),
             Step::Ended { claims } => Answer::Ended(self.ended_by_owner(claims)),
             Step::Look => Answer::Seen(Box::new(self.look())),
@@ -172,6 +193,8 @@ impl Model {
             last_claim: None,
             attempts_kept: 0,
             keeps_place: false,
+            arguments: 0,
+            has_tag: false,
             version: 0,
         });
         let number = self.jobs.len() - 1;
@@ -235,7 +258,7 @@ impl Model {
         };
         let jobs = self.jobs.iter().enumerate();
         let mut ready: Vec<_> = jobs
-            .filter(|(_, job)| job.place == Place::Ready && classes & (1 << job.new.class) != 0)
+            .filter(|(_, job)| job.place == Place::Ready && self.is_open(classes, job.new.class))
             .filter(|(_, job)| !self.paused.contains(&job.new.queue))
             .filter_map(|(number, job)| Some((place(job.new.queue)?, job.new.priority, number)))
             .collect();
@@ -283,12 +306,28 @@ impl Model {
         }
     }
 
-    fn end_one(&mut self, by: By, claim: Which, end: End, keep: bool) -> Answer {
+    /// Ends a claim, or has the policy of its job decide how.
+    fn end_one(
+        &mut self,
+        by: By,
+        claim: Which,
+        end: Option<End>,
+        keep: bool,
+        last: LastRetry,
+    ) -> Answer {
         let Some(claim) = self.end(by, &[claim]).first().copied() else {
             return Answer::EndedAs(None);
         };
-        let is_cancelled = self.claims[claim].cancelled;
-        let end = if is_cancelled { End::Cancel } else { end };
+        let job = self.job_of(claim);
+        let is_tried_again =
+            job.new.delivery != Delivery::AtMostOnce && job.attempts + 1 < MAX_ATTEMPTS as i32;
+        let end = match end {
+            _ if self.claims[claim].cancelled => End::Cancel,
+            Some(End::Retry(_)) if last == LastRetry::Passed => End::Fail,
+            Some(end) => end,
+            None if is_tried_again && last != LastRetry::Passed => End::Retry(RETRY_AFTER),
+            None => End::Fail,
+        };
         self.follow(claim, end, true, keep);
         Answer::EndedAs(Some(end))
     }
@@ -350,7 +389,8 @@ impl Model {
     fn interrupt(&mut self, job: usize, crash: bool) -> usize {
         let job = &mut self.jobs[job];
         job.crash_count += i32::from(crash);
-        let (place, outcome) = if job.new.at_most_once {
+        let is_once = job.new.delivery != Delivery::AtLeastOnce;
+        let (place, outcome) = if is_once {
             (Place::Failed("outcome_unknown"), 2)
         } else if job.crash_count > job.new.max_crashes.unwrap_or(3) {
             (Place::Failed("crashed"), 2)
@@ -362,7 +402,7 @@ impl Model {
         };
         job.place = place;
         job.keeps_place = true;
-        job.attempts += i32::from(job.new.at_most_once && !crash);
+        job.attempts += i32::from(is_once && !crash);
         job.attempts_kept += i64::from(crash || outcome == 2);
         outcome
     }
@@ -384,6 +424,12 @@ impl Model {
         ended.into_iter().collect()
     }
 }
+
+/// How many attempts a job has that returns errors.
+pub const MAX_ATTEMPTS: u32 = 3;
+
+/// Seconds between them.
+pub const RETRY_AFTER: u16 = 2_000;
 
 /// Where a job waits that may run after so many seconds.
 pub fn waiting(seconds: u16) -> Place {

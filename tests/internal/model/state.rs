@@ -4,7 +4,7 @@
 //! to be; what a database calls them is not known here.
 
 use crate::db::internal_tests::model::step::{By, End, New, Which};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Where a job is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +44,9 @@ pub struct Job {
     pub attempts_kept: i64,
     /// Whether it waits for its next run, and not for its first or since it was moved.
     pub keeps_place: bool,
+    /// Zero until they are edited.
+    pub arguments: u8,
+    pub has_tag: bool,
     /// Grows when it is touched although nothing of the above changes.
     pub version: u32,
 }
@@ -71,6 +74,9 @@ pub struct Model {
     pub processes: Vec<Process>,
     pub claims: Vec<Claim>,
     pub paused: BTreeSet<u8>,
+    pub paused_classes: BTreeSet<u8>,
+    /// The slots that were set for a key, or for the group.
+    pub limits: BTreeMap<Option<u8>, u8>,
 }
 
 /// What the picks of a step mean at this moment.

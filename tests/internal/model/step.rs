@@ -3,6 +3,7 @@
 //! that a step still means something after the steps before it went away.
 
 use crate::db::model::claim::EqualJobs;
+use crate::job::policy::delivery::Delivery;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -57,6 +58,14 @@ pub enum Step {
         claim: Which,
         end: End,
         keep: bool,
+        last: LastRetry,
+    },
+    /// A run returned an error: the policy of its job decides.
+    EndByError {
+        by: By,
+        claim: Which,
+        keep: bool,
+        last: LastRetry,
     },
     Release {
         by: By,
@@ -87,6 +96,30 @@ pub enum Step {
     },
     Unpause {
         queue: u8,
+    },
+    PauseClass {
+        class: u8,
+    },
+    ResumeClass {
+        class: u8,
+    },
+    /// Sets the slots of a key, or of the group of all keys.
+    SetLimit {
+        key: Option<u8>,
+        slots: u8,
+    },
+    ClearLimit {
+        key: Option<u8>,
+    },
+    /// Gives a job new arguments.
+    Edit {
+        job: u8,
+        arguments: u8,
+    },
+    /// Adds a tag, or removes it.
+    Tag {
+        jobs: Vec<u8>,
+        add: bool,
     },
     /// A worker gives back what it does not remember: the bits of `memory`.
     Reconcile {
@@ -135,6 +168,14 @@ pub enum End {
     Release,
 }
 
+/// The time after which a job is not tried again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LastRetry {
+    None,
+    Passed,
+    Far,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Move {
     Cancel,
@@ -166,7 +207,7 @@ pub struct New {
     pub class: u8,
     pub priority: i32,
     pub when: When,
-    pub at_most_once: bool,
+    pub delivery: Delivery,
     pub key: Option<u8>,
     /// Its concurrency key.
     pub limit: Option<u8>,
@@ -229,6 +270,14 @@ fn by() -> impl Strategy<Value = By> {
     prop_oneof![5 => Just(By::Owner), 1 => which().prop_map(By::Process)]
 }
 
+fn delivery() -> impl Strategy<Value = Delivery> {
+    prop_oneof![
+        7 => Just(Delivery::AtLeastOnce),
+        1 => Just(Delivery::AtMostOnce),
+        2 => Just(Delivery::AfterKnownOutcome),
+    ]
+}
+
 fn new() -> impl Strategy<Value = New> {
     let when = prop_oneof![
         6 => Just(When::Now),
@@ -239,21 +288,21 @@ fn new() -> impl Strategy<Value = New> {
     (
         (0..3_u8, 0..3_u8, 0..3_i32),
         when,
-        proptest::bool::weighted(0.2),
+        delivery(),
         (
             option::weighted(0.2, 0..4_u8),
             option::weighted(0.3, 0..4_u8),
-            option::weighted(0.3, 0..4_u8),
+            option::weighted(0.4, 0..4_u8),
         ),
         option::weighted(0.3, 0..4_i32),
     )
         .prop_map(
-            |((queue, class, priority), when, at_most_once, (key, name, limit), max_crashes)| New {
+            |((queue, class, priority), when, delivery, (key, name, limit), max_crashes)| New {
                 queue,
                 class,
                 priority,
                 when,
-                at_most_once,
+                delivery,
                 key,
                 limit,
                 name,
@@ -280,13 +329,14 @@ fn classes() -> impl Strategy<Value = u8> {
 
 fn finish() -> impl Strategy<Value = Step> {
     let equal = prop_oneof![Just(EqualJobs::Wait), Just(EqualJobs::GoFirst)];
-    let next = (queues(), classes(), equal).prop_map(|(queues, classes, equal)| Next {
+    let queues = prop_oneof![1 => Just(None), 1 => queues()];
+    let next = (queues, classes(), equal).prop_map(|(queues, classes, equal)| Next {
         queues,
         classes,
         equal,
     });
     let claims = vec(which(), 1..4);
-    (by(), claims, any::<bool>(), option::weighted(0.7, next)).prop_map(
+    (by(), claims, any::<bool>(), option::weighted(0.8, next)).prop_map(
         |(by, claims, keep, next)| Step::Finish {
             by,
             claims,
@@ -307,6 +357,26 @@ fn claim() -> impl Strategy<Value = Step> {
     })
 }
 
+fn last_retry() -> impl Strategy<Value = LastRetry> {
+    prop_oneof![4 => Just(LastRetry::None), 1 => Just(LastRetry::Passed), 1 => Just(LastRetry::Far)]
+}
+
+fn key_or_group() -> impl Strategy<Value = Option<u8>> {
+    option::weighted(0.5, 0..4_u8)
+}
+
+/// What operators do while the processes run.
+fn run_time() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        1 => (0..3_u8).prop_map(|class| Step::PauseClass { class }),
+        3 => (0..3_u8).prop_map(|class| Step::ResumeClass { class }),
+        2 => (key_or_group(), 0..4_u8).prop_map(|(key, slots)| Step::SetLimit { key, slots }),
+        3 => key_or_group().prop_map(|key| Step::ClearLimit { key }),
+        3 => (any::<u8>(), any::<u8>()).prop_map(|(job, arguments)| Step::Edit { job, arguments }),
+        1 => (vec(any::<u8>(), 1..4), any::<bool>()).prop_map(|(jobs, add)| Step::Tag { jobs, add }),
+    ]
+}
+
 pub fn step() -> impl Strategy<Value = Step> {
     let claims = || vec(which(), 1..4);
     prop_oneof![
@@ -323,9 +393,11 @@ pub fn step() -> impl Strategy<Value = Step> {
         4 => (1..4_usize).prop_map(|batch| Step::Dispatch { batch }),
         6 => Just(Step::Promote),
         20 => claim(),
-        6 => finish(),
-        5 => (by(), which(), end(), any::<bool>())
-            .prop_map(|(by, claim, end, keep)| Step::End { by, claim, end, keep }),
+        9 => finish(),
+        4 => (by(), which(), end(), any::<bool>(), last_retry())
+            .prop_map(|(by, claim, end, keep, last)| Step::End { by, claim, end, keep, last }),
+        2 => (by(), which(), any::<bool>(), last_retry())
+            .prop_map(|(by, claim, keep, last)| Step::EndByError { by, claim, keep, last }),
         1 => (which(), end()).prop_map(|(claim, end)| Step::Decide { claim, end }),
         5 => moves(),
         1 => any::<bool>().prop_map(|failed| Step::Clear { failed }),
@@ -335,6 +407,7 @@ pub fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(process, sight, crash)| Step::Prune { process, sight, crash }),
         1 => (0..3_u8).prop_map(|queue| Step::Pause { queue }),
         4 => (0..3_u8).prop_map(|queue| Step::Unpause { queue }),
+        7 => run_time(),
         1 => (which(), any::<u8>()).prop_map(|(process, memory)| Step::Reconcile { process, memory }),
         1 => claims().prop_map(|claims| Step::Ended { claims }),
         1 => Just(Step::Look),

@@ -9,13 +9,16 @@ use crate::db::internal_tests::db::execute;
 use crate::db::internal_tests::model::limits;
 use crate::db::internal_tests::model::look::look;
 use crate::db::internal_tests::model::reference::Answer;
-use crate::db::internal_tests::model::state::Model;
+use crate::db::internal_tests::model::state::{Job, Model};
 use crate::db::internal_tests::model::step::{By, CLASSES, New, QUEUES, Step, When, Which};
 use crate::db::internal_tests::model::subject::{Ids, number};
 use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claimed, Claims};
 use crate::db::model::new_row::{Inserted, NewRow};
 use crate::db::table::processes;
 use crate::db::transition::{claim, dispatch, enqueue};
+use crate::job::policy::Policy;
+use crate::job::policy::delivery::Delivery;
+use chrono::{NaiveDate, NaiveDateTime};
 use diesel::QueryResult;
 use diesel::result::Error::RollbackTransaction;
 use std::collections::BTreeSet;
@@ -80,7 +83,14 @@ impl Taken<'_> {
                 claim,
                 end,
                 keep,
-            } => self.end(*by, *claim, *end, *keep),
+                last,
+            } => self.end(*by, *claim, Some(*end), *keep, *last),
+            Step::EndByError {
+                by,
+                claim,
+                keep,
+                last,
+            } => self.end(*by, *claim, None, *keep, *last),
             Step::Decide { claim, end } => Ok(self.decide(*claim, *end)),
             Step::Move { jobs, what } => self.move_jobs(jobs, *what),
             Step::Clear { failed } => self.clear(*failed),
@@ -92,6 +102,12 @@ impl Taken<'_> {
             } => self.prune(*process, *sight, *crash),
             Step::Pause { queue } => Ok(self.pause(*queue, true)),
             Step::Unpause { queue } => Ok(self.pause(*queue, false)),
+            Step::PauseClass { class } => self.pause_class(*class),
+            Step::ResumeClass { class } => self.resume_class(*class),
+            Step::SetLimit { key, slots } => self.set_limit(*key, *slots),
+            Step::ClearLimit { key } => self.clear_limit(*key),
+            Step::Edit { job, arguments } => self.edit(*job, *arguments),
+            Step::Tag { jobs, add } => self.tag(jobs, *add),
             Step::Reconcile { process, memory } => self.reconcile(*process, *memory),
             Step::Ended { claims } => self.ended(claims),
             Step::Look => look(&mut self.conn, self.ids).map(|seen| Answer::Seen(Box::new(seen))),
@@ -194,7 +210,7 @@ impl Taken<'_> {
         let want = ClaimRequest {
             process_id: self.process(process),
             queues: &claim_queues(queues),
-            classes: &class_names(classes),
+            classes: &self.open_classes(classes)?,
             limit,
             ahead: false,
             from: &[],
@@ -207,12 +223,13 @@ impl Taken<'_> {
     }
 
     pub fn numbered(&mut self, held: &[Claimed]) -> Vec<(usize, usize)> {
-        let ids = &mut self.ids;
+        let (ids, before) = (&mut self.ids, self.before);
         let numbered = held.iter().map(|row| {
-            (
-                number(&mut ids.claims, row.claim_id),
-                number(&mut ids.jobs, row.job_id),
-            )
+            let job = number(&mut ids.jobs, row.job_id);
+            // A run gets the newest arguments.
+            let expected = before.jobs.get(job).map(Job::arguments);
+            assert_eq!(Some(&row.arguments), expected.as_ref(), "job {job}");
+            (number(&mut ids.claims, row.claim_id), job)
         });
         numbered.collect()
     }
@@ -250,8 +267,6 @@ fn name(number: usize) -> String {
 }
 
 fn new_row(new: &New) -> NewRow {
-    let day =
-        |year| chrono::NaiveDate::from_ymd_opt(year, 1, 1).and_then(|day| day.and_hms_opt(0, 0, 0));
     let (at, delay) = match new.when {
         When::Now => (None, None),
         When::Past => (day(2001), None),
@@ -264,7 +279,8 @@ fn new_row(new: &New) -> NewRow {
         idempotency_key: new.key.map(|key| format!("key {key}")),
         unique_id: new.name.map(|name| format!("name {name}")),
         max_crashes: new.max_crashes,
-        at_most_once: new.at_most_once,
+        at_most_once: new.delivery != Delivery::AtLeastOnce,
+        policy: Policy::new().delivery(new.delivery).to_column(),
         limit: new.limit.map(limits::new_limit),
         ..NewRow::new(
             CLASSES[usize::from(new.class)].to_owned(),
@@ -273,6 +289,11 @@ fn new_row(new: &New) -> NewRow {
             new.priority,
         )
     }
+}
+
+/// The beginning of a year.
+pub fn day(year: i32) -> Option<NaiveDateTime> {
+    NaiveDate::from_ymd_opt(year, 1, 1)?.and_hms_opt(0, 0, 0)
 }
 
 pub fn set_due(conn: &mut Conn<'_>, time: &str, which: &str) {

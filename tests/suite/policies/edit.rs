@@ -7,9 +7,10 @@ use crate::support::TestDb;
 use crate::support::program::windlass;
 use crate::support::wait::until;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 use windlass::{
-    Concurrency, Context, EditRefusal, Error, Job, JobId, JobResult, NewJob, Registry,
-    edit_arguments,
+    Concurrency, Context, Dispatcher, EditRefusal, Error, Job, JobId, JobResult, LimitConflict,
+    NewJob, Registry, edit_arguments,
 };
 
 on_each_database!(
@@ -18,6 +19,7 @@ on_each_database!(
     the_type_checks_the_arguments,
     secrets_are_neither_printed_nor_replaced_by_accident,
     a_job_of_ruby_is_not_edited,
+    an_edited_job_keeps_its_slot,
     an_edited_job_runs_with_its_new_arguments,
 );
 
@@ -65,7 +67,7 @@ fn enqueue(db: &TestDb, job: NewJob) -> JobId {
 
 fn waiting_and_failed_jobs_are_edited(db: &TestDb) {
     let limited = || job().concurrency(Concurrency::new("key"));
-    let hour = std::time::Duration::from_secs(3600);
+    let hour = Duration::from_secs(3600);
     let all = [
         enqueue(db, job().unique_id("one")),
         enqueue(db, job().after(hour)),
@@ -95,6 +97,35 @@ fn waiting_and_failed_jobs_are_edited(db: &TestDb) {
     assert_eq!(waiting, 3);
     let kept = "SELECT count(*) AS n FROM windlass_unique_jobs WHERE unique_id = 'one'";
     assert_eq!(db.count(kept), 1);
+}
+
+/// A job that holds a slot would otherwise be discarded, because another one takes the slot.
+fn an_edited_job_keeps_its_slot(db: &TestDb) {
+    let limited = || {
+        let limit = Concurrency::new("key").on_conflict(LimitConflict::Discard);
+        job().concurrency(limit)
+    };
+    let dispatcher = || {
+        let dispatcher = Dispatcher::new(&db.database).polling_interval(Duration::from_millis(20));
+        dispatcher.start().unwrap()
+    };
+    let place = |table: &str, job: JobId| {
+        let table = format!("solid_queue_{table}_executions WHERE job_id = {job}");
+        db.count(&format!("SELECT count(*) AS n FROM {table}"))
+    };
+    let holder = enqueue(db, limited());
+    let promotion = dispatcher();
+    until("it has the slot", || place("ready", holder) == 1);
+    drop(promotion);
+    let urgent = enqueue(db, limited().priority(-1));
+    edit(db, holder, r#"{"order":2,"pin":"1"}"#).unwrap();
+    assert_eq!((place("ready", holder), place("blocked", holder)), (1, 0));
+    let promotion = dispatcher();
+    until("the other one has no slot", || {
+        place("blocked", urgent) == 0
+    });
+    drop(promotion);
+    assert_eq!((place("ready", holder), place("ready", urgent)), (1, 0));
 }
 
 fn claimed_and_ended_jobs_are_not_edited(db: &TestDb) {

@@ -10,6 +10,7 @@ use windlass::{Config, recurring};
 on_each_database!(
     a_task_is_added_and_fired,
     only_what_is_given_changes,
+    a_change_skips_no_tick,
     a_task_is_removed,
     a_task_of_a_file_is_changed_in_the_file,
     a_task_of_the_code_is_changed_in_the_code,
@@ -124,6 +125,22 @@ fn only_what_is_given_changes(db: &TestDb) {
     assert_eq!(said.out, "Changed a; it has no further tick.\n");
 }
 
+/// Ticks that no scheduler has fired yet are fired after a change that leaves the times as they are.
+fn a_change_skips_no_tick(db: &TestDb) {
+    schedule(db, &stamp("a", "every 1s"));
+    rewind(db, "a", 60);
+    let next = || recurring::list(&mut db.connect()).unwrap()[0].next_run_at;
+    let before = next();
+    let change = |option: &str, value: &str| {
+        let said = windlass(&db.url, &["recurring", "change", "a", option, value]);
+        assert!(said.is_done(), "{said:?}");
+    };
+    change("--queue", "slow");
+    assert_eq!(next(), before);
+    change("--schedule", "every 2s");
+    assert!(next() > before);
+}
+
 fn a_task_is_removed(db: &TestDb) {
     schedule(db, &stamp("a", "@daily"));
     assert_eq!(
@@ -210,6 +227,9 @@ fn the_last_ticks_are_shown(db: &TestDb) {
     assert!(ticks.last().unwrap()["finished_at"].is_string());
     let said = windlass(&db.url, &["recurring", "history", "a", "--count", "2"]).out;
     assert_eq!(said.lines().count(), 3, "{said}");
+    let few = ["recurring", "history", "a", "--count", "2", "--json"];
+    let few = &windlass(&db.url, &few).json()["ticks"];
+    assert_eq!(few.as_array().unwrap()[..], ticks[..2], "the newest");
 }
 
 fn what_cannot_be_is_refused(db: &TestDb) {

@@ -15,6 +15,7 @@ use windlass::{
 
 on_each_database!(
     a_paused_class_stops_and_goes_on,
+    a_resumed_class_needs_no_poll,
     many_paused_jobs_hold_up_no_other_class,
     what_arrives_before_paused_jobs_runs_at_once,
     slots_are_not_passed_to_a_paused_class,
@@ -68,6 +69,22 @@ fn a_paused_class_stops_and_goes_on(db: &TestDb) {
     assert_eq!(held, 1);
     assert!(resume_class(conn, "note").unwrap());
     until("it goes on", || db.rows("ready_executions") == 0);
+}
+
+/// A worker that polls rarely starts the jobs of a class soon after its pause has ended.
+fn a_resumed_class_needs_no_poll(db: &TestDb) {
+    let log = Arc::new(Log::default());
+    let conn = &mut db.connect();
+    pause_class(conn, "note", "", "").unwrap();
+    let _worker = Worker::new(&db.database, registry(&log))
+        .polling_interval(Duration::from_secs(3_600))
+        .start()
+        .unwrap();
+    Note::new("held").enqueue(conn).unwrap();
+    Other("free".to_owned()).enqueue(conn).unwrap();
+    until("the other class runs", || log.len() == 1);
+    assert!(resume_class(conn, "note").unwrap());
+    until("it goes on", || log.lines() == ["free", "held"]);
 }
 
 fn many_paused_jobs_hold_up_no_other_class(db: &TestDb) {

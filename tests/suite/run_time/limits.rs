@@ -15,6 +15,7 @@ use windlass::{
 on_each_database!(
     a_higher_limit_promotes_and_a_lower_one_lets_jobs_end,
     a_limit_of_a_group_counts_for_its_keys,
+    a_change_of_a_group_waits_for_no_sweep,
     no_job_of_a_key_with_no_slot_starts,
     limits_are_shown_and_cleared,
 );
@@ -82,6 +83,33 @@ fn a_limit_of_a_group_counts_for_its_keys(db: &TestDb) {
     set_limit(conn, "other/*", 9, "", "").unwrap();
     drop(dispatcher);
     assert_eq!(db.rows("ready_executions"), 7);
+}
+
+/// The promotion is requested at once, for each key that has a free slot now.
+fn a_change_of_a_group_waits_for_no_sweep(db: &TestDb) {
+    let conn = &mut db.connect();
+    for key in ["a", "b"] {
+        windlass::enqueue_all(conn, vec![wait(key); 2]).unwrap();
+    }
+    let dispatcher = Dispatcher::new(&db.database)
+        .polling_interval(Duration::from_millis(20))
+        .start()
+        .unwrap();
+    until("the first ones are ready", || {
+        db.rows("ready_executions") == 2
+    });
+    drop(dispatcher);
+    let requested = || db.count("SELECT count(DISTINCT key) AS n FROM windlass_wanted_keys");
+    db.execute("DELETE FROM windlass_wanted_keys");
+    set_limit(conn, "g/*", 1, "", "").unwrap();
+    assert_eq!(requested(), 0);
+    set_limit(conn, "g/*", 2, "", "").unwrap();
+    assert_eq!(requested(), 2);
+    set_limit(conn, "g/*", 0, "", "").unwrap();
+    db.execute("DELETE FROM windlass_wanted_keys");
+    db.execute("DELETE FROM solid_queue_ready_executions");
+    assert!(clear_limit(conn, "g/*").unwrap());
+    assert_eq!(requested(), 2);
 }
 
 fn no_job_of_a_key_with_no_slot_starts(db: &TestDb) {

@@ -57,8 +57,13 @@ pub(crate) fn edit<E: From<diesel::result::Error>>(
         if state == JobState::Ready {
             // A claim that has started may have read the old arguments already. It does not find the
             // execution that it has seen any more.
-            ready::delete(conn, &[job])?;
-            place::make_runnable(conn, &[job])?;
+            if ready::take(conn, &[job])?.is_empty() {
+                place::make_runnable(conn, &[job])?;
+            } else {
+                // It keeps its slot: otherwise another job could take the slot, and this one would be
+                // overtaken or, if it does not wait for a slot, discarded.
+                ready::insert(conn, &[job])?;
+            }
         }
         Ok(EditOutcome::Done)
     })
