@@ -5,6 +5,7 @@ use crate::db::conn::sql::id_list;
 use crate::db::conn::statement::Statement;
 use crate::db::table::wanted_keys::{self, ConcurrencyKey, keys};
 use diesel::prelude::*;
+use std::collections::BTreeSet;
 
 /// No row has the id 0: it stands for the missing row of an outer join.
 pub(crate) const NOTHING: i64 = 0;
@@ -30,7 +31,14 @@ pub(crate) fn mark_cautious(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()
 
 /// Deletes the ready executions of jobs, which frees their slots.
 pub(crate) fn delete(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
+    let keys = take(conn, jobs)?;
+    wanted_keys::request_promotion(conn, &keys)
+}
+
+/// Deletes the ready executions of jobs, and returns the keys of their slots, which the caller frees
+/// or uses.
+pub(crate) fn take(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<BTreeSet<String>> {
     let text = "DELETE FROM solid_queue_ready_executions WHERE job_id IN {in $1} RETURNING concurrency_key";
     let rows: Vec<ConcurrencyKey> = Statement::new(text).bind(id_list(jobs)).load(conn)?;
-    wanted_keys::request_promotion(conn, &keys(rows))
+    Ok(keys(rows))
 }

@@ -1,6 +1,6 @@
 //! New arguments for jobs that wait or have failed.
 
-use super::{Bench, Scripted, Turn};
+use super::{Bench, Scripted, Turn, finished};
 use crate::on_each_database;
 use crate::support::TestDb;
 #[cfg(feature = "cli")]
@@ -8,8 +8,8 @@ use crate::support::program::windlass;
 use crate::support::wait::until;
 use serde::{Deserialize, Serialize};
 use windlass::{
-    Concurrency, Context, EditRefusal, Error, Job, JobId, JobResult, NewJob, Registry,
-    edit_arguments,
+    Concurrency, Context, Dispatcher, EditRefusal, Error, Job, JobId, JobResult, LimitConflict,
+    NewJob, Registry, TaskStatus, edit_arguments,
 };
 
 on_each_database!(
@@ -19,6 +19,7 @@ on_each_database!(
     secrets_are_neither_printed_nor_replaced_by_accident,
     a_job_of_ruby_is_not_edited,
     an_edited_job_runs_with_its_new_arguments,
+    an_edited_job_keeps_its_slot,
 );
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -187,6 +188,31 @@ fn an_edited_job_runs_with_its_new_arguments(db: &TestDb) {
     let bench = Bench::start(db);
     until("it is done", || bench.log.len() == 1);
     assert_eq!(bench.log.lines(), ["new 1"]);
+}
+
+/// A more urgent one of its key does not end it.
+fn an_edited_job_keeps_its_slot(db: &TestDb) {
+    let discards = Concurrency::new("k").on_conflict(LimitConflict::Discard);
+    let id = enqueue(db, job().concurrency(discards.clone()).priority(5));
+    let dispatcher = Dispatcher::new(&db.database).start().unwrap();
+    until("it is ready", || db.rows("ready_executions") == 1);
+    dispatcher.stop();
+    edit(db, id, r#"{"order":2}"#).unwrap();
+    let urgent = enqueue(db, job().concurrency(discards));
+    let _dispatcher = Dispatcher::new(&db.database).start().unwrap();
+    until("one is discarded", || finished(db) == 1);
+    let status = |job| {
+        let info = windlass::task_info(&mut db.connect(), job).unwrap();
+        info.unwrap().status
+    };
+    assert_eq!(
+        (status(id), status(urgent)),
+        (TaskStatus::Queued, TaskStatus::Discarded)
+    );
+    assert_eq!(arguments(db, id), r#"{"order":2}"#);
+    assert_eq!(db.rows("ready_executions"), 1);
+    let wrong = windlass::check_semaphores(&mut db.connect()).unwrap();
+    assert!(wrong.is_empty(), "{wrong:?}");
 }
 
 #[cfg(feature = "cli")]
