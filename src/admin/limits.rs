@@ -16,7 +16,7 @@ use crate::error::{Doing, Error, Result};
 /// higher, blocked jobs are promoted within a turn of a dispatcher. If it is lower, running jobs
 /// end, and the next ones wait. With 0 slots, no job of the key starts: those that wait stay
 /// blocked, and those that are [discarded](crate::LimitConflict::Discard) without a slot are
-/// discarded.
+/// discarded. An [ordered](crate::Concurrency::ordered) key has one slot at most, whatever is set.
 ///
 /// `by` and `reason` are shown with the limit and may be empty.
 ///

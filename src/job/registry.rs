@@ -247,6 +247,12 @@ impl Registry {
                 .is_some_and(|class| version > class.version)
     }
 
+    /// Returns whether the job's class is registered, and in the version of its arguments or a newer
+    /// one.
+    pub(crate) fn can_perform(&self, run: &Run) -> bool {
+        self.classes.contains_key(&run.class_name) && !self.is_outdated(run)
+    }
+
     /// Completes the stored policy of a job.
     pub(crate) fn complete(&self, class_name: &str, stored: Policy) -> Policy {
         let known = match self.classes.get(class_name) {

@@ -6,14 +6,18 @@ use crate::db::transition::unblock::UnblockedPage;
 use crate::db::conn::connection::{AsConn, Conn};
 use crate::db::internal_tests::checks;
 use crate::db::internal_tests::db::{TestDb, execute, on_each_database, texts};
-use crate::db::internal_tests::interleavings::world::{World, row, take};
-use crate::db::model::claim::{ClaimQueues, ClaimRequest, Claims, Cursor};
+use crate::db::internal_tests::interleavings::world::{World, limited, row, take};
+use crate::db::model::claim::{
+    ClaimQueues, ClaimRequest, Claims, Cursor, EqualJobs, FinishedRow, NextJobs,
+};
 use crate::db::model::decision::Death;
-use crate::db::model::new_row::{NewRow, OnConflict};
+use crate::db::model::finished::KeySlots;
+use crate::db::model::new_row::{NewExpiry, NewRow, OnConflict};
 use crate::db::model::recurring::Definition;
 use crate::db::table::recurring_tasks;
+use crate::db::transition::finish;
 use crate::db::transition::operate::edit::{self, EditOutcome};
-use crate::db::transition::{claim, prune, release, unblock};
+use crate::db::transition::{claim, expire, prune, release, unblock};
 use diesel::QueryResult;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -198,6 +202,125 @@ fn one_unreadable_part_of_a_policy_leaves_the_other(db: &TestDb) {
     assert_eq!(texts(conn, kept), [world.jobs[1].to_string()]);
 }
 
+/// Its worker has died before a thread took it, as its expiry shows, which a start deletes.
+fn a_job_that_was_claimed_ahead_still_expires(db: &TestDb) {
+    let mut connection = db.connect();
+    let conn = &mut connection.as_conn();
+    let mut world = World::default();
+    world.process(conn);
+    let row = NewRow {
+        policy: Some(r#"{"expiry":{"in":3600000}}"#.to_owned()),
+        expiry: Some(NewExpiry::In(Duration::from_secs(3600))),
+        ..row()
+    };
+    for _ in 0..3 {
+        world.claimed(conn, 1, &row);
+    }
+    let [ahead, started, crashed] = world.claims[..] else {
+        panic!("{world:?}")
+    };
+    for claim in [ahead, started] {
+        let text = format!(
+            "UPDATE solid_queue_claimed_executions SET prefetched = true WHERE id = {claim}"
+        );
+        execute(conn, &text);
+    }
+    assert!(!expire::has_expired(conn, world.jobs[1]).unwrap());
+    let death = Death {
+        is_crash: true,
+        how: "was killed by signal 9".to_owned(),
+    };
+    prune::prune(conn, world.processes[0], None, &death).unwrap();
+    let left = "SELECT CAST(job_id AS text) AS t FROM windlass_expiries";
+    assert_eq!(
+        texts(conn, left),
+        [world.jobs[0].to_string()],
+        "{crashed} counts as started"
+    );
+    let past = "UPDATE windlass_expiries SET expires_at = '2000-01-01 00:00:00.000000'";
+    execute(conn, past);
+    let discarded = expire::expire(conn, 10).unwrap().discarded;
+    let discarded: Vec<i64> = discarded.into_iter().map(|job| job.id).collect();
+    assert_eq!(discarded, [world.jobs[0]]);
+    assert_eq!(checks::violations(conn), Vec::<String>::new());
+}
+
+/// Has the end of a claim wait for a lock that the caller then holds, and returns its name.
+fn hold_up_ends(conn: &mut Conn<'_>) -> String {
+    let lock = format!("4711, {}", fastrand::i32(1..));
+    execute(
+        conn,
+        &format!(
+            "CREATE FUNCTION hold_up() RETURNS trigger LANGUAGE plpgsql AS \
+             $$ BEGIN PERFORM pg_advisory_xact_lock({lock}); RETURN OLD; END $$; \
+             CREATE TRIGGER hold_up BEFORE DELETE ON solid_queue_claimed_executions \
+             FOR EACH ROW EXECUTE FUNCTION hold_up(); SELECT pg_advisory_lock({lock})"
+        ),
+    );
+    lock
+}
+
+fn until_one_waits(conn: &mut Conn<'_>, lock: &str) {
+    let waiting = format!(
+        "SELECT 'one' AS t FROM pg_locks WHERE locktype = 'advisory' AND NOT granted \
+         AND (CAST(classid AS bigint), CAST(objid AS bigint)) = ({lock})"
+    );
+    let began = Instant::now();
+    while texts(conn, &waiting).is_empty() {
+        assert!(began.elapsed() < Duration::from_secs(60), "none waits");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// The end of the job before it has begun before the edit, and so sees what was there before.
+fn an_edited_job_does_not_start_with_its_old_arguments(db: &TestDb) {
+    let mut connection = db.connect();
+    let conn = &mut connection.as_conn();
+    let mut world = World::default();
+    world.process(conn);
+    world.claimed(conn, 1, &limited());
+    world.job(conn, &limited());
+    let edit = |conn: &mut Conn<'_>| {
+        let new = |_: &_| Ok::<_, diesel::result::Error>("\"new\"".to_owned());
+        let edited = edit::edit(conn, world.jobs[1], new).unwrap();
+        assert_eq!(edited, EditOutcome::Done);
+    };
+    let finish = || {
+        let next = NextJobs {
+            queues: ClaimQueues::All,
+            classes: vec!["a".to_owned()],
+        };
+        let slots = KeySlots::PassOn(&next, EqualJobs::Wait);
+        let conn = &mut db.connect();
+        let (process, claims) = (world.processes[0], &world.claims);
+        finish::finish_free(
+            &mut conn.as_conn(),
+            process,
+            claims,
+            FinishedRow::Keep,
+            slots,
+        )
+        .unwrap()
+    };
+    let done = std::thread::scope(|threads| {
+        if !db.is_postgres() {
+            edit(conn);
+            return finish();
+        }
+        let lock = hold_up_ends(conn);
+        let finishing = threads.spawn(finish);
+        until_one_waits(conn, &lock);
+        edit(conn);
+        execute(conn, &format!("SELECT pg_advisory_unlock({lock})"));
+        finishing.join().unwrap()
+    });
+    assert_eq!(done.accepted, world.claims);
+    for job in done.next.jobs {
+        assert_eq!(job.arguments, "\"new\"");
+    }
+    assert_eq!(checks::violations(conn), Vec::<String>::new());
+}
+
 fn assert_waiting(rows: &[checks::JobRow], count: usize) {
     assert_eq!(rows.len(), count);
     for row in rows {
@@ -212,4 +335,6 @@ on_each_database!(
     a_claim_without_a_job_goes_with_its_process,
     jobs_that_wait_for_none_go_on,
     one_unreadable_part_of_a_policy_leaves_the_other,
+    a_job_that_was_claimed_ahead_still_expires,
+    an_edited_job_does_not_start_with_its_old_arguments,
 );

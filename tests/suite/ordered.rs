@@ -24,6 +24,7 @@ on_each_database!(
     killed_workers_change_no_order,
     priorities_change_no_order,
     slots_are_passed_on_in_order,
+    a_limit_set_at_run_time_changes_no_order,
     a_job_that_waits_for_its_retry_keeps_its_place,
     a_snoozed_job_keeps_its_place,
     a_job_cut_short_by_a_stop_keeps_its_place,
@@ -286,6 +287,34 @@ fn slots_are_passed_on_in_order(db: &TestDb) {
     let _worker = Worker::new(&db.database, registry).start().unwrap();
     until("all have run", || log.len() == 100);
     assert_eq!(log.lines(), names);
+}
+
+fn a_limit_set_at_run_time_changes_no_order(db: &TestDb) {
+    let desk = Arc::new(Desk::default());
+    let _dispatcher = dispatcher(db, &Events::default());
+    let _worker = worker(db, &desk);
+    let mut conn = db.connect();
+    windlass::set_limit(&mut conn, "g/*", 3, "", "").unwrap();
+    let jobs = [
+        entry("a", First::Wait),
+        entry("b", First::Well),
+        entry("c", First::Well),
+    ];
+    enqueue_all(&mut conn, jobs).unwrap();
+    until("the first one runs", || desk.log.len() == 1);
+    windlass::set_limit(&mut conn, "g/k", 2, "", "").unwrap();
+    until("the others have been looked at", || !is_wanted(db));
+    let key = look(db).unwrap();
+    assert_eq!((key.limit, key.limit_is_set, key.blocked), (1, true, 2));
+    windlass::set_limit(&mut conn, "g/k", 0, "", "").unwrap();
+    desk.is_open.store(true, Ordering::SeqCst);
+    until("the first one has ended", || {
+        look(db).is_some_and(|key| key.held() == 0) && !is_wanted(db)
+    });
+    assert_eq!(look(db).map(|key| (key.limit, key.blocked)), Some((0, 2)));
+    windlass::set_limit(&mut conn, "g/k", 9, "", "").unwrap();
+    until("all have run", || desk.log.len() == 3);
+    assert_eq!(desk.log.lines(), ["a", "b", "c"]);
 }
 
 fn a_job_that_waits_for_its_retry_keeps_its_place(db: &TestDb) {

@@ -20,6 +20,7 @@ on_each_database!(
     a_conversion_may_fail,
     an_old_program_leaves_newer_arguments_to_others,
     an_old_worker_releases_newer_arguments,
+    an_old_worker_lets_newer_arguments_expire,
     recurring_tasks_keep_their_version,
     errors_hide_secrets_of_every_version,
 );
@@ -159,6 +160,36 @@ fn an_old_program_leaves_newer_arguments_to_others(db: &TestDb) {
     testing::drain(conn, &new()).unwrap().assert_all_finished(1);
     assert_eq!(result(db, job), Some(json!(["c now"])));
     assert_eq!(task_info(conn, job).unwrap().unwrap().attempt, 1);
+}
+
+/// What cannot start here has not started.
+fn an_old_worker_lets_newer_arguments_expire(db: &TestDb) {
+    let released = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&released);
+    let worker = Worker::new(&db.database, old())
+        .subscriber(Subscriber::new(move |event| {
+            if matches!(event, Event::Released { .. }) {
+                counted.fetch_add(1, Ordering::Relaxed);
+            }
+        }))
+        .start()
+        .unwrap();
+    let job = NewJob::new(&third()).unwrap();
+    let job = job.expires_in(Duration::from_secs(60));
+    let job = job.enqueue(&mut db.connect()).unwrap().id;
+    until("it was released", || released.load(Ordering::Relaxed) > 0);
+    worker.stop();
+    testing::travel(&mut db.connect(), Duration::from_secs(3600)).unwrap();
+    let worker = Worker::new(&db.database, new()).start().unwrap();
+    let dispatcher = windlass::Dispatcher::new(&db.database);
+    let dispatcher = dispatcher.polling_interval(Duration::from_millis(20));
+    let _dispatcher = dispatcher.start().unwrap();
+    until("it has ended", || {
+        let info = task_info(&mut db.connect(), job).unwrap().unwrap();
+        info.status == windlass::TaskStatus::Discarded
+    });
+    assert_eq!(result(db, job), None);
+    worker.stop();
 }
 
 fn an_old_worker_releases_newer_arguments(db: &TestDb) {

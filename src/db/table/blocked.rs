@@ -171,6 +171,21 @@ pub(crate) fn delete(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     Statement::new(text).bind(id_list(jobs)).execute(conn)
 }
 
+/// Replaces the blocked execution of a job that waits for a slot by a new one.
+pub(crate) fn renew(conn: &mut Conn<'_>, job: i64) -> QueryResult<()> {
+    let text = "DELETE FROM solid_queue_blocked_executions WHERE job_id = $1 AND concurrency_key <> $2 \
+         RETURNING job_id";
+    let gone: Vec<Execution> = Statement::new(text)
+        .unkept()
+        .bind(job)
+        .bind(UNIQUE_SUCCESSOR)
+        .load(conn)?;
+    if gone.is_empty() {
+        return Ok(());
+    }
+    insert(conn, &job_ids(gone))
+}
+
 /// Makes each job wait until another has ended.
 pub(crate) fn block(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     let text = format!(

@@ -251,6 +251,16 @@ pub(crate) fn update_ended(conn: &mut Conn<'_>, updates: &[JobUpdate]) -> QueryR
     Statement::new(text).bind_all(params).execute(conn)
 }
 
+/// Locks the rows of jobs, in order, and returns them. Skips what other transactions have locked.
+pub(crate) fn lock_free(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
+    let text = "SELECT id FROM solid_queue_jobs WHERE id IN {in $1} ORDER BY id {lock skip}";
+    let rows: Vec<Id> = Statement::new(text)
+        .unkept()
+        .bind(id_list(jobs))
+        .load(conn)?;
+    Ok(rows.into_iter().map(|row| row.id).collect())
+}
+
 /// The column `policy` of a job.
 #[derive(Debug, QueryableByName)]
 pub(crate) struct PolicyRow {

@@ -51,12 +51,12 @@ pub(crate) fn mark_cautious(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()
 
 /// Deletes the ready executions of jobs, which frees their slots.
 pub(crate) fn delete(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
-    let freed = take(conn, jobs)?;
-    wanted_keys::request_promotion(conn, &freed)
+    let keys = take(conn, jobs)?;
+    wanted_keys::request_promotion(conn, &keys)
 }
 
-/// Deletes the ready executions of jobs, and returns the keys of which they held slots. The caller
-/// gives the slots to other executions, or requests a promotion.
+/// Deletes the ready executions of jobs, and returns the keys of their slots, which the caller frees
+/// or uses.
 pub(crate) fn take(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<BTreeSet<String>> {
     let text = "DELETE FROM solid_queue_ready_executions WHERE job_id IN {in $1} RETURNING concurrency_key";
     let rows: Vec<ConcurrencyKey> = Statement::new(text).bind(id_list(jobs)).load(conn)?;

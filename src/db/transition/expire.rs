@@ -5,6 +5,8 @@ use crate::db::conn::sql::id_list;
 use crate::db::conn::statement::Statement;
 use crate::db::model::outcome::{AttemptOutcome, ResultOutcome, expired};
 use crate::db::table::expiries::{self, ExpiryOfJob};
+use crate::db::table::jobs;
+use crate::db::transition::clear::one_by_one;
 use crate::db::transition::operate::{self, WAITING};
 use crate::db::transition::promote::Discarded;
 use diesel::prelude::*;
@@ -17,41 +19,44 @@ pub(crate) struct Expired {
     pub(crate) is_full: bool,
     /// Whether any job has an expiry.
     pub(crate) is_any: bool,
+    /// Why some could not be discarded, if the database has refused it.
+    pub(crate) left: Option<String>,
 }
 
-/// Discards up to `batch` waiting jobs that have expired. Those that another transaction has locked
-/// are left to the next look.
+/// Discards up to `batch` waiting jobs that have expired. Those that another transaction has locked,
+/// or that the database refuses to discard, are left to the next look, and hold up no others.
 pub(crate) fn expire(conn: &mut Conn<'_>, batch: usize) -> QueryResult<Expired> {
     let next = expiries::next(conn, batch)?;
     let due = next.iter().filter(|expiry| expiry.is_due);
     let due: Vec<i64> = due.map(|expiry| expiry.job_id).collect();
-    let (mut discarded, mut done) = (Vec::new(), 0);
-    if !due.is_empty() {
-        (discarded, done) = conn.transaction(|conn| discard(conn, &due))?;
-    }
+    let (parts, left) = one_by_one(conn, &due, discard)?;
+    let (discarded, done): (Vec<_>, Vec<usize>) = parts.into_iter().unzip();
     Ok(Expired {
         // Without progress, the rest is locked.
-        is_full: due.len() == batch && done > 0,
+        is_full: due.len() == batch && done.iter().any(|done| *done > 0),
         is_any: !next.is_empty(),
-        discarded,
+        discarded: discarded.concat(),
+        left,
     })
 }
 
 /// Discards those of the jobs that still wait and have expired, and deletes the expiries of those
 /// that have started or ended. Returns the jobs, and how many expiries are gone.
 ///
-/// The executions are locked first: a job that a process claims meanwhile is left to it.
-fn discard(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<(Vec<Discarded>, usize)> {
+/// The executions are locked first: a job that a process claims meanwhile is left to it. No lock is
+/// waited for, since the caller has other work.
+fn discard(conn: &mut Conn<'_>, due: &[i64]) -> QueryResult<(Vec<Discarded>, usize)> {
     let mut held = Vec::new();
     for state in WAITING {
-        held.extend(operate::lock_free(conn, state, jobs)?);
+        held.extend(operate::lock_free(conn, state, due)?);
     }
-    let (over, rest): (Vec<ExpiryOfJob>, Vec<_>) = expiries::due(conn, jobs)?
+    let (over, rest): (Vec<ExpiryOfJob>, Vec<_>) = expiries::due(conn, due)?
         .into_iter()
         .partition(|expiry| expiry.is_over);
     let of = |expiries: Vec<ExpiryOfJob>| expiries.into_iter().map(|one| one.job_id);
     let mut waiting: Vec<i64> = of(rest).filter(|job| held.contains(job)).collect();
     waiting.sort_unstable();
+    let waiting = jobs::lock_free(conn, &waiting)?;
     let waiting = operate::take_execution(conn, &WAITING, &waiting)?;
     let mut gone: Vec<i64> = of(over).collect();
     gone.extend(&waiting);

@@ -49,21 +49,20 @@ pub(crate) fn settle(conn: &mut Conn<'_>, decisions: &[JobDecision]) -> QueryRes
     follow_up(conn, &settled)
 }
 
-/// Deletes the expiries of jobs that have ended, or may have started. Those of jobs that wait again
-/// because they were released before they started stay in force.
+/// Deletes the expiries of jobs that have ended, or have certainly started. Those of others that wait
+/// again stay in force if they are still there: a worker that starts a job deletes its expiry before.
 fn keep_expiries(conn: &mut Conn<'_>, settled: &[Settled<'_>]) -> QueryResult<()> {
-    let (mut unstarted, mut others) = (Vec::new(), Vec::new());
+    let (mut released, mut over) = (Vec::new(), Vec::new());
     for Settled { job, decision } in settled.iter().filter(|one| one.job.may_expire()) {
         let waits = matches!(decision.destination, Destination::Wait(_));
-        // A worker that starts a job deletes its expiry before.
-        if waits && (decision.run.by_owner || !decision.run.has_begun()) {
-            unstarted.push(job.id);
-        } else {
-            others.push(job.id);
+        if !waits || decision.uses_attempt || decision.is_crash {
+            over.push(job.id);
+        } else if decision.run.by_owner {
+            released.push(job.id);
         }
     }
-    expiries::note_released(conn, &unstarted)?;
-    expiries::remove(conn, &others)
+    expiries::note_released(conn, &released)?;
+    expiries::remove(conn, &over)
 }
 
 /// A job, and the decision about it.

@@ -204,6 +204,9 @@ impl Dispatcher {
                     message: "",
                 });
             }
+            if let Some(left) = &expired.left {
+                session.report("look for expired jobs", left);
+            }
             if !expired.is_full || stop.is_stopped() {
                 *last = Some((clock::instant(), expired.is_any));
                 return Ok(pause(expired.is_any));

@@ -111,7 +111,7 @@ impl Pool {
     pub(crate) fn perform(&self, assignment: Assignment, live: Arc<Live>) -> CompletedRun {
         let job = &assignment.job;
         let run = self.prepare(&assignment, &live);
-        if let Some(ending) = self.expiry_of(&assignment.job) {
+        if let Some(ending) = self.expiry_of(&assignment.job, &run) {
             return self.completed(
                 assignment,
                 live,
@@ -163,9 +163,9 @@ impl Pool {
 
     /// Returns how a job ends that must not start, because it has expired or the database cannot
     /// say whether it has. Only jobs with an expiry cost a statement.
-    fn expiry_of(&self, job: &Claimed) -> Option<Ending> {
-        // A job of an unknown class is left to others, and does not start here.
-        if !job.may_expire() || !self.registry.classes().any(|class| class == job.class_name) {
+    fn expiry_of(&self, job: &Claimed, run: &Run) -> Option<Ending> {
+        // A job that is left to other programs does not start here.
+        if !job.may_expire() || !self.registry.can_perform(run) {
             return None;
         }
         let looked = self.database.get();

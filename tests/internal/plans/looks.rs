@@ -260,7 +260,9 @@ pub(crate) const LOOKS: [(&str, Work); 40] = [
     ("edit the arguments of a job", |conn, _| {
         let job = enqueue::insert(conn, &job(None))?.id;
         let edit = |_: &EditableJob| QueryResult::Ok("{}".to_owned());
-        edit::edit(conn, job, edit).map(drop)
+        edit::edit(conn, job, edit)?;
+        let limited = enqueue::insert(conn, &limited())?.id;
+        edit::edit(conn, limited, edit).map(drop)
     }),
     ("spread retried jobs over time", |conn, _| {
         let job = enqueue::insert(conn, &job(None))?.id;

@@ -1,6 +1,6 @@
 //! New arguments for jobs that wait or have failed.
 
-use super::{Bench, Scripted, Turn};
+use super::{Bench, Scripted, Turn, finished};
 use crate::on_each_database;
 use crate::support::TestDb;
 #[cfg(feature = "cli")]
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use windlass::{
     Concurrency, Context, Dispatcher, EditRefusal, Error, Job, JobId, JobResult, LimitConflict,
-    NewJob, Registry, edit_arguments,
+    NewJob, Registry, TaskStatus, edit_arguments,
 };
 
 on_each_database!(
@@ -100,34 +100,6 @@ fn waiting_and_failed_jobs_are_edited(db: &TestDb) {
 }
 
 /// A job that holds a slot would otherwise be discarded, because another one takes the slot.
-fn an_edited_job_keeps_its_slot(db: &TestDb) {
-    let limited = || {
-        let limit = Concurrency::new("key").on_conflict(LimitConflict::Discard);
-        job().concurrency(limit)
-    };
-    let dispatcher = || {
-        let dispatcher = Dispatcher::new(&db.database).polling_interval(Duration::from_millis(20));
-        dispatcher.start().unwrap()
-    };
-    let place = |table: &str, job: JobId| {
-        let table = format!("solid_queue_{table}_executions WHERE job_id = {job}");
-        db.count(&format!("SELECT count(*) AS n FROM {table}"))
-    };
-    let holder = enqueue(db, limited());
-    let promotion = dispatcher();
-    until("it has the slot", || place("ready", holder) == 1);
-    drop(promotion);
-    let urgent = enqueue(db, limited().priority(-1));
-    edit(db, holder, r#"{"order":2,"pin":"1"}"#).unwrap();
-    assert_eq!((place("ready", holder), place("blocked", holder)), (1, 0));
-    let promotion = dispatcher();
-    until("the other one has no slot", || {
-        place("blocked", urgent) == 0
-    });
-    drop(promotion);
-    assert_eq!((place("ready", holder), place("ready", urgent)), (1, 0));
-}
-
 fn claimed_and_ended_jobs_are_not_edited(db: &TestDb) {
     let (claimed, ended) = (enqueue(db, job()), enqueue(db, job()));
     db.execute("DELETE FROM solid_queue_ready_executions");
@@ -218,6 +190,31 @@ fn an_edited_job_runs_with_its_new_arguments(db: &TestDb) {
     let bench = Bench::start(db);
     until("it is done", || bench.log.len() == 1);
     assert_eq!(bench.log.lines(), ["new 1"]);
+}
+
+/// A more urgent one of its key does not end it.
+fn an_edited_job_keeps_its_slot(db: &TestDb) {
+    let discards = Concurrency::new("k").on_conflict(LimitConflict::Discard);
+    let id = enqueue(db, job().concurrency(discards.clone()).priority(5));
+    let dispatcher = Dispatcher::new(&db.database).start().unwrap();
+    until("it is ready", || db.rows("ready_executions") == 1);
+    dispatcher.stop();
+    edit(db, id, r#"{"order":2}"#).unwrap();
+    let urgent = enqueue(db, job().concurrency(discards));
+    let _dispatcher = Dispatcher::new(&db.database).start().unwrap();
+    until("one is discarded", || finished(db) == 1);
+    let status = |job| {
+        let info = windlass::task_info(&mut db.connect(), job).unwrap();
+        info.unwrap().status
+    };
+    assert_eq!(
+        (status(id), status(urgent)),
+        (TaskStatus::Queued, TaskStatus::Discarded)
+    );
+    assert_eq!(arguments(db, id), r#"{"order":2}"#);
+    assert_eq!(db.rows("ready_executions"), 1);
+    let wrong = windlass::check_semaphores(&mut db.connect()).unwrap();
+    assert!(wrong.is_empty(), "{wrong:?}");
 }
 
 #[cfg(feature = "cli")]

@@ -1,8 +1,10 @@
 //! Jobs that must have started by a time, or else are discarded.
 
 use super::{Bench, Scripted, Turn, executions, finished, stubborn};
+use crate::batch::{accept, refuse};
 use crate::on_each_database;
 use crate::support::TestDb;
+use crate::support::db::{count, execute};
 use crate::support::jobs::Log;
 use crate::support::wait::{DEADLINE, until};
 use chrono::{DateTime, TimeDelta, Utc};
@@ -17,6 +19,8 @@ on_each_database!(
     a_late_job_is_discarded_instead_of_started,
     a_job_in_time_runs,
     waiting_jobs_are_swept,
+    what_cannot_be_discarded_holds_up_no_other,
+    a_locked_job_holds_up_no_other,
     an_expiry_counts_from_when_the_job_is_due,
     a_job_that_has_started_does_not_expire,
     what_an_older_program_has_started_does_not_expire,
@@ -135,6 +139,47 @@ fn waiting_jobs_are_swept(db: &TestDb) {
     );
     assert_eq!(status(db, stays), TaskStatus::Queued);
     assert_eq!(expiries(db), 2);
+}
+
+fn what_cannot_be_discarded_holds_up_no_other(db: &TestDb) {
+    let jobs = ["a", "b", "c"].map(|name| enqueue(db, note(name).expires_in(HOUR / 2)));
+    enqueue(db, note("due").after(HOUR / 2));
+    wait_an_hour(db);
+    let when = format!("NEW.job_id = {}", jobs[1]);
+    refuse(db, "windlass_attempts", "INSERT", &when);
+    let _dispatcher = sweeper(db);
+    until("the others are discarded", || {
+        is_expired(db, jobs[0]) && is_expired(db, jobs[2])
+    });
+    until("what is due is ready", || executions(db, "scheduled") == 0);
+    assert_eq!((executions(db, "ready"), expiries(db)), (2, 1));
+    accept(db, "windlass_attempts");
+    until("it is discarded", || is_expired(db, jobs[1]));
+}
+
+/// Only Postgres locks rows.
+fn a_locked_job_holds_up_no_other(db: &TestDb) {
+    let jobs = ["a", "b"].map(|name| enqueue(db, note(name).expires_in(HOUR / 2)));
+    enqueue(db, note("due").after(HOUR / 2));
+    wait_an_hour(db);
+    let mut conn = db.connect();
+    if db.is_postgres() {
+        execute(&mut conn, "BEGIN");
+        let lock = format!(
+            "SELECT id AS n FROM solid_queue_jobs WHERE id = {} FOR UPDATE",
+            jobs[0]
+        );
+        count(&mut conn, &lock);
+    }
+    let dispatcher = sweeper(db);
+    until("the other is discarded", || is_expired(db, jobs[1]));
+    until("what is due is ready", || executions(db, "scheduled") == 0);
+    if db.is_postgres() {
+        assert_eq!(status(db, jobs[0]), TaskStatus::Queued);
+        execute(&mut conn, "COMMIT");
+    }
+    until("it is discarded", || is_expired(db, jobs[0]));
+    stop(dispatcher);
 }
 
 fn an_expiry_counts_from_when_the_job_is_due(db: &TestDb) {

@@ -2,6 +2,7 @@
 
 use crate::db::conn::connection::{Conn, age};
 use crate::db::conn::statement::Statement;
+use crate::db::model::new_row::ORDERED;
 use diesel::prelude::*;
 use diesel::sql_types::{Double, Integer, Nullable, Text};
 use serde::Serialize;
@@ -28,9 +29,15 @@ pub struct RunTimeLimit {
 }
 
 /// Returns an expression for the limit that was set for `key`, or for its group. NULL if none was.
+///
+/// An ordered key, as its newest job says, has one slot at most.
 pub(crate) fn set_for(key: &str) -> String {
     let exact = |wanted: &str| {
-        format!("(SELECT l.slots FROM windlass_limits l WHERE l.limit_key = {wanted})")
+        format!(
+            "(SELECT CASE WHEN l.slots > 1 AND (SELECT j.concurrency_on_conflict FROM solid_queue_jobs j \
+               WHERE j.concurrency_key = {key} AND j.concurrency_limit IS NOT NULL ORDER BY j.id DESC LIMIT 1) \
+               = '{ORDERED}' THEN 1 ELSE l.slots END FROM windlass_limits l WHERE l.limit_key = {wanted})"
+        )
     };
     format!(
         "coalesce({}, {})",

@@ -43,19 +43,19 @@ pub(crate) struct ClearedPage {
 /// Runs `work` for rows in as few transactions as possible.
 ///
 /// When the database refuses, each half of them is tried, down to the single rows that it refuses.
-/// Those are left, as when a table of the application refers to a job. Returns how many rows `work`
-/// counted, and why the last of the others is left.
-fn one_by_one(
+/// Those are left, as when a table of the application refers to a job. Returns what `work` returned
+/// for the others, and why the last of those is left.
+pub(crate) fn one_by_one<T>(
     conn: &mut Conn<'_>,
     rows: &[i64],
-    work: impl Fn(&mut Conn<'_>, &[i64]) -> QueryResult<usize>,
-) -> QueryResult<(usize, Option<String>)> {
-    let (mut count, mut left) = (0, None);
+    work: impl Fn(&mut Conn<'_>, &[i64]) -> QueryResult<T>,
+) -> QueryResult<(Vec<T>, Option<String>)> {
+    let (mut all, mut left) = (Vec::new(), None);
     let mut todo = vec![rows];
     while let Some(part) = todo.pop().filter(|part| !part.is_empty()) {
         let done = with_lock_wait(conn, LockWait::Short, |conn| work(conn, part));
         match done {
-            Ok(done) => count += done,
+            Ok(done) => all.push(done),
             Err(error) if Refusal::of(&error) == Refusal::Trouble => return Err(error),
             Err(error) if part.len() == 1 => left = Some(format!("{}: {error}", part[0])),
             Err(_) => {
@@ -64,7 +64,17 @@ fn one_by_one(
             }
         }
     }
-    Ok((count, left))
+    Ok((all, left))
+}
+
+/// Does the same, and returns how many rows `work` counted.
+fn count_one_by_one(
+    conn: &mut Conn<'_>,
+    rows: &[i64],
+    work: impl Fn(&mut Conn<'_>, &[i64]) -> QueryResult<usize>,
+) -> QueryResult<(usize, Option<String>)> {
+    let (counts, left) = one_by_one(conn, rows, work)?;
+    Ok((counts.into_iter().sum(), left))
 }
 
 #[derive(QueryableByName)]
@@ -101,7 +111,7 @@ pub(crate) fn finished(
         .map(|job| job.id)
         .collect();
     let more = seen.len() == batch && !seen.iter().any(|job| job.young);
-    let (cleared, left) = one_by_one(conn, &due, delete_finished)?;
+    let (cleared, left) = count_one_by_one(conn, &due, delete_finished)?;
     Ok(ClearedPage {
         reached: seen.last().filter(|_| more).map(|job| job.id),
         cleared,
@@ -153,7 +163,7 @@ pub(crate) fn failed(
         .map(|row| row.job_id)
         .collect();
     due.sort_unstable();
-    let (cleared, left) = one_by_one(conn, &due, delete_failed)?;
+    let (cleared, left) = count_one_by_one(conn, &due, delete_failed)?;
     Ok(ClearedPage {
         reached: seen.last().filter(|_| more).map(|row| row.id),
         cleared,
@@ -225,7 +235,9 @@ pub(crate) fn expired(
     };
     // One statement in most cases.
     let (cleared, left) = match delete(conn, &seen) {
-        Err(error) if Refusal::of(&error) != Refusal::Trouble => one_by_one(conn, &seen, delete)?,
+        Err(error) if Refusal::of(&error) != Refusal::Trouble => {
+            count_one_by_one(conn, &seen, delete)?
+        }
         deleted => (deleted?, None),
     };
     Ok(ClearedPage {
@@ -276,7 +288,7 @@ pub(crate) fn orphans(
         .map(|job| job.id)
         .collect();
     let text = format!("DELETE FROM {table} WHERE job_id IN {{in $1}}");
-    let (cleared, left) = one_by_one(conn, &due, |conn, due| {
+    let (cleared, left) = count_one_by_one(conn, &due, |conn, due| {
         if table == "windlass_unique_jobs" {
             return crate::db::transition::unblock::forget(conn, due);
         }

@@ -3,9 +3,10 @@
 use crate::db::conn::connection::Conn;
 use crate::db::model::state::JobState;
 use crate::db::table::jobs::{self, EditableJob};
-use crate::db::table::ready;
+use crate::db::table::{blocked, ready};
 use crate::db::transition::operate::lock;
 use crate::db::transition::place;
+use diesel::QueryResult;
 
 /// The result of an edit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,17 +55,22 @@ pub(crate) fn edit<E: From<diesel::result::Error>>(
             });
         };
         jobs::set_arguments(conn, job, &edit(&row)?)?;
-        if state == JobState::Ready {
-            // A claim that has started may have read the old arguments already. It does not find the
-            // execution that it has seen any more.
-            if ready::take(conn, &[job])?.is_empty() {
-                place::make_runnable(conn, &[job])?;
-            } else {
-                // It keeps its slot: otherwise another job could take the slot, and this one would be
-                // overtaken or, if it does not wait for a slot, discarded.
-                ready::insert(conn, &[job])?;
-            }
-        }
+        renew(conn, job, state)?;
         Ok(EditOutcome::Done)
     })
+}
+
+/// Replaces the execution of a job that may be claimed. A claim that has started may have read the
+/// old arguments already. It does not find the execution that it has seen any more.
+fn renew(conn: &mut Conn<'_>, job: i64, state: JobState) -> QueryResult<()> {
+    match state {
+        // The end of the job before it claims it.
+        JobState::Blocked => blocked::renew(conn, job),
+        JobState::Ready if ready::take(conn, &[job])?.is_empty() => {
+            place::make_runnable(conn, &[job])
+        }
+        // It keeps its slot.
+        JobState::Ready => ready::insert(conn, &[job]),
+        _ => Ok(()),
+    }
 }
