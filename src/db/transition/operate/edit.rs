@@ -1,11 +1,13 @@
 //! Changes the arguments of a job that no process holds.
 
 use crate::db::conn::connection::Conn;
+use crate::db::model::extras::with_version;
 use crate::db::model::state::JobState;
 use crate::db::table::jobs::{self, EditableJob};
 use crate::db::table::ready;
 use crate::db::transition::operate::lock;
 use crate::db::transition::place;
+use diesel::QueryResult;
 
 /// The result of an edit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +20,15 @@ pub(crate) enum EditOutcome {
     /// The job moved while it was searched for.
     Moved,
     Missing,
+}
+
+/// What a job is to have.
+#[derive(Debug)]
+pub(crate) struct NewArguments {
+    /// As JSON text.
+    pub(crate) text: String,
+    /// Their version. `None` keeps the one that is stored.
+    pub(crate) version: Option<u32>,
 }
 
 /// The states of jobs that can be edited, in the order of locks.
@@ -33,7 +44,7 @@ const STATES: [JobState; 4] = [
 pub(crate) fn edit<E: From<diesel::result::Error>>(
     conn: &mut Conn<'_>,
     job: i64,
-    edit: impl FnOnce(&EditableJob) -> Result<String, E>,
+    edit: impl FnOnce(&EditableJob) -> Result<NewArguments, E>,
 ) -> Result<EditOutcome, E> {
     conn.transaction(|conn| {
         let mut found = None;
@@ -53,7 +64,11 @@ pub(crate) fn edit<E: From<diesel::result::Error>>(
                 _ => EditOutcome::Moved,
             });
         };
-        jobs::set_arguments(conn, job, &edit(&row)?)?;
+        let new = edit(&row)?;
+        jobs::set_arguments(conn, job, &new.text)?;
+        if let Some(version) = new.version {
+            set_version(conn, job, version)?;
+        }
         if state == JobState::Ready {
             // A claim that has started may have read the old arguments already. It does not find the
             // execution that it has seen any more.
@@ -62,4 +77,14 @@ pub(crate) fn edit<E: From<diesel::result::Error>>(
         }
         Ok(EditOutcome::Done)
     })
+}
+
+/// Stores the version of a job's arguments, with its policy as it is now.
+fn set_version(conn: &mut Conn<'_>, job: i64, version: u32) -> QueryResult<()> {
+    let policies = jobs::lock_policies(conn, &[job])?.into_iter();
+    let changed = policies.filter_map(|row| {
+        let policy = with_version(row.policy.as_deref(), version)?;
+        Some((row.id, policy))
+    });
+    jobs::set_policies(conn, &changed.collect::<Vec<_>>())
 }
