@@ -291,6 +291,12 @@ pub enum EditRefusal {
         "Active Job enqueued it, and stored more than its arguments: discard it, and enqueue another one"
     )]
     OfRuby,
+    /// The job's class is [internal](crate::Job::INTERNAL).
+    #[error(
+        "its type is internal, so only its program's own code sets its arguments: cancel it, and let \
+         the program enqueue another one"
+    )]
+    Internal,
     /// A secret was copied as it is shown.
     #[error("a field is `[hidden]`, which is how secrets are shown: write its value")]
     Hidden,

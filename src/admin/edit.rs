@@ -1,10 +1,10 @@
 //! Changes the arguments of a waiting job.
 
 use crate::db::table::jobs::EditableJob;
-use crate::db::transition::operate::edit::{self, EditOutcome};
+use crate::db::transition::operate::edit::{self, EditOutcome, NewArguments};
 use crate::db::{AsConn, own};
 use crate::error::{EditRefusal, Error, Result};
-use crate::job::arguments::redact::{self, HIDDEN};
+use crate::job::arguments::redact::HIDDEN;
 use crate::job::id::JobId;
 use crate::job::new_job::NewJob;
 use crate::job::registry::Registry;
@@ -16,10 +16,11 @@ const ROUNDS: usize = 100;
 /// Replaces the arguments of a job that is ready, scheduled, blocked or failed, as JSON text, on the
 /// given connection.
 ///
-/// If `registry` has the job's class, the arguments must match its type and its limits. Otherwise
-/// they must be JSON of at most 64 KiB. The unique id and the concurrency key stay as they are, even
-/// if the type would compute others from the new arguments. So do the queue, the time, the attempts,
-/// the steps that are done, and the slot of a concurrency key that a ready job holds.
+/// If `registry` has the job's class, the arguments must match its type and its limits, and the job
+/// gets the [version](crate::Job::VERSION) of the type. Otherwise they must be JSON of at most 64 KiB,
+/// of the version that is stored with the job. The unique id and the concurrency key stay as they
+/// are, even if the type would compute others from the new arguments. So do the queue, the time, the
+/// attempts, the steps that are done, and the slot of a concurrency key that a ready job holds.
 ///
 /// ```
 /// # use diesel::prelude::*;
@@ -33,8 +34,8 @@ const ROUNDS: usize = 100;
 /// ```
 ///
 /// # Errors
-/// - [`Error::Edit`] if a process holds the job, it has ended, Active Job enqueued it, or the
-///   arguments are invalid.
+/// - [`Error::Edit`] if a process holds the job, it has ended, Active Job enqueued it, its class is
+///   [internal](crate::Job::INTERNAL), or the arguments are invalid.
 /// - [`Error::NoSuchJob`] if there is no such job.
 /// - If a statement fails.
 pub fn edit_arguments<C: AsConn + ?Sized>(
@@ -68,7 +69,7 @@ fn checked(
     row: &EditableJob,
     arguments: &str,
     registry: Option<&Registry>,
-) -> Result<String, EditRefusal> {
+) -> Result<NewArguments, EditRefusal> {
     let stored: Value = serde_json::from_str(&row.arguments).unwrap_or_default();
     if stored.get("job_class").is_some() && stored.get("executions").is_some() {
         return Err(EditRefusal::OfRuby);
@@ -80,17 +81,19 @@ fn checked(
     let known = registry.filter(|registry| registry.classes().any(|known| known == class));
     let job = match known {
         Some(registry) => registry.new_job(class, arguments),
+        None if row.is_internal => return Err(EditRefusal::Internal),
         None => Ok(NewJob::of_class(class, arguments)),
     };
-    let new = job.and_then(NewJob::into_row).map_err(|error| {
-        let reason = match error {
-            Error::InvalidJob { reason, .. } => reason,
-            error => error.to_string(),
-        };
-        let secrets = known.map_or(&[][..], |registry| registry.secrets_of(class));
-        EditRefusal::Invalid(redact::hide_in_text(reason, arguments, secrets))
-    })?;
-    Ok(new.arguments)
+    let new = job.and_then(|job| {
+        let version = known.map(|_| job.policy.arguments_version());
+        let text = job.into_row()?.arguments;
+        Ok(NewArguments { text, version })
+    });
+    new.map_err(|error| match error {
+        Error::InternalClass { .. } => EditRefusal::Internal,
+        Error::InvalidJob { reason, .. } => EditRefusal::Invalid(reason),
+        error => EditRefusal::Invalid(error.to_string()),
+    })
 }
 
 /// Returns whether a secret was copied as it is shown.

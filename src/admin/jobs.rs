@@ -224,6 +224,12 @@ impl Jobs {
     }
 
     /// Restricts the selection to failed jobs.
+    /// Returns how many jobs are changed at most.
+    #[cfg(feature = "cli")]
+    pub(crate) fn most(&self) -> Option<u64> {
+        self.limit
+    }
+
     pub(crate) fn failed_only(&self) -> Self {
         let mut jobs = self.clone();
         jobs.states.retain(|state| *state == JobState::Failed);

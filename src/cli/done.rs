@@ -17,6 +17,9 @@ pub(crate) struct Done {
     #[serde(skip)]
     pub(crate) deed: Deed,
     pub(crate) dry_run: bool,
+    /// How many of the selected jobs a dry run would change at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) limit: Option<u64>,
     /// The user declined the change.
     #[serde(skip)]
     pub(crate) refused: bool,
@@ -92,11 +95,10 @@ impl Done {
         u8::from(self.refused || stopped || !self.not_selected.is_empty())
     }
 
-    /// Returns the number of jobs that were changed, or that a dry run selected.
+    /// Returns the number of jobs that were changed, or that would be without a dry run.
     pub(crate) fn count(&self) -> u64 {
-        let selected = self.selected.iter().flatten();
-        let selected: i64 = selected.map(|selected| selected.jobs.count).sum();
-        let planned = u64::try_from(selected).unwrap_or(0);
+        let found = sum(self.selected.iter().flatten());
+        let planned = self.limit.map_or(found, |limit| limit.min(found));
         self.changed.map_or(planned, |changed| changed.changed)
     }
 }
@@ -110,7 +112,7 @@ impl Report for Done {
             .collect();
         let done = self.deed.done;
         text.push_str(&match (&self.selected, &self.changed) {
-            (Some(selected), _) => planned(selected, done, width),
+            (Some(selected), _) => planned(selected, self.count(), done, width),
             (None, Some(changed)) => told(changed, done),
             (None, None) => format!("No job was {done}.\n"),
         });
@@ -147,9 +149,14 @@ fn by(count: u64, one: &'static str, many: &'static str) -> &'static str {
     if count == 1 { one } else { many }
 }
 
-fn planned(selected: &[Selected], word: &str, width: Option<usize>) -> String {
-    let sum: i64 = selected.iter().map(|selected| selected.jobs.count).sum();
-    if sum == 0 {
+fn sum<'s>(selected: impl Iterator<Item = &'s Selected>) -> u64 {
+    let sum: i64 = selected.map(|selected| selected.jobs.count).sum();
+    u64::try_from(sum).unwrap_or(0)
+}
+
+/// Returns what a dry run found, and how many of it would be changed.
+fn planned(selected: &[Selected], count: u64, word: &str, width: Option<usize>) -> String {
+    if count == 0 {
         return format!("No job would be {word}.\n");
     }
     let mut table = Table::new(&[
@@ -168,10 +175,14 @@ fn planned(selected: &[Selected], word: &str, width: Option<usize>) -> String {
             jobs.count.to_string(),
         ]);
     }
+    let found = sum(selected.iter());
+    let jobs = match count < found {
+        true => format!("{count} of {}, by the limit", plural(found, "job")),
+        false => plural(count, "job"),
+    };
     format!(
-        "{}\nA dry run: nothing was changed. Selected to be {word}: {}.\n",
-        table.text(width),
-        plural(u64::try_from(sum).unwrap_or_default(), "job")
+        "{}\nA dry run: nothing was changed. Selected to be {word}: {jobs}.\n",
+        table.text(width)
     )
 }
 

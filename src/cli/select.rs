@@ -192,6 +192,7 @@ impl How {
         let mut done = Done {
             deed,
             dry_run: self.dry_run,
+            limit: selection.jobs.most().filter(|_| self.dry_run),
             refused: false,
             selected: None,
             changed: None,

@@ -2,7 +2,8 @@
 
 use crate::db::model::extras::FIRST_VERSION;
 use crate::db::table::classes::NewClass;
-use crate::job::arguments::decode::{decode, decode_version, from_text};
+use crate::error::{self, Error};
+use crate::job::arguments::decode::{decode_version, from_text_of_version};
 use crate::job::around::caught::{NO_STATE, caught};
 use crate::job::around::{self, Around, JobRan, Next};
 use crate::job::class::Job;
@@ -22,8 +23,8 @@ use std::time::Duration;
 /// Performs one job from its arguments and returns its result as JSON.
 type Perform = dyn Fn(&str, &Run) -> Result<JobOutput, JobError> + Send + Sync;
 
-/// Creates a job from its arguments as JSON text.
-type NewFromText = dyn Fn(&str) -> Result<NewJob, String> + Send + Sync;
+/// Creates a job from its arguments as JSON text, of its type's version or of the given one.
+type NewFromText = dyn Fn(&str, Option<u32>) -> Result<NewJob, String> + Send + Sync;
 
 /// A job type without its generic parameter.
 struct Class {
@@ -128,7 +129,7 @@ impl Registry {
             }),
             policy: without_extras((function.policy)()),
             retry_in: |_, _| None,
-            new_job: Box::new(move |arguments| function.job_of_text(arguments)),
+            new_job: Box::new(move |arguments, version| function.job_of_text(arguments, version)),
             queue: function.queue,
             redact: function.redact,
             version: FIRST_VERSION,
@@ -205,10 +206,11 @@ impl Registry {
         self.classes.keys().map(String::as_str)
     }
 
-    /// Returns the names of the secret fields of a class.
-    pub(crate) fn secrets_of(&self, class_name: &str) -> &'static [&'static str] {
-        let class = self.classes.get(class_name);
-        class.map_or(&[], |class| class.redact)
+    /// Returns the version of the arguments of each class that does not have the first one.
+    pub(crate) fn versions(&self) -> impl Iterator<Item = (&str, u32)> {
+        let all = self.classes.iter();
+        let newer = all.filter(|(_, class)| class.version > FIRST_VERSION);
+        newer.map(|(name, class)| (name.as_str(), class.version))
     }
 
     /// Returns the description of each type that is stored for other programs, under each of its
@@ -268,17 +270,32 @@ impl Registry {
     /// `null` means no arguments, whatever the type.
     ///
     /// # Errors
-    /// - If the class is not registered, or the arguments do not match the current version of its
-    ///   type.
+    /// - If the class is not registered, or the arguments do not match its type's version.
     /// - [`Error::InternalClass`](crate::Error::InternalClass) if its type is
     ///   [internal](Job::INTERNAL).
-    pub fn new_job(&self, class_name: &str, arguments: &str) -> crate::error::Result<NewJob> {
+    pub fn new_job(&self, class_name: &str, arguments: &str) -> error::Result<NewJob> {
+        self.refuse_internal(class_name)?;
+        self.trusted_job(class_name, arguments, None)
+    }
+
+    fn refuse_internal(&self, class_name: &str) -> error::Result<()> {
+        let class = class_name.to_owned();
         match self.classes.get(class_name) {
-            Some(class) if class.internal => Err(crate::error::Error::InternalClass {
-                class: class_name.to_owned(),
-            }),
-            _ => self.trusted_job(class_name, arguments),
+            Some(known) if known.internal => Err(Error::InternalClass { class }),
+            _ => Ok(()),
         }
+    }
+
+    /// Creates a job as [`new_job`](Self::new_job) does, from arguments of this version, converted.
+    #[cfg(feature = "cli")]
+    pub(crate) fn new_job_of_version(
+        &self,
+        class_name: &str,
+        arguments: &str,
+        version: u32,
+    ) -> error::Result<NewJob> {
+        self.refuse_internal(class_name)?;
+        self.trusted_job(class_name, arguments, Some(version))
     }
 
     /// Creates a job as [`new_job`](Self::new_job) does, also one of an internal type.
@@ -286,19 +303,19 @@ impl Registry {
         &self,
         class_name: &str,
         arguments: &str,
-    ) -> crate::error::Result<NewJob> {
-        let refused = |reason: String| crate::error::Error::InvalidJob {
+        version: Option<u32>,
+    ) -> error::Result<NewJob> {
+        let refused = |reason: String| Error::InvalidJob {
             class: class_name.chars().take(80).collect(),
             reason,
         };
         let Some(class) = self.classes.get(class_name) else {
-            let known: Vec<&str> = self.classes().collect();
-            let known = known.join("`, `");
+            let known = self.classes().collect::<Vec<_>>().join("`, `");
             return Err(refused(format!(
                 "no type of this name is registered in this program; registered are `{known}`"
             )));
         };
-        (class.new_job)(arguments).map_err(refused)
+        (class.new_job)(arguments, version).map_err(refused)
     }
 
     /// Returns the delay that the job's type requests before its next attempt.
@@ -331,14 +348,15 @@ fn perform<J: Job>(arguments: &str, state: &J::State, run: &Run) -> Result<JobOu
     as_output(J::NAME, J::MAX_RESULT, &output)
 }
 
-fn new_job<J: Job>(arguments: &str) -> Result<NewJob, String> {
-    let job: J = from_text(arguments, decode::<J>)?;
+fn new_job<J: Job>(arguments: &str, version: Option<u32>) -> Result<NewJob, String> {
+    let job: J = from_text_of_version(arguments, version.unwrap_or(J::VERSION))?;
     NewJob::new(&job).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::job::arguments::decode::decode;
     use crate::job::error::JobResult;
     use serde::{Deserialize, Serialize};
 

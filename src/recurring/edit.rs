@@ -6,6 +6,7 @@ use crate::db::transition::schedule;
 use crate::db::{AsConn, own};
 use crate::error::{Doing, Error, Result};
 use crate::job::arguments::unlisted;
+use crate::job::extras::internal::refuse_internal;
 use crate::job::new_job::NewJob;
 use crate::recurring::schedule::{Schedule, time_zone};
 use crate::recurring::stored::Options;
@@ -24,8 +25,9 @@ pub(crate) fn add<C: AsConn + ?Sized>(conn: &mut C, task: &RecurringTask) -> Res
     let definition = at_run_time(task)?;
     let failed = RefCell::new(None);
     let next = next_or_failed(task, Tz::UTC, task.timings(), &failed);
-    let added =
-        schedule::add(&mut own(conn), &definition, &next).doing("add the recurring task")?;
+    let mut conn = own(conn);
+    refuse_internal(&mut conn, task.named_class().as_slice())?;
+    let added = schedule::add(&mut conn, &definition, &next).doing("add the recurring task")?;
     match added {
         Some(Scheduled::Done(next)) => Ok(next),
         Some(other) => Err(refusal(task.key(), other, failed.take())),
@@ -36,26 +38,35 @@ pub(crate) fn add<C: AsConn + ?Sized>(conn: &mut C, task: &RecurringTask) -> Res
     }
 }
 
-/// Changes a task in one transaction, and returns its next tick.
+/// Changes a task in one transaction, and returns its next tick. If its class is given by name, it
+/// gets no new class or arguments that lead to an internal one.
 ///
 /// # Errors
 /// If there is no such task, it was not scheduled at run time, or the change is invalid.
 pub(crate) fn change<C: AsConn + ?Sized>(
     conn: &mut C,
     key: &str,
+    is_by_name: bool,
     edit: impl FnOnce(&mut Definition, &mut Options) -> Result<()>,
 ) -> Result<NaiveDateTime> {
-    let changed = schedule::edit(&mut own(conn), key, |row| {
+    let changed = schedule::edit(&mut own(conn), key, |conn, row| {
         check_source(row)?;
         let mut options = Options::read(row)?;
         let mut definition = definition_of(row);
         edit(&mut definition, &mut options)?;
         check(&definition, &options)?;
+        if is_by_name && has_other_jobs(row, &definition) {
+            refuse_internal(conn, &[&definition.class_name])?;
+        }
         definition.options = options.to_column();
         let next = next_tick(row, &definition, &options)?;
         Ok::<_, Error>((definition, next))
     })?;
     changed.ok_or_else(|| unknown(key))
+}
+
+fn has_other_jobs(row: &RecurringTaskRow, new: &Definition) -> bool {
+    row.class_name != new.class_name || row.arguments != new.arguments
 }
 
 /// Removes a task; its jobs stay.
@@ -103,7 +114,7 @@ fn definition_of(row: &RecurringTaskRow) -> Definition {
 
 /// Checks that its jobs could be enqueued. Their size was checked with the new arguments, if any.
 fn check(definition: &Definition, options: &Options) -> Result<()> {
-    if let Some(reason) = options.window().problem() {
+    if let Some(reason) = options.problem() {
         return Err(wrong(&definition.key, reason));
     }
     NewJob::of_class(&definition.class_name, unlisted(&definition.arguments))

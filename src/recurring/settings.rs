@@ -152,7 +152,7 @@ impl RecurringSettings {
             Some(arguments) => arguments.to_string(),
             None => "null".to_owned(),
         };
-        let job = registry.trusted_job(&self.class, &arguments)?;
+        let job = registry.trusted_job(&self.class, &arguments, None)?;
         self.over(RecurringTask::of_job(key, &self.schedule, job)?)
     }
 

@@ -16,6 +16,9 @@ use chrono::{DateTime, NaiveDateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
+/// As for a delay of a job.
+const LONGEST_JITTER: Duration = Duration::from_secs(1_000 * 366 * 86_400);
+
 /// The contents of the column `options`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -66,6 +69,14 @@ impl Options {
         }
     }
 
+    /// Returns what is wrong with its times.
+    pub(crate) fn problem(&self) -> Option<String> {
+        let is_long = self.jitter.is_some_and(|jitter| jitter > LONGEST_JITTER);
+        let jitter = "has a jitter of more than 1000 years: its jobs would never run";
+        let window = self.window().problem();
+        window.or_else(|| is_long.then(|| jitter.to_owned()))
+    }
+
     /// Returns the whole policy of its jobs.
     pub(crate) fn whole_policy(&self) -> Policy {
         let mut policy = self.policy.clone();
@@ -84,6 +95,12 @@ impl Options {
         self.max_crashes = policy.max_crashes;
         self.delivery = policy.delivery.map(Delivery::as_every_version_knows_it);
         self.ahead_by = policy.ahead_by;
+    }
+
+    /// Stores the version of the arguments of its jobs.
+    #[cfg(feature = "cli")]
+    pub(crate) fn set_version(&mut self, version: u32) {
+        self.policy.set_version(version);
     }
 
     pub(crate) fn to_column(&self) -> String {

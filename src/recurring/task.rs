@@ -125,6 +125,7 @@ impl RecurringTask {
 
     /// Creates a task whose jobs are like this one.
     pub(crate) fn of_job(key: &str, schedule: &str, job: NewJob) -> Result<Self> {
+        let is_by_name = job.is_text;
         let (row, policy, concurrency, max_arguments) = job.into_parts();
         let mut task = Self::of_class(key, schedule, row.class_name, row.arguments)?
             .queue(row.queue_name)
@@ -132,7 +133,7 @@ impl RecurringTask {
             .policy(policy);
         task.concurrency = concurrency;
         task.max_arguments = max_arguments;
-        task.is_by_name = false;
+        task.is_by_name = is_by_name;
         Ok(task)
     }
 
@@ -276,10 +277,6 @@ impl RecurringTask {
             .policy(self.policy.clone())
             .limited(self.concurrency.clone())
             .into_row()?;
-        if let Some(reason) = self.window.problem() {
-            let key = self.key.clone();
-            return Err(Error::RecurringTask { key, reason });
-        }
         let options = Options {
             missed: self.missed,
             overlap: self.overlap,
@@ -297,6 +294,10 @@ impl RecurringTask {
             until: self.window.until,
             place: self.place.clone().filter(|_| revision.is_some()),
         };
+        if let Some(reason) = options.problem() {
+            let key = self.key.clone();
+            return Err(Error::RecurringTask { key, reason });
+        }
         Ok(Definition {
             key: self.key.clone(),
             schedule: self.schedule.text().to_owned(),

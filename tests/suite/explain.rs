@@ -182,4 +182,19 @@ on_each_database!(
     a_scheduled_job_waits_for_its_time,
     what_has_ended_says_how,
     an_execution_that_is_gone_is_noticed,
+    the_last_day_of_the_calendar_is_a_time,
 );
+
+/// The latest time that an enqueue accepts.
+fn the_last_day_of_the_calendar_is_a_time(db: &TestDb) {
+    let last: chrono::DateTime<chrono::Utc> = "9999-12-31T23:59:59Z".parse().unwrap();
+    let job = enqueue(db, note().at(last));
+    let Reason::Scheduled { at, .. } = why(db, job).reason else {
+        panic!("{:?}", why(db, job).reason);
+    };
+    assert_eq!(at, last);
+    let listed = windlass::Jobs::unfinished()
+        .list(&mut db.connect())
+        .unwrap();
+    assert_eq!(listed[0].at, last);
+}

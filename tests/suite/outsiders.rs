@@ -22,6 +22,7 @@ on_each_database!(
     tokens_go_with_the_result,
     internal_classes_are_refused_by_name,
     workers_store_which_classes_are_internal,
+    arguments_of_internal_classes_are_not_set_from_outside,
 );
 
 /// Returns a text; its result is public.
@@ -289,4 +290,42 @@ fn workers_store_which_classes_are_internal(db: &TestDb) {
     NewJob::of_class("export", r#"{"secret":"x"}"#)
         .enqueue(&mut db.connect())
         .unwrap();
+}
+
+fn arguments_of_internal_classes_are_not_set_from_outside(db: &TestDb) {
+    let conn = &mut db.connect();
+    let job = Audit.enqueue(conn).unwrap().id;
+    let task = RecurringTask::new("t", "@yearly", &Audit).unwrap();
+    windlass::recurring::schedule(conn, &task).unwrap();
+    db.execute(
+        "INSERT INTO windlass_classes (class_name, queue_name, redact, internal, seen_at) \
+         SELECT 'audit', 'default', '[]', true, created_at FROM solid_queue_jobs",
+    );
+    let registry = registry();
+    for registry in [None, Some(&registry)] {
+        let error = windlass::edit_arguments(conn, job, "null", registry).unwrap_err();
+        let expected = format!("cannot edit job {job}: its type is internal");
+        assert!(error.to_string().starts_with(&expected), "{error}");
+    }
+    #[cfg(feature = "cli")]
+    {
+        let other =
+            "recurring add other --class export --schedule @yearly --arguments {\"secret\":\"x\"}";
+        let run = |line: &str| windlass(&db.url, &line.split(' ').collect::<Vec<_>>());
+        assert!(run(other).is_done());
+        for line in [
+            "recurring add new --class audit --schedule @yearly",
+            "recurring change other --class audit",
+            "recurring change t --arguments {\"a\":1}",
+            "jobs edit 1 --arguments null",
+        ] {
+            let said = run(line);
+            assert!(!said.is_done() && said.err.contains("internal"), "{said:?}");
+        }
+        // When it runs is no secret, and it may run under another name.
+        assert!(run("recurring change t --schedule @daily --queue x").is_done());
+        assert!(run("recurring change t --class export").is_done());
+    }
+    let tasks = windlass::recurring::list(conn).unwrap();
+    assert!(tasks.iter().all(|task| task.class_name != "audit") || cfg!(not(feature = "cli")));
 }

@@ -23,6 +23,8 @@ on_each_database!(
     an_old_worker_lets_newer_arguments_expire,
     recurring_tasks_keep_their_version,
     errors_hide_secrets_of_every_version,
+    an_edited_job_has_the_version_of_its_new_arguments,
+    what_waits_for_a_newer_program_is_explained,
 );
 
 /// The program before: one name.
@@ -229,6 +231,77 @@ fn recurring_tasks_keep_their_version(db: &TestDb) {
     assert_eq!(result(db, new_task), Some(json!(["c now"])));
 }
 
+fn an_edited_job_has_the_version_of_its_new_arguments(db: &TestDb) {
+    let conn = &mut db.connect();
+    let old_one = NewJob::of_class("greet", r#"{"name":"a"}"#).tag("kept");
+    let old_one = old_one.enqueue(conn).unwrap().id;
+    let newer = third().enqueue(conn).unwrap().id;
+    let by_name = NewJob::of_class("greet", r#"{"names":["d"]}"#).arguments_version(2);
+    let by_name = by_name.enqueue(conn).unwrap().id;
+    let current = r#"{"names":["b"],"greeting":"edited","secret":null}"#;
+    windlass::edit_arguments(conn, old_one, current, Some(&new())).unwrap();
+    // A program that only knows the first version writes this one.
+    windlass::edit_arguments(conn, newer, r#"{"name":"c"}"#, Some(&old())).unwrap();
+    // Without the type, it stays as it is.
+    windlass::edit_arguments(conn, by_name, r#"{"names":["e"]}"#, None).unwrap();
+    let shown = [old_one, newer, by_name].map(|job| {
+        let shown = job_details(conn, job, true).unwrap().unwrap();
+        shown.arguments_version.unwrap()
+    });
+    assert_eq!(shown, [3, 1, 2]);
+    let tags = task_info(conn, old_one).unwrap().unwrap().tags;
+    assert_eq!(tags, ["kept"]);
+    testing::drain(conn, &new()).unwrap().assert_all_finished(3);
+    assert_eq!(result(db, old_one), Some(json!(["b edited"])));
+    assert_eq!(result(db, newer), Some(json!(["c from 1"])));
+    assert_eq!(result(db, by_name), Some(json!(["e from 2"])));
+}
+
+/// Returns what keeps a job from being claimed, in JSON.
+fn obstacles(db: &TestDb, job: JobId) -> Value {
+    let explanation = windlass::explain(&mut db.connect(), job).unwrap().unwrap();
+    serde_json::to_value(&explanation.reason).unwrap()["obstacles"].clone()
+}
+
+fn what_waits_for_a_newer_program_is_explained(db: &TestDb) {
+    let hour = Duration::from_secs(3_600);
+    let later = NewJob::new(&third()).unwrap().after(hour);
+    let later = later.enqueue(&mut db.connect()).unwrap().id;
+    let first = NewJob::of_class("greet", r#"{"name":"a"}"#).after(hour);
+    let first = first.enqueue(&mut db.connect()).unwrap().id;
+    let worker = Worker::new(&db.database, old()).start().unwrap();
+    until("the worker is there", || db.rows("processes") == 1);
+    let waits = json!({"is": "no_worker_for_version", "version": 3});
+    let no_dispatcher = json!({"is": "no_dispatcher"});
+    assert_eq!(obstacles(db, later), json!([no_dispatcher, waits]));
+    assert_eq!(obstacles(db, first), json!([no_dispatcher]));
+    // A worker claims it, and gives it back.
+    let now = third().enqueue(&mut db.connect()).unwrap().id;
+    until("it was given back", || {
+        let found = obstacles(db, now);
+        found.as_array().is_some_and(|found| found.contains(&waits))
+            && db.rows("scheduled_executions") == 3
+    });
+    #[cfg(feature = "cli")]
+    {
+        let id = later.to_string();
+        let said = crate::support::program::windlass(&db.url, &["explain", &id]);
+        assert!(
+            said.out.contains("its arguments have version 3"),
+            "{said:?}"
+        );
+        assert!(
+            said.out.contains("it waits for a newer program"),
+            "{said:?}"
+        );
+    }
+    worker.stop();
+    let _worker = Worker::new(&db.database, new()).start().unwrap();
+    until("a worker knows it", || {
+        obstacles(db, later) == json!([no_dispatcher])
+    });
+}
+
 fn errors_hide_secrets_of_every_version(db: &TestDb) {
     let conn = &mut db.connect();
     let job = r#"{"name":"a","pin":"hunter2"}"#;
@@ -239,4 +312,21 @@ fn errors_hide_secrets_of_every_version(db: &TestDb) {
     };
     assert_eq!(kind, "undecodable_arguments");
     assert!(!message.contains("hunter2"), "{message}");
+    // An error quotes some letters.
+    let job = r#"{"name":"a","pin":"say \"hunter2\"\n"}"#;
+    NewJob::of_class("greet", job).enqueue(conn).unwrap();
+    let drained = testing::drain(conn, &new()).unwrap();
+    let RunOutcome::Failed(_, message) = &drained.runs[0].outcome else {
+        panic!("{drained:?}");
+    };
+    assert!(message.contains("[hidden]"), "{message}");
+    assert!(!message.contains("hunter2"), "{message}");
+}
+
+#[test]
+fn a_job_by_name_repeats_no_secret_in_its_error() {
+    let arguments = r#"{"names":["a"],"greeting":"x","secret":"hunter2"}"#;
+    let error = new().new_job("greet", arguments).unwrap_err().to_string();
+    assert!(error.contains("do not match"), "{error}");
+    assert!(!error.contains("hunter2"), "{error}");
 }

@@ -1,6 +1,7 @@
 //! What keeps a ready job from being claimed.
 
 use crate::db::Conn;
+use crate::db::model::extras::FIRST_VERSION;
 use crate::db::query::explain::{self, RegisteredProcess, RubyProcesses};
 use crate::db::query::job_info::EnqueuedJobRow;
 use crate::db::table::run_time::class_pauses;
@@ -28,6 +29,12 @@ pub enum Obstacle {
     NoWorkerForQueue,
     /// Workers that serve its queue are running, but none has its class registered.
     NoWorkerForClass,
+    /// Workers that serve its queue have its class registered, but only with an older
+    /// [version](crate::Job::VERSION) of the arguments: the job waits for a newer program.
+    NoWorkerForVersion {
+        /// The version of the job's arguments.
+        version: u32,
+    },
     /// The workers that could take it have had no heartbeat for 60 s.
     WorkersSilent,
     /// The workers that could take it are stopping.
@@ -60,12 +67,26 @@ pub(crate) fn obstacles(conn: &mut Conn<'_>, job: &EnqueuedJobRow) -> QueryResul
         false => RubyProcesses::Exclude,
     };
     let workers = explain::registered(conn, "Worker", ruby)?;
-    all.extend(missing(&workers, &job.queue_name, &job.class_name));
+    let wanted = WantedJob {
+        queue: &job.queue_name,
+        class: &job.class_name,
+        version: job.arguments_version(),
+    };
+    all.extend(missing(&workers, wanted));
     Ok(all)
 }
 
+/// What a worker has to take.
+#[derive(Debug, Clone, Copy)]
+struct WantedJob<'a> {
+    queue: &'a str,
+    class: &'a str,
+    /// Of its arguments.
+    version: u32,
+}
+
 /// Returns what is missing for a worker to take the job.
-fn missing(workers: &[RegisteredProcess], queue: &str, class: &str) -> Option<Obstacle> {
+fn missing(workers: &[RegisteredProcess], job: WantedJob<'_>) -> Option<Obstacle> {
     let read = |worker: &RegisteredProcess| -> Value {
         let text = worker.metadata.as_deref().unwrap_or_default();
         serde_json::from_str(text).unwrap_or_default()
@@ -73,14 +94,19 @@ fn missing(workers: &[RegisteredProcess], queue: &str, class: &str) -> Option<Ob
     let mut serving: Vec<(&RegisteredProcess, Value)> = workers
         .iter()
         .map(|worker| (worker, read(worker)))
-        .filter(|(_, says)| serves(says, queue))
+        .filter(|(_, says)| serves(says, job.queue))
         .collect();
     if serving.is_empty() {
         return Some(Obstacle::NoWorkerForQueue);
     }
-    serving.retain(|(_, says)| knows(says, class));
+    serving.retain(|(_, says)| knows(says, job.class));
     if serving.is_empty() {
         return Some(Obstacle::NoWorkerForClass);
+    }
+    serving.retain(|(_, says)| reads(says, job));
+    if serving.is_empty() {
+        let version = job.version;
+        return Some(Obstacle::NoWorkerForVersion { version });
     }
     serving.retain(|(worker, _)| !worker.draining);
     if serving.is_empty() {
@@ -120,6 +146,14 @@ fn knows(says: &Value, class: &str) -> bool {
         || known.is_none_or(|known| known.iter().any(|known| known == class))
 }
 
+/// Whether a worker may know this version of the arguments. One that does not list the class may.
+fn reads(says: &Value, job: WantedJob<'_>) -> bool {
+    let listed = says["classes"].as_array();
+    let is_listed = listed.is_some_and(|known| known.iter().any(|known| known == job.class));
+    let known = says["versions"][job.class].as_u64();
+    !is_listed || u64::from(job.version) <= known.unwrap_or(FIRST_VERSION.into())
+}
+
 /// In seconds. A worker without a heartbeat for this long is treated as dead, unless configured
 /// otherwise.
 const SILENT: f64 = 60.0;
@@ -145,7 +179,12 @@ mod tests {
     fn what_a_worker_says_of_itself_is_read() {
         let says = r#"{"queues":"mail,import*","thread_pool_size":2,"classes":["a"]}"#;
         let missing = |workers: &[RegisteredProcess], queue: &str, class: &str| {
-            missing(workers, queue, class)
+            let job = WantedJob {
+                queue,
+                class,
+                version: 1,
+            };
+            missing(workers, job)
         };
         let one = [worker(says, 1)];
         assert_eq!(missing(&one, "imports", "a"), None);
@@ -179,5 +218,26 @@ mod tests {
             missing(&[worker("nonsense", 0)], "mail", "a"),
             Some(Obstacle::NoWorkerForQueue)
         );
+    }
+
+    #[test]
+    fn newer_arguments_need_a_newer_worker() {
+        let missing = |says: &str, class: &str, version: u32| {
+            let queue = "mail";
+            let job = WantedJob {
+                queue,
+                class,
+                version,
+            };
+            missing(&[worker(says, 0)], job)
+        };
+        let says = r#"{"queues":"*","classes":["a","b"],"more_classes":true,"versions":{"a":2}}"#;
+        assert_eq!(missing(says, "a", 2), None);
+        let newer = |version| Some(Obstacle::NoWorkerForVersion { version });
+        assert_eq!(missing(says, "a", 3), newer(3));
+        assert_eq!(missing(says, "b", 2), newer(2));
+        assert_eq!(missing(says, "b", 1), None);
+        // It may be one of those that are not listed.
+        assert_eq!(missing(says, "c", 2), None);
     }
 }

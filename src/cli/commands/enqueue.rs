@@ -69,7 +69,8 @@ pub(crate) struct Enqueue {
     #[arg(long, value_name = "KEY=JSON", value_parser = values::metadata)]
     meta: Vec<(String, Value)>,
 
-    /// The version of the arguments [default: the type's, or 1]
+    /// The version of the arguments; those of an old one are converted, if the type is known
+    /// [default: the type's, or 1]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     arguments_version: Option<u32>,
 
@@ -122,9 +123,15 @@ impl Enqueue {
 
     fn job(&self, registry: Option<&Registry>) -> Result<NewJob, CommandError> {
         let arguments = values::arguments(&self.arguments)?;
-        let mut job = match registry {
-            Some(registry) => registry.new_job(&self.class, &arguments)?,
-            None => NewJob::of_class(&self.class, arguments),
+        let class = &self.class;
+        let mut job = match (registry, self.arguments_version) {
+            (Some(registry), None) => registry.new_job(class, &arguments)?,
+            (Some(registry), Some(version)) => {
+                registry.new_job_of_version(class, &arguments, version)?
+            }
+            (None, version) => {
+                NewJob::of_class(class, arguments).arguments_version(version.unwrap_or(1))
+            }
         };
         if let Some(time) = self.at {
             job = job.at(time);
@@ -141,14 +148,11 @@ impl Enqueue {
         for (key, value) in &self.meta {
             job = job.meta(key, value.clone());
         }
-        if let Some(version) = self.arguments_version {
-            job = job.arguments_version(version);
-        }
         if self.public_token {
             job = job.public_token();
         }
         let job = job.tags(&self.tags);
-        Ok(self.unique.apply(self.options.apply(job)))
+        self.unique.apply(self.options.apply(job))
     }
 }
 

@@ -249,6 +249,10 @@ fn words(obstacle: &Obstacle) -> String {
         Obstacle::NoWorkerForClass => {
             "none of the workers that serve its queue has its class registered".to_owned()
         }
+        Obstacle::NoWorkerForVersion { version } => format!(
+            "its arguments have version {version}, and the workers that have its class registered know \
+             only older ones: it waits for a newer program"
+        ),
         Obstacle::WorkersSilent => {
             "the workers that could take it have had no heartbeat for 60 s".to_owned()
         }

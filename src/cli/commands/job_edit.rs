@@ -12,9 +12,10 @@ use serde::Serialize;
 
 /// Replace the arguments of a job that waits or has failed
 ///
-/// In a program that mounts this command, they must match the job's type, if it is registered. The
-/// unique id and the concurrency key stay as they are. Write secret fields anew: they are shown as
-/// `[hidden]`, which is refused.
+/// In a program that mounts this command, they must match the job's type, if it is registered, and
+/// get its version. Otherwise the version stays as it is, as `jobs show` prints it. The unique id and
+/// the concurrency key stay too. Write secret fields anew: they are shown as `[hidden]`, which is
+/// refused.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

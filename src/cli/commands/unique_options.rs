@@ -1,9 +1,11 @@
 //! The options of unique jobs, as `windlass enqueue` takes them.
 
+use crate::cli::failure::CommandError;
 use crate::db::model::new_row::{OnConflict, UniqueScope};
 use crate::job::new_job::NewJob;
 use crate::job::policy::Policy;
 use clap::ValueEnum;
+use clap::error::ErrorKind;
 
 /// What makes a job unique.
 #[derive(Debug, clap::Args)]
@@ -45,9 +47,20 @@ enum UniqueScopeName {
 
 impl UniqueOptions {
     /// Returns the job with the options that were given.
-    pub(crate) fn apply(&self, mut job: NewJob) -> NewJob {
+    ///
+    /// # Errors
+    /// If one of them has no effect, because the job has no unique id.
+    pub(crate) fn apply(&self, mut job: NewJob) -> Result<NewJob, CommandError> {
         if let Some(id) = &self.unique_id {
             job = job.unique_id(id);
+        }
+        let is_given = self.on_conflict.is_some() || self.unique_scope.is_some();
+        if is_given && job.row.unique_id.is_none() {
+            return Err(CommandError::Usage(
+                ErrorKind::MissingRequiredArgument,
+                "`--on-conflict` and `--unique-scope` need a job with a unique id: pass `--unique-id`"
+                    .to_owned(),
+            ));
         }
         let mut policy = Policy::new();
         if let Some(what) = self.on_conflict {
@@ -65,6 +78,6 @@ impl UniqueOptions {
                 UniqueScopeName::UntilResultExpires => UniqueScope::UntilResultExpires,
             });
         }
-        job.policy(policy)
+        Ok(job.policy(policy))
     }
 }

@@ -83,7 +83,7 @@ fn write_postgres(name: &str, argument: &str, out: &mut String) {
         ),
         "time" => format!("CAST({argument} AS timestamp)"),
         "moment" => format!(
-            "CASE WHEN {argument} BETWEEN timestamp '0001-01-01' AND timestamp '9999-12-31' THEN {argument} END"
+            "CASE WHEN {argument} BETWEEN timestamp '0001-01-01' AND timestamp '9999-12-31 23:59:59.999999' THEN {argument} END"
         ),
         "group" => format!("substr({argument}, 1, strpos({argument}, '/')) || '*'"),
         "lock" => lock(argument),

@@ -110,37 +110,62 @@ impl TagChange<'_> {
     /// there already or is absent, the job has as many as it may have, or the text is not an object.
     /// Values of other versions of Windlass stay.
     pub(crate) fn apply(self, policy: Option<&str>) -> Option<String> {
-        let mut column: Map<String, Value> = match policy {
-            None => Map::new(),
-            Some(text) => serde_json::from_str(text).ok()?,
-        };
-        let mut extras: Map<String, Value> = match column.remove("extras") {
-            Some(Value::Object(extras)) => extras,
-            _ => Map::new(),
-        };
-        let mut tags = match extras.remove("tags") {
-            Some(Value::Array(tags)) => tags,
-            _ => Vec::new(),
-        };
-        let before = tags.len();
-        match self {
-            TagChange::Add(tag) if before < MAX_TAGS && !tags.iter().any(|old| old == tag) => {
-                tags.push(tag.into());
+        changed(policy, |extras| {
+            let mut tags = match extras.remove("tags") {
+                Some(Value::Array(tags)) => tags,
+                _ => Vec::new(),
+            };
+            let before = tags.len();
+            match self {
+                TagChange::Add(tag) if before < MAX_TAGS && !tags.iter().any(|old| old == tag) => {
+                    tags.push(tag.into());
+                }
+                TagChange::Add(_) => {}
+                TagChange::Remove(tag) => tags.retain(|old| old != tag),
             }
-            TagChange::Add(_) => {}
-            TagChange::Remove(tag) => tags.retain(|old| old != tag),
-        }
-        if tags.len() == before {
-            return None;
-        }
-        if !tags.is_empty() {
-            extras.insert("tags".to_owned(), tags.into());
-        }
-        if !extras.is_empty() {
-            column.insert("extras".to_owned(), extras.into());
-        }
-        serde_json::to_string(&column).ok()
+            let is_changed = tags.len() != before;
+            if !tags.is_empty() {
+                extras.insert("tags".to_owned(), tags.into());
+            }
+            is_changed
+        })
     }
+}
+
+/// Returns the new text of a job's column `policy`, with this version of the arguments. Returns
+/// `None` if nothing changes, or if the text is not an object.
+pub(crate) fn with_version(policy: Option<&str>, version: u32) -> Option<String> {
+    changed(policy, |extras| {
+        let before = extras.remove("version");
+        let after = (version != FIRST_VERSION).then(|| Value::from(version));
+        if let Some(version) = after.clone() {
+            extras.insert("version".to_owned(), version);
+        }
+        before != after
+    })
+}
+
+/// Returns the new text of a job's column `policy`, with the extras as `change` leaves them. Returns
+/// `None` if that returns `false`, or if the text is not an object.
+fn changed(
+    policy: Option<&str>,
+    change: impl FnOnce(&mut Map<String, Value>) -> bool,
+) -> Option<String> {
+    let mut column: Map<String, Value> = match policy {
+        None => Map::new(),
+        Some(text) => serde_json::from_str(text).ok()?,
+    };
+    let mut extras: Map<String, Value> = match column.remove("extras") {
+        Some(Value::Object(extras)) => extras,
+        _ => Map::new(),
+    };
+    if !change(&mut extras) {
+        return None;
+    }
+    if !extras.is_empty() {
+        column.insert("extras".to_owned(), extras.into());
+    }
+    serde_json::to_string(&column).ok()
 }
 
 #[cfg(test)]
@@ -162,6 +187,18 @@ mod tests {
         assert_eq!(TagChange::Remove("b").apply(Some(&one)), None);
         assert_eq!(TagChange::Remove("a").apply(Some(&one)).unwrap(), "{}");
         assert_eq!(add("a", Some("no json")), None);
+    }
+
+    #[test]
+    fn the_version_is_stored_unless_it_is_the_first() {
+        let second = with_version(None, 2).unwrap();
+        assert_eq!(second, r#"{"extras":{"version":2}}"#);
+        assert_eq!(with_version(Some(&second), 2), None);
+        assert_eq!(with_version(Some(&second), 1).unwrap(), "{}");
+        assert_eq!(with_version(None, 1), None);
+        let tagged = r#"{"extras":{"tags":["a"],"version":3},"new":1}"#;
+        let first = with_version(Some(tagged), 1).unwrap();
+        assert_eq!(first, r#"{"extras":{"tags":["a"]},"new":1}"#);
     }
 
     #[test]

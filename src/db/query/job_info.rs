@@ -72,6 +72,11 @@ impl EnqueuedJobRow {
         Extras::of_policy(self.policy.as_deref()).tags
     }
 
+    /// Returns the version of its arguments.
+    pub(crate) fn arguments_version(&self) -> u32 {
+        Extras::of_policy(self.policy.as_deref()).arguments_version()
+    }
+
     /// Returns the progress that the job itself reported.
     pub(crate) fn progress(&self) -> Option<Progress> {
         Note::of_column(self.note.as_deref()).progress

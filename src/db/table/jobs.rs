@@ -9,7 +9,7 @@ use crate::db::model::claim::{ClaimOf, FinishedRow};
 use crate::db::model::new_result::{NewResult, ResultOf};
 use crate::db::model::outcome::{FollowUpJob, ResultOutcome, StoredPolicy};
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Integer, Nullable, Text};
+use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
 use std::collections::BTreeMap;
 
 #[derive(QueryableByName)]
@@ -62,13 +62,17 @@ pub(crate) struct EditableJob {
     /// `claimed`, `ended`, or `open`.
     #[diesel(sql_type = Text)]
     pub(crate) place: String,
+    /// Whether a worker has stored its class as internal.
+    #[diesel(sql_type = Bool)]
+    pub(crate) is_internal: bool,
 }
 
 /// Reads a job to edit. Returns `None` if it does not exist.
 pub(crate) fn editable(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<EditableJob>> {
     let text = "SELECT class_name, coalesce(arguments, 'null') AS arguments, \
          CASE WHEN finished_at IS NOT NULL THEN 'ended' WHEN EXISTS \
-           (SELECT 1 FROM solid_queue_claimed_executions c WHERE c.job_id = j.id) THEN 'claimed' ELSE 'open' END AS place \
+           (SELECT 1 FROM solid_queue_claimed_executions c WHERE c.job_id = j.id) THEN 'claimed' ELSE 'open' END AS place, \
+         EXISTS (SELECT 1 FROM windlass_classes k WHERE k.class_name = j.class_name AND k.internal) AS is_internal \
          FROM solid_queue_jobs j WHERE id = $1";
     Statement::new(text)
         .bind(job)

@@ -48,13 +48,13 @@ pub(crate) fn add(
 pub(crate) fn edit<E: From<diesel::result::Error>>(
     conn: &mut Conn<'_>,
     key: &str,
-    edit: impl FnOnce(&RecurringTaskRow) -> Result<(Definition, NaiveDateTime), E>,
+    edit: impl FnOnce(&mut Conn<'_>, &RecurringTaskRow) -> Result<(Definition, NaiveDateTime), E>,
 ) -> Result<Option<NaiveDateTime>, E> {
     conn.transaction(|conn| {
         let Some(row) = lock(conn, key)? else {
             return Ok(None);
         };
-        let (definition, next_run_at) = edit(&row)?;
+        let (definition, next_run_at) = edit(conn, &row)?;
         replace(conn, &definition, next_run_at)?;
         Ok(Some(next_run_at))
     })

@@ -23,14 +23,43 @@ pub(crate) fn undecodable(
 /// Decodes arguments that a caller gave as text.
 pub(crate) fn from_text<A>(
     arguments: &str,
+    redact: &[&str],
     decode: impl Fn(&str) -> Result<A, serde_json::Error>,
 ) -> Result<A, String> {
-    // No arguments: a unit struct, or a type without required fields.
-    let decoded = match (decode(arguments), arguments.trim()) {
+    or_none(arguments, decode).map_err(|error| {
+        let reason = redact::hide_in_text(error.to_string(), arguments, redact);
+        format!("the arguments do not match its type: {reason}")
+    })
+}
+
+/// Decodes arguments of this version that a caller gave as text.
+pub(crate) fn from_text_of_version<J: Job>(arguments: &str, version: u32) -> Result<J, String> {
+    check_version(version, J::VERSION)?;
+    if version == J::VERSION {
+        return from_text(arguments, J::REDACT, decode::<J>);
+    }
+    let decode = |text: &str| decode_version::<J>(text, version);
+    or_none(arguments, decode).map_err(|error| error.to_string())
+}
+
+/// Refuses arguments of a version that no code of this program can read.
+pub(crate) fn check_version(version: u32, known: u32) -> Result<(), String> {
+    match version > known {
+        true => Err(format!(
+            "its arguments have version {version}, and this program only knows versions up to {known}; \
+             enqueue it with a newer program"
+        )),
+        false => Ok(()),
+    }
+}
+
+/// Decodes arguments; `null` also means none: those of a unit struct, or of a type without required
+/// fields.
+fn or_none<A, E>(arguments: &str, decode: impl Fn(&str) -> Result<A, E>) -> Result<A, E> {
+    match (decode(arguments), arguments.trim()) {
         (Err(error), "null") => decode("{}").map_err(|_| error),
         (decoded, _) => decoded,
-    };
-    decoded.map_err(|error| format!("the arguments do not match its type: {error}"))
+    }
 }
 
 /// Reads arguments of this version or an older one.

@@ -15,7 +15,8 @@ pub(crate) fn hide<S: AsRef<str>>(value: &mut Value, names: &[S]) {
     });
 }
 
-/// Hides the values of secret fields in a text about arguments.
+/// Hides the values of secret fields in a text about arguments, also where it quotes them with
+/// escapes.
 pub(crate) fn hide_in_text(text: String, arguments: &str, names: &[&str]) -> String {
     let Ok(mut value) = serde_json::from_str::<Value>(arguments) else {
         return text;
@@ -24,8 +25,12 @@ pub(crate) fn hide_in_text(text: String, arguments: &str, names: &[&str]) -> Str
     walk(&mut value, &mut Vec::new(), names, &mut |secret| {
         leaves(secret, &mut secrets);
     });
+    let quoted = |secret: &String| {
+        let quoted = format!("{secret:?}");
+        quoted[1..quoted.len() - 1].to_owned()
+    };
     // Longest first, because one may be part of another.
-    let mut secrets: Vec<String> = secrets.into_iter().collect();
+    let mut secrets: Vec<String> = secrets.iter().map(quoted).chain(secrets.clone()).collect();
     secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
     let hide = |text: String, secret: &String| text.replace(secret.as_str(), HIDDEN);
     secrets.iter().fold(text, hide)
@@ -105,6 +110,18 @@ mod tests {
         assert_eq!(
             hide_in_text(text, arguments, &["pin", "pins"]),
             "invalid value: string \"[hidden]\" or [hidden], for ada and x"
+        );
+    }
+
+    #[test]
+    fn quoted_secrets_are_hidden() {
+        let arguments = r#"{"pin":"a\"b\\c\nd"}"#;
+        let error = serde_json::from_str::<std::collections::BTreeMap<String, u32>>(arguments);
+        let text = error.unwrap_err().to_string();
+        let hidden = hide_in_text(text, arguments, &["pin"]);
+        assert!(
+            hidden.starts_with("invalid type: string \"[hidden]\", expected u32"),
+            "{hidden}"
         );
     }
 }

@@ -32,6 +32,13 @@ impl Policy {
         self
     }
 
+    /// Replaces the version of the arguments.
+    pub(crate) fn set_version(&mut self, version: u32) {
+        let mut extras = self.extras.take().unwrap_or_default();
+        extras.version = Some(version).filter(|version| *version != FIRST_VERSION);
+        self.extras = Some(extras).filter(|extras| **extras != Extras::default());
+    }
+
     /// Returns the version of the arguments.
     pub(crate) fn arguments_version(&self) -> u32 {
         let extras = self.extras.as_deref();
@@ -87,9 +94,7 @@ impl NewJob {
     /// Sets the version of the arguments of a job that was created [by name](Self::of_class); see
     /// [`Job::VERSION`](crate::Job::VERSION). Default: 1.
     pub fn arguments_version(mut self, version: u32) -> Self {
-        let mut extras = self.policy.extras.take().unwrap_or_default();
-        extras.version = Some(version).filter(|version| *version != FIRST_VERSION);
-        self.policy.extras = Some(extras).filter(|extras| **extras != Extras::default());
+        self.policy.set_version(version);
         self
     }
 }

@@ -1,9 +1,10 @@
 //! Jobs that are functions, without a type of their own.
 
 use crate::db::AsConn;
+use crate::db::model::extras::FIRST_VERSION;
 use crate::db::model::new_row::NewRow;
 use crate::error::{Error, Result};
-use crate::job::arguments::decode::{decode_as, from_text, undecodable};
+use crate::job::arguments::decode::{check_version, decode_as, from_text, undecodable};
 use crate::job::enqueued::Enqueued;
 use crate::job::error::JobError;
 use crate::job::extras::access::PublicAccess;
@@ -155,10 +156,15 @@ impl<A: Serialize + DeserializeOwned> Function<A> {
             .map_err(|error| undecodable(self.name, self.redact, arguments, &error))
     }
 
-    /// Creates a job from its arguments as JSON text.
-    pub(crate) fn job_of_text(&self, arguments: &str) -> Result<NewJob, String> {
+    /// Creates a job from its arguments as JSON text, of the only version that functions have.
+    pub(crate) fn job_of_text(
+        &self,
+        arguments: &str,
+        version: Option<u32>,
+    ) -> Result<NewJob, String> {
+        check_version(version.unwrap_or(FIRST_VERSION), FIRST_VERSION)?;
         let read = |text: &str| decode_as(text, self.name, self.aliases);
-        let arguments: A = from_text(arguments, read)?;
+        let arguments: A = from_text(arguments, self.redact, read)?;
         self.job(&arguments).map_err(|error| error.to_string())
     }
 }

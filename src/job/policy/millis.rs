@@ -1,10 +1,12 @@
-//! Durations as whole milliseconds, which are readable in a column.
+//! Durations as whole milliseconds, which are readable in a column. They are rounded up, so that a
+//! short time does not become zero, which means something else.
 
 use serde::{Deserialize, Deserializer, Serializer};
 use std::time::Duration;
 
 pub(crate) fn serialize<S: Serializer>(value: &Duration, out: S) -> Result<S::Ok, S::Error> {
-    out.serialize_u64(u64::try_from(value.as_millis()).unwrap_or(u64::MAX))
+    let millis = value.as_nanos().div_ceil(1_000_000);
+    out.serialize_u64(u64::try_from(millis).unwrap_or(u64::MAX))
 }
 
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<Duration, D::Error> {

@@ -9,7 +9,7 @@ use crate::process::base::service::ServiceSettings;
 use crate::process::worker::timeouts::ForcedExit;
 use crate::queue::QueueSelector;
 use crate::recycle::Recycle;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
@@ -57,6 +57,7 @@ impl WorkerSetup {
             "polling_interval": self.polling_interval.as_secs_f64(),
             "classes": self.registry.classes().take(MOST_CLASSES).collect::<Vec<_>>(),
             "more_classes": self.registry.classes().count() > MOST_CLASSES,
+            "versions": self.registry.versions().take(MOST_CLASSES).collect::<BTreeMap<_, _>>(),
             "windlass": env!("CARGO_PKG_VERSION"),
         });
         Identity {

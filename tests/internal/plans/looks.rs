@@ -32,8 +32,9 @@ use crate::db::table::{
 use crate::db::transition::enqueue::time_priority;
 use crate::db::transition::limit;
 use crate::db::transition::operate;
+use crate::db::transition::operate::edit::{self, NewArguments};
 use crate::db::transition::operate::retry::AtMostOnce;
-use crate::db::transition::operate::{edit, tag};
+use crate::db::transition::operate::tag;
 use crate::db::transition::{clear, enqueue, finish, fire, prune, take_back};
 use chrono::NaiveDateTime;
 use std::time::Duration;
@@ -259,7 +260,12 @@ pub(crate) const LOOKS: [(&str, Work); 40] = [
     }),
     ("edit the arguments of a job", |conn, _| {
         let job = enqueue::insert(conn, &job(None))?.id;
-        let edit = |_: &EditableJob| QueryResult::Ok("{}".to_owned());
+        let edit = |_: &EditableJob| {
+            QueryResult::Ok(NewArguments {
+                text: "{}".to_owned(),
+                version: Some(2),
+            })
+        };
         edit::edit(conn, job, edit)?;
         let limited = enqueue::insert(conn, &limited())?.id;
         edit::edit(conn, limited, edit).map(drop)
@@ -338,7 +344,8 @@ fn change_a_task(conn: &mut Conn<'_>, rows: &Rows) -> QueryResult<()> {
     assert!(ran.is_ok_and(|job| job > rows.jobs.last().copied()));
     recurring_executions::history(conn, "t2", 10)?;
     ticks::list(conn, "t2", 10)?;
-    let edited = |row: &RecurringTaskRow| QueryResult::Ok((task.clone(), row.now));
+    let edited =
+        |_: &mut Conn<'_>, row: &RecurringTaskRow| QueryResult::Ok((task.clone(), row.now));
     schedule::edit(conn, "t2", edited)?;
     schedule::remove(conn, "t2", |_| QueryResult::Ok(()))?;
     schedule::add(conn, &task, &|now| Some(next(now)))?;

@@ -118,4 +118,18 @@ fn what_makes_no_sense_is_refused(db: &TestDb) {
     assert_eq!(said.code, Some(1), "{said:?}");
     assert!(!said.err.contains("hunter2"), "{}", said.err);
     assert_eq!(db.rows("jobs"), 0);
+    for option in [
+        ["--on-conflict", "refuse"],
+        ["--unique-scope", "while-waiting"],
+    ] {
+        let said = windlass(&db.url, &[&["enqueue", "import"][..], &option].concat());
+        assert_eq!(said.code, Some(2), "{said:?}");
+        assert!(said.err.contains("pass `--unique-id`"), "{said:?}");
+    }
+    assert_eq!(db.rows("jobs"), 0);
+    // A time that a column would round to none.
+    let short = windlass(&db.url, &["enqueue", "import", "--timeout", "1ns"]);
+    assert!(short.is_done(), "{short:?}");
+    let policy = db.texts("SELECT policy AS t FROM solid_queue_jobs");
+    assert_eq!(policy, [r#"{"timeout":1}"#]);
 }

@@ -110,6 +110,17 @@ fn the_program_retries_at_a_rate() {
     assert!(said.is_done(), "{said:?}");
     let expected = "They would become due one after the other within 50m;";
     assert!(said.out.contains(expected), "{}", said.out);
+    let said = retry(&["--rate", "6/h", "--dry-run", "--limit", "2"]);
+    assert!(
+        said.out.contains("2 of 5 jobs, by the limit.\n"),
+        "{said:?}"
+    );
+    assert!(said.out.contains("within 20m;"), "{said:?}");
+    let said = retry(&["--rate", "6/h", "--dry-run", "--limit", "2", "--json"]).json();
+    assert_eq!(
+        (&said["seconds"], &said["limit"]),
+        (&1200.0.into(), &2.into())
+    );
     assert_eq!(executions(&db, "failed"), 5);
     let said = retry(&["--rate", "6/h"]);
     assert!(

@@ -77,7 +77,7 @@ fn a_task_is_added_and_fired(db: &TestDb) {
 
 fn only_what_is_given_changes(db: &TestDb) {
     let add = "recurring add a --class stamp --schedule @daily --missed 6h --overlap skip --priority 7 \
-               --timeout 9s --backoff 1s..1m --from 2026-01-01T00:00:00Z --zone Europe/Berlin --delivery at-most-once";
+               --timeout 9s --expires-in 2h --retry-for 3h --backoff 1s..1m --from 2026-01-01T00:00:00Z --zone Europe/Berlin --delivery at-most-once";
     let run = |line: &str| windlass(&db.url, &line.split_whitespace().collect::<Vec<_>>());
     let said = run(add);
     assert!(said.is_done(), "{said:?}");
@@ -109,6 +109,8 @@ fn only_what_is_given_changes(db: &TestDb) {
         "missed",
         "overlap",
         "timeout",
+        "expires-in",
+        "retry-for",
         "backoff",
         "attempts",
         "description",
@@ -260,6 +262,7 @@ fn what_cannot_be_is_refused(db: &TestDb) {
             "a time is written with its date and zone",
         ),
         (&["--zone", "Mars"], 1, "there is no such time zone"),
+        (&["--jitter", "2000y"], 1, "jitter of more than 1000 years"),
         (&["--arguments", "{"], 2, "the arguments are not JSON"),
         (
             &["--priority", "1", "--ahead-by", "1h"],

@@ -2,6 +2,7 @@
 
 use crate::cli::commands::job_options::JobOptions;
 use crate::cli::commands::recurring::changed::ChangedTask;
+use crate::cli::commands::recurring::removable::Removable;
 use crate::cli::failure::CommandError;
 use crate::cli::select::connect;
 use crate::cli::values;
@@ -170,28 +171,13 @@ impl TaskOptions {
     }
 }
 
-/// A value that can be removed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Removable {
-    Description,
-    From,
-    Until,
-    Jitter,
-    Missed,
-    Overlap,
-    /// Also `--ahead-by` and `--behind-by`
-    Priority,
-    Attempts,
-    Backoff,
-    Timeout,
-    KeepResult,
-    Delivery,
-}
-
 /// Change a recurring task that was added or scheduled at run time
 ///
 /// Only what is given changes, and the task keeps its next tick unless its times change. A task that
 /// a program's code or configuration declares is changed there.
+///
+/// In a program that mounts this command, new arguments must match the type of the class, and change
+/// the concurrency key that it computes from them. Otherwise a concurrency limit stays as it is.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -229,12 +215,14 @@ impl ChangeTask {
     ) -> Result<ChangedTask, CommandError> {
         let arguments = self.options.arguments.as_deref();
         let arguments = arguments.map(values::arguments).transpose()?;
-        let next = edit::change(&mut connect(database)?, &self.key, |task, options| {
+        let is_by_name = registry.is_none();
+        let mut connection = connect(database)?;
+        let next = edit::change(&mut connection, &self.key, is_by_name, |task, options| {
             for value in &self.unset {
                 value.remove(task, options);
             }
             self.times(task)?;
-            self.job(task, arguments, registry)?;
+            self.job(task, options, arguments, registry)?;
             self.rest(task, options);
             Ok(())
         })?;
@@ -256,22 +244,39 @@ impl ChangeTask {
         Ok(())
     }
 
-    /// Changes the class and the arguments, which must fit together.
+    /// Changes the class and the arguments, which must fit together, with the version of the
+    /// arguments and a concurrency limit that the type computes from them.
     fn job(
         &self,
         task: &mut Definition,
+        stored: &mut Options,
         arguments: Option<String>,
         registry: Option<&Registry>,
     ) -> Result<()> {
         if self.class.is_none() && arguments.is_none() {
             return Ok(());
         }
+        let old = unlisted(&task.arguments).to_owned();
+        let has_other_class = self
+            .class
+            .as_ref()
+            .is_some_and(|new| *new != task.class_name);
+        let is_of_type = has_other_class
+            || registry.is_some_and(|registry| {
+                let before = registry.new_job(&task.class_name, &old);
+                before.is_ok_and(|before| before.concurrency == stored.concurrency)
+            });
         if let Some(class) = &self.class {
             task.class_name.clone_from(class);
         }
-        let arguments = arguments.unwrap_or_else(|| unlisted(&task.arguments).to_owned());
-        let row = job(registry, &task.class_name, arguments)?.into_row()?;
-        task.arguments = listed(&row.arguments);
+        let new = job(registry, &task.class_name, arguments.unwrap_or(old))?;
+        if registry.is_some() && is_of_type {
+            stored.concurrency.clone_from(&new.concurrency);
+        }
+        if registry.is_some() || has_other_class {
+            stored.set_version(new.policy.arguments_version());
+        }
+        task.arguments = listed(&new.into_row()?.arguments);
         Ok(())
     }
 
@@ -294,28 +299,6 @@ impl ChangeTask {
         stored.jitter = given.jitter.or(stored.jitter);
         stored.missed = given.missed.unwrap_or(stored.missed);
         stored.overlap = given.overlap.map_or(stored.overlap, Overlap::from);
-    }
-}
-
-impl Removable {
-    fn remove(self, task: &mut Definition, stored: &mut Options) {
-        match self {
-            Removable::Description => task.description = None,
-            Removable::From => stored.from = None,
-            Removable::Until => stored.until = None,
-            Removable::Jitter => stored.jitter = None,
-            Removable::Missed => stored.missed = MissedTicks::default(),
-            Removable::Overlap => stored.overlap = Overlap::default(),
-            Removable::Priority => {
-                task.priority = 0;
-                stored.ahead_by = None;
-            }
-            Removable::Attempts => stored.max_attempts = None,
-            Removable::Backoff => stored.policy.backoff = None,
-            Removable::Timeout => stored.policy.timeout = None,
-            Removable::KeepResult => stored.policy.keep_result = None,
-            Removable::Delivery => stored.delivery = None,
-        }
     }
 }
 

@@ -5,6 +5,7 @@ pub(crate) mod changed;
 pub(crate) mod history;
 pub(crate) mod next;
 pub(crate) mod preview;
+pub(crate) mod removable;
 pub(crate) mod words;
 
 use crate::cli::commands::recurring::change::{AddTask, ChangeTask, RemoveTask};

@@ -1,6 +1,7 @@
 //! Changes the arguments of a job that no process holds.
 
 use crate::db::conn::connection::Conn;
+use crate::db::model::extras::with_version;
 use crate::db::model::state::JobState;
 use crate::db::table::jobs::{self, EditableJob};
 use crate::db::table::{blocked, ready};
@@ -21,6 +22,15 @@ pub(crate) enum EditOutcome {
     Missing,
 }
 
+/// What a job is to have.
+#[derive(Debug)]
+pub(crate) struct NewArguments {
+    /// As JSON text.
+    pub(crate) text: String,
+    /// Their version. `None` keeps the one that is stored.
+    pub(crate) version: Option<u32>,
+}
+
 /// The states of jobs that can be edited, in the order of locks.
 const STATES: [JobState; 4] = [
     JobState::Scheduled,
@@ -34,7 +44,7 @@ const STATES: [JobState; 4] = [
 pub(crate) fn edit<E: From<diesel::result::Error>>(
     conn: &mut Conn<'_>,
     job: i64,
-    edit: impl FnOnce(&EditableJob) -> Result<String, E>,
+    edit: impl FnOnce(&EditableJob) -> Result<NewArguments, E>,
 ) -> Result<EditOutcome, E> {
     conn.transaction(|conn| {
         let mut found = None;
@@ -54,7 +64,11 @@ pub(crate) fn edit<E: From<diesel::result::Error>>(
                 _ => EditOutcome::Moved,
             });
         };
-        jobs::set_arguments(conn, job, &edit(&row)?)?;
+        let new = edit(&row)?;
+        jobs::set_arguments(conn, job, &new.text)?;
+        if let Some(version) = new.version {
+            set_version(conn, job, version)?;
+        }
         renew(conn, job, state)?;
         Ok(EditOutcome::Done)
     })
@@ -73,4 +87,14 @@ fn renew(conn: &mut Conn<'_>, job: i64, state: JobState) -> QueryResult<()> {
         JobState::Ready => ready::insert(conn, &[job]),
         _ => Ok(()),
     }
+}
+
+/// Stores the version of a job's arguments, with its policy as it is now.
+fn set_version(conn: &mut Conn<'_>, job: i64, version: u32) -> QueryResult<()> {
+    let policies = jobs::lock_policies(conn, &[job])?.into_iter();
+    let changed = policies.filter_map(|row| {
+        let policy = with_version(row.policy.as_deref(), version)?;
+        Some((row.id, policy))
+    });
+    jobs::set_policies(conn, &changed.collect::<Vec<_>>())
 }
