@@ -164,6 +164,7 @@ fn a_locked_job_holds_up_no_other(db: &TestDb) {
     wait_an_hour(db);
     let mut conn = db.connect();
     if db.is_postgres() {
+        execute(&mut conn, "SET idle_in_transaction_session_timeout = 0");
         execute(&mut conn, "BEGIN");
         let lock = format!(
             "SELECT id AS n FROM solid_queue_jobs WHERE id = {} FOR UPDATE",
