@@ -16,11 +16,19 @@ use crate::db::model::new_row::{NewExpiry, NewRow, OnConflict};
 use crate::db::model::recurring::Definition;
 use crate::db::table::recurring_tasks;
 use crate::db::transition::finish;
-use crate::db::transition::operate::edit::{self, EditOutcome};
+use crate::db::transition::operate::edit::{self, EditOutcome, NewArguments};
 use crate::db::transition::{claim, expire, prune, release, unblock};
 use diesel::QueryResult;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
+
+/// Arguments of no other version.
+fn arguments(text: &str) -> NewArguments {
+    NewArguments {
+        text: text.to_owned(),
+        version: None,
+    }
+}
 
 fn an_endless_delay_of_a_release_is_long(db: &TestDb) {
     let mut connection = db.connect();
@@ -43,7 +51,7 @@ fn a_claim_that_has_started_does_not_take_what_is_edited(db: &TestDb) {
     world.job(conn, &row());
     let (process, job) = (world.processes[0], world.jobs[0]);
     let change = |conn: &mut Conn<'_>| {
-        let edited = edit::edit(conn, job, |_| QueryResult::Ok("[1]".to_owned()));
+        let edited = edit::edit(conn, job, |_| QueryResult::Ok(arguments("[1]")));
         assert_eq!(edited.unwrap(), EditOutcome::Done);
     };
     let arguments = |conn: &mut Conn<'_>| {
@@ -281,7 +289,7 @@ fn an_edited_job_does_not_start_with_its_old_arguments(db: &TestDb) {
     world.claimed(conn, 1, &limited());
     world.job(conn, &limited());
     let edit = |conn: &mut Conn<'_>| {
-        let new = |_: &_| Ok::<_, diesel::result::Error>("\"new\"".to_owned());
+        let new = |_: &_| Ok::<_, diesel::result::Error>(arguments("\"new\""));
         let edited = edit::edit(conn, world.jobs[1], new).unwrap();
         assert_eq!(edited, EditOutcome::Done);
     };

@@ -8,7 +8,7 @@ use crate::db::internal_tests::model::step::{CLASSES, End, Move, Step};
 use crate::db::internal_tests::model::transitions::{Taken, class_names};
 use crate::db::model::extras::TagChange;
 use crate::db::table::run_time::class_pauses;
-use crate::db::transition::operate::edit::{self, EditOutcome};
+use crate::db::transition::operate::edit::{self, EditOutcome, NewArguments};
 use crate::db::transition::operate::tag;
 use crate::db::transition::{limit, pause};
 use crate::job::policy::delivery::Delivery;
@@ -157,7 +157,10 @@ impl Taken<'_> {
             return Ok(Answer::Edited(EditOutcome::Missing));
         };
         let edited = edit::edit(&mut self.conn, self.ids.jobs[job], |_| {
-            QueryResult::Ok(arguments(number))
+            QueryResult::Ok(NewArguments {
+                text: arguments(number),
+                version: None,
+            })
         });
         edited.map(Answer::Edited)
     }
