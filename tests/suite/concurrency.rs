@@ -2,6 +2,7 @@
 
 use crate::on_each_database;
 use crate::support::TestDb;
+use crate::support::db::{count, execute};
 use crate::support::events::Events;
 use crate::support::jobs::{Gate, Log, Note, Wait};
 use crate::support::process::{Do, Scene, Work, signal};
@@ -21,6 +22,7 @@ on_each_database!(
     killed_workers_lose_no_slot,
     blocked_jobs_go_by_priority_and_then_by_age,
     a_job_that_does_not_wait_is_discarded,
+    a_locked_job_that_does_not_wait_holds_up_no_other,
     one_that_has_begun_waits_all_the_same,
     however_a_run_ends_its_slot_is_free,
     however_a_ready_job_leaves_its_slot_is_free,
@@ -262,6 +264,45 @@ fn a_job_that_does_not_wait_is_discarded(db: &TestDb) {
 }
 
 /// It may be half done.
+/// Only Postgres locks rows.
+fn a_locked_job_that_does_not_wait_holds_up_no_other(db: &TestDb) {
+    let discards = |key: &str| {
+        let limit = Concurrency::new(key).on_conflict(LimitConflict::Discard);
+        let job = NewJob::new(&Note::new(key)).unwrap().concurrency(limit);
+        job.enqueue(&mut db.connect()).unwrap().id
+    };
+    let events = Events::default();
+    discards("k");
+    let first = dispatcher(db, &events);
+    until("it has the slot", || db.rows("ready_executions") == 1);
+    first.stop();
+    let late = discards("k");
+    discards("other");
+    let mut conn = db.connect();
+    if db.is_postgres() {
+        execute(&mut conn, "SET idle_in_transaction_session_timeout = 0");
+        execute(&mut conn, "BEGIN");
+        let lock = format!("SELECT id AS n FROM solid_queue_jobs WHERE id = {late} FOR UPDATE");
+        count(&mut conn, &lock);
+    }
+    let second = dispatcher(db, &events);
+    until("the other key goes on", || db.rows("ready_executions") == 2);
+    if db.is_postgres() {
+        assert_eq!(db.rows("blocked_executions"), 1);
+        execute(&mut conn, "COMMIT");
+    }
+    until("it is discarded", || db.rows("blocked_executions") == 0);
+    let attempts = windlass::attempts(&mut conn, late).unwrap();
+    assert_eq!(attempts.len(), 1, "{attempts:?}");
+    // One that somebody has deleted by hand leaves nothing behind.
+    second.stop();
+    let gone = discards("k");
+    db.execute(&format!("DELETE FROM solid_queue_jobs WHERE id = {gone}"));
+    let _third = dispatcher(db, &events);
+    until("it is gone", || db.rows("blocked_executions") == 0);
+    assert_eq!(look(db), 2);
+}
+
 fn one_that_has_begun_waits_all_the_same(db: &TestDb) {
     let (gate, log) = (Arc::new(Gate::default()), Arc::new(Log::default()));
     let events = Events::default();

@@ -10,7 +10,7 @@ use crate::db::model::new_result::{NewResult, ResultOf};
 use crate::db::model::outcome::{FollowUpJob, ResultOutcome, StoredPolicy};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(QueryableByName)]
 struct LastClaim {
@@ -22,13 +22,18 @@ struct LastClaim {
 /// whose COMMIT got no answer leaves no other trace.
 pub(crate) fn claims_without_job(conn: &mut Conn<'_>, claims: &[ClaimOf]) -> QueryResult<Vec<i64>> {
     let jobs: Vec<i64> = claims.iter().map(|claim| claim.job_id).collect();
-    let text = "SELECT id FROM solid_queue_jobs WHERE id IN {in $1}";
-    let there: Vec<Id> = Statement::new(text).bind(id_list(&jobs)).load(conn)?;
+    let there = existing(conn, &jobs)?;
     Ok(claims
         .iter()
-        .filter(|claim| there.iter().all(|row| row.id != claim.job_id))
+        .filter(|claim| !there.contains(&claim.job_id))
         .map(|claim| claim.claim_id)
         .collect())
+}
+
+fn existing(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<BTreeSet<i64>> {
+    let text = "SELECT id FROM solid_queue_jobs WHERE id IN {in $1}";
+    let there: Vec<Id> = Statement::new(text).bind(id_list(jobs)).load(conn)?;
+    Ok(there.into_iter().map(|row| row.id).collect())
 }
 
 /// Returns whether the owner of this claim has ended it: the job's row names it, or was deleted
@@ -255,14 +260,21 @@ pub(crate) fn update_ended(conn: &mut Conn<'_>, updates: &[JobUpdate]) -> QueryR
     Statement::new(text).bind_all(params).execute(conn)
 }
 
-/// Locks the rows of jobs, in order, and returns them. Skips what other transactions have locked.
+/// Locks the rows of jobs, in order, and returns the jobs without those that other transactions have
+/// locked.
 pub(crate) fn lock_free(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
     let text = "SELECT id FROM solid_queue_jobs WHERE id IN {in $1} ORDER BY id {lock skip}";
-    let rows: Vec<Id> = Statement::new(text)
+    let free: Vec<Id> = Statement::new(text)
         .unkept()
         .bind(id_list(jobs))
         .load(conn)?;
-    Ok(rows.into_iter().map(|row| row.id).collect())
+    if free.len() == jobs.len() {
+        return Ok(jobs.to_vec());
+    }
+    let free: BTreeSet<i64> = free.into_iter().map(|row| row.id).collect();
+    let there = existing(conn, jobs)?;
+    let is_free = |job: &i64| free.contains(job) || !there.contains(job);
+    Ok(jobs.iter().copied().filter(is_free).collect())
 }
 
 /// The column `policy` of a job.

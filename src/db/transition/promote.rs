@@ -6,9 +6,9 @@ use crate::db::conn::dialect::Dialect;
 use crate::db::conn::sql::{Execution, id_list, job_ids};
 use crate::db::conn::statement::Statement;
 use crate::db::model::outcome::{AttemptOutcome, JobFailure, ResultOutcome};
-use crate::db::table::blocked;
 use crate::db::table::semaphores::{self, DOES_NOT_WAIT, FreeSlots, NEVER_EXPIRES, slot_list};
 use crate::db::table::wanted_keys::{self, ConcurrencyKey};
+use crate::db::table::{blocked, jobs};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
 use std::collections::BTreeSet;
@@ -161,8 +161,12 @@ fn discard(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<Vec<Disc
         semaphores::held_of("w.key"),
     );
     let list = wanted_keys::key_list(keys);
-    let jobs: Vec<Execution> = Statement::new(text).bind(&list).load(conn)?;
-    let jobs = job_ids(jobs);
+    let late: Vec<Execution> = Statement::new(text).bind(&list).load(conn)?;
+    if late.is_empty() {
+        return Ok(Vec::new());
+    }
+    // Where a row of a job is locked, the other keys do not wait for it.
+    let jobs = jobs::lock_free(conn, &job_ids(late))?;
     if jobs.is_empty() {
         return Ok(Vec::new());
     }

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 pub const SLOTS: [usize; 4] = [1, 2, 1, 1];
 
 const DISCARDS: u8 = 2;
-const ORDERED: u8 = 3;
+pub const ORDERED: u8 = 3;
 
 /// What a job of this key is enqueued with.
 pub fn new_limit(key: u8) -> NewLimit {

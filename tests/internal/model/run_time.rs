@@ -42,7 +42,15 @@ impl Model {
 
     fn set_slots(&self, key: usize) -> Option<usize> {
         let of_key = self.limits.get(&Some(key as u8));
-        of_key.or(self.limits.get(&None)).copied().map(usize::from)
+        let set = of_key.or(self.limits.get(&None)).copied().map(usize::from);
+        // An ordered key has one slot at most.
+        set.map(|slots| {
+            if key == usize::from(limits::ORDERED) {
+                slots.min(1)
+            } else {
+                slots
+            }
+        })
     }
 
     fn of_key(&self, key: usize) -> impl Iterator<Item = &Job> {
@@ -268,17 +276,17 @@ fn of_set_limits(
     discarded: &BTreeSet<usize>,
 ) -> Vec<&'static str> {
     let mut kinds = Vec::new();
-    for key in 0..SLOTS.len() {
+    for (key, declared) in SLOTS.iter().enumerate() {
         let Some(slots) = after.set_slots(key) else {
             continue;
         };
         let of_key = |job: &usize| after.jobs[*job].new.limit.map(usize::from) == Some(key);
         let held = after.held_slots(key);
         let is_blocked = |job: &Job| matches!(job.place, Place::Blocked { .. });
-        if ready.iter().any(of_key) && held > SLOTS[key] {
+        if ready.iter().any(of_key) && held > *declared {
             kinds.push("Promote by a set limit");
         }
-        if held < SLOTS[key] && after.of_key(key).any(is_blocked) {
+        if held < *declared && after.of_key(key).any(is_blocked) {
             kinds.push("Promote held back by a set limit");
         }
         if slots == 0 && discarded.iter().any(of_key) {

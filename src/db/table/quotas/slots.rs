@@ -25,7 +25,7 @@ pub(crate) struct QuotaPlaces<'q> {
     pub(crate) limit: i64,
 }
 
-/// QuotaPlaces that were taken from slots: the slot, and how many.
+/// Places that were taken from slots: the slot, and how many.
 pub(crate) type TakenPlaces = Vec<(i64, i64)>;
 
 #[derive(QueryableByName)]

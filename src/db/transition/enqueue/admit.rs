@@ -279,7 +279,7 @@ fn discard(conn: &mut Conn<'_>, row: &NewRow, refusal: &QuotaRefusal) -> QueryRe
     let job: Id = insert.get_result(conn)?;
     let failure = JobFailure::new(
         SHED,
-        &format!("{refusal}, and sheds the jobs that exceed it"),
+        format!("{refusal}, and sheds the jobs that exceed it"),
     );
     let (attempt, result) = (AttemptOutcome::Discarded, ResultOutcome::Discarded);
     operate::end_waiting(conn, &[job.id], attempt, result, &failure)?;
