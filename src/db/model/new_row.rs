@@ -99,6 +99,13 @@ impl NewRow {
         }
     }
 
+    /// Returns by what the insert may find an existing job: a kind and a value.
+    pub(crate) fn names(&self) -> impl Iterator<Item = (bool, &str)> {
+        let key = self.idempotency_key.as_deref().map(|key| (true, key));
+        let id = self.unique_id.as_deref().map(|id| (false, id));
+        key.into_iter().chain(id)
+    }
+
     /// Returns whether the insert may find an existing job.
     pub(crate) fn is_named(&self) -> bool {
         self.idempotency_key.is_some() || self.unique_id.is_some()

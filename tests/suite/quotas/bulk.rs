@@ -10,6 +10,7 @@ on_each_database!(
     those_that_fit_are_enqueued,
     what_one_limit_refuses_does_not_count_for_another,
     named_jobs_are_counted_if_they_are_new,
+    one_with_the_name_of_a_shed_job_counts,
 );
 
 fn notes(quota: &Quota, count: usize) -> Vec<NewJob> {
@@ -91,4 +92,26 @@ fn named_jobs_are_counted_if_they_are_new(db: &TestDb) {
     assert_eq!(db.rows_of("windlass_unique_jobs"), 2);
     let free = job("c", &quota).without_quota().enqueue(&mut conn);
     assert_eq!(free.unwrap().outcome, New);
+}
+
+/// While the first of them is new, the others are not. If the first is discarded, the next is new.
+fn one_with_the_name_of_a_shed_job_counts(db: &TestDb) {
+    use EnqueueOutcome::{New, Shed};
+    let (mut conn, quota) = (db.connect(), Quota::named("some").waiting(1).shed());
+    let by_id = |text: &str| note(text, &quota).unique_id(text);
+    let by_key = |text: &str| note(text, &quota).idempotency_key(text);
+    let jobs = [
+        by_id("a"),
+        by_id("b"),
+        by_id("b"),
+        by_key("c"),
+        by_key("c"),
+        by_key("c"),
+    ];
+    let enqueued = enqueue_all(&mut conn, jobs).unwrap();
+    let outcomes: Vec<EnqueueOutcome> = enqueued.iter().map(|one| one.outcome).collect();
+    assert_eq!(outcomes, [New, Shed, Shed, Shed, Shed, Shed]);
+    assert_eq!(db.rows("ready_executions"), 1);
+    assert_eq!(db.rows_of("windlass_quota_jobs"), 1);
+    assert_eq!(quotas(&mut conn).unwrap()[0].waiting, 1);
 }

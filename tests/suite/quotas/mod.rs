@@ -1,6 +1,7 @@
 //! How many jobs may be enqueued.
 
 mod bulk;
+mod places;
 mod shed;
 #[cfg(feature = "postgres")]
 mod together;

@@ -15,7 +15,7 @@ use crate::db::table::quotas::jobs::{self, QuotaJob};
 use crate::db::table::quotas::slots::{self, QuotaPlaces, TakenPlaces};
 use crate::db::transition::{enqueue, operate};
 use diesel::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 /// The kind of failure of a job that a quota has discarded.
@@ -26,7 +26,8 @@ pub(crate) const SHED: &str = "quota";
 pub(crate) enum NotEnqueued {
     Quota(QuotaRefusal),
     Failed(diesel::result::Error),
-    /// Some of the jobs that were inserted exceed a quota. Contains whether each was new.
+    /// Some of the jobs that were inserted exceed a quota, or others were new than were counted.
+    /// Contains which of them count.
     TooMany(Vec<bool>),
     /// Rows are missing in which the places of this quota are counted.
     Uncounted(NewQuota, (Per, i64)),
@@ -47,9 +48,18 @@ pub(crate) fn insert_all(
     conn: &mut Conn<'_>,
     rows: &[NewRow],
 ) -> Result<Vec<Inserted>, NotEnqueued> {
-    // One for each limit of each quota is enough, unless others clear them meanwhile.
-    for _ in 0..3 * rows.len() {
-        match conn.transaction(|conn| insert_or_undo(conn, rows)) {
+    with_slots(conn, rows.len(), |conn| insert_once(conn, rows))
+}
+
+/// Does this in a transaction, again whenever rows were missing in which places are counted.
+pub(crate) fn with_slots<T>(
+    conn: &mut Conn<'_>,
+    jobs: usize,
+    mut insert: impl FnMut(&mut Conn<'_>) -> Result<T, NotEnqueued>,
+) -> Result<T, NotEnqueued> {
+    // Once for each limit of each quota is enough, unless others clear them meanwhile.
+    for _ in 0..3 * jobs {
+        match conn.transaction(&mut insert) {
             Err(NotEnqueued::Uncounted(quota, (per, limit))) => {
                 let quota = &quota;
                 slots::create(conn, QuotaPlaces { quota, per, limit })?;
@@ -57,18 +67,29 @@ pub(crate) fn insert_all(
             done => return done,
         }
     }
-    conn.transaction(|conn| insert_or_undo(conn, rows))
+    conn.transaction(insert)
 }
 
-fn insert_or_undo(conn: &mut Conn<'_>, rows: &[NewRow]) -> Result<Vec<Inserted>, NotEnqueued> {
+/// How often an enqueue starts again because jobs of the same names came or went.
+const ROUNDS: usize = 20;
+
+/// Inserts the jobs, in the transaction that is open.
+pub(crate) fn insert_once(
+    conn: &mut Conn<'_>,
+    rows: &[NewRow],
+) -> Result<Vec<Inserted>, NotEnqueued> {
     let may_exist = rows.iter().any(|row| row.quota.is_some() && row.is_named());
     if !may_exist {
         return admit_first(conn, rows, &vec![true; rows.len()]);
     }
-    match conn.transaction(|conn| insert_first(conn, rows)) {
-        Err(NotEnqueued::TooMany(is_new)) => admit_first(conn, rows, &is_new),
-        inserted => inserted,
+    let mut inserted = conn.transaction(|conn| insert_first(conn, rows));
+    for _ in 0..ROUNDS {
+        let Err(NotEnqueued::TooMany(is_new)) = inserted else {
+            return inserted;
+        };
+        inserted = conn.transaction(|conn| admit_first(conn, rows, &is_new));
     }
+    inserted
 }
 
 /// The places of the jobs that count, by their quotas.
@@ -100,7 +121,10 @@ fn admit_first(
         let admitted = admit(conn, quota, wanted)?;
         if let Some(limit) = admitted.exceeded {
             let class = &rows[places[0]].class_name;
-            let left = slots::left(conn, limit.0)?;
+            let left = match quota.limits.shed {
+                false => slots::left(conn, limit.0)?,
+                true => None,
+            };
             let refusal = QuotaRefusal::new(class, quota, limit, wanted, left);
             if !quota.limits.shed {
                 return Err(NotEnqueued::Quota(refusal));
@@ -121,8 +145,32 @@ fn admit_first(
             None => inserted.next().ok_or(diesel::result::Error::NotFound)?,
         });
     }
+    if let Some(corrected) = corrected(rows, counts, &all) {
+        return Err(NotEnqueued::TooMany(corrected));
+    }
     note(conn, rows, &all, &waiting)?;
     Ok(all)
+}
+
+/// Returns which jobs count, if others than those were new: the job behind one that was discarded
+/// has its name now, and other transactions may have taken a name or given one back.
+fn corrected(rows: &[NewRow], counts: &[bool], inserted: &[Inserted]) -> Option<Vec<bool>> {
+    let is_new: Vec<bool> = inserted.iter().map(|job| job.is_new).collect();
+    let is_wrong = |place: &usize| rows[*place].quota.is_some() && is_new[*place] != counts[*place];
+    let wrong: Vec<usize> = (0..rows.len()).filter(is_wrong).collect();
+    if wrong.is_empty() {
+        return None;
+    }
+    let new = wrong.iter().filter(|place| is_new[**place]);
+    let names: BTreeSet<_> = new.flat_map(|place| rows[*place].names()).collect();
+    let has_such = |row: &NewRow| row.names().any(|name| names.contains(&name));
+    // One round for all that have the name of a discarded job.
+    let counts = rows.iter().zip(is_new);
+    Some(
+        counts
+            .map(|(row, is_new)| is_new || has_such(row))
+            .collect(),
+    )
 }
 
 /// Inserts the jobs, and admits those that are new.

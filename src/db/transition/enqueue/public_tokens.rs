@@ -18,9 +18,9 @@ pub(crate) fn insert_all(
     rows: &[NewRow],
     tokens: &[Option<NewPublicToken>],
 ) -> Result<Vec<(Inserted, bool)>, NotEnqueued> {
-    conn.transaction(|conn| {
+    admit::with_slots(conn, rows.len(), |conn| {
         let inserted = if rows.iter().any(|row| row.quota.is_some()) {
-            admit::insert_all(conn, rows)?
+            admit::insert_once(conn, rows)?
         } else {
             enqueue::insert_all(conn, rows)?
         };
