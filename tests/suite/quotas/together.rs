@@ -115,7 +115,7 @@ fn an_open_transaction_hides_little() {
     let jobs = (0..4_950).map(|_| note("a", &quota));
     assert_eq!(enqueue_all(&mut two, jobs).unwrap().len(), 4_950);
     AnsiTransactionManager::commit_transaction(&mut one).unwrap();
-    let rest = (0..100).filter(|_| enqueue(&mut two, &quota)).count();
+    let rest = (0..50).filter(|_| enqueue(&mut two, &quota)).count();
     assert_eq!(rest, 48);
 }
 

@@ -48,7 +48,9 @@ pub(crate) fn free(conn: &mut Conn<'_>, quota: Option<&str>, batch: i64) -> Quer
     let text = format!(
         "SELECT q.job_id, q.quota, q.slot FROM windlass_quota_jobs q \
          JOIN windlass_quota_slots s ON s.quota = q.quota AND s.per = '{}' AND s.slot = q.slot \
-         WHERE NOT {WAITS} {of_quota} ORDER BY q.job_id LIMIT $1 {{lock skip of q, s}}",
+         WHERE NOT EXISTS (SELECT 1 FROM solid_queue_ready_executions e WHERE e.job_id = q.job_id) \
+         AND NOT EXISTS (SELECT 1 FROM solid_queue_scheduled_executions e WHERE e.job_id = q.job_id) \
+         AND NOT EXISTS (SELECT 1 FROM solid_queue_blocked_executions e WHERE e.job_id = q.job_id) {of_quota} ORDER BY q.job_id LIMIT $1 {{lock skip of q, s}}",
         Per::Waiting.name()
     );
     let statement = Statement::new(text).bind(batch).unkept();
