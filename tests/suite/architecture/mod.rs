@@ -30,6 +30,8 @@ const ORDER: &[&str] = &[
     "job",
     "event",
     "recurring",
+    "history",
+    "audit",
     "admin",
     "testing",
     "process/base",
@@ -39,6 +41,7 @@ const ORDER: &[&str] = &[
     "process/supervisor",
     "config",
     "terminal",
+    "web",
     "bench",
     "cli",
 ];
