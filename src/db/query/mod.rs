@@ -5,6 +5,7 @@ pub(crate) mod connection_limit;
 pub(crate) mod details;
 pub(crate) mod doctor;
 pub(crate) mod explain;
+pub(crate) mod gauges;
 pub(crate) mod history;
 pub(crate) mod job_info;
 pub(crate) mod jobs;
