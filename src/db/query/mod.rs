@@ -9,6 +9,8 @@ pub(crate) mod failed_groups;
 pub(crate) mod filter;
 pub(crate) mod gauges;
 pub(crate) mod history;
+#[cfg(feature = "web")]
+pub(crate) mod frame;
 pub(crate) mod job_info;
 pub(crate) mod jobs;
 pub(crate) mod scan;
