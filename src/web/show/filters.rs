@@ -2,6 +2,11 @@
 //!
 //! A module with a template has `use crate::web::show::filters;`.
 
+#![allow(
+    unreachable_pub,
+    reason = "the attribute `filter_fn` makes public items of them"
+)]
+
 use crate::web::show::{numbers, times};
 use std::fmt::Display;
 use std::time::Duration;

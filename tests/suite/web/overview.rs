@@ -6,10 +6,15 @@ use windlass::NewJob;
 
 fn it_shows_the_queues(db: &TestDb) {
     let mut conn = db.connect();
-    for queue in ["mail", "<b>&\"'"] {
+    for queue in ["mail", "hostile"] {
         let job = NewJob::of_class("send", "{}").queue(queue);
         job.enqueue(&mut conn).unwrap();
     }
+    // As a Rails app could name it.
+    let name = "<b>&\"''";
+    db.execute(&format!(
+        "UPDATE solid_queue_ready_executions SET queue_name = '{name}' WHERE queue_name = 'hostile'"
+    ));
     let server = serve(&db.database);
     let page = get(&server, "/").expect(200);
     assert!(page.contains("<th scope=\"row\">mail</th>"), "{page}");
