@@ -12,6 +12,7 @@ pub(crate) const PAGES: [(&str, Work); 6] = [
         load::totals::estimated_jobs(conn)?;
         load::totals::overdue_scheduled(conn)?;
         load::runs::oldest(conn, 10)?;
+        load::runs::held_by_process(conn)?;
         load::fleet::processes(conn)?;
         pauses::all(conn, 10)?;
         load::fleet::died(conn).map(drop)

@@ -3,9 +3,11 @@
 use crate::db::conn::connection::{Conn, age};
 use crate::db::conn::sql::Lossy;
 use crate::db::conn::statement::Statement;
+use crate::db::query::load::bounded::MOST;
 use crate::db::table::progress::Note;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Double, Nullable, Text};
+use std::collections::BTreeMap;
 
 /// A job that a process holds.
 #[derive(Debug, Clone)]
@@ -68,4 +70,31 @@ pub(crate) fn oldest(conn: &mut Conn<'_>, limit: i64) -> QueryResult<Vec<HeldJob
         note: Note::of_column(row.note.as_deref()),
     });
     Ok(jobs.collect())
+}
+
+#[derive(QueryableByName)]
+struct HeldCount {
+    #[diesel(sql_type = BigInt)]
+    process_id: i64,
+    #[diesel(sql_type = BigInt)]
+    running: i64,
+    #[diesel(sql_type = BigInt)]
+    ahead: i64,
+}
+
+/// Returns how many jobs each process runs, and how many it has claimed ahead, by its id; of the
+/// 10,000 that were claimed first.
+pub(crate) fn held_by_process(conn: &mut Conn<'_>) -> QueryResult<BTreeMap<i64, (u64, u64)>> {
+    let text = format!(
+        "SELECT process_id, count(*) - count(ahead) AS running, count(ahead) AS ahead FROM ( \
+           SELECT coalesce(process_id, 0) AS process_id, \
+             CASE WHEN prefetched AND started_at IS NULL THEN 1 END AS ahead \
+           FROM solid_queue_claimed_executions WHERE id > 0 ORDER BY id LIMIT {MOST}) AS held GROUP BY process_id"
+    );
+    let rows: Vec<HeldCount> = Statement::new(text).load(conn)?;
+    let count = |rows| u64::try_from(rows).unwrap_or(0);
+    let counts = rows
+        .into_iter()
+        .map(|row| (row.process_id, (count(row.running), count(row.ahead))));
+    Ok(counts.collect())
 }
