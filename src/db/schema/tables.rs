@@ -35,6 +35,7 @@ diesel::table! {
         job_id -> BigInt,
         error -> Nullable<Text>,
         created_at -> Timestamp,
+        fingerprint -> Nullable<Text>,
     }
 }
 
