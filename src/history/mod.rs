@@ -23,6 +23,8 @@
 //! # Ok::<(), windlass::Error>(())
 //! ```
 
+#[cfg(feature = "web")]
+pub(crate) mod curves;
 pub(crate) mod filter;
 pub(crate) mod lag;
 pub(crate) mod range;

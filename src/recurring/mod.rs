@@ -32,6 +32,7 @@ pub(crate) mod cron;
 #[cfg(feature = "cli")]
 pub(crate) mod edit;
 pub(crate) mod history;
+pub(crate) mod in_words;
 pub(crate) mod missed;
 pub(crate) mod operate;
 pub(crate) mod plan;
@@ -42,6 +43,7 @@ pub(crate) mod task;
 pub(crate) mod task_times;
 pub(crate) mod tasks;
 pub(crate) mod timing;
+pub(crate) mod value_set;
 pub(crate) mod window;
 pub(crate) mod zone;
 

@@ -13,6 +13,8 @@ pub(crate) mod history;
 pub(crate) mod frame;
 pub(crate) mod job_info;
 pub(crate) mod jobs;
+#[cfg(feature = "web")]
+pub(crate) mod load;
 pub(crate) mod scan;
 pub(crate) mod status;
 pub(crate) mod ticks;
