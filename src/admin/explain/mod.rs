@@ -2,6 +2,8 @@
 
 pub(crate) mod job_limits;
 pub(crate) mod obstacles;
+#[cfg(any(feature = "cli", feature = "web"))]
+pub(crate) mod words;
 
 use crate::admin::explain::job_limits::JobLimits;
 use crate::admin::explain::obstacles::{Obstacle, is_beating, obstacles};

@@ -7,5 +7,7 @@ pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod job_info;
 pub(crate) mod jobs;
+#[cfg(feature = "web")]
+pub(crate) mod pages;
 pub(crate) mod status;
 pub(crate) mod ticks;

@@ -1,7 +1,7 @@
 //! `--by` and `--reason`: who changed something, and why.
 
+use crate::admin::explain::words::age;
 use crate::terminal::table::printable;
-use std::time::Duration;
 
 /// By whom and why something is paused or set.
 #[derive(Debug, clap::Args)]
@@ -53,12 +53,4 @@ fn user() -> String {
         .find_map(|name| std::env::var(name).ok().filter(|name| !name.is_empty()));
     let name = name.unwrap_or_else(|| format!("uid {}", rustix::process::getuid().as_raw()));
     format!("{name}@{}", host.to_string_lossy())
-}
-
-/// Returns whole seconds, and for longer times only the two largest units: `3m 20s`.
-pub(crate) fn age(seconds: f64) -> String {
-    // A clock that was set back makes it negative.
-    let whole = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX);
-    let text = humantime::format_duration(Duration::from_secs(whole.as_secs())).to_string();
-    text.split(' ').take(2).collect::<Vec<_>>().join(" ")
 }

@@ -1,0 +1,66 @@
+//! What a text in the search box names.
+
+use crate::db::conn::connection::Conn;
+use crate::db::conn::statement::Statement;
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Bool, Nullable};
+
+/// What has the text as its name. A unique id and an idempotency key stand for the newest job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, QueryableByName)]
+pub(crate) struct NamedThings {
+    #[diesel(sql_type = Nullable<BigInt>)]
+    pub(crate) of_unique_id: Option<i64>,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    pub(crate) of_idempotency_key: Option<i64>,
+    #[diesel(sql_type = Bool)]
+    pub(crate) is_class: bool,
+    #[diesel(sql_type = Bool)]
+    pub(crate) is_queue: bool,
+    #[diesel(sql_type = Bool)]
+    pub(crate) is_task: bool,
+}
+
+/// Looks for what a text names. Classes and queues without a worker or an execution are found among
+/// the newest 10,000 jobs.
+pub(crate) fn named(conn: &mut Conn<'_>, text: &str) -> QueryResult<NamedThings> {
+    let newest = "FROM (SELECT class_name, queue_name FROM solid_queue_jobs ORDER BY id DESC LIMIT 10000) AS newest";
+    let statement = format!(
+        "SELECT coalesce((SELECT max(job_id) FROM windlass_unique_jobs WHERE unique_id = $1), \
+           (SELECT max(some.id) FROM (SELECT id FROM solid_queue_jobs WHERE unique_id = $1 LIMIT 10000) AS some), \
+           (SELECT max(job_id) FROM windlass_results WHERE unique_id = $1 AND expires_at > {{now}})) AS of_unique_id, \
+         (SELECT max(id) FROM solid_queue_jobs WHERE idempotency_key = $1) AS of_idempotency_key, \
+         EXISTS (SELECT 1 FROM windlass_classes WHERE class_name = $1) \
+           OR EXISTS (SELECT 1 {newest} WHERE class_name = $1) AS is_class, \
+         EXISTS (SELECT 1 FROM solid_queue_ready_executions WHERE queue_name = $1) \
+           OR EXISTS (SELECT 1 FROM solid_queue_pauses WHERE queue_name = $1) \
+           OR EXISTS (SELECT 1 FROM windlass_classes WHERE queue_name = $1) \
+           OR EXISTS (SELECT 1 {newest} WHERE queue_name = $1) AS is_queue, \
+         EXISTS (SELECT 1 FROM solid_queue_recurring_tasks WHERE key = $1) AS is_task"
+    );
+    Statement::new(statement)
+        .unkept()
+        .bind(text)
+        .get_result(conn)
+}
+
+#[derive(QueryableByName)]
+struct KnownId {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+}
+
+/// Returns the newest jobs with a unique id; `None` if there are more than `most`.
+pub(crate) fn with_unique_id(
+    conn: &mut Conn<'_>,
+    unique_id: &str,
+    most: usize,
+) -> QueryResult<Option<Vec<i64>>> {
+    let text = "SELECT id FROM solid_queue_jobs WHERE unique_id = $1 LIMIT $2";
+    let found: Vec<KnownId> = Statement::new(text)
+        .unkept()
+        .bind(unique_id)
+        .bind(i64::try_from(most.saturating_add(1)).unwrap_or(i64::MAX))
+        .load(conn)?;
+    let ids: Vec<i64> = found.into_iter().map(|row| row.id).collect();
+    Ok((ids.len() <= most).then_some(ids))
+}
