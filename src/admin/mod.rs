@@ -10,12 +10,15 @@ pub(crate) mod edit;
 pub(crate) mod explain;
 pub(crate) mod finding;
 pub(crate) mod job_info;
+#[cfg(feature = "web")]
+pub(crate) mod job_list;
 pub(crate) mod job_logs;
 pub(crate) mod jobs;
 pub(crate) mod limits;
 pub(crate) mod outsiders;
 pub(crate) mod queues;
 pub(crate) mod retry_rate;
+pub(crate) mod secrets;
 pub(crate) mod status;
 pub(crate) mod tags;
 pub(crate) mod wait;

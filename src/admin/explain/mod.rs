@@ -2,6 +2,8 @@
 
 pub(crate) mod job_limits;
 pub(crate) mod obstacles;
+#[cfg(feature = "web")]
+pub(crate) mod surroundings;
 #[cfg(any(feature = "cli", feature = "web"))]
 pub(crate) mod words;
 

@@ -26,15 +26,16 @@ fn id_at(
     (table, column): (&str, &str),
     time: NaiveDateTime,
 ) -> QueryResult<Option<i64>> {
+    let middle = "half.low + (half.high - half.low) / 2";
     let is_before = format!(
-        "(SELECT t.{column} FROM {table} t WHERE t.id >= half.low + (half.high - half.low) / 2 ORDER BY t.id LIMIT 1) < {{time $1}}"
+        "(SELECT t.{column} FROM {table} t WHERE t.id >= {middle} ORDER BY t.id LIMIT 1) < {{time $1}}"
     );
     let text = format!(
         "WITH RECURSIVE half(low, high) AS ( \
            SELECT (SELECT min(id) FROM {table}), (SELECT max(id) FROM {table}) \
            UNION ALL \
-           SELECT CASE WHEN is_before THEN middle + 1 ELSE low END, CASE WHEN is_before THEN high ELSE middle END \
-           FROM (SELECT low, high, low + (high - low) / 2 AS middle, {is_before} AS is_before FROM half WHERE low < high) AS cut) \
+           SELECT CASE WHEN {is_before} THEN {middle} + 1 ELSE half.low END, CASE WHEN {is_before} THEN half.high ELSE {middle} END \
+           FROM half WHERE half.low < half.high) \
          SELECT max(low) AS id FROM half WHERE low >= high"
     );
     let found: IdBound = Statement::new(text)

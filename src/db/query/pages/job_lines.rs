@@ -1,7 +1,7 @@
 //! The rows of a list of jobs: each with its state, and why it is in it.
 
 use crate::db::conn::connection::{Conn, age};
-use crate::db::conn::sql::{Lossy, id_list};
+use crate::db::conn::sql::{Lossy, MaybeLossy, id_list};
 use crate::db::conn::statement::Statement;
 use crate::db::model::state::JobState;
 use crate::db::query::jobs::runs;
@@ -23,7 +23,7 @@ pub(crate) struct JobLine {
     pub(crate) queue_name: String,
     #[diesel(sql_type = Integer)]
     pub(crate) priority: i32,
-    #[diesel(sql_type = Nullable<Text>)]
+    #[diesel(sql_type = Nullable<Text>, deserialize_as = MaybeLossy)]
     pub(crate) policy: Option<String>,
     /// How many times it has run.
     #[diesel(sql_type = BigInt)]
@@ -34,7 +34,7 @@ pub(crate) struct JobLine {
     #[diesel(sql_type = Bool)]
     pub(crate) of_ruby: bool,
     /// `None` if they are too long for a list.
-    #[diesel(sql_type = Nullable<Text>)]
+    #[diesel(sql_type = Nullable<Text>, deserialize_as = MaybeLossy)]
     pub(crate) arguments: Option<String>,
     #[diesel(sql_type = Timestamp)]
     pub(crate) created_at: NaiveDateTime,
@@ -50,30 +50,30 @@ pub(crate) struct JobLine {
     /// Seconds since it was due; negative before.
     #[diesel(sql_type = Nullable<Double>)]
     pub(crate) due_seconds: Option<f64>,
-    #[diesel(sql_type = Nullable<Text>)]
+    #[diesel(sql_type = Nullable<Text>, deserialize_as = MaybeLossy)]
     pub(crate) blocked_key: Option<String>,
     /// The job with the same unique id that has to end first.
     #[diesel(sql_type = Nullable<BigInt>)]
     pub(crate) after_job_id: Option<i64>,
     #[diesel(sql_type = Nullable<Double>)]
     pub(crate) claimed_seconds: Option<f64>,
-    #[diesel(sql_type = Nullable<Text>)]
+    #[diesel(sql_type = Nullable<Text>, deserialize_as = MaybeLossy)]
     pub(crate) note: Option<String>,
-    #[diesel(sql_type = Nullable<Text>)]
+    #[diesel(sql_type = Nullable<Text>, deserialize_as = MaybeLossy)]
     pub(crate) hostname: Option<String>,
     #[diesel(sql_type = Nullable<Integer>)]
     pub(crate) pid: Option<i32>,
     #[diesel(sql_type = Bool)]
     is_failed: bool,
     /// The error of a failed job, as JSON or other text; cut if it is long.
-    #[diesel(sql_type = Nullable<Text>)]
+    #[diesel(sql_type = Nullable<Text>, deserialize_as = MaybeLossy)]
     pub(crate) error: Option<String>,
     #[diesel(sql_type = Nullable<Timestamp>)]
     pub(crate) failed_at: Option<NaiveDateTime>,
     /// How its last unsuccessful attempt ended.
     #[diesel(sql_type = Nullable<Text>)]
     outcome: Option<String>,
-    #[diesel(sql_type = Nullable<Text>)]
+    #[diesel(sql_type = Nullable<Text>, deserialize_as = MaybeLossy)]
     pub(crate) last_error: Option<String>,
 }
 
@@ -124,5 +124,22 @@ pub(crate) fn lines(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<JobLin
          LEFT JOIN windlass_attempts a ON a.id = (SELECT max(l.id) FROM windlass_attempts l WHERE l.job_id = j.id) \
          WHERE j.id IN {{in $1}} ORDER BY j.id DESC"
     );
+    Statement::new(text).unkept().bind(id_list(jobs)).load(conn)
+}
+
+/// The arguments of a job.
+#[derive(Debug, QueryableByName)]
+pub(crate) struct LineArguments {
+    #[diesel(sql_type = BigInt)]
+    pub(crate) job_id: i64,
+    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    pub(crate) class_name: String,
+    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    pub(crate) arguments: String,
+}
+
+/// Reads the arguments of these jobs.
+pub(crate) fn arguments(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<LineArguments>> {
+    let text = "SELECT id AS job_id, class_name, coalesce(arguments, 'null') AS arguments FROM solid_queue_jobs WHERE id IN {in $1}";
     Statement::new(text).unkept().bind(id_list(jobs)).load(conn)
 }

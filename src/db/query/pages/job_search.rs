@@ -3,6 +3,7 @@
 use crate::db::conn::dialect::Dialect;
 use crate::db::conn::param::Param;
 use crate::db::model::state::JobState;
+use serde::de::IgnoredAny;
 
 /// Arguments longer than this, in characters, are not searched.
 pub(crate) const SEARCHED_ARGUMENTS: i64 = 64 * 1024;
@@ -62,7 +63,7 @@ impl JobSearch {
     }
 
     /// Returns the table and the column whose ids grow with the time by which the list is narrowed.
-    pub(super) fn clock(&self) -> (&'static str, &'static str) {
+    pub(crate) fn clock(&self) -> (&'static str, &'static str) {
         match self.state {
             Some(JobState::Failed) => (self.table(), "created_at"),
             Some(JobState::Cancelled | JobState::Discarded) => (self.table(), "ended_at"),
@@ -71,15 +72,17 @@ impl JobSearch {
     }
 
     /// Returns whether the keys of the list are those of the table of [`clock`](Self::clock).
-    pub(super) fn is_by_job(&self) -> bool {
+    pub(crate) fn is_by_job(&self) -> bool {
         self.clock().0 == "solid_queue_jobs"
     }
 
     /// Returns the part of the conditions that the index of the list knows.
     pub(super) fn add_indexed<'s>(&'s self, to: &mut Conditions<'s>) {
+        // SQLite takes the index only if its own condition is there word for word.
+        let ended = "e.outcome IN ('cancelled', 'discarded') AND e.outcome = ";
         match self.state {
-            Some(JobState::Cancelled) => to.always("e.outcome = 'cancelled'"),
-            Some(JobState::Discarded) => to.always("e.outcome = 'discarded'"),
+            Some(JobState::Cancelled) => to.always(&format!("{ended}'cancelled'")),
+            Some(JobState::Discarded) => to.always(&format!("{ended}'discarded'")),
             _ => {}
         }
         if let Some(print) = &self.fingerprint {
@@ -118,18 +121,54 @@ impl JobSearch {
             (format!("{at} < {{time ?}}"), &self.to),
             (tagged(dialect).to_owned(), &self.tag),
             (format!("{contains}({error}, ?) > 0"), &self.error),
-            (
-                format!(
-                    "length(job.arguments) <= {SEARCHED_ARGUMENTS} AND {contains}(job.arguments, ?) > 0"
-                ),
-                &self.arguments,
-            ),
         ];
         for (condition, value) in conditions {
             if let Some(value) = value {
                 to.add(&condition, value);
             }
         }
+        self.add_arguments(contains, to);
+    }
+
+    fn add_arguments<'s>(&'s self, contains: &str, to: &mut Conditions<'s>) {
+        if self.arguments.is_none() {
+            return;
+        }
+        let texts = self.argument_texts().into_iter().map(|text| {
+            let place = to.param(text);
+            format!("{contains}(job.arguments, {place}) > 0")
+        });
+        let texts: Vec<String> = texts.collect();
+        to.always(&format!(
+            "length(job.arguments) <= {SEARCHED_ARGUMENTS} AND ({})",
+            texts.join(" OR ")
+        ));
+    }
+
+    /// Returns the texts of which the arguments contain one: what was asked for and, for `name: value`,
+    /// the ways of writing it in JSON.
+    pub(crate) fn argument_texts(&self) -> Vec<String> {
+        let text = self.arguments.clone().unwrap_or_default();
+        let mut all = Vec::new();
+        if let Some((name, value)) = text.split_once(':') {
+            let (name, value) = (name.trim().trim_matches('"'), value.trim());
+            let is_name = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+            if !name.is_empty() && name.chars().all(is_name) && !value.is_empty() {
+                let is_json = serde_json::from_str::<IgnoredAny>(value).is_ok();
+                let value = match is_json {
+                    true => value.to_owned(),
+                    false => serde_json::Value::from(value).to_string(),
+                };
+                all.extend([
+                    format!("\"{name}\":{value}"),
+                    format!("\"{name}\": {value}"),
+                ]);
+            }
+        }
+        if !all.contains(&text) {
+            all.push(text);
+        }
+        all
     }
 }
 
@@ -177,5 +216,33 @@ impl<'s> Conditions<'s> {
     pub(super) fn param(&mut self, value: impl Into<Param<'s>>) -> String {
         self.params.push(value.into());
         format!("${}", self.params.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_a_value_is_searched_as_json() {
+        let texts = |text: &str| {
+            let search = JobSearch {
+                arguments: Some(text.to_owned()),
+                ..JobSearch::default()
+            };
+            search.argument_texts()
+        };
+        assert_eq!(texts("ada"), ["ada"]);
+        assert_eq!(
+            texts("customer: 7"),
+            ["\"customer\":7", "\"customer\": 7", "customer: 7"]
+        );
+        assert_eq!(texts("\"a\":1"), ["\"a\":1", "\"a\": 1"]);
+        assert_eq!(texts("file: a.csv")[0], "\"file\":\"a.csv\"");
+        assert_eq!(
+            texts("https://a/b"),
+            ["\"https\":\"//a/b\"", "\"https\": \"//a/b\"", "https://a/b"]
+        );
+        assert_eq!(texts(": 7"), [": 7"]);
     }
 }

@@ -26,7 +26,7 @@ pub(crate) fn named(conn: &mut Conn<'_>, text: &str) -> QueryResult<NamedThings>
     let newest = "FROM (SELECT class_name, queue_name FROM solid_queue_jobs ORDER BY id DESC LIMIT 10000) AS newest";
     let statement = format!(
         "SELECT coalesce((SELECT max(job_id) FROM windlass_unique_jobs WHERE unique_id = $1), \
-           (SELECT max(some.id) FROM (SELECT id FROM solid_queue_jobs WHERE unique_id = $1 LIMIT 10000) AS some), \
+           (SELECT max(known.id) FROM (SELECT id FROM solid_queue_jobs WHERE unique_id = $1 LIMIT 10000) AS known), \
            (SELECT max(job_id) FROM windlass_results WHERE unique_id = $1 AND expires_at > {{now}})) AS of_unique_id, \
          (SELECT max(id) FROM solid_queue_jobs WHERE idempotency_key = $1) AS of_idempotency_key, \
          EXISTS (SELECT 1 FROM windlass_classes WHERE class_name = $1) \

@@ -33,8 +33,17 @@ pub(crate) struct StateCounts {
 /// have to pass all others first.
 pub(crate) fn counts(conn: &mut Conn<'_>) -> QueryResult<StateCounts> {
     let most = COUNTED + 1;
-    let count =
-        |of: &str| format!("(SELECT count(*) FROM (SELECT 1 FROM {of} LIMIT {most}) AS some)");
+    // From the newest on: where the oldest were, there may be many rows that were deleted lately.
+    let count = |(id, of): (&str, &str)| {
+        format!(
+            "(SELECT count(*) FROM (SELECT {id} FROM {of} ORDER BY {id} DESC LIMIT {most}) AS counted)"
+        )
+    };
+    let ended = |outcome: &str| {
+        format!(
+            "windlass_attempts WHERE outcome IN ('cancelled', 'discarded') AND outcome = '{outcome}'"
+        )
+    };
     let [
         all,
         ready,
@@ -45,14 +54,14 @@ pub(crate) fn counts(conn: &mut Conn<'_>) -> QueryResult<StateCounts> {
         cancelled,
         discarded,
     ] = [
-        "solid_queue_jobs",
-        "solid_queue_ready_executions",
-        "solid_queue_scheduled_executions",
-        "solid_queue_blocked_executions",
-        "solid_queue_claimed_executions",
-        "solid_queue_failed_executions",
-        "windlass_attempts WHERE outcome = 'cancelled'",
-        "windlass_attempts WHERE outcome = 'discarded'",
+        ("id", "solid_queue_jobs"),
+        ("job_id", "solid_queue_ready_executions"),
+        ("job_id", "solid_queue_scheduled_executions"),
+        ("job_id", "solid_queue_blocked_executions"),
+        ("job_id", "solid_queue_claimed_executions"),
+        ("job_id", "solid_queue_failed_executions"),
+        ("id", &ended("cancelled")),
+        ("id", &ended("discarded")),
     ]
     .map(count);
     let text = format!(
