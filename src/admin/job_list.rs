@@ -265,7 +265,9 @@ impl Finder<'_> {
             place,
             job: job_window::job_of_key(conn, state, key)?,
             skip_to: match may_skip {
-                true => job_window::finished_below(conn, key)?,
+                true => {
+                    job_window::finished_below(conn, key)?.filter(|job| *job >= self.range.lowest)
+                }
                 false => None,
             },
         })

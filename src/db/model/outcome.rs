@@ -93,6 +93,15 @@ pub(crate) fn parts(json: &str) -> (String, String) {
     }
 }
 
+/// Returns the backtrace of a failed execution, or the place of a panic; empty if there is none.
+#[cfg(feature = "web")]
+pub(crate) fn backtrace(json: &str) -> Vec<String> {
+    let error: Value = serde_json::from_str(json).unwrap_or_default();
+    let lines = error.get("backtrace").and_then(Value::as_array);
+    let lines = lines.into_iter().flatten().filter_map(Value::as_str);
+    lines.map(str::to_owned).collect()
+}
+
 /// Replaces NUL, which Postgres refuses, by U+FFFD, and cuts long text.
 fn clean(text: String) -> String {
     let mut text = if text.contains('\0') {

@@ -13,6 +13,9 @@ use diesel::sql_types::{BigInt, Nullable};
 /// the difference between the clocks of programs that set their times themselves.
 const MARGIN: TimeDelta = TimeDelta::minutes(15);
 
+/// By how many ids at most: more would leave too little of a window for the time that was asked for.
+const MARGIN_IDS: i64 = 2_000;
+
 #[derive(QueryableByName)]
 struct IdBound {
     #[diesel(sql_type = Nullable<BigInt>)]
@@ -54,11 +57,19 @@ pub(crate) fn in_time(
 ) -> QueryResult<KeyRange> {
     let clock = search.clock();
     let mut range = KeyRange::ALL;
-    if let Some(from) = from.and_then(|from| from.checked_sub_signed(MARGIN)) {
-        range.lowest = id_at(conn, clock, from)?.unwrap_or(range.lowest);
+    if let Some(from) = from {
+        let early = from.checked_sub_signed(MARGIN).unwrap_or(from);
+        let (exact, early) = (id_at(conn, clock, from)?, id_at(conn, clock, early)?);
+        range.lowest = exact.zip(early).map_or(range.lowest, |(exact, early)| {
+            early.max(exact.saturating_sub(MARGIN_IDS))
+        });
     }
-    if let Some(to) = to.and_then(|to| to.checked_add_signed(MARGIN)) {
-        range.highest = id_at(conn, clock, to)?.unwrap_or(range.highest);
+    if let Some(to) = to {
+        let late = to.checked_add_signed(MARGIN).unwrap_or(to);
+        let (exact, late) = (id_at(conn, clock, to)?, id_at(conn, clock, late)?);
+        range.highest = exact.zip(late).map_or(range.highest, |(exact, late)| {
+            late.min(exact.saturating_add(MARGIN_IDS))
+        });
     }
     Ok(range)
 }

@@ -2,6 +2,7 @@
 //! go along an index by id, and a filter without an index looks at a window of them.
 
 pub(crate) mod id_bounds;
+pub(crate) mod job_facts;
 pub(crate) mod job_lines;
 pub(crate) mod job_search;
 pub(crate) mod job_window;

@@ -36,12 +36,12 @@ pub(crate) fn counts(conn: &mut Conn<'_>) -> QueryResult<StateCounts> {
     // From the newest on: where the oldest were, there may be many rows that were deleted lately.
     let count = |(id, of): (&str, &str)| {
         format!(
-            "(SELECT count(*) FROM (SELECT {id} FROM {of} ORDER BY {id} DESC LIMIT {most}) AS counted)"
+            "(SELECT count(*) FROM (SELECT {id} FROM {of} {id} > 0 ORDER BY {id} DESC LIMIT {most}) AS counted)"
         )
     };
     let ended = |outcome: &str| {
         format!(
-            "windlass_attempts WHERE outcome IN ('cancelled', 'discarded') AND outcome = '{outcome}'"
+            "windlass_attempts WHERE outcome IN ('cancelled', 'discarded') AND outcome = '{outcome}' AND"
         )
     };
     let [
@@ -54,12 +54,12 @@ pub(crate) fn counts(conn: &mut Conn<'_>) -> QueryResult<StateCounts> {
         cancelled,
         discarded,
     ] = [
-        ("id", "solid_queue_jobs"),
-        ("job_id", "solid_queue_ready_executions"),
-        ("job_id", "solid_queue_scheduled_executions"),
-        ("job_id", "solid_queue_blocked_executions"),
-        ("job_id", "solid_queue_claimed_executions"),
-        ("job_id", "solid_queue_failed_executions"),
+        ("id", "solid_queue_jobs WHERE"),
+        ("job_id", "solid_queue_ready_executions WHERE"),
+        ("job_id", "solid_queue_scheduled_executions WHERE"),
+        ("job_id", "solid_queue_blocked_executions WHERE"),
+        ("job_id", "solid_queue_claimed_executions WHERE"),
+        ("job_id", "solid_queue_failed_executions WHERE"),
         ("id", &ended("cancelled")),
         ("id", &ended("discarded")),
     ]
