@@ -4,6 +4,7 @@
 //! escaped what it was made of.
 
 pub(crate) mod filters;
+pub(crate) mod json;
 pub(crate) mod markup;
 pub(crate) mod numbers;
 pub(crate) mod times;

@@ -5,7 +5,7 @@ use crate::db::model::state::JobState;
 use crate::db::plans::{Rows, Work};
 use crate::db::query::pages::job_search::JobSearch;
 use crate::db::query::pages::job_window::{self, FoundBy, KeyRange, ListPlace, WINDOW};
-use crate::db::query::pages::{id_bounds, job_lines, named, tabs};
+use crate::db::query::pages::{id_bounds, job_facts, job_lines, named, tabs};
 use crate::db::table::classes;
 use chrono::NaiveDateTime;
 use diesel::QueryResult;
@@ -99,12 +99,15 @@ pub(crate) const JOB_PAGES: [(&str, Work); 9] = [
     ("show the jobs of a page", |conn, rows| {
         assert!(!job_lines::lines(conn, &rows.jobs)?.is_empty());
         job_lines::arguments(conn, &rows.jobs)?;
+        assert!(job_facts::facts(conn, rows.jobs[0])?.is_some());
         classes::redact_all(conn, &["plan"]).map(drop)
     }),
     ("count the jobs of all states", |conn, _| {
         tabs::counts(conn).map(drop)
     }),
-    ("find what a text names", |conn, _| {
+    ("find what a text names", |conn, rows| {
+        assert!(named::is_job(conn, rows.jobs[0])?);
+        named::known_classes(conn)?;
         named::named(conn, "plan").map(drop)
     }),
 ];

@@ -3,7 +3,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::statement::Statement;
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Bool, Nullable};
+use diesel::sql_types::{BigInt, Bool, Nullable, Text};
 
 /// What has the text as its name. A unique id and an idempotency key stand for the newest job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, QueryableByName)]
@@ -43,6 +43,14 @@ pub(crate) fn named(conn: &mut Conn<'_>, text: &str) -> QueryResult<NamedThings>
         .get_result(conn)
 }
 
+/// Returns whether anything is stored of a job: its row, or its result.
+pub(crate) fn is_job(conn: &mut Conn<'_>, job: i64) -> QueryResult<bool> {
+    let text = "SELECT id FROM solid_queue_jobs WHERE id = $1 UNION ALL \
+         SELECT job_id FROM windlass_results WHERE job_id = $1 AND expires_at > {now}";
+    let found: Vec<KnownId> = Statement::new(text).unkept().bind(job).load(conn)?;
+    Ok(!found.is_empty())
+}
+
 #[derive(QueryableByName)]
 struct KnownId {
     #[diesel(sql_type = BigInt)]
@@ -63,4 +71,19 @@ pub(crate) fn with_unique_id(
         .load(conn)?;
     let ids: Vec<i64> = found.into_iter().map(|row| row.id).collect();
     Ok((ids.len() <= most).then_some(ids))
+}
+
+/// A class that a worker performs, and its default queue.
+#[derive(Debug, Clone, QueryableByName)]
+pub(crate) struct KnownClass {
+    #[diesel(sql_type = Text)]
+    pub(crate) class_name: String,
+    #[diesel(sql_type = Text)]
+    pub(crate) queue_name: String,
+}
+
+/// Returns the classes that workers perform, at most 500.
+pub(crate) fn known_classes(conn: &mut Conn<'_>) -> QueryResult<Vec<KnownClass>> {
+    let text = "SELECT class_name, queue_name FROM windlass_classes ORDER BY class_name LIMIT 500";
+    Statement::new(text).unkept().load(conn)
 }
