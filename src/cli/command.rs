@@ -121,7 +121,9 @@ fn jobs(
     db: &Database,
     registry: Option<&Registry>,
 ) -> Result<ExitCode, CommandError> {
-    use jobs::JobsCommand::{Cancel, Discard, Edit, List, Priority, Reschedule, Show, Tag, Untag};
+    use jobs::JobsCommand::{
+        Cancel, Discard, Edit, List, Move, Priority, Reschedule, Show, Tag, Untag,
+    };
     Ok(match command {
         List(list) => output::show(&list.run(&db.clone().read_only())?, list.json),
         Show(show) => output::show(&show.run(&db.clone().read_only())?, show.json),
@@ -130,6 +132,7 @@ fn jobs(
         Reschedule(reschedule) => changed(&reschedule.run(db)?, &reschedule.how),
         Edit(edit) => output::show(&edit.run(db, registry)?, edit.json),
         Priority(priority) => changed(&priority.run(db)?, &priority.how),
+        Move(moved) => changed(&moved.run(db)?, &moved.how),
         Tag(tag) => changed(&tag.add(db)?, &tag.how),
         Untag(untag) => changed(&untag.remove(db)?, &untag.how),
     })

@@ -27,11 +27,13 @@
 //! # Ok::<(), windlass::Error>(())
 //! ```
 
+pub(crate) mod audited;
 pub(crate) mod cron;
 #[cfg(feature = "cli")]
 pub(crate) mod edit;
 pub(crate) mod history;
 pub(crate) mod missed;
+pub(crate) mod operate;
 pub(crate) mod plan;
 pub(crate) mod schedule;
 pub(crate) mod settings;

@@ -34,6 +34,7 @@ diesel::table! {
         job_id -> BigInt,
         error -> Nullable<Text>,
         created_at -> Timestamp,
+        fingerprint -> Nullable<Text>,
     }
 }
 

@@ -1,5 +1,6 @@
 //! One file per verb: changes to several tables at once, in one fenced transaction.
 
+pub(crate) mod audit;
 pub(crate) mod claim;
 pub(crate) mod clear;
 pub(crate) mod dispatch;
@@ -11,6 +12,7 @@ pub(crate) mod fire;
 pub(crate) mod limit;
 pub(crate) mod lock_wait;
 pub(crate) mod operate;
+pub(crate) mod operation;
 pub(crate) mod pause;
 pub(crate) mod place;
 pub(crate) mod promote;

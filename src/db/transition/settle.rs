@@ -156,6 +156,7 @@ fn failures<'s>(settled: &[Settled<'s>]) -> Vec<FailedJob<'s>> {
         .filter_map(|Settled { job, decision }| {
             Some(FailedJob {
                 job_id: job.id,
+                class_name: &job.class_name,
                 failure: failure_of(decision)?,
             })
         })

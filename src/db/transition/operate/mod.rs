@@ -3,6 +3,7 @@
 //! touched, and nothing is done twice.
 
 pub(crate) mod edit;
+pub(crate) mod requeue;
 pub(crate) mod retry;
 pub(crate) mod tag;
 
