@@ -12,12 +12,17 @@ pub(crate) mod explain;
 pub(crate) mod finding;
 pub(crate) mod groups;
 pub(crate) mod job_info;
+#[cfg(feature = "web")]
+pub(crate) mod job_list;
 pub(crate) mod job_logs;
 pub(crate) mod jobs;
 pub(crate) mod limits;
 pub(crate) mod outsiders;
 pub(crate) mod queues;
 pub(crate) mod retry_rate;
+pub(crate) mod secrets;
 pub(crate) mod status;
 pub(crate) mod tags;
+#[cfg(feature = "web")]
+pub(crate) mod timeline;
 pub(crate) mod wait;

@@ -99,6 +99,15 @@ pub(crate) fn parts(json: &str) -> (String, String) {
     }
 }
 
+/// Returns the backtrace of a failed execution, or the place of a panic; empty if there is none.
+#[cfg(feature = "web")]
+pub(crate) fn backtrace(json: &str) -> Vec<String> {
+    let error: Value = serde_json::from_str(json).unwrap_or_default();
+    let lines = error.get("backtrace").and_then(Value::as_array);
+    let lines = lines.into_iter().flatten().filter_map(Value::as_str);
+    lines.map(str::to_owned).collect()
+}
+
 /// Returns the fingerprint of a failed execution, which another program may have stored.
 pub(crate) fn fingerprint_of(class: &str, json: &str) -> String {
     let (kind, message) = parts(json);

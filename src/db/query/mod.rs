@@ -15,6 +15,7 @@ pub(crate) mod job_info;
 pub(crate) mod jobs;
 #[cfg(feature = "web")]
 pub(crate) mod load;
+pub(crate) mod pages;
 pub(crate) mod scan;
 pub(crate) mod status;
 pub(crate) mod ticks;

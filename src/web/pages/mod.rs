@@ -4,6 +4,7 @@
 pub(crate) mod attention;
 pub(crate) mod error;
 pub(crate) mod flash;
+pub(crate) mod jobs;
 pub(crate) mod link;
 pub(crate) mod overview;
 pub(crate) mod route;
@@ -11,3 +12,4 @@ pub(crate) mod routes;
 pub(crate) mod section;
 pub(crate) mod shell;
 pub(crate) mod theme;
+pub(crate) mod words;

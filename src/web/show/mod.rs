@@ -5,6 +5,7 @@
 
 pub(crate) mod chart;
 pub(crate) mod filters;
+pub(crate) mod json;
 pub(crate) mod markup;
 pub(crate) mod numbers;
 pub(crate) mod times;

@@ -26,6 +26,7 @@ use diesel::result::Error::RollbackTransaction;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
+mod job_pages;
 mod looks;
 mod pages;
 #[cfg(feature = "postgres")]

@@ -8,6 +8,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::database::Database;
 use crate::db::conn::owned::DbConnection;
 use crate::db::conn::settings::prefer_indexes;
+use crate::db::plans::job_pages::JOB_PAGES;
 use crate::db::plans::looks::{LOOKS, READ_ALL};
 use crate::db::plans::pages::PAGES;
 use crate::db::plans::works::{CALLERS, LOOPS};
@@ -125,6 +126,10 @@ fn plan(conn: &mut Conn<'_>, what: &str, statement: &str) -> Vec<String> {
         assert!(
             what == "the control"
                 || LOOKS.iter().chain(&PAGES).any(|(look, _)| *look == what)
+                || LOOKS
+                    .iter()
+                    .chain(&JOB_PAGES)
+                    .any(|(look, _)| *look == what)
                 || RARE.contains(&what)
                 || statement.starts_with("DELETE FROM windlass_")
                 || statement.starts_with("DELETE FROM solid_queue_jobs"),
@@ -286,6 +291,7 @@ fn no_statement_reads_a_large_table_from_end_to_end() {
     );
     let bounded: Vec<_> = LOOKS
         .into_iter()
+        .chain(JOB_PAGES)
         .filter(|(what, _)| !READ_ALL.contains(what))
         .collect();
     let mut lookers = prepared(&database, |_| Ok(()), &bounded);

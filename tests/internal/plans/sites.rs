@@ -4,6 +4,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::database::Database;
 use crate::db::conn::owned::DbConnection;
+use crate::db::plans::job_pages::JOB_PAGES;
 use crate::db::plans::looks::LOOKS;
 use crate::db::plans::pages::PAGES;
 use crate::db::plans::works::{CALLERS, LOOPS};
@@ -163,6 +164,7 @@ fn reach_all(database: &Database, reached: &Reached) {
         .chain(&CALLERS)
         .chain(&LOOKS)
         .chain(&PAGES)
+        .chain(&JOB_PAGES)
         .chain(&ODD)
     {
         let result = connection.as_conn().transaction(|conn| {

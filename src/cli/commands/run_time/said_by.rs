@@ -1,8 +1,8 @@
 //! `--by` and `--reason`: who changes something, and why.
 
+use crate::admin::explain::words::age;
 use crate::db::model::audit::{Actor, Via};
 use crate::terminal::table::printable;
-use std::time::Duration;
 
 /// By whom and why something is changed.
 #[derive(Debug, clap::Args)]
@@ -41,12 +41,4 @@ pub(crate) fn said(seconds: Option<f64>, by: Option<&str>, reason: Option<&str>)
         text.push_str(&format!(": {}", printable(reason)));
     }
     text
-}
-
-/// Returns whole seconds, and for longer times only the two largest units: `3m 20s`.
-pub(crate) fn age(seconds: f64) -> String {
-    // A clock that was set back makes it negative.
-    let whole = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX);
-    let text = humantime::format_duration(Duration::from_secs(whole.as_secs())).to_string();
-    text.split(' ').take(2).collect::<Vec<_>>().join(" ")
 }
