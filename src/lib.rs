@@ -112,6 +112,7 @@ pub use job::policy::quota::{Quota, QuotaStatus, quotas};
 pub use job::registry::Registry;
 pub use job::timeout::OnTimeout;
 pub use process::base::handle::{Handle, Stopped};
+pub use process::base::health::state::{Health, HealthCheck};
 pub use process::dispatcher::builder::Dispatcher;
 pub use process::scheduler::builder::Scheduler;
 pub use process::supervisor::builder::Supervisor;

@@ -34,6 +34,7 @@ mod enqueue;
 mod enqueue_many;
 mod explain;
 mod functions;
+mod health;
 mod herd;
 mod hooks;
 mod idempotency;

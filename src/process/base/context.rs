@@ -7,6 +7,7 @@ use crate::deadline::Hurry;
 use crate::error::{Error, Result};
 use crate::event::events::Event;
 use crate::event::subscriber::Subscriber;
+use crate::process::base::health::state::HealthState;
 use crate::process::base::liveness::Liveness;
 use crate::process::base::stop::Stop;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,6 +24,7 @@ pub(crate) struct ProcessContext {
     /// Stops the process.
     pub(crate) stop: Stop,
     pub(crate) liveness: Liveness,
+    pub(crate) health: HealthState,
     /// Ends a completer even if some outcomes are not saved.
     pub(crate) give_up_writing: Stop,
     state: Arc<ContextState>,
@@ -73,6 +75,7 @@ impl ProcessContext {
             }),
             stop,
             liveness: Liveness::default(),
+            health: HealthState::default(),
             give_up_writing: Stop::new(),
             state: Arc::default(),
         };

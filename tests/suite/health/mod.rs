@@ -1,0 +1,3 @@
+//! The health of processes, as probes ask for it.
+
+mod handle;
