@@ -1,5 +1,7 @@
 //! Read-only queries: for status pages, lists, `explain` and `doctor`.
 
+#[cfg(feature = "web")]
+pub(crate) mod alarms;
 #[cfg(feature = "cli")]
 pub(crate) mod connection_limit;
 pub(crate) mod details;
@@ -7,5 +9,7 @@ pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod job_info;
 pub(crate) mod jobs;
+#[cfg(feature = "cli")]
+pub(crate) mod presence;
 pub(crate) mod status;
 pub(crate) mod ticks;
