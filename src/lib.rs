@@ -19,6 +19,7 @@ mod db;
 mod deadline;
 mod error;
 mod event;
+pub mod history;
 mod job;
 mod mutant;
 mod process;

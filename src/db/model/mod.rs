@@ -4,6 +4,7 @@ pub(crate) mod claim;
 pub(crate) mod decision;
 pub(crate) mod extras;
 pub(crate) mod finished;
+pub(crate) mod history;
 pub(crate) mod job_columns;
 pub(crate) mod new_quota;
 pub(crate) mod new_result;

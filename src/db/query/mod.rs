@@ -7,6 +7,7 @@ pub(crate) mod connection_limit;
 pub(crate) mod details;
 pub(crate) mod doctor;
 pub(crate) mod explain;
+pub(crate) mod history;
 pub(crate) mod job_info;
 pub(crate) mod jobs;
 #[cfg(feature = "cli")]

@@ -25,6 +25,7 @@ diesel::table! {
         note -> Nullable<Text>,
         concurrency_key -> Nullable<Text>,
         prefetched -> Nullable<Bool>,
+        ready_at -> Nullable<Timestamp>,
     }
 }
 
