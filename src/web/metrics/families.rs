@@ -96,7 +96,7 @@ pub(crate) static WAIT: Metric = histogram(
 pub(crate) static LAG: Metric = gauge(
     "windlass_statistics_lag_seconds",
     &[],
-    "How long ago the history was last folded. The counters do not grow in the meantime.",
+    "How long the oldest contribution to the history has waited to be folded; 0 if none does.",
 );
 pub(crate) static DIED: Metric = counter(
     "windlass_processes_died_total",
