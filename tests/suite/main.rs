@@ -78,3 +78,5 @@ mod typed;
 mod unique;
 mod upcast;
 mod wakeup;
+#[cfg(feature = "web")]
+mod web;

@@ -7,6 +7,8 @@ pub(crate) mod connection_limit;
 pub(crate) mod details;
 pub(crate) mod doctor;
 pub(crate) mod explain;
+#[cfg(feature = "web")]
+pub(crate) mod frame;
 pub(crate) mod history;
 pub(crate) mod job_info;
 pub(crate) mod jobs;
