@@ -31,6 +31,7 @@ pub(crate) mod cron;
 #[cfg(feature = "cli")]
 pub(crate) mod edit;
 pub(crate) mod history;
+pub(crate) mod in_words;
 pub(crate) mod missed;
 pub(crate) mod plan;
 pub(crate) mod schedule;
@@ -40,6 +41,7 @@ pub(crate) mod task;
 pub(crate) mod task_times;
 pub(crate) mod tasks;
 pub(crate) mod timing;
+pub(crate) mod value_set;
 pub(crate) mod window;
 pub(crate) mod zone;
 

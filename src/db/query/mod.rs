@@ -12,6 +12,8 @@ pub(crate) mod frame;
 pub(crate) mod history;
 pub(crate) mod job_info;
 pub(crate) mod jobs;
+#[cfg(feature = "web")]
+pub(crate) mod load;
 #[cfg(feature = "cli")]
 pub(crate) mod presence;
 pub(crate) mod status;
