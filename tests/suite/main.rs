@@ -43,6 +43,8 @@ mod interruptions;
 #[cfg(feature = "cli")]
 mod job_logs;
 mod limits;
+#[cfg(all(feature = "cli", feature = "web"))]
+mod metrics;
 mod migrations;
 mod ordered;
 mod outsiders;

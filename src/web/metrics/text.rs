@@ -70,9 +70,7 @@ impl TextFormat {
     /// Returns the header `Content-Type` of a page.
     pub(crate) fn content_type(self) -> &'static str {
         match self {
-            TextFormat::OpenMetrics => {
-                "application/openmetrics-text; version=1.0.0; charset=utf-8"
-            }
+            TextFormat::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
             TextFormat::Plain => "text/plain; version=0.0.4; charset=utf-8",
         }
     }
@@ -313,10 +311,7 @@ mod tests {
         for (accept, format) in [
             (Some(prometheus), TextFormat::OpenMetrics),
             (Some("text/html, */*;q=0.8"), TextFormat::Plain),
-            (
-                Some("application/openmetrics-text; q=0"),
-                TextFormat::Plain,
-            ),
+            (Some("application/openmetrics-text; q=0"), TextFormat::Plain),
             (None, TextFormat::Plain),
         ] {
             assert_eq!(TextFormat::accepted(accept), format, "{accept:?}");

@@ -138,7 +138,10 @@ impl Story {
             None => "_".to_owned(),
         };
         let before = std::iter::repeat_n(before, MINUTES as usize);
-        before.chain((0..MINUTES).map(after)).collect::<Vec<_>>().join(" ")
+        before
+            .chain((0..MINUTES).map(after))
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 
     /// That exactly these alerts fire after the fault has lasted for 5 minutes, and none is about

@@ -36,7 +36,10 @@ pub fn try_get(address: &str, path: &str, headers: &[&str]) -> std::io::Result<A
     stream.read_to_end(&mut bytes)?;
     let text = String::from_utf8(bytes).unwrap();
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+    let status = head
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok());
     let body = match head.to_lowercase().contains("transfer-encoding: chunked") {
         true => unchunked(body),
         false => body.to_owned(),

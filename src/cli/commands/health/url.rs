@@ -2,7 +2,7 @@
 
 use crate::cli::commands::health::Diagnosis;
 use crate::clock;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::terminal::table::printable;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
