@@ -125,6 +125,7 @@ pub use operation::record::{Operation, OperationCounts, OperationState, operatio
 pub use operation::run::{OperationsRun, run_operations};
 pub use operation::start::{NewOperation, Preview, stop_operation};
 pub use process::base::handle::{Handle, Stopped};
+pub use process::base::health::state::{Health, HealthCheck};
 pub use process::dispatcher::builder::Dispatcher;
 pub use process::scheduler::builder::Scheduler;
 pub use process::supervisor::builder::Supervisor;

@@ -164,36 +164,32 @@ fn set_at_run_time(conn: &mut Conn<'_>) -> Option<Finding> {
 }
 
 fn place(conn: &mut Conn<'_>, rule: Rule) -> Finding {
-    let (check, fine, wrong) = match rule {
+    let (fine, wrong) = match rule {
         Rule::IsSomewhere => (
-            "lost",
             "every unfinished job has a state",
             "unfinished jobs have no state and will never run; set their `finished_at`, delete them, or \
              insert a ready execution",
         ),
         Rule::IsInOnePlace => (
-            "places",
             "no job is in two states",
             "jobs are in two states and may run twice; delete all but one of their executions",
         ),
         Rule::HasLeft => (
-            "finished",
             "no finished job has an execution left",
             "finished jobs still have an execution and may run again; delete it",
         ),
         Rule::IsThere => (
-            "orphans",
             "every execution has its job",
             "executions have no job; delete them",
         ),
         Rule::IsHeld => (
-            "claims",
             "every claim has its process",
             "claims belong to no process: within the alive threshold, a supervisor of Windlass recovers those \
              that Windlass has started, and Solid Queue's supervisor fails those of Rails; delete any others \
              and insert ready executions",
         ),
     };
+    let check = rule.check();
     match doctor::inconsistent(conn, rule) {
         Ok(Inconsistent { count: 0, .. }) => finding(check, Verdict::Fine, fine),
         Ok(Inconsistent { count, jobs }) => Finding {

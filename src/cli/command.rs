@@ -2,8 +2,8 @@
 
 use crate::cli::commands::run_time::{classes, limits};
 use crate::cli::commands::{
-    check, doctor, enqueue, explain, failed, jobs, migrate, migrations, processes, queues, quotas,
-    recurring, status, supervise,
+    check, doctor, enqueue, explain, failed, health, jobs, migrate, migrations, processes, queues,
+    quotas, recurring, status, supervise,
 };
 use crate::cli::failure::CommandError;
 use crate::cli::mount::At;
@@ -23,6 +23,7 @@ Examples:
   windlass failed retry --error 'timed out'      retry failed jobs
   windlass queues pause mail --reason 'no SMTP'  pause a queue
   windlass doctor                                check the database and the processes
+  windlass health --kind worker                  check a process, for containers
   windlass check                                 check windlass.toml
   windlass recurring next                        show upcoming runs
   windlass supervise --processes 2 -- ./app worker
@@ -55,6 +56,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Failed(failed::FailedCommand),
     Doctor(doctor::Doctor),
+    Health(health::HealthCommand),
     #[command(subcommand)]
     Recurring(recurring::RecurringCommand),
 }
@@ -106,6 +108,7 @@ impl Command {
             Command::Jobs(command) => jobs(command, &at.database()?, at.registry),
             Command::Failed(command) => failed(command, &at.database()?),
             Command::Recurring(command) => recurring(command, &at.database()?, at.registry),
+            Command::Health(health) => health.show(at),
             Command::Doctor(doctor) => Ok(doctor.show(&at.database()?.read_only())?),
         }
     }

@@ -6,12 +6,15 @@ pub(crate) mod access;
 pub(crate) mod assets;
 pub(crate) mod http;
 pub(crate) mod live;
+pub(crate) mod metrics;
 pub(crate) mod pages;
+pub(crate) mod probes;
 pub(crate) mod running;
 pub(crate) mod server;
 pub(crate) mod show;
 pub(crate) mod site;
 pub(crate) mod sql;
 
+pub use probes::server::Probes;
 pub use running::RunningServer;
 pub use server::Server;

@@ -2,6 +2,7 @@
 
 use crate::db::Database;
 use crate::error::{Error, Result};
+use crate::process::base::health::state::Health;
 use crate::web::assets::Assets;
 use crate::web::http::engine;
 use crate::web::http::request::Verb;
@@ -43,6 +44,8 @@ pub struct Server {
     read_only: bool,
     threads: usize,
     routes: &'static [Route],
+    processes: Vec<Health>,
+    open_metrics: bool,
 }
 
 impl Server {
@@ -54,7 +57,27 @@ impl Server {
             read_only: false,
             threads: THREADS,
             routes: ROUTES,
+            processes: Vec::new(),
+            open_metrics: false,
         }
+    }
+
+    /// Serves only these routes, with one thread for the database.
+    pub(crate) fn only(mut self, routes: &'static [Route]) -> Self {
+        (self.routes, self.threads) = (routes, 1);
+        self
+    }
+
+    /// Answers `/livez`, `/readyz` and `/startedz` for this process of the program too.
+    pub fn process(mut self, health: Health) -> Self {
+        self.processes.push(health);
+        self
+    }
+
+    /// Serves `/metrics` without a token. Default: `false`.
+    pub fn open_metrics(mut self, is_open: bool) -> Self {
+        self.open_metrics = is_open;
+        self
     }
 
     /// Sets the address and port to listen on. Port 0 is any free one.
@@ -81,7 +104,8 @@ impl Server {
     /// # Errors
     /// If the address is not one, or in use, or a thread cannot be started.
     pub fn start(self) -> Result<RunningServer> {
-        if !(2..=4).contains(&self.threads) {
+        let least = if self.has_pages() { 2 } else { 1 };
+        if !(least..=4).contains(&self.threads) {
             return Err(Error::Settings(format!(
                 "a web server has 2 to 4 threads for the database, not {}",
                 self.threads
@@ -97,6 +121,10 @@ impl Server {
         let engine = Arc::new(Engine { site, queue });
         let network = engine::start(engine, listener, stopping)?;
         Ok(RunningServer::new(address, stop, network, workers))
+    }
+
+    fn has_pages(&self) -> bool {
+        std::ptr::eq(self.routes, ROUTES)
     }
 
     fn bind(&self) -> Result<TcpListener> {
@@ -123,7 +151,9 @@ impl Server {
                 base_path: String::new(),
                 read_only: self.read_only,
                 local_name: "local".to_owned(),
+                open_metrics: self.open_metrics,
             },
+            processes: self.processes.clone(),
             assets: Assets::default(),
         }
     }

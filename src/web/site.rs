@@ -1,7 +1,9 @@
 //! What the threads of a server share.
 
 use crate::db::Database;
+use crate::process::base::health::state::Health;
 use crate::web::assets::Assets;
+use crate::web::metrics::cache::MetricsCache;
 use crate::web::pages::section::Section;
 use crate::web::sql::frame::FrameCache;
 use crate::web::sql::outage::{Once, Outage};
@@ -16,6 +18,7 @@ pub(crate) struct Source {
     /// Where reads go, if not to `database`.
     pub(crate) replica: Option<Database>,
     pub(crate) frame: FrameCache,
+    pub(crate) metrics: MetricsCache,
     /// Whether what is read from is away.
     pub(crate) outage: Outage,
     /// Whether the tables were found to be in order.
@@ -29,6 +32,7 @@ impl Source {
             database,
             replica,
             frame: FrameCache::default(),
+            metrics: MetricsCache::default(),
             outage: Outage::default(),
             tables: Once::default(),
         }
@@ -49,6 +53,8 @@ pub(crate) struct SiteSettings {
     pub(crate) read_only: bool,
     /// The name under which changes are made on this host without signing in.
     pub(crate) local_name: String,
+    /// Whether the metrics need no token.
+    pub(crate) open_metrics: bool,
 }
 
 /// Everything but the network and the pages.
@@ -59,6 +65,8 @@ pub(crate) struct Site {
     /// What the navigation shows.
     pub(crate) sections: Vec<Section>,
     pub(crate) settings: SiteSettings,
+    /// The processes of this program, for which the probes answer.
+    pub(crate) processes: Vec<Health>,
     pub(crate) assets: Assets,
 }
 

@@ -34,6 +34,7 @@ mod enqueue;
 mod enqueue_many;
 mod explain;
 mod functions;
+mod health;
 mod herd;
 #[cfg(feature = "cli")]
 mod history;
@@ -44,6 +45,8 @@ mod interruptions;
 #[cfg(feature = "cli")]
 mod job_logs;
 mod limits;
+#[cfg(all(feature = "cli", feature = "web"))]
+mod metrics;
 mod migrations;
 mod ordered;
 mod outsiders;

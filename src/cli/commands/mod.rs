@@ -5,6 +5,7 @@ pub(crate) mod doctor;
 pub(crate) mod enqueue;
 pub(crate) mod explain;
 pub(crate) mod failed;
+pub(crate) mod health;
 pub(crate) mod job_edit;
 pub(crate) mod job_options;
 pub(crate) mod jobs;

@@ -32,6 +32,17 @@ impl Rule {
         Rule::IsHeld,
     ];
 
+    /// Returns the name of its check.
+    pub(crate) fn check(self) -> &'static str {
+        match self {
+            Rule::IsSomewhere => "lost",
+            Rule::IsInOnePlace => "places",
+            Rule::HasLeft => "finished",
+            Rule::IsThere => "orphans",
+            Rule::IsHeld => "claims",
+        }
+    }
+
     /// Returns a SELECT of the jobs that break it, as `id`.
     fn query(self) -> String {
         let places = ["ready", "claimed", "scheduled", "blocked", "failed"];

@@ -1,5 +1,7 @@
 //! Read-only queries: for status pages, lists, `explain` and `doctor`.
 
+#[cfg(feature = "web")]
+pub(crate) mod alarms;
 #[cfg(feature = "cli")]
 pub(crate) mod connection_limit;
 pub(crate) mod details;
@@ -17,5 +19,7 @@ pub(crate) mod jobs;
 pub(crate) mod load;
 pub(crate) mod pages;
 pub(crate) mod scan;
+#[cfg(feature = "cli")]
+pub(crate) mod presence;
 pub(crate) mod status;
 pub(crate) mod ticks;

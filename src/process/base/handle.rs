@@ -7,6 +7,7 @@ use crate::job::id::JobId;
 use crate::process::base::adjust::Adjust;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::exit_codes::{BROKEN, CUT_SHORT, RECYCLED};
+use crate::process::base::health::state::Health;
 use crate::process::base::liveness::Liveness;
 use crate::process::base::run_hooks::Hooked;
 use crate::process::base::stop::Stop;
@@ -88,6 +89,7 @@ pub struct Handle {
     ended: Option<Stopped>,
     bounds: Bounds,
     liveness: Liveness,
+    health: Health,
     adjusts: Option<Arc<dyn Adjust>>,
 }
 
@@ -156,6 +158,7 @@ impl Handle {
         let (made, parts) = bounded(1);
         threads::spawn(name, {
             let (stop, hooked) = (context.stop.clone(), hooked.clone());
+            let health = context.health.clone();
             move || {
                 let ending = parts.recv().ok().and_then(|parts| {
                     let awaiting = hooked.await_stop(&stop);
@@ -163,6 +166,7 @@ impl Handle {
                     // Threads that wait for the stop must not wait longer than this process runs.
                     stop.stop();
                     hooked.exit(awaiting, &stop);
+                    health.ended();
                     ending
                 });
                 let _ = sender.send(ending.unwrap_or_default());
@@ -171,6 +175,7 @@ impl Handle {
         let handle = Handle {
             stop: context.stop.clone(),
             liveness: context.liveness.clone(),
+            health: Health::new(name, &context.health, &context.stop, &context.liveness),
             ending,
             ended: None,
             bounds,
@@ -318,6 +323,12 @@ impl Handle {
 
     pub(crate) fn liveness(&self) -> Liveness {
         self.liveness.clone()
+    }
+
+    /// Returns the health of the process, for probes and load balancers. It may be asked from any
+    /// thread, also after this handle was dropped.
+    pub fn health(&self) -> Health {
+        self.health.clone()
     }
 
     pub(crate) fn has_ended(&mut self) -> bool {

@@ -6,6 +6,7 @@ pub(crate) mod context;
 pub(crate) mod environment;
 pub(crate) mod exit_codes;
 pub(crate) mod handle;
+pub(crate) mod health;
 pub(crate) mod heartbeat;
 pub(crate) mod heartbeat_guard;
 pub(crate) mod history;

@@ -11,6 +11,7 @@ use crate::event::subscriber::Subscriber;
 use crate::job::id::JobId;
 use crate::process::base::context::{DbFailure, ProcessContext};
 use crate::process::base::history::collector::HistoryCollector;
+use crate::process::base::health::turns::LoopTurns;
 use crate::process::base::wanted::WantedMark;
 use diesel::QueryResult;
 use std::collections::HashMap;
@@ -41,6 +42,8 @@ pub(crate) struct Session {
     pub(crate) wanted: WantedMark,
     /// When blocked jobs were last promoted.
     promoted_at: Option<Instant>,
+    /// Where the loop notes that it moves, if its process is not alive without it.
+    turns: Option<LoopTurns>,
 }
 
 /// The time between two promotions of a worker that always finds more to claim. Usually the end of
@@ -75,7 +78,25 @@ impl Session {
             has_missed: false,
             wanted: WantedMark::default(),
             promoted_at: None,
+            turns: None,
         }
+    }
+
+    /// Creates the session of a loop without which the process is not [alive](crate::Health).
+    pub(crate) fn of_loop(context: &ProcessContext, name: &'static str) -> Self {
+        let mut session = Session::new(context);
+        session.turns = Some(context.health.loops.add(name));
+        session
+    }
+
+    /// Notes that the loop works. Each attempt at a statement notes it as well.
+    pub(crate) fn moves(&self) {
+        self.turns.iter().for_each(LoopTurns::moves);
+    }
+
+    /// Notes that the loop waits for something to do, or for a pause to end.
+    pub(crate) fn rests(&self) {
+        self.turns.iter().for_each(LoopTurns::rests);
     }
 
     /// Limits the time of each statement.
@@ -222,6 +243,7 @@ impl Session {
         &mut self,
         work: impl FnOnce(&mut Conn<'_>) -> QueryResult<T>,
     ) -> Result<T, DbFailure> {
+        self.moves();
         self.has_missed = false;
         self.refusal = Some(Refusal::Trouble);
         if self.context.is_lost() {
@@ -233,6 +255,7 @@ impl Session {
             None => self.open()?,
         };
         let result = connection.with_write_lock(work);
+        self.moves();
         let Some(limit) = connection.missed() else {
             self.connection = Some(connection);
             self.refusal = result.as_ref().err().map(Refusal::of);

@@ -126,9 +126,11 @@ impl Dispatcher {
         };
         let mut locked = AFTER_LOCKED;
         while !stop.is_stopped() {
+            session.moves();
             let pause = match self.turn(session, stop, &mut walks, &mut locked) {
                 Ok(pause) | Err(pause) => pause,
             };
+            session.rests();
             stop.wait(pause);
         }
     }
@@ -274,7 +276,8 @@ impl Service for Dispatcher {
         heartbeat: Arc<Heartbeat>,
     ) -> Result<RunningLoop> {
         RunningLoop::start(context, &heartbeat, move |context, stop| {
-            self.dispatch(&mut Session::new(context), stop);
+            let session = &mut Session::of_loop(context, Self::NAME);
+            self.dispatch(session, stop);
         })
     }
 

@@ -258,6 +258,9 @@ impl Service for Supervisor {
     ) -> Result<SupervisorThreads> {
         let retention = RetentionTask::new(context, self.retention);
         let threads = self.start_threads()?;
+        for thread in &threads {
+            context.health.has_part(thread.health());
+        }
         let guard = HeartbeatGuard::start(context, &heartbeat, |_, _| {})?;
         let retention = threads::spawn_vital("clearing", &context.stop, || retention.run())?;
         let folding = FoldTask::new(context);

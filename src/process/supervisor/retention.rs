@@ -43,7 +43,7 @@ struct Cleared {
 impl RetentionTask {
     pub(crate) fn new(context: &ProcessContext, retention: Retention) -> Self {
         RetentionTask {
-            session: Session::new(context),
+            session: Session::of_loop(context, "clearing"),
             retention,
             subscriber: context.subscriber.clone(),
             stop: context.stop.clone(),
@@ -52,6 +52,7 @@ impl RetentionTask {
 
     pub(crate) fn run(mut self) {
         while !self.stop.is_stopped() {
+            self.session.moves();
             let mut cleared = Cleared::default();
             let pause = match self.pass(&mut cleared) {
                 Ok(()) => clock::jittered(self.retention.every),
@@ -64,6 +65,7 @@ impl RetentionTask {
                     results: cleared.results,
                 });
             }
+            self.session.rests();
             self.stop.wait(pause);
         }
     }

@@ -121,7 +121,7 @@ impl Timeouts {
         Timeouts {
             in_flight: Arc::clone(in_flight),
             registry,
-            session: Session::new(context),
+            session: Session::of_loop(context, "watchdog"),
             limited,
             stop: context.stop.clone(),
             quit: Stop::new(),
@@ -137,7 +137,9 @@ impl Timeouts {
 
     pub(crate) fn run(mut self) {
         while !self.quit.is_stopped() {
+            self.session.moves();
             let next = self.look();
+            self.session.rests();
             wait(&self.quit, &mut self.limited, next);
         }
     }

@@ -2,11 +2,13 @@
 //! threads.
 
 use crate::clock;
+use crate::process::base::health::state::HealthCheck;
 use crate::web::assets::Asset;
 use crate::web::http::engine::Peer;
 use crate::web::http::intake;
 use crate::web::http::request::Request;
 use crate::web::http::response::Response;
+use crate::web::probes::answer;
 use crate::web::site::Site;
 use crate::web::sql::workers::Work;
 use axum::body::{Body, Bytes};
@@ -45,7 +47,9 @@ type HttpResponse = axum::http::Response<Body>;
 /// it or not.
 pub(crate) fn router(engine: Arc<Engine>) -> Router {
     let inner = Router::new()
-        .route("/livez", get(|| async { "alive\n" }))
+        .route("/livez", get(live))
+        .route("/startedz", get(started))
+        .route("/readyz", get(ready))
         .route("/favicon.ico", get(|| async { StatusCode::NO_CONTENT }))
         .route("/assets/{name}", get(asset))
         .fallback(page)
@@ -82,6 +86,32 @@ async fn secured(mut response: HttpResponse) -> HttpResponse {
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }
     response
+}
+
+/// Answered here, because the threads of the database may all wait for it.
+async fn live(State(engine): State<Arc<Engine>>) -> HttpResponse {
+    probed(&engine, HealthCheck::Live)
+}
+
+async fn started(State(engine): State<Arc<Engine>>) -> HttpResponse {
+    probed(&engine, HealthCheck::Started)
+}
+
+/// Without processes of its own, the server asks the database.
+async fn ready(
+    State(engine): State<Arc<Engine>>,
+    peer: Extension<Peer>,
+    request: axum::http::Request<Body>,
+) -> HttpResponse {
+    if engine.site.processes.is_empty() {
+        page(State(engine), peer, request).await
+    } else {
+        probed(&engine, HealthCheck::Ready)
+    }
+}
+
+fn probed(engine: &Engine, check: HealthCheck) -> HttpResponse {
+    sent(answer::from_memory(&engine.site.processes, check))
 }
 
 async fn asset(

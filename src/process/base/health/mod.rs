@@ -1,0 +1,4 @@
+//! Whether a process is healthy, for probes and load balancers.
+
+pub(crate) mod state;
+pub(crate) mod turns;

@@ -1,0 +1,35 @@
+//! `/metrics`: what Prometheus scrapes. The counters come from the history, so one address has the whole
+//! fleet, and none goes back when a process ends.
+
+pub(crate) mod cache;
+mod collect;
+mod families;
+mod figures;
+mod page;
+mod text;
+
+use crate::web::access::viewer::Need;
+use crate::web::http::response::Response;
+use crate::web::metrics::text::TextFormat;
+use crate::web::sql::cx::Cx;
+use crate::web::sql::page_error::PageError;
+
+/// Answers a scrape.
+pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
+    if !cx.site.settings.open_metrics && !Need::Viewer.is_met_by(cx.viewer.role) {
+        let says = "The metrics need a token, as `Authorization: Bearer TOKEN`.\n";
+        let response = Response::text(says).with_status(401);
+        return Ok(response.with_header("www-authenticate", "Bearer"));
+    }
+    let format = TextFormat::accepted(Some(&cx.request.accept));
+    let (site, processes) = (cx.site, &cx.site.processes);
+    let text = if cx.query().get("only") == Some("process") {
+        page::own_page(format, processes)
+    } else {
+        let source = site.sources.get(cx.request.database);
+        let figures = source.and_then(|source| source.metrics.figures(cx));
+        page::page(format, processes, figures.as_deref())
+    };
+    let response = Response::of_type(format.content_type(), text.into_bytes());
+    Ok(response.with_header("vary", "accept, accept-encoding"))
+}

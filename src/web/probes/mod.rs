@@ -1,0 +1,5 @@
+//! `/livez`, `/readyz` and `/startedz`: for containers and load balancers. They report nothing secret, so
+//! they need no token.
+
+pub(crate) mod answer;
+pub(crate) mod server;
