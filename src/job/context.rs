@@ -4,6 +4,7 @@ use crate::job::signals::Signals;
 
 use crate::clock;
 use crate::db::model::claim::{Fence, FinishedRow};
+use crate::db::model::traceparent::Traceparent;
 use crate::db::table::progress::Progress;
 use crate::db::{Database, DbConnection, Typed};
 use crate::error::Result;
@@ -30,6 +31,11 @@ pub(crate) struct Run {
     pub(crate) policy: Policy,
     pub(crate) enqueued_at: NaiveDateTime,
     pub(crate) scheduled_at: Option<NaiveDateTime>,
+    /// The trace context of the enqueue.
+    pub(crate) traceparent: Option<Traceparent>,
+    /// Whether its span contains the messages of its errors.
+    #[cfg_attr(not(feature = "otel"), allow(dead_code, reason = "only spans read it"))]
+    pub(crate) exports_messages: bool,
     pub(crate) signals: Signals,
     pub(crate) database: Database,
     /// What happens to the job's row when it finishes.

@@ -3,6 +3,7 @@
 use crate::db::model::claim::ClaimOf;
 use crate::db::model::finished::{FinishedJob, KeySlots};
 use crate::db::model::new_result::NewOutput;
+use crate::db::model::traceparent::Traceparent;
 use crate::db::transition::end;
 
 use crate::testing::perform::signals;
@@ -148,6 +149,8 @@ impl<'a> InlineWorker<'a> {
             attempt: u32::try_from(job.attempts).unwrap_or(0) + 1,
             enqueued_at: job.created_at,
             scheduled_at: job.scheduled_at,
+            traceparent: Traceparent::parse(&job.traceparent),
+            exports_messages: true,
             signals,
             database: database.clone(),
             finished: FinishedRow::Keep,

@@ -111,6 +111,8 @@ fn alone(class_name: &str, policy: Policy) -> Run {
         attempt: 1,
         enqueued_at: chrono::NaiveDateTime::default(),
         scheduled_at: None,
+        traceparent: None,
+        exports_messages: true,
         signals: signals(),
         database: Database::none(),
         finished: FinishedRow::Keep,

@@ -4,6 +4,7 @@ use crate::clock;
 use crate::db::Database;
 use crate::db::model::claim::{Claimed, Fence, FinishedRow};
 use crate::db::model::outcome::{self, Ending};
+use crate::db::model::traceparent::Traceparent;
 use crate::db::own;
 use crate::db::transition::expire;
 use crate::error::Doing;
@@ -202,6 +203,8 @@ impl Pool {
             attempt: u32::try_from(job.attempts).unwrap_or(0) + 1,
             enqueued_at: job.created_at,
             scheduled_at: job.scheduled_at,
+            traceparent: Traceparent::parse(&job.traceparent),
+            exports_messages: self.subscriber.logs_messages(),
             signals: Signals {
                 stopping: self.stop.flag(),
                 lease: Arc::clone(&assignment.registration.lease),
