@@ -4,7 +4,6 @@ use crate::job::signals::Signals;
 
 use crate::clock;
 use crate::db::model::claim::{Fence, FinishedRow};
-use crate::db::model::traceparent::Traceparent;
 use crate::db::table::progress::Progress;
 use crate::db::{Database, DbConnection, Typed};
 use crate::error::Result;
@@ -12,6 +11,7 @@ use crate::job::error::Interrupted;
 use crate::job::id::JobId;
 use crate::job::policy::Policy;
 use crate::job::step_memory::Steps;
+use crate::job::trace::origin::RunTrace;
 use chrono::{DateTime, NaiveDateTime, Utc};
 use std::fmt;
 use std::ops::Deref;
@@ -31,11 +31,7 @@ pub(crate) struct Run {
     pub(crate) policy: Policy,
     pub(crate) enqueued_at: NaiveDateTime,
     pub(crate) scheduled_at: Option<NaiveDateTime>,
-    /// The trace context of the enqueue.
-    pub(crate) traceparent: Option<Traceparent>,
-    /// Whether its span contains the messages of its errors.
-    #[cfg_attr(not(feature = "otel"), allow(dead_code, reason = "only spans read it"))]
-    pub(crate) exports_messages: bool,
+    pub(crate) trace: RunTrace,
     pub(crate) signals: Signals,
     pub(crate) database: Database,
     /// What happens to the job's row when it finishes.

@@ -3,7 +3,6 @@
 use crate::db::model::claim::ClaimOf;
 use crate::db::model::finished::{FinishedJob, KeySlots};
 use crate::db::model::new_result::NewOutput;
-use crate::db::model::traceparent::Traceparent;
 use crate::db::transition::end;
 
 use crate::testing::perform::signals;
@@ -29,6 +28,7 @@ use crate::job::perform::{Outcome, perform as perform_claimed};
 use crate::job::policy::Policy;
 use crate::job::registry::Registry;
 use crate::job::step_memory::Steps;
+use crate::job::trace::origin::RunTrace;
 use std::time::Duration;
 
 /// A run that is over, before its outcome is saved.
@@ -149,8 +149,7 @@ impl<'a> InlineWorker<'a> {
             attempt: u32::try_from(job.attempts).unwrap_or(0) + 1,
             enqueued_at: job.created_at,
             scheduled_at: job.scheduled_at,
-            traceparent: Traceparent::parse(&job.traceparent),
-            exports_messages: true,
+            trace: RunTrace::of(job, true),
             signals,
             database: database.clone(),
             finished: FinishedRow::Keep,

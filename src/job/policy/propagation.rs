@@ -13,9 +13,9 @@ pub enum PropagationStyle {
     /// The span starts a trace of its own, with a link to the enqueue.
     #[default]
     Link,
-    /// The span of the first attempt is a child of the enqueue, in the same trace and sampled with
-    /// it. Later attempts, and jobs that were enqueued for a later time, have a link: a trace
-    /// should not be open for hours.
+    /// The span of the first run is a child of the enqueue, in the same trace and sampled with it.
+    /// Later runs, and jobs that were enqueued for a later time, have a link: a trace should not
+    /// be open for hours.
     Child,
 }
 

@@ -35,7 +35,7 @@ impl<S: ?Sized> Context<'_, S> {
     /// the context of the run itself is the active one. Returns `None` if none is stored, or a text
     /// of another form.
     pub fn traceparent(&self) -> Option<String> {
-        let stored = self.run().traceparent?;
+        let stored = self.run().trace.origin?;
         Some(stored.to_string())
     }
 }

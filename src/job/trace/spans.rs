@@ -110,19 +110,18 @@ pub(crate) fn process<T>(
     };
     let _ = run.signals.live.span.set(span.clone());
     let outcome = within(&span, perform);
-    end_process(&span, ending(&outcome), run.exports_messages);
+    end_process(&span, ending(&outcome), run.trace.exports_messages);
     outcome
 }
 
 /// Starts the span of a run, in no other context than that of the enqueue: what an earlier job left
 /// behind on the thread does not count.
 fn start_process(run: &Run) -> Option<Context> {
-    let is_child = run.policy.propagation_style == Some(PropagationStyle::Child)
-        && run.attempt == 1
-        && run.scheduled_at.is_none();
+    let is_child =
+        run.policy.propagation_style == Some(PropagationStyle::Child) && run.trace.follows_enqueue;
     let mut parent = Context::new();
     let mut links = None;
-    if let Some(origin) = run.traceparent {
+    if let Some(origin) = run.trace.origin {
         if is_child {
             parent = parent.with_remote_span_context(context(origin));
         } else {

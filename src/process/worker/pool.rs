@@ -4,7 +4,6 @@ use crate::clock;
 use crate::db::Database;
 use crate::db::model::claim::{Claimed, Fence, FinishedRow};
 use crate::db::model::outcome::{self, Ending};
-use crate::db::model::traceparent::Traceparent;
 use crate::db::own;
 use crate::db::transition::expire;
 use crate::error::Doing;
@@ -18,6 +17,7 @@ use crate::job::registry::Registry;
 use crate::job::running::Live;
 use crate::job::signals::Signals;
 use crate::job::step_memory::Steps;
+use crate::job::trace::origin::RunTrace;
 use crate::process::base::registration::Registration;
 use crate::process::base::stop::Stop;
 use crate::process::worker::completion::CompletedRun;
@@ -203,8 +203,7 @@ impl Pool {
             attempt: u32::try_from(job.attempts).unwrap_or(0) + 1,
             enqueued_at: job.created_at,
             scheduled_at: job.scheduled_at,
-            traceparent: Traceparent::parse(&job.traceparent),
-            exports_messages: self.subscriber.logs_messages(),
+            trace: RunTrace::of(job, self.subscriber.logs_messages()),
             signals: Signals {
                 stopping: self.stop.flag(),
                 lease: Arc::clone(&assignment.registration.lease),

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use windlass::testing::{drain, travel};
 use windlass::{
-    Function, NewJob, OnTimeout, Policy, PropagationStyle, Registry, Subscriber, Worker,
+    Function, JobError, NewJob, OnTimeout, Policy, PropagationStyle, Registry, Subscriber, Worker,
     enqueue_all,
 };
 
@@ -20,7 +20,7 @@ on_each_database!(
     a_run_is_linked_to_its_enqueue,
     every_attempt_is_linked,
     a_child_is_in_the_trace_of_the_enqueue,
-    only_the_first_attempt_of_a_job_that_is_due_at_once_is_a_child,
+    only_the_first_run_of_a_job_that_is_due_at_once_is_a_child,
     every_job_of_a_batch_is_linked_to_one_span,
     jobs_that_a_job_enqueues_are_linked_to_its_run,
     a_worker_makes_the_same_spans,
@@ -131,40 +131,53 @@ fn a_child_is_in_the_trace_of_the_enqueue(db: &TestDb) {
     assert_eq!(run.span_context.trace_id(), send.span_context.trace_id());
 }
 
-fn only_the_first_attempt_of_a_job_that_is_due_at_once_is_a_child(db: &TestDb) {
-    let (retried, later) = (queue("child-retried"), queue("child-later"));
+fn only_the_first_run_of_a_job_that_is_due_at_once_is_a_child(db: &TestDb) {
+    let (retried, snoozed) = (queue("child-retried"), queue("child-snoozed"));
+    let later = queue("child-later");
     let function = ACT.policy(|| {
         Policy::new()
             .max_attempts(2)
             .propagation_style(PropagationStyle::Child)
     });
-    let registry = Registry::new().function(function, |_, cx| match cx.attempt() {
-        1 => Err("no".into()),
+    let runs_of = |queue: &str| runs(queue).len();
+    let registry = Registry::new().function(function, move |_, cx| match cx.attempt() {
+        1 if cx.queue_name().contains("snoozed") && runs_of(cx.queue_name()) == 0 => {
+            Err(JobError::snooze(Duration::from_secs(60)))
+        }
+        1 if cx.queue_name().contains("retried") => Err("no".into()),
         _ => Ok(()),
     });
     let mut conn = db.connect();
-    job(&retried).enqueue(&mut conn).unwrap();
+    for queue in [&retried, &snoozed] {
+        function
+            .job(&"a".to_owned())
+            .unwrap()
+            .queue(queue)
+            .enqueue(&mut conn)
+            .unwrap();
+    }
     let after = Duration::from_secs(60);
-    job(&later).after(after).enqueue(&mut conn).unwrap();
+    let job = function.job(&"a".to_owned()).unwrap().queue(&later);
+    job.after(after).enqueue(&mut conn).unwrap();
     for _ in 0..3 {
         let _ = drain(&mut conn, &registry).unwrap();
         travel(&mut conn, Duration::from_secs(3_600)).unwrap();
     }
-    let send = id(&sends(&retried)[0]);
-    let parents: Vec<SpanId> = runs(&retried)
-        .iter()
-        .map(|run| run.parent_span_id)
-        .collect();
-    assert_eq!(parents, [send, SpanId::INVALID]);
-    assert_eq!(linked(&runs(&retried)[1]), [send]);
-    let send = id(&sends(&later)[0]);
-    for run in runs(&later) {
-        assert_eq!(
-            (run.parent_span_id, linked(&run)),
-            (SpanId::INVALID, vec![send])
-        );
+    for queue in [&retried, &snoozed] {
+        let send = id(&sends(queue)[0]);
+        let runs = runs(queue);
+        let parents: Vec<SpanId> = runs.iter().map(|run| run.parent_span_id).collect();
+        assert_eq!(parents, [send, SpanId::INVALID], "{queue}");
+        assert_eq!(linked(&runs[1]), [send]);
     }
-    assert_eq!(runs(&later).len(), 2);
+    let [run] = &runs(&later)[..] else {
+        panic!("{:?}", runs(&later))
+    };
+    let send = id(&sends(&later)[0]);
+    assert_eq!(
+        (run.parent_span_id, linked(run)),
+        (SpanId::INVALID, vec![send])
+    );
 }
 
 fn every_job_of_a_batch_is_linked_to_one_span(db: &TestDb) {
