@@ -118,6 +118,7 @@ pub use job::policy::Policy;
 pub use job::policy::backoff::Backoff;
 pub use job::policy::delivery::Delivery;
 pub use job::policy::job_failed::JobFailed;
+pub use job::policy::propagation::PropagationStyle;
 pub use job::policy::quota::{Quota, QuotaStatus, quotas};
 pub use job::registry::Registry;
 pub use job::timeout::OnTimeout;

@@ -37,6 +37,9 @@ pub(crate) struct Live {
     progress: Mutex<RunNotes>,
     /// What the job has logged.
     pub(crate) log: RunLog,
+    /// The context whose span is that of this run, if there is one.
+    #[cfg(feature = "otel")]
+    pub(crate) span: OnceLock<opentelemetry::Context>,
     /// For a sleeping job.
     sleep: Mutex<()>,
     woken: Condvar,

@@ -76,6 +76,8 @@ mod tags;
 mod testing;
 mod testing_faults;
 mod testing_options;
+#[cfg(all(feature = "cli", feature = "otel"))]
+mod traces;
 #[cfg(feature = "cli")]
 mod troubles;
 mod typed;

@@ -220,6 +220,12 @@ pub(crate) struct Claimed {
     /// Whether it holds a slot of its concurrency key.
     #[diesel(sql_type = Bool)]
     pub(crate) is_limited: bool,
+    /// Whether an earlier run was ended by its process, or crashed.
+    #[diesel(sql_type = Bool)]
+    pub(crate) has_run: bool,
+    /// Empty if there is none. Any program may have written it.
+    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    pub(crate) traceparent: String,
     /// Whether blocked jobs of any key must be promoted.
     #[diesel(sql_type = Bool)]
     pub(crate) is_wanted: bool,

@@ -14,3 +14,4 @@ pub(crate) mod new_row;
 pub(crate) mod outcome;
 pub(crate) mod recurring;
 pub(crate) mod state;
+pub(crate) mod traceparent;

@@ -63,6 +63,7 @@ diesel::table! {
         unique_id -> Nullable<Text>,
         concurrency_limit -> Nullable<Integer>,
         concurrency_on_conflict -> Nullable<Text>,
+        traceparent -> Nullable<Text>,
     }
 }
 

@@ -269,7 +269,10 @@ fn follow_up(conn: &mut Conn<'_>, settled: &[Settled<'_>]) -> QueryResult<()> {
                 "kind": failure.kind,
                 "message": failure.message,
             });
-            NewRow::new(hook.class, arguments.to_string(), hook.queue, hook.priority)
+            NewRow {
+                traceparent: job.traceparent().map(|trace| trace.to_string()),
+                ..NewRow::new(hook.class, arguments.to_string(), hook.queue, hook.priority)
+            }
         })
         .collect();
     enqueue::insert_all(conn, &rows).map(drop)

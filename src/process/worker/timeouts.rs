@@ -20,6 +20,7 @@ use crate::job::id::JobId;
 use crate::job::perform;
 use crate::job::policy::Policy;
 use crate::job::registry::Registry;
+use crate::job::trace::spans;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::exit_codes::{self, BROKEN, TIMED_OUT};
 use crate::process::base::handle::KILL_GRACE;
@@ -189,6 +190,7 @@ impl Timeouts {
             }
         };
         self.refusals = 0;
+        spans::overran(&held.live, &verdict);
         held.live.decide(verdict);
         if let Some(forced_exit) = &self.forced_exit {
             forced_exit.announce();

@@ -105,6 +105,8 @@ pub(super) fn nothing(is_wanted: bool) -> Vec<Claimed> {
         policy: None,
         unique_id: None,
         is_limited: false,
+        has_run: false,
+        traceparent: String::new(),
         is_wanted,
         has_blocked: false,
     }]
