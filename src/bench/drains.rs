@@ -90,7 +90,7 @@ pub(crate) fn rate(cost: &Cost) -> Vec<FigureValue> {
 /// Returns what each run cost.
 pub(crate) fn costs(cost: &Cost) -> Vec<FigureValue> {
     let runs = cost.runs.max(1) as f64;
-    let value = |name, unit, value: f64| FigureValue { name, unit, value };
+    let value = |name, unit, value| FigureValue::new(name, unit, value);
     let mut values = vec![
         value("statements", "a run", cost.statements as f64 / runs),
         value("commits", "a run", cost.transactions as f64 / runs),

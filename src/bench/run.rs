@@ -1,5 +1,7 @@
 //! One run of the benchmark: its settings and places.
 
+#[cfg(feature = "web")]
+use crate::bench::filled::sizes::Sizes;
 use crate::bench::kind::Kind;
 use crate::bench::place::Place;
 use crate::error::{Error, Result};
@@ -48,6 +50,10 @@ pub(crate) struct Bench {
     /// The time after which a measurement is stopped and judged by the jobs done
     #[arg(long, default_value = "10s", value_parser = humantime::parse_duration, value_name = "TIME")]
     pub(crate) limit: Duration,
+    /// The rows of the database of `web`
+    #[cfg(feature = "web")]
+    #[command(flatten)]
+    pub(crate) sizes: Sizes,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

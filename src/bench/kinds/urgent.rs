@@ -149,10 +149,6 @@ fn in_turn(samples: u32, mut take: impl FnMut() -> Result<Duration>) -> Result<V
 fn quantiles(times: &[Duration]) -> Vec<FigureValue> {
     let millis = times.iter().map(|time| time.as_secs_f64() * 1e3);
     let millis: Vec<f64> = millis.collect();
-    let of = |name, part| FigureValue {
-        name,
-        unit: "ms",
-        value: quantile(millis.clone(), part),
-    };
+    let of = |name, part| FigureValue::new(name, "ms", quantile(millis.clone(), part));
     vec![of("start p50", 0.5), of("start p99", 0.99)]
 }
