@@ -29,6 +29,9 @@ mod retention;
 #[cfg(feature = "cli")]
 mod terminal;
 pub mod testing;
+#[cfg(feature = "web")]
+#[allow(dead_code, reason = "its pages are being written")]
+pub mod web;
 
 #[cfg(feature = "cli")]
 pub mod cli;

@@ -77,3 +77,5 @@ mod typed;
 mod unique;
 mod upcast;
 mod wakeup;
+#[cfg(feature = "web")]
+mod web;

@@ -5,6 +5,8 @@ pub(crate) mod connection_limit;
 pub(crate) mod details;
 pub(crate) mod doctor;
 pub(crate) mod explain;
+#[cfg(feature = "web")]
+pub(crate) mod frame;
 pub(crate) mod job_info;
 pub(crate) mod jobs;
 pub(crate) mod status;

@@ -1,0 +1,4 @@
+//! Who may see and change what.
+
+pub(crate) mod gate;
+pub(crate) mod viewer;
