@@ -67,6 +67,7 @@ pub(crate) fn runs(
         runs: u64::from(jobs) * runs_each,
         delete: false,
         dispatcher: false,
+        queue: "*",
     };
     let cost = drain(run, setup, |database| {
         fill(&mut database.connect()?, jobs, make)

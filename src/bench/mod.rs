@@ -32,5 +32,7 @@ pub(crate) mod program;
 pub(crate) mod results;
 #[cfg(feature = "bench")]
 pub(crate) mod run;
+#[cfg(all(feature = "bench", feature = "web"))]
+pub(crate) mod web;
 #[cfg(feature = "bench")]
 pub(crate) mod worker;

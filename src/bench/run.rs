@@ -1,9 +1,9 @@
 //! One run of the benchmark: its settings and places.
 
-#[cfg(feature = "web")]
-use crate::bench::filled::sizes::Sizes;
 use crate::bench::kind::Kind;
 use crate::bench::place::Place;
+#[cfg(feature = "web")]
+use crate::bench::web::options::WebOptions;
 use crate::error::{Error, Result};
 use crate::terminal::output;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -50,10 +50,9 @@ pub(crate) struct Bench {
     /// The time after which a measurement is stopped and judged by the jobs done
     #[arg(long, default_value = "10s", value_parser = humantime::parse_duration, value_name = "TIME")]
     pub(crate) limit: Duration,
-    /// The rows of the database of `web`
     #[cfg(feature = "web")]
     #[command(flatten)]
-    pub(crate) sizes: Sizes,
+    pub(crate) web: WebOptions,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -6,6 +6,7 @@ use crate::bench::filled::sizes::Sizes;
 use crate::bench::filled::text::render;
 use crate::bench::filled::{ended, waiting};
 use crate::db::conn::connection::on;
+use crate::db::schema::tables::solid_queue_jobs as jobs;
 use crate::db::{AsConn as _, Conn, Database, DbConnection};
 use crate::error::{Doing as _, Result};
 use diesel::prelude::*;
@@ -58,6 +59,16 @@ pub(crate) fn fill(database: &Database, sizes: Sizes, progress: &dyn Fn(String))
     })?;
     progress("statistics".to_owned());
     finish(&mut connection.as_conn()).doing("collect statistics")
+}
+
+/// Returns whether a database has no jobs.
+pub(crate) fn is_empty(database: &Database) -> Result<bool> {
+    let mut connection = database.connect()?;
+    let jobs = on!(connection.as_conn(), |c| jobs::table
+        .select(jobs::id)
+        .first::<i64>(c)
+        .optional());
+    Ok(jobs.doing("look for jobs")?.is_none())
 }
 
 fn in_chunks(

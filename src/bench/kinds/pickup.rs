@@ -37,6 +37,7 @@ fn pick_ups(run: &BenchRun) -> Result<Vec<FigureValue>> {
         runs: u64::MAX,
         delete: false,
         dispatcher: false,
+        queue: "*",
     };
     let mut program = Program::start(place.url(), setup)?;
     program.nudge()?;

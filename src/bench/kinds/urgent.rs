@@ -54,6 +54,7 @@ fn starts(run: &BenchRun, sleep: Duration) -> Result<Vec<FigureValue>> {
         runs: u64::MAX,
         delete: false,
         dispatcher: false,
+        queue: "*",
     };
     let mut program = Program::start(place.url(), setup)?;
     program.nudge()?;

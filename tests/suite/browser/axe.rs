@@ -36,7 +36,11 @@ fn fetch(directory: &Path) {
     run(npm.arg(new.path()).arg(PACKAGE));
     let archive = std::fs::read_dir(new.path()).unwrap().next();
     let archive = archive.expect("npm has stored no package").unwrap().path();
-    run(Command::new("tar").arg("-xzf").arg(archive).arg("-C").arg(new.path()));
+    run(Command::new("tar")
+        .arg("-xzf")
+        .arg(archive)
+        .arg("-C")
+        .arg(new.path()));
     let new = new.keep();
     if std::fs::rename(&new, directory).is_err() {
         std::fs::remove_dir_all(new).unwrap();

@@ -2,9 +2,8 @@
 
 use super::axe;
 use crate::support::wait::{eventually, until};
-use headless_chrome::protocol::cdp::types::Method;
+use headless_chrome::protocol::cdp::types::{Event, Method};
 use headless_chrome::protocol::cdp::{Emulation, Input, Log, Network, Page as Pages, Runtime};
-use headless_chrome::types::Event;
 use headless_chrome::{Browser, LaunchOptions, Tab};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -51,7 +50,12 @@ pub struct Chrome {
 fn program() -> PathBuf {
     let named = std::env::var_os("WINDLASS_TEST_CHROMIUM").map(PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
+    let names = [
+        "chromium",
+        "chromium-browser",
+        "google-chrome",
+        "google-chrome-stable",
+    ];
     let found = std::env::split_paths(&path)
         .flat_map(|directory| names.map(|name| directory.join(name)))
         .find(|program| program.is_file());
@@ -125,10 +129,14 @@ fn listen(tab: &Arc<Tab>, origin: &str, problems: &Arc<Mutex<Vec<String>>>) {
             Event::RuntimeExceptionThrown(event) => {
                 Some(format!("exception: {:?}", event.params.exception_details))
             }
-            Event::RuntimeConsoleAPICalled(event) => Some(format!("console: {:?}", event.params.args)),
+            Event::RuntimeConsoleAPICalled(event) => {
+                Some(format!("console: {:?}", event.params.args))
+            }
             Event::NetworkRequestWillBeSent(event) => {
                 let url = &event.params.request.url;
-                let is_own = url.strip_prefix(&origin).is_some_and(|rest| rest.starts_with('/'));
+                let is_own = url
+                    .strip_prefix(&origin)
+                    .is_some_and(|rest| rest.starts_with('/'));
                 (!is_own && !url.starts_with("about:")).then(|| format!("asks another: {url}"))
             }
             _ => None,
@@ -183,7 +191,8 @@ impl Page {
 
     /// The value of an expression, which may be a promise.
     pub fn eval(&self, expression: &str) -> Value {
-        let params = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
+        let params =
+            json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
         let method: Runtime::Evaluate = serde_json::from_value(params).unwrap();
         // Between two pages there is nothing to ask.
         let answer = match self.tab.call_method(method) {
@@ -205,7 +214,10 @@ impl Page {
 
     /// The text of the first element, as it is seen.
     pub fn text(&self, selector: &str) -> String {
-        let text = self.eval(&format!("document.querySelector({})?.innerText ?? ''", json!(selector)));
+        let text = self.eval(&format!(
+            "document.querySelector({})?.innerText ?? ''",
+            json!(selector)
+        ));
         text.as_str().unwrap_or_default().to_owned()
     }
 
@@ -252,7 +264,9 @@ impl Page {
     pub fn follow(&self, selector: &str, text: &str) {
         self.eval("window.left = true");
         self.click(selector, text);
-        until("another page", || self.eval("window.left === undefined") == json!(true));
+        until("another page", || {
+            self.eval("window.left === undefined") == json!(true)
+        });
         self.is_loaded();
     }
 
@@ -300,7 +314,8 @@ impl Page {
     }
 
     pub fn size(&self, width: u32, height: u32) {
-        let params = json!({ "width": width, "height": height, "deviceScaleFactor": 1.0, "mobile": false });
+        let params =
+            json!({ "width": width, "height": height, "deviceScaleFactor": 1.0, "mobile": false });
         call::<Emulation::SetDeviceMetricsOverride>(&self.tab, params);
     }
 
@@ -336,7 +351,9 @@ impl Page {
     /// A picture of the window, as PNG.
     pub fn picture(&self) -> Vec<u8> {
         let format = Pages::CaptureScreenshotFormatOption::Png;
-        self.tab.capture_screenshot(format, None, None, true).unwrap()
+        self.tab
+            .capture_screenshot(format, None, None, true)
+            .unwrap()
     }
 }
 
