@@ -1,5 +1,7 @@
 //! Reads the command line, and runs the command that it names.
 
+#[cfg(all(feature = "bench", feature = "web"))]
+use crate::bench::web::server::BenchServer;
 #[cfg(feature = "bench")]
 use crate::bench::{run, worker};
 use crate::cli::command::{Command, EXAMPLES};
@@ -133,6 +135,8 @@ enum Top {
     Bench(run::Bench),
     #[cfg(feature = "bench")]
     BenchWorker(worker::BenchWorker),
+    #[cfg(all(feature = "bench", feature = "web"))]
+    BenchServer(BenchServer),
     Completions(pages::Completions),
     Man(pages::Man),
 }
@@ -145,6 +149,11 @@ fn benchmark(bench: &run::Bench, at: &At<'_>) -> Result<ExitCode, CommandError> 
 #[cfg(feature = "bench")]
 fn worked(worker: &worker::BenchWorker, at: &At<'_>) -> Result<ExitCode, CommandError> {
     Ok(worker.run(&at.any_url()?)?)
+}
+
+#[cfg(all(feature = "bench", feature = "web"))]
+fn served(server: &BenchServer, at: &At<'_>) -> Result<ExitCode, CommandError> {
+    Ok(server.run(&at.any_url()?)?)
 }
 
 /// Runs the program `windlass` with the arguments of this process.
@@ -163,6 +172,8 @@ pub fn main() -> ExitCode {
         Top::Bench(bench) => return at.end(benchmark(bench, &at)),
         #[cfg(feature = "bench")]
         Top::BenchWorker(worker) => return at.end(worked(worker, &at)),
+        #[cfg(all(feature = "bench", feature = "web"))]
+        Top::BenchServer(server) => return at.end(served(server, &at)),
         Top::Completions(completions) => return completions.run(&mut Cli::command()),
         Top::Man(man) => return man.run(Cli::command()),
     };

@@ -16,6 +16,8 @@ mod ahead;
 mod architecture;
 mod around;
 mod batch;
+#[cfg(feature = "web")]
+mod browser;
 mod claim;
 mod claim_refused;
 #[cfg(feature = "cli")]
