@@ -9,17 +9,18 @@ pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod failed_groups;
 pub(crate) mod filter;
-pub(crate) mod gauges;
-pub(crate) mod history;
 #[cfg(feature = "web")]
 pub(crate) mod frame;
+pub(crate) mod gauges;
+pub(crate) mod history;
 pub(crate) mod job_info;
 pub(crate) mod jobs;
 #[cfg(feature = "web")]
 pub(crate) mod load;
 pub(crate) mod pages;
-pub(crate) mod scan;
+
 #[cfg(feature = "cli")]
 pub(crate) mod presence;
+pub(crate) mod scan;
 pub(crate) mod status;
 pub(crate) mod ticks;
