@@ -44,6 +44,7 @@ pub fn doctor<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<Finding>> {
         findings.push(limits(&mut conn));
         findings.extend(set_at_run_time(&mut conn));
         findings.extend(doctor_processes::look(&mut conn)?);
+        findings.push(audit(&mut conn)?);
     }
     Ok(findings)
 }
@@ -161,6 +162,22 @@ fn set_at_run_time(conn: &mut Conn<'_>) -> Option<Finding> {
         ));
     }
     (!says.is_empty()).then(|| finding("operators", Verdict::Fine, says.join("; ")))
+}
+
+/// The rows of the audit are protected by triggers, without which no process starts. Those of Postgres can
+/// be disabled.
+fn audit(conn: &mut Conn<'_>) -> Result<Finding> {
+    Ok(
+        match doctor::disabled_triggers(conn).doing("look at the audit")? {
+            0 => finding("audit", Verdict::Fine, "its rows can only be added"),
+            _ => finding(
+                "audit",
+                Verdict::Warning,
+                "a trigger of `windlass_audit` is disabled, so its rows can be changed and deleted: \
+             `ALTER TABLE windlass_audit ENABLE TRIGGER USER` enables it",
+            ),
+        },
+    )
 }
 
 fn place(conn: &mut Conn<'_>, rule: Rule) -> Finding {
