@@ -5,7 +5,7 @@ use crate::config::amounts::{Bytes, Interval, Number, WholeNumber};
 use crate::config::document::Origin;
 use crate::config::lists::{QueueList, WorkerProgram};
 use crate::config::reader::{Reader, Section, Sourced};
-use crate::config::value::{Address, NameText};
+use crate::config::value::{Address, HostPort, NameText};
 use crate::queue::QueueSelector;
 use chrono_tz::Tz;
 use std::path::PathBuf;
@@ -26,6 +26,9 @@ pub(crate) struct SupervisorSettings {
     pub(crate) shutdown_timeout: Sourced<Duration>,
     pub(crate) pidfile: Sourced<PathBuf>,
     pub(crate) log_messages: Sourced<bool>,
+    pub(crate) listen: Sourced<HostPort>,
+    #[cfg_attr(not(feature = "web"), allow(dead_code))]
+    pub(crate) metrics_open: Sourced<bool>,
 }
 
 /// `[[workers]]`
@@ -42,6 +45,7 @@ pub(crate) struct WorkerSettings {
     pub(crate) recycle_after: Sourced<Never<Interval>>,
     pub(crate) recycle_after_jobs: Sourced<Never<WholeNumber>>,
     pub(crate) recycle_above_memory: Sourced<Never<Bytes>>,
+    pub(crate) listen: Sourced<HostPort>,
 }
 
 /// `[[dispatchers]]`
@@ -104,6 +108,10 @@ impl SupervisorSettings {
                 "A file that the supervisor locks and writes its process id to; a second supervisor with the same file does not start. Empty: none."),
             log_messages: s.read(r, "log_messages", true,
                 "Whether log lines contain the error messages of jobs, beside their kinds, on one line of at most 500 characters."),
+            listen: s.read(r, "listen", HostPort(String::new()),
+                "Where the supervisor serves `/livez`, `/readyz`, `/startedz` and `/metrics`, for example `127.0.0.1:4041`; needs the feature `web`. Empty: nowhere."),
+            metrics_open: s.read(r, "metrics_open", false,
+                "Whether `/metrics` of `listen`, here and of the workers, needs no token where other hosts can reach it. It shows the names of queues and classes."),
         };
         s.end(r);
         settings
@@ -137,6 +145,8 @@ impl WorkerSettings {
                 "The same, after this many jobs."),
             recycle_above_memory: s.read(r, "recycle_above_memory", Never(None),
                 "The same, when the process uses more memory (resident set, Linux only)."),
+            listen: s.read(r, "listen", HostPort(String::new()),
+                "Where the worker serves `/livez`, `/readyz`, `/startedz` and `/metrics`; needs the feature `web`, and only with one process. Empty: nowhere."),
         };
         s.end(r);
         settings

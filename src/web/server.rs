@@ -45,7 +45,7 @@ pub struct Server {
     threads: usize,
     routes: &'static [Route],
     processes: Vec<Health>,
-    open_metrics: bool,
+    metrics_open: bool,
 }
 
 impl Server {
@@ -58,7 +58,7 @@ impl Server {
             threads: THREADS,
             routes: ROUTES,
             processes: Vec::new(),
-            open_metrics: false,
+            metrics_open: false,
         }
     }
 
@@ -75,8 +75,8 @@ impl Server {
     }
 
     /// Serves `/metrics` without a token. Default: `false`.
-    pub fn open_metrics(mut self, is_open: bool) -> Self {
-        self.open_metrics = is_open;
+    pub fn metrics_open(mut self, is_open: bool) -> Self {
+        self.metrics_open = is_open;
         self
     }
 
@@ -112,6 +112,11 @@ impl Server {
             )));
         }
         let listener = self.bind()?;
+        self.start_on(listener)
+    }
+
+    /// Starts the server on an address that is taken already.
+    pub(crate) fn start_on(self, listener: TcpListener) -> Result<RunningServer> {
         let address = listener
             .local_addr()
             .map_err(|source| self.refused(source))?;
@@ -127,7 +132,8 @@ impl Server {
         std::ptr::eq(self.routes, ROUTES)
     }
 
-    fn bind(&self) -> Result<TcpListener> {
+    /// Takes the address.
+    pub(crate) fn bind(&self) -> Result<TcpListener> {
         TcpListener::bind(&self.listen).map_err(|source| self.refused(source))
     }
 
@@ -151,7 +157,7 @@ impl Server {
                 base_path: String::new(),
                 read_only: self.read_only,
                 local_name: "local".to_owned(),
-                open_metrics: self.open_metrics,
+                metrics_open: self.metrics_open,
             },
             processes: self.processes.clone(),
             assets: Assets::default(),

@@ -54,7 +54,7 @@ pub(crate) struct SiteSettings {
     /// The name under which changes are made on this host without signing in.
     pub(crate) local_name: String,
     /// Whether the metrics need no token.
-    pub(crate) open_metrics: bool,
+    pub(crate) metrics_open: bool,
 }
 
 /// Everything but the network and the pages.

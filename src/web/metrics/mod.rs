@@ -16,7 +16,7 @@ use crate::web::sql::page_error::PageError;
 
 /// Answers a scrape.
 pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
-    if !cx.site.settings.open_metrics && !Need::Viewer.is_met_by(cx.viewer.role) {
+    if !cx.site.settings.metrics_open && !Need::Viewer.is_met_by(cx.viewer.role) {
         let says = "The metrics need a token, as `Authorization: Bearer TOKEN`.\n";
         let response = Response::text(says).with_status(401);
         return Ok(response.with_header("www-authenticate", "Bearer"));

@@ -39,9 +39,9 @@ const ORDER: &[&str] = &[
     "process/dispatcher",
     "process/scheduler",
     "process/supervisor",
+    "web",
     "config",
     "terminal",
-    "web",
     "bench",
     "cli",
 ];
