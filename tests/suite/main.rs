@@ -36,6 +36,8 @@ mod explain;
 mod functions;
 mod health;
 mod herd;
+#[cfg(feature = "cli")]
+mod history;
 mod hooks;
 mod idempotency;
 mod ids;

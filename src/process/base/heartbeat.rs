@@ -5,6 +5,7 @@ use crate::db::table::processes::{self, HeartbeatReply};
 use crate::db::transition::prune;
 use crate::event::events::Event;
 use crate::process::base::context::ProcessContext;
+use crate::process::base::history::store::store;
 use crate::process::base::registration::{
     HeartbeatSettings, Identity, PATIENCE_FOR_A_LOCK, Registration, Registrations,
 };
@@ -171,7 +172,12 @@ impl Heartbeat {
         let mut session = session.within(self.settings.patience());
         loop {
             session.moves();
-            let pause = match self.turn(&mut session, &mut each) {
+            let turned = self.turn(&mut session, &mut each);
+            // A process that has lost its registration stores what it has counted, too.
+            if turned.is_ok() || !session.is_in_trouble() {
+                store(&self.context.history, &mut session);
+            }
+            let pause = match turned {
                 Ok(()) => clock::jittered(self.settings.interval),
                 Err(delay) => {
                     self.context.health.failed();
