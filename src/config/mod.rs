@@ -7,7 +7,6 @@ pub(crate) mod combinations;
 pub(crate) mod configuration;
 pub(crate) mod connections;
 pub(crate) mod document;
-pub(crate) mod listening;
 pub(crate) mod lists;
 pub(crate) mod load;
 pub(crate) mod names;

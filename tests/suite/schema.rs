@@ -15,8 +15,9 @@ fn declared() -> BTreeMap<String, BTreeMap<String, (String, bool)>> {
     let files = [
         include_str!("../../src/db/schema/tables.rs"),
         include_str!("../../src/db/schema/tables_history.rs"),
+        include_str!("../../src/db/schema/web_tables.rs"),
     ];
-    for line in files.iter().flat_map(|file| file.lines()) {
+    for line in files.into_iter().flat_map(str::lines) {
         let line = line.trim();
         if let Some(text) = line.strip_prefix("#[sql_name = \"") {
             name = Some(text.trim_end_matches("\"]").to_owned());

@@ -48,4 +48,5 @@ pub(crate) const FILES: &[EmbeddedMigration] = embedded![
     "2026-11-24-000006_run_time",
     "2026-11-24-000007_job_logs",
     "2026-11-24-000008_history",
+    "2026-11-24-000011_web",
 ];

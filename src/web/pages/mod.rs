@@ -5,6 +5,7 @@ pub(crate) mod attention;
 pub(crate) mod error;
 pub(crate) mod flash;
 pub(crate) mod link;
+pub(crate) mod login;
 pub(crate) mod overview;
 pub(crate) mod route;
 pub(crate) mod routes;

@@ -8,6 +8,7 @@ use crate::process::supervisor::builder::Supervisor;
 use crate::process::worker::builder::Worker;
 use crate::web::probes::server::Probes;
 use crate::web::running::RunningServer;
+use crate::web::start;
 use std::net::TcpListener;
 use std::sync::Arc;
 
@@ -56,7 +57,7 @@ struct Bound {
 impl Beside for Probes {
     fn prepare(&self) -> Result<Box<dyn PreparedBeside>> {
         Ok(Box::new(Bound {
-            listener: self.server.bind()?,
+            listener: start::bind(&self.server)?,
             probes: self.clone(),
         }))
     }
@@ -65,7 +66,7 @@ impl Beside for Probes {
 impl PreparedBeside for Bound {
     fn start(self: Box<Self>, health: Health) -> Result<Box<dyn RunningBeside>> {
         let server = self.probes.process(health).server;
-        let running = server.start_on(self.listener)?;
+        let running = start::start_on(&server, self.listener)?;
         log::info!("probes are served on http://{}", running.address());
         Ok(Box::new(running))
     }

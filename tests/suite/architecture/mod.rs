@@ -39,9 +39,10 @@ const ORDER: &[&str] = &[
     "process/dispatcher",
     "process/scheduler",
     "process/supervisor",
-    "web",
     "config",
     "terminal",
+    "web",
+    "config/run",
     "bench",
     "cli",
 ];

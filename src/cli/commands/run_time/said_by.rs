@@ -46,7 +46,7 @@ pub(crate) fn said(seconds: Option<f64>, by: Option<&str>, reason: Option<&str>)
     clippy::disallowed_methods,
     reason = "the name of the user is not a setting, so `config` does not read it"
 )]
-fn user() -> String {
+pub(crate) fn user() -> String {
     let host = gethostname::gethostname();
     let name = ["USER", "LOGNAME"]
         .into_iter()

@@ -1,5 +1,7 @@
 //! Runs the processes that a configuration describes.
 
+mod listening;
+
 use crate::config::configuration::Config;
 use crate::config::document::Origin;
 use crate::config::names::{FILE_VARIABLE, WORKER_VARIABLE};
