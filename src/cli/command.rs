@@ -2,6 +2,8 @@
 
 use crate::cli::commands::operators::{audit, operations};
 use crate::cli::commands::run_time::{classes, limits};
+#[cfg(feature = "web")]
+use crate::cli::commands::web;
 use crate::cli::commands::{
     check, doctor, enqueue, explain, failed, health, jobs, migrate, migrations, processes, queues,
     quotas, recurring, status, supervise,
@@ -64,6 +66,8 @@ pub(crate) enum Command {
     Health(health::HealthCommand),
     #[command(subcommand)]
     Recurring(recurring::RecurringCommand),
+    #[cfg(feature = "web")]
+    Web(Box<web::Web>),
 }
 
 impl Command {
@@ -116,7 +120,21 @@ impl Command {
             Command::Audit(command) => command.show(&at.database()?),
             Command::Recurring(command) => recurring(command, &at.database()?, at.registry),
             Command::Health(health) => health.show(at),
+            #[cfg(feature = "web")]
+            Command::Web(web) => web.run(at),
             Command::Doctor(doctor) => Ok(doctor.show(&at.database()?.read_only())?),
+        }
+    }
+}
+
+impl Command {
+    /// Returns whether it runs until it is stopped, and so logs what it does.
+    pub(crate) fn is_service(&self) -> bool {
+        match self {
+            Command::Supervise(_) => true,
+            #[cfg(feature = "web")]
+            Command::Web(web) => web.serves(),
+            _ => false,
         }
     }
 }

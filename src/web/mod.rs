@@ -4,6 +4,8 @@
 
 pub(crate) mod access;
 pub(crate) mod assets;
+#[cfg(feature = "config")]
+pub(crate) mod configured;
 pub(crate) mod http;
 pub(crate) mod live;
 pub(crate) mod metrics;
@@ -14,6 +16,7 @@ pub(crate) mod server;
 pub(crate) mod show;
 pub(crate) mod site;
 pub(crate) mod sql;
+pub(crate) mod start;
 
 pub use probes::server::Probes;
 pub use running::RunningServer;

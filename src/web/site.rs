@@ -2,6 +2,7 @@
 
 use crate::db::Database;
 use crate::process::base::health::state::Health;
+use crate::web::access::settings::Access;
 use crate::web::assets::Assets;
 use crate::web::metrics::cache::MetricsCache;
 use crate::web::pages::section::Section;
@@ -21,6 +22,8 @@ pub(crate) struct Source {
     pub(crate) metrics: MetricsCache,
     /// Whether what is read from is away.
     pub(crate) outage: Outage,
+    /// Whether `database` is away, if something else is read from.
+    changes_outage: Outage,
     /// Whether the tables were found to be in order.
     pub(crate) tables: Once,
 }
@@ -34,7 +37,16 @@ impl Source {
             frame: FrameCache::default(),
             metrics: MetricsCache::default(),
             outage: Outage::default(),
+            changes_outage: Outage::default(),
             tables: Once::default(),
+        }
+    }
+
+    /// Returns whether `database` is away.
+    pub(crate) fn primary_outage(&self) -> &Outage {
+        match self.replica {
+            Some(_) => &self.changes_outage,
+            None => &self.outage,
         }
     }
 
@@ -49,12 +61,8 @@ impl Source {
 pub(crate) struct SiteSettings {
     /// `/windlass`, or empty.
     pub(crate) base_path: String,
-    /// Whether nothing can be changed, whoever asks.
-    pub(crate) read_only: bool,
-    /// The name under which changes are made on this host without signing in.
-    pub(crate) local_name: String,
     /// Whether the metrics need no token.
-    pub(crate) open_metrics: bool,
+    pub(crate) metrics_open: bool,
 }
 
 /// Everything but the network and the pages.
@@ -65,9 +73,12 @@ pub(crate) struct Site {
     /// What the navigation shows.
     pub(crate) sections: Vec<Section>,
     pub(crate) settings: SiteSettings,
+    pub(crate) access: Access,
+    /// The name of the session's cookie: cookies are shared by all ports of a host.
+    pub(crate) session_cookie: String,
+    pub(crate) assets: Assets,
     /// The processes of this program, for which the probes answer.
     pub(crate) processes: Vec<Health>,
-    pub(crate) assets: Assets,
 }
 
 impl Site {

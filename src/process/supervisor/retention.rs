@@ -2,6 +2,7 @@
 
 use crate::clock;
 use crate::db::Conn;
+use crate::db::table::web::upkeep;
 use crate::db::table::{audit, classes, operations};
 use crate::db::transition::clear::{self, ClearLimits, ClearedPage};
 use crate::db::transition::fingerprint;
@@ -134,6 +135,13 @@ impl RetentionTask {
         ));
         kinds.push(RowKind::new("clear waiters", Of::Others, move |conn, _| {
             clear::expired(conn, waiters, BATCH)
+        }));
+        kinds.push(RowKind::new("clear web sessions", Of::Others, |conn, _| {
+            Ok(ClearedPage {
+                reached: None,
+                cleared: upkeep::clear(conn)?,
+                left: None,
+            })
         }));
         kinds.extend(RowKind::beside_jobs());
         kinds.extend(self.audit());

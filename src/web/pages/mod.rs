@@ -6,6 +6,7 @@ pub(crate) mod error;
 pub(crate) mod flash;
 pub(crate) mod jobs;
 pub(crate) mod link;
+pub(crate) mod login;
 pub(crate) mod overview;
 pub(crate) mod route;
 pub(crate) mod routes;

@@ -2,4 +2,5 @@
 //! they need no token.
 
 pub(crate) mod answer;
+mod beside;
 pub(crate) mod server;

@@ -37,7 +37,7 @@ pub(crate) const ROUTES: &[Route] = &[
 #[derive(Debug, Clone)]
 #[must_use = "probes do nothing until they are started"]
 pub struct Probes {
-    server: Server,
+    pub(crate) server: Server,
 }
 
 /// Where to listen, unless set.
@@ -60,7 +60,7 @@ impl Probes {
     /// Sets the address and port to listen on. Port 0 is any free one.
     ///
     /// On an address that other hosts can reach, the probes are open to all, and the metrics need a
-    /// token, unless [`open_metrics`](Self::open_metrics) is set.
+    /// token, unless [`metrics_open`](Self::metrics_open) is set.
     pub fn listen(mut self, address: impl Into<String>) -> Self {
         self.server = self.server.listen(address);
         self
@@ -68,8 +68,8 @@ impl Probes {
 
     /// Serves the metrics without a token, which shows the names of queues and classes to everyone
     /// who reaches the address. Default: `false`.
-    pub fn open_metrics(mut self, is_open: bool) -> Self {
-        self.server = self.server.open_metrics(is_open);
+    pub fn metrics_open(mut self, is_open: bool) -> Self {
+        self.server = self.server.metrics_open(is_open);
         self
     }
 

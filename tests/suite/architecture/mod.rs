@@ -43,6 +43,7 @@ const ORDER: &[&str] = &[
     "config",
     "terminal",
     "web",
+    "config/run",
     "bench",
     "cli",
 ];
