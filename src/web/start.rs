@@ -3,6 +3,7 @@
 use crate::db::AsConn as _;
 use crate::db::table::web::tokens;
 use crate::error::{Doing as _, Error, Result};
+use crate::process::base::threads;
 use crate::web::access::host;
 use crate::web::access::secret::SecretDigest;
 use crate::web::access::settings::{Access, AccessSettings};
@@ -10,11 +11,15 @@ use crate::web::assets::Assets;
 use crate::web::http::engine;
 use crate::web::http::request::Verb;
 use crate::web::http::router::Engine;
+use crate::web::live::hub::Hub;
+use crate::web::live::sampler;
+use crate::web::live::seen::SeenPages;
 use crate::web::pages::route::Route;
 use crate::web::pages::section::Section;
 use crate::web::running::RunningServer;
 use crate::web::server::{ServedDatabase, Server};
 use crate::web::site::{Site, SiteSettings, Source};
+use crate::web::sql::dispatch::Dispatcher;
 use crate::web::sql::workers;
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -45,10 +50,18 @@ pub(crate) fn start(server: &Server) -> Result<RunningServer> {
     let access = access(server, address.ip().to_canonical().is_loopback())?;
     let site = Arc::new(site(server, access)?);
     must_be_closed(&site, &server.listen)?;
-    let (queue, threads) = workers::start(&site, server.routes, server.threads)?;
+    let (queue, mut threads) = workers::start(&site, server.routes, server.threads)?;
     let (stop, stopping) = watch::channel(false);
-    let network = engine::start(Arc::new(Engine { site, queue }), listener, stopping)?;
-    Ok(RunningServer::new(address, stop, network, threads))
+    let engine = Engine {
+        site: Arc::clone(&site),
+        queue,
+    };
+    threads.push(engine::start(Arc::new(engine), listener, stopping)?);
+    let dispatcher = Dispatcher::new(&site, server.routes);
+    let sampler = threads::spawn("web-live", move || sampler::run(dispatcher));
+    // Without its receiver, the other threads end.
+    threads.push(sampler?);
+    Ok(RunningServer::new(address, stop, site, threads))
 }
 
 fn access(server: &Server, is_loopback: bool) -> Result<AccessSettings> {
@@ -61,7 +74,12 @@ fn access(server: &Server, is_loopback: bool) -> Result<AccessSettings> {
              without a path; it is `{origin}`"
         )),
     });
-    for name in server.hosts.iter().map(|name| Ok(name.clone())).chain(public) {
+    for name in server
+        .hosts
+        .iter()
+        .map(|name| Ok(name.clone()))
+        .chain(public)
+    {
         let name = name?;
         match host::split(&name) {
             Some((name, _)) if !name.contains(['/', ' ']) => hosts.push(name),
@@ -83,7 +101,9 @@ fn access(server: &Server, is_loopback: bool) -> Result<AccessSettings> {
     if let Some(name) = &user_header {
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
         if name.is_empty() || !name.bytes().all(is_name) {
-            return server.wrong(format!("`web.user_header` is no name of a header: `{name}`"));
+            return server.wrong(format!(
+                "`web.user_header` is no name of a header: `{name}`"
+            ));
         }
         if trusted_proxies.is_empty() {
             return server.wrong(
@@ -99,9 +119,10 @@ fn access(server: &Server, is_loopback: bool) -> Result<AccessSettings> {
              `web.session_idle` is at most 30 days",
         );
     }
-    let local_name = server.local_name.clone().unwrap_or_else(|| {
-        format!("local@{}", gethostname::gethostname().to_string_lossy())
-    });
+    let local_name = server
+        .local_name
+        .clone()
+        .unwrap_or_else(|| format!("local@{}", gethostname::gethostname().to_string_lossy()));
     Ok(AccessSettings {
         is_loopback,
         hosts,
@@ -145,6 +166,8 @@ fn site(server: &Server, access: AccessSettings) -> Result<Site> {
         access: Access::new(access),
         session_cookie: format!("windlass_session_{}", &digest.lookup()[..6]),
         assets: Assets::default(),
+        hub: Hub::default(),
+        seen: SeenPages::default(),
     })
 }
 
@@ -192,9 +215,12 @@ fn must_be_closed(site: &Site, listen: &str) -> Result<()> {
     if settings.is_loopback || settings.user_header.is_some() {
         return Ok(());
     }
-    let found = first.database.connect_within(LOOK).and_then(|mut connection| {
-        tokens::exist_active(&mut connection.as_conn()).doing("look for tokens")
-    });
+    let found = first
+        .database
+        .connect_within(LOOK)
+        .and_then(|mut connection| {
+            tokens::exist_active(&mut connection.as_conn()).doing("look for tokens")
+        });
     match found {
         Ok(true) => Ok(()),
         Ok(false) => Err(Error::Settings(format!(

@@ -19,10 +19,7 @@ pub(crate) struct DeclaredColumn {
 pub(crate) fn tables() -> Vec<DeclaredTable> {
     let mut tables: Vec<DeclaredTable> = Vec::new();
     let mut renamed = None;
-    let files = [
-        include_str!("tables.rs"),
-        include_str!("web_tables.rs"),
-    ];
+    let files = [include_str!("tables.rs"), include_str!("web_tables.rs")];
     for line in files.into_iter().flat_map(str::lines).map(str::trim) {
         if let Some(name) = line.strip_prefix("#[sql_name = \"") {
             renamed = Some(name.trim_end_matches("\"]"));
