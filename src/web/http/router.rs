@@ -60,11 +60,10 @@ pub(crate) fn router(engine: Arc<Engine>) -> Router {
     let outer = if base.is_empty() {
         inner
     } else {
-        Router::new()
+        // `nest` leaves this one out.
+        let root = Router::new().route(&format!("{base}/"), any(page));
+        root.with_state(engine)
             .nest(&base, inner.clone())
-            // `nest` leaves this one out.
-            .route(&format!("{base}/"), any(page))
-            .with_state(engine)
             .fallback_service(inner)
     };
     outer.layer(map_response(secured))
