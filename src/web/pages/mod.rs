@@ -1,9 +1,11 @@
 //! The pages. Each is a plain function of a [`Cx`](crate::web::sql::cx::Cx), listed in
 //! [`routes`].
 
+pub(crate) mod actor;
 pub(crate) mod attention;
 pub(crate) mod error;
 pub(crate) mod flash;
+pub(crate) mod job;
 pub(crate) mod jobs;
 pub(crate) mod link;
 pub(crate) mod overview;
