@@ -1,9 +1,10 @@
 //! The table of all pages and changes.
 
 use crate::web::access::viewer::Need;
+use crate::web::pages::bulk;
 use crate::web::pages::job::{change, confirm};
 use crate::web::pages::route::Route;
-use crate::web::pages::{job, jobs, overview, theme};
+use crate::web::pages::{audit, failed, job, jobs, operations, overview, theme};
 
 /// All routes. The first that fits counts.
 pub(crate) const ROUTES: &[Route] = &[
@@ -18,5 +19,12 @@ pub(crate) const ROUTES: &[Route] = &[
     Route::post("/jobs/{id}/retry", change::retry),
     Route::post("/jobs/{id}/run", change::run),
     Route::post("/jobs/{id}/change", change::change),
+    Route::get("/preview", bulk::preview::show),
+    Route::post("/preview", bulk::start::start),
+    Route::get("/failed", failed::list::show),
+    Route::get("/operations", operations::list::show).live(),
+    Route::get("/operations/{id}", operations::one::show).live(),
+    Route::post("/operations/{id}/stop", operations::one::stop),
+    Route::get("/audit", audit::list::show),
     Route::post("/theme", theme::change).needs(Need::Nothing),
 ];
