@@ -49,5 +49,6 @@ pub(crate) const FILES: &[EmbeddedMigration] = embedded![
     "2026-11-24-000007_job_logs",
     "2026-11-24-000009_audit",
     "2026-11-24-000010_fingerprints",
+    "2026-11-24-000011_web",
     "2026-11-24-000013_operation_requests",
 ];

@@ -19,3 +19,4 @@ pub(crate) mod plan;
 pub(crate) mod postgres_locks;
 pub(crate) mod reference;
 pub(crate) mod tables;
+pub(crate) mod web_tables;

@@ -11,6 +11,7 @@ pub(crate) mod flash;
 pub(crate) mod job;
 pub(crate) mod jobs;
 pub(crate) mod link;
+pub(crate) mod login;
 pub(crate) mod operations;
 pub(crate) mod overview;
 pub(crate) mod route;

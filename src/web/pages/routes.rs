@@ -4,7 +4,7 @@ use crate::web::access::viewer::Need;
 use crate::web::pages::bulk;
 use crate::web::pages::job::{change, confirm};
 use crate::web::pages::route::Route;
-use crate::web::pages::{audit, failed, job, jobs, operations, overview, theme};
+use crate::web::pages::{audit, failed, job, jobs, login, operations, overview, theme};
 
 /// All routes. The first that fits counts.
 pub(crate) const ROUTES: &[Route] = &[
@@ -26,5 +26,6 @@ pub(crate) const ROUTES: &[Route] = &[
     Route::get("/operations/{id}", operations::one::show).live(),
     Route::post("/operations/{id}/stop", operations::one::stop),
     Route::get("/audit", audit::list::show),
+    Route::get("/login", login::show).needs(Need::Nothing),
     Route::post("/theme", theme::change).needs(Need::Nothing),
 ];

@@ -42,3 +42,9 @@ pub(crate) fn said(seconds: Option<f64>, by: Option<&str>, reason: Option<&str>)
     }
     text
 }
+
+/// Returns `ada@web-1`, as far as it can be determined.
+#[cfg(feature = "web")]
+pub(crate) fn user() -> String {
+    Actor::default().name().to_owned()
+}
