@@ -1,6 +1,7 @@
 //! A server that runs.
 
 use crate::process::base::threads;
+use crate::web::sql::operations::OperationsWake;
 use std::net::SocketAddr;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -14,13 +15,15 @@ const STOP: Duration = Duration::from_secs(10);
 pub struct RunningServer {
     address: SocketAddr,
     stop: watch::Sender<bool>,
+    /// Wakes the thread that runs operations.
+    operations: OperationsWake,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl RunningServer {
     pub(crate) fn new(
         address: SocketAddr,
-        stop: watch::Sender<bool>,
+        (stop, operations): (watch::Sender<bool>, OperationsWake),
         network: JoinHandle<()>,
         workers: Vec<JoinHandle<()>>,
     ) -> Self {
@@ -29,6 +32,7 @@ impl RunningServer {
         RunningServer {
             address,
             stop,
+            operations,
             threads,
         }
     }
@@ -42,6 +46,8 @@ impl RunningServer {
     /// 3 s.
     pub fn stop(&self) {
         self.stop.send_replace(true);
+        // If one is on its way already, that one wakes it.
+        let _ = self.operations.try_send(());
     }
 
     /// Returns whether all its threads run: after a defect, some do not.

@@ -15,6 +15,7 @@ use crate::web::pages::section::Section;
 use crate::web::running::RunningServer;
 use crate::web::server::{ServedDatabase, Server};
 use crate::web::site::{Site, SiteSettings, Source};
+use crate::web::sql::operations::{self, OperationsWake};
 use crate::web::sql::workers;
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -43,12 +44,17 @@ pub(crate) fn start(server: &Server) -> Result<RunningServer> {
     let listener = TcpListener::bind(&server.listen).map_err(refused)?;
     let address = listener.local_addr().map_err(refused)?;
     let access = access(server, address.ip().to_canonical().is_loopback())?;
-    let site = Arc::new(site(server, access)?);
+    let (wake, woken) = operations::wake();
+    let site = Arc::new(site(server, access, wake)?);
     must_be_closed(&site, &server.listen)?;
-    let (queue, threads) = workers::start(&site, server.routes, server.threads)?;
+    let (queue, mut threads) = workers::start(&site, server.routes, server.threads)?;
     let (stop, stopping) = watch::channel(false);
+    let wake = site.operations.clone();
+    if !site.access.settings.read_only {
+        threads.push(operations::start(&site, woken, stopping.clone())?);
+    }
     let network = engine::start(Arc::new(Engine { site, queue }), listener, stopping)?;
-    Ok(RunningServer::new(address, stop, network, threads))
+    Ok(RunningServer::new(address, (stop, wake), network, threads))
 }
 
 fn access(server: &Server, is_loopback: bool) -> Result<AccessSettings> {
@@ -124,7 +130,7 @@ fn access(server: &Server, is_loopback: bool) -> Result<AccessSettings> {
     })
 }
 
-fn site(server: &Server, access: AccessSettings) -> Result<Site> {
+fn site(server: &Server, access: AccessSettings, operations: OperationsWake) -> Result<Site> {
     let base_path = base_path(server)?;
     let mut sources: Vec<Source> = Vec::new();
     for served in &server.databases {
@@ -152,6 +158,7 @@ fn site(server: &Server, access: AccessSettings) -> Result<Site> {
         settings: SiteSettings { base_path },
         access: Access::new(access),
         session_cookie: format!("windlass_session_{}", &digest.lookup()[..6]),
+        operations,
         assets: Assets::default(),
     })
 }

@@ -43,6 +43,7 @@ pub(crate) fn start(cx: &mut Cx<'_>) -> Result<Response, PageError> {
         operation = operation.rate(rate);
     }
     let started = cx.write(|conn| operation.start(conn))?;
+    let _ = cx.site.operations.try_send(());
     let path = link::path(&["operations", &started.id.to_string()]);
     Ok(Response::see_other(cx.link(&path)))
 }

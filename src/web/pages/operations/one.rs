@@ -26,9 +26,16 @@ struct OperationPage {
 }
 
 fn find(cx: &mut Cx<'_>) -> Result<Operation, PageError> {
+    let source = cx.site.sources.get(cx.request.database);
+    let late = match source.is_some_and(|source| source.replica.is_some()) {
+        true => {
+            " If it was started just now, reload: pages are read from a replica, which is a little late."
+        }
+        false => "",
+    };
     let missing = |id: &str| {
         PageError::NotFound(format!(
-            "There is no operation {id}: it never existed, or its row was deleted some time after its end."
+            "There is no operation {id}: it never existed, or its row was deleted some time after its end.{late}"
         ))
     };
     let text = cx.param("id").to_owned();
