@@ -22,7 +22,6 @@ pub(crate) mod queues;
 pub(crate) mod retry_rate;
 pub(crate) mod secrets;
 pub(crate) mod status;
-pub(crate) mod tags;
 #[cfg(feature = "web")]
 pub(crate) mod timeline;
 pub(crate) mod wait;

@@ -14,7 +14,7 @@ fn declared() -> BTreeMap<String, BTreeMap<String, (String, bool)>> {
     let mut name = None;
     let files = [
         include_str!("../../src/db/schema/tables.rs"),
-        include_str!("../../src/db/schema/operator_tables.rs"),
+        include_str!("../../src/db/schema/tables_audit.rs"),
         include_str!("../../src/db/schema/web_tables.rs"),
     ];
     for line in files.into_iter().flat_map(str::lines) {

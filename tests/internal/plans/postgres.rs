@@ -10,6 +10,7 @@ use crate::db::conn::owned::DbConnection;
 use crate::db::conn::settings::prefer_indexes;
 use crate::db::plans::job_pages::JOB_PAGES;
 use crate::db::plans::looks::{LOOKS, READ_ALL};
+use crate::db::plans::operators::OPERATORS;
 use crate::db::plans::works::{CALLERS, LOOPS};
 use crate::db::plans::{Heard, LARGE, Rows, Size, Work, run, *};
 use diesel::result::Error::RollbackTransaction;
@@ -127,6 +128,7 @@ fn plan(conn: &mut Conn<'_>, what: &str, statement: &str) -> Vec<String> {
                 || LOOKS
                     .iter()
                     .chain(&JOB_PAGES)
+                    .chain(&OPERATORS)
                     .any(|(look, _)| *look == what)
                 || RARE.contains(&what)
                 || statement.starts_with("DELETE FROM windlass_")
@@ -290,6 +292,7 @@ fn no_statement_reads_a_large_table_from_end_to_end() {
     let bounded: Vec<_> = LOOKS
         .into_iter()
         .chain(JOB_PAGES)
+        .chain(OPERATORS)
         .filter(|(what, _)| !READ_ALL.contains(what))
         .collect();
     let mut lookers = prepared(&database, |_| Ok(()), &bounded);
@@ -429,7 +432,9 @@ fn nothing_reads_all_that_a_long_transaction_keeps() {
     let mut long = long_transaction(&database);
     for table in LARGE {
         let older = match table {
-            "solid_queue_jobs" => format!("id <= {ROWS}"),
+            "solid_queue_jobs" | "windlass_audit" | "windlass_operations" => {
+                format!("id <= {ROWS}")
+            }
             _ => format!("job_id <= {ROWS}"),
         };
         run(

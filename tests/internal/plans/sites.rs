@@ -6,6 +6,7 @@ use crate::db::conn::database::Database;
 use crate::db::conn::owned::DbConnection;
 use crate::db::plans::job_pages::JOB_PAGES;
 use crate::db::plans::looks::LOOKS;
+use crate::db::plans::operators::OPERATORS;
 use crate::db::plans::works::{CALLERS, LOOPS};
 use crate::db::plans::{Rows, Work, death, run, *};
 use crate::db::transition::prune;
@@ -158,13 +159,9 @@ const ODD: [(&str, Work); 2] = [
 fn reach_all(database: &Database, reached: &Reached) {
     let mut connection = database.connect().unwrap();
     reached.note_all(&mut connection);
-    for (what, work) in LOOPS
-        .iter()
-        .chain(&CALLERS)
-        .chain(&LOOKS)
-        .chain(&JOB_PAGES)
-        .chain(&ODD)
-    {
+    let works = LOOPS.iter().chain(&CALLERS).chain(&LOOKS);
+    let works = works.chain(&JOB_PAGES).chain(&OPERATORS);
+    for (what, work) in works.chain(&ODD) {
         let result = connection.as_conn().transaction(|conn| {
             let rows = Rows::insert(conn)?;
             work(conn, &rows)?;
