@@ -109,7 +109,7 @@ pub(crate) fn list(
         place,
         limit,
     };
-    if search.arguments.is_some() && search.is_by_job() {
+    if search.arguments.is_some() && search.has_job_keys() {
         finder.range.lowest = finder.range.lowest.max(id_bounds::newest_jobs(conn)?);
     }
     let mut page = finder.page(conn)?;

@@ -36,6 +36,17 @@ impl Secrets {
             }
         }
     }
+    /// Returns a value with what is secret replaced.
+    #[cfg(feature = "web")]
+    pub(crate) fn hide(&self, mut value: Value) -> Value {
+        match self {
+            Secrets::None => {}
+            Secrets::Named(names) => redact::hide(&mut value, names),
+            Secrets::All => value = HIDDEN.into(),
+        }
+        value
+    }
+
     /// Returns whether JSON text contains one of the texts where it is shown. Spaces do not count, as
     /// programs set them differently.
     #[cfg(feature = "web")]

@@ -19,6 +19,9 @@ const MOST_COUNTED: u64 = 10_000;
 /// The most ids by which an operation selects its jobs, which are read with each batch.
 const MOST_IDS: usize = 10_000;
 
+/// The most bytes of the id of a request.
+const MOST_OF_REQUEST: usize = 100;
+
 /// What a change of selected jobs would affect, fixed at one moment. An operation that is started with it
 /// does not affect jobs that came later.
 ///
@@ -51,6 +54,7 @@ pub struct NewOperation {
     jobs: Jobs,
     task: OperationTask,
     preview: Option<Preview>,
+    request_id: Option<String>,
 }
 
 impl Jobs {
@@ -91,6 +95,7 @@ impl Jobs {
             jobs: self.clone(),
             task: OperationTask { change, rate: None },
             preview: None,
+            request_id: None,
         }
     }
 }
@@ -105,6 +110,14 @@ impl NewOperation {
     /// Makes retried jobs due one after the other, as [`Jobs::retry_at_rate`] does.
     pub fn rate(mut self, rate: RetryRate) -> Self {
         self.task.rate = Some(rate);
+        self
+    }
+
+    /// Names the request that starts the operation, with an id of at most 100 bytes that no other request
+    /// has. If an operation was started with the same id before, [`start`](Self::start) returns that one:
+    /// a form that is sent twice starts one operation. Default: none.
+    pub fn request_id(mut self, id: impl Into<String>) -> Self {
+        self.request_id = Some(id.into());
         self
     }
 
@@ -148,6 +161,7 @@ impl NewOperation {
                 place: &json(serde_json::to_string(&place)),
                 total: i64::try_from(preview.count).ok(),
                 total_is_exact: preview.is_exact,
+                request_id: self.request_id.as_deref(),
             },
         );
         let id = new.doing("start the operation")?;
@@ -161,6 +175,11 @@ impl NewOperation {
         let wrong = |text: &str| Err(Error::Settings(text.to_owned()));
         if self.task.rate.is_some() && !matches!(self.task.change, Change::Retry { .. }) {
             return wrong("only a retry has a rate at which the jobs become due");
+        }
+        let request_id = self.request_id.as_deref().unwrap_or("-");
+        if request_id.is_empty() || request_id.len() > MOST_OF_REQUEST || request_id.contains('\0')
+        {
+            return wrong("the id of a request has 1 to 100 bytes and no NUL");
         }
         let ids = self.jobs.filter.ids.as_ref();
         if ids.is_some_and(|ids| ids.len() > MOST_IDS) {

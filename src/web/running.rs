@@ -45,6 +45,8 @@ impl RunningServer {
     pub fn stop(&self) {
         self.stop.send_replace(true);
         self.site.hub.stop();
+        // If one is on its way already, that one wakes it.
+        let _ = self.site.operations.try_send(());
     }
 
     /// Returns whether all its threads run: after a defect, some do not.

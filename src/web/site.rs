@@ -9,6 +9,7 @@ use crate::web::live::seen::SeenPages;
 use crate::web::metrics::cache::MetricsCache;
 use crate::web::pages::section::Section;
 use crate::web::sql::frame::FrameCache;
+use crate::web::sql::operations::OperationsWake;
 use crate::web::sql::outage::{Once, Outage};
 
 /// A database that is served.
@@ -78,6 +79,8 @@ pub(crate) struct Site {
     pub(crate) access: Access,
     /// The name of the session's cookie: cookies are shared by all ports of a host.
     pub(crate) session_cookie: String,
+    /// Wakes the thread that runs operations.
+    pub(crate) operations: OperationsWake,
     pub(crate) assets: Assets,
     /// The processes of this program, for which the probes answer.
     pub(crate) processes: Vec<Health>,

@@ -20,6 +20,7 @@ use crate::web::running::RunningServer;
 use crate::web::server::{ServedDatabase, Server};
 use crate::web::site::{Site, SiteSettings, Source};
 use crate::web::sql::dispatch::Dispatcher;
+use crate::web::sql::operations::{self, OperationsWake};
 use crate::web::sql::workers;
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -62,12 +63,16 @@ pub(crate) fn start_on(server: &Server, listener: TcpListener) -> Result<Running
     let address = listener.local_addr();
     let address = address.map_err(|source| refused(server, source))?;
     let access = access(server, address.ip().to_canonical().is_loopback())?;
-    let site = Arc::new(site(server, access)?);
+    let (wake, woken) = operations::wake();
+    let site = Arc::new(site(server, access, wake)?);
     if server.has_pages() {
         must_be_closed(&site, &server.listen)?;
     }
     let (queue, mut threads) = workers::start(&site, server.routes, server.threads)?;
     let (stop, stopping) = watch::channel(false);
+    if server.has_pages() && !site.access.settings.read_only {
+        threads.push(operations::start(&site, woken, stopping.clone())?);
+    }
     let engine = Engine {
         site: Arc::clone(&site),
         queue,
@@ -153,7 +158,7 @@ fn access(server: &Server, is_loopback: bool) -> Result<AccessSettings> {
     })
 }
 
-fn site(server: &Server, access: AccessSettings) -> Result<Site> {
+fn site(server: &Server, access: AccessSettings, operations: OperationsWake) -> Result<Site> {
     let base_path = base_path(server)?;
     let mut sources: Vec<Source> = Vec::new();
     for served in &server.databases {
@@ -185,6 +190,7 @@ fn site(server: &Server, access: AccessSettings) -> Result<Site> {
         processes: server.processes.clone(),
         access: Access::new(access),
         session_cookie: format!("windlass_session_{}", &digest.lookup()[..6]),
+        operations,
         assets: Assets::default(),
         hub: Hub::default(),
         seen: SeenPages::default(),

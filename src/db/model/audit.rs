@@ -153,6 +153,33 @@ pub(crate) enum AuditAction {
 }
 
 impl AuditAction {
+    /// All of them, by their names.
+    #[cfg(feature = "web")]
+    pub(crate) const ALL: [AuditAction; 22] = [
+        AuditAction::PauseClass,
+        AuditAction::ResumeClass,
+        AuditAction::CancelJobs,
+        AuditAction::DiscardJobs,
+        AuditAction::EditJob,
+        AuditAction::MoveJobs,
+        AuditAction::SetPriority,
+        AuditAction::RescheduleJobs,
+        AuditAction::RetryJobs,
+        AuditAction::TagJobs,
+        AuditAction::UntagJobs,
+        AuditAction::ClearLimit,
+        AuditAction::SetLimit,
+        AuditAction::StopOperation,
+        AuditAction::ClearQueue,
+        AuditAction::PauseQueue,
+        AuditAction::ResumeQueue,
+        AuditAction::PauseTask,
+        AuditAction::RemoveTask,
+        AuditAction::ResumeTask,
+        AuditAction::RunTask,
+        AuditAction::ScheduleTask,
+    ];
+
     pub(crate) fn column(self) -> &'static str {
         match self {
             AuditAction::CancelJobs => "jobs.cancel",

@@ -43,6 +43,7 @@ diesel::table! {
         started_at -> Nullable<Timestamp>,
         moved_at -> Timestamp,
         ended_at -> Nullable<Timestamp>,
+        request_id -> Nullable<Text>,
     }
 }
 

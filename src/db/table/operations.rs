@@ -20,14 +20,17 @@ pub(crate) struct NewOperationRow<'a> {
     pub(crate) place: &'a str,
     pub(crate) total: Option<i64>,
     pub(crate) total_is_exact: bool,
+    /// Names the request that starts it, so that it is started once.
+    pub(crate) request_id: Option<&'a str>,
 }
 
-/// Inserts an operation and returns its id.
-pub(crate) fn insert(conn: &mut Conn<'_>, new: &NewOperationRow<'_>) -> QueryResult<i64> {
+/// Inserts an operation and returns its id. `None` if its request has started one already.
+pub(crate) fn insert(conn: &mut Conn<'_>, new: &NewOperationRow<'_>) -> QueryResult<Option<i64>> {
     let text = "INSERT INTO windlass_operations (action, parameters, filter, bounds, place, counts, total, total_is_exact, \
-           state, actor, via, origin, reason, created_at, moved_at) \
-         VALUES ($1, $2, $3, $4, $5, $12, $6, $7, 'waiting', $8, $9, $10, $11, {now}, {now}) RETURNING id";
-    let row: Id = Statement::new(text)
+           state, actor, via, origin, reason, request_id, created_at, moved_at) \
+         VALUES ($1, $2, $3, $4, $5, $12, $6, $7, 'waiting', $8, $9, $10, $11, $13, {now}, {now}) \
+         ON CONFLICT (request_id) WHERE request_id IS NOT NULL DO NOTHING RETURNING id";
+    let row: Option<Id> = Statement::new(text)
         .bind(new.action)
         .bind(new.parameters)
         .bind(new.filter)
@@ -40,9 +43,22 @@ pub(crate) fn insert(conn: &mut Conn<'_>, new: &NewOperationRow<'_>) -> QueryRes
         .bind(&new.actor.origin)
         .bind(&new.actor.reason)
         .bind("{}") // no counts yet
+        .bind(new.request_id)
         .unkept()
-        .get_result(conn)?;
-    Ok(row.id)
+        .get_result(conn)
+        .optional()?;
+    Ok(row.map(|row| row.id))
+}
+
+/// Returns the operation that a request has started.
+pub(crate) fn of_request(conn: &mut Conn<'_>, request_id: &str) -> QueryResult<Option<i64>> {
+    let text = "SELECT id FROM windlass_operations WHERE request_id = $1";
+    let row: Option<Id> = Statement::new(text)
+        .bind(request_id)
+        .unkept()
+        .get_result(conn)
+        .optional()?;
+    Ok(row.map(|row| row.id))
 }
 
 /// Stores the row of the audit about the start of an operation.

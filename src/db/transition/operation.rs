@@ -12,10 +12,15 @@ use crate::db::table::operations::{self, NewOperationRow, OperationAdvance, Oper
 use crate::db::transition::audit::{AuditTrail, Effect};
 use diesel::QueryResult;
 
-/// Stores an operation, with the row of the audit about its start.
+/// Stores an operation, with the row of the audit about its start. Returns the one that its request has
+/// started before, if there is one.
 pub(crate) fn start(conn: &mut Conn<'_>, new: &NewOperationRow<'_>) -> QueryResult<i64> {
     conn.transaction(|conn| {
-        let id = operations::insert(conn, new)?;
+        let Some(id) = operations::insert(conn, new)? else {
+            let request_id = new.request_id.unwrap_or_default();
+            let started = operations::of_request(conn, request_id)?;
+            return started.ok_or(diesel::result::Error::NotFound);
+        };
         let audit = audit::insert(
             conn,
             &NewAudit {

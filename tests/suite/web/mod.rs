@@ -4,6 +4,7 @@ mod access;
 mod away;
 mod client;
 mod closed;
+mod job_pages;
 mod live;
 mod overview;
 mod places;

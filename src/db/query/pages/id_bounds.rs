@@ -57,6 +57,9 @@ pub(crate) fn in_time(
 ) -> QueryResult<KeyRange> {
     let clock = search.clock();
     let mut range = KeyRange::ALL;
+    if search.is_by_job() && !search.has_job_keys() {
+        return Ok(range);
+    }
     if let Some(from) = from {
         let early = from.checked_sub_signed(MARGIN).unwrap_or(from);
         let (exact, early) = (id_at(conn, clock, from)?, id_at(conn, clock, early)?);

@@ -57,6 +57,8 @@ pub(crate) struct JobFacts {
     pub(crate) error: Option<String>,
     #[diesel(sql_type = Nullable<Timestamp>)]
     pub(crate) failed_at: Option<NaiveDateTime>,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub(crate) fingerprint: Option<String>,
 }
 
 /// Reads the facts of a job. `None` if its row does not exist.
@@ -66,7 +68,7 @@ pub(crate) fn facts(conn: &mut Conn<'_>, job: i64) -> QueryResult<Option<JobFact
          {moment j.created_at} AS created_at, {moment j.scheduled_at} AS scheduled_at, u.scope, x.task_key, \
          {moment x.run_at} AS run_at, {moment r.created_at} AS ready_at, {moment b.created_at} AS blocked_at, \
          {moment c.created_at} AS claimed_at, {moment c.started_at} AS started_at, {moment k.expires_at} AS result_until, \
-         substr(f.error, 1, 100000) AS error, {moment f.created_at} AS failed_at \
+         substr(f.error, 1, 100000) AS error, {moment f.created_at} AS failed_at, f.fingerprint \
          FROM solid_queue_jobs j LEFT JOIN windlass_unique_jobs u ON u.job_id = j.id AND u.unique_id = j.unique_id \
          LEFT JOIN solid_queue_recurring_executions x ON x.job_id = j.id \
          LEFT JOIN solid_queue_ready_executions r ON r.job_id = j.id \

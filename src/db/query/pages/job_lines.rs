@@ -68,8 +68,6 @@ pub(crate) struct JobLine {
     /// The error of a failed job, as JSON or other text; cut if it is long.
     #[diesel(sql_type = Nullable<Text>, deserialize_as = MaybeLossy)]
     pub(crate) error: Option<String>,
-    #[diesel(sql_type = Nullable<Timestamp>)]
-    pub(crate) failed_at: Option<NaiveDateTime>,
     /// How its last unsuccessful attempt ended.
     #[diesel(sql_type = Nullable<Text>)]
     outcome: Option<String>,
@@ -112,7 +110,7 @@ pub(crate) fn lines(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<JobLin
          coalesce({{moment s.scheduled_at}}, CASE WHEN s.id IS NOT NULL THEN {{now}} END) AS scheduled_at, {due} AS due_seconds, \
          b.concurrency_key AS blocked_key, u.after_job_id, \
          CASE WHEN c.id IS NOT NULL THEN coalesce({held}, 0) END AS claimed_seconds, c.note, p.hostname, p.pid, \
-         f.id IS NOT NULL AS is_failed, substr(f.error, 1, {LONGEST}) AS error, {{moment f.created_at}} AS failed_at, \
+         f.id IS NOT NULL AS is_failed, substr(f.error, 1, {LONGEST}) AS error, \
          a.outcome, a.kind || ': ' || substr(a.message, 1, 500) AS last_error \
          FROM solid_queue_jobs j LEFT JOIN solid_queue_ready_executions r ON r.job_id = j.id \
          LEFT JOIN solid_queue_scheduled_executions s ON s.job_id = j.id \

@@ -28,6 +28,8 @@ pub(crate) struct JobSearch {
     pub(crate) from: Option<String>,
     /// Before when.
     pub(crate) to: Option<String>,
+    /// Whether the times are always those of the enqueue.
+    pub(crate) by_enqueue: bool,
 }
 
 impl JobSearch {
@@ -65,15 +67,22 @@ impl JobSearch {
     /// Returns the table and the column whose ids grow with the time by which the list is narrowed.
     pub(crate) fn clock(&self) -> (&'static str, &'static str) {
         match self.state {
+            _ if self.by_enqueue => ("solid_queue_jobs", "created_at"),
             Some(JobState::Failed) => (self.table(), "created_at"),
             Some(JobState::Cancelled | JobState::Discarded) => (self.table(), "ended_at"),
             _ => ("solid_queue_jobs", "created_at"),
         }
     }
 
-    /// Returns whether the keys of the list are those of the table of [`clock`](Self::clock).
+    /// Returns whether the times are those of the jobs' rows.
     pub(crate) fn is_by_job(&self) -> bool {
         self.clock().0 == "solid_queue_jobs"
+    }
+
+    /// Returns whether the keys of the list are ids of jobs.
+    pub(crate) fn has_job_keys(&self) -> bool {
+        use JobState::{Cancelled, Discarded, Failed};
+        !matches!(self.state, Some(Failed | Cancelled | Discarded))
     }
 
     /// Returns the part of the conditions that the index of the list knows.
