@@ -6,6 +6,7 @@ use crate::web::assets::Assets;
 use crate::web::http::engine;
 use crate::web::http::request::Verb;
 use crate::web::http::router::Engine;
+use crate::web::pages::now::queues::Promises;
 use crate::web::pages::route::Route;
 use crate::web::pages::routes::ROUTES;
 use crate::web::pages::section::Section;
@@ -15,6 +16,7 @@ use crate::web::sql::workers;
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::watch;
 
 /// Where to listen, unless set.
@@ -42,6 +44,7 @@ pub struct Server {
     listen: String,
     read_only: bool,
     threads: usize,
+    promises: Promises,
     routes: &'static [Route],
 }
 
@@ -53,6 +56,7 @@ impl Server {
             listen: LISTEN.to_owned(),
             read_only: false,
             threads: THREADS,
+            promises: Promises::new(),
             routes: ROUTES,
         }
     }
@@ -66,6 +70,13 @@ impl Server {
     /// Refuses all changes. Default: `false`.
     pub fn read_only(mut self, read_only: bool) -> Self {
         self.read_only = read_only;
+        self
+    }
+
+    /// Sets how long a job may be ready before its queue counts as late. Without it, pages show how
+    /// long the jobs of a queue wait, but do not say whether that is too long.
+    pub fn max_wait(mut self, queue: impl Into<String>, wait: Duration) -> Self {
+        self.promises.insert(queue.into(), wait);
         self
     }
 
@@ -123,6 +134,7 @@ impl Server {
                 base_path: String::new(),
                 read_only: self.read_only,
                 local_name: "local".to_owned(),
+                promises: self.promises.clone(),
             },
             assets: Assets::default(),
         }

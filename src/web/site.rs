@@ -2,6 +2,8 @@
 
 use crate::db::Database;
 use crate::web::assets::Assets;
+use crate::web::pages::now::queues::Promises;
+use crate::web::pages::now::watch::Watch;
 use crate::web::pages::section::Section;
 use crate::web::sql::frame::FrameCache;
 use crate::web::sql::outage::{Once, Outage};
@@ -20,6 +22,8 @@ pub(crate) struct Source {
     pub(crate) outage: Outage,
     /// Whether the tables were found to be in order.
     pub(crate) tables: Once,
+    /// What needs attention.
+    pub(crate) watch: Watch,
 }
 
 impl Source {
@@ -31,6 +35,7 @@ impl Source {
             frame: FrameCache::default(),
             outage: Outage::default(),
             tables: Once::default(),
+            watch: Watch::default(),
         }
     }
 
@@ -49,6 +54,8 @@ pub(crate) struct SiteSettings {
     pub(crate) read_only: bool,
     /// The name under which changes are made on this host without signing in.
     pub(crate) local_name: String,
+    /// How long a job may be ready before its queue is late.
+    pub(crate) promises: Promises,
 }
 
 /// Everything but the network and the pages.

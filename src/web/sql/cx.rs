@@ -171,11 +171,23 @@ impl<'a> Cx<'a> {
         if let Some(frame) = cached.and_then(|source| source.frame.get(clock::instant())) {
             return Ok(frame);
         }
-        let frame = self.read(frame::read)?;
+        let mut frame = self.read(frame::read)?;
+        frame.attention = self.attention();
         if let Some(source) = self.site.sources.get(database) {
             source.frame.set(&frame);
         }
         Ok(frame)
+    }
+
+    /// Returns how many things need attention; `None` if that is not known now.
+    fn attention(&mut self) -> Option<u64> {
+        let source = self.site.sources.get(self.request.database)?;
+        let (watch, promises) = (&source.watch, &self.site.settings.promises);
+        if watch.kept_count().is_none() {
+            // The page stands without it.
+            self.try_read(|conn| watch.look(conn, promises)).ok()?;
+        }
+        watch.kept_count()
     }
 
     /// Returns the frame of a page, for the field `shell` of its template.
