@@ -9,9 +9,11 @@ use crate::db::query::load::{checks, keys};
 use crate::db::schema::compare;
 use crate::db::table::run_time::{class_pauses, limits as run_time_limits};
 use crate::db::table::semaphores;
+use crate::db::table::web::upkeep;
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Result};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// A larger log is not being checkpointed, because a connection has been reading for a long time.
 const LARGE_WAL: u64 = 256 * 1024 * 1024;
@@ -59,6 +61,7 @@ pub(crate) fn look<C: AsConn + ?Sized>(conn: &mut C, scope: CheckScope) -> Resul
         findings.extend(Rule::ALL.map(|rule| place(&mut conn, rule, scope)));
         findings.push(limits(&mut conn, scope));
         findings.extend(set_at_run_time(&mut conn));
+        findings.extend(expiring_tokens(&mut conn));
         findings.extend(doctor_processes::look(&mut conn)?);
     }
     Ok(findings)
@@ -194,6 +197,24 @@ fn inconsistent(
         #[cfg(feature = "web")]
         CheckScope::Newest => checks::inconsistent(conn, rule),
     }
+}
+
+/// How long before its end a token is reported.
+const SOON: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// Reports the tokens of the web pages that expire soon: what uses them would be refused.
+fn expiring_tokens(conn: &mut Conn<'_>) -> Option<Finding> {
+    let tokens = upkeep::expiring(conn, SOON).unwrap_or_default();
+    let names = tokens.iter().map(|token| {
+        let days = (token.seconds / 86_400.0).ceil();
+        format!("`{}` in {days:.0} days", token.name)
+    });
+    let names: Vec<String> = names.collect();
+    let says = format!(
+        "tokens of the web pages expire: {}; make new ones (`windlass web tokens add`)",
+        names.join(", ")
+    );
+    (!names.is_empty()).then(|| finding("tokens", Verdict::Warning, says))
 }
 
 fn place(conn: &mut Conn<'_>, rule: Rule, scope: CheckScope) -> Finding {

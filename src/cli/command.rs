@@ -5,6 +5,8 @@ use crate::cli::commands::{
     check, doctor, enqueue, explain, failed, jobs, migrate, migrations, processes, queues, quotas,
     recurring, status, supervise,
 };
+#[cfg(feature = "web")]
+use crate::cli::commands::web;
 use crate::cli::failure::CommandError;
 use crate::cli::mount::At;
 use crate::cli::{done, select};
@@ -57,6 +59,8 @@ pub(crate) enum Command {
     Doctor(doctor::Doctor),
     #[command(subcommand)]
     Recurring(recurring::RecurringCommand),
+    #[cfg(feature = "web")]
+    Web(Box<web::Web>),
 }
 
 impl Command {
@@ -106,7 +110,21 @@ impl Command {
             Command::Jobs(command) => jobs(command, &at.database()?, at.registry),
             Command::Failed(command) => failed(command, &at.database()?),
             Command::Recurring(command) => recurring(command, &at.database()?, at.registry),
+            #[cfg(feature = "web")]
+            Command::Web(web) => web.run(at),
             Command::Doctor(doctor) => Ok(doctor.show(&at.database()?.read_only())?),
+        }
+    }
+}
+
+impl Command {
+    /// Returns whether it runs until it is stopped, and so logs what it does.
+    pub(crate) fn is_service(&self) -> bool {
+        match self {
+            Command::Supervise(_) => true,
+            #[cfg(feature = "web")]
+            Command::Web(web) => web.serves(),
+            _ => false,
         }
     }
 }

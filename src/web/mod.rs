@@ -4,6 +4,8 @@
 
 pub(crate) mod access;
 pub(crate) mod assets;
+#[cfg(feature = "config")]
+pub(crate) mod configured;
 pub(crate) mod http;
 pub(crate) mod live;
 pub(crate) mod pages;
@@ -12,6 +14,7 @@ pub(crate) mod server;
 pub(crate) mod show;
 pub(crate) mod site;
 pub(crate) mod sql;
+pub(crate) mod start;
 
 pub use running::RunningServer;
 pub use server::Server;

@@ -44,6 +44,11 @@ impl RunningServer {
         self.stop.send_replace(true);
     }
 
+    /// Returns whether all its threads run: after a defect, some do not.
+    pub fn is_running(&self) -> bool {
+        !self.threads.iter().any(JoinHandle::is_finished)
+    }
+
     /// Waits until the server has ended.
     pub fn wait(mut self) {
         for thread in self.threads.drain(..) {

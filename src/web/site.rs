@@ -1,6 +1,7 @@
 //! What the threads of a server share.
 
 use crate::db::Database;
+use crate::web::access::settings::Access;
 use crate::web::assets::Assets;
 use crate::web::pages::now::queues::Promises;
 use crate::web::pages::now::watch::Watch;
@@ -20,6 +21,8 @@ pub(crate) struct Source {
     pub(crate) frame: FrameCache,
     /// Whether what is read from is away.
     pub(crate) outage: Outage,
+    /// Whether `database` is away, if something else is read from.
+    changes_outage: Outage,
     /// Whether the tables were found to be in order.
     pub(crate) tables: Once,
     /// What needs attention.
@@ -34,8 +37,17 @@ impl Source {
             replica,
             frame: FrameCache::default(),
             outage: Outage::default(),
+            changes_outage: Outage::default(),
             tables: Once::default(),
             watch: Watch::default(),
+        }
+    }
+
+    /// Returns whether `database` is away.
+    pub(crate) fn primary_outage(&self) -> &Outage {
+        match self.replica {
+            Some(_) => &self.changes_outage,
+            None => &self.outage,
         }
     }
 
@@ -50,10 +62,6 @@ impl Source {
 pub(crate) struct SiteSettings {
     /// `/windlass`, or empty.
     pub(crate) base_path: String,
-    /// Whether nothing can be changed, whoever asks.
-    pub(crate) read_only: bool,
-    /// The name under which changes are made on this host without signing in.
-    pub(crate) local_name: String,
     /// How long a job may be ready before its queue is late.
     pub(crate) promises: Promises,
 }
@@ -66,6 +74,9 @@ pub(crate) struct Site {
     /// What the navigation shows.
     pub(crate) sections: Vec<Section>,
     pub(crate) settings: SiteSettings,
+    pub(crate) access: Access,
+    /// The name of the session's cookie: cookies are shared by all ports of a host.
+    pub(crate) session_cookie: String,
     pub(crate) assets: Assets,
 }
 

@@ -22,6 +22,7 @@ pub(crate) fn tables() -> Vec<DeclaredTable> {
     let files = [
         include_str!("tables.rs"),
         include_str!("operator_tables.rs"),
+        include_str!("web_tables.rs"),
     ];
     for line in files.into_iter().flat_map(str::lines).map(str::trim) {
         if let Some(name) = line.strip_prefix("#[sql_name = \"") {

@@ -50,4 +50,5 @@ pub(crate) const FILES: &[EmbeddedMigration] = embedded![
     "2026-11-24-000008_history",
     "2026-11-24-000009_audit",
     "2026-11-24-000010_fingerprints",
+    "2026-11-24-000011_web",
 ];

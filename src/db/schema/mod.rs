@@ -20,3 +20,4 @@ pub(crate) mod postgres_locks;
 pub(crate) mod reference;
 pub(crate) mod tables;
 pub(crate) mod tables_history;
+pub(crate) mod web_tables;

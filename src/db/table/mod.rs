@@ -27,3 +27,4 @@ pub(crate) mod semaphores;
 pub(crate) mod steps;
 pub(crate) mod unique_jobs;
 pub(crate) mod wanted_keys;
+pub(crate) mod web;

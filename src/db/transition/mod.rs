@@ -24,3 +24,5 @@ pub(crate) mod schedule;
 pub(crate) mod settle;
 pub(crate) mod take_back;
 pub(crate) mod unblock;
+#[cfg(feature = "web")]
+pub(crate) mod web;

@@ -3,6 +3,7 @@
 use crate::clock;
 use crate::db::Conn;
 use crate::db::table::classes;
+use crate::db::table::web::upkeep;
 use crate::db::transition::clear::{self, ClearLimits, ClearedPage};
 use crate::event::events::Event;
 use crate::event::subscriber::Subscriber;
@@ -138,6 +139,13 @@ impl RetentionTask {
             Ok(ClearedPage {
                 reached: (cleared >= BATCH).then_some(0),
                 cleared,
+                left: None,
+            })
+        }));
+        kinds.push(RowKind::new("clear web sessions", Of::Others, |conn, _| {
+            Ok(ClearedPage {
+                reached: None,
+                cleared: upkeep::clear(conn)?,
                 left: None,
             })
         }));

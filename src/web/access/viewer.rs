@@ -53,6 +53,20 @@ impl Need {
     }
 }
 
+/// How a viewer is proven.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Proof {
+    Nothing,
+    /// They are on this host, where there are no tokens.
+    Local,
+    /// A trusted proxy names them.
+    Proxy,
+    /// The id of their token.
+    Token(i64),
+    /// The id of their session.
+    Session(i64),
+}
+
 /// Whom a request is from, proven.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Viewer {
@@ -60,8 +74,7 @@ pub(crate) struct Viewer {
     pub(crate) name: String,
     pub(crate) role: Role,
     pub(crate) client: IpAddr,
-    /// The id of the session, if there is one that can be signed out.
-    pub(crate) session: Option<i64>,
+    pub(crate) proof: Proof,
 }
 
 impl Viewer {
@@ -71,7 +84,7 @@ impl Viewer {
             name: String::new(),
             role: Role::Outsider,
             client,
-            session: None,
+            proof: Proof::Nothing,
         }
     }
 

@@ -5,9 +5,11 @@ use crate::clock;
 use crate::web::assets::Asset;
 use crate::web::http::engine::Peer;
 use crate::web::http::intake;
-use crate::web::http::request::Request;
+use crate::web::http::request::{Request, Verb};
 use crate::web::http::response::Response;
+use crate::web::pages::error;
 use crate::web::site::Site;
+use crate::web::sql::page_error::PageError;
 use crate::web::sql::workers::Work;
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
@@ -124,6 +126,17 @@ async fn page(
         Ok(request) => request,
         Err(refused) => return sent(refused),
     };
+    let signs_in = request.verb == Verb::Post && request.path == "/login";
+    let is_attempt = request.credentials.bearer.is_some() || signs_in;
+    let limiter = &engine.site.access.limiter;
+    if is_attempt && let Some(wait) = limiter.refuses(request.client, clock::instant()) {
+        return sent(error::page(
+            &engine.site,
+            &request,
+            None,
+            PageError::TooMany(wait),
+        ));
+    }
     let read = tokio::time::timeout(BODY, axum::body::to_bytes(body, BODY_BYTES)).await;
     match read {
         Ok(Ok(body)) => intake::fill(&mut request, &body),

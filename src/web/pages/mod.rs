@@ -4,6 +4,7 @@
 pub(crate) mod error;
 pub(crate) mod flash;
 pub(crate) mod link;
+pub(crate) mod login;
 pub(crate) mod now;
 pub(crate) mod overview;
 pub(crate) mod ranges;

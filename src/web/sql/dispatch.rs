@@ -1,7 +1,7 @@
 //! From a request to its response: the route, the viewer, the page, and the page of an error.
 
-use crate::web::access::gate;
-use crate::web::access::viewer::{Role, Viewer};
+use crate::web::access::{gate, sign_in};
+use crate::web::access::viewer::{Need, Role, Viewer};
 use crate::web::http::request::{Request, Verb};
 use crate::web::http::response::Response;
 use crate::web::pages::route::{self, Route};
@@ -52,11 +52,28 @@ impl Dispatcher {
     }
 
     fn try_answer(&mut self, request: &Request) -> (Option<Viewer>, Result<Response, PageError>) {
-        let found = match route::find(self.routes, request.verb, &request.path) {
-            Ok(found) => found,
+        let site = Arc::clone(&self.site);
+        let (readers, writers) = (&mut self.readers, &mut self.writers);
+        if request.verb == Verb::Post && request.path == "/login" {
+            return (None, sign_in::sign_in(&site, request, writers));
+        }
+        let found = route::find(self.routes, request.verb, &request.path);
+        let is_open = matches!(&found, Ok(found) if found.route.need == Need::Nothing);
+        let viewer = match gate::viewer(&site, request, readers, writers) {
+            Ok(viewer) => viewer,
+            Err(_) if is_open => Viewer::outsider(request.client),
             Err(error) => return (None, Err(error)),
         };
-        let viewer = gate::viewer(&self.site, request);
+        if request.verb == Verb::Post && request.path == "/logout" {
+            let response = sign_in::sign_out(&site, request, &viewer, writers);
+            return (Some(viewer), response);
+        }
+        let found = match found {
+            Ok(found) => found,
+            Err(error) if viewer.role >= Role::Viewer => return (Some(viewer), Err(error)),
+            // What exists is no business of outsiders.
+            Err(_) => return (Some(viewer), Err(PageError::SignIn)),
+        };
         if !found.route.need.is_met_by(viewer.role) {
             let error = match viewer.role {
                 Role::Outsider => PageError::SignIn,
@@ -64,9 +81,8 @@ impl Dispatcher {
             };
             return (Some(viewer), Err(error));
         }
-        let writers = Some(&mut self.writers).filter(|_| request.verb == Verb::Post);
-        let site = Arc::clone(&self.site);
-        let mut cx = Cx::new(&site, request, &viewer, &mut self.readers, writers)
+        let writers = Some(writers).filter(|_| request.verb == Verb::Post);
+        let mut cx = Cx::new(&site, request, &viewer, readers, writers)
             .on_route(found.route.is_live, found.params);
         let response = (found.route.handler)(&mut cx);
         (Some(viewer), response)

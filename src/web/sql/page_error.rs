@@ -15,8 +15,12 @@ pub(crate) enum PageError {
     Conflict(String),
     /// 403: the viewer's role does not allow it.
     Forbidden,
+    /// 403: for another reason, which is told.
+    Refused(String),
     /// 401: the viewer must sign in.
     SignIn,
+    /// 401: there is no such token, or it may not be used any more.
+    WrongToken,
     /// 429: too many attempts.
     TooMany(Duration),
     /// 503: the database does not answer.
