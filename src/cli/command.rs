@@ -1,12 +1,12 @@
 //! The commands, and how each is run.
 
 use crate::cli::commands::run_time::{classes, limits};
+#[cfg(feature = "web")]
+use crate::cli::commands::web;
 use crate::cli::commands::{
     check, doctor, enqueue, explain, failed, jobs, migrate, migrations, processes, queues, quotas,
     recurring, status, supervise,
 };
-#[cfg(feature = "web")]
-use crate::cli::commands::web;
 use crate::cli::failure::CommandError;
 use crate::cli::mount::At;
 use crate::cli::{done, select};

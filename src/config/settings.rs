@@ -254,7 +254,10 @@ impl RetentionSettings {
 impl WebSettings {
     pub(crate) fn read(r: &mut Reader) -> Self {
         let mut s = r.one("web");
-        let (none, text) = (|| TextList(Vec::new()), |text: &str| NameText(text.to_owned()));
+        let (none, text) = (
+            || TextList(Vec::new()),
+            |text: &str| NameText(text.to_owned()),
+        );
         let settings = WebSettings {
             listen: s.read(r, "listen", text("127.0.0.1:4040"),
                 "The address and port of `windlass web`. Other than on 127.0.0.1 or ::1, it needs a token or a `user_header`."),

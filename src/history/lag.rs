@@ -1,6 +1,7 @@
-//! How far the history is behind.
+//! How far the history is behind, and bringing it up to date.
 
 use crate::db::table::history::deltas;
+use crate::db::transition::fold::{self, FoldWhen, Folded};
 use crate::db::{AsConn, own};
 use crate::error::{Doing, Result};
 use serde::{Serialize, Serializer};
@@ -42,4 +43,27 @@ pub fn lag<C: AsConn + ?Sized>(conn: &mut C) -> Result<HistoryLag> {
         oldest: backlog.oldest.map(age),
         folded: backlog.folded.map(age).filter(is_real),
     })
+}
+
+/// Folds now what processes have contributed, and returns how many contributions that were. Returns 0
+/// if another process is folding.
+///
+/// Supervisors do this once a minute, and workers where no supervisor runs. What is not folded is in
+/// every result all the same, so this is for tests, and before a database is archived.
+///
+/// # Errors
+/// If the database does not answer or has no tables.
+pub fn fold<C: AsConn + ?Sized>(conn: &mut C) -> Result<u64> {
+    let mut conn = own(conn);
+    let mut sum = 0;
+    loop {
+        let folded = fold::fold(&mut conn, FoldWhen::Now, None).doing("fold the history")?;
+        let Folded::Done { count, is_full } = folded else {
+            return Ok(sum);
+        };
+        sum += count as u64;
+        if !is_full {
+            return Ok(sum);
+        }
+    }
 }

@@ -37,7 +37,7 @@ pub use crate::db::model::history::cell::{FleetGauge, QueueGauge};
 pub use crate::db::model::history::histogram::Histogram;
 pub use crate::db::model::history::tally::Tally;
 pub use filter::HistoryFilter;
-pub use lag::{HistoryLag, lag};
+pub use lag::{HistoryLag, fold, lag};
 pub use range::TimeRange;
 pub use rates::{QueueRate, rates};
 pub use read::{Bucket, SeriesTally, by_class, by_queue, series};

@@ -61,7 +61,12 @@ fn access(server: &Server, is_loopback: bool) -> Result<AccessSettings> {
              without a path; it is `{origin}`"
         )),
     });
-    for name in server.hosts.iter().map(|name| Ok(name.clone())).chain(public) {
+    for name in server
+        .hosts
+        .iter()
+        .map(|name| Ok(name.clone()))
+        .chain(public)
+    {
         let name = name?;
         match host::split(&name) {
             Some((name, _)) if !name.contains(['/', ' ']) => hosts.push(name),
@@ -83,7 +88,9 @@ fn access(server: &Server, is_loopback: bool) -> Result<AccessSettings> {
     if let Some(name) = &user_header {
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
         if name.is_empty() || !name.bytes().all(is_name) {
-            return server.wrong(format!("`web.user_header` is no name of a header: `{name}`"));
+            return server.wrong(format!(
+                "`web.user_header` is no name of a header: `{name}`"
+            ));
         }
         if trusted_proxies.is_empty() {
             return server.wrong(
@@ -99,9 +106,10 @@ fn access(server: &Server, is_loopback: bool) -> Result<AccessSettings> {
              `web.session_idle` is at most 30 days",
         );
     }
-    let local_name = server.local_name.clone().unwrap_or_else(|| {
-        format!("local@{}", gethostname::gethostname().to_string_lossy())
-    });
+    let local_name = server
+        .local_name
+        .clone()
+        .unwrap_or_else(|| format!("local@{}", gethostname::gethostname().to_string_lossy()));
     Ok(AccessSettings {
         is_loopback,
         hosts,
@@ -195,9 +203,12 @@ fn must_be_closed(site: &Site, listen: &str) -> Result<()> {
     if settings.is_loopback || settings.user_header.is_some() {
         return Ok(());
     }
-    let found = first.database.connect_within(LOOK).and_then(|mut connection| {
-        tokens::exist_active(&mut connection.as_conn()).doing("look for tokens")
-    });
+    let found = first
+        .database
+        .connect_within(LOOK)
+        .and_then(|mut connection| {
+            tokens::exist_active(&mut connection.as_conn()).doing("look for tokens")
+        });
     match found {
         Ok(true) => Ok(()),
         Ok(false) => Err(Error::Settings(format!(

@@ -9,6 +9,7 @@ pub(crate) mod failed_groups;
 pub(crate) mod filter;
 #[cfg(feature = "web")]
 pub(crate) mod frame;
+pub(crate) mod gauges;
 pub(crate) mod history;
 pub(crate) mod job_info;
 pub(crate) mod jobs;

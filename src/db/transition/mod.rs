@@ -9,6 +9,7 @@ pub(crate) mod enqueue;
 pub(crate) mod expire;
 pub(crate) mod finish;
 pub(crate) mod fire;
+pub(crate) mod fold;
 pub(crate) mod limit;
 pub(crate) mod lock_wait;
 pub(crate) mod operate;

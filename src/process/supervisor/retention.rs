@@ -127,35 +127,7 @@ impl RetentionTask {
         kinds.push(RowKind::new("clear waiters", Of::Others, move |conn, _| {
             clear::expired(conn, waiters, BATCH)
         }));
-        kinds.push(RowKind::new("clear classes", Of::Others, |conn, _| {
-            Ok(ClearedPage {
-                reached: None,
-                cleared: classes::forget(conn, CLASSES_FOR)?,
-                left: None,
-            })
-        }));
-        kinds.push(RowKind::new("clear quotas", Of::Others, |conn, _| {
-            let cleared = clear::quotas::clear(conn, BATCH)?;
-            Ok(ClearedPage {
-                reached: (cleared >= BATCH).then_some(0),
-                cleared,
-                left: None,
-            })
-        }));
-        kinds.push(RowKind::new("clear web sessions", Of::Others, |conn, _| {
-            Ok(ClearedPage {
-                reached: None,
-                cleared: upkeep::clear(conn)?,
-                left: None,
-            })
-        }));
-        for table in clear::TABLES_OF_JOBS {
-            kinds.push(RowKind::new(
-                "clear what jobs left behind",
-                Of::Others,
-                move |conn, after| clear::orphans(conn, table, after, BATCH),
-            ));
-        }
+        kinds.extend(RowKind::beside_jobs());
         Ok(kinds)
     }
 
@@ -237,5 +209,47 @@ impl RowKind {
             after: 0,
             look: Box::new(look),
         }
+    }
+
+    /// Returns the kinds that have no retention of the user's own.
+    fn beside_jobs() -> Vec<Self> {
+        let mut kinds = vec![RowKind::new("clear classes", Of::Others, |conn, _| {
+            Ok(ClearedPage {
+                reached: None,
+                cleared: classes::forget(conn, CLASSES_FOR)?,
+                left: None,
+            })
+        })];
+        kinds.push(RowKind::new("clear quotas", Of::Others, |conn, _| {
+            let cleared = clear::quotas::clear(conn, BATCH)?;
+            Ok(ClearedPage {
+                reached: (cleared >= BATCH).then_some(0),
+                cleared,
+                left: None,
+            })
+        }));
+        kinds.push(RowKind::new("clear web sessions", Of::Others, |conn, _| {
+            Ok(ClearedPage {
+                reached: None,
+                cleared: upkeep::clear(conn)?,
+                left: None,
+            })
+        }));
+        kinds.push(RowKind::new(
+            "clear the history",
+            Of::Others,
+            clear::history::old_buckets,
+        ));
+        kinds.push(RowKind::new("clear the history", Of::Others, |conn, _| {
+            clear::history::unused(conn, BATCH)
+        }));
+        for table in clear::TABLES_OF_JOBS {
+            kinds.push(RowKind::new(
+                "clear what jobs left behind",
+                Of::Others,
+                move |conn, after| clear::orphans(conn, table, after, BATCH),
+            ));
+        }
+        kinds
     }
 }

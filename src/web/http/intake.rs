@@ -109,9 +109,8 @@ fn requested_by_us(
     let is_ours = origin::is_ours(&claims, settings.public_origin.as_deref())
         && origin::is_named(&claims, settings.public_origin.as_deref(), &settings.hosts);
     // No page elsewhere can send a token that it does not have, and nothing else counts then.
-    let is_program = credentials.bearer.is_some()
-        && claims.fetch_site.is_none()
-        && claims.origin.is_none();
+    let is_program =
+        credentials.bearer.is_some() && claims.fetch_site.is_none() && claims.origin.is_none();
     if !is_ours && !is_program {
         return refuse(
             403,
@@ -122,7 +121,10 @@ fn requested_by_us(
     let kind = text(headers, "content-type").unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();
     if !["", "application/x-www-form-urlencoded"].contains(&kind) {
-        return refuse(415, "Only `application/x-www-form-urlencoded` is accepted.\n");
+        return refuse(
+            415,
+            "Only `application/x-www-form-urlencoded` is accepted.\n",
+        );
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! From a request to its response: the route, the viewer, the page, and the page of an error.
 
-use crate::web::access::{gate, sign_in};
 use crate::web::access::viewer::{Need, Role, Viewer};
+use crate::web::access::{gate, sign_in};
 use crate::web::http::request::{Request, Verb};
 use crate::web::http::response::Response;
 use crate::web::pages::route::{self, Route};

@@ -111,3 +111,11 @@ impl Cell {
         }
     }
 }
+
+/// A sample of the queues and workers.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct GaugeSample {
+    /// The queues with ready jobs, by name.
+    pub(crate) queues: Vec<(String, QueueGauge)>,
+    pub(crate) fleet: FleetGauge,
+}

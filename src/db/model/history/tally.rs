@@ -109,13 +109,13 @@ impl CountedEnd {
     }
 
     /// Returns how a recorded attempt counts.
-    pub(crate) fn of_attempt(outcome: AttemptOutcome) -> Option<Self> {
+    pub(crate) fn of_attempt(outcome: AttemptOutcome) -> Self {
         match outcome {
-            AttemptOutcome::Failed => Some(CountedEnd::Failed),
-            AttemptOutcome::Retried => Some(CountedEnd::Retried),
-            AttemptOutcome::Discarded => Some(CountedEnd::Discarded),
-            AttemptOutcome::Cancelled => Some(CountedEnd::Cancelled),
-            AttemptOutcome::Crashed => Some(CountedEnd::Crashed),
+            AttemptOutcome::Failed => CountedEnd::Failed,
+            AttemptOutcome::Retried => CountedEnd::Retried,
+            AttemptOutcome::Discarded => CountedEnd::Discarded,
+            AttemptOutcome::Cancelled => CountedEnd::Cancelled,
+            AttemptOutcome::Crashed => CountedEnd::Crashed,
         }
     }
 }

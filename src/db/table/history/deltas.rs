@@ -126,14 +126,25 @@ pub(crate) fn note_folded(conn: &mut Conn<'_>, folded: &[UnfoldedDelta]) -> Quer
     Statement::new(text).bind_all(params).unkept().execute(conn)
 }
 
-/// Deletes up to `batch` rows that are older than `age`: of processes that have ended, or with data
-/// that no program could fold. Returns how many.
-pub(crate) fn clear(conn: &mut Conn<'_>, age: Duration, batch: usize) -> QueryResult<usize> {
-    let text = "DELETE FROM windlass_stats_deltas WHERE id IN (SELECT id FROM windlass_stats_deltas \
-         WHERE created_at < {later $1} ORDER BY id LIMIT $2)";
+/// Deletes, of the `batch` oldest rows, those that were folded and are older than `folded`, and those
+/// that are older than `unreadable` and were still not folded, although something was within a day.
+/// Returns how many.
+pub(crate) fn clear(
+    conn: &mut Conn<'_>,
+    folded: Duration,
+    unreadable: Duration,
+    batch: usize,
+) -> QueryResult<usize> {
+    let text = "DELETE FROM windlass_stats_deltas WHERE id IN (SELECT id FROM \
+           (SELECT id, created_at, data FROM windlass_stats_deltas ORDER BY id LIMIT $3) AS oldest \
+         WHERE data IS NULL AND created_at < {later $1} OR created_at < {later $2} \
+           AND EXISTS (SELECT 1 FROM windlass_stats_series WHERE queue_name = '' AND class_name = '' \
+             AND folded_at > {later $4}))";
     Statement::new(text)
-        .bind(-micros(age))
+        .bind(-micros(folded))
+        .bind(-micros(unreadable))
         .bind(batch as i64)
+        .bind(-micros(Duration::from_secs(24 * 3600)))
         .unkept()
         .changes(conn)
 }

@@ -168,6 +168,32 @@ pub(crate) fn note_folded(conn: &mut Conn<'_>) -> QueryResult<()> {
     Statement::new(text).unkept().execute(conn)
 }
 
+/// Some series, and the time now.
+#[derive(Debug)]
+pub(crate) struct SeriesPage {
+    pub(crate) ids: Vec<i64>,
+    /// In seconds since 1970.
+    pub(crate) now: i64,
+}
+
+/// Returns series after an id, in order.
+pub(crate) fn page(conn: &mut Conn<'_>, after: i64, limit: usize) -> QueryResult<SeriesPage> {
+    let text = format!(
+        "SELECT id, '' AS queue_name, '' AS class_name, {} AS now FROM windlass_stats_series \
+         WHERE id > $1 ORDER BY id LIMIT $2",
+        epoch(conn.dialect(), "{now}")
+    );
+    let rows: Vec<SeriesName> = Statement::new(text)
+        .bind(after)
+        .bind(limit as i64)
+        .unkept()
+        .load(conn)?;
+    Ok(SeriesPage {
+        now: rows.first().map_or(0, |row| row.now),
+        ids: rows.into_iter().map(|row| row.id).collect(),
+    })
+}
+
 /// Returns series of which nothing was folded for `age`. Those that have what belongs to no other
 /// series stay.
 pub(crate) fn unused(conn: &mut Conn<'_>, age: Duration, batch: usize) -> QueryResult<Vec<i64>> {
