@@ -87,7 +87,11 @@ impl Member {
     }
 
     pub(crate) fn serves(&self, queue: &str) -> bool {
-        self.is_worker() && self.selectors.iter().any(|selector| selector.matches(queue))
+        self.is_worker()
+            && self
+                .selectors
+                .iter()
+                .any(|selector| selector.matches(queue))
     }
 
     /// Returns how many of its threads run a job.

@@ -6,3 +6,4 @@ pub(crate) mod fleet;
 pub(crate) mod member;
 pub(crate) mod queues;
 pub(crate) mod verdict;
+pub(crate) mod watch;

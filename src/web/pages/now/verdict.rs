@@ -10,7 +10,9 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum QueueVerdict {
     /// Its oldest ready job has waited for longer than promised.
-    Late { promise: Duration },
+    Late {
+        promise: Duration,
+    },
     /// Jobs are ready, and no worker serves it.
     Unserved,
     /// Jobs are ready, and all workers that serve it have had no heartbeat for 60 s.
@@ -19,7 +21,9 @@ pub(crate) enum QueueVerdict {
     Quiet,
     Paused,
     /// Its oldest ready job has waited for less than promised.
-    InTime { promise: Duration },
+    InTime {
+        promise: Duration,
+    },
     /// Nothing is promised.
     Unjudged,
     /// No job is ready.
