@@ -1,9 +1,11 @@
 //! What a change did to jobs.
 
 use crate::db::transition::operate::retry::RetriedJobs;
+use serde::{Deserialize, Serialize};
 
 /// The result of a change.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct Changed {
     /// The number of changed jobs.
@@ -53,12 +55,4 @@ impl Changed {
         self.id_taken += other.id_taken;
         self.passed_over += other.passed_over;
     }
-}
-
-/// The result of one batch.
-#[derive(Default)]
-pub(crate) struct Batch {
-    pub(crate) ended: usize,
-    pub(crate) asked: usize,
-    pub(crate) in_ruby: usize,
 }

@@ -1,5 +1,6 @@
 //! Queries and changes of jobs, queues and processes.
 
+pub(crate) mod bulk;
 pub(crate) mod cancel;
 pub(crate) mod changed;
 pub(crate) mod classes;
@@ -9,6 +10,7 @@ pub(crate) mod doctor_processes;
 pub(crate) mod edit;
 pub(crate) mod explain;
 pub(crate) mod finding;
+pub(crate) mod groups;
 pub(crate) mod job_info;
 pub(crate) mod job_logs;
 pub(crate) mod jobs;

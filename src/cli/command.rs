@@ -1,6 +1,8 @@
 //! The commands, and how each is run.
 
 use crate::cli::commands::run_time::{classes, limits};
+#[cfg(feature = "web")]
+use crate::cli::commands::web;
 use crate::cli::commands::{
     check, doctor, enqueue, explain, failed, jobs, migrate, migrations, processes, queues, quotas,
     recurring, status, supervise,
@@ -57,6 +59,8 @@ pub(crate) enum Command {
     Doctor(doctor::Doctor),
     #[command(subcommand)]
     Recurring(recurring::RecurringCommand),
+    #[cfg(feature = "web")]
+    Web(Box<web::Web>),
 }
 
 impl Command {
@@ -106,7 +110,21 @@ impl Command {
             Command::Jobs(command) => jobs(command, &at.database()?, at.registry),
             Command::Failed(command) => failed(command, &at.database()?),
             Command::Recurring(command) => recurring(command, &at.database()?, at.registry),
+            #[cfg(feature = "web")]
+            Command::Web(web) => web.run(at),
             Command::Doctor(doctor) => Ok(doctor.show(&at.database()?.read_only())?),
+        }
+    }
+}
+
+impl Command {
+    /// Returns whether it runs until it is stopped, and so logs what it does.
+    pub(crate) fn is_service(&self) -> bool {
+        match self {
+            Command::Supervise(_) => true,
+            #[cfg(feature = "web")]
+            Command::Web(web) => web.serves(),
+            _ => false,
         }
     }
 }
@@ -121,7 +139,9 @@ fn jobs(
     db: &Database,
     registry: Option<&Registry>,
 ) -> Result<ExitCode, CommandError> {
-    use jobs::JobsCommand::{Cancel, Discard, Edit, List, Priority, Reschedule, Show, Tag, Untag};
+    use jobs::JobsCommand::{
+        Cancel, Discard, Edit, List, Move, Priority, Reschedule, Show, Tag, Untag,
+    };
     Ok(match command {
         List(list) => output::show(&list.run(&db.clone().read_only())?, list.json),
         Show(show) => output::show(&show.run(&db.clone().read_only())?, show.json),
@@ -130,6 +150,7 @@ fn jobs(
         Reschedule(reschedule) => changed(&reschedule.run(db)?, &reschedule.how),
         Edit(edit) => output::show(&edit.run(db, registry)?, edit.json),
         Priority(priority) => changed(&priority.run(db)?, &priority.how),
+        Move(moved) => changed(&moved.run(db)?, &moved.how),
         Tag(tag) => changed(&tag.add(db)?, &tag.how),
         Untag(untag) => changed(&untag.remove(db)?, &untag.how),
     })

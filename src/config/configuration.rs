@@ -4,7 +4,7 @@ use crate::config::reader::Setting;
 use crate::config::recurring::{DeclaredTask, OtherPrograms};
 use crate::config::settings::{
     DatabaseSettings, DispatcherSettings, RetentionSettings, SchedulerSettings, SupervisorSettings,
-    WorkerSettings,
+    WebSettings, WorkerSettings,
 };
 use crate::error::{Error, Problem, Result};
 use crate::event::hooks::Hooks;
@@ -61,6 +61,8 @@ pub struct Config {
     /// The timings of the program, by name.
     pub(crate) timings: Vec<(String, Arc<dyn Timing>)>,
     pub(crate) retention: RetentionSettings,
+    #[cfg_attr(not(feature = "web"), allow(dead_code))]
+    pub(crate) web: WebSettings,
     /// The program's hooks, for all processes it runs.
     pub(crate) hooks: Hooks,
     pub(crate) subscriber: Subscriber,

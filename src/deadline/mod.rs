@@ -48,6 +48,8 @@ struct Slot {
     since: AtomicU64,
     /// The limit for each statement, in milliseconds.
     limit: AtomicU64,
+    /// The limit is for all statements together, until it is disarmed.
+    is_in_all: AtomicBool,
     /// Its shutdown, or the failure to shut it down, was logged.
     is_reported: AtomicBool,
     hurry: Option<Hurry>,
@@ -126,6 +128,7 @@ impl Deadline {
             deadline: AtomicU64::new(DISARMED),
             since: AtomicU64::new(DISARMED),
             limit: AtomicU64::new(0),
+            is_in_all: AtomicBool::new(false),
             is_reported: AtomicBool::new(false),
             hurry,
         });
@@ -165,10 +168,22 @@ impl Deadline {
         }
     }
 
-    /// Limits each statement to `limit` until the result is dropped.
+    /// Limits each statement to `limit` until the result is dropped. Within
+    /// [`arm_in_all`](Self::arm_in_all), that limit stays.
     pub(crate) fn arm(&self, limit: Duration) -> Armed {
+        if self.0.is_in_all.load(Ordering::Relaxed) {
+            return Armed::not();
+        }
         self.start(limit);
         Armed(Some(self.clone()))
+    }
+
+    /// Limits all statements together to `limit` until the result is dropped.
+    #[cfg(feature = "web")]
+    pub(crate) fn arm_in_all(&self, limit: Duration) -> Armed {
+        let armed = self.arm(limit);
+        self.0.is_in_all.store(true, Ordering::Relaxed);
+        armed
     }
 
     /// Limits each statement to `limit` until both the connection and this value are dropped.
@@ -185,7 +200,8 @@ impl Deadline {
     pub(crate) fn again(&self) {
         let slot = &self.0;
         let deadline = slot.deadline.load(Ordering::Relaxed);
-        if deadline == DISARMED || deadline == FIRED {
+        let is_in_all = slot.is_in_all.load(Ordering::Relaxed);
+        if deadline == DISARMED || deadline == FIRED || is_in_all {
             return;
         }
         let now = now();
@@ -200,6 +216,7 @@ impl Deadline {
     /// A connection that was shut down stays so and is discarded.
     fn disarm(&self) {
         let slot = &self.0;
+        slot.is_in_all.store(false, Ordering::Relaxed);
         let deadline = slot.deadline.load(Ordering::Relaxed);
         if deadline != FIRED {
             let _ = slot.deadline.compare_exchange(

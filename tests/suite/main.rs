@@ -35,6 +35,8 @@ mod enqueue_many;
 mod explain;
 mod functions;
 mod herd;
+#[cfg(feature = "cli")]
+mod history;
 mod hooks;
 mod idempotency;
 mod ids;
@@ -79,3 +81,5 @@ mod typed;
 mod unique;
 mod upcast;
 mod wakeup;
+#[cfg(feature = "web")]
+mod web;

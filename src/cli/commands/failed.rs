@@ -1,14 +1,14 @@
 //! `windlass failed ...`.
 
+use crate::admin::bulk::change::Change;
 use crate::admin::changed::Changed;
-use crate::admin::jobs::{Change, Jobs};
+use crate::admin::jobs::Jobs;
 use crate::admin::retry_rate::RetryRate;
 use crate::cli::done::{Deed, Done, SpreadOver};
 use crate::cli::listed::ListedJobs;
-use crate::cli::select::{Act, How, Selection, Which, connect, tagged};
-use crate::db::Database;
+use crate::cli::select::{Background, How, Selection, Which, connect, tagged, with_progress};
+use crate::db::{Database, DbConnection};
 use crate::error::{Error, Result};
-use crate::terminal::output::ProgressReport;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -125,6 +125,8 @@ pub(crate) struct RetryFailed {
     rate: Option<RetryRate>,
 
     #[command(flatten)]
+    background: Background,
+    #[command(flatten)]
     pub(crate) how: How,
 }
 
@@ -138,8 +140,14 @@ impl RetryFailed {
         };
         let jobs = self.which.select()?;
         match self.rate {
-            None => self.how.run(database, &jobs, change, deed),
-            Some(rate) => self.spread(database, &jobs, change, deed, rate),
+            None => self
+                .background
+                .run(&self.how, database, &jobs, change, deed),
+            Some(rate) if self.background.is_asked_for() => {
+                let start = |jobs: &Jobs| jobs.in_background(change).rate(rate);
+                self.how.start(database, &jobs, false, deed, start)
+            }
+            Some(rate) => self.spread(database, &jobs, deed, rate),
         }
     }
 
@@ -149,7 +157,6 @@ impl RetryFailed {
         &self,
         database: &Database,
         jobs: &Selection,
-        change: Change,
         deed: Deed,
         rate: RetryRate,
     ) -> Result<Done> {
@@ -164,26 +171,19 @@ impl RetryFailed {
             })?;
         }
         let is_stopped = || stopped.load(Ordering::Relaxed);
-        let mut done = self.how.run_by(
-            database,
-            jobs,
-            Act::Change(change),
-            deed,
-            |connection, jobs| {
-                let progress = ProgressReport::of(deed.done, || jobs.count(connection))?;
+        let retry = |connection: &mut DbConnection, jobs: &Jobs| {
+            with_progress(connection, jobs, deed, |connection, reached| {
                 let reach = |done: &Changed| {
-                    progress.reach(done.looked_at());
+                    reached(done);
                     match is_stopped() {
                         true => ControlFlow::Break(()),
                         false => ControlFlow::Continue(()),
                     }
                 };
-                let even = self.even_at_most_once;
-                let changed = jobs.retry_at_rate(connection, rate, even, reach);
-                progress.end();
-                changed
-            },
-        )?;
+                jobs.retry_at_rate(connection, rate, self.even_at_most_once, reach)
+            })
+        };
+        let mut done = self.how.run_by(database, jobs, false, deed, retry)?;
         let time = rate.time_for(done.count());
         done.spread = Some(SpreadOver {
             seconds: time.as_secs_f64(),
@@ -204,6 +204,8 @@ pub(crate) struct DiscardFailed {
     #[command(flatten)]
     which: WhichFailed,
     #[command(flatten)]
+    background: Background,
+    #[command(flatten)]
     pub(crate) how: How,
 }
 
@@ -214,6 +216,8 @@ impl DiscardFailed {
             but: "has not failed",
         };
         let jobs = self.which.select()?;
-        self.how.run(database, &jobs, Change::Discard, deed)
+        let change = Change::Discard;
+        self.background
+            .run(&self.how, database, &jobs, change, deed)
     }
 }

@@ -20,3 +20,5 @@ pub(crate) mod status;
 pub(crate) mod supervise;
 pub(crate) mod tag;
 pub(crate) mod unique_options;
+#[cfg(feature = "web")]
+pub(crate) mod web;

@@ -11,6 +11,8 @@ pub(crate) mod pooled;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
 pub(crate) mod read_only;
+#[cfg(feature = "web")]
+pub(crate) mod reading;
 pub(crate) mod settings;
 pub(crate) mod sql;
 #[cfg(feature = "sqlite")]

@@ -12,6 +12,7 @@ use diesel::sql_types::{BigInt, Nullable, Text};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FailedJob<'f> {
     pub(crate) job_id: i64,
+    pub(crate) class_name: &'f str,
     pub(crate) failure: &'f JobFailure,
 }
 
@@ -23,16 +24,23 @@ pub(crate) fn insert(conn: &mut Conn<'_>, failures: &[FailedJob<'_>]) -> QueryRe
     if failures.is_empty() {
         return Ok(());
     }
-    let row = |failed: &FailedJob<'_>| [failed.job_id.into(), failed.failure.to_json().into()];
+    let row = |failed: &FailedJob<'_>| {
+        [
+            failed.job_id.into(),
+            failed.failure.to_json().into(),
+            failed.failure.fingerprint(failed.class_name).into(),
+        ]
+    };
     let input = InputRows {
-        names: ["job_id", "error"],
+        names: ["job_id", "error", "fingerprint"],
         rows: failures.iter().map(row).collect(),
     };
     let text = format!(
-        "INSERT INTO solid_queue_failed_executions (job_id, error, created_at) \
-         SELECT j.id, input.error, {{now}} FROM {} CROSS JOIN solid_queue_jobs j \
+        "INSERT INTO solid_queue_failed_executions (job_id, error, fingerprint, created_at) \
+         SELECT j.id, input.error, input.fingerprint, {{now}} FROM {} CROSS JOIN solid_queue_jobs j \
          WHERE j.id = input.job_id ORDER BY j.id + 0 \
-         ON CONFLICT (job_id) DO UPDATE SET error = excluded.error, created_at = excluded.created_at",
+         ON CONFLICT (job_id) DO UPDATE SET error = excluded.error, fingerprint = excluded.fingerprint, \
+           created_at = excluded.created_at",
         input.item(conn.dialect())
     );
     let params = input.params(conn.dialect());

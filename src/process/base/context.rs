@@ -7,6 +7,7 @@ use crate::deadline::Hurry;
 use crate::error::{Error, Result};
 use crate::event::events::Event;
 use crate::event::subscriber::Subscriber;
+use crate::process::base::history::collector::HistoryCollector;
 use crate::process::base::liveness::Liveness;
 use crate::process::base::stop::Stop;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,6 +26,8 @@ pub(crate) struct ProcessContext {
     pub(crate) liveness: Liveness,
     /// Ends a completer even if some outcomes are not saved.
     pub(crate) give_up_writing: Stop,
+    /// Counts what the jobs of the process come to.
+    pub(crate) history: Arc<HistoryCollector>,
     state: Arc<ContextState>,
 }
 
@@ -74,6 +77,7 @@ impl ProcessContext {
             stop,
             liveness: Liveness::default(),
             give_up_writing: Stop::new(),
+            history: Arc::default(),
             state: Arc::default(),
         };
         let checked = database

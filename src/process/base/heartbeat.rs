@@ -5,6 +5,7 @@ use crate::db::table::processes::{self, HeartbeatReply};
 use crate::db::transition::prune;
 use crate::event::events::Event;
 use crate::process::base::context::ProcessContext;
+use crate::process::base::history::store::store;
 use crate::process::base::registration::{
     HeartbeatSettings, Identity, PATIENCE_FOR_A_LOCK, Registration, Registrations,
 };
@@ -159,7 +160,12 @@ impl Heartbeat {
     pub(crate) fn run(&self, mut each: impl FnMut(&mut Session, &[Arc<Registration>])) {
         let mut session = Session::new(&self.context).within(self.settings.patience());
         loop {
-            let pause = match self.turn(&mut session, &mut each) {
+            let turned = self.turn(&mut session, &mut each);
+            // A process that has lost its registration stores what it has counted, too.
+            if turned.is_ok() || !session.is_in_trouble() {
+                store(&self.context.history, &mut session);
+            }
+            let pause = match turned {
                 Ok(()) => clock::jittered(self.settings.interval),
                 Err(delay) => delay.min(self.settings.interval),
             };

@@ -8,6 +8,7 @@ pub(crate) mod exit_codes;
 pub(crate) mod handle;
 pub(crate) mod heartbeat;
 pub(crate) mod heartbeat_guard;
+pub(crate) mod history;
 pub(crate) mod ignored;
 pub(crate) mod liveness;
 pub(crate) mod parent;

@@ -1,6 +1,7 @@
 //! The database connection of a loop, which is opened again when it breaks.
 
 use crate::clock::{self, RetryDelay};
+use crate::db::model::history::tally::CountedEnd;
 use crate::db::table::wanted_keys;
 use crate::db::transition::promote;
 use crate::db::{Conn, DbConnection, Refusal, ServerSession, prefer_indexes};
@@ -9,6 +10,7 @@ use crate::event::events::Event;
 use crate::event::subscriber::Subscriber;
 use crate::job::id::JobId;
 use crate::process::base::context::{DbFailure, ProcessContext};
+use crate::process::base::history::collector::HistoryCollector;
 use crate::process::base::wanted::WantedMark;
 use diesel::QueryResult;
 use std::collections::HashMap;
@@ -95,6 +97,11 @@ impl Session {
 
     pub(crate) fn subscriber(&self) -> &Subscriber {
         &self.context.subscriber
+    }
+
+    /// Counts what the jobs of the process come to.
+    pub(crate) fn history(&self) -> &HistoryCollector {
+        &self.context.history
     }
 
     /// Runs `work`, and opens a connection first if there is none. After any error the connection
@@ -187,6 +194,8 @@ impl Session {
         let is_full = promoted.keys >= PROMOTED_KEYS;
         self.wanted.end(look, promoted.looked, is_full, last);
         for job in &promoted.discarded {
+            let (queue, class) = (&job.queue_name, &job.class_name);
+            self.history().add(queue, class, CountedEnd::Discarded);
             self.subscriber().emit(&Event::Discarded {
                 job: JobId(job.id),
                 class: &job.class_name,

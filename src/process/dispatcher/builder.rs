@@ -3,6 +3,7 @@
 use crate::clock;
 use crate::db::Database;
 use crate::db::model::claim::Cursor;
+use crate::db::model::history::tally::CountedEnd;
 use crate::db::model::outcome::EXPIRED;
 use crate::db::table::{scheduled, semaphores};
 use crate::db::transition::{dispatch, expire, unblock};
@@ -197,6 +198,8 @@ impl Dispatcher {
                 expire::expire(conn, self.batch_size)
             })?;
             for job in &expired.discarded {
+                let (queue, class) = (&job.queue_name, &job.class_name);
+                session.history().add(queue, class, CountedEnd::Discarded);
                 session.subscriber().emit(&Event::Discarded {
                     job: JobId(job.id),
                     class: &job.class_name,

@@ -16,6 +16,7 @@ use crate::process::base::threads;
 use crate::process::dispatcher::builder::Dispatcher;
 use crate::process::scheduler::builder::Scheduler;
 use crate::process::supervisor::children::Child;
+use crate::process::supervisor::folding::FoldTask;
 use crate::process::supervisor::pidfile::Pidfile;
 use crate::process::supervisor::retention::RetentionTask;
 use crate::process::supervisor::run::{RunningSupervisor, SupervisorSetup};
@@ -182,6 +183,7 @@ pub(crate) struct SupervisorThreads {
     supervisor: RunningSupervisor,
     guard: HeartbeatGuard,
     retention: JoinHandle<()>,
+    folding: JoinHandle<()>,
     _pidfile: Option<Pidfile>,
 }
 
@@ -258,6 +260,8 @@ impl Service for Supervisor {
         let threads = self.start_threads()?;
         let guard = HeartbeatGuard::start(context, &heartbeat, |_, _| {})?;
         let retention = threads::spawn_vital("clearing", &context.stop, || retention.run())?;
+        let folding = FoldTask::new(context);
+        let folding = threads::spawn_vital("folding", &context.stop, || folding.run())?;
         let settings = SupervisorSetup {
             reaps: self.service.is_program && self.workers.is_empty(),
             children: self.children,
@@ -268,13 +272,14 @@ impl Service for Supervisor {
             supervisor: RunningSupervisor::new(&settings, context, heartbeat, threads),
             guard,
             retention,
+            folding,
             _pidfile: pidfile,
         })
     }
 
     fn work(running: SupervisorThreads, stop: &Stop) -> ProcessEnd {
         let ending = running.supervisor.run(stop, running.guard);
-        threads::join_within(vec![running.retention], A_STATEMENT);
+        threads::join_within(vec![running.retention, running.folding], A_STATEMENT);
         ending
     }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod builder;
 pub(crate) mod children;
+pub(crate) mod folding;
 pub(crate) mod pidfile;
 pub(crate) mod prune;
 pub(crate) mod reaper;

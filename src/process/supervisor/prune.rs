@@ -315,10 +315,10 @@ fn report(subscriber: &Subscriber, kind: &str, name: &str, death: &Death, recove
             claim: 0,
         });
     }
-    for job in &recovered.discarded {
+    for (job, class) in &recovered.discarded {
         subscriber.emit(&Event::Discarded {
-            job: JobId(job.id),
-            class: &job.class_name,
+            job: JobId(*job),
+            class,
             queue: "",
             attempt: 0,
             claim: 0,

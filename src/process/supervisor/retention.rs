@@ -3,6 +3,7 @@
 use crate::clock;
 use crate::db::Conn;
 use crate::db::table::classes;
+use crate::db::table::web::upkeep;
 use crate::db::transition::clear::{self, ClearLimits, ClearedPage};
 use crate::event::events::Event;
 use crate::event::subscriber::Subscriber;
@@ -126,28 +127,7 @@ impl RetentionTask {
         kinds.push(RowKind::new("clear waiters", Of::Others, move |conn, _| {
             clear::expired(conn, waiters, BATCH)
         }));
-        kinds.push(RowKind::new("clear classes", Of::Others, |conn, _| {
-            Ok(ClearedPage {
-                reached: None,
-                cleared: classes::forget(conn, CLASSES_FOR)?,
-                left: None,
-            })
-        }));
-        kinds.push(RowKind::new("clear quotas", Of::Others, |conn, _| {
-            let cleared = clear::quotas::clear(conn, BATCH)?;
-            Ok(ClearedPage {
-                reached: (cleared >= BATCH).then_some(0),
-                cleared,
-                left: None,
-            })
-        }));
-        for table in clear::TABLES_OF_JOBS {
-            kinds.push(RowKind::new(
-                "clear what jobs left behind",
-                Of::Others,
-                move |conn, after| clear::orphans(conn, table, after, BATCH),
-            ));
-        }
+        kinds.extend(RowKind::beside_jobs());
         Ok(kinds)
     }
 
@@ -229,5 +209,47 @@ impl RowKind {
             after: 0,
             look: Box::new(look),
         }
+    }
+
+    /// Returns the kinds that have no retention of the user's own.
+    fn beside_jobs() -> Vec<Self> {
+        let mut kinds = vec![RowKind::new("clear classes", Of::Others, |conn, _| {
+            Ok(ClearedPage {
+                reached: None,
+                cleared: classes::forget(conn, CLASSES_FOR)?,
+                left: None,
+            })
+        })];
+        kinds.push(RowKind::new("clear quotas", Of::Others, |conn, _| {
+            let cleared = clear::quotas::clear(conn, BATCH)?;
+            Ok(ClearedPage {
+                reached: (cleared >= BATCH).then_some(0),
+                cleared,
+                left: None,
+            })
+        }));
+        kinds.push(RowKind::new("clear web sessions", Of::Others, |conn, _| {
+            Ok(ClearedPage {
+                reached: None,
+                cleared: upkeep::clear(conn)?,
+                left: None,
+            })
+        }));
+        kinds.push(RowKind::new(
+            "clear the history",
+            Of::Others,
+            clear::history::old_buckets,
+        ));
+        kinds.push(RowKind::new("clear the history", Of::Others, |conn, _| {
+            clear::history::unused(conn, BATCH)
+        }));
+        for table in clear::TABLES_OF_JOBS {
+            kinds.push(RowKind::new(
+                "clear what jobs left behind",
+                Of::Others,
+                move |conn, after| clear::orphans(conn, table, after, BATCH),
+            ));
+        }
+        kinds
     }
 }

@@ -27,6 +27,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 mod looks;
+mod pages;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(all(feature = "postgres", feature = "sqlite"))]

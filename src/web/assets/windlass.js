@@ -1,0 +1,1 @@
+// Live updates and keys; without this script, every page works.

@@ -1,0 +1,15 @@
+//! The pages. Each is a plain function of a [`Cx`](crate::web::sql::cx::Cx), listed in
+//! [`routes`].
+
+pub(crate) mod error;
+pub(crate) mod flash;
+pub(crate) mod link;
+pub(crate) mod login;
+pub(crate) mod now;
+pub(crate) mod overview;
+pub(crate) mod ranges;
+pub(crate) mod route;
+pub(crate) mod routes;
+pub(crate) mod section;
+pub(crate) mod shell;
+pub(crate) mod theme;
