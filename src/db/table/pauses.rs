@@ -33,7 +33,7 @@ pub(crate) fn names(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
 }
 
 /// A paused queue, and why it is.
-#[cfg(feature = "web")]
+#[cfg(any(feature = "top", feature = "web"))]
 #[derive(Debug, Clone, QueryableByName)]
 pub(crate) struct PauseOfQueue {
     #[diesel(sql_type = Text, deserialize_as = Lossy)]
@@ -50,7 +50,7 @@ pub(crate) struct PauseOfQueue {
 }
 
 /// Returns up to `limit` paused queues, by name.
-#[cfg(feature = "web")]
+#[cfg(any(feature = "top", feature = "web"))]
 pub(crate) fn all(conn: &mut Conn<'_>, limit: i64) -> QueryResult<Vec<PauseOfQueue>> {
     let text = format!(
         "SELECT queue_name, paused_by, pause_reason, coalesce({}, 0) AS paused_seconds FROM solid_queue_pauses \
