@@ -36,6 +36,12 @@ impl Changed {
         self.running + self.in_ruby + self.at_most_once + self.id_taken
     }
 
+    /// Returns the same, for what is printed.
+    #[cfg(feature = "cli")]
+    pub(crate) fn left_alone(&self) -> u64 {
+        self.in_ruby + self.at_most_once + self.id_taken
+    }
+
     pub(crate) fn of_retry(retried: &RetriedJobs, count: u64) -> Self {
         let mut done = Changed {
             changed: retried.ready.len() as u64,

@@ -63,6 +63,7 @@ pub(crate) fn look<C: AsConn + ?Sized>(conn: &mut C, scope: CheckScope) -> Resul
         findings.extend(set_at_run_time(&mut conn));
         findings.extend(expiring_tokens(&mut conn));
         findings.extend(doctor_processes::look(&mut conn)?);
+        findings.push(audit(&mut conn)?);
     }
     Ok(findings)
 }
@@ -215,6 +216,22 @@ fn expiring_tokens(conn: &mut Conn<'_>) -> Option<Finding> {
         names.join(", ")
     );
     (!names.is_empty()).then(|| finding("tokens", Verdict::Warning, says))
+}
+
+/// The rows of the audit are protected by triggers, without which no process starts. Those of Postgres can
+/// be disabled.
+fn audit(conn: &mut Conn<'_>) -> Result<Finding> {
+    Ok(
+        match doctor::disabled_triggers(conn).doing("look at the audit")? {
+            0 => finding("audit", Verdict::Fine, "its rows can only be added"),
+            _ => finding(
+                "audit",
+                Verdict::Warning,
+                "a trigger of `windlass_audit` is disabled, so its rows can be changed and deleted: \
+             `ALTER TABLE windlass_audit ENABLE TRIGGER USER` enables it",
+            ),
+        },
+    )
 }
 
 fn place(conn: &mut Conn<'_>, rule: Rule, scope: CheckScope) -> Finding {

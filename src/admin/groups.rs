@@ -2,7 +2,8 @@
 
 use crate::db::model::fingerprint::shape;
 use crate::db::model::outcome;
-use crate::db::query::failed_groups::{self, FailureRow, GroupRow};
+use crate::db::query::failed_groups::{self, GroupRow};
+use crate::db::table::failed::{self, FailureRow};
 use crate::db::{AsConn, own};
 use crate::error::{Doing, Result};
 use crate::job::id::JobId;
@@ -95,7 +96,7 @@ pub fn failed_groups<C: AsConn + ?Sized>(conn: &mut C, limit: u32) -> Result<Fai
         .into_iter()
         .map(|row| (row.fingerprint.clone(), FailedGroup::of(row)))
         .collect();
-    let others = failed_groups::without_fingerprint(&mut conn, MOST_READ + 1).doing(doing)?;
+    let others = failed::without_fingerprint(&mut conn, MOST_READ + 1).doing(doing)?;
     is_complete &= others.len() <= MOST_READ;
     let others = &others[..others.len().min(MOST_READ)];
     for row in others {

@@ -25,5 +25,4 @@ pub(crate) mod outsiders;
 pub(crate) mod queues;
 pub(crate) mod retry_rate;
 pub(crate) mod status;
-pub(crate) mod tags;
 pub(crate) mod wait;

@@ -1,5 +1,6 @@
 //! The commands, and how each is run.
 
+use crate::cli::commands::operators::{audit, operations};
 use crate::cli::commands::run_time::{classes, limits};
 #[cfg(feature = "web")]
 use crate::cli::commands::web;
@@ -60,6 +61,10 @@ pub(crate) enum Command {
     Jobs(jobs::JobsCommand),
     #[command(subcommand)]
     Failed(failed::FailedCommand),
+    #[command(subcommand)]
+    Operations(operations::OperationsCommand),
+    #[command(subcommand)]
+    Audit(audit::AuditCommand),
     Doctor(doctor::Doctor),
     #[command(subcommand)]
     Recurring(recurring::RecurringCommand),
@@ -115,6 +120,8 @@ impl Command {
             }
             Command::Jobs(command) => jobs(command, &at.database()?, at.registry),
             Command::Failed(command) => failed(command, &at.database()?),
+            Command::Operations(command) => command.show(&at.database()?),
+            Command::Audit(command) => command.show(&at.database()?),
             Command::Recurring(command) => recurring(command, &at.database()?, at.registry),
             #[cfg(feature = "web")]
             Command::Web(web) => web.run(at),
@@ -163,9 +170,10 @@ fn jobs(
 }
 
 fn failed(command: &failed::FailedCommand, db: &Database) -> Result<ExitCode, CommandError> {
-    use failed::FailedCommand::{Discard, List, Retry};
+    use failed::FailedCommand::{Discard, Groups, List, Retry};
     Ok(match command {
         List(list) => output::show(&list.run(&db.clone().read_only())?, list.json),
+        Groups(groups) => output::show(&groups.run(&db.clone().read_only())?, groups.json),
         Retry(retry) => changed(&retry.run(db)?, &retry.how),
         Discard(discard) => changed(&discard.run(db)?, &discard.how),
     })

@@ -4,6 +4,8 @@ use crate::config::configuration::Config;
 use crate::config::document::Origin;
 use crate::config::reader::{Reader, Sourced};
 use crate::recycle::Recycle;
+use crate::retention::Retention;
+use std::time::Duration;
 
 /// Returns the place to report: the first one that was set explicitly.
 fn place<'o>(origins: impl IntoIterator<Item = &'o Origin>) -> Origin {
@@ -21,6 +23,7 @@ pub(crate) fn check(config: &Config, reader: &mut Reader) {
     heartbeats(config, reader);
     pool(config, reader);
     recycling(config, reader);
+    audit(config, reader);
     if let Some(number) = config.entry
         && !(1..=config.workers.len()).contains(&number)
     {
@@ -57,6 +60,18 @@ fn recycling(config: &Config, reader: &mut Reader) {
             let message = "workers.recycle_after must be at least a second".to_owned();
             reader.problem(&age.origin, message);
         }
+    }
+}
+
+fn audit(config: &Config, reader: &mut Reader) {
+    let kept = &config.retention.audit_for;
+    let is_short = |age: Duration| age < Retention::AUDIT_AT_LEAST;
+    if kept.value.0.is_some_and(is_short) {
+        let message =
+            "retention.audit_for must be at least 30 days: the database refuses to delete \
+                       younger rows of the audit"
+                .to_owned();
+        reader.problem(&kept.origin, message);
     }
 }
 

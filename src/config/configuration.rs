@@ -204,7 +204,7 @@ impl Config {
         self.database.pool.value.0.map_or(auto, |size| size.0)
     }
 
-    /// Returns how long finished and failed jobs are kept.
+    /// Returns how long finished and failed jobs, and the audit, are kept.
     pub fn retention(&self) -> Retention {
         let settings = &self.retention;
         Retention {
@@ -216,6 +216,7 @@ impl Config {
                 .map(|most| u64::from(most.0)),
             failed_for: settings.failed_for.value.0,
             jobs_of_ruby: settings.jobs_of_ruby.value,
+            audit_for: settings.audit_for.value.0,
             every: settings.every.value.0,
         }
     }

@@ -69,6 +69,7 @@ pub(crate) struct RetentionSettings {
     pub(crate) finished_at_most: Sourced<Unlimited>,
     pub(crate) failed_for: Sourced<Forever>,
     pub(crate) jobs_of_ruby: Sourced<bool>,
+    pub(crate) audit_for: Sourced<Forever>,
     pub(crate) every: Sourced<Interval>,
 }
 
@@ -238,6 +239,12 @@ impl RetentionSettings {
                 "jobs_of_ruby",
                 false,
                 "Whether `finished_for` and `finished_at_most` also apply to jobs that Active Job enqueued and Solid Queue finished.",
+            ),
+            audit_for: s.read(
+                r,
+                "audit_for",
+                Forever(Some(seconds(400 * 86_400))),
+                "How long the rows of the audit are kept: at least 30 days.",
             ),
             every: s.read(
                 r,

@@ -5,7 +5,7 @@ use crate::admin::jobs::{BoundedCount, Jobs};
 use crate::db::table::operations::{self, OperationRow};
 use crate::db::{AsConn, own};
 use crate::error::{Doing, Result};
-use crate::operation::walk::{OperationTask, WalkBound, WalkPlace};
+use crate::operation::walk::{WalkBound, WalkPlace};
 use chrono::{DateTime, NaiveDateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -155,12 +155,6 @@ impl Operation {
     /// Returns the selection of its jobs. `None` if this version cannot read it.
     pub fn jobs(&self) -> Option<Jobs> {
         serde_json::from_value(self.filter.clone()).ok()
-    }
-
-    /// Returns whether this version can run it.
-    pub(crate) fn is_known(&self) -> bool {
-        let task = serde_json::from_value::<OperationTask>(self.parameters.clone());
-        task.is_ok() && self.jobs().is_some()
     }
 }
 

@@ -16,7 +16,7 @@ use diesel::QueryResult;
 use std::time::Duration;
 
 /// How many open operations are carried on in turn.
-const MOST_OPEN: usize = 20;
+pub(crate) const MOST_OPEN: usize = 20;
 
 /// How many times jobs are tried again that moved or were locked.
 const MOST_ROUNDS: u32 = 20;

@@ -137,7 +137,7 @@ impl NewOperation {
             ..WalkPlace::default()
         };
         let json = |value: serde_json::Result<String>| value.unwrap_or_default();
-        let id = operation::start(
+        let new = operation::start(
             &mut conn,
             &NewOperationRow {
                 actor: &jobs.actor,
@@ -150,11 +150,10 @@ impl NewOperation {
                 total_is_exact: preview.is_exact,
             },
         );
-        let started = id.and_then(|id| operations::find(&mut conn, id));
-        let started = started.doing("start the operation")?;
-        started.map(Operation::from).ok_or_else(|| {
-            Error::Settings("the operation was deleted as soon as it was started".to_owned())
-        })
+        let id = new.doing("start the operation")?;
+        let started = operations::find(&mut conn, id).doing("look the operation up")?;
+        let started = started.map(Operation::from);
+        started.ok_or(Error::NoSuchOperation { id })
     }
 
     fn check(&self) -> Result<()> {

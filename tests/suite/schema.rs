@@ -15,8 +15,8 @@ fn declared() -> BTreeMap<String, BTreeMap<String, (String, bool)>> {
     let files = [
         include_str!("../../src/db/schema/tables.rs"),
         include_str!("../../src/db/schema/tables_history.rs"),
-        include_str!("../../src/db/schema/operator_tables.rs"),
         include_str!("../../src/db/schema/web_tables.rs"),
+        include_str!("../../src/db/schema/tables_audit.rs"),
     ];
     for line in files.into_iter().flat_map(str::lines) {
         let line = line.trim();

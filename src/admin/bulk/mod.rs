@@ -3,3 +3,4 @@
 pub(crate) mod batches;
 pub(crate) mod change;
 pub(crate) mod pairs;
+pub(crate) mod tags;

@@ -4,6 +4,7 @@ use crate::admin::bulk::change::Change;
 use crate::admin::changed::Changed;
 use crate::admin::jobs::Jobs;
 use crate::admin::retry_rate::RetryRate;
+use crate::cli::commands::operators::groups::GroupFailed;
 use crate::cli::done::{Deed, Done, SpreadOver};
 use crate::cli::listed::ListedJobs;
 use crate::cli::select::{Background, How, Selection, Which, connect, tagged, with_progress};
@@ -14,10 +15,11 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// List failed jobs, and retry or discard them
+/// List and group failed jobs, and retry or discard them
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum FailedCommand {
     List(ListFailed),
+    Groups(GroupFailed),
     Retry(RetryFailed),
     Discard(DiscardFailed),
 }
@@ -31,13 +33,45 @@ struct WhichFailed {
     /// Only jobs whose error contains this text
     #[arg(long, value_name = "TEXT", conflicts_with = "all")]
     error: Option<String>,
+
+    #[command(flatten)]
+    failure: WhichFailure,
+}
+
+/// Selects failures.
+#[derive(Debug, clap::Args)]
+struct WhichFailure {
+    /// Only jobs that failed with this kind of error
+    #[arg(long, value_name = "KIND")]
+    kind: Option<String>,
+
+    /// Only jobs with this fingerprint, as `failed groups` shows it
+    #[arg(long, value_name = "HEX")]
+    fingerprint: Option<String>,
+}
+
+impl WhichFailure {
+    fn is_any(&self) -> bool {
+        self.kind.is_some() || self.fingerprint.is_some()
+    }
+
+    fn narrow(&self, mut jobs: Jobs) -> Jobs {
+        if let Some(kind) = &self.kind {
+            jobs = jobs.kind(kind);
+        }
+        if let Some(fingerprint) = &self.fingerprint {
+            jobs = jobs.fingerprint(fingerprint);
+        }
+        jobs
+    }
 }
 
 impl WhichFailed {
     fn select(&self) -> Result<Selection> {
-        let failed = Jobs::failed();
+        let failed = self.failure.narrow(Jobs::failed());
         match &self.error {
             Some(error) => Ok(self.which.narrow(failed.error_contains(error))),
+            None if self.failure.is_any() => Ok(self.which.narrow(failed)),
             None => self.which.select(failed),
         }
     }
@@ -62,6 +96,9 @@ pub(crate) struct ListFailed {
     #[arg(long, value_name = "TEXT")]
     error: Option<String>,
 
+    #[command(flatten)]
+    failure: WhichFailure,
+
     /// Only jobs with this tag; if repeated, with all of them
     #[arg(long = "tag", value_name = "TEXT")]
     tags: Vec<String>,
@@ -81,7 +118,7 @@ pub(crate) struct ListFailed {
 
 impl ListFailed {
     pub(crate) fn run(&self, database: &Database) -> Result<ListedJobs> {
-        let mut jobs = Jobs::failed().limit(self.limit);
+        let mut jobs = self.failure.narrow(Jobs::failed()).limit(self.limit);
         if let Some(class) = &self.class {
             jobs = jobs.class(class);
         }
@@ -95,6 +132,7 @@ impl ListFailed {
         let is_tagged = !(self.tags.is_empty() && self.any_tag.is_empty());
         let is_narrow =
             self.class.is_some() || self.queue.is_some() || self.error.is_some() || is_tagged;
+        let is_narrow = is_narrow || self.failure.is_any();
         let none = if is_narrow {
             "No such job has failed."
         } else {

@@ -10,6 +10,7 @@ pub(crate) mod job_options;
 pub(crate) mod jobs;
 pub(crate) mod migrate;
 pub(crate) mod migrations;
+pub(crate) mod operators;
 pub(crate) mod processes;
 pub(crate) mod queues;
 pub(crate) mod quotas;

@@ -2,6 +2,7 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
+use crate::db::conn::sql::Id;
 use crate::db::conn::statement::Statement;
 use crate::db::schema::migrations;
 use diesel::prelude::*;
@@ -150,6 +151,19 @@ pub(crate) fn version(conn: &mut Conn<'_>) -> QueryResult<DatabaseVersion> {
         }
     };
     Statement::new(text).unkept().get_result(conn)
+}
+
+/// Counts the triggers of the audit that are disabled. SQLite cannot disable one.
+pub(crate) fn disabled_triggers(conn: &mut Conn<'_>) -> QueryResult<i64> {
+    let text = match conn.dialect() {
+        Dialect::Postgres => {
+            "SELECT count(*) AS id FROM pg_trigger WHERE tgrelid = 'windlass_audit'::regclass \
+             AND tgenabled NOT IN ('O', 'A')"
+        }
+        Dialect::Sqlite => "SELECT 0 AS id",
+    };
+    let row: Id = Statement::new(text).unkept().get_result(conn)?;
+    Ok(row.id)
 }
 
 /// The waiting jobs, and what keeps dead rows from being removed.

@@ -1,11 +1,11 @@
 //! Failed jobs, grouped by their fingerprints.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::Lossy;
 use crate::db::conn::statement::Statement;
+use crate::db::table::failed::FailureRow;
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Nullable, Text, Timestamp};
+use diesel::sql_types::{BigInt, Text, Timestamp};
 use serde::Serialize;
 
 /// The first and the last failure with a fingerprint.
@@ -52,21 +52,6 @@ pub(crate) struct GroupRow {
     pub(crate) newest: FailureRow,
 }
 
-/// A failure, with the class of its job.
-#[derive(Debug, QueryableByName)]
-pub(crate) struct FailureRow {
-    #[diesel(sql_type = BigInt)]
-    pub(crate) id: i64,
-    #[diesel(sql_type = BigInt)]
-    pub(crate) job_id: i64,
-    #[diesel(sql_type = Text, deserialize_as = Lossy)]
-    pub(crate) class_name: String,
-    #[diesel(sql_type = Nullable<Text>)]
-    pub(crate) error: Option<String>,
-    #[diesel(sql_type = Timestamp)]
-    pub(crate) at: NaiveDateTime,
-}
-
 /// Returns the groups of fingerprints, each counted up to `most`.
 pub(crate) fn groups(
     conn: &mut Conn<'_>,
@@ -80,7 +65,7 @@ pub(crate) fn groups(
         .map(|one| Wanted(&one.fingerprint, one.first_id, one.last_id));
     let wanted = serde_json::to_string(&wanted.collect::<Vec<_>>()).unwrap_or_default();
     let text = "SELECT g.fingerprint, (SELECT count(*) FROM (SELECT 1 AS one FROM solid_queue_failed_executions c \
-             WHERE c.fingerprint = g.fingerprint LIMIT $2) AS counted) AS count, \
+             WHERE c.fingerprint = g.fingerprint ORDER BY c.id LIMIT $2) AS counted) AS count, \
            coalesce({moment a.created_at}, {now}) AS first_at, coalesce({moment z.created_at}, {now}) AS last_at, \
            z.id, z.job_id, j.class_name, z.error, coalesce({moment z.created_at}, {now}) AS at \
          FROM (SELECT value ->> 0 AS fingerprint, CAST(value ->> 1 AS bigint) AS first_id, \
@@ -93,16 +78,4 @@ pub(crate) fn groups(
         .bind(i64::try_from(most).unwrap_or(i64::MAX).saturating_add(1))
         .unkept()
         .load(conn)
-}
-
-/// Returns the newest failures without a fingerprint: another program has stored them.
-pub(crate) fn without_fingerprint(
-    conn: &mut Conn<'_>,
-    limit: usize,
-) -> QueryResult<Vec<FailureRow>> {
-    // In the order of the index, in which NULL comes last.
-    let text = "SELECT f.id, f.job_id, j.class_name, f.error, coalesce({moment f.created_at}, {now}) AS at \
-         FROM solid_queue_failed_executions f JOIN solid_queue_jobs j ON j.id = f.job_id \
-         WHERE f.fingerprint IS NULL ORDER BY f.fingerprint DESC, f.id DESC LIMIT $1";
-    Statement::new(text).bind(limit as i64).unkept().load(conn)
 }

@@ -21,7 +21,7 @@ pub(crate) fn tables() -> Vec<DeclaredTable> {
     let mut renamed = None;
     let files = [
         include_str!("tables.rs"),
-        include_str!("operator_tables.rs"),
+        include_str!("tables_audit.rs"),
         include_str!("web_tables.rs"),
     ];
     for line in files.into_iter().flat_map(str::lines).map(str::trim) {

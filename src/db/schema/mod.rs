@@ -13,11 +13,11 @@ pub(crate) mod migrate_postgres;
 pub(crate) mod migrate_sqlite;
 pub(crate) mod migration_files;
 pub(crate) mod migrations;
-pub(crate) mod operator_tables;
 pub(crate) mod plan;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres_locks;
 pub(crate) mod reference;
 pub(crate) mod tables;
+pub(crate) mod tables_audit;
 pub(crate) mod tables_history;
 pub(crate) mod web_tables;

@@ -9,9 +9,6 @@ use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Nullable, Text, Timestamp};
 use std::time::Duration;
 
-/// The least age of a row that may be deleted. The triggers of the table have the same.
-pub(crate) const LEAST_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
-
 /// A row to insert.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NewAudit<'a> {
@@ -177,12 +174,10 @@ struct AgedRow {
     due: bool,
 }
 
-/// Deletes up to `batch` rows that are older than `age`, and returns how many. Their ids grow with
-/// time, so only the oldest are read.
+/// Deletes up to `batch` rows that are older than `age`, and returns how many. The triggers refuse to
+/// delete younger ones than 30 days. Their ids grow with time, so only the oldest are read.
 pub(crate) fn clear(conn: &mut Conn<'_>, age: Duration, batch: usize) -> QueryResult<usize> {
-    let age = age.max(LEAST_AGE);
-    let text =
-        "SELECT id, created_at <= {later $1} AS due FROM windlass_audit ORDER BY id LIMIT $2";
+    let text = "SELECT id, created_at <= {later $1} AS due FROM windlass_audit WHERE id > 0 ORDER BY id LIMIT $2";
     let seen: Vec<AgedRow> = Statement::new(text)
         .bind(-micros(age))
         .bind(batch as i64)

@@ -207,7 +207,7 @@ pub(crate) fn take_for_queue(
     queue: &str,
 ) -> QueryResult<Vec<i64>> {
     let text = "DELETE FROM solid_queue_blocked_executions WHERE job_id IN {in $1} AND concurrency_key <> $2 \
-         AND job_id IN (SELECT id FROM solid_queue_jobs WHERE id IN {in $1} AND concurrency_limit IS NOT NULL) \
+         AND (SELECT j.concurrency_limit FROM solid_queue_jobs j WHERE j.id = job_id) IS NOT NULL \
          RETURNING job_id";
     let taken: Vec<Execution> = Statement::new(text)
         .bind(id_list(jobs))

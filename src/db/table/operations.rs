@@ -151,9 +151,18 @@ pub(crate) fn find(conn: &mut Conn<'_>, id: i64) -> QueryResult<Option<Operation
 
 /// Returns the first open operations, in their order.
 pub(crate) fn open(conn: &mut Conn<'_>, limit: usize) -> QueryResult<Vec<i64>> {
-    let text = "SELECT id FROM windlass_operations WHERE ended_at IS NULL ORDER BY id LIMIT $1";
+    let text =
+        "SELECT id FROM windlass_operations WHERE ended_at IS NULL AND id > 0 ORDER BY id LIMIT $1";
     let rows: Vec<Id> = Statement::new(text).bind(limit as i64).load(conn)?;
     Ok(rows.into_iter().map(|row| row.id).collect())
+}
+
+/// Returns the open operation that has not moved for longest.
+pub(crate) fn stillest(conn: &mut Conn<'_>) -> QueryResult<Option<OperationRow>> {
+    let text = format!(
+        "SELECT {COLUMNS} FROM windlass_operations WHERE ended_at IS NULL AND id > 0 ORDER BY moved_at LIMIT 1"
+    );
+    Statement::new(text).unkept().get_result(conn).optional()
 }
 
 /// Locks an open operation. `None` if it has ended, or another process runs a batch of it.

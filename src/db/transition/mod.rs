@@ -7,6 +7,7 @@ pub(crate) mod dispatch;
 pub(crate) mod end;
 pub(crate) mod enqueue;
 pub(crate) mod expire;
+pub(crate) mod fingerprint;
 pub(crate) mod finish;
 pub(crate) mod fire;
 pub(crate) mod fold;

@@ -115,8 +115,8 @@ impl Supervisor {
         self
     }
 
-    /// Sets how long the rows of ended jobs are kept. Default: finished jobs for a day, failed jobs
-    /// permanently.
+    /// Sets how long the rows of ended jobs and of the audit are kept. Default: finished jobs for a
+    /// day, failed jobs permanently, the audit for 400 days.
     pub fn retention(mut self, retention: Retention) -> Self {
         self.retention = retention;
         self
@@ -220,6 +220,16 @@ impl Service for Supervisor {
         if self.retention.every.is_zero() {
             return Err(Error::Settings(
                 "a retention needs an interval above zero: it would look all the time".to_owned(),
+            ));
+        }
+        if self
+            .retention
+            .audit_for
+            .is_some_and(|age| age < Retention::AUDIT_AT_LEAST)
+        {
+            return Err(Error::Settings(
+                "the audit is kept for at least 30 days: the database refuses to delete younger rows"
+                    .to_owned(),
             ));
         }
         self.service.heartbeat.check()?;

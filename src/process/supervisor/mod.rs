@@ -9,3 +9,4 @@ pub(crate) mod reaper;
 pub(crate) mod retention;
 pub(crate) mod rollout;
 pub(crate) mod run;
+pub(crate) mod run_operations;

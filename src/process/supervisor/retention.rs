@@ -2,14 +2,16 @@
 
 use crate::clock;
 use crate::db::Conn;
-use crate::db::table::classes;
 use crate::db::table::web::upkeep;
+use crate::db::table::{audit, classes, operations};
 use crate::db::transition::clear::{self, ClearLimits, ClearedPage};
+use crate::db::transition::fingerprint;
 use crate::event::events::Event;
 use crate::event::subscriber::Subscriber;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;
+use crate::process::supervisor::run_operations;
 use crate::retention::Retention;
 use diesel::QueryResult;
 use std::time::Duration;
@@ -24,7 +26,10 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_se
 /// How long a class is kept that no worker names any more.
 const CLASSES_FOR: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// The clearing thread of a supervisor.
+/// How long operations are kept after their end.
+const OPERATIONS_FOR: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// The clearing thread of a supervisor, which also runs the operations.
 pub(crate) struct RetentionTask {
     session: Session,
     retention: Retention,
@@ -65,7 +70,7 @@ impl RetentionTask {
                     results: cleared.results,
                 });
             }
-            self.stop.wait(pause);
+            run_operations::run_until(&mut self.session, &self.stop, clock::deadline(pause));
         }
     }
 
@@ -97,6 +102,8 @@ impl RetentionTask {
                 }
             }
             kinds = going;
+            // A long pass does not delay the operations.
+            run_operations::turn(&mut self.session, &self.stop)?;
         }
         Ok(())
     }
@@ -127,8 +134,34 @@ impl RetentionTask {
         kinds.push(RowKind::new("clear waiters", Of::Others, move |conn, _| {
             clear::expired(conn, waiters, BATCH)
         }));
+        kinds.extend(self.audit());
         kinds.extend(RowKind::beside_jobs());
         Ok(kinds)
+    }
+
+    /// Returns the kinds of rows that operators left, and the failures without a fingerprint.
+    fn audit(&self) -> Vec<RowKind> {
+        let page = |cleared: usize| ClearedPage {
+            reached: (cleared >= BATCH).then_some(0),
+            cleared,
+            left: None,
+        };
+        let mut kinds = vec![
+            RowKind::new("clear operations", Of::Others, move |conn, _| {
+                operations::clear(conn, OPERATIONS_FOR, BATCH).map(page)
+            }),
+            RowKind::new("fingerprint failed jobs", Of::Others, |conn, _| {
+                fingerprint::fill(conn, BATCH)
+            }),
+        ];
+        if let Some(age) = self.retention.audit_for {
+            kinds.push(RowKind::new(
+                "clear the audit",
+                Of::Others,
+                move |conn, _| audit::clear(conn, age, BATCH).map(page),
+            ));
+        }
+        kinds
     }
 
     /// Returns which finished jobs to delete, if any.

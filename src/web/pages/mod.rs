@@ -1,13 +1,19 @@
 //! The pages. Each is a plain function of a [`Cx`](crate::web::sql::cx::Cx), listed in
 //! [`routes`].
 
+pub(crate) mod doctor;
 pub(crate) mod error;
 pub(crate) mod flash;
+pub(crate) mod limits;
 pub(crate) mod link;
 pub(crate) mod login;
 pub(crate) mod now;
 pub(crate) mod overview;
+pub(crate) mod processes;
+pub(crate) mod queue;
+pub(crate) mod queues;
 pub(crate) mod ranges;
+pub(crate) mod recurring;
 pub(crate) mod route;
 pub(crate) mod routes;
 pub(crate) mod section;

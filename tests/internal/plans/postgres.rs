@@ -9,6 +9,7 @@ use crate::db::conn::database::Database;
 use crate::db::conn::owned::DbConnection;
 use crate::db::conn::settings::prefer_indexes;
 use crate::db::plans::looks::{LOOKS, READ_ALL};
+use crate::db::plans::operators::OPERATORS;
 use crate::db::plans::pages::PAGES;
 use crate::db::plans::works::{CALLERS, LOOPS};
 use crate::db::plans::{Heard, LARGE, Rows, Size, Work, run, *};
@@ -124,7 +125,11 @@ fn plan(conn: &mut Conn<'_>, what: &str, statement: &str) -> Vec<String> {
         // What people look at, and what clears, runs too rarely to be kept.
         assert!(
             what == "the control"
-                || LOOKS.iter().chain(&PAGES).any(|(look, _)| *look == what)
+                || LOOKS
+                    .iter()
+                    .chain(&OPERATORS)
+                    .chain(&PAGES)
+                    .any(|(look, _)| *look == what)
                 || RARE.contains(&what)
                 || statement.starts_with("DELETE FROM windlass_")
                 || statement.starts_with("DELETE FROM solid_queue_jobs"),
@@ -286,6 +291,7 @@ fn no_statement_reads_a_large_table_from_end_to_end() {
     );
     let bounded: Vec<_> = LOOKS
         .into_iter()
+        .chain(OPERATORS)
         .filter(|(what, _)| !READ_ALL.contains(what))
         .collect();
     let mut lookers = prepared(&database, |_| Ok(()), &bounded);
@@ -427,7 +433,9 @@ fn nothing_reads_all_that_a_long_transaction_keeps() {
     let mut long = long_transaction(&database);
     for table in LARGE {
         let older = match table {
-            "solid_queue_jobs" => format!("id <= {ROWS}"),
+            "solid_queue_jobs" | "windlass_audit" | "windlass_operations" => {
+                format!("id <= {ROWS}")
+            }
             _ => format!("job_id <= {ROWS}"),
         };
         run(

@@ -5,6 +5,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::database::Database;
 use crate::db::conn::owned::DbConnection;
 use crate::db::plans::looks::LOOKS;
+use crate::db::plans::operators::OPERATORS;
 use crate::db::plans::pages::PAGES;
 use crate::db::plans::works::{CALLERS, LOOPS};
 use crate::db::plans::{Rows, Work, death, run, *};
@@ -158,13 +159,8 @@ const ODD: [(&str, Work); 2] = [
 fn reach_all(database: &Database, reached: &Reached) {
     let mut connection = database.connect().unwrap();
     reached.note_all(&mut connection);
-    for (what, work) in LOOPS
-        .iter()
-        .chain(&CALLERS)
-        .chain(&LOOKS)
-        .chain(&PAGES)
-        .chain(&ODD)
-    {
+    let works = LOOPS.iter().chain(&CALLERS).chain(&LOOKS);
+    for (what, work) in works.chain(&OPERATORS).chain(&PAGES).chain(&ODD) {
         let result = connection.as_conn().transaction(|conn| {
             let rows = Rows::insert(conn)?;
             work(conn, &rows)?;

@@ -23,7 +23,11 @@ pub(crate) struct Vital {
 }
 
 impl Vital {
-    fn new(name: &'static str, value: impl Into<String>, unit: impl Into<String>) -> Self {
+    pub(crate) fn new(
+        name: &'static str,
+        value: impl Into<String>,
+        unit: impl Into<String>,
+    ) -> Self {
         Vital {
             name,
             value: value.into(),
@@ -33,12 +37,12 @@ impl Vital {
         }
     }
 
-    fn spark(mut self, values: &[Option<f64>], is_bad: bool, label: &str) -> Self {
+    pub(crate) fn spark(mut self, values: &[Option<f64>], is_bad: bool, label: &str) -> Self {
         self.spark = spark(SparkPlace::Measure, values, is_bad, label);
         self
     }
 
-    fn verdict(mut self, verdict: Markup) -> Self {
+    pub(crate) fn verdict(mut self, verdict: Markup) -> Self {
         self.verdict = verdict;
         self
     }
