@@ -4,7 +4,7 @@ use crate::admin::doctor_processes;
 use crate::admin::finding::{Finding, Verdict, finding};
 use crate::db::query::doctor::MigrationDifference;
 use crate::db::query::doctor::{self, Inconsistent, Rule};
-#[cfg(feature = "web")]
+#[cfg(any(feature = "top", feature = "web"))]
 use crate::db::query::load::{checks, keys};
 use crate::db::schema::compare;
 use crate::db::table::run_time::{class_pauses, limits as run_time_limits};
@@ -43,7 +43,7 @@ pub fn doctor<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<Finding>> {
 pub(crate) enum CheckScope {
     All,
     /// The newest of each table, so that the time does not grow with the size of the tables.
-    #[cfg(feature = "web")]
+    #[cfg(any(feature = "top", feature = "web"))]
     Newest,
 }
 
@@ -133,7 +133,7 @@ fn schema(conn: &mut Conn<'_>) -> Result<Finding> {
 fn limits(conn: &mut Conn<'_>, scope: CheckScope) -> Finding {
     let checked = match scope {
         CheckScope::All => semaphores::check(conn),
-        #[cfg(feature = "web")]
+        #[cfg(any(feature = "top", feature = "web"))]
         CheckScope::Newest => keys::above_limit(conn),
     };
     match checked {
@@ -211,7 +211,7 @@ fn inconsistent(
 ) -> diesel::QueryResult<Inconsistent> {
     match scope {
         CheckScope::All => doctor::inconsistent(conn, rule),
-        #[cfg(feature = "web")]
+        #[cfg(any(feature = "top", feature = "web"))]
         CheckScope::Newest => checks::inconsistent(conn, rule),
     }
 }

@@ -33,7 +33,7 @@ pub(crate) fn names(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
 }
 
 /// A paused queue, and why it is.
-#[cfg(feature = "web")]
+#[cfg(any(feature = "top", feature = "web"))]
 #[derive(Debug, Clone, QueryableByName)]
 pub(crate) struct PauseOfQueue {
     #[diesel(sql_type = Text, deserialize_as = Lossy)]
@@ -56,7 +56,7 @@ fn columns(conn: &Conn<'_>) -> String {
 }
 
 /// Returns up to `limit` paused queues, by name.
-#[cfg(feature = "web")]
+#[cfg(any(feature = "top", feature = "web"))]
 pub(crate) fn all(conn: &mut Conn<'_>, limit: i64) -> QueryResult<Vec<PauseOfQueue>> {
     let columns = columns(conn);
     let text = format!("SELECT {columns} FROM solid_queue_pauses ORDER BY queue_name LIMIT $1");

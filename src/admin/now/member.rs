@@ -1,4 +1,4 @@
-//! A registered process, as pages show it.
+//! A registered process, as it is shown.
 
 use crate::admin::finding::ALIVE;
 use crate::db::query::load::fleet::FleetProcess;
