@@ -1,5 +1,5 @@
 //! `windlass web`: a real server, asked over real HTTP.
 
-mod client;
+pub mod client;
 mod overview;
 mod server;
