@@ -7,9 +7,11 @@ use crate::db::query::doctor::{self, Inconsistent, Rule};
 use crate::db::schema::compare;
 use crate::db::table::run_time::{class_pauses, limits as run_time_limits};
 use crate::db::table::semaphores;
+use crate::db::table::web::upkeep;
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Result};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// A larger log is not being checkpointed, because a connection has been reading for a long time.
 const LARGE_WAL: u64 = 256 * 1024 * 1024;
@@ -43,7 +45,9 @@ pub fn doctor<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<Finding>> {
         findings.extend(Rule::ALL.map(|rule| place(&mut conn, rule)));
         findings.push(limits(&mut conn));
         findings.extend(set_at_run_time(&mut conn));
+        findings.extend(expiring_tokens(&mut conn));
         findings.extend(doctor_processes::look(&mut conn)?);
+        findings.push(audit(&mut conn)?);
     }
     Ok(findings)
 }
@@ -163,37 +167,67 @@ fn set_at_run_time(conn: &mut Conn<'_>) -> Option<Finding> {
     (!says.is_empty()).then(|| finding("operators", Verdict::Fine, says.join("; ")))
 }
 
+/// The rows of the audit are protected by triggers, without which no process starts. Those of Postgres can
+/// be disabled.
+fn audit(conn: &mut Conn<'_>) -> Result<Finding> {
+    Ok(
+        match doctor::disabled_triggers(conn).doing("look at the audit")? {
+            0 => finding("audit", Verdict::Fine, "its rows can only be added"),
+            _ => finding(
+                "audit",
+                Verdict::Warning,
+                "a trigger of `windlass_audit` is disabled, so its rows can be changed and deleted: \
+             `ALTER TABLE windlass_audit ENABLE TRIGGER USER` enables it",
+            ),
+        },
+    )
+}
+
+/// How long before its end a token is reported.
+const SOON: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// Reports the tokens of the web pages that expire soon: what uses them would be refused.
+fn expiring_tokens(conn: &mut Conn<'_>) -> Option<Finding> {
+    let tokens = upkeep::expiring(conn, SOON).unwrap_or_default();
+    let names = tokens.iter().map(|token| {
+        let days = (token.seconds / 86_400.0).ceil();
+        format!("`{}` in {days:.0} days", token.name)
+    });
+    let names: Vec<String> = names.collect();
+    let says = format!(
+        "tokens of the web pages expire: {}; make new ones (`windlass web tokens add`)",
+        names.join(", ")
+    );
+    (!names.is_empty()).then(|| finding("tokens", Verdict::Warning, says))
+}
+
 fn place(conn: &mut Conn<'_>, rule: Rule) -> Finding {
-    let (check, fine, wrong) = match rule {
+    let (fine, wrong) = match rule {
         Rule::IsSomewhere => (
-            "lost",
             "every unfinished job has a state",
             "unfinished jobs have no state and will never run; set their `finished_at`, delete them, or \
              insert a ready execution",
         ),
         Rule::IsInOnePlace => (
-            "places",
             "no job is in two states",
             "jobs are in two states and may run twice; delete all but one of their executions",
         ),
         Rule::HasLeft => (
-            "finished",
             "no finished job has an execution left",
             "finished jobs still have an execution and may run again; delete it",
         ),
         Rule::IsThere => (
-            "orphans",
             "every execution has its job",
             "executions have no job; delete them",
         ),
         Rule::IsHeld => (
-            "claims",
             "every claim has its process",
             "claims belong to no process: within the alive threshold, a supervisor of Windlass recovers those \
              that Windlass has started, and Solid Queue's supervisor fails those of Rails; delete any others \
              and insert ready executions",
         ),
     };
+    let check = rule.check();
     match doctor::inconsistent(conn, rule) {
         Ok(Inconsistent { count: 0, .. }) => finding(check, Verdict::Fine, fine),
         Ok(Inconsistent { count, jobs }) => Finding {

@@ -4,6 +4,7 @@ use crate::admin::finding::{ALIVE, Finding, Verdict, finding};
 use crate::db::Conn;
 use crate::db::query::doctor::{self, Load, TaskCounts};
 use crate::db::query::status::{self, ProcessStatus};
+use crate::db::table::operations;
 use crate::error::{Doing, Result};
 
 /// In seconds. A transaction open for longer keeps dead rows from being removed.
@@ -43,6 +44,11 @@ impl ProcessGroups {
         self.has(|one| one.kind == "Scheduler" && one.metadata.get("windlass").is_some())
     }
 
+    /// Whether a supervisor of Windlass runs, which goes on with operations.
+    fn runs_operations(&self) -> bool {
+        self.has(|one| one.kind == "Supervisor" && one.metadata.get("windlass").is_some())
+    }
+
     /// Whether a supervisor runs; Solid Queue's is called `Supervisor(fork)`.
     fn runs_supervisor(&self) -> bool {
         self.has(|one| one.kind.starts_with("Supervisor"))
@@ -70,6 +76,7 @@ pub(crate) fn look(conn: &mut Conn<'_>) -> Result<Vec<Finding>> {
     findings.push(scheduled(&load));
     findings.push(recurring(&tasks, &processes));
     findings.push(transactions(&load));
+    findings.extend(operations(conn, &processes)?);
     Ok(findings)
 }
 
@@ -187,6 +194,32 @@ fn recurring(tasks: &TaskCounts, processes: &ProcessGroups) -> Finding {
          at the logs of the schedulers"
     );
     finding("recurring", verdict, says)
+}
+
+/// Returns whether the operation that has not moved for longest will go on.
+fn operations(conn: &mut Conn<'_>, processes: &ProcessGroups) -> Result<Option<Finding>> {
+    let Some(stillest) = operations::stillest(conn).doing("look at the operations")? else {
+        return Ok(None);
+    };
+    let (id, action) = (stillest.id, &stillest.action);
+    let seconds = (stillest.now - stillest.moved_at).as_seconds_f64();
+    let found = |verdict, says: String| Ok(Some(finding("operations", verdict, says)));
+    if seconds <= OVERDUE {
+        let says = format!("operation {id} ({action}) runs; `windlass operations list` shows all");
+        return found(Verdict::Fine, says);
+    }
+    let says = format!("operation {id} ({action}) has not moved for {seconds:.0} s");
+    if !processes.runs_operations() {
+        let says = format!("{says}, and no supervisor runs that would go on with it: start one");
+        return found(Verdict::Warning, says);
+    }
+    found(
+        Verdict::Warning,
+        format!(
+            "{says}, although a supervisor runs: look at its log; a newer version may have started the \
+             operation; `windlass operations stop {id}` stops it"
+        ),
+    )
 }
 
 fn transactions(load: &Load) -> Finding {

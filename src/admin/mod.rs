@@ -1,5 +1,6 @@
 //! Queries and changes of jobs, queues and processes.
 
+pub(crate) mod bulk;
 pub(crate) mod cancel;
 pub(crate) mod changed;
 pub(crate) mod classes;
@@ -9,13 +10,18 @@ pub(crate) mod doctor_processes;
 pub(crate) mod edit;
 pub(crate) mod explain;
 pub(crate) mod finding;
+pub(crate) mod groups;
 pub(crate) mod job_info;
+#[cfg(feature = "web")]
+pub(crate) mod job_list;
 pub(crate) mod job_logs;
 pub(crate) mod jobs;
 pub(crate) mod limits;
 pub(crate) mod outsiders;
 pub(crate) mod queues;
 pub(crate) mod retry_rate;
+pub(crate) mod secrets;
 pub(crate) mod status;
-pub(crate) mod tags;
+#[cfg(feature = "web")]
+pub(crate) mod timeline;
 pub(crate) mod wait;

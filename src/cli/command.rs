@@ -1,9 +1,12 @@
 //! The commands, and how each is run.
 
+use crate::cli::commands::operators::{audit, operations};
 use crate::cli::commands::run_time::{classes, limits};
+#[cfg(feature = "web")]
+use crate::cli::commands::web;
 use crate::cli::commands::{
-    check, doctor, enqueue, explain, failed, jobs, migrate, migrations, processes, queues, quotas,
-    recurring, status, supervise,
+    check, doctor, enqueue, explain, failed, health, jobs, migrate, migrations, processes, queues,
+    quotas, recurring, status, supervise,
 };
 use crate::cli::failure::CommandError;
 use crate::cli::mount::At;
@@ -23,6 +26,7 @@ Examples:
   windlass failed retry --error 'timed out'      retry failed jobs
   windlass queues pause mail --reason 'no SMTP'  pause a queue
   windlass doctor                                check the database and the processes
+  windlass health --kind worker                  check a process, for containers
   windlass check                                 check windlass.toml
   windlass recurring next                        show upcoming runs
   windlass supervise --processes 2 -- ./app worker
@@ -54,9 +58,16 @@ pub(crate) enum Command {
     Jobs(jobs::JobsCommand),
     #[command(subcommand)]
     Failed(failed::FailedCommand),
+    #[command(subcommand)]
+    Operations(operations::OperationsCommand),
+    #[command(subcommand)]
+    Audit(audit::AuditCommand),
     Doctor(doctor::Doctor),
+    Health(health::HealthCommand),
     #[command(subcommand)]
     Recurring(recurring::RecurringCommand),
+    #[cfg(feature = "web")]
+    Web(Box<web::Web>),
 }
 
 impl Command {
@@ -105,8 +116,25 @@ impl Command {
             }
             Command::Jobs(command) => jobs(command, &at.database()?, at.registry),
             Command::Failed(command) => failed(command, &at.database()?),
+            Command::Operations(command) => command.show(&at.database()?),
+            Command::Audit(command) => command.show(&at.database()?),
             Command::Recurring(command) => recurring(command, &at.database()?, at.registry),
+            Command::Health(health) => health.show(at),
+            #[cfg(feature = "web")]
+            Command::Web(web) => web.run(at),
             Command::Doctor(doctor) => Ok(doctor.show(&at.database()?.read_only())?),
+        }
+    }
+}
+
+impl Command {
+    /// Returns whether it runs until it is stopped, and so logs what it does.
+    pub(crate) fn is_service(&self) -> bool {
+        match self {
+            Command::Supervise(_) => true,
+            #[cfg(feature = "web")]
+            Command::Web(web) => web.serves(),
+            _ => false,
         }
     }
 }
@@ -121,7 +149,9 @@ fn jobs(
     db: &Database,
     registry: Option<&Registry>,
 ) -> Result<ExitCode, CommandError> {
-    use jobs::JobsCommand::{Cancel, Discard, Edit, List, Priority, Reschedule, Show, Tag, Untag};
+    use jobs::JobsCommand::{
+        Cancel, Discard, Edit, List, Move, Priority, Reschedule, Show, Tag, Untag,
+    };
     Ok(match command {
         List(list) => output::show(&list.run(&db.clone().read_only())?, list.json),
         Show(show) => output::show(&show.run(&db.clone().read_only())?, show.json),
@@ -130,15 +160,17 @@ fn jobs(
         Reschedule(reschedule) => changed(&reschedule.run(db)?, &reschedule.how),
         Edit(edit) => output::show(&edit.run(db, registry)?, edit.json),
         Priority(priority) => changed(&priority.run(db)?, &priority.how),
+        Move(moved) => changed(&moved.run(db)?, &moved.how),
         Tag(tag) => changed(&tag.add(db)?, &tag.how),
         Untag(untag) => changed(&untag.remove(db)?, &untag.how),
     })
 }
 
 fn failed(command: &failed::FailedCommand, db: &Database) -> Result<ExitCode, CommandError> {
-    use failed::FailedCommand::{Discard, List, Retry};
+    use failed::FailedCommand::{Discard, Groups, List, Retry};
     Ok(match command {
         List(list) => output::show(&list.run(&db.clone().read_only())?, list.json),
+        Groups(groups) => output::show(&groups.run(&db.clone().read_only())?, groups.json),
         Retry(retry) => changed(&retry.run(db)?, &retry.how),
         Discard(discard) => changed(&discard.run(db)?, &discard.how),
     })

@@ -177,9 +177,10 @@ pub fn main() -> ExitCode {
         Top::Completions(completions) => return completions.run(&mut Cli::command()),
         Top::Man(man) => return man.run(Cli::command()),
     };
-    output::log_to_stderr(match command {
-        Command::Supervise(_) => log::LevelFilter::Info,
-        _ => log::LevelFilter::Warn,
+    output::log_to_stderr(if command.is_service() {
+        log::LevelFilter::Info
+    } else {
+        log::LevelFilter::Warn
     });
     at.finish(command)
 }

@@ -4,7 +4,7 @@ use crate::config::reader::Setting;
 use crate::config::recurring::{DeclaredTask, OtherPrograms};
 use crate::config::settings::{
     DatabaseSettings, DispatcherSettings, RetentionSettings, SchedulerSettings, SupervisorSettings,
-    WorkerSettings,
+    WebSettings, WorkerSettings,
 };
 use crate::error::{Error, Problem, Result};
 use crate::event::hooks::Hooks;
@@ -61,6 +61,8 @@ pub struct Config {
     /// The timings of the program, by name.
     pub(crate) timings: Vec<(String, Arc<dyn Timing>)>,
     pub(crate) retention: RetentionSettings,
+    #[cfg_attr(not(feature = "web"), allow(dead_code))]
+    pub(crate) web: WebSettings,
     /// The program's hooks, for all processes it runs.
     pub(crate) hooks: Hooks,
     pub(crate) subscriber: Subscriber,
@@ -202,7 +204,7 @@ impl Config {
         self.database.pool.value.0.map_or(auto, |size| size.0)
     }
 
-    /// Returns how long finished and failed jobs are kept.
+    /// Returns how long finished and failed jobs, and the audit, are kept.
     pub fn retention(&self) -> Retention {
         let settings = &self.retention;
         Retention {
@@ -214,6 +216,7 @@ impl Config {
                 .map(|most| u64::from(most.0)),
             failed_for: settings.failed_for.value.0,
             jobs_of_ruby: settings.jobs_of_ruby.value,
+            audit_for: settings.audit_for.value.0,
             every: settings.every.value.0,
         }
     }

@@ -9,7 +9,7 @@ use crate::config::names::{FILE_VARIABLE, WORKER_VARIABLE};
 use crate::config::reader::{Argument, Reader};
 use crate::config::settings::{
     DatabaseSettings, DispatcherSettings, RetentionSettings, SchedulerSettings, SupervisorSettings,
-    WorkerSettings,
+    WebSettings, WorkerSettings,
 };
 use crate::config::{combinations, document, recurring, source};
 use crate::error::{Error, Result};
@@ -80,6 +80,7 @@ impl Config {
             scheduler: SchedulerSettings::read(r),
             tasks: recurring::read_all(r),
             retention: RetentionSettings::read(r),
+            web: WebSettings::read(r),
             hooks: Hooks::new(),
             subscriber: Subscriber::default(),
             settings: Vec::new(),

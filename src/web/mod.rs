@@ -4,14 +4,20 @@
 
 pub(crate) mod access;
 pub(crate) mod assets;
+#[cfg(feature = "config")]
+pub(crate) mod configured;
 pub(crate) mod http;
 pub(crate) mod live;
+pub(crate) mod metrics;
 pub(crate) mod pages;
+pub(crate) mod probes;
 pub(crate) mod running;
 pub(crate) mod server;
 pub(crate) mod show;
 pub(crate) mod site;
 pub(crate) mod sql;
+pub(crate) mod start;
 
+pub use probes::server::Probes;
 pub use running::RunningServer;
 pub use server::Server;

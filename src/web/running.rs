@@ -1,7 +1,9 @@
 //! A server that runs.
 
 use crate::process::base::threads;
+use crate::web::site::Site;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -14,6 +16,7 @@ const STOP: Duration = Duration::from_secs(10);
 pub struct RunningServer {
     address: SocketAddr,
     stop: watch::Sender<bool>,
+    pub(crate) site: Arc<Site>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -21,14 +24,13 @@ impl RunningServer {
     pub(crate) fn new(
         address: SocketAddr,
         stop: watch::Sender<bool>,
-        network: JoinHandle<()>,
-        workers: Vec<JoinHandle<()>>,
+        site: Arc<Site>,
+        threads: Vec<JoinHandle<()>>,
     ) -> Self {
-        let mut threads = workers;
-        threads.push(network);
         RunningServer {
             address,
             stop,
+            site,
             threads,
         }
     }
@@ -42,6 +44,14 @@ impl RunningServer {
     /// 3 s.
     pub fn stop(&self) {
         self.stop.send_replace(true);
+        self.site.hub.stop();
+        // If one is on its way already, that one wakes it.
+        let _ = self.site.operations.try_send(());
+    }
+
+    /// Returns whether all its threads run: after a defect, some do not.
+    pub fn is_running(&self) -> bool {
+        !self.threads.iter().any(JoinHandle::is_finished)
     }
 
     /// Waits until the server has ended.

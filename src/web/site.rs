@@ -1,9 +1,15 @@
 //! What the threads of a server share.
 
 use crate::db::Database;
+use crate::process::base::health::state::Health;
+use crate::web::access::settings::Access;
 use crate::web::assets::Assets;
+use crate::web::live::hub::Hub;
+use crate::web::live::seen::SeenPages;
+use crate::web::metrics::cache::MetricsCache;
 use crate::web::pages::section::Section;
 use crate::web::sql::frame::FrameCache;
+use crate::web::sql::operations::OperationsWake;
 use crate::web::sql::outage::{Once, Outage};
 
 /// A database that is served.
@@ -16,8 +22,11 @@ pub(crate) struct Source {
     /// Where reads go, if not to `database`.
     pub(crate) replica: Option<Database>,
     pub(crate) frame: FrameCache,
+    pub(crate) metrics: MetricsCache,
     /// Whether what is read from is away.
     pub(crate) outage: Outage,
+    /// Whether `database` is away, if something else is read from.
+    changes_outage: Outage,
     /// Whether the tables were found to be in order.
     pub(crate) tables: Once,
 }
@@ -29,8 +38,18 @@ impl Source {
             database,
             replica,
             frame: FrameCache::default(),
+            metrics: MetricsCache::default(),
             outage: Outage::default(),
+            changes_outage: Outage::default(),
             tables: Once::default(),
+        }
+    }
+
+    /// Returns whether `database` is away.
+    pub(crate) fn primary_outage(&self) -> &Outage {
+        match self.replica {
+            Some(_) => &self.changes_outage,
+            None => &self.outage,
         }
     }
 
@@ -45,10 +64,8 @@ impl Source {
 pub(crate) struct SiteSettings {
     /// `/windlass`, or empty.
     pub(crate) base_path: String,
-    /// Whether nothing can be changed, whoever asks.
-    pub(crate) read_only: bool,
-    /// The name under which changes are made on this host without signing in.
-    pub(crate) local_name: String,
+    /// Whether the metrics need no token.
+    pub(crate) metrics_open: bool,
 }
 
 /// Everything but the network and the pages.
@@ -59,7 +76,18 @@ pub(crate) struct Site {
     /// What the navigation shows.
     pub(crate) sections: Vec<Section>,
     pub(crate) settings: SiteSettings,
+    pub(crate) access: Access,
+    /// The name of the session's cookie: cookies are shared by all ports of a host.
+    pub(crate) session_cookie: String,
+    /// Wakes the thread that runs operations.
+    pub(crate) operations: OperationsWake,
     pub(crate) assets: Assets,
+    /// The processes of this program, for which the probes answer.
+    pub(crate) processes: Vec<Health>,
+    /// The open pages.
+    pub(crate) hub: Hub,
+    /// What pages showed last.
+    pub(crate) seen: SeenPages,
 }
 
 impl Site {

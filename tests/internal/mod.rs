@@ -17,6 +17,7 @@ mod checks;
 mod completion;
 mod db;
 mod edges;
+mod health;
 mod interleavings;
 mod model;
 mod paused_front;
@@ -24,3 +25,5 @@ mod refusals;
 mod statements;
 #[cfg(feature = "sqlite")]
 mod wakeup;
+#[cfg(feature = "web")]
+mod web;

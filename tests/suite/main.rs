@@ -36,7 +36,10 @@ mod enqueue;
 mod enqueue_many;
 mod explain;
 mod functions;
+mod health;
 mod herd;
+#[cfg(feature = "cli")]
+mod history;
 mod hooks;
 mod idempotency;
 mod ids;
@@ -44,6 +47,8 @@ mod interruptions;
 #[cfg(feature = "cli")]
 mod job_logs;
 mod limits;
+#[cfg(all(feature = "cli", feature = "web"))]
+mod metrics;
 mod migrations;
 mod ordered;
 mod outsiders;
@@ -73,6 +78,8 @@ mod tags;
 mod testing;
 mod testing_faults;
 mod testing_options;
+#[cfg(all(feature = "cli", feature = "otel"))]
+mod traces;
 #[cfg(feature = "cli")]
 mod troubles;
 mod typed;

@@ -1,8 +1,8 @@
 //! `windlass status`.
 
+pub(crate) use crate::admin::explain::words::age;
 use crate::admin::finding::ALIVE;
 use crate::cli::commands::run_time::classes;
-pub(crate) use crate::cli::commands::run_time::said_by::age;
 use crate::clock;
 use crate::db::query::status::{ProcessStatus, QueueStatus, RunStatus};
 use crate::db::schema::migrate;

@@ -1,13 +1,26 @@
 //! Read-only queries: for status pages, lists, `explain` and `doctor`.
 
+#[cfg(feature = "web")]
+pub(crate) mod alarms;
 #[cfg(feature = "cli")]
 pub(crate) mod connection_limit;
 pub(crate) mod details;
 pub(crate) mod doctor;
 pub(crate) mod explain;
+pub(crate) mod failed_groups;
+pub(crate) mod filter;
 #[cfg(feature = "web")]
 pub(crate) mod frame;
+pub(crate) mod gauges;
+pub(crate) mod history;
 pub(crate) mod job_info;
 pub(crate) mod jobs;
+#[cfg(feature = "web")]
+pub(crate) mod load;
+pub(crate) mod pages;
+
+#[cfg(feature = "cli")]
+pub(crate) mod presence;
+pub(crate) mod scan;
 pub(crate) mod status;
 pub(crate) mod ticks;

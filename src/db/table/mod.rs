@@ -1,13 +1,16 @@
 //! One file per table, with its statements. No file calls the transition of another table.
 
 pub(crate) mod attempts;
+pub(crate) mod audit;
 pub(crate) mod blocked;
 pub(crate) mod claimed;
 pub(crate) mod classes;
 pub(crate) mod expiries;
 pub(crate) mod failed;
+pub(crate) mod history;
 pub(crate) mod job_logs;
 pub(crate) mod jobs;
+pub(crate) mod operations;
 pub(crate) mod pauses;
 pub(crate) mod processes;
 pub(crate) mod progress;
@@ -24,3 +27,4 @@ pub(crate) mod semaphores;
 pub(crate) mod steps;
 pub(crate) mod unique_jobs;
 pub(crate) mod wanted_keys;
+pub(crate) mod web;

@@ -1,16 +1,20 @@
 //! One file per verb: changes to several tables at once, in one fenced transaction.
 
+pub(crate) mod audit;
 pub(crate) mod claim;
 pub(crate) mod clear;
 pub(crate) mod dispatch;
 pub(crate) mod end;
 pub(crate) mod enqueue;
 pub(crate) mod expire;
+pub(crate) mod fingerprint;
 pub(crate) mod finish;
 pub(crate) mod fire;
+pub(crate) mod fold;
 pub(crate) mod limit;
 pub(crate) mod lock_wait;
 pub(crate) mod operate;
+pub(crate) mod operation;
 pub(crate) mod pause;
 pub(crate) mod place;
 pub(crate) mod promote;
@@ -22,3 +26,5 @@ pub(crate) mod schedule;
 pub(crate) mod settle;
 pub(crate) mod take_back;
 pub(crate) mod unblock;
+#[cfg(feature = "web")]
+pub(crate) mod web;

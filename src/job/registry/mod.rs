@@ -250,10 +250,15 @@ impl Registry {
                 .is_some_and(|class| version > class.version)
     }
 
+    /// Returns whether this class is registered.
+    pub(crate) fn has(&self, class_name: &str) -> bool {
+        self.classes.contains_key(class_name)
+    }
+
     /// Returns whether the job's class is registered, and in the version of its arguments or a newer
     /// one.
     pub(crate) fn can_perform(&self, run: &Run) -> bool {
-        self.classes.contains_key(&run.class_name) && !self.is_outdated(run)
+        self.has(&run.class_name) && !self.is_outdated(run)
     }
 
     /// Completes the stored policy of a job.

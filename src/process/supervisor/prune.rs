@@ -312,10 +312,10 @@ fn report(subscriber: &Subscriber, kind: &str, name: &str, death: &Death, recove
             class: "",
         });
     }
-    for job in &recovered.discarded {
+    for (job, class) in &recovered.discarded {
         subscriber.emit(&Event::Discarded {
-            job: JobId(job.id),
-            class: &job.class_name,
+            job: JobId(*job),
+            class,
             kind: "timeout",
             message: "the job ran for longer than its timeout",
         });

@@ -3,6 +3,7 @@
 use crate::clock;
 use crate::db::model::claim::{Claimed, FinishedRow};
 use crate::db::model::finished::KeySlots;
+use crate::db::model::history::tally::CountedEnd;
 use crate::db::model::outcome::Ending;
 use crate::db::table::claimed::EndedClaims;
 use crate::db::transition::release;
@@ -21,6 +22,7 @@ use crate::process::worker::completion::{
 use crate::process::worker::completion_work::{
     WrittenCompletion, is_repeated, was_accepted, write_ended, write_finished,
 };
+use crate::process::worker::counting;
 use crate::process::worker::in_flight::InFlight;
 use crate::process::worker::slot_passing::{PassOn, SlotPassing};
 use std::collections::{BTreeMap, HashSet};
@@ -45,7 +47,7 @@ impl CompletionWriter {
         passing: SlotPassing,
     ) -> Self {
         CompletionWriter {
-            session: Session::new(context),
+            session: Session::of_loop(context, "finisher"),
             in_flight: Arc::clone(in_flight),
             passing,
             subscriber: context.subscriber.clone(),
@@ -251,6 +253,7 @@ impl CompletionWriter {
     }
 
     fn report_finished(&self, run: &CompletedRun) {
+        self.count(run, CountedEnd::Finished);
         self.subscriber.emit(&Event::Finished {
             job: JobId(run.job.job_id),
             class: &run.job.class_name,
@@ -258,7 +261,14 @@ impl CompletionWriter {
         });
     }
 
+    fn count(&self, run: &CompletedRun, end: CountedEnd) {
+        counting::count(self.session.history(), &run.job, &run.live, run.ran, end);
+    }
+
     fn report_ended(&self, run: &CompletedRun, ending: &Ending) {
+        if let Some(end) = CountedEnd::of(ending) {
+            self.count(run, end);
+        }
         let (job, class, ran) = (JobId(run.job.job_id), &*run.job.class_name, run.ran);
         self.subscriber.emit(&match ending {
             Ending::Fail(failure) => Event::Failed {

@@ -20,6 +20,7 @@ use crate::job::id::JobId;
 use crate::job::perform;
 use crate::job::policy::Policy;
 use crate::job::registry::Registry;
+use crate::job::trace::spans;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::exit_codes::{self, BROKEN, TIMED_OUT};
 use crate::process::base::handle::KILL_GRACE;
@@ -121,7 +122,7 @@ impl Timeouts {
         Timeouts {
             in_flight: Arc::clone(in_flight),
             registry,
-            session: Session::new(context),
+            session: Session::of_loop(context, "watchdog"),
             limited,
             stop: context.stop.clone(),
             quit: Stop::new(),
@@ -137,7 +138,9 @@ impl Timeouts {
 
     pub(crate) fn run(mut self) {
         while !self.quit.is_stopped() {
+            self.session.moves();
             let next = self.look();
+            self.session.rests();
             wait(&self.quit, &mut self.limited, next);
         }
     }
@@ -187,6 +190,7 @@ impl Timeouts {
             }
         };
         self.refusals = 0;
+        spans::overran(&held.live, &verdict);
         held.live.decide(verdict);
         if let Some(forced_exit) = &self.forced_exit {
             forced_exit.announce();

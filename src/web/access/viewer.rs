@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 /// What a token, or a user, may do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Role {
     /// Has not signed in.
     Outsider,
@@ -53,6 +53,22 @@ impl Need {
     }
 }
 
+/// How a viewer is proven.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Proof {
+    Nothing,
+    /// They are on this host, where there are no tokens.
+    Local,
+    /// A trusted proxy names them.
+    Proxy,
+    /// The id of their token.
+    Token(i64),
+    /// The id of their session.
+    Session(i64),
+    /// They were proven lately, and the database is away: they may see, and change nothing.
+    Recalled,
+}
+
 /// Whom a request is from, proven.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Viewer {
@@ -60,8 +76,7 @@ pub(crate) struct Viewer {
     pub(crate) name: String,
     pub(crate) role: Role,
     pub(crate) client: IpAddr,
-    /// The id of the session, if there is one that can be signed out.
-    pub(crate) session: Option<i64>,
+    pub(crate) proof: Proof,
 }
 
 impl Viewer {
@@ -71,7 +86,7 @@ impl Viewer {
             name: String::new(),
             role: Role::Outsider,
             client,
-            session: None,
+            proof: Proof::Nothing,
         }
     }
 

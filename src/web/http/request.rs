@@ -75,6 +75,8 @@ pub(crate) struct Request {
     pub(crate) credentials: Credentials,
     /// Whether the browser speaks HTTPS, to this server or to a proxy before it.
     pub(crate) is_https: bool,
+    /// Whether a link on a site elsewhere led here.
+    pub(crate) comes_from_elsewhere: bool,
     pub(crate) theme: Theme,
     /// What the last change reported, to be shown once.
     pub(crate) flash: Option<String>,
@@ -98,6 +100,7 @@ impl Request {
             client: IpAddr::V4(Ipv4Addr::LOCALHOST),
             credentials: Credentials::default(),
             is_https: false,
+            comes_from_elsewhere: false,
             theme: Theme::Auto,
             flash: None,
             accept: String::new(),

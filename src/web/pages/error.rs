@@ -1,10 +1,15 @@
 //! The pages of errors. They contain no SQL, no path and no address.
 
+use crate::clock;
 use crate::web::access::viewer::Viewer;
-use crate::web::http::request::Request;
+use crate::web::http::request::{Request, Verb};
 use crate::web::http::response::Response;
+use crate::web::live::topic::Topic;
+use crate::web::pages::login;
 use crate::web::pages::section::Section;
 use crate::web::pages::shell::Shell;
+use crate::web::show::filters;
+use crate::web::show::markup::Markup;
 use crate::web::site::Site;
 use crate::web::sql::page_error::PageError;
 use askama::Template;
@@ -17,47 +22,83 @@ struct ErrorPage {
     text: String,
     advice: &'static str,
     request: String,
+    seen: Option<Seen>,
 }
 
-/// Returns the page of an error.
-pub(crate) fn page(
-    site: &Site,
-    request: &Request,
-    viewer: Option<&Viewer>,
-    error: PageError,
-) -> Response {
+/// What the page showed before the database was away.
+struct Seen {
+    content: Markup,
+    seconds: f64,
+}
+
+/// Returns the page of an error, as plain text for programs.
+pub(crate) fn page(site: &Site, request: &Request, viewer: &Viewer, error: PageError) -> Response {
     if let PageError::Internal(reason) = &error {
         log::error!("web: request {}: {reason}", request.id);
     }
+    let seen = match error {
+        PageError::Away => seen(site, request, viewer),
+        _ => None,
+    };
+    let asks_to_sign_in = matches!(error, PageError::SignIn);
+    let is_attempt = request.path == "/login" || matches!(error, PageError::WrongToken);
     let (status, heading, text, advice) = explained(error);
-    let shell = Shell::new(site, request, viewer).titled(heading, Section::Other);
-    let page = ErrorPage {
-        shell,
-        heading,
-        text,
-        advice,
-        request: request.id.clone(),
+    let made = if !request.accept.contains("text/html") {
+        let parts = [heading, text.as_str(), advice].into_iter();
+        let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
+        Ok(Response::text(format!("{}\n", parts.join("\n"))))
+    } else if asks_to_sign_in {
+        login::form(site, request, String::new())
+    } else if is_attempt && [401, 403, 429].contains(&status) {
+        login::form(site, request, text)
+    } else {
+        let page = ErrorPage {
+            shell: Shell::new(site, request, Some(viewer)).titled(heading, Section::Other),
+            heading,
+            text,
+            advice,
+            request: request.id.clone(),
+            seen,
+        };
+        page.render().map(Response::html).map_err(Into::into)
     };
-    let response = match page.render() {
-        Ok(html) => Response::html(html),
-        Err(error) => {
-            log::error!("web: request {}: {error}", request.id);
-            Response::text(heading)
-        }
-    };
+    let response = made.unwrap_or_else(|error| {
+        log::error!("web: request {}: {error:?}", request.id);
+        Response::text(heading)
+    });
     let response = response.with_status(status);
     match status {
+        401 if request.credentials.bearer.is_some() => {
+            response.with_header("www-authenticate", "Bearer")
+        }
         503 | 429 => response.with_header("retry-after", "2"),
         _ => response,
     }
 }
 
+fn seen(site: &Site, request: &Request, viewer: &Viewer) -> Option<Seen> {
+    let topic = Topic {
+        database: request.database,
+        address: request.address(),
+        role: viewer.role,
+    };
+    let now = clock::instant();
+    let page = site
+        .seen
+        .get(&topic, now)
+        .filter(|_| request.verb == Verb::Get)?;
+    Some(Seen {
+        content: Markup::trusted(page.content.to_string()),
+        seconds: now.saturating_duration_since(page.at).as_secs_f64(),
+    })
+}
+
 fn explained(error: PageError) -> (u16, &'static str, String, &'static str) {
-    let none = String::new();
     match error {
         PageError::NotFound(text) => (404, "Not found", text, ""),
         PageError::Invalid(text) => (400, "Not possible", text, ""),
         PageError::Conflict(text) => (409, "Not possible now", text, ""),
+        PageError::Refused(text) => (403, "Not allowed", text, ""),
         PageError::Forbidden => (
             403,
             "Not allowed",
@@ -65,12 +106,28 @@ fn explained(error: PageError) -> (u16, &'static str, String, &'static str) {
             "Sign in with a token of the role operator.",
         ),
         PageError::SignIn => (401, "Sign in", "This page needs a token.".to_owned(), ""),
+        PageError::WrongToken => (
+            401,
+            "Sign in",
+            "There is no such token, or it has expired or was revoked.".to_owned(),
+            "",
+        ),
         PageError::TooMany(wait) => (
             429,
             "Too many attempts",
-            format!("Try again in {} s.", wait.as_secs().max(1)),
+            format!(
+                "Too many wrong tokens. Try again in {} s.",
+                wait.as_secs().max(1)
+            ),
             "",
         ),
+        other => not_there(other),
+    }
+}
+
+/// Explains what is no fault of the request.
+fn not_there(error: PageError) -> (u16, &'static str, String, &'static str) {
+    match error {
         PageError::Away => (
             503,
             "Database away",
@@ -90,10 +147,10 @@ fn explained(error: PageError) -> (u16, &'static str, String, &'static str) {
             text.to_owned(),
             "Run `windlass migrate --database URL`.",
         ),
-        PageError::Internal(_) => (
+        _ => (
             500,
             "Internal error",
-            none,
+            String::new(),
             "The log of this server has the reason, at the request below.",
         ),
     }

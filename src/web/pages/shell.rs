@@ -1,6 +1,6 @@
 //! What `base.html` shows around each page.
 
-use crate::web::access::viewer::Viewer;
+use crate::web::access::viewer::{Proof, Viewer};
 use crate::web::http::request::{Request, Theme};
 use crate::web::pages::link;
 use crate::web::pages::section::Section;
@@ -66,7 +66,7 @@ impl Shell {
             databases: databases(site, request),
             viewer: viewer.map(|viewer| viewer.name.clone()).unwrap_or_default(),
             is_operator: viewer.is_some_and(Viewer::is_operator),
-            can_sign_out: viewer.is_some_and(|viewer| viewer.session.is_some()),
+            can_sign_out: viewer.is_some_and(|viewer| matches!(viewer.proof, Proof::Session(_))),
             theme: request.theme,
             flash: request.flash.clone(),
             now: NaiveDateTime::default(),

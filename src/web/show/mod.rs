@@ -3,7 +3,9 @@
 //! Each returns plain text, which a template escapes, or a [`Markup`](markup::Markup), which has
 //! escaped what it was made of.
 
+pub(crate) mod chart;
 pub(crate) mod filters;
+pub(crate) mod json;
 pub(crate) mod markup;
 pub(crate) mod numbers;
 pub(crate) mod times;

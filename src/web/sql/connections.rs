@@ -4,6 +4,7 @@ use crate::clock;
 use crate::db::conn::reading::{ReadConnection, ReadFailure};
 use crate::db::schema::migrate;
 use crate::db::{Conn, DbConnection};
+use crate::deadline::no_answer;
 use crate::error::{Error, Result};
 use crate::web::site::{Site, Source};
 use std::sync::Arc;
@@ -98,27 +99,57 @@ impl Writers {
         }
     }
 
+    /// Runs `work`, which only reads, where changes go: a replica may lag.
+    pub(crate) fn look<T>(
+        &mut self,
+        database: usize,
+        work: impl FnOnce(&mut Conn<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.run(database, |connection| connection.with_connection(work))
+    }
+
     /// Runs `work` on a connection that may write.
     pub(crate) fn write<T>(
         &mut self,
         database: usize,
         work: impl FnOnce(&mut Conn<'_>) -> Result<T>,
     ) -> Result<T> {
+        self.run(database, |connection| connection.with_write_lock(work))
+    }
+
+    fn run<T>(
+        &mut self,
+        database: usize,
+        work: impl FnOnce(&mut DbConnection) -> Result<T>,
+    ) -> Result<T> {
         let (Some(source), Some(place)) =
             (self.site.sources.get(database), self.open.get_mut(database))
         else {
             return Err(Error::Settings("there is no such database".to_owned()));
         };
-        let mut connection = match place.take() {
-            Some(connection) => connection,
-            None => source.database.connect_within(CHANGE)?,
+        let away = |reason: String| source.database.refused(&source.database.target(), reason);
+        let outage = source.primary_outage();
+        let Some(attempt) = outage.attempt(clock::instant()) else {
+            return Err(away(outage.reason()));
         };
-        let result = connection.with_write_lock(work);
+        let opened = match place.take() {
+            Some(connection) => Ok(connection),
+            None => source.database.connect_within(CHANGE),
+        };
+        let mut connection = match opened {
+            Ok(connection) => connection,
+            Err(error) => {
+                attempt.failed(&error.to_string(), clock::instant());
+                return Err(error);
+            }
+        };
+        let result = work(&mut connection);
         if let Some(limit) = connection.missed() {
-            return Err(source
-                .database
-                .refused(&source.database.target(), crate::deadline::no_answer(limit)));
+            let reason = no_answer(limit);
+            attempt.failed(&reason, clock::instant());
+            return Err(away(reason));
         }
+        attempt.succeeded();
         // After an error, the connection may lead to a server that has become a replica.
         if result.is_ok() {
             *place = Some(connection);

@@ -15,8 +15,12 @@ pub(crate) enum PageError {
     Conflict(String),
     /// 403: the viewer's role does not allow it.
     Forbidden,
+    /// 403: for another reason, which is told.
+    Refused(String),
     /// 401: the viewer must sign in.
     SignIn,
+    /// 401: there is no such token, or it may not be used any more.
+    WrongToken,
     /// 429: too many attempts.
     TooMany(Duration),
     /// 503: the database does not answer.
@@ -27,6 +31,13 @@ pub(crate) enum PageError {
     Tables(&'static str),
     /// 500: the text is logged and not shown.
     Internal(String),
+}
+
+impl PageError {
+    /// Returns the error of a page that panicked.
+    pub(crate) fn panicked(path: &str) -> Self {
+        PageError::Internal(format!("the page {path} panicked"))
+    }
 }
 
 impl From<Error> for PageError {

@@ -26,7 +26,10 @@ use diesel::result::Error::RollbackTransaction;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
+mod job_pages;
 mod looks;
+mod operators;
+mod pages;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(all(feature = "postgres", feature = "sqlite"))]
@@ -35,7 +38,18 @@ mod sites;
 mod sqlite;
 mod works;
 
-const LARGE: [&str; 13] = [
+/// Everything that people ask of the tables.
+fn all_looks() -> Vec<(&'static str, Work)> {
+    let lists = [
+        looks::LOOKS.as_slice(),
+        pages::PAGES.as_slice(),
+        job_pages::JOB_PAGES.as_slice(),
+        operators::OPERATORS.as_slice(),
+    ];
+    lists.concat()
+}
+
+const LARGE: [&str; 15] = [
     "solid_queue_jobs",
     "solid_queue_recurring_executions",
     "solid_queue_ready_executions",
@@ -49,6 +63,8 @@ const LARGE: [&str; 13] = [
     "windlass_unique_jobs",
     "windlass_results",
     "windlass_expiries",
+    "windlass_audit",
+    "windlass_operations",
 ];
 
 /// How many rows there are.
@@ -113,7 +129,8 @@ impl Size {
                  SELECT id, queue_name, id % 5, 'plan/' || (id % 10000), '9999-12-31 23:59:59.000000', created_at FROM {blocked}"
             ),
             format!(
-                "solid_queue_failed_executions (job_id, error, created_at) SELECT id, '{{}}', created_at FROM {live}"
+                "solid_queue_failed_executions (job_id, error, created_at, fingerprint) \
+                 SELECT id, '{{}}', created_at, CASE WHEN id % 100 > 0 THEN 'fingerprint-' || (id % 100) END FROM {live}"
             ),
             format!(
                 "windlass_attempts (job_id, claim_id, attempt, outcome, kind, message, ended_at) \
@@ -134,6 +151,16 @@ impl Size {
                  SELECT id, 'unique-' || id, class_name, 'succeeded', 1, created_at, '2030-01-01' FROM {unique}"
             ),
             format!("windlass_expiries (job_id, expires_at) SELECT id, {later} FROM {some}"),
+            format!(
+                "windlass_audit (created_at, actor, via, action, target, jobs, total, operation_id, part_of) \
+                 SELECT {tick}, 'actor ' || (id % 10), 'cli', 'action ' || (id % 10), 't' || id, 1, id, id % 1000, \
+                   CASE WHEN id % 10 > 0 THEN id - id % 10 END FROM {some}"
+            ),
+            format!(
+                "windlass_operations (action, parameters, filter, bounds, place, counts, total_is_exact, state, actor, via, \
+                   created_at, moved_at, ended_at) \
+                 SELECT 'a', '{{}}', '{{}}', '[]', '{{}}', '{{}}', TRUE, 'done', 'b', 'cli', '2026-01-01', '2026-01-01', {tick} FROM {some}"
+            ),
         ];
         assert_eq!(fills.len(), LARGE.len());
         let fills = fills.map(|fill| format!("INSERT INTO {fill};"));

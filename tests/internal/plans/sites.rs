@@ -4,7 +4,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::database::Database;
 use crate::db::conn::owned::DbConnection;
-use crate::db::plans::looks::LOOKS;
+use crate::db::plans::all_looks;
 use crate::db::plans::works::{CALLERS, LOOPS};
 use crate::db::plans::{Rows, Work, death, run, *};
 use crate::db::transition::prune;
@@ -157,7 +157,7 @@ const ODD: [(&str, Work); 2] = [
 fn reach_all(database: &Database, reached: &Reached) {
     let mut connection = database.connect().unwrap();
     reached.note_all(&mut connection);
-    for (what, work) in LOOPS.iter().chain(&CALLERS).chain(&LOOKS).chain(&ODD) {
+    for (what, work) in LOOPS.iter().chain(&CALLERS).chain(&all_looks()).chain(&ODD) {
         let result = connection.as_conn().transaction(|conn| {
             let rows = Rows::insert(conn)?;
             work(conn, &rows)?;

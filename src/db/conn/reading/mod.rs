@@ -9,6 +9,7 @@ mod progress;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
+use crate::db::conn::address::without_secrets;
 use crate::db::conn::connection::Conn;
 use crate::db::conn::database::{Database, DatabaseBackend, NO_CONNECTION};
 use crate::db::conn::owned::DbConnection;
@@ -64,6 +65,24 @@ impl Database {
             }
         };
         kind.map(|kind| ReadConnection { kind }).map_err(refused)
+    }
+
+    /// Opens the address of a replica, which need not accept changes.
+    pub(crate) fn open_replica(url: &str) -> Result<Database> {
+        let url = url.trim();
+        let is_postgres = url.starts_with("postgres://") || url.starts_with("postgresql://");
+        if !is_postgres {
+            return Err(Error::Url {
+                url: without_secrets(url),
+                reason: "a replica is a Postgres database: `postgres://user@host/name`".to_owned(),
+            });
+        }
+        let sign = if url.contains('?') { '&' } else { '?' };
+        let attributes = "target_session_attrs=";
+        match url.contains(attributes) {
+            true => Database::open(url),
+            false => Database::open(&format!("{url}{sign}{attributes}any")),
+        }
     }
 
     /// Opens a connection like [`connect`](Self::connect), with a limit for connecting and for each

@@ -193,6 +193,7 @@ mod tests {
         Claimed {
             claim_id: 1,
             begun: true,
+            waited: None,
             job_id: 1,
             queue_name: "q".to_owned(),
             class_name: "a".to_owned(),

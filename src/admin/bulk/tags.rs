@@ -2,17 +2,17 @@
 
 use crate::admin::changed::Changed;
 use crate::admin::jobs::Jobs;
+use crate::db::model::audit::AuditAction;
 use crate::db::model::extras::{MAX_LABEL, TagChange, is_label};
 use crate::db::model::state::JobState;
+use crate::db::transition::audit::Effect;
 use crate::db::transition::operate::tag;
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Error, Result};
 use std::ops::ControlFlow;
 
-/// Returns texts as a JSON array.
-fn list<T: Into<String>>(tags: impl IntoIterator<Item = T>) -> String {
-    let tags: Vec<String> = tags.into_iter().map(Into::into).collect();
-    serde_json::to_string(&tags).unwrap_or_default()
+fn list<T: Into<String>>(tags: impl IntoIterator<Item = T>) -> Vec<String> {
+    tags.into_iter().map(Into::into).collect()
 }
 
 impl Jobs {
@@ -65,9 +65,21 @@ impl Jobs {
             )));
         }
         let mut conn = own(conn);
+        let action = match change {
+            TagChange::Add(_) => AuditAction::TagJobs,
+            TagChange::Remove(_) => AuditAction::UntagJobs,
+        };
+        let mut trail = self
+            .trail(action)
+            .parameters(serde_json::json!({ "tag": text }).to_string());
         let apply = |conn: &mut Conn<'_>, _: JobState, jobs: &[i64]| {
-            let tagged = tag::tag(conn, jobs, change).doing("change the tags of jobs")?;
-            let changed = tagged.len() as u64;
+            self.name_batch(&mut trail, jobs);
+            let tagged = trail.record(
+                conn,
+                |conn| tag::tag(conn, jobs, change),
+                |tagged| Effect::of_jobs(tagged.len() as u64),
+            );
+            let changed = tagged.doing("change the tags of jobs")?.len() as u64;
             Ok(Changed {
                 changed,
                 passed_over: jobs.len() as u64 - changed,

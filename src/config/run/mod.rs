@@ -1,5 +1,7 @@
 //! Runs the processes that a configuration describes.
 
+mod listening;
+
 use crate::config::configuration::Config;
 use crate::config::document::Origin;
 use crate::config::names::{FILE_VARIABLE, WORKER_VARIABLE};
@@ -101,7 +103,7 @@ impl Config {
             .recycle(recycle)
             .hooks(self.hooks.clone())
             .subscriber(self.subscribed());
-        Ok(worker)
+        self.listening(&settings.listen, database, worker)
     }
 
     /// Returns a supervisor with its dispatchers, its scheduler if enabled, and its workers as
@@ -153,7 +155,7 @@ impl Config {
             }
             supervisor = supervisor.child(self.child(index + 1, settings, program.clone())?);
         }
-        Ok(supervisor)
+        self.listening(&self.supervisor.listen, database, supervisor)
     }
 
     /// Returns a scheduler for the configuration's recurring tasks and those scheduled at run time,

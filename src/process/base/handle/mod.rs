@@ -1,82 +1,24 @@
 //! The handle of a process that runs on threads of this program.
 
+mod stopped;
+
+pub(crate) use stopped::ProcessEnd;
+pub use stopped::Stopped;
+
 use crate::clock;
 use crate::deadline::is_silent;
 use crate::error::{Error, Result};
-use crate::job::id::JobId;
 use crate::process::base::adjust::Adjust;
 use crate::process::base::context::ProcessContext;
-use crate::process::base::exit_codes::{BROKEN, CUT_SHORT, RECYCLED};
+use crate::process::base::health::beside::RunningBeside;
+use crate::process::base::health::state::Health;
 use crate::process::base::liveness::Liveness;
 use crate::process::base::run_hooks::Hooked;
 use crate::process::base::stop::Stop;
-use crate::process::base::{parent, threads};
+use crate::process::base::threads;
 use crossbeam_channel::{Receiver, bounded, select};
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// How the threads of a process ended.
-#[derive(Debug, Default)]
-pub(crate) struct ProcessEnd {
-    pub(crate) unfinished: Vec<JobId>,
-    /// A child had to be killed, or left jobs behind.
-    pub(crate) cut_short: bool,
-}
-
-/// What a stop left behind.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Stopped {
-    /// The jobs that were still running at the deadline, or ended with the stop. They were
-    /// released, or failed if they may run at most once. A supervisor lists the jobs of its own
-    /// threads, not those of its children.
-    pub unfinished: Vec<JobId>,
-    cut_short: bool,
-    broken: bool,
-    recycled: bool,
-    overdue: bool,
-}
-
-impl Stopped {
-    /// Returns whether every running job finished, including those of child processes.
-    pub fn is_drained(&self) -> bool {
-        self.unfinished.is_empty() && !self.cut_short
-    }
-
-    /// Returns whether the stop took too long, for example because the database gave no answer, and
-    /// was not waited for. Threads of the process may still run. Its claims are recovered like
-    /// those of a process that died.
-    pub fn is_overdue(&self) -> bool {
-        self.overdue
-    }
-
-    /// Returns whether the process ended because a thread of the framework panicked or the database
-    /// was permanently lost.
-    pub fn is_broken(&self) -> bool {
-        self.broken
-    }
-
-    /// Returns whether the worker ended to be replaced by a new one; see
-    /// [`Recycle`](crate::Recycle).
-    pub fn is_recycled(&self) -> bool {
-        self.recycled
-    }
-
-    /// Returns the exit code: 0 when drained, 75 (try again) when cut short, 70 when broken. A
-    /// recycled child of a supervisor returns 79, so that its replacement starts without a delay.
-    pub fn exit_code(&self) -> ExitCode {
-        if self.broken {
-            ExitCode::from(BROKEN)
-        } else if self.recycled && self.is_drained() && parent::is_supervised() {
-            ExitCode::from(RECYCLED)
-        } else if self.is_drained() {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::from(CUT_SHORT)
-        }
-    }
-}
 
 /// A worker, dispatcher, scheduler or supervisor that runs on threads of this program. Dropping it
 /// requests a stop, and waits until the process has ended or the stop is
@@ -88,7 +30,10 @@ pub struct Handle {
     ended: Option<Stopped>,
     bounds: Bounds,
     liveness: Liveness,
+    health: Health,
     adjusts: Option<Arc<dyn Adjust>>,
+    /// It answers until the process has ended.
+    beside: Option<Box<dyn RunningBeside>>,
 }
 
 /// How long a stop may take.
@@ -156,6 +101,7 @@ impl Handle {
         let (made, parts) = bounded(1);
         threads::spawn(name, {
             let (stop, hooked) = (context.stop.clone(), hooked.clone());
+            let health = context.health.clone();
             move || {
                 let ending = parts.recv().ok().and_then(|parts| {
                     let awaiting = hooked.await_stop(&stop);
@@ -163,6 +109,7 @@ impl Handle {
                     // Threads that wait for the stop must not wait longer than this process runs.
                     stop.stop();
                     hooked.exit(awaiting, &stop);
+                    health.ended();
                     ending
                 });
                 let _ = sender.send(ending.unwrap_or_default());
@@ -171,10 +118,12 @@ impl Handle {
         let handle = Handle {
             stop: context.stop.clone(),
             liveness: context.liveness.clone(),
+            health: Health::new(name, &context.health, &context.stop, &context.liveness),
             ending,
             ended: None,
             bounds,
             adjusts: None,
+            beside: None,
         };
         match hooked.start().and_then(|()| make()) {
             Ok(parts) => {
@@ -207,6 +156,12 @@ impl Handle {
     /// Sets what changes the settings of the process.
     pub(crate) fn adjusted_by(mut self, adjusts: Option<Arc<dyn Adjust>>) -> Self {
         self.adjusts = adjusts;
+        self
+    }
+
+    /// Keeps what answers for the process for as long as there is a handle.
+    pub(crate) fn beside(mut self, beside: Option<Box<dyn RunningBeside>>) -> Self {
+        self.beside = beside;
         self
     }
 
@@ -318,6 +273,12 @@ impl Handle {
 
     pub(crate) fn liveness(&self) -> Liveness {
         self.liveness.clone()
+    }
+
+    /// Returns the health of the process, for probes and load balancers. It may be asked from any
+    /// thread, also after this handle was dropped.
+    pub fn health(&self) -> Health {
+        self.health.clone()
     }
 
     pub(crate) fn has_ended(&mut self) -> bool {

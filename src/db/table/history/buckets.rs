@@ -1,0 +1,109 @@
+//! `windlass_stats`: the buckets of each series, packed into rows.
+
+use crate::db::conn::connection::Conn;
+use crate::db::conn::dialect::Dialect;
+use crate::db::conn::param::InputRows;
+use crate::db::conn::sql::id_list;
+use crate::db::conn::statement::Statement;
+use crate::db::model::history::resolution::Resolution;
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Binary};
+
+/// The key of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct BucketRow {
+    pub(crate) series_id: i64,
+    pub(crate) resolution: Resolution,
+    /// In seconds since 1970.
+    pub(crate) starts_at: i64,
+}
+
+/// A row with its packed buckets.
+#[derive(Debug, QueryableByName)]
+pub(crate) struct PackedRow {
+    #[diesel(sql_type = BigInt)]
+    pub(crate) series_id: i64,
+    #[diesel(sql_type = BigInt)]
+    pub(crate) resolution: i64,
+    #[diesel(sql_type = BigInt)]
+    pub(crate) starts_at: i64,
+    #[diesel(sql_type = Binary)]
+    pub(crate) data: Vec<u8>,
+}
+
+/// Reads the rows that exist of those with these keys.
+pub(crate) fn read(conn: &mut Conn<'_>, keys: &[BucketRow]) -> QueryResult<Vec<PackedRow>> {
+    let input = InputRows {
+        names: ["series_id", "resolution", "starts_at"],
+        rows: keys
+            .iter()
+            .map(|key| {
+                [
+                    key.series_id.into(),
+                    key.resolution.seconds().into(),
+                    key.starts_at.into(),
+                ]
+            })
+            .collect(),
+    };
+    let text = format!(
+        "SELECT b.series_id, CAST(b.resolution AS bigint) AS resolution, b.starts_at, b.data FROM {} \
+         CROSS JOIN windlass_stats b WHERE b.series_id = input.series_id \
+         AND b.resolution = CAST(input.resolution AS integer) AND b.starts_at = input.starts_at",
+        input.item(conn.dialect())
+    );
+    let params = input.params(conn.dialect());
+    Statement::new(text).bind_all(params).unkept().load(conn)
+}
+
+/// Writes rows, each in place of the one that exists.
+pub(crate) fn write(conn: &mut Conn<'_>, rows: Vec<(BucketRow, Vec<u8>)>) -> QueryResult<()> {
+    match conn.dialect() {
+        Dialect::Postgres => {
+            let (keys, data): (Vec<BucketRow>, Vec<Vec<u8>>) = rows.into_iter().unzip();
+            let column =
+                |value: fn(&BucketRow) -> i64| -> Vec<i64> { keys.iter().map(value).collect() };
+            let text = "INSERT INTO windlass_stats (series_id, resolution, starts_at, data) \
+                 SELECT * FROM unnest($1, $2, $3, $4) ON CONFLICT (series_id, resolution, starts_at) \
+                 DO UPDATE SET data = excluded.data";
+            Statement::new(text)
+                .bind(column(|key| key.series_id))
+                .bind(column(|key| key.resolution.seconds()))
+                .bind(column(|key| key.starts_at))
+                .bind(data)
+                .unkept()
+                .execute(conn)
+        }
+        Dialect::Sqlite => {
+            let text = "INSERT INTO windlass_stats (series_id, resolution, starts_at, data) \
+                 VALUES ($1, $2, $3, $4) ON CONFLICT (series_id, resolution, starts_at) \
+                 DO UPDATE SET data = excluded.data";
+            for (key, data) in &rows {
+                Statement::new(text)
+                    .bind(key.series_id)
+                    .bind(key.resolution.seconds())
+                    .bind(key.starts_at)
+                    .bind(&data[..])
+                    .execute(conn)?;
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Deletes the rows of some series that end before a time, in seconds since 1970. Returns how many.
+pub(crate) fn clear(
+    conn: &mut Conn<'_>,
+    series: &[i64],
+    resolution: Resolution,
+    before: i64,
+) -> QueryResult<usize> {
+    let text = "DELETE FROM windlass_stats WHERE series_id IN {in $1} \
+         AND resolution = CAST($2 AS integer) AND starts_at < $3";
+    Statement::new(text)
+        .bind(id_list(series))
+        .bind(resolution.seconds())
+        .bind(before.saturating_sub(resolution.span()))
+        .unkept()
+        .changes(conn)
+}

@@ -1,0 +1,34 @@
+//! What Prometheus scrapes, checked by its own `promtool`.
+
+mod listen;
+mod outage;
+mod page;
+mod promtool;
+mod scrape;
+
+use crate::support::TestDb;
+use windlass::web::{Probes, RunningServer};
+
+/// An address that serves the metrics of a database.
+pub struct Served {
+    _server: RunningServer,
+    pub address: String,
+}
+
+impl Served {
+    pub fn of(db: &TestDb) -> Self {
+        Self::start(Probes::new(&db.database))
+    }
+
+    pub fn start(probes: Probes) -> Self {
+        let server = probes.listen("127.0.0.1:0").start().unwrap();
+        Served {
+            address: server.address().to_string(),
+            _server: server,
+        }
+    }
+
+    pub fn scrape(&self) -> scrape::Scrape {
+        scrape::Scrape::of(&self.address)
+    }
+}
