@@ -55,6 +55,8 @@ pub struct Site {
     pub pages: BTreeMap<String, Vec<String>>,
     /// What answers with something else than HTML.
     pub others: BTreeMap<String, String>,
+    /// Where links lead although there is no page.
+    dead: BTreeSet<String>,
 }
 
 impl Site {
@@ -64,6 +66,7 @@ impl Site {
         let mut site = Site {
             pages: BTreeMap::new(),
             others: BTreeMap::new(),
+            dead: BTreeSet::new(),
         };
         let mut seen: BTreeMap<String, usize> = BTreeMap::new();
         let mut left = VecDeque::from(["/".to_owned()]);
@@ -78,10 +81,9 @@ impl Site {
         while let Some(address) = left.pop_front().filter(|_| followed.len() < MOST) {
             let path = address.split('?').next().unwrap_or_default();
             let Some(pattern) = patterns.iter().find(|pattern| fits(pattern, path)) else {
-                assert!(
-                    path.starts_with("/assets/"),
-                    "a link leads to {address}, which is no page"
-                );
+                if !path.starts_with("/assets/") {
+                    site.dead.insert(address);
+                }
                 continue;
             };
             let count = seen.entry(kind(pattern, &address)).or_default();
@@ -101,8 +103,18 @@ impl Site {
         site
     }
 
-    /// The patterns to which nothing leads.
-    pub fn missing(&self) -> Vec<String> {
+    /// What is wrong with the links: pages to which none leads, and links that lead nowhere.
+    pub fn problems(&self) -> Vec<String> {
+        let dead = self
+            .dead
+            .iter()
+            .map(|link| format!("a link leads to {link}, which is no page"));
+        let missing = self.missing().into_iter();
+        let missing = missing.map(|pattern| format!("no link leads to {pattern}"));
+        missing.chain(dead).collect()
+    }
+
+    fn missing(&self) -> Vec<String> {
         let all = patterns().into_iter();
         all.filter(|pattern| {
             !self.pages.contains_key(pattern) && !self.others.contains_key(pattern)
@@ -110,8 +122,11 @@ impl Site {
         .collect()
     }
 
-    pub fn addresses(&self) -> impl Iterator<Item = &String> {
-        self.pages.values().flatten()
+    /// All addresses, each with its number among those of its page.
+    pub fn addresses(&self) -> impl Iterator<Item = (usize, &String)> {
+        self.pages
+            .values()
+            .flat_map(|addresses| addresses.iter().enumerate())
     }
 }
 
