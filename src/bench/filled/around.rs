@@ -127,3 +127,15 @@ pub(crate) fn recurring(connection: &mut DbConnection, sizes: Sizes) -> Result<(
     let text = render(&conn, (1, runs), &text);
     execute(&mut conn, &text).doing("insert the runs of recurring tasks")
 }
+
+/// Stores what operators have changed.
+pub(crate) fn audit(conn: &mut Conn<'_>) -> QueryResult<()> {
+    let text = "INSERT INTO windlass_audit (created_at, actor, via, origin, action, target, jobs, total, reason) \
+         SELECT {ago (20000 - n.i) * 60}, 'user-' || n.i % 20, CASE n.i % 3 WHEN 0 THEN 'cli' ELSE 'page' END, 'host-' || n.i % 10, \
+           CASE n.i % 4 WHEN 0 THEN 'queues.pause' WHEN 1 THEN 'queues.resume' WHEN 2 THEN 'jobs.retry' ELSE 'jobs.discard' END, \
+           CASE WHEN n.i % 4 < 2 THEN 'queue_' || n.i % 20 END, \
+           CASE WHEN n.i % 4 > 1 THEN n.i % 700 END, CASE WHEN n.i % 4 > 1 THEN n.i % 700 END, 'ticket ' || n.i \
+         FROM {numbers}";
+    let text = render(conn, (1, 20_000), text);
+    execute(conn, &text)
+}

@@ -40,8 +40,9 @@ pub(crate) fn failed(sizes: Sizes, shape: &Shape) -> String {
     let age = age(sizes, "id");
     let rows = failures::rows(sizes, shape);
     format!(
-        "INSERT INTO solid_queue_failed_executions (job_id, error, created_at) \
-         SELECT id, {error}, {{ago {age}}} FROM {rows} ORDER BY id"
+        "INSERT INTO solid_queue_failed_executions (job_id, error, fingerprint, created_at) \
+         SELECT id, {error}, {}, {{ago {age}}} FROM {rows} ORDER BY id",
+        shape.fingerprint()
     )
 }
 

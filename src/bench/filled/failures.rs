@@ -1,7 +1,8 @@
 //! Why jobs failed: a dozen shapes of messages, in every class.
 
-use crate::bench::filled::sizes::Sizes;
+use crate::bench::filled::sizes::{self, CLASSES, Sizes};
 use crate::bench::filled::text::{CLASS, MIXED};
+use crate::db::model::fingerprint::fingerprint;
 
 /// Messages that differ in numbers.
 #[derive(Debug, Clone, Copy)]
@@ -109,6 +110,17 @@ pub(crate) const SHAPES: [Shape; 12] = shapes![
 ];
 
 impl Shape {
+    /// Returns the fingerprint as an expression of SQL, of the class `c`.
+    pub(crate) fn fingerprint(&self) -> String {
+        let (before, after) = self.around;
+        let message = format!("{before}17{after}");
+        let cases = (0..CLASSES).map(|class| {
+            let print = fingerprint(&sizes::class_name(class), self.kind, &message);
+            format!("WHEN {class} THEN '{print}'")
+        });
+        format!("CASE c {} END", cases.collect::<Vec<_>>().join(" "))
+    }
+
     /// Returns the message as an expression of SQL with this number in it.
     pub(crate) fn message(&self, number: &str) -> String {
         let (before, after) = self.around;

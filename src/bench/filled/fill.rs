@@ -4,7 +4,7 @@ use crate::bench::filled::around::{self, execute};
 use crate::bench::filled::failures::SHAPES;
 use crate::bench::filled::sizes::Sizes;
 use crate::bench::filled::text::render;
-use crate::bench::filled::{ended, waiting};
+use crate::bench::filled::{ended, past, waiting};
 use crate::db::conn::connection::on;
 use crate::db::schema::tables::solid_queue_jobs as jobs;
 use crate::db::{AsConn as _, Conn, Database, DbConnection};
@@ -50,10 +50,14 @@ pub(crate) fn fill(database: &Database, sizes: Sizes, progress: &dyn Fn(String))
         .with_write_lock(|conn| {
             let last = around::running(conn, sizes)?;
             count_on(conn, last)?;
+            around::audit(conn)?;
             around::classes(conn)
         })
         .doing(ACTION)?;
     around::recurring(&mut connection, sizes)?;
+    past::fill(&mut connection, &|count| {
+        progress(format!("{count} rows of history"))
+    })?;
     waiting::enqueue(&mut connection, sizes, &|what, count| {
         progress(format!("{count} {what} jobs"))
     })?;

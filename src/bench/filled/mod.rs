@@ -4,6 +4,7 @@ pub(crate) mod around;
 pub(crate) mod ended;
 pub(crate) mod failures;
 pub(crate) mod fill;
+pub(crate) mod past;
 pub(crate) mod sizes;
 pub(crate) mod text;
 pub(crate) mod waiting;

@@ -137,7 +137,9 @@ fn listen(tab: &Arc<Tab>, origin: &str, problems: &Arc<Mutex<Vec<String>>>) {
                 let is_own = url
                     .strip_prefix(&origin)
                     .is_some_and(|rest| rest.starts_with('/'));
-                (!is_own && !url.starts_with("about:")).then(|| format!("asks another: {url}"))
+                // The browser draws its own fields with images in `data:`; pages may have none.
+                let is_internal = url.starts_with("about:") || url.starts_with("data:");
+                (!is_own && !is_internal).then(|| format!("asks another: {url}"))
             }
             _ => None,
         };

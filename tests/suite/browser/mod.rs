@@ -1,6 +1,12 @@
-//! The pages of `windlass web` in a real browser. What takes longer is in `thorough`, which only `bin/test all` and
-//! `bin/test browser` run.
+//! The pages of `windlass web` in a real browser: Chromium, which `bin/test` installs.
+//!
+//! Without a filter, `bin/test` runs what is in `quick` and `harness` only, and `bin/test all` the rest.
 
 mod axe;
 mod chrome;
 mod harness;
+mod pages;
+mod quick;
+mod site;
+mod work;
+mod world;

@@ -2,7 +2,7 @@
 
 mod access;
 mod away;
-mod client;
+pub mod client;
 mod closed;
 mod job_pages;
 mod live;
