@@ -15,7 +15,7 @@ pub(crate) struct DeclaredColumn {
     pub(crate) is_time: bool,
 }
 
-/// Returns every table, in the order of the file.
+/// Returns every table, in the order of the files.
 pub(crate) fn tables() -> Vec<DeclaredTable> {
     let mut tables: Vec<DeclaredTable> = Vec::new();
     let mut renamed = None;
