@@ -1,5 +1,6 @@
 //! The settings of a supervisor and everything it runs.
 
+use crate::config::queues::QueuePromise;
 use crate::config::reader::Setting;
 use crate::config::recurring::{DeclaredTask, OtherPrograms};
 use crate::config::settings::{
@@ -58,6 +59,7 @@ pub struct Config {
     pub(crate) dispatchers: Vec<DispatcherSettings>,
     pub(crate) scheduler: SchedulerSettings,
     pub(crate) tasks: Vec<DeclaredTask>,
+    pub(crate) queues: Vec<QueuePromise>,
     /// The timings of the program, by name.
     pub(crate) timings: Vec<(String, Arc<dyn Timing>)>,
     pub(crate) retention: RetentionSettings,

@@ -11,7 +11,7 @@ use crate::config::settings::{
     DatabaseSettings, DispatcherSettings, RetentionSettings, SchedulerSettings, SupervisorSettings,
     WebSettings, WorkerSettings,
 };
-use crate::config::{combinations, document, recurring, source};
+use crate::config::{combinations, document, queues, recurring, source};
 use crate::error::{Error, Result};
 use crate::event::hooks::Hooks;
 use crate::event::subscriber::Subscriber;
@@ -79,6 +79,7 @@ impl Config {
             dispatchers: DispatcherSettings::read_all(r),
             scheduler: SchedulerSettings::read(r),
             tasks: recurring::read_all(r),
+            queues: queues::read_all(r),
             retention: RetentionSettings::read(r),
             web: WebSettings::read(r),
             hooks: Hooks::new(),

@@ -11,6 +11,7 @@ pub(crate) mod lists;
 pub(crate) mod load;
 pub(crate) mod names;
 pub(crate) mod print;
+pub(crate) mod queues;
 pub(crate) mod reader;
 pub(crate) mod recurring;
 pub(crate) mod recurring_values;

@@ -183,6 +183,7 @@ impl Reader {
     pub(crate) fn end(&mut self) -> Vec<Problem> {
         let mut tables: BTreeSet<&str> = self.settings.iter().map(|s| s.table).collect();
         tables.insert(crate::config::names::TABLE);
+        tables.insert(crate::config::names::QUEUES);
         let strangers: Vec<(String, Origin)> = std::mem::take(&mut self.items)
             .into_iter()
             .map(|(name, item)| match item {

@@ -28,6 +28,9 @@ impl Config {
             .read_only(web.read_only.value)
             .session_times(web.session_idle.value.0, web.session_lifetime.value.0)
             .threads(web.threads.value.0 as usize);
+        for promise in &self.queues {
+            server = server.max_wait(&promise.queue, promise.max_wait);
+        }
         if !web.replica.value.0.is_empty() {
             server = server.replica(&web.replica.value.0)?;
         }

@@ -219,9 +219,9 @@ impl<'a> Cx<'a> {
         let (watch, promises) = (&source.watch, &self.site.settings.promises);
         if watch.kept_count().is_none() {
             // The page stands without it.
-            self.try_read(|conn| watch.look(conn, promises)).ok()?;
+            let _ = self.try_read(|conn| watch.look(conn, promises));
         }
-        watch.kept_count()
+        watch.last_count()
     }
 
     /// Returns the frame of a page, for the field `shell` of its template.

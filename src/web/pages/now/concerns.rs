@@ -9,6 +9,7 @@ use crate::db::table::run_time::class_pauses;
 use crate::error::{Doing as _, Result};
 use crate::web::pages::link;
 use crate::web::pages::now::concern::{Concern, ConcernKind};
+use crate::web::pages::now::member::Member;
 use crate::web::pages::now::queues::{LoadNow, QueueNow};
 use crate::web::pages::now::verdict::QueueVerdict;
 use crate::web::show::numbers::count;
@@ -17,6 +18,9 @@ use chrono::{DateTime, Utc};
 
 /// The most of each kind that are listed.
 const MOST: usize = 10;
+
+/// The most dead processes that are listed one by one.
+const NAMED: usize = 3;
 
 /// In seconds. A recurring task that has been due for longer is not being fired.
 const OVERDUE: u32 = 60;
@@ -32,12 +36,13 @@ pub(crate) fn find(
     now: DateTime<Utc>,
 ) -> Result<Vec<Concern>> {
     let mut all = failing(conn, now)?;
-    all.extend(
-        load.worst_first()
-            .into_iter()
-            .filter_map(|queue| of_queue(queue))
-            .take(MOST),
-    );
+    // Without workers, `doctor` finds more than each queue by itself.
+    let has_workers = load.fleet.alive_workers().next().is_some();
+    let queues = load.worst_first().into_iter().filter(|queue| {
+        let is_unserved = matches!(queue.verdict, QueueVerdict::Unserved | QueueVerdict::Silent);
+        has_workers || !is_unserved
+    });
+    all.extend(queues.filter_map(of_queue).take(MOST));
     all.extend(dead(load));
     all.extend(overdue(conn)?);
     all.extend(paused_classes(conn)?);
@@ -53,8 +58,12 @@ fn failing(conn: &mut Conn<'_>, now: DateTime<Utc>) -> Result<Vec<Concern>> {
         let name = format!("{}{more} {}", count(group.count), group.class_name);
         let path = link::with_query("/jobs", &[("group", &group.fingerprint)]);
         let since = (now - group.first_at).as_seconds_f64();
+        let said = match group.message.as_str() {
+            "" => &group.kind,
+            message => message,
+        };
         Concern::new(ConcernKind::Failing, name, path)
-            .text(format!(" failed: {}", shortened(&group.message)))
+            .text(format!(" failed: {}", shortened(said)))
             .since(since)
     });
     Ok(concerns.collect())
@@ -132,8 +141,11 @@ pub(crate) fn who_and_why(by: Option<&str>, reason: Option<&str>) -> String {
 }
 
 fn dead(load: &LoadNow) -> Vec<Concern> {
-    let dead = load.fleet.dead().take(MOST);
-    let concerns = dead.map(|process| {
+    let dead: Vec<&Member> = load.fleet.dead().collect();
+    if dead.len() > NAMED {
+        return many_dead(&dead);
+    }
+    let concerns = dead.into_iter().map(|process| {
         let held = process.running + process.ahead;
         let jobs = match held {
             0 => String::new(),
@@ -153,6 +165,23 @@ fn dead(load: &LoadNow) -> Vec<Concern> {
         .since(seconds)
     });
     concerns.collect()
+}
+
+/// Returns one concern for all dead processes, which have a cause in common.
+fn many_dead(dead: &[&Member]) -> Vec<Concern> {
+    let places: Vec<String> = dead.iter().take(NAMED).map(|one| one.place()).collect();
+    let ages = dead.iter().map(|one| one.row.heartbeat_seconds);
+    let concern = Concern::new(
+        ConcernKind::Dead,
+        format!("{} processes", count(dead.len())),
+        "/processes".to_owned(),
+    );
+    let text = format!(
+        " have had no heartbeat for 60 s: {} and {} more",
+        places.join(", "),
+        count(dead.len() - NAMED)
+    );
+    vec![concern.text(text).since(ages.fold(0.0, f64::max))]
 }
 
 fn overdue(conn: &mut Conn<'_>) -> Result<Vec<Concern>> {

@@ -18,6 +18,9 @@ const FINDINGS: Duration = Duration::from_secs(60);
 /// How long the number of concerns is used.
 const CONCERNS: Duration = Duration::from_secs(10);
 
+/// How long it is used if no newer look was in time.
+const STALE: Duration = Duration::from_secs(120);
+
 /// The last looks at one database.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
@@ -54,6 +57,12 @@ impl Watch {
     /// Returns how many things need attention, as of at most ten seconds ago.
     pub(crate) fn kept_count(&self) -> Option<u64> {
         let kept = self.concerns.get(clock::instant(), CONCERNS);
+        kept.map(|(count, _)| count)
+    }
+
+    /// Returns how many things needed attention at the last look, if that was within two minutes.
+    pub(crate) fn last_count(&self) -> Option<u64> {
+        let kept = self.concerns.get(clock::instant(), STALE);
         kept.map(|(count, _)| count)
     }
 }

@@ -16,6 +16,8 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 pub(crate) struct Vital {
     pub(crate) name: &'static str,
+    /// The class of a state that it counts; empty for none.
+    pub(crate) mark: &'static str,
     pub(crate) value: String,
     pub(crate) unit: String,
     pub(crate) spark: Markup,
@@ -30,6 +32,7 @@ impl Vital {
     ) -> Self {
         Vital {
             name,
+            mark: "",
             value: value.into(),
             unit: unit.into(),
             spark: Markup::default(),
@@ -39,6 +42,12 @@ impl Vital {
 
     pub(crate) fn spark(mut self, values: &[Option<f64>], is_bad: bool, label: &str) -> Self {
         self.spark = spark(SparkPlace::Measure, values, is_bad, label);
+        self
+    }
+
+    /// Marks it with the shape of a state.
+    pub(crate) fn marked(mut self, class: &'static str) -> Self {
+        self.mark = class;
         self
     }
 
@@ -172,7 +181,10 @@ fn seconds(wait: Option<Duration>) -> Option<f64> {
 fn wait(name: &'static str, p: f64, buckets: &[Bucket], now: &Tally) -> Vital {
     let value = seconds(now.wait.quantile(p)).map(duration);
     let value = value.unwrap_or_else(|| "–".to_owned());
-    let (value, unit) = value.split_once(' ').unwrap_or((&value, ""));
+    let (value, unit) = match value.matches(' ').count() {
+        1 => value.split_once(' ').unwrap_or((&value, "")),
+        _ => (value.as_str(), ""),
+    };
     let waited = curve(buckets, |bucket| seconds(bucket.tally.wait.quantile(p)));
     let label = format!("{}, last hour", name.to_lowercase());
     Vital::new(name, value, unit).spark(&waited, false, &label)

@@ -27,31 +27,39 @@ pub(crate) fn of(details: &QueueDetails, hour: Option<&[Bucket]>) -> Vec<Vital> 
         .collect();
     vec![
         Vital::new("Ready", bounded(details.queue.ready), "")
+            .marked("ready")
             .spark(&ready, is_late, "ready jobs, last hour")
             .verdict(growth(&ready, is_late)),
-        Vital::new("Running", count(details.running()), "").verdict(match (threads, is_full) {
-            (0, _) => Markup::default(),
-            (threads, true) => verdict("warn", &format!("all {} threads are busy", count(threads))),
-            (threads, false) => verdict(
-                "ok",
-                &format!(
-                    "{} of {} threads are free",
-                    count(threads - busy),
-                    count(threads)
+        Vital::new("Running", count(details.running()), "")
+            .marked("run")
+            .verdict(match (threads, is_full) {
+                (0, _) => Markup::default(),
+                (threads, true) => {
+                    verdict("warn", &format!("all {} threads are busy", count(threads)))
+                }
+                (threads, false) => verdict(
+                    "ok",
+                    &format!(
+                        "{} of {} threads are free",
+                        count(threads - busy),
+                        count(threads)
+                    ),
                 ),
-            ),
-        }),
-        Vital::new("Scheduled", bounded(details.scheduled.count), "").verdict(next(details)),
-        Vital::new("Blocked", bounded(details.blocked), "").verdict(
-            match details.blocked.is_zero() {
+            }),
+        Vital::new("Scheduled", bounded(details.scheduled.count), "")
+            .marked("sched")
+            .verdict(next(details)),
+        Vital::new("Blocked", bounded(details.blocked), "")
+            .marked("block")
+            .verdict(match details.blocked.is_zero() {
                 true => Markup::default(),
                 false => verdict(
                     "ok",
                     "they wait for a slot of their concurrency key, or for another job",
                 ),
-            },
-        ),
+            }),
         Vital::new("Failed", bounded(details.failed), "")
+            .marked("fail")
             .spark(&failed, false, "jobs that failed per minute, last hour")
             .verdict(failures(hour)),
     ]

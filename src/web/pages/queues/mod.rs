@@ -55,18 +55,19 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     });
     let sort = cx.query().get("sort").unwrap_or_default().to_owned();
     let has_rails = load.ready().is_some_and(|(load, _)| load.fleet.has_rails());
-    let lead = lines::lead(load.ready().map(|(load, _)| load));
-    let queues = load.map(|(mut load, counts)| {
+    let load = load.map(|(mut load, counts)| {
         if let Some(curves) = curves.ready() {
             for name in curves.names() {
                 load.add_empty(name, &site.settings.promises);
             }
         }
-        QueueTable {
-            lines: lines::of(&load, &counts, curves.ready(), &sort),
-            sums: QueueSums::of(&load, &counts),
-            is_more: load.is_more,
-        }
+        (load, counts)
+    });
+    let lead = lines::lead(load.ready().map(|(load, _)| load));
+    let queues = load.map(|(load, counts)| QueueTable {
+        lines: lines::of(&load, &counts, curves.ready(), &sort),
+        sums: QueueSums::of(&load, &counts),
+        is_more: load.is_more,
     });
     let page = QueuesPage {
         lead,

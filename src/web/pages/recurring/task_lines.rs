@@ -71,7 +71,7 @@ fn line(task: &RecurringTaskRow, own: &[&TickOfTask], now: &TasksNow) -> TaskLin
     };
     let zone: Tz = task.time_zone.parse().unwrap_or(Tz::UTC);
     let next = upcoming(task, NEXT);
-    let shown = next.iter().map(|tick| in_zone(*tick, zone));
+    let shown = next.iter().map(|tick| in_zone(*tick, task.now, zone));
     TaskLine {
         key: task.key.clone(),
         description: task.description.clone().unwrap_or_default(),
@@ -125,13 +125,17 @@ fn upcoming(task: &RecurringTaskRow, most: usize) -> Vec<DateTime<Utc>> {
 }
 
 /// Returns a tick by the clock of the task's time zone.
-fn in_zone(tick: DateTime<Utc>, zone: Tz) -> String {
+///
+/// One of today has no date.
+fn in_zone(tick: DateTime<Utc>, now: NaiveDateTime, zone: Tz) -> String {
     let local = zone.from_utc_datetime(&tick.naive_utc());
-    local
-        .format("%a %-d %b %H:%M:%S")
-        .to_string()
-        .trim_end_matches(":00")
-        .to_owned()
+    let today = zone.from_utc_datetime(&now).date_naive();
+    let time = local.format("%H:%M:%S").to_string();
+    let time = time.strip_suffix(":00").unwrap_or(&time);
+    match local.date_naive() == today {
+        true => format!("today {time}"),
+        false => format!("{} {time}", local.format("%a %-d %b")),
+    }
 }
 
 fn mark(tick: &TickOfTask) -> (TickMark, String) {

@@ -1,6 +1,7 @@
 //! The scales of charts, and the times below them.
 
 use crate::history::TimeRange;
+use crate::web::show::numbers::short;
 use chrono::{DateTime, Utc};
 
 /// Returns the end of a scale for numbers up to `most`: the next round number.
@@ -61,6 +62,14 @@ impl LogScale {
     }
 }
 
+/// Returns a power of ten as it is shown beside a logarithmic scale: `100 ms`, `1,000 s`.
+pub(crate) fn power(seconds: f64) -> String {
+    match seconds < 0.9 {
+        true => format!("{} ms", short(seconds * 1_000.0)),
+        false => format!("{} s", short(seconds)),
+    }
+}
+
 /// Returns five times for the axis below a chart, the first and the last among them.
 pub(crate) fn times(starts: &[DateTime<Utc>], range: TimeRange) -> Vec<String> {
     let last = starts.len().saturating_sub(1);
@@ -105,7 +114,12 @@ mod tests {
     fn all_values_are_on_a_logarithmic_scale() {
         let scale = LogScale::of([0.038, 4.2].into_iter());
         assert_eq!(scale, LogScale { bottom: -2, top: 1 });
-        assert_eq!(scale.lines().len(), 4);
+        let marks: Vec<String> = scale.lines().into_iter().map(power).collect();
+        assert_eq!(marks, ["10 s", "1 s", "100 ms", "10 ms"]);
+        assert_eq!(
+            (power(0.001), power(1_000.0)),
+            ("1 ms".into(), "1,000 s".into())
+        );
         assert!((scale.from_top(0.01) - 1.0).abs() < 1e-9);
         assert!(scale.from_top(10.0).abs() < 1e-9);
         assert!((scale.from_top(0.0) - 1.0).abs() < 1e-9);

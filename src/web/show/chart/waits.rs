@@ -54,7 +54,7 @@ pub(crate) fn waits(
         p50: all.quantile(0.5),
         p99: all.quantile(0.99),
         promise,
-        scale: scale.lines().into_iter().map(duration).collect(),
+        scale: scale.lines().into_iter().map(axis::power).collect(),
         curves: curves(buckets, range, promised, scale, name),
         times: axis::times(&starts, range),
         by: row_length(buckets.len(), range),
