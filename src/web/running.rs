@@ -1,8 +1,9 @@
 //! A server that runs.
 
 use crate::process::base::threads;
-use crate::web::sql::operations::OperationsWake;
+use crate::web::site::Site;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -15,24 +16,21 @@ const STOP: Duration = Duration::from_secs(10);
 pub struct RunningServer {
     address: SocketAddr,
     stop: watch::Sender<bool>,
-    /// Wakes the thread that runs operations.
-    operations: OperationsWake,
+    pub(crate) site: Arc<Site>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl RunningServer {
     pub(crate) fn new(
         address: SocketAddr,
-        (stop, operations): (watch::Sender<bool>, OperationsWake),
-        network: JoinHandle<()>,
-        workers: Vec<JoinHandle<()>>,
+        stop: watch::Sender<bool>,
+        site: Arc<Site>,
+        threads: Vec<JoinHandle<()>>,
     ) -> Self {
-        let mut threads = workers;
-        threads.push(network);
         RunningServer {
             address,
             stop,
-            operations,
+            site,
             threads,
         }
     }
@@ -47,7 +45,8 @@ impl RunningServer {
     pub fn stop(&self) {
         self.stop.send_replace(true);
         // If one is on its way already, that one wakes it.
-        let _ = self.operations.try_send(());
+        let _ = self.site.operations.try_send(());
+        self.site.hub.stop();
     }
 
     /// Returns whether all its threads run: after a defect, some do not.

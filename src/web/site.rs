@@ -3,6 +3,8 @@
 use crate::db::Database;
 use crate::web::access::settings::Access;
 use crate::web::assets::Assets;
+use crate::web::live::hub::Hub;
+use crate::web::live::seen::SeenPages;
 use crate::web::pages::section::Section;
 use crate::web::sql::frame::FrameCache;
 use crate::web::sql::operations::OperationsWake;
@@ -74,6 +76,10 @@ pub(crate) struct Site {
     /// Wakes the thread that runs operations.
     pub(crate) operations: OperationsWake,
     pub(crate) assets: Assets,
+    /// The open pages.
+    pub(crate) hub: Hub,
+    /// What pages showed last.
+    pub(crate) seen: SeenPages,
 }
 
 impl Site {

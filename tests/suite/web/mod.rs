@@ -1,6 +1,11 @@
 //! `windlass web`: a real server, asked over real HTTP.
 
+mod access;
+mod away;
 mod client;
+mod closed;
 mod job_pages;
+mod live;
 mod overview;
+mod places;
 mod server;
