@@ -171,6 +171,7 @@ fn run_an_operation(conn: &mut Conn<'_>, _: &Rows) -> QueryResult<()> {
             place: "{}",
             total: Some(7),
             total_is_exact: true,
+            request_id: Some("plan"),
         };
         operation::start(conn, &new)
     };

@@ -15,7 +15,7 @@ fn changes_are_listed_the_newest_first(db: &TestDb) {
     let mut conn = db.connect();
     let server = serve(&db.database);
     let page = read(&server, "/audit");
-    assert!(page.contains("No changes ."), "{page}");
+    assert!(page.contains("No changes."), "{page}");
     Actor::named("ada")
         .reason("the provider is down")
         .pause_queue(&mut conn, "mail")

@@ -236,7 +236,8 @@ fn retries_are_spread_over_a_time(db: &TestDb) {
         &format!("{}&spread=100%2Fmin", hidden(&page)),
     );
     until_done(db);
-    assert!(read(&server, "/operations/2").contains("Retry jobs, 100/1m"));
+    let page = read(&server, "/operations/2");
+    assert!(page.contains("Retry jobs, 100/min"), "{page}");
 }
 
 fn each_action_changes_what_it_says(db: &TestDb) {

@@ -2,7 +2,7 @@
 
 use super::world::{now, world};
 use crate::support::TestDb;
-use crate::web::client::{get, serve};
+use crate::web::client::{Ask, serve};
 
 crate::on_each_database!(no_text_becomes_html);
 
@@ -145,7 +145,10 @@ fn no_text_becomes_html(db: &TestDb) {
     paths.push(format!("/operations/{encoded}"));
     let mut shown = 0;
     for path in paths {
-        let reply = get(&server, &path);
+        let ask = Ask::new(server.address(), "GET", &path).header("Accept", "text/html");
+        let reply = ask.send();
+        let kind = reply.header("content-type").unwrap();
+        assert!(kind.starts_with("text/html"), "{path}: {kind}");
         assert!([200, 400, 404].contains(&reply.status), "{path}: {reply:?}");
         let page = reply.body;
         for raw in ["<img", "onerror=alert(1)>", "</textarea>", "\"'&#60;--"] {

@@ -83,14 +83,10 @@ fn rows_say_why(db: &TestDb) {
         "Net::ReadTimeout: Net::ReadTimeout with #&#60;TCPSocket:(closed)&#62;",
         "the account was closed",
         "{&#34;account&#34;: 7, &#34;api_token&#34;: hidden",
-        "[{&#34;_aj_symbol_keys&#34;: [&#34;report&#34;], &#34;report&#34;",
-        "0 of 1",
         "2 of 2",
         "1 of 5",
     ] {
-        // Ruby's arguments are hidden: no worker of Windlass has its class.
-        let is_shown = page.contains(part) || part.starts_with("[{");
-        assert!(is_shown, "{part} in {page}");
+        assert!(page.contains(part), "{part} in {page}");
     }
 }
 
