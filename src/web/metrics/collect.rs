@@ -3,11 +3,11 @@
 
 use crate::admin::doctor_processes;
 use crate::clock;
-use crate::db::Conn;
 use crate::db::query::alarms;
 use crate::db::query::doctor::{self, Rule};
 use crate::db::query::load::{checks, fleet, queues, tasks, totals};
 use crate::db::table::pauses;
+use crate::db::{Conn, ping};
 use crate::error::{Doing as _, Result};
 use crate::web::metrics::figures::{
     DatabaseFigures, DoctorFigures, ExecutionFigures, Figures, HistoryFigures, QueueFigures,
@@ -28,11 +28,20 @@ const MOST_TASKS: i64 = 1_000;
 /// The most paused queues that are shown.
 const MOST_PAUSES: i64 = 1_000;
 
+/// Returns whether the database answers, and has its tables.
+pub(crate) fn is_readable(cx: &mut Cx<'_>) -> bool {
+    cx.read(|conn| ping(conn).doing("reach the database"))
+        .is_ok()
+}
+
 /// Reads all figures. `doctor` is what was found a while ago, if it is used once more.
 ///
-/// Returns `None` if the database is away.
+/// Returns `None` if the database is away, or has no tables.
 pub(crate) fn collect(cx: &mut Cx<'_>, doctor: Option<Option<DoctorFigures>>) -> Option<Figures> {
     let start = clock::instant();
+    if !is_readable(cx) {
+        return None;
+    }
     let mut figures = Figures {
         history: part(cx, "the history", history)?,
         queues: part(cx, "the queues", queues_now)?,

@@ -60,7 +60,7 @@ pub(crate) static READY: Metric = gauge(
 pub(crate) static UP: Metric = gauge(
     "windlass_up",
     &[],
-    "Whether the database answered: 1 or 0. At 0, every metric that is read from it is missing.",
+    "Whether the database answered, and has its tables: 1 or 0. At 0, every metric that is read from it is missing.",
 );
 
 // How the figures of the database were read.

@@ -1,5 +1,6 @@
 //! What Prometheus scrapes, checked by its own `promtool`.
 
+mod access;
 mod listen;
 mod outage;
 mod page;
