@@ -10,8 +10,8 @@ use crate::db::table::pauses;
 use crate::db::{Conn, ping};
 use crate::error::{Doing as _, Result};
 use crate::web::metrics::figures::{
-    DatabaseFigures, DoctorFigures, ExecutionFigures, Figures, HistoryFigures, QueueFigures,
-    RecurringFigures,
+    DatabaseFigures, DoctorFigures, ExecutionFigures, HistoryFigures, RecurringFigures,
+    ScrapedFigures, ScrapedQueues,
 };
 use crate::web::sql::cx::Cx;
 use crate::web::sql::panel::Panel;
@@ -37,12 +37,15 @@ pub(crate) fn is_readable(cx: &mut Cx<'_>) -> bool {
 /// Reads all figures. `doctor` is what was found a while ago, if it is used once more.
 ///
 /// Returns `None` if the database is away, or has no tables.
-pub(crate) fn collect(cx: &mut Cx<'_>, doctor: Option<Option<DoctorFigures>>) -> Option<Figures> {
+pub(crate) fn collect(
+    cx: &mut Cx<'_>,
+    doctor: Option<Option<DoctorFigures>>,
+) -> Option<ScrapedFigures> {
     let start = clock::instant();
     if !is_readable(cx) {
         return None;
     }
-    let mut figures = Figures {
+    let mut figures = ScrapedFigures {
         history: part(cx, "the history", history)?,
         queues: part(cx, "the queues", queues_now)?,
         executions: part(cx, "the jobs by state", executions)?,
@@ -51,7 +54,7 @@ pub(crate) fn collect(cx: &mut Cx<'_>, doctor: Option<Option<DoctorFigures>>) ->
         })?,
         recurring: part(cx, "the recurring tasks", recurring)?,
         database: part(cx, "the state of the database", database)?,
-        ..Figures::default()
+        ..ScrapedFigures::default()
     };
     figures.doctor = match doctor {
         Some(found) => found,
@@ -81,9 +84,9 @@ fn history(conn: &mut Conn<'_>) -> Result<HistoryFigures> {
     })
 }
 
-fn queues_now(conn: &mut Conn<'_>) -> Result<QueueFigures> {
+fn queues_now(conn: &mut Conn<'_>) -> Result<ScrapedQueues> {
     let paused = pauses::all(conn, MOST_PAUSES).doing("list the paused queues")?;
-    Ok(QueueFigures {
+    Ok(ScrapedQueues {
         ready: queues::ready(conn).doing("count the ready jobs")?,
         paused: paused.into_iter().map(|one| one.queue_name).collect(),
     })

@@ -30,7 +30,10 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     } else {
         let source = site.sources.get(cx.request.database);
         let source = source.filter(|_| is_allowed);
-        let figures = source.and_then(|source| source.metrics.figures(cx));
+        let figures = source.and_then(|source| {
+            let read = |doctor| collect::collect(cx, doctor);
+            source.metrics.figures(read)
+        });
         page::page(format, processes, figures.as_deref())
     };
     let response = Response::of_type(format.content_type(), text.into_bytes());
