@@ -18,6 +18,7 @@ mod completion;
 mod db;
 mod edges;
 mod health;
+mod history;
 mod interleavings;
 mod model;
 mod paused_front;
