@@ -4,10 +4,10 @@
 //! |---|---|
 //! | start | [Getting started][getting-started.md], [Jobs and queries][jobs-and-queries.md], [Retries and failures][retries-and-failures.md], [Deploying][deploying.md] |
 //! | build | [Recurring tasks][recurring-tasks.md], [Unique jobs and results][unique-jobs-and-results.md], [Concurrency limits][concurrency.md], [Quotas][quotas.md], [Time limits][time-limits.md], [Testing][testing.md] |
-//! | run | [Configuration][configuration.md], [Operating][operating.md], [Tracing][tracing.md], [Performance][performance.md], [Backup][backup.md] |
+//! | run | [Configuration][configuration.md], [Operating][operating.md], [Metrics and probes][metrics.md], [Tracing][tracing.md], [Performance][performance.md], [Backup][backup.md] |
 //! | switch | from [Solid Queue][coming-from-solid-queue.md], [Sidekiq][coming-from-sidekiq.md], [fang][coming-from-fang.md], [apalis][coming-from-apalis.md] |
 //! | understand | [Concepts][concepts.md], [Reliability][reliability.md], [Protocol][protocol.md], [Design][design.md] |
-//! | look up | [settings][reference/settings.md], [exit codes][reference/exit-codes.md], [log lines][reference/log-lines.md], [events][reference/events.md], [the program `windlass`][reference/cli.md] |
+//! | look up | [settings][reference/settings.md], [exit codes][reference/exit-codes.md], [log lines][reference/log-lines.md], [events][reference/events.md], [metrics][reference/metrics.md], [the program `windlass`][reference/cli.md] |
 //!
 #![doc = include_str!("guide/links.md")]
 #![allow(
@@ -37,6 +37,7 @@ page!(deploying, "deploying.md");
 page!(design, "design.md");
 page!(getting_started, "getting-started.md");
 page!(jobs_and_queries, "jobs-and-queries.md");
+page!(metrics, "metrics.md");
 page!(operating, "operating.md");
 page!(performance, "performance.md");
 page!(protocol, "protocol.md");
@@ -55,5 +56,6 @@ pub mod reference {
     page!(events, "reference/events.md");
     page!(exit_codes, "reference/exit-codes.md");
     page!(log_lines, "reference/log-lines.md");
+    page!(metrics, "reference/metrics.md");
     page!(settings, "reference/settings.md");
 }

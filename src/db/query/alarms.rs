@@ -7,13 +7,13 @@ use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Double, Nullable};
 
 #[derive(QueryableByName)]
-struct Seconds {
+struct AlarmSeconds {
     #[diesel(sql_type = Nullable<Double>)]
     seconds: Option<f64>,
 }
 
 #[derive(QueryableByName)]
-struct JobCount {
+struct AlarmCount {
     #[diesel(sql_type = BigInt)]
     jobs: i64,
 }
@@ -36,7 +36,7 @@ pub(crate) fn oldest_transaction(conn: &mut Conn<'_>) -> QueryResult<Option<f64>
     let text = "SELECT CAST(coalesce(extract(epoch FROM clock_timestamp() - min(xact_start)), 0) AS double precision) AS seconds \
          FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() \
          AND backend_type = 'client backend' AND xact_start IS NOT NULL";
-    let row: Seconds = Statement::new(text).get_result(conn)?;
+    let row: AlarmSeconds = Statement::new(text).get_result(conn)?;
     Ok(row.seconds)
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn late_scheduled(conn: &mut Conn<'_>, seconds: u32) -> QueryResult<i
         MOST_LATE + 1
     );
     let statement = Statement::new(text).bind(-1_000_000 * i64::from(seconds));
-    let row: JobCount = statement.get_result(conn)?;
+    let row: AlarmCount = statement.get_result(conn)?;
     Ok(row.jobs)
 }
 
@@ -64,6 +64,6 @@ pub(crate) fn crash_looping(conn: &mut Conn<'_>) -> QueryResult<i64> {
            GROUP BY job_id HAVING count(*) >= {CRASHES}) AS suspects"
     );
     let hour: i64 = 3_600_000_000;
-    let row: JobCount = Statement::new(text).bind(-hour).get_result(conn)?;
+    let row: AlarmCount = Statement::new(text).bind(-hour).get_result(conn)?;
     Ok(row.jobs)
 }

@@ -8,7 +8,7 @@ use diesel::sql_types::{Bool, Double, Nullable, Text};
 
 /// Which processes are meant. `None` means any.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct WantedPresence {
     pub(crate) hostname: Option<String>,
     /// In any case: `worker` and `Worker` are the same.
     pub(crate) kind: Option<String>,
@@ -40,7 +40,10 @@ impl Presence {
 }
 
 /// Returns the processes that are meant, the one with the newest heartbeat first; at most 100.
-pub(crate) fn presences(conn: &mut Conn<'_>, wanted: &Wanted) -> QueryResult<Vec<Presence>> {
+pub(crate) fn presences(
+    conn: &mut Conn<'_>,
+    wanted: &WantedPresence,
+) -> QueryResult<Vec<Presence>> {
     let text = format!(
         "SELECT name, coalesce({}, 0) AS heartbeat_seconds, draining, metadata FROM solid_queue_processes \
          WHERE (CAST($1 AS text) IS NULL OR hostname = $1) AND (CAST($2 AS text) IS NULL OR lower(kind) = lower($2)) \

@@ -9,7 +9,7 @@ use crate::event::subscriber::Subscriber;
 use crate::process::base::adjust::Adjust;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::handle::{Bounds, Handle, ProcessEnd, Stopped};
-use crate::process::base::health::beside::Beside;
+use crate::process::base::health::beside::RunsBeside;
 use crate::process::base::heartbeat::{Heartbeat, HoldsClaims};
 use crate::process::base::heartbeat_guard::HeartbeatGuard;
 use crate::process::base::registration::{HeartbeatSettings, Identity};
@@ -26,7 +26,7 @@ pub(crate) struct ServiceSettings {
     pub(crate) hooks: Hooks,
     pub(crate) subscriber: Subscriber,
     /// What answers for the process, if anything does.
-    pub(crate) beside: Option<Arc<dyn Beside>>,
+    pub(crate) beside: Option<Arc<dyn RunsBeside>>,
     /// Whether the program runs only this service, which may then end the program.
     pub(crate) is_program: bool,
     /// Whether it starts without claiming.

@@ -5,6 +5,7 @@ use crate::web::http::pairs::Pairs;
 use crate::web::http::request::{Credentials, Request, Theme, Verb, new_id};
 use crate::web::http::response::Response;
 use crate::web::pages::{flash, theme};
+use crate::web::probes::answer as probes;
 use crate::web::site::Site;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, header};
@@ -35,7 +36,10 @@ pub(crate) fn screen(site: &Site, parts: &Parts, peer: IpAddr) -> Result<Request
         Method::POST => Verb::Post,
         _ => return refuse(405, "Only GET, HEAD and POST are possible here.\n"),
     };
-    let host = called_by_our_name(site, parts)?;
+    let host = match called_by_our_name(site, parts) {
+        Err(_) if has_any_name(site, parts) => "",
+        host => host?,
+    };
     let (path, query) = (parts.uri.path(), parts.uri.query().unwrap_or_default());
     if path.len() + query.len() > LONGEST {
         return refuse(414, "The address is too long.\n");
@@ -76,6 +80,11 @@ pub(crate) fn fill(request: &mut Request, body: &[u8]) {
     if request.verb == Verb::Post {
         request.form = Pairs::parse(body);
     }
+}
+
+fn has_any_name(site: &Site, parts: &Parts) -> bool {
+    let path = database(site, parts.uri.path()).map(|(_, path)| path);
+    path.is_some_and(|path| probes::may_have_any_name(site, parts, path))
 }
 
 /// Returns the `Host`, which must be a name of this server.

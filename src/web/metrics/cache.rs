@@ -1,9 +1,7 @@
 //! The last figures of a database: however many scrape, one reads.
 
 use crate::clock;
-use crate::web::metrics::collect;
-use crate::web::metrics::figures::{DoctorFigures, Figures};
-use crate::web::sql::cx::Cx;
+use crate::web::metrics::figures::{DoctorFigures, ScrapedFigures};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -29,7 +27,7 @@ pub(crate) struct MetricsCache {
 #[derive(Debug, Default)]
 struct LastFigures {
     is_reading: bool,
-    figures: Option<(Instant, Arc<Figures>)>,
+    figures: Option<(Instant, Arc<ScrapedFigures>)>,
     doctor: Option<(Instant, Option<DoctorFigures>)>,
 }
 
@@ -44,7 +42,7 @@ impl Drop for Reading<'_> {
 }
 
 impl LastFigures {
-    fn younger_than(&self, age: Duration) -> Option<Arc<Figures>> {
+    fn younger_than(&self, age: Duration) -> Option<Arc<ScrapedFigures>> {
         let (at, figures) = self.figures.as_ref()?;
         (at.elapsed() < age).then(|| Arc::clone(figures))
     }
@@ -55,8 +53,12 @@ impl MetricsCache {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the figures: those of a moment ago, or new ones. `None` if the database is away.
-    pub(crate) fn figures(&self, cx: &mut Cx<'_>) -> Option<Arc<Figures>> {
+    /// Returns the figures: those of a moment ago, or what `read` returns. It gets what `doctor` found
+    /// a while ago, to be used once more, and returns `None` if the database is away.
+    pub(crate) fn figures(
+        &self,
+        read: impl FnOnce(Option<Option<DoctorFigures>>) -> Option<ScrapedFigures>,
+    ) -> Option<Arc<ScrapedFigures>> {
         let mut last = self.last();
         if let Some(figures) = last.younger_than(FRESH) {
             return Some(figures);
@@ -74,15 +76,18 @@ impl MetricsCache {
         last.is_reading = true;
         drop(last);
         let _reading = Reading(self);
-        self.read(cx)
+        self.keep(read)
     }
 
-    fn read(&self, cx: &mut Cx<'_>) -> Option<Arc<Figures>> {
+    fn keep(
+        &self,
+        read: impl FnOnce(Option<Option<DoctorFigures>>) -> Option<ScrapedFigures>,
+    ) -> Option<Arc<ScrapedFigures>> {
         let doctor = self.last().doctor.clone();
         let doctor = doctor.filter(|(at, _)| at.elapsed() < DOCTOR);
         // What was too slow a moment ago is not tried again soon.
         let known = doctor.clone().map(|(_, found)| found);
-        let figures = collect::collect(cx, known).map(Arc::new);
+        let figures = read(known).map(Arc::new);
         let now = clock::instant();
         let mut last = self.last();
         last.figures = figures.clone().map(|figures| (now, figures));

@@ -3,15 +3,15 @@
 
 use crate::admin::doctor_processes;
 use crate::clock;
-use crate::db::Conn;
 use crate::db::query::alarms;
 use crate::db::query::doctor::{self, Rule};
 use crate::db::query::load::{checks, fleet, queues, tasks, totals};
 use crate::db::table::pauses;
+use crate::db::{Conn, ping};
 use crate::error::{Doing as _, Result};
 use crate::web::metrics::figures::{
-    DatabaseFigures, DoctorFigures, ExecutionFigures, Figures, HistoryFigures, QueueFigures,
-    RecurringFigures,
+    DatabaseFigures, DoctorFigures, ExecutionFigures, HistoryFigures, RecurringFigures,
+    ScrapedFigures, ScrapedQueues,
 };
 use crate::web::sql::cx::Cx;
 use crate::web::sql::panel::Panel;
@@ -28,12 +28,24 @@ const MOST_TASKS: i64 = 1_000;
 /// The most paused queues that are shown.
 const MOST_PAUSES: i64 = 1_000;
 
+/// Returns whether the database answers, and has its tables.
+pub(crate) fn is_readable(cx: &mut Cx<'_>) -> bool {
+    cx.read(|conn| ping(conn).doing("reach the database"))
+        .is_ok()
+}
+
 /// Reads all figures. `doctor` is what was found a while ago, if it is used once more.
 ///
-/// Returns `None` if the database is away.
-pub(crate) fn collect(cx: &mut Cx<'_>, doctor: Option<Option<DoctorFigures>>) -> Option<Figures> {
+/// Returns `None` if the database is away, or has no tables.
+pub(crate) fn collect(
+    cx: &mut Cx<'_>,
+    doctor: Option<Option<DoctorFigures>>,
+) -> Option<ScrapedFigures> {
     let start = clock::instant();
-    let mut figures = Figures {
+    if !is_readable(cx) {
+        return None;
+    }
+    let mut figures = ScrapedFigures {
         history: part(cx, "the history", history)?,
         queues: part(cx, "the queues", queues_now)?,
         executions: part(cx, "the jobs by state", executions)?,
@@ -42,7 +54,7 @@ pub(crate) fn collect(cx: &mut Cx<'_>, doctor: Option<Option<DoctorFigures>>) ->
         })?,
         recurring: part(cx, "the recurring tasks", recurring)?,
         database: part(cx, "the state of the database", database)?,
-        ..Figures::default()
+        ..ScrapedFigures::default()
     };
     figures.doctor = match doctor {
         Some(found) => found,
@@ -72,9 +84,9 @@ fn history(conn: &mut Conn<'_>) -> Result<HistoryFigures> {
     })
 }
 
-fn queues_now(conn: &mut Conn<'_>) -> Result<QueueFigures> {
+fn queues_now(conn: &mut Conn<'_>) -> Result<ScrapedQueues> {
     let paused = pauses::all(conn, MOST_PAUSES).doing("list the paused queues")?;
-    Ok(QueueFigures {
+    Ok(ScrapedQueues {
         ready: queues::ready(conn).doing("count the ready jobs")?,
         paused: paused.into_iter().map(|one| one.queue_name).collect(),
     })

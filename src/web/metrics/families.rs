@@ -60,7 +60,7 @@ pub(crate) static READY: Metric = gauge(
 pub(crate) static UP: Metric = gauge(
     "windlass_up",
     &[],
-    "Whether the database answered: 1 or 0. At 0, every metric that is read from it is missing.",
+    "Whether the database answered, and has its tables: 1 or 0. At 0, every metric that is read from it is missing.",
 );
 
 // How the figures of the database were read.
@@ -164,10 +164,10 @@ pub(crate) static LOG: Metric = gauge(
 pub(crate) static PROBLEMS: Metric = gauge(
     "windlass_doctor_problems",
     &["check"],
-    "Problems that a check of `windlass doctor` has found.",
+    "Problems that a check of `windlass doctor` has found, at most a minute ago. Of rows, only the newest 1,000 of each table are checked.",
 );
 pub(crate) static WARNINGS: Metric = gauge(
     "windlass_doctor_warnings",
     &["check"],
-    "Warnings of a check of `windlass doctor`.",
+    "Warnings of a check of `windlass doctor`, at most a minute ago.",
 );

@@ -22,9 +22,9 @@ pub(crate) const PARTS: [&str; 7] = [
 
 /// What was read. A part that was late or failed is `None`.
 #[derive(Debug, Default)]
-pub(crate) struct Figures {
+pub(crate) struct ScrapedFigures {
     pub(crate) history: Option<HistoryFigures>,
-    pub(crate) queues: Option<QueueFigures>,
+    pub(crate) queues: Option<ScrapedQueues>,
     pub(crate) executions: Option<ExecutionFigures>,
     pub(crate) processes: Option<Vec<FleetProcess>>,
     pub(crate) recurring: Option<RecurringFigures>,
@@ -43,7 +43,7 @@ pub(crate) struct HistoryFigures {
 
 /// The queues with ready jobs, and those that are paused.
 #[derive(Debug)]
-pub(crate) struct QueueFigures {
+pub(crate) struct ScrapedQueues {
     pub(crate) ready: Vec<ReadyJobs>,
     pub(crate) paused: Vec<String>,
 }
@@ -91,7 +91,7 @@ impl DoctorFigures {
     }
 }
 
-impl Figures {
+impl ScrapedFigures {
     /// Returns whether each part is missing, in the order of [`PARTS`].
     pub(crate) fn missing(&self) -> [bool; 7] {
         [

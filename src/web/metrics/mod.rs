@@ -18,10 +18,9 @@ use crate::web::sql::page_error::PageError;
 pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     let (site, processes) = (cx.site, &cx.site.processes);
     let format = TextFormat::accepted(Some(&cx.request.accept));
-    let source = site.sources.get(cx.request.database);
-    let is_away = source.is_some_and(|source| source.outage.age().is_some());
     let is_allowed = site.settings.metrics_open || Need::Viewer.is_met_by(cx.viewer.role);
-    if !is_allowed && !is_away {
+    // Without the database, no token can be looked up, and the page has nothing of it either.
+    if !is_allowed && collect::is_readable(cx) {
         let says = "The metrics need a token, as `Authorization: Bearer TOKEN`.\n";
         let response = Response::text(says).with_status(401);
         return Ok(response.with_header("www-authenticate", "Bearer"));
@@ -29,9 +28,12 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     let text = if cx.query().get("only") == Some("process") {
         page::own_page(format, processes)
     } else {
-        // While the database is away, whoever asks cannot be found out, and learns no more than that.
+        let source = site.sources.get(cx.request.database);
         let source = source.filter(|_| is_allowed);
-        let figures = source.and_then(|source| source.metrics.figures(cx));
+        let figures = source.and_then(|source| {
+            let read = |doctor| collect::collect(cx, doctor);
+            source.metrics.figures(read)
+        });
         page::page(format, processes, figures.as_deref())
     };
     let response = Response::of_type(format.content_type(), text.into_bytes());

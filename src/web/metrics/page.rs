@@ -9,7 +9,7 @@ use crate::web::metrics::families::{
     SCRAPE, TRANSACTION, UP, WAIT, WARNINGS,
 };
 use crate::web::metrics::figures::{
-    DatabaseFigures, DoctorFigures, ExecutionFigures, Figures, PARTS, QueueFigures, exposed,
+    DatabaseFigures, DoctorFigures, ExecutionFigures, PARTS, ScrapedFigures, ScrapedQueues, exposed,
 };
 use crate::web::metrics::text::{Distribution, Metric, Page, Samples, TextFormat};
 use std::collections::BTreeSet;
@@ -30,7 +30,11 @@ const KINDS: [&str; 4] = ["supervisor", "worker", "dispatcher", "scheduler"];
 const STATES: [&str; 4] = ["running", "quiet", "draining", "dead"];
 
 /// Returns the whole page. Without figures the database is away.
-pub(crate) fn page(format: TextFormat, processes: &[Health], figures: Option<&Figures>) -> String {
+pub(crate) fn page(
+    format: TextFormat,
+    processes: &[Health],
+    figures: Option<&ScrapedFigures>,
+) -> String {
     let mut page = Page::new(format);
     write_own(&mut page, processes);
     page.write(&one(&UP, u64::from(figures.is_some())));
@@ -77,7 +81,7 @@ fn optional<T: crate::web::metrics::text::AddUp>(
 }
 
 /// Writes all metrics of the database. One of a missing part is there without a sample.
-fn write_figures(page: &mut Page, figures: &Figures) {
+fn write_figures(page: &mut Page, figures: &ScrapedFigures) {
     page.write(&one(&SCRAPE, figures.took.as_secs_f64()));
     let mut missing = Samples::of(&MISSING);
     for (part, is_missing) in PARTS.into_iter().zip(figures.missing()) {
@@ -147,7 +151,7 @@ fn distribution(histogram: &Histogram) -> Distribution {
 
 /// Writes the queues: also those without a ready job, if something ended in them, so that their series
 /// go to 0 instead of ending.
-fn write_queues(page: &mut Page, queues: Option<&QueueFigures>, totals: Option<&Totals>) {
+fn write_queues(page: &mut Page, queues: Option<&ScrapedQueues>, totals: Option<&Totals>) {
     let mut ready: Samples<u64> = Samples::of(&QUEUE_READY);
     let mut age: Samples<f64> = Samples::of(&QUEUE_AGE);
     let mut paused: Samples<u64> = Samples::of(&QUEUE_PAUSED);

@@ -4,8 +4,11 @@ use crate::db::ping;
 use crate::error::Doing as _;
 use crate::process::base::health::state::{Health, HealthCheck};
 use crate::web::http::response::Response;
+use crate::web::site::Site;
 use crate::web::sql::cx::Cx;
 use crate::web::sql::page_error::PageError;
+use axum::http::Method;
+use axum::http::request::Parts;
 
 /// Answers from memory. Without processes there is only this server, which answers, and so is alive
 /// and has started.
@@ -21,6 +24,20 @@ pub(crate) fn from_memory(processes: &[Health], check: HealthCheck) -> Response 
     } else {
         Response::text(problems.concat()).with_status(503)
     }
+}
+
+/// Returns whether a request may be to any name. Kubernetes and Prometheus use names that no setting
+/// knows. A page elsewhere that leads its own name here learns only whether the server is ready; it
+/// has no token, and open metrics are for everyone.
+pub(crate) fn may_have_any_name(site: &Site, parts: &Parts, path: &str) -> bool {
+    let authorization = parts.headers.get("authorization");
+    let authorization = authorization.and_then(|text| text.to_str().ok());
+    // A wrong one makes an outsider of every request.
+    let has_token = authorization
+        .and_then(|text| text.split_once(' '))
+        .is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    parts.method == Method::GET
+        && (path == "/readyz" || path == "/metrics" && (has_token || site.settings.metrics_open))
 }
 
 /// Answers whether the database can be read and has its tables: for a server without processes.

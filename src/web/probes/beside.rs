@@ -1,7 +1,7 @@
 //! Probes that start and end with a process.
 
 use crate::error::Result;
-use crate::process::base::health::beside::{Beside, PreparedBeside, RunningBeside};
+use crate::process::base::health::beside::{PreparedBeside, RunningBeside, RunsBeside};
 use crate::process::base::health::state::Health;
 use crate::process::base::service::Service as _;
 use crate::process::supervisor::builder::Supervisor;
@@ -54,7 +54,7 @@ struct Bound {
     listener: TcpListener,
 }
 
-impl Beside for Probes {
+impl RunsBeside for Probes {
     fn prepare(&self) -> Result<Box<dyn PreparedBeside>> {
         Ok(Box::new(Bound {
             listener: start::bind(&self.server)?,

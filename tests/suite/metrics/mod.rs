@@ -1,5 +1,9 @@
 //! What Prometheus scrapes, checked by its own `promtool`.
 
+mod access;
+mod counts;
+mod docs;
+mod faults;
 mod listen;
 mod outage;
 mod page;

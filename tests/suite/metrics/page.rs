@@ -11,7 +11,7 @@ use crate::support::wait::until;
 use std::sync::Arc;
 use std::time::Duration;
 use windlass::web::Probes;
-use windlass::{Dispatcher, Job, NewJob, Registry, Supervisor, Worker, pause_queue};
+use windlass::{Dispatcher, NewJob, Registry, Supervisor, Worker, pause_queue};
 
 on_each_database!(
     both_formats_are_read_by_prometheus,
@@ -248,5 +248,4 @@ fn a_page_of_the_process_alone_asks_no_database(db: &TestDb) {
         ]
     );
     assert_eq!(page.0.values().sum::<f64>(), 3.0);
-    let _ = Note::NAME;
 }

@@ -24,10 +24,21 @@ pub fn get(address: &str, path: &str, headers: &[&str]) -> Answer {
 }
 
 pub fn try_get(address: &str, path: &str, headers: &[&str]) -> std::io::Result<Answer> {
+    let host = format!("Host: {address}");
+    let headers: Vec<&str> = [&[&*host], headers].concat();
+    send(address, path, &headers)
+}
+
+/// The same with a header `Host` among these.
+pub fn get_as(address: &str, path: &str, headers: &[&str]) -> Answer {
+    send(address, path, headers).unwrap()
+}
+
+fn send(address: &str, path: &str, headers: &[&str]) -> std::io::Result<Answer> {
     let start = Instant::now();
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(Duration::from_secs(60)))?;
-    let mut request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");
+    let mut request = format!("GET {path} HTTP/1.1\r\nConnection: close\r\n");
     for header in headers {
         request.push_str(&format!("{header}\r\n"));
     }

@@ -3,7 +3,7 @@
 use crate::cli::commands::health::Diagnosis;
 use crate::db::Database;
 use crate::db::own;
-use crate::db::query::presence::{self, Presence, Wanted};
+use crate::db::query::presence::{self, Presence, WantedPresence};
 use crate::error::{Doing as _, Result};
 use crate::terminal::table::printable;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub(super) struct WantedProcess {
 impl WantedProcess {
     /// Looks for one such process.
     pub(super) fn look(&self, database: &Database) -> Result<Diagnosis> {
-        let wanted = Wanted {
+        let wanted = WantedPresence {
             hostname: self.hostname.clone(),
             kind: self.kind.clone(),
             name: self.name.clone(),

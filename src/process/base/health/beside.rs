@@ -6,7 +6,7 @@ use std::fmt::Debug;
 
 /// It is prepared before the process starts, so that an address that is in use fails before any job is
 /// claimed.
-pub(crate) trait Beside: Debug + Send + Sync {
+pub(crate) trait RunsBeside: Debug + Send + Sync {
     /// # Errors
     /// If it cannot run.
     fn prepare(&self) -> Result<Box<dyn PreparedBeside>>;
