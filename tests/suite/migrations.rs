@@ -64,13 +64,14 @@ const VERSIONS: [&str; 20] = [
     "20261124000005",
     "20261124000006",
     "20261124000007",
+    "20261124000008",
     "20261124000012",
 ];
 
 fn an_empty_database_gets_all_tables_once(db: &TestDb) {
     assert_eq!(db.database.migrate().unwrap().versions, VERSIONS);
     let shape_before = shape(db);
-    assert_eq!(tables(db).len(), 26);
+    assert_eq!(tables(db).len(), 29);
     assert!(db.database.migrate().unwrap().is_empty());
     assert_eq!(shape(db), shape_before);
     a_job_is_performed(db);
