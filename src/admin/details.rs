@@ -9,6 +9,8 @@ use crate::db::table::attempts::{self, Attempt};
 use crate::db::table::job_logs::{self, JobLog};
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Result};
+#[cfg(feature = "web")]
+use crate::job::arguments::unlisted;
 use crate::job::id::JobId;
 use chrono::{DateTime, NaiveDateTime, Utc};
 use serde_json::Value;
@@ -128,6 +130,17 @@ fn look(conn: &mut Conn<'_>, explanation: Explanation, secrets: &Secrets) -> Res
         unknown_class: matches!(secrets, Secrets::All),
         attempts,
         explanation,
+    })
+}
+
+/// Returns the arguments of a job of a class as they are shown: compact JSON with its secret fields
+/// hidden.
+#[cfg(feature = "web")]
+pub(crate) fn shown_arguments(conn: &mut Conn<'_>, class: &str, arguments: &str) -> Result<String> {
+    let secrets = Secrets::of_class(conn, class).doing("read the class")?;
+    Ok(match secrets.show(arguments) {
+        Value::String(text) => text,
+        other => unlisted(&other.to_string()).to_owned(),
     })
 }
 

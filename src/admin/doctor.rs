@@ -4,6 +4,8 @@ use crate::admin::doctor_processes;
 use crate::admin::finding::{Finding, Verdict, finding};
 use crate::db::query::doctor::MigrationDifference;
 use crate::db::query::doctor::{self, Inconsistent, Rule};
+#[cfg(any(feature = "top", feature = "web"))]
+use crate::db::query::load::{checks, keys};
 use crate::db::schema::compare;
 use crate::db::table::run_time::{class_pauses, limits as run_time_limits};
 use crate::db::table::semaphores;
@@ -33,6 +35,20 @@ const LARGE_WAL: u64 = 256 * 1024 * 1024;
 /// # Errors
 /// If the database does not answer. A check that cannot run is reported as a warning.
 pub fn doctor<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<Finding>> {
+    look(conn, CheckScope::All)
+}
+
+/// Which rows the checks read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CheckScope {
+    All,
+    /// The newest of each table, so that the time does not grow with the size of the tables.
+    #[cfg(any(feature = "top", feature = "web"))]
+    Newest,
+}
+
+/// Does what [`doctor`] does.
+pub(crate) fn look<C: AsConn + ?Sized>(conn: &mut C, scope: CheckScope) -> Result<Vec<Finding>> {
     let mut conn = own(conn);
     let version = doctor::version(&mut conn).doing("look at the database")?;
     let mut findings = vec![database(&version)];
@@ -42,8 +58,8 @@ pub fn doctor<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<Finding>> {
     findings.push(schema);
     // Without its tables there is nothing more to check.
     if is_whole {
-        findings.extend(Rule::ALL.map(|rule| place(&mut conn, rule)));
-        findings.push(limits(&mut conn));
+        findings.extend(Rule::ALL.map(|rule| place(&mut conn, rule, scope)));
+        findings.push(limits(&mut conn, scope));
         findings.extend(set_at_run_time(&mut conn));
         findings.extend(expiring_tokens(&mut conn));
         findings.extend(doctor_processes::look(&mut conn)?);
@@ -114,8 +130,13 @@ fn schema(conn: &mut Conn<'_>) -> Result<Finding> {
     ))
 }
 
-fn limits(conn: &mut Conn<'_>) -> Finding {
-    match semaphores::check(conn) {
+fn limits(conn: &mut Conn<'_>, scope: CheckScope) -> Finding {
+    let checked = match scope {
+        CheckScope::All => semaphores::check(conn),
+        #[cfg(any(feature = "top", feature = "web"))]
+        CheckScope::Newest => keys::above_limit(conn),
+    };
+    match checked {
         Ok(wrong) if wrong.is_empty() => finding(
             "limits",
             Verdict::Fine,
@@ -183,6 +204,18 @@ fn audit(conn: &mut Conn<'_>) -> Result<Finding> {
     )
 }
 
+fn inconsistent(
+    conn: &mut Conn<'_>,
+    rule: Rule,
+    scope: CheckScope,
+) -> diesel::QueryResult<Inconsistent> {
+    match scope {
+        CheckScope::All => doctor::inconsistent(conn, rule),
+        #[cfg(any(feature = "top", feature = "web"))]
+        CheckScope::Newest => checks::inconsistent(conn, rule),
+    }
+}
+
 /// How long before its end a token is reported.
 const SOON: Duration = Duration::from_secs(7 * 24 * 3600);
 
@@ -201,7 +234,7 @@ fn expiring_tokens(conn: &mut Conn<'_>) -> Option<Finding> {
     (!names.is_empty()).then(|| finding("tokens", Verdict::Warning, says))
 }
 
-fn place(conn: &mut Conn<'_>, rule: Rule) -> Finding {
+fn place(conn: &mut Conn<'_>, rule: Rule, scope: CheckScope) -> Finding {
     let (fine, wrong) = match rule {
         Rule::IsSomewhere => (
             "every unfinished job has a state",
@@ -228,7 +261,7 @@ fn place(conn: &mut Conn<'_>, rule: Rule) -> Finding {
         ),
     };
     let check = rule.check();
-    match doctor::inconsistent(conn, rule) {
+    match inconsistent(conn, rule, scope) {
         Ok(Inconsistent { count: 0, .. }) => finding(check, Verdict::Fine, fine),
         Ok(Inconsistent { count, jobs }) => Finding {
             jobs,

@@ -13,6 +13,9 @@ const LONG: f64 = 300.0;
 /// In seconds. A job or task due for longer is not being picked up by any process.
 const OVERDUE: f64 = 60.0;
 
+/// The end of a finding that only counts dead processes.
+pub(crate) const ABOUT_TO_PRUNE: &str = "a supervisor is about to prune them";
+
 /// The registered processes, grouped for this check.
 struct ProcessGroups {
     alive: Vec<ProcessStatus>,
@@ -92,7 +95,7 @@ fn registrations(processes: &ProcessGroups) -> Vec<Finding> {
         findings.push(finding("processes", Verdict::Problem, says));
     } else if dead > 0 {
         let says = format!(
-            "{dead} processes have had no heartbeat for {} s: a supervisor is about to prune them",
+            "{dead} processes have had no heartbeat for {} s: {ABOUT_TO_PRUNE}",
             ALIVE.as_secs()
         );
         findings.push(finding("processes", Verdict::Warning, says));

@@ -17,6 +17,12 @@ pub(crate) mod job_list;
 pub(crate) mod job_logs;
 pub(crate) mod jobs;
 pub(crate) mod limits;
+#[cfg(any(feature = "top", feature = "web"))]
+#[cfg_attr(
+    not(feature = "web"),
+    allow(dead_code, reason = "the pages use the rest")
+)]
+pub(crate) mod now;
 pub(crate) mod outsiders;
 pub(crate) mod queues;
 pub(crate) mod retry_rate;

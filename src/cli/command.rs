@@ -10,6 +10,8 @@ use crate::cli::commands::{
 };
 use crate::cli::failure::CommandError;
 use crate::cli::mount::At;
+#[cfg(feature = "top")]
+use crate::cli::top::command::TopCommand;
 use crate::cli::{done, select};
 use crate::db::Database;
 use crate::job::registry::Registry;
@@ -44,6 +46,8 @@ pub(crate) enum Command {
     Check(check::Check),
     Supervise(supervise::Supervise),
     Status(status::Status),
+    #[cfg(feature = "top")]
+    Top(TopCommand),
     Explain(explain::Explain),
     #[command(subcommand)]
     Queues(queues::QueuesCommand),
@@ -95,6 +99,8 @@ impl Command {
             }
             Command::Supervise(supervise) => Ok(supervise.run(at)?),
             Command::Status(status) => Ok(status.show(&at.database()?.read_only())?),
+            #[cfg(feature = "top")]
+            Command::Top(top) => Ok(top.run(&at.database()?.read_only())?),
             Command::Explain(explain) => {
                 let database = at.database()?.read_only();
                 Ok(output::show(&explain.run(&database)?, explain.json))

@@ -14,6 +14,8 @@ pub(crate) mod mount;
 pub(crate) mod pages;
 pub(crate) mod run;
 pub(crate) mod select;
+#[cfg(feature = "top")]
+mod top;
 pub(crate) mod values;
 
 pub use run::{Commands, main};

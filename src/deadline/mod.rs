@@ -179,7 +179,7 @@ impl Deadline {
     }
 
     /// Limits all statements together to `limit` until the result is dropped.
-    #[cfg(feature = "web")]
+    #[cfg(any(feature = "top", feature = "web"))]
     pub(crate) fn arm_in_all(&self, limit: Duration) -> Armed {
         let armed = self.arm(limit);
         self.0.is_in_all.store(true, Ordering::Relaxed);

@@ -29,6 +29,15 @@ impl QueueCurves {
     pub(crate) fn of(&self, queue: &str) -> Option<&QueueCurve> {
         self.queues.get(queue)
     }
+
+    /// Returns the names of the queues of which something was recorded.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        let active = self.queues.iter().filter(|(_, curve)| {
+            let is_ended = curve.ended.iter().any(|ended| *ended > 0);
+            is_ended || curve.oldest_seconds.iter().flatten().any(|age| *age > 0.0)
+        });
+        active.map(|(name, _)| name.as_str())
+    }
 }
 
 /// Returns the curves of all queues in a time range.

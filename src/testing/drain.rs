@@ -146,7 +146,7 @@ impl<'a> InlineWorker<'a> {
             class_name: job.class_name.clone(),
             unique_id: job.unique_id.clone(),
             queue_name: job.queue_name.clone(),
-            attempt: u32::try_from(job.attempts).unwrap_or(0) + 1,
+            attempt: job.attempt(),
             enqueued_at: job.created_at,
             scheduled_at: job.scheduled_at,
             trace: RunTrace::of(job, true),

@@ -3,6 +3,7 @@
 use crate::db::Database;
 use crate::error::{Error, Result};
 use crate::process::base::health::state::Health;
+use crate::web::pages::now::queues::Promises;
 use crate::web::pages::route::Route;
 use crate::web::pages::routes::ROUTES;
 use crate::web::running::RunningServer;
@@ -55,6 +56,7 @@ pub struct Server {
     pub(crate) session_idle: Duration,
     pub(crate) session_lifetime: Duration,
     pub(crate) threads: usize,
+    pub(crate) promises: Promises,
     pub(crate) routes: &'static [Route],
     pub(crate) processes: Vec<Health>,
     pub(crate) metrics_open: bool,
@@ -96,6 +98,7 @@ impl Server {
             session_idle: SESSION_IDLE,
             session_lifetime: SESSION_LIFETIME,
             threads: THREADS,
+            promises: Promises::new(),
             routes: ROUTES,
             processes: Vec::new(),
             metrics_open: false,
@@ -219,6 +222,13 @@ impl Server {
     pub fn session_times(mut self, idle: Duration, lifetime: Duration) -> Self {
         self.session_idle = idle;
         self.session_lifetime = lifetime;
+        self
+    }
+
+    /// Sets how long a job may be ready before its queue counts as late. Without it, pages show how
+    /// long the jobs of a queue wait, but do not say whether that is too long.
+    pub fn max_wait(mut self, queue: impl Into<String>, wait: Duration) -> Self {
+        self.promises.insert(queue.into(), wait);
         self
     }
 

@@ -7,6 +7,8 @@ use crate::web::assets::Assets;
 use crate::web::live::hub::Hub;
 use crate::web::live::seen::SeenPages;
 use crate::web::metrics::cache::MetricsCache;
+use crate::web::pages::now::queues::Promises;
+use crate::web::pages::now::watch::Watch;
 use crate::web::pages::section::Section;
 use crate::web::sql::frame::FrameCache;
 use crate::web::sql::operations::OperationsWake;
@@ -29,6 +31,8 @@ pub(crate) struct Source {
     changes_outage: Outage,
     /// Whether the tables were found to be in order.
     pub(crate) tables: Once,
+    /// What needs attention.
+    pub(crate) watch: Watch,
 }
 
 impl Source {
@@ -42,6 +46,7 @@ impl Source {
             outage: Outage::default(),
             changes_outage: Outage::default(),
             tables: Once::default(),
+            watch: Watch::default(),
         }
     }
 
@@ -66,6 +71,8 @@ pub(crate) struct SiteSettings {
     pub(crate) base_path: String,
     /// Whether the metrics need no token.
     pub(crate) metrics_open: bool,
+    /// How long a job may be ready before its queue is late.
+    pub(crate) promises: Promises,
 }
 
 /// Everything but the network and the pages.

@@ -186,6 +186,7 @@ fn site(server: &Server, access: AccessSettings, operations: OperationsWake) -> 
         settings: SiteSettings {
             base_path,
             metrics_open: server.metrics_open,
+            promises: server.promises.clone(),
         },
         processes: server.processes.clone(),
         access: Access::new(access),

@@ -122,12 +122,12 @@ fn only_read(path: &Path) -> Result<SqliteConnection, String> {
 }
 
 /// How long a read waits while another process recovers the log.
-#[cfg(feature = "web")]
+#[cfg(any(feature = "top", feature = "web"))]
 const READ_BUSY_MILLIS: u32 = 500;
 
 /// Opens a file so that SQLite refuses to write it. Unlike `query_only`, which is set as well, no
 /// statement can change that.
-#[cfg(feature = "web")]
+#[cfg(any(feature = "top", feature = "web"))]
 pub(crate) fn open_to_read(path: &Path) -> Result<SqliteConnection, String> {
     if !path.exists() {
         return Err(NO_FILE.to_owned());

@@ -235,6 +235,11 @@ pub(crate) struct Claimed {
 }
 
 impl Claimed {
+    /// Returns the number of the attempt that its next run is, starting at 1.
+    pub(crate) fn attempt(&self) -> u32 {
+        u32::try_from(self.attempts).unwrap_or(0).saturating_add(1)
+    }
+
     /// Whether it was enqueued with an expiry, and this is its first attempt.
     pub(crate) fn may_expire(&self) -> bool {
         let policy = self.policy.as_deref();

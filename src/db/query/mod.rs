@@ -15,7 +15,11 @@ pub(crate) mod gauges;
 pub(crate) mod history;
 pub(crate) mod job_info;
 pub(crate) mod jobs;
-#[cfg(feature = "web")]
+#[cfg(any(feature = "top", feature = "web"))]
+#[cfg_attr(
+    not(feature = "web"),
+    allow(dead_code, reason = "the pages use the rest")
+)]
 pub(crate) mod load;
 pub(crate) mod pages;
 

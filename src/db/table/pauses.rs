@@ -33,7 +33,7 @@ pub(crate) fn names(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
 }
 
 /// A paused queue, and why it is.
-#[cfg(feature = "web")]
+#[cfg(any(feature = "top", feature = "web"))]
 #[derive(Debug, Clone, QueryableByName)]
 pub(crate) struct PauseOfQueue {
     #[diesel(sql_type = Text, deserialize_as = Lossy)]
@@ -49,15 +49,26 @@ pub(crate) struct PauseOfQueue {
     pub(crate) paused_seconds: f64,
 }
 
-/// Returns up to `limit` paused queues, by name.
 #[cfg(feature = "web")]
+fn columns(conn: &Conn<'_>) -> String {
+    let age = crate::db::conn::connection::age(conn, "created_at");
+    format!("queue_name, paused_by, pause_reason, coalesce({age}, 0) AS paused_seconds")
+}
+
+/// Returns up to `limit` paused queues, by name.
+#[cfg(any(feature = "top", feature = "web"))]
 pub(crate) fn all(conn: &mut Conn<'_>, limit: i64) -> QueryResult<Vec<PauseOfQueue>> {
-    let text = format!(
-        "SELECT queue_name, paused_by, pause_reason, coalesce({}, 0) AS paused_seconds FROM solid_queue_pauses \
-         ORDER BY queue_name LIMIT $1",
-        crate::db::conn::connection::age(conn, "created_at")
-    );
+    let columns = columns(conn);
+    let text = format!("SELECT {columns} FROM solid_queue_pauses ORDER BY queue_name LIMIT $1");
     Statement::new(text).bind(limit).load(conn)
+}
+
+/// Returns the pause of a queue. `None` if it is not paused.
+#[cfg(feature = "web")]
+pub(crate) fn of(conn: &mut Conn<'_>, queue: &str) -> QueryResult<Option<PauseOfQueue>> {
+    let columns = columns(conn);
+    let text = format!("SELECT {columns} FROM solid_queue_pauses WHERE queue_name = $1");
+    Statement::new(text).bind(queue).get_result(conn).optional()
 }
 
 /// Returns how many jobs of a queue are ready.

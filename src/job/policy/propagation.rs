@@ -1,6 +1,5 @@
 //! How the span of a run belongs to the trace of the enqueue.
 
-use crate::job::policy::Policy;
 use serde::{Deserialize, Serialize};
 
 /// How the span of a run belongs to the trace in which the job was enqueued.
@@ -17,19 +16,4 @@ pub enum PropagationStyle {
     /// Later runs, and jobs that were enqueued for a later time, have a link: a trace should not
     /// be open for hours.
     Child,
-}
-
-impl Policy {
-    /// Sets how the spans of the job's runs belong to the trace of the enqueue. Default:
-    /// [`PropagationStyle::Link`].
-    ///
-    /// ```
-    /// use windlass::{Policy, PropagationStyle};
-    /// let policy = Policy::new().propagation_style(PropagationStyle::Child);
-    /// # let _ = policy;
-    /// ```
-    pub fn propagation_style(mut self, style: PropagationStyle) -> Self {
-        self.propagation_style = Some(style);
-        self
-    }
 }

@@ -126,7 +126,7 @@ impl Registry {
             perform: Box::new(move |arguments, run| {
                 let arguments = function.decode(arguments)?;
                 let output = body(arguments, &Context::new(&NO_STATE, run))?;
-                as_output(function.name, MAX_OUTPUT, &output)
+                as_output(run, MAX_OUTPUT, &output)
             }),
             policy: without_extras((function.policy)()),
             retry_in: |_, _| None,
@@ -297,7 +297,7 @@ fn without_extras(mut policy: Policy) -> Policy {
 fn perform<J: Job>(arguments: &str, state: &J::State, run: &Run) -> Result<JobOutput, JobError> {
     let job: J = decode_version(arguments, run.policy.arguments_version())?;
     let output = job.perform(&Context::new(state, run))?;
-    as_output(J::NAME, J::MAX_RESULT, &output)
+    as_output(run, J::MAX_RESULT, &output)
 }
 
 fn new_job<J: Job>(arguments: &str, version: Option<u32>) -> Result<NewJob, String> {

@@ -1,7 +1,9 @@
-//! Trace contexts that the caller of an enqueue passes itself.
+//! What callers and types set about the trace of a job.
 
 use crate::job::context::Context;
 use crate::job::new_job::NewJob;
+use crate::job::policy::Policy;
+use crate::job::policy::propagation::PropagationStyle;
 
 impl NewJob {
     /// Sets the trace context of the enqueue, as a header `traceparent` of W3C Trace Context.
@@ -24,6 +26,21 @@ impl NewJob {
     /// ```
     pub fn traceparent(mut self, header: impl Into<String>) -> Self {
         self.row.traceparent = Some(header.into());
+        self
+    }
+}
+
+impl Policy {
+    /// Sets how the spans of the job's runs belong to the trace of the enqueue. Default:
+    /// [`PropagationStyle::Link`].
+    ///
+    /// ```
+    /// use windlass::{Policy, PropagationStyle};
+    /// let policy = Policy::new().propagation_style(PropagationStyle::Child);
+    /// # let _ = policy;
+    /// ```
+    pub fn propagation_style(mut self, style: PropagationStyle) -> Self {
+        self.propagation_style = Some(style);
         self
     }
 }

@@ -220,6 +220,9 @@ impl Session {
             self.subscriber().emit(&Event::Discarded {
                 job: JobId(job.id),
                 class: &job.class_name,
+                queue: "",
+                attempt: 0,
+                claim: 0,
                 kind: promote::NO_SLOT,
                 message: "",
             });

@@ -205,6 +205,9 @@ impl Dispatcher {
                 session.subscriber().emit(&Event::Discarded {
                     job: JobId(job.id),
                     class: &job.class_name,
+                    queue: "",
+                    attempt: 0,
+                    claim: 0,
                     kind: EXPIRED,
                     message: "",
                 });

@@ -270,6 +270,13 @@ impl RowKind {
                 left: None,
             })
         }));
+        kinds.push(RowKind::new("clear web sessions", Of::Others, |conn, _| {
+            Ok(ClearedPage {
+                reached: None,
+                cleared: upkeep::clear(conn)?,
+                left: None,
+            })
+        }));
         kinds.push(RowKind::new(
             "clear the history",
             Of::Others,

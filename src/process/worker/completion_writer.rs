@@ -4,7 +4,7 @@ use crate::clock;
 use crate::db::model::claim::{Claimed, FinishedRow};
 use crate::db::model::finished::KeySlots;
 use crate::db::model::history::tally::CountedEnd;
-use crate::db::model::outcome::Ending;
+use crate::db::model::outcome::{Ending, JobFailure};
 use crate::db::table::claimed::EndedClaims;
 use crate::db::transition::release;
 use crate::db::{Conn, LockWait, with_lock_wait};
@@ -257,6 +257,9 @@ impl CompletionWriter {
         self.subscriber.emit(&Event::Finished {
             job: JobId(run.job.job_id),
             class: &run.job.class_name,
+            queue: &run.job.queue_name,
+            attempt: run.job.attempt(),
+            claim: run.job.claim_id,
             ran: run.ran,
         });
     }
@@ -270,10 +273,15 @@ impl CompletionWriter {
             self.count(run, end);
         }
         let (job, class, ran) = (JobId(run.job.job_id), &*run.job.class_name, run.ran);
+        let (queue, claim) = (&*run.job.queue_name, run.job.claim_id);
+        let attempt = run.job.attempt();
         self.subscriber.emit(&match ending {
             Ending::Fail(failure) => Event::Failed {
                 job,
                 class,
+                queue,
+                attempt,
+                claim,
                 ran,
                 kind: &failure.kind,
                 message: &failure.message,
@@ -281,21 +289,28 @@ impl CompletionWriter {
             Ending::Retry(failure, delay) => Event::Retried {
                 job,
                 class,
+                queue,
+                attempt,
+                claim,
                 ran,
                 kind: &failure.kind,
                 message: &failure.message,
                 delay: *delay,
             },
-            Ending::Discard(failure) | Ending::Expire(failure) => Event::Discarded {
+            Ending::Discard(failure) | Ending::Expire(failure) => discarded(&run.job, failure),
+            Ending::Cancel(_) => Event::Cancelled {
                 job,
                 class,
-                kind: &failure.kind,
-                message: &failure.message,
+                queue,
+                attempt,
+                claim,
             },
-            Ending::Cancel(_) => Event::Cancelled { job, class },
             Ending::Snooze(delay) => Event::Snoozed {
                 job,
                 class,
+                queue,
+                attempt,
+                claim,
                 delay: *delay,
             },
             // Releases are reported in bulk, without their jobs.
@@ -308,7 +323,22 @@ impl CompletionWriter {
     fn report_fenced(&self, job: &Claimed) {
         self.subscriber.emit(&Event::Fenced {
             job: JobId(job.job_id),
+            class: &job.class_name,
+            queue: &job.queue_name,
+            attempt: job.attempt(),
             claim: job.claim_id,
         });
+    }
+}
+
+fn discarded<'r>(held: &'r Claimed, failure: &'r JobFailure) -> Event<'r> {
+    Event::Discarded {
+        job: JobId(held.job_id),
+        class: &held.class_name,
+        queue: &held.queue_name,
+        attempt: held.attempt(),
+        claim: held.claim_id,
+        kind: &failure.kind,
+        message: &failure.message,
     }
 }

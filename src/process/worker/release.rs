@@ -197,6 +197,9 @@ fn fail_interrupted(held: &InFlightJob, session: &mut Session) {
         session.subscriber().emit(&Event::Failed {
             job: JobId(held.job.job_id),
             class: &held.job.class_name,
+            queue: &held.job.queue_name,
+            attempt: held.job.attempt(),
+            claim: held.job.claim_id,
             ran: held.ran(),
             kind: "outcome_unknown",
             message: &message,

@@ -186,7 +186,7 @@ impl Timeouts {
                 if process_ends && !self.stop.is_stopped() {
                     self.in_flight.reopen();
                 }
-                return Err(self.refused(delay));
+                return Err(self.refused(held, delay));
             }
         };
         self.refusals = 0;
@@ -199,6 +199,9 @@ impl Timeouts {
         self.session.subscriber().emit(&Event::TimedOut {
             job: JobId(held.job.job_id),
             class: &held.job.class_name,
+            queue: &held.job.queue_name,
+            attempt: held.job.attempt(),
+            claim: held.job.claim_id,
             ran: held.ran(),
             ends_process: self.forced_exit.is_some(),
         });
@@ -209,14 +212,19 @@ impl Timeouts {
     /// other process can claim the job, so the verdict can wait. A database that answers and
     /// refuses is not waited for: then the process ends as in a crash, and the job counts it as
     /// one.
-    fn refused(&mut self, delay: Duration) -> Duration {
+    fn refused(&mut self, held: &InFlightJob, delay: Duration) -> Duration {
         if self.session.is_well() {
             self.refusals += 1;
         }
         if self.refusals >= MOST_REFUSALS && self.forced_exit.is_some() {
-            log::error!(
-                "a job overran its time, and the database refuses to write that down: this process ends"
+            let (job, class, queue) = (
+                held.job.job_id,
+                &*held.job.class_name,
+                &*held.job.queue_name,
             );
+            let (attempt, claim) = (held.job.attempt(), held.job.claim_id);
+            log::error!(job, class, queue, attempt, claim;
+                "job {job} ({class}) overran its time, and the database refuses to write that down: this process ends");
             log::logger().flush();
             exit_codes::end_program(BROKEN);
         }
@@ -226,7 +234,6 @@ impl Timeouts {
     /// Returns what is to become of the job when its process has ended.
     fn verdict(&self, held: &InFlightJob, policy: &Policy) -> Ending {
         let job = &held.job;
-        let attempt = u32::try_from(job.attempts).unwrap_or(0) + 1;
         let mut error = JobError::from(Interrupted::TimedOut);
         let timeout = policy
             .limit()
@@ -235,7 +242,13 @@ impl Timeouts {
         error.message = format!(
             "the job ran for longer than its timeout of {timeout:?} and did not end when it was interrupted"
         );
-        let ending = perform::judge(&self.registry, &job.class_name, policy, attempt, &error);
+        let ending = perform::judge(
+            &self.registry,
+            &job.class_name,
+            policy,
+            job.attempt(),
+            &error,
+        );
         match ending {
             Ending::Fail(_) | Ending::Retry(..) if policy.leaves_unknown() => {
                 Ending::Fail(JobFailure::outcome_unknown(&format!(

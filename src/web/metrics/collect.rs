@@ -116,7 +116,7 @@ fn findings(conn: &mut Conn<'_>) -> Result<DoctorFigures> {
     for rule in Rule::ALL {
         let wrong = checks::inconsistent(conn, rule).doing("check the newest rows")?;
         let found = figures.0.entry(rule.check()).or_default();
-        found.problems = wrong.len() as u64;
+        found.problems = u64::try_from(wrong.count).unwrap_or(0);
     }
     figures.add(&doctor_processes::look(conn)?);
     Ok(figures)

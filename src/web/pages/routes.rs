@@ -5,7 +5,10 @@ use crate::web::metrics;
 use crate::web::pages::bulk;
 use crate::web::pages::job::{change, confirm};
 use crate::web::pages::route::Route;
-use crate::web::pages::{audit, failed, job, jobs, login, operations, overview, theme};
+use crate::web::pages::{
+    audit, doctor, failed, job, jobs, limits, login, operations, overview, processes, queue,
+    queues, recurring, theme,
+};
 use crate::web::probes::answer;
 
 /// All routes. The first that fits counts.
@@ -30,6 +33,21 @@ pub(crate) const ROUTES: &[Route] = &[
     Route::get("/operations/{id}", operations::one::show).live(),
     Route::post("/operations/{id}/stop", operations::one::stop),
     Route::get("/audit", audit::list::show),
+    Route::get("/queues", queues::show).live(),
+    Route::get("/queues/{name}", queue::show).live(),
+    Route::post("/queues/{name}/pause", queues::changes::pause),
+    Route::post("/queues/{name}/resume", queues::changes::resume),
+    Route::get("/recurring", recurring::show).live(),
+    Route::post("/recurring/{key}/run", recurring::changes::run),
+    Route::post("/recurring/{key}/pause", recurring::changes::pause),
+    Route::post("/recurring/{key}/resume", recurring::changes::resume),
+    Route::get("/processes", processes::show).live(),
+    Route::get("/limits", limits::show).live(),
+    Route::post("/limits/set", limits::changes::set),
+    Route::post("/limits/clear", limits::changes::clear),
+    Route::get("/doctor", doctor::show).live(),
+    Route::post("/classes/pause", queues::changes::pause_class),
+    Route::post("/classes/{name}/resume", queues::changes::resume_class),
     Route::get("/login", login::show).needs(Need::Nothing),
     Route::post("/theme", theme::change).needs(Need::Nothing),
 ];

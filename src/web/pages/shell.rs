@@ -138,9 +138,19 @@ impl Shell {
         self.link(&link::path(&segments))
     }
 
+    /// The same for templates, which pass references: `{{ shell.at(["queues", name]) }}`.
+    pub(crate) fn at(&self, segments: &[&str]) -> String {
+        self.link(&link::path(segments))
+    }
+
     /// Returns a link with a query: `{{ shell.find("/jobs", [("queue", name)]) }}`.
     pub(crate) fn find<const N: usize>(&self, path: &str, pairs: [(&str, &str); N]) -> String {
         self.link(&link::with_query(path, &pairs))
+    }
+
+    /// The same for templates, which pass references: `{{ shell.query("/jobs", [("queue", name)]) }}`.
+    pub(crate) fn query(&self, path: &str, pairs: &[(&str, &str)]) -> String {
+        self.link(&link::with_query(path, pairs))
     }
 
     /// Returns `<time>` around the time at which the page was read.
@@ -151,6 +161,18 @@ impl Shell {
     /// Returns `<time>` around a time.
     pub(crate) fn time(&self, at: &NaiveDateTime) -> Markup {
         times::time_of(*at, self.now)
+    }
+
+    /// Returns `<time>` around `since 6 min`, for something that began so many seconds ago.
+    pub(crate) fn since(&self, seconds: &f64) -> Markup {
+        let text = format!("since {}", times::about(*seconds));
+        let micros = (seconds.clamp(0.0, 1e12) * 1e6).round();
+        #[allow(clippy::cast_possible_truncation, reason = "it is below 1e18")]
+        let began = chrono::TimeDelta::microseconds(micros as i64);
+        match self.now.checked_sub_signed(began) {
+            Some(at) => times::time(at, &text),
+            None => Markup::element("span", "nb", &text),
+        }
     }
 
     /// Returns `<time>` around how long ago a time was.

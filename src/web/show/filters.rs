@@ -7,6 +7,7 @@
     reason = "the attribute `filter_fn` makes public items of them"
 )]
 
+use crate::db::query::load::bounded::BoundedCount;
 use crate::web::show::{numbers, times};
 use std::fmt::Display;
 use std::time::Duration;
@@ -44,6 +45,12 @@ pub(crate) fn count<T: Display>(number: T, _: &dyn askama::Values) -> askama::Re
 #[askama::filter_fn]
 pub(crate) fn capped(number: &i64, _: &dyn askama::Values) -> askama::Result<String> {
     Ok(numbers::capped(*number))
+}
+
+/// `10,000+`, of a bounded count.
+#[askama::filter_fn]
+pub(crate) fn bounded(count: &BoundedCount, _: &dyn askama::Values) -> askama::Result<String> {
+    Ok(numbers::bounded(*count))
 }
 
 /// `6 min 12 s`

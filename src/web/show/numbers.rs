@@ -1,5 +1,6 @@
 //! Numbers.
 
+use crate::db::query::load::bounded::BoundedCount;
 use std::fmt::Display;
 
 /// Up to this many rows are counted; see [`capped`].
@@ -29,6 +30,22 @@ pub(crate) fn capped(number: i64) -> String {
     } else {
         count(number)
     }
+}
+
+/// Returns a bounded count: `1,204`, or `10,000+` if there are more.
+pub(crate) fn bounded(number: BoundedCount) -> String {
+    let more = if number.is_more { "+" } else { "" };
+    format!("{}{more}", count(number.count))
+}
+
+/// Returns a small number as a word, as at the start of a sentence: `Six`.
+pub(crate) fn in_words(number: usize) -> String {
+    const WORDS: [&str; 11] = [
+        "No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten",
+    ];
+    WORDS
+        .get(number)
+        .map_or_else(|| count(number), |word| (*word).to_owned())
 }
 
 /// Returns a number with up to three digits: `87.4`, `1,204`, `0.62`, `0`.

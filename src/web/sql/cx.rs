@@ -69,6 +69,11 @@ impl<'a> Cx<'a> {
         self
     }
 
+    /// Keeps open pages of this address from being brought up to date: it takes long to read.
+    pub(crate) fn without_updates(&mut self) {
+        self.is_live = false;
+    }
+
     /// Returns a part of the path, decoded: `name` of `/queues/{name}`.
     ///
     /// The empty text for a name that the pattern does not have.
@@ -105,25 +110,54 @@ impl<'a> Cx<'a> {
         what: &'static str,
         work: impl FnOnce(&mut Conn<'_>) -> Result<T>,
     ) -> Panel<T> {
-        let why = match self.try_read(work) {
-            Ok(value) => return Panel::Ready(value),
-            Err(ReadFailure::Late) => Missing::Late,
-            Err(ReadFailure::Lost(_)) => Missing::Away,
-            Err(ReadFailure::Failed(error)) => {
-                let id = &self.request.id;
-                log::error!("web: request {id}: cannot show {what}: {error}");
-                Missing::Failed
-            }
+        let name = what.replace(' ', "-");
+        let alone = self.request.query.get("alone");
+        let is_alone = alone == Some(name.as_str());
+        let why = match alone {
+            Some(_) if !is_alone => Err(Missing::LeftOut),
+            _ => Ok(if is_alone { PAGE } else { READ }),
         };
+        let read = why.map(|limit| self.try_read_within(limit, work));
+        let why = match read {
+            Err(why) => why,
+            Ok(read) => match self.missing(what, read) {
+                Ok(value) => return Panel::Ready(value),
+                Err(why) => why,
+            },
+        };
+        let address = self.request.query.with("alone", &name).to_query();
         Panel::Missing(MissingPanel {
             why,
             what,
             request: self.request.id.clone(),
+            alone: self.link(&format!("{}{address}", self.request.path)),
+            is_alone,
+        })
+    }
+
+    /// Returns why a panel was not read.
+    fn missing<T>(&self, what: &str, read: Result<T, ReadFailure>) -> Result<T, Missing> {
+        read.map_err(|failure| match failure {
+            ReadFailure::Late => Missing::Late,
+            ReadFailure::Lost(_) => Missing::Away,
+            ReadFailure::Failed(error) => {
+                let id = &self.request.id;
+                log::error!("web: request {id}: cannot show {what}: {error}");
+                Missing::Failed
+            }
         })
     }
 
     fn try_read<T>(
         &mut self,
+        work: impl FnOnce(&mut Conn<'_>) -> Result<T>,
+    ) -> Result<T, ReadFailure> {
+        self.try_read_within(READ, work)
+    }
+
+    fn try_read_within<T>(
+        &mut self,
+        limit: Duration,
         work: impl FnOnce(&mut Conn<'_>) -> Result<T>,
     ) -> Result<T, ReadFailure> {
         let left = PAGE.saturating_sub(self.started_at.elapsed());
@@ -136,7 +170,7 @@ impl<'a> Cx<'a> {
         }
         let read = self
             .readers
-            .read(self.request.database, READ.min(left), work);
+            .read(self.request.database, limit.min(left), work);
         self.is_away = matches!(read, Err(ReadFailure::Lost(_)));
         read
     }
@@ -171,11 +205,23 @@ impl<'a> Cx<'a> {
         if let Some(frame) = cached.and_then(|source| source.frame.get(clock::instant())) {
             return Ok(frame);
         }
-        let frame = self.read(frame::read)?;
+        let mut frame = self.read(frame::read)?;
+        frame.attention = self.attention();
         if let Some(source) = self.site.sources.get(database) {
             source.frame.set(&frame);
         }
         Ok(frame)
+    }
+
+    /// Returns how many things need attention; `None` if that is not known now.
+    fn attention(&mut self) -> Option<u64> {
+        let source = self.site.sources.get(self.request.database)?;
+        let (watch, promises) = (&source.watch, &self.site.settings.promises);
+        if watch.kept_count().is_none() {
+            // The page stands without it.
+            self.try_read(|conn| watch.look(conn, promises)).ok()?;
+        }
+        watch.kept_count()
     }
 
     /// Returns the frame of a page, for the field `shell` of its template.
@@ -187,7 +233,9 @@ impl<'a> Cx<'a> {
         let shell = Shell::new(self.site, self.request, Some(self.viewer))
             .titled(title, section)
             .framed(&frame);
-        Ok(if self.is_live { shell.live() } else { shell })
+        // What took long is not read again and again.
+        let is_live = self.is_live && !self.request.query.has("alone");
+        Ok(if is_live { shell.live() } else { shell })
     }
 
     /// Renders a template as the response.

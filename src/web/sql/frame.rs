@@ -4,7 +4,6 @@ use crate::clock;
 use crate::db::Conn;
 use crate::db::query::frame;
 use crate::error::{Doing as _, Result};
-use crate::web::pages::attention;
 use crate::web::show::numbers::COUNTED;
 use chrono::{NaiveDateTime, TimeDelta};
 use std::sync::{Mutex, PoisonError};
@@ -52,6 +51,6 @@ pub(crate) fn read(conn: &mut Conn<'_>) -> Result<Frame> {
     Ok(Frame {
         now: row.now,
         failed: row.failed,
-        attention: attention::count(conn)?,
+        attention: None,
     })
 }

@@ -4,6 +4,7 @@ pub(crate) mod connections;
 pub(crate) mod cx;
 pub(crate) mod dispatch;
 pub(crate) mod frame;
+pub(crate) mod kept;
 pub(crate) mod operations;
 pub(crate) mod outage;
 pub(crate) mod page_error;

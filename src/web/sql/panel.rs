@@ -21,6 +21,8 @@ pub(crate) enum Missing {
     Away,
     /// It failed; the log says why.
     Failed,
+    /// It was left out, because another panel was asked for alone.
+    LeftOut,
 }
 
 /// What stands in the place of a panel: a block of HTML.
@@ -31,6 +33,10 @@ pub(crate) struct MissingPanel {
     pub(crate) what: &'static str,
     /// The name of the request, by which its line in the log is found.
     pub(crate) request: String,
+    /// A link to the page with this panel alone.
+    pub(crate) alone: String,
+    /// The link was followed already.
+    pub(crate) is_alone: bool,
 }
 
 impl<T> Panel<T> {
@@ -54,12 +60,21 @@ impl HtmlSafe for MissingPanel {}
 impl fmt::Display for MissingPanel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = escaped(self.what);
-        let request = escaped(&self.request);
+        let (request, alone) = (escaped(&self.request), escaped(&self.alone));
         f.write_str("<div class=\"away\" role=\"status\">")?;
         match self.why {
+            Missing::Late if self.is_alone => write!(
+                f,
+                "<p><b>This panel was not ready within 5 s</b>, even alone. It shows {what}.</p>"
+            ),
             Missing::Late => write!(
                 f,
-                "<p><b>This panel was not ready within 1 s.</b> It shows {what}. The rest of this page is complete.</p>"
+                "<p><b>This panel was not ready within 1 s.</b> It shows {what}. The rest of this page is complete.</p>\
+                 <p><a href=\"{alone}\">Try this panel alone</a>: it may take 5 s then.</p>"
+            ),
+            Missing::LeftOut => write!(
+                f,
+                "<p>Left out, because another panel was asked for alone. It shows {what}. <a href=\"{alone}\">Show this one</a></p>"
             ),
             Missing::Away => write!(
                 f,

@@ -3,6 +3,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::postgres::Guarded;
 use crate::db::conn::reading::{ReadFailure, database_message, rolled_back};
+use crate::db::conn::settings::prefer_indexes;
 use crate::deadline::{Hurry, no_answer};
 use crate::error::{Error, Result, one_line};
 use diesel::connection::SimpleConnection as _;
@@ -33,7 +34,8 @@ impl PostgresReader {
         // A transaction that a defect starts by itself cannot write either.
         let set = guarded
             .conn
-            .batch_execute("SET default_transaction_read_only = on");
+            .batch_execute("SET default_transaction_read_only = on")
+            .and_then(|()| prefer_indexes(&mut Conn::Postgres(&mut guarded.conn)));
         drop(armed);
         if let Some(limit) = guarded.missed() {
             return Err(no_answer(limit));

@@ -3,7 +3,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::Id;
 use crate::db::conn::statement::Statement;
-use crate::db::query::doctor::Rule;
+use crate::db::query::doctor::{FIRST, Inconsistent, Rule};
 use diesel::prelude::*;
 
 /// How many of the newest rows of each table are checked.
@@ -64,12 +64,15 @@ fn query(rule: Rule) -> String {
     }
 }
 
-/// Returns the jobs that break a rule, among the newest rows.
-pub(crate) fn inconsistent(conn: &mut Conn<'_>, rule: Rule) -> QueryResult<Vec<i64>> {
+/// Finds the jobs that break a rule, among the newest rows.
+pub(crate) fn inconsistent(conn: &mut Conn<'_>, rule: Rule) -> QueryResult<Inconsistent> {
     let text = format!(
         "SELECT id FROM ({}) AS inconsistent ORDER BY id",
         query(rule)
     );
     let rows: Vec<Id> = Statement::new(text).unkept().load(conn)?;
-    Ok(rows.into_iter().map(|row| row.id).collect())
+    Ok(Inconsistent {
+        count: rows.len() as i64,
+        jobs: rows.into_iter().take(FIRST).map(|row| row.id).collect(),
+    })
 }

@@ -208,3 +208,20 @@ pub(crate) fn holders(conn: &mut Conn<'_>, keys: &[&str]) -> QueryResult<Vec<Slo
     let named = serde_json::to_string(&named).unwrap_or_default();
     Statement::new(text).bind(named).load(conn)
 }
+
+/// Returns which of the first 100 keys in use have more holders than their limit allows, in words. A
+/// limit that was set at run time lets running jobs end.
+pub(crate) fn above_limit(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
+    let keys = page(conn, KeysWanted::All, "", 100)?;
+    let above = keys.into_iter().filter_map(|key| {
+        let held = i64::try_from(key.held()).unwrap_or(i64::MAX);
+        let limit = key
+            .limit
+            .filter(|limit| held > *limit && !key.limit_is_set)?;
+        let key = key.key;
+        Some(format!(
+            "{held} jobs hold a slot of the concurrency key `{key}`, whose limit is {limit}"
+        ))
+    });
+    Ok(above.collect())
+}

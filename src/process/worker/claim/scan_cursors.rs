@@ -207,6 +207,8 @@ mod tests {
             policy: None,
             unique_id: None,
             is_limited: false,
+            has_run: false,
+            traceparent: String::new(),
             is_wanted: false,
             has_blocked: false,
         }

@@ -2,7 +2,7 @@
 
 pub(crate) mod concern;
 pub(crate) mod concerns;
-pub(crate) mod fleet;
-pub(crate) mod member;
-pub(crate) mod queues;
 pub(crate) mod verdict;
+pub(crate) mod watch;
+
+pub(crate) use crate::admin::now::{fleet, member, queues};

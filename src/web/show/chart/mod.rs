@@ -6,7 +6,9 @@
 pub(crate) mod axis;
 pub(crate) mod histogram;
 pub(crate) mod rows;
+pub(crate) mod slots;
 pub(crate) mod spark;
 pub(crate) mod svg;
 pub(crate) mod throughput;
+pub(crate) mod ticks;
 pub(crate) mod waits;

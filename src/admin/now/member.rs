@@ -1,4 +1,4 @@
-//! A registered process, as pages show it.
+//! A registered process, as it is shown.
 
 use crate::admin::finding::ALIVE;
 use crate::db::query::load::fleet::FleetProcess;
@@ -87,7 +87,11 @@ impl Member {
     }
 
     pub(crate) fn serves(&self, queue: &str) -> bool {
-        self.is_worker() && self.selectors.iter().any(|selector| selector.matches(queue))
+        self.is_worker()
+            && self
+                .selectors
+                .iter()
+                .any(|selector| selector.matches(queue))
     }
 
     /// Returns how many of its threads run a job.

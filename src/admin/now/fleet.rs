@@ -1,10 +1,10 @@
 //! All registered processes.
 
+use crate::admin::now::member::Member;
 use crate::db::Conn;
 use crate::db::query::load::fleet::{self, MOST_PROCESSES};
 use crate::db::query::load::runs;
 use crate::error::{Doing as _, Result};
-use crate::web::pages::now::member::Member;
 
 /// The registered processes, in the order of their registration.
 #[derive(Debug, Clone, Default)]

@@ -1,12 +1,12 @@
 //! The queues and how long their jobs wait.
 
+use crate::admin::now::fleet::Fleet;
+use crate::admin::now::verdict::{QueueFacts, QueueVerdict};
 use crate::db::Conn;
 use crate::db::query::load::bounded::BoundedCount;
 use crate::db::query::load::queues::{self, MOST_QUEUES, ReadyJobs};
 use crate::db::table::pauses::{self, PauseOfQueue};
 use crate::error::{Doing as _, Result};
-use crate::web::pages::now::fleet::Fleet;
-use crate::web::pages::now::verdict::{QueueFacts, QueueVerdict};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
