@@ -62,6 +62,11 @@ pub struct Site {
 impl Site {
     /// Follows all links from the first page.
     pub fn of(world: &World<'_>) -> Self {
+        Self::asked(|address| get(&world.server, address))
+    }
+
+    /// The same for those who ask in a way of their own.
+    pub fn asked(ask: impl Fn(&str) -> Reply) -> Self {
         let patterns = patterns();
         let mut site = Site {
             pages: BTreeMap::new(),
@@ -91,7 +96,7 @@ impl Site {
                 continue;
             }
             *count += 1;
-            let reply = get(&world.server, &address);
+            let reply = ask(&address);
             if is_html(&reply) {
                 let body = reply.expect(200);
                 left.extend(links(&body).filter(|link| link.starts_with('/')));

@@ -1,6 +1,6 @@
 //! `windlass web`: a real server, asked over real HTTP.
 
-mod access;
+pub mod access;
 mod away;
 pub mod client;
 mod closed;
