@@ -72,13 +72,7 @@ impl Command {
             Command::Migrate(migrate) => {
                 Ok(output::show(&migrate.run(&at.database()?)?, migrate.json))
             }
-            Command::Migrations(Migrations::Copy(copy)) => {
-                let dialect = match copy.dialect {
-                    Some(dialect) => dialect,
-                    None => migrations::dialect_of(&at.database()?),
-                };
-                Ok(output::show(&copy.run(dialect)?, copy.json))
-            }
+            Command::Migrations(Migrations::Copy(copy)) => copied(copy, at),
             Command::Check(check) => {
                 let checked = check.run(at.url(), at.registry)?;
                 let shown = output::show(&checked, check.json);
@@ -112,9 +106,9 @@ impl Command {
             Command::Jobs(command) => jobs(command, &at.database()?, at.registry),
             Command::Failed(command) => failed(command, &at.database()?),
             Command::Recurring(command) => recurring(command, &at.database()?, at.registry),
-            Command::Health(health) => health.show(at),
             #[cfg(feature = "web")]
             Command::Web(web) => web.run(at),
+            Command::Health(health) => health.show(at),
             Command::Doctor(doctor) => Ok(doctor.show(&at.database()?.read_only())?),
         }
     }
@@ -130,6 +124,14 @@ impl Command {
             _ => false,
         }
     }
+}
+
+fn copied(copy: &migrations::Copy, at: &At<'_>) -> Result<ExitCode, CommandError> {
+    let dialect = match copy.dialect {
+        Some(dialect) => dialect,
+        None => migrations::dialect_of(&at.database()?),
+    };
+    Ok(output::show(&copy.run(dialect)?, copy.json))
 }
 
 /// Shows the result of a change. Returns 1 if not all of the named jobs could be changed.

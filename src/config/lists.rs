@@ -88,7 +88,10 @@ impl ValueKind for NamedAddresses {
 
     fn show(&self) -> String {
         let shown = self.0.iter().map(|(name, address)| {
-            format!("{name}={}", crate::db::conn::address::without_secrets(address))
+            format!(
+                "{name}={}",
+                crate::db::conn::address::without_secrets(address)
+            )
         });
         list(shown)
     }

@@ -5,6 +5,8 @@ use crate::process::base::health::state::Health;
 use crate::web::access::settings::Access;
 use crate::web::assets::Assets;
 use crate::web::metrics::cache::MetricsCache;
+use crate::web::live::hub::Hub;
+use crate::web::live::seen::SeenPages;
 use crate::web::pages::section::Section;
 use crate::web::sql::frame::FrameCache;
 use crate::web::sql::outage::{Once, Outage};
@@ -79,6 +81,10 @@ pub(crate) struct Site {
     pub(crate) assets: Assets,
     /// The processes of this program, for which the probes answer.
     pub(crate) processes: Vec<Health>,
+    /// The open pages.
+    pub(crate) hub: Hub,
+    /// What pages showed last.
+    pub(crate) seen: SeenPages,
 }
 
 impl Site {

@@ -26,3 +26,5 @@ mod refusals;
 mod statements;
 #[cfg(feature = "sqlite")]
 mod wakeup;
+#[cfg(feature = "web")]
+mod web;

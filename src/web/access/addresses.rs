@@ -16,7 +16,9 @@ impl FromStr for AddressRange {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || {
-            format!("`{text}` is not an address such as `10.0.0.5`, nor a range such as `10.0.0.0/8`")
+            format!(
+                "`{text}` is not an address such as `10.0.0.5`, nor a range such as `10.0.0.0/8`"
+            )
         };
         let (address, bits) = text.trim().split_once('/').unwrap_or((text.trim(), ""));
         let start: IpAddr = address.parse().map_err(|_| wrong())?;
@@ -113,7 +115,10 @@ mod tests {
         assert_eq!(client("127.0.0.1", &[]), "127.0.0.1");
         assert_eq!(client("127.0.0.1", &["1.1.1.1"]), "1.1.1.1");
         // A client may send the header itself: what the proxy added is last.
-        assert_eq!(client("127.0.0.1", &["6.6.6.6, 1.1.1.1", "10.0.0.9"]), "1.1.1.1");
+        assert_eq!(
+            client("127.0.0.1", &["6.6.6.6, 1.1.1.1", "10.0.0.9"]),
+            "1.1.1.1"
+        );
         assert_eq!(client("127.0.0.1", &["6.6.6.6, junk"]), "127.0.0.1");
     }
 }

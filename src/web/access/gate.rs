@@ -86,7 +86,9 @@ fn by_token(
         return Err(PageError::WrongToken);
     };
     if found.is_stale {
-        let touched = writers.write(0, |conn| tokens::touch(conn, found.id).doing("note the use"));
+        let touched = writers.write(0, |conn| {
+            tokens::touch(conn, found.id).doing("note the use")
+        });
         log_failure(touched);
     }
     let viewer = Viewer {
@@ -176,9 +178,7 @@ pub(crate) fn tokens_exist(site: &Site, readers: &mut Readers) -> Result<bool, P
     if let Some(exist) = site.access.fresh_tokens(clock::instant()) {
         return Ok(exist);
     }
-    let read = readers.read(0, READ, |conn| {
-        tokens::exist(conn).doing("look for tokens")
-    });
+    let read = readers.read(0, READ, |conn| tokens::exist(conn).doing("look for tokens"));
     match read {
         Ok(exist) => {
             site.access.set_tokens(exist, clock::instant());

@@ -27,11 +27,7 @@ pub(crate) fn is_ours(claims: &Claims<'_>, public_origin: Option<&str>) -> bool 
 
 /// Returns whether the page, if it is named, is called by one of our names. If it is not, the server
 /// is behind a proxy that it does not know, and that hides how it is called.
-pub(crate) fn is_named(
-    claims: &Claims<'_>,
-    public_origin: Option<&str>,
-    names: &[String],
-) -> bool {
+pub(crate) fn is_named(claims: &Claims<'_>, public_origin: Option<&str>, names: &[String]) -> bool {
     claims.origin.is_none_or(|origin| {
         public_origin.is_some_and(|public| public.eq_ignore_ascii_case(origin))
             || host_of(origin).is_some_and(|named| host::is_ours(named, names))
@@ -67,7 +63,10 @@ mod tests {
             ("", "https://jobs.example.com"),
         ] {
             assert!(
-                is_ours(&claims(fetch_site, origin), Some("https://jobs.example.com")),
+                is_ours(
+                    &claims(fetch_site, origin),
+                    Some("https://jobs.example.com")
+                ),
                 "{fetch_site} {origin}"
             );
         }
@@ -89,15 +88,27 @@ mod tests {
             ("", "https://jobs.example.com.evil.example"),
         ] {
             assert!(
-                !is_ours(&claims(fetch_site, origin), Some("https://jobs.example.com")),
+                !is_ours(
+                    &claims(fetch_site, origin),
+                    Some("https://jobs.example.com")
+                ),
                 "{fetch_site} {origin}"
             );
         }
         let names = ["a.example".to_owned()];
         let is_named = |origin| {
-            is_named(&claims("same-origin", origin), Some("https://jobs.example.com"), &names)
+            is_named(
+                &claims("same-origin", origin),
+                Some("https://jobs.example.com"),
+                &names,
+            )
         };
-        for origin in ["", "http://localhost:4040", "https://a.example", "https://jobs.example.com"] {
+        for origin in [
+            "",
+            "http://localhost:4040",
+            "https://a.example",
+            "https://jobs.example.com",
+        ] {
             assert!(is_named(origin), "{origin}");
         }
         for origin in ["null", "https://b.example", "https://evil.example/"] {

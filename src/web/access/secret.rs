@@ -100,7 +100,12 @@ mod tests {
         assert_eq!(digest.lookup(), "ba7816bf8f01cfea");
         let stored = digest.as_str().to_owned();
         assert!(digest.is(&stored));
-        for wrong in ["", digest.lookup(), &stored.replace('a', "b"), SecretDigest::of("abd").as_str()] {
+        for wrong in [
+            "",
+            digest.lookup(),
+            &stored.replace('a', "b"),
+            SecretDigest::of("abd").as_str(),
+        ] {
             assert!(!digest.is(wrong), "{wrong}");
         }
     }

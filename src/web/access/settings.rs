@@ -57,7 +57,9 @@ impl Access {
     /// Returns whether those on this host may need not sign in: if there are no tokens either.
     pub(crate) fn may_be_local(&self) -> bool {
         let settings = &self.settings;
-        settings.is_loopback && settings.user_header.is_none() && settings.trusted_proxies.is_empty()
+        settings.is_loopback
+            && settings.user_header.is_none()
+            && settings.trusted_proxies.is_empty()
     }
 
     pub(crate) fn trusts(&self, address: IpAddr) -> bool {

@@ -71,7 +71,9 @@ pub(crate) fn sign_out(
     writers: &mut Writers,
 ) -> Result<Response, PageError> {
     if let Proof::Session(id) = viewer.proof {
-        writers.write(0, |conn| sessions::delete(conn, id).doing("end the session"))?;
+        writers.write(0, |conn| {
+            sessions::delete(conn, id).doing("end the session")
+        })?;
     }
     if let Some(secret) = &request.credentials.session {
         site.access.known.forget(SecretDigest::of(secret).as_str());
@@ -83,7 +85,5 @@ pub(crate) fn sign_out(
 fn cookie(site: &Site, request: &Request, value: &str, seconds: u64) -> String {
     let (name, path) = (&site.session_cookie, site.cookie_path());
     let secure = if request.is_https { "; Secure" } else { "" };
-    format!(
-        "{name}={value}; Path={path}; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
-    )
+    format!("{name}={value}; Path={path}; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}")
 }

@@ -38,7 +38,10 @@ pub(crate) fn add(
         )));
     }
     let all = tokens::all(conn).doing("list the tokens")?;
-    if all.iter().any(|token| token.is_active && token.name == name) {
+    if all
+        .iter()
+        .any(|token| token.is_active && token.name == name)
+    {
         return Err(Error::Settings(format!(
             "a token `{name}` is in use: choose another name, or revoke that one first"
         )));
@@ -73,7 +76,11 @@ pub(crate) fn list(conn: &mut Conn<'_>) -> Result<Vec<WebTokenRow>> {
 /// If there is none that is in use.
 pub(crate) fn revoke(conn: &mut Conn<'_>, which: &str) -> Result<(Vec<i64>, usize)> {
     let all = tokens::all(conn).doing("list the tokens")?;
-    let id = which.trim().parse::<i64>().ok().filter(|_| is_number(which));
+    let id = which
+        .trim()
+        .parse::<i64>()
+        .ok()
+        .filter(|_| is_number(which));
     let named = all.iter().filter(|token| match id {
         Some(id) => token.id == id,
         None => token.name == which.trim(),

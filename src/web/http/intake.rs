@@ -44,6 +44,11 @@ pub(crate) fn screen(site: &Site, parts: &Parts, peer: IpAddr) -> Result<Request
     if path.len() + query.len() > LONGEST {
         return refuse(414, "The address is too long.\n");
     }
+    let base = site.settings.base_path.as_str();
+    let path = path
+        .strip_prefix(base)
+        .filter(|path| path.starts_with('/'))
+        .unwrap_or(path);
     let Some((database, path)) = database(site, path) else {
         return refuse(404, "There is no database of this name.\n");
     };
@@ -118,9 +123,8 @@ fn requested_by_us(
     let is_ours = origin::is_ours(&claims, settings.public_origin.as_deref())
         && origin::is_named(&claims, settings.public_origin.as_deref(), &settings.hosts);
     // No page elsewhere can send a token that it does not have, and nothing else counts then.
-    let is_program = credentials.bearer.is_some()
-        && claims.fetch_site.is_none()
-        && claims.origin.is_none();
+    let is_program =
+        credentials.bearer.is_some() && claims.fetch_site.is_none() && claims.origin.is_none();
     if !is_ours && !is_program {
         return refuse(
             403,
@@ -131,7 +135,10 @@ fn requested_by_us(
     let kind = text(headers, "content-type").unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();
     if !["", "application/x-www-form-urlencoded"].contains(&kind) {
-        return refuse(415, "Only `application/x-www-form-urlencoded` is accepted.\n");
+        return refuse(
+            415,
+            "Only `application/x-www-form-urlencoded` is accepted.\n",
+        );
     }
     Ok(())
 }

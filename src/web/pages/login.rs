@@ -39,14 +39,18 @@ pub(crate) fn form(site: &Site, request: &Request, wrong: String) -> Result<Resp
         return Ok(Response::html(ContinuePage { shell }.render()?).with_status(401));
     }
     let back = match request.verb {
-        Verb::Get if request.path == "/login" => request.query.get("back").unwrap_or("/").to_owned(),
+        Verb::Get if request.path == "/login" => {
+            request.query.get("back").unwrap_or("/").to_owned()
+        }
         Verb::Get => request.address(),
         Verb::Post => request.form.get("back").unwrap_or("/").to_owned(),
     };
     let database = site.sources.get(request.database);
     let page = LoginPage {
         shell,
-        database: database.map(|source| source.name.clone()).unwrap_or_default(),
+        database: database
+            .map(|source| source.name.clone())
+            .unwrap_or_default(),
         back: link::local(&back).to_owned(),
         wrong,
     };

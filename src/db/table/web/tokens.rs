@@ -139,18 +139,16 @@ pub(crate) fn exist(conn: &mut Conn<'_>) -> QueryResult<bool> {
 
 /// Returns whether there is a token with which a person or a program can sign in.
 pub(crate) fn exist_active(conn: &mut Conn<'_>) -> QueryResult<bool> {
-    let text = format!(
-        "SELECT EXISTS (SELECT 1 FROM windlass_web_tokens t WHERE {ACTIVE}) AS is_there"
-    );
+    let text =
+        format!("SELECT EXISTS (SELECT 1 FROM windlass_web_tokens t WHERE {ACTIVE}) AS is_there");
     let row: Exists = Statement::new(text).unkept().get_result(conn)?;
     Ok(row.is_there)
 }
 
 /// Returns those of these tokens that may still be used.
 pub(crate) fn active(conn: &mut Conn<'_>, ids: &[i64]) -> QueryResult<Vec<i64>> {
-    let text = format!(
-        "SELECT t.id FROM windlass_web_tokens t WHERE t.id IN {{in $1}} AND {ACTIVE}"
-    );
+    let text =
+        format!("SELECT t.id FROM windlass_web_tokens t WHERE t.id IN {{in $1}} AND {ACTIVE}");
     let rows: Vec<Id> = Statement::new(text).bind(id_list(ids)).load(conn)?;
     Ok(rows.into_iter().map(|row| row.id).collect())
 }
