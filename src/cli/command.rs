@@ -118,9 +118,9 @@ impl Command {
             Command::Jobs(command) => jobs(command, &at.database()?, at.registry),
             Command::Failed(command) => failed(command, &at.database()?),
             Command::Recurring(command) => recurring(command, &at.database()?, at.registry),
-            Command::Health(health) => health.show(at),
             #[cfg(feature = "web")]
             Command::Web(web) => web.run(at),
+            Command::Health(health) => health.show(at),
             Command::Doctor(doctor) => Ok(doctor.show(&at.database()?.read_only())?),
         }
     }

@@ -78,10 +78,12 @@ pub(crate) fn start_on(server: &Server, listener: TcpListener) -> Result<Running
         queue,
     };
     threads.push(engine::start(Arc::new(engine), listener, stopping)?);
-    let dispatcher = Dispatcher::new(&site, server.routes);
-    let sampler = threads::spawn("web-live", move || sampler::run(dispatcher));
-    // Without its receiver, the other threads end.
-    threads.push(sampler?);
+    if server.has_pages() {
+        let dispatcher = Dispatcher::new(&site, server.routes);
+        let sampler = threads::spawn("web-live", move || sampler::run(dispatcher));
+        // Without its receiver, the other threads end.
+        threads.push(sampler?);
+    }
     Ok(RunningServer::new(address, stop, site, threads))
 }
 

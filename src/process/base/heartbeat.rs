@@ -5,6 +5,7 @@ use crate::db::table::processes::{self, HeartbeatReply};
 use crate::db::transition::prune;
 use crate::event::events::Event;
 use crate::process::base::context::ProcessContext;
+use crate::process::base::heartbeat_state::{Description, HeartbeatState};
 use crate::process::base::history::store::store;
 use crate::process::base::registration::{
     HeartbeatSettings, Identity, PATIENCE_FOR_A_LOCK, Registration, Registrations,
@@ -35,23 +36,6 @@ pub(crate) struct Heartbeat {
     /// Ends the heartbeats. It is set last of all in a stop.
     quiet: Stop,
     state: Mutex<HeartbeatState>,
-}
-
-#[derive(Debug, Default)]
-struct HeartbeatState {
-    registrations: Registrations,
-    is_leaving: bool,
-    /// What the row of the current registration says.
-    says: Description,
-    /// When a heartbeat got no answer, until the next one succeeds.
-    missed_at: Option<Instant>,
-}
-
-/// What the row of a process says about it, and may change.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-struct Description {
-    metadata: String,
-    channel: Option<String>,
 }
 
 impl Heartbeat {

@@ -9,6 +9,7 @@ pub(crate) mod handle;
 pub(crate) mod health;
 pub(crate) mod heartbeat;
 pub(crate) mod heartbeat_guard;
+pub(crate) mod heartbeat_state;
 pub(crate) mod history;
 pub(crate) mod ignored;
 pub(crate) mod liveness;

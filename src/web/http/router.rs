@@ -53,9 +53,9 @@ type HttpResponse = axum::http::Response<Body>;
 /// it or not.
 pub(crate) fn router(engine: Arc<Engine>) -> Router {
     let inner = Router::new()
-        .route("/livez", get(live))
-        .route("/startedz", get(started))
-        .route("/readyz", get(ready))
+        .route("/livez", get(livez))
+        .route("/startedz", get(startedz))
+        .route("/readyz", get(readyz))
         .route("/favicon.ico", get(|| async { StatusCode::NO_CONTENT }))
         .route("/assets/{name}", get(asset))
         .fallback(page)
@@ -97,16 +97,16 @@ async fn secured(mut response: HttpResponse) -> HttpResponse {
 }
 
 /// Answered here, because the threads of the database may all wait for it.
-async fn live(State(engine): State<Arc<Engine>>) -> HttpResponse {
+async fn livez(State(engine): State<Arc<Engine>>) -> HttpResponse {
     probed(&engine, HealthCheck::Live)
 }
 
-async fn started(State(engine): State<Arc<Engine>>) -> HttpResponse {
+async fn startedz(State(engine): State<Arc<Engine>>) -> HttpResponse {
     probed(&engine, HealthCheck::Started)
 }
 
 /// Without processes of its own, the server asks the database.
-async fn ready(
+async fn readyz(
     State(engine): State<Arc<Engine>>,
     peer: Extension<Peer>,
     request: axum::http::Request<Body>,
