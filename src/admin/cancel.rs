@@ -2,7 +2,7 @@
 
 use crate::admin::changed::Changed;
 use crate::db::model::audit::{Actor, AuditAction};
-use crate::db::transition::audit::{AuditTrail, Effect};
+use crate::db::transition::audit::{AuditEffect, AuditTrail};
 use crate::db::transition::operate;
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Result};
@@ -80,7 +80,7 @@ pub(crate) fn cancel_all(
         let done = trail.record(
             conn,
             |conn| operate::cancel(conn, &open),
-            |done| Effect::of_jobs((done.ended.len() + done.asked.len()) as u64),
+            |done| AuditEffect::of_jobs((done.ended.len() + done.asked.len()) as u64),
         );
         let done = done.doing("cancel jobs")?;
         all.changed += done.ended.len() as u64;

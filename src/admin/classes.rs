@@ -2,7 +2,7 @@
 
 use crate::db::model::audit::{Actor, AuditAction};
 use crate::db::table::run_time::class_pauses::{self, PausedClass};
-use crate::db::transition::audit::{AuditTrail, Effect};
+use crate::db::transition::audit::{AuditEffect, AuditTrail};
 use crate::db::transition::pause;
 use crate::db::{AsConn, own};
 use crate::error::{Doing, Result};
@@ -71,7 +71,7 @@ impl Actor {
             .record(
                 &mut own(conn),
                 |conn| class_pauses::insert(conn, class, by, reason),
-                |paused| Effect::done_if(*paused),
+                |paused| AuditEffect::done_if(*paused),
             );
         paused.doing("pause the class")
     }
@@ -86,7 +86,7 @@ impl Actor {
             .record(
                 &mut own(conn),
                 |conn| pause::resume_class(conn, class),
-                |resumed| Effect::done_if(*resumed),
+                |resumed| AuditEffect::done_if(*resumed),
             );
         resumed.doing("resume the class")
     }

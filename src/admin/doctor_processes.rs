@@ -4,7 +4,7 @@ use crate::admin::finding::{ALIVE, Finding, Verdict, finding};
 use crate::db::Conn;
 use crate::db::query::doctor::{self, Load, TaskCounts};
 use crate::db::query::status::{self, ProcessStatus};
-use crate::db::table::operations;
+use crate::db::table::operators::operations;
 use crate::error::{Doing, Result};
 
 /// In seconds. A transaction open for longer keeps dead rows from being removed.

@@ -2,7 +2,7 @@
 
 use crate::db::model::audit::{Actor, AuditAction};
 use crate::db::table::jobs::EditableJob;
-use crate::db::transition::audit::{AuditTrail, Effect};
+use crate::db::transition::audit::{AuditEffect, AuditTrail};
 use crate::db::transition::operate::edit::{self, EditOutcome, NewArguments};
 use crate::db::{AsConn, own};
 use crate::error::{EditRefusal, Error, Result};
@@ -72,7 +72,7 @@ impl Actor {
                         checked(row, arguments, registry).map_err(refused)
                     })
                 },
-                |outcome| Effect::of_jobs(u64::from(*outcome == EditOutcome::Done)),
+                |outcome| AuditEffect::of_jobs(u64::from(*outcome == EditOutcome::Done)),
             );
             match outcome? {
                 EditOutcome::Done => return Ok(()),

@@ -3,7 +3,7 @@
 use crate::db::model::audit::{Actor, AuditAction};
 use crate::db::table::run_time::limits::{self, RunTimeLimit};
 use crate::db::table::unique_jobs;
-use crate::db::transition::audit::{AuditTrail, Effect};
+use crate::db::transition::audit::{AuditEffect, AuditTrail};
 use crate::db::transition::limit;
 use crate::db::{AsConn, own};
 use crate::error::{Doing, Error, Result};
@@ -87,7 +87,7 @@ impl Actor {
             .record(
                 &mut conn,
                 |conn| limit::set(conn, key, slots, by, reason),
-                |()| Effect::Done,
+                |()| AuditEffect::Done,
             );
         set.and_then(|()| limit::request_group(&mut conn, key))
             .doing("set the limit")
@@ -104,7 +104,7 @@ impl Actor {
             .record(
                 &mut conn,
                 |conn| limit::clear(conn, key),
-                |cleared| Effect::done_if(*cleared),
+                |cleared| AuditEffect::done_if(*cleared),
             );
         let cleared = cleared.doing("clear the limit")?;
         if cleared {

@@ -6,7 +6,7 @@ use crate::admin::jobs::Jobs;
 use crate::db::model::audit::{Actor, AuditAction};
 use crate::db::model::state::JobState;
 use crate::db::table::pauses;
-use crate::db::transition::audit::{AuditTrail, Effect};
+use crate::db::transition::audit::{AuditEffect, AuditTrail};
 use crate::db::transition::pause;
 use crate::db::{AsConn, own};
 use crate::error::{Doing, Result};
@@ -71,7 +71,7 @@ impl Actor {
             .record(
                 &mut own(conn),
                 |conn| pause::pause(conn, queue, by, reason),
-                |paused| Effect::done_if(*paused),
+                |paused| AuditEffect::done_if(*paused),
             );
         paused.doing("pause the queue")
     }
@@ -86,7 +86,7 @@ impl Actor {
             .record(
                 &mut own(conn),
                 |conn| pause::resume(conn, queue),
-                |resumed| Effect::done_if(*resumed),
+                |resumed| AuditEffect::done_if(*resumed),
             );
         resumed.doing("resume the queue")
     }

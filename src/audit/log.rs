@@ -1,6 +1,6 @@
 //! Reading the audit.
 
-use crate::db::table::audit::{self, AuditFilter, AuditRow};
+use crate::db::table::operators::audit::{self, AuditFilter, AuditRow};
 use crate::db::{AsConn, own};
 use crate::error::{Doing, Result};
 use chrono::{DateTime, Utc};

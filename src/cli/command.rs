@@ -70,18 +70,11 @@ pub(crate) enum Command {
 
 impl Command {
     pub(crate) fn run(&self, at: &At<'_>) -> Result<ExitCode, CommandError> {
-        use migrations::Migrations;
         match self {
             Command::Migrate(migrate) => {
                 Ok(output::show(&migrate.run(&at.database()?)?, migrate.json))
             }
-            Command::Migrations(Migrations::Copy(copy)) => {
-                let dialect = match copy.dialect {
-                    Some(dialect) => dialect,
-                    None => migrations::dialect_of(&at.database()?),
-                };
-                Ok(output::show(&copy.run(dialect)?, copy.json))
-            }
+            Command::Migrations(migrations::Migrations::Copy(args)) => copy(args, at),
             Command::Check(check) => {
                 let checked = check.run(at.url(), at.registry)?;
                 let shown = output::show(&checked, check.json);
@@ -100,6 +93,8 @@ impl Command {
             Command::Queues(command) => command.show(&at.database()?),
             Command::Classes(command) => command.show(&at.database()?),
             Command::Limits(command) => command.show(&at.database()?),
+            Command::Operations(command) => command.show(&at.database()?),
+            Command::Audit(command) => command.show(&at.database()?),
             Command::Quotas(quotas) => Ok(output::show(
                 &quotas.run(&at.database()?.read_only())?,
                 quotas.json,
@@ -114,8 +109,6 @@ impl Command {
             }
             Command::Jobs(command) => jobs(command, &at.database()?, at.registry),
             Command::Failed(command) => failed(command, &at.database()?),
-            Command::Operations(command) => command.show(&at.database()?),
-            Command::Audit(command) => command.show(&at.database()?),
             Command::Recurring(command) => recurring(command, &at.database()?, at.registry),
             #[cfg(feature = "web")]
             Command::Web(web) => web.run(at),
@@ -134,6 +127,14 @@ impl Command {
             _ => false,
         }
     }
+}
+
+fn copy(copy: &migrations::Copy, at: &At<'_>) -> Result<ExitCode, CommandError> {
+    let dialect = match copy.dialect {
+        Some(dialect) => dialect,
+        None => migrations::dialect_of(&at.database()?),
+    };
+    Ok(output::show(&copy.run(dialect)?, copy.json))
 }
 
 /// Shows the result of a change. Returns 1 if not all of the named jobs could be changed.

@@ -2,7 +2,7 @@
 
 use crate::admin::changed::Changed;
 use crate::admin::jobs::{BoundedCount, Jobs};
-use crate::db::table::operations::{self, OperationRow};
+use crate::db::table::operators::operations::{self, OperationRow};
 use crate::db::{AsConn, own};
 use crate::error::{Doing, Result};
 use crate::operation::walk::{WalkBound, WalkPlace};

@@ -3,7 +3,7 @@
 use crate::db::Conn;
 use crate::db::model::audit::{Actor, AuditAction};
 use crate::db::model::recurring::RecurringTaskRow;
-use crate::db::transition::audit::{AuditTrail, Effect};
+use crate::db::transition::audit::{AuditEffect, AuditTrail};
 use crate::db::transition::schedule;
 use crate::error::{Doing, Result};
 use serde_json::{Map, Value, json};
@@ -58,7 +58,7 @@ fn values(row: &RecurringTaskRow) -> Map<String, Value> {
 fn difference(
     before: Option<&Map<String, Value>>,
     after: Option<&Map<String, Value>>,
-) -> (Effect, Option<String>) {
+) -> (AuditEffect, Option<String>) {
     let differing = |one: Option<&Map<String, Value>>, other: Option<&Map<String, Value>>| {
         let values = one.into_iter().flatten();
         let values = values.filter(|(name, value)| {
@@ -72,7 +72,7 @@ fn difference(
         shown.collect::<Map<String, Value>>()
     };
     if before == after {
-        return (Effect::Nothing, None);
+        return (AuditEffect::Nothing, None);
     }
     let mut all = Map::new();
     for (name, values) in [
@@ -83,7 +83,7 @@ fn difference(
             all.insert(name.to_owned(), values.into());
         }
     }
-    (Effect::Done, Some(Value::Object(all).to_string()))
+    (AuditEffect::Done, Some(Value::Object(all).to_string()))
 }
 
 #[cfg(test)]
@@ -98,9 +98,12 @@ mod tests {
         };
         let one = of(json!({"schedule": "@daily", "arguments": "1", "queue_name": "a"}));
         let two = of(json!({"schedule": "@hourly", "arguments": "2", "queue_name": "a"}));
-        assert_eq!(difference(Some(&one), Some(&one)), (Effect::Nothing, None));
+        assert_eq!(
+            difference(Some(&one), Some(&one)),
+            (AuditEffect::Nothing, None)
+        );
         let (effect, text) = difference(Some(&one), Some(&two));
-        assert_eq!(effect, Effect::Done);
+        assert_eq!(effect, AuditEffect::Done);
         let shown: Value = serde_json::from_str(&text.unwrap()).unwrap();
         let wanted = json!({
             "from": {"schedule": "@daily", "arguments": "[hidden]"},

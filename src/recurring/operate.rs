@@ -2,7 +2,7 @@
 
 use crate::db::model::audit::{Actor, AuditAction};
 use crate::db::model::recurring::{RecurringTaskRow, Scheduled};
-use crate::db::transition::audit::{AuditTrail, Effect};
+use crate::db::transition::audit::{AuditEffect, AuditTrail};
 use crate::db::transition::{fire, schedule};
 use crate::db::{AsConn, own};
 use crate::error::{Doing, Result};
@@ -66,7 +66,7 @@ impl Actor {
             |conn| fire::run_now(conn, key, job),
             |id| {
                 let job = id.map(|id| json!({ "job_id": id }).to_string());
-                (Effect::done_if(id.is_some()), job)
+                (AuditEffect::done_if(id.is_some()), job)
             },
         )?;
         id.map(JobId).ok_or_else(|| unknown(key))

@@ -15,6 +15,8 @@ mod support;
 mod ahead;
 mod architecture;
 mod around;
+#[cfg(feature = "cli")]
+mod audit;
 mod batch;
 mod claim;
 mod claim_refused;

@@ -44,7 +44,7 @@ fn a_job_is_performed(db: &TestDb) {
 }
 
 /// Every migration there is, in order.
-const VERSIONS: [&str; 19] = [
+const VERSIONS: [&str; 21] = [
     "20261121000001",
     "20261121000002",
     "20261121000003",
@@ -64,6 +64,8 @@ const VERSIONS: [&str; 19] = [
     "20261124000005",
     "20261124000006",
     "20261124000007",
+    "20261124000009",
+    "20261124000010",
 ];
 
 fn an_empty_database_gets_all_tables_once(db: &TestDb) {

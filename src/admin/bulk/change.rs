@@ -4,7 +4,7 @@ use crate::admin::changed::Changed;
 use crate::admin::jobs::Jobs;
 use crate::db::model::audit::AuditAction;
 use crate::db::model::state::JobState;
-use crate::db::transition::audit::{AuditTrail, Effect};
+use crate::db::transition::audit::{AuditEffect, AuditTrail};
 use crate::db::transition::operate::retry::AtMostOnce;
 use crate::db::transition::operate::{self, RunTime};
 use crate::db::{AsConn, Conn, own};
@@ -102,12 +102,12 @@ impl Change {
     }
 
     /// Returns how many jobs it affected, for the audit.
-    pub(crate) fn effect(&self, done: &Changed) -> Effect {
+    pub(crate) fn effect(&self, done: &Changed) -> AuditEffect {
         let asked = match self {
             Change::Cancel => done.running,
             _ => 0,
         };
-        Effect::of_jobs(done.changed + asked)
+        AuditEffect::of_jobs(done.changed + asked)
     }
 
     /// Changes the jobs that are in this state, in one transaction. A job that moved meanwhile is

@@ -5,7 +5,7 @@ use crate::admin::jobs::Jobs;
 use crate::db::model::audit::AuditAction;
 use crate::db::model::extras::{MAX_LABEL, TagChange, is_label};
 use crate::db::model::state::JobState;
-use crate::db::transition::audit::Effect;
+use crate::db::transition::audit::AuditEffect;
 use crate::db::transition::operate::tag;
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Error, Result};
@@ -77,7 +77,7 @@ impl Jobs {
             let tagged = trail.record(
                 conn,
                 |conn| tag::tag(conn, jobs, change),
-                |tagged| Effect::of_jobs(tagged.len() as u64),
+                |tagged| AuditEffect::of_jobs(tagged.len() as u64),
             );
             let changed = tagged.doing("change the tags of jobs")?.len() as u64;
             Ok(Changed {

@@ -6,7 +6,6 @@ use crate::db::table::failed::FailureRow;
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text, Timestamp};
-use serde::Serialize;
 
 /// The first and the last failure with a fingerprint.
 #[derive(Debug, Clone, QueryableByName)]
@@ -58,11 +57,9 @@ pub(crate) fn groups(
     known: &[KnownFingerprint],
     most: u64,
 ) -> QueryResult<Vec<GroupRow>> {
-    #[derive(Serialize)]
-    struct Wanted<'k>(&'k str, i64, i64);
     let wanted = known
         .iter()
-        .map(|one| Wanted(&one.fingerprint, one.first_id, one.last_id));
+        .map(|one| (&*one.fingerprint, one.first_id, one.last_id));
     let wanted = serde_json::to_string(&wanted.collect::<Vec<_>>()).unwrap_or_default();
     let text = "SELECT g.fingerprint, (SELECT count(*) FROM (SELECT 1 AS one FROM solid_queue_failed_executions c \
              WHERE c.fingerprint = g.fingerprint ORDER BY c.id LIMIT $2) AS counted) AS count, \

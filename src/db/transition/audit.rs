@@ -2,12 +2,12 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::model::audit::{Actor, AuditAction};
-use crate::db::table::audit::{self, NewAudit};
+use crate::db::table::operators::audit::{self, NewAudit};
 use diesel::QueryResult;
 
 /// What a change did, for the audit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Effect {
+pub(crate) enum AuditEffect {
     /// Nothing, so there is nothing to record.
     Nothing,
     /// Something else than jobs has changed.
@@ -16,29 +16,29 @@ pub(crate) enum Effect {
     Jobs(u64),
 }
 
-impl Effect {
+impl AuditEffect {
     /// Returns what a change did that says whether it did anything.
     pub(crate) fn done_if(changed: bool) -> Self {
         if changed {
-            Effect::Done
+            AuditEffect::Done
         } else {
-            Effect::Nothing
+            AuditEffect::Nothing
         }
     }
 
     /// Returns how many jobs have changed.
     pub(crate) fn jobs(self) -> u64 {
         match self {
-            Effect::Nothing | Effect::Done => 0,
-            Effect::Jobs(jobs) => jobs,
+            AuditEffect::Nothing | AuditEffect::Done => 0,
+            AuditEffect::Jobs(jobs) => jobs,
         }
     }
 
     /// Returns what a change of jobs did.
     pub(crate) fn of_jobs(jobs: u64) -> Self {
         match jobs {
-            0 => Effect::Nothing,
-            jobs => Effect::Jobs(jobs),
+            0 => AuditEffect::Nothing,
+            jobs => AuditEffect::Jobs(jobs),
         }
     }
 }
@@ -117,7 +117,7 @@ impl<'a> AuditTrail<'a> {
         &mut self,
         conn: &mut Conn<'_>,
         change: impl FnOnce(&mut Conn<'_>) -> Result<T, E>,
-        effect: impl FnOnce(&T) -> Effect,
+        effect: impl FnOnce(&T) -> AuditEffect,
     ) -> Result<T, E> {
         self.record_as(conn, change, |done| (effect(done), None))
     }
@@ -127,7 +127,7 @@ impl<'a> AuditTrail<'a> {
         &mut self,
         conn: &mut Conn<'_>,
         change: impl FnOnce(&mut Conn<'_>) -> Result<T, E>,
-        describe: impl FnOnce(&T) -> (Effect, Option<String>),
+        describe: impl FnOnce(&T) -> (AuditEffect, Option<String>),
     ) -> Result<T, E> {
         let (done, first, total) = conn.transaction(|conn| {
             let done = change(conn)?;
@@ -141,11 +141,11 @@ impl<'a> AuditTrail<'a> {
     }
 
     /// Writes the row of a change of this transaction. Returns the id of the first row and the total.
-    fn write(&self, conn: &mut Conn<'_>, effect: Effect) -> QueryResult<(Option<i64>, i64)> {
+    fn write(&self, conn: &mut Conn<'_>, effect: AuditEffect) -> QueryResult<(Option<i64>, i64)> {
         let jobs = match effect {
-            Effect::Nothing => return Ok((self.first, self.total)),
-            Effect::Done => None,
-            Effect::Jobs(jobs) => Some(i64::try_from(jobs).unwrap_or(i64::MAX)),
+            AuditEffect::Nothing => return Ok((self.first, self.total)),
+            AuditEffect::Done => None,
+            AuditEffect::Jobs(jobs) => Some(i64::try_from(jobs).unwrap_or(i64::MAX)),
         };
         let total = self.total.saturating_add(jobs.unwrap_or(0));
         let is_first = self.first.is_none();

@@ -7,9 +7,11 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::model::audit::{Actor, AuditAction};
-use crate::db::table::audit::{self, NewAudit};
-use crate::db::table::operations::{self, NewOperationRow, OperationAdvance, OperationRow};
-use crate::db::transition::audit::{AuditTrail, Effect};
+use crate::db::table::operators::audit::{self, NewAudit};
+use crate::db::table::operators::operations::{
+    self, NewOperationRow, OperationAdvance, OperationRow,
+};
+use crate::db::transition::audit::{AuditEffect, AuditTrail};
 use diesel::QueryResult;
 
 /// Stores an operation, with the row of the audit about its start.
@@ -39,7 +41,7 @@ pub(crate) fn start(conn: &mut Conn<'_>, new: &NewOperationRow<'_>) -> QueryResu
 #[derive(Debug)]
 pub(crate) struct AppliedBatch {
     pub(crate) advance: OperationAdvance,
-    pub(crate) effect: Effect,
+    pub(crate) effect: AuditEffect,
 }
 
 /// Runs one batch of an operation. Returns `None` if it has ended, another process runs a batch of it,
@@ -72,6 +74,6 @@ pub(crate) fn stop(conn: &mut Conn<'_>, actor: &Actor, id: i64) -> QueryResult<b
         .record(
             conn,
             |conn| operations::end(conn, id, "stopped", None),
-            |stopped| Effect::done_if(*stopped),
+            |stopped| AuditEffect::done_if(*stopped),
         )
 }

@@ -2,8 +2,9 @@
 
 use crate::clock;
 use crate::db::Conn;
+use crate::db::table::classes;
+use crate::db::table::operators::{audit, operations};
 use crate::db::table::web::upkeep;
-use crate::db::table::{audit, classes, operations};
 use crate::db::transition::clear::{self, ClearLimits, ClearedPage};
 use crate::db::transition::fingerprint;
 use crate::event::events::Event;

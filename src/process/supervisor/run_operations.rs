@@ -1,7 +1,7 @@
 //! Runs operations on many jobs, between clearing.
 
 use crate::clock;
-use crate::db::table::operations;
+use crate::db::table::operators::operations;
 use crate::operation::run::{MOST_OPEN, step};
 use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;

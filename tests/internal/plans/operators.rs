@@ -7,9 +7,9 @@ use crate::db::model::state::JobState;
 use crate::db::plans::{Rows, Work, job, limited, run, *};
 use crate::db::query::filter::Filter;
 use crate::db::query::{doctor, failed_groups, scan};
-use crate::db::table::audit::{self, AuditFilter};
-use crate::db::table::operations::{self, NewOperationRow, OperationAdvance};
-use crate::db::transition::audit::{AuditTrail, Effect};
+use crate::db::table::operators::audit::{self, AuditFilter};
+use crate::db::table::operators::operations::{self, NewOperationRow, OperationAdvance};
+use crate::db::transition::audit::{AuditEffect, AuditTrail};
 use crate::db::transition::operate::requeue;
 use crate::db::transition::operation::{self, AppliedBatch};
 use crate::db::transition::{enqueue, fingerprint};
@@ -71,7 +71,7 @@ pub(crate) const OPERATORS: [(&str, Work); 10] = [
         let actor = Actor::named("ada");
         let mut trail = AuditTrail::new(&actor, AuditAction::RetryJobs).target("t");
         for _ in 0..2 {
-            trail.record(conn, |_| QueryResult::Ok(()), |()| Effect::Jobs(3))?;
+            trail.record(conn, |_| QueryResult::Ok(()), |()| AuditEffect::Jobs(3))?;
         }
         let all = AuditFilter::default;
         let text = |text: &str| Some(text.to_owned());
@@ -187,7 +187,7 @@ fn run_an_operation(conn: &mut Conn<'_>, _: &Rows) -> QueryResult<()> {
     };
     let batch = AppliedBatch {
         advance,
-        effect: Effect::Jobs(1),
+        effect: AuditEffect::Jobs(1),
     };
     assert!(operation::advance(conn, id, |_, _| Ok(Some(batch)))?.is_some());
     let other = start(conn)?;

@@ -198,13 +198,13 @@ pub(crate) struct StopOperation {
 }
 
 #[derive(Debug, Serialize)]
-struct Stopped {
+struct StoppedOperation {
     operation_id: i64,
     stopped: bool,
 }
 
 impl StopOperation {
-    fn run(&self, database: &Database) -> Result<Stopped> {
+    fn run(&self, database: &Database) -> Result<StoppedOperation> {
         let mut connection = connect(database)?;
         let stopped = self
             .said_by
@@ -213,14 +213,14 @@ impl StopOperation {
         if !stopped {
             find(&mut connection, self.id)?;
         }
-        Ok(Stopped {
+        Ok(StoppedOperation {
             operation_id: self.id,
             stopped,
         })
     }
 }
 
-impl Report for Stopped {
+impl Report for StoppedOperation {
     fn text(&self, _width: Option<usize>) -> String {
         let id = self.operation_id;
         match self.stopped {

@@ -64,6 +64,28 @@ pub(crate) struct AuditFilter {
     pub(crate) parts_of: Option<i64>,
 }
 
+impl AuditFilter {
+    /// Returns its conditions on the rows `a`. Each stands only where it is asked for, so that its index
+    /// is used.
+    fn conditions(&self) -> String {
+        let asked = [
+            (self.actor.is_some(), "a.actor = $1"),
+            (self.action.is_some(), "a.action = $2"),
+            (self.target.is_some(), "a.target = $3"),
+            (self.operation.is_some(), "a.operation_id = $4"),
+            (self.since.is_some(), SINCE),
+            (self.until.is_some(), UNTIL),
+            (self.before.is_some(), "a.id < $7"),
+            (self.after.is_some(), "a.id > $8"),
+            (self.parts_of.is_some(), "a.part_of = $9"),
+            (self.parts_of.is_none(), "a.part_of IS NULL"),
+        ];
+        let conditions = asked.into_iter().filter(|(is_asked, _)| *is_asked);
+        let conditions: Vec<&str> = conditions.map(|(_, condition)| condition).collect();
+        conditions.join(" AND ")
+    }
+}
+
 /// A stored row.
 #[derive(Debug, QueryableByName)]
 pub(crate) struct AuditRow {
@@ -115,29 +137,12 @@ pub(crate) fn list(
     filter: &AuditFilter,
     limit: usize,
 ) -> QueryResult<Vec<AuditRow>> {
-    // Each condition stands only where it is asked for, so that its index is used.
-    let asked = [
-        (filter.actor.is_some(), "a.actor = $1"),
-        (filter.action.is_some(), "a.action = $2"),
-        (filter.target.is_some(), "a.target = $3"),
-        (filter.operation.is_some(), "a.operation_id = $4"),
-        (filter.since.is_some(), SINCE),
-        (filter.until.is_some(), UNTIL),
-        (filter.before.is_some(), "a.id < $7"),
-        (filter.after.is_some(), "a.id > $8"),
-        (filter.parts_of.is_some(), "a.part_of = $9"),
-        (filter.parts_of.is_none(), "a.part_of IS NULL"),
-    ];
-    let conditions: Vec<&str> = asked
-        .into_iter()
-        .filter_map(|(is_asked, condition)| is_asked.then_some(condition))
-        .collect();
     let text = format!(
         "SELECT a.id, coalesce({{moment a.created_at}}, {{now}}) AS at, a.actor, a.via, a.origin, a.action, a.target, \
            a.filter, a.parameters, a.jobs, coalesce((SELECT p.total FROM windlass_audit p WHERE p.part_of = a.id \
              ORDER BY p.id DESC LIMIT 1), a.total) AS total, a.reason, a.operation_id, a.part_of \
          FROM windlass_audit a WHERE {} ORDER BY a.id DESC LIMIT $10",
-        conditions.join(" AND ")
+        filter.conditions()
     );
     Statement::new(text)
         .bind(&filter.actor)

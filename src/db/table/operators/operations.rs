@@ -149,10 +149,9 @@ pub(crate) fn find(conn: &mut Conn<'_>, id: i64) -> QueryResult<Option<Operation
         .optional()
 }
 
-/// Returns the first open operations, in their order.
+/// Returns open operations. Those come first that have not moved for longest, so that each has its turn.
 pub(crate) fn open(conn: &mut Conn<'_>, limit: usize) -> QueryResult<Vec<i64>> {
-    let text =
-        "SELECT id FROM windlass_operations WHERE ended_at IS NULL AND id > 0 ORDER BY id LIMIT $1";
+    let text = "SELECT id FROM windlass_operations WHERE ended_at IS NULL AND id > 0 ORDER BY moved_at, id LIMIT $1";
     let rows: Vec<Id> = Statement::new(text).bind(limit as i64).load(conn)?;
     Ok(rows.into_iter().map(|row| row.id).collect())
 }
