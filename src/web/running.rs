@@ -1,7 +1,9 @@
 //! A server that runs.
 
 use crate::process::base::threads;
+use crate::web::site::Site;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -14,6 +16,7 @@ const STOP: Duration = Duration::from_secs(10);
 pub struct RunningServer {
     address: SocketAddr,
     stop: watch::Sender<bool>,
+    pub(crate) site: Arc<Site>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -21,14 +24,13 @@ impl RunningServer {
     pub(crate) fn new(
         address: SocketAddr,
         stop: watch::Sender<bool>,
-        network: JoinHandle<()>,
-        workers: Vec<JoinHandle<()>>,
+        site: Arc<Site>,
+        threads: Vec<JoinHandle<()>>,
     ) -> Self {
-        let mut threads = workers;
-        threads.push(network);
         RunningServer {
             address,
             stop,
+            site,
             threads,
         }
     }
@@ -42,6 +44,7 @@ impl RunningServer {
     /// 3 s.
     pub fn stop(&self) {
         self.stop.send_replace(true);
+        self.site.hub.stop();
     }
 
     /// Returns whether all its threads run: after a defect, some do not.

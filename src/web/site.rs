@@ -3,6 +3,8 @@
 use crate::db::Database;
 use crate::web::access::settings::Access;
 use crate::web::assets::Assets;
+use crate::web::live::hub::Hub;
+use crate::web::live::seen::SeenPages;
 use crate::web::pages::now::queues::Promises;
 use crate::web::pages::now::watch::Watch;
 use crate::web::pages::section::Section;
@@ -78,6 +80,10 @@ pub(crate) struct Site {
     /// The name of the session's cookie: cookies are shared by all ports of a host.
     pub(crate) session_cookie: String,
     pub(crate) assets: Assets,
+    /// The open pages.
+    pub(crate) hub: Hub,
+    /// What pages showed last.
+    pub(crate) seen: SeenPages,
 }
 
 impl Site {

@@ -3,6 +3,7 @@
 use crate::db::AsConn as _;
 use crate::db::table::web::tokens;
 use crate::error::{Doing as _, Error, Result};
+use crate::process::base::threads;
 use crate::web::access::host;
 use crate::web::access::secret::SecretDigest;
 use crate::web::access::settings::{Access, AccessSettings};
@@ -10,11 +11,15 @@ use crate::web::assets::Assets;
 use crate::web::http::engine;
 use crate::web::http::request::Verb;
 use crate::web::http::router::Engine;
+use crate::web::live::hub::Hub;
+use crate::web::live::sampler;
+use crate::web::live::seen::SeenPages;
 use crate::web::pages::route::Route;
 use crate::web::pages::section::Section;
 use crate::web::running::RunningServer;
 use crate::web::server::{ServedDatabase, Server};
 use crate::web::site::{Site, SiteSettings, Source};
+use crate::web::sql::dispatch::Dispatcher;
 use crate::web::sql::workers;
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -45,10 +50,18 @@ pub(crate) fn start(server: &Server) -> Result<RunningServer> {
     let access = access(server, address.ip().to_canonical().is_loopback())?;
     let site = Arc::new(site(server, access)?);
     must_be_closed(&site, &server.listen)?;
-    let (queue, threads) = workers::start(&site, server.routes, server.threads)?;
+    let (queue, mut threads) = workers::start(&site, server.routes, server.threads)?;
     let (stop, stopping) = watch::channel(false);
-    let network = engine::start(Arc::new(Engine { site, queue }), listener, stopping)?;
-    Ok(RunningServer::new(address, stop, network, threads))
+    let engine = Engine {
+        site: Arc::clone(&site),
+        queue,
+    };
+    threads.push(engine::start(Arc::new(engine), listener, stopping)?);
+    let dispatcher = Dispatcher::new(&site, server.routes);
+    let sampler = threads::spawn("web-live", move || sampler::run(dispatcher));
+    // Without its receiver, the other threads end.
+    threads.push(sampler?);
+    Ok(RunningServer::new(address, stop, site, threads))
 }
 
 fn access(server: &Server, is_loopback: bool) -> Result<AccessSettings> {
@@ -156,6 +169,8 @@ fn site(server: &Server, access: AccessSettings) -> Result<Site> {
         access: Access::new(access),
         session_cookie: format!("windlass_session_{}", &digest.lookup()[..6]),
         assets: Assets::default(),
+        hub: Hub::default(),
+        seen: SeenPages::default(),
     })
 }
 

@@ -24,3 +24,5 @@ mod refusals;
 mod statements;
 #[cfg(feature = "sqlite")]
 mod wakeup;
+#[cfg(feature = "web")]
+mod web;

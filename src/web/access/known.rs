@@ -1,7 +1,7 @@
 //! Sessions and tokens that were proven lately: while the database is away, they still see what was
 //! last seen.
 
-use crate::web::access::viewer::{Role, Viewer};
+use crate::web::access::viewer::{Proof, Viewer};
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -32,13 +32,13 @@ impl KnownViewers {
         known.remove(digest);
     }
 
-    /// Returns the viewer, as one who may change nothing.
+    /// Returns the viewer, who may change nothing.
     pub(crate) fn recall(&self, digest: &str, now: Instant) -> Option<Viewer> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (at, viewer) = known.get(digest)?;
         let is_recent = now.saturating_duration_since(*at) < REMEMBERED;
         is_recent.then(|| Viewer {
-            role: viewer.role.min(Role::Viewer),
+            proof: Proof::Recalled,
             ..viewer.clone()
         })
     }

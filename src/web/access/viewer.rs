@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 /// What a token, or a user, may do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Role {
     /// Has not signed in.
     Outsider,
@@ -65,6 +65,8 @@ pub(crate) enum Proof {
     Token(i64),
     /// The id of their session.
     Session(i64),
+    /// They were proven lately, and the database is away: they may see, and change nothing.
+    Recalled,
 }
 
 /// Whom a request is from, proven.

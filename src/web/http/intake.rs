@@ -40,6 +40,11 @@ pub(crate) fn screen(site: &Site, parts: &Parts, peer: IpAddr) -> Result<Request
     if path.len() + query.len() > LONGEST {
         return refuse(414, "The address is too long.\n");
     }
+    let base = site.settings.base_path.as_str();
+    let path = path
+        .strip_prefix(base)
+        .filter(|path| path.starts_with('/'))
+        .unwrap_or(path);
     let Some((database, path)) = database(site, path) else {
         return refuse(404, "There is no database of this name.\n");
     };

@@ -64,7 +64,7 @@ impl Pairs {
         if self.0.is_empty() {
             return String::new();
         }
-        let mut text = form_urlencoded::Serializer::new("?".to_owned());
+        let mut text = form_urlencoded::Serializer::for_suffix("?".to_owned(), 1);
         text.extend_pairs(&self.0);
         text.finish()
     }

@@ -2,6 +2,7 @@
 //! threads.
 
 use crate::clock;
+use crate::web::access::viewer::Viewer;
 use crate::web::assets::Asset;
 use crate::web::http::engine::Peer;
 use crate::web::http::intake;
@@ -10,17 +11,20 @@ use crate::web::http::response::Response;
 use crate::web::pages::error;
 use crate::web::site::Site;
 use crate::web::sql::page_error::PageError;
-use crate::web::sql::workers::Work;
+use crate::web::sql::workers::{Answer, Work};
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::map_response;
-use axum::routing::get;
+use axum::routing::{any, get};
 use axum::{Extension, Router};
 use crossbeam_channel::{Sender, TrySendError};
+use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 /// How long the body of a request may take.
 const BODY: Duration = Duration::from_secs(10);
@@ -52,12 +56,14 @@ pub(crate) fn router(engine: Arc<Engine>) -> Router {
         .route("/assets/{name}", get(asset))
         .fallback(page)
         .with_state(Arc::clone(&engine));
-    let base = engine.site.settings.base_path.as_str();
+    let base = engine.site.settings.base_path.clone();
     let outer = if base.is_empty() {
         inner
     } else {
-        Router::new()
-            .nest(base, inner.clone())
+        // `nest` leaves this one out.
+        let root = Router::new().route(&format!("{base}/"), any(page));
+        root.with_state(engine)
+            .nest(&base, inner.clone())
             .fallback_service(inner)
     };
     outer.layer(map_response(secured))
@@ -130,12 +136,9 @@ async fn page(
     let is_attempt = request.credentials.bearer.is_some() || signs_in;
     let limiter = &engine.site.access.limiter;
     if is_attempt && let Some(wait) = limiter.refuses(request.client, clock::instant()) {
-        return sent(error::page(
-            &engine.site,
-            &request,
-            None,
-            PageError::TooMany(wait),
-        ));
+        let viewer = Viewer::outsider(request.client);
+        let error = PageError::TooMany(wait);
+        return sent(error::page(&engine.site, &request, &viewer, error));
     }
     let read = tokio::time::timeout(BODY, axum::body::to_bytes(body, BODY_BYTES)).await;
     match read {
@@ -143,24 +146,53 @@ async fn page(
         Ok(Err(_)) => return sent(Response::text("The form is too large.\n").with_status(413)),
         Err(_) => return sent(Response::text("The request took too long.\n").with_status(408)),
     }
-    sent(answer(&engine, request).await)
+    answer(&engine, request).await
 }
 
-async fn answer(engine: &Engine, request: Request) -> Response {
-    let (reply, response) = oneshot::channel();
+async fn answer(engine: &Engine, request: Request) -> HttpResponse {
+    let (reply, answer) = oneshot::channel();
     let work = Work {
         request,
         queued_at: clock::instant(),
         reply,
     };
-    match engine.queue.try_send(work) {
-        Ok(()) => {}
-        Err(TrySendError::Full(_)) => return busy("This server is busy. Try again in a moment.\n"),
-        Err(TrySendError::Disconnected(_)) => return busy("This server is stopping.\n"),
+    let refused = match engine.queue.try_send(work) {
+        Ok(()) => None,
+        Err(TrySendError::Full(_)) => Some("This server is busy. Try again in a moment.\n"),
+        Err(TrySendError::Disconnected(_)) => Some("This server is stopping.\n"),
+    };
+    if let Some(refused) = refused {
+        return sent(busy(refused));
     }
-    match tokio::time::timeout(ANSWER, response).await {
-        Ok(Ok(response)) => response,
-        _ => busy("The response took too long. Try again in a moment.\n"),
+    match tokio::time::timeout(ANSWER, answer).await {
+        Ok(Ok(Answer::Response(response))) => sent(response),
+        Ok(Ok(Answer::Live(messages))) => live(messages),
+        _ => sent(busy("The response took too long. Try again in a moment.\n")),
+    }
+}
+
+/// Returns the response of live updates, which lasts as long as the page is open.
+fn live(messages: mpsc::Receiver<Bytes>) -> HttpResponse {
+    let mut response = axum::http::Response::new(Body::from_stream(Messages(messages)));
+    for (name, value) in [
+        (header::CONTENT_TYPE, "text/event-stream"),
+        // Makes nginx pass on each message at once.
+        (HeaderName::from_static("x-accel-buffering"), "no"),
+    ] {
+        let value = HeaderValue::from_static(value);
+        response.headers_mut().insert(name, value);
+    }
+    response
+}
+
+/// The messages of live updates as a stream.
+struct Messages(mpsc::Receiver<Bytes>);
+
+impl futures_core::Stream for Messages {
+    type Item = Result<Bytes, Infallible>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll_recv(cx).map(|message| message.map(Ok))
     }
 }
 

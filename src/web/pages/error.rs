@@ -1,11 +1,15 @@
 //! The pages of errors. They contain no SQL, no path and no address.
 
+use crate::clock;
 use crate::web::access::viewer::Viewer;
-use crate::web::http::request::Request;
+use crate::web::http::request::{Request, Verb};
 use crate::web::http::response::Response;
+use crate::web::live::topic::Topic;
 use crate::web::pages::login;
 use crate::web::pages::section::Section;
 use crate::web::pages::shell::Shell;
+use crate::web::show::filters;
+use crate::web::show::markup::Markup;
 use crate::web::site::Site;
 use crate::web::sql::page_error::PageError;
 use askama::Template;
@@ -18,18 +22,24 @@ struct ErrorPage {
     text: String,
     advice: &'static str,
     request: String,
+    seen: Option<Seen>,
+}
+
+/// What the page showed before the database was away.
+struct Seen {
+    content: Markup,
+    seconds: f64,
 }
 
 /// Returns the page of an error, as plain text for programs.
-pub(crate) fn page(
-    site: &Site,
-    request: &Request,
-    viewer: Option<&Viewer>,
-    error: PageError,
-) -> Response {
+pub(crate) fn page(site: &Site, request: &Request, viewer: &Viewer, error: PageError) -> Response {
     if let PageError::Internal(reason) = &error {
         log::error!("web: request {}: {reason}", request.id);
     }
+    let seen = match error {
+        PageError::Away => seen(site, request, viewer),
+        _ => None,
+    };
     let asks_to_sign_in = matches!(error, PageError::SignIn);
     let is_attempt = request.path == "/login" || matches!(error, PageError::WrongToken);
     let (status, heading, text, advice) = explained(error);
@@ -43,11 +53,12 @@ pub(crate) fn page(
         login::form(site, request, text)
     } else {
         let page = ErrorPage {
-            shell: Shell::new(site, request, viewer).titled(heading, Section::Other),
+            shell: Shell::new(site, request, Some(viewer)).titled(heading, Section::Other),
             heading,
             text,
             advice,
             request: request.id.clone(),
+            seen,
         };
         page.render().map(Response::html).map_err(Into::into)
     };
@@ -63,6 +74,23 @@ pub(crate) fn page(
         503 | 429 => response.with_header("retry-after", "2"),
         _ => response,
     }
+}
+
+fn seen(site: &Site, request: &Request, viewer: &Viewer) -> Option<Seen> {
+    let topic = Topic {
+        database: request.database,
+        address: request.address(),
+        role: viewer.role,
+    };
+    let now = clock::instant();
+    let page = site
+        .seen
+        .get(&topic, now)
+        .filter(|_| request.verb == Verb::Get)?;
+    Some(Seen {
+        content: Markup::trusted(page.content.to_string()),
+        seconds: now.saturating_duration_since(page.at).as_secs_f64(),
+    })
 }
 
 fn explained(error: PageError) -> (u16, &'static str, String, &'static str) {

@@ -1,17 +1,21 @@
 //! From a request to its response: the route, the viewer, the page, and the page of an error.
 
-use crate::web::access::viewer::{Need, Role, Viewer};
+use crate::clock;
+use crate::web::access::viewer::{Need, Proof, Role, Viewer};
 use crate::web::access::{gate, sign_in};
 use crate::web::http::request::{Request, Verb};
 use crate::web::http::response::Response;
-use crate::web::pages::route::{self, Route};
+use crate::web::live::topic::Topic;
+use crate::web::pages::route::{self, Found, Route};
 use crate::web::pages::{error, flash};
 use crate::web::site::Site;
 use crate::web::sql::connections::{Readers, Writers};
 use crate::web::sql::cx::Cx;
 use crate::web::sql::page_error::PageError;
+use axum::body::Bytes;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use tokio::sync::mpsc;
 
 /// What one thread needs to answer requests; no network.
 #[derive(Debug)]
@@ -34,15 +38,11 @@ impl Dispatcher {
 
     /// Answers a request. A panic of a page is an internal error.
     pub(crate) fn answer(&mut self, request: &Request) -> Response {
-        let answered = catch_unwind(AssertUnwindSafe(|| self.try_answer(request)));
-        let answered = answered.unwrap_or_else(|_| {
-            let message = format!("a page panicked at {}", request.path);
-            (None, Err(PageError::Internal(message)))
-        });
-        let response = match answered {
-            (_, Ok(response)) => response,
-            (viewer, Err(error)) => error::page(&self.site, request, viewer.as_ref(), error),
-        };
+        let mut viewer = Viewer::outsider(request.client);
+        let answered = catch_unwind(AssertUnwindSafe(|| self.try_answer(request, &mut viewer)));
+        let answered = answered.unwrap_or_else(|_| Err(PageError::panicked(&request.path)));
+        let response =
+            answered.unwrap_or_else(|error| error::page(&self.site, request, &viewer, error));
         let response = flash::shown(response, &self.site, request);
         if request.accepts_gzip {
             response.compressed()
@@ -51,40 +51,114 @@ impl Dispatcher {
         }
     }
 
-    fn try_answer(&mut self, request: &Request) -> (Option<Viewer>, Result<Response, PageError>) {
-        let site = Arc::clone(&self.site);
-        let (readers, writers) = (&mut self.readers, &mut self.writers);
-        if request.verb == Verb::Post && request.path == "/login" {
-            return (None, sign_in::sign_in(&site, request, writers));
+    fn try_answer(
+        &mut self,
+        request: &Request,
+        viewer: &mut Viewer,
+    ) -> Result<Response, PageError> {
+        let is_post = request.verb == Verb::Post;
+        if is_post && request.path == "/login" {
+            return sign_in::sign_in(&self.site, request, &mut self.writers);
         }
         let found = route::find(self.routes, request.verb, &request.path);
         let is_open = matches!(&found, Ok(found) if found.route.need == Need::Nothing);
-        let viewer = match gate::viewer(&site, request, readers, writers) {
-            Ok(viewer) => viewer,
-            Err(_) if is_open => Viewer::outsider(request.client),
-            Err(error) => return (None, Err(error)),
-        };
-        if request.verb == Verb::Post && request.path == "/logout" {
-            let response = sign_in::sign_out(&site, request, &viewer, writers);
-            return (Some(viewer), response);
+        match gate::viewer(&self.site, request, &mut self.readers, &mut self.writers) {
+            Ok(proven) => *viewer = proven,
+            Err(_) if is_open => {}
+            Err(error) => return Err(error),
         }
-        let found = match found {
-            Ok(found) => found,
-            Err(error) if viewer.role >= Role::Viewer => return (Some(viewer), Err(error)),
-            // What exists is no business of outsiders.
-            Err(_) => return (Some(viewer), Err(PageError::SignIn)),
-        };
-        if !found.route.need.is_met_by(viewer.role) {
-            let error = match viewer.role {
-                Role::Outsider => PageError::SignIn,
-                _ => PageError::Forbidden,
-            };
-            return (Some(viewer), Err(error));
+        if is_post && request.path == "/logout" {
+            return sign_in::sign_out(&self.site, request, viewer, &mut self.writers);
         }
-        let writers = Some(writers).filter(|_| request.verb == Verb::Post);
-        let mut cx = Cx::new(&site, request, &viewer, readers, writers)
+        // What exists is not for outsiders to find out.
+        let found = found.map_err(|error| match viewer.role {
+            Role::Outsider | Role::Enqueuer => PageError::SignIn,
+            Role::Viewer | Role::Operator => error,
+        })?;
+        allowed(&found.route, viewer)?;
+        let response = self.handle(request, viewer, found)?;
+        Ok(response)
+    }
+
+    /// Runs the page of a route.
+    fn handle(
+        &mut self,
+        request: &Request,
+        viewer: &Viewer,
+        found: Found,
+    ) -> Result<Response, PageError> {
+        let may_write = request.verb == Verb::Post && viewer.proof != Proof::Recalled;
+        let writers = Some(&mut self.writers).filter(|_| may_write);
+        let mut cx = Cx::new(&self.site, request, viewer, &mut self.readers, writers)
             .on_route(found.route.is_live, found.params);
-        let response = (found.route.handler)(&mut cx);
-        (Some(viewer), response)
+        let response = (found.route.handler)(&mut cx)?;
+        // A page whose panels are all missing is of less use than what it showed last.
+        if cx.is_away() && request.verb == Verb::Get && found.route.is_live {
+            return Err(PageError::Away);
+        }
+        if found.route.is_live && response.status == 200 {
+            let topic = topic(request, viewer.role);
+            if let Ok(html) = std::str::from_utf8(&response.body) {
+                self.site.seen.keep(&topic, html, clock::instant());
+            }
+        }
+        Ok(response)
+    }
+
+    /// Renders a page that viewers have open.
+    ///
+    /// # Errors
+    /// If it cannot be rendered now.
+    pub(crate) fn render(&mut self, topic: &Topic) -> Result<String, PageError> {
+        let request = Request {
+            database: topic.database,
+            ..Request::get(&topic.address)
+        };
+        let viewer = Viewer {
+            name: "live".to_owned(),
+            role: topic.role,
+            client: request.client,
+            proof: Proof::Recalled,
+        };
+        let found = route::find(self.routes, Verb::Get, &request.path)?;
+        let handled = catch_unwind(AssertUnwindSafe(|| self.handle(&request, &viewer, found)));
+        let response = handled.unwrap_or_else(|_| Err(PageError::panicked(&request.path)))?;
+        String::from_utf8(response.body)
+            .map_err(|_| PageError::Internal("a page is not UTF-8".to_owned()))
+    }
+
+    /// Opens the live updates of a page, if the request asks for some that the viewer may see.
+    pub(crate) fn open_page(&mut self, request: &Request) -> Option<mpsc::Receiver<Bytes>> {
+        if (request.verb, request.path.as_str()) != (Verb::Get, "/live") {
+            return None;
+        }
+        let page = Request {
+            database: request.database,
+            ..Request::get(request.query.get("path")?)
+        };
+        let found = route::find(self.routes, Verb::Get, &page.path).ok()?;
+        let viewer =
+            gate::viewer(&self.site, request, &mut self.readers, &mut self.writers).ok()?;
+        allowed(&found.route, &viewer).ok()?;
+        let topic = topic(&page, viewer.role);
+        let is_live = found.route.is_live;
+        is_live.then(|| self.site.hub.open(topic, viewer.proof))?
+    }
+}
+
+fn topic(request: &Request, role: Role) -> Topic {
+    Topic {
+        database: request.database,
+        address: request.address(),
+        role,
+    }
+}
+
+/// Checks that the viewer may use a route.
+fn allowed(route: &Route, viewer: &Viewer) -> Result<(), PageError> {
+    match viewer.role {
+        role if route.need.is_met_by(role) => Ok(()),
+        Role::Outsider => Err(PageError::SignIn),
+        _ => Err(PageError::Forbidden),
     }
 }

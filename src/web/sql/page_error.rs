@@ -33,6 +33,13 @@ pub(crate) enum PageError {
     Internal(String),
 }
 
+impl PageError {
+    /// Returns the error of a page that panicked.
+    pub(crate) fn panicked(path: &str) -> Self {
+        PageError::Internal(format!("the page {path} panicked"))
+    }
+}
+
 impl From<Error> for PageError {
     fn from(error: Error) -> Self {
         match error {

@@ -8,11 +8,12 @@ use crate::web::http::response::Response;
 use crate::web::pages::route::Route;
 use crate::web::site::Site;
 use crate::web::sql::dispatch::Dispatcher;
+use axum::body::Bytes;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 /// How many requests wait at most; more are refused at once.
 pub(crate) const QUEUE: usize = 64;
@@ -25,7 +26,15 @@ pub(crate) const QUEUED: Duration = Duration::from_secs(5);
 pub(crate) struct Work {
     pub(crate) request: Request,
     pub(crate) queued_at: Instant,
-    pub(crate) reply: oneshot::Sender<Response>,
+    pub(crate) reply: oneshot::Sender<Answer>,
+}
+
+/// What becomes of a request.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    Response(Response),
+    /// The messages of live updates, for as long as the page is open.
+    Live(mpsc::Receiver<Bytes>),
 }
 
 /// Starts the threads. They end when all senders are dropped.
@@ -51,7 +60,10 @@ fn work(mut dispatcher: Dispatcher, queue: &Receiver<Work>) {
         if work.reply.is_closed() || waited > QUEUED {
             continue;
         }
-        let response = dispatcher.answer(&work.request);
-        let _ = work.reply.send(response);
+        let answer = match dispatcher.open_page(&work.request) {
+            Some(messages) => Answer::Live(messages),
+            None => Answer::Response(dispatcher.answer(&work.request)),
+        };
+        let _ = work.reply.send(answer);
     }
 }

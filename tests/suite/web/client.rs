@@ -1,6 +1,6 @@
 //! A small HTTP client, and servers for tests.
 
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 use windlass::Database;
@@ -88,11 +88,6 @@ impl Ask {
         ask
     }
 
-    pub fn body(mut self, body: &[u8]) -> Self {
-        self.body = body.to_vec();
-        self
-    }
-
     fn head(&self) -> String {
         let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.path);
         for (name, value) in &self.headers {
@@ -121,6 +116,93 @@ impl Ask {
         let mut bytes = Vec::new();
         stream.read_to_end(&mut bytes).unwrap();
         reply(&bytes)
+    }
+}
+
+/// Live updates of a page, as they come.
+pub struct Updates {
+    stream: TcpStream,
+    text: String,
+}
+
+impl Updates {
+    pub fn open(ask: &Ask) -> Self {
+        let mut updates = Updates {
+            stream: ask.open(),
+            text: String::new(),
+        };
+        updates.until("text/event-stream");
+        updates
+    }
+
+    /// Waits until this text has come, and forgets what came before its end.
+    #[track_caller]
+    pub fn until(&mut self, text: &str) {
+        loop {
+            if let Some(at) = self.text.find(text) {
+                self.text.drain(..at + text.len());
+                return;
+            }
+            assert!(self.more(), "ended without {text}: {}", self.text);
+        }
+    }
+
+    /// Waits until the server ends them.
+    pub fn until_end(&mut self) {
+        while self.more() {}
+    }
+
+    fn more(&mut self) -> bool {
+        let mut bytes = [0; 16 * 1024];
+        let count = self.stream.read(&mut bytes).unwrap_or(0);
+        self.text
+            .push_str(&String::from_utf8_lossy(&bytes[..count]));
+        count > 0
+    }
+}
+
+/// A connection for many requests, opened again when it was closed.
+pub struct KeptConnection {
+    address: SocketAddr,
+    stream: Option<BufReader<TcpStream>>,
+}
+
+impl KeptConnection {
+    pub fn new(address: SocketAddr) -> Self {
+        KeptConnection {
+            address,
+            stream: None,
+        }
+    }
+
+    /// Sends bytes as they are, and returns the status; `None` if the connection was closed instead.
+    pub fn send(&mut self, bytes: &[u8]) -> Option<u16> {
+        let mut stream = self.stream.take().unwrap_or_else(|| {
+            let stream = TcpStream::connect(self.address).unwrap();
+            stream.set_read_timeout(Some(ANSWER)).unwrap();
+            BufReader::new(stream)
+        });
+        stream.get_mut().write_all(bytes).ok()?;
+        let mut line = String::new();
+        stream.read_line(&mut line).ok()?;
+        let status = line.split(' ').nth(1)?.parse().unwrap();
+        let (mut length, mut closes) = (0, false);
+        loop {
+            let mut line = String::new();
+            stream.read_line(&mut line).ok()?;
+            let line = line.trim_end().to_ascii_lowercase();
+            if line.is_empty() {
+                break;
+            }
+            if let Some(value) = line.strip_prefix("content-length: ") {
+                length = value.parse().unwrap();
+            }
+            closes |= line == "connection: close";
+        }
+        let mut body = vec![0; length];
+        stream.read_exact(&mut body).ok()?;
+        self.stream = Some(stream).filter(|_| !closes);
+        Some(status)
     }
 }
 
