@@ -1,5 +1,6 @@
 //! Checks that waiting jobs have processes to run them.
 
+use crate::admin::doctor_statistics;
 use crate::admin::finding::{ALIVE, Finding, Verdict, finding};
 use crate::db::Conn;
 use crate::db::query::doctor::{self, Load, TaskCounts};
@@ -58,6 +59,12 @@ impl ProcessGroups {
     }
 }
 
+/// Returns whether a process has been running for so long that it has folded the history by now.
+fn folds(one: &ProcessStatus) -> bool {
+    let is_ours = one.metadata.get("windlass").is_some();
+    is_ours && ["Supervisor", "Worker"].contains(&&*one.kind) && one.age_seconds > 300.0
+}
+
 /// Whether a scheduler of Windlass runs.
 #[cfg(feature = "cli")]
 pub(crate) fn has_scheduler(conn: &mut Conn<'_>) -> Result<bool> {
@@ -80,6 +87,7 @@ pub(crate) fn look(conn: &mut Conn<'_>) -> Result<Vec<Finding>> {
     findings.push(recurring(&tasks, &processes));
     findings.push(transactions(&load));
     findings.extend(operations(conn, &processes)?);
+    findings.push(doctor_statistics::look(conn, processes.has(folds)));
     Ok(findings)
 }
 

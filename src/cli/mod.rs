@@ -12,6 +12,7 @@ pub(crate) mod failure;
 pub(crate) mod listed;
 pub(crate) mod mount;
 pub(crate) mod pages;
+pub(crate) mod rates;
 pub(crate) mod run;
 pub(crate) mod select;
 pub(crate) mod values;

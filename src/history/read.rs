@@ -104,7 +104,9 @@ pub(crate) fn cells(
             cells.entry(start).or_default().queue = Some(QueueGauge::default());
         }
     }
-    for (start, cell) in part.folded.into_values().flatten() {
+    for (start, mut cell) in part.folded.into_values().flatten() {
+        // The series of the only class of a queue has its samples.
+        cell.queue = cell.queue.filter(|_| of_queue);
         cells.entry(start).or_default().merge(&cell);
     }
     for (start, more) in part.unfolded {
@@ -148,10 +150,11 @@ pub(crate) fn queue_sums(
     resolution: Resolution,
     span: Seconds,
 ) -> Result<BTreeMap<String, Tally>> {
-    let wanted: Vec<i64> = ids.queues.values().copied().collect();
+    let queues = ids.queues();
+    let wanted: Vec<i64> = queues.values().copied().collect();
     let mut part = history::part(conn, &wanted, resolution, span).doing("read the history")?;
     let mut sums: BTreeMap<String, Tally> = BTreeMap::new();
-    for (queue, id) in &ids.queues {
+    for (queue, id) in &queues {
         for cell in part
             .folded
             .remove(id)
@@ -159,7 +162,9 @@ pub(crate) fn queue_sums(
             .flat_map(CellsByTime::into_values)
         {
             if !cell.tally.is_empty() {
-                sums.entry(queue.clone()).or_default().merge(&cell.tally);
+                sums.entry((*queue).to_owned())
+                    .or_default()
+                    .merge(&cell.tally);
             }
         }
     }

@@ -17,6 +17,7 @@ mod checks;
 mod completion;
 mod db;
 mod edges;
+mod history;
 mod interleavings;
 mod model;
 mod paused_front;

@@ -10,7 +10,7 @@ CREATE TABLE windlass_stats_deltas (
 CREATE UNIQUE INDEX index_windlass_stats_deltas_on_source ON windlass_stats_deltas (source, seq);
 CREATE INDEX index_windlass_stats_deltas_for_fold ON windlass_stats_deltas (id) WHERE data IS NOT NULL;
 
--- The series: a queue and a class, a queue with an empty class for all its classes, and both empty for everything.
+-- The series: a queue and a class, a queue with an empty class for several classes, and both empty for everything.
 -- `total` only grows. `folded_at` of the last one is when something was last added up.
 CREATE TABLE windlass_stats_series (
     id integer PRIMARY KEY AUTOINCREMENT NOT NULL,
@@ -21,7 +21,7 @@ CREATE TABLE windlass_stats_series (
 );
 CREATE UNIQUE INDEX index_windlass_stats_series_on_names ON windlass_stats_series (queue_name, class_name);
 
--- The buckets of a series, packed: 60 minutes, 36 times ten minutes, or 24 hours in a row. `resolution` is the length of
+-- The buckets of a series, packed: 30 minutes, 24 times ten minutes, or 12 hours in a row. `resolution` is the length of
 -- a bucket in seconds, `starts_at` the start of the first one in seconds since 1970.
 CREATE TABLE windlass_stats (
     series_id bigint NOT NULL,

@@ -154,12 +154,32 @@ pub(crate) fn sums(conn: &mut Conn<'_>) -> QueryResult<HistorySums> {
     Ok(sums)
 }
 
+/// Counts the rows of the history that cannot be read: of the contributions that are not folded, of the
+/// totals, and of the buckets of the last two days.
+pub(crate) fn unreadable(conn: &mut Conn<'_>) -> QueryResult<usize> {
+    let text = format!(
+        "SELECT CAST(1 AS bigint) AS series_id, {now} AS seconds, total AS data FROM windlass_stats_series \
+         UNION ALL SELECT 0, 0, data FROM (SELECT data FROM windlass_stats_deltas \
+           WHERE data IS NOT NULL ORDER BY id LIMIT {MOST_UNFOLDED}) AS unfolded \
+         UNION ALL SELECT 2, 0, b.data FROM windlass_stats_series s JOIN windlass_stats b ON b.series_id = s.id \
+           WHERE b.resolution IN (60, 600, 3600) AND b.starts_at > {now} - 172800",
+        now = epoch(conn.dialect(), "{now}")
+    );
+    let rows: Vec<HistoryRow> = Statement::new(text).unkept().load(conn)?;
+    let is_unreadable = |row: &HistoryRow| match row.series_id {
+        0 => Contribution::unpack(&row.data).is_err(),
+        1 => packed::unpack_one(&row.data).is_err(),
+        _ => packed::unpack(&row.data).is_err(),
+    };
+    Ok(rows.iter().filter(|row| is_unreadable(row)).count())
+}
+
 impl SeriesIds {
     /// Returns the series with this queue, class, or both.
     pub(crate) fn of(&self, queue: Option<&str>, class: Option<&str>) -> Vec<i64> {
         match (queue, class) {
             (None, None) => self.all.into_iter().collect(),
-            (Some(queue), None) => self.queues.get(queue).copied().into_iter().collect(),
+            (Some(queue), None) => self.queue(queue).into_iter().collect(),
             (Some(queue), Some(class)) => {
                 self.pairs.get(queue, class).copied().into_iter().collect()
             }

@@ -15,13 +15,14 @@ pub(crate) struct DeclaredColumn {
     pub(crate) is_time: bool,
 }
 
-/// Returns every table, in the order of the file.
+/// Returns every table, in the order of the files.
 pub(crate) fn tables() -> Vec<DeclaredTable> {
     let mut tables: Vec<DeclaredTable> = Vec::new();
     let mut renamed = None;
     let files = [
         include_str!("tables.rs"),
         include_str!("tables_audit.rs"),
+        include_str!("tables_history.rs"),
         include_str!("web_tables.rs"),
     ];
     for line in files.into_iter().flat_map(str::lines).map(str::trim) {

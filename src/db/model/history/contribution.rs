@@ -33,6 +33,17 @@ impl<T> BySeries<T> {
         self.queues.get(queue)?.get(class)
     }
 
+    /// Returns the value of the only class of a queue, or `None` if it has several or none.
+    pub(crate) fn only(&self, queue: &str) -> Option<&T> {
+        let classes = self.queues.get(queue)?;
+        classes.values().next().filter(|_| classes.len() == 1)
+    }
+
+    /// Returns the queues, in order.
+    pub(crate) fn queues(&self) -> impl Iterator<Item = &str> {
+        self.queues.keys().map(String::as_str)
+    }
+
     pub(crate) fn has_queue(&self, queue: &str) -> bool {
         self.queues.contains_key(queue)
     }

@@ -26,16 +26,16 @@ impl Resolution {
 
     /// Returns how many seconds of buckets are packed into one row.
     ///
-    /// A fold writes the newest row of a series anew at each resolution, so the rows are short where
-    /// the buckets are: 60 minutes, 36 times ten minutes, 24 hours. Each is about 1 to 2 KiB when it
-    /// is full, so Postgres stores it in the page and not in another table, and three such rows are
-    /// all that is written for a series and minute. A row of a whole day of minutes would be 40 KiB,
-    /// and would be written 1,440 times.
+    /// A fold writes the newest row of a series anew at each resolution, so a row is short: 30
+    /// minutes, 24 times ten minutes, or 12 hours, which is about 1 KiB when it is full. Several fit
+    /// into a page of either database, Postgres keeps them out of its other table for large values,
+    /// and three such rows, half full on average, are all that is written for a series and minute. A
+    /// row of a whole day of minutes would be 50 KiB, and would be written 1,440 times.
     pub(crate) fn span(self) -> i64 {
         match self {
-            Resolution::Minute => HOUR,
-            Resolution::TenMinutes => 6 * HOUR,
-            Resolution::Hour => DAY,
+            Resolution::Minute => HOUR / 2,
+            Resolution::TenMinutes => 4 * HOUR,
+            Resolution::Hour => 12 * HOUR,
         }
     }
 

@@ -167,7 +167,7 @@ pub(crate) struct FoldBacklog {
 pub(crate) fn backlog(conn: &mut Conn<'_>) -> QueryResult<FoldBacklog> {
     let (oldest, folded) = (age(conn, "created_at"), age(conn, "folded_at"));
     let text = format!(
-        "SELECT (SELECT count(*) FROM (SELECT 1 FROM windlass_stats_deltas WHERE data IS NOT NULL LIMIT 10000) AS some) AS unfolded, \
+        "SELECT (SELECT count(*) FROM (SELECT 1 FROM windlass_stats_deltas WHERE data IS NOT NULL LIMIT 10000) AS counted) AS unfolded, \
          (SELECT {oldest} FROM windlass_stats_deltas WHERE data IS NOT NULL ORDER BY id LIMIT 1) AS oldest, \
          (SELECT {folded} FROM windlass_stats_series WHERE queue_name = '' AND class_name = '') AS folded"
     );

@@ -69,8 +69,8 @@ struct SeriesName {
 pub(crate) struct SeriesIds {
     /// Of everything.
     pub(crate) all: Option<i64>,
-    /// Of the queues, by name.
-    pub(crate) queues: BTreeMap<String, i64>,
+    /// Of whole queues, by name.
+    wholes: BTreeMap<String, i64>,
     /// Of a queue and a class.
     pub(crate) pairs: BySeries<i64>,
     /// The time now, in seconds since 1970.
@@ -82,9 +82,37 @@ impl SeriesIds {
     pub(crate) fn insert(&mut self, queue: &str, class: &str, id: i64) {
         match (queue, class) {
             ("", _) => self.all = Some(id),
-            (_, "") => drop(self.queues.insert(queue.to_owned(), id)),
+            (_, "") => drop(self.wholes.insert(queue.to_owned(), id)),
             _ => self.pairs.insert(queue, class, id),
         }
+    }
+}
+
+impl SeriesIds {
+    /// Returns the series of a whole queue: that of its only class, as long as it has no other.
+    pub(crate) fn queue(&self, queue: &str) -> Option<i64> {
+        let whole = self.wholes.get(queue).copied();
+        whole.or_else(|| self.pairs.only(queue).copied())
+    }
+
+    /// Returns the series of all whole queues, by name.
+    pub(crate) fn queues(&self) -> BTreeMap<&str, i64> {
+        let names = self.wholes.keys().map(String::as_str);
+        let names = names.chain(self.pairs.queues());
+        names
+            .filter_map(|name| Some((name, self.queue(name)?)))
+            .collect()
+    }
+
+    /// Returns whether a further class of this queue needs a series of the whole queue first.
+    pub(crate) fn lacks_whole(&self, queue: &str) -> Option<i64> {
+        let only = self.pairs.only(queue).copied();
+        only.filter(|_| !self.wholes.contains_key(queue))
+    }
+
+    /// Returns how many series of whole queues there are.
+    pub(crate) fn count_wholes(&self) -> usize {
+        self.wholes.len()
     }
 }
 
@@ -118,6 +146,23 @@ pub(crate) fn insert(conn: &mut Conn<'_>, queue: &str, class: &str) -> QueryResu
         .load(conn)?;
     let row = rows.into_iter().next().ok_or(diesel::NotFound)?;
     Ok(row.id)
+}
+
+/// Adds the series of a whole queue, with the total and the buckets of the series of its only class so
+/// far. Returns its id.
+pub(crate) fn insert_whole(conn: &mut Conn<'_>, only: i64) -> QueryResult<i64> {
+    let text = "INSERT INTO windlass_stats_series (queue_name, class_name, folded_at, total) \
+         SELECT queue_name, '', {now}, total FROM windlass_stats_series WHERE id = $1 RETURNING id";
+    let rows: Vec<Id> = Statement::new(text).bind(only).unkept().load(conn)?;
+    let whole = rows.into_iter().next().ok_or(diesel::NotFound)?;
+    let text = "INSERT INTO windlass_stats (series_id, resolution, starts_at, data) \
+         SELECT CAST($1 AS bigint), resolution, starts_at, data FROM windlass_stats WHERE series_id = $2";
+    Statement::new(text)
+        .bind(whole.id)
+        .bind(only)
+        .unkept()
+        .execute(conn)?;
+    Ok(whole.id)
 }
 
 /// The total of a series.

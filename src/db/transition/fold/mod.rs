@@ -64,8 +64,8 @@ pub(crate) fn is_due(conn: &mut Conn<'_>, when: FoldWhen) -> QueryResult<bool> {
 
 /// Folds up to [`BATCH`] contributions, and a sample of the queues and workers if there is one.
 ///
-/// The row of the series of everything is the lock: whoever folds holds it to the end of the
-/// transaction, and others do not wait. A process that dies at any moment has folded nothing.
+/// The row of the series of everything is the lock: a fold holds it to the end of its transaction, and
+/// others do not wait. A process that dies at any moment has folded nothing.
 pub(crate) fn fold(
     conn: &mut Conn<'_>,
     when: FoldWhen,

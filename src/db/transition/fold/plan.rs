@@ -52,10 +52,10 @@ impl FoldPlan {
             let cell = Cell::of(tally.clone());
             let pair = match self.ids.pairs.get(queue, class) {
                 Some(id) => *id,
-                None => self.create(conn, queue, class)?,
+                None => self.create_pair(conn, queue, class)?,
             };
-            let whole = self.queue(conn, queue)?;
-            for id in [pair, whole] {
+            let whole = self.ids.queue(queue).filter(|whole| *whole != pair);
+            for id in std::iter::once(pair).chain(whole) {
                 self.cell(id, seconds).merge(&cell);
             }
             all.merge(&cell);
@@ -74,11 +74,11 @@ impl FoldPlan {
         seconds: i64,
     ) -> QueryResult<()> {
         for (queue, gauge) in &sample.queues {
-            let is_known = self.ids.queues.contains_key(queue);
-            if queue.is_empty() || (!is_known && self.ids.queues.len() >= MOST_SERIES) {
-                continue;
-            }
-            let id = self.queue(conn, queue)?;
+            let id = match self.ids.queue(queue) {
+                Some(id) => id,
+                None if queue.is_empty() || self.ids.count_wholes() >= MOST_SERIES => continue,
+                None => self.create(conn, queue, "")?,
+            };
             let cell = Cell {
                 queue: Some(*gauge),
                 ..Cell::default()
@@ -95,11 +95,17 @@ impl FoldPlan {
         Ok(())
     }
 
-    fn queue(&mut self, conn: &mut Conn<'_>, queue: &str) -> QueryResult<i64> {
-        match self.ids.queues.get(queue) {
-            Some(id) => Ok(*id),
-            None => self.create(conn, queue, ""),
+    /// Adds the series of a queue and a class, and before that the one of the whole queue, if this is its
+    /// second class.
+    fn create_pair(&mut self, conn: &mut Conn<'_>, queue: &str, class: &str) -> QueryResult<i64> {
+        if let Some(only) = self.ids.lacks_whole(queue) {
+            let whole = series::insert_whole(conn, only)?;
+            self.ids.insert(queue, "", whole);
+            if let Some(added) = self.added.get(&only).cloned() {
+                self.added.insert(whole, added);
+            }
         }
+        self.create(conn, queue, class)
     }
 
     fn create(&mut self, conn: &mut Conn<'_>, queue: &str, class: &str) -> QueryResult<i64> {
