@@ -33,6 +33,8 @@ mod postgres;
 mod sites;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+#[cfg(feature = "web")]
+mod web_pages;
 mod works;
 
 const LARGE: [&str; 13] = [
