@@ -51,7 +51,7 @@ pub(crate) fn queue_curves<C: AsConn + ?Sized>(
     let mut conn = own(conn);
     let ids = read_ids(&mut conn)?;
     let (span, step) = (range.span(ids.now), range.step());
-    let mut wanted: Vec<i64> = ids.queues.values().copied().collect();
+    let mut wanted: Vec<i64> = ids.queues().values().copied().collect();
     wanted.extend(ids.all);
     let part = history::part(&mut conn, &wanted, range.resolution(), span);
     let mut part = part.doing("read the history")?;
@@ -66,9 +66,9 @@ pub(crate) fn queue_curves<C: AsConn + ?Sized>(
         ended: vec![0; range.buckets()],
         oldest_seconds: sampled,
     };
-    for (queue, id) in &ids.queues {
-        let cells = part.folded.remove(id).unwrap_or_default();
-        let curve = curves.queues.entry(queue.clone());
+    for (queue, id) in ids.queues() {
+        let cells = part.folded.remove(&id).unwrap_or_default();
+        let curve = curves.queues.entry(queue.to_owned());
         add(curve.or_insert_with(|| empty.clone()), &cells, place);
     }
     for (start, more) in &part.unfolded {

@@ -9,7 +9,7 @@ use crate::web::pages::now::queues::Promises;
 use crate::web::pages::now::watch::Watch;
 use crate::web::pages::section::Section;
 use crate::web::sql::frame::FrameCache;
-use crate::web::sql::outage::{Once, Outage};
+use crate::web::sql::outage::{Outage, SetOnce};
 
 /// A database that is served.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(crate) struct Source {
     /// Whether `database` is away, if something else is read from.
     changes_outage: Outage,
     /// Whether the tables were found to be in order.
-    pub(crate) tables: Once,
+    pub(crate) tables: SetOnce,
     /// What needs attention.
     pub(crate) watch: Watch,
 }
@@ -40,7 +40,7 @@ impl Source {
             frame: FrameCache::default(),
             outage: Outage::default(),
             changes_outage: Outage::default(),
-            tables: Once::default(),
+            tables: SetOnce::default(),
             watch: Watch::default(),
         }
     }

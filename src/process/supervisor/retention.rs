@@ -201,6 +201,16 @@ impl RetentionTask {
     }
 }
 
+fn web_sessions() -> RowKind {
+    RowKind::new("clear web sessions", Of::Others, |conn, _| {
+        Ok(ClearedPage {
+            reached: None,
+            cleared: upkeep::clear(conn)?,
+            left: None,
+        })
+    })
+}
+
 /// The counter of deleted rows.
 #[derive(Debug, Clone, Copy)]
 enum Of {
@@ -262,13 +272,7 @@ impl RowKind {
                 left: None,
             })
         }));
-        kinds.push(RowKind::new("clear web sessions", Of::Others, |conn, _| {
-            Ok(ClearedPage {
-                reached: None,
-                cleared: upkeep::clear(conn)?,
-                left: None,
-            })
-        }));
+        kinds.push(web_sessions());
         kinds.push(RowKind::new(
             "clear the history",
             Of::Others,
