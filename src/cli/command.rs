@@ -80,7 +80,7 @@ impl Command {
             Command::Migrate(migrate) => {
                 Ok(output::show(&migrate.run(&at.database()?)?, migrate.json))
             }
-            Command::Migrations(migrations::Migrations::Copy(args)) => copy(args, at),
+            Command::Migrations(migrations::Migrations::Copy(copy)) => copied(copy, at),
             Command::Check(check) => {
                 let checked = check.run(at.url(), at.registry)?;
                 let shown = output::show(&checked, check.json);
@@ -138,7 +138,7 @@ impl Command {
     }
 }
 
-fn copy(copy: &migrations::Copy, at: &At<'_>) -> Result<ExitCode, CommandError> {
+fn copied(copy: &migrations::Copy, at: &At<'_>) -> Result<ExitCode, CommandError> {
     let dialect = match copy.dialect {
         Some(dialect) => dialect,
         None => migrations::dialect_of(&at.database()?),

@@ -12,7 +12,7 @@ use crate::web::pages::now::watch::Watch;
 use crate::web::pages::section::Section;
 use crate::web::sql::frame::FrameCache;
 use crate::web::sql::operations::OperationsWake;
-use crate::web::sql::outage::{Once, Outage};
+use crate::web::sql::outage::{Outage, SetOnce};
 
 /// A database that is served.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(crate) struct Source {
     /// Whether `database` is away, if something else is read from.
     changes_outage: Outage,
     /// Whether the tables were found to be in order.
-    pub(crate) tables: Once,
+    pub(crate) tables: SetOnce,
     /// What needs attention.
     pub(crate) watch: Watch,
 }
@@ -45,7 +45,7 @@ impl Source {
             metrics: MetricsCache::default(),
             outage: Outage::default(),
             changes_outage: Outage::default(),
-            tables: Once::default(),
+            tables: SetOnce::default(),
             watch: Watch::default(),
         }
     }

@@ -8,12 +8,12 @@ use crate::process::base::context::ProcessContext;
 use crate::process::base::heartbeat_state::{Description, HeartbeatState};
 use crate::process::base::history::store::store;
 use crate::process::base::registration::{
-    HeartbeatSettings, Identity, PATIENCE_FOR_A_LOCK, Registration, Registrations,
+    HeartbeatSettings, Identity, PATIENCE_FOR_A_LOCK, Registration,
 };
 use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What a process holds that depends on its heartbeats: a worker's claims.
 pub(crate) trait HoldsClaims: std::fmt::Debug + Send + Sync {

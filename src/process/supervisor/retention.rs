@@ -137,13 +137,6 @@ impl RetentionTask {
         kinds.push(RowKind::new("clear waiters", Of::Others, move |conn, _| {
             clear::expired(conn, waiters, BATCH)
         }));
-        kinds.push(RowKind::new("clear web sessions", Of::Others, |conn, _| {
-            Ok(ClearedPage {
-                reached: None,
-                cleared: upkeep::clear(conn)?,
-                left: None,
-            })
-        }));
         kinds.extend(RowKind::beside_jobs());
         kinds.extend(self.audit());
         Ok(kinds)
@@ -210,6 +203,16 @@ impl RetentionTask {
     }
 }
 
+fn web_sessions() -> RowKind {
+    RowKind::new("clear web sessions", Of::Others, |conn, _| {
+        Ok(ClearedPage {
+            reached: None,
+            cleared: upkeep::clear(conn)?,
+            left: None,
+        })
+    })
+}
+
 /// The counter of deleted rows.
 #[derive(Debug, Clone, Copy)]
 enum Of {
@@ -271,13 +274,7 @@ impl RowKind {
                 left: None,
             })
         }));
-        kinds.push(RowKind::new("clear web sessions", Of::Others, |conn, _| {
-            Ok(ClearedPage {
-                reached: None,
-                cleared: upkeep::clear(conn)?,
-                left: None,
-            })
-        }));
+        kinds.push(web_sessions());
         kinds.push(RowKind::new(
             "clear the history",
             Of::Others,

@@ -5,7 +5,6 @@ use crate::clock;
 use crate::process::base::health::state::HealthCheck;
 use crate::web::access::viewer::Viewer;
 use crate::web::assets::Asset;
-use crate::web::http::engine::Peer;
 use crate::web::http::intake;
 use crate::web::http::request::{Request, Verb};
 use crate::web::http::response::Response;
@@ -13,7 +12,7 @@ use crate::web::pages::error;
 use crate::web::probes::answer;
 use crate::web::site::Site;
 use crate::web::sql::page_error::PageError;
-use crate::web::sql::workers::{Answer, Work};
+use crate::web::sql::workers::{RequestAnswer, Work};
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
@@ -22,6 +21,7 @@ use axum::routing::{any, get};
 use axum::{Extension, Router};
 use crossbeam_channel::{Sender, TrySendError};
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -46,6 +46,10 @@ pub(crate) struct Engine {
     pub(crate) site: Arc<Site>,
     pub(crate) queue: Sender<Work>,
 }
+
+/// The address of the client's end of the connection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Peer(pub(crate) SocketAddr);
 
 type HttpResponse = axum::http::Response<Body>;
 
@@ -195,8 +199,8 @@ async fn answer(engine: &Engine, request: Request) -> HttpResponse {
         return sent(busy(refused));
     }
     match tokio::time::timeout(ANSWER, answer).await {
-        Ok(Ok(Answer::Response(response))) => sent(response),
-        Ok(Ok(Answer::Live(messages))) => stream(messages),
+        Ok(Ok(RequestAnswer::Response(response))) => sent(response),
+        Ok(Ok(RequestAnswer::Live(messages))) => stream(messages),
         _ => sent(busy("The response took too long. Try again in a moment.\n")),
     }
 }

@@ -36,6 +36,8 @@ mod postgres;
 mod sites;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+#[cfg(feature = "web")]
+mod web_pages;
 mod works;
 
 /// Everything that people ask of the tables.

@@ -12,7 +12,7 @@ use crate::web::http::response::Response;
 use crate::web::pages::now::fleet::Fleet;
 use crate::web::pages::overview::running::usual;
 use crate::web::pages::processes::hosts::HostLine;
-use crate::web::pages::processes::tree::{ProcessLine, Tree};
+use crate::web::pages::processes::tree::Tree;
 use crate::web::pages::section::Section;
 use crate::web::pages::shell::Shell;
 use crate::web::show::filters;
