@@ -9,10 +9,10 @@ use crate::db::internal_tests::interleavings::world::{World, limited, row};
 use crate::db::model::audit::Actor;
 use crate::db::model::claim::FinishedRow::Keep;
 use crate::db::table::operators::operations::{self, NewOperationRow, OperationAdvance};
-use crate::db::transition::audit::AuditEffect;
 use crate::db::transition::operate;
 use crate::db::transition::operate::requeue;
-use crate::db::transition::operation::{self, AppliedBatch};
+use crate::db::transition::operators::audit::AuditEffect;
+use crate::db::transition::operators::operation::{self, AppliedBatch};
 use diesel::QueryResult;
 
 fn moved(conn: &mut Conn<'_>, world: &World, jobs: &[usize], queue: &str) -> QueryResult<String> {
