@@ -3,8 +3,8 @@
 use crate::db::model::audit::{Actor, AuditAction};
 use crate::db::table::run_time::limits::{self, RunTimeLimit};
 use crate::db::table::unique_jobs;
-use crate::db::transition::audit::{AuditEffect, AuditTrail};
 use crate::db::transition::limit;
+use crate::db::transition::operators::audit::{AuditEffect, AuditTrail};
 use crate::db::{AsConn, own};
 use crate::error::{Doing, Error, Result};
 use serde_json::json;

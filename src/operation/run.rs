@@ -6,7 +6,7 @@ use crate::clock;
 use crate::db::conn::sql::IdRange;
 use crate::db::query::scan;
 use crate::db::table::operators::operations::{self, OperationAdvance, OperationRow};
-use crate::db::transition::operation::{self, AppliedBatch};
+use crate::db::transition::operators::operation::{self, AppliedBatch};
 use crate::db::{AsConn, Conn, Refusal, own};
 use crate::error::{Doing, Result};
 use crate::operation::batch::{self, BatchMode, BatchResult};

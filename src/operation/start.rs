@@ -6,7 +6,7 @@ use crate::admin::retry_rate::RetryRate;
 use crate::db::model::audit::Actor;
 use crate::db::model::state::JobState;
 use crate::db::table::operators::operations::{self, NewOperationRow};
-use crate::db::transition::operation;
+use crate::db::transition::operators::operation;
 use crate::db::{AsConn, own};
 use crate::error::{Doing, Error, Result};
 use crate::operation::record::Operation;

@@ -75,7 +75,7 @@ const VERSIONS: [&str; 25] = [
 fn an_empty_database_gets_all_tables_once(db: &TestDb) {
     assert_eq!(db.database.migrate().unwrap().versions, VERSIONS);
     let shape_before = shape(db);
-    assert_eq!(tables(db).len(), 31);
+    assert_eq!(tables(db).len(), 33);
     assert!(db.database.migrate().unwrap().is_empty());
     assert_eq!(shape(db), shape_before);
     a_job_is_performed(db);

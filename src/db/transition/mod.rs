@@ -1,20 +1,18 @@
 //! One file per verb: changes to several tables at once, in one fenced transaction.
 
-pub(crate) mod audit;
 pub(crate) mod claim;
 pub(crate) mod clear;
 pub(crate) mod dispatch;
 pub(crate) mod end;
 pub(crate) mod enqueue;
 pub(crate) mod expire;
-pub(crate) mod fingerprint;
 pub(crate) mod finish;
 pub(crate) mod fire;
 pub(crate) mod fold;
 pub(crate) mod limit;
 pub(crate) mod lock_wait;
 pub(crate) mod operate;
-pub(crate) mod operation;
+pub(crate) mod operators;
 pub(crate) mod pause;
 pub(crate) mod place;
 pub(crate) mod promote;

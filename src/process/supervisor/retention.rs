@@ -6,7 +6,7 @@ use crate::db::table::classes;
 use crate::db::table::operators::{audit, operations};
 use crate::db::table::web::upkeep;
 use crate::db::transition::clear::{self, ClearLimits, ClearedPage};
-use crate::db::transition::fingerprint;
+use crate::db::transition::operators::fingerprint;
 use crate::event::events::Event;
 use crate::event::subscriber::Subscriber;
 use crate::process::base::context::ProcessContext;

@@ -9,10 +9,11 @@ use crate::db::query::filter::Filter;
 use crate::db::query::{doctor, failed_groups, scan};
 use crate::db::table::operators::audit::{self, AuditFilter};
 use crate::db::table::operators::operations::{self, NewOperationRow, OperationAdvance};
-use crate::db::transition::audit::{AuditEffect, AuditTrail};
+use crate::db::transition::enqueue;
 use crate::db::transition::operate::requeue;
-use crate::db::transition::operation::{self, AppliedBatch};
-use crate::db::transition::{enqueue, fingerprint};
+use crate::db::transition::operators::audit::{AuditEffect, AuditTrail};
+use crate::db::transition::operators::fingerprint;
+use crate::db::transition::operators::operation::{self, AppliedBatch};
 use std::time::Duration;
 
 pub(crate) const OPERATORS: [(&str, Work); 10] = [

@@ -11,7 +11,7 @@ use crate::db::table::operators::audit::{self, NewAudit};
 use crate::db::table::operators::operations::{
     self, NewOperationRow, OperationAdvance, OperationRow,
 };
-use crate::db::transition::audit::{AuditEffect, AuditTrail};
+use crate::db::transition::operators::audit::{AuditEffect, AuditTrail};
 use diesel::QueryResult;
 
 /// Stores an operation, with the row of the audit about its start. Returns the one that its request has
