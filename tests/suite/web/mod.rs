@@ -5,6 +5,6 @@ mod away;
 mod client;
 mod closed;
 mod live;
-mod overview;
+mod pages;
 mod places;
 mod server;
