@@ -3,7 +3,7 @@
 use crate::admin::now::fleet::Fleet;
 use crate::admin::now::verdict::{QueueFacts, QueueVerdict};
 use crate::db::Conn;
-use crate::db::query::load::bounded::BoundedCount;
+use crate::db::query::load::bounded::CappedCount;
 use crate::db::query::load::queues::{self, MOST_QUEUES, ReadyJobs};
 use crate::db::table::pauses::{self, PauseOfQueue};
 use crate::error::{Doing as _, Result};
@@ -17,7 +17,7 @@ pub(crate) type Promises = BTreeMap<String, Duration>;
 #[derive(Debug, Clone)]
 pub(crate) struct QueueNow {
     pub(crate) name: String,
-    pub(crate) ready: BoundedCount,
+    pub(crate) ready: CappedCount,
     /// For how long its oldest ready job has been ready.
     pub(crate) oldest_seconds: Option<f64>,
     pub(crate) pause: Option<PauseOfQueue>,
@@ -116,7 +116,7 @@ impl LoadNow {
 fn empty(name: &str) -> ReadyJobs {
     ReadyJobs {
         queue_name: name.to_owned(),
-        ready: BoundedCount::default(),
+        ready: CappedCount::default(),
         oldest_seconds: None,
     }
 }

@@ -7,7 +7,7 @@
     reason = "the attribute `filter_fn` makes public items of them"
 )]
 
-use crate::db::query::load::bounded::BoundedCount;
+use crate::db::query::load::bounded::CappedCount;
 use crate::web::show::{numbers, times};
 use std::fmt::Display;
 use std::time::Duration;
@@ -49,7 +49,7 @@ pub(crate) fn capped(number: &i64, _: &dyn askama::Values) -> askama::Result<Str
 
 /// `10,000+`, of a bounded count.
 #[askama::filter_fn]
-pub(crate) fn bounded(count: &BoundedCount, _: &dyn askama::Values) -> askama::Result<String> {
+pub(crate) fn bounded(count: &CappedCount, _: &dyn askama::Values) -> askama::Result<String> {
     Ok(numbers::bounded(*count))
 }
 

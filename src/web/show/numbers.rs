@@ -1,6 +1,6 @@
 //! Numbers.
 
-use crate::db::query::load::bounded::BoundedCount;
+use crate::db::query::load::bounded::CappedCount;
 use std::fmt::Display;
 
 /// Up to this many rows are counted; see [`capped`].
@@ -33,7 +33,7 @@ pub(crate) fn capped(number: i64) -> String {
 }
 
 /// Returns a bounded count: `1,204`, or `10,000+` if there are more.
-pub(crate) fn bounded(number: BoundedCount) -> String {
+pub(crate) fn bounded(number: CappedCount) -> String {
     let more = if number.is_more { "+" } else { "" };
     format!("{}{more}", count(number.count))
 }

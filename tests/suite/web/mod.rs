@@ -6,6 +6,6 @@ pub mod client;
 mod closed;
 mod job_pages;
 mod live;
-mod overview;
+mod pages;
 mod places;
 mod server;

@@ -5,16 +5,16 @@ pub(crate) const MOST: i64 = 10_000;
 
 /// A count that stops at a limit: exact, or the limit if there are more.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct BoundedCount {
+pub(crate) struct CappedCount {
     pub(crate) count: u64,
     /// Whether there are more.
     pub(crate) is_more: bool,
 }
 
-impl BoundedCount {
+impl CappedCount {
     /// Returns the count of up to `limit` rows and one.
     pub(crate) fn of(rows: i64, limit: i64) -> Self {
-        BoundedCount {
+        CappedCount {
             count: u64::try_from(rows.min(limit)).unwrap_or(0),
             is_more: rows > limit,
         }
@@ -22,7 +22,7 @@ impl BoundedCount {
 
     /// Returns the count of those rows of a table that have something, if not all were read.
     pub(crate) fn part(rows: i64, is_more: bool) -> Self {
-        BoundedCount {
+        CappedCount {
             count: u64::try_from(rows).unwrap_or(0),
             is_more,
         }

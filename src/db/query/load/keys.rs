@@ -4,7 +4,7 @@ use crate::db::conn::connection::{Conn, age};
 use crate::db::conn::dialect::Dialect;
 use crate::db::conn::sql::Lossy;
 use crate::db::conn::statement::Statement;
-use crate::db::query::load::bounded::BoundedCount;
+use crate::db::query::load::bounded::CappedCount;
 use crate::db::table::run_time::limits;
 use crate::db::table::semaphores::limit_of;
 use crate::db::table::unique_jobs::UNIQUE_SUCCESSOR;
@@ -40,11 +40,11 @@ pub(crate) struct KeyInUse {
     pub(crate) limit: Option<i64>,
     /// Whether the limit was set at run time.
     pub(crate) limit_is_set: bool,
-    pub(crate) ready: BoundedCount,
-    pub(crate) claimed: BoundedCount,
+    pub(crate) ready: CappedCount,
+    pub(crate) claimed: CappedCount,
     /// Jobs of an ordered key that keep their slot until their next run.
-    pub(crate) scheduled: BoundedCount,
-    pub(crate) blocked: BoundedCount,
+    pub(crate) scheduled: CappedCount,
+    pub(crate) blocked: CappedCount,
     /// Seconds for which the first of the blocked jobs have waited.
     pub(crate) waited_seconds: Option<f64>,
 }
@@ -77,7 +77,7 @@ struct KeyRow {
 }
 
 fn keys_of(rows: Vec<KeyRow>) -> Vec<KeyInUse> {
-    let of = |rows| BoundedCount::of(rows, MOST_OF_KEY);
+    let of = |rows| CappedCount::of(rows, MOST_OF_KEY);
     let keys = rows.into_iter().map(|row| KeyInUse {
         key: row.key,
         limit: row.slots,

@@ -3,7 +3,7 @@
 use crate::db::conn::connection::{Conn, age};
 use crate::db::conn::sql::Lossy;
 use crate::db::conn::statement::Statement;
-use crate::db::query::load::bounded::{BoundedCount, MOST};
+use crate::db::query::load::bounded::{CappedCount, MOST};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Double, Integer, Nullable, Text};
 
@@ -40,7 +40,7 @@ pub(crate) fn next(conn: &mut Conn<'_>, queue: &str, limit: i64) -> QueryResult<
 /// The scheduled jobs of a queue.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ScheduledJobs {
-    pub(crate) count: BoundedCount,
+    pub(crate) count: CappedCount,
     /// Seconds until the first of them is due; negative if it is overdue.
     pub(crate) next_seconds: Option<f64>,
 }
@@ -67,7 +67,7 @@ pub(crate) fn scheduled(conn: &mut Conn<'_>, queue: &str) -> QueryResult<Schedul
     );
     let row: ScheduledRow = Statement::new(text).bind(queue).get_result(conn)?;
     Ok(ScheduledJobs {
-        count: BoundedCount::part(row.jobs, row.of_all > MOST),
+        count: CappedCount::part(row.jobs, row.of_all > MOST),
         next_seconds: row.due_seconds.map(|seconds| -seconds),
     })
 }

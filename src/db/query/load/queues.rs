@@ -3,7 +3,7 @@
 use crate::db::conn::connection::{Conn, age};
 use crate::db::conn::sql::Lossy;
 use crate::db::conn::statement::Statement;
-use crate::db::query::load::bounded::{BoundedCount, MOST};
+use crate::db::query::load::bounded::{CappedCount, MOST};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Double, Nullable, Text};
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ const PRIORITIES: u32 = 32;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ReadyJobs {
     pub(crate) queue_name: String,
-    pub(crate) ready: BoundedCount,
+    pub(crate) ready: CappedCount,
     /// Seconds since the oldest of them became ready.
     pub(crate) oldest_seconds: Option<f64>,
 }
@@ -96,8 +96,8 @@ pub(crate) fn ready(conn: &mut Conn<'_>) -> QueryResult<Vec<ReadyJobs>> {
     let counts = count_further(conn, &full, limit)?;
     let queues = rows.into_iter().map(|row| ReadyJobs {
         ready: match counts.get(&row.queue_name) {
-            Some(count) => BoundedCount::of(*count, limit),
-            None => BoundedCount::of(row.ready, FIRST_COUNT),
+            Some(count) => CappedCount::of(*count, limit),
+            None => CappedCount::of(row.ready, FIRST_COUNT),
         },
         oldest_seconds: row.oldest_seconds.filter(|_| row.ready > 0),
         queue_name: row.queue_name,
@@ -113,7 +113,7 @@ pub(crate) fn ready_of(conn: &mut Conn<'_>, queue: &str) -> QueryResult<ReadyJob
     let row: ReadyRow = Statement::new(text).bind(queue).get_result(conn)?;
     Ok(ReadyJobs {
         queue_name: queue.to_owned(),
-        ready: BoundedCount::of(row.ready, MOST),
+        ready: CappedCount::of(row.ready, MOST),
         oldest_seconds: row.oldest_seconds.filter(|_| row.ready > 0),
     })
 }
@@ -186,9 +186,9 @@ impl CountsByQueue {
     }
 
     /// Returns the count of a queue: at least this many if not all were read.
-    pub(crate) fn of(&self, queue: &str) -> BoundedCount {
+    pub(crate) fn of(&self, queue: &str) -> CappedCount {
         let count = self.counts.get(queue).copied().unwrap_or(0);
-        BoundedCount::part(count, self.is_more)
+        CappedCount::part(count, self.is_more)
     }
 
     /// Returns the names of the queues.

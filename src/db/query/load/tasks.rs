@@ -5,7 +5,7 @@ use crate::db::conn::dialect::Dialect;
 use crate::db::conn::sql::Lossy;
 use crate::db::conn::statement::Statement;
 use crate::db::model::recurring::RecurringTaskRow;
-use crate::db::query::load::bounded::{BoundedCount, MOST};
+use crate::db::query::load::bounded::{CappedCount, MOST};
 use crate::db::table::recurring_tasks::COLUMNS;
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
@@ -28,8 +28,8 @@ pub(crate) fn page(
 /// How many tasks there are.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct TaskTotals {
-    pub(crate) known: BoundedCount,
-    pub(crate) paused: BoundedCount,
+    pub(crate) known: CappedCount,
+    pub(crate) paused: CappedCount,
 }
 
 #[derive(QueryableByName)]
@@ -48,10 +48,10 @@ pub(crate) fn totals(conn: &mut Conn<'_>) -> QueryResult<TaskTotals> {
         MOST + 1
     );
     let row: TaskTotalsRow = Statement::new(text).get_result(conn)?;
-    let known = BoundedCount::of(row.known, MOST);
+    let known = CappedCount::of(row.known, MOST);
     Ok(TaskTotals {
         known,
-        paused: BoundedCount::part(row.paused, known.is_more),
+        paused: CappedCount::part(row.paused, known.is_more),
     })
 }
 

@@ -3,18 +3,18 @@
 use crate::db::conn::connection::{Conn, age};
 use crate::db::conn::dialect::Dialect;
 use crate::db::conn::statement::Statement;
-use crate::db::query::load::bounded::{BoundedCount, MOST};
+use crate::db::query::load::bounded::{CappedCount, MOST};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Double, Nullable};
 
 /// The executions of each kind.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct StateTotals {
-    pub(crate) ready: BoundedCount,
-    pub(crate) scheduled: BoundedCount,
-    pub(crate) claimed: BoundedCount,
-    pub(crate) blocked: BoundedCount,
-    pub(crate) failed: BoundedCount,
+    pub(crate) ready: CappedCount,
+    pub(crate) scheduled: CappedCount,
+    pub(crate) claimed: CappedCount,
+    pub(crate) blocked: CappedCount,
+    pub(crate) failed: CappedCount,
 }
 
 #[derive(QueryableByName)]
@@ -44,7 +44,7 @@ pub(crate) fn totals(conn: &mut Conn<'_>) -> QueryResult<StateTotals> {
     let counts = ["ready", "scheduled", "claimed", "blocked", "failed"].map(count);
     let text = format!("SELECT {}", counts.join(", "));
     let row: TotalsRow = Statement::new(text).get_result(conn)?;
-    let of = |rows| BoundedCount::of(rows, MOST);
+    let of = |rows| CappedCount::of(rows, MOST);
     Ok(StateTotals {
         ready: of(row.ready),
         scheduled: of(row.scheduled),

@@ -1,6 +1,6 @@
 //! The rows of the table of concurrency keys.
 
-use crate::db::query::load::bounded::BoundedCount;
+use crate::db::query::load::bounded::CappedCount;
 use crate::db::query::load::keys::{KeyInUse, SlotHolder};
 use crate::web::pages::limits::KeysNow;
 use crate::web::pages::now::fleet::Fleet;
@@ -26,9 +26,9 @@ pub(crate) struct KeyLine {
     pub(crate) slots: Markup,
     pub(crate) limit: String,
     pub(crate) limit_is_set: bool,
-    pub(crate) running: BoundedCount,
-    pub(crate) ready: BoundedCount,
-    pub(crate) blocked: BoundedCount,
+    pub(crate) running: CappedCount,
+    pub(crate) ready: CappedCount,
+    pub(crate) blocked: CappedCount,
     pub(crate) waited: Option<f64>,
     /// The first of the jobs that hold a slot.
     pub(crate) holders: Vec<i64>,

@@ -4,7 +4,7 @@ pub(crate) mod changes;
 pub(crate) mod key_lines;
 
 use crate::db::Conn;
-use crate::db::query::load::bounded::BoundedCount;
+use crate::db::query::load::bounded::CappedCount;
 use crate::db::query::load::keys::{self, KeyInUse, KeysWanted, SlotHolder};
 use crate::db::query::load::totals;
 use crate::db::table::run_time::limits::{self, RunTimeLimit};
@@ -62,7 +62,7 @@ pub(crate) struct KeysNow {
     pub(crate) holders: Vec<SlotHolder>,
     /// The last key that was read, if there are more.
     reached: Option<String>,
-    pub(crate) blocked: BoundedCount,
+    pub(crate) blocked: CappedCount,
 }
 
 /// Shows the keys in use.

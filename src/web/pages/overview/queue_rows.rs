@@ -1,6 +1,6 @@
 //! The oldest ready job of each queue.
 
-use crate::db::query::load::bounded::BoundedCount;
+use crate::db::query::load::bounded::CappedCount;
 use crate::history::curves::QueueCurves;
 use crate::web::pages::now::queues::LoadNow;
 use crate::web::pages::now::verdict::QueueVerdict;
@@ -14,7 +14,7 @@ const MOST: usize = 12;
 #[derive(Debug, Clone)]
 pub(crate) struct QueueRow {
     pub(crate) name: String,
-    pub(crate) ready: BoundedCount,
+    pub(crate) ready: CappedCount,
     pub(crate) oldest: Option<f64>,
     pub(crate) is_late: bool,
     /// How old the oldest ready job was, within the last hour.

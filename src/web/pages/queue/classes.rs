@@ -1,7 +1,7 @@
 //! The classes of a queue.
 
 use crate::db::Conn;
-use crate::db::query::load::bounded::BoundedCount;
+use crate::db::query::load::bounded::CappedCount;
 use crate::db::query::load::queue::{self, ClassCount};
 use crate::error::{Doing as _, Result};
 use crate::history::{SeriesTally, TimeRange};
@@ -21,9 +21,9 @@ pub(crate) struct ClassCounts {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ClassLine {
     pub(crate) name: String,
-    pub(crate) ready: BoundedCount,
+    pub(crate) ready: CappedCount,
     pub(crate) running: u64,
-    pub(crate) failed: BoundedCount,
+    pub(crate) failed: CappedCount,
     /// Ended jobs per second.
     pub(crate) rate: String,
     pub(crate) p50: Option<Duration>,
@@ -52,8 +52,8 @@ pub(crate) fn lines(
     let (ready, failed) = (&counts.ready, &counts.failed);
     let empty = |name: &str| ClassLine {
         name: name.to_owned(),
-        ready: BoundedCount::part(0, ready.1),
-        failed: BoundedCount::part(0, failed.1),
+        ready: CappedCount::part(0, ready.1),
+        failed: CappedCount::part(0, failed.1),
         rate: "–".to_owned(),
         ..ClassLine::default()
     };
@@ -63,11 +63,11 @@ pub(crate) fn lines(
         change(entry.or_insert_with(|| empty(name)));
     };
     for class in &ready.0 {
-        let jobs = BoundedCount::part(class.jobs, ready.1);
+        let jobs = CappedCount::part(class.jobs, ready.1);
         line(&class.class_name, &|line| line.ready = jobs);
     }
     for class in &failed.0 {
-        let jobs = BoundedCount::part(class.jobs, failed.1);
+        let jobs = CappedCount::part(class.jobs, failed.1);
         line(&class.class_name, &|line| line.failed = jobs);
     }
     let held = details.map(|details| details.held.as_slice());

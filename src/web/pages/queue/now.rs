@@ -2,7 +2,7 @@
 
 use crate::admin::details::shown_arguments;
 use crate::db::Conn;
-use crate::db::query::load::bounded::BoundedCount;
+use crate::db::query::load::bounded::CappedCount;
 use crate::db::query::load::queue::{self, ScheduledJobs};
 use crate::db::query::load::queues;
 use crate::db::query::load::runs::{self, HeldJob};
@@ -27,8 +27,8 @@ pub(crate) struct QueueDetails {
     /// The jobs of the queue that processes hold, among the 2,000 oldest of all queues.
     pub(crate) held: Vec<HeldJob>,
     pub(crate) scheduled: ScheduledJobs,
-    pub(crate) blocked: BoundedCount,
-    pub(crate) failed: BoundedCount,
+    pub(crate) blocked: CappedCount,
+    pub(crate) failed: CappedCount,
 }
 
 impl QueueDetails {

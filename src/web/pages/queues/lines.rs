@@ -1,6 +1,6 @@
 //! The rows of the table of queues.
 
-use crate::db::query::load::bounded::BoundedCount;
+use crate::db::query::load::bounded::CappedCount;
 use crate::db::query::load::queues::CountsByQueue;
 use crate::history::curves::QueueCurves;
 use crate::web::pages::now::concerns::who_and_why;
@@ -30,11 +30,11 @@ pub(crate) struct QueueLine {
     pub(crate) is_late: bool,
     pub(crate) is_paused: bool,
     pub(crate) oldest: Option<f64>,
-    pub(crate) ready: BoundedCount,
-    pub(crate) scheduled: BoundedCount,
-    pub(crate) running: BoundedCount,
-    pub(crate) blocked: BoundedCount,
-    pub(crate) failed: BoundedCount,
+    pub(crate) ready: CappedCount,
+    pub(crate) scheduled: CappedCount,
+    pub(crate) running: CappedCount,
+    pub(crate) blocked: CappedCount,
+    pub(crate) failed: CappedCount,
     /// Ended jobs per second.
     pub(crate) rate: String,
     pub(crate) spark: Markup,
@@ -110,17 +110,17 @@ fn sub(queue: &QueueNow) -> String {
 /// The sums of the columns.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct QueueSums {
-    pub(crate) ready: BoundedCount,
-    pub(crate) scheduled: BoundedCount,
-    pub(crate) running: BoundedCount,
-    pub(crate) blocked: BoundedCount,
-    pub(crate) failed: BoundedCount,
+    pub(crate) ready: CappedCount,
+    pub(crate) scheduled: CappedCount,
+    pub(crate) running: CappedCount,
+    pub(crate) blocked: CappedCount,
+    pub(crate) failed: CappedCount,
 }
 
 impl QueueSums {
     pub(crate) fn of(load: &LoadNow, counts: &PlaceCounts) -> Self {
-        let sum = |of: &dyn Fn(&QueueNow) -> BoundedCount| {
-            let mut sum = BoundedCount {
+        let sum = |of: &dyn Fn(&QueueNow) -> CappedCount| {
+            let mut sum = CappedCount {
                 count: 0,
                 is_more: load.is_more,
             };
