@@ -37,6 +37,8 @@ struct PreviewPage {
     spreads: Vec<SpreadChoice>,
     sample: Vec<JobRow>,
     back: String,
+    /// Whether the jobs are those of a group of failures.
+    is_group: bool,
 }
 
 /// Returns the number of jobs as pages show it.
@@ -85,6 +87,7 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
         spreads: spread::choices(&preview),
         sample: sample.iter().map(|job| JobRow::of(job, &shell)).collect(),
         back: shell.link(&selection.back()),
+        is_group: cx.query().get("group").is_some(),
         preview,
         shell,
     })
