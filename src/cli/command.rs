@@ -75,13 +75,7 @@ impl Command {
             Command::Migrate(migrate) => {
                 Ok(output::show(&migrate.run(&at.database()?)?, migrate.json))
             }
-            Command::Migrations(Migrations::Copy(copy)) => {
-                let dialect = match copy.dialect {
-                    Some(dialect) => dialect,
-                    None => migrations::dialect_of(&at.database()?),
-                };
-                Ok(output::show(&copy.run(dialect)?, copy.json))
-            }
+            Command::Migrations(Migrations::Copy(copy)) => copied(copy, at),
             Command::Check(check) => {
                 let checked = check.run(at.url(), at.registry)?;
                 let shown = output::show(&checked, check.json);
@@ -134,6 +128,14 @@ impl Command {
             _ => false,
         }
     }
+}
+
+fn copied(copy: &migrations::Copy, at: &At<'_>) -> Result<ExitCode, CommandError> {
+    let dialect = match copy.dialect {
+        Some(dialect) => dialect,
+        None => migrations::dialect_of(&at.database()?),
+    };
+    Ok(output::show(&copy.run(dialect)?, copy.json))
 }
 
 /// Shows the result of a change. Returns 1 if not all of the named jobs could be changed.

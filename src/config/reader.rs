@@ -69,7 +69,7 @@ pub(crate) struct Reader {
 
 /// One table, from all sources.
 #[derive(Debug)]
-pub(crate) struct Section {
+pub(crate) struct TableReader {
     table: &'static str,
     number: Option<usize>,
     pub(crate) origin: Origin,
@@ -107,7 +107,7 @@ impl Reader {
     }
 
     /// Returns the table with this name.
-    pub(crate) fn one(&mut self, table: &'static str) -> Section {
+    pub(crate) fn one(&mut self, table: &'static str) -> TableReader {
         let found = match self.items.remove(table) {
             Some(DocumentItem::One(found)) => Some(found),
             Some(DocumentItem::Many(tables)) => {
@@ -123,12 +123,12 @@ impl Reader {
             }
             None => None,
         };
-        Section::new(table, None, found)
+        TableReader::new(table, None, found)
     }
 
     /// Returns the tables with this name. If the file does not mention it, there is one with all
     /// defaults; `name = []` means none.
-    pub(crate) fn many(&mut self, table: &'static str) -> Vec<Section> {
+    pub(crate) fn many(&mut self, table: &'static str) -> Vec<TableReader> {
         let tables = match self.items.remove(table) {
             Some(DocumentItem::Many(tables)) => tables.into_iter().map(Some).collect(),
             Some(DocumentItem::One(found)) => {
@@ -145,7 +145,7 @@ impl Reader {
         };
         let tables = tables.into_iter().enumerate();
         tables
-            .map(|(index, found)| Section::new(table, Some(index + 1), found))
+            .map(|(index, found)| TableReader::new(table, Some(index + 1), found))
             .collect()
     }
 
@@ -227,7 +227,7 @@ impl Reader {
     }
 
     /// Returns the value with the highest priority.
-    fn find(&mut self, section: &Section, name: &'static str) -> Option<DocumentEntry> {
+    fn find(&mut self, section: &TableReader, name: &'static str) -> Option<DocumentEntry> {
         let argument = self.arguments.iter();
         let mut argument = argument.filter(|a| a.table == section.table && a.name == name);
         if let Some(argument) = argument.next() {
@@ -250,12 +250,12 @@ impl Reader {
     }
 }
 
-impl Section {
+impl TableReader {
     fn new(table: &'static str, number: Option<usize>, found: Option<DocumentTable>) -> Self {
         let (origin, entries) = found.map_or((Origin::Default, BTreeMap::new()), |found| {
             (found.origin, found.entries)
         });
-        Section {
+        TableReader {
             table,
             number,
             origin,

@@ -4,7 +4,7 @@ use crate::config::absent::{Auto, Forever, Never, Unlimited};
 use crate::config::amounts::{Bytes, Interval, Number, WholeNumber};
 use crate::config::document::Origin;
 use crate::config::lists::{NamedAddresses, QueueList, TextList, WorkerProgram};
-use crate::config::reader::{Reader, Section, Sourced};
+use crate::config::reader::{Reader, Sourced, TableReader};
 use crate::config::value::{Address, NameText};
 use crate::queue::QueueSelector;
 use chrono_tz::Tz;
@@ -137,7 +137,7 @@ impl WorkerSettings {
         sections.into_iter().map(|s| Self::read(r, s)).collect()
     }
 
-    fn read(r: &mut Reader, mut s: Section) -> Self {
+    fn read(r: &mut Reader, mut s: TableReader) -> Self {
         let settings = WorkerSettings {
             origin: s.origin.clone(),
             queues: s.read(r, "queues", QueueList(vec![QueueSelector::All]),
@@ -170,7 +170,7 @@ impl DispatcherSettings {
         sections.into_iter().map(|s| Self::read(r, s)).collect()
     }
 
-    fn read(r: &mut Reader, mut s: Section) -> Self {
+    fn read(r: &mut Reader, mut s: TableReader) -> Self {
         let settings = DispatcherSettings {
             batch_size: s.read(
                 r,

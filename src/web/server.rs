@@ -4,8 +4,6 @@ use crate::db::Database;
 use crate::error::{Error, Result};
 use crate::web::pages::route::Route;
 use crate::web::pages::routes::ROUTES;
-use crate::web::running::RunningServer;
-use crate::web::start;
 use std::time::Duration;
 
 /// Where to listen, unless set.
@@ -199,15 +197,6 @@ impl Server {
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads;
         self
-    }
-
-    /// Starts the server on threads of its own. It also starts while its databases are away.
-    ///
-    /// # Errors
-    /// If a setting is wrong, the address is in use, or a thread cannot be started. If it can be
-    /// reached from elsewhere, and there is neither a token nor a proxy that names its users.
-    pub fn start(self) -> Result<RunningServer> {
-        start::start(&self)
     }
 
     pub(crate) fn wrong<T>(&self, message: impl Into<String>) -> Result<T> {

@@ -7,8 +7,8 @@ use crate::web::live::hub::Hub;
 use crate::web::live::seen::SeenPages;
 use crate::web::pages::section::Section;
 use crate::web::sql::frame::FrameCache;
-use crate::web::sql::operations::OperationsWake;
-use crate::web::sql::outage::{Once, Outage};
+use crate::web::sql::operations_wake::OperationsWake;
+use crate::web::sql::outage::{Outage, SetOnce};
 
 /// A database that is served.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(crate) struct Source {
     /// Whether `database` is away, if something else is read from.
     changes_outage: Outage,
     /// Whether the tables were found to be in order.
-    pub(crate) tables: Once,
+    pub(crate) tables: SetOnce,
 }
 
 impl Source {
@@ -37,7 +37,7 @@ impl Source {
             frame: FrameCache::default(),
             outage: Outage::default(),
             changes_outage: Outage::default(),
-            tables: Once::default(),
+            tables: SetOnce::default(),
         }
     }
 

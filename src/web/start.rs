@@ -1,9 +1,11 @@
 //! Checks the settings of a server, and starts its threads.
 
 use crate::db::AsConn as _;
+use crate::db::schema::migrate;
 use crate::db::table::web::tokens;
 use crate::error::{Doing as _, Error, Result};
 use crate::process::base::threads;
+use crate::web::access::addresses::AddressRange;
 use crate::web::access::host;
 use crate::web::access::secret::SecretDigest;
 use crate::web::access::settings::{Access, AccessSettings};
@@ -19,8 +21,9 @@ use crate::web::pages::section::Section;
 use crate::web::running::RunningServer;
 use crate::web::server::{ServedDatabase, Server};
 use crate::web::site::{Site, SiteSettings, Source};
-use crate::web::sql::dispatch::Dispatcher;
-use crate::web::sql::operations::{self, OperationsWake};
+use crate::web::sql::dispatch::PageDispatcher;
+use crate::web::sql::operations;
+use crate::web::sql::operations_wake::{self, OperationsWake};
 use crate::web::sql::workers;
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -34,7 +37,19 @@ const LOOK: Duration = Duration::from_secs(5);
 /// The longest idle time of a session: sessions are cleared some time after it.
 const LONGEST_IDLE: Duration = Duration::from_secs(30 * 24 * 3600);
 
-pub(crate) fn start(server: &Server) -> Result<RunningServer> {
+impl Server {
+    /// Starts the server on threads of its own. It also starts while its databases are away.
+    ///
+    /// # Errors
+    /// If a setting is wrong, the address is in use, or a thread cannot be started. If it can be
+    /// reached from elsewhere or is set up for a proxy, and there is neither a token nor a proxy that
+    /// names its users.
+    pub fn start(self) -> Result<RunningServer> {
+        start(&self)
+    }
+}
+
+fn start(server: &Server) -> Result<RunningServer> {
     if !(2..=4).contains(&server.threads) {
         return server.wrong(format!(
             "`web.threads` is from 2 to 4: how many threads read and change the database; it is {}",
@@ -49,7 +64,7 @@ pub(crate) fn start(server: &Server) -> Result<RunningServer> {
     let listener = TcpListener::bind(&server.listen).map_err(refused)?;
     let address = listener.local_addr().map_err(refused)?;
     let access = access(server, address.ip().to_canonical().is_loopback())?;
-    let (wake, woken) = operations::wake();
+    let (wake, woken) = operations_wake::wake();
     let site = Arc::new(site(server, access, wake)?);
     must_be_closed(&site, &server.listen)?;
     let (queue, mut threads) = workers::start(&site, server.routes, server.threads)?;
@@ -62,7 +77,7 @@ pub(crate) fn start(server: &Server) -> Result<RunningServer> {
         queue,
     };
     threads.push(engine::start(Arc::new(engine), listener, stopping)?);
-    let dispatcher = Dispatcher::new(&site, server.routes);
+    let dispatcher = PageDispatcher::new(&site, server.routes);
     let sampler = threads::spawn("web-live", move || sampler::run(dispatcher));
     // Without its receiver, the other threads end.
     threads.push(sampler?);
@@ -70,22 +85,48 @@ pub(crate) fn start(server: &Server) -> Result<RunningServer> {
 }
 
 fn access(server: &Server, is_loopback: bool) -> Result<AccessSettings> {
-    let mut hosts: Vec<String> = Vec::new();
-    let origins = server.public_origin.iter();
-    let public = origins.map(|origin| match origin.split_once("://") {
-        Some(("http" | "https", rest)) if !rest.contains('/') => Ok(rest.to_owned()),
-        _ => server.wrong(format!(
-            "`web.public_origin` is the start of an address, such as `https://jobs.example.com`, \
-             without a path; it is `{origin}`"
-        )),
-    });
-    for name in server
-        .hosts
-        .iter()
-        .map(|name| Ok(name.clone()))
-        .chain(public)
-    {
-        let name = name?;
+    let trusted_proxies = trusted_proxies(server)?;
+    let user_header = user_header(server, &trusted_proxies)?;
+    let idle = server.session_idle;
+    if idle.is_zero() || server.session_lifetime.is_zero() || idle > LONGEST_IDLE {
+        return server.wrong(
+            "`web.session_idle` and `web.session_lifetime` are longer than nothing, and \
+             `web.session_idle` is at most 30 days",
+        );
+    }
+    let host = gethostname::gethostname();
+    let local_name = server.local_name.clone();
+    Ok(AccessSettings {
+        is_loopback,
+        hosts: hosts(server)?,
+        public_origin: server.public_origin.clone(),
+        trusted_proxies,
+        user_header,
+        operators: server.operators.clone(),
+        read_only: server.read_only,
+        has_base_path: !base_path(server)?.is_empty(),
+        local_name: local_name.unwrap_or_else(|| format!("local@{}", host.to_string_lossy())),
+        session_idle: idle,
+        session_lifetime: server.session_lifetime,
+    })
+}
+
+/// Returns the names by which the server is called.
+fn hosts(server: &Server) -> Result<Vec<String>> {
+    let mut names = server.hosts.clone();
+    if let Some(origin) = &server.public_origin {
+        match origin.split_once("://") {
+            Some(("http" | "https", rest)) if !rest.contains('/') => names.push(rest.to_owned()),
+            _ => {
+                return server.wrong(format!(
+                    "`web.public_origin` is the start of an address, such as `https://jobs.example.com`, \
+                     without a path; it is `{origin}`"
+                ));
+            }
+        }
+    }
+    let mut hosts = Vec::new();
+    for name in names {
         match host::split(&name) {
             Some((name, _)) if !name.contains(['/', ' ']) => hosts.push(name),
             _ => {
@@ -95,51 +136,37 @@ fn access(server: &Server, is_loopback: bool) -> Result<AccessSettings> {
             }
         }
     }
+    Ok(hosts)
+}
+
+fn trusted_proxies(server: &Server) -> Result<Vec<AddressRange>> {
     let proxies = server.trusted_proxies.iter().map(|text| text.parse());
     let proxies: Result<_, String> = proxies.collect();
-    let trusted_proxies: Vec<_> = match proxies {
-        Ok(proxies) => proxies,
-        Err(wrong) => return server.wrong(format!("`web.trusted_proxies`: {wrong}")),
-    };
-    let header = server.user_header.as_ref();
-    let user_header = header.map(|name| name.trim().to_ascii_lowercase());
-    if let Some(name) = &user_header {
-        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
-        if name.is_empty() || !name.bytes().all(is_name) {
-            return server.wrong(format!(
-                "`web.user_header` is no name of a header: `{name}`"
-            ));
-        }
-        if trusted_proxies.is_empty() {
-            return server.wrong(
-                "`web.user_header` is believed only from the addresses in `web.trusted_proxies`: \
-                 set that too, or anyone could be any user",
-            );
-        }
+    match proxies {
+        Ok(proxies) => Ok(proxies),
+        Err(wrong) => server.wrong(format!("`web.trusted_proxies`: {wrong}")),
     }
-    let idle = server.session_idle;
-    if idle.is_zero() || server.session_lifetime.is_zero() || idle > LONGEST_IDLE {
+}
+
+/// Returns the name of the header in which a proxy names the user.
+fn user_header(server: &Server, proxies: &[AddressRange]) -> Result<Option<String>> {
+    let Some(name) = &server.user_header else {
+        return Ok(None);
+    };
+    let name = name.trim().to_ascii_lowercase();
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    if name.is_empty() || !name.bytes().all(is_name) {
+        return server.wrong(format!(
+            "`web.user_header` is no name of a header: `{name}`"
+        ));
+    }
+    if proxies.is_empty() {
         return server.wrong(
-            "`web.session_idle` and `web.session_lifetime` are longer than nothing, and \
-             `web.session_idle` is at most 30 days",
+            "`web.user_header` is believed only from the addresses in `web.trusted_proxies`: \
+             set that too, or anyone could be any user",
         );
     }
-    let local_name = server
-        .local_name
-        .clone()
-        .unwrap_or_else(|| format!("local@{}", gethostname::gethostname().to_string_lossy()));
-    Ok(AccessSettings {
-        is_loopback,
-        hosts,
-        public_origin: server.public_origin.clone(),
-        trusted_proxies,
-        user_header,
-        operators: server.operators.clone(),
-        read_only: server.read_only,
-        local_name,
-        session_idle: idle,
-        session_lifetime: server.session_lifetime,
-    })
+    Ok(Some(name))
 }
 
 fn site(server: &Server, access: AccessSettings, operations: OperationsWake) -> Result<Site> {
@@ -212,31 +239,32 @@ fn sections(routes: &[Route]) -> Vec<Section> {
     Section::ALL.into_iter().filter(has_page).collect()
 }
 
-/// Refuses to be reachable from elsewhere without a way to sign in.
+/// Refuses to be reachable from elsewhere, also through a proxy, without a way to sign in.
 fn must_be_closed(site: &Site, listen: &str) -> Result<()> {
     let settings = &site.access.settings;
     let Some(first) = site.sources.first() else {
         return Ok(());
     };
-    if settings.is_loopback || settings.user_header.is_some() {
+    if site.access.may_be_local() || settings.user_header.is_some() {
         return Ok(());
     }
-    let found = first
-        .database
-        .connect_within(LOOK)
-        .and_then(|mut connection| {
-            tokens::exist_active(&mut connection.as_conn()).doing("look for tokens")
-        });
+    let database = &first.database;
+    let found = database.connect_within(LOOK).and_then(|mut connection| {
+        let mut conn = connection.as_conn();
+        migrate::check(&mut conn, database)?;
+        tokens::exist_active(&mut conn).doing("look for tokens")
+    });
     match found {
         Ok(true) => Ok(()),
         Ok(false) => Err(Error::Settings(format!(
-            "`windlass web` does not listen on {listen}, which other hosts can reach, without a way to \
-             sign in: make a token with `windlass web tokens add NAME --role operator`, or set \
-             `trusted_proxies` and `user_header` in `[web]`, or listen on 127.0.0.1"
+            "`windlass web` on {listen} can be reached from other hosts, directly or through the proxy that \
+             it is set up for, and there is no way to sign in: make a token with \
+             `windlass web tokens add NAME --role operator`, or set `trusted_proxies` and `user_header` \
+             in `[web]`, or listen on 127.0.0.1 without settings for a proxy"
         ))),
         // Without an answer, everyone must sign in all the same.
         Err(Error::Connect { reason, .. }) => {
-            log::warn!("web: the database does not answer yet: {reason}");
+            log::warn!("web: the database does not answer: {reason}");
             Ok(())
         }
         Err(other) => Err(other),

@@ -1,6 +1,6 @@
 //! `windlass supervise`.
 
-use crate::cli::config::{Source, option};
+use crate::cli::config::{ConfigSource, option};
 use crate::cli::mount::At;
 use crate::config::configuration::Config;
 use crate::config::reader::Argument;
@@ -40,7 +40,7 @@ Examples:
 )]
 pub(crate) struct Supervise {
     #[command(flatten)]
-    source: Source,
+    source: ConfigSource,
 
     /// The number of processes of PROGRAM, for each of the workers [default: 1]
     #[arg(long, value_name = "N", requires = "program",

@@ -150,13 +150,7 @@ impl RetentionTask {
                 left: None,
             })
         }));
-        kinds.push(RowKind::new("clear web sessions", Of::Others, |conn, _| {
-            Ok(ClearedPage {
-                reached: None,
-                cleared: upkeep::clear(conn)?,
-                left: None,
-            })
-        }));
+        kinds.push(web_sessions());
         for table in clear::TABLES_OF_JOBS {
             kinds.push(RowKind::new(
                 "clear what jobs left behind",
@@ -226,6 +220,16 @@ impl RetentionTask {
         }
         self.stop.wait((took / 2).clamp(PAUSE.0, PAUSE.1))
     }
+}
+
+fn web_sessions() -> RowKind {
+    RowKind::new("clear web sessions", Of::Others, |conn, _| {
+        Ok(ClearedPage {
+            reached: None,
+            cleared: upkeep::clear(conn)?,
+            left: None,
+        })
+    })
 }
 
 /// The counter of deleted rows.

@@ -147,7 +147,7 @@ fn recalled(site: &Site, digest: &SecretDigest, error: Error) -> Result<Viewer, 
 /// A use that could not be noted is noted with the next one.
 fn log_failure(result: Result<(), Error>) {
     if let Err(error) = result {
-        log::debug!("web: {error}");
+        log::debug!("web: the use of a token was not noted: {error}");
     }
 }
 

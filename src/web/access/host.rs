@@ -34,6 +34,16 @@ pub(crate) fn is_ours(host: &str, names: &[String]) -> bool {
     name == "localhost" || name.parse::<IpAddr>().is_ok() || names.contains(&name)
 }
 
+/// Returns whether this `Host` is this very host. If only this host can connect, another name or
+/// address means that something passes requests on.
+pub(crate) fn is_loopback(host: &str) -> bool {
+    let Some((name, _)) = split(host) else {
+        return false;
+    };
+    let address = name.parse::<IpAddr>();
+    name == "localhost" || address.is_ok_and(|address| address.to_canonical().is_loopback())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,6 +81,12 @@ mod tests {
             "localhost evil.example",
         ] {
             assert!(!is_ours(host, &names), "{host}");
+        }
+        for host in ["127.8.9.1:1", "[::1]:1", "[::ffff:127.0.0.1]", "localhost"] {
+            assert!(is_loopback(host), "{host}");
+        }
+        for host in ["10.0.0.1:1", "jobs.example.com", "[::2]", ""] {
+            assert!(!is_loopback(host), "{host}");
         }
     }
 }

@@ -7,14 +7,14 @@ use crate::web::access::host;
 
 /// What a request says about where it is from. `None` for a header that is absent.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Claims<'h> {
+pub(crate) struct OriginClaims<'h> {
     pub(crate) host: &'h str,
     pub(crate) fetch_site: Option<&'h str>,
     pub(crate) origin: Option<&'h str>,
 }
 
 /// Returns whether a page of this server requested the change.
-pub(crate) fn is_ours(claims: &Claims<'_>, public_origin: Option<&str>) -> bool {
+pub(crate) fn is_ours(claims: &OriginClaims<'_>, public_origin: Option<&str>) -> bool {
     match (claims.fetch_site, claims.origin) {
         (Some(site), _) => site == "same-origin",
         (None, Some(origin)) => {
@@ -27,7 +27,11 @@ pub(crate) fn is_ours(claims: &Claims<'_>, public_origin: Option<&str>) -> bool 
 
 /// Returns whether the page, if it is named, is called by one of our names. If it is not, the server
 /// is behind a proxy that it does not know, and that hides how it is called.
-pub(crate) fn is_named(claims: &Claims<'_>, public_origin: Option<&str>, names: &[String]) -> bool {
+pub(crate) fn is_named(
+    claims: &OriginClaims<'_>,
+    public_origin: Option<&str>,
+    names: &[String],
+) -> bool {
     claims.origin.is_none_or(|origin| {
         public_origin.is_some_and(|public| public.eq_ignore_ascii_case(origin))
             || host_of(origin).is_some_and(|named| host::is_ours(named, names))
@@ -45,9 +49,9 @@ fn host_of(origin: &str) -> Option<&str> {
 mod tests {
     use super::*;
 
-    fn claims<'h>(fetch_site: &'h str, origin: &'h str) -> Claims<'h> {
+    fn claims<'h>(fetch_site: &'h str, origin: &'h str) -> OriginClaims<'h> {
         let some = |text: &'h str| Some(text).filter(|text| !text.is_empty());
-        Claims {
+        OriginClaims {
             host: "127.0.0.1:4040",
             fetch_site: some(fetch_site),
             origin: some(origin),

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 pub(crate) struct AccessSettings {
     /// Whether only this host can connect.
     pub(crate) is_loopback: bool,
+    /// Whether a proxy shows the pages below a path.
+    pub(crate) has_base_path: bool,
     /// Names by which the server is called, in lower case.
     pub(crate) hosts: Vec<String>,
     /// `https://jobs.example.com`
@@ -54,12 +56,15 @@ impl Access {
         }
     }
 
-    /// Returns whether those on this host may need not sign in: if there are no tokens either.
+    /// Returns whether those on this host need not sign in, if there are no tokens either: only this
+    /// host can connect, and nothing is set up for a proxy.
     pub(crate) fn may_be_local(&self) -> bool {
         let settings = &self.settings;
         settings.is_loopback
             && settings.user_header.is_none()
             && settings.trusted_proxies.is_empty()
+            && settings.hosts.is_empty()
+            && !settings.has_base_path
     }
 
     pub(crate) fn trusts(&self, address: IpAddr) -> bool {

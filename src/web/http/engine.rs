@@ -2,14 +2,14 @@
 
 use crate::error::{Error, Result};
 use crate::process::base::threads;
-use crate::web::http::router::{self, Engine};
+use crate::web::http::router::{self, Engine, Peer};
 use crate::web::http::stream::GuardedStream;
 use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use std::future::Future as _;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
@@ -32,10 +32,6 @@ const DRAIN: Duration = Duration::from_secs(3);
 
 /// How long to wait after a connection could not be accepted: too many files are open, mostly.
 const REST: Duration = Duration::from_millis(100);
-
-/// The address of the client's end of the connection.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Peer(pub(crate) SocketAddr);
 
 /// Starts the thread; it ends when `stop` becomes `true`.
 pub(crate) fn start(

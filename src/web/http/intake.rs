@@ -48,7 +48,7 @@ pub(crate) fn screen(site: &Site, parts: &Parts, peer: IpAddr) -> Result<Request
     let Some((database, path)) = database(site, path) else {
         return refuse(404, "There is no database of this name.\n");
     };
-    let credentials = credentials(site, headers, peer)?;
+    let credentials = credentials(site, headers, host, peer)?;
     if verb == Verb::Post {
         requested_by_us(site, headers, host, &credentials)?;
     }
@@ -105,7 +105,7 @@ fn requested_by_us(
     host: &str,
     credentials: &Credentials,
 ) -> Result<(), Response> {
-    let claims = origin::Claims {
+    let claims = origin::OriginClaims {
         host,
         fetch_site: only(headers, "sec-fetch-site")?,
         origin: only(headers, "origin")?,
@@ -134,7 +134,12 @@ fn requested_by_us(
     Ok(())
 }
 
-fn credentials(site: &Site, headers: &HeaderMap, peer: IpAddr) -> Result<Credentials, Response> {
+fn credentials(
+    site: &Site,
+    headers: &HeaderMap,
+    host: &str,
+    peer: IpAddr,
+) -> Result<Credentials, Response> {
     let authorization = only(headers, "authorization")?;
     let bearer = match authorization.map(|text| text.split_once(' ').unwrap_or((text, ""))) {
         None => None,
@@ -149,7 +154,8 @@ fn credentials(site: &Site, headers: &HeaderMap, peer: IpAddr) -> Result<Credent
         Some(name) if is_trusted => only(headers, name)?,
         _ => None,
     };
-    let is_forwarded = OF_PROXIES.iter().any(|name| headers.contains_key(*name));
+    let is_forwarded =
+        OF_PROXIES.iter().any(|name| headers.contains_key(*name)) || !host::is_loopback(host);
     Ok(Credentials {
         bearer,
         session: cookie(headers, &site.session_cookie).map(str::to_owned),

@@ -4,14 +4,13 @@
 use crate::clock;
 use crate::web::access::viewer::Viewer;
 use crate::web::assets::Asset;
-use crate::web::http::engine::Peer;
 use crate::web::http::intake;
 use crate::web::http::request::{Request, Verb};
 use crate::web::http::response::Response;
 use crate::web::pages::error;
 use crate::web::site::Site;
 use crate::web::sql::page_error::PageError;
-use crate::web::sql::workers::{Answer, Work};
+use crate::web::sql::workers::{RequestAnswer, Work};
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
@@ -20,6 +19,7 @@ use axum::routing::{any, get};
 use axum::{Extension, Router};
 use crossbeam_channel::{Sender, TrySendError};
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -44,6 +44,10 @@ pub(crate) struct Engine {
     pub(crate) site: Arc<Site>,
     pub(crate) queue: Sender<Work>,
 }
+
+/// The address of the client's end of the connection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Peer(pub(crate) SocketAddr);
 
 type HttpResponse = axum::http::Response<Body>;
 
@@ -165,8 +169,8 @@ async fn answer(engine: &Engine, request: Request) -> HttpResponse {
         return sent(busy(refused));
     }
     match tokio::time::timeout(ANSWER, answer).await {
-        Ok(Ok(Answer::Response(response))) => sent(response),
-        Ok(Ok(Answer::Live(messages))) => live(messages),
+        Ok(Ok(RequestAnswer::Response(response))) => sent(response),
+        Ok(Ok(RequestAnswer::Live(messages))) => live(messages),
         _ => sent(busy("The response took too long. Try again in a moment.\n")),
     }
 }

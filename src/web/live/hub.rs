@@ -27,7 +27,7 @@ const RETRY: u32 = 3_000;
 
 /// A topic that was rendered.
 #[derive(Debug)]
-pub(crate) enum Rendered {
+pub(crate) enum RenderedTopic {
     Fragments(Vec<Fragment>),
     /// The database has not answered for so long.
     Away(Duration),
@@ -134,7 +134,7 @@ impl Hub {
     }
 
     /// Sends what has changed to the viewers of a topic. Those that do not read are dropped.
-    pub(crate) fn publish(&self, topic: &Topic, rendered: Rendered) {
+    pub(crate) fn publish(&self, topic: &Topic, rendered: RenderedTopic) {
         let mut state = self.state();
         let Some(open) = state.topics.get_mut(topic) else {
             return;
@@ -142,7 +142,7 @@ impl Hub {
         // Without news, it keeps the connection open, and finds those that have gone.
         let nothing = Bytes::from_static(b":\n\n");
         let (all, news) = match rendered {
-            Rendered::Fragments(new) => {
+            RenderedTopic::Fragments(new) => {
                 let difference = changed(&open.last, &new);
                 let news = match difference.is_empty() {
                     true => nothing,
@@ -153,14 +153,14 @@ impl Hub {
                 open.rendered_at = Some(clock::instant());
                 (Some(all), news)
             }
-            Rendered::Away(since) => {
+            RenderedTopic::Away(since) => {
                 // What changed meanwhile is sent as a whole.
                 open.last.clear();
                 open.rendered_at = None;
                 let seconds = serde_json::json!({ "seconds": since.as_secs() });
                 (None, message("away", &seconds))
             }
-            Rendered::Nothing => (None, nothing),
+            RenderedTopic::Nothing => (None, nothing),
         };
         open.viewers.retain_mut(|viewer| {
             let message = match &all {
@@ -209,8 +209,8 @@ mod tests {
         }
     }
 
-    fn rendered(html: &str) -> Rendered {
-        Rendered::Fragments(vec![Fragment {
+    fn rendered(html: &str) -> RenderedTopic {
+        RenderedTopic::Fragments(vec![Fragment {
             name: "a".to_owned(),
             html: html.to_owned(),
         }])
@@ -239,7 +239,7 @@ mod tests {
         let second = "event: fragments\ndata: {\"a\":\"2\"}\n\n";
         assert_eq!(received(&mut one), [second]);
         assert_eq!(received(&mut other), [second]);
-        hub.publish(&topic("/"), Rendered::Away(Duration::from_secs(3)));
+        hub.publish(&topic("/"), RenderedTopic::Away(Duration::from_secs(3)));
         assert_eq!(
             received(&mut one),
             ["event: away\ndata: {\"seconds\":3}\n\n"]

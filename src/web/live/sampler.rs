@@ -6,9 +6,9 @@ use crate::error::{Doing as _, Result};
 use crate::web::access::gate;
 use crate::web::access::viewer::Proof;
 use crate::web::live::fragments;
-use crate::web::live::hub::Rendered;
+use crate::web::live::hub::RenderedTopic;
 use crate::web::live::topic::Topic;
-use crate::web::sql::dispatch::Dispatcher;
+use crate::web::sql::dispatch::PageDispatcher;
 use crate::web::sql::page_error::PageError;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const TICK: Duration = Duration::from_secs(2);
 const VERIFY: Duration = Duration::from_secs(5);
 
 /// Renders what is open, until the server stops.
-pub(crate) fn run(mut dispatcher: Dispatcher) {
+pub(crate) fn run(mut dispatcher: PageDispatcher) {
     let site = Arc::clone(&dispatcher.site);
     let mut verified_at: Option<Instant> = None;
     while site.hub.wait_for_viewers() {
@@ -43,23 +43,24 @@ pub(crate) fn run(mut dispatcher: Dispatcher) {
     }
 }
 
-fn render(dispatcher: &mut Dispatcher, topic: &Topic) -> Rendered {
+fn render(dispatcher: &mut PageDispatcher, topic: &Topic) -> RenderedTopic {
     match dispatcher.render(topic) {
-        Ok(html) => Rendered::Fragments(fragments::of_page(&html)),
+        Ok(html) => RenderedTopic::Fragments(fragments::of_page(&html)),
         Err(PageError::Away) => {
             let source = dispatcher.site.sources.get(topic.database);
             let away = source.and_then(|source| source.outage.age());
-            Rendered::Away(away.unwrap_or_default())
+            RenderedTopic::Away(away.unwrap_or_default())
         }
         Err(error) => {
-            log::debug!("web: cannot update {}: {error:?}", topic.address);
-            Rendered::Nothing
+            let page = &topic.address;
+            log::debug!("web: cannot update {page}: {error:?}");
+            RenderedTopic::Nothing
         }
     }
 }
 
 /// Drops the viewers whose session or token has ended.
-fn verify(dispatcher: &mut Dispatcher) {
+fn verify(dispatcher: &mut PageDispatcher) {
     let site = Arc::clone(&dispatcher.site);
     let proofs = site.hub.proofs();
     let (mut session_ids, mut token_ids, mut has_local) = (Vec::new(), Vec::new(), false);

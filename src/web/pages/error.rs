@@ -34,7 +34,8 @@ struct Seen {
 /// Returns the page of an error, as plain text for programs.
 pub(crate) fn page(site: &Site, request: &Request, viewer: &Viewer, error: PageError) -> Response {
     if let PageError::Internal(reason) = &error {
-        log::error!("web: request {}: {reason}", request.id);
+        let id = &request.id;
+        log::error!("web: request {id}: {reason}");
     }
     let seen = match error {
         PageError::Away => seen(site, request, viewer),
@@ -63,7 +64,8 @@ pub(crate) fn page(site: &Site, request: &Request, viewer: &Viewer, error: PageE
         page.render().map(Response::html).map_err(Into::into)
     };
     let response = made.unwrap_or_else(|error| {
-        log::error!("web: request {}: {error:?}", request.id);
+        let (id, reason) = (&request.id, format!("{error:?}"));
+        log::error!("web: request {id}: {reason}");
         Response::text(heading)
     });
     let response = response.with_status(status);

@@ -19,16 +19,16 @@ use tokio::sync::mpsc;
 
 /// What one thread needs to answer requests; no network.
 #[derive(Debug)]
-pub(crate) struct Dispatcher {
+pub(crate) struct PageDispatcher {
     pub(crate) site: Arc<Site>,
     pub(crate) routes: &'static [Route],
     pub(crate) readers: Readers,
     pub(crate) writers: Writers,
 }
 
-impl Dispatcher {
+impl PageDispatcher {
     pub(crate) fn new(site: &Arc<Site>, routes: &'static [Route]) -> Self {
-        Dispatcher {
+        PageDispatcher {
             site: Arc::clone(site),
             routes,
             readers: Readers::new(site),

@@ -5,6 +5,7 @@ pub(crate) mod cx;
 pub(crate) mod dispatch;
 pub(crate) mod frame;
 pub(crate) mod operations;
+pub(crate) mod operations_wake;
 pub(crate) mod outage;
 pub(crate) mod page_error;
 pub(crate) mod panel;

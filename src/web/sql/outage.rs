@@ -7,6 +7,9 @@ use std::time::{Duration, Instant};
 /// How long nothing is tried after a failed attempt.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// How often it is logged that it is still away.
+const LOGGED: Duration = Duration::from_secs(10);
+
 /// The state of a database, for all threads.
 #[derive(Debug, Default)]
 pub(crate) struct Outage(Mutex<Option<Away>>);
@@ -15,11 +18,13 @@ pub(crate) struct Outage(Mutex<Option<Away>>);
 struct Away {
     since: Instant,
     tried_at: Instant,
+    /// When it was logged that it is away.
+    logged_at: Instant,
     reason: String,
 }
 
 /// An attempt that is under way.
-pub(crate) struct Attempt<'o>(&'o Outage);
+pub(crate) struct DatabaseAttempt<'o>(&'o Outage);
 
 impl Outage {
     fn away(&self) -> MutexGuard<'_, Option<Away>> {
@@ -27,14 +32,14 @@ impl Outage {
     }
 
     /// Returns `None` if the database is away, and was tried a moment ago.
-    pub(crate) fn attempt(&self, now: Instant) -> Option<Attempt<'_>> {
+    pub(crate) fn attempt(&self, now: Instant) -> Option<DatabaseAttempt<'_>> {
         if let Some(away) = self.away().as_mut() {
             if now.saturating_duration_since(away.tried_at) < PAUSE {
                 return None;
             }
             away.tried_at = now;
         }
-        Some(Attempt(self))
+        Some(DatabaseAttempt(self))
     }
 
     /// Returns why the last attempt failed, and nothing while the database answers.
@@ -51,16 +56,26 @@ impl Outage {
     }
 }
 
-impl Attempt<'_> {
+impl DatabaseAttempt<'_> {
     pub(crate) fn succeeded(self) {
-        *self.0.away() = None;
+        if let Some(away) = self.0.away().take() {
+            let seconds = clock::instant()
+                .saturating_duration_since(away.since)
+                .as_secs();
+            log::info!("web: the database answers again, after {seconds} s");
+        }
     }
 
     pub(crate) fn failed(self, reason: &str, now: Instant) {
         let mut away = self.0.away();
-        let since = away.as_ref().map_or(now, |away| away.since);
+        let is_old = |away: &Away| now.saturating_duration_since(away.logged_at) >= LOGGED;
+        if away.as_ref().is_none_or(is_old) {
+            log::warn!("web: the database does not answer: {reason}");
+        }
+        let known = away.as_ref().filter(|away| !is_old(away));
         *away = Some(Away {
-            since,
+            since: away.as_ref().map_or(now, |away| away.since),
+            logged_at: known.map_or(now, |away| away.logged_at),
             tried_at: now,
             reason: reason.to_owned(),
         });
@@ -69,9 +84,9 @@ impl Attempt<'_> {
 
 /// A flag that is set once.
 #[derive(Debug, Default)]
-pub(crate) struct Once(std::sync::atomic::AtomicBool);
+pub(crate) struct SetOnce(std::sync::atomic::AtomicBool);
 
-impl Once {
+impl SetOnce {
     pub(crate) fn get(&self) -> bool {
         self.0.load(std::sync::atomic::Ordering::Relaxed)
     }

@@ -53,10 +53,7 @@ impl From<Error> for PageError {
             | Error::QuotaExceeded { .. }
             | Error::Edit { .. }
             | Error::RecurringTask { .. } => PageError::Conflict(error.to_string()),
-            Error::Connect { .. } | Error::GaveUp { .. } => {
-                log::warn!("web: {error}");
-                PageError::Away
-            }
+            Error::Connect { .. } | Error::GaveUp { .. } => PageError::Away,
             Error::Schema(SchemaError::Missing { .. }) => {
                 PageError::Tables("The database has no Windlass tables yet.")
             }
@@ -75,10 +72,7 @@ impl From<ReadFailure> for PageError {
     fn from(failure: ReadFailure) -> Self {
         match failure {
             ReadFailure::Late => PageError::Late,
-            ReadFailure::Lost(reason) => {
-                log::warn!("web: the database does not answer: {reason}");
-                PageError::Away
-            }
+            ReadFailure::Lost(_) => PageError::Away,
             ReadFailure::Failed(error) => error.into(),
         }
     }

@@ -7,7 +7,7 @@ use crate::web::http::request::Request;
 use crate::web::http::response::Response;
 use crate::web::pages::route::Route;
 use crate::web::site::Site;
-use crate::web::sql::dispatch::Dispatcher;
+use crate::web::sql::dispatch::PageDispatcher;
 use axum::body::Bytes;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::sync::Arc;
@@ -26,12 +26,12 @@ pub(crate) const QUEUED: Duration = Duration::from_secs(5);
 pub(crate) struct Work {
     pub(crate) request: Request,
     pub(crate) queued_at: Instant,
-    pub(crate) reply: oneshot::Sender<Answer>,
+    pub(crate) reply: oneshot::Sender<RequestAnswer>,
 }
 
 /// What becomes of a request.
 #[derive(Debug)]
-pub(crate) enum Answer {
+pub(crate) enum RequestAnswer {
     Response(Response),
     /// The messages of live updates, for as long as the page is open.
     Live(mpsc::Receiver<Bytes>),
@@ -46,14 +46,14 @@ pub(crate) fn start(
     let (sender, queue) = bounded(QUEUE);
     let mut handles = Vec::new();
     for _ in 0..count.max(1) {
-        let dispatcher = Dispatcher::new(site, routes);
+        let dispatcher = PageDispatcher::new(site, routes);
         let queue = queue.clone();
         handles.push(threads::spawn("web-sql", move || work(dispatcher, &queue))?);
     }
     Ok((sender, handles))
 }
 
-fn work(mut dispatcher: Dispatcher, queue: &Receiver<Work>) {
+fn work(mut dispatcher: PageDispatcher, queue: &Receiver<Work>) {
     while let Ok(work) = queue.recv() {
         let waited = clock::instant().saturating_duration_since(work.queued_at);
         // The client has gone, or was refused already.
@@ -61,8 +61,8 @@ fn work(mut dispatcher: Dispatcher, queue: &Receiver<Work>) {
             continue;
         }
         let answer = match dispatcher.open_page(&work.request) {
-            Some(messages) => Answer::Live(messages),
-            None => Answer::Response(dispatcher.answer(&work.request)),
+            Some(messages) => RequestAnswer::Live(messages),
+            None => RequestAnswer::Response(dispatcher.answer(&work.request)),
         };
         let _ = work.reply.send(answer);
     }

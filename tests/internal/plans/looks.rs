@@ -17,6 +17,7 @@ use crate::db::model::new_row::{NewRow, OnConflict};
 use crate::db::model::outcome::{Ending, JobFailure};
 use crate::db::model::recurring::{Definition, RecurringTaskRow};
 use crate::db::model::state::JobState;
+use crate::db::plans::web_pages;
 use crate::db::plans::works::ready_again;
 use crate::db::plans::{CLASS, Rows, Work, claim, death, job, named, run, *};
 use crate::db::query::connection_limit::connection_limit;
@@ -53,7 +54,9 @@ pub(crate) const READ_ALL: [&str; 8] = [
     "count the newest failed jobs",
 ];
 
-pub(crate) const LOOKS: [(&str, Work); 39] = [
+pub(crate) const LOOKS: [(&str, Work); 41] = [
+    ("sign in to the web pages", web_pages::sign_in_and_out),
+    ("read the frame of a page", web_pages::read_a_frame),
     ("pause a class", |conn, _| {
         assert!(class_pauses::insert(conn, "plan", None, None)?);
         assert_eq!(class_pauses::all(conn)?.len(), 1);

@@ -35,6 +35,8 @@ mod postgres;
 mod sites;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+#[cfg(feature = "web")]
+mod web_pages;
 mod works;
 
 const LARGE: [&str; 15] = [

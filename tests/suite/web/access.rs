@@ -289,10 +289,34 @@ fn a_trusted_proxy_names_the_user(db: &TestDb) {
 
 fn a_proxy_that_is_not_known_does_not_open_it(db: &TestDb) {
     let server = serve(&db.database);
-    for header in ["X-Forwarded-For", "Forwarded", "Via", "X-Real-IP"] {
-        let ask = Ask::new(server.address(), "GET", "/").header(header, "1.2.3.4");
+    for (header, value) in [
+        ("X-Forwarded-For", "1.2.3.4"),
+        ("Forwarded", "for=1.2.3.4"),
+        ("Via", "1.1 proxy"),
+        ("X-Real-IP", "1.2.3.4"),
+        ("Host", "10.0.0.7:4040"),
+    ] {
+        let ask = Ask::new(server.address(), "GET", "/").header(header, value);
         let refused = ask.send().expect(403);
         assert!(refused.contains("proxy"), "{refused}");
+    }
+    // Where one is expected, everyone must sign in.
+    let base = || Server::new(&db.database).listen("127.0.0.1:0");
+    let expecting = || {
+        [
+            base().host("jobs.example.com"),
+            base().public_origin("https://jobs.example.com"),
+            base().base_path("/windlass"),
+            base().trusted_proxy("10.0.0.1"),
+        ]
+    };
+    for server in expecting() {
+        let refused = server.start().unwrap_err().to_string();
+        assert!(refused.contains("windlass web tokens add"), "{refused}");
+    }
+    token(db, "ada", "viewer", &[]);
+    for server in expecting() {
+        assert_eq!(get(&server.start().unwrap(), "/").status, 401);
     }
 }
 

@@ -1,8 +1,9 @@
 //! What all answers have in common, and the life of a server.
 
-use super::client::{Ask, get, post, serve};
+use super::client::{ANSWER, Ask, get, post, serve};
 use crate::support::TestDb;
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 
 fn every_answer_has_the_headers_of_a_closed_site(db: &TestDb) {
     let server = serve(&db.database);
@@ -67,9 +68,51 @@ fn the_theme_is_kept_in_a_cookie(db: &TestDb) {
     assert!(ask.send().expect(200).contains("data-theme=\"dark\""));
 }
 
+fn head_is_answered_like_get(db: &TestDb) {
+    let server = serve(&db.database);
+    for path in ["/", "/nowhere", "/livez"] {
+        let (head, get) = (
+            Ask::new(server.address(), "HEAD", path).send(),
+            get(&server, path),
+        );
+        assert_eq!(
+            (head.status, head.body.as_str()),
+            (get.status, ""),
+            "{path}"
+        );
+        assert_eq!(head.header("content-length"), get.header("content-length"));
+    }
+}
+
+/// Requests that are never completed hold no connection for long.
+#[test]
+fn an_unfinished_request_is_ended() {
+    let db = TestDb::sqlite();
+    let server = serve(&db.database);
+    let open = |text: &str| {
+        let mut stream = TcpStream::connect(server.address()).unwrap();
+        stream.set_read_timeout(Some(ANSWER)).unwrap();
+        stream.write_all(text.as_bytes()).unwrap();
+        stream
+    };
+    let host = format!("Host: {}\r\n", server.address());
+    let head = open(&format!("GET / HTTP/1.1\r\n{host}X: "));
+    let body = open(&format!(
+        "POST /theme HTTP/1.1\r\n{host}Sec-Fetch-Site: same-origin\r\nContent-Length: 10\r\n\r\nthe"
+    ));
+    let kept = open(&format!("GET /livez HTTP/1.1\r\n{host}\r\n"));
+    for (mut stream, says) in [(head, ""), (body, "408 Request Timeout"), (kept, "alive")] {
+        let mut text = String::new();
+        // A connection that was reset has ended, too.
+        let _ = stream.read_to_string(&mut text);
+        assert!(text.contains(says), "{says}: {text}");
+    }
+}
+
 crate::on_each_database!(
     every_answer_has_the_headers_of_a_closed_site,
     assets_never_change_under_their_name,
     a_page_is_compressed_if_the_browser_can_read_that,
     the_theme_is_kept_in_a_cookie,
+    head_is_answered_like_get,
 );

@@ -1,7 +1,7 @@
 //! `windlass web`, the server.
 
 use crate::cli::commands::run_time::said_by;
-use crate::cli::config::{Source, option};
+use crate::cli::config::{ConfigSource, option};
 use crate::cli::mount::At;
 use crate::config::reader::Argument;
 use crate::error::Result;
@@ -14,7 +14,7 @@ use std::process::ExitCode;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Serve {
     #[command(flatten)]
-    source: Source,
+    source: ConfigSource,
 
     /// The address and port to listen on [default: 127.0.0.1:4040]
     #[arg(long, value_name = "ADDRESS:PORT")]
@@ -72,7 +72,8 @@ impl Serve {
         let server = config.web(&database)?.local_name(said_by::user()).start()?;
         let base = &config.web.base_path.value.0;
         let base = base.trim().trim_matches('/');
-        log::info!("web: listening on http://{}/{base}", server.address());
+        let address = server.address();
+        log::info!("web: listening on http://{address}/{base}");
         let stop = Stop::new();
         signals::forward_to(&stop);
         service_manager::notify_until(&stop, || server.is_running());
