@@ -11,7 +11,7 @@ use crate::web::pages::now::queues::Promises;
 use crate::web::pages::now::watch::Watch;
 use crate::web::pages::section::Section;
 use crate::web::sql::frame::FrameCache;
-use crate::web::sql::operations::OperationsWake;
+use crate::web::sql::operations_wake::OperationsWake;
 use crate::web::sql::outage::{Outage, SetOnce};
 
 /// A database that is served.

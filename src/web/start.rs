@@ -22,7 +22,8 @@ use crate::web::running::RunningServer;
 use crate::web::server::{ServedDatabase, Server};
 use crate::web::site::{Site, SiteSettings, Source};
 use crate::web::sql::dispatch::PageDispatcher;
-use crate::web::sql::operations::{self, OperationsWake};
+use crate::web::sql::operations;
+use crate::web::sql::operations_wake::{self, OperationsWake};
 use crate::web::sql::workers;
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -73,7 +74,7 @@ pub(crate) fn start_on(server: &Server, listener: TcpListener) -> Result<Running
     let address = listener.local_addr();
     let address = address.map_err(|source| refused(server, source))?;
     let access = access(server, address.ip().to_canonical().is_loopback())?;
-    let (wake, woken) = operations::wake();
+    let (wake, woken) = operations_wake::wake();
     let site = Arc::new(site(server, access, wake)?);
     if server.has_pages() {
         must_be_closed(&site, &server.listen)?;

@@ -2,6 +2,7 @@
 
 use crate::admin::details::JobDetails;
 use crate::admin::explain::Reason;
+use crate::admin::explain::obstacles::Obstacle;
 use crate::admin::explain::words::{Word, Words};
 use crate::admin::job_info::TaskStatus;
 use crate::admin::timeline::bar::seconds;
@@ -9,6 +10,7 @@ use crate::admin::timeline::{EntryKind, Mark, TimelineEntry};
 use crate::db::model::outcome::{self, AttemptOutcome};
 use crate::db::query::pages::job_facts::JobFacts;
 use crate::db::table::attempts::Attempt;
+use crate::db::table::progress::Progress;
 use chrono::NaiveDateTime;
 
 fn text(text: impl Into<String>) -> Word {
@@ -155,35 +157,8 @@ impl Entries<'_> {
     fn present(&mut self) {
         match &self.details.explanation.reason {
             Reason::Ended => self.ended(),
-            Reason::Claimed { progress, .. } => {
-                let since = self.facts.started_at.or(self.facts.claimed_at);
-                self.wait(since);
-                let attempt = self.details.explanation.task.attempt;
-                let how = progress.as_ref().map_or(Vec::new(), |progress| {
-                    vec![
-                        text(format!("at {:.0} %: ", progress.percent)),
-                        name(progress.message.clone()),
-                    ]
-                });
-                self.now(
-                    Mark::Running,
-                    since,
-                    &format!("attempt {attempt} runs"),
-                    how,
-                );
-            }
-            Reason::Ready { ahead, obstacles } => {
-                let mut how = match ahead {
-                    0 => vec![text("next on its queue")],
-                    ahead => vec![text(format!("behind {ahead} jobs in its queue"))],
-                };
-                for obstacle in obstacles {
-                    how.push(text(", but "));
-                    how.extend(obstacle.in_words());
-                }
-                self.wait(self.facts.ready_at);
-                self.now(Mark::Ready, self.facts.ready_at, "ready", how);
-            }
+            Reason::Claimed { progress, .. } => self.runs(progress.as_ref()),
+            Reason::Ready { ahead, obstacles } => self.ready(*ahead, obstacles),
             Reason::Scheduled { at, .. } => {
                 let how = vec![text("for "), Word::Time(*at)];
                 self.now(Mark::Scheduled, self.reached, "scheduled", how);
@@ -212,6 +187,30 @@ impl Entries<'_> {
             }
             Reason::Adrift => {}
         }
+    }
+
+    fn runs(&mut self, progress: Option<&Progress>) {
+        let since = self.facts.started_at.or(self.facts.claimed_at);
+        self.wait(since);
+        let attempt = self.details.explanation.task.attempt;
+        let how = progress.map_or(Vec::new(), |progress| {
+            let percent = format!("at {:.0} %: ", progress.percent);
+            vec![text(percent), name(progress.message.clone())]
+        });
+        self.now(Mark::Running, since, &format!("attempt {attempt} runs"), how);
+    }
+
+    fn ready(&mut self, ahead: u32, obstacles: &[Obstacle]) {
+        let mut how = match ahead {
+            0 => vec![text("next on its queue")],
+            ahead => vec![text(format!("behind {ahead} jobs in its queue"))],
+        };
+        for obstacle in obstacles {
+            how.push(text(", but "));
+            how.extend(obstacle.in_words());
+        }
+        self.wait(self.facts.ready_at);
+        self.now(Mark::Ready, self.facts.ready_at, "ready", how);
     }
 
     fn blocked(&mut self, how: Words) {

@@ -24,6 +24,7 @@ pub(crate) mod recurring;
 pub(crate) mod route;
 pub(crate) mod routes;
 pub(crate) mod section;
+pub(crate) mod selected;
 pub(crate) mod shell;
 pub(crate) mod theme;
 pub(crate) mod words;

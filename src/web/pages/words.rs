@@ -4,10 +4,14 @@ use crate::admin::explain::words::Word;
 use crate::admin::timeline::Mark;
 use crate::db::model::state::JobState;
 use crate::web::pages::shell::Shell;
+use crate::web::show::json::cut;
 use crate::web::show::markup::{Markup, escaped};
 use crate::web::show::numbers::count;
 use crate::web::show::times;
 use chrono::NaiveDateTime;
+
+/// The longest name or message in a sentence, in characters.
+const LONGEST: usize = 1_000;
 
 /// Returns a class of the style sheet, and a word.
 pub(crate) fn of_state(state: Option<JobState>) -> (&'static str, &'static str) {
@@ -61,7 +65,7 @@ fn html(word: &Word, class: &str, shell: &Shell, now: NaiveDateTime) -> String {
         Word::Job(job) => job_link(shell, job.0).to_string(),
         Word::Key(key) => link(shell.find("/limits", [("key", key)]), key),
         Word::Process(name) => link(shell.find("/processes", [("name", name)]), name),
-        Word::Name(name) => escaped(name),
+        Word::Name(name) => escaped(&cut(name, LONGEST)),
         Word::Time(at) => times::time_of(at.naive_utc(), now).to_string(),
         Word::Command(command) => format!("<code>{}</code>", escaped(command)),
     }

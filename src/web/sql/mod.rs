@@ -6,6 +6,7 @@ pub(crate) mod dispatch;
 pub(crate) mod frame;
 pub(crate) mod kept;
 pub(crate) mod operations;
+pub(crate) mod operations_wake;
 pub(crate) mod outage;
 pub(crate) mod page_error;
 pub(crate) mod panel;

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::operation::run::run_operations;
 use crate::process::base::threads;
 use crate::web::site::Site;
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -26,15 +26,6 @@ const CONNECT: Duration = Duration::from_secs(2);
 
 /// How long to wait after a failure.
 const REST: Duration = Duration::from_secs(5);
-
-/// Wakes the thread: there is an operation, or a stop.
-pub(crate) type OperationsWake = Sender<()>;
-
-/// Returns a way to wake the thread, and what the thread waits on.
-pub(crate) fn wake() -> (OperationsWake, Receiver<()>) {
-    // One that is not yet received is as good as many.
-    bounded(1)
-}
 
 /// One database, and what is known of it.
 struct Operated {

@@ -1,6 +1,7 @@
 //! The rows of the audit.
 
 use crate::audit::log::AuditEntry;
+use crate::web::pages::selected::conditions;
 use crate::web::pages::shell::Shell;
 use crate::web::show::json::cut;
 use crate::web::show::markup::{Markup, escaped};
@@ -47,7 +48,7 @@ impl AuditView {
             via: cut(&via, LONGEST),
             action: entry.action.clone(),
             target: target(entry, shell),
-            parameters: entry.parameters.as_ref().map(in_words).unwrap_or_default(),
+            parameters: entry.parameters.as_ref().map(set).unwrap_or_default(),
             jobs: entry.total.or(entry.jobs).map(count).unwrap_or_default(),
             reason: cut(entry.reason.as_deref().unwrap_or_default(), LONGEST),
             operation: operation.unwrap_or_default(),
@@ -57,7 +58,7 @@ impl AuditView {
 
 fn target(entry: &AuditEntry, shell: &Shell) -> Markup {
     let Some(target) = &entry.target else {
-        let filter = entry.filter.as_ref().map(in_words);
+        let filter = entry.filter.as_ref().map(selection);
         return Markup::trusted(escaped(&filter.unwrap_or_default()));
     };
     let (kind, _) = entry.action.split_once('.').unwrap_or((&entry.action, ""));
@@ -82,6 +83,30 @@ fn target(entry: &AuditEntry, shell: &Shell) -> Markup {
         "limits" => link(shell.find("/limits", [("key", target)]), &text),
         "recurring" => link(shell.find("/recurring", [("key", target)]), &text),
         _ => Markup::trusted(escaped(&text)),
+    }
+}
+
+/// Returns a selection of jobs in words.
+fn selection(filter: &Value) -> String {
+    let Some(conditions) = conditions(filter) else {
+        return in_words(filter);
+    };
+    let parts = conditions
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}"));
+    cut(&parts.collect::<Vec<_>>().join("; "), LONGEST)
+}
+
+/// Returns what was set, in words. That of an operation is in its change.
+fn set(parameters: &Value) -> String {
+    match parameters {
+        Value::Object(fields) if fields.contains_key("change") => {
+            let parts = ["change", "rate"]
+                .iter()
+                .filter_map(|name| fields.get(*name));
+            parts.map(in_words).collect::<Vec<_>>().join("; ")
+        }
+        other => in_words(other),
     }
 }
 

@@ -6,9 +6,9 @@ use crate::error::{Doing as _, Result};
 use crate::operation::start::Preview;
 use crate::web::http::response::Response;
 use crate::web::pages::bulk::action::BulkAction;
-use crate::web::pages::bulk::selection::Selection;
+use crate::web::pages::bulk::selection::BulkSelection;
 use crate::web::pages::bulk::spread::{self, SpreadChoice};
-use crate::web::pages::jobs::rows::JobRow;
+use crate::web::pages::jobs::rows::JobListRow;
 use crate::web::pages::section::Section;
 use crate::web::pages::shell::Shell;
 use crate::web::show::numbers::count;
@@ -35,8 +35,10 @@ struct PreviewPage {
     words: Vec<(&'static str, String)>,
     hidden: Vec<(String, String)>,
     spreads: Vec<SpreadChoice>,
-    sample: Vec<JobRow>,
+    sample: Vec<JobListRow>,
     back: String,
+    /// Whether the jobs are those of a group of failures.
+    is_group: bool,
 }
 
 /// Returns the number of jobs as pages show it.
@@ -53,7 +55,7 @@ pub(crate) fn jobs(number: &str) -> String {
     }
 }
 
-fn look(conn: &mut Conn<'_>, selection: &Selection) -> Result<(Preview, Vec<ListedJob>)> {
+fn look(conn: &mut Conn<'_>, selection: &BulkSelection) -> Result<(Preview, Vec<ListedJob>)> {
     let preview = selection.jobs().preview(conn)?;
     let sample = selection.sample(conn).doing("list some of the jobs")?;
     Ok((preview, sample))
@@ -62,7 +64,7 @@ fn look(conn: &mut Conn<'_>, selection: &Selection) -> Result<(Preview, Vec<List
 /// Shows the preview of an action. It changes nothing.
 pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     let now = cx.frame()?.now;
-    let selection = Selection::of(cx.query(), now)?;
+    let selection = BulkSelection::of(cx.query(), now)?;
     let (preview, sample) = cx.read(|conn| look(conn, &selection))?;
     let number = number(&preview);
     let question = format!("{} {}?", selection.action.verb(), jobs(&number));
@@ -83,8 +85,9 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
         words: selection.in_words(),
         hidden: selection.pairs(),
         spreads: spread::choices(&preview),
-        sample: sample.iter().map(|job| JobRow::of(job, &shell)).collect(),
+        sample: sample.iter().map(|job| JobListRow::of(job, &shell)).collect(),
         back: shell.link(&selection.back()),
+        is_group: cx.query().get("group").is_some(),
         preview,
         shell,
     })

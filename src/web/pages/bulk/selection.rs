@@ -23,14 +23,14 @@ const SAMPLE: usize = 10;
 
 /// The jobs of a bulk action.
 #[derive(Debug, Clone)]
-pub(crate) struct Selection {
+pub(crate) struct BulkSelection {
     pub(crate) action: BulkAction,
     filters: JobFilters,
     /// The ids of those that were ticked. `None` for all that match.
     ids: Option<Vec<i64>>,
 }
 
-impl Selection {
+impl BulkSelection {
     /// Reads the selection of an address or a form. What is relative to `now` becomes a time, so that
     /// the selection stays the same.
     ///
@@ -51,7 +51,7 @@ impl Selection {
             Some("matching") => None,
             _ => Some(ticked(pairs)?),
         };
-        let selection = Selection {
+        let selection = BulkSelection {
             action,
             filters,
             ids,

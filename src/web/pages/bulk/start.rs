@@ -4,7 +4,7 @@ use crate::operation::start::Preview;
 use crate::web::http::response::Response;
 use crate::web::pages::bulk::action::BulkAction;
 use crate::web::pages::bulk::preview::{self, TYPED};
-use crate::web::pages::bulk::selection::Selection;
+use crate::web::pages::bulk::selection::BulkSelection;
 use crate::web::pages::bulk::spread;
 use crate::web::pages::{actor, link};
 use crate::web::sql::cx::Cx;
@@ -14,7 +14,7 @@ use crate::web::sql::page_error::PageError;
 /// operation.
 pub(crate) fn start(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     let form = cx.form().clone();
-    let selection = Selection::of(&form, cx.frame()?.now)?;
+    let selection = BulkSelection::of(&form, cx.frame()?.now)?;
     let stored = form.get("preview").unwrap_or_default();
     let (Ok(preview), Some(request)) =
         (serde_json::from_str::<Preview>(stored), form.get("request"))

@@ -119,7 +119,7 @@ fn ask(cx: &mut Cx<'_>, action: &'static str) -> Result<Response, PageError> {
         more: question.more,
         state: sentence(
             words.first().map_or(&[], Vec::as_slice),
-            "",
+            show::mark(&job.details).0,
             &shell,
             shell.now,
         ),

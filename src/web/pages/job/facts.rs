@@ -134,6 +134,7 @@ impl Facts<'_> {
         let explanation = &details.explanation;
         let attempts = explanation.task.attempt;
         let backoff = match policy.backoff {
+            Some(Backoff::Fixed(delay)) if delay.is_zero() => "the next one at once".to_owned(),
             Some(Backoff::Fixed(delay)) => format!("{} between attempts", duration(delay)),
             Some(Backoff::Exponential { first, cap }) => format!(
                 "back-off {}, doubled, at most {}",

@@ -107,7 +107,7 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
 }
 
 /// Returns the class of the style sheet of a job's state, and that of its explanation.
-fn mark(details: &JobDetails) -> (&'static str, &'static str) {
+pub(crate) fn mark(details: &JobDetails) -> (&'static str, &'static str) {
     let is_on_its_way = details.explanation.is_on_its_way();
     let warned = |mark| (mark, if is_on_its_way { mark } else { "warn" });
     match (&details.explanation.reason, details.explanation.task.status) {

@@ -195,6 +195,12 @@ impl JobFilters {
         }
     }
 
+    /// Returns the same at the start of a sentence.
+    pub(crate) fn moment_label(&self) -> String {
+        let (first, rest) = self.moment().split_at(1);
+        format!("{}{rest}", first.to_uppercase())
+    }
+
     /// Returns whether one of the less common filters is set.
     pub(crate) fn has_more(&self) -> bool {
         let texts = ["uid", "tag", "error"];

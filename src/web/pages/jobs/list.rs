@@ -9,7 +9,7 @@ use crate::db::query::pages::tabs::{self, StateCounts};
 use crate::error::{Doing as _, Result};
 use crate::web::http::response::Response;
 use crate::web::pages::jobs::filters::{self, FilterChip, JobFilters, STATES};
-use crate::web::pages::jobs::rows::JobRow;
+use crate::web::pages::jobs::rows::JobListRow;
 use crate::web::pages::jobs::{search, when};
 use crate::web::pages::section::Section;
 use crate::web::pages::shell::Shell;
@@ -36,7 +36,7 @@ struct StateTab {
 
 /// What a page of the list shows.
 struct ListView {
-    rows: Vec<JobRow>,
+    rows: Vec<JobListRow>,
     older: Option<String>,
     newer: Option<String>,
     stop: Option<StopView>,
@@ -175,7 +175,7 @@ fn state_tabs(filters: &JobFilters, counts: Option<&StateCounts>, shell: &Shell)
 fn view(list: &JobList, filters: &JobFilters, shell: &Shell) -> ListView {
     let link = |place: ListPlace| shell.link(&filters.at(place));
     ListView {
-        rows: list.jobs.iter().map(|job| JobRow::of(job, shell)).collect(),
+        rows: list.jobs.iter().map(|job| JobListRow::of(job, shell)).collect(),
         older: list.older.map(link),
         newer: list.newer.map(link),
         stop: list.stop.map(|stop| stopped(stop, filters, shell)),

@@ -18,7 +18,7 @@ const LONGEST: usize = 160;
 
 /// A job as a row shows it.
 #[derive(Debug)]
-pub(crate) struct JobRow {
+pub(crate) struct JobListRow {
     pub(crate) id: i64,
     pub(crate) class: String,
     pub(crate) queue: String,
@@ -38,7 +38,7 @@ pub(crate) struct JobRow {
     pub(crate) queue_href: String,
 }
 
-impl JobRow {
+impl JobListRow {
     pub(crate) fn of(job: &ListedJob, shell: &Shell) -> Self {
         let line = &job.line;
         let (mark, state) = of_state(job.state);
@@ -46,7 +46,7 @@ impl JobRow {
             Some(most) => format!("{} of {most}", line.runs),
             None => line.runs.to_string(),
         };
-        JobRow {
+        JobListRow {
             id: line.job_id,
             class: line.class_name.clone(),
             queue: line.queue_name.clone(),

@@ -3,6 +3,7 @@
 use crate::admin::bulk::change::Change;
 use crate::operation::record::{Operation, OperationState};
 use crate::operation::walk::OperationTask;
+use crate::web::pages::selected::conditions;
 use crate::web::pages::shell::Shell;
 use crate::web::show::markup::{Markup, state};
 use crate::web::show::numbers::count;
@@ -82,21 +83,15 @@ fn what(operation: &Operation) -> String {
 
 /// A selection in words: each condition with its name.
 pub(crate) fn selected(operation: &Operation) -> Vec<(String, String)> {
-    let Some(jobs) = operation.jobs() else {
-        return vec![("selection".to_owned(), operation.filter.to_string())];
-    };
-    let pairs = jobs.to_pairs();
-    let (ids, mut others): (Vec<_>, Vec<_>) =
-        pairs.into_iter().partition(|(name, _)| name == "ids");
-    match &ids[..] {
-        [] => {}
-        [(_, one)] => others.push(("job".to_owned(), one.clone())),
-        many => others.push(("jobs".to_owned(), format!("{} by their ids", many.len()))),
+    let known = conditions(&operation.filter);
+    let mut words =
+        known.unwrap_or_else(|| vec![("selection".to_owned(), operation.filter.to_string())]);
+    for (name, _) in &mut words {
+        if let Some(first) = name.get_mut(..1) {
+            first.make_ascii_uppercase();
+        }
     }
-    for (name, _) in &mut others {
-        *name = name.replace('_', " ");
-    }
-    others
+    words
 }
 
 /// A number with what it counts.

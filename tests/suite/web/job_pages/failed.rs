@@ -3,11 +3,13 @@
 use super::world::world;
 use super::{link, listed, read, text};
 use crate::support::TestDb;
+use crate::support::wait::until;
 use crate::web::client::{get, serve};
 
 crate::on_each_database!(
     failures_are_grouped_by_what_they_have_in_common,
     a_group_leads_to_its_jobs_and_their_preview,
+    a_failure_of_ruby_is_in_its_group_when_a_supervisor_has_read_it,
     groups_are_filtered,
     without_failures_it_says_so,
 );
@@ -51,6 +53,25 @@ fn a_group_leads_to_its_jobs_and_their_preview(db: &TestDb) {
     assert!(preview.contains("Retry 1 job?"), "{preview}");
     let newest = link(&page, "The job that failed last").unwrap();
     assert_eq!(newest, format!("/jobs/{}", world.job("panicked")));
+}
+
+fn a_failure_of_ruby_is_in_its_group_when_a_supervisor_has_read_it(db: &TestDb) {
+    let world = world(db);
+    let server = serve(&db.database);
+    let page = get(&server, "/failed?class=Report").expect(200);
+    let retry = link(&page, "Retry…").unwrap();
+    let preview = read(&server, &retry);
+    assert!(preview.contains("when a supervisor has read them"), "{preview}");
+    let supervisor = windlass::Supervisor::new(&db.database).start().unwrap();
+    until("it has its fingerprint", || {
+        db.count("SELECT count(*) AS n FROM solid_queue_failed_executions WHERE fingerprint IS NULL") == 0
+    });
+    drop(supervisor);
+    let preview = read(&server, &retry);
+    assert!(preview.contains("Retry 1 job?"), "{preview}");
+    let page = read(&server, "/failed");
+    assert!(!page.contains("stored by another program"), "{page}");
+    drop(world);
 }
 
 fn groups_are_filtered(db: &TestDb) {

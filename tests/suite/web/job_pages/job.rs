@@ -241,7 +241,7 @@ fn arguments_results_and_steps_are_shown_without_secrets(db: &TestDb) {
     for (name, part) in [
         ("elsewhere", "Idempotency key order-77"),
         (
-            "unique",
+            "behind",
             "Unique id sync/customer/7 held until it has finished or failed",
         ),
         ("limited", "Concurrency key sync/7 limit 1, the others wait"),

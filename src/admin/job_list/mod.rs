@@ -1,21 +1,17 @@
 //! Lists of jobs for pages: found a window at a time, and shown without their secrets.
 
-use crate::admin::explain::obstacles::WantedJob;
-use crate::admin::explain::surroundings::Surroundings;
-use crate::admin::secrets::Secrets;
+mod listed;
+
+pub(crate) use listed::{ListedJob, listed};
+
 use crate::db::Conn;
 use crate::db::conn::sql::timestamp;
-use crate::db::model::extras::Extras;
 use crate::db::model::state::JobState;
-use crate::db::query::pages::job_lines::{self, JobLine, LineArguments};
 use crate::db::query::pages::job_search::JobSearch;
 use crate::db::query::pages::job_window::{self, FoundBy, FoundJob, KeyRange, ListPlace, WINDOW};
 use crate::db::query::pages::{id_bounds, named};
-use crate::db::table::classes;
 use chrono::NaiveDateTime;
 use diesel::QueryResult;
-use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
 
 /// A page of a list.
 #[derive(Debug)]
@@ -39,19 +35,6 @@ pub(crate) struct SearchStop {
     pub(crate) job: Option<i64>,
     /// A finished job far beyond, if those in between are all unfinished as far as is known.
     pub(crate) skip_to: Option<i64>,
-}
-
-/// A job of a list.
-#[derive(Debug)]
-pub(crate) struct ListedJob {
-    pub(crate) line: JobLine,
-    /// `None` if its execution was deleted by hand.
-    pub(crate) state: Option<JobState>,
-    /// JSON, without what is secret. `None` if they are too long for a list.
-    pub(crate) arguments: Option<Value>,
-    pub(crate) tags: Vec<String>,
-    /// Why a ready job is not claimed, after "but".
-    pub(crate) but: Option<String>,
 }
 
 /// How many jobs with one unique id are looked up by it. If there are more, all jobs are searched.
@@ -201,7 +184,7 @@ impl Finder<'_> {
                 ListPlace::After(_) => ListPlace::After(last.key),
             };
             let ids: Vec<i64> = candidates.iter().map(|job| job.job_id).collect();
-            let shown = shown_with(conn, &ids, &texts)?;
+            let shown = listed::shown_with(conn, &ids, &texts)?;
             found.extend(candidates.iter().filter(|job| shown.contains(&job.job_id)));
             if found.len() > self.limit {
                 return Ok(self.cut(found, stop));
@@ -280,73 +263,3 @@ fn in_order(mut jobs: Vec<ListedJob>, ids: &[i64]) -> Vec<ListedJob> {
     jobs
 }
 
-/// Returns what is hidden of each of these classes, if that is known.
-fn secrets<'c>(
-    conn: &mut Conn<'_>,
-    classes: impl Iterator<Item = &'c str>,
-) -> QueryResult<BTreeMap<String, Secrets>> {
-    let names: Vec<&str> = BTreeSet::from_iter(classes).into_iter().collect();
-    let known = classes::redact_all(conn, &names)?.into_iter();
-    Ok(known
-        .map(|(class, fields)| (class, Secrets::Named(fields)))
-        .collect())
-}
-
-/// Returns those of the jobs whose arguments contain one of the texts where they are shown.
-fn shown_with(conn: &mut Conn<'_>, ids: &[i64], texts: &[String]) -> QueryResult<Vec<i64>> {
-    let lines = job_lines::arguments(conn, ids)?;
-    let secrets = secrets(conn, lines.iter().map(|line| &*line.class_name))?;
-    let is_shown = |line: &&LineArguments| {
-        let hidden = secrets.get(&line.class_name);
-        hidden.is_some_and(|hidden| hidden.shows(&line.arguments, texts))
-    };
-    let shown = lines.iter().filter(is_shown);
-    Ok(shown.map(|line| line.job_id).collect())
-}
-
-/// Reads jobs for a list, in any order.
-pub(crate) fn listed(conn: &mut Conn<'_>, ids: &[i64]) -> QueryResult<Vec<ListedJob>> {
-    if ids.is_empty() {
-        return Ok(Vec::new());
-    }
-    let lines = job_lines::lines(conn, ids)?;
-    let secrets = secrets(conn, lines.iter().map(|line| &*line.class_name))?;
-    let needs_why = lines
-        .iter()
-        .any(|line| line.state() == Some(JobState::Ready));
-    let around = match needs_why {
-        true => Some(Surroundings::read(conn)?),
-        false => None,
-    };
-    let mut known: BTreeMap<(String, String, u32, bool), Option<String>> = BTreeMap::new();
-    let jobs = lines.into_iter().map(|line| {
-        let extras = Extras::of_policy(line.policy.as_deref());
-        let state = line.state();
-        let but = around.as_ref().filter(|_| state == Some(JobState::Ready));
-        let but = but.and_then(|around| {
-            let version = extras.arguments_version();
-            let job = WantedJob {
-                queue: &line.queue_name,
-                class: &line.class_name,
-                version,
-            };
-            let key = (
-                line.queue_name.clone(),
-                line.class_name.clone(),
-                version,
-                line.of_ruby,
-            );
-            let why = || around.why(job, line.of_ruby);
-            known.entry(key).or_insert_with(why).clone()
-        });
-        let hidden = secrets.get(&line.class_name).unwrap_or(&Secrets::All);
-        ListedJob {
-            arguments: line.arguments.as_deref().map(|text| hidden.show(text)),
-            tags: extras.tags,
-            state,
-            but,
-            line,
-        }
-    });
-    Ok(jobs.collect())
-}
