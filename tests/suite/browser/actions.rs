@@ -101,8 +101,7 @@ fn a_job_is_changed(world: &World<'_>, page: &Page) {
     );
     assert_eq!(db.count(&still), 0);
     // What has ended cannot be cancelled: the button says why.
-    let ended =
-        db.count("SELECT max(id) AS n FROM solid_queue_jobs WHERE finished_at IS NOT NULL");
+    let ended = db.count("SELECT max(id) AS n FROM solid_queue_jobs WHERE finished_at IS NOT NULL");
     page.goto(&format!("/jobs/{ended}"));
     assert!(page.is("document.querySelector('button[disabled][aria-describedby]') !== null"));
     assert!(!page.text("#not").is_empty());
