@@ -1,10 +1,8 @@
 //! What ended, added up by time, queue and class.
 //!
 //! Each process counts in memory what its jobs came to, and stores it with its heartbeat. A
-//! supervisor adds this up to buckets of a minute, ten minutes and an hour. See [`guide::history`]
-//! for what is counted, how exactly, and how long it is kept.
-//!
-//! [`guide::history`]: crate::guide
+//! supervisor adds this up to buckets of a minute, ten minutes and an hour. The page
+//! `docs/history.md` says what is counted, how exactly, and how long it is kept.
 //!
 //! ```
 //! # use diesel::prelude::*;

@@ -67,7 +67,7 @@ pub(crate) fn part(
         "SELECT series_id, starts_at AS seconds, data FROM windlass_stats WHERE series_id IN {{in $1}} \
            AND resolution = CAST($2 AS integer) AND starts_at > $3 AND starts_at < $4 \
          UNION ALL SELECT 0, seconds, data FROM (SELECT {} AS seconds, data FROM windlass_stats_deltas \
-           WHERE data IS NOT NULL ORDER BY id DESC LIMIT {MOST_UNFOLDED}) AS unfolded",
+           WHERE data IS NOT NULL AND id > 0 ORDER BY id DESC LIMIT {MOST_UNFOLDED}) AS unfolded",
         epoch(conn.dialect(), "created_at")
     );
     let rows: Vec<HistoryRow> = Statement::new(text)
@@ -124,7 +124,7 @@ pub(crate) fn sums(conn: &mut Conn<'_>) -> QueryResult<HistorySums> {
         "SELECT id, queue_name, class_name, total AS data FROM windlass_stats_series \
          WHERE class_name <> '' OR queue_name = '' \
          UNION ALL SELECT 0, '', '', data FROM (SELECT data FROM windlass_stats_deltas \
-           WHERE data IS NOT NULL ORDER BY id LIMIT {MOST_UNFOLDED}) AS unfolded"
+           WHERE data IS NOT NULL AND id > 0 ORDER BY id LIMIT {MOST_UNFOLDED}) AS unfolded"
     );
     let rows: Vec<SumRow> = Statement::new(text).load(conn)?;
     let mut sums = HistorySums::default();
@@ -160,9 +160,9 @@ pub(crate) fn unreadable(conn: &mut Conn<'_>) -> QueryResult<usize> {
     let text = format!(
         "SELECT CAST(1 AS bigint) AS series_id, {now} AS seconds, total AS data FROM windlass_stats_series \
          UNION ALL SELECT 0, 0, data FROM (SELECT data FROM windlass_stats_deltas \
-           WHERE data IS NOT NULL ORDER BY id LIMIT {MOST_UNFOLDED}) AS unfolded \
-         UNION ALL SELECT 2, 0, b.data FROM windlass_stats_series s JOIN windlass_stats b ON b.series_id = s.id \
-           WHERE b.resolution IN (60, 600, 3600) AND b.starts_at > {now} - 172800",
+           WHERE data IS NOT NULL AND id > 0 ORDER BY id LIMIT {MOST_UNFOLDED}) AS unfolded \
+         UNION ALL SELECT 2, 0, b.data FROM windlass_stats_series s CROSS JOIN windlass_stats b \
+           WHERE b.series_id = s.id AND b.resolution IN (60, 600, 3600) AND b.starts_at > {now} - 172800",
         now = epoch(conn.dialect(), "{now}")
     );
     let rows: Vec<HistoryRow> = Statement::new(text).unkept().load(conn)?;

@@ -13,6 +13,7 @@ use crate::db::transition::schedule;
 use crate::db::conn::connection::Conn;
 use crate::db::model::claim::{Fence, FinishedRow};
 use crate::db::model::extras::TagChange;
+use crate::db::model::history::resolution::Resolution;
 use crate::db::model::new_row::{NewRow, OnConflict};
 use crate::db::model::outcome::{Ending, JobFailure};
 use crate::db::model::recurring::{Definition, RecurringTaskRow};
@@ -22,8 +23,10 @@ use crate::db::plans::works::ready_again;
 use crate::db::plans::{CLASS, Rows, Work, claim, death, job, named, run, *};
 use crate::db::query::connection_limit::connection_limit;
 use crate::db::query::filter::Filter;
+use crate::db::query::history;
 use crate::db::query::jobs;
 use crate::db::query::{doctor, explain, status, ticks};
+use crate::db::table::history::{deltas, series};
 use crate::db::table::jobs::EditableJob;
 use crate::db::table::public_tokens::NewPublicToken;
 use crate::db::table::run_time::{class_pauses, limits};
@@ -54,9 +57,25 @@ pub(crate) const READ_ALL: [&str; 8] = [
     "count the newest failed jobs",
 ];
 
-pub(crate) const LOOKS: [(&str, Work); 41] = [
+pub(crate) const LOOKS: [(&str, Work); 44] = [
     ("sign in to the web pages", web_pages::sign_in_and_out),
     ("read the frame of a page", web_pages::read_a_frame),
+    ("read the history", |conn, _| {
+        store_and_fold(conn)?;
+        let ids = series::ids(conn)?;
+        let span = history::Seconds {
+            from: 0,
+            to: ids.now,
+        };
+        let wanted = ids.of(Some("q1"), None);
+        history::part(conn, &wanted, Resolution::Hour, span)?;
+        history::sums(conn).map(drop)
+    }),
+    ("check the history", |conn, _| {
+        store_and_fold(conn)?;
+        deltas::backlog(conn)?;
+        history::unreadable(conn).map(drop)
+    }),
     ("pause a class", |conn, _| {
         assert!(class_pauses::insert(conn, "plan", None, None)?);
         assert_eq!(class_pauses::all(conn)?.len(), 1);

@@ -14,11 +14,17 @@ use crate::db::model::claim::{
 };
 use crate::db::model::decision::Death;
 use crate::db::model::finished::{FinishedJob, KeySlots};
+use crate::db::model::history::cell::GaugeSample;
+use crate::db::model::history::contribution::Contribution;
+use crate::db::model::history::tally::CountedEnd;
 use crate::db::model::new_result::{NewResult, ResultOf};
 use crate::db::model::new_row::{NewLimit, NewRow};
 use crate::db::model::outcome::ResultOutcome;
+use crate::db::query::gauges;
+use crate::db::table::history::deltas::{self, NumberedDelta};
 use crate::db::table::processes::{self, NewProcess};
 use crate::db::transition::finish;
+use crate::db::transition::fold::{self, FoldWhen, Folded};
 use crate::db::transition::{claim, enqueue, promote};
 use diesel::connection::{Connection as _, InstrumentationEvent};
 use diesel::prelude::*;
@@ -51,7 +57,7 @@ fn all_looks() -> Vec<(&'static str, Work)> {
     lists.concat()
 }
 
-const LARGE: [&str; 15] = [
+const LARGE: [&str; 17] = [
     "solid_queue_jobs",
     "solid_queue_recurring_executions",
     "solid_queue_ready_executions",
@@ -67,6 +73,8 @@ const LARGE: [&str; 15] = [
     "windlass_expiries",
     "windlass_audit",
     "windlass_operations",
+    "windlass_stats",
+    "windlass_stats_deltas",
 ];
 
 /// How many rows there are.
@@ -162,6 +170,14 @@ impl Size {
                 "windlass_operations (action, parameters, filter, bounds, place, counts, total_is_exact, state, actor, via, \
                    created_at, moved_at, ended_at) \
                  SELECT 'a', '{{}}', '{{}}', '[]', '{{}}', '{{}}', TRUE, 'done', 'b', 'cli', '2026-01-01', '2026-01-01', {tick} FROM {some}"
+            ),
+            format!(
+                "windlass_stats (series_id, resolution, starts_at, data) \
+                 SELECT id % 1000, 3600, id, CAST('a' AS bytea) FROM {live}"
+            ),
+            format!(
+                "windlass_stats_deltas (source, seq, created_at, data) \
+                 SELECT 'plan', id, created_at, CAST(NULL AS bytea) FROM {live}"
             ),
         ];
         assert_eq!(fills.len(), LARGE.len());
@@ -406,4 +422,34 @@ const SET_UP: &str = "/* set up */ ";
 fn run(conn: &mut Conn<'_>, text: &str) -> QueryResult<()> {
     let text = format!("{SET_UP}{text}");
     crate::db::conn::connection::on!(conn, |c| diesel::sql_query(text).execute(c)).map(drop)
+}
+
+/// A contribution to a series of the queue `q1`.
+fn contribution(class: &str) -> Contribution {
+    let mut contribution = Contribution::default();
+    contribution.tally("q1", class).add(CountedEnd::Finished);
+    contribution
+}
+
+/// Stores contributions, and folds them: those of a first and of a second class.
+fn store_and_fold(conn: &mut Conn<'_>) -> QueryResult<()> {
+    let mut sample = GaugeSample::default();
+    sample.fleet = gauges::fleet(conn)?;
+    sample
+        .queues
+        .push(("q1".to_owned(), gauges::queue(conn, "q1")?));
+    for (seq, class) in [(1, "a"), (2, "b"), (3, "b")] {
+        assert!(fold::is_due(conn, FoldWhen::OnceAMinute)? || seq > 1);
+        let delta = NumberedDelta {
+            source: "work".to_owned(),
+            seq,
+            data: contribution(class).pack(),
+        };
+        deltas::insert(conn, &delta)?;
+        deltas::insert_with(conn, &contribution(class))?;
+        let sample = Some(&sample).filter(|_| seq == 3);
+        let folded = fold::fold(conn, FoldWhen::Now, sample)?;
+        assert!(matches!(folded, Folded::Done { count: 2, .. }));
+    }
+    Ok(())
 }

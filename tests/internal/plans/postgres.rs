@@ -103,7 +103,9 @@ const EXPLAIN: &str = "CREATE FUNCTION pg_temp.explain(statement text) RETURNS S
      AS $$ BEGIN RETURN QUERY EXECUTE 'EXPLAIN ' || statement; END $$";
 
 /// What loops and callers do rarely, or only for some jobs.
-const RARE: [&str; 9] = [
+const RARE: [&str; 11] = [
+    "store and fold what ended",
+    "clear the history",
     "read the paused classes",
     "pass the paused classes",
     "enqueue with a quota",
@@ -129,6 +131,7 @@ fn plan(conn: &mut Conn<'_>, what: &str, statement: &str) -> Vec<String> {
                 || all_looks().iter().any(|(look, _)| *look == what)
                 || RARE.contains(&what)
                 || statement.starts_with("DELETE FROM windlass_")
+                || statement.starts_with("INSERT INTO windlass_stats_deltas")
                 || statement.starts_with("DELETE FROM solid_queue_jobs"),
             "not kept prepared: {statement}"
         );
@@ -431,9 +434,13 @@ fn nothing_reads_all_that_a_long_transaction_keeps() {
     let mut long = long_transaction(&database);
     for table in LARGE {
         let older = match table {
-            "solid_queue_jobs" | "windlass_audit" | "windlass_operations" => {
+            "solid_queue_jobs"
+            | "windlass_audit"
+            | "windlass_operations"
+            | "windlass_stats_deltas" => {
                 format!("id <= {ROWS}")
             }
+            "windlass_stats" => format!("starts_at <= {ROWS}"),
             _ => format!("job_id <= {ROWS}"),
         };
         run(

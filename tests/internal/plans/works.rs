@@ -37,7 +37,17 @@ use crate::db::transition::{
 use std::time::Duration;
 
 /// What the loops of a process do, on connections of their own.
-pub(crate) const LOOPS: [(&str, Work); 44] = [
+pub(crate) const LOOPS: [(&str, Work); 46] = [
+    ("store and fold what ended", |conn, _| store_and_fold(conn)),
+    ("clear the history", |conn, _| {
+        store_and_fold(conn)?;
+        let age =
+            "UPDATE windlass_stats_series SET folded_at = '2020-01-01' WHERE class_name = 'a'";
+        run(conn, age)?;
+        clear::history::old_buckets(conn, 0)?;
+        assert_eq!(clear::history::unused(conn, 10)?.cleared, 1);
+        Ok(())
+    }),
     ("pass the paused classes", |conn, rows| {
         let (process, newest) = (rows.process, ready::newest(conn)?);
         let passed = Cursor {

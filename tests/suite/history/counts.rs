@@ -3,6 +3,7 @@
 use super::{counts, sum};
 use crate::on_each_database;
 use crate::support::TestDb;
+use crate::support::jobs::{Log, Note};
 use crate::support::wait::{DEADLINE, until};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,6 +31,15 @@ const SELDOM: Duration = Duration::from_secs(600);
 
 const DO: Function<String> = Function::new("do");
 const ANOTHER: Function<String> = Function::new("another");
+
+/// A job of the default queue, and what performs it.
+pub fn note() -> Note {
+    Note::new("a")
+}
+
+pub fn notes() -> Registry {
+    Registry::new().register::<Note>(Arc::new(Log::default()))
+}
 
 fn body(what: String, cx: &Context<'_, ()>) -> JobResult {
     match (&*what, cx.attempt()) {

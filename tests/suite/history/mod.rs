@@ -1,6 +1,7 @@
 //! The history: what ended is counted, stored with heartbeats, folded and read.
 
 mod counts;
+mod processes;
 
 use crate::support::TestDb;
 use windlass::history::{self, HistoryFilter, Tally, TimeRange};

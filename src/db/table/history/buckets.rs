@@ -64,7 +64,7 @@ pub(crate) fn write(conn: &mut Conn<'_>, rows: Vec<(BucketRow, Vec<u8>)>) -> Que
             let column =
                 |value: fn(&BucketRow) -> i64| -> Vec<i64> { keys.iter().map(value).collect() };
             let text = "INSERT INTO windlass_stats (series_id, resolution, starts_at, data) \
-                 SELECT * FROM unnest($1, $2, $3, $4) ON CONFLICT (series_id, resolution, starts_at) \
+                 SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bytea[]) ON CONFLICT (series_id, resolution, starts_at) \
                  DO UPDATE SET data = excluded.data";
             Statement::new(text)
                 .bind(column(|key| key.series_id))

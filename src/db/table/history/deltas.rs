@@ -33,6 +33,7 @@ pub(crate) fn insert(conn: &mut Conn<'_>, delta: &NumberedDelta) -> QueryResult<
         .bind(&delta.source)
         .bind(delta.seq)
         .bind(&delta.data[..])
+        .unkept()
         .execute(conn)
 }
 
@@ -136,7 +137,7 @@ pub(crate) fn clear(
     batch: usize,
 ) -> QueryResult<usize> {
     let text = "DELETE FROM windlass_stats_deltas WHERE id IN (SELECT id FROM \
-           (SELECT id, created_at, data FROM windlass_stats_deltas ORDER BY id LIMIT $3) AS oldest \
+           (SELECT id, created_at, data FROM windlass_stats_deltas WHERE id > 0 ORDER BY id LIMIT $3) AS oldest \
          WHERE data IS NULL AND created_at < {later $1} OR created_at < {later $2} \
            AND EXISTS (SELECT 1 FROM windlass_stats_series WHERE queue_name = '' AND class_name = '' \
              AND folded_at > {later $4}))";
@@ -167,8 +168,8 @@ pub(crate) struct FoldBacklog {
 pub(crate) fn backlog(conn: &mut Conn<'_>) -> QueryResult<FoldBacklog> {
     let (oldest, folded) = (age(conn, "created_at"), age(conn, "folded_at"));
     let text = format!(
-        "SELECT (SELECT count(*) FROM (SELECT 1 FROM windlass_stats_deltas WHERE data IS NOT NULL LIMIT 10000) AS counted) AS unfolded, \
-         (SELECT {oldest} FROM windlass_stats_deltas WHERE data IS NOT NULL ORDER BY id LIMIT 1) AS oldest, \
+        "SELECT (SELECT count(*) FROM (SELECT 1 FROM windlass_stats_deltas WHERE data IS NOT NULL AND id > 0 LIMIT 10000) AS counted) AS unfolded, \
+         (SELECT {oldest} FROM windlass_stats_deltas WHERE data IS NOT NULL AND id > 0 ORDER BY id LIMIT 1) AS oldest, \
          (SELECT {folded} FROM windlass_stats_series WHERE queue_name = '' AND class_name = '') AS folded"
     );
     Statement::new(text).unkept().get_result(conn)

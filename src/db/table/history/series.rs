@@ -33,7 +33,7 @@ fn times(dialect: Dialect, lock: &str) -> String {
 /// Returns when the history was last folded. Returns `None` if it never was.
 pub(crate) fn fold_times(conn: &mut Conn<'_>) -> QueryResult<Option<FoldTimes>> {
     let text = times(conn.dialect(), "");
-    Statement::new(text).get_result(conn).optional()
+    Statement::new(text).unkept().get_result(conn).optional()
 }
 
 /// Locks the right to fold, to the end of the transaction. Returns `None` if another process has it.
@@ -123,7 +123,7 @@ pub(crate) fn ids(conn: &mut Conn<'_>) -> QueryResult<SeriesIds> {
          UNION ALL SELECT id, queue_name, class_name, 0 FROM windlass_stats_series",
         epoch(conn.dialect(), "{now}")
     );
-    let rows: Vec<SeriesName> = Statement::new(text).load(conn)?;
+    let rows: Vec<SeriesName> = Statement::new(text).unkept().load(conn)?;
     let mut ids = SeriesIds::default();
     for row in rows {
         match row.id {
@@ -186,7 +186,7 @@ pub(crate) fn set_totals(conn: &mut Conn<'_>, totals: Vec<(i64, Vec<u8>)>) -> Qu
         Dialect::Postgres => {
             let (ids, totals): (Vec<i64>, Vec<Vec<u8>>) = totals.into_iter().unzip();
             let text = "UPDATE windlass_stats_series s SET total = input.total, folded_at = {now} \
-                 FROM unnest($1, $2) AS input (id, total) WHERE s.id = input.id";
+                 FROM unnest($1::bigint[], $2::bytea[]) AS input (id, total) WHERE s.id = input.id";
             Statement::new(text)
                 .bind(ids)
                 .bind(totals)

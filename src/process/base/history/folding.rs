@@ -61,7 +61,7 @@ fn sample(session: &mut Session) -> Result<GaugeSample, Duration> {
 /// other process has done so for three minutes.
 pub(crate) fn in_worker(stop: &Stop) -> impl FnMut(&mut Session) + use<> {
     let stop = stop.clone();
-    let mut next = clock::deadline(clock::jittered(LOOK_EVERY));
+    let mut next = clock::instant();
     move |session| {
         let now = clock::instant();
         if now < next {
