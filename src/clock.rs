@@ -1,6 +1,6 @@
 //! The only callers of the system's clocks.
 
-#[cfg(any(feature = "cli", feature = "web"))]
+#[cfg(feature = "cli")]
 use chrono::{DateTime, Utc};
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ pub(crate) fn instant() -> Instant {
 }
 
 /// This machine's calendar time, for what is shown where no database is asked.
-#[cfg(any(feature = "cli", feature = "web"))]
+#[cfg(feature = "cli")]
 #[expect(clippy::disallowed_methods, reason = "this is the one source")]
 pub(crate) fn calendar() -> DateTime<Utc> {
     Utc::now()

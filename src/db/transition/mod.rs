@@ -25,4 +25,5 @@ pub(crate) mod settle;
 pub(crate) mod take_back;
 pub(crate) mod unblock;
 #[cfg(feature = "web")]
+#[cfg_attr(not(feature = "cli"), allow(dead_code))]
 pub(crate) mod web;
