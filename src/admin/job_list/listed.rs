@@ -38,7 +38,11 @@ fn secrets<'c>(
 }
 
 /// Returns those of the jobs whose arguments contain one of the texts where they are shown.
-pub(super) fn shown_with(conn: &mut Conn<'_>, ids: &[i64], texts: &[String]) -> QueryResult<Vec<i64>> {
+pub(super) fn shown_with(
+    conn: &mut Conn<'_>,
+    ids: &[i64],
+    texts: &[String],
+) -> QueryResult<Vec<i64>> {
     let lines = job_lines::arguments(conn, ids)?;
     let secrets = secrets(conn, lines.iter().map(|line| &*line.class_name))?;
     let is_shown = |line: &&LineArguments| {

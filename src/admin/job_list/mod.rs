@@ -262,4 +262,3 @@ fn in_order(mut jobs: Vec<ListedJob>, ids: &[i64]) -> Vec<ListedJob> {
     jobs.sort_by_key(place);
     jobs
 }
-

@@ -197,7 +197,12 @@ impl Entries<'_> {
             let percent = format!("at {:.0} %: ", progress.percent);
             vec![text(percent), name(progress.message.clone())]
         });
-        self.now(Mark::Running, since, &format!("attempt {attempt} runs"), how);
+        self.now(
+            Mark::Running,
+            since,
+            &format!("attempt {attempt} runs"),
+            how,
+        );
     }
 
     fn ready(&mut self, ahead: u32, obstacles: &[Obstacle]) {

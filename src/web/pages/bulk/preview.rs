@@ -85,7 +85,10 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
         words: selection.in_words(),
         hidden: selection.pairs(),
         spreads: spread::choices(&preview),
-        sample: sample.iter().map(|job| JobListRow::of(job, &shell)).collect(),
+        sample: sample
+            .iter()
+            .map(|job| JobListRow::of(job, &shell))
+            .collect(),
         back: shell.link(&selection.back()),
         is_group: cx.query().get("group").is_some(),
         preview,

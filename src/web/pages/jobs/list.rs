@@ -175,7 +175,11 @@ fn state_tabs(filters: &JobFilters, counts: Option<&StateCounts>, shell: &Shell)
 fn view(list: &JobList, filters: &JobFilters, shell: &Shell) -> ListView {
     let link = |place: ListPlace| shell.link(&filters.at(place));
     ListView {
-        rows: list.jobs.iter().map(|job| JobListRow::of(job, shell)).collect(),
+        rows: list
+            .jobs
+            .iter()
+            .map(|job| JobListRow::of(job, shell))
+            .collect(),
         older: list.older.map(link),
         newer: list.newer.map(link),
         stop: list.stop.map(|stop| stopped(stop, filters, shell)),

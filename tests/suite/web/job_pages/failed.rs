@@ -61,10 +61,15 @@ fn a_failure_of_ruby_is_in_its_group_when_a_supervisor_has_read_it(db: &TestDb) 
     let page = get(&server, "/failed?class=Report").expect(200);
     let retry = link(&page, "Retry…").unwrap();
     let preview = read(&server, &retry);
-    assert!(preview.contains("when a supervisor has read them"), "{preview}");
+    assert!(
+        preview.contains("when a supervisor has read them"),
+        "{preview}"
+    );
     let supervisor = windlass::Supervisor::new(&db.database).start().unwrap();
     until("it has its fingerprint", || {
-        db.count("SELECT count(*) AS n FROM solid_queue_failed_executions WHERE fingerprint IS NULL") == 0
+        db.count(
+            "SELECT count(*) AS n FROM solid_queue_failed_executions WHERE fingerprint IS NULL",
+        ) == 0
     });
     drop(supervisor);
     let preview = read(&server, &retry);
