@@ -92,7 +92,7 @@ fn a_bulk_action_is_previewed_confirmed_and_run(db: &TestDb) {
         "100 %",
         "1,204 of 1,204 jobs",
         "changed 1,204",
-        "class mail",
+        "Class mail",
         "Reason fixed",
     ] {
         assert!(page.contains(part), "{part} in {page}");
