@@ -21,7 +21,8 @@ use crate::db::plans::works::ready_again;
 use crate::db::plans::{CLASS, Rows, Work, claim, death, job, named, run, *};
 use crate::db::query::connection_limit::connection_limit;
 use crate::db::query::jobs::{self, Filter};
-use crate::db::query::{doctor, explain, status, ticks};
+use crate::db::query::presence::{self, WantedPresence};
+use crate::db::query::{alarms, doctor, explain, status, ticks};
 use crate::db::table::jobs::EditableJob;
 use crate::db::table::public_tokens::NewPublicToken;
 use crate::db::table::run_time::{class_pauses, limits};
@@ -51,7 +52,7 @@ pub(crate) const READ_ALL: [&str; 7] = [
     "keep the newest jobs only",
 ];
 
-pub(crate) const LOOKS: [(&str, Work); 40] = [
+pub(crate) const LOOKS: [(&str, Work); 41] = [
     ("pause a class", |conn, _| {
         assert!(class_pauses::insert(conn, "plan", None, None)?);
         assert_eq!(class_pauses::all(conn)?.len(), 1);
@@ -142,6 +143,12 @@ pub(crate) const LOOKS: [(&str, Work); 40] = [
         connection_limit(conn).map(drop)
     }),
     ("see what waits", |conn, _| doctor::load(conn).map(drop)),
+    ("look for what alerts watch", |conn, _| {
+        alarms::oldest_transaction(conn)?;
+        alarms::late_scheduled(conn, 10)?;
+        alarms::crash_looping(conn)?;
+        presence::presences(conn, &WantedPresence::default()).map(drop)
+    }),
     ("see which tasks are late", |conn, _| {
         doctor::tasks(conn, 1.0).map(drop)
     }),
