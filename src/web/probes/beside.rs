@@ -67,7 +67,8 @@ impl PreparedBeside for Bound {
     fn start(self: Box<Self>, health: Health) -> Result<Box<dyn RunningBeside>> {
         let server = self.probes.process(health).server;
         let running = start::start_on(&server, self.listener)?;
-        log::info!("probes are served on http://{}", running.address());
+        let address = running.address();
+        log::info!("probes are served on http://{address}");
         Ok(Box::new(running))
     }
 }

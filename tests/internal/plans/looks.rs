@@ -25,7 +25,8 @@ use crate::db::query::connection_limit::connection_limit;
 use crate::db::query::filter::Filter;
 use crate::db::query::history;
 use crate::db::query::jobs;
-use crate::db::query::{doctor, explain, status, ticks};
+use crate::db::query::presence::{self, WantedPresence};
+use crate::db::query::{alarms, doctor, explain, status, ticks};
 use crate::db::table::history::{deltas, series};
 use crate::db::table::jobs::EditableJob;
 use crate::db::table::public_tokens::NewPublicToken;
@@ -57,7 +58,7 @@ pub(crate) const READ_ALL: [&str; 8] = [
     "count the newest failed jobs",
 ];
 
-pub(crate) const LOOKS: [(&str, Work); 44] = [
+pub(crate) const LOOKS: [(&str, Work); 45] = [
     ("sign in to the web pages", web_pages::sign_in_and_out),
     ("read the frame of a page", web_pages::read_a_frame),
     ("read the history", |conn, _| {
@@ -151,6 +152,12 @@ pub(crate) const LOOKS: [(&str, Work); 44] = [
         connection_limit(conn).map(drop)
     }),
     ("see what waits", |conn, _| doctor::load(conn).map(drop)),
+    ("look for what alerts watch", |conn, _| {
+        alarms::oldest_transaction(conn)?;
+        alarms::late_scheduled(conn, 10)?;
+        alarms::crash_looping(conn)?;
+        presence::presences(conn, &WantedPresence::default()).map(drop)
+    }),
     ("see which tasks are late", |conn, _| {
         doctor::tasks(conn, 1.0).map(drop)
     }),

@@ -47,10 +47,15 @@ fn supervise(db: &TestDb, without: &str) -> Running {
 
 /// Scrapes a server that has just started: its figures are of this moment.
 fn scrape(db: &TestDb) -> Scrape {
-    let served = Served::of(db);
-    let page = get(&served.address, "/metrics", &[]).body;
-    reads(&page);
-    Scrape::parse(&page)
+    let mut page = Scrape::default();
+    until("no part is late", || {
+        let served = Served::of(db);
+        let text = get(&served.address, "/metrics", &[]).body;
+        reads(&text);
+        page = Scrape::parse(&text);
+        page.is_complete()
+    });
+    page
 }
 
 /// The counter of jobs of the class `work` that ended so.

@@ -11,6 +11,7 @@ mod promtool;
 mod scrape;
 
 use crate::support::TestDb;
+use crate::support::wait::until;
 use windlass::web::{Probes, RunningServer};
 
 /// An address that serves the metrics of a database.
@@ -32,7 +33,13 @@ impl Served {
         }
     }
 
+    /// Scrapes until all figures are there: on a busy machine, a part may be late.
     pub fn scrape(&self) -> scrape::Scrape {
-        scrape::Scrape::of(&self.address)
+        let mut page = scrape::Scrape::default();
+        until("no part is late", || {
+            page = scrape::Scrape::of(&self.address);
+            page.is_complete()
+        });
+        page
     }
 }

@@ -98,6 +98,15 @@ impl Scrape {
         Self::parse(&answer.body)
     }
 
+    /// Whether no part of the figures was late. The findings of `doctor` are asked for once a minute.
+    pub fn is_complete(&self) -> bool {
+        let mut late = self.0.iter().filter(|(name, value)| {
+            let is_part = name.starts_with("windlass_scrape_part_missing");
+            is_part && !name.contains("\"doctor\"") && **value > 0.0
+        });
+        late.next().is_none()
+    }
+
     /// The value of a series, which must be there.
     #[track_caller]
     pub fn value(&self, series: &str) -> f64 {
