@@ -1,8 +1,8 @@
 //! Pages that are kept up to date while they are open.
 
-use super::chrome::{Chrome, Page};
-use super::work::{How, job};
-use super::world::World;
+use crate::browser::chrome::{Chrome, Page};
+use crate::browser::work::{How, job};
+use crate::browser::world::World;
 use crate::support::TestDb;
 #[cfg(feature = "postgres")]
 use crate::support::proxy::Proxy;

@@ -1,35 +1,10 @@
 //! Every page, in light and dark, narrow and wide.
 
-use super::chrome::{Chrome, Page};
-use super::site::Site;
-use super::work::SECRET;
-use super::world::World;
+use crate::browser::chrome::Chrome;
+use crate::browser::check::{LOOKS, check};
+use crate::browser::site::Site;
+use crate::browser::world::World;
 use crate::support::TestDb;
-
-/// Widths of a phone and of a window, and whether it is dark.
-pub const LOOKS: [(u32, bool); 4] = [(1280, false), (375, true), (1280, true), (375, false)];
-
-/// Goes through the checks of a page that is open. Returns what is wrong.
-pub fn check(page: &Page) -> Vec<String> {
-    let mut wrong = page.problems();
-    wrong.extend(
-        page.overflow()
-            .into_iter()
-            .map(|line| format!("overflows: {line}")),
-    );
-    wrong.extend(page.violations());
-    if !page.is("document.querySelectorAll('h1').length === 1") {
-        wrong.push("not one h1".to_owned());
-    }
-    if !page.is("document.images.length === 0") {
-        wrong.push("an image, which no page has: something was not escaped".to_owned());
-    }
-    let secret = format!("document.documentElement.outerHTML.includes('{SECRET}')");
-    if page.is(&secret) {
-        wrong.push("a redacted argument is in the page".to_owned());
-    }
-    wrong
-}
 
 fn every_page_is_in_order(db: &TestDb) {
     let world = World::new(db);

@@ -1,8 +1,8 @@
 //! Signing in and out, and what a viewer cannot do.
 
-use super::chrome::Chrome;
-use super::site::Site;
-use super::world::World;
+use crate::browser::chrome::Chrome;
+use crate::browser::site::Site;
+use crate::browser::world::World;
 use crate::support::TestDb;
 use crate::web::access::token;
 use crate::web::client::Ask;

@@ -1,9 +1,9 @@
 //! Every change of a single job, queue, class, limit, task and operation, clicked through: with scripts and without.
 
-use super::chrome::{Chrome, Page};
-use super::work::How;
-use super::work::job;
-use super::world::World;
+use crate::browser::chrome::{Chrome, Page};
+use crate::browser::work::How;
+use crate::browser::work::job;
+use crate::browser::world::World;
 use crate::support::TestDb;
 use crate::support::wait::until;
 use windlass::enqueue_all;

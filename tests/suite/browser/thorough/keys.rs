@@ -1,7 +1,7 @@
 //! The keyboard.
 
-use super::chrome::Chrome;
-use super::world::World;
+use crate::browser::chrome::Chrome;
+use crate::browser::world::World;
 use crate::support::TestDb;
 
 #[test]
