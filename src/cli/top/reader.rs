@@ -3,6 +3,7 @@
 use crate::admin::doctor::{self, CheckScope};
 use crate::admin::groups::failed_groups;
 use crate::admin::now::fleet::Fleet;
+use crate::admin::now::member::Member;
 use crate::admin::now::queues::{LoadNow, Promises};
 use crate::cli::top::look::{
     FleetLines, HourCurves, LookPart, QueueLine, QueueLines, TopFindings, TopLook,
@@ -167,10 +168,20 @@ fn read_fleet(conn: &mut Conn<'_>) -> Result<FleetLines> {
         (member, jobs)
     });
     Ok(FleetLines {
-        members: members.collect(),
+        members: worst_first(members.collect()),
         is_more,
         threads,
     })
+}
+
+/// Puts dead processes first, then those that claim nothing more; the others stay as they were
+/// registered.
+pub(crate) fn worst_first(mut members: Vec<(Member, Vec<HeldJob>)>) -> Vec<(Member, Vec<HeldJob>)> {
+    members.sort_by_key(|(member, _)| {
+        let is_ending = member.is_quiet() || member.row.draining;
+        (!member.is_dead(), !is_ending)
+    });
+    members
 }
 
 fn read_curves(conn: &mut Conn<'_>, rates: &[QueueRate]) -> Result<HourCurves> {

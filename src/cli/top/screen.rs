@@ -4,7 +4,7 @@ use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::cursor::{Hide, Show};
 use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{
-    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+    Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
 use ratatui::{Frame, Terminal};
 use std::io::{self, Stdout};
@@ -66,7 +66,9 @@ impl Screen {
         // Its modes may have changed, which only a new start finds out.
         give_back();
         take()?;
-        self.terminal.clear()
+        // `clear` of the old one would ask the terminal where its cursor is, and fail without an answer.
+        self.terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
+        Ok(())
     }
 }
 
@@ -79,7 +81,13 @@ impl Drop for Screen {
 fn take() -> io::Result<()> {
     enable_raw_mode()?;
     IS_TAKEN.store(true, Ordering::SeqCst);
-    execute!(io::stdout(), EnterAlternateScreen, Hide).inspect_err(|_| give_back())
+    let entered = execute!(
+        io::stdout(),
+        EnterAlternateScreen,
+        Clear(ClearType::All),
+        Hide
+    );
+    entered.inspect_err(|_| give_back())
 }
 
 /// Gives the terminal back, once. Errors are of a terminal that has gone.

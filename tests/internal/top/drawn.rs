@@ -126,6 +126,9 @@ fn nothing_is_said_to_be_nothing() {
     let mut state = TopState::new("jobs.db".to_owned(), Duration::from_secs(2), now);
     let text = lines(&drawn(&mut state, (80, 24), PLAIN, now));
     assert!(text.contains("looking for the first time"), "{text}");
+    for claim in ["no queue has", "no process is", "no job has"] {
+        assert!(!text.contains(claim), "nothing is known yet: {text}");
+    }
     let empty = TopLook {
         totals: LookPart::Late,
         queues: LookPart::Read(Default::default()),
@@ -136,6 +139,16 @@ fn nothing_is_said_to_be_nothing() {
     };
     state.take(LookAnswer::Look(Box::new(empty)), now);
     assert_drawn("nothing", &mut state, (80, 24), now);
+}
+
+#[test]
+fn a_narrow_terminal_keeps_the_names() {
+    let (mut state, now) = state();
+    let text = lines(&drawn(&mut state, (41, 24), PLAIN, now));
+    for shown in ["mail", "reports", "webhooks", "no worker", "8,310"] {
+        assert!(text.contains(shown), "{shown}: {text}");
+    }
+    assert!(!text.contains("PER MIN"), "{text}");
 }
 
 #[test]

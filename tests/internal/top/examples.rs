@@ -8,6 +8,7 @@ use crate::admin::now::verdict::QueueVerdict;
 use crate::cli::top::look::{
     FleetLines, HourCurves, LookPart, QueueLine, QueueLines, TopFindings, TopLook,
 };
+use crate::cli::top::reader::worst_first;
 use crate::cli::top::sampler::LookAnswer;
 use crate::cli::top::state::TopState;
 use crate::clock;
@@ -142,7 +143,7 @@ pub fn fleet() -> FleetLines {
     let quiet = json!({"windlass": "0.1.0", "queues": "*", "thread_pool_size": 5, "quiet": true});
     let progress = Progress::new(42.4, "4,240 of 10,000 lines".to_owned());
     FleetLines {
-        members: vec![
+        members: worst_first(vec![
             (
                 member(1, "Supervisor(fork)", 2.0, json!({"windlass": "0.1.0"})),
                 Vec::new(),
@@ -156,7 +157,7 @@ pub fn fleet() -> FleetLines {
             ),
             (member(3, "Worker", 252.0, worker), Vec::new()),
             (member(4, "Worker", 1.0, quiet), Vec::new()),
-        ],
+        ]),
         is_more: false,
         threads: (10, 2),
     }

@@ -3,7 +3,7 @@
 use crate::admin::groups::FailedGroup;
 use crate::cli::top::look::LookPart;
 use crate::cli::top::state::TopState;
-use crate::cli::top::view::panes::PaneView;
+use crate::cli::top::view::panes::{PaneView, nothing};
 use crate::cli::top::view::theme::{Theme, Tone};
 use crate::cli::top::view::words::{count, duration, line};
 use chrono::NaiveDateTime;
@@ -39,10 +39,7 @@ pub(super) fn view(state: &TopState, theme: Theme, now: Instant) -> PaneView {
             .flat_map(|failures| &failures.groups)
             .map(|group| row(group, time, theme))
             .collect(),
-        nothing: match part.and_then(LookPart::problem) {
-            Some(problem) => format!(" missing: {}", line(&problem)),
-            None => " no job has failed".to_owned(),
-        },
+        nothing: nothing(part, "no job has failed"),
     }
 }
 

@@ -107,7 +107,7 @@ pub(super) fn totals(state: &TopState, theme: Theme) -> Line<'static> {
     let threads = look.fleet.value().map(|fleet| fleet.threads);
     let of_threads = match threads {
         Some((_, 0)) | None => String::new(),
-        Some((threads, busy)) => format!(" ({} of {} threads)", count(busy), count(threads)),
+        Some((threads, busy)) => format!("  threads {}/{}", count(busy), count(threads)),
     };
     let failed = match totals.failed.is_zero() {
         true => Tone::Plain,
@@ -116,12 +116,12 @@ pub(super) fn totals(state: &TopState, theme: Theme) -> Line<'static> {
     Line::from(vec![
         Span::raw(format!(" ready {}", bounded(totals.ready))),
         Span::raw(format!(
-            "   running {}{of_threads}",
+            "  running {}{of_threads}  ",
             bounded(totals.claimed)
         )),
-        Span::raw(format!("   scheduled {}", bounded(totals.scheduled))),
-        Span::raw(format!("   blocked {}   ", bounded(totals.blocked))),
         theme.span(failed, format!("failed {}", bounded(totals.failed))),
+        Span::raw(format!("  scheduled {}", bounded(totals.scheduled))),
+        Span::raw(format!("  blocked {}", bounded(totals.blocked))),
     ])
 }
 

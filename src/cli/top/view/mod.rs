@@ -56,7 +56,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, state: &mut TopState, theme: Theme, no
 
 fn draw_panes(frame: &mut Frame<'_>, state: &mut TopState, theme: Theme, body: Rect, now: Instant) {
     let views: [PaneView; 3] = [
-        queues::view(state, theme),
+        queues::view(state, theme, body.width),
         processes::view(state, theme),
         failures::view(state, theme, now),
     ];

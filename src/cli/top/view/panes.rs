@@ -1,6 +1,8 @@
 //! The panes: tables that scroll.
 
+use crate::cli::top::look::LookPart;
 use crate::cli::top::view::theme::Theme;
+use crate::cli::top::view::words::line;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};
 use ratatui::text::Text;
@@ -59,6 +61,18 @@ impl PaneView {
         }
         let mut state = TableState::new().with_selected(Some(*selected));
         frame.render_stateful_widget(table, area, &mut state);
+    }
+}
+
+/// Returns what stands in a pane without lines: why they are missing, or `otherwise`. Before the
+/// first look nothing is known.
+pub(super) fn nothing<T>(part: Option<&LookPart<T>>, otherwise: &str) -> String {
+    let Some(part) = part else {
+        return String::new();
+    };
+    match part.problem() {
+        Some(problem) => format!(" missing: {}", line(&problem)),
+        None => format!(" {otherwise}"),
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::admin::now::member::{Member, MemberKind};
 use crate::cli::top::look::LookPart;
 use crate::cli::top::state::TopState;
-use crate::cli::top::view::panes::PaneView;
+use crate::cli::top::view::panes::{PaneView, nothing};
 use crate::cli::top::view::theme::{Theme, Tone};
 use crate::cli::top::view::words::{count, duration, line};
 use crate::db::query::load::runs::HeldJob;
@@ -38,10 +38,7 @@ pub(super) fn view(state: &TopState, theme: Theme) -> PaneView {
             Constraint::Fill(1),
         ],
         rows,
-        nothing: match part.and_then(LookPart::problem) {
-            Some(problem) => format!(" missing: {}", line(&problem)),
-            None => " no process is registered: no jobs are processed".to_owned(),
-        },
+        nothing: nothing(part, "no process is registered: no jobs are processed"),
     }
 }
 

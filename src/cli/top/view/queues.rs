@@ -4,14 +4,28 @@ use crate::admin::now::queues::QueueNow;
 use crate::admin::now::verdict::QueueVerdict;
 use crate::cli::top::look::{LookPart, QueueLine};
 use crate::cli::top::state::TopState;
-use crate::cli::top::view::panes::PaneView;
+use crate::cli::top::view::panes::{PaneView, nothing};
 use crate::cli::top::view::theme::{Theme, Tone};
 use crate::cli::top::view::words::{bounded, duration, line, rate};
 use ratatui::layout::Constraint;
 use ratatui::text::Text;
 use ratatui::widgets::Row;
 
-pub(super) fn view(state: &TopState, theme: Theme) -> PaneView {
+/// The least width at which all columns are shown.
+const WIDE: u16 = 72;
+
+/// Which columns are shown below that: the names must stay readable.
+const NARROW: [bool; 7] = [true, true, true, false, false, false, true];
+
+/// Returns those of the columns that are shown.
+fn shown<T>(columns: Vec<T>, is_wide: bool) -> Vec<T> {
+    let columns = columns.into_iter().zip(NARROW);
+    let shown = columns.filter(|(_, is_always)| is_wide || *is_always);
+    shown.map(|(column, _)| column).collect()
+}
+
+pub(super) fn view(state: &TopState, theme: Theme, width: u16) -> PaneView {
+    let is_wide = width >= WIDE;
     let part = state.look.as_ref().map(|look| &look.queues);
     let queues = part.and_then(LookPart::value);
     let more = match queues {
@@ -20,33 +34,39 @@ pub(super) fn view(state: &TopState, theme: Theme) -> PaneView {
     };
     PaneView {
         title: format!("Queues, the worst first{more}"),
-        headings: vec![
-            Text::from("QUEUE"),
-            right("READY"),
-            right("OLDEST"),
-            right("RUNNING"),
-            right("PER MIN"),
-            right("FAILING"),
-            Text::from("VERDICT"),
-        ],
-        widths: vec![
-            Constraint::Fill(1),
-            Constraint::Length(9),
-            Constraint::Length(7),
-            Constraint::Length(8),
-            Constraint::Length(8),
-            Constraint::Length(7),
-            Constraint::Fill(1),
-        ],
+        headings: shown(
+            vec![
+                Text::from("QUEUE"),
+                right("READY"),
+                right("OLDEST"),
+                right("RUNNING"),
+                right("PER MIN"),
+                right("FAILING"),
+                Text::from("VERDICT"),
+            ],
+            is_wide,
+        ),
+        widths: shown(
+            vec![
+                Constraint::Fill(1),
+                Constraint::Length(9),
+                Constraint::Length(7),
+                Constraint::Length(8),
+                Constraint::Length(8),
+                Constraint::Length(7),
+                Constraint::Fill(1),
+            ],
+            is_wide,
+        ),
         rows: queues
             .into_iter()
             .flat_map(|queues| &queues.lines)
-            .map(|queue| row(queue, theme))
+            .map(|queue| row(queue, theme, is_wide))
             .collect(),
-        nothing: match part.and_then(LookPart::problem) {
-            Some(problem) => format!(" missing: {}", line(&problem)),
-            None => " no queue has jobs that are ready, running, or ended lately".to_owned(),
-        },
+        nothing: nothing(
+            part,
+            "no queue has jobs that are ready, running, or ended lately",
+        ),
     }
 }
 
@@ -54,7 +74,7 @@ fn right(text: impl Into<String>) -> Text<'static> {
     Text::from(text.into()).right_aligned()
 }
 
-fn row(line_of: &QueueLine, theme: Theme) -> Row<'static> {
+fn row(line_of: &QueueLine, theme: Theme, is_wide: bool) -> Row<'static> {
     let queue = &line_of.queue;
     let (tone, verdict) = verdict(queue);
     let failing = rate(line_of.failed);
@@ -63,7 +83,7 @@ fn row(line_of: &QueueLine, theme: Theme) -> Row<'static> {
     } else {
         Tone::Bad
     };
-    Row::new(vec![
+    let cells = vec![
         Text::from(line(&queue.name)),
         right(bounded(queue.ready)),
         right(queue.oldest_seconds.map_or_else(String::new, duration)),
@@ -71,7 +91,8 @@ fn row(line_of: &QueueLine, theme: Theme) -> Row<'static> {
         right(rate(line_of.finished)),
         Text::from(theme.span(of_failing, failing)).right_aligned(),
         Text::from(theme.span(tone, verdict)),
-    ])
+    ];
+    Row::new(shown(cells, is_wide))
 }
 
 /// Returns a verdict in few words, and how much it matters.
