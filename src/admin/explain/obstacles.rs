@@ -193,7 +193,7 @@ mod tests {
                 class,
                 version: 1,
             };
-            super::missing(workers, job)
+            missing(workers, job)
         };
         let one = [worker(says, 1)];
         assert_eq!(missing(&one, "imports", "a"), None);
@@ -238,7 +238,7 @@ mod tests {
                 class,
                 version,
             };
-            super::missing(&[worker(says, 0)], job)
+            missing(&[worker(says, 0)], job)
         };
         let says = r#"{"queues":"*","classes":["a","b"],"more_classes":true,"versions":{"a":2}}"#;
         assert_eq!(missing(says, "a", 2), None);

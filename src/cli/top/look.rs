@@ -4,7 +4,7 @@ use crate::admin::finding::Finding;
 use crate::admin::groups::FailedGroups;
 use crate::admin::now::member::Member;
 use crate::admin::now::queues::QueueNow;
-use crate::db::query::load::bounded::BoundedCount;
+use crate::db::query::load::bounded::CappedCount;
 use crate::db::query::load::runs::HeldJob;
 use crate::db::query::load::totals::StateTotals;
 use chrono::NaiveDateTime;
@@ -64,7 +64,7 @@ pub(crate) struct QueueLines {
 #[derive(Debug, Clone)]
 pub(crate) struct QueueLine {
     pub(crate) queue: QueueNow,
-    pub(crate) running: BoundedCount,
+    pub(crate) running: CappedCount,
     /// Finished jobs per minute.
     pub(crate) finished: f64,
     /// Permanently failed jobs per minute.

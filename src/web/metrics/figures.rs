@@ -1,7 +1,7 @@
 //! The figures of a database, as one scrape reads them.
 
 use crate::admin::finding::{Finding, Verdict};
-use crate::db::query::load::bounded::BoundedCount;
+use crate::db::query::load::bounded::CappedCount;
 use crate::db::query::load::fleet::FleetProcess;
 use crate::db::query::load::queues::ReadyJobs;
 use crate::db::query::load::totals::StateTotals;
@@ -107,6 +107,6 @@ impl ScrapedFigures {
 }
 
 /// Returns a bounded count as it is exposed: one more than its limit if there are more.
-pub(crate) fn exposed(count: BoundedCount) -> u64 {
+pub(crate) fn exposed(count: CappedCount) -> u64 {
     count.count + u64::from(count.is_more)
 }

@@ -165,6 +165,7 @@ fn an_operation(conn: &mut Conn<'_>) -> World {
         place: "0",
         total: None,
         total_is_exact: false,
+        request_id: None,
     };
     for id in operations::open(conn, 10).unwrap() {
         operations::end(conn, id, "stopped", None).unwrap();

@@ -58,7 +58,7 @@ pub(crate) const READ_ALL: [&str; 8] = [
     "count the newest failed jobs",
 ];
 
-pub(crate) const LOOKS: [(&str, Work); 45] = [
+pub(crate) const LOOKS: [(&str, Work); 44] = [
     ("sign in to the web pages", web_pages::sign_in_and_out),
     ("read the frame of a page", web_pages::read_a_frame),
     ("read the history", |conn, _| {

@@ -12,7 +12,7 @@ use crate::cli::top::reader::worst_first;
 use crate::cli::top::sampler::LookAnswer;
 use crate::cli::top::state::TopState;
 use crate::clock;
-use crate::db::query::load::bounded::BoundedCount;
+use crate::db::query::load::bounded::CappedCount;
 use crate::db::query::load::fleet::FleetProcess;
 use crate::db::query::load::runs::HeldJob;
 use crate::db::query::load::totals::StateTotals;
@@ -28,8 +28,8 @@ pub fn noon() -> NaiveDateTime {
     day.and_hms_opt(12, 0, 0).unwrap()
 }
 
-fn some(count: u64) -> BoundedCount {
-    BoundedCount {
+fn some(count: u64) -> CappedCount {
+    CappedCount {
         count,
         is_more: count >= 10_000,
     }

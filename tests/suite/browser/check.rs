@@ -27,4 +27,3 @@ pub fn check(page: &Page) -> Vec<String> {
     }
     wrong
 }
-

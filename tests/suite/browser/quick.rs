@@ -1,7 +1,7 @@
 //! What every change must pass: all pages once, one action, and a live update, on one database.
 
-use super::chrome::Chrome;
 use super::check::{LOOKS, check};
+use super::chrome::Chrome;
 use super::site::Site;
 use super::world::World;
 use crate::support::TestDb;

@@ -28,12 +28,6 @@ impl SaidBy {
     }
 }
 
-/// Returns `ada@web-1`, as far as it can be determined.
-#[cfg(feature = "web")]
-pub(crate) fn user() -> String {
-    Actor::default().name().to_owned()
-}
-
 /// Returns ` 3m ago by ada: the provider is down`, as far as it is known.
 pub(crate) fn said(seconds: Option<f64>, by: Option<&str>, reason: Option<&str>) -> String {
     let mut text = String::new();

@@ -1,6 +1,6 @@
 //! Numbers and times in few letters.
 
-use crate::db::query::load::bounded::BoundedCount;
+use crate::db::query::load::bounded::CappedCount;
 use crate::terminal::table::printable;
 
 /// Returns a duration with its largest units: `240ms`, `3.1s`, `6m 12s`, `3h 11m`, `2d 4h`.
@@ -53,7 +53,7 @@ pub(super) fn count(number: u64) -> String {
 }
 
 /// Returns a count that may have stopped at its limit: `10,000+`.
-pub(super) fn bounded(number: BoundedCount) -> String {
+pub(super) fn bounded(number: CappedCount) -> String {
     let more = if number.is_more { "+" } else { "" };
     format!("{}{more}", count(number.count))
 }

@@ -76,20 +76,3 @@ pub(crate) fn estimated_jobs(conn: &mut Conn<'_>) -> QueryResult<u64> {
     let row: JobsEstimate = Statement::new(text).get_result(conn)?;
     Ok(u64::try_from(row.jobs).unwrap_or(0))
 }
-
-#[derive(QueryableByName)]
-struct OverdueDispatch {
-    #[diesel(sql_type = Nullable<Double>)]
-    seconds: Option<f64>,
-}
-
-/// Returns for how many seconds the first scheduled job has been due; `None` if none is due.
-pub(crate) fn overdue_scheduled(conn: &mut Conn<'_>) -> QueryResult<Option<f64>> {
-    let text = format!(
-        "SELECT {} AS seconds FROM (SELECT scheduled_at FROM solid_queue_scheduled_executions \
-         WHERE scheduled_at <= {{now}} ORDER BY scheduled_at, priority, job_id LIMIT 1) AS first",
-        age(conn, "scheduled_at")
-    );
-    let row: Option<OverdueDispatch> = Statement::new(text).get_result(conn).optional()?;
-    Ok(row.and_then(|row| row.seconds))
-}

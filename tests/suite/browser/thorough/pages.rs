@@ -1,7 +1,7 @@
 //! Every page, in light and dark, narrow and wide.
 
-use crate::browser::chrome::Chrome;
 use crate::browser::check::{LOOKS, check};
+use crate::browser::chrome::Chrome;
 use crate::browser::site::Site;
 use crate::browser::world::World;
 use crate::support::TestDb;
