@@ -74,7 +74,7 @@ impl Command {
             Command::Migrate(migrate) => {
                 Ok(output::show(&migrate.run(&at.database()?)?, migrate.json))
             }
-            Command::Migrations(Migrations::Copy(copy)) => copied(copy, at),
+            Command::Migrations(migrations::Migrations::Copy(copy)) => copied(copy, at),
             Command::Check(check) => {
                 let checked = check.run(at.url(), at.registry)?;
                 let shown = output::show(&checked, check.json);

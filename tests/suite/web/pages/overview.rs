@@ -13,9 +13,18 @@ use windlass::{
 fn without_anything_nothing_needs_attention(db: &TestDb) {
     let page = page(&serve(&db.database), "/");
     let text = text(&page);
-    assert!(text.contains("No worker runs, and no job is ready. Nothing needs attention."), "{text}");
-    assert!(text.contains("No job runs. Jobs appear here while a process runs them."), "{text}");
-    assert!(text.contains("Nothing has ended in the last hour."), "{text}");
+    assert!(
+        text.contains("No worker runs, and no job is ready. Nothing needs attention."),
+        "{text}"
+    );
+    assert!(
+        text.contains("No job runs. Jobs appear here while a process runs them."),
+        "{text}"
+    );
+    assert!(
+        text.contains("Nothing has ended in the last hour."),
+        "{text}"
+    );
     assert!(text.contains("Overview Queues"), "no number: {text}");
 }
 
@@ -30,10 +39,14 @@ fn what_needs_attention_is_listed_worst_first(db: &TestDb) {
     pause_class(&mut conn, "charge", "bob", "").unwrap();
     let nightly = RecurringTask::of_class("nightly", "0 2 * * *", "rollup", "{}").unwrap();
     recurring::schedule(&mut conn, &nightly).unwrap();
-    db.execute(&format!("UPDATE solid_queue_recurring_tasks SET next_run_at = '{LONG_AGO}'"));
+    db.execute(&format!(
+        "UPDATE solid_queue_recurring_tasks SET next_run_at = '{LONG_AGO}'"
+    ));
     for _ in 0..3 {
         let job = enqueue(db, "mail", "send");
-        db.execute(&format!("DELETE FROM solid_queue_ready_executions WHERE job_id = {job}"));
+        db.execute(&format!(
+            "DELETE FROM solid_queue_ready_executions WHERE job_id = {job}"
+        ));
         db.execute(&format!(
             "INSERT INTO solid_queue_failed_executions (job_id, error, created_at) \
              VALUES ({job}, '{{\"exception_class\":\"io\",\"message\":\"no route\"}}', {})",
@@ -43,10 +56,19 @@ fn what_needs_attention_is_listed_worst_first(db: &TestDb) {
     let server = serve(&db.database);
     let page = page(&server, "/");
     let (todo, rest) = page.split_once("Now, and the last hour").unwrap();
-    let rows: Vec<String> = todo.split("<tr class=").skip(1).map(|row| text(&format!("<tr {row}"))).collect();
-    let kinds: Vec<&str> = rows.iter().map(|row| row.split(' ').next().unwrap()).collect();
+    let rows: Vec<String> = todo
+        .split("<tr class=")
+        .skip(1)
+        .map(|row| text(&format!("<tr {row}")))
+        .collect();
+    let kinds: Vec<&str> = rows
+        .iter()
+        .map(|row| row.split(' ').next().unwrap())
+        .collect();
     let mut sorted = kinds.clone();
-    let order = ["Failing", "Late", "Dead", "Problem", "Unserved", "Overdue", "Warning", "Paused"];
+    let order = [
+        "Failing", "Late", "Dead", "Problem", "Unserved", "Overdue", "Warning", "Paused",
+    ];
     sorted.sort_by_key(|kind| order.iter().position(|other| other == kind));
     assert_eq!(kinds, sorted);
     for part in [
@@ -57,16 +79,29 @@ fn what_needs_attention_is_listed_worst_first(db: &TestDb) {
         "webhooks , by ada: “the provider is down”; 1 job is ready",
         "class charge , by bob",
     ] {
-        assert!(rows.iter().any(|row| row.contains(part)), "{part}: {rows:#?}");
+        assert!(
+            rows.iter().any(|row| row.contains(part)),
+            "{part}: {rows:#?}"
+        );
     }
-    assert!(todo.contains("action=\"/queues/webhooks/resume\""), "{todo}");
+    assert!(
+        todo.contains("action=\"/queues/webhooks/resume\""),
+        "{todo}"
+    );
     assert!(todo.contains("action=\"/recurring/nightly/run\""), "{todo}");
     assert!(todo.contains("action=\"/classes/charge/resume\""), "{todo}");
     // The same number is in the navigation, on this page and on the others.
     let number = rows.len();
-    assert!(text(&page).contains(&format!("Overview {number} Queues")), "{number}: {}", text(&page));
+    assert!(
+        text(&page).contains(&format!("Overview {number} Queues")),
+        "{number}: {}",
+        text(&page)
+    );
     assert!(text(&super::page(&server, "/limits")).contains(&format!("Overview {number} Queues")));
-    assert!(row(rest, "/queues/media").contains("no worker serves it"), "{rest}");
+    assert!(
+        row(rest, "/queues/media").contains("no worker serves it"),
+        "{rest}"
+    );
 }
 
 fn a_queue_is_late_by_its_promise(db: &TestDb) {
@@ -79,13 +114,25 @@ fn a_queue_is_late_by_its_promise(db: &TestDb) {
         .max_wait("mail", Duration::from_secs(2))
         .max_wait("reports", Duration::from_secs(100_000_000));
     let page = page(&server.start().unwrap(), "/");
-    assert!(row(&page, "/queues/mail\">mail").contains("late: promises 2 s"), "{page}");
-    assert!(row(&page, "/queues/reports\">reports").contains("in time: promises"), "{page}");
+    assert!(
+        row(&page, "/queues/mail\">mail").contains("late: promises 2 s"),
+        "{page}"
+    );
+    assert!(
+        row(&page, "/queues/reports\">reports").contains("in time: promises"),
+        "{page}"
+    );
     assert!(text(&page).contains("mail is late"), "{page}");
-    assert!(row(&page, ">Late<").contains("and 2 s is promised; 1 job is ready"), "{page}");
+    assert!(
+        row(&page, ">Late<").contains("and 2 s is promised; 1 job is ready"),
+        "{page}"
+    );
     // Without a promise, nothing is judged.
     let text = text(&super::page(&serve(&db.database), "/"));
-    assert!(!text.contains("late") && !text.contains("promises"), "{text}");
+    assert!(
+        !text.contains("late") && !text.contains("promises"),
+        "{text}"
+    );
 }
 
 const DO: Function<bool> = Function::new("do");
@@ -99,23 +146,41 @@ fn body(succeeds: bool, _: &Context<'_, ()>) -> JobResult {
 
 fn measures_and_charts_come_from_the_history(db: &TestDb) {
     for succeeds in [true, true, true, false] {
-        DO.job(&succeeds).unwrap().queue("work").enqueue(&mut db.connect()).unwrap();
+        DO.job(&succeeds)
+            .unwrap()
+            .queue("work")
+            .enqueue(&mut db.connect())
+            .unwrap();
     }
     let worker = Worker::new(&db.database, Registry::new().function(DO, body)).until_idle();
     assert!(worker.start().unwrap().join(DEADLINE).is_some());
     let server = serve(&db.database);
     let page = page(&server, "/");
     assert!(page.contains("finished 3</span>"), "{page}");
-    assert!(page.contains("failed 1, below on a scale of its own</span>"), "{page}");
-    assert!(page.contains("aria-label=\"3 finished, 0 retried, 0 discarded or cancelled, 1 failed between"), "{page}");
+    assert!(
+        page.contains("failed 1, below on a scale of its own</span>"),
+        "{page}"
+    );
+    assert!(
+        page.contains(
+            "aria-label=\"3 finished, 0 retried, 0 discarded or cancelled, 1 failed between"
+        ),
+        "{page}"
+    );
     let classes = page.split("Busiest classes").nth(1).unwrap();
     assert!(row(classes, "class=do").starts_with("do 4 1 "), "{classes}");
-    assert!(text(&page).contains("1 job has failed in the last hour"), "{page}");
+    assert!(
+        text(&page).contains("1 job has failed in the last hour"),
+        "{page}"
+    );
     // The history is younger than a week: nothing is called usual.
     assert!(!text(&page).contains("usual"), "{page}");
     let of_queue = super::page(&server, "/queues/work");
     assert!(of_queue.contains("finished 3</span>"), "{of_queue}");
-    assert!(text(&of_queue).contains("of the 4 runs of the last hour"), "{of_queue}");
+    assert!(
+        text(&of_queue).contains("of the 4 runs of the last hour"),
+        "{of_queue}"
+    );
     assert!(super::page(&server, "/?range=day").contains("finished 3</span>"));
 }
 

@@ -1,6 +1,9 @@
 //! The page of one queue.
 
-use super::{LONG_AGO, audited, change, enqueue, now, nothing_is_audited, page, post, row, serve, serve_viewers, text, worker};
+use super::{
+    LONG_AGO, audited, change, enqueue, nothing_is_audited, now, page, post, row, serve,
+    serve_viewers, text, worker,
+};
 use crate::support::TestDb;
 use std::time::Duration;
 use windlass::web::Server;
@@ -10,18 +13,29 @@ fn its_next_jobs_are_in_order(db: &TestDb) {
     worker(db, 1, "mail", now(db));
     let mut conn = db.connect();
     let first = enqueue(db, "mail", "send");
-    let urgent = NewJob::of_class("alarm", r#"{"secret":"hunter2"}"#).queue("mail").priority(-5);
+    let urgent = NewJob::of_class("alarm", r#"{"secret":"hunter2"}"#)
+        .queue("mail")
+        .priority(-5);
     let urgent = urgent.enqueue(&mut conn).unwrap().id.0;
     enqueue(db, "other", "send");
     let page = page(&serve(&db.database), "/queues/mail");
     let next = page.split("Next in line").nth(1).unwrap();
     let place = |job: i64| next.find(&format!("/jobs/{job}\"")).unwrap();
     assert!(place(urgent) < place(first), "{next}");
-    assert!(row(next, &format!("/jobs/{urgent}\"")).contains("alarm [hidden] -5"), "{next}");
-    assert!(!page.contains("hunter2"), "no worker has said what is secret");
+    assert!(
+        row(next, &format!("/jobs/{urgent}\"")).contains("alarm [hidden] -5"),
+        "{next}"
+    );
+    assert!(
+        !page.contains("hunter2"),
+        "no worker has said what is secret"
+    );
     assert!(row(next, "app-1:1").contains("mail 0 of 5 0"), "{next}");
     assert!(row(&page, ">Ready<").starts_with("Ready 2"), "{page}");
-    assert!(text(&page).contains("0 of the 5 threads of the workers that serve it are busy"), "{page}");
+    assert!(
+        text(&page).contains("0 of the 5 threads of the workers that serve it are busy"),
+        "{page}"
+    );
 }
 
 fn arguments_are_shown_but_for_secret_fields(db: &TestDb) {
@@ -34,7 +48,10 @@ fn arguments_are_shown_but_for_secret_fields(db: &TestDb) {
     let job = NewJob::of_class("alarm", r#"{"secret":"hunter2","to":"<b>"}"#).queue("mail");
     job.enqueue(&mut db.connect()).unwrap();
     let page = page(&serve(&db.database), "/queues/mail");
-    assert!(!page.contains("hunter2") && !page.contains("\"<b>\""), "{page}");
+    assert!(
+        !page.contains("hunter2") && !page.contains("\"<b>\""),
+        "{page}"
+    );
     assert!(page.contains("&#60;b&#62;"), "{page}");
     assert!(page.contains("[hidden]"), "{page}");
 }
@@ -50,16 +67,37 @@ fn why_its_jobs_wait_is_on_top(db: &TestDb) {
     enqueue(db, "mail", "send");
     assert!(lead(&server).starts_with("Unserved: 1 job is ready, and no worker serves the queue."));
     worker(db, 1, "mail", &format!("'{LONG_AGO}'"));
-    assert!(lead(&server).contains("have had no heartbeat for 60 s"), "{}", lead(&server));
+    assert!(
+        lead(&server).contains("have had no heartbeat for 60 s"),
+        "{}",
+        lead(&server)
+    );
     worker(db, 2, "ma*", now(db));
-    assert!(lead(&server).starts_with("Its oldest ready job has waited for"), "{}", lead(&server));
-    db.execute(&format!("UPDATE solid_queue_ready_executions SET created_at = '{LONG_AGO}'"));
+    assert!(
+        lead(&server).starts_with("Its oldest ready job has waited for"),
+        "{}",
+        lead(&server)
+    );
+    db.execute(&format!(
+        "UPDATE solid_queue_ready_executions SET created_at = '{LONG_AGO}'"
+    ));
     let promising = Server::new(&db.database).listen("127.0.0.1:0");
-    let promising = promising.max_wait("mail", Duration::from_secs(2)).start().unwrap();
-    assert!(lead(&promising).starts_with("Late: its oldest ready job has waited for"), "{}", lead(&promising));
+    let promising = promising
+        .max_wait("mail", Duration::from_secs(2))
+        .start()
+        .unwrap();
+    assert!(
+        lead(&promising).starts_with("Late: its oldest ready job has waited for"),
+        "{}",
+        lead(&promising)
+    );
     assert!(page(&promising, "/queues/mail").contains("promised 2 s, red above it"));
     pause_queue(&mut db.connect(), "mail", "ada", "an outage").unwrap();
-    assert!(lead(&promising).contains("by ada: “an outage”. 1 job is ready."), "{}", lead(&promising));
+    assert!(
+        lead(&promising).contains("by ada: “an outage”. 1 job is ready."),
+        "{}",
+        lead(&promising)
+    );
 }
 
 fn it_is_paused_with_a_reason_and_resumed(db: &TestDb) {
@@ -67,9 +105,15 @@ fn it_is_paused_with_a_reason_and_resumed(db: &TestDb) {
     let server = serve(&db.database);
     let form = "reason=the+provider+is+down&back=%2Fqueues%2Fmail";
     let shown = change(&server, "/queues/mail/pause", form);
-    assert!(shown.contains("Paused mail. Workers take no more of its jobs"), "{shown}");
+    assert!(
+        shown.contains("Paused mail. Workers take no more of its jobs"),
+        "{shown}"
+    );
     assert!(shown.contains("Resume the queue"), "{shown}");
-    assert_eq!(audited(db), "local page 127.0.0.1 queues.pause mail the provider is down");
+    assert_eq!(
+        audited(db),
+        "local page 127.0.0.1 queues.pause mail the provider is down"
+    );
     let queue = &windlass::queues(&mut db.connect()).unwrap()[0];
     assert!(queue.paused && queue.paused_by.as_deref().unwrap().starts_with("local@"));
     assert!(change(&server, "/queues/mail/pause", form).contains("mail was paused already."));
@@ -81,7 +125,11 @@ fn it_is_paused_with_a_reason_and_resumed(db: &TestDb) {
 
 fn a_change_leads_back_to_this_site_only(db: &TestDb) {
     let server = serve(&db.database);
-    for back in ["%2F%2Fevil.example", "https%3A%2F%2Fevil.example", "%2F%5Cevil"] {
+    for back in [
+        "%2F%2Fevil.example",
+        "https%3A%2F%2Fevil.example",
+        "%2F%5Cevil",
+    ] {
         let reply = post(&server, "/queues/mail/pause", &format!("back={back}"));
         assert_eq!((reply.status, reply.header("location")), (303, Some("/")));
     }
@@ -97,7 +145,10 @@ fn a_viewer_pauses_nothing(db: &TestDb) {
     assert!(nothing_is_audited(db));
     assert_eq!(db.rows("solid_queue_pauses"), 0);
     let page = page(&server, "/queues/mail");
-    assert!(page.contains("<button disabled aria-describedby=\"viewer-only\">Pause the queue"), "{page}");
+    assert!(
+        page.contains("<button disabled aria-describedby=\"viewer-only\">Pause the queue"),
+        "{page}"
+    );
 }
 
 crate::on_each_database!(

@@ -1,7 +1,9 @@
 //! The page of all queues.
 
-use super::{change, enqueue, now, nothing_is_audited, page, row, serve, serve_viewers, text, worker};
 use super::{audited, post};
+use super::{
+    change, enqueue, nothing_is_audited, now, page, row, serve, serve_viewers, text, worker,
+};
 use crate::support::TestDb;
 use windlass::{NewJob, pause_class, pause_queue, paused_classes};
 
@@ -11,10 +13,15 @@ fn each_queue_has_its_counts(db: &TestDb) {
         enqueue(db, "mail", "send");
     }
     let later = NewJob::of_class("send", "{}").queue("mail");
-    later.delay(std::time::Duration::from_secs(3600)).enqueue(&mut db.connect()).unwrap();
+    later
+        .delay(std::time::Duration::from_secs(3600))
+        .enqueue(&mut db.connect())
+        .unwrap();
     for (place, queue) in [("failed", "mail"), ("failed", "idle"), ("claimed", "mail")] {
         let job = enqueue(db, queue, "send");
-        db.execute(&format!("DELETE FROM solid_queue_ready_executions WHERE job_id = {job}"));
+        db.execute(&format!(
+            "DELETE FROM solid_queue_ready_executions WHERE job_id = {job}"
+        ));
         db.execute(&format!(
             "INSERT INTO solid_queue_{place}_executions (job_id, created_at) VALUES ({job}, {})",
             now(db)
@@ -27,7 +34,10 @@ fn each_queue_has_its_counts(db: &TestDb) {
     let idle = row(&page, "/queues/idle\"");
     assert!(idle.contains("empty – 0 0 0 0 1 "), "{idle}");
     assert!(text(&page).contains("All 3 1 1 0 2"), "{page}");
-    assert!(text(&page).contains("None of the 2 queues needs attention."), "{page}");
+    assert!(
+        text(&page).contains("None of the 2 queues needs attention."),
+        "{page}"
+    );
 }
 
 fn counts_stop_at_a_limit_and_say_so(db: &TestDb) {
@@ -50,10 +60,19 @@ fn paused_queues_and_queues_without_workers_come_first(db: &TestDb) {
     pause_queue(&mut db.connect(), "paused", "ada", "an outage").unwrap();
     let page = page(&serve(&db.database), "/queues");
     let place = |queue: &str| page.find(&format!("/queues/{queue}\"")).unwrap();
-    assert!(place("unserved") < place("paused") && place("paused") < place("mail"), "{page}");
-    assert!(row(&page, "/queues/paused\"").contains("paused 0 s ago, by ada: “an outage”")
-        || row(&page, "/queues/paused\"").contains("ago, by ada: “an outage”"), "{page}");
-    assert!(text(&page).contains("Of 3 queues, unserved has no worker and paused is paused ."), "{page}");
+    assert!(
+        place("unserved") < place("paused") && place("paused") < place("mail"),
+        "{page}"
+    );
+    assert!(
+        row(&page, "/queues/paused\"").contains("paused 0 s ago, by ada: “an outage”")
+            || row(&page, "/queues/paused\"").contains("ago, by ada: “an outage”"),
+        "{page}"
+    );
+    assert!(
+        text(&page).contains("Of 3 queues, unserved has no worker and paused is paused ."),
+        "{page}"
+    );
     let by_name = super::page(&serve(&db.database), "/queues?sort=name");
     let place = |queue: &str| by_name.find(&format!("/queues/{queue}\"")).unwrap();
     assert!(place("mail") < place("paused") && place("paused") < place("unserved"));
@@ -61,10 +80,17 @@ fn paused_queues_and_queues_without_workers_come_first(db: &TestDb) {
 
 fn classes_are_paused_and_resumed(db: &TestDb) {
     let server = serve(&db.database);
-    let shown = change(&server, "/classes/pause", "class=send_invoice&reason=wrong+amounts&back=%2Fqueues%23classes");
+    let shown = change(
+        &server,
+        "/classes/pause",
+        "class=send_invoice&reason=wrong+amounts&back=%2Fqueues%23classes",
+    );
     assert!(shown.contains("Paused the class send_invoice."), "{shown}");
     assert!(shown.contains("send_invoice since"), "{shown}");
-    assert_eq!(audited(db), "local page 127.0.0.1 classes.pause send_invoice wrong amounts");
+    assert_eq!(
+        audited(db),
+        "local page 127.0.0.1 classes.pause send_invoice wrong amounts"
+    );
     let paused = paused_classes(&mut db.connect()).unwrap();
     assert_eq!(paused[0].pause_reason.as_deref(), Some("wrong amounts"));
     let shown = change(&server, "/classes/send_invoice/resume", "back=%2Fqueues");
@@ -75,15 +101,27 @@ fn classes_are_paused_and_resumed(db: &TestDb) {
 
 fn a_viewer_changes_no_class(db: &TestDb) {
     pause_class(&mut db.connect(), "a", "ada", "").unwrap();
-    let before = windlass::AuditLog::new().list(&mut db.connect()).unwrap().len();
+    let before = windlass::AuditLog::new()
+        .list(&mut db.connect())
+        .unwrap()
+        .len();
     let server = serve_viewers(db);
     for path in ["/classes/pause", "/classes/a/resume"] {
         assert_eq!(post(&server, path, "class=b").status, 403, "{path}");
     }
-    assert_eq!(windlass::AuditLog::new().list(&mut db.connect()).unwrap().len(), before);
+    assert_eq!(
+        windlass::AuditLog::new()
+            .list(&mut db.connect())
+            .unwrap()
+            .len(),
+        before
+    );
     assert_eq!(paused_classes(&mut db.connect()).unwrap().len(), 1);
     let page = page(&server, "/queues");
-    assert!(page.contains("<button disabled aria-describedby=\"viewer-only\""), "{page}");
+    assert!(
+        page.contains("<button disabled aria-describedby=\"viewer-only\""),
+        "{page}"
+    );
     assert!(page.contains("id=\"viewer-only\""), "{page}");
 }
 
