@@ -24,7 +24,9 @@ pub struct QueueRate {
     pub wait_p99_seconds: Option<f64>,
 }
 
-/// Returns how fast each queue moved within the last minutes, in order of their names. A queue in
+/// Returns how fast each queue moved within the last minutes, in order of their names.
+///
+/// A queue in
 /// which nothing ended is left out. `over` is the time to look back, 1 minute to 24 hours; it is
 /// extended to whole minutes.
 ///

@@ -35,8 +35,9 @@ pub struct Usual {
     pub run: Histogram,
 }
 
-/// Returns what is usual in the hour of the week in which `at` is, in UTC: what happened in that hour
-/// of each of the eight weeks before. Returns `None` if the history began less than a week before
+/// Returns what is usual in the hour of the week in which `at` is, in UTC.
+///
+/// That is what happened in that hour of each of the eight weeks before. Returns `None` if the history began less than a week before
 /// `at`, so that there is nothing to compare with.
 ///
 /// # Errors
@@ -91,7 +92,9 @@ fn of_hours(hours: &[Cell]) -> Usual {
     }
 }
 
-/// Returns how long runs typically take: those of the last 7 days. Its
+/// Returns how long runs typically take: those of the last 7 days.
+///
+/// Its
 /// [`quantile`](Histogram::quantile) gives p50 and p99. Returns `None` if there was none, or if the
 /// history began less than a week ago.
 ///

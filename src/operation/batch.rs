@@ -101,10 +101,12 @@ fn change(
 /// Cancels jobs, and returns those that moved during the search.
 fn cancel(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<(Changed, Vec<i64>)> {
     let cancelled = operate::cancel(conn, jobs)?;
-    let mut done = Changed::default();
-    done.changed = cancelled.ended.len() as u64;
-    done.running = cancelled.asked.len() as u64;
-    done.in_ruby = cancelled.in_ruby.len() as u64;
+    let mut done = Changed {
+        changed: cancelled.ended.len() as u64,
+        running: cancelled.asked.len() as u64,
+        in_ruby: cancelled.in_ruby.len() as u64,
+        ..Changed::default()
+    };
     let settled = [cancelled.ended, cancelled.asked, cancelled.in_ruby].concat();
     let rest = jobs.iter().copied().filter(|job| !settled.contains(job));
     let rest: Vec<i64> = rest.collect();

@@ -44,7 +44,7 @@ impl ValueSet {
         let whole = self.last - self.first + 1;
         let step = whole
             .checked_div(self.count())
-            .filter(|step| whole % step == 0)?;
+            .filter(|step| whole.is_multiple_of(*step))?;
         let spread = (self.first..=self.last).step_by(step as usize);
         (self.count() > 1 && spread.eq(self.values())).then_some(step)
     }

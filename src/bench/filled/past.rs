@@ -83,7 +83,7 @@ fn sample(number: u64) -> Tally {
         let end = match run % 50 {
             7 => CountedEnd::Retried,
             13 => CountedEnd::Failed,
-            29 if number % 4 == 0 => CountedEnd::Discarded,
+            29 if number.is_multiple_of(4) => CountedEnd::Discarded,
             _ => CountedEnd::Finished,
         };
         let mixed = (run * 2_654_435_761 + number * 97) % 4_096;

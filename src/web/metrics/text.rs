@@ -1,4 +1,4 @@
-//! The text formats of Prometheus: OpenMetrics 1.0, and the one before it.
+//! The text formats of Prometheus: `OpenMetrics` 1.0, and the one before it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TextFormat {
     OpenMetrics,
-    /// Version 0.0.4, for whatever does not ask for OpenMetrics.
+    /// Version 0.0.4, for whatever does not ask for `OpenMetrics`.
     Plain,
 }
 

@@ -27,9 +27,9 @@ pub(crate) fn duration(seconds: f64) -> String {
 fn two_units(seconds: f64) -> String {
     let seconds = seconds as u64;
     let (large, unit, small, small_unit) = match seconds {
-        ..60 => return format!("{seconds} s"),
-        ..3_600 => (seconds / 60, "min", seconds % 60, "s"),
-        ..86_400 => (seconds / 3_600, "h", seconds % 3_600 / 60, "min"),
+        0..60 => return format!("{seconds} s"),
+        60..3_600 => (seconds / 60, "min", seconds % 60, "s"),
+        3_600..86_400 => (seconds / 3_600, "h", seconds % 3_600 / 60, "min"),
         _ => (seconds / 86_400, "d", seconds % 86_400 / 3_600, "h"),
     };
     if small == 0 || large >= 10 && unit == "d" {

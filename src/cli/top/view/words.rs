@@ -19,9 +19,9 @@ pub(super) fn duration(seconds: f64) -> String {
     }
     let whole = whole(seconds);
     let (large, unit, small, small_unit) = match whole {
-        ..60 => return format!("{whole}s"),
-        ..3_600 => (whole / 60, "m", whole % 60, "s"),
-        ..86_400 => (whole / 3_600, "h", whole % 3_600 / 60, "m"),
+        0..60 => return format!("{whole}s"),
+        60..3_600 => (whole / 60, "m", whole % 60, "s"),
+        3_600..86_400 => (whole / 3_600, "h", whole % 3_600 / 60, "m"),
         _ => (whole / 86_400, "d", whole % 86_400 / 3_600, "h"),
     };
     match small {

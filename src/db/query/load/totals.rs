@@ -1,11 +1,11 @@
 //! How many jobs there are in each state.
 
-use crate::db::conn::connection::{Conn, age};
+use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
 use crate::db::conn::statement::Statement;
 use crate::db::query::load::bounded::{CappedCount, MOST};
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Double, Nullable};
+use diesel::sql_types::BigInt;
 
 /// The executions of each kind.
 #[derive(Debug, Clone, Copy, Default)]

@@ -110,43 +110,46 @@ fn judge(key: &KeyInUse, holders: &[&SlotHolder], fleet: &Fleet) -> (KeyRank, Ma
         };
         return (KeyRank::Fine, verdict("ok", &text));
     }
+    judge_waiting(key, limit, holders, fleet)
+}
+
+/// Judges a key with waiting jobs.
+fn judge_waiting(
+    key: &KeyInUse,
+    limit: u64,
+    holders: &[&SlotHolder],
+    fleet: &Fleet,
+) -> (KeyRank, Markup) {
+    let warning = |text: &str| (KeyRank::Warning, verdict("warn", text));
+    let bad = |text: &str| (KeyRank::Bad, verdict("bad", text));
+    let fine = |text: &str| (KeyRank::Waiting, verdict("ok", text));
     if limit == 0 {
-        return (
-            KeyRank::Warning,
-            verdict("warn", "the limit is 0: no job starts"),
-        );
+        return warning("the limit is 0: no job starts");
     }
     let waited = key.waited_seconds.unwrap_or_default();
-    if held < limit {
-        if waited > STUCK {
-            let text = "a slot is free, and no process gives it to a waiting job: is a dispatcher running?";
-            return (KeyRank::Bad, verdict("bad", text));
-        }
-        return (
-            KeyRank::Waiting,
-            verdict("ok", "a slot has just become free"),
-        );
+    if key.held() < limit {
+        return match waited > STUCK {
+            true => bad(
+                "a slot is free, and no process gives it to a waiting job: is a dispatcher running?",
+            ),
+            false => fine("a slot has just become free"),
+        };
     }
     let unserved = holders.iter().find(|holder| {
         !holder.is_claimed && !fleet.is_more && fleet.serving(&holder.queue_name).next().is_none()
     });
     if let (0, Some(holder)) = (key.claimed.count, unserved) {
-        let text = format!(
-            "ready jobs hold all slots, and no worker serves {}",
-            holder.queue_name
-        );
-        return (KeyRank::Bad, verdict("bad", &text));
+        let queue = &holder.queue_name;
+        return bad(&format!(
+            "ready jobs hold all slots, and no worker serves {queue}"
+        ));
     }
     let longest = holders.iter().filter(|holder| holder.is_claimed);
     let longest = longest.map(|holder| holder.seconds).fold(0.0, f64::max);
-    if limit == 1 && longest > STUCK && waited >= longest {
-        let text = format!("its holder has run for {}", duration(longest));
-        return (KeyRank::Warning, verdict("warn", &text));
+    match limit == 1 && longest > STUCK && waited >= longest {
+        true => warning(&format!("its holder has run for {}", duration(longest))),
+        false => fine("all slots are taken: jobs wait their turn"),
     }
-    (
-        KeyRank::Waiting,
-        verdict("ok", "all slots are taken: jobs wait their turn"),
-    )
 }
 
 /// Returns the sentence on top.

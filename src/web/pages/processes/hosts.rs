@@ -108,32 +108,7 @@ pub(crate) fn lead(fleet: Option<&Fleet>, died: Option<&[DiedProcess]>) -> Marku
     let Some(fleet) = fleet else {
         return Markup::default();
     };
-    let (all, alive) = (fleet.workers().count(), fleet.alive_workers().count());
-    let (threads, busy) = fleet.threads();
-    let more = if fleet.is_more { "+" } else { "" };
-    let mut text = match all {
-        0 => "No worker is registered.".to_owned(),
-        all if all == alive => format!(
-            "{}{more} workers run, with {} of {} threads at work.",
-            count(alive),
-            count(busy),
-            count(threads)
-        ),
-        all => format!(
-            "{} of {}{more} workers are alive, with {} of {} threads at work.",
-            count(alive),
-            count(all),
-            count(busy),
-            count(threads)
-        ),
-    };
-    if all == 1 && alive == 1 {
-        text = format!(
-            "1 worker runs, with {} of {} threads at work.",
-            count(busy),
-            count(threads)
-        );
-    }
+    let mut text = workers(fleet);
     let dead: Vec<&Member> = fleet.dead().collect();
     match dead.as_slice() {
         [] => {}
@@ -147,11 +122,8 @@ pub(crate) fn lead(fleet: Option<&Fleet>, died: Option<&[DiedProcess]>) -> Marku
             count(dead.len() - 1)
         )),
     }
-    let lately = died
-        .unwrap_or_default()
-        .first()
-        .filter(|died| died.seconds < 3_600.0);
-    if let Some(died) = lately {
+    let newest = died.unwrap_or_default().first();
+    if let Some(died) = newest.filter(|died| died.seconds < 3_600.0) {
         let jobs = if died.jobs == 1 { "job" } else { "jobs" };
         text.push_str(&format!(
             " {} died with {} {jobs} running, which were recovered {}.",
@@ -161,6 +133,28 @@ pub(crate) fn lead(fleet: Option<&Fleet>, died: Option<&[DiedProcess]>) -> Marku
         ));
     }
     Markup::trusted(text)
+}
+
+/// Returns how many workers run, and how busy they are.
+fn workers(fleet: &Fleet) -> String {
+    let (all, alive) = (fleet.workers().count(), fleet.alive_workers().count());
+    let (threads, busy) = fleet.threads();
+    let at_work = format!(
+        "with {} of {} threads at work.",
+        count(busy),
+        count(threads)
+    );
+    let more = if fleet.is_more { "+" } else { "" };
+    match (all, alive) {
+        (0, _) => "No worker is registered.".to_owned(),
+        (1, 1) => format!("1 worker runs, {at_work}"),
+        (all, alive) if all == alive => format!("{}{more} workers run, {at_work}", count(all)),
+        (all, alive) => format!(
+            "{} of {}{more} workers are alive, {at_work}",
+            count(alive),
+            count(all)
+        ),
+    }
 }
 
 #[cfg(test)]

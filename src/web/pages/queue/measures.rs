@@ -19,8 +19,6 @@ pub(crate) fn of(details: &QueueDetails, hour: Option<&[Bucket]>) -> Vec<Vital> 
         .map(|bucket| bucket.queue.map(|gauge| f64::from(gauge.ready)))
         .collect();
     let is_late = matches!(details.queue.verdict, QueueVerdict::Late { .. });
-    let (threads, busy) = details.threads();
-    let is_full = threads > 0 && busy >= threads && !details.queue.ready.is_zero();
     let failed: Vec<Option<f64>> = hour
         .iter()
         .map(|bucket| Some(bucket.tally.failed as f64))
@@ -32,20 +30,7 @@ pub(crate) fn of(details: &QueueDetails, hour: Option<&[Bucket]>) -> Vec<Vital> 
             .verdict(growth(&ready, is_late)),
         Vital::new("Running", count(details.running()), "")
             .marked("run")
-            .verdict(match (threads, is_full) {
-                (0, _) => Markup::default(),
-                (threads, true) => {
-                    verdict("warn", &format!("all {} threads are busy", count(threads)))
-                }
-                (threads, false) => verdict(
-                    "ok",
-                    &format!(
-                        "{} of {} threads are free",
-                        count(threads - busy),
-                        count(threads)
-                    ),
-                ),
-            }),
+            .verdict(threads(details)),
         Vital::new("Scheduled", bounded(details.scheduled.count), "")
             .marked("sched")
             .verdict(next(details)),
@@ -63,6 +48,23 @@ pub(crate) fn of(details: &QueueDetails, hour: Option<&[Bucket]>) -> Vec<Vital> 
             .spark(&failed, false, "jobs that failed per minute, last hour")
             .verdict(failures(hour)),
     ]
+}
+
+/// Returns how many threads are free.
+fn threads(details: &QueueDetails) -> Markup {
+    let (threads, busy) = details.threads();
+    let is_full = busy >= threads && !details.queue.ready.is_zero();
+    match (threads, is_full) {
+        (0, _) => Markup::default(),
+        (threads, true) => verdict("warn", &format!("all {} threads are busy", count(threads))),
+        (threads, false) => {
+            let free = count(threads.saturating_sub(busy));
+            verdict(
+                "ok",
+                &format!("{free} of {} threads are free", count(threads)),
+            )
+        }
+    }
 }
 
 /// Returns by how much the number of ready jobs changes.

@@ -28,7 +28,7 @@ impl LogScale {
     /// Returns the scale on which all of these can be seen, of at least two powers of ten. Values
     /// below 1 ms are at the bottom.
     pub(crate) fn of(values: impl Iterator<Item = f64>) -> Self {
-        let power = |value: f64| value.max(0.001).min(1e9).log10();
+        let power = |value: f64| value.clamp(0.001, 1e9).log10();
         let (mut least, mut most) = (f64::INFINITY, f64::NEG_INFINITY);
         for value in values {
             least = least.min(power(value));
@@ -49,7 +49,7 @@ impl LogScale {
     }
 
     /// Returns how far from the top a value is, in parts of the height.
-    pub(crate) fn from_top(self, seconds: f64) -> f64 {
+    pub(crate) fn below_top(self, seconds: f64) -> f64 {
         let power = seconds.max(0.000_001).log10();
         let (bottom, top) = (f64::from(self.bottom), f64::from(self.top));
         ((top - power) / (top - bottom)).clamp(0.0, 1.0)
@@ -120,9 +120,9 @@ mod tests {
             (power(0.001), power(1_000.0)),
             ("1 ms".into(), "1,000 s".into())
         );
-        assert!((scale.from_top(0.01) - 1.0).abs() < 1e-9);
-        assert!(scale.from_top(10.0).abs() < 1e-9);
-        assert!((scale.from_top(0.0) - 1.0).abs() < 1e-9);
+        assert!((scale.below_top(0.01) - 1.0).abs() < 1e-9);
+        assert!(scale.below_top(10.0).abs() < 1e-9);
+        assert!((scale.below_top(0.0) - 1.0).abs() < 1e-9);
         let narrow = LogScale::of([0.0, 0.0].into_iter());
         assert_eq!(
             narrow,

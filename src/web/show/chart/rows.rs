@@ -36,9 +36,9 @@ pub(crate) fn row_length(buckets: usize, range: TimeRange) -> String {
     let seconds = range.bucket().as_secs() * size;
     match seconds {
         60 => "minute".to_owned(),
-        ..3_600 => format!("{} minutes", seconds / 60),
+        0..60 | 61..3_600 => format!("{} minutes", seconds / 60),
         3_600 => "hour".to_owned(),
-        ..86_400 => format!("{} hours", seconds / 3_600),
+        3_601..86_400 => format!("{} hours", seconds / 3_600),
         _ => format!("{} days", seconds.div_ceil(86_400)),
     }
 }

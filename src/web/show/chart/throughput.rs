@@ -82,7 +82,8 @@ fn unit(range: TimeRange) -> &'static str {
 /// Returns stacked bars: finished at the bottom, failed on top.
 fn bars(buckets: &[Bucket], end: f64, range: TimeRange, sum: &Tally) -> Markup {
     let step = WIDTH / buckets.len().max(1) as f64;
-    let layers: [(&str, fn(&Tally) -> u64); 4] = [
+    type Layer = (&'static str, fn(&Tally) -> u64);
+    let layers: [Layer; 4] = [
         ("f-done", |tally| tally.finished),
         ("f-retry", retried),
         ("f-disc", without_success),

@@ -78,7 +78,7 @@ fn curves(
     let curve = |p: f64| {
         let points = buckets.iter().enumerate().map(|(place, bucket)| {
             let wait = seconds(&bucket.tally.wait, p)?;
-            Some(((place as f64 + 0.5) * step, scale.from_top(wait) * HEIGHT))
+            Some(((place as f64 + 0.5) * step, scale.below_top(wait) * HEIGHT))
         });
         PathData::through(points)
     };
@@ -86,11 +86,11 @@ fn curves(
     let heights: Vec<f64> = scale
         .lines()
         .iter()
-        .map(|line| scale.from_top(*line))
+        .map(|line| scale.below_top(*line))
         .collect();
     let mut content = grid(&heights, WIDTH, HEIGHT);
     if let Some(promised) = promised {
-        let height = number(scale.from_top(promised) * HEIGHT);
+        let height = number(scale.below_top(promised) * HEIGHT);
         content.push_str(&format!(
             "<path class=\"curve limit\" d=\"M0 {height}H{WIDTH}\"/>"
         ));
@@ -98,7 +98,7 @@ fn curves(
     content.push_str(&p50.element("curve"));
     content.push_str(&p99.element("curve p99"));
     if let Some(promised) = promised {
-        let height = number(scale.from_top(promised) * HEIGHT);
+        let height = number(scale.below_top(promised) * HEIGHT);
         content.push_str(&format!(
             "<clipPath id=\"{name}\"><rect width=\"{WIDTH}\" height=\"{height}\"/></clipPath>\
              <g clip-path=\"url(#{name})\">{}{}</g>",
