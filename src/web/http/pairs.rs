@@ -90,7 +90,7 @@ mod tests {
             (pairs.get("empty"), pairs.has("empty"), pairs.has("x")),
             (None, true, false)
         );
-        assert_eq!(Pairs::parse(pairs.to_query()[1..].as_bytes()), pairs);
+        assert_eq!(Pairs::parse(&pairs.to_query().as_bytes()[1..]), pairs);
         let other = pairs.with("tag", "3").without("q").without("empty");
         assert_eq!(other.to_query(), "?state=failed&tag=3");
         assert_eq!(Pairs::default().to_query(), "");

@@ -209,8 +209,8 @@ fn stop(conn: &mut Conn<'_>) -> QueryResult<String> {
 fn batch_and_batch(db: &TestDb) {
     Play::new(db, an_operation)
         .coarse()
-        .actor("one", |c, w| batch(c, w))
-        .actor("two", |c, w| batch(c, w))
+        .actor("one", batch)
+        .actor("two", batch)
         .ends_in(&[
             "one 2, two left -> j1 ready, j2 ready; p1",
             "one 2, two nothing -> j1 ready, j2 ready; p1",
@@ -222,7 +222,7 @@ fn batch_and_batch(db: &TestDb) {
 fn batch_and_stop(db: &TestDb) {
     Play::new(db, an_operation)
         .coarse()
-        .actor("batch", |c, w| batch(c, w))
+        .actor("batch", batch)
         .actor("stop", |c, _| stop(c))
         .ends_in(&[
             "batch 2, stop late -> j1 ready, j2 ready; p1",
@@ -235,7 +235,7 @@ fn batch_and_stop(db: &TestDb) {
 fn batch_and_claim(db: &TestDb) {
     Play::new(db, an_operation)
         .coarse()
-        .actor("batch", |c, w| batch(c, w))
+        .actor("batch", batch)
         .actor("claim", |c, w| claim(c, w, 1))
         .also_on_postgres(&["batch 2, claim took 0 -> j1 ready, j2 ready; p1"])
         .ends_in(&[

@@ -433,8 +433,10 @@ fn contribution(class: &str) -> Contribution {
 
 /// Stores contributions, and folds them: those of a first and of a second class.
 fn store_and_fold(conn: &mut Conn<'_>) -> QueryResult<()> {
-    let mut sample = GaugeSample::default();
-    sample.fleet = gauges::fleet(conn)?;
+    let mut sample = GaugeSample {
+        fleet: gauges::fleet(conn)?,
+        ..GaugeSample::default()
+    };
     sample
         .queues
         .push(("q1".to_owned(), gauges::queue(conn, "q1")?));

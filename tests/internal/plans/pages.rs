@@ -10,7 +10,6 @@ pub(crate) const PAGES: [(&str, Work); 6] = [
     ("look at the load", |conn, _| {
         load::totals::totals(conn)?;
         load::totals::estimated_jobs(conn)?;
-        load::totals::overdue_scheduled(conn)?;
         load::runs::oldest(conn, 10)?;
         load::runs::held_by_process(conn)?;
         load::fleet::processes(conn)?;

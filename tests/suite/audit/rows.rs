@@ -41,14 +41,15 @@ fn task(schedule: &str) -> RecurringTask {
     RecurringTask::of_class("nightly", schedule, "none", "{\"secret\":1}").unwrap()
 }
 
-/// Every function that changes something as an operator does, with the row that it leaves.
-fn all_changes(
-    ids: &[JobId],
-) -> Vec<(
+/// The action, the target, and the change; whether it changed what it should.
+type AuditedChange = (
     &'static str,
     Option<&'static str>,
     Box<dyn Fn(&mut windlass::DbConnection) -> bool>,
-)> {
+);
+
+/// Every function that changes something as an operator does, with the row that it leaves.
+fn all_changes(ids: &[JobId]) -> Vec<AuditedChange> {
     let (one, two) = (ids[0], ids[1]);
     let jobs = |range: std::ops::Range<usize>| Jobs::unfinished().ids(ids[range].to_vec());
     let (ready, failed) = (jobs(2..4), jobs(4..6));

@@ -282,17 +282,6 @@ impl Page {
         call::<Input::InsertText>(&self.tab, json!({ "text": text }));
     }
 
-    /// Chooses an option of a list by its value.
-    pub fn choose(&self, selector: &str, value: &str) {
-        let chosen = self.eval(&format!(
-            "(() => {{ const e = document.querySelector({}); e.value = {}; \
-             e.dispatchEvent(new Event('change', {{bubbles: true}})); return e.value }})()",
-            json!(selector),
-            json!(value)
-        ));
-        assert_eq!(chosen, json!(value), "{selector} at {}", self.address());
-    }
-
     /// Presses a key where the focus is.
     pub fn press(&self, key: &str) {
         self.tab.press_key(key).unwrap();
@@ -348,14 +337,6 @@ impl Page {
              v.nodes.map(n => `${v.id}: ${n.target.join(' ')}: ${n.failureSummary} ${n.html.slice(0, 200)}`)))",
         );
         texts(&found)
-    }
-
-    /// A picture of the window, as PNG.
-    pub fn picture(&self) -> Vec<u8> {
-        let format = Pages::CaptureScreenshotFormatOption::Png;
-        self.tab
-            .capture_screenshot(format, None, None, true)
-            .unwrap()
     }
 }
 

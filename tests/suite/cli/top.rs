@@ -146,7 +146,8 @@ fn signals_restore_the_terminal(db: &TestDb) {
 fn a_suspended_one_gives_the_terminal_back(db: &TestDb) {
     let mut top = top(db);
     top.shows("no job has failed");
-    let mut suspend: [Box<dyn FnMut(&mut AtTerminal)>; 2] = [
+    type Suspend = Box<dyn FnMut(&mut AtTerminal)>;
+    let mut suspend: [Suspend; 2] = [
         Box::new(|top| top.types("\u{1a}")),
         Box::new(|top| top.signal(Signal::TSTP)),
     ];

@@ -205,10 +205,10 @@ fn the_program_shows_rates(db: &TestDb) {
     assert!(rate["wait_p99_seconds"].is_number(), "{status}");
     let said = windlass(&db.url, &["status"]);
     assert!(said.is_done(), "{said:?}");
-    let line = said
+    let mut line = said
         .out
         .lines()
         .skip_while(|line| !line.starts_with("LAST 5 MIN"));
-    let line = line.skip(1).next().unwrap();
+    let line = line.nth(1).unwrap();
     assert!(line.starts_with("default"), "{}", said.out);
 }

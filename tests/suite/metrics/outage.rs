@@ -1,8 +1,8 @@
 //! Metrics and probes while the database is away, or gives no answer.
 
+use super::Served;
 use super::promtool::reads;
 use super::scrape::{Scrape, get};
-use super::{Served, scrape};
 use crate::on_each_database;
 use crate::support::TestDb;
 use crate::support::wait::until;
@@ -145,7 +145,7 @@ mod of_postgres {
         for text in lock {
             crate::support::db::execute(&mut conn, text);
         }
-        let page = scrape::Scrape::of(&served.address);
+        let page = Scrape::of(&served.address);
         assert_eq!(page.value("windlass_up"), 1.0);
         let part =
             |name: &str| page.value(&format!("windlass_scrape_part_missing{{part=\"{name}\"}}"));

@@ -1,8 +1,8 @@
 //! The page of metrics.
 
+use super::Served;
 use super::promtool::{reads, reads_open_metrics};
 use super::scrape::{OPEN_METRICS, Scrape, get};
-use super::{Served, scrape};
 use crate::on_each_database;
 use crate::support::TestDb;
 use crate::support::jobs::{Log, Note};
@@ -227,7 +227,7 @@ fn a_page_of_the_process_alone_asks_no_database(db: &TestDb) {
     let worker = Worker::new(&db.database, Registry::new()).start().unwrap();
     let served = Served::start(Probes::new(&db.database).process(worker.health()));
     until("the worker is ready", || worker.health().is_ready());
-    let page = scrape::get(&served.address, "/metrics?only=process", &[]).body;
+    let page = get(&served.address, "/metrics?only=process", &[]).body;
     reads(&page);
     let page = Scrape::parse(&page);
     let names: Vec<&str> = page.0.keys().map(String::as_str).collect();

@@ -58,7 +58,7 @@ pub fn reads(text: &str) {
     );
 }
 
-/// That the parser of OpenMetrics reads a page. It is the one that imports old figures, which have
+/// That the parser of `OpenMetrics` reads a page. It is the one that imports old figures, which have
 /// times.
 #[track_caller]
 pub fn reads_open_metrics(text: &str) {

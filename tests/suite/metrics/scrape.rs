@@ -14,7 +14,7 @@ pub struct Answer {
     pub took: Duration,
 }
 
-/// The header by which Prometheus asks for OpenMetrics.
+/// The header by which Prometheus asks for `OpenMetrics`.
 pub const OPEN_METRICS: &str =
     "Accept: application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5";
 

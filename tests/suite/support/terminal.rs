@@ -19,6 +19,8 @@ pub struct AtTerminal {
     /// Kept open, so that the terminal outlives the program.
     terminal: File,
     seen: Arc<Mutex<Vec<u8>>>,
+    /// From where on it counts for the screen.
+    from: usize,
     before: Termios,
 }
 
@@ -61,6 +63,7 @@ impl AtTerminal {
             master,
             terminal,
             seen,
+            from: 0,
             before,
         }
     }
@@ -70,14 +73,23 @@ impl AtTerminal {
         String::from_utf8_lossy(&self.seen.lock().unwrap()).into_owned()
     }
 
-    /// Waits until this text was written, after what was written before.
-    pub fn shows(&self, text: &str) {
-        self.shows_after(0, text);
+    /// What is on the screen, of what was written since it was wiped.
+    pub fn screen(&self) -> String {
+        screen(&String::from_utf8_lossy(
+            &self.seen.lock().unwrap()[self.from..],
+        ))
     }
 
-    /// How much was written.
-    pub fn len(&self) -> usize {
-        self.seen.lock().unwrap().len()
+    /// Forgets what is on the screen.
+    pub fn wipe(&mut self) {
+        self.from = self.seen.lock().unwrap().len();
+    }
+
+    /// Waits until this text is on the screen.
+    pub fn shows(&self, text: &str) {
+        until(&format!("`{text}` is on the screen"), || {
+            self.screen().contains(text)
+        });
     }
 
     pub fn types(&mut self, keys: &str) {

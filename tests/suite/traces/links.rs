@@ -182,7 +182,8 @@ fn only_the_first_run_of_a_job_that_is_due_at_once_is_a_child(db: &TestDb) {
 
 fn every_job_of_a_batch_is_linked_to_one_span(db: &TestDb) {
     let mut conn = db.connect();
-    let kinds: [(&str, fn(NewJob, usize) -> NewJob); 4] = [
+    type Kind = (&'static str, fn(NewJob, usize) -> NewJob);
+    let kinds: [Kind; 4] = [
         ("alike", |job, _| job),
         ("mixed", |job, number| job.priority(number as i32)),
         ("unique", |job, number| job.unique_id(number.to_string())),

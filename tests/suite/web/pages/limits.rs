@@ -11,7 +11,8 @@ use windlass::{Concurrency, NewJob, limits, set_limit};
 fn key(db: &TestDb, key: &str, ready: usize, blocked: usize) {
     for place in 0..ready + blocked {
         let job = NewJob::of_class("import", "{}").queue("import");
-        let job = job.concurrency(Concurrency::new(key, u32::try_from(ready.max(1)).unwrap()));
+        let job =
+            job.concurrency(Concurrency::new(key).limit(u32::try_from(ready.max(1)).unwrap()));
         let job = job.enqueue(&mut db.connect()).unwrap().id.0;
         if place < ready {
             db.execute(&format!(

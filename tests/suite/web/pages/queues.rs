@@ -14,7 +14,7 @@ fn each_queue_has_its_counts(db: &TestDb) {
     }
     let later = NewJob::of_class("send", "{}").queue("mail");
     later
-        .delay(std::time::Duration::from_secs(3600))
+        .after(std::time::Duration::from_secs(3600))
         .enqueue(&mut db.connect())
         .unwrap();
     for (place, queue) in [("failed", "mail"), ("failed", "idle"), ("claimed", "mail")] {
