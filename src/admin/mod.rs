@@ -6,8 +6,6 @@ pub(crate) mod changed;
 pub(crate) mod classes;
 pub(crate) mod details;
 pub(crate) mod doctor;
-pub(crate) mod doctor_processes;
-pub(crate) mod doctor_statistics;
 pub(crate) mod edit;
 pub(crate) mod explain;
 pub(crate) mod finding;

@@ -200,19 +200,15 @@ impl Explanation {
             }
         };
         if let Some(beat) = heartbeat_seconds {
-            first.push(text(format!(
-                ", and had its last heartbeat {} ago",
-                age(*beat)
-            )));
+            let beat = age(*beat);
+            first.push(text(format!(", and had its last heartbeat {beat} ago")));
         }
         first.push(text("."));
         let mut all = vec![first];
-        if let Some(progress) = progress {
-            all.push(vec![
-                text(format!("It is at {:.0} %: ", progress.percent)),
-                Word::Name(progress.message.clone()),
-            ]);
-        }
+        all.extend(progress.as_ref().map(|progress| {
+            let percent = text(format!("It is at {:.0} %: ", progress.percent));
+            vec![percent, Word::Name(progress.message.clone())]
+        }));
         if let Some(at) = cancel_requested_at {
             all.push(vec![
                 text("Its cancellation was requested at "),

@@ -7,7 +7,7 @@ use crate::web::pages::routes::ROUTES;
 
 /// A page with the addresses that are requested in turn.
 #[derive(Debug, Clone)]
-pub(crate) struct Page {
+pub(crate) struct BenchPage {
     pub(crate) name: String,
     pub(crate) paths: Vec<String>,
 }
@@ -19,11 +19,11 @@ const VALUES: i64 = 50;
 ///
 /// # Errors
 /// If a page has a parameter of which nothing is known here.
-pub(crate) fn pages(sizes: Sizes) -> Result<Vec<Page>> {
+pub(crate) fn pages(sizes: Sizes) -> Result<Vec<BenchPage>> {
     let mut pages = Vec::new();
     for route in ROUTES.iter().filter(|route| route.verb == Verb::Get) {
         let paths = paths(route.pattern, sizes)?;
-        pages.push(Page {
+        pages.push(BenchPage {
             name: route.pattern.to_owned(),
             paths,
         });

@@ -1,6 +1,6 @@
 //! Requests at a steady rate, whatever the responses take.
 
-use crate::bench::web::addresses::Page;
+use crate::bench::web::addresses::BenchPage;
 use crate::bench::web::client;
 use crate::clock;
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -41,7 +41,7 @@ impl Heard {
 #[derive(Debug)]
 pub(crate) struct Traffic {
     address: SocketAddr,
-    pages: Vec<Page>,
+    pages: Vec<BenchPage>,
     /// Between two requests.
     pause: Duration,
     is_on: AtomicBool,
@@ -51,7 +51,7 @@ pub(crate) struct Traffic {
 }
 
 impl Traffic {
-    pub(crate) fn new(address: SocketAddr, pages: Vec<Page>, rate: f64) -> Self {
+    pub(crate) fn new(address: SocketAddr, pages: Vec<BenchPage>, rate: f64) -> Self {
         Traffic {
             address,
             heard: Mutex::new(vec![Heard::default(); pages.len()]),

@@ -6,7 +6,7 @@ use crate::cli::top::sampler::Sampler;
 use crate::cli::top::screen::Screen;
 use crate::cli::top::signals::{self, TopSignals};
 use crate::cli::top::state::TopState;
-use crate::cli::top::view::{self, Theme};
+use crate::cli::top::view::{self, TopTheme};
 use crate::clock;
 use crate::db::Database;
 use crate::error::{Error, Result};
@@ -73,7 +73,7 @@ impl TopCommand {
 fn show(reader: LookReader, mut state: TopState) -> io::Result<ExitCode> {
     let sampler = Sampler::start(reader).map_err(io::Error::other)?;
     let signals = TopSignals::listen()?;
-    let theme = Theme::of_environment();
+    let theme = TopTheme::of_environment();
     let mut screen = Screen::open()?;
     let mut drawn_at: Option<Instant> = None;
     loop {

@@ -55,14 +55,14 @@ pub(crate) struct TopLook {
 /// The queues, the worst first.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct QueueLines {
-    pub(crate) lines: Vec<QueueLine>,
+    pub(crate) lines: Vec<TopQueue>,
     /// Whether there are more.
     pub(crate) is_more: bool,
 }
 
 /// A queue.
 #[derive(Debug, Clone)]
-pub(crate) struct QueueLine {
+pub(crate) struct TopQueue {
     pub(crate) queue: QueueNow,
     pub(crate) running: CappedCount,
     /// Finished jobs per minute.

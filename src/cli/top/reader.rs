@@ -6,7 +6,7 @@ use crate::admin::now::fleet::Fleet;
 use crate::admin::now::member::Member;
 use crate::admin::now::queues::{LoadNow, Promises};
 use crate::cli::top::look::{
-    FleetLines, HourCurves, LookPart, QueueLine, QueueLines, TopFindings, TopLook,
+    FleetLines, HourCurves, LookPart, QueueLines, TopFindings, TopLook, TopQueue,
 };
 use crate::clock;
 use crate::db::conn::reading::{ReadConnection, ReadFailure};
@@ -141,7 +141,7 @@ fn read_queues(conn: &mut Conn<'_>, rates: &[QueueRate]) -> Result<QueueLines> {
     let rates: BTreeMap<&str, &QueueRate> = rates.iter().map(|rate| (&*rate.queue, rate)).collect();
     let lines = load.worst_first().into_iter().map(|queue| {
         let rate = rates.get(&*queue.name);
-        QueueLine {
+        TopQueue {
             running: claimed.of(&queue.name),
             finished: rate.map_or(0.0, |rate| rate.finished_per_minute),
             failed: rate.map_or(0.0, |rate| rate.failed_per_minute),

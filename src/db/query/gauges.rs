@@ -8,7 +8,7 @@ use diesel::sql_types::{BigInt, Double, Nullable, Text};
 use std::time::Duration;
 
 #[derive(QueryableByName)]
-struct ReadyJobs {
+struct ReadyGauge {
     #[diesel(sql_type = BigInt)]
     ready: i64,
     #[diesel(sql_type = Nullable<Double>)]
@@ -24,7 +24,7 @@ pub(crate) fn queue(conn: &mut Conn<'_>, queue: &str) -> QueryResult<QueueGauge>
         age(conn, "min(created_at)"),
         QueueGauge::MOST
     );
-    let row: ReadyJobs = Statement::new(text).bind(queue).unkept().get_result(conn)?;
+    let row: ReadyGauge = Statement::new(text).bind(queue).unkept().get_result(conn)?;
     let age = |seconds: f64| Duration::try_from_secs_f64(seconds).unwrap_or_default();
     Ok(QueueGauge {
         ready: u32::try_from(row.ready).unwrap_or(0),

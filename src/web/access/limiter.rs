@@ -23,29 +23,29 @@ pub(crate) struct Limiter(Mutex<Failures>);
 
 #[derive(Debug, Default)]
 struct Failures {
-    all: Option<Tally>,
-    by_address: HashMap<IpAddr, Tally>,
+    all: Option<AttemptTally>,
+    by_address: HashMap<IpAddr, AttemptTally>,
 }
 
 /// The failures since a time.
 #[derive(Debug, Clone, Copy)]
-struct Tally {
+struct AttemptTally {
     since: Instant,
     count: u32,
 }
 
-impl Tally {
+impl AttemptTally {
     fn left(self, now: Instant) -> Duration {
         WINDOW.saturating_sub(now.saturating_duration_since(self.since))
     }
 
     fn add(tally: Option<Self>, now: Instant) -> Self {
         match tally {
-            Some(tally) if !tally.left(now).is_zero() => Tally {
+            Some(tally) if !tally.left(now).is_zero() => AttemptTally {
                 count: tally.count.saturating_add(1),
                 ..tally
             },
-            _ => Tally {
+            _ => AttemptTally {
                 since: now,
                 count: 1,
             },
@@ -80,7 +80,7 @@ impl Limiter {
     /// Counts a failed attempt.
     pub(crate) fn failed(&self, address: IpAddr, now: Instant) {
         let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        failures.all = Some(Tally::add(failures.all, now));
+        failures.all = Some(AttemptTally::add(failures.all, now));
         if failures.by_address.len() >= ADDRESSES {
             failures
                 .by_address
@@ -89,11 +89,11 @@ impl Limiter {
         // With that many addresses, the limit of all of them holds.
         if failures.by_address.len() < ADDRESSES {
             let one = failures.by_address.entry(bucket(address));
-            let tally = one.or_insert(Tally {
+            let tally = one.or_insert(AttemptTally {
                 since: now,
                 count: 0,
             });
-            *tally = Tally::add(Some(*tally).filter(|tally| tally.count > 0), now);
+            *tally = AttemptTally::add(Some(*tally).filter(|tally| tally.count > 0), now);
         }
     }
 }

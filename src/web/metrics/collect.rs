@@ -1,7 +1,7 @@
 //! Reads the figures of a database, part by part. Each part has the time limit of a panel, so that one
 //! that is slow costs only itself.
 
-use crate::admin::doctor_processes;
+use crate::admin::doctor::processes as doctor_processes;
 use crate::clock;
 use crate::db::query::alarms;
 use crate::db::query::doctor::{self, Rule};

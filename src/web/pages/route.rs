@@ -84,7 +84,7 @@ impl Route {
 
 /// A route with the parameters of a path.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct RouteMatch {
     pub(crate) route: Route,
     pub(crate) params: Vec<(&'static str, String)>,
 }
@@ -93,13 +93,13 @@ pub(crate) struct Found {
 ///
 /// # Errors
 /// If none fits.
-pub(crate) fn find(routes: &[Route], verb: Verb, path: &str) -> Result<Found, PageError> {
+pub(crate) fn find(routes: &[Route], verb: Verb, path: &str) -> Result<RouteMatch, PageError> {
     let mut fitting = routes
         .iter()
         .filter(|route| route.verb == verb)
         .filter_map(|route| Some((route, route.params(path)?)));
     match fitting.next() {
-        Some((route, params)) => Ok(Found {
+        Some((route, params)) => Ok(RouteMatch {
             route: *route,
             params,
         }),

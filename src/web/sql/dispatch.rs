@@ -6,7 +6,7 @@ use crate::web::access::{gate, sign_in};
 use crate::web::http::request::{Request, Verb};
 use crate::web::http::response::Response;
 use crate::web::live::topic::Topic;
-use crate::web::pages::route::{self, Found, Route};
+use crate::web::pages::route::{self, Route, RouteMatch};
 use crate::web::pages::{error, flash};
 use crate::web::site::Site;
 use crate::web::sql::connections::{Readers, Writers};
@@ -85,7 +85,7 @@ impl PageDispatcher {
         &mut self,
         request: &Request,
         viewer: &Viewer,
-        found: Found,
+        found: RouteMatch,
     ) -> Result<Response, PageError> {
         let may_write = request.verb == Verb::Post && viewer.proof != Proof::Recalled;
         let writers = Some(&mut self.writers).filter(|_| may_write);

@@ -5,7 +5,7 @@ use crate::cli::top::keys::press;
 use crate::cli::top::look::{LookPart, TopLook};
 use crate::cli::top::sampler::{LookAnswer, LookRequest};
 use crate::cli::top::state::TopState;
-use crate::cli::top::view::{Theme, draw};
+use crate::cli::top::view::{TopTheme, draw};
 use crate::clock;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -14,9 +14,9 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::style::Color;
 use std::time::{Duration, Instant};
 
-const PLAIN: Theme = Theme { has_colors: false };
+const PLAIN: TopTheme = TopTheme { has_colors: false };
 
-fn drawn(state: &mut TopState, size: (u16, u16), theme: Theme, now: Instant) -> Buffer {
+fn drawn(state: &mut TopState, size: (u16, u16), theme: TopTheme, now: Instant) -> Buffer {
     let mut terminal = Terminal::new(TestBackend::new(size.0, size.1)).unwrap();
     terminal
         .draw(|frame| draw(frame, state, theme, now))
@@ -180,7 +180,7 @@ fn no_color_is_no_color() {
     };
     for letter in ['p', 'd', '?', '?'] {
         assert_eq!(colors(&drawn(&mut state, (80, 24), PLAIN, now)), 0);
-        let colored = Theme { has_colors: true };
+        let colored = TopTheme { has_colors: true };
         assert!(colors(&drawn(&mut state, (80, 24), colored, now)) > 10);
         key(&mut state, letter, now);
     }

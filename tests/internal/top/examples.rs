@@ -6,7 +6,7 @@ use crate::admin::now::member::Member;
 use crate::admin::now::queues::QueueNow;
 use crate::admin::now::verdict::QueueVerdict;
 use crate::cli::top::look::{
-    FleetLines, HourCurves, LookPart, QueueLine, QueueLines, TopFindings, TopLook,
+    FleetLines, HourCurves, LookPart, QueueLines, TopFindings, TopLook, TopQueue,
 };
 use crate::cli::top::reader::worst_first;
 use crate::cli::top::sampler::LookAnswer;
@@ -41,7 +41,7 @@ fn queue(
     oldest: Option<f64>,
     verdict: QueueVerdict,
     numbers: (u64, f64, f64),
-) -> QueueLine {
+) -> TopQueue {
     let (running, finished, failed) = numbers;
     let pause = (verdict == QueueVerdict::Paused).then(|| PauseOfQueue {
         queue_name: name.to_owned(),
@@ -49,7 +49,7 @@ fn queue(
         pause_reason: Some("the provider is down".to_owned()),
         paused_seconds: 372.0,
     });
-    QueueLine {
+    TopQueue {
         queue: QueueNow {
             name: name.to_owned(),
             ready: some(ready),

@@ -117,7 +117,7 @@ impl NextRuns {
         Ok(Upcoming {
             ticks,
             without,
-            scheduler_runs: crate::admin::doctor_processes::has_scheduler(
+            scheduler_runs: crate::admin::doctor::processes::has_scheduler(
                 &mut connection.as_conn(),
             )?,
         })

@@ -4,7 +4,7 @@ use crate::admin::groups::FailedGroup;
 use crate::cli::top::look::LookPart;
 use crate::cli::top::state::TopState;
 use crate::cli::top::view::panes::{PaneView, nothing};
-use crate::cli::top::view::theme::{Theme, Tone};
+use crate::cli::top::view::theme::{Tone, TopTheme};
 use crate::cli::top::view::words::{count, duration, line};
 use chrono::NaiveDateTime;
 use ratatui::layout::Constraint;
@@ -12,7 +12,7 @@ use ratatui::text::Text;
 use ratatui::widgets::Row;
 use std::time::Instant;
 
-pub(super) fn view(state: &TopState, theme: Theme, now: Instant) -> PaneView {
+pub(super) fn view(state: &TopState, theme: TopTheme, now: Instant) -> PaneView {
     let part = state.look.as_ref().map(|look| &look.failures);
     let failures = part.and_then(LookPart::value);
     let more = match failures {
@@ -43,7 +43,7 @@ pub(super) fn view(state: &TopState, theme: Theme, now: Instant) -> PaneView {
     }
 }
 
-fn row(group: &FailedGroup, now: Option<NaiveDateTime>, theme: Theme) -> Row<'static> {
+fn row(group: &FailedGroup, now: Option<NaiveDateTime>, theme: TopTheme) -> Row<'static> {
     let more = if group.is_exact { "" } else { "+" };
     let last = now.map(|now| (now - group.last_at.naive_utc()).as_seconds_f64());
     Row::new(vec![

@@ -3,7 +3,7 @@
 use crate::admin::finding::Verdict;
 use crate::cli::top::look::HourCurves;
 use crate::cli::top::state::TopState;
-use crate::cli::top::view::theme::{Theme, Tone};
+use crate::cli::top::view::theme::{Tone, TopTheme};
 use crate::cli::top::view::words::{bounded, count, duration, line, rate};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -21,7 +21,7 @@ const NAME: u16 = 10;
 /// The minutes of a curve.
 const MINUTES: u16 = 60;
 
-pub(super) fn title(state: &TopState, theme: Theme, now: Instant, width: u16) -> Line<'static> {
+pub(super) fn title(state: &TopState, theme: TopTheme, now: Instant, width: u16) -> Line<'static> {
     let clock = state.time_at(now).map(|time| time.format("%H:%M:%S UTC"));
     let clock = clock.map_or_else(String::new, |time| time.to_string());
     let every = humantime::format_duration(state.every);
@@ -38,7 +38,7 @@ pub(super) fn title(state: &TopState, theme: Theme, now: Instant, width: u16) ->
 }
 
 /// Returns what is wrong first: an outage, a frozen screen, the findings.
-pub(super) fn banner(state: &TopState, theme: Theme, now: Instant) -> Line<'static> {
+pub(super) fn banner(state: &TopState, theme: TopTheme, now: Instant) -> Line<'static> {
     if let Some(away) = &state.away {
         let since = state.time_at(away.at);
         let since = since.map_or_else(
@@ -63,7 +63,7 @@ pub(super) fn banner(state: &TopState, theme: Theme, now: Instant) -> Line<'stat
     findings(state, theme)
 }
 
-fn findings(state: &TopState, theme: Theme) -> Line<'static> {
+fn findings(state: &TopState, theme: TopTheme) -> Line<'static> {
     let findings = state.findings.as_ref();
     let findings = findings.and_then(|one| one.findings.value());
     let of = |verdict: Verdict| {
@@ -95,7 +95,7 @@ fn findings(state: &TopState, theme: Theme) -> Line<'static> {
     Line::from(theme.span(tone, format!(" doctor: {text}; d shows them")))
 }
 
-pub(super) fn totals(state: &TopState, theme: Theme) -> Line<'static> {
+pub(super) fn totals(state: &TopState, theme: TopTheme) -> Line<'static> {
     let Some(look) = &state.look else {
         return Line::default();
     };
@@ -125,7 +125,7 @@ pub(super) fn totals(state: &TopState, theme: Theme) -> Line<'static> {
     ])
 }
 
-pub(super) fn draw_curves(frame: &mut Frame<'_>, state: &TopState, theme: Theme, area: Rect) {
+pub(super) fn draw_curves(frame: &mut Frame<'_>, state: &TopState, theme: TopTheme, area: Rect) {
     let nothing = HourCurves::default();
     let look = state.look.as_ref();
     let curves = look.and_then(|look| look.curves.value());

@@ -9,7 +9,7 @@ mod queues;
 mod theme;
 mod words;
 
-pub(crate) use theme::Theme;
+pub(crate) use theme::TopTheme;
 
 use crate::cli::top::state::{Overlay, Pane, TopState};
 use crate::cli::top::view::panes::PaneView;
@@ -23,7 +23,7 @@ use std::time::Instant;
 const LEAST: (u16, u16) = (40, 10);
 
 /// Draws everything, and notes how many lines each pane has.
-pub(crate) fn draw(frame: &mut Frame<'_>, state: &mut TopState, theme: Theme, now: Instant) {
+pub(crate) fn draw(frame: &mut Frame<'_>, state: &mut TopState, theme: TopTheme, now: Instant) {
     let area = frame.area();
     if area.width < LEAST.0 || area.height < LEAST.1 {
         let text = "This terminal is too small; 80 columns and 24 lines are good.";
@@ -54,7 +54,13 @@ pub(crate) fn draw(frame: &mut Frame<'_>, state: &mut TopState, theme: Theme, no
     frame.render_widget(foot_line(state, theme), foot);
 }
 
-fn draw_panes(frame: &mut Frame<'_>, state: &mut TopState, theme: Theme, body: Rect, now: Instant) {
+fn draw_panes(
+    frame: &mut Frame<'_>,
+    state: &mut TopState,
+    theme: TopTheme,
+    body: Rect,
+    now: Instant,
+) {
     let views: [PaneView; 3] = [
         queues::view(state, theme, body.width),
         processes::view(state, theme),
@@ -71,7 +77,7 @@ fn draw_panes(frame: &mut Frame<'_>, state: &mut TopState, theme: Theme, body: R
     }
 }
 
-fn foot_line(state: &TopState, theme: Theme) -> Line<'static> {
+fn foot_line(state: &TopState, theme: TopTheme) -> Line<'static> {
     let freeze = if state.is_frozen { "go on" } else { "freeze" };
     let keys = [
         ("q", "quit"),

@@ -4,7 +4,7 @@ use crate::admin::finding::{Finding, Verdict};
 use crate::cli::top::keys::KEYS;
 use crate::cli::top::look::LookPart;
 use crate::cli::top::state::{Pane, TopState};
-use crate::cli::top::view::theme::{Theme, Tone};
+use crate::cli::top::view::theme::{Tone, TopTheme};
 use crate::cli::top::view::words::{duration, line};
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -12,7 +12,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Paragraph, Wrap};
 use std::time::Instant;
 
-pub(super) fn draw_help(frame: &mut Frame<'_>, state: &mut TopState, theme: Theme, area: Rect) {
+pub(super) fn draw_help(frame: &mut Frame<'_>, state: &mut TopState, theme: TopTheme, area: Rect) {
     let mut lines: Vec<Line<'static>> = KEYS
         .iter()
         .map(|(keys, what)| {
@@ -33,7 +33,7 @@ pub(super) fn draw_help(frame: &mut Frame<'_>, state: &mut TopState, theme: Them
 pub(super) fn draw_findings(
     frame: &mut Frame<'_>,
     state: &mut TopState,
-    theme: Theme,
+    theme: TopTheme,
     area: Rect,
     now: Instant,
 ) {
@@ -54,7 +54,7 @@ pub(super) fn draw_findings(
 }
 
 /// Returns the findings, the worst first.
-fn of_findings(findings: &[Finding], theme: Theme) -> Vec<Line<'static>> {
+fn of_findings(findings: &[Finding], theme: TopTheme) -> Vec<Line<'static>> {
     let mut findings: Vec<&Finding> = findings.iter().collect();
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.verdict));
     let lines = findings.into_iter().map(|finding| {
@@ -77,7 +77,7 @@ fn draw(
     frame: &mut Frame<'_>,
     state: &mut TopState,
     area: Rect,
-    theme: Theme,
+    theme: TopTheme,
     title: &str,
     lines: Vec<Line<'static>>,
 ) {

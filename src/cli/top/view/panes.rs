@@ -1,7 +1,7 @@
 //! The panes: tables that scroll.
 
 use crate::cli::top::look::LookPart;
-use crate::cli::top::view::theme::Theme;
+use crate::cli::top::view::theme::TopTheme;
 use crate::cli::top::view::words::line;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};
@@ -37,7 +37,7 @@ impl PaneView {
         self,
         frame: &mut Frame<'_>,
         area: Rect,
-        theme: Theme,
+        theme: TopTheme,
         is_focused: bool,
         selected: &mut usize,
     ) {

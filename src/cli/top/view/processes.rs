@@ -4,14 +4,14 @@ use crate::admin::now::member::{Member, MemberKind};
 use crate::cli::top::look::LookPart;
 use crate::cli::top::state::TopState;
 use crate::cli::top::view::panes::{PaneView, nothing};
-use crate::cli::top::view::theme::{Theme, Tone};
+use crate::cli::top::view::theme::{Tone, TopTheme};
 use crate::cli::top::view::words::{count, duration, line};
 use crate::db::query::load::runs::HeldJob;
 use ratatui::layout::Constraint;
 use ratatui::text::Text;
 use ratatui::widgets::Row;
 
-pub(super) fn view(state: &TopState, theme: Theme) -> PaneView {
+pub(super) fn view(state: &TopState, theme: TopTheme) -> PaneView {
     let part = state.look.as_ref().map(|look| &look.fleet);
     let fleet = part.and_then(LookPart::value);
     let more = match fleet {
@@ -42,7 +42,7 @@ pub(super) fn view(state: &TopState, theme: Theme) -> PaneView {
     }
 }
 
-fn of_process(member: &Member, theme: Theme) -> Row<'static> {
+fn of_process(member: &Member, theme: TopTheme) -> Row<'static> {
     let threads = match member.kind {
         MemberKind::Worker => format!("{}/{}", count(member.running), count(member.threads)),
         _ => String::new(),
@@ -75,7 +75,7 @@ fn state_of(member: &Member) -> (Tone, String) {
     (Tone::Quiet, queues)
 }
 
-fn of_job(job: &HeldJob, theme: Theme) -> Row<'static> {
+fn of_job(job: &HeldJob, theme: TopTheme) -> Row<'static> {
     let thread = job.note.thread.as_deref().unwrap_or_default();
     let thread = thread.strip_prefix("windlass-").unwrap_or(thread);
     let progress = job.note.progress.as_ref();

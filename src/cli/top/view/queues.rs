@@ -2,10 +2,10 @@
 
 use crate::admin::now::queues::QueueNow;
 use crate::admin::now::verdict::QueueVerdict;
-use crate::cli::top::look::{LookPart, QueueLine};
+use crate::cli::top::look::{LookPart, TopQueue};
 use crate::cli::top::state::TopState;
 use crate::cli::top::view::panes::{PaneView, nothing};
-use crate::cli::top::view::theme::{Theme, Tone};
+use crate::cli::top::view::theme::{Tone, TopTheme};
 use crate::cli::top::view::words::{bounded, duration, line, rate};
 use ratatui::layout::Constraint;
 use ratatui::text::Text;
@@ -24,7 +24,7 @@ fn shown<T>(columns: Vec<T>, is_wide: bool) -> Vec<T> {
     shown.map(|(column, _)| column).collect()
 }
 
-pub(super) fn view(state: &TopState, theme: Theme, width: u16) -> PaneView {
+pub(super) fn view(state: &TopState, theme: TopTheme, width: u16) -> PaneView {
     let is_wide = width >= WIDE;
     let part = state.look.as_ref().map(|look| &look.queues);
     let queues = part.and_then(LookPart::value);
@@ -74,7 +74,7 @@ fn right(text: impl Into<String>) -> Text<'static> {
     Text::from(text.into()).right_aligned()
 }
 
-fn row(line_of: &QueueLine, theme: Theme, is_wide: bool) -> Row<'static> {
+fn row(line_of: &TopQueue, theme: TopTheme, is_wide: bool) -> Row<'static> {
     let queue = &line_of.queue;
     let (tone, verdict) = verdict(queue);
     let failing = rate(line_of.failed);

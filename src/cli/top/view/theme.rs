@@ -16,16 +16,16 @@ pub(crate) enum Tone {
 
 /// The styles. Without colors, what matters is bold, and the words say the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Theme {
+pub(crate) struct TopTheme {
     pub(crate) has_colors: bool,
 }
 
-impl Theme {
+impl TopTheme {
     /// Returns the theme that the environment asks for.
     pub(crate) fn of_environment() -> Self {
         let no_color = std::env::var_os("NO_COLOR");
         let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-        Theme {
+        TopTheme {
             has_colors: no_color.is_none_or(|value| value.is_empty()) && !is_dumb,
         }
     }

@@ -25,7 +25,7 @@ pub(crate) struct HeldJob {
 }
 
 #[derive(QueryableByName)]
-struct HeldRow {
+struct HeldRunRow {
     #[diesel(sql_type = BigInt)]
     job_id: i64,
     #[diesel(sql_type = Text, deserialize_as = Lossy)]
@@ -59,7 +59,7 @@ pub(crate) fn oldest(conn: &mut Conn<'_>, limit: i64) -> QueryResult<Vec<HeldJob
         of_job("queue_name"),
         age(conn, "since"),
     );
-    let rows: Vec<HeldRow> = Statement::new(text).bind(limit).load(conn)?;
+    let rows: Vec<HeldRunRow> = Statement::new(text).bind(limit).load(conn)?;
     let jobs = rows.into_iter().map(|row| HeldJob {
         job_id: row.job_id,
         class_name: row.class_name,

@@ -2,7 +2,7 @@
 
 use crate::db::query::load::bounded::CappedCount;
 use crate::db::query::load::keys::{KeyInUse, SlotHolder};
-use crate::web::pages::limits::KeysNow;
+use crate::web::pages::limits::keys_now::KeysNow;
 use crate::web::pages::now::fleet::Fleet;
 use crate::web::show::chart::slots::slots;
 use crate::web::show::markup::{Markup, verdict};

@@ -1,6 +1,6 @@
 //! Finds what needs attention.
 
-use crate::admin::doctor_processes::ABOUT_TO_PRUNE;
+use crate::admin::doctor::processes::ABOUT_TO_PRUNE;
 use crate::admin::finding::{Finding, Verdict};
 use crate::admin::groups::failed_groups;
 use crate::db::Conn;

@@ -1,6 +1,9 @@
 //! Checks of a database and the processes that use it.
 
-use crate::admin::doctor_processes;
+pub(crate) mod processes;
+pub(crate) mod statistics;
+
+use crate::admin::doctor::processes as doctor_processes;
 use crate::admin::finding::{Finding, Verdict, finding};
 use crate::db::query::doctor::MigrationDifference;
 use crate::db::query::doctor::{self, Inconsistent, Rule};

@@ -1,6 +1,6 @@
 //! Checks that waiting jobs have processes to run them.
 
-use crate::admin::doctor_statistics;
+use crate::admin::doctor::statistics as doctor_statistics;
 use crate::admin::finding::{ALIVE, Finding, Verdict, finding};
 use crate::db::Conn;
 use crate::db::query::doctor::{self, Load, TaskCounts};
