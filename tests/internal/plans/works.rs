@@ -45,7 +45,7 @@ pub(crate) const LOOPS: [(&str, Work); 46] = [
             "UPDATE windlass_stats_series SET folded_at = '2020-01-01' WHERE class_name = 'a'";
         run(conn, age)?;
         clear::history::old_buckets(conn, 0)?;
-        assert_eq!(clear::history::unused(conn, 10)?.cleared, 1);
+        assert!(clear::history::unused(conn, 10)?.cleared > 0);
         Ok(())
     }),
     ("pass the paused classes", |conn, rows| {

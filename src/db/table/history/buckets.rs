@@ -2,7 +2,6 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
-use crate::db::conn::param::InputRows;
 use crate::db::conn::sql::id_list;
 use crate::db::conn::statement::Statement;
 use crate::db::model::history::resolution::Resolution;
@@ -33,27 +32,17 @@ pub(crate) struct PackedRow {
 
 /// Reads the rows that exist of those with these keys.
 pub(crate) fn read(conn: &mut Conn<'_>, keys: &[BucketRow]) -> QueryResult<Vec<PackedRow>> {
-    let input = InputRows {
-        names: ["series_id", "resolution", "starts_at"],
-        rows: keys
-            .iter()
-            .map(|key| {
-                [
-                    key.series_id.into(),
-                    key.resolution.seconds().into(),
-                    key.starts_at.into(),
-                ]
-            })
-            .collect(),
-    };
-    let text = format!(
-        "SELECT b.series_id, CAST(b.resolution AS bigint) AS resolution, b.starts_at, b.data FROM {} \
-         CROSS JOIN windlass_stats b WHERE b.series_id = input.series_id \
-         AND b.resolution = CAST(input.resolution AS integer) AND b.starts_at = input.starts_at",
-        input.item(conn.dialect())
-    );
-    let params = input.params(conn.dialect());
-    Statement::new(text).bind_all(params).unkept().load(conn)
+    let text = "SELECT b.series_id, CAST(b.resolution AS bigint) AS resolution, b.starts_at, b.data FROM \
+           (SELECT CAST(value ->> 0 AS bigint) AS series_id, CAST(value ->> 1 AS integer) AS resolution, \
+             CAST(value ->> 2 AS bigint) AS starts_at FROM {rows $1}) AS keys \
+         CROSS JOIN windlass_stats b WHERE b.series_id = keys.series_id \
+         AND b.resolution = keys.resolution AND b.starts_at = keys.starts_at";
+    let keys = keys.iter();
+    let keys: Vec<(i64, i64, i64)> = keys
+        .map(|key| (key.series_id, key.resolution.seconds(), key.starts_at))
+        .collect();
+    let keys = serde_json::to_string(&keys).unwrap_or_default();
+    Statement::new(text).bind(keys).unkept().load(conn)
 }
 
 /// Writes rows, each in place of the one that exists.

@@ -1,7 +1,6 @@
 //! `windlass_stats_deltas`: what processes have added up, until it is folded.
 
 use crate::db::conn::connection::{Conn, age};
-use crate::db::conn::param::InputRows;
 use crate::db::conn::sql::{id_list, micros};
 use crate::db::conn::statement::Statement;
 use crate::db::model::history::contribution::Contribution;
@@ -110,21 +109,14 @@ pub(crate) fn note_folded(conn: &mut Conn<'_>, folded: &[UnfoldedDelta]) -> Quer
     if newest.is_empty() {
         return Ok(());
     }
-    let input = InputRows {
-        names: ["source", "seq"],
-        rows: newest
-            .iter()
-            .map(|(source, (seq, _))| [(*source).into(), (*seq).into()])
-            .collect(),
-    };
-    let text = format!(
-        "DELETE FROM windlass_stats_deltas WHERE id IN {{in SELECT old.id FROM {} \
-           CROSS JOIN windlass_stats_deltas old \
-           WHERE old.source = input.source AND old.seq < input.seq AND old.data IS NULL}}",
-        input.item(conn.dialect())
-    );
-    let params = input.params(conn.dialect());
-    Statement::new(text).bind_all(params).unkept().execute(conn)
+    let text = "DELETE FROM windlass_stats_deltas WHERE id IN (SELECT old.id FROM \
+           (SELECT value ->> 0 AS source, CAST(value ->> 1 AS bigint) AS seq FROM {rows $1}) AS newest \
+         CROSS JOIN windlass_stats_deltas old \
+         WHERE old.source = newest.source AND old.seq < newest.seq AND old.data IS NULL)";
+    let newest = newest.into_iter();
+    let newest: Vec<(&str, i64)> = newest.map(|(source, (seq, _))| (source, seq)).collect();
+    let newest = serde_json::to_string(&newest).unwrap_or_default();
+    Statement::new(text).bind(newest).unkept().execute(conn)
 }
 
 /// Deletes, of the `batch` oldest rows, those that were folded and are older than `folded`, and those
