@@ -14,13 +14,12 @@ use crate::db::model::claim::{
 };
 use crate::db::model::decision::Death;
 use crate::db::model::finished::{FinishedJob, KeySlots};
-use crate::db::model::history::cell::GaugeSample;
+use crate::db::model::history::cell::{GaugeSample, QueueGauge};
 use crate::db::model::history::contribution::Contribution;
 use crate::db::model::history::tally::CountedEnd;
 use crate::db::model::new_result::{NewResult, ResultOf};
 use crate::db::model::new_row::{NewLimit, NewRow};
 use crate::db::model::outcome::ResultOutcome;
-use crate::db::query::gauges;
 use crate::db::table::history::deltas::{self, NumberedDelta};
 use crate::db::table::processes::{self, NewProcess};
 use crate::db::transition::finish;
@@ -177,7 +176,7 @@ impl Size {
             ),
             format!(
                 "windlass_stats_deltas (source, seq, created_at, data) \
-                 SELECT 'plan', id, created_at, CAST(NULL AS bytea) FROM {live}"
+                 SELECT 'plan' || id, id, created_at, CAST(NULL AS bytea) FROM {live}"
             ),
         ];
         assert_eq!(fills.len(), LARGE.len());
@@ -433,13 +432,10 @@ fn contribution(class: &str) -> Contribution {
 
 /// Stores contributions, and folds them: those of a first and of a second class.
 fn store_and_fold(conn: &mut Conn<'_>) -> QueryResult<()> {
-    let mut sample = GaugeSample {
-        fleet: gauges::fleet(conn)?,
+    let sample = GaugeSample {
+        queues: vec![("q1".to_owned(), QueueGauge::default())],
         ..GaugeSample::default()
     };
-    sample
-        .queues
-        .push(("q1".to_owned(), gauges::queue(conn, "q1")?));
     for (seq, class) in [(1, "a"), (2, "b"), (3, "b")] {
         assert!(fold::is_due(conn, FoldWhen::OnceAMinute)? || seq > 1);
         let delta = NumberedDelta {

@@ -103,7 +103,8 @@ const EXPLAIN: &str = "CREATE FUNCTION pg_temp.explain(statement text) RETURNS S
      AS $$ BEGIN RETURN QUERY EXECUTE 'EXPLAIN ' || statement; END $$";
 
 /// What loops and callers do rarely, or only for some jobs.
-const RARE: [&str; 11] = [
+const RARE: [&str; 12] = [
+    "sample the queues",
     "store and fold what ended",
     "clear the history",
     "read the paused classes",
@@ -176,6 +177,8 @@ fn plausible(kind: &str) -> &'static str {
         "bigint[]" => "'{7,8,9}'",
         "timestamp without time zone" => "timestamp '2026-01-01'",
         "boolean[]" => "'{t,f,t}'",
+        "bytea" => "'a'",
+        "bytea[]" => "'{a,b,c}'",
         other => panic!("a parameter of the type {other}"),
     }
 }
@@ -191,7 +194,7 @@ const IN_ORDER: [&str; 2] = [
 /// to take the first few. There are never many claims.
 fn walks(plan: &[String]) -> bool {
     let scans = plan.iter().enumerate().filter(|(_, line)| {
-        let on = |table: &&&str| line.contains(&format!(" on {table}"));
+        let on = |table: &&&str| line.contains(&format!(" on {table} "));
         let tables = LARGE.iter().filter(|table| !table.contains("claimed"));
         line.contains("Scan using") && tables.into_iter().any(|table| on(&table))
     });
@@ -221,7 +224,7 @@ fn bad_plans(heard: &mut Heard, statements: &[(&str, String)]) -> Vec<String> {
         let plan = plan(&mut conn, what, statement);
         let is_bad = |line: &String| {
             LARGE.iter().any(|table| {
-                line.contains(&format!("Seq Scan on {table}"))
+                line.contains(&format!("Seq Scan on {table} "))
                     || what.starts_with("claim") && line.contains("Sort Key: r.priority")
             })
         };
@@ -395,7 +398,12 @@ const READ: &str = "SELECT relname || ' ' || CASE relkind WHEN 'i' THEN pg_stat_
      FROM pg_class WHERE relnamespace = current_schema()::regnamespace ORDER BY relname";
 
 /// Works that begin where the oldest rows stood, and meet what is left of them.
-const PASS_OLD_ROWS: [(&str, &str); 8] = [
+const PASS_OLD_ROWS: [(&str, &str); 10] = [
+    (
+        "sample the queues",
+        "counts up to 10,000 jobs of each queue",
+    ),
+    ("clear the history", "looks at a batch of the oldest rows"),
     ("discard expired jobs", "the oldest expiries first"),
     ("clear", "walks through all rows, a batch at a time"),
     (

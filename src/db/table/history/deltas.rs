@@ -106,17 +106,16 @@ pub(crate) fn note_folded(conn: &mut Conn<'_>, folded: &[UnfoldedDelta]) -> Quer
         .bind(id_list(&kept))
         .unkept()
         .execute(conn)?;
-    if newest.is_empty() {
-        return Ok(());
+    // One by one, by the index: for a list of them, Postgres may read the whole table.
+    let text = "DELETE FROM windlass_stats_deltas WHERE source = $1 AND seq < $2 AND data IS NULL";
+    for (source, (seq, _)) in newest {
+        Statement::new(text)
+            .bind(source)
+            .bind(seq)
+            .unkept()
+            .execute(conn)?;
     }
-    let text = "DELETE FROM windlass_stats_deltas WHERE id IN (SELECT old.id FROM \
-           (SELECT value ->> 0 AS source, CAST(value ->> 1 AS bigint) AS seq FROM {rows $1}) AS newest \
-         CROSS JOIN windlass_stats_deltas old \
-         WHERE old.source = newest.source AND old.seq < newest.seq AND old.data IS NULL)";
-    let newest = newest.into_iter();
-    let newest: Vec<(&str, i64)> = newest.map(|(source, (seq, _))| (source, seq)).collect();
-    let newest = serde_json::to_string(&newest).unwrap_or_default();
-    Statement::new(text).bind(newest).unkept().execute(conn)
+    Ok(())
 }
 
 /// Deletes, of the `batch` oldest rows, those that were folded and are older than `folded`, and those
