@@ -30,8 +30,6 @@ const ORDER: &[&str] = &[
     "job",
     "event",
     "recurring",
-    "history",
-    "audit",
     "admin",
     "testing",
     "process/base",
@@ -41,7 +39,6 @@ const ORDER: &[&str] = &[
     "process/supervisor",
     "config",
     "terminal",
-    "web",
     "bench",
     "cli",
 ];
