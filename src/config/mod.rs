@@ -19,4 +19,5 @@ pub(crate) mod recurring_values;
 pub(crate) mod run;
 pub(crate) mod settings;
 pub(crate) mod source;
+pub(crate) mod suggestion;
 pub(crate) mod value;

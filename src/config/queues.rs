@@ -3,7 +3,8 @@
 use crate::config::amounts::Interval;
 use crate::config::document::{DocumentTable, Origin};
 use crate::config::names::QUEUES;
-use crate::config::reader::{Reader, suggestion};
+use crate::config::reader::Reader;
+use crate::config::suggestion::suggestion;
 use crate::config::recurring_values::name_of;
 use crate::config::value::ValueKind as _;
 use crate::queue::check_name;

@@ -1,5 +1,6 @@
 //! `windlass top`.
 
+use crate::cli::top::keyboard::Keyboard;
 use crate::cli::top::keys::{self, KeyEffect};
 use crate::cli::top::reader::LookReader;
 use crate::cli::top::sampler::Sampler;
@@ -10,7 +11,7 @@ use crate::cli::top::view::{self, TopTheme};
 use crate::clock;
 use crate::db::Database;
 use crate::error::{Error, Result};
-use ratatui::crossterm::event::{self, Event};
+use ratatui::crossterm::event::Event;
 use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -75,6 +76,7 @@ fn show(reader: LookReader, mut state: TopState) -> io::Result<ExitCode> {
     let signals = TopSignals::listen()?;
     let theme = TopTheme::of_environment();
     let mut screen = Screen::open()?;
+    let keyboard = Keyboard::start().map_err(io::Error::other)?;
     let mut drawn_at: Option<Instant> = None;
     loop {
         if let Some(signal) = signals.end() {
@@ -100,8 +102,8 @@ fn show(reader: LookReader, mut state: TopState) -> io::Result<ExitCode> {
             screen.draw(|frame| view::draw(frame, &mut state, theme, now))?;
             drawn_at = Some(now);
         }
-        if event::poll(TICK)? {
-            match read_key(&mut state)? {
+        if let Some(event) = keyboard.event(TICK)? {
+            match effect(&mut state, &event) {
                 KeyEffect::Quit => return Ok(ExitCode::SUCCESS),
                 KeyEffect::Suspend => screen.without(signals::suspend)?,
                 KeyEffect::Redraw => screen.retake()?,
@@ -112,12 +114,12 @@ fn show(reader: LookReader, mut state: TopState) -> io::Result<ExitCode> {
     }
 }
 
-fn read_key(state: &mut TopState) -> io::Result<KeyEffect> {
-    Ok(match event::read()? {
-        Event::Key(key) => keys::press(state, key, clock::instant()),
+fn effect(state: &mut TopState, event: &Event) -> KeyEffect {
+    match event {
+        Event::Key(key) => keys::press(state, *key, clock::instant()),
         // A new size, for example: it is drawn again.
         _ => KeyEffect::Stay,
-    })
+    }
 }
 
 /// Takes answers, and asks for what is due. Returns whether anything changed.

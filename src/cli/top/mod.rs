@@ -3,6 +3,7 @@
 //! A thread of its own reads; the keys wait for nothing but the terminal.
 
 pub(crate) mod command;
+pub(crate) mod keyboard;
 pub(crate) mod keys;
 pub(crate) mod look;
 pub(crate) mod reader;

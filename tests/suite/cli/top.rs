@@ -20,6 +20,7 @@ on_each_database!(
     the_help_and_the_findings_come_and_go,
     a_new_size_is_drawn_anew,
     signals_restore_the_terminal,
+    without_its_terminal_it_ends,
     a_suspended_one_gives_the_terminal_back,
     it_needs_a_terminal,
     without_tables_it_ends_with_the_reason,
@@ -141,6 +142,17 @@ fn signals_restore_the_terminal(db: &TestDb) {
         assert!(top.is_as_before(), "{signal:?}");
         until("the screen was left", || top.seen().contains(LEFT));
     }
+}
+
+/// With the window of a terminal closed, its programs are told so; some are
+/// started so that they ignore it.
+fn without_its_terminal_it_ends(db: &TestDb) {
+    let mut top = top(db);
+    top.shows("no job has failed");
+    top.types("?");
+    top.shows("PgUp");
+    let ended = top.ends_without_its_terminal();
+    assert_eq!(ended.signal(), Some(Signal::HUP.as_raw()), "{ended:?}");
 }
 
 fn a_suspended_one_gives_the_terminal_back(db: &TestDb) {

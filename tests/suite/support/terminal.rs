@@ -1,6 +1,7 @@
 //! A program at a terminal, which is used by keys.
 
 use super::wait::{eventually, until};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Termios, tcgetattr, tcgetwinsize, tcsetwinsize};
@@ -10,15 +11,20 @@ use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// A running one; killed when dropped.
 pub struct AtTerminal {
     child: Child,
-    master: File,
+    master: Arc<File>,
     /// Kept open, so that the terminal outlives the program.
     terminal: File,
     seen: Arc<Mutex<Vec<u8>>>,
+    reader: Option<JoinHandle<()>>,
+    is_taken_away: Arc<AtomicBool>,
     /// From where on it counts for the screen.
     from: usize,
     before: Termios,
@@ -33,7 +39,7 @@ impl AtTerminal {
         let name = ptsname(&master, Vec::new()).unwrap();
         let path = Path::new(OsStr::from_bytes(name.to_bytes()));
         let open = || File::options().read(true).write(true).open(path).unwrap();
-        let (terminal, master) = (open(), File::from(master));
+        let (terminal, master) = (open(), Arc::new(File::from(master)));
         set_size(&master, columns, rows);
         let before = tcgetattr(&terminal).unwrap();
         let mut started = Command::new("setsid");
@@ -48,21 +54,18 @@ impl AtTerminal {
         started.stdin(open()).stdout(open()).stderr(open());
         let child = started.spawn().unwrap();
         let seen = Arc::new(Mutex::new(Vec::new()));
-        std::thread::spawn({
-            let (mut master, seen) = (master.try_clone().unwrap(), Arc::clone(&seen));
-            move || {
-                let mut buffer = [0; 4_096];
-                // The end is an error here.
-                while let Ok(count @ 1..) = master.read(&mut buffer) {
-                    seen.lock().unwrap().extend(&buffer[..count]);
-                }
-            }
+        let is_taken_away = Arc::new(AtomicBool::new(false));
+        let reader = std::thread::spawn({
+            let (master, seen, end) = (master.clone(), seen.clone(), is_taken_away.clone());
+            move || read(&master, &seen, &end)
         });
         AtTerminal {
             child,
             master,
             terminal,
             seen,
+            reader: Some(reader),
+            is_taken_away,
             from: 0,
             before,
         }
@@ -93,7 +96,7 @@ impl AtTerminal {
     }
 
     pub fn types(&mut self, keys: &str) {
-        self.master.write_all(keys.as_bytes()).unwrap();
+        (&*self.master).write_all(keys.as_bytes()).unwrap();
     }
 
     pub fn resize(&self, columns: u16, rows: u16) {
@@ -122,9 +125,35 @@ impl AtTerminal {
             && now.local_modes == before.local_modes
     }
 
+    /// Takes the terminal away, as when its window is closed, and waits for
+    /// the end of the program.
+    pub fn ends_without_its_terminal(mut self) -> ExitStatus {
+        self.is_taken_away.store(true, Ordering::SeqCst);
+        self.reader.take().unwrap().join().unwrap();
+        self.master = Arc::new(File::open("/dev/null").unwrap());
+        self.ends()
+    }
+
     /// Waits for its end.
     pub fn ends(&mut self) -> ExitStatus {
         eventually("it ends", || self.child.try_wait().unwrap())
+    }
+}
+
+/// Reads what the program writes, until its end.
+fn read(mut master: &File, seen: &Mutex<Vec<u8>>, end: &AtomicBool) {
+    let mut buffer = [0; 4_096];
+    let moment = Timespec::try_from(Duration::from_millis(50)).unwrap();
+    while !end.load(Ordering::SeqCst) {
+        let mut readable = [PollFd::new(master, PollFlags::IN)];
+        if poll(&mut readable, Some(&moment)).is_ok_and(|count| count == 0) {
+            continue;
+        }
+        // The end is an error here.
+        let Ok(count @ 1..) = master.read(&mut buffer) else {
+            return;
+        };
+        seen.lock().unwrap().extend(&buffer[..count]);
     }
 }
 
