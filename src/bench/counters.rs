@@ -67,7 +67,8 @@ pub(crate) fn log_slower_than(time: Option<Duration>) {
 fn log_if_slow(took: Duration, query: &dyn std::fmt::Display) {
     let slow = Duration::from_micros(SLOW.load(Ordering::Relaxed));
     if !slow.is_zero() && took > slow {
-        log::warn!("{} ms: {query}", took.as_millis());
+        let ms = took.as_millis();
+        log::warn!("bench: a statement took {ms} ms: {query}");
     }
 }
 

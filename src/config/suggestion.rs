@@ -1,4 +1,4 @@
-//! What somebody may have meant by a name that does not exist.
+//! The name that was probably meant by one that does not exist.
 
 use std::collections::BTreeSet;
 

@@ -187,14 +187,8 @@ impl Explanation {
                 text(": no supervisor has recovered it yet"),
             ],
             Some(name) => {
-                let mut words = vec![Word::State("It runs"), text(": ")];
-                words.push(Word::Process(name.clone()));
                 let host = hostname.as_deref().unwrap_or("an unknown host");
-                words.extend([text(" ("), Word::Name(host.to_owned())]);
-                words.extend(pid.map(|pid| text(format!(", pid {pid}"))));
-                if let Some(thread) = thread {
-                    words.extend([text(", thread "), Word::Name(thread.clone())]);
-                }
+                let mut words = holder(name, host, *pid, thread.as_deref());
                 words.push(text(format!(") has held it for {}", age(*seconds))));
                 words
             }
@@ -218,6 +212,18 @@ impl Explanation {
         }
         all
     }
+}
+
+/// Returns which process holds a job, up to the closing bracket.
+fn holder(name: &str, host: &str, pid: Option<i32>, thread: Option<&str>) -> Words {
+    let mut words = vec![Word::State("It runs"), text(": ")];
+    words.push(Word::Process(name.to_owned()));
+    words.extend([text(" ("), Word::Name(host.to_owned())]);
+    words.extend(pid.map(|pid| text(format!(", pid {pid}"))));
+    if let Some(thread) = thread {
+        words.extend([text(", thread "), Word::Name(thread.to_owned())]);
+    }
+    words
 }
 
 fn limited(key: &str, by: Option<JobId>, set_limit: Option<i32>) -> Words {

@@ -89,7 +89,7 @@ mod tests {
             line(&value, 100).as_str(),
             "{&#34;a&#34;: &#34;&#60;b&#62;&#38;\\&#34;&#34;, &#34;n&#34;: [1, 2], &#34;token&#34;: <var>hidden</var>}"
         );
-        assert_eq!(line(&json!(HIDDEN), 9).as_str(), "&#34;[hidden…");
+        assert_eq!(line(&json!(HIDDEN), 8).as_str(), "&#34;[hidden…");
         let long = lines(&json!(vec!["é"; 50]), 10);
         assert!(
             long.html.as_str().ends_with('…') && long.rest > 100,

@@ -79,10 +79,11 @@ impl Operated {
             }
             Err(error) => {
                 // Once for each outage: the pages report it to viewers.
-                match self.rests_until {
-                    None => log::warn!("web: cannot run operations, trying again: {error}"),
-                    Some(_) => log::debug!("web: cannot run operations, trying again: {error}"),
-                }
+                let level = match self.rests_until {
+                    None => log::Level::Warn,
+                    Some(_) => log::Level::Debug,
+                };
+                log::log!(level, "web: cannot run operations, trying again: {error}");
                 self.connection = None;
                 self.rests_until = now.checked_add(REST);
                 false

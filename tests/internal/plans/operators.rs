@@ -162,7 +162,7 @@ fn failed(conn: &mut Conn<'_>, fingerprint: &str) -> QueryResult<()> {
 
 fn run_an_operation(conn: &mut Conn<'_>, _: &Rows) -> QueryResult<()> {
     let actor = Actor::named("ada");
-    let start = |conn: &mut Conn<'_>| {
+    let start = |conn: &mut Conn<'_>, request_id| {
         let new = NewOperationRow {
             actor: &actor,
             action: AuditAction::RetryJobs.column(),
@@ -172,11 +172,11 @@ fn run_an_operation(conn: &mut Conn<'_>, _: &Rows) -> QueryResult<()> {
             place: "{}",
             total: Some(7),
             total_is_exact: true,
-            request_id: Some("plan"),
+            request_id: Some(request_id),
         };
         operation::start(conn, &new)
     };
-    let id = start(conn)?;
+    let id = start(conn, "one")?;
     assert_eq!(operations::open(conn, 10)?, [id]);
     assert_eq!(operations::stillest(conn)?.unwrap().id, id);
     let advance = OperationAdvance {
@@ -192,7 +192,7 @@ fn run_an_operation(conn: &mut Conn<'_>, _: &Rows) -> QueryResult<()> {
         effect: AuditEffect::Jobs(1),
     };
     assert!(operation::advance(conn, id, |_, _| Ok(Some(batch)))?.is_some());
-    let other = start(conn)?;
+    let other = start(conn, "other")?;
     assert!(operation::stop(conn, &actor, other)?);
     assert_eq!(operations::find(conn, id)?.unwrap().state, "done");
     assert_eq!(operations::list(conn, None, 10)?.len(), 2);

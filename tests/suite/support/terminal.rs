@@ -33,7 +33,8 @@ pub struct AtTerminal {
 impl AtTerminal {
     /// Starts a program at a terminal of this size, which is its controlling terminal.
     pub fn start(command: &Command, columns: u16, rows: u16) -> Self {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        let master =
+            openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
         let name = ptsname(&master, Vec::new()).unwrap();

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use windlass::Database;
 use windlass::web::{RunningServer, Server};
 
@@ -138,18 +138,24 @@ impl Updates {
     /// Waits until this text has come, and forgets what came before its end.
     #[track_caller]
     pub fn until(&mut self, text: &str) {
+        let start = Instant::now();
         loop {
             if let Some(at) = self.text.find(text) {
                 self.text.drain(..at + text.len());
                 return;
             }
             assert!(self.more(), "ended without {text}: {}", self.text);
+            // The connection is kept open by comments.
+            assert!(start.elapsed() < ANSWER, "no {text} in {}", self.text);
         }
     }
 
     /// Waits until the server ends them.
     pub fn until_end(&mut self) {
-        while self.more() {}
+        let start = Instant::now();
+        while self.more() {
+            assert!(start.elapsed() < ANSWER, "it goes on: {}", self.text);
+        }
     }
 
     fn more(&mut self) -> bool {

@@ -23,7 +23,7 @@ fn an_open_page_is_kept_up_to_date(db: &TestDb) {
     let (from, _) = from.split_once('"').unwrap();
     let mut updates = Updates::open(&updates(&server, from));
     updates.until("event: fragments");
-    updates.until("A queue appears here when a job is on it.");
+    updates.until("A queue appears here while jobs are ready on it.");
     let job = NewJob::of_class("send", "{}").queue("mail");
     job.enqueue(&mut db.connect()).unwrap();
     // Only what has changed is sent.

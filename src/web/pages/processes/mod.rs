@@ -1,17 +1,15 @@
 //! The processes, and what they run.
 
 pub(crate) mod hosts;
+pub(crate) mod processes_now;
 pub(crate) mod tree;
 
-use crate::db::Conn;
 use crate::db::query::load::fleet::{self, DiedProcess};
-use crate::db::query::load::runs::{self, HeldJob};
-use crate::error::{Doing as _, Result as WindlassResult};
-use crate::history::Histogram;
+use crate::error::Doing as _;
 use crate::web::http::response::Response;
 use crate::web::pages::now::fleet::Fleet;
-use crate::web::pages::overview::running::usual;
 use crate::web::pages::processes::hosts::HostLine;
+use crate::web::pages::processes::processes_now::ProcessesNow;
 use crate::web::pages::processes::tree::Tree;
 use crate::web::pages::section::Section;
 use crate::web::pages::shell::Shell;
@@ -21,7 +19,6 @@ use crate::web::sql::cx::Cx;
 use crate::web::sql::page_error::PageError;
 use crate::web::sql::panel::Panel;
 use askama::Template;
-use std::collections::BTreeMap;
 
 #[derive(Template)]
 #[template(path = "processes/page.html")]
@@ -35,22 +32,9 @@ struct ProcessesPage {
     died: Panel<Vec<DiedProcess>>,
 }
 
-/// The most running jobs that are read.
-const RUNS: i64 = 1_000;
-
-/// The processes and their jobs.
-#[derive(Debug, Clone)]
-pub(crate) struct ProcessesNow {
-    pub(crate) fleet: Fleet,
-    /// The jobs that processes hold, the oldest first.
-    pub(crate) held: Vec<HeldJob>,
-    /// The usual run times of some classes, where the history holds a week.
-    pub(crate) usual: BTreeMap<String, Histogram>,
-}
-
 /// Shows the processes.
 pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
-    let now = cx.panel("the processes", read);
+    let now = cx.panel("the processes", ProcessesNow::read);
     let died = cx.panel("the processes that died", |conn| {
         fleet::died(conn).doing("look for processes that died")
     });
@@ -66,11 +50,4 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
         shell: cx.shell("Processes", Section::Processes)?,
     };
     cx.render(&page)
-}
-
-fn read(conn: &mut Conn<'_>) -> WindlassResult<ProcessesNow> {
-    let fleet = Fleet::read(conn)?;
-    let held = runs::oldest(conn, RUNS).doing("look at the running jobs")?;
-    let usual = usual(conn, held.iter().map(|job| job.class_name.as_str()))?;
-    Ok(ProcessesNow { fleet, held, usual })
 }

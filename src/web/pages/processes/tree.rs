@@ -3,8 +3,8 @@
 use crate::db::query::load::runs::HeldJob;
 use crate::web::pages::now::member::{Member, MemberKind};
 use crate::web::pages::overview::running::RunVerdict;
-use crate::web::pages::processes::ProcessesNow;
 use crate::web::pages::processes::hosts::newest_version;
+use crate::web::pages::processes::processes_now::ProcessesNow;
 use crate::web::show::markup::{Markup, state, verdict};
 use crate::web::show::numbers::count;
 use std::collections::{BTreeMap, BTreeSet};

@@ -5,7 +5,7 @@ use crate::db::query::load::tasks::TickOfTask;
 use crate::recurring::schedule::Schedule;
 use crate::recurring::stored::Stored;
 use crate::recurring::window::NEVER;
-use crate::web::pages::recurring::TasksNow;
+use crate::web::pages::recurring::tasks_now::TasksNow;
 use crate::web::show::chart::ticks::{TickMark, sums, ticks};
 use crate::web::show::markup::{Markup, escaped, state, verdict};
 use crate::web::show::numbers::{bounded, count, in_words};

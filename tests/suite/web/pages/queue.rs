@@ -143,7 +143,7 @@ fn a_viewer_pauses_nothing(db: &TestDb) {
         assert_eq!(reply.status, 403, "{reply:?}");
     }
     assert!(nothing_is_audited(db));
-    assert_eq!(db.rows("solid_queue_pauses"), 0);
+    assert_eq!(db.rows("pauses"), 0);
     let page = page(&server, "/queues/mail");
     assert!(
         page.contains("<button disabled aria-describedby=\"viewer-only\">Pause the queue"),

@@ -97,7 +97,7 @@ fn a_task_is_run_paused_and_resumed(db: &TestDb) {
         shown.contains("Enqueued job ") && shown.contains(" of report/42."),
         "{shown}"
     );
-    assert_eq!(db.rows("solid_queue_ready_executions"), 1);
+    assert_eq!(db.rows("ready_executions"), 1);
     assert_eq!(
         audited(db),
         "local page 127.0.0.1 recurring.run report/42 -"
@@ -141,7 +141,7 @@ fn a_viewer_runs_nothing(db: &TestDb) {
             403
         );
     }
-    assert_eq!(db.rows("solid_queue_jobs"), 0);
+    assert_eq!(db.rows("jobs"), 0);
     assert_eq!(
         windlass::AuditLog::new()
             .list(&mut db.connect())
