@@ -3,6 +3,7 @@
 use crate::db::Database;
 use crate::error::{Error, Result};
 use crate::process::base::health::state::Health;
+use crate::web::access::viewer::Need;
 use crate::web::pages::now::queues::Promises;
 use crate::web::pages::route::Route;
 use crate::web::pages::routes::ROUTES;
@@ -111,7 +112,7 @@ impl Server {
 
     /// Returns whether it serves pages for people, not only what machines ask.
     pub(crate) fn has_pages(&self) -> bool {
-        std::ptr::eq(self.routes, ROUTES)
+        self.routes.iter().any(|route| route.need != Need::Nothing)
     }
 
     /// Answers `/livez`, `/readyz` and `/startedz` for this process of the program too.

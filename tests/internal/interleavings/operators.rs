@@ -92,6 +92,8 @@ fn move_and_promote(db: &TestDb) {
         .coarse()
         .actor("move", |c, w| moved(c, w, &[1], "slow"))
         .actor("promote", |c, _| promote(c, 5))
+        // The promotion skips what is locked, and is requested again.
+        .also_on_postgres(&["move 1, promote 0 -> j1 blocked; p1"])
         .ends_in(&["move 1, promote 1 -> j1 ready; p1"]);
 }
 

@@ -177,6 +177,7 @@ fn run_an_operation(conn: &mut Conn<'_>, _: &Rows) -> QueryResult<()> {
         operation::start(conn, &new)
     };
     let id = start(conn, "one")?;
+    assert_eq!(start(conn, "one")?, id);
     assert_eq!(operations::open(conn, 10)?, [id]);
     assert_eq!(operations::stillest(conn)?.unwrap().id, id);
     let advance = OperationAdvance {

@@ -275,7 +275,9 @@ fn fifty_viewers_cost_as_much_as_one() {
     let mut text = String::new();
     while text.matches("event: fragments").count() < 3 {
         let mut bytes = [0; 4096];
-        let count = last.read(&mut bytes).unwrap_or_else(|e| panic!("{e}: {text}"));
+        let count = last
+            .read(&mut bytes)
+            .unwrap_or_else(|e| panic!("{e}: {text}"));
         assert!(count > 0, "{text}");
         text.push_str(&String::from_utf8_lossy(&bytes[..count]));
     }

@@ -1,6 +1,6 @@
 //! A program at a terminal, which is used by keys.
 
-use super::wait::{eventually, until};
+use super::wait::{DEADLINE, eventually};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -14,7 +14,7 @@ use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A running one; killed when dropped.
 pub struct AtTerminal {
@@ -91,9 +91,15 @@ impl AtTerminal {
 
     /// Waits until this text is on the screen.
     pub fn shows(&self, text: &str) {
-        until(&format!("`{text}` is on the screen"), || {
-            self.screen().contains(text)
-        });
+        let start = Instant::now();
+        while !self.screen().contains(text) {
+            assert!(
+                start.elapsed() < DEADLINE,
+                "no `{text}` on\n{}",
+                self.screen()
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     pub fn types(&mut self, keys: &str) {

@@ -70,7 +70,7 @@ fn the_theme_is_kept_in_a_cookie(db: &TestDb) {
 
 fn head_is_answered_like_get(db: &TestDb) {
     let server = serve(&db.database);
-    for path in ["/", "/nowhere", "/livez"] {
+    for path in ["/recurring", "/nowhere", "/livez"] {
         let (head, get) = (
             Ask::new(server.address(), "HEAD", path).send(),
             get(&server, path),

@@ -76,10 +76,12 @@ pub(super) fn nothing<T>(part: Option<&LookPart<T>>, otherwise: &str) -> String 
     }
 }
 
-/// Divides a height among panes: each gets its least, then the focused one what it wants, then the
-/// others, and the last one what is left.
+/// Divides a height among panes: the focused one gets its least, then the others theirs, then the
+/// focused one what it wants, then the others, and the last one what is left.
 pub(super) fn heights(height: u16, wanted: [u16; 3], focus: usize) -> [u16; 3] {
-    let mut heights = wanted.map(|wanted| wanted.min(LEAST).min(height / 3));
+    let focused = wanted[focus].min(LEAST).min(height);
+    let mut heights = wanted.map(|wanted| wanted.min(LEAST).min((height - focused) / 2));
+    heights[focus] = focused;
     let mut left = height.saturating_sub(heights.iter().sum());
     let order = [focus, 0, 1, 2];
     for index in order {
@@ -101,7 +103,8 @@ mod tests {
         assert_eq!(heights(17, [20, 20, 20], 2), [4, 4, 9]);
         assert_eq!(heights(17, [3, 3, 3], 0), [3, 3, 11]);
         assert_eq!(heights(17, [3, 20, 3], 0), [3, 11, 3]);
-        assert_eq!(heights(3, [20, 20, 20], 0), [1, 1, 1]);
+        assert_eq!(heights(7, [20, 20, 20], 1), [1, 5, 1]);
+        assert_eq!(heights(3, [20, 20, 20], 0), [3, 0, 0]);
         assert_eq!(heights(0, [20, 20, 20], 0), [0, 0, 0]);
     }
 }
