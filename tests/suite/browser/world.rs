@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use windlass::web::{RunningServer, Server};
 use windlass::{
-    Concurrency, Dispatcher, Handle, NewJob, RecurringTask, Scheduler, Supervisor, Worker,
-    enqueue_all, pause_class, pause_queue, recurring, set_limit,
+    Change, Concurrency, Delivery, Dispatcher, Handle, Jobs, NewJob, Policy, RecurringTask,
+    Scheduler, Supervisor, Worker, enqueue_all, pause_class, pause_queue, recurring, set_limit,
 };
 
 /// Ends everything when dropped.
@@ -127,7 +127,11 @@ fn ended_jobs(db: &TestDb) {
     let others = (0..)
         .zip(others)
         .map(|(number, how)| job("SyncStock", how, number));
+    let once = Policy::new().delivery(Delivery::AtMostOnce).max_attempts(1);
+    let broken = How::Invalid("no paper".to_owned());
+    let once = std::iter::once(job("BuildReport", broken, 40).policy(once));
     let all = finished.chain(refused).chain(invalid).chain(others);
+    let all = all.chain(once);
     enqueue_all(&mut db.connect(), all).unwrap();
 }
 
@@ -244,6 +248,9 @@ fn settings(db: &TestDb) {
         "one at a time",
     )
     .unwrap();
+    let of_partners = Jobs::waiting().queue("partners").by("ada");
+    let change = of_partners.in_background(Change::Priority(7));
+    change.start(&mut conn).unwrap();
     recurring::run_now(&mut conn, "nightly-report").unwrap();
     recurring::pause(&mut conn, "import-catalog").unwrap();
 }

@@ -130,7 +130,7 @@ fn a_new_size_is_drawn_anew(db: &TestDb) {
         top.shows("imports-of");
     }
     top.resize(20, 5);
-    top.shows("too small");
+    top.shows("80 columns");
     top.types("q");
     assert_eq!(top.ends().code(), Some(0));
     assert!(top.is_as_before());

@@ -48,7 +48,7 @@ fn a_viewer_changes_nothing(db: &TestDb) {
     page.problems();
     page.fill("#token", &secret);
     page.follow("button.go", "Sign in");
-    let site = Site::asked(|address| {
+    let site = Site::asked(&world, |address| {
         let ask = Ask::new(world.server.address(), "GET", address);
         ask.header("Authorization", &format!("Bearer {secret}"))
             .send()

@@ -149,7 +149,7 @@ fn a_viewer_runs_nothing(db: &TestDb) {
             .len(),
         audited
     );
-    assert!(page(&server, "/recurring").contains("aria-label=\"Run a now\""));
+    assert!(page(&server, "/recurring").contains("aria-label=\"Run now: a\""));
 }
 
 fn pages_go_on_after_a_key(db: &TestDb) {
