@@ -33,7 +33,6 @@ mod retention;
 mod terminal;
 pub mod testing;
 #[cfg(feature = "web")]
-#[allow(dead_code, reason = "its pages are being written")]
 pub mod web;
 
 #[cfg(feature = "cli")]

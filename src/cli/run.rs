@@ -128,6 +128,7 @@ pub(crate) struct Cli {
 
 /// The commands of the program that are not mounted in others.
 #[derive(Debug, clap::Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "there is one, for the whole run")]
 enum Top {
     #[command(flatten)]
     Command(Command),

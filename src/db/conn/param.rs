@@ -21,6 +21,10 @@ pub(crate) enum Param<'v> {
     Bools(Vec<bool>),
     Texts(Vec<Option<Cow<'v, str>>>),
     #[serde(skip)]
+    #[cfg_attr(
+        not(feature = "postgres"),
+        allow(dead_code, reason = "bound for Postgres only")
+    )]
     Binaries(Vec<Vec<u8>>),
 }
 

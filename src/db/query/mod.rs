@@ -21,6 +21,7 @@ pub(crate) mod jobs;
     allow(dead_code, reason = "the pages use the rest")
 )]
 pub(crate) mod load;
+#[cfg(feature = "web")]
 pub(crate) mod pages;
 
 #[cfg(feature = "cli")]

@@ -49,7 +49,7 @@ pub(crate) struct PauseOfQueue {
     pub(crate) paused_seconds: f64,
 }
 
-#[cfg(feature = "web")]
+#[cfg(any(feature = "top", feature = "web"))]
 fn columns(conn: &Conn<'_>) -> String {
     let age = crate::db::conn::connection::age(conn, "created_at");
     format!("queue_name, paused_by, pause_reason, coalesce({age}, 0) AS paused_seconds")

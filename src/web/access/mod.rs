@@ -9,5 +9,6 @@ pub(crate) mod origin;
 pub(crate) mod secret;
 pub(crate) mod settings;
 pub(crate) mod sign_in;
+#[cfg(feature = "cli")]
 pub(crate) mod tokens;
 pub(crate) mod viewer;

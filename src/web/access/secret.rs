@@ -6,6 +6,7 @@ use std::fmt;
 use std::fmt::Write as _;
 
 /// What a token's text starts with, so that searches for leaked secrets find it.
+#[cfg(any(feature = "cli", test))]
 const PREFIX: &str = "windlass_";
 
 /// How many digits of a digest find its row. They are no secret; the rest is compared.
@@ -36,6 +37,7 @@ impl Secret {
     }
 
     /// Returns it as the text of a token.
+    #[cfg(any(feature = "cli", test))]
     pub(crate) fn token(&self) -> String {
         format!("{PREFIX}{}", self.0)
     }

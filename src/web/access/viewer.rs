@@ -93,9 +93,4 @@ impl Viewer {
     pub(crate) fn is_operator(&self) -> bool {
         self.role == Role::Operator
     }
-
-    /// Returns where the request is from, for the audit: `web 10.0.0.7`.
-    pub(crate) fn origin(&self) -> String {
-        format!("web {}", self.client)
-    }
 }

@@ -42,10 +42,6 @@ impl Pairs {
             .map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// Returns the same pairs with this one instead of those of its name.
     pub(crate) fn with(&self, name: &str, value: &str) -> Self {
         let mut pairs = self.without(name);

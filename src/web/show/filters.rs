@@ -41,12 +41,6 @@ pub(crate) fn count<T: Display>(number: T, _: &dyn askama::Values) -> askama::Re
     Ok(numbers::count(number))
 }
 
-/// `10,000+`, of a number that was counted up to one more.
-#[askama::filter_fn]
-pub(crate) fn capped(number: &i64, _: &dyn askama::Values) -> askama::Result<String> {
-    Ok(numbers::capped(*number))
-}
-
 /// `10,000+`, of a bounded count.
 #[askama::filter_fn]
 pub(crate) fn bounded(count: &CappedCount, _: &dyn askama::Values) -> askama::Result<String> {

@@ -44,7 +44,6 @@ struct JobPage {
     shell: Shell,
     id: i64,
     class: String,
-    mark: &'static str,
     /// The color of the explanation: that of the state, or of a warning.
     tone: &'static str,
     lead: Markup,
@@ -145,7 +144,6 @@ impl JobPage {
         JobPage {
             id: details.explanation.task.job_id.0,
             class: details.explanation.task.class_name.clone(),
-            mark,
             tone,
             lead: sentences.next().unwrap_or_default(),
             more: sentences.collect(),

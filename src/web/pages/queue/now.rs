@@ -10,7 +10,6 @@ use crate::db::table::pauses;
 use crate::error::{Doing as _, Result};
 use crate::web::pages::now::fleet::Fleet;
 use crate::web::pages::now::queues::{Promises, QueueNow};
-use std::time::Duration;
 
 /// The most jobs in line that are shown.
 const NEXT: i64 = 10;
@@ -22,7 +21,6 @@ const RUNS: i64 = 2_000;
 #[derive(Debug, Clone)]
 pub(crate) struct QueueDetails {
     pub(crate) queue: QueueNow,
-    pub(crate) promise: Option<Duration>,
     pub(crate) fleet: Fleet,
     /// The jobs of the queue that processes hold, among the 2,000 oldest of all queues.
     pub(crate) held: Vec<HeldJob>,
@@ -41,7 +39,6 @@ impl QueueDetails {
         held.retain(|job| job.queue_name == name);
         Ok(QueueDetails {
             queue: QueueNow::new(ready, pause, &fleet, promises),
-            promise: promises.get(name).copied(),
             fleet,
             held,
             scheduled: queue::scheduled(conn, name).doing(doing)?,

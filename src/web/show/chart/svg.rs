@@ -55,10 +55,6 @@ impl PathData {
             .push_str(&format!("M{x} {bottom}h{width}v-{height}h-{width}z"));
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// Returns the element, or nothing if nothing was drawn. The class is one of this program.
     pub(crate) fn element(&self, class: &str) -> String {
         match self.0.as_str() {
