@@ -19,6 +19,9 @@ const WORKERS: i32 = 16;
 
 const TASKS: i64 = 50;
 
+/// The operations that are kept.
+pub(crate) const OPERATIONS: i64 = 1_000;
+
 /// Runs statements without parameters.
 pub(crate) fn execute(conn: &mut Conn<'_>, text: &str) -> QueryResult<()> {
     match conn {
@@ -126,6 +129,17 @@ pub(crate) fn recurring(connection: &mut DbConnection, sizes: Sizes) -> Result<(
     let mut conn = connection.as_conn();
     let text = render(&conn, (1, runs), &text);
     execute(&mut conn, &text).doing("insert the runs of recurring tasks")
+}
+
+/// Stores operations that have ended, with ids from 1 on.
+pub(crate) fn operations(conn: &mut Conn<'_>) -> QueryResult<()> {
+    let text = "INSERT INTO windlass_operations (action, parameters, filter, bounds, place, counts, total, total_is_exact, \
+           looked_at, changed, state, actor, via, origin, created_at, started_at, moved_at, ended_at) \
+         SELECT 'jobs.discard', '{}', '{}', '[]', '{}', '{}', 5000, true, 5000, 5000, 'done', 'user-' || n.i % 20, 'page', \
+           'host-1', {ago (1000 - n.i) * 600}, {ago (1000 - n.i) * 600}, {ago (1000 - n.i) * 600}, {ago (1000 - n.i) * 600} \
+         FROM {numbers}";
+    let text = render(conn, (1, OPERATIONS), text);
+    execute(conn, &text)
 }
 
 /// Stores what operators have changed.

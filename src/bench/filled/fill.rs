@@ -51,6 +51,7 @@ pub(crate) fn fill(database: &Database, sizes: Sizes, progress: &dyn Fn(String))
             let last = around::running(conn, sizes)?;
             count_on(conn, last)?;
             around::audit(conn)?;
+            around::operations(conn)?;
             around::classes(conn)
         })
         .doing(ACTION)?;

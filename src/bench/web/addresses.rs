@@ -23,12 +23,34 @@ pub(crate) fn pages(sizes: Sizes) -> Result<Vec<BenchPage>> {
     let mut pages = Vec::new();
     for route in ROUTES.iter().filter(|route| route.verb == Verb::Get) {
         let paths = paths(route.pattern, sizes)?;
-        pages.push(BenchPage {
-            name: route.pattern.to_owned(),
-            paths,
-        });
+        let of_query = |query: &&str| BenchPage {
+            name: format!("{}{query}", route.pattern),
+            paths: paths.iter().map(|path| format!("{path}{query}")).collect(),
+        };
+        pages.extend(queries(route.pattern).iter().map(of_query));
     }
     Ok(pages)
+}
+
+/// Returns what follows the path of a page, each of which is measured as a page of its own.
+fn queries(pattern: &str) -> &'static [&'static str] {
+    match pattern {
+        "/jobs" => &[
+            "",
+            "?state=ready",
+            "?state=failed&class=class_7",
+            "?state=finished&queue=queue_3",
+            "?queue=queue_3&class=class_3",
+            "?state=failed&error=refused",
+            "?tag=eu",
+            "?args=customer",
+        ],
+        "/preview" => &[
+            "?do=retry&which=matching&state=failed",
+            "?do=discard&which=matching&state=ready&queue=queue_3",
+        ],
+        _ => &[""],
+    }
 }
 
 /// Returns the addresses of a pattern.
@@ -59,6 +81,7 @@ fn values(pattern: &str, name: &str, sizes: Sizes) -> Result<Vec<String>> {
             .collect(),
         (Some("queues"), _) => (0..QUEUES).map(sizes::queue).collect(),
         (Some("classes"), _) => (0..CLASSES.min(VALUES)).map(sizes::class_name).collect(),
+        (Some("operations"), "id") => numbers.map(|number| (number * 17 + 1).to_string()).collect(),
         (Some("recurring"), _) => numbers.map(|number| format!("task-{number}")).collect(),
         _ => {
             return Err(Error::Settings(format!(

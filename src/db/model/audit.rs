@@ -150,12 +150,16 @@ pub(crate) enum AuditAction {
     ResumeTask,
     RunTask,
     StopOperation,
+    #[cfg(feature = "web")]
+    AddToken,
+    #[cfg(feature = "web")]
+    RevokeToken,
 }
 
 impl AuditAction {
     /// All of them, by their names.
     #[cfg(feature = "web")]
-    pub(crate) const ALL: [AuditAction; 22] = [
+    pub(crate) const ALL: [AuditAction; 24] = [
         AuditAction::PauseClass,
         AuditAction::ResumeClass,
         AuditAction::CancelJobs,
@@ -178,6 +182,8 @@ impl AuditAction {
         AuditAction::ResumeTask,
         AuditAction::RunTask,
         AuditAction::ScheduleTask,
+        AuditAction::AddToken,
+        AuditAction::RevokeToken,
     ];
 
     pub(crate) fn column(self) -> &'static str {
@@ -204,6 +210,10 @@ impl AuditAction {
             AuditAction::ResumeTask => "recurring.resume",
             AuditAction::RunTask => "recurring.run",
             AuditAction::StopOperation => "operations.stop",
+            #[cfg(feature = "web")]
+            AuditAction::AddToken => "tokens.add",
+            #[cfg(feature = "web")]
+            AuditAction::RevokeToken => "tokens.revoke",
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Making, listing and revoking tokens.
 
 use crate::db::Conn;
+use crate::db::model::audit::Actor;
 use crate::db::table::web::tokens::{self, NewWebToken, WebTokenRow};
 use crate::db::transition::web;
 use crate::error::{Doing as _, Error, Result};
@@ -26,7 +27,7 @@ pub(crate) fn add(
     conn: &mut Conn<'_>,
     name: &str,
     role: Role,
-    by: &str,
+    by: &Actor,
     expires_after: Option<Duration>,
 ) -> Result<MadeToken> {
     let name = name.trim();
@@ -54,10 +55,10 @@ pub(crate) fn add(
         lookup: digest.lookup(),
         digest: digest.as_str(),
         limits: None,
-        by,
+        by: by.name(),
         expires_after,
     };
-    let id = tokens::insert(conn, &token).doing("store the token")?;
+    let id = web::add_token(conn, by, &token).doing("store the token")?;
     Ok(MadeToken { id, secret })
 }
 
@@ -74,7 +75,11 @@ pub(crate) fn list(conn: &mut Conn<'_>) -> Result<Vec<WebTokenRow>> {
 ///
 /// # Errors
 /// If there is none that is in use.
-pub(crate) fn revoke(conn: &mut Conn<'_>, which: &str) -> Result<(Vec<i64>, usize)> {
+pub(crate) fn revoke(
+    conn: &mut Conn<'_>,
+    which: &str,
+    by: &Actor,
+) -> Result<(Vec<i64>, usize)> {
     let all = tokens::all(conn).doing("list the tokens")?;
     let id = which
         .trim()
@@ -87,7 +92,7 @@ pub(crate) fn revoke(conn: &mut Conn<'_>, which: &str) -> Result<(Vec<i64>, usiz
     });
     let (mut revoked, mut sessions) = (Vec::new(), 0);
     for token in named {
-        if let Some(ended) = web::revoke(conn, token.id).doing("revoke the token")? {
+        if let Some(ended) = web::revoke_token(conn, by, (token.id, &token.name)).doing("revoke the token")? {
             revoked.push(token.id);
             sessions += ended;
         }

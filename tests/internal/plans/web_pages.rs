@@ -1,6 +1,7 @@
 //! What the web pages read and write about themselves.
 
 use crate::db::conn::connection::Conn;
+use crate::db::model::audit::Actor;
 use crate::db::plans::Rows;
 use crate::db::query::frame;
 use crate::db::table::web::sessions::{self, NewWebSession};
@@ -15,6 +16,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// The life of a token and its sessions.
 pub(crate) fn sign_in_and_out(conn: &mut Conn<'_>, _: &Rows) -> QueryResult<()> {
     let mut ids = Vec::new();
+    let actor = Actor::named("plan");
     for (lookup, expires_after) in [("one", None), ("other", Some(HOUR))] {
         let token = NewWebToken {
             name: lookup,
@@ -25,7 +27,7 @@ pub(crate) fn sign_in_and_out(conn: &mut Conn<'_>, _: &Rows) -> QueryResult<()> 
             by: "plan",
             expires_after,
         };
-        ids.push(tokens::insert(conn, &token)?);
+        ids.push(web::add_token(conn, &actor, &token)?);
     }
     assert!(tokens::exist(conn)? && tokens::exist_active(conn)?);
     assert_eq!(tokens::find(conn, "one")?.unwrap().id, ids[0]);
@@ -44,8 +46,9 @@ pub(crate) fn sign_in_and_out(conn: &mut Conn<'_>, _: &Rows) -> QueryResult<()> 
     assert_eq!(sessions::active(conn, &[found.id], HOUR)?, [found.id]);
     sessions::touch(conn, &[found.id])?;
     sessions::delete(conn, found.id)?;
-    assert_eq!(web::revoke(conn, ids[0])?, Some(1));
-    assert_eq!(web::revoke(conn, ids[0])?, None);
+    let revoke = |conn: &mut Conn<'_>| web::revoke_token(conn, &actor, (ids[0], "one"));
+    assert_eq!(revoke(conn)?, Some(1));
+    assert_eq!(revoke(conn)?, None);
     assert_eq!(tokens::all(conn)?.len(), 2);
     upkeep::clear(conn).map(drop)
 }

@@ -77,11 +77,7 @@ fn the_queues_are_shown_until_q(db: &TestDb) {
     top.types("q");
     assert_eq!(top.ends().code(), Some(0));
     assert!(top.is_as_before());
-    assert!(
-        top.seen().ends_with(LEFT) || top.seen().contains(LEFT),
-        "{}",
-        top.seen()
-    );
+    until("the screen was left", || top.seen().contains(LEFT));
 }
 
 fn what_changes_is_shown_and_a_frozen_screen_stays(db: &TestDb) {

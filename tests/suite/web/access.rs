@@ -137,6 +137,16 @@ fn a_revoked_token_ends_its_sessions(db: &TestDb) {
     get(&server, "/").expect(401);
     let said = windlass(&db.url, &["web", "tokens", "list", "--json"]);
     assert_eq!(said.out.matches("\"revoked\"").count(), 2, "{said:?}");
+    let audited = "SELECT action || ' ' || target AS t FROM windlass_audit ORDER BY id";
+    assert_eq!(
+        db.texts(audited),
+        [
+            "tokens.add ada",
+            "tokens.add ben",
+            "tokens.revoke ada",
+            "tokens.revoke ben"
+        ]
+    );
     assert!(!said.out.contains(&ada[9..]), "{said:?}");
 }
 

@@ -2,7 +2,7 @@
 
 use crate::cli::failure::CommandError;
 use crate::cli::select::connect;
-use crate::db::model::audit::Actor;
+use crate::db::model::audit::{Actor, Via};
 use crate::db::table::web::tokens::WebTokenRow;
 use crate::db::{AsConn as _, Database};
 use crate::error::Result;
@@ -76,7 +76,7 @@ impl AddToken {
         let mut connection = connect(database)?;
         // The parser has accepted no other role.
         let role = Role::named(&self.role).unwrap_or(Role::Enqueuer);
-        let by = Actor::default().name().to_owned();
+        let by = Actor::default().via(Via::Cli);
         let made = tokens::add(
             &mut connection.as_conn(),
             &self.name,
@@ -220,7 +220,11 @@ struct RevokedTokens {
 impl RevokeToken {
     fn run(&self, database: &Database) -> Result<RevokedTokens> {
         let mut connection = connect(database)?;
-        let (revoked, sessions) = tokens::revoke(&mut connection.as_conn(), &self.token)?;
+        let (revoked, sessions) = tokens::revoke(
+            &mut connection.as_conn(),
+            &self.token,
+            &Actor::default().via(Via::Cli),
+        )?;
         Ok(RevokedTokens { revoked, sessions })
     }
 }
