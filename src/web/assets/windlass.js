@@ -135,6 +135,9 @@ addEventListener("pagehide", disconnect);
 addEventListener("pageshow", connect);
 connect();
 
+// A page that could not be read is asked for again, until it can be.
+if (document.querySelector("[data-again]")) setTimeout(() => location.reload(), 5_000 + Math.random() * 2_000);
+
 // Check boxes.
 
 document.addEventListener("change", (event) => {

@@ -23,6 +23,8 @@ struct ErrorPage {
     advice: &'static str,
     request: String,
     seen: Option<Seen>,
+    /// Whether the page is asked for again by itself.
+    is_away: bool,
 }
 
 /// What the page showed before the database was away.
@@ -60,6 +62,7 @@ pub(crate) fn page(site: &Site, request: &Request, viewer: &Viewer, error: PageE
             advice,
             request: request.id.clone(),
             seen,
+            is_away: status == 503 && request.verb == Verb::Get,
         };
         page.render().map(Response::html).map_err(Into::into)
     };
