@@ -81,7 +81,9 @@ fn values(pattern: &str, name: &str, sizes: Sizes) -> Result<Vec<String>> {
             .collect(),
         (Some("queues"), _) => (0..QUEUES).map(sizes::queue).collect(),
         (Some("classes"), _) => (0..CLASSES.min(VALUES)).map(sizes::class_name).collect(),
-        (Some("operations"), "id") => numbers.map(|number| (number * 17 + 1).to_string()).collect(),
+        (Some("operations"), "id") => numbers
+            .map(|number| (number * 17 + 1).to_string())
+            .collect(),
         (Some("recurring"), _) => numbers.map(|number| format!("task-{number}")).collect(),
         _ => {
             return Err(Error::Settings(format!(

@@ -2,6 +2,7 @@
 //! statement, so that a fold between two reads neither hides nor repeats anything.
 
 use crate::db::conn::connection::Conn;
+use crate::db::conn::dialect::Dialect;
 use crate::db::conn::sql::{Lossy, id_list};
 use crate::db::conn::statement::Statement;
 use crate::db::model::history::cell::Cell;
@@ -157,12 +158,24 @@ pub(crate) fn sums(conn: &mut Conn<'_>) -> QueryResult<HistorySums> {
 /// Counts the rows of the history that cannot be read: of the contributions that are not folded, of the
 /// totals, and of the buckets of the last two days.
 pub(crate) fn unreadable(conn: &mut Conn<'_>) -> QueryResult<usize> {
+    let lately = format!(
+        "resolution IN (60, 600, 3600) AND starts_at > {} - 172800",
+        epoch(conn.dialect(), "{now}")
+    );
+    // One series after the other, by the primary key.
+    let buckets = match conn.dialect() {
+        Dialect::Postgres => format!(
+            "CROSS JOIN LATERAL (SELECT data FROM windlass_stats WHERE series_id = s.id AND {lately} LIMIT 1000) AS b"
+        ),
+        Dialect::Sqlite => {
+            format!("CROSS JOIN windlass_stats AS b WHERE b.series_id = s.id AND {lately}")
+        }
+    };
     let text = format!(
         "SELECT CAST(1 AS bigint) AS series_id, {now} AS seconds, total AS data FROM windlass_stats_series \
          UNION ALL SELECT 0, 0, data FROM (SELECT data FROM windlass_stats_deltas \
            WHERE data IS NOT NULL AND id > 0 ORDER BY id LIMIT {MOST_UNFOLDED}) AS unfolded \
-         UNION ALL SELECT 2, 0, b.data FROM windlass_stats_series s CROSS JOIN windlass_stats b \
-           WHERE b.series_id = s.id AND b.resolution IN (60, 600, 3600) AND b.starts_at > {now} - 172800",
+         UNION ALL SELECT 2, 0, b.data FROM windlass_stats_series s {buckets}",
         now = epoch(conn.dialect(), "{now}")
     );
     let rows: Vec<HistoryRow> = Statement::new(text).unkept().load(conn)?;

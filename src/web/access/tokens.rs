@@ -75,11 +75,7 @@ pub(crate) fn list(conn: &mut Conn<'_>) -> Result<Vec<WebTokenRow>> {
 ///
 /// # Errors
 /// If there is none that is in use.
-pub(crate) fn revoke(
-    conn: &mut Conn<'_>,
-    which: &str,
-    by: &Actor,
-) -> Result<(Vec<i64>, usize)> {
+pub(crate) fn revoke(conn: &mut Conn<'_>, which: &str, by: &Actor) -> Result<(Vec<i64>, usize)> {
     let all = tokens::all(conn).doing("list the tokens")?;
     let id = which
         .trim()
@@ -92,7 +88,9 @@ pub(crate) fn revoke(
     });
     let (mut revoked, mut sessions) = (Vec::new(), 0);
     for token in named {
-        if let Some(ended) = web::revoke_token(conn, by, (token.id, &token.name)).doing("revoke the token")? {
+        if let Some(ended) =
+            web::revoke_token(conn, by, (token.id, &token.name)).doing("revoke the token")?
+        {
             revoked.push(token.id);
             sessions += ended;
         }

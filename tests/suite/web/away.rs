@@ -39,7 +39,9 @@ fn it_starts_while_the_database_is_away() {
     let server = serve(&database);
     let says = page(&server).expect(503);
     assert!(
-        says.contains("Database away") && says.contains(" data-again") && !says.contains("last seen"),
+        says.contains("Database away")
+            && says.contains(" data-again")
+            && !says.contains("last seen"),
         "{says}"
     );
     assert!(
