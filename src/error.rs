@@ -121,6 +121,14 @@ pub enum Error {
         /// The id or the unique id, escaped.
         job: String,
     },
+    /// The requested operation does not exist.
+    #[error(
+        "there is no operation {id}, or it is not kept any more: `windlass operations list` shows all"
+    )]
+    NoSuchOperation {
+        /// The id of the operation.
+        id: i64,
+    },
     /// The arguments of a job could not be changed.
     #[error("cannot edit job {job}: {reason}")]
     Edit {

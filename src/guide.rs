@@ -4,10 +4,10 @@
 //! |---|---|
 //! | start | [Getting started][getting-started.md], [Jobs and queries][jobs-and-queries.md], [Retries and failures][retries-and-failures.md], [Deploying][deploying.md] |
 //! | build | [Recurring tasks][recurring-tasks.md], [Unique jobs and results][unique-jobs-and-results.md], [Concurrency limits][concurrency.md], [Quotas][quotas.md], [Time limits][time-limits.md], [Testing][testing.md] |
-//! | run | [Configuration][configuration.md], [Operating][operating.md], [Performance][performance.md], [Backup][backup.md] |
+//! | run | [Configuration][configuration.md], [Operating][operating.md], [Web pages][web.md] and [what they show][web-pages.md], [Find and change jobs][web-actions.md], [Audit and operations][audit.md], [History][history.md], [Metrics and probes][metrics.md], [Tracing][tracing.md], [Performance][performance.md], [Backup][backup.md] |
 //! | switch | from [Solid Queue][coming-from-solid-queue.md], [Sidekiq][coming-from-sidekiq.md], [fang][coming-from-fang.md], [apalis][coming-from-apalis.md] |
 //! | understand | [Concepts][concepts.md], [Reliability][reliability.md], [Protocol][protocol.md], [Design][design.md] |
-//! | look up | [settings][reference/settings.md], [exit codes][reference/exit-codes.md], [log lines][reference/log-lines.md], [events][reference/events.md], [the program `windlass`][reference/cli.md] |
+//! | look up | [settings][reference/settings.md], [exit codes][reference/exit-codes.md], [log lines][reference/log-lines.md], [events][reference/events.md], [metrics][reference/metrics.md], [the program `windlass`][reference/cli.md] |
 //!
 #![doc = include_str!("guide/links.md")]
 #![allow(
@@ -25,6 +25,7 @@ macro_rules! page {
     };
 }
 
+page!(audit, "audit.md");
 page!(backup, "backup.md");
 page!(coming_from_apalis, "coming-from-apalis.md");
 page!(coming_from_fang, "coming-from-fang.md");
@@ -36,7 +37,9 @@ page!(configuration, "configuration.md");
 page!(deploying, "deploying.md");
 page!(design, "design.md");
 page!(getting_started, "getting-started.md");
+page!(history, "history.md");
 page!(jobs_and_queries, "jobs-and-queries.md");
+page!(metrics, "metrics.md");
 page!(operating, "operating.md");
 page!(performance, "performance.md");
 page!(protocol, "protocol.md");
@@ -46,7 +49,11 @@ page!(reliability, "reliability.md");
 page!(retries_and_failures, "retries-and-failures.md");
 page!(testing, "testing.md");
 page!(time_limits, "time-limits.md");
+page!(tracing, "tracing.md");
 page!(unique_jobs_and_results, "unique-jobs-and-results.md");
+page!(web, "web.md");
+page!(web_actions, "web-actions.md");
+page!(web_pages, "web-pages.md");
 
 /// Tables to look things up in.
 pub mod reference {
@@ -54,5 +61,6 @@ pub mod reference {
     page!(events, "reference/events.md");
     page!(exit_codes, "reference/exit-codes.md");
     page!(log_lines, "reference/log-lines.md");
+    page!(metrics, "reference/metrics.md");
     page!(settings, "reference/settings.md");
 }

@@ -9,6 +9,7 @@ compile_error!(
 );
 
 mod admin;
+mod audit;
 #[cfg(any(feature = "bench", feature = "benchmarks"))]
 mod bench;
 mod clock;
@@ -19,8 +20,10 @@ mod db;
 mod deadline;
 mod error;
 mod event;
+pub mod history;
 mod job;
 mod mutant;
+mod operation;
 mod process;
 mod queue;
 pub mod recurring;
@@ -29,12 +32,15 @@ mod retention;
 #[cfg(feature = "cli")]
 mod terminal;
 pub mod testing;
+#[cfg(feature = "web")]
+pub mod web;
 
 #[cfg(feature = "cli")]
 pub mod cli;
 #[cfg(any(doc, doctest))]
 pub mod guide;
 
+pub use admin::bulk::change::Change;
 pub use admin::cancel::{Cancelled, cancel};
 pub use admin::changed::Changed;
 pub use admin::classes::{pause_class, paused_classes, resume_class};
@@ -44,15 +50,17 @@ pub use admin::edit::edit_arguments;
 pub use admin::explain::obstacles::Obstacle;
 pub use admin::explain::{Explanation, Reason, explain};
 pub use admin::finding::{Finding, Verdict};
+pub use admin::groups::{FailedGroup, FailedGroups, failed_groups};
 pub use admin::job_info::{JobKey, TaskInfo, TaskStatus, attempts, task_info};
 pub use admin::job_logs::job_logs;
-pub use admin::jobs::{Change, Jobs};
+pub use admin::jobs::{BoundedCount, Jobs};
 pub use admin::limits::{clear_limit, limits, set_limit};
 pub use admin::outsiders::{PublicTask, task_info_by_token};
 pub use admin::queues::{clear_queue, pause_queue, queue_latency, queue_size, resume_queue};
 pub use admin::retry_rate::RetryRate;
 pub use admin::status::{processes, queues};
 pub use admin::wait::wait_for;
+pub use audit::log::{AuditEntry, AuditLog};
 #[cfg(feature = "benchmarks")]
 #[doc(hidden)]
 pub use bench::per_job as benchmarks;
@@ -73,6 +81,7 @@ pub use db::conn::typed::TypedPostgres;
 #[cfg(feature = "sqlite")]
 pub use db::conn::typed::TypedSqlite;
 pub use db::conn::typed::{Backend as DbBackend, Typed};
+pub use db::model::audit::{Actor, Via};
 pub use db::model::new_row::{EnqueueOutcome, OnConflict, UniqueScope};
 pub use db::model::outcome::AttemptOutcome;
 pub use db::model::recurring::Overlap;
@@ -108,10 +117,15 @@ pub use job::policy::Policy;
 pub use job::policy::backoff::Backoff;
 pub use job::policy::delivery::Delivery;
 pub use job::policy::job_failed::JobFailed;
+pub use job::policy::propagation::PropagationStyle;
 pub use job::policy::quota::{Quota, QuotaStatus, quotas};
 pub use job::registry::Registry;
 pub use job::timeout::OnTimeout;
+pub use operation::record::{Operation, OperationCounts, OperationState, operation, operations};
+pub use operation::run::{OperationsRun, run_operations};
+pub use operation::start::{NewOperation, Preview, stop_operation};
 pub use process::base::handle::{Handle, Stopped};
+pub use process::base::health::state::{Health, HealthCheck};
 pub use process::dispatcher::builder::Dispatcher;
 pub use process::scheduler::builder::Scheduler;
 pub use process::supervisor::builder::Supervisor;

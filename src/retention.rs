@@ -1,8 +1,8 @@
-//! How long finished and failed jobs are kept.
+//! How long finished and failed jobs, and the audit, are kept.
 
 use std::time::Duration;
 
-/// How long a supervisor keeps finished and failed jobs.
+/// How long a supervisor keeps finished and failed jobs, and the audit.
 ///
 /// The supervisor deletes rows in small batches with pauses between them, so that workers continue
 /// undisturbed. Several supervisors may do this at once; then the shortest retention applies.
@@ -28,6 +28,7 @@ pub struct Retention {
     pub(crate) finished_at_most: Option<u64>,
     pub(crate) failed_for: Option<Duration>,
     pub(crate) jobs_of_ruby: bool,
+    pub(crate) audit_for: Option<Duration>,
     pub(crate) every: Duration,
 }
 
@@ -38,21 +39,27 @@ impl Default for Retention {
 }
 
 impl Retention {
-    /// Creates the default: finished jobs are kept for one day, failed jobs permanently.
+    /// The least time for which the audit is kept: the database refuses to delete younger rows.
+    pub const AUDIT_AT_LEAST: Duration = Duration::from_secs(30 * 24 * 3600);
+
+    /// Creates the default: finished jobs are kept for one day, failed jobs permanently, and the audit
+    /// for 400 days.
     pub fn new() -> Self {
         Retention {
             finished_for: Some(Duration::from_secs(24 * 3600)),
             finished_at_most: None,
             failed_for: None,
             jobs_of_ruby: false,
+            audit_for: Some(Duration::from_secs(400 * 24 * 3600)),
             every: Duration::from_secs(60),
         }
     }
 
-    /// Keeps all jobs permanently; results still expire.
+    /// Keeps all jobs and the audit permanently; results still expire.
     pub fn forever() -> Self {
         Retention {
             finished_for: None,
+            audit_for: None,
             ..Self::new()
         }
     }
@@ -87,6 +94,15 @@ impl Retention {
     /// Windlass finished are always deleted like all others.
     pub fn jobs_of_ruby(mut self, clear: bool) -> Self {
         self.jobs_of_ruby = clear;
+        self
+    }
+
+    /// Sets how long the rows of the audit are kept: at least
+    /// [30 days](Self::AUDIT_AT_LEAST). Default: 400 days.
+    ///
+    /// A supervisor with a shorter time does not start.
+    pub fn audit_for(mut self, age: Duration) -> Self {
+        self.audit_for = Some(age);
         self
     }
 

@@ -1,9 +1,11 @@
 //! What a change did to jobs.
 
 use crate::db::transition::operate::retry::RetriedJobs;
+use serde::{Deserialize, Serialize};
 
 /// The result of a change.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct Changed {
     /// The number of changed jobs.
@@ -34,6 +36,12 @@ impl Changed {
         self.running + self.in_ruby + self.at_most_once + self.id_taken
     }
 
+    /// Returns the same, for what is printed.
+    #[cfg(feature = "cli")]
+    pub(crate) fn left_alone(&self) -> u64 {
+        self.in_ruby + self.at_most_once + self.id_taken
+    }
+
     pub(crate) fn of_retry(retried: &RetriedJobs, count: u64) -> Self {
         let mut done = Changed {
             changed: retried.ready.len() as u64,
@@ -53,12 +61,4 @@ impl Changed {
         self.id_taken += other.id_taken;
         self.passed_over += other.passed_over;
     }
-}
-
-/// The result of one batch.
-#[derive(Default)]
-pub(crate) struct Batch {
-    pub(crate) ended: usize,
-    pub(crate) asked: usize,
-    pub(crate) in_ruby: usize,
 }

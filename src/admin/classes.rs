@@ -1,6 +1,8 @@
 //! Pauses of classes.
 
+use crate::db::model::audit::{Actor, AuditAction};
 use crate::db::table::run_time::class_pauses::{self, PausedClass};
+use crate::db::transition::operators::audit::{AuditEffect, AuditTrail};
 use crate::db::transition::pause;
 use crate::db::{AsConn, own};
 use crate::error::{Doing, Result};
@@ -31,10 +33,9 @@ pub fn pause_class<C: AsConn + ?Sized>(
     by: &str,
     reason: &str,
 ) -> Result<bool> {
-    let said = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    let (by, reason) = (said(by), said(reason));
-    class_pauses::insert(&mut own(conn), class, by.as_deref(), reason.as_deref())
-        .doing("pause the class")
+    Actor::named(by)
+        .reason(reason)
+        .pause_named(conn, class, !by.is_empty())
 }
 
 /// Resumes a paused class: within a second, workers start its jobs again. Returns `false` if it was
@@ -43,7 +44,52 @@ pub fn pause_class<C: AsConn + ?Sized>(
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn resume_class<C: AsConn + ?Sized>(conn: &mut C, class: &str) -> Result<bool> {
-    pause::resume_class(&mut own(conn), class).doing("resume the class")
+    Actor::default().resume_class(conn, class)
+}
+
+impl Actor {
+    /// Does what [`pause_class`] does.
+    ///
+    /// # Errors
+    /// As for [`pause_class`].
+    pub fn pause_class<C: AsConn + ?Sized>(&self, conn: &mut C, class: &str) -> Result<bool> {
+        self.pause_named(conn, class, true)
+    }
+
+    fn pause_named<C: AsConn + ?Sized>(
+        &self,
+        conn: &mut C,
+        class: &str,
+        is_named: bool,
+    ) -> Result<bool> {
+        let (by, reason) = (
+            Some(self.name()).filter(|_| is_named),
+            self.reason.as_deref(),
+        );
+        let paused = AuditTrail::new(self, AuditAction::PauseClass)
+            .target(class)
+            .record(
+                &mut own(conn),
+                |conn| class_pauses::insert(conn, class, by, reason),
+                |paused| AuditEffect::done_if(*paused),
+            );
+        paused.doing("pause the class")
+    }
+
+    /// Does what [`resume_class`] does.
+    ///
+    /// # Errors
+    /// As for [`resume_class`].
+    pub fn resume_class<C: AsConn + ?Sized>(&self, conn: &mut C, class: &str) -> Result<bool> {
+        let resumed = AuditTrail::new(self, AuditAction::ResumeClass)
+            .target(class)
+            .record(
+                &mut own(conn),
+                |conn| pause::resume_class(conn, class),
+                |resumed| AuditEffect::done_if(*resumed),
+            );
+        resumed.doing("resume the class")
+    }
 }
 
 /// Returns the paused classes, by name.

@@ -2,14 +2,15 @@
 
 use crate::admin::explain::{self, Explanation, Reason};
 use crate::admin::job_info::JobKey;
+use crate::admin::secrets::Secrets;
 use crate::db::model::extras::Extras;
 use crate::db::query::details;
 use crate::db::table::attempts::{self, Attempt};
-use crate::db::table::classes;
 use crate::db::table::job_logs::{self, JobLog};
 use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Result};
-use crate::job::arguments::redact::{self, HIDDEN};
+#[cfg(feature = "web")]
+use crate::job::arguments::unlisted;
 use crate::job::id::JobId;
 use chrono::{DateTime, NaiveDateTime, Utc};
 use serde_json::Value;
@@ -97,7 +98,7 @@ pub fn job_details<C: AsConn + ?Sized>(
     };
     let secrets = match reveal {
         true => Secrets::None,
-        false => secrets(&mut conn, &explanation.task.class_name)?,
+        false => Secrets::of_class(&mut conn, &explanation.task.class_name).doing(LOOKING)?,
     };
     look(&mut conn, explanation, &secrets).map(Some)
 }
@@ -105,12 +106,6 @@ pub fn job_details<C: AsConn + ?Sized>(
 const MOST_STEPS: i64 = 1000;
 
 const LOOKING: &str = "look the job up";
-
-/// Returns which arguments of a class are hidden.
-fn secrets(conn: &mut Conn<'_>, class: &str) -> Result<Secrets> {
-    let names = classes::redact(conn, class).doing(LOOKING)?;
-    Ok(names.map_or(Secrets::All, Secrets::Named))
-}
 
 fn look(conn: &mut Conn<'_>, explanation: Explanation, secrets: &Secrets) -> Result<JobDetails> {
     let JobId(id) = explanation.task.job_id;
@@ -138,26 +133,15 @@ fn look(conn: &mut Conn<'_>, explanation: Explanation, secrets: &Secrets) -> Res
     })
 }
 
-/// Which arguments are hidden.
-enum Secrets {
-    None,
-    Named(Vec<String>),
-    All,
-}
-
-impl Secrets {
-    fn show(&self, text: &str) -> Value {
-        let value = serde_json::from_str(text);
-        match (self, value) {
-            (Secrets::None, value) => value.unwrap_or_else(|_| text.into()),
-            // If it cannot be read, its secret parts are unknown too.
-            (Secrets::All, _) | (Secrets::Named(_), Err(_)) => HIDDEN.into(),
-            (Secrets::Named(names), Ok(mut value)) => {
-                redact::hide(&mut value, names);
-                value
-            }
-        }
-    }
+/// Returns the arguments of a job of a class as they are shown: compact JSON with its secret fields
+/// hidden.
+#[cfg(feature = "web")]
+pub(crate) fn shown_arguments(conn: &mut Conn<'_>, class: &str, arguments: &str) -> Result<String> {
+    let secrets = Secrets::of_class(conn, class).doing("read the class")?;
+    Ok(match secrets.show(arguments) {
+        Value::String(text) => text,
+        other => unlisted(&other.to_string()).to_owned(),
+    })
 }
 
 fn timeline(

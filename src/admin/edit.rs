@@ -1,7 +1,9 @@
 //! Changes the arguments of a waiting job.
 
+use crate::db::model::audit::{Actor, AuditAction};
 use crate::db::table::jobs::EditableJob;
 use crate::db::transition::operate::edit::{self, EditOutcome, NewArguments};
+use crate::db::transition::operators::audit::{AuditEffect, AuditTrail};
 use crate::db::{AsConn, own};
 use crate::error::{EditRefusal, Error, Result};
 use crate::job::arguments::redact::HIDDEN;
@@ -44,24 +46,47 @@ pub fn edit_arguments<C: AsConn + ?Sized>(
     arguments: &str,
     registry: Option<&Registry>,
 ) -> Result<()> {
-    let mut conn = own(conn);
-    let refused = |reason| Error::Edit { job: job.0, reason };
-    for _ in 0..ROUNDS {
-        let outcome = edit::edit(&mut conn, job.0, |row| {
-            checked(row, arguments, registry).map_err(refused)
-        });
-        match outcome? {
-            EditOutcome::Done => return Ok(()),
-            EditOutcome::Moved => {}
-            EditOutcome::Claimed => return Err(refused(EditRefusal::Running)),
-            EditOutcome::Ended => return Err(refused(EditRefusal::Ended)),
-            EditOutcome::Missing => {
-                let job = job.to_string();
-                return Err(Error::NoSuchJob { job });
+    Actor::default().edit_arguments(conn, job, arguments, registry)
+}
+
+impl Actor {
+    /// Does what [`edit_arguments`] does. The audit does not record the arguments.
+    ///
+    /// # Errors
+    /// As for [`edit_arguments`].
+    pub fn edit_arguments<C: AsConn + ?Sized>(
+        &self,
+        conn: &mut C,
+        job: JobId,
+        arguments: &str,
+        registry: Option<&Registry>,
+    ) -> Result<()> {
+        let mut conn = own(conn);
+        let refused = |reason| Error::Edit { job: job.0, reason };
+        let mut trail = AuditTrail::new(self, AuditAction::EditJob).target(job.to_string());
+        for _ in 0..ROUNDS {
+            let outcome = trail.record(
+                &mut conn,
+                |conn| {
+                    edit::edit(conn, job.0, |row| {
+                        checked(row, arguments, registry).map_err(refused)
+                    })
+                },
+                |outcome| AuditEffect::of_jobs(u64::from(*outcome == EditOutcome::Done)),
+            );
+            match outcome? {
+                EditOutcome::Done => return Ok(()),
+                EditOutcome::Moved => {}
+                EditOutcome::Claimed => return Err(refused(EditRefusal::Running)),
+                EditOutcome::Ended => return Err(refused(EditRefusal::Ended)),
+                EditOutcome::Missing => {
+                    let job = job.to_string();
+                    return Err(Error::NoSuchJob { job });
+                }
             }
         }
+        Err(refused(EditRefusal::Running))
     }
-    Err(refused(EditRefusal::Running))
 }
 
 /// Returns the arguments as they are stored.

@@ -1,19 +1,16 @@
-//! Changes to jobs by operators and by other programs.
+//! Selecting jobs.
 
-use crate::admin::cancel::cancel_all;
-use crate::admin::changed::Changed;
-use crate::db::conn::sql::IdRange;
-use crate::db::transition::operate::retry::AtMostOnce;
-
+use crate::db::model::audit::Actor;
 use crate::db::model::state::JobState;
-use crate::db::query::jobs::{self, Filter, JobCount, JobSummary};
-use crate::db::transition::operate::{self, RunTime};
-use crate::db::{AsConn, Conn, own};
-use crate::error::{Doing, Error, Result};
+use crate::db::query::filter::Filter;
+use crate::db::query::jobs::{self, JobCount, JobSummary};
+use crate::db::query::scan;
+use crate::db::transition::operate;
+use crate::db::{AsConn, own};
+use crate::error::{Doing, Result};
 use crate::job::id::JobId;
 use chrono::{DateTime, Utc};
-use std::ops::ControlFlow;
-use std::time::Duration;
+use serde::{Deserialize, Serialize};
 
 /// Selects jobs to list, count or change.
 ///
@@ -29,42 +26,30 @@ use std::time::Duration;
 /// println!("{} are ready again", done.changed);
 /// # Ok::<(), windlass::Error>(())
 /// ```
-#[derive(Debug, Clone)]
+///
+/// A selection can be stored as JSON: it holds everything but the [actor](Self::by).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 #[must_use = "a selection does nothing until it is listed, counted or changed"]
 pub struct Jobs {
-    states: Vec<JobState>,
+    pub(crate) states: Vec<JobState>,
+    #[serde(default)]
     pub(crate) filter: Filter,
-    limit: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) limit: Option<u64>,
+    #[serde(skip)]
+    pub(crate) actor: Actor,
 }
 
-/// A change to jobs. A job that a process holds is only affected by `Cancel`, and its own code
-/// decides when to stop.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// A number of jobs that was counted up to a bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub enum Change {
-    /// Cancels waiting jobs, and asks running ones to stop. Cancelled jobs are kept like finished
-    /// ones.
-    Cancel,
-    /// Deletes waiting and failed jobs, with everything stored about them.
-    Discard,
-    /// Makes failed jobs ready again, with all their attempts available.
-    Retry {
-        /// Also retries at-most-once jobs. They have already started, and may have done all or part
-        /// of their work.
-        even_at_most_once: bool,
-    },
-    /// Reschedules ready and scheduled jobs to this time. Those that would
-    /// [expire](crate::Policy::expires_in) before it do not expire any more.
-    RunAt(DateTime<Utc>),
-    /// Reschedules ready and scheduled jobs to run after this time, by the database's clock; zero
-    /// makes them ready immediately.
-    RunIn(Duration),
-    /// Sets the priority of waiting jobs; a smaller number is more important.
-    Priority(i32),
+pub struct BoundedCount {
+    /// How many jobs were found.
+    pub count: u64,
+    /// Whether there are no more.
+    pub is_exact: bool,
 }
-
-/// The number of jobs in one transaction.
-const BATCH: usize = 500;
 
 impl Jobs {
     fn in_states(states: impl Into<Vec<JobState>>) -> Self {
@@ -72,6 +57,7 @@ impl Jobs {
             states: states.into(),
             filter: Filter::default(),
             limit: None,
+            actor: Actor::default(),
         }
     }
 
@@ -129,13 +115,95 @@ impl Jobs {
         self
     }
 
+    /// Restricts the selection to jobs that failed, were cancelled or were discarded with this kind of
+    /// error, as [`Attempt::kind`](crate::Attempt::kind) has it.
+    pub fn kind(mut self, kind: impl Into<String>) -> Self {
+        self.filter.kind = Some(kind.into());
+        self
+    }
+
+    /// Restricts the selection to failed jobs with this
+    /// [fingerprint](crate::FailedGroup::fingerprint).
+    pub fn fingerprint(mut self, fingerprint: impl Into<String>) -> Self {
+        self.filter.fingerprint = Some(fingerprint.into());
+        self
+    }
+
+    /// Restricts the selection to jobs with this unique id.
+    pub fn unique_id(mut self, id: impl Into<String>) -> Self {
+        self.filter.unique_id = Some(id.into());
+        self
+    }
+
+    /// Restricts the selection to jobs whose arguments, as they are stored, contain this text.
+    pub fn arguments_contain(mut self, text: impl Into<String>) -> Self {
+        self.filter.arguments = Some(text.into());
+        self
+    }
+
+    /// Restricts the selection to jobs that were enqueued in this time, without its end, by the
+    /// database's clock. `None` is no bound.
+    pub fn created_between(
+        mut self,
+        from: Option<DateTime<Utc>>,
+        to: Option<DateTime<Utc>>,
+    ) -> Self {
+        (self.filter.created_from, self.filter.created_to) = (from, to);
+        self
+    }
+
+    /// Restricts the selection to jobs that finished, were cancelled or were discarded in this time,
+    /// as [`created_between`](Self::created_between) does.
+    pub fn finished_between(
+        mut self,
+        from: Option<DateTime<Utc>>,
+        to: Option<DateTime<Utc>>,
+    ) -> Self {
+        (self.filter.finished_from, self.filter.finished_to) = (from, to);
+        self
+    }
+
+    /// Restricts the selection to jobs that failed in this time, as
+    /// [`created_between`](Self::created_between) does.
+    pub fn failed_between(
+        mut self,
+        from: Option<DateTime<Utc>>,
+        to: Option<DateTime<Utc>>,
+    ) -> Self {
+        (self.filter.failed_from, self.filter.failed_to) = (from, to);
+        self
+    }
+
     /// Restricts the selection to this many jobs.
     pub fn limit(mut self, jobs: u64) -> Self {
         self.limit = Some(jobs);
         self
     }
 
-    /// Returns the number of selected jobs.
+    /// Names the actor of a change of these jobs, for the audit. Default: the user of this process, at
+    /// this host.
+    pub fn by(mut self, name: impl Into<String>) -> Self {
+        let name = name.into();
+        if !name.is_empty() {
+            self.actor = self.actor.with_name(name);
+        }
+        self
+    }
+
+    /// Names the reason of a change of these jobs, for the audit. Default: none.
+    pub fn reason(mut self, reason: impl Into<String>) -> Self {
+        self.actor = self.actor.reason(reason);
+        self
+    }
+
+    /// Sets the actor of a change of these jobs, for the audit.
+    pub fn by_actor(mut self, actor: Actor) -> Self {
+        self.actor = actor;
+        self
+    }
+
+    /// Returns the number of selected jobs. All of them are counted, so the time grows with their
+    /// number; [`count_up_to`](Self::count_up_to) is bounded.
     ///
     /// # Errors
     /// If the database does not answer or has no tables.
@@ -144,6 +212,29 @@ impl Jobs {
         let sum = counts.iter().map(|(_, count)| count.count).sum::<i64>();
         let all = u64::try_from(sum).unwrap_or(0);
         Ok(self.limit.map_or(all, |limit| limit.min(all)))
+    }
+
+    /// Counts the selected jobs up to `most`.
+    ///
+    /// Where no index finds the jobs, the newest 100,000 of each state are read: if there are more, the
+    /// count is not exact.
+    ///
+    /// # Errors
+    /// If the database does not answer or has no tables.
+    pub fn count_up_to<C: AsConn + ?Sized>(&self, conn: &mut C, most: u64) -> Result<BoundedCount> {
+        let most = self.limit.map_or(most, |limit| limit.min(most));
+        let mut all = BoundedCount {
+            count: 0,
+            is_exact: true,
+        };
+        for state in &self.states {
+            let counted = scan::count(&mut own(conn), *state, &self.filter, most - all.count);
+            let counted = counted.doing("count the jobs")?;
+            all.count += counted.count;
+            all.is_exact &= counted.is_exact;
+        }
+        all.is_exact |= self.limit.is_some_and(|limit| all.count >= limit);
+        Ok(all)
     }
 
     /// Returns the number of selected jobs by state, class and queue, regardless of the limit.
@@ -173,166 +264,5 @@ impl Jobs {
             all.extend(jobs.doing("list the jobs")?);
         }
         Ok(all)
-    }
-
-    /// Splits the selection into parts with few ids each, which are sent with every step. If only a
-    /// few jobs are wanted, there is one part.
-    fn parts(&self) -> impl Iterator<Item = Filter> {
-        let parts = match &self.filter.ids {
-            Some(ids) if self.limit.is_none() && ids.len() > BATCH => {
-                let ids: std::collections::BTreeSet<i64> = ids.iter().copied().collect();
-                let ids: Vec<i64> = ids.into_iter().collect();
-                let part = |ids: &[i64]| Filter {
-                    ids: Some(ids.to_vec()),
-                    ..self.filter.clone()
-                };
-                ids.chunks(BATCH).map(part).collect()
-            }
-            _ => vec![self.filter.clone()],
-        };
-        parts.into_iter()
-    }
-
-    /// Changes the jobs in batches of 500, each in one transaction.
-    ///
-    /// # Errors
-    /// - If the database does not answer or has no tables; completed batches stay changed.
-    /// - If the time of a [`Change::RunAt`] or [`Change::RunIn`] is out of range, before any job is
-    ///   changed.
-    pub fn change<C: AsConn + ?Sized>(&self, conn: &mut C, change: Change) -> Result<Changed> {
-        self.change_with_progress(conn, change, |_| {})
-    }
-
-    /// Changes the jobs and calls `progress` after every batch with the totals so far.
-    ///
-    /// # Errors
-    /// As for [`change`](Self::change).
-    pub fn change_with_progress<C: AsConn + ?Sized>(
-        &self,
-        conn: &mut C,
-        change: Change,
-        mut progress: impl FnMut(&Changed),
-    ) -> Result<Changed> {
-        change.check()?;
-        let progress = |done: &Changed| {
-            progress(done);
-            ControlFlow::Continue(())
-        };
-        self.each_batch(&mut own(conn), progress, |conn, state, jobs| {
-            change.apply(conn, state, jobs)
-        })
-    }
-
-    /// Restricts the selection to failed jobs.
-    /// Returns how many jobs are changed at most.
-    #[cfg(feature = "cli")]
-    pub(crate) fn most(&self) -> Option<u64> {
-        self.limit
-    }
-
-    pub(crate) fn failed_only(&self) -> Self {
-        let mut jobs = self.clone();
-        jobs.states.retain(|state| *state == JobState::Failed);
-        jobs
-    }
-
-    /// Changes the jobs in batches, until `progress` breaks.
-    pub(crate) fn each_batch(
-        &self,
-        conn: &mut Conn<'_>,
-        mut progress: impl FnMut(&Changed) -> ControlFlow<()>,
-        mut change: impl FnMut(&mut Conn<'_>, JobState, &[i64]) -> Result<Changed>,
-    ) -> Result<Changed> {
-        let mut done = Changed::default();
-        let mut left = self.limit.unwrap_or(u64::MAX);
-        // The end of each walk is fixed before any job is moved.
-        let mut walks = Vec::new();
-        for state in &self.states {
-            let last = jobs::last(conn, *state).doing("read the jobs")?;
-            walks.extend(self.parts().map(|part| (*state, last, part)));
-        }
-        for (state, last, part) in walks {
-            let mut range = IdRange {
-                after: 0,
-                up_to: last,
-            };
-            while left > 0 {
-                let limit = BATCH.min(usize::try_from(left).unwrap_or(BATCH));
-                let met = jobs::next(conn, state, &part, range, limit).doing("read the jobs")?;
-                let Some(end) = met.last() else { break };
-                range.after = end.execution_id;
-                left -= met.len() as u64;
-                let jobs: Vec<i64> = met.iter().map(|met| met.job_id).collect();
-                done.add(change(conn, state, &jobs)?);
-                if progress(&done).is_break() {
-                    return Ok(done);
-                }
-            }
-        }
-        Ok(done)
-    }
-}
-
-impl Change {
-    fn check(self) -> Result<()> {
-        use chrono::Datelike;
-        let kept = match self {
-            Change::RunAt(time) => (1..=9999).contains(&time.year()),
-            Change::RunIn(delay) => delay <= Duration::from_secs(1_000 * 366 * 86_400),
-            _ => true,
-        };
-        if kept {
-            Ok(())
-        } else {
-            Err(Error::Settings(
-                "the time must be in the years 1 to 9999, and a delay at most 1000 years"
-                    .to_owned(),
-            ))
-        }
-    }
-
-    fn apply(self, conn: &mut Conn<'_>, state: JobState, jobs: &[i64]) -> Result<Changed> {
-        let count = jobs.len() as u64;
-        if state == JobState::Claimed && self != Change::Cancel {
-            return Ok(Changed {
-                running: count,
-                ..Changed::default()
-            });
-        }
-        let mut done = Changed::default();
-        match self {
-            Change::Cancel => {
-                let batch = cancel_all(conn, jobs)?;
-                done.changed = batch.ended as u64;
-                done.running = batch.asked as u64;
-                done.in_ruby = batch.in_ruby as u64;
-            }
-            Change::Retry { even_at_most_once } => {
-                let retried =
-                    operate::retry::retry(conn, jobs, AtMostOnce::retry_if(even_at_most_once))
-                        .doing("retry jobs")?;
-                return Ok(Changed::of_retry(&retried, count));
-            }
-            Change::Discard => {
-                let discarded = operate::discard(conn, jobs).doing("discard jobs")?;
-                done.changed = discarded.len() as u64;
-            }
-            Change::RunAt(time) => {
-                let when = RunTime::At(time.naive_utc());
-                let moved = operate::reschedule(conn, jobs, when).doing("reschedule jobs")?;
-                done.changed = moved.len() as u64;
-            }
-            Change::RunIn(delay) => {
-                let when = RunTime::In(i64::try_from(delay.as_micros()).unwrap_or(i64::MAX));
-                let moved = operate::reschedule(conn, jobs, when).doing("reschedule jobs")?;
-                done.changed = moved.len() as u64;
-            }
-            Change::Priority(priority) => {
-                let ranked = operate::change_priority(conn, jobs, priority);
-                done.changed = ranked.doing("change the priority of jobs")?.len() as u64;
-            }
-        }
-        done.passed_over = count - done.changed - done.left();
-        Ok(done)
     }
 }

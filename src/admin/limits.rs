@@ -1,10 +1,13 @@
 //! Limits of concurrency keys, set by operators while the programs run.
 
+use crate::db::model::audit::{Actor, AuditAction};
 use crate::db::table::run_time::limits::{self, RunTimeLimit};
 use crate::db::table::unique_jobs;
 use crate::db::transition::limit;
+use crate::db::transition::operators::audit::{AuditEffect, AuditTrail};
 use crate::db::{AsConn, own};
 use crate::error::{Doing, Error, Result};
+use serde_json::json;
 
 /// Sets how many jobs of a concurrency key may hold a slot at once, instead of the limit that its
 /// jobs have.
@@ -41,11 +44,9 @@ pub fn set_limit<C: AsConn + ?Sized>(
     by: &str,
     reason: &str,
 ) -> Result<()> {
-    check(key)?;
-    let slots = i32::try_from(slots).unwrap_or(i32::MAX);
-    let said = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    let (by, reason) = (said(by), said(reason));
-    limit::set(&mut own(conn), key, slots, by.as_deref(), reason.as_deref()).doing("set the limit")
+    Actor::named(by)
+        .reason(reason)
+        .limit(conn, key, slots, !by.is_empty())
 }
 
 /// Clears a limit that was set at run time, so that the limits of the jobs count again. Returns
@@ -54,7 +55,63 @@ pub fn set_limit<C: AsConn + ?Sized>(
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn clear_limit<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<bool> {
-    limit::clear(&mut own(conn), key).doing("clear the limit")
+    Actor::default().clear_limit(conn, key)
+}
+
+impl Actor {
+    /// Does what [`set_limit`] does.
+    ///
+    /// # Errors
+    /// As for [`set_limit`].
+    pub fn set_limit<C: AsConn + ?Sized>(&self, conn: &mut C, key: &str, slots: u32) -> Result<()> {
+        self.limit(conn, key, slots, true)
+    }
+
+    fn limit<C: AsConn + ?Sized>(
+        &self,
+        conn: &mut C,
+        key: &str,
+        slots: u32,
+        is_named: bool,
+    ) -> Result<()> {
+        check(key)?;
+        let slots = i32::try_from(slots).unwrap_or(i32::MAX);
+        let (by, reason) = (
+            Some(self.name()).filter(|_| is_named),
+            self.reason.as_deref(),
+        );
+        let mut conn = own(conn);
+        let set = AuditTrail::new(self, AuditAction::SetLimit)
+            .target(key)
+            .parameters(json!({ "slots": slots }).to_string())
+            .record(
+                &mut conn,
+                |conn| limit::set(conn, key, slots, by, reason),
+                |()| AuditEffect::Done,
+            );
+        set.and_then(|()| limit::request_group(&mut conn, key))
+            .doing("set the limit")
+    }
+
+    /// Does what [`clear_limit`] does.
+    ///
+    /// # Errors
+    /// As for [`clear_limit`].
+    pub fn clear_limit<C: AsConn + ?Sized>(&self, conn: &mut C, key: &str) -> Result<bool> {
+        let mut conn = own(conn);
+        let cleared = AuditTrail::new(self, AuditAction::ClearLimit)
+            .target(key)
+            .record(
+                &mut conn,
+                |conn| limit::clear(conn, key),
+                |cleared| AuditEffect::done_if(*cleared),
+            );
+        let cleared = cleared.doing("clear the limit")?;
+        if cleared {
+            limit::request_group(&mut conn, key).doing("clear the limit")?;
+        }
+        Ok(cleared)
+    }
 }
 
 /// Returns the limits that were set at run time, by key.

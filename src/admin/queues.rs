@@ -1,12 +1,16 @@
 //! Changes to queues by operators and by other programs.
 
-use crate::db::transition::pause;
-
-use crate::admin::jobs::{Change, Jobs};
+use crate::admin::bulk::change::Change;
+use crate::admin::changed::Changed;
+use crate::admin::jobs::Jobs;
+use crate::db::model::audit::{Actor, AuditAction};
 use crate::db::model::state::JobState;
 use crate::db::table::pauses;
+use crate::db::transition::operators::audit::{AuditEffect, AuditTrail};
+use crate::db::transition::pause;
 use crate::db::{AsConn, own};
 use crate::error::{Doing, Result};
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 /// Pauses a queue: workers take no more jobs from it from their next poll on. Running jobs
@@ -35,9 +39,9 @@ pub fn pause_queue<C: AsConn + ?Sized>(
     by: &str,
     reason: &str,
 ) -> Result<bool> {
-    let said = |text: &'_ str| (!text.is_empty()).then(|| text.to_owned());
-    let (by, reason) = (said(by), said(reason));
-    pause::pause(&mut own(conn), queue, by.as_deref(), reason.as_deref()).doing("pause the queue")
+    Actor::named(by)
+        .reason(reason)
+        .pause(conn, queue, !by.is_empty())
 }
 
 /// Resumes a paused queue. Returns `false` if it was not paused.
@@ -45,7 +49,83 @@ pub fn pause_queue<C: AsConn + ?Sized>(
 /// # Errors
 /// If the database does not answer or has no tables.
 pub fn resume_queue<C: AsConn + ?Sized>(conn: &mut C, queue: &str) -> Result<bool> {
-    pause::resume(&mut own(conn), queue).doing("resume the queue")
+    Actor::default().resume_queue(conn, queue)
+}
+
+impl Actor {
+    /// Does what [`pause_queue`] does.
+    ///
+    /// # Errors
+    /// As for [`pause_queue`].
+    pub fn pause_queue<C: AsConn + ?Sized>(&self, conn: &mut C, queue: &str) -> Result<bool> {
+        self.pause(conn, queue, true)
+    }
+
+    fn pause<C: AsConn + ?Sized>(&self, conn: &mut C, queue: &str, is_named: bool) -> Result<bool> {
+        let (by, reason) = (
+            Some(self.name()).filter(|_| is_named),
+            self.reason.as_deref(),
+        );
+        let paused = AuditTrail::new(self, AuditAction::PauseQueue)
+            .target(queue)
+            .record(
+                &mut own(conn),
+                |conn| pause::pause(conn, queue, by, reason),
+                |paused| AuditEffect::done_if(*paused),
+            );
+        paused.doing("pause the queue")
+    }
+
+    /// Does what [`resume_queue`] does.
+    ///
+    /// # Errors
+    /// As for [`resume_queue`].
+    pub fn resume_queue<C: AsConn + ?Sized>(&self, conn: &mut C, queue: &str) -> Result<bool> {
+        let resumed = AuditTrail::new(self, AuditAction::ResumeQueue)
+            .target(queue)
+            .record(
+                &mut own(conn),
+                |conn| pause::resume(conn, queue),
+                |resumed| AuditEffect::done_if(*resumed),
+            );
+        resumed.doing("resume the queue")
+    }
+
+    /// Does what [`clear_queue`] does.
+    ///
+    /// # Errors
+    /// As for [`clear_queue`].
+    pub fn clear_queue<C: AsConn + ?Sized>(&self, conn: &mut C, queue: &str) -> Result<u64> {
+        Jobs::in_state(JobState::Ready)
+            .queue(queue)
+            .by_actor(self.clone())
+            .clear(conn, queue, |_| {})
+            .map(|done| done.changed)
+    }
+}
+
+impl Jobs {
+    /// Deletes the jobs of a queue, which this selection has.
+    pub(crate) fn clear<C: AsConn + ?Sized>(
+        &self,
+        conn: &mut C,
+        queue: &str,
+        mut progress: impl FnMut(&Changed),
+    ) -> Result<Changed> {
+        let mut trail = self.trail(AuditAction::ClearQueue).target(queue);
+        let progress = |done: &Changed| {
+            progress(done);
+            ControlFlow::Continue(())
+        };
+        self.each_batch(&mut own(conn), progress, |conn, state, jobs| {
+            let done = trail.record(
+                conn,
+                |conn| Change::Discard.apply(conn, state, jobs),
+                |done| Change::Discard.effect(done),
+            );
+            done.doing("clear the queue")
+        })
+    }
 }
 
 /// Returns the number of ready jobs in a queue.
@@ -100,6 +180,5 @@ pub fn queue_latency<C: AsConn + ?Sized>(conn: &mut C, queue: &str) -> Result<Op
 /// # Errors
 /// If the database does not answer or has no tables; completed batches stay deleted.
 pub fn clear_queue<C: AsConn + ?Sized>(conn: &mut C, queue: &str) -> Result<u64> {
-    let ready = Jobs::in_state(JobState::Ready).queue(queue);
-    ready.change(conn, Change::Discard).map(|done| done.changed)
+    Actor::default().clear_queue(conn, queue)
 }

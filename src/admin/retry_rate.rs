@@ -1,16 +1,21 @@
 //! Retries failed jobs spread over time.
 
+use crate::admin::bulk::change::Change;
 use crate::admin::changed::Changed;
 use crate::admin::jobs::Jobs;
 use crate::db::transition::operate::retry::{self, AtMostOnce, RetrySpread};
-use crate::db::{AsConn, own};
+use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Error, Result};
+use chrono::NaiveDateTime;
+use diesel::QueryResult;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde_json::json;
 use std::fmt;
 use std::ops::ControlFlow;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// How many jobs are retried in a time: `50/s`, `100/min`, `20/h`.
+/// How many jobs are retried in a time: `50/s`, `100/min`, `20/h`, `1000/10m`.
 ///
 /// ```
 /// let rate: windlass::RetryRate = "100/min".parse()?;
@@ -38,6 +43,25 @@ impl RetryRate {
         Ok(rate)
     }
 
+    /// Retries jobs, so many after the first one, which is due at `start`.
+    pub(crate) fn retry(
+        self,
+        conn: &mut Conn<'_>,
+        jobs: &[i64],
+        even_at_most_once: bool,
+        start: NaiveDateTime,
+        before: u64,
+    ) -> QueryResult<Changed> {
+        let spread = RetrySpread {
+            start,
+            before,
+            time_for: &|jobs| self.time_for(jobs),
+        };
+        let even = AtMostOnce::retry_if(even_at_most_once);
+        let retried = retry::retry_spread(conn, jobs, even, &spread)?;
+        Ok(Changed::of_retry(&retried, jobs.len() as u64))
+    }
+
     /// Returns the time that so many jobs take.
     pub fn time_for(self, jobs: u64) -> Duration {
         let micros = self.per.as_micros().saturating_mul(jobs.into()) / u128::from(self.jobs);
@@ -60,20 +84,38 @@ impl FromStr for RetryRate {
             ))
         };
         let (jobs, unit) = text.trim().split_once('/').ok_or_else(wrong)?;
-        let seconds = match unit.trim() {
-            "s" | "sec" | "second" => 1,
-            "m" | "min" | "minute" => 60,
-            "h" | "hour" => 3600,
-            _ => return Err(wrong()),
+        let per = match unit.trim() {
+            "s" | "sec" | "second" => Duration::from_secs(1),
+            "m" | "min" | "minute" => Duration::from_secs(60),
+            "h" | "hour" => Duration::from_secs(3600),
+            time => humantime::parse_duration(time).map_err(|_| wrong())?,
         };
         let jobs = jobs.trim().parse().map_err(|_| wrong())?;
-        RetryRate::new(jobs, Duration::from_secs(seconds))
+        RetryRate::new(jobs, per)
     }
 }
 
 impl fmt::Display for RetryRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.jobs, humantime::format_duration(self.per))
+        match (self.per.as_secs(), self.per.subsec_nanos()) {
+            (1, 0) => write!(f, "{}/s", self.jobs),
+            (60, 0) => write!(f, "{}/min", self.jobs),
+            (3600, 0) => write!(f, "{}/h", self.jobs),
+            _ => write!(f, "{}/{}", self.jobs, humantime::format_duration(self.per)),
+        }
+    }
+}
+
+impl Serialize for RetryRate {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        out.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for RetryRate {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(input)?;
+        text.parse().map_err(de::Error::custom)
     }
 }
 
@@ -97,18 +139,23 @@ impl Jobs {
         let mut conn = own(conn);
         let start = crate::db::table::recurring_tasks::now(&mut conn).doing("read the time")?;
         let mut due = 0;
-        self.failed_only()
-            .each_batch(&mut conn, progress, |conn, _, jobs| {
-                let spread = RetrySpread {
-                    start,
-                    before: due,
-                    time_for: &|jobs| rate.time_for(jobs),
-                };
-                let even = AtMostOnce::retry_if(even_at_most_once);
-                let retried = retry::retry_spread(conn, jobs, even, &spread).doing("retry jobs")?;
-                due += retried.ready.len() as u64;
-                Ok(Changed::of_retry(&retried, jobs.len() as u64))
-            })
+        let failed = self.failed_only();
+        let retry = Change::Retry { even_at_most_once };
+        let mut trail = failed.trail(retry.action()).parameters(
+            json!({ "retry": { "even_at_most_once": even_at_most_once, "rate": rate } })
+                .to_string(),
+        );
+        failed.each_batch(&mut conn, progress, |conn, _, jobs| {
+            failed.name_batch(&mut trail, jobs);
+            let done = trail.record(
+                conn,
+                |conn| rate.retry(conn, jobs, even_at_most_once, start, due),
+                |done| retry.effect(done),
+            );
+            let done = done.doing(retry.doing())?;
+            due += done.changed;
+            Ok(done)
+        })
     }
 }
 
@@ -121,7 +168,10 @@ mod tests {
         for (text, seconds) in [("50/s", 20), (" 100 / min ", 600), ("20/h", 180_000)] {
             let rate: RetryRate = text.parse().unwrap();
             assert_eq!(rate.time_for(1000), Duration::from_secs(seconds), "{text}");
+            assert_eq!(rate.to_string().parse::<RetryRate>().unwrap(), rate);
         }
+        let rate = RetryRate::new(7, Duration::from_millis(90_500)).unwrap();
+        assert_eq!(rate.to_string().parse::<RetryRate>().unwrap(), rate);
         for text in [
             "",
             "50",

@@ -2,16 +2,17 @@
 
 use crate::bench::run::{BenchRun, rate};
 use crate::error::Result;
+use std::borrow::Cow;
 use std::time::Duration;
 
 /// A measurement, which can be made again and again.
 pub(crate) type Measure = Box<dyn Fn(&BenchRun) -> Result<Vec<FigureValue>>>;
 
 /// A number that a measurement gave. Windlass and its ceiling are compared by the name.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct FigureValue {
     /// Empty for the only or most important one.
-    pub(crate) name: &'static str,
+    pub(crate) name: Cow<'static, str>,
     pub(crate) unit: &'static str,
     pub(crate) value: f64,
 }
@@ -100,10 +101,14 @@ impl Ceiling {
 impl FigureValue {
     /// A rate, from a count and the time that it took.
     pub(crate) fn rate(unit: &'static str, count: u64, took: Duration) -> Vec<FigureValue> {
-        vec![FigureValue {
-            name: "",
+        vec![FigureValue::new("", unit, rate(count, took))]
+    }
+
+    pub(crate) fn new(name: impl Into<Cow<'static, str>>, unit: &'static str, value: f64) -> Self {
+        FigureValue {
+            name: name.into(),
             unit,
-            value: rate(count, took),
-        }]
+            value,
+        }
     }
 }

@@ -50,15 +50,48 @@ pub(crate) fn counted() -> Counted {
     }
 }
 
+/// In microseconds; 0: none is logged.
+#[cfg(feature = "web")]
+static SLOW: AtomicU64 = AtomicU64::new(0);
+
+/// Logs statements of this process that take longer.
+#[cfg(feature = "web")]
+pub(crate) fn log_slower_than(time: Option<Duration>) {
+    let micros = time.map_or(0, |time| {
+        u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+    });
+    SLOW.store(micros, Ordering::Relaxed);
+}
+
+#[cfg(feature = "web")]
+fn log_if_slow(took: Duration, query: &dyn std::fmt::Display) {
+    let slow = Duration::from_micros(SLOW.load(Ordering::Relaxed));
+    if !slow.is_zero() && took > slow {
+        let ms = took.as_millis();
+        log::warn!("bench: a statement took {ms} ms: {query}");
+    }
+}
+
 #[derive(Debug, Default)]
 struct Counter {
     in_transaction: bool,
     /// The statement that ends the transaction is next.
     is_ending: bool,
+    /// When the last statement started.
+    #[cfg(feature = "web")]
+    started: Duration,
 }
 
 impl Instrumentation for Counter {
     fn on_connection_event(&mut self, event: InstrumentationEvent<'_>) {
+        #[cfg(feature = "web")]
+        match event {
+            InstrumentationEvent::StartQuery { .. } => self.started = clock::since_boot(),
+            InstrumentationEvent::FinishQuery { query, .. } => {
+                log_if_slow(clock::since_boot().saturating_sub(self.started), query);
+            }
+            _ => {}
+        }
         match event {
             InstrumentationEvent::BeginTransaction { depth, .. } if depth.get() == 1 => {
                 self.in_transaction = true;

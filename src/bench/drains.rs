@@ -67,6 +67,7 @@ pub(crate) fn runs(
         runs: u64::from(jobs) * runs_each,
         delete: false,
         dispatcher: false,
+        queue: "*",
     };
     let cost = drain(run, setup, |database| {
         fill(&mut database.connect()?, jobs, make)
@@ -90,7 +91,7 @@ pub(crate) fn rate(cost: &Cost) -> Vec<FigureValue> {
 /// Returns what each run cost.
 pub(crate) fn costs(cost: &Cost) -> Vec<FigureValue> {
     let runs = cost.runs.max(1) as f64;
-    let value = |name, unit, value: f64| FigureValue { name, unit, value };
+    let value = |name, unit, value| FigureValue::new(name, unit, value);
     let mut values = vec![
         value("statements", "a run", cost.statements as f64 / runs),
         value("commits", "a run", cost.transactions as f64 / runs),

@@ -54,7 +54,7 @@ impl Figures {
     /// Records values of Windlass in a round.
     pub(crate) fn note(&mut self, kind: &str, figure: &str, values: &[FigureValue]) {
         for value in values {
-            let figure = named(figure, value.name);
+            let figure = named(figure, &value.name);
             match self.find(kind, &figure) {
                 Some(series) => series.samples.push(value.value),
                 None => self.0.push(Series {
@@ -76,7 +76,7 @@ impl Figures {
         values: &[FigureValue],
     ) {
         for value in values {
-            let Some(series) = self.find(kind, &named(figure, value.name)) else {
+            let Some(series) = self.find(kind, &named(figure, &value.name)) else {
                 continue;
             };
             let mut ceilings = series.ceilings.iter_mut();
@@ -213,8 +213,7 @@ mod tests {
     use super::*;
 
     fn value(value: f64, unit: &'static str) -> [FigureValue; 1] {
-        let name = "";
-        [FigureValue { name, unit, value }]
+        [FigureValue::new("", unit, value)]
     }
 
     #[test]

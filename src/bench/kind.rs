@@ -54,6 +54,9 @@ pub(crate) enum Kind {
     Backlog,
     /// The cost of an idle worker; no ceiling
     Idle,
+    /// The pages of `windlass web` on a very large database; ceilings: a drain without viewers, one viewer
+    #[cfg(feature = "web")]
+    Web,
 }
 
 impl Kind {

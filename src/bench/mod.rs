@@ -12,6 +12,8 @@ pub(crate) mod counters;
 pub(crate) mod drains;
 #[cfg(feature = "bench")]
 pub(crate) mod figures;
+#[cfg(all(feature = "bench", feature = "web"))]
+pub(crate) mod filled;
 #[cfg(feature = "bench")]
 pub(crate) mod jobs;
 #[cfg(feature = "bench")]
@@ -30,5 +32,7 @@ pub(crate) mod program;
 pub(crate) mod results;
 #[cfg(feature = "bench")]
 pub(crate) mod run;
+#[cfg(all(feature = "bench", feature = "web"))]
+pub(crate) mod web;
 #[cfg(feature = "bench")]
 pub(crate) mod worker;

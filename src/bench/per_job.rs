@@ -240,20 +240,27 @@ pub fn tell(jobs: &ClaimedBatch) {
     let nobody = Subscriber::default();
     for job in &jobs.0 {
         let (id, class) = (JobId(job.job_id), &*job.class_name);
+        let queue = &*job.queue_name;
         nobody.emit(&Event::Claimed {
             job: id,
             class,
-            queue: &job.queue_name,
+            queue,
+            attempt: 1,
             claim: job.claim_id,
         });
         nobody.emit(&Event::Started {
             job: id,
             class,
+            queue,
             attempt: 1,
+            claim: job.claim_id,
         });
         nobody.emit(&Event::Finished {
             job: id,
             class,
+            queue,
+            attempt: 1,
+            claim: job.claim_id,
             ran: Duration::ZERO,
         });
     }

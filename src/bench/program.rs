@@ -5,10 +5,12 @@ use crate::clock;
 use crate::error::{Error, Result};
 use crossbeam_channel::{Receiver, never};
 use std::io::Write as _;
+#[cfg(feature = "web")]
+use std::net::SocketAddr;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
-/// A worker in a process of its own.
+/// What a worker in a process of its own does.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Setup {
     pub(crate) threads: u32,
@@ -17,6 +19,7 @@ pub(crate) struct Setup {
     /// Whether the rows of finished jobs are deleted.
     pub(crate) delete: bool,
     pub(crate) dispatcher: bool,
+    pub(crate) queue: &'static str,
 }
 
 /// A running process, killed when dropped.
@@ -29,29 +32,52 @@ pub(crate) struct Program {
 impl Program {
     /// Starts a process, which waits before it starts its worker.
     pub(crate) fn start(url: &str, setup: Setup) -> Result<Program> {
+        let program = Self::spawn("bench-worker", url, |command| {
+            command
+                .args(["--threads", &setup.threads.to_string()])
+                .args(["--runs", &setup.runs.to_string()])
+                .args(["--queue", setup.queue])
+                .args(setup.delete.then_some("--delete"))
+                .args(setup.dispatcher.then_some("--dispatcher"));
+        })?;
+        loop {
+            if let Told::Ready = program.next()? {
+                return Ok(program);
+            }
+        }
+    }
+
+    /// Starts a web server, and returns where it listens.
+    #[cfg(feature = "web")]
+    pub(crate) fn serve(url: &str, slow: Option<Duration>) -> Result<(Program, SocketAddr)> {
+        let program = Self::spawn("bench-server", url, |command| {
+            if let Some(slow) = slow {
+                command.args(["--slow", &format!("{}ms", slow.as_millis())]);
+            }
+        })?;
+        loop {
+            if let Told::Listening(address) = program.next()? {
+                return Ok((program, address));
+            }
+        }
+    }
+
+    fn spawn(name: &str, url: &str, options: impl FnOnce(&mut Command)) -> Result<Program> {
         let failed = |source| Error::Io {
             action: "start",
-            path: "windlass bench-worker".into(),
+            path: format!("windlass {name}").into(),
             source,
         };
         let mut command = Command::new(std::env::current_exe().map_err(failed)?);
+        options(command.arg(name));
         command
-            .args(["bench-worker", "--threads", &setup.threads.to_string()])
-            .args(["--runs", &setup.runs.to_string()])
-            .args(setup.delete.then_some("--delete"))
-            .args(setup.dispatcher.then_some("--dispatcher"))
             .env("DATABASE_URL", url)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
         let mut child = command.spawn().map_err(failed)?;
         let stdin = child.stdin.take();
         let told = child.stdout.take().map_or_else(never, lines);
-        let program = Program { child, stdin, told };
-        loop {
-            if let Told::Ready = program.next()? {
-                return Ok(program);
-            }
-        }
+        Ok(Program { child, stdin, told })
     }
 
     /// Sends a line: the first starts the worker, each further one requests its cost.
@@ -129,7 +155,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 fn gone() -> Error {
     Error::Io {
         action: "hear from",
-        path: "a worker of the benchmark, whose log says why".into(),
+        path: "a process of the benchmark, whose log says why".into(),
         source: std::io::ErrorKind::UnexpectedEof.into(),
     }
 }

@@ -2,6 +2,8 @@
 
 use crate::bench::kind::Kind;
 use crate::bench::place::Place;
+#[cfg(feature = "web")]
+use crate::bench::web::options::WebOptions;
 use crate::error::{Error, Result};
 use crate::terminal::output;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -48,6 +50,9 @@ pub(crate) struct Bench {
     /// The time after which a measurement is stopped and judged by the jobs done
     #[arg(long, default_value = "10s", value_parser = humantime::parse_duration, value_name = "TIME")]
     pub(crate) limit: Duration,
+    #[cfg(feature = "web")]
+    #[command(flatten)]
+    pub(crate) web: WebOptions,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -30,6 +30,9 @@ pub(crate) enum Told {
     Began(Began),
     /// What it did so far, on request.
     Cost(Cost),
+    /// Where it serves pages.
+    #[cfg(feature = "web")]
+    Listening(std::net::SocketAddr),
 }
 
 /// The hops of a job that was picked up.
@@ -72,6 +75,8 @@ pub(crate) struct BenchWorker {
     delete: bool,
     #[arg(long)]
     dispatcher: bool,
+    #[arg(long)]
+    queue: String,
 }
 
 /// What the worker's threads note, in nanoseconds since the host was started.
@@ -103,6 +108,7 @@ impl BenchWorker {
         let dispatcher = self.dispatcher.then(|| Dispatcher::new(database).start());
         let dispatcher = dispatcher.transpose()?;
         let worker = Worker::new(database, jobs::registry(stamps))
+            .queues([&self.queue])?
             .threads(self.threads)
             .keep_finished(!self.delete)
             .subscriber(subscriber(Arc::clone(&notes), self.runs, done))
@@ -175,14 +181,13 @@ fn report(
     }
 }
 
-fn tell(told: &Told) {
+pub(crate) fn tell(told: &Told) {
     if let Ok(line) = serde_json::to_string(told) {
         output::line(&line);
     }
 }
 
 fn cost(notes: &Notes) -> Cost {
-    let counted = counters::counted();
     let until = match notes.done.load(Ordering::Relaxed) {
         0 => now(),
         done => done,
@@ -191,11 +196,22 @@ fn cost(notes: &Notes) -> Cost {
     Cost {
         runs: notes.runs.load(Ordering::Relaxed),
         took: Duration::from_nanos(took),
-        statements: counted.statements,
-        transactions: counted.transactions,
-        cpu: clock::cpu(),
-        peak_kib: entry("/proc/self/status", "VmHWM:"),
-        written: entry("/proc/self/io", "wchar:"),
+        ..Cost::of_process()
+    }
+}
+
+impl Cost {
+    /// What this process has sent and used so far.
+    pub(crate) fn of_process() -> Self {
+        let counted = counters::counted();
+        Cost {
+            statements: counted.statements,
+            transactions: counted.transactions,
+            cpu: clock::cpu(),
+            peak_kib: entry("/proc/self/status", "VmHWM:"),
+            written: entry("/proc/self/io", "wchar:"),
+            ..Cost::default()
+        }
     }
 }
 

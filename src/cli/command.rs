@@ -1,12 +1,17 @@
 //! The commands, and how each is run.
 
+use crate::cli::commands::operators::{audit, operations};
 use crate::cli::commands::run_time::{classes, limits};
+#[cfg(feature = "web")]
+use crate::cli::commands::web;
 use crate::cli::commands::{
-    check, doctor, enqueue, explain, failed, jobs, migrate, migrations, processes, queues, quotas,
-    recurring, status, supervise,
+    check, doctor, enqueue, explain, failed, health, jobs, migrate, migrations, processes, queues,
+    quotas, recurring, status, supervise,
 };
 use crate::cli::failure::CommandError;
 use crate::cli::mount::At;
+#[cfg(feature = "top")]
+use crate::cli::top::command::TopCommand;
 use crate::cli::{done, select};
 use crate::db::Database;
 use crate::job::registry::Registry;
@@ -23,6 +28,7 @@ Examples:
   windlass failed retry --error 'timed out'      retry failed jobs
   windlass queues pause mail --reason 'no SMTP'  pause a queue
   windlass doctor                                check the database and the processes
+  windlass health --kind worker                  check a process, for containers
   windlass check                                 check windlass.toml
   windlass recurring next                        show upcoming runs
   windlass supervise --processes 2 -- ./app worker
@@ -40,6 +46,8 @@ pub(crate) enum Command {
     Check(check::Check),
     Supervise(supervise::Supervise),
     Status(status::Status),
+    #[cfg(feature = "top")]
+    Top(TopCommand),
     Explain(explain::Explain),
     #[command(subcommand)]
     Queues(queues::QueuesCommand),
@@ -54,25 +62,25 @@ pub(crate) enum Command {
     Jobs(jobs::JobsCommand),
     #[command(subcommand)]
     Failed(failed::FailedCommand),
+    #[command(subcommand)]
+    Operations(operations::OperationsCommand),
+    #[command(subcommand)]
+    Audit(audit::AuditCommand),
     Doctor(doctor::Doctor),
+    Health(health::HealthCommand),
     #[command(subcommand)]
     Recurring(recurring::RecurringCommand),
+    #[cfg(feature = "web")]
+    Web(Box<web::Web>),
 }
 
 impl Command {
     pub(crate) fn run(&self, at: &At<'_>) -> Result<ExitCode, CommandError> {
-        use migrations::Migrations;
         match self {
             Command::Migrate(migrate) => {
                 Ok(output::show(&migrate.run(&at.database()?)?, migrate.json))
             }
-            Command::Migrations(Migrations::Copy(copy)) => {
-                let dialect = match copy.dialect {
-                    Some(dialect) => dialect,
-                    None => migrations::dialect_of(&at.database()?),
-                };
-                Ok(output::show(&copy.run(dialect)?, copy.json))
-            }
+            Command::Migrations(migrations::Migrations::Copy(copy)) => copied(copy, at),
             Command::Check(check) => {
                 let checked = check.run(at.url(), at.registry)?;
                 let shown = output::show(&checked, check.json);
@@ -84,6 +92,8 @@ impl Command {
             }
             Command::Supervise(supervise) => Ok(supervise.run(at)?),
             Command::Status(status) => Ok(status.show(&at.database()?.read_only())?),
+            #[cfg(feature = "top")]
+            Command::Top(top) => Ok(top.run(&at.database()?.read_only())?),
             Command::Explain(explain) => {
                 let database = at.database()?.read_only();
                 Ok(output::show(&explain.run(&database)?, explain.json))
@@ -91,6 +101,8 @@ impl Command {
             Command::Queues(command) => command.show(&at.database()?),
             Command::Classes(command) => command.show(&at.database()?),
             Command::Limits(command) => command.show(&at.database()?),
+            Command::Operations(command) => command.show(&at.database()?),
+            Command::Audit(command) => command.show(&at.database()?),
             Command::Quotas(quotas) => Ok(output::show(
                 &quotas.run(&at.database()?.read_only())?,
                 quotas.json,
@@ -106,9 +118,32 @@ impl Command {
             Command::Jobs(command) => jobs(command, &at.database()?, at.registry),
             Command::Failed(command) => failed(command, &at.database()?),
             Command::Recurring(command) => recurring(command, &at.database()?, at.registry),
+            #[cfg(feature = "web")]
+            Command::Web(web) => web.run(at),
+            Command::Health(health) => health.show(at),
             Command::Doctor(doctor) => Ok(doctor.show(&at.database()?.read_only())?),
         }
     }
+}
+
+impl Command {
+    /// Returns whether it runs until it is stopped, and so logs what it does.
+    pub(crate) fn is_service(&self) -> bool {
+        match self {
+            Command::Supervise(_) => true,
+            #[cfg(feature = "web")]
+            Command::Web(web) => web.serves(),
+            _ => false,
+        }
+    }
+}
+
+fn copied(copy: &migrations::Copy, at: &At<'_>) -> Result<ExitCode, CommandError> {
+    let dialect = match copy.dialect {
+        Some(dialect) => dialect,
+        None => migrations::dialect_of(&at.database()?),
+    };
+    Ok(output::show(&copy.run(dialect)?, copy.json))
 }
 
 /// Shows the result of a change. Returns 1 if not all of the named jobs could be changed.
@@ -121,7 +156,9 @@ fn jobs(
     db: &Database,
     registry: Option<&Registry>,
 ) -> Result<ExitCode, CommandError> {
-    use jobs::JobsCommand::{Cancel, Discard, Edit, List, Priority, Reschedule, Show, Tag, Untag};
+    use jobs::JobsCommand::{
+        Cancel, Discard, Edit, List, Move, Priority, Reschedule, Show, Tag, Untag,
+    };
     Ok(match command {
         List(list) => output::show(&list.run(&db.clone().read_only())?, list.json),
         Show(show) => output::show(&show.run(&db.clone().read_only())?, show.json),
@@ -130,15 +167,17 @@ fn jobs(
         Reschedule(reschedule) => changed(&reschedule.run(db)?, &reschedule.how),
         Edit(edit) => output::show(&edit.run(db, registry)?, edit.json),
         Priority(priority) => changed(&priority.run(db)?, &priority.how),
+        Move(moved) => changed(&moved.run(db)?, &moved.how),
         Tag(tag) => changed(&tag.add(db)?, &tag.how),
         Untag(untag) => changed(&untag.remove(db)?, &untag.how),
     })
 }
 
 fn failed(command: &failed::FailedCommand, db: &Database) -> Result<ExitCode, CommandError> {
-    use failed::FailedCommand::{Discard, List, Retry};
+    use failed::FailedCommand::{Discard, Groups, List, Retry};
     Ok(match command {
         List(list) => output::show(&list.run(&db.clone().read_only())?, list.json),
+        Groups(groups) => output::show(&groups.run(&db.clone().read_only())?, groups.json),
         Retry(retry) => changed(&retry.run(db)?, &retry.how),
         Discard(discard) => changed(&discard.run(db)?, &discard.how),
     })

@@ -7,13 +7,13 @@ use std::path::PathBuf;
 
 /// The configuration to read.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Source {
+pub(crate) struct ConfigSource {
     /// The configuration file [default: `WINDLASS_CONFIG`, or windlass.toml if it exists]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
 
-impl Source {
+impl ConfigSource {
     /// Reads the configuration; options of the command line have priority.
     pub(crate) fn read(
         &self,

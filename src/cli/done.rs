@@ -29,6 +29,9 @@ pub(crate) struct Done {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(flatten)]
     pub(crate) changed: Option<Changed>,
+    /// The operation that makes the change in the background.
+    #[serde(skip_serializing_if = "Option::is_none", rename = "operation_id")]
+    pub(crate) operation: Option<i64>,
     /// Over which time retried jobs were spread.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(flatten)]
@@ -114,6 +117,7 @@ impl Report for Done {
         text.push_str(&match (&self.selected, &self.changed) {
             (Some(selected), _) => planned(selected, self.count(), done, width),
             (None, Some(changed)) => told(changed, done),
+            (None, None) if self.operation.is_some() => started(self.operation, done),
             (None, None) => format!("No job was {done}.\n"),
         });
         if let Some(spread) = &self.spread {
@@ -121,6 +125,14 @@ impl Report for Done {
         }
         text
     }
+}
+
+fn started(operation: Option<i64>, done: &str) -> String {
+    let id = operation.unwrap_or_default();
+    format!(
+        "Operation {id} was started: the jobs are {done} in the background; `windlass operations show {id}` \
+         shows how far it is.\n"
+    )
 }
 
 impl NotSelected {

@@ -12,8 +12,11 @@ pub(crate) mod failure;
 pub(crate) mod listed;
 pub(crate) mod mount;
 pub(crate) mod pages;
+pub(crate) mod rates;
 pub(crate) mod run;
 pub(crate) mod select;
+#[cfg(feature = "top")]
+mod top;
 pub(crate) mod values;
 
 pub use run::{Commands, main};

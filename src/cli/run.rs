@@ -1,5 +1,7 @@
 //! Reads the command line, and runs the command that it names.
 
+#[cfg(all(feature = "bench", feature = "web"))]
+use crate::bench::web::server::BenchServer;
 #[cfg(feature = "bench")]
 use crate::bench::{run, worker};
 use crate::cli::command::{Command, EXAMPLES};
@@ -126,6 +128,7 @@ pub(crate) struct Cli {
 
 /// The commands of the program that are not mounted in others.
 #[derive(Debug, clap::Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "there is one, for the whole run")]
 enum Top {
     #[command(flatten)]
     Command(Command),
@@ -133,6 +136,8 @@ enum Top {
     Bench(run::Bench),
     #[cfg(feature = "bench")]
     BenchWorker(worker::BenchWorker),
+    #[cfg(all(feature = "bench", feature = "web"))]
+    BenchServer(BenchServer),
     Completions(pages::Completions),
     Man(pages::Man),
 }
@@ -145,6 +150,11 @@ fn benchmark(bench: &run::Bench, at: &At<'_>) -> Result<ExitCode, CommandError> 
 #[cfg(feature = "bench")]
 fn worked(worker: &worker::BenchWorker, at: &At<'_>) -> Result<ExitCode, CommandError> {
     Ok(worker.run(&at.any_url()?)?)
+}
+
+#[cfg(all(feature = "bench", feature = "web"))]
+fn served(server: &BenchServer, at: &At<'_>) -> Result<ExitCode, CommandError> {
+    Ok(server.run(&at.any_url()?)?)
 }
 
 /// Runs the program `windlass` with the arguments of this process.
@@ -163,12 +173,15 @@ pub fn main() -> ExitCode {
         Top::Bench(bench) => return at.end(benchmark(bench, &at)),
         #[cfg(feature = "bench")]
         Top::BenchWorker(worker) => return at.end(worked(worker, &at)),
+        #[cfg(all(feature = "bench", feature = "web"))]
+        Top::BenchServer(server) => return at.end(served(server, &at)),
         Top::Completions(completions) => return completions.run(&mut Cli::command()),
         Top::Man(man) => return man.run(Cli::command()),
     };
-    output::log_to_stderr(match command {
-        Command::Supervise(_) => log::LevelFilter::Info,
-        _ => log::LevelFilter::Warn,
+    output::log_to_stderr(if command.is_service() {
+        log::LevelFilter::Info
+    } else {
+        log::LevelFilter::Warn
     });
     at.finish(command)
 }

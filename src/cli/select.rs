@@ -1,15 +1,17 @@
 //! Selects the jobs of a command, and changes them.
 
+use crate::admin::bulk::change::Change;
 use crate::admin::changed::Changed;
 use crate::admin::job_info::task_info;
-use crate::admin::jobs::{Change, Jobs};
+use crate::admin::jobs::Jobs;
+use crate::cli::commands::run_time::said_by::SaidBy;
 use crate::cli::done::{Deed, Done, NotSelected, Selected, plural};
 use crate::cli::values;
-use crate::db::model::extras::TagChange;
 use crate::db::schema::migrate;
 use crate::db::{AsConn as _, Database, DbConnection};
 use crate::error::{Error, Result};
 use crate::job::id::JobId;
+use crate::operation::start::NewOperation;
 use crate::terminal::output::{self, ProgressReport};
 
 /// Opens a connection to a database that has the Windlass tables.
@@ -138,93 +140,127 @@ pub(crate) struct How {
     #[arg(long)]
     yes: bool,
 
+    #[command(flatten)]
+    said_by: SaidBy,
+
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// A change to jobs.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Act<'t> {
-    Change(Change),
-    Tag(TagChange<'t>),
+/// Whether a change is made in the background.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Background {
+    /// Return at once, and let a supervisor make the change; `windlass operations` shows how far it is
+    #[arg(long, conflicts_with = "dry_run")]
+    background: bool,
 }
 
-impl How {
-    /// Makes the change, or counts the jobs that it would affect.
+impl Background {
+    /// Makes the change as `how` says, in the background if that was asked for.
     pub(crate) fn run(
         &self,
+        how: &How,
         database: &Database,
         selection: &Selection,
         change: Change,
         deed: Deed,
     ) -> Result<Done> {
-        let act = Act::Change(change);
-        self.run_by(database, selection, act, deed, |connection, jobs| {
-            make(connection, jobs, act, deed)
+        let is_final = matches!(change, Change::Cancel | Change::Discard);
+        if self.background {
+            let start = |jobs: &Jobs| jobs.in_background(change);
+            return how.start(database, selection, is_final, deed, start);
+        }
+        how.run_by(database, selection, is_final, deed, |connection, jobs| {
+            with_progress(connection, jobs, deed, |connection, reached| {
+                jobs.change_with_progress(connection, change, reached)
+            })
         })
     }
 
-    /// Changes the tags of jobs, or counts those that were selected.
-    pub(crate) fn retag(
-        &self,
-        database: &Database,
-        selection: &Selection,
-        change: TagChange<'_>,
-        deed: Deed,
-    ) -> Result<Done> {
-        let act = Act::Tag(change);
-        self.run_by(database, selection, act, deed, |connection, jobs| {
-            make(connection, jobs, act, deed)
-        })
+    pub(crate) fn is_asked_for(&self) -> bool {
+        self.background
     }
+}
 
-    /// Makes the change in another way.
+impl How {
+    /// Makes a change, or counts the jobs that it would affect.
     pub(crate) fn run_by(
         &self,
         database: &Database,
         selection: &Selection,
-        act: Act<'_>,
+        is_final: bool,
         deed: Deed,
         make: impl FnOnce(&mut DbConnection, &Jobs) -> Result<Changed>,
     ) -> Result<Done> {
+        self.act(database, selection, is_final, deed, |connection, jobs| {
+            make(connection, jobs).map(Made::Changed)
+        })
+    }
+
+    /// Starts a change in the background.
+    pub(crate) fn start(
+        &self,
+        database: &Database,
+        selection: &Selection,
+        is_final: bool,
+        deed: Deed,
+        operation: impl FnOnce(&Jobs) -> NewOperation,
+    ) -> Result<Done> {
+        self.act(database, selection, is_final, deed, |connection, jobs| {
+            let started = operation(jobs).start(connection)?;
+            Ok(Made::Operation(started.id))
+        })
+    }
+
+    fn act(
+        &self,
+        database: &Database,
+        selection: &Selection,
+        is_final: bool,
+        deed: Deed,
+        make: impl FnOnce(&mut DbConnection, &Jobs) -> Result<Made>,
+    ) -> Result<Done> {
         let mut connection = connect(database)?;
+        let jobs = selection.jobs.clone().by_actor(self.said_by.actor());
         let mut done = Done {
             deed,
             dry_run: self.dry_run,
-            limit: selection.jobs.most().filter(|_| self.dry_run),
+            limit: jobs.most().filter(|_| self.dry_run),
             refused: false,
             selected: None,
             changed: None,
+            operation: None,
             spread: None,
             not_selected: missing(&mut connection, selection)?,
         };
         if self.dry_run {
-            let counts = selection.jobs.counts(&mut connection)?;
+            let counts = jobs.counts(&mut connection)?;
             let selected = counts.into_iter();
             done.selected = Some(
                 selected
                     .map(|(state, jobs)| Selected { state, jobs })
                     .collect(),
             );
-        } else if self.is_wanted(&mut connection, selection, act, deed)? {
-            done.changed = Some(make(&mut connection, &selection.jobs)?);
+        } else if !is_final || self.is_wanted(&mut connection, selection, deed)? {
+            match make(&mut connection, &jobs)? {
+                Made::Changed(changed) => done.changed = Some(changed),
+                Made::Operation(id) => done.operation = Some(id),
+            }
         } else {
             done.refused = true;
         }
         Ok(done)
     }
 
-    /// Asks for confirmation before a change to many jobs.
+    /// Asks for confirmation before a final change to many jobs.
     fn is_wanted(
         &self,
         connection: &mut DbConnection,
         Selection { jobs, scope }: &Selection,
-        act: Act<'_>,
         deed: Deed,
     ) -> Result<bool> {
-        let is_final = matches!(act, Act::Change(Change::Cancel | Change::Discard));
-        if self.yes || !is_final || matches!(scope, Scope::Ids(_)) {
+        if self.yes || matches!(scope, Scope::Ids(_)) {
             return Ok(true);
         }
         let count = jobs.count(connection)?;
@@ -244,13 +280,23 @@ impl How {
     }
 }
 
-fn make(connection: &mut DbConnection, jobs: &Jobs, act: Act<'_>, deed: Deed) -> Result<Changed> {
+/// What a command has made.
+enum Made {
+    Changed(Changed),
+    /// An operation, by its id.
+    Operation(i64),
+}
+
+/// Makes a change and shows its progress.
+pub(crate) fn with_progress(
+    connection: &mut DbConnection,
+    jobs: &Jobs,
+    deed: Deed,
+    make: impl FnOnce(&mut DbConnection, &mut dyn FnMut(&Changed)) -> Result<Changed>,
+) -> Result<Changed> {
     let progress = ProgressReport::of(deed.done, || jobs.count(connection))?;
     let mut reached = |done: &Changed| progress.reach(done.looked_at());
-    let changed = match act {
-        Act::Change(change) => jobs.change_with_progress(connection, change, reached),
-        Act::Tag(change) => jobs.retag(connection, change, &mut reached),
-    };
+    let changed = make(connection, &mut reached);
     progress.end();
     changed
 }

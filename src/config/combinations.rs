@@ -3,7 +3,10 @@
 use crate::config::configuration::Config;
 use crate::config::document::Origin;
 use crate::config::reader::{Reader, Sourced};
+use crate::config::value::HostPort;
 use crate::recycle::Recycle;
+use crate::retention::Retention;
+use std::time::Duration;
 
 /// Returns the place to report: the first one that was set explicitly.
 fn place<'o>(origins: impl IntoIterator<Item = &'o Origin>) -> Origin {
@@ -21,6 +24,8 @@ pub(crate) fn check(config: &Config, reader: &mut Reader) {
     heartbeats(config, reader);
     pool(config, reader);
     recycling(config, reader);
+    audit(config, reader);
+    listening(config, reader);
     if let Some(number) = config.entry
         && !(1..=config.workers.len()).contains(&number)
     {
@@ -56,6 +61,48 @@ fn recycling(config: &Config, reader: &mut Reader) {
         if age.value.0.is_some_and(|age| age.0 < Recycle::SOONEST) {
             let message = "workers.recycle_after must be at least a second".to_owned();
             reader.problem(&age.origin, message);
+        }
+    }
+}
+
+fn audit(config: &Config, reader: &mut Reader) {
+    let kept = &config.retention.audit_for;
+    let is_short = |age: Duration| age < Retention::AUDIT_AT_LEAST;
+    if kept.value.0.is_some_and(is_short) {
+        let message =
+            "retention.audit_for must be at least 30 days: the database refuses to delete \
+                       younger rows of the audit"
+                .to_owned();
+        reader.problem(&kept.origin, message);
+    }
+}
+
+/// Each address can be taken once on a host.
+fn listening(config: &Config, reader: &mut Reader) {
+    let mut taken: Vec<(String, &Sourced<HostPort>)> = Vec::new();
+    let of_workers = config.workers.iter();
+    let of_workers = of_workers.map(|worker| ("workers.listen", &worker.listen));
+    let all = std::iter::once(("supervisor.listen", &config.supervisor.listen)).chain(of_workers);
+    for (name, listen) in all.filter(|(_, listen)| !listen.value.0.is_empty()) {
+        let other = taken.iter().find(|(_, other)| other.value == listen.value);
+        if let Some((other, _)) = other {
+            let address = &listen.value.0;
+            let message = format!("{} is `{address}`, as {other} is", named(name, listen));
+            reader.problem(&listen.origin, message);
+        }
+        taken.push((named(name, listen), listen));
+    }
+    for worker in &config.workers {
+        let (listen, processes) = (&worker.listen, &worker.processes);
+        if !listen.value.0.is_empty() && processes.value.0 > 1 {
+            let message = format!(
+                "{} is for one process, but {} is {}: set it to 1, and repeat `[[workers]]` with other \
+                 addresses",
+                named("workers.listen", listen),
+                named("workers.processes", processes),
+                processes.value.0
+            );
+            reader.problem(&place([&listen.origin, &processes.origin]), message);
         }
     }
 }

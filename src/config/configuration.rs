@@ -1,10 +1,11 @@
 //! The settings of a supervisor and everything it runs.
 
+use crate::config::queues::QueuePromise;
 use crate::config::reader::Setting;
 use crate::config::recurring::{DeclaredTask, OtherPrograms};
 use crate::config::settings::{
     DatabaseSettings, DispatcherSettings, RetentionSettings, SchedulerSettings, SupervisorSettings,
-    WorkerSettings,
+    WebSettings, WorkerSettings,
 };
 use crate::error::{Error, Problem, Result};
 use crate::event::hooks::Hooks;
@@ -58,9 +59,12 @@ pub struct Config {
     pub(crate) dispatchers: Vec<DispatcherSettings>,
     pub(crate) scheduler: SchedulerSettings,
     pub(crate) tasks: Vec<DeclaredTask>,
+    pub(crate) queues: Vec<QueuePromise>,
     /// The timings of the program, by name.
     pub(crate) timings: Vec<(String, Arc<dyn Timing>)>,
     pub(crate) retention: RetentionSettings,
+    #[cfg_attr(not(feature = "web"), allow(dead_code))]
+    pub(crate) web: WebSettings,
     /// The program's hooks, for all processes it runs.
     pub(crate) hooks: Hooks,
     pub(crate) subscriber: Subscriber,
@@ -202,7 +206,7 @@ impl Config {
         self.database.pool.value.0.map_or(auto, |size| size.0)
     }
 
-    /// Returns how long finished and failed jobs are kept.
+    /// Returns how long finished and failed jobs, and the audit, are kept.
     pub fn retention(&self) -> Retention {
         let settings = &self.retention;
         Retention {
@@ -214,6 +218,7 @@ impl Config {
                 .map(|most| u64::from(most.0)),
             failed_for: settings.failed_for.value.0,
             jobs_of_ruby: settings.jobs_of_ruby.value,
+            audit_for: settings.audit_for.value.0,
             every: settings.every.value.0,
         }
     }

@@ -45,6 +45,58 @@ impl ValueKind for WorkerProgram {
     }
 }
 
+/// Texts; empty if not set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TextList(pub(crate) Vec<String>);
+
+impl ValueKind for TextList {
+    const NAME: &'static str = "list of texts";
+
+    fn read(value: &Value) -> Result<Self, String> {
+        texts(value, ',').map(TextList)
+    }
+
+    fn show(&self) -> String {
+        list(self.0.iter().cloned())
+    }
+}
+
+/// Databases by name, as `NAME=ADDRESS`, which may contain passwords; empty if not set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NamedAddresses(pub(crate) Vec<(String, String)>);
+
+impl ValueKind for NamedAddresses {
+    const NAME: &'static str = "list of `NAME=ADDRESS`";
+
+    fn read(value: &Value) -> Result<Self, String> {
+        // What is written is not shown, because it may contain a password.
+        let wrong = || "each is written as `NAME=ADDRESS`, such as `billing=postgres://db/billing`";
+        let items = texts(value, ',').map_err(|_| wrong().to_owned())?;
+        let pairs = items.into_iter().map(|item| {
+            let (name, address) = item.split_once('=').ok_or_else(wrong)?;
+            let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+            if name.is_empty() || !name.bytes().all(is_name) {
+                return Err(wrong().to_owned());
+            }
+            match crate::db::conn::database::Database::open(address) {
+                Ok(_) => Ok((name.to_owned(), address.trim().to_owned())),
+                Err(error) => Err(error.to_string()),
+            }
+        });
+        pairs.collect::<Result<_, _>>().map(NamedAddresses)
+    }
+
+    fn show(&self) -> String {
+        let shown = self.0.iter().map(|(name, address)| {
+            format!(
+                "{name}={}",
+                crate::db::conn::address::without_secrets(address)
+            )
+        });
+        list(shown)
+    }
+}
+
 /// Reads a list, or its items from one string.
 fn texts(value: &Value, between: char) -> Result<Vec<String>, String> {
     match value {

@@ -9,9 +9,9 @@ use crate::config::names::{FILE_VARIABLE, WORKER_VARIABLE};
 use crate::config::reader::{Argument, Reader};
 use crate::config::settings::{
     DatabaseSettings, DispatcherSettings, RetentionSettings, SchedulerSettings, SupervisorSettings,
-    WorkerSettings,
+    WebSettings, WorkerSettings,
 };
-use crate::config::{combinations, document, recurring, source};
+use crate::config::{combinations, document, queues, recurring, source};
 use crate::error::{Error, Result};
 use crate::event::hooks::Hooks;
 use crate::event::subscriber::Subscriber;
@@ -79,7 +79,9 @@ impl Config {
             dispatchers: DispatcherSettings::read_all(r),
             scheduler: SchedulerSettings::read(r),
             tasks: recurring::read_all(r),
+            queues: queues::read_all(r),
             retention: RetentionSettings::read(r),
+            web: WebSettings::read(r),
             hooks: Hooks::new(),
             subscriber: Subscriber::default(),
             settings: Vec::new(),

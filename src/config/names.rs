@@ -1,5 +1,8 @@
 //! Names shared by the configuration and its readers.
 
+/// The table of what is promised about queues.
+pub(crate) const QUEUES: &str = "queues";
+
 /// The table of recurring tasks.
 pub(crate) const TABLE: &str = "recurring";
 

@@ -37,6 +37,11 @@ impl fmt::Display for Config {
                 writeln!(f, "{:<40} # {origin}", format!("{name} = {value}"))?;
             }
         }
+        for promise in &self.queues {
+            let queue = crate::config::recurring_values::name_of(&promise.queue);
+            let value = format!("max_wait = {}", promise.shown());
+            writeln!(f, "\n[queues.{queue}]\n{value:<40} # {}", promise.origin)?;
+        }
         for (table, is_empty) in [
             ("workers", self.workers.is_empty()),
             ("dispatchers", self.dispatchers.is_empty()),

@@ -3,6 +3,7 @@
 use crate::config::document::{
     ConfigFile, DocumentEntry, DocumentItem, DocumentTable, Origin, Value,
 };
+use crate::config::suggestion::{nearest, suggestion};
 use crate::config::value::ValueKind;
 use crate::error::Problem;
 use std::collections::{BTreeMap, BTreeSet};
@@ -69,7 +70,7 @@ pub(crate) struct Reader {
 
 /// One table, from all sources.
 #[derive(Debug)]
-pub(crate) struct Section {
+pub(crate) struct TableReader {
     table: &'static str,
     number: Option<usize>,
     pub(crate) origin: Origin,
@@ -107,7 +108,7 @@ impl Reader {
     }
 
     /// Returns the table with this name.
-    pub(crate) fn one(&mut self, table: &'static str) -> Section {
+    pub(crate) fn one(&mut self, table: &'static str) -> TableReader {
         let found = match self.items.remove(table) {
             Some(DocumentItem::One(found)) => Some(found),
             Some(DocumentItem::Many(tables)) => {
@@ -123,12 +124,12 @@ impl Reader {
             }
             None => None,
         };
-        Section::new(table, None, found)
+        TableReader::new(table, None, found)
     }
 
     /// Returns the tables with this name. If the file does not mention it, there is one with all
     /// defaults; `name = []` means none.
-    pub(crate) fn many(&mut self, table: &'static str) -> Vec<Section> {
+    pub(crate) fn many(&mut self, table: &'static str) -> Vec<TableReader> {
         let tables = match self.items.remove(table) {
             Some(DocumentItem::Many(tables)) => tables.into_iter().map(Some).collect(),
             Some(DocumentItem::One(found)) => {
@@ -145,7 +146,7 @@ impl Reader {
         };
         let tables = tables.into_iter().enumerate();
         tables
-            .map(|(index, found)| Section::new(table, Some(index + 1), found))
+            .map(|(index, found)| TableReader::new(table, Some(index + 1), found))
             .collect()
     }
 
@@ -183,6 +184,7 @@ impl Reader {
     pub(crate) fn end(&mut self) -> Vec<Problem> {
         let mut tables: BTreeSet<&str> = self.settings.iter().map(|s| s.table).collect();
         tables.insert(crate::config::names::TABLE);
+        tables.insert(crate::config::names::QUEUES);
         let strangers: Vec<(String, Origin)> = std::mem::take(&mut self.items)
             .into_iter()
             .map(|(name, item)| match item {
@@ -227,7 +229,7 @@ impl Reader {
     }
 
     /// Returns the value with the highest priority.
-    fn find(&mut self, section: &Section, name: &'static str) -> Option<DocumentEntry> {
+    fn find(&mut self, section: &TableReader, name: &'static str) -> Option<DocumentEntry> {
         let argument = self.arguments.iter();
         let mut argument = argument.filter(|a| a.table == section.table && a.name == name);
         if let Some(argument) = argument.next() {
@@ -250,12 +252,12 @@ impl Reader {
     }
 }
 
-impl Section {
+impl TableReader {
     fn new(table: &'static str, number: Option<usize>, found: Option<DocumentTable>) -> Self {
         let (origin, entries) = found.map_or((Origin::Default, BTreeMap::new()), |found| {
             (found.origin, found.entries)
         });
-        Section {
+        TableReader {
             table,
             number,
             origin,
@@ -325,26 +327,5 @@ impl Section {
             let message = format!("`{}` has no setting `{name}`{known}", self.table);
             reader.problem(&entry.origin, message);
         }
-    }
-}
-
-fn nearest<K: AsRef<str>>(name: &str, known: impl Iterator<Item = K>) -> Option<K> {
-    known
-        .map(|known| (strsim::jaro_winkler(name, known.as_ref()), known))
-        .filter(|(nearness, _)| *nearness > 0.85)
-        .max_by(|one, other| one.0.total_cmp(&other.0))
-        .map(|(_, known)| known)
-}
-
-/// Returns `; did you mean ..?` if a similar name exists, and otherwise the existing names.
-pub(crate) fn suggestion<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> String {
-    let known: BTreeSet<&str> = known.collect();
-    match nearest(name, known.iter().copied()) {
-        Some(near) => format!("; did you mean `{near}`?"),
-        None if known.len() <= 12 => {
-            let known: Vec<&str> = known.into_iter().collect();
-            format!("; there are {}", known.join(", "))
-        }
-        None => String::new(),
     }
 }

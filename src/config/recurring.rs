@@ -5,7 +5,8 @@ use crate::config::recurring_values::{inline, json, name_of, one_of, priority, t
 use crate::config::amounts::WholeNumber;
 use crate::config::document::{DocumentEntry, DocumentTable, Origin, Value};
 use crate::config::names::TABLE;
-use crate::config::reader::{Reader, suggestion};
+use crate::config::reader::Reader;
+use crate::config::suggestion::suggestion;
 use crate::config::value::ValueKind as _;
 use crate::error::Error;
 use crate::job::registry::Registry;

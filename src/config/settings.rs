@@ -3,9 +3,9 @@
 use crate::config::absent::{Auto, Forever, Never, Unlimited};
 use crate::config::amounts::{Bytes, Interval, Number, WholeNumber};
 use crate::config::document::Origin;
-use crate::config::lists::{QueueList, WorkerProgram};
-use crate::config::reader::{Reader, Section, Sourced};
-use crate::config::value::{Address, NameText};
+use crate::config::lists::{NamedAddresses, QueueList, TextList, WorkerProgram};
+use crate::config::reader::{Reader, Sourced, TableReader};
+use crate::config::value::{Address, HostPort, NameText};
 use crate::queue::QueueSelector;
 use chrono_tz::Tz;
 use std::path::PathBuf;
@@ -26,6 +26,9 @@ pub(crate) struct SupervisorSettings {
     pub(crate) shutdown_timeout: Sourced<Duration>,
     pub(crate) pidfile: Sourced<PathBuf>,
     pub(crate) log_messages: Sourced<bool>,
+    pub(crate) listen: Sourced<HostPort>,
+    #[cfg_attr(not(feature = "web"), allow(dead_code))]
+    pub(crate) metrics_open: Sourced<bool>,
 }
 
 /// `[[workers]]`
@@ -42,6 +45,7 @@ pub(crate) struct WorkerSettings {
     pub(crate) recycle_after: Sourced<Never<Interval>>,
     pub(crate) recycle_after_jobs: Sourced<Never<WholeNumber>>,
     pub(crate) recycle_above_memory: Sourced<Never<Bytes>>,
+    pub(crate) listen: Sourced<HostPort>,
 }
 
 /// `[[dispatchers]]`
@@ -69,7 +73,28 @@ pub(crate) struct RetentionSettings {
     pub(crate) finished_at_most: Sourced<Unlimited>,
     pub(crate) failed_for: Sourced<Forever>,
     pub(crate) jobs_of_ruby: Sourced<bool>,
+    pub(crate) audit_for: Sourced<Forever>,
     pub(crate) every: Sourced<Interval>,
+}
+
+/// `[web]`
+#[derive(Debug, Clone)]
+#[cfg_attr(not(feature = "web"), allow(dead_code))]
+pub(crate) struct WebSettings {
+    pub(crate) listen: Sourced<NameText>,
+    pub(crate) base_path: Sourced<NameText>,
+    pub(crate) hosts: Sourced<TextList>,
+    pub(crate) public_origin: Sourced<NameText>,
+    pub(crate) trusted_proxies: Sourced<TextList>,
+    pub(crate) user_header: Sourced<NameText>,
+    pub(crate) operators: Sourced<TextList>,
+    pub(crate) read_only: Sourced<bool>,
+    pub(crate) name: Sourced<NameText>,
+    pub(crate) replica: Sourced<Address>,
+    pub(crate) databases: Sourced<NamedAddresses>,
+    pub(crate) session_idle: Sourced<Interval>,
+    pub(crate) session_lifetime: Sourced<Interval>,
+    pub(crate) threads: Sourced<WholeNumber>,
 }
 
 const fn seconds(seconds: u64) -> Duration {
@@ -104,6 +129,10 @@ impl SupervisorSettings {
                 "A file that the supervisor locks and writes its process id to; a second supervisor with the same file does not start. Empty: none."),
             log_messages: s.read(r, "log_messages", true,
                 "Whether log lines contain the error messages of jobs, beside their kinds, on one line of at most 500 characters."),
+            listen: s.read(r, "listen", HostPort(String::new()),
+                "Where the supervisor serves `/livez`, `/readyz`, `/startedz` and `/metrics`, for example `127.0.0.1:4041`; needs the feature `web`. Empty: nowhere."),
+            metrics_open: s.read(r, "metrics_open", false,
+                "Whether `/metrics` of `listen`, here and of the workers, needs no token where other hosts can reach it. It shows the names of queues and classes."),
         };
         s.end(r);
         settings
@@ -116,7 +145,7 @@ impl WorkerSettings {
         sections.into_iter().map(|s| Self::read(r, s)).collect()
     }
 
-    fn read(r: &mut Reader, mut s: Section) -> Self {
+    fn read(r: &mut Reader, mut s: TableReader) -> Self {
         let settings = WorkerSettings {
             origin: s.origin.clone(),
             queues: s.read(r, "queues", QueueList(vec![QueueSelector::All]),
@@ -137,6 +166,8 @@ impl WorkerSettings {
                 "The same, after this many jobs."),
             recycle_above_memory: s.read(r, "recycle_above_memory", Never(None),
                 "The same, when the process uses more memory (resident set, Linux only)."),
+            listen: s.read(r, "listen", HostPort(String::new()),
+                "Where the worker serves `/livez`, `/readyz`, `/startedz` and `/metrics`; needs the feature `web`, and only with one process. Empty: nowhere."),
         };
         s.end(r);
         settings
@@ -149,7 +180,7 @@ impl DispatcherSettings {
         sections.into_iter().map(|s| Self::read(r, s)).collect()
     }
 
-    fn read(r: &mut Reader, mut s: Section) -> Self {
+    fn read(r: &mut Reader, mut s: TableReader) -> Self {
         let settings = DispatcherSettings {
             batch_size: s.read(
                 r,
@@ -219,12 +250,60 @@ impl RetentionSettings {
                 false,
                 "Whether `finished_for` and `finished_at_most` also apply to jobs that Active Job enqueued and Solid Queue finished.",
             ),
+            audit_for: s.read(
+                r,
+                "audit_for",
+                Forever(Some(seconds(400 * 86_400))),
+                "How long the rows of the audit are kept: at least 30 days.",
+            ),
             every: s.read(
                 r,
                 "every",
                 Interval(seconds(60)),
                 "How often expired jobs are searched for.",
             ),
+        };
+        s.end(r);
+        settings
+    }
+}
+
+impl WebSettings {
+    pub(crate) fn read(r: &mut Reader) -> Self {
+        let mut s = r.one("web");
+        let (none, text) = (
+            || TextList(Vec::new()),
+            |text: &str| NameText(text.to_owned()),
+        );
+        let settings = WebSettings {
+            listen: s.read(r, "listen", text("127.0.0.1:4040"),
+                "The address and port of `windlass web`. Other than on 127.0.0.1 or ::1, it needs a token or a `user_header`."),
+            base_path: s.read(r, "base_path", text(""),
+                "The path below which a proxy shows the pages, such as `/windlass`."),
+            hosts: s.read(r, "hosts", none(),
+                "The names by which the server is called, such as `jobs.example.com`; requests to other names are refused. `localhost` and addresses are always accepted."),
+            public_origin: s.read(r, "public_origin", text(""),
+                "The start of the address that browsers show behind a proxy, such as `https://jobs.example.com`."),
+            trusted_proxies: s.read(r, "trusted_proxies", none(),
+                "Addresses, or ranges such as `10.0.0.0/8`, of proxies whose `X-Forwarded-For`, `X-Forwarded-Proto` and `user_header` are believed."),
+            user_header: s.read(r, "user_header", text(""),
+                "The header in which a trusted proxy names the user that it has signed in. Empty: users sign in with a token."),
+            operators: s.read(r, "operators", none(),
+                "The users of the `user_header` who may change things, `*` for all; the others only see."),
+            read_only: s.read(r, "read_only", false,
+                "Whether all changes are refused, also those of operators."),
+            name: s.read(r, "name", text(""),
+                "The name of the database in the pages. Empty: the last part of its address."),
+            replica: s.read(r, "replica", Address(String::new()),
+                "A replica from which the pages are read, `postgres://USER@HOST/NAME`; changes go to the database itself."),
+            databases: s.read(r, "databases", NamedAddresses(Vec::new()),
+                "Other databases to show, below `/db/NAME/`. Tokens and sessions are those of the first database."),
+            session_idle: s.read(r, "session_idle", Interval(seconds(43_200)),
+                "How long a session may be unused before it ends; at most 30 days."),
+            session_lifetime: s.read(r, "session_lifetime", Interval(seconds(604_800)),
+                "How long a session lives at most."),
+            threads: s.read(r, "threads", WholeNumber(3),
+                "How many threads read and change the databases, from 2 to 4; each has up to two connections to each database."),
         };
         s.end(r);
         settings

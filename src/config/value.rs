@@ -119,6 +119,35 @@ impl ValueKind for NameText {
     }
 }
 
+/// An address to listen on: a host and a port; empty if not set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct HostPort(pub(crate) String);
+
+impl ValueKind for HostPort {
+    const NAME: &'static str = "host and port";
+
+    fn read(value: &Value) -> Result<Self, String> {
+        match value {
+            Value::Text(text) | Value::Untyped(text) => {
+                let text = text.trim();
+                let port = text.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
+                if !text.is_empty() && !matches!(port, Some(Ok(_))) {
+                    return expected("a host and a port, such as `127.0.0.1:4041`", value);
+                }
+                Ok(HostPort(text.to_owned()))
+            }
+            _ => expected(
+                "a host and a port in quotes, such as `127.0.0.1:4041`",
+                value,
+            ),
+        }
+    }
+
+    fn show(&self) -> String {
+        quoted(&self.0)
+    }
+}
+
 /// The address of a database, which may contain a password; empty if not set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Address(pub(crate) String);
@@ -229,6 +258,11 @@ mod tests {
         ]));
         back(WorkerProgram(vec!["a \"b\"".to_owned(), "c".to_owned()]));
         back(PathBuf::from("/run/a b.pid"));
+        back(HostPort("[::1]:4041".to_owned()));
+        back(HostPort(String::new()));
+        for wrong in ["127.0.0.1", "4041", "host:", "host:65536", "http://host/"] {
+            assert!(HostPort::read(&text(wrong)).is_err(), "{wrong}");
+        }
     }
 
     #[test]

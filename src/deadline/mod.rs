@@ -10,6 +10,7 @@
 //!
 //! The descriptor itself is never closed here, because it belongs to libpq.
 
+mod guard;
 #[cfg(target_os = "linux")]
 #[path = "linux.rs"]
 mod sockets;
@@ -21,13 +22,6 @@ use crate::clock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
-
-/// How often the guard checks, and so how late a statement may be cut off.
-const TICK: Duration = Duration::from_millis(100);
-
-/// If the guard runs this much too late, it was suspended with its process. Answers that arrived
-/// meanwhile are read first.
-const SUSPENDED: Duration = Duration::from_secs(1);
 
 /// The distance between two tags. Kernels before 4.19 round them to 1/HZ, at most 10 ms.
 const STEP: u32 = 10;
@@ -48,6 +42,8 @@ struct Slot {
     since: AtomicU64,
     /// The limit for each statement, in milliseconds.
     limit: AtomicU64,
+    /// The limit is for all statements together, until it is disarmed.
+    is_in_all: AtomicBool,
     /// Its shutdown, or the failure to shut it down, was logged.
     is_reported: AtomicBool,
     hurry: Option<Hurry>,
@@ -126,13 +122,14 @@ impl Deadline {
             deadline: AtomicU64::new(DISARMED),
             since: AtomicU64::new(DISARMED),
             limit: AtomicU64::new(0),
+            is_in_all: AtomicBool::new(false),
             is_reported: AtomicBool::new(false),
             hurry,
         });
         slots.all.push(Arc::clone(&slot));
         if !slots.is_guarded {
             let thread = std::thread::Builder::new().name("windlass-deadline".to_owned());
-            match thread.spawn(guard) {
+            match thread.spawn(guard::run) {
                 Ok(_) => slots.is_guarded = true,
                 Err(error) => log::warn!("no deadline for the database's answers: {error}"),
             }
@@ -165,10 +162,22 @@ impl Deadline {
         }
     }
 
-    /// Limits each statement to `limit` until the result is dropped.
+    /// Limits each statement to `limit` until the result is dropped. Within
+    /// [`arm_in_all`](Self::arm_in_all), that limit stays.
     pub(crate) fn arm(&self, limit: Duration) -> Armed {
+        if self.0.is_in_all.load(Ordering::Relaxed) {
+            return Armed::not();
+        }
         self.start(limit);
         Armed(Some(self.clone()))
+    }
+
+    /// Limits all statements together to `limit` until the result is dropped.
+    #[cfg(any(feature = "top", feature = "web"))]
+    pub(crate) fn arm_in_all(&self, limit: Duration) -> Armed {
+        let armed = self.arm(limit);
+        self.0.is_in_all.store(true, Ordering::Relaxed);
+        armed
     }
 
     /// Limits each statement to `limit` until both the connection and this value are dropped.
@@ -185,7 +194,8 @@ impl Deadline {
     pub(crate) fn again(&self) {
         let slot = &self.0;
         let deadline = slot.deadline.load(Ordering::Relaxed);
-        if deadline == DISARMED || deadline == FIRED {
+        let is_in_all = slot.is_in_all.load(Ordering::Relaxed);
+        if deadline == DISARMED || deadline == FIRED || is_in_all {
             return;
         }
         let now = now();
@@ -200,6 +210,7 @@ impl Deadline {
     /// A connection that was shut down stays so and is discarded.
     fn disarm(&self) {
         let slot = &self.0;
+        slot.is_in_all.store(false, Ordering::Relaxed);
         let deadline = slot.deadline.load(Ordering::Relaxed);
         if deadline != FIRED {
             let _ = slot.deadline.compare_exchange(
@@ -263,80 +274,15 @@ pub(crate) fn is_silent(patience: Duration) -> bool {
     let last = LAST_SHOT.load(Ordering::Relaxed);
     let waits = |slot: &Arc<Slot>| {
         let since = slot.since.load(Ordering::Relaxed);
-        since != DISARMED && now.saturating_sub(since) > millis(patience)
+        // One that has little time for all of its statements may just be slow.
+        let is_short = slot.is_in_all.load(Ordering::Relaxed);
+        since != DISARMED && !is_short && now.saturating_sub(since) > millis(patience)
     };
     (last != DISARMED && now.saturating_sub(last) < LATELY) || slots().all.iter().any(waits)
 }
 
 /// Milliseconds.
 const LATELY: u64 = 10_000;
-
-/// Runs the thread that shuts down the sockets of connections whose deadline has passed.
-fn guard() {
-    let mut last = clock::instant();
-    loop {
-        clock::nap(TICK);
-        let is_late = last.elapsed() > TICK + SUSPENDED;
-        last = clock::instant();
-        if !is_late {
-            shoot();
-        }
-    }
-}
-
-fn shoot() {
-    let now = now();
-    let overdue: Vec<Arc<Slot>> = slots()
-        .all
-        .iter()
-        .filter(|slot| is_overdue(slot, now))
-        .cloned()
-        .collect();
-    if overdue.is_empty() {
-        return;
-    }
-    LAST_SHOT.store(now, Ordering::Relaxed);
-    let tags: Vec<u32> = overdue.iter().map(|slot| slot.tag).collect();
-    let shut = sockets::shut_down(&tags);
-    for slot in overdue {
-        // A shutdown may take a moment to be noticed.
-        let is_cut = shut.contains(&slot.tag);
-        if !slot.is_reported.swap(true, Ordering::Relaxed) && !is_cut {
-            let limit = Duration::from_millis(slot.limit.load(Ordering::Relaxed));
-            log::warn!(
-                "the database gives {}, and the connection cannot be cut",
-                no_answer(limit)
-            );
-        }
-    }
-}
-
-/// Whether its deadline has passed and it still waits.
-///
-/// While it waits, the socket is shut down at every tick: libpq may have moved on to its next host.
-fn is_overdue(slot: &Slot, now: u64) -> bool {
-    let deadline = slot.deadline.load(Ordering::SeqCst);
-    let since = slot.since.load(Ordering::Relaxed);
-    if deadline == FIRED || deadline == DISARMED {
-        return deadline == FIRED && since != DISARMED;
-    }
-    let mut limit = slot.limit.load(Ordering::Relaxed);
-    let hurry = slot.hurry.as_ref();
-    if let Some(hurry) = hurry.filter(|hurry| hurry.stopping.load(Ordering::Relaxed)) {
-        limit = limit.min(millis(hurry.limit));
-    }
-    if deadline > now && since.saturating_add(limit) > now {
-        return false;
-    }
-    let fired = slot
-        .deadline
-        .compare_exchange(deadline, FIRED, Ordering::SeqCst, Ordering::SeqCst)
-        .is_ok();
-    if fired {
-        slot.limit.store(limit, Ordering::Relaxed);
-    }
-    fired
-}
 
 #[cfg(test)]
 mod tests;

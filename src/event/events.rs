@@ -36,6 +36,8 @@ pub enum Event<'a> {
         class: &'a str,
         /// Its queue.
         queue: &'a str,
+        /// The number of the attempt, starting at 1.
+        attempt: u32,
         /// The claim.
         claim: i64,
     },
@@ -45,8 +47,12 @@ pub enum Event<'a> {
         job: JobId,
         /// Its class.
         class: &'a str,
+        /// Its queue.
+        queue: &'a str,
         /// The number of the attempt, starting at 1.
         attempt: u32,
+        /// The claim.
+        claim: i64,
     },
     /// A job finished.
     Finished {
@@ -54,6 +60,12 @@ pub enum Event<'a> {
         job: JobId,
         /// Its class.
         class: &'a str,
+        /// Its queue.
+        queue: &'a str,
+        /// The number of the attempt, starting at 1.
+        attempt: u32,
+        /// The claim.
+        claim: i64,
         /// How long it ran.
         ran: Duration,
     },
@@ -63,6 +75,12 @@ pub enum Event<'a> {
         job: JobId,
         /// Its class.
         class: &'a str,
+        /// Its queue.
+        queue: &'a str,
+        /// The number of the attempt, starting at 1.
+        attempt: u32,
+        /// The claim.
+        claim: i64,
         /// How long it ran.
         ran: Duration,
         /// The kind of its error.
@@ -76,6 +94,12 @@ pub enum Event<'a> {
         job: JobId,
         /// Its class.
         class: &'a str,
+        /// Its queue.
+        queue: &'a str,
+        /// The number of the attempt, starting at 1.
+        attempt: u32,
+        /// The claim.
+        claim: i64,
         /// How long it ran.
         ran: Duration,
         /// The kind of its error.
@@ -91,6 +115,12 @@ pub enum Event<'a> {
         job: JobId,
         /// Its class.
         class: &'a str,
+        /// Its queue.
+        queue: &'a str,
+        /// The number of the attempt, starting at 1.
+        attempt: u32,
+        /// The claim.
+        claim: i64,
         /// The delay until its next run.
         delay: Duration,
     },
@@ -101,6 +131,12 @@ pub enum Event<'a> {
         job: JobId,
         /// Its class.
         class: &'a str,
+        /// Its queue; empty if it did not run in this process.
+        queue: &'a str,
+        /// The number of the attempt; 0 if it did not run in this process.
+        attempt: u32,
+        /// The claim; 0 if it did not run in this process.
+        claim: i64,
         /// The kind of the reason.
         kind: &'a str,
         /// The message of the reason, as stored with its attempts.
@@ -113,6 +149,12 @@ pub enum Event<'a> {
         job: JobId,
         /// Its class.
         class: &'a str,
+        /// Its queue.
+        queue: &'a str,
+        /// The number of the attempt, starting at 1.
+        attempt: u32,
+        /// The claim.
+        claim: i64,
         /// How long it has run.
         ran: Duration,
         /// Whether the process exits because of it.
@@ -124,6 +166,12 @@ pub enum Event<'a> {
         job: JobId,
         /// Its class; empty if a supervisor ended it, which does not read it.
         class: &'a str,
+        /// Its queue; empty if it did not run in this process.
+        queue: &'a str,
+        /// The number of the attempt; 0 if it did not run in this process.
+        attempt: u32,
+        /// The claim; 0 if it did not run in this process.
+        claim: i64,
     },
     /// Claims were released before their jobs completed.
     Released {
@@ -136,6 +184,12 @@ pub enum Event<'a> {
     Fenced {
         /// The job.
         job: JobId,
+        /// Its class.
+        class: &'a str,
+        /// Its queue.
+        queue: &'a str,
+        /// The number of the attempt, starting at 1.
+        attempt: u32,
         /// The claim that was lost.
         claim: i64,
     },

@@ -34,18 +34,26 @@ fn log_run(event: &Event<'_>) -> bool {
             job,
             class,
             queue,
+            attempt,
             claim,
         } => {
-            log::debug!(job = job.0, class, queue, claim; "claimed job {job} ({class}) of {queue}");
+            log::debug!(job = job.0, class, queue, attempt, claim; "claimed job {job} ({class}) of {queue}");
         }
         Event::Started {
             job,
             class,
+            queue,
             attempt,
-        } => log::debug!(job = job.0, class, attempt; "started job {job} ({class})"),
+            claim,
+        } => {
+            log::debug!(job = job.0, class, queue, attempt, claim; "started job {job} ({class})");
+        }
         Event::TimedOut {
             job,
             class,
+            queue,
+            attempt,
+            claim,
             ran,
             ends_process,
         } => {
@@ -57,7 +65,7 @@ fn log_run(event: &Event<'_>) -> bool {
                     "it keeps its thread and its claim"
                 },
             );
-            log::error!(job = job.0, class, ms, ends_process;
+            log::error!(job = job.0, class, queue, attempt, claim, ms, ends_process;
                 "timed out: job {job} ({class}) still runs after {ms} ms; {what}");
         }
         _ => return false,
@@ -65,38 +73,82 @@ fn log_run(event: &Event<'_>) -> bool {
     true
 }
 
-/// Logs how a job ended. Returns `false` if the event is of another kind.
+/// Logs how a run ended. Returns `false` if the event is of another kind.
 fn log_outcome(event: &Event<'_>, messages: ErrorMessages) -> bool {
-    let why = |kind: &str, message: &str| reason(kind, message, messages);
     match *event {
-        Event::Finished { job, class, ran } => {
+        Event::Finished {
+            job,
+            class,
+            queue,
+            attempt,
+            claim,
+            ran,
+        } => {
             let ms = millis(ran);
-            log::info!(job = job.0, class, ms; "finished job {job} ({class}) in {ms} ms");
+            log::info!(job = job.0, class, queue, attempt, claim, outcome = "finished", ms;
+                "finished job {job} ({class}) in {ms} ms");
         }
         Event::Failed {
             job,
             class,
+            queue,
+            attempt,
+            claim,
             ran,
             kind,
             message,
         } => {
-            let why = why(kind, message);
-            log::error!(job = job.0, class, kind, ms = millis(ran); "failed job {job} ({class}): {why}");
+            let why = reason(kind, message, messages);
+            log::error!(job = job.0, class, queue, attempt, claim, outcome = "failed", kind, ms = millis(ran);
+                "failed job {job} ({class}): {why}");
         }
+        Event::Fenced {
+            job,
+            class,
+            queue,
+            attempt,
+            claim,
+        } => {
+            log::warn!(job = job.0, class, queue, attempt, claim, outcome = "fenced";
+                "fenced: job {job} ended too late, claim {claim} was lost before");
+        }
+        _ => return log_end_without_failure(event, messages),
+    }
+    true
+}
+
+/// Logs that a job ended without success and without failure. Only a job that ran in this process
+/// has an attempt and a claim.
+fn log_end_without_failure(event: &Event<'_>, messages: ErrorMessages) -> bool {
+    match *event {
         Event::Discarded {
             job,
             class,
+            queue,
+            attempt,
+            claim,
             kind,
             message,
         } => {
-            let why = why(kind, message);
-            log::info!(job = job.0, class, kind; "discarded job {job} ({class}): {why}");
+            let why = reason(kind, message, messages);
+            if claim == 0 {
+                log::info!(job = job.0, class, outcome = "discarded", kind; "discarded job {job} ({class}): {why}");
+            } else {
+                log::info!(job = job.0, class, queue, attempt, claim, outcome = "discarded", kind;
+                    "discarded job {job} ({class}): {why}");
+            }
         }
-        Event::Cancelled { job, class } => {
-            log::info!(job = job.0, class; "cancelled job {job}");
+        Event::Cancelled { job, claim: 0, .. } => {
+            log::info!(job = job.0, outcome = "cancelled"; "cancelled job {job}");
         }
-        Event::Fenced { job, claim } => {
-            log::warn!(job = job.0, claim; "fenced: job {job} ended too late, claim {claim} was lost before");
+        Event::Cancelled {
+            job,
+            class,
+            queue,
+            attempt,
+            claim,
+        } => {
+            log::info!(job = job.0, class, queue, attempt, claim, outcome = "cancelled"; "cancelled job {job}");
         }
         _ => return false,
     }
@@ -109,18 +161,29 @@ fn log_new_attempt(event: &Event<'_>, messages: ErrorMessages) -> bool {
         Event::Retried {
             job,
             class,
+            queue,
+            attempt,
+            claim,
             ran,
             kind,
             message,
             delay,
         } => {
             let (why, delay_ms) = (reason(kind, message, messages), millis(delay));
-            log::warn!(job = job.0, class, kind, ms = millis(ran), delay_ms;
+            log::warn!(job = job.0, class, queue, attempt, claim, outcome = "retried", kind, ms = millis(ran), delay_ms;
                 "an attempt at job {job} ({class}) failed: {why}; the next comes in {delay_ms} ms");
         }
-        Event::Snoozed { job, class, delay } => {
+        Event::Snoozed {
+            job,
+            class,
+            queue,
+            attempt,
+            claim,
+            delay,
+        } => {
             let delay_ms = millis(delay);
-            log::info!(job = job.0, class, delay_ms; "snoozed job {job} ({class}) for {delay_ms} ms");
+            log::info!(job = job.0, class, queue, attempt, claim, outcome = "snoozed", delay_ms;
+                "snoozed job {job} ({class}) for {delay_ms} ms");
         }
         _ => return false,
     }

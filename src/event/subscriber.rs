@@ -33,8 +33,8 @@ impl Subscriber {
         }
     }
 
-    /// Sets whether the log contains the error messages of jobs, beside their kinds. Default:
-    /// `true`.
+    /// Sets whether the log and the spans of jobs contain their error messages, beside the kinds.
+    /// Default: `true`.
     ///
     /// Each message is one line of at most 500 characters. Turn this off if messages may contain
     /// data that must not be logged. The job and its events keep them in any case.
@@ -44,6 +44,11 @@ impl Subscriber {
             false => ErrorMessages::Hidden,
         };
         self
+    }
+
+    /// Whether the messages of errors may leave the program.
+    pub(crate) fn logs_messages(&self) -> bool {
+        self.messages == ErrorMessages::Logged
     }
 
     /// Sets what happens after a panic, for a process that stops then.

@@ -11,6 +11,7 @@ use crate::job::error::Interrupted;
 use crate::job::id::JobId;
 use crate::job::policy::Policy;
 use crate::job::step_memory::Steps;
+use crate::job::trace::origin::RunTrace;
 use chrono::{DateTime, NaiveDateTime, Utc};
 use std::fmt;
 use std::ops::Deref;
@@ -30,6 +31,7 @@ pub(crate) struct Run {
     pub(crate) policy: Policy,
     pub(crate) enqueued_at: NaiveDateTime,
     pub(crate) scheduled_at: Option<NaiveDateTime>,
+    pub(crate) trace: RunTrace,
     pub(crate) signals: Signals,
     pub(crate) database: Database,
     /// What happens to the job's row when it finishes.

@@ -1,14 +1,16 @@
 //! Enqueueing many jobs in one transaction.
 
+use crate::db::model::new_row::NewRow;
 use crate::db::transition::enqueue;
 use crate::db::transition::enqueue::time_priority::rank_by_time;
-use crate::db::{AsConn, own};
+use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Result};
 use crate::job::enqueued::Enqueued;
-use crate::job::extras::access::insert_with_tokens;
+use crate::job::extras::access::{PublicAccess, insert_with_tokens};
 use crate::job::extras::internal::refuse_internal;
 use crate::job::new_job::NewJob;
 use crate::job::policy::quota;
+use crate::job::trace::spans;
 use std::collections::BTreeSet;
 
 /// Enqueues many jobs, of different types if needed, in few statements: all of them or none.
@@ -54,18 +56,27 @@ pub fn enqueue_all<C: AsConn + ?Sized>(
     let named = rows.iter().zip(&by_name).filter(|(_, by_name)| **by_name);
     let named: BTreeSet<&str> = named.map(|(row, _)| &*row.class_name).collect();
     refuse_internal(&mut owned, &named.into_iter().collect::<Vec<_>>())?;
-    rank_by_time(&mut owned, &mut rows).doing("read the time")?;
-    let enqueued = if accesses.iter().any(|access| access.wants_token) {
-        insert_with_tokens(&mut owned, &rows, &accesses)?
-    } else {
-        let inserted = if rows.iter().any(|row| row.quota.is_some()) {
-            quota::enqueue_all(&mut owned, &rows)?
-        } else {
-            enqueue::insert_all(&mut owned, &rows).doing("enqueue the jobs")?
-        };
-        inserted.into_iter().map(Enqueued::from).collect()
-    };
+    let enqueued = spans::send_batch(&mut rows, |rows| {
+        rank_by_time(&mut owned, rows).doing("read the time")?;
+        insert_all(&mut owned, rows, &accesses)
+    })?;
     drop(owned);
     conn.after_enqueue()?;
     Ok(enqueued)
+}
+
+fn insert_all(
+    conn: &mut Conn<'_>,
+    rows: &[NewRow],
+    accesses: &[PublicAccess],
+) -> Result<Vec<Enqueued>> {
+    if accesses.iter().any(|access| access.wants_token) {
+        return insert_with_tokens(conn, rows, accesses);
+    }
+    let inserted = if rows.iter().any(|row| row.quota.is_some()) {
+        quota::enqueue_all(conn, rows)?
+    } else {
+        enqueue::insert_all(conn, rows).doing("enqueue the jobs")?
+    };
+    Ok(inserted.into_iter().map(Enqueued::from).collect())
 }

@@ -25,3 +25,4 @@ pub(crate) mod signals;
 pub(crate) mod step_memory;
 pub(crate) mod steps;
 pub(crate) mod timeout;
+pub(crate) mod trace;

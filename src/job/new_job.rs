@@ -3,6 +3,7 @@
 use crate::job::enqueued::Enqueued;
 
 use crate::db::model::new_row::{EnqueueOutcome, NewLimit, NewRow};
+use crate::db::model::traceparent::Traceparent;
 use crate::db::transition::enqueue;
 use crate::db::transition::enqueue::time_priority::rank_by_time;
 use crate::db::{AsConn, own};
@@ -13,6 +14,7 @@ use crate::job::extras::internal::refuse_internal;
 use crate::job::policy::Policy;
 use crate::job::policy::limit_kinds::Expiry;
 use crate::job::policy::quota::{self, Quota};
+use crate::job::trace::spans;
 use crate::queue::{MAX_NAME, check_name};
 use chrono::{DateTime, Datelike, NaiveDateTime, Utc};
 use std::time::Duration;
@@ -237,24 +239,25 @@ impl NewJob {
         if is_text {
             refuse_internal(&mut conn, &[&rows[0].class_name])?;
         }
-        rank_by_time(&mut conn, &mut rows).doing("read the time")?;
-        let enqueued = if access.wants_token {
-            insert_with_tokens(&mut conn, &rows, &[access])?.remove(0)
-        } else if rows[0].quota.is_some() {
-            quota::enqueue_all(&mut conn, &rows)?.remove(0).into()
-        } else {
-            let inserted = enqueue::insert(&mut conn, &rows[0]);
-            inserted.doing("enqueue the job")?.into()
-        };
-        let [row] = rows;
-        if enqueued.outcome == EnqueueOutcome::Refused {
-            return Err(Error::UniqueIdTaken {
-                class: row.class_name,
-                unique_id: row.unique_id.unwrap_or_default(),
-                existing: enqueued.id.0,
-            });
-        }
-        Ok(enqueued)
+        spans::send_one(&mut rows, |rows| {
+            rank_by_time(&mut conn, rows).doing("read the time")?;
+            let enqueued = if access.wants_token {
+                insert_with_tokens(&mut conn, rows, &[access])?.remove(0)
+            } else if rows[0].quota.is_some() {
+                quota::enqueue_all(&mut conn, rows)?.remove(0).into()
+            } else {
+                let inserted = enqueue::insert(&mut conn, &rows[0]);
+                inserted.doing("enqueue the job")?.into()
+            };
+            if enqueued.outcome == EnqueueOutcome::Refused {
+                return Err(Error::UniqueIdTaken {
+                    class: rows[0].class_name.clone(),
+                    unique_id: rows[0].unique_id.clone().unwrap_or_default(),
+                    existing: enqueued.id.0,
+                });
+            }
+            Ok(enqueued)
+        })
     }
 
     pub(crate) fn into_row(mut self) -> Result<NewRow> {
@@ -302,6 +305,14 @@ impl NewJob {
             {
                 return refused(format!("its {what} must have 1 to 255 bytes and no NUL"));
             }
+        }
+        if let Some(header) = &self.row.traceparent
+            && Traceparent::parse(header).is_none()
+        {
+            return refused(format!(
+                "its traceparent {header:?} is not one of W3C Trace Context; pass the header as it is, \
+                 `00-<32 digits>-<16 digits>-<2 digits>` with lower-case hexadecimal digits"
+            ));
         }
         let is_kept = |time: NaiveDateTime| (1..=9999).contains(&time.year());
         if self.row.delay.is_some_and(|delay| delay > LONGEST_DELAY)

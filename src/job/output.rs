@@ -1,6 +1,7 @@
 //! What is kept of the value that a job returned.
 
 use crate::job::arguments::{MAX_DEPTH, is_too_deep};
+use crate::job::context::Run;
 use crate::job::error::{JobError, JobOutput};
 use serde::Serialize;
 
@@ -9,20 +10,20 @@ pub(crate) const MAX_OUTPUT: usize = 64 * 1024;
 
 /// Returns what is kept of the value that a job returned.
 pub(crate) fn as_output(
-    name: &str,
+    run: &Run,
     most: usize,
     output: &impl Serialize,
 ) -> Result<JobOutput, JobError> {
     let text = serde_json::to_string(output)
         .map_err(|error| JobError::new("unserialisable_output", error.to_string()))?;
-    Ok(keepable(name, most, text))
+    Ok(keepable(run, most, text))
 }
 
 /// Returns what can be kept of a job's return value.
 ///
 /// A job that returned too much has done its work, and running it again would only repeat that. It
 /// succeeds, and its result explains why the value is missing.
-fn keepable(name: &str, most: usize, text: String) -> JobOutput {
+fn keepable(run: &Run, most: usize, text: String) -> JobOutput {
     if text == "null" {
         return JobOutput::default();
     }
@@ -43,7 +44,9 @@ fn keepable(name: &str, most: usize, text: String) -> JobOutput {
             problem: None,
         };
     };
-    log::warn!(class = name; "the result of a job of class {} is not kept: {problem}", name);
+    let (job, class, queue) = (run.job_id, &*run.class_name, &*run.queue_name);
+    let (attempt, claim) = (run.attempt, run.fence.claim_id);
+    log::warn!(job, class, queue, attempt, claim; "the result of job {job} ({class}) is not kept: {problem}");
     JobOutput {
         text: None,
         problem: Some(problem),

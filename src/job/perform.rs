@@ -6,6 +6,7 @@ use crate::job::context::Run;
 use crate::job::error::{Interrupted, JobError, JobOutput, RequestedEnding};
 use crate::job::policy::Policy;
 use crate::job::registry::Registry;
+use crate::job::trace::spans;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The outcome of performing a job.
@@ -23,6 +24,14 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
+    /// Returns how the job ended, unless it finished.
+    fn ending(&self) -> Option<&Ending> {
+        match self {
+            Outcome::Ended(ending) => Some(ending),
+            _ => None,
+        }
+    }
+
     /// Whether the job was not performed, because only other programs can.
     pub(crate) fn is_for_others(&self) -> bool {
         matches!(self, Outcome::UnknownClass | Outcome::NewerVersion)
@@ -34,11 +43,17 @@ pub(crate) fn perform(registry: &Registry, arguments: &str, run: &Run) -> Outcom
     if registry.is_outdated(run) {
         return Outcome::NewerVersion;
     }
-    forget_place();
-    match performing(|| registry.perform(arguments, run)) {
-        Some(Ok(output)) => Outcome::Finished(output),
-        Some(Err(error)) => Outcome::Ended(judge_run(registry, run, &error)),
-        None => Outcome::UnknownClass,
+    let perform = || {
+        forget_place();
+        match performing(|| registry.perform(arguments, run)) {
+            Some(Ok(output)) => Outcome::Finished(output),
+            Some(Err(error)) => Outcome::Ended(judge_run(registry, run, &error)),
+            None => Outcome::UnknownClass,
+        }
+    };
+    match registry.has(&run.class_name) {
+        true => spans::process(run, perform, Outcome::ending),
+        false => Outcome::UnknownClass,
     }
 }
 

@@ -22,6 +22,8 @@ pub(crate) struct Live {
     pub(crate) raised: AtomicU8,
     /// This run was ended by the stop of its process.
     is_cut_short: AtomicBool,
+    /// When the claim was entered into the memory of its worker.
+    entered: Option<Instant>,
     /// Set when the job's code starts.
     begun: OnceLock<Begun>,
     /// The job's code has returned.
@@ -35,6 +37,9 @@ pub(crate) struct Live {
     progress: Mutex<RunNotes>,
     /// What the job has logged.
     pub(crate) log: RunLog,
+    /// The context whose span is that of this run, if there is one.
+    #[cfg(feature = "otel")]
+    pub(crate) span: OnceLock<opentelemetry::Context>,
     /// For a sleeping job.
     sleep: Mutex<()>,
     woken: Condvar,
@@ -70,6 +75,25 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Live {
+    /// Creates the run of a claim that is entered now.
+    pub(crate) fn entered(now: Instant) -> Self {
+        Live {
+            entered: Some(now),
+            ..Live::default()
+        }
+    }
+
+    /// Returns how long the claim was in memory before the job's code started. Returns `None` if it
+    /// has not started.
+    pub(crate) fn waited(&self) -> Option<Duration> {
+        let begun = self.begun.get()?;
+        Some(
+            begun
+                .at
+                .saturating_duration_since(self.entered.unwrap_or(begun.at)),
+        )
+    }
+
     /// Marks the start of the job's code, on this thread.
     pub(crate) fn begin(&self, limit: Option<Limit>) {
         let now = clock::instant();

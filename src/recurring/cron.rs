@@ -5,15 +5,15 @@ use chrono::{Datelike, Days, NaiveDate, NaiveDateTime, NaiveTime, Timelike};
 /// The values of each field as bits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Cron {
-    seconds: u64,
-    minutes: u64,
-    hours: u64,
-    days: u64,
-    months: u64,
+    pub(crate) seconds: u64,
+    pub(crate) minutes: u64,
+    pub(crate) hours: u64,
+    pub(crate) days: u64,
+    pub(crate) months: u64,
     /// Bit 0 is Sunday.
-    weekdays: u64,
+    pub(crate) weekdays: u64,
     /// Whether a day of the month or of the week is enough; otherwise both must match.
-    either_day: bool,
+    pub(crate) either_day: bool,
     /// Whether elapsed time counts, not the clock's.
     pub(crate) every_hour: bool,
 }

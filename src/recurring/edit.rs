@@ -1,13 +1,15 @@
 //! Creates, changes and removes tasks that were scheduled at run time, one value at a time.
 
+use crate::db::model::audit::{Actor, AuditAction};
 use crate::db::model::recurring::{Definition, RecurringTaskRow, Scheduled};
 use crate::db::table::recurring_tasks::has_times_of;
 use crate::db::transition::schedule;
-use crate::db::{AsConn, own};
+use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Error, Result};
 use crate::job::arguments::unlisted;
 use crate::job::extras::internal::refuse_internal;
 use crate::job::new_job::NewJob;
+use crate::recurring::audited::record;
 use crate::recurring::schedule::{Schedule, time_zone};
 use crate::recurring::stored::Options;
 use crate::recurring::task::RecurringTask;
@@ -21,13 +23,20 @@ use std::cell::RefCell;
 ///
 /// # Errors
 /// If there is a task with its key, or as for [`schedule`](crate::recurring::schedule).
-pub(crate) fn add<C: AsConn + ?Sized>(conn: &mut C, task: &RecurringTask) -> Result<NaiveDateTime> {
+pub(crate) fn add<C: AsConn + ?Sized>(
+    conn: &mut C,
+    actor: &Actor,
+    task: &RecurringTask,
+) -> Result<NaiveDateTime> {
     let definition = at_run_time(task)?;
     let failed = RefCell::new(None);
     let next = next_or_failed(task, Tz::UTC, task.timings(), &failed);
     let mut conn = own(conn);
     refuse_internal(&mut conn, task.named_class().as_slice())?;
-    let added = schedule::add(&mut conn, &definition, &next).doing("add the recurring task")?;
+    let action = AuditAction::ScheduleTask;
+    let added = record(&mut conn, actor, action, task.key(), |conn| {
+        schedule::add(conn, &definition, &next).doing("add the recurring task")
+    })?;
     match added {
         Some(Scheduled::Done(next)) => Ok(next),
         Some(other) => Err(refusal(task.key(), other, failed.take())),
@@ -45,11 +54,12 @@ pub(crate) fn add<C: AsConn + ?Sized>(conn: &mut C, task: &RecurringTask) -> Res
 /// If there is no such task, it was not scheduled at run time, or the change is invalid.
 pub(crate) fn change<C: AsConn + ?Sized>(
     conn: &mut C,
+    actor: &Actor,
     key: &str,
     is_by_name: bool,
     edit: impl FnOnce(&mut Definition, &mut Options) -> Result<()>,
 ) -> Result<NaiveDateTime> {
-    let changed = schedule::edit(&mut own(conn), key, |conn, row| {
+    let edited = |conn: &mut Conn<'_>, row: &RecurringTaskRow| {
         check_source(row)?;
         let mut options = Options::read(row)?;
         let mut definition = definition_of(row);
@@ -61,6 +71,10 @@ pub(crate) fn change<C: AsConn + ?Sized>(
         definition.options = options.to_column();
         let next = next_tick(row, &definition, &options)?;
         Ok::<_, Error>((definition, next))
+    };
+    let action = AuditAction::ScheduleTask;
+    let changed = record(&mut own(conn), actor, action, key, |conn| {
+        schedule::edit(conn, key, edited)
     })?;
     changed.ok_or_else(|| unknown(key))
 }
@@ -73,8 +87,14 @@ fn has_other_jobs(row: &RecurringTaskRow, new: &Definition) -> bool {
 ///
 /// # Errors
 /// If there is no such task, or it was not scheduled at run time.
-pub(crate) fn remove<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<()> {
-    let removed = schedule::remove(&mut own(conn), key, check_source)?;
+pub(crate) fn remove<C: AsConn + ?Sized>(conn: &mut C, actor: &Actor, key: &str) -> Result<()> {
+    let removed = record(
+        &mut own(conn),
+        actor,
+        AuditAction::RemoveTask,
+        key,
+        |conn| schedule::remove(conn, key, check_source),
+    )?;
     removed.then_some(()).ok_or_else(|| unknown(key))
 }
 

@@ -27,11 +27,14 @@
 //! # Ok::<(), windlass::Error>(())
 //! ```
 
+pub(crate) mod audited;
 pub(crate) mod cron;
 #[cfg(feature = "cli")]
 pub(crate) mod edit;
 pub(crate) mod history;
+pub(crate) mod in_words;
 pub(crate) mod missed;
+pub(crate) mod operate;
 pub(crate) mod plan;
 pub(crate) mod schedule;
 pub(crate) mod settings;
@@ -40,6 +43,7 @@ pub(crate) mod task;
 pub(crate) mod task_times;
 pub(crate) mod tasks;
 pub(crate) mod timing;
+pub(crate) mod value_set;
 pub(crate) mod window;
 pub(crate) mod zone;
 

@@ -8,6 +8,7 @@
 use crate::error::{Error, Result};
 use crate::queue::check_name;
 use crate::recurring::cron::Cron;
+use crate::recurring::in_words;
 use crate::recurring::zone;
 use chrono::{DateTime, NaiveDateTime, Utc};
 use chrono_tz::Tz;
@@ -113,6 +114,31 @@ impl Schedule {
     /// Returns the text without the time zone.
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// Returns its times in English, with its time zone.
+    ///
+    /// Two schedules with different times have different words, except for `@timing`.
+    ///
+    /// ```
+    /// use windlass::Schedule;
+    ///
+    /// let weekdays: Schedule = "0 9 * * MON-FRI Europe/Berlin".parse()?;
+    /// assert_eq!(weekdays.in_words(), "At 09:00 from Monday to Friday, Europe/Berlin");
+    /// let often: Schedule = "every 5m".parse()?;
+    /// assert_eq!(often.in_words(), "Every 5 minutes");
+    /// # Ok::<(), windlass::Error>(())
+    /// ```
+    pub fn in_words(&self) -> String {
+        match &self.rule {
+            TickRule::Start => "When a new deployment starts".to_owned(),
+            TickRule::Named(name) => format!("At the times of the program's timing {name}"),
+            TickRule::Every(seconds) => in_words::of_interval(*seconds),
+            TickRule::Cron(cron) => match self.time_zone().unwrap_or("UTC") {
+                "UTC" if in_words::needs_no_zone(cron) => in_words::of_cron(cron),
+                zone => format!("{}, {zone}", in_words::of_cron(cron)),
+            },
+        }
     }
 
     /// Returns the first due time after `time`. Returns `None` if there is none before the year

@@ -1,13 +1,10 @@
 //! Operations on recurring tasks: schedule, list, pause, run.
 
-use crate::db::transition::schedule;
-
+use crate::db::model::audit::Actor;
 use crate::db::model::recurring::{Definition, RecurringTaskRow, Scheduled};
 use crate::db::table::{recurring_executions, recurring_tasks};
-use crate::db::transition::fire;
 use crate::db::{AsConn, own};
 use crate::error::{Doing, Error, Result};
-use crate::job::extras::internal::refuse_internal;
 use crate::job::id::JobId;
 use crate::recurring::missed::humane;
 use crate::recurring::stored::{Options, Stored};
@@ -94,17 +91,7 @@ impl From<RecurringTaskRow> for RecurringStatus {
 /// exceeded, its class is [internal](crate::Job::INTERNAL) and was given by name, or a statement
 /// fails.
 pub fn schedule<C: AsConn + ?Sized>(conn: &mut C, task: &RecurringTask) -> Result<DateTime<Utc>> {
-    let definition = at_run_time(task)?;
-    let failed = RefCell::new(None);
-    let next = next_or_failed(task, Tz::UTC, task.timings(), &failed);
-    let mut conn = own(conn);
-    refuse_internal(&mut conn, task.named_class().as_slice())?;
-    let scheduled =
-        schedule::schedule(&mut conn, &definition, &next).doing("schedule the recurring task")?;
-    match scheduled {
-        Scheduled::Done(next) => Ok(next.and_utc()),
-        other => Err(refusal(task.key(), other, failed.take())),
-    }
+    Actor::default().schedule_task(conn, task)
 }
 
 /// Returns the definition of a task that is scheduled at run time.
@@ -167,7 +154,7 @@ pub(crate) fn refusal(key: &str, scheduled: Scheduled, failed: Option<Error>) ->
 /// # Errors
 /// If the statement fails.
 pub fn unschedule<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<bool> {
-    schedule::unschedule(&mut own(conn), key).doing("unschedule the recurring task")
+    Actor::default().unschedule_task(conn, key)
 }
 
 /// Enqueues the task's job immediately, even if the task is paused or one of its jobs is running.
@@ -177,9 +164,7 @@ pub fn unschedule<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<bool> {
 /// # Errors
 /// If there is no such task, or a statement fails.
 pub fn run_now<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<JobId> {
-    let job = |row: &RecurringTaskRow| Stored::read(row)?.job_at_once(row, row.now);
-    let id = fire::run_now(&mut own(conn), key, job)?;
-    id.map(JobId).ok_or_else(|| unknown(key))
+    Actor::default().run_task(conn, key)
 }
 
 /// Pauses a task: no ticks are fired until [`resume`].
@@ -187,8 +172,7 @@ pub fn run_now<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<JobId> {
 /// # Errors
 /// If there is no such task, or the statement fails.
 pub fn pause<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<()> {
-    let known = schedule::pause(&mut own(conn), key).doing("pause the recurring task")?;
-    known.then_some(()).ok_or_else(|| unknown(key))
+    Actor::default().pause_task(conn, key)
 }
 
 /// Resumes a task, starting with the next tick. Ticks during the pause are skipped; they do not
@@ -197,17 +181,7 @@ pub fn pause<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<()> {
 /// # Errors
 /// If there is no such task, or a statement fails.
 pub fn resume<C: AsConn + ?Sized>(conn: &mut C, key: &str) -> Result<()> {
-    let next = |row: &RecurringTaskRow| -> Result<NaiveDateTime> {
-        let times = Stored::read(row)?.times;
-        let from = row.now.max(row.last_run_at.unwrap_or(row.now));
-        match (times.schedule.named(), row.next_run_at) {
-            // Only a scheduler with its timing can pass the ticks of the pause.
-            (Some(_), Some(next)) => Ok(next),
-            _ => Ok(times.after(from).unwrap_or(NEVER)),
-        }
-    };
-    let known = schedule::resume(&mut own(conn), key, next)?;
-    known.then_some(()).ok_or_else(|| unknown(key))
+    Actor::default().resume_task(conn, key)
 }
 
 /// Returns all tasks, by key, without those of a Rails app.

@@ -63,6 +63,14 @@ pub(crate) fn line(text: &str) {
     let _ = writeln!(io::stdout(), "{text}");
 }
 
+/// Prints a line. Returns `false` if the output is closed.
+pub(crate) fn print_line(text: &str) -> bool {
+    let mut stdout = io::stdout();
+    writeln!(stdout, "{text}")
+        .and_then(|()| stdout.flush())
+        .is_ok()
+}
+
 /// Prints text unchanged.
 pub(crate) fn print(text: &[u8]) -> ExitCode {
     match io::stdout().write_all(text) {

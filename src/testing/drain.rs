@@ -28,6 +28,7 @@ use crate::job::perform::{Outcome, perform as perform_claimed};
 use crate::job::policy::Policy;
 use crate::job::registry::Registry;
 use crate::job::step_memory::Steps;
+use crate::job::trace::origin::RunTrace;
 use std::time::Duration;
 
 /// A run that is over, before its outcome is saved.
@@ -145,9 +146,10 @@ impl<'a> InlineWorker<'a> {
             class_name: job.class_name.clone(),
             unique_id: job.unique_id.clone(),
             queue_name: job.queue_name.clone(),
-            attempt: u32::try_from(job.attempts).unwrap_or(0) + 1,
+            attempt: job.attempt(),
             enqueued_at: job.created_at,
             scheduled_at: job.scheduled_at,
+            trace: RunTrace::of(job, true),
             signals,
             database: database.clone(),
             finished: FinishedRow::Keep,

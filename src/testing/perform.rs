@@ -14,6 +14,7 @@ use crate::job::registry::Registry;
 use crate::job::running::Live;
 use crate::job::signals::Signals;
 use crate::job::step_memory::Steps;
+use crate::job::trace::origin::RunTrace;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -111,6 +112,7 @@ fn alone(class_name: &str, policy: Policy) -> Run {
         attempt: 1,
         enqueued_at: chrono::NaiveDateTime::default(),
         scheduled_at: None,
+        trace: RunTrace::default(),
         signals: signals(),
         database: Database::none(),
         finished: FinishedRow::Keep,

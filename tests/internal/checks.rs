@@ -48,7 +48,7 @@ pub fn clear(conn: &mut Conn<'_>) {
          DELETE FROM solid_queue_claimed_executions; DELETE FROM solid_queue_failed_executions; \
          DELETE FROM solid_queue_jobs; DELETE FROM solid_queue_processes; DELETE FROM solid_queue_pauses; \
          DELETE FROM solid_queue_recurring_tasks; DELETE FROM windlass_attempts; \
-         DELETE FROM windlass_results; DELETE FROM windlass_unique_jobs; DELETE FROM windlass_wanted_keys; \
+         DELETE FROM windlass_results; DELETE FROM windlass_unique_jobs; DELETE FROM windlass_wanted_keys; DELETE FROM windlass_operations; \
          DELETE FROM windlass_class_pauses; DELETE FROM windlass_limits; \
          DELETE FROM solid_queue_blocked_executions; DELETE FROM audit; COMMIT",
     );
@@ -72,7 +72,8 @@ const VIOLATIONS: &str = "
     SELECT 'I1: the execution of job ' || j.id || ' differs from it in queue, priority or class'
     FROM solid_queue_jobs j LEFT JOIN solid_queue_ready_executions r ON r.job_id = j.id
       LEFT JOIN solid_queue_scheduled_executions s ON s.job_id = j.id
-    WHERE coalesce(r.queue_name, s.queue_name, j.queue_name) <> j.queue_name
+      LEFT JOIN solid_queue_blocked_executions b ON b.job_id = j.id
+    WHERE coalesce(r.queue_name, s.queue_name, b.queue_name, j.queue_name) <> j.queue_name
       OR coalesce(r.priority, s.priority, j.priority) <> j.priority OR coalesce(r.class_name, j.class_name) <> j.class_name
     UNION ALL
     SELECT 'I2: claim ' || id || ' belongs to no process' FROM solid_queue_claimed_executions c

@@ -17,6 +17,8 @@ mod checks;
 mod completion;
 mod db;
 mod edges;
+mod health;
+mod history;
 mod interleavings;
 mod model;
 mod paused_front;
@@ -24,3 +26,5 @@ mod refusals;
 mod statements;
 #[cfg(feature = "sqlite")]
 mod wakeup;
+#[cfg(feature = "web")]
+mod web;

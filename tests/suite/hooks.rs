@@ -143,6 +143,7 @@ fn a_job_is_heard_from_its_claim_to_its_end(db: &TestDb) {
                     job,
                     class,
                     attempt,
+                    ..
                 } => format!("started {job} {class} {attempt}"),
                 Event::Finished { job, class, .. } => format!("finished {job} {class}"),
                 Event::Stopping { kind } => format!("stopping {kind}"),

@@ -15,7 +15,11 @@ mod support;
 mod ahead;
 mod architecture;
 mod around;
+#[cfg(feature = "cli")]
+mod audit;
 mod batch;
+#[cfg(feature = "web")]
+mod browser;
 mod claim;
 mod claim_refused;
 #[cfg(feature = "cli")]
@@ -34,7 +38,10 @@ mod enqueue;
 mod enqueue_many;
 mod explain;
 mod functions;
+mod health;
 mod herd;
+#[cfg(feature = "cli")]
+mod history;
 mod hooks;
 mod idempotency;
 mod ids;
@@ -42,6 +49,8 @@ mod interruptions;
 #[cfg(feature = "cli")]
 mod job_logs;
 mod limits;
+#[cfg(all(feature = "cli", feature = "web"))]
+mod metrics;
 mod migrations;
 mod ordered;
 mod outsiders;
@@ -71,9 +80,13 @@ mod tags;
 mod testing;
 mod testing_faults;
 mod testing_options;
+#[cfg(all(feature = "cli", feature = "otel"))]
+mod traces;
 #[cfg(feature = "cli")]
 mod troubles;
 mod typed;
 mod unique;
 mod upcast;
 mod wakeup;
+#[cfg(feature = "web")]
+mod web;

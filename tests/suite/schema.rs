@@ -12,7 +12,13 @@ fn declared() -> BTreeMap<String, BTreeMap<String, (String, bool)>> {
     let mut tables = BTreeMap::new();
     let mut table = String::new();
     let mut name = None;
-    for line in include_str!("../../src/db/schema/tables.rs").lines() {
+    let files = [
+        include_str!("../../src/db/schema/tables.rs"),
+        include_str!("../../src/db/schema/tables_audit.rs"),
+        include_str!("../../src/db/schema/tables_history.rs"),
+        include_str!("../../src/db/schema/tables_web.rs"),
+    ];
+    for line in files.into_iter().flat_map(str::lines) {
         let line = line.trim();
         if let Some(text) = line.strip_prefix("#[sql_name = \"") {
             name = Some(text.trim_end_matches("\"]").to_owned());
@@ -45,6 +51,7 @@ fn diesel_type(real: &Real) -> &'static str {
         "varchar" | "character varying" | "text" => "Text",
         "datetime" | "timestamp" => "Timestamp",
         "boolean" => "Bool",
+        "bytea" | "blob" => "Binary",
         other => panic!("{}.{}: the type `{other}`", real.table, real.name),
     }
 }

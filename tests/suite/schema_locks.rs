@@ -82,7 +82,7 @@ fn at_work(db: &TestDb, jobs: usize, migrate: impl FnOnce()) {
 #[test]
 fn writers_of_every_order_notice_nothing_but_a_short_wait() {
     for jobs in [0, 5_000] {
-        let db = TestDb::empty_postgres();
+        let db = TestDb::empty_lone_postgres();
         solid_queue::create(&db);
         at_work(&db, jobs, || {
             let done = db.database.migrate().unwrap();
@@ -133,7 +133,7 @@ fn a_long_transaction_is_waited_for_without_holding_up_writers() {
 /// not valid, and is built again.
 #[test]
 fn an_index_that_was_not_built_to_its_end_is_built_again() {
-    let db = TestDb::postgres();
+    let db = TestDb::lone_postgres();
     let index = "index_windlass_jobs_on_idempotency_key";
     db.execute(&format!("DROP INDEX {index}"));
     db.execute(

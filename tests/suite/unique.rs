@@ -224,7 +224,9 @@ fn a_failed_job_gives_it_up_and_takes_it_back(db: &TestDb) {
         even_at_most_once: false,
     };
     // Of the two, one can have it.
-    let done = Jobs::failed().change(&mut db.connect(), retry).unwrap();
+    let done = Jobs::failed()
+        .change(&mut db.connect(), retry.clone())
+        .unwrap();
     assert_eq!((done.changed, done.id_taken), (1, 1));
     assert_eq!(db.rows("failed_executions"), 1);
     let third = note("third", "a").enqueue(&mut conn).unwrap();

@@ -2,6 +2,10 @@
 
 pub(crate) mod job_limits;
 pub(crate) mod obstacles;
+#[cfg(feature = "web")]
+pub(crate) mod surroundings;
+#[cfg(any(feature = "cli", feature = "web"))]
+pub(crate) mod words;
 
 use crate::admin::explain::job_limits::JobLimits;
 use crate::admin::explain::obstacles::{Obstacle, is_beating, obstacles};

@@ -66,7 +66,7 @@ pub(crate) fn obstacles(conn: &mut Conn<'_>, job: &EnqueuedJobRow) -> QueryResul
         true => RubyProcesses::Include,
         false => RubyProcesses::Exclude,
     };
-    let workers = explain::registered(conn, "Worker", ruby)?;
+    let workers = described(explain::registered(conn, "Worker", ruby)?);
     let wanted = WantedJob {
         queue: &job.queue_name,
         class: &job.class_name,
@@ -77,23 +77,31 @@ pub(crate) fn obstacles(conn: &mut Conn<'_>, job: &EnqueuedJobRow) -> QueryResul
 }
 
 /// What a worker has to take.
-#[derive(Debug, Clone, Copy)]
-struct WantedJob<'a> {
-    queue: &'a str,
-    class: &'a str,
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct WantedJob<'a> {
+    pub(crate) queue: &'a str,
+    pub(crate) class: &'a str,
     /// Of its arguments.
-    version: u32,
+    pub(crate) version: u32,
+}
+
+/// A process with its own description.
+pub(crate) type DescribedProcess = (RegisteredProcess, Value);
+
+/// Reads what processes say of themselves.
+pub(crate) fn described(processes: Vec<RegisteredProcess>) -> Vec<DescribedProcess> {
+    let read = |process: RegisteredProcess| {
+        let text = process.metadata.as_deref().unwrap_or_default();
+        let says = serde_json::from_str(text).unwrap_or_default();
+        (process, says)
+    };
+    processes.into_iter().map(read).collect()
 }
 
 /// Returns what is missing for a worker to take the job.
-fn missing(workers: &[RegisteredProcess], job: WantedJob<'_>) -> Option<Obstacle> {
-    let read = |worker: &RegisteredProcess| -> Value {
-        let text = worker.metadata.as_deref().unwrap_or_default();
-        serde_json::from_str(text).unwrap_or_default()
-    };
-    let mut serving: Vec<(&RegisteredProcess, Value)> = workers
-        .iter()
-        .map(|worker| (worker, read(worker)))
+pub(crate) fn missing(workers: &[DescribedProcess], job: WantedJob<'_>) -> Option<Obstacle> {
+    let workers = workers.iter();
+    let mut serving: Vec<&DescribedProcess> = workers
         .filter(|(_, says)| serves(says, job.queue))
         .collect();
     if serving.is_empty() {
@@ -121,7 +129,7 @@ fn missing(workers: &[RegisteredProcess], job: WantedJob<'_>) -> Option<Obstacle
         return Some(Obstacle::WorkersQuiet);
     }
     let threads = |says: &Value| says["thread_pool_size"].as_u64().unwrap_or(1);
-    let is_busy = |(worker, says): &(&RegisteredProcess, Value)| {
+    let is_busy = |(worker, says): &&DescribedProcess| {
         u64::try_from(worker.claimed).is_ok_and(|claimed| claimed >= threads(says))
     };
     serving.iter().all(is_busy).then(|| Obstacle::ThreadsBusy {
@@ -166,19 +174,20 @@ pub(crate) fn is_beating(process: &RegisteredProcess) -> bool {
 mod tests {
     use super::*;
 
-    fn worker(metadata: &str, claimed: i64) -> RegisteredProcess {
-        RegisteredProcess {
+    fn worker(metadata: &str, claimed: i64) -> DescribedProcess {
+        let worker = RegisteredProcess {
             metadata: Some(metadata.to_owned()),
             heartbeat_seconds: 1.0,
             claimed,
             draining: false,
-        }
+        };
+        described(vec![worker]).remove(0)
     }
 
     #[test]
     fn what_a_worker_says_of_itself_is_read() {
         let says = r#"{"queues":"mail,import*","thread_pool_size":2,"classes":["a"]}"#;
-        let missing = |workers: &[RegisteredProcess], queue: &str, class: &str| {
+        let missing = |workers: &[DescribedProcess], queue: &str, class: &str| {
             let job = WantedJob {
                 queue,
                 class,
@@ -201,7 +210,7 @@ mod tests {
         )];
         assert_eq!(missing(&many, "mail", "z"), None);
         let mut silent = worker(says, 0);
-        silent.heartbeat_seconds = 61.0;
+        silent.0.heartbeat_seconds = 61.0;
         assert_eq!(
             missing(&[silent], "mail", "a"),
             Some(Obstacle::WorkersSilent)
@@ -209,7 +218,7 @@ mod tests {
         let quiet = worker(r#"{"queues":"*","quiet":true}"#, 0);
         assert_eq!(missing(&[quiet], "mail", "a"), Some(Obstacle::WorkersQuiet));
         let mut draining = worker(says, 0);
-        draining.draining = true;
+        draining.0.draining = true;
         assert_eq!(
             missing(&[draining], "mail", "a"),
             Some(Obstacle::WorkersDraining)

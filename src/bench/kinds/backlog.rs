@@ -48,6 +48,7 @@ fn drain(run: &BenchRun, jobs: u32, beside: Backlog) -> Result<Vec<FigureValue>>
         runs: u64::from(jobs),
         delete: false,
         dispatcher: false,
+        queue: "*",
     };
     let mut reader = database.connect()?;
     let mut connection = database.connect()?;

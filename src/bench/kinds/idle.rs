@@ -19,6 +19,7 @@ fn idle(run: &BenchRun) -> Result<Vec<FigureValue>> {
         runs: u64::MAX,
         delete: false,
         dispatcher: false,
+        queue: "*",
     };
     let mut program = Program::start(place.url(), setup)?;
     program.nudge()?;
@@ -30,13 +31,12 @@ fn idle(run: &BenchRun) -> Result<Vec<FigureValue>> {
     let after = program.cost()?;
     let seconds = begun.elapsed().as_secs_f64();
     program.stop();
-    let value = |name, unit, value| FigureValue { name, unit, value };
     let statements = (after.statements - before.statements) as f64 / seconds;
     let cpu = after.cpu.saturating_sub(before.cpu).as_secs_f64() / seconds;
     let memory = after.peak_kib.unwrap_or(0) as f64;
     Ok(vec![
-        value("statements", "a second", statements),
-        value("processor", "% of a core", cpu * 100.0),
-        value("peak memory", "KiB", memory),
+        FigureValue::new("statements", "a second", statements),
+        FigureValue::new("processor", "% of a core", cpu * 100.0),
+        FigureValue::new("peak memory", "KiB", memory),
     ])
 }

@@ -80,6 +80,7 @@ fn drain(
         runs: u64::from(jobs),
         delete: false,
         dispatcher: true,
+        queue: "*",
     };
     let cost = drains::drain(run, setup, |database| {
         prepare(database)?;

@@ -13,6 +13,8 @@ mod scheduled;
 mod sleep;
 mod unique;
 mod urgent;
+#[cfg(feature = "web")]
+mod web;
 
 use crate::bench::comparison::Comparison;
 use crate::bench::kind::Kind;
@@ -45,5 +47,7 @@ pub(crate) fn comparisons(kind: Kind, run: &BenchRun) -> Vec<Comparison> {
         Kind::Urgent => urgent::comparisons(run),
         Kind::Backlog => backlog::comparisons(run),
         Kind::Idle => idle::comparisons(run),
+        #[cfg(feature = "web")]
+        Kind::Web => web::comparisons(run),
     }
 }

@@ -27,6 +27,7 @@ pub(crate) fn comparisons(run: &BenchRun) -> Vec<Comparison> {
                 runs: u64::from(jobs),
                 delete,
                 dispatcher: false,
+                queue: "*",
             };
             let windlass = move |run: &BenchRun| {
                 let cost = drains::drain(run, setup, |database| {

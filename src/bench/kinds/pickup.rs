@@ -37,6 +37,7 @@ fn pick_ups(run: &BenchRun) -> Result<Vec<FigureValue>> {
         runs: u64::MAX,
         delete: false,
         dispatcher: false,
+        queue: "*",
     };
     let mut program = Program::start(place.url(), setup)?;
     program.nudge()?;
@@ -165,11 +166,8 @@ fn hops(samples: &[Sample]) -> Vec<FigureValue> {
     let quantiles = HOPS.iter().flat_map(|(p50, p99, time)| {
         let times = samples.iter().map(|one| time(one).as_secs_f64() * 1e3);
         let times: Vec<f64> = times.collect();
-        [(*p50, 0.5), (*p99, 0.99)].map(|(name, part)| FigureValue {
-            name,
-            unit: "ms",
-            value: quantile(times.clone(), part),
-        })
+        [(*p50, 0.5), (*p99, 0.99)]
+            .map(|(name, part)| FigureValue::new(name, "ms", quantile(times.clone(), part)))
     });
     quantiles.collect()
 }

@@ -30,6 +30,7 @@ pub(crate) fn comparisons(run: &BenchRun) -> Vec<Comparison> {
             runs: u64::from(jobs),
             delete: false,
             dispatcher: true,
+            queue: "*",
         };
         let cost = drains::drain(run, setup, |database| schedule(database, jobs))?;
         Ok(drains::rate(&cost))

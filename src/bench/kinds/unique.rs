@@ -48,6 +48,7 @@ fn clear_among_held(run: &BenchRun, jobs: u32) -> Result<Vec<FigureValue>> {
         runs: u64::from(jobs),
         delete: false,
         dispatcher: false,
+        queue: "*",
     };
     drains::move_jobs(run, place.url(), &database, setup)?;
     drains::fill(&mut connection, jobs, &unique)?;

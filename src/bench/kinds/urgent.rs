@@ -54,6 +54,7 @@ fn starts(run: &BenchRun, sleep: Duration) -> Result<Vec<FigureValue>> {
         runs: u64::MAX,
         delete: false,
         dispatcher: false,
+        queue: "*",
     };
     let mut program = Program::start(place.url(), setup)?;
     program.nudge()?;
@@ -149,10 +150,6 @@ fn in_turn(samples: u32, mut take: impl FnMut() -> Result<Duration>) -> Result<V
 fn quantiles(times: &[Duration]) -> Vec<FigureValue> {
     let millis = times.iter().map(|time| time.as_secs_f64() * 1e3);
     let millis: Vec<f64> = millis.collect();
-    let of = |name, part| FigureValue {
-        name,
-        unit: "ms",
-        value: quantile(millis.clone(), part),
-    };
+    let of = |name, part| FigureValue::new(name, "ms", quantile(millis.clone(), part));
     vec![of("start p50", 0.5), of("start p99", 0.99)]
 }

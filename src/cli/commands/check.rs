@@ -1,7 +1,7 @@
 //! `windlass check`.
 
 use crate::cli::commands::recurring::preview::RunsOf;
-use crate::cli::config::Source;
+use crate::cli::config::ConfigSource;
 use crate::config::configuration::Config;
 use crate::config::connections::ConnectionBudget;
 use crate::config::reader::Setting;
@@ -28,7 +28,7 @@ Examples:
   windlass check --print                    every setting, and where it comes from")]
 pub(crate) struct Check {
     #[command(flatten)]
-    source: Source,
+    source: ConfigSource,
 
     /// Also check the database that the configuration names
     #[arg(long)]

@@ -69,6 +69,10 @@ pub(crate) struct Enqueue {
     #[arg(long, value_name = "KEY=JSON", value_parser = values::metadata)]
     meta: Vec<(String, Value)>,
 
+    /// The trace context of the enqueue, as the header `traceparent` of W3C Trace Context
+    #[arg(long, value_name = "HEADER")]
+    traceparent: Option<String>,
+
     /// The version of the arguments; those of an old one are converted, if the type is known
     /// [default: the type's, or 1]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
@@ -147,6 +151,9 @@ impl Enqueue {
         }
         for (key, value) in &self.meta {
             job = job.meta(key, value.clone());
+        }
+        if let Some(header) = &self.traceparent {
+            job = job.traceparent(header);
         }
         if self.public_token {
             job = job.public_token();

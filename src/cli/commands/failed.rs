@@ -1,23 +1,25 @@
 //! `windlass failed ...`.
 
+use crate::admin::bulk::change::Change;
 use crate::admin::changed::Changed;
-use crate::admin::jobs::{Change, Jobs};
+use crate::admin::jobs::Jobs;
 use crate::admin::retry_rate::RetryRate;
+use crate::cli::commands::operators::groups::GroupFailed;
 use crate::cli::done::{Deed, Done, SpreadOver};
 use crate::cli::listed::ListedJobs;
-use crate::cli::select::{Act, How, Selection, Which, connect, tagged};
-use crate::db::Database;
+use crate::cli::select::{Background, How, Selection, Which, connect, tagged, with_progress};
+use crate::db::{Database, DbConnection};
 use crate::error::{Error, Result};
-use crate::terminal::output::ProgressReport;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// List failed jobs, and retry or discard them
+/// List and group failed jobs, and retry or discard them
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum FailedCommand {
     List(ListFailed),
+    Groups(GroupFailed),
     Retry(RetryFailed),
     Discard(DiscardFailed),
 }
@@ -31,13 +33,45 @@ struct WhichFailed {
     /// Only jobs whose error contains this text
     #[arg(long, value_name = "TEXT", conflicts_with = "all")]
     error: Option<String>,
+
+    #[command(flatten)]
+    failure: WhichFailure,
+}
+
+/// Selects failures.
+#[derive(Debug, clap::Args)]
+struct WhichFailure {
+    /// Only jobs that failed with this kind of error
+    #[arg(long, value_name = "KIND")]
+    kind: Option<String>,
+
+    /// Only jobs with this fingerprint, as `failed groups` shows it
+    #[arg(long, value_name = "HEX")]
+    fingerprint: Option<String>,
+}
+
+impl WhichFailure {
+    fn is_any(&self) -> bool {
+        self.kind.is_some() || self.fingerprint.is_some()
+    }
+
+    fn narrow(&self, mut jobs: Jobs) -> Jobs {
+        if let Some(kind) = &self.kind {
+            jobs = jobs.kind(kind);
+        }
+        if let Some(fingerprint) = &self.fingerprint {
+            jobs = jobs.fingerprint(fingerprint);
+        }
+        jobs
+    }
 }
 
 impl WhichFailed {
     fn select(&self) -> Result<Selection> {
-        let failed = Jobs::failed();
+        let failed = self.failure.narrow(Jobs::failed());
         match &self.error {
             Some(error) => Ok(self.which.narrow(failed.error_contains(error))),
+            None if self.failure.is_any() => Ok(self.which.narrow(failed)),
             None => self.which.select(failed),
         }
     }
@@ -62,6 +96,9 @@ pub(crate) struct ListFailed {
     #[arg(long, value_name = "TEXT")]
     error: Option<String>,
 
+    #[command(flatten)]
+    failure: WhichFailure,
+
     /// Only jobs with this tag; if repeated, with all of them
     #[arg(long = "tag", value_name = "TEXT")]
     tags: Vec<String>,
@@ -81,7 +118,7 @@ pub(crate) struct ListFailed {
 
 impl ListFailed {
     pub(crate) fn run(&self, database: &Database) -> Result<ListedJobs> {
-        let mut jobs = Jobs::failed().limit(self.limit);
+        let mut jobs = self.failure.narrow(Jobs::failed()).limit(self.limit);
         if let Some(class) = &self.class {
             jobs = jobs.class(class);
         }
@@ -95,6 +132,7 @@ impl ListFailed {
         let is_tagged = !(self.tags.is_empty() && self.any_tag.is_empty());
         let is_narrow =
             self.class.is_some() || self.queue.is_some() || self.error.is_some() || is_tagged;
+        let is_narrow = is_narrow || self.failure.is_any();
         let none = if is_narrow {
             "No such job has failed."
         } else {
@@ -125,6 +163,8 @@ pub(crate) struct RetryFailed {
     rate: Option<RetryRate>,
 
     #[command(flatten)]
+    background: Background,
+    #[command(flatten)]
     pub(crate) how: How,
 }
 
@@ -138,8 +178,14 @@ impl RetryFailed {
         };
         let jobs = self.which.select()?;
         match self.rate {
-            None => self.how.run(database, &jobs, change, deed),
-            Some(rate) => self.spread(database, &jobs, change, deed, rate),
+            None => self
+                .background
+                .run(&self.how, database, &jobs, change, deed),
+            Some(rate) if self.background.is_asked_for() => {
+                let start = |jobs: &Jobs| jobs.in_background(change).rate(rate);
+                self.how.start(database, &jobs, false, deed, start)
+            }
+            Some(rate) => self.spread(database, &jobs, deed, rate),
         }
     }
 
@@ -149,7 +195,6 @@ impl RetryFailed {
         &self,
         database: &Database,
         jobs: &Selection,
-        change: Change,
         deed: Deed,
         rate: RetryRate,
     ) -> Result<Done> {
@@ -164,26 +209,19 @@ impl RetryFailed {
             })?;
         }
         let is_stopped = || stopped.load(Ordering::Relaxed);
-        let mut done = self.how.run_by(
-            database,
-            jobs,
-            Act::Change(change),
-            deed,
-            |connection, jobs| {
-                let progress = ProgressReport::of(deed.done, || jobs.count(connection))?;
+        let retry = |connection: &mut DbConnection, jobs: &Jobs| {
+            with_progress(connection, jobs, deed, |connection, reached| {
                 let reach = |done: &Changed| {
-                    progress.reach(done.looked_at());
+                    reached(done);
                     match is_stopped() {
                         true => ControlFlow::Break(()),
                         false => ControlFlow::Continue(()),
                     }
                 };
-                let even = self.even_at_most_once;
-                let changed = jobs.retry_at_rate(connection, rate, even, reach);
-                progress.end();
-                changed
-            },
-        )?;
+                jobs.retry_at_rate(connection, rate, self.even_at_most_once, reach)
+            })
+        };
+        let mut done = self.how.run_by(database, jobs, false, deed, retry)?;
         let time = rate.time_for(done.count());
         done.spread = Some(SpreadOver {
             seconds: time.as_secs_f64(),
@@ -204,6 +242,8 @@ pub(crate) struct DiscardFailed {
     #[command(flatten)]
     which: WhichFailed,
     #[command(flatten)]
+    background: Background,
+    #[command(flatten)]
     pub(crate) how: How,
 }
 
@@ -214,6 +254,8 @@ impl DiscardFailed {
             but: "has not failed",
         };
         let jobs = self.which.select()?;
-        self.how.run(database, &jobs, Change::Discard, deed)
+        let change = Change::Discard;
+        self.background
+            .run(&self.how, database, &jobs, change, deed)
     }
 }

@@ -1,6 +1,6 @@
 //! `windlass jobs edit`.
 
-use crate::admin::edit::edit_arguments;
+use crate::cli::commands::run_time::said_by::SaidBy;
 use crate::cli::failure::CommandError;
 use crate::cli::select::connect;
 use crate::cli::values;
@@ -30,6 +30,9 @@ pub(crate) struct Edit {
     #[arg(long, value_name = "JSON")]
     arguments: String,
 
+    #[command(flatten)]
+    said_by: SaidBy,
+
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -48,7 +51,7 @@ impl Edit {
         registry: Option<&Registry>,
     ) -> Result<EditedJob, CommandError> {
         let arguments = values::arguments(&self.arguments)?;
-        edit_arguments(
+        self.said_by.actor().edit_arguments(
             &mut connect(database)?,
             JobId(self.id),
             &arguments,

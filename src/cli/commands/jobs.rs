@@ -1,11 +1,12 @@
 //! `windlass jobs ...`.
 
-use crate::admin::jobs::{Change, Jobs};
+use crate::admin::bulk::change::Change;
+use crate::admin::jobs::Jobs;
 use crate::cli::commands::job_edit::Edit;
 use crate::cli::commands::tag::Retag;
 use crate::cli::done::{Deed, Done};
 use crate::cli::listed::{ListedJobs, name};
-use crate::cli::select::{How, Which, connect, tagged};
+use crate::cli::select::{Background, How, Which, connect, tagged};
 use crate::cli::values;
 use crate::db::Database;
 use crate::db::model::state::JobState;
@@ -23,6 +24,7 @@ pub(crate) enum JobsCommand {
     Reschedule(Reschedule),
     Edit(Edit),
     Priority(Priority),
+    Move(Move),
     /// Add a tag to jobs that have not ended
     ///
     /// A job that has the tag already is not changed. A running job sees the tag at its next attempt.
@@ -125,6 +127,8 @@ pub(crate) struct Cancel {
     #[command(flatten)]
     which: Which,
     #[command(flatten)]
+    background: Background,
+    #[command(flatten)]
     pub(crate) how: How,
 }
 
@@ -135,7 +139,8 @@ impl Cancel {
             done: "cancelled",
             but: "has ended",
         };
-        self.how.run(database, &jobs, Change::Cancel, deed)
+        self.background
+            .run(&self.how, database, &jobs, Change::Cancel, deed)
     }
 }
 
@@ -149,6 +154,8 @@ pub(crate) struct DiscardJobs {
     #[command(flatten)]
     which: Which,
     #[command(flatten)]
+    background: Background,
+    #[command(flatten)]
     pub(crate) how: How,
 }
 
@@ -159,7 +166,8 @@ impl DiscardJobs {
             done: "discarded",
             but: "does not wait",
         };
-        self.how.run(database, &jobs, Change::Discard, deed)
+        self.background
+            .run(&self.how, database, &jobs, Change::Discard, deed)
     }
 }
 
@@ -183,6 +191,8 @@ pub(crate) struct Reschedule {
     at: Option<DateTime<Utc>>,
 
     #[command(flatten)]
+    background: Background,
+    #[command(flatten)]
     pub(crate) how: How,
 }
 
@@ -197,7 +207,8 @@ impl Reschedule {
             done: "rescheduled",
             but: "does not wait",
         };
-        self.how.run(database, &jobs, change, deed)
+        self.background
+            .run(&self.how, database, &jobs, change, deed)
     }
 }
 
@@ -216,6 +227,8 @@ pub(crate) struct Priority {
     to: i32,
 
     #[command(flatten)]
+    background: Background,
+    #[command(flatten)]
     pub(crate) how: How,
 }
 
@@ -227,6 +240,42 @@ impl Priority {
             done: "given another priority",
             but: "does not wait",
         };
-        self.how.run(database, &jobs, change, deed)
+        self.background
+            .run(&self.how, database, &jobs, change, deed)
+    }
+}
+
+/// Move waiting jobs to another queue
+///
+/// They keep their time, their priority and a slot of a concurrency key that they hold.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  windlass jobs move --to slow 4711
+  windlass jobs move --to imports --class import --queue default")]
+pub(crate) struct Move {
+    #[command(flatten)]
+    which: Which,
+
+    /// The name of the new queue
+    #[arg(long, value_name = "NAME")]
+    to: String,
+
+    #[command(flatten)]
+    background: Background,
+    #[command(flatten)]
+    pub(crate) how: How,
+}
+
+impl Move {
+    pub(crate) fn run(&self, database: &Database) -> Result<Done> {
+        let jobs = self.which.select(Jobs::waiting())?;
+        let change = Change::Queue(self.to.clone());
+        let deed = Deed {
+            done: "moved",
+            but: "does not wait",
+        };
+        self.background
+            .run(&self.how, database, &jobs, change, deed)
     }
 }

@@ -1,15 +1,15 @@
 //! `windlass queues ...`.
 
-use crate::admin::jobs::{Change, Jobs};
+use crate::admin::jobs::Jobs;
 use crate::cli::commands::run_time::said_by::SaidBy;
 use crate::cli::commands::run_time::turned::{Pausable, Turned, paused_line};
 use crate::cli::commands::status::{age, queues};
 use crate::cli::done::Deed;
 use crate::cli::failure::CommandError;
-use crate::cli::select::{How, Scope, Selection, connect};
-use crate::db::Database;
+use crate::cli::select::{How, Scope, Selection, connect, with_progress};
 use crate::db::model::state::JobState;
 use crate::db::query::status::QueueStatus;
+use crate::db::{Database, DbConnection};
 use crate::error::Result;
 use crate::terminal::output::{self, Report};
 use crate::terminal::table::printable;
@@ -46,7 +46,12 @@ impl QueuesCommand {
                     jobs: Jobs::in_state(JobState::Ready).queue(&clear.queue),
                     scope: Scope::Some,
                 };
-                let done = clear.how.run(db, &jobs, Change::Discard, deed)?;
+                let clear_it = |connection: &mut DbConnection, jobs: &Jobs| {
+                    with_progress(connection, jobs, deed, |connection, reached| {
+                        jobs.clear(connection, &clear.queue, reached)
+                    })
+                };
+                let done = clear.how.run_by(db, &jobs, true, deed, clear_it)?;
                 output::show_and_end(&done, clear.how.json, done.code())
             }
         })
@@ -182,6 +187,9 @@ pub(crate) struct Resume {
     #[arg(value_name = "QUEUE")]
     queue: String,
 
+    #[command(flatten)]
+    said_by: SaidBy,
+
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -204,9 +212,8 @@ pub(crate) struct Clear {
 
 impl Pause {
     fn run(&self, database: &Database) -> Result<Turned> {
-        let mut connection = connect(database)?;
-        let (by, reason) = (self.said_by.by(), &self.said_by.reason);
-        let changed = crate::admin::queues::pause_queue(&mut connection, &self.queue, &by, reason)?;
+        let actor = self.said_by.actor();
+        let changed = actor.pause_queue(&mut connect(database)?, &self.queue)?;
         Ok(Turned {
             what: Pausable::QueueName(self.queue.clone()),
             paused: true,
@@ -217,11 +224,13 @@ impl Pause {
 
 impl Resume {
     fn run(&self, database: &Database) -> Result<Turned> {
-        let mut connection = connect(database)?;
         Ok(Turned {
             what: Pausable::QueueName(self.queue.clone()),
             paused: false,
-            changed: crate::admin::queues::resume_queue(&mut connection, &self.queue)?,
+            changed: self
+                .said_by
+                .actor()
+                .resume_queue(&mut connect(database)?, &self.queue)?,
         })
     }
 }

@@ -1,14 +1,16 @@
 //! `windlass status`.
 
+pub(crate) use crate::admin::explain::words::age;
 use crate::admin::finding::ALIVE;
 use crate::cli::commands::run_time::classes;
-pub(crate) use crate::cli::commands::run_time::said_by::age;
+use crate::cli::rates;
 use crate::clock;
 use crate::db::query::status::{ProcessStatus, QueueStatus, RunStatus};
 use crate::db::schema::migrate;
 use crate::db::table::run_time::class_pauses::PausedClass;
 use crate::db::{AsConn as _, Database};
 use crate::error::Result;
+use crate::history::QueueRate;
 use crate::terminal::output::{self, Report};
 use crate::terminal::table::{Column, Table, printable};
 use serde::Serialize;
@@ -18,7 +20,8 @@ use std::time::Duration;
 /// Show the queues and the processes
 ///
 /// If a queue has more and more ready jobs, or its oldest job gets older, it has too few workers or
-/// none. A process without a heartbeat for 60 s is dead.
+/// none. Rates and waits are those of the last 5 minutes; waits start when a job is ready. A process
+/// without a heartbeat for 60 s is dead.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -50,6 +53,8 @@ pub(crate) struct Overview {
     queues: Vec<QueueStatus>,
     processes: Vec<ProcessStatus>,
     paused_classes: Vec<PausedClass>,
+    /// Of the queues in which something ended.
+    rates: Vec<QueueRate>,
 }
 
 impl Status {
@@ -85,6 +90,7 @@ impl Status {
             queues: crate::admin::status::queues(&mut connection)?,
             processes: crate::admin::status::processes(&mut connection)?,
             paused_classes: crate::admin::classes::paused_classes(&mut connection)?,
+            rates: crate::history::rates(&mut connection, rates::OVER)?,
         })
     }
 }
@@ -101,9 +107,14 @@ impl Report for Overview {
         } else {
             processes(&self.processes).text(width)
         };
+        let rates = if self.rates.is_empty() {
+            String::new()
+        } else {
+            format!("{}\n", rates::rates(&self.rates).text(width))
+        };
         let paused: String = self.paused_classes.iter().map(classes::line).collect();
         let gap = if paused.is_empty() { "" } else { "\n" };
-        format!("{queues}\n{processes}{gap}{paused}")
+        format!("{queues}\n{rates}{processes}{gap}{paused}")
     }
 }
 

@@ -1,6 +1,6 @@
 //! `windlass supervise`.
 
-use crate::cli::config::{Source, option};
+use crate::cli::config::{ConfigSource, option};
 use crate::cli::mount::At;
 use crate::config::configuration::Config;
 use crate::config::reader::Argument;
@@ -36,11 +36,12 @@ Examples:
   windlass supervise                        where workers are started by others
   windlass supervise --processes 2 -- ./app worker
   windlass supervise --config /etc/app/windlass.toml --pidfile /run/app/windlass.pid
-  windlass supervise --heartbeat-interval 2s --alive-threshold 10s"
+  windlass supervise --heartbeat-interval 2s --alive-threshold 10s
+  windlass supervise --listen 127.0.0.1:4041"
 )]
 pub(crate) struct Supervise {
     #[command(flatten)]
-    source: Source,
+    source: ConfigSource,
 
     /// The number of processes of PROGRAM, for each of the workers [default: 1]
     #[arg(long, value_name = "N", requires = "program",
@@ -72,6 +73,12 @@ pub(crate) struct Supervise {
     /// A file to lock, so that no second supervisor with the same file can run on this host
     #[arg(long, value_name = "FILE")]
     pidfile: Option<PathBuf>,
+
+    /// Where to serve /livez, /readyz, /startedz and /metrics; needs the feature `web`
+    ///
+    /// The metrics need a token where other hosts can reach the address, unless `metrics_open` is set.
+    #[arg(long, value_name = "HOST:PORT")]
+    listen: Option<String>,
 
     /// A worker program and its arguments, run with this environment
     #[arg(last = true, value_name = "PROGRAM")]
@@ -125,7 +132,11 @@ impl Supervise {
                 path.display().to_string(),
             )
         });
-        durations.chain(processes).chain(pidfile).collect()
+        let listen = self.listen.as_ref();
+        let listen =
+            listen.map(|listen| option("supervisor", "listen", "--listen", listen.clone()));
+        let others = processes.into_iter().chain(pidfile).chain(listen);
+        durations.chain(others).collect()
     }
 
     fn supervisor(&self, mut config: Config, database: &Database) -> Result<Supervisor> {

@@ -2,7 +2,7 @@
 
 use crate::admin::jobs::Jobs;
 use crate::cli::done::{Deed, Done};
-use crate::cli::select::{How, Which};
+use crate::cli::select::{How, Which, with_progress};
 use crate::db::Database;
 use crate::db::model::extras::TagChange;
 use crate::error::Result;
@@ -35,6 +35,11 @@ impl Retag {
             but: "has ended",
         };
         let jobs = self.which.select(Jobs::unfinished())?;
-        self.how.retag(database, &jobs, change, deed)
+        self.how
+            .run_by(database, &jobs, false, deed, |connection, jobs| {
+                with_progress(connection, jobs, deed, |connection, reached| {
+                    jobs.retag(connection, change, reached)
+                })
+            })
     }
 }

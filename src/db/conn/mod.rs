@@ -11,6 +11,12 @@ pub(crate) mod pooled;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
 pub(crate) mod read_only;
+#[cfg(any(feature = "top", feature = "web"))]
+#[cfg_attr(
+    not(feature = "web"),
+    allow(dead_code, reason = "the pages use the rest")
+)]
+pub(crate) mod reading;
 pub(crate) mod settings;
 pub(crate) mod sql;
 #[cfg(feature = "sqlite")]

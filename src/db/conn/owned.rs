@@ -175,6 +175,16 @@ impl DbConnection {
         work(&mut self.borrow())
     }
 
+    /// Borrows the connection for statements that only read.
+    #[cfg(feature = "web")]
+    pub(crate) fn with_connection<T>(&mut self, work: impl FnOnce(&mut Conn<'_>) -> T) -> T {
+        #[cfg(feature = "postgres")]
+        let _armed = self
+            .guarded()
+            .map_or_else(Armed::not, |guarded| guarded.arm(self.limit));
+        work(&mut self.borrow())
+    }
+
     #[cfg(feature = "postgres")]
     fn guarded(&self) -> Option<&postgres::Guarded> {
         match &self.kind {

@@ -12,11 +12,20 @@ pub(crate) enum Param<'v> {
     Integer(Option<i32>),
     Bool(bool),
     Text(Option<Cow<'v, str>>),
+    /// Bytes, in a statement of their own: the rows of an [`InputRows`] cannot have any.
+    #[serde(skip)]
+    Binary(Cow<'v, [u8]>),
     /// Arrays, for Postgres only.
     BigInts(Vec<Option<i64>>),
     Integers(Vec<Option<i32>>),
     Bools(Vec<bool>),
     Texts(Vec<Option<Cow<'v, str>>>),
+    #[serde(skip)]
+    #[cfg_attr(
+        not(feature = "postgres"),
+        allow(dead_code, reason = "bound for Postgres only")
+    )]
+    Binaries(Vec<Vec<u8>>),
 }
 
 impl<'v> Param<'v> {
@@ -129,6 +138,18 @@ impl<'v> From<&'v Option<String>> for Param<'v> {
 impl From<Option<String>> for Param<'_> {
     fn from(value: Option<String>) -> Self {
         Param::Text(value.map(Cow::Owned))
+    }
+}
+
+impl<'v> From<&'v [u8]> for Param<'v> {
+    fn from(value: &'v [u8]) -> Self {
+        Param::Binary(Cow::Borrowed(value))
+    }
+}
+
+impl From<Vec<Vec<u8>>> for Param<'_> {
+    fn from(values: Vec<Vec<u8>>) -> Self {
+        Param::Binaries(values)
     }
 }
 

@@ -154,6 +154,12 @@ impl Guarded {
         self.deadline.arm(limit)
     }
 
+    /// Limits all statements together, also those that are armed for themselves meanwhile.
+    #[cfg(any(feature = "top", feature = "web"))]
+    pub(crate) fn arm_in_all(&self, limit: Duration) -> Armed {
+        self.deadline.arm_in_all(limit)
+    }
+
     /// Returns whether it was in use a moment ago without a failure, and the server has not closed it
     /// since. That takes no answer of the server. The first look may find its farewell, the second
     /// finds the end.

@@ -3,7 +3,7 @@
 use chrono::{Datelike, NaiveDateTime};
 use diesel::QueryableByName;
 use diesel::deserialize::{self, FromSql, FromSqlRow};
-use diesel::sql_types::{BigInt, Text};
+use diesel::sql_types::{BigInt, Nullable, Text};
 use std::time::Duration;
 
 /// Returns a list of ids in the form that `{in ..}` takes.
@@ -90,6 +90,31 @@ impl FromSql<Text, diesel::sqlite::Sqlite> for Lossy {
         Ok(Lossy(
             String::from_utf8_lossy(value.read_blob()).into_owned(),
         ))
+    }
+}
+
+/// The same, of a text that may be NULL.
+#[derive(Debug, FromSqlRow)]
+pub(crate) struct MaybeLossy(Option<String>);
+
+impl From<MaybeLossy> for Option<String> {
+    fn from(text: MaybeLossy) -> Self {
+        text.0
+    }
+}
+
+impl<DB> FromSql<Nullable<Text>, DB> for MaybeLossy
+where
+    DB: diesel::backend::Backend,
+    Lossy: FromSql<Text, DB>,
+{
+    fn from_sql(value: DB::RawValue<'_>) -> deserialize::Result<Self> {
+        let Lossy(text) = Lossy::from_sql(value)?;
+        Ok(MaybeLossy(Some(text)))
+    }
+
+    fn from_nullable_sql(value: Option<DB::RawValue<'_>>) -> deserialize::Result<Self> {
+        value.map_or(Ok(MaybeLossy(None)), Self::from_sql)
     }
 }
 

@@ -121,11 +121,33 @@ fn only_read(path: &Path) -> Result<SqliteConnection, String> {
     Ok(conn)
 }
 
+/// How long a read waits while another process recovers the log.
+#[cfg(any(feature = "top", feature = "web"))]
+const READ_BUSY_MILLIS: u32 = 500;
+
+/// Opens a file so that SQLite refuses to write it. Unlike `query_only`, which is set as well, no
+/// statement can change that.
+#[cfg(any(feature = "top", feature = "web"))]
+pub(crate) fn open_to_read(path: &Path) -> Result<SqliteConnection, String> {
+    if !path.exists() {
+        return Err(NO_FILE.to_owned());
+    }
+    let address = address(&path.to_string_lossy(), "?mode=ro");
+    let refused = |error: &dyn std::fmt::Display| explain(&error.to_string(), path);
+    let mut conn = SqliteConnection::establish(&address).map_err(|error| refused(&error))?;
+    conn.batch_execute(&format!(
+        "PRAGMA busy_timeout = {READ_BUSY_MILLIS}; PRAGMA query_only = ON; \
+         PRAGMA temp_store = MEMORY; SELECT count(*) FROM sqlite_schema"
+    ))
+    .map_err(|error| refused(&error))?;
+    Ok(conn)
+}
+
+const NO_FILE: &str = "there is no such file; `windlass migrate --database URL` creates it";
+
 pub(crate) fn connect(path: &Path) -> Result<SqliteConnection, String> {
     if !path.exists() {
-        return Err(
-            "there is no such file; `windlass migrate --database URL` creates it".to_owned(),
-        );
+        return Err(NO_FILE.to_owned());
     }
     let start = clock::instant();
     loop {

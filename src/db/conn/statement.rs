@@ -4,7 +4,7 @@
 use crate::db::conn::connection::Conn;
 use crate::db::conn::param::Param;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
-use diesel::sql_types::{BigInt, Bool, HasSqlType, Integer, Nullable, Text, Untyped};
+use diesel::sql_types::{BigInt, Binary, Bool, HasSqlType, Integer, Nullable, Text, Untyped};
 use diesel::{QueryResult, QueryableByName, RunQueryDsl};
 use std::borrow::Cow;
 
@@ -173,10 +173,13 @@ where
         + HasSqlType<BigInt>
         + HasSqlType<Integer>
         + HasSqlType<Bool>
+        + HasSqlType<Binary>
         + HasSqlType<Text>,
     i64: diesel::serialize::ToSql<BigInt, DB>,
     i32: diesel::serialize::ToSql<Integer, DB>,
     bool: diesel::serialize::ToSql<Bool, DB>,
+    [u8]: diesel::serialize::ToSql<Binary, DB>,
+    Vec<u8>: diesel::serialize::ToSql<Binary, DB>,
     str: diesel::serialize::ToSql<Text, DB>,
     String: diesel::serialize::ToSql<Text, DB>,
 {
@@ -185,9 +188,14 @@ where
         Param::Integer(value) => pass.push_bind_param::<Nullable<Integer>, _>(value),
         Param::Bool(value) => pass.push_bind_param::<Bool, _>(value),
         Param::Text(value) => pass.push_bind_param::<Nullable<Text>, _>(value),
-        Param::BigInts(_) | Param::Integers(_) | Param::Bools(_) | Param::Texts(_) => Err(
-            diesel::result::Error::QueryBuilderError("arrays are for Postgres only".into()),
-        ),
+        Param::Binary(value) => pass.push_bind_param::<Binary, _>(value),
+        Param::BigInts(_)
+        | Param::Integers(_)
+        | Param::Bools(_)
+        | Param::Texts(_)
+        | Param::Binaries(_) => Err(diesel::result::Error::QueryBuilderError(
+            "arrays are for Postgres only".into(),
+        )),
     }
 }
 
@@ -200,6 +208,7 @@ impl QueryFragment<diesel::pg::Pg> for Rendered<'_> {
             Param::Integers(values) => pass.push_bind_param::<Array<Nullable<Integer>>, _>(values),
             Param::Bools(values) => pass.push_bind_param::<Array<Bool>, _>(values),
             Param::Texts(values) => pass.push_bind_param::<Array<Nullable<Text>>, _>(values),
+            Param::Binaries(values) => pass.push_bind_param::<Array<Binary>, _>(values),
             scalar => push_scalar(scalar, pass),
         })
     }

@@ -3,7 +3,7 @@
 use crate::db::conn::sql::Lossy;
 use chrono::NaiveDateTime;
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text, Timestamp};
+use diesel::sql_types::{BigInt, Bool, Double, Integer, Nullable, Text, Timestamp};
 
 /// A claim and the process that must hold it for the claim to be ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -189,6 +189,10 @@ pub(crate) struct Claimed {
     /// Whether it is marked as started: a thread may run it at once.
     #[diesel(sql_type = Bool)]
     pub(crate) begun: bool,
+    /// The seconds that it had been ready when it was claimed, by the database's clock. `None` if
+    /// another program made it ready at no calendar time.
+    #[diesel(sql_type = Nullable<Double>)]
+    pub(crate) waited: Option<f64>,
     #[diesel(sql_type = BigInt)]
     pub(crate) job_id: i64,
     #[diesel(sql_type = Text, deserialize_as = Lossy)]
@@ -216,6 +220,12 @@ pub(crate) struct Claimed {
     /// Whether it holds a slot of its concurrency key.
     #[diesel(sql_type = Bool)]
     pub(crate) is_limited: bool,
+    /// Whether an earlier run was ended by its process, or crashed.
+    #[diesel(sql_type = Bool)]
+    pub(crate) has_run: bool,
+    /// Empty if there is none. Any program may have written it.
+    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    pub(crate) traceparent: String,
     /// Whether blocked jobs of any key must be promoted.
     #[diesel(sql_type = Bool)]
     pub(crate) is_wanted: bool,
@@ -225,6 +235,11 @@ pub(crate) struct Claimed {
 }
 
 impl Claimed {
+    /// Returns the number of the attempt that its next run is, starting at 1.
+    pub(crate) fn attempt(&self) -> u32 {
+        u32::try_from(self.attempts).unwrap_or(0).saturating_add(1)
+    }
+
     /// Whether it was enqueued with an expiry, and this is its first attempt.
     pub(crate) fn may_expire(&self) -> bool {
         let policy = self.policy.as_deref();

@@ -35,7 +35,7 @@ const fn column(name: &'static str, group: Group, value: fn(&NewRow) -> Param<'_
     JobColumn { name, group, value }
 }
 
-static COLUMNS: [JobColumn; 16] = [
+static COLUMNS: [JobColumn; 17] = [
     column("queue_name", Group::Every, |row| (&row.queue_name).into()),
     column("class_name", Group::Every, |row| (&row.class_name).into()),
     column("arguments", Group::Every, |row| (&row.arguments).into()),
@@ -44,6 +44,7 @@ static COLUMNS: [JobColumn; 16] = [
     column("max_crashes", Group::Every, |row| row.max_crashes.into()),
     column("at_most_once", Group::Every, |row| row.at_most_once.into()),
     column("policy", Group::Every, |row| (&row.policy).into()),
+    column("traceparent", Group::Every, |row| (&row.traceparent).into()),
     column("active_job_id", Group::ActiveJobId, |row| {
         (&row.active_job_id).into()
     }),
@@ -299,17 +300,17 @@ mod tests {
         assert_eq!(
             columns.assignments(),
             "queue_name = $1, class_name = $2, arguments = $3, priority = $4, max_attempts = $5, max_crashes = $6, \
-             at_most_once = $7, policy = $8, scheduled_at = coalesce({time $9}, {later $10}), concurrency_key = $11, \
-             concurrency_limit = $12, concurrency_on_conflict = $13"
+             at_most_once = $7, policy = $8, traceparent = $9, scheduled_at = coalesce({time $10}, {later $11}), \
+             concurrency_key = $12, concurrency_limit = $13, concurrency_on_conflict = $14"
         );
         let columns = JobColumns::alike(JobTraits::ALL[0]);
         assert_eq!(
             columns.names(),
-            "queue_name, class_name, arguments, priority, max_attempts, max_crashes, at_most_once, policy, created_at, updated_at"
+            "queue_name, class_name, arguments, priority, max_attempts, max_crashes, at_most_once, policy, traceparent, created_at, updated_at"
         );
         assert_eq!(
             columns.parameters(),
-            "$1, $2, $3, $4, $5, $6, $7, $8, {now}, {now}"
+            "$1, $2, $3, $4, $5, $6, $7, $8, $9, {now}, {now}"
         );
         assert_eq!(columns.parameter("priority"), "$4");
     }

@@ -22,6 +22,8 @@ pub(crate) struct NewRow {
     pub(crate) max_crashes: Option<i32>,
     pub(crate) at_most_once: bool,
     pub(crate) policy: Option<String>,
+    /// The trace context of the enqueue, in the form that [`Traceparent`] reads.
+    pub(crate) traceparent: Option<String>,
     pub(crate) unique_id: Option<String>,
     pub(crate) unique_scope: UniqueScope,
     pub(crate) on_conflict: OnConflict,
@@ -72,6 +74,7 @@ impl NewRow {
             max_crashes: None,
             at_most_once: false,
             policy: None,
+            traceparent: None,
             unique_id: None,
             unique_scope: UniqueScope::default(),
             on_conflict: OnConflict::default(),

@@ -1,6 +1,7 @@
 //! How a run ended, and what happens to its job.
 
 use crate::db::model::claim::FinishedRow;
+use crate::db::model::fingerprint;
 use chrono::NaiveDateTime;
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -57,6 +58,11 @@ impl JobFailure {
         format!("{}: {}", self.kind, self.message)
     }
 
+    /// Returns what it has in common with other failures of this class.
+    pub(crate) fn fingerprint(&self, class: &str) -> String {
+        fingerprint::fingerprint(class, &self.kind, &self.message)
+    }
+
     /// Returns the JSON that Solid Queue and its dashboard read.
     pub(crate) fn to_json(&self) -> String {
         let backtrace: Vec<&String> = self.place.iter().collect();
@@ -91,6 +97,27 @@ pub(crate) fn parts(json: &str) -> (String, String) {
         }
         _ => (String::new(), json.to_owned()),
     }
+}
+
+/// Returns the backtrace of a failed execution, or the place of a panic; empty if there is none.
+#[cfg(feature = "web")]
+pub(crate) fn backtrace(json: &str) -> Vec<String> {
+    let error: Value = serde_json::from_str(json).unwrap_or_default();
+    let lines = error.get("backtrace").and_then(Value::as_array);
+    let lines = lines.into_iter().flatten().filter_map(Value::as_str);
+    lines.map(str::to_owned).collect()
+}
+
+/// Returns the fingerprint of a failed execution, which another program may have stored.
+pub(crate) fn fingerprint_of(class: &str, json: &str) -> String {
+    let (kind, message) = parts(json);
+    fingerprint::fingerprint(class, &kind, &message)
+}
+
+/// Returns the first place in the backtrace of a failed execution.
+pub(crate) fn place(json: &str) -> Option<String> {
+    let error: Value = serde_json::from_str(json).ok()?;
+    error["backtrace"][0].as_str().map(str::to_owned)
 }
 
 /// Replaces NUL, which Postgres refuses, by U+FFFD, and cuts long text.
@@ -324,5 +351,16 @@ mod tests {
         assert!(failure.message.len() < MAX_BYTES + 20);
         assert!(failure.message.ends_with("(cut)"));
         assert!(!failure.to_json().contains("\\u0000"));
+    }
+
+    #[test]
+    fn a_stored_failure_has_the_fingerprint_of_its_parts() {
+        let failure = JobFailure::new("io", "user 7").at(Some("src/a.rs:1:2".into()));
+        let json = failure.to_json();
+        let same = failure.fingerprint("import");
+        assert_eq!(fingerprint_of("import", &json), same);
+        assert_ne!(fingerprint_of("export", &json), same);
+        assert_eq!(place(&json).as_deref(), Some("src/a.rs:1:2"));
+        assert_eq!(place("text"), None);
     }
 }

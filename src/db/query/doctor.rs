@@ -2,6 +2,7 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
+use crate::db::conn::sql::Id;
 use crate::db::conn::statement::Statement;
 use crate::db::schema::migrations;
 use diesel::prelude::*;
@@ -31,6 +32,17 @@ impl Rule {
         Rule::IsThere,
         Rule::IsHeld,
     ];
+
+    /// Returns the name of its check.
+    pub(crate) fn check(self) -> &'static str {
+        match self {
+            Rule::IsSomewhere => "lost",
+            Rule::IsInOnePlace => "places",
+            Rule::HasLeft => "finished",
+            Rule::IsThere => "orphans",
+            Rule::IsHeld => "claims",
+        }
+    }
 
     /// Returns a SELECT of the jobs that break it, as `id`.
     fn query(self) -> String {
@@ -150,6 +162,19 @@ pub(crate) fn version(conn: &mut Conn<'_>) -> QueryResult<DatabaseVersion> {
         }
     };
     Statement::new(text).unkept().get_result(conn)
+}
+
+/// Counts the triggers of the audit that are disabled. SQLite cannot disable one.
+pub(crate) fn disabled_triggers(conn: &mut Conn<'_>) -> QueryResult<i64> {
+    let text = match conn.dialect() {
+        Dialect::Postgres => {
+            "SELECT count(*) AS id FROM pg_trigger WHERE tgrelid = 'windlass_audit'::regclass \
+             AND tgenabled NOT IN ('O', 'A')"
+        }
+        Dialect::Sqlite => "SELECT 0 AS id",
+    };
+    let row: Id = Statement::new(text).unkept().get_result(conn)?;
+    Ok(row.id)
 }
 
 /// The waiting jobs, and what keeps dead rows from being removed.

@@ -1,154 +1,13 @@
-//! Selecting jobs: for lists, for counts, and for changes in bulk.
+//! Lists and counts of selected jobs.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::dialect::Dialect;
-use crate::db::conn::sql::IdRange;
-use crate::db::conn::sql::id_list;
-use crate::db::conn::statement::Statement;
 use crate::db::model::extras::Extras;
 use crate::db::model::state::JobState;
+use crate::db::query::filter::{Filter, NEXT, conditions, filtered, joined};
 use chrono::{DateTime, NaiveDateTime, Utc};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text, Timestamp};
 use serde::Serialize;
-
-/// Which jobs to select; an empty filter selects all.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Filter {
-    pub(crate) ids: Option<Vec<i64>>,
-    pub(crate) class: Option<String>,
-    pub(crate) queue: Option<String>,
-    /// A part of the error of a failed job.
-    pub(crate) error: Option<String>,
-    /// All of these tags, as a JSON array.
-    pub(crate) tags: Option<String>,
-    /// At least one of these tags, as a JSON array.
-    pub(crate) any_tag: Option<String>,
-}
-
-/// Returns the conditions for the tags of a job `j`, which are compared as decoded texts. The
-/// parameters are `$5` and `$6`.
-fn tagged(dialect: Dialect) -> String {
-    let (of_job, wanted) = match dialect {
-        // Other programs may have stored what is no JSON.
-        Dialect::Postgres => (
-            "SELECT own.tag FROM json_array_elements_text(CASE WHEN strpos(j.policy, '\"tags\":[') > 0 \
-               THEN CAST(j.policy AS json) -> 'extras' -> 'tags' END) AS own (tag) WHERE own.tag IS NOT NULL",
-            ["$5", "$6"].map(|tags| {
-                format!("(SELECT tag FROM json_array_elements_text(CAST({tags} AS json)) AS named (tag)) AS wanted")
-            }),
-        ),
-        Dialect::Sqlite => (
-            "SELECT own.value FROM json_each(CASE WHEN json_valid(j.policy) THEN j.policy END, '$.extras.tags') AS own WHERE own.type = 'text'",
-            ["$5", "$6"].map(|tags| format!("(SELECT value AS tag FROM json_each({tags})) AS wanted")),
-        ),
-    };
-    let [all, any] = wanted;
-    format!(
-        "($5 IS NULL OR NOT EXISTS (SELECT 1 FROM {all} WHERE wanted.tag NOT IN ({of_job}))) \
-         AND ($6 IS NULL OR EXISTS (SELECT 1 FROM {any} WHERE wanted.tag IN ({of_job})))"
-    )
-}
-
-/// Returns the conditions on an execution `e` and its job `j`. The parameters are `$1` to `$6`.
-fn conditions(conn: &Conn<'_>, state: JobState, filter: &Filter) -> String {
-    // Named ids are looked up; any other way would read the whole table.
-    let named = match filter.ids {
-        Some(_) => "j.id IN {in $1}",
-        None => "$1 IS NULL",
-    };
-    let contains = match (state, conn) {
-        (JobState::Failed, _) => match conn.dialect() {
-            Dialect::Postgres => "strpos(e.error, $4) > 0",
-            Dialect::Sqlite => "instr(e.error, $4) > 0",
-        },
-        _ => "false",
-    };
-    let finished = match state {
-        JobState::Finished => {
-            " AND j.finished_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM windlass_attempts a \
-             WHERE a.job_id = j.id AND a.outcome IN ('cancelled', 'discarded'))"
-        }
-        JobState::Cancelled => " AND j.finished_at IS NOT NULL AND e.outcome = 'cancelled'",
-        JobState::Discarded => " AND j.finished_at IS NOT NULL AND e.outcome = 'discarded'",
-        _ => "",
-    };
-    let tagged = tagged(conn.dialect());
-    format!(
-        "{named} AND ($2 IS NULL OR j.class_name = $2) \
-         AND ($3 IS NULL OR j.queue_name = $3) AND ($4 IS NULL OR {contains}) \
-         AND {tagged}{finished}"
-    )
-}
-
-/// Returns the alias of an execution, or of a job without one, and its join with the job.
-fn joined(state: JobState) -> String {
-    match state {
-        JobState::Finished => {
-            "solid_queue_jobs e JOIN solid_queue_jobs j ON j.id = e.id".to_owned()
-        }
-        _ => format!(
-            "{} e JOIN solid_queue_jobs j ON j.id = e.job_id",
-            state.table()
-        ),
-    }
-}
-
-/// Returns the statement with the values of `$1` to `$6`.
-fn filtered(text: String, filter: &Filter) -> Statement<'_> {
-    Statement::new(text)
-        .bind(filter.ids.as_deref().map(id_list))
-        .bind(&filter.class)
-        .bind(&filter.queue)
-        .bind(&filter.error)
-        .bind(&filter.tags)
-        .bind(&filter.any_tag)
-}
-
-#[derive(QueryableByName)]
-struct LastExecution {
-    #[diesel(sql_type = Nullable<BigInt>)]
-    last: Option<i64>,
-}
-
-/// Returns the last execution of a state: the end of a scan, so that jobs that move there meanwhile
-/// are not found again.
-pub(crate) fn last(conn: &mut Conn<'_>, state: JobState) -> QueryResult<i64> {
-    let text = format!("SELECT max(id) AS last FROM {}", state.table());
-    Statement::new(text)
-        .get_result::<LastExecution>(conn)
-        .map(|row| row.last.unwrap_or(0))
-}
-
-/// A job found by a scan.
-#[derive(Debug, Clone, Copy, QueryableByName)]
-pub(crate) struct ScannedJob {
-    #[diesel(sql_type = BigInt)]
-    pub(crate) execution_id: i64,
-    #[diesel(sql_type = BigInt)]
-    pub(crate) job_id: i64,
-}
-
-/// Returns the next jobs of a state whose executions are in the range, in their order.
-pub(crate) fn next(
-    conn: &mut Conn<'_>,
-    state: JobState,
-    filter: &Filter,
-    range: IdRange,
-    limit: usize,
-) -> QueryResult<Vec<ScannedJob>> {
-    let text = format!(
-        "SELECT e.id AS execution_id, j.id AS job_id FROM {} WHERE {} AND e.id > $7 AND e.id <= $8 \
-         ORDER BY e.id LIMIT $9",
-        joined(state),
-        conditions(conn, state, filter)
-    );
-    filtered(text, filter)
-        .bind(range.after)
-        .bind(range.up_to)
-        .bind(limit as i64)
-        .load(conn)
-}
 
 /// The number of jobs of a class and a queue in one state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, QueryableByName)]
@@ -275,7 +134,7 @@ pub(crate) fn list(
     let runs = runs(state);
     let text = format!(
         "SELECT j.id AS job_id, j.class_name, j.queue_name, j.priority, j.policy, {runs} AS attempts, \
-         coalesce({{moment j.created_at}}, {{now}}) AS created_at, coalesce({{moment {at}}}, {{now}}) AS at, {error} AS error FROM {} WHERE {} ORDER BY {order} LIMIT $7",
+         coalesce({{moment j.created_at}}, {{now}}) AS created_at, coalesce({{moment {at}}}, {{now}}) AS at, {error} AS error FROM {} WHERE {} ORDER BY {order} LIMIT ${NEXT}",
         joined(state),
         conditions(conn, state, filter)
     );

@@ -1,11 +1,31 @@
 //! Read-only queries: for status pages, lists, `explain` and `doctor`.
 
+#[cfg(feature = "web")]
+pub(crate) mod alarms;
 #[cfg(feature = "cli")]
 pub(crate) mod connection_limit;
 pub(crate) mod details;
 pub(crate) mod doctor;
 pub(crate) mod explain;
+pub(crate) mod failed_groups;
+pub(crate) mod filter;
+#[cfg(feature = "web")]
+pub(crate) mod frame;
+pub(crate) mod gauges;
+pub(crate) mod history;
 pub(crate) mod job_info;
 pub(crate) mod jobs;
+#[cfg(any(feature = "top", feature = "web"))]
+#[cfg_attr(
+    not(feature = "web"),
+    allow(dead_code, reason = "the pages use the rest")
+)]
+pub(crate) mod load;
+#[cfg(feature = "web")]
+pub(crate) mod pages;
+
+#[cfg(feature = "cli")]
+pub(crate) mod presence;
+pub(crate) mod scan;
 pub(crate) mod status;
 pub(crate) mod ticks;

@@ -15,11 +15,17 @@ pub(crate) struct DeclaredColumn {
     pub(crate) is_time: bool,
 }
 
-/// Returns every table, in the order of the file.
+/// Returns every table, in the order of the files.
 pub(crate) fn tables() -> Vec<DeclaredTable> {
     let mut tables: Vec<DeclaredTable> = Vec::new();
     let mut renamed = None;
-    for line in include_str!("tables.rs").lines().map(str::trim) {
+    let files = [
+        include_str!("tables.rs"),
+        include_str!("tables_audit.rs"),
+        include_str!("tables_history.rs"),
+        include_str!("tables_web.rs"),
+    ];
+    for line in files.into_iter().flat_map(str::lines).map(str::trim) {
         if let Some(name) = line.strip_prefix("#[sql_name = \"") {
             renamed = Some(name.trim_end_matches("\"]"));
         } else if let Some((name, _)) = line.split_once(" (").filter(|_| line.ends_with(") {")) {

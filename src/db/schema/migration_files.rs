@@ -47,4 +47,10 @@ pub(crate) const FILES: &[EmbeddedMigration] = embedded![
     "2026-11-24-000005_ordered",
     "2026-11-24-000006_run_time",
     "2026-11-24-000007_job_logs",
+    "2026-11-24-000008_history",
+    "2026-11-24-000009_audit",
+    "2026-11-24-000010_fingerprints",
+    "2026-11-24-000011_web",
+    "2026-11-24-000012_traces",
+    "2026-11-24-000013_operation_requests",
 ];

@@ -18,3 +18,6 @@ pub(crate) mod plan;
 pub(crate) mod postgres_locks;
 pub(crate) mod reference;
 pub(crate) mod tables;
+pub(crate) mod tables_audit;
+pub(crate) mod tables_history;
+pub(crate) mod tables_web;

@@ -25,6 +25,7 @@ diesel::table! {
         note -> Nullable<Text>,
         concurrency_key -> Nullable<Text>,
         prefetched -> Nullable<Bool>,
+        ready_at -> Nullable<Timestamp>,
     }
 }
 
@@ -34,6 +35,7 @@ diesel::table! {
         job_id -> BigInt,
         error -> Nullable<Text>,
         created_at -> Timestamp,
+        fingerprint -> Nullable<Text>,
     }
 }
 
@@ -61,6 +63,7 @@ diesel::table! {
         unique_id -> Nullable<Text>,
         concurrency_limit -> Nullable<Integer>,
         concurrency_on_conflict -> Nullable<Text>,
+        traceparent -> Nullable<Text>,
     }
 }
 

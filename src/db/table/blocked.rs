@@ -197,3 +197,26 @@ pub(crate) fn block(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
         .bind(id_list(jobs))
         .execute(conn)
 }
+
+/// Deletes those blocked executions of jobs that [`insert`] makes again, and gives the others another
+/// queue: those of Rails, and those that wait until another job has ended. Returns the jobs of the
+/// deleted ones.
+pub(crate) fn take_for_queue(
+    conn: &mut Conn<'_>,
+    jobs: &[i64],
+    queue: &str,
+) -> QueryResult<Vec<i64>> {
+    let text = "DELETE FROM solid_queue_blocked_executions WHERE job_id IN {in $1} AND concurrency_key <> $2 \
+         AND (SELECT j.concurrency_limit FROM solid_queue_jobs j WHERE j.id = job_id) IS NOT NULL \
+         RETURNING job_id";
+    let taken: Vec<Execution> = Statement::new(text)
+        .bind(id_list(jobs))
+        .bind(UNIQUE_SUCCESSOR)
+        .load(conn)?;
+    let text = "UPDATE solid_queue_blocked_executions SET queue_name = $1 WHERE job_id IN {in $2}";
+    Statement::new(text)
+        .bind(queue)
+        .bind(id_list(jobs))
+        .execute(conn)?;
+    Ok(job_ids(taken))
+}

@@ -216,4 +216,6 @@ pub(crate) const COLUMNS: &str = "coalesce(j.id, 0) AS job_id, coalesce(j.queue_
      coalesce(j.class_name, '') AS class_name, coalesce(j.arguments, 'null') AS arguments, coalesce(j.priority, 0) AS priority, \
      coalesce(j.attempts, 0) AS attempts, coalesce(j.at_most_once, false) AS at_most_once, \
      coalesce({moment j.created_at}, {now}) AS created_at, {moment j.scheduled_at} AS scheduled_at, \
-     j.max_attempts, j.policy, j.unique_id, j.concurrency_limit IS NOT NULL AS is_limited";
+     j.max_attempts, j.policy, j.unique_id, j.concurrency_limit IS NOT NULL AS is_limited, \
+     coalesce(j.last_claim_id IS NOT NULL OR j.crash_count > 0, false) AS has_run, \
+     coalesce(j.traceparent, '') AS traceparent";

@@ -7,6 +7,8 @@ use crate::db::conn::statement::Statement;
 use diesel::prelude::*;
 use diesel::sql_types::Text;
 use serde::Serialize;
+#[cfg(feature = "web")]
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A class of a worker, in the order of the columns.
@@ -52,6 +54,33 @@ pub(crate) fn redact(conn: &mut Conn<'_>, class_name: &str) -> QueryResult<Optio
         .get_result(conn)
         .optional()?;
     Ok(row.and_then(|row| serde_json::from_str(&row.redact).ok()))
+}
+
+#[cfg(feature = "web")]
+#[derive(QueryableByName)]
+struct FieldsOfClass {
+    #[diesel(sql_type = Text)]
+    class_name: String,
+    #[diesel(sql_type = Text)]
+    redact: String,
+}
+
+/// Returns the names of the secret fields of these classes; a class without any that can be read is
+/// not among them.
+#[cfg(feature = "web")]
+pub(crate) fn redact_all(
+    conn: &mut Conn<'_>,
+    classes: &[&str],
+) -> QueryResult<BTreeMap<String, Vec<String>>> {
+    let text = "SELECT class_name, redact FROM windlass_classes WHERE class_name IN (SELECT value ->> 0 FROM {rows $1})";
+    let names: Vec<[&str; 1]> = classes.iter().map(|name| [*name]).collect();
+    let names = serde_json::to_string(&names).unwrap_or_default();
+    let rows: Vec<FieldsOfClass> = Statement::new(text).unkept().bind(&names).load(conn)?;
+    let fields = rows.into_iter().filter_map(|row| {
+        let fields = serde_json::from_str(&row.redact).ok()?;
+        Some((row.class_name, fields))
+    });
+    Ok(fields.collect())
 }
 
 /// Returns the first of these classes that a worker has stored as internal.

@@ -2,16 +2,18 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::param::InputRows;
-use crate::db::conn::sql::id_list;
+use crate::db::conn::sql::{Lossy, id_list};
 use crate::db::conn::statement::Statement;
 use crate::db::model::outcome::{JobFailure, StoredPolicy, is_unknown};
+use chrono::NaiveDateTime;
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Nullable, Text};
+use diesel::sql_types::{BigInt, Nullable, Text, Timestamp};
 
 /// A job that has failed permanently.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FailedJob<'f> {
     pub(crate) job_id: i64,
+    pub(crate) class_name: &'f str,
     pub(crate) failure: &'f JobFailure,
 }
 
@@ -23,16 +25,23 @@ pub(crate) fn insert(conn: &mut Conn<'_>, failures: &[FailedJob<'_>]) -> QueryRe
     if failures.is_empty() {
         return Ok(());
     }
-    let row = |failed: &FailedJob<'_>| [failed.job_id.into(), failed.failure.to_json().into()];
+    let row = |failed: &FailedJob<'_>| {
+        [
+            failed.job_id.into(),
+            failed.failure.to_json().into(),
+            failed.failure.fingerprint(failed.class_name).into(),
+        ]
+    };
     let input = InputRows {
-        names: ["job_id", "error"],
+        names: ["job_id", "error", "fingerprint"],
         rows: failures.iter().map(row).collect(),
     };
     let text = format!(
-        "INSERT INTO solid_queue_failed_executions (job_id, error, created_at) \
-         SELECT j.id, input.error, {{now}} FROM {} CROSS JOIN solid_queue_jobs j \
+        "INSERT INTO solid_queue_failed_executions (job_id, error, fingerprint, created_at) \
+         SELECT j.id, input.error, input.fingerprint, {{now}} FROM {} CROSS JOIN solid_queue_jobs j \
          WHERE j.id = input.job_id ORDER BY j.id + 0 \
-         ON CONFLICT (job_id) DO UPDATE SET error = excluded.error, created_at = excluded.created_at",
+         ON CONFLICT (job_id) DO UPDATE SET error = excluded.error, fingerprint = excluded.fingerprint, \
+           created_at = excluded.created_at",
         input.item(conn.dialect())
     );
     let params = input.params(conn.dialect());
@@ -69,4 +78,53 @@ pub(crate) fn risky_jobs(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i
     let failed: Vec<FailedOnce> = Statement::new(text).bind(id_list(jobs)).load(conn)?;
     let risky = failed.iter().filter(|job| job.is_risky());
     Ok(risky.map(|job| job.id).collect())
+}
+
+/// A failure, with the class of its job.
+#[derive(Debug, QueryableByName)]
+pub(crate) struct FailureRow {
+    #[diesel(sql_type = BigInt)]
+    pub(crate) id: i64,
+    #[diesel(sql_type = BigInt)]
+    pub(crate) job_id: i64,
+    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    pub(crate) class_name: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    pub(crate) error: Option<String>,
+    #[diesel(sql_type = Timestamp)]
+    pub(crate) at: NaiveDateTime,
+}
+
+/// Returns the newest failures without a fingerprint: another program has stored them.
+pub(crate) fn without_fingerprint(
+    conn: &mut Conn<'_>,
+    limit: usize,
+) -> QueryResult<Vec<FailureRow>> {
+    // In the order of the index, in which NULL comes last.
+    let text = "SELECT f.id, f.job_id, j.class_name, f.error, coalesce({moment f.created_at}, {now}) AS at \
+         FROM solid_queue_failed_executions f JOIN solid_queue_jobs j ON j.id = f.job_id \
+         WHERE f.fingerprint IS NULL ORDER BY f.fingerprint DESC, f.id DESC LIMIT $1";
+    Statement::new(text).bind(limit as i64).unkept().load(conn)
+}
+
+/// Stores the fingerprints of failures that have none, by their ids. Returns how many there were.
+pub(crate) fn set_fingerprints(
+    conn: &mut Conn<'_>,
+    fingerprints: &[(i64, &str)],
+) -> QueryResult<usize> {
+    let input = InputRows {
+        names: ["id", "fingerprint"],
+        rows: fingerprints
+            .iter()
+            .map(|(id, text)| [(*id).into(), (*text).into()])
+            .collect(),
+    };
+    let text = format!(
+        "UPDATE solid_queue_failed_executions SET fingerprint = input.fingerprint FROM {} \
+         WHERE solid_queue_failed_executions.id = input.id \
+         AND solid_queue_failed_executions.fingerprint IS NULL",
+        input.item(conn.dialect())
+    );
+    let params = input.params(conn.dialect());
+    Statement::new(text).bind_all(params).changes(conn)
 }

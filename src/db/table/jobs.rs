@@ -8,6 +8,7 @@ use crate::db::conn::statement::Statement;
 use crate::db::model::claim::{ClaimOf, FinishedRow};
 use crate::db::model::new_result::{NewResult, ResultOf};
 use crate::db::model::outcome::{FollowUpJob, ResultOutcome, StoredPolicy};
+use crate::db::model::traceparent::Traceparent;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
 use std::collections::{BTreeMap, BTreeSet};
@@ -127,9 +128,16 @@ pub(crate) struct EndedJob {
     crash_count: i32,
     #[diesel(sql_type = Nullable<Text>)]
     policy: Option<String>,
+    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    traceparent: String,
 }
 
 impl EndedJob {
+    /// Returns the trace context of its enqueue, which follow-up jobs inherit.
+    pub(crate) fn traceparent(&self) -> Option<Traceparent> {
+        Traceparent::parse(&self.traceparent)
+    }
+
     fn policy(&self) -> Option<StoredPolicy> {
         serde_json::from_str(self.policy.as_deref()?).ok()
     }
@@ -176,8 +184,8 @@ impl EndedJob {
 
 /// Reads the rows of jobs whose claims have ended in this transaction.
 pub(crate) fn ended(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<EndedJob>> {
-    let text = "SELECT id, class_name, queue_name, unique_id, attempts, crash_count, policy FROM solid_queue_jobs \
-         WHERE id IN {in $1}";
+    let text = "SELECT id, class_name, queue_name, unique_id, attempts, crash_count, policy, \
+         coalesce(traceparent, '') AS traceparent FROM solid_queue_jobs WHERE id IN {in $1}";
     Statement::new(text).bind(id_list(jobs)).load(conn)
 }
 

@@ -32,6 +32,45 @@ pub(crate) fn names(conn: &mut Conn<'_>) -> QueryResult<Vec<String>> {
     Ok(names)
 }
 
+/// A paused queue, and why it is.
+#[cfg(any(feature = "top", feature = "web"))]
+#[derive(Debug, Clone, QueryableByName)]
+pub(crate) struct PauseOfQueue {
+    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    pub(crate) queue_name: String,
+    /// The user who paused it, if known.
+    #[diesel(sql_type = Nullable<Text>)]
+    pub(crate) paused_by: Option<String>,
+    /// The reason, if one was given.
+    #[diesel(sql_type = Nullable<Text>)]
+    pub(crate) pause_reason: Option<String>,
+    /// Seconds since it was paused.
+    #[diesel(sql_type = Double)]
+    pub(crate) paused_seconds: f64,
+}
+
+#[cfg(any(feature = "top", feature = "web"))]
+fn columns(conn: &Conn<'_>) -> String {
+    let age = crate::db::conn::connection::age(conn, "created_at");
+    format!("queue_name, paused_by, pause_reason, coalesce({age}, 0) AS paused_seconds")
+}
+
+/// Returns up to `limit` paused queues, by name.
+#[cfg(any(feature = "top", feature = "web"))]
+pub(crate) fn all(conn: &mut Conn<'_>, limit: i64) -> QueryResult<Vec<PauseOfQueue>> {
+    let columns = columns(conn);
+    let text = format!("SELECT {columns} FROM solid_queue_pauses ORDER BY queue_name LIMIT $1");
+    Statement::new(text).bind(limit).load(conn)
+}
+
+/// Returns the pause of a queue. `None` if it is not paused.
+#[cfg(feature = "web")]
+pub(crate) fn of(conn: &mut Conn<'_>, queue: &str) -> QueryResult<Option<PauseOfQueue>> {
+    let columns = columns(conn);
+    let text = format!("SELECT {columns} FROM solid_queue_pauses WHERE queue_name = $1");
+    Statement::new(text).bind(queue).get_result(conn).optional()
+}
+
 /// Returns how many jobs of a queue are ready.
 pub(crate) fn size(conn: &mut Conn<'_>, queue: &str) -> QueryResult<u64> {
     let text = "SELECT count(*) AS size, CAST(NULL AS double precision) AS latency FROM solid_queue_ready_executions WHERE queue_name = $1";

@@ -2,10 +2,12 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
+use crate::db::conn::param::InputRows;
 use crate::db::conn::sql::{Id, id_list};
 use crate::db::conn::statement::Statement;
 use crate::db::table::wanted_keys::{self, ConcurrencyKey, keys};
 use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Integer, Nullable, Text};
 use std::collections::BTreeSet;
 
 /// No row has the id 0: it stands for the missing row of an outer join.
@@ -61,4 +63,68 @@ pub(crate) fn take(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<BTreeSet<St
     let text = "DELETE FROM solid_queue_ready_executions WHERE job_id IN {in $1} RETURNING concurrency_key";
     let rows: Vec<ConcurrencyKey> = Statement::new(text).bind(id_list(jobs)).load(conn)?;
     Ok(keys(rows))
+}
+
+/// A deleted ready execution. Values that another program may have stored are texts.
+#[derive(Debug, QueryableByName)]
+pub(crate) struct TakenRow {
+    #[diesel(sql_type = BigInt)]
+    job_id: i64,
+    #[diesel(sql_type = Integer)]
+    priority: i32,
+    #[diesel(sql_type = Nullable<Text>)]
+    class_name: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    cautious: Option<String>,
+    #[diesel(sql_type = Text)]
+    created_at: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    concurrency_key: Option<String>,
+}
+
+/// Deletes the ready executions of jobs, which the caller inserts again.
+pub(crate) fn take_rows(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<TakenRow>> {
+    let text = "DELETE FROM solid_queue_ready_executions WHERE job_id IN {in $1} RETURNING job_id, priority, class_name, \
+         CAST(cautious AS text) AS cautious, CAST(created_at AS text) AS created_at, concurrency_key";
+    Statement::new(text).bind(id_list(jobs)).load(conn)
+}
+
+/// Inserts executions that were deleted, on another queue, and wakes sleeping workers.
+pub(crate) fn put_rows(conn: &mut Conn<'_>, rows: &[TakenRow], queue: &str) -> QueryResult<()> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let row = |row: &'_ TakenRow| {
+        [
+            row.job_id.into(),
+            i64::from(row.priority).into(),
+            row.class_name.clone().into(),
+            row.cautious.clone().into(),
+            row.created_at.clone().into(),
+            row.concurrency_key.clone().into(),
+            queue.to_owned().into(),
+        ]
+    };
+    let input = InputRows {
+        names: [
+            "job_id",
+            "priority",
+            "class_name",
+            "cautious",
+            "created_at",
+            "concurrency_key",
+            "queue_name",
+        ],
+        rows: rows.iter().map(row).collect(),
+    };
+    let text = format!(
+        "INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, cautious, created_at, concurrency_key) \
+         SELECT input.job_id, input.queue_name, input.priority, input.class_name, \
+           CASE WHEN input.cautious IS NOT NULL THEN input.cautious IN ('true', '1') END, \
+           {{time input.created_at}}, input.concurrency_key FROM {} ORDER BY input.job_id",
+        input.item(conn.dialect())
+    );
+    let params = input.params(conn.dialect());
+    Statement::new(text).bind_all(params).execute(conn)?;
+    crate::db::conn::wakeup::notify(conn, rows.len())
 }

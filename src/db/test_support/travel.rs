@@ -45,10 +45,12 @@ pub(crate) fn waiting(conn: &mut Conn<'_>) -> QueryResult<Vec<WaitingJob>> {
     Statement::new(text).unkept().load(conn)
 }
 
-/// Tables that are not changed: migrations, and ticks of recurring tasks, which are calendar times.
-const FIXED: [&str; 2] = [
+/// Tables that are not changed: migrations, ticks of recurring tasks, which are calendar times, and the
+/// audit, whose rows no statement may change.
+const FIXED: [&str; 3] = [
     "windlass_schema_migrations",
     "solid_queue_recurring_executions",
+    "windlass_audit",
 ];
 
 /// Makes all stored times older, as if that much time had passed.

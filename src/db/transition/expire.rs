@@ -1,15 +1,13 @@
 //! Discards jobs that have not started in time.
 
 use crate::db::conn::connection::Conn;
-use crate::db::conn::sql::id_list;
-use crate::db::conn::statement::Statement;
 use crate::db::model::outcome::{AttemptOutcome, ResultOutcome, expired};
 use crate::db::table::expiries::{self, ExpiryOfJob};
 use crate::db::table::jobs;
 use crate::db::transition::clear::one_by_one;
 use crate::db::transition::operate::{self, WAITING};
 use crate::db::transition::promote::Discarded;
-use diesel::prelude::*;
+use diesel::QueryResult;
 
 /// The result of a look for jobs that have expired.
 #[derive(Debug, Default)]
@@ -65,12 +63,8 @@ fn discard(conn: &mut Conn<'_>, due: &[i64]) -> QueryResult<(Vec<Discarded>, usi
         return Ok((Vec::new(), gone.len()));
     }
     let (attempt, result) = (AttemptOutcome::Discarded, ResultOutcome::Discarded);
-    operate::end_waiting(conn, &waiting, attempt, result, &expired())?;
-    let text = "SELECT id, class_name FROM solid_queue_jobs WHERE id IN {in $1}";
-    let discarded = Statement::new(text)
-        .unkept()
-        .bind(id_list(&waiting))
-        .load(conn)?;
+    let ended = operate::end_waiting(conn, &waiting, attempt, result, &expired())?;
+    let discarded = ended.into_iter().map(Discarded::of).collect();
     Ok((discarded, gone.len()))
 }
 

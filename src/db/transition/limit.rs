@@ -13,7 +13,8 @@ pub(crate) const WHOLE_GROUP: &str = "/*";
 /// How many keys one statement reads when a limit of a group changes.
 const KEYS: usize = 500;
 
-/// Sets the limit of a key or a group, and requests the promotion of its blocked jobs.
+/// Sets the limit of a key or a group, and requests the promotion of the key's blocked jobs. For a
+/// group, [`request_group`] does so afterwards.
 pub(crate) fn set(
     conn: &mut Conn<'_>,
     key: &str,
@@ -24,24 +25,19 @@ pub(crate) fn set(
     conn.transaction(|conn| {
         limits::set(conn, key, slots, by, reason)?;
         request(conn, key)
-    })?;
-    request_group(conn, key)
+    })
 }
 
-/// Clears the limit of a key or a group, so that the limits of its jobs count again. Returns
-/// `false` if none was set.
+/// Clears the limit of a key or a group, so that the limits of its jobs count again, and requests
+/// promotions as [`set`] does. Returns `false` if none was set.
 pub(crate) fn clear(conn: &mut Conn<'_>, key: &str) -> QueryResult<bool> {
-    let cleared = conn.transaction(|conn| -> QueryResult<bool> {
+    conn.transaction(|conn| {
         let cleared = limits::clear(conn, key)?;
         if cleared {
             request(conn, key)?;
         }
         Ok(cleared)
-    })?;
-    if cleared {
-        request_group(conn, key)?;
-    }
-    Ok(cleared)
+    })
 }
 
 fn request(conn: &mut Conn<'_>, key: &str) -> QueryResult<()> {
@@ -51,9 +47,9 @@ fn request(conn: &mut Conn<'_>, key: &str) -> QueryResult<()> {
     request_promotion(conn, &BTreeSet::from([key.to_owned()]))
 }
 
-/// Requests the promotion of every key with a free slot. If the process dies before, the next
-/// sweep of a dispatcher does it.
-fn request_group(conn: &mut Conn<'_>, key: &str) -> QueryResult<()> {
+/// Requests the promotion of every key with a free slot, if the limit of a group has changed. If the
+/// process dies before, the next sweep of a dispatcher does it.
+pub(crate) fn request_group(conn: &mut Conn<'_>, key: &str) -> QueryResult<()> {
     if !key.ends_with(WHOLE_GROUP) {
         return Ok(());
     }

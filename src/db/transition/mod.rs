@@ -8,9 +8,11 @@ pub(crate) mod enqueue;
 pub(crate) mod expire;
 pub(crate) mod finish;
 pub(crate) mod fire;
+pub(crate) mod fold;
 pub(crate) mod limit;
 pub(crate) mod lock_wait;
 pub(crate) mod operate;
+pub(crate) mod operators;
 pub(crate) mod pause;
 pub(crate) mod place;
 pub(crate) mod promote;
@@ -22,3 +24,6 @@ pub(crate) mod schedule;
 pub(crate) mod settle;
 pub(crate) mod take_back;
 pub(crate) mod unblock;
+#[cfg(feature = "web")]
+#[cfg_attr(not(feature = "cli"), allow(dead_code))]
+pub(crate) mod web;

@@ -3,12 +3,14 @@
 use crate::clock;
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
-use crate::db::conn::sql::{Execution, id_list, job_ids};
+use crate::db::conn::sql::{Execution, job_ids};
 use crate::db::conn::statement::Statement;
 use crate::db::model::outcome::{AttemptOutcome, JobFailure, ResultOutcome};
+use crate::db::table::jobs::EndedJob;
 use crate::db::table::semaphores::{self, DOES_NOT_WAIT, FreeSlots, NEVER_EXPIRES, slot_list};
 use crate::db::table::wanted_keys::{self, ConcurrencyKey};
 use crate::db::table::{blocked, jobs};
+use crate::db::transition::operate;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
 use std::collections::BTreeSet;
@@ -33,12 +35,21 @@ pub(crate) struct Promoted {
 }
 
 /// A job that was discarded.
-#[derive(Debug, Clone, PartialEq, Eq, QueryableByName)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Discarded {
-    #[diesel(sql_type = BigInt)]
     pub(crate) id: i64,
-    #[diesel(sql_type = Text)]
     pub(crate) class_name: String,
+    pub(crate) queue_name: String,
+}
+
+impl Discarded {
+    pub(crate) fn of(job: EndedJob) -> Self {
+        Discarded {
+            id: job.id,
+            class_name: job.class_name,
+            queue_name: job.queue_name,
+        }
+    }
 }
 
 impl Promoted {
@@ -176,9 +187,8 @@ fn discard(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<Vec<Disc
         "as many jobs of its concurrency key as may were there already, and it does not wait",
     );
     let (attempt, result) = (AttemptOutcome::Discarded, ResultOutcome::Discarded);
-    crate::db::transition::operate::end_waiting(conn, &jobs, attempt, result, &failure)?;
-    let text = "SELECT id, class_name FROM solid_queue_jobs WHERE id IN {in $1}";
-    Statement::new(text).bind(id_list(&jobs)).load(conn)
+    let ended = operate::end_waiting(conn, &jobs, attempt, result, &failure)?;
+    Ok(ended.into_iter().map(Discarded::of).collect())
 }
 
 /// Requests another promotion of keys with jobs that were skipped as locked, as these may stay

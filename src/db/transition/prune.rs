@@ -4,6 +4,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::Id;
 use crate::db::conn::statement::Statement;
 use crate::db::model::decision::Death;
+use crate::db::table::history::deltas;
 use crate::db::table::processes::{CRASHED, ENDED};
 use crate::db::transition::recover::{self, Recovered};
 use crate::mutant;
@@ -62,11 +63,18 @@ pub(crate) fn prune(
         if !lock(conn, id, heartbeat_seq)? {
             return Ok(None);
         }
-        let recovered = recover::recover(conn, id, death)?;
+        let mut recovered = recover::recover(conn, id, death)?;
         recover::drop_jobless(conn, id)?;
         delete(conn, id)?;
+        count(conn, &mut recovered)?;
         Ok(Some(recovered))
     })
+}
+
+/// Adds a death to the history, unless claims are left, with what the claims came to.
+fn count(conn: &mut Conn<'_>, recovered: &mut Recovered) -> QueryResult<()> {
+    recovered.counted.died = u64::from(recovered.left.is_none());
+    deltas::insert_with(conn, &recovered.counted)
 }
 
 fn delete(conn: &mut Conn<'_>, id: i64) -> QueryResult<usize> {
@@ -105,9 +113,12 @@ pub(crate) fn prune_one_by_one(
         if !lock(conn, id, heartbeat_seq)? {
             return Ok(None);
         }
-        let recovered = recover::recover_one_by_one(conn, id, death)?;
+        let mut recovered = recover::recover_one_by_one(conn, id, death)?;
         if recovered.left.is_none() {
             delete(conn, id)?;
+        }
+        count(conn, &mut recovered)?;
+        if recovered.left.is_none() {
             return Ok(Some(recovered));
         }
         let text = format!(
@@ -144,13 +155,16 @@ pub(crate) fn recover_without_row(
         if row.is_some() {
             return Ok(None);
         }
-        recover::recover_one_by_one(conn, id, death).map(Some)
+        let mut recovered = recover::recover_one_by_one(conn, id, death)?;
+        count(conn, &mut recovered)?;
+        Ok(Some(recovered))
     })
 }
 
 /// A deliberate fault: assumes that nothing has changed since the observation.
 fn prune_stale(conn: &mut Conn<'_>, id: i64, death: &Death) -> QueryResult<Option<Recovered>> {
-    let recovered = conn.transaction(|conn| recover::recover(conn, id, death))?;
+    let mut recovered = conn.transaction(|conn| recover::recover(conn, id, death))?;
+    count(conn, &mut recovered)?;
     crate::clock::nap(std::time::Duration::from_millis(60));
     delete(conn, id)?;
     Ok(Some(recovered))

@@ -6,10 +6,10 @@ use crate::db::conn::sqlite_file::Refusal;
 use crate::db::conn::statement::Statement;
 use crate::db::model::claim::{Fence, FinishedRow};
 use crate::db::model::decision::{Death, Destination, JobDecision, LostClaim, MAX_CRASHES};
+use crate::db::model::history::contribution::Contribution;
 use crate::db::model::outcome::{EndedRun, Ending, ResultOutcome, RunStart};
 use crate::db::table::claimed::{self, claim_ids};
 use crate::db::table::wanted_keys::{self, ConcurrencyKey};
-use crate::db::transition::promote::Discarded;
 use crate::db::transition::settle;
 use diesel::prelude::*;
 use std::collections::HashSet;
@@ -25,10 +25,13 @@ pub(crate) struct Recovered {
     pub(crate) failed: Vec<i64>,
     /// Jobs that have ended because a cancel was requested.
     pub(crate) cancelled: Vec<i64>,
-    /// Jobs that have ended because they overran their timeout, and their policy discards them.
-    pub(crate) discarded: Vec<Discarded>,
+    /// Jobs, with their classes, that have ended because they overran their timeout, and their policy
+    /// discards them.
+    pub(crate) discarded: Vec<(i64, String)>,
     /// Why some claims are left, if any are: they are tried again later.
     pub(crate) left: Option<String>,
+    /// What the history has to count.
+    pub(crate) counted: Contribution,
 }
 
 impl Recovered {
@@ -40,10 +43,7 @@ impl Recovered {
             Destination::Wait(Some(_)) => self.delayed.push(job),
             Destination::Failed(_) => self.failed.push(job),
             Destination::Closed(ResultOutcome::Cancelled, _) => self.cancelled.push(job),
-            Destination::Closed(..) => self.discarded.push(Discarded {
-                id: job,
-                class_name: class_name.to_owned(),
-            }),
+            Destination::Closed(..) => self.discarded.push((job, class_name.to_owned())),
         }
     }
 
@@ -53,13 +53,18 @@ impl Recovered {
         self.failed.extend(other.failed);
         self.cancelled.extend(other.cancelled);
         self.discarded.extend(other.discarded);
+        self.counted.merge(&other.counted);
     }
 }
 
 impl Recovered {
     /// Returns whether there was a claim.
     pub(crate) fn is_any(&self) -> bool {
-        *self != Self::default()
+        let nothing = Self {
+            counted: self.counted.clone(),
+            ..Self::default()
+        };
+        *self != nothing
     }
 }
 
@@ -130,7 +135,7 @@ fn recover_claims(
             decision
         })
         .collect();
-    settle::settle(conn, &decisions)?;
+    recovered.counted = settle::settle_and_count(conn, &decisions)?;
     Ok(recovered)
 }
 

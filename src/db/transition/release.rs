@@ -5,6 +5,7 @@ use crate::db::model::claim::FinishedRow;
 use crate::db::model::decision::JobDecision;
 use crate::db::model::outcome::{self, EndedRun, Ending, RunStart};
 use crate::db::table::claimed::{claim_ids, end};
+use crate::db::table::history::deltas;
 use crate::db::transition::settle;
 use diesel::prelude::*;
 use std::time::Duration;
@@ -38,7 +39,9 @@ pub(crate) fn release(
                 JobDecision::of_ending(run, ending)
             })
             .collect();
-        settle::settle(conn, &decisions)?;
+        // Some may have been cancelled.
+        let counted = settle::settle_and_count(conn, &decisions)?;
+        deltas::insert_with(conn, &counted)?;
         Ok(claim_ids(ended))
     })
 }

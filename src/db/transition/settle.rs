@@ -7,6 +7,8 @@
 use crate::db::conn::connection::Conn;
 use crate::db::model::claim::FinishedRow;
 use crate::db::model::decision::{Destination, JobDecision};
+use crate::db::model::history::contribution::Contribution;
+use crate::db::model::history::tally::CountedEnd;
 use crate::db::model::new_result::NewResult;
 use crate::db::model::new_row::NewRow;
 use crate::db::model::outcome::{JobFailure, ResultOutcome};
@@ -22,9 +24,32 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// Applies the decisions. A job that does not exist any more is skipped.
+///
+/// The caller counts what ended, if it is a worker that ends its own claims.
 pub(crate) fn settle(conn: &mut Conn<'_>, decisions: &[JobDecision]) -> QueryResult<()> {
+    apply(conn, decisions).map(drop)
+}
+
+/// Does the same, and returns what the history has to count.
+pub(crate) fn settle_and_count(
+    conn: &mut Conn<'_>,
+    decisions: &[JobDecision],
+) -> QueryResult<Contribution> {
+    let jobs = apply(conn, decisions)?;
+    let mut contribution = Contribution::default();
+    for decision in decisions {
+        if let (Some((outcome, _)), Some(job)) = (&decision.attempt, jobs.get(&decision.run.job_id))
+        {
+            let tally = contribution.tally(&job.queue_name, &job.class_name);
+            tally.add(CountedEnd::of_attempt(*outcome));
+        }
+    }
+    Ok(contribution)
+}
+
+fn apply(conn: &mut Conn<'_>, decisions: &[JobDecision]) -> QueryResult<BTreeMap<i64, EndedJob>> {
     if decisions.is_empty() {
-        return Ok(());
+        return Ok(BTreeMap::new());
     }
     let ids: Vec<i64> = decisions.iter().map(|one| one.run.job_id).collect();
     let jobs = jobs::ended(conn, &ids)?;
@@ -46,7 +71,8 @@ pub(crate) fn settle(conn: &mut Conn<'_>, decisions: &[JobDecision]) -> QueryRes
     keep_expiries(conn, &settled)?;
     attempts::insert(conn, &new_attempts(&settled))?;
     close(conn, &settled)?;
-    follow_up(conn, &settled)
+    follow_up(conn, &settled)?;
+    Ok(jobs)
 }
 
 /// Deletes the expiries of jobs that have ended, or have certainly started. Those of others that wait
@@ -156,6 +182,7 @@ fn failures<'s>(settled: &[Settled<'s>]) -> Vec<FailedJob<'s>> {
         .filter_map(|Settled { job, decision }| {
             Some(FailedJob {
                 job_id: job.id,
+                class_name: &job.class_name,
                 failure: failure_of(decision)?,
             })
         })
@@ -242,7 +269,10 @@ fn follow_up(conn: &mut Conn<'_>, settled: &[Settled<'_>]) -> QueryResult<()> {
                 "kind": failure.kind,
                 "message": failure.message,
             });
-            NewRow::new(hook.class, arguments.to_string(), hook.queue, hook.priority)
+            NewRow {
+                traceparent: job.traceparent().map(|trace| trace.to_string()),
+                ..NewRow::new(hook.class, arguments.to_string(), hook.queue, hook.priority)
+            }
         })
         .collect();
     enqueue::insert_all(conn, &rows).map(drop)

@@ -8,6 +8,7 @@ use crate::db::conn::statement::Statement;
 use crate::db::model::claim::FinishedRow;
 use crate::db::model::decision::{Death, JobDecision, LostClaim, MAX_CRASHES};
 use crate::db::model::outcome::{self, EndedRun, RunStart};
+use crate::db::table::history::deltas;
 use crate::db::transition::recover::Recovered;
 use crate::db::transition::settle;
 use diesel::prelude::*;
@@ -63,7 +64,8 @@ pub(crate) fn take_back(
                 decision
             })
             .collect();
-        settle::settle(conn, &decisions)?;
+        recovered.counted = settle::settle_and_count(conn, &decisions)?;
+        deltas::insert_with(conn, &recovered.counted)?;
         Ok(recovered)
     })
 }

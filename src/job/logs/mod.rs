@@ -42,9 +42,10 @@ impl<S: ?Sized> Context<'_, S> {
         let text = clean(text.as_ref());
         let live = &self.signals().live;
         live.log.add(live.age(), level, &text);
-        let (job, class) = (self.job_id().0, self.class_name());
+        let (job, class, queue) = (self.job_id().0, self.class_name(), self.queue_name());
+        let (attempt, claim) = (self.attempt(), self.claim_id());
         for line in text.lines() {
-            log::log!(target: "windlass::job", level, job, class, attempt = self.attempt(); "job {job} ({class}) logs: {line}");
+            log::log!(target: "windlass::job", level, job, class, queue, attempt, claim; "job {job} ({class}) logs: {line}");
         }
     }
 }

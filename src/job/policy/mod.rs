@@ -6,6 +6,7 @@ pub(crate) mod delivery;
 pub(crate) mod job_failed;
 pub(crate) mod limit_kinds;
 pub(crate) mod millis;
+pub(crate) mod propagation;
 pub(crate) mod quota;
 mod time_limits;
 
@@ -15,6 +16,7 @@ use crate::db::model::outcome::{FollowUpJob, readable};
 use crate::job::policy::backoff::Backoff;
 use crate::job::policy::delivery::Delivery;
 use crate::job::policy::limit_kinds::{Expiry, RetryLimit};
+use crate::job::policy::propagation::PropagationStyle;
 use crate::job::timeout::{GRACE, Limit, NEVER, OnTimeout, Span};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -95,6 +97,12 @@ pub struct Policy {
         deserialize_with = "readable"
     )]
     pub(crate) retry_limit: Option<RetryLimit>,
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "readable"
+    )]
+    pub(crate) propagation_style: Option<PropagationStyle>,
     /// Tags, metadata and the version of the arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) extras: Option<Box<Extras>>,
@@ -198,7 +206,6 @@ impl Policy {
         self.is_at_most_once() || self.delivery == Some(Delivery::AfterKnownOutcome)
     }
 
-    /// Fills in missing values from `other`.
     /// Fills in missing values from `other`. Tags and metadata of both are kept.
     pub(crate) fn or(self, other: &Policy) -> Policy {
         Policy {
@@ -218,6 +225,7 @@ impl Policy {
             tick: self.tick.or_else(|| other.tick.clone()),
             expiry: self.expiry.or(other.expiry),
             retry_limit: self.retry_limit.or(other.retry_limit),
+            propagation_style: self.propagation_style.or(other.propagation_style),
             extras: both(self.extras, other.extras.as_deref()),
         }
     }

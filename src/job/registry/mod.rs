@@ -126,7 +126,7 @@ impl Registry {
             perform: Box::new(move |arguments, run| {
                 let arguments = function.decode(arguments)?;
                 let output = body(arguments, &Context::new(&NO_STATE, run))?;
-                as_output(function.name, MAX_OUTPUT, &output)
+                as_output(run, MAX_OUTPUT, &output)
             }),
             policy: without_extras((function.policy)()),
             retry_in: |_, _| None,
@@ -250,10 +250,15 @@ impl Registry {
                 .is_some_and(|class| version > class.version)
     }
 
+    /// Returns whether this class is registered.
+    pub(crate) fn has(&self, class_name: &str) -> bool {
+        self.classes.contains_key(class_name)
+    }
+
     /// Returns whether the job's class is registered, and in the version of its arguments or a newer
     /// one.
     pub(crate) fn can_perform(&self, run: &Run) -> bool {
-        self.classes.contains_key(&run.class_name) && !self.is_outdated(run)
+        self.has(&run.class_name) && !self.is_outdated(run)
     }
 
     /// Completes the stored policy of a job.
@@ -292,7 +297,7 @@ fn without_extras(mut policy: Policy) -> Policy {
 fn perform<J: Job>(arguments: &str, state: &J::State, run: &Run) -> Result<JobOutput, JobError> {
     let job: J = decode_version(arguments, run.policy.arguments_version())?;
     let output = job.perform(&Context::new(state, run))?;
-    as_output(J::NAME, J::MAX_RESULT, &output)
+    as_output(run, J::MAX_RESULT, &output)
 }
 
 fn new_job<J: Job>(arguments: &str, version: Option<u32>) -> Result<NewJob, String> {

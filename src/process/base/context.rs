@@ -7,6 +7,8 @@ use crate::deadline::Hurry;
 use crate::error::{Error, Result};
 use crate::event::events::Event;
 use crate::event::subscriber::Subscriber;
+use crate::process::base::health::state::HealthState;
+use crate::process::base::history::collector::HistoryCollector;
 use crate::process::base::liveness::Liveness;
 use crate::process::base::stop::Stop;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,8 +25,11 @@ pub(crate) struct ProcessContext {
     /// Stops the process.
     pub(crate) stop: Stop,
     pub(crate) liveness: Liveness,
+    pub(crate) health: HealthState,
     /// Ends a completer even if some outcomes are not saved.
     pub(crate) give_up_writing: Stop,
+    /// Counts what the jobs of the process come to.
+    pub(crate) history: Arc<HistoryCollector>,
     state: Arc<ContextState>,
 }
 
@@ -73,7 +78,9 @@ impl ProcessContext {
             }),
             stop,
             liveness: Liveness::default(),
+            health: HealthState::default(),
             give_up_writing: Stop::new(),
+            history: Arc::default(),
             state: Arc::default(),
         };
         let checked = database

@@ -5,13 +5,15 @@ use crate::db::table::processes::{self, HeartbeatReply};
 use crate::db::transition::prune;
 use crate::event::events::Event;
 use crate::process::base::context::ProcessContext;
+use crate::process::base::heartbeat_state::{Description, HeartbeatState};
+use crate::process::base::history::store::store;
 use crate::process::base::registration::{
-    HeartbeatSettings, Identity, PATIENCE_FOR_A_LOCK, Registration, Registrations,
+    HeartbeatSettings, Identity, PATIENCE_FOR_A_LOCK, Registration,
 };
 use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What a process holds that depends on its heartbeats: a worker's claims.
 pub(crate) trait HoldsClaims: std::fmt::Debug + Send + Sync {
@@ -36,23 +38,6 @@ pub(crate) struct Heartbeat {
     state: Mutex<HeartbeatState>,
 }
 
-#[derive(Debug, Default)]
-struct HeartbeatState {
-    registrations: Registrations,
-    is_leaving: bool,
-    /// What the row of the current registration says.
-    says: Description,
-    /// When a heartbeat got no answer, until the next one succeeds.
-    missed_at: Option<Instant>,
-}
-
-/// What the row of a process says about it, and may change.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-struct Description {
-    metadata: String,
-    channel: Option<String>,
-}
-
 impl Heartbeat {
     /// Creates the heartbeat of a process. `claims` is `Some` for a worker.
     pub(crate) fn new(
@@ -62,6 +47,7 @@ impl Heartbeat {
         claims: Option<Arc<dyn HoldsClaims>>,
     ) -> Arc<Self> {
         context.liveness.waits_at_most(settings.threshold);
+        context.health.trusts_heartbeats_for(settings.threshold / 2);
         // A database that is away at the start is waited for, too.
         context.liveness.beat();
         Arc::new(Heartbeat {
@@ -90,6 +76,7 @@ impl Heartbeat {
         if current.lease.is_lost() {
             // Its row stays until it holds no claim.
             state.registrations.retire(&current);
+            self.note_registered(&state);
             return None;
         }
         Some(current)
@@ -111,7 +98,10 @@ impl Heartbeat {
     /// Stops trusting a registration. Its jobs are notified through their context.
     pub(crate) fn lose(&self, registration: &Registration, why: &str) {
         let first = registration.lease.lose();
-        self.state().registrations.retire(registration);
+        let mut state = self.state();
+        state.registrations.retire(registration);
+        self.note_registered(&state);
+        drop(state);
         if let Some(claims) = &self.claims {
             claims.wake();
         }
@@ -121,6 +111,11 @@ impl Heartbeat {
                 why,
             });
         }
+    }
+
+    fn note_registered(&self, state: &HeartbeatState) {
+        let is_registered = state.registrations.current.is_some();
+        self.context.health.registered(is_registered);
     }
 
     fn identity(&self) -> Identity {
@@ -157,12 +152,23 @@ impl Heartbeat {
     /// Sends heartbeats until [`quiet`](Self::quiet). Calls `each` after each heartbeat, on the
     /// same connection, with all registrations.
     pub(crate) fn run(&self, mut each: impl FnMut(&mut Session, &[Arc<Registration>])) {
-        let mut session = Session::new(&self.context).within(self.settings.patience());
+        let session = Session::of_loop(&self.context, "heartbeat");
+        let mut session = session.within(self.settings.patience());
         loop {
-            let pause = match self.turn(&mut session, &mut each) {
+            session.moves();
+            let turned = self.turn(&mut session, &mut each);
+            // A process that has lost its registration stores what it has counted, too.
+            if turned.is_ok() || !session.is_in_trouble() {
+                store(&self.context.history, &mut session);
+            }
+            let pause = match turned {
                 Ok(()) => clock::jittered(self.settings.interval),
-                Err(delay) => delay.min(self.settings.interval),
+                Err(delay) => {
+                    self.context.health.failed();
+                    delay.min(self.settings.interval)
+                }
             };
+            session.rests();
             crossbeam_channel::select! {
                 recv(self.quiet.channel()) -> _ => return,
                 recv(self.context.stop.turned_for_heartbeat()) -> _ => {}
@@ -212,6 +218,7 @@ impl Heartbeat {
         if let Some(beat) = beat? {
             registration.lease.renew(sent);
             self.context.liveness.beat();
+            self.context.health.reached();
             self.state().missed_at = None;
             if let Some(claims) = &self.claims {
                 claims.after_heartbeat(session, registration.id, &beat);
@@ -274,6 +281,7 @@ impl Heartbeat {
         let trust = self.settings.trust();
         let registration = identity.register(session, is_quiet, trust)?;
         self.context.liveness.beat();
+        self.context.health.reached();
         self.context.subscriber.emit(&Event::Registered {
             kind: identity.kind,
             name: &registration.name,
@@ -284,11 +292,14 @@ impl Heartbeat {
             channel: identity.channel,
         };
         state.registrations.current = Some(Arc::new(registration));
+        self.note_registered(&state);
         Ok(())
     }
 
     fn forget(&self, registration: &Registration) {
-        self.state().registrations.forget(registration);
+        let mut state = self.state();
+        state.registrations.forget(registration);
+        self.note_registered(&state);
     }
 
     /// Deletes the rows of the process because it ends.

@@ -3,6 +3,7 @@
 use crate::error::Result;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::heartbeat::Heartbeat;
+use crate::process::base::history::store::store;
 use crate::process::base::registration::Registration;
 use crate::process::base::session::Session;
 use crate::process::base::threads;
@@ -44,13 +45,18 @@ impl HeartbeatGuard {
 
 impl Drop for HeartbeatGuard {
     /// Deletes the row if it holds no claim, and then ends the heartbeat thread. This is the last
-    /// step of a process.
+    /// step of a process, which has counted everything that ended by now.
     fn drop(&mut self) {
         let mut session = Session::new(&self.context);
         self.heartbeat.leave(&mut session);
         self.heartbeat.quiet();
         let thread = self.thread.take().into_iter().collect();
-        if !threads::join_within(thread, PATIENCE_FOR_THE_LAST) {
+        let has_ended = threads::join_within(thread, PATIENCE_FOR_THE_LAST);
+        // Not what the heartbeat thread is storing at present.
+        if !session.is_in_trouble() {
+            store(&self.context.history, &mut session);
+        }
+        if !has_ended {
             return;
         }
         // A registration may have been under way when the stop was requested.

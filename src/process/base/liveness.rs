@@ -78,14 +78,17 @@ impl Liveness {
         since != 0 && millis(clock::since_boot()).saturating_sub(since) < patience
     }
 
-    pub(crate) fn status(&self) -> String {
+    /// Returns how many child programs run, and how many should. Both are 0 before the first turn.
+    pub(crate) fn children(&self) -> (u64, u64) {
         let (running, places) = (&self.0.running, &self.0.places);
-        match places.load(Ordering::Relaxed) {
-            0 => "running".to_owned(),
-            places => {
-                let running = running.load(Ordering::Relaxed);
-                format!("{running} of {places} children run")
-            }
+        let running = running.load(Ordering::Relaxed);
+        (running, places.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn status(&self) -> String {
+        match self.children() {
+            (_, 0) => "running".to_owned(),
+            (running, places) => format!("{running} of {places} children run"),
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::event::subscriber::Subscriber;
 use crate::process::base::adjust::Adjust;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::handle::{Bounds, Handle, ProcessEnd, Stopped};
+use crate::process::base::health::beside::RunsBeside;
 use crate::process::base::heartbeat::{Heartbeat, HoldsClaims};
 use crate::process::base::heartbeat_guard::HeartbeatGuard;
 use crate::process::base::registration::{HeartbeatSettings, Identity};
@@ -24,6 +25,8 @@ pub(crate) struct ServiceSettings {
     pub(crate) heartbeat: HeartbeatSettings,
     pub(crate) hooks: Hooks,
     pub(crate) subscriber: Subscriber,
+    /// What answers for the process, if anything does.
+    pub(crate) beside: Option<Arc<dyn RunsBeside>>,
     /// Whether the program runs only this service, which may then end the program.
     pub(crate) is_program: bool,
     /// Whether it starts without claiming.
@@ -37,6 +40,7 @@ impl ServiceSettings {
             heartbeat: HeartbeatSettings::default(),
             hooks: Hooks::new(),
             subscriber: Subscriber::default(),
+            beside: None,
             is_program: false,
             starts_quiet: false,
         }
@@ -124,6 +128,8 @@ pub(crate) fn run<S: Service>(mut service: S) -> Result<Stopped> {
 pub(crate) fn start<S: Service>(service: S) -> Result<Handle> {
     let checked = service.check()?;
     let settings = service.settings().clone();
+    let beside = settings.beside.as_ref().map(|one| one.prepare());
+    let beside = beside.transpose()?;
     let context = ProcessContext::open(&settings.database, &settings.subscriber)?;
     context.stop.set_quiet(settings.starts_quiet);
     if S::HAS_LOOP {
@@ -138,7 +144,8 @@ pub(crate) fn start<S: Service>(service: S) -> Result<Handle> {
         service.launch(checked, &context, heartbeat)
     };
     let handle = Handle::start(S::NAME, &context, bounds, hooked, launch, S::work)?;
-    Ok(handle.adjusted_by(adjusts))
+    let beside = beside.map(|one| one.start(handle.health())).transpose()?;
+    Ok(handle.adjusted_by(adjusts).beside(beside))
 }
 
 type Loop = Box<dyn FnOnce(&ProcessContext, &Stop) + Send>;

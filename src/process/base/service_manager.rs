@@ -5,6 +5,8 @@ use crate::process::base::exit_codes::CUT_SHORT;
 use crate::process::base::exit_codes::end_program;
 use crate::process::base::handle::{Handle, Stopped};
 use crate::process::base::liveness::Liveness;
+#[cfg(all(feature = "cli", feature = "web"))]
+use crate::process::base::stop::Stop;
 use crate::process::base::{environment, parent};
 use sd_notify::NotifyState;
 use std::time::Duration;
@@ -47,6 +49,27 @@ fn wait(mut handle: Handle) -> Stopped {
             return stopped;
         }
     }
+}
+
+/// Waits for a stop, or until something that the program serves has ended. Meanwhile it notifies the
+/// service manager, if there is one, that the program is ready, alive, and stopping.
+#[cfg(all(feature = "cli", feature = "web"))]
+pub(crate) fn notify_until(stop: &Stop, is_alive: impl Fn() -> bool) {
+    let has_manager = environment::has_manager();
+    let notify = |state: NotifyState<'_>| {
+        if has_manager {
+            tell(&[state]);
+        }
+    };
+    notify(NotifyState::Ready);
+    let watchdog = sd_notify::watchdog_enabled().filter(|_| has_manager);
+    let pause = watchdog.map_or(LOOK, |watchdog| LOOK.min(watchdog / 3));
+    while !stop.wait(pause) && is_alive() {
+        if watchdog.is_some() {
+            notify(NotifyState::Watchdog);
+        }
+    }
+    notify(NotifyState::Stopping);
 }
 
 struct ServiceManager {

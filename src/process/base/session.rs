@@ -1,6 +1,7 @@
 //! The database connection of a loop, which is opened again when it breaks.
 
 use crate::clock::{self, RetryDelay};
+use crate::db::model::history::tally::CountedEnd;
 use crate::db::table::wanted_keys;
 use crate::db::transition::promote;
 use crate::db::{Conn, DbConnection, Refusal, ServerSession, prefer_indexes};
@@ -9,6 +10,8 @@ use crate::event::events::Event;
 use crate::event::subscriber::Subscriber;
 use crate::job::id::JobId;
 use crate::process::base::context::{DbFailure, ProcessContext};
+use crate::process::base::health::turns::LoopTurns;
+use crate::process::base::history::collector::HistoryCollector;
 use crate::process::base::wanted::WantedMark;
 use diesel::QueryResult;
 use std::collections::HashMap;
@@ -39,6 +42,8 @@ pub(crate) struct Session {
     pub(crate) wanted: WantedMark,
     /// When blocked jobs were last promoted.
     promoted_at: Option<Instant>,
+    /// Where the loop notes that it moves, if its process is not alive without it.
+    turns: Option<LoopTurns>,
 }
 
 /// The time between two promotions of a worker that always finds more to claim. Usually the end of
@@ -73,7 +78,25 @@ impl Session {
             has_missed: false,
             wanted: WantedMark::default(),
             promoted_at: None,
+            turns: None,
         }
+    }
+
+    /// Creates the session of a loop without which the process is not [alive](crate::Health).
+    pub(crate) fn of_loop(context: &ProcessContext, name: &'static str) -> Self {
+        let mut session = Session::new(context);
+        session.turns = Some(context.health.loops.add(name));
+        session
+    }
+
+    /// Notes that the loop works. Each attempt at a statement notes it as well.
+    pub(crate) fn moves(&self) {
+        self.turns.iter().for_each(LoopTurns::moves);
+    }
+
+    /// Notes that the loop waits for something to do, or for a pause to end.
+    pub(crate) fn rests(&self) {
+        self.turns.iter().for_each(LoopTurns::rests);
     }
 
     /// Limits the time of each statement.
@@ -95,6 +118,11 @@ impl Session {
 
     pub(crate) fn subscriber(&self) -> &Subscriber {
         &self.context.subscriber
+    }
+
+    /// Counts what the jobs of the process come to.
+    pub(crate) fn history(&self) -> &HistoryCollector {
+        &self.context.history
     }
 
     /// Runs `work`, and opens a connection first if there is none. After any error the connection
@@ -187,9 +215,14 @@ impl Session {
         let is_full = promoted.keys >= PROMOTED_KEYS;
         self.wanted.end(look, promoted.looked, is_full, last);
         for job in &promoted.discarded {
+            let (queue, class) = (&job.queue_name, &job.class_name);
+            self.history().add(queue, class, CountedEnd::Discarded);
             self.subscriber().emit(&Event::Discarded {
                 job: JobId(job.id),
                 class: &job.class_name,
+                queue: "",
+                attempt: 0,
+                claim: 0,
                 kind: promote::NO_SLOT,
                 message: "",
             });
@@ -213,6 +246,7 @@ impl Session {
         &mut self,
         work: impl FnOnce(&mut Conn<'_>) -> QueryResult<T>,
     ) -> Result<T, DbFailure> {
+        self.moves();
         self.has_missed = false;
         self.refusal = Some(Refusal::Trouble);
         if self.context.is_lost() {
@@ -224,6 +258,7 @@ impl Session {
             None => self.open()?,
         };
         let result = connection.with_write_lock(work);
+        self.moves();
         let Some(limit) = connection.missed() else {
             self.connection = Some(connection);
             self.refusal = result.as_ref().err().map(Refusal::of);

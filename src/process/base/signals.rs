@@ -125,10 +125,9 @@ pub(crate) fn is_quiet() -> bool {
     with_asked(|asked| asked.quiet)
 }
 
-/// Passes signals on to the process of `handle`, including those that came before. A supervisor's
-/// child also stops at the end of its standard input.
-pub(crate) fn forward(handle: &Handle) {
-    let stop = handle.stopper();
+/// Passes signals on to a stop, including those that came before.
+pub(crate) fn forward_to(stop: &Stop) {
+    let stop = stop.clone();
     with_asked(|asked| {
         if asked.now {
             stop.stop_now();
@@ -138,6 +137,12 @@ pub(crate) fn forward(handle: &Handle) {
         stop.set_quiet(asked.quiet);
         asked.told.push(stop);
     });
+}
+
+/// Passes signals on to the process of `handle`, including those that came before. A supervisor's
+/// child also stops at the end of its standard input.
+pub(crate) fn forward(handle: &Handle) {
+    forward_to(&handle.stopper());
     if parent::is_supervised() {
         // The thread ends with the program, because a blocked read cannot be cancelled.
         let _ = threads::spawn("stdin", || {

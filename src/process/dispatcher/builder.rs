@@ -3,6 +3,7 @@
 use crate::clock;
 use crate::db::Database;
 use crate::db::model::claim::Cursor;
+use crate::db::model::history::tally::CountedEnd;
 use crate::db::model::outcome::EXPIRED;
 use crate::db::table::{scheduled, semaphores};
 use crate::db::transition::{dispatch, expire, unblock};
@@ -125,9 +126,11 @@ impl Dispatcher {
         };
         let mut locked = AFTER_LOCKED;
         while !stop.is_stopped() {
+            session.moves();
             let pause = match self.turn(session, stop, &mut walks, &mut locked) {
                 Ok(pause) | Err(pause) => pause,
             };
+            session.rests();
             stop.wait(pause);
         }
     }
@@ -197,9 +200,14 @@ impl Dispatcher {
                 expire::expire(conn, self.batch_size)
             })?;
             for job in &expired.discarded {
+                let (queue, class) = (&job.queue_name, &job.class_name);
+                session.history().add(queue, class, CountedEnd::Discarded);
                 session.subscriber().emit(&Event::Discarded {
                     job: JobId(job.id),
                     class: &job.class_name,
+                    queue: "",
+                    attempt: 0,
+                    claim: 0,
                     kind: EXPIRED,
                     message: "",
                 });
@@ -271,7 +279,8 @@ impl Service for Dispatcher {
         heartbeat: Arc<Heartbeat>,
     ) -> Result<RunningLoop> {
         RunningLoop::start(context, &heartbeat, move |context, stop| {
-            self.dispatch(&mut Session::new(context), stop);
+            let session = &mut Session::of_loop(context, Self::NAME);
+            self.dispatch(session, stop);
         })
     }
 

@@ -70,7 +70,7 @@ impl<'a> RunningScheduler<'a> {
         RunningScheduler {
             settings,
             declarations,
-            session: Session::new(context),
+            session: Session::of_loop(context, "scheduler"),
             declared: None,
             unreadable: HashMap::new(),
         }
@@ -79,9 +79,11 @@ impl<'a> RunningScheduler<'a> {
     /// Fires due ticks until it is stopped.
     pub(crate) fn run(&mut self, stop: &Stop) {
         while !stop.is_stopped() {
+            self.session.moves();
             let pause = match self.turn(stop) {
                 Ok(pause) | Err(pause) => pause,
             };
+            self.session.rests();
             stop.wait(pause);
         }
     }

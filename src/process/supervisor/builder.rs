@@ -16,6 +16,7 @@ use crate::process::base::threads;
 use crate::process::dispatcher::builder::Dispatcher;
 use crate::process::scheduler::builder::Scheduler;
 use crate::process::supervisor::children::Child;
+use crate::process::supervisor::folding::FoldTask;
 use crate::process::supervisor::pidfile::Pidfile;
 use crate::process::supervisor::retention::RetentionTask;
 use crate::process::supervisor::run::{RunningSupervisor, SupervisorSetup};
@@ -114,8 +115,8 @@ impl Supervisor {
         self
     }
 
-    /// Sets how long the rows of ended jobs are kept. Default: finished jobs for a day, failed jobs
-    /// permanently.
+    /// Sets how long the rows of ended jobs and of the audit are kept. Default: finished jobs for a
+    /// day, failed jobs permanently, the audit for 400 days.
     pub fn retention(mut self, retention: Retention) -> Self {
         self.retention = retention;
         self
@@ -182,6 +183,7 @@ pub(crate) struct SupervisorThreads {
     supervisor: RunningSupervisor,
     guard: HeartbeatGuard,
     retention: JoinHandle<()>,
+    folding: JoinHandle<()>,
     _pidfile: Option<Pidfile>,
 }
 
@@ -220,6 +222,16 @@ impl Service for Supervisor {
                 "a retention needs an interval above zero: it would look all the time".to_owned(),
             ));
         }
+        if self
+            .retention
+            .audit_for
+            .is_some_and(|age| age < Retention::AUDIT_AT_LEAST)
+        {
+            return Err(Error::Settings(
+                "the audit is kept for at least 30 days: the database refuses to delete younger rows"
+                    .to_owned(),
+            ));
+        }
         self.service.heartbeat.check()?;
         self.pidfile.as_deref().map(Pidfile::hold).transpose()
     }
@@ -256,8 +268,13 @@ impl Service for Supervisor {
     ) -> Result<SupervisorThreads> {
         let retention = RetentionTask::new(context, self.retention);
         let threads = self.start_threads()?;
+        for thread in &threads {
+            context.health.has_part(thread.health());
+        }
         let guard = HeartbeatGuard::start(context, &heartbeat, |_, _| {})?;
         let retention = threads::spawn_vital("clearing", &context.stop, || retention.run())?;
+        let folding = FoldTask::new(context);
+        let folding = threads::spawn_vital("folding", &context.stop, || folding.run())?;
         let settings = SupervisorSetup {
             reaps: self.service.is_program && self.workers.is_empty(),
             children: self.children,
@@ -268,13 +285,14 @@ impl Service for Supervisor {
             supervisor: RunningSupervisor::new(&settings, context, heartbeat, threads),
             guard,
             retention,
+            folding,
             _pidfile: pidfile,
         })
     }
 
     fn work(running: SupervisorThreads, stop: &Stop) -> ProcessEnd {
         let ending = running.supervisor.run(stop, running.guard);
-        threads::join_within(vec![running.retention], A_STATEMENT);
+        threads::join_within(vec![running.retention, running.folding], A_STATEMENT);
         ending
     }
 }

@@ -310,12 +310,18 @@ fn report(subscriber: &Subscriber, kind: &str, name: &str, death: &Death, recove
         subscriber.emit(&Event::Cancelled {
             job: JobId(*job),
             class: "",
+            queue: "",
+            attempt: 0,
+            claim: 0,
         });
     }
-    for job in &recovered.discarded {
+    for (job, class) in &recovered.discarded {
         subscriber.emit(&Event::Discarded {
-            job: JobId(job.id),
-            class: &job.class_name,
+            job: JobId(*job),
+            class,
+            queue: "",
+            attempt: 0,
+            claim: 0,
             kind: "timeout",
             message: "the job ran for longer than its timeout",
         });

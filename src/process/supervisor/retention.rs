@@ -3,12 +3,16 @@
 use crate::clock;
 use crate::db::Conn;
 use crate::db::table::classes;
+use crate::db::table::operators::{audit, operations};
+use crate::db::table::web::upkeep;
 use crate::db::transition::clear::{self, ClearLimits, ClearedPage};
+use crate::db::transition::operators::fingerprint;
 use crate::event::events::Event;
 use crate::event::subscriber::Subscriber;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;
+use crate::process::supervisor::run_operations;
 use crate::retention::Retention;
 use diesel::QueryResult;
 use std::time::Duration;
@@ -23,7 +27,10 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_se
 /// How long a class is kept that no worker names any more.
 const CLASSES_FOR: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// The clearing thread of a supervisor.
+/// How long operations are kept after their end.
+const OPERATIONS_FOR: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// The clearing thread of a supervisor, which also runs the operations.
 pub(crate) struct RetentionTask {
     session: Session,
     retention: Retention,
@@ -43,7 +50,7 @@ struct Cleared {
 impl RetentionTask {
     pub(crate) fn new(context: &ProcessContext, retention: Retention) -> Self {
         RetentionTask {
-            session: Session::new(context),
+            session: Session::of_loop(context, "clearing"),
             retention,
             subscriber: context.subscriber.clone(),
             stop: context.stop.clone(),
@@ -52,6 +59,7 @@ impl RetentionTask {
 
     pub(crate) fn run(mut self) {
         while !self.stop.is_stopped() {
+            self.session.moves();
             let mut cleared = Cleared::default();
             let pause = match self.pass(&mut cleared) {
                 Ok(()) => clock::jittered(self.retention.every),
@@ -64,7 +72,8 @@ impl RetentionTask {
                     results: cleared.results,
                 });
             }
-            self.stop.wait(pause);
+            self.session.rests();
+            run_operations::run_until(&mut self.session, &self.stop, clock::deadline(pause));
         }
     }
 
@@ -96,6 +105,8 @@ impl RetentionTask {
                 }
             }
             kinds = going;
+            // A long pass does not delay the operations.
+            run_operations::turn(&mut self.session, &self.stop)?;
         }
         Ok(())
     }
@@ -126,29 +137,34 @@ impl RetentionTask {
         kinds.push(RowKind::new("clear waiters", Of::Others, move |conn, _| {
             clear::expired(conn, waiters, BATCH)
         }));
-        kinds.push(RowKind::new("clear classes", Of::Others, |conn, _| {
-            Ok(ClearedPage {
-                reached: None,
-                cleared: classes::forget(conn, CLASSES_FOR)?,
-                left: None,
-            })
-        }));
-        kinds.push(RowKind::new("clear quotas", Of::Others, |conn, _| {
-            let cleared = clear::quotas::clear(conn, BATCH)?;
-            Ok(ClearedPage {
-                reached: (cleared >= BATCH).then_some(0),
-                cleared,
-                left: None,
-            })
-        }));
-        for table in clear::TABLES_OF_JOBS {
+        kinds.extend(RowKind::beside_jobs());
+        kinds.extend(self.audit());
+        Ok(kinds)
+    }
+
+    /// Returns the kinds of rows that operators left, and the failures without a fingerprint.
+    fn audit(&self) -> Vec<RowKind> {
+        let page = |cleared: usize| ClearedPage {
+            reached: (cleared >= BATCH).then_some(0),
+            cleared,
+            left: None,
+        };
+        let mut kinds = vec![
+            RowKind::new("clear operations", Of::Others, move |conn, _| {
+                operations::clear(conn, OPERATIONS_FOR, BATCH).map(page)
+            }),
+            RowKind::new("fingerprint failed jobs", Of::Others, |conn, _| {
+                fingerprint::fill(conn, BATCH)
+            }),
+        ];
+        if let Some(age) = self.retention.audit_for {
             kinds.push(RowKind::new(
-                "clear what jobs left behind",
+                "clear the audit",
                 Of::Others,
-                move |conn, after| clear::orphans(conn, table, after, BATCH),
+                move |conn, _| audit::clear(conn, age, BATCH).map(page),
             ));
         }
-        Ok(kinds)
+        kinds
     }
 
     /// Returns which finished jobs to delete, if any.
@@ -185,6 +201,16 @@ impl RetentionTask {
         }
         self.stop.wait((took / 2).clamp(PAUSE.0, PAUSE.1))
     }
+}
+
+fn web_sessions() -> RowKind {
+    RowKind::new("clear web sessions", Of::Others, |conn, _| {
+        Ok(ClearedPage {
+            reached: None,
+            cleared: upkeep::clear(conn)?,
+            left: None,
+        })
+    })
 }
 
 /// The counter of deleted rows.
@@ -229,5 +255,41 @@ impl RowKind {
             after: 0,
             look: Box::new(look),
         }
+    }
+
+    /// Returns the kinds that have no retention of the user's own.
+    fn beside_jobs() -> Vec<Self> {
+        let mut kinds = vec![RowKind::new("clear classes", Of::Others, |conn, _| {
+            Ok(ClearedPage {
+                reached: None,
+                cleared: classes::forget(conn, CLASSES_FOR)?,
+                left: None,
+            })
+        })];
+        kinds.push(RowKind::new("clear quotas", Of::Others, |conn, _| {
+            let cleared = clear::quotas::clear(conn, BATCH)?;
+            Ok(ClearedPage {
+                reached: (cleared >= BATCH).then_some(0),
+                cleared,
+                left: None,
+            })
+        }));
+        kinds.push(web_sessions());
+        kinds.push(RowKind::new(
+            "clear the history",
+            Of::Others,
+            clear::history::old_buckets,
+        ));
+        kinds.push(RowKind::new("clear the history", Of::Others, |conn, _| {
+            clear::history::unused(conn, BATCH)
+        }));
+        for table in clear::TABLES_OF_JOBS {
+            kinds.push(RowKind::new(
+                "clear what jobs left behind",
+                Of::Others,
+                move |conn, after| clear::orphans(conn, table, after, BATCH),
+            ));
+        }
+        kinds
     }
 }

@@ -83,7 +83,7 @@ impl RunningSupervisor {
             shutdown_timeout: settings.shutdown_timeout,
             subscriber: context.subscriber.clone(),
             heartbeat,
-            session: Session::new(context).in_haste(PATIENCE),
+            session: Session::of_loop(context, "supervisor").in_haste(PATIENCE),
             children: ChildProcess::all_of(&settings.children),
             threads,
             detector: FailureDetector::new(settings.heartbeat.threshold, interval),
@@ -120,6 +120,7 @@ impl RunningSupervisor {
 
     fn supervise(&mut self, stop: &Stop) {
         while !stop.is_stopped() {
+            self.session.moves();
             self.set_quiet(stop.is_quiet());
             self.start_children();
             self.reap();

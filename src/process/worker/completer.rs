@@ -72,6 +72,7 @@ impl Completer {
     pub(crate) fn run(mut self) {
         while !self.give_up.is_stopped() {
             let due = self.deferred.iter().map(|pending| pending.again_at).min();
+            self.writer.session.rests();
             let first = match due {
                 None => self
                     .completed
@@ -79,6 +80,7 @@ impl Completer {
                     .map_err(|_| RecvTimeoutError::Disconnected),
                 Some(due) => self.completed.recv_deadline(due),
             };
+            self.writer.session.moves();
             let mut batch = self.take_due();
             match first {
                 Ok(first) => {
@@ -90,6 +92,7 @@ impl Completer {
                     let Some(due) = due else { return };
                     if batch.is_empty() {
                         let pause = due.saturating_duration_since(clock::instant());
+                        self.writer.session.rests();
                         self.give_up.wait(pause);
                     }
                 }

@@ -3,7 +3,8 @@
 use crate::clock;
 use crate::db::model::claim::{Claimed, FinishedRow};
 use crate::db::model::finished::KeySlots;
-use crate::db::model::outcome::Ending;
+use crate::db::model::history::tally::CountedEnd;
+use crate::db::model::outcome::{Ending, JobFailure};
 use crate::db::table::claimed::EndedClaims;
 use crate::db::transition::release;
 use crate::db::{Conn, LockWait, with_lock_wait};
@@ -21,6 +22,7 @@ use crate::process::worker::completion::{
 use crate::process::worker::completion_work::{
     WrittenCompletion, is_repeated, was_accepted, write_ended, write_finished,
 };
+use crate::process::worker::counting;
 use crate::process::worker::in_flight::InFlight;
 use crate::process::worker::slot_passing::{PassOn, SlotPassing};
 use std::collections::{BTreeMap, HashSet};
@@ -45,7 +47,7 @@ impl CompletionWriter {
         passing: SlotPassing,
     ) -> Self {
         CompletionWriter {
-            session: Session::new(context),
+            session: Session::of_loop(context, "finisher"),
             in_flight: Arc::clone(in_flight),
             passing,
             subscriber: context.subscriber.clone(),
@@ -251,19 +253,35 @@ impl CompletionWriter {
     }
 
     fn report_finished(&self, run: &CompletedRun) {
+        self.count(run, CountedEnd::Finished);
         self.subscriber.emit(&Event::Finished {
             job: JobId(run.job.job_id),
             class: &run.job.class_name,
+            queue: &run.job.queue_name,
+            attempt: run.job.attempt(),
+            claim: run.job.claim_id,
             ran: run.ran,
         });
     }
 
+    fn count(&self, run: &CompletedRun, end: CountedEnd) {
+        counting::count(self.session.history(), &run.job, &run.live, run.ran, end);
+    }
+
     fn report_ended(&self, run: &CompletedRun, ending: &Ending) {
+        if let Some(end) = CountedEnd::of(ending) {
+            self.count(run, end);
+        }
         let (job, class, ran) = (JobId(run.job.job_id), &*run.job.class_name, run.ran);
+        let (queue, claim) = (&*run.job.queue_name, run.job.claim_id);
+        let attempt = run.job.attempt();
         self.subscriber.emit(&match ending {
             Ending::Fail(failure) => Event::Failed {
                 job,
                 class,
+                queue,
+                attempt,
+                claim,
                 ran,
                 kind: &failure.kind,
                 message: &failure.message,
@@ -271,21 +289,28 @@ impl CompletionWriter {
             Ending::Retry(failure, delay) => Event::Retried {
                 job,
                 class,
+                queue,
+                attempt,
+                claim,
                 ran,
                 kind: &failure.kind,
                 message: &failure.message,
                 delay: *delay,
             },
-            Ending::Discard(failure) | Ending::Expire(failure) => Event::Discarded {
+            Ending::Discard(failure) | Ending::Expire(failure) => discarded(&run.job, failure),
+            Ending::Cancel(_) => Event::Cancelled {
                 job,
                 class,
-                kind: &failure.kind,
-                message: &failure.message,
+                queue,
+                attempt,
+                claim,
             },
-            Ending::Cancel(_) => Event::Cancelled { job, class },
             Ending::Snooze(delay) => Event::Snoozed {
                 job,
                 class,
+                queue,
+                attempt,
+                claim,
                 delay: *delay,
             },
             // Releases are reported in bulk, without their jobs.
@@ -298,7 +323,22 @@ impl CompletionWriter {
     fn report_fenced(&self, job: &Claimed) {
         self.subscriber.emit(&Event::Fenced {
             job: JobId(job.job_id),
+            class: &job.class_name,
+            queue: &job.queue_name,
+            attempt: job.attempt(),
             claim: job.claim_id,
         });
+    }
+}
+
+fn discarded<'r>(held: &'r Claimed, failure: &'r JobFailure) -> Event<'r> {
+    Event::Discarded {
+        job: JobId(held.job_id),
+        class: &held.class_name,
+        queue: &held.queue_name,
+        attempt: held.attempt(),
+        claim: held.claim_id,
+        kind: &failure.kind,
+        message: &failure.message,
     }
 }

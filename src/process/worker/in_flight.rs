@@ -96,12 +96,13 @@ impl InFlight {
     }
 
     pub(crate) fn enter(&self, jobs: &[Arc<Claimed>], registration: &Arc<Registration>) {
+        let now = clock::instant();
         self.held().extend(jobs.iter().map(|job| {
             let held = InFlightJob {
                 job: Arc::clone(job),
                 registration: Arc::clone(registration),
                 started: None,
-                live: Arc::default(),
+                live: Arc::new(Live::entered(now)),
             };
             (job.claim_id, held)
         }));

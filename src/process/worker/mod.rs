@@ -9,6 +9,7 @@ pub(crate) mod completer;
 pub(crate) mod completion;
 pub(crate) mod completion_work;
 pub(crate) mod completion_writer;
+pub(crate) mod counting;
 pub(crate) mod in_flight;
 pub(crate) mod occupancy;
 pub(crate) mod pool;

@@ -17,6 +17,7 @@ use crate::job::registry::Registry;
 use crate::job::running::Live;
 use crate::job::signals::Signals;
 use crate::job::step_memory::Steps;
+use crate::job::trace::origin::RunTrace;
 use crate::process::base::registration::Registration;
 use crate::process::base::stop::Stop;
 use crate::process::worker::completion::CompletedRun;
@@ -124,7 +125,9 @@ impl Pool {
         self.subscriber.emit(&Event::Started {
             job: JobId(job.job_id),
             class: &job.class_name,
+            queue: &job.queue_name,
             attempt: run.attempt,
+            claim: job.claim_id,
         });
         let begun = clock::instant();
         live.begin(limit);
@@ -177,8 +180,9 @@ impl Pool {
             Ok(false) => None,
             Ok(true) => Some(Ending::Expire(outcome::expired())),
             Err(error) => {
-                let job = job.job_id;
-                log::warn!("{error}; job {job} is given back");
+                let (class, queue, claim) = (&*job.class_name, &*job.queue_name, job.claim_id);
+                let (job, attempt) = (job.job_id, run.attempt);
+                log::warn!(job, class, queue, attempt, claim; "{error}; job {job} is given back");
                 Some(Ending::Snooze(UNKNOWN_EXPIRY_DELAY))
             }
         }
@@ -199,9 +203,10 @@ impl Pool {
             class_name: job.class_name.clone(),
             unique_id: job.unique_id.clone(),
             queue_name: job.queue_name.clone(),
-            attempt: u32::try_from(job.attempts).unwrap_or(0) + 1,
+            attempt: job.attempt(),
             enqueued_at: job.created_at,
             scheduled_at: job.scheduled_at,
+            trace: RunTrace::of(job, self.subscriber.logs_messages()),
             signals: Signals {
                 stopping: self.stop.flag(),
                 lease: Arc::clone(&assignment.registration.lease),

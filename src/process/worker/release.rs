@@ -4,6 +4,7 @@ use crate::db::transition::end;
 
 use crate::db::Conn;
 use crate::db::model::claim::{self, FinishedRow};
+use crate::db::model::history::tally::CountedEnd;
 use crate::db::model::outcome::{self, JobFailure};
 use crate::db::table::{claimed, processes};
 use crate::db::transition::release;
@@ -12,6 +13,7 @@ use crate::job::id::JobId;
 use crate::process::base::parent;
 use crate::process::base::registration::Registration;
 use crate::process::base::session::Session;
+use crate::process::worker::counting;
 use crate::process::worker::in_flight::{InFlight, InFlightJob};
 use crate::{clock, mutant};
 use diesel::QueryResult;
@@ -172,9 +174,10 @@ fn end_overrun(held: &InFlightJob, session: &mut Session) {
         process_id: held.registration.id,
         claim_id: held.job.claim_id,
     };
-    let _ = insist(session, "end a job", |conn| {
+    let ended = insist(session, "end a job", |conn| {
         end::end(conn, fence, &ending, held.ran(), FinishedRow::Keep)
     });
+    count(session, held, ended);
 }
 
 /// Fails an at-most-once job that a stop cuts off, because its effects are unknown.
@@ -190,13 +193,25 @@ fn fail_interrupted(held: &InFlightJob, session: &mut Session) {
         end::end(conn, fence, &ending, held.ran(), FinishedRow::Keep)
     });
     if matches!(ended, Ok(Some(_))) {
+        count(session, held, ended);
         session.subscriber().emit(&Event::Failed {
             job: JobId(held.job.job_id),
             class: &held.job.class_name,
+            queue: &held.job.queue_name,
+            attempt: held.job.attempt(),
+            claim: held.job.claim_id,
             ran: held.ran(),
             kind: "outcome_unknown",
             message: &message,
         });
+    }
+}
+
+/// Counts a job whose run was ended although it continues.
+fn count(session: &Session, held: &InFlightJob, ended: Result<Option<outcome::Ending>, Duration>) {
+    let ending = ended.ok().flatten();
+    if let Some(end) = ending.as_ref().and_then(CountedEnd::of) {
+        counting::count(session.history(), &held.job, &held.live, held.ran(), end);
     }
 }
 

@@ -8,6 +8,7 @@ use crate::process::base::context::ProcessContext;
 use crate::process::base::handle::ProcessEnd;
 use crate::process::base::heartbeat::Heartbeat;
 use crate::process::base::heartbeat_guard::HeartbeatGuard;
+use crate::process::base::history::folding;
 use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;
 use crate::process::base::threads;
@@ -241,7 +242,8 @@ fn start_listener(
     })
 }
 
-/// Starts the heartbeat, which also releases stray claims and stores the classes of the worker.
+/// Starts the heartbeat, which also releases stray claims, stores the classes of the worker, and folds
+/// the history where no supervisor does.
 fn start_heartbeat(
     context: &ProcessContext,
     heartbeat: &Arc<Heartbeat>,
@@ -250,9 +252,11 @@ fn start_heartbeat(
 ) -> Result<HeartbeatGuard> {
     let mut reconcile = release::reconciler(in_flight);
     let mut record = classes::recorder(registry);
+    let mut fold = folding::in_worker(&context.stop);
     HeartbeatGuard::start(context, heartbeat, move |session, registrations| {
         reconcile(session, registrations);
         record(session);
+        fold(session);
     })
 }
 

@@ -20,6 +20,7 @@ use crate::job::id::JobId;
 use crate::job::perform;
 use crate::job::policy::Policy;
 use crate::job::registry::Registry;
+use crate::job::trace::spans;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::exit_codes::{self, BROKEN, TIMED_OUT};
 use crate::process::base::handle::KILL_GRACE;
@@ -121,7 +122,7 @@ impl Timeouts {
         Timeouts {
             in_flight: Arc::clone(in_flight),
             registry,
-            session: Session::new(context),
+            session: Session::of_loop(context, "watchdog"),
             limited,
             stop: context.stop.clone(),
             quit: Stop::new(),
@@ -137,7 +138,9 @@ impl Timeouts {
 
     pub(crate) fn run(mut self) {
         while !self.quit.is_stopped() {
+            self.session.moves();
             let next = self.look();
+            self.session.rests();
             wait(&self.quit, &mut self.limited, next);
         }
     }
@@ -183,10 +186,11 @@ impl Timeouts {
                 if process_ends && !self.stop.is_stopped() {
                     self.in_flight.reopen();
                 }
-                return Err(self.refused(delay));
+                return Err(self.refused(held, delay));
             }
         };
         self.refusals = 0;
+        spans::overran(&held.live, &verdict);
         held.live.decide(verdict);
         if let Some(forced_exit) = &self.forced_exit {
             forced_exit.announce();
@@ -195,6 +199,9 @@ impl Timeouts {
         self.session.subscriber().emit(&Event::TimedOut {
             job: JobId(held.job.job_id),
             class: &held.job.class_name,
+            queue: &held.job.queue_name,
+            attempt: held.job.attempt(),
+            claim: held.job.claim_id,
             ran: held.ran(),
             ends_process: self.forced_exit.is_some(),
         });
@@ -205,14 +212,19 @@ impl Timeouts {
     /// other process can claim the job, so the verdict can wait. A database that answers and
     /// refuses is not waited for: then the process ends as in a crash, and the job counts it as
     /// one.
-    fn refused(&mut self, delay: Duration) -> Duration {
+    fn refused(&mut self, held: &InFlightJob, delay: Duration) -> Duration {
         if self.session.is_well() {
             self.refusals += 1;
         }
         if self.refusals >= MOST_REFUSALS && self.forced_exit.is_some() {
-            log::error!(
-                "a job overran its time, and the database refuses to write that down: this process ends"
+            let (job, class, queue) = (
+                held.job.job_id,
+                &*held.job.class_name,
+                &*held.job.queue_name,
             );
+            let (attempt, claim) = (held.job.attempt(), held.job.claim_id);
+            log::error!(job, class, queue, attempt, claim;
+                "job {job} ({class}) overran its time, and the database refuses to write that down: this process ends");
             log::logger().flush();
             exit_codes::end_program(BROKEN);
         }
@@ -222,7 +234,6 @@ impl Timeouts {
     /// Returns what is to become of the job when its process has ended.
     fn verdict(&self, held: &InFlightJob, policy: &Policy) -> Ending {
         let job = &held.job;
-        let attempt = u32::try_from(job.attempts).unwrap_or(0) + 1;
         let mut error = JobError::from(Interrupted::TimedOut);
         let timeout = policy
             .limit()
@@ -231,7 +242,13 @@ impl Timeouts {
         error.message = format!(
             "the job ran for longer than its timeout of {timeout:?} and did not end when it was interrupted"
         );
-        let ending = perform::judge(&self.registry, &job.class_name, policy, attempt, &error);
+        let ending = perform::judge(
+            &self.registry,
+            &job.class_name,
+            policy,
+            job.attempt(),
+            &error,
+        );
         match ending {
             Ending::Fail(_) | Ending::Retry(..) if policy.leaves_unknown() => {
                 Ending::Fail(JobFailure::outcome_unknown(&format!(

@@ -14,6 +14,7 @@ mod faults;
 mod limits;
 mod moves;
 mod names;
+mod operators;
 mod ordered;
 mod pairs;
 mod passing;

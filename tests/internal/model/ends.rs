@@ -167,7 +167,7 @@ impl Taken<'_> {
         let recovered = prune::prune(&mut self.conn, id, seen, &Death { is_crash, how })?;
         Ok(Answer::Recovered(recovered.map(|all| {
             // To the reference, both have ended without having failed.
-            let discarded = all.discarded.iter().map(|job| job.id);
+            let discarded = all.discarded.iter().map(|job| job.0);
             let ended = all.cancelled.iter().copied().chain(discarded).collect();
             [all.released, all.delayed, all.failed, ended].map(|jobs| self.job_numbers(jobs))
         })))

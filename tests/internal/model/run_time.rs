@@ -153,11 +153,15 @@ impl Taken<'_> {
     pub fn set_limit(&mut self, key: Option<u8>, slots: u8) -> QueryResult<Answer> {
         let key = key_name(key);
         limit::set(&mut self.conn, &key, slots.into(), None, None)?;
+        limit::request_group(&mut self.conn, &key)?;
         Ok(Answer::Nothing)
     }
 
     pub fn clear_limit(&mut self, key: Option<u8>) -> QueryResult<Answer> {
-        limit::clear(&mut self.conn, &key_name(key)).map(Answer::Is)
+        let key = key_name(key);
+        let cleared = limit::clear(&mut self.conn, &key)?;
+        limit::request_group(&mut self.conn, &key)?;
+        Ok(Answer::Is(cleared))
     }
 
     pub fn edit(&mut self, job: u8, number: u8) -> QueryResult<Answer> {

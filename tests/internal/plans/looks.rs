@@ -13,15 +13,21 @@ use crate::db::transition::schedule;
 use crate::db::conn::connection::Conn;
 use crate::db::model::claim::{Fence, FinishedRow};
 use crate::db::model::extras::TagChange;
+use crate::db::model::history::resolution::Resolution;
 use crate::db::model::new_row::{NewRow, OnConflict};
 use crate::db::model::outcome::{Ending, JobFailure};
 use crate::db::model::recurring::{Definition, RecurringTaskRow};
 use crate::db::model::state::JobState;
+use crate::db::plans::web_pages;
 use crate::db::plans::works::ready_again;
 use crate::db::plans::{CLASS, Rows, Work, claim, death, job, named, run, *};
 use crate::db::query::connection_limit::connection_limit;
-use crate::db::query::jobs::{self, Filter};
-use crate::db::query::{doctor, explain, status, ticks};
+use crate::db::query::filter::Filter;
+use crate::db::query::history;
+use crate::db::query::jobs;
+use crate::db::query::presence::{self, WantedPresence};
+use crate::db::query::{alarms, doctor, explain, status, ticks};
+use crate::db::table::history::{deltas, series};
 use crate::db::table::jobs::EditableJob;
 use crate::db::table::public_tokens::NewPublicToken;
 use crate::db::table::run_time::{class_pauses, limits};
@@ -41,7 +47,7 @@ use std::time::Duration;
 
 /// They count, compare or sort all that is there, pass over as many rows as
 /// are to be kept, or look for any row at all.
-pub(crate) const READ_ALL: [&str; 7] = [
+pub(crate) const READ_ALL: [&str; 8] = [
     "count the queues",
     "see how late a queue is",
     "count the jobs of a state",
@@ -49,9 +55,28 @@ pub(crate) const READ_ALL: [&str; 7] = [
     "see what waits",
     "list blocked jobs",
     "keep the newest jobs only",
+    "count the newest failed jobs",
 ];
 
-pub(crate) const LOOKS: [(&str, Work); 40] = [
+pub(crate) const LOOKS: [(&str, Work); 44] = [
+    ("sign in to the web pages", web_pages::sign_in_and_out),
+    ("read the frame of a page", web_pages::read_a_frame),
+    ("read the history", |conn, _| {
+        store_and_fold(conn)?;
+        let ids = series::ids(conn)?;
+        let span = history::Seconds {
+            from: 0,
+            to: ids.now,
+        };
+        let wanted = ids.of(Some("q1"), None);
+        history::part(conn, &wanted, Resolution::Hour, span)?;
+        history::sums(conn).map(drop)
+    }),
+    ("check the history", |conn, _| {
+        store_and_fold(conn)?;
+        deltas::backlog(conn)?;
+        history::unreadable(conn).map(drop)
+    }),
     ("pause a class", |conn, _| {
         assert!(class_pauses::insert(conn, "plan", None, None)?);
         assert_eq!(class_pauses::all(conn)?.len(), 1);
@@ -93,21 +118,6 @@ pub(crate) const LOOKS: [(&str, Work); 40] = [
     ("list cancelled jobs", |conn, _| {
         list(conn, JobState::Cancelled)
     }),
-    ("walk through the failed jobs", |conn, _| {
-        let last = jobs::last(conn, JobState::Failed)?;
-        let all = Filter::default();
-        jobs::next(
-            conn,
-            JobState::Failed,
-            &all,
-            IdRange {
-                after: 0,
-                up_to: last,
-            },
-            10,
-        )
-        .map(drop)
-    }),
     ("look named jobs up", |conn, rows| {
         let named = Filter {
             ids: Some(rows.jobs.clone()),
@@ -142,6 +152,12 @@ pub(crate) const LOOKS: [(&str, Work); 40] = [
         connection_limit(conn).map(drop)
     }),
     ("see what waits", |conn, _| doctor::load(conn).map(drop)),
+    ("look for what alerts watch", |conn, _| {
+        alarms::oldest_transaction(conn)?;
+        alarms::late_scheduled(conn, 10)?;
+        alarms::crash_looping(conn)?;
+        presence::presences(conn, &WantedPresence::default()).map(drop)
+    }),
     ("see which tasks are late", |conn, _| {
         doctor::tasks(conn, 1.0).map(drop)
     }),
@@ -288,8 +304,8 @@ pub(crate) const LOOKS: [(&str, Work); 40] = [
         assert_eq!(tagged.len(), rows.jobs.len());
         let named = Filter {
             ids: Some(rows.jobs.clone()),
-            tags: Some(r#"["a"]"#.to_owned()),
-            any_tag: Some(r#"["a","b"]"#.to_owned()),
+            tags: Some(vec!["a".to_owned()]),
+            any_tag: Some(vec!["a".to_owned(), "b".to_owned()]),
             ..Filter::default()
         };
         assert!(!jobs::counts(conn, JobState::Ready, &named)?.is_empty());

@@ -14,11 +14,16 @@ use crate::db::model::claim::{
 };
 use crate::db::model::decision::Death;
 use crate::db::model::finished::{FinishedJob, KeySlots};
+use crate::db::model::history::cell::{GaugeSample, QueueGauge};
+use crate::db::model::history::contribution::Contribution;
+use crate::db::model::history::tally::CountedEnd;
 use crate::db::model::new_result::{NewResult, ResultOf};
 use crate::db::model::new_row::{NewLimit, NewRow};
 use crate::db::model::outcome::ResultOutcome;
+use crate::db::table::history::deltas::{self, NumberedDelta};
 use crate::db::table::processes::{self, NewProcess};
 use crate::db::transition::finish;
+use crate::db::transition::fold::{self, FoldWhen, Folded};
 use crate::db::transition::{claim, enqueue, promote};
 use diesel::connection::{Connection as _, InstrumentationEvent};
 use diesel::prelude::*;
@@ -26,16 +31,32 @@ use diesel::result::Error::RollbackTransaction;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
+mod job_pages;
 mod looks;
+mod operators;
+mod pages;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(all(feature = "postgres", feature = "sqlite"))]
 mod sites;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+#[cfg(feature = "web")]
+mod web_pages;
 mod works;
 
-const LARGE: [&str; 13] = [
+/// Everything that people ask of the tables.
+fn all_looks() -> Vec<(&'static str, Work)> {
+    let lists = [
+        looks::LOOKS.as_slice(),
+        pages::PAGES.as_slice(),
+        job_pages::JOB_PAGES.as_slice(),
+        operators::OPERATORS.as_slice(),
+    ];
+    lists.concat()
+}
+
+const LARGE: [&str; 17] = [
     "solid_queue_jobs",
     "solid_queue_recurring_executions",
     "solid_queue_ready_executions",
@@ -49,6 +70,10 @@ const LARGE: [&str; 13] = [
     "windlass_unique_jobs",
     "windlass_results",
     "windlass_expiries",
+    "windlass_audit",
+    "windlass_operations",
+    "windlass_stats",
+    "windlass_stats_deltas",
 ];
 
 /// How many rows there are.
@@ -113,7 +138,8 @@ impl Size {
                  SELECT id, queue_name, id % 5, 'plan/' || (id % 10000), '9999-12-31 23:59:59.000000', created_at FROM {blocked}"
             ),
             format!(
-                "solid_queue_failed_executions (job_id, error, created_at) SELECT id, '{{}}', created_at FROM {live}"
+                "solid_queue_failed_executions (job_id, error, created_at, fingerprint) \
+                 SELECT id, '{{}}', created_at, CASE WHEN id % 100 > 0 THEN 'fingerprint-' || (id % 100) END FROM {live}"
             ),
             format!(
                 "windlass_attempts (job_id, claim_id, attempt, outcome, kind, message, ended_at) \
@@ -134,6 +160,24 @@ impl Size {
                  SELECT id, 'unique-' || id, class_name, 'succeeded', 1, created_at, '2030-01-01' FROM {unique}"
             ),
             format!("windlass_expiries (job_id, expires_at) SELECT id, {later} FROM {some}"),
+            format!(
+                "windlass_audit (created_at, actor, via, action, target, jobs, total, operation_id, part_of) \
+                 SELECT {tick}, 'actor ' || (id % 10), 'cli', 'action ' || (id % 10), 't' || id, 1, id, id % 1000, \
+                   CASE WHEN id % 10 > 0 THEN id - id % 10 END FROM {some}"
+            ),
+            format!(
+                "windlass_operations (action, parameters, filter, bounds, place, counts, total_is_exact, state, actor, via, \
+                   created_at, moved_at, ended_at) \
+                 SELECT 'a', '{{}}', '{{}}', '[]', '{{}}', '{{}}', TRUE, 'done', 'b', 'cli', '2026-01-01', '2026-01-01', {tick} FROM {some}"
+            ),
+            format!(
+                "windlass_stats (series_id, resolution, starts_at, data) \
+                 SELECT id % 1000, 3600, id, CAST('a' AS bytea) FROM {live}"
+            ),
+            format!(
+                "windlass_stats_deltas (source, seq, created_at, data) \
+                 SELECT 'plan' || id, id, created_at, CAST(NULL AS bytea) FROM {live}"
+            ),
         ];
         assert_eq!(fills.len(), LARGE.len());
         let fills = fills.map(|fill| format!("INSERT INTO {fill};"));
@@ -377,4 +421,33 @@ const SET_UP: &str = "/* set up */ ";
 fn run(conn: &mut Conn<'_>, text: &str) -> QueryResult<()> {
     let text = format!("{SET_UP}{text}");
     crate::db::conn::connection::on!(conn, |c| diesel::sql_query(text).execute(c)).map(drop)
+}
+
+/// A contribution to a series of the queue `q1`.
+fn contribution(class: &str) -> Contribution {
+    let mut contribution = Contribution::default();
+    contribution.tally("q1", class).add(CountedEnd::Finished);
+    contribution
+}
+
+/// Stores contributions, and folds them: those of a first and of a second class.
+fn store_and_fold(conn: &mut Conn<'_>) -> QueryResult<()> {
+    let sample = GaugeSample {
+        queues: vec![("q1".to_owned(), QueueGauge::default())],
+        ..GaugeSample::default()
+    };
+    for (seq, class) in [(1, "a"), (2, "b"), (3, "b")] {
+        assert!(fold::is_due(conn, FoldWhen::OnceAMinute)? || seq > 1);
+        let delta = NumberedDelta {
+            source: "work".to_owned(),
+            seq,
+            data: contribution(class).pack(),
+        };
+        deltas::insert(conn, &delta)?;
+        deltas::insert_with(conn, &contribution(class))?;
+        let sample = Some(&sample).filter(|_| seq == 3);
+        let folded = fold::fold(conn, FoldWhen::Now, sample)?;
+        assert!(matches!(folded, Folded::Done { count: 2, .. }));
+    }
+    Ok(())
 }

@@ -8,7 +8,10 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::database::Database;
 use crate::db::conn::owned::DbConnection;
 use crate::db::conn::settings::prefer_indexes;
+use crate::db::plans::job_pages::JOB_PAGES;
 use crate::db::plans::looks::{LOOKS, READ_ALL};
+use crate::db::plans::operators::OPERATORS;
+use crate::db::plans::pages::PAGES;
 use crate::db::plans::works::{CALLERS, LOOPS};
 use crate::db::plans::{Heard, LARGE, Rows, Size, Work, run, *};
 use diesel::result::Error::RollbackTransaction;
@@ -100,7 +103,10 @@ const EXPLAIN: &str = "CREATE FUNCTION pg_temp.explain(statement text) RETURNS S
      AS $$ BEGIN RETURN QUERY EXECUTE 'EXPLAIN ' || statement; END $$";
 
 /// What loops and callers do rarely, or only for some jobs.
-const RARE: [&str; 9] = [
+const RARE: [&str; 12] = [
+    "sample the queues",
+    "store and fold what ended",
+    "clear the history",
     "read the paused classes",
     "pass the paused classes",
     "enqueue with a quota",
@@ -123,9 +129,10 @@ fn plan(conn: &mut Conn<'_>, what: &str, statement: &str) -> Vec<String> {
         // What people look at, and what clears, runs too rarely to be kept.
         assert!(
             what == "the control"
-                || LOOKS.iter().any(|(look, _)| *look == what)
+                || all_looks().iter().any(|(look, _)| *look == what)
                 || RARE.contains(&what)
                 || statement.starts_with("DELETE FROM windlass_")
+                || statement.starts_with("INSERT INTO windlass_stats_deltas")
                 || statement.starts_with("DELETE FROM solid_queue_jobs"),
             "not kept prepared: {statement}"
         );
@@ -170,6 +177,8 @@ fn plausible(kind: &str) -> &'static str {
         "bigint[]" => "'{7,8,9}'",
         "timestamp without time zone" => "timestamp '2026-01-01'",
         "boolean[]" => "'{t,f,t}'",
+        "bytea" => "'a'",
+        "bytea[]" => "'{a,b,c}'",
         other => panic!("a parameter of the type {other}"),
     }
 }
@@ -185,7 +194,7 @@ const IN_ORDER: [&str; 2] = [
 /// to take the first few. There are never many claims.
 fn walks(plan: &[String]) -> bool {
     let scans = plan.iter().enumerate().filter(|(_, line)| {
-        let on = |table: &&&str| line.contains(&format!(" on {table}"));
+        let on = |table: &&&str| line.contains(&format!(" on {table} "));
         let tables = LARGE.iter().filter(|table| !table.contains("claimed"));
         line.contains("Scan using") && tables.into_iter().any(|table| on(&table))
     });
@@ -215,7 +224,7 @@ fn bad_plans(heard: &mut Heard, statements: &[(&str, String)]) -> Vec<String> {
         let plan = plan(&mut conn, what, statement);
         let is_bad = |line: &String| {
             LARGE.iter().any(|table| {
-                line.contains(&format!("Seq Scan on {table}"))
+                line.contains(&format!("Seq Scan on {table} "))
                     || what.starts_with("claim") && line.contains("Sort Key: r.priority")
             })
         };
@@ -285,9 +294,13 @@ fn no_statement_reads_a_large_table_from_end_to_end() {
     );
     let bounded: Vec<_> = LOOKS
         .into_iter()
+        .chain(OPERATORS)
         .filter(|(what, _)| !READ_ALL.contains(what))
         .collect();
     let mut lookers = prepared(&database, |_| Ok(()), &bounded);
+    // As the readers of `windlass web` do.
+    let of_pages = [PAGES.as_slice(), JOB_PAGES.as_slice()].concat();
+    let mut pages = prepared(&database, prefer_indexes, &of_pages);
     let Conn::Postgres(c) = other.as_conn() else {
         unreachable!()
     };
@@ -297,6 +310,7 @@ fn no_statement_reads_a_large_table_from_end_to_end() {
         let mut bad = bad_plans(&mut loops.0, &loops.1);
         bad.extend(bad_plans(&mut callers.0, &callers.1));
         bad.extend(bad_plans(&mut lookers.0, &lookers.1));
+        bad.extend(bad_plans(&mut pages.0, &pages.1));
         assert!(bad.is_empty(), "analyzed: {analyzed}\n{}", bad.join("\n"));
         if !analyzed {
             run(&mut other.as_conn(), "ANALYZE").unwrap();
@@ -385,7 +399,12 @@ const READ: &str = "SELECT relname || ' ' || CASE relkind WHEN 'i' THEN pg_stat_
      FROM pg_class WHERE relnamespace = current_schema()::regnamespace ORDER BY relname";
 
 /// Works that begin where the oldest rows stood, and meet what is left of them.
-const PASS_OLD_ROWS: [(&str, &str); 8] = [
+const PASS_OLD_ROWS: [(&str, &str); 10] = [
+    (
+        "sample the queues",
+        "counts up to 10,000 jobs of each queue",
+    ),
+    ("clear the history", "looks at a batch of the oldest rows"),
     ("discard expired jobs", "the oldest expiries first"),
     ("clear", "walks through all rows, a batch at a time"),
     (
@@ -424,7 +443,13 @@ fn nothing_reads_all_that_a_long_transaction_keeps() {
     let mut long = long_transaction(&database);
     for table in LARGE {
         let older = match table {
-            "solid_queue_jobs" => format!("id <= {ROWS}"),
+            "solid_queue_jobs"
+            | "windlass_audit"
+            | "windlass_operations"
+            | "windlass_stats_deltas" => {
+                format!("id <= {ROWS}")
+            }
+            "windlass_stats" => format!("starts_at <= {ROWS}"),
             _ => format!("job_id <= {ROWS}"),
         };
         run(

@@ -19,7 +19,7 @@ use crate::db::plans::{
     CLASS, Rows, Work, claim, claim_past_paused, death, fence, finish_and_claim_next,
     finish_and_tell, job, limited, named, register, run, with_steps, *,
 };
-use crate::db::query::{details, explain, job_info};
+use crate::db::query::{details, explain, gauges, job_info};
 use crate::db::table::job_logs::{self, LoggedRun};
 use crate::db::table::progress::{self, ClaimNote, Note};
 use crate::db::table::quotas::jobs::QuotaJob;
@@ -37,7 +37,21 @@ use crate::db::transition::{
 use std::time::Duration;
 
 /// What the loops of a process do, on connections of their own.
-pub(crate) const LOOPS: [(&str, Work); 44] = [
+pub(crate) const LOOPS: [(&str, Work); 47] = [
+    ("sample the queues", |conn, _| {
+        gauges::queue(conn, "q1")?;
+        gauges::fleet(conn).map(drop)
+    }),
+    ("store and fold what ended", |conn, _| store_and_fold(conn)),
+    ("clear the history", |conn, _| {
+        store_and_fold(conn)?;
+        let age =
+            "UPDATE windlass_stats_series SET folded_at = '2020-01-01' WHERE class_name = 'a'";
+        run(conn, age)?;
+        clear::history::old_buckets(conn, 0)?;
+        assert!(clear::history::unused(conn, 10)?.cleared > 0);
+        Ok(())
+    }),
     ("pass the paused classes", |conn, rows| {
         let (process, newest) = (rows.process, ready::newest(conn)?);
         let passed = Cursor {

@@ -35,6 +35,19 @@ fn the_peers_have_a_workspace_of_their_own() {
     assert!(published.contains("\"/src/\""), "{published}");
 }
 
+/// Only the feature `web` has a runtime, on one thread.
+#[test]
+fn nothing_is_asynchronous_but_the_feature_web() {
+    let manifest = read("Cargo.toml");
+    let needs = |line: &&str| line.starts_with("tokio = ") && line.contains("workspace = true");
+    let tokio: Vec<&str> = manifest.lines().filter(needs).collect();
+    assert_eq!(tokio, ["tokio = { workspace = true, optional = true }"]);
+    let (_, web) = manifest.split_once("\nweb = [").unwrap();
+    let (web, _) = web.split_once(']').unwrap();
+    assert!(web.contains("\"dep:tokio\""), "{web}");
+    assert_eq!(manifest.matches("\"dep:tokio\"").count(), 1);
+}
+
 #[test]
 fn no_dependency_is_a_peer() {
     // The lock file lists what is optional, and what only tests need, too.
@@ -45,7 +58,6 @@ fn no_dependency_is_a_peer() {
         ("fang", ""),
         ("graphile_worker", ""),
         ("sqlx", ""),
-        ("tokio", ""),
     ] {
         let name = format!("name = \"{peer}\"");
         let lock = format!("benches/peers/{package}Cargo.lock");

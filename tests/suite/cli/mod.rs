@@ -18,4 +18,6 @@ mod states;
 mod status;
 mod supervise;
 mod tags;
+#[cfg(feature = "top")]
+mod top;
 mod usage;

@@ -22,7 +22,7 @@ fn nothing_is_said_plainly(db: &TestDb) {
     let status = windlass(&db.url, &["status", "--json"]).json();
     assert_eq!(
         status,
-        serde_json::json!({"queues": [], "processes": [], "paused_classes": []})
+        serde_json::json!({"queues": [], "processes": [], "paused_classes": [], "rates": []})
     );
 }
 

@@ -166,7 +166,7 @@ fn retrying_while_a_dead_process_is_pruned(db: &TestDb) {
     };
     let mut retried = 0;
     until("all were pruned and retried", || {
-        retried += change(db, &Jobs::failed(), retry).changed;
+        retried += change(db, &Jobs::failed(), retry.clone()).changed;
         retried == JOBS as u64
     });
     assert_eq!(executions(db, "ready"), JOBS);
@@ -229,7 +229,7 @@ fn what_runs_is_left_alone(db: &TestDb) {
         Change::RunIn(Duration::ZERO),
         Change::Priority(3),
     ] {
-        let changed = change(db, &all, what);
+        let changed = change(db, &all, what.clone());
         assert_eq!((changed.changed, changed.running), (0, 1), "{what:?}");
     }
     assert_eq!(executions(db, "claimed"), 1);
@@ -246,7 +246,7 @@ fn jobs_are_moved_in_time(db: &TestDb) {
     let jobs = enqueue_many(db, 2);
     let later = Change::RunIn(Duration::from_secs(3600));
     assert_eq!(
-        change(db, &Jobs::waiting().ids([jobs[0]]), later).changed,
+        change(db, &Jobs::waiting().ids([jobs[0]]), later.clone()).changed,
         1
     );
     assert_eq!(

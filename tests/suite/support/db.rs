@@ -125,15 +125,20 @@ impl TestDb {
     /// tests would wake the workers of this one.
     #[cfg(feature = "postgres")]
     pub fn lone_postgres() -> Self {
+        Self::empty_lone_postgres().migrated()
+    }
+
+    /// A database without tables: an index that is built `CONCURRENTLY` waits
+    /// for the transactions of all other tests in the same database.
+    #[cfg(feature = "postgres")]
+    pub fn empty_lone_postgres() -> Self {
         let server = postgres_server();
         let name = format!("test_{:016x}", fastrand::u64(..));
         let mut conn = PgConnection::establish(&server).unwrap();
         execute(&mut conn, &format!("CREATE DATABASE {name}"));
         let url = format!("{}/{name}", server.rsplit_once('/').unwrap().0);
-        let database = Database::open(&url).unwrap();
-        database.migrate().unwrap();
         TestDb {
-            database,
+            database: Database::open(&url).unwrap(),
             url,
             _place: Place::Database { server, name },
             looks: Mutex::default(),

@@ -79,7 +79,7 @@ impl Gate {
         self.ended.load(Ordering::SeqCst)
     }
 
-    fn pass(&self) {
+    pub fn pass(&self) {
         self.begun.fetch_add(1, Ordering::SeqCst);
         let is_open = self.is_open.lock().unwrap();
         let wait = self

@@ -16,6 +16,8 @@ pub mod proxy;
 #[cfg(feature = "postgres")]
 pub mod server;
 pub mod solid_queue;
+#[cfg(feature = "top")]
+pub mod terminal;
 pub mod thread;
 pub mod wait;
 

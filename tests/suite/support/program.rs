@@ -100,6 +100,12 @@ impl Windlass {
         (code, String::from_utf8_lossy(&seen).replace('\r', ""))
     }
 
+    /// Runs it at a terminal, to be used by keys.
+    #[cfg(feature = "top")]
+    pub fn at_a_terminal(self, columns: u16, rows: u16) -> super::terminal::AtTerminal {
+        super::terminal::AtTerminal::start(&self.0, columns, rows)
+    }
+
     pub fn start(mut self) -> Running {
         let output = tempfile::tempdir().unwrap();
         let file = |name| File::create(output.path().join(name)).unwrap();

@@ -3,6 +3,7 @@
 use crate::cli::commands::job_options::JobOptions;
 use crate::cli::commands::recurring::changed::ChangedTask;
 use crate::cli::commands::recurring::removable::Removable;
+use crate::cli::commands::run_time::said_by::SaidBy;
 use crate::cli::failure::CommandError;
 use crate::cli::select::connect;
 use crate::cli::values;
@@ -113,6 +114,9 @@ pub(crate) struct AddTask {
     #[command(flatten)]
     options: TaskOptions,
 
+    #[command(flatten)]
+    said_by: SaidBy,
+
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -131,7 +135,8 @@ impl AddTask {
         };
         let job = job(registry, &self.class, arguments)?;
         let task = RecurringTask::of_job(&self.key, &self.schedule, options.job.apply(job))?;
-        let next = edit::add(&mut connect(database)?, &options.apply(task)?)?;
+        let (actor, task) = (self.said_by.actor(), options.apply(task)?);
+        let next = edit::add(&mut connect(database)?, &actor, &task)?;
         Ok(ChangedTask::new(&self.key, "Added", Some(next)))
     }
 }
@@ -202,6 +207,9 @@ pub(crate) struct ChangeTask {
     #[arg(long, value_name = "OPTION")]
     unset: Vec<Removable>,
 
+    #[command(flatten)]
+    said_by: SaidBy,
+
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -216,8 +224,8 @@ impl ChangeTask {
         let arguments = self.options.arguments.as_deref();
         let arguments = arguments.map(values::arguments).transpose()?;
         let is_by_name = registry.is_none();
-        let mut connection = connect(database)?;
-        let next = edit::change(&mut connection, &self.key, is_by_name, |task, options| {
+        let (mut connection, actor) = (connect(database)?, self.said_by.actor());
+        let edit = |task: &mut Definition, options: &mut Options| {
             for value in &self.unset {
                 value.remove(task, options);
             }
@@ -225,7 +233,8 @@ impl ChangeTask {
             self.job(task, options, arguments, registry)?;
             self.rest(task, options);
             Ok(())
-        })?;
+        };
+        let next = edit::change(&mut connection, &actor, &self.key, is_by_name, edit)?;
         Ok(ChangedTask::new(&self.key, "Changed", Some(next)))
     }
 
@@ -308,6 +317,9 @@ pub(crate) struct RemoveTask {
     /// The task
     key: String,
 
+    #[command(flatten)]
+    said_by: SaidBy,
+
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -315,7 +327,7 @@ pub(crate) struct RemoveTask {
 
 impl RemoveTask {
     pub(crate) fn run(&self, database: &Database) -> Result<ChangedTask> {
-        edit::remove(&mut connect(database)?, &self.key)?;
+        edit::remove(&mut connect(database)?, &self.said_by.actor(), &self.key)?;
         Ok(ChangedTask::new(&self.key, "Removed", None))
     }
 }

@@ -12,6 +12,7 @@ use crate::cli::commands::recurring::change::{AddTask, ChangeTask, RemoveTask};
 use crate::cli::commands::recurring::history::TaskHistory;
 use crate::cli::commands::recurring::next::NextRuns;
 use crate::cli::commands::recurring::words::{jitter, time};
+use crate::cli::commands::run_time::said_by::SaidBy;
 use crate::cli::select::connect;
 use crate::db::Database;
 use crate::error::Result;
@@ -125,6 +126,9 @@ pub(crate) struct RunTask {
     /// The task
     key: String,
 
+    #[command(flatten)]
+    said_by: SaidBy,
+
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -139,7 +143,10 @@ pub(crate) struct Ran {
 
 impl RunTask {
     pub(crate) fn run(&self, database: &Database) -> Result<Ran> {
-        let job_id = tasks::run_now(&mut connect(database)?, &self.key)?;
+        let job_id = self
+            .said_by
+            .actor()
+            .run_task(&mut connect(database)?, &self.key)?;
         Ok(Ran {
             key: self.key.clone(),
             job_id,
@@ -165,6 +172,9 @@ pub(crate) struct PauseTask {
     /// The task
     key: String,
 
+    #[command(flatten)]
+    said_by: SaidBy,
+
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -175,6 +185,9 @@ pub(crate) struct PauseTask {
 pub(crate) struct ResumeTask {
     /// The task
     key: String,
+
+    #[command(flatten)]
+    said_by: SaidBy,
 
     /// Print JSON
     #[arg(long)]
@@ -190,7 +203,8 @@ pub(crate) struct PausedState {
 
 impl PauseTask {
     pub(crate) fn run(&self, database: &Database) -> Result<PausedState> {
-        tasks::pause(&mut connect(database)?, &self.key)?;
+        let actor = self.said_by.actor();
+        actor.pause_task(&mut connect(database)?, &self.key)?;
         Ok(PausedState {
             key: self.key.clone(),
             paused: true,
@@ -200,7 +214,8 @@ impl PauseTask {
 
 impl ResumeTask {
     pub(crate) fn run(&self, database: &Database) -> Result<PausedState> {
-        tasks::resume(&mut connect(database)?, &self.key)?;
+        let actor = self.said_by.actor();
+        actor.resume_task(&mut connect(database)?, &self.key)?;
         Ok(PausedState {
             key: self.key.clone(),
             paused: false,

@@ -1,7 +1,7 @@
 //! `windlass recurring next`.
 
 use crate::cli::commands::recurring::words::{time, why_none};
-use crate::cli::config::Source;
+use crate::cli::config::ConfigSource;
 use crate::cli::select::connect;
 use crate::config::configuration::Config;
 use crate::db::{AsConn as _, Database, DbConnection};
@@ -30,7 +30,7 @@ pub(crate) struct NextRuns {
     key: Option<String>,
 
     #[command(flatten)]
-    source: Source,
+    source: ConfigSource,
 
     /// The number of runs to show for each task
     #[arg(long, value_name = "COUNT", default_value_t = 5,
@@ -117,7 +117,7 @@ impl NextRuns {
         Ok(Upcoming {
             ticks,
             without,
-            scheduler_runs: crate::admin::doctor_processes::has_scheduler(
+            scheduler_runs: crate::admin::doctor::processes::has_scheduler(
                 &mut connection.as_conn(),
             )?,
         })

@@ -1,6 +1,6 @@
 //! `windlass classes ...`.
 
-use crate::admin::classes::{pause_class, paused_classes, resume_class};
+use crate::admin::classes::paused_classes;
 use crate::cli::commands::run_time::said_by::SaidBy;
 use crate::cli::commands::run_time::turned::{Pausable, Turned, paused_line};
 use crate::cli::failure::CommandError;
@@ -73,6 +73,9 @@ pub(crate) struct ResumeClass {
     #[arg(value_name = "CLASS")]
     class: String,
 
+    #[command(flatten)]
+    said_by: SaidBy,
+
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -92,8 +95,8 @@ impl ListClasses {
 
 impl PauseClass {
     fn run(&self, database: &Database) -> Result<Turned> {
-        let (mut connection, by) = (connect(database)?, self.said_by.by());
-        let changed = pause_class(&mut connection, &self.class, &by, &self.said_by.reason)?;
+        let actor = self.said_by.actor();
+        let changed = actor.pause_class(&mut connect(database)?, &self.class)?;
         Ok(Turned {
             what: Pausable::ClassName(self.class.clone()),
             paused: true,
@@ -107,7 +110,10 @@ impl ResumeClass {
         Ok(Turned {
             what: Pausable::ClassName(self.class.clone()),
             paused: false,
-            changed: resume_class(&mut connect(database)?, &self.class)?,
+            changed: self
+                .said_by
+                .actor()
+                .resume_class(&mut connect(database)?, &self.class)?,
         })
     }
 }

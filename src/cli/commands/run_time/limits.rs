@@ -1,6 +1,6 @@
 //! `windlass limits ...`.
 
-use crate::admin::limits::{clear_limit, limits, set_limit};
+use crate::admin::limits::limits;
 use crate::cli::commands::run_time::said_by::{SaidBy, said};
 use crate::cli::failure::CommandError;
 use crate::cli::select::connect;
@@ -79,6 +79,9 @@ pub(crate) struct ClearLimit {
     #[arg(value_name = "KEY")]
     key: String,
 
+    #[command(flatten)]
+    said_by: SaidBy,
+
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -108,11 +111,10 @@ impl ListLimits {
 
 impl SetLimit {
     fn run(&self, database: &Database) -> Result<ChangedLimit> {
-        let (mut connection, by) = (connect(database)?, self.said_by.by());
-        let (key, reason) = (&self.key, &self.said_by.reason);
-        set_limit(&mut connection, key, self.slots, &by, reason)?;
+        let actor = self.said_by.actor();
+        actor.set_limit(&mut connect(database)?, &self.key, self.slots)?;
         Ok(ChangedLimit {
-            key: key.clone(),
+            key: self.key.clone(),
             slots: Some(self.slots),
             changed: true,
         })
@@ -124,7 +126,10 @@ impl ClearLimit {
         Ok(ChangedLimit {
             key: self.key.clone(),
             slots: None,
-            changed: clear_limit(&mut connect(database)?, &self.key)?,
+            changed: self
+                .said_by
+                .actor()
+                .clear_limit(&mut connect(database)?, &self.key)?,
         })
     }
 }

@@ -1,19 +1,20 @@
-//! `--by` and `--reason`: who changed something, and why.
+//! `--by` and `--reason`: who changes something, and why.
 
+use crate::admin::explain::words::age;
+use crate::db::model::audit::{Actor, Via};
 use crate::terminal::table::printable;
-use std::time::Duration;
 
-/// By whom and why something is paused or set.
+/// By whom and why something is changed.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SaidBy {
-    /// The reason, shown with it
+    /// The reason, which `windlass audit` shows
     #[arg(
         long,
         value_name = "TEXT",
         default_value = "",
         hide_default_value = true
     )]
-    pub(crate) reason: String,
+    reason: String,
 
     /// The name to record [default: the user of this process, at this host]
     #[arg(long, value_name = "NAME")]
@@ -21,8 +22,9 @@ pub(crate) struct SaidBy {
 }
 
 impl SaidBy {
-    pub(crate) fn by(&self) -> String {
-        self.by.clone().unwrap_or_else(user)
+    pub(crate) fn actor(&self) -> Actor {
+        let actor = Actor::named(self.by.as_deref().unwrap_or_default());
+        actor.via(Via::Cli).reason(&*self.reason)
     }
 }
 
@@ -39,26 +41,4 @@ pub(crate) fn said(seconds: Option<f64>, by: Option<&str>, reason: Option<&str>)
         text.push_str(&format!(": {}", printable(reason)));
     }
     text
-}
-
-/// Returns `ada@web-1`, as far as it can be determined.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the name of the user is not a setting, so `config` does not read it"
-)]
-fn user() -> String {
-    let host = gethostname::gethostname();
-    let name = ["USER", "LOGNAME"]
-        .into_iter()
-        .find_map(|name| std::env::var(name).ok().filter(|name| !name.is_empty()));
-    let name = name.unwrap_or_else(|| format!("uid {}", rustix::process::getuid().as_raw()));
-    format!("{name}@{}", host.to_string_lossy())
-}
-
-/// Returns whole seconds, and for longer times only the two largest units: `3m 20s`.
-pub(crate) fn age(seconds: f64) -> String {
-    // A clock that was set back makes it negative.
-    let whole = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX);
-    let text = humantime::format_duration(Duration::from_secs(whole.as_secs())).to_string();
-    text.split(' ').take(2).collect::<Vec<_>>().join(" ")
 }

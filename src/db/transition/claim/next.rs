@@ -133,7 +133,7 @@ pub(crate) fn end_and_claim_next(
 ) -> QueryResult<(Vec<EndedClaim>, NextClaims)> {
     let text = format!(
         "{ending}, {} \
-         SELECT one.claim_id, one.ended_job IS NULL AS begun, false AS is_wanted, false AS has_blocked, \
+         SELECT one.claim_id, one.ended_job IS NULL AS begun, CAST(0 AS float8) AS waited, false AS is_wanted, false AS has_blocked, \
            one.ended_job, one.concurrency_key, (SELECT * FROM woken) AS woken, \
            EXISTS (SELECT 1 FROM wanted) AS has_requested, {COLUMNS} \
          FROM (SELECT claim_id, job_id AS ended_job, concurrency_key, NULL AS next_job FROM ended \
@@ -190,8 +190,8 @@ fn parts(queues: &ClaimQueues) -> String {
              ORDER BY priority, job_id LIMIT greatest(open.room, 0) FOR UPDATE SKIP LOCKED) AS b \
            JOIN solid_queue_jobs j ON j.id = b.job_id WHERE {is_in_turn} AND {may_run}), \
          begun AS (INSERT INTO solid_queue_claimed_executions \
-             (job_id, process_id, created_at, started_at, concurrency_key, prefetched) \
-           SELECT job_id, $2, {{now}}, {{now}}, key, true FROM next \
+             (job_id, process_id, created_at, started_at, concurrency_key, prefetched, ready_at) \
+           SELECT job_id, $2, {{now}}, {{now}}, key, true, {{now}} FROM next \
            ON CONFLICT (job_id) DO NOTHING RETURNING id, job_id, concurrency_key), \
          gone AS (DELETE FROM solid_queue_blocked_executions \
            WHERE job_id = ANY (ARRAY(SELECT job_id FROM next))), \
@@ -227,8 +227,8 @@ fn step_by_step(
     let text = format!(
         "WITH names AS (SELECT value AS name, key AS place FROM json_each($2)) \
          INSERT INTO solid_queue_claimed_executions \
-           (job_id, process_id, created_at, started_at, concurrency_key, prefetched) \
-         SELECT b.job_id, $1, {{now}}, {{now}}, b.concurrency_key, true \
+           (job_id, process_id, created_at, started_at, concurrency_key, prefetched, ready_at) \
+         SELECT b.job_id, $1, {{now}}, {{now}}, b.concurrency_key, true, {{now}} \
          FROM solid_queue_blocked_executions b JOIN solid_queue_jobs j ON j.id = b.job_id \
          WHERE b.job_id IN {{in $4}} AND {} \
          AND EXISTS (SELECT 1 FROM solid_queue_processes WHERE id = $1 AND NOT draining) \

@@ -68,16 +68,18 @@ fn in_one_statement(
            {me}), \
          picked AS MATERIALIZED ({picked}), \
          gone AS (DELETE FROM solid_queue_ready_executions WHERE ctid = ANY (ARRAY(SELECT spot FROM picked)) \
-           RETURNING job_id, cautious, concurrency_key, class_name), \
+           RETURNING job_id, cautious, concurrency_key, class_name, created_at), \
          {sorted_out}, \
-         held AS (INSERT INTO solid_queue_claimed_executions (job_id, process_id, created_at, started_at, concurrency_key, prefetched) \
+         held AS (INSERT INTO solid_queue_claimed_executions (job_id, process_id, created_at, started_at, concurrency_key, prefetched, ready_at) \
            SELECT job_id, $1, {{now}}, CASE WHEN $5 AND cautious THEN NULL ELSE {{now}} END, concurrency_key, \
-             CASE WHEN $5 AND NOT cautious THEN true END FROM gone \
-           WHERE class_name IS NOT NULL OR job_id NOT IN (SELECT id FROM over) {on_conflict} RETURNING id, job_id, started_at) \
-         SELECT coalesce(held.id, 0) AS claim_id, held.started_at IS NOT NULL AS begun, \
+             CASE WHEN $5 AND NOT cautious THEN true END, created_at FROM gone \
+           WHERE class_name IS NOT NULL OR job_id NOT IN (SELECT id FROM over) {on_conflict} \
+           RETURNING id, job_id, started_at, ready_at) \
+         SELECT coalesce(held.id, 0) AS claim_id, held.started_at IS NOT NULL AS begun, {waited} AS waited, \
            {is_wanted} OR EXISTS (SELECT 1 FROM wanted) AS is_wanted, \
            EXISTS (SELECT 1 FROM over) AS has_blocked, {COLUMNS} \
          FROM me LEFT JOIN held ON true LEFT JOIN solid_queue_jobs j ON j.id = held.job_id",
+        waited = conn.seconds("{moment held.ready_at}", "{now}"),
         is_wanted = is_requested_after("$8"),
     );
     let statement = bound(Statement::new(text), request, newer_than.is_some());

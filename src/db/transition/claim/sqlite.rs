@@ -48,9 +48,9 @@ pub(super) fn take(
     let has_blocked = !foreign.is_empty() && !blocked::sort_out(conn, &foreign)?.is_empty();
     let picked: Vec<i64> = picked.iter().map(|one| one.id).collect();
     let picked = id_list(&picked);
-    let text = "INSERT INTO solid_queue_claimed_executions (job_id, process_id, created_at, started_at, concurrency_key, prefetched) \
+    let text = "INSERT INTO solid_queue_claimed_executions (job_id, process_id, created_at, started_at, concurrency_key, prefetched, ready_at) \
          SELECT job_id, $1, {now}, CASE WHEN $2 AND cautious THEN NULL ELSE {now} END, concurrency_key, \
-           CASE WHEN $2 AND NOT cautious THEN true END \
+           CASE WHEN $2 AND NOT cautious THEN true END, created_at \
          FROM solid_queue_ready_executions WHERE id IN {in $3} \
          ORDER BY priority, job_id ON CONFLICT (job_id) DO NOTHING RETURNING id";
     let claims: Vec<Id> = Statement::new(text)
@@ -74,9 +74,12 @@ pub(super) fn take(
 /// Returns claims with their jobs.
 pub(crate) fn held(conn: &mut Conn<'_>, claims: &[i64]) -> QueryResult<Vec<Claimed>> {
     let text = format!(
-        "SELECT c.id AS claim_id, c.started_at IS NOT NULL AS begun, {} AS is_wanted, false AS has_blocked, {COLUMNS} \
+        "SELECT c.id AS claim_id, c.started_at IS NOT NULL AS begun, {} AS waited, {} AS is_wanted, \
+           false AS has_blocked, {COLUMNS} \
          FROM solid_queue_claimed_executions c \
          LEFT JOIN solid_queue_jobs j ON j.id = c.job_id WHERE c.id IN {{in $1}}",
+        // NULL where one of them is no time.
+        conn.seconds("c.ready_at", "c.created_at"),
         is_requested_after("0"),
     );
     let rows: Vec<Claimed> = Statement::new(text).bind(id_list(claims)).load(conn)?;
@@ -88,6 +91,7 @@ pub(super) fn nothing(is_wanted: bool) -> Vec<Claimed> {
     vec![Claimed {
         claim_id: NOTHING,
         begun: false,
+        waited: None,
         job_id: NOTHING,
         queue_name: String::new(),
         class_name: String::new(),
@@ -101,6 +105,8 @@ pub(super) fn nothing(is_wanted: bool) -> Vec<Claimed> {
         policy: None,
         unique_id: None,
         is_limited: false,
+        has_run: false,
+        traceparent: String::new(),
         is_wanted,
         has_blocked: false,
     }]

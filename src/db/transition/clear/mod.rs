@@ -6,6 +6,7 @@
 //! to have finished long ago.
 
 pub(crate) mod delete;
+pub(crate) mod history;
 pub(crate) mod quotas;
 
 use crate::db::conn::connection::Conn;

@@ -32,10 +32,10 @@ pub(crate) struct BulkJob {
 pub(crate) fn traits(rows: &[NewRow]) -> Option<JobTraits> {
     type Numbers = (i32, Option<i32>, Option<i32>, bool);
     type CommonLimit = Option<(i32, bool)>;
-    fn common(row: &NewRow) -> ([&str; 3], Option<&str>, Numbers, CommonLimit) {
+    fn common(row: &NewRow) -> ([&str; 3], [Option<&str>; 2], Numbers, CommonLimit) {
         (
             [&row.queue_name, &row.class_name, row.unique_scope.column()],
-            row.policy.as_deref(),
+            [row.policy.as_deref(), row.traceparent.as_deref()],
             (
                 row.priority,
                 row.max_attempts,

@@ -3,6 +3,7 @@
 //! touched, and nothing is done twice.
 
 pub(crate) mod edit;
+pub(crate) mod requeue;
 pub(crate) mod retry;
 pub(crate) mod tag;
 
@@ -10,10 +11,14 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::{id_list, job_ids, timestamp};
 use crate::db::conn::statement::Statement;
 use crate::db::model::claim::FinishedRow;
+use crate::db::model::history::contribution::Contribution;
+use crate::db::model::history::tally::CountedEnd;
 use crate::db::model::new_result::NewResult;
 use crate::db::model::new_row::ORDERED;
 use crate::db::model::outcome::{AttemptOutcome, JobFailure, ResultOutcome};
 use crate::db::model::state::JobState;
+use crate::db::table::history::deltas;
+use crate::db::table::jobs::EndedJob;
 use crate::db::table::unique_jobs::BLOCKED;
 use crate::db::table::{attempts, expiries, jobs, ready, results, scheduled};
 use crate::db::transition::place::place;
@@ -110,7 +115,7 @@ pub(crate) fn cancel(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Cancelled
         let ended = take_execution(conn, &WAITING, jobs)?;
         if !ended.is_empty() {
             let failure = JobFailure::new("cancelled", "the job was cancelled while it waited");
-            end_waiting(
+            let jobs = end_waiting(
                 conn,
                 &ended,
                 AttemptOutcome::Cancelled,
@@ -118,6 +123,7 @@ pub(crate) fn cancel(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Cancelled
                 &failure,
             )?;
             expiries::remove(conn, &ended)?;
+            count(conn, &jobs, CountedEnd::Cancelled)?;
         }
         Ok(CancelledJobs {
             ended,
@@ -139,14 +145,23 @@ fn ask_to_cancel(conn: &mut Conn<'_>, claimed: &[i64]) -> QueryResult<Vec<i64>> 
         .map(job_ids)
 }
 
-/// Ends jobs that had not started, and whose execution was just deleted.
+/// Adds jobs that an operator has ended to the history.
+fn count(conn: &mut Conn<'_>, jobs: &[EndedJob], end: CountedEnd) -> QueryResult<()> {
+    let mut counted = Contribution::default();
+    for job in jobs {
+        counted.tally(&job.queue_name, &job.class_name).add(end);
+    }
+    deltas::insert_with(conn, &counted)
+}
+
+/// Ends jobs that had not started, and whose execution was just deleted. Returns them.
 pub(crate) fn end_waiting(
     conn: &mut Conn<'_>,
     ids: &[i64],
     attempt: AttemptOutcome,
     result: ResultOutcome,
     failure: &JobFailure,
-) -> QueryResult<()> {
+) -> QueryResult<Vec<EndedJob>> {
     let text =
         "UPDATE solid_queue_jobs SET finished_at = {now}, updated_at = {now} WHERE id IN {in $1}";
     Statement::new(text).bind(id_list(ids)).execute(conn)?;
@@ -164,15 +179,23 @@ pub(crate) fn end_waiting(
     if !named.is_empty() {
         unblock::unblock(conn, &named)?;
     }
-    crate::db::table::steps::remove(conn, ids)
+    crate::db::table::steps::remove(conn, ids)?;
+    Ok(rows)
 }
 
-/// Deletes jobs that wait or have failed, and returns them.
+/// Deletes jobs that wait or have failed, and returns them. The history counts those that waited: the
+/// others were counted when they failed.
 pub(crate) fn discard(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<i64>> {
     conn.transaction(|conn| {
-        let mut states = WAITING.to_vec();
-        states.push(JobState::Failed);
-        let taken = take_execution(conn, &states, jobs)?;
+        let waited = take_execution(conn, &WAITING, jobs)?;
+        let mut taken = take_execution(conn, &[JobState::Failed], jobs)?;
+        taken.retain(|job| !waited.contains(job));
+        taken.extend(&waited);
+        taken.sort_unstable();
+        if !waited.is_empty() {
+            let ended = jobs::ended(conn, &waited)?;
+            count(conn, &ended, CountedEnd::Discarded)?;
+        }
         if !taken.is_empty() {
             results::delete(conn, &taken)?;
             expiries::remove(conn, &taken)?;

@@ -49,6 +49,7 @@ impl Assigner {
                 job: JobId(job.job_id),
                 class: &job.class_name,
                 queue: &job.queue_name,
+                attempt: job.attempt(),
                 claim: job.claim_id,
             });
             Assignment {

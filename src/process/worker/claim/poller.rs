@@ -75,7 +75,7 @@ impl Poller {
         Poller {
             heartbeat: Arc::clone(heartbeat),
             in_flight: Arc::clone(&pool.in_flight),
-            session: Session::new(context),
+            session: Session::of_loop(context, "poller"),
             stop: context.stop.clone(),
             idle_end: IdleEnd::new(plan.until_idle),
             plan,
@@ -89,6 +89,7 @@ impl Poller {
     /// Runs until stopped. Nothing is claimed after that.
     pub(crate) fn run(mut self) {
         while !self.stop.is_stopped() {
+            self.session.moves();
             if self.is_gated() {
                 continue;
             }
@@ -98,6 +99,7 @@ impl Poller {
                 LookResult::Drained if self.idle_end.is_wanted => self.end_if_idle(),
                 LookResult::Drained => self.wait_for_work(),
                 LookResult::NotNow(delay) => {
+                    self.session.rests();
                     self.stop.wait(delay);
                 }
             }
@@ -134,6 +136,7 @@ impl Poller {
                 self.wakeups.listen_no_more(heartbeat, session);
                 self.pass_on();
                 let pause = self.plan.gate_pause();
+                self.session.rests();
                 self.wakeups.wait_at_gate(&self.stop, pause);
             }
         }
@@ -253,6 +256,7 @@ impl Poller {
             return;
         }
         let stuck = self.patience();
+        self.session.rests();
         let woken = self.wakeups.wait_for_thread(&self.stop, stuck);
         self.after(woken);
     }
@@ -267,6 +271,7 @@ impl Poller {
         }
         let pause = self.plan.idle_pause(&self.session);
         let stuck = self.patience();
+        self.session.rests();
         let woken = self.wakeups.wait_for_work(&self.stop, stuck, pause);
         self.after(woken);
     }

@@ -193,6 +193,7 @@ mod tests {
         Claimed {
             claim_id: 1,
             begun: true,
+            waited: None,
             job_id: 1,
             queue_name: "q".to_owned(),
             class_name: "a".to_owned(),
@@ -206,6 +207,8 @@ mod tests {
             policy: None,
             unique_id: None,
             is_limited: false,
+            has_run: false,
+            traceparent: String::new(),
             is_wanted: false,
             has_blocked: false,
         }

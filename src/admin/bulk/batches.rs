@@ -1,0 +1,106 @@
+//! Walks over selected jobs batch by batch.
+
+use crate::admin::changed::Changed;
+use crate::admin::jobs::Jobs;
+use crate::db::Conn;
+use crate::db::conn::sql::IdRange;
+use crate::db::model::audit::AuditAction;
+use crate::db::model::state::JobState;
+use crate::db::query::filter::Filter;
+use crate::db::query::scan;
+use crate::db::transition::operators::audit::AuditTrail;
+use crate::error::{Doing, Result};
+use std::ops::ControlFlow;
+
+/// The number of jobs in one transaction.
+pub(crate) const BATCH: usize = 500;
+
+impl Jobs {
+    /// Splits the selection into parts with few ids each, which are sent with every step. If only a
+    /// few jobs are wanted, there is one part.
+    fn parts(&self) -> impl Iterator<Item = Filter> {
+        let parts = match &self.filter.ids {
+            Some(ids) if self.limit.is_none() && ids.len() > BATCH => {
+                let ids: std::collections::BTreeSet<i64> = ids.iter().copied().collect();
+                let ids: Vec<i64> = ids.into_iter().collect();
+                let part = |ids: &[i64]| Filter {
+                    ids: Some(ids.to_vec()),
+                    ..self.filter.clone()
+                };
+                ids.chunks(BATCH).map(part).collect()
+            }
+            _ => vec![self.filter.clone()],
+        };
+        parts.into_iter()
+    }
+
+    /// Returns how many jobs are changed at most.
+    #[cfg(feature = "cli")]
+    pub(crate) fn most(&self) -> Option<u64> {
+        self.limit
+    }
+
+    /// Restricts the selection to failed jobs.
+    pub(crate) fn failed_only(&self) -> Self {
+        let mut jobs = self.clone();
+        jobs.states.retain(|state| *state == JobState::Failed);
+        jobs
+    }
+
+    /// Returns the trail of a change of these jobs in the audit.
+    pub(crate) fn trail(&self, action: AuditAction) -> AuditTrail<'_> {
+        let trail = AuditTrail::new(&self.actor, action);
+        match self.filter.ids.as_deref() {
+            Some(&[one]) => trail.target(one.to_string()),
+            _ => trail.filter(serde_json::to_string(self).unwrap_or_default()),
+        }
+    }
+
+    /// Names the jobs of a batch in its row, if the jobs were selected by their ids.
+    pub(crate) fn name_batch(&self, trail: &mut AuditTrail<'_>, jobs: &[i64]) {
+        if self.filter.ids.as_ref().is_some_and(|ids| ids.len() > 1) {
+            let batch = self
+                .clone()
+                .ids(jobs.iter().map(|id| crate::job::id::JobId(*id)));
+            trail.filter_of_each(serde_json::to_string(&batch).unwrap_or_default());
+        }
+    }
+
+    /// Changes the jobs in batches, until `progress` breaks.
+    pub(crate) fn each_batch(
+        &self,
+        conn: &mut Conn<'_>,
+        mut progress: impl FnMut(&Changed) -> ControlFlow<()>,
+        mut change: impl FnMut(&mut Conn<'_>, JobState, &[i64]) -> Result<Changed>,
+    ) -> Result<Changed> {
+        let mut done = Changed::default();
+        let mut left = self.limit.unwrap_or(u64::MAX);
+        // The end of each walk is fixed before any job is moved.
+        let mut walks = Vec::new();
+        for state in &self.states {
+            let last = scan::last(conn, *state).doing("read the jobs")?;
+            walks.extend(self.parts().map(|part| (*state, last, part)));
+        }
+        for (state, last, part) in walks {
+            let mut after = Some(0);
+            while let Some(start) = after.filter(|_| left > 0) {
+                let limit = BATCH.min(usize::try_from(left).unwrap_or(BATCH));
+                let range = IdRange {
+                    after: start,
+                    up_to: last,
+                };
+                let met = scan::next(conn, state, &part, range, limit).doing("read the jobs")?;
+                after = met.reached;
+                if met.jobs.is_empty() {
+                    continue;
+                }
+                left -= met.jobs.len() as u64;
+                done.add(change(conn, state, &met.jobs)?);
+                if progress(&done).is_break() {
+                    return Ok(done);
+                }
+            }
+        }
+        Ok(done)
+    }
+}

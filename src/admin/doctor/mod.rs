@@ -1,0 +1,278 @@
+//! Checks of a database and the processes that use it.
+
+pub(crate) mod processes;
+pub(crate) mod statistics;
+
+use crate::admin::doctor::processes as doctor_processes;
+use crate::admin::finding::{Finding, Verdict, finding};
+use crate::db::query::doctor::MigrationDifference;
+use crate::db::query::doctor::{self, Inconsistent, Rule};
+#[cfg(any(feature = "top", feature = "web"))]
+use crate::db::query::load::{checks, keys};
+use crate::db::schema::compare;
+use crate::db::table::run_time::{class_pauses, limits as run_time_limits};
+use crate::db::table::semaphores;
+use crate::db::table::web::upkeep;
+use crate::db::{AsConn, Conn, own};
+use crate::error::{Doing, Result};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A larger log is not being checkpointed, because a connection has been reading for a long time.
+const LARGE_WAL: u64 = 256 * 1024 * 1024;
+
+/// Checks the schema, the processes, the database, and that each job is in exactly one state.
+///
+/// It only reads; the time grows with the size of the tables.
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use windlass::Verdict;
+/// let findings = windlass::doctor(&mut conn)?;
+/// assert!(findings.iter().all(|finding| finding.verdict == Verdict::Fine));
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
+/// # Errors
+/// If the database does not answer. A check that cannot run is reported as a warning.
+pub fn doctor<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<Finding>> {
+    look(conn, CheckScope::All)
+}
+
+/// Which rows the checks read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CheckScope {
+    All,
+    /// The newest of each table, so that the time does not grow with the size of the tables.
+    #[cfg(any(feature = "top", feature = "web"))]
+    Newest,
+}
+
+/// Does what [`doctor`] does.
+pub(crate) fn look<C: AsConn + ?Sized>(conn: &mut C, scope: CheckScope) -> Result<Vec<Finding>> {
+    let mut conn = own(conn);
+    let version = doctor::version(&mut conn).doing("look at the database")?;
+    let mut findings = vec![database(&version)];
+    findings.extend(write_ahead_log(&version));
+    let schema = schema(&mut conn)?;
+    let is_whole = schema.verdict != Verdict::Problem;
+    findings.push(schema);
+    // Without its tables there is nothing more to check.
+    if is_whole {
+        findings.extend(Rule::ALL.map(|rule| place(&mut conn, rule, scope)));
+        findings.push(limits(&mut conn, scope));
+        findings.extend(set_at_run_time(&mut conn));
+        findings.extend(expiring_tokens(&mut conn));
+        findings.extend(doctor_processes::look(&mut conn)?);
+        findings.push(audit(&mut conn)?);
+    }
+    Ok(findings)
+}
+
+fn database(version: &doctor::DatabaseVersion) -> Finding {
+    let name = &version.version;
+    if (1..140_000).contains(&version.number) {
+        let says = format!("{name}: Windlass needs Postgres 14 or later; update the server");
+        return finding("database", Verdict::Warning, says);
+    }
+    // A database in memory has no other mode, and needs none.
+    if !["server", "wal", "memory"].contains(&version.journal.as_str()) {
+        let journal = &version.journal;
+        let says = format!(
+            "{name}: the journal mode is `{journal}`, with which readers and writers wait for each \
+             other; something changed it: set `journal_mode` to WAL"
+        );
+        return finding("database", Verdict::Problem, says);
+    }
+    finding("database", Verdict::Fine, name)
+}
+
+fn write_ahead_log(version: &doctor::DatabaseVersion) -> Option<Finding> {
+    if version.file.is_empty() {
+        return None;
+    }
+    let log = PathBuf::from(format!("{}-wal", version.file));
+    let bytes = std::fs::metadata(log).map_or(0, |file| file.len());
+    let megabytes = bytes / (1024 * 1024);
+    Some(if bytes > LARGE_WAL {
+        let says = format!(
+            "the write-ahead log has {megabytes} MiB and is not getting shorter: some connection has \
+             been reading for long; end it"
+        );
+        finding("log", Verdict::Warning, says)
+    } else {
+        let says = format!("the write-ahead log has {megabytes} MiB");
+        finding("log", Verdict::Fine, says)
+    })
+}
+
+fn schema(conn: &mut Conn<'_>) -> Result<Finding> {
+    let MigrationDifference { lacking, unknown } = doctor::migrations(conn)?;
+    let problem = |says: String| Ok(finding("schema", Verdict::Problem, says));
+    if !lacking.is_empty() {
+        let lacking = lacking.join(", ");
+        return problem(format!("not migrated: {lacking}; run `windlass migrate`"));
+    }
+    let missing = compare::missing(conn, compare::MissingParts::Anything)?;
+    if !missing.is_empty() {
+        return problem(format!(
+            "{}; something else changed the tables: run `windlass migrate`",
+            missing.join("; ")
+        ));
+    }
+    if !unknown.is_empty() {
+        let says = format!("newer than this program: {}", unknown.join(", "));
+        return Ok(finding("schema", Verdict::Fine, says));
+    }
+    Ok(finding(
+        "schema",
+        Verdict::Fine,
+        "all tables, columns and indexes are there",
+    ))
+}
+
+fn limits(conn: &mut Conn<'_>, scope: CheckScope) -> Finding {
+    let checked = match scope {
+        CheckScope::All => semaphores::check(conn),
+        #[cfg(any(feature = "top", feature = "web"))]
+        CheckScope::Newest => keys::above_limit(conn),
+    };
+    match checked {
+        Ok(wrong) if wrong.is_empty() => finding(
+            "limits",
+            Verdict::Fine,
+            "the slots of every concurrency key match its rows",
+        ),
+        Ok(wrong) => {
+            let more = wrong.len().saturating_sub(doctor::FIRST);
+            let mut says = wrong[..wrong.len() - more].join("; ");
+            if more > 0 {
+                says.push_str(&format!("; and {more} more"));
+            }
+            finding("limits", Verdict::Warning, says)
+        }
+        Err(error) => {
+            let says = format!("could not be checked: {error}");
+            finding("limits", Verdict::Warning, says)
+        }
+    }
+}
+
+/// Returns what operators have set, if anything: it may be the reason why jobs wait.
+fn set_at_run_time(conn: &mut Conn<'_>) -> Option<Finding> {
+    let classes = class_pauses::paused(conn).unwrap_or_default();
+    let limits = run_time_limits::all(conn).unwrap_or_default();
+    let names = |mut all: Vec<String>| {
+        let more = all.len() > doctor::FIRST;
+        all.truncate(doctor::FIRST);
+        all.join(", ") + if more { ", .." } else { "" }
+    };
+    let mut says = Vec::new();
+    if !classes.is_empty() {
+        let (count, names) = (classes.len(), names(classes));
+        says.push(format!(
+            "{count} classes are paused: {names} (`windlass classes list`)"
+        ));
+    }
+    if !limits.is_empty() {
+        let count = limits.len();
+        let limits = limits.into_iter();
+        let names = names(
+            limits
+                .map(|one| format!("{} to {}", one.key, one.slots))
+                .collect(),
+        );
+        says.push(format!(
+            "{count} limits are set: {names} (`windlass limits list`)"
+        ));
+    }
+    (!says.is_empty()).then(|| finding("operators", Verdict::Fine, says.join("; ")))
+}
+
+/// The rows of the audit are protected by triggers, without which no process starts. Those of Postgres can
+/// be disabled.
+fn audit(conn: &mut Conn<'_>) -> Result<Finding> {
+    Ok(
+        match doctor::disabled_triggers(conn).doing("look at the audit")? {
+            0 => finding("audit", Verdict::Fine, "its rows can only be added"),
+            _ => finding(
+                "audit",
+                Verdict::Warning,
+                "a trigger of `windlass_audit` is disabled, so its rows can be changed and deleted: \
+             `ALTER TABLE windlass_audit ENABLE TRIGGER USER` enables it",
+            ),
+        },
+    )
+}
+
+fn inconsistent(
+    conn: &mut Conn<'_>,
+    rule: Rule,
+    scope: CheckScope,
+) -> diesel::QueryResult<Inconsistent> {
+    match scope {
+        CheckScope::All => doctor::inconsistent(conn, rule),
+        #[cfg(any(feature = "top", feature = "web"))]
+        CheckScope::Newest => checks::inconsistent(conn, rule),
+    }
+}
+
+/// How long before its end a token is reported.
+const SOON: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// Reports the tokens of the web pages that expire soon: what uses them would be refused.
+fn expiring_tokens(conn: &mut Conn<'_>) -> Option<Finding> {
+    let tokens = upkeep::expiring(conn, SOON).unwrap_or_default();
+    let names = tokens.iter().map(|token| {
+        let days = (token.seconds / 86_400.0).ceil();
+        format!("`{}` in {days:.0} days", token.name)
+    });
+    let names: Vec<String> = names.collect();
+    let says = format!(
+        "tokens of the web pages expire: {}; make new ones (`windlass web tokens add`)",
+        names.join(", ")
+    );
+    (!names.is_empty()).then(|| finding("tokens", Verdict::Warning, says))
+}
+
+fn place(conn: &mut Conn<'_>, rule: Rule, scope: CheckScope) -> Finding {
+    let (fine, wrong) = match rule {
+        Rule::IsSomewhere => (
+            "every unfinished job has a state",
+            "unfinished jobs have no state and will never run; set their `finished_at`, delete them, or \
+             insert a ready execution",
+        ),
+        Rule::IsInOnePlace => (
+            "no job is in two states",
+            "jobs are in two states and may run twice; delete all but one of their executions",
+        ),
+        Rule::HasLeft => (
+            "no finished job has an execution left",
+            "finished jobs still have an execution and may run again; delete it",
+        ),
+        Rule::IsThere => (
+            "every execution has its job",
+            "executions have no job; delete them",
+        ),
+        Rule::IsHeld => (
+            "every claim has its process",
+            "claims belong to no process: within the alive threshold, a supervisor of Windlass recovers those \
+             that Windlass has started, and Solid Queue's supervisor fails those of Rails; delete any others \
+             and insert ready executions",
+        ),
+    };
+    let check = rule.check();
+    match inconsistent(conn, rule, scope) {
+        Ok(Inconsistent { count: 0, .. }) => finding(check, Verdict::Fine, fine),
+        Ok(Inconsistent { count, jobs }) => Finding {
+            jobs,
+            ..finding(check, Verdict::Problem, format!("{count} {wrong}"))
+        },
+        Err(error) => {
+            let says = format!("could not be checked: {error}");
+            finding(check, Verdict::Warning, says)
+        }
+    }
+}

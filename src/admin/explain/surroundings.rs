@@ -1,0 +1,62 @@
+//! What keeps the ready jobs of a list from being claimed: read once for all of them.
+
+use crate::admin::explain::obstacles::{DescribedProcess, Obstacle, WantedJob, described, missing};
+use crate::db::Conn;
+use crate::db::query::explain::{self, RubyProcesses};
+use crate::db::table::pauses;
+use crate::db::table::run_time::class_pauses;
+use diesel::QueryResult;
+
+/// The pauses and the workers.
+#[derive(Debug)]
+pub(crate) struct Surroundings {
+    paused_queues: Vec<String>,
+    paused_classes: Vec<String>,
+    /// Of Windlass.
+    workers: Vec<DescribedProcess>,
+    /// Of Windlass and of Ruby.
+    with_ruby: Vec<DescribedProcess>,
+}
+
+impl Surroundings {
+    pub(crate) fn read(conn: &mut Conn<'_>) -> QueryResult<Self> {
+        let mut workers = |ruby| explain::registered(conn, "Worker", ruby).map(described);
+        let (own, all) = (
+            workers(RubyProcesses::Exclude)?,
+            workers(RubyProcesses::Include)?,
+        );
+        Ok(Surroundings {
+            paused_queues: pauses::names(conn)?,
+            paused_classes: class_pauses::paused(conn)?,
+            workers: own,
+            with_ruby: all,
+        })
+    }
+
+    /// Returns the first thing that keeps a job from being claimed, after "but".
+    pub(crate) fn why(&self, job: WantedJob<'_>, of_ruby: bool) -> Option<String> {
+        let is = |names: &[String], name: &str| names.iter().any(|one| one == name);
+        if is(&self.paused_queues, job.queue) {
+            return Some("its queue is paused".to_owned());
+        }
+        if is(&self.paused_classes, job.class) {
+            return Some("its class is paused".to_owned());
+        }
+        let workers = if of_ruby {
+            &self.with_ruby
+        } else {
+            &self.workers
+        };
+        Some(match missing(workers, job)? {
+            Obstacle::NoWorkerForClass => "no worker of its queue has its class".to_owned(),
+            Obstacle::NoWorkerForVersion { version } => {
+                format!("no worker knows version {version} of its arguments")
+            }
+            Obstacle::WorkersSilent => "its workers have had no heartbeat for 60 s".to_owned(),
+            Obstacle::WorkersDraining => "its workers are stopping".to_owned(),
+            Obstacle::WorkersQuiet => "its workers are quiet".to_owned(),
+            Obstacle::ThreadsBusy { .. } => return None,
+            _ => "no running worker serves its queue".to_owned(),
+        })
+    }
+}

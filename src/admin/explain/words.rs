@@ -1,0 +1,302 @@
+//! An explanation in words, for the terminal and for pages.
+
+use crate::admin::explain::obstacles::Obstacle;
+use crate::admin::explain::{Explanation, Reason};
+use crate::admin::job_info::TaskStatus;
+use crate::job::id::JobId;
+use crate::job::policy::delivery::Delivery;
+use chrono::{DateTime, Utc};
+use std::time::Duration;
+
+/// A part of a sentence. Names are as they are stored: whatever shows them escapes them.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Word {
+    /// The words that say which state the job is in.
+    State(&'static str),
+    Text(String),
+    Job(JobId),
+    /// A concurrency key.
+    Key(String),
+    /// Another name: a unique id, a host.
+    Name(String),
+    /// The name of a process.
+    Process(String),
+    Time(DateTime<Utc>),
+    Command(&'static str),
+}
+
+/// A sentence, with its full stop if it has one.
+pub(crate) type Words = Vec<Word>;
+
+/// Returns whole seconds, and for longer times only the two largest units: `3m 20s`.
+pub(crate) fn age(seconds: f64) -> String {
+    // A clock that was set back makes it negative.
+    let whole = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX);
+    let text = humantime::format_duration(Duration::from_secs(whole.as_secs())).to_string();
+    text.split(' ').take(2).collect::<Vec<_>>().join(" ")
+}
+
+fn text(text: impl Into<String>) -> Word {
+    Word::Text(text.into())
+}
+
+impl Explanation {
+    /// Returns what it says of the job's state, one sentence a line: first the state, then what else
+    /// is known of it.
+    pub(crate) fn in_words(&self) -> Vec<Words> {
+        let mut all = self.state();
+        if let Reason::Ready { obstacles, .. } | Reason::Scheduled { obstacles, .. } = &self.reason
+        {
+            all.extend(obstacles.iter().map(but));
+        }
+        all.extend(self.limits());
+        if let Some(error) = &self.task.error {
+            let what = match self.task.status {
+                TaskStatus::Queued | TaskStatus::Running => "Its last attempt ended with ",
+                _ => "It ended with ",
+            };
+            all.push(vec![text(what), Word::Name(error.clone())]);
+        }
+        all
+    }
+
+    fn state(&self) -> Vec<Words> {
+        vec![match &self.reason {
+            Reason::Ready { ahead: 0, .. } => {
+                vec![Word::State("It is ready"), text(", and next on its queue.")]
+            }
+            Reason::Ready { ahead, .. } => vec![
+                Word::State("It is ready"),
+                text(format!(", behind {ahead} jobs in its queue.")),
+            ],
+            Reason::Scheduled {
+                at,
+                overdue_seconds,
+                ..
+            } => self.scheduled(*at, *overdue_seconds),
+            Reason::Blocked { by: Some(by), key } => vec![
+                Word::State("It starts"),
+                text(" when job "),
+                Word::Job(*by),
+                text(" has ended, which runs with the unique id "),
+                Word::Name(key.clone()),
+                text("."),
+            ],
+            Reason::Blocked { by: None, key } => vec![
+                Word::State("It waits"),
+                text(" for another job with the key "),
+                Word::Name(key.clone()),
+                text("."),
+            ],
+            Reason::Limited { key, by, set_limit } => limited(key, *by, *set_limit),
+            Reason::InLine { key, behind, until } => in_line(key, *behind, *until),
+            Reason::Claimed { .. } => return self.claimed(),
+            Reason::Ended => self.ended(),
+            Reason::Adrift => vec![
+                Word::State("It has no execution"),
+                text(": the row was deleted by hand. "),
+                Word::Command("windlass jobs"),
+                text(" cannot move it; enqueue it anew."),
+            ],
+        }]
+    }
+
+    /// Says until when it may start or be tried again, and what its delivery is if that is not at
+    /// least once.
+    fn limits(&self) -> Vec<Words> {
+        let mut all = Vec::new();
+        let delivery = match self.delivery {
+            _ if self.reason == Reason::Ended => None,
+            Some(Delivery::AtMostOnce) => Some("It runs at most once."),
+            Some(Delivery::AfterKnownOutcome) => {
+                Some("It runs again only after a run whose outcome is known.")
+            }
+            Some(Delivery::AtLeastOnce) | None => None,
+        };
+        all.extend(delivery.map(|sentence| vec![text(sentence)]));
+        if let Some(at) = self.expires_at {
+            let first = text("It is discarded if it has not started by ");
+            all.push(vec![first, Word::Time(at), text(".")]);
+        }
+        if let Some(at) = self.retry_until {
+            all.push(vec![
+                text("No attempt follows after "),
+                Word::Time(at),
+                text("."),
+            ]);
+        }
+        all
+    }
+
+    fn scheduled(&self, at: DateTime<Utc>, overdue_seconds: f64) -> Words {
+        let when = if overdue_seconds < 0.0 {
+            format!(", in {}", age(-overdue_seconds))
+        } else {
+            format!(", and has been due for {}", age(overdue_seconds))
+        };
+        let which = match self.task.attempt {
+            0 => String::new(),
+            done => format!(", for its attempt {}", done + 1),
+        };
+        vec![
+            Word::State("It is scheduled"),
+            text(" for "),
+            Word::Time(at),
+            text(format!("{when}{which}.")),
+        ]
+    }
+
+    fn ended(&self) -> Words {
+        let mut words = vec![Word::State(match self.task.status {
+            TaskStatus::Succeeded => "It finished",
+            TaskStatus::Failed => "It failed",
+            TaskStatus::Cancelled => "It was cancelled",
+            TaskStatus::Discarded => "It was discarded",
+            TaskStatus::Queued | TaskStatus::Running => "It ended",
+        })];
+        let Some(at) = self.task.finished_at else {
+            words.push(text("."));
+            return words;
+        };
+        let attempt = match self.task.attempt {
+            0 => ", and never ran.".to_owned(),
+            attempt => format!(", with attempt {attempt}."),
+        };
+        words.extend([text(" at "), Word::Time(at), text(attempt)]);
+        words
+    }
+
+    fn claimed(&self) -> Vec<Words> {
+        let Reason::Claimed {
+            process_name,
+            hostname,
+            pid,
+            thread,
+            seconds,
+            heartbeat_seconds,
+            cancel_requested_at,
+            progress,
+            ..
+        } = &self.reason
+        else {
+            return Vec::new();
+        };
+        let mut first = match process_name {
+            None => vec![
+                Word::State("A dead process holds it"),
+                text(": no supervisor has recovered it yet"),
+            ],
+            Some(name) => {
+                let host = hostname.as_deref().unwrap_or("an unknown host");
+                let mut words = holder(name, host, *pid, thread.as_deref());
+                words.push(text(format!(") has held it for {}", age(*seconds))));
+                words
+            }
+        };
+        if let Some(beat) = heartbeat_seconds {
+            let beat = age(*beat);
+            first.push(text(format!(", and had its last heartbeat {beat} ago")));
+        }
+        first.push(text("."));
+        let mut all = vec![first];
+        all.extend(progress.as_ref().map(|progress| {
+            let percent = text(format!("It is at {:.0} %: ", progress.percent));
+            vec![percent, Word::Name(progress.message.clone())]
+        }));
+        if let Some(at) = cancel_requested_at {
+            all.push(vec![
+                text("Its cancellation was requested at "),
+                Word::Time(*at),
+                text("."),
+            ]);
+        }
+        all
+    }
+}
+
+/// Returns which process holds a job, up to the closing bracket.
+fn holder(name: &str, host: &str, pid: Option<i32>, thread: Option<&str>) -> Words {
+    let mut words = vec![Word::State("It runs"), text(": ")];
+    words.push(Word::Process(name.to_owned()));
+    words.extend([text(" ("), Word::Name(host.to_owned())]);
+    words.extend(pid.map(|pid| text(format!(", pid {pid}"))));
+    if let Some(thread) = thread {
+        words.extend([text(", thread "), Word::Name(thread.to_owned())]);
+    }
+    words
+}
+
+fn limited(key: &str, by: Option<JobId>, set_limit: Option<i32>) -> Words {
+    let mut words = vec![
+        Word::State("It waits"),
+        text(" for a slot of the concurrency key "),
+        Word::Key(key.to_owned()),
+    ];
+    if let Some(job) = by {
+        words.extend([text(", which job "), Word::Job(job), text(" holds")]);
+    }
+    if let Some(slots) = set_limit {
+        words.push(text(format!("; its limit was set to {slots}: ")));
+        words.push(Word::Command("windlass limits list"));
+    }
+    words.push(text("."));
+    words
+}
+
+fn in_line(key: &str, behind: Option<JobId>, until: Option<DateTime<Utc>>) -> Words {
+    let mut words = vec![
+        Word::State("It waits"),
+        text(" for its turn in the ordered concurrency key "),
+        Word::Key(key.to_owned()),
+    ];
+    if let Some(job) = behind {
+        words.extend([text(" behind job "), Word::Job(job)]);
+    }
+    if let Some(at) = until {
+        words.extend([text(", whose next run is due at "), Word::Time(at)]);
+    }
+    words.push(text("."));
+    words
+}
+
+fn but(obstacle: &Obstacle) -> Words {
+    let mut words = vec![text("But ")];
+    words.extend(obstacle.in_words());
+    words.push(text("."));
+    words
+}
+
+impl Obstacle {
+    /// Returns what it says after "but".
+    pub(crate) fn in_words(&self) -> Words {
+        let since = |what: &str, at: DateTime<Utc>| vec![text(what), Word::Time(at)];
+        vec![text(match self {
+            Obstacle::QueuePaused { since: at } => {
+                return since("its queue has been paused since ", *at);
+            }
+            Obstacle::ClassPaused { since: at } => {
+                return since("its class has been paused since ", *at);
+            }
+            Obstacle::NoWorkerForQueue => "no running worker serves its queue".to_owned(),
+            Obstacle::NoWorkerForClass => {
+                "none of the workers that serve its queue has its class registered".to_owned()
+            }
+            Obstacle::NoWorkerForVersion { version } => format!(
+                "its arguments have version {version}, and the workers that have its class registered know \
+                 only older ones: it waits for a newer program"
+            ),
+            Obstacle::WorkersSilent => {
+                "the workers that could take it have had no heartbeat for 60 s".to_owned()
+            }
+            Obstacle::WorkersDraining => "the workers that could take it are stopping".to_owned(),
+            Obstacle::WorkersQuiet => {
+                "the workers that could take it are quiet: they claim nothing until SIGCONT"
+                    .to_owned()
+            }
+            Obstacle::ThreadsBusy { threads } => {
+                format!("all {threads} threads of the workers that could take it are busy")
+            }
+            Obstacle::NoDispatcher => "no running dispatcher would make it ready".to_owned(),
+        })]
+    }
+}

@@ -1,0 +1,264 @@
+//! Lists of jobs for pages: found a window at a time, and shown without their secrets.
+
+mod listed;
+
+pub(crate) use listed::{ListedJob, listed};
+
+use crate::db::Conn;
+use crate::db::conn::sql::timestamp;
+use crate::db::model::state::JobState;
+use crate::db::query::pages::job_search::JobSearch;
+use crate::db::query::pages::job_window::{self, FoundBy, FoundJob, KeyRange, ListPlace, WINDOW};
+use crate::db::query::pages::{id_bounds, named};
+use chrono::NaiveDateTime;
+use diesel::QueryResult;
+
+/// A page of a list.
+#[derive(Debug)]
+pub(crate) struct JobList {
+    /// The newest first.
+    pub(crate) jobs: Vec<ListedJob>,
+    /// Where the page with older jobs goes on.
+    pub(crate) older: Option<ListPlace>,
+    /// Where the page with newer jobs goes on.
+    pub(crate) newer: Option<ListPlace>,
+    /// Where the search stopped, if it did not look at all jobs.
+    pub(crate) stop: Option<SearchStop>,
+}
+
+/// Where a search stopped because it had looked at enough.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SearchStop {
+    /// Where it goes on.
+    pub(crate) place: ListPlace,
+    /// The last job that it looked at.
+    pub(crate) job: Option<i64>,
+    /// A finished job far beyond, if those in between are all unfinished as far as is known.
+    pub(crate) skip_to: Option<i64>,
+}
+
+/// How many jobs with one unique id are looked up by it. If there are more, all jobs are searched.
+const MOST_OF_UNIQUE_ID: usize = 1_000;
+
+/// How many priorities a queue may have for its ready jobs to be found by them.
+const MOST_PRIORITIES: usize = 8;
+
+/// How many candidates have their arguments read for a search without secrets, at a time and in all.
+const CANDIDATES: (usize, usize) = (100, 2_000);
+
+impl JobSearch {
+    /// Sets the times between which the jobs were enqueued or ended.
+    pub(crate) fn between(
+        mut self,
+        from: Option<NaiveDateTime>,
+        to: Option<NaiveDateTime>,
+    ) -> Self {
+        (self.from, self.to) = (from.map(timestamp), to.map(timestamp));
+        self
+    }
+}
+
+/// What is searched for and how.
+struct Finder<'s> {
+    search: &'s JobSearch,
+    by: FoundBy,
+    range: KeyRange,
+    place: ListPlace,
+    limit: usize,
+}
+
+/// What was found, in the order of the direction.
+struct FoundPage {
+    found: Vec<FoundJob>,
+    /// Whether there are more than these.
+    has_more: bool,
+    /// The last key that was looked at, if there may be more beyond it.
+    stop: Option<i64>,
+}
+
+/// Returns a page of a list, with at most `limit` jobs.
+pub(crate) fn list(
+    conn: &mut Conn<'_>,
+    search: &JobSearch,
+    (from, to): (Option<NaiveDateTime>, Option<NaiveDateTime>),
+    place: ListPlace,
+    limit: usize,
+) -> QueryResult<JobList> {
+    let search = search.clone().between(from, to);
+    let mut finder = Finder {
+        search: &search,
+        by: found_by(conn, &search)?,
+        range: id_bounds::in_time(conn, &search, from, to)?,
+        place,
+        limit,
+    };
+    if search.arguments.is_some() && search.has_job_keys() {
+        finder.range.lowest = finder.range.lowest.max(id_bounds::newest_jobs(conn)?);
+    }
+    let mut page = finder.page(conn)?;
+    if matches!(place, ListPlace::After(_)) && !page.has_more && page.stop.is_none() {
+        // The newest page is a full one.
+        finder.place = ListPlace::Before(i64::MAX);
+        page = finder.page(conn)?;
+    }
+    finder.shown(conn, page)
+}
+
+fn found_by(conn: &mut Conn<'_>, search: &JobSearch) -> QueryResult<FoundBy> {
+    if let Some(unique_id) = &search.unique_id
+        && let Some(ids) = named::with_unique_id(conn, unique_id, MOST_OF_UNIQUE_ID)?
+    {
+        return Ok(FoundBy::Jobs(ids));
+    }
+    if search.state == Some(JobState::Ready)
+        && let Some(queue) = &search.queue
+    {
+        let most = MOST_PRIORITIES as i64 + 1;
+        let priorities = job_window::priorities(conn, queue, most)?;
+        if (1..=MOST_PRIORITIES).contains(&priorities.len()) {
+            return Ok(FoundBy::Priorities(priorities));
+        }
+    }
+    Ok(FoundBy::Key)
+}
+
+impl Finder<'_> {
+    /// Returns whether every row is one that is searched for.
+    fn is_plain(&self) -> bool {
+        match self.by {
+            FoundBy::Key => self.search.is_plain(),
+            FoundBy::Jobs(_) => false,
+            FoundBy::Priorities(_) => {
+                let rest = JobSearch {
+                    queue: None,
+                    ..self.search.clone()
+                };
+                rest.is_plain()
+            }
+        }
+    }
+
+    fn page(&self, conn: &mut Conn<'_>) -> QueryResult<FoundPage> {
+        let (search, by, place) = (self.search, &self.by, self.place);
+        let wanted = self.limit.saturating_add(1);
+        if self.is_plain() {
+            let how = (place, wanted as i64, wanted);
+            let found = job_window::matching(conn, search, by, self.range, how)?;
+            return Ok(self.cut(found, None));
+        }
+        let Some(window) = job_window::window(conn, search, by, self.range, place)? else {
+            return Ok(self.cut(Vec::new(), None));
+        };
+        let end = match place {
+            ListPlace::Before(_) => window.range.lowest,
+            ListPlace::After(_) => window.range.highest,
+        };
+        let stop = window.is_full.then_some(end);
+        if search.arguments.is_none() {
+            let how = (place, WINDOW, wanted);
+            let found = job_window::matching(conn, search, by, window.range, how)?;
+            return Ok(self.cut(found, stop));
+        }
+        self.with_arguments(conn, window.range, stop)
+    }
+
+    /// Finds jobs by what is shown of their arguments: a search that found more would tell what is
+    /// hidden.
+    fn with_arguments(
+        &self,
+        conn: &mut Conn<'_>,
+        range: KeyRange,
+        stop: Option<i64>,
+    ) -> QueryResult<FoundPage> {
+        let (at_once, in_all) = CANDIDATES;
+        let texts = self.search.argument_texts();
+        let (mut place, mut found) = (self.place, Vec::new());
+        for _ in 0..in_all / at_once {
+            let how = (place, WINDOW, at_once);
+            let candidates = job_window::matching(conn, self.search, &self.by, range, how)?;
+            let Some(last) = candidates.last() else {
+                return Ok(self.cut(found, stop));
+            };
+            place = match place {
+                ListPlace::Before(_) => ListPlace::Before(last.key),
+                ListPlace::After(_) => ListPlace::After(last.key),
+            };
+            let ids: Vec<i64> = candidates.iter().map(|job| job.job_id).collect();
+            let shown = listed::shown_with(conn, &ids, &texts)?;
+            found.extend(candidates.iter().filter(|job| shown.contains(&job.job_id)));
+            if found.len() > self.limit {
+                return Ok(self.cut(found, stop));
+            }
+            if candidates.len() < at_once {
+                return Ok(self.cut(found, stop));
+            }
+        }
+        let (ListPlace::Before(key) | ListPlace::After(key)) = place;
+        Ok(self.cut(found, Some(key)))
+    }
+
+    fn cut(&self, mut found: Vec<FoundJob>, stop: Option<i64>) -> FoundPage {
+        let has_more = found.len() > self.limit;
+        found.truncate(self.limit);
+        FoundPage {
+            found,
+            has_more,
+            stop: stop.filter(|_| !has_more),
+        }
+    }
+
+    fn shown(&self, conn: &mut Conn<'_>, page: FoundPage) -> QueryResult<JobList> {
+        let mut found = page.found;
+        let is_back = matches!(self.place, ListPlace::Before(_));
+        if !is_back {
+            found.reverse();
+        }
+        let stop = page
+            .stop
+            .map(|key| self.stopped(conn, key, found.is_empty()));
+        let stop = stop.transpose()?;
+        let (first, last) = (found.first(), found.last());
+        let is_top = self.place == ListPlace::Before(i64::MAX);
+        let (ListPlace::Before(key) | ListPlace::After(key)) = self.place;
+        // Without a job on the page, the list goes on from where it was.
+        let newer = ListPlace::After(first.map_or(key.saturating_sub(1), |job| job.key));
+        let older = ListPlace::Before(last.map_or(key.saturating_add(1), |job| job.key));
+        let (has_newer, has_older) = match is_back {
+            true => (!is_top, page.has_more),
+            false => (page.has_more, true),
+        };
+        let ids: Vec<i64> = found.iter().map(|job| job.job_id).collect();
+        Ok(JobList {
+            jobs: in_order(listed(conn, &ids)?, &ids),
+            older: has_older.then_some(older),
+            newer: has_newer.then_some(newer),
+            stop,
+        })
+    }
+
+    fn stopped(&self, conn: &mut Conn<'_>, key: i64, is_empty: bool) -> QueryResult<SearchStop> {
+        let state = self.search.state;
+        let place = match self.place {
+            ListPlace::Before(_) => ListPlace::Before(key),
+            ListPlace::After(_) => ListPlace::After(key),
+        };
+        let may_skip =
+            is_empty && state == Some(JobState::Finished) && matches!(place, ListPlace::Before(_));
+        Ok(SearchStop {
+            place,
+            job: job_window::job_of_key(conn, state, key)?,
+            skip_to: match may_skip {
+                true => {
+                    job_window::finished_below(conn, key)?.filter(|job| *job >= self.range.lowest)
+                }
+                false => None,
+            },
+        })
+    }
+}
+
+fn in_order(mut jobs: Vec<ListedJob>, ids: &[i64]) -> Vec<ListedJob> {
+    let place = |job: &ListedJob| ids.iter().position(|id| *id == job.line.job_id);
+    jobs.sort_by_key(place);
+    jobs
+}

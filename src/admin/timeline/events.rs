@@ -1,0 +1,350 @@
+//! The entries of a timeline.
+
+use crate::admin::details::JobDetails;
+use crate::admin::explain::Reason;
+use crate::admin::explain::obstacles::Obstacle;
+use crate::admin::explain::words::{Word, Words};
+use crate::admin::job_info::TaskStatus;
+use crate::admin::timeline::bar::seconds;
+use crate::admin::timeline::{EntryKind, Mark, TimelineEntry};
+use crate::db::model::outcome::{self, AttemptOutcome};
+use crate::db::query::pages::job_facts::JobFacts;
+use crate::db::table::attempts::Attempt;
+use crate::db::table::progress::Progress;
+use chrono::NaiveDateTime;
+
+fn text(text: impl Into<String>) -> Word {
+    Word::Text(text.into())
+}
+
+fn name(text: impl Into<String>) -> Word {
+    Word::Name(text.into())
+}
+
+/// The entries so far, and where the last one ended.
+struct Entries<'d> {
+    details: &'d JobDetails,
+    facts: &'d JobFacts,
+    now: NaiveDateTime,
+    all: Vec<TimelineEntry>,
+    /// Up to when they reach.
+    reached: Option<NaiveDateTime>,
+    /// What the job waited for since then.
+    awaited: Words,
+}
+
+pub(super) fn entries(
+    details: &JobDetails,
+    facts: &JobFacts,
+    now: NaiveDateTime,
+) -> Vec<TimelineEntry> {
+    let mut entries = Entries {
+        details,
+        facts,
+        now,
+        all: Vec::new(),
+        reached: None,
+        awaited: Vec::new(),
+    };
+    entries.enqueued();
+    for attempt in &details.attempts {
+        entries.attempt(attempt);
+    }
+    entries.present();
+    entries.next();
+    entries.all
+}
+
+impl Entries<'_> {
+    fn event(&mut self, mark: Mark, at: Option<NaiveDateTime>, what: String, how: Words) {
+        self.all.push(TimelineEntry {
+            kind: EntryKind::Event(mark),
+            at,
+            what,
+            seconds: None,
+            how,
+            details: None,
+        });
+        self.reached = at.or(self.reached);
+    }
+
+    /// Adds the wait up to a time.
+    fn wait(&mut self, until: Option<NaiveDateTime>) {
+        let Some((from, to)) = self.reached.zip(until).filter(|(from, to)| from < to) else {
+            return;
+        };
+        self.all.push(TimelineEntry {
+            kind: EntryKind::Wait,
+            at: Some(from),
+            what: "waited".to_owned(),
+            seconds: Some(seconds(to - from)),
+            how: std::mem::take(&mut self.awaited),
+            details: None,
+        });
+        self.reached = until;
+    }
+
+    fn enqueued(&mut self) {
+        let facts = self.facts;
+        let explanation = &self.details.explanation;
+        let queue = explanation.queue_name.clone().unwrap_or_default();
+        let priority = explanation.priority.unwrap_or_default();
+        let mut how = vec![
+            text("on "),
+            name(queue),
+            text(format!(", priority {priority}")),
+        ];
+        if let Some(key) = &facts.task_key {
+            how.extend([text(", by the recurring task "), name(key.clone())]);
+        }
+        if facts.active_job_id.is_some() {
+            how.push(text(", by Active Job"));
+        }
+        self.event(Mark::Ready, facts.created_at, "enqueued".to_owned(), how);
+        let due = facts
+            .scheduled_at
+            .filter(|due| Some(*due) > facts.created_at);
+        self.awaited = match due.filter(|_| self.details.attempts.is_empty()) {
+            Some(due) => vec![text("for its time, "), Word::Time(due.and_utc())],
+            None => vec![text("for a thread")],
+        };
+    }
+
+    fn attempt(&mut self, attempt: &Attempt) {
+        let ended = attempt.ended_at.naive_utc();
+        let started = attempt.started_at.map(|at| at.naive_utc());
+        self.wait(started.or(Some(ended)));
+        let (mark, did) = match attempt.outcome {
+            AttemptOutcome::Retried | AttemptOutcome::Failed => (Mark::Failed, "failed"),
+            AttemptOutcome::Crashed => (Mark::Failed, "was cut short"),
+            AttemptOutcome::Cancelled => (Mark::Discarded, "was cancelled"),
+            AttemptOutcome::Discarded => (Mark::Discarded, "was discarded"),
+        };
+        // A job that was cancelled while it waited has not run.
+        let what = match (started, attempt.outcome) {
+            (None, AttemptOutcome::Cancelled | AttemptOutcome::Discarded) => did.to_owned(),
+            _ => format!("attempt {} {did}", attempt.attempt),
+        };
+        let mut lines = attempt.message.splitn(2, '\n');
+        let first = lines.next().unwrap_or_default();
+        let mut how = vec![name(attempt.kind.clone()), text(": "), name(first)];
+        if let Some(process) = &attempt.process_name {
+            let host = attempt.hostname.as_deref().unwrap_or("an unknown host");
+            how.extend([text(", by "), Word::Process(process.clone())]);
+            how.extend([text(" on "), name(host)]);
+            how.extend(attempt.pid.map(|pid| text(format!(", pid {pid}"))));
+        }
+        let place = attempt.place.iter().map(|place| format!("at {place}"));
+        let more: Vec<String> = place.chain(lines.next().map(str::to_owned)).collect();
+        self.all.push(TimelineEntry {
+            kind: EntryKind::Event(mark),
+            at: started.or(Some(ended)),
+            what,
+            seconds: started.map(|started| seconds(ended - started).max(0.0)),
+            how,
+            details: (!more.is_empty()).then(|| more.join("\n")),
+        });
+        self.reached = Some(ended);
+        self.awaited = match attempt.outcome {
+            AttemptOutcome::Retried => vec![text("for its retry")],
+            AttemptOutcome::Crashed => vec![text("for a supervisor and another process")],
+            AttemptOutcome::Failed => vec![text("until it was retried, and for a thread")],
+            _ => Vec::new(),
+        };
+    }
+
+    /// Adds how it ended, or what it does now.
+    fn present(&mut self) {
+        match &self.details.explanation.reason {
+            Reason::Ended => self.ended(),
+            Reason::Claimed { progress, .. } => self.runs(progress.as_ref()),
+            Reason::Ready { ahead, obstacles } => self.ready(*ahead, obstacles),
+            Reason::Scheduled { at, .. } => {
+                let how = vec![text("for "), Word::Time(*at)];
+                self.now(Mark::Scheduled, self.reached, "scheduled", how);
+            }
+            Reason::Blocked { by, key } => {
+                let how = match by {
+                    Some(by) => vec![
+                        text("by job "),
+                        Word::Job(*by),
+                        text(", which has its unique id"),
+                    ],
+                    None => vec![text("by a job with the key "), name(key.clone())],
+                };
+                self.blocked(how);
+            }
+            Reason::Limited { key, .. } => {
+                let how = vec![text("by the concurrency key "), Word::Key(key.clone())];
+                self.blocked(how);
+            }
+            Reason::InLine { key, behind, .. } => {
+                let mut how = vec![text("in the line of "), Word::Key(key.clone())];
+                if let Some(job) = behind {
+                    how.extend([text(", behind job "), Word::Job(*job)]);
+                }
+                self.blocked(how);
+            }
+            Reason::Adrift => {}
+        }
+    }
+
+    fn runs(&mut self, progress: Option<&Progress>) {
+        let since = self.facts.started_at.or(self.facts.claimed_at);
+        self.wait(since);
+        let attempt = self.details.explanation.task.attempt;
+        let how = progress.map_or(Vec::new(), |progress| {
+            let percent = format!("at {:.0} %: ", progress.percent);
+            vec![text(percent), name(progress.message.clone())]
+        });
+        self.now(
+            Mark::Running,
+            since,
+            &format!("attempt {attempt} runs"),
+            how,
+        );
+    }
+
+    fn ready(&mut self, ahead: u32, obstacles: &[Obstacle]) {
+        let mut how = match ahead {
+            0 => vec![text("next on its queue")],
+            ahead => vec![text(format!("behind {ahead} jobs in its queue"))],
+        };
+        for obstacle in obstacles {
+            how.push(text(", but "));
+            how.extend(obstacle.in_words());
+        }
+        self.wait(self.facts.ready_at);
+        self.now(Mark::Ready, self.facts.ready_at, "ready", how);
+    }
+
+    fn blocked(&mut self, how: Words) {
+        self.wait(self.facts.blocked_at);
+        self.now(Mark::Blocked, self.facts.blocked_at, "blocked", how);
+    }
+
+    fn now(&mut self, mark: Mark, since: Option<NaiveDateTime>, what: &str, how: Words) {
+        self.all.push(TimelineEntry {
+            kind: EntryKind::Now(mark),
+            at: since,
+            what: what.to_owned(),
+            seconds: since.map(|since| seconds(self.now - since).max(0.0)),
+            how,
+            details: None,
+        });
+    }
+
+    fn ended(&mut self) {
+        let task = &self.details.explanation.task;
+        let at = task.finished_at.map(|at| at.naive_utc());
+        match task.status {
+            TaskStatus::Succeeded => {
+                // Only what a run logged says when it started.
+                let logs = self.details.logs.iter().rev();
+                let started = logs
+                    .take(1)
+                    .filter(|log| log.attempt == task.attempt)
+                    .find_map(|log| log.started_at.map(|at| at.naive_utc()))
+                    .filter(|started| Some(*started) >= self.reached && Some(*started) <= at);
+                if started.is_none() {
+                    self.awaited.push(text(", and ran"));
+                }
+                self.wait(started.or(at));
+                let what = format!("attempt {} finished", task.attempt);
+                self.event(Mark::Finished, started.or(at), what, Vec::new());
+                if let (Some(entry), Some(started), Some(at)) = (self.all.last_mut(), started, at) {
+                    entry.seconds = Some(seconds(at - started));
+                }
+            }
+            TaskStatus::Failed if !self.is_recorded(AttemptOutcome::Failed) => {
+                let (kind, message) =
+                    outcome::parts(self.facts.error.as_deref().unwrap_or_default());
+                let mut how = vec![name(message.lines().next().unwrap_or_default())];
+                if !kind.is_empty() {
+                    how.splice(0..0, [name(kind), text(": ")]);
+                }
+                self.wait(self.facts.failed_at);
+                self.event(Mark::Failed, self.facts.failed_at, "failed".to_owned(), how);
+                let backtrace = outcome::backtrace(self.facts.error.as_deref().unwrap_or_default());
+                if let Some(entry) = self.all.last_mut() {
+                    let rest = message.split_once('\n').map(|(_, rest)| rest.to_owned());
+                    let more: Vec<String> = rest.into_iter().chain(backtrace).collect();
+                    entry.details = (!more.is_empty()).then(|| more.join("\n"));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether the last attempt has this outcome.
+    fn is_recorded(&self, outcome: AttemptOutcome) -> bool {
+        let last = self.details.attempts.last();
+        last.is_some_and(|attempt| attempt.outcome == outcome)
+    }
+
+    fn next(&mut self) {
+        let task = &self.details.explanation.task;
+        let of = match self.facts.max_attempts {
+            Some(most) => format!(" of {most}"),
+            None => String::new(),
+        };
+        let next = |ahead: u32| format!("attempt {}{of}", task.attempt.saturating_add(ahead));
+        let (what, how) = match &self.details.explanation.reason {
+            Reason::Ready { .. } => (next(1), vec![text("as soon as a thread is free for it")]),
+            Reason::Scheduled { at, .. } => (
+                next(1),
+                vec![
+                    text("when it is due, at "),
+                    Word::Time(*at),
+                    text(", and a thread is free"),
+                ],
+            ),
+            Reason::Limited { .. } => (next(1), vec![text("as soon as it has a slot")]),
+            Reason::InLine { .. } => (next(1), vec![text("when those before it have ended")]),
+            Reason::Blocked { by: Some(by), .. } => (
+                next(1),
+                vec![text("when job "), Word::Job(*by), text(" has ended")],
+            ),
+            Reason::Blocked { by: None, .. } => {
+                (next(1), vec![text("when the other job has ended")])
+            }
+            Reason::Claimed { .. } => self.after_run(&of),
+            Reason::Ended if task.status == TaskStatus::Failed => (
+                "nothing".to_owned(),
+                vec![text("it is kept until it is retried or discarded")],
+            ),
+            Reason::Ended | Reason::Adrift => return,
+        };
+        self.all.push(TimelineEntry {
+            kind: EntryKind::Next,
+            at: None,
+            what,
+            seconds: None,
+            how,
+            details: None,
+        });
+    }
+
+    fn after_run(&self, of: &str) -> (String, Words) {
+        let attempt = self.details.explanation.task.attempt;
+        let used = i32::try_from(attempt).unwrap_or(i32::MAX);
+        match self.facts.max_attempts {
+            Some(most) if used < most => (
+                format!("attempt {}{of}", attempt.saturating_add(1)),
+                vec![text("if this one fails")],
+            ),
+            Some(_) => (
+                "its end".to_owned(),
+                vec![text(
+                    "if this attempt fails, the job has failed: none is left",
+                )],
+            ),
+            None => (
+                "its end".to_owned(),
+                vec![text(
+                    "or another attempt, if this one fails and its program allows more",
+                )],
+            ),
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! The timeline of a job: what happened, what it waited for, what it does now, and what comes next.
+//!
+//! It is put together from what is stored: the attempts that did not succeed, the executions, and
+//! the lines that runs logged. How long a job was blocked between two attempts is not stored.
+
+mod bar;
+mod events;
+
+pub(crate) use bar::{BarKind, BarPart};
+
+use crate::admin::details::JobDetails;
+use crate::admin::explain::words::Words;
+use crate::db::query::pages::job_facts::JobFacts;
+use chrono::NaiveDateTime;
+
+/// A state, for the mark beside an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mark {
+    Ready,
+    Scheduled,
+    Running,
+    Blocked,
+    Failed,
+    Finished,
+    Discarded,
+}
+
+/// What an entry is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EntryKind {
+    /// Something that happened.
+    Event(Mark),
+    /// The time until the next event.
+    Wait,
+    /// What the job does now.
+    Now(Mark),
+    /// What happens next.
+    Next,
+}
+
+/// A line of the timeline.
+#[derive(Debug, Clone)]
+pub(crate) struct TimelineEntry {
+    pub(crate) kind: EntryKind,
+    pub(crate) at: Option<NaiveDateTime>,
+    pub(crate) what: String,
+    /// How long it took, or has taken until now.
+    pub(crate) seconds: Option<f64>,
+    pub(crate) how: Words,
+    /// Several lines more: a backtrace, for example.
+    pub(crate) details: Option<String>,
+}
+
+/// The timeline of a job.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Timeline {
+    pub(crate) entries: Vec<TimelineEntry>,
+    pub(crate) bar: Vec<BarPart>,
+    pub(crate) start: Option<NaiveDateTime>,
+    pub(crate) end: Option<NaiveDateTime>,
+}
+
+impl Timeline {
+    /// Returns the timeline of a job, as it is at `now`.
+    pub(crate) fn of(details: &JobDetails, facts: &JobFacts, now: NaiveDateTime) -> Self {
+        let entries = events::entries(details, facts, now);
+        let bar = bar::parts(&entries, now);
+        let times = || entries.iter().filter_map(|entry| entry.at);
+        let is_open = entries
+            .iter()
+            .any(|entry| matches!(entry.kind, EntryKind::Now(_)));
+        let end = match is_open {
+            true => Some(now),
+            false => bar::end(&entries),
+        };
+        Timeline {
+            start: times().min(),
+            end,
+            bar,
+            entries,
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! Who changed what: the default actor, and reading the audit.
+
+pub(crate) mod actor;
+pub(crate) mod log;

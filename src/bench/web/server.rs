@@ -1,0 +1,36 @@
+//! The server, in a process of its own.
+
+use crate::bench::counters;
+use crate::bench::worker::{Cost, Told, lines, tell};
+use crate::db::Database;
+use crate::error::Result;
+use crate::terminal::output;
+use crate::web::server::Server;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// A web server that `windlass bench` starts and reads from.
+#[derive(Debug, clap::Args)]
+#[command(hide = true)]
+pub(crate) struct BenchServer {
+    /// Log statements that take longer.
+    #[arg(long, value_parser = humantime::parse_duration)]
+    slow: Option<Duration>,
+}
+
+impl BenchServer {
+    /// Serves until standard input ends, and reports its cost at each line of it.
+    pub(crate) fn run(&self, url: &str) -> Result<ExitCode> {
+        output::log_to_stderr(log::LevelFilter::Warn);
+        counters::count_statements();
+        counters::log_slower_than(self.slow);
+        let server = Server::new(&Database::open(url)?)
+            .listen("127.0.0.1:0")
+            .start()?;
+        tell(&Told::Listening(server.address()));
+        for _ in lines(std::io::stdin()) {
+            tell(&Told::Cost(Cost::of_process()));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,187 @@
+//! What is shown, and what is asked for next.
+
+use crate::cli::top::look::{TopFindings, TopLook};
+use crate::cli::top::sampler::{LookAnswer, LookRequest};
+use chrono::NaiveDateTime;
+use std::time::{Duration, Instant};
+
+/// How long an answer may take. Each part of a look has its own limit; together, with a new
+/// connection, they may take some seconds.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A part of the screen that the keys move through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pane {
+    Queues,
+    Processes,
+    Failures,
+}
+
+impl Pane {
+    pub(crate) const ALL: [Pane; 3] = [Pane::Queues, Pane::Processes, Pane::Failures];
+
+    pub(crate) fn index(self) -> usize {
+        match self {
+            Pane::Queues => 0,
+            Pane::Processes => 1,
+            Pane::Failures => 2,
+        }
+    }
+
+    /// Returns the pane so many places further.
+    pub(crate) fn further(self, by: usize) -> Pane {
+        Pane::ALL[(self.index() + by) % Pane::ALL.len()]
+    }
+}
+
+/// What covers the panes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Overlay {
+    None,
+    Help,
+    Findings,
+}
+
+/// Since when the database has been away.
+#[derive(Debug, Clone)]
+pub(crate) struct AwaySince {
+    pub(crate) at: Instant,
+    pub(crate) reason: String,
+}
+
+/// The state of the screen.
+#[derive(Debug, Clone)]
+pub(crate) struct TopState {
+    pub(crate) target: String,
+    pub(crate) every: Duration,
+    pub(crate) look: Option<TopLook>,
+    pub(crate) findings: Option<TopFindings>,
+    pub(crate) away: Option<AwaySince>,
+    pub(crate) is_frozen: bool,
+    pub(crate) overlay: Overlay,
+    pub(crate) pane: Pane,
+    /// The selected line of each pane, by its index, and of the overlay.
+    pub(crate) selected: [usize; 4],
+    /// How many lines each of them has, as it was last drawn.
+    pub(crate) lines: [usize; 4],
+    /// When the request that is under way was made.
+    asked_at: Option<Instant>,
+    next_at: Instant,
+    wants_findings: bool,
+}
+
+impl TopState {
+    pub(crate) fn new(target: String, every: Duration, now: Instant) -> Self {
+        TopState {
+            target,
+            every,
+            look: None,
+            findings: None,
+            away: None,
+            is_frozen: false,
+            overlay: Overlay::None,
+            pane: Pane::Queues,
+            selected: [0; 4],
+            lines: [0; 4],
+            asked_at: None,
+            next_at: now,
+            wants_findings: true,
+        }
+    }
+
+    /// Returns what to ask for now: one thing at a time, and nothing while the screen is frozen.
+    pub(crate) fn request(&self, now: Instant) -> Option<LookRequest> {
+        if self.asked_at.is_some() {
+            return None;
+        }
+        if self.wants_findings && self.look.is_some() {
+            return Some(LookRequest::Findings);
+        }
+        let is_due = !self.is_frozen && now >= self.next_at;
+        is_due.then_some(LookRequest::Look)
+    }
+
+    /// Marks that something was asked for.
+    pub(crate) fn asked(&mut self, request: LookRequest, now: Instant) {
+        self.asked_at = Some(now);
+        match request {
+            LookRequest::Look => self.next_at = now + self.every,
+            LookRequest::Findings => self.wants_findings = false,
+        }
+    }
+
+    /// Asks for new findings.
+    pub(crate) fn want_findings(&mut self) {
+        self.wants_findings = true;
+    }
+
+    /// Looks at once.
+    pub(crate) fn hurry(&mut self, now: Instant) {
+        self.next_at = now;
+    }
+
+    /// Takes an answer.
+    pub(crate) fn take(&mut self, answer: LookAnswer, now: Instant) {
+        let asked_at = self.asked_at.take().unwrap_or(now);
+        match answer {
+            LookAnswer::Away(reason) => {
+                let at = self.away.take().map_or(asked_at, |away| away.at);
+                self.away = Some(AwaySince { at, reason });
+                // One attempt after the other would only add load.
+                self.next_at = self.next_at.max(now + self.every);
+            }
+            LookAnswer::Look(look) => {
+                self.away = None;
+                self.look = Some(*look);
+            }
+            LookAnswer::Findings(findings) => {
+                self.away = None;
+                self.findings = Some(findings);
+            }
+        }
+    }
+
+    /// Notices that an answer is overdue.
+    pub(crate) fn notice(&mut self, now: Instant) {
+        let Some(asked_at) = self.asked_at else {
+            return;
+        };
+        if self.away.is_none() && now.saturating_duration_since(asked_at) > PATIENCE {
+            self.away = Some(AwaySince {
+                at: asked_at,
+                reason: "no answer".to_owned(),
+            });
+        }
+    }
+
+    /// Returns the database's time at this instant, as far as the last look shows it.
+    pub(crate) fn time_at(&self, at: Instant) -> Option<NaiveDateTime> {
+        let look = self.look.as_ref()?;
+        let moved = match at.checked_duration_since(look.at) {
+            Some(later) => chrono::TimeDelta::from_std(later).ok()?,
+            None => -chrono::TimeDelta::from_std(look.at - at).ok()?,
+        };
+        look.now.checked_add_signed(moved)
+    }
+
+    /// Returns the place of the lines that the keys move through.
+    pub(crate) fn focus(&self) -> usize {
+        match self.overlay {
+            Overlay::None => self.pane.index(),
+            Overlay::Help | Overlay::Findings => Pane::ALL.len(),
+        }
+    }
+
+    /// Moves the selection by so many lines.
+    pub(crate) fn step(&mut self, by: isize) {
+        let focus = self.focus();
+        let last = self.lines[focus].saturating_sub(1);
+        let at = self.selected[focus].min(last);
+        self.selected[focus] = at.saturating_add_signed(by).min(last);
+    }
+
+    pub(crate) fn show(&mut self, overlay: Overlay) {
+        self.overlay = overlay;
+        self.selected[Pane::ALL.len()] = 0;
+    }
+}

@@ -1,0 +1,48 @@
+//! Reading from SQLite.
+
+use crate::db::conn::connection::Conn;
+use crate::db::conn::reading::progress::{ReadDeadline, with_deadline};
+use crate::db::conn::reading::{ReadFailure, database_message, rolled_back};
+use crate::db::conn::sqlite::open_to_read;
+use crate::error::Result;
+use diesel::sqlite::SqliteConnection;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(super) struct SqliteReader {
+    conn: SqliteConnection,
+    /// Last, as it must outlive the connection.
+    deadline: Arc<ReadDeadline>,
+}
+
+impl SqliteReader {
+    pub(super) fn open(path: &Path) -> Result<Self, String> {
+        let (conn, deadline) = with_deadline(|| open_to_read(path));
+        let conn = conn?;
+        let deadline = deadline.ok_or("SQLite accepts no time limit for its statements")?;
+        Ok(SqliteReader { conn, deadline })
+    }
+
+    pub(super) fn read<T>(
+        &mut self,
+        limit: Duration,
+        work: impl FnOnce(&mut Conn<'_>) -> Result<T>,
+    ) -> Result<T, ReadFailure> {
+        self.deadline.set(limit);
+        let result = rolled_back(&mut self.conn, "BEGIN", |conn| {
+            let result = work(&mut Conn::Sqlite(conn));
+            if !self.deadline.has_passed() {
+                self.deadline.clear();
+            }
+            result
+        });
+        let is_late = self.deadline.has_passed();
+        self.deadline.clear();
+        result.map_err(|error| match database_message(&error) {
+            Some(message) if is_late && message.contains("interrupted") => ReadFailure::Late,
+            Some(message) if message.contains("database is locked") => ReadFailure::Late,
+            _ => ReadFailure::Failed(error),
+        })
+    }
+}

@@ -1,0 +1,112 @@
+//! The registered processes.
+
+use crate::db::conn::connection::{Conn, age};
+use crate::db::conn::sql::Lossy;
+use crate::db::conn::statement::Statement;
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Bool, Double, Integer, Nullable, Text};
+use serde_json::Value;
+
+/// The most processes that are read.
+pub(crate) const MOST_PROCESSES: i64 = 1_000;
+
+/// A row of the process table.
+#[derive(Debug, Clone)]
+pub(crate) struct FleetProcess {
+    pub(crate) id: i64,
+    pub(crate) kind: String,
+    pub(crate) name: String,
+    pub(crate) hostname: String,
+    pub(crate) pid: i32,
+    /// The supervisor that started it.
+    pub(crate) supervisor_id: Option<i64>,
+    /// Seconds since its last heartbeat.
+    pub(crate) heartbeat_seconds: f64,
+    /// Seconds since it was registered.
+    pub(crate) age_seconds: f64,
+    /// Whether it is stopping.
+    pub(crate) draining: bool,
+    /// Its own description.
+    pub(crate) metadata: Value,
+}
+
+#[derive(QueryableByName)]
+struct FleetRow {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    kind: String,
+    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    name: String,
+    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    hostname: String,
+    #[diesel(sql_type = Integer)]
+    pid: i32,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    supervisor_id: Option<i64>,
+    #[diesel(sql_type = Double)]
+    heartbeat_seconds: f64,
+    #[diesel(sql_type = Double)]
+    age_seconds: f64,
+    #[diesel(sql_type = Bool)]
+    draining: bool,
+    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    metadata: String,
+}
+
+/// Returns the registered processes, those of Rails as well, in the order of their registration:
+/// up to 1,000, with one more if there are more.
+pub(crate) fn processes(conn: &mut Conn<'_>) -> QueryResult<Vec<FleetProcess>> {
+    let text = format!(
+        "SELECT id, kind, name, coalesce(hostname, '') AS hostname, pid, supervisor_id, \
+         coalesce({}, 0) AS heartbeat_seconds, coalesce({}, 0) AS age_seconds, draining, \
+         coalesce(metadata, '') AS metadata FROM solid_queue_processes ORDER BY id LIMIT {}",
+        age(conn, "last_heartbeat_at"),
+        age(conn, "created_at"),
+        MOST_PROCESSES + 1
+    );
+    let rows: Vec<FleetRow> = Statement::new(text).load(conn)?;
+    let processes = rows.into_iter().map(|row| FleetProcess {
+        id: row.id,
+        kind: row.kind,
+        name: row.name,
+        hostname: row.hostname,
+        pid: row.pid,
+        supervisor_id: row.supervisor_id,
+        heartbeat_seconds: row.heartbeat_seconds,
+        age_seconds: row.age_seconds,
+        draining: row.draining,
+        metadata: serde_json::from_str(&row.metadata).unwrap_or_default(),
+    });
+    Ok(processes.collect())
+}
+
+/// A process whose death jobs have survived.
+#[derive(Debug, QueryableByName)]
+pub(crate) struct DiedProcess {
+    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    pub(crate) name: String,
+    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    pub(crate) hostname: String,
+    /// How many of its jobs had started, and were given to others or failed.
+    #[diesel(sql_type = BigInt)]
+    pub(crate) jobs: i64,
+    /// Seconds since the first of them was recovered.
+    #[diesel(sql_type = Double)]
+    pub(crate) seconds: f64,
+}
+
+/// Returns the processes whose deaths are among the newest 1,000 unsuccessful attempts, the last
+/// one first.
+pub(crate) fn died(conn: &mut Conn<'_>) -> QueryResult<Vec<DiedProcess>> {
+    let text = format!(
+        "WITH newest AS MATERIALIZED (SELECT outcome, process_name, hostname, ended_at FROM windlass_attempts \
+           WHERE id > 0 ORDER BY id DESC LIMIT 1000), \
+         died AS MATERIALIZED (SELECT process_name, max(hostname) AS hostname, count(*) AS jobs, max(ended_at) AS ended_at \
+           FROM newest WHERE outcome = 'crashed' AND process_name IS NOT NULL GROUP BY process_name) \
+         SELECT process_name AS name, coalesce(hostname, '') AS hostname, jobs, coalesce({}, 0) AS seconds \
+         FROM died ORDER BY ended_at DESC LIMIT 20",
+        age(conn, "ended_at")
+    );
+    Statement::new(text).load(conn)
+}

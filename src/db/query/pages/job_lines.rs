@@ -1,0 +1,143 @@
+//! The rows of a list of jobs: each with its state, and why it is in it.
+
+use crate::db::conn::connection::{Conn, age};
+use crate::db::conn::sql::{Lossy, MaybeLossy, id_list};
+use crate::db::conn::statement::Statement;
+use crate::db::model::state::JobState;
+use crate::db::query::jobs::runs;
+use chrono::NaiveDateTime;
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Bool, Double, Integer, Nullable, Text, Timestamp};
+
+/// The longest arguments and errors that a list reads, in characters.
+const LONGEST: u32 = 20_000;
+
+/// A job of a list.
+#[derive(Debug, Clone, QueryableByName)]
+pub(crate) struct JobLine {
+    #[diesel(sql_type = BigInt)]
+    pub(crate) job_id: i64,
+    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    pub(crate) class_name: String,
+    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    pub(crate) queue_name: String,
+    #[diesel(sql_type = Integer)]
+    pub(crate) priority: i32,
+    #[diesel(sql_type = Nullable<Text>, deserialize_as = MaybeLossy)]
+    pub(crate) policy: Option<String>,
+    /// How many times it has run.
+    #[diesel(sql_type = BigInt)]
+    pub(crate) runs: i64,
+    #[diesel(sql_type = Nullable<Integer>)]
+    pub(crate) max_attempts: Option<i32>,
+    /// Whether Active Job enqueued it.
+    #[diesel(sql_type = Bool)]
+    pub(crate) of_ruby: bool,
+    /// `None` if they are too long for a list.
+    #[diesel(sql_type = Nullable<Text>, deserialize_as = MaybeLossy)]
+    pub(crate) arguments: Option<String>,
+    #[diesel(sql_type = Timestamp)]
+    pub(crate) created_at: NaiveDateTime,
+    /// Seconds since then.
+    #[diesel(sql_type = Double)]
+    pub(crate) age_seconds: f64,
+    #[diesel(sql_type = Nullable<Timestamp>)]
+    pub(crate) finished_at: Option<NaiveDateTime>,
+    #[diesel(sql_type = Bool)]
+    is_ready: bool,
+    #[diesel(sql_type = Nullable<Timestamp>)]
+    pub(crate) scheduled_at: Option<NaiveDateTime>,
+    /// Seconds since it was due; negative before.
+    #[diesel(sql_type = Nullable<Double>)]
+    pub(crate) due_seconds: Option<f64>,
+    #[diesel(sql_type = Nullable<Text>, deserialize_as = MaybeLossy)]
+    pub(crate) blocked_key: Option<String>,
+    /// The job with the same unique id that has to end first.
+    #[diesel(sql_type = Nullable<BigInt>)]
+    pub(crate) after_job_id: Option<i64>,
+    #[diesel(sql_type = Nullable<Double>)]
+    pub(crate) claimed_seconds: Option<f64>,
+    #[diesel(sql_type = Nullable<Text>, deserialize_as = MaybeLossy)]
+    pub(crate) note: Option<String>,
+    #[diesel(sql_type = Nullable<Text>, deserialize_as = MaybeLossy)]
+    pub(crate) hostname: Option<String>,
+    #[diesel(sql_type = Nullable<Integer>)]
+    pub(crate) pid: Option<i32>,
+    #[diesel(sql_type = Bool)]
+    is_failed: bool,
+    /// The error of a failed job, as JSON or other text; cut if it is long.
+    #[diesel(sql_type = Nullable<Text>, deserialize_as = MaybeLossy)]
+    pub(crate) error: Option<String>,
+    /// How its last unsuccessful attempt ended.
+    #[diesel(sql_type = Nullable<Text>)]
+    outcome: Option<String>,
+    #[diesel(sql_type = Nullable<Text>, deserialize_as = MaybeLossy)]
+    pub(crate) last_error: Option<String>,
+}
+
+impl JobLine {
+    /// Returns its state. `None` if its execution was deleted by hand.
+    pub(crate) fn state(&self) -> Option<JobState> {
+        Some(match self {
+            _ if self.claimed_seconds.is_some() => JobState::Claimed,
+            _ if self.is_failed => JobState::Failed,
+            _ if self.finished_at.is_some() => match self.outcome.as_deref() {
+                Some("cancelled") => JobState::Cancelled,
+                Some("discarded") => JobState::Discarded,
+                _ => JobState::Finished,
+            },
+            _ if self.is_ready => JobState::Ready,
+            _ if self.scheduled_at.is_some() => JobState::Scheduled,
+            _ if self.blocked_key.is_some() => JobState::Blocked,
+            _ => return None,
+        })
+    }
+}
+
+/// Reads these jobs, of which there are few; those without a row are left out.
+pub(crate) fn lines(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<JobLine>> {
+    let [succeeded, claimed, other] =
+        [JobState::Finished, JobState::Claimed, JobState::Failed].map(runs);
+    let [waited, held, due] =
+        ["j.created_at", "c.created_at", "s.scheduled_at"].map(|at| age(conn, at));
+    let text = format!(
+        "SELECT j.id AS job_id, j.class_name, j.queue_name, j.priority, j.policy, j.max_attempts, j.active_job_id IS NOT NULL AS of_ruby, \
+         CASE WHEN c.id IS NOT NULL THEN {claimed} WHEN j.finished_at IS NULL \
+           OR a.outcome IN ('cancelled', 'discarded') THEN {other} ELSE {succeeded} END AS runs, \
+         CASE WHEN length(j.arguments) <= {LONGEST} THEN j.arguments END AS arguments, \
+         coalesce({{moment j.created_at}}, {{now}}) AS created_at, coalesce({waited}, 0) AS age_seconds, \
+         {{moment j.finished_at}} AS finished_at, r.id IS NOT NULL AS is_ready, \
+         coalesce({{moment s.scheduled_at}}, CASE WHEN s.id IS NOT NULL THEN {{now}} END) AS scheduled_at, {due} AS due_seconds, \
+         b.concurrency_key AS blocked_key, u.after_job_id, \
+         CASE WHEN c.id IS NOT NULL THEN coalesce({held}, 0) END AS claimed_seconds, c.note, p.hostname, p.pid, \
+         f.id IS NOT NULL AS is_failed, substr(f.error, 1, {LONGEST}) AS error, \
+         a.outcome, a.kind || ': ' || substr(a.message, 1, 500) AS last_error \
+         FROM solid_queue_jobs j LEFT JOIN solid_queue_ready_executions r ON r.job_id = j.id \
+         LEFT JOIN solid_queue_scheduled_executions s ON s.job_id = j.id \
+         LEFT JOIN solid_queue_blocked_executions b ON b.job_id = j.id \
+         LEFT JOIN windlass_unique_jobs u ON u.job_id = b.job_id \
+         LEFT JOIN solid_queue_claimed_executions c ON c.job_id = j.id \
+         LEFT JOIN solid_queue_processes p ON p.id = c.process_id \
+         LEFT JOIN solid_queue_failed_executions f ON f.job_id = j.id \
+         LEFT JOIN windlass_attempts a ON a.id = (SELECT max(l.id) FROM windlass_attempts l WHERE l.job_id = j.id) \
+         WHERE j.id IN {{in $1}} ORDER BY j.id DESC"
+    );
+    Statement::new(text).unkept().bind(id_list(jobs)).load(conn)
+}
+
+/// The arguments of a job.
+#[derive(Debug, QueryableByName)]
+pub(crate) struct LineArguments {
+    #[diesel(sql_type = BigInt)]
+    pub(crate) job_id: i64,
+    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    pub(crate) class_name: String,
+    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    pub(crate) arguments: String,
+}
+
+/// Reads the arguments of these jobs.
+pub(crate) fn arguments(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<Vec<LineArguments>> {
+    let text = "SELECT id AS job_id, class_name, coalesce(arguments, 'null') AS arguments FROM solid_queue_jobs WHERE id IN {in $1}";
+    Statement::new(text).unkept().bind(id_list(jobs)).load(conn)
+}

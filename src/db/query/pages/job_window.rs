@@ -1,0 +1,285 @@
+//! Finding jobs for a list: along an index, from a place in it, a window at a time.
+
+use crate::db::conn::connection::Conn;
+use crate::db::conn::dialect::Dialect;
+use crate::db::conn::sql::id_list;
+use crate::db::conn::statement::Statement;
+use crate::db::model::state::JobState;
+use crate::db::query::pages::job_search::{Conditions, JobSearch};
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Bool, Integer, Nullable};
+
+/// How many rows a search without an index looks at before it stops and can be continued.
+pub(crate) const WINDOW: i64 = 10_000;
+
+/// From where a list goes on, and in which direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ListPlace {
+    /// With older rows than this key; `i64::MAX` for the newest.
+    Before(i64),
+    /// With newer rows than this key.
+    After(i64),
+}
+
+impl ListPlace {
+    fn order(self) -> &'static str {
+        match self {
+            ListPlace::Before(_) => "DESC",
+            ListPlace::After(_) => "ASC",
+        }
+    }
+}
+
+/// By what the rows of a list are found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum FoundBy {
+    /// In the order of their keys.
+    Key,
+    /// By the ids of their jobs, of which there are few.
+    Jobs(Vec<i64>),
+    /// Ready executions of the searched queue, which has only these priorities.
+    Priorities(Vec<i32>),
+}
+
+/// A found job with its key: its place in the list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, QueryableByName)]
+pub(crate) struct FoundJob {
+    #[diesel(sql_type = BigInt)]
+    pub(crate) key: i64,
+    #[diesel(sql_type = BigInt)]
+    pub(crate) job_id: i64,
+}
+
+/// The lowest and the highest of the keys that a search looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct KeyRange {
+    pub(crate) lowest: i64,
+    pub(crate) highest: i64,
+}
+
+impl KeyRange {
+    pub(crate) const ALL: KeyRange = KeyRange {
+        lowest: i64::MIN,
+        highest: i64::MAX,
+    };
+
+    /// Returns what of it lies in the direction of a list.
+    pub(crate) fn from(self, place: ListPlace) -> KeyRange {
+        match place {
+            ListPlace::Before(key) => KeyRange {
+                highest: self.highest.min(key.saturating_sub(1)),
+                ..self
+            },
+            ListPlace::After(key) => KeyRange {
+                lowest: self.lowest.max(key.saturating_add(1)),
+                ..self
+            },
+        }
+    }
+}
+
+/// Returns the rows `e` of a list in a range, at most `most`, in the order of its direction; as
+/// the text of a query whose parameters come first.
+fn rows<'s>(
+    search: &'s JobSearch,
+    by: &FoundBy,
+    range: KeyRange,
+    (order, most): (&str, i64),
+) -> Conditions<'s> {
+    let mut query = Conditions::after(vec![range.lowest.into(), range.highest.into(), most.into()]);
+    search.add_indexed(&mut query);
+    let indexed = std::mem::take(&mut query.text);
+    let (key, job, table) = (search.key(), search.job(), search.table());
+    let found = match by {
+        FoundBy::Key => String::new(),
+        FoundBy::Jobs(ids) => format!("e.{job} IN {{in {}}} AND ", query.param(id_list(ids))),
+        FoundBy::Priorities(_) => {
+            let queue = query.param(&search.queue);
+            format!("e.queue_name = {queue} AND e.priority = {{one}} AND ")
+        }
+    };
+    let part = format!(
+        "SELECT * FROM {table} e WHERE {found}e.{key} >= $1 AND e.{key} <= $2{indexed} ORDER BY e.{key} {order} LIMIT $3"
+    );
+    query.text = match by {
+        FoundBy::Priorities(priorities) => {
+            let parts: Vec<String> = priorities
+                .iter()
+                .map(|priority| {
+                    let priority = query.param(*priority);
+                    let part = part.replace("{one}", &priority);
+                    format!("SELECT * FROM ({part}) AS of_priority")
+                })
+                .collect();
+            let all = parts.join(" UNION ALL ");
+            format!("SELECT * FROM ({all}) AS every ORDER BY every.{key} {order} LIMIT $3")
+        }
+        FoundBy::Key | FoundBy::Jobs(_) => part,
+    };
+    query
+}
+
+#[derive(QueryableByName)]
+struct WindowEnds {
+    #[diesel(sql_type = Nullable<BigInt>)]
+    lowest: Option<i64>,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    highest: Option<i64>,
+    #[diesel(sql_type = BigInt)]
+    size: i64,
+}
+
+/// The rows that one search looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct JobWindow {
+    pub(crate) range: KeyRange,
+    /// Whether there may be more rows beyond it.
+    pub(crate) is_full: bool,
+}
+
+/// Returns the next rows of a list, whether they match or not. `None` if there are no more.
+pub(crate) fn window(
+    conn: &mut Conn<'_>,
+    search: &JobSearch,
+    by: &FoundBy,
+    range: KeyRange,
+    place: ListPlace,
+) -> QueryResult<Option<JobWindow>> {
+    let query = rows(search, by, range.from(place), (place.order(), WINDOW));
+    let text = format!(
+        "SELECT min(w.{key}) AS lowest, max(w.{key}) AS highest, count(*) AS size FROM ({}) AS w",
+        query.text,
+        key = search.key(),
+    );
+    let ends: WindowEnds = Statement::new(text)
+        .unkept()
+        .bind_all(query.params)
+        .get_result(conn)?;
+    let is_full = ends.size >= WINDOW;
+    let range = ends.lowest.zip(ends.highest);
+    let range = range.map(|(lowest, highest)| KeyRange { lowest, highest });
+    Ok(range.map(|range| JobWindow { range, is_full }))
+}
+
+/// Returns the jobs of a range that match, in the order of the list's direction, at most `limit`.
+/// No plan looks at more than `most` rows.
+pub(crate) fn matching(
+    conn: &mut Conn<'_>,
+    search: &JobSearch,
+    by: &FoundBy,
+    range: KeyRange,
+    (place, most, limit): (ListPlace, i64, usize),
+) -> QueryResult<Vec<FoundJob>> {
+    let order = place.order();
+    let mut query = rows(search, by, range.from(place), (order, most));
+    let rows = std::mem::take(&mut query.text);
+    search.add_others(conn.dialect(), &mut query);
+    let limit = query.param(i64::try_from(limit).unwrap_or(i64::MAX));
+    let key = search.key();
+    let (of, from) = match (search.job(), conn.dialect()) {
+        // The rows are the jobs themselves.
+        ("id", _) => ("job", format!("({rows}) AS job")),
+        (_, Dialect::Postgres) => (
+            "found",
+            format!(
+                "({rows}) AS found CROSS JOIN LATERAL \
+                 (SELECT * FROM solid_queue_jobs j WHERE j.id = found.job_id LIMIT 1) AS job"
+            ),
+        ),
+        // SQLite keeps the order of a CROSS JOIN.
+        (_, Dialect::Sqlite) => (
+            "found",
+            format!("({rows}) AS found CROSS JOIN solid_queue_jobs job ON job.id = found.job_id"),
+        ),
+    };
+    let text = format!(
+        "SELECT {of}.{key} AS key, job.id AS job_id FROM {from} WHERE true{} ORDER BY {of}.{key} {order} LIMIT {limit}",
+        query.text
+    );
+    Statement::new(text)
+        .unkept()
+        .bind_all(query.params)
+        .load(conn)
+}
+
+#[derive(QueryableByName)]
+struct OnePriority {
+    #[diesel(sql_type = Nullable<Integer>)]
+    priority: Option<i32>,
+}
+
+/// Returns the priorities of the ready executions of a queue, at most `most`, by a loose index scan.
+pub(crate) fn priorities(conn: &mut Conn<'_>, queue: &str, most: i64) -> QueryResult<Vec<i32>> {
+    let text = "WITH RECURSIVE walk(priority) AS ( \
+           SELECT min(priority) FROM solid_queue_ready_executions WHERE queue_name = $1 \
+           UNION ALL \
+           SELECT (SELECT min(r.priority) FROM solid_queue_ready_executions r WHERE r.queue_name = $1 AND r.priority > walk.priority) \
+           FROM walk WHERE walk.priority IS NOT NULL) \
+         SELECT priority FROM walk WHERE priority IS NOT NULL LIMIT $2";
+    let found: Vec<OnePriority> = Statement::new(text)
+        .unkept()
+        .bind(queue)
+        .bind(most)
+        .load(conn)?;
+    Ok(found.into_iter().filter_map(|row| row.priority).collect())
+}
+
+#[derive(QueryableByName)]
+struct MaybeFinished {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+    #[diesel(sql_type = Bool)]
+    is_finished: bool,
+}
+
+/// Looks for a finished job below `key`, in steps that double: jobs that wait may be the newest
+/// million. Returns its id; there may be others between it and `key`.
+pub(crate) fn finished_below(conn: &mut Conn<'_>, key: i64) -> QueryResult<Option<i64>> {
+    let text = "SELECT id, finished_at IS NOT NULL AS is_finished FROM solid_queue_jobs WHERE id < $1 ORDER BY id DESC LIMIT 1";
+    let (mut below, mut step) = (key, WINDOW);
+    loop {
+        let found: Option<MaybeFinished> = Statement::new(text)
+            .unkept()
+            .bind(below)
+            .get_result(conn)
+            .optional()?;
+        match found {
+            None => return Ok(None),
+            Some(job) if job.is_finished => return Ok(Some(job.id)),
+            Some(job) => {
+                below = job.id.saturating_sub(step);
+                step = step.saturating_mul(2);
+            }
+        }
+    }
+}
+
+#[derive(QueryableByName)]
+struct JobOfKey {
+    #[diesel(sql_type = BigInt)]
+    job_id: i64,
+}
+
+/// Returns the job of a row of the list.
+pub(crate) fn job_of_key(
+    conn: &mut Conn<'_>,
+    state: Option<JobState>,
+    key: i64,
+) -> QueryResult<Option<i64>> {
+    let table = match state {
+        Some(JobState::Failed | JobState::Cancelled | JobState::Discarded) => {
+            state.map(JobState::table)
+        }
+        _ => None,
+    };
+    let Some(table) = table else {
+        return Ok(Some(key));
+    };
+    let text = format!("SELECT job_id FROM {table} WHERE id = $1");
+    let found: Option<JobOfKey> = Statement::new(text)
+        .unkept()
+        .bind(key)
+        .get_result(conn)
+        .optional()?;
+    Ok(found.map(|row| row.job_id))
+}

@@ -1,0 +1,59 @@
+//! Whether processes are there: for health checks.
+
+use crate::db::conn::connection::{Conn, age};
+use crate::db::conn::sql::Lossy;
+use crate::db::conn::statement::Statement;
+use diesel::prelude::*;
+use diesel::sql_types::{Bool, Double, Nullable, Text};
+
+/// Which processes are meant. `None` means any.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct WantedPresence {
+    pub(crate) hostname: Option<String>,
+    /// In any case: `worker` and `Worker` are the same.
+    pub(crate) kind: Option<String>,
+    pub(crate) name: Option<String>,
+}
+
+/// A registered process.
+#[derive(Debug, QueryableByName)]
+pub(crate) struct Presence {
+    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    pub(crate) name: String,
+    /// Seconds since its last heartbeat.
+    #[diesel(sql_type = Double)]
+    pub(crate) heartbeat_seconds: f64,
+    /// Whether it is stopping.
+    #[diesel(sql_type = Bool)]
+    pub(crate) draining: bool,
+    #[diesel(sql_type = Nullable<Text>)]
+    metadata: Option<String>,
+}
+
+impl Presence {
+    /// Returns whether the process was asked to claim nothing.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let metadata = self.metadata.as_deref().unwrap_or_default();
+        let metadata: serde_json::Value = serde_json::from_str(metadata).unwrap_or_default();
+        metadata["quiet"] == true
+    }
+}
+
+/// Returns the processes that are meant, the one with the newest heartbeat first; at most 100.
+pub(crate) fn presences(
+    conn: &mut Conn<'_>,
+    wanted: &WantedPresence,
+) -> QueryResult<Vec<Presence>> {
+    let text = format!(
+        "SELECT name, coalesce({}, 0) AS heartbeat_seconds, draining, metadata FROM solid_queue_processes \
+         WHERE (CAST($1 AS text) IS NULL OR hostname = $1) AND (CAST($2 AS text) IS NULL OR lower(kind) = lower($2)) \
+         AND (CAST($3 AS text) IS NULL OR name = $3) ORDER BY last_heartbeat_at DESC LIMIT 100",
+        age(conn, "last_heartbeat_at")
+    );
+    Statement::new(text)
+        .bind(wanted.hostname.as_deref())
+        .bind(wanted.kind.as_deref())
+        .bind(wanted.name.as_deref())
+        .unkept()
+        .load(conn)
+}

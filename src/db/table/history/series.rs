@@ -1,0 +1,264 @@
+//! `windlass_stats_series`: the series, and the totals of each.
+
+use crate::db::conn::connection::Conn;
+use crate::db::conn::dialect::Dialect;
+use crate::db::conn::sql::{Id, Lossy, id_list, micros};
+use crate::db::conn::statement::Statement;
+use crate::db::model::history::cell::Cell;
+use crate::db::model::history::contribution::{BySeries, OTHER};
+use crate::db::model::history::packed;
+use crate::db::table::history::epoch;
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Binary, Text};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// When the history was last folded, and the time now, in seconds since 1970.
+#[derive(Debug, Clone, Copy, QueryableByName)]
+pub(crate) struct FoldTimes {
+    #[diesel(sql_type = BigInt)]
+    pub(crate) folded: i64,
+    #[diesel(sql_type = BigInt)]
+    pub(crate) now: i64,
+}
+
+fn times(dialect: Dialect, lock: &str) -> String {
+    format!(
+        "SELECT {} AS folded, {} AS now FROM windlass_stats_series WHERE queue_name = '' AND class_name = ''{lock}",
+        epoch(dialect, "folded_at"),
+        epoch(dialect, "{now}")
+    )
+}
+
+/// Returns when the history was last folded. Returns `None` if it never was.
+pub(crate) fn fold_times(conn: &mut Conn<'_>) -> QueryResult<Option<FoldTimes>> {
+    let text = times(conn.dialect(), "");
+    Statement::new(text).unkept().get_result(conn).optional()
+}
+
+/// Locks the right to fold, to the end of the transaction. Returns `None` if another process has it.
+pub(crate) fn lock(conn: &mut Conn<'_>) -> QueryResult<Option<FoldTimes>> {
+    let text = times(conn.dialect(), " {lock skip}");
+    Statement::new(text).unkept().get_result(conn).optional()
+}
+
+/// Adds the row that is locked to fold, if it is not there.
+pub(crate) fn insert_first(conn: &mut Conn<'_>) -> QueryResult<()> {
+    let text = "INSERT INTO windlass_stats_series (queue_name, class_name, folded_at, total) \
+         VALUES ('', '', {time '1970-01-01 00:00:00.000000'}, $1) ON CONFLICT (queue_name, class_name) DO NOTHING";
+    Statement::new(text)
+        .bind(&packed::pack_one(&Cell::default())[..])
+        .unkept()
+        .execute(conn)
+}
+
+#[derive(QueryableByName)]
+struct SeriesName {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    queue_name: String,
+    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    class_name: String,
+    #[diesel(sql_type = BigInt)]
+    now: i64,
+}
+
+/// The ids of all series.
+#[derive(Debug, Default)]
+pub(crate) struct SeriesIds {
+    /// Of everything.
+    pub(crate) all: Option<i64>,
+    /// Of whole queues, by name.
+    wholes: BTreeMap<String, i64>,
+    /// Of a queue and a class.
+    pub(crate) pairs: BySeries<i64>,
+    /// The time now, in seconds since 1970.
+    pub(crate) now: i64,
+}
+
+impl SeriesIds {
+    /// Adds a series. Both names are empty for everything, and the class for a whole queue.
+    pub(crate) fn insert(&mut self, queue: &str, class: &str, id: i64) {
+        match (queue, class) {
+            ("", _) => self.all = Some(id),
+            (_, "") => drop(self.wholes.insert(queue.to_owned(), id)),
+            _ => self.pairs.insert(queue, class, id),
+        }
+    }
+}
+
+impl SeriesIds {
+    /// Returns the series of a whole queue: that of its only class, as long as it has no other.
+    pub(crate) fn queue(&self, queue: &str) -> Option<i64> {
+        let whole = self.wholes.get(queue).copied();
+        whole.or_else(|| self.pairs.only(queue).copied())
+    }
+
+    /// Returns the series of all whole queues, by name.
+    pub(crate) fn queues(&self) -> BTreeMap<&str, i64> {
+        let names = self.wholes.keys().map(String::as_str);
+        let names = names.chain(self.pairs.queues());
+        names
+            .filter_map(|name| Some((name, self.queue(name)?)))
+            .collect()
+    }
+
+    /// Returns whether a further class of this queue needs a series of the whole queue first.
+    pub(crate) fn lacks_whole(&self, queue: &str) -> Option<i64> {
+        let only = self.pairs.only(queue).copied();
+        only.filter(|_| !self.wholes.contains_key(queue))
+    }
+
+    /// Returns how many series of whole queues there are.
+    pub(crate) fn count_wholes(&self) -> usize {
+        self.wholes.len()
+    }
+}
+
+/// Reads the ids of all series.
+pub(crate) fn ids(conn: &mut Conn<'_>) -> QueryResult<SeriesIds> {
+    let text = format!(
+        "SELECT CAST(0 AS bigint) AS id, '' AS queue_name, '' AS class_name, {} AS now \
+         UNION ALL SELECT id, queue_name, class_name, 0 FROM windlass_stats_series",
+        epoch(conn.dialect(), "{now}")
+    );
+    let rows: Vec<SeriesName> = Statement::new(text).unkept().load(conn)?;
+    let mut ids = SeriesIds::default();
+    for row in rows {
+        match row.id {
+            0 => ids.now = row.now,
+            id => ids.insert(&row.queue_name, &row.class_name, id),
+        }
+    }
+    Ok(ids)
+}
+
+/// Adds a series, and returns its id.
+pub(crate) fn insert(conn: &mut Conn<'_>, queue: &str, class: &str) -> QueryResult<i64> {
+    let text = "INSERT INTO windlass_stats_series (queue_name, class_name, folded_at, total) \
+         VALUES ($1, $2, {now}, $3) RETURNING id";
+    let rows: Vec<Id> = Statement::new(text)
+        .bind(queue)
+        .bind(class)
+        .bind(&packed::pack_one(&Cell::default())[..])
+        .unkept()
+        .load(conn)?;
+    let row = rows.into_iter().next().ok_or(diesel::NotFound)?;
+    Ok(row.id)
+}
+
+/// Adds the series of a whole queue, with the total and the buckets of the series of its only class so
+/// far. Returns its id.
+pub(crate) fn insert_whole(conn: &mut Conn<'_>, only: i64) -> QueryResult<i64> {
+    let text = "INSERT INTO windlass_stats_series (queue_name, class_name, folded_at, total) \
+         SELECT queue_name, '', {now}, total FROM windlass_stats_series WHERE id = $1 RETURNING id";
+    let rows: Vec<Id> = Statement::new(text).bind(only).unkept().load(conn)?;
+    let whole = rows.into_iter().next().ok_or(diesel::NotFound)?;
+    let text = "INSERT INTO windlass_stats (series_id, resolution, starts_at, data) \
+         SELECT CAST($1 AS bigint), resolution, starts_at, data FROM windlass_stats WHERE series_id = $2";
+    Statement::new(text)
+        .bind(whole.id)
+        .bind(only)
+        .unkept()
+        .execute(conn)?;
+    Ok(whole.id)
+}
+
+/// The total of a series.
+#[derive(Debug, QueryableByName)]
+pub(crate) struct SeriesSum {
+    #[diesel(sql_type = BigInt)]
+    pub(crate) id: i64,
+    #[diesel(sql_type = Binary)]
+    pub(crate) total: Vec<u8>,
+}
+
+/// Reads the totals of series.
+pub(crate) fn totals(conn: &mut Conn<'_>, ids: &[i64]) -> QueryResult<Vec<SeriesSum>> {
+    let text = "SELECT id, total FROM windlass_stats_series WHERE id IN {in $1}";
+    Statement::new(text).bind(id_list(ids)).unkept().load(conn)
+}
+
+/// Replaces the totals of series, and stores that they were folded now.
+pub(crate) fn set_totals(conn: &mut Conn<'_>, totals: Vec<(i64, Vec<u8>)>) -> QueryResult<()> {
+    match conn.dialect() {
+        Dialect::Postgres => {
+            let (ids, totals): (Vec<i64>, Vec<Vec<u8>>) = totals.into_iter().unzip();
+            let text = "UPDATE windlass_stats_series s SET total = input.total, folded_at = {now} \
+                 FROM unnest($1::bigint[], $2::bytea[]) AS input (id, total) WHERE s.id = input.id";
+            Statement::new(text)
+                .bind(ids)
+                .bind(totals)
+                .unkept()
+                .execute(conn)
+        }
+        Dialect::Sqlite => {
+            let text =
+                "UPDATE windlass_stats_series SET total = $1, folded_at = {now} WHERE id = $2";
+            for (id, total) in &totals {
+                Statement::new(text)
+                    .bind(&total[..])
+                    .bind(*id)
+                    .execute(conn)?;
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Stores that the history was folded now.
+pub(crate) fn note_folded(conn: &mut Conn<'_>) -> QueryResult<()> {
+    let text = "UPDATE windlass_stats_series SET folded_at = {now} WHERE queue_name = '' AND class_name = ''";
+    Statement::new(text).unkept().execute(conn)
+}
+
+/// Some series, and the time now.
+#[derive(Debug)]
+pub(crate) struct SeriesPage {
+    pub(crate) ids: Vec<i64>,
+    /// In seconds since 1970.
+    pub(crate) now: i64,
+}
+
+/// Returns series after an id, in order.
+pub(crate) fn page(conn: &mut Conn<'_>, after: i64, limit: usize) -> QueryResult<SeriesPage> {
+    let text = format!(
+        "SELECT id, '' AS queue_name, '' AS class_name, {} AS now FROM windlass_stats_series \
+         WHERE id > $1 ORDER BY id LIMIT $2",
+        epoch(conn.dialect(), "{now}")
+    );
+    let rows: Vec<SeriesName> = Statement::new(text)
+        .bind(after)
+        .bind(limit as i64)
+        .unkept()
+        .load(conn)?;
+    Ok(SeriesPage {
+        now: rows.first().map_or(0, |row| row.now),
+        ids: rows.into_iter().map(|row| row.id).collect(),
+    })
+}
+
+/// Returns series of which nothing was folded for `age`. Those that have what belongs to no other
+/// series stay.
+pub(crate) fn unused(conn: &mut Conn<'_>, age: Duration, batch: usize) -> QueryResult<Vec<i64>> {
+    let text = format!(
+        "SELECT id FROM windlass_stats_series WHERE folded_at < {{later $1}} \
+         AND queue_name NOT IN ('', '{OTHER}') AND class_name <> '{OTHER}' ORDER BY id LIMIT $2"
+    );
+    let rows: Vec<Id> = Statement::new(text)
+        .bind(-micros(age))
+        .bind(batch as i64)
+        .unkept()
+        .load(conn)?;
+    Ok(rows.into_iter().map(|row| row.id).collect())
+}
+
+/// Deletes series.
+pub(crate) fn delete(conn: &mut Conn<'_>, ids: &[i64]) -> QueryResult<()> {
+    let text = "DELETE FROM windlass_stats_series WHERE id IN {in $1}";
+    Statement::new(text)
+        .bind(id_list(ids))
+        .unkept()
+        .execute(conn)
+}

@@ -1,0 +1,193 @@
+//! What one fold adds to each series, and how it is written.
+
+use crate::db::conn::connection::Conn;
+use crate::db::model::history::cell::{Cell, GaugeSample};
+use crate::db::model::history::contribution::{Contribution, MOST_SERIES};
+use crate::db::model::history::packed::{self, Cells, Unreadable};
+use crate::db::model::history::resolution::Resolution;
+use crate::db::table::history::buckets::{self, BucketRow};
+use crate::db::table::history::series::{self, SeriesIds};
+use diesel::QueryResult;
+use std::collections::BTreeMap;
+
+/// How many rows are read and written by one statement.
+const ROWS: usize = 500;
+
+/// What is to be added, by series and minute.
+#[derive(Debug)]
+pub(super) struct FoldPlan {
+    ids: SeriesIds,
+    added: BTreeMap<i64, BTreeMap<i64, Cell>>,
+}
+
+/// Whether a plan was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WrittenPlan {
+    Written,
+    /// A newer program has written one of the rows: the transaction must change nothing.
+    LeftToNewer,
+}
+
+impl FoldPlan {
+    pub(super) fn new(ids: SeriesIds) -> Self {
+        FoldPlan {
+            ids,
+            added: BTreeMap::new(),
+        }
+    }
+
+    /// Adds a contribution to the series of its queues and classes, of the queues, and of everything.
+    pub(super) fn add(
+        &mut self,
+        conn: &mut Conn<'_>,
+        contribution: &Contribution,
+        seconds: i64,
+    ) -> QueryResult<()> {
+        let mut all = Cell {
+            died: contribution.died,
+            ..Cell::default()
+        };
+        for (queue, class, tally) in contribution.series.iter() {
+            let (queue, class) = self.ids.pairs.place(queue, class);
+            let cell = Cell::of(tally.clone());
+            let pair = match self.ids.pairs.get(queue, class) {
+                Some(id) => *id,
+                None => self.create_pair(conn, queue, class)?,
+            };
+            let whole = self.ids.queue(queue).filter(|whole| *whole != pair);
+            for id in std::iter::once(pair).chain(whole) {
+                self.cell(id, seconds).merge(&cell);
+            }
+            all.merge(&cell);
+        }
+        if let Some(id) = self.ids.all {
+            self.cell(id, seconds).merge(&all);
+        }
+        Ok(())
+    }
+
+    /// Adds a sample of the queues and workers.
+    pub(super) fn sample(
+        &mut self,
+        conn: &mut Conn<'_>,
+        sample: &GaugeSample,
+        seconds: i64,
+    ) -> QueryResult<()> {
+        for (queue, gauge) in &sample.queues {
+            let id = match self.ids.queue(queue) {
+                Some(id) => id,
+                None if queue.is_empty() || self.ids.count_wholes() >= MOST_SERIES => continue,
+                None => self.create(conn, queue, "")?,
+            };
+            let cell = Cell {
+                queue: Some(*gauge),
+                ..Cell::default()
+            };
+            self.cell(id, seconds).merge(&cell);
+        }
+        if let Some(id) = self.ids.all {
+            let cell = Cell {
+                fleet: Some(sample.fleet),
+                ..Cell::default()
+            };
+            self.cell(id, seconds).merge(&cell);
+        }
+        Ok(())
+    }
+
+    /// Adds the series of a queue and a class, and before that the one of the whole queue, if this is its
+    /// second class.
+    fn create_pair(&mut self, conn: &mut Conn<'_>, queue: &str, class: &str) -> QueryResult<i64> {
+        if let Some(only) = self.ids.lacks_whole(queue) {
+            let whole = series::insert_whole(conn, only)?;
+            self.ids.insert(queue, "", whole);
+            if let Some(added) = self.added.get(&only).cloned() {
+                self.added.insert(whole, added);
+            }
+        }
+        self.create(conn, queue, class)
+    }
+
+    fn create(&mut self, conn: &mut Conn<'_>, queue: &str, class: &str) -> QueryResult<i64> {
+        let id = series::insert(conn, queue, class)?;
+        self.ids.insert(queue, class, id);
+        Ok(id)
+    }
+
+    fn cell(&mut self, id: i64, seconds: i64) -> &mut Cell {
+        let minutes = self.added.entry(id).or_default();
+        minutes.entry(seconds.div_euclid(60) * 60).or_default()
+    }
+
+    /// Returns the cells to add to each row, at all resolutions.
+    fn rows(&self) -> Vec<(BucketRow, Cells)> {
+        let mut rows: BTreeMap<BucketRow, Cells> = BTreeMap::new();
+        for (series_id, minutes) in &self.added {
+            for (seconds, cell) in minutes {
+                for resolution in Resolution::ALL {
+                    let (starts_at, bucket) = resolution.place(*seconds);
+                    let row = BucketRow {
+                        series_id: *series_id,
+                        resolution,
+                        starts_at,
+                    };
+                    let cells = rows.entry(row).or_default();
+                    cells.entry(bucket).or_default().merge(cell);
+                }
+            }
+        }
+        rows.into_iter().collect()
+    }
+
+    /// Writes the buckets and the totals. A row that cannot be read stays as it is.
+    pub(super) fn write(self, conn: &mut Conn<'_>) -> QueryResult<WrittenPlan> {
+        for rows in self.rows().chunks(ROWS) {
+            let keys: Vec<BucketRow> = rows.iter().map(|(key, _)| *key).collect();
+            let mut found: BTreeMap<(i64, i64, i64), Vec<u8>> = BTreeMap::new();
+            for row in buckets::read(conn, &keys)? {
+                found.insert((row.series_id, row.resolution, row.starts_at), row.data);
+            }
+            let mut written = Vec::with_capacity(rows.len());
+            for (key, added) in rows {
+                let found = found.get(&(key.series_id, key.resolution.seconds(), key.starts_at));
+                match found.map_or_else(|| Ok(Cells::new()), |data| packed::unpack(data)) {
+                    Ok(mut cells) => {
+                        for (bucket, cell) in added {
+                            cells.entry(*bucket).or_default().merge(cell);
+                        }
+                        written.push((*key, packed::pack(&cells)));
+                    }
+                    Err(Unreadable::Newer) => return Ok(WrittenPlan::LeftToNewer),
+                    Err(Unreadable::Damaged) => {}
+                }
+            }
+            buckets::write(conn, written)?;
+        }
+        self.write_totals(conn)
+    }
+
+    fn write_totals(&self, conn: &mut Conn<'_>) -> QueryResult<WrittenPlan> {
+        let ids: Vec<i64> = self.added.keys().copied().collect();
+        let mut written = Vec::with_capacity(ids.len());
+        for sum in series::totals(conn, &ids)? {
+            let mut total = match packed::unpack_one(&sum.total) {
+                Ok(total) => total,
+                Err(Unreadable::Newer) => return Ok(WrittenPlan::LeftToNewer),
+                Err(Unreadable::Damaged) => continue,
+            };
+            for cell in self
+                .added
+                .get(&sum.id)
+                .into_iter()
+                .flat_map(BTreeMap::values)
+            {
+                total.merge(cell);
+            }
+            // Samples have no sum.
+            (total.queue, total.fleet) = (None, None);
+            written.push((sum.id, packed::pack_one(&total)));
+        }
+        series::set_totals(conn, written)?;
+        Ok(WrittenPlan::Written)
+    }
+}

@@ -1,0 +1,116 @@
+//! The buckets of all queues at once, for the small curves of pages.
+
+use crate::db::query::history::{self, CellsByTime};
+use crate::db::{AsConn, own};
+use crate::error::{Doing, Result};
+use crate::history::range::TimeRange;
+use crate::history::read::read_ids;
+use std::collections::BTreeMap;
+
+/// What happened on a queue in each bucket of a time range, the oldest first.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct QueueCurve {
+    /// How many jobs ended, whatever their outcome.
+    pub(crate) ended: Vec<u64>,
+    /// For how many seconds the oldest ready job had been ready. `None` where no sample was taken.
+    pub(crate) oldest_seconds: Vec<Option<f64>>,
+}
+
+/// The curves of all queues, by name.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct QueueCurves {
+    queues: BTreeMap<String, QueueCurve>,
+    /// Whether anything was recorded in this time.
+    pub(crate) is_recorded: bool,
+}
+
+impl QueueCurves {
+    /// Returns the curve of a queue. `None` if nothing was recorded of it.
+    pub(crate) fn of(&self, queue: &str) -> Option<&QueueCurve> {
+        self.queues.get(queue)
+    }
+
+    /// Returns the names of the queues of which something was recorded.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        let active = self.queues.iter().filter(|(_, curve)| {
+            let is_ended = curve.ended.iter().any(|ended| *ended > 0);
+            is_ended || curve.oldest_seconds.iter().flatten().any(|age| *age > 0.0)
+        });
+        active.map(|(name, _)| name.as_str())
+    }
+}
+
+/// Returns the curves of all queues in a time range.
+///
+/// # Errors
+/// If the database does not answer or has no tables.
+pub(crate) fn queue_curves<C: AsConn + ?Sized>(
+    conn: &mut C,
+    range: TimeRange,
+) -> Result<QueueCurves> {
+    let mut conn = own(conn);
+    let ids = read_ids(&mut conn)?;
+    let (span, step) = (range.span(ids.now), range.step());
+    let mut wanted: Vec<i64> = ids.queues().into_values().collect();
+    wanted.extend(ids.all);
+    let part = history::part(&mut conn, &wanted, range.resolution(), span);
+    let mut part = part.doing("read the history")?;
+    let place = |start: i64| usize::try_from((start - span.from).div_euclid(step)).ok();
+    let all = ids.all.and_then(|all| part.folded.remove(&all));
+    let sampled = samples(&all.unwrap_or_default(), range, place);
+    let mut curves = QueueCurves {
+        is_recorded: !part.folded.is_empty() || !part.unfolded.is_empty(),
+        ..QueueCurves::default()
+    };
+    let empty = QueueCurve {
+        ended: vec![0; range.buckets()],
+        oldest_seconds: sampled,
+    };
+    for (queue, id) in ids.queues() {
+        let cells = part.folded.remove(&id).unwrap_or_default();
+        let curve = curves.queues.entry(queue.to_owned());
+        add(curve.or_insert_with(|| empty.clone()), &cells, place);
+    }
+    for (start, more) in &part.unfolded {
+        for (queue, class, tally) in more.series.iter() {
+            let (queue, _) = ids.pairs.place(queue, class);
+            let curve = curves.queues.entry(queue.to_owned());
+            let curve = curve.or_insert_with(|| empty.clone());
+            if let Some(ended) = place(*start).and_then(|place| curve.ended.get_mut(place)) {
+                *ended += tally.ended();
+            }
+        }
+    }
+    Ok(curves)
+}
+
+/// Returns zero for each bucket in which a sample was taken: a queue without ready jobs has none of
+/// its own.
+fn samples(
+    all: &CellsByTime,
+    range: TimeRange,
+    place: impl Fn(i64) -> Option<usize>,
+) -> Vec<Option<f64>> {
+    let mut sampled = vec![None; range.buckets()];
+    for (start, cell) in all {
+        let bucket = place(*start).and_then(|place| sampled.get_mut(place));
+        if let (Some(bucket), Some(_)) = (bucket, cell.fleet) {
+            *bucket = Some(0.0);
+        }
+    }
+    sampled
+}
+
+fn add(curve: &mut QueueCurve, cells: &CellsByTime, place: impl Fn(i64) -> Option<usize>) {
+    for (start, cell) in cells {
+        let Some(place) = place(*start).filter(|place| *place < curve.ended.len()) else {
+            continue;
+        };
+        curve.ended[place] += cell.tally.ended();
+        if let Some(gauge) = cell.queue {
+            let oldest = gauge.oldest_ready.as_secs_f64();
+            let known = curve.oldest_seconds[place].unwrap_or(0.0);
+            curve.oldest_seconds[place] = Some(known.max(oldest));
+        }
+    }
+}

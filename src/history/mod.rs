@@ -1,0 +1,43 @@
+//! What ended, added up by time, queue and class.
+//!
+//! Each process counts in memory what its jobs came to, and stores it with its heartbeat. A
+//! supervisor adds this up to buckets of a minute, ten minutes and an hour. The page
+//! `docs/history.md` says what is counted, how exactly, and how long it is kept.
+//!
+//! ```
+//! # use diesel::prelude::*;
+//! # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+//! # windlass::migrate(&mut conn).unwrap();
+//! use windlass::history::{self, HistoryFilter, TimeRange};
+//!
+//! let mail = HistoryFilter::all().queue("mail");
+//! for bucket in history::series(&mut conn, &mail, TimeRange::Hour)? {
+//!     let p99 = bucket.tally.wait.quantile(0.99);
+//!     println!("{}: {} finished, p99 {p99:?}", bucket.starts_at, bucket.tally.finished);
+//! }
+//! for sum in history::by_queue(&mut conn, TimeRange::Day)? {
+//!     println!("{}: {} failed", sum.queue, sum.tally.failed);
+//! }
+//! # Ok::<(), windlass::Error>(())
+//! ```
+
+#[cfg(feature = "web")]
+pub(crate) mod curves;
+pub(crate) mod filter;
+pub(crate) mod lag;
+pub(crate) mod range;
+pub(crate) mod rates;
+pub(crate) mod read;
+pub(crate) mod totals;
+pub(crate) mod usual;
+
+pub use crate::db::model::history::cell::{FleetGauge, QueueGauge};
+pub use crate::db::model::history::histogram::Histogram;
+pub use crate::db::model::history::tally::Tally;
+pub use filter::HistoryFilter;
+pub use lag::{HistoryLag, fold, lag};
+pub use range::TimeRange;
+pub use rates::{QueueRate, rates};
+pub use read::{Bucket, SeriesTally, by_class, by_queue, series};
+pub use totals::{Totals, totals};
+pub use usual::{Usual, typical_run, usual};

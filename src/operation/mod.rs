@@ -1,0 +1,7 @@
+//! Changes of many jobs that survive the death of the process that runs them.
+
+pub(crate) mod batch;
+pub(crate) mod record;
+pub(crate) mod run;
+pub(crate) mod start;
+pub(crate) mod walk;

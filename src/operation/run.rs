@@ -1,0 +1,224 @@
+//! Runs the batches of operations.
+
+use crate::admin::bulk::batches::BATCH;
+use crate::admin::jobs::Jobs;
+use crate::clock;
+use crate::db::conn::sql::IdRange;
+use crate::db::query::scan;
+use crate::db::table::operators::operations::{self, OperationAdvance, OperationRow};
+use crate::db::transition::operators::operation::{self, AppliedBatch};
+use crate::db::{AsConn, Conn, Refusal, own};
+use crate::error::{Doing, Result};
+use crate::operation::batch::{self, BatchMode, BatchResult};
+use crate::operation::record::OperationCounts;
+use crate::operation::walk::{OperationTask, WalkBound, WalkPlace};
+use diesel::QueryResult;
+use std::time::Duration;
+
+/// How many open operations are carried on in turn.
+pub(crate) const MOST_OPEN: usize = 20;
+
+/// How many times jobs are tried again that moved or were locked.
+const MOST_ROUNDS: u32 = 20;
+
+/// What [`run_operations`] did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OperationsRun {
+    /// How many batches it ran.
+    pub batches: u64,
+    /// How many jobs it changed.
+    pub changed: u64,
+    /// Whether there is more to run at once.
+    pub more: bool,
+}
+
+/// Runs batches of all open operations in turn, until none is left, or the time has passed.
+///
+/// Supervisors and `windlass web` do this all the time. A program without them calls it as often as it
+/// likes; any number of processes may do so at once. A batch that is under way at the end of the time is
+/// completed.
+///
+/// ```
+/// # use diesel::prelude::*;
+/// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+/// # windlass::migrate(&mut conn).unwrap();
+/// use std::time::Duration;
+///
+/// let run = windlass::run_operations(&mut conn, Duration::from_secs(1))?;
+/// assert_eq!((run.batches, run.more), (0, false));
+/// # Ok::<(), windlass::Error>(())
+/// ```
+///
+/// # Errors
+/// If the database does not answer or has no tables. The batch that failed has no effect.
+pub fn run_operations<C: AsConn + ?Sized>(conn: &mut C, most: Duration) -> Result<OperationsRun> {
+    let mut conn = own(conn);
+    let start = clock::instant();
+    let mut run = OperationsRun::default();
+    loop {
+        let open = operations::open(&mut conn, MOST_OPEN).doing("look for operations")?;
+        let before = run.batches;
+        for id in open {
+            if start.elapsed() >= most {
+                run.more = true;
+                return Ok(run);
+            }
+            if let Some(advance) = step(&mut conn, id).doing("run an operation")? {
+                run.batches += 1;
+                run.changed += advance.changed;
+            }
+        }
+        if run.batches == before {
+            return Ok(run);
+        }
+    }
+}
+
+/// Runs the next batch of an operation. Returns `None` if it has ended, another process runs a batch of
+/// it, or this version does not know how to run it.
+///
+/// What the database refuses because of its content fails the operation, unless it is one of the jobs:
+/// so no operation is tried over and over again.
+pub(crate) fn step(conn: &mut Conn<'_>, id: i64) -> QueryResult<Option<OperationAdvance>> {
+    let run = |conn: &mut Conn<'_>, mode: BatchMode| {
+        operation::advance(conn, id, |conn, row| run_batch(conn, row, mode))
+    };
+    let kind_of = |error: &diesel::result::Error| Refusal::of(error);
+    let whole = match run(conn, BatchMode::Whole) {
+        Err(error) if kind_of(&error) != Refusal::Trouble => run(conn, BatchMode::Split),
+        whole => return whole,
+    };
+    match whole {
+        Err(error) if kind_of(&error) == Refusal::Content => {
+            operations::end(conn, id, "failed", Some(&error.to_string()))?;
+            Ok(None)
+        }
+        // The row of the operation, or one that a batch needs, is locked: it goes on later.
+        Err(error) if kind_of(&error) == Refusal::Busy => Ok(None),
+        split => split,
+    }
+}
+
+/// What is stored of an operation.
+struct StoredOperation {
+    task: OperationTask,
+    jobs: Jobs,
+    bounds: Vec<WalkBound>,
+    place: WalkPlace,
+    counts: OperationCounts,
+}
+
+impl StoredOperation {
+    /// Returns `None` if another version has stored what this one does not know.
+    fn read(row: &OperationRow) -> Option<Self> {
+        Some(StoredOperation {
+            task: serde_json::from_str(&row.parameters).ok()?,
+            jobs: serde_json::from_str(&row.filter).ok()?,
+            bounds: serde_json::from_str(&row.bounds).ok()?,
+            place: serde_json::from_str(&row.place).ok()?,
+            counts: serde_json::from_str(&row.counts).ok()?,
+        })
+    }
+}
+
+/// Runs a batch of a locked operation.
+fn run_batch(
+    conn: &mut Conn<'_>,
+    row: &OperationRow,
+    mode: BatchMode,
+) -> QueryResult<Option<AppliedBatch>> {
+    let Some(mut stored) = StoredOperation::read(row) else {
+        return Ok(None);
+    };
+    let (met, mut result) = if stored.place.again.is_empty() {
+        stored.next_jobs(conn, mode)?
+    } else {
+        stored.jobs_again(conn, mode)?
+    };
+    let counted = stored.count(&met, &mut result);
+    let effect = stored.task.change.effect(&result.done);
+    Ok(Some(AppliedBatch {
+        advance: OperationAdvance {
+            place: serde_json::to_string(&stored.place).unwrap_or_default(),
+            counts: serde_json::to_string(&stored.counts).unwrap_or_default(),
+            looked_at: counted,
+            changed: effect.jobs(),
+            is_done: stored.is_done(),
+            error: result.error,
+        },
+        effect,
+    }))
+}
+
+impl StoredOperation {
+    fn is_done(&self) -> bool {
+        let has_walked = self.place.walks >= self.bounds.len() || self.place.left == Some(0);
+        has_walked && self.place.again.is_empty()
+    }
+
+    /// Changes the next jobs of the walk. Returns them, and what became of them.
+    fn next_jobs(
+        &mut self,
+        conn: &mut Conn<'_>,
+        mode: BatchMode,
+    ) -> QueryResult<(Vec<i64>, BatchResult)> {
+        let place = &mut self.place;
+        let nothing = (Vec::new(), BatchResult::default());
+        let Some(bound) = self
+            .bounds
+            .get(place.walks)
+            .filter(|_| place.left != Some(0))
+        else {
+            return Ok(nothing);
+        };
+        let most = place.left.and_then(|left| usize::try_from(left).ok());
+        let range = IdRange {
+            after: place.after.unwrap_or(bound.after),
+            up_to: bound.up_to,
+        };
+        let limit = BATCH.min(most.unwrap_or(BATCH));
+        let page = scan::next(conn, bound.state, &self.jobs.filter, range, limit)?;
+        place.after = page.reached;
+        place.walks += usize::from(page.reached.is_none());
+        place.left = place.left.map(|left| left - page.jobs.len() as u64);
+        (place.rounds, place.again_in) = (0, Some(bound.state));
+        let batch = (bound.state, &page.jobs[..]);
+        let result = batch::apply(conn, &self.task, place, batch, mode)?;
+        Ok((page.jobs, result))
+    }
+
+    /// Changes the jobs that are tried again.
+    fn jobs_again(
+        &mut self,
+        conn: &mut Conn<'_>,
+        mode: BatchMode,
+    ) -> QueryResult<(Vec<i64>, BatchResult)> {
+        let jobs = std::mem::take(&mut self.place.again);
+        self.place.rounds += 1;
+        let Some(state) = self.place.again_in else {
+            return Ok((jobs, BatchResult::default()));
+        };
+        let batch = (state, &jobs[..]);
+        let result = batch::apply(conn, &self.task, &mut self.place, batch, mode)?;
+        Ok((jobs, result))
+    }
+
+    /// Adds what became of the jobs of a batch to the counts, and notes those that are tried again.
+    /// Returns how many jobs are counted.
+    fn count(&mut self, met: &[i64], result: &mut BatchResult) -> u64 {
+        self.counts.done.add(result.done);
+        self.counts.refused += result.refused;
+        let again = result.locked.len() + result.moved.len();
+        if self.place.rounds < MOST_ROUNDS {
+            self.place.again = [&result.locked[..], &result.moved[..]].concat();
+            return (met.len() - again) as u64;
+        }
+        self.counts.done.passed_over += result.moved.len() as u64;
+        self.counts.refused += result.locked.len() as u64;
+        if let Some(job) = result.locked.first() {
+            result.error = Some(format!("job {job}: another transaction holds it locked"));
+        }
+        met.len() as u64
+    }
+}

@@ -1,0 +1,224 @@
+//! Previews, starts and stops operations.
+
+use crate::admin::bulk::change::Change;
+use crate::admin::jobs::{BoundedCount, Jobs};
+use crate::admin::retry_rate::RetryRate;
+use crate::db::model::audit::Actor;
+use crate::db::model::state::JobState;
+use crate::db::table::operators::operations::{self, NewOperationRow};
+use crate::db::transition::operators::operation;
+use crate::db::{AsConn, own};
+use crate::error::{Doing, Error, Result};
+use crate::operation::record::Operation;
+use crate::operation::walk::{self, OperationTask, WalkBound, WalkPlace};
+use serde::{Deserialize, Serialize};
+
+/// How far a preview counts.
+const MOST_COUNTED: u64 = 10_000;
+
+/// The most ids by which an operation selects its jobs, which are read with each batch.
+const MOST_IDS: usize = 10_000;
+
+/// The most bytes of the id of a request.
+const MOST_OF_REQUEST: usize = 100;
+
+/// What a change of selected jobs would affect, fixed at one moment. An operation that is started with it
+/// does not affect jobs that came later.
+///
+/// It can be stored as JSON, to ask for a confirmation in between.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Preview {
+    /// How many jobs are selected, counted up to 10,000.
+    pub count: u64,
+    /// Whether there are no more.
+    pub is_exact: bool,
+    bounds: Vec<WalkBound>,
+}
+
+impl Preview {
+    /// Returns the number of selected jobs.
+    pub fn counted(&self) -> BoundedCount {
+        BoundedCount {
+            count: self.count,
+            is_exact: self.is_exact,
+        }
+    }
+}
+
+/// A change of many jobs that is about to be started in the background; see
+/// [`Jobs::in_background`].
+#[derive(Debug, Clone)]
+#[must_use = "an operation does nothing until it is started"]
+pub struct NewOperation {
+    jobs: Jobs,
+    task: OperationTask,
+    preview: Option<Preview>,
+    request_id: Option<String>,
+}
+
+impl Jobs {
+    /// Counts the selected jobs, and fixes which ones they are.
+    ///
+    /// # Errors
+    /// If the database does not answer or has no tables.
+    pub fn preview<C: AsConn + ?Sized>(&self, conn: &mut C) -> Result<Preview> {
+        let bounds = walk::bounds(&mut own(conn), self).doing("read the jobs")?;
+        let counted = self.count_up_to(conn, MOST_COUNTED)?;
+        Ok(Preview {
+            count: counted.count,
+            is_exact: counted.is_exact,
+            bounds,
+        })
+    }
+
+    /// Changes the jobs in the background, as an [`Operation`].
+    ///
+    /// ```
+    /// # use diesel::prelude::*;
+    /// # let mut conn = SqliteConnection::establish(":memory:").unwrap();
+    /// # windlass::migrate(&mut conn).unwrap();
+    /// use windlass::{Change, Jobs};
+    ///
+    /// let broken = Jobs::failed().class("import").by("ada");
+    /// let preview = broken.preview(&mut conn)?;
+    /// println!("{} jobs will be deleted", preview.count);
+    /// let operation = broken
+    ///     .in_background(Change::Discard)
+    ///     .preview(preview)
+    ///     .start(&mut conn)?;
+    /// println!("operation {}", operation.id);
+    /// # Ok::<(), windlass::Error>(())
+    /// ```
+    pub fn in_background(&self, change: Change) -> NewOperation {
+        NewOperation {
+            jobs: self.clone(),
+            task: OperationTask { change, rate: None },
+            preview: None,
+            request_id: None,
+        }
+    }
+}
+
+impl NewOperation {
+    /// Affects only the jobs that were there at the preview. Default: those that are there at the start.
+    pub fn preview(mut self, preview: Preview) -> Self {
+        self.preview = Some(preview);
+        self
+    }
+
+    /// Makes retried jobs due one after the other, as [`Jobs::retry_at_rate`] does.
+    pub fn rate(mut self, rate: RetryRate) -> Self {
+        self.task.rate = Some(rate);
+        self
+    }
+
+    /// Names the request that starts the operation, with an id of at most 100 bytes that no other request
+    /// has. If an operation was started with the same id before, [`start`](Self::start) returns that one:
+    /// a form that is sent twice starts one operation. Default: none.
+    pub fn request_id(mut self, id: impl Into<String>) -> Self {
+        self.request_id = Some(id.into());
+        self
+    }
+
+    /// Stores the operation, with its row in the audit, and returns at once. A supervisor, `windlass web`
+    /// or [`run_operations`](crate::run_operations) runs it.
+    ///
+    /// # Errors
+    /// - If the value of the change is invalid, a [rate](Self::rate) is given and the change is not a
+    ///   retry, or the jobs are selected by more than 10,000 ids.
+    /// - If the database does not answer or has no tables.
+    pub fn start<C: AsConn + ?Sized>(self, conn: &mut C) -> Result<Operation> {
+        self.check()?;
+        let is_retry = matches!(self.task.change, Change::Retry { .. });
+        let mut jobs = self.jobs;
+        if is_retry {
+            jobs.states.retain(|state| *state == JobState::Failed);
+        }
+        let preview = match self.preview {
+            Some(preview) => preview,
+            None => jobs.preview(conn)?,
+        };
+        let mut conn = own(conn);
+        let bounds = walk::bounds(&mut conn, &jobs).doing("read the jobs")?;
+        let bounds: Vec<WalkBound> = bounds
+            .into_iter()
+            .filter_map(|now| now.as_previewed(&preview.bounds))
+            .collect();
+        let place = WalkPlace {
+            left: jobs.limit,
+            ..WalkPlace::default()
+        };
+        let json = |value: serde_json::Result<String>| value.unwrap_or_default();
+        let new = operation::start(
+            &mut conn,
+            &NewOperationRow {
+                actor: &jobs.actor,
+                action: self.task.change.action().column(),
+                parameters: &json(serde_json::to_string(&self.task)),
+                filter: &json(serde_json::to_string(&jobs)),
+                bounds: &json(serde_json::to_string(&bounds)),
+                place: &json(serde_json::to_string(&place)),
+                total: i64::try_from(preview.count).ok(),
+                total_is_exact: preview.is_exact,
+                request_id: self.request_id.as_deref(),
+            },
+        );
+        let id = new.doing("start the operation")?;
+        let started = operations::find(&mut conn, id).doing("look the operation up")?;
+        let started = started.map(Operation::from);
+        started.ok_or(Error::NoSuchOperation { id })
+    }
+
+    fn check(&self) -> Result<()> {
+        self.task.change.check()?;
+        let wrong = |text: &str| Err(Error::Settings(text.to_owned()));
+        if self.task.rate.is_some() && !matches!(self.task.change, Change::Retry { .. }) {
+            return wrong("only a retry has a rate at which the jobs become due");
+        }
+        let request_id = self.request_id.as_deref().unwrap_or("-");
+        if request_id.is_empty() || request_id.len() > MOST_OF_REQUEST || request_id.contains('\0')
+        {
+            return wrong("the id of a request has 1 to 100 bytes and no NUL");
+        }
+        let ids = self.jobs.filter.ids.as_ref();
+        if ids.is_some_and(|ids| ids.len() > MOST_IDS) {
+            return wrong(
+                "an operation selects its jobs by at most 10,000 ids: start several, or use `Jobs::change`",
+            );
+        }
+        Ok(())
+    }
+}
+
+impl WalkBound {
+    /// Returns the executions that there are now and were there at a preview.
+    fn as_previewed(self, previewed: &[WalkBound]) -> Option<Self> {
+        let known = previewed.iter().find(|bound| bound.state == self.state)?;
+        Some(WalkBound {
+            up_to: self.up_to.min(known.up_to),
+            ..self
+        })
+    }
+}
+
+/// Stops an operation: no further batch of it runs. Jobs that it has changed stay as they are. Returns
+/// `false` if it had ended, or does not exist.
+///
+/// It waits for a batch that is under way.
+///
+/// # Errors
+/// If the database does not answer or has no tables.
+pub fn stop_operation<C: AsConn + ?Sized>(conn: &mut C, id: i64) -> Result<bool> {
+    Actor::default().stop_operation(conn, id)
+}
+
+impl Actor {
+    /// Does what [`stop_operation`] does.
+    ///
+    /// # Errors
+    /// As for [`stop_operation`].
+    pub fn stop_operation<C: AsConn + ?Sized>(&self, conn: &mut C, id: i64) -> Result<bool> {
+        operation::stop(&mut own(conn), self, id).doing("stop the operation")
+    }
+}

@@ -1,0 +1,134 @@
+//! Which jobs an operation changes, and how far it is.
+
+use crate::admin::bulk::change::Change;
+use crate::admin::jobs::Jobs;
+use crate::admin::retry_rate::RetryRate;
+use crate::db::Conn;
+use crate::db::model::state::JobState;
+use crate::db::query::scan;
+use chrono::NaiveDateTime;
+use diesel::QueryResult;
+use serde::{Deserialize, Serialize};
+
+/// What an operation does, as it is stored. A program that does not know one of its values leaves the
+/// operation to others.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OperationTask {
+    pub(crate) change: Change,
+    /// How fast retried jobs become due.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) rate: Option<RetryRate>,
+}
+
+/// The executions of one state that are walked over. Jobs that move to the state later have higher
+/// ids.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct WalkBound {
+    pub(crate) state: JobState,
+    /// The id before the first one.
+    pub(crate) after: i64,
+    pub(crate) up_to: i64,
+}
+
+/// Returns the executions that there are now.
+pub(crate) fn bounds(conn: &mut Conn<'_>, jobs: &Jobs) -> QueryResult<Vec<WalkBound>> {
+    let mut bounds = Vec::new();
+    for state in &jobs.states {
+        bounds.push(WalkBound {
+            state: *state,
+            after: scan::first(conn, *state)?.saturating_sub(1),
+            up_to: scan::last(conn, *state)?,
+        });
+    }
+    Ok(bounds)
+}
+
+/// How far an operation is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct WalkPlace {
+    /// How many states are done.
+    pub(crate) walks: usize,
+    /// The execution up to which the jobs of the next state are done. `None` before the first one.
+    pub(crate) after: Option<i64>,
+    /// How many jobs may still be changed, if there is a limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) left: Option<u64>,
+    /// Jobs of the last batch that are tried again: they moved, or were locked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) again: Vec<i64>,
+    /// The state that they were in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) again_in: Option<JobState>,
+    /// How many times they were tried.
+    pub(crate) rounds: u32,
+    /// How many jobs are due, and since when, if they become due one after the other.
+    pub(crate) due: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) start: Option<NaiveDateTime>,
+}
+
+impl WalkPlace {
+    /// Returns how much of the walk is done, from 0 to 1, by the ids of the executions.
+    pub(crate) fn fraction(&self, bounds: &[WalkBound]) -> f64 {
+        let length = |bound: &WalkBound| bound.up_to.saturating_sub(bound.after).max(0) as f64;
+        let all: f64 = bounds.iter().map(length).sum();
+        let done: f64 = bounds.iter().take(self.walks).map(length).sum();
+        let here = bounds.get(self.walks).map_or(0.0, |bound| {
+            let after = self.after.unwrap_or(bound.after).max(bound.after);
+            (after - bound.after) as f64
+        });
+        match all > 0.0 {
+            true => ((done + here) / all).clamp(0.0, 1.0),
+            false => 1.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_done_is_known_from_the_place() {
+        let bound = |after, up_to| WalkBound {
+            state: JobState::Ready,
+            after,
+            up_to,
+        };
+        let bounds = [bound(100, 200), bound(0, 0), bound(50, 350)];
+        let at = |walks, after| WalkPlace {
+            walks,
+            after,
+            ..WalkPlace::default()
+        };
+        for (place, fraction) in [
+            (at(0, None), 0.0),
+            (at(0, Some(150)), 0.125),
+            (at(2, None), 0.25),
+            (at(2, Some(350)), 1.0),
+            (at(3, None), 1.0),
+        ] {
+            assert_eq!(place.fraction(&bounds), fraction, "{place:?}");
+        }
+        assert_eq!(at(0, None).fraction(&[]), 1.0);
+    }
+
+    #[test]
+    fn a_task_of_a_newer_version_is_not_read() {
+        let task = OperationTask {
+            change: Change::Queue("slow".into()),
+            rate: None,
+        };
+        let text = serde_json::to_string(&task).unwrap();
+        assert_eq!(text, r#"{"change":{"queue":"slow"}}"#);
+        assert_eq!(serde_json::from_str::<OperationTask>(&text).unwrap(), task);
+        for newer in [
+            r#"{"change":{"explode":1}}"#,
+            r#"{"change":"discard","slowly":true}"#,
+        ] {
+            assert!(serde_json::from_str::<OperationTask>(newer).is_err());
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! The handle of a process that runs on threads of this program.
+
+mod stopped;
+
+pub(crate) use stopped::ProcessEnd;
+pub use stopped::Stopped;
+
+use crate::clock;
+use crate::deadline::is_silent;
+use crate::error::{Error, Result};
+use crate::process::base::adjust::Adjust;
+use crate::process::base::context::ProcessContext;
+use crate::process::base::health::beside::RunningBeside;
+use crate::process::base::health::state::Health;
+use crate::process::base::liveness::Liveness;
+use crate::process::base::run_hooks::Hooked;
+use crate::process::base::stop::Stop;
+use crate::process::base::threads;
+use crossbeam_channel::{Receiver, bounded, select};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A worker, dispatcher, scheduler or supervisor that runs on threads of this program. Dropping it
+/// requests a stop, and waits until the process has ended or the stop is
+/// [overdue](Stopped::is_overdue).
+#[derive(Debug)]
+pub struct Handle {
+    stop: Stop,
+    ending: Receiver<ProcessEnd>,
+    ended: Option<Stopped>,
+    bounds: Bounds,
+    liveness: Liveness,
+    health: Health,
+    adjusts: Option<Arc<dyn Adjust>>,
+    /// It answers until the process has ended.
+    beside: Option<Box<dyn RunningBeside>>,
+}
+
+/// How long a stop may take.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    /// How long running jobs may continue.
+    pub(crate) shutdown_timeout: Duration,
+    /// How long the rest of the stop may then take while the database gives no answer.
+    pub(crate) kill_grace: Duration,
+}
+
+/// The kill grace of every process except supervisors.
+pub(crate) const KILL_GRACE: Duration = Duration::from_secs(3);
+
+/// The kill grace after `stop_now`.
+const KILL_GRACE_NOW: Duration = Duration::from_secs(1);
+
+/// The kill grace while the database answers, or while hooks of the program run.
+const LONG_KILL_GRACE: Duration = Duration::from_secs(20);
+
+/// A database without an answer for this long counts as silent.
+const SILENT: Duration = Duration::from_millis(500);
+
+/// How often `join` checks whether the stop is overdue.
+const LOOK: Duration = Duration::from_millis(100);
+
+impl Bounds {
+    /// Returns the bounds of a process that runs no jobs.
+    pub(crate) fn of_a_loop() -> Self {
+        Bounds {
+            shutdown_timeout: Duration::ZERO,
+            kill_grace: KILL_GRACE,
+        }
+    }
+
+    /// Returns how much longer a stop may take, or `None` if none was requested.
+    fn left(self, stop: &Stop) -> Option<Duration> {
+        let asked = stop.asked_at()?;
+        let (mut kill_grace, mut kill_grace_now) = (self.kill_grace, KILL_GRACE_NOW);
+        if !is_silent(SILENT) {
+            (kill_grace, kill_grace_now) = (LONG_KILL_GRACE, LONG_KILL_GRACE);
+        }
+        let add = |at: Instant, more: Duration| at.checked_add(more);
+        let gently = add(asked, self.shutdown_timeout.saturating_add(kill_grace));
+        let now = stop.asked_now_at().and_then(|at| add(at, kill_grace_now));
+        let end = gently.into_iter().chain(now).min();
+        let left = end.map(|end| end.saturating_duration_since(clock::instant()));
+        Some(left.unwrap_or(clock::NEVER))
+    }
+}
+
+impl Handle {
+    /// Starts a thread that runs `work` on what `make` returns. The thread is started first, so
+    /// that nothing runs if it cannot be started; when `make` or a hook fails, the stop ends what
+    /// was started.
+    pub(crate) fn start<T: Send + 'static>(
+        name: &'static str,
+        context: &ProcessContext,
+        bounds: Bounds,
+        hooked: Hooked,
+        make: impl FnOnce() -> Result<T>,
+        work: impl FnOnce(T, &Stop) -> ProcessEnd + Send + 'static,
+    ) -> Result<Handle> {
+        let (sender, ending) = bounded(1);
+        let (made, parts) = bounded(1);
+        threads::spawn(name, {
+            let (stop, hooked) = (context.stop.clone(), hooked.clone());
+            let health = context.health.clone();
+            move || {
+                let ending = parts.recv().ok().and_then(|parts| {
+                    let awaiting = hooked.await_stop(&stop);
+                    let ending = threads::guard(name, &stop, || work(parts, &stop));
+                    // Threads that wait for the stop must not wait longer than this process runs.
+                    stop.stop();
+                    hooked.exit(awaiting, &stop);
+                    health.ended();
+                    ending
+                });
+                let _ = sender.send(ending.unwrap_or_default());
+            }
+        })?;
+        let handle = Handle {
+            stop: context.stop.clone(),
+            liveness: context.liveness.clone(),
+            health: Health::new(name, &context.health, &context.stop, &context.liveness),
+            ending,
+            ended: None,
+            bounds,
+            adjusts: None,
+            beside: None,
+        };
+        match hooked.start().and_then(|()| make()) {
+            Ok(parts) => {
+                let _ = made.send(parts);
+                Ok(handle)
+            }
+            Err(error) => {
+                drop(made);
+                Err(error)
+            }
+        }
+    }
+
+    /// Requests a graceful stop and returns at once.
+    pub fn stop(&self) {
+        self.stop.stop();
+    }
+
+    /// Makes workers stop claiming. Running jobs continue, and the workers stay. A dispatcher
+    /// ignores this; a supervisor passes it on to its processes.
+    pub fn quiet(&self) {
+        self.stop.quiet();
+    }
+
+    /// Makes workers claim again.
+    pub fn resume(&self) {
+        self.stop.resume();
+    }
+
+    /// Sets what changes the settings of the process.
+    pub(crate) fn adjusted_by(mut self, adjusts: Option<Arc<dyn Adjust>>) -> Self {
+        self.adjusts = adjusts;
+        self
+    }
+
+    /// Keeps what answers for the process for as long as there is a handle.
+    pub(crate) fn beside(mut self, beside: Option<Box<dyn RunningBeside>>) -> Self {
+        self.beside = beside;
+        self
+    }
+
+    fn adjusts(&self) -> Result<&dyn Adjust> {
+        self.adjusts.as_deref().ok_or_else(|| {
+            Error::Settings("only a worker has threads and queues to change".to_owned())
+        })
+    }
+
+    /// Changes how many jobs a worker runs at once, from 1 to 10,000. More threads start at once.
+    /// With fewer, jobs that run continue, and their threads end after them; claims that no thread
+    /// has started are released. The row of the process shows the new number.
+    ///
+    /// # Errors
+    /// Returns an error if the number is 0 or too large, if a thread cannot be started, if the
+    /// worker stops, or if this is not a worker. A supervisor's own workers cannot be changed.
+    pub fn threads(&self, threads: usize) -> Result<()> {
+        self.adjusts()?.threads(threads)
+    }
+
+    /// Changes the queues of a worker, in their order, from its next claim on: `mail`, `import*`,
+    /// `*`. Jobs that it has claimed continue.
+    ///
+    /// # Errors
+    /// Returns an error if there is no queue, if one is not a name, a prefix or `*`, if the worker
+    /// stops, or if this is not a worker.
+    pub fn queues<S: AsRef<str>>(&self, queues: impl IntoIterator<Item = S>) -> Result<()> {
+        let queues = queues.into_iter().map(|queue| queue.as_ref().parse());
+        self.adjusts()?.queues(queues.collect::<Result<_>>()?)
+    }
+
+    /// Makes a supervisor replace its child programs one by one, as SIGHUP does: each is stopped
+    /// gracefully and started anew before the next. Other processes ignore this.
+    pub fn restart_children(&self) {
+        self.stop.request_rollout();
+    }
+
+    /// Requests an immediate end: running jobs are not waited for.
+    pub fn stop_now(&self) {
+        self.stop.stop_now();
+    }
+
+    /// Waits up to `timeout` for the end. Returns `None` if the process still runs.
+    ///
+    /// A stop that takes much longer than the shutdown timeout (3 s, or 5 s for
+    /// a supervisor, while the database gives no answer) is reported as
+    /// [overdue](Stopped::is_overdue) instead of being waited for.
+    pub fn join(&mut self, timeout: Duration) -> Option<Stopped> {
+        let until = clock::deadline(timeout);
+        while self.ended.is_none() {
+            let left = until.saturating_duration_since(clock::instant());
+            self.ended = self.look(left);
+            if left.is_zero() {
+                break;
+            }
+        }
+        self.ended.clone()
+    }
+
+    /// Waits for the end, or until a stop may have been requested or become overdue.
+    fn look(&self, most: Duration) -> Option<Stopped> {
+        let left = self.bounds.left(&self.stop);
+        let ending = match left {
+            None => select! {
+                recv(self.ending) -> ending => Some(ending),
+                recv(self.stop.channel()) -> _ => None,
+                default(most) => None,
+            },
+            Some(_) => select! {
+                recv(self.ending) -> ending => Some(ending),
+                default(most.min(LOOK)) => None,
+            },
+        };
+        let overdue = ending.is_none();
+        let ending = match ending {
+            Some(Ok(ending)) => ending,
+            // The thread ended without sending how.
+            Some(Err(_)) => {
+                self.stop.break_down();
+                ProcessEnd::default()
+            }
+            None if left == Some(Duration::ZERO) => ProcessEnd {
+                unfinished: Vec::new(),
+                cut_short: true,
+            },
+            None => return None,
+        };
+        Some(Stopped {
+            unfinished: ending.unfinished,
+            cut_short: ending.cut_short,
+            broken: self.stop.is_broken(),
+            recycled: self.stop.is_recycled(),
+            overdue,
+        })
+    }
+
+    /// Waits until the process has ended.
+    pub(crate) fn wait(mut self) -> Stopped {
+        loop {
+            if let Some(stopped) = self.join(Duration::from_secs(3600)) {
+                return stopped;
+            }
+        }
+    }
+
+    pub(crate) fn stopper(&self) -> Stop {
+        self.stop.clone()
+    }
+
+    pub(crate) fn liveness(&self) -> Liveness {
+        self.liveness.clone()
+    }
+
+    /// Returns the health of the process, for probes and load balancers. It may be asked from any
+    /// thread, also after this handle was dropped.
+    pub fn health(&self) -> Health {
+        self.health.clone()
+    }
+
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.join(Duration::ZERO).is_some()
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.stop.stop();
+        while self.join(Duration::from_secs(3600)).is_none() {}
+    }
+}

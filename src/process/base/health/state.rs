@@ -1,0 +1,225 @@
+//! What a process notes about its health, and what its [`Health`] makes of it.
+
+use crate::clock;
+use crate::process::base::health::turns::{HANGS, Loops};
+use crate::process::base::liveness::Liveness;
+use crate::process::base::stop::Stop;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What the threads of a process note about it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct HealthState {
+    pub(crate) loops: Loops,
+    noted: Arc<Mutex<Noted>>,
+}
+
+#[derive(Debug, Default)]
+struct Noted {
+    /// Whether the process was registered at least once.
+    has_started: bool,
+    /// Whether it has a registration that it trusts.
+    is_registered: bool,
+    /// When its last heartbeat succeeded.
+    reached_at: Option<Instant>,
+    /// Since when its heartbeats fail, if the last one did.
+    failing_since: Option<Instant>,
+    /// How old the last heartbeat may be.
+    patience: Duration,
+    /// The processes on threads of this one.
+    parts: Vec<Health>,
+    has_ended: bool,
+}
+
+impl HealthState {
+    fn noted(&self) -> MutexGuard<'_, Noted> {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets how old the last heartbeat may be before the database counts as out of reach.
+    pub(crate) fn trusts_heartbeats_for(&self, patience: Duration) {
+        self.noted().patience = patience;
+    }
+
+    /// Notes whether the process has a registration that it trusts.
+    pub(crate) fn registered(&self, is_registered: bool) {
+        let mut noted = self.noted();
+        noted.is_registered = is_registered;
+        noted.has_started |= is_registered;
+    }
+
+    /// Notes that a heartbeat succeeded.
+    pub(crate) fn reached(&self) {
+        let mut noted = self.noted();
+        noted.reached_at = Some(clock::instant());
+        noted.failing_since = None;
+    }
+
+    /// Notes that a heartbeat, or a registration, failed.
+    pub(crate) fn failed(&self) {
+        let mut noted = self.noted();
+        noted.failing_since.get_or_insert_with(clock::instant);
+    }
+
+    /// Notes that another process runs on threads of this one.
+    pub(crate) fn has_part(&self, part: Health) {
+        self.noted().parts.push(part);
+    }
+
+    /// Notes that all threads of the process have ended.
+    pub(crate) fn ended(&self) {
+        self.noted().has_ended = true;
+    }
+}
+
+/// A question about the health of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum HealthCheck {
+    /// Whether its loops move. If not, only a restart helps. A database that is away, a late queue
+    /// and a job that takes long are no reason for a restart, so this check ignores them.
+    Live,
+    /// Whether it reaches the database, is registered there and may claim jobs.
+    Ready,
+    /// Whether it was registered at least once.
+    Started,
+}
+
+/// The health of a running process, as of the moment of each call. It asks the process only, never
+/// the database, and returns at once.
+///
+/// [`Handle::health`](crate::Handle::health) returns it. Use it to answer probes from an HTTP server
+/// of your own:
+///
+/// ```no_run
+/// # fn main() -> windlass::Result<()> {
+/// # let database = windlass::Database::open("jobs.db")?;
+/// # let registry = windlass::Registry::new();
+/// let worker = windlass::Worker::new(&database, registry).start()?;
+/// let health = worker.health();
+/// // In the handler of /readyz:
+/// let status = if health.is_ready() { 200 } else { 503 };
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Health {
+    kind: &'static str,
+    state: HealthState,
+    stop: Stop,
+    liveness: Liveness,
+}
+
+impl Health {
+    pub(crate) fn new(
+        kind: &'static str,
+        state: &HealthState,
+        stop: &Stop,
+        liveness: &Liveness,
+    ) -> Self {
+        Health {
+            kind,
+            state: state.clone(),
+            stop: stop.clone(),
+            liveness: liveness.clone(),
+        }
+    }
+
+    #[cfg(all(test, feature = "internal-tests"))]
+    pub(crate) fn loops(&self) -> Loops {
+        self.state.loops.clone()
+    }
+
+    /// Returns `worker`, `dispatcher`, `scheduler` or `supervisor`.
+    pub fn kind(&self) -> &'static str {
+        self.kind
+    }
+
+    /// Returns whether the process passes [`HealthCheck::Live`].
+    pub fn is_live(&self) -> bool {
+        self.problems(HealthCheck::Live).is_empty()
+    }
+
+    /// Returns whether the process passes [`HealthCheck::Ready`].
+    pub fn is_ready(&self) -> bool {
+        self.problems(HealthCheck::Ready).is_empty()
+    }
+
+    /// Returns whether the process passes [`HealthCheck::Started`].
+    pub fn is_started(&self) -> bool {
+        self.problems(HealthCheck::Started).is_empty()
+    }
+
+    /// Returns why the process, or one that runs on its threads, does not pass a check: sentences
+    /// for operators, without secrets. Empty if it passes.
+    pub fn problems(&self, check: HealthCheck) -> Vec<String> {
+        let mut problems = match check {
+            HealthCheck::Live => self.not_live(),
+            HealthCheck::Ready => [self.not_live(), self.not_ready()].concat(),
+            HealthCheck::Started => self.not_started(),
+        };
+        let kind = self.kind;
+        problems
+            .iter_mut()
+            .for_each(|problem| problem.insert_str(0, &format!("{kind}: ")));
+        let parts = self.state.noted().parts.clone();
+        problems.extend(parts.iter().flat_map(|part| part.problems(check)));
+        problems
+    }
+
+    fn not_live(&self) -> Vec<String> {
+        if self.stop.is_broken() {
+            let says = "it broke down: a thread panicked, or the database was permanently lost";
+            return vec![says.to_owned()];
+        }
+        // A stop has deadlines of its own.
+        if self.stop.is_stopped() {
+            return Vec::new();
+        }
+        let hanging = self.state.loops.hanging(HANGS).into_iter();
+        let says = |(name, still): (&str, Duration)| {
+            format!("its loop `{name}` has not moved for {} s", still.as_secs())
+        };
+        hanging.map(says).collect()
+    }
+
+    fn not_ready(&self) -> Vec<String> {
+        let noted = self.state.noted();
+        if noted.has_ended {
+            return vec!["it has ended".to_owned()];
+        }
+        if self.stop.is_stopped() {
+            return vec!["it is stopping".to_owned()];
+        }
+        let mut problems = Vec::new();
+        match (noted.reached_at, noted.failing_since) {
+            (None, None) => problems.push("it has not reached the database yet".to_owned()),
+            (_, Some(since)) => problems.push(format!(
+                "its heartbeats have failed for {} s",
+                (clock::instant() - since).as_secs()
+            )),
+            (Some(at), None) if at.elapsed() > noted.patience => problems.push(format!(
+                "its last heartbeat succeeded {} s ago",
+                at.elapsed().as_secs()
+            )),
+            _ if !noted.is_registered => problems.push("it is not registered".to_owned()),
+            _ => {}
+        }
+        let claims = ["worker", "supervisor"].contains(&self.kind);
+        if claims && self.stop.is_quiet() {
+            problems.push("it is quiet: it claims nothing until SIGCONT".to_owned());
+        }
+        if let (0, places @ 1..) = self.liveness.children() {
+            problems.push(format!("none of its {places} child programs runs"));
+        }
+        problems
+    }
+
+    fn not_started(&self) -> Vec<String> {
+        let has_started = self.state.noted().has_started;
+        let says = "it has not been registered in the database yet";
+        (!has_started)
+            .then(|| says.to_owned())
+            .into_iter()
+            .collect()
+    }
+}

@@ -1,0 +1,73 @@
+//! Folds the history, in supervisors, and in workers where no supervisor runs.
+
+use crate::clock;
+use crate::db::model::history::cell::GaugeSample;
+use crate::db::model::history::contribution::MOST_SERIES;
+use crate::db::query::gauges;
+use crate::db::table::queue_names::queue_names;
+use crate::db::transition::fold::{self, FoldWhen, Folded};
+use crate::process::base::session::Session;
+use crate::process::base::stop::Stop;
+use std::time::{Duration, Instant};
+
+/// The age of the newest fold from which on workers fold.
+const OVERDUE: Duration = Duration::from_secs(180);
+
+/// How often a worker looks whether no supervisor folds.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
+
+/// How long a worker folds between two of its heartbeats.
+const AT_ONCE: Duration = Duration::from_secs(1);
+
+/// Folds what is due, with a sample of the queues and workers, until `until` or a stop.
+pub(crate) fn fold_due(
+    session: &mut Session,
+    when: FoldWhen,
+    stop: &Stop,
+    until: Instant,
+) -> Result<(), Duration> {
+    if !session.run("look whether a fold is due", |conn| {
+        fold::is_due(conn, when)
+    })? {
+        return Ok(());
+    }
+    let sample = sample(session)?;
+    let (mut when, mut sample) = (when, Some(&sample));
+    while !stop.is_stopped() {
+        let folded = session.run("fold what ended", |conn| fold::fold(conn, when, sample))?;
+        if !matches!(folded, Folded::Done { is_full: true, .. }) || clock::instant() >= until {
+            break;
+        }
+        (when, sample) = (FoldWhen::Now, None);
+    }
+    Ok(())
+}
+
+fn sample(session: &mut Session) -> Result<GaugeSample, Duration> {
+    let names = session.run("sample the queues", |conn| queue_names(conn, ""))?;
+    let mut sample = GaugeSample {
+        queues: Vec::with_capacity(names.len()),
+        fleet: session.run("sample the workers", gauges::fleet)?,
+    };
+    // Each in a call of its own, so that writers of a SQLite file need not wait for all.
+    for name in names.into_iter().take(MOST_SERIES) {
+        let gauge = session.run("sample the queues", |conn| gauges::queue(conn, &name))?;
+        sample.queues.push((name, gauge));
+    }
+    Ok(sample)
+}
+
+/// Returns a function for a worker to call after each heartbeat. About once a minute, it folds if no
+/// other process has done so for three minutes.
+pub(crate) fn in_worker(stop: &Stop) -> impl FnMut(&mut Session) + use<> {
+    let stop = stop.clone();
+    let mut next = clock::instant();
+    move |session| {
+        let now = clock::instant();
+        if now < next {
+            return;
+        }
+        next = now + clock::jittered(LOOK_EVERY);
+        let _ = fold_due(session, FoldWhen::Overdue(OVERDUE), &stop, now + AT_ONCE);
+    }
+}

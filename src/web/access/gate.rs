@@ -1,0 +1,192 @@
+//! Finds out whom a request is from. Runs on the SQL threads.
+
+use crate::clock;
+use crate::db::conn::reading::ReadFailure;
+use crate::db::table::web::{sessions, tokens};
+use crate::error::{Doing as _, Error};
+use crate::web::access::secret::SecretDigest;
+use crate::web::access::viewer::{Proof, Role, Viewer};
+use crate::web::http::request::Request;
+use crate::web::site::Site;
+use crate::web::sql::connections::{Readers, Writers};
+use crate::web::sql::page_error::PageError;
+use std::time::Duration;
+
+/// The time limit for reading whether there are tokens.
+const READ: Duration = Duration::from_secs(1);
+
+/// Returns the viewer of a request, an outsider if nothing proves another.
+///
+/// # Errors
+/// If a token is wrong, or it cannot be found out.
+pub(crate) fn viewer(
+    site: &Site,
+    request: &Request,
+    readers: &mut Readers,
+    writers: &mut Writers,
+) -> Result<Viewer, PageError> {
+    let mut viewer = proven(site, request, readers, writers)?;
+    if site.access.settings.read_only {
+        viewer.role = viewer.role.min(Role::Viewer);
+    }
+    Ok(viewer)
+}
+
+fn proven(
+    site: &Site,
+    request: &Request,
+    readers: &mut Readers,
+    writers: &mut Writers,
+) -> Result<Viewer, PageError> {
+    let credentials = &request.credentials;
+    if let Some(token) = &credentials.bearer {
+        return by_token(site, request, writers, token);
+    }
+    if let Some(name) = &credentials.proxied {
+        let operators = &site.access.settings.operators;
+        let is_operator = operators.iter().any(|other| other == name || other == "*");
+        return Ok(Viewer {
+            name: name.clone(),
+            role: if is_operator {
+                Role::Operator
+            } else {
+                Role::Viewer
+            },
+            client: request.client,
+            proof: Proof::Proxy,
+        });
+    }
+    if let Some(secret) = &credentials.session
+        && let Some(viewer) = by_session(site, request, writers, secret)?
+    {
+        return Ok(viewer);
+    }
+    local(site, request, readers)
+}
+
+/// Returns the viewer with this token.
+fn by_token(
+    site: &Site,
+    request: &Request,
+    writers: &mut Writers,
+    token: &str,
+) -> Result<Viewer, PageError> {
+    let now = clock::instant();
+    let digest = SecretDigest::of(token);
+    let found = writers.look(0, |conn| {
+        tokens::find(conn, digest.lookup()).doing("look for the token")
+    });
+    let found = match found {
+        Ok(found) => found.filter(|found| digest.is(&found.digest)),
+        Err(error) => return recalled(site, &digest, error),
+    };
+    let Some(found) = found else {
+        site.access.limiter.failed(request.client, now);
+        site.access.known.forget(digest.as_str());
+        return Err(PageError::WrongToken);
+    };
+    if found.is_stale {
+        let touched = writers.write(0, |conn| {
+            tokens::touch(conn, found.id).doing("note the use")
+        });
+        log_failure(touched);
+    }
+    let viewer = Viewer {
+        name: found.name,
+        role: Role::named(&found.role).unwrap_or(Role::Outsider),
+        client: request.client,
+        proof: Proof::Token(found.id),
+    };
+    site.access.known.remember(digest.as_str(), &viewer, now);
+    Ok(viewer)
+}
+
+/// Returns the viewer with this session, if it has not ended.
+fn by_session(
+    site: &Site,
+    request: &Request,
+    writers: &mut Writers,
+    secret: &str,
+) -> Result<Option<Viewer>, PageError> {
+    let now = clock::instant();
+    let digest = SecretDigest::of(secret);
+    let idle = site.access.settings.session_idle;
+    let found = writers.look(0, |conn| {
+        sessions::find(conn, digest.lookup(), idle).doing("look for the session")
+    });
+    let found = match found {
+        Ok(found) => found.filter(|found| digest.is(&found.digest)),
+        Err(error) => return recalled(site, &digest, error).map(Some),
+    };
+    let Some(found) = found else {
+        site.access.known.forget(digest.as_str());
+        return Ok(None);
+    };
+    if found.is_stale {
+        log_failure(writers.write(0, |conn| {
+            sessions::touch(conn, &[found.id]).doing("note the request")?;
+            tokens::touch(conn, found.token_id).doing("note the use")
+        }));
+    }
+    let viewer = Viewer {
+        name: found.name,
+        role: Role::named(&found.role).unwrap_or(Role::Outsider),
+        client: request.client,
+        proof: Proof::Session(found.id),
+    };
+    site.access.known.remember(digest.as_str(), &viewer, now);
+    Ok(Some(viewer))
+}
+
+/// Returns who it was lately, if the database is away: they see what was last seen.
+fn recalled(site: &Site, digest: &SecretDigest, error: Error) -> Result<Viewer, PageError> {
+    let recalled = site.access.known.recall(digest.as_str(), clock::instant());
+    recalled.ok_or_else(|| error.into())
+}
+
+/// A use that could not be noted is noted with the next one.
+fn log_failure(result: Result<(), Error>) {
+    if let Err(error) = result {
+        log::debug!("web: the use of a token was not noted: {error}");
+    }
+}
+
+/// Returns the viewer on this host who need not sign in, or an outsider.
+fn local(site: &Site, request: &Request, readers: &mut Readers) -> Result<Viewer, PageError> {
+    let outsider = Viewer::outsider(request.client);
+    if !site.access.may_be_local() || tokens_exist(site, readers)? {
+        return Ok(outsider);
+    }
+    if request.credentials.is_forwarded {
+        return Err(PageError::Refused(
+            "A proxy has passed this request on, and this server is not set up for one: \
+             it would take everyone for a user of its own host. Make a token with \
+             `windlass web tokens add`, or name the proxy in `trusted_proxies`."
+                .to_owned(),
+        ));
+    }
+    Ok(Viewer {
+        name: site.access.settings.local_name.clone(),
+        role: Role::Operator,
+        client: request.client,
+        proof: Proof::Local,
+    })
+}
+
+/// Returns whether there are tokens: then everyone must sign in.
+pub(crate) fn tokens_exist(site: &Site, readers: &mut Readers) -> Result<bool, PageError> {
+    if let Some(exist) = site.access.fresh_tokens(clock::instant()) {
+        return Ok(exist);
+    }
+    let read = readers.read(0, READ, |conn| tokens::exist(conn).doing("look for tokens"));
+    match read {
+        Ok(exist) => {
+            site.access.set_tokens(exist, clock::instant());
+            Ok(exist)
+        }
+        Err(failure) => match (failure, site.access.last_tokens()) {
+            (ReadFailure::Lost(_) | ReadFailure::Late, Some(exist)) => Ok(exist),
+            (failure, _) => Err(failure.into()),
+        },
+    }
+}

@@ -1,0 +1,234 @@
+//! What of a request is checked and read before it reaches the SQL threads.
+
+use crate::web::access::{addresses, host, origin};
+use crate::web::http::pairs::Pairs;
+use crate::web::http::request::{Credentials, Request, Theme, Verb, new_id};
+use crate::web::http::response::Response;
+use crate::web::pages::{flash, theme};
+use crate::web::probes::answer as probes;
+use crate::web::site::Site;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Method, header};
+use std::net::IpAddr;
+
+/// The most bytes of a path with its query.
+const LONGEST: usize = 8 * 1024;
+
+/// Headers that only proxies add.
+const OF_PROXIES: [&str; 6] = [
+    "forwarded",
+    "via",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+    "x-real-ip",
+];
+
+fn refuse<T>(status: u16, text: &str) -> Result<T, Response> {
+    Err(Response::text(text).with_status(status))
+}
+
+/// Reads the head of a request, and refuses what needs no database to be refused.
+pub(crate) fn screen(site: &Site, parts: &Parts, peer: IpAddr) -> Result<Request, Response> {
+    let headers = &parts.headers;
+    let verb = match parts.method {
+        Method::GET | Method::HEAD => Verb::Get,
+        Method::POST => Verb::Post,
+        _ => return refuse(405, "Only GET, HEAD and POST are possible here.\n"),
+    };
+    let host = match called_by_our_name(site, parts) {
+        Err(_) if has_any_name(site, parts) => "",
+        host => host?,
+    };
+    let (path, query) = (parts.uri.path(), parts.uri.query().unwrap_or_default());
+    if path.len() + query.len() > LONGEST {
+        return refuse(414, "The address is too long.\n");
+    }
+    let base = site.settings.base_path.as_str();
+    let path = path
+        .strip_prefix(base)
+        .filter(|path| path.starts_with('/'))
+        .unwrap_or(path);
+    let Some((database, path)) = database(site, path) else {
+        return refuse(404, "There is no database of this name.\n");
+    };
+    let credentials = credentials(site, headers, host, peer)?;
+    if verb == Verb::Post {
+        requested_by_us(site, headers, host, &credentials)?;
+    }
+    let cookie = |name: &str| cookie(headers, name);
+    Ok(Request {
+        verb,
+        path: path.to_owned(),
+        query: Pairs::parse(query.as_bytes()),
+        form: Pairs::default(),
+        database,
+        client: client(site, headers, peer),
+        credentials,
+        is_https: is_https(site, headers, peer),
+        comes_from_elsewhere: text(headers, "sec-fetch-site") == Some("cross-site"),
+        theme: cookie(theme::COOKIE).map_or(Theme::Auto, Theme::named),
+        flash: cookie(flash::COOKIE).and_then(flash::read),
+        accept: text(headers, "accept").unwrap_or_default().to_owned(),
+        accepts_gzip: accepts_gzip(headers),
+        id: new_id(),
+    })
+}
+
+/// Reads the body of a form.
+pub(crate) fn fill(request: &mut Request, body: &[u8]) {
+    if request.verb == Verb::Post {
+        request.form = Pairs::parse(body);
+    }
+}
+
+fn has_any_name(site: &Site, parts: &Parts) -> bool {
+    let path = database(site, parts.uri.path()).map(|(_, path)| path);
+    path.is_some_and(|path| probes::may_have_any_name(site, parts, path))
+}
+
+/// Returns the `Host`, which must be a name of this server.
+fn called_by_our_name<'p>(site: &Site, parts: &'p Parts) -> Result<&'p str, Response> {
+    let names = &site.access.settings.hosts;
+    let Some(host) = only(&parts.headers, "host")? else {
+        return refuse(400, "The request has no header `Host`.\n");
+    };
+    // With a full address in the first line, that one counts.
+    let target = parts.uri.authority();
+    let is_ours = host::is_ours(host, names)
+        && target.is_none_or(|target| host::is_ours(target.as_str(), names));
+    if !is_ours {
+        return refuse(
+            421,
+            "This server does not answer to this name. If it is one of its own, add it to `hosts` \
+             in `[web]`, or start it with `--host NAME`.\n",
+        );
+    }
+    Ok(host)
+}
+
+/// Refuses a change that was not requested by a page of this server, nor by a program.
+fn requested_by_us(
+    site: &Site,
+    headers: &HeaderMap,
+    host: &str,
+    credentials: &Credentials,
+) -> Result<(), Response> {
+    let claims = origin::OriginClaims {
+        host,
+        fetch_site: only(headers, "sec-fetch-site")?,
+        origin: only(headers, "origin")?,
+    };
+    let settings = &site.access.settings;
+    let is_ours = origin::is_ours(&claims, settings.public_origin.as_deref())
+        && origin::is_named(&claims, settings.public_origin.as_deref(), &settings.hosts);
+    // No page elsewhere can send a token that it does not have, and nothing else counts then.
+    let is_program =
+        credentials.bearer.is_some() && claims.fetch_site.is_none() && claims.origin.is_none();
+    if !is_ours && !is_program {
+        return refuse(
+            403,
+            "This change was not requested by a page of this server, so it was refused. Behind a proxy, \
+             set `public_origin` in `[web]` to the address that the browser shows.\n",
+        );
+    }
+    let kind = text(headers, "content-type").unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    if !["", "application/x-www-form-urlencoded"].contains(&kind) {
+        return refuse(
+            415,
+            "Only `application/x-www-form-urlencoded` is accepted.\n",
+        );
+    }
+    Ok(())
+}
+
+fn credentials(
+    site: &Site,
+    headers: &HeaderMap,
+    host: &str,
+    peer: IpAddr,
+) -> Result<Credentials, Response> {
+    let authorization = only(headers, "authorization")?;
+    let bearer = match authorization.map(|text| text.split_once(' ').unwrap_or((text, ""))) {
+        None => None,
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => {
+            Some(token.trim().to_owned())
+        }
+        // A proxy may pass on what was for itself.
+        Some(_) => None,
+    };
+    let is_trusted = site.access.trusts(peer);
+    let proxied = match &site.access.settings.user_header {
+        Some(name) if is_trusted => only(headers, name)?,
+        _ => None,
+    };
+    let is_forwarded =
+        OF_PROXIES.iter().any(|name| headers.contains_key(*name)) || !host::is_loopback(host);
+    Ok(Credentials {
+        bearer,
+        session: cookie(headers, &site.session_cookie).map(str::to_owned),
+        proxied: proxied
+            .map(|name| name.trim().chars().take(100).collect::<String>())
+            .filter(|name| !name.is_empty()),
+        is_forwarded: is_forwarded && !is_trusted,
+    })
+}
+
+fn client(site: &Site, headers: &HeaderMap, peer: IpAddr) -> IpAddr {
+    let lines = headers.get_all("x-forwarded-for").into_iter();
+    let lines: Vec<&str> = lines.filter_map(|line| line.to_str().ok()).collect();
+    addresses::client(&site.access.settings.trusted_proxies, peer, &lines)
+}
+
+fn is_https(site: &Site, headers: &HeaderMap, peer: IpAddr) -> bool {
+    let public = site.access.settings.public_origin.as_deref();
+    public.is_some_and(|origin| origin.starts_with("https://"))
+        || site.access.trusts(peer) && text(headers, "x-forwarded-proto") == Some("https")
+}
+
+/// Splits `/db/<name>/rest` into the place of the database and `/rest`.
+fn database<'p>(site: &Site, path: &'p str) -> Option<(usize, &'p str)> {
+    let Some(rest) = path.strip_prefix("/db/") else {
+        return Some((0, path));
+    };
+    let (name, rest) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
+    let place = site.sources.iter().position(|source| source.name == name)?;
+    Some((place, rest))
+}
+
+fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    headers.get(name)?.to_str().ok()
+}
+
+/// Returns the value of a header that decides about access. Two of them, or other characters than
+/// those of ASCII, are refused: programs on the way may disagree about what they mean.
+fn only<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h str>, Response> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next().map(|value| value.to_str()), values.next()) {
+        (None, _) => Ok(None),
+        (Some(Ok(value)), None) => Ok(Some(value)),
+        _ => refuse(400, "A header of the request is ambiguous.\n"),
+    }
+}
+
+/// Returns the value of a cookie.
+fn cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    let lines = headers.get_all(header::COOKIE).into_iter();
+    let cookies = lines
+        .filter_map(|line| line.to_str().ok())
+        .flat_map(|line| line.split(';'));
+    let mut pairs = cookies.filter_map(|cookie| cookie.trim().split_once('='));
+    let found = pairs.find(|(other, _)| *other == name);
+    found.map(|(_, value)| value)
+}
+
+/// Returns whether a response may be compressed with gzip.
+pub(crate) fn accepts_gzip(headers: &HeaderMap) -> bool {
+    let accepted = text(headers, "accept-encoding").unwrap_or_default();
+    accepted.split(',').any(|coding| {
+        let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
+        let is_refused = ["q=0", "q=0.0", "q=0.00", "q=0.000"].contains(&weight.trim());
+        name.trim() == "gzip" && !is_refused
+    })
+}

@@ -1,0 +1,96 @@
+//! The thread that renders what is open.
+
+use crate::clock;
+use crate::db::table::web::{sessions, tokens};
+use crate::error::{Doing as _, Result};
+use crate::web::access::gate;
+use crate::web::access::viewer::Proof;
+use crate::web::live::fragments;
+use crate::web::live::hub::RenderedTopic;
+use crate::web::live::topic::Topic;
+use crate::web::sql::dispatch::PageDispatcher;
+use crate::web::sql::page_error::PageError;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The time between two renderings of a page.
+const TICK: Duration = Duration::from_secs(2);
+
+/// How often it is checked whether viewers may still see what they see.
+const VERIFY: Duration = Duration::from_secs(5);
+
+/// Renders what is open, until the server stops.
+pub(crate) fn run(mut dispatcher: PageDispatcher) {
+    let site = Arc::clone(&dispatcher.site);
+    let mut verified_at: Option<Instant> = None;
+    while site.hub.wait_for_viewers() {
+        let start = clock::instant();
+        let is_due = |at: Instant| start.saturating_duration_since(at) >= VERIFY;
+        if verified_at.is_none_or(is_due) {
+            verify(&mut dispatcher);
+            verified_at = Some(start);
+        }
+        for topic in site.hub.topics() {
+            let rendered = render(&mut dispatcher, &topic);
+            site.hub.publish(&topic, rendered);
+        }
+        // However slow the database is, it has at least half of the time for others.
+        let took = start.elapsed();
+        if !site.hub.pause(TICK.saturating_sub(took).max(took)) {
+            break;
+        }
+    }
+}
+
+fn render(dispatcher: &mut PageDispatcher, topic: &Topic) -> RenderedTopic {
+    match dispatcher.render(topic) {
+        Ok(html) => RenderedTopic::Fragments(fragments::of_page(&html)),
+        Err(PageError::Away) => {
+            let source = dispatcher.site.sources.get(topic.database);
+            let away = source.and_then(|source| source.outage.age());
+            RenderedTopic::Away(away.unwrap_or_default())
+        }
+        Err(error) => {
+            let page = &topic.address;
+            log::debug!("web: cannot update {page}: {error:?}");
+            RenderedTopic::Nothing
+        }
+    }
+}
+
+/// Drops the viewers whose session or token has ended.
+fn verify(dispatcher: &mut PageDispatcher) {
+    let site = Arc::clone(&dispatcher.site);
+    let proofs = site.hub.proofs();
+    let (mut session_ids, mut token_ids, mut has_local) = (Vec::new(), Vec::new(), false);
+    for proof in proofs {
+        match proof {
+            Proof::Session(id) => session_ids.push(id),
+            Proof::Token(id) => token_ids.push(id),
+            Proof::Local => has_local = true,
+            Proof::Nothing | Proof::Proxy | Proof::Recalled => {}
+        }
+    }
+    if has_local && let Ok(true) = gate::tokens_exist(&site, &mut dispatcher.readers) {
+        site.hub.keep(|proof| proof != Proof::Local);
+    }
+    if session_ids.is_empty() && token_ids.is_empty() {
+        return;
+    }
+    let idle = site.access.settings.session_idle;
+    let active: Result<(BTreeSet<i64>, BTreeSet<i64>)> = dispatcher.writers.look(0, |conn| {
+        let sessions = sessions::active(conn, &session_ids, idle).doing("check the sessions")?;
+        let tokens = tokens::active(conn, &token_ids).doing("check the tokens")?;
+        Ok((sessions.into_iter().collect(), tokens.into_iter().collect()))
+    });
+    // While the database is away, they see what was last seen.
+    if let Ok((sessions, tokens)) = active {
+        site.hub.keep(|proof| match proof {
+            // One that was opened meanwhile was proven when it was.
+            Proof::Session(id) => sessions.contains(&id) || !session_ids.contains(&id),
+            Proof::Token(id) => tokens.contains(&id) || !token_ids.contains(&id),
+            _ => true,
+        });
+    }
+}

@@ -1,0 +1,99 @@
+//! The last figures of a database: however many scrape, one reads.
+
+use crate::clock;
+use crate::web::metrics::figures::{DoctorFigures, ScrapedFigures};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long figures are used.
+const FRESH: Duration = Duration::from_secs(5);
+
+/// How old figures may be that are shown while another thread reads newer ones.
+const STALE: Duration = Duration::from_secs(30);
+
+/// How long to wait for the thread that reads, if there are none.
+const PATIENCE: Duration = Duration::from_secs(6);
+
+/// How often the checks of `doctor` run.
+const DOCTOR: Duration = Duration::from_secs(60);
+
+/// The last figures of a database, for all threads.
+#[derive(Debug, Default)]
+pub(crate) struct MetricsCache {
+    last: Mutex<LastFigures>,
+    has_read: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct LastFigures {
+    is_reading: bool,
+    figures: Option<(Instant, Arc<ScrapedFigures>)>,
+    doctor: Option<(Instant, Option<DoctorFigures>)>,
+}
+
+/// Lets others read when it is dropped, also after a panic.
+struct Reading<'c>(&'c MetricsCache);
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        self.0.last().is_reading = false;
+        self.0.has_read.notify_all();
+    }
+}
+
+impl LastFigures {
+    fn younger_than(&self, age: Duration) -> Option<Arc<ScrapedFigures>> {
+        let (at, figures) = self.figures.as_ref()?;
+        (at.elapsed() < age).then(|| Arc::clone(figures))
+    }
+}
+
+impl MetricsCache {
+    fn last(&self) -> MutexGuard<'_, LastFigures> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the figures: those of a moment ago, or what `read` returns. It gets what `doctor` found
+    /// a while ago, to be used once more, and returns `None` if the database is away.
+    pub(crate) fn figures(
+        &self,
+        read: impl FnOnce(Option<Option<DoctorFigures>>) -> Option<ScrapedFigures>,
+    ) -> Option<Arc<ScrapedFigures>> {
+        let mut last = self.last();
+        if let Some(figures) = last.younger_than(FRESH) {
+            return Some(figures);
+        }
+        if last.is_reading {
+            if let Some(figures) = last.younger_than(STALE) {
+                return Some(figures);
+            }
+            let waited = self
+                .has_read
+                .wait_timeout_while(last, PATIENCE, |last| last.is_reading);
+            let (last, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            return last.younger_than(STALE);
+        }
+        last.is_reading = true;
+        drop(last);
+        let _reading = Reading(self);
+        self.keep(read)
+    }
+
+    fn keep(
+        &self,
+        read: impl FnOnce(Option<Option<DoctorFigures>>) -> Option<ScrapedFigures>,
+    ) -> Option<Arc<ScrapedFigures>> {
+        let doctor = self.last().doctor.clone();
+        let doctor = doctor.filter(|(at, _)| at.elapsed() < DOCTOR);
+        // What was too slow a moment ago is not tried again soon.
+        let known = doctor.clone().map(|(_, found)| found);
+        let figures = read(known).map(Arc::new);
+        let now = clock::instant();
+        let mut last = self.last();
+        last.figures = figures.clone().map(|figures| (now, figures));
+        if let (None, Some(figures)) = (doctor, &figures) {
+            last.doctor = Some((now, figures.doctor.clone()));
+        }
+        figures
+    }
+}

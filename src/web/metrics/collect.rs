@@ -1,0 +1,135 @@
+//! Reads the figures of a database, part by part. Each part has the time limit of a panel, so that one
+//! that is slow costs only itself.
+
+use crate::admin::doctor::processes as doctor_processes;
+use crate::clock;
+use crate::db::query::alarms;
+use crate::db::query::doctor::{self, Rule};
+use crate::db::query::load::{checks, fleet, queues, tasks, totals};
+use crate::db::table::pauses;
+use crate::db::{Conn, ping};
+use crate::error::{Doing as _, Result};
+use crate::web::metrics::figures::{
+    DatabaseFigures, DoctorFigures, ExecutionFigures, HistoryFigures, RecurringFigures,
+    ScrapedFigures, ScrapedQueues,
+};
+use crate::web::sql::cx::Cx;
+use crate::web::sql::panel::Panel;
+
+/// A scheduled job counts as late when it has been due for this many seconds.
+const LATE_JOB: u32 = 10;
+
+/// A recurring task counts as overdue when it has been due for this many seconds.
+const LATE_TASK: u32 = 60;
+
+/// The most overdue tasks that are counted.
+const MOST_TASKS: i64 = 1_000;
+
+/// The most paused queues that are shown.
+const MOST_PAUSES: i64 = 1_000;
+
+/// Returns whether the database answers, and has its tables.
+pub(crate) fn is_readable(cx: &mut Cx<'_>) -> bool {
+    cx.read(|conn| ping(conn).doing("reach the database"))
+        .is_ok()
+}
+
+/// Reads all figures. `doctor` is what was found a while ago, if it is used once more.
+///
+/// Returns `None` if the database is away, or has no tables.
+pub(crate) fn collect(
+    cx: &mut Cx<'_>,
+    doctor: Option<Option<DoctorFigures>>,
+) -> Option<ScrapedFigures> {
+    let start = clock::instant();
+    if !is_readable(cx) {
+        return None;
+    }
+    let mut figures = ScrapedFigures {
+        history: part(cx, "the history", history)?,
+        queues: part(cx, "the queues", queues_now)?,
+        executions: part(cx, "the jobs by state", executions)?,
+        processes: part(cx, "the processes", |conn| {
+            fleet::processes(conn).doing("list the processes")
+        })?,
+        recurring: part(cx, "the recurring tasks", recurring)?,
+        database: part(cx, "the state of the database", database)?,
+        ..ScrapedFigures::default()
+    };
+    figures.doctor = match doctor {
+        Some(found) => found,
+        None => part(cx, "the findings of doctor", findings)?,
+    };
+    figures.took = clock::instant() - start;
+    Some(figures)
+}
+
+/// Reads a part. Returns `None` if the database is away, and `Some(None)` if the part is missing.
+fn part<T>(
+    cx: &mut Cx<'_>,
+    what: &'static str,
+    work: impl FnOnce(&mut Conn<'_>) -> Result<T>,
+) -> Option<Option<T>> {
+    let part = match cx.panel(what, work) {
+        Panel::Ready(part) => Some(part),
+        Panel::Missing(_) => None,
+    };
+    (!cx.is_away()).then_some(part)
+}
+
+fn history(conn: &mut Conn<'_>) -> Result<HistoryFigures> {
+    Ok(HistoryFigures {
+        totals: crate::history::totals(conn)?,
+        lag: crate::history::lag(conn)?,
+    })
+}
+
+fn queues_now(conn: &mut Conn<'_>) -> Result<ScrapedQueues> {
+    let paused = pauses::all(conn, MOST_PAUSES).doing("list the paused queues")?;
+    Ok(ScrapedQueues {
+        ready: queues::ready(conn).doing("count the ready jobs")?,
+        paused: paused.into_iter().map(|one| one.queue_name).collect(),
+    })
+}
+
+fn executions(conn: &mut Conn<'_>) -> Result<ExecutionFigures> {
+    Ok(ExecutionFigures {
+        totals: totals::totals(conn).doing("count the jobs by state")?,
+        late: alarms::late_scheduled(conn, LATE_JOB).doing("count the late jobs")?,
+    })
+}
+
+fn recurring(conn: &mut Conn<'_>) -> Result<RecurringFigures> {
+    let counts = tasks::totals(conn).doing("count the recurring tasks")?;
+    let overdue = tasks::overdue(conn, LATE_TASK, MOST_TASKS);
+    let overdue = overdue.doing("look for overdue tasks")?;
+    Ok(RecurringFigures {
+        known: counts.known.count.saturating_sub(counts.paused.count),
+        overdue: overdue.len() as u64,
+    })
+}
+
+fn database(conn: &mut Conn<'_>) -> Result<DatabaseFigures> {
+    let version = doctor::version(conn).doing("look at the database")?;
+    let log = (!version.file.is_empty()).then(|| format!("{}-wal", version.file));
+    Ok(DatabaseFigures {
+        oldest_transaction: alarms::oldest_transaction(conn)
+            .doing("look for the oldest transaction")?,
+        // Without a log, nothing was written yet.
+        wal_bytes: log.map(|log| std::fs::metadata(log).map_or(0, |file| file.len())),
+        crash_looping: alarms::crash_looping(conn).doing("look for jobs that crash")?,
+    })
+}
+
+/// Runs the checks of `doctor` that cost little: its rules for the newest rows only, and what it
+/// says of the processes.
+fn findings(conn: &mut Conn<'_>) -> Result<DoctorFigures> {
+    let mut figures = DoctorFigures::default();
+    for rule in Rule::ALL {
+        let wrong = checks::inconsistent(conn, rule).doing("check the newest rows")?;
+        let found = figures.0.entry(rule.check()).or_default();
+        found.problems = u64::try_from(wrong.count).unwrap_or(0);
+    }
+    figures.add(&doctor_processes::look(conn)?);
+    Ok(figures)
+}

@@ -1,0 +1,259 @@
+//! Writes figures as a page of metrics.
+
+use crate::db::query::load::fleet::FleetProcess;
+use crate::history::{Histogram, Totals};
+use crate::process::base::health::state::{Health, HealthCheck};
+use crate::web::metrics::families::{
+    BUILD, CRASH_LOOPING, DIED, EXECUTIONS, JOBS, LAG, LIVE, LOG, MISSING, PROBLEMS, PROCESSES,
+    QUEUE_AGE, QUEUE_PAUSED, QUEUE_READY, READY, RECURRING, RECURRING_LATE, RUN, SCHEDULED_LATE,
+    SCRAPE, TRANSACTION, UP, WAIT, WARNINGS,
+};
+use crate::web::metrics::figures::{
+    DatabaseFigures, DoctorFigures, ExecutionFigures, PARTS, ScrapedFigures, ScrapedQueues, exposed,
+};
+use crate::web::metrics::text::{Distribution, Metric, Page, Samples, TextFormat};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// The upper limits of the buckets of a page, in milliseconds: some of those that the history has.
+const BOUNDS: [u64; 19] = [
+    1, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000,
+    500_000, 1_000_000, 10_000_000,
+];
+
+/// A process without a heartbeat for longer is dead.
+const DEAD: f64 = crate::admin::finding::ALIVE.as_secs() as f64;
+
+/// The kinds of processes that Windlass has.
+const KINDS: [&str; 4] = ["supervisor", "worker", "dispatcher", "scheduler"];
+
+const STATES: [&str; 4] = ["running", "quiet", "draining", "dead"];
+
+/// Returns the whole page. Without figures the database is away.
+pub(crate) fn page(
+    format: TextFormat,
+    processes: &[Health],
+    figures: Option<&ScrapedFigures>,
+) -> String {
+    let mut page = Page::new(format);
+    write_own(&mut page, processes);
+    page.write(&one(&UP, u64::from(figures.is_some())));
+    if let Some(figures) = figures {
+        write_figures(&mut page, figures);
+    }
+    page.end()
+}
+
+/// Returns what the processes report about themselves, without the database.
+pub(crate) fn own_page(format: TextFormat, processes: &[Health]) -> String {
+    let mut page = Page::new(format);
+    write_own(&mut page, processes);
+    page.end()
+}
+
+fn write_own(page: &mut Page, processes: &[Health]) {
+    let mut build = Samples::of(&BUILD);
+    build.add(&[env!("CARGO_PKG_VERSION")], 1_u64);
+    page.write(&build);
+    for (metric, check) in [(&LIVE, HealthCheck::Live), (&READY, HealthCheck::Ready)] {
+        let mut samples: Samples<u64> = Samples::of(metric);
+        let kinds: BTreeSet<&str> = processes.iter().map(Health::kind).collect();
+        for kind in kinds {
+            let mut of_kind = processes.iter().filter(|process| process.kind() == kind);
+            let passes = of_kind.all(|process| process.problems(check).is_empty());
+            samples.add(&[kind], u64::from(passes));
+        }
+        page.write(&samples);
+    }
+}
+
+fn one<T: crate::web::metrics::text::AddUp>(metric: &'static Metric, value: T) -> Samples<T> {
+    optional(metric, Some(value))
+}
+
+fn optional<T: crate::web::metrics::text::AddUp>(
+    metric: &'static Metric,
+    value: Option<T>,
+) -> Samples<T> {
+    let mut samples = Samples::of(metric);
+    value.into_iter().for_each(|value| samples.add(&[], value));
+    samples
+}
+
+/// Writes all metrics of the database. One of a missing part is there without a sample.
+fn write_figures(page: &mut Page, figures: &ScrapedFigures) {
+    page.write(&one(&SCRAPE, figures.took.as_secs_f64()));
+    let mut missing = Samples::of(&MISSING);
+    for (part, is_missing) in PARTS.into_iter().zip(figures.missing()) {
+        missing.add(&[part], u64::from(is_missing));
+    }
+    page.write(&missing);
+    let history = figures.history.as_ref();
+    write_totals(page, history.map(|history| &history.totals));
+    let lag = history.map(|history| history.lag.oldest.unwrap_or(Duration::ZERO));
+    page.write(&optional(&LAG, lag.map(|lag| lag.as_secs_f64())));
+    let totals = history.map(|history| &history.totals);
+    write_queues(page, figures.queues.as_ref(), totals);
+    write_executions(page, figures.executions.as_ref());
+    write_processes(page, figures.processes.as_deref());
+    let recurring = figures.recurring.as_ref();
+    page.write(&optional(&RECURRING, recurring.map(|tasks| tasks.known)));
+    page.write(&optional(
+        &RECURRING_LATE,
+        recurring.map(|tasks| tasks.overdue),
+    ));
+    write_database(page, figures.database.as_ref());
+    write_doctor(page, figures.doctor.as_ref());
+}
+
+fn write_totals(page: &mut Page, totals: Option<&Totals>) {
+    let mut jobs = Samples::of(&JOBS);
+    let (mut run, mut wait) = (Samples::of(&RUN), Samples::of(&WAIT));
+    for series in totals.into_iter().flat_map(|totals| &totals.series) {
+        let (queue, class, tally) = (&*series.queue, &*series.class, &series.tally);
+        for (outcome, count) in [
+            ("finished", tally.finished),
+            ("failed", tally.failed),
+            ("retried", tally.retried),
+            ("discarded", tally.discarded),
+            ("cancelled", tally.cancelled),
+            ("crashed", tally.crashed),
+        ] {
+            jobs.add(&[queue, class, outcome], count);
+        }
+        run.add(&[queue, class], distribution(&tally.run));
+        wait.add(&[queue], distribution(&tally.wait));
+    }
+    page.write(&jobs);
+    let bounds = BOUNDS.map(|millis| millis as f64 / 1_000.0);
+    page.write_histogram(&run, &bounds);
+    page.write_histogram(&wait, &bounds);
+    page.write(&optional(&DIED, totals.map(|totals| totals.processes_died)));
+}
+
+/// Returns a histogram with the bounds of a page. Each of them is one of the history's, so no count is
+/// estimated.
+fn distribution(histogram: &Histogram) -> Distribution {
+    let mut counts = vec![0_u64; BOUNDS.len() + 1];
+    let limits = Histogram::limits().map(|limit| limit.as_millis());
+    let places = limits.map(|limit| BOUNDS.partition_point(|bound| u128::from(*bound) < limit));
+    let places = places.chain([BOUNDS.len()]);
+    for (place, count) in places.zip(histogram.counts()) {
+        if let Some(sum) = counts.get_mut(place) {
+            *sum = sum.saturating_add(*count);
+        }
+    }
+    Distribution {
+        counts,
+        sum: histogram.sum().as_secs_f64(),
+    }
+}
+
+/// Writes the queues: also those without a ready job, if something ended in them, so that their series
+/// go to 0 instead of ending.
+fn write_queues(page: &mut Page, queues: Option<&ScrapedQueues>, totals: Option<&Totals>) {
+    let mut ready: Samples<u64> = Samples::of(&QUEUE_READY);
+    let mut age: Samples<f64> = Samples::of(&QUEUE_AGE);
+    let mut paused: Samples<u64> = Samples::of(&QUEUE_PAUSED);
+    if let Some(queues) = queues {
+        let known = totals.into_iter().flat_map(|totals| &totals.series);
+        let mut names: BTreeSet<&str> = known.map(|series| &*series.queue).collect();
+        names.extend(queues.ready.iter().map(|queue| &*queue.queue_name));
+        names.extend(queues.paused.iter().map(|name| &**name));
+        for name in names {
+            let waiting = queues.ready.iter().find(|queue| queue.queue_name == name);
+            ready.add(&[name], waiting.map_or(0, |queue| exposed(queue.ready)));
+            let oldest = waiting.and_then(|queue| queue.oldest_seconds);
+            age.add(&[name], oldest.unwrap_or(0.0));
+            let is_paused = queues.paused.iter().any(|paused| paused == name);
+            paused.add(&[name], u64::from(is_paused));
+        }
+    }
+    page.write(&ready);
+    page.write(&age);
+    page.write(&paused);
+}
+
+fn write_executions(page: &mut Page, executions: Option<&ExecutionFigures>) {
+    let mut samples = Samples::of(&EXECUTIONS);
+    if let Some(ExecutionFigures { totals, .. }) = executions {
+        for (state, count) in [
+            ("ready", totals.ready),
+            ("scheduled", totals.scheduled),
+            ("claimed", totals.claimed),
+            ("blocked", totals.blocked),
+            ("failed", totals.failed),
+        ] {
+            samples.add(&[state], exposed(count));
+        }
+    }
+    page.write(&samples);
+    let late = executions.map(|executions| u64::try_from(executions.late).unwrap_or(0));
+    page.write(&optional(&SCHEDULED_LATE, late));
+}
+
+fn write_processes(page: &mut Page, processes: Option<&[FleetProcess]>) {
+    let mut samples: Samples<u64> = Samples::of(&PROCESSES);
+    if let Some(processes) = processes {
+        for kind in KINDS {
+            for state in STATES {
+                samples.add(&[kind, state], 0);
+            }
+        }
+        for process in processes {
+            samples.add(&[kind(process), state(process)], 1);
+        }
+    }
+    page.write(&samples);
+}
+
+/// Returns the kind of a process: `worker`, or `rails_worker` for one of Solid Queue.
+fn kind(process: &FleetProcess) -> &'static str {
+    const RAILS: [&str; 4] = [
+        "rails_supervisor",
+        "rails_worker",
+        "rails_dispatcher",
+        "rails_scheduler",
+    ];
+    // Solid Queue's supervisor is called `Supervisor(fork)`.
+    let name = process.kind.split('(').next().unwrap_or_default();
+    let place = KINDS
+        .iter()
+        .position(|kind| kind.eq_ignore_ascii_case(name));
+    match (place, process.metadata.get("windlass")) {
+        (Some(place), Some(_)) => KINDS[place],
+        (Some(place), None) => RAILS[place],
+        (None, _) => "other",
+    }
+}
+
+fn state(process: &FleetProcess) -> &'static str {
+    if process.heartbeat_seconds > DEAD {
+        "dead"
+    } else if process.draining {
+        "draining"
+    } else if process.metadata["quiet"] == true {
+        "quiet"
+    } else {
+        "running"
+    }
+}
+
+fn write_database(page: &mut Page, database: Option<&DatabaseFigures>) {
+    let crash_looping = database.map(|figures| u64::try_from(figures.crash_looping).unwrap_or(0));
+    page.write(&optional(&CRASH_LOOPING, crash_looping));
+    let transaction = database.and_then(|figures| figures.oldest_transaction);
+    page.write(&optional(&TRANSACTION, transaction));
+    let log = database.and_then(|figures| figures.wal_bytes);
+    page.write(&optional(&LOG, log));
+}
+
+fn write_doctor(page: &mut Page, doctor: Option<&DoctorFigures>) {
+    let (mut problems, mut warnings) = (Samples::of(&PROBLEMS), Samples::of(&WARNINGS));
+    for (check, found) in doctor.into_iter().flat_map(|doctor| &doctor.0) {
+        problems.add(&[check], found.problems);
+        warnings.add(&[check], found.warnings);
+    }
+    page.write(&problems);
+    page.write(&warnings);
+}

@@ -1,0 +1,23 @@
+//! `windlass web`: pages, metrics and health checks over HTTP.
+//!
+//! [`Server`] serves them from a program of yours; the command `windlass web` does the same.
+
+pub(crate) mod access;
+pub(crate) mod assets;
+#[cfg(feature = "config")]
+pub(crate) mod configured;
+pub(crate) mod http;
+pub(crate) mod live;
+pub(crate) mod metrics;
+pub(crate) mod pages;
+pub(crate) mod probes;
+pub(crate) mod running;
+pub(crate) mod server;
+pub(crate) mod show;
+pub(crate) mod site;
+pub(crate) mod sql;
+pub(crate) mod start;
+
+pub use probes::server::Probes;
+pub use running::RunningServer;
+pub use server::Server;

@@ -1,0 +1,4 @@
+//! Who changed what.
+
+pub(crate) mod list;
+pub(crate) mod rows;

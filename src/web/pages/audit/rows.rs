@@ -1,0 +1,158 @@
+//! The rows of the audit.
+
+use crate::audit::log::AuditEntry;
+use crate::web::pages::selected::conditions;
+use crate::web::pages::shell::Shell;
+use crate::web::show::json::cut;
+use crate::web::show::markup::{Markup, escaped};
+use crate::web::show::numbers::count;
+use serde_json::Value;
+
+/// The longest text of a cell, in characters.
+const LONGEST: usize = 300;
+
+/// A row of the audit.
+#[derive(Debug)]
+pub(crate) struct AuditView {
+    pub(crate) id: i64,
+    pub(crate) at: Markup,
+    pub(crate) actor: String,
+    /// The way it came, and from where.
+    pub(crate) via: String,
+    /// The name of the action, as `jobs.retry`.
+    pub(crate) action: String,
+    /// What was changed.
+    pub(crate) target: Markup,
+    /// What was set.
+    pub(crate) parameters: String,
+    /// How many jobs; empty for none.
+    pub(crate) jobs: String,
+    pub(crate) reason: String,
+    /// A link to its operation; empty for none.
+    pub(crate) operation: String,
+}
+
+impl AuditView {
+    pub(crate) fn of(entry: &AuditEntry, shell: &Shell) -> Self {
+        let via = match &entry.origin {
+            Some(origin) => format!("{} from {origin}", entry.via),
+            None => entry.via.clone(),
+        };
+        let operation = entry
+            .operation_id
+            .map(|id| shell.to(["operations", &id.to_string()]));
+        AuditView {
+            id: entry.id,
+            at: shell.time(&entry.at.naive_utc()),
+            actor: cut(&entry.actor, LONGEST),
+            via: cut(&via, LONGEST),
+            action: entry.action.clone(),
+            target: target(entry, shell),
+            parameters: entry.parameters.as_ref().map(set).unwrap_or_default(),
+            jobs: entry.total.or(entry.jobs).map(count).unwrap_or_default(),
+            reason: cut(entry.reason.as_deref().unwrap_or_default(), LONGEST),
+            operation: operation.unwrap_or_default(),
+        }
+    }
+}
+
+fn target(entry: &AuditEntry, shell: &Shell) -> Markup {
+    let Some(target) = &entry.target else {
+        let filter = entry.filter.as_ref().map(selection);
+        return Markup::trusted(escaped(&filter.unwrap_or_default()));
+    };
+    let (kind, _) = entry.action.split_once('.').unwrap_or((&entry.action, ""));
+    let text = cut(target, LONGEST);
+    let link = |href: String, text: &str| {
+        Markup::trusted(format!(
+            "<a href=\"{}\">{}</a>",
+            escaped(&href),
+            escaped(text)
+        ))
+    };
+    match kind {
+        "jobs" if target.bytes().all(|byte| byte.is_ascii_digit()) => {
+            link(shell.to(["jobs", target]), &format!("job {text}"))
+        }
+        "queues" => link(shell.to(["queues", target]), &text),
+        "operations" => link(
+            shell.to(["operations", target]),
+            &format!("operation {text}"),
+        ),
+        "classes" => link(shell.find("/jobs", [("class", target)]), &text),
+        "limits" => link(shell.find("/limits", [("key", target)]), &text),
+        "recurring" => link(shell.find("/recurring", [("key", target)]), &text),
+        _ => Markup::trusted(escaped(&text)),
+    }
+}
+
+/// Returns a selection of jobs in words.
+fn selection(filter: &Value) -> String {
+    let Some(conditions) = conditions(filter) else {
+        return in_words(filter);
+    };
+    let parts = conditions
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}"));
+    cut(&parts.collect::<Vec<_>>().join("; "), LONGEST)
+}
+
+/// Returns what was set, in words. That of an operation is in its change.
+fn set(parameters: &Value) -> String {
+    match parameters {
+        Value::Object(fields) if fields.contains_key("change") => {
+            let parts = ["change", "rate"]
+                .iter()
+                .filter_map(|name| fields.get(*name));
+            parts.map(in_words).collect::<Vec<_>>().join("; ")
+        }
+        other => in_words(other),
+    }
+}
+
+/// Returns JSON as `name: value, name: value`, without its brackets.
+fn in_words(value: &Value) -> String {
+    cut(&flat(value), LONGEST)
+}
+
+fn flat(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(flat).collect();
+            items.join(", ")
+        }
+        Value::Object(fields) => {
+            let part = |(name, value): (&String, &Value)| {
+                let (name, value) = (name.replace('_', " "), flat(value));
+                match value.is_empty() {
+                    true => name,
+                    false => format!("{name}: {value}"),
+                }
+            };
+            let parts: Vec<String> = fields.iter().map(part).collect();
+            parts.join("; ")
+        }
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn json_is_shown_without_its_brackets() {
+        let filter = json!({"states": ["failed"], "filter": {"class": "mail", "ids": [1, 2]}});
+        assert_eq!(
+            in_words(&filter),
+            "filter: class: mail; ids: 1, 2; states: failed"
+        );
+        assert_eq!(in_words(&json!({"discard": {}})), "discard");
+        assert_eq!(
+            in_words(&json!("x".repeat(400))).chars().count(),
+            LONGEST + 1
+        );
+    }
+}

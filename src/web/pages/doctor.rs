@@ -1,0 +1,81 @@
+//! What `windlass doctor` finds.
+
+use crate::admin::doctor::{self, CheckScope};
+use crate::admin::finding::{Finding, Verdict};
+use crate::web::http::response::Response;
+use crate::web::pages::overview::doctor_rows::DoctorRow;
+use crate::web::pages::overview::findings;
+use crate::web::pages::section::Section;
+use crate::web::pages::shell::Shell;
+use crate::web::show::filters;
+use crate::web::show::markup::Markup;
+use crate::web::show::numbers::{count, in_words};
+use crate::web::sql::cx::Cx;
+use crate::web::sql::page_error::PageError;
+use crate::web::sql::panel::Panel;
+use askama::Template;
+use std::time::Duration;
+
+#[derive(Template)]
+#[template(path = "doctor/page.html")]
+struct DoctorPage {
+    shell: Shell,
+    lead: Markup,
+    checks: Panel<Checks>,
+}
+
+/// All checks, the worst first.
+struct Checks {
+    rows: Vec<DoctorRow>,
+    age: Duration,
+    /// Whether all rows were read.
+    is_full: bool,
+}
+
+/// Shows the checks of the newest rows, or of all.
+pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
+    let is_full = cx.query().has("full");
+    if is_full {
+        cx.without_updates();
+    }
+    let found = match is_full {
+        true => cx.panel("the checks of all rows", |conn| {
+            Ok((doctor::look(conn, CheckScope::All)?, Duration::ZERO))
+        }),
+        false => findings(cx),
+    };
+    let page = DoctorPage {
+        lead: lead(found.ready().map(|(findings, _)| findings.as_slice())),
+        checks: found.map(|(mut findings, age)| {
+            findings.sort_by_key(|finding| std::cmp::Reverse(finding.verdict));
+            Checks {
+                rows: findings.iter().map(DoctorRow::of).collect(),
+                age,
+                is_full,
+            }
+        }),
+        shell: cx.shell("Doctor", Section::Other)?,
+    };
+    cx.render(&page)
+}
+
+fn lead(findings: Option<&[Finding]>) -> Markup {
+    let Some(findings) = findings else {
+        return Markup::default();
+    };
+    let bad = |verdict: Verdict| findings.iter().filter(|one| one.verdict == verdict).count();
+    let (problems, warnings) = (bad(Verdict::Problem), bad(Verdict::Warning));
+    Markup::trusted(match (problems, warnings) {
+        (0, 0) => format!("All {} checks are fine.", count(findings.len())),
+        (0, warnings) => format!(
+            "<b class=\"warn\">{} of {} checks found something.</b>",
+            in_words(warnings),
+            count(findings.len())
+        ),
+        (problems, warnings) => format!(
+            "<b class=\"bad\">{} of {} checks found something.</b>",
+            in_words(problems + warnings),
+            count(findings.len())
+        ),
+    })
+}

@@ -1,0 +1,123 @@
+//! A group of failures as the page shows it.
+
+use crate::admin::groups::FailedGroup;
+use crate::db::model::outcome::is_unknown;
+use crate::web::pages::link;
+use crate::web::pages::shell::Shell;
+use crate::web::show::json::cut;
+use crate::web::show::markup::{Markup, escaped};
+use crate::web::show::numbers::count;
+use serde_json::json;
+
+/// The longest message, in characters.
+const LONGEST: usize = 300;
+
+/// A group.
+#[derive(Debug)]
+pub(crate) struct GroupView {
+    pub(crate) class: String,
+    pub(crate) kind: String,
+    /// The message, with its placeholders marked.
+    pub(crate) message: Markup,
+    pub(crate) place: String,
+    /// The message of the newest failure.
+    pub(crate) newest: String,
+    pub(crate) count: String,
+    /// Its share of the listed jobs: `96 %`.
+    pub(crate) share: String,
+    pub(crate) first: Markup,
+    pub(crate) last: Markup,
+    /// Whether a job failed like this within the last minutes.
+    pub(crate) is_growing: bool,
+    /// Whether it is unknown what the runs have done.
+    pub(crate) is_unknown: bool,
+    pub(crate) jobs: String,
+    pub(crate) job: String,
+    pub(crate) retry: String,
+    pub(crate) discard: String,
+}
+
+/// A group that grew within this time, in seconds, still grows.
+pub(crate) const GROWS: f64 = 300.0;
+
+impl GroupView {
+    /// `all` is the number of jobs of all groups.
+    pub(crate) fn of(group: &FailedGroup, all: u64, shell: &Shell) -> Self {
+        let print = &*group.fingerprint;
+        let plus = if group.is_exact { "" } else { "+" };
+        let preview = |action: &str| {
+            let pairs = [
+                ("state", "failed"),
+                ("group", print),
+                ("which", "matching"),
+                ("do", action),
+            ];
+            shell.link(&link::with_query("/preview", &pairs))
+        };
+        let since = (shell.now - group.last_at.naive_utc()).as_seconds_f64();
+        let error = json!({"exception_class": group.kind, "message": ""}).to_string();
+        let first_line = |text: &str| cut(text.lines().next().unwrap_or_default(), LONGEST);
+        GroupView {
+            class: cut(&group.class_name, LONGEST),
+            kind: cut(&group.kind, LONGEST),
+            message: marked(&first_line(&group.shape)),
+            place: cut(group.place.as_deref().unwrap_or_default(), LONGEST),
+            newest: cut(&group.message, 4 * LONGEST),
+            count: format!("{}{plus}", count(group.count)),
+            share: share(group.count, all),
+            first: shell.time_ago(&group.first_at.naive_utc()),
+            last: shell.time_ago(&group.last_at.naive_utc()),
+            is_growing: since < GROWS,
+            is_unknown: is_unknown(&error),
+            jobs: shell.find("/jobs", [("state", "failed"), ("group", print)]),
+            job: shell.to(["jobs", &group.job_id.to_string()]),
+            retry: preview("retry"),
+            discard: preview("discard"),
+        }
+    }
+}
+
+/// Returns how much of all jobs is in the group, rounded; never 0 %, and 100 % only for all of them.
+fn share(jobs: u64, all: u64) -> String {
+    match (jobs.saturating_mul(100).checked_div(all), jobs) {
+        (None, _) | (_, 0) => "0 %".to_owned(),
+        (Some(0), _) => "< 1 %".to_owned(),
+        (Some(percent), _) => format!("{} %", percent.min(100)),
+    }
+}
+
+/// The placeholders of a shape.
+const PLACEHOLDERS: [&str; 5] = ["n", "text", "host", "url", "address"];
+
+fn marked(shape: &str) -> Markup {
+    let mut html = escaped(shape);
+    for word in PLACEHOLDERS {
+        html = html.replace(&format!("{{{word}}}"), &format!("<var>{word}</var>"));
+    }
+    Markup::trusted(html)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placeholders_are_marked_and_the_rest_is_escaped() {
+        assert_eq!(
+            marked("cannot connect to {host}: <b>{n}</b> {other}").as_str(),
+            "cannot connect to <var>host</var>: &#60;b&#62;<var>n</var>&#60;/b&#62; {other}"
+        );
+    }
+
+    #[test]
+    fn shares_are_whole_percents() {
+        for (jobs, all, text) in [
+            (0, 0, "0 %"),
+            (1, 1000, "< 1 %"),
+            (1204, 1251, "96 %"),
+            (5, 5, "100 %"),
+        ] {
+            assert_eq!(share(jobs, all), text);
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! The facts of a job: its columns, in words.
+
+use crate::admin::details::JobDetails;
+use crate::admin::explain::Reason;
+use crate::db::model::new_row::ORDERED;
+use crate::db::query::pages::job_facts::JobFacts;
+use crate::job::policy::Policy;
+use crate::job::policy::backoff::Backoff;
+use crate::job::policy::delivery::Delivery;
+use crate::web::pages::jobs::filters::only;
+use crate::web::pages::shell::Shell;
+use crate::web::show::json::{cut, line};
+use crate::web::show::markup::{Markup, escaped};
+use crate::web::show::times;
+use std::time::Duration;
+
+/// The longest text, in characters.
+const LONGEST: usize = 300;
+
+/// A name with its value.
+#[derive(Debug)]
+pub(crate) struct Fact {
+    pub(crate) name: &'static str,
+    pub(crate) value: Markup,
+}
+
+/// Collects the facts.
+struct Facts<'s> {
+    shell: &'s Shell,
+    all: Vec<Fact>,
+}
+
+/// Returns a text, and a note beside it in grey.
+fn with_note(html: &str, note: &str) -> Markup {
+    match note.is_empty() {
+        true => Markup::trusted(html.to_owned()),
+        false => Markup::trusted(format!("{html} <span class=\"q\">{}</span>", escaped(note))),
+    }
+}
+
+fn plain(text: &str) -> String {
+    escaped(&cut(text, LONGEST))
+}
+
+fn duration(time: Duration) -> String {
+    times::duration(time.as_secs_f64())
+}
+
+/// Returns the facts of a job.
+pub(crate) fn facts(details: &JobDetails, facts: &JobFacts, shell: &Shell) -> Vec<Fact> {
+    let mut list = Facts {
+        shell,
+        all: Vec::new(),
+    };
+    let policy = Policy::of_columns(
+        facts.policy.as_deref(),
+        facts.max_attempts,
+        facts.at_most_once,
+    );
+    list.place(details);
+    list.names(details, facts, &policy);
+    list.limits(details, facts, &policy);
+    list.extras(details);
+    list.outcome(details, facts);
+    list.all
+}
+
+impl Facts<'_> {
+    fn add(&mut self, name: &'static str, html: &str, note: &str) {
+        let value = with_note(html, note);
+        self.all.push(Fact { name, value });
+    }
+
+    fn link(&self, path: &str, text: &str) -> String {
+        let href = escaped(&self.shell.link(path));
+        format!("<a href=\"{href}\">{}</a>", plain(text))
+    }
+
+    fn place(&mut self, details: &JobDetails) {
+        let explanation = &details.explanation;
+        if let (Some(queue), Some(priority)) = (&explanation.queue_name, explanation.priority) {
+            let href = escaped(&self.shell.to(["queues", queue]));
+            let html = format!("<a href=\"{href}\">{}</a>, {priority}", plain(queue));
+            self.add("Queue, priority", &html, "");
+        }
+        let class = &explanation.task.class_name;
+        let html = self.link(&only("class", class), class);
+        self.add("Class", &html, "");
+    }
+
+    fn names(&mut self, details: &JobDetails, facts: &JobFacts, policy: &Policy) {
+        if let Some(id) = &details.explanation.task.unique_id {
+            let note = match facts.scope.as_deref() {
+                Some("while_waiting") => "held until it starts",
+                Some("until_result_expires") => "held until its result expires",
+                Some(_) => "held until it has finished or failed",
+                None => "",
+            };
+            let html = self.link(&only("uid", id), id);
+            self.add("Unique id", &html, note);
+        }
+        if let Some(key) = &facts.concurrency_key {
+            let limit = facts.concurrency_limit;
+            let note = match (limit, facts.on_conflict.as_deref()) {
+                (None, _) => "a limit of Active Job".to_owned(),
+                (Some(slots), Some(ORDERED)) => format!("limit {slots}, in order"),
+                (Some(slots), Some("discard")) => {
+                    format!("limit {slots}, jobs over it are discarded")
+                }
+                (Some(slots), _) => format!("limit {slots}, the others wait"),
+            };
+            let href = escaped(&self.shell.find("/limits", [("key", key)]));
+            let html = format!("<a href=\"{href}\">{}</a>", plain(key));
+            self.add("Concurrency key", &html, &note);
+        }
+        if let Some(key) = &facts.idempotency_key {
+            self.add("Idempotency key", &plain(key), "");
+        }
+        let tick = policy.tick.as_ref();
+        let task = facts.task_key.as_deref().or(tick.map(|tick| &*tick.task));
+        if let Some(task) = task {
+            let at = facts.run_at.or(tick.map(|tick| tick.at.naive_utc()));
+            let href = escaped(&self.shell.find("/recurring", [("key", task)]));
+            let at = at.map_or_else(String::new, |at| format!(", {}", self.shell.time(&at)));
+            let html = format!("<a href=\"{href}\">{}</a>{at}", plain(task));
+            self.add("Recurring task", &html, "");
+        }
+        if let Some(id) = &facts.active_job_id {
+            self.add("Active Job id", &plain(id), "");
+        }
+    }
+
+    fn limits(&mut self, details: &JobDetails, facts: &JobFacts, policy: &Policy) {
+        let explanation = &details.explanation;
+        let attempts = explanation.task.attempt;
+        let backoff = match policy.backoff {
+            Some(Backoff::Fixed(delay)) if delay.is_zero() => "the next one at once".to_owned(),
+            Some(Backoff::Fixed(delay)) => format!("{} between attempts", duration(delay)),
+            Some(Backoff::Exponential { first, cap }) => format!(
+                "back-off {}, doubled, at most {}",
+                duration(first),
+                duration(cap)
+            ),
+            None => String::new(),
+        };
+        let html = match facts.max_attempts {
+            Some(most) => format!("{attempts} of {most}"),
+            None => attempts.to_string(),
+        };
+        self.add("Attempts", &html, &backoff);
+        if facts.crash_count > 0 {
+            let most = facts.max_crashes.unwrap_or(3);
+            let html = format!("{} of {most}", facts.crash_count);
+            self.add("Crashes", &html, "after the last of them it fails");
+        }
+        if let Some(limit) = policy.limit() {
+            self.add("Timeout", &duration(limit.timeout), "of each attempt");
+        }
+        let delivery = match explanation.delivery {
+            Some(Delivery::AtMostOnce) => "at most once",
+            Some(Delivery::AfterKnownOutcome) => "again only after a known outcome",
+            Some(Delivery::AtLeastOnce) => "at least once",
+            None => return,
+        };
+        self.add("Delivery", delivery, "");
+        if let Some(at) = explanation.expires_at {
+            let at = self.shell.time(&at.naive_utc());
+            self.add("Expires", at.as_str(), "unless it has started by then");
+        }
+        if let Some(at) = explanation.retry_until {
+            let at = self.shell.time(&at.naive_utc());
+            self.add("Last attempt", at.as_str(), "none follows after that");
+        }
+    }
+
+    fn extras(&mut self, details: &JobDetails) {
+        let tags = &details.explanation.task.tags;
+        if !tags.is_empty() {
+            let links: Vec<String> = tags
+                .iter()
+                .map(|tag| self.link(&only("tag", tag), tag))
+                .collect();
+            self.add("Tags", &links.join(", "), "");
+        }
+        for (key, value) in &details.meta {
+            let html = format!("{}: <code>{}</code>", plain(key), line(value, LONGEST));
+            self.add("Metadata", &html, "");
+        }
+        if let Some(version) = details.arguments_version.filter(|version| *version > 1) {
+            self.add("Arguments", &format!("version {version}"), "");
+        }
+    }
+
+    fn outcome(&mut self, details: &JobDetails, facts: &JobFacts) {
+        let progress = match &details.explanation.reason {
+            Reason::Claimed { progress, .. } => progress.as_ref(),
+            _ => details.explanation.task.progress.as_ref(),
+        };
+        if let Some(progress) = progress {
+            let percent = progress.percent;
+            let html = format!(
+                "<progress value=\"{percent:.1}\" max=\"100\" aria-label=\"Progress\">{percent:.0} %</progress> {percent:.0} %: {}",
+                plain(&progress.message)
+            );
+            self.add("Progress", &html, "as of the last heartbeat");
+        }
+        if let Some(print) = &facts.fingerprint {
+            let href = escaped(&self.shell.link(&only("group", print)));
+            let html = format!("<a href=\"{href}\">jobs that failed alike</a>");
+            self.add("Failure", &html, "");
+        }
+        if let Some(until) = facts.result_until {
+            let at = self.shell.time(&until);
+            self.add("Result", &format!("kept until {at}"), "");
+        }
+    }
+}

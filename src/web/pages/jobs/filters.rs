@@ -1,0 +1,289 @@
+//! The filters of the list of jobs: from the address, to a search, and back.
+
+use crate::db::model::state::JobState;
+use crate::db::query::pages::job_search::JobSearch;
+use crate::db::query::pages::job_window::ListPlace;
+use crate::web::http::pairs::Pairs;
+use crate::web::pages::jobs::when::{When, field};
+use crate::web::pages::link;
+use crate::web::sql::page_error::PageError;
+
+/// The states by which a list can be narrowed, with their names in the address.
+pub(crate) const STATES: [(&str, JobState); 8] = [
+    ("ready", JobState::Ready),
+    ("scheduled", JobState::Scheduled),
+    ("running", JobState::Claimed),
+    ("blocked", JobState::Blocked),
+    ("failed", JobState::Failed),
+    ("finished", JobState::Finished),
+    ("cancelled", JobState::Cancelled),
+    ("discarded", JobState::Discarded),
+];
+
+/// The texts by which a list can be narrowed: their names in the address, and in words.
+pub(crate) const TEXTS: [(&str, &str); 7] = [
+    ("queue", "queue"),
+    ("class", "class"),
+    ("error", "error contains"),
+    ("uid", "unique id"),
+    ("tag", "tag"),
+    ("args", "arguments contain"),
+    ("group", "failures alike"),
+];
+
+/// The filters of a list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct JobFilters {
+    pub(crate) state: Option<JobState>,
+    /// In the order of [`TEXTS`]; empty ones are not filters.
+    texts: [String; 7],
+    pub(crate) when: When,
+}
+
+/// A filter that is set, and the address without it.
+#[derive(Debug, Clone)]
+pub(crate) struct FilterChip {
+    pub(crate) text: String,
+    pub(crate) path: String,
+}
+
+impl JobFilters {
+    /// Reads the filters of an address or a form.
+    ///
+    /// # Errors
+    /// If a state is unknown, or a time is not one.
+    pub(crate) fn of(pairs: &Pairs) -> Result<Self, PageError> {
+        let state = match pairs.get("state") {
+            None | Some("all") => None,
+            Some(name) => Some(state_named(name)?),
+        };
+        let text = |(name, _): (&str, &str)| pairs.get(name).unwrap_or_default().trim().to_owned();
+        let mut filters = JobFilters {
+            state,
+            texts: TEXTS.map(text),
+            when: When::of(pairs)?,
+        };
+        // Only these have an error.
+        let with_error = [JobState::Failed, JobState::Cancelled, JobState::Discarded];
+        let has_error = state.is_some_and(|state| with_error.contains(&state));
+        if !filters.text("group").is_empty() || !filters.text("error").is_empty() && !has_error {
+            filters.state = Some(JobState::Failed);
+        }
+        Ok(filters)
+    }
+
+    /// Returns the value of a text, by its name in the address.
+    pub(crate) fn text(&self, name: &str) -> &str {
+        let mut texts = TEXTS.iter().zip(&self.texts);
+        let found = texts.find(|((other, _), _)| *other == name);
+        found.map_or("", |(_, text)| text)
+    }
+
+    /// Returns the name of the state in the address; empty for every state.
+    pub(crate) fn state_name(&self) -> &'static str {
+        self.state.map_or("", name_of)
+    }
+
+    pub(crate) fn search(&self) -> JobSearch {
+        let text = |name: &str| {
+            let text = self.text(name);
+            (!text.is_empty()).then(|| text.to_owned())
+        };
+        JobSearch {
+            state: self.state,
+            queue: text("queue"),
+            class: text("class"),
+            error: text("error"),
+            unique_id: text("uid"),
+            tag: text("tag"),
+            arguments: text("args"),
+            fingerprint: text("group"),
+            ..JobSearch::default()
+        }
+    }
+
+    /// Returns what is set, as pairs of an address. The state comes first.
+    pub(crate) fn pairs(&self) -> Pairs {
+        let mut pairs = Vec::new();
+        if let Some(state) = self.state {
+            pairs.push(("state", name_of(state).to_owned()));
+        }
+        for ((name, _), text) in TEXTS.iter().zip(&self.texts) {
+            pairs.push((name, text.clone()));
+        }
+        pairs.push(("since", self.when.since.to_owned()));
+        pairs.push(("from", field(self.when.from)));
+        pairs.push(("to", field(self.when.to)));
+        pairs.retain(|(_, value)| !value.is_empty());
+        pairs.into_iter().collect()
+    }
+
+    /// Returns the path of the list with another state.
+    pub(crate) fn with_state(&self, state: Option<JobState>) -> String {
+        let pairs = self.pairs().without("group");
+        // Only failed, cancelled and discarded jobs have an error.
+        let pairs = match state {
+            Some(JobState::Failed | JobState::Cancelled | JobState::Discarded) => pairs,
+            _ => pairs.without("error"),
+        };
+        let pairs = match state {
+            Some(state) => pairs.with("state", name_of(state)),
+            None => pairs.without("state"),
+        };
+        format!("/jobs{}", pairs.to_query())
+    }
+
+    /// Returns the path of the list from another place on.
+    pub(crate) fn at(&self, place: ListPlace) -> String {
+        let pairs = match place {
+            ListPlace::Before(i64::MAX) => self.pairs(),
+            ListPlace::Before(key) => self.pairs().with("before", &key.to_string()),
+            ListPlace::After(key) => self.pairs().with("after", &key.to_string()),
+        };
+        format!("/jobs{}", pairs.to_query())
+    }
+
+    /// Returns the filters that are set, but for the state.
+    pub(crate) fn chips(&self) -> Vec<FilterChip> {
+        let pairs = self.pairs();
+        let without = |names: &[&str]| {
+            let pairs = names
+                .iter()
+                .fold(pairs.clone(), |pairs, name| pairs.without(name));
+            format!("/jobs{}", pairs.to_query())
+        };
+        let mut chips = Vec::new();
+        for ((name, label), text) in TEXTS.iter().zip(&self.texts) {
+            if !text.is_empty() {
+                chips.push(FilterChip {
+                    text: format!("{label} {text}"),
+                    path: without(&[name]),
+                });
+            }
+        }
+        if !self.when.since.is_empty() {
+            chips.push(FilterChip {
+                text: format!("{} {}", self.moment(), self.when.label()),
+                path: without(&["since"]),
+            });
+        }
+        for (name, word, at) in [
+            ("from", "from", self.when.from),
+            ("to", "before", self.when.to),
+        ] {
+            if let Some(at) = at {
+                chips.push(FilterChip {
+                    text: format!(
+                        "{} {word} {}",
+                        self.moment(),
+                        at.format("%Y-%m-%d %H:%M:%S")
+                    ),
+                    path: without(&[name]),
+                });
+            }
+        }
+        chips
+    }
+
+    /// Returns what the times are about, in one word.
+    pub(crate) fn moment(&self) -> &'static str {
+        match self.state {
+            Some(JobState::Failed) => "failed",
+            Some(JobState::Cancelled) => "cancelled",
+            Some(JobState::Discarded) => "discarded",
+            _ => "enqueued",
+        }
+    }
+
+    /// Returns the same at the start of a sentence.
+    pub(crate) fn moment_label(&self) -> String {
+        let (first, rest) = self.moment().split_at(1);
+        format!("{}{rest}", first.to_uppercase())
+    }
+
+    /// Returns whether one of the less common filters is set.
+    pub(crate) fn has_more(&self) -> bool {
+        let texts = ["uid", "tag", "error"];
+        texts.iter().any(|name| !self.text(name).is_empty())
+            || self.when.from.is_some()
+            || self.when.to.is_some()
+    }
+
+    /// Returns whether nothing is set.
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == JobFilters::default()
+    }
+}
+
+/// Returns from where the list of an address goes on.
+pub(crate) fn place(pairs: &Pairs) -> ListPlace {
+    match (pairs.number("before"), pairs.number("after")) {
+        (Some(key), _) => ListPlace::Before(key),
+        (None, Some(key)) => ListPlace::After(key),
+        (None, None) => ListPlace::Before(i64::MAX),
+    }
+}
+
+/// Returns the name of a state in addresses.
+pub(crate) fn name_of(state: JobState) -> &'static str {
+    let mut states = STATES.iter();
+    let found = states.find(|(_, other)| *other == state);
+    found.map_or("", |(name, _)| name)
+}
+
+fn state_named(name: &str) -> Result<JobState, PageError> {
+    let found = STATES.iter().find(|(other, _)| *other == name);
+    found.map(|(_, state)| *state).ok_or_else(|| {
+        let names: Vec<&str> = STATES.iter().map(|(name, _)| *name).collect();
+        PageError::Invalid(format!("A state is one of: all, {}.", names.join(", ")))
+    })
+}
+
+/// Returns the path of the list of the jobs with one filter.
+pub(crate) fn only(name: &str, value: &str) -> String {
+    link::with_query("/jobs", &[(name, value)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filters(query: &str) -> JobFilters {
+        JobFilters::of(&Pairs::parse(query.as_bytes())).unwrap()
+    }
+
+    #[test]
+    fn filters_survive_the_way_to_the_address_and_back() {
+        let query = "state=failed&queue=a%26b&class=mail&error=x&uid=u%2F1&tag=t&args=n%3A+1&group=f&since=1h&from=2026-11-24T14%3A00%3A00";
+        let read = filters(query);
+        assert_eq!(read.pairs().to_query(), format!("?{query}"));
+        assert_eq!(JobFilters::of(&read.pairs()).unwrap(), read);
+        assert_eq!(read.chips().len(), 9);
+        let search = read.search();
+        assert_eq!(search.queue.as_deref(), Some("a&b"));
+        assert_eq!(search.arguments.as_deref(), Some("n: 1"));
+        assert!(filters("queue=&state=all&q=").is_empty());
+    }
+
+    #[test]
+    fn an_error_is_one_of_failed_jobs() {
+        assert_eq!(filters("error=x").state, Some(JobState::Failed));
+        assert_eq!(filters("state=ready&error=x").state, Some(JobState::Failed));
+        assert_eq!(
+            filters("state=discarded&error=x").state,
+            Some(JobState::Discarded)
+        );
+        let ready = filters("error=x&queue=q").with_state(Some(JobState::Ready));
+        assert_eq!(ready, "/jobs?queue=q&state=ready");
+        assert!(JobFilters::of(&Pairs::parse(b"state=nonsense")).is_err());
+    }
+
+    #[test]
+    fn places_are_read() {
+        let place = |query: &str| place(&Pairs::parse(query.as_bytes()));
+        assert_eq!(place(""), ListPlace::Before(i64::MAX));
+        assert_eq!(place("before=7"), ListPlace::Before(7));
+        assert_eq!(place("after=7"), ListPlace::After(7));
+        assert_eq!(place("after=x"), ListPlace::Before(i64::MAX));
+    }
+}

@@ -1,0 +1,232 @@
+//! Finds what needs attention.
+
+use crate::admin::doctor::processes::ABOUT_TO_PRUNE;
+use crate::admin::finding::{Finding, Verdict};
+use crate::admin::groups::failed_groups;
+use crate::db::Conn;
+use crate::db::query::load::tasks;
+use crate::db::table::run_time::class_pauses;
+use crate::error::{Doing as _, Result};
+use crate::web::pages::link;
+use crate::web::pages::now::concern::{Concern, ConcernKind};
+use crate::web::pages::now::member::Member;
+use crate::web::pages::now::queues::{LoadNow, QueueNow};
+use crate::web::pages::now::verdict::QueueVerdict;
+use crate::web::show::numbers::count;
+use crate::web::show::times::{about, duration};
+use chrono::{DateTime, Utc};
+
+/// The most of each kind that are listed.
+const MOST: usize = 10;
+
+/// The most dead processes that are listed one by one.
+const NAMED: usize = 3;
+
+/// In seconds. A recurring task that has been due for longer is not being fired.
+const OVERDUE: u32 = 60;
+
+/// The findings of `doctor` about what other concerns show: the tasks that are overdue.
+const SHOWN_OTHERWISE: [&str; 1] = ["recurring"];
+
+/// Returns what needs attention, the worst first. `findings` are those of the last look of `doctor`.
+pub(crate) fn find(
+    conn: &mut Conn<'_>,
+    load: &LoadNow,
+    findings: &[Finding],
+    now: DateTime<Utc>,
+) -> Result<Vec<Concern>> {
+    let mut all = failing(conn, now)?;
+    // Without workers, `doctor` finds more than each queue by itself.
+    let has_workers = load.fleet.alive_workers().next().is_some();
+    let queues = load.worst_first().into_iter().filter(|queue| {
+        let is_unserved = matches!(queue.verdict, QueueVerdict::Unserved | QueueVerdict::Silent);
+        has_workers || !is_unserved
+    });
+    all.extend(queues.filter_map(of_queue).take(MOST));
+    all.extend(dead(load));
+    all.extend(overdue(conn)?);
+    all.extend(paused_classes(conn)?);
+    all.extend(findings.iter().filter_map(of_finding));
+    all.sort_by_key(|concern| concern.kind);
+    Ok(all)
+}
+
+fn failing(conn: &mut Conn<'_>, now: DateTime<Utc>) -> Result<Vec<Concern>> {
+    let groups = failed_groups(conn, u32::try_from(MOST).unwrap_or(u32::MAX))?.groups;
+    let concerns = groups.into_iter().map(|group| {
+        let more = if group.is_exact { "" } else { "+" };
+        let name = format!("{}{more} {}", count(group.count), group.class_name);
+        let path = link::with_query("/jobs", &[("group", &group.fingerprint)]);
+        let since = (now - group.first_at).as_seconds_f64();
+        let said = match group.message.as_str() {
+            "" => &group.kind,
+            message => message,
+        };
+        Concern::new(ConcernKind::Failing, name, path)
+            .text(format!(" failed: {}", shortened(said)))
+            .since(since)
+    });
+    Ok(concerns.collect())
+}
+
+/// Returns the start of a text that may be very long.
+fn shortened(text: &str) -> String {
+    const LONGEST: usize = 200;
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// Returns the path of the page of a queue.
+pub(crate) fn queue_path(queue: &str) -> String {
+    link::path(&["queues", queue])
+}
+
+fn of_queue(queue: &QueueNow) -> Option<Concern> {
+    let (name, path) = (queue.name.as_str(), queue_path(&queue.name));
+    let ready = ready_jobs(queue);
+    let waited = queue.oldest_seconds.unwrap_or_default();
+    let concern = |kind| Concern::new(kind, name, path.clone());
+    Some(match queue.verdict {
+        QueueVerdict::Late { promise } => {
+            let text = format!(
+                ": its oldest ready job has waited for {}, and {} is promised; {ready}",
+                duration(waited),
+                duration(promise.as_secs_f64())
+            );
+            let late = waited - promise.as_secs_f64();
+            concern(ConcernKind::Late).text(text).since(late)
+        }
+        QueueVerdict::Unserved => concern(ConcernKind::Unserved)
+            .text(format!(": {ready}, and no worker serves the queue"))
+            .since(waited),
+        QueueVerdict::Silent => concern(ConcernKind::Unserved)
+            .text(format!(": {ready}, and the workers of the queue are dead"))
+            .since(waited),
+        QueueVerdict::Quiet => concern(ConcernKind::Unserved)
+            .text(format!(
+                ": {ready}, and the workers of the queue are quiet or stopping"
+            ))
+            .since(waited),
+        QueueVerdict::Paused => {
+            let pause = queue.pause.as_ref()?;
+            concern(ConcernKind::Paused)
+                .text(format!(
+                    "{}; {ready}",
+                    who_and_why(pause.paused_by.as_deref(), pause.pause_reason.as_deref())
+                ))
+                .since(pause.paused_seconds)
+                .post(link::path(&["queues", name, "resume"]), "Resume")
+        }
+        QueueVerdict::InTime { .. } | QueueVerdict::Unjudged | QueueVerdict::Empty => return None,
+    })
+}
+
+/// Returns `8,310 jobs are ready`.
+pub(crate) fn ready_jobs(queue: &QueueNow) -> String {
+    let more = if queue.ready.is_more { "+" } else { "" };
+    match queue.ready.count {
+        0 => "no job is ready".to_owned(),
+        1 if !queue.ready.is_more => "1 job is ready".to_owned(),
+        jobs => format!("{}{more} jobs are ready", count(jobs)),
+    }
+}
+
+/// Returns `, by ada: “the provider is down”`.
+pub(crate) fn who_and_why(by: Option<&str>, reason: Option<&str>) -> String {
+    let by = by.map(|by| format!(", by {by}")).unwrap_or_default();
+    let reason = reason.map(|reason| format!(": “{}”", shortened(reason)));
+    format!("{by}{}", reason.unwrap_or_default())
+}
+
+fn dead(load: &LoadNow) -> Vec<Concern> {
+    let dead: Vec<&Member> = load.fleet.dead().collect();
+    if dead.len() > NAMED {
+        return many_dead(&dead);
+    }
+    let concerns = dead.into_iter().map(|process| {
+        let held = process.running + process.ahead;
+        let jobs = match held {
+            0 => String::new(),
+            1 => "; it holds 1 job".to_owned(),
+            held => format!("; it holds {} jobs", count(held)),
+        };
+        let seconds = process.row.heartbeat_seconds;
+        Concern::new(
+            ConcernKind::Dead,
+            format!("{} {}", process.row.kind.to_lowercase(), process.place()),
+            "/processes".to_owned(),
+        )
+        .text(format!(
+            " had its last heartbeat {} ago{jobs}",
+            about(seconds)
+        ))
+        .since(seconds)
+    });
+    concerns.collect()
+}
+
+/// Returns one concern for all dead processes, which have a cause in common.
+fn many_dead(dead: &[&Member]) -> Vec<Concern> {
+    let places: Vec<String> = dead.iter().take(NAMED).map(|one| one.place()).collect();
+    let ages = dead.iter().map(|one| one.row.heartbeat_seconds);
+    let concern = Concern::new(
+        ConcernKind::Dead,
+        format!("{} processes", count(dead.len())),
+        "/processes".to_owned(),
+    );
+    let text = format!(
+        " have had no heartbeat for 60 s: {} and {} more",
+        places.join(", "),
+        count(dead.len() - NAMED)
+    );
+    vec![concern.text(text).since(ages.fold(0.0, f64::max))]
+}
+
+fn overdue(conn: &mut Conn<'_>) -> Result<Vec<Concern>> {
+    let overdue =
+        tasks::overdue(conn, OVERDUE, MOST as i64).doing("look at the recurring tasks")?;
+    let concerns = overdue.into_iter().map(|task| {
+        let due = task
+            .due_at
+            .map(|at| at.format("%Y-%m-%d %H:%M").to_string());
+        let due = due.unwrap_or_default();
+        Concern::new(ConcernKind::Overdue, &task.key, "/recurring".to_owned())
+            .text(format!(" was due at {due}, and no scheduler has fired it"))
+            .since(task.seconds)
+            .post(link::path(&["recurring", &task.key, "run"]), "Run now")
+    });
+    Ok(concerns.collect())
+}
+
+fn paused_classes(conn: &mut Conn<'_>) -> Result<Vec<Concern>> {
+    let paused = class_pauses::all(conn).doing("look at the paused classes")?;
+    let concerns = paused.into_iter().take(MOST).map(|class| {
+        let name = format!("class {}", class.class_name);
+        let path = link::with_query("/jobs", &[("class", &class.class_name)]);
+        let text = who_and_why(class.paused_by.as_deref(), class.pause_reason.as_deref());
+        Concern::new(ConcernKind::Paused, name, path)
+            .text(text)
+            .since(class.paused_seconds)
+            .post(
+                link::path(&["classes", &class.class_name, "resume"]),
+                "Resume",
+            )
+    });
+    Ok(concerns.collect())
+}
+
+fn of_finding(finding: &Finding) -> Option<Concern> {
+    let kind = match finding.verdict {
+        Verdict::Fine => return None,
+        Verdict::Warning => ConcernKind::Warning,
+        Verdict::Problem => ConcernKind::Problem,
+    };
+    // Each of them is a concern of its own.
+    if SHOWN_OTHERWISE.contains(&finding.check) || finding.says.ends_with(ABOUT_TO_PRUNE) {
+        return None;
+    }
+    let concern = Concern::new(kind, finding.check, "/doctor".to_owned());
+    Some(concern.text(format!(": {}", finding.says)))
+}

@@ -1,0 +1,8 @@
+//! What several pages show of the present: the processes, and the queues with their verdicts.
+
+pub(crate) mod concern;
+pub(crate) mod concerns;
+pub(crate) mod verdict;
+pub(crate) mod watch;
+
+pub(crate) use crate::admin::now::{fleet, member, queues};

@@ -1,0 +1,54 @@
+//! The findings of `doctor`, as pages show them.
+
+use crate::admin::finding::{Finding, Verdict};
+use crate::web::show::markup::{Markup, verdict};
+use std::time::Duration;
+
+/// A finding.
+#[derive(Debug, Clone)]
+pub(crate) struct DoctorRow {
+    pub(crate) check: &'static str,
+    pub(crate) verdict: Markup,
+    pub(crate) says: String,
+    /// The ids of the first few jobs affected.
+    pub(crate) jobs: Vec<i64>,
+}
+
+impl DoctorRow {
+    pub(crate) fn of(finding: &Finding) -> Self {
+        DoctorRow {
+            check: finding.check,
+            verdict: match finding.verdict {
+                Verdict::Fine => verdict("ok", "fine"),
+                Verdict::Warning => verdict("warn", "warning"),
+                Verdict::Problem => verdict("bad", "problem"),
+            },
+            says: finding.says.clone(),
+            jobs: finding.jobs.clone(),
+        }
+    }
+}
+
+/// The findings, with all that are fine in one row.
+#[derive(Debug, Clone)]
+pub(crate) struct DoctorRows {
+    /// Those that are not fine, the worst first.
+    pub(crate) findings: Vec<DoctorRow>,
+    /// The names of the checks that are fine.
+    pub(crate) fine: String,
+    pub(crate) age: Duration,
+}
+
+impl DoctorRows {
+    pub(crate) fn of(findings: &[Finding], age: Duration) -> Self {
+        let fine = |finding: &&Finding| finding.verdict == Verdict::Fine;
+        let mut bad: Vec<&Finding> = findings.iter().filter(|one| !fine(one)).collect();
+        bad.sort_by_key(|finding| std::cmp::Reverse(finding.verdict));
+        let names: Vec<&str> = findings.iter().filter(fine).map(|one| one.check).collect();
+        DoctorRows {
+            findings: bad.into_iter().map(DoctorRow::of).collect(),
+            fine: names.join(", "),
+            age,
+        }
+    }
+}

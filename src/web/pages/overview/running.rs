@@ -1,0 +1,140 @@
+//! The jobs that have run for longest.
+
+use crate::db::Conn;
+use crate::db::query::load::runs::{self, HeldJob};
+use crate::error::{Doing as _, Result};
+use crate::history::{Histogram, HistoryFilter, typical_run};
+use crate::web::pages::now::fleet::Fleet;
+use crate::web::pages::now::member::Member;
+use crate::web::show::markup::{Markup, verdict};
+use crate::web::show::numbers::short;
+use crate::web::show::times::duration;
+use std::collections::BTreeMap;
+
+/// The most jobs that are shown.
+const MOST: i64 = 8;
+
+/// The most classes whose usual run times are read.
+const CLASSES: usize = 4;
+
+/// The oldest runs, and the usual run times of their classes, where the history holds a week.
+#[derive(Debug, Clone)]
+pub(crate) struct OldestRuns {
+    jobs: Vec<HeldJob>,
+    usual: BTreeMap<String, Histogram>,
+}
+
+/// A job that runs.
+#[derive(Debug, Clone)]
+pub(crate) struct LongRun {
+    pub(crate) job_id: i64,
+    /// The same as text, for links.
+    pub(crate) id: String,
+    pub(crate) class_name: String,
+    /// The process and its thread: `app-1:4242 · windlass-job-3`.
+    pub(crate) place: String,
+    pub(crate) seconds: f64,
+    /// Whether it has run for much longer than others of its class.
+    pub(crate) is_long: bool,
+    pub(crate) verdict: Markup,
+}
+
+/// Reads the oldest runs.
+pub(crate) fn read(conn: &mut Conn<'_>) -> Result<OldestRuns> {
+    let mut jobs = runs::oldest(conn, 4 * MOST).doing("look at the running jobs")?;
+    jobs.retain(|job| !job.is_ahead);
+    jobs.truncate(usize::try_from(MOST).unwrap_or(usize::MAX));
+    let usual = usual(conn, jobs.iter().map(|job| job.class_name.as_str()))?;
+    Ok(OldestRuns { jobs, usual })
+}
+
+/// Reads the usual run times of the first few classes.
+pub(crate) fn usual<'c>(
+    conn: &mut Conn<'_>,
+    classes: impl Iterator<Item = &'c str>,
+) -> Result<BTreeMap<String, Histogram>> {
+    let mut usual = BTreeMap::new();
+    let mut asked: Vec<&str> = Vec::new();
+    for class in classes {
+        if asked.contains(&class) {
+            continue;
+        }
+        if asked.len() == CLASSES {
+            break;
+        }
+        asked.push(class);
+        // Without a week of history, there is none for any class.
+        let Some(run) = typical_run(conn, &HistoryFilter::all().class(class))? else {
+            if usual.is_empty() {
+                break;
+            }
+            continue;
+        };
+        usual.insert(class.to_owned(), run);
+    }
+    Ok(usual)
+}
+
+/// Returns the runs as they are shown.
+pub(crate) fn rows(runs: OldestRuns, fleet: Option<&Fleet>) -> Vec<LongRun> {
+    let usual = &runs.usual;
+    let row = |job: HeldJob| {
+        let member = fleet.and_then(|fleet| {
+            let mut members = fleet.members.iter();
+            members.find(|member| Some(member.row.id) == job.process_id)
+        });
+        let judged = RunVerdict::of(&job, usual.get(&job.class_name));
+        LongRun {
+            job_id: job.job_id,
+            id: job.job_id.to_string(),
+            place: place(&job, member),
+            seconds: job.seconds,
+            is_long: judged.is_long,
+            verdict: judged.markup,
+            class_name: job.class_name,
+        }
+    };
+    runs.jobs.into_iter().map(row).collect()
+}
+
+fn place(job: &HeldJob, member: Option<&Member>) -> String {
+    let process = member.map(Member::place).unwrap_or_default();
+    match &job.note.thread {
+        Some(thread) => format!("{process} · {thread}"),
+        None => process,
+    }
+}
+
+/// Whether a job has run for longer than usual.
+#[derive(Debug, Clone)]
+pub(crate) struct RunVerdict {
+    pub(crate) is_long: bool,
+    pub(crate) markup: Markup,
+}
+
+impl RunVerdict {
+    /// Judges a run by the usual run times of its class, if they are known.
+    pub(crate) fn of(job: &HeldJob, usual: Option<&Histogram>) -> Self {
+        let p99 = usual.and_then(|usual| usual.quantile(0.99));
+        let p99 = p99.map(|p99| p99.as_secs_f64());
+        // The true value may be up to 2.5 times as large as the one of the histogram.
+        let is_long = p99.is_some_and(|p99| job.seconds > (2.5 * p99).max(1.0));
+        let progress = job.note.progress.as_ref().map(|progress| {
+            let percent = short(progress.percent);
+            match progress.message.as_str() {
+                "" => format!("at {percent} %"),
+                message => format!("at {percent} %: {message}"),
+            }
+        });
+        let markup = match (is_long, p99, progress) {
+            (true, Some(p99), _) => verdict(
+                "bad",
+                &format!("99 % of its class take less than {}", duration(p99)),
+            ),
+            (_, _, Some(progress)) => verdict("ok", &progress),
+            (_, Some(_), None) => verdict("ok", "as usual"),
+            (_, None, None) => Markup::default(),
+        };
+        RunVerdict { is_long, markup }
+    }
+}

@@ -1,0 +1,32 @@
+//! The processes and their jobs, as one look at the tables.
+
+use crate::db::Conn;
+use crate::db::query::load::runs::{self, HeldJob};
+use crate::error::{Doing as _, Result};
+use crate::history::Histogram;
+use crate::web::pages::now::fleet::Fleet;
+use crate::web::pages::overview::running::usual;
+use std::collections::BTreeMap;
+
+/// The most running jobs that are read.
+const RUNS: i64 = 1_000;
+
+/// The processes and their jobs.
+#[derive(Debug, Clone)]
+pub(crate) struct ProcessesNow {
+    pub(crate) fleet: Fleet,
+    /// The jobs that processes hold, the oldest first.
+    pub(crate) held: Vec<HeldJob>,
+    /// The usual run times of some classes, where the history holds a week.
+    pub(crate) usual: BTreeMap<String, Histogram>,
+}
+
+impl ProcessesNow {
+    /// Reads them.
+    pub(crate) fn read(conn: &mut Conn<'_>) -> Result<Self> {
+        let fleet = Fleet::read(conn)?;
+        let held = runs::oldest(conn, RUNS).doing("look at the running jobs")?;
+        let usual = usual(conn, held.iter().map(|job| job.class_name.as_str()))?;
+        Ok(ProcessesNow { fleet, held, usual })
+    }
+}

@@ -1,0 +1,89 @@
+//! The classes of a queue.
+
+use crate::db::Conn;
+use crate::db::query::load::bounded::CappedCount;
+use crate::db::query::load::queue::{self, ClassCount};
+use crate::error::{Doing as _, Result};
+use crate::history::{SeriesTally, TimeRange};
+use crate::web::pages::queue::now::QueueDetails;
+use crate::web::show::numbers::short;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The jobs of each class, in two places.
+#[derive(Debug)]
+pub(crate) struct ClassCounts {
+    ready: (Vec<ClassCount>, bool),
+    failed: (Vec<ClassCount>, bool),
+}
+
+/// A class of the queue.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ClassLine {
+    pub(crate) name: String,
+    pub(crate) ready: CappedCount,
+    pub(crate) running: u64,
+    pub(crate) failed: CappedCount,
+    /// Ended jobs per second.
+    pub(crate) rate: String,
+    pub(crate) p50: Option<Duration>,
+    pub(crate) p99: Option<Duration>,
+}
+
+/// The most classes that are shown.
+const MOST: usize = 50;
+
+/// Counts the jobs of a queue by class.
+pub(crate) fn read(conn: &mut Conn<'_>, queue: &str) -> Result<ClassCounts> {
+    let doing = "count the jobs of each class";
+    Ok(ClassCounts {
+        ready: queue::ready_classes(conn, queue).doing(doing)?,
+        failed: queue::failed_classes(conn, queue).doing(doing)?,
+    })
+}
+
+/// Returns the classes with most failed and ready jobs first.
+pub(crate) fn lines(
+    counts: &ClassCounts,
+    details: Option<&QueueDetails>,
+    ended: Option<&[SeriesTally]>,
+    range: TimeRange,
+) -> Vec<ClassLine> {
+    let (ready, failed) = (&counts.ready, &counts.failed);
+    let empty = |name: &str| ClassLine {
+        name: name.to_owned(),
+        ready: CappedCount::part(0, ready.1),
+        failed: CappedCount::part(0, failed.1),
+        rate: "–".to_owned(),
+        ..ClassLine::default()
+    };
+    let mut classes: BTreeMap<String, ClassLine> = BTreeMap::new();
+    let mut line = |name: &str, change: &dyn Fn(&mut ClassLine)| {
+        let entry = classes.entry(name.to_owned());
+        change(entry.or_insert_with(|| empty(name)));
+    };
+    for class in &ready.0 {
+        let jobs = CappedCount::part(class.jobs, ready.1);
+        line(&class.class_name, &|line| line.ready = jobs);
+    }
+    for class in &failed.0 {
+        let jobs = CappedCount::part(class.jobs, failed.1);
+        line(&class.class_name, &|line| line.failed = jobs);
+    }
+    let held = details.map(|details| details.held.as_slice());
+    for job in held.unwrap_or_default().iter().filter(|job| !job.is_ahead) {
+        line(&job.class_name, &|line| line.running += 1);
+    }
+    let seconds = range.bucket().as_secs_f64() * range.buckets() as f64;
+    for class in ended.unwrap_or_default() {
+        line(&class.class, &|line| {
+            line.rate = short(class.tally.ended() as f64 / seconds);
+            line.p50 = class.tally.run.quantile(0.5);
+            line.p99 = class.tally.run.quantile(0.99);
+        });
+    }
+    let mut lines: Vec<ClassLine> = classes.into_values().collect();
+    lines.sort_by_key(|line| std::cmp::Reverse((line.failed.count, line.ready.count)));
+    lines.truncate(MOST);
+    lines
+}

@@ -1,0 +1,24 @@
+//! The colours that a viewer has chosen.
+
+use crate::web::http::request::Theme;
+use crate::web::http::response::Response;
+use crate::web::pages::link;
+use crate::web::sql::cx::Cx;
+use crate::web::sql::page_error::PageError;
+
+/// The name of the cookie.
+pub(crate) const COOKIE: &str = "windlass_theme";
+
+/// A year, in seconds.
+const KEPT: u32 = 31_536_000;
+
+/// Stores the choice in a cookie.
+pub(crate) fn change(cx: &mut Cx<'_>) -> Result<Response, PageError> {
+    let theme = Theme::named(cx.form().get("theme").unwrap_or_default()).name();
+    let back = link::local(cx.form().get("back").unwrap_or("/"));
+    let path = cx.site.cookie_path();
+    Ok(Response::see_other(cx.link(back)).with_header(
+        "set-cookie",
+        format!("{COOKIE}={theme}; Path={path}; Max-Age={KEPT}; HttpOnly; SameSite=Strict"),
+    ))
+}

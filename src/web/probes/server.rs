@@ -1,0 +1,83 @@
+//! A server with probes and metrics only.
+
+use crate::db::Database;
+use crate::error::Result;
+use crate::process::base::health::state::Health;
+use crate::web::access::viewer::Need;
+use crate::web::metrics;
+use crate::web::pages::route::Route;
+use crate::web::probes::answer;
+use crate::web::running::RunningServer;
+use crate::web::server::Server;
+
+/// What is asked by machines, here and on a server with pages.
+pub(crate) const ROUTES: &[Route] = &[
+    Route::get("/metrics", metrics::show).needs(Need::Nothing),
+    Route::get("/readyz", answer::ready).needs(Need::Nothing),
+];
+
+/// Serves `/livez`, `/readyz`, `/startedz` and `/metrics` for the processes of a program, and no pages.
+///
+/// `/livez` and `/startedz` are answered from memory, whatever the database does, and so is `/readyz`
+/// if there is a process. The metrics are those of the whole fleet, whichever process is asked.
+///
+/// ```no_run
+/// use windlass::web::Probes;
+///
+/// # fn main() -> windlass::Result<()> {
+/// # let database = windlass::Database::open("jobs.db")?;
+/// # let registry = windlass::Registry::new();
+/// let worker = windlass::Worker::new(&database, registry).start()?;
+/// let probes = Probes::new(&database)
+///     .process(worker.health())
+///     .listen("127.0.0.1:4041")
+///     .start()?;
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "probes do nothing until they are started"]
+pub struct Probes {
+    pub(crate) server: Server,
+}
+
+/// Where to listen, unless set.
+const LISTEN: &str = "127.0.0.1:4041";
+
+impl Probes {
+    /// Returns probes of no process, on `127.0.0.1:4041`.
+    pub fn new(database: &Database) -> Self {
+        Probes {
+            server: Server::new(database).listen(LISTEN).only(ROUTES),
+        }
+    }
+
+    /// Answers for this process too. A probe fails if one of the processes does not pass.
+    pub fn process(mut self, health: Health) -> Self {
+        self.server = self.server.process(health);
+        self
+    }
+
+    /// Sets the address and port to listen on. Port 0 is any free one.
+    ///
+    /// On an address that other hosts can reach, the probes are open to all, and the metrics need a
+    /// token, unless [`metrics_open`](Self::metrics_open) is set.
+    pub fn listen(mut self, address: impl Into<String>) -> Self {
+        self.server = self.server.listen(address);
+        self
+    }
+
+    /// Serves the metrics without a token, which shows the names of queues and classes to everyone
+    /// who reaches the address. Default: `false`.
+    pub fn metrics_open(mut self, is_open: bool) -> Self {
+        self.server = self.server.metrics_open(is_open);
+        self
+    }
+
+    /// Starts it on two threads of its own: one for the network, and one for the database.
+    ///
+    /// # Errors
+    /// If the address is not one, or in use, or a thread cannot be started.
+    pub fn start(self) -> Result<RunningServer> {
+        self.server.start()
+    }
+}

@@ -1,0 +1,117 @@
+//! What the threads of a server share.
+
+use crate::db::Database;
+use crate::process::base::health::state::Health;
+use crate::web::access::settings::Access;
+use crate::web::assets::Assets;
+use crate::web::live::hub::Hub;
+use crate::web::live::seen::SeenPages;
+use crate::web::metrics::cache::MetricsCache;
+use crate::web::pages::now::queues::Promises;
+use crate::web::pages::now::watch::Watch;
+use crate::web::pages::section::Section;
+use crate::web::sql::frame::FrameCache;
+use crate::web::sql::operations_wake::OperationsWake;
+use crate::web::sql::outage::{Outage, SetOnce};
+
+/// A database that is served.
+#[derive(Debug)]
+pub(crate) struct Source {
+    /// Its name in addresses: `/db/<name>/..`, for all but the first.
+    pub(crate) name: String,
+    /// Where changes go.
+    pub(crate) database: Database,
+    /// Where reads go, if not to `database`.
+    pub(crate) replica: Option<Database>,
+    pub(crate) frame: FrameCache,
+    pub(crate) metrics: MetricsCache,
+    /// Whether what is read from is away.
+    pub(crate) outage: Outage,
+    /// Whether `database` is away, if something else is read from.
+    changes_outage: Outage,
+    /// Whether the tables were found to be in order.
+    pub(crate) tables: SetOnce,
+    /// What needs attention.
+    pub(crate) watch: Watch,
+}
+
+impl Source {
+    pub(crate) fn new(name: String, database: Database, replica: Option<Database>) -> Self {
+        Source {
+            name,
+            database,
+            replica,
+            frame: FrameCache::default(),
+            metrics: MetricsCache::default(),
+            outage: Outage::default(),
+            changes_outage: Outage::default(),
+            tables: SetOnce::default(),
+            watch: Watch::default(),
+        }
+    }
+
+    /// Returns whether `database` is away.
+    pub(crate) fn primary_outage(&self) -> &Outage {
+        match self.replica {
+            Some(_) => &self.changes_outage,
+            None => &self.outage,
+        }
+    }
+
+    /// Returns the database that pages are read from.
+    pub(crate) fn to_read(&self) -> &Database {
+        self.replica.as_ref().unwrap_or(&self.database)
+    }
+}
+
+/// Settings of a server that its threads use.
+#[derive(Debug, Clone)]
+pub(crate) struct SiteSettings {
+    /// `/windlass`, or empty.
+    pub(crate) base_path: String,
+    /// Whether the metrics need no token.
+    pub(crate) metrics_open: bool,
+    /// How long a job may be ready before its queue is late.
+    pub(crate) promises: Promises,
+}
+
+/// Everything but the network and the pages.
+#[derive(Debug)]
+pub(crate) struct Site {
+    /// At least one.
+    pub(crate) sources: Vec<Source>,
+    /// What the navigation shows.
+    pub(crate) sections: Vec<Section>,
+    pub(crate) settings: SiteSettings,
+    pub(crate) access: Access,
+    /// The name of the session's cookie: cookies are shared by all ports of a host.
+    pub(crate) session_cookie: String,
+    /// Wakes the thread that runs operations.
+    pub(crate) operations: OperationsWake,
+    pub(crate) assets: Assets,
+    /// The processes of this program, for which the probes answer.
+    pub(crate) processes: Vec<Health>,
+    /// The open pages.
+    pub(crate) hub: Hub,
+    /// What pages showed last.
+    pub(crate) seen: SeenPages,
+}
+
+impl Site {
+    /// Returns the path of the cookies.
+    pub(crate) fn cookie_path(&self) -> &str {
+        match self.settings.base_path.as_str() {
+            "" => "/",
+            base => base,
+        }
+    }
+
+    /// Returns a link to a path such as `/queues` of one of the databases.
+    pub(crate) fn link(&self, database: usize, path: &str) -> String {
+        let base = &self.settings.base_path;
+        match self.sources.get(database) {
+            Some(source) if database > 0 => format!("{base}/db/{}{path}", source.name),
+            _ => format!("{base}{path}"),
+        }
+    }
+}

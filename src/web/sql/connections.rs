@@ -1,0 +1,159 @@
+//! The connections of one thread: for each database one to read, and one to change.
+
+use crate::clock;
+use crate::db::conn::reading::{ReadConnection, ReadFailure};
+use crate::db::schema::migrate;
+use crate::db::{Conn, DbConnection};
+use crate::deadline::no_answer;
+use crate::error::{Error, Result};
+use crate::web::site::{Site, Source};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The time limit for connecting.
+const CONNECT: Duration = Duration::from_secs(2);
+
+/// The time limit for each statement of a change.
+const CHANGE: Duration = Duration::from_secs(5);
+
+/// The connections to read. They cannot write.
+#[derive(Debug)]
+pub(crate) struct Readers {
+    site: Arc<Site>,
+    open: Vec<Option<ReadConnection>>,
+}
+
+/// The connections to change, which no request of a viewer gets.
+#[derive(Debug)]
+pub(crate) struct Writers {
+    site: Arc<Site>,
+    open: Vec<Option<DbConnection>>,
+}
+
+impl Readers {
+    pub(crate) fn new(site: &Arc<Site>) -> Self {
+        Readers {
+            site: Arc::clone(site),
+            open: site.sources.iter().map(|_| None).collect(),
+        }
+    }
+
+    /// Runs `work` in a read-only transaction of this database, for up to `limit`.
+    ///
+    /// While the database is away, only one attempt a second is made; the others fail at once.
+    pub(crate) fn read<T>(
+        &mut self,
+        database: usize,
+        limit: Duration,
+        work: impl FnOnce(&mut Conn<'_>) -> Result<T>,
+    ) -> Result<T, ReadFailure> {
+        let site = Arc::clone(&self.site);
+        let (Some(source), Some(place)) = (site.sources.get(database), self.open.get_mut(database))
+        else {
+            return Err(ReadFailure::Lost("there is no such database".to_owned()));
+        };
+        let attempt = source.outage.attempt(clock::instant());
+        let Some(attempt) = attempt else {
+            return Err(ReadFailure::Lost(source.outage.reason()));
+        };
+        // It is put back only in order: not after a panic either.
+        let opened = match place.take() {
+            Some(connection) => Ok(connection),
+            None => open(source),
+        };
+        let result = opened.and_then(|mut connection| {
+            let result = connection.read(limit, work);
+            if matches!(result, Ok(_) | Err(ReadFailure::Late)) {
+                *place = Some(connection);
+            }
+            result
+        });
+        match &result {
+            Err(ReadFailure::Lost(reason)) => attempt.failed(reason, clock::instant()),
+            _ => attempt.succeeded(),
+        }
+        result
+    }
+}
+
+fn open(source: &Source) -> Result<ReadConnection, ReadFailure> {
+    let database = source.to_read();
+    let mut connection = database
+        .connect_to_read(CONNECT)
+        .map_err(|error| match error {
+            Error::Connect { reason, .. } => ReadFailure::Lost(reason),
+            other => ReadFailure::Failed(other),
+        })?;
+    if !source.tables.get() {
+        connection.read(CONNECT, |conn| migrate::check(conn, database))?;
+        source.tables.set();
+    }
+    Ok(connection)
+}
+
+impl Writers {
+    pub(crate) fn new(site: &Arc<Site>) -> Self {
+        Writers {
+            site: Arc::clone(site),
+            open: site.sources.iter().map(|_| None).collect(),
+        }
+    }
+
+    /// Runs `work`, which only reads, where changes go: a replica may lag.
+    pub(crate) fn look<T>(
+        &mut self,
+        database: usize,
+        work: impl FnOnce(&mut Conn<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.run(database, |connection| connection.with_connection(work))
+    }
+
+    /// Runs `work` on a connection that may write.
+    pub(crate) fn write<T>(
+        &mut self,
+        database: usize,
+        work: impl FnOnce(&mut Conn<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.run(database, |connection| connection.with_write_lock(work))
+    }
+
+    fn run<T>(
+        &mut self,
+        database: usize,
+        work: impl FnOnce(&mut DbConnection) -> Result<T>,
+    ) -> Result<T> {
+        let (Some(source), Some(place)) =
+            (self.site.sources.get(database), self.open.get_mut(database))
+        else {
+            return Err(Error::Settings("there is no such database".to_owned()));
+        };
+        let away = |reason: String| source.database.refused(&source.database.target(), reason);
+        let outage = source.primary_outage();
+        let Some(attempt) = outage.attempt(clock::instant()) else {
+            return Err(away(outage.reason()));
+        };
+        let opened = match place.take() {
+            Some(connection) => Ok(connection),
+            None => source.database.connect_within(CHANGE),
+        };
+        let mut connection = match opened {
+            Ok(connection) => connection,
+            Err(error) => {
+                attempt.failed(&error.to_string(), clock::instant());
+                return Err(error);
+            }
+        };
+        let result = work(&mut connection);
+        if let Some(limit) = connection.missed() {
+            let reason = no_answer(limit);
+            attempt.failed(&reason, clock::instant());
+            return Err(away(reason));
+        }
+        attempt.succeeded();
+        // After an error, the connection may lead to a server that has become a replica.
+        if result.is_ok() {
+            *place = Some(connection);
+        }
+        result
+    }
+}

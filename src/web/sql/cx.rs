@@ -1,0 +1,260 @@
+//! What a page gets: the request, the viewer, and ways to read, change and answer.
+
+use crate::clock;
+use crate::db::Conn;
+use crate::db::conn::reading::ReadFailure;
+use crate::error::Result;
+use crate::web::access::viewer::Viewer;
+use crate::web::http::pairs::Pairs;
+use crate::web::http::request::Request;
+use crate::web::http::response::Response;
+use crate::web::pages::section::Section;
+use crate::web::pages::shell::Shell;
+use crate::web::pages::{flash, link};
+use crate::web::site::Site;
+use crate::web::sql::connections::{Readers, Writers};
+use crate::web::sql::frame::{self, Frame};
+use crate::web::sql::page_error::PageError;
+use crate::web::sql::panel::{Missing, MissingPanel, Panel};
+use std::time::{Duration, Instant};
+
+/// The time limit of a panel, and of any other read.
+pub(crate) const READ: Duration = Duration::from_secs(1);
+
+/// After this time, a page reads nothing more: its other panels are late.
+pub(crate) const PAGE: Duration = Duration::from_secs(5);
+
+/// The context of one request.
+#[derive(Debug)]
+pub(crate) struct Cx<'a> {
+    pub(crate) site: &'a Site,
+    pub(crate) request: &'a Request,
+    pub(crate) viewer: &'a Viewer,
+    /// Whether open pages of this route are kept up to date.
+    is_live: bool,
+    params: Vec<(&'static str, String)>,
+    readers: &'a mut Readers,
+    /// `None` unless the viewer is an operator.
+    writers: Option<&'a mut Writers>,
+    started_at: Instant,
+    /// Whether a read of this request found the database away.
+    is_away: bool,
+}
+
+impl<'a> Cx<'a> {
+    /// `writers` are kept only for an operator.
+    pub(crate) fn new(
+        site: &'a Site,
+        request: &'a Request,
+        viewer: &'a Viewer,
+        readers: &'a mut Readers,
+        writers: Option<&'a mut Writers>,
+    ) -> Self {
+        Cx {
+            site,
+            request,
+            viewer,
+            is_live: false,
+            params: Vec::new(),
+            readers,
+            writers: writers.filter(|_| viewer.is_operator()),
+            started_at: clock::instant(),
+            is_away: false,
+        }
+    }
+
+    pub(crate) fn on_route(mut self, is_live: bool, params: Vec<(&'static str, String)>) -> Self {
+        self.is_live = is_live;
+        self.params = params;
+        self
+    }
+
+    /// Keeps open pages of this address from being brought up to date: it takes long to read.
+    pub(crate) fn without_updates(&mut self) {
+        self.is_live = false;
+    }
+
+    /// Returns a part of the path, decoded: `name` of `/queues/{name}`.
+    ///
+    /// The empty text for a name that the pattern does not have.
+    pub(crate) fn param(&self, name: &str) -> &str {
+        let mut params = self.params.iter();
+        let found = params.find(|(other, _)| *other == name);
+        found.map_or("", |(_, value)| value.as_str())
+    }
+
+    pub(crate) fn query(&self) -> &Pairs {
+        &self.request.query
+    }
+
+    pub(crate) fn form(&self) -> &Pairs {
+        &self.request.form
+    }
+
+    /// Reads from the database, or its replica, within 1 s.
+    ///
+    /// # Errors
+    /// If the read is late or fails. A page that can do without uses [`panel`](Self::panel).
+    pub(crate) fn read<T>(
+        &mut self,
+        work: impl FnOnce(&mut Conn<'_>) -> Result<T>,
+    ) -> Result<T, PageError> {
+        Ok(self.try_read(work)?)
+    }
+
+    /// Reads what a panel shows, within 1 s. A panel without its data says so, and the page stands.
+    ///
+    /// `what` names what the panel shows, as in "It shows `the jobs of each class`."
+    pub(crate) fn panel<T>(
+        &mut self,
+        what: &'static str,
+        work: impl FnOnce(&mut Conn<'_>) -> Result<T>,
+    ) -> Panel<T> {
+        let name = what.replace(' ', "-");
+        let alone = self.request.query.get("alone");
+        let is_alone = alone == Some(name.as_str());
+        let why = match alone {
+            Some(_) if !is_alone => Err(Missing::LeftOut),
+            _ => Ok(if is_alone { PAGE } else { READ }),
+        };
+        let read = why.map(|limit| self.try_read_within(limit, work));
+        let why = match read {
+            Err(why) => why,
+            Ok(read) => match self.missing(what, read) {
+                Ok(value) => return Panel::Ready(value),
+                Err(why) => why,
+            },
+        };
+        let address = self.request.query.with("alone", &name).to_query();
+        Panel::Missing(MissingPanel {
+            why,
+            what,
+            request: self.request.id.clone(),
+            alone: self.link(&format!("{}{address}", self.request.path)),
+            is_alone,
+        })
+    }
+
+    /// Returns why a panel was not read.
+    fn missing<T>(&self, what: &str, read: Result<T, ReadFailure>) -> Result<T, Missing> {
+        read.map_err(|failure| match failure {
+            ReadFailure::Late => Missing::Late,
+            ReadFailure::Lost(_) => Missing::Away,
+            ReadFailure::Failed(error) => {
+                let id = &self.request.id;
+                log::error!("web: request {id}: cannot show {what}: {error}");
+                Missing::Failed
+            }
+        })
+    }
+
+    fn try_read<T>(
+        &mut self,
+        work: impl FnOnce(&mut Conn<'_>) -> Result<T>,
+    ) -> Result<T, ReadFailure> {
+        self.try_read_within(READ, work)
+    }
+
+    fn try_read_within<T>(
+        &mut self,
+        limit: Duration,
+        work: impl FnOnce(&mut Conn<'_>) -> Result<T>,
+    ) -> Result<T, ReadFailure> {
+        let left = PAGE.saturating_sub(self.started_at.elapsed());
+        if left.is_zero() {
+            return Err(ReadFailure::Late);
+        }
+        // What waited in vain once does not wait again.
+        if self.is_away {
+            return Err(ReadFailure::Lost(String::new()));
+        }
+        let read = self
+            .readers
+            .read(self.request.database, limit.min(left), work);
+        self.is_away = matches!(read, Err(ReadFailure::Lost(_)));
+        read
+    }
+
+    /// Returns whether the database did not answer to this request.
+    pub(crate) fn is_away(&self) -> bool {
+        self.is_away
+    }
+
+    /// Changes something, as the operator. Each statement has 5 s.
+    ///
+    /// # Errors
+    /// If the viewer is not an operator: then there is no connection that could write. If the
+    /// change fails.
+    pub(crate) fn write<T>(
+        &mut self,
+        work: impl FnOnce(&mut Conn<'_>) -> Result<T>,
+    ) -> Result<T, PageError> {
+        let Some(writers) = self.writers.as_deref_mut() else {
+            return Err(PageError::Forbidden);
+        };
+        Ok(writers.write(self.request.database, work)?)
+    }
+
+    /// Returns the time at the database, and the numbers of the navigation; at most 2 s old.
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read).
+    pub(crate) fn frame(&mut self) -> Result<Frame, PageError> {
+        let database = self.request.database;
+        let cached = self.site.sources.get(database);
+        if let Some(frame) = cached.and_then(|source| source.frame.get(clock::instant())) {
+            return Ok(frame);
+        }
+        let mut frame = self.read(frame::read)?;
+        frame.attention = self.attention();
+        if let Some(source) = self.site.sources.get(database) {
+            source.frame.set(&frame);
+        }
+        Ok(frame)
+    }
+
+    /// Returns how many things need attention; `None` if that is not known now.
+    fn attention(&mut self) -> Option<u64> {
+        let source = self.site.sources.get(self.request.database)?;
+        let (watch, promises) = (&source.watch, &self.site.settings.promises);
+        if watch.kept_count().is_none() {
+            // The page stands without it.
+            let _ = self.try_read(|conn| watch.look(conn, promises));
+        }
+        watch.last_count()
+    }
+
+    /// Returns the frame of a page, for the field `shell` of its template.
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read).
+    pub(crate) fn shell(&mut self, title: &str, section: Section) -> Result<Shell, PageError> {
+        let frame = self.frame()?;
+        let shell = Shell::new(self.site, self.request, Some(self.viewer))
+            .titled(title, section)
+            .framed(&frame);
+        // What took long is not read again and again.
+        let is_live = self.is_live && !self.request.query.has("alone");
+        Ok(if is_live { shell.live() } else { shell })
+    }
+
+    /// Renders a template as the response.
+    ///
+    /// # Errors
+    /// If the template fails.
+    pub(crate) fn render(&self, template: &impl askama::Template) -> Result<Response, PageError> {
+        Ok(Response::html(template.render()?))
+    }
+
+    /// Returns a link to a path of this database: `/queues` becomes `/base/db/name/queues`.
+    pub(crate) fn link(&self, path: &str) -> String {
+        self.site.link(self.request.database, path)
+    }
+
+    /// Returns to a page after a change, which then shows `message` once. `path` is one of this
+    /// site, such as `/queues/mail`; build it with [`link::path`].
+    pub(crate) fn done(&self, path: &str, message: &str) -> Response {
+        let to = self.link(link::local(path));
+        flash::set(Response::see_other(to), self.site, message)
+    }
+}

@@ -1,0 +1,102 @@
+//! The thread that runs operations: changes of many jobs, a batch at a time.
+//!
+//! Any number of servers and supervisors may do so. If this one dies within a batch, the batch has no
+//! effect, and another process runs it.
+
+use crate::clock;
+use crate::db::{Database, DbConnection};
+use crate::error::Result;
+use crate::operation::run::run_operations;
+use crate::process::base::threads;
+use crate::web::site::Site;
+use crossbeam_channel::{Receiver, RecvTimeoutError};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+
+/// How often operations are looked for that other processes have started.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// How long one database is worked on before the next.
+const TURN: Duration = Duration::from_millis(500);
+
+/// The time limit for connecting.
+const CONNECT: Duration = Duration::from_secs(2);
+
+/// How long to wait after a failure.
+const REST: Duration = Duration::from_secs(5);
+
+/// One database, and what is known of it.
+struct Operated {
+    database: Database,
+    connection: Option<DbConnection>,
+    /// After a failure: until when it is left alone.
+    rests_until: Option<Instant>,
+}
+
+/// Starts the thread; it ends when `stop` becomes `true`.
+pub(crate) fn start(
+    site: &Arc<Site>,
+    woken: Receiver<()>,
+    stop: watch::Receiver<bool>,
+) -> Result<JoinHandle<()>> {
+    let sources = site.sources.iter();
+    let mut databases: Vec<Operated> = sources
+        .map(|source| Operated {
+            database: source.database.clone(),
+            connection: None,
+            rests_until: None,
+        })
+        .collect();
+    threads::spawn("web-operations", move || {
+        while !*stop.borrow() {
+            let mut more = false;
+            for operated in &mut databases {
+                more |= !*stop.borrow() && operated.turn();
+            }
+            if !more {
+                match woken.recv_timeout(LOOK) {
+                    Ok(()) | Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => break,
+                }
+            }
+        }
+    })
+}
+
+impl Operated {
+    /// Runs batches for a while. Returns whether there is more to run at once.
+    fn turn(&mut self) -> bool {
+        let now = clock::instant();
+        if self.rests_until.is_some_and(|until| now < until) {
+            return false;
+        }
+        match self.run() {
+            Ok(more) => {
+                self.rests_until = None;
+                more
+            }
+            Err(error) => {
+                // Once for each outage: the pages report it to viewers.
+                let level = match self.rests_until {
+                    None => log::Level::Warn,
+                    Some(_) => log::Level::Debug,
+                };
+                log::log!(level, "web: cannot run operations, trying again: {error}");
+                self.connection = None;
+                self.rests_until = now.checked_add(REST);
+                false
+            }
+        }
+    }
+
+    fn run(&mut self) -> Result<bool> {
+        let connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => self.database.connect_within(CONNECT)?,
+        };
+        let connection = self.connection.insert(connection);
+        run_operations(connection, TURN).map(|run| run.more)
+    }
+}

@@ -1,0 +1,58 @@
+//! What the pages of `windlass web` read, on connections that prefer indexes.
+
+use crate::db::plans::{Work, job, limited};
+use crate::db::query::doctor;
+use crate::db::query::load::{self, keys::KeysWanted};
+use crate::db::table::pauses;
+use crate::db::transition::{enqueue, promote};
+
+pub(crate) const PAGES: [(&str, Work); 6] = [
+    ("look at the load", |conn, _| {
+        load::totals::totals(conn)?;
+        load::totals::estimated_jobs(conn)?;
+        load::runs::oldest(conn, 10)?;
+        load::runs::held_by_process(conn)?;
+        load::fleet::processes(conn)?;
+        pauses::all(conn, 10)?;
+        pauses::of(conn, "q1")?;
+        load::fleet::died(conn).map(drop)
+    }),
+    ("look at the load of the queues", |conn, _| {
+        let many = vec![job(None); 1_100];
+        enqueue::insert_all(conn, &many)?;
+        assert_eq!(load::queues::ready(conn)?[0].ready.count, 1_103);
+        load::queues::scheduled(conn)?;
+        load::queues::blocked(conn)?;
+        load::queues::claimed(conn)?;
+        load::queues::failed(conn).map(drop)
+    }),
+    ("look at the load of a queue", |conn, _| {
+        load::queues::ready_of(conn, "q1")?;
+        load::queue::next(conn, "q1", 10)?;
+        load::queue::scheduled(conn, "q1")?;
+        load::queue::ready_classes(conn, "q1")?;
+        load::queue::failed_classes(conn, "q1").map(drop)
+    }),
+    ("look at the keys in use", |conn, _| {
+        enqueue::insert_all(conn, &[limited(), limited()])?;
+        promote::promote(conn, 10)?;
+        for wanted in [KeysWanted::All, KeysWanted::Waiting] {
+            let keys = load::keys::page(conn, wanted, "", 10)?;
+            assert_eq!((keys[0].ready.count, keys[0].blocked.count), (1, 1));
+        }
+        load::keys::one(conn, "plan/k")?;
+        load::keys::holders(conn, &["plan/k"]).map(drop)
+    }),
+    ("look at the recurring tasks", |conn, _| {
+        load::tasks::page(conn, "", 10)?;
+        load::tasks::totals(conn)?;
+        load::tasks::overdue(conn, 60, 10)?;
+        load::tasks::ticks(conn, &["t1", "t2"], 10).map(drop)
+    }),
+    ("check the newest rows", |conn, _| {
+        for rule in doctor::Rule::ALL {
+            assert_eq!(load::checks::inconsistent(conn, rule)?.count, 0);
+        }
+        Ok(())
+    }),
+];

@@ -1,0 +1,345 @@
+//! A real browser, and what a page in it complains about.
+
+use super::axe;
+use crate::support::wait::{eventually, until};
+use headless_chrome::protocol::cdp::types::{Event, Method};
+use headless_chrome::protocol::cdp::{Emulation, Input, Log, Network, Page as Pages, Runtime};
+use headless_chrome::{Browser, LaunchOptions, Tab};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+/// How many browsers run at once: each takes a core while it loads a page.
+const AT_ONCE: usize = 2;
+
+static RUNNING: (Mutex<usize>, Condvar) = (Mutex::new(0), Condvar::new());
+
+/// One of the places for browsers that run at once.
+struct Turn;
+
+impl Turn {
+    fn take() -> Self {
+        let (running, freed) = &RUNNING;
+        let mut running = freed
+            .wait_while(running.lock().unwrap(), |running| *running >= AT_ONCE)
+            .unwrap();
+        *running += 1;
+        Turn
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let (running, freed) = &RUNNING;
+        *running.lock().unwrap() -= 1;
+        freed.notify_one();
+    }
+}
+
+/// A browser with an empty profile. Ends when dropped.
+pub struct Chrome {
+    browser: Browser,
+    _turn: Turn,
+}
+
+/// The program, which a test of the browser cannot do without.
+fn program() -> PathBuf {
+    let named = std::env::var_os("WINDLASS_TEST_CHROMIUM").map(PathBuf::from);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let names = [
+        "chromium",
+        "chromium-browser",
+        "google-chrome",
+        "google-chrome-stable",
+    ];
+    let found = std::env::split_paths(&path)
+        .flat_map(|directory| names.map(|name| directory.join(name)))
+        .find(|program| program.is_file());
+    named.or(found).unwrap_or_else(|| {
+        panic!(
+            "no Chromium: install Debian's package `chromium`, or name the program in \
+             WINDLASS_TEST_CHROMIUM; bin/test does the former"
+        )
+    })
+}
+
+impl Chrome {
+    pub fn start() -> Self {
+        let turn = Turn::take();
+        let args = [
+            "--disable-quic",
+            "--disable-component-update",
+            "--disable-gpu",
+            "--hide-scrollbars",
+            "--mute-audio",
+        ];
+        let options = LaunchOptions::default_builder()
+            .path(Some(program()))
+            // Root may not have one; the pages are our own.
+            .sandbox(!rustix::process::geteuid().is_root())
+            .idle_browser_timeout(Duration::from_secs(900))
+            .args(args.iter().map(OsStr::new).collect())
+            .build()
+            .unwrap();
+        Chrome {
+            browser: Browser::new(options).expect("Chromium does not start"),
+            _turn: turn,
+        }
+    }
+
+    /// An empty page that shares no cookies with others, for a server at `http://host:port`.
+    pub fn page(&self, origin: &str) -> Page {
+        let tab = self.browser.new_context().unwrap().new_tab().unwrap();
+        let problems = Arc::default();
+        listen(&tab, origin, &problems);
+        let page = Page {
+            tab,
+            origin: origin.to_owned(),
+            problems,
+        };
+        page.look(1280, false);
+        page
+    }
+}
+
+/// A tab.
+pub struct Page {
+    tab: Arc<Tab>,
+    origin: String,
+    problems: Arc<Mutex<Vec<String>>>,
+}
+
+/// Notes what no page may do: complain on the console, break the policy, and ask others.
+fn listen(tab: &Arc<Tab>, origin: &str, problems: &Arc<Mutex<Vec<String>>>) {
+    let (origin, noted) = (origin.to_owned(), Arc::clone(problems));
+    let hear = move |event: &Event| {
+        let problem = match event {
+            Event::LogEntryAdded(event) => {
+                let entry = &event.params.entry;
+                let is_bad = matches!(
+                    entry.level,
+                    Log::LogEntryLevel::Error | Log::LogEntryLevel::Warning
+                );
+                is_bad.then(|| format!("log: {} ({:?})", entry.text, entry.url))
+            }
+            Event::RuntimeExceptionThrown(event) => {
+                Some(format!("exception: {:?}", event.params.exception_details))
+            }
+            Event::RuntimeConsoleAPICalled(event) => {
+                Some(format!("console: {:?}", event.params.args))
+            }
+            Event::NetworkRequestWillBeSent(event) => {
+                let url = &event.params.request.url;
+                let is_own = url
+                    .strip_prefix(&origin)
+                    .is_some_and(|rest| rest.starts_with('/'));
+                // The browser draws its own fields with images in `data:`; pages may have none.
+                let is_internal = url.starts_with("about:") || url.starts_with("data:");
+                (!is_own && !is_internal).then(|| format!("asks another: {url}"))
+            }
+            _ => None,
+        };
+        noted.lock().unwrap().extend(problem);
+    };
+    tab.add_event_listener(Arc::new(hear)).unwrap();
+    tab.enable_log().unwrap();
+    tab.enable_runtime().unwrap();
+    call::<Network::Enable>(tab, json!({}));
+}
+
+/// Calls a method of the protocol.
+fn call<M>(tab: &Tab, params: Value) -> M::ReturnObject
+where
+    M: Method + Serialize + DeserializeOwned + std::fmt::Debug,
+{
+    let method: M = serde_json::from_value(params).unwrap();
+    tab.call_method(method).unwrap()
+}
+
+/// The element meant by a selector and a part of its text: the first that is seen.
+fn finder(selector: &str, text: &str) -> String {
+    format!(
+        "[...document.querySelectorAll({})].filter(e => e.checkVisibility() && \
+         (e.innerText || e.value || '').includes({}))[0]",
+        json!(selector),
+        json!(text)
+    )
+}
+
+impl Page {
+    /// Follows an address of the server, such as `/jobs?state=failed`, and waits until it is there.
+    pub fn goto(&self, address: &str) {
+        let url = format!("{}{address}", self.origin);
+        let answer = call::<Pages::Navigate>(&self.tab, json!({ "url": url }));
+        assert_eq!(answer.error_text, None, "{url}");
+        self.is_loaded();
+    }
+
+    fn is_loaded(&self) {
+        until("the page is loaded", || {
+            self.eval("document.readyState") == json!("complete")
+        });
+    }
+
+    /// The path and query of the page.
+    pub fn address(&self) -> String {
+        let address = self.eval("location.pathname + location.search");
+        address.as_str().unwrap().to_owned()
+    }
+
+    /// The value of an expression, which may be a promise.
+    pub fn eval(&self, expression: &str) -> Value {
+        let params =
+            json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
+        let method: Runtime::Evaluate = serde_json::from_value(params).unwrap();
+        // Between two pages there is nothing to ask.
+        let answer = match self.tab.call_method(method) {
+            Ok(answer) => answer,
+            Err(_) => return Value::Null,
+        };
+        let exception = answer.exception_details;
+        assert!(exception.is_none(), "{expression}: {exception:?}");
+        answer.result.value.unwrap_or(Value::Null)
+    }
+
+    pub fn is(&self, expression: &str) -> bool {
+        self.eval(expression) == json!(true)
+    }
+
+    pub fn wait(&self, expression: &str) {
+        eventually(expression, || self.is(expression).then_some(()));
+    }
+
+    /// The text of the first element, as it is seen.
+    pub fn text(&self, selector: &str) -> String {
+        let text = self.eval(&format!(
+            "document.querySelector({})?.innerText ?? ''",
+            json!(selector)
+        ));
+        text.as_str().unwrap_or_default().to_owned()
+    }
+
+    pub fn shows(&self, text: &str) -> bool {
+        self.text("body").contains(text)
+    }
+
+    pub fn wait_for(&self, text: &str) {
+        let start = std::time::Instant::now();
+        while !self.shows(text) {
+            assert!(
+                start.elapsed() < Duration::from_secs(60),
+                "no {text:?} at {}:\n{}",
+                self.address(),
+                self.text("body")
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    pub fn has(&self, selector: &str, text: &str) -> bool {
+        self.is(&format!("{} !== undefined", finder(selector, text)))
+    }
+
+    /// Clicks with the mouse at the middle of an element.
+    pub fn click(&self, selector: &str, text: &str) {
+        let element = finder(selector, text);
+        let place = self.eval(&format!(
+            "(() => {{ const e = {element}; if (!e) return null; e.scrollIntoView({{block: 'center', behavior: 'instant'}}); \
+             const r = e.getClientRects()[0]; const x = r.x + r.width / 2, y = r.y + r.height / 2; \
+             const hit = document.elementFromPoint(x, y); \
+             return {{x, y, hit: e.contains(hit) || hit?.contains(e) || hit?.outerHTML.slice(0, 200)}} }})()"
+        ));
+        let what = format!("{selector} with {text:?} at {}", self.address());
+        assert!(place.is_object(), "no {what}:\n{}", self.text("body"));
+        assert_eq!(place["hit"], json!(true), "covered: {what}");
+        for kind in ["mouseMoved", "mousePressed", "mouseReleased"] {
+            let params = json!({ "type": kind, "x": place["x"], "y": place["y"], "button": "left", "clickCount": 1 });
+            call::<Input::DispatchMouseEvent>(&self.tab, params);
+        }
+    }
+
+    /// Clicks what leads to another page, or to this one once more, and waits for it.
+    pub fn follow(&self, selector: &str, text: &str) {
+        self.eval("window.left = true");
+        self.click(selector, text);
+        until("another page", || {
+            self.eval("window.left === undefined") == json!(true)
+        });
+        self.is_loaded();
+    }
+
+    /// Types text into a field, in place of what is there.
+    pub fn fill(&self, selector: &str, text: &str) {
+        let field = json!(selector);
+        let found = self.eval(&format!(
+            "(() => {{ const e = document.querySelector({field}); e?.focus(); e?.select?.(); return !!e }})()"
+        ));
+        assert_eq!(found, json!(true), "no {selector} at {}", self.address());
+        call::<Input::InsertText>(&self.tab, json!({ "text": text }));
+    }
+
+    /// Presses a key where the focus is.
+    pub fn press(&self, key: &str) {
+        self.tab.press_key(key).unwrap();
+    }
+
+    /// Whether scripts of pages run, from the next page on.
+    pub fn scripts(&self, run: bool) {
+        call::<Emulation::SetScriptExecutionDisabled>(&self.tab, json!({ "value": !run }));
+    }
+
+    /// Sets the width of the window, and the colours that the system prefers.
+    pub fn look(&self, width: u32, dark: bool) {
+        let height = if width < 600 { 812 } else { 800 };
+        self.size(width, height);
+        let scheme = if dark { "dark" } else { "light" };
+        let features = json!([
+            { "name": "prefers-color-scheme", "value": scheme },
+            { "name": "prefers-reduced-motion", "value": "reduce" },
+        ]);
+        call::<Emulation::SetEmulatedMedia>(&self.tab, json!({ "features": features }));
+    }
+
+    pub fn size(&self, width: u32, height: u32) {
+        let params =
+            json!({ "width": width, "height": height, "deviceScaleFactor": 1.0, "mobile": false });
+        call::<Emulation::SetDeviceMetricsOverride>(&self.tab, params);
+    }
+
+    /// Returns what was wrong since the last call.
+    pub fn problems(&self) -> Vec<String> {
+        std::mem::take(&mut *self.problems.lock().unwrap())
+    }
+
+    /// Returns what is wider than the window, outside of boxes that scroll.
+    pub fn overflow(&self) -> Vec<String> {
+        let found = self.eval(
+            "(() => { const root = document.documentElement, width = root.clientWidth; \
+             if (root.scrollWidth <= width && document.body.scrollWidth <= width) return []; \
+             const scrolls = e => e && e !== document.body && (getComputedStyle(e).overflowX !== 'visible' || scrolls(e.parentElement)); \
+             const wide = [...document.body.querySelectorAll('*')].filter(e => e.getBoundingClientRect().right > width + 0.5 && !scrolls(e.parentElement)); \
+             return [`${root.scrollWidth} px in ${width}`, ...wide.slice(-3).map(e => e.outerHTML.slice(0, 160))] })()",
+        );
+        texts(&found)
+    }
+
+    /// Returns the violations that axe-core finds.
+    pub fn violations(&self) -> Vec<String> {
+        if !self.is("typeof axe === 'object'") {
+            self.eval(&format!("{}; null", axe::source()));
+        }
+        let found = self.eval(
+            "axe.run(document, {resultTypes: ['violations']}).then(r => r.violations.flatMap(v => \
+             v.nodes.map(n => `${v.id}: ${n.target.join(' ')}: ${n.failureSummary} ${n.html.slice(0, 200)}`)))",
+        );
+        texts(&found)
+    }
+}
+
+fn texts(value: &Value) -> Vec<String> {
+    serde_json::from_value(value.clone()).unwrap_or_else(|_| vec![format!("unreadable: {value}")])
+}

@@ -1,0 +1,11 @@
+//! The pages of `windlass web` in a real browser: Chromium, which `bin/test` installs.
+
+mod axe;
+mod check;
+mod chrome;
+mod harness;
+mod quick;
+mod site;
+mod thorough;
+mod work;
+mod world;

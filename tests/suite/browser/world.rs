@@ -1,0 +1,256 @@
+//! A database with jobs in every state, processes that run, and a server of its pages.
+
+use super::work::{How, Open, job, registry};
+use crate::support::TestDb;
+use crate::support::wait::until;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use windlass::web::{RunningServer, Server};
+use windlass::{
+    Change, Concurrency, Delivery, Dispatcher, Handle, Jobs, NewJob, Policy, RecurringTask,
+    Scheduler, Supervisor, Worker, enqueue_all, pause_class, pause_queue, recurring, set_limit,
+};
+
+/// Ends everything when dropped.
+pub struct World<'d> {
+    pub db: &'d TestDb,
+    pub server: RunningServer,
+    open: Arc<Open>,
+    supervisor: Option<Handle>,
+}
+
+/// Of the queues that its worker serves.
+const SERVED: [&str; 6] = ["mail", "payments", "imports", "reports", "stock", "default"];
+
+impl<'d> World<'d> {
+    /// Jobs in every state and their server.
+    pub fn new(db: &'d TestDb) -> Self {
+        Self::served_by(db, Server::new(&db.database))
+    }
+
+    /// The same with a server of the test's own.
+    pub fn served_by(db: &'d TestDb, server: Server) -> Self {
+        let open = Arc::new(Open::new(false));
+        ended_jobs(db);
+        let supervisor = supervise(db, &open);
+        until("the first jobs have ended", || {
+            let open = "SELECT count(*) AS n FROM solid_queue_ready_executions";
+            db.count(open) + db.rows("claimed_executions") == 0
+        });
+        running_jobs(db);
+        until("three jobs run", || {
+            db.count("SELECT count(*) AS n FROM windlass_steps") >= 6
+        });
+        waiting_jobs(db);
+        odd_jobs(db);
+        settings(db);
+        World {
+            db,
+            server: server.listen("127.0.0.1:0").start().unwrap(),
+            open,
+            supervisor: Some(supervisor),
+        }
+    }
+
+    pub fn origin(&self) -> String {
+        format!("http://{}", self.server.address())
+    }
+
+    /// The newest job of a class, in a state: the name of a table such as `failed`.
+    pub fn job(&self, class: &str, state: &str) -> i64 {
+        self.db.count(&format!(
+            "SELECT max(j.id) AS n FROM solid_queue_jobs j \
+             JOIN solid_queue_{state}_executions e ON e.job_id = j.id WHERE j.class_name = '{class}'"
+        ))
+    }
+}
+
+impl Drop for World<'_> {
+    fn drop(&mut self) {
+        self.open.store(true, Ordering::SeqCst);
+        self.server.stop();
+        if let Some(supervisor) = self.supervisor.take() {
+            supervisor.stop();
+        }
+    }
+}
+
+fn supervise(db: &TestDb, open: &Arc<Open>) -> Handle {
+    let worker = Worker::new(&db.database, registry(open))
+        .queues(SERVED)
+        .unwrap();
+    let tasks = [
+        ("nightly-report", "30 2 * * *", "BuildReport"),
+        ("sync-stock", "*/15 8-18 * * mon-fri", "SyncStock"),
+        ("import-catalog", "@hourly", "ImportCatalog"),
+    ];
+    let tasks = tasks.map(|(key, schedule, class)| {
+        let arguments = r#"{"how":"finish","customer":1,"token":"tok_5ecret_9f3a"}"#;
+        let task = RecurringTask::of_class(key, schedule, class, arguments).unwrap();
+        task.queue("reports").description("for the head office")
+    });
+    Supervisor::new(&db.database)
+        .worker(
+            worker
+                .threads(6)
+                .polling_interval(Duration::from_millis(50)),
+        )
+        .dispatcher(Dispatcher::new(&db.database).polling_interval(Duration::from_millis(50)))
+        .scheduler(Scheduler::new(&db.database).tasks(tasks))
+        .start()
+        .unwrap()
+}
+
+/// Jobs that end at once: finished, failed in several ways, discarded, and to be tried again later.
+fn ended_jobs(db: &TestDb) {
+    let finished = (0..40).map(|number| {
+        let class = ["SendWelcome", "ChargeCard", "ImportCatalog", "BuildReport"][number % 4];
+        job(class, How::Finish, number as u32).tags(["shop", "eu"])
+    });
+    let refused = (0..14).map(|number| {
+        let host = format!("smtp-{}.example:25", number % 3);
+        job("SendWelcome", How::Refused(host), 1_000 + number)
+    });
+    let invalid = (0..6).map(|number| {
+        let what = format!("order {}: the amount is negative", 7_000 + number);
+        job("ChargeCard", How::Invalid(what), 2_000 + number)
+    });
+    let others = [
+        How::Panic,
+        How::Panic,
+        How::Retry,
+        How::Retry,
+        How::Discard,
+        How::Discard,
+    ];
+    let others = (0..)
+        .zip(others)
+        .map(|(number, how)| job("SyncStock", how, number));
+    let once = Policy::new().delivery(Delivery::AtMostOnce).max_attempts(1);
+    let broken = How::Invalid("no paper".to_owned());
+    let once = std::iter::once(job("BuildReport", broken, 40).policy(once));
+    let all = finished.chain(refused).chain(invalid).chain(others);
+    let all = all.chain(once);
+    enqueue_all(&mut db.connect(), all).unwrap();
+}
+
+/// Three jobs that run, one of which has all slots of its key, so that others are blocked.
+fn running_jobs(db: &TestDb) {
+    let mut conn = db.connect();
+    let limited = || Concurrency::new("catalog-7").limit(1);
+    job("BuildReport", How::Wait, 31)
+        .unique_id("report-2026")
+        .enqueue(&mut conn)
+        .unwrap();
+    job("BuildReport", How::Wait, 32)
+        .enqueue(&mut conn)
+        .unwrap();
+    job("ImportCatalog", How::Wait, 33)
+        .concurrency(limited())
+        .enqueue(&mut conn)
+        .unwrap();
+    let blocked =
+        (0..4).map(|number| job("ImportCatalog", How::Finish, number).concurrency(limited()));
+    enqueue_all(&mut conn, blocked).unwrap();
+}
+
+/// Ready jobs that no worker takes, and scheduled ones.
+fn waiting_jobs(db: &TestDb) {
+    let ready = (0..25).map(|number| {
+        job("ChargeCard", How::Finish, 500 + number)
+            .queue("partners")
+            .priority((number % 3) as i32)
+    });
+    let paused = (0..4).map(|number| job("SendWelcome", How::Finish, number).queue("newsletter"));
+    let scheduled = (0..8).map(|number| {
+        let later = Duration::from_secs(3_600 * u64::from(number + 1));
+        job("SendWelcome", How::Finish, 600 + number).after(later)
+    });
+    enqueue_all(&mut db.connect(), ready.chain(paused).chain(scheduled)).unwrap();
+}
+
+/// What would break a page that is not careful.
+pub const MARKUP: &str = "<img src=x onerror=alert(1)>\"'&amp;";
+
+/// Longer than any window, without a place to break.
+fn long(word: &str) -> String {
+    word.repeat(160 / word.len())
+}
+
+/// Names and arguments that are hostile, long, or from right to left.
+fn odd_jobs(db: &TestDb) {
+    let names = [
+        MARKUP.to_owned(),
+        long("Very::Long::"),
+        "\u{202e}abc \u{5d0}\u{5d1}\u{5d2} ..".to_owned(),
+    ];
+    let mut conn = db.connect();
+    for (number, name) in names.iter().enumerate() {
+        let text = serde_json::json!({ "text": name, "list": vec![name; 40], "number": number });
+        let job = NewJob::of_class("Odd", text.to_string())
+            .queue("odd")
+            .tags([name.chars().take(40).collect::<String>()]);
+        let id = job
+            .unique_id(format!("odd-{number}"))
+            .enqueue(&mut conn)
+            .unwrap()
+            .id
+            .0;
+        let name = name.replace('\'', "''");
+        for table in [
+            "solid_queue_ready_executions WHERE job_id",
+            "solid_queue_jobs WHERE id",
+        ] {
+            let (table, by) = table.split_once(" WHERE ").unwrap();
+            db.execute(&format!(
+                "UPDATE {table} SET queue_name = '{name}', class_name = '{name}' WHERE {by} = {id}"
+            ));
+        }
+    }
+    // The same, failed with a message of this kind.
+    for name in names {
+        let job = NewJob::of_class("Odd", "{}")
+            .queue("odd")
+            .enqueue(&mut conn)
+            .unwrap()
+            .id
+            .0;
+        db.execute(&format!(
+            "DELETE FROM solid_queue_ready_executions WHERE job_id = {job}"
+        ));
+        let error =
+            serde_json::json!({ "exception_class": name, "message": name, "backtrace": [name] });
+        db.execute(&format!(
+            "INSERT INTO solid_queue_failed_executions (job_id, error, created_at) \
+             SELECT id, '{}', created_at FROM solid_queue_jobs WHERE id = {job}",
+            error.to_string().replace('\'', "''")
+        ));
+    }
+}
+
+/// What operators have set.
+fn settings(db: &TestDb) {
+    let mut conn = db.connect();
+    pause_queue(&mut conn, "newsletter", "ada", "the text is wrong").unwrap();
+    pause_class(
+        &mut conn,
+        "SyncStock",
+        "grace",
+        "the supplier's server is away",
+    )
+    .unwrap();
+    set_limit(
+        &mut conn,
+        "ImportCatalog/catalog-7",
+        1,
+        "ada",
+        "one at a time",
+    )
+    .unwrap();
+    let of_partners = Jobs::waiting().queue("partners").by("ada");
+    let change = of_partners.in_background(Change::Priority(7));
+    change.start(&mut conn).unwrap();
+    recurring::run_now(&mut conn, "nightly-report").unwrap();
+    recurring::pause(&mut conn, "import-catalog").unwrap();
+}

@@ -1,0 +1,105 @@
+//! A database that is away, at the start and under an open page.
+
+use super::access::{sign_in, token};
+use super::client::{Ask, get, serve};
+use crate::support::TestDb;
+#[cfg(feature = "postgres")]
+use crate::support::proxy::Proxy;
+use crate::support::wait::until;
+use windlass::web::RunningServer;
+use windlass::{Database, NewJob};
+
+fn page(server: &RunningServer) -> super::client::Reply {
+    let ask = Ask::new(server.address(), "GET", "/").header("Accept", "text/html");
+    ask.send()
+}
+
+fn it_starts_without_tables(db: &TestDb) {
+    let server = serve(&db.database);
+    let says = page(&server);
+    assert_eq!(says.status, 503, "{says:?}");
+    let expected = if db.is_postgres() {
+        "windlass migrate --database URL"
+    } else {
+        // There is no file yet.
+        "The database does not answer."
+    };
+    assert!(says.body.contains(expected), "{says:?}");
+    assert!(says.header("retry-after").is_some());
+    db.database.migrate().unwrap();
+    until("the page is there", || page(&server).status == 200);
+}
+
+#[cfg(feature = "postgres")]
+#[test]
+fn it_starts_while_the_database_is_away() {
+    let db = TestDb::postgres();
+    let mut proxy = Proxy::closed(&db.url);
+    let database = Database::open(&proxy.url(&db.url)).unwrap();
+    let server = serve(&database);
+    let says = page(&server).expect(503);
+    assert!(
+        says.contains("Database away")
+            && says.contains(" data-again")
+            && !says.contains("last seen"),
+        "{says}"
+    );
+    assert!(
+        !says.contains(&*db.url) && !says.contains("127.0.0.1"),
+        "{says}"
+    );
+    proxy.open();
+    until("the page is there", || page(&server).status == 200);
+}
+
+#[cfg(feature = "postgres")]
+#[test]
+fn a_page_shows_what_was_last_seen() {
+    let db = TestDb::postgres();
+    let job = NewJob::of_class("send", "{}").queue("mail");
+    job.enqueue(&mut db.connect()).unwrap();
+    let mut proxy = Proxy::opened(&db.url);
+    let database = Database::open(&proxy.url(&db.url)).unwrap();
+    let server = serve(&database);
+    assert!(page(&server).expect(200).contains(">mail<"));
+    proxy.close();
+    let says = page(&server).expect(503);
+    let (_, seen) = says.split_once("<div class=\"stale\" inert>").unwrap();
+    assert!(seen.contains(">mail<"), "{says}");
+    // Programs get one line.
+    assert!(get(&server, "/").expect(503).starts_with("Database away\n"));
+    proxy.open();
+    until("the page is there", || page(&server).status == 200);
+}
+
+#[cfg(feature = "postgres")]
+#[test]
+fn those_who_signed_in_lately_see_what_was_last_seen() {
+    let db = TestDb::postgres();
+    let secret = token(&db, "ada", "operator", &[]);
+    let mut proxy = Proxy::opened(&db.url);
+    let database = Database::open(&proxy.url(&db.url)).unwrap();
+    let server = serve(&database);
+    let cookie = sign_in(&server, &secret);
+    let ask = Ask::new(server.address(), "GET", "/")
+        .header("Accept", "text/html")
+        .header("Cookie", &cookie);
+    ask.clone().send().expect(200);
+    proxy.close();
+    assert!(
+        ask.clone()
+            .send()
+            .expect(503)
+            .contains("What was last seen")
+    );
+    // Others learn only that the database is away.
+    let other = ask
+        .header("Cookie", &cookie.replace('=', "=0"))
+        .send()
+        .expect(503);
+    assert!(!other.contains("What was last seen"), "{other}");
+    let none = page(&server).expect(503);
+    assert!(!none.contains("What was last seen"), "{none}");
+}
+
+crate::on_each_empty_database!(it_starts_without_tables);

@@ -1,0 +1,70 @@
+//! Panels that are not ready in time.
+
+use super::{enqueue, page, serve, text};
+use crate::support::TestDb;
+
+fn only_the_panel_that_was_asked_for_is_read(db: &TestDb) {
+    enqueue(db, "mail", "send");
+    let server = serve(&db.database);
+    let page = page(&server, "/?alone=the-busiest-classes-of-the-last-hour");
+    let text = text(&page);
+    assert!(
+        text.contains("Nothing has ended in the last hour."),
+        "{text}"
+    );
+    assert!(
+        text.contains(
+            "Left out, because another panel was asked for alone. It shows what needs attention."
+        ),
+        "{text}"
+    );
+    assert!(
+        page.contains("href=\"/?alone=what-needs-attention\""),
+        "{page}"
+    );
+    assert!(
+        !page.contains("data-live-from"),
+        "it is not read again and again"
+    );
+}
+
+/// On SQLite, no reader waits.
+#[cfg(feature = "postgres")]
+fn a_late_panel_says_so_and_the_page_stands() {
+    let db = TestDb::postgres();
+    enqueue(&db, "mail", "send");
+    let server = serve(&db.database);
+    let mut conn = db.connect();
+    crate::support::db::execute(&mut conn, "BEGIN");
+    crate::support::db::execute(
+        &mut conn,
+        "LOCK TABLE windlass_stats IN ACCESS EXCLUSIVE MODE",
+    );
+    let page = page(&server, "/queues");
+    assert!(text(&page).contains("Queue Verdict"), "{page}");
+    let of_queue = super::page(&server, "/queues/mail");
+    let shown = text(&of_queue);
+    assert!(
+        shown.contains("This panel was not ready within 1 s. It shows the history of this queue."),
+        "{shown}"
+    );
+    assert!(
+        of_queue
+            .contains("href=\"/queues/mail?alone=the-history-of-this-queue\">Try this panel alone"),
+        "{of_queue}"
+    );
+    assert!(
+        shown.contains("Ready 1"),
+        "the other panels are there: {shown}"
+    );
+    crate::support::db::execute(&mut conn, "ROLLBACK");
+    assert!(!super::page(&server, "/queues/mail").contains("This panel"));
+}
+
+#[cfg(feature = "postgres")]
+#[test]
+fn late_on_postgres() {
+    a_late_panel_says_so_and_the_page_stands();
+}
+
+crate::on_each_database!(only_the_panel_that_was_asked_for_is_read);

@@ -1,0 +1,157 @@
+//! The page of the limits.
+
+use super::{
+    LONG_AGO, audited, change, nothing_is_audited, now, page, post, row, serve, serve_viewers,
+    text, worker,
+};
+use crate::support::TestDb;
+use windlass::{Concurrency, NewJob, limits, set_limit};
+
+/// Blocks jobs of a key, and gives a slot to others.
+fn key(db: &TestDb, key: &str, ready: usize, blocked: usize) {
+    for place in 0..ready + blocked {
+        let job = NewJob::of_class("import", "{}").queue("import");
+        let job =
+            job.concurrency(Concurrency::new(key).limit(u32::try_from(ready.max(1)).unwrap()));
+        let job = job.enqueue(&mut db.connect()).unwrap().id.0;
+        if place < ready {
+            db.execute(&format!(
+                "DELETE FROM solid_queue_blocked_executions WHERE job_id = {job}"
+            ));
+            db.execute(&format!(
+                "INSERT INTO solid_queue_ready_executions (job_id, queue_name, priority, class_name, concurrency_key, created_at) \
+                 SELECT id, queue_name, 0, class_name, concurrency_key, {} FROM solid_queue_jobs WHERE id = {job}",
+                now(db)
+            ));
+        }
+    }
+    db.execute("DELETE FROM windlass_wanted_keys");
+}
+
+fn keys_are_shown_with_their_slots(db: &TestDb) {
+    key(db, "7", 2, 3);
+    key(db, "8", 1, 0);
+    let server = serve(&db.database);
+    let shown = page(&server, "/limits");
+    let waiting = row(&shown, ">import/7<");
+    assert!(
+        waiting.contains("ready jobs hold all slots, and no worker serves import"),
+        "{waiting}"
+    );
+    assert!(waiting.contains("0 of 2 run 2 0 2 3"), "{waiting}");
+    assert!(
+        row(&shown, ">import/8<").contains("all slots are taken, and no job waits"),
+        "{shown}"
+    );
+    assert!(
+        text(&shown).contains("3 jobs wait for a slot, or for another job. 1 key stands still."),
+        "{shown}"
+    );
+    worker(db, 1, "import", now(db));
+    assert!(
+        row(&page(&server, "/limits"), ">import/7<")
+            .contains("all slots are taken: jobs wait their turn")
+    );
+    let only = page(&server, "/limits?waiting=1");
+    assert!(
+        only.contains(">import/7<") && !only.contains(">import/8<"),
+        "{only}"
+    );
+    let found = page(&server, "/limits?key=import%2F8");
+    assert!(
+        found.contains(">import/8<") && !found.contains(">import/7<"),
+        "{found}"
+    );
+    assert!(text(&page(&server, "/limits?key=none")).contains("No key matches."));
+}
+
+fn a_slot_that_is_never_given_is_reported(db: &TestDb) {
+    key(db, "7", 0, 1);
+    db.execute(&format!(
+        "UPDATE solid_queue_blocked_executions SET created_at = '{LONG_AGO}'"
+    ));
+    let page = page(&serve(&db.database), "/limits");
+    assert!(
+        row(&page, ">import/7<").contains("is a dispatcher running?"),
+        "{page}"
+    );
+}
+
+fn pages_go_on_after_a_key(db: &TestDb) {
+    for number in 100..205 {
+        key(db, &number.to_string(), 0, 1);
+    }
+    let server = serve(&db.database);
+    let first = page(&server, "/limits");
+    let next = first
+        .split("href=\"")
+        .find(|part| part.contains("rel=\"next\""))
+        .unwrap();
+    let next = next.split('"').next().unwrap().replace("&#38;", "&");
+    let second = page(&server, &next);
+    let keys = |page: &str| {
+        (100..205)
+            .filter(|key| page.contains(&format!(">import/{key}<")))
+            .count()
+    };
+    assert_eq!((keys(&first), keys(&second)), (100, 5), "{next}");
+    assert!(!second.contains("rel=\"next\""));
+}
+
+fn a_limit_is_set_and_cleared(db: &TestDb) {
+    let server = serve(&db.database);
+    let form = "key=import%2F*&slots=3&reason=the+disk+is+slow&back=%2Flimits%23set";
+    let shown = change(&server, "/limits/set", form);
+    assert!(
+        shown.contains("The limit of import/* is 3 jobs at once."),
+        "{shown}"
+    );
+    assert!(shown.contains("import/* 3 since"), "{shown}");
+    assert_eq!(
+        audited(db),
+        "local page 127.0.0.1 limits.set import/* the disk is slow"
+    );
+    assert_eq!(limits(&mut db.connect()).unwrap()[0].slots, 3);
+    for form in [
+        "key=import%2F7&slots=-1",
+        "key=import%2F7&slots=x",
+        "key=import%2F7",
+        "key=nogroup&slots=1",
+        "slots=1",
+    ] {
+        let reply = post(&server, "/limits/set", form);
+        assert_eq!(reply.status, 400, "{form}: {reply:?}");
+    }
+    let shown = change(&server, "/limits/clear", "key=import%2F*&back=%2Flimits");
+    assert!(shown.contains("Cleared the limit of import/*"), "{shown}");
+    assert!(limits(&mut db.connect()).unwrap().is_empty());
+    assert!(
+        change(&server, "/limits/clear", "key=import%2F*").contains("had no limit that was set")
+    );
+}
+
+fn a_viewer_sets_no_limit(db: &TestDb) {
+    let server = serve_viewers(db);
+    for path in ["/limits/set", "/limits/clear"] {
+        assert_eq!(post(&server, path, "key=import%2F7&slots=0").status, 403);
+    }
+    assert!(nothing_is_audited(db));
+    set_limit(&mut db.connect(), "import/7", 2, "ada", "").unwrap();
+    let page = page(&server, "/limits");
+    assert!(
+        row(&page, "<th scope=\"row\">import/7").contains("by ada"),
+        "{page}"
+    );
+    assert!(
+        page.contains("<button disabled aria-describedby=\"viewer-only\" aria-label=\"Clear"),
+        "{page}"
+    );
+}
+
+crate::on_each_database!(
+    keys_are_shown_with_their_slots,
+    a_slot_that_is_never_given_is_reported,
+    pages_go_on_after_a_key,
+    a_limit_is_set_and_cleared,
+    a_viewer_sets_no_limit,
+);
