@@ -13,6 +13,7 @@ use crate::web::pages::section::Section;
 use crate::web::sql::frame::FrameCache;
 use crate::web::sql::operations_wake::OperationsWake;
 use crate::web::sql::outage::{Outage, SetOnce};
+use std::sync::Arc;
 
 /// A database that is served.
 #[derive(Debug)]
@@ -32,7 +33,7 @@ pub(crate) struct Source {
     /// Whether the tables were found to be in order.
     pub(crate) tables: SetOnce,
     /// What needs attention.
-    pub(crate) watch: Watch,
+    pub(crate) watch: Arc<Watch>,
 }
 
 impl Source {
@@ -46,7 +47,7 @@ impl Source {
             outage: Outage::default(),
             changes_outage: Outage::default(),
             tables: SetOnce::default(),
-            watch: Watch::default(),
+            watch: Arc::default(),
         }
     }
 

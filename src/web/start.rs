@@ -24,6 +24,7 @@ use crate::web::site::{Site, SiteSettings, Source};
 use crate::web::sql::dispatch::PageDispatcher;
 use crate::web::sql::operations;
 use crate::web::sql::operations_wake::{self, OperationsWake};
+use crate::web::sql::renewals;
 use crate::web::sql::workers;
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -79,7 +80,10 @@ pub(crate) fn start_on(server: &Server, listener: TcpListener) -> Result<Running
     if server.has_pages() {
         must_be_closed(&site, &server.listen)?;
     }
-    let (queue, mut threads) = workers::start(&site, server.routes, server.threads)?;
+    let (renewals, renewer) = renewals::start(&site)?;
+    let workers = workers::start(&site, server.routes, server.threads, &renewals);
+    let (queue, mut threads) = workers?;
+    threads.push(renewer);
     let (stop, stopping) = watch::channel(false);
     if server.has_pages() && !site.access.settings.read_only {
         threads.push(operations::start(&site, woken, stopping.clone())?);
@@ -90,7 +94,7 @@ pub(crate) fn start_on(server: &Server, listener: TcpListener) -> Result<Running
     };
     threads.push(engine::start(Arc::new(engine), listener, stopping)?);
     if server.has_pages() {
-        let dispatcher = PageDispatcher::new(&site, server.routes);
+        let dispatcher = PageDispatcher::new(&site, server.routes, renewals);
         let sampler = threads::spawn("web-live", move || sampler::run(dispatcher));
         // Without its receiver, the other threads end.
         threads.push(sampler?);

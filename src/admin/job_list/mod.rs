@@ -146,20 +146,19 @@ impl Finder<'_> {
             let found = job_window::matching(conn, search, by, self.range, how)?;
             return Ok(self.cut(found, None));
         }
+        if search.arguments.is_none() {
+            let how = (place, WINDOW, wanted);
+            let found = job_window::matching(conn, search, by, self.range, how)?;
+            let stop = match found.len() < wanted {
+                true => job_window::window(conn, search, by, self.range, place)?,
+                false => None,
+            };
+            return Ok(self.cut(found, stop.and_then(|window| window.stop(place))));
+        }
         let Some(window) = job_window::window(conn, search, by, self.range, place)? else {
             return Ok(self.cut(Vec::new(), None));
         };
-        let end = match place {
-            ListPlace::Before(_) => window.range.lowest,
-            ListPlace::After(_) => window.range.highest,
-        };
-        let stop = window.is_full.then_some(end);
-        if search.arguments.is_none() {
-            let how = (place, WINDOW, wanted);
-            let found = job_window::matching(conn, search, by, window.range, how)?;
-            return Ok(self.cut(found, stop));
-        }
-        self.with_arguments(conn, window.range, stop)
+        self.with_arguments(conn, window.range, window.stop(place))
     }
 
     /// Finds jobs by what is shown of their arguments: a search that found more would tell what is

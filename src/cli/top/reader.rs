@@ -56,7 +56,9 @@ impl LookReader {
         let checked = connection.read(CONNECT, |conn| migrate::check(conn, database));
         checked.map_err(|failure| match failure {
             ReadFailure::Failed(error) => error,
-            ReadFailure::Late => database.refused(&database.target(), "no answer".to_owned()),
+            ReadFailure::Late | ReadFailure::Cut => {
+                database.refused(&database.target(), "no answer".to_owned())
+            }
             ReadFailure::Lost(reason) => database.refused(&database.target(), reason),
         })?;
         Ok(LookReader {
@@ -117,6 +119,7 @@ impl LookReader {
         let (part, is_kept) = match connection.read(READ, work) {
             Ok(value) => (LookPart::Read(value), true),
             Err(ReadFailure::Late) => (LookPart::Late, true),
+            Err(ReadFailure::Cut) => (LookPart::Late, false),
             Err(ReadFailure::Failed(error)) => (LookPart::Failed(error.to_string()), false),
             Err(ReadFailure::Lost(reason)) => return Err(reason),
         };

@@ -1,10 +1,10 @@
 //! The conditions of a selection of jobs.
 
-use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
+use crate::db::conn::param::Param;
 use crate::db::conn::sql::{id_list, timestamp};
-use crate::db::conn::statement::Statement;
 use crate::db::model::state::JobState;
+use crate::db::query::conditions::Conditions;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
@@ -54,105 +54,122 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
+    /// Returns the queue, if that is all that is selected by.
+    pub(crate) fn only_queue(&self) -> Option<&str> {
+        let rest = Filter {
+            queue: None,
+            ..self.clone()
+        };
+        self.queue.as_deref().filter(|_| rest == Filter::default())
+    }
+
     /// Returns whether an index finds its jobs, so that no others are read.
     pub(crate) fn has_index(&self) -> bool {
         self.ids.is_some() || self.fingerprint.is_some() || self.unique_id.is_some()
     }
-
-    fn has_times(&self) -> bool {
-        let times = [
-            self.created_from,
-            self.created_to,
-            self.finished_from,
-            self.finished_to,
-            self.failed_from,
-            self.failed_to,
-        ];
-        times.iter().any(Option::is_some)
-    }
-
-    fn has_details(&self) -> bool {
-        self.kind.is_some() || self.arguments.is_some()
-    }
 }
 
-/// Returns the conditions for the tags of a job `j`, which are compared as decoded texts. The
-/// parameters are `$5` and `$6`.
-fn tagged(dialect: Dialect) -> String {
+/// Returns the condition that a job `j` has all of the tags `?`, or one of them. Tags are compared as
+/// decoded texts.
+fn tagged(dialect: Dialect, has_all: bool) -> String {
     let (of_job, wanted) = match dialect {
         // Other programs may have stored what is no JSON.
         Dialect::Postgres => (
             "SELECT own.tag FROM json_array_elements_text(CASE WHEN strpos(j.policy, '\"tags\":[') > 0 \
                THEN CAST(j.policy AS json) -> 'extras' -> 'tags' END) AS own (tag) WHERE own.tag IS NOT NULL",
-            ["$5", "$6"].map(|tags| {
-                format!("(SELECT tag FROM json_array_elements_text(CAST({tags} AS json)) AS named (tag)) AS wanted")
-            }),
+            "(SELECT tag FROM json_array_elements_text(CAST(? AS json)) AS named (tag)) AS wanted",
         ),
         Dialect::Sqlite => (
             "SELECT own.value FROM json_each(CASE WHEN json_valid(j.policy) THEN j.policy END, '$.extras.tags') AS own WHERE own.type = 'text'",
-            ["$5", "$6"].map(|tags| format!("(SELECT value AS tag FROM json_each({tags})) AS wanted")),
+            "(SELECT value AS tag FROM json_each(?)) AS wanted",
         ),
     };
-    let [all, any] = wanted;
-    format!(
-        "($5 IS NULL OR NOT EXISTS (SELECT 1 FROM {all} WHERE wanted.tag NOT IN ({of_job}))) \
-         AND ($6 IS NULL OR EXISTS (SELECT 1 FROM {any} WHERE wanted.tag IN ({of_job})))"
-    )
+    match has_all {
+        true => {
+            format!("NOT EXISTS (SELECT 1 FROM {wanted} WHERE wanted.tag NOT IN ({of_job}))")
+        }
+        false => format!("EXISTS (SELECT 1 FROM {wanted} WHERE wanted.tag IN ({of_job}))"),
+    }
 }
 
-/// The number of the first parameter after those of [`conditions`].
-pub(crate) const NEXT: usize = 18;
-
-/// Returns the conditions on an execution `e` and its job `j`. The parameters are `$1` to `$17`.
+/// Returns the conditions on an execution `e` and its job `j`.
 ///
-/// What has an index that must be used is a condition of its own. The others are `$2 IS NULL OR ..`,
+/// What has an index that must be used is a condition of its own. The others are `$1 IS NULL OR ..`,
 /// so that no planner leaves the order of the scan for an index that finds more rows.
-pub(crate) fn conditions(conn: &Conn<'_>, state: JobState, filter: &Filter) -> String {
-    let contains = |text: &str, part: &str| match conn.dialect() {
-        Dialect::Postgres => format!("strpos({text}, {part}) > 0"),
-        Dialect::Sqlite => format!("instr({text}, {part}) > 0"),
-    };
+pub(super) fn conditions<'f>(
+    dialect: Dialect,
+    state: JobState,
+    filter: &'f Filter,
+) -> Conditions<'f> {
+    let mut all = Conditions::default();
     // Named ids are looked up; any other way would read the whole table.
-    let mut all = vec![match filter.ids {
-        Some(_) => "j.id IN {in $1}".to_owned(),
-        None => "$1 IS NULL".to_owned(),
-    }];
-    all.push("($2 IS NULL OR j.class_name = $2) AND ($3 IS NULL OR j.queue_name = $3)".to_owned());
-    let error = match state {
-        JobState::Failed => contains("e.error", "$4"),
-        _ => "false".to_owned(),
+    if let Some(ids) = &filter.ids {
+        all.add("j.id IN {in ?}", id_list(ids));
+    }
+    if let Some(print) = &filter.fingerprint {
+        let fails = "e.fingerprint = ?";
+        all.add(of_state(state == JobState::Failed, fails), print);
+    }
+    if let Some(unique_id) = &filter.unique_id {
+        all.add("j.unique_id = ?", unique_id);
+    }
+    let queue = match state {
+        JobState::Ready | JobState::Scheduled | JobState::Blocked => "e.queue_name = ?",
+        _ => "j.queue_name = ?",
     };
-    all.push(format!("($4 IS NULL OR {error})"));
-    all.push(tagged(conn.dialect()));
-    if filter.fingerprint.is_some() {
-        all.push(match state {
-            JobState::Failed => "e.fingerprint = $7".to_owned(),
-            _ => "false".to_owned(),
-        });
+    let mut scanned = |condition: &str, value: Option<Param<'f>>| {
+        if let Some(value) = value {
+            all.add(&format!("(? IS NULL OR {condition})"), value);
+        }
+    };
+    let text = |text: &'f Option<String>| text.as_ref().map(Param::from);
+    scanned("j.class_name = ?", text(&filter.class));
+    scanned(queue, text(&filter.queue));
+    let json = |tags: &Option<Vec<String>>| {
+        let tags = tags.as_ref()?;
+        Some(serde_json::to_string(tags).unwrap_or_default().into())
+    };
+    scanned(&tagged(dialect, true), json(&filter.tags));
+    scanned(&tagged(dialect, false), json(&filter.any_tag));
+    let contains = |text: &str| match dialect {
+        Dialect::Postgres => format!("strpos({text}, ?) > 0"),
+        Dialect::Sqlite => format!("instr({text}, ?) > 0"),
+    };
+    let in_error = contains("e.error");
+    let in_error = of_state(state == JobState::Failed, &in_error);
+    scanned(in_error, text(&filter.error));
+    match state {
+        JobState::Cancelled | JobState::Discarded => scanned("e.kind = ?", text(&filter.kind)),
+        _ => scanned(in_error, filter.kind.as_deref().map(kind_in_error)),
     }
-    if filter.unique_id.is_some() {
-        all.push("j.unique_id = $8".to_owned());
+    scanned(&contains("j.arguments"), text(&filter.arguments));
+    for (condition, time) in times(state, filter) {
+        let time = time.map(|time| timestamp(time.naive_utc()).into());
+        scanned(&condition, time);
     }
-    if filter.has_details() {
-        let kind = match state {
-            JobState::Failed => contains("e.error", "$9"),
-            JobState::Cancelled | JobState::Discarded => "e.kind = $17".to_owned(),
-            _ => "false".to_owned(),
-        };
-        let arguments = contains("j.arguments", "$10");
-        all.push(format!(
-            "($9 IS NULL OR {kind}) AND ($10 IS NULL OR {arguments})"
-        ));
+    if let Some(condition) = has_ended(state) {
+        all.always(condition);
     }
-    if filter.has_times() {
-        all.push(times(state));
-    }
-    all.extend(has_ended(state).map(str::to_owned));
-    all.join(" AND ")
+    all
 }
 
-/// Returns the conditions for the times. The parameters are `$11` to `$16`.
-fn times(state: JobState) -> String {
+/// Returns the condition if jobs in this state can meet it.
+fn of_state(is_possible: bool, condition: &str) -> &str {
+    if is_possible {
+        condition
+    } else {
+        "(? IS NULL AND false)"
+    }
+}
+
+/// Returns how the stored error of a failed job contains its kind.
+fn kind_in_error(kind: &str) -> Param<'static> {
+    let kind = serde_json::to_string(kind).unwrap_or_default();
+    format!("\"exception_class\":{kind}").into()
+}
+
+/// Returns the conditions for the times.
+fn times(state: JobState, filter: &Filter) -> [(String, Option<DateTime<Utc>>); 6] {
     let finished = match state {
         JobState::Finished | JobState::Cancelled | JobState::Discarded => "j.finished_at",
         _ => "NULL",
@@ -161,17 +178,16 @@ fn times(state: JobState) -> String {
         JobState::Failed => "e.created_at",
         _ => "NULL",
     };
-    let between = |column: &str, from: usize, to: usize| {
-        format!(
-            "(${from} IS NULL OR {column} >= {{time ${from}}}) AND (${to} IS NULL OR {column} < {{time ${to}}})"
-        )
-    };
+    let from = |column: &str, time| (format!("{column} >= {{time ?}}"), time);
+    let to = |column: &str, time| (format!("{column} < {{time ?}}"), time);
     [
-        between("j.created_at", 11, 12),
-        between(finished, 13, 14),
-        between(failed, 15, 16),
+        from("j.created_at", filter.created_from),
+        to("j.created_at", filter.created_to),
+        from(finished, filter.finished_from),
+        to(finished, filter.finished_to),
+        from(failed, filter.failed_from),
+        to(failed, filter.failed_to),
     ]
-    .join(" AND ")
 }
 
 /// Returns the condition for a state of jobs that have ended, which no execution shows.
@@ -188,7 +204,7 @@ fn has_ended(state: JobState) -> Option<&'static str> {
 }
 
 /// Returns the alias of an execution, or of a job without one, and its join with the job.
-pub(crate) fn joined(state: JobState) -> String {
+pub(super) fn joined(state: JobState) -> String {
     match state {
         JobState::Finished => {
             "solid_queue_jobs e JOIN solid_queue_jobs j ON j.id = e.id".to_owned()
@@ -198,38 +214,6 @@ pub(crate) fn joined(state: JobState) -> String {
             state.table()
         ),
     }
-}
-
-/// Returns the statement with the values of the parameters of [`conditions`].
-pub(crate) fn filtered(text: String, filter: &Filter) -> Statement<'_> {
-    let json = |texts: &Option<Vec<String>>| {
-        texts
-            .as_ref()
-            .map(|texts| serde_json::to_string(texts).unwrap_or_default())
-    };
-    let in_error = filter.kind.as_ref().map(|kind| {
-        let kind = serde_json::to_string(kind).unwrap_or_default();
-        format!("\"exception_class\":{kind}")
-    });
-    let time = |time: Option<DateTime<Utc>>| time.map(|time| timestamp(time.naive_utc()));
-    Statement::new(text)
-        .bind(filter.ids.as_deref().map(id_list))
-        .bind(&filter.class)
-        .bind(&filter.queue)
-        .bind(&filter.error)
-        .bind(json(&filter.tags))
-        .bind(json(&filter.any_tag))
-        .bind(&filter.fingerprint)
-        .bind(&filter.unique_id)
-        .bind(in_error)
-        .bind(&filter.arguments)
-        .bind(time(filter.created_from))
-        .bind(time(filter.created_to))
-        .bind(time(filter.finished_from))
-        .bind(time(filter.finished_to))
-        .bind(time(filter.failed_from))
-        .bind(time(filter.failed_to))
-        .bind(&filter.kind)
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! Lists and counts of selected jobs.
 
 use crate::db::conn::connection::Conn;
+use crate::db::conn::statement::Statement;
 use crate::db::model::extras::Extras;
 use crate::db::model::state::JobState;
-use crate::db::query::filter::{Filter, NEXT, conditions, filtered, joined};
+use crate::db::query::filter::{Filter, conditions, joined};
 use chrono::{DateTime, NaiveDateTime, Utc};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text, Timestamp};
@@ -33,13 +34,14 @@ pub(crate) fn counts(
     state: JobState,
     filter: &Filter,
 ) -> QueryResult<Vec<JobCount>> {
+    let wanted = conditions(conn.dialect(), state, filter);
     let text = format!(
-        "SELECT j.class_name, j.queue_name, j.at_most_once, count(*) AS count FROM {} WHERE {} \
+        "SELECT j.class_name, j.queue_name, j.at_most_once, count(*) AS count FROM {} WHERE true{} \
          GROUP BY j.class_name, j.queue_name, j.at_most_once ORDER BY j.class_name, j.queue_name",
         joined(state),
-        conditions(conn, state, filter)
+        wanted.text
     );
-    filtered(text, filter).load(conn)
+    Statement::new(text).bind_all(wanted.params).load(conn)
 }
 
 /// A job in a list.
@@ -132,13 +134,15 @@ pub(crate) fn list(
         _ => "NULL",
     };
     let runs = runs(state);
+    let mut wanted = conditions(conn.dialect(), state, filter);
+    let limit = wanted.param(limit as i64);
     let text = format!(
         "SELECT j.id AS job_id, j.class_name, j.queue_name, j.priority, j.policy, {runs} AS attempts, \
-         coalesce({{moment j.created_at}}, {{now}}) AS created_at, coalesce({{moment {at}}}, {{now}}) AS at, {error} AS error FROM {} WHERE {} ORDER BY {order} LIMIT ${NEXT}",
+         coalesce({{moment j.created_at}}, {{now}}) AS created_at, coalesce({{moment {at}}}, {{now}}) AS at, {error} AS error FROM {} WHERE true{} ORDER BY {order} LIMIT {limit}",
         joined(state),
-        conditions(conn, state, filter)
+        wanted.text
     );
-    let rows: Vec<SummaryRow> = filtered(text, filter).bind(limit as i64).load(conn)?;
+    let rows: Vec<SummaryRow> = Statement::new(text).bind_all(wanted.params).load(conn)?;
     let jobs = rows.into_iter().map(|row| JobSummary {
         job_id: row.job_id,
         class_name: row.class_name,

@@ -3,6 +3,7 @@
 #[cfg(feature = "web")]
 pub(crate) mod alarms;
 #[cfg(feature = "cli")]
+mod conditions;
 pub(crate) mod connection_limit;
 pub(crate) mod details;
 pub(crate) mod doctor;

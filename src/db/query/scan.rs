@@ -4,7 +4,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::sql::{Id, IdRange};
 use crate::db::conn::statement::Statement;
 use crate::db::model::state::JobState;
-use crate::db::query::filter::{Filter, NEXT, conditions, filtered, joined};
+use crate::db::query::filter::{Filter, conditions, joined};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Nullable};
 
@@ -72,20 +72,16 @@ pub(crate) fn next(
             reached: None,
         });
     };
+    let mut wanted = conditions(conn.dialect(), state, filter);
+    wanted.add("e.id > ?", range.after);
+    wanted.add("e.id <= ?", end);
+    let most = wanted.param(limit as i64);
     let text = format!(
-        "SELECT e.id AS execution_id, j.id AS job_id FROM {} WHERE {} AND e.id > ${} AND e.id <= ${} \
-         ORDER BY e.id LIMIT ${}",
+        "SELECT e.id AS execution_id, j.id AS job_id FROM {} WHERE true{} ORDER BY e.id LIMIT {most}",
         joined(state),
-        conditions(conn, state, filter),
-        NEXT,
-        NEXT + 1,
-        NEXT + 2,
+        wanted.text
     );
-    let found: Vec<ScannedJob> = filtered(text, filter)
-        .bind(range.after)
-        .bind(end)
-        .bind(limit as i64)
-        .load(conn)?;
+    let found: Vec<ScannedJob> = Statement::new(text).bind_all(wanted.params).load(conn)?;
     let is_full = found.len() >= limit;
     let last = found.last().filter(|_| is_full);
     let reached = last.map_or(end, |last| last.execution_id);
@@ -127,27 +123,53 @@ pub(crate) fn count(
     filter: &Filter,
     most: u64,
 ) -> QueryResult<CountedJobs> {
+    if let (JobState::Ready, Some(queue)) = (state, filter.only_queue()) {
+        return count_ready(conn, queue, most);
+    }
     let before = match filter.has_index() {
         true => 0,
         false => before_newest(conn, state)?,
     };
+    let mut wanted = conditions(conn.dialect(), state, filter);
+    // Without a condition on the jobs, none of them is read.
+    let rows = match wanted.text.contains("j.") {
+        true => joined(state),
+        false => format!("{} e", state.table()),
+    };
+    wanted.add("e.id > ?", before);
+    let limit = wanted.param(i64::try_from(most).unwrap_or(i64::MAX).saturating_add(1));
     let text = format!(
-        "SELECT count(*) AS id FROM (SELECT 1 AS one FROM {} WHERE {} AND e.id > ${} LIMIT ${}) AS found",
-        joined(state),
-        conditions(conn, state, filter),
-        NEXT,
-        NEXT + 1,
+        "SELECT count(*) AS id FROM (SELECT 1 AS one FROM {rows} WHERE true{} LIMIT {limit}) AS found",
+        wanted.text
     );
+    let row: Id = Statement::new(text)
+        .bind_all(wanted.params)
+        .get_result(conn)?;
+    let all = counted(row.id, most);
+    Ok(CountedJobs {
+        is_exact: all.is_exact && before == 0,
+        ..all
+    })
+}
+
+/// Counts the ready jobs of a queue up to `most`, in the order of their index.
+fn count_ready(conn: &mut Conn<'_>, queue: &str, most: u64) -> QueryResult<CountedJobs> {
+    let text = "SELECT count(*) AS id FROM (SELECT 1 AS one FROM solid_queue_ready_executions e \
+         WHERE e.queue_name = $1 ORDER BY e.priority, e.job_id LIMIT $2) AS found";
     let limit = i64::try_from(most).unwrap_or(i64::MAX).saturating_add(1);
-    let row: Id = filtered(text, filter)
-        .bind(before)
+    let row: Id = Statement::new(text)
+        .bind(queue)
         .bind(limit)
         .get_result(conn)?;
-    let count = u64::try_from(row.id).unwrap_or(0);
-    Ok(CountedJobs {
+    Ok(counted(row.id, most))
+}
+
+fn counted(rows: i64, most: u64) -> CountedJobs {
+    let count = u64::try_from(rows).unwrap_or(0);
+    CountedJobs {
         count: count.min(most),
-        is_exact: count <= most && before == 0,
-    })
+        is_exact: count <= most,
+    }
 }
 
 /// Returns the execution before the newest that a count reads; 0 if it reads all.

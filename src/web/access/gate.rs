@@ -185,7 +185,7 @@ pub(crate) fn tokens_exist(site: &Site, readers: &mut Readers) -> Result<bool, P
             Ok(exist)
         }
         Err(failure) => match (failure, site.access.last_tokens()) {
-            (ReadFailure::Lost(_) | ReadFailure::Late, Some(exist)) => Ok(exist),
+            (ReadFailure::Lost(_) | ReadFailure::Late | ReadFailure::Cut, Some(exist)) => Ok(exist),
             (failure, _) => Err(failure.into()),
         },
     }

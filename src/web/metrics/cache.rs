@@ -1,7 +1,7 @@
 //! The last figures of a database: however many scrape, one reads.
 
 use crate::clock;
-use crate::web::metrics::figures::{DoctorFigures, ScrapedFigures};
+use crate::web::metrics::figures::ScrapedFigures;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,9 +14,6 @@ const STALE: Duration = Duration::from_secs(30);
 /// How long to wait for the thread that reads, if there are none.
 const PATIENCE: Duration = Duration::from_secs(6);
 
-/// How often the checks of `doctor` run.
-const DOCTOR: Duration = Duration::from_secs(60);
-
 /// The last figures of a database, for all threads.
 #[derive(Debug, Default)]
 pub(crate) struct MetricsCache {
@@ -28,7 +25,6 @@ pub(crate) struct MetricsCache {
 struct LastFigures {
     is_reading: bool,
     figures: Option<(Instant, Arc<ScrapedFigures>)>,
-    doctor: Option<(Instant, Option<DoctorFigures>)>,
 }
 
 /// Lets others read when it is dropped, also after a panic.
@@ -53,11 +49,11 @@ impl MetricsCache {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the figures: those of a moment ago, or what `read` returns. It gets what `doctor` found
-    /// a while ago, to be used once more, and returns `None` if the database is away.
+    /// Returns the figures: those of a moment ago, or what `read` returns, which is `None` if the
+    /// database is away.
     pub(crate) fn figures(
         &self,
-        read: impl FnOnce(Option<Option<DoctorFigures>>) -> Option<ScrapedFigures>,
+        read: impl FnOnce() -> Option<ScrapedFigures>,
     ) -> Option<Arc<ScrapedFigures>> {
         let mut last = self.last();
         if let Some(figures) = last.younger_than(FRESH) {
@@ -76,24 +72,8 @@ impl MetricsCache {
         last.is_reading = true;
         drop(last);
         let _reading = Reading(self);
-        self.keep(read)
-    }
-
-    fn keep(
-        &self,
-        read: impl FnOnce(Option<Option<DoctorFigures>>) -> Option<ScrapedFigures>,
-    ) -> Option<Arc<ScrapedFigures>> {
-        let doctor = self.last().doctor.clone();
-        let doctor = doctor.filter(|(at, _)| at.elapsed() < DOCTOR);
-        // What was too slow a moment ago is not tried again soon.
-        let known = doctor.clone().map(|(_, found)| found);
-        let figures = read(known).map(Arc::new);
-        let now = clock::instant();
-        let mut last = self.last();
-        last.figures = figures.clone().map(|figures| (now, figures));
-        if let (None, Some(figures)) = (doctor, &figures) {
-            last.doctor = Some((now, figures.doctor.clone()));
-        }
+        let figures = read().map(Arc::new);
+        self.last().figures = figures.clone().map(|figures| (clock::instant(), figures));
         figures
     }
 }

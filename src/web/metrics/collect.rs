@@ -15,6 +15,8 @@ use crate::web::metrics::figures::{
 };
 use crate::web::sql::cx::Cx;
 use crate::web::sql::panel::Panel;
+use crate::web::sql::shared::{SharedRead, affordable};
+use std::time::Duration;
 
 /// A scheduled job counts as late when it has been due for this many seconds.
 const LATE_JOB: u32 = 10;
@@ -34,20 +36,42 @@ pub(crate) fn is_readable(cx: &mut Cx<'_>) -> bool {
         .is_ok()
 }
 
-/// Reads all figures. `doctor` is what was found a while ago, if it is used once more.
-///
-/// Returns `None` if the database is away, or has no tables.
-pub(crate) fn collect(
-    cx: &mut Cx<'_>,
-    doctor: Option<Option<DoctorFigures>>,
-) -> Option<ScrapedFigures> {
+/// How often the checks of `doctor` run.
+const DOCTOR: Duration = Duration::from_secs(60);
+
+/// What `doctor` finds.
+static FIGURES: SharedRead<DoctorFigures> = SharedRead {
+    place: |source| &source.watch.figures,
+    read: |conn, _, _| findings(conn),
+    lifetime: |_, _| DOCTOR,
+    live: Duration::ZERO,
+};
+
+/// The queues, which are counted up to a bound.
+static QUEUES: SharedRead<ScrapedQueues> = SharedRead {
+    place: |source| &source.watch.scraped,
+    read: |conn, _, _| queues_now(conn),
+    lifetime: |queues, took| {
+        let is_large = queues.ready.iter().any(|queue| queue.ready.is_more);
+        if is_large {
+            affordable(took)
+        } else {
+            Duration::ZERO
+        }
+    },
+    live: Duration::ZERO,
+};
+
+/// Reads all figures. Returns `None` if the database is away, or has no tables.
+pub(crate) fn collect(cx: &mut Cx<'_>) -> Option<ScrapedFigures> {
     let start = clock::instant();
     if !is_readable(cx) {
         return None;
     }
+    let queues = cx.shared_panel("the queues", &QUEUES);
     let mut figures = ScrapedFigures {
         history: part(cx, "the history", history)?,
-        queues: part(cx, "the queues", queues_now)?,
+        queues: ready(cx, queues)?.map(|(queues, _)| queues),
         executions: part(cx, "the jobs by state", executions)?,
         processes: part(cx, "the processes", |conn| {
             fleet::processes(conn).doing("list the processes")
@@ -56,10 +80,8 @@ pub(crate) fn collect(
         database: part(cx, "the state of the database", database)?,
         ..ScrapedFigures::default()
     };
-    figures.doctor = match doctor {
-        Some(found) => found,
-        None => part(cx, "the findings of doctor", findings)?,
-    };
+    let doctor = cx.shared_panel("the findings of doctor", &FIGURES);
+    figures.doctor = ready(cx, doctor)?.map(|(found, _)| found);
     figures.took = clock::instant() - start;
     Some(figures)
 }
@@ -70,7 +92,12 @@ fn part<T>(
     what: &'static str,
     work: impl FnOnce(&mut Conn<'_>) -> Result<T>,
 ) -> Option<Option<T>> {
-    let part = match cx.panel(what, work) {
+    let part = cx.panel(what, work);
+    ready(cx, part)
+}
+
+fn ready<T>(cx: &Cx<'_>, part: Panel<T>) -> Option<Option<T>> {
+    let part = match part {
         Panel::Ready(part) => Some(part),
         Panel::Missing(_) => None,
     };

@@ -42,7 +42,7 @@ pub(crate) struct HistoryFigures {
 }
 
 /// The queues with ready jobs, and those that are paused.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct ScrapedQueues {
     pub(crate) ready: Vec<ReadyJobs>,
     pub(crate) paused: Vec<String>,

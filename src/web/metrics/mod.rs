@@ -4,7 +4,7 @@
 pub(crate) mod cache;
 mod collect;
 mod families;
-mod figures;
+pub(crate) mod figures;
 mod page;
 mod text;
 
@@ -30,10 +30,7 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     } else {
         let source = site.sources.get(cx.request.database);
         let source = source.filter(|_| is_allowed);
-        let figures = source.and_then(|source| {
-            let read = |doctor| collect::collect(cx, doctor);
-            source.metrics.figures(read)
-        });
+        let figures = source.and_then(|source| source.metrics.figures(|| collect::collect(cx)));
         page::page(format, processes, figures.as_deref())
     };
     let response = Response::of_type(format.content_type(), text.into_bytes());

@@ -3,8 +3,8 @@
 use crate::admin::doctor::{self, CheckScope};
 use crate::admin::finding::{Finding, Verdict};
 use crate::web::http::response::Response;
-use crate::web::pages::overview::doctor_rows::DoctorRow;
-use crate::web::pages::overview::findings;
+use crate::web::pages::now::looks::FINDINGS;
+use crate::web::pages::overview::doctor_rows::{DoctorRow, checked};
 use crate::web::pages::section::Section;
 use crate::web::pages::shell::Shell;
 use crate::web::show::filters;
@@ -27,7 +27,8 @@ struct DoctorPage {
 /// All checks, the worst first.
 struct Checks {
     rows: Vec<DoctorRow>,
-    age: Duration,
+    /// When they ran.
+    checked: String,
     /// Whether all rows were read.
     is_full: bool,
 }
@@ -42,7 +43,7 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
         true => cx.panel("the checks of all rows", |conn| {
             Ok((doctor::look(conn, CheckScope::All)?, Duration::ZERO))
         }),
-        false => findings(cx),
+        false => cx.shared_panel("the checks of doctor", &FINDINGS),
     };
     let page = DoctorPage {
         lead: lead(found.ready().map(|(findings, _)| findings.as_slice())),
@@ -50,7 +51,7 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
             findings.sort_by_key(|finding| std::cmp::Reverse(finding.verdict));
             Checks {
                 rows: findings.iter().map(DoctorRow::of).collect(),
-                age,
+                checked: checked(age),
                 is_full,
             }
         }),

@@ -57,12 +57,9 @@ impl Readers {
             return Err(ReadFailure::Lost(source.outage.reason()));
         };
         // It is put back only in order: not after a panic either.
-        let opened = match place.take() {
-            Some(connection) => Ok(connection),
-            None => open(source),
-        };
-        let result = opened.and_then(|mut connection| {
-            let result = connection.read(limit, work);
+        let begun = begin(source, place.take(), limit);
+        let result = begun.and_then(|mut connection| {
+            let result = connection.finish(work);
             if matches!(result, Ok(_) | Err(ReadFailure::Late)) {
                 *place = Some(connection);
             }
@@ -70,10 +67,30 @@ impl Readers {
         });
         match &result {
             Err(ReadFailure::Lost(reason)) => attempt.failed(reason, clock::instant()),
+            // It answered the first statement.
             _ => attempt.succeeded(),
         }
         result
     }
+}
+
+/// Starts to read. A connection that was kept may have broken, or lead to a server that is no more:
+/// whether the database is away, only a new one shows.
+fn begin(
+    source: &Source,
+    kept: Option<ReadConnection>,
+    limit: Duration,
+) -> Result<ReadConnection, ReadFailure> {
+    if let Some(mut connection) = kept {
+        match connection.begin(limit) {
+            Ok(()) => return Ok(connection),
+            Err(ReadFailure::Lost(_)) => {}
+            Err(failure) => return Err(failure),
+        }
+    }
+    let mut connection = open(source)?;
+    connection.begin(limit)?;
+    Ok(connection)
 }
 
 fn open(source: &Source) -> Result<ReadConnection, ReadFailure> {
@@ -144,10 +161,9 @@ impl Writers {
             }
         };
         let result = work(&mut connection);
+        // Whether the database is away, the next attempt shows: a lock may have been waited for.
         if let Some(limit) = connection.missed() {
-            let reason = no_answer(limit);
-            attempt.failed(&reason, clock::instant());
-            return Err(away(reason));
+            return Err(away(no_answer(limit)));
         }
         attempt.succeeded();
         // After an error, the connection may lead to a server that has become a replica.

@@ -4,18 +4,23 @@ use crate::clock;
 use crate::db::Conn;
 use crate::db::conn::reading::ReadFailure;
 use crate::error::Result;
-use crate::web::access::viewer::Viewer;
+use crate::web::access::viewer::{Proof, Viewer};
 use crate::web::http::pairs::Pairs;
 use crate::web::http::request::Request;
 use crate::web::http::response::Response;
+use crate::web::pages::now::looks::{FINDINGS, LOOK};
+use crate::web::pages::now::watch::{Found, Watch};
 use crate::web::pages::section::Section;
 use crate::web::pages::shell::Shell;
 use crate::web::pages::{flash, link};
 use crate::web::site::Site;
 use crate::web::sql::connections::{Readers, Writers};
 use crate::web::sql::frame::{self, Frame};
+use crate::web::sql::kept::KeptLook;
 use crate::web::sql::page_error::PageError;
 use crate::web::sql::panel::{Missing, MissingPanel, Panel};
+use crate::web::sql::shared::{Renewal, SharedRead};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The time limit of a panel, and of any other read.
@@ -39,6 +44,8 @@ pub(crate) struct Cx<'a> {
     started_at: Instant,
     /// Whether a read of this request found the database away.
     is_away: bool,
+    /// What is read after the page was sent.
+    renewals: Vec<Renewal>,
 }
 
 impl<'a> Cx<'a> {
@@ -60,6 +67,7 @@ impl<'a> Cx<'a> {
             writers: writers.filter(|_| viewer.is_operator()),
             started_at: clock::instant(),
             is_away: false,
+            renewals: Vec::new(),
         }
     }
 
@@ -110,6 +118,23 @@ impl<'a> Cx<'a> {
         what: &'static str,
         work: impl FnOnce(&mut Conn<'_>) -> Result<T>,
     ) -> Panel<T> {
+        self.panel_of(what, |cx, limit| cx.try_read_within(limit, work))
+    }
+
+    /// Returns what a panel shows, and its age, if other pages show it too and it takes long to read.
+    pub(crate) fn shared_panel<T: Clone + Send>(
+        &mut self,
+        what: &'static str,
+        shared: &'static SharedRead<T>,
+    ) -> Panel<(T, Duration)> {
+        self.panel_of(what, |cx, limit| cx.shared(shared, limit))
+    }
+
+    fn panel_of<T>(
+        &mut self,
+        what: &'static str,
+        read: impl FnOnce(&mut Self, Duration) -> Result<T, ReadFailure>,
+    ) -> Panel<T> {
         let name = what.replace(' ', "-");
         let alone = self.request.query.get("alone");
         let is_alone = alone == Some(name.as_str());
@@ -117,7 +142,7 @@ impl<'a> Cx<'a> {
             Some(_) if !is_alone => Err(Missing::LeftOut),
             _ => Ok(if is_alone { PAGE } else { READ }),
         };
-        let read = why.map(|limit| self.try_read_within(limit, work));
+        let read = why.map(|limit| read(self, limit));
         let why = match read {
             Err(why) => why,
             Ok(read) => match self.missing(what, read) {
@@ -138,7 +163,7 @@ impl<'a> Cx<'a> {
     /// Returns why a panel was not read.
     fn missing<T>(&self, what: &str, read: Result<T, ReadFailure>) -> Result<T, Missing> {
         read.map_err(|failure| match failure {
-            ReadFailure::Late => Missing::Late,
+            ReadFailure::Late | ReadFailure::Cut => Missing::Late,
             ReadFailure::Lost(_) => Missing::Away,
             ReadFailure::Failed(error) => {
                 let id = &self.request.id;
@@ -160,6 +185,14 @@ impl<'a> Cx<'a> {
         limit: Duration,
         work: impl FnOnce(&mut Conn<'_>) -> Result<T>,
     ) -> Result<T, ReadFailure> {
+        let limit = self.left(limit)?;
+        let read = self.readers.read(self.request.database, limit, work);
+        self.is_away = matches!(read, Err(ReadFailure::Lost(_)));
+        read
+    }
+
+    /// Returns for how long the next read may take.
+    fn left(&self, limit: Duration) -> Result<Duration, ReadFailure> {
         let left = PAGE.saturating_sub(self.started_at.elapsed());
         if left.is_zero() {
             return Err(ReadFailure::Late);
@@ -168,11 +201,61 @@ impl<'a> Cx<'a> {
         if self.is_away {
             return Err(ReadFailure::Lost(String::new()));
         }
-        let read = self
-            .readers
-            .read(self.request.database, limit.min(left), work);
-        self.is_away = matches!(read, Err(ReadFailure::Lost(_)));
-        read
+        Ok(limit.min(left))
+    }
+
+    /// Returns what several pages share, and its age. A panel that is shown alone is read anew.
+    fn shared<T: Clone + Send>(
+        &mut self,
+        shared: &'static SharedRead<T>,
+        limit: Duration,
+    ) -> Result<(T, Duration), ReadFailure> {
+        let (site, database) = (self.site, self.request.database);
+        let kept = site.sources.get(database).map(shared.place);
+        let kept = kept.filter(|_| limit <= READ);
+        if let (Some(kept), Proof::Recalled) = (kept, self.viewer.proof)
+            && let Some(kept) = kept.get(clock::instant(), shared.live)
+        {
+            return Ok(kept);
+        }
+        match kept.map_or(KeptLook::Nothing, |kept| kept.look(clock::instant())) {
+            KeptLook::Fresh(value, age) => return Ok((value, age)),
+            KeptLook::Stale(value, age) => {
+                self.renewals.push(shared.renewal(database));
+                return Ok((value, age));
+            }
+            KeptLook::Late => return Err(ReadFailure::Late),
+            KeptLook::Nothing => {}
+        }
+        let limit = self.left(limit)?;
+        let read = shared.renew(self.readers, (site, database), limit);
+        match &read {
+            Err(ReadFailure::Lost(_)) => self.is_away = true,
+            // Once it is there, it is used while it is read anew.
+            Err(ReadFailure::Late | ReadFailure::Cut) => {
+                self.renewals.push(shared.renewal(database));
+            }
+            _ => {}
+        }
+        Ok((read?, Duration::ZERO))
+    }
+
+    /// Looks at the load and at what needs attention.
+    fn look(&mut self, limit: Duration) -> Result<(Found, Duration), ReadFailure> {
+        // It stands without what `doctor` finds.
+        let _ = self.shared(&FINDINGS, READ);
+        self.shared(&LOOK, limit)
+    }
+
+    /// Returns the load and what needs attention, for a panel.
+    pub(crate) fn look_panel(&mut self, what: &'static str) -> Panel<Found> {
+        let found = self.panel_of(what, |cx, limit| cx.look(limit));
+        found.map(|(found, _)| found)
+    }
+
+    /// Returns what to read after the page was sent.
+    pub(crate) fn renewals(&mut self) -> Vec<Renewal> {
+        std::mem::take(&mut self.renewals)
     }
 
     /// Returns whether the database did not answer to this request.
@@ -192,7 +275,16 @@ impl<'a> Cx<'a> {
         let Some(writers) = self.writers.as_deref_mut() else {
             return Err(PageError::Forbidden);
         };
-        Ok(writers.write(self.request.database, work)?)
+        let value = writers.write(self.request.database, work)?;
+        // The next page shows what has changed.
+        self.watch().forget();
+        Ok(value)
+    }
+
+    /// Returns what several pages show of this database.
+    pub(crate) fn watch(&self) -> Arc<Watch> {
+        let source = self.site.sources.get(self.request.database);
+        source.map_or_else(Arc::default, |source| Arc::clone(&source.watch))
     }
 
     /// Returns the time at the database, and the numbers of the navigation; at most 2 s old.
@@ -215,11 +307,10 @@ impl<'a> Cx<'a> {
 
     /// Returns how many things need attention; `None` if that is not known now.
     fn attention(&mut self) -> Option<u64> {
-        let source = self.site.sources.get(self.request.database)?;
-        let (watch, promises) = (&source.watch, &self.site.settings.promises);
+        let watch = self.watch();
         if watch.kept_count().is_none() {
             // The page stands without it.
-            let _ = self.try_read(|conn| watch.look(conn, promises));
+            let _ = self.look(READ);
         }
         watch.last_count()
     }

@@ -12,7 +12,9 @@ use crate::web::site::Site;
 use crate::web::sql::connections::{Readers, Writers};
 use crate::web::sql::cx::Cx;
 use crate::web::sql::page_error::PageError;
+use crate::web::sql::shared::Renewal;
 use axum::body::Bytes;
+use crossbeam_channel::Sender;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -24,15 +26,22 @@ pub(crate) struct PageDispatcher {
     pub(crate) routes: &'static [Route],
     pub(crate) readers: Readers,
     pub(crate) writers: Writers,
+    /// For what is read anew after the page.
+    renewals: Sender<Renewal>,
 }
 
 impl PageDispatcher {
-    pub(crate) fn new(site: &Arc<Site>, routes: &'static [Route]) -> Self {
+    pub(crate) fn new(
+        site: &Arc<Site>,
+        routes: &'static [Route],
+        renewals: Sender<Renewal>,
+    ) -> Self {
         PageDispatcher {
             site: Arc::clone(site),
             routes,
             readers: Readers::new(site),
             writers: Writers::new(site),
+            renewals,
         }
     }
 
@@ -91,7 +100,11 @@ impl PageDispatcher {
         let writers = Some(&mut self.writers).filter(|_| may_write);
         let mut cx = Cx::new(&self.site, request, viewer, &mut self.readers, writers)
             .on_route(found.route.is_live, found.params);
-        let response = (found.route.handler)(&mut cx)?;
+        let response = (found.route.handler)(&mut cx);
+        for renewal in cx.renewals() {
+            let _ = self.renewals.try_send(renewal);
+        }
+        let response = response?;
         // A page whose panels are all missing is of less use than what it showed last.
         if cx.is_away() && request.verb == Verb::Get && found.route.is_live {
             return Err(PageError::Away);

@@ -1,29 +1,210 @@
 //! A value that several requests share for a while.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The last value, and when it was set.
+/// How old a value may be that is used while a thread reads it anew, unless it was to be used for longer.
+const STALE: Duration = Duration::from_secs(10);
+
+/// How long nothing is tried after a read that took too long.
+const LATE: Duration = Duration::from_secs(10);
+
+/// After this time, another thread reads it anew: the first has failed.
+const RENEWED: Duration = Duration::from_secs(20);
+
+/// The last value, and when it was read.
 #[derive(Debug)]
-pub(crate) struct Kept<T>(Mutex<Option<(Instant, T)>>);
+pub(crate) struct Kept<T>(Mutex<KeptState<T>>);
+
+#[derive(Debug)]
+struct KeptState<T> {
+    last: Option<KeptValue<T>>,
+    /// Since when a thread has been reading it anew.
+    renewed_since: Option<Instant>,
+    /// When reading it took too long.
+    late_at: Option<Instant>,
+    /// Changes when what was read before is not valid any more.
+    generation: u64,
+}
+
+#[derive(Debug)]
+struct KeptValue<T> {
+    value: T,
+    read_at: Instant,
+    lifetime: Duration,
+}
+
+/// What is there of a value, with its age.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum KeptLook<T> {
+    /// Use it.
+    Fresh(T, Duration),
+    /// Use it, then read it anew: no other thread does.
+    Stale(T, Duration),
+    /// A moment ago, reading it took too long.
+    Late,
+    /// Read it.
+    Nothing,
+}
+
+/// A read that has begun.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KeptRead {
+    at: Instant,
+    generation: u64,
+}
 
 impl<T> Default for Kept<T> {
     fn default() -> Self {
-        Kept(Mutex::new(None))
+        Kept(Mutex::new(KeptState {
+            last: None,
+            renewed_since: None,
+            late_at: None,
+            generation: 0,
+        }))
+    }
+}
+
+impl<T> Kept<T> {
+    fn state(&self) -> MutexGuard<'_, KeptState<T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins to read a value.
+    pub(crate) fn begin(&self, now: Instant) -> KeptRead {
+        KeptRead {
+            at: now,
+            generation: self.state().generation,
+        }
+    }
+
+    /// Ends a read that took too long, or failed.
+    pub(crate) fn failed(&self, now: Instant, is_late: bool) {
+        let mut state = self.state();
+        state.renewed_since = None;
+        state.late_at = is_late.then_some(now);
+    }
+
+    /// Forgets the value, also if it is being read.
+    pub(crate) fn forget(&self) {
+        let mut state = self.state();
+        state.last = None;
+        state.late_at = None;
+        state.generation += 1;
     }
 }
 
 impl<T: Clone> Kept<T> {
     /// Returns the value and its age, if it is younger than `most`.
-    pub(crate) fn get(&self, at: Instant, most: Duration) -> Option<(T, Duration)> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (set_at, value) = kept.as_ref()?;
-        let age = at.saturating_duration_since(*set_at);
-        (age < most).then(|| (value.clone(), age))
+    pub(crate) fn get(&self, now: Instant, most: Duration) -> Option<(T, Duration)> {
+        let state = self.state();
+        let last = state.last.as_ref()?;
+        let age = now.saturating_duration_since(last.read_at);
+        (age < most).then(|| (last.value.clone(), age))
     }
 
-    pub(crate) fn set(&self, at: Instant, value: &T) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *kept = Some((at, value.clone()));
+    /// Returns what is there of the value.
+    pub(crate) fn look(&self, now: Instant) -> KeptLook<T> {
+        let mut state = self.state();
+        let since = |at: Instant| now.saturating_duration_since(at);
+        let is_renewed = state.renewed_since.is_some_and(|at| since(at) < RENEWED);
+        let is_late = state.late_at.is_some_and(|at| since(at) < LATE);
+        let found = state.last.as_ref().and_then(|last| {
+            let age = since(last.read_at);
+            let stale = match last.lifetime {
+                Duration::ZERO => Duration::ZERO,
+                lifetime => STALE.max(2 * lifetime),
+            };
+            (age < stale).then(|| (last.value.clone(), age, age < last.lifetime))
+        });
+        match found {
+            Some((value, age, is_fresh)) if is_fresh || is_renewed || is_late => {
+                KeptLook::Fresh(value, age)
+            }
+            Some((value, age, _)) => {
+                state.renewed_since = Some(now);
+                KeptLook::Stale(value, age)
+            }
+            None if is_late => KeptLook::Late,
+            None => KeptLook::Nothing,
+        }
+    }
+
+    /// Ends a read. The value is fresh for its lifetime, counted from the begin.
+    pub(crate) fn set(&self, read: KeptRead, value: &T, lifetime: Duration) {
+        let mut state = self.state();
+        state.renewed_since = None;
+        state.late_at = None;
+        if state.generation == read.generation {
+            state.last = Some(KeptValue {
+                value: value.clone(),
+                read_at: read.at,
+                lifetime,
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_value_is_used_for_its_lifetime_and_once_more_while_one_thread_reads_it_anew() {
+        let (kept, start) = (Kept::default(), clock::instant());
+        assert_eq!(kept.look(start), KeptLook::Nothing);
+        kept.set(kept.begin(start), &1, 2 * SECOND);
+        assert_eq!(kept.look(start + SECOND), KeptLook::Fresh(1, SECOND));
+        let later = start + 3 * SECOND;
+        assert_eq!(kept.look(later), KeptLook::Stale(1, 3 * SECOND));
+        assert_eq!(kept.look(later), KeptLook::Fresh(1, 3 * SECOND));
+        kept.set(kept.begin(later), &2, 2 * SECOND);
+        assert_eq!(kept.look(later + SECOND), KeptLook::Fresh(2, SECOND));
+        // It was used rarely.
+        assert_eq!(kept.look(later + STALE), KeptLook::Nothing);
+    }
+
+    #[test]
+    fn what_costs_nothing_is_read_each_time() {
+        let (kept, start) = (Kept::default(), clock::instant());
+        kept.set(kept.begin(start), &1, Duration::ZERO);
+        assert_eq!(kept.look(start), KeptLook::Nothing);
+    }
+
+    #[test]
+    fn what_took_too_long_is_not_tried_again_at_once() {
+        let (kept, start) = (Kept::default(), clock::instant());
+        kept.failed(start, true);
+        assert_eq!(kept.look(start + SECOND), KeptLook::<u8>::Late);
+        assert_eq!(kept.look(start + LATE), KeptLook::Nothing);
+        kept.set(kept.begin(start), &1, SECOND);
+        assert_eq!(kept.look(start + SECOND), KeptLook::Stale(1, SECOND));
+        kept.failed(start + SECOND, true);
+        assert_eq!(
+            kept.look(start + 2 * SECOND),
+            KeptLook::Fresh(1, 2 * SECOND)
+        );
+    }
+
+    #[test]
+    fn a_thread_that_died_is_replaced() {
+        let (kept, start) = (Kept::default(), clock::instant());
+        kept.set(kept.begin(start), &1, 40 * SECOND);
+        let later = start + 41 * SECOND;
+        assert!(matches!(kept.look(later), KeptLook::Stale(..)));
+        assert!(matches!(kept.look(later + SECOND), KeptLook::Fresh(..)));
+        assert!(matches!(kept.look(later + RENEWED), KeptLook::Stale(..)));
+    }
+
+    #[test]
+    fn what_was_read_before_a_change_is_forgotten() {
+        let (kept, start) = (Kept::default(), clock::instant());
+        let before = kept.begin(start);
+        kept.forget();
+        kept.set(before, &1, SECOND);
+        assert_eq!(kept.look(start), KeptLook::Nothing);
     }
 }

@@ -71,7 +71,7 @@ impl From<Error> for PageError {
 impl From<ReadFailure> for PageError {
     fn from(failure: ReadFailure) -> Self {
         match failure {
-            ReadFailure::Late => PageError::Late,
+            ReadFailure::Late | ReadFailure::Cut => PageError::Late,
             ReadFailure::Lost(_) => PageError::Away,
             ReadFailure::Failed(error) => error.into(),
         }

@@ -8,6 +8,7 @@ use crate::web::http::response::Response;
 use crate::web::pages::route::Route;
 use crate::web::site::Site;
 use crate::web::sql::dispatch::PageDispatcher;
+use crate::web::sql::shared::Renewal;
 use axum::body::Bytes;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::sync::Arc;
@@ -42,11 +43,12 @@ pub(crate) fn start(
     site: &Arc<Site>,
     routes: &'static [Route],
     count: usize,
+    renewals: &Sender<Renewal>,
 ) -> Result<(Sender<Work>, Vec<JoinHandle<()>>)> {
     let (sender, queue) = bounded(QUEUE);
     let mut handles = Vec::new();
     for _ in 0..count.max(1) {
-        let dispatcher = PageDispatcher::new(site, routes);
+        let dispatcher = PageDispatcher::new(site, routes, renewals.clone());
         let queue = queue.clone();
         handles.push(threads::spawn("web-sql", move || work(dispatcher, &queue))?);
     }

@@ -57,6 +57,13 @@ pub(crate) const OPERATORS: [(&str, Work); 10] = [
         }
         Ok(())
     }),
+    ("count the ready jobs of a queue", |conn, _| {
+        let filter = Filter {
+            queue: Some("q1".to_owned()),
+            ..Filter::default()
+        };
+        scan::count(conn, JobState::Ready, &filter, 10).map(drop)
+    }),
     ("group the failed jobs", |conn, _| {
         failed(conn, "'00ff'")?;
         let known = failed_groups::fingerprints(conn, 10)?;

@@ -30,8 +30,7 @@ pub(crate) const PAGES: [(&str, Work); 6] = [
         load::queues::ready_of(conn, "q1")?;
         load::queue::next(conn, "q1", 10)?;
         load::queue::scheduled(conn, "q1")?;
-        load::queue::ready_classes(conn, "q1")?;
-        load::queue::failed_classes(conn, "q1").map(drop)
+        load::queue::ready_classes(conn, "q1").map(drop)
     }),
     ("look at the keys in use", |conn, _| {
         enqueue::insert_all(conn, &[limited(), limited()])?;

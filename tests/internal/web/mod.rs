@@ -79,6 +79,31 @@ fn slow(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     Ok(Response::html(format!("{missing} {quick} {}", shell.title)))
 }
 
+/// A page with a panel of many statements, none of which takes long.
+fn many(cx: &mut Cx<'_>) -> Result<Response, PageError> {
+    let many = cx.panel("a lot", |conn| {
+        let sql = match conn.dialect() {
+            crate::Dialect::Postgres => "SELECT count(*) FROM generate_series(1, 100000)",
+            crate::Dialect::Sqlite => {
+                "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000) SELECT count(*) FROM n"
+            }
+        };
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(20) {
+            Statement::new(sql).execute(conn).doing("count")?;
+        }
+        Ok(())
+    });
+    let quick = cx.panel("the time", |conn| {
+        Statement::new("SELECT 1").execute(conn).doing("read")
+    });
+    let Panel::Missing(missing) = many else {
+        return Ok(Response::text("it was not slow"));
+    };
+    let quick = quick.ready().is_some();
+    Ok(Response::html(format!("{missing} {quick}")))
+}
+
 fn panics(_: &mut Cx<'_>) -> Result<Response, PageError> {
     panic!("a defect")
 }
@@ -113,6 +138,7 @@ const ROUTES: &[Route] = &[
     Route::post("/viewer", write).needs(Need::Viewer),
     Route::post("/operator", write),
     Route::get("/slow", slow),
+    Route::get("/many", many),
     Route::get("/panics", panics),
     Route::get("/blocks", blocks),
     Route::get("/counts", counts).live(),
@@ -217,6 +243,20 @@ fn a_panel_that_is_late_says_so(db: &TestDb) {
     }
 }
 
+/// The database limits each statement, and the client all of them: what the client gives up is late,
+/// and says nothing of the database.
+fn many_statements_that_are_late_together_are_no_outage(db: &TestDb) {
+    let server = server(db).start().unwrap();
+    for _ in 0..2 {
+        let said = ask(server.address(), "GET", "/many");
+        assert!(
+            said.contains("This panel was not ready within 1 s."),
+            "{said}"
+        );
+        assert!(said.ends_with(" true"), "{said}");
+    }
+}
+
 fn a_panic_is_an_internal_error(db: &TestDb) {
     let server = server(db).threads(2).start().unwrap();
     for _ in 0..5 {
@@ -292,5 +332,6 @@ fn fifty_viewers_cost_as_much_as_one() {
 on_each_database!(
     a_defect_cannot_write_for_a_viewer,
     a_panel_that_is_late_says_so,
+    many_statements_that_are_late_together_are_no_outage,
     a_panic_is_an_internal_error,
 );

@@ -72,6 +72,25 @@ fn a_page_shows_what_was_last_seen() {
     until("the page is there", || page(&server).status == 200);
 }
 
+/// As after a failover, or the restart of a proxy: only what does not answer a new connection is away.
+#[cfg(feature = "postgres")]
+#[test]
+fn a_connection_that_broke_is_replaced() {
+    let db = TestDb::postgres();
+    let mut proxy = Proxy::opened(&db.url);
+    let database = Database::open(&proxy.url(&db.url)).unwrap();
+    let server = serve(&database);
+    // Each of its threads has a connection then.
+    for _ in 0..20 {
+        page(&server).expect(200);
+    }
+    proxy.close();
+    proxy.open();
+    for _ in 0..20 {
+        page(&server).expect(200);
+    }
+}
+
 #[cfg(feature = "postgres")]
 #[test]
 fn those_who_signed_in_lately_see_what_was_last_seen() {

@@ -38,7 +38,10 @@ enum ReadKind {
 pub(crate) enum ReadFailure {
     /// It took longer than its limit. The connection is in order.
     Late,
-    /// The database gave no answer, or the connection broke. Open another one.
+    /// It began, and was given up long after its limit. Open another connection: whether the database
+    /// is away is not known.
+    Cut,
+    /// The database gave no answer to the first statement, or the connection broke. Open another one.
     Lost(String),
     /// It was answered with an error, or the work failed. Open another connection.
     Failed(Error),
@@ -109,8 +112,7 @@ impl fmt::Debug for ReadConnection {
 
 impl ReadConnection {
     /// Runs `work` in a read-only transaction, which is rolled back in any case. After `limit`, the
-    /// database ends the statement that runs; a database that does not answer is given up somewhat
-    /// later.
+    /// database ends the statement that runs; if the whole takes longer still, it is given up.
     ///
     /// # Errors
     /// If it was late, or the database did not answer, or `work` failed.
@@ -119,26 +121,58 @@ impl ReadConnection {
         limit: Duration,
         work: impl FnOnce(&mut Conn<'_>) -> Result<T>,
     ) -> Result<T, ReadFailure> {
+        self.begin(limit)?;
+        self.finish(work)
+    }
+
+    /// Starts what [`finish`](Self::finish) ends. The limit counts from now on.
+    ///
+    /// # Errors
+    /// If the database did not answer.
+    pub(crate) fn begin(&mut self, limit: Duration) -> Result<(), ReadFailure> {
         match &mut self.kind {
             #[cfg(feature = "postgres")]
-            ReadKind::Postgres(reader) => reader.read(limit, work),
+            ReadKind::Postgres(reader) => reader.begin(limit),
             #[cfg(feature = "sqlite")]
-            ReadKind::Sqlite(reader) => reader.read(limit, work),
+            ReadKind::Sqlite(reader) => reader.begin(limit),
+        }
+    }
+
+    /// Runs `work` after [`begin`](Self::begin), and ends the transaction.
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read).
+    pub(crate) fn finish<T>(
+        &mut self,
+        work: impl FnOnce(&mut Conn<'_>) -> Result<T>,
+    ) -> Result<T, ReadFailure> {
+        match &mut self.kind {
+            #[cfg(feature = "postgres")]
+            ReadKind::Postgres(reader) => reader.finish(work),
+            #[cfg(feature = "sqlite")]
+            ReadKind::Sqlite(reader) => reader.finish(work),
         }
     }
 }
 
-/// Runs `work` between the statement that starts a transaction and a rollback.
-fn rolled_back<C, T>(conn: &mut C, begin: &str, work: impl FnOnce(&mut C) -> Result<T>) -> Result<T>
+/// Starts a transaction by a statement.
+fn begun<C>(conn: &mut C, begin: &str) -> Result<()>
 where
     C: Connection<TransactionManager = AnsiTransactionManager>,
     AnsiTransactionManager: TransactionManager<C>,
 {
-    let starting = |source| Error::Query {
+    AnsiTransactionManager::begin_transaction_sql(conn, begin).map_err(|source| Error::Query {
         action: "start to read",
         source,
-    };
-    AnsiTransactionManager::begin_transaction_sql(conn, begin).map_err(starting)?;
+    })
+}
+
+/// Runs `work` before a rollback.
+fn rolled_back<C, T>(conn: &mut C, work: impl FnOnce(&mut C) -> Result<T>) -> Result<T>
+where
+    C: Connection<TransactionManager = AnsiTransactionManager>,
+    AnsiTransactionManager: TransactionManager<C>,
+{
     let result = work(conn);
     let rolled_back = AnsiTransactionManager::rollback_transaction(conn);
     let value = result?;

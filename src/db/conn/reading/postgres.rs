@@ -2,9 +2,9 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::postgres::Guarded;
-use crate::db::conn::reading::{ReadFailure, database_message, rolled_back};
+use crate::db::conn::reading::{ReadFailure, begun, database_message, rolled_back};
 use crate::db::conn::settings::prefer_indexes;
-use crate::deadline::{Hurry, no_answer};
+use crate::deadline::{Armed, Hurry, no_answer};
 use crate::error::{Error, Result, one_line};
 use diesel::connection::SimpleConnection as _;
 use std::sync::Arc;
@@ -19,6 +19,8 @@ const TIMEOUT: &str = "canceling statement due to";
 
 pub(super) struct PostgresReader {
     guarded: Guarded,
+    /// The deadline of the transaction that has begun.
+    armed: Option<Armed>,
 }
 
 impl PostgresReader {
@@ -41,27 +43,41 @@ impl PostgresReader {
             return Err(no_answer(limit));
         }
         set.map_err(|error| one_line(&error.to_string()))?;
-        Ok(PostgresReader { guarded })
+        Ok(PostgresReader {
+            guarded,
+            armed: None,
+        })
     }
 
-    pub(super) fn read<T>(
-        &mut self,
-        limit: Duration,
-        work: impl FnOnce(&mut Conn<'_>) -> Result<T>,
-    ) -> Result<T, ReadFailure> {
+    pub(super) fn begin(&mut self, limit: Duration) -> Result<(), ReadFailure> {
         let millis = limit.as_millis().max(1);
         let begin = format!(
             "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = {millis}"
         );
-        let armed = self.guarded.arm_in_all(limit + GRACE);
-        let result = rolled_back(&mut self.guarded.conn, &begin, |conn| {
-            work(&mut Conn::Postgres(conn))
-        });
-        drop(armed);
+        // The server's own limit is for each statement, this one for all of them.
+        self.armed = Some(self.guarded.arm_in_all(limit + GRACE));
+        let result = begun(&mut self.guarded.conn, &begin);
+        if result.is_ok() {
+            return Ok(());
+        }
+        self.armed = None;
         match (result, self.guarded.missed()) {
             (_, Some(limit)) => Err(ReadFailure::Lost(no_answer(limit))),
-            (Ok(value), None) => Ok(value),
-            (Err(error), None) => Err(judge(error)),
+            (result, None) => result.map_err(judge),
+        }
+    }
+
+    pub(super) fn finish<T>(
+        &mut self,
+        work: impl FnOnce(&mut Conn<'_>) -> Result<T>,
+    ) -> Result<T, ReadFailure> {
+        let result = rolled_back(&mut self.guarded.conn, |conn| {
+            work(&mut Conn::Postgres(conn))
+        });
+        self.armed = None;
+        match (result, self.guarded.missed()) {
+            (_, Some(_)) => Err(ReadFailure::Cut),
+            (result, None) => result.map_err(judge),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::reading::progress::{ReadDeadline, with_deadline};
-use crate::db::conn::reading::{ReadFailure, database_message, rolled_back};
+use crate::db::conn::reading::{ReadFailure, begun, database_message, rolled_back};
 use crate::db::conn::sqlite::open_to_read;
 use crate::error::Result;
 use diesel::sqlite::SqliteConnection;
@@ -24,13 +24,16 @@ impl SqliteReader {
         Ok(SqliteReader { conn, deadline })
     }
 
-    pub(super) fn read<T>(
+    pub(super) fn begin(&mut self, limit: Duration) -> Result<(), ReadFailure> {
+        self.deadline.set(limit);
+        begun(&mut self.conn, "BEGIN").map_err(ReadFailure::Failed)
+    }
+
+    pub(super) fn finish<T>(
         &mut self,
-        limit: Duration,
         work: impl FnOnce(&mut Conn<'_>) -> Result<T>,
     ) -> Result<T, ReadFailure> {
-        self.deadline.set(limit);
-        let result = rolled_back(&mut self.conn, "BEGIN", |conn| {
+        let result = rolled_back(&mut self.conn, |conn| {
             let result = work(&mut Conn::Sqlite(conn));
             if !self.deadline.has_passed() {
                 self.deadline.clear();

@@ -81,7 +81,10 @@ pub(crate) struct ClassCount {
     pub(crate) jobs: i64,
 }
 
-/// Counts the next 10,000 ready jobs of a queue by class, and says whether there are more.
+/// How many of the next ready jobs are counted by class.
+const NEXT_CLASSES: i64 = 2_000;
+
+/// Counts the next 2,000 ready jobs of a queue by class, and says whether there are more.
 pub(crate) fn ready_classes(
     conn: &mut Conn<'_>,
     queue: &str,
@@ -92,34 +95,9 @@ pub(crate) fn ready_classes(
            (SELECT j.class_name FROM solid_queue_jobs j WHERE j.id = next.job_id), '') AS class_name FROM ( \
              SELECT job_id, class_name FROM solid_queue_ready_executions WHERE queue_name = $1 \
              ORDER BY priority, job_id LIMIT {}) AS next) AS named GROUP BY class_name",
-        MOST + 1
+        NEXT_CLASSES + 1
     );
-    counted(Statement::new(text).bind(queue).load(conn)?)
-}
-
-/// Counts the failed jobs of a queue by class, among the newest 10,000 of all queues, and says
-/// whether there are more.
-pub(crate) fn failed_classes(
-    conn: &mut Conn<'_>,
-    queue: &str,
-) -> QueryResult<(Vec<ClassCount>, bool)> {
-    let text = format!(
-        "WITH newest AS MATERIALIZED (SELECT job_id FROM solid_queue_failed_executions WHERE id > 0 \
-           ORDER BY id DESC LIMIT {}), \
-         named AS MATERIALIZED (SELECT \
-           (SELECT CASE WHEN j.queue_name = $1 THEN j.class_name END FROM solid_queue_jobs j WHERE j.id = newest.job_id) \
-           AS class_name FROM newest) \
-         SELECT class_name, count(*) AS jobs FROM named WHERE class_name IS NOT NULL GROUP BY class_name \
-         UNION ALL SELECT '' AS class_name, count(*) AS jobs FROM named WHERE class_name IS NULL",
-        MOST + 1
-    );
-    let (mut classes, is_more) = counted(Statement::new(text).bind(queue).load(conn)?)?;
-    // Those of other queues.
-    classes.retain(|class| !class.class_name.is_empty());
-    Ok((classes, is_more))
-}
-
-fn counted(classes: Vec<ClassCount>) -> QueryResult<(Vec<ClassCount>, bool)> {
+    let classes: Vec<ClassCount> = Statement::new(text).bind(queue).load(conn)?;
     let read: i64 = classes.iter().map(|class| class.jobs).sum();
-    Ok((classes, read > MOST))
+    Ok((classes, read > NEXT_CLASSES))
 }

@@ -1,6 +1,7 @@
 //! The executions of each queue.
 
 use crate::db::conn::connection::{Conn, age};
+use crate::db::conn::dialect::Dialect;
 use crate::db::conn::sql::Lossy;
 use crate::db::conn::statement::Statement;
 use crate::db::query::load::bounded::{CappedCount, MOST};
@@ -191,6 +192,11 @@ impl CountsByQueue {
         CappedCount::part(count, self.is_more)
     }
 
+    /// Whether only the newest were counted.
+    pub(crate) fn is_more(&self) -> bool {
+        self.is_more
+    }
+
     /// Returns the names of the queues.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.counts.keys().map(String::as_str)
@@ -202,19 +208,6 @@ fn counted(conn: &mut Conn<'_>, place: &str) -> QueryResult<CountsByQueue> {
     let text = format!(
         "SELECT queue_name, count(*) AS jobs FROM (SELECT queue_name FROM solid_queue_{place}_executions \
          WHERE id > 0 ORDER BY id DESC LIMIT {}) AS newest GROUP BY queue_name",
-        MOST + 1
-    );
-    Statement::new(text).load(conn).map(CountsByQueue::new)
-}
-
-/// Counts the newest 10,000 executions of a kind whose queue is that of their job.
-fn counted_by_job(conn: &mut Conn<'_>, place: &str) -> QueryResult<CountsByQueue> {
-    // A join might read all jobs; this looks each one up.
-    let text = format!(
-        "SELECT queue_name, count(*) AS jobs FROM (SELECT coalesce((SELECT j.queue_name FROM solid_queue_jobs j \
-           WHERE j.id = newest.job_id), '') AS queue_name FROM ( \
-             SELECT job_id FROM solid_queue_{place}_executions WHERE id > 0 ORDER BY id DESC LIMIT {}) AS newest) AS named \
-         GROUP BY queue_name",
         MOST + 1
     );
     Statement::new(text).load(conn).map(CountsByQueue::new)
@@ -232,10 +225,74 @@ pub(crate) fn blocked(conn: &mut Conn<'_>) -> QueryResult<CountsByQueue> {
 
 /// Counts the claimed jobs of each queue.
 pub(crate) fn claimed(conn: &mut Conn<'_>) -> QueryResult<CountsByQueue> {
-    counted_by_job(conn, "claimed")
+    Ok(counted_by_job(conn, "claimed")?.by_queue())
 }
 
-/// Counts the failed jobs of each queue.
-pub(crate) fn failed(conn: &mut Conn<'_>) -> QueryResult<CountsByQueue> {
+/// Counts the failed jobs of each queue and class.
+pub(crate) fn failed(conn: &mut Conn<'_>) -> QueryResult<CountsByClass> {
     counted_by_job(conn, "failed")
+}
+
+#[derive(Debug, Clone, QueryableByName)]
+struct ClassCountRow {
+    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    queue_name: String,
+    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    class_name: String,
+    #[diesel(sql_type = BigInt)]
+    jobs: i64,
+}
+
+/// The executions of one kind, by queue and class.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CountsByClass {
+    rows: Vec<ClassCountRow>,
+    /// Whether only the newest were counted.
+    is_more: bool,
+}
+
+impl CountsByClass {
+    pub(crate) fn by_queue(&self) -> CountsByQueue {
+        let mut counts = BTreeMap::new();
+        for row in &self.rows {
+            *counts.entry(row.queue_name.clone()).or_default() += row.jobs;
+        }
+        CountsByQueue {
+            counts,
+            is_more: self.is_more,
+        }
+    }
+
+    /// Returns the classes of a queue with their counts.
+    pub(crate) fn of<'c>(&'c self, queue: &'c str) -> impl Iterator<Item = (&'c str, CappedCount)> {
+        let rows = self.rows.iter().filter(move |row| row.queue_name == queue);
+        rows.map(|row| {
+            let count = CappedCount::part(row.jobs, self.is_more);
+            (row.class_name.as_str(), count)
+        })
+    }
+}
+
+/// Counts the newest 10,000 executions of a kind whose queue is that of their job.
+fn counted_by_job(conn: &mut Conn<'_>, place: &str) -> QueryResult<CountsByClass> {
+    // In the order of the executions, each job is looked up: another join might read all jobs.
+    let jobs = match conn.dialect() {
+        Dialect::Postgres => {
+            "LEFT JOIN LATERAL (SELECT queue_name, class_name FROM solid_queue_jobs j WHERE j.id = newest.job_id LIMIT 1) AS job ON true"
+        }
+        Dialect::Sqlite => "LEFT JOIN solid_queue_jobs job ON job.id = newest.job_id",
+    };
+    let text = format!(
+        "SELECT queue_name, class_name, count(*) AS jobs FROM (SELECT coalesce(job.queue_name, '') AS queue_name, \
+           coalesce(job.class_name, '') AS class_name FROM (SELECT job_id FROM solid_queue_{place}_executions \
+             WHERE id > 0 ORDER BY id DESC LIMIT {}) AS newest {jobs}) AS named \
+         GROUP BY queue_name, class_name",
+        MOST + 1
+    );
+    let rows: Vec<ClassCountRow> = Statement::new(text).load(conn)?;
+    let read: i64 = rows.iter().map(|row| row.jobs).sum();
+    Ok(CountsByClass {
+        rows,
+        is_more: read > MOST,
+    })
 }

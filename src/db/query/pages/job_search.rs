@@ -1,8 +1,8 @@
 //! What a list of jobs selects, and in which table and order it finds them.
 
 use crate::db::conn::dialect::Dialect;
-use crate::db::conn::param::Param;
 use crate::db::model::state::JobState;
+use crate::db::query::conditions::Conditions;
 use serde::de::IgnoredAny;
 
 /// Arguments longer than this, in characters, are not searched.
@@ -192,39 +192,6 @@ fn tagged(dialect: Dialect) -> &'static str {
             "? IN (SELECT own.value FROM json_each(CASE WHEN json_valid(job.policy) THEN job.policy END, '$.extras.tags') AS own \
              WHERE own.type = 'text')"
         }
-    }
-}
-
-/// The conditions of a statement, each after an `AND`, and its parameters so far.
-#[derive(Debug)]
-pub(super) struct Conditions<'s> {
-    pub(super) text: String,
-    pub(super) params: Vec<Param<'s>>,
-}
-
-impl<'s> Conditions<'s> {
-    pub(super) fn after(params: Vec<Param<'s>>) -> Self {
-        Conditions {
-            text: String::new(),
-            params,
-        }
-    }
-
-    /// Adds a condition in which `?` is this value.
-    fn add(&mut self, condition: &str, value: impl Into<Param<'s>>) {
-        let place = self.param(value);
-        self.always(&condition.replace('?', &place));
-    }
-
-    fn always(&mut self, condition: &str) {
-        self.text.push_str(" AND ");
-        self.text.push_str(condition);
-    }
-
-    /// Adds a parameter, and returns its place in the text.
-    pub(super) fn param(&mut self, value: impl Into<Param<'s>>) -> String {
-        self.params.push(value.into());
-        format!("${}", self.params.len())
     }
 }
 

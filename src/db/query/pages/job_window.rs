@@ -5,7 +5,8 @@ use crate::db::conn::dialect::Dialect;
 use crate::db::conn::sql::id_list;
 use crate::db::conn::statement::Statement;
 use crate::db::model::state::JobState;
-use crate::db::query::pages::job_search::{Conditions, JobSearch};
+use crate::db::query::conditions::Conditions;
+use crate::db::query::pages::job_search::JobSearch;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable};
 
@@ -135,6 +136,17 @@ pub(crate) struct JobWindow {
     pub(crate) range: KeyRange,
     /// Whether there may be more rows beyond it.
     pub(crate) is_full: bool,
+}
+
+impl JobWindow {
+    /// Returns the last key that a search in this direction looks at, if there may be more beyond it.
+    pub(crate) fn stop(&self, place: ListPlace) -> Option<i64> {
+        let end = match place {
+            ListPlace::Before(_) => self.range.lowest,
+            ListPlace::After(_) => self.range.highest,
+        };
+        self.is_full.then_some(end)
+    }
 }
 
 /// Returns the next rows of a list, whether they match or not. `None` if there are no more.

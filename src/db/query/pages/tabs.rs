@@ -29,6 +29,23 @@ pub(crate) struct StateCounts {
     pub(crate) discarded: i64,
 }
 
+impl StateCounts {
+    /// Whether any state has more jobs than are counted.
+    pub(crate) fn is_more(&self) -> bool {
+        let counts = [
+            self.all_jobs,
+            self.ready,
+            self.scheduled,
+            self.blocked,
+            self.claimed,
+            self.failed,
+            self.cancelled,
+            self.discarded,
+        ];
+        counts.iter().any(|count| *count > COUNTED)
+    }
+}
+
 /// Counts the jobs of each state. Finished ones are not counted: without an index, a count could
 /// have to pass all others first.
 pub(crate) fn counts(conn: &mut Conn<'_>) -> QueryResult<StateCounts> {

@@ -1,10 +1,11 @@
 //! The page of the failed jobs.
 
-use crate::admin::groups::{FailedGroup, FailedGroups, failed_groups};
+use crate::admin::groups::{FailedGroup, FailedGroups};
 use crate::web::http::pairs::Pairs;
 use crate::web::http::response::Response;
 use crate::web::pages::failed::groups::{GROWS, GroupView};
 use crate::web::pages::jobs::when::{self, When};
+use crate::web::pages::now::looks::GROUPS;
 use crate::web::pages::section::Section;
 use crate::web::pages::shell::Shell;
 use crate::web::show::numbers::count;
@@ -12,9 +13,6 @@ use crate::web::sql::cx::Cx;
 use crate::web::sql::page_error::PageError;
 use crate::web::sql::panel::Panel;
 use askama::Template;
-
-/// How many groups are shown, those that failed last.
-const GROUPS: u32 = 200;
 
 /// What the page shows of the groups.
 struct FailedView {
@@ -43,11 +41,9 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     let pairs = cx.query().clone();
     let when = When::of(&pairs)?;
     let shell = cx.shell("Failed", Section::Failed)?;
-    let found = cx.panel("the groups of failed jobs", |conn| {
-        failed_groups(conn, GROUPS)
-    });
+    let found = cx.shared_panel("the groups of failed jobs", &GROUPS);
     cx.render(&FailedPage {
-        view: found.map(|found| view(&found, &pairs, &when, &shell)),
+        view: found.map(|(found, _)| view(&found, &pairs, &when, &shell)),
         since: when::SINCE,
         when,
         pairs,

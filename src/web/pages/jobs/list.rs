@@ -5,12 +5,13 @@ use crate::db::Conn;
 use crate::db::model::state::JobState;
 use crate::db::query::pages::job_window::{ListPlace, WINDOW};
 use crate::db::query::pages::named::{self, KnownClass};
-use crate::db::query::pages::tabs::{self, StateCounts};
+use crate::db::query::pages::tabs::StateCounts;
 use crate::error::{Doing as _, Result};
 use crate::web::http::response::Response;
 use crate::web::pages::jobs::filters::{self, FilterChip, JobFilters, STATES};
 use crate::web::pages::jobs::rows::JobListRow;
 use crate::web::pages::jobs::{search, when};
+use crate::web::pages::now::looks::STATE_COUNTS;
 use crate::web::pages::section::Section;
 use crate::web::pages::shell::Shell;
 use crate::web::pages::words::of_state;
@@ -78,9 +79,7 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     let shell = cx.shell(title(filters.state), Section::Jobs)?;
     let now = shell.now;
     let list = cx.panel("the jobs", |conn| read(conn, &filters, place, now));
-    let counts = cx.panel("the number of jobs in each state", |conn| {
-        tabs::counts(conn).doing("count the jobs")
-    });
+    let counts = cx.shared_panel("the number of jobs in each state", &STATE_COUNTS);
     let known = cx.panel("the classes of the workers", |conn| {
         named::known_classes(conn).doing("read the classes")
     });
@@ -96,7 +95,7 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
         .iter()
         .map(|(name, value)| (name.to_owned(), value.to_owned()));
     cx.render(&JobsPage {
-        tabs: state_tabs(&filters, counts.ready(), &shell),
+        tabs: state_tabs(&filters, counts.ready().map(|(counts, _)| counts), &shell),
         chips: filters.chips(),
         list: list.map(|list| view(&list, &filters, &shell)),
         hidden: hidden.collect(),

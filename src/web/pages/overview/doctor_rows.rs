@@ -2,6 +2,7 @@
 
 use crate::admin::finding::{Finding, Verdict};
 use crate::web::show::markup::{Markup, verdict};
+use crate::web::show::times::ago;
 use std::time::Duration;
 
 /// A finding.
@@ -29,6 +30,14 @@ impl DoctorRow {
     }
 }
 
+/// Returns when the checks ran, not so exactly that an open page changes by it.
+pub(crate) fn checked(age: Duration) -> String {
+    match age.as_secs() {
+        0..60 => "within the last minute".to_owned(),
+        _ => ago(age.as_secs_f64()),
+    }
+}
+
 /// The findings, with all that are fine in one row.
 #[derive(Debug, Clone)]
 pub(crate) struct DoctorRows {
@@ -36,7 +45,8 @@ pub(crate) struct DoctorRows {
     pub(crate) findings: Vec<DoctorRow>,
     /// The names of the checks that are fine.
     pub(crate) fine: String,
-    pub(crate) age: Duration,
+    /// When the checks ran.
+    pub(crate) checked: String,
 }
 
 impl DoctorRows {
@@ -48,7 +58,7 @@ impl DoctorRows {
         DoctorRows {
             findings: bad.into_iter().map(DoctorRow::of).collect(),
             fine: names.join(", "),
-            age,
+            checked: checked(age),
         }
     }
 }

@@ -1,6 +1,5 @@
 //! The first page: what needs attention, then how the jobs run.
 
-pub(crate) mod busiest;
 pub(crate) mod charts;
 pub(crate) mod doctor_rows;
 pub(crate) mod lead;
@@ -8,12 +7,12 @@ pub(crate) mod queue_rows;
 pub(crate) mod running;
 pub(crate) mod vitals;
 
-use crate::admin::finding::Finding;
-use crate::history::curves::{QueueCurves, queue_curves};
-use crate::history::{Bucket, HistoryFilter, SeriesTally, TimeRange, Usual, series, usual};
+use crate::history::SeriesTally;
 use crate::web::http::response::Response;
 use crate::web::pages::now::concern::{Concern, ConcernAction};
-use crate::web::pages::now::queues::LoadNow;
+use crate::web::pages::now::last_hour::LastHour;
+use crate::web::pages::now::looks::{BUSIEST, FINDINGS, LAST_HOUR};
+use crate::web::pages::now::watch::Found;
 use crate::web::pages::overview::charts::Charts;
 use crate::web::pages::overview::doctor_rows::DoctorRows;
 use crate::web::pages::overview::queue_rows::QueueRow;
@@ -28,7 +27,6 @@ use crate::web::sql::cx::Cx;
 use crate::web::sql::page_error::PageError;
 use crate::web::sql::panel::Panel;
 use askama::Template;
-use std::time::Duration;
 
 #[derive(Template)]
 #[template(path = "overview/page.html")]
@@ -46,34 +44,20 @@ struct OverviewPage {
     classes: Panel<Vec<SeriesTally>>,
 }
 
-/// The history of the last hour, and what is usual.
-#[derive(Debug, Clone)]
-struct LastHour {
-    buckets: Vec<Bucket>,
-    curves: QueueCurves,
-    usual: Option<Usual>,
-}
-
-/// What needs attention, and the load that it was found in.
-type Found = (LoadNow, Vec<Concern>);
-
 /// Shows the overview.
 pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
-    let now = cx.frame()?.now.and_utc();
-    let found = look(cx);
-    let hour = cx.panel("the rates of the last hour", |conn| {
-        Ok(LastHour {
-            buckets: series(conn, &HistoryFilter::all(), TimeRange::Hour)?,
-            curves: queue_curves(conn, TimeRange::Hour)?,
-            usual: usual(conn, &HistoryFilter::all(), now)?,
-        })
-    });
+    let found = cx.look_panel("what needs attention");
+    let hour = cx.shared_panel("the rates of the last hour", &LAST_HOUR);
+    let hour = hour.map(|(hour, _)| hour);
     let facts = cx.panel("how many jobs there are", vitals::read);
     let range = ranges::chosen(cx.request);
     let charts = charts::read(cx, range, hour.ready().map(|hour| hour.buckets.as_slice()));
-    let running = cx.panel("the jobs that run for longest", running::read);
-    let classes = cx.panel("the busiest classes of the last hour", busiest::read);
-    let doctor = findings(cx);
+    let watch = cx.watch();
+    let running = cx.panel("the jobs that run for longest", |conn| {
+        running::read(conn, &watch.usual_runs)
+    });
+    let classes = cx.shared_panel("the busiest classes of the last hour", &BUSIEST);
+    let doctor = cx.shared_panel("the checks of doctor", &FINDINGS);
     let page = OverviewPage {
         lead: lead::of(&found, hour.ready().map(|hour| hour.buckets.as_slice())),
         has_rails: found
@@ -90,28 +74,10 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
             .map(|runs| running::rows(runs, found.ready().map(|(load, _)| &load.fleet))),
         concerns: found.map(|(_, concerns)| concerns),
         doctor: doctor.map(|(findings, age)| DoctorRows::of(&findings, age)),
-        classes,
+        classes: classes.map(|(classes, _)| classes),
         shell: cx.shell("Overview", Section::Overview)?,
     };
     cx.render(&page)
-}
-
-fn look(cx: &mut Cx<'_>) -> Panel<Found> {
-    let site = cx.site;
-    let source = site.sources.get(cx.request.database);
-    cx.panel("what needs attention", |conn| match source {
-        Some(source) => source.watch.look(conn, &site.settings.promises),
-        None => Ok((LoadNow::default(), Vec::new())),
-    })
-}
-
-/// Reads the findings of `doctor`, at most a minute old.
-pub(crate) fn findings(cx: &mut Cx<'_>) -> Panel<(Vec<Finding>, Duration)> {
-    let source = cx.site.sources.get(cx.request.database);
-    cx.panel("the checks of doctor", |conn| match source {
-        Some(source) => source.watch.findings(conn),
-        None => Ok((Vec::new(), Duration::ZERO)),
-    })
 }
 
 /// Needs all three reads: a measure is shown with what it is judged by.

@@ -3,25 +3,23 @@
 use crate::db::Conn;
 use crate::db::query::load::runs::{self, HeldJob};
 use crate::error::{Doing as _, Result};
-use crate::history::{Histogram, HistoryFilter, typical_run};
+use crate::history::Histogram;
 use crate::web::pages::now::fleet::Fleet;
+use crate::web::pages::now::last_hour::{UsualRuns, usual_runs};
 use crate::web::pages::now::member::Member;
 use crate::web::show::markup::{Markup, verdict};
 use crate::web::show::numbers::short;
 use crate::web::show::times::duration;
-use std::collections::BTreeMap;
+use crate::web::sql::kept::Kept;
 
 /// The most jobs that are shown.
 const MOST: i64 = 8;
-
-/// The most classes whose usual run times are read.
-const CLASSES: usize = 4;
 
 /// The oldest runs, and the usual run times of their classes, where the history holds a week.
 #[derive(Debug, Clone)]
 pub(crate) struct OldestRuns {
     jobs: Vec<HeldJob>,
-    usual: BTreeMap<String, Histogram>,
+    usual: UsualRuns,
 }
 
 /// A job that runs.
@@ -40,39 +38,12 @@ pub(crate) struct LongRun {
 }
 
 /// Reads the oldest runs.
-pub(crate) fn read(conn: &mut Conn<'_>) -> Result<OldestRuns> {
+pub(crate) fn read(conn: &mut Conn<'_>, usual: &Kept<UsualRuns>) -> Result<OldestRuns> {
     let mut jobs = runs::oldest(conn, 4 * MOST).doing("look at the running jobs")?;
     jobs.retain(|job| !job.is_ahead);
     jobs.truncate(usize::try_from(MOST).unwrap_or(usize::MAX));
-    let usual = usual(conn, jobs.iter().map(|job| job.class_name.as_str()))?;
+    let usual = usual_runs(conn, usual, jobs.iter().map(|job| job.class_name.as_str()))?;
     Ok(OldestRuns { jobs, usual })
-}
-
-/// Reads the usual run times of the first few classes.
-pub(crate) fn usual<'c>(
-    conn: &mut Conn<'_>,
-    classes: impl Iterator<Item = &'c str>,
-) -> Result<BTreeMap<String, Histogram>> {
-    let mut usual = BTreeMap::new();
-    let mut asked: Vec<&str> = Vec::new();
-    for class in classes {
-        if asked.contains(&class) {
-            continue;
-        }
-        if asked.len() == CLASSES {
-            break;
-        }
-        asked.push(class);
-        // Without a week of history, there is none for any class.
-        let Some(run) = typical_run(conn, &HistoryFilter::all().class(class))? else {
-            if usual.is_empty() {
-                break;
-            }
-            continue;
-        };
-        usual.insert(class.to_owned(), run);
-    }
-    Ok(usual)
 }
 
 /// Returns the runs as they are shown.

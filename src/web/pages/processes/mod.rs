@@ -34,7 +34,10 @@ struct ProcessesPage {
 
 /// Shows the processes.
 pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
-    let now = cx.panel("the processes", ProcessesNow::read);
+    let watch = cx.watch();
+    let now = cx.panel("the processes", |conn| {
+        ProcessesNow::read(conn, &watch.usual_runs)
+    });
     let died = cx.panel("the processes that died", |conn| {
         fleet::died(conn).doing("look for processes that died")
     });

@@ -3,10 +3,9 @@
 use crate::db::Conn;
 use crate::db::query::load::runs::{self, HeldJob};
 use crate::error::{Doing as _, Result};
-use crate::history::Histogram;
 use crate::web::pages::now::fleet::Fleet;
-use crate::web::pages::overview::running::usual;
-use std::collections::BTreeMap;
+use crate::web::pages::now::last_hour::{UsualRuns, usual_runs};
+use crate::web::sql::kept::Kept;
 
 /// The most running jobs that are read.
 const RUNS: i64 = 1_000;
@@ -18,15 +17,15 @@ pub(crate) struct ProcessesNow {
     /// The jobs that processes hold, the oldest first.
     pub(crate) held: Vec<HeldJob>,
     /// The usual run times of some classes, where the history holds a week.
-    pub(crate) usual: BTreeMap<String, Histogram>,
+    pub(crate) usual: UsualRuns,
 }
 
 impl ProcessesNow {
     /// Reads them.
-    pub(crate) fn read(conn: &mut Conn<'_>) -> Result<Self> {
+    pub(crate) fn read(conn: &mut Conn<'_>, usual: &Kept<UsualRuns>) -> Result<Self> {
         let fleet = Fleet::read(conn)?;
         let held = runs::oldest(conn, RUNS).doing("look at the running jobs")?;
-        let usual = usual(conn, held.iter().map(|job| job.class_name.as_str()))?;
+        let usual = usual_runs(conn, usual, held.iter().map(|job| job.class_name.as_str()))?;
         Ok(ProcessesNow { fleet, held, usual })
     }
 }

@@ -10,11 +10,12 @@ use crate::web::show::numbers::short;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The jobs of each class, in two places.
+/// The ready jobs of each class.
 #[derive(Debug)]
-pub(crate) struct ClassCounts {
-    ready: (Vec<ClassCount>, bool),
-    failed: (Vec<ClassCount>, bool),
+pub(crate) struct ReadyClasses {
+    counts: Vec<ClassCount>,
+    /// Whether only the next jobs were counted.
+    is_more: bool,
 }
 
 /// A class of the queue.
@@ -33,27 +34,25 @@ pub(crate) struct ClassLine {
 /// The most classes that are shown.
 const MOST: usize = 50;
 
-/// Counts the jobs of a queue by class.
-pub(crate) fn read(conn: &mut Conn<'_>, queue: &str) -> Result<ClassCounts> {
-    let doing = "count the jobs of each class";
-    Ok(ClassCounts {
-        ready: queue::ready_classes(conn, queue).doing(doing)?,
-        failed: queue::failed_classes(conn, queue).doing(doing)?,
-    })
+/// Counts the ready jobs of a queue by class.
+pub(crate) fn read(conn: &mut Conn<'_>, queue: &str) -> Result<ReadyClasses> {
+    let counted = queue::ready_classes(conn, queue).doing("count the jobs of each class");
+    let (counts, is_more) = counted?;
+    Ok(ReadyClasses { counts, is_more })
 }
 
 /// Returns the classes with most failed and ready jobs first.
 pub(crate) fn lines(
-    counts: &ClassCounts,
+    ready: &ReadyClasses,
     details: Option<&QueueDetails>,
     ended: Option<&[SeriesTally]>,
     range: TimeRange,
 ) -> Vec<ClassLine> {
-    let (ready, failed) = (&counts.ready, &counts.failed);
+    let failed = details.map(|details| &details.failed_classes);
     let empty = |name: &str| ClassLine {
         name: name.to_owned(),
-        ready: CappedCount::part(0, ready.1),
-        failed: CappedCount::part(0, failed.1),
+        ready: CappedCount::part(0, ready.is_more),
+        failed: CappedCount::part(0, failed.is_none_or(|failed| failed.is_more)),
         rate: "–".to_owned(),
         ..ClassLine::default()
     };
@@ -62,13 +61,12 @@ pub(crate) fn lines(
         let entry = classes.entry(name.to_owned());
         change(entry.or_insert_with(|| empty(name)));
     };
-    for class in &ready.0 {
-        let jobs = CappedCount::part(class.jobs, ready.1);
+    for class in &ready.counts {
+        let jobs = CappedCount::part(class.jobs, ready.is_more);
         line(&class.class_name, &|line| line.ready = jobs);
     }
-    for class in &failed.0 {
-        let jobs = CappedCount::part(class.jobs, failed.1);
-        line(&class.class_name, &|line| line.failed = jobs);
+    for (class, jobs) in failed.map_or(&[][..], |failed| &failed.counts) {
+        line(class, &|line| line.failed = *jobs);
     }
     let held = details.map(|details| details.held.as_slice());
     for job in held.unwrap_or_default().iter().filter(|job| !job.is_ahead) {

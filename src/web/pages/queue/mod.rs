@@ -9,6 +9,7 @@ use crate::db::Conn;
 use crate::error::Result as WindlassResult;
 use crate::history::{Bucket, HistoryFilter, SeriesTally, TimeRange, by_class, series};
 use crate::web::http::response::Response;
+use crate::web::pages::now::looks::PLACES;
 use crate::web::pages::overview::charts::Charts;
 use crate::web::pages::overview::vitals::Vital;
 use crate::web::pages::queue::classes::ClassLine;
@@ -67,9 +68,7 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     }
     let site = cx.site;
     let promise = site.settings.promises.get(&name).copied();
-    let details = cx.panel("the jobs of this queue", |conn| {
-        QueueDetails::read(conn, &name, &site.settings.promises)
-    });
+    let details = details(cx, &name);
     let range = ranges::chosen(cx.request);
     let history = cx.panel("the history of this queue", |conn| {
         read_history(conn, &name, range)
@@ -95,6 +94,18 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
         name,
     };
     cx.render(&page)
+}
+
+/// Reads the two parts of what is known of a queue's jobs, both for one panel.
+fn details(cx: &mut Cx<'_>, name: &str) -> Panel<QueueDetails> {
+    const WHAT: &str = "the jobs of this queue";
+    let promises = &cx.site.settings.promises;
+    match cx.shared_panel(WHAT, &PLACES) {
+        Panel::Missing(missing) => Panel::Missing(missing),
+        Panel::Ready((places, _)) => cx.panel(WHAT, |conn| {
+            QueueDetails::read(conn, name, promises, &places)
+        }),
+    }
 }
 
 fn read_history(

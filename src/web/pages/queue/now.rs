@@ -9,6 +9,7 @@ use crate::db::query::load::runs::{self, HeldJob};
 use crate::db::table::pauses;
 use crate::error::{Doing as _, Result};
 use crate::web::pages::now::fleet::Fleet;
+use crate::web::pages::now::places::{ClassesOfQueue, PlaceCounts};
 use crate::web::pages::now::queues::{Promises, QueueNow};
 
 /// The most jobs in line that are shown.
@@ -27,10 +28,17 @@ pub(crate) struct QueueDetails {
     pub(crate) scheduled: ScheduledJobs,
     pub(crate) blocked: CappedCount,
     pub(crate) failed: CappedCount,
+    pub(crate) failed_classes: ClassesOfQueue,
 }
 
 impl QueueDetails {
-    pub(crate) fn read(conn: &mut Conn<'_>, name: &str, promises: &Promises) -> Result<Self> {
+    /// Reads what `places` do not have.
+    pub(crate) fn read(
+        conn: &mut Conn<'_>,
+        name: &str,
+        promises: &Promises,
+        places: &PlaceCounts,
+    ) -> Result<Self> {
         let doing = "look at the queue";
         let fleet = Fleet::read(conn)?;
         let ready = queues::ready_of(conn, name).doing(doing)?;
@@ -42,8 +50,9 @@ impl QueueDetails {
             fleet,
             held,
             scheduled: queue::scheduled(conn, name).doing(doing)?,
-            blocked: queues::blocked(conn).doing(doing)?.of(name),
-            failed: queues::failed(conn).doing(doing)?.of(name),
+            blocked: places.blocked.of(name),
+            failed: places.failed.of(name),
+            failed_classes: places.failed_classes(name),
         })
     }
 

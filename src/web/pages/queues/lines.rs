@@ -1,24 +1,15 @@
 //! The rows of the table of queues.
 
 use crate::db::query::load::bounded::CappedCount;
-use crate::db::query::load::queues::CountsByQueue;
 use crate::history::curves::QueueCurves;
 use crate::web::pages::now::concerns::who_and_why;
+use crate::web::pages::now::places::PlaceCounts;
 use crate::web::pages::now::queues::{LoadNow, QueueNow};
 use crate::web::pages::now::verdict::QueueVerdict;
 use crate::web::show::chart::spark::{SparkPlace, spark};
 use crate::web::show::markup::{Markup, escaped};
 use crate::web::show::numbers::{count, short};
 use crate::web::show::times::ago;
-
-/// The executions that are not ready, by queue.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct PlaceCounts {
-    pub(crate) scheduled: CountsByQueue,
-    pub(crate) claimed: CountsByQueue,
-    pub(crate) blocked: CountsByQueue,
-    pub(crate) failed: CountsByQueue,
-}
 
 /// A queue in the table.
 #[derive(Debug, Clone)]

@@ -3,15 +3,16 @@
 pub(crate) mod changes;
 pub(crate) mod lines;
 
-use crate::db::Conn;
-use crate::db::query::load::queues;
 use crate::db::table::run_time::class_pauses::{self, PausedClass};
-use crate::error::{Doing as _, Result as WindlassResult};
+use crate::error::Doing as _;
 use crate::history::TimeRange;
-use crate::history::curves::queue_curves;
+use crate::history::curves::{QueueCurves, queue_curves};
 use crate::web::http::response::Response;
+use crate::web::pages::now::looks::PLACES;
+use crate::web::pages::now::places::PlaceCounts;
 use crate::web::pages::now::queues::{LoadNow, Promises};
-use crate::web::pages::queues::lines::{PlaceCounts, QueueLine, QueueSums};
+use crate::web::pages::now::watch::Found;
+use crate::web::pages::queues::lines::{QueueLine, QueueSums};
 use crate::web::pages::section::Section;
 use crate::web::pages::shell::Shell;
 use crate::web::show::filters;
@@ -20,6 +21,7 @@ use crate::web::sql::cx::Cx;
 use crate::web::sql::page_error::PageError;
 use crate::web::sql::panel::Panel;
 use askama::Template;
+use std::time::Duration;
 
 #[derive(Template)]
 #[template(path = "queues/page.html")]
@@ -43,10 +45,9 @@ struct QueueTable {
 
 /// Shows all queues.
 pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
-    let site = cx.site;
-    let load = cx.panel("the jobs of each queue", |conn| {
-        read(conn, &site.settings.promises)
-    });
+    let promises = &cx.site.settings.promises;
+    let found = cx.look_panel("the jobs of each queue");
+    let counts = cx.shared_panel("the jobs of each queue", &PLACES);
     let curves = cx.panel("the rates of the queues", |conn| {
         queue_curves(conn, TimeRange::Hour)
     });
@@ -54,15 +55,8 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
         class_pauses::all(conn).doing("look at the paused classes")
     });
     let sort = cx.query().get("sort").unwrap_or_default().to_owned();
+    let load = together(found, counts, curves.ready(), promises);
     let has_rails = load.ready().is_some_and(|(load, _)| load.fleet.has_rails());
-    let load = load.map(|(mut load, counts)| {
-        if let Some(curves) = curves.ready() {
-            for name in curves.names() {
-                load.add_empty(name, &site.settings.promises);
-            }
-        }
-        (load, counts)
-    });
     let lead = lines::lead(load.ready().map(|(load, _)| load));
     let queues = load.map(|(load, counts)| QueueTable {
         lines: lines::of(&load, &counts, curves.ready(), &sort),
@@ -80,24 +74,22 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     cx.render(&page)
 }
 
-fn read(conn: &mut Conn<'_>, promises: &Promises) -> WindlassResult<(LoadNow, PlaceCounts)> {
-    let doing = "count the jobs of each queue";
-    let mut load = LoadNow::read(conn, promises)?;
-    let counts = PlaceCounts {
-        scheduled: queues::scheduled(conn).doing(doing)?,
-        claimed: queues::claimed(conn).doing(doing)?,
-        blocked: queues::blocked(conn).doing(doing)?,
-        failed: queues::failed(conn).doing(doing)?,
+/// Returns the queues that are known from anywhere, and what they have.
+fn together(
+    found: Panel<Found>,
+    counts: Panel<(PlaceCounts, Duration)>,
+    curves: Option<&QueueCurves>,
+    promises: &Promises,
+) -> Panel<(LoadNow, PlaceCounts)> {
+    let (mut load, counts) = match (found, counts) {
+        (Panel::Ready((load, _)), Panel::Ready((counts, _))) => (load, counts),
+        (Panel::Missing(missing), _) | (_, Panel::Missing(missing)) => {
+            return Panel::Missing(missing);
+        }
     };
-    let all = [
-        &counts.scheduled,
-        &counts.claimed,
-        &counts.blocked,
-        &counts.failed,
-    ];
-    let names = all.into_iter().flat_map(|counts| counts.names());
-    for name in names.filter(|name| !name.is_empty()).collect::<Vec<_>>() {
+    let curves = curves.into_iter().flat_map(QueueCurves::names);
+    for name in counts.names().chain(curves) {
         load.add_empty(name, promises);
     }
-    Ok((load, counts))
+    Panel::Ready((load, counts))
 }
