@@ -16,7 +16,7 @@ use crate::db::transition::operators::fingerprint;
 use crate::db::transition::operators::operation::{self, AppliedBatch};
 use std::time::Duration;
 
-pub(crate) const OPERATORS: [(&str, Work); 10] = [
+pub(crate) const OPERATORS: [(&str, Work); 11] = [
     ("move jobs to another queue", |conn, rows| {
         let later = NewRow {
             delay: Some(1_000_000),

@@ -310,6 +310,13 @@ impl Page {
         call::<Emulation::SetDeviceMetricsOverride>(&self.tab, params);
     }
 
+    /// What is seen, as PNG.
+    pub fn picture(&self) -> Vec<u8> {
+        let format = Pages::CaptureScreenshotFormatOption::Png;
+        let picture = self.tab.capture_screenshot(format, None, None, true);
+        picture.expect("no picture")
+    }
+
     /// Returns what was wrong since the last call.
     pub fn problems(&self) -> Vec<String> {
         std::mem::take(&mut *self.problems.lock().unwrap())

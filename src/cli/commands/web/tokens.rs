@@ -38,8 +38,9 @@ impl TokensCommand {
 
 /// Make a token, and print it: it is shown only once
 ///
-/// A viewer sees everything but hidden arguments, an operator changes things too, and an enqueuer
-/// may only enqueue. A person signs in with the token; a program sends it as `Authorization: Bearer`.
+/// A viewer sees everything but hidden arguments, and an operator changes things too. An enqueuer sees
+/// nothing: the role is kept for enqueueing over HTTP, which this version does not serve. A person
+/// signs in with the token; a program sends it as `Authorization: Bearer`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

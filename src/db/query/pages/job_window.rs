@@ -244,26 +244,31 @@ struct MaybeFinished {
     is_finished: bool,
 }
 
+/// How many ids a step of [`finished_below`] looks at.
+const NEAR: i64 = 1_000;
+
 /// Looks for a finished job below `key`, in steps that double: jobs that wait may be the newest
 /// million. Returns its id; there may be others between it and `key`.
 pub(crate) fn finished_below(conn: &mut Conn<'_>, key: i64) -> QueryResult<Option<i64>> {
-    let text = "SELECT id, finished_at IS NOT NULL AS is_finished FROM solid_queue_jobs WHERE id < $1 ORDER BY id DESC LIMIT 1";
+    // Near each place only: where many jobs were deleted lately, Postgres would pass them one by one.
+    let text = "SELECT id, finished_at IS NOT NULL AS is_finished FROM solid_queue_jobs \
+         WHERE id < $1 AND id >= $2 ORDER BY id DESC LIMIT 1";
     let (mut below, mut step) = (key, WINDOW);
-    loop {
+    while below > 0 {
         let found: Option<MaybeFinished> = Statement::new(text)
             .unkept()
             .bind(below)
+            .bind(below.saturating_sub(NEAR))
             .get_result(conn)
             .optional()?;
-        match found {
-            None => return Ok(None),
+        below = match found {
             Some(job) if job.is_finished => return Ok(Some(job.id)),
-            Some(job) => {
-                below = job.id.saturating_sub(step);
-                step = step.saturating_mul(2);
-            }
-        }
+            Some(job) => job.id.saturating_sub(step),
+            None => below.saturating_sub(step),
+        };
+        step = step.saturating_mul(2);
     }
+    Ok(None)
 }
 
 #[derive(QueryableByName)]

@@ -4,4 +4,5 @@ mod actions;
 mod keys;
 mod live;
 mod pages;
+mod pictures;
 mod roles;
