@@ -59,6 +59,12 @@ impl Source {
         }
     }
 
+    /// Forgets what a change may have changed.
+    pub(crate) fn forget(&self) {
+        self.watch.forget();
+        self.frame.forget();
+    }
+
     /// Returns the database that pages are read from.
     pub(crate) fn to_read(&self) -> &Database {
         self.replica.as_ref().unwrap_or(&self.database)

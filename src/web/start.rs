@@ -227,12 +227,35 @@ fn site(server: &Server, access: AccessSettings, operations: OperationsWake) -> 
     })
 }
 
+/// What the server answers at beside its routes.
+const OWN_SEGMENTS: [&str; 8] = [
+    "assets",
+    "db",
+    "favicon.ico",
+    "live",
+    "livez",
+    "login",
+    "logout",
+    "startedz",
+];
+
 fn base_path(server: &Server) -> Result<String> {
     let path = server.base_path.trim().trim_matches('/');
     let is_segment = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~/".contains(&byte);
     if !path.bytes().all(is_segment) || path.contains("//") {
         return server.wrong(format!(
             "`web.base_path` is a path such as `/windlass`; it is `{}`",
+            server.base_path
+        ));
+    }
+    // A proxy may remove the path or not: then nobody could tell what is meant.
+    let first = path.split('/').next().unwrap_or_default();
+    let mut own = server.routes.iter().map(|route| route.pattern);
+    let is_own = own.any(|pattern| pattern.split('/').nth(1) == Some(first));
+    if !path.is_empty() && (is_own || OWN_SEGMENTS.contains(&first)) {
+        return server.wrong(format!(
+            "`web.base_path` is `{}`, and the server has pages of its own there: choose another name, \
+             such as `/windlass`",
             server.base_path
         ));
     }

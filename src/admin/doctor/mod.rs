@@ -14,7 +14,7 @@ use crate::db::table::run_time::{class_pauses, limits as run_time_limits};
 use crate::db::table::semaphores;
 use crate::db::table::web::upkeep;
 use crate::db::{AsConn, Conn, own};
-use crate::error::{Doing, Result};
+use crate::error::{Doing, Error, Result};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -44,10 +44,41 @@ pub fn doctor<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<Finding>> {
 /// Which rows the checks read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CheckScope {
+    /// All. What cannot be checked is a warning.
     All,
-    /// The newest of each table, so that the time does not grow with the size of the tables.
+    /// All, in a transaction with a time limit: what cannot be checked is an error.
+    #[cfg(feature = "web")]
+    AllInTime,
+    /// The newest of each table, so that the time does not grow with the size of the tables; with a
+    /// time limit too.
     #[cfg(any(feature = "top", feature = "web"))]
     Newest,
+}
+
+impl CheckScope {
+    /// Returns the finding of a check that failed.
+    ///
+    /// # Errors
+    /// The error itself, if it may be that of the time limit: the other checks fail as well then.
+    fn unchecked(self, check: &'static str, error: Error) -> Result<Finding> {
+        match self {
+            CheckScope::All => {
+                let says = format!("could not be checked: {error}");
+                Ok(finding(check, Verdict::Warning, says))
+            }
+            #[cfg(any(feature = "top", feature = "web"))]
+            _ => Err(error),
+        }
+    }
+
+    /// Returns what was read; if it failed, nothing, or the error itself.
+    fn or_nothing<T: Default>(self, read: Result<T>) -> Result<T> {
+        match self {
+            CheckScope::All => Ok(read.unwrap_or_default()),
+            #[cfg(any(feature = "top", feature = "web"))]
+            _ => read,
+        }
+    }
 }
 
 /// Does what [`doctor`] does.
@@ -61,11 +92,13 @@ pub(crate) fn look<C: AsConn + ?Sized>(conn: &mut C, scope: CheckScope) -> Resul
     findings.push(schema);
     // Without its tables there is nothing more to check.
     if is_whole {
-        findings.extend(Rule::ALL.map(|rule| place(&mut conn, rule, scope)));
-        findings.push(limits(&mut conn, scope));
-        findings.extend(set_at_run_time(&mut conn));
-        findings.extend(expiring_tokens(&mut conn));
-        findings.extend(doctor_processes::look(&mut conn)?);
+        for rule in Rule::ALL {
+            findings.push(place(&mut conn, rule, scope)?);
+        }
+        findings.push(limits(&mut conn, scope)?);
+        findings.extend(set_at_run_time(&mut conn, scope)?);
+        findings.extend(expiring_tokens(&mut conn, scope)?);
+        findings.extend(doctor_processes::look(&mut conn, scope)?);
         findings.push(audit(&mut conn)?);
     }
     Ok(findings)
@@ -133,13 +166,15 @@ fn schema(conn: &mut Conn<'_>) -> Result<Finding> {
     ))
 }
 
-fn limits(conn: &mut Conn<'_>, scope: CheckScope) -> Finding {
+fn limits(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Finding> {
     let checked = match scope {
         CheckScope::All => semaphores::check(conn),
+        #[cfg(feature = "web")]
+        CheckScope::AllInTime => semaphores::check(conn),
         #[cfg(any(feature = "top", feature = "web"))]
         CheckScope::Newest => keys::above_limit(conn),
     };
-    match checked {
+    Ok(match checked.doing("check the concurrency limits") {
         Ok(wrong) if wrong.is_empty() => finding(
             "limits",
             Verdict::Fine,
@@ -153,17 +188,15 @@ fn limits(conn: &mut Conn<'_>, scope: CheckScope) -> Finding {
             }
             finding("limits", Verdict::Warning, says)
         }
-        Err(error) => {
-            let says = format!("could not be checked: {error}");
-            finding("limits", Verdict::Warning, says)
-        }
-    }
+        Err(error) => scope.unchecked("limits", error)?,
+    })
 }
 
 /// Returns what operators have set, if anything: it may be the reason why jobs wait.
-fn set_at_run_time(conn: &mut Conn<'_>) -> Option<Finding> {
-    let classes = class_pauses::paused(conn).unwrap_or_default();
-    let limits = run_time_limits::all(conn).unwrap_or_default();
+fn set_at_run_time(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Option<Finding>> {
+    let doing = "look at what operators have set";
+    let classes = scope.or_nothing(class_pauses::paused(conn).doing(doing))?;
+    let limits = scope.or_nothing(run_time_limits::all(conn).doing(doing))?;
     let names = |mut all: Vec<String>| {
         let more = all.len() > doctor::FIRST;
         all.truncate(doctor::FIRST);
@@ -188,7 +221,7 @@ fn set_at_run_time(conn: &mut Conn<'_>) -> Option<Finding> {
             "{count} limits are set: {names} (`windlass limits list`)"
         ));
     }
-    (!says.is_empty()).then(|| finding("operators", Verdict::Fine, says.join("; ")))
+    Ok((!says.is_empty()).then(|| finding("operators", Verdict::Fine, says.join("; "))))
 }
 
 /// The rows of the audit are protected by triggers, without which no process starts. Those of Postgres can
@@ -214,6 +247,8 @@ fn inconsistent(
 ) -> diesel::QueryResult<Inconsistent> {
     match scope {
         CheckScope::All => doctor::inconsistent(conn, rule),
+        #[cfg(feature = "web")]
+        CheckScope::AllInTime => doctor::inconsistent(conn, rule),
         #[cfg(any(feature = "top", feature = "web"))]
         CheckScope::Newest => checks::inconsistent(conn, rule),
     }
@@ -223,8 +258,9 @@ fn inconsistent(
 const SOON: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Reports the tokens of the web pages that expire soon: what uses them would be refused.
-fn expiring_tokens(conn: &mut Conn<'_>) -> Option<Finding> {
-    let tokens = upkeep::expiring(conn, SOON).unwrap_or_default();
+fn expiring_tokens(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Option<Finding>> {
+    let tokens = upkeep::expiring(conn, SOON).doing("look at the tokens");
+    let tokens = scope.or_nothing(tokens)?;
     let names = tokens.iter().map(|token| {
         let days = (token.seconds / 86_400.0).ceil();
         format!("`{}` in {days:.0} days", token.name)
@@ -234,10 +270,10 @@ fn expiring_tokens(conn: &mut Conn<'_>) -> Option<Finding> {
         "tokens of the web pages expire: {}; make new ones (`windlass web tokens add`)",
         names.join(", ")
     );
-    (!names.is_empty()).then(|| finding("tokens", Verdict::Warning, says))
+    Ok((!names.is_empty()).then(|| finding("tokens", Verdict::Warning, says)))
 }
 
-fn place(conn: &mut Conn<'_>, rule: Rule, scope: CheckScope) -> Finding {
+fn place(conn: &mut Conn<'_>, rule: Rule, scope: CheckScope) -> Result<Finding> {
     let (fine, wrong) = match rule {
         Rule::IsSomewhere => (
             "every unfinished job has a state",
@@ -264,15 +300,13 @@ fn place(conn: &mut Conn<'_>, rule: Rule, scope: CheckScope) -> Finding {
         ),
     };
     let check = rule.check();
-    match inconsistent(conn, rule, scope) {
+    let found = inconsistent(conn, rule, scope);
+    Ok(match found.doing("compare the tables") {
         Ok(Inconsistent { count: 0, .. }) => finding(check, Verdict::Fine, fine),
         Ok(Inconsistent { count, jobs }) => Finding {
             jobs,
             ..finding(check, Verdict::Problem, format!("{count} {wrong}"))
         },
-        Err(error) => {
-            let says = format!("could not be checked: {error}");
-            finding(check, Verdict::Warning, says)
-        }
-    }
+        Err(error) => scope.unchecked(check, error)?,
+    })
 }

@@ -1,6 +1,6 @@
 //! Checks that waiting jobs have processes to run them.
 
-use crate::admin::doctor::statistics as doctor_statistics;
+use crate::admin::doctor::{CheckScope, statistics as doctor_statistics};
 use crate::admin::finding::{ALIVE, Finding, Verdict, finding};
 use crate::db::Conn;
 use crate::db::query::doctor::{self, Load, TaskCounts};
@@ -72,7 +72,7 @@ pub(crate) fn has_scheduler(conn: &mut Conn<'_>) -> Result<bool> {
 }
 
 /// Checks the processes and their overdue work.
-pub(crate) fn look(conn: &mut Conn<'_>) -> Result<Vec<Finding>> {
+pub(crate) fn look(conn: &mut Conn<'_>, scope: CheckScope) -> Result<Vec<Finding>> {
     let load = doctor::load(conn).doing("look at the load")?;
     let tasks = doctor::tasks(conn, OVERDUE).doing("look at the recurring tasks")?;
     let processes = ProcessGroups::of(conn)?;
@@ -87,7 +87,7 @@ pub(crate) fn look(conn: &mut Conn<'_>) -> Result<Vec<Finding>> {
     findings.push(recurring(&tasks, &processes));
     findings.push(transactions(&load));
     findings.extend(operations(conn, &processes)?);
-    findings.push(doctor_statistics::look(conn, processes.has(folds)));
+    findings.push(doctor_statistics::look(conn, processes.has(folds), scope)?);
     Ok(findings)
 }
 

@@ -1,9 +1,11 @@
 //! Checks that the history is added up, and that it can be read.
 
+use crate::admin::doctor::CheckScope;
 use crate::admin::finding::{Finding, Verdict, finding};
 use crate::db::Conn;
 use crate::db::query::history;
 use crate::db::table::history::deltas::{self, FoldBacklog};
+use crate::error::{Doing as _, Result};
 use diesel::QueryResult;
 
 /// In seconds. With a supervisor or a worker, the history is folded sooner.
@@ -11,13 +13,15 @@ const BEHIND: f64 = 300.0;
 
 /// Checks the history. `is_served` is whether a supervisor or a worker of Windlass has been running for
 /// so long that it has folded by now.
-pub(crate) fn look(conn: &mut Conn<'_>, is_served: bool) -> Finding {
+pub(crate) fn look(conn: &mut Conn<'_>, is_served: bool, scope: CheckScope) -> Result<Finding> {
     const CHECK: &str = "statistics";
-    let (verdict, says) = match state(conn) {
-        Ok((backlog, unreadable)) => judge(&backlog, unreadable, is_served),
-        Err(error) => (Verdict::Warning, format!("could not be checked: {error}")),
-    };
-    finding(CHECK, verdict, says)
+    match state(conn).doing("look at the history") {
+        Ok((backlog, unreadable)) => {
+            let (verdict, says) = judge(&backlog, unreadable, is_served);
+            Ok(finding(CHECK, verdict, says))
+        }
+        Err(error) => scope.unchecked(CHECK, error),
+    }
 }
 
 fn state(conn: &mut Conn<'_>) -> QueryResult<(FoldBacklog, usize)> {

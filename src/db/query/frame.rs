@@ -19,7 +19,7 @@ pub(crate) struct FrameRow {
 pub(crate) fn read(conn: &mut Conn<'_>, most: i64) -> QueryResult<FrameRow> {
     Statement::new(
         "SELECT {now} AS now, (SELECT count(*) FROM \
-         (SELECT id FROM solid_queue_failed_executions WHERE id > 0 ORDER BY id LIMIT $1) AS counted) AS failed",
+         (SELECT id FROM solid_queue_failed_executions WHERE id > 0 ORDER BY id DESC LIMIT $1) AS counted) AS failed",
     )
     .bind(most)
     .get_result(conn)

@@ -1,7 +1,7 @@
 //! Addresses of trusted proxies, and the client's address behind them.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
 /// An address, or all that start with the same bits: `10.0.0.5`, `10.0.0.0/8`, `fd00::/8`.
@@ -69,7 +69,9 @@ pub(crate) fn client(trusted: &[AddressRange], peer: IpAddr, forwarded_for: &[&s
         if !is_trusted(client) {
             break;
         }
-        match hop.parse::<IpAddr>() {
+        // Some proxies add the port.
+        let with_port = || hop.parse::<SocketAddr>().map(|address| address.ip());
+        match hop.parse::<IpAddr>().or_else(|_| with_port()) {
             Ok(address) => client = address.to_canonical(),
             Err(_) => break,
         }
@@ -120,5 +122,15 @@ mod tests {
             "1.1.1.1"
         );
         assert_eq!(client("127.0.0.1", &["6.6.6.6, junk"]), "127.0.0.1");
+    }
+
+    #[test]
+    fn a_proxy_may_add_the_port() {
+        let trusted = [range("10.0.0.0/8")];
+        for hop in ["192.0.2.7:4711", "192.0.2.7"] {
+            assert_eq!(client(&trusted, ip("10.0.0.1"), &[hop]), ip("192.0.2.7"));
+        }
+        let hop = "[2001:db8::7]:4711";
+        assert_eq!(client(&trusted, ip("10.0.0.1"), &[hop]), ip("2001:db8::7"));
     }
 }

@@ -1,6 +1,7 @@
 //! Finds out whom a request is from. Runs on the SQL threads.
 
 use crate::clock;
+use crate::db::Conn;
 use crate::db::conn::reading::ReadFailure;
 use crate::db::table::web::{sessions, tokens};
 use crate::error::{Doing as _, Error};
@@ -10,6 +11,7 @@ use crate::web::http::request::Request;
 use crate::web::site::Site;
 use crate::web::sql::connections::{Readers, Writers};
 use crate::web::sql::page_error::PageError;
+use diesel::QueryResult;
 use std::time::Duration;
 
 /// The time limit for reading whether there are tokens.
@@ -86,10 +88,7 @@ fn by_token(
         return Err(PageError::WrongToken);
     };
     if found.is_stale {
-        let touched = writers.write(0, |conn| {
-            tokens::touch(conn, found.id).doing("note the use")
-        });
-        log_failure(touched);
+        note(site, writers, |conn| tokens::touch(conn, found.id));
     }
     let viewer = Viewer {
         name: found.name,
@@ -123,10 +122,10 @@ fn by_session(
         return Ok(None);
     };
     if found.is_stale {
-        log_failure(writers.write(0, |conn| {
-            sessions::touch(conn, &[found.id]).doing("note the request")?;
-            tokens::touch(conn, found.token_id).doing("note the use")
-        }));
+        note(site, writers, |conn| {
+            sessions::touch(conn, &[found.id])?;
+            tokens::touch(conn, found.token_id)
+        });
     }
     let viewer = Viewer {
         name: found.name,
@@ -144,10 +143,15 @@ fn recalled(site: &Site, digest: &SecretDigest, error: Error) -> Result<Viewer, 
     recalled.ok_or_else(|| error.into())
 }
 
-/// A use that could not be noted is noted with the next one.
-fn log_failure(result: Result<(), Error>) {
-    if let Err(error) = result {
+/// Notes a use. One that could not be noted is noted with a later one: while the database does not
+/// accept changes, the other requests do not wait for that too.
+fn note(site: &Site, writers: &mut Writers, touch: impl FnOnce(&mut Conn<'_>) -> QueryResult<()>) {
+    if !site.access.may_note(clock::instant()) {
+        return;
+    }
+    if let Err(error) = writers.write(0, |conn| touch(conn).doing("note the use")) {
         log::debug!("web: the use of a token was not noted: {error}");
+        site.access.could_not_note(clock::instant());
     }
 }
 

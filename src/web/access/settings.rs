@@ -41,7 +41,12 @@ pub(crate) struct Access {
     pub(crate) known: KnownViewers,
     /// Whether there are tokens, and when that was read.
     tokens: Mutex<Option<(Instant, bool)>>,
+    /// When the use of a token could not be noted.
+    not_noted_at: Mutex<Option<Instant>>,
 }
+
+/// How long no use of a token is noted after one could not be.
+const NOT_NOTED: Duration = Duration::from_secs(60);
 
 /// How long it is not read again whether there are tokens.
 const FRESH: Duration = Duration::from_secs(2);
@@ -53,6 +58,7 @@ impl Access {
             limiter: Limiter::default(),
             known: KnownViewers::default(),
             tokens: Mutex::default(),
+            not_noted_at: Mutex::default(),
         }
     }
 
@@ -70,6 +76,18 @@ impl Access {
     pub(crate) fn trusts(&self, address: IpAddr) -> bool {
         let proxies = self.settings.trusted_proxies.iter();
         proxies.clone().any(|range| range.contains(address))
+    }
+
+    /// Returns whether the use of a token may be noted now.
+    pub(crate) fn may_note(&self, now: Instant) -> bool {
+        let failed = self.not_noted_at.lock();
+        let failed = *failed.unwrap_or_else(PoisonError::into_inner);
+        failed.is_none_or(|at| now.saturating_duration_since(at) >= NOT_NOTED)
+    }
+
+    pub(crate) fn could_not_note(&self, now: Instant) {
+        let failed = self.not_noted_at.lock();
+        *failed.unwrap_or_else(PoisonError::into_inner) = Some(now);
     }
 
     /// Returns whether there are tokens, if that was read a moment ago.

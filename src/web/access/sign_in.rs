@@ -70,10 +70,12 @@ pub(crate) fn sign_out(
     viewer: &Viewer,
     writers: &mut Writers,
 ) -> Result<Response, PageError> {
-    if let Proof::Session(id) = viewer.proof {
-        writers.write(0, |conn| {
+    match viewer.proof {
+        Proof::Session(id) => writers.write(0, |conn| {
             sessions::delete(conn, id).doing("end the session")
-        })?;
+        })?,
+        Proof::Recalled => return Err(PageError::Away),
+        _ => {}
     }
     if let Some(secret) = &request.credentials.session {
         site.access.known.forget(SecretDigest::of(secret).as_str());

@@ -5,10 +5,12 @@
 pub(crate) struct Pairs(Vec<(String, String)>);
 
 impl Pairs {
-    /// Reads `a=1&b=2`. Bytes that are not UTF-8 are replaced.
+    /// Reads `a=1&b=2`. Bytes that are not UTF-8 are replaced, and NUL too, which Postgres refuses.
     pub(crate) fn parse(text: &[u8]) -> Self {
         let pairs = form_urlencoded::parse(text);
-        Pairs(pairs.into_owned().collect())
+        let replaced = |text: &str| text.replace('\0', "\u{fffd}");
+        let pairs = pairs.map(|(name, value)| (replaced(&name), replaced(&value)));
+        Pairs(pairs.collect())
     }
 
     /// Returns the first value of this name; `None` if there is none, or it is empty.
@@ -90,5 +92,6 @@ mod tests {
         let other = pairs.with("tag", "3").without("q").without("empty");
         assert_eq!(other.to_query(), "?state=failed&tag=3");
         assert_eq!(Pairs::default().to_query(), "");
+        assert_eq!(Pairs::parse(b"a=x%00y").get("a"), Some("x\u{fffd}y"));
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::clock;
 use crate::process::base::health::state::HealthCheck;
+use crate::web::access::secret::SecretDigest;
 use crate::web::access::viewer::Viewer;
 use crate::web::assets::Asset;
 use crate::web::http::intake;
@@ -45,6 +46,15 @@ pub(crate) const POLICY: &str = "default-src 'none'; style-src 'self'; script-sr
 pub(crate) struct Engine {
     pub(crate) site: Arc<Site>,
     pub(crate) queue: Sender<Work>,
+}
+
+impl Engine {
+    /// Returns whether this token was proven lately.
+    fn is_known(&self, token: &str) -> bool {
+        let digest = SecretDigest::of(token);
+        let known = &self.site.access.known;
+        known.recall(digest.as_str(), clock::instant()).is_some()
+    }
 }
 
 /// The address of the client's end of the connection.
@@ -167,7 +177,9 @@ async fn page(
         Err(refused) => return sent(refused),
     };
     let signs_in = request.verb == Verb::Post && request.path == "/login";
-    let is_attempt = request.credentials.bearer.is_some() || signs_in;
+    // A token that was proven lately is no attempt, whatever others of its address try.
+    let bearer = request.credentials.bearer.as_deref();
+    let is_attempt = bearer.is_some_and(|token| !engine.is_known(token)) || signs_in;
     let limiter = &engine.site.access.limiter;
     if is_attempt && let Some(wait) = limiter.refuses(request.client, clock::instant()) {
         let viewer = Viewer::outsider(request.client);

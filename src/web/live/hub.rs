@@ -123,6 +123,10 @@ impl Hub {
         !state.is_stopped
     }
 
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.state().is_stopped
+    }
+
     /// Returns the topics that have viewers, and forgets the others.
     pub(crate) fn topics(&self) -> Vec<Topic> {
         let mut state = self.state();

@@ -26,12 +26,16 @@ pub(crate) fn run(mut dispatcher: PageDispatcher) {
     let mut verified_at: Option<Instant> = None;
     while site.hub.wait_for_viewers() {
         let start = clock::instant();
-        let is_due = |at: Instant| start.saturating_duration_since(at) >= VERIFY;
-        if verified_at.is_none_or(is_due) {
-            verify(&mut dispatcher);
-            verified_at = Some(start);
-        }
         for topic in site.hub.topics() {
+            let now = clock::instant();
+            let is_due = |at: Instant| now.saturating_duration_since(at) >= VERIFY;
+            if verified_at.is_none_or(is_due) {
+                verify(&mut dispatcher);
+                verified_at = Some(now);
+            }
+            if site.hub.is_stopped() {
+                return;
+            }
             let rendered = render(&mut dispatcher, &topic);
             site.hub.publish(&topic, rendered);
         }
@@ -63,19 +67,21 @@ fn render(dispatcher: &mut PageDispatcher, topic: &Topic) -> RenderedTopic {
 fn verify(dispatcher: &mut PageDispatcher) {
     let site = Arc::clone(&dispatcher.site);
     let proofs = site.hub.proofs();
-    let (mut session_ids, mut token_ids, mut has_local) = (Vec::new(), Vec::new(), false);
+    let (mut session_ids, mut token_ids) = (Vec::new(), Vec::new());
+    let (mut has_local, mut has_recalled) = (false, false);
     for proof in proofs {
         match proof {
             Proof::Session(id) => session_ids.push(id),
             Proof::Token(id) => token_ids.push(id),
             Proof::Local => has_local = true,
-            Proof::Nothing | Proof::Proxy | Proof::Recalled => {}
+            Proof::Recalled => has_recalled = true,
+            Proof::Nothing | Proof::Proxy => {}
         }
     }
     if has_local && let Ok(true) = gate::tokens_exist(&site, &mut dispatcher.readers) {
         site.hub.keep(|proof| proof != Proof::Local);
     }
-    if session_ids.is_empty() && token_ids.is_empty() {
+    if session_ids.is_empty() && token_ids.is_empty() && !has_recalled {
         return;
     }
     let idle = site.access.settings.session_idle;
@@ -90,6 +96,8 @@ fn verify(dispatcher: &mut PageDispatcher) {
             // One that was opened meanwhile was proven when it was.
             Proof::Session(id) => sessions.contains(&id) || !session_ids.contains(&id),
             Proof::Token(id) => tokens.contains(&id) || !token_ids.contains(&id),
+            // Now they can be proven: their browsers connect again.
+            Proof::Recalled => false,
             _ => true,
         });
     }

@@ -1,7 +1,7 @@
 //! Reads the figures of a database, part by part. Each part has the time limit of a panel, so that one
 //! that is slow costs only itself.
 
-use crate::admin::doctor::processes as doctor_processes;
+use crate::admin::doctor::{CheckScope, processes as doctor_processes};
 use crate::clock;
 use crate::db::query::alarms;
 use crate::db::query::doctor::{self, Rule};
@@ -157,6 +157,6 @@ fn findings(conn: &mut Conn<'_>) -> Result<DoctorFigures> {
         let found = figures.0.entry(rule.check()).or_default();
         found.problems = u64::try_from(wrong.count).unwrap_or(0);
     }
-    figures.add(&doctor_processes::look(conn)?);
+    figures.add(&doctor_processes::look(conn, CheckScope::Newest)?);
     Ok(figures)
 }

@@ -16,6 +16,7 @@ use crate::web::sql::page_error::PageError;
 
 /// Answers a scrape.
 pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
+    cx.without_alone();
     let (site, processes) = (cx.site, &cx.site.processes);
     let format = TextFormat::accepted(Some(&cx.request.accept));
     let is_allowed = site.settings.metrics_open || Need::Viewer.is_met_by(cx.viewer.role);

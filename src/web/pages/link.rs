@@ -57,7 +57,8 @@ pub(crate) fn decoded(segment: &str) -> String {
             }
         }
     }
-    String::from_utf8_lossy(&out).into_owned()
+    // Postgres refuses NUL.
+    String::from_utf8_lossy(&out).replace('\0', "\u{fffd}")
 }
 
 /// Returns the path if it is one of this site, and `/` otherwise: a form may name any text as the

@@ -128,6 +128,11 @@ impl Shell {
         self
     }
 
+    /// Returns the address of this page, for a link to it.
+    pub(crate) fn address_here(&self) -> &str {
+        link::local(&self.address)
+    }
+
     /// Returns a link to a path of this database: `{{ shell.link("/queues") }}`.
     pub(crate) fn link(&self, path: &str) -> String {
         format!("{}{path}", self.prefix)

@@ -46,6 +46,8 @@ pub(crate) struct Cx<'a> {
     is_away: bool,
     /// What is read after the page was sent.
     renewals: Vec<Renewal>,
+    /// Whether one panel may be asked for alone.
+    may_be_alone: bool,
 }
 
 impl<'a> Cx<'a> {
@@ -68,6 +70,7 @@ impl<'a> Cx<'a> {
             started_at: clock::instant(),
             is_away: false,
             renewals: Vec::new(),
+            may_be_alone: true,
         }
     }
 
@@ -80,6 +83,11 @@ impl<'a> Cx<'a> {
     /// Keeps open pages of this address from being brought up to date: it takes long to read.
     pub(crate) fn without_updates(&mut self) {
         self.is_live = false;
+    }
+
+    /// Reads all parts, whatever the address asks for: others get what was read.
+    pub(crate) fn without_alone(&mut self) {
+        self.may_be_alone = false;
     }
 
     /// Returns a part of the path, decoded: `name` of `/queues/{name}`.
@@ -137,6 +145,7 @@ impl<'a> Cx<'a> {
     ) -> Panel<T> {
         let name = what.replace(' ', "-");
         let alone = self.request.query.get("alone");
+        let alone = alone.filter(|_| self.may_be_alone);
         let is_alone = alone == Some(name.as_str());
         let why = match alone {
             Some(_) if !is_alone => Err(Missing::LeftOut),
@@ -232,7 +241,9 @@ impl<'a> Cx<'a> {
         match &read {
             Err(ReadFailure::Lost(_)) => self.is_away = true,
             // Once it is there, it is used while it is read anew.
-            Err(ReadFailure::Late | ReadFailure::Cut) => {
+            Err(ReadFailure::Late | ReadFailure::Cut)
+                if kept.is_some_and(|kept| kept.claim_renewal(clock::instant())) =>
+            {
                 self.renewals.push(shared.renewal(database));
             }
             _ => {}
@@ -277,7 +288,9 @@ impl<'a> Cx<'a> {
         };
         let value = writers.write(self.request.database, work)?;
         // The next page shows what has changed.
-        self.watch().forget();
+        if let Some(source) = self.site.sources.get(self.request.database) {
+            source.forget();
+        }
         Ok(value)
     }
 
@@ -297,7 +310,14 @@ impl<'a> Cx<'a> {
         if let Some(frame) = cached.and_then(|source| source.frame.get(clock::instant())) {
             return Ok(frame);
         }
-        let mut frame = self.read(frame::read)?;
+        let mut frame = match self.read(frame::read) {
+            // The page stands with the numbers of a while ago.
+            Err(PageError::Late) => {
+                let last = cached.and_then(|source| source.frame.last(clock::instant()));
+                return last.ok_or(PageError::Late);
+            }
+            read => read?,
+        };
         frame.attention = self.attention();
         if let Some(source) = self.site.sources.get(database) {
             source.frame.set(&frame);

@@ -19,6 +19,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
+/// Pages with one of these in their query have no live updates: one panel alone, and all rows.
+const NOT_LIVE: [&str; 2] = ["alone", "full"];
+
 /// What one thread needs to answer requests; no network.
 #[derive(Debug)]
 pub(crate) struct PageDispatcher {
@@ -149,6 +152,10 @@ impl PageDispatcher {
             database: request.database,
             ..Request::get(request.query.get("path")?)
         };
+        // What takes long is not read again and again.
+        if NOT_LIVE.iter().any(|name| page.query.has(name)) {
+            return None;
+        }
         let found = route::find(self.routes, Verb::Get, &page.path).ok()?;
         let viewer =
             gate::viewer(&self.site, request, &mut self.readers, &mut self.writers).ok()?;

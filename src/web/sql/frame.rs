@@ -29,14 +29,28 @@ const FRESH: Duration = Duration::from_secs(2);
 impl FrameCache {
     /// Returns the last frame, if it is fresh.
     pub(crate) fn get(&self, at: Instant) -> Option<Frame> {
+        self.younger_than(FRESH, at)
+    }
+
+    /// Returns the last frame, however old it is.
+    pub(crate) fn last(&self, at: Instant) -> Option<Frame> {
+        self.younger_than(Duration::MAX, at)
+    }
+
+    fn younger_than(&self, most: Duration, at: Instant) -> Option<Frame> {
         let cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (read_at, frame) = cached.as_ref()?;
         let age = at.saturating_duration_since(*read_at);
-        let age = (age < FRESH).then(|| TimeDelta::from_std(age).ok())??;
+        let age = (age < most).then(|| TimeDelta::from_std(age).ok())??;
         Some(Frame {
-            now: frame.now + age,
+            now: frame.now.checked_add_signed(age)?,
             ..frame.clone()
         })
+    }
+
+    /// Forgets the last frame.
+    pub(crate) fn forget(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     pub(crate) fn set(&self, frame: &Frame) {

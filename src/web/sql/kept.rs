@@ -54,6 +54,13 @@ pub(crate) struct KeptRead {
     generation: u64,
 }
 
+impl<T> KeptState<T> {
+    fn is_renewed(&self, now: Instant) -> bool {
+        self.renewed_since
+            .is_some_and(|at| now.saturating_duration_since(at) < RENEWED)
+    }
+}
+
 impl<T> Default for Kept<T> {
     fn default() -> Self {
         Kept(Mutex::new(KeptState {
@@ -76,6 +83,16 @@ impl<T> Kept<T> {
             at: now,
             generation: self.state().generation,
         }
+    }
+
+    /// Returns whether the caller is to read the value anew, as no other thread does.
+    pub(crate) fn claim_renewal(&self, now: Instant) -> bool {
+        let mut state = self.state();
+        let is_renewed = state.is_renewed(now);
+        if !is_renewed {
+            state.renewed_since = Some(now);
+        }
+        !is_renewed
     }
 
     /// Ends a read that took too long, or failed.
@@ -106,8 +123,8 @@ impl<T: Clone> Kept<T> {
     /// Returns what is there of the value.
     pub(crate) fn look(&self, now: Instant) -> KeptLook<T> {
         let mut state = self.state();
+        let is_renewed = state.is_renewed(now);
         let since = |at: Instant| now.saturating_duration_since(at);
-        let is_renewed = state.renewed_since.is_some_and(|at| since(at) < RENEWED);
         let is_late = state.late_at.is_some_and(|at| since(at) < LATE);
         let found = state.last.as_ref().and_then(|last| {
             let age = since(last.read_at);

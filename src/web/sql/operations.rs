@@ -6,7 +6,7 @@
 use crate::clock;
 use crate::db::{Database, DbConnection};
 use crate::error::Result;
-use crate::operation::run::run_operations;
+use crate::operation::run::{OperationsRun, run_operations};
 use crate::process::base::threads;
 use crate::web::site::Site;
 use crossbeam_channel::{Receiver, RecvTimeoutError};
@@ -49,11 +49,19 @@ pub(crate) fn start(
             rests_until: None,
         })
         .collect();
+    let site = Arc::clone(site);
     threads::spawn("web-operations", move || {
         while !*stop.borrow() {
             let mut more = false;
-            for operated in &mut databases {
-                more |= !*stop.borrow() && operated.turn();
+            for (operated, source) in databases.iter_mut().zip(&site.sources) {
+                if *stop.borrow() {
+                    break;
+                }
+                let run = operated.turn();
+                if run.batches > 0 {
+                    source.forget();
+                }
+                more |= run.more;
             }
             if !more {
                 match woken.recv_timeout(LOOK) {
@@ -66,16 +74,16 @@ pub(crate) fn start(
 }
 
 impl Operated {
-    /// Runs batches for a while. Returns whether there is more to run at once.
-    fn turn(&mut self) -> bool {
+    /// Runs batches for a while.
+    fn turn(&mut self) -> OperationsRun {
         let now = clock::instant();
         if self.rests_until.is_some_and(|until| now < until) {
-            return false;
+            return OperationsRun::default();
         }
         match self.run() {
-            Ok(more) => {
+            Ok(run) => {
                 self.rests_until = None;
-                more
+                run
             }
             Err(error) => {
                 // Once for each outage: the pages report it to viewers.
@@ -86,17 +94,17 @@ impl Operated {
                 log::log!(level, "web: cannot run operations, trying again: {error}");
                 self.connection = None;
                 self.rests_until = now.checked_add(REST);
-                false
+                OperationsRun::default()
             }
         }
     }
 
-    fn run(&mut self) -> Result<bool> {
+    fn run(&mut self) -> Result<OperationsRun> {
         let connection = match self.connection.take() {
             Some(connection) => connection,
             None => self.database.connect_within(CONNECT)?,
         };
         let connection = self.connection.insert(connection);
-        run_operations(connection, TURN).map(|run| run.more)
+        run_operations(connection, TURN)
     }
 }

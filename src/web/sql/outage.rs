@@ -21,6 +21,8 @@ struct Away {
     /// When it was logged that it is away.
     logged_at: Instant,
     reason: String,
+    /// Whether an attempt is under way.
+    is_tried: bool,
 }
 
 /// An attempt that is under way.
@@ -31,13 +33,13 @@ impl Outage {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns `None` if the database is away, and was tried a moment ago.
+    /// Returns `None` if the database is away, and was tried a moment ago, or is being tried.
     pub(crate) fn attempt(&self, now: Instant) -> Option<DatabaseAttempt<'_>> {
         if let Some(away) = self.away().as_mut() {
-            if now.saturating_duration_since(away.tried_at) < PAUSE {
+            if away.is_tried || now.saturating_duration_since(away.tried_at) < PAUSE {
                 return None;
             }
-            away.tried_at = now;
+            (away.tried_at, away.is_tried) = (now, true);
         }
         Some(DatabaseAttempt(self))
     }
@@ -78,7 +80,16 @@ impl DatabaseAttempt<'_> {
             logged_at: known.map_or(now, |away| away.logged_at),
             tried_at: now,
             reason: reason.to_owned(),
+            is_tried: false,
         });
+    }
+}
+
+impl Drop for DatabaseAttempt<'_> {
+    fn drop(&mut self) {
+        if let Some(away) = self.0.away().as_mut() {
+            away.is_tried = false;
+        }
     }
 }
 

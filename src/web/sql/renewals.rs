@@ -24,6 +24,9 @@ pub(crate) fn start(site: &Arc<Site>) -> Result<(Sender<Renewal>, JoinHandle<()>
 fn run(site: &Arc<Site>, queue: &Receiver<Renewal>) {
     let mut readers = Readers::new(site);
     for renewal in queue {
+        if site.hub.is_stopped() {
+            return;
+        }
         let renewed = catch_unwind(AssertUnwindSafe(|| renewal.run(&mut readers, site)));
         if renewed.is_err() {
             log::error!("web: reading what pages share panicked");

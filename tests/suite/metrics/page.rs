@@ -21,6 +21,7 @@ on_each_database!(
     processes_are_counted_by_kind_and_state,
     hostile_names_end_no_line,
     many_scrapes_cost_one,
+    no_part_can_be_left_out,
     a_page_of_the_process_alone_asks_no_database,
 );
 
@@ -221,6 +222,16 @@ fn many_scrapes_cost_one(db: &TestDb) {
             .value("windlass_executions{state=\"ready\"}")
             == 1.0
     });
+}
+
+/// Others get what was read for one.
+fn no_part_can_be_left_out(db: &TestDb) {
+    let served = Served::start(Probes::new(&db.database));
+    let page = get(&served.address, "/metrics?alone=the-queues", &[]);
+    let missing = |line: &&str| line.starts_with("windlass_scrape_part_missing");
+    let parts: Vec<&str> = page.body.lines().filter(missing).collect();
+    assert!(!parts.is_empty(), "{}", page.body);
+    assert!(parts.iter().all(|line| line.ends_with(" 0")), "{parts:?}");
 }
 
 fn a_page_of_the_process_alone_asks_no_database(db: &TestDb) {

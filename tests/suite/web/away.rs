@@ -111,6 +111,11 @@ fn those_who_signed_in_lately_see_what_was_last_seen() {
             .expect(503)
             .contains("What was last seen")
     );
+    // Nobody is told that they have signed out while their session goes on.
+    let leave = Ask::new(server.address(), "POST", "/logout")
+        .form("")
+        .header("Cookie", &cookie);
+    leave.send().expect(503);
     // Others learn only that the database is away.
     let other = ask
         .header("Cookie", &cookie.replace('=', "=0"))

@@ -40,6 +40,9 @@ fn only_live_pages_that_a_viewer_may_see_are_sent(db: &TestDb) {
         "/live?path=%2Fnowhere",
         "/live?path=http%3A%2F%2Fevil.example",
         "/live?path=",
+        // What takes long is not read again and again.
+        "/live?path=%2Fdoctor%3Ffull%3D1",
+        "/live?path=%2F%3Falone%3Dthe-checks-of-doctor",
     ] {
         assert_eq!(updates(&server, path).send().status, 404, "{path}");
     }

@@ -44,6 +44,12 @@ fn a_proxy_may_remove_the_base_path_or_not(db: &TestDb) {
         .base_path("https://example.com/x")
         .start();
     assert!(wrong.unwrap_err().to_string().contains("web.base_path"));
+    // Where the server has pages of its own, nobody could tell which one is meant.
+    for own in ["/jobs", "/assets/windlass", "db"] {
+        let wrong = Server::new(&db.database).base_path(own).start();
+        let says = wrong.unwrap_err().to_string();
+        assert!(says.contains("pages of its own"), "{says}");
+    }
 }
 
 fn several_databases_have_pages_of_their_own(db: &TestDb) {

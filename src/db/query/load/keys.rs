@@ -127,7 +127,7 @@ pub(crate) fn page(
         let first_of = wanted.places().iter().map(|place| {
             format!(
                 "SELECT min(e.concurrency_key) AS key FROM solid_queue_{place}_executions e \
-                 WHERE e.concurrency_key > {beyond}"
+                 WHERE e.concurrency_key > {beyond} AND e.concurrency_key <> '{UNIQUE_SUCCESSOR}'"
             )
         });
         let first_of: Vec<String> = first_of.collect();
@@ -139,7 +139,7 @@ pub(crate) fn page(
     let walk = format!(
         "WITH RECURSIVE walk(key, place) AS (SELECT {}, 1 \
            UNION ALL SELECT {}, walk.place + 1 FROM walk WHERE walk.key IS NOT NULL AND walk.place <= $2), \
-         named AS MATERIALIZED (SELECT key FROM walk WHERE key <> '{UNIQUE_SUCCESSOR}')",
+         named AS MATERIALIZED (SELECT key FROM walk WHERE key IS NOT NULL)",
         next("CAST($1 AS text)"),
         next("walk.key")
     );

@@ -29,9 +29,10 @@ pub(crate) fn next(conn: &mut Conn<'_>, queue: &str, limit: i64) -> QueryResult<
     let text = format!(
         "WITH first AS MATERIALIZED (SELECT job_id, priority, created_at FROM solid_queue_ready_executions \
            WHERE queue_name = $1 ORDER BY priority, job_id LIMIT $2) \
-         SELECT first.job_id, coalesce(j.class_name, '') AS class_name, coalesce(j.arguments, 'null') AS arguments, \
+         SELECT first.job_id, coalesce(j.class_name, '') AS class_name, {} AS arguments, \
            first.priority, coalesce({}, 0) AS seconds \
          FROM first LEFT JOIN solid_queue_jobs j ON j.id = first.job_id ORDER BY first.priority, first.job_id",
+        "CASE WHEN length(j.arguments) > 20000 THEN '\"too long to show\"' ELSE coalesce(j.arguments, 'null') END",
         age(conn, "first.created_at")
     );
     Statement::new(text).bind(queue).bind(limit).load(conn)

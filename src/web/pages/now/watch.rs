@@ -75,5 +75,7 @@ impl Watch {
         self.places.forget();
         self.groups.forget();
         self.states.forget();
+        self.scraped.forget();
+        self.concerns.forget();
     }
 }

@@ -15,6 +15,7 @@ crate::on_each_database!(
     a_search_without_an_index_stops_and_goes_on,
     the_search_box_goes_to_what_it_names,
     hidden_arguments_are_not_found,
+    where_a_search_stops_tells_nothing_of_what_is_hidden,
     wrong_filters_are_explained,
 );
 
@@ -257,6 +258,23 @@ fn hidden_arguments_are_not_found(db: &TestDb) {
     // Nor does a bulk action tell it.
     let all = "/preview?which=matching&do=cancel&args=hunter2";
     assert!(get(&server, all).expect(400).contains("one by one"));
+    drop(world);
+}
+
+fn where_a_search_stops_tells_nothing_of_what_is_hidden(db: &TestDb) {
+    let world = world(db);
+    let sync = serde_json::to_string(&super::world::Sync::new("finish")).unwrap();
+    // More than one search reads.
+    let jobs = (0..2_100).map(|_| NewJob::of_class("sync_account", &*sync).queue("unserved"));
+    windlass::enqueue_all(&mut db.connect(), jobs).unwrap();
+    let server = serve(&db.database);
+    let stop = |guess: &str| {
+        let page = get(&server, &format!("/jobs?class=sync_account&args={guess}")).expect(200);
+        assert!(page.contains("Searched back to job"), "{page}");
+        let main = page.split_once("<main").unwrap().1;
+        main.replace(guess, "GUESS")
+    };
+    assert_eq!(stop("hunter2-never"), stop("hunter2-wrong"));
     drop(world);
 }
 
