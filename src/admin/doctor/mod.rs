@@ -1,9 +1,11 @@
 //! Checks of a database and the processes that use it.
 
 pub(crate) mod processes;
+pub(crate) mod scope;
 pub(crate) mod statistics;
 
 use crate::admin::doctor::processes as doctor_processes;
+use crate::admin::doctor::scope::CheckScope;
 use crate::admin::finding::{Finding, Verdict, finding};
 use crate::db::query::doctor::MigrationDifference;
 use crate::db::query::doctor::{self, Inconsistent, Rule};
@@ -14,7 +16,7 @@ use crate::db::table::run_time::{class_pauses, limits as run_time_limits};
 use crate::db::table::semaphores;
 use crate::db::table::web::upkeep;
 use crate::db::{AsConn, Conn, own};
-use crate::error::{Doing, Error, Result};
+use crate::error::{Doing, Result};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -39,46 +41,6 @@ const LARGE_WAL: u64 = 256 * 1024 * 1024;
 /// If the database does not answer. A check that cannot run is reported as a warning.
 pub fn doctor<C: AsConn + ?Sized>(conn: &mut C) -> Result<Vec<Finding>> {
     look(conn, CheckScope::All)
-}
-
-/// Which rows the checks read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum CheckScope {
-    /// All. What cannot be checked is a warning.
-    All,
-    /// All, in a transaction with a time limit: what cannot be checked is an error.
-    #[cfg(feature = "web")]
-    AllInTime,
-    /// The newest of each table, so that the time does not grow with the size of the tables; with a
-    /// time limit too.
-    #[cfg(any(feature = "top", feature = "web"))]
-    Newest,
-}
-
-impl CheckScope {
-    /// Returns the finding of a check that failed.
-    ///
-    /// # Errors
-    /// The error itself, if it may be that of the time limit: the other checks fail as well then.
-    fn unchecked(self, check: &'static str, error: Error) -> Result<Finding> {
-        match self {
-            CheckScope::All => {
-                let says = format!("could not be checked: {error}");
-                Ok(finding(check, Verdict::Warning, says))
-            }
-            #[cfg(any(feature = "top", feature = "web"))]
-            _ => Err(error),
-        }
-    }
-
-    /// Returns what was read; if it failed, nothing, or the error itself.
-    fn or_nothing<T: Default>(self, read: Result<T>) -> Result<T> {
-        match self {
-            CheckScope::All => Ok(read.unwrap_or_default()),
-            #[cfg(any(feature = "top", feature = "web"))]
-            _ => read,
-        }
-    }
 }
 
 /// Does what [`doctor`] does.

@@ -1,6 +1,7 @@
 //! Checks that waiting jobs have processes to run them.
 
-use crate::admin::doctor::{CheckScope, statistics as doctor_statistics};
+use crate::admin::doctor::scope::CheckScope;
+use crate::admin::doctor::statistics as doctor_statistics;
 use crate::admin::finding::{ALIVE, Finding, Verdict, finding};
 use crate::db::Conn;
 use crate::db::query::doctor::{self, Load, TaskCounts};

@@ -1,6 +1,7 @@
 //! Reads a look: each part in a read-only transaction of its own, within its time limit.
 
-use crate::admin::doctor::{self, CheckScope};
+use crate::admin::doctor;
+use crate::admin::doctor::scope::CheckScope;
 use crate::admin::groups::failed_groups;
 use crate::admin::now::fleet::Fleet;
 use crate::admin::now::member::Member;

@@ -113,44 +113,54 @@ pub(super) fn conditions<'f>(
     if let Some(unique_id) = &filter.unique_id {
         all.add("j.unique_id = ?", unique_id);
     }
-    let queue = match state {
-        JobState::Ready | JobState::Scheduled | JobState::Blocked => "e.queue_name = ?",
-        _ => "j.queue_name = ?",
-    };
-    let mut scanned = |condition: &str, value: Option<Param<'f>>| {
+    let scanned = of_job(dialect, state, filter).into_iter();
+    for (condition, value) in scanned.chain(times(state, filter)) {
         if let Some(value) = value {
             all.add(&format!("(? IS NULL OR {condition})"), value);
         }
-    };
-    let text = |text: &'f Option<String>| text.as_ref().map(Param::from);
-    scanned("j.class_name = ?", text(&filter.class));
-    scanned(queue, text(&filter.queue));
-    let json = |tags: &Option<Vec<String>>| {
-        let tags = tags.as_ref()?;
-        Some(serde_json::to_string(tags).unwrap_or_default().into())
-    };
-    scanned(&tagged(dialect, true), json(&filter.tags));
-    scanned(&tagged(dialect, false), json(&filter.any_tag));
-    let contains = |text: &str| match dialect {
-        Dialect::Postgres => format!("strpos({text}, ?) > 0"),
-        Dialect::Sqlite => format!("instr({text}, ?) > 0"),
-    };
-    let in_error = contains("e.error");
-    let in_error = of_state(state == JobState::Failed, &in_error);
-    scanned(in_error, text(&filter.error));
-    match state {
-        JobState::Cancelled | JobState::Discarded => scanned("e.kind = ?", text(&filter.kind)),
-        _ => scanned(in_error, filter.kind.as_deref().map(kind_in_error)),
-    }
-    scanned(&contains("j.arguments"), text(&filter.arguments));
-    for (condition, time) in times(state, filter) {
-        let time = time.map(|time| timestamp(time.naive_utc()).into());
-        scanned(&condition, time);
     }
     if let Some(condition) = has_ended(state) {
         all.always(condition);
     }
     all
+}
+
+/// A condition in which each `?` is the value, if there is one.
+type MaybeCondition<'f> = (String, Option<Param<'f>>);
+
+/// Returns the conditions that have no index, but those for the times.
+fn of_job(dialect: Dialect, state: JobState, filter: &Filter) -> [MaybeCondition<'_>; 7] {
+    let contains = |text: &str| match dialect {
+        Dialect::Postgres => format!("strpos({text}, ?) > 0"),
+        Dialect::Sqlite => format!("instr({text}, ?) > 0"),
+    };
+    let json = |tags: &Option<Vec<String>>| {
+        let tags = tags.as_ref()?;
+        Some(serde_json::to_string(tags).unwrap_or_default().into())
+    };
+    let in_error = contains("e.error");
+    let in_error = of_state(state == JobState::Failed, &in_error).to_owned();
+    let queue = match state {
+        JobState::Ready | JobState::Scheduled | JobState::Blocked => "e.queue_name = ?",
+        _ => "j.queue_name = ?",
+    };
+    let kind = match state {
+        JobState::Cancelled | JobState::Discarded => ("e.kind = ?".to_owned(), text(&filter.kind)),
+        _ => (in_error.clone(), filter.kind.as_deref().map(kind_in_error)),
+    };
+    [
+        ("j.class_name = ?".to_owned(), text(&filter.class)),
+        (queue.to_owned(), text(&filter.queue)),
+        (tagged(dialect, true), json(&filter.tags)),
+        (tagged(dialect, false), json(&filter.any_tag)),
+        (in_error, text(&filter.error)),
+        kind,
+        (contains("j.arguments"), text(&filter.arguments)),
+    ]
+}
+
+fn text(text: &Option<String>) -> Option<Param<'_>> {
+    text.as_ref().map(Param::from)
 }
 
 /// Returns the condition if jobs in this state can meet it.
@@ -169,7 +179,7 @@ fn kind_in_error(kind: &str) -> Param<'static> {
 }
 
 /// Returns the conditions for the times.
-fn times(state: JobState, filter: &Filter) -> [(String, Option<DateTime<Utc>>); 6] {
+fn times(state: JobState, filter: &Filter) -> [MaybeCondition<'_>; 6] {
     let finished = match state {
         JobState::Finished | JobState::Cancelled | JobState::Discarded => "j.finished_at",
         _ => "NULL",
@@ -178,8 +188,9 @@ fn times(state: JobState, filter: &Filter) -> [(String, Option<DateTime<Utc>>); 
         JobState::Failed => "e.created_at",
         _ => "NULL",
     };
-    let from = |column: &str, time| (format!("{column} >= {{time ?}}"), time);
-    let to = |column: &str, time| (format!("{column} < {{time ?}}"), time);
+    let time = |time: Option<DateTime<Utc>>| time.map(|time| timestamp(time.naive_utc()).into());
+    let from = |column: &str, at| (format!("{column} >= {{time ?}}"), time(at));
+    let to = |column: &str, at| (format!("{column} < {{time ?}}"), time(at));
     [
         from("j.created_at", filter.created_from),
         to("j.created_at", filter.created_to),

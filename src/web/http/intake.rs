@@ -52,6 +52,10 @@ pub(crate) fn screen(site: &Site, parts: &Parts, peer: IpAddr) -> Result<Request
     let Some((database, path)) = database(site, path) else {
         return refuse(404, "There is no database of this name.\n");
     };
+    let query = Pairs::parse(query.as_bytes());
+    if query.has_nul() {
+        return refuse(400, "An address cannot contain NUL.\n");
+    }
     let credentials = credentials(site, headers, host, peer)?;
     if verb == Verb::Post {
         requested_by_us(site, headers, host, &credentials)?;
@@ -60,7 +64,7 @@ pub(crate) fn screen(site: &Site, parts: &Parts, peer: IpAddr) -> Result<Request
     Ok(Request {
         verb,
         path: path.to_owned(),
-        query: Pairs::parse(query.as_bytes()),
+        query,
         form: Pairs::default(),
         database,
         client: client(site, headers, peer),

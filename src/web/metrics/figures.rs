@@ -49,7 +49,7 @@ pub(crate) struct ScrapedQueues {
 }
 
 /// The jobs in each state.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct ExecutionFigures {
     pub(crate) totals: StateTotals,
     pub(crate) late: i64,

@@ -1,6 +1,7 @@
 //! What `windlass doctor` finds.
 
-use crate::admin::doctor::{self, CheckScope};
+use crate::admin::doctor;
+use crate::admin::doctor::scope::CheckScope;
 use crate::admin::finding::{Finding, Verdict};
 use crate::web::http::response::Response;
 use crate::web::pages::now::looks::FINDINGS;

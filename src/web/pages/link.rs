@@ -57,8 +57,7 @@ pub(crate) fn decoded(segment: &str) -> String {
             }
         }
     }
-    // Postgres refuses NUL.
-    String::from_utf8_lossy(&out).replace('\0', "\u{fffd}")
+    String::from_utf8_lossy(&out).into_owned()
 }
 
 /// Returns the path if it is one of this site, and `/` otherwise: a form may name any text as the

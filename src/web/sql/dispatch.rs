@@ -88,6 +88,10 @@ impl PageDispatcher {
             Role::Viewer | Role::Operator => error,
         })?;
         allowed(&found.route, viewer)?;
+        // Postgres refuses NUL.
+        if found.params.iter().any(|(_, value)| value.contains('\0')) {
+            return Err(PageError::NotFound("Nothing has this name.".to_owned()));
+        }
         let response = self.handle(request, viewer, found)?;
         Ok(response)
     }

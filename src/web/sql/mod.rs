@@ -10,6 +10,7 @@ pub(crate) mod operations_wake;
 pub(crate) mod outage;
 pub(crate) mod page_error;
 pub(crate) mod panel;
+pub(crate) mod panels;
 pub(crate) mod renewals;
 pub(crate) mod shared;
 pub(crate) mod workers;

@@ -31,6 +31,17 @@ impl<'d> World<'d> {
 
     /// The same with a server of the test's own.
     pub fn served_by(db: &'d TestDb, server: Server) -> Self {
+        let world = Self::with(db, server);
+        odd_jobs(db);
+        world
+    }
+
+    /// The same without hostile names: for pictures.
+    pub fn tidy(db: &'d TestDb) -> Self {
+        Self::with(db, Server::new(&db.database))
+    }
+
+    fn with(db: &'d TestDb, server: Server) -> Self {
         let open = Arc::new(Open::new(false));
         ended_jobs(db);
         let supervisor = supervise(db, &open);
@@ -43,7 +54,6 @@ impl<'d> World<'d> {
             db.count("SELECT count(*) AS n FROM windlass_steps") >= 6
         });
         waiting_jobs(db);
-        odd_jobs(db);
         settings(db);
         World {
             db,

@@ -17,6 +17,20 @@ pub(crate) struct StateTotals {
     pub(crate) failed: CappedCount,
 }
 
+impl StateTotals {
+    /// Whether any state has more than was counted.
+    pub(crate) fn is_more(&self) -> bool {
+        let all = [
+            self.ready,
+            self.scheduled,
+            self.claimed,
+            self.blocked,
+            self.failed,
+        ];
+        all.iter().any(|count| count.is_more)
+    }
+}
+
 #[derive(QueryableByName)]
 struct TotalsRow {
     #[diesel(sql_type = BigInt)]

@@ -1,7 +1,8 @@
 //! The reads that pages share. On a large database they cost much, and its numbers are bounds anyway;
 //! on a small one they are read each time, so that a page shows what has just changed.
 
-use crate::admin::doctor::{self, CheckScope};
+use crate::admin::doctor;
+use crate::admin::doctor::scope::CheckScope;
 use crate::admin::finding::Finding;
 use crate::admin::groups::{FailedGroups, failed_groups};
 use crate::db::query::pages::tabs::{self, StateCounts};

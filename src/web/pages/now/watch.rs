@@ -8,7 +8,7 @@ use crate::db::query::pages::tabs::StateCounts;
 use crate::db::table::recurring_tasks;
 use crate::error::{Doing as _, Result};
 use crate::history::SeriesTally;
-use crate::web::metrics::figures::{DoctorFigures, ScrapedQueues};
+use crate::web::metrics::figures::{DoctorFigures, ExecutionFigures, ScrapedQueues};
 use crate::web::pages::now::concern::Concern;
 use crate::web::pages::now::concerns;
 use crate::web::pages::now::last_hour::{LastHour, UsualRuns};
@@ -36,6 +36,7 @@ pub(crate) struct Watch {
     pub(crate) states: Kept<StateCounts>,
     pub(crate) figures: Kept<DoctorFigures>,
     pub(crate) scraped: Kept<ScrapedQueues>,
+    pub(crate) executions: Kept<ExecutionFigures>,
     pub(crate) hour: Kept<LastHour>,
     pub(crate) busiest: Kept<Vec<SeriesTally>>,
     pub(crate) usual_runs: Kept<UsualRuns>,
@@ -76,6 +77,7 @@ impl Watch {
         self.groups.forget();
         self.states.forget();
         self.scraped.forget();
+        self.executions.forget();
         self.concerns.forget();
     }
 }

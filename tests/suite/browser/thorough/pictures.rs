@@ -32,7 +32,7 @@ fn take(page: &Page, name: &str) {
 #[test]
 fn pages_are_photographed() {
     let db = TestDb::sqlite();
-    let world = World::new(&db);
+    let world = World::tidy(&db);
     let of = std::env::var("WINDLASS_TEST_PICTURES_OF").ok();
     let other = of.map(|url| {
         let database = Database::open(&url).unwrap();
@@ -67,7 +67,7 @@ fn the_pictures_of_the_documentation_are_there() {
     assert_eq!(pictures.len(), PICTURES.len() + 1);
     for picture in pictures {
         let name = picture.file_name().unwrap().to_str().unwrap();
-        assert!(texts.contains(&format!("images/{name})")), "{name}");
+        assert!(texts.contains(&format!("images/{name}\"")), "{name}");
     }
 }
 

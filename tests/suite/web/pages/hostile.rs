@@ -104,6 +104,7 @@ fn every_name_is_shown_as_text(db: &TestDb) {
 fn names_that_cannot_be_are_not_found(db: &TestDb) {
     let server = serve(&db.database);
     assert_eq!(super::get(&server, "/queues/a%00b").status, 404);
+    assert_eq!(super::get(&server, "/jobs?class=a%00b").status, 400);
     for form in ["class=a%00b", "class=%20"] {
         assert_eq!(
             super::post(&server, "/classes/pause", form).status,

@@ -1,0 +1,131 @@
+//! What a page reads for its panels.
+
+use crate::clock;
+use crate::db::Conn;
+use crate::db::conn::reading::ReadFailure;
+use crate::error::Result;
+use crate::web::access::viewer::Proof;
+use crate::web::pages::now::looks::{FINDINGS, LOOK};
+use crate::web::pages::now::watch::Found;
+use crate::web::sql::cx::{Cx, PAGE, READ};
+use crate::web::sql::kept::KeptLook;
+use crate::web::sql::panel::{Missing, MissingPanel, Panel};
+use crate::web::sql::shared::SharedRead;
+use std::time::Duration;
+
+impl Cx<'_> {
+    /// Reads what a panel shows, within 1 s. A panel without its data says so, and the page stands.
+    ///
+    /// `what` names what the panel shows, as in "It shows `the jobs of each class`."
+    pub(crate) fn panel<T>(
+        &mut self,
+        what: &'static str,
+        work: impl FnOnce(&mut Conn<'_>) -> Result<T>,
+    ) -> Panel<T> {
+        self.panel_of(what, |cx, limit| cx.try_read_within(limit, work))
+    }
+
+    /// Returns what a panel shows, and its age, if other pages show it too and it takes long to read.
+    pub(crate) fn shared_panel<T: Clone + Send>(
+        &mut self,
+        what: &'static str,
+        shared: &'static SharedRead<T>,
+    ) -> Panel<(T, Duration)> {
+        self.panel_of(what, |cx, limit| cx.shared(shared, limit))
+    }
+
+    fn panel_of<T>(
+        &mut self,
+        what: &'static str,
+        read: impl FnOnce(&mut Self, Duration) -> Result<T, ReadFailure>,
+    ) -> Panel<T> {
+        let name = what.replace(' ', "-");
+        let alone = self.request.query.get("alone");
+        let alone = alone.filter(|_| self.may_be_alone);
+        let is_alone = alone == Some(name.as_str());
+        let why = match alone {
+            Some(_) if !is_alone => Err(Missing::LeftOut),
+            _ => Ok(if is_alone { PAGE } else { READ }),
+        };
+        let read = why.map(|limit| read(self, limit));
+        let why = match read {
+            Err(why) => why,
+            Ok(read) => match self.missing(what, read) {
+                Ok(value) => return Panel::Ready(value),
+                Err(why) => why,
+            },
+        };
+        let address = self.request.query.with("alone", &name).to_query();
+        Panel::Missing(MissingPanel {
+            why,
+            what,
+            request: self.request.id.clone(),
+            alone: self.link(&format!("{}{address}", self.request.path)),
+            is_alone,
+        })
+    }
+
+    /// Returns why a panel was not read.
+    fn missing<T>(&self, what: &str, read: Result<T, ReadFailure>) -> Result<T, Missing> {
+        read.map_err(|failure| match failure {
+            ReadFailure::Late | ReadFailure::Cut => Missing::Late,
+            ReadFailure::Lost(_) => Missing::Away,
+            ReadFailure::Failed(error) => {
+                let id = &self.request.id;
+                log::error!("web: request {id}: cannot show {what}: {error}");
+                Missing::Failed
+            }
+        })
+    }
+
+    /// Returns what several pages share, and its age. A panel that is shown alone is read anew.
+    fn shared<T: Clone + Send>(
+        &mut self,
+        shared: &'static SharedRead<T>,
+        limit: Duration,
+    ) -> Result<(T, Duration), ReadFailure> {
+        let (site, database) = (self.site, self.request.database);
+        let kept = site.sources.get(database).map(shared.place);
+        let kept = kept.filter(|_| limit <= READ);
+        if let (Some(kept), Proof::Recalled) = (kept, self.viewer.proof)
+            && let Some(kept) = kept.get(clock::instant(), shared.live)
+        {
+            return Ok(kept);
+        }
+        match kept.map_or(KeptLook::Nothing, |kept| kept.look(clock::instant())) {
+            KeptLook::Fresh(value, age) => return Ok((value, age)),
+            KeptLook::Stale(value, age) => {
+                self.renewals.push(shared.renewal(database));
+                return Ok((value, age));
+            }
+            KeptLook::Late => return Err(ReadFailure::Late),
+            KeptLook::Nothing => {}
+        }
+        let limit = self.left(limit)?;
+        let read = shared.renew(self.readers, (site, database), limit);
+        match &read {
+            Err(ReadFailure::Lost(_)) => self.is_away = true,
+            // Once it is there, it is used while it is read anew.
+            Err(ReadFailure::Late | ReadFailure::Cut)
+                if kept.is_some_and(|kept| kept.claim_renewal(clock::instant())) =>
+            {
+                self.renewals.push(shared.renewal(database));
+            }
+            _ => {}
+        }
+        Ok((read?, Duration::ZERO))
+    }
+
+    /// Looks at the load and at what needs attention.
+    pub(super) fn look(&mut self, limit: Duration) -> Result<(Found, Duration), ReadFailure> {
+        // It stands without what `doctor` finds.
+        let _ = self.shared(&FINDINGS, READ);
+        self.shared(&LOOK, limit)
+    }
+
+    /// Returns the load and what needs attention, for a panel.
+    pub(crate) fn look_panel(&mut self, what: &'static str) -> Panel<Found> {
+        let found = self.panel_of(what, |cx, limit| cx.look(limit));
+        found.map(|(found, _)| found)
+    }
+}
