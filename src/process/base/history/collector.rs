@@ -71,6 +71,11 @@ impl HistoryCollector {
         })
     }
 
+    /// Returns whether an insert is to be repeated.
+    pub(crate) fn has_unanswered(&self) -> bool {
+        self.state().unanswered.is_some()
+    }
+
     /// Puts back what could not be inserted, or has got no answer.
     pub(crate) fn put_back(&self, delta: NumberedDelta) {
         self.state().unanswered = Some(delta);
