@@ -18,7 +18,7 @@ use std::time::Duration;
 /// How many open operations are carried on in turn.
 pub(crate) const MOST_OPEN: usize = 20;
 
-/// How many times jobs are tried again that moved or were locked.
+/// How many times a job is tried again that moved or was locked.
 const MOST_ROUNDS: u32 = 20;
 
 /// What [`run_operations`] did.
@@ -194,8 +194,7 @@ impl StoredOperation {
         conn: &mut Conn<'_>,
         mode: BatchMode,
     ) -> QueryResult<(Vec<i64>, BatchResult)> {
-        let jobs = std::mem::take(&mut self.place.again);
-        self.place.rounds += 1;
+        let jobs = self.place.take_again();
         let Some(state) = self.place.again_in else {
             return Ok((jobs, BatchResult::default()));
         };
@@ -209,16 +208,18 @@ impl StoredOperation {
     fn count(&mut self, met: &[i64], result: &mut BatchResult) -> u64 {
         self.counts.done.add(result.done);
         self.counts.refused += result.refused;
-        let again = result.locked.len() + result.moved.len();
+        let untried = result.untried.len();
         if self.place.rounds < MOST_ROUNDS {
-            self.place.again = [&result.locked[..], &result.moved[..]].concat();
-            return (met.len() - again) as u64;
+            let tried = [&result.locked[..], &result.moved[..]].concat();
+            self.place.put_again(&result.untried, &tried);
+            return (met.len() - untried - tried.len()) as u64;
         }
+        self.place.put_again(&result.untried, &[]);
         self.counts.done.passed_over += result.moved.len() as u64;
         self.counts.refused += result.locked.len() as u64;
         if let Some(job) = result.locked.first() {
             result.error = Some(format!("job {job}: another transaction holds it locked"));
         }
-        met.len() as u64
+        (met.len() - untried) as u64
     }
 }

@@ -58,10 +58,13 @@ pub(crate) struct WalkPlace {
     /// Jobs of the last batch that are tried again: they moved, or were locked.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) again: Vec<i64>,
+    /// How many of them, the first, were not tried in this round.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(crate) untried: usize,
     /// The state that they were in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) again_in: Option<JobState>,
-    /// How many times they were tried.
+    /// How many times all of them were tried.
     pub(crate) rounds: u32,
     /// How many jobs are due, and since when, if they become due one after the other.
     pub(crate) due: u64,
@@ -69,7 +72,29 @@ pub(crate) struct WalkPlace {
     pub(crate) start: Option<NaiveDateTime>,
 }
 
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
 impl WalkPlace {
+    /// Takes the jobs out that are tried next: those that were not tried in this round, or else all of
+    /// them, in a new round.
+    pub(crate) fn take_again(&mut self) -> Vec<i64> {
+        if self.untried == 0 {
+            self.rounds += 1;
+            self.untried = self.again.len();
+        }
+        let rest = self.again.split_off(self.untried.min(self.again.len()));
+        self.untried = 0;
+        std::mem::replace(&mut self.again, rest)
+    }
+
+    /// Notes jobs to try: those that were not tried in this round, and those that were.
+    pub(crate) fn put_again(&mut self, untried: &[i64], tried: &[i64]) {
+        self.again = [untried, &self.again[..], tried].concat();
+        self.untried = untried.len();
+    }
+
     /// Returns how much of the walk is done, from 0 to 1, by the ids of the executions.
     pub(crate) fn fraction(&self, bounds: &[WalkBound]) -> f64 {
         let length = |bound: &WalkBound| bound.up_to.saturating_sub(bound.after).max(0) as f64;
@@ -113,6 +138,20 @@ mod tests {
             assert_eq!(place.fraction(&bounds), fraction, "{place:?}");
         }
         assert_eq!(at(0, None).fraction(&[]), 1.0);
+    }
+
+    #[test]
+    fn no_job_is_tried_twice_in_a_round() {
+        let mut place = WalkPlace::default();
+        place.put_again(&[3, 4, 5], &[1, 2]);
+        assert_eq!((place.take_again(), place.rounds), (vec![3, 4, 5], 0));
+        place.put_again(&[5], &[4]);
+        assert_eq!(place.again, [5, 1, 2, 4]);
+        assert_eq!((place.take_again(), place.rounds), (vec![5], 0));
+        place.put_again(&[], &[]);
+        assert_eq!((place.take_again(), place.rounds), (vec![1, 2, 4], 1));
+        place.put_again(&[], &[]);
+        assert!(place.again.is_empty());
     }
 
     #[test]

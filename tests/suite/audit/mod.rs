@@ -2,6 +2,8 @@
 
 mod append_only;
 mod groups;
+#[cfg(feature = "postgres")]
+mod locked;
 mod operations;
 mod processes;
 mod requeue;
