@@ -31,8 +31,8 @@ pub(crate) fn fold_due(
     })? {
         return Ok(());
     }
-    let sample = sample(session)?;
-    let (mut when, mut sample) = (when, Some(&sample));
+    let sample = sample(session, stop, until)?;
+    let (mut when, mut sample) = (when, sample.as_ref());
     while !stop.is_stopped() {
         let folded = session.run("fold what ended", |conn| fold::fold(conn, when, sample))?;
         if !matches!(folded, Folded::Done { is_full: true, .. }) || clock::instant() >= until {
@@ -43,7 +43,13 @@ pub(crate) fn fold_due(
     Ok(())
 }
 
-fn sample(session: &mut Session) -> Result<GaugeSample, Duration> {
+/// Samples the queues and workers. Returns `None` if it is too late before all queues are sampled: a
+/// queue that is missing in a sample counts as empty.
+fn sample(
+    session: &mut Session,
+    stop: &Stop,
+    until: Instant,
+) -> Result<Option<GaugeSample>, Duration> {
     let names = session.run("sample the queues", |conn| queue_names(conn, ""))?;
     let mut sample = GaugeSample {
         queues: Vec::with_capacity(names.len()),
@@ -51,10 +57,13 @@ fn sample(session: &mut Session) -> Result<GaugeSample, Duration> {
     };
     // Each in a call of its own, so that writers of a SQLite file need not wait for all.
     for name in names.into_iter().take(MOST_SERIES) {
+        if stop.is_stopped() || clock::instant() >= until {
+            return Ok(None);
+        }
         let gauge = session.run("sample the queues", |conn| gauges::queue(conn, &name))?;
         sample.queues.push((name, gauge));
     }
-    Ok(sample)
+    Ok(Some(sample))
 }
 
 /// Returns a function for a worker to call after each heartbeat. About once a minute, it folds if no
