@@ -15,6 +15,7 @@ on_each_durable_database!(
     a_kill_loses_a_heartbeat_at_most,
     a_stop_in_order_loses_nothing,
     a_crash_that_fails_a_job_is_counted_by_the_supervisor,
+    a_process_that_had_to_end_has_not_died,
 );
 
 on_each_database!(
@@ -118,6 +119,23 @@ fn a_crash_that_fails_a_job_is_counted_by_the_supervisor(db: &TestDb) {
     // The first crash, then the one that failed it.
     assert_eq!(counts(&sum(db)), [1, 1, 0, 0, 0, 1]);
     assert_eq!(died(db), 2);
+}
+
+/// Each stop with a job that takes too long would count as a death.
+fn a_process_that_had_to_end_has_not_died(db: &TestDb) {
+    let scene = Scene::with_deaths(db);
+    let _supervisor = scene.supervisor(1);
+    db.execute(
+        "INSERT INTO solid_queue_processes (kind, name, pid, heartbeat_seq, draining, created_at, last_heartbeat_at) \
+         VALUES ('Worker', 'worker-draining', 1, 3, true, '2026-11-20 10:00:00.000000', '2026-11-20 10:00:00.000000')",
+    );
+    scene.are_watched_for_a_threshold();
+    until("the other is pruned as well", || {
+        let draining =
+            "SELECT count(*) AS n FROM solid_queue_processes WHERE name = 'worker-draining'";
+        db.count(draining) == 0
+    });
+    assert_eq!(died(db), 1);
 }
 
 /// One contribution that is not folded.
