@@ -21,6 +21,7 @@ on_each_durable_database!(
 on_each_database!(
     a_supervisor_folds,
     several_supervisors_fold_once,
+    counts_are_stored_before_the_process_leaves,
     a_worker_folds_where_no_supervisor_does,
     a_worker_leaves_it_to_the_supervisor,
     the_program_shows_rates,
@@ -213,6 +214,41 @@ fn a_worker_leaves_it_to_the_supervisor(db: &TestDb) {
     until("it has sent some heartbeats", || beats() > 3);
     drop(worker);
     assert_eq!(unfolded(db), 1);
+}
+
+/// Notes in which order rows of processes and of contributions are written.
+fn note_order(db: &TestDb) {
+    db.execute("CREATE TABLE noted (what varchar NOT NULL)");
+    let both = [
+        ("INSERT", "windlass_stats_deltas"),
+        ("DELETE", "solid_queue_processes"),
+    ];
+    for (event, table) in both {
+        let note = format!("INSERT INTO noted VALUES ('{event}')");
+        if db.is_postgres() {
+            db.execute(&format!(
+                "CREATE FUNCTION note_{table}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {note}; RETURN NULL; END $$"
+            ));
+            db.execute(&format!(
+                "CREATE TRIGGER note AFTER {event} ON {table} FOR EACH ROW EXECUTE FUNCTION note_{table}()"
+            ));
+        } else {
+            db.execute(&format!(
+                "CREATE TRIGGER note_{table} AFTER {event} ON {table} BEGIN {note}; END"
+            ));
+        }
+    }
+}
+
+/// If the process is killed in between, its death is counted.
+fn counts_are_stored_before_the_process_leaves(db: &TestDb) {
+    note_order(db);
+    contribute(db);
+    let noted = db.texts("SELECT what AS t FROM noted");
+    let deleted = noted.iter().position(|what| what == "DELETE").unwrap();
+    let stored = noted.iter().position(|what| what == "INSERT").unwrap();
+    assert!(stored < deleted, "{noted:?}");
+    assert_eq!(counts(&sum(db)), [1, 0, 0, 0, 0, 0]);
 }
 
 fn the_program_shows_rates(db: &TestDb) {
