@@ -23,6 +23,7 @@ on_each_database!(
     several_supervisors_fold_once,
     counts_are_stored_before_the_process_leaves,
     a_worker_folds_where_no_supervisor_does,
+    a_worker_clears_where_it_folds,
     a_worker_leaves_it_to_the_supervisor,
     the_program_shows_rates,
 );
@@ -201,6 +202,22 @@ fn a_worker_folds_where_no_supervisor_does(db: &TestDb) {
     last_fold(db, Duration::from_secs(181));
     let _worker = idle_worker(db, HEARTBEAT);
     until("it is folded", || unfolded(db) == 0);
+    assert_eq!(counts(&sum(db)), [1, 0, 0, 0, 0, 0]);
+}
+
+fn a_worker_clears_where_it_folds(db: &TestDb) {
+    contribute(db);
+    history::fold(&mut db.connect()).unwrap();
+    let old = db.execute(
+        "INSERT INTO windlass_stats (series_id, resolution, starts_at, data) \
+         SELECT series_id, resolution, 0, data FROM windlass_stats",
+    );
+    assert!(old > 0);
+    last_fold(db, Duration::from_secs(181));
+    let _worker = idle_worker(db, HEARTBEAT);
+    let left = "SELECT count(*) AS n FROM windlass_stats WHERE starts_at = 0";
+    until("the old buckets are cleared", || db.count(left) == 0);
+    assert!(db.rows_of("windlass_stats") > 0);
     assert_eq!(counts(&sum(db)), [1, 0, 0, 0, 0, 0]);
 }
 
