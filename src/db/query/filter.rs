@@ -63,6 +63,16 @@ impl Filter {
         self.queue.as_deref().filter(|_| rest == Filter::default())
     }
 
+    /// Returns the fingerprint, if only some of its failures are selected.
+    pub(crate) fn part_of_group(&self) -> Option<&str> {
+        let rest = Filter {
+            fingerprint: None,
+            ..self.clone()
+        };
+        let is_part = rest != Filter::default() && !rest.has_index();
+        self.fingerprint.as_deref().filter(|_| is_part)
+    }
+
     /// Returns whether an index finds its jobs, so that no others are read.
     pub(crate) fn has_index(&self) -> bool {
         self.ids.is_some() || self.fingerprint.is_some() || self.unique_id.is_some()
