@@ -25,6 +25,7 @@ on_each_database!(
     a_limit_holds_over_batches,
     jobs_are_selected_by_ids,
     a_newer_version_is_left_alone,
+    what_is_left_alone_holds_up_no_others,
     impossible_operations_are_refused,
     a_failed_batch_leaves_nothing,
     ended_operations_are_cleared,
@@ -378,6 +379,21 @@ fn a_newer_version_is_left_alone(db: &TestDb) {
         assert!(windlass::stop_operation(&mut db.connect(), operation.id).unwrap());
     }
     assert_eq!(db.rows("ready_executions"), 5);
+}
+
+/// After a rollback of the program, there may be more of them than are carried on at once.
+fn what_is_left_alone_holds_up_no_others(db: &TestDb) {
+    enqueue(db, "a", 5);
+    for _ in 0..45 {
+        start(db, &Jobs::waiting(), Change::Discard);
+    }
+    db.execute("UPDATE windlass_operations SET parameters = '{\"change\":\"explode\"}'");
+    let operation = start(db, &Jobs::in_state(JobState::Ready), Change::Priority(5));
+    assert_eq!(run(db), 1);
+    let done = find(db, operation.id);
+    assert_eq!((done.state, done.changed), (OperationState::Done, 5));
+    let left = "SELECT count(*) AS n FROM windlass_operations WHERE state = 'waiting'";
+    assert_eq!(db.count(left), 45);
 }
 
 fn impossible_operations_are_refused(db: &TestDb) {
