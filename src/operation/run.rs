@@ -157,13 +157,20 @@ impl StoredOperation {
             return Ok(nothing);
         };
         let most = place.left.and_then(|left| usize::try_from(left).ok());
+        let up_to = match (bound.newest, place.up_to) {
+            (None, _) => bound.up_to,
+            (Some(_), Some(up_to)) => up_to,
+            (Some(_), None) => scan::last(conn, bound.state)?,
+        };
         let range = IdRange {
             after: place.after.unwrap_or(bound.after),
-            up_to: bound.up_to,
+            up_to,
         };
         let limit = BATCH.min(most.unwrap_or(BATCH));
+        self.jobs.filter.newest = bound.newest;
         let page = scan::next(conn, bound.state, &self.jobs.filter, range, limit)?;
         place.after = page.reached;
+        place.up_to = page.reached.and(bound.newest).map(|_| up_to);
         place.walks += usize::from(page.reached.is_none());
         place.left = place.left.map(|left| left - page.jobs.len() as u64);
         (place.rounds, place.again_in) = (0, Some(bound.state));

@@ -29,16 +29,22 @@ pub(crate) struct WalkBound {
     /// The id before the first one.
     pub(crate) after: i64,
     pub(crate) up_to: i64,
+    /// The newest job, if jobs are followed from state to state: the executions up to the last at the
+    /// start of the walk over this state are walked over instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) newest: Option<i64>,
 }
 
 /// Returns the executions that there are now.
 pub(crate) fn bounds(conn: &mut Conn<'_>, jobs: &Jobs) -> QueryResult<Vec<WalkBound>> {
+    let newest = scan::last(conn, JobState::Finished)?;
     let mut bounds = Vec::new();
     for state in &jobs.states {
         bounds.push(WalkBound {
             state: *state,
             after: scan::first(conn, *state)?.saturating_sub(1),
             up_to: scan::last(conn, *state)?,
+            newest: Some(newest),
         });
     }
     Ok(bounds)
@@ -52,6 +58,9 @@ pub(crate) struct WalkPlace {
     pub(crate) walks: usize,
     /// The execution up to which the jobs of the next state are done. `None` before the first one.
     pub(crate) after: Option<i64>,
+    /// The last execution of the state, where it is not that of the bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) up_to: Option<i64>,
     /// How many jobs may still be changed, if there is a limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) left: Option<u64>,
@@ -102,7 +111,7 @@ impl WalkPlace {
         let done: f64 = bounds.iter().take(self.walks).map(length).sum();
         let here = bounds.get(self.walks).map_or(0.0, |bound| {
             let after = self.after.unwrap_or(bound.after).max(bound.after);
-            (after - bound.after) as f64
+            ((after - bound.after) as f64).min(length(bound))
         });
         match all > 0.0 {
             true => ((done + here) / all).clamp(0.0, 1.0),
@@ -121,6 +130,7 @@ mod tests {
             state: JobState::Ready,
             after,
             up_to,
+            newest: None,
         };
         let bounds = [bound(100, 200), bound(0, 0), bound(50, 350)];
         let at = |walks, after| WalkPlace {
@@ -134,6 +144,8 @@ mod tests {
             (at(2, None), 0.25),
             (at(2, Some(350)), 1.0),
             (at(3, None), 1.0),
+            // Jobs were followed beyond the bound.
+            (at(0, Some(1_000)), 0.25),
         ] {
             assert_eq!(place.fraction(&bounds), fraction, "{place:?}");
         }

@@ -51,6 +51,9 @@ pub(crate) struct Filter {
     pub(crate) failed_from: Option<DateTime<Utc>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) failed_to: Option<DateTime<Utc>>,
+    /// The newest job, of a walk that follows jobs from state to state.
+    #[serde(skip)]
+    pub(crate) newest: Option<i64>,
 }
 
 impl Filter {
@@ -153,6 +156,7 @@ pub(super) fn conditions<'f>(
         _ => scanned(in_error, filter.kind.as_deref().map(kind_in_error)),
     }
     scanned(&contains("j.arguments"), text(&filter.arguments));
+    scanned("j.id <= ?", filter.newest.map(Param::from));
     for (condition, time) in times(state, filter) {
         let time = time.map(|time| timestamp(time.naive_utc()).into());
         scanned(&condition, time);

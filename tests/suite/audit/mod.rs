@@ -1,6 +1,7 @@
 //! Who changed what; changes of many jobs; groups of failed jobs.
 
 mod append_only;
+mod followed;
 mod groups;
 #[cfg(feature = "postgres")]
 mod locked;
