@@ -34,6 +34,7 @@ pub(crate) use conn::settings::{ping, prefer_indexes};
 pub(crate) use conn::sqlite_file::{FileId, Refusal};
 pub(crate) use conn::typed::Typed;
 #[cfg(feature = "cli")]
+#[cfg(feature = "cli")]
 pub(crate) use query::connection_limit::{ConnectionLimit, connection_limit};
 pub(crate) use test_support::database::TestDatabase;
 pub(crate) use transition::lock_wait::{LockWait, with_lock_wait};

@@ -13,7 +13,7 @@ pub struct Totals {
     /// By queue and class, in order of their names.
     pub series: Vec<SeriesTally>,
     /// How many processes were found dead. Each may have lost what it had counted since its last
-    /// heartbeat.
+    /// heartbeat. Those that had to end, after a time limit or the shutdown timeout, are not counted.
     pub processes_died: u64,
 }
 

@@ -32,6 +32,8 @@ pub(crate) struct BatchResult {
     pub(crate) locked: Vec<i64>,
     /// The same, but they moved while they were searched for.
     pub(crate) moved: Vec<i64>,
+    /// Jobs that were not tried, because too many others were locked.
+    pub(crate) untried: Vec<i64>,
 }
 
 /// Changes the jobs of a batch, which are in this state.
@@ -49,7 +51,7 @@ pub(crate) fn apply(
     let mut parts = vec![jobs];
     while let Some(part) = parts.pop().filter(|part| !part.is_empty()) {
         if result.locked.len() >= MOST_LOCKED {
-            result.locked.extend(part);
+            result.untried.extend(part);
             continue;
         }
         let changed = with_lock_wait(conn, LockWait::Short, |conn| {

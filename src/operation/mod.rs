@@ -4,4 +4,5 @@ pub(crate) mod batch;
 pub(crate) mod record;
 pub(crate) mod run;
 pub(crate) mod start;
+pub(crate) mod turns;
 pub(crate) mod walk;

@@ -5,20 +5,18 @@ use crate::admin::jobs::Jobs;
 use crate::clock;
 use crate::db::conn::sql::IdRange;
 use crate::db::query::scan;
-use crate::db::table::operators::operations::{self, OperationAdvance, OperationRow};
-use crate::db::transition::operators::operation::{self, AppliedBatch};
-use crate::db::{AsConn, Conn, Refusal, own};
+use crate::db::table::operators::operations::{OperationAdvance, OperationRow};
+use crate::db::transition::operators::operation::AppliedBatch;
+use crate::db::{AsConn, Conn, own};
 use crate::error::{Doing, Result};
 use crate::operation::batch::{self, BatchMode, BatchResult};
 use crate::operation::record::OperationCounts;
+use crate::operation::turns::OperationTurns;
 use crate::operation::walk::{OperationTask, WalkBound, WalkPlace};
 use diesel::QueryResult;
 use std::time::Duration;
 
-/// How many open operations are carried on in turn.
-pub(crate) const MOST_OPEN: usize = 20;
-
-/// How many times jobs are tried again that moved or were locked.
+/// How many times a job is tried again that moved or was locked.
 const MOST_ROUNDS: u32 = 20;
 
 /// What [`run_operations`] did.
@@ -53,50 +51,35 @@ pub struct OperationsRun {
 /// # Errors
 /// If the database does not answer or has no tables. The batch that failed has no effect.
 pub fn run_operations<C: AsConn + ?Sized>(conn: &mut C, most: Duration) -> Result<OperationsRun> {
-    let mut conn = own(conn);
+    run_with(&mut own(conn), &mut OperationTurns::default(), most)
+}
+
+/// Does what [`run_operations`] does, and remembers what came of the turns.
+pub(crate) fn run_with(
+    conn: &mut Conn<'_>,
+    turns: &mut OperationTurns,
+    most: Duration,
+) -> Result<OperationsRun> {
     let start = clock::instant();
     let mut run = OperationsRun::default();
     loop {
-        let open = operations::open(&mut conn, MOST_OPEN).doing("look for operations")?;
+        let open = turns.open(conn).doing("look for operations")?;
+        let passed_over = turns.passed_over();
         let before = run.batches;
         for id in open {
             if start.elapsed() >= most {
                 run.more = true;
                 return Ok(run);
             }
-            if let Some(advance) = step(&mut conn, id).doing("run an operation")? {
+            if let Some(advance) = turns.step(conn, id).doing("run an operation")? {
                 run.batches += 1;
                 run.changed += advance.changed;
             }
         }
-        if run.batches == before {
+        // Behind those that are passed over from now on, there may be others.
+        if run.batches == before && turns.passed_over() == passed_over {
             return Ok(run);
         }
-    }
-}
-
-/// Runs the next batch of an operation. Returns `None` if it has ended, another process runs a batch of
-/// it, or this version does not know how to run it.
-///
-/// What the database refuses because of its content fails the operation, unless it is one of the jobs:
-/// so no operation is tried over and over again.
-pub(crate) fn step(conn: &mut Conn<'_>, id: i64) -> QueryResult<Option<OperationAdvance>> {
-    let run = |conn: &mut Conn<'_>, mode: BatchMode| {
-        operation::advance(conn, id, |conn, row| run_batch(conn, row, mode))
-    };
-    let kind_of = |error: &diesel::result::Error| Refusal::of(error);
-    let whole = match run(conn, BatchMode::Whole) {
-        Err(error) if kind_of(&error) != Refusal::Trouble => run(conn, BatchMode::Split),
-        whole => return whole,
-    };
-    match whole {
-        Err(error) if kind_of(&error) == Refusal::Content => {
-            operations::end(conn, id, "failed", Some(&error.to_string()))?;
-            Ok(None)
-        }
-        // The row of the operation, or one that a batch needs, is locked: it goes on later.
-        Err(error) if kind_of(&error) == Refusal::Busy => Ok(None),
-        split => split,
     }
 }
 
@@ -122,8 +105,9 @@ impl StoredOperation {
     }
 }
 
-/// Runs a batch of a locked operation.
-fn run_batch(
+/// Runs a batch of a locked operation. Returns `None` if another version has stored what this one
+/// does not know.
+pub(crate) fn run_batch(
     conn: &mut Conn<'_>,
     row: &OperationRow,
     mode: BatchMode,
@@ -173,13 +157,20 @@ impl StoredOperation {
             return Ok(nothing);
         };
         let most = place.left.and_then(|left| usize::try_from(left).ok());
+        let up_to = match (bound.newest, place.up_to) {
+            (None, _) => bound.up_to,
+            (Some(_), Some(up_to)) => up_to,
+            (Some(_), None) => scan::last(conn, bound.state)?,
+        };
         let range = IdRange {
             after: place.after.unwrap_or(bound.after),
-            up_to: bound.up_to,
+            up_to,
         };
         let limit = BATCH.min(most.unwrap_or(BATCH));
+        self.jobs.filter.newest = bound.newest;
         let page = scan::next(conn, bound.state, &self.jobs.filter, range, limit)?;
         place.after = page.reached;
+        place.up_to = page.reached.and(bound.newest).map(|_| up_to);
         place.walks += usize::from(page.reached.is_none());
         place.left = place.left.map(|left| left - page.jobs.len() as u64);
         (place.rounds, place.again_in) = (0, Some(bound.state));
@@ -194,8 +185,7 @@ impl StoredOperation {
         conn: &mut Conn<'_>,
         mode: BatchMode,
     ) -> QueryResult<(Vec<i64>, BatchResult)> {
-        let jobs = std::mem::take(&mut self.place.again);
-        self.place.rounds += 1;
+        let jobs = self.place.take_again();
         let Some(state) = self.place.again_in else {
             return Ok((jobs, BatchResult::default()));
         };
@@ -209,16 +199,18 @@ impl StoredOperation {
     fn count(&mut self, met: &[i64], result: &mut BatchResult) -> u64 {
         self.counts.done.add(result.done);
         self.counts.refused += result.refused;
-        let again = result.locked.len() + result.moved.len();
+        let untried = result.untried.len();
         if self.place.rounds < MOST_ROUNDS {
-            self.place.again = [&result.locked[..], &result.moved[..]].concat();
-            return (met.len() - again) as u64;
+            let tried = [&result.locked[..], &result.moved[..]].concat();
+            self.place.put_again(&result.untried, &tried);
+            return (met.len() - untried - tried.len()) as u64;
         }
+        self.place.put_again(&result.untried, &[]);
         self.counts.done.passed_over += result.moved.len() as u64;
         self.counts.refused += result.locked.len() as u64;
         if let Some(job) = result.locked.first() {
             result.error = Some(format!("job {job}: another transaction holds it locked"));
         }
-        met.len() as u64
+        (met.len() - untried) as u64
     }
 }

@@ -135,6 +135,9 @@ impl NewOperation {
         if is_retry {
             jobs.states.retain(|state| *state == JobState::Failed);
         }
+        let followed = jobs.followed(&self.task.change);
+        let follows = followed.is_some();
+        let jobs = followed.unwrap_or(jobs);
         let preview = match self.preview {
             Some(preview) => preview,
             None => jobs.preview(conn)?,
@@ -143,7 +146,7 @@ impl NewOperation {
         let bounds = walk::bounds(&mut conn, &jobs).doing("read the jobs")?;
         let bounds: Vec<WalkBound> = bounds
             .into_iter()
-            .filter_map(|now| now.as_previewed(&preview.bounds))
+            .filter_map(|now| now.as_previewed(&preview.bounds, follows))
             .collect();
         let place = WalkPlace {
             left: jobs.limit,
@@ -192,11 +195,13 @@ impl NewOperation {
 }
 
 impl WalkBound {
-    /// Returns the executions that there are now and were there at a preview.
-    fn as_previewed(self, previewed: &[WalkBound]) -> Option<Self> {
+    /// Returns the executions that there are now and were there at a preview, and whether their jobs
+    /// are followed from state to state.
+    fn as_previewed(self, previewed: &[WalkBound], follows: bool) -> Option<Self> {
         let known = previewed.iter().find(|bound| bound.state == self.state)?;
         Some(WalkBound {
             up_to: self.up_to.min(known.up_to),
+            newest: known.newest.filter(|_| follows),
             ..self
         })
     }

@@ -29,16 +29,22 @@ pub(crate) struct WalkBound {
     /// The id before the first one.
     pub(crate) after: i64,
     pub(crate) up_to: i64,
+    /// The newest job, if jobs are followed from state to state: the executions up to the last at the
+    /// start of the walk over this state are walked over instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) newest: Option<i64>,
 }
 
 /// Returns the executions that there are now.
 pub(crate) fn bounds(conn: &mut Conn<'_>, jobs: &Jobs) -> QueryResult<Vec<WalkBound>> {
+    let newest = scan::last(conn, JobState::Finished)?;
     let mut bounds = Vec::new();
     for state in &jobs.states {
         bounds.push(WalkBound {
             state: *state,
             after: scan::first(conn, *state)?.saturating_sub(1),
             up_to: scan::last(conn, *state)?,
+            newest: Some(newest),
         });
     }
     Ok(bounds)
@@ -52,16 +58,22 @@ pub(crate) struct WalkPlace {
     pub(crate) walks: usize,
     /// The execution up to which the jobs of the next state are done. `None` before the first one.
     pub(crate) after: Option<i64>,
+    /// The last execution of the state, where it is not that of the bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) up_to: Option<i64>,
     /// How many jobs may still be changed, if there is a limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) left: Option<u64>,
     /// Jobs of the last batch that are tried again: they moved, or were locked.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) again: Vec<i64>,
+    /// How many of them, the first, were not tried in this round.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(crate) untried: usize,
     /// The state that they were in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) again_in: Option<JobState>,
-    /// How many times they were tried.
+    /// How many times all of them were tried.
     pub(crate) rounds: u32,
     /// How many jobs are due, and since when, if they become due one after the other.
     pub(crate) due: u64,
@@ -69,7 +81,29 @@ pub(crate) struct WalkPlace {
     pub(crate) start: Option<NaiveDateTime>,
 }
 
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
 impl WalkPlace {
+    /// Takes the jobs out that are tried next: those that were not tried in this round, or else all of
+    /// them, in a new round.
+    pub(crate) fn take_again(&mut self) -> Vec<i64> {
+        if self.untried == 0 {
+            self.rounds += 1;
+            self.untried = self.again.len();
+        }
+        let rest = self.again.split_off(self.untried.min(self.again.len()));
+        self.untried = 0;
+        std::mem::replace(&mut self.again, rest)
+    }
+
+    /// Notes jobs to try: those that were not tried in this round, and those that were.
+    pub(crate) fn put_again(&mut self, untried: &[i64], tried: &[i64]) {
+        self.again = [untried, &self.again[..], tried].concat();
+        self.untried = untried.len();
+    }
+
     /// Returns how much of the walk is done, from 0 to 1, by the ids of the executions.
     pub(crate) fn fraction(&self, bounds: &[WalkBound]) -> f64 {
         let length = |bound: &WalkBound| bound.up_to.saturating_sub(bound.after).max(0) as f64;
@@ -77,7 +111,7 @@ impl WalkPlace {
         let done: f64 = bounds.iter().take(self.walks).map(length).sum();
         let here = bounds.get(self.walks).map_or(0.0, |bound| {
             let after = self.after.unwrap_or(bound.after).max(bound.after);
-            (after - bound.after) as f64
+            ((after - bound.after) as f64).min(length(bound))
         });
         match all > 0.0 {
             true => ((done + here) / all).clamp(0.0, 1.0),
@@ -96,6 +130,7 @@ mod tests {
             state: JobState::Ready,
             after,
             up_to,
+            newest: None,
         };
         let bounds = [bound(100, 200), bound(0, 0), bound(50, 350)];
         let at = |walks, after| WalkPlace {
@@ -109,10 +144,26 @@ mod tests {
             (at(2, None), 0.25),
             (at(2, Some(350)), 1.0),
             (at(3, None), 1.0),
+            // Jobs were followed beyond the bound.
+            (at(0, Some(1_000)), 0.25),
         ] {
             assert_eq!(place.fraction(&bounds), fraction, "{place:?}");
         }
         assert_eq!(at(0, None).fraction(&[]), 1.0);
+    }
+
+    #[test]
+    fn no_job_is_tried_twice_in_a_round() {
+        let mut place = WalkPlace::default();
+        place.put_again(&[3, 4, 5], &[1, 2]);
+        assert_eq!((place.take_again(), place.rounds), (vec![3, 4, 5], 0));
+        place.put_again(&[5], &[4]);
+        assert_eq!(place.again, [5, 1, 2, 4]);
+        assert_eq!((place.take_again(), place.rounds), (vec![5], 0));
+        place.put_again(&[], &[]);
+        assert_eq!((place.take_again(), place.rounds), (vec![1, 2, 4], 1));
+        place.put_again(&[], &[]);
+        assert!(place.again.is_empty());
     }
 
     #[test]

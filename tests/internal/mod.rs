@@ -21,6 +21,7 @@ mod health;
 mod history;
 mod interleavings;
 mod model;
+mod operations;
 mod paused_front;
 mod refusals;
 mod statements;

@@ -1,5 +1,6 @@
 //! Walks over selected jobs batch by batch.
 
+use crate::admin::bulk::change::Change;
 use crate::admin::changed::Changed;
 use crate::admin::jobs::Jobs;
 use crate::db::Conn;
@@ -15,7 +16,32 @@ use std::ops::ControlFlow;
 /// The number of jobs in one transaction.
 pub(crate) const BATCH: usize = 500;
 
+/// The states through which jobs move until they run, in this order.
+const MOVES: [JobState; 4] = [
+    JobState::Scheduled,
+    JobState::Blocked,
+    JobState::Ready,
+    JobState::Claimed,
+];
+
 impl Jobs {
+    /// Returns the selection in the order in which its jobs are followed from state to state, if a
+    /// change can do that. `None` if not.
+    ///
+    /// A cancel of all jobs that wait or run can: no job comes to these states from another one, unless
+    /// it is new or an operator retries it. Other changes leave out states from which jobs come that
+    /// were not selected.
+    pub(crate) fn followed(&self, change: &Change) -> Option<Self> {
+        let has_all = MOVES.iter().all(|state| self.states.contains(state));
+        if *change != Change::Cancel || !has_all {
+            return None;
+        }
+        let mut jobs = self.clone();
+        jobs.states.retain(|state| !MOVES.contains(state));
+        jobs.states.splice(0..0, MOVES);
+        Some(jobs)
+    }
+
     /// Splits the selection into parts with few ids each, which are sent with every step. If only a
     /// few jobs are wanted, there is one part.
     fn parts(&self) -> impl Iterator<Item = Filter> {
@@ -70,19 +96,53 @@ impl Jobs {
     pub(crate) fn each_batch(
         &self,
         conn: &mut Conn<'_>,
+        progress: impl FnMut(&Changed) -> ControlFlow<()>,
+        change: impl FnMut(&mut Conn<'_>, JobState, &[i64]) -> Result<Changed>,
+    ) -> Result<Changed> {
+        // The end of each walk is fixed before any job is moved.
+        let mut walks = Vec::new();
+        for state in &self.states {
+            let last = scan::last(conn, *state).doing("read the jobs")?;
+            walks.extend(self.parts().map(|part| (*state, Some(last), part)));
+        }
+        self.walk(conn, walks, progress, change)
+    }
+
+    /// Does the same, but also finds jobs that have moved to the next state meanwhile.
+    pub(crate) fn follow_in_batches(
+        &self,
+        conn: &mut Conn<'_>,
+        progress: impl FnMut(&Changed) -> ControlFlow<()>,
+        change: impl FnMut(&mut Conn<'_>, JobState, &[i64]) -> Result<Changed>,
+    ) -> Result<Changed> {
+        let newest = scan::last(conn, JobState::Finished).doing("read the jobs")?;
+        let mut walks = Vec::new();
+        for state in &self.states {
+            walks.extend(self.parts().map(|mut part| {
+                part.newest = Some(newest);
+                (*state, None, part)
+            }));
+        }
+        self.walk(conn, walks, progress, change)
+    }
+
+    /// Walks over parts of states, each up to its last execution, or up to the last at the start of its
+    /// walk.
+    fn walk(
+        &self,
+        conn: &mut Conn<'_>,
+        walks: Vec<(JobState, Option<i64>, Filter)>,
         mut progress: impl FnMut(&Changed) -> ControlFlow<()>,
         mut change: impl FnMut(&mut Conn<'_>, JobState, &[i64]) -> Result<Changed>,
     ) -> Result<Changed> {
         let mut done = Changed::default();
         let mut left = self.limit.unwrap_or(u64::MAX);
-        // The end of each walk is fixed before any job is moved.
-        let mut walks = Vec::new();
-        for state in &self.states {
-            let last = scan::last(conn, *state).doing("read the jobs")?;
-            walks.extend(self.parts().map(|part| (*state, last, part)));
-        }
         for (state, last, part) in walks {
             let mut after = Some(0);
+            let last = match last {
+                Some(last) => last,
+                None => scan::last(conn, state).doing("read the jobs")?,
+            };
             while let Some(start) = after.filter(|_| left > 0) {
                 let limit = BATCH.min(usize::try_from(left).unwrap_or(BATCH));
                 let range = IdRange {

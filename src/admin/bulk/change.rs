@@ -210,9 +210,13 @@ impl Jobs {
         if let Some(parameters) = change.parameters() {
             trail = trail.parameters(parameters);
         }
-        self.each_batch(&mut own(conn), progress, |conn, state, jobs| {
+        let apply = |conn: &mut Conn<'_>, state, jobs: &[i64]| {
             self.name_batch(&mut trail, jobs);
             change.record(conn, &mut trail, state, jobs)
-        })
+        };
+        match self.followed(&change) {
+            Some(jobs) => jobs.follow_in_batches(&mut own(conn), progress, apply),
+            None => self.each_batch(&mut own(conn), progress, apply),
+        }
     }
 }

@@ -30,7 +30,7 @@ Examples:
   windlass top --every 10s
   NO_COLOR=1 windlass top")]
 pub(crate) struct TopCommand {
-    /// The time between two looks, at least 1s
+    /// The time between two looks, from 1s to 1day
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = interval)]
     every: Duration,
 }
@@ -41,12 +41,18 @@ const TICK: Duration = Duration::from_millis(100);
 /// How often the screen is drawn if nothing changes: it shows ages.
 const REDRAW: Duration = Duration::from_secs(1);
 
+/// The longest time between two looks.
+const SELDOM: Duration = Duration::from_secs(86_400);
+
 fn interval(text: &str) -> Result<Duration, String> {
     let every = humantime::parse_duration(text).map_err(|error| error.to_string())?;
-    match every < Duration::from_secs(1) {
-        true => Err("the shortest is 1s".to_owned()),
-        false => Ok(every),
+    if every < Duration::from_secs(1) {
+        return Err("the shortest is 1s".to_owned());
     }
+    if every > SELDOM {
+        return Err("the longest is 1day".to_owned());
+    }
+    Ok(every)
 }
 
 impl TopCommand {
@@ -137,4 +143,18 @@ fn talk(sampler: &Sampler, state: &mut TopState, now: Instant) -> bool {
         state.asked(request, now);
     }
     has_changed || was_away != state.away.is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_between_two_looks_is_bounded() {
+        assert_eq!(interval("1s"), Ok(Duration::from_secs(1)));
+        assert_eq!(interval("1day"), Ok(SELDOM));
+        for wrong in ["0s", "999ms", "1day 1s", "500000000000years", "2"] {
+            assert!(interval(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -51,6 +51,9 @@ pub(crate) struct Filter {
     pub(crate) failed_from: Option<DateTime<Utc>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) failed_to: Option<DateTime<Utc>>,
+    /// The newest job, of a walk that follows jobs from state to state.
+    #[serde(skip)]
+    pub(crate) newest: Option<i64>,
 }
 
 impl Filter {
@@ -61,6 +64,16 @@ impl Filter {
             ..self.clone()
         };
         self.queue.as_deref().filter(|_| rest == Filter::default())
+    }
+
+    /// Returns the fingerprint, if only some of its failures are selected.
+    pub(crate) fn part_of_group(&self) -> Option<&str> {
+        let rest = Filter {
+            fingerprint: None,
+            ..self.clone()
+        };
+        let is_part = rest != Filter::default() && !rest.has_index();
+        self.fingerprint.as_deref().filter(|_| is_part)
     }
 
     /// Returns whether an index finds its jobs, so that no others are read.
@@ -113,7 +126,8 @@ pub(super) fn conditions<'f>(
     if let Some(unique_id) = &filter.unique_id {
         all.add("j.unique_id = ?", unique_id);
     }
-    let scanned = of_job(dialect, state, filter).into_iter();
+    let newest = ("j.id <= ?".to_owned(), filter.newest.map(Param::from));
+    let scanned = of_job(dialect, state, filter).into_iter().chain([newest]);
     for (condition, value) in scanned.chain(times(state, filter)) {
         if let Some(value) = value {
             all.add(&format!("(? IS NULL OR {condition})"), value);

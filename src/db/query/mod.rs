@@ -2,8 +2,8 @@
 
 #[cfg(feature = "web")]
 pub(crate) mod alarms;
-#[cfg(feature = "cli")]
 mod conditions;
+#[cfg(feature = "cli")]
 pub(crate) mod connection_limit;
 pub(crate) mod details;
 pub(crate) mod doctor;

@@ -62,9 +62,10 @@ pub(crate) fn next(
     range: IdRange,
     limit: usize,
 ) -> QueryResult<ScannedPage> {
-    let end = match filter.has_index() {
-        true => Some(range.up_to).filter(|end| *end > range.after),
-        false => window(conn, state, range)?,
+    let end = match filter.part_of_group() {
+        Some(group) if state == JobState::Failed => group_window(conn, group, range)?,
+        _ if filter.has_index() => Some(range.up_to).filter(|end| *end > range.after),
+        _ => window(conn, state, range)?,
     };
     let Some(end) = end else {
         return Ok(ScannedPage {
@@ -98,6 +99,20 @@ fn window(conn: &mut Conn<'_>, state: JobState, range: IdRange) -> QueryResult<O
         state.table()
     );
     let row: ExecutionId = Statement::new(text)
+        .bind(range.after)
+        .bind(range.up_to)
+        .get_result(conn)?;
+    Ok(row.id)
+}
+
+/// Returns the last failure of a part of a group in the range. `None` if it has none.
+fn group_window(conn: &mut Conn<'_>, group: &str, range: IdRange) -> QueryResult<Option<i64>> {
+    let text = format!(
+        "SELECT max(w.id) AS id FROM (SELECT id FROM solid_queue_failed_executions \
+         WHERE fingerprint = $1 AND id > $2 AND id <= $3 ORDER BY id LIMIT {WINDOW}) AS w"
+    );
+    let row: ExecutionId = Statement::new(text)
+        .bind(group)
         .bind(range.after)
         .bind(range.up_to)
         .get_result(conn)?;

@@ -66,14 +66,15 @@ pub(crate) fn prune(
         let mut recovered = recover::recover(conn, id, death)?;
         recover::drop_jobless(conn, id)?;
         delete(conn, id)?;
-        count(conn, &mut recovered)?;
+        count(conn, death, &mut recovered)?;
         Ok(Some(recovered))
     })
 }
 
-/// Adds a death to the history, unless claims are left, with what the claims came to.
-fn count(conn: &mut Conn<'_>, recovered: &mut Recovered) -> QueryResult<()> {
-    recovered.counted.died = u64::from(recovered.left.is_none());
+/// Adds a death to the history, with what the claims came to. Not counted are a process that ended
+/// because it had to, and one of which claims are left.
+fn count(conn: &mut Conn<'_>, death: &Death, recovered: &mut Recovered) -> QueryResult<()> {
+    recovered.counted.died = u64::from(death.is_crash && recovered.left.is_none());
     deltas::insert_with(conn, &recovered.counted)
 }
 
@@ -117,7 +118,7 @@ pub(crate) fn prune_one_by_one(
         if recovered.left.is_none() {
             delete(conn, id)?;
         }
-        count(conn, &mut recovered)?;
+        count(conn, death, &mut recovered)?;
         if recovered.left.is_none() {
             return Ok(Some(recovered));
         }
@@ -156,7 +157,7 @@ pub(crate) fn recover_without_row(
             return Ok(None);
         }
         let mut recovered = recover::recover_one_by_one(conn, id, death)?;
-        count(conn, &mut recovered)?;
+        count(conn, death, &mut recovered)?;
         Ok(Some(recovered))
     })
 }
@@ -164,7 +165,7 @@ pub(crate) fn recover_without_row(
 /// A deliberate fault: assumes that nothing has changed since the observation.
 fn prune_stale(conn: &mut Conn<'_>, id: i64, death: &Death) -> QueryResult<Option<Recovered>> {
     let mut recovered = conn.transaction(|conn| recover::recover(conn, id, death))?;
-    count(conn, &mut recovered)?;
+    count(conn, death, &mut recovered)?;
     crate::clock::nap(std::time::Duration::from_millis(60));
     delete(conn, id)?;
     Ok(Some(recovered))

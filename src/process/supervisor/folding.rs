@@ -30,7 +30,7 @@ impl FoldTask {
             let until = clock::deadline(clock::NEVER);
             let (when, stop) = (FoldWhen::OnceAMinute, &self.stop);
             let folded = fold_due(&mut self.session, when, stop, until);
-            let pause = folded.map_or_else(|delay| delay, |()| clock::jittered(LOOK_EVERY));
+            let pause = folded.map_or_else(|delay| delay, |_| clock::jittered(LOOK_EVERY));
             self.stop.wait(pause);
         }
     }

@@ -9,6 +9,7 @@ use crate::db::transition::clear::{self, ClearLimits, ClearedPage};
 use crate::db::transition::operators::fingerprint;
 use crate::event::events::Event;
 use crate::event::subscriber::Subscriber;
+use crate::operation::turns::OperationTurns;
 use crate::process::base::context::ProcessContext;
 use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;
@@ -33,6 +34,7 @@ const OPERATIONS_FOR: Duration = Duration::from_secs(30 * 24 * 3600);
 /// The clearing thread of a supervisor, which also runs the operations.
 pub(crate) struct RetentionTask {
     session: Session,
+    turns: OperationTurns,
     retention: Retention,
     subscriber: Subscriber,
     stop: Stop,
@@ -51,6 +53,7 @@ impl RetentionTask {
     pub(crate) fn new(context: &ProcessContext, retention: Retention) -> Self {
         RetentionTask {
             session: Session::of_loop(context, "clearing"),
+            turns: OperationTurns::default(),
             retention,
             subscriber: context.subscriber.clone(),
             stop: context.stop.clone(),
@@ -73,7 +76,8 @@ impl RetentionTask {
                 });
             }
             self.session.rests();
-            run_operations::run_until(&mut self.session, &self.stop, clock::deadline(pause));
+            let until = clock::deadline(pause);
+            run_operations::run_until(&mut self.session, &mut self.turns, &self.stop, until);
         }
     }
 
@@ -106,7 +110,7 @@ impl RetentionTask {
             }
             kinds = going;
             // A long pass does not delay the operations.
-            run_operations::turn(&mut self.session, &self.stop)?;
+            run_operations::turn(&mut self.session, &mut self.turns, &self.stop)?;
         }
         Ok(())
     }

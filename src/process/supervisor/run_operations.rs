@@ -1,8 +1,7 @@
 //! Runs operations on many jobs, between clearing.
 
 use crate::clock;
-use crate::db::table::operators::operations;
-use crate::operation::run::{MOST_OPEN, step};
+use crate::operation::turns::OperationTurns;
 use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;
 use std::time::{Duration, Instant};
@@ -15,9 +14,14 @@ const LOOK: Duration = Duration::from_secs(2);
 const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(1));
 
 /// Runs operations until this time, or until the process must stop.
-pub(crate) fn run_until(session: &mut Session, stop: &Stop, until: Instant) {
+pub(crate) fn run_until(
+    session: &mut Session,
+    turns: &mut OperationTurns,
+    stop: &Stop,
+    until: Instant,
+) {
     while !stop.is_stopped() {
-        let pause = match turn(session, stop) {
+        let pause = match turn(session, turns, stop) {
             Ok(true) => Duration::ZERO,
             Ok(false) => LOOK,
             Err(delay) => delay,
@@ -34,14 +38,16 @@ pub(crate) fn run_until(session: &mut Session, stop: &Stop, until: Instant) {
 ///
 /// # Errors
 /// If the database is away: how long to wait.
-pub(crate) fn turn(session: &mut Session, stop: &Stop) -> Result<bool, Duration> {
-    let open = session.run("look for operations", |conn| {
-        operations::open(conn, MOST_OPEN)
-    })?;
+pub(crate) fn turn(
+    session: &mut Session,
+    turns: &mut OperationTurns,
+    stop: &Stop,
+) -> Result<bool, Duration> {
+    let open = session.run("look for operations", |conn| turns.open(conn))?;
     let mut has_run = false;
     for id in open {
         let start = clock::instant();
-        match session.run("run an operation", |conn| step(conn, id)) {
+        match session.run("run an operation", |conn| turns.step(conn, id)) {
             Ok(advance) => has_run |= advance.is_some(),
             Err(delay) if !session.is_well() => return Err(delay),
             Err(_) => {}

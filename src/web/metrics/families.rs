@@ -101,7 +101,7 @@ pub(crate) static LAG: Metric = gauge(
 pub(crate) static DIED: Metric = counter(
     "windlass_processes_died_total",
     &[],
-    "Processes that ended without deregistering. Each may have left up to one heartbeat of runs uncounted.",
+    "Processes that crashed or were killed, without those that had to end. Each may have left up to one heartbeat of runs uncounted.",
 );
 
 // What is there now.

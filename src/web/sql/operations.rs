@@ -4,9 +4,10 @@
 //! effect, and another process runs it.
 
 use crate::clock;
-use crate::db::{Database, DbConnection};
+use crate::db::{Database, DbConnection, own};
 use crate::error::Result;
-use crate::operation::run::{OperationsRun, run_operations};
+use crate::operation::run::{OperationsRun, run_with};
+use crate::operation::turns::OperationTurns;
 use crate::process::base::threads;
 use crate::web::site::Site;
 use crossbeam_channel::{Receiver, RecvTimeoutError};
@@ -31,6 +32,7 @@ const REST: Duration = Duration::from_secs(5);
 struct Operated {
     database: Database,
     connection: Option<DbConnection>,
+    turns: OperationTurns,
     /// After a failure: until when it is left alone.
     rests_until: Option<Instant>,
 }
@@ -46,6 +48,7 @@ pub(crate) fn start(
         .map(|source| Operated {
             database: source.database.clone(),
             connection: None,
+            turns: OperationTurns::default(),
             rests_until: None,
         })
         .collect();
@@ -105,6 +108,6 @@ impl Operated {
             None => self.database.connect_within(CONNECT)?,
         };
         let connection = self.connection.insert(connection);
-        run_operations(connection, TURN)
+        run_with(&mut own(connection), &mut self.turns, TURN)
     }
 }

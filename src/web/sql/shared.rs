@@ -68,8 +68,10 @@ impl<T: Clone + Send> SharedRead<T> {
     }
 }
 
+type RenewFn = dyn FnOnce(&mut Readers, &Site) + Send;
+
 /// A value to read anew after the page that used it was sent.
-pub(crate) struct Renewal(Box<dyn FnOnce(&mut Readers, &Site) + Send>);
+pub(crate) struct Renewal(Box<RenewFn>);
 
 impl Renewal {
     pub(crate) fn run(self, readers: &mut Readers, site: &Site) {

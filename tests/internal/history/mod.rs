@@ -6,6 +6,7 @@ mod folds;
 mod retention;
 mod size;
 mod times;
+mod workers;
 
 use crate::db::conn::connection::{AsConn, Conn};
 use crate::db::model::history::contribution::Contribution;

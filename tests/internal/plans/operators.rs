@@ -133,7 +133,7 @@ pub(crate) const OPERATORS: [(&str, Work); 11] = [
     ("run an operation", run_an_operation),
 ];
 
-fn filters() -> [Filter; 4] {
+fn filters() -> [Filter; 5] {
     let all = Filter::default;
     let text = |text: &str| Some(text.to_owned());
     let time = Some(chrono::DateTime::default());
@@ -141,6 +141,11 @@ fn filters() -> [Filter; 4] {
         all(),
         Filter {
             fingerprint: text("00ff"),
+            ..all()
+        },
+        Filter {
+            fingerprint: text("00ff"),
+            queue: text("q1"),
             ..all()
         },
         Filter {

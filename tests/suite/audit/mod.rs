@@ -1,7 +1,10 @@
 //! Who changed what; changes of many jobs; groups of failed jobs.
 
 mod append_only;
+mod followed;
 mod groups;
+#[cfg(feature = "postgres")]
+mod locked;
 mod operations;
 mod processes;
 mod requeue;

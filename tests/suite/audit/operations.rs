@@ -1,5 +1,6 @@
 //! Changes of many jobs in the background.
 
+use super::followed::{ASKED, claim};
 use super::{actions, days_ago, enqueue, entries, fail, now, refuse};
 use crate::on_each_database;
 use crate::support::TestDb;
@@ -25,6 +26,7 @@ on_each_database!(
     a_limit_holds_over_batches,
     jobs_are_selected_by_ids,
     a_newer_version_is_left_alone,
+    what_is_left_alone_holds_up_no_others,
     impossible_operations_are_refused,
     a_failed_batch_leaves_nothing,
     ended_operations_are_cleared,
@@ -320,25 +322,14 @@ fn what_cannot_be_read_fails_the_operation(db: &TestDb) {
 
 fn a_cancel_reaches_running_jobs_too(db: &TestDb) {
     enqueue(db, "a", 5);
-    db.execute(&format!(
-        "INSERT INTO solid_queue_processes (kind, name, pid, heartbeat_seq, created_at, last_heartbeat_at) \
-         VALUES ('Worker', 'worker-a', 1, 3, {0}, {0})",
-        now(db)
-    ));
-    db.execute(&format!(
-        "INSERT INTO solid_queue_claimed_executions (job_id, process_id, created_at) \
-         SELECT 1, id, {} FROM solid_queue_processes",
-        now(db)
-    ));
-    db.execute("DELETE FROM solid_queue_ready_executions WHERE job_id = 1");
+    claim(db, "job_id = 1");
     let operation = start(db, &Jobs::waiting_or_running(), Change::Cancel);
     run(db);
     let done = find(db, operation.id);
     assert_eq!(done.state, OperationState::Done);
     let counts = done.counts.done;
     assert_eq!((counts.changed, counts.running, done.changed), (4, 1, 5));
-    let asked = "SELECT count(*) AS n FROM solid_queue_claimed_executions WHERE cancel_requested_at IS NOT NULL";
-    assert_eq!(db.count(asked), 1);
+    assert_eq!(db.count(ASKED), 1);
     assert_eq!(entries(db)[0].total, Some(5));
 }
 
@@ -378,6 +369,21 @@ fn a_newer_version_is_left_alone(db: &TestDb) {
         assert!(windlass::stop_operation(&mut db.connect(), operation.id).unwrap());
     }
     assert_eq!(db.rows("ready_executions"), 5);
+}
+
+/// After a rollback of the program, there may be more of them than are carried on at once.
+fn what_is_left_alone_holds_up_no_others(db: &TestDb) {
+    enqueue(db, "a", 5);
+    for _ in 0..45 {
+        start(db, &Jobs::waiting(), Change::Discard);
+    }
+    db.execute("UPDATE windlass_operations SET parameters = '{\"change\":\"explode\"}'");
+    let operation = start(db, &Jobs::in_state(JobState::Ready), Change::Priority(5));
+    assert_eq!(run(db), 1);
+    let done = find(db, operation.id);
+    assert_eq!((done.state, done.changed), (OperationState::Done, 5));
+    let left = "SELECT count(*) AS n FROM windlass_operations WHERE state = 'waiting'";
+    assert_eq!(db.count(left), 45);
 }
 
 fn impossible_operations_are_refused(db: &TestDb) {

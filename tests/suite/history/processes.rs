@@ -15,12 +15,15 @@ on_each_durable_database!(
     a_kill_loses_a_heartbeat_at_most,
     a_stop_in_order_loses_nothing,
     a_crash_that_fails_a_job_is_counted_by_the_supervisor,
+    a_process_that_had_to_end_has_not_died,
 );
 
 on_each_database!(
     a_supervisor_folds,
     several_supervisors_fold_once,
+    counts_are_stored_before_the_process_leaves,
     a_worker_folds_where_no_supervisor_does,
+    a_worker_clears_where_it_folds,
     a_worker_leaves_it_to_the_supervisor,
     the_program_shows_rates,
 );
@@ -120,6 +123,23 @@ fn a_crash_that_fails_a_job_is_counted_by_the_supervisor(db: &TestDb) {
     assert_eq!(died(db), 2);
 }
 
+/// Each stop with a job that takes too long would count as a death.
+fn a_process_that_had_to_end_has_not_died(db: &TestDb) {
+    let scene = Scene::with_deaths(db);
+    let _supervisor = scene.supervisor(1);
+    db.execute(
+        "INSERT INTO solid_queue_processes (kind, name, pid, heartbeat_seq, draining, created_at, last_heartbeat_at) \
+         VALUES ('Worker', 'worker-draining', 1, 3, true, '2026-11-20 10:00:00.000000', '2026-11-20 10:00:00.000000')",
+    );
+    scene.are_watched_for_a_threshold();
+    until("the other is pruned as well", || {
+        let draining =
+            "SELECT count(*) AS n FROM solid_queue_processes WHERE name = 'worker-draining'";
+        db.count(draining) == 0
+    });
+    assert_eq!(died(db), 1);
+}
+
 /// One contribution that is not folded.
 fn contribute(db: &TestDb) {
     let work = NewJob::new(&counts::note()).unwrap();
@@ -185,6 +205,22 @@ fn a_worker_folds_where_no_supervisor_does(db: &TestDb) {
     assert_eq!(counts(&sum(db)), [1, 0, 0, 0, 0, 0]);
 }
 
+fn a_worker_clears_where_it_folds(db: &TestDb) {
+    contribute(db);
+    history::fold(&mut db.connect()).unwrap();
+    let old = db.execute(
+        "INSERT INTO windlass_stats (series_id, resolution, starts_at, data) \
+         SELECT series_id, resolution, 0, data FROM windlass_stats",
+    );
+    assert!(old > 0);
+    last_fold(db, Duration::from_secs(181));
+    let _worker = idle_worker(db, HEARTBEAT);
+    let left = "SELECT count(*) AS n FROM windlass_stats WHERE starts_at = 0";
+    until("the old buckets are cleared", || db.count(left) == 0);
+    assert!(db.rows_of("windlass_stats") > 0);
+    assert_eq!(counts(&sum(db)), [1, 0, 0, 0, 0, 0]);
+}
+
 fn a_worker_leaves_it_to_the_supervisor(db: &TestDb) {
     history::fold(&mut db.connect()).unwrap();
     contribute(db);
@@ -195,6 +231,41 @@ fn a_worker_leaves_it_to_the_supervisor(db: &TestDb) {
     until("it has sent some heartbeats", || beats() > 3);
     drop(worker);
     assert_eq!(unfolded(db), 1);
+}
+
+/// Notes in which order rows of processes and of contributions are written.
+fn note_order(db: &TestDb) {
+    db.execute("CREATE TABLE noted (what varchar NOT NULL)");
+    let both = [
+        ("INSERT", "windlass_stats_deltas"),
+        ("DELETE", "solid_queue_processes"),
+    ];
+    for (event, table) in both {
+        let note = format!("INSERT INTO noted VALUES ('{event}')");
+        if db.is_postgres() {
+            db.execute(&format!(
+                "CREATE FUNCTION note_{table}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {note}; RETURN NULL; END $$"
+            ));
+            db.execute(&format!(
+                "CREATE TRIGGER note AFTER {event} ON {table} FOR EACH ROW EXECUTE FUNCTION note_{table}()"
+            ));
+        } else {
+            db.execute(&format!(
+                "CREATE TRIGGER note_{table} AFTER {event} ON {table} BEGIN {note}; END"
+            ));
+        }
+    }
+}
+
+/// If the process is killed in between, its death is counted.
+fn counts_are_stored_before_the_process_leaves(db: &TestDb) {
+    note_order(db);
+    contribute(db);
+    let noted = db.texts("SELECT what AS t FROM noted");
+    let deleted = noted.iter().position(|what| what == "DELETE").unwrap();
+    let stored = noted.iter().position(|what| what == "INSERT").unwrap();
+    assert!(stored < deleted, "{noted:?}");
+    assert_eq!(counts(&sum(db)), [1, 0, 0, 0, 0, 0]);
 }
 
 fn the_program_shows_rates(db: &TestDb) {

@@ -5,7 +5,7 @@ use crate::db::model::history::tally::{CountedEnd, RunSpan};
 use crate::db::table::history::deltas::NumberedDelta;
 use crate::process::base::parent;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// Counts what the jobs of a process come to, until a heartbeat stores it.
 ///
@@ -15,6 +15,8 @@ pub(crate) struct HistoryCollector {
     /// A name that no other process has.
     source: String,
     state: Mutex<CollectorState>,
+    /// Held by the thread that stores.
+    storing: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -34,6 +36,7 @@ impl Default for HistoryCollector {
         HistoryCollector {
             source: format!("{}.{number}", parent::token()),
             state: Mutex::default(),
+            storing: Mutex::default(),
         }
     }
 }
@@ -53,6 +56,15 @@ impl HistoryCollector {
         self.state().counted.tally(queue, class).add_run(end, run);
     }
 
+    /// Lets the caller store until the guard is dropped. Returns `None` while another thread does.
+    pub(crate) fn begin_to_store(&self) -> Option<MutexGuard<'_, ()>> {
+        match self.storing.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(guard)) => Some(guard.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
     /// Takes out what is to be inserted next. Returns `None` if nothing ended.
     pub(crate) fn take(&self) -> Option<NumberedDelta> {
         let mut state = self.state();
@@ -69,6 +81,11 @@ impl HistoryCollector {
             seq: state.seq,
             data: counted.pack(),
         })
+    }
+
+    /// Returns whether an insert is to be repeated.
+    pub(crate) fn has_unanswered(&self) -> bool {
+        self.state().unanswered.is_some()
     }
 
     /// Puts back what could not be inserted, or has got no answer.
