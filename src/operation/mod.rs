@@ -4,5 +4,6 @@ pub(crate) mod batch;
 pub(crate) mod record;
 pub(crate) mod run;
 pub(crate) mod start;
+pub(crate) mod stored;
 pub(crate) mod turns;
 pub(crate) mod walk;

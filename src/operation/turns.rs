@@ -4,7 +4,7 @@ use crate::db::table::operators::operations::{self, OperationAdvance};
 use crate::db::transition::operators::operation;
 use crate::db::{Conn, Refusal};
 use crate::operation::batch::BatchMode;
-use crate::operation::run::run_batch;
+use crate::operation::stored::run_batch;
 use diesel::QueryResult;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -17,7 +17,7 @@ use windlass::{
 
 on_each_database!(
     a_drain_counts_what_its_rows_say,
-    a_drain_costs_one_statement,
+    a_drain_costs_two_statements_at_most,
     waits_and_runs_are_measured,
     ends_by_operators_are_counted,
     ends_by_a_dispatcher_are_counted,
@@ -144,18 +144,19 @@ fn a_drain_counts_what_its_rows_say(db: &TestDb) {
     assert_eq!(ends_in_history(db), ends_in_rows(db));
 }
 
-/// However many jobs end between two heartbeats.
-fn a_drain_costs_one_statement(db: &TestDb) {
+/// However many jobs end between two heartbeats. What is counted after a process has stored its counts,
+/// and before its row is deleted, is a second one.
+fn a_drain_costs_two_statements_at_most(db: &TestDb) {
     enqueue_many(db, DO, "finish", 1_000);
     enqueue_many(db, ANOTHER, "fail", 10);
     drain(db);
     assert_eq!(counts(&sum(db)), [1_000, 10, 0, 0, 0, 0]);
     // Ids are not given twice, so the greatest one counts the inserts.
     let inserts = db.count("SELECT coalesce(max(id), 0) AS n FROM windlass_stats_deltas");
-    assert_eq!(inserts, 1);
+    assert!((1..=2).contains(&inserts), "{inserts}");
     drain(db);
-    let inserts = db.count("SELECT coalesce(max(id), 0) AS n FROM windlass_stats_deltas");
-    assert_eq!(inserts, 1, "where nothing ended, nothing is inserted");
+    let more = db.count("SELECT coalesce(max(id), 0) AS n FROM windlass_stats_deltas");
+    assert_eq!(more, inserts, "where nothing ended, nothing is inserted");
 }
 
 fn waits_and_runs_are_measured(db: &TestDb) {

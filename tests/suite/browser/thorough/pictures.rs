@@ -4,6 +4,7 @@
 use crate::browser::chrome::{Chrome, Page};
 use crate::browser::world::World;
 use crate::support::TestDb;
+use crate::support::wait::eventually;
 use std::path::{Path, PathBuf};
 use windlass::Database;
 use windlass::web::Server;
@@ -45,6 +46,11 @@ fn pages_are_photographed() {
     };
     let chrome = Chrome::start();
     let page = chrome.page(&origin);
+    // With the next heartbeat, the history has what the jobs came to.
+    eventually("the history has the jobs", || {
+        page.goto("/");
+        (!page.shows("no job has failed")).then_some(())
+    });
     for (name, address, dark) in PICTURES {
         page.look(1280, dark);
         page.goto(address);
