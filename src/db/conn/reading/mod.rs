@@ -40,6 +40,10 @@ pub(crate) enum ReadFailure {
     Late,
     /// It began, and was given up long after its limit. Open another connection: whether the database
     /// is away is not known.
+    #[cfg_attr(
+        not(feature = "postgres"),
+        allow(dead_code, reason = "only a connection over the network is given up")
+    )]
     Cut,
     /// The database gave no answer to the first statement, or the connection broke. Open another one.
     Lost(String),
