@@ -26,6 +26,7 @@ impl Config {
             .listen(web.listen.value.0.clone())
             .base_path(web.base_path.value.0.clone())
             .read_only(web.read_only.value)
+            .metrics_open(web.metrics_open.value)
             .session_times(web.session_idle.value.0, web.session_lifetime.value.0)
             .threads(web.threads.value.0 as usize);
         for promise in &self.queues {

@@ -1,5 +1,7 @@
 //! How many statements a transition sends, however many jobs it is about.
 
+use crate::admin::doctor;
+use crate::admin::doctor::scope::CheckScope;
 use crate::db::transition::end;
 
 use super::db::{TestDb, execute, on_each_database};
@@ -20,6 +22,7 @@ on_each_database!(
     a_thousand_claims_are_recovered_by_few_statements,
     fifty_jobs_fail_by_few_statements,
     every_kind_of_ending_at_once_takes_few_statements,
+    a_fleet_is_checked_by_as_many_statements_as_one_worker,
 );
 
 #[derive(QueryableByName)]
@@ -112,6 +115,25 @@ fn a_thousand_claims_are_recovered_by_few_statements(db: &TestDb) {
         ),
         0
     );
+}
+
+fn a_fleet_is_checked_by_as_many_statements_as_one_worker(db: &TestDb) {
+    let mut conn = db.database.connect().unwrap();
+    claimed(&mut conn, 100, None);
+    let checked = |conn: &mut DbConnection| {
+        counted(conn, |conn| {
+            doctor::look(conn, CheckScope::All).map(drop).unwrap();
+        })
+    };
+    let of_one = checked(&mut conn);
+    for text in [
+        "INSERT INTO solid_queue_processes (id, kind, last_heartbeat_at, pid, name, created_at, heartbeat_seq) \
+         SELECT 100 + id, 'Worker', CURRENT_TIMESTAMP, 1, 'w' || id, CURRENT_TIMESTAMP, 1 FROM solid_queue_jobs",
+        "UPDATE solid_queue_claimed_executions SET process_id = 100 + job_id",
+    ] {
+        execute(&mut conn.as_conn(), text);
+    }
+    assert_eq!(checked(&mut conn), of_one);
 }
 
 fn fifty_jobs_fail_by_few_statements(db: &TestDb) {

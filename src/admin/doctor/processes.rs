@@ -5,7 +5,7 @@ use crate::admin::doctor::statistics as doctor_statistics;
 use crate::admin::finding::{ALIVE, Finding, Verdict, finding};
 use crate::db::Conn;
 use crate::db::query::doctor::{self, Load, TaskCounts};
-use crate::db::query::status::{self, ProcessStatus};
+use crate::db::query::load::fleet::{self, FleetProcess};
 use crate::db::table::operators::operations;
 use crate::error::{Doing, Result};
 
@@ -20,23 +20,23 @@ pub(crate) const ABOUT_TO_PRUNE: &str = "a supervisor is about to prune them";
 
 /// The registered processes, grouped for this check.
 struct ProcessGroups {
-    alive: Vec<ProcessStatus>,
+    alive: Vec<FleetProcess>,
     dead: usize,
 }
 
 impl ProcessGroups {
     fn of(conn: &mut Conn<'_>) -> Result<Self> {
-        let all = status::processes(conn).doing("list the processes")?;
+        let all = fleet::all(conn).doing("list the processes")?;
         let registered = all.len();
-        let is_alive = |one: &ProcessStatus| one.heartbeat_seconds <= ALIVE.as_secs_f64();
-        let alive: Vec<ProcessStatus> = all.into_iter().filter(is_alive).collect();
+        let is_alive = |one: &FleetProcess| one.heartbeat_seconds <= ALIVE.as_secs_f64();
+        let alive: Vec<FleetProcess> = all.into_iter().filter(is_alive).collect();
         Ok(ProcessGroups {
             dead: registered - alive.len(),
             alive,
         })
     }
 
-    fn has(&self, is_it: impl Fn(&ProcessStatus) -> bool) -> bool {
+    fn has(&self, is_it: impl Fn(&FleetProcess) -> bool) -> bool {
         self.alive.iter().any(is_it)
     }
 
@@ -61,7 +61,7 @@ impl ProcessGroups {
 }
 
 /// Returns whether a process has been running for so long that it has folded the history by now.
-fn folds(one: &ProcessStatus) -> bool {
+fn folds(one: &FleetProcess) -> bool {
     let is_ours = one.metadata.get("windlass").is_some();
     is_ours && ["Supervisor", "Worker"].contains(&&*one.kind) && one.age_seconds > 300.0
 }
@@ -138,10 +138,12 @@ fn missing(processes: &ProcessGroups, load: &Load, tasks: &TaskCounts) -> Vec<Fi
 
 /// Returns workers that run and claim nothing.
 fn quiet(processes: &ProcessGroups, load: &Load) -> Vec<Finding> {
-    let is_worker = |one: &&ProcessStatus| one.kind == "Worker";
-    let workers: Vec<&ProcessStatus> = processes.alive.iter().filter(is_worker).collect();
-    let quiet: Vec<&&ProcessStatus> = workers.iter().filter(|one| one.quiet).collect();
-    let claiming = workers.iter().filter(|one| !one.quiet && !one.draining);
+    let is_worker = |one: &&FleetProcess| one.kind == "Worker";
+    let workers: Vec<&FleetProcess> = processes.alive.iter().filter(is_worker).collect();
+    let quiet: Vec<&&FleetProcess> = workers.iter().filter(|one| one.is_quiet()).collect();
+    let claiming = workers
+        .iter()
+        .filter(|one| !one.is_quiet() && !one.draining);
     let is_still = load.has_ready && !workers.is_empty() && claiming.count() == 0;
     if quiet.is_empty() {
         let says = "jobs are ready and all workers are stopping";

@@ -68,7 +68,7 @@ impl Member {
 
     /// Whether it was asked to claim nothing more.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.row.metadata["quiet"] == true
+        self.row.is_quiet()
     }
 
     /// Whether it claims jobs.

@@ -1,34 +1,20 @@
 //! Samples of the queues and workers, which the history records once a minute.
 
-use crate::db::conn::connection::{Conn, age};
+use crate::db::conn::connection::Conn;
 use crate::db::conn::statement::Statement;
 use crate::db::model::history::cell::{FleetGauge, QueueGauge};
+use crate::db::query::load::queues;
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Double, Nullable, Text};
+use diesel::sql_types::{BigInt, Nullable, Text};
 use std::time::Duration;
 
-#[derive(QueryableByName)]
-struct ReadyGauge {
-    #[diesel(sql_type = BigInt)]
-    ready: i64,
-    #[diesel(sql_type = Nullable<Double>)]
-    oldest: Option<f64>,
-}
-
-/// Counts the ready jobs of a queue, and returns the age of the oldest. At most 10,000 are read, in the
-/// order of claims.
+/// Counts the ready jobs of a queue, up to 10,000, and returns the age of the oldest.
 pub(crate) fn queue(conn: &mut Conn<'_>, queue: &str) -> QueryResult<QueueGauge> {
-    let text = format!(
-        "SELECT count(*) AS ready, {} AS oldest FROM (SELECT created_at FROM solid_queue_ready_executions \
-         WHERE queue_name = $1 ORDER BY priority, job_id LIMIT {}) AS first",
-        age(conn, "min(created_at)"),
-        QueueGauge::MOST
-    );
-    let row: ReadyGauge = Statement::new(text).bind(queue).unkept().get_result(conn)?;
+    let now = queues::ready_of(conn, queue)?;
     let age = |seconds: f64| Duration::try_from_secs_f64(seconds).unwrap_or_default();
     Ok(QueueGauge {
-        ready: u32::try_from(row.ready).unwrap_or(0),
-        oldest_ready: row.oldest.map(age).unwrap_or_default(),
+        ready: u32::try_from(now.ready.count).unwrap_or(QueueGauge::MOST),
+        oldest_ready: now.oldest_seconds.map(age).unwrap_or_default(),
     })
 }
 

@@ -197,10 +197,11 @@ pub(crate) fn processes(conn: &mut Conn<'_>) -> QueryResult<Vec<ProcessStatus>> 
 }
 
 fn runs(conn: &mut Conn<'_>, process_id: i64) -> QueryResult<Vec<RunStatus>> {
-    let age = age(conn, "c.created_at");
+    let age = age(conn, "held.created_at");
     let text = format!(
-        "SELECT c.job_id, j.class_name, coalesce({age}, 0) AS seconds, c.note FROM solid_queue_claimed_executions c \
-         JOIN solid_queue_jobs j ON j.id = c.job_id WHERE c.process_id = $1 ORDER BY c.id LIMIT 10"
+        "WITH held AS MATERIALIZED (SELECT id, job_id, created_at, note FROM solid_queue_claimed_executions WHERE process_id = $1) \
+         SELECT held.job_id, j.class_name, coalesce({age}, 0) AS seconds, held.note FROM held \
+         JOIN solid_queue_jobs j ON j.id = held.job_id ORDER BY held.id LIMIT 10"
     );
     let runs: Vec<RunRow> = Statement::new(text).bind(process_id).load(conn)?;
     Ok(runs

@@ -109,7 +109,9 @@ impl PageDispatcher {
             .on_route(found.route.is_live, found.params);
         let response = (found.route.handler)(&mut cx);
         for renewal in cx.renewals() {
-            let _ = self.renewals.try_send(renewal);
+            if let Err(error) = self.renewals.try_send(renewal) {
+                error.into_inner().give_up(&self.site);
+            }
         }
         let response = response?;
         // A page whose panels are all missing is of less use than what it showed last.

@@ -95,6 +95,11 @@ impl<T> Kept<T> {
         !is_renewed
     }
 
+    /// Lets another thread read the value anew: the caller does not.
+    pub(crate) fn release_renewal(&self) {
+        self.state().renewed_since = None;
+    }
+
     /// Ends a read that took too long, or failed.
     pub(crate) fn failed(&self, now: Instant, is_late: bool) {
         let mut state = self.state();
@@ -204,6 +209,16 @@ mod tests {
             kept.look(start + 2 * SECOND),
             KeptLook::Fresh(1, 2 * SECOND)
         );
+    }
+
+    #[test]
+    fn a_renewal_that_found_no_place_is_asked_for_again() {
+        let (kept, start) = (Kept::default(), clock::instant());
+        kept.set(kept.begin(start), &1, SECOND);
+        let later = start + 2 * SECOND;
+        assert!(matches!(kept.look(later), KeptLook::Stale(..)));
+        kept.release_renewal();
+        assert!(matches!(kept.look(later), KeptLook::Stale(..)));
     }
 
     #[test]

@@ -61,21 +61,37 @@ impl<T: Clone + Send> SharedRead<T> {
 
     /// Returns that work, for later.
     pub(crate) fn renewal(&'static self, database: usize) -> Renewal {
-        Renewal(Box::new(move |readers, site| {
+        Renewal {
             // If it fails, the next page that needs it reads it, and says so.
-            let _ = self.renew(readers, (site, database), RENEW);
-        }))
+            run: Box::new(move |readers, site| {
+                let _ = self.renew(readers, (site, database), RENEW);
+            }),
+            give_up: Box::new(move |site| {
+                if let Some(source) = site.sources.get(database) {
+                    (self.place)(source).release_renewal();
+                }
+            }),
+        }
     }
 }
 
 type RenewFn = dyn FnOnce(&mut Readers, &Site) + Send;
+type GiveUpFn = dyn FnOnce(&Site) + Send;
 
 /// A value to read anew after the page that used it was sent.
-pub(crate) struct Renewal(Box<RenewFn>);
+pub(crate) struct Renewal {
+    run: Box<RenewFn>,
+    give_up: Box<GiveUpFn>,
+}
 
 impl Renewal {
     pub(crate) fn run(self, readers: &mut Readers, site: &Site) {
-        (self.0)(readers, site);
+        (self.run)(readers, site);
+    }
+
+    /// Lets a later page ask for it again.
+    pub(crate) fn give_up(self, site: &Site) {
+        (self.give_up)(site);
     }
 }
 

@@ -9,6 +9,7 @@ use crate::db::transition::{enqueue, promote};
 pub(crate) const PAGES: [(&str, Work); 6] = [
     ("look at the load", |conn, _| {
         load::totals::totals(conn)?;
+        load::totals::blocked(conn)?;
         load::totals::estimated_jobs(conn)?;
         load::runs::oldest(conn, 10)?;
         load::runs::held_by_process(conn)?;

@@ -5,6 +5,7 @@ use super::scrape::{Answer, get, try_get};
 use crate::on_each_database;
 use crate::support::TestDb;
 use crate::support::program::windlass;
+use windlass::Config;
 use windlass::web::{Probes, Server};
 
 on_each_database!(
@@ -12,6 +13,7 @@ on_each_database!(
     open_metrics_need_none,
     another_name_is_refused_without_a_token,
     a_server_with_pages_has_them_too,
+    a_server_with_pages_is_opened_by_its_configuration,
 );
 
 /// Makes a token of this role.
@@ -92,4 +94,17 @@ fn a_server_with_pages_has_them_too(db: &TestDb) {
         let answer = try_get(&address, path, &[]).unwrap();
         assert_eq!(answer.status, 200, "{path}: {answer:?}");
     }
+}
+
+fn a_server_with_pages_is_opened_by_its_configuration(db: &TestDb) {
+    token(db, "prometheus", "viewer");
+    let status = |more: &str| {
+        let text = format!("[web]\nlisten = \"127.0.0.1:0\"\n{more}");
+        let server = Config::parse(&text).unwrap().web(&db.database);
+        let server = server.unwrap().start().unwrap();
+        let address = server.address().to_string();
+        try_get(&address, "/metrics", &[]).unwrap().status
+    };
+    assert_eq!(status(""), 401);
+    assert_eq!(status("metrics_open = true\n"), 200);
 }

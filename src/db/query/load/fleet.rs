@@ -30,6 +30,13 @@ pub(crate) struct FleetProcess {
     pub(crate) metadata: Value,
 }
 
+impl FleetProcess {
+    /// Whether it was asked to claim nothing (SIGTSTP).
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.metadata["quiet"] == true
+    }
+}
+
 #[derive(QueryableByName)]
 struct FleetRow {
     #[diesel(sql_type = BigInt)]
@@ -57,15 +64,23 @@ struct FleetRow {
 /// Returns the registered processes, those of Rails as well, in the order of their registration:
 /// up to 1,000, with one more if there are more.
 pub(crate) fn processes(conn: &mut Conn<'_>) -> QueryResult<Vec<FleetProcess>> {
+    registered(conn, MOST_PROCESSES + 1)
+}
+
+/// Returns every registered process, however many there are.
+pub(crate) fn all(conn: &mut Conn<'_>) -> QueryResult<Vec<FleetProcess>> {
+    registered(conn, i64::MAX)
+}
+
+fn registered(conn: &mut Conn<'_>, limit: i64) -> QueryResult<Vec<FleetProcess>> {
     let text = format!(
         "SELECT id, kind, name, coalesce(hostname, '') AS hostname, pid, supervisor_id, \
          coalesce({}, 0) AS heartbeat_seconds, coalesce({}, 0) AS age_seconds, draining, \
-         coalesce(metadata, '') AS metadata FROM solid_queue_processes ORDER BY id LIMIT {}",
+         coalesce(metadata, '') AS metadata FROM solid_queue_processes ORDER BY id LIMIT $1",
         age(conn, "last_heartbeat_at"),
         age(conn, "created_at"),
-        MOST_PROCESSES + 1
     );
-    let rows: Vec<FleetRow> = Statement::new(text).load(conn)?;
+    let rows: Vec<FleetRow> = Statement::new(text).bind(limit).load(conn)?;
     let processes = rows.into_iter().map(|row| FleetProcess {
         id: row.id,
         kind: row.kind,

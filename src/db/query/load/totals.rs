@@ -45,16 +45,18 @@ struct TotalsRow {
     failed: i64,
 }
 
+/// Returns the expression that counts the executions of a kind, from the newest on: the rows that have
+/// been deleted were the oldest.
+fn count(place: &str) -> String {
+    format!(
+        "(SELECT count(*) FROM (SELECT 1 FROM solid_queue_{place}_executions WHERE id > 0 \
+         ORDER BY id DESC LIMIT {}) AS {place}_rows) AS {place}",
+        MOST + 1
+    )
+}
+
 /// Counts the executions of each kind.
 pub(crate) fn totals(conn: &mut Conn<'_>) -> QueryResult<StateTotals> {
-    // From the newest on: the rows that have been deleted were the oldest.
-    let count = |place: &str| {
-        format!(
-            "(SELECT count(*) FROM (SELECT 1 FROM solid_queue_{place}_executions WHERE id > 0 \
-             ORDER BY id DESC LIMIT {}) AS {place}_rows) AS {place}",
-            MOST + 1
-        )
-    };
     let counts = ["ready", "scheduled", "claimed", "blocked", "failed"].map(count);
     let text = format!("SELECT {}", counts.join(", "));
     let row: TotalsRow = Statement::new(text).get_result(conn)?;
@@ -66,6 +68,19 @@ pub(crate) fn totals(conn: &mut Conn<'_>) -> QueryResult<StateTotals> {
         blocked: of(row.blocked),
         failed: of(row.failed),
     })
+}
+
+#[derive(QueryableByName)]
+struct BlockedTotal {
+    #[diesel(sql_type = BigInt)]
+    blocked: i64,
+}
+
+/// Counts the blocked executions.
+pub(crate) fn blocked(conn: &mut Conn<'_>) -> QueryResult<CappedCount> {
+    let row: BlockedTotal =
+        Statement::new(format!("SELECT {}", count("blocked"))).get_result(conn)?;
+    Ok(CappedCount::of(row.blocked, MOST))
 }
 
 #[derive(QueryableByName)]

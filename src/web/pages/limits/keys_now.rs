@@ -96,6 +96,6 @@ pub(crate) fn read(conn: &mut Conn<'_>, search: &KeyFilter) -> WindlassResult<Ke
         keys,
         reached,
         fleet: Fleet::read(conn)?,
-        blocked: totals::totals(conn).doing(doing)?.blocked,
+        blocked: totals::blocked(conn).doing(doing)?,
     })
 }

@@ -47,13 +47,13 @@ impl Watch {
     /// Looks at the load and at what needs attention; of what `doctor` finds, at what it found within
     /// the last two minutes.
     pub(crate) fn look(&self, conn: &mut Conn<'_>, promises: &Promises) -> Result<Found> {
+        let begun = self.concerns.begin(clock::instant());
         let findings = self.findings.get(clock::instant(), STALE);
         let findings = findings.map(|(findings, _)| findings).unwrap_or_default();
         let load = LoadNow::read(conn, promises)?;
         let now = recurring_tasks::now(conn).doing("read the time")?;
         let concerns = concerns::find(conn, &load, &findings, now.and_utc())?;
         let count = u64::try_from(concerns.len()).unwrap_or(u64::MAX);
-        let begun = self.concerns.begin(clock::instant());
         self.concerns.set(begun, &count, CONCERNS);
         Ok((load, concerns))
     }
