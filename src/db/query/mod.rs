@@ -16,7 +16,6 @@ pub(crate) mod gauges;
 pub(crate) mod history;
 pub(crate) mod job_info;
 pub(crate) mod jobs;
-#[cfg(any(feature = "top", feature = "web"))]
 #[cfg_attr(
     not(feature = "web"),
     allow(dead_code, reason = "the pages use the rest")
