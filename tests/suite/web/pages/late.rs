@@ -62,9 +62,46 @@ fn a_late_panel_says_so_and_the_page_stands() {
 }
 
 #[cfg(feature = "postgres")]
+fn a_late_check_of_doctor_is_not_fine() {
+    let db = TestDb::postgres();
+    let server = serve(&db.database);
+    let mut conn = db.connect();
+    crate::support::db::execute(&mut conn, "BEGIN");
+    // Of all pages, only the checks read it.
+    crate::support::db::execute(
+        &mut conn,
+        "LOCK TABLE solid_queue_semaphores IN ACCESS EXCLUSIVE MODE",
+    );
+    for (path, what) in [
+        ("/doctor", "the checks of doctor"),
+        ("/doctor?full=1", "the checks of all rows"),
+    ] {
+        let page = page(&server, path);
+        let shown = text(&page);
+        let late = format!("This panel was not ready within 1 s. It shows {what}.");
+        assert!(shown.contains(&late), "{path}: {shown}");
+        assert!(!shown.contains("checks are fine"), "{path}: {shown}");
+        let alone = format!("alone={}\">Try this panel alone", what.replace(' ', "-"));
+        assert!(page.contains(&alone), "{path}: {page}");
+    }
+    let overview = text(&page(&server, "/"));
+    assert!(!overview.contains("checks are fine"), "{overview}");
+    crate::support::db::execute(&mut conn, "ROLLBACK");
+    crate::support::wait::until("the checks are there", || {
+        text(&page(&server, "/doctor")).contains("checks are fine")
+    });
+}
+
+#[cfg(feature = "postgres")]
 #[test]
 fn late_on_postgres() {
     a_late_panel_says_so_and_the_page_stands();
+}
+
+#[cfg(feature = "postgres")]
+#[test]
+fn doctor_is_late_on_postgres() {
+    a_late_check_of_doctor_is_not_fine();
 }
 
 crate::on_each_database!(only_the_panel_that_was_asked_for_is_read);
