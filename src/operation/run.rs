@@ -41,8 +41,7 @@ pub fn run_operations<C: AsConn + ?Sized>(conn: &mut C, most: Duration) -> Resul
     run_with(&mut own(conn), &mut OperationTurns::default(), most)
 }
 
-/// Does what [`run_operations`] does, and remembers what came of the turns.
-pub(crate) fn run_with(
+fn run_with(
     conn: &mut Conn<'_>,
     turns: &mut OperationTurns,
     most: Duration,

@@ -7,12 +7,22 @@ use crate::operation::batch::BatchMode;
 use crate::operation::stored::run_batch;
 use diesel::QueryResult;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// How many open operations are carried on in turn.
 const MOST_OPEN: usize = 20;
 
 /// How many turns in a row may end because other transactions hold what a batch needs.
 const MOST_BUSY: u32 = 30;
+
+/// The bounds of [`pause_after`].
+const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(1));
+
+/// Returns how long to pause after a batch that took so long, so that other statements can run: half as
+/// long.
+pub(crate) fn pause_after(took: Duration) -> Duration {
+    (took / 2).clamp(PAUSE.0, PAUSE.1)
+}
 
 /// What a runner of operations remembers from one turn to the next.
 #[derive(Debug, Default)]

@@ -3,6 +3,8 @@
 use crate::db::conn::connection::{AsConn, Conn, sealed};
 #[cfg(feature = "postgres")]
 use crate::db::conn::postgres::{self, ServerSession};
+#[cfg(feature = "web")]
+use crate::db::conn::write_turn::WriteTurn;
 use crate::db::conn::write_turn::WriteTurns;
 #[cfg(feature = "postgres")]
 use crate::deadline::Armed;
@@ -173,6 +175,12 @@ impl DbConnection {
             .guarded()
             .map_or_else(Armed::not, |guarded| guarded.arm(self.limit));
         work(&mut self.borrow())
+    }
+
+    /// Waits for this process's turn to write, if the database has one writer.
+    #[cfg(feature = "web")]
+    pub(crate) fn write_turn(&self) -> Option<WriteTurn> {
+        self.turns.as_ref().and_then(WriteTurns::take)
     }
 
     /// Borrows the connection for statements that only read.

@@ -1,17 +1,13 @@
 //! Runs operations on many jobs, between clearing.
 
 use crate::clock;
-use crate::operation::turns::OperationTurns;
+use crate::operation::turns::{OperationTurns, pause_after};
 use crate::process::base::session::Session;
 use crate::process::base::stop::Stop;
 use std::time::{Duration, Instant};
 
 /// How often it looks for operations.
 const LOOK: Duration = Duration::from_secs(2);
-
-/// The bounds of the pause after a batch, so that other statements can run. Within them it is half as
-/// long as the batch took.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(1));
 
 /// Runs operations until this time, or until the process must stop.
 pub(crate) fn run_until(
@@ -52,7 +48,7 @@ pub(crate) fn turn(
             Err(delay) if !session.is_well() => return Err(delay),
             Err(_) => {}
         }
-        if stop.wait((start.elapsed() / 2).clamp(PAUSE.0, PAUSE.1)) {
+        if stop.wait(pause_after(start.elapsed())) {
             break;
         }
     }

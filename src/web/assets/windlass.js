@@ -10,6 +10,8 @@ let source = null;
 let held = false;
 let retry = 0;
 let timer = 0;
+/** What elements will show that were in use when it came, by their name. */
+const waiting = new Map();
 
 /** Says beside the time of the page whether it is kept up to date. */
 function status() {
@@ -26,7 +28,8 @@ function isInUse(element) {
   const isSelected = selection && !selection.isCollapsed && selection.containsNode(element, true);
   return isSelected
     || element.contains(document.activeElement) && document.activeElement !== body
-    || element.querySelector("details[open]:not([data-open]), input:checked") !== null;
+    || element.querySelector("details[open]:not([data-open]), input:checked") !== null
+    || [...element.querySelectorAll("input:not([type=hidden])")].some((field) => field.value !== field.defaultValue);
 }
 
 const keyOf = (row) => row.dataset.key ?? row.cells[0]?.textContent ?? "";
@@ -57,9 +60,17 @@ function mark(old, fresh) {
   });
 }
 
-function replace(name, html) {
-  const old = document.querySelector(`[data-live="${CSS.escape(name)}"]`);
-  if (!old || isInUse(old)) return;
+/** Shows what has come, but for elements in use: they show it when they are not in use any more. */
+function update() {
+  for (const [name, html] of waiting) {
+    const old = document.querySelector(`[data-live="${CSS.escape(name)}"]`);
+    if (old && isInUse(old)) continue;
+    waiting.delete(name);
+    if (old) replace(old, html);
+  }
+}
+
+function replace(old, html) {
   const template = document.createElement("template");
   template.innerHTML = html;
   const fresh = template.content.firstElementChild;
@@ -105,7 +116,8 @@ function connect() {
   });
   source.addEventListener("fragments", (event) => {
     away(null);
-    for (const [name, html] of Object.entries(JSON.parse(event.data))) replace(name, html);
+    for (const [name, html] of Object.entries(JSON.parse(event.data))) waiting.set(name, html);
+    update();
     const count = document.querySelector(".top nav [aria-current=page] b")?.textContent;
     document.title = document.title.replace(/^(\([^)]*\) )?/, count ? `(${count}) ` : "");
     status();
@@ -172,7 +184,8 @@ function move(step) {
   const all = rows();
   const current = all.findIndex((row) => row.contains(document.activeElement));
   const next = all[current < 0 ? (step > 0 ? 0 : all.length - 1) : current + step];
-  next?.querySelector("th a, td a, a, input")?.focus();
+  // The link comes after the check box, and opens the row.
+  (next?.querySelector("th a") ?? next?.querySelector("a") ?? next?.querySelector("input"))?.focus();
 }
 
 function select() {

@@ -19,9 +19,6 @@ const TOPICS: usize = 64;
 /// How many messages wait for a viewer; one that is further behind is dropped.
 const BEHIND: usize = 8;
 
-/// How old a rendered page may be that a new viewer gets at once.
-const FRESH: Duration = Duration::from_secs(5);
-
 /// How long a browser waits before it connects again, in milliseconds.
 const RETRY: u32 = 3_000;
 
@@ -52,16 +49,19 @@ struct HubState {
 struct OpenTopic {
     viewers: Vec<OpenPage>,
     last: Vec<Fragment>,
-    rendered_at: Option<Instant>,
 }
 
 #[derive(Debug)]
 struct OpenPage {
     sender: mpsc::Sender<Bytes>,
     proof: Proof,
+    opened_at: Instant,
     /// Whether it has got nothing yet: fragments may have changed since it was loaded.
     is_new: bool,
 }
+
+/// Without news, it keeps a connection open, and finds the viewers that have gone.
+const NOTHING: &[u8] = b":\n\n";
 
 /// Returns a message of Server-Sent Events.
 fn message(event: &str, data: &serde_json::Value) -> Bytes {
@@ -90,18 +90,17 @@ impl Hub {
         }
         let (sender, receiver) = mpsc::channel(BEHIND);
         let _ = sender.try_send(Bytes::from(format!("retry: {RETRY}\n\n")));
-        let open = state.topics.entry(topic).or_default();
-        let is_fresh = open
-            .rendered_at
-            .is_some_and(|at| clock::instant().saturating_duration_since(at) < FRESH);
-        if is_fresh {
-            let _ = sender.try_send(fragments(&open.last));
-        }
-        open.viewers.push(OpenPage {
-            sender,
-            proof,
-            is_new: !is_fresh,
-        });
+        state
+            .topics
+            .entry(topic)
+            .or_default()
+            .viewers
+            .push(OpenPage {
+                sender,
+                proof,
+                opened_at: clock::instant(),
+                is_new: true,
+            });
         self.changed.notify_all();
         Some(receiver)
     }
@@ -137,41 +136,43 @@ impl Hub {
         state.topics.keys().cloned().collect()
     }
 
-    /// Sends what has changed to the viewers of a topic. Those that do not read are dropped.
-    pub(crate) fn publish(&self, topic: &Topic, rendered: RenderedTopic) {
+    /// Sends what has changed to the viewers of a topic, which was read after `read_from`. Those that do
+    /// not read are dropped.
+    pub(crate) fn publish(&self, topic: &Topic, read_from: Instant, rendered: RenderedTopic) {
         let mut state = self.state();
         let Some(open) = state.topics.get_mut(topic) else {
             return;
         };
-        // Without news, it keeps the connection open, and finds those that have gone.
-        let nothing = Bytes::from_static(b":\n\n");
         let (all, news) = match rendered {
             RenderedTopic::Fragments(new) => {
                 let difference = changed(&open.last, &new);
                 let news = match difference.is_empty() {
-                    true => nothing,
+                    true => Bytes::from_static(NOTHING),
                     false => fragments(difference),
                 };
                 let all = fragments(&new);
                 open.last = new;
-                open.rendered_at = Some(clock::instant());
                 (Some(all), news)
             }
             RenderedTopic::Away(since) => {
                 // What changed meanwhile is sent as a whole.
                 open.last.clear();
-                open.rendered_at = None;
                 let seconds = serde_json::json!({ "seconds": since.as_secs() });
                 (None, message("away", &seconds))
             }
-            RenderedTopic::Nothing => (None, nothing),
+            RenderedTopic::Nothing => (None, Bytes::from_static(NOTHING)),
         };
         open.viewers.retain_mut(|viewer| {
             let message = match &all {
-                Some(all) if viewer.is_new => all.clone(),
+                // The page of this viewer was loaded meanwhile: it may show what came after this was
+                // read, such as a change of the viewer's own.
+                Some(_) if viewer.opened_at > read_from => Bytes::from_static(NOTHING),
+                Some(all) if viewer.is_new => {
+                    viewer.is_new = false;
+                    all.clone()
+                }
                 _ => news.clone(),
             };
-            viewer.is_new &= all.is_none();
             viewer.sender.try_send(message).is_ok()
         });
     }
@@ -220,6 +221,10 @@ mod tests {
         }])
     }
 
+    fn publish(hub: &Hub, rendered: RenderedTopic) {
+        hub.publish(&topic("/"), clock::instant(), rendered);
+    }
+
     fn received(viewer: &mut mpsc::Receiver<Bytes>) -> Vec<String> {
         let messages = std::iter::from_fn(|| viewer.try_recv().ok());
         messages
@@ -231,25 +236,39 @@ mod tests {
     fn a_viewer_gets_all_first_and_then_what_changes() {
         let hub = Hub::default();
         let mut one = hub.open(topic("/"), Proof::Local).unwrap();
-        hub.publish(&topic("/"), rendered("1"));
+        publish(&hub, rendered("1"));
         let first = "event: fragments\ndata: {\"a\":\"1\"}\n\n";
         assert_eq!(received(&mut one), ["retry: 3000\n\n", first]);
-        hub.publish(&topic("/"), rendered("1"));
+        publish(&hub, rendered("1"));
         assert_eq!(received(&mut one), [":\n\n"]);
-        // It is up to date already.
         let mut other = hub.open(topic("/"), Proof::Local).unwrap();
+        publish(&hub, rendered("1"));
+        assert_eq!(received(&mut one), [":\n\n"]);
         assert_eq!(received(&mut other), ["retry: 3000\n\n", first]);
-        hub.publish(&topic("/"), rendered("2"));
+        publish(&hub, rendered("2"));
         let second = "event: fragments\ndata: {\"a\":\"2\"}\n\n";
         assert_eq!(received(&mut one), [second]);
         assert_eq!(received(&mut other), [second]);
-        hub.publish(&topic("/"), RenderedTopic::Away(Duration::from_secs(3)));
+        publish(&hub, RenderedTopic::Away(Duration::from_secs(3)));
         assert_eq!(
             received(&mut one),
             ["event: away\ndata: {\"seconds\":3}\n\n"]
         );
-        hub.publish(&topic("/"), rendered("2"));
+        publish(&hub, rendered("2"));
         assert_eq!(received(&mut one), [second]);
+    }
+
+    #[test]
+    fn a_viewer_gets_nothing_that_was_read_before_its_page() {
+        let hub = Hub::default();
+        let mut one = hub.open(topic("/"), Proof::Local).unwrap();
+        let read_from = clock::instant();
+        let mut late = hub.open(topic("/"), Proof::Local).unwrap();
+        hub.publish(&topic("/"), read_from, rendered("before"));
+        assert!(received(&mut one).join("").contains("before"));
+        assert_eq!(received(&mut late), ["retry: 3000\n\n", ":\n\n"]);
+        publish(&hub, rendered("before"));
+        assert!(received(&mut late).join("").contains("before"));
     }
 
     #[test]
@@ -258,7 +277,7 @@ mod tests {
         let slow = hub.open(topic("/"), Proof::Local).unwrap();
         let mut quick = hub.open(topic("/"), Proof::Local).unwrap();
         for number in 0..=BEHIND {
-            hub.publish(&topic("/"), rendered(&number.to_string()));
+            publish(&hub, rendered(&number.to_string()));
             received(&mut quick);
         }
         assert!(slow.is_closed() && !quick.is_closed());

@@ -36,8 +36,9 @@ pub(crate) fn run(mut dispatcher: PageDispatcher) {
             if site.hub.is_stopped() {
                 return;
             }
+            let read_from = clock::instant();
             let rendered = render(&mut dispatcher, &topic);
-            site.hub.publish(&topic, rendered);
+            site.hub.publish(&topic, read_from, rendered);
         }
         // However slow the database is, it has at least half of the time for others.
         let took = start.elapsed();

@@ -25,7 +25,7 @@ struct ContinuePage {
     shell: Shell,
 }
 
-/// Shows the page, or leads to the overview if they are signed in.
+/// Shows the form, also to a viewer who is signed in.
 pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     Ok(form(cx.site, cx.request, String::new())?.with_status(200))
 }

@@ -3,7 +3,7 @@
 use crate::clock;
 use crate::db::conn::reading::{ReadConnection, ReadFailure};
 use crate::db::schema::migrate;
-use crate::db::{Conn, DbConnection};
+use crate::db::{Conn, Database, DbConnection, FileId};
 use crate::deadline::no_answer;
 use crate::error::{Error, Result};
 use crate::web::site::{Site, Source};
@@ -16,6 +16,29 @@ const CONNECT: Duration = Duration::from_secs(2);
 /// The time limit for each statement of a change.
 const CHANGE: Duration = Duration::from_secs(5);
 
+/// A connection to change, which is kept from one use to the next.
+#[derive(Debug)]
+pub(crate) struct ChangeConnection {
+    pub(crate) connection: DbConnection,
+    /// What was at the path of a SQLite file when it was opened.
+    file: Option<FileId>,
+}
+
+impl ChangeConnection {
+    /// Opens one, with a limit for connecting and for each statement.
+    pub(crate) fn open(database: &Database, limit: Duration) -> Result<Self> {
+        let file = database.file();
+        let connection = database.connect_within(limit)?;
+        Ok(ChangeConnection { connection, file })
+    }
+
+    /// Returns `false` if its file was removed or replaced: SQLite itself would go on writing it, and
+    /// no other process would find what was written.
+    pub(crate) fn is_current(&self) -> bool {
+        self.file.as_ref().and_then(FileId::gone).is_none()
+    }
+}
+
 /// The connections to read. They cannot write.
 #[derive(Debug)]
 pub(crate) struct Readers {
@@ -27,7 +50,7 @@ pub(crate) struct Readers {
 #[derive(Debug)]
 pub(crate) struct Writers {
     site: Arc<Site>,
-    open: Vec<Option<DbConnection>>,
+    open: Vec<Option<ChangeConnection>>,
 }
 
 impl Readers {
@@ -149,26 +172,26 @@ impl Writers {
         let Some(attempt) = outage.attempt(clock::instant()) else {
             return Err(away(outage.reason()));
         };
-        let opened = match place.take() {
-            Some(connection) => Ok(connection),
-            None => source.database.connect_within(CHANGE),
+        let opened = match place.take().filter(ChangeConnection::is_current) {
+            Some(kept) => Ok(kept),
+            None => ChangeConnection::open(&source.database, CHANGE),
         };
-        let mut connection = match opened {
-            Ok(connection) => connection,
+        let mut kept = match opened {
+            Ok(kept) => kept,
             Err(error) => {
                 attempt.failed(&error.to_string(), clock::instant());
                 return Err(error);
             }
         };
-        let result = work(&mut connection);
+        let result = work(&mut kept.connection);
         // Whether the database is away, the next attempt shows: a lock may have been waited for.
-        if let Some(limit) = connection.missed() {
+        if let Some(limit) = kept.connection.missed() {
             return Err(away(no_answer(limit)));
         }
         attempt.succeeded();
         // After an error, the connection may lead to a server that has become a replica.
         if result.is_ok() {
-            *place = Some(connection);
+            *place = Some(kept);
         }
         result
     }

@@ -4,12 +4,12 @@
 //! effect, and another process runs it.
 
 use crate::clock;
-use crate::db::{Database, DbConnection, own};
-use crate::error::Result;
-use crate::operation::run::{OperationsRun, run_with};
-use crate::operation::turns::OperationTurns;
+use crate::db::{Database, own};
+use crate::error::{Doing as _, Result};
+use crate::operation::turns::{OperationTurns, pause_after};
 use crate::process::base::threads;
 use crate::web::site::Site;
+use crate::web::sql::connections::ChangeConnection;
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -31,7 +31,7 @@ const REST: Duration = Duration::from_secs(5);
 /// One database, and what is known of it.
 struct Operated {
     database: Database,
-    connection: Option<DbConnection>,
+    connection: Option<ChangeConnection>,
     turns: OperationTurns,
     /// After a failure: until when it is left alone.
     rests_until: Option<Instant>,
@@ -55,18 +55,18 @@ pub(crate) fn start(
     let site = Arc::clone(site);
     threads::spawn("web-operations", move || {
         while !*stop.borrow() {
-            let mut more = false;
+            let mut has_more = false;
             for (operated, source) in databases.iter_mut().zip(&site.sources) {
                 if *stop.borrow() {
                     break;
                 }
-                let run = operated.turn();
+                let run = operated.turn(&woken);
                 if run.batches > 0 {
                     source.forget();
                 }
-                more |= run.more;
+                has_more |= run.has_more;
             }
-            if !more {
+            if !has_more {
                 match woken.recv_timeout(LOOK) {
                     Ok(()) | Err(RecvTimeoutError::Timeout) => {}
                     Err(RecvTimeoutError::Disconnected) => break,
@@ -76,14 +76,22 @@ pub(crate) fn start(
     })
 }
 
+/// What came of the turn of a database.
+#[derive(Debug, Default)]
+struct TurnResult {
+    batches: u64,
+    /// Whether there may be more to run at once.
+    has_more: bool,
+}
+
 impl Operated {
-    /// Runs batches for a while.
-    fn turn(&mut self) -> OperationsRun {
+    /// Runs up to one batch of each open operation.
+    fn turn(&mut self, woken: &Receiver<()>) -> TurnResult {
         let now = clock::instant();
         if self.rests_until.is_some_and(|until| now < until) {
-            return OperationsRun::default();
+            return TurnResult::default();
         }
-        match self.run() {
+        match self.run(woken) {
             Ok(run) => {
                 self.rests_until = None;
                 run
@@ -97,17 +105,43 @@ impl Operated {
                 log::log!(level, "web: cannot run operations, trying again: {error}");
                 self.connection = None;
                 self.rests_until = now.checked_add(REST);
-                OperationsRun::default()
+                TurnResult::default()
             }
         }
     }
 
-    fn run(&mut self) -> Result<OperationsRun> {
-        let connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => self.database.connect_within(CONNECT)?,
+    fn run(&mut self, woken: &Receiver<()>) -> Result<TurnResult> {
+        let kept = match self.connection.take().filter(ChangeConnection::is_current) {
+            Some(kept) => kept,
+            None => ChangeConnection::open(&self.database, CONNECT)?,
         };
-        let connection = self.connection.insert(connection);
-        run_with(&mut own(connection), &mut self.turns, TURN)
+        let connection = &mut self.connection.insert(kept).connection;
+        let (start, turns) = (clock::instant(), &mut self.turns);
+        let passed_over = turns.passed_over();
+        let open = turns
+            .open(&mut own(connection))
+            .doing("look for operations")?;
+        let mut batches = 0;
+        for id in open {
+            let batch_start = clock::instant();
+            let write_turn = connection.write_turn();
+            let advance = turns
+                .step(&mut own(connection), id)
+                .doing("run an operation")?;
+            drop(write_turn);
+            batches += u64::from(advance.is_some());
+            // Otherwise other writers of a SQLite file, such as a stop of the operation, would wait
+            // until it has ended. A wake ends the pause, also that of a stop.
+            let _ = woken.recv_timeout(pause_after(batch_start.elapsed()));
+            if start.elapsed() >= TURN {
+                return Ok(TurnResult {
+                    batches,
+                    has_more: true,
+                });
+            }
+        }
+        // Behind those that are passed over from now on, there may be others.
+        let has_more = batches > 0 || turns.passed_over() != passed_over;
+        Ok(TurnResult { batches, has_more })
     }
 }

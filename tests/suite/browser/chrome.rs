@@ -1,6 +1,5 @@
 //! A real browser, and what a page in it complains about.
 
-use super::axe;
 use crate::support::wait::{eventually, until};
 use headless_chrome::protocol::cdp::types::{Event, Method};
 use headless_chrome::protocol::cdp::{Emulation, Input, Log, Network, Page as Pages, Runtime};
@@ -10,6 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -100,6 +100,7 @@ impl Chrome {
             tab,
             origin: origin.to_owned(),
             problems,
+            has_scripts: AtomicBool::new(true),
         };
         page.look(1280, false);
         page
@@ -111,6 +112,7 @@ pub struct Page {
     tab: Arc<Tab>,
     origin: String,
     problems: Arc<Mutex<Vec<String>>>,
+    has_scripts: AtomicBool,
 }
 
 /// Notes what no page may do: complain on the console, break the policy, and ask others.
@@ -287,9 +289,19 @@ impl Page {
         self.tab.press_key(key).unwrap();
     }
 
+    /// Runs a script in each page that is loaded from now on, before its own.
+    pub fn runs_first(&self, source: &str) {
+        call::<Pages::AddScriptToEvaluateOnNewDocument>(&self.tab, json!({ "source": source }));
+    }
+
     /// Whether scripts of pages run, from the next page on.
     pub fn scripts(&self, run: bool) {
         call::<Emulation::SetScriptExecutionDisabled>(&self.tab, json!({ "value": !run }));
+        self.has_scripts.store(run, Ordering::SeqCst);
+    }
+
+    pub fn has_scripts(&self) -> bool {
+        self.has_scripts.load(Ordering::SeqCst)
     }
 
     /// Sets the width of the window, and the colours that the system prefers.
@@ -321,32 +333,4 @@ impl Page {
     pub fn problems(&self) -> Vec<String> {
         std::mem::take(&mut *self.problems.lock().unwrap())
     }
-
-    /// Returns what is wider than the window, outside of boxes that scroll.
-    pub fn overflow(&self) -> Vec<String> {
-        let found = self.eval(
-            "(() => { const root = document.documentElement, width = root.clientWidth; \
-             if (root.scrollWidth <= width && document.body.scrollWidth <= width) return []; \
-             const scrolls = e => e && e !== document.body && (getComputedStyle(e).overflowX !== 'visible' || scrolls(e.parentElement)); \
-             const wide = [...document.body.querySelectorAll('*')].filter(e => e.getBoundingClientRect().right > width + 0.5 && !scrolls(e.parentElement)); \
-             return [`${root.scrollWidth} px in ${width}`, ...wide.slice(-3).map(e => e.outerHTML.slice(0, 160))] })()",
-        );
-        texts(&found)
-    }
-
-    /// Returns the violations that axe-core finds.
-    pub fn violations(&self) -> Vec<String> {
-        if !self.is("typeof axe === 'object'") {
-            self.eval(&format!("{}; null", axe::source()));
-        }
-        let found = self.eval(
-            "axe.run(document, {resultTypes: ['violations']}).then(r => r.violations.flatMap(v => \
-             v.nodes.map(n => `${v.id}: ${n.target.join(' ')}: ${n.failureSummary} ${n.html.slice(0, 200)}`)))",
-        );
-        texts(&found)
-    }
-}
-
-fn texts(value: &Value) -> Vec<String> {
-    serde_json::from_value(value.clone()).unwrap_or_else(|_| vec![format!("unreadable: {value}")])
 }

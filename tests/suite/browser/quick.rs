@@ -13,6 +13,7 @@ fn pages_an_action_and_a_live_update() {
     let site = Site::of(&world);
     let chrome = Chrome::start();
     let page = chrome.page(&world.origin());
+    page.brings_axe();
     let mut wrong = site.problems();
     let first = site.pages.values().map(|addresses| &addresses[0]);
     for (address, (width, dark)) in first.zip(LOOKS.iter().cycle()) {

@@ -126,4 +126,37 @@ fn those_who_signed_in_lately_see_what_was_last_seen() {
     assert!(!none.contains("What was last seen"), "{none}");
 }
 
+fn set_priority(server: &RunningServer, job: i64, priority: i32) -> super::client::Reply {
+    let form = format!("was=mail&ranked=0&queue=mail&priority={priority}");
+    super::client::post(server, &format!("/jobs/{job}/change"), &form)
+}
+
+/// SQLite itself would go on reading and writing a file that no other process finds.
+#[test]
+fn a_file_that_is_removed_is_away() {
+    let db = TestDb::sqlite();
+    let job = NewJob::of_class("send", "{}").queue("mail");
+    let job = job.enqueue(&mut db.connect()).unwrap().id.0;
+    let server = serve(&db.database);
+    // Each of its threads has connections then.
+    for _ in 0..20 {
+        set_priority(&server, job, 0).expect(303);
+        page(&server).expect(200);
+    }
+    let file = std::path::Path::new(db.address());
+    let elsewhere = file.with_extension("elsewhere");
+    std::fs::rename(file, &elsewhere).unwrap();
+    let says = page(&server).expect(503);
+    assert!(says.contains("What was last seen"), "{says}");
+    for _ in 0..20 {
+        set_priority(&server, job, 7).expect(503);
+    }
+    std::fs::rename(&elsewhere, file).unwrap();
+    until("the page is there", || page(&server).status == 200);
+    let priorities = "SELECT count(*) AS n FROM solid_queue_jobs WHERE priority = ";
+    assert_eq!(db.count(&format!("{priorities} 7")), 0);
+    set_priority(&server, job, 7).expect(303);
+    assert_eq!(db.count(&format!("{priorities} 7")), 1);
+}
+
 crate::on_each_empty_database!(it_starts_without_tables);

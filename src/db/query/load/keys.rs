@@ -148,8 +148,12 @@ pub(crate) fn page(
     Ok(keys_of(rows))
 }
 
-/// Returns one key, whether it is in use or not.
+/// Returns one key, whether it is in use or not. `None` for the one that is no limit, with which jobs
+/// wait that run again after another.
 pub(crate) fn one(conn: &mut Conn<'_>, key: &str) -> QueryResult<Option<KeyInUse>> {
+    if key == UNIQUE_SUCCESSOR {
+        return Ok(None);
+    }
     let named = "WITH named AS MATERIALIZED (SELECT CAST($1 AS text) AS key)";
     let text = look(conn, named, "FROM named");
     let rows = Statement::new(text).bind(key).load(conn)?;

@@ -6,9 +6,10 @@ use crate::browser::world::World;
 use crate::support::TestDb;
 #[cfg(feature = "postgres")]
 use crate::support::proxy::Proxy;
+use crate::support::wait::until;
 use std::path::Path;
 use windlass::web::Server;
-use windlass::{Change, Database, JobId, Jobs};
+use windlass::{Change, Database, JobId, Jobs, pause_queue};
 
 crate::on_each_database!(
     what_happens_elsewhere_appears,
@@ -48,7 +49,7 @@ fn what_happens_elsewhere_appears(db: &TestDb) {
     page.wait("document.querySelector('.reload').textContent === 'live'");
     run_now(db, id);
     page.wait_for("connect to x: connection refused");
-    page.wait("document.querySelector('[data-live=\"job/why\"]').classList.contains('fail')");
+    page.wait("document.querySelector('[data-live=\"job/why\"]').classList.contains('bad')");
     assert!(is_same(&page));
     // Held, it stays as it is.
     page.press(".");
@@ -65,25 +66,75 @@ fn run_now(db: &TestDb, id: i64) {
     assert_eq!(changed.unwrap().changed, 1);
 }
 
+/// An element that is kept up to date, as it is seen.
+fn part(name: &str) -> String {
+    format!("document.querySelector('[data-live=\"{name}\"]')")
+}
+
+/// Of a part of the page.
+const FIRST_DETAILS: &str = "[data-live='job/timeline'] details";
+
 fn what_is_in_use_stays(db: &TestDb) {
     let world = World::new(db);
     let chrome = Chrome::start();
     let page = chrome.page(&world.origin());
-    let failed = world.job("ChargeCard", "failed");
+    let failed = fails_with_details(&world);
     page.goto(&format!("/jobs/{failed}"));
     mark(&page);
     page.wait("document.querySelector('.reload').textContent === 'live'");
-    page.click("[data-live='job/timeline'] summary", "");
-    assert!(page.is("document.querySelector('[data-live=\"job/timeline\"] details').open"));
-    page.eval("document.querySelector('input[name=queue]')?.focus()");
-    let attempts = "SELECT count(*) AS n FROM windlass_attempts";
-    let before = db.count(attempts);
+    page.click(&format!("{FIRST_DETAILS} summary"), "");
+    page.eval("document.activeElement.blur()");
+    let is_open = format!("document.querySelector(\"{FIRST_DETAILS}\").open");
+    assert!(page.is(&is_open));
+    // It waits then: the page shows that where it is not in use.
+    pause_queue(&mut db.connect(), "payments", "ada", "").unwrap();
     retry_job(db, failed);
-    crate::support::wait::until("it has run again", || db.count(attempts) > before);
-    // What is not in use shows it.
-    page.wait("[...document.querySelectorAll('[data-live=\"job/facts\"] *')].length > 0");
-    assert!(page.is("document.querySelector('[data-live=\"job/timeline\"] details').open"));
+    page.wait(&format!("{}.innerText.includes('paused')", part("job/why")));
+    let timeline = part("job/timeline");
+    let is_old = format!("{timeline}.innerText.includes('it is kept until it is retried')");
+    assert!(page.is(&format!("{is_open} && {is_old}")));
+    // When it is not in use any more, it shows what came meanwhile.
+    page.click(&format!("{FIRST_DETAILS} summary"), "");
+    page.eval("document.activeElement.blur()");
+    page.wait(&format!("!{is_old}"));
     assert!(is_same(&page));
+    what_is_typed_stays(&world, &page);
+    assert_eq!(page.problems(), [""; 0]);
+}
+
+/// Enqueues a job that fails with an error of two lines, and waits for that.
+fn fails_with_details(world: &World<'_>) -> i64 {
+    let how = How::Invalid("order 9: the amount is negative\nin line 3".to_owned());
+    let job = job("ChargeCard", how, 9);
+    let id = job.enqueue(&mut world.db.connect()).unwrap().id.0;
+    until("it has failed", || world.job("ChargeCard", "failed") == id);
+    id
+}
+
+fn what_is_typed_stays(world: &World<'_>, page: &Page) {
+    let scheduled = world.job("SendWelcome", "scheduled");
+    page.goto(&format!("/jobs/{scheduled}"));
+    mark(page);
+    page.wait("document.querySelector('.reload').textContent === 'live'");
+    page.fill("input[name=queue]", "archive");
+    let priority = |priority: i32| {
+        let changed = Jobs::waiting()
+            .ids([JobId(scheduled)])
+            .change(&mut world.db.connect(), Change::Priority(priority));
+        assert_eq!(changed.unwrap().changed, 1);
+        page.wait(&format!(
+            "{}.innerText.includes('mail, {priority}')",
+            part("job/facts")
+        ));
+        assert!(page.is("document.querySelector('input[name=queue]').value === 'archive'"));
+    };
+    priority(9);
+    // Nor is it lost when the focus leaves the field.
+    page.eval("document.activeElement.blur()");
+    priority(11);
+    page.eval("document.querySelector('input[name=queue]').value = 'mail'");
+    page.wait("document.querySelector('input[name=priority]').value === '11'");
+    assert!(is_same(page));
 }
 
 fn retry_job(db: &TestDb, id: i64) {

@@ -11,6 +11,7 @@ fn every_page_is_in_order(db: &TestDb) {
     let site = Site::of(&world);
     let chrome = Chrome::start();
     let page = chrome.page(&world.origin());
+    page.brings_axe();
     let mut wrong = site.problems();
     for (number, address) in site.addresses() {
         // The first of each page in all looks, the others in one.

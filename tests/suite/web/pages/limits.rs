@@ -77,17 +77,21 @@ fn a_slot_that_is_never_given_is_reported(db: &TestDb) {
     );
 }
 
+/// Returns the address of the next page of keys.
+fn next(page: &str) -> Option<String> {
+    let link = page
+        .split("href=\"")
+        .find(|part| part.contains("rel=\"next\""))?;
+    Some(link.split('"').next()?.replace("&#38;", "&"))
+}
+
 fn pages_go_on_after_a_key(db: &TestDb) {
     for number in 100..205 {
         key(db, &number.to_string(), 0, 1);
     }
     let server = serve(&db.database);
     let first = page(&server, "/limits");
-    let next = first
-        .split("href=\"")
-        .find(|part| part.contains("rel=\"next\""))
-        .unwrap();
-    let next = next.split('"').next().unwrap().replace("&#38;", "&");
+    let next = next(&first).unwrap();
     let second = page(&server, &next);
     let keys = |page: &str| {
         (100..205)
@@ -96,6 +100,40 @@ fn pages_go_on_after_a_key(db: &TestDb) {
     };
     assert_eq!((keys(&first), keys(&second)), (100, 5), "{next}");
     assert!(!second.contains("rel=\"next\""));
+}
+
+/// Jobs that run again after another one wait with a key that is no limit. It would be the last of a
+/// page here.
+fn the_key_of_jobs_that_run_again_is_on_no_page(db: &TestDb) {
+    for number in 100..200 {
+        key(db, &number.to_string(), 0, 1);
+    }
+    key(db, "again", 0, 1);
+    db.execute(
+        "UPDATE solid_queue_blocked_executions SET concurrency_key = 'windlass/again' \
+         WHERE concurrency_key = 'import/again'",
+    );
+    let server = serve(&db.database);
+    for path in ["/limits", "/limits?waiting=1"] {
+        let only = page(&server, path);
+        assert!(only.contains(">import/199<"), "{only}");
+        assert!(!only.contains("windlass/again"), "{only}");
+        assert_eq!(next(&only), None);
+    }
+    for path in ["/limits?key=windlass", "/limits?key=windlass%2Fagain"] {
+        let none = page(&server, path);
+        assert!(text(&none).contains("No key matches."), "{path}: {none}");
+    }
+    // The key behind it is on the next page.
+    let last = NewJob::of_class("import", "{}").queue("import");
+    let last = last.concurrency(Concurrency::new("1").group("zip").limit(1));
+    last.enqueue(&mut db.connect()).unwrap();
+    let first = page(&server, "/limits");
+    assert!(!first.contains(">zip/1<"), "{first}");
+    let second = page(&server, &next(&first).unwrap());
+    assert!(second.contains(">zip/1<"), "{second}");
+    assert!(!second.contains("windlass/again"), "{second}");
+    assert_eq!(next(&second), None);
 }
 
 fn a_limit_is_set_and_cleared(db: &TestDb) {
@@ -152,6 +190,7 @@ crate::on_each_database!(
     keys_are_shown_with_their_slots,
     a_slot_that_is_never_given_is_reported,
     pages_go_on_after_a_key,
+    the_key_of_jobs_that_run_again_is_on_no_page,
     a_limit_is_set_and_cleared,
     a_viewer_sets_no_limit,
 );
