@@ -16,6 +16,10 @@ pub(crate) const OF_A_SCHEDULER: usize = 2;
 /// The connections of a supervisor: for its work, for deleting old jobs, and for heartbeats.
 pub(crate) const OF_A_SUPERVISOR: usize = 3;
 
+/// The connections of a process that answers probes: to read, to look up tokens, and to read anew what
+/// `/metrics` shows.
+pub(crate) const OF_PROBES: usize = 3;
+
 /// The maximum number of database connections that a supervisor and everything it runs hold at
 /// once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,12 +35,19 @@ pub struct ConnectionBudget {
     pub workers: usize,
     /// The connections in the pools of all worker processes, if jobs borrow the maximum.
     pub pools: usize,
+    /// The connections of all processes that answer probes and `/metrics`, for these.
+    pub probes: usize,
 }
 
 impl ConnectionBudget {
     /// Returns the sum.
     pub fn total(&self) -> usize {
-        self.supervisor + self.dispatchers + self.schedulers + self.workers + self.pools
+        self.supervisor
+            + self.dispatchers
+            + self.schedulers
+            + self.workers
+            + self.pools
+            + self.probes
     }
 }
 
@@ -51,7 +62,11 @@ impl fmt::Display for ConnectionBudget {
             self.schedulers,
             self.workers,
             self.pools
-        )
+        )?;
+        match self.probes {
+            0 => Ok(()),
+            probes => write!(f, ", {probes} for probes"),
+        }
     }
 }
 
@@ -65,12 +80,19 @@ impl Config {
             .workers
             .iter()
             .map(|worker| processes(worker) * self.pool_of(worker) as usize);
+        let listening = self
+            .workers
+            .iter()
+            .filter(|worker| !worker.listen.value.0.is_empty());
+        let listening = listening.map(processes).sum::<usize>()
+            + usize::from(!self.supervisor.listen.value.0.is_empty());
         ConnectionBudget {
             supervisor: OF_A_SUPERVISOR,
             dispatchers: self.dispatchers.len() * OF_A_DISPATCHER,
             schedulers: usize::from(self.scheduler.enabled.value) * OF_A_SCHEDULER,
             workers: self.workers.iter().map(processes).sum::<usize>() * OF_A_WORKER,
             pools: pools.sum(),
+            probes: listening * OF_PROBES,
         }
     }
 }

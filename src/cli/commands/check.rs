@@ -103,6 +103,7 @@ struct Connections {
     schedulers: usize,
     workers: usize,
     pools: usize,
+    probes: usize,
     total: usize,
     #[serde(skip)]
     text: String,
@@ -116,6 +117,7 @@ impl From<ConnectionBudget> for Connections {
             schedulers: budget.schedulers,
             workers: budget.workers,
             pools: budget.pools,
+            probes: budget.probes,
             total: budget.total(),
             text: budget.to_string(),
         }
