@@ -24,10 +24,11 @@ fn everything_has_a_default() {
     assert_eq!(none.connections().total(), 3 + 2);
     let text = "workers = []\ndispatchers = []\n[scheduler]\nenabled = false\n";
     assert_eq!(Config::parse(text).unwrap().connections().total(), 3);
-    let text = "[supervisor]\nlisten = \"127.0.0.1:4041\"\n[[workers]]\nprocesses = 2\nlisten = \"127.0.0.1:4042\"\n";
+    let text =
+        "[supervisor]\nlisten = \"127.0.0.1:4041\"\n[[workers]]\nlisten = \"127.0.0.1:4042\"\n";
     let budget = Config::parse(text).unwrap().connections();
-    assert_eq!(budget.probes, 3 * 3);
-    assert!(budget.to_string().ends_with(", 9 for probes"), "{budget}");
+    assert_eq!(budget.probes, 2 * 3);
+    assert!(budget.to_string().ends_with(", 6 for probes"), "{budget}");
 }
 
 #[test]
